@@ -1,0 +1,45 @@
+// What every benchmark scenario is: a function that measures a figure and its bound in one run.
+//
+// A figure stands beside the bound that the same machine gave in the same run, and their ratio is
+// what targets judge: absolute figures differ from machine to machine. A missed target is a
+// result, not an error.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace hps::bench {
+
+struct Result {
+  std::string name;                           // "fetch", "insert", ...
+  std::map<std::string, std::string> params;  // {"dim": "32", "threads": "2", ...}
+  std::string unit;                           // of figure and bound: "keys/s", "GB/s", "bytes", "s"
+  double figure = 0;
+  std::optional<double> bound;
+  // figure / bound where more is better, and also where less is better (the target's sign says
+  // which); left out when there is no bound.
+  std::optional<double> ratio;
+  std::string target;         // ">= 0.85", "<= 1.3", judges `ratio` (or, without a bound, `figure`)
+  std::optional<double> p50;  // of single calls, in us
+  std::optional<double> p99;
+  uint64_t runs = 0;
+};
+
+struct Options {
+  std::string directory;  // scratch on disk, made and removed by the scenario
+  bool quick = false;     // small sizes: shows that the scenario works, measures nothing of worth
+};
+
+using ScenarioFunction = absl::StatusOr<std::vector<Result>> (*)(const Options& options);
+
+absl::StatusOr<std::vector<Result>> RunL2Scenario(const Options& options);
+absl::StatusOr<std::vector<Result>> RunL3Scenario(const Options& options);
+absl::StatusOr<std::vector<Result>> RunImportScenario(const Options& options);
+absl::StatusOr<std::vector<Result>> RunSessionScenario(const Options& options);
+
+}  // namespace hps::bench

@@ -1,0 +1,13 @@
+# Third-party libraries, all from Debian packages (docs/dependencies.md has the table).
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(RocksDB REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(nlohmann_json REQUIRED)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+if(HPS_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,80 @@
+# How every folder declares its one library and its one test program.
+#
+#   hps_library(l2_memory SOURCES ... HEADERS ... DEPENDS base tier)
+#   hps_test(l2_memory SOURCES ... DEPENDS ...)
+#
+# DEPENDS names folders; it repeats the layer picture of ARCHITECTURE.md, and the layer check
+# compares it with the real includes.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+find_program(HPS_CCACHE ccache)
+if(HPS_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HPS_CCACHE})
+endif()
+find_program(HPS_MOLD mold)
+if(HPS_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# Optimized code with line tables is enough for a debugger's backtrace and links in a tenth of the
+# time of full debug information. Assertions per key (HPS_DCHECK) are on in sanitizer builds.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
+
+add_library(hps_options INTERFACE)
+target_compile_options(hps_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                       -Wold-style-cast -Wcast-qual -Wno-interference-size
+                       -Wno-missing-field-initializers -Werror)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(hps_options INTERFACE -Wthread-safety -Wno-unknown-warning-option)
+endif()
+target_include_directories(hps_options INTERFACE ${PROJECT_SOURCE_DIR}/src
+                           ${PROJECT_SOURCE_DIR})
+if(HPS_SANITIZE)
+  add_compile_options(-fsanitize=${HPS_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HPS_SANITIZE})
+  add_compile_definitions(HPS_SANITIZED=1)
+endif()
+if(HPS_FAULT_POINTS)
+  add_compile_definitions(HPS_FAULT_POINTS=1)
+endif()
+
+function(hps_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;DEPENDS;LIBRARIES" ${ARGN})
+  list(TRANSFORM ARG_DEPENDS PREPEND hps_)
+  if(ARG_SOURCES)
+    add_library(hps_${name} STATIC ${ARG_SOURCES} ${ARG_HEADERS})
+    target_include_directories(hps_${name} PUBLIC
+                               $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+    target_link_libraries(hps_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES}
+                          $<BUILD_INTERFACE:hps_options>)
+  else()
+    add_library(hps_${name} INTERFACE)
+    target_include_directories(hps_${name} INTERFACE
+                               $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+    target_link_libraries(hps_${name} INTERFACE ${ARG_DEPENDS} ${ARG_LIBRARIES}
+                          $<BUILD_INTERFACE:hps_options>)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY HPS_LIBRARIES hps_${name})
+endfunction()
+
+# One test program per folder: <name>_test. Its tests are found by running it.
+function(hps_test name)
+  if(NOT HPS_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  list(TRANSFORM ARG_DEPENDS PREPEND hps_)
+  add_executable(${name}_test ${ARG_SOURCES})
+  target_link_libraries(${name}_test PRIVATE ${ARG_DEPENDS} ${ARG_LIBRARIES} GTest::gmock
+                        GTest::gtest_main hps_options)
+  set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                        ${PROJECT_BINARY_DIR}/tests)
+endfunction()

@@ -1,0 +1,87 @@
+// Every setting of hps as a value, the same names and defaults as in the TOML file
+// (docs/configuration.md lists each with its meaning).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace hps {
+
+enum class SyncMode { kAlways, kInterval, kNever };          // "always", "interval", "never"
+enum class L2Kind { kMemory, kNone };                        // "memory", "none"
+enum class EvictionPolicy { kOldest, kLeastUsed, kRandom };  // "oldest", "least_used", "random"
+
+struct StoreConfig {
+  std::string path = "store";
+  uint64_t cache_bytes = uint64_t{1} << 30;
+  uint64_t write_buffer_bytes = uint64_t{256} << 20;
+  SyncMode sync = SyncMode::kInterval;
+  std::chrono::nanoseconds sync_interval = std::chrono::seconds(1);
+  uint64_t free_bytes_min = uint64_t{256} << 20;  // writes are refused below this much free disk
+};
+
+struct L2Config {
+  L2Kind kind = L2Kind::kMemory;
+  uint64_t bytes_max = uint64_t{4} << 30;
+  double preload = 0.0;  // share of every table loaded at start
+  EvictionPolicy eviction = EvictionPolicy::kOldest;
+  double overflow_margin = 0.98;   // eviction begins when a table's budget is filled to this share
+  double resolution_target = 0.9;  // ... and goes down to this one
+  bool huge_pages = true;          // asked for; used where the system gives them
+};
+
+struct L1Config {
+  bool devices_auto = true;    // every GPU present; none without a GPU
+  std::vector<int> devices{};  // when not auto: a listed one that is missing is an error
+  uint64_t bytes_max = uint64_t{2} << 30;  // per device
+};
+
+struct LookupConfig {
+  double hit_rate_threshold = 1.0;
+  std::chrono::nanoseconds timeout = std::chrono::seconds(1);
+};
+
+struct ThreadsConfig {
+  uint32_t fetch = 0;    // workers that fetch from blocking levels; 0 = the number of cores
+  uint32_t promote = 1;  // workers that insert into upper levels after the reply
+};
+
+struct TableConfig {
+  std::string name;                    // without the model's name
+  std::optional<double> l2_share{};    // of the table that L2 may hold
+  std::optional<uint64_t> l2_bytes{};  // instead of the share
+  std::optional<double> l1_share{};
+  std::optional<uint64_t> l1_bytes{};
+};
+
+struct ModelConfig {
+  std::string name;
+  std::vector<std::string> tables{};  // declared order; empty = order of first import
+  std::vector<TableConfig> table{};   // [[model.table]]
+};
+
+struct Config {
+  StoreConfig store;
+  L2Config l2;
+  L1Config l1;
+  LookupConfig lookup;
+  ThreadsConfig threads;
+  std::vector<ModelConfig> model{};  // empty = all models of the store
+};
+
+// Reads a TOML file, strictly. Relative paths in it are relative to the file.
+// Errors: NOT_FOUND / PERMISSION_DENIED for the file; INVALID_ARGUMENT with line and column for
+// TOML that does not parse, an unknown key (names the nearest known one), a wrong type, a value
+// out of range.
+absl::StatusOr<Config> LoadConfig(const std::string& path);
+
+// One line per setting, "section.key = value  # where it came from"; used by --print-config.
+std::string PrintConfig(const Config& config);
+
+}  // namespace hps

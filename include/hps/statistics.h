@@ -1,0 +1,41 @@
+// What a store has answered and what its levels hold, summed since it was opened.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hps/lookup_session.h"
+
+namespace hps {
+
+// One table in one lossy level (L1 or L2).
+struct LevelStatistics {
+  uint64_t entries = 0;         // rows held
+  uint64_t absent_entries = 0;  // keys held as "no level has it"
+  uint64_t bytes_used = 0;      // metadata included
+  uint64_t bytes_max = 0;       // the budget
+  uint64_t insertions = 0;
+  uint64_t updates = 0;
+  uint64_t evictions = 0;
+  uint64_t refused = 0;  // promotions that the fence kept out
+  uint64_t dropped = 0;  // insertions for which there was no room
+  uint64_t errors = 0;   // failed or timed-out operations
+};
+
+struct TableStatistics {
+  std::string name;
+  LookupCounts keys;
+  LevelStatistics l1;
+  LevelStatistics l2;
+};
+
+struct StoreStatistics {
+  uint64_t lookups = 0;
+  uint64_t promotions_dropped = 0;  // the promotion queue was full
+  uint64_t deadlines_exceeded = 0;
+  uint64_t l3_errors = 0;
+  std::vector<TableStatistics> tables;
+};
+
+}  // namespace hps

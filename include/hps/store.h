@@ -1,0 +1,74 @@
+// A store: the directory with every row of one or more models, and the levels above it.
+//
+// Thread-safe. At most one process has a store open for writing; others open it read-only (a
+// snapshot of the moment, refreshed by Reload). Sessions must be destroyed before their store.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "hps/config.h"
+#include "hps/lookup_session.h"
+#include "hps/statistics.h"
+#include "hps/transfer.h"
+
+namespace hps {
+
+enum class OpenMode {
+  kReadWrite,  // takes the store's lock
+  kCreate,     // as kReadWrite; makes the store when the directory is missing or empty
+  kReadOnly,   // beside a writer, without its lock; never changes a byte of the store
+};
+
+class Store {
+ public:
+  // Opens config.store.path, builds the levels of its models, commits imports that are staged and
+  // ready (kReadWrite), preloads L2.
+  // Errors: NOT_FOUND (no store there), FAILED_PRECONDITION (made by a newer format),
+  // UNAVAILABLE (another process writes to it), RESOURCE_EXHAUSTED (disk full, or the models do not
+  // fit into the budgets), DATA_LOSS (damaged: what and where).
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const Config& config, OpenMode mode);
+
+  virtual ~Store() = default;
+
+  virtual absl::StatusOr<std::vector<TableInfo>> Tables() const = 0;
+
+  // Errors: NOT_FOUND, which names the nearest model; UNIMPLEMENTED / UNAVAILABLE for a device.
+  virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
+      const std::string& model, const SessionOptions& options) = 0;
+
+  // Commits staged imports (kReadWrite) or looks for what the writer has committed (kReadOnly),
+  // and switches each changed model to its new tables, all of a model at once. Running calls end
+  // on the old ones.
+  virtual absl::Status Reload() = 0;
+
+  // All or nothing; the models concerned switch before it returns.
+  // Errors: those of ImportTables (transfer), with file, expected and found.
+  virtual absl::StatusOr<ImportReport> Import(const ImportRequest& request) = 0;
+
+  virtual absl::StatusOr<ExportReport> Export(const ExportRequest& request) = 0;
+
+  // Errors: NOT_FOUND, which names the nearest table.
+  virtual absl::Status Drop(const std::string& table) = 0;
+
+  // Waits until the promotions queued so far are done, at most `timeout`.
+  // Errors: DEADLINE_EXCEEDED.
+  virtual absl::Status DrainPromotions(std::chrono::nanoseconds timeout) = 0;
+
+  virtual StoreStatistics Statistics() const = 0;
+};
+
+// Imports into a store that need not exist yet and that a server may have open: then the import is
+// staged (ImportReport::staged). Errors: as Store::Import.
+absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request);
+
+// Reads every row and checksum of a store that nobody has open for writing. `repair` marks lost
+// keys so that they are never answered `absent`, and takes the store's lock for it.
+// Damage is a report, not an error. Errors: NOT_FOUND, UNAVAILABLE, FAILED_PRECONDITION.
+absl::StatusOr<VerifyReport> VerifyStore(const Config& config, bool repair,
+                                         const ProgressFunction& progress);
+
+}  // namespace hps

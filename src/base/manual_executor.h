@@ -1,0 +1,51 @@
+// An executor for tests and simulations: it has no threads; tasks run when the test says so, in
+// the order that the test or a seed chooses, on a clock that moves only when told.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "base/executor.h"
+
+namespace hps {
+
+class ManualClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now_; }
+  void Advance(Duration step) { now_ += step; }
+
+ private:
+  TimePoint now_{std::chrono::hours(1)};
+};
+
+// For one thread.
+class ManualExecutor final : public Executor {
+ public:
+  // Await runs the queued tasks in an order drawn from `seed`; 0 = the order of posting.
+  explicit ManualExecutor(uint64_t seed = 0, size_t queue_max = 1024)
+      : random_(seed), in_order_(seed == 0), queue_max_(queue_max) {}
+
+  absl::Status Post(Task* task) override;
+  // Runs tasks until the latch is open. When none is left, or while held, time passes to the
+  // deadline.
+  bool Await(Latch& latch, Deadline deadline) override;
+  const Clock& clock() const override { return clock_; }
+
+  ManualClock& manual_clock() { return clock_; }
+  size_t queued_count() const { return queue_.size(); }
+  // While held, Await runs nothing: what it waits for comes too late.
+  void Hold(bool held) { held_ = held; }
+  void RunOne();  // REQUIRES: queued_count() > 0
+  void RunAll();
+
+ private:
+  ManualClock clock_;
+  std::mt19937_64 random_;
+  const bool in_order_;
+  const size_t queue_max_;
+  bool held_ = false;
+  std::vector<Task*> queue_;
+};
+
+}  // namespace hps

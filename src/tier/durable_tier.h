@@ -1,0 +1,135 @@
+// The durable tier: every row of every table, on disk (level 3).
+//
+// What is acknowledged is never lost, whatever ends the process. A table is replaced as a whole by
+// an import; each import is an incarnation of its own, and all tables imported together switch in
+// one step. A DurableTable pins its incarnation: its rows stay readable until it is destroyed, also
+// when the table has been imported again or dropped meanwhile.
+//
+// Keys are ordered as signed integers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "hps/table_spec.h"
+#include "hps/transfer.h"
+#include "tier/fetch.h"
+#include "tier/lossy_tier.h"
+
+namespace hps {
+
+// How far a table has consumed one partition of its update stream.
+struct StreamPosition {
+  uint32_t partition = 0;
+  uint16_t generation = 1;  // of the topic; grows when its partitions are counted anew
+  uint64_t offset = 0;      // the next one to read
+
+  friend bool operator==(const StreamPosition&, const StreamPosition&) = default;
+};
+
+// One atomic change: rows, deletions and the positions that they bring the table to.
+struct DurableWrite {
+  RowBatch upserts;  // `absent` must be empty
+  std::span<const Key> deletes{};
+  std::span<const StreamPosition> positions{};  // replace those of the same partition
+};
+
+// Rows in ascending order of keys, as of the moment the cursor was made. For one thread.
+class RowCursor {
+ public:
+  virtual ~RowCursor() = default;
+  // Fills at most n keys and rows (and versions, unless empty) and returns how many; 0 = the end.
+  // Errors: DATA_LOSS (names the key, or the file when that is all that can be told).
+  virtual absl::StatusOr<size_t> Next(std::span<Key> keys, HostRows rows,
+                                      std::span<Version> versions) = 0;
+};
+
+// One incarnation of one table. Thread-safe, but writes are for the table's applier alone.
+class DurableTable {
+ public:
+  virtual ~DurableTable() = default;
+
+  virtual const TableSpec& spec() const = 0;
+  virtual Incarnation incarnation() const = 0;
+
+  // Every key gets kHit, kAbsent or kLost: this tier has the last word. A damaged row is kLost and
+  // counted; it never is kAbsent and never a wrong row. Fastest with keys in ascending order; any
+  // order is right. Reads in pieces of kFetchPieceKeysMax and looks at the deadline between them.
+  // Errors: DEADLINE_EXCEEDED, UNAVAILABLE; outcomes are then kMiss for the keys not reached.
+  virtual absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) = 0;
+
+  // Atomic, and durable as the store's sync mode says. Blind: the caller orders versions.
+  // Errors: RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (writes are paused after a background
+  // error), FAILED_PRECONDITION (read-only, or the incarnation is no longer the current one);
+  // nothing has been written then.
+  virtual absl::Status Write(const DurableWrite& write) = 0;
+
+  // By partition, ascending.
+  virtual absl::StatusOr<std::vector<StreamPosition>> Positions() const = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const = 0;
+
+  virtual TableInfo Info() const = 0;
+};
+
+// An import in the making: tables are filled one after another, then all switch at once. For one
+// thread. Nothing of the store changes before Commit; destroying it earlier removes what it wrote.
+class BulkImport {
+ public:
+  virtual ~BulkImport() = default;
+
+  // Adds rows to table number `table` (its index in the specs given). REQUIRES: keys strictly
+  // ascending over all calls for one table. Different tables, and different ranges of one table
+  // by their `part`, may be added from different threads; parts of a table must be ascending and
+  // must not overlap.
+  // Errors: RESOURCE_EXHAUSTED (disk full), INVALID_ARGUMENT (keys out of order).
+  virtual absl::Status Add(size_t table, uint32_t part, std::span<const Key> keys,
+                           HostRows rows) = 0;
+
+  // Makes everything durable, then switches, or, when a server has the store, leaves the import
+  // for it, marked ready (`staged`).
+  // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE (another command holds the store for too long),
+  // FAILED_PRECONDITION (a table of that name has another shape now); nothing has changed then.
+  struct Result {
+    bool staged = false;
+    std::vector<TableInfo> tables;
+  };
+  virtual absl::StatusOr<Result> Commit() = 0;
+};
+
+// The store of one node. Thread-safe.
+class DurableStore {
+ public:
+  virtual ~DurableStore() = default;
+
+  // In the order of first import.
+  virtual absl::StatusOr<std::vector<TableInfo>> Tables() const = 0;
+
+  // Pins the current incarnation. Errors: NOT_FOUND, which names the nearest table.
+  virtual absl::StatusOr<std::unique_ptr<DurableTable>> OpenTable(const std::string& name) = 0;
+
+  // Begins an import of these tables. Errors: INVALID_ARGUMENT (a spec, or a name twice),
+  // FAILED_PRECONDITION (exists with another dim or dtype: drop it first), RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(
+      std::span<const TableSpec> specs) = 0;
+
+  // Removes a table; its readers keep what they have pinned. Errors: NOT_FOUND.
+  virtual absl::Status Drop(const std::string& name) = 0;
+
+  // Read-write: commits imports that were left staged and ready. Read-only: catches up with the
+  // writer. Returns whether any table changed.
+  virtual absl::StatusOr<bool> Refresh() = 0;
+
+  // Makes everything written so far durable, whatever the sync mode.
+  virtual absl::Status Sync() = 0;
+};
+
+}  // namespace hps

@@ -1,0 +1,39 @@
+// What a tier is asked for, and what it answers: one batch of keys of one table.
+//
+// A tier knows neither its level nor its neighbours, so it answers with an outcome; the read path
+// turns outcomes into the KeyStatus of the level.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "hps/span.h"
+#include "hps/types.h"
+
+namespace hps {
+
+enum class FetchOutcome : uint8_t {
+  kMiss = 0,  // this tier can't say anything about the key
+  kHit,       // the row was written
+  kAbsent,    // the durable tier has no such key (said by it, or remembered by a lossy tier)
+  kLost,      // the row exists but can't be read: damaged, or marked lost by a repair
+};
+
+// The caller owns all memory until Fetch returns. Duplicate keys are allowed.
+struct FetchBatch {
+  std::span<const Key> keys;         // [n]
+  HostRows rows;                     // n rows; row i is written for kHit only, else left untouched
+  std::span<FetchOutcome> outcomes;  // [n], every one is written
+  std::span<Version> versions{};     // [n] or empty; written for kHit only
+};
+
+// How many keys got which outcome; they add up to the batch's keys.
+struct FetchCounts {
+  uint64_t misses = 0;
+  uint64_t hits = 0;
+  uint64_t absent = 0;
+  uint64_t lost = 0;
+};
+
+}  // namespace hps
