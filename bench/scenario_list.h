@@ -1,0 +1,22 @@
+// The scenarios that `hps bench SCENARIO` knows.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "bench/scenario.h"
+
+namespace hps::bench {
+
+struct NamedScenario {
+  std::string_view name;
+  ScenarioFunction run;
+};
+
+// In the order in which they are shown.
+std::span<const NamedScenario> Scenarios();
+
+// Null for an unknown name.
+const NamedScenario* FindScenario(std::string_view name);
+
+}  // namespace hps::bench
