@@ -41,6 +41,8 @@ if(HPS_SANITIZE)
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HPS_SANITIZE})
   add_compile_definitions(HPS_SANITIZED=1)
+  # A sanitizer's reports stay readable at -O1, which compiles in half the time.
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
 endif()
 if(HPS_FAULT_POINTS)
   add_compile_definitions(HPS_FAULT_POINTS=1)

@@ -1,0 +1,40 @@
+# Every target does the set-up that it needs; `make help` lists them.
+.DEFAULT_GOAL := help
+.PHONY: help build test bench format install clean setup-build setup-test \
+        setup-check
+MAKEFLAGS += --no-print-directory
+export NINJA_STATUS ?= [%f/%t %es] #
+PREFIX ?= /usr/local
+SCENARIOS ?= l2 l3 import session
+
+help:  ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1@\2/p' Makefile | column -t -s@
+
+build: setup-build  ## build everything into build/cpu (the command is build/cpu/bin/hps)
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu
+
+test: setup-test  ## build with and without sanitizers, run every test; ends with "N passed, N failed"
+	@tools/run_tests.py
+
+bench: build  ## run the benchmarks (SCENARIOS="l2 l3 import session"); JSON into build/bench
+	@mkdir -p build/bench
+	@set -e; for scenario in $(SCENARIOS); do \
+	  build/cpu/bin/hps bench $$scenario --out build/bench/$$scenario.json; done
+
+format: setup-check  ## format every source file in place
+	@git ls-files -co --exclude-standard '*.h' '*.cc' | xargs clang-format-14 -i
+	@echo "formatted"
+
+install: build  ## install the library, its headers and the command below PREFIX (/usr/local)
+	@cmake --install build/cpu --prefix $(PREFIX)
+
+clean:  ## remove what was built (.venv/ stays)
+	rm -rf build
+
+setup-build:
+	@tools/bootstrap.sh build
+setup-test:
+	@tools/bootstrap.sh test
+setup-check:
+	@tools/bootstrap.sh check

@@ -1,0 +1,100 @@
+#!/bin/bash
+# Makes a Debian 12 ready for hps: packages from Debian, Python packages into .venv/.
+#
+#   tools/bootstrap.sh build    what `make build` and `make demo` need
+#   tools/bootstrap.sh test     ... and what the tests need (.venv/)
+#   tools/bootstrap.sh check    ... and clang's tools (the default: everything)
+#
+# Needs root or sudo only when something is missing. A second run installs nothing and takes a
+# fraction of a second. Every package is pinned to the version that hps is tested with
+# (docs/dependencies.md says why each is needed).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build_packages=(
+  g++=4:12.2.*
+  cmake=3.25.*
+  ninja-build=1.11.*
+  pkg-config=1.8.*
+  python3=3.11.*
+  ccache=4.8*
+  mold=1.10.*
+  libabsl-dev=20220623.1-*
+  librocksdb-dev=7.8.3-*
+  libxxhash-dev=0.8.1-*
+  libspdlog-dev=1:1.10.*
+  libcli11-dev=2.1.2*
+  libtomlplusplus-dev=3.3.*
+  nlohmann-json3-dev=3.11.*
+  libgtest-dev=1.12.1-*
+  libgmock-dev=1.12.1-*
+)
+test_packages=(python3-venv=3.11.*)
+check_packages=(git clang-14=1:14.0.6-* clang-tidy-14=1:14.0.6-* clang-format-14=1:14.0.6-*)
+
+stage=${1:-check}
+case "$stage" in
+  build) packages=("${build_packages[@]}") ;;
+  test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
+  check) packages=("${build_packages[@]}" "${test_packages[@]}" "${check_packages[@]}") ;;
+  *)
+    echo "bootstrap: unknown stage '$stage': expected build, test or check" >&2
+    exit 2
+    ;;
+esac
+
+say() { echo "bootstrap: $*"; }
+
+# Prints the wanted packages that are not installed. One of another version is used as it is, and
+# said so: this list is what hps is tested with, not a reason to downgrade a machine.
+missing_packages() {
+  local -A installed=()
+  local name version status
+  while IFS=$'\t' read -r name version status; do
+    if [[ $status == ii* ]]; then installed[$name]=$version; fi
+  done < <(dpkg-query -W -f '${Package}\t${Version}\t${db:Status-Abbrev}\n' "${packages[@]%%=*}" \
+    2>/dev/null || true)
+  local package
+  for package in "${packages[@]}"; do
+    name=${package%%=*}
+    if [[ -z ${installed[$name]:-} ]]; then
+      echo "$package"
+    # shellcheck disable=SC2053
+    elif [[ $package == *=* && ${installed[$name]} != ${package#*=} ]]; then
+      say "$name is ${installed[$name]}; hps is tested with ${package#*=}" >&2
+    fi
+  done
+}
+
+install_packages() {
+  local as_root=()
+  if [[ $(id -u) -ne 0 ]]; then
+    if ! command -v sudo >/dev/null; then
+      say "needs root or sudo to install: $*" >&2
+      exit 1
+    fi
+    as_root=(sudo)
+  fi
+  say "installing $# packages from Debian: $*"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+    "$@"
+}
+
+install_venv() {
+  local wanted=tools/requirements.txt
+  if cmp -s "$wanted" .venv/installed.txt; then return; fi
+  say "installing Python packages into .venv/: $(grep -v '^#' "$wanted" | paste -sd' ')"
+  rm -rf .venv
+  /usr/bin/python3 -m venv .venv
+  .venv/bin/pip install --disable-pip-version-check --quiet --requirement "$wanted"
+  cp "$wanted" .venv/installed.txt
+}
+
+if [[ ! -r /etc/debian_version ]] || [[ $(cut -d. -f1 /etc/debian_version) != 12 ]]; then
+  say "this is not Debian 12: packages may have other names or versions" >&2
+fi
+mapfile -t missing < <(missing_packages)
+if [[ ${#missing[@]} -gt 0 ]]; then install_packages "${missing[@]}"; fi
+if [[ $stage != build ]]; then install_venv; fi
+say "ready ($stage)"

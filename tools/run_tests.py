@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+"""Builds the presets, runs every test program, counts the test cases.
+
+    tools/run_tests.py                     everything, as `make test`
+    tools/run_tests.py --presets cpu       one preset (and the Python tests, which use its build)
+    tools/run_tests.py --only l2 --no-build   programs whose name contains "l2", as they are built
+
+Programs run side by side on the cores, the longest of the last run first, each with a time-out and
+a temporary directory of its own. A skipped case counts as skipped; a crash, a time-out, a
+sanitizer's report or a program without a single test counts as failed. The last line is
+"N passed, N failed" and, when there are any, ", N skipped"; the exit status is 1 if any failed.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PRESETS = ["cpu", "asan-ubsan", "tsan"]
+SECONDS_FILE = ROOT / "build" / "test_seconds.json"
+OUTPUT_LINES_MAX = 200  # of a failed program, its last ones
+
+ENVIRONMENT = {
+    "asan-ubsan": {
+        "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    },
+    "tsan": {"TSAN_OPTIONS": "second_deadlock_stack=1"},
+}
+
+
+@dataclasses.dataclass
+class Program:
+    name: str  # as shown: "cpu base_test"
+    command: list[str]
+    timeout_s: float
+    environment: dict[str, str]
+    is_gtest: bool
+
+
+@dataclasses.dataclass
+class Result:
+    name: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    reason: str = ""  # why it counts as failed beyond its cases
+    output: str = ""
+
+    def summary(self) -> str:
+        parts = [f"{self.passed} passed"]
+        if self.failed:
+            parts.append(f"{self.failed} failed")
+        if self.skipped:
+            parts.append(f"{self.skipped} skipped")
+        return ", ".join(parts) + (f" ({self.reason})" if self.reason else "")
+
+    def fail(self, reason: str) -> None:
+        self.failed += 1
+        self.reason = reason
+
+
+def count_gtest_report(report: dict) -> tuple[int, int, int]:
+    """Counts (passed, failed, skipped) of gtest's JSON report; a disabled test is skipped."""
+    passed = failed = skipped = 0
+    for suite in report.get("testsuites", []):
+        for case in suite.get("testsuite", []):
+            if case.get("failures"):
+                failed += 1
+            elif case.get("result") == "COMPLETED" and case.get("status") == "RUN":
+                passed += 1
+            else:
+                skipped += 1
+    return passed, failed, skipped
+
+
+def count_gtest_output(output: str) -> tuple[int, int, int]:
+    """Counts what a program without a report (it crashed) had finished."""
+    passed = len(re.findall(r"^\[       OK \] \S+ \(", output, re.MULTILINE))
+    failed = len(re.findall(r"^\[  FAILED  \] \S+ \(", output, re.MULTILINE))
+    skipped = len(re.findall(r"^\[  SKIPPED \] \S+ \(", output, re.MULTILINE))
+    return passed, failed, skipped
+
+
+def read_counts(program: Program, report: pathlib.Path, output: str) -> tuple[int, int, int]:
+    try:
+        counts = json.loads(report.read_text())
+    except (OSError, ValueError):
+        return count_gtest_output(output) if program.is_gtest else (0, 0, 0)
+    if program.is_gtest:
+        return count_gtest_report(counts)
+    return counts["passed"], counts["failed"], counts["skipped"]
+
+
+def execute(program: Program, scratch: pathlib.Path, report: pathlib.Path) -> tuple[int | None, str]:
+    """Runs it in its own process group; exit status None = time-out (the group is killed)."""
+    environment = os.environ | program.environment
+    environment |= {"TMPDIR": str(scratch), "TEST_TMPDIR": str(scratch)}
+    flag = [f"--gtest_output=json:{report}"] if program.is_gtest else [str(report)]
+    with subprocess.Popen(program.command + flag, cwd=ROOT, env=environment, text=True,
+                          errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          stdin=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=program.timeout_s)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            return None, output
+
+
+def run_program(program: Program) -> Result:
+    result = Result(program.name)
+    scratch = pathlib.Path(tempfile.mkdtemp(prefix="hps_test_"))
+    report = scratch / "report.json"
+    start = time.monotonic()
+    try:
+        status, result.output = execute(program, scratch, report)
+        result.passed, result.failed, result.skipped = read_counts(program, report, result.output)
+    except OSError as error:
+        status = -1
+        result.output = str(error)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    result.seconds = time.monotonic() - start
+    if status is None:
+        result.fail(f"timed out after {program.timeout_s:.0f} s")
+    elif status < 0:
+        result.fail(f"ended by signal {-status}")
+    elif status != 0 and result.failed == 0:
+        result.fail(f"exit status {status}")
+    elif result.passed + result.failed + result.skipped == 0:
+        result.fail("no test in it")
+    return result
+
+
+def show(result: Result, done: int, total: int) -> None:
+    mark = "FAILED" if result.failed else "ok"
+    print(f"[{done:3}/{total}] {mark:6} {result.name:32} {result.seconds:7.1f} s  "
+          f"{result.summary()}", flush=True)
+    if result.failed:
+        lines = result.output.splitlines()
+        if len(lines) > OUTPUT_LINES_MAX:
+            print(f"    ... {len(lines) - OUTPUT_LINES_MAX} lines left out")
+        for line in lines[-OUTPUT_LINES_MAX:]:
+            print("    " + line)
+        sys.stdout.flush()
+
+
+def run_all(programs: list[Program]) -> list[Result]:
+    seconds = json.loads(SECONDS_FILE.read_text()) if SECONDS_FILE.exists() else {}
+    programs = sorted(programs, key=lambda p: -seconds.get(p.name, 1e9))
+    results = []
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for future in concurrent.futures.as_completed(
+                [pool.submit(run_program, program) for program in programs]):
+            results.append(future.result())
+            show(results[-1], len(results), len(programs))
+    seconds |= {result.name: round(result.seconds, 2) for result in results}
+    SECONDS_FILE.parent.mkdir(exist_ok=True)
+    SECONDS_FILE.write_text(json.dumps(seconds, indent=1, sort_keys=True))
+    return results
+
+
+def build(preset: str, targets: list[str]) -> Result:
+    result = Result(f"{preset} build")
+    start = time.monotonic()
+    print(f"== building {preset}: {', '.join(targets) or 'everything'}", flush=True)
+    for command in (["cmake", "--preset", preset], ["ninja", "-C", f"build/{preset}", *targets]):
+        done = subprocess.run(command, cwd=ROOT, check=False,
+                              stdout=subprocess.DEVNULL if command[0] == "cmake" else None)
+        if done.returncode != 0:
+            result.fail(f"`{' '.join(command)}` failed")
+            break
+    result.seconds = time.monotonic() - start
+    print(f"== {preset}: {result.reason or 'built'} ({result.seconds:.0f} s)", flush=True)
+    return result
+
+
+def built_tests(preset: str) -> list[str]:
+    """Names of the test programs that the build of `preset` defines."""
+    listed = subprocess.run(["ninja", "-C", f"build/{preset}", "-t", "targets", "all"], cwd=ROOT,
+                            check=False, capture_output=True, text=True).stdout
+    return sorted(re.findall(r"^tests/(\w+_test): ", listed, re.MULTILINE))
+
+
+def without_address_randomization() -> list[str]:
+    """g++ 12's ThreadSanitizer refuses kernels that randomize more address bits than it knows."""
+    command = ["setarch", "-R"]
+    try:
+        works = subprocess.run([*command, "true"], check=False, capture_output=True).returncode == 0
+    except OSError:
+        works = False
+    return command if works else []
+
+
+def gtest_programs(preset: str, suites: dict) -> list[Program]:
+    names = built_tests(preset)
+    if preset != "cpu":
+        names = [name for name in names if name in suites["sanitizers"][preset]]
+    prefix = without_address_randomization() if preset == "tsan" else []
+    timeouts = suites["timeout_s_of"]
+    return [Program(f"{preset} {name}", [*prefix, str(ROOT / "build" / preset / "tests" / name)],
+                    timeouts.get(name, suites["timeout_s"]), ENVIRONMENT.get(preset, {}), True)
+            for name in names]
+
+
+def python_programs(suites: dict) -> list[Program]:
+    files = sorted((ROOT / "tools" / "tests").glob("*_test.py"))
+    files += sorted((ROOT / "tests").rglob("*_test.py"))
+    python = ROOT / ".venv" / "bin" / "python"
+    command = [str(python) if python.exists() else sys.executable,
+               str(ROOT / "tools" / "python_suite.py")]
+    return [Program(str(file.relative_to(ROOT)), [*command, str(file)],
+                    suites["timeout_s_of"].get(file.name, suites["timeout_s"]), {}, False)
+            for file in files]
+
+
+def undecided(suites: dict, tests: list[str]) -> list[str]:
+    """What suites.toml gets wrong about the programs that there are."""
+    problems = []
+    for preset, names in suites["sanitizers"].items():
+        problems += [f"{preset} names {name}, which is not a test program"
+                     for name in names if name not in tests]
+    excused = suites["not_sanitized"]
+    problems += [f"not_sanitized names {name}, which is not a test program"
+                 for name in excused if name not in tests]
+    for name in tests:
+        for preset, names in suites["sanitizers"].items():
+            if name not in names and name not in excused:
+                problems.append(f"{name} is neither in {preset} nor in not_sanitized")
+    return problems
+
+
+def build_presets(presets: list[str], suites: dict) -> list[Result]:
+    results = []
+    for preset in presets:
+        targets = [] if preset == "cpu" else suites["sanitizers"][preset]
+        results.append(build(preset, targets))
+    return [result for result in results if result.failed]
+
+
+def check_suites(suites: dict) -> list[Result]:
+    problems = undecided(suites, built_tests("cpu"))
+    results = []
+    for problem in problems:
+        results.append(Result("tests/suites.toml"))
+        results[-1].fail(problem)
+        show(results[-1], len(results), len(problems))
+    return results
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--presets", default=",".join(PRESETS), help="comma-separated")
+    parser.add_argument("--only", default="", help="run programs whose name contains this")
+    parser.add_argument("--no-build", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    presets = arguments.presets.split(",")
+    suites = tomllib.loads((ROOT / "tests" / "suites.toml").read_text())
+    os.environ.setdefault("NINJA_STATUS", "[%f/%t %es] ")
+    results = [] if arguments.no_build else build_presets(presets, suites)
+    programs = [program for preset in presets for program in gtest_programs(preset, suites)]
+    if "cpu" in presets:
+        results += check_suites(suites)
+        programs += python_programs(suites)
+    programs = [program for program in programs if arguments.only in program.name]
+    print(f"== running {len(programs)} test programs on {os.cpu_count()} cores", flush=True)
+    results += run_all(programs)
+    for result in results:
+        if result.failed:
+            print(f"FAILED {result.name}: {result.summary()}")
+    totals = [sum(getattr(result, kind) for result in results)
+              for kind in ("passed", "failed", "skipped")]
+    print(f"{totals[0]} passed, {totals[1]} failed"
+          + (f", {totals[2]} skipped" if totals[2] else ""), flush=True)
+    return 1 if totals[1] or not totals[0] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
