@@ -2,16 +2,20 @@
 //
 // A look-up has two phases, so that one launch probes all tables and the misses travel once:
 //
-//   DeviceCall call = *cache.AcquireCall();                 // a lease of buffers
+//   DeviceCallLease call = *cache.AcquireCall(keys_max);    // a lease of buffers
 //   call->Begin(queries, stream);                           // one launch; hits are written
 //   const DeviceMisses misses = *call->Misses(deadline);    // the first synchronization
-//   ...fetch misses.keys from the levels below...
+//   ...fetch misses.keys from the levels below, into call->Staging() where it has room...
 //   call->Finish(pieces);                                   // copies and scatters, asynchronous
 //   call->Wait(deadline);                                   // the second synchronization
 //
-// Reads are safe with everything; writes run in the order of their calls on the device's one writer
-// stream. The tables of one cache share one budget of device memory. What a cache holds is right in
-// the sense of tier/lossy_tier.h: loss is never wrong, a held row is never torn, foreign or old.
+// When nothing misses, or the outputs lie on the device, the look-up may end without Wait.
+//
+// There is one cache per device; it has one writer stream, on which writes run in the order of
+// their calls, and one lock around "check the fence, then launch", so that a promotion that passed
+// the fence is ahead of every change that is launched later. Reads are safe with everything. What
+// a cache holds is right in the sense of tier/lossy_tier.h: loss is never wrong, a held row is
+// never torn, foreign or old. The tables of one cache share one budget of device memory.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +38,8 @@ namespace hps {
 class DeviceCacheTable;
 
 // One table's part of a look-up. Keys, rows and status lie in `space`, on the cache's device or on
-// the host, and live until the call's stream has passed Finish.
+// the host (one space for all queries of a call), aligned for their elements, rows for bytes. They
+// live until Wait has returned or, on the device, until the stream has passed the call.
 struct DeviceCacheQuery {
   const DeviceCacheTable* table = nullptr;  // null: not cached (every key is a miss)
   MemorySpace space = MemorySpace::kHost;
@@ -44,10 +49,10 @@ struct DeviceCacheQuery {
   size_t row_bytes = 0;  // of the table, also where `table` is null
   size_t row_stride_bytes = 0;
   KeyStatus* status = nullptr;             // null = not wanted
-  std::span<const std::byte> default_row;  // host; empty = zeros
+  std::span<const std::byte> default_row;  // host, borrowed until the last Finish; empty = zeros
 };
 
-// What the levels below are asked for, on the host. Valid until Finish.
+// What the levels below are asked for, on the host. Valid until the call is returned.
 struct DeviceMisses {
   // Unique keys in ascending order, table after table: those of query q are
   // keys[begin[q]] .. keys[begin[q + 1]].
@@ -61,60 +66,96 @@ struct DeviceRowPiece {
   size_t query = 0;
   size_t first = 0;                     // index of the piece's first key within the query's misses
   std::span<const KeyStatus> statuses;  // [n]; kHitL2 and kHitL3 take their row, others the default
-  HostRows rows;                        // [n] rows; borrowed until Wait has returned
+  HostRows rows;  // [n] rows, borrowed until Finish returns; n = 0 where no status takes one
+  // Set it where a change of the table has begun since the apply epoch that was read before Begin:
+  // the cache may have taken the older row after its probe, and would show it again after this
+  // look-up has shown the newer one. Keys that the cache holds by now are answered from it.
+  bool probe_again = false;
 };
 
-// One look-up in flight. For one thread. Destroying it returns its buffers, when the device is done
-// with them.
+// One look-up in flight. For one thread.
 class DeviceCall {
  public:
-  virtual ~DeviceCall() = default;
-
-  // One launch for all queries. Errors: RESOURCE_EXHAUSTED (more keys than the call's buffers),
-  // INTERNAL (the device's own text).
+  // One launch for all queries; once per lease. Errors: RESOURCE_EXHAUSTED (more keys than were
+  // leased, or more than kTablesPerCallMax queries), INVALID_ARGUMENT (row bytes that are not the
+  // table's, a stride below them, two memory spaces), INTERNAL (the device's own text). Nothing has
+  // been written then.
   virtual absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) = 0;
 
-  // Waits for the probe. Errors: DEADLINE_EXCEEDED (the call may only be destroyed then), INTERNAL.
+  // Waits for the probe. Errors: DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
   virtual absl::StatusOr<DeviceMisses> Misses(Deadline deadline) = 0;
 
+  // Pinned memory for at most `row_count` packed rows of the query, so that what is fetched into it
+  // needs no second copy on the host. Fewer rows, or none, when there is no more: the caller then
+  // fetches into memory of its own. Valid until the call is returned; after Misses.
+  virtual HostRows Staging(size_t query, size_t row_count) = 0;
+
   // Sends rows of misses to their positions, every duplicate of a key included. May be called
-  // several times with disjoint pieces, so that copies overlap with fetching. Asynchronous.
+  // several times with disjoint pieces, so that copies overlap with fetching. Asynchronous for rows
+  // that lie in Staging; others are copied first. Errors: INVALID_ARGUMENT (a piece that is not
+  // within the misses, answers a key again, or lacks rows), INTERNAL.
   virtual absl::Status Finish(std::span<const DeviceRowPiece> pieces) = 0;
 
-  // Waits until everything is in its place. Positions (duplicates included) by status are complete
-  // afterwards; [kHitL1] of query q is its keys less its missed positions.
+  // Waits until everything is in its place.
+  // Errors: FAILED_PRECONDITION (a miss was left without an answer), DEADLINE_EXCEEDED, INTERNAL.
   virtual absl::Status Wait(Deadline deadline) = 0;
 
-  // Positions of query q, duplicates included, that Finish answered with each status.
+  // Positions of query q, duplicates included, by status; they add up to its keys. Complete after
+  // Wait, or after the last Finish when no piece asked to probe again.
   virtual LookupCounts counts(size_t query) const = 0;
+
+  // Gives the buffers back when the device is done with them. Called by DeviceCallLease.
+  virtual void Return() = 0;
+
+ protected:
+  ~DeviceCall() = default;
 };
 
+// Calls come from a pool, so that a look-up allocates nothing.
+struct ReturnDeviceCall {
+  void operator()(DeviceCall* call) const { call->Return(); }
+};
+using DeviceCallLease = std::unique_ptr<DeviceCall, ReturnDeviceCall>;
+
 // One table (one incarnation) in a device cache. Destroying it returns its slots, when the device
-// is done with them; look-ups that name it must have ended. Writes copy their input before they
-// return and complete in order on the writer stream. Thread-safe; Update, Erase and
+// is done with them; look-ups that name it must have ended. Thread-safe; Update, Erase, Dump and
 // RaiseWatermarks are for the table's applier, one at a time.
+//
+// Writes copy their input before they return and complete in order on the writer stream: until
+// Flush they may not show yet. They wait for room in the writer's staging, and RaiseWatermarks and
+// Dump for the device, at most until `deadline`; after DEADLINE_EXCEEDED or INTERNAL an applier
+// can't know what was done and trips the bypass of the table on this device.
 class DeviceCacheTable {
  public:
   virtual ~DeviceCacheTable() = default;
 
+  virtual size_t row_bytes() const = 0;
+
   // Promotion: inserts keys that are not held; least recently used ones of the slabset give way;
-  // held ones are left alone; fenced as LossyTable::Insert. `batch.absent` must be empty. Never a
-  // row of another key, never torn.
-  virtual absl::StatusOr<InsertCounts> Replace(const RowBatch& batch, ApplyEpoch epoch) = 0;
+  // held ones are left alone; fenced as LossyTable::Insert. `batch.absent` must be empty. Of
+  // duplicates one enters. Returns how many keys the fence refused; what became of the others is
+  // known later, see Statistics.
+  // Errors: RESOURCE_EXHAUSTED (no room in the writer's staging: nothing was taken, the caller
+  // drops it), INTERNAL.
+  virtual absl::StatusOr<uint64_t> Replace(const RowBatch& batch, ApplyEpoch epoch) = 0;
 
   // Change: overwrites the rows of keys that are held, whatever their version (the applier orders
-  // them). Inserts nothing. Returns when the input may be reused; Flush waits for the effect.
-  virtual absl::Status Update(const RowBatch& batch) = 0;
+  // them). Inserts nothing. Of duplicates any one stays: the applier names a key once.
+  virtual absl::Status Update(const RowBatch& batch, Deadline deadline) = 0;
 
-  virtual absl::Status Erase(std::span<const Key> keys) = 0;
+  virtual absl::Status Erase(std::span<const Key> keys, Deadline deadline) = 0;
 
-  // The fence, see tier/fence.h.
-  virtual absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch) = 0;
+  // The fence, see tier/fence.h. Watermarks live on the host. Returns when the insertions that were
+  // let in before are done on the device too, so that none shows up after the change.
+  virtual absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                                       Deadline deadline) = 0;
 
-  // Copies out keys that are held, at most out.size(), from slabset `*cursor` on, and moves the
-  // cursor; returns how many. 0 = the end. Keys held all the time are dumped exactly once; what
-  // comes or goes meanwhile may or may not be.
-  virtual absl::StatusOr<size_t> Dump(uint64_t* cursor, std::span<Key> out) = 0;
+  // Copies out keys that are held, at most out.size(), from slab `*cursor` on (0 = the beginning),
+  // and moves the cursor; returns how many. 0 = the end. Keys held all the time are dumped exactly
+  // once (meanwhile no key moves between the dumped and the other slabs); what comes or goes may or
+  // may not be. One dump at a time. REQUIRES: out.size() >= kDumpKeysMin.
+  virtual absl::StatusOr<size_t> Dump(uint64_t* cursor, std::span<Key> out, Deadline deadline) = 0;
+  static constexpr size_t kDumpKeysMin = 64;
 
   // Removes everything; watermarks stay.
   virtual absl::Status Clear() = 0;
@@ -122,25 +163,30 @@ class DeviceCacheTable {
   // Waits until the writes called before are done. Errors: DEADLINE_EXCEEDED, INTERNAL.
   virtual absl::Status Flush(Deadline deadline) = 0;
 
+  // As of the writes that are done.
   virtual LevelStatistics Statistics() const = 0;
 };
 
+// Thread-safe. Must outlive its tables and calls.
 class DeviceCache {
  public:
   virtual ~DeviceCache() = default;
 
   virtual int device() const = 0;
 
-  // `bytes_max` is the table's share of the device's budget, metadata included; a table that fits
-  // as a whole needs row_count / 0.75 slots.
-  // Errors: RESOURCE_EXHAUSTED (says how many bytes a useful table needs), INVALID_ARGUMENT (row
-  // bytes of 0 or over kRowBytesMax).
+  // What a table needs that is to hold `row_count` rows at a fill of 3/4, metadata included, so
+  // that next to none is lost. REQUIRES: row_bytes as for OpenTable.
+  virtual uint64_t TableBytes(size_t row_bytes, uint64_t row_count) const = 0;
+
+  // `bytes_max` is the table's share of the device's budget, metadata included.
+  // Errors: RESOURCE_EXHAUSTED (says how many bytes a useful table needs, or how many of the budget
+  // are left), INVALID_ARGUMENT (row bytes of 0 or over kRowBytesMax).
   virtual absl::StatusOr<std::unique_ptr<DeviceCacheTable>> OpenTable(size_t row_bytes,
                                                                       uint64_t bytes_max) = 0;
 
   // Leases the buffers of one look-up of at most `keys_max` keys.
-  // Errors: RESOURCE_EXHAUSTED at once when all are lent.
-  virtual absl::StatusOr<std::unique_ptr<DeviceCall>> AcquireCall(size_t keys_max) = 0;
+  // Errors: RESOURCE_EXHAUSTED at once when all are lent, or none is so large.
+  virtual absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) = 0;
 };
 
 }  // namespace hps
