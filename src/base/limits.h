@@ -10,9 +10,11 @@ namespace hps {
 // 256 keys ends within a millisecond or two when its blocks are cached.
 inline constexpr size_t kFetchPieceKeysMax = 256;
 
-// Keys of one task of a blocking level: one scratch buffer holds their rows (at 16 KiB a row, the
-// widest there is, 64 MiB; scratch is sized by the widest row of the models that are loaded).
+// Keys and row bytes of one task of a blocking level: one scratch buffer holds both. 2 MiB are 4,096
+// rows of 512 bytes; of wider rows a task takes fewer (128 of the widest, 16 KiB), so that scratch
+// need not grow when a model with wider rows is loaded.
 inline constexpr size_t kFetchTaskKeysMax = 4096;
+inline constexpr size_t kFetchTaskRowBytesMax = size_t{2} << 20;
 
 // Scratch buffers per blocking level. When all are held, by calls or by work that outlived its
 // call, the level counts as down for the calls that find none.
@@ -20,6 +22,9 @@ inline constexpr size_t kFetchScratchesMax = 64;
 
 // Promotions that wait for a worker; one more is dropped and counted.
 inline constexpr size_t kPromotionsQueuedMax = 256;
+
+// Device caches of one process: one for each GPU of a node, and as many to spare.
+inline constexpr size_t kCachesMax = 16;
 
 // Tables that one look-up may ask, and tables of one store.
 inline constexpr size_t kTablesPerCallMax = 1024;

@@ -1,0 +1,53 @@
+// What one table has answered since its model was loaded, summed over all sessions and switches.
+//
+// Sharded: each session adds once per call and table to a cache line that few others use, and
+// nothing is counted per key. Thread-safe.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "hps/lookup_session.h"
+
+namespace hps {
+
+class LookupCounters {
+ public:
+  // `shard` is any number; sessions use their own.
+  void Add(size_t shard, const LookupCounts& counts) {
+    Shard& sums = shards_[shard % kShards];
+    for (size_t i = 0; i < kKeyStatusCount; ++i) {
+      if (counts.by_status[i] != 0)
+        sums.by_status[i].fetch_add(counts.by_status[i], std::memory_order_relaxed);
+    }
+  }
+
+  LookupCounts Sum() const {
+    LookupCounts sum;
+    for (const Shard& shard : shards_) {
+      for (size_t i = 0; i < kKeyStatusCount; ++i)
+        sum.by_status[i] += shard.by_status[i].load(std::memory_order_relaxed);
+    }
+    return sum;
+  }
+
+  // Failed or timed-out operations on the level.
+  std::atomic<uint64_t>& l1_errors() { return l1_errors_; }
+  std::atomic<uint64_t>& l2_errors() { return l2_errors_; }
+  uint64_t l1_error_count() const { return l1_errors_.load(std::memory_order_relaxed); }
+  uint64_t l2_error_count() const { return l2_errors_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t kShards = 16;
+  struct alignas(64) Shard {
+    std::array<std::atomic<uint64_t>, kKeyStatusCount> by_status{};
+  };
+
+  std::array<Shard, kShards> shards_;
+  std::atomic<uint64_t> l1_errors_{0};
+  std::atomic<uint64_t> l2_errors_{0};
+};
+
+}  // namespace hps

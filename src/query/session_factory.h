@@ -1,0 +1,63 @@
+// What the look-up sessions of a process share: executors, scratch, epochs; and how sessions are
+// made.
+//
+// The composition makes one SessionFactory, one ModelState for each model (with epoch_domain()),
+// publishes its tables, and then makes sessions. Order of ending: sessions; the fetch executor (it
+// runs what is queued); the promote executor; the ModelStates; the factory; the tiers.
+//
+// Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/epoch.h"
+#include "base/executor.h"
+#include "base/limits.h"
+#include "hps/lookup_session.h"
+#include "hps/statistics.h"
+#include "query/model_state.h"
+#include "tier/device_cache.h"
+
+namespace hps {
+
+class SessionFactory {
+ public:
+  struct Options {
+    Executor* fetch_executor = nullptr;          // its clock is the sessions' clock
+    Executor* promote_executor = nullptr;        // queue maximum: kPromotionsQueuedMax
+    std::vector<DeviceCache*> caches{};          // at most kCachesMax; borrowed
+    Duration timeout = std::chrono::seconds(1);  // where a request names none
+    size_t scratch_count = kFetchScratchesMax;   // per blocking level
+  };
+
+  // Errors: INVALID_ARGUMENT (no executor, too many caches, two caches of one device, no scratch),
+  // RESOURCE_EXHAUSTED (no memory for the scratch).
+  static absl::StatusOr<std::unique_ptr<SessionFactory>> Create(const Options& options);
+
+  virtual ~SessionFactory() = default;
+
+  // A session on `model`, whose tables are those of its current snapshot. options.device names one
+  // of the caches by DeviceCache::device(); -1 is the host, with a cache only if one of device -1
+  // is among them.
+  // Errors: INVALID_ARGUMENT (keys_max of 0 or over kKeysPerCallMax, an output dtype other than
+  // float32), UNAVAILABLE (no such device), FAILED_PRECONDITION (nothing published yet),
+  // RESOURCE_EXHAUSTED (memory, or EpochDomain::kReadersMax sessions).
+  virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
+      ModelState& model, const SessionOptions& options) = 0;
+
+  virtual EpochDomain& epoch_domain() = 0;
+
+  // Waits until the promotions queued so far are done. Errors: DEADLINE_EXCEEDED.
+  virtual absl::Status DrainPromotions(Duration timeout) = 0;
+
+  // Adds lookups, promotions_dropped, deadlines_exceeded and l3_errors; not the tables, which
+  // ModelState::Statistics gives.
+  virtual void AddStatistics(StoreStatistics* statistics) const = 0;
+};
+
+}  // namespace hps
