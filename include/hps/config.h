@@ -5,16 +5,18 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace hps {
 
 enum class SyncMode { kAlways, kInterval, kNever };          // "always", "interval", "never"
-enum class L2Kind { kMemory, kNone };                        // "memory", "none"
+enum class L2Kind { kMemory, kRedis, kNone };                // "memory", "redis", "none"
 enum class EvictionPolicy { kOldest, kLeastUsed, kRandom };  // "oldest", "least_used", "random"
 
 struct StoreConfig {
@@ -26,6 +28,11 @@ struct StoreConfig {
   uint64_t free_bytes_min = uint64_t{256} << 20;  // writes are refused below this much free disk
 };
 
+struct RedisConfig {
+  std::vector<std::string> nodes = {"127.0.0.1:6379"};  // host:port
+  bool cluster = false;
+};
+
 struct L2Config {
   L2Kind kind = L2Kind::kMemory;
   uint64_t bytes_max = uint64_t{4} << 30;
@@ -34,6 +41,7 @@ struct L2Config {
   double overflow_margin = 0.98;   // eviction begins when a table's budget is filled to this share
   double resolution_target = 0.9;  // ... and goes down to this one
   bool huge_pages = true;          // asked for; used where the system gives them
+  RedisConfig redis;
 };
 
 struct L1Config {
@@ -52,6 +60,16 @@ struct ThreadsConfig {
   uint32_t promote = 1;  // workers that insert into upper levels after the reply
 };
 
+struct UpdateConfig {
+  std::vector<std::string> brokers{};  // host:port; empty = no stream
+};
+
+struct ServerConfig {
+  std::string http = "127.0.0.1:8000";
+  std::string grpc = "127.0.0.1:8001";
+  std::string metrics = "127.0.0.1:8002";
+};
+
 struct TableConfig {
   std::string name;                    // without the model's name
   std::optional<double> l2_share{};    // of the table that L2 may hold
@@ -63,6 +81,7 @@ struct TableConfig {
 struct ModelConfig {
   std::string name;
   std::vector<std::string> tables{};  // declared order; empty = order of first import
+  std::string dense;                  // an ONNX file; empty = look-ups only
   std::vector<TableConfig> table{};   // [[model.table]]
 };
 
@@ -72,16 +91,27 @@ struct Config {
   L1Config l1;
   LookupConfig lookup;
   ThreadsConfig threads;
+  UpdateConfig update;
+  ServerConfig server;
   std::vector<ModelConfig> model{};  // empty = all models of the store
+
+  // Where a setting came from when it is not the default: "l2.bytes_max" -> "hps.toml:4". Settings
+  // of models are named "model[dlrm].tables" and "model[dlrm].table[user].l2_share".
+  std::map<std::string, std::string> origin{};
 };
 
 // Reads a TOML file, strictly. Relative paths in it are relative to the file.
 // Errors: NOT_FOUND / PERMISSION_DENIED for the file; INVALID_ARGUMENT with line and column for
-// TOML that does not parse, an unknown key (names the nearest known one), a wrong type, a value
-// out of range.
+// TOML that does not parse, an unknown setting (names the nearest known one), a wrong type, a value
+// out of range; UNIMPLEMENTED for a setting whose part this build does not have.
 absl::StatusOr<Config> LoadConfig(const std::string& path);
 
-// One line per setting, "section.key = value  # where it came from"; used by --print-config.
+// What LoadConfig checks, for a configuration that was made in code; Store::Open calls it.
+// Errors: INVALID_ARGUMENT, UNIMPLEMENTED, as LoadConfig.
+absl::Status ValidateConfig(const Config& config);
+
+// The whole configuration as TOML, one line per setting: `l2.preload = 0.5  # hps.toml:4`, where
+// the comment tells where the value came from. LoadConfig reads it back.
 std::string PrintConfig(const Config& config);
 
 }  // namespace hps

@@ -1,0 +1,26 @@
+// Sizes and durations as people write them: "512MiB", "500ms".
+//
+// Whole numbers with a unit, so that nothing is rounded: Parse(Format(x)) == x.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace hps {
+
+// Units B, KiB, MiB, GiB, TiB. Errors: INVALID_ARGUMENT, which says what is expected, also for a
+// size of 2^64 bytes and more.
+absl::StatusOr<uint64_t> ParseByteSize(std::string_view text);
+
+// Units ns, us, ms, s, min, h. Errors: INVALID_ARGUMENT, also for more than 292 years.
+absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
+
+// With the largest unit that leaves a whole number: 1536 -> "1536B", 2048 -> "2KiB".
+std::string FormatByteSize(uint64_t bytes);
+std::string FormatDuration(std::chrono::nanoseconds duration);
+
+}  // namespace hps

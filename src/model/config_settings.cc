@@ -1,0 +1,290 @@
+#include "model/config_settings.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "hps/table_spec.h"
+#include "hps/units.h"
+#include "model/config_values.h"
+
+namespace hps {
+namespace {
+
+constexpr std::string_view kAwaitsRedis = "Redis as level 2";
+constexpr std::string_view kAwaitsGpu = "support for GPUs";
+constexpr std::string_view kAwaitsUpdate = "the update stream";
+constexpr std::string_view kAwaitsServer = "the server";
+constexpr std::string_view kAwaitsDense = "dense networks";
+
+constexpr auto kHour = std::chrono::hours(1);
+constexpr uint64_t kSizeMax = uint64_t{1} << 50;  // 1 PiB: beyond every machine
+
+struct Description {
+  std::string_view section;
+  std::string_view name;
+  std::string_view meaning;
+  std::string_view awaits{};
+};
+
+// A setting whose value is one member, `member(target)`, read, checked and printed by `Codec`.
+template <typename Target, typename Codec, typename Member>
+Setting<Target> Make(const Description& description, Codec codec, Member member) {
+  Setting<Target> setting;
+  setting.section = description.section;
+  setting.name = description.name;
+  setting.type = codec.type();
+  setting.meaning = description.meaning;
+  setting.awaits = description.awaits;
+  setting.read = [codec, member](const ConfigValue& value, const std::string& directory,
+                                 Target& target) {
+    return codec.Read(value, directory, member(target));
+  };
+  setting.check = [codec, member](const Target& target) { return codec.Check(member(target)); };
+  setting.print = [codec, member](const Target& target) { return codec.Print(member(target)); };
+  return setting;
+}
+
+std::vector<Setting<Config>> StoreSettings() {
+  const EnumCodec<SyncMode> sync{{{SyncMode::kAlways, "always"},
+                                  {SyncMode::kInterval, "interval"},
+                                  {SyncMode::kNever, "never"}}};
+  return {
+      Make<Config>(
+          {"store", "path", "Directory of the store (level 3); made by the first import."},
+          PathCodec{}, [](auto& c) -> auto& { return c.store.path; }),
+      Make<Config>(
+          {"store", "cache_bytes", "Block cache of the store, shared by all tables."},
+          SizeCodec{0, kSizeMax}, [](auto& c) -> auto& { return c.store.cache_bytes; }),
+      Make<Config>(
+          {"store", "write_buffer_bytes",
+           "Memory for updates that are not yet in sorted files, shared by all tables."},
+          SizeCodec{uint64_t{1} << 20, kSizeMax},
+          [](auto& c) -> auto& { return c.store.write_buffer_bytes; }),
+      Make<Config>(
+          {"store", "sync",
+           "When written updates are forced to the disk: before each acknowledgement, "
+           "every `sync_interval`, or when the system likes. Imports always are."},
+          sync, [](auto& c) -> auto& { return c.store.sync; }),
+      Make<Config>(
+          {"store", "sync_interval", "Longest time between two forced writes."},
+          DurationCodec{std::chrono::milliseconds(1), kHour},
+          [](auto& c) -> auto& { return c.store.sync_interval; }),
+      Make<Config>(
+          {"store", "free_bytes_min", "Writes are refused below this much free disk."},
+          SizeCodec{0, kSizeMax}, [](auto& c) -> auto& { return c.store.free_bytes_min; }),
+  };
+}
+
+std::vector<Setting<Config>> L2Settings() {
+  const EnumCodec<L2Kind> kind{
+      {{L2Kind::kMemory, "memory"}, {L2Kind::kRedis, "redis"}, {L2Kind::kNone, "none"}}};
+  const EnumCodec<EvictionPolicy> eviction{{{EvictionPolicy::kOldest, "oldest"},
+                                            {EvictionPolicy::kLeastUsed, "least_used"},
+                                            {EvictionPolicy::kRandom, "random"}}};
+  Setting<Config> kind_setting = Make<Config>(
+      {"l2", "kind", "What level 2 is; this build has no Redis."}, kind,
+      [](auto& c) -> auto& { return c.l2.kind; });
+  kind_setting.check = [](const Config& config) {
+    if (config.l2.kind != L2Kind::kRedis) return absl::OkStatus();
+    return absl::UnimplementedError(
+        absl::StrCat("this build does not have ", std::string(kAwaitsRedis), ": use \"memory\""));
+  };
+  return {
+      std::move(kind_setting),
+      Make<Config>(
+          {"l2", "bytes_max",
+           "Memory of level 2 in all, metadata included; split over the tables by size."},
+          SizeCodec{1, kSizeMax}, [](auto& c) -> auto& { return c.l2.bytes_max; }),
+      Make<Config>(
+          {"l2", "preload", "Share of every table that is loaded at start."}, NumberCodec{0.0, 1.0},
+          [](auto& c) -> auto& { return c.l2.preload; }),
+      Make<Config>(
+          {"l2", "eviction",
+           "Which rows give way: the longest unused, the least often used, or any."},
+          eviction, [](auto& c) -> auto& { return c.l2.eviction; }),
+      Make<Config>(
+          {"l2", "overflow_margin", "Eviction begins when a table fills this share of its budget."},
+          NumberCodec{0.01, 1.0}, [](auto& c) -> auto& { return c.l2.overflow_margin; }),
+      Make<Config>(
+          {"l2", "resolution_target", "Eviction ends at this share; at most `overflow_margin`."},
+          NumberCodec{0.01, 1.0}, [](auto& c) -> auto& { return c.l2.resolution_target; }),
+      Make<Config>(
+          {"l2", "huge_pages", "Ask for huge pages; used where the system gives them."},
+          BooleanCodec{}, [](auto& c) -> auto& { return c.l2.huge_pages; }),
+      Make<Config>(
+          {"l2.redis", "nodes", "Addresses of the Redis nodes.", kAwaitsRedis}, AddressListCodec{},
+          [](auto& c) -> auto& { return c.l2.redis.nodes; }),
+      Make<Config>(
+          {"l2.redis", "cluster", "Whether the nodes are a Redis Cluster.", kAwaitsRedis},
+          BooleanCodec{}, [](auto& c) -> auto& { return c.l2.redis.cluster; }),
+  };
+}
+
+std::vector<Setting<Config>> OtherSettings() {
+  Setting<Config> devices = Make<Config>(
+      {"l1", "devices",
+       "GPUs that cache rows: all that are present (none without a GPU), or a list; a "
+       "listed one that is missing is an error. This build has no support for GPUs."},
+      DevicesCodec{}, [](auto& c) -> auto& { return c.l1; });
+  devices.check = [](const Config& config) {
+    HPS_RETURN_IF_ERROR(DevicesCodec{}.Check(config.l1));
+    if (config.l1.devices_auto || config.l1.devices.empty()) return absl::OkStatus();
+    return absl::UnimplementedError(absl::StrCat(
+        "device ", config.l1.devices.front(), " is listed, but this build does not have ",
+        std::string(kAwaitsGpu), ": use \"auto\" or an empty list"));
+  };
+  return {
+      std::move(devices),
+      Make<Config>(
+          {"l1", "bytes_max", "Device memory of level 1, per device."}, SizeCodec{1, kSizeMax},
+          [](auto& c) -> auto& { return c.l1.bytes_max; }),
+      Make<Config>(
+          {"lookup", "hit_rate_threshold",
+           "Share of a table's keys that the highest level must hold for a call not to "
+           "wait for the others; 1.0 = always wait, 0.0 = never."},
+          NumberCodec{0.0, 1.0}, [](auto& c) -> auto& { return c.lookup.hit_rate_threshold; }),
+      Make<Config>(
+          {"lookup", "timeout",
+           "A call answers by then; keys that have not arrived get the default row and "
+           "the status `default_degraded`."},
+          DurationCodec{Duration(0), kHour}, [](auto& c) -> auto& { return c.lookup.timeout; }),
+      Make<Config>(
+          {"threads", "fetch",
+           "Workers that read from levels that can block; 0 = the number of cores."},
+          IntegerCodec{0, 1024}, [](auto& c) -> auto& { return c.threads.fetch; }),
+      Make<Config>(
+          {"threads", "promote", "Workers that copy rows into upper levels after a reply."},
+          IntegerCodec{1, 64}, [](auto& c) -> auto& { return c.threads.promote; }),
+      Make<Config>(
+          {"update", "brokers", "Kafka brokers of the update stream; empty = no stream.",
+           kAwaitsUpdate},
+          AddressListCodec{}, [](auto& c) -> auto& { return c.update.brokers; }),
+      Make<Config>(
+          {"server", "http", "Where HTTP is served.", kAwaitsServer}, AddressCodec{},
+          [](auto& c) -> auto& { return c.server.http; }),
+      Make<Config>(
+          {"server", "grpc", "Where gRPC is served.", kAwaitsServer}, AddressCodec{},
+          [](auto& c) -> auto& { return c.server.grpc; }),
+      Make<Config>(
+          {"server", "metrics", "Where metrics are served.", kAwaitsServer}, AddressCodec{},
+          [](auto& c) -> auto& { return c.server.metrics; }),
+  };
+}
+
+std::vector<Setting<Config>> AllConfigSettings() {
+  std::vector<Setting<Config>> all = StoreSettings();
+  for (std::vector<Setting<Config>> part : {L2Settings(), OtherSettings()})
+    std::move(part.begin(), part.end(), std::back_inserter(all));
+  return all;
+}
+
+template <typename Target>
+void AppendMarkdown(const std::vector<Setting<Target>>& settings, std::string_view section,
+                    const Target& defaults, std::string& text) {
+  for (const Setting<Target>& setting : settings) {
+    if (setting.section != section) continue;
+    const std::string value = setting.print(defaults);
+    // A bar would end the cell.
+    std::string type = setting.type;
+    for (size_t at = 0; (at = type.find('|', at)) != std::string::npos; at += 2)
+      type.insert(at, "\\");
+    absl::StrAppend(&text, "| `", std::string(setting.name), "` | ", type, " | ",
+                    value.empty() ? "-" : "`" + value + "`", " | ", std::string(setting.meaning),
+                    setting.awaits.empty() ? ""
+                                           : " Only the default until this build has " +
+                                                 std::string(setting.awaits) + ".",
+                    " |\n");
+  }
+}
+
+}  // namespace
+
+const std::vector<Setting<Config>>& ConfigSettings() {
+  static const auto* const settings = new std::vector<Setting<Config>>(AllConfigSettings());
+  return *settings;
+}
+
+const std::vector<Setting<ModelConfig>>& ModelSettings() {
+  static const auto* const settings = new std::vector<Setting<ModelConfig>>{
+      Make<ModelConfig>(
+          {"model", "name", "Its tables are those of the store named `<name>/...`."}, NameCodec{},
+          [](auto& c) -> auto& { return c.name; }),
+      Make<ModelConfig>(
+          {"model", "tables",
+           "The model's tables in declared order, without the model's name; empty = "
+           "all, in the order of their first import."},
+          NameListCodec{}, [](auto& c) -> auto& { return c.tables; }),
+      Make<ModelConfig>(
+          {"model", "dense", "ONNX file of the dense network.", kAwaitsDense}, PathCodec{},
+          [](auto& c) -> auto& { return c.dense; }),
+  };
+  return *settings;
+}
+
+const std::vector<Setting<TableConfig>>& TableSettings() {
+  static const auto* const settings = new std::vector<Setting<TableConfig>>{
+      Make<TableConfig>(
+          {"model.table", "name", "The table, without the model's name."}, NameCodec{},
+          [](auto& c) -> auto& { return c.name; }),
+      Make<TableConfig>(
+          {"model.table", "l2_share",
+           "Share of the table that level 2 has room for, instead of a budget by size."},
+          OptionalCodec<NumberCodec>{{0.0, 1.0}}, [](auto& c) -> auto& { return c.l2_share; }),
+      Make<TableConfig>(
+          {"model.table", "l2_bytes", "The table's budget in level 2."},
+          OptionalCodec<SizeCodec>{{0, kSizeMax}}, [](auto& c) -> auto& { return c.l2_bytes; }),
+      Make<TableConfig>(
+          {"model.table", "l1_share", "As `l2_share`, for level 1."},
+          OptionalCodec<NumberCodec>{{0.0, 1.0}}, [](auto& c) -> auto& { return c.l1_share; }),
+      Make<TableConfig>(
+          {"model.table", "l1_bytes", "As `l2_bytes`, for level 1."},
+          OptionalCodec<SizeCodec>{{0, kSizeMax}}, [](auto& c) -> auto& { return c.l1_bytes; }),
+  };
+  return *settings;
+}
+
+template <typename Target>
+absl::Status CheckSetting(const Setting<Target>& setting, const Target& target) {
+  const std::string value = setting.print(target);
+  const auto prefix = [&] {
+    return absl::StrCat(std::string(setting.section), ".", std::string(setting.name), " = ", value,
+                        ": ");
+  };
+  if (const absl::Status status = setting.check(target); !status.ok())
+    return absl::Status(status.code(), absl::StrCat(prefix(), status.message()));
+  if (!setting.awaits.empty() && value != setting.print(Target())) {
+    return absl::UnimplementedError(absl::StrCat(prefix(), "this build does not have ",
+                                                 std::string(setting.awaits),
+                                                 ": leave the setting out"));
+  }
+  return absl::OkStatus();
+}
+
+template absl::Status CheckSetting(const Setting<Config>&, const Config&);
+template absl::Status CheckSetting(const Setting<ModelConfig>&, const ModelConfig&);
+template absl::Status CheckSetting(const Setting<TableConfig>&, const TableConfig&);
+
+std::vector<std::string> SectionNames() {
+  std::vector<std::string> names;
+  for (const Setting<Config>& setting : ConfigSettings()) {
+    if (names.empty() || names.back() != setting.section) names.emplace_back(setting.section);
+  }
+  names.insert(names.end(), {"model", "model.table"});
+  return names;
+}
+
+std::string SettingsAsMarkdown(std::string_view section) {
+  std::string text = "| setting | type | default | meaning |\n| --- | --- | --- | --- |\n";
+  AppendMarkdown(ConfigSettings(), section, Config(), text);
+  AppendMarkdown(ModelSettings(), section, ModelConfig(), text);
+  AppendMarkdown(TableSettings(), section, TableConfig(), text);
+  return text;
+}
+
+}  // namespace hps

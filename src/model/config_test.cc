@@ -1,0 +1,282 @@
+#include "hps/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "base/limits.h"
+#include "model/config_settings.h"
+
+namespace hps {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "hps_config_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    path_ = directory_ + "/hps.toml";
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  absl::StatusOr<Config> Load(const std::string& text) const {
+    std::ofstream(path_) << text;
+    return LoadConfig(path_);
+  }
+
+  // The error's place within the file ("3:1") must be named, and every one of `parts`.
+  void ExpectError(const std::string& text, absl::StatusCode code, const std::string& place,
+                   const std::vector<std::string>& parts) const {
+    const absl::Status status = Load(text).status();
+    EXPECT_EQ(status.code(), code) << text << "\n" << status;
+    const std::string message(status.message());
+    EXPECT_THAT(message, HasSubstr(place.empty() ? path_ + ": " : path_ + ":" + place + ": "))
+        << text;
+    for (const std::string& part : parts) EXPECT_THAT(message, HasSubstr(part)) << text;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+  void ExpectInvalid(const std::string& text, const std::string& place,
+                     const std::vector<std::string>& parts) const {
+    ExpectError(text, absl::StatusCode::kInvalidArgument, place, parts);
+  }
+
+  std::string directory_;
+  std::string path_;
+};
+
+TEST_F(ConfigTest, AnEmptyFileGivesTheDefaults) {
+  const auto config = Load("");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(PrintConfig(*config), PrintConfig(Config()));
+  EXPECT_EQ(config->store.cache_bytes, uint64_t{1} << 30);
+  EXPECT_TRUE(config->model.empty());
+}
+
+TEST_F(ConfigTest, ReadsEverySetting) {
+  const auto config = Load(R"(
+[store]
+path = "rows"
+cache_bytes = "2GiB"
+write_buffer_bytes = "64MiB"
+sync = "always"
+sync_interval = "250ms"
+free_bytes_min = 1048576
+[l2]
+kind = "none"
+bytes_max = "3GiB"
+preload = 1
+eviction = "least_used"
+overflow_margin = 0.9
+resolution_target = 0.8
+huge_pages = false
+[l1]
+devices = []
+[lookup]
+hit_rate_threshold = 0.25
+timeout = "20us"
+[threads]
+fetch = 3
+promote = 2
+[[model]]
+name = "dlrm"
+tables = ["user", "item"]
+[[model.table]]
+name = "user"
+l2_share = 0.5
+[[model.table]]
+name = "item"
+l2_bytes = "1MiB"
+[[model]]
+name = "dcn"
+)");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->store.path, directory_ + "/rows");
+  EXPECT_EQ(config->store.cache_bytes, uint64_t{2} << 30);
+  EXPECT_EQ(config->store.write_buffer_bytes, uint64_t{64} << 20);
+  EXPECT_EQ(config->store.sync, SyncMode::kAlways);
+  EXPECT_EQ(config->store.sync_interval, std::chrono::milliseconds(250));
+  EXPECT_EQ(config->store.free_bytes_min, uint64_t{1} << 20);
+  EXPECT_EQ(config->l2.kind, L2Kind::kNone);
+  EXPECT_EQ(config->l2.bytes_max, uint64_t{3} << 30);
+  EXPECT_EQ(config->l2.preload, 1.0);
+  EXPECT_EQ(config->l2.eviction, EvictionPolicy::kLeastUsed);
+  EXPECT_EQ(config->l2.overflow_margin, 0.9);
+  EXPECT_EQ(config->l2.resolution_target, 0.8);
+  EXPECT_FALSE(config->l2.huge_pages);
+  EXPECT_FALSE(config->l1.devices_auto);
+  EXPECT_TRUE(config->l1.devices.empty());
+  EXPECT_EQ(config->lookup.hit_rate_threshold, 0.25);
+  EXPECT_EQ(config->lookup.timeout, std::chrono::microseconds(20));
+  EXPECT_EQ(config->threads.fetch, 3u);
+  EXPECT_EQ(config->threads.promote, 2u);
+  ASSERT_EQ(config->model.size(), 2u);
+  EXPECT_EQ(config->model[0].name, "dlrm");
+  EXPECT_EQ(config->model[0].tables, (std::vector<std::string>{"user", "item"}));
+  ASSERT_EQ(config->model[0].table.size(), 2u);
+  EXPECT_EQ(config->model[0].table[0].l2_share, 0.5);
+  EXPECT_EQ(config->model[0].table[1].l2_bytes, uint64_t{1} << 20);
+  EXPECT_EQ(config->model[1].name, "dcn");
+  EXPECT_EQ(config->origin.at("store.path"), path_ + ":3");
+  EXPECT_EQ(config->origin.at("model[dlrm].table[item].l2_bytes"), path_ + ":33");
+}
+
+TEST_F(ConfigTest, AnAbsolutePathStaysAsItIs) {
+  const auto config = Load("[store]\npath = \"/somewhere/else\"\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->store.path, "/somewhere/else");
+}
+
+TEST_F(ConfigTest, AnUnknownSettingNamesTheNearest) {
+  ExpectInvalid("[l2]\nbyts_max = \"1GiB\"\n", "2:1",
+                {"'l2.byts_max'", "did you mean 'bytes_max'"});
+  ExpectInvalid("[stor]\npath = \"x\"\n", "1:2", {"'stor'", "did you mean 'store'"});
+  ExpectInvalid("timeout = \"1s\"\n", "1:1", {"'timeout'", "did you mean 'lookup.timeout'"});
+  ExpectInvalid("[[model]]\nname = \"m\"\ntabels = []\n", "3:1", {"'model.tabels'", "'tables'"});
+  ExpectInvalid("[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\nl2_shar = 0.5\n", "5:1",
+                {"'model.table.l2_shar'", "'l2_share'"});
+  ExpectInvalid("[l2.redis]\nclusters = true\n", "2:1", {"'l2.redis.clusters'", "'cluster'"});
+  ExpectInvalid("[entirely_else]\n", "1:2", {"'entirely_else'"});
+}
+
+TEST_F(ConfigTest, AWrongTypeNamesExpectedAndFound) {
+  ExpectInvalid("[store]\npath = 3\n", "2:8", {"store.path", "expected a path", "the integer 3"});
+  ExpectInvalid("[store]\ncache_bytes = true\n", "2:15", {"a size such as", "a boolean"});
+  ExpectInvalid("[store]\ncache_bytes = \"1GB\"\n", "2:15", {"'1GB' is not a size"});
+  ExpectInvalid("[store]\nsync = \"sometimes\"\n", "2:8", {"\"always\" | ", "\"sometimes\""});
+  ExpectInvalid("[lookup]\ntimeout = 1\n", "2:11", {"a duration such as", "the integer 1"});
+  ExpectInvalid("[l2]\nhuge_pages = \"yes\"\n", "2:14", {"true or false", "the string \"yes\""});
+  ExpectInvalid("[l2]\npreload = \"half\"\n", "2:11", {"expected a number"});
+  ExpectInvalid("[threads]\nfetch = 1.5\n", "2:9", {"expected an integer", "the number 1.5"});
+  ExpectInvalid("[threads]\nfetch = 1979-05-27\n", "2:9", {"a date or time"});
+  ExpectInvalid("[l1]\ndevices = [\"a\"]\n", "2:11", {"\"auto\" or a list", "a list of strings"});
+  ExpectInvalid("[l1]\ndevices = [[0]]\n", "2:11", {"mixed or nested"});
+  ExpectInvalid("l2 = 3\n", "1:6", {"'l2' is a section", "the integer 3"});
+  ExpectInvalid("[model]\nname = \"m\"\n", "1:1", {"[[model]]", "a table"});
+  ExpectInvalid("[[model]]\nname = \"m\"\ntable = 1\n", "3:9", {"[[model.table]]"});
+  ExpectInvalid("[[model]]\nname = \"m\"\ntables = [1]\n", "3:10", {"list of names"});
+  ExpectInvalid("[[model]]\ntables = []\n", "1:1", {"needs a name"});
+  ExpectInvalid("[[model]]\nname = \"m\"\n[[model.table]]\nl2_share = 0.1\n", "3:1",
+                {"needs a name"});
+}
+
+TEST_F(ConfigTest, OutOfRangeNamesTheRange) {
+  ExpectInvalid("[l2]\npreload = 1.5\n", "2:11", {"l2.preload = 1.5", "0.0 to 1.0"});
+  ExpectInvalid("[l2]\npreload = nan\n", "2:11", {"0.0 to 1.0"});
+  ExpectInvalid("[l2]\nbytes_max = 0\n", "2:13", {"1B to 1024TiB"});
+  ExpectInvalid("[l2]\nbytes_max = -1\n", "2:13", {"out of range"});
+  ExpectInvalid("[l2]\nbytes_max = \"99999999TiB\"\n", "2:13", {"below 2^64"});
+  ExpectInvalid("[lookup]\ntimeout = \"2h\"\n", "2:11", {"0s to 1h"});
+  ExpectInvalid("[threads]\nfetch = 5000000000\n", "2:9", {"0 to 1024"});
+  ExpectInvalid("[threads]\npromote = 0\n", "2:11", {"1 to 64"});
+  ExpectInvalid("[l1]\ndevices = [-1]\n", "2:11", {"0 to 1023"});
+  ExpectInvalid("[l2]\noverflow_margin = 0.5\nresolution_target = 0.6\n", "",
+                {"l2.resolution_target", "overflow_margin"});
+  ExpectInvalid("[server]\nhttp = \"localhost\"\n", "2:8", {"\"host:port\""});
+  ExpectInvalid("[store]\npath = \"\"\n", "2:8", {"expected a path"});
+}
+
+TEST_F(ConfigTest, ModelsAreChecked) {
+  ExpectInvalid("[[model]]\nname = \"../x\"\n", "2:8", {"a-z A-Z 0-9"});
+  ExpectInvalid("[[model]]\nname = \"" + std::string(121, 'a') + "\"\n", "2:8", {"1 to 120"});
+  ExpectInvalid("[[model]]\nname = \"m\"\n[[model]]\nname = \"m\"\n", "", {"'m' is given twice"});
+  ExpectInvalid("[[model]]\nname = \"m\"\ntables = [\"a\", \"a\"]\n", "3:10", {"listed twice"});
+  ExpectInvalid(
+      "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\nl2_share = 0.1\n"
+      "l2_bytes = \"1MiB\"\n",
+      "", {"exclude each other"});
+  ExpectInvalid(
+      "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n[[model.table]]\n"
+      "name = \"t\"\n",
+      "", {"'t' is given twice"});
+}
+
+TEST_F(ConfigTest, TomlThatDoesNotParseNamesThePlace) {
+  ExpectInvalid("[store]\npath = \n", "2:8", {});
+  ExpectInvalid("[store\n", "1:7", {});
+  ExpectInvalid("[store]\npath = \"a\"\npath = \"b\"\n", "3:8", {});
+  ExpectInvalid(std::string(100'000, '['), "1:3", {});
+}
+
+// A setting that can't have its effect must not be ignored in silence.
+TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
+  const auto unimplemented = absl::StatusCode::kUnimplemented;
+  ExpectError("[l2]\nkind = \"redis\"\n", unimplemented, "2:8", {"l2.kind", "Redis"});
+  ExpectError("[l2.redis]\ncluster = true\n", unimplemented, "2:11", {"Redis"});
+  ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
+  ExpectError("[update]\nbrokers = [\"a:9092\"]\n", unimplemented, "2:11", {"update stream"});
+  ExpectError("[server]\nhttp = \"0.0.0.0:80\"\n", unimplemented, "2:8", {"the server"});
+  ExpectError("[[model]]\nname = \"m\"\ndense = \"m.onnx\"\n", unimplemented, "3:9", {"dense"});
+  EXPECT_TRUE(Load("[update]\nbrokers = []\n[server]\nhttp = \"127.0.0.1:8000\"\n"
+                   "[l2.redis]\ncluster = false\n[l1]\ndevices = \"auto\"\n")
+                  .ok());
+}
+
+TEST_F(ConfigTest, TheFileItself) {
+  EXPECT_EQ(LoadConfig(directory_ + "/none.toml").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(LoadConfig(directory_ + "/none/none.toml").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(LoadConfig(directory_).status().code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status too_large = Load(std::string(kConfigBytesMax + 1, '\n')).status();
+  EXPECT_EQ(too_large.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(too_large.message()), HasSubstr("at most"));
+  EXPECT_TRUE(Load(std::string(kConfigBytesMax, '\n')).ok());
+}
+
+TEST_F(ConfigTest, ValuesSetInCodeAreCheckedToo) {
+  Config config;
+  EXPECT_TRUE(ValidateConfig(config).ok());
+  config.lookup.hit_rate_threshold = 2;
+  EXPECT_EQ(ValidateConfig(config).code(), absl::StatusCode::kInvalidArgument);
+  config = Config();
+  config.l1 = {.devices_auto = false, .devices = {1, 1}};
+  EXPECT_EQ(ValidateConfig(config).code(), absl::StatusCode::kInvalidArgument);
+  config = Config();
+  config.model.emplace_back();
+  EXPECT_EQ(ValidateConfig(config).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ConfigTest, WhatIsPrintedReadsBack) {
+  auto config = Load(
+      "[store]\npath = \"a \\\"b\\\" \\\\ c\"\n[l2]\npreload = 0.125\n"
+      "[lookup]\ntimeout = \"1500us\"\n[[model]]\nname = \"m\"\ntables = [\"x\"]\n"
+      "[[model.table]]\nname = \"x\"\nl2_bytes = 4096\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const std::string printed = PrintConfig(*config);
+  EXPECT_THAT(printed, HasSubstr("l2.preload = 0.125  # " + path_ + ":4\n"));
+  EXPECT_THAT(printed, HasSubstr("store.sync = \"interval\"  # default\n"));
+  const auto again = Load(printed);
+  ASSERT_TRUE(again.ok()) << again.status();
+  // The origins differ: all of them are the file now.
+  auto without_origin = [](Config c) {
+    c.origin.clear();
+    return PrintConfig(c);
+  };
+  EXPECT_EQ(without_origin(*again), without_origin(*config));
+  EXPECT_EQ(again->store.path, config->store.path);
+}
+
+// docs/configuration.md holds, for every section, exactly the table that the settings give.
+TEST(ConfigDocumentationTest, AgreesWithTheSettings) {
+  std::ifstream file(std::string(HPS_SOURCE_DIRECTORY) + "/docs/configuration.md");
+  ASSERT_TRUE(file.is_open());
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const std::string& section : SectionNames()) {
+    const std::string table = SettingsAsMarkdown(section);
+    EXPECT_NE(text.str().find(table), std::string::npos)
+        << "docs/configuration.md: the table of [" << section << "] should be\n\n"
+        << table;
+  }
+}
+
+}  // namespace
+}  // namespace hps

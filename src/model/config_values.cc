@@ -1,0 +1,300 @@
+#include "model/config_values.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "hps/table_spec.h"
+#include "hps/units.h"
+
+namespace hps {
+namespace {
+
+absl::Status OutOfRange(const std::string& min, const std::string& max) {
+  return absl::InvalidArgumentError(absl::StrCat("out of range, expected ", min, " to ", max));
+}
+
+// The shortest decimal that reads back as the same number, with a point so that it is a TOML float.
+std::string PrintDouble(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::array<char, 64> buffer{};
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  std::string text(buffer.data(), result.ptr);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+absl::Status ReadStrings(const char* what, const ConfigValue& value,
+                         std::vector<std::string>& out) {
+  const auto* given = std::get_if<std::vector<std::string>>(&value);
+  if (given == nullptr) {
+    // An empty list has no element type of its own.
+    const auto* integers = std::get_if<std::vector<int64_t>>(&value);
+    if (integers == nullptr || !integers->empty()) return WrongType(what, value);
+    out.clear();
+    return absl::OkStatus();
+  }
+  out = *given;
+  return absl::OkStatus();
+}
+
+std::string PrintStrings(const std::vector<std::string>& values) {
+  std::string text = "[";
+  for (const std::string& value : values)
+    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", QuoteToml(value));
+  return text + "]";
+}
+
+}  // namespace
+
+std::string DescribeValue(const ConfigValue& value) {
+  struct Describe {
+    std::string operator()(bool) const { return "a boolean"; }
+    std::string operator()(int64_t number) const { return absl::StrCat("the integer ", number); }
+    std::string operator()(double number) const { return "the number " + PrintDouble(number); }
+    std::string operator()(const std::string& text) const {
+      return "the string " + QuoteToml(text);
+    }
+    std::string operator()(const std::vector<int64_t>& values) const {
+      return values.empty() ? "an empty list" : "a list of integers";
+    }
+    std::string operator()(const std::vector<std::string>&) const { return "a list of strings"; }
+    std::string operator()(const OtherValue& other) const { return other.kind; }
+  };
+  return std::visit(Describe(), value);
+}
+
+absl::Status WrongType(const char* what, const ConfigValue& value) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected ", what, ", found ", DescribeValue(value)));
+}
+
+std::string QuoteToml(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += {'\\', c};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      quoted += {'\\', 'u', '0', '0', kDigits[byte >> 4], kDigits[byte & 15]};
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+absl::Status BooleanCodec::Read(const ConfigValue& value, const std::string&, bool& out) const {
+  const auto* given = std::get_if<bool>(&value);
+  if (given == nullptr) return WrongType("true or false", value);
+  out = *given;
+  return absl::OkStatus();
+}
+
+std::string IntegerCodec::type() const { return absl::StrCat("integer, ", min, " to ", max); }
+
+absl::Status IntegerCodec::Read(const ConfigValue& value, const std::string&, uint32_t& out) const {
+  const auto* given = std::get_if<int64_t>(&value);
+  if (given == nullptr) return WrongType("an integer", value);
+  if (*given < 0 || *given > std::numeric_limits<uint32_t>::max())
+    return OutOfRange(std::to_string(min), std::to_string(max));
+  out = static_cast<uint32_t>(*given);
+  return absl::OkStatus();
+}
+
+absl::Status IntegerCodec::Check(uint32_t value) const {
+  if (value < min || value > max) return OutOfRange(std::to_string(min), std::to_string(max));
+  return absl::OkStatus();
+}
+
+std::string NumberCodec::type() const {
+  return absl::StrCat("number, ", PrintDouble(min), " to ", PrintDouble(max));
+}
+
+absl::Status NumberCodec::Read(const ConfigValue& value, const std::string&, double& out) const {
+  if (const auto* integer = std::get_if<int64_t>(&value)) {
+    out = static_cast<double>(*integer);
+    return absl::OkStatus();
+  }
+  const auto* given = std::get_if<double>(&value);
+  if (given == nullptr) return WrongType("a number", value);
+  out = *given;
+  return absl::OkStatus();
+}
+
+absl::Status NumberCodec::Check(double value) const {
+  // Written so that a NaN is out of range.
+  if (!(value >= min && value <= max)) return OutOfRange(PrintDouble(min), PrintDouble(max));
+  return absl::OkStatus();
+}
+
+std::string NumberCodec::Print(double value) const { return PrintDouble(value); }
+
+std::string SizeCodec::type() const { return "size"; }
+
+absl::Status SizeCodec::Read(const ConfigValue& value, const std::string&, uint64_t& out) const {
+  if (const auto* bytes = std::get_if<int64_t>(&value)) {
+    if (*bytes < 0) return OutOfRange(FormatByteSize(min), FormatByteSize(max));
+    out = static_cast<uint64_t>(*bytes);
+    return absl::OkStatus();
+  }
+  const auto* given = std::get_if<std::string>(&value);
+  if (given == nullptr) return WrongType("a size such as \"512MiB\"", value);
+  HPS_ASSIGN_OR_RETURN(out, ParseByteSize(*given));
+  return absl::OkStatus();
+}
+
+absl::Status SizeCodec::Check(uint64_t value) const {
+  if (value < min || value > max) return OutOfRange(FormatByteSize(min), FormatByteSize(max));
+  return absl::OkStatus();
+}
+
+std::string SizeCodec::Print(uint64_t value) const { return QuoteToml(FormatByteSize(value)); }
+
+std::string DurationCodec::type() const { return "duration"; }
+
+absl::Status DurationCodec::Read(const ConfigValue& value, const std::string&,
+                                 Duration& out) const {
+  const auto* given = std::get_if<std::string>(&value);
+  if (given == nullptr) return WrongType("a duration such as \"500ms\"", value);
+  HPS_ASSIGN_OR_RETURN(out, ParseDuration(*given));
+  return absl::OkStatus();
+}
+
+absl::Status DurationCodec::Check(Duration value) const {
+  if (value < min || value > max) return OutOfRange(FormatDuration(min), FormatDuration(max));
+  return absl::OkStatus();
+}
+
+std::string DurationCodec::Print(Duration value) const { return QuoteToml(FormatDuration(value)); }
+
+absl::Status PathCodec::Read(const ConfigValue& value, const std::string& directory,
+                             std::string& out) const {
+  const auto* given = std::get_if<std::string>(&value);
+  if (given == nullptr) return WrongType("a path", value);
+  if (given->empty()) return absl::InvalidArgumentError("expected a path, found \"\"");
+  // An absolute path stays as it is: operator/ drops what is left of it.
+  out = (std::filesystem::path(directory) / *given).lexically_normal().string();
+  return absl::OkStatus();
+}
+
+absl::Status PathCodec::Check(const std::string& value) const {
+  if (value.find('\0') != std::string::npos)
+    return absl::InvalidArgumentError("a path can't hold a zero byte");
+  return absl::OkStatus();
+}
+
+std::string PathCodec::Print(const std::string& value) const {
+  return value.empty() ? "" : QuoteToml(value);
+}
+
+absl::Status AddressCodec::Read(const ConfigValue& value, const std::string&,
+                                std::string& out) const {
+  const auto* given = std::get_if<std::string>(&value);
+  if (given == nullptr) return WrongType("\"host:port\"", value);
+  out = *given;
+  return absl::OkStatus();
+}
+
+absl::Status AddressCodec::Check(const std::string& value) const {
+  const size_t colon = value.rfind(':');
+  uint16_t port = 0;
+  const char* end = value.data() + value.size();
+  const auto result = colon == std::string::npos
+                          ? std::from_chars_result{end, std::errc::invalid_argument}
+                          : std::from_chars(value.data() + colon + 1, end, port);
+  if (colon == 0 || result.ec != std::errc() || result.ptr != end)
+    return absl::InvalidArgumentError("expected \"host:port\", found " + QuoteToml(value));
+  return absl::OkStatus();
+}
+
+absl::Status AddressListCodec::Read(const ConfigValue& value, const std::string&,
+                                    std::vector<std::string>& out) const {
+  return ReadStrings("a list of \"host:port\"", value, out);
+}
+
+absl::Status AddressListCodec::Check(const std::vector<std::string>& value) const {
+  for (const std::string& address : value) HPS_RETURN_IF_ERROR(AddressCodec{}.Check(address));
+  return absl::OkStatus();
+}
+
+std::string AddressListCodec::Print(const std::vector<std::string>& value) const {
+  return PrintStrings(value);
+}
+
+absl::Status NameCodec::Read(const ConfigValue& value, const std::string&, std::string& out) const {
+  const auto* given = std::get_if<std::string>(&value);
+  if (given == nullptr) return WrongType("a name", value);
+  out = *given;
+  return absl::OkStatus();
+}
+
+absl::Status NameCodec::Check(const std::string& value) const {
+  if (ValidateTableName(value + "/t").ok() && value.find('/') == std::string::npos)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected a name of 1 to ", kNameBytesMax, " characters a-z A-Z 0-9 _ -"));
+}
+
+absl::Status NameListCodec::Read(const ConfigValue& value, const std::string&,
+                                 std::vector<std::string>& out) const {
+  return ReadStrings("a list of names", value, out);
+}
+
+absl::Status NameListCodec::Check(const std::vector<std::string>& value) const {
+  std::set<std::string> seen;
+  for (const std::string& name : value) {
+    HPS_RETURN_IF_ERROR(NameCodec{}.Check(name));
+    if (!seen.insert(name).second)
+      return absl::InvalidArgumentError(absl::StrCat("'", name, "' is listed twice"));
+  }
+  return absl::OkStatus();
+}
+
+std::string NameListCodec::Print(const std::vector<std::string>& value) const {
+  return PrintStrings(value);
+}
+
+absl::Status DevicesCodec::Read(const ConfigValue& value, const std::string&, L1Config& out) const {
+  const auto* text = std::get_if<std::string>(&value);
+  const auto* list = std::get_if<std::vector<int64_t>>(&value);
+  if (text != nullptr && *text == "auto") {
+    out.devices_auto = true;
+    out.devices.clear();
+    return absl::OkStatus();
+  }
+  if (list == nullptr) return WrongType("\"auto\" or a list of device numbers", value);
+  out.devices_auto = false;
+  out.devices.clear();
+  for (const int64_t device : *list) {
+    if (device < 0 || device > kDeviceMax) return OutOfRange("0", std::to_string(kDeviceMax));
+    out.devices.push_back(static_cast<int>(device));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DevicesCodec::Check(const L1Config& value) const {
+  std::set<int> seen;
+  for (const int device : value.devices) {
+    if (device < 0 || device > kDeviceMax) return OutOfRange("0", std::to_string(kDeviceMax));
+    if (!seen.insert(device).second)
+      return absl::InvalidArgumentError(absl::StrCat("device ", device, " is listed twice"));
+  }
+  return absl::OkStatus();
+}
+
+std::string DevicesCodec::Print(const L1Config& value) const {
+  if (value.devices_auto) return "\"auto\"";
+  std::string text = "[";
+  for (const int device : value.devices)
+    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", device);
+  return text + "]";
+}
+
+}  // namespace hps
