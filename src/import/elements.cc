@@ -1,0 +1,124 @@
+#include "import/elements.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/macros.h"
+
+namespace hps {
+namespace {
+
+constexpr uint32_t kFloatInfinity = 0x7f800000;
+constexpr uint16_t kHalfInfinity = 0x7c00;
+constexpr uint16_t kBfloatInfinity = 0x7f80;
+constexpr uint16_t kHalfWithoutSign = 0x7fff;
+
+// Elements whose exponent bits are all ones. Plain enough for the compiler to vectorize.
+template <typename Bits>
+uint64_t CountExponentOnes(std::span<const std::byte> elements, Bits exponent) {
+  uint64_t count = 0;
+  for (size_t offset = 0; offset < elements.size(); offset += sizeof(Bits)) {
+    const Bits bits = LoadLittleEndian<Bits>(elements.data() + offset);
+    count += (bits & exponent) == exponent ? 1 : 0;
+  }
+  return count;
+}
+
+template <uint16_t (*kConvert)(float), uint16_t kInfinity>
+ElementCounts Narrow(std::span<const std::byte> in, std::span<std::byte> out) {
+  ElementCounts counts;
+  for (size_t i = 0; i < in.size() / sizeof(float); ++i) {
+    const float value = LoadLittleEndian<float>(in.data() + i * sizeof(float));
+    const uint16_t narrow = kConvert(value);
+    const bool finite = std::isfinite(value);
+    counts.non_finite += finite ? 0 : 1;
+    counts.overflowed += finite && (narrow & kHalfWithoutSign) == kInfinity ? 1 : 0;
+    StoreLittleEndian(out.data() + i * sizeof(narrow), narrow);
+  }
+  return counts;
+}
+
+template <float (*kConvert)(uint16_t)>
+ElementCounts Widen(std::span<const std::byte> in, std::span<std::byte> out) {
+  ElementCounts counts;
+  for (size_t i = 0; i < in.size() / sizeof(uint16_t); ++i) {
+    const float value = kConvert(LoadLittleEndian<uint16_t>(in.data() + i * sizeof(uint16_t)));
+    counts.non_finite += std::isfinite(value) ? 0 : 1;
+    StoreLittleEndian(out.data() + i * sizeof(value), value);
+  }
+  return counts;
+}
+
+}  // namespace
+
+uint16_t FloatToHalf(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
+  uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > kFloatInfinity)  // NaN: quiet, the upper payload bits kept
+    return static_cast<uint16_t>(sign | kHalfInfinity | 0x200 | ((magnitude >> 13) & 0x3ff));
+  constexpr uint32_t kOverflow = 0x477ff000;  // 65520: half way between the largest half and 65536
+  if (magnitude >= kOverflow) return static_cast<uint16_t>(sign | kHalfInfinity);
+  constexpr uint32_t kSmallestNormal = 0x38800000;  // 2^-14
+  if (magnitude < kSmallestNormal) {
+    // Neighbours of 0.5 are 2^-24 apart, as subnormal halves are: the addition rounds.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
+    return static_cast<uint16_t>(
+        sign | (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5F)));
+  }
+  magnitude += 0xfff + ((magnitude >> 13) & 1);
+  constexpr uint32_t kExponentShift = (127 - 15) << 23;
+  return static_cast<uint16_t>(sign | ((magnitude - kExponentShift) >> 13));
+}
+
+float HalfToFloat(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1f;
+  const uint32_t mantissa = half & 0x3ff;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | kFloatInfinity | (mantissa << 13));
+  if (exponent == 0) {
+    const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  return std::bit_cast<float>(sign | ((exponent + 127 - 15) << 23) | (mantissa << 13));
+}
+
+uint16_t FloatToBfloat16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffff) > kFloatInfinity)  // NaN: rounding could turn it into infinity
+    return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+float Bfloat16ToFloat(uint16_t bfloat) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bfloat) << 16);
+}
+
+ElementCounts CountElements(Dtype dtype, std::span<const std::byte> elements) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return {.non_finite = CountExponentOnes<uint32_t>(elements, kFloatInfinity)};
+    case Dtype::kFloat16:
+      return {.non_finite = CountExponentOnes<uint16_t>(elements, kHalfInfinity)};
+    case Dtype::kBfloat16:
+      return {.non_finite = CountExponentOnes<uint16_t>(elements, kBfloatInfinity)};
+  }
+  return {};
+}
+
+ElementCounts ConvertElements(Dtype from, std::span<const std::byte> in, Dtype to,
+                              std::span<std::byte> out) {
+  HPS_CHECK(CanConvert(from, to));
+  HPS_CHECK(out.size() / ElementBytes(to) >= in.size() / ElementBytes(from));
+  if (from == to) {
+    if (!in.empty()) std::memcpy(out.data(), in.data(), in.size());
+    return CountElements(from, in);
+  }
+  if (to == Dtype::kFloat16) return Narrow<FloatToHalf, kHalfInfinity>(in, out);
+  if (to == Dtype::kBfloat16) return Narrow<FloatToBfloat16, kBfloatInfinity>(in, out);
+  return from == Dtype::kFloat16 ? Widen<HalfToFloat>(in, out) : Widen<Bfloat16ToFloat>(in, out);
+}
+
+}  // namespace hps

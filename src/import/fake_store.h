@@ -1,0 +1,121 @@
+// An in-memory bulk import and durable table for the tests of this folder.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
+#include "tier/durable_tier.h"
+
+namespace hps {
+
+using FakeRows = std::map<Key, std::string>;
+
+// Holds what was added, checked as the contract says: keys ascend within a part and over parts.
+class FakeBulkImport final : public BulkImport {
+ public:
+  explicit FakeBulkImport(std::vector<TableSpec> specs) : specs_(std::move(specs)) {
+    tables_.resize(specs_.size());
+  }
+
+  absl::Status Add(size_t table, uint32_t part, std::span<const Key> keys, HostRows rows) override {
+    MutexLock lock(mutex_);
+    if (fail_after_rows_ < keys.size()) return absl::ResourceExhaustedError("fake: disk full");
+    fail_after_rows_ -= keys.size();
+    auto& added = tables_.at(table)[part];
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!added.empty() && added.rbegin()->first >= keys[i])
+        return absl::InvalidArgumentError(absl::StrCat("fake: keys out of order at ", keys[i]));
+      added.emplace_hint(added.end(), keys[i], std::string(AsChars(rows.row(i)), rows.row_bytes));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Result> Commit() override {
+    MutexLock lock(mutex_);
+    Result result;
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      FakeRows& all = committed_.emplace_back();
+      for (const auto& [part, rows] : tables_[i]) {
+        if (!all.empty() && !rows.empty() && all.rbegin()->first >= rows.begin()->first)
+          return absl::InvalidArgumentError("fake: parts overlap");
+        all.insert(rows.begin(), rows.end());
+      }
+      result.tables.push_back({.spec = specs_[i], .row_count = all.size()});
+    }
+    return result;
+  }
+
+  // The rows of a table; empty before Commit.
+  FakeRows rows(size_t table) const {
+    return committed_.empty() ? FakeRows() : committed_.at(table);
+  }
+  bool committed() const { return !committed_.empty(); }
+  void FailAfter(uint64_t rows) { fail_after_rows_ = rows; }
+  size_t part_count(size_t table) const { return tables_.at(table).size(); }
+
+ private:
+  static const char* AsChars(const std::byte* bytes) {
+    return static_cast<const char*>(static_cast<const void*>(bytes));
+  }
+
+  const std::vector<TableSpec> specs_;
+  Mutex mutex_;
+  uint64_t fail_after_rows_ = UINT64_MAX;
+  std::vector<std::map<uint32_t, FakeRows>> tables_;
+  std::vector<FakeRows> committed_;
+};
+
+class FakeCursor final : public RowCursor {
+ public:
+  FakeCursor(const FakeRows& rows, uint64_t fail_after_rows)
+      : next_(rows.begin()), end_(rows.end()), fail_after_rows_(fail_after_rows) {}
+  absl::StatusOr<size_t> Next(std::span<Key> keys, HostRows rows, std::span<Version>) override {
+    size_t count = 0;
+    for (; count < keys.size() && next_ != end_; ++count, ++next_) {
+      if (fail_after_rows_-- == 0)
+        return absl::DataLossError(absl::StrCat("fake: key ", next_->first, " is damaged"));
+      keys[count] = next_->first;
+      std::memcpy(rows.row(count), next_->second.data(), rows.row_bytes);
+    }
+    return count;
+  }
+
+ private:
+  FakeRows::const_iterator next_;
+  FakeRows::const_iterator end_;
+  uint64_t fail_after_rows_;
+};
+
+// For export: only Scan and what describes the table.
+class FakeTable final : public DurableTable {
+ public:
+  FakeTable(TableSpec spec, FakeRows rows) : spec_(std::move(spec)), rows_(std::move(rows)) {}
+  const TableSpec& spec() const override { return spec_; }
+  Incarnation incarnation() const override { return 1; }
+  absl::StatusOr<FetchCounts> Fetch(const FetchBatch&, Deadline) override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::Status Write(const DurableWrite&) override { return absl::UnimplementedError("fake"); }
+  absl::StatusOr<std::vector<StreamPosition>> Positions() const override {
+    return std::vector<StreamPosition>();
+  }
+  absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const override {
+    return std::make_unique<FakeCursor>(rows_, fail_after_rows_);
+  }
+  TableInfo Info() const override { return {.spec = spec_, .row_count = rows_.size()}; }
+  void FailAfter(uint64_t rows) { fail_after_rows_ = rows; }
+
+ private:
+  const TableSpec spec_;
+  const FakeRows rows_;
+  uint64_t fail_after_rows_ = UINT64_MAX;
+};
+
+}  // namespace hps

@@ -1,0 +1,134 @@
+#include "import/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hps {
+namespace {
+
+// Linux moves at most 2 GiB - 4 KiB in one call.
+constexpr size_t kTransferBytesMax = size_t{1} << 30;
+
+}  // namespace
+
+absl::Status FileError(int error_number, const std::string& what, const std::string& path) {
+  const absl::Status status = absl::ErrnoToStatus(error_number, absl::StrCat(what, " ", path));
+  switch (error_number) {
+    case EIO:
+      return absl::UnavailableError(status.message());
+    case EISDIR:
+    case ENOTDIR:
+      return absl::InvalidArgumentError(status.message());
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return absl::ResourceExhaustedError(status.message());
+    default:
+      return status;
+  }
+}
+
+absl::StatusOr<File> File::OpenForReading(const std::string& path) {
+  // Non-blocking, so that a named pipe is refused instead of waited for.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return FileError(errno, "can't open", path);
+  File file(descriptor, path);
+  struct stat info {};
+  if (::fstat(descriptor, &info) != 0) return FileError(errno, "can't examine", path);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": expected a regular file, found ",
+        S_ISDIR(info.st_mode) ? "a directory" : "something else (a pipe, device or socket)"));
+  }
+  file.bytes_at_open_ = static_cast<uint64_t>(info.st_size);
+  return file;
+}
+
+absl::StatusOr<File> File::CreateNew(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (descriptor < 0) return FileError(errno, "can't create", path);
+  return File(descriptor, path);
+}
+
+absl::StatusOr<File> File::CreateNameless(const std::string& directory) {
+  const std::string shown = absl::StrCat("a temporary file in ", directory);
+  int descriptor = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor >= 0) return File(descriptor, shown);
+  if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)
+    return FileError(errno, "can't create", shown);
+  // File systems without O_TMPFILE: a name that is removed at once.
+  std::string pattern = absl::StrCat(directory, "/.import-XXXXXX");
+  descriptor = ::mkostemp(pattern.data(), O_CLOEXEC);
+  if (descriptor < 0) return FileError(errno, "can't create", shown);
+  File file(descriptor, shown);
+  if (::unlink(pattern.c_str()) != 0) return FileError(errno, "can't unlink", pattern);
+  return file;
+}
+
+File::File(File&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      path_(std::move(other.path_)),
+      bytes_at_open_(other.bytes_at_open_) {}
+
+File& File::operator=(File&& other) noexcept {
+  if (this == &other) return *this;
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = std::exchange(other.descriptor_, -1);
+  path_ = std::move(other.path_);
+  bytes_at_open_ = other.bytes_at_open_;
+  return *this;
+}
+
+File::~File() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+absl::Status File::ReadAt(uint64_t offset, std::span<std::byte> into) const {
+  size_t done = 0;
+  while (done < into.size()) {
+    const size_t wanted = std::min(into.size() - done, kTransferBytesMax);
+    const ssize_t got =
+        ::pread(descriptor_, into.data() + done, wanted, static_cast<off_t>(offset + done));
+    if (got > 0) {
+      done += static_cast<size_t>(got);
+    } else if (got == 0) {
+      return absl::DataLossError(absl::StrCat(path_, ": expected ", into.size(),
+                                              " bytes at offset ", offset, ", found ", done,
+                                              ": the file has been cut since it was opened"));
+    } else if (errno != EINTR) {
+      return absl::DataLossError(
+          FileError(errno, absl::StrCat("can't read at offset ", offset + done, " of"), path_)
+              .message());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status File::WriteAt(uint64_t offset, std::span<const std::byte> from) const {
+  size_t done = 0;
+  while (done < from.size()) {
+    const size_t wanted = std::min(from.size() - done, kTransferBytesMax);
+    const ssize_t put =
+        ::pwrite(descriptor_, from.data() + done, wanted, static_cast<off_t>(offset + done));
+    if (put >= 0) {
+      done += static_cast<size_t>(put);
+    } else if (errno != EINTR) {
+      return FileError(errno, absl::StrCat("can't write at offset ", offset + done, " of"), path_);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status File::Sync() const {
+  if (::fdatasync(descriptor_) != 0) return FileError(errno, "can't sync", path_);
+  return absl::OkStatus();
+}
+
+}  // namespace hps

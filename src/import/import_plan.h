@@ -1,0 +1,34 @@
+// What an import is going to load: the request's tables, opened and validated. Making a plan
+// changes nothing anywhere.
+//
+// "<model>/<table>" is one table. "<model>" is every sub-folder of the directory, and every file
+// NAME.safetensors in it, as table NAME, in natural order of names (t2 before t10); other files are
+// left alone.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hps/table_spec.h"
+#include "hps/transfer.h"
+#include "import/table_reader.h"
+
+namespace hps {
+
+struct TableSource {
+  TableSpec spec;  // the dtype that the table will have; the reader's may be float32 instead
+  std::unique_ptr<TableReader> reader;
+};
+
+struct ImportPlan {
+  std::vector<TableSource> tables;
+
+  std::vector<TableSpec> specs() const;
+};
+
+// Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, with file, expected and found.
+absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request);
+
+}  // namespace hps

@@ -1,0 +1,81 @@
+// The memory of an import: every buffer that grows with the table's size is taken from here, so
+// that the maximum holds by construction and the peak can be told.
+//
+// Thread-safe. The budget must outlive its buffers.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/macros.h"
+
+namespace hps {
+
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
+
+  uint64_t bytes_max() const { return bytes_max_; }
+  uint64_t bytes_peak() const { return bytes_peak_.load(std::memory_order_relaxed); }
+
+  // Memory for `bytes` bytes, aligned to 64. Errors: RESOURCE_EXHAUSTED when the system has none.
+  // REQUIRES: what is taken stays within bytes_max(); sizes are planned, so more is a bug.
+  absl::StatusOr<std::byte*> Take(size_t bytes);
+  void GiveBack(std::byte* memory, size_t bytes);
+
+ private:
+  const uint64_t bytes_max_;
+  std::atomic<uint64_t> bytes_used_ = 0;
+  std::atomic<uint64_t> bytes_peak_ = 0;
+};
+
+// An array of `T` taken from a budget and given back by the destructor. Not initialized.
+template <typename T>
+class BudgetBuffer {
+  static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 64);
+
+ public:
+  BudgetBuffer() = default;
+  static absl::StatusOr<BudgetBuffer> Create(MemoryBudget& budget, size_t count) {
+    HPS_CHECK(count <= SIZE_MAX / sizeof(T));
+    HPS_ASSIGN_OR_RETURN(std::byte * memory, budget.Take(count * sizeof(T)));
+    return BudgetBuffer(&budget, memory, count);
+  }
+  BudgetBuffer(BudgetBuffer&& other) noexcept
+      : budget_(std::exchange(other.budget_, nullptr)),
+        memory_(std::exchange(other.memory_, nullptr)),
+        count_(std::exchange(other.count_, 0)) {}
+  BudgetBuffer& operator=(BudgetBuffer&& other) noexcept {
+    if (this == &other) return *this;
+    Release();
+    budget_ = std::exchange(other.budget_, nullptr);
+    memory_ = std::exchange(other.memory_, nullptr);
+    count_ = std::exchange(other.count_, 0);
+    return *this;
+  }
+  ~BudgetBuffer() { Release(); }
+
+  std::span<T> elements() const { return {static_cast<T*>(static_cast<void*>(memory_)), count_}; }
+
+ private:
+  BudgetBuffer(MemoryBudget* budget, std::byte* memory, size_t count)
+      : budget_(budget), memory_(memory), count_(count) {}
+  void Release() {
+    if (budget_ != nullptr) budget_->GiveBack(memory_, count_ * sizeof(T));
+    budget_ = nullptr;
+  }
+
+  MemoryBudget* budget_ = nullptr;
+  std::byte* memory_ = nullptr;
+  size_t count_ = 0;
+};
+
+}  // namespace hps

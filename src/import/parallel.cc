@@ -1,0 +1,80 @@
+#include "import/parallel.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+
+namespace hps {
+namespace {
+
+constexpr Duration kTickInterval = std::chrono::milliseconds(250);
+
+class Steps {
+ public:
+  explicit Steps(const StepPlan& plan) : plan_(plan) {}
+
+  void RunSome() {
+    while (!failed_.load(std::memory_order_relaxed)) {
+      const size_t step = next_.fetch_add(1, std::memory_order_relaxed);
+      if (step >= plan_.step_count) return;
+      absl::Status status = plan_.step(step, failed_);
+      if (!status.ok()) Fail(std::move(status));
+    }
+  }
+
+  void Fail(absl::Status status) {
+    MutexLock lock(mutex_);
+    if (first_error_.ok()) first_error_ = std::move(status);
+    failed_.store(true, std::memory_order_relaxed);
+  }
+
+  absl::Status first_error() {
+    MutexLock lock(mutex_);
+    return first_error_;
+  }
+
+ private:
+  const StepPlan& plan_;
+  std::atomic<size_t> next_ = 0;
+  std::atomic<bool> failed_ = false;
+  Mutex mutex_;
+  absl::Status first_error_ HPS_GUARDED_BY(mutex_);
+};
+
+class Lane final : public Task {
+ public:
+  Lane(Steps& steps, Latch& done) : steps_(steps), done_(done) {}
+  void Run() override {
+    steps_.RunSome();
+    done_.CountDown();
+  }
+
+ private:
+  Steps& steps_;
+  Latch& done_;
+};
+
+}  // namespace
+
+absl::Status RunSteps(Executor& executor, const StepPlan& plan) {
+  Steps steps(plan);
+  const size_t lane_count = std::min(plan.lane_count, plan.step_count);
+  Latch done(lane_count);
+  std::deque<Lane> lanes;
+  for (size_t i = 0; i < lane_count; ++i) {
+    lanes.emplace_back(steps, done);
+    if (absl::Status posted = executor.Post(&lanes.back()); !posted.ok()) {
+      steps.Fail(std::move(posted));
+      done.CountDown();
+    }
+  }
+  while (!executor.Await(done, DeadlineAfter(executor.clock(), kTickInterval))) {
+    if (plan.tick) plan.tick();
+  }
+  return steps.first_error();
+}
+
+}  // namespace hps

@@ -1,0 +1,53 @@
+// Merges sorted runs into one ascending sequence without duplicates.
+//
+// A binary heap of cursors: a row costs about log2(runs) comparisons. For one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "hps/span.h"
+#include "import/sorted_run.h"
+
+namespace hps {
+
+// "FILE: key K is there twice, at rows A and B (counted from 0)", INVALID_ARGUMENT.
+absl::Status DuplicateKeyError(const std::string& keys_path, Key key, uint64_t position,
+                               uint64_t other_position);
+
+class RowMerge {
+ public:
+  // `buffer` is split over the spilled slices; each share holds at least one record.
+  // `keys_path` is for messages.
+  RowMerge(std::span<const RunSlice> slices, size_t row_bytes, std::span<std::byte> buffer,
+           std::string keys_path);
+
+  // Fills at most keys.size() keys, positions (unless empty) and rows; 0 = the end.
+  // Errors: INVALID_ARGUMENT for a duplicate key, with both positions; DATA_LOSS.
+  absl::StatusOr<size_t> Next(std::span<Key> keys, std::span<uint64_t> positions, HostRows rows);
+
+ private:
+  struct Node {
+    OrderedKey key = 0;
+    size_t cursor = 0;
+  };
+
+  absl::Status Start();
+  void SiftDown(size_t index);
+  absl::Status AdvanceTop();
+
+  const size_t row_bytes_;
+  const std::string keys_path_;
+  std::vector<RunCursor> cursors_;
+  std::vector<Node> heap_;
+  bool started_ = false;
+  std::optional<SortEntry> last_;
+};
+
+}  // namespace hps

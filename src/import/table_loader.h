@@ -1,0 +1,116 @@
+// Loads one table into a bulk import: rows in any order in, rows in ascending order of keys out,
+// in bounded memory.
+//
+//   ascending already?  ->  copied through in parallel ranges
+//   fits the budget?    ->  sorted in memory, one run per lane, merged in parallel key ranges
+//   else                ->  sorted runs are spilled to a nameless file, merged (in passes when
+//                           there are very many) in parallel key ranges
+//
+// Bound: the SST writer behind BulkImport::Add. Everything else moves a row at most three times:
+// file to memory, memory to spill, spill to memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/executor.h"
+#include "hps/table_spec.h"
+#include "import/elements.h"
+#include "import/memory_budget.h"
+#include "import/row_merge.h"
+#include "import/sorted_run.h"
+#include "import/table_reader.h"
+#include "tier/durable_tier.h"
+
+namespace hps {
+
+// Least memory of one lane (a thread's share): a few of the widest rows, and their buffers.
+inline constexpr uint64_t kLaneBytesMin = 256 << 10;
+
+// How the memory of a lane is used for rows of one width.
+struct LanePlan {
+  size_t io_bytes = 0;         // of one buffer between files, runs and the store
+  uint64_t run_rows_max = 0;   // of a run that is sorted at once
+  size_t cursor_bytes = 0;     // all read buffers of a merge
+  size_t merged_runs_max = 0;  // spilled runs that one merge reads
+};
+
+// REQUIRES: lane_bytes >= kLaneBytesMin, row_bytes <= kRowBytesMax.
+LanePlan PlanLane(uint64_t lane_bytes, size_t row_bytes);
+
+// What the loaders of one import share.
+struct LoadContext {
+  Executor& executor;
+  size_t lane_count = 1;
+  MemoryBudget& budget;  // at least lane_count * kLaneBytesMin
+  std::string spill_directory;
+  std::function<void(const std::string& step, uint64_t rows_done)> progress;  // may be empty
+};
+
+// For one thread; the work runs on the context's executor.
+class TableLoader {
+ public:
+  TableLoader(const LoadContext& context, const TableSpec& spec, const TableReader& reader,
+              BulkImport& import, size_t table);
+
+  // Errors: INVALID_ARGUMENT for a duplicate key; DATA_LOSS from the table's files;
+  // RESOURCE_EXHAUSTED for memory and disk; those of BulkImport::Add.
+  absl::Status Load();
+
+  ElementCounts element_counts() const {
+    return {.non_finite = non_finite_, .overflowed = overflowed_};
+  }
+  uint64_t spilled_run_count() const { return spilled_run_count_; }
+  uint64_t merge_pass_count() const { return merge_pass_count_; }
+
+ private:
+  using Failed = std::atomic<bool>;
+  using Part = std::vector<RunSlice>;
+
+  absl::StatusOr<bool> IsAscending();
+  absl::Status LoadAscending();
+  absl::Status CopyRange(uint32_t part, uint64_t begin, uint64_t end, const Failed& failed);
+
+  absl::Status SortRuns();
+  absl::StatusOr<SortedRun> ReadRun(uint64_t begin, uint64_t end);
+  absl::Status ReadEntries(uint64_t begin, std::span<SortEntry> entries, bool* ascending);
+  absl::Status ReadRows(uint64_t begin, std::span<std::byte> rows);
+  absl::StatusOr<SortedRun> SpillMerged(std::span<const RunSlice> slices, const File& file,
+                                        uint64_t offset, const Failed& failed);
+  absl::Status MergeUntilFew();
+  absl::Status MergePass();
+
+  absl::StatusOr<std::vector<Part>> CutParts();
+  absl::Status WriteParts();
+  absl::Status WritePart(uint32_t part, const Part& slices, const Failed& failed);
+
+  absl::Status Run(const std::string& step, size_t step_count,
+                   std::function<absl::Status(size_t, const Failed&)> work);
+  size_t part_count() const;
+
+  const LoadContext& context_;
+  const TableSpec& spec_;
+  const TableReader& reader_;
+  BulkImport& import_;
+  const size_t table_;
+  const LanePlan plan_;
+  const uint64_t row_count_;
+  const size_t row_bytes_;
+  const size_t record_bytes_;
+
+  std::optional<File> spill_;
+  std::vector<SortedRun> runs_;  // after sorting: in the order of their first positions
+  std::atomic<uint64_t> rows_done_ = 0;
+  std::atomic<uint64_t> non_finite_ = 0;
+  std::atomic<uint64_t> overflowed_ = 0;
+  uint64_t spilled_run_count_ = 0;
+  uint64_t merge_pass_count_ = 0;
+};
+
+}  // namespace hps

@@ -1,0 +1,158 @@
+#include "import/table_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/macros.h"
+#include "import/elements.h"
+#include "import/hugectr.h"
+#include "import/npy.h"
+
+namespace hps {
+namespace {
+
+// Appended to the names of files that are not complete yet.
+constexpr char kPartialSuffix[] = ".partial";
+
+std::string PartialPath(const std::string& path) { return path + kPartialSuffix; }
+
+std::string_view NpyDescr(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return "<f4";
+    case Dtype::kFloat16:
+      return "<f2";
+    case Dtype::kBfloat16:
+      return "<u2";
+  }
+  return "";
+}
+
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) return FileError(errno, "can't rename", from);
+  return absl::OkStatus();
+}
+
+absl::Status SyncDirectory(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return FileError(errno, "can't open", path);
+  const int result = ::fsync(descriptor);
+  const int error_number = errno;
+  ::close(descriptor);
+  return result == 0 ? absl::OkStatus() : FileError(error_number, "can't sync", path);
+}
+
+absl::StatusOr<bool> MakeDirectory(const std::string& directory) {
+  std::error_code error;
+  const bool made = std::filesystem::create_directories(directory, error);
+  if (error) return FileError(error.value(), "can't make the directory", directory);
+  for (const char* name : {kHugectrKeyFile, kHugectrRowFile, kNpyKeyFile, kNpyRowFile}) {
+    const std::string path = absl::StrCat(directory, "/", name);
+    if (std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(directory, ": expected a directory without a table, found ", path));
+    }
+  }
+  return made;
+}
+
+// A partial file that a killed process has left is replaced.
+absl::StatusOr<File> CreatePartial(const std::string& path) {
+  const std::string partial = PartialPath(path);
+  std::remove(partial.c_str());
+  return File::CreateNew(partial);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TableWriter>> TableWriter::Create(TableFormat format,
+                                                                 const std::string& directory,
+                                                                 uint32_t dim, Dtype dtype) {
+  if (format != TableFormat::kHugectr && format != TableFormat::kNpy) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory, ": expected the format hugectr or npy; no other is written"));
+  }
+  HPS_ASSIGN_OR_RETURN(const bool made_directory, MakeDirectory(directory));
+  const bool npy = format == TableFormat::kNpy;
+  const std::string keys_path = absl::StrCat(directory, "/", npy ? kNpyKeyFile : kHugectrKeyFile);
+  const std::string rows_path = absl::StrCat(directory, "/", npy ? kNpyRowFile : kHugectrRowFile);
+  const uint64_t header_bytes = npy ? kNpyWrittenHeaderBytes : 0;
+  HPS_ASSIGN_OR_RETURN(File keys, CreatePartial(keys_path));
+  absl::StatusOr<File> rows = CreatePartial(rows_path);
+  if (!rows.ok()) {
+    std::remove(PartialPath(keys_path).c_str());
+    return rows.status();
+  }
+  std::unique_ptr<TableWriter> writer(new TableWriter(format, directory,
+                                                      {keys_path, std::move(keys), header_bytes},
+                                                      {rows_path, *std::move(rows), header_bytes}));
+  writer->dim_ = dim;
+  writer->dtype_ = dtype;
+  writer->file_dtype_ = npy ? dtype : Dtype::kFloat32;
+  writer->made_directory_ = made_directory;
+  return writer;
+}
+
+TableWriter::~TableWriter() {
+  if (finished_) return;
+  for (const Output* output : {&key_file_, &row_file_})
+    std::remove(PartialPath(output->path).c_str());
+  // Only when it is empty, which is for the system to say.
+  if (made_directory_) ::rmdir(directory_.c_str());
+}
+
+absl::Status TableWriter::AppendTo(Output& output, std::span<const std::byte> bytes) {
+  HPS_RETURN_IF_ERROR(output.file.WriteAt(output.bytes, bytes));
+  output.bytes += bytes.size();
+  return absl::OkStatus();
+}
+
+absl::Status TableWriter::Append(std::span<const Key> keys, HostRows rows) {
+  HPS_CHECK(rows.row_count >= keys.size() && rows.row_bytes == dim_ * ElementBytes(dtype_));
+  HPS_RETURN_IF_ERROR(AppendTo(key_file_, std::as_bytes(keys)));
+  row_count_ += keys.size();
+  if (file_dtype_ == dtype_ && rows.stride_bytes == rows.row_bytes)
+    return AppendTo(row_file_, {rows.data, keys.size() * rows.row_bytes});
+  const size_t file_row_bytes = dim_ * ElementBytes(file_dtype_);
+  piece_.resize(keys.size() * file_row_bytes);
+  const std::span<std::byte> piece = std::as_writable_bytes(std::span(piece_));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    ConvertElements(dtype_, {rows.row(i), rows.row_bytes}, file_dtype_,
+                    piece.subspan(i * file_row_bytes, file_row_bytes));
+  }
+  return AppendTo(row_file_, piece);
+}
+
+absl::Status TableWriter::WriteHeaders() {
+  const std::array<uint64_t, 2> shape = {row_count_, dim_};
+  const std::string keys = FormatNpyHeader("<i8", std::span(shape).first(1));
+  const std::string rows = FormatNpyHeader(NpyDescr(file_dtype_), shape);
+  HPS_RETURN_IF_ERROR(key_file_.file.WriteAt(0, AsBytes(keys)));
+  return row_file_.file.WriteAt(0, AsBytes(rows));
+}
+
+absl::Status TableWriter::Finish() {
+  if (format_ == TableFormat::kNpy) HPS_RETURN_IF_ERROR(WriteHeaders());
+  HPS_RETURN_IF_ERROR(key_file_.file.Sync());
+  HPS_RETURN_IF_ERROR(row_file_.file.Sync());
+  // Keys last: a directory without them is not a table.
+  HPS_RETURN_IF_ERROR(Rename(PartialPath(row_file_.path), row_file_.path));
+  if (absl::Status renamed = Rename(PartialPath(key_file_.path), key_file_.path); !renamed.ok()) {
+    std::remove(row_file_.path.c_str());
+    return renamed;
+  }
+  finished_ = true;
+  return SyncDirectory(directory_);
+}
+
+}  // namespace hps
