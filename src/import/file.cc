@@ -72,6 +72,14 @@ absl::StatusOr<File> File::CreateNameless(const std::string& directory) {
   return file;
 }
 
+absl::StatusOr<File> File::Duplicate() const {
+  const int descriptor = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  if (descriptor < 0) return FileError(errno, "can't duplicate", path_);
+  File file(descriptor, path_);
+  file.bytes_at_open_ = bytes_at_open_;
+  return file;
+}
+
 File::File(File&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       path_(std::move(other.path_)),

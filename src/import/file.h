@@ -28,6 +28,9 @@ class File {
   // Errors: those of CreateNew.
   static absl::StatusOr<File> CreateNameless(const std::string& directory);
 
+  // A second owner of the same open file. Errors: RESOURCE_EXHAUSTED.
+  absl::StatusOr<File> Duplicate() const;
+
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   ~File();

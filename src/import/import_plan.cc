@@ -9,13 +9,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/bytes.h"
 #include "base/macros.h"
 #include "import/elements.h"
 #include "import/hugectr.h"
+#include "import/npy.h"
+#include "import/npy_table.h"
+#include "import/safetensors_table.h"
 
 namespace hps {
 namespace {
+
+constexpr char kSafetensorsExtension[] = ".safetensors";
 
 absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -30,13 +34,23 @@ absl::StatusOr<TableFormat> DetectFormat(const std::string& path) {
     return absl::NotFoundError(
         absl::StrCat("no table at ", path, ": there is no such file or directory"));
   }
+  if (!std::filesystem::is_directory(status)) {
+    if (std::filesystem::path(path).extension() == kSafetensorsExtension)
+      return TableFormat::kSafetensors;
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": expected a directory or a file NAME", kSafetensorsExtension,
+        "; for a safetensors file of another name, name the format (--format safetensors)"));
+  }
   const auto has = [&](const char* file) {
     return std::filesystem::exists(std::filesystem::path(path) / file, error);
   };
-  if (has(kHugectrKeyFile) || has(kHugectrRowFile)) return TableFormat::kHugectr;
-  return absl::InvalidArgumentError(absl::StrCat(path, ": expected a directory with ",
-                                                 kHugectrKeyFile, " and ", kHugectrRowFile,
-                                                 ", found neither"));
+  const bool hugectr = has(kHugectrKeyFile) || has(kHugectrRowFile);
+  const bool npy = has(kNpyKeyFile) || has(kNpyRowFile);
+  if (hugectr != npy) return hugectr ? TableFormat::kHugectr : TableFormat::kNpy;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": expected a directory with ", kHugectrKeyFile, " and ", kHugectrRowFile,
+                   ", or with ", kNpyKeyFile, " and ", kNpyRowFile, ", found ",
+                   npy ? "both; name the format (--format)" : "neither"));
 }
 
 absl::StatusOr<std::unique_ptr<TableReader>> OpenTable(const ImportRequest& request,
@@ -45,12 +59,48 @@ absl::StatusOr<std::unique_ptr<TableReader>> OpenTable(const ImportRequest& requ
   if (format == TableFormat::kAuto) {
     HPS_ASSIGN_OR_RETURN(format, DetectFormat(path));
   }
+  if (request.tensor.has_value() && format != TableFormat::kSafetensors) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a tensor ('", *request.tensor,
+                                                   "') can be named for safetensors files only"));
+  }
   switch (format) {
     case TableFormat::kHugectr:
       return OpenHugectrTable(path, request.dim);
-    default:
-      return absl::UnimplementedError(absl::StrCat(path, ": unknown format"));
+    case TableFormat::kNpy:
+      return OpenNpyTable(path, request.dtype);
+    case TableFormat::kSafetensors:
+      return OpenSafetensorsTable(path, request.tensor);
+    case TableFormat::kAuto:
+      break;
   }
+  return absl::InternalError("unknown format of tables");
+}
+
+// What the files hold must be what the request says they hold.
+absl::Status ConfirmShape(const ImportRequest& request, const TableShape& shape,
+                          const std::string& path) {
+  if (request.dim.has_value() && *request.dim != shape.dim) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected dim ", *request.dim, ", found ", shape.dim));
+  }
+  if (!request.dtype.has_value() || *request.dtype == shape.dtype ||
+      shape.dtype == Dtype::kFloat32) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": expected ", Text(DtypeName(*request.dtype)), " or float32 elements, found ",
+      Text(DtypeName(shape.dtype)), "; only float32 is converted"));
+}
+
+absl::StatusOr<std::vector<std::byte>> DefaultRow(const ImportRequest& request,
+                                                  const TableSpec& spec) {
+  if (request.default_file.has_value())
+    return ReadNpyRow(*request.default_file, spec.dim, spec.dtype);
+  if (request.default_value == 0.0) return std::vector<std::byte>();
+  const std::vector<float> row(spec.dim, static_cast<float>(request.default_value));
+  std::vector<std::byte> converted(spec.row_bytes());
+  ConvertElements(Dtype::kFloat32, std::as_bytes(std::span(row)), spec.dtype, converted);
+  return converted;
 }
 
 absl::StatusOr<TableSource> OpenSource(const ImportRequest& request, const std::string& name,
@@ -59,20 +109,10 @@ absl::StatusOr<TableSource> OpenSource(const ImportRequest& request, const std::
   TableSource source;
   HPS_ASSIGN_OR_RETURN(source.reader, OpenTable(request, path));
   const TableShape& shape = source.reader->shape();
+  HPS_RETURN_IF_ERROR(ConfirmShape(request, shape, path));
   source.spec = {.name = name, .dim = shape.dim, .dtype = request.dtype.value_or(shape.dtype)};
-  if (source.spec.dtype != shape.dtype && shape.dtype != Dtype::kFloat32) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": expected ", Text(DtypeName(source.spec.dtype)),
-                     " or float32 elements, found ", Text(DtypeName(shape.dtype))));
-  }
-  if (request.default_value != 0.0) {
-    const auto value = static_cast<float>(request.default_value);
-    const std::vector<float> row(shape.dim, value);
-    source.spec.default_row.resize(source.spec.row_bytes());
-    ConvertElements(Dtype::kFloat32, std::as_bytes(std::span(row)), source.spec.dtype,
-                    source.spec.default_row);
-  }
   HPS_RETURN_IF_ERROR(ValidateTableSpec(source.spec));
+  HPS_ASSIGN_OR_RETURN(source.spec.default_row, DefaultRow(request, source.spec));
   return source;
 }
 
@@ -116,7 +156,7 @@ absl::StatusOr<std::vector<NamedPath>> ListTables(const std::string& directory) 
     const std::filesystem::path& path = entries->path();
     if (entries->is_directory(error)) {
       tables.push_back({path.filename().string(), path.string()});
-    } else if (path.extension() == ".safetensors") {
+    } else if (path.extension() == kSafetensorsExtension) {
       tables.push_back({path.stem().string(), path.string()});
     }
   }

@@ -1,0 +1,189 @@
+#include "hps/generate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "hps/table_spec.h"
+#include "import/file.h"
+#include "import/npy.h"
+#include "import/table_writer.h"
+#include "import/zipf.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kBatchRows = 4096;
+constexpr Duration kProgressInterval = std::chrono::milliseconds(250);
+constexpr uint64_t kTableRowsMin = 3;  // the smallest categorical feature of Criteo's has so many
+constexpr uint64_t kRequestsMax = uint64_t{1} << 32;
+constexpr double kAlphaMax = 10;
+
+// One request key in this many is of no row.
+constexpr uint64_t kAbsentOneIn = 100;
+constexpr uint64_t kAbsentKeys = 1 << 20;
+
+// Criteo's sizes fall from ten million to three over 26 tables: steeper than its requests.
+constexpr double kSizeExponentFactor = 3;
+
+// Key number `index` of a table: a bijection of the index, so that keys are distinct and in no
+// order without anything being remembered.
+Key KeyAt(uint64_t seed, uint32_t table, uint64_t index) {
+  return static_cast<Key>(MixBits(index + MixBits(MixBits(seed) + table)));
+}
+
+absl::Status Validate(const GenerateRequest& request) {
+  const auto error = [](const std::string& what) { return absl::InvalidArgumentError(what); };
+  if (request.tables == 0 || request.tables > kTablesPerCallMax)
+    return error(absl::StrCat("tables is ", request.tables, ", expected 1 to ", kTablesPerCallMax));
+  if (request.rows < request.tables) {
+    return error(absl::StrCat("rows is ", request.rows, ", expected at least one for each of the ",
+                              request.tables, " tables"));
+  }
+  constexpr size_t kFloatDimMax = kRowBytesMax / sizeof(float);
+  if (request.dim == 0 || request.dim > kFloatDimMax)
+    return error(absl::StrCat("dim is ", request.dim, ", expected 1 to ", kFloatDimMax));
+  if (!(request.alpha >= 0 && request.alpha <= kAlphaMax))
+    return error(absl::StrCat("alpha is ", request.alpha, ", expected 0 to ", kAlphaMax));
+  if (request.requests > kRequestsMax)
+    return error(absl::StrCat("requests is ", request.requests, ", at most ", kRequestsMax));
+  if (request.format != TableFormat::kHugectr && request.format != TableFormat::kNpy)
+    return error("the format of generated tables is hugectr or npy");
+  return absl::OkStatus();
+}
+
+std::vector<uint64_t> TableSizes(const GenerateRequest& request) {
+  std::vector<double> weights(request.tables);
+  for (size_t i = 0; i < weights.size(); ++i)
+    weights[i] = std::pow(static_cast<double>(i + 1), -kSizeExponentFactor * request.alpha);
+  const double weight_sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const uint64_t rows_min = std::min(kTableRowsMin, request.rows / request.tables);
+  const uint64_t shared = request.rows - rows_min * request.tables;
+  std::vector<uint64_t> sizes(request.tables);
+  uint64_t left = shared;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const auto share =
+        static_cast<uint64_t>(static_cast<double>(shared) * (weights[i] / weight_sum));
+    sizes[i] = rows_min + std::min(share, left);
+    left -= std::min(share, left);
+  }
+  sizes[0] += left;
+  return sizes;
+}
+
+// Calls the request's progress function a few times a second.
+class ProgressReporter {
+ public:
+  ProgressReporter(const GenerateRequest& request)
+      : request_(request), due_(RealClock().Now() + kProgressInterval) {}
+
+  void Add(const char* step, uint64_t count) {
+    done_ += count;
+    if (!request_.progress || RealClock().Now() < due_) return;
+    request_.progress({.step = step, .done = done_, .total = request_.rows + request_.requests});
+    due_ = RealClock().Now() + kProgressInterval;
+  }
+
+ private:
+  const GenerateRequest& request_;
+  TimePoint due_;
+  uint64_t done_ = 0;
+};
+
+absl::Status WriteTable(const GenerateRequest& request, uint32_t table, uint64_t row_count,
+                        ProgressReporter& progress) {
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableWriter> writer,
+                       TableWriter::Create(request.format, absl::StrCat(request.out, "/t", table),
+                                           request.dim, Dtype::kFloat32));
+  std::vector<Key> keys(kBatchRows);
+  std::vector<float> rows(kBatchRows * request.dim);
+  const size_t row_bytes = request.dim * sizeof(float);
+  for (uint64_t begin = 0; begin < row_count; begin += kBatchRows) {
+    const size_t count = std::min<uint64_t>(kBatchRows, row_count - begin);
+    for (size_t i = 0; i < count; ++i) {
+      keys[i] = KeyAt(request.seed, table, begin + i);
+      PlantedRow(request.seed, table, keys[i],
+                 std::span(rows).subspan(i * request.dim, request.dim));
+    }
+    HPS_RETURN_IF_ERROR(writer->Append(std::span(keys).first(count),
+                                       {.data = std::as_writable_bytes(std::span(rows)).data(),
+                                        .row_count = count,
+                                        .row_bytes = row_bytes,
+                                        .stride_bytes = row_bytes}));
+    progress.Add("writing tables", count);
+  }
+  return writer->Finish();
+}
+
+absl::Status WriteRequests(const GenerateRequest& request, std::span<const uint64_t> sizes,
+                           ProgressReporter& progress) {
+  HPS_ASSIGN_OR_RETURN(const File file,
+                       File::CreateNew(absl::StrCat(request.out, "/requests.npy")));
+  const std::vector<uint64_t> shape = {request.requests, request.tables};
+  HPS_RETURN_IF_ERROR(file.WriteAt(0, AsBytes(std::string_view(FormatNpyHeader("<i8", shape)))));
+  std::vector<ZipfDistribution> ranks;
+  for (const uint64_t size : sizes) ranks.emplace_back(size, request.alpha);
+  RandomStream random(MixBits(~request.seed));
+  std::vector<Key> lines;
+  uint64_t offset = kNpyWrittenHeaderBytes;
+  for (uint64_t line = 0; line < request.requests; ++line) {
+    for (uint32_t table = 0; table < request.tables; ++table) {
+      const bool absent = random.Next() % kAbsentOneIn == 0;
+      const uint64_t index =
+          absent ? sizes[table] + random.Next() % kAbsentKeys : ranks[table].Sample(random) - 1;
+      lines.push_back(KeyAt(request.seed, table, index));
+    }
+    if (lines.size() < kBatchRows && line + 1 < request.requests) continue;
+    HPS_RETURN_IF_ERROR(file.WriteAt(offset, std::as_bytes(std::span(lines))));
+    offset += lines.size() * sizeof(Key);
+    progress.Add("writing requests", lines.size() / request.tables);
+    lines.clear();
+  }
+  return file.Sync();
+}
+
+absl::Status WriteAll(const GenerateRequest& request) {
+  const std::vector<uint64_t> sizes = TableSizes(request);
+  ProgressReporter progress(request);
+  for (uint32_t table = 0; table < request.tables; ++table)
+    HPS_RETURN_IF_ERROR(WriteTable(request, table, sizes[table], progress));
+  return WriteRequests(request, sizes, progress);
+}
+
+}  // namespace
+
+absl::Status GenerateTables(const GenerateRequest& request) {
+  HPS_RETURN_IF_ERROR(Validate(request));
+  std::error_code error;
+  std::filesystem::create_directories(request.out, error);
+  if (error) return FileError(error.value(), "can't make the directory", request.out);
+  if (!std::filesystem::is_empty(request.out, error) || error) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(request.out, ": expected an empty directory, found files in it"));
+  }
+  absl::Status written = WriteAll(request);
+  if (written.ok()) return written;
+  // The directory was empty: all that is in it now is ours.
+  for (const auto& entry : std::filesystem::directory_iterator(request.out, error))
+    std::filesystem::remove_all(entry.path(), error);
+  return written;
+}
+
+void PlantedRow(uint64_t seed, uint32_t table, Key key, std::span<float> row) {
+  RandomStream random(MixBits(MixBits(seed) + table) ^ static_cast<uint64_t>(key));
+  for (float& element : row) {
+    // 24 random bits: every value is exact, in [-1, 1).
+    element = static_cast<float>(static_cast<int32_t>(random.Next() >> 40) - (1 << 23)) * 0x1p-23F;
+  }
+}
+
+}  // namespace hps

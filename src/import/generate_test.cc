@@ -1,0 +1,143 @@
+#include "hps/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "import/fake_store.h"
+#include "import/file.h"
+#include "import/import.h"
+#include "import/npy.h"
+#include "import/test_directory.h"
+#include "import/zipf.h"
+
+namespace hps {
+namespace {
+
+FakeRows PlantedRows(const GenerateRequest& request, uint32_t table, const FakeRows& like) {
+  FakeRows rows;
+  for (const auto& [key, row] : like) {
+    std::vector<float> planted(request.dim);
+    PlantedRow(request.seed, table, key, planted);
+    rows.emplace(key, std::string(AsText(std::as_bytes(std::span(planted)))));
+  }
+  return rows;
+}
+
+class GenerateFormatTest : public testing::TestWithParam<TableFormat> {};
+
+TEST_P(GenerateFormatTest, TablesImportAndHoldThePlantedRows) {
+  const TestDirectory directory;
+  const GenerateRequest request{.out = directory.Path("model"),
+                                .tables = 12,
+                                .rows = 20000,
+                                .dim = 5,
+                                .seed = 7,
+                                .format = GetParam(),
+                                .requests = 3000};
+  ASSERT_EQ(GenerateTables(request), absl::OkStatus());
+  const auto plan = PlanImport({.name = "m", .from = request.out});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  FakeBulkImport import(plan->specs());
+  ASSERT_TRUE(RunImport(*plan, import, {.spill_directory = request.out}, nullptr).ok());
+
+  uint64_t row_count = 0;
+  std::vector<FakeRows> tables;
+  for (uint32_t table = 0; table < request.tables; ++table) {
+    EXPECT_EQ(plan->tables[table].spec.name, "m/t" + std::to_string(table));
+    tables.push_back(import.rows(table));
+    EXPECT_EQ(tables[table], PlantedRows(request, table, tables[table]));
+    EXPECT_GE(tables[table].size(), 3U);
+    row_count += tables[table].size();
+  }
+  EXPECT_EQ(row_count, request.rows);
+  EXPECT_GT(tables[0].size(), request.rows / 2) << "few tables are huge";
+  EXPECT_LT(tables[11].size(), 20U) << "many are tiny";
+
+  const auto file = File::OpenForReading(directory.Path("model/requests.npy"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto header = ReadNpyHeader(*file);
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_EQ(header->shape, (std::vector<uint64_t>{3000, 12}));
+  ASSERT_EQ(ValidateNpyData(*file, *header, 8), absl::OkStatus());
+  std::vector<Key> keys(3000 * 12);
+  ASSERT_TRUE(file->ReadAt(header->data_offset, std::as_writable_bytes(std::span(keys))).ok());
+  uint64_t absent = 0;
+  for (size_t i = 0; i < keys.size(); ++i) absent += tables[i % 12].count(keys[i]) == 0 ? 1 : 0;
+  EXPECT_GT(absent, keys.size() / 200);
+  EXPECT_LT(absent, keys.size() / 50);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, GenerateFormatTest,
+                         testing::Values(TableFormat::kHugectr, TableFormat::kNpy));
+
+TEST(GenerateTest, IsDeterministic) {
+  const TestDirectory directory;
+  GenerateRequest request{.out = directory.Path("a"), .tables = 3, .rows = 1000, .dim = 4};
+  ASSERT_EQ(GenerateTables(request), absl::OkStatus());
+  request.out = directory.Path("b");
+  ASSERT_EQ(GenerateTables(request), absl::OkStatus());
+  for (const char* name : {"t0/key", "t1/emb_vector", "t2/key", "requests.npy"})
+    EXPECT_EQ(directory.Read(std::string("a/") + name), directory.Read(std::string("b/") + name));
+  request.out = directory.Path("c");
+  request.seed = 2;
+  ASSERT_EQ(GenerateTables(request), absl::OkStatus());
+  EXPECT_NE(directory.Read("a/t0/key"), directory.Read("c/t0/key"));
+}
+
+TEST(GenerateTest, RefusesWhatItCantMake) {
+  const TestDirectory directory;
+  const auto code = [&](GenerateRequest request) {
+    if (request.out.empty()) request.out = directory.Path("new");
+    return GenerateTables(request).code();
+  };
+  EXPECT_EQ(code({.tables = 0, .rows = 5}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.tables = 6, .rows = 5}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.tables = 2000, .rows = 5000}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.rows = 5, .dim = 0}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.rows = 5, .dim = 4097}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.rows = 5, .alpha = -1}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.rows = 5, .alpha = NAN}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.rows = 5, .format = TableFormat::kSafetensors}),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.rows = 5, .requests = uint64_t{1} << 40}), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(directory.Path("new")));
+  directory.Write("full/file", "x");
+  EXPECT_EQ(code({.out = directory.Path("full"), .rows = 5}), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(directory.Read("full/file"), "x");
+  EXPECT_EQ(code({.out = directory.Path("full/file"), .rows = 5}),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ZipfTest, FrequenciesFollowThePowerLaw) {
+  constexpr uint64_t kSamples = 400'000;
+  for (const double alpha : {0.0, 0.5, 1.0, 1.2, 3.0}) {
+    constexpr uint64_t kCount = 50;
+    const ZipfDistribution zipf(kCount, alpha);
+    RandomStream random(1);
+    std::vector<double> seen(kCount + 1, 0);
+    for (uint64_t i = 0; i < kSamples; ++i) {
+      const uint64_t rank = zipf.Sample(random);
+      ASSERT_GE(rank, 1U);
+      ASSERT_LE(rank, kCount);
+      ++seen[rank];
+    }
+    double weight_sum = 0;
+    for (uint64_t rank = 1; rank <= kCount; ++rank)
+      weight_sum += std::pow(static_cast<double>(rank), -alpha);
+    for (const uint64_t rank : {1, 2, 3, 10, 50}) {
+      const double expected = kSamples * std::pow(static_cast<double>(rank), -alpha) / weight_sum;
+      EXPECT_NEAR(seen[rank], expected, 5 * std::sqrt(expected) + 5) << alpha << " " << rank;
+    }
+  }
+  const ZipfDistribution one(1, 1.2);
+  RandomStream random(1);
+  EXPECT_EQ(one.Sample(random), 1U);
+}
+
+}  // namespace
+}  // namespace hps
