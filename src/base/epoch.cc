@@ -7,7 +7,7 @@
 namespace hps {
 
 absl::StatusOr<EpochDomain::Reader> EpochDomain::AddReader() {
-  for (size_t i = 0; i < kReadersMax; ++i) {
+  for (size_t i = 0; i < readers_max_; ++i) {
     Place& place = places_[i];
     if (place.taken.load(std::memory_order_relaxed)) continue;
     if (place.taken.exchange(true, std::memory_order_acq_rel)) continue;
@@ -17,7 +17,7 @@ absl::StatusOr<EpochDomain::Reader> EpochDomain::AddReader() {
     return Reader(this, &place);
   }
   return absl::ResourceExhaustedError(
-      absl::StrCat("epoch domain: more than ", kReadersMax, " readers"));
+      absl::StrCat("epoch domain: more than ", readers_max_, " readers"));
 }
 
 uint64_t EpochDomain::SafeEpoch() const {

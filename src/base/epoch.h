@@ -28,11 +28,13 @@ class EpochDomain {
   class Reader;
   class Guard;
 
-  EpochDomain() = default;
+  // Room for `readers_max` readers, 64 bytes each.
+  explicit EpochDomain(size_t readers_max = kReadersMax)
+      : readers_max_(readers_max), places_(new Place[readers_max]) {}
   EpochDomain(const EpochDomain&) = delete;
   EpochDomain& operator=(const EpochDomain&) = delete;
 
-  // Errors: RESOURCE_EXHAUSTED when kReadersMax readers exist.
+  // Errors: RESOURCE_EXHAUSTED when `readers_max` readers exist.
   absl::StatusOr<Reader> AddReader();
 
   // Steps the epoch and returns its new number: what was unlinked before the call is invisible to
@@ -42,6 +44,8 @@ class EpochDomain {
   // The greatest epoch e such that no guard that began before Advance returned e is still held.
   // Costs one look at each place in use.
   uint64_t SafeEpoch() const;
+
+  size_t bytes() const { return readers_max_ * sizeof(Place); }
 
   static constexpr size_t kReadersMax = 4096;
 
@@ -53,7 +57,8 @@ class EpochDomain {
 
   std::atomic<uint64_t> epoch_{1};
   std::atomic<size_t> places_used_{0};  // places at and after this were never taken
-  std::unique_ptr<Place[]> places_{new Place[kReadersMax]};
+  const size_t readers_max_;
+  const std::unique_ptr<Place[]> places_;
 };
 
 // A place in a domain; movable; gives the place back when it dies.

@@ -37,6 +37,15 @@ TEST(EpochTest, LaterGuardDoesNotHoldBackWhatWasRetiredBefore) {
   EXPECT_GE(domain.SafeEpoch(), retired);
 }
 
+TEST(EpochTest, HasRoomForAsManyReadersAsItWasMadeFor) {
+  EpochDomain domain(2);
+  auto first = domain.AddReader();
+  auto second = domain.AddReader();
+  EXPECT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(domain.AddReader().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(domain.bytes(), 2u * 64);
+}
+
 TEST(EpochTest, RefusesMoreReadersThanPlacesAndReusesPlaces) {
   EpochDomain domain;
   std::vector<EpochDomain::Reader> readers;
