@@ -10,15 +10,19 @@ namespace hps {
 // 256 keys ends within a millisecond or two when its blocks are cached.
 inline constexpr size_t kFetchPieceKeysMax = 256;
 
-// Keys and row bytes of one task of a blocking level: one scratch buffer holds both. 2 MiB are 4,096
-// rows of 512 bytes; of wider rows a task takes fewer (128 of the widest, 16 KiB), so that scratch
-// need not grow when a model with wider rows is loaded.
+// Keys and row bytes of one task of a blocking level: one scratch buffer holds both. 2 MiB are
+// 4,096 rows of 512 bytes; of wider rows a task takes fewer (128 of the widest, 16 KiB), so that
+// scratch need not grow when a model with wider rows is loaded.
 inline constexpr size_t kFetchTaskKeysMax = 4096;
 inline constexpr size_t kFetchTaskRowBytesMax = size_t{2} << 20;
 
 // Scratch buffers per blocking level. When all are held, by calls or by work that outlived its
 // call, the level counts as down for the calls that find none.
 inline constexpr size_t kFetchScratchesMax = 64;
+
+// Fetches that may be inside one table of the in-process level 2 at a time; each has a place of 128
+// bytes. The next one gets UNAVAILABLE, so this is more than any machine has threads for look-ups.
+inline constexpr size_t kFetchesPerTableMax = 512;
 
 // Promotions that wait for a worker; one more is dropped and counted.
 inline constexpr size_t kPromotionsQueuedMax = 256;

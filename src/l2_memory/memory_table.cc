@@ -1,0 +1,219 @@
+#include "l2_memory/memory_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "l2_memory/fetch.h"
+
+namespace hps {
+namespace {
+
+// Keys of one step of a write: their lines are fetched together, and one insertion under the fence
+// covers them, so that a change waits for no more than this.
+constexpr size_t kWriteStepKeys = 64;
+
+// Keys that one epoch guard covers: a long batch doesn't hold back the slots of everyone else.
+constexpr size_t kGuardKeys = 4096;
+
+// The pages are zero and the objects in them are valid when zero, so they begin to live untouched.
+template <typename T>
+T* ArrayAt(const PageBlock& block, size_t offset) {
+  return static_cast<T*>(static_cast<void*>(block.bytes().data() + offset));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LossyTable>> MemoryTable::Create(
+    const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages) {
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageBlock> block, pages->Allocate(layout.block_bytes));
+  return std::unique_ptr<LossyTable>(
+      new MemoryTable(layout, bytes_max, std::move(pages), std::move(block)));
+}
+
+MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max,
+                         std::shared_ptr<PageAllocator> pages, std::unique_ptr<PageBlock> block)
+    : layout_(layout),
+      bytes_max_(bytes_max),
+      pages_(std::move(pages)),
+      block_(std::move(block)),
+      fence_(layout.rows_max()),
+      domain_(kFetchesPerTableMax),
+      readers_(domain_, kFetchesPerTableMax),
+      views_(new PartitionView[layout.partition_count]) {
+  static_assert(sizeof(MemoryTable) + 512 <= kTableObjectBytes);
+  const PartitionShape& shape = layout_.shape;
+  partitions_.reserve(layout_.partition_count);
+  for (size_t i = 0; i < layout_.partition_count; ++i) {
+    const size_t slot = i * shape.slot_count;
+    PartitionView& view = views_[i];
+    view.lines = ArrayAt<IndexLine>(*block_, i * shape.line_count * sizeof(IndexLine));
+    view.line_count = shape.line_count;
+    view.rows = ArrayAt<std::byte>(*block_, layout_.rows_offset + slot * shape.stride_bytes);
+    view.versions = ArrayAt<std::atomic<Version>>(
+        *block_, layout_.versions_offset + slot * sizeof(std::atomic<Version>));
+    view.sequences = ArrayAt<std::atomic<uint32_t>>(
+        *block_, layout_.sequences_offset + slot * sizeof(std::atomic<uint32_t>));
+    auto* const ring =
+        ArrayAt<SlotNumber>(*block_, layout_.rings_offset + slot * sizeof(SlotNumber));
+    partitions_.push_back(std::make_unique<Partition>(
+        shape, view, std::span<SlotNumber>(ring, shape.slot_count), domain_));
+  }
+}
+
+absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline) {
+  const size_t count = batch.keys.size();
+  HPS_CHECK(batch.outcomes.size() == count && batch.rows.row_count == count &&
+            (batch.versions.empty() || batch.versions.size() == count));
+  HPS_CHECK(count == 0 || (batch.rows.row_bytes == layout_.shape.row_bytes &&
+                           batch.rows.stride_bytes >= batch.rows.row_bytes));
+  const ReaderPool::Lease lease = readers_.Acquire();
+  if (!lease) return absl::UnavailableError("level 2: too many fetches at a time in one table");
+  const FetchSource source = {{views_.get(), layout_.partition_count}, &layout_.shape};
+  FetchCounts counts;
+  for (size_t begin = 0; begin < count; begin += kGuardKeys) {
+    EpochDomain::Guard guard(lease.reader());
+    FetchKeys(source, batch, {begin, std::min(count, begin + kGuardKeys)}, counts);
+  }
+  return counts;
+}
+
+// From the last key to the first, so that of a key's duplicates the last one is taken and the
+// others find it held.
+absl::StatusOr<InsertCounts> MemoryTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {
+  CheckBatch(batch);
+  InsertCounts counts;
+  for (size_t end = batch.keys.size(); end > 0; end -= std::min(end, kWriteStepKeys)) {
+    const size_t begin = end - std::min(end, kWriteStepKeys);
+    PrefetchLines(batch.keys.subspan(begin, end - begin));
+    const Fence::Insertion insertion(fence_, epoch);
+    for (size_t i = end; i-- > begin;) {
+      const Partition::HashedKey key = Hashed(batch.keys[i]);
+      if (!insertion.Admits(key.key)) {
+        ++counts.refused;
+        continue;
+      }
+      const bool absent = !batch.absent.empty() && batch.absent[i] != 0;
+      const Version version = batch.versions.empty() ? 0 : batch.versions[i];
+      switch (PartitionOf(key).Insert(key, version, absent ? nullptr : batch.rows.row(i))) {
+        case Partition::Inserted::kInserted:
+          ++counts.inserted;
+          break;
+        case Partition::Inserted::kHeld:
+          ++counts.held;
+          break;
+        case Partition::Inserted::kDropped:
+          ++counts.dropped;
+          break;
+      }
+    }
+  }
+  refused_.fetch_add(counts.refused, std::memory_order_relaxed);
+  return counts;
+}
+
+// From the last key to the first, as Insert: of duplicates with one version the last one is taken.
+absl::StatusOr<uint64_t> MemoryTable::Update(const RowBatch& batch) {
+  CheckBatch(batch);
+  uint64_t replaced = 0;
+  for (size_t end = batch.keys.size(); end > 0; end -= std::min(end, kWriteStepKeys)) {
+    const size_t begin = end - std::min(end, kWriteStepKeys);
+    PrefetchLines(batch.keys.subspan(begin, end - begin));
+    for (size_t i = end; i-- > begin;) {
+      const Partition::HashedKey key = Hashed(batch.keys[i]);
+      const Version version = batch.versions.empty() ? 0 : batch.versions[i];
+      if (!batch.absent.empty() && batch.absent[i] != 0) {
+        replaced += PartitionOf(key).EraseOlder(key, version);
+      } else {
+        replaced += PartitionOf(key).Update(key, version, batch.rows.row(i));
+      }
+    }
+  }
+  return replaced;
+}
+
+absl::StatusOr<uint64_t> MemoryTable::Erase(std::span<const Key> keys) {
+  uint64_t erased = 0;
+  for (size_t begin = 0; begin < keys.size(); begin += kWriteStepKeys) {
+    const auto step = keys.subspan(begin, std::min(kWriteStepKeys, keys.size() - begin));
+    PrefetchLines(step);
+    for (const Key key : step) erased += PartitionOf(Hashed(key)).Erase(Hashed(key));
+  }
+  return erased;
+}
+
+absl::Status MemoryTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch) {
+  fence_.Raise(keys, epoch);
+  return absl::OkStatus();
+}
+
+absl::Status MemoryTable::Clear() {
+  for (const std::unique_ptr<Partition>& partition : partitions_) partition->Clear();
+  return absl::OkStatus();
+}
+
+LevelStatistics MemoryTable::Statistics() const {
+  LevelStatistics statistics;
+  statistics.bytes_max = bytes_max_;
+  statistics.refused = refused_.load(std::memory_order_relaxed);
+  std::vector<uint64_t> touched_slots;
+  for (const std::unique_ptr<Partition>& partition : partitions_) {
+    const PartitionCounts counts = partition->Counts();
+    touched_slots.push_back(counts.touched_slots);
+    statistics.entries += counts.rows;
+    statistics.absent_entries += counts.absent;
+    statistics.insertions += counts.insertions;
+    statistics.updates += counts.updates;
+    statistics.evictions += counts.evictions;
+    statistics.dropped += counts.dropped;
+  }
+  statistics.bytes_used = BytesTouched(touched_slots);
+  return statistics;
+}
+
+// The index counts whole: its lines are touched in no order. Of the other arrays count the slots
+// that were ever used, rounded up to what one touch makes real.
+uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots) const {
+  const PartitionShape& shape = layout_.shape;
+  const size_t granule = pages_->touched_bytes();
+  uint64_t block_bytes = layout_.rows_offset;
+  for (const size_t width :
+       {shape.stride_bytes, sizeof(Version), sizeof(uint32_t), sizeof(SlotNumber)}) {
+    const uint64_t array_bytes = uint64_t{layout_.partition_count} * shape.slot_count * width;
+    uint64_t touched = 0;
+    for (const uint64_t slots : touched_slots)
+      touched += slots == 0 ? 0 : RoundUp(slots * width, granule);
+    block_bytes += std::min(touched, array_bytes);
+  }
+  return std::min<uint64_t>(block_bytes, layout_.block_bytes) + layout_.heap_bytes;
+}
+
+Partition::HashedKey MemoryTable::Hashed(Key key) const { return {key, HashKey(key, kL2HashSeed)}; }
+
+Partition& MemoryTable::PartitionOf(Partition::HashedKey key) const {
+  return *partitions_[HashToRange(key.hash, partitions_.size())];
+}
+
+void MemoryTable::PrefetchLines(std::span<const Key> keys) const {
+  for (const Key key : keys) {
+    const uint64_t hash = HashKey(key, kL2HashSeed);
+    const PartitionView& view = views_[HashToRange(hash, layout_.partition_count)];
+    const LinePair pair = LinesOf(hash, view.line_count);
+    __builtin_prefetch(&view.lines[pair.first], 1);
+    __builtin_prefetch(&view.lines[pair.second], 1);
+  }
+}
+
+void MemoryTable::CheckBatch(const RowBatch& batch) const {
+  const size_t count = batch.keys.size();
+  HPS_CHECK(batch.rows.row_count == count &&
+            (batch.versions.empty() || batch.versions.size() == count) &&
+            (batch.absent.empty() || batch.absent.size() == count));
+  HPS_CHECK(count == 0 || (batch.rows.row_bytes == layout_.shape.row_bytes &&
+                           batch.rows.stride_bytes >= batch.rows.row_bytes));
+}
+
+}  // namespace hps

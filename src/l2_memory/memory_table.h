@@ -1,0 +1,66 @@
+// One table of the in-process level 2: partitions by key hash over one block of pages.
+//
+// What changes a table goes key by key through its partition's lock. What reads it goes through the
+// partitions' views under an epoch guard, see fetch.h.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/epoch.h"
+#include "l2_memory/page_allocator.h"
+#include "l2_memory/partition.h"
+#include "l2_memory/reader_pool.h"
+#include "l2_memory/table_layout.h"
+#include "tier/fence.h"
+#include "tier/lossy_tier.h"
+
+namespace hps {
+
+class MemoryTable final : public LossyTable {
+ public:
+  // `pages` must outlive the table. Errors: RESOURCE_EXHAUSTED when the system has no room.
+  static absl::StatusOr<std::unique_ptr<LossyTable>> Create(const TableLayout& layout,
+                                                            uint64_t bytes_max,
+                                                            std::shared_ptr<PageAllocator> pages);
+
+  MemoryTable(const MemoryTable&) = delete;
+  MemoryTable& operator=(const MemoryTable&) = delete;
+
+  absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override;
+  absl::StatusOr<InsertCounts> Insert(const RowBatch& batch, ApplyEpoch epoch) override;
+  absl::StatusOr<uint64_t> Update(const RowBatch& batch) override;
+  absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) override;
+  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch) override;
+  absl::Status Clear() override;
+  LevelStatistics Statistics() const override;
+  bool can_block() const override { return false; }
+
+ private:
+  MemoryTable(const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages,
+              std::unique_ptr<PageBlock> block);
+
+  Partition::HashedKey Hashed(Key key) const;
+  Partition& PartitionOf(Partition::HashedKey key) const;
+  // Has the lines of the keys fetched into the cache.
+  void PrefetchLines(std::span<const Key> keys) const;
+  void CheckBatch(const RowBatch& batch) const;
+  uint64_t BytesTouched(std::span<const uint64_t> touched_slots) const;
+
+  const TableLayout layout_;
+  const uint64_t bytes_max_;
+  const std::shared_ptr<PageAllocator> pages_;
+  const std::unique_ptr<PageBlock> block_;
+  Fence fence_;
+  EpochDomain domain_;
+  ReaderPool readers_;
+  const std::unique_ptr<PartitionView[]> views_;
+  std::vector<std::unique_ptr<Partition>> partitions_;
+  std::atomic<uint64_t> refused_{0};
+};
+
+}  // namespace hps

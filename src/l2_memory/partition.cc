@@ -1,0 +1,270 @@
+#include "l2_memory/partition.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/hash.h"
+#include "base/macros.h"
+#include "l2_memory/row_copy.h"
+
+namespace hps {
+namespace {
+
+// A tick of the last-use stamps: this share of the rows was inserted. Stamps count modulo 256, so a
+// row's age is right for eight fillings of the partition, and it is evicted long before that.
+constexpr uint32_t kTicksPerFilling = 32;
+
+// Counted uses of a new row, so that it is not the first to go.
+constexpr uint8_t kFirstUseCount = 2;
+
+}  // namespace
+
+Partition::Partition(const PartitionShape& shape, PartitionView& view, std::span<SlotNumber> ring,
+                     EpochDomain& domain)
+    : shape_(shape), view_(view), slots_(ring, domain) {
+  HPS_CHECK(shape.line_count >= 2 && shape.slot_count == ring.size() &&
+            shape.slot_count <= kSlotsMax && shape.rows_max < shape.slot_count &&
+            shape.rows_target <= shape.rows_max);
+}
+
+Partition::Inserted Partition::Insert(HashedKey key, Version version, const std::byte* row) {
+  MutexLock lock(mutex_);
+  if (Find(key).line != nullptr) return Inserted::kHeld;
+  const bool absent = row == nullptr;
+  SlotNumber slot = kAbsentSlot;
+  Entry entry;
+  if (MakeRoom(absent)) entry = MakeEntry(key);
+  if (entry.line != nullptr && !absent) slot = FillSlot(version, row);
+  if (entry.line == nullptr || slot == kNoSlot) {
+    ++counts_.dropped;
+    return Inserted::kDropped;
+  }
+  Publish(entry, key.key, slot, FirstStamp());
+  ++(absent ? counts_.absent : counts_.rows);
+  ++counts_.insertions;
+  CountInsertion();
+  return Inserted::kInserted;
+}
+
+bool Partition::Update(HashedKey key, Version version, const std::byte* row) {
+  MutexLock lock(mutex_);
+  const Entry entry = Find(key);
+  if (entry.line == nullptr) return false;
+  const SlotNumber old_slot = entry.slot();
+  if (old_slot != kAbsentSlot && VersionOf(old_slot) >= version) return false;
+  // An absent entry becomes a row, which needs room as an insertion does.
+  const SlotNumber slot =
+      old_slot != kAbsentSlot || counts_.rows < shape_.rows_max ? FillSlot(version, row) : kNoSlot;
+  if (slot == kNoSlot) {
+    Remove(entry);
+    return false;
+  }
+  entry.line->slots[entry.index].store(slot, std::memory_order_seq_cst);
+  if (old_slot == kAbsentSlot) {
+    --counts_.absent;
+    ++counts_.rows;
+  } else {
+    slots_.Retire(old_slot);
+  }
+  ++counts_.updates;
+  return true;
+}
+
+bool Partition::Erase(HashedKey key) {
+  MutexLock lock(mutex_);
+  const Entry entry = Find(key);
+  if (entry.line == nullptr) return false;
+  Remove(entry);
+  return true;
+}
+
+bool Partition::EraseOlder(HashedKey key, Version below) {
+  MutexLock lock(mutex_);
+  const Entry entry = Find(key);
+  if (entry.line == nullptr) return false;
+  if (entry.slot() != kAbsentSlot && VersionOf(entry.slot()) >= below) return false;
+  Remove(entry);
+  return true;
+}
+
+void Partition::Clear() {
+  MutexLock lock(mutex_);
+  for (uint32_t i = 0; i < view_.line_count; ++i) {
+    for (size_t e = 0; e < IndexLine::kEntries; ++e) {
+      const Entry entry{&view_.lines[i], e};
+      if (entry.slot() != kNoSlot) Remove(entry);
+    }
+  }
+  evicting_ = false;
+}
+
+PartitionCounts Partition::Counts() const {
+  MutexLock lock(mutex_);
+  PartitionCounts counts = counts_;
+  counts.touched_slots = slots_.touched();
+  return counts;
+}
+
+Partition::Entry Partition::Find(HashedKey key) const {
+  const LinePair pair = LinesOf(key.hash, view_.line_count);
+  for (const uint32_t number : {pair.first, pair.second}) {
+    for (size_t e = 0; e < IndexLine::kEntries; ++e) {
+      const Entry entry{&view_.lines[number], e};
+      if (entry.key() == key.key && entry.slot() != kNoSlot) return entry;
+    }
+  }
+  return {};
+}
+
+Partition::Entry Partition::FreeEntry(IndexLine& line) const {
+  for (size_t e = 0; e < IndexLine::kEntries; ++e) {
+    const Entry entry{&line, e};
+    if (entry.slot() == kNoSlot) return entry;
+  }
+  return {};
+}
+
+// Filling the first line first keeps most keys where readers look first.
+Partition::Entry Partition::MakeEntry(HashedKey key) {
+  const LinePair pair = LinesOf(key.hash, view_.line_count);
+  IndexLine& first = view_.lines[pair.first];
+  IndexLine& second = view_.lines[pair.second];
+  Entry entry = FreeEntry(first);
+  if (entry.line == nullptr) entry = FreeEntry(second);
+  if (entry.line == nullptr) entry = MoveOneAway(first);
+  if (entry.line == nullptr) entry = MoveOneAway(second);
+  if (entry.line != nullptr) return entry;
+  for (IndexLine* line : {&first, &second}) {
+    for (size_t e = 0; e < IndexLine::kEntries; ++e) {
+      if (entry.line == nullptr || Badness({line, e}) > Badness(entry)) entry = {line, e};
+    }
+  }
+  Remove(entry);
+  ++counts_.evictions;
+  return entry;
+}
+
+Partition::Entry Partition::MoveOneAway(IndexLine& line) {
+  for (size_t e = 0; e < IndexLine::kEntries; ++e) {
+    const Entry from{&line, e};
+    const Key key = from.key();
+    const LinePair pair = LinesOf(HashKey(key, kL2HashSeed), view_.line_count);
+    IndexLine* const first = &view_.lines[pair.first];
+    const Entry to = FreeEntry(first == &line ? view_.lines[pair.second] : *first);
+    if (to.line == nullptr) continue;
+    Publish(to, key, from.slot(), line.stamps[e].load(std::memory_order_relaxed));
+    line.slots[e].store(kNoSlot, std::memory_order_seq_cst);
+    return from;
+  }
+  return {};
+}
+
+void Partition::Publish(Entry entry, Key key, SlotNumber slot, uint8_t stamp) {
+  IndexLine& line = *entry.line;
+  line.stamps[entry.index].store(stamp, std::memory_order_relaxed);
+  line.keys[entry.index].store(key, std::memory_order_release);
+  line.sequence.store(line.sequence.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  line.slots[entry.index].store(slot, std::memory_order_release);
+}
+
+void Partition::Remove(Entry entry) {
+  const SlotNumber slot = entry.slot();
+  // Sequentially consistent: what is retired must be out of sight before the epoch steps.
+  entry.line->slots[entry.index].store(kNoSlot, std::memory_order_seq_cst);
+  if (slot == kAbsentSlot) {
+    --counts_.absent;
+  } else {
+    --counts_.rows;
+    slots_.Retire(slot);
+  }
+}
+
+SlotNumber Partition::FillSlot(Version version, const std::byte* row) {
+  const SlotNumber slot = slots_.Take();
+  if (slot == kNoSlot) return kNoSlot;
+  std::atomic<uint32_t>& sequence = view_.sequences[slot - 1];
+  const uint32_t even = sequence.load(std::memory_order_relaxed);
+  // An exchange, so that no byte of the row is written before it.
+  sequence.exchange(even + 1, std::memory_order_acq_rel);
+  CopyRow(view_.rows + size_t{slot - 1u} * shape_.stride_bytes, row, shape_.row_bytes);
+  view_.versions[slot - 1].store(version, std::memory_order_relaxed);
+  sequence.store(even + 2, std::memory_order_release);
+  return slot;
+}
+
+bool Partition::MakeRoom(bool absent) {
+  if (absent) {
+    if (counts_.absent >= shape_.absent_max) EvictStep(true);
+    return counts_.absent < shape_.absent_max;
+  }
+  if (counts_.rows >= shape_.rows_max) evicting_ = true;
+  if (counts_.rows <= shape_.rows_target) evicting_ = false;
+  if (evicting_) EvictStep(false);
+  return counts_.rows < shape_.rows_max;
+}
+
+uint32_t Partition::EvictStep(bool absent) {
+  struct Candidate {
+    uint32_t badness = 0;
+    Entry entry;
+  };
+  std::array<Candidate, kStepLines * IndexLine::kEntries> candidates;
+  size_t count = 0;
+  // Enough lines for a full sample in a full partition; an emptier one is searched a little
+  // further.
+  const uint32_t lines_max = std::min(view_.line_count, 4 * kStepLines);
+  for (uint32_t i = 0; i < lines_max && (i < kStepLines || count < kStepVictims); ++i) {
+    IndexLine& line = view_.lines[hand_];
+    hand_ = hand_ + 1 < view_.line_count ? hand_ + 1 : 0;
+    for (size_t e = 0; e < IndexLine::kEntries && count < candidates.size(); ++e) {
+      const Entry entry{&line, e};
+      const SlotNumber slot = entry.slot();
+      if (slot == kNoSlot || (slot == kAbsentSlot) != absent) continue;
+      candidates[count++] = {Badness(entry), entry};
+    }
+  }
+  const size_t victims = std::min<size_t>(count, kStepVictims);
+  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(victims),
+                    candidates.begin() + static_cast<ptrdiff_t>(count),
+                    [](const Candidate& a, const Candidate& b) { return a.badness > b.badness; });
+  for (size_t i = 0; i < victims; ++i) Remove(candidates[i].entry);
+  counts_.evictions += victims;
+  if (shape_.eviction != EvictionPolicy::kLeastUsed) return static_cast<uint32_t>(victims);
+  // Counts fade, or what was popular once would stay for ever.
+  for (size_t i = victims; i < count; ++i) {
+    std::atomic<uint8_t>& uses = candidates[i].entry.line->stamps[candidates[i].entry.index];
+    const uint8_t value = uses.load(std::memory_order_relaxed);
+    uses.store(static_cast<uint8_t>(value - (value + 7) / 8), std::memory_order_relaxed);
+  }
+  return static_cast<uint32_t>(victims);
+}
+
+// Higher = evicted sooner.
+uint32_t Partition::Badness(Entry entry) {
+  const uint8_t stamp = entry.line->stamps[entry.index].load(std::memory_order_relaxed);
+  switch (shape_.eviction) {
+    case EvictionPolicy::kOldest:
+      return static_cast<uint8_t>(view_.tick.load(std::memory_order_relaxed) - stamp);
+    case EvictionPolicy::kLeastUsed:
+      return 255u - stamp;
+    case EvictionPolicy::kRandom:
+      break;
+  }
+  random_ = random_ * 6364136223846793005 + 1442695040888963407;
+  return static_cast<uint32_t>(random_ >> 32);
+}
+
+void Partition::CountInsertion() {
+  if (shape_.eviction != EvictionPolicy::kOldest) return;
+  if (++insertions_this_tick_ * kTicksPerFilling < shape_.rows_max) return;
+  insertions_this_tick_ = 0;
+  const uint8_t tick = view_.tick.load(std::memory_order_relaxed);
+  view_.tick.store(static_cast<uint8_t>(tick + 1), std::memory_order_relaxed);
+}
+
+uint8_t Partition::FirstStamp() const {
+  if (shape_.eviction == EvictionPolicy::kLeastUsed) return kFirstUseCount;
+  return view_.tick.load(std::memory_order_relaxed);
+}
+
+}  // namespace hps

@@ -1,0 +1,132 @@
+// One share of a table's keys: an index, the rows, and everything that changes them.
+//
+// Writers take the partition's lock; readers use a PartitionView under an epoch guard and take
+// none. A row is never changed in place: a write fills a free slot, publishes it by one store of
+// its number, and retires the old slot.
+//
+// Eviction begins when the rows held reach the overflow margin and goes on, a few victims per
+// insertion, until they are down to the resolution target. Victims are the worst of a few
+// neighbouring lines, and the lines' order is the keys' hash order, so a step costs the same
+// however large the partition is, and it takes the worst of a random sample.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/epoch.h"
+#include "base/mutex.h"
+#include "hps/config.h"
+#include "hps/types.h"
+#include "l2_memory/index_line.h"
+#include "l2_memory/slot_pool.h"
+
+namespace hps {
+
+// What readers need of a partition. The pointers never change.
+struct alignas(64) PartitionView {
+  IndexLine* lines = nullptr;
+  std::byte* rows = nullptr;                   // of slot 1, then the others `stride` apart
+  std::atomic<Version>* versions = nullptr;    // of slot 1, ...
+  std::atomic<uint32_t>* sequences = nullptr;  // odd while a row is being written: for readers that
+                                               // have no epoch guard, such as a device
+  uint32_t line_count = 0;
+  std::atomic<uint8_t> tick{0};  // the stamp of a use now, for policies that keep the last use
+};
+
+// How a partition is cut out; the same for all partitions of a table.
+struct PartitionShape {
+  size_t row_bytes = 0;
+  size_t stride_bytes = 0;
+  uint32_t slot_count = 0;
+  uint32_t line_count = 0;
+  uint32_t rows_max = 0;     // eviction begins here ...
+  uint32_t rows_target = 0;  // ... and ends here
+  uint32_t absent_max = 0;
+  EvictionPolicy eviction = EvictionPolicy::kOldest;
+};
+
+struct PartitionCounts {
+  uint64_t rows = 0;
+  uint64_t absent = 0;
+  uint64_t touched_slots = 0;
+  uint64_t insertions = 0;
+  uint64_t updates = 0;
+  uint64_t evictions = 0;
+  uint64_t dropped = 0;
+};
+
+// Thread-safe.
+class Partition {
+ public:
+  enum class Inserted { kInserted, kHeld, kDropped };
+
+  // `view` and `ring` are this partition's memory, all zero.
+  Partition(const PartitionShape& shape, PartitionView& view, std::span<SlotNumber> ring,
+            EpochDomain& domain);
+  Partition(const Partition&) = delete;
+  Partition& operator=(const Partition&) = delete;
+
+  // A key with the hash that it has in this table.
+  struct HashedKey {
+    Key key = 0;
+    uint64_t hash = 0;
+  };
+
+  // `row` null = an absent entry.
+  Inserted Insert(HashedKey key, Version version, const std::byte* row);
+  // Whether a value was replaced. A row that no slot is free for is erased.
+  bool Update(HashedKey key, Version version, const std::byte* row);
+  // Whether the key was held. With `below`: only a row of a lower version, or an absent entry.
+  bool Erase(HashedKey key);
+  bool EraseOlder(HashedKey key, Version below);
+  void Clear();
+
+  PartitionCounts Counts() const;
+
+  // Entries that one step of eviction looks at, whatever the size.
+  static constexpr uint32_t kStepLines = 8;
+  static constexpr uint32_t kStepVictims = 2;
+
+ private:
+  struct Entry {
+    IndexLine* line = nullptr;  // null = none
+    size_t index = 0;
+
+    SlotNumber slot() const { return line->slots[index].load(std::memory_order_relaxed); }
+    Key key() const { return line->keys[index].load(std::memory_order_relaxed); }
+  };
+
+  Entry Find(HashedKey key) const HPS_REQUIRES(mutex_);
+  Entry FreeEntry(IndexLine& line) const HPS_REQUIRES(mutex_);
+  // A free entry in one of the key's lines, made by moving or evicting another key if need be.
+  Entry MakeEntry(HashedKey key) HPS_REQUIRES(mutex_);
+  Entry MoveOneAway(IndexLine& line) HPS_REQUIRES(mutex_);
+  void Publish(Entry entry, Key key, SlotNumber slot, uint8_t stamp) HPS_REQUIRES(mutex_);
+  void Remove(Entry entry) HPS_REQUIRES(mutex_);
+  SlotNumber FillSlot(Version version, const std::byte* row) HPS_REQUIRES(mutex_);
+
+  // Evicts up to kStepVictims rows (or absent entries). Returns how many.
+  uint32_t EvictStep(bool absent) HPS_REQUIRES(mutex_);
+  bool MakeRoom(bool absent) HPS_REQUIRES(mutex_);
+  uint32_t Badness(Entry entry) HPS_REQUIRES(mutex_);
+  void CountInsertion() HPS_REQUIRES(mutex_);
+  uint8_t FirstStamp() const;
+
+  Version VersionOf(SlotNumber slot) const {
+    return view_.versions[slot - 1].load(std::memory_order_relaxed);
+  }
+
+  const PartitionShape shape_;
+  PartitionView& view_;
+  mutable Mutex mutex_;
+  SlotPool slots_ HPS_GUARDED_BY(mutex_);
+  PartitionCounts counts_ HPS_GUARDED_BY(mutex_);
+  uint32_t hand_ HPS_GUARDED_BY(mutex_) = 0;  // the next line that eviction looks at
+  bool evicting_ HPS_GUARDED_BY(mutex_) = false;
+  uint32_t insertions_this_tick_ HPS_GUARDED_BY(mutex_) = 0;
+  uint64_t random_ HPS_GUARDED_BY(mutex_) = 0x9e3779b97f4a7c15;
+};
+
+}  // namespace hps

@@ -1,0 +1,39 @@
+#include "l2_memory/reader_pool.h"
+
+#include <utility>
+
+#include "base/macros.h"
+
+namespace hps {
+namespace {
+
+// Where this thread looks first: threads begin at places of their own and so seldom meet.
+size_t ThreadNumber() {
+  static std::atomic<size_t> threads{0};
+  thread_local const size_t number = threads.fetch_add(1, std::memory_order_relaxed);
+  return number;
+}
+
+}  // namespace
+
+ReaderPool::ReaderPool(EpochDomain& domain, size_t readers_max)
+    : domain_(domain), readers_max_(readers_max), places_(new Place[readers_max]) {}
+
+ReaderPool::Lease ReaderPool::Acquire() {
+  const size_t start = ThreadNumber() % readers_max_;
+  for (size_t i = 0; i < readers_max_; ++i) {
+    Place& place = places_[(start + i) % readers_max_];
+    if (place.leased.load(std::memory_order_relaxed)) continue;
+    if (place.leased.exchange(true, std::memory_order_acquire)) continue;
+    if (!place.added) {
+      auto reader = domain_.AddReader();
+      HPS_CHECK(reader.ok());
+      place.reader = *std::move(reader);
+      place.added = true;
+    }
+    return Lease(&place);
+  }
+  return Lease(nullptr);
+}
+
+}  // namespace hps

@@ -1,0 +1,59 @@
+// The epoch readers of a table: a call leases one for its time, so that no thread has to be
+// registered and none is left behind.
+//
+// Thread-safe. Leasing costs one atomic exchange when a thread finds the place that it used last
+// time free, and never allocates.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+
+#include "base/epoch.h"
+
+namespace hps {
+
+class ReaderPool {
+ public:
+  class Lease;
+
+  // Adds a reader to the domain whenever more are out than ever before. REQUIRES: the domain has
+  // room for `readers_max`, and nobody else adds readers.
+  ReaderPool(EpochDomain& domain, size_t readers_max);
+
+  // An empty lease when all readers are out.
+  Lease Acquire();
+
+  static size_t BytesFor(size_t readers_max) { return readers_max * sizeof(Place); }
+
+ private:
+  struct alignas(64) Place {
+    std::atomic<bool> leased{false};
+    bool added = false;  // guarded by `leased`, as the reader is
+    EpochDomain::Reader reader;
+  };
+
+  EpochDomain& domain_;
+  const size_t readers_max_;
+  const std::unique_ptr<Place[]> places_;
+};
+
+class ReaderPool::Lease {
+ public:
+  Lease(Lease&& other) noexcept : place_(other.place_) { other.place_ = nullptr; }
+  Lease& operator=(Lease&&) = delete;
+  ~Lease() {
+    if (place_ != nullptr) place_->leased.store(false, std::memory_order_release);
+  }
+
+  explicit operator bool() const { return place_ != nullptr; }
+  EpochDomain::Reader& reader() const { return place_->reader; }
+
+ private:
+  friend class ReaderPool;
+  explicit Lease(Place* place) : place_(place) {}
+
+  Place* place_;
+};
+
+}  // namespace hps

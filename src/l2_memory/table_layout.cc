@@ -1,0 +1,108 @@
+#include "l2_memory/table_layout.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "l2_memory/reader_pool.h"
+#include "tier/fence.h"
+
+namespace hps {
+namespace {
+
+// Slots of a partition when the number is ours to choose: as many as a slot number can name, less
+// some room. Fewer would spread the keys less evenly over the partitions.
+constexpr uint64_t kSlotsPerPartition = 60'000;
+constexpr uint64_t kSlotsPerTableMin = 64;
+// Slots that no held row takes, so that updates find a free one while readers still see old ones.
+constexpr uint64_t kSpareSlotsMin = 16;
+// Entries of the index that have a row when the table is full, in percent. Absent entries come on
+// top; at 90 % nearly every key still finds a place without pushing another one out.
+constexpr uint64_t kIndexFillPercent = 78;
+constexpr uint64_t kAbsentPercentMax = 10;
+// What the block is rounded up to.
+constexpr uint64_t kBlockPageBytes = 4096;
+
+uint64_t DivideUp(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOptions& options) {
+  TableLayout layout;
+  const uint64_t partitions =
+      std::max(std::max<uint64_t>(1, options.partitions), DivideUp(slots, kSlotsPerPartition));
+  const uint64_t slot_count =
+      std::min<uint64_t>(kSlotsMax, std::max(DivideUp(slots, partitions), kSpareSlotsMin * 2));
+  PartitionShape& shape = layout.shape;
+  shape.row_bytes = row_bytes;
+  shape.stride_bytes = RoundUp(row_bytes, 4);
+  shape.eviction = options.eviction;
+  shape.slot_count = static_cast<uint32_t>(slot_count);
+  const uint64_t entries = DivideUp(slot_count * 100, kIndexFillPercent);
+  shape.line_count = static_cast<uint32_t>(DivideUp(entries, IndexLine::kEntries));
+  const auto filled = [&](double share) {
+    return static_cast<uint32_t>(static_cast<double>(slot_count) * share);
+  };
+  shape.rows_max =
+      std::min(filled(options.overflow_margin), static_cast<uint32_t>(slot_count - kSpareSlotsMin));
+  shape.rows_target = std::min(filled(options.resolution_target), shape.rows_max);
+
+  // An absent entry costs a place in the index; its share of the budget is counted in such places.
+  const uint64_t entry_bytes = sizeof(IndexLine) / IndexLine::kEntries + 1;
+  const uint64_t partition_bytes =
+      slot_count * (shape.stride_bytes + sizeof(Version)) + shape.line_count * sizeof(IndexLine);
+  shape.absent_max = static_cast<uint32_t>(
+      std::min(partition_bytes * kAbsentPercentMax / 100 / entry_bytes, slot_count / 10));
+
+  layout.partition_count = partitions;
+  layout.rows_offset = partitions * shape.line_count * sizeof(IndexLine);
+  layout.versions_offset =
+      layout.rows_offset + RoundUp(partitions * slot_count * shape.stride_bytes, 64);
+  layout.sequences_offset =
+      layout.versions_offset + RoundUp(partitions * slot_count * sizeof(Version), 64);
+  layout.rings_offset =
+      layout.sequences_offset + RoundUp(partitions * slot_count * sizeof(uint32_t), 64);
+  layout.block_bytes =
+      RoundUp(layout.rings_offset + partitions * slot_count * sizeof(SlotNumber), kBlockPageBytes);
+
+  const uint64_t watermarks = std::max<uint64_t>(Fence::kWatermarksMin, layout.rows_max() / 64);
+  layout.heap_bytes = kTableObjectBytes + partitions * (sizeof(Partition) + sizeof(PartitionView)) +
+                      watermarks * sizeof(ApplyEpoch) + kFetchesPerTableMax * 64 +
+                      ReaderPool::BytesFor(kFetchesPerTableMax);
+  return layout;
+}
+
+}  // namespace
+
+TableLayout LayoutForRows(size_t row_bytes, uint64_t rows, const MemoryTierOptions& options) {
+  uint64_t slots = std::max(kSlotsPerTableMin, rows);
+  for (;;) {
+    const TableLayout layout = LayoutForSlots(row_bytes, slots, options);
+    // Keys spread over several partitions unevenly; nothing is evicted up to five deviations.
+    const double mean = static_cast<double>(rows) / static_cast<double>(layout.partition_count);
+    const double fullest = layout.partition_count == 1 ? mean : mean + 5 * std::sqrt(mean);
+    if (fullest <= layout.shape.rows_max) return layout;
+    slots += std::max<uint64_t>(1, slots / 512);
+  }
+}
+
+absl::StatusOr<TableLayout> LayoutForBytes(size_t row_bytes, uint64_t bytes_max,
+                                           const MemoryTierOptions& options) {
+  const TableLayout smallest = LayoutForSlots(row_bytes, kSlotsPerTableMin, options);
+  if (smallest.total_bytes() > bytes_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("level 2: a table of rows of ", row_bytes, " bytes needs at least ",
+                     smallest.total_bytes(), " bytes, its budget is ", bytes_max));
+  }
+  uint64_t fits = kSlotsPerTableMin;
+  uint64_t too_many = std::max(fits, bytes_max / row_bytes) + 1;
+  while (too_many - fits > 1) {
+    const uint64_t middle = fits + (too_many - fits) / 2;
+    const bool middle_fits = LayoutForSlots(row_bytes, middle, options).total_bytes() <= bytes_max;
+    (middle_fits ? fits : too_many) = middle;
+  }
+  return LayoutForSlots(row_bytes, fits, options);
+}
+
+}  // namespace hps
