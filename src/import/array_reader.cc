@@ -25,6 +25,20 @@ absl::Status ReadNarrowKeys(const File& file, uint64_t offset, std::span<Key> ke
 
 }  // namespace
 
+absl::Status ReadKeyArray(const KeyArray& array, uint64_t first, std::span<Key> keys) {
+  const uint64_t offset = array.offset + first * KeyBytes(array.dtype);
+  switch (array.dtype) {
+    case KeyDtype::kInt64:
+    case KeyDtype::kUint64:
+      return array.file.ReadAt(offset, std::as_writable_bytes(keys));
+    case KeyDtype::kInt32:
+      return ReadNarrowKeys<int32_t>(array.file, offset, keys);
+    case KeyDtype::kUint32:
+      return ReadNarrowKeys<uint32_t>(array.file, offset, keys);
+  }
+  return absl::InternalError("unknown type of keys");
+}
+
 uint64_t ArrayReader::data_bytes() const {
   const uint64_t key_bytes = keys_.has_value() ? KeyBytes(keys_->dtype) : 0;
   return shape_.row_count * (key_bytes + shape_.row_bytes());
@@ -40,17 +54,7 @@ absl::Status ArrayReader::ReadKeys(uint64_t first_row, std::span<Key> keys) cons
     std::iota(keys.begin(), keys.end(), static_cast<Key>(first_row));
     return absl::OkStatus();
   }
-  const uint64_t offset = keys_->offset + first_row * KeyBytes(keys_->dtype);
-  switch (keys_->dtype) {
-    case KeyDtype::kInt64:
-    case KeyDtype::kUint64:
-      return keys_->file.ReadAt(offset, std::as_writable_bytes(keys));
-    case KeyDtype::kInt32:
-      return ReadNarrowKeys<int32_t>(keys_->file, offset, keys);
-    case KeyDtype::kUint32:
-      return ReadNarrowKeys<uint32_t>(keys_->file, offset, keys);
-  }
-  return absl::InternalError("unknown type of keys");
+  return ReadKeyArray(*keys_, first_row, keys);
 }
 
 absl::Status ArrayReader::ReadRows(uint64_t first_row, std::span<std::byte> rows) const {

@@ -24,6 +24,9 @@ struct KeyArray {
   KeyDtype dtype = KeyDtype::kInt64;
 };
 
+// Keys `first` and those after it. REQUIRES: they lie inside the file. Errors: DATA_LOSS.
+absl::Status ReadKeyArray(const KeyArray& array, uint64_t first, std::span<Key> keys);
+
 struct RowArray {
   File file;
   uint64_t offset = 0;

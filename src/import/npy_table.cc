@@ -52,23 +52,30 @@ absl::StatusOr<Dtype> RowDtypeOf(const File& file, const NpyHeader& header,
 
 }  // namespace
 
+absl::StatusOr<NpyKeys> OpenNpyKeys(const std::string& path) {
+  HPS_ASSIGN_OR_RETURN(File file, File::OpenForReading(path));
+  HPS_ASSIGN_OR_RETURN(const NpyHeader header, ReadNpyHeader(file));
+  HPS_ASSIGN_OR_RETURN(const KeyDtype dtype, KeyDtypeOf(file, header));
+  if (header.shape.size() != 1)
+    return ExpectedError(file, "an array of shape [n]", ShapeText(header.shape));
+  HPS_RETURN_IF_ERROR(ValidateNpyData(file, header, KeyBytes(dtype)));
+  return NpyKeys{.array = {.file = std::move(file), .offset = header.data_offset, .dtype = dtype},
+                 .count = header.shape[0]};
+}
+
 absl::StatusOr<std::unique_ptr<TableReader>> OpenNpyTable(const std::string& directory,
                                                           std::optional<Dtype> dtype) {
-  HPS_ASSIGN_OR_RETURN(File keys, File::OpenForReading(absl::StrCat(directory, "/", kNpyKeyFile)));
+  HPS_ASSIGN_OR_RETURN(NpyKeys keys, OpenNpyKeys(absl::StrCat(directory, "/", kNpyKeyFile)));
   HPS_ASSIGN_OR_RETURN(File rows, File::OpenForReading(absl::StrCat(directory, "/", kNpyRowFile)));
-  HPS_ASSIGN_OR_RETURN(const NpyHeader key_header, ReadNpyHeader(keys));
   HPS_ASSIGN_OR_RETURN(const NpyHeader row_header, ReadNpyHeader(rows));
-  HPS_ASSIGN_OR_RETURN(const KeyDtype key_dtype, KeyDtypeOf(keys, key_header));
   HPS_ASSIGN_OR_RETURN(const Dtype row_dtype, RowDtypeOf(rows, row_header, dtype));
-  if (key_header.shape.size() != 1)
-    return ExpectedError(keys, "an array of shape [n]", ShapeText(key_header.shape));
   if (row_header.shape.size() != 2)
     return ExpectedError(rows, "an array of shape [n, dim]", ShapeText(row_header.shape));
-  HPS_RETURN_IF_ERROR(ValidateNpyData(keys, key_header, KeyBytes(key_dtype)));
   HPS_RETURN_IF_ERROR(ValidateNpyData(rows, row_header, ElementBytes(row_dtype)));
-  const uint64_t row_count = key_header.shape[0];
+  const uint64_t row_count = keys.count;
   if (row_header.shape[0] != row_count) {
-    return ExpectedError(rows, absl::StrCat(row_count, " rows, as ", keys.path(), " has keys"),
+    return ExpectedError(rows,
+                         absl::StrCat(row_count, " rows, as ", keys.array.file.path(), " has keys"),
                          ShapeText(row_header.shape));
   }
   const uint64_t dim = row_header.shape[1];
@@ -77,8 +84,7 @@ absl::StatusOr<std::unique_ptr<TableReader>> OpenNpyTable(const std::string& dir
   const TableShape shape{
       .row_count = row_count, .dim = static_cast<uint32_t>(dim), .dtype = row_dtype};
   return std::make_unique<ArrayReader>(
-      shape,
-      KeyArray{.file = std::move(keys), .offset = key_header.data_offset, .dtype = key_dtype},
+      shape, std::move(keys.array),
       RowArray{.file = std::move(rows), .offset = row_header.data_offset});
 }
 

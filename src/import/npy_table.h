@@ -11,9 +11,18 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "import/array_reader.h"
 #include "import/table_reader.h"
 
 namespace hps {
+
+struct NpyKeys {
+  KeyArray array;
+  uint64_t count = 0;
+};
+
+// The validated array of keys in a file. Errors: as OpenNpyTable.
+absl::StatusOr<NpyKeys> OpenNpyKeys(const std::string& path);
 
 // `dtype` says how uint16 elements are meant; other elements tell it themselves.
 // Errors: those of opening the files; INVALID_ARGUMENT with file, expected and found.

@@ -1,0 +1,87 @@
+#include "hps/npy_files.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/macros.h"
+#include "import/array_reader.h"
+#include "import/file.h"
+#include "import/npy.h"
+#include "import/npy_table.h"
+
+namespace hps {
+namespace {
+
+// Writes to PATH.<process>.partial and renames at the end.
+class FileRowWriter final : public NpyRowWriter {
+ public:
+  FileRowWriter(File file, std::string path, uint64_t data_bytes)
+      : file_(std::move(file)), path_(std::move(path)), data_bytes_(data_bytes) {}
+  ~FileRowWriter() override {
+    if (!committed_) ::unlink(file_.path().c_str());
+  }
+
+  absl::Status WriteHeader(const std::string& header) { return Write(AsBytes(header)); }
+
+  absl::Status Append(std::span<const float> rows) override { return Write(std::as_bytes(rows)); }
+
+  absl::Status Commit() override {
+    HPS_CHECK(written_bytes_ == kNpyWrittenHeaderBytes + data_bytes_);
+    HPS_RETURN_IF_ERROR(file_.Sync());
+    if (std::rename(file_.path().c_str(), path_.c_str()) != 0)
+      return FileError(errno, "can't write", path_);
+    committed_ = true;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Write(std::span<const std::byte> bytes) {
+    HPS_RETURN_IF_ERROR(file_.WriteAt(written_bytes_, bytes));
+    written_bytes_ += bytes.size();
+    return absl::OkStatus();
+  }
+
+  const File file_;
+  const std::string path_;
+  const uint64_t data_bytes_;
+  uint64_t written_bytes_ = 0;
+  bool committed_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<Key>> ReadNpyKeys(const std::string& path) {
+  HPS_ASSIGN_OR_RETURN(const NpyKeys file, OpenNpyKeys(path));
+  std::vector<Key> keys(file.count);
+  HPS_RETURN_IF_ERROR(ReadKeyArray(file.array, 0, keys));
+  return keys;
+}
+
+absl::StatusOr<std::unique_ptr<NpyRowWriter>> NpyRowWriter::Create(const std::string& path,
+                                                                   uint64_t row_count,
+                                                                   uint32_t dim) {
+  const std::optional<uint64_t> data_bytes =
+      CheckedMultiply(row_count, uint64_t{dim} * sizeof(float));
+  if (!data_bytes.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", row_count, " rows of dim ", dim, " are more than a file holds"));
+  }
+  // In the same directory, so that the rename stays on one disk; an earlier process with this
+  // number may have been killed and have left its file.
+  const std::string partial = absl::StrCat(path, ".", ::getpid(), ".partial");
+  ::unlink(partial.c_str());
+  HPS_ASSIGN_OR_RETURN(File file, File::CreateNew(partial));
+  auto writer = std::make_unique<FileRowWriter>(std::move(file), path, *data_bytes);
+  const std::array<uint64_t, 2> shape = {row_count, dim};
+  HPS_RETURN_IF_ERROR(writer->WriteHeader(FormatNpyHeader("<f4", shape)));
+  return writer;
+}
+
+}  // namespace hps
