@@ -1,0 +1,186 @@
+#include "l3_rocksdb/bulk_import.h"
+
+#include <random>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "l3_rocksdb/import_commit.h"
+#include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/store_files.h"
+
+namespace hps {
+namespace {
+
+// Never 0, which stands for "none".
+Incarnation DrawIncarnation(std::random_device& random) {
+  for (;;) {
+    const uint64_t bits = (uint64_t{random()} << 32) | random();
+    if (const Incarnation drawn = bits >> (64 - kIncarnationBits); drawn != 0) return drawn;
+  }
+}
+
+absl::Status CheckSpecs(std::span<const TableSpec> specs) {
+  if (specs.size() > kTablesPerStoreMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an import of ", specs.size(), " tables, at most ", kTablesPerStoreMax));
+  }
+  std::set<std::string> names;
+  for (const TableSpec& spec : specs) {
+    HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
+    if (!names.insert(spec.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table '", spec.name, "' appears twice in one import"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What the store says of these tables, when there is one that can be read now.
+absl::Status CheckAgainstStore(const RocksStoreOptions& options, std::span<const TableSpec> specs) {
+  HPS_ASSIGN_OR_RETURN(const StoreFiles found, FindStore(EnvOf(options), options.config.path));
+  if (found == StoreFiles::kNone) return absl::OkStatus();
+  RocksStoreOptions reader = options;
+  reader.mode = OpenMode::kReadOnly;
+  const absl::StatusOr<std::shared_ptr<Database>> database = Database::Open(reader);
+  if (!database.ok()) {
+    // A reader beside a writer may come at a bad moment; what is wrong for good shows at commit.
+    if (absl::IsFailedPrecondition(database.status())) return database.status();
+    return absl::OkStatus();
+  }
+  return CheckShapes((*database)->catalog(), specs);
+}
+
+}  // namespace
+
+RocksImport::RocksImport(std::shared_ptr<Database> database, const RocksStoreOptions& options)
+    : database_(std::move(database)),
+      options_(options),
+      rocks_options_(options),
+      space_(EnvOf(options), options.config.path, options.config.free_bytes_min) {}
+
+absl::StatusOr<std::unique_ptr<BulkImport>> RocksImport::Begin(std::shared_ptr<Database> database,
+                                                               const RocksStoreOptions& options,
+                                                               std::span<const TableSpec> specs) {
+  HPS_RETURN_IF_ERROR(CheckSpecs(specs));
+  if (database != nullptr) {
+    HPS_RETURN_IF_ERROR(CheckShapes(database->catalog(), specs));
+  } else {
+    HPS_RETURN_IF_ERROR(CheckAgainstStore(options, specs));
+  }
+  std::unique_ptr<RocksImport> import(new RocksImport(std::move(database), options));
+  HPS_ASSIGN_OR_RETURN(import->directory_,
+                       MakeStagingDirectory(EnvOf(options), options.config.path));
+  HPS_RETURN_IF_ERROR(import->space_.CheckRoomFor(0));
+  import->import_.directory = import->directory_.path;
+  std::random_device random;
+  for (const TableSpec& spec : specs) {
+    StagedTable table;
+    table.spec = spec;
+    table.incarnation = DrawIncarnation(random);
+    import->import_.tables.push_back(std::move(table));
+  }
+  return std::unique_ptr<BulkImport>(std::move(import));
+}
+
+RocksImport::~RocksImport() {
+  {
+    MutexLock lock(mutex_);
+    writers_.clear();
+  }
+  if (kept_ || directory_.path.empty()) return;
+  const absl::Status removed = RemoveTree(EnvOf(options_), directory_.path);
+  if (!removed.ok()) LogWarning(absl::StrCat("an import was not removed: ", removed.ToString()));
+}
+
+absl::StatusOr<PartWriter*> RocksImport::WriterOf(size_t table, uint32_t part) {
+  MutexLock lock(mutex_);
+  std::unique_ptr<PartWriter>& writer = writers_[{table, part}];
+  if (writer == nullptr) {
+    writer = std::make_unique<PartWriter>(rocks_options_, import_.tables[table], directory_.path,
+                                          absl::StrCat("t", table, "-p", part));
+  }
+  return writer.get();
+}
+
+absl::Status RocksImport::Add(size_t table, uint32_t part, std::span<const Key> keys,
+                              HostRows rows) {
+  HPS_CHECK(table < import_.tables.size());
+  if (keys.empty()) return absl::OkStatus();
+  const StagedTable& staged = import_.tables[table];
+  HPS_RETURN_IF_ERROR(
+      space_.CheckRoomFor(keys.size() * (kKeyBytes + staged.spec.row_bytes() + kRowTailBytes)));
+  HPS_ASSIGN_OR_RETURN(PartWriter* const writer, WriterOf(table, part));
+  return writer->Add(keys, rows);
+}
+
+absl::Status RocksImport::FinishFiles() {
+  MutexLock lock(mutex_);
+  const PartWriter* before = nullptr;
+  size_t table_before = 0;
+  for (const auto& [place, writer] : writers_) {
+    HPS_RETURN_IF_ERROR(writer->Finish());
+    if (writer->row_count() == 0) continue;
+    StagedTable& table = import_.tables[place.first];
+    if (before != nullptr && table_before == place.first &&
+        before->last_key() >= writer->first_key()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table '", table.spec.name, "': part ", place.second, " begins with key ",
+                       writer->first_key(), ", the part before ends with ", before->last_key()));
+    }
+    before = writer.get();
+    table_before = place.first;
+    table.row_count += writer->row_count();
+    table.row_files.insert(table.row_files.end(), writer->row_files().begin(),
+                           writer->row_files().end());
+    table.key_files.insert(table.key_files.end(), writer->key_files().begin(),
+                           writer->key_files().end());
+  }
+  writers_.clear();
+  return SyncDirectory(EnvOf(options_), directory_.path);
+}
+
+absl::StatusOr<BulkImport::Result> RocksImport::Commit() {
+  HPS_CHECK(!kept_);
+  HPS_FAULT_POINT("l3.import.before_finish");
+  HPS_RETURN_IF_ERROR(FinishFiles());
+  HPS_FAULT_POINT("l3.import.after_finish");
+  if (database_ != nullptr) return CommitTo(*database_);
+  if (OwnerLock::ServerHasStore(options_.config.path)) return LeaveToServer();
+  RocksStoreOptions writer = options_;
+  writer.mode = OpenMode::kCreate;
+  writer.role = OwnerRole::kCommand;
+  absl::StatusOr<std::shared_ptr<Database>> database = Database::Open(writer);
+  if (absl::IsUnavailable(database.status()) && OwnerLock::ServerHasStore(options_.config.path))
+    return LeaveToServer();
+  HPS_RETURN_IF_ERROR(database.status());
+  // What was staged before is older than this import.
+  HPS_RETURN_IF_ERROR(CommitReadyImports(**database).status());
+  return CommitTo(**database);
+}
+
+absl::StatusOr<BulkImport::Result> RocksImport::CommitTo(Database& database) {
+  Result result;
+  HPS_ASSIGN_OR_RETURN(result.tables, CommitImport(database, import_));
+  return result;
+}
+
+absl::StatusOr<BulkImport::Result> RocksImport::LeaveToServer() {
+  HPS_RETURN_IF_ERROR(MarkReady(EnvOf(options_), options_.config.path, import_));
+  kept_ = true;
+  Result result;
+  result.staged = true;
+  for (const StagedTable& table : import_.tables) {
+    TableInfo info;
+    info.spec = table.spec;
+    info.incarnation = table.incarnation;
+    info.row_count = table.row_count;
+    result.tables.push_back(std::move(info));
+  }
+  return result;
+}
+
+}  // namespace hps

@@ -1,0 +1,263 @@
+#include "l3_rocksdb/catalog.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/limits.h"
+#include "l3_rocksdb/key_codec.h"
+#include "l3_rocksdb/record_codec.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+constexpr char kFormatTag = 'F';
+constexpr char kTableTag = 'T';
+constexpr char kUsedTag = 'U';
+constexpr char kChangedTag = 'C';
+constexpr char kPositionTag = 'P';
+constexpr char kLostTag = 'L';
+
+std::string_view ViewOf(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
+rocksdb::Slice SliceOf(std::string_view view) { return {view.data(), view.size()}; }
+
+void AppendBigEndian64(std::string& to, uint64_t value) {
+  char bytes[8];
+  StoreBigEndian64(bytes, value);
+  to.append(bytes, sizeof(bytes));
+}
+
+std::string IncarnationKey(char tag, Incarnation incarnation) {
+  std::string key(1, tag);
+  AppendBigEndian64(key, incarnation);
+  return key;
+}
+
+uint64_t RecordChecksum(std::string_view key, std::string_view payload) {
+  std::string covered(key);
+  covered.append(payload);
+  return XXH3_64bits(covered.data(), covered.size());
+}
+
+void PutRecord(rocksdb::WriteBatch& batch, std::string_view key, std::string_view payload) {
+  std::string value(payload);
+  char checksum[8];
+  StoreLittleEndian<uint64_t>(checksum, RecordChecksum(key, payload));
+  value.append(checksum, sizeof(checksum));
+  batch.Put(SliceOf(key), SliceOf(value));
+}
+
+absl::Status DamagedRecord(std::string_view key) {
+  const std::string printable = absl::CHexEscape(absl::string_view(key.data(), key.size()));
+  return absl::DataLossError(
+      absl::StrCat("store catalog: the record '", printable, "' is damaged"));
+}
+
+// The payload of a record whose checksum is right.
+std::optional<std::string_view> Payload(std::string_view key, std::string_view value) {
+  if (value.size() < sizeof(uint64_t)) return std::nullopt;
+  const std::string_view payload = value.substr(0, value.size() - sizeof(uint64_t));
+  const uint64_t stored = LoadLittleEndian<uint64_t>(value.data() + payload.size());
+  if (stored != RecordChecksum(key, payload)) return std::nullopt;
+  return payload;
+}
+
+bool ReadTable(std::string_view key, std::string_view payload, TableRecord& table) {
+  RecordReader reader(payload);
+  table.spec.name = std::string(key.substr(1));
+  table.incarnation = reader.Take<uint64_t>();
+  table.row_count = reader.Take<uint64_t>();
+  table.order = reader.Take<uint64_t>();
+  table.spec.dim = reader.Take<uint32_t>();
+  table.spec.dtype = static_cast<Dtype>(reader.Take<uint8_t>());
+  const std::span<const std::byte> default_row = AsBytes(reader.TakeText());
+  table.spec.default_row.assign(default_row.begin(), default_row.end());
+  return reader.AtEnd() && ValidateTableSpec(table.spec).ok();
+}
+
+// A record that belongs to one incarnation; false when it can't be read.
+bool ReadIncarnationRecord(std::string_view key, std::string_view payload,
+                           IncarnationRecords& records) {
+  RecordReader reader(payload);
+  const std::string_view rest = key.substr(1 + sizeof(Incarnation));
+  switch (key[0]) {
+    case kChangedTag:
+      records.changed = true;
+      return rest.empty() && reader.AtEnd();
+    case kPositionTag: {
+      StreamPosition position;
+      if (rest.size() != sizeof(uint32_t)) return false;
+      position.partition = __builtin_bswap32(LoadLittleEndian<uint32_t>(rest.data()));
+      position.generation = reader.Take<uint16_t>();
+      position.offset = reader.Take<uint64_t>();
+      records.positions.push_back(position);
+      return reader.AtEnd();
+    }
+    case kLostTag: {
+      if (rest.size() != kKeyBytes) return false;
+      const Key last = static_cast<Key>(reader.Take<uint64_t>());
+      records.lost_ranges.push_back({DecodeKey(rest.data()), last});
+      return reader.AtEnd();
+    }
+    default:
+      return false;
+  }
+}
+
+absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogContents& contents) {
+  const std::optional<std::string_view> payload = Payload(key, value);
+  if (!payload.has_value() || key.empty()) return DamagedRecord(key);
+  if (key[0] == kFormatTag) {
+    RecordReader reader(*payload);
+    contents.format_version = reader.Take<uint32_t>();
+    return absl::OkStatus();
+  }
+  if (key[0] == kTableTag) {
+    TableRecord table;
+    if (!ReadTable(key, *payload, table)) return DamagedRecord(key);
+    contents.tables[table.spec.name] = std::move(table);
+    return absl::OkStatus();
+  }
+  if (key.size() < 1 + sizeof(Incarnation)) return DamagedRecord(key);
+  if (key[0] == kUsedTag) return absl::OkStatus();
+  const Incarnation incarnation = LoadBigEndian64(key.data() + 1);
+  if (!ReadIncarnationRecord(key, *payload, contents.incarnations[incarnation]))
+    return DamagedRecord(key);
+  return absl::OkStatus();
+}
+
+absl::Status CheckFormat(const CatalogContents& contents) {
+  if (contents.format_version > kStoreFormatVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the store has format version ", contents.format_version,
+                     ", made by a newer hps; this one reads versions up to ", kStoreFormatVersion));
+  }
+  if (contents.format_version == 0 && !contents.tables.empty())
+    return absl::DataLossError("store catalog: the record of the format version is missing");
+  return absl::OkStatus();
+}
+
+// The format first: records of a newer one may not be readable.
+absl::Status CheckFormatRecord(rocksdb::DB& db) {
+  std::string value;
+  const std::string key(1, kFormatTag);
+  const rocksdb::Status got = db.Get(rocksdb::ReadOptions(), key, &value);
+  if (got.IsNotFound()) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(FromRocksStatus(got, "reading the store's format version"));
+  CatalogContents contents;
+  HPS_RETURN_IF_ERROR(ReadRecord(key, value, contents));
+  return CheckFormat(contents);
+}
+
+}  // namespace
+
+std::vector<const TableRecord*> CatalogContents::InOrder() const {
+  std::vector<const TableRecord*> ordered;
+  for (const auto& [name, table] : tables) ordered.push_back(&table);
+  std::sort(ordered.begin(), ordered.end(),
+            [](const TableRecord* a, const TableRecord* b) { return a->order < b->order; });
+  return ordered;
+}
+
+bool CatalogContents::SameTables(const CatalogContents& other) const {
+  return std::equal(tables.begin(), tables.end(), other.tables.begin(), other.tables.end(),
+                    [](const auto& a, const auto& b) {
+                      return a.first == b.first && a.second.incarnation == b.second.incarnation;
+                    });
+}
+
+absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
+  HPS_RETURN_IF_ERROR(CheckFormatRecord(db));
+  CatalogContents contents;
+  const std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(rocksdb::ReadOptions()));
+  for (it->SeekToFirst(); it->Valid(); it->Next())
+    HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it->key()), ViewOf(it->value()), contents));
+  HPS_RETURN_IF_ERROR(FromRocksStatus(it->status(), "reading the store's catalog"));
+  HPS_RETURN_IF_ERROR(CheckFormat(contents));
+  return contents;
+}
+
+absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation incarnation) {
+  IncarnationRecords records;
+  const std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(rocksdb::ReadOptions()));
+  for (const char tag : {kChangedTag, kPositionTag, kLostTag}) {
+    const std::string prefix = IncarnationKey(tag, incarnation);
+    for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
+      const std::string_view key = ViewOf(it->key());
+      const std::optional<std::string_view> payload = Payload(key, ViewOf(it->value()));
+      if (!payload.has_value() || !ReadIncarnationRecord(key, *payload, records))
+        return DamagedRecord(key);
+    }
+    HPS_RETURN_IF_ERROR(FromRocksStatus(it->status(), "reading the store's catalog"));
+  }
+  return records;
+}
+
+absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation) {
+  std::string value;
+  const rocksdb::Status got =
+      db.Get(rocksdb::ReadOptions(), IncarnationKey(kUsedTag, incarnation), &value);
+  if (got.IsNotFound()) return false;
+  HPS_RETURN_IF_ERROR(FromRocksStatus(got, "reading the incarnations of the store"));
+  return true;
+}
+
+void PutFormat(rocksdb::WriteBatch& batch) {
+  PutRecord(batch, std::string_view(&kFormatTag, 1),
+            RecordWriter().Add(kStoreFormatVersion).text());
+}
+
+void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table) {
+  RecordWriter record;
+  record.Add(table.incarnation).Add(table.row_count).Add(table.order).Add(table.spec.dim);
+  record.Add(static_cast<uint8_t>(table.spec.dtype));
+  record.AddText(AsText(table.spec.default_row));
+  PutRecord(batch, std::string(1, kTableTag) + table.spec.name, record.text());
+}
+
+void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name) {
+  batch.Delete(std::string(1, kTableTag) + name);
+}
+
+void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {
+  PutRecord(batch, IncarnationKey(kUsedTag, incarnation), {});
+}
+
+void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation) {
+  PutRecord(batch, IncarnationKey(kChangedTag, incarnation), {});
+}
+
+void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,
+                 const StreamPosition& position) {
+  std::string key = IncarnationKey(kPositionTag, incarnation);
+  char partition[4];
+  StoreLittleEndian<uint32_t>(partition, __builtin_bswap32(position.partition));
+  key.append(partition, sizeof(partition));
+  PutRecord(batch, key, RecordWriter().Add(position.generation).Add(position.offset).text());
+}
+
+void PutLostRange(rocksdb::WriteBatch& batch, Incarnation incarnation, const LostRange& range) {
+  std::string key = IncarnationKey(kLostTag, incarnation);
+  AppendBigEndian64(key, OrderedBits(range.first));
+  PutRecord(batch, key, RecordWriter().Add(static_cast<uint64_t>(range.last)).text());
+}
+
+absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,
+                               Incarnation incarnation) {
+  const std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(rocksdb::ReadOptions()));
+  for (const char tag : {kChangedTag, kPositionTag, kLostTag}) {
+    const std::string prefix = IncarnationKey(tag, incarnation);
+    for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next())
+      batch.Delete(it->key());
+    HPS_RETURN_IF_ERROR(FromRocksStatus(it->status(), "reading the store's catalog"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hps

@@ -1,0 +1,78 @@
+#include "l3_rocksdb/cursor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l3_rocksdb/key_codec.h"
+#include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kReadAheadBytes = size_t{2} << 20;
+
+class RocksCursor final : public RowCursor {
+ public:
+  explicit RocksCursor(Database::Pin pin) : pin_(std::move(pin)) {
+    rocksdb::ReadOptions read_options;
+    read_options.fill_cache = false;  // a scan must not push out what look-ups need
+    read_options.readahead_size = kReadAheadBytes;
+    // An iterator reads the state of the moment at which it was made.
+    it_.reset(pin_.database().db().NewIterator(read_options, pin_.family().handle));
+    it_->SeekToFirst();
+  }
+
+  absl::StatusOr<size_t> Next(std::span<Key> keys, HostRows rows,
+                              std::span<Version> versions) override;
+
+ private:
+  absl::Status TakeRow(Key& key, std::byte* row, Version* version);
+
+  Database::Pin pin_;
+  std::unique_ptr<rocksdb::Iterator> it_;  // dies before the pin
+};
+
+absl::StatusOr<size_t> RocksCursor::Next(std::span<Key> keys, HostRows rows,
+                                         std::span<Version> versions) {
+  const size_t row_count_max = std::min(keys.size(), rows.row_count);
+  size_t row_count = 0;
+  for (; row_count < row_count_max && it_->Valid(); ++row_count, it_->Next()) {
+    HPS_RETURN_IF_ERROR(TakeRow(keys[row_count], rows.row(row_count),
+                                versions.empty() ? nullptr : &versions[row_count]));
+  }
+  HPS_RETURN_IF_ERROR(FromRocksStatus(
+      it_->status(), absl::StrCat("table '", pin_.family().table.spec.name, "': scanning")));
+  return row_count;
+}
+
+absl::Status RocksCursor::TakeRow(Key& key, std::byte* row, Version* version) {
+  const TableRecord& table = pin_.family().table;
+  if (it_->key().size() != kKeyBytes) {
+    return absl::DataLossError(absl::StrCat("table '", table.spec.name, "': a key of ",
+                                            it_->key().size(), " bytes, expected ", kKeyBytes));
+  }
+  key = DecodeKey(it_->key().data());
+  const std::string_view value(it_->value().data(), it_->value().size());
+  const size_t row_bytes = table.spec.row_bytes();
+  const RowState state = CheckRow(table.incarnation, key, value, row_bytes);
+  if (state != RowState::kIntact) {
+    return absl::DataLossError(absl::StrCat(
+        "table '", table.spec.name, "': the row of key ", key,
+        state == RowState::kMarkedLost ? " was lost to damage earlier" : " is damaged"));
+  }
+  std::memcpy(row, value.data(), row_bytes);
+  if (version != nullptr) *version = RowVersion(value);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<RowCursor> MakeCursor(Database::Pin pin) {
+  return std::make_unique<RocksCursor>(std::move(pin));
+}
+
+}  // namespace hps

@@ -1,0 +1,409 @@
+#include "l3_rocksdb/database.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "base/names.h"
+#include "l3_rocksdb/key_codec.h"
+#include "l3_rocksdb/key_list.h"
+#include "l3_rocksdb/log_syncer.h"
+#include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_files.h"
+
+namespace hps {
+
+std::string FamilyName(Incarnation incarnation) {
+  char digits[17];
+  std::snprintf(digits, sizeof(digits), "%013" PRIx64, incarnation);
+  return std::string(kRowFamilyPrefix) + digits;
+}
+
+Database::Database(const RocksStoreOptions& options)
+    : options_(options),
+      rocks_options_(options),
+      space_(EnvOf(options), options.config.path, options.config.free_bytes_min),
+      background_errors_(std::make_shared<BackgroundErrors>()) {}
+
+Database::~Database() {
+  syncer_.reset();
+  if (db_ == nullptr) return;
+  if (!read_only()) {
+    // What was written stays written when the process ends; a power cut right after must not take
+    // what a clean end has left behind.
+    const rocksdb::Status synced = db_->SyncWAL();
+    if (!synced.ok())
+      LogError(absl::StrCat("store '", path(), "': last sync failed: ", synced.ToString()));
+  }
+  {
+    MutexLock lock(mutex_);
+    for (auto& [incarnation, family] : families_) db_->DestroyColumnFamilyHandle(family->handle);
+    families_.clear();
+  }
+  for (rocksdb::ColumnFamilyHandle* handle : opened_handles_)
+    db_->DestroyColumnFamilyHandle(handle);
+  if (key_list_ != nullptr) db_->DestroyColumnFamilyHandle(key_list_);
+  const rocksdb::Status closed = db_->Close();
+  if (!closed.ok())
+    LogError(absl::StrCat("store '", path(), "': closing failed: ", closed.ToString()));
+  db_.reset();
+  if (!secondary_directory_.empty()) RemoveTemporaryDirectory(secondary_directory_);
+}
+
+absl::StatusOr<std::shared_ptr<Database>> Database::Open(const RocksStoreOptions& options) {
+  std::shared_ptr<Database> database(new Database(options));
+  HPS_RETURN_IF_ERROR(database->OpenFiles());
+  HPS_RETURN_IF_ERROR(database->LoadTables());
+  if (!options.config.path.empty() && options.mode != OpenMode::kReadOnly) {
+    HPS_RETURN_IF_ERROR(database->DropUnknownFamilies());
+    HPS_RETURN_IF_ERROR(database->MakeKeyListFamily());
+    if (options.config.sync == SyncMode::kInterval) {
+      database->syncer_ = std::make_unique<LogSyncer>(database->db(), options.config.sync_interval);
+    }
+  }
+  return database;
+}
+
+absl::Status Database::OpenFiles() {
+  HPS_ASSIGN_OR_RETURN(const StoreFiles found, FindStore(env(), path()));
+  if (found == StoreFiles::kNone && options_.mode != OpenMode::kCreate)
+    return absl::NotFoundError(absl::StrCat("there is no store at '", path(), "'"));
+  if (!read_only()) {
+    if (found == StoreFiles::kNone) {
+      HPS_RETURN_IF_ERROR(MakeDirectories(env(), path()));
+      HPS_RETURN_IF_ERROR(CheckRoomFor(0));
+    }
+    HPS_ASSIGN_OR_RETURN(
+        OwnerLock lock,
+        OwnerLock::Take(path(), options_.role, DeadlineAfter(RealClock(), options_.lock_timeout)));
+    lock_ = std::make_unique<OwnerLock>(std::move(lock));
+  }
+  // Looked at again under the lock: another process may have made the store meanwhile.
+  HPS_ASSIGN_OR_RETURN(const StoreFiles files, FindStore(env(), path()));
+  std::vector<std::string> families = {rocksdb::kDefaultColumnFamilyName};
+  if (files == StoreFiles::kStore) {
+    const rocksdb::Status listed =
+        rocksdb::DB::ListColumnFamilies(rocks_options_.database(), path(), &families);
+    HPS_RETURN_IF_ERROR(OpenError(listed, path()));
+  }
+  return OpenRocks(families);
+}
+
+absl::Status Database::OpenRocks(const std::vector<std::string>& families) {
+  rocksdb::DBOptions db_options = rocks_options_.database();
+  db_options.listeners = {background_errors_};
+  db_options.create_if_missing = options_.mode == OpenMode::kCreate;
+  std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
+  for (const std::string& name : families) {
+    const bool rows = name.starts_with(kRowFamilyPrefix);
+    descriptors.emplace_back(name, rows ? rocks_options_.rows() : rocks_options_.catalog());
+  }
+  rocksdb::DB* db = nullptr;
+  rocksdb::Status opened;
+  if (read_only()) {
+    db_options.max_open_files = -1;  // RocksDB's condition: files may be unlinked by the writer
+    HPS_ASSIGN_OR_RETURN(secondary_directory_, MakeTemporaryDirectory());
+    opened = rocksdb::DB::OpenAsSecondary(db_options, path(), secondary_directory_, descriptors,
+                                          &opened_handles_, &db);
+  } else {
+    opened = rocksdb::DB::Open(db_options, path(), descriptors, &opened_handles_, &db);
+  }
+  db_.reset(db);
+  return OpenError(opened, path());
+}
+
+absl::Status Database::LoadTables() {
+  absl::StatusOr<CatalogContents> contents = ReadCatalog(*db_);
+  if (!contents.ok()) {
+    return absl::Status(contents.status().code(),
+                        absl::StrCat("store '", path(), "': ", contents.status().message()));
+  }
+  if (contents->format_version == 0 && !read_only()) {
+    rocksdb::WriteBatch batch;
+    PutFormat(batch);
+    HPS_RETURN_IF_ERROR(Write(batch, true));
+    contents->format_version = kStoreFormatVersion;
+  }
+  std::map<std::string, rocksdb::ColumnFamilyHandle*> handles;
+  for (rocksdb::ColumnFamilyHandle* handle : opened_handles_) handles[handle->GetName()] = handle;
+  opened_handles_.clear();
+  absl::Status loaded = absl::OkStatus();
+  MutexLock lock(mutex_);
+  for (const auto& [name, table] : contents->tables) {
+    const auto found = handles.find(FamilyName(table.incarnation));
+    if (found == handles.end()) {
+      loaded.Update(absl::DataLossError(absl::StrCat("store '", path(), "': the rows of table '",
+                                                     name, "' are missing (column family ",
+                                                     FamilyName(table.incarnation), ")")));
+      continue;
+    }
+    AddFamily(table, found->second);
+    Family& family = *families_[table.incarnation];
+    const IncarnationRecords& records = contents->incarnations[table.incarnation];
+    family.changed = records.changed;
+    family.lost_ranges = records.lost_ranges;
+    handles.erase(found);
+    loaded.Update(CheckRowCount(family));
+  }
+  for (auto& [name, handle] : handles) {
+    if (name == kKeyListFamily) {
+      key_list_ = handle;
+    } else {
+      opened_handles_.push_back(handle);
+    }
+  }
+  catalog_ = *std::move(contents);
+  return loaded;
+}
+
+// A MANIFEST that lost its end may have forgotten files: then an import has fewer rows than it had.
+absl::Status Database::CheckRowCount(const Family& family) {
+  if (family.changed) return absl::OkStatus();
+  rocksdb::TablePropertiesCollection files;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(db_->GetPropertiesOfAllTables(family.handle, &files),
+                      absl::StrCat("table '", family.table.spec.name, "': reading its files")));
+  uint64_t row_count = 0;
+  for (const auto& [name, properties] : files) row_count += properties->num_entries;
+  if (row_count == family.table.row_count) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("store '", path(), "': table '", family.table.spec.name,
+                                          "' has ", row_count, " rows, expected ",
+                                          family.table.row_count));
+}
+
+absl::Status Database::DropUnknownFamilies() {
+  std::vector<rocksdb::ColumnFamilyHandle*> handles = std::move(opened_handles_);
+  opened_handles_.clear();
+  rocksdb::WriteBatch batch;
+  for (rocksdb::ColumnFamilyHandle* handle : handles) {
+    if (handle->GetName() == rocksdb::kDefaultColumnFamilyName) {
+      db_->DestroyColumnFamilyHandle(handle);
+      continue;
+    }
+    // The remains of an import that was not switched to, or of a table that was replaced.
+    DropFamilies({handle});
+  }
+  {
+    MutexLock lock(mutex_);
+    for (auto it = catalog_.incarnations.begin(); it != catalog_.incarnations.end();) {
+      if (families_.contains(it->first)) {
+        ++it;
+        continue;
+      }
+      HPS_RETURN_IF_ERROR(DeleteIncarnation(*db_, batch, it->first));
+      it = catalog_.incarnations.erase(it);
+    }
+  }
+  return batch.Count() == 0 ? absl::OkStatus() : Write(batch, false);
+}
+
+absl::Status Database::MakeKeyListFamily() {
+  if (key_list_ == nullptr) {
+    return FromRocksStatus(
+        db_->CreateColumnFamily(rocks_options_.catalog(), kKeyListFamily, &key_list_),
+        absl::StrCat("store '", path(), "': making the key lists"));
+  }
+  std::vector<Incarnation> known;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [incarnation, family] : families_) known.push_back(incarnation);
+  }
+  return DeleteOtherKeyLists(*db_, key_list_, known);
+}
+
+void Database::AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle) {
+  auto family = std::make_unique<Family>();
+  family->handle = handle;
+  family->table = table;
+  families_[table.incarnation] = std::move(family);
+}
+
+CatalogContents Database::catalog() const {
+  MutexLock lock(mutex_);
+  return catalog_;
+}
+
+absl::StatusOr<Database::Pin> Database::PinTable(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto table = catalog_.tables.find(name);
+  if (table == catalog_.tables.end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, record] : catalog_.tables) names.push_back(known);
+    return absl::NotFoundError(
+        absl::StrCat("store '", path(), "' has no table '", name, "'", DidYouMean(name, names)));
+  }
+  const auto found = families_.find(table->second.incarnation);
+  if (found == families_.end()) {
+    return absl::DataLossError(
+        absl::StrCat("store '", path(), "': the rows of table '", name, "' are missing"));
+  }
+  Family* family = found->second.get();
+  ++family->pins;
+  return Pin(shared_from_this(), family);
+}
+
+Database::Pin Database::Pin::Share() const {
+  MutexLock lock(database_->mutex_);
+  ++family_->pins;
+  return Pin(database_, family_);
+}
+
+void Database::Unpin(Family* family) {
+  std::unique_ptr<Family> unused;
+  {
+    MutexLock lock(mutex_);
+    HPS_CHECK(family->pins > 0);
+    --family->pins;
+    unused = TakeUnpinned(family);
+  }
+  if (unused != nullptr) Retire(std::move(unused));
+}
+
+std::unique_ptr<Family> Database::TakeUnpinned(Family* family) {
+  if (family->pins > 0 || family->current) return nullptr;
+  const auto found = families_.find(family->table.incarnation);
+  std::unique_ptr<Family> taken = std::move(found->second);
+  families_.erase(found);
+  return taken;
+}
+
+// What can't be removed now is removed at the next open.
+void Database::Retire(std::unique_ptr<Family> family) {
+  if (read_only()) {
+    db_->DestroyColumnFamilyHandle(family->handle);
+    return;
+  }
+  rocksdb::WriteBatch batch;
+  absl::Status removed = DeleteIncarnation(*db_, batch, family->table.incarnation);
+  if (removed.ok() && batch.Count() > 0) removed = Write(batch, false);
+  removed.Update(DeleteKeyList(*db_, key_list_, family->table.incarnation));
+  if (!removed.ok())
+    LogWarning(absl::StrCat("store '", path(), "': tidying up: ", removed.ToString()));
+  DropFamilies({family->handle});
+}
+
+absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> Database::CreateFamilies(
+    const std::vector<TableRecord>& tables) {
+  std::vector<std::string> names;
+  for (const TableRecord& table : tables) names.push_back(FamilyName(table.incarnation));
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  const rocksdb::Status created = db_->CreateColumnFamilies(rocks_options_.rows(), names, &handles);
+  if (!created.ok()) {
+    DropFamilies(handles);
+    return FailedWrite(created);
+  }
+  return handles;
+}
+
+void Database::DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
+  for (rocksdb::ColumnFamilyHandle* handle : handles) {
+    const rocksdb::Status dropped = db_->DropColumnFamily(handle);
+    if (!dropped.ok()) {
+      LogWarning(absl::StrCat("store '", path(), "': ", handle->GetName(),
+                              " could not be dropped: ", dropped.ToString()));
+    }
+    db_->DestroyColumnFamilyHandle(handle);
+  }
+}
+
+absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
+                                    const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
+                                    rocksdb::WriteBatch& batch) {
+  for (const TableRecord& table : tables) {
+    PutTable(batch, table);
+    PutUsed(batch, table.incarnation);
+  }
+  HPS_RETURN_IF_ERROR(Write(batch, true));
+  std::vector<std::unique_ptr<Family>> unused;
+  {
+    MutexLock lock(mutex_);
+    for (size_t i = 0; i < tables.size(); ++i) {
+      const TableRecord& table = tables[i];
+      const auto old = catalog_.tables.find(table.spec.name);
+      if (old != catalog_.tables.end()) {
+        Family* family = families_[old->second.incarnation].get();
+        family->current = false;
+        if (auto taken = TakeUnpinned(family); taken != nullptr) unused.push_back(std::move(taken));
+      }
+      catalog_.tables[table.spec.name] = table;
+      AddFamily(table, handles[i]);
+    }
+  }
+  // The catalog leaves the log for a table file, so that damage to the log can't undo the switch.
+  const rocksdb::Status flushed = db_->Flush(rocksdb::FlushOptions());
+  if (!flushed.ok())
+    LogWarning(absl::StrCat("store '", path(), "': flushing the catalog: ", flushed.ToString()));
+  for (auto& family : unused) Retire(std::move(family));
+  return absl::OkStatus();
+}
+
+absl::Status Database::DropTable(const std::string& name) {
+  HPS_RETURN_IF_ERROR(PinTable(name).status());
+  HPS_FAULT_POINT("l3.drop.before_write");
+  rocksdb::WriteBatch batch;
+  DeleteTable(batch, name);
+  HPS_RETURN_IF_ERROR(Write(batch, true));
+  HPS_FAULT_POINT("l3.drop.after_write");
+  std::unique_ptr<Family> unused;
+  {
+    MutexLock lock(mutex_);
+    const auto table = catalog_.tables.find(name);
+    Family* family = families_[table->second.incarnation].get();
+    family->current = false;
+    unused = TakeUnpinned(family);
+    catalog_.tables.erase(table);
+  }
+  const rocksdb::Status flushed = db_->Flush(rocksdb::FlushOptions());
+  if (!flushed.ok())
+    LogWarning(absl::StrCat("store '", path(), "': flushing the catalog: ", flushed.ToString()));
+  if (unused != nullptr) Retire(std::move(unused));
+  return absl::OkStatus();
+}
+
+absl::Status Database::Write(rocksdb::WriteBatch& batch, bool durable) {
+  HPS_RETURN_IF_ERROR(CheckRoomFor(batch.GetDataSize()));
+  if (background_errors_->pending()) {
+    // There is room again, or the error was another one: RocksDB is asked to go on.
+    const rocksdb::Status resumed = db_->Resume();
+    if (!resumed.ok()) return FailedWrite(resumed);
+  }
+  rocksdb::WriteOptions write_options;
+  write_options.sync = durable || options_.config.sync == SyncMode::kAlways;
+  const rocksdb::Status written = db_->Write(write_options, &batch);
+  if (!written.ok()) return FailedWrite(written);
+  if (!write_options.sync && syncer_ != nullptr) syncer_->NoteWrite();
+  return absl::OkStatus();
+}
+
+absl::Status Database::FailedWrite(const rocksdb::Status& status) {
+  absl::Status failed = FromRocksStatus(status, absl::StrCat("store '", path(), "': writing"));
+  // After a background error RocksDB refuses every write with that error until it has recovered.
+  if (absl::IsDataLoss(failed) || absl::IsAborted(failed))
+    return absl::UnavailableError(failed.message());
+  return failed;
+}
+
+absl::Status Database::Sync() {
+  if (read_only()) return absl::FailedPreconditionError("the store is open read-only");
+  return FromRocksStatus(db_->SyncWAL(), absl::StrCat("store '", path(), "': syncing the log"));
+}
+
+absl::StatusOr<bool> Database::CatchUp() {
+  const rocksdb::Status caught_up = db_->TryCatchUpWithPrimary();
+  // RocksDB calls a column family that this instance does not know a corruption.
+  if (caught_up.IsCorruption()) return true;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(caught_up, absl::StrCat("store '", path(), "': catching up")));
+  HPS_ASSIGN_OR_RETURN(const CatalogContents contents, ReadCatalog(*db_));
+  MutexLock lock(mutex_);
+  return !contents.SameTables(catalog_);
+}
+
+}  // namespace hps

@@ -1,0 +1,200 @@
+#include "l3_rocksdb/import_commit.h"
+
+#include <rocksdb/file_checksum.h>
+
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_files.h"
+#include "l3_rocksdb/table.h"
+
+namespace hps {
+namespace {
+
+constexpr char kLinkSuffix[] = ".in";
+
+std::vector<TableSpec> SpecsOf(const StagedImport& import) {
+  std::vector<TableSpec> specs;
+  for (const StagedTable& table : import.tables) specs.push_back(table.spec);
+  return specs;
+}
+
+absl::StatusOr<bool> AnyUsed(Database& database, const StagedImport& import) {
+  for (const StagedTable& table : import.tables) {
+    HPS_ASSIGN_OR_RETURN(const bool used, WasUsed(database.db(), table.incarnation));
+    if (used) return true;
+  }
+  return false;
+}
+
+absl::Status CheckCommit(Database& database, const StagedImport& import) {
+  const CatalogContents catalog = database.catalog();
+  HPS_RETURN_IF_ERROR(CheckShapes(catalog, SpecsOf(import)));
+  HPS_ASSIGN_OR_RETURN(const bool used, AnyUsed(database, import));
+  if (used) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", import.directory, "': an incarnation of this import was used before"));
+  }
+  size_t table_count = catalog.tables.size();
+  for (const StagedTable& table : import.tables)
+    table_count += catalog.tables.contains(table.spec.name) ? 0 : 1;
+  if (table_count > kTablesPerStoreMax) {
+    return absl::ResourceExhaustedError(absl::StrCat("store '", database.path(), "': ", table_count,
+                                                     " tables, at most ", kTablesPerStoreMax));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport& import) {
+  const CatalogContents catalog = database.catalog();
+  uint64_t next_order = 1;
+  for (const auto& [name, table] : catalog.tables)
+    next_order = std::max(next_order, table.order + 1);
+  std::vector<TableRecord> records;
+  for (const StagedTable& table : import.tables) {
+    const auto known = catalog.tables.find(table.spec.name);
+    const uint64_t order = known != catalog.tables.end() ? known->second.order : next_order++;
+    records.push_back({table.spec, table.incarnation, table.row_count, order});
+  }
+  return records;
+}
+
+// The files of one column family, by links of their own when the file system has links: RocksDB
+// takes the links away, the staging directory keeps the files.
+rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const std::string& directory,
+                                           const std::vector<StagedFile>& files,
+                                           rocksdb::ColumnFamilyHandle* family) {
+  rocksdb::IngestExternalFileArg ingestion;
+  ingestion.column_family = family;
+  ingestion.options.move_files = true;
+  ingestion.options.write_global_seqno = false;  // the files stay as they were checksummed
+  ingestion.options.verify_file_checksum = false;
+  for (const StagedFile& file : files) {
+    const std::string path = directory + "/" + file.name;
+    const std::string link = path + kLinkSuffix;
+    const bool linked = env->FileExists(link).ok() || env->LinkFile(path, link).ok();
+    ingestion.options.move_files &= linked;
+    ingestion.external_files.push_back(linked ? link : path);
+    ingestion.files_checksums.push_back(file.checksum);
+    ingestion.files_checksum_func_names.emplace_back(rocksdb::kStandardDbFileChecksumFuncName);
+  }
+  if (!ingestion.options.move_files) {
+    for (size_t i = 0; i < files.size(); ++i)
+      ingestion.external_files[i] = directory + "/" + files[i].name;
+  }
+  return ingestion;
+}
+
+absl::Status Ingest(Database& database, const StagedImport& import,
+                    const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
+  std::vector<rocksdb::IngestExternalFileArg> ingestions;
+  std::vector<StagedFile> key_files;
+  for (size_t i = 0; i < import.tables.size(); ++i) {
+    const StagedTable& table = import.tables[i];
+    key_files.insert(key_files.end(), table.key_files.begin(), table.key_files.end());
+    if (table.row_files.empty()) continue;
+    ingestions.push_back(
+        IngestionOf(database.env(), import.directory, table.row_files, handles[i]));
+  }
+  if (ingestions.empty()) return absl::OkStatus();
+  ingestions.push_back(
+      IngestionOf(database.env(), import.directory, key_files, database.key_list()));
+  return FromRocksStatus(
+      database.db().IngestExternalFiles(ingestions),
+      absl::StrCat("store '", database.path(), "': taking over the imported files"));
+}
+
+absl::Status IngestAndSwitch(Database& database, const StagedImport& import,
+                             const std::vector<TableRecord>& records,
+                             const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
+  HPS_FAULT_POINT("l3.import.before_ingest");
+  HPS_RETURN_IF_ERROR(Ingest(database, import, handles));
+  HPS_FAULT_POINT("l3.import.before_switch");
+  rocksdb::WriteBatch batch;
+  return database.SwitchTables(records, handles, batch);
+}
+
+// Tables of `imports` after number `index`.
+std::set<std::string> TablesAfter(std::span<const StagedImport> imports, size_t index) {
+  std::set<std::string> names;
+  for (const StagedImport& import : imports.subspan(index + 1)) {
+    for (const StagedTable& table : import.tables) names.insert(table.spec.name);
+  }
+  return names;
+}
+
+bool IsReplaced(std::span<const StagedImport> imports, size_t index) {
+  const std::set<std::string> newer = TablesAfter(imports, index);
+  return std::all_of(imports[index].tables.begin(), imports[index].tables.end(),
+                     [&](const StagedTable& table) { return newer.contains(table.spec.name); });
+}
+
+}  // namespace
+
+absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSpec> specs) {
+  for (const TableSpec& spec : specs) {
+    const auto known = catalog.tables.find(spec.name);
+    if (known == catalog.tables.end()) continue;
+    const TableSpec& has = known->second.spec;
+    if (has.dim == spec.dim && has.dtype == spec.dtype) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("table '", spec.name, "' exists with dim ", has.dim, " and dtype ",
+                     std::string(DtypeName(has.dtype)), "; the import has dim ", spec.dim,
+                     " and dtype ", std::string(DtypeName(spec.dtype)), ": drop the table first"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database,
+                                                    const StagedImport& import) {
+  std::vector<TableInfo> infos;
+  {
+    MutexLock lock(database.change_mutex());
+    HPS_RETURN_IF_ERROR(CheckCommit(database, import));
+    HPS_FAULT_POINT("l3.import.before_families");
+    const std::vector<TableRecord> records = RecordsOf(database, import);
+    HPS_ASSIGN_OR_RETURN(const std::vector<rocksdb::ColumnFamilyHandle*> handles,
+                         database.CreateFamilies(records));
+    const absl::Status switched = IngestAndSwitch(database, import, records, handles);
+    if (!switched.ok()) {
+      database.DropFamilies(handles);
+      return switched;
+    }
+  }
+  HPS_FAULT_POINT("l3.import.after_switch");
+  for (const StagedTable& table : import.tables) {
+    HPS_ASSIGN_OR_RETURN(const Database::Pin pin, database.PinTable(table.spec.name));
+    infos.push_back(InfoOf(database, pin.family()));
+  }
+  return infos;
+}
+
+absl::StatusOr<bool> CommitReadyImports(Database& database) {
+  HPS_RETURN_IF_ERROR(RemoveDeadStaging(database.env(), database.path()));
+  HPS_ASSIGN_OR_RETURN(const std::vector<StagedImport> imports,
+                       ReadyImports(database.env(), database.path()));
+  bool changed = false;
+  for (size_t i = 0; i < imports.size(); ++i) {
+    HPS_ASSIGN_OR_RETURN(const bool committed_before, AnyUsed(database, imports[i]));
+    if (!committed_before && !IsReplaced(imports, i)) {
+      const absl::Status committed = CommitImport(database, imports[i]).status();
+      changed |= committed.ok();
+      if (absl::IsFailedPrecondition(committed)) {
+        LogError(absl::StrCat("a staged import is given up: ", committed.ToString()));
+      } else if (!committed.ok()) {
+        return committed;
+      }
+    }
+    HPS_RETURN_IF_ERROR(RemoveTree(database.env(), imports[i].directory));
+  }
+  return changed;
+}
+
+}  // namespace hps

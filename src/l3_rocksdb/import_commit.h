@@ -1,0 +1,26 @@
+// The commit of an import whose files are complete: new column families, the files moved into them,
+// one write that switches all its tables.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hps/table_spec.h"
+#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/staging.h"
+
+namespace hps {
+
+// All or nothing. The staging directory keeps its files, so that a process that dies in between
+// loses nothing; the caller removes it afterwards.
+// Errors: those of BulkImport::Commit.
+absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const StagedImport& import);
+
+// Commits the imports that were left staged and ready, oldest first, and removes dead staging. An
+// import that can't ever be committed is logged and removed. Returns whether a table has changed.
+absl::StatusOr<bool> CommitReadyImports(Database& database);
+
+// Errors: FAILED_PRECONDITION (the store has a table of that name with another shape).
+absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSpec> specs);
+
+}  // namespace hps

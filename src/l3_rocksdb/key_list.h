@@ -1,0 +1,47 @@
+// The keys of each import, so that a repair can tell which keys a damaged file held
+// (docs/store_format.md, "Key lists").
+//
+// One column family for all tables. A record holds up to kKeyListChunkKeys ascending keys:
+//
+//   key     8 incarnation, big-endian; 8 first key, as in the rows
+//   value   for each further key the difference to the one before, as a variable-length integer (7
+//           bits a byte, low ones first); then 8 bytes XXH3-64 of key and value, little-endian
+//
+// A key costs one byte where they are dense and at most nine.
+#pragma once
+
+#include <rocksdb/db.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "hps/types.h"
+
+namespace hps {
+
+inline constexpr size_t kKeyListChunkKeys = 4096;
+
+struct KeyListRecord {
+  std::string key;
+  std::string value;
+};
+
+// REQUIRES: 0 < keys.size() <= kKeyListChunkKeys, strictly ascending.
+KeyListRecord EncodeKeyList(Incarnation incarnation, std::span<const Key> keys);
+
+// Appends the record's keys. False when it is damaged; nothing has been appended then.
+bool DecodeKeyList(std::string_view key, std::string_view value, std::vector<Key>& keys);
+
+// The listed keys from `first` to `last`, both included. Errors: DATA_LOSS.
+absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
+                         Incarnation incarnation, Key first, Key last, std::vector<Key>& keys);
+
+absl::Status DeleteKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
+                           Incarnation incarnation);
+// Deletes the lists of all incarnations but `known`.
+absl::Status DeleteOtherKeyLists(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
+                                 std::span<const Incarnation> known);
+
+}  // namespace hps

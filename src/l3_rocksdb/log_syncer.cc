@@ -1,0 +1,46 @@
+#include "l3_rocksdb/log_syncer.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+
+namespace hps {
+
+LogSyncer::LogSyncer(rocksdb::DB& db, Duration interval)
+    : db_(db), interval_(interval), thread_([this] { Run(); }) {}
+
+LogSyncer::~LogSyncer() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.NotifyAll();
+  thread_.join();
+}
+
+void LogSyncer::NoteWrite() {
+  MutexLock lock(mutex_);
+  if (dirty_) return;
+  dirty_ = true;
+  changed_.NotifyAll();
+}
+
+void LogSyncer::Run() {
+  mutex_.Lock();
+  for (;;) {
+    while (!dirty_ && !stopping_) changed_.Wait(mutex_);
+    // The wait is for the interval to pass after the first write; only stopping ends it early.
+    const Deadline due = DeadlineAfter(RealClock(), interval_);
+    while (!stopping_ && changed_.WaitUntil(mutex_, due)) {
+    }
+    if (!dirty_) break;  // hence stopping
+    dirty_ = false;
+    mutex_.Unlock();
+    const rocksdb::Status synced = db_.SyncWAL();
+    if (!synced.ok()) LogError(absl::StrCat("store: syncing the log failed: ", synced.ToString()));
+    mutex_.Lock();
+    if (!synced.ok() && !stopping_) dirty_ = true;  // tried again after the next interval
+  }
+  mutex_.Unlock();
+}
+
+}  // namespace hps

@@ -1,0 +1,116 @@
+#include "l3_rocksdb/owner_lock.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+
+namespace hps {
+namespace {
+
+constexpr int kWriterByte = 0;
+constexpr int kServerByte = 1;
+constexpr int kStagingByte = 2;
+// The system has no wait for a file lock with a deadline, so a lock is asked for this often.
+constexpr int kRetryMs = 20;
+constexpr Duration kStagingLockTimeout = std::chrono::seconds(10);
+
+std::string LockFileOf(const std::string& store) { return store + "/hps.lock"; }
+
+struct flock Range(int byte) {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = byte;
+  range.l_len = 1;
+  return range;
+}
+
+absl::Status SystemError(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
+
+}  // namespace
+
+FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+  if (this != &other) {
+    if (descriptor_ >= 0) close(descriptor_);
+    descriptor_ = std::exchange(other.descriptor_, -1);
+  }
+  return *this;
+}
+
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+absl::StatusOr<FileLock> FileLock::Take(const std::string& file, int byte, Deadline deadline) {
+  FileLock lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (lock.descriptor_ < 0) return SystemError(absl::StrCat("lock file '", file, "'"));
+  for (;;) {
+    struct flock range = Range(byte);
+    if (fcntl(lock.descriptor_, F_OFD_SETLK, &range) == 0) return lock;
+    if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+      return SystemError(absl::StrCat("lock file '", file, "'"));
+    if (RealClock().Now() >= deadline)
+      return absl::UnavailableError(absl::StrCat("lock file '", file, "' is held"));
+    poll(nullptr, 0, kRetryMs);
+  }
+}
+
+bool FileLock::IsHeld(const std::string& file, int byte) {
+  const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  struct flock range = Range(byte);
+  const bool asked = fcntl(descriptor, F_OFD_GETLK, &range) == 0;
+  close(descriptor);
+  return asked && range.l_type != F_UNLCK;
+}
+
+absl::StatusOr<OwnerLock> OwnerLock::Take(const std::string& store, OwnerRole role,
+                                          Deadline deadline) {
+  const std::string file = LockFileOf(store);
+  FileLock server;
+  if (role == OwnerRole::kServer) {
+    // First, so that a command that is refused the writer's byte from now on knows by whom.
+    absl::StatusOr<FileLock> taken = FileLock::Take(file, kServerByte, deadline);
+    if (absl::IsUnavailable(taken.status())) {
+      return absl::UnavailableError(
+          absl::StrCat("store '", store, "' is open for writing in another server"));
+    }
+    HPS_RETURN_IF_ERROR(taken.status());
+    server = *std::move(taken);
+  }
+  for (;;) {
+    absl::StatusOr<FileLock> writer = FileLock::Take(file, kWriterByte, RealClock().Now());
+    if (writer.ok()) return OwnerLock(std::move(server), *std::move(writer));
+    if (!absl::IsUnavailable(writer.status())) return writer.status();
+    if (role == OwnerRole::kCommand && ServerHasStore(store)) {
+      return absl::UnavailableError(
+          absl::StrCat("store '", store, "' is open for writing in a server"));
+    }
+    if (RealClock().Now() >= deadline) {
+      return absl::UnavailableError(
+          absl::StrCat("store '", store, "' is open for writing in another process"));
+    }
+    poll(nullptr, 0, kRetryMs);
+  }
+}
+
+bool OwnerLock::ServerHasStore(const std::string& store) {
+  return FileLock::IsHeld(LockFileOf(store), kServerByte);
+}
+
+absl::StatusOr<FileLock> TakeStagingLock(const std::string& store) {
+  return FileLock::Take(LockFileOf(store), kStagingByte,
+                        DeadlineAfter(RealClock(), kStagingLockTimeout));
+}
+
+}  // namespace hps

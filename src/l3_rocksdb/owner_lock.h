@@ -1,0 +1,60 @@
+// Who writes to a store: one process at a time, a command or a server.
+//
+// Locks on ranges of the file STORE/hps.lock, held by an open file description: the system frees
+// them when the process ends in whatever way, so there is nothing stale to be cleaned up. (RocksDB
+// has a lock of its own, but that one can't be waited for and does not tell who holds it.)
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "l3_rocksdb/options.h"
+
+namespace hps {
+
+// A byte of the lock file, locked until the object dies. Movable.
+class FileLock {
+ public:
+  FileLock() = default;
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+  ~FileLock();
+
+  // Makes the file when it is missing. Waits for another holder until `deadline`.
+  // Errors: UNAVAILABLE (held by another), PERMISSION_DENIED, RESOURCE_EXHAUSTED, NOT_FOUND.
+  static absl::StatusOr<FileLock> Take(const std::string& file, int byte, Deadline deadline);
+
+  // Whether somebody else holds the byte. A missing file is not locked.
+  static bool IsHeld(const std::string& file, int byte);
+
+  bool held() const { return descriptor_ >= 0; }
+
+ private:
+  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+  int descriptor_ = -1;
+};
+
+// The right to write to a store.
+class OwnerLock {
+ public:
+  // A command waits for another command until `deadline`, but never for a server.
+  // Errors: UNAVAILABLE, whose message says who has the store; see ServerHasStore.
+  static absl::StatusOr<OwnerLock> Take(const std::string& store, OwnerRole role,
+                                        Deadline deadline);
+
+  static bool ServerHasStore(const std::string& store);
+
+ private:
+  OwnerLock(FileLock server, FileLock writer)
+      : server_(std::move(server)), writer_(std::move(writer)) {}
+
+  FileLock server_;  // held by servers only
+  FileLock writer_;
+};
+
+// Serializes making and removing staging directories; held for moments.
+absl::StatusOr<FileLock> TakeStagingLock(const std::string& store);
+
+}  // namespace hps

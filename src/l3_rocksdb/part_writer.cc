@@ -1,0 +1,110 @@
+#include "l3_rocksdb/part_writer.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l3_rocksdb/key_codec.h"
+#include "l3_rocksdb/key_list.h"
+#include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+// Pages of a written file are left in the page cache: they are read soon.
+std::unique_ptr<rocksdb::SstFileWriter> NewWriter(const rocksdb::Options& options) {
+  return std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(), options, nullptr, false);
+}
+
+absl::Status FinishFile(rocksdb::SstFileWriter& writer, const std::string& path, StagedFile& file) {
+  rocksdb::ExternalSstFileInfo info;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(writer.Finish(&info), absl::StrCat("completing '", path, "'")));
+  file.checksum = info.file_checksum;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+PartWriter::PartWriter(const RocksOptions& options, const StagedTable& table, std::string directory,
+                       std::string prefix)
+    : table_(table),
+      directory_(std::move(directory)),
+      prefix_(std::move(prefix)),
+      row_options_(options.for_row_files()),
+      key_options_(options.for_key_list_files()),
+      value_(table.spec.row_bytes() + kRowTailBytes, '\0') {
+  chunk_.reserve(kKeyListChunkKeys);
+}
+
+absl::Status PartWriter::Add(std::span<const Key> keys, HostRows rows) {
+  const size_t row_bytes = table_.spec.row_bytes();
+  HPS_CHECK(rows.row_count >= keys.size() && (keys.empty() || rows.row_bytes == row_bytes));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (row_count_ > 0 && keys[i] <= last_key_) {
+      return absl::InvalidArgumentError(absl::StrCat("table '", table_.spec.name, "': key ",
+                                                     keys[i], " follows key ", last_key_,
+                                                     "; keys must be strictly ascending"));
+    }
+    std::memcpy(value_.data(), rows.row(i), row_bytes);
+    FinishRow(table_.incarnation, keys[i], 0, row_bytes, value_.data() + row_bytes);
+    HPS_RETURN_IF_ERROR(AddValue(keys[i], value_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PartWriter::AddValue(Key key, std::string_view value) {
+  if (row_writer_ == nullptr) HPS_RETURN_IF_ERROR(OpenRowFile());
+  char key_bytes[kKeyBytes];
+  EncodeKey(key, key_bytes);
+  const rocksdb::Status put =
+      row_writer_->Put({key_bytes, kKeyBytes}, {value.data(), value.size()});
+  if (!put.ok()) return FromRocksStatus(put, absl::StrCat("table '", table_.spec.name, "'"));
+  if (row_count_ == 0) first_key_ = key;
+  last_key_ = key;
+  ++row_count_;
+  chunk_.push_back(key);
+  if (chunk_.size() == kKeyListChunkKeys) HPS_RETURN_IF_ERROR(WriteKeyChunk());
+  if (row_writer_->FileSize() >= kTableFileBytes) return FinishRowFile();
+  return absl::OkStatus();
+}
+
+absl::Status PartWriter::OpenRowFile() {
+  const std::string name = absl::StrCat(prefix_, "-", row_files_.size(), ".sst");
+  row_files_.push_back({name, {}});
+  row_writer_ = NewWriter(row_options_);
+  const std::string path = directory_ + "/" + name;
+  return FromRocksStatus(row_writer_->Open(path), absl::StrCat("making '", path, "'"));
+}
+
+absl::Status PartWriter::FinishRowFile() {
+  const auto writer = std::move(row_writer_);
+  return FinishFile(*writer, directory_ + "/" + row_files_.back().name, row_files_.back());
+}
+
+absl::Status PartWriter::WriteKeyChunk() {
+  if (key_writer_ == nullptr) {
+    const std::string name = prefix_ + "-keys.sst";
+    key_files_.push_back({name, {}});
+    key_writer_ = NewWriter(key_options_);
+    const std::string path = directory_ + "/" + name;
+    HPS_RETURN_IF_ERROR(
+        FromRocksStatus(key_writer_->Open(path), absl::StrCat("making '", path, "'")));
+  }
+  const KeyListRecord record = EncodeKeyList(table_.incarnation, chunk_);
+  chunk_.clear();
+  return FromRocksStatus(key_writer_->Put(record.key, record.value),
+                         absl::StrCat("table '", table_.spec.name, "': writing its keys"));
+}
+
+absl::Status PartWriter::Finish() {
+  if (!chunk_.empty()) HPS_RETURN_IF_ERROR(WriteKeyChunk());
+  if (row_writer_ != nullptr) HPS_RETURN_IF_ERROR(FinishRowFile());
+  if (key_writer_ == nullptr) return absl::OkStatus();
+  const auto writer = std::move(key_writer_);
+  return FinishFile(*writer, directory_ + "/" + key_files_.back().name, key_files_.back());
+}
+
+}  // namespace hps

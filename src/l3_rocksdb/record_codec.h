@@ -1,0 +1,75 @@
+// Little-endian fields in a row, for the records of the catalog and of staged imports.
+//
+// A reader never reads past its bytes: the first field that does not fit makes it bad, and every
+// later one reads as zero.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+
+namespace hps {
+
+class RecordWriter {
+ public:
+  template <typename T>
+  RecordWriter& Add(T value) {
+    char bytes[sizeof(T)];
+    StoreLittleEndian<T>(bytes, value);
+    text_.append(bytes, sizeof(T));
+    return *this;
+  }
+  // A length of four bytes, then the bytes.
+  RecordWriter& AddText(std::string_view text) {
+    Add(static_cast<uint32_t>(text.size()));
+    text_.append(text);
+    return *this;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+class RecordReader {
+ public:
+  explicit RecordReader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <typename T>
+  T Take() {
+    if (bytes_.size() < sizeof(T)) {
+      Spoil();
+      return T{};
+    }
+    const T value = LoadLittleEndian<T>(bytes_.data());
+    bytes_.remove_prefix(sizeof(T));
+    return value;
+  }
+  std::string_view TakeText() {
+    const uint32_t length = Take<uint32_t>();
+    if (bytes_.size() < length) {
+      Spoil();
+      return {};
+    }
+    const std::string_view text = bytes_.substr(0, length);
+    bytes_.remove_prefix(length);
+    return text;
+  }
+  // Every field so far has fitted.
+  bool good() const { return !bad_; }
+  // Every field fitted and nothing is left.
+  bool AtEnd() const { return !bad_ && bytes_.empty(); }
+
+ private:
+  void Spoil() {
+    bad_ = true;
+    bytes_ = {};
+  }
+
+  std::string_view bytes_;
+  bool bad_ = false;
+};
+
+}  // namespace hps

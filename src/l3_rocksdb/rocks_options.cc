@@ -1,0 +1,89 @@
+#include "l3_rocksdb/rocks_options.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/file_checksum.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/table.h>
+#include <rocksdb/write_buffer_manager.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "l3_rocksdb/info_log.h"
+
+namespace hps {
+namespace {
+
+// Ten bits per key: one absent key in a hundred costs a block.
+constexpr double kFilterBitsPerKey = 10;
+constexpr uint64_t kWriteBufferBytesMax = uint64_t{64} << 20;
+// A store may have thousands of tables, each with a memtable once it is updated.
+constexpr size_t kArenaBlockBytes = 128 << 10;
+// RocksDB reads fastest when every file stays open. That is possible when the process may open
+// about as many files as a terabyte has.
+constexpr rlim_t kFilesForAllOpen = 32768;
+
+int OpenFilesMax() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 512;
+  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= kFilesForAllOpen) return -1;
+  return static_cast<int>(std::max<rlim_t>(64, limit.rlim_cur / 2));
+}
+
+rocksdb::BlockBasedTableOptions TableOptions(std::shared_ptr<rocksdb::Cache> cache) {
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = std::move(cache);
+  table.block_size = 4 << 10;
+  table.format_version = 5;
+  table.checksum = rocksdb::kXXH3;
+  // A table's index and filter are charged to the one cache, or memory would grow with the store.
+  table.cache_index_and_filter_blocks = true;
+  table.cache_index_and_filter_blocks_with_high_priority = true;
+  table.pin_l0_filter_and_index_blocks_in_cache = true;
+  return table;
+}
+
+}  // namespace
+
+RocksOptions::RocksOptions(const RocksStoreOptions& options) {
+  rocksdb::LRUCacheOptions cache_options;
+  cache_options.capacity = options.config.cache_bytes;
+  cache_options.high_pri_pool_ratio = 0.2;  // indexes and filters outlive a scan
+  const std::shared_ptr<rocksdb::Cache> cache = rocksdb::NewLRUCache(cache_options);
+
+  database_.env = EnvOf(options);
+  database_.info_log = std::make_shared<InfoLog>();
+  database_.info_log_level = rocksdb::WARN_LEVEL;
+  database_.write_buffer_manager =
+      std::make_shared<rocksdb::WriteBufferManager>(options.config.write_buffer_bytes);
+  database_.max_open_files = OpenFilesMax();
+  database_.max_background_jobs = 2;
+  database_.bytes_per_sync = 1 << 20;
+  database_.paranoid_checks = true;
+  // A log file that the MANIFEST knows must be there: else acknowledged writes are gone.
+  database_.track_and_verify_wals_in_manifest = true;
+  database_.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  // `hps verify` compares every byte of every table file with the checksum in the MANIFEST.
+  database_.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
+  database_.stats_dump_period_sec = 0;
+  database_.stats_persist_period_sec = 0;
+
+  rows_.compression = rocksdb::kNoCompression;  // trained rows are noise
+  rows_.write_buffer_size = std::min(kWriteBufferBytesMax, options.config.write_buffer_bytes);
+  rows_.arena_block_size = kArenaBlockBytes;
+  rows_.target_file_size_base = kTableFileBytes;
+  rows_.level_compaction_dynamic_level_bytes = true;
+  // Keys that are not in the memtable are told so by one line of memory.
+  rows_.memtable_whole_key_filtering = true;
+  rows_.memtable_prefix_bloom_size_ratio = 0.02;
+  catalog_ = rows_;
+
+  rocksdb::BlockBasedTableOptions table = TableOptions(cache);
+  catalog_.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
+  table.data_block_hash_table_util_ratio = 0.75;
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kFilterBitsPerKey));
+  rows_.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+}
+
+}  // namespace hps

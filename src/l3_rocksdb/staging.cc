@@ -1,0 +1,179 @@
+#include "l3_rocksdb/staging.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "l3_rocksdb/record_codec.h"
+#include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_files.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kManifestMagic = 0x3147415453535048;  // "HPSSTAG1"
+constexpr uint32_t kManifestVersion = 1;
+constexpr char kManifestName[] = "/manifest";
+constexpr char kLockName[] = "/lock";
+
+std::string StagingRoot(const std::string& store) { return store + "/staging"; }
+
+bool IsReady(rocksdb::Env* env, const std::string& directory) {
+  return env->FileExists(directory + kManifestName).ok();
+}
+
+// Empty when there is no staging directory at all.
+absl::StatusOr<std::vector<std::string>> Directories(rocksdb::Env* env, const std::string& store) {
+  std::vector<std::string> names;
+  const rocksdb::Status listed = env->GetChildren(StagingRoot(store), &names);
+  if (listed.IsNotFound() || listed.IsPathNotFound()) return std::vector<std::string>();
+  HPS_RETURN_IF_ERROR(FromRocksStatus(listed, absl::StrCat("listing '", StagingRoot(store), "'")));
+  std::vector<std::string> directories;
+  for (const std::string& name : names) {
+    if (name != "." && name != "..") directories.push_back(StagingRoot(store) + "/" + name);
+  }
+  std::sort(directories.begin(), directories.end());
+  return directories;
+}
+
+void AddFiles(RecordWriter& record, const std::vector<StagedFile>& files) {
+  record.Add(static_cast<uint32_t>(files.size()));
+  for (const StagedFile& file : files) record.AddText(file.name).AddText(file.checksum);
+}
+
+std::vector<StagedFile> TakeFiles(RecordReader& reader) {
+  std::vector<StagedFile> files;
+  const uint32_t count = reader.Take<uint32_t>();
+  // The checksum has been compared: the count is what was written, but a bad one ends at the end.
+  for (uint32_t i = 0; i < count && reader.good(); ++i) {
+    const std::string_view name = reader.TakeText();
+    files.push_back({std::string(name), std::string(reader.TakeText())});
+  }
+  return files;
+}
+
+absl::StatusOr<StagedImport> ReadManifest(rocksdb::Env* env, const std::string& directory) {
+  std::string bytes;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(rocksdb::ReadFileToString(env, directory + kManifestName, &bytes),
+                      absl::StrCat("reading '", directory, kManifestName, "'")));
+  HPS_ASSIGN_OR_RETURN(StagedImport import, DecodeStagedImport(bytes));
+  import.directory = directory;
+  return import;
+}
+
+}  // namespace
+
+std::string EncodeStagedImport(const StagedImport& import) {
+  RecordWriter record;
+  record.Add(kManifestMagic).Add(kManifestVersion).Add(import.order);
+  record.Add(static_cast<uint32_t>(import.tables.size()));
+  for (const StagedTable& table : import.tables) {
+    record.AddText(table.spec.name).Add(table.incarnation).Add(table.row_count);
+    record.Add(table.spec.dim).Add(static_cast<uint8_t>(table.spec.dtype));
+    record.AddText(AsText(table.spec.default_row));
+    AddFiles(record, table.row_files);
+    AddFiles(record, table.key_files);
+  }
+  const uint64_t checksum = XXH3_64bits(record.text().data(), record.text().size());
+  record.Add(checksum);
+  return record.text();
+}
+
+absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
+  const absl::Status damaged = absl::DataLossError("the manifest of a staged import is damaged");
+  if (bytes.size() < sizeof(uint64_t)) return damaged;
+  const std::string_view covered = bytes.substr(0, bytes.size() - sizeof(uint64_t));
+  if (LoadLittleEndian<uint64_t>(bytes.data() + covered.size()) !=
+      XXH3_64bits(covered.data(), covered.size())) {
+    return damaged;
+  }
+  RecordReader reader(covered);
+  if (reader.Take<uint64_t>() != kManifestMagic) return damaged;
+  if (reader.Take<uint32_t>() != kManifestVersion)
+    return absl::FailedPreconditionError("a staged import was made by another version of hps");
+  StagedImport import;
+  import.order = reader.Take<uint64_t>();
+  const uint32_t table_count = reader.Take<uint32_t>();
+  for (uint32_t i = 0; i < table_count && reader.good(); ++i) {
+    StagedTable table;
+    table.spec.name = std::string(reader.TakeText());
+    table.incarnation = reader.Take<uint64_t>();
+    table.row_count = reader.Take<uint64_t>();
+    table.spec.dim = reader.Take<uint32_t>();
+    table.spec.dtype = static_cast<Dtype>(reader.Take<uint8_t>());
+    const std::span<const std::byte> default_row = AsBytes(reader.TakeText());
+    table.spec.default_row.assign(default_row.begin(), default_row.end());
+    table.row_files = TakeFiles(reader);
+    table.key_files = TakeFiles(reader);
+    if (!ValidateTableSpec(table.spec).ok()) return damaged;
+    import.tables.push_back(std::move(table));
+  }
+  if (!reader.AtEnd()) return damaged;
+  return import;
+}
+
+absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const std::string& store) {
+  HPS_RETURN_IF_ERROR(MakeDirectories(env, StagingRoot(store)));
+  // Between making a directory and locking it, it looks like one that was left behind.
+  HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
+  std::random_device random;
+  char id[17];
+  std::snprintf(id, sizeof(id), "%08x%08x", random(), random());
+  StagingDirectory made;
+  made.path = StagingRoot(store) + "/" + id;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(env->CreateDir(made.path), absl::StrCat("making '", made.path, "'")));
+  HPS_ASSIGN_OR_RETURN(made.lock, FileLock::Take(made.path + kLockName, 0, RealClock().Now()));
+  return made;
+}
+
+absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport& import) {
+  HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
+  HPS_ASSIGN_OR_RETURN(const std::vector<StagedImport> others, ReadyImports(env, store));
+  import.order = others.empty() ? 1 : others.back().order + 1;
+  HPS_RETURN_IF_ERROR(SyncDirectory(env, import.directory));
+  HPS_RETURN_IF_ERROR(SyncDirectory(env, StagingRoot(store)));
+  HPS_RETURN_IF_ERROR(SyncDirectory(env, store));
+  HPS_FAULT_POINT("l3.stage.before_ready");
+  return WriteFileDurably(env, import.directory + kManifestName, EncodeStagedImport(import));
+}
+
+absl::StatusOr<std::vector<StagedImport>> ReadyImports(rocksdb::Env* env,
+                                                       const std::string& store) {
+  HPS_ASSIGN_OR_RETURN(const std::vector<std::string> directories, Directories(env, store));
+  std::vector<StagedImport> imports;
+  for (const std::string& directory : directories) {
+    if (!IsReady(env, directory)) continue;
+    absl::StatusOr<StagedImport> import = ReadManifest(env, directory);
+    if (!import.ok()) {
+      LogError(absl::StrCat("'", directory, "' is not imported: ", import.status().ToString()));
+      continue;
+    }
+    imports.push_back(*std::move(import));
+  }
+  std::sort(imports.begin(), imports.end(),
+            [](const StagedImport& a, const StagedImport& b) { return a.order < b.order; });
+  return imports;
+}
+
+absl::Status RemoveDeadStaging(rocksdb::Env* env, const std::string& store) {
+  HPS_ASSIGN_OR_RETURN(const std::vector<std::string> directories, Directories(env, store));
+  if (directories.empty()) return absl::OkStatus();
+  HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
+  for (const std::string& directory : directories) {
+    if (IsReady(env, directory) || FileLock::IsHeld(directory + kLockName, 0)) continue;
+    HPS_RETURN_IF_ERROR(RemoveTree(env, directory));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hps

@@ -1,0 +1,63 @@
+// Imports in the making, and imports that wait for the store's owner: STORE/staging/<id>/
+// (docs/store_format.md, "Staging").
+//
+// A directory belongs to the command that holds the lock on its file `lock`. It is ready when it
+// has a `manifest`, which is written last; then the store's owner commits and removes it. One that
+// is neither locked nor ready is the remains of a command that ended early.
+#pragma once
+
+#include <rocksdb/env.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "hps/table_spec.h"
+#include "hps/types.h"
+#include "l3_rocksdb/owner_lock.h"
+
+namespace hps {
+
+struct StagedFile {
+  std::string name;  // in the staging directory
+  std::string checksum;
+};
+
+struct StagedTable {
+  TableSpec spec;
+  Incarnation incarnation = 0;
+  uint64_t row_count = 0;
+  std::vector<StagedFile> row_files;  // ascending, disjoint ranges of keys
+  std::vector<StagedFile> key_files;
+};
+
+struct StagedImport {
+  std::string directory;
+  uint64_t order = 0;  // in which staged imports became ready
+  std::vector<StagedTable> tables;
+};
+
+struct StagingDirectory {
+  std::string path;
+  FileLock lock;
+};
+
+// A new directory, locked. Makes the store's directory when it is missing.
+absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const std::string& store);
+
+// The last step: from here on the owner of the store may take the import. Sets `order`.
+absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport& import);
+
+// Those that are ready, oldest first. An unreadable one is logged and left out.
+absl::StatusOr<std::vector<StagedImport>> ReadyImports(rocksdb::Env* env, const std::string& store);
+
+// Removes what ended commands have left behind.
+absl::Status RemoveDeadStaging(rocksdb::Env* env, const std::string& store);
+
+// The manifest's bytes, and back. Errors: DATA_LOSS.
+std::string EncodeStagedImport(const StagedImport& import);
+absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes);
+
+}  // namespace hps

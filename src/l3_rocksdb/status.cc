@@ -1,0 +1,55 @@
+#include "l3_rocksdb/status.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace hps {
+namespace {
+
+absl::StatusCode CodeOf(const rocksdb::Status& status) {
+  using Sub = rocksdb::Status::SubCode;
+  switch (status.subcode()) {
+    case Sub::kNoSpace:
+    case Sub::kSpaceLimit:
+    case Sub::kMemoryLimit:
+      return absl::StatusCode::kResourceExhausted;
+    default:
+      break;
+  }
+  switch (status.code()) {
+    case rocksdb::Status::kOk:
+      return absl::StatusCode::kOk;
+    case rocksdb::Status::kNotFound:
+      return absl::StatusCode::kNotFound;
+    case rocksdb::Status::kCorruption:
+      return absl::StatusCode::kDataLoss;
+    case rocksdb::Status::kNotSupported:
+      return absl::StatusCode::kUnimplemented;
+    case rocksdb::Status::kTimedOut:
+    case rocksdb::Status::kExpired:
+      return absl::StatusCode::kDeadlineExceeded;
+    case rocksdb::Status::kAborted:
+      return absl::StatusCode::kAborted;
+    case rocksdb::Status::kColumnFamilyDropped:
+      return absl::StatusCode::kFailedPrecondition;
+    case rocksdb::Status::kIOError:
+    case rocksdb::Status::kIncomplete:
+    case rocksdb::Status::kShutdownInProgress:
+    case rocksdb::Status::kBusy:
+    case rocksdb::Status::kTryAgain:
+    case rocksdb::Status::kCompactionTooLarge:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+}  // namespace
+
+absl::Status FromRocksStatus(const rocksdb::Status& status, std::string_view what) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(CodeOf(status), absl::StrCat(std::string(what), ": ", status.ToString()));
+}
+
+}  // namespace hps

@@ -1,0 +1,139 @@
+#include "l3_rocksdb/store_files.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+bool IsOurs(const std::string& name) {
+  return name == "." || name == ".." || name == "hps.lock" || name == "staging" ||
+         name == "lost+found";
+}
+
+// What RocksDB makes before CURRENT, and so may be left of a creation that was cut short.
+bool IsOfCreation(const std::string& name) {
+  return name == "LOCK" || name == "IDENTITY" || name.starts_with("MANIFEST-") ||
+         name.ends_with(".dbtmp");
+}
+
+}  // namespace
+
+absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path) {
+  if (path.empty()) return absl::InvalidArgumentError("the store's path is empty");
+  std::vector<std::string> names;
+  const rocksdb::Status listed = env->GetChildren(path, &names);
+  if (listed.IsNotFound() || listed.IsPathNotFound()) {
+    if (env->FileExists(path).ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("store '", path, "': there is a file, expected a directory"));
+    }
+    return StoreFiles::kNone;
+  }
+  if (!listed.ok()) {
+    std::error_code error;
+    if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("store '", path, "': there is a file, expected a directory"));
+    }
+    return FromRocksStatus(listed, absl::StrCat("store '", path, "': listing the directory"));
+  }
+  bool empty = true;
+  bool rows = false;
+  for (const std::string& name : names) {
+    if (name == "CURRENT") return StoreFiles::kStore;
+    rows |= name.ends_with(".sst") || name.ends_with(".log");
+    empty &= IsOurs(name) || IsOfCreation(name);
+  }
+  if (rows) {
+    return absl::DataLossError(
+        absl::StrCat("store '", path, "': the file CURRENT is missing beside the rows"));
+  }
+  if (!empty) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("store '", path, "': the directory is neither empty nor a store"));
+  }
+  return StoreFiles::kNone;
+}
+
+absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
+  absl::Status error = FromRocksStatus(status, absl::StrCat("store '", path, "': opening"));
+  const bool file_missing = status.IsNotFound() || status.IsPathNotFound();
+  // RocksDB says "invalid argument" for a comparator or a column family that it does not know, and
+  // "not supported" for a table file whose footer makes no sense.
+  if (file_missing || status.IsInvalidArgument() || status.IsNotSupported())
+    return absl::DataLossError(error.message());
+  return error;
+}
+
+absl::Status MakeDirectories(rocksdb::Env* env, const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty() && !env->FileExists(parent.string()).ok())
+    HPS_RETURN_IF_ERROR(MakeDirectories(env, parent.string()));
+  return FromRocksStatus(env->CreateDirIfMissing(path), absl::StrCat("making '", path, "'"));
+}
+
+absl::Status SyncDirectory(rocksdb::Env* env, const std::string& path) {
+  std::unique_ptr<rocksdb::Directory> directory;
+  rocksdb::Status status = env->NewDirectory(path, &directory);
+  if (status.ok()) status = directory->Fsync();
+  return FromRocksStatus(status, absl::StrCat("syncing the directory '", path, "'"));
+}
+
+absl::Status RemoveTree(rocksdb::Env* env, const std::string& path) {
+  std::vector<std::string> names;
+  const rocksdb::Status listed = env->GetChildren(path, &names);
+  if (listed.IsNotFound() || listed.IsPathNotFound()) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(FromRocksStatus(listed, absl::StrCat("listing '", path, "'")));
+  for (const std::string& name : names) {
+    if (name == "." || name == "..") continue;
+    const std::string child = absl::StrCat(path, "/", name);
+    bool is_directory = false;
+    if (env->IsDirectory(child, &is_directory).ok() && is_directory) {
+      HPS_RETURN_IF_ERROR(RemoveTree(env, child));
+    } else {
+      HPS_RETURN_IF_ERROR(
+          FromRocksStatus(env->DeleteFile(child), absl::StrCat("removing '", child, "'")));
+    }
+  }
+  return FromRocksStatus(env->DeleteDir(path), absl::StrCat("removing '", path, "'"));
+}
+
+absl::Status WriteFileDurably(rocksdb::Env* env, const std::string& path,
+                              std::string_view content) {
+  const std::string temporary = path + ".tmp";
+  const std::string what = absl::StrCat("writing '", path, "'");
+  std::unique_ptr<rocksdb::WritableFile> file;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(env->NewWritableFile(temporary, &file, rocksdb::EnvOptions()), what));
+  rocksdb::Status status = file->Append({content.data(), content.size()});
+  if (status.ok()) status = file->Sync();
+  if (status.ok()) status = file->Close();
+  if (status.ok()) status = env->RenameFile(temporary, path);
+  HPS_RETURN_IF_ERROR(FromRocksStatus(status, what));
+  return SyncDirectory(env, std::filesystem::path(path).parent_path().string());
+}
+
+absl::StatusOr<std::string> MakeTemporaryDirectory() {
+  std::error_code error;
+  const std::filesystem::path base = std::filesystem::temp_directory_path(error);
+  if (error) return absl::UnavailableError("there is no directory for temporary files");
+  std::string path = (base / "hps-secondary-XXXXXX").string();
+  if (mkdtemp(path.data()) == nullptr)
+    return absl::ErrnoToStatus(errno, absl::StrCat("making a directory in '", base.string(), "'"));
+  return path;
+}
+
+void RemoveTemporaryDirectory(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
+
+}  // namespace hps

@@ -1,0 +1,42 @@
+// The store's directory as the file system shows it, before any database is open.
+#pragma once
+
+#include <rocksdb/env.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace hps {
+
+enum class StoreFiles {
+  kNone,   // no directory, an empty one, or one in which no store was completed
+  kStore,  // a store
+};
+
+// Errors: FAILED_PRECONDITION (something else lies there), DATA_LOSS (a store without its CURRENT).
+absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path);
+
+// What RocksDB says when it opens the store at `path`, as ours: a file of a store that can't be
+// found is damage. Ok for an ok status.
+absl::Status OpenError(const rocksdb::Status& status, const std::string& path);
+
+// Makes `path` and its missing parents.
+absl::Status MakeDirectories(rocksdb::Env* env, const std::string& path);
+
+// Makes what was created, renamed or removed in `path` durable.
+absl::Status SyncDirectory(rocksdb::Env* env, const std::string& path);
+
+// Removes a directory with the files and directories in it; a missing one is fine.
+absl::Status RemoveTree(rocksdb::Env* env, const std::string& path);
+
+// Writes a file of this content durably and under its final name only when it is complete.
+absl::Status WriteFileDurably(rocksdb::Env* env, const std::string& path, std::string_view content);
+
+// A new directory outside of any store, for RocksDB's secondary mode.
+absl::StatusOr<std::string> MakeTemporaryDirectory();
+void RemoveTemporaryDirectory(const std::string& path);
+
+}  // namespace hps

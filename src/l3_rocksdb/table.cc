@@ -1,0 +1,128 @@
+#include "l3_rocksdb/table.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "l3_rocksdb/cursor.h"
+#include "l3_rocksdb/fetch.h"
+#include "l3_rocksdb/key_codec.h"
+#include "l3_rocksdb/row_codec.h"
+
+namespace hps {
+namespace {
+
+// Key, tag and lengths of an entry of a write batch, rounded up.
+constexpr size_t kBatchEntryBytes = 32;
+
+}  // namespace
+
+absl::StatusOr<FetchCounts> RocksTable::Fetch(const FetchBatch& batch, Deadline deadline) {
+  return FetchRows(pin_, batch, deadline);
+}
+
+absl::Status RocksTable::CheckWrite(const DurableWrite& write) const {
+  const RowBatch& upserts = write.upserts;
+  HPS_CHECK(upserts.absent.empty());
+  HPS_CHECK(upserts.keys.empty() || upserts.rows.row_bytes == spec().row_bytes());
+  HPS_CHECK(upserts.versions.empty() || upserts.versions.size() == upserts.keys.size());
+  if (pin_.database().read_only()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("table '", spec().name, "': the store is open read-only"));
+  }
+  if (!pin_.family().current) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "table '", spec().name, "': incarnation ", incarnation(), " has been replaced or dropped"));
+  }
+  for (const StreamPosition& position : write.positions) {
+    if (position.partition >= kPositionsMax) {
+      return absl::InvalidArgumentError(absl::StrCat("table '", spec().name, "': partition ",
+                                                     position.partition, ", at most ",
+                                                     kPositionsMax - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RocksTable::Write(const DurableWrite& write) {
+  HPS_RETURN_IF_ERROR(CheckWrite(write));
+  Family& family = pin_.family();
+  const size_t row_bytes = spec().row_bytes();
+  const size_t entry_bytes = row_bytes + kRowTailBytes + kBatchEntryBytes;
+  rocksdb::WriteBatch batch(write.upserts.keys.size() * entry_bytes +
+                            write.deletes.size() * kBatchEntryBytes);
+  std::array<char, kKeyBytes> key_bytes;
+  const rocksdb::Slice key_slice(key_bytes.data(), key_bytes.size());
+  std::string value(row_bytes + kRowTailBytes, '\0');
+  for (size_t i = 0; i < write.upserts.keys.size(); ++i) {
+    const Key key = write.upserts.keys[i];
+    EncodeKey(key, key_bytes.data());
+    std::memcpy(value.data(), write.upserts.rows.row(i), row_bytes);
+    FinishRow(incarnation(), key, write.upserts.versions.empty() ? 0 : write.upserts.versions[i],
+              row_bytes, value.data() + row_bytes);
+    batch.Put(family.handle, key_slice, value);
+  }
+  for (const Key key : write.deletes) {
+    EncodeKey(key, key_bytes.data());
+    batch.Delete(family.handle, key_slice);
+  }
+  for (const StreamPosition& position : write.positions)
+    PutPosition(batch, incarnation(), position);
+  const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
+  if (rows_change && !family.changed) PutChanged(batch, incarnation());
+  HPS_FAULT_POINT("l3.write.before_commit");
+  HPS_RETURN_IF_ERROR(pin_.database().Write(batch, false));
+  if (rows_change) family.changed = true;
+  HPS_FAULT_POINT("l3.write.after_commit");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<StreamPosition>> RocksTable::Positions() const {
+  HPS_ASSIGN_OR_RETURN(IncarnationRecords records,
+                       ReadIncarnation(pin_.database().db(), incarnation()));
+  return std::move(records.positions);
+}
+
+absl::StatusOr<std::unique_ptr<RowCursor>> RocksTable::Scan() const {
+  return MakeCursor(pin_.Share());
+}
+
+TableInfo RocksTable::Info() const { return InfoOf(pin_.database(), pin_.family()); }
+
+TableInfo InfoOf(Database& database, const Family& family) {
+  TableInfo info;
+  info.spec = family.table.spec;
+  info.incarnation = family.table.incarnation;
+  info.row_count = family.table.row_count;
+  if (family.changed) {
+    uint64_t estimate = 0;
+    if (database.db().GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys,
+                                     &estimate)) {
+      info.row_count = estimate;
+    }
+  }
+  uint64_t file_bytes = 0;
+  uint64_t memory_bytes = 0;
+  database.db().GetIntProperty(family.handle, rocksdb::DB::Properties::kLiveSstFilesSize,
+                               &file_bytes);
+  if (family.changed) {
+    database.db().GetIntProperty(family.handle, rocksdb::DB::Properties::kCurSizeAllMemTables,
+                                 &memory_bytes);
+  }
+  info.bytes = file_bytes + memory_bytes;
+  const absl::StatusOr<IncarnationRecords> records =
+      ReadIncarnation(database.db(), info.incarnation);
+  if (!records.ok()) {
+    LogError(absl::StrCat("table '", info.spec.name, "': ", records.status().ToString()));
+    return info;
+  }
+  for (const StreamPosition& position : records->positions)
+    info.positions.push_back({position.partition, position.offset});
+  return info;
+}
+
+}  // namespace hps
