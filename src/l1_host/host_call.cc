@@ -1,0 +1,211 @@
+#include "l1_host/host_call.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "hps/table_spec.h"
+
+namespace hps {
+
+HostCall::HostCall(size_t keys_max, std::span<std::byte> staging,
+                   std::function<void(HostCall*)> give_back)
+    : keys_max_(keys_max), staging_(staging), give_back_(std::move(give_back)) {
+  queries_.reserve(kTablesPerCallMax);
+  counts_.reserve(kTablesPerCallMax);
+  begin_.reserve(kTablesPerCallMax + 1);
+  positions_.reserve(kTablesPerCallMax);
+  misses_.reserve(keys_max);
+  unique_keys_.reserve(keys_max);
+  unique_misses_begin_.reserve(keys_max + 1);
+  answered_.reserve(keys_max);
+}
+
+void HostCall::Lease(size_t keys_leased) {
+  HPS_CHECK(keys_leased <= keys_max_);
+  keys_leased_ = keys_leased;
+  staging_used_bytes_ = 0;
+  begun_ = false;
+  queries_.clear();
+  counts_.clear();
+  misses_.clear();
+  unique_keys_.clear();
+  unique_misses_begin_.clear();
+  answered_.clear();
+  begin_.clear();
+  positions_.clear();
+  unanswered_count_ = 0;
+}
+
+absl::Status HostCall::Validate(const DeviceCacheQuery& query, MemorySpace space) const {
+  if (query.row_bytes == 0 || query.row_bytes > kRowBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a query of rows of ",
+                                                   query.row_bytes, " bytes, allowed are 1 to ",
+                                                   kRowBytesMax));
+  }
+  if (query.row_stride_bytes < query.row_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a stride of ",
+                                                   query.row_stride_bytes, " bytes for rows of ",
+                                                   query.row_bytes));
+  }
+  if (query.table != nullptr && query.table->row_bytes() != query.row_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a query of rows of ",
+                                                   query.row_bytes, " bytes, the table's have ",
+                                                   query.table->row_bytes()));
+  }
+  if (!query.default_row.empty() && query.default_row.size() != query.row_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a default row of ",
+                                                   query.default_row.size(),
+                                                   " bytes, the rows have ", query.row_bytes));
+  }
+  if (query.space != space)
+    return absl::InvalidArgumentError("host cache: the queries of one call mix host and device");
+  return absl::OkStatus();
+}
+
+absl::Status HostCall::Begin(std::span<const DeviceCacheQuery> queries, Stream) {
+  HPS_CHECK(!begun_);
+  if (queries.size() > kTablesPerCallMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "host cache: ", queries.size(), " queries in a call, at most ", kTablesPerCallMax));
+  }
+  size_t key_count = 0;
+  for (const DeviceCacheQuery& query : queries) {
+    HPS_RETURN_IF_ERROR(Validate(query, queries.front().space));
+    if (query.key_count > keys_leased_ - key_count) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("host cache: more keys than the ", keys_leased_, " that were leased"));
+    }
+    key_count += query.key_count;
+  }
+  begun_ = true;
+  begin_.push_back(0);
+  for (const DeviceCacheQuery& query : queries) {
+    const auto* table = dynamic_cast<const HostCacheTable*>(query.table);
+    HPS_CHECK((table == nullptr) == (query.table == nullptr));  // else another cache's table
+    queries_.push_back({query, table});
+    counts_.push_back({});
+    Probe(queries_.size() - 1);
+  }
+  unique_misses_begin_.push_back(misses_.size());
+  answered_.resize(unique_keys_.size(), 0);
+  unanswered_count_ = unique_keys_.size();
+  return absl::OkStatus();
+}
+
+void HostCall::Probe(size_t query) {
+  const auto& [request, table] = queries_[query];
+  const size_t first_miss = misses_.size();
+  for (size_t i = 0; i < request.key_count; ++i) {
+    const Key key = request.keys[i];
+    if (table != nullptr && table->Read(key, request.rows + i * request.row_stride_bytes)) {
+      if (request.status != nullptr) request.status[i] = KeyStatus::kHitL1;
+      ++counts_[query][KeyStatus::kHitL1];
+    } else {
+      misses_.push_back({key, i});
+    }
+  }
+  std::sort(misses_.begin() + static_cast<std::ptrdiff_t>(first_miss), misses_.end());
+  for (size_t i = first_miss; i < misses_.size(); ++i) {
+    if (i > first_miss && misses_[i].key == misses_[i - 1].key) continue;
+    unique_keys_.push_back(misses_[i].key);
+    unique_misses_begin_.push_back(i);
+  }
+  positions_.push_back(misses_.size() - first_miss);
+  begin_.push_back(unique_keys_.size());
+}
+
+absl::StatusOr<DeviceMisses> HostCall::Misses(Deadline) {
+  HPS_CHECK(begun_);
+  return DeviceMisses{unique_keys_, begin_, positions_};
+}
+
+HostRows HostCall::Staging(size_t query, size_t row_count) {
+  const size_t row_bytes = queries_[query].request.row_bytes;
+  const size_t count = std::min(row_count, (staging_.size() - staging_used_bytes_) / row_bytes);
+  HostRows rows{staging_.data() + staging_used_bytes_, count, row_bytes, row_bytes};
+  staging_used_bytes_ += count * row_bytes;
+  return rows;
+}
+
+absl::Status HostCall::Validate(const DeviceRowPiece& piece) const {
+  if (piece.query >= queries_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("host cache: a piece for query ", piece.query, " of ", queries_.size()));
+  }
+  const size_t miss_count = begin_[piece.query + 1] - begin_[piece.query];
+  if (piece.first > miss_count || piece.statuses.size() > miss_count - piece.first) {
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a piece of ", piece.statuses.size(),
+                                                   " answers from ", piece.first,
+                                                   " on, the query misses ", miss_count));
+  }
+  for (size_t i = 0; i < piece.statuses.size(); ++i) {
+    if (answered_[begin_[piece.query] + piece.first + i] != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("host cache: key ", unique_keys_[begin_[piece.query] + piece.first + i],
+                       " is answered twice"));
+    }
+    const bool has_row = i < piece.rows.row_count;
+    const KeyStatus status = piece.statuses[i];
+    if ((status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3) && !has_row) {
+      return absl::InvalidArgumentError(absl::StrCat("host cache: a piece of ",
+                                                     piece.statuses.size(), " answers with ",
+                                                     piece.rows.row_count, " rows"));
+    }
+  }
+  if (piece.rows.row_count > 0 && piece.rows.row_bytes != queries_[piece.query].request.row_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("host cache: a piece with rows of ", piece.rows.row_bytes,
+                     " bytes, the query's have ", queries_[piece.query].request.row_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostCall::Finish(std::span<const DeviceRowPiece> pieces) {
+  for (const DeviceRowPiece& piece : pieces) {
+    HPS_RETURN_IF_ERROR(Validate(piece));
+    for (size_t i = 0; i < piece.statuses.size(); ++i)
+      Answer(piece.query, begin_[piece.query] + piece.first + i, piece, i);
+  }
+  return absl::OkStatus();
+}
+
+void HostCall::Answer(size_t query, size_t unique, const DeviceRowPiece& piece, size_t row) {
+  const auto& [request, table] = queries_[query];
+  const size_t begin = unique_misses_begin_[unique];
+  const size_t end = unique_misses_begin_[unique + 1];
+  std::byte* const first = request.rows + misses_[begin].position * request.row_stride_bytes;
+  KeyStatus status = piece.statuses[row];
+  if (piece.probe_again && table != nullptr && table->Read(unique_keys_[unique], first)) {
+    status = KeyStatus::kHitL1;
+  } else if (status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3) {
+    std::memcpy(first, piece.rows.row(row), request.row_bytes);
+  } else if (!request.default_row.empty()) {
+    std::memcpy(first, request.default_row.data(), request.row_bytes);
+  } else {
+    std::memset(first, 0, request.row_bytes);
+  }
+  for (size_t i = begin; i < end; ++i) {
+    const size_t position = misses_[i].position;
+    if (i > begin)
+      std::memcpy(request.rows + position * request.row_stride_bytes, first, request.row_bytes);
+    if (request.status != nullptr) request.status[position] = status;
+  }
+  counts_[query][status] += end - begin;
+  answered_[unique] = 1;
+  --unanswered_count_;
+}
+
+absl::Status HostCall::Wait(Deadline) {
+  HPS_CHECK(begun_);
+  if (unanswered_count_ > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("host cache: ", unanswered_count_, " misses were left without an answer"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hps
