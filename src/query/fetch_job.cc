@@ -1,0 +1,178 @@
+#include "query/fetch_job.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/macros.h"
+#include "query/fetch_service.h"
+
+namespace hps {
+
+FetchJob::FetchJob(FetchService& service, size_t id)
+    : service_(service),
+      id_(id),
+      keys_(new Key[kFetchTaskKeysMax]),
+      rows_(new std::byte[kFetchTaskRowBytesMax]),
+      outcomes_(new FetchOutcome[kFetchTaskKeysMax]),
+      versions_(new Version[kFetchTaskKeysMax]),
+      absent_(new uint8_t[kFetchTaskKeysMax]),
+      missed_keys_(new Key[kFetchTaskKeysMax]) {}
+
+size_t FetchJob::KeysMax(size_t row_bytes) {
+  return std::min(kFetchTaskKeysMax, kFetchTaskRowBytesMax / row_bytes);
+}
+
+void FetchJob::Prepare(const Order& order, size_t key_count) {
+  HPS_CHECK(key_count <= KeysMax(order.table->row_bytes()));
+  order_ = order;
+  key_count_ = key_count;
+  missed_count_ = 0;
+  stage_ = Stage::kFetch;
+  background_ = false;
+}
+
+HostRows FetchJob::RowsOf(size_t count) const {
+  const size_t row_bytes = order_.table->row_bytes();
+  return {
+      .data = rows_.get(), .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
+}
+
+FetchBatch FetchJob::BatchOf() {
+  return {.keys = keys(),
+          .rows = RowsOf(key_count_),
+          .outcomes = {outcomes_.get(), key_count_},
+          .versions = {versions_.get(), key_count_}};
+}
+
+void FetchJob::Fetch() {
+  ServedTable& table = *order_.table;
+  std::fill_n(versions_.get(), key_count_, Version{0});
+  std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  if (order_.level == Level::kL3) {
+    // What it reached before it failed is valid; the rest is kMiss.
+    if (!table.l3().Fetch(BatchOf(), order_.deadline).ok()) service_.CountL3Error();
+    return;
+  }
+  if (table.l2()->Fetch(BatchOf(), order_.deadline).ok()) return;
+  std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  table.l2_bypass().Trip();
+  order_.counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+}
+
+bool FetchJob::HandOver() {
+  MutexLock lock(mutex_);
+  if (latch_ == nullptr) return false;
+  done_ = true;
+  // Under the lock, so that the waiter, which takes it too, does not leave while the latch is used.
+  std::exchange(latch_, nullptr)->CountDown();
+  return true;
+}
+
+bool FetchJob::Take() {
+  MutexLock lock(mutex_);
+  if (!done_) {
+    latch_ = nullptr;
+    service_.ledger_.Begin(id_);
+    return false;
+  }
+  done_ = false;
+  pin_.Release();
+  return true;
+}
+
+void FetchJob::Run() {
+  if (stage_ == Stage::kPromote) {
+    Promote();
+    service_.EndPromotion(this);
+    return;
+  }
+  if (background_) {
+    Fetch();
+    service_.Continue(this);
+    return;
+  }
+  // A job that is begun after its deadline would only keep a thread from one that is in time.
+  if (service_.clock().Now() < order_.deadline) {
+    Fetch();
+  } else {
+    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  }
+  if (!HandOver()) service_.Continue(this);
+}
+
+bool FetchJob::HasPromotion() const {
+  const bool l1 = order_.cache != kNoCache && order_.table->l1(order_.cache) != nullptr;
+  const bool l2 = order_.level == Level::kL3 && order_.table->l2() != nullptr;
+  if ((!l1 && !l2) || order_.table->retired()) return false;
+  const std::span<const FetchOutcome> answers = outcomes();
+  return std::any_of(answers.begin(), answers.end(), [&](FetchOutcome outcome) {
+    return outcome == FetchOutcome::kHit || (l2 && outcome == FetchOutcome::kAbsent);
+  });
+}
+
+void FetchJob::Promote() {
+  if (order_.table->retired()) return;
+  if (order_.level == Level::kL3 && order_.table->l2() != nullptr &&
+      !order_.table->l2_bypass().bypassed()) {
+    PromoteIntoL2(*order_.table->l2());
+  }
+  if (order_.cache == kNoCache) return;
+  DeviceCacheTable* l1 = order_.table->l1(order_.cache);
+  if (l1 != nullptr && !order_.table->l1_bypass(order_.cache).bypassed()) PromoteIntoL1(*l1);
+}
+
+void FetchJob::PromoteIntoL2(LossyTable& l2) {
+  const size_t count = KeepOnly(FetchOutcome::kHit, FetchOutcome::kAbsent);
+  if (count == 0) return;
+  for (size_t i = 0; i < count; ++i) absent_[i] = outcomes_[i] == FetchOutcome::kAbsent ? 1 : 0;
+  const RowBatch batch = {.keys = keys(),
+                          .rows = RowsOf(count),
+                          .versions = {versions_.get(), count},
+                          .absent = {absent_.get(), count}};
+  if (!l2.Insert(batch, order_.epoch).ok())
+    order_.counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+}
+
+void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
+  const size_t count = KeepOnly(FetchOutcome::kHit, FetchOutcome::kHit);
+  if (count == 0) return;
+  const RowBatch batch = {
+      .keys = keys(), .rows = RowsOf(count), .versions = {versions_.get(), count}};
+  if (!l1.Replace(batch, order_.epoch).ok())
+    order_.counters->l1_errors().fetch_add(1, std::memory_order_relaxed);
+}
+
+void FetchJob::ListMisses() {
+  for (size_t i = 0; i < key_count_; ++i) {
+    if (outcomes_[i] == FetchOutcome::kMiss) missed_keys_[missed_count_++] = keys_[i];
+  }
+}
+
+void FetchJob::AskL3ForMisses(Deadline deadline) {
+  std::copy_n(missed_keys_.get(), missed_count_, keys_.get());
+  Order order = order_;
+  order.level = Level::kL3;
+  order.deadline = deadline;
+  Prepare(order, missed_count_);
+  background_ = true;
+}
+
+size_t FetchJob::KeepOnly(FetchOutcome outcome, FetchOutcome or_outcome) {
+  const size_t row_bytes = order_.table->row_bytes();
+  size_t kept = 0;
+  for (size_t i = 0; i < key_count_; ++i) {
+    if (outcomes_[i] != outcome && outcomes_[i] != or_outcome) continue;
+    if (kept != i) {
+      keys_[kept] = keys_[i];
+      outcomes_[kept] = outcomes_[i];
+      versions_[kept] = versions_[i];
+      std::memcpy(rows_.get() + kept * row_bytes, rows_.get() + i * row_bytes, row_bytes);
+    }
+    ++kept;
+  }
+  key_count_ = kept;
+  return kept;
+}
+
+}  // namespace hps

@@ -1,0 +1,178 @@
+#include "query/fetch_service.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+
+namespace hps {
+
+void ReturnFetchJob::operator()(FetchJob* job) const { job->service_.Return(job); }
+
+absl::StatusOr<std::unique_ptr<FetchService>> FetchService::Create(const Options& options) {
+  if (options.fetch_executor == nullptr || options.promote_executor == nullptr)
+    return absl::InvalidArgumentError("fetch service: an executor is missing");
+  if (options.jobs_per_level < 2) {
+    return absl::InvalidArgumentError(absl::StrCat("fetch service: ", options.jobs_per_level,
+                                                   " scratch buffers; at least 2 are needed"));
+  }
+  try {
+    return std::unique_ptr<FetchService>(new FetchService(options));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat("fetch service: no memory for 2 x ",
+                                                     options.jobs_per_level, " scratch buffers of ",
+                                                     kFetchTaskRowBytesMax, " bytes"));
+  }
+}
+
+FetchService::FetchService(const Options& options)
+    : options_(options), ledger_(options.jobs_per_level * pools_.size()) {
+  size_t id = 0;
+  for (Pool& pool : pools_) {
+    MutexLock lock(pool.mutex);
+    for (size_t i = 0; i < options.jobs_per_level; ++i)
+      pool.jobs.push_back(std::make_unique<FetchJob>(*this, id++));
+    for (const auto& job : pool.jobs) pool.free.push_back(job.get());
+  }
+}
+
+FetchService::~FetchService() {
+  for (Pool& pool : pools_) {
+    MutexLock lock(pool.mutex);
+    HPS_CHECK(pool.free.size() == pool.jobs.size());
+  }
+}
+
+FetchJobLease FetchService::Acquire(FetchJob::Level level) {
+  Pool& pool = pools_[static_cast<size_t>(level)];
+  MutexLock lock(pool.mutex);
+  if (pool.free.empty()) return nullptr;
+  FetchJob* job = pool.free.back();
+  pool.free.pop_back();
+  return FetchJobLease(job);
+}
+
+size_t FetchService::FairShare(FetchJob::Level level) const {
+  const Pool& pool = pools_[static_cast<size_t>(level)];
+  MutexLock lock(pool.mutex);
+  return std::max<size_t>(1, pool.free.size() / 2);
+}
+
+void FetchService::Return(FetchJob* job) {
+  Pool& pool = PoolOf(*job);
+  MutexLock lock(pool.mutex);
+  pool.free.push_back(job);
+}
+
+bool FetchService::Post(FetchJob& job, SnapshotPin pin, Latch& latch) {
+  {
+    MutexLock lock(job.mutex_);
+    job.latch_ = &latch;
+    job.done_ = false;
+  }
+  job.pin_ = std::move(pin);
+  if (options_.fetch_executor->Post(&job).ok()) return true;
+  job.pin_.Release();
+  MutexLock lock(job.mutex_);
+  job.latch_ = nullptr;
+  return false;
+}
+
+bool FetchService::PostInBackground(FetchJobLease job, SnapshotPin pin) {
+  job->background_ = true;
+  job->pin_ = std::move(pin);
+  job->order_.deadline = DeadlineAfter(clock(), options_.background_timeout);
+  ledger_.Begin(job->id());
+  FetchJob* posted = job.release();
+  if (options_.fetch_executor->Post(posted).ok()) return true;
+  ledger_.End(posted->id());
+  posted->pin_.Release();
+  Return(posted);
+  return false;
+}
+
+void FetchService::Promote(FetchJobLease job, SnapshotPin pin) {
+  if (!job->HasPromotion()) return;
+  job->pin_ = std::move(pin);
+  ledger_.Begin(job->id());
+  FetchJob* owned = job.release();
+  if (PostPromotion(owned)) return;
+  ledger_.End(owned->id());
+  owned->pin_.Release();
+  Return(owned);
+}
+
+bool FetchService::PostPromotion(FetchJob* job) {
+  Pool& pool = PoolOf(*job);
+  if (pool.promoting.fetch_add(1, std::memory_order_acq_rel) < options_.jobs_per_level / 2) {
+    job->stage_ = FetchJob::Stage::kPromote;
+    if (options_.promote_executor->Post(job).ok()) return true;
+    job->stage_ = FetchJob::Stage::kFetch;
+  }
+  pool.promoting.fetch_sub(1, std::memory_order_acq_rel);
+  promotions_dropped_.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+void FetchService::Continue(FetchJob* job) {
+  if (job->background_ && job->order_.level == FetchJob::Level::kL2) job->ListMisses();
+  if (job->HasPromotion() && PostPromotion(job)) return;
+  GoOnToL3OrReturn(job);
+}
+
+void FetchService::EndPromotion(FetchJob* job) {
+  PoolOf(*job).promoting.fetch_sub(1, std::memory_order_acq_rel);
+  GoOnToL3OrReturn(job);
+}
+
+void FetchService::GoOnToL3OrReturn(FetchJob* job) {
+  if (job->missed_count_ > 0) {
+    job->AskL3ForMisses(DeadlineAfter(clock(), options_.background_timeout));
+    if (options_.fetch_executor->Post(job).ok()) return;
+  }
+  job->pin_.Release();
+  ledger_.End(job->id());
+  Return(job);
+}
+
+absl::Status FetchService::Drain(Duration timeout) {
+  return ledger_.Drain(*options_.promote_executor, timeout);
+}
+
+void FetchService::Ledger::Begin(size_t job) {
+  MutexLock lock(mutex_);
+  begun_[job] = ++last_;
+}
+
+void FetchService::Ledger::End(size_t job) {
+  MutexLock lock(mutex_);
+  begun_[job] = 0;
+  if (awaited_ == 0 || !DoneUpTo(awaited_)) return;
+  awaited_ = 0;
+  drained_.CountDown();
+}
+
+bool FetchService::Ledger::DoneUpTo(uint64_t number) const {
+  return std::none_of(begun_.begin(), begun_.end(),
+                      [&](uint64_t begun) { return begun != 0 && begun <= number; });
+}
+
+absl::Status FetchService::Ledger::Drain(Executor& executor, Duration timeout) {
+  MutexLock draining(drain_mutex_);
+  {
+    MutexLock lock(mutex_);
+    if (DoneUpTo(last_)) return absl::OkStatus();
+    awaited_ = last_;
+    drained_.Reset(1);
+  }
+  if (executor.Await(drained_, DeadlineAfter(executor.clock(), timeout))) return absl::OkStatus();
+  MutexLock lock(mutex_);
+  if (awaited_ == 0) return absl::OkStatus();  // done at the last moment
+  awaited_ = 0;
+  drained_.CountDown();
+  return absl::DeadlineExceededError("promotions are still under way");
+}
+
+}  // namespace hps

@@ -1,0 +1,182 @@
+#include "query/level_fetch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace hps {
+namespace {
+
+// A call with many misses is cut into about as many jobs as a machine has workers to spare, but
+// not into pieces smaller than RocksDB takes at a time.
+constexpr size_t kJobsWanted = 8;
+
+FetchJob::Order OrderFor(const QueryWork& work, FetchJob::Level level, Deadline deadline) {
+  return {.table = work.table,
+          .counters = work.counters,
+          .level = level,
+          .cache = work.cache,
+          .epoch = work.epoch,
+          .deadline = deadline};
+}
+
+void FillKeys(const MissList& misses, size_t first, std::span<Key> keys) {
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = misses.key(misses.open()[first + i]);
+}
+
+}  // namespace
+
+bool LevelFetch::Wanted(const QueryWork& work, FetchJob::Level level) {
+  return level == FetchJob::Level::kL3 || work.l2_usable;
+}
+
+bool LevelFetch::CanBlock(const QueryWork& work, FetchJob::Level level) {
+  return level == FetchJob::Level::kL3 || work.table->l2()->can_block();
+}
+
+void LevelFetch::Fetch(std::span<QueryWork> works, FetchJob::Level level,
+                       const ModelState::Guard& guard, Deadline deadline) {
+  size_t open_count = 0;
+  for (QueryWork& work : works) {
+    if (!Wanted(work, level)) continue;
+    open_count += work.misses.open().size();
+    work.misses.BeginNarrowing();
+  }
+  job_keys_max_ = std::max(kFetchPieceKeysMax, open_count / kJobsWanted);
+  Progress progress;
+  while (open_count > 0) {
+    PromoteHeld(guard);
+    FillWave(works, level, deadline, &progress);
+    if (flight_count_ == 0) break;
+    FlyWave(level, guard, deadline);
+    LandWave(level);
+  }
+  LeaveRestOpen(works, level, progress);
+}
+
+void LevelFetch::FillWave(std::span<QueryWork> works, FetchJob::Level level, Deadline deadline,
+                          Progress* progress) {
+  const size_t flights_max = std::min(kWaveJobsMax, service_.FairShare(level));
+  const bool too_late = service_.clock().Now() >= deadline;
+  for (; progress->work < works.size(); ++progress->work, progress->open = 0) {
+    QueryWork& work = works[progress->work];
+    if (!Wanted(work, level)) continue;
+    const size_t open_count = work.misses.open().size();
+    if (too_late && CanBlock(work, level)) {
+      for (; progress->open < open_count; ++progress->open)
+        work.misses.StaysOpen(work.misses.open()[progress->open]);
+      continue;
+    }
+    while (progress->open < open_count) {
+      if (flight_count_ == flights_max) return;
+      if (!AddFlight(work, level, progress->open, deadline)) return;
+      progress->open += flights_[flight_count_ - 1].key_count;
+    }
+  }
+}
+
+bool LevelFetch::AddFlight(QueryWork& work, FetchJob::Level level, size_t first,
+                           Deadline deadline) {
+  FetchJobLease job = service_.Acquire(level);
+  if (job == nullptr) return false;
+  const size_t key_count = std::min({work.misses.open().size() - first, job_keys_max_,
+                                     FetchJob::KeysMax(work.table->row_bytes())});
+  job->Prepare(OrderFor(work, level, deadline), key_count);
+  FillKeys(work.misses, first, job->keys());
+  flights_[flight_count_++] = {
+      .job = std::move(job), .work = &work, .first = first, .key_count = key_count};
+  return true;
+}
+
+void LevelFetch::FlyWave(FetchJob::Level level, const ModelState::Guard& guard, Deadline deadline) {
+  const std::span<Flight> wave(flights_.data(), flight_count_);
+  const auto blocking = [&](const Flight& flight) { return CanBlock(*flight.work, level); };
+  latch_.Reset(static_cast<size_t>(std::count_if(wave.begin(), wave.end(), blocking)));
+  for (Flight& flight : wave) {
+    if (!blocking(flight)) continue;
+    flight.posted = service_.Post(*flight.job, SnapshotPin(guard), latch_);
+    if (!flight.posted) latch_.CountDown();  // the queue is full: as if the level were down
+  }
+  for (Flight& flight : wave) {
+    if (blocking(flight)) continue;
+    flight.job->Fetch();
+    flight.answered = true;
+  }
+  service_.fetch_executor().Await(latch_, deadline);
+}
+
+void LevelFetch::LandWave(FetchJob::Level level) {
+  for (Flight& flight : std::span(flights_.data(), flight_count_)) {
+    if (flight.posted) flight.answered = flight.job->Take();
+    if (flight.posted && !flight.answered) {
+      latch_.CountDown();  // in place of the task, which no longer will
+      if (level == FetchJob::Level::kL2) {
+        flight.work->table->l2_bypass().Trip();
+        flight.work->counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+      }
+    }
+    CopyOut(flight, level);
+    if (flight.posted && !flight.answered) static_cast<void>(flight.job.release());
+    if (!flight.answered) flight.job.reset();
+  }
+}
+
+void LevelFetch::CopyOut(Flight& flight, FetchJob::Level level) {
+  QueryWork& work = *flight.work;
+  const KeyStatus hit = level == FetchJob::Level::kL2 ? KeyStatus::kHitL2 : KeyStatus::kHitL3;
+  for (size_t i = 0; i < flight.key_count; ++i) {
+    const uint32_t index = work.misses.open()[flight.first + i];
+    const FetchOutcome outcome = flight.answered ? flight.job->outcomes()[i] : FetchOutcome::kMiss;
+    if (outcome == FetchOutcome::kHit) {
+      work.Answer(index, hit, flight.job->row(i));
+    } else if (outcome == FetchOutcome::kAbsent) {
+      work.Answer(index, KeyStatus::kAbsent, nullptr);
+    } else if (outcome == FetchOutcome::kLost && level == FetchJob::Level::kL3) {
+      work.Answer(index, KeyStatus::kDefaultDegraded, nullptr);
+    } else {
+      work.misses.StaysOpen(index);
+    }
+  }
+}
+
+void LevelFetch::LeaveRestOpen(std::span<QueryWork> works, FetchJob::Level level,
+                               Progress progress) {
+  for (size_t i = 0; i < works.size(); ++i) {
+    if (!Wanted(works[i], level)) continue;
+    MissList& misses = works[i].misses;
+    if (i >= progress.work) {
+      const size_t first = i == progress.work ? progress.open : 0;
+      for (size_t j = first; j < misses.open().size(); ++j) misses.StaysOpen(misses.open()[j]);
+    }
+    misses.EndNarrowing();
+  }
+}
+
+void LevelFetch::FetchInBackground(QueryWork& work, FetchJob::Level level,
+                                   const ModelState::Guard& guard) {
+  const std::span<const uint32_t> open = work.misses.open();
+  for (size_t first = 0; first < open.size();) {
+    const size_t key_count =
+        std::min(open.size() - first, FetchJob::KeysMax(work.table->row_bytes()));
+    bool started = false;
+    if (FetchJobLease job = service_.Acquire(level)) {
+      job->Prepare(OrderFor(work, level, kNoDeadline), key_count);
+      FillKeys(work.misses, first, job->keys());
+      started = service_.PostInBackground(std::move(job), SnapshotPin(guard));
+    }
+    const KeyStatus status = started ? KeyStatus::kDefaultPending : KeyStatus::kDefaultDegraded;
+    for (size_t i = 0; i < key_count; ++i) work.Answer(open[first + i], status, nullptr);
+    first += key_count;
+  }
+  work.misses.CloseAll();
+}
+
+void LevelFetch::PromoteHeld(const ModelState::Guard& guard) {
+  for (Flight& flight : std::span(flights_.data(), flight_count_)) {
+    if (flight.job != nullptr) service_.Promote(std::move(flight.job), SnapshotPin(guard));
+  }
+  flight_count_ = 0;
+}
+
+}  // namespace hps

@@ -1,0 +1,73 @@
+// Asks one level for all keys that a call has not found yet, in parallel jobs, until the deadline.
+//
+// A call may lack more rows than the pool has scratch, so its jobs go out in waves: fill, post,
+// wait, copy out. The jobs of the last wave are kept until PromoteHeld, so that promotion begins
+// after the reply. Belongs to one session; for one thread; allocates nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/executor.h"
+#include "query/fetch_service.h"
+#include "query/query_work.h"
+
+namespace hps {
+
+class LevelFetch {
+ public:
+  explicit LevelFetch(FetchService& service) : service_(service) {}
+  LevelFetch(const LevelFetch&) = delete;
+  LevelFetch& operator=(const LevelFetch&) = delete;
+
+  // Answers the open keys that the level has by `deadline`; the others stay open, so do all when no
+  // scratch is left. A level that can't block (some L2) is asked on this thread, whatever the
+  // deadline. Levels that time out are passed by from then on.
+  void Fetch(std::span<QueryWork> works, FetchJob::Level level, const ModelState::Guard& guard,
+             Deadline deadline);
+
+  // Starts fetching all open keys of `work` for the levels above, with nobody waiting, and answers
+  // them with default rows: pending where a job could be had, else degraded.
+  void FetchInBackground(QueryWork& work, FetchJob::Level level, const ModelState::Guard& guard);
+
+  // Hands the answered jobs that are kept on to promotion. Must be called before the guard ends.
+  void PromoteHeld(const ModelState::Guard& guard);
+
+ private:
+  static constexpr size_t kWaveJobsMax = 16;
+
+  struct Flight {
+    FetchJobLease job;
+    QueryWork* work = nullptr;
+    size_t first = 0;  // the job's keys are open keys first .. first + key_count of the work
+    size_t key_count = 0;
+    bool posted = false;
+    bool answered = false;
+  };
+
+  // Where the next wave begins.
+  struct Progress {
+    size_t work = 0;
+    size_t open = 0;
+  };
+
+  static bool Wanted(const QueryWork& work, FetchJob::Level level);
+  static bool CanBlock(const QueryWork& work, FetchJob::Level level);
+  void FillWave(std::span<QueryWork> works, FetchJob::Level level, Deadline deadline,
+                Progress* progress);
+  bool AddFlight(QueryWork& work, FetchJob::Level level, size_t first, Deadline deadline);
+  void FlyWave(FetchJob::Level level, const ModelState::Guard& guard, Deadline deadline);
+  void LandWave(FetchJob::Level level);
+  void CopyOut(Flight& flight, FetchJob::Level level);
+  static void LeaveRestOpen(std::span<QueryWork> works, FetchJob::Level level, Progress progress);
+
+  FetchService& service_;
+  Latch latch_;
+  std::array<Flight, kWaveJobsMax> flights_;
+  size_t flight_count_ = 0;
+  size_t job_keys_max_ = 0;
+};
+
+}  // namespace hps

@@ -1,0 +1,56 @@
+#include "query/miss_list.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace hps {
+
+MissArena::MissArena(size_t keys_max, size_t lists_max)
+    : entries_(new Entry[keys_max]),
+      keys_(new Key[keys_max]),
+      begin_(new uint32_t[keys_max + lists_max]),
+      open_(new uint32_t[keys_max]) {}
+
+void MissArena::Reset() { list_begin_ = entry_count_ = key_count_ = begin_count_ = open_used_ = 0; }
+
+MissList MissArena::MakeList() {
+  const std::span<Entry> entries(entries_.get() + list_begin_, entry_count_ - list_begin_);
+  list_begin_ = entry_count_;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.key != b.key ? a.key < b.key : a.position < b.position;
+  });
+  Key* const keys = keys_.get() + key_count_;
+  uint32_t* const begin = begin_.get() + begin_count_;
+  size_t unique_count = 0;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (i > 0 && entries[i].key == entries[i - 1].key) continue;
+    keys[unique_count] = entries[i].key;
+    begin[unique_count++] = static_cast<uint32_t>(i);
+  }
+  begin[unique_count] = static_cast<uint32_t>(entries.size());
+  MissList list = ListOf({keys, unique_count});
+  list.begin_ = {begin, unique_count + 1};
+  list.entries_ = entries;
+  key_count_ += unique_count;
+  begin_count_ += unique_count + 1;
+  return list;
+}
+
+MissList MissArena::ListOf(std::span<const Key> unique_keys) {
+  MissList list;
+  list.keys_ = unique_keys;
+  list.open_ = open_.get() + open_used_;
+  list.open_count_ = unique_keys.size();
+  std::iota(list.open_, list.open_ + unique_keys.size(), 0U);
+  open_used_ += unique_keys.size();
+  return list;
+}
+
+size_t MissArena::CountUnique(std::span<const Key> keys) {
+  Key* const scratch = keys_.get() + key_count_;
+  std::copy(keys.begin(), keys.end(), scratch);
+  std::sort(scratch, scratch + keys.size());
+  return static_cast<size_t>(std::unique(scratch, scratch + keys.size()) - scratch);
+}
+
+}  // namespace hps

@@ -1,0 +1,185 @@
+// A small process for tests of the read path: a model on plain levels that can be made to fail, a
+// session factory on an executor that the test steps, and sessions on it.
+//
+// Rows are stamped with (table number of the test, key, version). For one thread, unless the test
+// brings executors with threads.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/manual_executor.h"
+#include "query/model_state.h"
+#include "query/observed_tables.h"
+#include "query/session_factory.h"
+#include "tier/fault_tier.h"
+#include "tier/plain_tier.h"
+#include "tier/stamped_row.h"
+
+namespace hps {
+
+// One incarnation of a table, and the handles by which a test reaches into its levels.
+struct WorldTable {
+  std::shared_ptr<ServedTable> served;
+  SharedTableLog l3_log = std::make_shared<TableLog>();
+  SharedTableLog l2_log = std::make_shared<TableLog>();
+  std::unique_ptr<TierFaults> l3_faults;
+  std::unique_ptr<TierFaults> l2_faults;
+  DurableTable* l3 = nullptr;  // below faults and observation
+  LossyTable* l2 = nullptr;
+};
+
+struct WorldTableOptions {
+  std::string name = "m/a";
+  uint64_t stamp = 1;
+  Incarnation incarnation = 1;
+  uint32_t dim = 8;
+  Dtype dtype = Dtype::kFloat32;
+  std::vector<std::byte> default_row{};
+  bool has_l2 = true;
+  bool l2_blocks = false;
+  double hit_rate_threshold = 1.0;
+  std::vector<Key> keys{};  // rows in L3, of version 0
+  std::set<Key> lost_keys{};
+};
+
+inline std::vector<std::byte> Stamped(uint64_t stamp, Key key, Version version, size_t row_bytes) {
+  std::vector<std::byte> row(row_bytes);
+  StampedRow::Write(stamp, key, version, row);
+  return row;
+}
+
+// Rows of one version, as a batch; the object owns what the batch borrows.
+class StampedBatch {
+ public:
+  StampedBatch(uint64_t stamp, std::vector<Key> keys, Version version, size_t row_bytes)
+      : keys_(std::move(keys)),
+        versions_(keys_.size(), version),
+        rows_(keys_.size() * row_bytes),
+        row_bytes_(row_bytes) {
+    for (size_t i = 0; i < keys_.size(); ++i)
+      StampedRow::Write(stamp, keys_[i], version, {rows_.data() + i * row_bytes, row_bytes});
+  }
+  RowBatch batch() {
+    return {.keys = keys_,
+            .rows = {.data = rows_.data(),
+                     .row_count = keys_.size(),
+                     .row_bytes = row_bytes_,
+                     .stride_bytes = row_bytes_},
+            .versions = versions_};
+  }
+
+ private:
+  const std::vector<Key> keys_;
+  const std::vector<Version> versions_;
+  std::vector<std::byte> rows_;
+  const size_t row_bytes_;
+};
+
+inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* executor) {
+  WorldTable table;
+  table.l3_faults = std::make_unique<TierFaults>(executor);
+  table.l2_faults = std::make_unique<TierFaults>(executor);
+  const TableSpec spec{.name = options.name,
+                       .dim = options.dim,
+                       .dtype = options.dtype,
+                       .default_row = options.default_row};
+  auto l3 = std::make_unique<PlainDurableTable>(spec, options.incarnation);
+  table.l3 = l3.get();
+  StampedBatch rows(options.stamp, options.keys, 0, spec.row_bytes());
+  EXPECT_TRUE(l3->Write({.upserts = rows.batch()}).ok());
+  ServedTable::Parts parts;
+  parts.l3 = WithFaults(
+      std::make_unique<ObservedDurableTable>(std::move(l3), table.l3_log, options.lost_keys),
+      table.l3_faults.get());
+  if (options.has_l2) {
+    auto l2 = std::make_unique<PlainLossyTable>();
+    table.l2 = l2.get();
+    if (options.l2_blocks) table.l2_faults->set_can_block(true);
+    parts.l2 = WithFaults(std::make_unique<ObservedLossyTable>(std::move(l2), table.l2_log),
+                          table.l2_faults.get());
+  }
+  parts.hit_rate_threshold = options.hit_rate_threshold;
+  table.served = *ServedTable::Create(std::move(parts));
+  return table;
+}
+
+// What one look-up of one table gave.
+struct WorldAnswer {
+  absl::Status status;
+  LookupCounts counts;
+  std::vector<KeyStatus> statuses;
+  std::vector<std::byte> rows;
+  size_t row_bytes = 0;
+
+  std::span<const std::byte> row(size_t i) const {
+    return std::span(rows).subspan(i * row_bytes, row_bytes);
+  }
+};
+
+class World {
+ public:
+  explicit World(uint64_t seed = 0, std::vector<DeviceCache*> caches = {}, size_t scratch_count = 8)
+      : executor_(seed) {
+    SessionFactory::Options options;
+    options.fetch_executor = &executor_;
+    options.promote_executor = &executor_;
+    options.caches = std::move(caches);
+    options.scratch_count = scratch_count;
+    factory_ = *SessionFactory::Create(options);
+    model_ = std::make_unique<ModelState>("m", factory_->epoch_domain(), executor_);
+  }
+  ~World() {
+    executor_.Hold(false);
+    executor_.RunAll();
+  }
+
+  void Publish(const std::vector<const WorldTable*>& tables) {
+    std::vector<std::shared_ptr<ServedTable>> served;
+    for (const WorldTable* table : tables) served.push_back(table->served);
+    ASSERT_TRUE(model_->Publish(std::move(served)).ok());
+  }
+
+  std::unique_ptr<LookupSession> NewSession(const SessionOptions& options = {}) {
+    auto session = factory_->NewSession(*model_, options);
+    EXPECT_TRUE(session.ok()) << session.status();
+    return *std::move(session);
+  }
+
+  ManualExecutor& executor() { return executor_; }
+  SessionFactory& factory() { return *factory_; }
+  ModelState& model() { return *model_; }
+  StoreStatistics statistics() const {
+    StoreStatistics statistics{.tables = model_->Statistics()};
+    factory_->AddStatistics(&statistics);
+    return statistics;
+  }
+
+ private:
+  ManualExecutor executor_;
+  std::unique_ptr<SessionFactory> factory_;
+  std::unique_ptr<ModelState> model_;
+};
+
+// Looks `keys` of one table up. The rows are filled with 0xcc first, so that what is not written
+// shows.
+inline WorldAnswer Ask(LookupSession& session, std::vector<Key> keys, uint32_t table = 0,
+                       HostLookupRequest request = {}) {
+  WorldAnswer answer;
+  answer.row_bytes = session.output_row_bytes(table);
+  answer.rows.assign(keys.size() * answer.row_bytes, std::byte{0xcc});
+  answer.statuses.assign(keys.size(), KeyStatus{0xcc});
+  const HostTableQuery query{
+      .table = table, .keys = keys, .rows = answer.rows, .status = answer.statuses};
+  request.queries = {&query, 1};
+  answer.status = session.Lookup(request, &answer.counts);
+  return answer;
+}
+
+}  // namespace hps

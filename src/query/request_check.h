@@ -1,0 +1,41 @@
+// Everything that can be wrong with a request, found before anything is done: a call that returns
+// an error has written nothing.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "hps/lookup_session.h"
+#include "query/lookup_counters.h"
+#include "query/model_snapshot.h"
+
+namespace hps {
+
+// A table as one session knows it. The number by which queries name it is its index.
+struct SessionTable {
+  TableSpec spec;
+  size_t slot = 0;  // in the model's snapshots
+  LookupCounters* counters = nullptr;
+  size_t output_row_bytes = 0;
+};
+
+struct RequestLimits {
+  std::span<const SessionTable> tables;
+  size_t keys_max = 0;
+};
+
+// Errors: those of LookupSession::Lookup.
+template <MemorySpace kSpace>
+absl::Status CheckRequest(const LookupRequest<kSpace>& request, const RequestLimits& limits,
+                          const ModelSnapshot& snapshot);
+
+extern template absl::Status CheckRequest(const HostLookupRequest&, const RequestLimits&,
+                                          const ModelSnapshot&);
+extern template absl::Status CheckRequest(const DeviceLookupRequest&, const RequestLimits&,
+                                          const ModelSnapshot&);
+
+}  // namespace hps

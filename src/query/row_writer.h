@@ -1,0 +1,58 @@
+// Writes rows to their place in the caller's buffer, converted to float32 where the session was
+// made so.
+//
+// A value type; borrows the buffer and the table. Thread-safe for different positions.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include "query/row_convert.h"
+#include "query/served_table.h"
+
+namespace hps {
+
+class RowWriter {
+ public:
+  RowWriter() = default;
+  // Rows go to `data + position * stride_bytes`.
+  RowWriter(const ServedTable& table, bool as_float32, std::byte* data, size_t stride_bytes)
+      : data_(data),
+        stride_bytes_(stride_bytes),
+        row_bytes_(table.row_bytes()),
+        dim_(table.spec().dim),
+        dtype_(table.spec().dtype),
+        converts_(as_float32 && table.spec().dtype != Dtype::kFloat32),
+        default_row_(converts_ ? table.default_row_float32() : table.default_row()) {}
+
+  // Whether the level's rows are not what the caller wants, so that a level can't write them into
+  // the caller's buffer itself.
+  bool converts() const { return converts_; }
+  std::byte* row(size_t position) const { return data_ + position * stride_bytes_; }
+  size_t stride_bytes() const { return stride_bytes_; }
+
+  // `native` is a row in the table's dtype.
+  void Write(size_t position, const std::byte* native) const {
+    if (converts_) {
+      ConvertToFloat32(dtype_, native, dim_, row(position));
+    } else {
+      std::memcpy(row(position), native, row_bytes_);
+    }
+  }
+
+  void WriteDefault(size_t position) const {
+    std::memcpy(row(position), default_row_.data(), default_row_.size());
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t stride_bytes_ = 0;
+  size_t row_bytes_ = 0;
+  size_t dim_ = 0;
+  Dtype dtype_ = Dtype::kFloat32;
+  bool converts_ = false;
+  std::span<const std::byte> default_row_;
+};
+
+}  // namespace hps

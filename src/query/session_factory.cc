@@ -1,0 +1,97 @@
+#include "query/session_factory.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "query/fetch_service.h"
+#include "query/lookup_session.h"
+
+namespace hps {
+namespace {
+
+class LevelSessionFactory final : public SessionFactory {
+ public:
+  LevelSessionFactory(Options options, std::unique_ptr<FetchService> fetch)
+      : options_(std::move(options)), fetch_(std::move(fetch)) {}
+
+  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
+      ModelState& model, const SessionOptions& options) override {
+    if (options.keys_max == 0 || options.keys_max > kKeysPerCallMax) {
+      return absl::InvalidArgumentError(absl::StrCat("session: keys_max ", options.keys_max,
+                                                     " is not in [1, ", kKeysPerCallMax, "]"));
+    }
+    if (options.output_dtype.value_or(Dtype::kFloat32) != Dtype::kFloat32)
+      return absl::InvalidArgumentError("session: rows can be converted to float32 only");
+    size_t cache_index = 0;
+    while (cache_index < options_.caches.size() &&
+           options_.caches[cache_index]->device() != options.device) {
+      ++cache_index;
+    }
+    const bool has_cache = cache_index < options_.caches.size();
+    if (!has_cache && options.device != -1) {
+      return absl::UnavailableError(
+          absl::StrCat("session: there is no cache on device ", options.device));
+    }
+    HPS_ASSIGN_OR_RETURN(EpochDomain::Reader reader, domain_.AddReader());
+    return LevelSession::Create({.model = model,
+                                 .shared = {.fetch = *fetch_,
+                                            .timeout = options_.timeout,
+                                            .lookups = lookups_,
+                                            .deadlines_exceeded = deadlines_exceeded_},
+                                 .options = options,
+                                 .reader = std::move(reader),
+                                 .cache = has_cache ? options_.caches[cache_index] : nullptr,
+                                 .cache_index = has_cache ? cache_index : kNoCache,
+                                 .number = sessions_made_.fetch_add(1)});
+  }
+
+  EpochDomain& epoch_domain() override { return domain_; }
+
+  absl::Status DrainPromotions(Duration timeout) override { return fetch_->Drain(timeout); }
+
+  void AddStatistics(StoreStatistics* statistics) const override {
+    statistics->lookups += lookups_.load();
+    statistics->deadlines_exceeded += deadlines_exceeded_.load();
+    statistics->promotions_dropped += fetch_->promotions_dropped();
+    statistics->l3_errors += fetch_->l3_errors();
+  }
+
+ private:
+  const Options options_;
+  EpochDomain domain_;
+  const std::unique_ptr<FetchService> fetch_;
+  std::atomic<size_t> sessions_made_{0};
+  std::atomic<uint64_t> lookups_{0};
+  std::atomic<uint64_t> deadlines_exceeded_{0};
+};
+
+absl::Status CheckCaches(const std::vector<DeviceCache*>& caches) {
+  if (caches.size() > kCachesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("session factory: ", caches.size(), " caches; the maximum is ", kCachesMax));
+  }
+  for (size_t i = 0; i < caches.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (caches[i]->device() == caches[j]->device()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("session factory: two caches on device ", caches[i]->device()));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionFactory>> SessionFactory::Create(const Options& options) {
+  HPS_RETURN_IF_ERROR(CheckCaches(options.caches));
+  HPS_ASSIGN_OR_RETURN(auto fetch,
+                       FetchService::Create({.fetch_executor = options.fetch_executor,
+                                             .promote_executor = options.promote_executor,
+                                             .background_timeout = options.timeout,
+                                             .jobs_per_level = options.scratch_count}));
+  return std::make_unique<LevelSessionFactory>(options, std::move(fetch));
+}
+
+}  // namespace hps
