@@ -1,6 +1,6 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build test bench format install clean setup-build setup-test \
+.PHONY: help build test check check-all bench format install clean setup-build setup-test \
         setup-check
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
@@ -14,8 +14,14 @@ build: setup-build  ## build everything into build/cpu (the command is build/cpu
 	@cmake --preset cpu >/dev/null
 	@ninja -C build/cpu
 
-test: setup-test  ## build with and without sanitizers, run every test; ends with "N passed, N failed"
+test: setup-test  ## build, also with sanitizers, and run every test; ends with "N passed, N failed"
 	@tools/run_tests.py
+
+check: setup-check  ## layers, style, format, clang's analysis; clang-tidy on changed files
+	@tools/check.py
+
+check-all: setup-check  ## as check, with clang-tidy on all files
+	@tools/check.py --all
 
 bench: build  ## run the benchmarks (SCENARIOS="l2 l3 import session"); JSON into build/bench
 	@mkdir -p build/bench

@@ -104,7 +104,8 @@ def read_counts(program: Program, report: pathlib.Path, output: str) -> tuple[in
     return counts["passed"], counts["failed"], counts["skipped"]
 
 
-def execute(program: Program, scratch: pathlib.Path, report: pathlib.Path) -> tuple[int | None, str]:
+def execute(program: Program, scratch: pathlib.Path,
+            report: pathlib.Path) -> tuple[int | None, str]:
     """Runs it in its own process group; exit status None = time-out (the group is killed)."""
     environment = os.environ | program.environment
     environment |= {"TMPDIR": str(scratch), "TEST_TMPDIR": str(scratch)}

@@ -15,7 +15,6 @@
 namespace hps {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class ConfigTest : public ::testing::Test {

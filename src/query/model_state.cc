@@ -57,11 +57,13 @@ absl::Status ModelState::Publish(std::vector<std::shared_ptr<ServedTable>> table
   HPS_RETURN_IF_ERROR(CheckTables(name_, tables));
   {
     MutexLock lock(mutex_);
-    const size_t new_names =
-        static_cast<size_t>(std::count_if(tables.begin(), tables.end(), [&](const auto& table) {
-          return std::find(slot_names_.begin(), slot_names_.end(), table->spec().name) ==
-                 slot_names_.end();
-        }));
+    size_t new_names = 0;
+    for (const std::shared_ptr<ServedTable>& table : tables) {
+      if (std::find(slot_names_.begin(), slot_names_.end(), table->spec().name) ==
+          slot_names_.end()) {
+        ++new_names;
+      }
+    }
     if (slot_names_.size() + new_names > kTablesPerStoreMax) {
       return absl::ResourceExhaustedError(
           absl::StrCat("model '", name_, "': more than ", kTablesPerStoreMax, " table names"));

@@ -209,7 +209,7 @@ std::string Normal(const std::string& path) {
 }  // namespace
 
 FaultFileSystem::FaultFileSystem(std::shared_ptr<rocksdb::FileSystem> target)
-    : FileSystemWrapper(target != nullptr ? target : rocksdb::FileSystem::Default()) {}
+    : FileSystemWrapper(target != nullptr ? std::move(target) : rocksdb::FileSystem::Default()) {}
 
 void FaultFileSystem::Fail(const FileFaultPlan& plan) {
   MutexLock lock(mutex_);

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Checks the sources without running them; `make check` and `make check-all`.
+
+    tools/check.py          layers, style, format, clang's warnings and thread-safety analysis on
+                            all files, clang-tidy on the files that changed
+    tools/check.py --all    clang-tidy on all files, too
+
+Every file that a tool looks at counts as one case; layers.py and tidy.py are one case each. The
+last line is "N passed, N failed"; the exit status is 1 if any failed.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import time
+
+from source_tree import SourceTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "cpu"
+PROGRESS_S = 10
+# clang-tidy takes seconds per file. When a change is larger than this, or can't be told, every
+# n-th file is taken; `make check-all` takes them all.
+TIDY_FILES_MAX = 24
+GENERATED_HEADERS = ["hps_bench_commit"]  # targets
+CLANG = ["clang++-14", "-fsyntax-only", "-Wthread-safety", "-Wno-unknown-warning-option",
+         "-Wno-gnu-zero-variadic-macro-arguments"]
+
+
+def run(command: list[str]) -> tuple[bool, str]:
+    done = subprocess.run(command, cwd=ROOT, check=False, text=True, errors="replace",
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.returncode == 0, done.stdout
+
+
+def compile_commands() -> dict[str, list[str]]:
+    """Source file -> the arguments that it is compiled with, without compiler and output."""
+    for command in (["cmake", "--preset", "cpu"], ["ninja", "-C", str(BUILD), *GENERATED_HEADERS]):
+        ok, output = run(command)
+        if not ok:
+            print(output)
+            sys.exit(f"check: `{' '.join(command)}` failed")
+    commands = {}
+    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
+        words = shlex.split(entry["command"])
+        compiler_at = [bool(re.search(r"\+\+[-\d]*$", word)) for word in words].index(True)
+        words = words[compiler_at + 1:]
+        output_at = words.index("-o")
+        arguments = words[:output_at] + words[output_at + 2:]
+        path = str(pathlib.Path(entry["file"]).relative_to(ROOT))
+        commands[path] = [word for word in arguments if word not in ("-c", entry["file"])]
+    return commands
+
+
+def changed_files() -> set[str] | None:
+    """Files changed since the branch left main (or by the last commit on main) and not committed;
+    None when git can't tell."""
+    for base in ("origin/main", "main"):
+        ok, merge_base = run(["git", "merge-base", "HEAD", base])
+        if ok:
+            break
+    else:
+        merge_base = ""
+    head = run(["git", "rev-parse", "HEAD"])[1].strip()
+    if merge_base.strip() in ("", head):
+        merge_base = "HEAD~1"
+    ok, listed = run(["git", "diff", "--name-only", merge_base.strip(), "--"])
+    untracked = run(["git", "ls-files", "-o", "--exclude-standard"])[1]
+    return set((listed + untracked).split()) if ok else None
+
+
+def files_to_tidy(sources: list[str], everything: bool) -> list[str]:
+    if everything:
+        return sources
+    changed = changed_files()
+    if changed is None:
+        chosen = sources
+    else:
+        chosen = [path for path in sources
+                  if path in changed or path.removesuffix(".cc") + ".h" in changed]
+    step = -(-len(chosen) // TIDY_FILES_MAX)
+    return chosen[::max(step, 1)]
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failed = 0
+
+    def add(self, step: str, ok: bool, output: str) -> None:
+        self.passed += ok
+        self.failed += not ok
+        if not ok:
+            print(f"FAILED {step}\n{output.rstrip()}", flush=True)
+
+    def run_one(self, step: str, command: list[str]) -> None:
+        start = time.monotonic()
+        ok, output = run(command)
+        self.add(step, ok, output)
+        print(f"== {step}: {output.strip().splitlines()[-1]} ({time.monotonic() - start:.1f} s)",
+              flush=True)
+
+    def run_many(self, step: str, commands: dict[str, list[str]]) -> None:
+        """Runs one command per file on all cores, with a line of progress now and then."""
+        start = last = time.monotonic()
+        failed_before = self.failed
+        with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            futures = {pool.submit(run, command): path for path, command in commands.items()}
+            for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
+                self.add(f"{step} {futures[future]}", *future.result())
+                if time.monotonic() - last > PROGRESS_S:
+                    last = time.monotonic()
+                    print(f"   {step}: {done} of {len(commands)} files, {last - start:.0f} s",
+                          flush=True)
+        print(f"== {step}: {len(commands)} files, {self.failed - failed_before} failed "
+              f"({time.monotonic() - start:.1f} s)", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="clang-tidy on all files")
+    arguments = parser.parse_args()
+    tally = Tally()
+    tools = ROOT / "tools"
+    tally.run_one("layers", [sys.executable, str(tools / "layers.py")])
+    tally.run_one("style", [sys.executable, str(tools / "tidy.py")])
+    tree = SourceTree(ROOT)
+    tally.run_many("format", {path: ["clang-format-14", "--dry-run", "--Werror", path]
+                              for path in tree.ending(".h", ".cc", ".cu", ".cuh")})
+    commands = compile_commands()
+    tally.run_many("clang", {path: [*CLANG, *flags, path] for path, flags in commands.items()})
+    chosen = files_to_tidy(sorted(commands), arguments.all)
+    tally.run_many("clang-tidy", {
+        path: ["clang-tidy-14", "--quiet", "-p", str(BUILD),
+               "--extra-arg=-Wno-unknown-warning-option",
+               "--extra-arg=-Wno-gnu-zero-variadic-macro-arguments", path] for path in chosen})
+    print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Checks that the folders keep to their layers, by what they include and by what they link.
+
+    tools/layers.py [ROOT]
+
+The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is named beside it:
+
+    0  include/hps, src/base
+    1  src/tier
+    2  src/l1_* l2_* l3_*                  never each other
+    3  src/query update import dense       never each other, no layer 2
+    4  src/model
+    5  cli python triton src/server        include only include/hps (cli: bench/ too), link model
+       tests/ bench/                       anything
+
+Each third-party library stays behind the folders named in THIRD_PARTY.
+"""
+
+import pathlib
+import re
+import sys
+
+from source_tree import Finding, SourceTree, line_of
+
+LOW = {"include", "base"}
+LEVELS = {"l1_host", "l1_gpu", "l2_memory", "l2_redis", "l3_rocksdb"}
+MIDDLE = {"query", "update", "import", "dense"}
+
+# Folder -> folders whose headers it may include (itself always).
+MAY_INCLUDE: dict[str, set[str]] = {"include": set(), "base": {"include"}, "tier": LOW}
+MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE}
+MAY_INCLUDE["model"] = LOW | {"tier"} | LEVELS | MIDDLE
+MAY_INCLUDE |= {folder: {"include"} for folder in ("python", "triton", "server", "examples")}
+MAY_INCLUDE["cli"] = {"include", "bench"}
+
+# Folder -> folders that it may link besides those it may include: the top layer is composed by
+# model, whose headers it does not see.
+MAY_LINK_TOO = {folder: {"model"} for folder in ("cli", "python", "triton", "server", "examples")}
+
+FREE = {"tests", "bench"}  # may include and link anything
+
+# Library -> (pattern of its headers, pattern of its CMake targets, folders that may use it).
+ANYWHERE = None
+THIRD_PARTY = {
+    "Abseil": (r"absl/", r"absl::", ANYWHERE),
+    "RocksDB": (r"rocksdb/", r"RocksDB::", {"l3_rocksdb"}),
+    "toml++": (r"toml(\+\+/|\.hpp)", r"tomlplusplus::", {"model"}),
+    "CLI11": (r"CLI/", r"CLI11::", {"cli"}),
+    "spdlog": (r"(spdlog|fmt)/", r"(spdlog|fmt)::", {"base"}),
+    "nlohmann-json": (r"nlohmann/", r"nlohmann_json::", {"import", "model", "cli"}),
+    "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH", {"base", "l3_rocksdb"}),
+    "CUDA": (r"cuda|cub/|thrust/|cooperative_groups|nccl|cublas", r"CUDA::", {"l1_gpu"}),
+    "hiredis": (r"hiredis/", r"PkgConfig::HIREDIS", {"l2_redis"}),
+    "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update"}),
+    "Google Benchmark": (r"benchmark/", r"benchmark::", set()),
+    "GoogleTest": (r"(gtest|gmock)/", r"GTest::", set()),
+}
+# Headers of the C++ library, of C and of the system.
+SYSTEM_HEADER = re.compile(
+    r"[a-z_]+|(sys|linux|netinet|arpa|net)/[a-z_]+\.h|"
+    r"(cpuid|emmintrin|errno|fcntl|immintrin|malloc|poll|pthread|sched|signal|time|unistd|cxxabi|"
+    r"dirent|dlfcn|execinfo|math|netdb|stdint|stdio|stdlib|string)\.h")
+# Written by the build, not in the tree.
+GENERATED = {"bench_commit.h": "bench"}
+# Of the public headers, these alone may be of a third party.
+PUBLIC_THIRD_PARTY = re.compile(r"absl/status/(status|statusor)\.h")
+
+
+def folder_of(path: str) -> str | None:
+    """src/tier/fence.h -> tier, include/hps/types.h -> include, tests/real/x.cc -> tests."""
+    parts = path.split("/")
+    if len(parts) < 2:
+        return None
+    return parts[1] if parts[0] == "src" and len(parts) > 2 else parts[0]
+
+
+def is_test(path: str) -> bool:
+    """Tests and contract suites may use GoogleTest, wherever they lie."""
+    return path.endswith(("_test.cc", "_contract.h", "_contract.cc")) or folder_of(path) in FREE
+
+
+def third_party_of(include: str, column: int) -> str | None:
+    for library, patterns in THIRD_PARTY.items():
+        if re.match(patterns[column], include):
+            return library
+    return None
+
+
+def may_use(path: str, folder: str, library: str) -> bool:
+    if folder in FREE:
+        return True
+    if library == "GoogleTest":
+        return is_test(path)
+    folders = THIRD_PARTY[library][2]
+    return folders is ANYWHERE or folder in folders
+
+
+def check_third_party(path: str, folder: str, include) -> str | None:
+    if third_party_of(include.path, 0) is None:
+        if include.quoted:
+            return f'"{include.path}" is no header of this project (roots: src/, include/)'
+        if not SYSTEM_HEADER.fullmatch(include.path):
+            return f"<{include.path}> is of no library that tools/layers.py knows"
+        return None
+    library = third_party_of(include.path, 0)
+    if folder == "include" and not PUBLIC_THIRD_PARTY.fullmatch(include.path):
+        return f"{include.path}: public headers include no third-party header but Abseil's Status"
+    if not may_use(path, folder, library):
+        return f"{include.path}: {library} does not belong into {folder}/"
+    return None
+
+
+def check_include(tree: SourceTree, path: str, folder: str, include) -> str | None:
+    target = tree.resolve(include.path)
+    if target is None and include.path in GENERATED:
+        target = f"{GENERATED[include.path]}/{include.path}"
+    if target is None:
+        return check_third_party(path, folder, include)
+    if not include.quoted:
+        return f"<{include.path}> is a header of this project: use quotes"
+    allowed = MAY_INCLUDE.get(folder)
+    other = folder_of(target)
+    if folder in FREE or other == folder:
+        return None
+    if allowed is None:
+        return f"{folder}/ has no place in the layers: add it to tools/layers.py"
+    if other not in allowed:
+        return f"{folder}/ must not include {other}/ ({include.path})"
+    return None
+
+
+def check_includes(tree: SourceTree) -> list[Finding]:
+    findings = []
+    for path in tree.ending(".h", ".cc", ".cu", ".cuh"):
+        folder = folder_of(path)
+        if folder is None:
+            findings.append(Finding(path, 1, "layers", "source files belong into a folder"))
+            continue
+        for include in tree.includes(path):
+            message = check_include(tree, path, folder, include)
+            if message:
+                findings.append(Finding(path, include.line, "layers", message))
+    return findings
+
+
+CMAKE_COMMAND = re.compile(r"^[ \t]*(hps_library|hps_test|target_link_libraries)\s*\(([^()]*)\)",
+                           re.MULTILINE)
+CMAKE_KEYWORDS = {"SOURCES", "HEADERS", "DEPENDS", "LIBRARIES"}
+
+
+def parse_command(command: str, words: list[str]) -> tuple[bool, list[str], list[str]]:
+    """(is a test, folders that are linked, targets of third parties that are linked)."""
+    linked = [word for word in words[1:] if word.startswith("hps_")]
+    folders = [word.removeprefix("hps_") for word in linked]
+    keyword = ""
+    for word in words[1:]:
+        if word in CMAKE_KEYWORDS:
+            keyword = word
+        elif keyword == "DEPENDS":
+            folders.append(word)
+    libraries = [word for word in words if "::" in word]
+    is_test_command = command == "hps_test" or words[0].endswith("_test")
+    return is_test_command, [folder for folder in folders if folder != "options"], libraries
+
+
+def cmake_commands(tree: SourceTree, path: str):
+    text = re.sub(r"#[^\n]*", lambda match: " " * len(match[0]), tree.text(path))
+    for match in CMAKE_COMMAND.finditer(text):
+        words = match[2].split()
+        if words:
+            yield line_of(text, match.start()), *parse_command(match[1], words)
+
+
+def check_linked_folder(folder: str, other: str) -> str | None:
+    if other == folder:
+        return None
+    if other not in MAY_INCLUDE.get(folder, set()) | MAY_LINK_TOO.get(folder, set()):
+        return f"{folder}/ must not link {other}/"
+    return None
+
+
+def check_links(tree: SourceTree) -> list[Finding]:
+    findings = []
+    for path in tree.ending("/CMakeLists.txt"):
+        folder = folder_of(path)
+        if folder in FREE:
+            continue
+        for line, is_test_command, folders, libraries in cmake_commands(tree, path):
+            messages = [check_linked_folder(folder, other) for other in folders]
+            for target in libraries:
+                library = third_party_of(target, 1)
+                stand_in = f"src/{folder}/x_test.cc" if is_test_command else f"src/{folder}/x.cc"
+                if library and not may_use(stand_in, folder, library):
+                    messages.append(f"{target}: {library} does not belong into {folder}/")
+            findings += [Finding(path, line, "layers", message) for message in messages if message]
+    return findings
+
+
+def linked_closure(direct: dict[str, set[str]], folder: str) -> set[str]:
+    reached, open_folders = set(), [folder]
+    while open_folders:
+        for other in direct.get(open_folders.pop(), set()) - reached:
+            reached.add(other)
+            open_folders.append(other)
+    return reached
+
+
+def check_links_cover_includes(tree: SourceTree) -> list[Finding]:
+    """A folder that includes another without linking it compiles by luck."""
+    direct: dict[str, set[str]] = {}
+    for path in tree.ending("/CMakeLists.txt"):
+        for _, is_test_command, folders, _ in cmake_commands(tree, path):
+            if not is_test_command:
+                direct.setdefault(folder_of(path), set()).update(folders)
+    findings = []
+    for path in tree.ending(".h", ".cc"):
+        folder = folder_of(path)
+        if is_test(path) or folder not in direct or not path.startswith("src/"):
+            continue
+        known = linked_closure(direct, folder) | {folder, "include"}
+        for include in tree.includes(path):
+            target = tree.resolve(include.path)
+            if target and folder_of(target) not in known:
+                findings.append(Finding(path, include.line, "layers",
+                                        f"{folder}/CMakeLists.txt does not link "
+                                        f"{folder_of(target)}/ ({include.path})"))
+    return findings
+
+
+def check(root: pathlib.Path) -> list[Finding]:
+    tree = SourceTree(root)
+    return sorted(set(check_includes(tree) + check_links(tree) + check_links_cover_includes(tree)))
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
+    if len(sys.argv) < 2:
+        root = root.parent.parent
+    findings = check(root)
+    for finding in findings:
+        print(finding)
+    print(f"layers: {len(findings)} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

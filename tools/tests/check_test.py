@@ -1,0 +1,82 @@
+"""Plants what clang's tools are there to find, with the flags that `make check` gives them."""
+
+import shutil
+import subprocess
+import unittest
+
+from planted import PlantedTest
+
+import check
+
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Werror", f"-I{check.ROOT}/src"]
+
+UNGUARDED = """#include "base/mutex.h"
+class Counter {
+ public:
+  void Add() { ++count_; }
+
+ private:
+  hps::Mutex mutex_;
+  int count_ HPS_GUARDED_BY(mutex_) = 0;
+};
+void Use() { Counter().Add(); }
+"""
+
+MOVED = """#include <string>
+#include <utility>
+std::string Twice(std::string text) {
+  std::string other = std::move(text);
+  return other + text;
+}
+"""
+
+
+def needs(tool: str):
+    return unittest.skipUnless(shutil.which(tool), f"{tool} comes with `make check`")
+
+
+class CheckTest(PlantedTest):
+    def output(self, command: list[str]) -> str:
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        return done.stdout + done.stderr if done.returncode != 0 else ""
+
+    def clang(self, text: str) -> str:
+        return self.output([*check.CLANG, *FLAGS, str(self.plant({"a.cc": text}) / "a.cc")])
+
+    @needs("clang++-14")
+    def test_clang_finds_an_unguarded_access(self):
+        self.assertIn("requires holding mutex", self.clang(UNGUARDED))
+        locked = UNGUARDED.replace("{ ++", "{ hps::MutexLock lock(mutex_); ++")
+        self.assertEqual(self.clang(locked), "")
+
+    @needs("clang-tidy-14")
+    def test_clang_tidy_finds_a_use_after_move(self):
+        config = (check.ROOT / ".clang-tidy").read_text()
+        root = self.plant({"a.cc": MOVED, ".clang-tidy": config})
+        command = ["clang-tidy-14", "--quiet", str(root / "a.cc"), "--", "-std=c++20"]
+        self.assertIn("bugprone-use-after-move", self.output(command))
+        (root / "a.cc").write_text(MOVED.replace("other + text", "other"))
+        self.assertEqual(self.output(command), "")
+
+    @needs("clang-format-14")
+    def test_clang_format_finds_a_difference(self):
+        root = self.plant({"a.cc": "int  a;\n", ".clang-format":
+                           (check.ROOT / ".clang-format").read_text()})
+        command = ["clang-format-14", "--dry-run", "--Werror", str(root / "a.cc")]
+        self.assertIn("clang-format-violations", self.output(command))
+        (root / "a.cc").write_text("int a;\n")
+        self.assertEqual(self.output(command), "")
+
+    def test_a_failed_file_counts_as_failed(self):
+        tally = check.Tally()
+        tally.run_many("step", {"a.cc": ["true"], "b.cc": ["false"]})
+        self.assertEqual((tally.passed, tally.failed), (1, 1))
+
+    def test_a_large_change_is_bounded(self):
+        sources = [f"{number}.cc" for number in range(1000)]
+        self.assertEqual(check.files_to_tidy(sources, True), sources)
+        self.assertLessEqual(len(check.files_to_tidy(sources, False)), check.TIDY_FILES_MAX)
+
+
+if __name__ == "__main__":
+    unittest.main()

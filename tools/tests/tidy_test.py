@@ -1,0 +1,203 @@
+"""Plants one violation of each rule of tidy.py: a check that cannot fail checks nothing."""
+
+import unittest
+
+from planted import PlantedTest
+
+import tidy
+
+HEADER = "// A header that says what it is for.\n#pragma once\n"
+
+
+def long_function(lines: int) -> str:
+    return "void Long() {\n" + "  Step();\n" * (lines - 2) + "}\n"
+
+
+class TidyTest(PlantedTest):
+    def rules(self, path: str, text: str, more: dict[str, str] | None = None) -> list[str]:
+        """The rules that the file breaks (lists of sources and tests apart)."""
+        root = self.plant({path: text} | (more or {}))
+        findings, _ = tidy.check(root, allowed={}, untested={})
+        return [finding.rule for finding in findings
+                if finding.path == path and finding.rule not in ("source-list", "untested")]
+
+    def assert_breaks(self, rule: str, text: str, path: str = "src/tier/a.cc") -> None:
+        with self.subTest(text=text[:80], path=path):
+            self.assertEqual(set(self.rules(path, text)), {rule})
+
+    def assert_clean(self, text: str, path: str = "src/tier/a.cc") -> None:
+        with self.subTest(text=text[:80], path=path):
+            self.assertEqual(self.rules(path, text), [])
+
+    def test_text(self):
+        self.assert_breaks("trailing-space", "int F(); \n".replace("F()", "Func()"))
+        self.assert_breaks("tab", "void F() {\n\tG();\n}\n")
+        self.assert_breaks("line-length", "// " + "x" * 98 + "\n")
+        self.assert_clean("// " + "x" * 97 + "\n")
+        self.assert_breaks("end-of-file", "void F();")
+        self.assert_breaks("end-of-file", "void F();\n\n")
+        self.assert_breaks("to" "do", "// TO" "DO: later.\n")
+        self.assert_breaks("to" "do", "# FIX" "ME\n", "tools/a.sh")
+
+    def test_file_lengths(self):
+        self.assert_breaks("file-length", "// A line.\n" * 601)
+        self.assert_clean("// A line.\n" * 600)
+        self.assert_breaks("file-length", HEADER + "// A line.\n" * 149, "include/hps/a.h")
+        self.assert_clean(HEADER + "// A line.\n" * 148, "include/hps/a.h")
+
+    def test_headers(self):
+        self.assert_breaks("pragma-once", "// A header that says what it is for.\n", "src/tier/a.h")
+        self.assert_breaks("header-comment", "#pragma once\n// Late words.\n", "src/tier/a.h")
+        self.assert_clean(HEADER, "src/tier/a.h")
+
+    def test_function_length(self):
+        self.assert_breaks("function-length", long_function(71))
+        self.assert_clean(long_function(70))
+        self.assert_breaks("function-length",
+                           "class A {\n  int Get() const {\n" + "    Step();\n" * 70 + "  }\n};\n")
+        self.assert_breaks("function-length",
+                           "A::A(int a) : a_{a}, b_(2) {\n" + "  Step();\n" * 70 + "}\n")
+        self.assert_breaks("function-length", "TEST(A, B) {\n" + "  Step();\n" * 70 + "}\n")
+        self.assert_breaks("function-length", '"""Words."""\n\n\ndef f():\n' + "    g()\n" * 70,
+                           "tools/a.py")
+
+    def test_braces_in_strings_and_comments_do_not_count(self):
+        self.assert_clean("void F() {\n  G(\"{\", '{', R\"({)\");  // {\n}\n" + long_function(70))
+        self.assert_breaks("function-length",
+                           "void F() {\n  G(\"}\", '}', 20'000);  // a }\n}\n" + long_function(71))
+
+    def test_parameters(self):
+        self.assert_breaks("parameters", "void F(int a, int b, int c, int d, int e, int f);\n")
+        self.assert_clean("void F(int a, std::map<int, int> b, int c, int d, int e);\n")
+        self.assert_breaks("parameters", "class A {\n  A(int a, int b, int c, int d, int e,\n"
+                           "    int f);\n};\n")
+
+    def test_virtuals(self):
+        eleven = "".join(f"  virtual void F{i}() = 0;\n" for i in range(11))
+        self.assert_breaks("virtuals", "class A {\n" + eleven + "};\n")
+        ten = "".join(f"  virtual void F{i}() = 0;\n" for i in range(10))
+        self.assert_clean("class A {\n  virtual ~A() = default;\n" + ten + "};\n")
+        self.assert_breaks("virtuals", "class A {\n  virtual void F() {}\n};\n")
+
+    def test_names(self):
+        for text in ["class row_cache {};\n", "enum class Kind { kGood, BAD };\n",
+                     "void do_it();\n", "class A {\n  int count;\n};\n",
+                     "struct A {\n  int count_;\n};\n", "struct A {\n  int rowCount;\n};\n",
+                     "constexpr int limit = 3;\n", "inline constexpr int LIMIT = 3;\n",
+                     "using row_id = int;\n",
+                     "class A {\n  void set_it(int a, int b, int c);\n};\n",
+                     "class A {\n  static constexpr int max_ = 3;\n};\n"]:
+            self.assert_breaks("names", text)
+        for text in ["class RowCache {\n  int size() const { return a_; }\n  int a_ = 0;\n};\n",
+                     "enum class Kind { kGood, kBetter = 2 };\n", "void DoIt();\n",
+                     "struct A {\n  int row_count = 0;\n  std::vector<int> keys{};\n};\n",
+                     "constexpr int kLimit = 3;\n", "int main() { return 0; }\n",
+                     "class A {\n  std::vector<int> free_ HPS_GUARDED_BY(mutex_);\n};\n",
+                     "bool operator==(const A& a, const A& b);\n",
+                     "class HPS_CAPABILITY(\"mutex\") Mutex {\n  A::B a_;\n};\n"]:
+            self.assert_clean(text)
+
+    def test_macros_and_conditions(self):
+        self.assertEqual(self.rules("src/tier/a.cc", "#define HPS_X 1\n"), ["macro"])
+        self.assertEqual(sorted(self.rules("src/tier/a.cc", "#define X 1\n")), ["macro", "names"])
+        self.assert_breaks("preprocessor", "#if defined(X)\n#endif\n")
+        self.assertEqual(sorted(self.rules("src/tier/a.cc",
+                                           "class A {\n#ifdef X\n  int a_;\n#endif\n};\n")),
+                         ["preprocessor", "preprocessor-in-class"])
+
+    def test_banned_constructs(self):
+        for rule, line in [
+                ("throw", "throw 1;"), ("new", "auto* a = new A();"), ("delete", "delete a;"),
+                ("cast", "auto* a = reinterpret_cast<int*>(b);"),
+                ("mutex", "std::mutex mutex;"), ("mutex", "absl::Mutex mutex;"),
+                ("mutex", "std::lock_guard lock(a);"), ("thread", "std::thread a(F);"),
+                ("detach", "worker.detach();"),
+                ("sleep", "std::this_thread::sleep_for(wait);"), ("sleep", "usleep(1);"),
+                ("assert", "assert(a);"), ("abort", "std::abort();"), ("abort", "exit(1);"),
+                ("output", 'printf("a");'), ("output", "std::cout << 1;"),
+                ("using", "using namespace std;"), ("goto", "goto end;"),
+                ("volatile", "volatile int a;"), ("random", "int a = rand();")]:
+            self.assert_breaks(rule, f"void F() {{\n  {line}\n}}\n")
+        self.assert_breaks("shared_ptr", "void F(std::shared_ptr<int> a);\n", "src/query/a.cc")
+
+    def test_what_resembles_a_banned_construct(self):
+        for line in ["A(const A&) = delete;"]:
+            self.assert_clean(f"class A {{\n  {line}\n}};\n")
+        for line in ['Log("throw new delete printf(");', "std::unique_ptr<A> a(new A());",
+                     "static const auto* const a = new A();", "::new (place) A();",
+                     "static_assert(true);", "std::thread::hardware_concurrency();",
+                     "app.exit(error);", "std::snprintf(a, b, c);"]:
+            self.assert_clean(f"void F() {{\n  {line}\n}}\n")
+        self.assert_clean("void F(std::shared_ptr<int> a);\n", "src/model/a.cc")
+        self.assert_clean("void F() {\n  std::thread a(G);\n}\n", "src/tier/a_test.cc")
+        self.assert_clean("void F() {\n  printf(\"a\");\n}\n", "cli/a.cc")
+        self.assert_clean("auto* F() { return reinterpret_cast<int*>(b); }\n",
+                          "src/l3_rocksdb/row_codec.cc")
+
+    def test_code_in_comments(self):
+        for text in ["// count += 1;\n", "// Frobnicate(a, b);\n", "// return 3;\n",
+                     "// #include <vector>\n", "// if (a > b) {\n", "// int a = F(b);\n", "// }\n"]:
+            self.assert_breaks("commented-out-code", text)
+        for text in ["// An epoch = the number of a change; readers keep it.\n",
+                     "//   auto a = F(b);\n", "// Ends (in the worst case);\n",
+                     "// return to the caller, who owns it;\n"]:
+            self.assert_clean(text)
+
+    def test_includes(self):
+        own = {"src/tier/a.h": HEADER}
+        for text in ['#include <vector>\n\n#include "tier/a.h"\n',
+                     '#include "tier/a.h"\n\n#include "base/b.h"\n#include <vector>\n',
+                     '#include "tier/a.h"\n\n#include <vector>\n#include <vector>\n']:
+            with self.subTest(text=text):
+                self.assertIn("include-order", self.rules("src/tier/a.cc", text, own))
+        good = '#include "tier/a.h"\n\n#include <vector>\n\n#include "absl/a.h"\n'
+        self.assertEqual(self.rules("src/tier/a.cc", good, own), [])
+
+    def test_python_opens_with_a_docstring(self):
+        self.assert_breaks("header-comment", "import sys\n", "tools/a.py")
+
+    def test_every_source_has_a_test_or_a_reason(self):
+        def findings(files, untested):
+            found, _ = tidy.check(self.plant(files), allowed={}, untested=untested)
+            return [finding.path for finding in found if finding.rule == "untested"]
+
+        alone = {"src/tier/a.cc": "void F();\n"}
+        both = alone | {"src/tier/a_test.cc": "void F();\n"}
+        self.assertEqual(findings(alone, {}), ["src/tier/a.cc"])
+        self.assertEqual(findings(alone, {"src/tier/a.cc": "why"}), [])
+        self.assertEqual(findings(both, {}), [])
+        self.assertEqual(findings(both, {"src/tier/a.cc": "why"}), ["src/tier/a.cc"])
+        self.assertEqual(findings({}, {"src/tier/a.cc": "why"}), ["src/tier/a.cc"])
+
+    def test_source_lists_are_explicit_and_complete(self):
+        def findings(cmake):
+            files = {"src/tier/CMakeLists.txt": cmake, "src/tier/a.cc": "void F();\n"}
+            found, _ = tidy.check(self.plant(files), allowed={}, untested={})
+            return [finding.path for finding in found if finding.rule == "source-list"]
+
+        self.assertEqual(findings("hps_library(tier SOURCES a.cc)\n"), [])
+        self.assertEqual(findings("hps_library(tier SOURCES b.cc)\n"), ["src/tier/a.cc"])
+        self.assertEqual(findings("# a.cc\n"), ["src/tier/a.cc"])
+        self.assertIn("src/tier/CMakeLists.txt", findings("file(GLOB all *.cc)\n"))
+
+    def test_exceptions_hold_and_stale_ones_are_found(self):
+        root = self.plant({"src/tier/a.cc": "void F() {\n  throw 1;\n}\n"})
+        allowed = {("throw", "src/tier/a.cc"): "why"}
+        untested = {"src/tier/a.cc": "why"}
+
+        def rules(exceptions):
+            found, _ = tidy.check(root, allowed=exceptions, untested=untested)
+            return [finding.rule for finding in found if finding.rule != "source-list"]
+
+        self.assertEqual(rules({}), ["throw"])
+        self.assertEqual(rules(allowed), [])
+        self.assertEqual(rules(allowed | {("goto", "src/tier/a.cc"): "why"}), ["allow-list"])
+
+    def test_share_of_long_functions(self):
+        root = self.plant({"src/tier/a.cc": long_function(80) + "void F() {\n" + "  G();\n" * 18
+                           + "}\n"})
+        self.assertIn("80.0 % of them", tidy.check(root, allowed={}, untested={})[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Checks the house style: what clang-format, the compiler and clang-tidy do not.
+
+    tools/tidy.py [ROOT]
+
+Lengths (function, file, public header, line), parameters, virtual functions, names, includes,
+conditional compilation, banned constructs, comments, a test beside every source file, explicit
+source lists. CONTRIBUTING.md has the rules with their reasons; tools/tidy_allowed.py the
+exceptions. Prints one line per finding, then the share of code in long functions.
+"""
+
+import pathlib
+import re
+import sys
+
+import tidy_allowed
+import tidy_rules
+from cpp_source import CppSource
+from source_tree import Finding, SourceTree
+
+TEXT_SUFFIXES = (".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".cmake", ".toml", "CMakeLists.txt",
+                 "CMakePresets.json", "Makefile")
+BUILT_FOLDERS = ("src/", "bench/", "cli/", "tests/")
+TESTED_FOLDERS = ("src/",)
+
+
+def check_files(tree: SourceTree) -> tuple[list[Finding], list[CppSource]]:
+    findings, sources = [], []
+
+    def add(path: str, found) -> None:
+        findings.extend(Finding(path, *finding) for finding in found)
+
+    for path in tree.ending(*TEXT_SUFFIXES):
+        add(path, tidy_rules.rule_text(path, tree.text(path)))
+        if path.endswith(".py"):
+            add(path, tidy_rules.rule_python(path, tree.text(path)))
+    for path in tree.ending(".h", ".cc", ".cu", ".cuh"):
+        sources.append(CppSource(path, tree.text(path)))
+        add(path, tidy_rules.rule_includes(tree, path))
+        for rule in tidy_rules.CPP_RULES:
+            add(path, rule(sources[-1]))
+    return findings, sources
+
+
+def check_tests(tree: SourceTree, untested: dict[str, str]) -> list[Finding]:
+    """Every source file has a test of its name beside it, or a reason."""
+    findings = []
+    names = set(tree.files)
+    for path in tree.ending(".cc"):
+        if not path.startswith(TESTED_FOLDERS) or tidy_rules.is_test(path) or \
+                path.endswith("_bench.cc"):
+            continue
+        has_test = path.removesuffix(".cc") + "_test.cc" in names
+        if not has_test and path not in untested:
+            findings.append(Finding(path, 1, "untested", "has no _test.cc beside it"))
+        if has_test and path in untested:
+            findings.append(Finding(path, 1, "untested",
+                                    "has a test: take it off tools/tidy_allowed.py"))
+    findings += [Finding(path, 1, "untested", "tools/tidy_allowed.py names it; it is not there")
+                 for path in untested if path not in names]
+    return findings
+
+
+def check_cmake(tree: SourceTree) -> list[Finding]:
+    """Source lists are explicit and complete: a file that nobody builds is found here."""
+    findings = []
+    built = set()
+    for path in tree.ending("CMakeLists.txt", ".cmake"):
+        text = re.sub(r"#[^\n]*", "", tree.text(path))
+        if re.search(r"\bGLOB(_RECURSE)?\b|aux_source_directory", text):
+            findings.append(Finding(path, 1, "source-list", "name the source files, do not glob"))
+        folder = pathlib.PurePosixPath(path).parent
+        built.update(str(folder / word) for word in re.findall(r"[\w./-]+\.(?:cc|cu)\b", text))
+    findings += [Finding(path, 1, "source-list", "no CMakeLists.txt builds it")
+                 for path in tree.ending(".cc", ".cu")
+                 if path.startswith(BUILT_FOLDERS) and path not in built]
+    return findings
+
+
+def without_allowed(findings: list[Finding], allowed: dict[tuple[str, str], str]) -> list[Finding]:
+    used = {(finding.rule, finding.path) for finding in findings} & set(allowed)
+    kept = [finding for finding in findings if (finding.rule, finding.path) not in allowed]
+    kept += [Finding(path, 1, "allow-list", f"tools/tidy_allowed.py excuses `{rule}` here, and "
+                     "there is nothing to excuse") for rule, path in set(allowed) - used]
+    return kept
+
+
+def share_in_long_functions(sources: list[CppSource]) -> tuple[int, int]:
+    """(lines in functions over the limit, lines with code) of the sources without tests."""
+    long_lines = code_lines = 0
+    for source in sources:
+        if tidy_rules.is_test(source.path):
+            continue
+        code_lines += sum(1 for line in source.code.split("\n") if line.strip())
+        for function in source.functions:
+            lines = function.last_line - function.first_line + 1
+            long_lines += lines if lines > tidy_rules.FUNCTION_LINES_MAX else 0
+    return long_lines, code_lines
+
+
+def check(root: pathlib.Path, allowed=None, untested=None) -> tuple[list[Finding], str]:
+    tree = SourceTree(root)
+    findings, sources = check_files(tree)
+    findings = without_allowed(findings, tidy_allowed.ALLOWED if allowed is None else allowed)
+    findings += check_tests(tree, tidy_allowed.UNTESTED if untested is None else untested)
+    findings += check_cmake(tree)
+    long_lines, code_lines = share_in_long_functions(sources)
+    share = 100 * long_lines / max(code_lines, 1)
+    return sorted(set(findings)), (f"{len(sources)} C++ files, {code_lines} lines of code, "
+                                   f"{share:.1f} % of them in functions over "
+                                   f"{tidy_rules.FUNCTION_LINES_MAX} lines")
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
+    if len(sys.argv) < 2:
+        root = root.parent.parent
+    findings, summary = check(root)
+    for finding in findings:
+        print(finding)
+    print(f"tidy: {len(findings)} findings; {summary}")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
