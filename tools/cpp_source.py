@@ -17,7 +17,7 @@ LEXEME = re.compile(
     r"|(?<![0-9A-Za-z_])'(?:\\[^'\n]+|\\'|[^'\\\n])'"
     r"|//[^\n]*|/\*(?:.|\n)*?\*/")
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
-LABEL = re.compile(r"^\s*(?:public|private|protected)\s*:(?!:)")
+LABEL = re.compile(r"\s*(public|private|protected)\s*:(?!:)")
 TEMPLATE_ARGUMENTS = re.compile(r"(?<!operator)<[^<>;{}]*>")
 ATTRIBUTE = re.compile(r"\[\[[^\]]*\]\]|\bHPS_[A-Z_]+\([^()]*\)|\b(?:alignas|explicit)\([^()]*\)")
 CALLABLE = re.compile(r"((?:\w+\s*::\s*)*(?:operator\s*(?:\(\)|\[\]|[^\s\w(]+|[\w ]+)|~?\w+))\s*\(")
@@ -40,7 +40,7 @@ class Variable:
     name: str
     line: int
     head: str
-    scope: str  # "namespace", "class" or "struct"
+    scope: str  # "namespace", "class", "struct"; "struct" also for a class's public members
 
 
 @dataclasses.dataclass
@@ -117,7 +117,7 @@ class CppSource:
         return [found for found in self.types if found.kind in ("class", "struct", "union")]
 
     def _scan(self) -> None:
-        scopes: list[tuple[str, int]] = [("namespace", -1)]
+        scopes = ["namespace"]
         head, position = 0, 0
         token = re.compile(r"[{}();]")
         while match := token.search(self.code, position):
@@ -125,21 +125,28 @@ class CppSource:
             if match[0] == "(":
                 position = matching(self.code, match.start(), "()") + 1
             elif match[0] == ";":
-                self._statement(head, match.start(), scopes[-1][0])
+                self._statement(head, match.start(), self._scope(head, scopes))
                 head = position
             elif match[0] == "}":
                 if len(scopes) > 1:
                     scopes.pop()
                 head = position
             elif match[0] == "{":
-                kind = self._open(head, match.start(), scopes)
+                kind = self._open(head, match.start(), self._scope(head, scopes))
                 if kind in ("namespace", "class", "struct", "union"):
-                    scopes.append((kind, match.start()))
+                    scopes.append(kind)
                     head = position
                 else:
                     position = matching(self.code, match.start(), "{}") + 1
                     if kind in ("function", "enum"):
                         head = position
+
+    def _scope(self, begin: int, scopes: list[str]) -> str:
+        """The scope of a declaration; a label before it changes that of those that follow."""
+        while label := LABEL.match(self.code, begin):
+            scopes[-1] = "struct" if label[1] == "public" else "class"
+            begin = label.end()
+        return scopes[-1]
 
     def _head(self, begin: int, end: int) -> tuple[str, int]:
         """The declaration's text without labels and attributes, and its first line."""
@@ -150,7 +157,7 @@ class CppSource:
         first = begin + len(text) - len(text.lstrip())
         return ATTRIBUTE.sub(blank, text).strip(), line_of(self.code, first)
 
-    def _open(self, begin: int, brace: int, scopes: list[tuple[str, int]]) -> str:
+    def _open(self, begin: int, brace: int, scope: str) -> str:
         raw = self.code[begin:brace]
         head, line = self._head(begin, brace)
         plain = re.sub(r"^template\s+", "", strip_template_arguments(head)).strip()
@@ -173,7 +180,7 @@ class CppSource:
                 or re.search(r"\bconcept\b", plain):
             return "initializer"
         self._function(head, line, line_of(self.code, matching(self.code, brace, "{}")),
-                       scopes[-1][0], True)
+                       scope, True)
         return "function"
 
     def _function(self, head: str, line: int, last_line: int, scope: str, defined: bool) -> None:

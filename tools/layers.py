@@ -37,6 +37,8 @@ MAY_INCLUDE["cli"] = {"include", "bench"}
 # model, whose headers it does not see.
 MAY_LINK_TOO = {folder: {"model"} for folder in ("cli", "python", "triton", "server", "examples")}
 
+TEST_FILE = re.compile(r"(_test\.cc|/test_\w+\.(h|cc)|_contract(_\w+)?\.(h|cc))$")
+
 FREE = {"tests", "bench"}  # may include and link anything
 
 # Library -> (pattern of its headers, pattern of its CMake targets, folders that may use it).
@@ -75,8 +77,8 @@ def folder_of(path: str) -> str | None:
 
 
 def is_test(path: str) -> bool:
-    """Tests and contract suites may use GoogleTest, wherever they lie."""
-    return path.endswith(("_test.cc", "_contract.h", "_contract.cc")) or folder_of(path) in FREE
+    """Tests, their helpers and contract suites may use GoogleTest, wherever they lie."""
+    return TEST_FILE.search(path) is not None or folder_of(path) in FREE
 
 
 def third_party_of(include: str, column: int) -> str | None:

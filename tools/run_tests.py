@@ -131,7 +131,7 @@ def run_program(program: Program) -> Result:
         status, result.output = execute(program, scratch, report)
         result.passed, result.failed, result.skipped = read_counts(program, report, result.output)
     except OSError as error:
-        status = -1
+        status = 127
         result.output = str(error)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -210,7 +210,7 @@ def without_address_randomization() -> list[str]:
 def gtest_programs(preset: str, suites: dict) -> list[Program]:
     names = built_tests(preset)
     if preset != "cpu":
-        names = [name for name in names if name in suites["sanitizers"][preset]]
+        names = [name for name in names if name in suites["sanitized"]]
     prefix = without_address_randomization() if preset == "tsan" else []
     timeouts = suites["timeout_s_of"]
     return [Program(f"{preset} {name}", [*prefix, str(ROOT / "build" / preset / "tests" / name)],
@@ -231,24 +231,17 @@ def python_programs(suites: dict) -> list[Program]:
 
 def undecided(suites: dict, tests: list[str]) -> list[str]:
     """What suites.toml gets wrong about the programs that there are."""
-    problems = []
-    for preset, names in suites["sanitizers"].items():
-        problems += [f"{preset} names {name}, which is not a test program"
-                     for name in names if name not in tests]
-    excused = suites["not_sanitized"]
-    problems += [f"not_sanitized names {name}, which is not a test program"
-                 for name in excused if name not in tests]
-    for name in tests:
-        for preset, names in suites["sanitizers"].items():
-            if name not in names and name not in excused:
-                problems.append(f"{name} is neither in {preset} nor in not_sanitized")
-    return problems
+    named = {name: kind for kind in ("sanitized", "not_sanitized") for name in suites[kind]}
+    problems = [f"{kind} names {name}, which is not a test program"
+                for name, kind in named.items() if name not in tests]
+    return problems + [f"{name} is neither in sanitized nor in not_sanitized"
+                       for name in tests if name not in named]
 
 
 def build_presets(presets: list[str], suites: dict) -> list[Result]:
     results = []
     for preset in presets:
-        targets = [] if preset == "cpu" else suites["sanitizers"][preset]
+        targets = [] if preset == "cpu" else suites["sanitized"]
         results.append(build(preset, targets))
     return [result for result in results if result.failed]
 

@@ -43,16 +43,19 @@ def check_files(tree: SourceTree) -> tuple[list[Finding], list[CppSource]]:
 
 
 def check_tests(tree: SourceTree, untested: dict[str, str]) -> list[Finding]:
-    """Every source file has a test of its name beside it, or a reason."""
+    """Every source file has a test of its name beside it, or one that includes its header."""
     findings = []
     names = set(tree.files)
+    included_by_tests = {(str(pathlib.PurePosixPath(path).parent), tree.resolve(include.path))
+                         for path in tree.ending("_test.cc") for include in tree.includes(path)}
     for path in tree.ending(".cc"):
         if not path.startswith(TESTED_FOLDERS) or tidy_rules.is_test(path) or \
                 path.endswith("_bench.cc"):
             continue
-        has_test = path.removesuffix(".cc") + "_test.cc" in names
+        header = (str(pathlib.PurePosixPath(path).parent), path.removesuffix(".cc") + ".h")
+        has_test = path.removesuffix(".cc") + "_test.cc" in names or header in included_by_tests
         if not has_test and path not in untested:
-            findings.append(Finding(path, 1, "untested", "has no _test.cc beside it"))
+            findings.append(Finding(path, 1, "untested", "no test beside it includes its header"))
         if has_test and path in untested:
             findings.append(Finding(path, 1, "untested",
                                     "has a test: take it off tools/tidy_allowed.py"))

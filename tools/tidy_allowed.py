@@ -31,8 +31,6 @@ UNTESTED = {
     "src/base/clock.cc": "reads the system's clock; every timed test uses it",
     "src/base/log.cc": "writes lines to stderr",
     "src/base/macros.cc": "ends the process; macros are used by every test",
-    "src/base/manual_executor.cc": "executor_test.cc tests both executors",
-    "src/model/config_settings.cc": "config_test.cc reads every setting",
     "src/model/config_values.cc": "config_test.cc reads values of every kind",
     "src/query/served_table.cc": "model_state_test.cc makes, publishes and retires them",
     "src/tier/tier_faults.cc": "fault_tier_test.cc drives it through the tiers",

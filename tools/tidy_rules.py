@@ -25,8 +25,12 @@ PRESCRIBED_TYPES = re.compile(r"is_\w+|value_type|iterator|const_iterator|differ
                               r"iterator_category|iterator_concept|pointer|reference")
 
 
+TEST_FILE = re.compile(r"tests/.*|.*(_test\.cc|/test_\w+\.(h|cc)|_contract(_\w+)?\.(h|cc))")
+
+
 def is_test(path: str) -> bool:
-    return path.endswith(("_test.cc", "_contract.h")) or path.startswith("tests/")
+    """Tests, their helpers and contract suites."""
+    return TEST_FILE.fullmatch(path) is not None
 
 
 # (rule, pattern in the code, message, paths where it does not apply)
@@ -40,7 +44,7 @@ BANNED = [
      r"condition_variable\w*)\b|\babsl::(Mutex|MutexLock|CondVar)\b",
      "use Mutex, MutexLock and CondVar of base/mutex.h", r"(?!)"),
     ("thread", r"\bstd::j?thread\b(?!::)|\bstd::async\b|\bpthread_create\b",
-     "threads belong to base/executor.h", r".*_test\.cc|.*_contract\.h|tests/.*|bench/.*"),
+     "threads belong to base/executor.h", TEST_FILE.pattern + "|bench/.*"),
     ("detach", r"\.detach\(|->detach\(", "no detached thread: somebody owns and joins it", r"(?!)"),
     ("sleep", r"\bsleep_(for|until)\b|\b(u|nano)?sleep\(",
      "wait on a condition with a deadline, do not sleep", r"(?!)"),
@@ -48,10 +52,10 @@ BANNED = [
      r"(?!src/query/).*|.*_test\.cc"),
     ("assert", r"\bassert\(", "use HPS_CHECK or HPS_DCHECK", r"(?!)"),
     ("abort", r"(?<![.>\w])(abort|_?[eE]xit|quick_exit|terminate)\(",
-     "run-time conditions are a Status; bugs are HPS_CHECK", r"tests/.*|cli/.*|.*_test\.cc"),
+     "run-time conditions are a Status; bugs are HPS_CHECK", TEST_FILE.pattern + "|cli/.*"),
     ("output", r"\bf?printf\(|\bf?puts\(|\bstd::(cout|cerr|clog)\b",
      "print only in commands, benchmarks and tests; log through base/log.h",
-     r"cli/.*|bench/.*|tests/.*|examples/.*|.*_test\.cc"),
+     TEST_FILE.pattern + "|cli/.*|bench/.*|examples/.*"),
     ("using", r"\busing\s+namespace\b", "name what is used", r"(?!)"),
     ("goto", r"\bgoto\b", "no goto", r"(?!)"),
     ("volatile", r"\bvolatile\b(?! *\()", "use std::atomic", r"(?!)"),
@@ -121,7 +125,8 @@ def rule_virtuals(source: CppSource):
 
 def name_of_function_is_right(function) -> bool:
     name = function.name.split("::")[-1].lstrip("~")
-    if "operator" in function.name or name in PRESCRIBED or MACRO.fullmatch(name):
+    if "operator" in function.name or name in PRESCRIBED or MACRO.fullmatch(name) or \
+            re.search(r"\boverride\b", function.head):
         return True
     if PASCAL.fullmatch(name):
         return True

@@ -85,12 +85,15 @@ class TidyTest(PlantedTest):
                      "struct A {\n  int count_;\n};\n", "struct A {\n  int rowCount;\n};\n",
                      "constexpr int limit = 3;\n", "inline constexpr int LIMIT = 3;\n",
                      "using row_id = int;\n",
+                     "class A {\n public:\n  A();\n\n private:\n  int count = 0;\n};\n",
                      "class A {\n  void set_it(int a, int b, int c);\n};\n",
                      "class A {\n  static constexpr int max_ = 3;\n};\n"]:
             self.assert_breaks("names", text)
         for text in ["class RowCache {\n  int size() const { return a_; }\n  int a_ = 0;\n};\n",
                      "enum class Kind { kGood, kBetter = 2 };\n", "void DoIt();\n",
                      "struct A {\n  int row_count = 0;\n  std::vector<int> keys{};\n};\n",
+                     "class A {\n public:\n  int count = 0;\n\n private:\n  int a_ = 0;\n};\n",
+                     "class A {\n  bool end_it(int a, int b, int c) override;\n};\n",
                      "constexpr int kLimit = 3;\n", "int main() { return 0; }\n",
                      "class A {\n  std::vector<int> free_ HPS_GUARDED_BY(mutex_);\n};\n",
                      "bool operator==(const A& a, const A& b);\n",
@@ -167,6 +170,11 @@ class TidyTest(PlantedTest):
         self.assertEqual(findings(alone, {"src/tier/a.cc": "why"}), [])
         self.assertEqual(findings(both, {}), [])
         self.assertEqual(findings(both, {"src/tier/a.cc": "why"}), ["src/tier/a.cc"])
+        includes = '#include "tier/a.h"\n'
+        by_header = alone | {"src/tier/a.h": HEADER, "src/tier/all_test.cc": includes}
+        self.assertEqual(findings(by_header, {}), [])
+        elsewhere = alone | {"src/tier/a.h": HEADER, "src/base/b_test.cc": includes}
+        self.assertEqual(findings(elsewhere, {}), ["src/tier/a.cc"])
         self.assertEqual(findings({}, {"src/tier/a.cc": "why"}), ["src/tier/a.cc"])
 
     def test_source_lists_are_explicit_and_complete(self):
