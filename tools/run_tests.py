@@ -31,12 +31,14 @@ PRESETS = ["cpu", "asan-ubsan", "tsan"]
 SECONDS_FILE = ROOT / "build" / "test_seconds.json"
 OUTPUT_LINES_MAX = 200  # of a failed program, its last ones
 
+# Memory that can't be had is a null pointer, as it is without a sanitizer: tests provoke it.
 ENVIRONMENT = {
     "asan-ubsan": {
-        "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+        "ASAN_OPTIONS": "allocator_may_return_null=1:detect_stack_use_after_return=1:"
+                        "strict_string_checks=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
     },
-    "tsan": {"TSAN_OPTIONS": "second_deadlock_stack=1"},
+    "tsan": {"TSAN_OPTIONS": "allocator_may_return_null=1:second_deadlock_stack=1"},
 }
 
 

@@ -20,7 +20,8 @@ MEMBER = re.compile(r"[a-z][a-z0-9_]*_")
 CONSTANT = re.compile(r"k[A-Z][A-Za-z0-9]*")
 MACRO = re.compile(r"[A-Z][A-Z0-9_]+")
 # Names that the language, the standard library or a third party prescribes.
-PRESCRIBED = {"main", "swap", "begin", "end", "data", "size", "hash_value", "to_json", "from_json"}
+PRESCRIBED = {"main", "swap", "begin", "end", "data", "size", "hash_value", "to_json", "from_json",
+              "__asan_default_options", "__tsan_default_options", "__ubsan_default_options"}
 PRESCRIBED_TYPES = re.compile(r"is_\w+|value_type|iterator|const_iterator|difference_type|"
                               r"iterator_category|iterator_concept|pointer|reference")
 
