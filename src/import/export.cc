@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "import/table_writer.h"
+#include "import/formats/table_writer.h"
 
 namespace hps {
 namespace {

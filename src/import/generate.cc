@@ -14,9 +14,9 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
-#include "import/file.h"
-#include "import/npy.h"
-#include "import/table_writer.h"
+#include "import/formats/file.h"
+#include "import/formats/npy.h"
+#include "import/formats/table_writer.h"
 #include "import/zipf.h"
 
 namespace hps {

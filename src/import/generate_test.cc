@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "import/fake_store.h"
-#include "import/file.h"
+#include "import/formats/file.h"
+#include "import/formats/npy.h"
+#include "import/formats/test_files.h"
 #include "import/import.h"
-#include "import/npy.h"
-#include "import/test_directory.h"
-#include "import/zipf.h"
+#include "import/test_store.h"
 
 namespace hps {
 namespace {
@@ -111,32 +110,6 @@ TEST(GenerateTest, RefusesWhatItCantMake) {
   EXPECT_EQ(directory.Read("full/file"), "x");
   EXPECT_EQ(code({.out = directory.Path("full/file"), .rows = 5}),
             absl::StatusCode::kInvalidArgument);
-}
-
-TEST(ZipfTest, FrequenciesFollowThePowerLaw) {
-  constexpr uint64_t kSamples = 400'000;
-  for (const double alpha : {0.0, 0.5, 1.0, 1.2, 3.0}) {
-    constexpr uint64_t kCount = 50;
-    const ZipfDistribution zipf(kCount, alpha);
-    RandomStream random(1);
-    std::vector<double> seen(kCount + 1, 0);
-    for (uint64_t i = 0; i < kSamples; ++i) {
-      const uint64_t rank = zipf.Sample(random);
-      ASSERT_GE(rank, 1U);
-      ASSERT_LE(rank, kCount);
-      ++seen[rank];
-    }
-    double weight_sum = 0;
-    for (uint64_t rank = 1; rank <= kCount; ++rank)
-      weight_sum += std::pow(static_cast<double>(rank), -alpha);
-    for (const uint64_t rank : {1, 2, 3, 10, 50}) {
-      const double expected = kSamples * std::pow(static_cast<double>(rank), -alpha) / weight_sum;
-      EXPECT_NEAR(seen[rank], expected, 5 * std::sqrt(expected) + 5) << alpha << " " << rank;
-    }
-  }
-  const ZipfDistribution one(1, 1.2);
-  RandomStream random(1);
-  EXPECT_EQ(one.Sample(random), 1U);
 }
 
 }  // namespace

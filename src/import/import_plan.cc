@@ -1,8 +1,8 @@
 #include "import/import_plan.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -10,11 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "import/elements.h"
-#include "import/hugectr.h"
-#include "import/npy.h"
-#include "import/npy_table.h"
-#include "import/safetensors_table.h"
+#include "import/formats/elements.h"
+#include "import/formats/hugectr.h"
+#include "import/formats/npy.h"
+#include "import/formats/npy_table.h"
+#include "import/formats/safetensors_table.h"
 
 namespace hps {
 namespace {
@@ -172,7 +172,13 @@ absl::StatusOr<std::vector<NamedPath>> ListTables(const std::string& directory) 
   }
   std::sort(tables.begin(), tables.end(),
             [](const NamedPath& a, const NamedPath& b) { return NaturallyLess(a.name, b.name); });
-  return tables;
+  const auto twice =
+      std::adjacent_find(tables.begin(), tables.end(),
+                         [](const NamedPath& a, const NamedPath& b) { return a.name == b.name; });
+  if (twice == tables.end()) return tables;
+  return absl::InvalidArgumentError(absl::StrCat(directory, ": table '", twice->name,
+                                                 "' is there twice, as ", twice->path, " and ",
+                                                 std::next(twice)->path));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "hps/table_spec.h"
 #include "hps/transfer.h"
-#include "import/table_reader.h"
+#include "import/formats/table_reader.h"
 
 namespace hps {
 

@@ -2,57 +2,290 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 
-#include "base/bytes.h"
 #include "import/export.h"
-#include "import/fake_store.h"
-#include "import/test_directory.h"
-#include "tier/stamped_row.h"
+#include "import/formats/elements.h"
+#include "import/formats/test_files.h"
+#include "import/test_store.h"
 
 namespace hps {
 namespace {
 
-TEST(ImportTest, HugectrInAndOutGivesTheSameBytes) {
-  const TestDirectory directory;
-  FakeRows rows;
-  std::mt19937_64 random(1);
-  while (rows.size() < 5000) {
-    const Key key = static_cast<Key>(random());
-    std::string row(16 * 4, '\0');
-    StampedRow::Write(1, key, 0, std::as_writable_bytes(std::span(row)));
-    rows.emplace(key, row);
+// A table as plain values, and as files of a random format.
+struct RandomTable {
+  std::vector<Key> keys;  // in the files' order
+  std::vector<std::string> rows;
+  Dtype file_dtype = Dtype::kFloat32;
+  ImportRequest request;
+
+  // What the table must hold, with the dtype asked for.
+  FakeRows Expected() const {
+    const Dtype dtype = request.dtype.value_or(file_dtype);
+    FakeRows expected;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      std::string row(rows[i].size() / ElementBytes(file_dtype) * ElementBytes(dtype), '\0');
+      ConvertElements(file_dtype, AsBytes(std::string_view(rows[i])), dtype,
+                      std::as_writable_bytes(std::span(row)));
+      expected.emplace(keys[i], row);
+    }
+    return expected;
   }
+};
+
+class Randomness {
+ public:
+  explicit Randomness(uint64_t seed) : engine_(seed) {}
+  uint64_t Below(uint64_t bound) { return engine_() % bound; }
+  template <typename T>
+  T Of(std::initializer_list<T> values) {
+    return values.begin()[Below(values.size())];
+  }
+  std::string Bytes(size_t count) {
+    std::string bytes(count, '\0');
+    for (char& c : bytes) c = static_cast<char>(engine_());
+    return bytes;
+  }
+  std::mt19937_64& engine() { return engine_; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+std::string Join(const std::vector<std::string>& pieces) {
+  std::string all;
+  for (const std::string& piece : pieces) all += piece;
+  return all;
+}
+
+// Distinct keys that the key type can hold; ascending now and then.
+std::vector<Key> RandomKeys(Randomness& random, size_t count, const std::string& descr) {
   std::vector<Key> keys;
-  for (const auto& [key, row] : rows) keys.push_back(key);
-  std::shuffle(keys.begin(), keys.end(), random);
-  std::string key_bytes;
-  std::string row_bytes;
-  for (const Key key : keys) {
-    key_bytes.append(AsText(std::as_bytes(std::span(&key, 1))));
-    row_bytes += rows.at(key);
+  FakeRows seen;
+  while (keys.size() < count) {
+    Key key = static_cast<Key>(random.engine()());
+    if (descr == "<i4") key = static_cast<int32_t>(key);
+    if (descr == "<u4") key = static_cast<uint32_t>(key);
+    if (seen.emplace(key, "").second) keys.push_back(key);
   }
-  directory.Write("in/key", key_bytes);
-  directory.Write("in/emb_vector", row_bytes);
+  if (random.Below(5) == 0) std::sort(keys.begin(), keys.end());
+  return keys;
+}
 
-  const auto plan = PlanImport({.name = "m/t", .from = directory.Path("in")});
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  FakeBulkImport import(plan->specs());
-  const auto report = RunImport(*plan, import, {.spill_directory = directory.Path("")}, nullptr);
+std::string KeyBytesOf(const std::vector<Key>& keys, const std::string& descr) {
+  if (descr[2] == '8') return BytesOf(keys);
+  std::vector<int32_t> narrow;
+  for (const Key key : keys) narrow.push_back(static_cast<int32_t>(key));
+  return BytesOf(narrow);
+}
+
+RandomTable MakeTable(Randomness& random, const TestDirectory& directory, size_t row_count) {
+  RandomTable table;
+  const size_t dim = random.Of<size_t>({1, 2, 3, 16, 31, 33});
+  const std::string name = "t" + std::to_string(random.engine()());
+  const std::string n = std::to_string(row_count);
+  const std::string d = std::to_string(dim);
+  const std::string key_descr = random.Of<const char*>({"<i8", "<u8", "<i4", "<u4"});
+  table.request.name = "m/t";
+  table.request.from = directory.Path(name);
+  const TableFormat format =
+      random.Of({TableFormat::kHugectr, TableFormat::kNpy, TableFormat::kSafetensors});
+  if (format != TableFormat::kHugectr)
+    table.file_dtype = random.Of({Dtype::kFloat32, Dtype::kFloat16, Dtype::kBfloat16});
+  if (table.file_dtype == Dtype::kFloat32 && random.Below(2) == 0)
+    table.request.dtype = random.Of({Dtype::kFloat32, Dtype::kFloat16, Dtype::kBfloat16});
+  for (size_t i = 0; i < row_count; ++i)
+    table.rows.push_back(random.Bytes(dim * ElementBytes(table.file_dtype)));
+  if (format == TableFormat::kHugectr) {
+    table.keys = RandomKeys(random, row_count, "<i8");
+    table.request.dim = dim;
+    directory.Write(name + "/key", BytesOf(table.keys));
+    directory.Write(name + "/emb_vector", Join(table.rows));
+  } else if (format == TableFormat::kNpy) {
+    table.keys = RandomKeys(random, row_count, key_descr);
+    if (table.file_dtype == Dtype::kBfloat16) table.request.dtype = Dtype::kBfloat16;
+    const char* descr = table.file_dtype == Dtype::kFloat32   ? "<f4"
+                        : table.file_dtype == Dtype::kFloat16 ? "<f2"
+                                                              : "<u2";
+    directory.Write(name + "/keys.npy",
+                    NpyBytes(key_descr, "(" + n + ",)", KeyBytesOf(table.keys, key_descr)));
+    directory.Write(name + "/rows.npy",
+                    NpyBytes(descr, "(" + n + ", " + d + ")", Join(table.rows)));
+  } else {
+    const char* type = table.file_dtype == Dtype::kFloat32   ? "F32"
+                       : table.file_dtype == Dtype::kFloat16 ? "F16"
+                                                             : "BF16";
+    const std::string rows = Join(table.rows);
+    table.request.format = TableFormat::kSafetensors;
+    if (random.Below(3) == 0) {
+      for (size_t i = 0; i < row_count; ++i) table.keys.push_back(static_cast<Key>(i));
+      table.request.tensor = "weights";
+      directory.Write(name, SafetensorsBytes("{" +
+                                                 TensorJson("weights", type, n + "," + d,
+                                                            "0," + std::to_string(rows.size())) +
+                                                 "}",
+                                             rows));
+    } else {
+      table.keys = RandomKeys(random, row_count, "<i8");
+      const std::string middle = std::to_string(8 * row_count);
+      directory.Write(
+          name, SafetensorsBytes(
+                    "{" + TensorJson("keys", "I64", n, "0," + middle) + "," +
+                        TensorJson("rows", type, n + "," + d,
+                                   middle + "," + std::to_string(8 * row_count + rows.size())) +
+                        "}",
+                    BytesOf(table.keys) + rows));
+    }
+  }
+  return table;
+}
+
+// 10^6 rows in all, compared with a map.
+TEST(ImportModelTest, RandomTablesOfAllFormatsAreImportedAsTheyAre) {
+  const uint64_t seed = 20260103;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  Randomness random(seed);
+  uint64_t rows_left = 1'000'000;
+  uint64_t spilled_tables = 0;
+  while (rows_left > 0) {
+    const TestDirectory directory;
+    const size_t small = random.Of<size_t>({0, 1, 2, 31, 32, 33, 4095, 4096, 4097, 20000});
+    const size_t row_count =
+        std::min<uint64_t>(random.Below(2) == 0 ? small : random.Below(30'000), rows_left);
+    rows_left -= row_count;
+    const RandomTable table = MakeTable(random, directory, row_count);
+    const auto plan = PlanImport(table.request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    FakeBulkImport import(plan->specs());
+    const ImportOptions options = {
+        .spill_directory = directory.Path(),
+        .memory_bytes_max = random.Of<uint64_t>({256 << 10, 512 << 10, 600'000, 1 << 20, 64 << 20}),
+        .threads = static_cast<uint32_t>(random.Below(4))};
+    ImportEffort effort;
+    const auto report = RunImport(*plan, import, options, &effort);
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_LE(effort.memory_bytes_peak, options.memory_bytes_max);
+    spilled_tables += effort.spilled_runs > 0 ? 1 : 0;
+    const FakeRows expected = table.Expected();
+    ASSERT_EQ(import.rows(0), expected);
+    EXPECT_EQ(report->tables[0].info.row_count, row_count);
+  }
+  EXPECT_GT(spilled_tables, 10U);
+}
+
+class ImportTest : public testing::Test {
+ protected:
+  absl::StatusOr<ImportReport> Import(const ImportRequest& request) {
+    const auto plan = PlanImport(request);
+    if (!plan.ok()) return plan.status();
+    import_ = std::make_unique<FakeBulkImport>(plan->specs());
+    return RunImport(*plan, *import_, {.spill_directory = directory_.Path()}, nullptr);
+  }
+
+  const TestDirectory directory_;
+  std::unique_ptr<FakeBulkImport> import_;
+};
+
+TEST_F(ImportTest, NanAndInfinityAreTakenCountedAndWarnedAbout) {
+  const std::string rows = BytesOf<float>({1, std::nanf(""), INFINITY, 4, 5, -INFINITY});
+  directory_.Write("t/key", BytesOf<Key>({3, 1, 2}));
+  directory_.Write("t/emb_vector", rows);
+  const auto report = Import({.name = "m/t", .from = directory_.Path("t")});
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(import.rows(0), rows);
-  EXPECT_EQ(report->tables.at(0).info.row_count, 5000U);
+  EXPECT_EQ(report->tables[0].non_finite_count, 3U);
+  ASSERT_EQ(report->warnings.size(), 1U);
+  EXPECT_EQ(report->warnings[0], "table 'm/t': 3 elements are NaN or infinite");
+  EXPECT_EQ(import_->rows(0).at(3), rows.substr(0, 8));
+  EXPECT_EQ(report->tables[0].bytes_read, 48U);
+}
 
-  const FakeTable table(plan->specs()[0], import.rows(0));
-  const auto exported = RunExport(table, {.name = "m/t", .to = directory.Path("out")});
-  ASSERT_TRUE(exported.ok()) << exported.status();
-  const auto again = PlanImport({.name = "m/t", .from = directory.Path("out")});
-  ASSERT_TRUE(again.ok()) << again.status();
-  FakeBulkImport second(again->specs());
-  ASSERT_TRUE(RunImport(*again, second, {.spill_directory = directory.Path("")}, nullptr).ok());
-  EXPECT_EQ(second.rows(0), rows);
+TEST_F(ImportTest, WhatOverflowsFloat16IsWarnedAbout) {
+  directory_.Write("t/key", BytesOf<Key>({1}));
+  directory_.Write("t/emb_vector", BytesOf<float>({1e6, -1e6, 1}));
+  const auto report =
+      Import({.name = "m/t", .from = directory_.Path("t"), .dtype = Dtype::kFloat16});
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->warnings.size(), 1U);
+  EXPECT_EQ(report->warnings[0],
+            "table 'm/t': 2 elements are too large for float16 and became infinite");
+  EXPECT_EQ(report->tables[0].non_finite_count, 0U);
+}
+
+TEST_F(ImportTest, TheTablesOfAModelAreCommittedTogetherOrNotAtAll) {
+  directory_.Write("model/a/key", BytesOf<Key>({2, 1}));
+  directory_.Write("model/a/emb_vector", BytesOf<float>({2, 1}));
+  directory_.Write("model/b/key", BytesOf<Key>({7, 5, 7}));
+  directory_.Write("model/b/emb_vector", BytesOf<float>({7, 5, 7}));
+  const ImportRequest request = {.name = "m", .from = directory_.Path("model")};
+  EXPECT_EQ(Import(request).status(),
+            absl::InvalidArgumentError(directory_.Path("model/b/key") +
+                                       ": key 7 is there twice, at rows 0 and 2 (counted from 0)"));
+  EXPECT_FALSE(import_->committed());
+  directory_.Write("model/b/key", BytesOf<Key>({7, 5, 6}));
+  const auto report = Import(request);
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->tables.size(), 2U);
+  EXPECT_EQ(report->tables[1].info.spec.name, "m/b");
+  EXPECT_EQ(import_->rows(0), (FakeRows{{1, BytesOf<float>({1})}, {2, BytesOf<float>({2})}}));
+  EXPECT_EQ(import_->rows(1).size(), 3U);
+}
+
+TEST_F(ImportTest, AFileThatIsCutBetweenPlanAndReadIsDataLoss) {
+  directory_.Write("t/key", BytesOf<Key>({2, 1}));
+  directory_.Write("t/emb_vector", BytesOf<float>({2, 1}));
+  const auto plan = PlanImport({.name = "m/t", .from = directory_.Path("t")});
+  ASSERT_TRUE(plan.ok());
+  std::filesystem::resize_file(directory_.Path("t/emb_vector"), 7);
+  FakeBulkImport import(plan->specs());
+  const auto report = RunImport(*plan, import, {.spill_directory = directory_.Path()}, nullptr);
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(import.committed());
+}
+
+TEST_F(ImportTest, TooLittleMemoryIsRefused) {
+  directory_.Write("t/key", BytesOf<Key>({2, 1}));
+  directory_.Write("t/emb_vector", BytesOf<float>({2, 1}));
+  const auto plan = PlanImport({.name = "m/t", .from = directory_.Path("t")});
+  ASSERT_TRUE(plan.ok());
+  FakeBulkImport import(plan->specs());
+  const auto report = RunImport(
+      *plan, import, {.spill_directory = directory_.Path(), .memory_bytes_max = 1000}, nullptr);
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ImportTest, AMissingSpillDirectoryIsAnErrorOnlyWhenItIsNeeded) {
+  std::vector<Key> keys(20'000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(keys.size() - i);
+  directory_.Write("t/key", BytesOf(keys));
+  directory_.Write("t/emb_vector", std::string(keys.size() * 64, '\0'));
+  const auto plan = PlanImport({.name = "m/t", .from = directory_.Path("t")});
+  ASSERT_TRUE(plan.ok());
+  ImportOptions options = {.spill_directory = directory_.Path("missing")};
+  FakeBulkImport fits(plan->specs());
+  EXPECT_TRUE(RunImport(*plan, fits, options, nullptr).ok());
+  options.memory_bytes_max = 512 << 10;
+  FakeBulkImport import(plan->specs());
+  EXPECT_EQ(RunImport(*plan, import, options, nullptr).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(ImportTest, ProgressEndsWithTheCommit) {
+  directory_.Write("t/key", BytesOf<Key>({2, 1}));
+  directory_.Write("t/emb_vector", BytesOf<float>({2, 1}));
+  const auto plan = PlanImport({.name = "m/t", .from = directory_.Path("t")});
+  ASSERT_TRUE(plan.ok());
+  FakeBulkImport import(plan->specs());
+  Progress last;
+  ASSERT_TRUE(RunImport(*plan, import,
+                        {.spill_directory = directory_.Path(),
+                         .progress = [&](const Progress& progress) { last = progress; }},
+                        nullptr)
+                  .ok());
+  EXPECT_EQ(last.step, "committing");
+  EXPECT_EQ(last.done, last.total);
 }
 
 }  // namespace

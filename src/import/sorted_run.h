@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "hps/types.h"
-#include "import/file.h"
+#include "import/formats/file.h"
 #include "import/memory_budget.h"
 
 namespace hps {

@@ -21,11 +21,11 @@
 #include "absl/status/status.h"
 #include "base/executor.h"
 #include "hps/table_spec.h"
-#include "import/elements.h"
+#include "import/formats/elements.h"
+#include "import/formats/table_reader.h"
 #include "import/memory_budget.h"
 #include "import/row_merge.h"
 #include "import/sorted_run.h"
-#include "import/table_reader.h"
 #include "tier/durable_tier.h"
 
 namespace hps {

@@ -1,4 +1,4 @@
-#include "import/safetensors_table.h"
+#include "import/formats/safetensors_table.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,9 +8,9 @@
 #include "base/macros.h"
 #include "base/names.h"
 #include "hps/table_spec.h"
-#include "import/array_reader.h"
-#include "import/npy.h"
-#include "import/safetensors.h"
+#include "import/formats/array_reader.h"
+#include "import/formats/npy.h"
+#include "import/formats/safetensors.h"
 
 namespace hps {
 namespace {

@@ -1,4 +1,4 @@
-#include "import/safetensors.h"
+#include "import/formats/safetensors.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "import/npy.h"
+#include "import/formats/npy.h"
 
 namespace hps {
 namespace {
@@ -29,8 +29,8 @@ std::string Quoted(std::string_view text) {
 // Takes the events of the JSON parser. Depth 1: names, 2: a tensor's fields, 3: their arrays.
 class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  std::vector<Tensor> tensors;
-  std::string error;
+  std::vector<Tensor> TakeTensors() { return std::move(tensors_); }
+  const std::string& error() const { return error_; }
 
   bool null() override { return Fail("null"); }
   bool boolean(bool) override { return Fail("a boolean"); }
@@ -41,19 +41,20 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (depth_ != 3 || in_metadata_) return Fail("a number");
     if (field_ == Field::kShape) {
-      if (tensors.back().shape.size() == kSafetensorsRankMax) return Fail("more than 8 dimensions");
-      tensors.back().shape.push_back(value);
+      if (tensors_.back().shape.size() == kSafetensorsRankMax)
+        return Fail("more than 8 dimensions");
+      tensors_.back().shape.push_back(value);
       return true;
     }
     if (offset_count_ == 2) return Fail("more than two offsets");
-    (offset_count_++ == 0 ? tensors.back().begin : tensors.back().end) = value;
+    (offset_count_++ == 0 ? tensors_.back().begin : tensors_.back().end) = value;
     return true;
   }
 
   bool string(string_t& value) override {
     if (in_metadata_ && depth_ == 2) return true;
     if (depth_ != 2 || field_ != Field::kDtype) return Fail("a string");
-    tensors.back().dtype = std::move(value);
+    tensors_.back().dtype = std::move(value);
     return true;
   }
 
@@ -63,8 +64,8 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ != 2) return true;
     in_metadata_ = name_ == "__metadata__";
     if (in_metadata_) return true;
-    if (tensors.size() == kSafetensorsTensorsMax) return Fail("more than 2^20 tensors");
-    tensors.push_back({.name = name_});
+    if (tensors_.size() == kSafetensorsTensorsMax) return Fail("more than 2^20 tensors");
+    tensors_.push_back({.name = name_});
     has_field_ = {};
     offset_count_ = 0;
     return true;
@@ -109,7 +110,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
-    error = absl::StrCat("header byte ", position, ": expected JSON");
+    error_ = absl::StrCat("header byte ", position, ": expected JSON");
     return false;
   }
 
@@ -117,12 +118,14 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   enum class Field { kDtype, kShape, kOffsets, kUnknown };
 
   bool Fail(const std::string& found) {
-    error = absl::StrCat("header entry ", Quoted(name_),
-                         ": expected a tensor's \"dtype\", \"shape\" and \"data_offsets\", found ",
-                         found);
+    error_ = absl::StrCat("header entry ", Quoted(name_),
+                          ": expected a tensor's \"dtype\", \"shape\" and \"data_offsets\", found ",
+                          found);
     return false;
   }
 
+  std::vector<Tensor> tensors_;
+  std::string error_;
   size_t depth_ = 0;
   bool named_ = false;
   std::string name_;
@@ -207,8 +210,8 @@ const Tensor* SafetensorsHeader::Find(std::string_view name) const {
 absl::StatusOr<std::vector<Tensor>> ParseSafetensorsJson(std::string_view json) {
   HeaderHandler handler;
   if (!nlohmann::json::sax_parse(json.begin(), json.end(), &handler))
-    return absl::InvalidArgumentError(handler.error);
-  return std::move(handler.tensors);
+    return absl::InvalidArgumentError(handler.error());
+  return handler.TakeTensors();
 }
 
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const File& file) {

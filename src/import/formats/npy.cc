@@ -1,4 +1,4 @@
-#include "import/npy.h"
+#include "import/formats/npy.h"
 
 #include <algorithm>
 #include <array>

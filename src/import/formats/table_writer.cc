@@ -1,4 +1,4 @@
-#include "import/table_writer.h"
+#include "import/formats/table_writer.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
-#include "import/elements.h"
-#include "import/hugectr.h"
-#include "import/npy.h"
+#include "import/formats/elements.h"
+#include "import/formats/hugectr.h"
+#include "import/formats/npy.h"
 
 namespace hps {
 namespace {

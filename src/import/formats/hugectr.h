@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "import/table_reader.h"
+#include "import/formats/table_reader.h"
 
 namespace hps {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "import/file.h"
+#include "import/formats/file.h"
 
 namespace hps {
 

@@ -1,4 +1,4 @@
-#include "import/hugectr.h"
+#include "import/formats/hugectr.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
-#include "import/array_reader.h"
+#include "import/formats/array_reader.h"
 
 namespace hps {
 namespace {
@@ -43,10 +43,11 @@ absl::StatusOr<uint32_t> DimOf(const File& keys, const File& rows, std::optional
         absl::StrCat(rows.path(), ": expected a multiple of ", row_count, " rows x ", sizeof(float),
                      " bytes (", keys.path(), " has ", row_count, " keys), found ", found));
   }
-  if (row_bytes > kRowBytesMax) {
+  // Whether such a row is too wide for its table is said where the table's dtype is known.
+  if (row_bytes / sizeof(float) > kDimMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat(rows.path(), ": expected rows of at most ", kRowBytesMax, " bytes, found ",
-                     found, " bytes for ", row_count, " keys = ", row_bytes, " a row"));
+        absl::StrCat(rows.path(), ": expected a dim of at most ", kDimMax, ", found ", found,
+                     " bytes for ", row_count, " keys = dim ", row_bytes / sizeof(float)));
   }
   return static_cast<uint32_t>(row_bytes / sizeof(float));
 }

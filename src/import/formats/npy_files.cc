@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
-#include "import/array_reader.h"
-#include "import/file.h"
-#include "import/npy.h"
-#include "import/npy_table.h"
+#include "import/formats/array_reader.h"
+#include "import/formats/file.h"
+#include "import/formats/npy.h"
+#include "import/formats/npy_table.h"
 
 namespace hps {
 namespace {

@@ -1,4 +1,4 @@
-#include "import/elements.h"
+#include "import/formats/elements.h"
 
 #include <bit>
 #include <cmath>

@@ -14,7 +14,7 @@
 #include "hps/span.h"
 #include "hps/transfer.h"
 #include "hps/types.h"
-#include "import/file.h"
+#include "import/formats/file.h"
 
 namespace hps {
 

@@ -9,9 +9,9 @@
 #include <limits>
 #include <string>
 
-#include "import/file.h"
-#include "import/npy.h"
-#include "import/test_directory.h"
+#include "import/formats/file.h"
+#include "import/formats/npy.h"
+#include "import/formats/test_files.h"
 
 namespace hps {
 namespace {
@@ -92,9 +92,8 @@ TEST(NpyFilesTest, AWriterRefusesWhatCanNotBeWritten) {
   const TestDirectory directory;
   EXPECT_EQ(NpyRowWriter::Create(directory.Path("none/rows.npy"), 1, 1).status().code(),
             absl::StatusCode::kNotFound);
-  EXPECT_EQ(
-      NpyRowWriter::Create(directory.Path("rows.npy"), uint64_t{1} << 62, 8).status().code(),
-      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NpyRowWriter::Create(directory.Path("rows.npy"), uint64_t{1} << 62, 8).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "import/array_reader.h"
+#include "import/formats/array_reader.h"
 
 #include <algorithm>
 #include <array>

@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "import/file.h"
-#include "import/table_reader.h"
+#include "import/formats/file.h"
+#include "import/formats/table_reader.h"
 
 namespace hps {
 

@@ -1,4 +1,4 @@
-#include "import/file.h"
+#include "import/formats/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

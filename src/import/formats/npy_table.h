@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "import/array_reader.h"
-#include "import/table_reader.h"
+#include "import/formats/array_reader.h"
+#include "import/formats/table_reader.h"
 
 namespace hps {
 

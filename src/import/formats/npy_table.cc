@@ -1,4 +1,4 @@
-#include "import/npy_table.h"
+#include "import/formats/npy_table.h"
 
 #include <array>
 #include <utility>
@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
-#include "import/array_reader.h"
-#include "import/elements.h"
-#include "import/npy.h"
+#include "import/formats/array_reader.h"
+#include "import/formats/elements.h"
+#include "import/formats/npy.h"
 
 namespace hps {
 namespace {
