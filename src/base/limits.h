@@ -24,6 +24,9 @@ inline constexpr size_t kFetchScratchesMax = 64;
 // bytes. The next one gets UNAVAILABLE, so this is more than any machine has threads for look-ups.
 inline constexpr size_t kFetchesPerTableMax = 512;
 
+// Fetches that wait for a worker; one more and the level counts as down for its call.
+inline constexpr size_t kFetchesQueuedMax = 1024;
+
 // Promotions that wait for a worker; one more is dropped and counted.
 inline constexpr size_t kPromotionsQueuedMax = 256;
 

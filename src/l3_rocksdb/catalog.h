@@ -18,12 +18,10 @@
 #include "absl/status/statusor.h"
 #include "hps/table_spec.h"
 #include "hps/types.h"
+#include "l3_rocksdb/options.h"
 #include "tier/durable_tier.h"
 
 namespace hps {
-
-// Grows when an older hps can't read the store any more.
-inline constexpr uint32_t kStoreFormatVersion = 1;
 
 struct TableRecord {
   TableSpec spec;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 #include "base/clock.h"
 #include "hps/config.h"
@@ -12,6 +13,9 @@ class Env;
 }
 
 namespace hps {
+
+// Of the files of a store: grows when an older hps can't read them any more.
+inline constexpr uint32_t kStoreFormatVersion = 1;
 
 // What the process that writes to a store is: a command waits for another command, and leaves its
 // import to a server.
