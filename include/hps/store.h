@@ -4,6 +4,7 @@
 // snapshot of the moment, refreshed by Reload). Sessions must be destroyed before their store.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,9 @@ class Store {
 
   virtual absl::StatusOr<std::vector<TableInfo>> Tables() const = 0;
 
+  // Of the files on disk; grows when an older hps can't read them any more.
+  virtual uint32_t format_version() const = 0;
+
   // Errors: NOT_FOUND, which names the nearest model; UNIMPLEMENTED / UNAVAILABLE for a device.
   virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       const std::string& model, const SessionOptions& options) = 0;
@@ -64,6 +68,13 @@ class Store {
 // Imports into a store that need not exist yet and that a server may have open: then the import is
 // staged (ImportReport::staged). Errors: as Store::Import.
 absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request);
+
+// Removes a table from a store that nobody has open for writing.
+// Errors: as Store::Drop and Store::Open.
+absl::Status DropTable(const Config& config, const std::string& table);
+
+// The row that an absent key of this table gets, as float32.
+std::vector<float> DefaultRow(const TableSpec& spec);
 
 // Reads every row and checksum of a store that nobody has open for writing. `repair` marks lost
 // keys so that they are never answered `absent`, and takes the store's lock for it.

@@ -1,0 +1,178 @@
+#include "hps/store.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/executor.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "import/export.h"
+#include "import/import.h"
+#include "import/import_plan.h"
+#include "model/served_models.h"
+#include "model/tier_factory.h"
+#include "query/row_convert.h"
+#include "query/session_factory.h"
+
+namespace hps {
+namespace {
+
+ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
+  return {.spill_directory = config.store.path,
+          .memory_bytes_max = request.memory_bytes_max,
+          .threads = request.threads,
+          .progress = request.progress};
+}
+
+absl::StatusOr<std::unique_ptr<WorkerPool>> MakePool(const char* name, uint32_t threads,
+                                                     size_t queue_max) {
+  const size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  return WorkerPool::Create(
+      {.name = name, .thread_count = threads == 0 ? cores : threads, .queue_max = queue_max});
+}
+
+// The members end in the opposite order of their making, which is the order that
+// query/session_factory.h asks for.
+class OpenedStore final : public Store {
+ public:
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const Config& config, OpenMode mode);
+
+  explicit OpenedStore(const Config& config) : config_(config) {}
+
+  absl::StatusOr<std::vector<TableInfo>> Tables() const override { return durable_->Tables(); }
+  uint32_t format_version() const override { return DurableFormatVersion(); }
+  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const std::string& model,
+                                                            const SessionOptions& options) override;
+  absl::Status Reload() override;
+  absl::StatusOr<ImportReport> Import(const ImportRequest& request) override;
+  absl::StatusOr<ExportReport> Export(const ExportRequest& request) override;
+  absl::Status Drop(const std::string& table) override;
+  absl::Status DrainPromotions(std::chrono::nanoseconds timeout) override {
+    return sessions_->DrainPromotions(timeout);
+  }
+  StoreStatistics Statistics() const override;
+
+ private:
+  absl::Status MakeLevels(OpenMode mode);
+
+  const Config config_;
+  std::unique_ptr<DurableStore> durable_;
+  L2Tier l2_;
+  std::unique_ptr<SessionFactory> sessions_;
+  std::unique_ptr<ServedModels> models_;
+  std::unique_ptr<WorkerPool> promote_executor_;
+  std::unique_ptr<WorkerPool> fetch_executor_;
+};
+
+absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, OpenMode mode) {
+  HPS_RETURN_IF_ERROR(ValidateConfig(config));
+  auto store = std::make_unique<OpenedStore>(config);
+  HPS_RETURN_IF_ERROR(store->MakeLevels(mode));
+  return store;
+}
+
+absl::Status OpenedStore::MakeLevels(OpenMode mode) {
+  HPS_ASSIGN_OR_RETURN(durable_, OpenDurableStore(config_.store, mode, StoreRole::kServer));
+  l2_ = MakeL2Tier(config_.l2);
+  HPS_ASSIGN_OR_RETURN(promote_executor_,
+                       MakePool("hps-promote", config_.threads.promote, kPromotionsQueuedMax));
+  HPS_ASSIGN_OR_RETURN(fetch_executor_,
+                       MakePool("hps-fetch", config_.threads.fetch, kFetchesQueuedMax));
+  HPS_ASSIGN_OR_RETURN(sessions_,
+                       SessionFactory::Create({.fetch_executor = fetch_executor_.get(),
+                                               .promote_executor = promote_executor_.get(),
+                                               .timeout = config_.lookup.timeout}));
+  models_ = std::make_unique<ServedModels>(ServedModels::Parts{.config = &config_,
+                                                               .durable = durable_.get(),
+                                                               .l2 = &l2_,
+                                                               .sessions = sessions_.get(),
+                                                               .reclaim = promote_executor_.get()});
+  // A store that is being made lacks what its first import will bring.
+  return models_->Switch(mode == OpenMode::kCreate ? ServedModels::Missing::kIgnored
+                                                   : ServedModels::Missing::kError);
+}
+
+absl::StatusOr<std::unique_ptr<LookupSession>> OpenedStore::NewSession(
+    const std::string& model, const SessionOptions& options) {
+  if (options.device >= 0) {
+    return absl::UnimplementedError(absl::StrCat(
+        "device ", options.device, ": this build does not have support for GPUs: use -1"));
+  }
+  return models_->NewSession(model, options);
+}
+
+absl::Status OpenedStore::Reload() {
+  HPS_RETURN_IF_ERROR(durable_->Refresh().status());
+  return models_->Switch(ServedModels::Missing::kIgnored);
+}
+
+absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
+  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request));
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<BulkImport> import,
+                       durable_->BeginImport(plan.specs()));
+  HPS_ASSIGN_OR_RETURN(ImportReport report,
+                       RunImport(plan, *import, OptionsOf(config_, request), nullptr));
+  HPS_RETURN_IF_ERROR(models_->Switch(ServedModels::Missing::kIgnored));
+  return report;
+}
+
+absl::StatusOr<ExportReport> OpenedStore::Export(const ExportRequest& request) {
+  HPS_RETURN_IF_ERROR(ValidateTableName(request.name));
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTable> table,
+                       durable_->OpenTable(request.name));
+  return RunExport(*table, request);
+}
+
+absl::Status OpenedStore::Drop(const std::string& table) {
+  HPS_RETURN_IF_ERROR(ValidateTableName(table));
+  HPS_RETURN_IF_ERROR(durable_->Drop(table));
+  return models_->Switch(ServedModels::Missing::kIgnored);
+}
+
+StoreStatistics OpenedStore::Statistics() const {
+  StoreStatistics statistics;
+  sessions_->AddStatistics(&statistics);
+  statistics.tables = models_->Statistics();
+  return statistics;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const Config& config, OpenMode mode) {
+  return OpenedStore::Open(config, mode);
+}
+
+absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request) {
+  HPS_RETURN_IF_ERROR(ValidateConfig(config));
+  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request));
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<BulkImport> import,
+                       StageDurableImport(config.store, plan.specs()));
+  return RunImport(plan, *import, OptionsOf(config, request), nullptr);
+}
+
+absl::Status DropTable(const Config& config, const std::string& table) {
+  HPS_RETURN_IF_ERROR(ValidateConfig(config));
+  HPS_RETURN_IF_ERROR(ValidateTableName(table));
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DurableStore> store,
+                       OpenDurableStore(config.store, OpenMode::kReadWrite, StoreRole::kCommand));
+  return store->Drop(table);
+}
+
+std::vector<float> DefaultRow(const TableSpec& spec) {
+  std::vector<float> row(spec.dim, 0.0F);
+  if (!spec.default_row.empty()) {
+    ConvertToFloat32(spec.dtype, spec.default_row.data(), spec.dim,
+                     std::as_writable_bytes(std::span(row)).data());
+  }
+  return row;
+}
+
+absl::StatusOr<VerifyReport> VerifyStore(const Config& config, bool repair,
+                                         const ProgressFunction& progress) {
+  HPS_RETURN_IF_ERROR(ValidateConfig(config));
+  return VerifyDurableStore(config.store, repair, progress);
+}
+
+}  // namespace hps

@@ -1,0 +1,52 @@
+#include "model/tier_factory.h"
+
+#include <chrono>
+
+#include "l2_memory/memory_tier.h"
+#include "l3_rocksdb/rocks_store.h"
+
+namespace hps {
+namespace {
+
+// A command waits this long for another command to finish with the store.
+constexpr auto kCommandLockTimeout = std::chrono::seconds(30);
+
+RocksStoreOptions OptionsOf(const StoreConfig& config, OpenMode mode, StoreRole role) {
+  return {.config = config,
+          .mode = mode,
+          .role = role == StoreRole::kServer ? OwnerRole::kServer : OwnerRole::kCommand,
+          .lock_timeout = kCommandLockTimeout};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DurableStore>> OpenDurableStore(const StoreConfig& config,
+                                                               OpenMode mode, StoreRole role) {
+  return OpenRocksStore(OptionsOf(config, mode, role));
+}
+
+absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig& config,
+                                                               std::span<const TableSpec> specs) {
+  return StageImport(OptionsOf(config, OpenMode::kCreate, StoreRole::kCommand), specs);
+}
+
+absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool,
+                                                const ProgressFunction&) {
+  return absl::UnimplementedError("verify of '" + config.path + "' is not in this build");
+}
+
+uint32_t DurableFormatVersion() { return kStoreFormatVersion; }
+
+L2Tier MakeL2Tier(const L2Config& config) {
+  if (config.kind != L2Kind::kMemory) return {};
+  const MemoryTierOptions options = {.eviction = config.eviction,
+                                     .overflow_margin = config.overflow_margin,
+                                     .resolution_target = config.resolution_target,
+                                     .huge_pages = config.huge_pages};
+  return {.tier = MakeMemoryTier(options),
+          .bytes_for = [options](uint64_t row_count, size_t row_bytes) {
+            return MemoryTierBytesFor(row_count, row_bytes, options);
+          }};
+}
+
+}  // namespace hps
