@@ -1,0 +1,396 @@
+#include "cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "hps/units.h"
+
+namespace hps::cli {
+namespace {
+
+const std::map<std::string, TableFormat> kImportFormats = {
+    {"auto", TableFormat::kAuto},
+    {"hugectr", TableFormat::kHugectr},
+    {"npy", TableFormat::kNpy},
+    {"safetensors", TableFormat::kSafetensors}};
+const std::map<std::string, TableFormat> kOutputFormats = {{"hugectr", TableFormat::kHugectr},
+                                                           {"npy", TableFormat::kNpy}};
+const std::map<std::string, Dtype> kDtypes = {
+    {"float32", Dtype::kFloat32}, {"float16", Dtype::kFloat16}, {"bfloat16", Dtype::kBfloat16}};
+
+// An option whose text is one of `names`.
+template <typename Value>
+CLI::Option* AddChoice(CLI::App& app, const std::string& option,
+                       const std::map<std::string, Value>& names, std::function<void(Value)> take,
+                       const std::string& help) {
+  std::string type;
+  for (const auto& [name, value] : names) type += (type.empty() ? "" : "|") + name;
+  return app
+      .add_option_function<std::string>(
+          option,
+          [option, names, type, take](const std::string& text) {
+            const auto found = names.find(text);
+            if (found == names.end())
+              throw CLI::ValidationError(option, "'" + text + "' is not one of " + type);
+            take(found->second);
+          },
+          help)
+      ->type_name(type);
+}
+
+void AddStore(CLI::App& app, StoreArguments& arguments) {
+  auto* store =
+      app.add_option("--store", arguments.store, "Directory of the store")->type_name("DIR");
+  app.add_option("--config", arguments.config, "Configuration file that names the store")
+      ->type_name("FILE")
+      ->excludes(store);
+}
+
+// A number that may be negative, infinite or NaN.
+double ParseDefault(const std::string& text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  if (result.ec != std::errc() || result.ptr != end)
+    throw CLI::ValidationError("--default", "'" + text + "' is not a number");
+  return value;
+}
+
+CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
+  CLI::App* command = app.add_subcommand("import", "Validate, then load a table or a whole model");
+  ImportRequest& request = arguments.request;
+  AddStore(*command, arguments.store);
+  auto* table = command->add_option("--table", request.name, "The table")->type_name("MODEL/TABLE");
+  command
+      ->add_option_function<std::string>(
+          "--model",
+          [&arguments](const std::string& name) {
+            arguments.request.name = name;
+            arguments.whole_model = true;
+          },
+          "The model: PATH has a sub-folder or file per table; all switch together")
+      ->type_name("MODEL")
+      ->excludes(table);
+  command->add_option("--from", request.from, "Files of the table or the model")
+      ->required()
+      ->type_name("PATH");
+  AddChoice<TableFormat>(
+      *command, "--format", kImportFormats,
+      [&request](TableFormat format) { request.format = format; }, "Format of the files (auto)");
+  command
+      ->add_option_function<uint32_t>(
+          "--dim", [&request](uint32_t dim) { request.dim = dim; },
+          "Elements of a row, where the files don't tell")
+      ->type_name("N");
+  AddChoice<Dtype>(
+      *command, "--dtype", kDtypes, [&request](Dtype dtype) { request.dtype = dtype; },
+      "Element type of the stored rows (that of the files)");
+  auto* value =
+      command
+          ->add_option_function<std::string>(
+              "--default",
+              [&request](const std::string& text) { request.default_value = ParseDefault(text); },
+              "Every element of the row that an absent key gets (0)")
+          ->type_name("VALUE");
+  command
+      ->add_option_function<std::string>(
+          "--default-file", [&request](const std::string& file) { request.default_file = file; },
+          "The row that an absent key gets")
+      ->type_name("F.npy")
+      ->excludes(value);
+  command
+      ->add_option_function<std::string>(
+          "--tensor", [&request](const std::string& tensor) { request.tensor = tensor; },
+          "safetensors: the [n, dim] tensor whose row numbers are the keys")
+      ->type_name("NAME");
+  command
+      ->add_option_function<std::string>(
+          "--stream-from", [&arguments](const std::string& text) { arguments.stream_from = text; },
+          "Where the update stream continues after the import")
+      ->type_name("earliest|latest|TIME");
+  command
+      ->add_option_function<std::string>(
+          "--memory",
+          [&request](const std::string& text) {
+            const absl::StatusOr<uint64_t> bytes = ParseByteSize(text);
+            if (!bytes.ok())
+              throw CLI::ValidationError("--memory", std::string(bytes.status().message()));
+            request.memory_bytes_max = *bytes;
+          },
+          "Memory that sorting may use (512MiB)")
+      ->type_name("SIZE");
+  command->add_option("--threads", request.threads, "Threads (the number of cores)")
+      ->type_name("N");
+  command->footer(
+      "Example:\n  hps import --store store --table dlrm/user --from user_embedding --default 0\n"
+      "  hps import --store store --model dlrm --from tables --format npy");
+  return command;
+}
+
+CLI::App* AddLookup(CLI::App& app, LookupArguments& arguments) {
+  CLI::App* command = app.add_subcommand("lookup", "Print the rows of keys as float32");
+  AddStore(*command, arguments.store);
+  command->add_option("--table", arguments.table, "The table")
+      ->required()
+      ->type_name("MODEL/TABLE");
+  auto* keys =
+      command
+          ->add_option_function<std::string>(
+              "--keys",
+              [&arguments](const std::string& text) {
+                absl::StatusOr<std::vector<Key>> parsed = ParseKeys(text);
+                if (!parsed.ok())
+                  throw CLI::ValidationError("--keys", std::string(parsed.status().message()));
+                arguments.keys = *std::move(parsed);
+              },
+              "Keys, signed decimals; above 2^63 - 1 bit for bit")
+          ->type_name("1,2,3");
+  command->add_option("--keys-file", arguments.keys_file, "Keys, [n] int64, uint64 or int32")
+      ->type_name("F.npy")
+      ->excludes(keys);
+  command->add_option("--out", arguments.out, "Write the rows to this file, [n, dim] float32")
+      ->type_name("F.npy");
+  command->add_option("--device", arguments.device, "GPU whose cache is used; -1 = none")
+      ->type_name("N")
+      ->check(CLI::Range(-1, 1023));
+  command->footer(
+      "Example:\n  hps lookup --store store --table dlrm/user --keys 1,2,-3\n"
+      "  hps lookup --store store --table dlrm/user --keys-file keys.npy --out rows.npy --json");
+  return command;
+}
+
+CLI::App* AddInspect(CLI::App& app, InspectArguments& arguments) {
+  CLI::App* command = app.add_subcommand("inspect", "List the tables of a store");
+  AddStore(*command, arguments.store);
+  command->footer("Example:\n  hps inspect --store store --json");
+  return command;
+}
+
+CLI::App* AddVerify(CLI::App& app, VerifyArguments& arguments) {
+  CLI::App* command = app.add_subcommand("verify", "Read every row and checksum of a store");
+  AddStore(*command, arguments.store);
+  command->add_flag("--repair", arguments.repair,
+                    "List the lost keys and mark them: they answer default_degraded, never absent");
+  command->footer("Example:\n  hps verify --store store\n  hps verify --store store --repair");
+  return command;
+}
+
+CLI::App* AddExport(CLI::App& app, ExportArguments& arguments) {
+  CLI::App* command = app.add_subcommand("export", "Write a table to files: the inverse of import");
+  AddStore(*command, arguments.store);
+  command->add_option("--table", arguments.request.name, "The table")
+      ->required()
+      ->type_name("MODEL/TABLE");
+  command->add_option("--to", arguments.request.to, "Directory for the files")
+      ->required()
+      ->type_name("DIR");
+  AddChoice<TableFormat>(
+      *command, "--format", kOutputFormats,
+      [&arguments](TableFormat format) { arguments.request.format = format; },
+      "Format of the files")
+      ->required();
+  command->footer(
+      "Example:\n  hps export --store store --table dlrm/user --to user_embedding --format "
+      "hugectr");
+  return command;
+}
+
+CLI::App* AddDrop(CLI::App& app, DropArguments& arguments) {
+  CLI::App* command = app.add_subcommand("drop", "Remove a table from a store");
+  AddStore(*command, arguments.store);
+  command->add_option("--table", arguments.table, "The table")
+      ->required()
+      ->type_name("MODEL/TABLE");
+  command->footer("Example:\n  hps drop --store store --table dlrm/user");
+  return command;
+}
+
+CLI::App* AddGenerate(CLI::App& app, GenerateArguments& arguments) {
+  CLI::App* command = app.add_subcommand(
+      "generate", "Write synthetic tables whose rows are a known function of table and key");
+  command->add_option("--out", arguments.out, "Directory, made")->required()->type_name("DIR");
+  command->add_option("--tables", arguments.tables, "Number of tables")->required()->type_name("N");
+  command->add_option("--rows", arguments.rows, "Rows of all tables together")
+      ->required()
+      ->type_name("N");
+  command->add_option("--dim", arguments.dim, "Elements of a row")->required()->type_name("N");
+  command->add_option("--alpha", arguments.alpha, "Exponent of the power law (1.2)")
+      ->type_name("X");
+  command->add_option("--seed", arguments.seed, "Seed (1)")->type_name("N");
+  command->add_option("--requests", arguments.requests, "Lines of the request stream (1000)")
+      ->type_name("N");
+  AddChoice<TableFormat>(
+      *command, "--format", kOutputFormats,
+      [&arguments](TableFormat format) { arguments.format = format; },
+      "Format of the files (hugectr)");
+  command->footer(
+      "Example:\n  hps generate --out tables --tables 26 --rows 1000000 --dim 16\n"
+      "  hps import --store store --model demo --from tables");
+  return command;
+}
+
+CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
+  CLI::App* command = app.add_subcommand("bench", "Measure a figure beside its bound, in one run");
+  command->add_option("scenario", arguments.scenario, "l2 | l3 | import | session")
+      ->required()
+      ->type_name("SCENARIO");
+  command->add_option("--out", arguments.out, "Also write the JSON to this file")
+      ->type_name("F.json");
+  command
+      ->add_option("--directory", arguments.directory, "Scratch directory on the disk to measure")
+      ->type_name("DIR");
+  command->add_flag("--quick", arguments.quick,
+                    "Small sizes: shows that the scenario works, measures nothing of worth");
+  command->add_option("--device", arguments.device, "GPU to measure; -1 = none")
+      ->type_name("N")
+      ->check(CLI::Range(-1, 1023));
+  command->footer("Example:\n  hps bench l2\n  hps bench session --json --out session.json");
+  return command;
+}
+
+// All commands and the values that their options fill.
+class Parser {
+ public:
+  Parser() {
+    app_.require_subcommand(1);
+    app_.footer(
+        "Example:\n  hps generate --out tables --tables 26 --rows 1000000 --dim 16\n"
+        "  hps import --store store --model demo --from tables\n"
+        "  hps lookup --store store --table demo/t0 --keys 0,1,2\n"
+        "`hps COMMAND --help` tells more.");
+    app_.set_version_flag("--version", "hps " HPS_VERSION);
+    app_.add_flag("--json", json_, "Print one JSON object instead of text");
+    Add(AddImport(app_, import_), import_);
+    Add(AddLookup(app_, lookup_), lookup_);
+    Add(AddInspect(app_, inspect_), inspect_);
+    Add(AddVerify(app_, verify_), verify_);
+    Add(AddExport(app_, export_), export_);
+    Add(AddDrop(app_, drop_), drop_);
+    Add(AddGenerate(app_, generate_), generate_);
+    Add(AddBench(app_, bench_), bench_);
+  }
+
+  absl::StatusOr<CommandLine> Parse(int argc, const char* const* argv);
+
+ private:
+  template <typename Arguments>
+  void Add(CLI::App* command, Arguments& arguments) {
+    command->add_flag("--json", json_, "Print one JSON object instead of text");
+    take_.emplace_back(command, [this, &arguments] { line_.command = arguments; });
+  }
+  absl::Status CheckTogether() const;
+  absl::Status NoCommand(int argc, const char* const* argv, const std::string& otherwise) const;
+
+  CLI::App app_{"hps: a hierarchical parameter server for recommendation inference", "hps"};
+  bool json_ = false;
+  CommandLine line_;
+  std::vector<std::pair<CLI::App*, std::function<void()>>> take_;
+  ImportArguments import_;
+  LookupArguments lookup_;
+  InspectArguments inspect_;
+  VerifyArguments verify_;
+  ExportArguments export_;
+  DropArguments drop_;
+  GenerateArguments generate_;
+  BenchArguments bench_;
+};
+
+absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::CallForVersion& version) {
+    line_.text = std::string(version.what()) + "\n";
+    return line_;
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app_.get_subcommands();
+    line_.text = (chosen.empty() ? &app_ : chosen.front())->help();
+    return line_;
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = app_.get_subcommands();
+    if (chosen.empty()) return NoCommand(argc, argv, error.what());
+    return absl::InvalidArgumentError(absl::StrCat(chosen.front()->get_name(), ": ", error.what()));
+  }
+  line_.json = json_;
+  for (const auto& [command, take] : take_) {
+    if (command->parsed()) take();
+  }
+  if (const absl::Status status = CheckTogether(); !status.ok()) return status;
+  return line_;
+}
+
+// The error for a command line without a known command: names what stands in its place.
+absl::Status Parser::NoCommand(int argc, const char* const* argv,
+                               const std::string& otherwise) const {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.empty() || word.front() == '-') continue;
+    std::string message = absl::StrCat("'", word, "' is not a command; there are:");
+    for (const auto& [command, take] : take_) absl::StrAppend(&message, " ", command->get_name());
+    return absl::InvalidArgumentError(message);
+  }
+  return absl::InvalidArgumentError(otherwise + "; see hps --help");
+}
+
+// What options must be given together.
+absl::Status Parser::CheckTogether() const {
+  const std::string command = app_.get_subcommands().front()->get_name();
+  const auto error = [&](const std::string& what) {
+    return absl::InvalidArgumentError(command + ": " + what);
+  };
+  const StoreArguments* store = std::visit(
+      [](const auto& arguments) -> const StoreArguments* {
+        if constexpr (requires { arguments.store; }) {
+          return &arguments.store;
+        } else {
+          return nullptr;
+        }
+      },
+      line_.command);
+  if (store != nullptr && store->store.empty() && store->config.empty())
+    return error("--store DIR or --config FILE is required");
+  if (command == "import" && import_.request.name.empty() && !import_.whole_model &&
+      app_.get_subcommand("import")->count("--table") == 0)
+    return error("--table MODEL/TABLE or --model MODEL is required");
+  if (command == "lookup" && !lookup_.keys.has_value() && lookup_.keys_file.empty())
+    return error("--keys 1,2,3 or --keys-file F.npy is required");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Key>> ParseKeys(const std::string& text) {
+  std::vector<Key> keys;
+  if (text.empty()) return keys;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    const char* first = text.data() + begin;
+    const char* last = text.data() + comma;
+    Key key = 0;
+    auto result = std::from_chars(first, last, key);
+    if (result.ec == std::errc::result_out_of_range) {
+      uint64_t bits = 0;
+      result = std::from_chars(first, last, bits);
+      key = static_cast<Key>(bits);
+    }
+    if (result.ec != std::errc() || result.ptr != last) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", text.substr(begin, std::min<size_t>(comma - begin, 40)),
+                       "' is not a key: a whole number from -2^63 to 2^64 - 1"));
+    }
+    keys.push_back(key);
+    begin = comma + 1;
+  }
+  return keys;
+}
+
+absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) {
+  return Parser().Parse(argc, argv);
+}
+
+}  // namespace hps::cli

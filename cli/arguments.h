@@ -1,0 +1,95 @@
+// The command line as values: what each command of `hps` was asked to do.
+//
+// The only unit that knows the command line parser. Parsing touches nothing: whether files exist
+// and names are known is for the commands to find out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hps/transfer.h"
+#include "hps/types.h"
+
+namespace hps::cli {
+
+// Where the store is: a directory, or a configuration file that names it.
+struct StoreArguments {
+  std::string store;
+  std::string config;
+};
+
+struct ImportArguments {
+  StoreArguments store;
+  ImportRequest request;
+  bool whole_model = false;
+  std::optional<std::string> stream_from{};
+};
+
+struct LookupArguments {
+  StoreArguments store;
+  std::string table;
+  std::optional<std::vector<Key>> keys{};
+  std::string keys_file;
+  std::string out;
+  int device = -1;
+};
+
+struct InspectArguments {
+  StoreArguments store;
+};
+
+struct VerifyArguments {
+  StoreArguments store;
+  bool repair = false;
+};
+
+struct ExportArguments {
+  StoreArguments store;
+  ExportRequest request;
+};
+
+struct DropArguments {
+  StoreArguments store;
+  std::string table;
+};
+
+struct GenerateArguments {
+  std::string out;
+  uint32_t tables = 1;
+  uint64_t rows = 0;
+  uint32_t dim = 16;
+  double alpha = 1.2;
+  uint64_t seed = 1;
+  uint64_t requests = 1000;
+  TableFormat format = TableFormat::kHugectr;
+};
+
+struct BenchArguments {
+  std::string scenario;
+  std::string out;
+  std::string directory;
+  bool quick = false;
+  int device = -1;
+};
+
+struct CommandLine {
+  bool json = false;
+  // Not empty: this text (help, version) is all that is to be printed.
+  std::string text;
+  std::variant<ImportArguments, LookupArguments, InspectArguments, VerifyArguments, ExportArguments,
+               DropArguments, GenerateArguments, BenchArguments>
+      command;
+};
+
+// Errors: INVALID_ARGUMENT for wrong usage, one sentence that names the command and the option.
+absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv);
+
+// Signed decimals, and decimals above 2^63 - 1 bit for bit, separated by commas.
+// Errors: INVALID_ARGUMENT, which names what is no key.
+absl::StatusOr<std::vector<Key>> ParseKeys(const std::string& text);
+
+}  // namespace hps::cli

@@ -1,0 +1,150 @@
+#include "cli/arguments.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace hps::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<CommandLine> Parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "hps");
+  return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
+}
+
+void ExpectUsageError(const std::vector<const char*>& arguments, const std::string& part) {
+  const absl::Status status = Parse(arguments).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << part;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  EXPECT_EQ(status.message().find('\n'), std::string::npos) << status;
+}
+
+TEST(ArgumentsTest, Import) {
+  const auto line =
+      Parse({"import",   "--store",  "s",     "--table",   "m/t",     "--from",  "p",
+             "--format", "npy",      "--dim", "4",         "--dtype", "float16", "--default",
+             "-1.5",     "--memory", "64MiB", "--threads", "3",       "--json"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_TRUE(line->json);
+  const auto& arguments = std::get<ImportArguments>(line->command);
+  EXPECT_EQ(arguments.store.store, "s");
+  EXPECT_EQ(arguments.request.name, "m/t");
+  EXPECT_EQ(arguments.request.from, "p");
+  EXPECT_EQ(arguments.request.format, TableFormat::kNpy);
+  EXPECT_EQ(arguments.request.dim, 4u);
+  EXPECT_EQ(arguments.request.dtype, Dtype::kFloat16);
+  EXPECT_EQ(arguments.request.default_value, -1.5);
+  EXPECT_EQ(arguments.request.memory_bytes_max, uint64_t{64} << 20);
+  EXPECT_EQ(arguments.request.threads, 3u);
+  EXPECT_FALSE(arguments.whole_model);
+}
+
+TEST(ArgumentsTest, ImportOfAModel) {
+  const auto line = Parse({"import", "--config", "c", "--model", "m", "--from", "p", "--tensor",
+                           "w", "--default-file", "d.npy", "--stream-from", "latest"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_FALSE(line->json);
+  const auto& arguments = std::get<ImportArguments>(line->command);
+  EXPECT_EQ(arguments.store.config, "c");
+  EXPECT_EQ(arguments.request.name, "m");
+  EXPECT_TRUE(arguments.whole_model);
+  EXPECT_EQ(arguments.request.tensor, "w");
+  EXPECT_EQ(arguments.request.default_file, "d.npy");
+  EXPECT_EQ(arguments.stream_from, "latest");
+}
+
+TEST(ArgumentsTest, KeysMayBeNegative) {
+  const auto line = Parse({"lookup", "--store", "s", "--table", "m/t", "--keys", "-1,2,-3"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(std::get<LookupArguments>(line->command).keys, (std::vector<Key>{-1, 2, -3}));
+}
+
+TEST(ArgumentsTest, TheOtherCommands) {
+  EXPECT_TRUE(
+      std::get<VerifyArguments>(Parse({"verify", "--store", "s", "--repair"})->command).repair);
+  EXPECT_EQ(std::get<InspectArguments>(Parse({"inspect", "--store", "s"})->command).store.store,
+            "s");
+  EXPECT_EQ(
+      std::get<DropArguments>(Parse({"drop", "--store", "s", "--table", "m/t"})->command).table,
+      "m/t");
+  const auto line =
+      Parse({"export", "--store", "s", "--table", "m/t", "--to", "d", "--format", "npy"});
+  EXPECT_EQ(std::get<ExportArguments>(line->command).request.format, TableFormat::kNpy);
+  const auto generate = Parse({"generate", "--out", "o", "--tables", "26", "--rows", "1000",
+                               "--dim", "16", "--alpha", "1.1", "--seed", "7"});
+  ASSERT_TRUE(generate.ok()) << generate.status();
+  EXPECT_EQ(std::get<GenerateArguments>(generate->command).tables, 26u);
+  EXPECT_EQ(std::get<GenerateArguments>(generate->command).alpha, 1.1);
+  const auto bench = Parse({"--json", "bench", "l2", "--out", "f", "--quick"});
+  ASSERT_TRUE(bench.ok()) << bench.status();
+  EXPECT_TRUE(bench->json);
+  EXPECT_EQ(std::get<BenchArguments>(bench->command).scenario, "l2");
+}
+
+TEST(ArgumentsTest, HelpAtEveryLevelHasAnExample) {
+  for (const char* command :
+       {"import", "lookup", "inspect", "verify", "export", "drop", "generate", "bench"}) {
+    const auto line = Parse({command, "--help"});
+    ASSERT_TRUE(line.ok()) << line.status();
+    EXPECT_THAT(line->text, HasSubstr("Example:\n  hps " + std::string(command)));
+  }
+  EXPECT_THAT(Parse({"--help"})->text, HasSubstr("Example:\n"));
+  EXPECT_THAT(Parse({"--version"})->text, HasSubstr("hps "));
+}
+
+TEST(ArgumentsTest, WrongUsageNamesCommandAndOption) {
+  ExpectUsageError({}, "subcommand");
+  ExpectUsageError({"imprt", "--store", "s"}, "'imprt' is not a command; there are: import lookup");
+  ExpectUsageError({"import", "--table", "m/t", "--from", "p"}, "--store DIR or --config FILE");
+  ExpectUsageError({"import", "--store", "s", "--from", "p"}, "--table MODEL/TABLE or --model");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t"}, "--from");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--model", "m", "--from", "p"},
+                   "excludes");
+  ExpectUsageError({"import", "--store", "s", "--config", "c", "--table", "m/t", "--from", "p"},
+                   "excludes");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--format", "x"},
+                   "'x' is not one of auto|hugectr|npy|safetensors");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--dtype", "int8"},
+                   "'int8'");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--dim", "-1"},
+                   "--dim");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--default", "x"},
+                   "'x' is not a number");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--memory", "1GB"},
+                   "'1GB'");
+  ExpectUsageError({"lookup", "--store", "s", "--table", "m/t"}, "--keys 1,2,3 or --keys-file");
+  ExpectUsageError({"lookup", "--store", "s", "--table", "m/t", "--keys", "1,x"},
+                   "'x' is not a key");
+  ExpectUsageError({"lookup", "--store", "s", "--table", "m/t", "--keys", "1", "--device", "-2"},
+                   "--device");
+  ExpectUsageError({"verify", "--store", "s", "--fast"}, "--fast");
+  ExpectUsageError({"export", "--store", "s", "--table", "m/t", "--to", "d"}, "--format");
+  ExpectUsageError({"drop", "--store", "s"}, "--table");
+  ExpectUsageError({"generate", "--out", "o"}, "required");
+  ExpectUsageError({"bench"}, "scenario is required");
+}
+
+TEST(ParseKeysTest, EveryBitPattern) {
+  const auto keys = ParseKeys(
+      "0,-1,9223372036854775807,9223372036854775808,18446744073709551615,-9223372036854775808");
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  constexpr Key kMin = std::numeric_limits<Key>::min();
+  constexpr Key kMax = std::numeric_limits<Key>::max();
+  EXPECT_EQ(*keys, (std::vector<Key>{0, -1, kMax, kMin, -1, kMin}));
+  EXPECT_TRUE(ParseKeys("")->empty());
+}
+
+TEST(ParseKeysTest, WhatIsNoKey) {
+  for (const char* text : {",", "1,", ",1", "1,,2", "x", "1.5", "0x10", "+1", " 1", "1 ",
+                           "18446744073709551616", "-9223372036854775809", "--1"}) {
+    EXPECT_EQ(ParseKeys(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hps::cli

@@ -1,0 +1,23 @@
+// The commands of `hps`, each a function from its arguments to what it prints.
+//
+// A command that works on a store gets the configuration that names it. Errors are those of the
+// library, as hps/store.h documents them: exit status 1.
+#pragma once
+
+#include "absl/status/status.h"
+#include "cli/arguments.h"
+#include "cli/output.h"
+#include "hps/config.h"
+
+namespace hps::cli {
+
+absl::Status RunImport(const ImportArguments& arguments, const Config& config, Output& output);
+absl::Status RunLookup(const LookupArguments& arguments, const Config& config, Output& output);
+absl::Status RunInspect(const InspectArguments& arguments, const Config& config, Output& output);
+absl::Status RunVerify(const VerifyArguments& arguments, const Config& config, Output& output);
+absl::Status RunExport(const ExportArguments& arguments, const Config& config, Output& output);
+absl::Status RunDrop(const DropArguments& arguments, const Config& config, Output& output);
+absl::Status RunGenerate(const GenerateArguments& arguments, Output& output);
+absl::Status RunBench(const BenchArguments& arguments, Output& output);
+
+}  // namespace hps::cli

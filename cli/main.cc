@@ -1,0 +1,104 @@
+// hps, the command. Exit status: 0 done, 1 it could not be done, 2 wrong usage or configuration.
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+
+namespace hps::cli {
+
+namespace {
+
+constexpr int kDone = 0;
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
+// The configuration of a command that looks at a store once: no level 2, since one call would only
+// fill it. Errors: those of LoadConfig.
+absl::StatusOr<Config> CommandConfig(const StoreArguments& arguments) {
+  Config config;
+  if (!arguments.config.empty()) {
+    absl::StatusOr<Config> loaded = LoadConfig(arguments.config);
+    if (!loaded.ok()) return loaded.status();
+    config = *std::move(loaded);
+  } else {
+    config.store.path = arguments.store;
+  }
+  config.l2.kind = L2Kind::kNone;
+  return config;
+}
+
+absl::Status Run(const ImportArguments& arguments, const Config& config, Output& output) {
+  return RunImport(arguments, config, output);
+}
+absl::Status Run(const LookupArguments& arguments, const Config& config, Output& output) {
+  return RunLookup(arguments, config, output);
+}
+absl::Status Run(const InspectArguments& arguments, const Config& config, Output& output) {
+  return RunInspect(arguments, config, output);
+}
+absl::Status Run(const VerifyArguments& arguments, const Config& config, Output& output) {
+  return RunVerify(arguments, config, output);
+}
+absl::Status Run(const ExportArguments& arguments, const Config& config, Output& output) {
+  return RunExport(arguments, config, output);
+}
+absl::Status Run(const DropArguments& arguments, const Config& config, Output& output) {
+  return RunDrop(arguments, config, output);
+}
+
+// Whether --json was asked for on a command line that could not be understood.
+bool AsksForJson(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--json") return true;
+  }
+  return false;
+}
+
+template <typename Arguments>
+int RunCommand(const Arguments& arguments, Output& output) {
+  if constexpr (requires { arguments.store; }) {
+    const absl::StatusOr<Config> config = CommandConfig(arguments.store);
+    if (!config.ok()) {
+      output.Finish(config.status()).IgnoreError();
+      return kWrongUsage;
+    }
+    return output.Finish(Run(arguments, *config, output)).ok() ? kDone : kFailed;
+  } else if constexpr (std::is_same_v<Arguments, GenerateArguments>) {
+    return output.Finish(RunGenerate(arguments, output)).ok() ? kDone : kFailed;
+  } else {
+    return output.Finish(RunBench(arguments, output)).ok() ? kDone : kFailed;
+  }
+}
+
+int Main(int argc, const char* const* argv) {
+  const absl::StatusOr<CommandLine> line = ParseCommandLine(argc, argv);
+  Output output(line.ok() ? line->json && line->text.empty() : AsksForJson(argc, argv));
+  if (!line.ok()) {
+    output.Finish(line.status()).IgnoreError();
+    return kWrongUsage;
+  }
+  if (!line->text.empty()) {
+    output.Replace(line->text);
+    return output.Finish(absl::OkStatus()).ok() ? kDone : kFailed;
+  }
+  // The library throws nothing; what the standard library throws for want of memory ends here.
+  try {
+    return std::visit([&](const auto& arguments) { return RunCommand(arguments, output); },
+                      line->command);
+  } catch (const std::bad_alloc&) {
+    return output.Finish(absl::ResourceExhaustedError("out of memory")).ok() ? kDone : kFailed;
+  } catch (const std::exception& error) {
+    return output.Finish(absl::InternalError(error.what())).ok() ? kDone : kFailed;
+  }
+}
+
+}  // namespace
+}  // namespace hps::cli
+
+int main(int argc, char** argv) { return hps::cli::Main(argc, argv); }

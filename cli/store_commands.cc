@@ -1,0 +1,123 @@
+// hps inspect and verify: what a store holds, and whether it is whole.
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "hps/store.h"
+
+namespace hps::cli {
+namespace {
+
+// One number when all elements are the same, so that a reader need not know the dim.
+bool IsUniform(const std::vector<float>& row) {
+  return std::all_of(row.begin(), row.end(), [&](float value) {
+    return value == row.front() || (value != value && row.front() != row.front());
+  });
+}
+
+void WriteTable(const TableInfo& table, JsonWriter& json) {
+  json.BeginObject().Member("name", std::string_view(table.spec.name));
+  json.Member("dim", table.spec.dim).Member("dtype", DtypeName(table.spec.dtype));
+  json.Member("rows", table.row_count).Member("bytes", table.bytes);
+  const std::vector<float> row = DefaultRow(table.spec);
+  json.Name("default");
+  if (IsUniform(row)) {
+    json.Value(row.empty() ? 0.0F : row.front());
+  } else {
+    json.BeginArray();
+    for (const float value : row) json.Value(value);
+    json.EndArray();
+  }
+  json.Member("incarnation", table.incarnation);
+  json.Name("positions").BeginArray();
+  for (const TableInfo::Position& position : table.positions) {
+    json.BeginObject().Member("partition", position.partition);
+    json.Member("offset", position.offset).EndObject();
+  }
+  json.EndArray().EndObject();
+}
+
+void PrintTable(const TableInfo& table, Output& output) {
+  const std::vector<float> row = DefaultRow(table.spec);
+  output.Line(absl::StrCat(
+      table.spec.name, ": ", table.row_count, " rows of dim ", table.spec.dim, " ",
+      std::string(DtypeName(table.spec.dtype)), ", ",
+      ReadableBytes(static_cast<double>(table.bytes)), ", default ",
+      !IsUniform(row) ? "row of its own" : absl::StrCat(row.empty() ? 0.0F : row.front()),
+      ", incarnation ", table.incarnation));
+}
+
+std::string Describe(const Damage& damage) {
+  std::string text;
+  if (!damage.table.empty()) absl::StrAppend(&text, "table ", damage.table, ", ");
+  if (!damage.file.empty()) absl::StrAppend(&text, "file ", damage.file, ", ");
+  if (damage.key.has_value()) absl::StrAppend(&text, "key ", *damage.key, ", ");
+  if (!text.empty()) text.replace(text.size() - 2, 2, ": ");
+  return text + damage.what;
+}
+
+void WriteReport(const VerifyReport& report, double seconds, JsonWriter& json) {
+  json.Member("tables", report.tables).Member("rows", report.rows);
+  json.Member("bytes", report.bytes).Member("seconds", seconds);
+  json.Name("damage").BeginArray();
+  for (const Damage& damage : report.damage) {
+    json.BeginObject().Member("table", std::string_view(damage.table));
+    json.Member("file", std::string_view(damage.file));
+    if (damage.key.has_value()) json.Member("key", *damage.key);
+    json.Member("what", std::string_view(damage.what)).EndObject();
+  }
+  json.EndArray().Member("damage_count", report.damage_count);
+  json.Member("rows_marked_lost", report.rows_marked_lost);
+}
+
+}  // namespace
+
+absl::Status RunInspect(const InspectArguments&, const Config& config, Output& output) {
+  const auto store = Store::Open(config, OpenMode::kReadOnly);
+  if (!store.ok()) return store.status();
+  const absl::StatusOr<std::vector<TableInfo>> tables = (*store)->Tables();
+  if (!tables.ok()) return tables.status();
+  if (output.is_json()) {
+    output.json().Member("format_version", (*store)->format_version());
+    output.json().Name("tables").BeginArray();
+    for (const TableInfo& table : *tables) WriteTable(table, output.json());
+    output.json().EndArray();
+  } else {
+    output.Line(absl::StrCat(config.store.path, ": store of format ", (*store)->format_version(),
+                             " with ", tables->size(), " tables"));
+    for (const TableInfo& table : *tables) PrintTable(table, output);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunVerify(const VerifyArguments& arguments, const Config& config, Output& output) {
+  const auto start = std::chrono::steady_clock::now();
+  ProgressMeter meter("verify " + config.store.path);
+  const absl::StatusOr<VerifyReport> report =
+      VerifyStore(config, arguments.repair, meter.function());
+  meter.Clear();
+  if (!report.ok()) return report.status();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (output.is_json()) {
+    WriteReport(*report, seconds, output.json());
+  } else {
+    for (const Damage& damage : report->damage) output.Line(Describe(damage));
+    output.Line(absl::StrCat(report->tables, " tables, ", report->rows, " rows, ",
+                             ReadableBytes(static_cast<double>(report->bytes)), " read in ",
+                             Fixed(seconds, 2), " s: ", report->damage_count, " damaged"));
+    if (arguments.repair)
+      output.Line(absl::StrCat(report->rows_marked_lost, " keys marked as lost"));
+  }
+  if (report->damage_count == 0) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(config.store.path, ": ", report->damage_count, " damaged places, the first: ",
+                   report->damage.empty() ? "not listed" : Describe(report->damage[0])));
+}
+
+}  // namespace hps::cli

@@ -1,0 +1,149 @@
+// hps import, export, drop, generate: tables in and out.
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "hps/generate.h"
+#include "hps/store.h"
+
+namespace hps::cli {
+namespace {
+
+void WriteTable(const ImportedTable& table, JsonWriter& json) {
+  json.Member("table", std::string_view(table.info.spec.name));
+  json.Member("rows", table.info.row_count).Member("bytes", table.bytes_read);
+  json.Member("dim", table.info.spec.dim).Member("dtype", DtypeName(table.info.spec.dtype));
+  json.Member("non_finite", table.non_finite_count);
+}
+
+void WriteReport(const ImportReport& report, bool whole_model, JsonWriter& json) {
+  if (whole_model) {
+    uint64_t rows = 0, bytes = 0;
+    json.Name("tables").BeginArray();
+    for (const ImportedTable& table : report.tables) {
+      json.BeginObject();
+      WriteTable(table, json);
+      json.EndObject();
+      rows += table.info.row_count;
+      bytes += table.bytes_read;
+    }
+    json.EndArray().Member("rows", rows).Member("bytes", bytes);
+  } else if (!report.tables.empty()) {
+    WriteTable(report.tables.front(), json);
+  }
+  json.Member("seconds", report.seconds).Member("staged", report.staged);
+  json.Name("warnings").BeginArray();
+  for (const std::string& warning : report.warnings) json.Value(std::string_view(warning));
+  json.EndArray();
+}
+
+void PrintReport(const ImportReport& report, Output& output) {
+  uint64_t bytes = 0;
+  for (const ImportedTable& table : report.tables) {
+    bytes += table.bytes_read;
+    output.Line(absl::StrCat(table.info.spec.name, ": ", table.info.row_count, " rows of dim ",
+                             table.info.spec.dim, ", ",
+                             std::string(DtypeName(table.info.spec.dtype))));
+  }
+  const double rate = static_cast<double>(bytes) / std::max(report.seconds, 1e-9);
+  output.Line(absl::StrCat(report.staged ? "staged " : "imported ",
+                           ReadableBytes(static_cast<double>(bytes)), " in ",
+                           Fixed(report.seconds, 2), " s (", ReadableBytes(rate), "/s)"));
+  if (report.staged)
+    output.Line("a server has the store: it takes the import at its next start or `load`");
+}
+
+}  // namespace
+
+absl::Status RunImport(const ImportArguments& arguments, const Config& config, Output& output) {
+  if (arguments.stream_from.has_value()) {
+    return absl::UnimplementedError(
+        absl::StrCat("--stream-from ", *arguments.stream_from,
+                     ": this build does not have the update stream: leave the option out"));
+  }
+  const bool has_slash = arguments.request.name.find('/') != std::string::npos;
+  if (arguments.whole_model == has_slash) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        arguments.whole_model ? "--model '" : "--table '", arguments.request.name,
+        arguments.whole_model ? "': a model's name holds no '/'" : "': expected MODEL/TABLE"));
+  }
+  ProgressMeter meter("import " + arguments.request.name);
+  ImportRequest request = arguments.request;
+  request.progress = meter.function();
+  const absl::StatusOr<ImportReport> report = ImportTables(config, request);
+  meter.Clear();
+  if (!report.ok()) return report.status();
+  if (output.is_json()) {
+    WriteReport(*report, arguments.whole_model, output.json());
+  } else {
+    for (const std::string& warning : report->warnings) output.Line("warning: " + warning);
+    PrintReport(*report, output);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunExport(const ExportArguments& arguments, const Config& config, Output& output) {
+  const auto store = Store::Open(config, OpenMode::kReadOnly);
+  if (!store.ok()) return store.status();
+  ProgressMeter meter("export " + arguments.request.name);
+  ExportRequest request = arguments.request;
+  request.progress = meter.function();
+  const absl::StatusOr<ExportReport> report = (*store)->Export(request);
+  meter.Clear();
+  if (!report.ok()) return report.status();
+  if (output.is_json()) {
+    output.json().Member("table", std::string_view(request.name));
+    output.json().Member("to", std::string_view(request.to));
+    output.json().Member("rows", report->row_count).Member("bytes", report->bytes);
+    output.json().Member("seconds", report->seconds);
+  } else {
+    output.Line(absl::StrCat(request.name, ": ", report->row_count, " rows, ",
+                             ReadableBytes(static_cast<double>(report->bytes)), " written to ",
+                             request.to, " in ", Fixed(report->seconds, 2), " s"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunDrop(const DropArguments& arguments, const Config& config, Output& output) {
+  if (absl::Status status = DropTable(config, arguments.table); !status.ok()) return status;
+  if (output.is_json()) {
+    output.json().Member("table", std::string_view(arguments.table)).Member("dropped", true);
+  } else {
+    output.Line("dropped " + arguments.table);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunGenerate(const GenerateArguments& arguments, Output& output) {
+  const auto start = std::chrono::steady_clock::now();
+  ProgressMeter meter("generate " + arguments.out);
+  const GenerateRequest request = {.out = arguments.out,
+                                   .tables = arguments.tables,
+                                   .rows = arguments.rows,
+                                   .dim = arguments.dim,
+                                   .alpha = arguments.alpha,
+                                   .seed = arguments.seed,
+                                   .format = arguments.format,
+                                   .requests = arguments.requests,
+                                   .progress = meter.function()};
+  if (absl::Status status = GenerateTables(request); !status.ok()) return status;
+  meter.Clear();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (output.is_json()) {
+    output.json().Member("out", std::string_view(arguments.out));
+    output.json().Member("tables", arguments.tables).Member("rows", arguments.rows);
+    output.json().Member("dim", arguments.dim).Member("requests", arguments.requests);
+    output.json().Member("seconds", seconds);
+  } else {
+    output.Line(absl::StrCat(arguments.out, ": ", arguments.tables, " tables, ", arguments.rows,
+                             " rows of dim ", arguments.dim, ", ", arguments.requests,
+                             " requests in ", Fixed(seconds, 2), " s"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hps::cli
