@@ -1,6 +1,5 @@
 #include "l3_rocksdb/bulk_import.h"
 
-#include <random>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -9,19 +8,12 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "l3_rocksdb/import_commit.h"
+#include "l3_rocksdb/incarnation_draw.h"
 #include "l3_rocksdb/row_codec.h"
 #include "l3_rocksdb/store_files.h"
 
 namespace hps {
 namespace {
-
-// Never 0, which stands for "none".
-Incarnation DrawIncarnation(std::random_device& random) {
-  for (;;) {
-    const uint64_t bits = (uint64_t{random()} << 32) | random();
-    if (const Incarnation drawn = bits >> (64 - kIncarnationBits); drawn != 0) return drawn;
-  }
-}
 
 absl::Status CheckSpecs(std::span<const TableSpec> specs) {
   if (specs.size() > kTablesPerStoreMax) {
@@ -76,11 +68,10 @@ absl::StatusOr<std::unique_ptr<BulkImport>> RocksImport::Begin(std::shared_ptr<D
                        MakeStagingDirectory(EnvOf(options), options.config.path));
   HPS_RETURN_IF_ERROR(import->space_.CheckRoomFor(0));
   import->import_.directory = import->directory_.path;
-  std::random_device random;
   for (const TableSpec& spec : specs) {
     StagedTable table;
     table.spec = spec;
-    table.incarnation = DrawIncarnation(random);
+    table.incarnation = DrawIncarnation();
     import->import_.tables.push_back(std::move(table));
   }
   return std::unique_ptr<BulkImport>(std::move(import));
@@ -164,7 +155,8 @@ absl::StatusOr<BulkImport::Result> RocksImport::Commit() {
 
 absl::StatusOr<BulkImport::Result> RocksImport::CommitTo(Database& database) {
   Result result;
-  HPS_ASSIGN_OR_RETURN(result.tables, CommitImport(database, import_));
+  rocksdb::WriteBatch no_more_records;
+  HPS_ASSIGN_OR_RETURN(result.tables, CommitImport(database, import_, no_more_records));
   return result;
 }
 

@@ -15,10 +15,16 @@
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/key_list.h"
 #include "l3_rocksdb/log_syncer.h"
+#include "l3_rocksdb/manifest_mark.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_files.h"
 
 namespace hps {
+namespace {
+
+constexpr int kReadOnlyAttemptsMax = 5;
+
+}  // namespace
 
 std::string FamilyName(Incarnation incarnation) {
   char digits[17];
@@ -26,8 +32,9 @@ std::string FamilyName(Incarnation incarnation) {
   return std::string(kRowFamilyPrefix) + digits;
 }
 
-Database::Database(const RocksStoreOptions& options)
+Database::Database(const RocksStoreOptions& options, bool damaged)
     : options_(options),
+      damaged_(damaged),
       rocks_options_(options),
       space_(EnvOf(options), options.config.path, options.config.free_bytes_min),
       background_errors_(std::make_shared<BackgroundErrors>()) {}
@@ -41,6 +48,10 @@ Database::~Database() {
     const rocksdb::Status synced = db_->SyncWAL();
     if (!synced.ok())
       LogError(absl::StrCat("store '", path(), "': last sync failed: ", synced.ToString()));
+    if (opened_) {
+      const absl::Status marked = WriteManifestMark(*db_, path());
+      if (!marked.ok()) LogWarning(marked.ToString());
+    }
   }
   {
     MutexLock lock(mutex_);
@@ -54,21 +65,37 @@ Database::~Database() {
   if (!closed.ok())
     LogError(absl::StrCat("store '", path(), "': closing failed: ", closed.ToString()));
   db_.reset();
-  if (!secondary_directory_.empty()) RemoveTemporaryDirectory(secondary_directory_);
 }
 
 absl::StatusOr<std::shared_ptr<Database>> Database::Open(const RocksStoreOptions& options) {
-  std::shared_ptr<Database> database(new Database(options));
-  HPS_RETURN_IF_ERROR(database->OpenFiles());
-  HPS_RETURN_IF_ERROR(database->LoadTables());
-  if (!options.config.path.empty() && options.mode != OpenMode::kReadOnly) {
-    HPS_RETURN_IF_ERROR(database->DropUnknownFamilies());
-    HPS_RETURN_IF_ERROR(database->MakeKeyListFamily());
-    if (options.config.sync == SyncMode::kInterval) {
-      database->syncer_ = std::make_unique<LogSyncer>(database->db(), options.config.sync_interval);
-    }
+  for (int attempt = 1;; ++attempt) {
+    std::shared_ptr<Database> database(new Database(options, false));
+    const absl::Status opened = database->OpenAll();
+    if (opened.ok()) return database;
+    // Beside a writer, a file may go between the moments at which it is named and opened.
+    const bool maybe_raced = options.mode == OpenMode::kReadOnly && absl::IsDataLoss(opened) &&
+                             OwnerLock::WriterHasStore(options.config.path);
+    if (!maybe_raced || attempt == kReadOnlyAttemptsMax) return opened;
   }
+}
+
+absl::StatusOr<std::shared_ptr<Database>> Database::OpenDamaged(const RocksStoreOptions& options) {
+  std::shared_ptr<Database> database(new Database(options, true));
+  HPS_RETURN_IF_ERROR(database->OpenAll());
   return database;
+}
+
+absl::Status Database::OpenAll() {
+  HPS_RETURN_IF_ERROR(OpenFiles());
+  HPS_RETURN_IF_ERROR(LoadTables());
+  opened_ = true;
+  if (read_only()) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(DropUnknownFamilies());
+  HPS_RETURN_IF_ERROR(MakeKeyListFamily());
+  NoteTablesChanged();
+  if (options_.config.sync == SyncMode::kInterval)
+    syncer_ = std::make_unique<LogSyncer>(*db_, options_.config.sync_interval);
+  return absl::OkStatus();
 }
 
 absl::Status Database::OpenFiles() {
@@ -89,6 +116,7 @@ absl::Status Database::OpenFiles() {
   HPS_ASSIGN_OR_RETURN(const StoreFiles files, FindStore(env(), path()));
   std::vector<std::string> families = {rocksdb::kDefaultColumnFamilyName};
   if (files == StoreFiles::kStore) {
+    if (!damaged_) HPS_RETURN_IF_ERROR(CheckManifestMark(env(), path()));
     const rocksdb::Status listed =
         rocksdb::DB::ListColumnFamilies(rocks_options_.database(), path(), &families);
     HPS_RETURN_IF_ERROR(OpenError(listed, path()));
@@ -99,19 +127,22 @@ absl::Status Database::OpenFiles() {
 absl::Status Database::OpenRocks(const std::vector<std::string>& families) {
   rocksdb::DBOptions db_options = rocks_options_.database();
   db_options.listeners = {background_errors_};
+  db_options.paranoid_checks = !damaged_;
   db_options.create_if_missing = options_.mode == OpenMode::kCreate;
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
   for (const std::string& name : families) {
     const bool rows = name.starts_with(kRowFamilyPrefix);
     descriptors.emplace_back(name, rows ? rocks_options_.rows() : rocks_options_.catalog());
+    // A compaction that meets damage would end all writing, that of a repair too.
+    descriptors.back().options.disable_auto_compactions = damaged_;
   }
   rocksdb::DB* db = nullptr;
   rocksdb::Status opened;
   if (read_only()) {
-    db_options.max_open_files = -1;  // RocksDB's condition: files may be unlinked by the writer
-    HPS_ASSIGN_OR_RETURN(secondary_directory_, MakeTemporaryDirectory());
-    opened = rocksdb::DB::OpenAsSecondary(db_options, path(), secondary_directory_, descriptors,
-                                          &opened_handles_, &db);
+    // Not a secondary: that one takes a damaged table file for one that is not there yet, and shows
+    // an older state. Every file stays open, since the writer may unlink them.
+    db_options.max_open_files = -1;
+    opened = rocksdb::DB::OpenForReadOnly(db_options, path(), descriptors, &opened_handles_, &db);
   } else {
     opened = rocksdb::DB::Open(db_options, path(), descriptors, &opened_handles_, &db);
   }
@@ -139,6 +170,7 @@ absl::Status Database::LoadTables() {
   for (const auto& [name, table] : contents->tables) {
     const auto found = handles.find(FamilyName(table.incarnation));
     if (found == handles.end()) {
+      if (damaged_) continue;
       loaded.Update(absl::DataLossError(absl::StrCat("store '", path(), "': the rows of table '",
                                                      name, "' are missing (column family ",
                                                      FamilyName(table.incarnation), ")")));
@@ -165,7 +197,7 @@ absl::Status Database::LoadTables() {
 
 // A MANIFEST that lost its end may have forgotten files: then an import has fewer rows than it had.
 absl::Status Database::CheckRowCount(const Family& family) {
-  if (family.changed) return absl::OkStatus();
+  if (family.changed || damaged_) return absl::OkStatus();
   rocksdb::TablePropertiesCollection files;
   HPS_RETURN_IF_ERROR(
       FromRocksStatus(db_->GetPropertiesOfAllTables(family.handle, &files),
@@ -336,12 +368,17 @@ absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
       AddFamily(table, handles[i]);
     }
   }
-  // The catalog leaves the log for a table file, so that damage to the log can't undo the switch.
-  const rocksdb::Status flushed = db_->Flush(rocksdb::FlushOptions());
-  if (!flushed.ok())
-    LogWarning(absl::StrCat("store '", path(), "': flushing the catalog: ", flushed.ToString()));
+  NoteTablesChanged();
   for (auto& family : unused) Retire(std::move(family));
   return absl::OkStatus();
+}
+
+// The catalog leaves the log for a table file, so that damage to the log can't undo a change of
+// tables, and the mark keeps the MANIFEST from forgetting it. The change is durable without both.
+void Database::NoteTablesChanged() {
+  absl::Status noted = FromRocksStatus(db_->Flush(rocksdb::FlushOptions()), "flushing the catalog");
+  noted.Update(WriteManifestMark(*db_, path()));
+  if (!noted.ok()) LogWarning(absl::StrCat("store '", path(), "': ", noted.ToString()));
 }
 
 absl::Status Database::DropTable(const std::string& name) {
@@ -360,9 +397,7 @@ absl::Status Database::DropTable(const std::string& name) {
     unused = TakeUnpinned(family);
     catalog_.tables.erase(table);
   }
-  const rocksdb::Status flushed = db_->Flush(rocksdb::FlushOptions());
-  if (!flushed.ok())
-    LogWarning(absl::StrCat("store '", path(), "': flushing the catalog: ", flushed.ToString()));
+  NoteTablesChanged();
   if (unused != nullptr) Retire(std::move(unused));
   return absl::OkStatus();
 }
@@ -393,17 +428,6 @@ absl::Status Database::FailedWrite(const rocksdb::Status& status) {
 absl::Status Database::Sync() {
   if (read_only()) return absl::FailedPreconditionError("the store is open read-only");
   return FromRocksStatus(db_->SyncWAL(), absl::StrCat("store '", path(), "': syncing the log"));
-}
-
-absl::StatusOr<bool> Database::CatchUp() {
-  const rocksdb::Status caught_up = db_->TryCatchUpWithPrimary();
-  // RocksDB calls a column family that this instance does not know a corruption.
-  if (caught_up.IsCorruption()) return true;
-  HPS_RETURN_IF_ERROR(
-      FromRocksStatus(caught_up, absl::StrCat("store '", path(), "': catching up")));
-  HPS_ASSIGN_OR_RETURN(const CatalogContents contents, ReadCatalog(*db_));
-  MutexLock lock(mutex_);
-  return !contents.SameTables(catalog_);
 }
 
 }  // namespace hps

@@ -45,6 +45,9 @@ class Database : public std::enable_shared_from_this<Database> {
 
   // Errors: those of OpenRocksStore.
   static absl::StatusOr<std::shared_ptr<Database>> Open(const RocksStoreOptions& options);
+  // Opens what can be opened of a store with damaged table files, and compacts nothing. Damage to
+  // the logs is not noticed then: the caller has checked them.
+  static absl::StatusOr<std::shared_ptr<Database>> OpenDamaged(const RocksStoreOptions& options);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -89,19 +92,17 @@ class Database : public std::enable_shared_from_this<Database> {
   // Changes of the set of tables go one after another.
   Mutex& change_mutex() { return change_mutex_; }
 
-  // Read-only: sees what the writer has committed since. True when the catalog names a family that
-  // this instance can't have: the store must be opened anew.
-  absl::StatusOr<bool> CatchUp();
-
  private:
-  explicit Database(const RocksStoreOptions& options);
+  Database(const RocksStoreOptions& options, bool damaged);
 
+  absl::Status OpenAll();
   absl::Status OpenFiles();
   absl::Status OpenRocks(const std::vector<std::string>& families);
   absl::Status LoadTables();
   absl::Status CheckRowCount(const Family& family);
   absl::Status DropUnknownFamilies();
   absl::Status MakeKeyListFamily();
+  void NoteTablesChanged();
   absl::Status FailedWrite(const rocksdb::Status& status);
   void Retire(std::unique_ptr<Family> family);
   void Unpin(Family* family);
@@ -110,14 +111,15 @@ class Database : public std::enable_shared_from_this<Database> {
   std::unique_ptr<Family> TakeUnpinned(Family* family) HPS_REQUIRES(mutex_);
 
   const RocksStoreOptions options_;
+  const bool damaged_;  // opened for verifying or repairing: what is wrong is the caller's business
   const RocksOptions rocks_options_;
   const SpaceGuard space_;
-  std::string secondary_directory_;  // read-only: RocksDB wants a place of its own
   std::unique_ptr<OwnerLock> lock_;  // null when read-only
   std::shared_ptr<BackgroundErrors> background_errors_;
   std::unique_ptr<rocksdb::DB> db_;
   rocksdb::ColumnFamilyHandle* key_list_ = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> opened_handles_;  // used up while opening
+  bool opened_ = false;                                       // with a catalog that made sense
   FetchScratchPool scratches_;
   std::unique_ptr<LogSyncer> syncer_;  // null unless the sync mode is interval
 

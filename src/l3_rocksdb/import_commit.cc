@@ -112,13 +112,12 @@ absl::Status Ingest(Database& database, const StagedImport& import,
 }
 
 absl::Status IngestAndSwitch(Database& database, const StagedImport& import,
-                             const std::vector<TableRecord>& records,
-                             const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
+                             const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
+                             const std::vector<TableRecord>& tables, rocksdb::WriteBatch& records) {
   HPS_FAULT_POINT("l3.import.before_ingest");
   HPS_RETURN_IF_ERROR(Ingest(database, import, handles));
   HPS_FAULT_POINT("l3.import.before_switch");
-  rocksdb::WriteBatch batch;
-  return database.SwitchTables(records, handles, batch);
+  return database.SwitchTables(tables, handles, records);
 }
 
 // Tables of `imports` after number `index`.
@@ -152,17 +151,17 @@ absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSp
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database,
-                                                    const StagedImport& import) {
+absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const StagedImport& import,
+                                                    rocksdb::WriteBatch& records) {
   std::vector<TableInfo> infos;
   {
     MutexLock lock(database.change_mutex());
     HPS_RETURN_IF_ERROR(CheckCommit(database, import));
     HPS_FAULT_POINT("l3.import.before_families");
-    const std::vector<TableRecord> records = RecordsOf(database, import);
+    const std::vector<TableRecord> tables = RecordsOf(database, import);
     HPS_ASSIGN_OR_RETURN(const std::vector<rocksdb::ColumnFamilyHandle*> handles,
-                         database.CreateFamilies(records));
-    const absl::Status switched = IngestAndSwitch(database, import, records, handles);
+                         database.CreateFamilies(tables));
+    const absl::Status switched = IngestAndSwitch(database, import, handles, tables, records);
     if (!switched.ok()) {
       database.DropFamilies(handles);
       return switched;
@@ -184,7 +183,8 @@ absl::StatusOr<bool> CommitReadyImports(Database& database) {
   for (size_t i = 0; i < imports.size(); ++i) {
     HPS_ASSIGN_OR_RETURN(const bool committed_before, AnyUsed(database, imports[i]));
     if (!committed_before && !IsReplaced(imports, i)) {
-      const absl::Status committed = CommitImport(database, imports[i]).status();
+      rocksdb::WriteBatch no_more_records;
+      const absl::Status committed = CommitImport(database, imports[i], no_more_records).status();
       changed |= committed.ok();
       if (absl::IsFailedPrecondition(committed)) {
         LogError(absl::StrCat("a staged import is given up: ", committed.ToString()));

@@ -13,8 +13,10 @@ namespace hps {
 
 // All or nothing. The staging directory keeps its files, so that a process that dies in between
 // loses nothing; the caller removes it afterwards.
+// `records` may hold more records of the new incarnations; they are written with the switch.
 // Errors: those of BulkImport::Commit.
-absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const StagedImport& import);
+absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const StagedImport& import,
+                                                    rocksdb::WriteBatch& records);
 
 // Commits the imports that were left staged and ready, oldest first, and removes dead staging. An
 // import that can't ever be committed is logged and removed. Returns whether a table has changed.

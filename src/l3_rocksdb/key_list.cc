@@ -108,6 +108,24 @@ absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
   return FromRocksStatus(it->status(), kWhat);
 }
 
+absl::StatusOr<uint64_t> CountKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
+                                      Incarnation incarnation) {
+  rocksdb::ReadOptions read_options;
+  read_options.fill_cache = false;
+  const std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(read_options, family));
+  const std::string prefix = ListKey(incarnation, 0).substr(0, 8);
+  uint64_t count = 0;
+  std::vector<Key> chunk;
+  for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
+    chunk.clear();
+    if (!DecodeKeyList(ViewOf(it->key()), ViewOf(it->value()), chunk))
+      return absl::DataLossError("a record of the key lists is damaged");
+    count += chunk.size();
+  }
+  HPS_RETURN_IF_ERROR(FromRocksStatus(it->status(), kWhat));
+  return count;
+}
+
 absl::Status DeleteKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                            Incarnation incarnation) {
   const std::string begin = ListKey(incarnation, 0);

@@ -12,11 +12,14 @@
 
 #include <rocksdb/db.h>
 
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "hps/types.h"
 
 namespace hps {
@@ -37,6 +40,10 @@ bool DecodeKeyList(std::string_view key, std::string_view value, std::vector<Key
 // The listed keys from `first` to `last`, both included. Errors: DATA_LOSS.
 absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                          Incarnation incarnation, Key first, Key last, std::vector<Key>& keys);
+
+// How many keys the list has, every record checked. Errors: DATA_LOSS.
+absl::StatusOr<uint64_t> CountKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
+                                      Incarnation incarnation);
 
 absl::Status DeleteKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                            Incarnation incarnation);

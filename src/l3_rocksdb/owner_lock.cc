@@ -108,6 +108,10 @@ bool OwnerLock::ServerHasStore(const std::string& store) {
   return FileLock::IsHeld(LockFileOf(store), kServerByte);
 }
 
+bool OwnerLock::WriterHasStore(const std::string& store) {
+  return FileLock::IsHeld(LockFileOf(store), kWriterByte);
+}
+
 absl::StatusOr<FileLock> TakeStagingLock(const std::string& store) {
   return FileLock::Take(LockFileOf(store), kStagingByte,
                         DeadlineAfter(RealClock(), kStagingLockTimeout));

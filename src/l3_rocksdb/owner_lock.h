@@ -45,6 +45,7 @@ class OwnerLock {
                                         Deadline deadline);
 
   static bool ServerHasStore(const std::string& store);
+  static bool WriterHasStore(const std::string& store);
 
  private:
   OwnerLock(FileLock server, FileLock writer)

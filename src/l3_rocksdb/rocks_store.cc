@@ -86,15 +86,15 @@ absl::StatusOr<bool> RocksStore::Refresh() {
   return CatchUp();
 }
 
+// A reader is a state of the store; what was opened from the old one keeps it.
 absl::StatusOr<bool> RocksStore::CatchUp() {
   const std::shared_ptr<Database> current = database();
-  HPS_ASSIGN_OR_RETURN(const bool stale, current->CatchUp());
-  if (!stale) return false;
-  // A secondary does not learn of new column families; what was opened from the old one keeps it.
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<Database> reopened, Database::Open(current->options()));
-  const bool changed = !reopened->catalog().SameTables(current->catalog());
+  const bool changed =
+      !reopened->catalog().SameTables(current->catalog()) ||
+      reopened->db().GetLatestSequenceNumber() != current->db().GetLatestSequenceNumber();
   MutexLock lock(mutex_);
-  database_ = std::move(reopened);
+  if (changed) database_ = std::move(reopened);
   return changed;
 }
 

@@ -8,6 +8,22 @@
 namespace hps {
 namespace {
 
+class RocksHarness final : public DurableHarness {
+ public:
+  absl::StatusOr<std::unique_ptr<DurableStore>> Open() override {
+    return OpenRocksStore(TestOptions(store_path()));
+  }
+  absl::StatusOr<std::unique_ptr<DurableStore>> OpenReadOnly() override {
+    RocksStoreOptions options = TestOptions(store_path());
+    options.mode = OpenMode::kReadOnly;
+    return OpenRocksStore(options);
+  }
+  std::string store_path() const { return directory_.path() + "/store"; }
+
+ private:
+  TestDirectory directory_;
+};
+
 std::unique_ptr<DurableHarness> MakeHarness() { return std::make_unique<RocksHarness>(); }
 
 INSTANTIATE_TEST_SUITE_P(Rocks, DurableContractTest, testing::Values(&MakeHarness));

@@ -1,6 +1,5 @@
 #include "l3_rocksdb/store_files.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -14,8 +13,8 @@ namespace hps {
 namespace {
 
 bool IsOurs(const std::string& name) {
-  return name == "." || name == ".." || name == "hps.lock" || name == "staging" ||
-         name == "lost+found";
+  return name == "." || name == ".." || name == "hps.lock" || name == "hps.manifest" ||
+         name == "hps.manifest.tmp" || name == "staging" || name == "lost+found";
 }
 
 // What RocksDB makes before CURRENT, and so may be left of a creation that was cut short.
@@ -119,21 +118,6 @@ absl::Status WriteFileDurably(rocksdb::Env* env, const std::string& path,
   if (status.ok()) status = env->RenameFile(temporary, path);
   HPS_RETURN_IF_ERROR(FromRocksStatus(status, what));
   return SyncDirectory(env, std::filesystem::path(path).parent_path().string());
-}
-
-absl::StatusOr<std::string> MakeTemporaryDirectory() {
-  std::error_code error;
-  const std::filesystem::path base = std::filesystem::temp_directory_path(error);
-  if (error) return absl::UnavailableError("there is no directory for temporary files");
-  std::string path = (base / "hps-secondary-XXXXXX").string();
-  if (mkdtemp(path.data()) == nullptr)
-    return absl::ErrnoToStatus(errno, absl::StrCat("making a directory in '", base.string(), "'"));
-  return path;
-}
-
-void RemoveTemporaryDirectory(const std::string& path) {
-  std::error_code ignored;
-  std::filesystem::remove_all(path, ignored);
 }
 
 }  // namespace hps

@@ -35,8 +35,4 @@ absl::Status RemoveTree(rocksdb::Env* env, const std::string& path);
 // Writes a file of this content durably and under its final name only when it is complete.
 absl::Status WriteFileDurably(rocksdb::Env* env, const std::string& path, std::string_view content);
 
-// A new directory outside of any store, for RocksDB's secondary mode.
-absl::StatusOr<std::string> MakeTemporaryDirectory();
-void RemoveTemporaryDirectory(const std::string& path);
-
 }  // namespace hps

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "l3_rocksdb/rocks_store.h"
-#include "tier/durable_contract.h"
+#include "tier/stamped_rows.h"
 
 namespace hps {
 
@@ -39,21 +39,5 @@ inline RocksStoreOptions TestOptions(const std::string& path) {
   options.mode = OpenMode::kCreate;
   return options;
 }
-
-class RocksHarness final : public DurableHarness {
- public:
-  absl::StatusOr<std::unique_ptr<DurableStore>> Open() override {
-    return OpenRocksStore(TestOptions(store_path()));
-  }
-  absl::StatusOr<std::unique_ptr<DurableStore>> OpenReadOnly() override {
-    RocksStoreOptions options = TestOptions(store_path());
-    options.mode = OpenMode::kReadOnly;
-    return OpenRocksStore(options);
-  }
-  std::string store_path() const { return directory_.path() + "/store"; }
-
- private:
-  TestDirectory directory_;
-};
 
 }  // namespace hps

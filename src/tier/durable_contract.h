@@ -3,8 +3,8 @@
 //   class Harness : public DurableHarness { ... };
 //   INSTANTIATE_TEST_SUITE_P(Rocks, DurableContractTest, testing::Values(&MakeHarness));
 //
-// Included by tests only. Rows are stamped (tier/stamped_row.h), so that a foreign, torn or old row
-// is seen wherever it is read.
+// Included by one source file of a test program. Rows are stamped (tier/stamped_row.h), so that a
+// foreign, torn or old row is seen wherever it is read.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,6 +20,7 @@
 #include "base/limits.h"
 #include "tier/durable_tier.h"
 #include "tier/stamped_row.h"
+#include "tier/stamped_rows.h"
 
 namespace hps {
 
@@ -33,62 +34,6 @@ class DurableHarness {
   virtual absl::StatusOr<std::unique_ptr<DurableStore>> OpenReadOnly() = 0;
 };
 using DurableHarnessFactory = std::unique_ptr<DurableHarness> (*)();
-
-// Keys and stamped rows of one table, as a caller holds them.
-class StampedRows {
- public:
-  StampedRows(uint64_t table, size_t row_bytes, std::vector<Key> keys, Version version = 0)
-      : keys_(std::move(keys)),
-        versions_(keys_.size(), version),
-        row_bytes_(row_bytes),
-        bytes_(keys_.size() * row_bytes) {
-    for (size_t i = 0; i < keys_.size(); ++i)
-      StampedRow::Write(table, keys_[i], version, {bytes_.data() + i * row_bytes, row_bytes});
-  }
-  const std::vector<Key>& keys() const { return keys_; }
-  HostRows rows() { return {bytes_.data(), keys_.size(), row_bytes_, row_bytes_}; }
-  RowBatch batch() { return {keys_, rows(), versions_, {}}; }
-
- private:
-  std::vector<Key> keys_;
-  std::vector<Version> versions_;
-  size_t row_bytes_;
-  std::vector<std::byte> bytes_;
-};
-
-// A fetch with room for its answers, in rows that are further apart than they are wide.
-struct FetchedRows {
-  FetchedRows(DurableTable& table, std::vector<Key> asked, Deadline deadline = kNoDeadline)
-      : keys(std::move(asked)),
-        row_bytes(table.spec().row_bytes()),
-        bytes(keys.size() * (row_bytes + kGapBytes), kUntouched),
-        outcomes(keys.size(), FetchOutcome::kMiss),
-        versions(keys.size(), 0) {
-    const HostRows rows{bytes.data(), keys.size(), row_bytes, row_bytes + kGapBytes};
-    counts = table.Fetch({keys, rows, outcomes, versions}, deadline);
-  }
-  std::span<const std::byte> row(size_t i) const {
-    return {bytes.data() + i * (row_bytes + kGapBytes), row_bytes};
-  }
-  // Nothing was written for answer i, nor between the rows.
-  bool untouched(size_t i) const {
-    const auto own = row(i);
-    return std::all_of(own.begin(), own.end(), [](std::byte b) { return b == kUntouched; });
-  }
-  bool gap_untouched(size_t i) const {
-    const std::byte* gap = row(i).data() + row_bytes;
-    return std::all_of(gap, gap + kGapBytes, [](std::byte b) { return b == kUntouched; });
-  }
-
-  static constexpr size_t kGapBytes = 8;
-  static constexpr std::byte kUntouched{0xa5};
-  std::vector<Key> keys;
-  size_t row_bytes;
-  std::vector<std::byte> bytes;
-  std::vector<FetchOutcome> outcomes;
-  std::vector<Version> versions;
-  absl::StatusOr<FetchCounts> counts;
-};
 
 class DurableContractTest : public testing::TestWithParam<DurableHarnessFactory> {
  protected:
@@ -459,7 +404,10 @@ TEST_P(DurableContractTest, AReaderSeesWhatWasCommittedWhenItRefreshes) {
 
   StampedRows rows(1, 32, {10}, 3);
   ASSERT_TRUE(Table("m/t")->Write({rows.batch(), {}, {}}).ok());
-  ASSERT_TRUE((*reader)->Refresh().ok());
+  const auto rows_changed = (*reader)->Refresh();
+  ASSERT_TRUE(rows_changed.ok()) << rows_changed.status();
+  EXPECT_TRUE(*rows_changed);
+  table = (*reader)->OpenTable("m/t");
   const FetchedRows caught_up(**table, {0, 10});
   ExpectHit(caught_up, 1, 3, 1);
 

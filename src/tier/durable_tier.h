@@ -125,7 +125,8 @@ class DurableStore {
   virtual absl::Status Drop(const std::string& name) = 0;
 
   // Read-write: commits imports that were left staged and ready. Read-only: catches up with the
-  // writer. Returns whether any table changed.
+  // writer; tables opened before stay as they were. Returns whether any table changed: open them
+  // anew then.
   virtual absl::StatusOr<bool> Refresh() = 0;
 
   // Makes everything written so far durable, whatever the sync mode.

@@ -1,0 +1,20 @@
+// The number of a new incarnation.
+#pragma once
+
+#include <random>
+
+#include "hps/types.h"
+
+namespace hps {
+
+// Random, of kIncarnationBits bits, never 0 (which stands for "none"). Whether it was used before
+// is checked when it is committed.
+inline Incarnation DrawIncarnation() {
+  std::random_device random;
+  for (;;) {
+    const uint64_t bits = (uint64_t{random()} << 32) | random();
+    if (const Incarnation drawn = bits >> (64 - kIncarnationBits); drawn != 0) return drawn;
+  }
+}
+
+}  // namespace hps

@@ -1,0 +1,138 @@
+#include "l3_rocksdb/repair.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
+#include "base/macros.h"
+#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/import_commit.h"
+#include "l3_rocksdb/incarnation_draw.h"
+#include "l3_rocksdb/key_list.h"
+#include "l3_rocksdb/part_writer.h"
+#include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/row_walk.h"
+#include "l3_rocksdb/store_files.h"
+
+namespace hps {
+namespace {
+
+// Copies one table into a staged one of a new incarnation.
+class TableCopy final : public RowVisitor {
+ public:
+  TableCopy(const Database::Pin& pin, StagedTable& target, PartWriter& writer)
+      : pin_(pin), target_(target), writer_(writer), lost_ranges_(pin.family().lost_ranges) {}
+
+  absl::Status OnRow(Key key, std::string_view value) override {
+    return Put(key, value.substr(0, value.size() - kRowTailBytes), RowVersion(value));
+  }
+  absl::Status OnDamagedRow(Key key) override { return PutLost(key); }
+  absl::Status OnGap(Key first, Key last, const std::string&) override {
+    std::vector<Key> keys;
+    const absl::Status listed = ReadKeyList(pin_.database().db(), pin_.database().key_list(),
+                                            pin_.family().table.incarnation, first, last, keys);
+    // Rows that were written after the import are in no list.
+    if (!listed.ok() || pin_.family().changed) lost_ranges_.push_back({first, last});
+    if (!listed.ok()) keys.clear();
+    for (const Key key : keys) HPS_RETURN_IF_ERROR(PutLost(key));
+    return absl::OkStatus();
+  }
+
+  uint64_t lost_count() const { return lost_count_; }
+  const std::vector<LostRange>& lost_ranges() const { return lost_ranges_; }
+
+ private:
+  absl::Status PutLost(Key key) {
+    ++lost_count_;
+    return Put(key, {}, 0);
+  }
+  absl::Status Put(Key key, std::string_view row, Version version) {
+    value_.assign(row);
+    value_.resize(row.size() + kRowTailBytes);
+    FinishRow(target_.incarnation, key, version, row.size(), value_.data() + row.size());
+    return writer_.AddValue(key, value_);
+  }
+
+  const Database::Pin& pin_;
+  StagedTable& target_;
+  PartWriter& writer_;
+  std::vector<LostRange> lost_ranges_;
+  std::string value_;
+  uint64_t lost_count_ = 0;
+};
+
+class Repair {
+ public:
+  explicit Repair(Database& database) : database_(database) {}
+  absl::StatusOr<uint64_t> Run(const std::set<std::string>& names);
+
+ private:
+  absl::Status CopyTable(const std::string& name, StagedTable& target, size_t number);
+  absl::Status CopyRecords(const Family& family, const TableCopy& copy, Incarnation incarnation);
+
+  Database& database_;
+  std::string directory_;
+  rocksdb::WriteBatch batch_;
+  uint64_t lost_count_ = 0;
+};
+
+absl::Status Repair::CopyTable(const std::string& name, StagedTable& target, size_t number) {
+  HPS_ASSIGN_OR_RETURN(const Database::Pin pin, database_.PinTable(name));
+  target.spec = pin.family().table.spec;
+  target.incarnation = DrawIncarnation();
+  PartWriter writer(database_.rocks_options(), target, directory_, absl::StrCat("t", number));
+  TableCopy copy(pin, target, writer);
+  HPS_RETURN_IF_ERROR(WalkRows(pin, copy));
+  HPS_RETURN_IF_ERROR(writer.Finish());
+  target.row_count = writer.row_count();
+  target.row_files = writer.row_files();
+  target.key_files = writer.key_files();
+  lost_count_ += copy.lost_count();
+  return CopyRecords(pin.family(), copy, target.incarnation);
+}
+
+absl::Status Repair::CopyRecords(const Family& family, const TableCopy& copy,
+                                 Incarnation incarnation) {
+  HPS_ASSIGN_OR_RETURN(const IncarnationRecords records,
+                       ReadIncarnation(database_.db(), family.table.incarnation));
+  // The new key list names every key that can be read, so only ranges keep a table "changed".
+  for (const StreamPosition& position : records.positions)
+    PutPosition(batch_, incarnation, position);
+  for (const LostRange& range : copy.lost_ranges()) PutLostRange(batch_, incarnation, range);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> Repair::Run(const std::set<std::string>& names) {
+  HPS_ASSIGN_OR_RETURN(const StagingDirectory directory,
+                       MakeStagingDirectory(database_.env(), database_.path()));
+  directory_ = directory.path;
+  StagedImport import;
+  import.directory = directory.path;
+  absl::Status repaired = absl::OkStatus();
+  for (const std::string& name : names) {
+    StagedTable target;
+    repaired = CopyTable(name, target, import.tables.size());
+    if (!repaired.ok()) break;
+    import.tables.push_back(std::move(target));
+  }
+  if (repaired.ok()) repaired = SyncDirectory(database_.env(), directory.path);
+  if (repaired.ok()) repaired = CommitImport(database_, import, batch_).status();
+  repaired.Update(RemoveTree(database_.env(), directory.path));
+  HPS_RETURN_IF_ERROR(repaired);
+  return lost_count_;
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> RepairTables(const RocksStoreOptions& options,
+                                      const std::set<std::string>& names) {
+  RocksStoreOptions writer = options;
+  writer.mode = OpenMode::kReadWrite;
+  HPS_ASSIGN_OR_RETURN(const std::shared_ptr<Database> database, Database::OpenDamaged(writer));
+  if (names.empty()) return uint64_t{0};
+  return Repair(*database).Run(names);
+}
+
+}  // namespace hps

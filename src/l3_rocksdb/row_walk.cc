@@ -1,0 +1,115 @@
+#include "l3_rocksdb/row_walk.h"
+
+#include <limits>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l3_rocksdb/key_codec.h"
+#include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kLastBits = std::numeric_limits<uint64_t>::max();
+
+// Keys are numbers here: their ordered bits.
+class Walk {
+ public:
+  Walk(const Database::Pin& pin, RowVisitor& visitor) : pin_(pin), visitor_(visitor) {}
+
+  absl::Status Run();
+
+ private:
+  bool SeekWorks(uint64_t bits);
+  uint64_t EndOfGap(uint64_t begin);
+  absl::Status VisitRow();
+
+  const Database::Pin& pin_;
+  RowVisitor& visitor_;
+  std::unique_ptr<rocksdb::Iterator> it_;
+  uint64_t next_ = 0;  // every key before it has been visited
+  bool done_ = false;
+};
+
+// Whether the first key at or after `bits`, or that there is none, can be told. Each time with a
+// new iterator: one that has met damage may find, on its next seek into it, the end of the table.
+bool Walk::SeekWorks(uint64_t bits) {
+  rocksdb::ReadOptions read_options;
+  read_options.fill_cache = false;
+  it_.reset(pin_.database().db().NewIterator(read_options, pin_.family().handle));
+  char key[kKeyBytes];
+  StoreBigEndian64(key, bits);
+  it_->Seek({key, kKeyBytes});
+  return it_->status().ok();
+}
+
+// The first position after `begin` at which reading works again, found by doubling steps and then
+// halving: good rows between two damages can be missed only if they are fewer than the damage
+// before them is long. 0 = nothing after `begin` can be read.
+uint64_t Walk::EndOfGap(uint64_t begin) {
+  uint64_t bad = begin;
+  uint64_t good = begin;
+  for (uint64_t step = 1;; step *= 2) {
+    if (bad == kLastBits) return 0;
+    good = step > kLastBits - begin ? kLastBits : begin + step;
+    if (SeekWorks(good)) break;
+    bad = good;
+    if (step > kLastBits / 2) step = kLastBits / 2;
+  }
+  while (good - bad > 1) {
+    const uint64_t middle = bad + (good - bad) / 2;
+    (SeekWorks(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+absl::Status Walk::VisitRow() {
+  const TableRecord& table = pin_.family().table;
+  if (it_->key().size() != kKeyBytes) {
+    return absl::DataLossError(absl::StrCat("table '", table.spec.name, "': a key of ",
+                                            it_->key().size(), " bytes, expected ", kKeyBytes));
+  }
+  const Key key = DecodeKey(it_->key().data());
+  const std::string_view value(it_->value().data(), it_->value().size());
+  done_ = OrderedBits(key) == kLastBits;
+  next_ = OrderedBits(key) + 1;
+  if (CheckRow(table.incarnation, key, value, table.spec.row_bytes()) == RowState::kDamaged)
+    return visitor_.OnDamagedRow(key);
+  return visitor_.OnRow(key, value);
+}
+
+absl::Status Walk::Run() {
+  SeekWorks(0);
+  while (!done_) {
+    if (it_->Valid()) {
+      HPS_RETURN_IF_ERROR(VisitRow());
+      if (!done_) it_->Next();
+      continue;
+    }
+    const rocksdb::Status status = it_->status();
+    if (status.ok()) return absl::OkStatus();
+    if (!status.IsCorruption() && !status.IsIOError() && !status.IsNotSupported())
+      return FromRocksStatus(status, absl::StrCat("table '", pin_.family().table.spec.name, "'"));
+    const uint64_t begin = next_;
+    if (SeekWorks(begin)) continue;  // it was not to last
+    const uint64_t end = EndOfGap(begin);
+    done_ = end == 0;
+    HPS_RETURN_IF_ERROR(visitor_.OnGap(
+        KeyOfOrderedBits(begin), KeyOfOrderedBits(done_ ? kLastBits : end - 1), status.ToString()));
+    if (done_) break;
+    next_ = end;
+    SeekWorks(end);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WalkRows(const Database::Pin& pin, RowVisitor& visitor) {
+  Walk walk(pin, visitor);
+  return walk.Run();
+}
+
+}  // namespace hps

@@ -1,0 +1,283 @@
+#include "l3_rocksdb/verify.h"
+
+#include <rocksdb/file_checksum.h>
+#include <rocksdb/sst_file_reader.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/key_list.h"
+#include "l3_rocksdb/log_check.h"
+#include "l3_rocksdb/manifest_mark.h"
+#include "l3_rocksdb/owner_lock.h"
+#include "l3_rocksdb/repair.h"
+#include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/row_walk.h"
+#include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_files.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kReadBytes = size_t{1} << 20;
+
+class Verifier {
+ public:
+  Verifier(const RocksStoreOptions& options, const ProgressFunction& progress)
+      : options_(options), env_(EnvOf(options)), progress_(progress) {}
+
+  // Everything that can be checked; fills the report and the set of damaged tables.
+  absl::Status Run();
+
+  VerifyReport& report() { return report_; }
+  const std::set<std::string>& damaged_tables() const { return damaged_tables_; }
+  bool logs_damaged() const { return logs_damaged_; }
+  void Add(Damage damage);
+
+ private:
+  const std::string& path() const { return options_.config.path; }
+  absl::Status CheckCurrent();
+  absl::Status CheckLogs();
+  void CheckUnopened(const absl::Status& why);
+  absl::Status CheckTableFiles(Database& database);
+  absl::Status CheckTableFile(const rocksdb::LiveFileMetaData& file, const std::string& table);
+  absl::Status CheckRows(Database& database, const std::string& name);
+  void Report(const std::string& step, uint64_t done, uint64_t total) const {
+    if (progress_) progress_({step, done, total});
+  }
+
+  const RocksStoreOptions options_;
+  rocksdb::Env* const env_;
+  const ProgressFunction& progress_;
+  VerifyReport report_;
+  std::set<std::string> damaged_tables_;
+  bool logs_damaged_ = false;
+};
+
+// Counts what a walk over one table finds.
+class RowCheck final : public RowVisitor {
+ public:
+  RowCheck(Verifier& verifier, const Database::Pin& pin) : verifier_(verifier), pin_(pin) {}
+
+  absl::Status OnRow(Key, std::string_view value) override {
+    ++row_count_;
+    verifier_.report().bytes += value.size();
+    return absl::OkStatus();
+  }
+  absl::Status OnDamagedRow(Key key) override {
+    ++lost_count_;
+    verifier_.Add({name(), "", key, "the row's checksum is wrong"});
+    return absl::OkStatus();
+  }
+  absl::Status OnGap(Key first, Key last, const std::string& why) override {
+    std::vector<Key> keys;
+    const absl::Status listed = ReadKeyList(pin_.database().db(), pin_.database().key_list(),
+                                            pin_.family().table.incarnation, first, last, keys);
+    verifier_.Add({name(), "", std::nullopt,
+                   absl::StrCat("nothing can be read from key ", first, " to key ", last, ": ", why,
+                                listed.ok() ? "" : "; nor the list of its keys")});
+    for (const Key key : keys) verifier_.Add({name(), "", key, "the row can't be read"});
+    lost_count_ += keys.size();
+    return absl::OkStatus();
+  }
+
+  uint64_t row_count() const { return row_count_; }
+  uint64_t lost_count() const { return lost_count_; }
+
+ private:
+  const std::string& name() const { return pin_.family().table.spec.name; }
+
+  Verifier& verifier_;
+  const Database::Pin& pin_;
+  uint64_t row_count_ = 0;
+  uint64_t lost_count_ = 0;
+};
+
+void Verifier::Add(Damage damage) {
+  if (!damage.table.empty()) damaged_tables_.insert(damage.table);
+  ++report_.damage_count;
+  if (report_.damage.size() < kDamageListedMax) report_.damage.push_back(std::move(damage));
+}
+
+absl::Status Verifier::CheckCurrent() {
+  std::string content;
+  const rocksdb::Status read = rocksdb::ReadFileToString(env_, path() + "/CURRENT", &content);
+  if (!read.ok()) {
+    logs_damaged_ = true;
+    Add({"", "CURRENT", std::nullopt, read.ToString()});
+    return absl::OkStatus();
+  }
+  const bool well_formed = content.starts_with("MANIFEST-") && content.ends_with('\n') &&
+                           content.find('/') == std::string::npos;
+  if (!well_formed) {
+    Add({"", "CURRENT", std::nullopt, "does not name a MANIFEST"});
+  } else if (!env_->FileExists(path() + "/" + content.substr(0, content.size() - 1)).ok()) {
+    Add({"", "CURRENT", std::nullopt, "names a MANIFEST that is not there"});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckLogs() {
+  std::vector<std::string> names;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(env_->GetChildren(path(), &names), absl::StrCat("listing '", path(), "'")));
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    const bool is_manifest = name.starts_with("MANIFEST-");
+    if (!is_manifest && !name.ends_with(".log")) continue;
+    const auto damage = CheckLog(env_, path() + "/" + name, !is_manifest);
+    if (!damage.ok()) {
+      Add({"", name, std::nullopt, std::string(damage.status().message())});
+    } else if (damage->has_value()) {
+      Add({"", name, std::nullopt, absl::StrCat((*damage)->what, " at byte ", (*damage)->offset)});
+    } else {
+      continue;
+    }
+    logs_damaged_ = true;
+  }
+  return absl::OkStatus();
+}
+
+// The store can't be opened: at least each table file is looked at by itself.
+void Verifier::CheckUnopened(const absl::Status& why) {
+  Add({"", "", std::nullopt, std::string(why.message())});
+  std::vector<std::string> names;
+  if (!env_->GetChildren(path(), &names).ok()) return;
+  const RocksOptions rocks_options(options_);
+  for (const std::string& name : names) {
+    if (!name.ends_with(".sst")) continue;
+    rocksdb::SstFileReader reader(rocks_options.for_row_files());
+    rocksdb::Status status = reader.Open(path() + "/" + name);
+    if (status.ok()) status = reader.VerifyChecksum();
+    if (!status.ok()) Add({"", name, std::nullopt, status.ToString()});
+  }
+}
+
+absl::Status Verifier::CheckTableFile(const rocksdb::LiveFileMetaData& file,
+                                      const std::string& table) {
+  const std::string name = file.relative_filename;
+  std::unique_ptr<rocksdb::SequentialFile> bytes;
+  rocksdb::Status status =
+      env_->NewSequentialFile(path() + "/" + name, &bytes, rocksdb::EnvOptions());
+  const auto generator =
+      rocksdb::GetFileChecksumGenCrc32cFactory()->CreateFileChecksumGenerator({});
+  std::string buffer(kReadBytes, '\0');
+  rocksdb::Slice read;
+  do {
+    if (status.ok()) status = bytes->Read(kReadBytes, &read, buffer.data());
+    if (!status.ok()) {
+      Add({table, name, std::nullopt, status.ToString()});
+      return absl::OkStatus();
+    }
+    generator->Update(read.data(), read.size());
+    report_.bytes += read.size();
+  } while (!read.empty());
+  generator->Finalize();
+  if (file.file_checksum_func_name == rocksdb::kStandardDbFileChecksumFuncName &&
+      file.file_checksum != generator->GetChecksum()) {
+    Add({table, name, std::nullopt, "the file's checksum is not the one in the MANIFEST"});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckTableFiles(Database& database) {
+  const CatalogContents catalog = database.catalog();
+  std::map<std::string, std::string> tables;  // by column family
+  for (const auto& [name, table] : catalog.tables) tables[FamilyName(table.incarnation)] = name;
+  std::vector<rocksdb::LiveFileMetaData> files;
+  database.db().GetLiveFilesMetaData(&files);
+  uint64_t done = 0;
+  for (const rocksdb::LiveFileMetaData& file : files) {
+    const auto table = tables.find(file.column_family_name);
+    HPS_RETURN_IF_ERROR(CheckTableFile(file, table == tables.end() ? "" : table->second));
+    Report("reading files", ++done, files.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckRows(Database& database, const std::string& name) {
+  const absl::StatusOr<Database::Pin> pin = database.PinTable(name);
+  if (!pin.ok()) {
+    Add({name, "", std::nullopt, std::string(pin.status().message())});
+    return absl::OkStatus();
+  }
+  const Family& family = pin->family();
+  RowCheck check(*this, *pin);
+  HPS_RETURN_IF_ERROR(WalkRows(*pin, check));
+  report_.rows += check.row_count();
+  const uint64_t found_count = check.row_count() + check.lost_count();
+  if (!family.changed && found_count != family.table.row_count) {
+    Add({name, "", std::nullopt,
+         absl::StrCat("has ", found_count, " rows, expected ", family.table.row_count)});
+  }
+  const absl::StatusOr<uint64_t> listed =
+      CountKeyList(database.db(), database.key_list(), family.table.incarnation);
+  if (!listed.ok()) {
+    Add({name, "", std::nullopt, std::string(listed.status().message())});
+  } else if (*listed != family.table.row_count) {
+    Add({name, "", std::nullopt,
+         absl::StrCat("its key list has ", *listed, " keys, expected ", family.table.row_count)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::Run() {
+  HPS_RETURN_IF_ERROR(CheckCurrent());
+  HPS_RETURN_IF_ERROR(CheckLogs());
+  if (const absl::Status marked = CheckManifestMark(env_, path()); !marked.ok()) {
+    Add({"", "hps.manifest", std::nullopt, std::string(marked.message())});
+    logs_damaged_ = true;
+  }
+  RocksStoreOptions reader = options_;
+  reader.mode = OpenMode::kReadOnly;
+  absl::StatusOr<std::shared_ptr<Database>> database = Database::Open(reader);
+  if (absl::IsFailedPrecondition(database.status())) return database.status();
+  if (!database.ok()) {
+    CheckUnopened(database.status());
+    if (logs_damaged_) return absl::OkStatus();
+    database = Database::OpenDamaged(reader);
+    if (!database.ok()) return absl::OkStatus();
+  }
+  HPS_RETURN_IF_ERROR(CheckTableFiles(**database));
+  const CatalogContents catalog = (*database)->catalog();
+  for (const TableRecord* table : catalog.InOrder()) {
+    Report("reading rows", report_.tables, catalog.tables.size());
+    HPS_RETURN_IF_ERROR(CheckRows(**database, table->spec.name));
+    ++report_.tables;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNobodyWrites(const std::string& path) {
+  if (!OwnerLock::WriterHasStore(path)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("store '", path, "' is open for writing in another process"));
+}
+
+}  // namespace
+
+absl::StatusOr<VerifyReport> VerifyRocksStore(const RocksStoreOptions& options, bool repair,
+                                              const ProgressFunction& progress) {
+  const absl::StatusOr<StoreFiles> found = FindStore(EnvOf(options), options.config.path);
+  if (!found.ok() && !absl::IsDataLoss(found.status())) return found.status();
+  if (found.ok() && *found == StoreFiles::kNone)
+    return absl::NotFoundError(absl::StrCat("there is no store at '", options.config.path, "'"));
+  HPS_RETURN_IF_ERROR(CheckNobodyWrites(options.config.path));
+  Verifier verifier(options, progress);
+  HPS_RETURN_IF_ERROR(verifier.Run());
+  VerifyReport report = std::move(verifier.report());
+  if (!repair || report.damage_count == 0) return report;
+  if (verifier.logs_damaged()) {
+    return absl::DataLossError(
+        absl::StrCat("store '", options.config.path, "': ", report.damage[0].file, ": ",
+                     report.damage[0].what, ": only table files can be repaired"));
+  }
+  HPS_ASSIGN_OR_RETURN(report.rows_marked_lost, RepairTables(options, verifier.damaged_tables()));
+  return report;
+}
+
+}  // namespace hps
