@@ -97,9 +97,17 @@ absl::Status CacheLookup::Finish(std::span<QueryWork> works, MemorySpace space, 
   if (!pieces_.empty()) HPS_RETURN_IF_ERROR(call_->Finish(pieces_));
   if (space == MemorySpace::kHost || probes_again) HPS_RETURN_IF_ERROR(call_->Wait(deadline));
   for (size_t i = 0; i < works.size(); ++i) works[i].counts = call_->counts(i);
+  ProlongBypasses(works);
   ConvertRows(works);
   call_.reset();
   return absl::OkStatus();
+}
+
+// A table that was passed by stays so until the changes that may have been shown are done.
+void CacheLookup::ProlongBypasses(std::span<QueryWork> works) {
+  for (size_t i = 0; i < works.size(); ++i) {
+    if (queries_[i].table == nullptr) works[i].table->l1_bypass(cache_index_).Trip();
+  }
 }
 
 void CacheLookup::ConvertRows(std::span<QueryWork> works) {

@@ -34,6 +34,7 @@ class CacheLookup {
  private:
   void MakeQueries(std::span<QueryWork> works, MemorySpace space);
   void Stage(std::span<QueryWork> works, const DeviceMisses& misses, MissArena& arena);
+  void ProlongBypasses(std::span<QueryWork> works);
   void ConvertRows(std::span<QueryWork> works);
 
   DeviceCache& cache_;

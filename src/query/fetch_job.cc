@@ -17,6 +17,8 @@ FetchJob::FetchJob(FetchService& service, size_t id)
       outcomes_(new FetchOutcome[kFetchTaskKeysMax]),
       versions_(new Version[kFetchTaskKeysMax]),
       absent_(new uint8_t[kFetchTaskKeysMax]),
+      from_l2_(new uint8_t[kFetchTaskKeysMax]),
+      l2_outcomes_(new FetchOutcome[kFetchTaskKeysMax]),
       missed_keys_(new Key[kFetchTaskKeysMax]) {}
 
 size_t FetchJob::KeysMax(size_t row_bytes) {
@@ -49,15 +51,44 @@ void FetchJob::Fetch() {
   ServedTable& table = *order_.table;
   std::fill_n(versions_.get(), key_count_, Version{0});
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  std::fill_n(from_l2_.get(), key_count_, uint8_t{0});
   if (order_.level == Level::kL3) {
     // What it reached before it failed is valid; the rest is kMiss.
     if (!table.l3().Fetch(BatchOf(), order_.deadline).ok()) service_.CountL3Error();
+    if (table.l2() != nullptr && table.epochs().begun() > order_.epoch) AgreeWithL2();
     return;
   }
   if (table.l2()->Fetch(BatchOf(), order_.deadline).ok()) return;
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   table.l2_bypass().Trip();
   order_.counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+}
+
+// A change that has begun since the call read its epoch is in L3 before it is in L2, and L2 may
+// have taken the older row after the call has asked it. Then L3 gave the newer row, and the next
+// call would get the older one from L2. So L2 is asked again, now that no older row can get into
+// it any more; what it holds is the answer. A level that is passed by stays so until that change is
+// done: the newer row may have been shown.
+void FetchJob::AgreeWithL2() {
+  ServedTable& table = *order_.table;
+  if (table.l2_bypass().bypassed()) {
+    table.l2_bypass().Trip();
+    return;
+  }
+  FetchBatch batch = BatchOf();
+  batch.outcomes = {l2_outcomes_.get(), key_count_};
+  if (!table.l2()->Fetch(batch, order_.deadline).ok()) {
+    table.l2_bypass().Trip();
+    order_.counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+    // Rows may have been overwritten: what L3 said of them is lost.
+    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+    return;
+  }
+  for (size_t i = 0; i < key_count_; ++i) {
+    if (l2_outcomes_[i] != FetchOutcome::kHit && l2_outcomes_[i] != FetchOutcome::kAbsent) continue;
+    outcomes_[i] = l2_outcomes_[i];
+    from_l2_[i] = 1;
+  }
 }
 
 bool FetchJob::HandOver() {
@@ -119,7 +150,8 @@ void FetchJob::Promote() {
   }
   if (order_.cache == kNoCache) return;
   DeviceCacheTable* l1 = order_.table->l1(order_.cache);
-  if (l1 != nullptr && !order_.table->l1_bypass(order_.cache).bypassed()) PromoteIntoL1(*l1);
+  if (l1 == nullptr || order_.table->l1_bypass(order_.cache).bypassed()) return;
+  if (order_.epoch >= order_.table->l1_epoch(order_.cache)) PromoteIntoL1(*l1);
 }
 
 void FetchJob::PromoteIntoL2(LossyTable& l2) {

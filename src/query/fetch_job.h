@@ -60,6 +60,8 @@ class FetchJob final : public Task {
   std::span<Key> keys() { return {keys_.get(), key_count_}; }
   // Valid once Fetch has run. Every key has an outcome; kMiss where the level gave none.
   std::span<const FetchOutcome> outcomes() const { return {outcomes_.get(), key_count_}; }
+  // L2, also for a key of an L3 job that L2 turned out to hold.
+  Level level(size_t i) const { return from_l2_[i] != 0 ? Level::kL2 : order_.level; }
   const std::byte* row(size_t i) const { return rows_.get() + i * order_.table->row_bytes(); }
   const Order& order() const { return order_; }
   size_t id() const { return id_; }
@@ -87,6 +89,7 @@ class FetchJob final : public Task {
   HostRows RowsOf(size_t count) const;
   FetchBatch BatchOf();
   bool HandOver();  // false: nobody waits, the task owns the job
+  void AgreeWithL2();
   // Moves the keys with one of two outcomes to the front, with rows and versions.
   size_t KeepOnly(FetchOutcome outcome, FetchOutcome or_outcome);
   void PromoteIntoL2(LossyTable& l2);
@@ -103,12 +106,15 @@ class FetchJob final : public Task {
   const std::unique_ptr<FetchOutcome[]> outcomes_;
   const std::unique_ptr<Version[]> versions_;
   const std::unique_ptr<uint8_t[]> absent_;
+  const std::unique_ptr<uint8_t[]> from_l2_;
+  const std::unique_ptr<FetchOutcome[]> l2_outcomes_;
   const std::unique_ptr<Key[]> missed_keys_;  // for a background job that goes on from L2 to L3
   Order order_;
   size_t key_count_ = 0;
   size_t missed_count_ = 0;
   Stage stage_ = Stage::kFetch;
   bool background_ = false;  // posted with nobody waiting
+  bool on_its_own_ = false;  // counted by the pool: in the background, or promoting
   SnapshotPin pin_;          // held while a task owns or shares the job
   Mutex mutex_;
   Latch* latch_ HPS_GUARDED_BY(mutex_) = nullptr;  // null: nobody waits

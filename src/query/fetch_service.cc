@@ -60,8 +60,21 @@ size_t FetchService::FairShare(FetchJob::Level level) const {
   return std::max<size_t>(1, pool.free.size() / 2);
 }
 
+bool FetchService::Claim(FetchJob* job) {
+  if (job->on_its_own_) return true;
+  Pool& pool = PoolOf(*job);
+  if (pool.on_their_own.fetch_add(1, std::memory_order_relaxed) >= options_.jobs_per_level / 2) {
+    pool.on_their_own.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
+  job->on_its_own_ = true;
+  return true;
+}
+
 void FetchService::Return(FetchJob* job) {
   Pool& pool = PoolOf(*job);
+  if (job->on_its_own_) pool.on_their_own.fetch_sub(1, std::memory_order_relaxed);
+  job->on_its_own_ = false;
   MutexLock lock(pool.mutex);
   pool.free.push_back(job);
 }
@@ -81,6 +94,7 @@ bool FetchService::Post(FetchJob& job, SnapshotPin pin, Latch& latch) {
 }
 
 bool FetchService::PostInBackground(FetchJobLease job, SnapshotPin pin) {
+  if (!Claim(job.get())) return false;
   job->background_ = true;
   job->pin_ = std::move(pin);
   job->order_.deadline = DeadlineAfter(clock(), options_.background_timeout);
@@ -105,13 +119,11 @@ void FetchService::Promote(FetchJobLease job, SnapshotPin pin) {
 }
 
 bool FetchService::PostPromotion(FetchJob* job) {
-  Pool& pool = PoolOf(*job);
-  if (pool.promoting.fetch_add(1, std::memory_order_acq_rel) < options_.jobs_per_level / 2) {
+  if (Claim(job)) {
     job->stage_ = FetchJob::Stage::kPromote;
     if (options_.promote_executor->Post(job).ok()) return true;
     job->stage_ = FetchJob::Stage::kFetch;
   }
-  pool.promoting.fetch_sub(1, std::memory_order_acq_rel);
   promotions_dropped_.fetch_add(1, std::memory_order_relaxed);
   return false;
 }
@@ -122,10 +134,7 @@ void FetchService::Continue(FetchJob* job) {
   GoOnToL3OrReturn(job);
 }
 
-void FetchService::EndPromotion(FetchJob* job) {
-  PoolOf(*job).promoting.fetch_sub(1, std::memory_order_acq_rel);
-  GoOnToL3OrReturn(job);
-}
+void FetchService::EndPromotion(FetchJob* job) { GoOnToL3OrReturn(job); }
 
 void FetchService::GoOnToL3OrReturn(FetchJob* job) {
   if (job->missed_count_ > 0) {

@@ -2,9 +2,9 @@
 // caller's thread.
 //
 // A bounded pool of jobs for each blocking level: when all are held, by calls, by promotions or by
-// work that outlived its call, the level counts as down for those that find none. Promotions may
-// hold half of them, so that inserting never stands in the way of answering; one more is dropped
-// and counted.
+// work that outlived its call, the level counts as down for those that find none. Promotions and
+// background fetches may hold half of them, so that inserting never stands in the way of answering;
+// one more promotion is dropped and counted, one more background fetch is refused.
 //
 // Thread-safe. Must outlive the executors' last task.
 #pragma once
@@ -55,7 +55,7 @@ class FetchService {
   bool Post(FetchJob& job, SnapshotPin pin, Latch& latch);
 
   // Fetches with nobody waiting, from L2 down to L3 where the order says L2, and promotes. False:
-  // the queue is full, the job has been returned.
+  // there are too many of its kind, or the queue is full; the job has been returned.
   bool PostInBackground(FetchJobLease job, SnapshotPin pin);
 
   // Promotes what an answered job holds, and returns it. Drops and counts it when there are too
@@ -99,12 +99,14 @@ class FetchService {
     std::vector<std::unique_ptr<FetchJob>> jobs;
     mutable Mutex mutex;
     std::vector<FetchJob*> free HPS_GUARDED_BY(mutex);  // capacity for all: never allocates
-    std::atomic<size_t> promoting{0};
+    std::atomic<size_t> on_their_own{0};                // in the background, or promoting
   };
 
   explicit FetchService(const Options& options);
   Pool& PoolOf(const FetchJob& job) { return pools_[job.id() / options_.jobs_per_level]; }
   void Return(FetchJob* job);
+  // Counts the job as one that nobody waits for, until it is returned. False: there are too many.
+  bool Claim(FetchJob* job);
   // For jobs that a task owns.
   void Continue(FetchJob* job);      // after its fetch
   void EndPromotion(FetchJob* job);  // after its insertion

@@ -124,12 +124,12 @@ void LevelFetch::LandWave(FetchJob::Level level) {
 
 void LevelFetch::CopyOut(Flight& flight, FetchJob::Level level) {
   QueryWork& work = *flight.work;
-  const KeyStatus hit = level == FetchJob::Level::kL2 ? KeyStatus::kHitL2 : KeyStatus::kHitL3;
   for (size_t i = 0; i < flight.key_count; ++i) {
     const uint32_t index = work.misses.open()[flight.first + i];
     const FetchOutcome outcome = flight.answered ? flight.job->outcomes()[i] : FetchOutcome::kMiss;
     if (outcome == FetchOutcome::kHit) {
-      work.Answer(index, hit, flight.job->row(i));
+      const bool of_l2 = flight.job->level(i) == FetchJob::Level::kL2;
+      work.Answer(index, of_l2 ? KeyStatus::kHitL2 : KeyStatus::kHitL3, flight.job->row(i));
     } else if (outcome == FetchOutcome::kAbsent) {
       work.Answer(index, KeyStatus::kAbsent, nullptr);
     } else if (outcome == FetchOutcome::kLost && level == FetchJob::Level::kL3) {

@@ -45,12 +45,15 @@ absl::Status LevelSession::LookupIn(const LookupRequest<kSpace>& request, Lookup
   HPS_RETURN_IF_ERROR(
       CheckRequest(request, {.tables = tables_, .keys_max = options_.keys_max}, guard.snapshot()));
   BeginCall(request, guard.snapshot());
-  absl::Status through_cache = absl::UnavailableError("the session has no cache");
-  if (cache_lookup_ != nullptr) through_cache = AnswerThroughCache(kSpace, request.stream, guard);
-  if (!through_cache.ok()) {
-    if (kSpace == MemorySpace::kDevice) return through_cache;
+  if (cache_lookup_ == nullptr) {
+    AnswerFromHostLevels(guard);
+  } else if (absl::Status failed = AnswerThroughCache(kSpace, request.stream, guard);
+             !failed.ok()) {
+    level_fetch_.PromoteHeld(guard);
+    if (kSpace == MemorySpace::kDevice) return failed;  // only the cache can write there
     RestartCall();
     AnswerFromHostLevels(guard);
+    PassByCache();  // also the changes that this call may have shown
   }
   Count(counts);
   level_fetch_.PromoteHeld(guard);
@@ -83,10 +86,8 @@ absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
     status = cache_lookup_->Finish(works_, space, device_deadline);
   }
   if (status.ok()) return status;
-  for (QueryWork& work : works_) {
-    work.table->l1_bypass(cache_index_).Trip();
-    work.counters->l1_errors().fetch_add(1, std::memory_order_relaxed);
-  }
+  PassByCache();
+  for (QueryWork& work : works_) work.counters->l1_errors().fetch_add(1, std::memory_order_relaxed);
   return status;
 }
 
@@ -126,6 +127,10 @@ void LevelSession::BeginQuery(const TableQuery<kSpace>& query, const LookupReque
              : served->l2() != nullptr ? QueryWork::Top::kL2
                                        : QueryWork::Top::kL3;
   works_.push_back(work);
+}
+
+void LevelSession::PassByCache() {
+  for (QueryWork& work : works_) work.table->l1_bypass(cache_index_).Trip();
 }
 
 // The cache has failed: the call begins anew without it.

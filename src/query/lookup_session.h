@@ -69,6 +69,7 @@ class LevelSession final : public LookupSession {
   template <MemorySpace kSpace>
   void BeginQuery(const TableQuery<kSpace>& query, const LookupRequest<kSpace>& request,
                   const ModelSnapshot& snapshot);
+  void PassByCache();
   void RestartCall();
 
   void AnswerFromHostLevels(const ModelState::Guard& guard);

@@ -82,7 +82,9 @@ class StampedBatch {
   const size_t row_bytes_;
 };
 
-inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* executor) {
+// With `l2`, the table is made with this one instead of a plain one.
+inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* executor,
+                                 std::unique_ptr<LossyTable> l2 = nullptr) {
   WorldTable table;
   table.l3_faults = std::make_unique<TierFaults>(executor);
   table.l2_faults = std::make_unique<TierFaults>(executor);
@@ -99,7 +101,7 @@ inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* exe
       std::make_unique<ObservedDurableTable>(std::move(l3), table.l3_log, options.lost_keys),
       table.l3_faults.get());
   if (options.has_l2) {
-    auto l2 = std::make_unique<PlainLossyTable>();
+    if (l2 == nullptr) l2 = std::make_unique<PlainLossyTable>();
     table.l2 = l2.get();
     if (options.l2_blocks) table.l2_faults->set_can_block(true);
     parts.l2 = WithFaults(std::make_unique<ObservedLossyTable>(std::move(l2), table.l2_log),
@@ -125,7 +127,8 @@ struct WorldAnswer {
 
 class World {
  public:
-  explicit World(uint64_t seed = 0, std::vector<DeviceCache*> caches = {}, size_t scratch_count = 8)
+  explicit World(uint64_t seed = 0, std::vector<DeviceCache*> caches = {},
+                 size_t scratch_count = 64)
       : executor_(seed) {
     SessionFactory::Options options;
     options.fetch_executor = &executor_;

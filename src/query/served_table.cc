@@ -38,7 +38,10 @@ void ServedTable::AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table
   CacheSlot& slot = l1_[cache];
   HPS_CHECK(slot.owned == nullptr);
   slot.owned = std::move(table);
-  slot.table.store(slot.owned.get(), std::memory_order_release);
+  // The applier begins a change and then looks for the table; here it is the other way round: one
+  // of the two sees the other, so every change is either in the watermarks or in the epoch.
+  slot.table.store(slot.owned.get(), std::memory_order_seq_cst);
+  slot.epoch.store(epochs_.begun(), std::memory_order_seq_cst);
 }
 
 }  // namespace hps

@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -57,7 +58,13 @@ class ServedTable {
   // The table in the cache number `cache` of SessionFactory::Options::caches; null while there is
   // none. A pointer once got stays valid as long as this ServedTable.
   DeviceCacheTable* l1(size_t cache) const {
-    return l1_[cache].table.load(std::memory_order_acquire);
+    return l1_[cache].table.load(std::memory_order_seq_cst);
+  }
+
+  // Promotions older than this are not for that L1: it was attached after changes that its
+  // watermarks don't know of.
+  ApplyEpoch l1_epoch(size_t cache) const {
+    return l1_[cache].epoch.load(std::memory_order_seq_cst);
   }
 
   // Gives the table its part of a cache; calls that begin later use it.
@@ -78,6 +85,7 @@ class ServedTable {
  private:
   struct CacheSlot {
     std::atomic<DeviceCacheTable*> table{nullptr};
+    std::atomic<ApplyEpoch> epoch{UINT64_MAX};
     std::unique_ptr<DeviceCacheTable> owned;
     std::unique_ptr<ShardBypass> bypass;
   };
