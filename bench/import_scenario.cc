@@ -192,6 +192,9 @@ struct Measured {
 
 absl::StatusOr<Measured> Measure(const Setting& setting, int runs) {
   Measured measured;
+  // The round before the first only touches memory that a virtual machine may not have been given
+  // yet: whoever came first would pay for it.
+  HPS_RETURN_IF_ERROR(RunOneImport(setting).status());
   for (int run = 0; run < runs; ++run) {
     HPS_ASSIGN_OR_RETURN(const ImportRun import, RunOneImport(setting));
     measured.import_seconds.push_back(import.seconds);
@@ -262,7 +265,7 @@ absl::StatusOr<std::vector<Result>> RunImportScenario(const Options& options) {
   // Small enough that the quick run spills, too.
   if (options.quick) setting.memory_bytes_max = uint64_t{4} << 20;
   std::filesystem::remove_all(setting.directory);
-  absl::StatusOr<std::vector<Result>> results = Run(setting, options.quick ? 1 : kRuns);
+  absl::StatusOr<std::vector<Result>> results = Run(setting, kRuns);
   std::error_code ignored;
   std::filesystem::remove_all(setting.directory, ignored);
   return results;
