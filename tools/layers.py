@@ -37,7 +37,7 @@ MAY_INCLUDE["cli"] = {"include", "bench"}
 # model, whose headers it does not see.
 MAY_LINK_TOO = {folder: {"model"} for folder in ("cli", "python", "triton", "server", "examples")}
 
-TEST_FILE = re.compile(r"(_test\.cc|/test_\w+\.(h|cc)|_contract(_\w+)?\.(h|cc))$")
+TEST_FILE = re.compile(r"(_test\.cc|/test_\w+\.(h|cc)|_world\.h|_contract(_\w+)?\.(h|cc))$")
 
 FREE = {"tests", "bench"}  # may include and link anything
 
