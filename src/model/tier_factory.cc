@@ -4,6 +4,7 @@
 
 #include "l2_memory/memory_tier.h"
 #include "l3_rocksdb/rocks_store.h"
+#include "l3_rocksdb/verify.h"
 
 namespace hps {
 namespace {
@@ -30,9 +31,10 @@ absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig
   return StageImport(OptionsOf(config, OpenMode::kCreate, StoreRole::kCommand), specs);
 }
 
-absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool,
-                                                const ProgressFunction&) {
-  return absl::UnimplementedError("verify of '" + config.path + "' is not in this build");
+absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool repair,
+                                                const ProgressFunction& progress) {
+  return VerifyRocksStore(OptionsOf(config, OpenMode::kReadWrite, StoreRole::kCommand), repair,
+                          progress);
 }
 
 uint32_t DurableFormatVersion() { return kStoreFormatVersion; }
