@@ -5,7 +5,7 @@
 namespace hps::bench {
 
 std::span<const NamedScenario> Scenarios() {
-  static const std::vector<NamedScenario> scenarios = {{"import", RunImportScenario}};
+  static const std::vector<NamedScenario> scenarios = {};
   return scenarios;
 }
 

@@ -54,9 +54,7 @@ function(hps_library name)
   if(ARG_SOURCES)
     add_library(hps_${name} STATIC ${ARG_SOURCES} ${ARG_HEADERS})
     target_include_directories(hps_${name} PUBLIC
-                               $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                               $<INSTALL_INTERFACE:include>)
-    target_compile_features(hps_${name} PUBLIC cxx_std_20)
+                               $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
     target_link_libraries(hps_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES}
                           $<BUILD_INTERFACE:hps_options>)
   else()

@@ -64,16 +64,6 @@ def check_tests(tree: SourceTree, untested: dict[str, str]) -> list[Finding]:
     return findings
 
 
-def tested_by(tree: SourceTree, tests: dict[str, list[str]]) -> dict[str, str]:
-    """Source file -> the test that reaches it, for those whose test exists."""
-    reached = {}
-    for test, names in tests.items():
-        folder = str(pathlib.PurePosixPath(test).parent)
-        for name in names if test in tree.files else []:
-            reached[f"{name}.cc" if "/" in name else f"{folder}/{name}.cc"] = test
-    return reached
-
-
 def check_cmake(tree: SourceTree) -> list[Finding]:
     """Source lists are explicit and complete: a file that nobody builds is found here."""
     findings = []
@@ -115,9 +105,7 @@ def check(root: pathlib.Path, allowed=None, untested=None) -> tuple[list[Finding
     tree = SourceTree(root)
     findings, sources = check_files(tree)
     findings = without_allowed(findings, tidy_allowed.ALLOWED if allowed is None else allowed)
-    if untested is None:
-        untested = tidy_allowed.UNTESTED | tested_by(tree, tidy_allowed.TESTED_BY)
-    findings += check_tests(tree, untested)
+    findings += check_tests(tree, tidy_allowed.UNTESTED if untested is None else untested)
     findings += check_cmake(tree)
     long_lines, code_lines = share_in_long_functions(sources)
     share = 100 * long_lines / max(code_lines, 1)

@@ -224,10 +224,9 @@ void FaultFileSystem::FlipReads(const ReadFlipPlan& plan) {
   random_.seed(plan.seed);
 }
 
-void FaultFileSystem::SetFreeBytes(std::optional<uint64_t> bytes, bool tells) {
+void FaultFileSystem::SetFreeBytes(std::optional<uint64_t> bytes) {
   MutexLock lock(mutex_);
   free_bytes_ = bytes;
-  tells_free_bytes_ = tells;
 }
 
 void FaultFileSystem::Heal() {
@@ -506,7 +505,7 @@ IOStatus FaultFileSystem::GetFreeSpace(const std::string& path, const IOOptions&
                                        uint64_t* bytes, IODebugContext* debug) {
   {
     MutexLock lock(mutex_);
-    if (free_bytes_.has_value() && tells_free_bytes_) {
+    if (free_bytes_.has_value()) {
       *bytes = *free_bytes_;
       return IOStatus::OK();
     }

@@ -1,0 +1,299 @@
+"""Every bad input gives one clear line and its exit status, and changes nothing."""
+
+import json
+import os
+import subprocess
+import unittest
+
+import numpy as np
+
+import support
+
+
+class BadInputTest(support.CommandTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.keys, self.rows = np.arange(20, dtype=np.int64), self.random_rows(20, 4)
+        self.good = support.write_hugectr(self.directory / "good", self.keys, self.rows)
+        self.succeed("import", "--store", self.store, "--table", "m/t", "--from", self.good)
+        self.made = 0
+
+    def refuse(self, source, parts, *options, code="INVALID_ARGUMENT", table="m/t") -> None:
+        """The import must fail, and the table must be as it was."""
+        self.fail_with(1, code, parts, "import", "--store", self.store, "--table", table, "--from",
+                       source, *options)
+        self.assertEqual(os.listdir(self.store / "staging") if (self.store / "staging").exists()
+                         else [], [])
+        answer = self.succeed("lookup", "--store", self.store, "--table", "m/t", "--keys",
+                              ",".join(map(str, self.keys)))
+        np.testing.assert_array_equal(np.array(answer["rows"], dtype=np.float32), self.rows)
+        names = [t["name"] for t in self.succeed("inspect", "--store", self.store)["tables"]]
+        self.assertEqual(names, ["m/t"])
+
+    def hugectr(self, key_bytes: bytes, row_bytes: bytes):
+        self.made += 1
+        path = self.directory / f"hugectr{self.made}"
+        path.mkdir()
+        (path / "key").write_bytes(key_bytes)
+        (path / "emb_vector").write_bytes(row_bytes)
+        return path
+
+    def npy(self, keys, rows):
+        self.made += 1
+        return support.write_npy(self.directory / f"npy{self.made}", keys, rows)
+
+    def safetensors(self, content: bytes):
+        self.made += 1
+        path = self.directory / f"file{self.made}.safetensors"
+        path.write_bytes(content)
+        return path
+
+    def test_hugectr_sizes(self) -> None:
+        keys, rows = self.keys.tobytes(), self.rows.tobytes()
+        truncated = self.hugectr(keys, rows[:-1])
+        self.refuse(truncated, [truncated / "emb_vector", len(rows) - 1])
+        self.refuse(self.hugectr(keys, rows + b"\0"), ["emb_vector", len(rows) + 1])
+        self.refuse(self.hugectr(keys, rows[:-16]), ["emb_vector", len(rows) - 16])
+        self.refuse(self.hugectr(keys[:-1], rows), ["key", len(keys) - 1, "8"])
+        self.refuse(self.hugectr(keys[:-8], rows), ["emb_vector", "19", 304, 320], "--dim", 4)
+        self.refuse(self.hugectr(b"", rows), ["emb_vector"], "--dim", 4)
+
+    def test_duplicate_keys_name_the_key_and_both_positions(self) -> None:
+        keys = self.random.permutation(np.arange(1000, dtype=np.int64))
+        keys[903] = keys[17]
+        for path in (self.hugectr(keys.tobytes(), bytes(1000 * 16)),
+                     self.npy(keys, np.zeros((1000, 4), dtype=np.float32))):
+            self.refuse(path, [f"{keys[17]}", "17", "903"])
+        keys.sort()
+        self.refuse(self.hugectr(keys.tobytes(), bytes(1000 * 16)), [])
+
+    def test_files_that_are_not_there(self) -> None:
+        self.refuse(self.directory / "none", ["none"], code="NOT_FOUND")
+        empty = self.directory / "empty"
+        empty.mkdir()
+        self.fail_with(1, "INVALID_ARGUMENT", [empty], "import", "--store", self.store, "--table",
+                       "m/t", "--from", empty)
+        self.refuse(empty, ["keys.npy"], "--format", "npy", code="NOT_FOUND")
+        half = self.hugectr(self.keys.tobytes(), b"")
+        (half / "emb_vector").unlink()
+        (half / "emb_vector").mkdir()
+        self.refuse(half, ["emb_vector"], "--format", "hugectr")
+        self.refuse(empty, ["empty"], "--format", "safetensors")
+        self.refuse(self.good / "key", ["key", "Not a directory"], "--format", "npy")
+
+    def test_npy(self) -> None:
+        keys, rows = self.keys, self.rows
+        self.refuse(self.npy(keys, np.asfortranarray(rows)), ["rows.npy", "Fortran"])
+        self.refuse(self.npy(keys, rows.astype(np.float64)), ["rows.npy", "<f8"])
+        self.refuse(self.npy(keys, rows.astype(">f4")), ["rows.npy", ">f4"])
+        self.refuse(self.npy(keys.astype(np.float32), rows), ["keys.npy", "<f4"])
+        self.refuse(self.npy(keys.reshape(2, 10), rows), ["keys.npy", "[2, 10]"])
+        self.refuse(self.npy(keys, rows.reshape(-1)), ["rows.npy", "[80]"])
+        self.refuse(self.npy(keys, rows[:-1]), ["rows.npy", "20", "[19, 4]"])
+        self.refuse(self.npy(keys, rows[:, :0]), ["rows.npy", "dim"])
+
+    def test_hostile_npy_headers(self) -> None:
+        good = (self.npy(self.keys, self.rows) / "rows.npy").read_bytes()
+        header = good[:good.index(b"\n") + 1]
+        data = good[len(header):]
+        hostile = {
+            "cut": good[:20],
+            "no magic": b"\0" * len(good),
+            "version 9": good[:6] + b"\x09\0" + good[8:],
+            "length beyond the file": good[:8] + b"\xff\xff" + good[10:],
+            "2^32 long": b"\x93NUMPY\x02\0\xff\xff\xff\xff" + good[12:],
+            "no dictionary": good[:10] + b" " * (len(header) - 11) + b"\n" + data,
+            "huge shape": header.replace(b"(20, 4), }", b"(99999999999999999, 4), }".ljust(10)) + data,
+            "object": header.replace(b"'<f4'", b"'|O8'") + data,
+            "cut data": good[:-1],
+            "more data": good + b"\0",
+        }
+        for name, content in hostile.items():
+            with self.subTest(name):
+                path = self.npy(self.keys, self.rows)
+                (path / "rows.npy").write_bytes(content)
+                self.refuse(path, ["rows.npy"])
+
+    def test_safetensors(self) -> None:
+        good = support.safetensors_bytes({"keys": self.keys, "rows": self.rows})
+        size = int.from_bytes(good[:8], "little")
+        header, data = json.loads(good[8:8 + size]), good[8 + size:]
+
+        def with_header(change) -> bytes:
+            changed = json.loads(json.dumps(header))
+            change(changed)
+            text = json.dumps(changed).encode()
+            return len(text).to_bytes(8, "little") + text + data
+
+        def overlap(h):
+            h["rows"]["data_offsets"] = [100, 420]
+
+        def beyond(h):
+            h["rows"]["data_offsets"] = [160, 2**40]
+
+        def negative(h):
+            h["rows"]["data_offsets"] = [-1, 480]
+
+        def wrong_shape(h):
+            h["rows"]["shape"] = [20, 5]
+
+        def overflowing(h):
+            h["rows"]["shape"] = [2**62, 2**62]
+
+        def dtype(h):
+            h["rows"]["dtype"] = "F64"
+
+        def no_rows(h):
+            del h["rows"]
+
+        hostile = {
+            "empty": b"",
+            "short": good[:7],
+            "header beyond the file": (2**20).to_bytes(8, "little") + good[8:],
+            "header of 2^63": (2**63).to_bytes(8, "little") + good[8:],
+            "header of 2^64 - 1": b"\xff" * 8 + good[8:],
+            "no JSON": size.to_bytes(8, "little") + b"x" * size + data,
+            "cut": good[:-1],
+            "deep": (100_000).to_bytes(8, "little") + b"[" * 100_000 + data,
+        }
+        hostile |= {change.__name__: with_header(change) for change in
+                    (overlap, beyond, negative, wrong_shape, overflowing, dtype, no_rows)}
+        for name, content in hostile.items():
+            with self.subTest(name):
+                path = self.safetensors(content)
+                self.refuse(path, [path])
+        self.refuse(self.safetensors(good), ["nothing"], "--tensor", "nothing",
+                    code="NOT_FOUND")
+
+    def test_names(self) -> None:
+        for table, part in (("../x", "table name"), ("m/" + "a" * 121, "121"), ("m/", "empty"),
+                            ("/t", "empty"), ("m", "MODEL/TABLE"), ("m/a b", "' '"),
+                            ("m/a/b", "'/'"), ("m/\u00e4", "allowed")):
+            with self.subTest(table):
+                self.refuse(self.good, [part], table=table)
+        self.fail_with(1, "INVALID_ARGUMENT", ["x y"], "import", "--store", self.store, "--model",
+                       "x y", "--from", self.directory)
+        self.fail_with(1, "INVALID_ARGUMENT", ["m/t"], "import", "--store", self.store, "--model",
+                       "m/t", "--from", self.directory)
+
+    def test_dim_and_dtype(self) -> None:
+        self.refuse(self.good, ["dim"], "--dim", 0)
+        self.refuse(self.good, ["dim"], "--dim", 5)
+        self.refuse(self.good, ["dim"], "--dim", 100_000)
+        other = self.npy(self.keys, self.random_rows(20, 8))
+        self.refuse(other, ["m/t", "dim", "4", "8"], code="FAILED_PRECONDITION")
+        half = self.npy(self.keys, self.rows.astype(np.float16))
+        self.refuse(half, ["m/t", "float32", "float16"], code="FAILED_PRECONDITION")
+        wide = self.npy(self.keys[:1], np.zeros((1, 5000), dtype=np.float32))
+        self.refuse(wide, ["16384"], table="m/other")
+
+    def test_default_rows(self) -> None:
+        np.save(self.directory / "three.npy", np.zeros(3, dtype=np.float32))
+        self.refuse(self.good, ["three.npy", "[4]"], "--default-file", self.directory / "three.npy")
+        self.refuse(self.good, ["none.npy"], "--default-file", self.directory / "none.npy",
+                    code="NOT_FOUND")
+
+    def test_one_bad_table_of_a_model_changes_no_table(self) -> None:
+        model = self.directory / "model"
+        support.write_hugectr(model / "t", self.keys, self.rows + 1)
+        support.write_hugectr(model / "u", self.keys, self.rows)
+        bad = support.write_hugectr(model / "v", self.keys, self.rows)
+        (bad / "emb_vector").write_bytes(self.rows.tobytes()[:-3])
+        self.fail_with(1, "INVALID_ARGUMENT", [bad / "emb_vector"], "import", "--store", self.store,
+                       "--model", "m", "--from", model)
+        duplicates = self.keys.copy()
+        duplicates[3] = duplicates[2]
+        (bad / "key").write_bytes(duplicates.tobytes())
+        (bad / "emb_vector").write_bytes(self.rows.tobytes())
+        self.fail_with(1, "INVALID_ARGUMENT", [bad], "import", "--store", self.store, "--model",
+                       "m", "--from", model)
+        names = [t["name"] for t in self.succeed("inspect", "--store", self.store)["tables"]]
+        self.assertEqual(names, ["m/t"])
+        self.expect_rows("m/t", self.keys, self.rows)
+
+    def test_unknown_tables_name_the_nearest(self) -> None:
+        for command in (["lookup", "--keys", "1"], ["export", "--to", self.directory / "o",
+                                                    "--format", "npy"], ["drop"]):
+            self.fail_with(1, "NOT_FOUND", ["m/tt", "'m/t'"], *command, "--store", self.store,
+                           "--table", "m/tt")
+        self.fail_with(1, "NOT_FOUND", ["'n'", "'m'"], "lookup", "--keys", "1", "--store",
+                       self.store, "--table", "n/t")
+
+    def test_keys_files(self) -> None:
+        lookup = ["lookup", "--store", self.store, "--table", "m/t", "--keys-file"]
+        self.fail_with(1, "NOT_FOUND", ["none.npy"], *lookup, self.directory / "none.npy")
+        np.save(self.directory / "floats.npy", np.zeros(3))
+        self.fail_with(1, "INVALID_ARGUMENT", ["floats.npy", "<f8"], *lookup,
+                       self.directory / "floats.npy")
+        self.fail_with(1, "INVALID_ARGUMENT", [], *lookup, self.good / "key")
+
+    def test_stores_that_are_none(self) -> None:
+        none = self.directory / "none"
+        for command in (["inspect"], ["verify"], ["lookup", "--table", "m/t", "--keys", "1"],
+                        ["drop", "--table", "m/t"],
+                        ["export", "--table", "m/t", "--to", self.directory / "o", "--format", "npy"]):
+            self.fail_with(1, "NOT_FOUND", [none], *command, "--store", none)
+        self.assertFalse(none.exists())
+        full = self.directory / "full"
+        full.mkdir()
+        (full / "letter.txt").write_text("something else")
+        self.fail_with(1, "FAILED_PRECONDITION", [full], "import", "--store", full, "--table",
+                       "m/t", "--from", self.good)
+        self.assertEqual(os.listdir(full), ["letter.txt"])
+
+    def test_streams_are_not_in_this_build(self) -> None:
+        self.refuse(self.good, ["--stream-from", "update stream"], "--stream-from", "latest",
+                    code="UNIMPLEMENTED")
+
+
+class UsageTest(support.CommandTestCase):
+
+    def test_help_at_every_level(self) -> None:
+        for command in ([], ["import"], ["lookup"], ["inspect"], ["verify"], ["export"], ["drop"],
+                        ["generate"], ["bench"]):
+            done = self.run_hps(*command, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("Example:\n  hps " + " ".join(command), done.stdout)
+
+    def test_wrong_usage_is_exit_status_two(self) -> None:
+        for arguments in ([], ["imprt"], ["import"], ["lookup", "--store", "s"],
+                          ["lookup", "--store", "s", "--table", "m/t", "--keys", "x"],
+                          ["import", "--store", "s", "--table", "m/t", "--from", "p", "--dim", "x"],
+                          ["verify", "--store", "s", "--fast"]):
+            self.fail_with(2, "INVALID_ARGUMENT", [], *arguments)
+
+    def test_configuration(self) -> None:
+        file = self.directory / "hps.toml"
+        keys, rows = self.random_keys(10), self.random_rows(10, 2)
+        source = support.write_npy(self.directory / "t", keys, rows)
+        file.write_text('[store]\npath = "store"\n[l2]\nbytes_max = "1MiB"\n')
+        self.succeed("import", "--config", file, "--table", "m/t", "--from", source)
+        self.expect_rows("m/t", keys, rows)
+        bad = {'[stor]\npath = "x"\n': [":1:", "did you mean 'store'"],
+               '[store]\npath = 3\n': [":2:8:", "a path"],
+               '[l2]\npreload = 7\n': [":2:", "0.0 to 1.0"],
+               '[store\n': [":1:"]}
+        for text, parts in bad.items():
+            file.write_text(text)
+            self.fail_with(2, "INVALID_ARGUMENT", [file, *parts], "inspect", "--config", file)
+        self.fail_with(2, "NOT_FOUND", ["none.toml"], "inspect", "--config",
+                       self.directory / "none.toml")
+        file.write_text('[l2]\nkind = "redis"\n')
+        self.fail_with(2, "UNIMPLEMENTED", ["Redis"], "inspect", "--config", file)
+
+    def test_stdout_that_can_not_be_written(self) -> None:
+        source = support.write_npy(self.directory / "t", self.random_keys(10),
+                                   self.random_rows(10, 2))
+        self.succeed("import", "--store", self.store, "--table", "m/t", "--from", source)
+        for extra in ([], ["--json"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([str(support.HPS), "inspect", "--store", str(self.store),
+                                       *extra], stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=support.TIMEOUT_S, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stderr, "hps: UNAVAILABLE: stdout can't be written\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
