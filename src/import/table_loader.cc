@@ -1,6 +1,7 @@
 #include "import/table_loader.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/bytes.h"
