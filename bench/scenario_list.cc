@@ -5,7 +5,9 @@
 namespace hps::bench {
 
 std::span<const NamedScenario> Scenarios() {
-  static const std::vector<NamedScenario> scenarios = {};
+  static const std::vector<NamedScenario> scenarios = {
+      {"l2", RunL2Scenario},
+  };
   return scenarios;
 }
 

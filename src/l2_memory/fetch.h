@@ -1,8 +1,9 @@
 // The read path of level 2: many keys at a time, so that their cache misses overlap.
 //
-// Groups of keys go through three phases, hash, probe and copy, and each phase prefetches what the
-// next one will touch. Bound: the plain gather of the same rows by known address; on top of it a
-// key costs one line of the index, seldom two.
+// Groups of keys pass through four steps, hash, first line, second line, copy, and each step
+// prefetches what the next one will touch; while one group is copied, the next three are under way.
+// Bound: the plain gather of the same rows by known address; on top of it a key costs one line of
+// the index, seldom two.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +24,20 @@ struct FetchRange {
   size_t end = 0;
 };
 
-// Answers the keys of `range` and adds to `counts`. REQUIRES: an epoch guard of the table is held;
-// the batch's sizes agree.
-void FetchKeys(const FetchSource& source, const FetchBatch& batch, FetchRange range,
-               FetchCounts& counts);
+// Answers the keys of `range` and adds to `counts`. With `streaming`, rows are stored past the
+// caches, where they are aligned to do so. REQUIRES: an epoch guard of the table is held; the
+// batch's sizes agree.
+using FetchFunction = void (*)(const FetchSource& source, const FetchBatch& batch, FetchRange range,
+                               bool streaming, FetchCounts& counts);
+
+// The fastest for this machine.
+FetchFunction FetchFunctionForMachine();
+
+// For any machine.
+void FetchPortable(const FetchSource& source, const FetchBatch& batch, FetchRange range,
+                   bool streaming, FetchCounts& counts);
+
+// For x86 machines with AVX-512 (F, BW, VL, DQ); null where the compiler can't build it.
+FetchFunction FetchAvx512();
 
 }  // namespace hps

@@ -19,6 +19,10 @@ constexpr size_t kWriteStepKeys = 64;
 // Keys that one epoch guard covers: a long batch doesn't hold back the slots of everyone else.
 constexpr size_t kGuardKeys = 4096;
 
+// Rows of more bytes than this are stored past the caches: they wouldn't stay there until the
+// caller looks at them, and would push out what is used again.
+constexpr size_t kStreamingBytesMin = size_t{1} << 20;
+
 // The pages are zero and the objects in them are valid when zero, so they begin to live untouched.
 template <typename T>
 T* ArrayAt(const PageBlock& block, size_t offset) {
@@ -28,15 +32,18 @@ T* ArrayAt(const PageBlock& block, size_t offset) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LossyTable>> MemoryTable::Create(
-    const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages) {
+    const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages,
+    FetchFunction fetch) {
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageBlock> block, pages->Allocate(layout.block_bytes));
   return std::unique_ptr<LossyTable>(
-      new MemoryTable(layout, bytes_max, std::move(pages), std::move(block)));
+      new MemoryTable(layout, bytes_max, std::move(pages), std::move(block), fetch));
 }
 
 MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max,
-                         std::shared_ptr<PageAllocator> pages, std::unique_ptr<PageBlock> block)
-    : layout_(layout),
+                         std::shared_ptr<PageAllocator> pages, std::unique_ptr<PageBlock> block,
+                         FetchFunction fetch)
+    : fetch_(fetch),
+      layout_(layout),
       bytes_max_(bytes_max),
       pages_(std::move(pages)),
       block_(std::move(block)),
@@ -73,10 +80,11 @@ absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline
   const ReaderPool::Lease lease = readers_.Acquire();
   if (!lease) return absl::UnavailableError("level 2: too many fetches at a time in one table");
   const FetchSource source = {{views_.get(), layout_.partition_count}, &layout_.shape};
+  const bool streaming = count * batch.rows.row_bytes > kStreamingBytesMin;
   FetchCounts counts;
   for (size_t begin = 0; begin < count; begin += kGuardKeys) {
     EpochDomain::Guard guard(lease.reader());
-    FetchKeys(source, batch, {begin, std::min(count, begin + kGuardKeys)}, counts);
+    fetch_(source, batch, {begin, std::min(count, begin + kGuardKeys)}, streaming, counts);
   }
   return counts;
 }
@@ -175,20 +183,34 @@ LevelStatistics MemoryTable::Statistics() const {
 }
 
 // The index counts whole: its lines are touched in no order. Of the other arrays count the slots
-// that were ever used, rounded up to what one touch makes real.
+// that were ever used, rounded outwards to what one touch makes real, and nothing twice: the
+// arrays follow each other in the block, and in each of them the partitions do.
 uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots) const {
-  const PartitionShape& shape = layout_.shape;
+  struct Array {
+    size_t offset;
+    size_t width;
+  };
   const size_t granule = pages_->touched_bytes();
-  uint64_t block_bytes = layout_.rows_offset;
-  for (const size_t width :
-       {shape.stride_bytes, sizeof(Version), sizeof(uint32_t), sizeof(SlotNumber)}) {
-    const uint64_t array_bytes = uint64_t{layout_.partition_count} * shape.slot_count * width;
-    uint64_t touched = 0;
-    for (const uint64_t slots : touched_slots)
-      touched += slots == 0 ? 0 : RoundUp(slots * width, granule);
-    block_bytes += std::min(touched, array_bytes);
+  uint64_t touched = 0;
+  uint64_t counted_to = 0;
+  const auto count = [&](uint64_t begin, uint64_t end) {
+    begin = std::max(counted_to, begin / granule * granule);
+    end = std::min<uint64_t>(RoundUp(end, granule), layout_.block_bytes);
+    if (end <= begin) return;
+    touched += end - begin;
+    counted_to = end;
+  };
+  count(0, uint64_t{layout_.partition_count} * layout_.shape.line_count * sizeof(IndexLine));
+  for (const Array& array : {Array{layout_.rows_offset, layout_.shape.stride_bytes},
+                             Array{layout_.versions_offset, sizeof(Version)},
+                             Array{layout_.sequences_offset, sizeof(uint32_t)},
+                             Array{layout_.rings_offset, sizeof(SlotNumber)}}) {
+    for (size_t i = 0; i < touched_slots.size(); ++i) {
+      const uint64_t begin = array.offset + uint64_t{i} * layout_.shape.slot_count * array.width;
+      if (touched_slots[i] > 0) count(begin, begin + touched_slots[i] * array.width);
+    }
   }
-  return std::min<uint64_t>(block_bytes, layout_.block_bytes) + layout_.heap_bytes;
+  return touched + layout_.heap_bytes;
 }
 
 Partition::HashedKey MemoryTable::Hashed(Key key) const { return {key, HashKey(key, kL2HashSeed)}; }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/epoch.h"
+#include "l2_memory/fetch.h"
 #include "l2_memory/page_allocator.h"
 #include "l2_memory/partition.h"
 #include "l2_memory/reader_pool.h"
@@ -23,10 +24,12 @@ namespace hps {
 
 class MemoryTable final : public LossyTable {
  public:
-  // `pages` must outlive the table. Errors: RESOURCE_EXHAUSTED when the system has no room.
+  // Errors: RESOURCE_EXHAUSTED when the system has no room.
+  // `fetch` is FetchFunctionForMachine() except in tests.
   static absl::StatusOr<std::unique_ptr<LossyTable>> Create(const TableLayout& layout,
                                                             uint64_t bytes_max,
-                                                            std::shared_ptr<PageAllocator> pages);
+                                                            std::shared_ptr<PageAllocator> pages,
+                                                            FetchFunction fetch);
 
   MemoryTable(const MemoryTable&) = delete;
   MemoryTable& operator=(const MemoryTable&) = delete;
@@ -42,7 +45,7 @@ class MemoryTable final : public LossyTable {
 
  private:
   MemoryTable(const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages,
-              std::unique_ptr<PageBlock> block);
+              std::unique_ptr<PageBlock> block, FetchFunction fetch);
 
   Partition::HashedKey Hashed(Key key) const;
   Partition& PartitionOf(Partition::HashedKey key) const;
@@ -51,6 +54,7 @@ class MemoryTable final : public LossyTable {
   void CheckBatch(const RowBatch& batch) const;
   uint64_t BytesTouched(std::span<const uint64_t> touched_slots) const;
 
+  const FetchFunction fetch_;
   const TableLayout layout_;
   const uint64_t bytes_max_;
   const std::shared_ptr<PageAllocator> pages_;

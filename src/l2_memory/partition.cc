@@ -14,6 +14,10 @@ namespace {
 // row's age is right for eight fillings of the partition, and it is evicted long before that.
 constexpr uint32_t kTicksPerFilling = 32;
 
+// Keys that may move to make place for one. Two look at 60 lines at most, and leave less than one
+// key in a million without a place in an index that is filled as table_layout.cc fills it.
+constexpr int kMovesMax = 2;
+
 // Counted uses of a new row, so that it is not the first to go.
 constexpr uint8_t kFirstUseCount = 2;
 
@@ -24,7 +28,7 @@ Partition::Partition(const PartitionShape& shape, PartitionView& view, std::span
     : shape_(shape), view_(view), slots_(ring, domain) {
   HPS_CHECK(shape.line_count >= 2 && shape.slot_count == ring.size() &&
             shape.slot_count <= kSlotsMax && shape.rows_max < shape.slot_count &&
-            shape.rows_target <= shape.rows_max);
+            shape.rows_target < shape.rows_max);
 }
 
 Partition::Inserted Partition::Insert(HashedKey key, Version version, const std::byte* row) {
@@ -131,8 +135,10 @@ Partition::Entry Partition::MakeEntry(HashedKey key) {
   IndexLine& second = view_.lines[pair.second];
   Entry entry = FreeEntry(first);
   if (entry.line == nullptr) entry = FreeEntry(second);
-  if (entry.line == nullptr) entry = MoveOneAway(first);
-  if (entry.line == nullptr) entry = MoveOneAway(second);
+  for (int depth = 1; depth <= kMovesMax && entry.line == nullptr; ++depth) {
+    entry = MoveOneAway(first, depth);
+    if (entry.line == nullptr) entry = MoveOneAway(second, depth);
+  }
   if (entry.line != nullptr) return entry;
   for (IndexLine* line : {&first, &second}) {
     for (size_t e = 0; e < IndexLine::kEntries; ++e) {
@@ -144,13 +150,14 @@ Partition::Entry Partition::MakeEntry(HashedKey key) {
   return entry;
 }
 
-Partition::Entry Partition::MoveOneAway(IndexLine& line) {
+Partition::Entry Partition::MoveOneAway(IndexLine& line, int depth) {
   for (size_t e = 0; e < IndexLine::kEntries; ++e) {
     const Entry from{&line, e};
     const Key key = from.key();
     const LinePair pair = LinesOf(HashKey(key, kL2HashSeed), view_.line_count);
-    IndexLine* const first = &view_.lines[pair.first];
-    const Entry to = FreeEntry(first == &line ? view_.lines[pair.second] : *first);
+    IndexLine& first = view_.lines[pair.first];
+    IndexLine& other = &first == &line ? view_.lines[pair.second] : first;
+    const Entry to = depth == 1 ? FreeEntry(other) : MoveOneAway(other, depth - 1);
     if (to.line == nullptr) continue;
     Publish(to, key, from.slot(), line.stamps[e].load(std::memory_order_relaxed));
     line.slots[e].store(kNoSlot, std::memory_order_seq_cst);

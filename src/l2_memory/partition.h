@@ -102,7 +102,9 @@ class Partition {
   Entry FreeEntry(IndexLine& line) const HPS_REQUIRES(mutex_);
   // A free entry in one of the key's lines, made by moving or evicting another key if need be.
   Entry MakeEntry(HashedKey key) HPS_REQUIRES(mutex_);
-  Entry MoveOneAway(IndexLine& line) HPS_REQUIRES(mutex_);
+  // Moves up to `depth` keys, each to its other line, until an entry of `line` is free.
+  // REQUIRES: no shorter chain of moves does it.
+  Entry MoveOneAway(IndexLine& line, int depth) HPS_REQUIRES(mutex_);
   void Publish(Entry entry, Key key, SlotNumber slot, uint8_t stamp) HPS_REQUIRES(mutex_);
   void Remove(Entry entry) HPS_REQUIRES(mutex_);
   SlotNumber FillSlot(Version version, const std::byte* row) HPS_REQUIRES(mutex_);

@@ -17,11 +17,14 @@ namespace {
 // some room. Fewer would spread the keys less evenly over the partitions.
 constexpr uint64_t kSlotsPerPartition = 60'000;
 constexpr uint64_t kSlotsPerTableMin = 64;
+// Keeps rows of whole cache lines aligned to pairs of them in every partition.
+constexpr uint64_t kSlotsMultiple = 2;
+static_assert(kSlotsPerPartition + kSlotsMultiple <= kSlotsMax);
 // Slots that no held row takes, so that updates find a free one while readers still see old ones.
 constexpr uint64_t kSpareSlotsMin = 16;
 // Entries of the index that have a row when the table is full, in percent. Absent entries come on
-// top; at 90 % nearly every key still finds a place without pushing another one out.
-constexpr uint64_t kIndexFillPercent = 78;
+// top; even so nearly every key finds a place without pushing another one out.
+constexpr uint64_t kIndexFillPercent = 70;
 constexpr uint64_t kAbsentPercentMax = 10;
 // What the block is rounded up to.
 constexpr uint64_t kBlockPageBytes = 4096;
@@ -33,7 +36,7 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
   const uint64_t partitions =
       std::max(std::max<uint64_t>(1, options.partitions), DivideUp(slots, kSlotsPerPartition));
   const uint64_t slot_count =
-      std::min<uint64_t>(kSlotsMax, std::max(DivideUp(slots, partitions), kSpareSlotsMin * 2));
+      RoundUp(std::max(DivideUp(slots, partitions), kSpareSlotsMin * 2), kSlotsMultiple);
   PartitionShape& shape = layout.shape;
   shape.row_bytes = row_bytes;
   shape.stride_bytes = RoundUp(row_bytes, 4);
@@ -46,7 +49,8 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
   };
   shape.rows_max =
       std::min(filled(options.overflow_margin), static_cast<uint32_t>(slot_count - kSpareSlotsMin));
-  shape.rows_target = std::min(filled(options.resolution_target), shape.rows_max);
+  // Below the margin in any case, or nothing would ever be evicted.
+  shape.rows_target = std::min(filled(options.resolution_target), shape.rows_max - 1);
 
   // An absent entry costs a place in the index; its share of the budget is counted in such places.
   const uint64_t entry_bytes = sizeof(IndexLine) / IndexLine::kEntries + 1;
@@ -56,7 +60,7 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
       std::min(partition_bytes * kAbsentPercentMax / 100 / entry_bytes, slot_count / 10));
 
   layout.partition_count = partitions;
-  layout.rows_offset = partitions * shape.line_count * sizeof(IndexLine);
+  layout.rows_offset = RoundUp(partitions * shape.line_count * sizeof(IndexLine), kBlockPageBytes);
   layout.versions_offset =
       layout.rows_offset + RoundUp(partitions * slot_count * shape.stride_bytes, 64);
   layout.sequences_offset =

@@ -1,0 +1,325 @@
+#include "l2_memory/memory_table.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "l2_memory/memory_tier.h"
+#include "tier/lossy_rows.h"
+
+namespace {
+
+// Allocations of this thread, counted by the operators below: they replace those of the program.
+thread_local size_t allocation_count = 0;
+
+}  // namespace
+
+// Not inlined: the compiler would see memory of malloc given to delete.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++allocation_count;
+  if (void* const memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kTable = 7;
+
+std::vector<Key> Range(Key first, size_t count) {
+  std::vector<Key> keys(count);
+  for (size_t i = 0; i < count; ++i) keys[i] = first + static_cast<Key>(i);
+  return keys;
+}
+
+std::unique_ptr<LossyTable> Open(const MemoryTierOptions& options, size_t row_bytes,
+                                 uint64_t bytes_max) {
+  auto table = MakeMemoryTier(options)->OpenTable(ContractSpec(row_bytes), 1, bytes_max);
+  EXPECT_TRUE(table.ok()) << table.status();
+  return *std::move(table);
+}
+
+InsertCounts Insert(LossyTable& table, const std::vector<Key>& keys, size_t row_bytes) {
+  ContractRows rows(kTable, keys, row_bytes, 1);
+  const auto counts = table.Insert(rows.batch(), 0);
+  EXPECT_TRUE(counts.ok());
+  return counts.value_or(InsertCounts());
+}
+
+size_t HeldOf(LossyTable& table, const std::vector<Key>& keys, size_t row_bytes) {
+  return ContractFetch(table, keys, row_bytes).CountOf(FetchOutcome::kHit);
+}
+
+// Widths that no table has, for the copies' last bytes, by the portable path and by the machine's.
+TEST(MemoryTableTest, CopiesRowsOfOddWidths) {
+  for (const FetchFunction fetch : {&FetchPortable, FetchFunctionForMachine()}) {
+    for (const size_t row_bytes :
+         {1, 3, 4, 8, 15, 16, 63, 64, 65, 127, 128, 129, 512, 1000, 16384}) {
+      const auto layout = LayoutForBytes(row_bytes, 16 << 20, {});
+      ASSERT_TRUE(layout.ok());
+      const auto table =
+          *MemoryTable::Create(*layout, 16 << 20, MakeSystemPageAllocator(false), fetch);
+      const std::vector<Key> keys = Range(-40, 130);
+      Insert(*table, keys, row_bytes);
+      const ContractFetch answer(*table, keys, row_bytes);
+      for (size_t i = 0; i < keys.size(); ++i) ASSERT_TRUE(answer.IsRowOf(i, kTable, 1));
+    }
+  }
+}
+
+// Large batches to aligned rows are stored past the caches, small and unaligned ones through them.
+TEST(MemoryTableTest, StoresLargeBatchesRightWhateverTheAlignment) {
+  constexpr size_t kRowBytes = 128;
+  constexpr size_t kRows = 10'000;
+  const auto table = Open({}, kRowBytes, 8 << 20);
+  const std::vector<Key> keys = Range(0, kRows);
+  ASSERT_EQ(Insert(*table, keys, kRowBytes).inserted, kRows);
+  const auto block = *MakeSystemPageAllocator(false)->Allocate(kRows * 256 + 64);
+  std::vector<FetchOutcome> outcomes(kRows);
+  for (const size_t offset : {0, 4, 16, 64}) {
+    for (const size_t stride : {128, 132, 192}) {
+      std::byte* const out = block->bytes().data() + offset;
+      const auto counts = table->Fetch(
+          {.keys = keys, .rows = {out, kRows, kRowBytes, stride}, .outcomes = outcomes},
+          kNoDeadline);
+      ASSERT_TRUE(counts.ok());
+      ASSERT_EQ(counts->hits, kRows);
+      for (size_t i = 0; i < kRows; ++i)
+        ASSERT_TRUE(StampedRow::Matches(kTable, keys[i], 1, {out + i * stride, kRowBytes}));
+    }
+  }
+}
+
+TEST(MemoryTableTest, FetchAllocatesNothingOnceWarm) {
+  const auto table = Open({}, 64, 8 << 20);
+  const std::vector<Key> keys = Range(0, 5000);
+  Insert(*table, Range(0, 4000), 64);
+  std::vector<std::byte> rows(keys.size() * 64);
+  std::vector<FetchOutcome> outcomes(keys.size());
+  std::vector<Version> versions(keys.size());
+  const FetchBatch batch = {.keys = keys,
+                            .rows = {rows.data(), keys.size(), 64, 64},
+                            .outcomes = outcomes,
+                            .versions = versions};
+  ASSERT_TRUE(table->Fetch(batch, kNoDeadline).ok());
+  const size_t before = allocation_count;
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(table->Fetch(batch, kNoDeadline).ok());
+  EXPECT_EQ(allocation_count, before);
+  EXPECT_GT(before, 0u);  // the counter counts
+}
+
+// The system's own word on what a table occupies, beside the table's.
+TEST(MemoryTableTest, NeverOccupiesMoreThanItsBudget) {
+  class Watched final : public PageAllocator {
+   public:
+    absl::StatusOr<std::unique_ptr<PageBlock>> Allocate(size_t bytes) override {
+      auto block = pages_->Allocate(bytes);
+      if (block.ok()) bytes_ = (*block)->bytes();
+      return block;
+    }
+    size_t page_bytes() const override { return pages_->page_bytes(); }
+    size_t touched_bytes() const override { return pages_->touched_bytes(); }
+    size_t resident() const {
+      const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+      std::vector<unsigned char> pages(bytes_.size() / page);
+      EXPECT_EQ(mincore(bytes_.data(), bytes_.size(), pages.data()), 0);
+      size_t count = 0;
+      for (const unsigned char state : pages) count += state & 1;
+      return count * page;
+    }
+
+   private:
+    const std::unique_ptr<PageAllocator> pages_ = MakeSystemPageAllocator(true);
+    std::span<std::byte> bytes_;
+  };
+  for (const size_t row_bytes : {4, 64, 1024, 16384}) {
+    for (const uint64_t bytes_max : {uint64_t{2} << 20, uint64_t{12'345'678}}) {
+      auto watched = std::make_unique<Watched>();
+      const Watched& pages = *watched;
+      auto tier = MakeMemoryTier({}, std::move(watched));
+      const auto table = *tier->OpenTable(ContractSpec(row_bytes), 1, bytes_max);
+      const size_t batch = 512;
+      const size_t rows = 3 * bytes_max / (row_bytes + 32);
+      uint64_t used = 0;
+      for (size_t i = 0; i < rows; i += batch) {
+        Insert(*table, Range(static_cast<Key>(i), batch), row_bytes);
+        ContractRows newer(kTable, Range(static_cast<Key>(i), batch), row_bytes, 2);
+        ASSERT_TRUE(table->Update(newer.batch()).ok());
+        if (i / batch % 32 != 0) continue;
+        const LevelStatistics statistics = table->Statistics();
+        ASSERT_LE(statistics.bytes_used, bytes_max);
+        ASSERT_GE(statistics.bytes_used, used);
+        ASSERT_LE(pages.resident(), statistics.bytes_used);
+        used = statistics.bytes_used;
+      }
+      EXPECT_GT(table->Statistics().evictions, 0u);
+      // The budget is used, too: at 16 KiB a row the watermarks and epochs weigh little.
+      EXPECT_GT(table->Statistics().entries * (row_bytes + 32), bytes_max * 7 / 10);
+    }
+  }
+}
+
+TEST(MemoryTableTest, UntouchedPagesAreNotCounted) {
+  const auto table = Open({.huge_pages = false}, 1024, uint64_t{64} << 20);
+  Insert(*table, Range(0, 1000), 1024);
+  EXPECT_LT(table->Statistics().bytes_used, uint64_t{5} << 20);
+}
+
+TEST(MemoryTableTest, HoldsWhatItsBudgetWasMadeFor) {
+  for (const size_t rows : {100, 5'000, 200'000}) {
+    const auto table = Open({}, 64, MemoryTierBytesFor(rows, 64, {}));
+    EXPECT_EQ(Insert(*table, Range(-5, rows), 64).inserted, rows);
+    const LevelStatistics statistics = table->Statistics();
+    EXPECT_EQ(statistics.entries, rows);
+    EXPECT_EQ(statistics.evictions, 0u);
+    if (rows == 200'000) {
+      EXPECT_LE(static_cast<double>(statistics.bytes_used), (1.10 * 64 + 32) * 200'000);
+    }
+  }
+}
+
+// The policies, seen through what stays of two kinds of keys when a third comes.
+struct Kept {
+  double used = 0;
+  double unused = 0;
+};
+
+Kept FillUseAndOverflow(EvictionPolicy eviction) {
+  constexpr size_t kRows = 20'000;
+  const MemoryTierOptions options{.eviction = eviction};
+  const auto table = Open(options, 64, MemoryTierBytesFor(kRows, 64, options));
+  const std::vector<Key> used = Range(0, kRows / 2);
+  const std::vector<Key> unused = Range(kRows / 2, kRows / 2);
+  // The used ones come first: by age alone they would go first.
+  Insert(*table, used, 64);
+  Insert(*table, unused, 64);
+  for (int i = 0; i < 20; ++i) HeldOf(*table, used, 64);
+  for (size_t i = 0; i < kRows / 4; i += 100) {
+    Insert(*table, Range(static_cast<Key>(1'000'000 + i), 100), 64);
+    HeldOf(*table, used, 64);
+  }
+  EXPECT_GT(table->Statistics().evictions, kRows / 5);
+  return {static_cast<double>(HeldOf(*table, used, 64)) / (kRows / 2),
+          static_cast<double>(HeldOf(*table, unused, 64)) / (kRows / 2)};
+}
+
+TEST(MemoryTableTest, EvictsTheOldestUses) {
+  const Kept kept = FillUseAndOverflow(EvictionPolicy::kOldest);
+  EXPECT_GT(kept.used, 0.97);
+  EXPECT_LT(kept.unused, 0.7);
+}
+
+TEST(MemoryTableTest, EvictsTheLeastUsed) {
+  const Kept kept = FillUseAndOverflow(EvictionPolicy::kLeastUsed);
+  EXPECT_GT(kept.used, 0.97);
+  EXPECT_LT(kept.unused, 0.8);
+}
+
+TEST(MemoryTableTest, EvictsAtRandom) {
+  const Kept kept = FillUseAndOverflow(EvictionPolicy::kRandom);
+  EXPECT_NEAR(kept.used, kept.unused, 0.05);
+  EXPECT_LT(kept.used, 0.95);
+}
+
+// Eviction begins at the margin, goes down to the target, and no insertion pays for more than its
+// share of it.
+TEST(MemoryTableTest, EvictsInBoundedSteps) {
+  const MemoryTierOptions options{.overflow_margin = 0.9, .resolution_target = 0.5};
+  const auto table = Open(options, 64, MemoryTierBytesFor(20'000, 64, options));
+  uint64_t lowest_after_full = UINT64_MAX, highest = 0;
+  uint64_t evictions = 0;
+  for (Key key = 0; key < 60'000; ++key) {
+    Insert(*table, {key}, 64);
+    const LevelStatistics statistics = table->Statistics();
+    ASSERT_LE(statistics.evictions - evictions, Partition::kStepVictims + 1);
+    evictions = statistics.evictions;
+    highest = std::max(highest, statistics.entries);
+    if (evictions > 0) lowest_after_full = std::min(lowest_after_full, statistics.entries);
+    ASSERT_EQ(statistics.dropped, 0u);
+  }
+  const double slots = static_cast<double>(highest) / 0.9;
+  EXPECT_NEAR(static_cast<double>(lowest_after_full), 0.5 * slots, 0.01 * slots);
+}
+
+TEST(MemoryTableTest, AbsentEntriesTakeABoundedShare) {
+  const auto table = Open({}, 64, MemoryTierBytesFor(10'000, 64, {}));
+  const std::vector<Key> keys = Range(0, 50'000);
+  for (size_t i = 0; i < keys.size(); i += 1000) {
+    ContractRows rows(kTable, Range(static_cast<Key>(i), 1000), 64, 0);
+    for (size_t j = 0; j < 1000; ++j) rows.SetAbsent(j);
+    ASSERT_TRUE(table->Insert(rows.batch(), 0).ok());
+  }
+  const LevelStatistics statistics = table->Statistics();
+  EXPECT_GT(statistics.absent_entries, 500u);
+  EXPECT_LE(statistics.absent_entries * 18, statistics.bytes_max / 10);
+  // They take no row's place.
+  EXPECT_EQ(Insert(*table, Range(100'000, 10'000), 64).inserted, 10'000u);
+}
+
+// Would catch a guard left behind: its epoch would keep every slot from being used again.
+TEST(MemoryTableTest, UpdatesGoOnForEverInASmallTable) {
+  const auto table = Open({}, 64, MemoryTierBytesFor(100, 64, {}));
+  Insert(*table, Range(0, 100), 64);
+  for (Version version = 2; version < 2000; ++version) {
+    ContractRows rows(kTable, Range(0, 100), 64, version);
+    const auto replaced = table->Update(rows.batch());
+    ASSERT_TRUE(replaced.ok());
+    ASSERT_EQ(*replaced, 100u);
+    const ContractFetch fetch(*table, {5}, 64);
+    ASSERT_TRUE(fetch.IsRowOf(0, kTable, version));
+  }
+}
+
+TEST(MemoryTableTest, SaysHowManyBytesWouldDo) {
+  const auto tier = MakeMemoryTier({});
+  const auto refused = tier->OpenTable(ContractSpec(64), 1, 1000);
+  ASSERT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  const std::string message(refused.status().message());
+  const size_t at = message.find("at least ");
+  ASSERT_NE(at, std::string::npos) << message;
+  const uint64_t enough = std::strtoull(message.c_str() + at + 9, nullptr, 10);
+  EXPECT_FALSE(tier->OpenTable(ContractSpec(64), 1, enough - 1).ok());
+  EXPECT_TRUE(tier->OpenTable(ContractSpec(64), 1, enough).ok());
+}
+
+TEST(MemoryTableTest, RefusesAFetchWhenAllReadersAreOut) {
+  EpochDomain domain(2);
+  ReaderPool pool(domain, 2);
+  const ReaderPool::Lease first = pool.Acquire();
+  {
+    const ReaderPool::Lease second = pool.Acquire();
+    EXPECT_TRUE(first && second);
+    EXPECT_FALSE(pool.Acquire());
+  }
+  EXPECT_TRUE(pool.Acquire());
+}
+
+TEST(MemoryTableTest, ReportsThatTheSystemHasNoRoom) {
+  const auto block = MakeSystemPageAllocator(true)->Allocate(size_t{1} << 60);
+  EXPECT_EQ(block.status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(MemoryTableDeathTest, ABatchWhoseSizesDisagreeIsABug) {
+  const auto table = Open({}, 64, 8 << 20);
+  std::vector<Key> keys = {1, 2};
+  std::vector<std::byte> rows(128);
+  std::vector<FetchOutcome> outcomes(1);
+  EXPECT_DEATH(
+      static_cast<void>(table->Fetch(
+          {.keys = keys, .rows = {rows.data(), 2, 64, 64}, .outcomes = outcomes}, kNoDeadline)),
+      "outcomes");
+  EXPECT_DEATH(
+      static_cast<void>(table->Insert({.keys = keys, .rows = {rows.data(), 1, 64, 64}}, 0)),
+      "row_count");
+  EXPECT_DEATH(
+      static_cast<void>(table->Insert({.keys = keys, .rows = {rows.data(), 2, 32, 32}}, 0)),
+      "row_bytes");
+}
+
+}  // namespace
+}  // namespace hps
