@@ -17,7 +17,7 @@ struct GenerateRequest {
   uint32_t tables = 1;
   uint64_t rows = 0;  // over all tables; sizes fall off by a power law
   uint32_t dim = 16;
-  double alpha = 1.2;  // exponent of the request stream and of the sizes
+  double alpha = 1.2;  // exponent of the request stream; the sizes fall five times as steeply
   uint64_t seed = 1;
   TableFormat format = TableFormat::kHugectr;
   uint64_t requests = 1000;  // lines of the request stream

@@ -43,6 +43,9 @@ inline constexpr size_t kKeysPerCallMax = size_t{4} << 20;
 // Partitions whose positions one table may have.
 inline constexpr size_t kPositionsMax = 4096;
 
+// Threads of one import: more would each have too small a share of its memory.
+inline constexpr size_t kImportThreadsMax = 64;
+
 // A safetensors header may be this large; the format's own limit.
 inline constexpr uint64_t kSafetensorsHeaderBytesMax = 100'000'000;
 // An .npy header: version 1.0 allows 64 KiB; more is hostile.

@@ -32,8 +32,10 @@ constexpr double kAlphaMax = 10;
 constexpr uint64_t kAbsentOneIn = 100;
 constexpr uint64_t kAbsentKeys = 1 << 20;
 
-// Criteo's sizes fall from ten million to three over 26 tables: steeper than its requests.
-constexpr double kSizeExponentFactor = 3;
+// Table number i, from 0, has rows in proportion to (i + 5)^(-5 alpha): a few huge tables, many
+// tiny ones, as Criteo's 26, which have from ten million rows down to three.
+constexpr double kSizeShift = 5;
+constexpr double kSizeExponentFactor = 5;
 
 // Key number `index` of a table: a bijection of the index, so that keys are distinct and in no
 // order without anything being remembered.
@@ -64,7 +66,8 @@ absl::Status Validate(const GenerateRequest& request) {
 std::vector<uint64_t> TableSizes(const GenerateRequest& request) {
   std::vector<double> weights(request.tables);
   for (size_t i = 0; i < weights.size(); ++i)
-    weights[i] = std::pow(static_cast<double>(i + 1), -kSizeExponentFactor * request.alpha);
+    weights[i] =
+        std::pow(static_cast<double>(i) + kSizeShift, -kSizeExponentFactor * request.alpha);
   const double weight_sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   const uint64_t rows_min = std::min(kTableRowsMin, request.rows / request.tables);
   const uint64_t shared = request.rows - rows_min * request.tables;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/limits.h"
 #include "base/macros.h"
 #include "import/table_loader.h"
 
@@ -29,7 +30,8 @@ absl::StatusOr<size_t> LaneCount(const ImportOptions& options) {
   }
   const uint64_t threads =
       options.threads != 0 ? options.threads : std::max(std::thread::hardware_concurrency(), 1U);
-  return static_cast<size_t>(std::min(threads, options.memory_bytes_max / kLaneBytesMin));
+  return static_cast<size_t>(
+      std::min<uint64_t>({threads, kImportThreadsMax, options.memory_bytes_max / kLaneBytesMin}));
 }
 
 void AddWarnings(const TableSource& table, const ElementCounts& counts,
