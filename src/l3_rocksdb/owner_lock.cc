@@ -79,8 +79,9 @@ absl::StatusOr<OwnerLock> OwnerLock::Take(const std::string& store, OwnerRole ro
   const std::string file = LockFileOf(store);
   FileLock server;
   if (role == OwnerRole::kServer) {
-    // First, so that a command that is refused the writer's byte from now on knows by whom.
-    absl::StatusOr<FileLock> taken = FileLock::Take(file, kServerByte, deadline);
+    // First, so that a command that is refused the writer's byte from now on knows by whom. Another
+    // server may run for months: that is said at once.
+    absl::StatusOr<FileLock> taken = FileLock::Take(file, kServerByte, RealClock().Now());
     if (absl::IsUnavailable(taken.status())) {
       return absl::UnavailableError(
           absl::StrCat("store '", store, "' is open for writing in another server"));

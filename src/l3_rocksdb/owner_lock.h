@@ -39,7 +39,7 @@ class FileLock {
 // The right to write to a store.
 class OwnerLock {
  public:
-  // A command waits for another command until `deadline`, but never for a server.
+  // Waits for a command that has the store until `deadline`, but never for a server.
   // Errors: UNAVAILABLE, whose message says who has the store; see ServerHasStore.
   static absl::StatusOr<OwnerLock> Take(const std::string& store, OwnerRole role,
                                         Deadline deadline);
