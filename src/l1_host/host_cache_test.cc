@@ -6,8 +6,12 @@
 #include "tier/device_cache_contract.h"
 
 // Let the sanitizers' allocators say no, as the real one does, where a test asks for too much.
-extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
-extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
+extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
+  return "allocator_may_return_null=1";
+}
 
 namespace hps {
 namespace {

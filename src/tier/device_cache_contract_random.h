@@ -391,7 +391,7 @@ TEST_P(DeviceCacheContractTest, ConcurrentReadersSeeWholeRowsThatNeverGoBack) {
   const auto read = [&](uint64_t seed) {
     std::mt19937_64 random(seed);
     std::vector<Version> seen(ConcurrentHistory::kKeys, 0);
-    for (int lookup = 0; lookup < 2000 && !HasFatalFailure(); ++lookup) {
+    for (int lookup = 0; lookup < 1000 && !HasFatalFailure(); ++lookup) {
       ContractQuery query{.table = &table};
       for (int i = 0; i < 33; ++i)
         query.keys.push_back(static_cast<Key>(random() % ConcurrentHistory::kKeys));
