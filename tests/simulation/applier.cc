@@ -1,0 +1,153 @@
+#include "tests/simulation/applier.h"
+
+#include <algorithm>
+
+#include "base/macros.h"
+
+namespace hps {
+
+SimulatedApplier::SimulatedApplier(SimulatedTable& table, size_t cache_count, Executor& executor,
+                                   uint64_t seed, size_t change_count)
+    : table_(table),
+      cache_count_(cache_count),
+      executor_(executor),
+      random_(seed),
+      changes_left_(change_count),
+      version_(table.first_version()) {
+  HPS_CHECK(executor_.Post(this).ok());
+}
+
+void SimulatedApplier::Run() {
+  running_ = true;
+  step_ = NextStep();
+  running_ = false;
+  if (step_ != Step::kDone) HPS_CHECK(executor_.Post(this).ok());
+}
+
+void SimulatedApplier::OnSwitch() {
+  HPS_CHECK(idle());
+  version_ = table_.first_version();
+  l2_missed_ = false;
+  to_refresh_.clear();
+}
+
+SimulatedApplier::Step SimulatedApplier::NextStep() {
+  ServedTable& served = *table_.served;
+  const bool publishes_early = table_.context->defect == Defect::kPublishTooEarly;
+  switch (step_) {
+    case Step::kBegin:
+      if (changes_left_ == 0) return AfterPublish();
+      DrawChange();
+      epoch_ = served.epochs().Begin();
+      return Step::kRaiseL1;
+    case Step::kRaiseL1:
+      for (size_t cache = 0; cache < cache_count_; ++cache)
+        HPS_CHECK(served.l1(cache)->RaiseWatermarks(changed_, epoch_, kNoDeadline).ok());
+      return Step::kRaiseL2;
+    case Step::kRaiseL2:
+      HPS_CHECK(served.l2()->RaiseWatermarks(changed_, epoch_).ok());
+      return Step::kWriteL3;
+    case Step::kWriteL3:
+      if (!WriteL3()) return Step::kWriteL3;
+      if (publishes_early) served.epochs().Publish(epoch_);
+      return Step::kWriteL2;
+    case Step::kWriteL2:
+      WriteL2();
+      return Step::kPublish;
+    case Step::kPublish:
+      if (!publishes_early) served.epochs().Publish(epoch_);
+      return AfterPublish();
+    case Step::kClearL2:
+      return ClearL2() ? AfterPublish() : Step::kClearL2;
+    case Step::kRefresh:
+      if (!RefreshL1()) return Step::kRefresh;
+      return changes_left_ == 0 ? Step::kDone : Step::kBegin;
+    case Step::kDone:
+      break;
+  }
+  return Step::kDone;
+}
+
+// What is due between two changes; only the last change makes all of it due.
+SimulatedApplier::Step SimulatedApplier::AfterPublish() {
+  const bool last = changes_left_ == 0;
+  if (l2_missed_ && (last || random_() % 4 == 0)) return Step::kClearL2;
+  if (last || random_() % 3 == 0) return Step::kRefresh;
+  return Step::kBegin;
+}
+
+void SimulatedApplier::DrawChange() {
+  --changes_left_;
+  ++version_;
+  changed_.clear();
+  deleted_.clear();
+  upserts_.emplace(table_);
+  appended_ = false;
+  std::sample(table_.keys.begin(), table_.keys.end(), std::back_inserter(changed_),
+              1 + random_() % 5, random_);
+  for (Key key : changed_) {
+    if (random_() % 5 == 0) {
+      deleted_.push_back(key);
+    } else {
+      upserts_->Add(key, version_);
+    }
+  }
+}
+
+// False: nothing was acknowledged; the same is written again.
+bool SimulatedApplier::WriteL3() {
+  for (Key key : changed_) {
+    const bool absent = std::find(deleted_.begin(), deleted_.end(), key) != deleted_.end();
+    if (!appended_) table_.history.Append(key, {.version = version_, .absent = absent});
+  }
+  appended_ = true;
+  const StreamPosition position{.partition = 0, .offset = version_ - table_.first_version()};
+  return table_.served->l3()
+      .Write({.upserts = upserts_->batch(), .deletes = deleted_, .positions = {&position, 1}})
+      .ok();
+}
+
+void SimulatedApplier::WriteL2() {
+  ServedTable& served = *table_.served;
+  const bool updated = served.l2()->Update(upserts_->batch()).ok();
+  const bool erased = served.l2()->Erase(deleted_).ok();
+  to_refresh_.insert(changed_.begin(), changed_.end());
+  if (updated && erased) return;
+  l2_missed_ = true;
+  if (table_.context->defect != Defect::kBypassForgotten) served.l2_bypass().TripUntilCleared();
+}
+
+bool SimulatedApplier::ClearL2() {
+  if (!table_.served->l2()->Clear().ok()) return false;
+  table_.served->l2_bypass().Clear();
+  l2_missed_ = false;
+  ++clear_count_;
+  return true;
+}
+
+// False: L3 could not be asked; the keys stay due.
+bool SimulatedApplier::RefreshL1() {
+  const std::vector<Key> keys(to_refresh_.begin(), to_refresh_.end());
+  std::vector<std::byte> rows(keys.size() * table_.row_bytes());
+  std::vector<FetchOutcome> outcomes(keys.size());
+  const FetchBatch fetch{.keys = keys,
+                         .rows = {rows.data(), keys.size(), table_.row_bytes(), table_.row_bytes()},
+                         .outcomes = outcomes};
+  if (!table_.served->l3().Fetch(fetch, kNoDeadline).ok()) return false;
+  to_refresh_.clear();
+  if (table_.context->defect == Defect::kRefreshForgotten) return true;
+  for (size_t cache = 0; cache < cache_count_; ++cache) {
+    DeviceCacheTable& l1 = *table_.served->l1(cache);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const RowBatch one{.keys = {&keys[i], 1},
+                         .rows = {fetch.rows.row(i), 1, table_.row_bytes(), table_.row_bytes()}};
+      if (outcomes[i] == FetchOutcome::kHit) HPS_CHECK(l1.Update(one, kNoDeadline).ok());
+      if (outcomes[i] == FetchOutcome::kAbsent)
+        HPS_CHECK(l1.Erase({&keys[i], 1}, kNoDeadline).ok());
+    }
+    HPS_CHECK(l1.Flush(kNoDeadline).ok());
+  }
+  return true;
+}
+
+}  // namespace hps

@@ -1,0 +1,75 @@
+// The write path of a simulated node for one table, step by step as ARCHITECTURE.md describes it:
+// open an epoch, raise the watermarks of L1 and L2, write L3, then L2, publish, and now and then
+// refresh L1. Every step is a task of its own, so that look-ups and promotions run between any two.
+//
+// For one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "base/executor.h"
+#include "tests/simulation/table.h"
+
+namespace hps {
+
+class SimulatedApplier final : public Task {
+ public:
+  // Posts itself; ends after `change_count` changes, a last refresh and, if L2 missed a change, its
+  // clearing.
+  SimulatedApplier(SimulatedTable& table, size_t cache_count, Executor& executor, uint64_t seed,
+                   size_t change_count);
+
+  void Run() override;
+  bool done() const { return step_ == Step::kDone; }
+  // Between two changes, and nothing under way.
+  bool idle() const { return !running_ && (step_ == Step::kBegin || step_ == Step::kDone); }
+  // The table has another incarnation now, with empty levels above L3. REQUIRES: idle().
+  void OnSwitch();
+  uint64_t clear_count() const { return clear_count_; }
+
+ private:
+  enum class Step {
+    kBegin,
+    kRaiseL1,
+    kRaiseL2,
+    kWriteL3,
+    kWriteL2,
+    kPublish,
+    kClearL2,
+    kRefresh,
+    kDone
+  };
+
+  Step NextStep();  // does the present one
+  void DrawChange();
+  bool WriteL3();
+  void WriteL2();
+  bool ClearL2();
+  bool RefreshL1();
+  Step AfterPublish();
+
+  SimulatedTable& table_;
+  const size_t cache_count_;
+  Executor& executor_;
+  std::mt19937_64 random_;
+  size_t changes_left_;
+  Step step_ = Step::kBegin;
+  bool running_ = false;
+  Version version_;
+  ApplyEpoch epoch_ = 0;
+  std::vector<Key> changed_;
+  std::vector<Key> deleted_;
+  std::optional<SimulatedBatch> upserts_;
+  bool appended_ = false;     // to the history
+  bool l2_missed_ = false;    // a change: L2 is passed by until it is cleared
+  std::set<Key> to_refresh_;  // changed since L1 was last brought up to date
+  uint64_t clear_count_ = 0;
+};
+
+}  // namespace hps

@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "tests/simulation/world.h"
+
+namespace hps {
+namespace {
+
+// Sanitizers slow a history down by an order of magnitude.
+#ifdef HPS_SANITIZED
+constexpr uint64_t kSeeds = 300;
+#else
+constexpr uint64_t kSeeds = 3000;
+#endif
+
+// HPS_SIMULATION_SEEDS=1000000 for a release; HPS_SIMULATION_FIRST_SEED to see one seed again.
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(SimulationTest, KeepsItsInvariantsWhateverTheSeed) {
+  const uint64_t seeds = FromEnvironment("HPS_SIMULATION_SEEDS", kSeeds);
+  const uint64_t first = FromEnvironment("HPS_SIMULATION_FIRST_SEED", 1);
+  SimulationCounts counts;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    SimulatedWorld world({.seed = seed});
+    const std::optional<std::string> violation = world.Run();
+    ASSERT_FALSE(violation.has_value()) << *violation;
+    counts += world.Counts();
+  }
+  if (seeds < 100) return;  // too few to be sure to meet everything
+  for (size_t status = 0; status < kKeyStatusCount; ++status)
+    EXPECT_GT(counts.positions.by_status[status], 0u) << kKeyStatusNames[status];
+  EXPECT_GT(counts.l1_refused, 0u);
+  EXPECT_GT(counts.l2_refused, 0u);
+  EXPECT_GT(counts.l1_evictions, 0u);
+  EXPECT_GT(counts.l2_clears, 0u);
+  EXPECT_GT(counts.switches, seeds);
+  EXPECT_GT(counts.faults, 0u);
+}
+
+TEST(SimulationTest, ASeedIsAHistory) {
+  for (uint64_t seed : {1, 2}) {
+    SimulatedWorld one({.seed = seed}), other({.seed = seed});
+    EXPECT_EQ(one.Run(), other.Run());
+    EXPECT_EQ(one.Counts().positions.by_status, other.Counts().positions.by_status);
+  }
+}
+
+struct PlantedDefect {
+  Defect defect;
+  std::string name;
+  std::string invariant;  // that it breaks, among others
+
+  friend void PrintTo(const PlantedDefect& planted, std::ostream* out) { *out << planted.name; }
+};
+
+class PlantedDefectTest : public testing::TestWithParam<PlantedDefect> {};
+
+TEST_P(PlantedDefectTest, IsFound) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const auto violation = SimulatedWorld({.seed = seed, .defect = GetParam().defect}).Run();
+    if (!violation.has_value()) continue;
+    if (violation->find(GetParam().invariant) == std::string::npos) continue;
+    RecordProperty("found_at_seed", static_cast<int>(seed));
+    return;
+  }
+  FAIL() << "not found in " << kSeeds << " seeds";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Defects, PlantedDefectTest,
+    testing::Values(PlantedDefect{Defect::kNoFenceL1, "NoFenceL1", "I2"},
+                    PlantedDefect{Defect::kNoFenceL2, "NoFenceL2", "I2"},
+                    PlantedDefect{Defect::kEpochAfterFetch, "EpochAfterFetch", "I2"},
+                    PlantedDefect{Defect::kNoProbeAgain, "NoProbeAgain", "I2"},
+                    PlantedDefect{Defect::kPublishTooEarly, "PublishTooEarly", "I2"},
+                    PlantedDefect{Defect::kBypassForgotten, "BypassForgotten", "I2"},
+                    PlantedDefect{Defect::kRefreshForgotten, "RefreshForgotten", "convergence"},
+                    PlantedDefect{Defect::kForeignRow, "ForeignRow", "I1"},
+                    PlantedDefect{Defect::kMissIsAbsent, "MissIsAbsent", "I3"}),
+    [](const auto& instance) { return instance.param.name; });
+
+}  // namespace
+}  // namespace hps

@@ -1,0 +1,373 @@
+#include "tests/simulation/world.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l1_host/host_cache.h"
+#include "l2_memory/memory_tier.h"
+#include "tier/fault_tier.h"
+#include "tier/plain_tier.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kCaches = 2;
+constexpr size_t kKeys = 24;  // nearly twice what one L1 table holds
+constexpr size_t kLookupsPerSession = 80;
+constexpr size_t kChanges = 60;
+constexpr uint64_t kSwitchesMax = 2;
+constexpr Duration kShortTimeout = std::chrono::milliseconds(20);
+constexpr size_t kYieldDepthMax = 4;
+
+}  // namespace
+
+// A session, and what it has seen. Each run of the task is one look-up.
+class SimulatedWorld::Reader final : public Task {
+ public:
+  Reader(SimulatedWorld& world, int device) : world_(world) {
+    auto session = world.factory_->NewSession(*world.model_, {.device = device, .keys_max = 256});
+    HPS_CHECK(session.ok());
+    session_ = *std::move(session);
+    for (const auto& table : world.tables_) views_.emplace_back(table->history);
+    HPS_CHECK(world.executor_.Post(this).ok());
+  }
+
+  void Run() override {
+    std::vector<Question> questions;
+    for (uint32_t table = 0; table < world_.tables_.size(); ++table) {
+      if (world_.random_() % 3 != 0) questions.push_back(Draw(table));
+    }
+    HostLookupRequest request;
+    if (world_.random_() % 8 == 0) request.hit_rate_threshold = 0.5;
+    if (world_.random_() % 16 == 0) request.timeout = Duration::zero();
+    if (world_.has_faults_ && world_.random_() % 8 == 0) request.timeout = kShortTimeout;
+    const bool may_degrade = world_.has_faults_ || request.timeout.has_value();
+    LookUp(questions, request);
+    if (!may_degrade && degraded_count_ > 0)
+      world_.Report("I3: a default row in place of a real one although nothing has failed");
+    degraded_count_ = 0;
+    if (--lookups_left_ > 0) HPS_CHECK(world_.executor_.Post(this).ok());
+  }
+
+  bool done() const { return lookups_left_ == 0; }
+
+  // Asks for every key and expects the newest value of each.
+  void CheckNewest() {
+    std::vector<Question> questions;
+    for (uint32_t table = 0; table < world_.tables_.size(); ++table)
+      questions.push_back(Question(*world_.tables_[table], table, world_.tables_[table]->keys));
+    LookUp(questions, {});
+    for (const Question& question : questions) {
+      for (size_t i = 0; i < question.keys.size(); ++i) {
+        const TableHistory& history = world_.tables_[question.table]->history;
+        const TableHistory::Value newest = history.values(question.keys[i]).back();
+        const bool right = newest.absent ? question.statuses[i] == KeyStatus::kAbsent
+                                         : StampedRow::Matches(history.number(), question.keys[i],
+                                                               newest.version, question.row(i));
+        if (right) continue;
+        world_.Report(absl::StrCat("convergence: table ", history.number(), ", key ",
+                                   question.keys[i], " is not the newest, ",
+                                   std::string(KeyStatusName(question.statuses[i]))));
+      }
+    }
+  }
+
+ private:
+  struct Question {
+    Question(const SimulatedTable& of, uint32_t table_number, std::vector<Key> asked)
+        : table(table_number),
+          keys(std::move(asked)),
+          row_bytes(of.row_bytes()),
+          rows(keys.size() * row_bytes, std::byte{0xa5}),
+          statuses(keys.size(), KeyStatus{0xa5}) {}
+
+    std::span<const std::byte> row(size_t i) const {
+      return std::span(rows).subspan(i * row_bytes, row_bytes);
+    }
+
+    uint32_t table;
+    std::vector<Key> keys;
+    size_t row_bytes;
+    std::vector<std::byte> rows;
+    std::vector<KeyStatus> statuses;
+  };
+
+  Question Draw(uint32_t table) {
+    const std::vector<Key>& all = world_.tables_[table]->keys;
+    std::vector<Key> keys(1 + world_.random_() % 10);
+    for (Key& key : keys) key = all[world_.random_() % all.size()];
+    return Question(*world_.tables_[table], table, std::move(keys));
+  }
+
+  void LookUp(std::vector<Question>& questions, HostLookupRequest request) {
+    std::vector<HostTableQuery> queries;
+    LookupCounts expected;
+    for (Question& question : questions) {
+      queries.push_back({.table = question.table,
+                         .keys = question.keys,
+                         .rows = question.rows,
+                         .status = question.statuses});
+    }
+    request.queries = queries;
+    LookupCounts counts;
+    const absl::Status status = session_->Lookup(request, &counts);
+    if (!status.ok()) world_.Report("I5: a look-up failed: " + std::string(status.message()));
+    for (const Question& question : questions) {
+      std::vector<SessionView::Answer> answers;
+      for (size_t i = 0; i < question.keys.size(); ++i) {
+        answers.push_back({question.keys[i], question.statuses[i], question.row(i)});
+        const auto number = static_cast<size_t>(question.statuses[i]);
+        if (number < kKeyStatusCount) ++expected.by_status[number];
+      }
+      world_.Report(views_[question.table].Judge(answers));
+    }
+    JudgeSnapshot(questions);
+    if (counts.by_status != expected.by_status) world_.Report("I3: counts are not the statuses'");
+    degraded_count_ += expected[KeyStatus::kDefaultDegraded];
+    for (size_t i = 0; i < kKeyStatusCount; ++i)
+      world_.counts_.positions.by_status[i] += expected.by_status[i];
+    ++world_.counts_.lookups;
+  }
+
+  void JudgeSnapshot(std::span<const Question> questions) {
+    std::set<Incarnation> seen;
+    for (const Question& question : questions) {
+      const uint64_t number = world_.tables_[question.table]->history.number();
+      for (size_t i = 0; i < question.keys.size(); ++i) {
+        const std::optional<Version> version =
+            StampedRow::VersionOf(number, question.keys[i], question.row(i));
+        if (version.has_value()) seen.insert(SimulatedTable::ImportOf(*version));
+      }
+    }
+    if (seen.size() > 1) world_.Report("I2: one call saw two imports");
+  }
+
+  SimulatedWorld& world_;
+  std::unique_ptr<LookupSession> session_;
+  std::vector<SessionView> views_;
+  size_t lookups_left_ = kLookupsPerSession;
+  uint64_t degraded_count_ = 0;
+};
+
+// Imports the whole model anew now and then, while there are readers to see it.
+class SimulatedWorld::Importer final : public Task {
+ public:
+  Importer(SimulatedWorld& world, uint64_t switch_count)
+      : world_(world), switches_left_(switch_count) {
+    HPS_CHECK(world_.executor_.Post(this).ok());
+  }
+
+  void Run() override {
+    const bool idle =
+        std::ranges::all_of(world_.appliers_, [](const auto& applier) { return applier->idle(); });
+    const bool read =
+        std::ranges::any_of(world_.readers_, [](const auto& reader) { return !reader->done(); });
+    if (switches_left_ == 0 || !read) return;
+    if (idle && world_.random_() % 64 == 0) {
+      --switches_left_;
+      world_.SwitchModel();
+    }
+    HPS_CHECK(world_.executor_.Post(this).ok());
+  }
+
+ private:
+  SimulatedWorld& world_;
+  uint64_t switches_left_;
+};
+
+SimulationCounts& SimulationCounts::operator+=(const SimulationCounts& other) {
+  for (size_t i = 0; i < kKeyStatusCount; ++i)
+    positions.by_status[i] += other.positions.by_status[i];
+  lookups += other.lookups;
+  l1_refused += other.l1_refused;
+  l2_refused += other.l2_refused;
+  l1_evictions += other.l1_evictions;
+  l2_clears += other.l2_clears;
+  switches += other.switches;
+  faults += other.faults;
+  return *this;
+}
+
+SimulatedWorld::SimulatedWorld(const SimulationOptions& options)
+    : options_(options),
+      random_(options.seed),
+      executor_(options.seed + 1),
+      has_faults_(options.seed % 2 == 0) {
+  MakeCaches();
+  SessionFactory::Options session_options{
+      .fetch_executor = &executor_,
+      .promote_executor = &executor_,
+      .scratch_count = has_faults_ ? 2 + random_() % 8 : 48};  // few: the level is "down" at times
+  for (const auto& cache : caches_) session_options.caches.push_back(cache.get());
+  auto factory = SessionFactory::Create(session_options);
+  HPS_CHECK(factory.ok());
+  factory_ = *std::move(factory);
+  model_ = std::make_unique<ModelState>("m", factory_->epoch_domain(), executor_);
+  MakeTable(1, 4);
+  MakeTable(2, 9);
+  SwitchModel();
+  if (has_faults_) PlanFaults();
+  for (const auto& table : tables_) {
+    appliers_.push_back(
+        std::make_unique<SimulatedApplier>(*table, kCaches, executor_, random_(), kChanges));
+  }
+  for (int device : {0, 0, 1, -1}) readers_.push_back(std::make_unique<Reader>(*this, device));
+  importer_ = std::make_unique<Importer>(*this, random_() % (kSwitchesMax + 1));
+}
+
+SimulatedWorld::~SimulatedWorld() {
+  for (const auto& table : tables_) {
+    table->l2_faults.Clear();
+    table->l3_faults.Clear();
+  }
+  executor_.RunAll();
+  readers_.clear();
+  executor_.RunAll();
+  for (const auto& table : tables_) table->served.reset();
+  model_.reset();
+}
+
+void SimulatedWorld::MakeCaches() {
+  const auto context = std::make_shared<DefectContext>();
+  context->defect = options_.defect;
+  context->yield = [this] { Yield(); };
+  for (size_t cache = 0; cache < kCaches; ++cache) {
+    auto host = MakeHostCache({.device = static_cast<int>(cache),
+                               .bytes_max = 1 << 20,
+                               .calls_max = 8,
+                               .call_keys_max = 256,
+                               .call_staging_bytes = 200});
+    HPS_CHECK(host.ok());
+    caches_.push_back(Interleaved(*std::move(host), context));
+  }
+}
+
+void SimulatedWorld::MakeTable(uint64_t number, size_t dim) {
+  tables_.push_back(std::make_unique<SimulatedTable>(
+      number, std::vector<std::byte>(dim * sizeof(float), std::byte{0x3c}), &executor_));
+  SimulatedTable& table = *tables_.back();
+  table.keys = {INT64_MIN, -1, INT64_MAX};
+  while (table.keys.size() < kKeys) table.keys.push_back(static_cast<Key>(table.keys.size()));
+  std::sort(table.keys.begin(), table.keys.end());
+  table.context->defect = options_.defect;
+  table.context->yield = [this] { Yield(); };
+  table.context->published = [&table] { return table.served->epochs().published(); };
+  table.context->evicts = [this] { return random_() % 4 == 0; };
+  table.context->draw_evicted = [this, &table] { return table.keys[random_() % kKeys]; };
+}
+
+// Gives the table its next incarnation, with rows of its own and empty levels above them.
+void SimulatedWorld::Import(SimulatedTable& table) {
+  ++table.incarnation;
+  const TableSpec spec{
+      .name = "m/t" + std::to_string(table.history.number()),
+      .dim = static_cast<uint32_t>(table.row_bytes() / sizeof(float)),
+      .default_row = {table.history.default_row().begin(), table.history.default_row().end()}};
+  auto l3 = std::make_unique<PlainDurableTable>(spec, table.incarnation);
+  SimulatedBatch imported(table);
+  for (Key key : table.keys) {
+    const bool absent = random_() % 4 == 0;
+    table.history.Append(key, {.version = table.first_version(), .absent = absent});
+    if (!absent) imported.Add(key, table.first_version());
+  }
+  HPS_CHECK(l3->Write({.upserts = imported.batch()}).ok());
+  MemoryTierOptions l2_options;
+  l2_options.huge_pages = false;
+  auto l2 = MakeMemoryTier(l2_options)
+                ->OpenTable(spec, table.incarnation,
+                            MemoryTierBytesFor(kKeys, spec.row_bytes(), l2_options));
+  HPS_CHECK(l2.ok());
+
+  ServedTable::Parts parts;
+  parts.l3 = Interleaved(WithFaults(std::move(l3), &table.l3_faults), table.context);
+  parts.l2 = Interleaved(WithFaults(*std::move(l2), &table.l2_faults), table.context);
+  auto served = ServedTable::Create(std::move(parts));
+  HPS_CHECK(served.ok());
+  table.served = *std::move(served);
+  for (size_t cache = 0; cache < kCaches; ++cache) {
+    auto l1 = caches_[cache]->OpenTable(spec.row_bytes(),
+                                        caches_[cache]->TableBytes(spec.row_bytes(), 0));
+    HPS_CHECK(l1.ok());
+    table.served->AttachL1(cache, Interleaved(*std::move(l1), table.context));
+  }
+}
+
+// Imports all tables and switches to them in one step.
+void SimulatedWorld::SwitchModel() {
+  std::vector<std::shared_ptr<ServedTable>> served;
+  for (const auto& table : tables_) {
+    Import(*table);
+    served.push_back(table->served);
+  }
+  HPS_CHECK(model_->Publish(std::move(served)).ok());
+  for (const auto& applier : appliers_) applier->OnSwitch();
+  ++counts_.switches;
+}
+
+void SimulatedWorld::PlanFaults() {
+  constexpr std::array kL2 = {TierOperation::kFetch, TierOperation::kInsert, TierOperation::kUpdate,
+                              TierOperation::kErase, TierOperation::kClear};
+  constexpr std::array kL3 = {TierOperation::kFetch, TierOperation::kWrite};
+  for (const auto& table : tables_) {
+    table->l2_faults.PlanBySeed(random_(), kL2, {.fail = 0.05, .fail_late = 0.05});
+    table->l3_faults.PlanBySeed(random_(), kL3, {.fail = 0.05, .fail_late = 0.05});
+  }
+}
+
+// Lets another task run in the middle of this one, as on another thread.
+void SimulatedWorld::Yield() {
+  if (has_faults_ && random_() % 8 == 0)
+    executor_.manual_clock().Advance(std::chrono::milliseconds(random_() % 10));
+  if (yield_depth_ == kYieldDepthMax || executor_.queued_count() == 0 || random_() % 2 == 0) return;
+  ++yield_depth_;
+  for (size_t count = 1 + random_() % 4; count > 0 && executor_.queued_count() > 0; --count)
+    executor_.RunOne();
+  --yield_depth_;
+}
+
+void SimulatedWorld::Report(std::optional<std::string> violation) {
+  if (violation.has_value() && !violation_.has_value())
+    violation_ = absl::StrCat("seed ", options_.seed, ": ", *violation);
+}
+
+std::optional<std::string> SimulatedWorld::Run() {
+  executor_.RunAll();
+  for (const auto& applier : appliers_) HPS_CHECK(applier->done());
+  for (const auto& reader : readers_) HPS_CHECK(reader->done());
+  if (!violation_.has_value()) CheckConvergence();
+  return violation_;
+}
+
+void SimulatedWorld::CheckConvergence() {
+  for (const auto& table : tables_) {
+    counts_.faults += table->l2_faults.injected(TierOperation::kFetch) +
+                      table->l2_faults.injected(TierOperation::kUpdate) +
+                      table->l3_faults.injected(TierOperation::kFetch) +
+                      table->l3_faults.injected(TierOperation::kWrite);
+    table->l2_faults.Clear();
+    table->l3_faults.Clear();
+  }
+  for (int round = 0; round < 2; ++round) {  // the second one meets what the first one promoted
+    for (const auto& reader : readers_) reader->CheckNewest();
+    executor_.RunAll();
+  }
+}
+
+SimulationCounts SimulatedWorld::Counts() const {
+  SimulationCounts counts = counts_;
+  for (const auto& table : tables_) {
+    for (size_t cache = 0; cache < kCaches; ++cache) {
+      counts.l1_refused += table->served->l1(cache)->Statistics().refused;
+      counts.l1_evictions += table->served->l1(cache)->Statistics().evictions;
+    }
+    counts.l2_refused += table->served->l2()->Statistics().refused;
+  }
+  for (const auto& applier : appliers_) counts.l2_clears += applier->clear_count();
+  return counts;
+}
+
+}  // namespace hps
