@@ -5,14 +5,6 @@
 #include "base/limits.h"
 #include "tier/device_cache_contract.h"
 
-// Let the sanitizers' allocators say no, as the real one does, where a test asks for too much.
-extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
-  return "allocator_may_return_null=1";
-}
-extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
-  return "allocator_may_return_null=1";
-}
-
 namespace hps {
 namespace {
 

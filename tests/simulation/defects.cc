@@ -1,5 +1,6 @@
 #include "tests/simulation/defects.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -127,8 +128,10 @@ class InterleavedCacheTable final : public DeviceCacheTable {
 
 class InterleavedCall final : public DeviceCall {
  public:
-  InterleavedCall(DeviceCallLease call, SharedContext context)
-      : call_(std::move(call)), context_(std::move(context)) {}
+  explicit InterleavedCall(SharedContext context) : context_(std::move(context)) {}
+
+  bool lent() const { return call_ != nullptr; }
+  void Lend(DeviceCallLease call) { call_ = std::move(call); }
 
   absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) override {
     std::vector<DeviceCacheQuery> inner(queries.begin(), queries.end());
@@ -155,10 +158,10 @@ class InterleavedCall final : public DeviceCall {
   }
   absl::Status Wait(Deadline deadline) override { return call_->Wait(deadline); }
   LookupCounts counts(size_t query) const override { return call_->counts(query); }
-  void Return() override { delete this; }
+  void Return() override { call_.reset(); }
 
  private:
-  const DeviceCallLease call_;
+  DeviceCallLease call_;  // null while nobody has this one
   const SharedContext context_;
 };
 
@@ -177,11 +180,16 @@ class InterleavedCache final : public DeviceCache {
   }
   absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override {
     HPS_ASSIGN_OR_RETURN(DeviceCallLease call, cache_->AcquireCall(keys_max));
-    return DeviceCallLease(new InterleavedCall(std::move(call), context_));
+    auto free = std::ranges::find_if(calls_, [](const auto& own) { return !own->lent(); });
+    if (free == calls_.end())
+      free = calls_.insert(free, std::make_unique<InterleavedCall>(context_));
+    (*free)->Lend(std::move(call));
+    return DeviceCallLease(free->get());
   }
 
  private:
   const std::unique_ptr<DeviceCache> cache_;
+  std::vector<std::unique_ptr<InterleavedCall>> calls_;
   const SharedContext context_;
 };
 

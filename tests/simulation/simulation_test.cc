@@ -11,12 +11,7 @@
 namespace hps {
 namespace {
 
-// Sanitizers slow a history down by an order of magnitude.
-#ifdef HPS_SANITIZED
-constexpr uint64_t kSeeds = 300;
-#else
-constexpr uint64_t kSeeds = 3000;
-#endif
+constexpr uint64_t kSeeds = HPS_SIMULATION_SEED_COUNT;  // set by CMakeLists.txt
 
 // HPS_SIMULATION_SEEDS=1000000 for a release; HPS_SIMULATION_FIRST_SEED to see one seed again.
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
