@@ -64,7 +64,6 @@ TEST(RunStepsTest, AnErrorEndsItAndIsReturned) {
 }
 
 TEST(RunStepsTest, AFullExecutorIsAnErrorNotAHang) {
-  const auto pool = Pool(1, 1);
   std::atomic<bool> release = false;
   class Blocker final : public Task {
    public:
@@ -79,6 +78,7 @@ TEST(RunStepsTest, AFullExecutorIsAnErrorNotAHang) {
   };
   Blocker running(release);
   Blocker queued(release);
+  const auto pool = Pool(1, 1);  // destroyed first: it runs what is queued
   ASSERT_TRUE(pool->Post(&running).ok());
   while (pool->queued_count() != 0) {
   }

@@ -144,6 +144,17 @@ absl::Status TableLoader::CopyRange(uint32_t part, uint64_t begin, uint64_t end,
   return absl::OkStatus();
 }
 
+// One file per lane: writers of one file would wait for each other. Runs lie at the offsets that
+// they would have in a single file, so that none of them overlap; holes take no space.
+absl::StatusOr<std::vector<File>> TableLoader::MakeSpillFiles() const {
+  std::vector<File> files;
+  for (size_t i = 0; i < context_.lane_count; ++i) {
+    HPS_ASSIGN_OR_RETURN(File file, File::CreateNameless(context_.spill_directory));
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
 absl::Status TableLoader::SortRuns() {
   const uint64_t lane_rows = DivideUp(row_count_, part_count());
   const bool in_memory = lane_rows <= plan_.run_rows_max;
@@ -151,7 +162,7 @@ absl::Status TableLoader::SortRuns() {
   const uint64_t run_rows = DivideUp(row_count_, run_count);
   runs_.resize(DivideUp(row_count_, run_rows));
   if (!in_memory) {
-    HPS_ASSIGN_OR_RETURN(spill_, File::CreateNameless(context_.spill_directory));
+    HPS_ASSIGN_OR_RETURN(spill_, MakeSpillFiles());
     spilled_run_count_ = runs_.size();
   }
   return Run("sorting", runs_.size(), [&](size_t step, const Failed& failed) -> absl::Status {
@@ -162,8 +173,8 @@ absl::Status TableLoader::SortRuns() {
       runs_[step] = std::move(run);
     } else {
       const RunSlice slice{.run = &run, .begin = 0, .end = run.row_count};
-      HPS_ASSIGN_OR_RETURN(runs_[step],
-                           SpillMerged({&slice, 1}, *spill_, begin * record_bytes_, failed));
+      HPS_ASSIGN_OR_RETURN(runs_[step], SpillMerged({&slice, 1}, spill_[step % spill_.size()],
+                                                    begin * record_bytes_, failed));
     }
     rows_done_.fetch_add(end - begin, std::memory_order_relaxed);
     return absl::OkStatus();
@@ -267,29 +278,29 @@ absl::StatusOr<SortedRun> TableLoader::SpillMerged(std::span<const RunSlice> sli
 }
 
 absl::Status TableLoader::MergeUntilFew() {
-  if (!spill_.has_value()) return absl::OkStatus();
+  if (spill_.empty()) return absl::OkStatus();
   while (runs_.size() > plan_.merged_runs_max) HPS_RETURN_IF_ERROR(MergePass());
   return absl::OkStatus();
 }
 
 // Merges neighbouring runs, as many as fit, into a new spill file. Needs the disk space twice.
 absl::Status TableLoader::MergePass() {
-  HPS_ASSIGN_OR_RETURN(File merged, File::CreateNameless(context_.spill_directory));
+  HPS_ASSIGN_OR_RETURN(std::vector<File> merged, MakeSpillFiles());
   const size_t fan_in = plan_.merged_runs_max;
   std::vector<SortedRun> merged_runs(DivideUp(runs_.size(), fan_in));
   const auto work = [&](size_t step, const Failed& failed) -> absl::Status {
     std::vector<RunSlice> slices;
     for (size_t i = step * fan_in; i < std::min((step + 1) * fan_in, runs_.size()); ++i)
       slices.push_back({.run = &runs_[i], .begin = 0, .end = runs_[i].row_count});
-    HPS_ASSIGN_OR_RETURN(merged_runs[step],
-                         SpillMerged(slices, merged, slices[0].run->spill_offset, failed));
+    HPS_ASSIGN_OR_RETURN(merged_runs[step], SpillMerged(slices, merged[step % merged.size()],
+                                                        slices[0].run->spill_offset, failed));
     return absl::OkStatus();
   };
   HPS_RETURN_IF_ERROR(Run("merging", merged_runs.size(), work));
   ++merge_pass_count_;
+  // Moving a vector leaves its elements where they are, so the runs go on pointing to their files.
   spill_ = std::move(merged);
   runs_ = std::move(merged_runs);
-  for (SortedRun& run : runs_) run.spill = &*spill_;
   return absl::OkStatus();
 }
 
@@ -330,9 +341,8 @@ absl::Status TableLoader::WritePart(uint32_t part, const Part& slices, const Fai
   HPS_ASSIGN_OR_RETURN(auto keys, BudgetBuffer<Key>::Create(context_.budget, piece_rows));
   HPS_ASSIGN_OR_RETURN(auto rows,
                        BudgetBuffer<std::byte>::Create(context_.budget, piece_rows * row_bytes_));
-  HPS_ASSIGN_OR_RETURN(
-      auto cursors, BudgetBuffer<std::byte>::Create(context_.budget,
-                                                    spill_.has_value() ? plan_.cursor_bytes : 0));
+  HPS_ASSIGN_OR_RETURN(auto cursors, BudgetBuffer<std::byte>::Create(
+                                         context_.budget, spill_.empty() ? 0 : plan_.cursor_bytes));
   RowMerge merge(slices, row_bytes_, cursors.elements(), reader_.keys_path());
   HostRows batch{.data = rows.elements().data(),
                  .row_count = piece_rows,

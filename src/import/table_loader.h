@@ -3,7 +3,7 @@
 //
 //   ascending already?  ->  copied through in parallel ranges
 //   fits the budget?    ->  sorted in memory, one run per lane, merged in parallel key ranges
-//   else                ->  sorted runs are spilled to a nameless file, merged (in passes when
+//   else                ->  sorted runs are spilled to nameless files, merged (in passes when
 //                           there are very many) in parallel key ranges
 //
 // Bound: the SST writer behind BulkImport::Add. Everything else moves a row at most three times:
@@ -76,6 +76,7 @@ class TableLoader {
   absl::Status LoadAscending();
   absl::Status CopyRange(uint32_t part, uint64_t begin, uint64_t end, const Failed& failed);
 
+  absl::StatusOr<std::vector<File>> MakeSpillFiles() const;
   absl::Status SortRuns();
   absl::StatusOr<SortedRun> ReadRun(uint64_t begin, uint64_t end);
   absl::Status ReadEntries(uint64_t begin, std::span<SortEntry> entries, bool* ascending);
@@ -103,7 +104,7 @@ class TableLoader {
   const size_t row_bytes_;
   const size_t record_bytes_;
 
-  std::optional<File> spill_;
+  std::vector<File> spill_;      // empty while all is in memory
   std::vector<SortedRun> runs_;  // after sorting: in the order of their first positions
   std::atomic<uint64_t> rows_done_ = 0;
   std::atomic<uint64_t> non_finite_ = 0;
