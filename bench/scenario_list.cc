@@ -7,6 +7,7 @@ namespace hps::bench {
 std::span<const NamedScenario> Scenarios() {
   static const std::vector<NamedScenario> scenarios = {
       {"l2", RunL2Scenario},
+      {"l3", RunL3Scenario},
       {"import", RunImportScenario},
   };
   return scenarios;

@@ -208,9 +208,8 @@ absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation) {
   return true;
 }
 
-void PutFormat(rocksdb::WriteBatch& batch) {
-  PutRecord(batch, std::string_view(&kFormatTag, 1),
-            RecordWriter().Add(kStoreFormatVersion).text());
+void PutFormat(rocksdb::WriteBatch& batch, uint32_t format_version) {
+  PutRecord(batch, std::string_view(&kFormatTag, 1), RecordWriter().Add(format_version).text());
 }
 
 void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table) {

@@ -60,7 +60,7 @@ absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation 
 // Whether an import with this number was ever committed.
 absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation);
 
-void PutFormat(rocksdb::WriteBatch& batch);
+void PutFormat(rocksdb::WriteBatch& batch, uint32_t format_version = kStoreFormatVersion);
 void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table);
 void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name);
 void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);

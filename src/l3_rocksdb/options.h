@@ -27,6 +27,8 @@ struct RocksStoreOptions {
   OwnerRole role = OwnerRole::kCommand;
   // How long to wait for another command that holds the store; a server is never waited for.
   Duration lock_timeout = std::chrono::seconds(0);
+  // Reads table files past the page cache: for measuring what a cold disk costs.
+  bool direct_reads = false;
   // Every file of the store is reached through it; null = rocksdb::Env::Default(). Not owned; must
   // outlive the store and everything opened from it.
   rocksdb::Env* env = nullptr;

@@ -59,6 +59,7 @@ RocksOptions::RocksOptions(const RocksStoreOptions& options) {
   database_.max_open_files = OpenFilesMax();
   database_.max_background_jobs = 2;
   database_.bytes_per_sync = 1 << 20;
+  database_.use_direct_reads = options.direct_reads;
   database_.paranoid_checks = true;
   // A log file that the MANIFEST knows must be there: else acknowledged writes are gone.
   database_.track_and_verify_wals_in_manifest = true;

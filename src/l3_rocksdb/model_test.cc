@@ -1,0 +1,172 @@
+// A long random life of a store, driven together with plain maps.
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <map>
+#include <random>
+
+#include "l3_rocksdb/test_store.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kRowBytes = 16;
+constexpr uint64_t kTableCount = 3;
+constexpr uint64_t kKeySpace = 5000;
+constexpr uint64_t kKeyOperations = 1'000'000;
+
+class ModelRunner {
+ public:
+  explicit ModelRunner(uint64_t seed) : random_(seed) { Reopen(); }
+
+  // Returns the number of key operations.
+  uint64_t Step() {
+    const uint64_t table = random_() % kTableCount;
+    switch (random_() % 256) {
+      case 0:
+        return Import();
+      case 1:
+        Drop(table);
+        return 1;
+      case 2:
+        Reopen();
+        return 1;
+      case 3:
+        return Scan(table);
+      default:
+        return random_() % 3 == 0 ? Write(table) : Fetch(table);
+    }
+  }
+
+ private:
+  using Rows = std::map<Key, Version>;
+
+  static std::string Name(uint64_t table) { return "m/t" + std::to_string(table); }
+  Key DrawKey() {
+    return static_cast<Key>(random_() % kKeySpace) - static_cast<Key>(kKeySpace / 2);
+  }
+
+  void Reopen() {
+    tables_.clear();
+    store_.reset();
+    auto store = OpenRocksStore(TestOptions(directory_.path() + "/store"));
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+    OpenTables();
+  }
+  void OpenTables() {
+    tables_.clear();
+    for (const auto& [table, rows] : model_) {
+      auto opened = store_->OpenTable(Name(table));
+      ASSERT_TRUE(opened.ok()) << opened.status();
+      tables_[table] = *std::move(opened);
+    }
+    ASSERT_EQ(store_->Tables()->size(), model_.size());
+  }
+  uint64_t Import() {
+    std::vector<TableSpec> specs;
+    for (uint64_t table = 0; table < kTableCount; ++table) {
+      TableSpec spec;
+      spec.name = Name(table);
+      spec.dim = kRowBytes / 4;
+      specs.push_back(spec);
+    }
+    auto import = store_->BeginImport(specs);
+    EXPECT_TRUE(import.ok()) << import.status();
+    std::map<uint64_t, Rows> rows;
+    uint64_t count = 0;
+    for (uint64_t table = 0; table < kTableCount; ++table) {
+      const uint64_t row_count = random_() % 1500;
+      for (uint64_t i = 0; i < row_count; ++i) rows[table][DrawKey()] = 0;
+      rows[table];
+      std::vector<Key> keys;
+      for (const auto& [key, version] : rows[table]) keys.push_back(key);
+      StampedRows stamped(table, kRowBytes, keys);
+      EXPECT_TRUE((*import)->Add(table, 0, stamped.keys(), stamped.rows()).ok());
+      count += keys.size();
+    }
+    if (random_() % 4 == 0) return count;  // given up
+    EXPECT_TRUE((*import)->Commit().ok());
+    model_ = std::move(rows);
+    OpenTables();
+    return count;
+  }
+  void Drop(uint64_t table) {
+    const absl::Status dropped = store_->Drop(Name(table));
+    EXPECT_EQ(dropped.ok(), model_.contains(table)) << dropped;
+    model_.erase(table);
+    tables_.erase(table);
+  }
+  uint64_t Write(uint64_t table) {
+    if (!model_.contains(table)) return 1;
+    std::map<Key, bool> change;  // true = upsert
+    const uint64_t count = random_() % 60;
+    for (uint64_t i = 0; i < count; ++i) change[DrawKey()] = random_() % 4 != 0;
+    std::vector<Key> upserts;
+    std::vector<Key> deletes;
+    for (const auto& [key, upsert] : change) (upsert ? upserts : deletes).push_back(key);
+    ++version_;
+    StampedRows rows(table, kRowBytes, upserts, version_);
+    const std::vector<StreamPosition> positions = {{static_cast<uint32_t>(table), 1, version_}};
+    const absl::Status written = tables_[table]->Write({rows.batch(), deletes, positions});
+    EXPECT_TRUE(written.ok()) << written;
+    for (const Key key : upserts) model_[table][key] = version_;
+    for (const Key key : deletes) model_[table].erase(key);
+    EXPECT_EQ(*tables_[table]->Positions(), positions);
+    return change.size() + 1;
+  }
+  uint64_t Fetch(uint64_t table) {
+    if (!model_.contains(table)) return 1;
+    std::vector<Key> keys(random_() % 600);
+    for (Key& key : keys) key = DrawKey();
+    if (random_() % 2 == 0) std::sort(keys.begin(), keys.end());
+    const FetchedRows fetched(*tables_[table], keys);
+    EXPECT_TRUE(fetched.counts.ok()) << fetched.counts.status();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const auto known = model_[table].find(keys[i]);
+      const bool present = known != model_[table].end();
+      EXPECT_EQ(fetched.outcomes[i], present ? FetchOutcome::kHit : FetchOutcome::kAbsent);
+      if (!present || fetched.outcomes[i] != FetchOutcome::kHit) continue;
+      EXPECT_EQ(fetched.versions[i], known->second);
+      EXPECT_TRUE(StampedRow::Matches(table, keys[i], known->second, fetched.row(i)));
+    }
+    return keys.size() + 1;
+  }
+  uint64_t Scan(uint64_t table) {
+    if (!model_.contains(table)) return 1;
+    auto cursor = tables_[table]->Scan();
+    EXPECT_TRUE(cursor.ok()) << cursor.status();
+    std::vector<Key> keys(2 * kKeySpace);
+    std::vector<Version> versions(keys.size());
+    std::vector<std::byte> bytes(keys.size() * kRowBytes);
+    const auto count =
+        (*cursor)->Next(keys, {bytes.data(), keys.size(), kRowBytes, kRowBytes}, versions);
+    EXPECT_TRUE(count.ok()) << count.status();
+    EXPECT_EQ(*count, model_[table].size());
+    size_t i = 0;
+    for (const auto& [key, version] : model_[table]) {
+      EXPECT_EQ(keys[i], key);
+      EXPECT_EQ(versions[i], version);
+      ++i;
+    }
+    return *count + 1;
+  }
+
+  std::mt19937_64 random_;
+  TestDirectory directory_;
+  std::map<uint64_t, Rows> model_;
+  std::unique_ptr<DurableStore> store_;
+  std::map<uint64_t, std::unique_ptr<DurableTable>> tables_;
+  Version version_ = 0;
+};
+
+TEST(RocksStoreModelTest, AgreesWithPlainMaps) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  ModelRunner runner(seed);
+  for (uint64_t done = 0; done < kKeyOperations && !testing::Test::HasFailure();)
+    done += runner.Step();
+}
+
+}  // namespace
+}  // namespace hps

@@ -1,0 +1,277 @@
+// Each error of opening, writing and importing, provoked.
+#include <gtest/gtest.h>
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <fstream>
+
+#include "l3_rocksdb/catalog.h"
+#include "l3_rocksdb/import_commit.h"
+#include "l3_rocksdb/owner_lock.h"
+#include "l3_rocksdb/status.h"
+#include "l3_rocksdb/test_store.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kStamp = 3;
+
+// A disk whose free space the test sets.
+class SpaceEnv final : public rocksdb::EnvWrapper {
+ public:
+  SpaceEnv() : rocksdb::EnvWrapper(rocksdb::Env::Default()) {}
+  const char* Name() const override { return "SpaceEnv"; }
+  rocksdb::Status GetFreeSpace(const std::string&, uint64_t* bytes) override {
+    *bytes = free_bytes;
+    return rocksdb::Status::OK();
+  }
+  std::atomic<uint64_t> free_bytes{uint64_t{1} << 40};
+};
+
+class StoreErrorsTest : public testing::Test {
+ protected:
+  std::string path() const { return directory_.path() + "/store"; }
+  RocksStoreOptions Options(OpenMode mode = OpenMode::kCreate) const {
+    RocksStoreOptions options = TestOptions(path());
+    options.mode = mode;
+    return options;
+  }
+  static absl::StatusCode OpenCode(const RocksStoreOptions& options) {
+    return OpenRocksStore(options).status().code();
+  }
+  static TableSpec Spec(uint32_t dim = 8) {
+    TableSpec spec;
+    spec.name = "m/t";
+    spec.dim = dim;
+    return spec;
+  }
+  static absl::StatusOr<BulkImport::Result> Fill(absl::StatusOr<std::unique_ptr<BulkImport>> import,
+                                                 Key count, uint32_t dim = 8) {
+    HPS_RETURN_IF_ERROR(import.status());
+    std::vector<Key> keys;
+    for (Key key = 0; key < count; ++key) keys.push_back(key);
+    StampedRows rows(kStamp, dim * 4, keys);
+    HPS_RETURN_IF_ERROR((*import)->Add(0, 0, rows.keys(), rows.rows()));
+    return (*import)->Commit();
+  }
+  static absl::StatusOr<BulkImport::Result> Import(DurableStore& store, Key count) {
+    const TableSpec spec = Spec();
+    return Fill(store.BeginImport({&spec, 1}), count);
+  }
+  size_t StagedCount() const {
+    const std::string staging = path() + "/staging";
+    if (!std::filesystem::exists(staging)) return 0;
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(staging),
+                                             std::filesystem::directory_iterator()));
+  }
+
+  TestDirectory directory_;
+};
+
+TEST_F(StoreErrorsTest, NoStoreIsNotFoundAndNothingIsMade) {
+  EXPECT_EQ(OpenCode(Options(OpenMode::kReadWrite)), absl::StatusCode::kNotFound);
+  EXPECT_EQ(OpenCode(Options(OpenMode::kReadOnly)), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
+TEST_F(StoreErrorsTest, SomethingElseIsLeftAlone) {
+  std::ofstream(path()) << "a file";
+  EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kFailedPrecondition);
+  std::filesystem::remove(path());
+  std::filesystem::create_directory(path());
+  std::ofstream(path() + "/notes.txt") << "something else";
+  EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StoreErrorsTest, ANewerFormatIsRefusedWithASentence) {
+  ASSERT_TRUE(OpenRocksStore(Options()).ok());
+  {
+    rocksdb::DB* raw = nullptr;
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    ASSERT_TRUE(rocksdb::DB::Open(rocksdb::DBOptions(), path(), {{"default", {}}, {"keys", {}}},
+                                  &handles, &raw)
+                    .ok());
+    rocksdb::WriteBatch batch;
+    PutFormat(batch, kStoreFormatVersion + 1);
+    ASSERT_TRUE(raw->Write({}, &batch).ok());
+    for (auto* handle : handles) raw->DestroyColumnFamilyHandle(handle);
+    delete raw;
+  }
+  for (const OpenMode mode : {OpenMode::kCreate, OpenMode::kReadWrite, OpenMode::kReadOnly}) {
+    const absl::Status status = OpenRocksStore(Options(mode)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_NE(std::string(status.message()).find("newer hps"), std::string::npos) << status;
+  }
+}
+
+TEST_F(StoreErrorsTest, ADiskWithoutRoomRefusesWritesAndImportsUntilThereIsRoom) {
+  SpaceEnv env;
+  RocksStoreOptions options = Options();
+  options.env = &env;
+  options.config.free_bytes_min = 1 << 20;
+  env.free_bytes = 1 << 10;
+  EXPECT_EQ(OpenCode(options), absl::StatusCode::kResourceExhausted);
+  env.free_bytes = uint64_t{1} << 30;
+  auto store = OpenRocksStore(options);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE(Import(**store, 10).ok());
+  auto table = (*store)->OpenTable("m/t");
+  StampedRows rows(kStamp, 32, {3}, 1);
+  env.free_bytes = 1 << 10;
+  const absl::Status refused = (*table)->Write({rows.batch(), {}, {}});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(refused.message()).find("1024 bytes free"), std::string::npos) << refused;
+  EXPECT_EQ(Import(**store, 10).status().code(), absl::StatusCode::kResourceExhausted);
+  const FetchedRows reads_go_on(**table, {3});
+  EXPECT_EQ(reads_go_on.versions[0], 0u);
+  EXPECT_EQ(reads_go_on.counts->hits, 1u);
+  env.free_bytes = uint64_t{1} << 30;
+  EXPECT_TRUE((*table)->Write({rows.batch(), {}, {}}).ok());
+  EXPECT_TRUE(Import(**store, 10).ok());
+}
+
+TEST_F(StoreErrorsTest, APartitionBeyondTheLimitIsRefused) {
+  auto store = OpenRocksStore(Options());
+  ASSERT_TRUE(Import(**store, 1).ok());
+  auto table = (*store)->OpenTable("m/t");
+  const std::vector<StreamPosition> positions = {{kPositionsMax, 1, 0}};
+  EXPECT_EQ((*table)->Write({{}, {}, positions}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(StoreErrorsTest, EachRocksStatusHasItsCode) {
+  using Rocks = rocksdb::Status;
+  const auto code = [](const Rocks& status) { return FromRocksStatus(status, "x").code(); };
+  EXPECT_EQ(code(Rocks::OK()), absl::StatusCode::kOk);
+  EXPECT_EQ(code(Rocks::NoSpace()), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(Rocks::MemoryLimit()), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(Rocks::Corruption("")), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(code(Rocks::IOError("")), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code(Rocks::Busy()), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code(Rocks::TimedOut()), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(code(Rocks::NotFound()), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(Rocks::NotSupported("")), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(code(Rocks::ColumnFamilyDropped()), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(code(Rocks::InvalidArgument("")), absl::StatusCode::kInternal);
+}
+
+TEST_F(StoreErrorsTest, AnImportIntoNoStoreMakesOne) {
+  const TableSpec spec = Spec();
+  const auto result = Fill(StageImport(Options(), {&spec, 1}), 50);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->staged);
+  EXPECT_EQ(StagedCount(), 0u);
+  auto store = OpenRocksStore(Options(OpenMode::kReadWrite));
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Tables()->at(0).row_count, 50u);
+}
+
+TEST_F(StoreErrorsTest, AnImportBesideAServerWaitsForItsRefresh) {
+  RocksStoreOptions server = Options();
+  server.role = OwnerRole::kServer;
+  auto store = OpenRocksStore(server);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE(Import(**store, 10).ok());
+  const TableSpec spec = Spec();
+  const TableSpec other_shape = Spec(4);
+  EXPECT_EQ(StageImport(Options(), {&other_shape, 1}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  for (const Key count : {20, 30}) {
+    const auto result = Fill(StageImport(Options(), {&spec, 1}), count);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result->staged);
+  }
+  EXPECT_EQ((*store)->Tables()->at(0).row_count, 10u);
+  EXPECT_TRUE(*(*store)->Refresh());
+  EXPECT_EQ((*store)->Tables()->at(0).row_count, 30u);  // the newer one
+  EXPECT_EQ(StagedCount(), 0u);
+  EXPECT_FALSE(*(*store)->Refresh());
+}
+
+TEST_F(StoreErrorsTest, AStagedImportThatFitsNoMoreIsGivenUp) {
+  RocksStoreOptions server = Options();
+  server.role = OwnerRole::kServer;
+  auto store = OpenRocksStore(server);
+  const TableSpec staged_spec = Spec(4);
+  ASSERT_TRUE(Fill(StageImport(Options(), {&staged_spec, 1}), 5, 4)->staged);
+  ASSERT_TRUE(Import(**store, 10).ok());
+  EXPECT_FALSE(*(*store)->Refresh());
+  EXPECT_EQ((*store)->Tables()->at(0).row_count, 10u);
+  EXPECT_EQ(StagedCount(), 0u);
+}
+
+TEST_F(StoreErrorsTest, AnIncarnationIsNeverUsedTwice) {
+  RocksStoreOptions server = Options();
+  server.role = OwnerRole::kServer;
+  auto store = OpenRocksStore(server);
+  const TableSpec spec = Spec();
+  ASSERT_TRUE(Fill(StageImport(Options(), {&spec, 1}), 20)->staged);
+  const std::string copy = directory_.path() + "/copy";
+  std::filesystem::copy(path() + "/staging", copy, std::filesystem::copy_options::recursive);
+  EXPECT_TRUE(*(*store)->Refresh());
+  const Incarnation committed = (*store)->Tables()->at(0).incarnation;
+  ASSERT_TRUE(Import(**store, 10).ok());
+  // What a crash between the switch and the removal would leave behind.
+  std::filesystem::copy(copy, path() + "/staging", std::filesystem::copy_options::recursive);
+  EXPECT_FALSE(*(*store)->Refresh());
+  EXPECT_NE((*store)->Tables()->at(0).incarnation, committed);
+  EXPECT_EQ(StagedCount(), 0u);
+}
+
+// Two processes: the child holds the store as a server would and is killed.
+TEST_F(StoreErrorsTest, AServerThatWasKilledOwnsNothing) {
+  ASSERT_TRUE(Fill(StageImport(Options(), std::vector<TableSpec>{Spec()}), 10).ok());
+  int held[2];
+  ASSERT_EQ(pipe(held), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto lock = OwnerLock::Take(path(), OwnerRole::kServer, RealClock().Now());
+    const char ok = lock.ok() ? 'y' : 'n';
+    if (write(held[1], &ok, 1) == 1) pause();
+    _exit(1);
+  }
+  char ok = 0;
+  ASSERT_EQ(read(held[0], &ok, 1), 1);
+  ASSERT_EQ(ok, 'y');
+  EXPECT_EQ(OpenCode(Options(OpenMode::kReadWrite)), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(OpenRocksStore(Options(OpenMode::kReadOnly)).ok());
+  const TableSpec spec = Spec();
+  const auto staged = Fill(StageImport(Options(), {&spec, 1}), 20);
+  ASSERT_TRUE(staged.ok()) << staged.status();
+  EXPECT_TRUE(staged->staged);
+
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  close(held[0]);
+  close(held[1]);
+  auto store = OpenRocksStore(Options(OpenMode::kReadWrite));
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Tables()->at(0).row_count, 20u);
+}
+
+// A command is waited for, but only so long.
+TEST_F(StoreErrorsTest, AnImportBesideAnotherCommandIsUnavailable) {
+  auto store = OpenRocksStore(Options());
+  ASSERT_TRUE(Import(**store, 10).ok());
+  const TableSpec spec = Spec();
+  RocksStoreOptions patient = Options();
+  patient.lock_timeout = std::chrono::milliseconds(30);
+  EXPECT_EQ(Fill(StageImport(patient, {&spec, 1}), 20).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(StagedCount(), 0u);
+  EXPECT_EQ((*store)->Tables()->at(0).row_count, 10u);
+}
+
+TEST_F(StoreErrorsTest, StagingOfADeadCommandIsRemovedByTheNextWriter) {
+  ASSERT_TRUE(OpenRocksStore(Options()).ok());
+  std::filesystem::create_directories(path() + "/staging/0123456789abcdef");
+  std::ofstream(path() + "/staging/0123456789abcdef/t0-p0-0.sst") << "half a file";
+  ASSERT_TRUE(OpenRocksStore(Options(OpenMode::kReadWrite)).ok());
+  EXPECT_EQ(StagedCount(), 0u);
+}
+
+}  // namespace
+}  // namespace hps
