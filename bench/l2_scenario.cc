@@ -30,7 +30,7 @@ struct Sizes {
 Sizes SizesFor(const Options& options) {
   if (options.quick)
     return {.rows = 1 << 15, .keys_per_round = 1 << 16, .rounds = 2, .tail_calls = 50};
-  return {.rows = 2 << 20, .keys_per_round = 1 << 19, .rounds = 9, .tail_calls = 20'000};
+  return {.rows = 2 << 20, .keys_per_round = 2 << 20, .rounds = 4, .tail_calls = 20'000};
 }
 
 // Keys that are no small numbers, as real ones are hashes.
@@ -172,28 +172,46 @@ struct FetchCase {
 
 double MedianOf(std::vector<double> values) { return Median(values); }
 
-// Fetches and gathers take turns, so that a slow moment of the machine hits both.
+using Callers = std::vector<std::unique_ptr<Caller>>;
+
+double GatherSeconds(const Callers& callers, GatherShape shape) {
+  return RunOnThreads(callers.size(), [&](size_t t) { callers[t]->GatherAll(shape); });
+}
+
+// The three fastest shapes, by the best of two passes each.
+std::vector<GatherShape> BestShapes(const Callers& callers) {
+  std::vector<std::pair<double, GatherShape>> timed;
+  for (const GatherShape shape : GatherShapes()) {
+    const double first = GatherSeconds(callers, shape);
+    timed.emplace_back(std::min(first, GatherSeconds(callers, shape)), shape);
+  }
+  std::sort(timed.begin(), timed.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<GatherShape> best;
+  for (size_t i = 0; i < std::min<size_t>(3, timed.size()); ++i) best.push_back(timed[i].second);
+  return best;
+}
+
+// Fetches and gathers take turns: a slow moment of the machine hits both, and each finds the caches
+// full of what the other has read.
 absl::StatusOr<Result> MeasureFetch(Subject& subject, const FetchCase& test, const Sizes& sizes) {
-  std::vector<std::unique_ptr<Caller>> callers;
+  Callers callers;
   for (size_t t = 0; t < test.threads; ++t) {
     callers.push_back(std::make_unique<Caller>(
         subject, test.batch, std::max(sizes.keys_per_round, 2 * test.batch), t + 1));
   }
   const double keys = static_cast<double>(callers[0]->key_count() * test.threads);
+  const std::vector<GatherShape> shapes = BestShapes(callers);
+  std::vector<std::vector<double>> gather_rates(shapes.size());
   std::atomic<size_t> missing = 0;
   std::vector<double> fetch_rates;
   std::vector<std::vector<double>> call_us(test.threads);
-  const std::vector<GatherShape> shapes = GatherShapes();
-  std::vector<std::vector<double>> gather_rates(shapes.size());
-  for (size_t round = 0; round < sizes.rounds + 1; ++round) {
-    const double fetch_seconds = RunOnThreads(test.threads, [&](size_t t) {
-      missing += callers[t]->FetchAll(subject.table(), round > 0 ? &call_us[t] : nullptr);
-    });
-    if (round > 0) fetch_rates.push_back(keys / fetch_seconds);
+  for (size_t round = 0; round < sizes.rounds; ++round) {
     for (size_t s = 0; s < shapes.size(); ++s) {
-      const double seconds =
-          RunOnThreads(test.threads, [&](size_t t) { callers[t]->GatherAll(shapes[s]); });
-      if (round > 0) gather_rates[s].push_back(keys / seconds);
+      fetch_rates.push_back(keys / RunOnThreads(test.threads, [&](size_t t) {
+                              missing += callers[t]->FetchAll(subject.table(), &call_us[t]);
+                            }));
+      gather_rates[s].push_back(keys / GatherSeconds(callers, shapes[s]));
     }
   }
   if (missing != 0) return absl::InternalError("bench l2: held keys were missed");
@@ -208,7 +226,7 @@ absl::StatusOr<Result> MeasureFetch(Subject& subject, const FetchCase& test, con
   result.target = ">= 0.85";
   result.p50 = Quantile(calls, 0.5);
   result.p99 = Quantile(calls, 0.99);
-  result.runs = sizes.rounds;
+  result.runs = fetch_rates.size();
   return result;
 }
 
