@@ -9,6 +9,7 @@ std::span<const NamedScenario> Scenarios() {
       {"l2", RunL2Scenario},
       {"l3", RunL3Scenario},
       {"import", RunImportScenario},
+      {"session", RunSessionScenario},
   };
   return scenarios;
 }

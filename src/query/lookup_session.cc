@@ -307,7 +307,7 @@ absl::Status LevelSession::ListTables() {
         absl::StrCat("session: model '", model_.name(), "' has no tables yet"));
   }
   size_t row_bytes_max = 0;
-  for (const std::shared_ptr<ServedTable>& served : guard.snapshot().tables()) {
+  for (const auto& served : guard.snapshot().tables()) {
     SessionTable table{.spec = served->spec(), .slot = model_.SlotOf(served->spec().name)};
     table.counters = &model_.counters(table.slot);
     table.output_row_bytes = options_.output_dtype.has_value()

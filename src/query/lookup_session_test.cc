@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-#include "query/query_world.h"
+#include "query/test_query_world.h"
 
 namespace hps {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/limits.h"
 #include "base/manual_executor.h"
-#include "query/observed_tables.h"
+#include "query/test_observed_tables.h"
 #include "tier/plain_tier.h"
 
 namespace hps {

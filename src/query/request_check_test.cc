@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "query/query_world.h"
+#include "query/test_query_world.h"
 
 namespace hps {
 namespace {

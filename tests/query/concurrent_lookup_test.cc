@@ -16,7 +16,7 @@
 #include "base/executor.h"
 #include "l1_host/host_cache.h"
 #include "l2_memory/memory_tier.h"
-#include "query/query_world.h"
+#include "query/test_query_world.h"
 
 namespace hps {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "l1_host/host_cache.h"
 #include "l2_memory/memory_tier.h"
-#include "query/query_world.h"
 #include "query/row_convert.h"
+#include "query/test_query_world.h"
 
 namespace hps {
 namespace {
@@ -174,30 +174,28 @@ class RandomWorld {
     const bool hurried = Chance(0.1);
     if (hurried) request.timeout = Duration(Chance(0.5) ? 0 : 1000);
     world_->executor().Hold(hurried);
-    const double threshold = std::array{1.0, 1.0, 0.0, 0.5, 0.9}[random_() % 5];
-    request.hit_rate_threshold = threshold;
+    threshold_ = std::array{1.0, 1.0, 0.0, 0.5, 0.9}[random_() % 5];
+    request.hit_rate_threshold = threshold_;
     LookupCounts counts;
     const absl::Status status = session_->Lookup(request, &counts);
     world_->executor().Hold(false);
     ASSERT_TRUE(status.ok()) << status;
     LookupCounts expected;
-    const bool may_degrade = hurried || faults_ || threshold < 1.0;
+    may_degrade_ = hurried || faults_ || threshold_ < 1.0;
     for (const Asked& query : asked) {
       for (size_t i = 0; i < query.keys.size(); ++i) {
         ++expected[query.statuses[i]];
         ++sum_[query.statuses[i]];
         Check(query.table, query.keys[i], query.statuses[i],
               std::span(query.rows)
-                  .subspan(i * query.stride_bytes, session_->output_row_bytes(query.table)),
-              may_degrade, threshold);
+                  .subspan(i * query.stride_bytes, session_->output_row_bytes(query.table)));
       }
       keys_checked_ += query.keys.size();
     }
     ASSERT_EQ(counts.by_status, expected.by_status);
   }
 
-  void Check(size_t t, Key key, KeyStatus status, std::span<const std::byte> row, bool may_degrade,
-             double threshold) {
+  void Check(size_t t, Key key, KeyStatus status, std::span<const std::byte> row) {
     const auto found = truth_[t].find(key);
     std::vector<std::byte> native = {tables_[t].served->default_row().begin(),
                                      tables_[t].served->default_row().end()};
@@ -214,10 +212,10 @@ class RandomWorld {
         ASSERT_TRUE(found == truth_[t].end()) << "key " << key << " is there";
         break;
       case KeyStatus::kDefaultPending:
-        ASSERT_LT(threshold, 1.0);
+        ASSERT_LT(threshold_, 1.0);
         break;
       case KeyStatus::kDefaultDegraded:
-        ASSERT_TRUE(may_degrade) << "table " << t << ", key " << key;
+        ASSERT_TRUE(may_degrade_) << "table " << t << ", key " << key;
         break;
       default:
         FAIL() << "status " << static_cast<int>(status);
@@ -250,6 +248,9 @@ class RandomWorld {
   Version version_ = 0;
   std::unique_ptr<World> world_;
   std::unique_ptr<LookupSession> session_;
+  // Of the last call.
+  bool may_degrade_ = false;
+  double threshold_ = 1.0;
   size_t keys_checked_ = 0;
   LookupCounts sum_;
 };

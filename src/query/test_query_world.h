@@ -16,8 +16,8 @@
 
 #include "base/manual_executor.h"
 #include "query/model_state.h"
-#include "query/observed_tables.h"
 #include "query/session_factory.h"
+#include "query/test_observed_tables.h"
 #include "tier/fault_tier.h"
 #include "tier/plain_tier.h"
 #include "tier/stamped_row.h"
