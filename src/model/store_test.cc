@@ -1,0 +1,328 @@
+#include "hps/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace hps {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kDim = 4;
+
+class StoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "hps_store_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    config_.store.path = directory_ + "/store";
+    config_.l2.bytes_max = uint64_t{64} << 20;
+    config_.l2.huge_pages = false;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  // Files of a table with keys 0 to n - 1, whose every element is `value`.
+  ImportRequest Files(const std::string& table, size_t n, float value) {
+    const std::string name = table.substr(table.find('/') + 1);
+    const std::string path = directory_ + "/files" + std::to_string(++files_) + "/" + name;
+    std::filesystem::create_directories(path);
+    WriteVector(path + "/key", Iota(n));
+    WriteVector(path + "/emb_vector", std::vector<float>(n * kDim, value));
+    return {.name = table, .from = path, .dim = kDim};
+  }
+  // The same for several tables of one model.
+  ImportRequest ModelFiles(const std::string& model, const std::vector<std::string>& tables,
+                           size_t n, float value) {
+    const std::string path = directory_ + "/files" + std::to_string(++files_);
+    for (const std::string& table : tables) {
+      std::filesystem::create_directories(path + "/" + table);
+      WriteVector(path + "/" + table + "/key", Iota(n));
+      WriteVector(path + "/" + table + "/emb_vector", std::vector<float>(n * kDim, value));
+    }
+    return {.name = model, .from = path};
+  }
+
+  static std::vector<Key> Iota(size_t n) {
+    std::vector<Key> keys(n);
+    std::iota(keys.begin(), keys.end(), Key{0});
+    return keys;
+  }
+  template <typename T>
+  static void WriteVector(const std::string& path, const std::vector<T>& values) {
+    std::vector<char> bytes(values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+    std::ofstream(path, std::ios::binary).write(bytes.data(), std::ssize(bytes));
+  }
+
+  std::unique_ptr<Store> Open(OpenMode mode = OpenMode::kReadWrite) {
+    auto store = Store::Open(config_, mode);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  void Import(const ImportRequest& request) {
+    const auto report = ImportTables(config_, request);
+    ASSERT_TRUE(report.ok()) << report.status();
+  }
+
+  struct Answer {
+    std::vector<float> firsts;  // first element of each row
+    LookupCounts counts;
+  };
+  static Answer LookUp(Store& store, const std::string& table, const std::vector<Key>& keys) {
+    Answer answer;
+    auto session = store.NewSession(table.substr(0, table.find('/')), {});
+    EXPECT_TRUE(session.ok()) << session.status();
+    if (!session.ok()) return answer;
+    const auto number = (*session)->FindTable(table);
+    EXPECT_TRUE(number.ok()) << number.status();
+    if (!number.ok()) return answer;
+    std::vector<std::array<float, kDim>> rows(keys.size());
+    const HostTableQuery query = {.table = *number,
+                                  .keys = keys,
+                                  .rows = std::as_writable_bytes(std::span(rows)),
+                                  .status = {}};
+    const absl::Status status = (*session)->Lookup(
+        HostLookupRequest{.queries = {&query, 1}, .timeout = std::chrono::minutes(1)},
+        &answer.counts);
+    EXPECT_TRUE(status.ok()) << status;
+    for (const auto& row : rows) {
+      EXPECT_TRUE(std::all_of(row.begin(), row.end(), [&](float x) { return x == row[0]; }));
+      answer.firsts.push_back(row[0]);
+    }
+    EXPECT_EQ(answer.counts.total(), keys.size());
+    return answer;
+  }
+
+  std::string directory_;
+  Config config_;
+  int files_ = 0;
+};
+
+TEST_F(StoreTest, OpensOnlyWhatIsThere) {
+  EXPECT_EQ(Store::Open(config_, OpenMode::kReadWrite).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(Store::Open(config_, OpenMode::kReadOnly).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(config_.store.path));
+  const auto store = Open(OpenMode::kCreate);
+  EXPECT_TRUE(store->Tables()->empty());
+  EXPECT_EQ(store->NewSession("m", {}).status().code(), absl::StatusCode::kNotFound);
+  config_.l2.preload = 2;
+  EXPECT_EQ(Store::Open(config_, OpenMode::kReadOnly).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(StoreTest, RowsArePromotedAndCounted) {
+  const auto store = Open(OpenMode::kCreate);
+  ASSERT_TRUE(store->Import(Files("m/t", 100, 7)).ok());
+  std::vector<Key> keys = Iota(101);
+  for (const KeyStatus level : {KeyStatus::kHitL3, KeyStatus::kHitL2}) {
+    const Answer answer = LookUp(*store, "m/t", keys);
+    EXPECT_EQ(answer.counts[level], 100u);
+    EXPECT_EQ(answer.counts[KeyStatus::kAbsent], 1u);
+    EXPECT_EQ(answer.firsts[99], 7);
+    EXPECT_EQ(answer.firsts[100], 0);
+    ASSERT_TRUE(store->DrainPromotions(std::chrono::minutes(1)).ok());
+  }
+  const StoreStatistics statistics = store->Statistics();
+  EXPECT_EQ(statistics.lookups, 2u);
+  ASSERT_EQ(statistics.tables.size(), 1u);
+  EXPECT_EQ(statistics.tables[0].name, "m/t");
+  EXPECT_EQ(statistics.tables[0].keys[KeyStatus::kHitL3], 100u);
+  EXPECT_EQ(statistics.tables[0].keys[KeyStatus::kHitL2], 100u);
+  EXPECT_EQ(statistics.tables[0].l2.entries, 100u);
+}
+
+TEST_F(StoreTest, WithoutLevel2) {
+  Import(Files("m/t", 10, 7));
+  config_.l2.kind = L2Kind::kNone;
+  const auto store = Open();
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(LookUp(*store, "m/t", Iota(10)).counts[KeyStatus::kHitL3], 10u);
+}
+
+TEST_F(StoreTest, PreloadsAShareOfEveryTable) {
+  Import(ModelFiles("m", {"a", "b"}, 10'000, 7));
+  for (const double share : {0.0, 0.25, 1.0}) {
+    config_.l2.preload = share;
+    const auto store = Open();
+    for (const TableStatistics& table : store->Statistics().tables)
+      EXPECT_EQ(table.l2.entries, static_cast<uint64_t>(10'000 * share)) << table.name;
+    EXPECT_EQ(LookUp(*store, "m/b", Iota(10'000)).counts[KeyStatus::kHitL2],
+              static_cast<uint64_t>(10'000 * share));
+  }
+}
+
+TEST_F(StoreTest, PreloadEndsWhereTheBudgetDoes) {
+  Import(Files("m/t", 50'000, 7));
+  config_.l2.preload = 1.0;
+  config_.l2.bytes_max = uint64_t{1} << 20;
+  const auto store = Open();
+  const LevelStatistics level = store->Statistics().tables[0].l2;
+  EXPECT_GT(level.entries, 1'000u);
+  EXPECT_LT(level.entries, 50'000u);
+  EXPECT_LE(level.bytes_used, uint64_t{1} << 20);
+}
+
+TEST_F(StoreTest, BudgetsAreDividedAndOverridden) {
+  Import(ModelFiles("m", {"a", "b", "c"}, 20'000, 7));
+  config_.l2.bytes_max = uint64_t{3} << 20;
+  config_.model = {
+      {.name = "m",
+       .table = {{.name = "b", .l2_bytes = uint64_t{1} << 20}, {.name = "c", .l2_share = 0.0}}}};
+  {
+    const auto store = Open();
+    const std::vector<TableStatistics> tables = store->Statistics().tables;
+    ASSERT_EQ(tables.size(), 3u);
+    EXPECT_LE(tables[0].l2.bytes_max + tables[1].l2.bytes_max, uint64_t{3} << 20);
+    EXPECT_GT(tables[0].l2.bytes_max, uint64_t{1} << 19);
+    EXPECT_LE(tables[1].l2.bytes_max, uint64_t{1} << 20);
+    EXPECT_EQ(tables[2].l2.bytes_max, 0u);
+    EXPECT_EQ(LookUp(*store, "m/c", Iota(10)).counts[KeyStatus::kHitL3], 10u);
+  }
+  config_.model[0].table[0].l2_bytes = uint64_t{4} << 20;
+  const absl::Status status = Store::Open(config_, OpenMode::kReadWrite).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("m/b"));
+}
+
+TEST_F(StoreTest, ModelsOfTheConfiguration) {
+  Import(ModelFiles("m", {"a", "b", "c"}, 10, 1));
+  Import(Files("other/t", 10, 1));
+  config_.model = {{.name = "m", .tables = {"c", "a"}}};
+  {
+    const auto store = Open();
+    const auto session = store->NewSession("m", {});
+    ASSERT_TRUE(session.ok()) << session.status();
+    const std::vector<TableSpec> tables = (*session)->tables();
+    ASSERT_EQ(tables.size(), 2u);
+    EXPECT_EQ(tables[0].name, "m/c");
+    EXPECT_EQ(tables[1].name, "m/a");
+    EXPECT_EQ((*session)->FindTable("m/b").status().code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(store->NewSession("other", {}).status().code(), absl::StatusCode::kNotFound);
+  }
+  config_.model[0].tables = {"a", "bb"};
+  absl::Status status = Store::Open(config_, OpenMode::kReadWrite).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'bb'"));
+  config_.model = {{.name = "mm"}};
+  status = Store::Open(config_, OpenMode::kReadWrite).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'mm'"));
+}
+
+TEST_F(StoreTest, SessionsSeeImportsAndDrops) {
+  const auto store = Open(OpenMode::kCreate);
+  ASSERT_TRUE(store->Import(ModelFiles("m", {"a", "b"}, 10, 1)).ok());
+  EXPECT_EQ(LookUp(*store, "m/a", {3}).firsts[0], 1);
+  ASSERT_TRUE(store->Import(Files("m/a", 10, 2)).ok());
+  EXPECT_EQ(LookUp(*store, "m/a", {3}).firsts[0], 2);
+  EXPECT_EQ(LookUp(*store, "m/b", {3}).firsts[0], 1);
+  ASSERT_TRUE(store->Drop("m/a").ok());
+  EXPECT_EQ((*store->NewSession("m", {}))->FindTable("m/a").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(store->Drop("m/a").code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(store->Drop("m/b").ok());
+  EXPECT_EQ(store->NewSession("m", {}).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(StoreTest, StagedImportsComeWithReload) {
+  Import(Files("m/t", 10, 1));
+  const auto store = Open();
+  const auto staged = ImportTables(config_, Files("m/t", 10, 2));
+  ASSERT_TRUE(staged.ok()) << staged.status();
+  EXPECT_TRUE(staged->staged);
+  EXPECT_EQ(LookUp(*store, "m/t", {3}).firsts[0], 1);
+  ASSERT_TRUE(store->Reload().ok());
+  EXPECT_EQ(LookUp(*store, "m/t", {3}).firsts[0], 2);
+  EXPECT_EQ(DropTable(config_, "m/t").code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(StoreTest, AReaderCatchesUpWithReload) {
+  Import(Files("m/t", 10, 1));
+  const auto reader = Open(OpenMode::kReadOnly);
+  Import(Files("m/t", 10, 2));
+  Import(Files("m/u", 10, 3));
+  EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 1);
+  ASSERT_TRUE(reader->Reload().ok());
+  EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 2);
+  EXPECT_EQ(LookUp(*reader, "m/u", {3}).firsts[0], 3);
+  EXPECT_EQ(reader->Import(Files("m/t", 10, 4)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StoreTest, NoDeviceInThisBuild) {
+  Import(Files("m/t", 10, 1));
+  const auto store = Open();
+  EXPECT_EQ(store->NewSession("m", {.device = 0}).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(StoreTest, DefaultRows) {
+  const TableSpec spec = {.name = "m/t", .dim = 2, .dtype = Dtype::kBfloat16, .default_row = {}};
+  EXPECT_EQ(DefaultRow(spec), (std::vector<float>{0, 0}));
+  TableSpec own = spec;  // 1.0 and -2.0 as bfloat16, little-endian
+  own.default_row = {std::byte{0x80}, std::byte{0x3f}, std::byte{0x00}, std::byte{0xc0}};
+  EXPECT_EQ(DefaultRow(own), (std::vector<float>{1, -2}));
+}
+
+// Would catch a call that sees tables of two imports, or a row that goes back to an older one.
+TEST_F(StoreTest, ACallNeverSeesAMixOfTwoImports) {
+  const auto store = Open(OpenMode::kCreate);
+  ASSERT_TRUE(store->Import(ModelFiles("m", {"a", "b"}, 64, 1)).ok());
+  std::atomic<bool> stop = false;
+  std::atomic<uint64_t> mixed = 0, went_back = 0, calls = 0;
+  std::thread reader([&] {
+    auto session = store->NewSession("m", {});
+    ASSERT_TRUE(session.ok()) << session.status();
+    const std::vector<Key> keys = Iota(64);
+    std::array<std::vector<std::array<float, kDim>>, 2> rows;
+    std::array<HostTableQuery, 2> queries;
+    for (size_t t = 0; t < 2; ++t) {
+      rows[t].resize(keys.size());
+      queries[t] = {.table = *(*session)->FindTable(t == 0 ? "m/a" : "m/b"),
+                    .keys = keys,
+                    .rows = std::as_writable_bytes(std::span(rows[t])),
+                    .status = {}};
+    }
+    float newest = 0;
+    while (!stop.load()) {
+      ASSERT_TRUE(
+          (*session)
+              ->Lookup(HostLookupRequest{.queries = queries, .timeout = std::chrono::minutes(1)},
+                       nullptr)
+              .ok());
+      const float seen = rows[0][0][0];
+      for (const auto& table : rows) {
+        for (const auto& row : table)
+          mixed += std::count_if(row.begin(), row.end(), [&](float x) { return x != seen; });
+      }
+      went_back += seen < newest;
+      newest = std::max(newest, seen);
+      ++calls;
+    }
+  });
+  for (int version = 2; version <= 12; ++version)
+    EXPECT_TRUE(store->Import(ModelFiles("m", {"a", "b"}, 64, static_cast<float>(version))).ok());
+  stop = true;
+  reader.join();
+  EXPECT_EQ(mixed, 0u);
+  EXPECT_EQ(went_back, 0u);
+  EXPECT_GT(calls, 10u);
+  EXPECT_EQ(LookUp(*store, "m/b", {5}).firsts[0], 12);
+}
+
+}  // namespace
+}  // namespace hps
