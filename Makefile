@@ -1,6 +1,6 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build test check check-all bench format install clean setup-build setup-test \
+.PHONY: help build demo test check check-all bench format install clean setup-build setup-test \
         setup-check
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
@@ -13,6 +13,11 @@ help:  ## list the targets
 build: setup-build  ## build everything into build/cpu (the command is build/cpu/bin/hps)
 	@cmake --preset cpu >/dev/null
 	@ninja -C build/cpu
+
+demo: setup-build  ## make a model with a planted truth, import it, serve look-ups, check every row
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu hps_demo
+	@build/cpu/bin/hps_demo
 
 test: setup-test  ## build, also with sanitizers, and run every test; ends with "N passed, N failed"
 	@tools/run_tests.py

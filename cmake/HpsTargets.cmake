@@ -54,7 +54,9 @@ function(hps_library name)
   if(ARG_SOURCES)
     add_library(hps_${name} STATIC ${ARG_SOURCES} ${ARG_HEADERS})
     target_include_directories(hps_${name} PUBLIC
-                               $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+                               $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                               $<INSTALL_INTERFACE:include>)
+    target_compile_features(hps_${name} PUBLIC cxx_std_20)
     target_link_libraries(hps_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES}
                           $<BUILD_INTERFACE:hps_options>)
   else()

@@ -18,6 +18,16 @@
 namespace hps {
 namespace {
 
+// The parser quotes what it saw, which may be a line break; a message is one line.
+std::string OneLine(std::string_view text) {
+  std::string line;
+  for (const char character : text) {
+    const bool printable = static_cast<unsigned char>(character) >= ' ' && character != '\x7f';
+    line += printable ? character : '?';
+  }
+  return line;
+}
+
 // What every step of reading one file needs: for messages, relative paths and origins.
 struct FileContext {
   std::string path;
@@ -272,7 +282,7 @@ absl::StatusOr<Config> LoadConfig(const std::string& path) {
   try {
     root = toml::parse(text, path);
   } catch (const toml::parse_error& error) {
-    return InvalidAt(file, error.source(), std::string(error.description()));
+    return InvalidAt(file, error.source(), OneLine(error.description()));
   }
   Config config;
   HPS_RETURN_IF_ERROR(ReadSection(file, "", root, config));

@@ -128,8 +128,9 @@ absl::StatusOr<std::vector<ServedModels::BuildingModel>> ServedModels::PinTables
     // Models that have lost all their tables switch to none.
     MutexLock lock(mutex_);
     for (const auto& [name, state] : models_) {
-      const bool is_wanted = std::any_of(wanted.begin(), wanted.end(),
-                                         [&](const Wanted& model) { return model.model == name; });
+      const bool is_wanted =
+          std::any_of(wanted.begin(), wanted.end(),
+                      [&, &name = name](const Wanted& model) { return model.model == name; });
       if (!is_wanted) models.push_back({.model = name, .tables = {}, .changed = true});
     }
     return models;

@@ -224,9 +224,10 @@ void FaultFileSystem::FlipReads(const ReadFlipPlan& plan) {
   random_.seed(plan.seed);
 }
 
-void FaultFileSystem::SetFreeBytes(std::optional<uint64_t> bytes) {
+void FaultFileSystem::SetFreeBytes(std::optional<uint64_t> bytes, bool tells) {
   MutexLock lock(mutex_);
   free_bytes_ = bytes;
+  tells_free_bytes_ = tells;
 }
 
 void FaultFileSystem::Heal() {
@@ -505,7 +506,7 @@ IOStatus FaultFileSystem::GetFreeSpace(const std::string& path, const IOOptions&
                                        uint64_t* bytes, IODebugContext* debug) {
   {
     MutexLock lock(mutex_);
-    if (free_bytes_.has_value()) {
+    if (free_bytes_.has_value() && tells_free_bytes_) {
       *bytes = *free_bytes_;
       return IOStatus::OK();
     }

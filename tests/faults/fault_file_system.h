@@ -59,8 +59,9 @@ class FaultFileSystem final : public rocksdb::FileSystemWrapper {
   void Fail(const FileFaultPlan& plan);
   void FlipReads(const ReadFlipPlan& plan);
   // The disk has so many bytes left: appends use them up, deletion and truncation give them back.
-  // nullopt = as many as the real disk.
-  void SetFreeBytes(std::optional<uint64_t> bytes);
+  // nullopt = as many as the real disk. Asked for its free space, the disk tells the truth, or
+  // (`tells` false) what the real disk has: space that others take away between question and use.
+  void SetFreeBytes(std::optional<uint64_t> bytes, bool tells = true);
   // Ends failing, flipping and want of space.
   void Heal();
 
@@ -155,6 +156,7 @@ class FaultFileSystem final : public rocksdb::FileSystemWrapper {
   bool power_is_cut_ HPS_GUARDED_BY(mutex_) = false;
   std::optional<ReadFlipPlan> flip_plan_ HPS_GUARDED_BY(mutex_);
   std::mt19937_64 random_ HPS_GUARDED_BY(mutex_);
+  bool tells_free_bytes_ HPS_GUARDED_BY(mutex_) = true;
   std::optional<uint64_t> free_bytes_ HPS_GUARDED_BY(mutex_);
   uint64_t matching_calls_ HPS_GUARDED_BY(mutex_) = 0;
   uint64_t failures_ HPS_GUARDED_BY(mutex_) = 0;

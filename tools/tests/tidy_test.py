@@ -177,6 +177,11 @@ class TidyTest(PlantedTest):
         self.assertEqual(findings(elsewhere, {}), ["src/tier/a.cc"])
         self.assertEqual(findings({}, {"src/tier/a.cc": "why"}), ["src/tier/a.cc"])
 
+    def test_a_named_test_must_exist(self):
+        tree = tidy.SourceTree(self.plant({"src/tier/b_test.cc": ""}))
+        named = {"src/tier/b_test.cc": ["a"], "src/tier/gone_test.cc": ["c"]}
+        self.assertEqual(tidy.tested_by(tree, named), {"src/tier/a.cc": "src/tier/b_test.cc"})
+
     def test_source_lists_are_explicit_and_complete(self):
         def findings(cmake):
             files = {"src/tier/CMakeLists.txt": cmake, "src/tier/a.cc": "void F();\n"}

@@ -1,0 +1,105 @@
+#include "tests/faults/kill_harness.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "tests/faults/test_store.h"
+
+namespace hps {
+namespace {
+
+constexpr Duration kChildLifeMax = std::chrono::seconds(60);
+
+}  // namespace
+
+KillHarness::KillHarness(const EventPlan& plan, std::string sync)
+    : plan_(plan), sync_(std::move(sync)), state_(plan) {}
+
+absl::StatusOr<ChildProcess> KillHarness::Start(uint64_t last,
+                                                const std::vector<std::string>& environment,
+                                                const std::string& way) {
+  return ChildProcess::Start(ProgramBesideThisOne("kill_child"),
+                             {store(), absl::StrCat(plan_.seed), absl::StrCat(plan_.import_every),
+                              absl::StrCat(plan_.drop_every), absl::StrCat(state_.events() + 1),
+                              absl::StrCat(last), sync_, way},
+                             environment);
+}
+
+void KillHarness::NoteReports(const ChildProcess& child) {
+  counts_.acknowledged += child.reports().size();
+  if (!child.reports().empty()) acknowledged_ = child.reports().back();
+}
+
+absl::Status KillHarness::RunAndKill(Duration life) {
+  HPS_ASSIGN_OR_RETURN(ChildProcess child, Start(0, {}, "plain"));
+  const bool ended = child.ReadUntil(DeadlineAfter(RealClock(), life));
+  child.Kill();
+  NoteReports(child);
+  ++counts_.deaths;
+  if (!ended) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the child ended by itself, wait status ",
+                                          child.wait_status(), ", before event ",
+                                          acknowledged_ + 1));
+}
+
+absl::StatusOr<KillHarness::Ending> KillHarness::RunToEnd(
+    uint64_t events, const std::vector<std::string>& environment, const std::string& way) {
+  HPS_ASSIGN_OR_RETURN(ChildProcess child, Start(state_.events() + events, environment, way));
+  const bool ended = child.WaitForEnd(DeadlineAfter(RealClock(), kChildLifeMax));
+  NoteReports(child);
+  if (!ended) return absl::DeadlineExceededError("the child did not end");
+  Ending ending;
+  ending.killed = WIFSIGNALED(child.wait_status()) && WTERMSIG(child.wait_status()) == SIGKILL;
+  ending.exit_code = WIFEXITED(child.wait_status()) ? WEXITSTATUS(child.wait_status()) : -1;
+  counts_.deaths += ending.killed ? 1 : 0;
+  return ending;
+}
+
+absl::Status KillHarness::RunDefective(uint64_t events, const std::string& way) {
+  HPS_ASSIGN_OR_RETURN(ChildProcess child, Start(state_.events() + events, {}, way));
+  const Deadline deadline = DeadlineAfter(RealClock(), kChildLifeMax);
+  // A torn event is reported twice: when it was done, and when the half one after it was.
+  const size_t reports = way == "torn" ? events + 1 : events;
+  while (child.reports().size() < reports && RealClock().Now() < deadline) {
+    if (child.ReadUntil(DeadlineAfter(RealClock(), std::chrono::milliseconds(1)))) break;
+  }
+  child.Kill();
+  NoteReports(child);
+  return absl::OkStatus();
+}
+
+absl::Status KillHarness::Check() {
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DurableStore> opened,
+                       OpenRocksStore(TestStoreOptions(store())));
+  state_.AdvanceTo(std::max(state_.events(), acknowledged_));
+  const absl::Status without = state_.Compare(*opened);
+  if (without.ok()) return CheckStaging();
+  state_.AdvanceTo(state_.events() + 1);
+  const absl::Status with = state_.Compare(*opened);
+  if (!with.ok()) {
+    return absl::InternalError(absl::StrCat(
+        "after event ", state_.events() - 1, " was acknowledged, the store holds neither it (",
+        without.message(), ") nor the next one (", with.message(), ")"));
+  }
+  ++counts_.carried;
+  return CheckStaging();
+}
+
+// What a dead import has left is gone once the store has a new writer.
+absl::Status KillHarness::CheckStaging() const {
+  std::error_code error;
+  const std::filesystem::path staging = store() + "/staging";
+  for (const auto& entry : std::filesystem::directory_iterator(staging, error))
+    return absl::InternalError(absl::StrCat("left over: ", entry.path().string()));
+  return absl::OkStatus();
+}
+
+}  // namespace hps
