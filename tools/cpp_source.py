@@ -19,7 +19,8 @@ LEXEME = re.compile(
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 LABEL = re.compile(r"\s*(public|private|protected)\s*:(?!:)")
 TEMPLATE_ARGUMENTS = re.compile(r"(?<!operator)<[^<>;{}]*>")
-ATTRIBUTE = re.compile(r"\[\[[^\]]*\]\]|\bHPS_[A-Z_]+\([^()]*\)|\b(?:alignas|explicit)\([^()]*\)")
+ATTRIBUTE = re.compile(r"__attribute__\(\([^()]*(?:\([^()]*\))?\)\)|\[\[[^\]]*\]\]|"
+                       r"\bHPS_[A-Z_]+\([^()]*\)|\b(?:alignas|explicit)\([^()]*\)")
 CALLABLE = re.compile(r"((?:\w+\s*::\s*)*(?:operator\s*(?:\(\)|\[\]|[^\s\w(]+|[\w ]+)|~?\w+))\s*\(")
 NOT_A_NAME = {"decltype", "requires", "noexcept", "alignas", "sizeof", "static_assert"}
 

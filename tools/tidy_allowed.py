@@ -9,6 +9,13 @@ ALLOWED = {
     ("mutex", "src/base/mutex.h"): "the wrapper itself",
     ("thread", "src/base/executor.cc"): "the pool owns and joins the process's threads",
     ("throw", "cli/arguments.cc"): "the way in which CLI11's validators report; main catches it",
+    ("preprocessor", "bench/gather.cc"): "vector instructions that one architecture has",
+    ("preprocessor", "src/l2_memory/fetch.cc"): "vector instructions that one architecture has",
+    ("preprocessor", "src/l2_memory/fetch_avx512.cc"): "vector instructions of one architecture",
+    ("macro", "src/l2_memory/fetch_avx512.cc"): "whether this file has anything in it",
+    ("include-order", "src/l2_memory/fetch_avx512.cc"): "its own header is not for AVX-512",
+    ("sleep", "src/l2_memory/concurrency_test.cc"): "the length of a run that others race in",
+    ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
     ("throw", "tests/query/allocation_test.cc"): "operator new reports by std::bad_alloc",
     ("parameters", "src/l3_rocksdb/key_list.cc"): "a place and a range of keys",
     ("parameters", "src/l3_rocksdb/key_list.h"): "a place and a range of keys",
@@ -23,13 +30,20 @@ ALLOWED = {
     ("preprocessor", "src/base/fault_point.h"): "a fault point compiles to nothing in a release",
     ("preprocessor", "src/base/fault_point.cc"): "is empty in a build without fault points",
     ("preprocessor", "src/base/fault_point_test.cc"): "is empty in a build without fault points",
+    ("preprocessor", "bench/gather.cc"): "vector instructions that one architecture has",
+    ("preprocessor", "src/l2_memory/fetch.cc"): "vector instructions that one architecture has",
+    ("preprocessor", "src/l2_memory/fetch_avx512.cc"): "vector instructions of one architecture",
+    ("macro", "src/l2_memory/fetch_avx512.cc"): "whether this file has anything in it",
+    ("include-order", "src/l2_memory/fetch_avx512.cc"): "its own header is not for AVX-512",
+    ("sleep", "src/l2_memory/concurrency_test.cc"): "the length of a run that others race in",
+    ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
     ("throw", "tests/query/allocation_test.cc"): "what a failed operator new has to do",
     ("macro", "tests/faults/fault_file_system.cc"): "returns RocksDB's status, which base/ cannot",
 } | {
     ("shared_ptr", f"src/query/{name}"):
         "successive snapshots share a table; a call holds plain pointers under its guard"
     for name in ["model_snapshot.h", "model_state.cc", "model_state.h", "served_table.cc",
-                 "served_table.h", "test_observed_tables.h", "test_query_world.h"]
+                 "served_table.h"]
 }
 
 # Source file -> why no test beside it includes its header. TESTED_BY names the test that reaches
@@ -49,8 +63,8 @@ UNTESTED = {
 }
 TESTED_BY = {
     "src/l2_memory/memory_tier_test.cc": [
-        "fetch", "memory_table", "page_allocator", "partition", "reader_pool", "slot_pool",
-        "table_layout"],
+        "fetch", "fetch_avx512", "memory_table", "page_allocator", "partition", "reader_pool",
+        "slot_pool", "table_layout"],
     "src/l3_rocksdb/rocks_store_test.cc": [
         "background_errors", "bulk_import", "catalog", "cursor", "damage_log", "database",
         "fetch", "import_commit", "info_log", "key_list", "log_check", "log_syncer",

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "l2_memory/memory_tier.h"
-#include "tier/lossy_rows.h"
+#include "tier/test_lossy_rows.h"
 
 namespace hps {
 namespace {

@@ -8,7 +8,7 @@
 #include <new>
 
 #include "l2_memory/memory_tier.h"
-#include "tier/lossy_rows.h"
+#include "tier/test_lossy_rows.h"
 
 namespace {
 

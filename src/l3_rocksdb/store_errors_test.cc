@@ -95,11 +95,11 @@ TEST_F(StoreErrorsTest, ANewerFormatIsRefusedWithASentence) {
     ASSERT_TRUE(rocksdb::DB::Open(rocksdb::DBOptions(), path(), {{"default", {}}, {"keys", {}}},
                                   &handles, &raw)
                     .ok());
+    const std::unique_ptr<rocksdb::DB> owned(raw);
     rocksdb::WriteBatch batch;
     PutFormat(batch, kStoreFormatVersion + 1);
     ASSERT_TRUE(raw->Write({}, &batch).ok());
     for (auto* handle : handles) raw->DestroyColumnFamilyHandle(handle);
-    delete raw;
   }
   for (const OpenMode mode : {OpenMode::kCreate, OpenMode::kReadWrite, OpenMode::kReadOnly}) {
     const absl::Status status = OpenRocksStore(Options(mode)).status();

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "tier/lossy_rows.h"
 #include "tier/lossy_tier.h"
+#include "tier/test_lossy_rows.h"
 
 namespace hps {
 

@@ -45,7 +45,8 @@ class ImportTest(support.CommandTestCase):
     def test_float16_rows_and_conversion(self) -> None:
         keys, rows = self.random_keys(300), self.random_rows(300, 7).astype(np.float16)
         source = support.write_npy(self.directory / "half", keys, rows)
-        report = self.succeed("import", "--store", self.store, "--table", "m/half", "--from", source)
+        report = self.succeed("import", "--store", self.store, "--table", "m/half",
+                              "--from", source)
         self.assertEqual(report["dtype"], "float16")
         self.expect_rows("m/half", keys, rows.astype(np.float32))
         wide = self.random_rows(300, 7)

@@ -102,14 +102,16 @@ class OwnerTest(support.CommandTestCase):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             reports = list(pool.map(lambda i: self.import_constant(f"m/t{i}", i), range(4)))
         self.assertFalse(any(report["staged"] for report in reports))
-        names = {table["name"] for table in self.succeed("inspect", "--store", self.store)["tables"]}
+        inspected = self.succeed("inspect", "--store", self.store)
+        names = {table["name"] for table in inspected["tables"]}
         self.assertEqual(names, {"m/t", "m/t0", "m/t1", "m/t2", "m/t3"})
 
     def test_drop(self) -> None:
         self.import_constant("m/u", 2)
         answer = self.succeed("drop", "--store", self.store, "--table", "m/t")
         self.assertEqual((answer["table"], answer["dropped"]), ("m/t", True))
-        names = [table["name"] for table in self.succeed("inspect", "--store", self.store)["tables"]]
+        inspected = self.succeed("inspect", "--store", self.store)
+        names = [table["name"] for table in inspected["tables"]]
         self.assertEqual(names, ["m/u"])
         self.fail_with(1, "NOT_FOUND", ["m/t"], "drop", "--store", self.store, "--table", "m/t")
         source = support.write_npy(self.directory / "other", np.arange(3), np.ones((3, 9), "f4"))
@@ -130,7 +132,7 @@ class OwnerTest(support.CommandTestCase):
 
 
 class DamageTest(support.CommandTestCase):
-    """Flipped bits: verify finds what a look-up would have met, and no look-up gives a wrong row."""
+    """Flipped bits: verify finds what a look-up would have met; no look-up gives a wrong row."""
 
     ROWS = 4000
     FLIPS = 40
