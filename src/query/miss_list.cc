@@ -7,7 +7,7 @@ namespace hps {
 
 MissArena::MissArena(size_t keys_max, size_t lists_max)
     : entries_(new Entry[keys_max]),
-      keys_(new Key[keys_max]),
+      keys_(new Key[2 * keys_max]),
       begin_(new uint32_t[keys_max + lists_max]),
       open_(new uint32_t[keys_max]) {}
 

@@ -72,15 +72,15 @@ class MissArena {
   // A list of keys that are unique and ascending already.
   MissList ListOf(std::span<const Key> unique_keys);
 
-  // How many different keys there are. Uses the arena's free part as scratch.
-  // REQUIRES: as many keys as could still be added.
+  // How many different keys there are. Leaves the lists as they are.
+  // REQUIRES: at most keys_max keys.
   size_t CountUnique(std::span<const Key> keys);
 
  private:
   using Entry = MissList::Entry;
 
   const std::unique_ptr<Entry[]> entries_;
-  const std::unique_ptr<Key[]> keys_;
+  const std::unique_ptr<Key[]> keys_;  // of the lists; as many again are CountUnique's scratch
   const std::unique_ptr<uint32_t[]> begin_;
   const std::unique_ptr<uint32_t[]> open_;
   size_t list_begin_ = 0;  // of the entries that are being added

@@ -79,5 +79,20 @@ TEST(MissListTest, CountsUniqueKeysBesideLists) {
   EXPECT_EQ(list.key(0), 7) << "the lists made before are untouched";
 }
 
+// Catches a scratch that was only what the lists had left of the arena: a call of keys_max keys
+// that all missed wrote past its end.
+TEST(MissListTest, CountsUniqueKeysBesideFullLists) {
+  MissArena arena(4, 1);
+  const std::vector<Key> keys = {5, 6, 7, 8};
+  for (uint32_t i = 0; i < keys.size(); ++i) arena.Add(keys[i], i);
+  const MissList list = arena.MakeList();
+  EXPECT_EQ(arena.CountUnique(keys), keys.size());
+  for (uint32_t i = 0; i < keys.size(); ++i) {
+    ASSERT_EQ(list.positions(i).size(), 1);
+    EXPECT_EQ(list.positions(i)[0].position, i);
+    EXPECT_EQ(list.open()[i], i);
+  }
+}
+
 }  // namespace
 }  // namespace hps
