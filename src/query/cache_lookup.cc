@@ -1,6 +1,7 @@
 #include "query/cache_lookup.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/macros.h"
 
@@ -17,11 +18,11 @@ size_t TotalKeys(std::span<const QueryWork> works) {
 
 absl::Status CacheLookup::Probe(std::span<QueryWork> works, MemorySpace space, Stream stream,
                                 MissArena& arena, Deadline deadline) {
-  call_.reset();
-  HPS_ASSIGN_OR_RETURN(call_, cache_.AcquireCall(TotalKeys(works)));
+  HPS_ASSIGN_OR_RETURN(DeviceCallLease call, cache_.AcquireCall(TotalKeys(works)));
   MakeQueries(works, space);
-  HPS_RETURN_IF_ERROR(call_->Begin(queries_, stream));
-  HPS_ASSIGN_OR_RETURN(const DeviceMisses misses, call_->Misses(deadline));
+  HPS_RETURN_IF_ERROR(call->Begin(queries_, stream));
+  HPS_ASSIGN_OR_RETURN(const DeviceMisses misses, call->Misses(deadline));
+  call_ = std::move(call);
   Stage(works, misses, arena);
   return absl::OkStatus();
 }
@@ -82,6 +83,7 @@ void CacheLookup::Stage(std::span<QueryWork> works, const DeviceMisses& misses, 
 }
 
 absl::Status CacheLookup::Finish(std::span<QueryWork> works, MemorySpace space, Deadline deadline) {
+  const DeviceCallLease call = std::move(call_);
   pieces_.clear();
   bool probes_again = false;
   for (size_t i = 0; i < works.size(); ++i) {
@@ -94,12 +96,11 @@ absl::Status CacheLookup::Finish(std::span<QueryWork> works, MemorySpace space, 
     pieces_.push_back(
         {.query = i, .statuses = work.staged_status, .rows = rows, .probe_again = changed});
   }
-  if (!pieces_.empty()) HPS_RETURN_IF_ERROR(call_->Finish(pieces_));
-  if (space == MemorySpace::kHost || probes_again) HPS_RETURN_IF_ERROR(call_->Wait(deadline));
-  for (size_t i = 0; i < works.size(); ++i) works[i].counts = call_->counts(i);
+  if (!pieces_.empty()) HPS_RETURN_IF_ERROR(call->Finish(pieces_));
+  if (space == MemorySpace::kHost || probes_again) HPS_RETURN_IF_ERROR(call->Wait(deadline));
+  for (size_t i = 0; i < works.size(); ++i) works[i].counts = call->counts(i);
   ProlongBypasses(works);
   ConvertRows(works);
-  call_.reset();
   return absl::OkStatus();
 }
 

@@ -39,7 +39,7 @@ class CacheLookup {
 
   DeviceCache& cache_;
   const size_t cache_index_;
-  DeviceCallLease call_;  // null between calls
+  DeviceCallLease call_;  // null but between Probe and Finish
   std::vector<DeviceCacheQuery> queries_;
   std::vector<DeviceRowPiece> pieces_;
   std::vector<KeyStatus> statuses_;

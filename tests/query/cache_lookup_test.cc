@@ -84,5 +84,20 @@ TEST_F(CacheLookupTest, ACacheThatFailsIsPassedBy) {
   EXPECT_EQ(world_.statistics().tables[0].keys.total(), 1 + 1 + 17 + 1 + 1);
 }
 
+// Catches a session that kept its lease after an error until its next call, while others found
+// none.
+TEST_F(CacheLookupTest, ACallThatFailsGivesItsLeaseBack) {
+  const WorldTable odd = MakeWorldTable({.name = "m/b", .stamp = 2, .keys = {1}}, nullptr);
+  odd.served->AttachL1(0, *cache_->OpenTable(16, cache_->TableBytes(16, 100)));  // rows have 32
+  world_.Publish({&table_, &odd});
+  const auto failing = world_.NewSession({.device = 0});
+  EXPECT_EQ(Ask(*failing, {1}, 1).statuses[0], KeyStatus::kHitL3);
+  EXPECT_EQ(world_.statistics().tables[1].l1.errors, 1);
+  Ask(*session_, {2});
+  world_.executor().RunAll();
+  EXPECT_EQ(Ask(*session_, {2}).statuses[0], KeyStatus::kHitL1);
+  EXPECT_EQ(world_.statistics().tables[0].l1.errors, 0);
+}
+
 }  // namespace
 }  // namespace hps
