@@ -1,8 +1,10 @@
 #include "l2_memory/memory_table.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -34,9 +36,14 @@ T* ArrayAt(const PageBlock& block, size_t offset) {
 absl::StatusOr<std::unique_ptr<LossyTable>> MemoryTable::Create(
     const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages,
     FetchFunction fetch) {
-  HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageBlock> block, pages->Allocate(layout.block_bytes));
-  return std::unique_ptr<LossyTable>(
-      new MemoryTable(layout, bytes_max, std::move(pages), std::move(block), fetch));
+  try {
+    HPS_ASSIGN_OR_RETURN(std::unique_ptr<PageBlock> block, pages->Allocate(layout.block_bytes));
+    return std::unique_ptr<LossyTable>(
+        new MemoryTable(layout, bytes_max, std::move(pages), std::move(block), fetch));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat("level 2: the system has no room for ",
+                                                     layout.heap_bytes, " bytes beside the rows"));
+  }
 }
 
 MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max,

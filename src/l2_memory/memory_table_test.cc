@@ -14,12 +14,14 @@ namespace {
 
 // Allocations of this thread, counted by the operators below: they replace those of the program.
 thread_local size_t allocation_count = 0;
+// The number of the one that fails.
+thread_local size_t allocation_to_fail = 0;
 
 }  // namespace
 
 // Not inlined: the compiler would see memory of malloc given to delete.
 [[gnu::noinline]] void* operator new(size_t bytes) {
-  ++allocation_count;
+  if (++allocation_count == allocation_to_fail) throw std::bad_alloc();
   if (void* const memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
@@ -302,6 +304,30 @@ TEST(MemoryTableTest, RefusesAFetchWhenAllReadersAreOut) {
 TEST(MemoryTableTest, ReportsThatTheSystemHasNoRoom) {
   const auto block = MakeSystemPageAllocator(true)->Allocate(size_t{1} << 60);
   EXPECT_EQ(block.status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// Catches a table that let the exception of an allocation out.
+TEST(MemoryTableTest, ReportsThatTheHeapHasNoRoom) {
+  size_t failures = 0;
+  for (size_t number = 1;; ++number) {
+    const auto tier = MakeMemoryTier({});
+    const TableSpec spec = ContractSpec(64);
+    allocation_to_fail = allocation_count + number;
+    const auto table = tier->OpenTable(spec, 1, uint64_t{4} << 20);
+    allocation_to_fail = 0;
+    if (table.ok()) break;
+    ASSERT_EQ(table.status().code(), absl::StatusCode::kResourceExhausted);
+    ++failures;
+  }
+  EXPECT_GE(failures, 3u);
+}
+
+// Catches a margin that left a small table no row at all, which the partition took for a bug.
+TEST(MemoryTableTest, TheSmallestMarginLeavesARow) {
+  const MemoryTierOptions options{.overflow_margin = 0.01, .resolution_target = 0.01};
+  const auto table = Open(options, 16384, 1'300'000);
+  EXPECT_EQ(Insert(*table, Range(0, 100), 16384).dropped, 0u);
+  EXPECT_EQ(table->Statistics().entries, 1u);
 }
 
 TEST(MemoryTableDeathTest, ABatchWhoseSizesDisagreeIsABug) {

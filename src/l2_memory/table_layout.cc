@@ -26,6 +26,8 @@ constexpr uint64_t kSpareSlotsMin = 16;
 // top; even so nearly every key finds a place without pushing another one out.
 constexpr uint64_t kIndexFillPercent = 70;
 constexpr uint64_t kAbsentPercentMax = 10;
+// Of each partition: the table's pointer to it, and what the heap adds to an object.
+constexpr uint64_t kPartitionHeapBytes = sizeof(void*) + 2 * sizeof(size_t);
 // What the block is rounded up to.
 constexpr uint64_t kBlockPageBytes = 4096;
 
@@ -47,8 +49,9 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
   const auto filled = [&](double share) {
     return static_cast<uint32_t>(static_cast<double>(slot_count) * share);
   };
-  shape.rows_max =
-      std::min(filled(options.overflow_margin), static_cast<uint32_t>(slot_count - kSpareSlotsMin));
+  // At least one: the smallest margin of the smallest table is less than a slot.
+  shape.rows_max = std::clamp(filled(options.overflow_margin), uint32_t{1},
+                              static_cast<uint32_t>(slot_count - kSpareSlotsMin));
   // Below the margin in any case, or nothing would ever be evicted.
   shape.rows_target = std::min(filled(options.resolution_target), shape.rows_max - 1);
 
@@ -71,9 +74,11 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
       RoundUp(layout.rings_offset + partitions * slot_count * sizeof(SlotNumber), kBlockPageBytes);
 
   const uint64_t watermarks = std::max<uint64_t>(Fence::kWatermarksMin, layout.rows_max() / 64);
-  layout.heap_bytes = kTableObjectBytes + partitions * (sizeof(Partition) + sizeof(PartitionView)) +
-                      watermarks * sizeof(ApplyEpoch) + kFetchesPerTableMax * 64 +
-                      ReaderPool::BytesFor(kFetchesPerTableMax);
+  layout.heap_bytes =
+      kTableObjectBytes +
+      partitions * (sizeof(Partition) + sizeof(PartitionView) + kPartitionHeapBytes) +
+      watermarks * sizeof(ApplyEpoch) + kFetchesPerTableMax * 64 +
+      ReaderPool::BytesFor(kFetchesPerTableMax);
   return layout;
 }
 
