@@ -24,6 +24,14 @@ const std::map<std::string, TableFormat> kOutputFormats = {{"hugectr", TableForm
 const std::map<std::string, Dtype> kDtypes = {
     {"float32", Dtype::kFloat32}, {"float16", Dtype::kFloat16}, {"bfloat16", Dtype::kBfloat16}};
 
+// An option whose text `check` accepts ("" = yes, else why not) before `take` gets it.
+CLI::Option* AddChecked(CLI::App& app, const std::string& option,
+                        std::function<std::string(const std::string&)> check,
+                        std::function<void(const std::string&)> take, const std::string& help) {
+  return app.add_option_function<std::string>(option, std::move(take), help)
+      ->check(CLI::Validator(std::move(check), ""));
+}
+
 // An option whose text is one of `names`.
 template <typename Value>
 CLI::Option* AddChoice(CLI::App& app, const std::string& option,
@@ -31,17 +39,22 @@ CLI::Option* AddChoice(CLI::App& app, const std::string& option,
                        const std::string& help) {
   std::string type;
   for (const auto& [name, value] : names) type += (type.empty() ? "" : "|") + name;
-  return app
-      .add_option_function<std::string>(
-          option,
-          [option, names, type, take](const std::string& text) {
-            const auto found = names.find(text);
-            if (found == names.end())
-              throw CLI::ValidationError(option, "'" + text + "' is not one of " + type);
-            take(found->second);
-          },
-          help)
-      ->type_name(type);
+  const auto check = [&names, type](const std::string& text) {
+    return names.contains(text) ? "" : "'" + text + "' is not one of " + type;
+  };
+  const auto take_value = [&names, take](const std::string& text) { take(names.at(text)); };
+  return AddChecked(app, option, check, take_value, help)->type_name(type);
+}
+
+// An option whose text `parse` turns into a value or an error.
+template <typename Parse, typename Take>
+CLI::Option* AddParsed(CLI::App& app, const std::string& option, Parse parse, Take take,
+                       const std::string& help) {
+  const auto check = [parse](const std::string& text) {
+    return std::string(parse(text).status().message());
+  };
+  const auto take_value = [parse, take](const std::string& text) { take(*parse(text)); };
+  return AddChecked(app, option, check, take_value, help);
 }
 
 void AddStore(CLI::App& app, StoreArguments& arguments) {
@@ -53,12 +66,12 @@ void AddStore(CLI::App& app, StoreArguments& arguments) {
 }
 
 // A number that may be negative, infinite or NaN.
-double ParseDefault(const std::string& text) {
+absl::StatusOr<double> ParseNumber(const std::string& text) {
   double value = 0;
   const char* end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
   if (result.ec != std::errc() || result.ptr != end)
-    throw CLI::ValidationError("--default", "'" + text + "' is not a number");
+    return absl::InvalidArgumentError("'" + text + "' is not a number");
   return value;
 }
 
@@ -91,13 +104,11 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
   AddChoice<Dtype>(
       *command, "--dtype", kDtypes, [&request](Dtype dtype) { request.dtype = dtype; },
       "Element type of the stored rows (that of the files)");
-  auto* value =
-      command
-          ->add_option_function<std::string>(
-              "--default",
-              [&request](const std::string& text) { request.default_value = ParseDefault(text); },
-              "Every element of the row that an absent key gets (0)")
-          ->type_name("VALUE");
+  auto* value = AddParsed(
+                    *command, "--default", ParseNumber,
+                    [&request](double number) { request.default_value = number; },
+                    "Every element of the row that an absent key gets (0)")
+                    ->type_name("VALUE");
   command
       ->add_option_function<std::string>(
           "--default-file", [&request](const std::string& file) { request.default_file = file; },
@@ -114,16 +125,10 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
           "--stream-from", [&arguments](const std::string& text) { arguments.stream_from = text; },
           "Where the update stream continues after the import")
       ->type_name("earliest|latest|TIME");
-  command
-      ->add_option_function<std::string>(
-          "--memory",
-          [&request](const std::string& text) {
-            const absl::StatusOr<uint64_t> bytes = ParseByteSize(text);
-            if (!bytes.ok())
-              throw CLI::ValidationError("--memory", std::string(bytes.status().message()));
-            request.memory_bytes_max = *bytes;
-          },
-          "Memory that sorting may use (512MiB)")
+  AddParsed(
+      *command, "--memory", ParseByteSize,
+      [&request](uint64_t bytes) { request.memory_bytes_max = bytes; },
+      "Memory that sorting may use (512MiB)")
       ->type_name("SIZE");
   command->add_option("--threads", request.threads, "Threads (the number of cores)")
       ->type_name("N");
@@ -139,18 +144,11 @@ CLI::App* AddLookup(CLI::App& app, LookupArguments& arguments) {
   command->add_option("--table", arguments.table, "The table")
       ->required()
       ->type_name("MODEL/TABLE");
-  auto* keys =
-      command
-          ->add_option_function<std::string>(
-              "--keys",
-              [&arguments](const std::string& text) {
-                absl::StatusOr<std::vector<Key>> parsed = ParseKeys(text);
-                if (!parsed.ok())
-                  throw CLI::ValidationError("--keys", std::string(parsed.status().message()));
-                arguments.keys = *std::move(parsed);
-              },
-              "Keys, signed decimals; above 2^63 - 1 bit for bit")
-          ->type_name("1,2,3");
+  auto* keys = AddParsed(
+                   *command, "--keys", ParseKeys,
+                   [&arguments](const std::vector<Key>& parsed) { arguments.keys = parsed; },
+                   "Keys, signed decimals; above 2^63 - 1 bit for bit")
+                   ->type_name("1,2,3");
   command->add_option("--keys-file", arguments.keys_file, "Keys, [n] int64, uint64 or int32")
       ->type_name("F.npy")
       ->excludes(keys);

@@ -8,7 +8,6 @@ ALLOWED = {
     ("cast", "src/base/bytes.h"): "the one header of the host code for it",
     ("mutex", "src/base/mutex.h"): "the wrapper itself",
     ("thread", "src/base/executor.cc"): "the pool owns and joins the process's threads",
-    ("throw", "cli/arguments.cc"): "the way in which CLI11's validators report; main catches it",
     ("preprocessor", "bench/gather.cc"): "vector instructions that one architecture has",
     ("preprocessor", "src/l2_memory/fetch.cc"): "vector instructions that one architecture has",
     ("preprocessor", "src/l2_memory/fetch_avx512.cc"): "vector instructions of one architecture",
