@@ -30,6 +30,21 @@ uint64_t EpochDomain::SafeEpoch() const {
   return safe;
 }
 
+void EpochDomain::AddWaiter(Waiter* waiter) {
+  MutexLock lock(waiters_mutex_);
+  waiters_.push_back(waiter);
+}
+
+void EpochDomain::RemoveWaiter(Waiter* waiter) {
+  MutexLock lock(waiters_mutex_);
+  std::erase(waiters_, waiter);
+}
+
+void EpochDomain::TellWaiters() {
+  MutexLock lock(waiters_mutex_);
+  for (Waiter* waiter : waiters_) waiter->OnGuardEnded();
+}
+
 EpochDomain::Reader& EpochDomain::Reader::operator=(Reader&& other) noexcept {
   if (this != &other) {
     Release();

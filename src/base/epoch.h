@@ -17,9 +17,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/macros.h"
+#include "base/mutex.h"
 
 namespace hps {
 
@@ -45,6 +47,30 @@ class EpochDomain {
   // Costs one look at each place in use.
   uint64_t SafeEpoch() const;
 
+  // Someone who waits for guards to end without looking at them again and again.
+  class Waiter {
+   public:
+    // A guard has ended; others may be held still. Called on the thread that held it.
+    virtual void OnGuardEnded() = 0;
+
+   protected:
+    ~Waiter() = default;
+  };
+
+  // The waiter is told of ends from here on until it is removed, but only while at least one
+  // BeginWaiting has no EndWaiting. It must not add or remove waiters when it is told.
+  void AddWaiter(Waiter* waiter);
+  void RemoveWaiter(Waiter* waiter);
+
+  // After BeginWaiting either SafeEpoch sees the end of a guard, or who ended it sees the waiting.
+  void BeginWaiting() { waiting_count_.fetch_add(1, std::memory_order_acq_rel); }
+  void EndWaiting(size_t count) { waiting_count_.fetch_sub(count, std::memory_order_acq_rel); }
+
+  // For those who held a guard, after its end; costs one atomic addition when nobody waits.
+  void AnnounceEnd() {
+    if (waiting_count_.fetch_add(0, std::memory_order_acq_rel) != 0) TellWaiters();
+  }
+
   size_t bytes() const { return readers_max_ * sizeof(Place); }
 
   static constexpr size_t kReadersMax = 4096;
@@ -55,10 +81,16 @@ class EpochDomain {
     std::atomic<bool> taken{false};
   };
 
+  void TellWaiters();
+
   std::atomic<uint64_t> epoch_{1};
   std::atomic<size_t> places_used_{0};  // places at and after this were never taken
   const size_t readers_max_;
   const std::unique_ptr<Place[]> places_;
+  // Read-modify-write on both sides, so that one of the two always sees the other.
+  std::atomic<size_t> waiting_count_{0};
+  Mutex waiters_mutex_;
+  std::vector<Waiter*> waiters_ HPS_GUARDED_BY(waiters_mutex_);
 };
 
 // A place in a domain; movable; gives the place back when it dies.

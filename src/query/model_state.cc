@@ -44,12 +44,15 @@ ModelState::ModelState(std::string name, EpochDomain& domain, Executor& reclaim_
   current_owned_ = std::make_unique<const ModelSnapshot>(
       std::vector<std::shared_ptr<ServedTable>>{}, std::vector<ServedTable*>{}, 0);
   current_.store(current_owned_.get(), std::memory_order_seq_cst);
+  domain_.AddWaiter(this);
 }
 
 ModelState::~ModelState() {
+  domain_.RemoveWaiter(this);
   HPS_CHECK(!reclaim_posted_.load());
   MutexLock lock(mutex_);
   for (const Retired& retired : retired_) HPS_CHECK(CanReclaim(retired));
+  domain_.EndWaiting(retired_.size());
   HPS_CHECK(current_owned_->pins_.load() == 0);
 }
 
@@ -82,6 +85,7 @@ absl::Status ModelState::Publish(std::vector<std::shared_ptr<ServedTable>> table
     }
     retired_.push_back({.snapshot = std::move(next), .epoch = epoch});
     retired_count_.fetch_add(1, std::memory_order_acq_rel);
+    domain_.BeginWaiting();
   }
   PostReclaim();
   return absl::OkStatus();
@@ -155,7 +159,7 @@ bool ModelState::HasReclaimable() const {
                      [&](const Retired& retired) { return CanReclaim(retired); });
 }
 
-void ModelState::AfterLeaving() {
+void ModelState::OnGuardEnded() {
   if (retired_count_.fetch_add(0, std::memory_order_acq_rel) != 0) PostReclaim();
 }
 
@@ -175,6 +179,7 @@ void ModelState::Reclaim() {
     free_now.assign(std::move_iterator(first), std::move_iterator(retired_.end()));
     retired_.erase(first, retired_.end());
     retired_count_.fetch_sub(free_now.size(), std::memory_order_acq_rel);
+    domain_.EndWaiting(free_now.size());
   }
   free_now.clear();
   // An exchange, so that whoever left meanwhile and found the task posted is seen by the next look.
@@ -195,7 +200,7 @@ void SnapshotPin::Release() {
   if (state_ == nullptr) return;
   ModelState* state = std::exchange(state_, nullptr);
   std::exchange(snapshot_, nullptr)->pins_.fetch_sub(1, std::memory_order_acq_rel);
-  state->AfterLeaving();
+  state->OnGuardEnded();
 }
 
 }  // namespace hps

@@ -30,13 +30,13 @@ namespace hps {
 
 class SnapshotPin;
 
-class ModelState {
+class ModelState final : private EpochDomain::Waiter {
  public:
   class Guard;
 
   // `domain` is the process's (SessionFactory::epoch_domain), so that all sessions' guards count.
   ModelState(std::string name, EpochDomain& domain, Executor& reclaim_executor);
-  // REQUIRES: no session, no pin and no posted task is left.
+  // REQUIRES: no session of any model in the domain, no pin and no posted task is left.
   ~ModelState();
   ModelState(const ModelState&) = delete;
   ModelState& operator=(const ModelState&) = delete;
@@ -89,7 +89,8 @@ class ModelState {
   size_t SlotForName(const std::string& name) HPS_REQUIRES(mutex_);
   bool CanReclaim(const Retired& retired) const;
   bool HasReclaimable() const;
-  void AfterLeaving();  // a guard or a pin has gone
+  // A guard has gone, of any model in the domain, or a pin of this one.
+  void OnGuardEnded() override;
   void PostReclaim();
   void Reclaim();
 
@@ -119,7 +120,8 @@ class ModelState::Guard {
   }
   ~Guard() {
     reader_.Leave();
-    state_.AfterLeaving();
+    // Snapshots of other models may have waited for this guard too.
+    state_.domain_.AnnounceEnd();
   }
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;

@@ -102,6 +102,24 @@ TEST_F(ModelStateTest, AGuardKeepsItsSnapshotAndItsEndFreesIt) {
   EXPECT_EQ(state_.retired_count(), 0);
 }
 
+// Catches a guard's end that looks after its own model only: a model that nobody asks any more kept
+// its old tables for ever when another model's call ran during its switch.
+TEST_F(ModelStateTest, TheEndOfAnotherModelsGuardFreesToo) {
+  ModelState other("n", domain_, executor_);
+  Made a = MakeTable("m/a", 1);
+  ASSERT_TRUE(state_.Publish({std::move(a.table)}).ok());
+  executor_.RunAll();
+  {
+    ModelState::Guard guard(other, reader_);
+    ASSERT_TRUE(state_.Publish({}).ok());
+    executor_.RunAll();
+    EXPECT_FALSE(a.log->destroyed) << "one domain: the guard might be of this model";
+  }
+  executor_.RunAll();
+  EXPECT_TRUE(a.log->destroyed);
+  EXPECT_EQ(state_.retired_count(), 0);
+}
+
 // Would catch a pin that is not counted, or a guard's end that forgets who is pinned.
 TEST_F(ModelStateTest, APinOutlivesItsGuard) {
   Made a = MakeTable("m/a", 1);
