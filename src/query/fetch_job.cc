@@ -115,7 +115,7 @@ bool FetchJob::Take() {
 void FetchJob::Run() {
   if (stage_ == Stage::kPromote) {
     Promote();
-    service_.EndPromotion(this);
+    service_.End(this);
     return;
   }
   if (background_) {

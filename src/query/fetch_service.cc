@@ -130,17 +130,19 @@ bool FetchService::PostPromotion(FetchJob* job) {
 
 void FetchService::Continue(FetchJob* job) {
   if (job->background_ && job->order_.level == FetchJob::Level::kL2) job->ListMisses();
-  if (job->HasPromotion() && PostPromotion(job)) return;
-  GoOnToL3OrReturn(job);
-}
-
-void FetchService::EndPromotion(FetchJob* job) { GoOnToL3OrReturn(job); }
-
-void FetchService::GoOnToL3OrReturn(FetchJob* job) {
   if (job->missed_count_ > 0) {
+    // Inserted here, because the promote executor may outlive the fetch executor: its tasks must
+    // not post there. The scratch is needed for what comes next.
+    job->Promote();
     job->AskL3ForMisses(DeadlineAfter(clock(), options_.background_timeout));
     if (options_.fetch_executor->Post(job).ok()) return;
+  } else if (job->HasPromotion() && PostPromotion(job)) {
+    return;
   }
+  End(job);
+}
+
+void FetchService::End(FetchJob* job) {
   job->pin_.Release();
   ledger_.End(job->id());
   Return(job);

@@ -108,9 +108,8 @@ class FetchService {
   // Counts the job as one that nobody waits for, until it is returned. False: there are too many.
   bool Claim(FetchJob* job);
   // For jobs that a task owns.
-  void Continue(FetchJob* job);      // after its fetch
-  void EndPromotion(FetchJob* job);  // after its insertion
-  void GoOnToL3OrReturn(FetchJob* job);
+  void Continue(FetchJob* job);  // after its fetch
+  void End(FetchJob* job);       // after its insertion, or without one
   bool PostPromotion(FetchJob* job);
 
   const Options options_;
