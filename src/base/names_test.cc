@@ -20,5 +20,11 @@ TEST(NamesTest, SaysNothingWhenNothingIsNear) {
   EXPECT_EQ(DidYouMean("x", {}), "");
 }
 
+// Catches a comparison with every character of a hostile name: these would take minutes.
+TEST(NamesTest, LongNamesTakeNoLonger) {
+  const std::vector<std::string> names(1000, std::string(240, 'x'));
+  EXPECT_EQ(NearestName(std::string(size_t{1} << 20, 'x'), names), "");
+}
+
 }  // namespace
 }  // namespace hps
