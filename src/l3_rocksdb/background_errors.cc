@@ -15,6 +15,11 @@ void BackgroundErrors::OnBackgroundError(rocksdb::BackgroundErrorReason reason,
                         "), writes may pause: ", status->ToString()));
 }
 
+void BackgroundErrors::OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status,
+                                            bool* auto_recovery) {
+  *auto_recovery = false;
+}
+
 void BackgroundErrors::OnErrorRecoveryCompleted(rocksdb::Status old_error) {
   pending_.store(false, std::memory_order_release);
   LogWarning(absl::StrCat("store: recovered from: ", old_error.ToString()));

@@ -12,6 +12,10 @@ namespace hps {
 class BackgroundErrors final : public rocksdb::EventListener {
  public:
   void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* status) override;
+  // RocksDB 7.8.3 would recover on threads of its own, beside a write that asks it to, and aborts
+  // in both. The next write asks, nobody else.
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason reason, rocksdb::Status error,
+                            bool* auto_recovery) override;
   void OnErrorRecoveryCompleted(rocksdb::Status old_error) override;
 
   bool pending() const { return pending_.load(std::memory_order_acquire); }

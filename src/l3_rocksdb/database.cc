@@ -45,7 +45,7 @@ Database::~Database() {
   if (!read_only()) {
     // What was written stays written when the process ends; a power cut right after must not take
     // what a clean end has left behind.
-    const rocksdb::Status synced = db_->SyncWAL();
+    const rocksdb::Status synced = SyncLog(*db_);
     if (!synced.ok())
       LogError(absl::StrCat("store '", path(), "': last sync failed: ", synced.ToString()));
     if (opened_) {
@@ -323,6 +323,7 @@ void Database::Retire(std::unique_ptr<Family> family) {
 
 absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> Database::CreateFamilies(
     const std::vector<TableRecord>& tables) {
+  HPS_RETURN_IF_ERROR(GoOn());
   std::vector<std::string> names;
   for (const TableRecord& table : tables) names.push_back(FamilyName(table.incarnation));
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
@@ -402,13 +403,16 @@ absl::Status Database::DropTable(const std::string& name) {
   return absl::OkStatus();
 }
 
+// There is room again, or the error was another one: RocksDB is asked to go on.
+absl::Status Database::GoOn() {
+  if (!background_errors_->pending()) return absl::OkStatus();
+  const rocksdb::Status resumed = db_->Resume();
+  return resumed.ok() ? absl::OkStatus() : FailedWrite(resumed);
+}
+
 absl::Status Database::Write(rocksdb::WriteBatch& batch, bool durable) {
   HPS_RETURN_IF_ERROR(CheckRoomFor(batch.GetDataSize()));
-  if (background_errors_->pending()) {
-    // There is room again, or the error was another one: RocksDB is asked to go on.
-    const rocksdb::Status resumed = db_->Resume();
-    if (!resumed.ok()) return FailedWrite(resumed);
-  }
+  HPS_RETURN_IF_ERROR(GoOn());
   rocksdb::WriteOptions write_options;
   write_options.sync = durable || options_.config.sync == SyncMode::kAlways;
   const rocksdb::Status written = db_->Write(write_options, &batch);
@@ -427,7 +431,7 @@ absl::Status Database::FailedWrite(const rocksdb::Status& status) {
 
 absl::Status Database::Sync() {
   if (read_only()) return absl::FailedPreconditionError("the store is open read-only");
-  return FromRocksStatus(db_->SyncWAL(), absl::StrCat("store '", path(), "': syncing the log"));
+  return FromRocksStatus(SyncLog(*db_), absl::StrCat("store '", path(), "': syncing the log"));
 }
 
 }  // namespace hps

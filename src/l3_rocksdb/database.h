@@ -103,6 +103,7 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status DropUnknownFamilies();
   absl::Status MakeKeyListFamily();
   void NoteTablesChanged();
+  absl::Status GoOn();
   absl::Status FailedWrite(const rocksdb::Status& status);
   void Retire(std::unique_ptr<Family> family);
   void Unpin(Family* family);

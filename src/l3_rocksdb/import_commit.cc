@@ -75,7 +75,9 @@ rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const std::string&
   ingestion.column_family = family;
   ingestion.options.move_files = true;
   ingestion.options.write_global_seqno = false;  // the files stay as they were checksummed
-  ingestion.options.verify_file_checksum = false;
+  // A staged file may have rotted since: RocksDB would take over the key range that it then seems
+  // to have, and keys beyond it would be told absent.
+  ingestion.options.verify_file_checksum = true;
   for (const StagedFile& file : files) {
     const std::string path = directory + "/" + file.name;
     const std::string link = path + kLinkSuffix;

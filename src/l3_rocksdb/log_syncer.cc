@@ -5,6 +5,13 @@
 
 namespace hps {
 
+rocksdb::Status SyncLog(rocksdb::DB& db) {
+  rocksdb::WriteOptions options;
+  options.sync = true;
+  rocksdb::WriteBatch nothing;
+  return db.Write(options, &nothing);
+}
+
 LogSyncer::LogSyncer(rocksdb::DB& db, Duration interval)
     : db_(db), interval_(interval), thread_([this] { Run(); }) {}
 
@@ -35,7 +42,7 @@ void LogSyncer::Run() {
     if (!dirty_) break;  // hence stopping
     dirty_ = false;
     mutex_.Unlock();
-    const rocksdb::Status synced = db_.SyncWAL();
+    const rocksdb::Status synced = SyncLog(db_);
     if (!synced.ok()) LogError(absl::StrCat("store: syncing the log failed: ", synced.ToString()));
     mutex_.Lock();
     if (!synced.ok() && !stopping_) dirty_ = true;  // tried again after the next interval

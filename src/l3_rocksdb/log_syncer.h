@@ -10,6 +10,11 @@
 
 namespace hps {
 
+// Makes everything written so far durable: an empty write that syncs, in turn with all other
+// writes. RocksDB's SyncWAL is not in turn, and where the log's last write has failed (a full disk)
+// version 7.8.3 aborts in it; a write is then refused.
+rocksdb::Status SyncLog(rocksdb::DB& db);
+
 // Thread-safe. Destroy it before the database.
 class LogSyncer {
  public:

@@ -51,12 +51,11 @@ bool Walk::SeekWorks(uint64_t bits) {
 uint64_t Walk::EndOfGap(uint64_t begin) {
   uint64_t bad = begin;
   uint64_t good = begin;
-  for (uint64_t step = 1;; step *= 2) {
+  for (uint64_t step = 1;; step = step > kLastBits / 2 ? kLastBits : step * 2) {
     if (bad == kLastBits) return 0;
     good = step > kLastBits - begin ? kLastBits : begin + step;
     if (SeekWorks(good)) break;
     bad = good;
-    if (step > kLastBits / 2) step = kLastBits / 2;
   }
   while (good - bad > 1) {
     const uint64_t middle = bad + (good - bad) / 2;
