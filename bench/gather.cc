@@ -1,6 +1,7 @@
 #include "bench/gather.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -12,18 +13,42 @@ namespace {
 
 constexpr size_t kLineBytes = 64;
 
+template <bool kFar>
 void PrefetchRow(const std::byte* row, size_t row_bytes) {
   for (size_t offset = 0; offset < row_bytes; offset += kLineBytes)
-    __builtin_prefetch(row + offset);
+    __builtin_prefetch(row + offset, 0, kFar ? 2 : 3);
 }
 
+template <bool kFar>
 void GatherPlain(std::span<const std::byte* const> rows, size_t row_bytes, std::byte* out,
                  size_t ahead) {
   const size_t primed = std::min(ahead, rows.size());
-  for (size_t i = 0; i < primed; ++i) PrefetchRow(rows[i], row_bytes);
+  for (size_t i = 0; i < primed; ++i) PrefetchRow<kFar>(rows[i], row_bytes);
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + ahead < rows.size()) PrefetchRow(rows[i + ahead], row_bytes);
+    if (i + ahead < rows.size()) PrefetchRow<kFar>(rows[i + ahead], row_bytes);
     std::memcpy(out + i * row_bytes, rows[i], row_bytes);
+  }
+}
+
+constexpr size_t kLinesAhead = 8;     // a line of the index, before its row is asked for
+constexpr size_t kUnderWayMax = 128;  // more than any shape is ahead, a power of two
+
+template <bool kFar>
+void GatherThrough(std::span<const uint64_t* const> lines, std::span<const std::byte* const> rows,
+                   size_t row_bytes, std::byte* out, size_t ahead) {
+  std::array<const std::byte*, kUnderWayMax> found;
+  const size_t count = rows.size();
+  for (size_t i = 0; i < count + kLinesAhead + ahead; ++i) {
+    if (i < count) __builtin_prefetch(lines[i]);
+    if (i >= kLinesAhead && i - kLinesAhead < count) {
+      const std::byte* const row = rows[i - kLinesAhead] + *lines[i - kLinesAhead];
+      found[(i - kLinesAhead) % kUnderWayMax] = row;
+      for (size_t offset = 0; offset < row_bytes; offset += kLineBytes)
+        __builtin_prefetch(row + offset, 0, kFar ? 2 : 3);
+    }
+    if (i < kLinesAhead + ahead) continue;
+    const size_t done = i - kLinesAhead - ahead;
+    std::memcpy(out + done * row_bytes, found[done % kUnderWayMax], row_bytes);
   }
 }
 
@@ -34,13 +59,13 @@ const __m512i* Vector(const std::byte* bytes) {
   return static_cast<const __m512i*>(static_cast<const void*>(bytes));
 }
 
-template <bool kStreaming>
+template <bool kFar, bool kStreaming>
 __attribute__((target("avx512f"))) void GatherWide(std::span<const std::byte* const> rows,
                                                    size_t row_bytes, std::byte* out, size_t ahead) {
   const size_t primed = std::min(ahead, rows.size());
-  for (size_t i = 0; i < primed; ++i) PrefetchRow(rows[i], row_bytes);
+  for (size_t i = 0; i < primed; ++i) PrefetchRow<kFar>(rows[i], row_bytes);
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + ahead < rows.size()) PrefetchRow(rows[i + ahead], row_bytes);
+    if (i + ahead < rows.size()) PrefetchRow<kFar>(rows[i + ahead], row_bytes);
     std::byte* const to = out + i * row_bytes;
     for (size_t offset = 0; offset < row_bytes; offset += kLineBytes) {
       const __m512i line = _mm512_load_si512(Vector(rows[i] + offset));
@@ -67,21 +92,34 @@ bool HasWideVectors() { return false; }
 std::vector<GatherShape> GatherShapes() {
   std::vector<GatherShape> shapes;
   for (const size_t ahead : {0, 4, 8, 16, 32, 64}) {
-    shapes.push_back({.ahead = ahead, .streaming = false});
-    if (HasWideVectors()) shapes.push_back({.ahead = ahead, .streaming = true});
+    for (const bool far : {false, true}) {
+      shapes.push_back({.ahead = ahead, .far = far, .streaming = false});
+      if (HasWideVectors()) shapes.push_back({.ahead = ahead, .far = far, .streaming = true});
+    }
   }
   return shapes;
 }
 
 void Gather(std::span<const std::byte* const> rows, size_t row_bytes, std::byte* out,
             GatherShape shape) {
+  auto* gather = shape.far ? GatherPlain<true> : GatherPlain<false>;
 #if defined(__x86_64__)
   if (HasWideVectors()) {
-    if (shape.streaming) return GatherWide<true>(rows, row_bytes, out, shape.ahead);
-    return GatherWide<false>(rows, row_bytes, out, shape.ahead);
+    if (shape.streaming) {
+      gather = shape.far ? GatherWide<true, true> : GatherWide<false, true>;
+    } else {
+      gather = shape.far ? GatherWide<true, false> : GatherWide<false, false>;
+    }
   }
 #endif
-  GatherPlain(rows, row_bytes, out, shape.ahead);
+  gather(rows, row_bytes, out, shape.ahead);
+}
+
+void GatherThroughLines(std::span<const uint64_t* const> lines,
+                        std::span<const std::byte* const> rows, size_t row_bytes, std::byte* out,
+                        GatherShape shape) {
+  auto* gather = shape.far ? GatherThrough<true> : GatherThrough<false>;
+  gather(lines, rows, row_bytes, out, shape.ahead);
 }
 
 }  // namespace hps::bench

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace hps::bench {
 // One way to write a gather; which is fastest depends on the machine, the row and the batch.
 struct GatherShape {
   size_t ahead = 32;       // rows whose lines are asked for before the one that is copied
+  bool far = false;        // they are asked for into the second-level cache only
   bool streaming = false;  // stores that pass the caches by
 };
 
@@ -20,5 +22,12 @@ std::vector<GatherShape> GatherShapes();
 // row_bytes is a multiple of 64.
 void Gather(std::span<const std::byte* const> rows, size_t row_bytes, std::byte* out,
             GatherShape shape);
+
+// The floor of every exact index that is larger than the caches: before a row's address is known,
+// one more line has to come from memory. Copies (rows[i] + *lines[i]) to out + i * row_bytes; the
+// offsets in `lines` are 0. REQUIRES: as Gather; both spans have one size.
+void GatherThroughLines(std::span<const uint64_t* const> lines,
+                        std::span<const std::byte* const> rows, size_t row_bytes, std::byte* out,
+                        GatherShape shape);
 
 }  // namespace hps::bench

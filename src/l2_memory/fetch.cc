@@ -8,6 +8,10 @@ namespace hps {
 namespace {
 
 struct PortableMachine {
+  static void Locate(const Key* keys, const PlaceShape& shape, Place* places) {
+    for (size_t i = 0; i < kGroupKeys; ++i)
+      places[i] = shape.PlaceOf(HashKey(keys[i], kL2HashSeed));
+  }
   static LineProbe Probe(const IndexLine& line, Key key) { return ProbeLine(line, key); }
   static void Copy(std::byte* to, const std::byte* from, size_t row_bytes) {
     std::memcpy(to, from, row_bytes);
