@@ -1,7 +1,8 @@
 #include "l2_memory/fetch.h"
 
-// ThreadSanitizer can't see that the vector loads below are the atomic loads of ProbeLine.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_THREAD__)
+// Only g++ knows the pragmas below. ThreadSanitizer can't see that the vector loads are the atomic
+// loads of ProbeLine.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define HPS_L2_AVX512 1
 #endif
 
