@@ -38,7 +38,10 @@ ENVIRONMENT = {
                         "strict_string_checks=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
     },
-    "tsan": {"TSAN_OPTIONS": "allocator_may_return_null=1:second_deadlock_stack=1"},
+    "tsan": {
+        "TSAN_OPTIONS": "allocator_may_return_null=1:second_deadlock_stack=1:suppressions="
+                        + str(ROOT / "tools" / "tsan_suppressions.txt"),
+    },
 }
 
 
