@@ -90,7 +90,7 @@ class Model {
     return ServedTable::Create(std::move(parts));
   }
 
-  const MemoryTierOptions options_;
+  const MemoryTierOptions options_{};
   const std::unique_ptr<LossyTier> tier_ = MakeMemoryTier(options_);
   std::unique_ptr<SessionFactory> factory_;
   std::unique_ptr<ModelState> state_;

@@ -206,8 +206,9 @@ Kept FillUseAndOverflow(EvictionPolicy eviction) {
     HeldOf(*table, used, 64);
   }
   EXPECT_GT(table->Statistics().evictions, kRows / 5);
-  return {static_cast<double>(HeldOf(*table, used, 64)) / (kRows / 2),
-          static_cast<double>(HeldOf(*table, unused, 64)) / (kRows / 2)};
+  constexpr double kHalf = 0.5 * kRows;
+  return {static_cast<double>(HeldOf(*table, used, 64)) / kHalf,
+          static_cast<double>(HeldOf(*table, unused, 64)) / kHalf};
 }
 
 TEST(MemoryTableTest, EvictsTheOldestUses) {
