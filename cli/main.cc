@@ -1,4 +1,6 @@
 // hps, the command. Exit status: 0 done, 1 it could not be done, 2 wrong usage or configuration.
+#include <sys/resource.h>
+
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -13,6 +15,15 @@
 namespace hps::cli {
 
 namespace {
+
+// A store of many tables has more files open than the usual soft limit allows; the hard limit is
+// the administrator's word. A refusal only leaves things as they are.
+void AllowManyOpenFiles() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &files));
+}
 
 constexpr int kDone = 0;
 constexpr int kFailed = 1;
@@ -101,4 +112,7 @@ int Main(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace hps::cli
 
-int main(int argc, char** argv) { return hps::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  hps::cli::AllowManyOpenFiles();
+  return hps::cli::Main(argc, argv);
+}

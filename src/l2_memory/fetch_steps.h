@@ -71,6 +71,7 @@ class FetchSteps {
     constexpr size_t kDecide = kProbeLag + kDecideLag;
     constexpr size_t kAnswer = kDecide + kAnswerLag;
     const size_t groups = (range.end - range.begin + kGroupKeys - 1) / kGroupKeys;
+    FetchCounts sum;  // local, so that it stays in registers
     for (size_t step = 0; step < groups + kAnswer; ++step) {
       Group& located = GroupOf(step);
       Group& probed = GroupOf(step - kProbeLag);
@@ -79,11 +80,14 @@ class FetchSteps {
       for (size_t i = 0; i < kGroupKeys; ++i) {
         if (i < located.count) __builtin_prefetch(&FirstLineOf(located.places[i]));
         if (i < probed.count) ProbeFirst(probed, i);
-        if (i < answered.count) Answer(answered, i, streaming, counts);
+        if (i < answered.count) Answer(answered, i, streaming, sum);
       }
       ProbeSecond(GroupOf(step - kDecide));
     }
     if (streaming) Machine::FinishStreaming();
+    counts.misses += sum.misses;
+    counts.hits += sum.hits;
+    counts.absent += sum.absent;
   }
 
  private:

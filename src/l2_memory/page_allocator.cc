@@ -16,15 +16,19 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 class SystemPageBlock final : public PageBlock {
  public:
-  explicit SystemPageBlock(std::span<std::byte> bytes) : bytes_(bytes) {}
+  SystemPageBlock() = default;
   SystemPageBlock(const SystemPageBlock&) = delete;
   SystemPageBlock& operator=(const SystemPageBlock&) = delete;
-  ~SystemPageBlock() override { munmap(bytes_.data(), bytes_.size()); }
+  ~SystemPageBlock() override {
+    if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
+  }
+
+  void Own(std::span<std::byte> bytes) { bytes_ = bytes; }
 
   std::span<std::byte> bytes() const override { return bytes_; }
 
  private:
-  const std::span<std::byte> bytes_;
+  std::span<std::byte> bytes_;
 };
 
 class SystemPageAllocator final : public PageAllocator {
@@ -34,6 +38,7 @@ class SystemPageAllocator final : public PageAllocator {
 
   absl::StatusOr<std::unique_ptr<PageBlock>> Allocate(size_t bytes) override {
     const size_t wanted = RoundUp(bytes < 1 ? 1 : bytes, page_bytes_);
+    auto block = std::make_unique<SystemPageBlock>();  // before there is memory to lose
     // A huge page must start at a multiple of its size, so address space for one more is taken and
     // the ends are given back.
     const size_t mapped = wanted + (huge_pages_ ? kHugePageBytes : 0);
@@ -50,7 +55,8 @@ class SystemPageAllocator final : public PageAllocator {
       // Advice only: without it, or where the system declines, ordinary pages serve.
       static_cast<void>(madvise(start, wanted, MADV_HUGEPAGE));
     }
-    return std::make_unique<SystemPageBlock>(std::span<std::byte>(start, wanted));
+    block->Own({start, wanted});
+    return block;
   }
 
   size_t page_bytes() const override { return page_bytes_; }

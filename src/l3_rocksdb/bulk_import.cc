@@ -155,6 +155,7 @@ absl::StatusOr<BulkImport::Result> RocksImport::Commit() {
 
 absl::StatusOr<BulkImport::Result> RocksImport::CommitTo(Database& database) {
   Result result;
+  import_.fresh = true;
   rocksdb::WriteBatch no_more_records;
   HPS_ASSIGN_OR_RETURN(result.tables, CommitImport(database, import_, no_more_records));
   return result;

@@ -31,6 +31,7 @@ class RocksCursor final : public RowCursor {
 
  private:
   absl::Status TakeRow(Key& key, std::byte* row, Version* version);
+  absl::Status CheckNothingLostHere() const;
 
   Database::Pin pin_;
   std::unique_ptr<rocksdb::Iterator> it_;  // dies before the pin
@@ -41,12 +42,26 @@ absl::StatusOr<size_t> RocksCursor::Next(std::span<Key> keys, HostRows rows,
   const size_t row_count_max = std::min(keys.size(), rows.row_count);
   size_t row_count = 0;
   for (; row_count < row_count_max && it_->Valid(); ++row_count, it_->Next()) {
+    HPS_RETURN_IF_ERROR(CheckNothingLostHere());
     HPS_RETURN_IF_ERROR(TakeRow(keys[row_count], rows.row(row_count),
                                 versions.empty() ? nullptr : &versions[row_count]));
   }
   HPS_RETURN_IF_ERROR(FromRocksStatus(
       it_->status(), absl::StrCat("table '", pin_.family().table.spec.name, "': scanning")));
+  if (row_count == 0) HPS_RETURN_IF_ERROR(CheckNothingLostHere());
   return row_count;
+}
+
+// Errors: DATA_LOSS from the first lost range on that the scan has reached; it goes no further.
+absl::Status RocksCursor::CheckNothingLostHere() const {
+  const Family& family = pin_.family();
+  if (family.lost_ranges.empty()) return absl::OkStatus();
+  const LostRange& lost = family.lost_ranges.front();
+  if (it_->Valid() && it_->key().size() == kKeyBytes && DecodeKey(it_->key().data()) < lost.first)
+    return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("table '", family.table.spec.name,
+                                          "': rows of keys from ", lost.first, " to ", lost.last,
+                                          " were lost to damage earlier; which, can't be told"));
 }
 
 absl::Status RocksCursor::TakeRow(Key& key, std::byte* row, Version* version) {

@@ -68,7 +68,7 @@ std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport&
 
 // The files of one column family, by links of their own when the file system has links: RocksDB
 // takes the links away, the staging directory keeps the files.
-rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const std::string& directory,
+rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const StagedImport& import,
                                            const std::vector<StagedFile>& files,
                                            rocksdb::ColumnFamilyHandle* family) {
   rocksdb::IngestExternalFileArg ingestion;
@@ -77,9 +77,9 @@ rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const std::string&
   ingestion.options.write_global_seqno = false;  // the files stay as they were checksummed
   // A staged file may have rotted since: RocksDB would take over the key range that it then seems
   // to have, and keys beyond it would be told absent.
-  ingestion.options.verify_file_checksum = true;
+  ingestion.options.verify_file_checksum = !import.fresh;
   for (const StagedFile& file : files) {
-    const std::string path = directory + "/" + file.name;
+    const std::string path = import.directory + "/" + file.name;
     const std::string link = path + kLinkSuffix;
     const bool linked = env->FileExists(link).ok() || env->LinkFile(path, link).ok();
     ingestion.options.move_files &= linked;
@@ -89,7 +89,7 @@ rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const std::string&
   }
   if (!ingestion.options.move_files) {
     for (size_t i = 0; i < files.size(); ++i)
-      ingestion.external_files[i] = directory + "/" + files[i].name;
+      ingestion.external_files[i] = import.directory + "/" + files[i].name;
   }
   return ingestion;
 }
@@ -102,12 +102,10 @@ absl::Status Ingest(Database& database, const StagedImport& import,
     const StagedTable& table = import.tables[i];
     key_files.insert(key_files.end(), table.key_files.begin(), table.key_files.end());
     if (table.row_files.empty()) continue;
-    ingestions.push_back(
-        IngestionOf(database.env(), import.directory, table.row_files, handles[i]));
+    ingestions.push_back(IngestionOf(database.env(), import, table.row_files, handles[i]));
   }
   if (ingestions.empty()) return absl::OkStatus();
-  ingestions.push_back(
-      IngestionOf(database.env(), import.directory, key_files, database.key_list()));
+  ingestions.push_back(IngestionOf(database.env(), import, key_files, database.key_list()));
   return FromRocksStatus(
       database.db().IngestExternalFiles(ingestions),
       absl::StrCat("store '", database.path(), "': taking over the imported files"));

@@ -233,6 +233,16 @@ TEST_F(VerifyTest, RepairOfAChangedTableNeverCallsALostKeyAbsent) {
   const FetchedRows fetched(**table, updated);
   for (size_t i = 0; i < updated.size(); ++i)
     EXPECT_NE(fetched.outcomes[i], FetchOutcome::kAbsent) << "key " << updated[i];
+
+  // Whoever copies the table is told, too.
+  const auto cursor = (*table)->Scan();
+  ASSERT_TRUE(cursor.ok()) << cursor.status();
+  std::vector<Key> keys(256);
+  std::vector<std::byte> bytes(keys.size() * kRowBytes);
+  absl::StatusOr<size_t> scanned = size_t{1};
+  while (scanned.ok() && *scanned > 0)
+    scanned = (*cursor)->Next(keys, {bytes.data(), keys.size(), kRowBytes, kRowBytes}, {});
+  EXPECT_EQ(scanned.status().code(), absl::StatusCode::kDataLoss) << scanned.status();
 }
 
 TEST_F(VerifyTest, AMissingTableFileIsFoundAtOpenAndByVerify) {

@@ -76,6 +76,7 @@ absl::Status ModelState::Publish(std::vector<std::shared_ptr<ServedTable>> table
       by_slot[SlotForName(table->spec().name)] = table.get();
     auto next = std::make_unique<const ModelSnapshot>(std::move(tables), std::move(by_slot),
                                                       current_owned_->number() + 1);
+    retired_.reserve(retired_.size() + 1);  // from here on nothing may fail: readers see both
     current_.store(next.get(), std::memory_order_seq_cst);
     std::swap(current_owned_, next);
     const uint64_t epoch = domain_.Advance();
