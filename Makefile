@@ -8,7 +8,8 @@ PREFIX ?= /usr/local
 SCENARIOS ?= l2 l3 import session
 
 help:  ## list the targets
-	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1@\2/p' Makefile | column -t -s@
+	@sed -nE 's/^([a-z-]+):.*## (.*)$$/\1@\2/p' Makefile | \
+	  while IFS=@ read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
 
 build: setup-build  ## build everything into build/cpu (the command is build/cpu/bin/hps)
 	@cmake --preset cpu >/dev/null

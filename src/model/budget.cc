@@ -1,5 +1,6 @@
 #include "model/budget.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +21,8 @@ std::optional<uint64_t> OwnBudget(const BudgetRequest& request) {
   if (!request.share.has_value()) return std::nullopt;
   // Exact at 1.0 for every need; rounded up, so that a share is never short of a row's part.
   const long double bytes = static_cast<long double>(request.needed_bytes) * *request.share;
-  return static_cast<uint64_t>(std::ceil(bytes));
+  if (bytes <= 0) return 0;  // the table is not to be in the level
+  return std::max(request.least_bytes, static_cast<uint64_t>(std::ceil(bytes)));
 }
 
 }  // namespace

@@ -40,6 +40,14 @@ TEST(BudgetTest, ATableMayHaveABudgetOfItsOwn) {
   EXPECT_EQ(*DivideBudget(220, requests), (Budgets{50, 150, 20, 0}));
 }
 
+// A share of a small table would be less than any table needs, and opening the level would fail.
+TEST(BudgetTest, AShareIsNeverLessThanATableNeeds) {
+  const std::vector<BudgetRequest> requests = {
+      {.table = "a", .least_bytes = 90, .needed_bytes = 100, .share = 0.5},
+      {.table = "b", .least_bytes = 90, .needed_bytes = 100, .share = 0.0}};
+  EXPECT_EQ(*DivideBudget(200, requests), (Budgets{90, 0}));
+}
+
 TEST(BudgetTest, WhatDoesNotFitIsRefused) {
   const auto code = [](uint64_t bytes_left, const BudgetRequest& request) {
     return DivideBudget(bytes_left, {&request, 1}).status().code();
