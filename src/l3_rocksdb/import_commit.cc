@@ -111,13 +111,23 @@ absl::Status Ingest(Database& database, const StagedImport& import,
       absl::StrCat("store '", database.path(), "': taking over the imported files"));
 }
 
-absl::Status IngestAndSwitch(Database& database, const StagedImport& import,
-                             const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
-                             const std::vector<TableRecord>& tables, rocksdb::WriteBatch& records) {
+absl::Status IngestFiles(Database& database, const StagedImport& import,
+                         const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
   HPS_FAULT_POINT("l3.import.before_ingest");
   HPS_RETURN_IF_ERROR(Ingest(database, import, handles));
   HPS_FAULT_POINT("l3.import.before_switch");
-  return database.SwitchTables(tables, handles, records);
+  return absl::OkStatus();
+}
+
+// A switch whose write failed may yet be in the log and be replayed at the next open: its column
+// families must be there then. The next open drops them if it was not.
+absl::Status Switch(Database& database, const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
+                    const std::vector<TableRecord>& tables, rocksdb::WriteBatch& records) {
+  const absl::Status switched = database.SwitchTables(tables, handles, records);
+  if (switched.ok()) return switched;
+  for (rocksdb::ColumnFamilyHandle* handle : handles)
+    database.db().DestroyColumnFamilyHandle(handle);
+  return switched;
 }
 
 // Tables of `imports` after number `index`.
@@ -161,11 +171,12 @@ absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const St
     const std::vector<TableRecord> tables = RecordsOf(database, import);
     HPS_ASSIGN_OR_RETURN(const std::vector<rocksdb::ColumnFamilyHandle*> handles,
                          database.CreateFamilies(tables));
-    const absl::Status switched = IngestAndSwitch(database, import, handles, tables, records);
-    if (!switched.ok()) {
+    const absl::Status ingested = IngestFiles(database, import, handles);
+    if (!ingested.ok()) {
       database.DropFamilies(handles);
-      return switched;
+      return ingested;
     }
+    HPS_RETURN_IF_ERROR(Switch(database, handles, tables, records));
   }
   HPS_FAULT_POINT("l3.import.after_switch");
   for (const StagedTable& table : import.tables) {
@@ -186,7 +197,9 @@ absl::StatusOr<bool> CommitReadyImports(Database& database) {
       rocksdb::WriteBatch no_more_records;
       const absl::Status committed = CommitImport(database, imports[i], no_more_records).status();
       changed |= committed.ok();
-      if (absl::IsFailedPrecondition(committed)) {
+      // Neither will ever be otherwise, and what is staged behind it must not wait for it.
+      if (absl::IsFailedPrecondition(committed) || absl::IsDataLoss(committed) ||
+          absl::IsNotFound(committed)) {
         LogError(absl::StrCat("a staged import is given up: ", committed.ToString()));
       } else if (!committed.ok()) {
         return committed;
