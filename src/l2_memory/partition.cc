@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/hash.h"
 #include "base/macros.h"
-#include "l2_memory/row_copy.h"
 
 namespace hps {
 namespace {
@@ -193,7 +193,7 @@ SlotNumber Partition::FillSlot(Version version, const std::byte* row) {
   const uint32_t even = sequence.load(std::memory_order_relaxed);
   // An exchange, so that no byte of the row is written before it.
   sequence.exchange(even + 1, std::memory_order_acq_rel);
-  CopyRow(view_.rows + size_t{slot - 1u} * shape_.stride_bytes, row, shape_.row_bytes);
+  std::memcpy(view_.rows + size_t{slot - 1u} * shape_.stride_bytes, row, shape_.row_bytes);
   view_.versions[slot - 1].store(version, std::memory_order_relaxed);
   sequence.store(even + 2, std::memory_order_release);
   return slot;
