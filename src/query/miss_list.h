@@ -1,9 +1,10 @@
-// The keys of one query that the levels asked so far have not answered: each once, in ascending
-// order, with the positions that wait for it.
+// The keys of one query that the levels asked so far have not answered: each once, with the
+// positions that wait for it.
 //
 // No key is asked of a lower tier twice in a call, and L3 is fastest with ascending keys: sorting
-// gives both. A list borrows its memory from a MissArena, which a session makes once; making and
-// narrowing lists allocates nothing. For one thread.
+// gives both. Misses that a device has made unique stay in its order, and L3 sorts what it reads. A
+// list borrows its memory from a MissArena, which a session makes once; making and narrowing lists
+// allocates nothing. For one thread.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +70,7 @@ class MissArena {
   void Add(Key key, uint32_t position) { entries_[entry_count_++] = {key, position}; }
   MissList MakeList();
 
-  // A list of keys that are unique and ascending already.
+  // A list of keys that are unique already, in any order.
   MissList ListOf(std::span<const Key> unique_keys);
 
   // How many different keys there are. Leaves the lists as they are.

@@ -54,8 +54,8 @@ struct DeviceCacheQuery {
 
 // What the levels below are asked for, on the host. Valid until the call is returned.
 struct DeviceMisses {
-  // Unique keys in ascending order, table after table: those of query q are
-  // keys[begin[q]] .. keys[begin[q + 1]].
+  // Unique keys, in no particular order (sorting is dear on a device), table after table: those of
+  // query q are keys[begin[q]] .. keys[begin[q + 1]].
   std::span<const Key> keys;
   std::span<const size_t> begin;        // [queries + 1]
   std::span<const uint64_t> positions;  // [queries]: misses with duplicates, for the counts
