@@ -1,10 +1,12 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check check-all bench format install clean setup-build setup-test \
-        setup-check
+.PHONY: help build demo gpu test check check-all bench format install clean setup-build \
+        setup-test setup-check setup-gpu
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
+HPS_CUDA_VENV ?= $(CURDIR)/.venv-cuda
+export HPS_CUDA_VENV
 SCENARIOS ?= l2 l3 import session
 
 help:  ## list the targets
@@ -19,6 +21,10 @@ demo: setup-build  ## make a model with a planted truth, import it, serve look-u
 	@cmake --preset cpu >/dev/null
 	@ninja -C build/cpu hps_demo
 	@build/cpu/bin/hps_demo
+
+gpu: setup-gpu  ## build with CUDA into build/cuda (no GPU needed; the toolkit comes from PyPI)
+	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH cmake --preset cuda >/dev/null
+	@$(HPS_CUDA_VENV)/bin/ninja -C build/cuda
 
 test: setup-test  ## build, also with sanitizers, and run every test; ends with "N passed, N failed"
 	@tools/run_tests.py
@@ -35,13 +41,13 @@ bench: build  ## run the benchmarks (SCENARIOS="l2 l3 import session"); JSON int
 	  build/cpu/bin/hps bench $$scenario --out build/bench/$$scenario.json; done
 
 format: setup-check  ## format every source file in place
-	@git ls-files -co --exclude-standard '*.h' '*.cc' | xargs clang-format-14 -i
+	@git ls-files -co --exclude-standard '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-14 -i
 	@echo "formatted"
 
 install: build  ## install the library, its headers and the command below PREFIX (/usr/local)
 	@cmake --install build/cpu --prefix $(PREFIX)
 
-clean:  ## remove what was built (.venv/ stays)
+clean:  ## remove what was built (.venv/ and .venv-cuda/ stay)
 	rm -rf build
 
 setup-build:
@@ -50,3 +56,5 @@ setup-test:
 	@tools/bootstrap.sh test
 setup-check:
 	@tools/bootstrap.sh check
+setup-gpu:
+	@tools/bootstrap.sh gpu

@@ -28,12 +28,12 @@ endif()
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
 add_library(hps_options INTERFACE)
-target_compile_options(hps_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-                       -Wold-style-cast -Wcast-qual -Wno-interference-size
-                       -Wno-missing-field-initializers -Werror)
+set(HPS_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual
+    -Wno-interference-size -Wno-missing-field-initializers -Werror)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  target_compile_options(hps_options INTERFACE -Wthread-safety -Wno-unknown-warning-option)
+  list(APPEND HPS_WARNINGS -Wthread-safety -Wno-unknown-warning-option)
 endif()
+target_compile_options(hps_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${HPS_WARNINGS}>")
 target_include_directories(hps_options INTERFACE ${PROJECT_SOURCE_DIR}/src
                            ${PROJECT_SOURCE_DIR})
 if(HPS_SANITIZE)

@@ -3,7 +3,10 @@
 #
 #   tools/bootstrap.sh build    what `make build` and `make demo` need
 #   tools/bootstrap.sh test     ... and what the tests need (.venv/)
-#   tools/bootstrap.sh check    ... and clang's tools (the default: everything)
+#   tools/bootstrap.sh check    ... and clang's tools (the default: everything but the next)
+#   tools/bootstrap.sh gpu      what `make gpu` needs: as test, and the CUDA toolkit and a CMake
+#                               for it from PyPI in $HPS_CUDA_VENV (.venv-cuda/; 0.4 GB); neither
+#                               GPU nor driver. Set the variable to share one among work trees.
 #
 # Needs root or sudo only when something is missing. A second run installs nothing and takes a
 # fraction of a second. Every package is pinned to the version that hps is tested with
@@ -37,8 +40,9 @@ case "$stage" in
   build) packages=("${build_packages[@]}") ;;
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   check) packages=("${build_packages[@]}" "${test_packages[@]}" "${check_packages[@]}") ;;
+  gpu) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   *)
-    echo "bootstrap: unknown stage '$stage': expected build, test or check" >&2
+    echo "bootstrap: unknown stage '$stage': expected build, test, check or gpu" >&2
     exit 2
     ;;
 esac
@@ -91,10 +95,43 @@ install_venv() {
   cp "$wanted" .venv/installed.txt
 }
 
+# Whether the venv $1 has every package of tools/cuda_requirements.txt in its version.
+cuda_venv_is_complete() {
+  [[ -x $1/bin/python ]] && "$1/bin/python" - tools/cuda_requirements.txt <<'PYTHON'
+import importlib.metadata as metadata, sys
+lines = [line.strip() for line in open(sys.argv[1]) if line.strip() and line[0] != "#"]
+installed = {dist.metadata["Name"].lower(): dist.version for dist in metadata.distributions()}
+sys.exit(any(installed.get(name) != version
+             for name, version in (line.split("==") for line in lines)))
+PYTHON
+}
+
+install_cuda_venv() {
+  local venv=${HPS_CUDA_VENV:-.venv-cuda} wanted=tools/cuda_requirements.txt
+  if ! cuda_venv_is_complete "$venv"; then
+    say "installing CUDA into $venv (0.4 GB): $(grep -v '^#' "$wanted" | paste -sd' ')"
+    /usr/bin/python3 -m venv "$venv"
+    "$venv/bin/pip" install --disable-pip-version-check --quiet --requirement "$wanted"
+  fi
+  # Names that CMake and the linker look for, and a place without the version of Python in it.
+  local toolkit
+  toolkit=$(cd "$venv" && echo lib/python3.*/site-packages/nvidia/cu13)
+  ln -sfn "$toolkit" "$venv/cuda"
+  ln -sfn lib "$venv/cuda/lib64"
+  ln -sfn libcudart.so.13 "$venv/cuda/lib/libcudart.so"
+  if [[ ! -x $venv/cuda/bin/nvcc ]]; then
+    say "there is no nvcc in $venv/cuda/bin: remove $venv and try again" >&2
+    exit 1
+  fi
+}
+
 if [[ ! -r /etc/debian_version ]] || [[ $(cut -d. -f1 /etc/debian_version) != 12 ]]; then
   say "this is not Debian 12: packages may have other names or versions" >&2
 fi
 mapfile -t missing < <(missing_packages)
 if [[ ${#missing[@]} -gt 0 ]]; then install_packages "${missing[@]}"; fi
-if [[ $stage != build ]]; then install_venv; fi
+case "$stage" in
+  test | check) install_venv ;;
+  gpu) install_venv && install_cuda_venv ;;
+esac
 say "ready ($stage)"

@@ -20,7 +20,8 @@ DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
 LABEL = re.compile(r"\s*(public|private|protected)\s*:(?!:)")
 TEMPLATE_ARGUMENTS = re.compile(r"(?<!operator)<[^<>;{}]*>")
 ATTRIBUTE = re.compile(r"__attribute__\(\([^()]*(?:\([^()]*\))?\)\)|\[\[[^\]]*\]\]|"
-                       r"\bHPS_[A-Z_]+\([^()]*\)|\b(?:alignas|explicit)\([^()]*\)")
+                       r"\bHPS_[A-Z_]+\([^()]*\)|\b(?:alignas|explicit)\([^()]*\)|"
+                       r"\b__(?:launch_bounds|align|cluster_dims)__\([^()]*\)")
 CALLABLE = re.compile(r"((?:\w+\s*::\s*)*(?:operator\s*(?:\(\)|\[\]|[^\s\w(]+|[\w ]+)|~?\w+))\s*\(")
 NOT_A_NAME = {"decltype", "requires", "noexcept", "alignas", "sizeof", "static_assert"}
 

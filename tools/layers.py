@@ -7,7 +7,7 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
 
     0  include/hps, src/base
     1  src/tier
-    2  src/l1_* l2_* l3_*                  never each other
+    2  src/l1_* l2_* l3_* no_gpu           never each other
     3  src/query update import dense       never each other, no layer 2
     4  src/model
     5  cli python triton src/server        include only include/hps (cli: bench/ too), link model
@@ -23,7 +23,7 @@ import sys
 from source_tree import Finding, SourceTree, line_of
 
 LOW = {"include", "base"}
-LEVELS = {"l1_host", "l1_gpu", "l2_memory", "l2_redis", "l3_rocksdb"}
+LEVELS = {"l1_host", "l1_gpu", "no_gpu", "l2_memory", "l2_redis", "l3_rocksdb"}
 MIDDLE = {"query", "update", "import", "dense"}
 
 # Folder -> folders whose headers it may include (itself always).
@@ -37,7 +37,11 @@ MAY_INCLUDE["cli"] = {"include", "bench"}
 # model, whose headers it does not see.
 MAY_LINK_TOO = {folder: {"model"} for folder in ("cli", "python", "triton", "server", "examples")}
 
-TEST_FILE = re.compile(r"(_test\.cc|/test_\w+\.(h|cc)|_world\.h|_contract(_\w+)?\.(h|cc))$")
+# What the build chooses: a CMake variable -> the folders that it may name.
+CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "no_gpu"]}
+
+TEST_FILE = re.compile(r"(_test\.(cc|cu)|/test_\w+\.(h|cuh|cc|cu)|_world\.h|"
+                       r"_contract(_\w+)?\.(h|cc))$")
 
 FREE = {"tests", "bench"}  # may include and link anything
 
@@ -138,6 +142,8 @@ def check_includes(tree: SourceTree) -> list[Finding]:
         if folder is None:
             findings.append(Finding(path, 1, "layers", "source files belong into a folder"))
             continue
+        if path.endswith((".cu", ".cuh")) and not may_use(path, folder, "CUDA"):
+            findings.append(Finding(path, 1, "layers", f"CUDA does not belong into {folder}/"))
         for include in tree.includes(path):
             message = check_include(tree, path, folder, include)
             if message:
@@ -159,7 +165,7 @@ def parse_command(command: str, words: list[str]) -> tuple[bool, list[str], list
         if word in CMAKE_KEYWORDS:
             keyword = word
         elif keyword == "DEPENDS":
-            folders.append(word)
+            folders += CHOSEN_BY_THE_BUILD.get(word, [word])
     libraries = [word for word in words if "::" in word]
     is_test_command = command == "hps_test" or words[0].endswith("_test")
     return is_test_command, [folder for folder in folders if folder != "options"], libraries
@@ -215,7 +221,7 @@ def check_links_cover_includes(tree: SourceTree) -> list[Finding]:
             if not is_test_command:
                 direct.setdefault(folder_of(path), set()).update(folders)
     findings = []
-    for path in tree.ending(".h", ".cc"):
+    for path in tree.ending(".h", ".cc", ".cu", ".cuh"):
         folder = folder_of(path)
         if is_test(path) or folder not in direct or not path.startswith("src/"):
             continue

@@ -3,6 +3,7 @@
 
     tools/run_tests.py                     everything, as `make test`
     tools/run_tests.py --presets cpu       one preset (and the Python tests, which use its build)
+    tools/run_tests.py --presets cuda      the build of `make gpu`, also where there is no GPU
     tools/run_tests.py --only l2 --no-build   programs whose name contains "l2", as they are built
 
 Programs run side by side on the cores, the longest of the last run first, each with a time-out and
@@ -27,7 +28,8 @@ import time
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PRESETS = ["cpu", "asan-ubsan", "tsan"]
+SANITIZED = ["asan-ubsan", "tsan"]
+PRESETS = ["cpu", *SANITIZED]
 SECONDS_FILE = ROOT / "build" / "test_seconds.json"
 OUTPUT_LINES_MAX = 200  # of a failed program, its last ones
 
@@ -214,7 +216,7 @@ def without_address_randomization() -> list[str]:
 
 def gtest_programs(preset: str, suites: dict) -> list[Program]:
     names = built_tests(preset)
-    if preset != "cpu":
+    if preset in SANITIZED:
         names = [name for name in names if name in suites["sanitized"]]
     prefix = without_address_randomization() if preset == "tsan" else []
     timeouts = suites["timeout_s_of"]
@@ -246,7 +248,7 @@ def undecided(suites: dict, tests: list[str]) -> list[str]:
 def build_presets(presets: list[str], suites: dict) -> list[Result]:
     results = []
     for preset in presets:
-        targets = [] if preset == "cpu" else suites["sanitized"]
+        targets = suites["sanitized"] if preset in SANITIZED else []
         results.append(build(preset, targets))
     return [result for result in results if result.failed]
 

@@ -49,13 +49,16 @@ def check_tests(tree: SourceTree, untested: dict[str, str],
     findings = []
     names = set(tree.files)
     included_by_tests = {(str(pathlib.PurePosixPath(path).parent), tree.resolve(include.path))
-                         for path in tree.ending("_test.cc") for include in tree.includes(path)}
-    for path in tree.ending(".cc"):
+                         for path in tree.ending("_test.cc", "_test.cu")
+                         for include in tree.includes(path)}
+    for path in tree.ending(".cc", ".cu"):
+        stem = path.rsplit(".", 1)[0]
         if not path.startswith(TESTED_FOLDERS) or tidy_rules.is_test(path) or \
-                path.endswith("_bench.cc"):
+                stem.endswith("_bench"):
             continue
-        header = (str(pathlib.PurePosixPath(path).parent), path.removesuffix(".cc") + ".h")
-        has_test = path.removesuffix(".cc") + "_test.cc" in names or header in included_by_tests
+        header = (str(pathlib.PurePosixPath(path).parent), stem + ".h")
+        has_test = header in included_by_tests or stem + "_test.cc" in names or \
+            stem + "_test.cu" in names
         if not has_test and path not in untested and path not in reached:
             findings.append(Finding(path, 1, "untested", "no test beside it includes its header"))
         if has_test and path in untested:
@@ -72,7 +75,8 @@ def tested_by(tree: SourceTree, tests: dict[str, list[str]]) -> dict[str, str]:
     for test, names in tests.items():
         folder = str(pathlib.PurePosixPath(test).parent)
         for name in names if test in tree.files else []:
-            reached[f"{name}.cc" if "/" in name else f"{folder}/{name}.cc"] = test
+            stem = name if "/" in name else f"{folder}/{name}"
+            reached |= {stem + ".cc": test, stem + ".cu": test}
     return reached
 
 

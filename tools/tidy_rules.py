@@ -26,7 +26,7 @@ PRESCRIBED_TYPES = re.compile(r"is_\w+|value_type|iterator|const_iterator|differ
                               r"iterator_category|iterator_concept|pointer|reference")
 
 
-TEST_FILE = re.compile(r"tests/.*|.*(_test\.cc|/test_\w+\.(h|cc)|_world\.h|"
+TEST_FILE = re.compile(r"tests/.*|.*(_test\.(cc|cu)|/test_\w+\.(h|cuh|cc|cu)|_world\.h|"
                        r"_contract(_\w+)?\.(h|cc))")
 
 
@@ -202,7 +202,7 @@ def rule_comments(source: CppSource):
 def is_own_header(path: str, include) -> bool:
     """x.cc opens with a header named x.h (from include/hps or its folder); a test with any."""
     stem = re.sub(r"(_test|_bench)?\.(cc|cu)$", "", path.split("/")[-1])
-    return include.quoted and (path.endswith("_test.cc") or
+    return include.quoted and (path.endswith(("_test.cc", "_test.cu")) or
                                include.path.split("/")[-1] == stem + ".h")
 
 
@@ -214,8 +214,8 @@ def rule_includes(tree: SourceTree, path: str):
         if previous.quoted and not include.quoted:
             yield (include.line, "include-order", f"{include.path}: own header first, then <...>, "
                    "then third party and project in quotes")
-    own = re.sub(r"^src/", "", re.sub(r"(_test)?\.cc$", ".h", path))
-    if path.endswith(".cc") and tree.resolve(own) and not opens_with_own:
+    own = re.sub(r"^src/", "", re.sub(r"(_test)?\.(cc|cu)$", ".h", path))
+    if path.endswith((".cc", ".cu")) and tree.resolve(own) and not opens_with_own:
         yield 1, "include-order", f'includes its own header "{own}" first'
     if len({include.path for include in includes}) != len(includes):
         yield 1, "include-order", "a header is included twice"

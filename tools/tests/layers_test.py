@@ -69,6 +69,7 @@ class LayersTest(PlantedTest):
                 ("src/query/a.cc", "<nlohmann/json.hpp>", "nlohmann-json"),
                 ("src/l2_memory/a.cc", "<xxhash.h>", "xxHash"),
                 ("src/l1_host/a.cc", "<cuda_runtime.h>", "CUDA"),
+                ("src/no_gpu/a.cc", "<cub/cub.cuh>", "CUDA"),
                 ("src/base/a.cc", "<gtest/gtest.h>", "GoogleTest"),
                 ("src/base/a_test.cc", "<benchmark/benchmark.h>", "Google Benchmark")]:
             with self.subTest(path=path, include=include):
@@ -79,9 +80,16 @@ class LayersTest(PlantedTest):
                 ("src/base/a.cc", "<spdlog/spdlog.h>"), ("src/import/a.cc", "<nlohmann/json.hpp>"),
                 ("src/base/a_test.cc", "<gtest/gtest.h>"),
                 ("src/tier/lossy_contract.h", "<gtest/gtest.h>"),
+                ("src/l1_gpu/a.cu", "<cuda_runtime.h>"),
+                ("src/l1_gpu/a_test.cu", "<gtest/gtest.h>"),
                 ("src/query/a.cc", '"absl/strings/str_cat.h"'), ("src/query/a.cc", "<sys/mman.h>")]:
             with self.subTest(path=path, include=include):
                 self.assert_allowed(path, include)
+
+    def test_cuda_code_stays_in_its_folder(self):
+        for path in ("src/query/a.cu", "src/model/a.cuh"):
+            self.assertEqual(self.findings(path, "#pragma once\n"),
+                             [f"CUDA does not belong into {path.split('/')[1]}/"])
 
     def test_public_headers_take_only_status_from_outside(self):
         self.assert_refused("include/hps/a.h", '"absl/strings/string_view.h"', "public headers")
@@ -110,6 +118,9 @@ class LayersTest(PlantedTest):
                  "target_link_libraries(hps_base PUBLIC hps_tier)", "base/ must not link tier/"),
                 ("cli/CMakeLists.txt", "target_link_libraries(hps PRIVATE hps_query)",
                  "cli/ must not link query/"),
+                ("src/l2_memory/CMakeLists.txt",
+                 "hps_library(l2_memory SOURCES a.cc LIBRARIES CUDA::cudart_static)",
+                 "CUDA does not belong into l2_memory/"),
                 ("src/query/CMakeLists.txt",
                  "hps_library(query SOURCES a.cc LIBRARIES RocksDB::rocksdb)",
                  "RocksDB does not belong into query/"),
@@ -126,6 +137,7 @@ class LayersTest(PlantedTest):
                 ("src/query/CMakeLists.txt", "hps_library(query SOURCES a.cc DEPENDS base tier)"),
                 ("src/model/CMakeLists.txt",
                  "hps_library(model DEPENDS query l2_memory LIBRARIES tomlplusplus::tomlplusplus)"),
+                ("src/model/CMakeLists.txt", "hps_library(model DEPENDS tier ${HPS_LEVEL1})"),
                 ("cli/CMakeLists.txt", "target_link_libraries(hps PRIVATE hps_model hps_bench)"),
                 ("src/query/CMakeLists.txt", "# hps_library(query DEPENDS l2_memory)"),
                 ("bench/CMakeLists.txt", "hps_library(bench DEPENDS l2_memory query)")]:

@@ -61,6 +61,14 @@ class TidyTest(PlantedTest):
         self.assert_breaks("function-length", '"""Words."""\n\n\ndef f():\n' + "    g()\n" * 70,
                            "tools/a.py")
 
+    def test_kernels_are_functions(self):
+        head = ("template <int kLanes>\n__global__ void __launch_bounds__(256, 2) Copy(Args args)"
+                " {\n")
+        self.assert_clean(head + "  Step();\n" * 67 + "}\n", "src/l1_gpu/a.cu")
+        self.assert_breaks("function-length", head + "  Step();\n" * 68 + "}\n",
+                           "src/l1_gpu/a.cu")
+        self.assert_breaks("names", head.replace("Copy", "copy") + "}\n", "src/l1_gpu/a.cu")
+
     def test_braces_in_strings_and_comments_do_not_count(self):
         self.assert_clean("void F() {\n  G(\"{\", '{', R\"({)\");  // {\n}\n" + long_function(70))
         self.assert_breaks("function-length",
@@ -168,6 +176,9 @@ class TidyTest(PlantedTest):
         both = alone | {"src/tier/a_test.cc": "void F();\n"}
         self.assertEqual(findings(alone, {}), ["src/tier/a.cc"])
         self.assertEqual(findings(alone, {"src/tier/a.cc": "why"}), [])
+        kernel = {"src/l1_gpu/a.cu": "void F();\n"}
+        self.assertEqual(findings(kernel, {}), ["src/l1_gpu/a.cu"])
+        self.assertEqual(findings(kernel | {"src/l1_gpu/a_test.cc": "void F();\n"}, {}), [])
         self.assertEqual(findings(both, {}), [])
         self.assertEqual(findings(both, {"src/tier/a.cc": "why"}), ["src/tier/a.cc"])
         includes = '#include "tier/a.h"\n'
@@ -180,7 +191,8 @@ class TidyTest(PlantedTest):
     def test_a_named_test_must_exist(self):
         tree = tidy.SourceTree(self.plant({"src/tier/b_test.cc": ""}))
         named = {"src/tier/b_test.cc": ["a"], "src/tier/gone_test.cc": ["c"]}
-        self.assertEqual(tidy.tested_by(tree, named), {"src/tier/a.cc": "src/tier/b_test.cc"})
+        self.assertEqual(tidy.tested_by(tree, named), {"src/tier/a.cc": "src/tier/b_test.cc",
+                                                       "src/tier/a.cu": "src/tier/b_test.cc"})
 
     def test_source_lists_are_explicit_and_complete(self):
         def findings(cmake):
