@@ -143,6 +143,7 @@ absl::Status HostCall::Validate(const DeviceRowPiece& piece) const {
                                                    " on, the query misses ", miss_count));
   }
   for (size_t i = 0; i < piece.statuses.size(); ++i) {
+    if (piece.statuses[i] == kUnanswered) continue;
     if (answered_[begin_[piece.query] + piece.first + i] != 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("host cache: key ", unique_keys_[begin_[piece.query] + piece.first + i],
@@ -167,8 +168,10 @@ absl::Status HostCall::Validate(const DeviceRowPiece& piece) const {
 absl::Status HostCall::Finish(std::span<const DeviceRowPiece> pieces) {
   for (const DeviceRowPiece& piece : pieces) {
     HPS_RETURN_IF_ERROR(Validate(piece));
-    for (size_t i = 0; i < piece.statuses.size(); ++i)
+    for (size_t i = 0; i < piece.statuses.size(); ++i) {
+      if (piece.statuses[i] == kUnanswered) continue;
       Answer(piece.query, begin_[piece.query] + piece.first + i, piece, i);
+    }
   }
   return absl::OkStatus();
 }

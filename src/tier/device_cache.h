@@ -61,11 +61,17 @@ struct DeviceMisses {
   std::span<const uint64_t> positions;  // [queries]: misses with duplicates, for the counts
 };
 
-// The answer for the misses of one query, in the order of DeviceMisses::keys.
+// In a piece: this key is left for another one. So a level that lacks a few rows of a piece does
+// not keep the others waiting, nor has to cut it up. Never a status that a caller sees.
+inline constexpr KeyStatus kUnanswered{0xff};
+
+// Answers for misses of one query, in the order of DeviceMisses::keys.
 struct DeviceRowPiece {
   size_t query = 0;
-  size_t first = 0;                     // index of the piece's first key within the query's misses
-  std::span<const KeyStatus> statuses;  // [n]; kHitL2 and kHitL3 take their row, others the default
+  size_t first = 0;  // index of the piece's first key within the query's misses
+  // [n]; kHitL2 and kHitL3 take their row, kUnanswered nothing, others the default row. Borrowed
+  // until Finish returns.
+  std::span<const KeyStatus> statuses;
   HostRows rows;  // [n] rows, borrowed until Finish returns; n = 0 where no status takes one
   // Set it where a change of the table has begun since the apply epoch that was read before Begin:
   // the cache may have taken the older row after its probe, and would show it again after this
@@ -91,9 +97,9 @@ class DeviceCall {
   virtual HostRows Staging(size_t query, size_t row_count) = 0;
 
   // Sends rows of misses to their positions, every duplicate of a key included. May be called
-  // several times with disjoint pieces, so that copies overlap with fetching. Asynchronous for rows
-  // that lie in Staging; others are copied first. Errors: INVALID_ARGUMENT (a piece that is not
-  // within the misses, answers a key again, or lacks rows), INTERNAL.
+  // several times, each key being answered once, so that copies overlap with fetching.
+  // Asynchronous for rows that lie in Staging; others are copied first. Errors: INVALID_ARGUMENT
+  // (a piece that is not within the misses, answers a key again, or lacks rows), INTERNAL.
   virtual absl::Status Finish(std::span<const DeviceRowPiece> pieces) = 0;
 
   // Waits until everything is in its place.
@@ -104,7 +110,8 @@ class DeviceCall {
   // Wait, or after the last Finish when no piece asked to probe again.
   virtual LookupCounts counts(size_t query) const = 0;
 
-  // Gives the buffers back when the device is done with them. Called by DeviceCallLease.
+  // Gives the buffers back when the device is done with them; from here on nothing is written to
+  // host memory of the caller, also after an error. Called by DeviceCallLease.
   virtual void Return() = 0;
 
  protected:

@@ -494,6 +494,42 @@ TEST_P(DeviceCacheContractTest, FinishRefusesPiecesThatDontFit) {
   EXPECT_EQ(call->counts(0)[KeyStatus::kHitL3], 4u);
 }
 
+// What a level lacks in the middle of a piece comes later, in a piece that covers the whole again.
+TEST_P(DeviceCacheContractTest, PiecesMayLeaveKeysForLaterOnes) {
+  const StampedTable table = OpenTable(16, 1000);
+  ContractQuery query{.table = &table, .keys = Sequence(0, 200)};
+  query.keys.push_back(7);
+  const QueryBuffers buffers(*memory_, query);
+  const DeviceCacheQuery request = buffers.Request(query);
+  auto call = *cache_->AcquireCall(query.keys.size());
+  ASSERT_EQ(call->Begin({&request, 1}, Stream()), absl::OkStatus());
+  const DeviceMisses misses = *call->Misses(kNoDeadline);
+  ASSERT_EQ(misses.keys.size(), 200u);
+  const HostRows rows = call->Staging(0, 200);
+  ASSERT_EQ(rows.row_count, 200u);
+  for (size_t turn : {0, 1, 2}) {
+    std::vector<KeyStatus> statuses(200, kUnanswered);
+    for (size_t i = turn; i < 200; i += 3) {
+      statuses[i] = turn == 2 ? KeyStatus::kAbsent : KeyStatus::kHitL2;
+      StampedRow::Write(table.number, misses.keys[i], 1, {rows.row(i), 16});
+    }
+    const DeviceRowPiece piece{.statuses = statuses, .rows = rows};
+    ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
+    if (turn < 2) {
+      ASSERT_EQ(call->Wait(kNoDeadline).code(), absl::StatusCode::kFailedPrecondition);
+    }
+  }
+  ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
+  buffers.TakeAnswers(query);
+  size_t absent = 0;
+  for (size_t i = 0; i < query.keys.size(); ++i) {
+    if (query.statuses[i] == KeyStatus::kAbsent) ++absent;
+    ASSERT_TRUE(query.statuses[i] == KeyStatus::kAbsent || query.Holds(i, 1)) << i;
+  }
+  EXPECT_EQ(call->counts(0)[KeyStatus::kAbsent], absent);
+  EXPECT_EQ(call->counts(0)[KeyStatus::kHitL2], query.keys.size() - absent);
+}
+
 TEST_P(DeviceCacheContractTest, RowsMayBeStagedWithinBounds) {
   UseCache({.call_staging_bytes = 1000});
   const StampedTable table = OpenTable(16, 100);
