@@ -1,6 +1,6 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build demo gpu test check check-all bench format install clean setup-build \
+.PHONY: help build demo gpu test test-gpu check check-all bench format install clean setup-build \
         setup-test setup-check setup-gpu
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
@@ -28,6 +28,9 @@ gpu: setup-gpu  ## build with CUDA into build/cuda (no GPU needed; the toolkit c
 
 test: setup-test  ## build, also with sanitizers, and run every test; ends with "N passed, N failed"
 	@tools/run_tests.py
+
+test-gpu: gpu  ## what needs a GPU: tests, benchmarks of level 1; JSON into build/gpu_check
+	@tools/gpu_check.sh build/cuda build/gpu_check
 
 check: setup-check  ## layers, style, format, clang's analysis; clang-tidy on changed files
 	@tools/check.py

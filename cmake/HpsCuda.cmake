@@ -49,3 +49,8 @@ set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -lineinfo -Xcompiler=-g1")
 target_compile_options(hps_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--Werror all-warnings --expt-relaxed-constexpr \
 -Xcompiler=-Wall,-Wextra,-Wshadow,-Wnon-virtual-dtor,-Wno-missing-field-initializers,-Werror>")
+
+# A packed build (tools/gpu_pack.sh) brings its libraries along, and so must those that they link:
+# RPATH holds for these too, RUNPATH would not.
+set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
+add_link_options(-Wl,--disable-new-dtags)

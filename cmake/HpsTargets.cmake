@@ -69,12 +69,16 @@ function(hps_library name)
   set_property(GLOBAL APPEND PROPERTY HPS_LIBRARIES hps_${name})
 endfunction()
 
-# One test program per folder: <name>_test. Its tests are found by running it.
+# One test program per folder: <name>_test. Its tests are found by running it. GPU marks one that
+# wants a device: tools/gpu_check.sh runs it (and where there is none, it skips what needs one).
 function(hps_test name)
   if(NOT HPS_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "GPU" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  if(ARG_GPU)
+    set_property(GLOBAL APPEND PROPERTY HPS_GPU_TESTS ${name}_test)
+  endif()
   list(TRANSFORM ARG_DEPENDS PREPEND hps_)
   add_executable(${name}_test ${ARG_SOURCES})
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPENDS} ${ARG_LIBRARIES} GTest::gmock
