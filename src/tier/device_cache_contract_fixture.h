@@ -69,6 +69,8 @@ struct DeviceCacheContractSetup {
   std::function<absl::StatusOr<std::unique_ptr<DeviceCache>>(const DeviceCacheContractOptions&)>
       make_cache;
   std::function<std::unique_ptr<CacheMemory>()> make_memory;
+  // Says why the suite can't run on this machine; empty where it can.
+  std::function<std::string()> why_skipped = [] { return std::string(); };
 
   friend void PrintTo(const DeviceCacheContractSetup& setup, std::ostream* out) {
     *out << setup.name;
@@ -153,7 +155,11 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
   static constexpr std::byte kPoison{0xa5};
 
   // Most tests use a cache of the default size.
-  void SetUp() override { UseCache({}); }
+  void SetUp() override {
+    const std::string why_skipped = GetParam().why_skipped();
+    if (!why_skipped.empty()) GTEST_SKIP() << why_skipped;
+    UseCache({});
+  }
 
   void UseCache(const DeviceCacheContractOptions& options) {
     cache_.reset();

@@ -1,0 +1,76 @@
+#include "l1_gpu/cuda_resources.h"
+
+#include <limits>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l1_gpu/cuda_status.h"
+
+namespace hps {
+namespace {
+
+// Polls before a waiting thread gives way: some tens of microseconds.
+constexpr int kPollsWithoutPause = 64;
+
+}  // namespace
+
+absl::StatusOr<DeviceBuffer> MakeDeviceBuffer(const char* what, uint64_t bytes) {
+  if (bytes == 0) return DeviceBuffer();
+  void* memory = nullptr;
+  HPS_RETURN_IF_ERROR(CudaMemoryStatus(cudaMalloc(&memory, bytes), what, bytes));
+  return DeviceBuffer(static_cast<std::byte*>(memory), bytes);
+}
+
+absl::StatusOr<PinnedBuffer> MakePinnedBuffer(const char* what, uint64_t bytes) {
+  if (bytes == 0) return PinnedBuffer();
+  void* memory = nullptr;
+  // Portable and mapped: kernels of any device may write to it at the same address.
+  const cudaError_t error =
+      cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  HPS_RETURN_IF_ERROR(CudaMemoryStatus(error, what, bytes));
+  return PinnedBuffer(static_cast<std::byte*>(memory), bytes);
+}
+
+absl::StatusOr<CudaStream> MakeStream(StreamPriority priority) {
+  int lowest = 0, highest = 0;
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "stream priorities"));
+  cudaStream_t stream = nullptr;
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                              priority == StreamPriority::kLow ? lowest : highest),
+                 "making a stream"));
+  return CudaStream(stream);
+}
+
+absl::StatusOr<CudaEvent> MakeEvent() {
+  cudaEvent_t event = nullptr;
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
+  return CudaEvent(event);
+}
+
+absl::StatusOr<bool> IsDone(cudaEvent_t event) {
+  const cudaError_t error = cudaEventQuery(event);
+  if (error == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  HPS_RETURN_IF_ERROR(CudaStatus(error, "the device's work"));
+  return true;
+}
+
+absl::Status WaitFor(cudaEvent_t event, Deadline deadline, const char* what) {
+  for (int polls = 0;; ++polls) {
+    HPS_ASSIGN_OR_RETURN(const bool done, IsDone(event));
+    if (done) return absl::OkStatus();
+    if (RealClock().Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("gpu cache: ", what, " was not done by the deadline"));
+    }
+    if (polls >= kPollsWithoutPause) std::this_thread::yield();
+  }
+}
+
+}  // namespace hps

@@ -1,0 +1,93 @@
+// What the tests of the GPU's cache share: when they can run, and memory of the device.
+//
+// Include it in tests only.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "l1_gpu/cuda_resources.h"
+#include "l1_gpu/cuda_status.h"
+#include "tier/device_cache_contract_fixture.h"
+
+namespace hps {
+
+// Empty where there is a GPU.
+inline std::string WhyNoGpu() {
+  const absl::Status status = CheckGpuDevice(0);
+  return status.ok() ? std::string() : "needs a GPU: " + std::string(status.message());
+}
+
+// Skips, visibly, where there is no GPU.
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string why = WhyNoGpu();
+    if (!why.empty()) GTEST_SKIP() << why;
+    ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  }
+};
+
+// Bytes of the device that nobody has allocated.
+inline size_t FreeDeviceBytes() {
+  size_t free_bytes = 0, total_bytes = 0;
+  EXPECT_EQ(cudaMemGetInfo(&free_bytes, &total_bytes), cudaSuccess);
+  return free_bytes;
+}
+
+// Device memory for the contract suite. Freed blocks are kept for the next ones of their size,
+// since the runtime's own allocation waits for the whole device. Thread-safe.
+class GpuCacheMemory final : public CacheMemory {
+ public:
+  MemorySpace space() const override { return MemorySpace::kDevice; }
+
+  std::byte* Allocate(size_t bytes) override {
+    const size_t block_bytes = std::bit_ceil(bytes);
+    MutexLock lock(mutex_);
+    std::vector<std::byte*>& free = free_[block_bytes];
+    if (free.empty()) {
+      blocks_.push_back(*MakeDeviceBuffer("test memory", block_bytes));
+      block_bytes_[blocks_.back().data()] = block_bytes;
+      return blocks_.back().data();
+    }
+    std::byte* const memory = free.back();
+    free.pop_back();
+    return memory;
+  }
+  void Free(std::byte* memory) override {
+    MutexLock lock(mutex_);
+    free_[block_bytes_.at(memory)].push_back(memory);
+  }
+  void CopyIn(std::byte* to, std::span<const std::byte> from) override {
+    Copy(to, from.data(), from.size());
+  }
+  void CopyOut(std::span<std::byte> to, const std::byte* from) override {
+    Copy(to.data(), from, to.size());
+  }
+
+ private:
+  void Copy(void* to, const void* from, size_t bytes) {
+    MutexLock lock(mutex_);
+    if (stream_ == nullptr) stream_ = *MakeStream(StreamPriority::kHigh);
+    ASSERT_EQ(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+  }
+
+  Mutex mutex_;
+  CudaStream stream_
+      HPS_GUARDED_BY(mutex_);  // made when it is needed, not before a test is skipped
+  std::vector<DeviceBuffer> blocks_ HPS_GUARDED_BY(mutex_);
+  std::map<std::byte*, size_t> block_bytes_ HPS_GUARDED_BY(mutex_);
+  std::map<size_t, std::vector<std::byte*>> free_ HPS_GUARDED_BY(mutex_);
+};
+
+}  // namespace hps

@@ -1,0 +1,152 @@
+#include "l1_gpu/writer.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/macros.h"
+#include "l1_gpu/cuda_status.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kAlignment = 256;
+
+// How long a writer that dies waits for a device that may hang.
+constexpr Duration kLastWaitMax = std::chrono::seconds(60);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Writer>> Writer::Create(int device, size_t staging_bytes) {
+  HPS_ASSIGN_OR_RETURN(CudaStream stream, MakeStream(StreamPriority::kLow));
+  HPS_ASSIGN_OR_RETURN(PinnedBuffer pinned,
+                       MakePinnedBuffer("pinned staging of the writer", staging_bytes));
+  HPS_ASSIGN_OR_RETURN(DeviceBuffer staging,
+                       MakeDeviceBuffer("the writer's staging", staging_bytes));
+  std::unique_ptr<Writer> writer(
+      new Writer(device, std::move(stream), std::move(pinned), std::move(staging)));
+  MutexLock lock(writer->mutex_);
+  writer->entries_.resize(kStepsMax);
+  for (Entry& entry : writer->entries_) {
+    HPS_ASSIGN_OR_RETURN(entry.done, MakeEvent());
+  }
+  return writer;
+}
+
+Writer::Writer(int device, CudaStream stream, PinnedBuffer pinned, DeviceBuffer staging)
+    : device_(device),
+      ring_bytes_(pinned.bytes()),
+      stream_(std::move(stream)),
+      pinned_(std::move(pinned)),
+      staging_(std::move(staging)) {}
+
+Writer::~Writer() {
+  // There is nobody to tell of an error; what the device can't finish, freeing waits for.
+  (void)Flush(DeadlineAfter(RealClock(), kLastWaitMax));
+}
+
+absl::Status Writer::Failed(absl::Status status) {
+  if (failed_.ok()) failed_ = status;
+  return status;
+}
+
+absl::Status Writer::Reap() {
+  HPS_RETURN_IF_ERROR(failed_);
+  for (; oldest_ < next_; ++oldest_) {
+    const Entry& entry = EntryOf(oldest_);
+    if (entry.state == State::kFilling) break;
+    if (entry.state == State::kSubmitted) {
+      const absl::StatusOr<bool> done = IsDone(entry.done.get());
+      if (!done.ok()) return Failed(done.status());
+      if (!*done) break;
+    }
+    used_begin_ = entry.end;
+  }
+  return absl::OkStatus();
+}
+
+bool Writer::FindRoom(size_t bytes, uint64_t* begin) {
+  if (next_ - oldest_ == kStepsMax) return false;
+  *begin = free_begin_;
+  if (bytes == 0) return true;
+  // A step lies in one piece: what is too short at the ring's end is left out.
+  const uint64_t offset = free_begin_ % ring_bytes_;
+  if (offset + bytes > ring_bytes_) *begin += ring_bytes_ - offset;
+  return *begin + bytes - used_begin_ <= ring_bytes_;
+}
+
+absl::StatusOr<Writer::Step> Writer::Reserve(size_t bytes, Deadline deadline) {
+  const size_t room_bytes = RoundUp(bytes, kAlignment);
+  HPS_CHECK(bytes <= step_bytes_max());
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      HPS_RETURN_IF_ERROR(Reap());
+      uint64_t begin = 0;
+      if (FindRoom(room_bytes, &begin)) {
+        Entry& entry = EntryOf(next_);
+        entry.state = State::kFilling;
+        entry.end = free_begin_ = begin + room_bytes;
+        return Step(this, next_++, ring_bytes_ == 0 ? 0 : begin % ring_bytes_);
+      }
+    }
+    if (RealClock().Now() >= deadline) {
+      return absl::ResourceExhaustedError(absl::StrCat("gpu cache: no room for ", bytes,
+                                                       " bytes in the writer's staging of ",
+                                                       ring_bytes_, " bytes"));
+    }
+    std::this_thread::yield();
+  }
+}
+
+absl::Status Writer::BeginSubmit(const Step& step, size_t input_bytes) {
+  HPS_RETURN_IF_ERROR(failed_);
+  if (input_bytes == 0) return absl::OkStatus();
+  return CudaStatus(cudaMemcpyAsync(step.device(), step.host(), input_bytes, cudaMemcpyHostToDevice,
+                                    stream_.get()),
+                    "copy to the writer's staging");
+}
+
+absl::Status Writer::EndSubmit(Step& step, const absl::Status& launched) {
+  Entry& entry = EntryOf(step.number_);
+  step.writer_ = nullptr;
+  // Also after an error: a part of the step may be under way and read the room.
+  const absl::Status recorded =
+      CudaStatus(cudaEventRecord(entry.done.get(), stream_.get()), "recording a write");
+  entry.state = recorded.ok() ? State::kSubmitted : State::kGivenUp;
+  if (!recorded.ok()) (void)Failed(recorded);
+  return launched.ok() ? recorded : launched;
+}
+
+void Writer::GiveUp(uint64_t number) {
+  MutexLock lock(mutex_);
+  EntryOf(number).state = State::kGivenUp;
+}
+
+absl::Status Writer::WaitUntilDone(uint64_t step_number, Deadline deadline) {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      HPS_RETURN_IF_ERROR(Reap());
+      if (step_number < oldest_) return absl::OkStatus();
+    }
+    if (RealClock().Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          "gpu cache: the device had not done the writes by the deadline");
+    }
+    std::this_thread::yield();
+  }
+}
+
+absl::Status Writer::Flush(Deadline deadline) {
+  uint64_t last = 0;
+  {
+    MutexLock lock(mutex_);
+    if (oldest_ == next_) return failed_;
+    last = next_ - 1;
+  }
+  return WaitUntilDone(last, deadline);
+}
+
+}  // namespace hps

@@ -1,0 +1,150 @@
+// The one low-priority stream of a device on which everything that changes a cache runs in order,
+// with the staging through which its input travels.
+//
+// A write is one or several steps. Each step reserves room in a ring of pinned memory (with the
+// same room in device memory beside it), is filled by its thread, and is submitted: under the
+// writer's lock its input is copied and its kernel launched. Steps complete in the order in which
+// they were submitted. Room comes back in the order in which it was reserved.
+//
+// Thread-safe. The lock is held for launches, never while rows are copied on the host or the device
+// is waited for. Once the device has failed, everything answers its error.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "l1_gpu/cuda_resources.h"
+
+namespace hps {
+
+class Writer {
+ public:
+  class Step;
+
+  // `staging_bytes` is the ring's size, in pinned and once more in device memory.
+  // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL. REQUIRES: the device is current.
+  static absl::StatusOr<std::unique_ptr<Writer>> Create(int device, size_t staging_bytes);
+
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+  // Waits until the device is done. REQUIRES: no step is alive.
+  ~Writer();
+
+  int device() const { return device_; }
+  // Steps are at most this large, so that several are in flight: one is filled while another one is
+  // at work.
+  size_t step_bytes_max() const { return ring_bytes_ / kStepsInFlight; }
+
+  // Room for one step. Waits for the steps before, at most until `deadline`.
+  // Errors: RESOURCE_EXHAUSTED when the deadline has passed, INTERNAL.
+  // REQUIRES: bytes <= step_bytes_max().
+  absl::StatusOr<Step> Reserve(size_t bytes, Deadline deadline);
+
+  // Runs `launch(stream)`, which returns a Status, under the lock, behind everything submitted
+  // before. The step's first `input_bytes` bytes are on the device by then.
+  // Errors: INTERNAL; the step is over all the same.
+  template <typename Launch>
+  absl::Status Submit(Step step, size_t input_bytes, const Launch& launch);
+
+  // As Submit, where nothing is staged.
+  template <typename Launch>
+  absl::Status Submit(Deadline deadline, const Launch& launch);
+
+  // Waits until all steps that have been reserved by now are done or given up.
+  // Errors: DEADLINE_EXCEEDED, INTERNAL.
+  absl::Status Flush(Deadline deadline);
+
+  // Waits until the step is done. REQUIRES: it was submitted (its number was taken before).
+  absl::Status WaitUntilDone(uint64_t step_number, Deadline deadline);
+
+  static constexpr size_t kStepsInFlight = 4;
+  // As many launches as the runtime queues before it makes the launching thread wait.
+  static constexpr size_t kStepsMax = 1024;
+
+ private:
+  enum class State : uint8_t { kFilling, kSubmitted, kGivenUp };
+  struct Entry {
+    State state = State::kFilling;
+    uint64_t end = 0;  // position in the ring where its room ends
+    CudaEvent done;    // of a submitted step
+  };
+
+  Writer(int device, CudaStream stream, PinnedBuffer pinned, DeviceBuffer staging);
+
+  Entry& EntryOf(uint64_t number) HPS_REQUIRES(mutex_) { return entries_[number % kStepsMax]; }
+  // Takes back the room of steps that are done.
+  absl::Status Reap() HPS_REQUIRES(mutex_);
+  // Where `bytes` of room begin, or false.
+  bool FindRoom(size_t bytes, uint64_t* begin) HPS_REQUIRES(mutex_);
+  absl::Status BeginSubmit(const Step& step, size_t input_bytes) HPS_REQUIRES(mutex_);
+  absl::Status EndSubmit(Step& step, const absl::Status& launched) HPS_REQUIRES(mutex_);
+  void GiveUp(uint64_t number);
+  absl::Status Failed(absl::Status status) HPS_REQUIRES(mutex_);
+
+  const int device_;
+  const size_t ring_bytes_;
+  const CudaStream stream_;
+  const PinnedBuffer pinned_;
+  const DeviceBuffer staging_;
+  Mutex mutex_;
+  std::vector<Entry> entries_ HPS_GUARDED_BY(mutex_);  // a ring of kStepsMax
+  uint64_t oldest_ HPS_GUARDED_BY(mutex_) = 0;         // number of the oldest step not reaped
+  uint64_t next_ HPS_GUARDED_BY(mutex_) = 0;           // number of the next step
+  // Positions in the ring, which never wrap: the byte is position % ring_bytes_.
+  uint64_t free_begin_ HPS_GUARDED_BY(mutex_) = 0;
+  uint64_t used_begin_ HPS_GUARDED_BY(mutex_) = 0;
+  absl::Status failed_ HPS_GUARDED_BY(mutex_);  // sticky
+};
+
+// Room in the staging, until it is submitted or dies.
+class Writer::Step {
+ public:
+  Step(Step&& other) noexcept
+      : writer_(std::exchange(other.writer_, nullptr)),
+        number_(other.number_),
+        offset_bytes_(other.offset_bytes_) {}
+  Step& operator=(Step&&) = delete;
+  ~Step() {
+    if (writer_ != nullptr) writer_->GiveUp(number_);
+  }
+
+  uint64_t number() const { return number_; }
+  // The same room on the host and on the device; aligned to 256 bytes.
+  std::byte* host() const { return writer_->pinned_.data() + offset_bytes_; }
+  std::byte* device() const { return writer_->staging_.data() + offset_bytes_; }
+
+ private:
+  friend class Writer;
+  Step(Writer* writer, uint64_t number, size_t offset_bytes)
+      : writer_(writer), number_(number), offset_bytes_(offset_bytes) {}
+
+  Writer* writer_;  // null when moved from, or over
+  uint64_t number_;
+  size_t offset_bytes_;
+};
+
+template <typename Launch>
+absl::Status Writer::Submit(Step step, size_t input_bytes, const Launch& launch) {
+  MutexLock lock(mutex_);
+  absl::Status status = BeginSubmit(step, input_bytes);
+  if (status.ok()) status = launch(stream_.get());
+  return EndSubmit(step, status);
+}
+
+template <typename Launch>
+absl::Status Writer::Submit(Deadline deadline, const Launch& launch) {
+  absl::StatusOr<Step> step = Reserve(0, deadline);
+  if (!step.ok()) return step.status();
+  return Submit(*std::move(step), 0, launch);
+}
+
+}  // namespace hps

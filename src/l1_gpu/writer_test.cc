@@ -1,0 +1,108 @@
+#include "l1_gpu/writer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "l1_gpu/cuda_status.h"
+#include "l1_gpu/test_gpu.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kRingBytes = 64 << 10;
+
+class WriterTest : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    auto writer = Writer::Create(0, kRingBytes);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    writer_ = *std::move(writer);
+  }
+
+  static absl::Status Nothing(cudaStream_t) { return absl::OkStatus(); }
+
+  std::unique_ptr<Writer> writer_;
+};
+
+TEST_F(WriterTest, CopiesAStepsInputInTheOrderOfSubmission) {
+  auto to = *MakeDeviceBuffer("target", 1000);
+  for (int round = 0; round < 300; ++round) {  // round and round the ring
+    auto step = writer_->Reserve(1000, kNoDeadline);
+    ASSERT_TRUE(step.ok()) << step.status();
+    std::memset(step->host(), round, 1000);
+    std::byte* const from = step->device();
+    ASSERT_EQ(writer_->Submit(*std::move(step), 1000,
+                              [&](cudaStream_t stream) {
+                                return CudaStatus(cudaMemcpyAsync(to.data(), from, 1000,
+                                                                  cudaMemcpyDeviceToDevice, stream),
+                                                  "copy");
+                              }),
+              absl::OkStatus());
+  }
+  ASSERT_EQ(writer_->Flush(kNoDeadline), absl::OkStatus());
+  std::vector<std::byte> got(1000);
+  ASSERT_EQ(cudaMemcpy(got.data(), to.data(), 1000, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_TRUE(
+      std::all_of(got.begin(), got.end(), [](std::byte b) { return b == std::byte(299 % 256); }));
+}
+
+TEST_F(WriterTest, IsExhaustedAtOnceWithoutRoomAndHasRoomAgainAfterwards) {
+  std::vector<Writer::Step> steps;
+  for (size_t i = 0; i < Writer::kStepsInFlight; ++i) {
+    auto step = writer_->Reserve(writer_->step_bytes_max(), TimePoint::min());
+    ASSERT_TRUE(step.ok()) << step.status();
+    steps.push_back(*std::move(step));
+  }
+  EXPECT_EQ(writer_->Reserve(1, TimePoint::min()).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(writer_->Flush(TimePoint::min()).code(), absl::StatusCode::kDeadlineExceeded);
+  // Room comes back in order: the second step's end gives nothing yet.
+  ASSERT_EQ(writer_->Submit(std::move(steps[1]), 0, Nothing), absl::OkStatus());
+  EXPECT_FALSE(writer_->Reserve(1, TimePoint::min()).ok());
+  steps.clear();  // the others are given up
+  EXPECT_TRUE(writer_->Reserve(writer_->step_bytes_max(), kNoDeadline).ok());
+}
+
+TEST_F(WriterTest, HandsOnWhatALaunchAnswersAndGoesOn) {
+  const absl::Status failed = writer_->Submit(
+      kNoDeadline, [](cudaStream_t) { return absl::InternalError("this launch fails"); });
+  EXPECT_EQ(failed.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(writer_->Submit(kNoDeadline, Nothing), absl::OkStatus());
+  EXPECT_EQ(writer_->Flush(kNoDeadline), absl::OkStatus());
+}
+
+// Would catch two threads that share room: each finds on the device what it wrote itself.
+TEST_F(WriterTest, ThreadsNeverShareRoom) {
+  const auto write = [&](int stamp) {
+    auto to = *MakePinnedBuffer("target", 3000);
+    for (int round = 0; round < 500; ++round) {
+      auto step = writer_->Reserve(3000, kNoDeadline);
+      ASSERT_TRUE(step.ok()) << step.status();
+      const uint64_t number = step->number();
+      std::memset(step->host(), stamp, 3000);
+      std::byte* const from = step->device();
+      ASSERT_EQ(writer_->Submit(*std::move(step), 3000,
+                                [&](cudaStream_t stream) {
+                                  return CudaStatus(cudaMemcpyAsync(to.data(), from, 3000,
+                                                                    cudaMemcpyDeviceToHost, stream),
+                                                    "copy");
+                                }),
+                absl::OkStatus());
+      ASSERT_EQ(writer_->WaitUntilDone(number, kNoDeadline), absl::OkStatus());
+      ASSERT_TRUE(std::all_of(to.data(), to.data() + 3000,
+                              [&](std::byte b) { return b == std::byte(stamp); }));
+    }
+  };
+  std::thread a(write, 1), b(write, 2), c(write, 3);
+  for (std::thread* t : {&a, &b, &c}) t->join();
+}
+
+}  // namespace
+}  // namespace hps
