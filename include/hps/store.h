@@ -28,9 +28,10 @@ class Store {
  public:
   // Opens config.store.path, builds the levels of its models, commits imports that are staged and
   // ready (kReadWrite), preloads L2.
-  // Errors: NOT_FOUND (no store there), FAILED_PRECONDITION (made by a newer format),
-  // UNAVAILABLE (another process writes to it), RESOURCE_EXHAUSTED (disk full, or the models do not
-  // fit into the budgets), DATA_LOSS (damaged: what and where).
+  // A model that can't be served does not keep the others from it; NewSession says why.
+  // Errors: NOT_FOUND (no store there, or it lacks what the configuration names),
+  // FAILED_PRECONDITION (made by a newer format), UNAVAILABLE (another process writes to it),
+  // RESOURCE_EXHAUSTED (disk full), DATA_LOSS (damaged: what and where; no model can be served).
   static absl::StatusOr<std::unique_ptr<Store>> Open(const Config& config, OpenMode mode);
 
   virtual ~Store() = default;
@@ -46,16 +47,19 @@ class Store {
 
   // Commits staged imports (kReadWrite) or looks for what the writer has committed (kReadOnly),
   // and switches each changed model to its new tables, all of a model at once. Running calls end
-  // on the old ones.
+  // on the old ones. Errors: of the first model that could not switch; it keeps its old tables, and
+  // the others have switched.
   virtual absl::Status Reload() = 0;
 
-  // All or nothing; the models concerned switch before it returns.
-  // Errors: those of ImportTables (transfer), with file, expected and found.
+  // All or nothing; the model switches before it returns, whatever becomes of others. A table for
+  // which nothing of the level's budget is left is served without it (statistics: bytes_max 0).
+  // Errors: those of ImportTables (transfer), with file, expected and found; or, with the words "is
+  // imported, but is not served yet", why the model keeps its old tables for now.
   virtual absl::StatusOr<ImportReport> Import(const ImportRequest& request) = 0;
 
   virtual absl::StatusOr<ExportReport> Export(const ExportRequest& request) = 0;
 
-  // Errors: NOT_FOUND, which names the nearest table.
+  // Errors: NOT_FOUND, which names the nearest table; as Import when the model can't switch.
   virtual absl::Status Drop(const std::string& table) = 0;
 
   // Waits until the promotions queued so far are done, at most `timeout`.

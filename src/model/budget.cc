@@ -2,19 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
-#include "absl/strings/str_cat.h"
 #include "base/hash.h"
-#include "hps/units.h"
 
 namespace hps {
 namespace {
-
-absl::Status DoesNotFit(const std::string& table, uint64_t bytes, uint64_t bytes_left) {
-  return absl::ResourceExhaustedError(absl::StrCat("level 2 has ", FormatByteSize(bytes_left),
-                                                   " left, and table '", table, "' asks for ",
-                                                   FormatByteSize(bytes), ": raise l2.bytes_max"));
-}
 
 std::optional<uint64_t> OwnBudget(const BudgetRequest& request) {
   if (request.fixed_bytes.has_value()) return request.fixed_bytes;
@@ -25,29 +18,81 @@ std::optional<uint64_t> OwnBudget(const BudgetRequest& request) {
   return std::max(request.least_bytes, static_cast<uint64_t>(std::ceil(bytes)));
 }
 
+// Divides the bytes over those that hold none.
+void DivideRest(uint64_t bytes_left, std::span<const BudgetRequest> requests,
+                std::vector<uint64_t>& parts) {
+  std::vector<BudgetRequest> without;
+  for (const BudgetRequest& request : requests) {
+    if (request.held_bytes == 0) without.push_back(request);
+  }
+  const std::vector<uint64_t> divided = DivideBudget(bytes_left, without);
+  size_t next = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i].held_bytes == 0) parts[i] = divided[next++];
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<uint64_t>> DivideBudget(uint64_t bytes_left,
-                                                   std::span<const BudgetRequest> requests) {
-  std::vector<uint64_t> budgets(requests.size(), 0);
-  std::vector<size_t> sharing;  // those without a budget of their own
+std::vector<uint64_t> DivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests) {
+  std::vector<uint64_t> parts(requests.size(), 0);
+  uint64_t bytes_left = bytes_max;
   for (size_t i = 0; i < requests.size(); ++i) {
     const std::optional<uint64_t> own = OwnBudget(requests[i]);
-    const uint64_t bytes = own.value_or(requests[i].least_bytes);
-    if (bytes > bytes_left) return DoesNotFit(requests[i].table, bytes, bytes_left);
-    budgets[i] = bytes;
+    if (!own.has_value()) continue;
+    const uint64_t bytes = std::min(*own, bytes_left);
+    if (bytes < requests[i].least_bytes) continue;
+    parts[i] = bytes;
     bytes_left -= bytes;
-    if (!own.has_value()) sharing.push_back(i);
+  }
+  std::vector<size_t> sharing;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (OwnBudget(requests[i]).has_value() || requests[i].least_bytes > bytes_left) continue;
+    parts[i] = requests[i].least_bytes;
+    bytes_left -= parts[i];
+    sharing.push_back(i);
   }
   const auto wish = [&](size_t i) { return requests[i].needed_bytes - requests[i].least_bytes; };
   Uint128 wishes = 0;
   for (const size_t i : sharing) wishes += wish(i);
   for (const size_t i : sharing) {
-    budgets[i] += wishes <= bytes_left
-                      ? wish(i)
-                      : static_cast<uint64_t>(Uint128{bytes_left} * wish(i) / wishes);
+    parts[i] += wishes <= bytes_left
+                    ? wish(i)
+                    : static_cast<uint64_t>(Uint128{bytes_left} * wish(i) / wishes);
   }
-  return budgets;
+  return parts;
+}
+
+std::vector<uint64_t> RedivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests) {
+  std::vector<uint64_t> fair = DivideBudget(bytes_max, requests);
+  std::vector<uint64_t> parts(requests.size());
+  uint64_t bytes_left = bytes_max;
+  uint64_t wanted = 0;  // by those that hold nothing; at most bytes_max
+  for (size_t i = 0; i < requests.size(); ++i) {
+    parts[i] = requests[i].held_bytes;
+    bytes_left -= parts[i];
+    if (parts[i] == 0) wanted += fair[i];
+  }
+  if (bytes_left >= wanted - wanted / 4) {
+    DivideRest(bytes_left, requests, parts);
+    return parts;
+  }
+  fair = DivideBudget(bytes_max - bytes_max / 16, requests);
+  const auto excess = [&](size_t i) {
+    // A served table keeps its place in the level.
+    return fair[i] != 0 && parts[i] > fair[i] ? parts[i] - fair[i] : 0;
+  };
+  std::vector<size_t> by_excess(requests.size());
+  std::iota(by_excess.begin(), by_excess.end(), size_t{0});
+  std::stable_sort(by_excess.begin(), by_excess.end(),
+                   [&](size_t a, size_t b) { return excess(a) > excess(b); });
+  for (const size_t i : by_excess) {
+    if (bytes_left >= wanted || excess(i) == 0) break;
+    bytes_left += excess(i);
+    parts[i] = fair[i];
+  }
+  DivideRest(std::min(bytes_left, wanted), requests, parts);
+  return parts;
 }
 
 }  // namespace hps

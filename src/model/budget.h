@@ -4,30 +4,38 @@
 // each gets what it needs and the rest stays free for models that come later; else each gets the
 // least that a table can live on, and of the rest its share by need, which is rows x row bytes and
 // the level's overhead for them.
+//
+// Dividing never fails: a table for which nothing is left gets 0 and is served without the level.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
-
-#include "absl/status/statusor.h"
 
 namespace hps {
 
 struct BudgetRequest {
-  std::string table{};                    // for messages
   uint64_t least_bytes = 0;               // below it a table is of no use; <= needed_bytes
   uint64_t needed_bytes = 0;              // to hold every row
   std::optional<double> share{};          // of needed_bytes, instead of a part of what is left
   std::optional<uint64_t> fixed_bytes{};  // likewise
+  uint64_t held_bytes = 0;                // by a table that is served; 0 = it has none yet
+
+  // False for a table that is to stay out of the level.
+  bool wants_any() const { return share != 0.0 && fixed_bytes != uint64_t{0}; }
 };
 
-// The bytes of each table, in the order of `requests`; 0 = the table stays out of the level. Their
-// sum is at most `bytes_left`.
-// Errors: RESOURCE_EXHAUSTED, with what is asked for and what is left.
-absl::StatusOr<std::vector<uint64_t>> DivideBudget(uint64_t bytes_left,
-                                                   std::span<const BudgetRequest> requests);
+// The bytes of each table, in the order of `requests`: 0, or at least its least. Their sum is at
+// most `bytes_max`. Who comes first gets its least, or its own budget, first. Ignores what is held.
+std::vector<uint64_t> DivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests);
+
+// The same beside tables that are served. What these hold can't be resized, only given up: a part
+// that differs from held_bytes means that the table is to be opened anew, with nothing in it. So
+// none grows, but those that hold nothing; and some shrink, the largest excess over their fair part
+// first, only where the new tables would get less than three quarters of theirs from what is free.
+// Then a sixteenth of the level is kept free, so that the next small table finds room as it is.
+// REQUIRES: the sum of held_bytes is at most `bytes_max`.
+std::vector<uint64_t> RedivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests);
 
 }  // namespace hps

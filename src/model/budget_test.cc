@@ -16,64 +16,121 @@ using Budgets = std::vector<uint64_t>;
 TEST(BudgetTest, EveryTableGetsWhatItNeedsWhenAllFit) {
   const std::vector<BudgetRequest> requests = {{.least_bytes = 10, .needed_bytes = 100},
                                                {.least_bytes = 300, .needed_bytes = 300}};
-  EXPECT_EQ(*DivideBudget(400, requests), (Budgets{100, 300}));
-  EXPECT_EQ(*DivideBudget(1000, requests), (Budgets{100, 300}));
-  EXPECT_TRUE(DivideBudget(0, {})->empty());
+  EXPECT_EQ(DivideBudget(400, requests), (Budgets{100, 300}));
+  EXPECT_EQ(DivideBudget(1000, requests), (Budgets{100, 300}));
+  EXPECT_TRUE(DivideBudget(0, {}).empty());
 }
 
 TEST(BudgetTest, DividesByNeedAboveTheLeastWhenTheyDoNot) {
   const std::vector<BudgetRequest> requests = {{.least_bytes = 10, .needed_bytes = 110},
                                                {.least_bytes = 20, .needed_bytes = 320},
                                                {.least_bytes = 30, .needed_bytes = 30}};
-  EXPECT_EQ(*DivideBudget(260, requests), (Budgets{60, 170, 30}));
-  EXPECT_EQ(*DivideBudget(60, requests), (Budgets{10, 20, 30}));
-  EXPECT_EQ(DivideBudget(59, requests).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(DivideBudget(260, requests), (Budgets{60, 170, 30}));
+  EXPECT_EQ(DivideBudget(60, requests), (Budgets{10, 20, 30}));
+}
+
+TEST(BudgetTest, WhoFindsLessThanItsLeastGetsNothing) {
+  const std::vector<BudgetRequest> requests = {{.least_bytes = 10, .needed_bytes = 110},
+                                               {.least_bytes = 50, .needed_bytes = 320},
+                                               {.least_bytes = 30, .needed_bytes = 40}};
+  EXPECT_EQ(DivideBudget(59, requests), (Budgets{27, 0, 31}));
+  EXPECT_EQ(DivideBudget(9, requests), (Budgets{0, 0, 0}));
+  const std::vector<BudgetRequest> own = {
+      {.least_bytes = 10, .needed_bytes = 100, .fixed_bytes = 80},
+      {.least_bytes = 10, .needed_bytes = 100, .share = 0.5},
+      {.least_bytes = 10, .needed_bytes = 100, .fixed_bytes = 9}};
+  EXPECT_EQ(DivideBudget(100, own), (Budgets{80, 20, 0}));
+  EXPECT_EQ(DivideBudget(89, own), (Budgets{80, 0, 0}));
 }
 
 TEST(BudgetTest, ATableMayHaveABudgetOfItsOwn) {
-  const std::vector<BudgetRequest> requests = {
-      {.table = "a", .needed_bytes = 100},
-      {.table = "b", .needed_bytes = 300, .share = 0.5},
-      {.table = "c", .needed_bytes = 300, .fixed_bytes = 20},
-      {.table = "d", .needed_bytes = 300, .share = 0.0}};
-  EXPECT_EQ(*DivideBudget(270, requests), (Budgets{100, 150, 20, 0}));
-  EXPECT_EQ(*DivideBudget(220, requests), (Budgets{50, 150, 20, 0}));
+  const std::vector<BudgetRequest> requests = {{.needed_bytes = 100},
+                                               {.needed_bytes = 300, .share = 0.5},
+                                               {.needed_bytes = 300, .fixed_bytes = 20},
+                                               {.needed_bytes = 300, .share = 0.0}};
+  EXPECT_EQ(DivideBudget(270, requests), (Budgets{100, 150, 20, 0}));
+  EXPECT_EQ(DivideBudget(220, requests), (Budgets{50, 150, 20, 0}));
+  EXPECT_TRUE(requests[2].wants_any());
+  EXPECT_FALSE(requests[3].wants_any());
 }
 
 // A share of a small table would be less than any table needs, and opening the level would fail.
 TEST(BudgetTest, AShareIsNeverLessThanATableNeeds) {
   const std::vector<BudgetRequest> requests = {
-      {.table = "a", .least_bytes = 90, .needed_bytes = 100, .share = 0.5},
-      {.table = "b", .least_bytes = 90, .needed_bytes = 100, .share = 0.0}};
-  EXPECT_EQ(*DivideBudget(200, requests), (Budgets{90, 0}));
+      {.least_bytes = 90, .needed_bytes = 100, .share = 0.5},
+      {.least_bytes = 90, .needed_bytes = 100, .share = 0.0}};
+  EXPECT_EQ(DivideBudget(200, requests), (Budgets{90, 0}));
 }
 
-TEST(BudgetTest, WhatDoesNotFitIsRefused) {
-  const auto code = [](uint64_t bytes_left, const BudgetRequest& request) {
-    return DivideBudget(bytes_left, {&request, 1}).status().code();
-  };
-  constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
-  EXPECT_EQ(code(10, {.table = "a", .needed_bytes = 11, .share = 1.0}), kExhausted);
-  EXPECT_EQ(code(10, {.table = "a", .needed_bytes = 0, .fixed_bytes = 11}), kExhausted);
-  EXPECT_EQ(code(10, {.table = "a", .least_bytes = 11, .needed_bytes = 11}), kExhausted);
-  EXPECT_EQ(code(10, {.table = "a", .least_bytes = 10, .needed_bytes = 11}), absl::StatusCode::kOk);
+BudgetRequest Table(uint64_t needed_bytes, uint64_t held_bytes) {
+  return {.least_bytes = 10, .needed_bytes = needed_bytes, .held_bytes = held_bytes};
+}
+
+TEST(BudgetTest, ServedTablesKeepTheirsWhileTheNewOnesFindEnough) {
+  EXPECT_EQ(RedivideBudget(1000, std::vector{Table(500, 500), Table(400, 0)}), (Budgets{500, 400}));
+  // A fair part of the new table were 202; with three quarters of it none has to be opened anew.
+  EXPECT_EQ(RedivideBudget(1000, std::vector{Table(2010, 840), Table(500, 0)}),
+            (Budgets{840, 160}));
+  // What a table held before it was imported again is free, and no other notices.
+  EXPECT_EQ(RedivideBudget(1000, std::vector{Table(2010, 501), Table(2050, 0)}),
+            (Budgets{501, 499}));
+}
+
+// Of 960, a sixteenth of 1024 being kept free, a fair part is 240 for each of four.
+TEST(BudgetTest, ServedTablesMakeRoomTheLargestExcessFirst) {
+  EXPECT_EQ(RedivideBudget(1024, std::vector{Table(510, 300), Table(510, 200), Table(510, 524),
+                                             Table(510, 0)}),
+            (Budgets{300, 200, 240, 256}));
+  EXPECT_EQ(RedivideBudget(1024, std::vector{Table(510, 374), Table(510, 200), Table(510, 450),
+                                             Table(510, 0)}),
+            (Budgets{240, 200, 240, 256}));
+}
+
+TEST(BudgetTest, ASmallTableCostsOnlyOneItsRowsAndTheNextOneNone) {
+  EXPECT_EQ(RedivideBudget(1024, std::vector{Table(5000, 512), Table(5000, 512), Table(20, 0)}),
+            (Budgets{474, 512, 10}));
+  EXPECT_EQ(RedivideBudget(
+                1024, std::vector{Table(5000, 474), Table(5000, 512), Table(20, 10), Table(20, 0)}),
+            (Budgets{474, 512, 10, 20}));
+}
+
+TEST(BudgetTest, AServedTableKeepsItsPlaceInTheLevel) {
+  // Together their leasts are more than there is.
+  EXPECT_EQ(RedivideBudget(15, std::vector{Table(100, 15), Table(100, 0)}), (Budgets{15, 0}));
+  EXPECT_EQ(RedivideBudget(15, std::vector{Table(100, 0), Table(100, 15)}), (Budgets{0, 15}));
 }
 
 TEST(BudgetTest, NeverGivesMoreThanThereIs) {
   std::mt19937_64 random(11);
-  for (int i = 0; i < 10'000; ++i) {
+  for (int i = 0; i < 20'000; ++i) {
     std::vector<BudgetRequest> requests(random() % 40);
+    const uint64_t bytes_max = random() >> (random() % 64);
+    uint64_t bytes_left = bytes_max;
     for (BudgetRequest& request : requests) {
       request.needed_bytes = random() >> (random() % 64);
       request.least_bytes = std::min<uint64_t>(request.needed_bytes, random() % 100);
       if (random() % 8 == 0) request.share = 0.001 * static_cast<double>(random() % 1000);
+      if (random() % 2 == 0) request.held_bytes = random() % (bytes_left / 2 + 1);
+      bytes_left -= request.held_bytes;
     }
-    const uint64_t bytes_left = random() >> (random() % 64);
-    const auto budgets = DivideBudget(bytes_left, requests);
-    if (!budgets.ok()) continue;
-    Uint128 sum = 0;
-    for (const uint64_t bytes : *budgets) sum += bytes;
-    ASSERT_TRUE(sum <= bytes_left);
+    const auto check = [&](const Budgets& parts) {
+      ASSERT_EQ(parts.size(), requests.size());
+      Uint128 sum = 0;
+      for (size_t t = 0; t < parts.size(); ++t) {
+        sum += parts[t];
+        if (parts[t] == requests[t].held_bytes || parts[t] == 0) continue;
+        EXPECT_GE(parts[t], requests[t].least_bytes);
+      }
+      ASSERT_TRUE(sum <= bytes_max);
+    };
+    check(DivideBudget(bytes_max, requests));
+    const Budgets parts = RedivideBudget(bytes_max, requests);
+    check(parts);
+    for (size_t t = 0; t < parts.size(); ++t) {
+      if (requests[t].held_bytes == 0) continue;
+      EXPECT_LE(parts[t], requests[t].held_bytes);
+      EXPECT_GT(parts[t], 0u);
+    }
   }
 }
 

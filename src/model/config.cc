@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/names.h"
+#include "hps/units.h"
 #include "model/config_settings.h"
 
 namespace hps {
@@ -264,6 +265,25 @@ absl::Status CheckModel(const ModelConfig& model) {
   return absl::OkStatus();
 }
 
+// What tables are given by name must be there, whatever the store holds.
+absl::Status CheckL2Budgets(const Config& config) {
+  if (config.l2.kind != L2Kind::kMemory) return absl::OkStatus();
+  uint64_t bytes_left = config.l2.bytes_max;
+  for (const ModelConfig& model : config.model) {
+    for (const TableConfig& table : model.table) {
+      const uint64_t bytes = table.l2_bytes.value_or(0);
+      if (bytes > bytes_left) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "model '", model.name, "', table '", table.name, "': l2_bytes = ",
+            FormatByteSize(bytes), ", but l2.bytes_max = ", FormatByteSize(config.l2.bytes_max),
+            " has ", FormatByteSize(bytes_left), " left"));
+      }
+      bytes_left -= bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
 void PrintLine(const std::string& name, const std::string& value, const std::string& origin_name,
                const Config& config, std::string& text) {
   if (value.empty()) return;
@@ -305,7 +325,7 @@ absl::Status ValidateConfig(const Config& config) {
     if (!names.insert(model.name).second)
       return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "' is given twice"));
   }
-  return absl::OkStatus();
+  return CheckL2Budgets(config);
 }
 
 std::string PrintConfig(const Config& config) {

@@ -1,7 +1,7 @@
 #include "model/served_models.h"
 
 #include <algorithm>
-#include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,6 @@
 #include "base/macros.h"
 #include "base/names.h"
 #include "hps/units.h"
-#include "model/budget.h"
 #include "model/preload.h"
 
 namespace hps {
@@ -20,6 +19,10 @@ constexpr int kPinRoundsMax = 16;
 
 std::string ModelOf(const std::string& table) { return table.substr(0, table.find('/')); }
 
+absl::Status AboutModel(const std::string& model, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("model '", model, "': ", status.message()));
+}
+
 absl::Status NoSuchModel(const std::string& model, const std::vector<std::string>& known) {
   return absl::NotFoundError(
       absl::StrCat("the store has no model '", model, "'", DidYouMean(model, known)));
@@ -27,25 +30,26 @@ absl::Status NoSuchModel(const std::string& model, const std::vector<std::string
 
 }  // namespace
 
-absl::Status ServedModels::Switch(Missing missing) {
+absl::StatusOr<ServedModels::ModelErrors> ServedModels::Switch(Missing missing) {
   MutexLock change(change_mutex_);
-  HPS_ASSIGN_OR_RETURN(std::vector<BuildingModel> models, PinTables(missing));
-  std::vector<BuildingModel*> changed;
+  ModelErrors errors;
+  HPS_ASSIGN_OR_RETURN(std::vector<BuildingModel> models, PinModels(missing, errors));
+  DivideL2(models);
+  // Who gives bytes up goes first, so that the others find them free.
+  std::map<std::string, int64_t> growth;
+  for (const BuildingModel& model : models) growth[model.model] = L2Growth(model);
+  std::stable_sort(models.begin(), models.end(),
+                   [&](const auto& a, const auto& b) { return growth[a.model] < growth[b.model]; });
   for (BuildingModel& model : models) {
-    if (model.changed) changed.push_back(&model);
+    if (!model.changed) continue;
+    if (absl::Status status = Serve(model); !status.ok())
+      errors[model.model] = AboutModel(model.model, status);
   }
-  absl::Status result;
-  const bool fit_together = DivideL2(changed).ok();
-  for (BuildingModel* model : changed) {
-    // Together they may not fit where one of them does.
-    absl::Status status = fit_together ? absl::OkStatus() : DivideL2({model});
-    if (status.ok()) status = Serve(*model);
-    if (!status.ok() && result.ok()) {
-      result = absl::Status(status.code(),
-                            absl::StrCat("model '", model->model, "': ", status.message()));
-    }
-  }
-  return result;
+  for (const auto& [model, error] : errors)
+    LogWarning(absl::StrCat("the tables of a model stay as they were: ", error.ToString()));
+  MutexLock lock(mutex_);
+  errors_ = errors;
+  return errors;
 }
 
 absl::StatusOr<std::vector<ServedModels::Wanted>> ServedModels::WantedModels(
@@ -102,46 +106,69 @@ absl::Status ServedModels::ApplyDeclaredOrder(const ModelConfig& config, Missing
   return absl::OkStatus();
 }
 
-// Pins tables of one moment: had an import committed between two of them, a model would be a mix
-// of two imports.
-absl::StatusOr<std::vector<ServedModels::BuildingModel>> ServedModels::PinTables(Missing missing) {
-  for (int round = 0; round < kPinRoundsMax; ++round) {
-    HPS_ASSIGN_OR_RETURN(const std::vector<Wanted> wanted, WantedModels(missing));
-    std::vector<BuildingModel> models;
-    bool same_moment = true;
-    for (const Wanted& model : wanted) {
-      HPS_ASSIGN_OR_RETURN(const bool pinned, PinWanted(model, models.emplace_back()));
-      same_moment = same_moment && pinned;
-    }
-    HPS_ASSIGN_OR_RETURN(const std::vector<Wanted> still_wanted, WantedModels(missing));
-    same_moment =
-        same_moment &&
-        std::equal(wanted.begin(), wanted.end(), still_wanted.begin(), still_wanted.end(),
-                   [](const Wanted& a, const Wanted& b) {
-                     return a.model == b.model &&
-                            std::equal(a.tables.begin(), a.tables.end(), b.tables.begin(),
-                                       b.tables.end(), [](const TableInfo& s, const TableInfo& t) {
-                                         return s.incarnation == t.incarnation;
-                                       });
-                   });
-    if (!same_moment) continue;
-    // Models that have lost all their tables switch to none.
-    MutexLock lock(mutex_);
-    for (const auto& [name, state] : models_) {
-      const bool is_wanted =
-          std::any_of(wanted.begin(), wanted.end(),
-                      [&, &name = name](const Wanted& model) { return model.model == name; });
-      if (!is_wanted) models.push_back({.model = name, .tables = {}, .changed = true});
-    }
-    return models;
-  }
-  return absl::UnavailableError("the store's tables keep changing; try again");
+bool ServedModels::SameTables(const Wanted& a, const Wanted& b) {
+  return a.model == b.model &&
+         std::equal(a.tables.begin(), a.tables.end(), b.tables.begin(), b.tables.end(),
+                    [](const auto& s, const auto& t) { return s.incarnation == t.incarnation; });
 }
 
-// False when a table has changed since it was listed.
-absl::StatusOr<bool> ServedModels::PinWanted(const Wanted& wanted, BuildingModel& building) {
+// Pins the tables of each model as of one moment: had an import committed between two of them, the
+// model would be a mix of two imports.
+absl::StatusOr<std::vector<ServedModels::BuildingModel>> ServedModels::PinModels(
+    Missing missing, ModelErrors& errors) {
+  HPS_ASSIGN_OR_RETURN(std::vector<Wanted> wanted, WantedModels(missing));
+  std::vector<BuildingModel> pinned;
+  std::set<std::string> settled;
+  for (int round = 0; round < kPinRoundsMax; ++round) {
+    std::map<std::string, absl::StatusOr<BuildingModel>> tried;
+    for (const Wanted& model : wanted) {
+      if (!settled.contains(model.model)) tried.emplace(model.model, PinModel(model));
+    }
+    if (tried.empty()) break;
+    HPS_ASSIGN_OR_RETURN(std::vector<Wanted> now, WantedModels(missing));
+    for (const Wanted& model : wanted) {
+      const auto found = tried.find(model.model);
+      const bool unchanged = std::any_of(
+          now.begin(), now.end(), [&](const Wanted& other) { return SameTables(model, other); });
+      if (found == tried.end() || !unchanged) continue;
+      settled.insert(model.model);
+      if (found->second.ok()) {
+        pinned.push_back(*std::move(found->second));
+      } else {
+        errors[model.model] = AboutModel(model.model, found->second.status());
+      }
+    }
+    wanted = std::move(now);
+  }
+  for (const Wanted& model : wanted) {
+    if (settled.contains(model.model)) continue;
+    errors[model.model] = AboutModel(
+        model.model, absl::UnavailableError("its tables in the store keep changing; try again"));
+  }
+  for (BuildingModel& model : EmptiedModels(wanted)) {
+    if (!settled.contains(model.model)) pinned.push_back(std::move(model));
+  }
+  return pinned;
+}
+
+// Models that have lost all their tables switch to none.
+std::vector<ServedModels::BuildingModel> ServedModels::EmptiedModels(
+    const std::vector<Wanted>& wanted) const {
+  std::vector<BuildingModel> emptied;
+  MutexLock lock(mutex_);
+  for (const auto& [name, state] : models_) {
+    const bool is_wanted =
+        std::any_of(wanted.begin(), wanted.end(),
+                    [&, &name = name](const Wanted& model) { return model.model == name; });
+    if (is_wanted || state->Tables().empty()) continue;
+    emptied.push_back({.model = name, .tables = {}, .changed = true});
+  }
+  return emptied;
+}
+
+absl::StatusOr<ServedModels::BuildingModel> ServedModels::PinModel(const Wanted& wanted) {
   const ModelState* state = FindModel(wanted.model);
-  building.model = wanted.model;
+  BuildingModel building = {.model = wanted.model};
   building.changed = state == nullptr || state->Tables().size() != wanted.tables.size();
   for (const TableInfo& info : wanted.tables) {
     Building& table = building.tables.emplace_back();
@@ -153,14 +180,17 @@ absl::StatusOr<bool> ServedModels::PinWanted(const Wanted& wanted, BuildingModel
       continue;
     }
     building.changed = true;
-    absl::StatusOr<std::unique_ptr<DurableTable>> opened =
-        parts_.durable->OpenTable(info.spec.name);
-    if (absl::IsNotFound(opened.status())) return false;
-    HPS_RETURN_IF_ERROR(opened.status());
-    table.l3 = *std::move(opened);
-    if (table.l3->incarnation() != info.incarnation) return false;
+    HPS_ASSIGN_OR_RETURN(table.l3, OpenIncarnation(info.spec.name, info.incarnation));
   }
-  return true;
+  return building;
+}
+
+absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
+    const std::string& table, Incarnation incarnation) const {
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<DurableTable> opened, parts_.durable->OpenTable(table));
+  if (opened->incarnation() == incarnation) return opened;
+  return absl::UnavailableError(
+      absl::StrCat("table '", table, "' was imported again while it was being opened"));
 }
 
 const TableConfig* ServedModels::OverrideOf(const std::string& table) const {
@@ -172,75 +202,150 @@ const TableConfig* ServedModels::OverrideOf(const std::string& table) const {
   return nullptr;
 }
 
-// Gives the new tables of `models` what the tables that stay have left.
-absl::Status ServedModels::DivideL2(std::vector<BuildingModel*> models) {
-  if (parts_.l2->tier == nullptr) return absl::OkStatus();
+BudgetRequest ServedModels::RequestFor(const Building& table) const {
+  const TableSpec& spec = table.durable().spec();
+  BudgetRequest request = {.least_bytes = parts_.l2->bytes_for(1, spec.row_bytes()),
+                           .held_bytes = table.l3 == nullptr ? table.l2_bytes : 0};
+  request.needed_bytes =
+      std::max(request.least_bytes,
+               parts_.l2->bytes_for(table.durable().Info().row_count, spec.row_bytes()));
+  if (const TableConfig* override_of_table = OverrideOf(spec.name)) {
+    request.share = override_of_table->l2_share;
+    request.fixed_bytes = override_of_table->l2_bytes;
+  }
+  return request;
+}
+
+// Divides level 2 anew over all tables of `models`. Models that are served and not among them, as
+// they could not be pinned, keep what they have.
+void ServedModels::DivideL2(std::vector<BuildingModel>& models) {
+  if (parts_.l2->tier == nullptr) return;
   uint64_t bytes_left = parts_.config->l2.bytes_max;
+  for (const auto& [table, bytes] : l2_bytes_) {
+    const bool is_among = std::any_of(
+        models.begin(), models.end(),
+        [&, &table = table](const BuildingModel& model) { return model.model == ModelOf(table); });
+    if (!is_among) bytes_left -= bytes;
+  }
   std::vector<BudgetRequest> requests;
-  std::vector<Building*> tables;
-  std::map<std::string, uint64_t> staying = l2_bytes_;
-  for (const BuildingModel* model : models) {
-    std::erase_if(staying, [&](const auto& entry) { return ModelOf(entry.first) == model->model; });
-    for (const Building& table : model->tables) {
-      if (table.l3 == nullptr) staying[table.served->spec().name] = table.l2_bytes;
-    }
+  for (const BuildingModel& model : models) {
+    for (const Building& table : model.tables) requests.push_back(RequestFor(table));
   }
-  for (const auto& [table, bytes] : staying) bytes_left -= std::min(bytes, bytes_left);
-  for (BuildingModel* model : models) {
-    for (Building& table : model->tables) {
-      if (table.l3 == nullptr) continue;
-      const TableSpec& spec = table.l3->spec();
-      const TableConfig* override_of_table = OverrideOf(spec.name);
-      BudgetRequest& request = requests.emplace_back();
-      request.table = spec.name;
-      request.least_bytes = parts_.l2->bytes_for(1, spec.row_bytes());
-      request.needed_bytes = std::max(
-          request.least_bytes, parts_.l2->bytes_for(table.l3->Info().row_count, spec.row_bytes()));
-      if (override_of_table != nullptr) {
-        request.share = override_of_table->l2_share;
-        request.fixed_bytes = override_of_table->l2_bytes;
+  const std::vector<uint64_t> parts = RedivideBudget(bytes_left, requests);
+  size_t next = 0;
+  for (BuildingModel& model : models) {
+    for (Building& table : model.tables) {
+      const uint64_t l2_bytes = parts[next++];
+      if (table.l3 != nullptr) {
+        table.l2_bytes = l2_bytes;
+      } else if (l2_bytes != table.l2_bytes) {
+        OpenAnew(model, table, l2_bytes);
       }
-      tables.push_back(&table);
     }
   }
-  HPS_ASSIGN_OR_RETURN(const std::vector<uint64_t> bytes, DivideBudget(bytes_left, requests));
-  for (size_t i = 0; i < tables.size(); ++i) tables[i]->l2_bytes = bytes[i];
-  return absl::OkStatus();
+}
+
+// A table of level 2 can't be resized: the same incarnation gets a new, empty one.
+void ServedModels::OpenAnew(BuildingModel& model, Building& table, uint64_t l2_bytes) const {
+  absl::StatusOr<std::unique_ptr<DurableTable>> opened =
+      OpenIncarnation(table.served->spec().name, table.served->incarnation());
+  if (!opened.ok()) {
+    LogWarning(absl::StrCat("table '", table.served->spec().name,
+                            "' keeps its part of level 2: ", opened.status().ToString()));
+    return;
+  }
+  table.l3 = *std::move(opened);
+  table.l2_bytes = l2_bytes;
+  model.changed = true;
+}
+
+int64_t ServedModels::L2Growth(const BuildingModel& model) const {
+  int64_t growth = 0;
+  for (const Building& table : model.tables) growth += static_cast<int64_t>(table.l2_bytes);
+  for (const auto& [table, held] : l2_bytes_) {
+    if (ModelOf(table) == model.model) growth -= static_cast<int64_t>(held);
+  }
+  return growth;
+}
+
+uint64_t ServedModels::L2BytesOfOthers(const BuildingModel& model) const {
+  uint64_t bytes = 0;
+  for (const auto& [table, held] : l2_bytes_) {
+    if (ModelOf(table) != model.model) bytes += held;
+  }
+  for (const Building& table : model.tables) {
+    if (table.l3 == nullptr) bytes += table.l2_bytes;
+  }
+  return bytes;
+}
+
+// A table that should have given bytes up may have failed to: what it still holds is not there.
+void ServedModels::FitL2(BuildingModel& model) const {
+  if (parts_.l2->tier == nullptr) return;
+  const uint64_t bytes_max = parts_.config->l2.bytes_max;
+  const uint64_t bytes_left = bytes_max - std::min(bytes_max, L2BytesOfOthers(model));
+  std::vector<Building*> fresh;
+  std::vector<BudgetRequest> requests;
+  uint64_t wanted = 0;
+  for (Building& table : model.tables) {
+    if (table.l3 == nullptr) continue;
+    fresh.push_back(&table);
+    requests.push_back(RequestFor(table));
+    wanted += table.l2_bytes;
+  }
+  if (wanted <= bytes_left) return;
+  const std::vector<uint64_t> parts = DivideBudget(bytes_left, requests);
+  for (size_t i = 0; i < fresh.size(); ++i) fresh[i]->l2_bytes = parts[i];
+}
+
+std::unique_ptr<LossyTable> ServedModels::OpenL2(Building& table) const {
+  if (parts_.l2->tier == nullptr) return nullptr;
+  absl::Status reason;
+  if (table.l2_bytes == 0) {
+    const BudgetRequest request = RequestFor(table);
+    if (!request.wants_any()) return nullptr;
+    reason = absl::ResourceExhaustedError(absl::StrCat(
+        "it needs at least ", FormatByteSize(request.least_bytes), ", and of l2.bytes_max = ",
+        FormatByteSize(parts_.config->l2.bytes_max), " too little is left for it"));
+  } else {
+    absl::StatusOr<std::unique_ptr<LossyTable>> opened =
+        parts_.l2->tier->OpenTable(table.l3->spec(), table.l3->incarnation(), table.l2_bytes);
+    if (opened.ok()) return *std::move(opened);
+    reason = opened.status();
+    table.l2_bytes = 0;
+  }
+  LogWarning(absl::StrCat("table '", table.l3->spec().name,
+                          "' is served without level 2: ", reason.ToString()));
+  return nullptr;
 }
 
 absl::StatusOr<std::shared_ptr<ServedTable>> ServedModels::MakeServed(Building& table) const {
   ServedTable::Parts parts;
   parts.hit_rate_threshold = parts_.config->lookup.hit_rate_threshold;
-  if (parts_.l2->tier != nullptr && table.l2_bytes != 0) {
-    HPS_ASSIGN_OR_RETURN(parts.l2, parts_.l2->tier->OpenTable(
-                                       table.l3->spec(), table.l3->incarnation(), table.l2_bytes));
-  }
+  parts.l2 = OpenL2(table);
   parts.l3 = std::move(table.l3);
   return ServedTable::Create(std::move(parts));
 }
 
-void ServedModels::Preload(const BuildingModel& building) const {
-  for (const Building& table : building.tables) {
-    const absl::StatusOr<uint64_t> rows = PreloadTable(*table.served, parts_.config->l2.preload);
-    if (rows.ok()) continue;
-    // Level 3 answers in its place, or says that the row is lost.
-    LogWarning(absl::StrCat("preload of table ", table.served->spec().name,
-                            " ended early: ", rows.status().ToString()));
-  }
+void ServedModels::Preload(ServedTable& table) const {
+  const absl::StatusOr<uint64_t> rows = PreloadTable(table, parts_.config->l2.preload);
+  if (rows.ok()) return;
+  // Level 3 answers in its place, or says that the row is lost.
+  LogWarning(absl::StrCat("preload of table '", table.spec().name,
+                          "' ended early: ", rows.status().ToString()));
 }
 
 // Makes the levels of a model's new tables, fills them, and switches the model to its tables.
 absl::Status ServedModels::Serve(BuildingModel& building) {
+  FitL2(building);
   std::vector<std::shared_ptr<ServedTable>> tables;
-  BuildingModel fresh = {.model = building.model};
   for (Building& table : building.tables) {
     if (table.l3 != nullptr) {
       HPS_ASSIGN_OR_RETURN(table.served, MakeServed(table));
-      fresh.tables.push_back({.served = table.served});
+      Preload(*table.served);
     }
     tables.push_back(table.served);
   }
-  Preload(fresh);
   HPS_RETURN_IF_ERROR(FindOrAddModel(building.model).Publish(std::move(tables)));
   std::erase_if(l2_bytes_,
                 [&](const auto& entry) { return ModelOf(entry.first) == building.model; });
@@ -270,11 +375,18 @@ absl::StatusOr<std::unique_ptr<LookupSession>> ServedModels::NewSession(
   if (state != nullptr && !state->Tables().empty())
     return parts_.sessions->NewSession(*state, options);
   MutexLock lock(mutex_);
+  if (const auto failed = errors_.find(model); failed != errors_.end()) return failed->second;
   std::vector<std::string> known;
   for (const auto& [name, other] : models_) {
     if (name != model) known.push_back(name);
   }
   return NoSuchModel(model, known);
+}
+
+bool ServedModels::HasTables() const {
+  MutexLock lock(mutex_);
+  return std::any_of(models_.begin(), models_.end(),
+                     [](const auto& model) { return !model.second->Tables().empty(); });
 }
 
 std::vector<TableStatistics> ServedModels::Statistics() const {

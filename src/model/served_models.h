@@ -1,9 +1,15 @@
 // The models that a store serves: gives their tables levels within the budgets, and switches whole
 // models to what the store has.
 //
-// Thread-safe. Running calls end on the tables that they began with; a table whose incarnation has
-// not changed keeps its levels and what they hold. While a model switches, the rows of level 2 of
-// its old and its new tables may both be held for a moment.
+// Each model switches on its own: one that can't keeps its old tables, and the others go on. No
+// model is ever refused for want of a budget: level 2 is divided anew at every switch
+// (model/budget.h), and a table for which nothing is left is served without it, with a warning in
+// the log and a bytes_max of 0 in the statistics.
+//
+// Thread-safe. Running calls end on the tables that they began with; a table whose incarnation and
+// budget have not changed keeps its levels and what they hold. While a model switches, the rows of
+// level 2 of its old and its new tables may both be held for a moment. A table that has to give up
+// bytes is opened anew in its incarnation, so no table may be written during a switch.
 #pragma once
 
 #include <map>
@@ -18,6 +24,7 @@
 #include "hps/config.h"
 #include "hps/lookup_session.h"
 #include "hps/statistics.h"
+#include "model/budget.h"
 #include "model/tier_factory.h"
 #include "query/model_state.h"
 #include "query/session_factory.h"
@@ -43,16 +50,22 @@ class ServedModels {
 
   // What a model or table that the configuration names and the store lacks is.
   enum class Missing { kError, kIgnored };
+  // Why models could not switch, by model. The messages name the model.
+  using ModelErrors = std::map<std::string, absl::Status>;
 
-  // Brings every model to the tables that the store has now, each model in one step.
-  // Errors: RESOURCE_EXHAUSTED (the budgets), NOT_FOUND (see Missing), UNAVAILABLE (the store keeps
-  // changing), those of the tiers. A model that failed keeps its old tables; the others have
-  // switched.
-  absl::Status Switch(Missing missing);
+  // Brings every model to the tables that the store has now, each in one step. Returns those that
+  // could not: UNAVAILABLE (its tables keep changing), RESOURCE_EXHAUSTED (too many tables), those
+  // of DurableStore::OpenTable.
+  // Errors: those of DurableStore::Tables, NOT_FOUND (see Missing); no model has switched then.
+  absl::StatusOr<ModelErrors> Switch(Missing missing);
 
-  // Errors: those of Store::NewSession.
+  // Errors: those of Store::NewSession; for a model that has no tables because it could not switch
+  // to them, the reason.
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const std::string& model,
                                                             const SessionOptions& options);
+
+  // Whether any model has a table.
+  bool HasTables() const;
 
   // The tables of all models, model after model.
   std::vector<TableStatistics> Statistics() const;
@@ -65,9 +78,11 @@ class ServedModels {
   };
   // A table of a model on its way to being served.
   struct Building {
-    std::unique_ptr<DurableTable> l3;  // null when `served` was there before
+    std::unique_ptr<DurableTable> l3;  // null when `served` is kept as it is
     std::shared_ptr<ServedTable> served;
     uint64_t l2_bytes = 0;
+
+    const DurableTable& durable() const { return l3 != nullptr ? *l3 : served->l3(); }
   };
   struct BuildingModel {
     std::string model;
@@ -77,13 +92,23 @@ class ServedModels {
 
   absl::StatusOr<std::vector<Wanted>> WantedModels(Missing missing) const;
   absl::Status ApplyDeclaredOrder(const ModelConfig& config, Missing missing, Wanted& wanted) const;
-  absl::StatusOr<std::vector<BuildingModel>> PinTables(Missing missing) HPS_REQUIRES(change_mutex_);
-  absl::StatusOr<bool> PinWanted(const Wanted& wanted, BuildingModel& building)
+  static bool SameTables(const Wanted& a, const Wanted& b);
+  absl::StatusOr<std::vector<BuildingModel>> PinModels(Missing missing, ModelErrors& errors)
       HPS_REQUIRES(change_mutex_);
-  absl::Status DivideL2(std::vector<BuildingModel*> models) HPS_REQUIRES(change_mutex_);
+  absl::StatusOr<BuildingModel> PinModel(const Wanted& wanted) HPS_REQUIRES(change_mutex_);
+  absl::StatusOr<std::unique_ptr<DurableTable>> OpenIncarnation(const std::string& table,
+                                                                Incarnation incarnation) const;
+  std::vector<BuildingModel> EmptiedModels(const std::vector<Wanted>& wanted) const;
+  BudgetRequest RequestFor(const Building& table) const;
+  int64_t L2Growth(const BuildingModel& model) const HPS_REQUIRES(change_mutex_);
+  uint64_t L2BytesOfOthers(const BuildingModel& model) const HPS_REQUIRES(change_mutex_);
+  void DivideL2(std::vector<BuildingModel>& models) HPS_REQUIRES(change_mutex_);
+  void OpenAnew(BuildingModel& model, Building& table, uint64_t l2_bytes) const;
+  void FitL2(BuildingModel& model) const HPS_REQUIRES(change_mutex_);
   absl::Status Serve(BuildingModel& building) HPS_REQUIRES(change_mutex_);
+  std::unique_ptr<LossyTable> OpenL2(Building& table) const;
   absl::StatusOr<std::shared_ptr<ServedTable>> MakeServed(Building& table) const;
-  void Preload(const BuildingModel& building) const;
+  void Preload(ServedTable& table) const;
   ModelState* FindModel(const std::string& model) const;
   ModelState& FindOrAddModel(const std::string& model);
   const TableConfig* OverrideOf(const std::string& table) const;
@@ -95,6 +120,7 @@ class ServedModels {
   mutable Mutex mutex_;
   // Never removed: a model without tables has an empty snapshot.
   std::map<std::string, std::unique_ptr<ModelState>> models_ HPS_GUARDED_BY(mutex_);
+  ModelErrors errors_ HPS_GUARDED_BY(mutex_);  // of the last switch
 };
 
 }  // namespace hps

@@ -26,6 +26,30 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
           .progress = request.progress};
 }
 
+std::string ModelOf(const std::string& name) { return name.substr(0, name.find('/')); }
+
+// The result of a switch that was to bring one model to what has been committed.
+absl::Status Concerning(const std::string& model, const std::string& committed,
+                        const absl::StatusOr<ServedModels::ModelErrors>& errors) {
+  absl::Status status = errors.status();
+  if (errors.ok()) {
+    const auto found = errors->find(model);
+    if (found != errors->end()) status = found->second;
+  }
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(committed, ", but is not served yet: ", status.message()));
+}
+
+// The result of a switch that was to bring every model to what the store has.
+absl::Status ConcerningAll(const absl::StatusOr<ServedModels::ModelErrors>& errors) {
+  if (!errors.ok() || errors->empty()) return errors.status();
+  const absl::Status& first = errors->begin()->second;
+  if (errors->size() == 1) return first;
+  return absl::Status(first.code(),
+                      absl::StrCat(first.message(), " (and ", errors->size() - 1, " more)"));
+}
+
 absl::StatusOr<std::unique_ptr<WorkerPool>> MakePool(const char* name, uint32_t threads,
                                                      size_t queue_max) {
   const size_t cores = std::max(1U, std::thread::hardware_concurrency());
@@ -90,8 +114,10 @@ absl::Status OpenedStore::MakeLevels(OpenMode mode) {
                                                                .sessions = sessions_.get(),
                                                                .reclaim = promote_executor_.get()});
   // A store that is being made lacks what its first import will bring.
-  return models_->Switch(mode == OpenMode::kCreate ? ServedModels::Missing::kIgnored
-                                                   : ServedModels::Missing::kError);
+  const auto errors = models_->Switch(mode == OpenMode::kCreate ? ServedModels::Missing::kIgnored
+                                                                : ServedModels::Missing::kError);
+  // A model that can't be served does not keep the others from it; NewSession says why.
+  return errors.ok() && models_->HasTables() ? absl::OkStatus() : ConcerningAll(errors);
 }
 
 absl::StatusOr<std::unique_ptr<LookupSession>> OpenedStore::NewSession(
@@ -105,7 +131,7 @@ absl::StatusOr<std::unique_ptr<LookupSession>> OpenedStore::NewSession(
 
 absl::Status OpenedStore::Reload() {
   HPS_RETURN_IF_ERROR(durable_->Refresh().status());
-  return models_->Switch(ServedModels::Missing::kIgnored);
+  return ConcerningAll(models_->Switch(ServedModels::Missing::kIgnored));
 }
 
 absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
@@ -114,7 +140,8 @@ absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
                        durable_->BeginImport(plan.specs()));
   HPS_ASSIGN_OR_RETURN(ImportReport report,
                        RunImport(plan, *import, OptionsOf(config_, request), nullptr));
-  HPS_RETURN_IF_ERROR(models_->Switch(ServedModels::Missing::kIgnored));
+  HPS_RETURN_IF_ERROR(Concerning(ModelOf(request.name), "'" + request.name + "' is imported",
+                                 models_->Switch(ServedModels::Missing::kIgnored)));
   return report;
 }
 
@@ -128,7 +155,8 @@ absl::StatusOr<ExportReport> OpenedStore::Export(const ExportRequest& request) {
 absl::Status OpenedStore::Drop(const std::string& table) {
   HPS_RETURN_IF_ERROR(ValidateTableName(table));
   HPS_RETURN_IF_ERROR(durable_->Drop(table));
-  return models_->Switch(ServedModels::Missing::kIgnored);
+  return Concerning(ModelOf(table), "'" + table + "' is dropped",
+                    models_->Switch(ServedModels::Missing::kIgnored));
 }
 
 StoreStatistics OpenedStore::Statistics() const {

@@ -194,8 +194,27 @@ TEST_F(StoreTest, BudgetsAreDividedAndOverridden) {
   }
   config_.model[0].table[0].l2_bytes = uint64_t{4} << 20;
   const absl::Status status = Store::Open(config_, OpenMode::kReadWrite).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("m/b"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("table 'b'"));
+}
+
+// Once the import was committed and then answered with RESOURCE_EXHAUSTED until a restart.
+TEST_F(StoreTest, ANewTableIsServedAlsoWhereLevel2IsFull) {
+  Import(Files("m/t", 50'000, 7));
+  config_.l2.bytes_max = uint64_t{1} << 20;
+  const auto store = Open();
+  for (const std::string table : {"m/u", "other/t"}) {
+    const auto report = store->Import(Files(table, 50'000, 8));
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(LookUp(*store, table, {3}).firsts[0], 8);
+    EXPECT_EQ(LookUp(*store, "m/t", {3}).firsts[0], 7);
+  }
+  uint64_t sum = 0;
+  for (const TableStatistics& table : store->Statistics().tables) {
+    EXPECT_GT(table.l2.bytes_max, uint64_t{200} << 10) << table.name;
+    sum += table.l2.bytes_max;
+  }
+  EXPECT_LE(sum, config_.l2.bytes_max);
 }
 
 TEST_F(StoreTest, ModelsOfTheConfiguration) {

@@ -1,0 +1,293 @@
+#include "model/served_models.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/macros.h"
+#include "base/manual_executor.h"
+#include "tier/plain_tier.h"
+
+namespace hps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using Missing = ServedModels::Missing;
+
+constexpr uint32_t kDim = 4;
+constexpr uint64_t kRowBytes = kDim * sizeof(float);
+constexpr uint64_t kLeastBytes = 100;
+
+// A store whose tables appear, change, vanish and fail as a test says. For one thread.
+class TestStore final : public DurableStore {
+ public:
+  // Makes a new incarnation; its place in the order of tables stays.
+  void Put(const std::string& name, uint64_t row_count) {
+    auto found = std::find_if(tables_.begin(), tables_.end(),
+                              [&](const TableInfo& table) { return table.spec.name == name; });
+    if (found == tables_.end()) found = tables_.insert(tables_.end(), TableInfo{});
+    found->spec = {.name = name, .dim = kDim};
+    found->incarnation = ++incarnations_;
+    found->row_count = row_count;
+  }
+
+  absl::StatusOr<std::vector<TableInfo>> Tables() const override { return tables_; }
+
+  absl::StatusOr<std::unique_ptr<DurableTable>> OpenTable(const std::string& name) override {
+    if (on_open) on_open(name);
+    if (damaged.contains(name)) return absl::DataLossError("damaged: " + name);
+    for (const TableInfo& info : tables_) {
+      if (info.spec.name != name) continue;
+      auto table = std::make_unique<PlainDurableTable>(info.spec, info.incarnation);
+      std::vector<Key> keys(info.row_count);
+      std::iota(keys.begin(), keys.end(), Key{0});
+      std::vector<std::byte> bytes(info.row_count * kRowBytes);
+      const HostRows rows = {.data = bytes.data(),
+                             .row_count = info.row_count,
+                             .row_bytes = kRowBytes,
+                             .stride_bytes = kRowBytes};
+      HPS_RETURN_IF_ERROR(table->Write({.upserts = {.keys = keys, .rows = rows}}));
+      return table;
+    }
+    return absl::NotFoundError("no table " + name);
+  }
+
+  absl::Status Drop(const std::string& name) override {
+    std::erase_if(tables_, [&](const TableInfo& table) { return table.spec.name == name; });
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(std::span<const TableSpec>) override {
+    return absl::UnimplementedError("BeginImport");
+  }
+  absl::StatusOr<bool> Refresh() override { return false; }
+  absl::Status Sync() override { return absl::OkStatus(); }
+
+  std::set<std::string> damaged;
+  std::function<void(const std::string& table)> on_open;
+
+ private:
+  std::vector<TableInfo> tables_;
+  Incarnation incarnations_ = 0;
+};
+
+// Counts what is posted: a model posts its reclamation at each switch.
+class CountingExecutor final : public Executor {
+ public:
+  absl::Status Post(Task* task) override {
+    ++posted;
+    return executor.Post(task);
+  }
+  bool Await(Latch& latch, Deadline deadline) override { return executor.Await(latch, deadline); }
+  const Clock& clock() const override { return executor.clock(); }
+
+  ManualExecutor executor;
+  int posted = 0;
+};
+
+class ServedModelsTest : public ::testing::Test {
+ protected:
+  ServedModelsTest() {
+    config_.l2.bytes_max = 10'000;
+    l2_.tier = std::make_unique<PlainLossyTier>();
+    l2_.bytes_for = [](uint64_t row_count, size_t row_bytes) {
+      return kLeastBytes + row_count * row_bytes;
+    };
+    SessionFactory::Options options;
+    options.fetch_executor = &executor_;
+    options.promote_executor = &executor_;
+    sessions_ = *SessionFactory::Create(options);
+    models_ = std::make_unique<ServedModels>(ServedModels::Parts{.config = &config_,
+                                                                 .durable = &store_,
+                                                                 .l2 = &l2_,
+                                                                 .sessions = sessions_.get(),
+                                                                 .reclaim = &executor_});
+  }
+  ~ServedModelsTest() override { executor_.executor.RunAll(); }
+
+  ServedModels::ModelErrors Switch(Missing missing = Missing::kIgnored) {
+    const auto errors = models_->Switch(missing);
+    EXPECT_TRUE(errors.ok()) << errors.status();
+    executor_.executor.RunAll();
+    return errors.ok() ? *errors : ServedModels::ModelErrors{};
+  }
+
+  // The budget of every served table.
+  std::map<std::string, uint64_t> Budgets() {
+    std::map<std::string, uint64_t> budgets;
+    uint64_t sum = 0;
+    for (const TableStatistics& table : models_->Statistics()) {
+      budgets[table.name] = table.l2.bytes_max;
+      sum += table.l2.bytes_max;
+    }
+    EXPECT_LE(sum, config_.l2.bytes_max);
+    return budgets;
+  }
+
+  static constexpr uint64_t Need(uint64_t row_count) { return kLeastBytes + row_count * kRowBytes; }
+
+  Config config_;
+  TestStore store_;
+  L2Tier l2_;
+  CountingExecutor executor_;
+  std::unique_ptr<SessionFactory> sessions_;
+  std::unique_ptr<ServedModels> models_;
+};
+
+// Once it got nothing, and every switch was refused until a restart.
+TEST_F(ServedModelsTest, ANewModelFindsRoomBesideOneThatFillsTheBudget) {
+  store_.Put("big/t", 5'000);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("big/t", 10'000)));
+  store_.Put("new/t", 5'000);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("big/t", 4'687), Pair("new/t", 5'000)));
+  store_.Put("small/t", 10);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(),
+              ElementsAre(Pair("big/t", 4'687), Pair("new/t", 5'000), Pair("small/t", Need(10))));
+}
+
+// Once it kept what it had been given for its old size.
+TEST_F(ServedModelsTest, AnImportedTableIsGivenBytesForItsNewSize) {
+  store_.Put("a/t", 100);
+  store_.Put("b/t", 100);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", Need(100)), Pair("b/t", Need(100))));
+  store_.Put("a/t", 300);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", Need(300)), Pair("b/t", Need(100))));
+  store_.Put("a/t", 10);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", Need(10)), Pair("b/t", Need(100))));
+}
+
+TEST_F(ServedModelsTest, ATableThatIsNotTouchedKeepsItsRows) {
+  config_.l2.preload = 1.0;
+  store_.Put("a/t", 100);
+  store_.Put("a/u", 100);
+  EXPECT_TRUE(Switch().empty());
+  config_.l2.preload = 0.0;
+  store_.Put("a/u", 50);
+  store_.Put("b/t", 50);
+  EXPECT_TRUE(Switch().empty());
+  for (const TableStatistics& table : models_->Statistics())
+    EXPECT_EQ(table.l2.entries, table.name == "a/t" ? 100u : 0u) << table.name;
+}
+
+TEST_F(ServedModelsTest, WhereNothingIsLeftATableIsServedWithoutTheLevel) {
+  config_.l2.bytes_max = 150;
+  store_.Put("a/t", 5);
+  EXPECT_TRUE(Switch().empty());
+  store_.Put("b/t", 5);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", 150), Pair("b/t", 0)));
+  EXPECT_TRUE(models_->NewSession("b", {}).ok());
+  // What becomes free is given to it.
+  EXPECT_TRUE(store_.Drop("a/t").ok());
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("b/t", 150)));
+}
+
+TEST_F(ServedModelsTest, ADamagedTableStopsOnlyItsModel) {
+  store_.Put("a/t", 10);
+  store_.Put("b/t", 10);
+  store_.Put("b/u", 10);
+  EXPECT_TRUE(Switch().empty());
+  store_.Put("a/t", 20);
+  store_.Put("b/t", 20);
+  store_.Put("c/t", 20);
+  store_.Put("d/t", 20);
+  store_.damaged = {"b/t", "c/t"};
+  const ServedModels::ModelErrors errors = Switch();
+  ASSERT_EQ(errors.size(), 2u);
+  for (const auto& [model, error] : errors) {
+    EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(error.message()), HasSubstr("model '" + model + "'"));
+    EXPECT_THAT(std::string(error.message()), HasSubstr("damaged: " + model + "/t"));
+  }
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", Need(20)), Pair("b/t", Need(10)),
+                                     Pair("b/u", Need(10)), Pair("d/t", Need(20))));
+  EXPECT_TRUE(models_->NewSession("b", {}).ok());  // its old tables
+  EXPECT_EQ(models_->NewSession("c", {}).status().code(), absl::StatusCode::kDataLoss);
+  store_.damaged.clear();
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_TRUE(models_->NewSession("c", {}).ok());
+  EXPECT_EQ(Budgets()["b/t"], Need(20));
+}
+
+// A served table that can't be opened anew keeps what it holds, and nobody gets more than is left.
+TEST_F(ServedModelsTest, WhatADamagedTableHoldsIsNotGivenAway) {
+  store_.Put("big/t", 5'000);
+  EXPECT_TRUE(Switch().empty());
+  store_.damaged = {"big/t"};
+  store_.Put("new/t", 5'000);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("big/t", 10'000), Pair("new/t", 0)));
+  store_.damaged.clear();
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("big/t", 4'687), Pair("new/t", 5'000)));
+}
+
+TEST_F(ServedModelsTest, WhatHasNotChangedIsNotPublishedAgain) {
+  store_.Put("a/t", 10);
+  store_.Put("b/t", 10);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_EQ(executor_.posted, 2);
+  EXPECT_TRUE(store_.Drop("a/t").ok());
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_EQ(executor_.posted, 3);
+  EXPECT_EQ(models_->NewSession("a", {}).status().code(), absl::StatusCode::kNotFound);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(Switch().empty());
+  EXPECT_EQ(executor_.posted, 3);
+}
+
+TEST_F(ServedModelsTest, AnImportWhileTablesAreOpenedMakesOneModelBeginAnew) {
+  store_.Put("a/t", 10);
+  store_.Put("a/u", 10);
+  store_.Put("b/t", 10);
+  std::map<std::string, int> opened;
+  store_.on_open = [&](const std::string& table) {
+    if (++opened[table] == 1 && table == "a/u") {
+      store_.Put("a/t", 20);  // both at once, as an import of the whole model
+      store_.Put("a/u", 20);
+    }
+  };
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_THAT(Budgets(),
+              ElementsAre(Pair("a/t", Need(20)), Pair("a/u", Need(20)), Pair("b/t", Need(10))));
+  EXPECT_THAT(opened, ElementsAre(Pair("a/t", 2), Pair("a/u", 2), Pair("b/t", 1)));
+}
+
+TEST_F(ServedModelsTest, AModelThatKeepsChangingIsGivenUpForNow) {
+  store_.Put("a/t", 10);
+  store_.Put("b/t", 10);
+  store_.on_open = [&](const std::string& table) {
+    if (table == "a/t") store_.Put("a/t", 10);
+  };
+  const ServedModels::ModelErrors errors = Switch();
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors.at("a").code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Budgets(), ElementsAre(Pair("b/t", Need(10))));
+}
+
+TEST_F(ServedModelsTest, WhatTheConfigurationNamesMustBeThereAtFirst) {
+  store_.Put("a/t", 10);
+  config_.model = {{.name = "b"}};
+  EXPECT_EQ(models_->Switch(Missing::kError).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Switch().empty());
+  EXPECT_FALSE(models_->HasTables());
+}
+
+}  // namespace
+}  // namespace hps
