@@ -111,9 +111,8 @@ absl::Status HostCacheTable::Erase(std::span<const Key> keys, Deadline) {
 }
 
 absl::Status HostCacheTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
-                                             Deadline) {
-  fence_.Raise(keys, epoch);
-  return absl::OkStatus();
+                                             Deadline deadline) {
+  return fence_.Raise(keys, epoch, deadline);
 }
 
 absl::StatusOr<size_t> HostCacheTable::Dump(uint64_t* cursor, std::span<Key> out, Deadline) {

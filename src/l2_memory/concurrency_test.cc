@@ -102,7 +102,7 @@ void Apply(Shared& shared, uint64_t seed) {
     }
     ContractRows rows(kTable, keys, kRowBytes, ++version);
     const ApplyEpoch epoch = shared.epochs.Begin();
-    EXPECT_TRUE(shared.table->RaiseWatermarks(keys, epoch).ok());
+    EXPECT_TRUE(shared.table->RaiseWatermarks(keys, epoch, kNoDeadline).ok());
     for (const size_t number : numbers) shared.store.version(number).store(version);
     if (random() % 8 == 0) {
       EXPECT_TRUE(shared.table->Erase(keys).ok());

@@ -160,9 +160,9 @@ absl::StatusOr<uint64_t> MemoryTable::Erase(std::span<const Key> keys) {
   return erased;
 }
 
-absl::Status MemoryTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch) {
-  fence_.Raise(keys, epoch);
-  return absl::OkStatus();
+absl::Status MemoryTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                                          Deadline deadline) {
+  return fence_.Raise(keys, epoch, deadline);
 }
 
 absl::Status MemoryTable::Clear() {

@@ -38,7 +38,8 @@ class MemoryTable final : public LossyTable {
   absl::StatusOr<InsertCounts> Insert(const RowBatch& batch, ApplyEpoch epoch) override;
   absl::StatusOr<uint64_t> Update(const RowBatch& batch) override;
   absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) override;
-  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch) override;
+  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                               Deadline deadline) override;
   absl::Status Clear() override;
   LevelStatistics Statistics() const override;
   bool can_block() const override { return false; }

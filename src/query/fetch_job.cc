@@ -119,6 +119,7 @@ void FetchJob::Run() {
     return;
   }
   if (background_) {
+    order_.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
     Fetch();
     service_.Continue(this);
     return;
@@ -132,10 +133,25 @@ void FetchJob::Run() {
   if (!HandOver()) service_.Continue(this);
 }
 
+bool FetchJob::L1Takes(const Order& order) {
+  if (order.cache == kNoCache || order.table->l1(order.cache) == nullptr) return false;
+  return !order.table->l1_bypass(order.cache).bypassed() &&
+         order.epoch >= order.table->l1_epoch(order.cache);
+}
+
+// What is fetched from L2 is there.
+bool FetchJob::L2Takes(const Order& order) {
+  return order.level == Level::kL3 && order.table->l2() != nullptr &&
+         !order.table->l2_bypass().bypassed();
+}
+
+bool FetchJob::HasTaker(const Order& order) {
+  return !order.table->retired() && (L1Takes(order) || L2Takes(order));
+}
+
 bool FetchJob::HasPromotion() const {
-  const bool l1 = order_.cache != kNoCache && order_.table->l1(order_.cache) != nullptr;
-  const bool l2 = order_.level == Level::kL3 && order_.table->l2() != nullptr;
-  if ((!l1 && !l2) || order_.table->retired()) return false;
+  if (!HasTaker(order_)) return false;
+  const bool l2 = L2Takes(order_);
   const std::span<const FetchOutcome> answers = outcomes();
   return std::any_of(answers.begin(), answers.end(), [&](FetchOutcome outcome) {
     return outcome == FetchOutcome::kHit || (l2 && outcome == FetchOutcome::kAbsent);
@@ -144,14 +160,8 @@ bool FetchJob::HasPromotion() const {
 
 void FetchJob::Promote() {
   if (order_.table->retired()) return;
-  if (order_.level == Level::kL3 && order_.table->l2() != nullptr &&
-      !order_.table->l2_bypass().bypassed()) {
-    PromoteIntoL2(*order_.table->l2());
-  }
-  if (order_.cache == kNoCache) return;
-  DeviceCacheTable* l1 = order_.table->l1(order_.cache);
-  if (l1 == nullptr || order_.table->l1_bypass(order_.cache).bypassed()) return;
-  if (order_.epoch >= order_.table->l1_epoch(order_.cache)) PromoteIntoL1(*l1);
+  if (L2Takes(order_)) PromoteIntoL2(*order_.table->l2());
+  if (L1Takes(order_)) PromoteIntoL1(*order_.table->l1(order_.cache));
 }
 
 void FetchJob::PromoteIntoL2(LossyTable& l2) {
@@ -181,11 +191,11 @@ void FetchJob::ListMisses() {
   }
 }
 
-void FetchJob::AskL3ForMisses(Deadline deadline) {
+void FetchJob::AskL3ForMisses() {
   std::copy_n(missed_keys_.get(), missed_count_, keys_.get());
   Order order = order_;
   order.level = Level::kL3;
-  order.deadline = deadline;
+  order.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
   Prepare(order, missed_count_);
   background_ = true;
 }

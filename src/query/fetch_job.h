@@ -78,6 +78,9 @@ class FetchJob final : public Task {
   void Promote();
   // Whether Promote could do anything.
   bool HasPromotion() const;
+  // Whether a level takes what a job of this order finds: only then its keys may be said to be
+  // pending.
+  static bool HasTaker(const Order& order);
 
   void Run() override;
 
@@ -86,6 +89,8 @@ class FetchJob final : public Task {
   friend struct ReturnFetchJob;
   enum class Stage : uint8_t { kFetch, kPromote };
 
+  static bool L1Takes(const Order& order);
+  static bool L2Takes(const Order& order);
   HostRows RowsOf(size_t count) const;
   FetchBatch BatchOf();
   bool HandOver();  // false: nobody waits, the task owns the job
@@ -97,7 +102,7 @@ class FetchJob final : public Task {
   // A background job goes on from L2 to L3: what L2 lacks is noted before the scratch is promoted
   // from, and becomes the next order.
   void ListMisses();
-  void AskL3ForMisses(Deadline deadline);
+  void AskL3ForMisses();
 
   FetchService& service_;
   const size_t id_;

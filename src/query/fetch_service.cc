@@ -97,7 +97,6 @@ bool FetchService::PostInBackground(FetchJobLease job, SnapshotPin pin) {
   if (!Claim(job.get())) return false;
   job->background_ = true;
   job->pin_ = std::move(pin);
-  job->order_.deadline = DeadlineAfter(clock(), options_.background_timeout);
   ledger_.Begin(job->id());
   FetchJob* posted = job.release();
   if (options_.fetch_executor->Post(posted).ok()) return true;
@@ -113,6 +112,7 @@ void FetchService::Promote(FetchJobLease job, SnapshotPin pin) {
   ledger_.Begin(job->id());
   FetchJob* owned = job.release();
   if (PostPromotion(owned)) return;
+  promotions_dropped_.fetch_add(1, std::memory_order_relaxed);
   ledger_.End(owned->id());
   owned->pin_.Release();
   Return(owned);
@@ -124,20 +124,28 @@ bool FetchService::PostPromotion(FetchJob* job) {
     if (options_.promote_executor->Post(job).ok()) return true;
     job->stage_ = FetchJob::Stage::kFetch;
   }
-  promotions_dropped_.fetch_add(1, std::memory_order_relaxed);
   return false;
 }
 
+// Keys of a background job have been said to be pending: where a queue is full, it does here what
+// it would have posted.
 void FetchService::Continue(FetchJob* job) {
   if (job->background_ && job->order_.level == FetchJob::Level::kL2) job->ListMisses();
   if (job->missed_count_ > 0) {
     // Inserted here, because the promote executor may outlive the fetch executor: its tasks must
     // not post there. The scratch is needed for what comes next.
     job->Promote();
-    job->AskL3ForMisses(DeadlineAfter(clock(), options_.background_timeout));
+    job->AskL3ForMisses();
     if (options_.fetch_executor->Post(job).ok()) return;
-  } else if (job->HasPromotion() && PostPromotion(job)) {
-    return;
+    job->Fetch();
+  }
+  if (job->HasPromotion()) {
+    if (PostPromotion(job)) return;
+    if (job->background_) {
+      job->Promote();
+    } else {
+      promotions_dropped_.fetch_add(1, std::memory_order_relaxed);
+    }
   }
   End(job);
 }

@@ -24,6 +24,11 @@
 
 namespace hps {
 
+// Bounds a fetch that nobody waits for. No caller's patience is its measure: a job of 4,096 rows
+// that are all on a slow disk takes a second or two, and a level that has not answered after five
+// times that hangs, and must not keep scratch and worker for ever.
+inline constexpr Duration kBackgroundFetchTimeout = std::chrono::seconds(10);
+
 struct ReturnFetchJob {
   void operator()(FetchJob* job) const;
 };
@@ -34,7 +39,6 @@ class FetchService {
   struct Options {
     Executor* fetch_executor = nullptr;
     Executor* promote_executor = nullptr;
-    Duration background_timeout{};  // of fetches that nobody waits for
     size_t jobs_per_level = 0;
   };
 

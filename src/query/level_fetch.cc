@@ -156,12 +156,14 @@ void LevelFetch::LeaveRestOpen(std::span<QueryWork> works, FetchJob::Level level
 void LevelFetch::FetchInBackground(QueryWork& work, FetchJob::Level level,
                                    const ModelState::Guard& guard) {
   const std::span<const uint32_t> open = work.misses.open();
+  const FetchJob::Order order = OrderFor(work, level, kNoDeadline);
+  const bool has_taker = FetchJob::HasTaker(order);
   for (size_t first = 0; first < open.size();) {
     const size_t key_count =
         std::min(open.size() - first, FetchJob::KeysMax(work.table->row_bytes()));
     bool started = false;
-    if (FetchJobLease job = service_.Acquire(level)) {
-      job->Prepare(OrderFor(work, level, kNoDeadline), key_count);
+    if (FetchJobLease job = has_taker ? service_.Acquire(level) : nullptr) {
+      job->Prepare(order, key_count);
       FillKeys(work.misses, first, job->keys());
       started = service_.PostInBackground(std::move(job), SnapshotPin(guard));
     }

@@ -29,7 +29,7 @@ class LevelFetch {
              Deadline deadline);
 
   // Starts fetching all open keys of `work` for the levels above, with nobody waiting, and answers
-  // them with default rows: pending where a job could be had, else degraded.
+  // them with default rows: pending where a level takes them and a job could be had, else degraded.
   void FetchInBackground(QueryWork& work, FetchJob::Level level, const ModelState::Guard& guard);
 
   // Hands the answered jobs that are kept on to promotion. Must be called before the guard ends.

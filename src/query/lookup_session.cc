@@ -122,7 +122,8 @@ void LevelSession::BeginQuery(const TableQuery<kSpace>& query, const LookupReque
   work.epoch = served->epochs().published();
   work.l2_usable = served->l2() != nullptr && !served->l2_bypass().bypassed();
   work.cache = cache_index_;
-  const bool has_l1 = cache_index_ != kNoCache && served->l1(cache_index_) != nullptr;
+  const bool has_l1 = cache_index_ != kNoCache && served->l1(cache_index_) != nullptr &&
+                      !served->l1_bypass(cache_index_).bypassed();
   work.top = has_l1                    ? QueryWork::Top::kL1
              : served->l2() != nullptr ? QueryWork::Top::kL2
                                        : QueryWork::Top::kL3;

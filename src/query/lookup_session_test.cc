@@ -216,6 +216,60 @@ TEST_F(LookupSessionTest, ThresholdDecidesWhetherToWait) {
   }
 }
 
+// Catches a background fetch that was bounded by the callers' patience: with a timeout of zero L2
+// never got anything.
+TEST_F(LookupSessionTest, FetchingInTheBackgroundHasABoundOfItsOwn) {
+  World world(0, {}, {.timeout = kTimeoutZero});
+  const WorldTable& a = Make({});
+  world.Publish({&a});
+  const auto session = world.NewSession();
+  const HostLookupRequest in_background{.hit_rate_threshold = 0.0};
+  EXPECT_EQ(Ask(*session, {1}, 0, in_background).statuses[0], KeyStatus::kDefaultPending);
+  world.executor().manual_clock().Advance(std::chrono::hours(1));  // waiting costs it nothing
+  const TimePoint begun = world.executor().clock().Now();
+  world.executor().RunAll();
+  EXPECT_EQ(a.l3_log->last_deadline.load(), begun + kBackgroundFetchTimeout);
+  EXPECT_EQ(Ask(*session, {1}).statuses[0], KeyStatus::kHitL2);
+}
+
+// A default row that nobody will replace is not pending (invariant 3).
+TEST_F(LookupSessionTest, WhatNoLevelTakesIsNotPending) {
+  const WorldTable& a = Make({.hit_rate_threshold = 0.0});
+  Serve(a);
+  world_.executor().RunAll();
+  const ApplyEpoch open = a.served->epochs().Begin();
+  a.served->l2_bypass().Trip();
+  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kDefaultDegraded);
+  EXPECT_EQ(world_.executor().queued_count(), 0) << "nothing was begun that could lead nowhere";
+  a.served->epochs().Publish(open);
+  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kDefaultPending);
+  world_.executor().RunAll();
+  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL2);
+}
+
+struct NothingTask final : public Task {
+  void Run() override {}
+};
+
+TEST_F(LookupSessionTest, APromotionQueueThatIsFullDoesNotBreakThePromiseOfPending) {
+  World world(0, {}, {.queue_max = 2});
+  const WorldTable& a = Make({.hit_rate_threshold = 0.0});
+  world.Publish({&a});
+  world.executor().RunAll();
+  const auto session = world.NewSession();
+  NothingTask others[2];
+  a.l3_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kNone, .times = 1, .before = [&] {
+                                              for (Task& other : others)
+                                                ASSERT_TRUE(world.executor().Post(&other).ok());
+                                            }});
+  EXPECT_EQ(Ask(*session, {1}).statuses[0], KeyStatus::kDefaultPending);
+  world.executor().RunOne();
+  EXPECT_EQ(Ask(*session, {1}).statuses[0], KeyStatus::kHitL2);
+  EXPECT_EQ(Ask(*session, {2}).statuses[0], KeyStatus::kDefaultDegraded) << "the queue is full";
+  EXPECT_EQ(world.statistics().promotions_dropped, 0);
+  world.executor().RunAll();
+}
+
 TEST_F(LookupSessionTest, WithoutAnUpperLevelThereIsNothingToInsertInto) {
   const WorldTable& a = Make({.has_l2 = false, .hit_rate_threshold = 0.0});
   Serve(a);
@@ -288,7 +342,7 @@ TEST_F(LookupSessionTest, AFailedL2IsPassedByUntilTheOpenChangeIsDone) {
 }
 
 TEST_F(LookupSessionTest, WithoutScratchTheLevelCountsAsDown) {
-  World world(0, {}, 2);
+  World world(0, {}, {.scratch_count = 2});
   const WorldTable& a = Make({.has_l2 = false});
   world.Publish({&a});
   const auto session = world.NewSession();
@@ -306,7 +360,7 @@ TEST_F(LookupSessionTest, WithoutScratchTheLevelCountsAsDown) {
 }
 
 TEST_F(LookupSessionTest, MoreMissesThanScratchGoInWaves) {
-  World world(7, {}, 2);
+  World world(7, {}, {.scratch_count = 2});
   const WorldTable& a = Make({.dim = 4096, .keys = Range(0, 900)});  // 128 rows a job
   world.Publish({&a});
   const auto session = world.NewSession();
@@ -322,7 +376,7 @@ TEST_F(LookupSessionTest, MoreMissesThanScratchGoInWaves) {
 }
 
 TEST_F(LookupSessionTest, PromotionsBeyondTheMaximumAreDroppedAndCounted) {
-  World world(0, {}, 4);  // two of four scratches may promote
+  World world(0, {}, {.scratch_count = 4});  // two of four scratches may promote
   const WorldTable& a = Make({.name = "m/a"});
   const WorldTable& b = Make({.name = "m/b"});
   const WorldTable& c = Make({.name = "m/c"});
@@ -413,7 +467,7 @@ TEST_F(LookupSessionTest, AStalePromotionIsRefused) {
   ASSERT_EQ(world_.executor().queued_count(), 1) << "the promotion waits";
   StampedBatch change(1, {1}, 9, 32);
   const ApplyEpoch epoch = a.served->epochs().Begin();
-  ASSERT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch).ok());
+  ASSERT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch, kNoDeadline).ok());
   ASSERT_TRUE(a.l3->Write({.upserts = change.batch()}).ok());
   ASSERT_TRUE(a.l2->Update(change.batch()).ok());
   a.served->epochs().Publish(epoch);
@@ -437,7 +491,7 @@ TEST_F(LookupSessionTest, AChangeDuringTheFetchRefusesThePromotion) {
   StampedBatch change(1, {1}, 9, 32);
   const auto answer_then_change = [&] {
     const ApplyEpoch epoch = a.served->epochs().Begin();
-    EXPECT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch).ok());
+    EXPECT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch, kNoDeadline).ok());
     EXPECT_TRUE(a.l3->Write({.upserts = change.batch()}).ok());
     a.served->epochs().Publish(epoch);
   };
@@ -461,7 +515,8 @@ TEST_F(LookupSessionTest, AnOlderRowThatCameIntoL2MeanwhileIsTheAnswer) {
                       {.fault = TierFault::kNone, .times = 1, .before = [&] {
                          EXPECT_TRUE(a.l2->Insert(older.batch(), 0).ok());
                          epoch = a.served->epochs().Begin();
-                         EXPECT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch).ok());
+                         EXPECT_TRUE(
+                             a.l2->RaiseWatermarks(change.batch().keys, epoch, kNoDeadline).ok());
                          EXPECT_TRUE(a.l3->Write({.upserts = change.batch()}).ok());
                        }});
     if (l2_fails) {
@@ -492,7 +547,7 @@ TEST_F(LookupSessionTest, EvictionThenPromotionKeepsTheOldRowOut) {
   Ask(*session_, {1});  // its promotion, of version 0, waits
   StampedBatch change(1, {1}, 9, 32);
   const ApplyEpoch epoch = a.served->epochs().Begin();
-  ASSERT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch).ok());
+  ASSERT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch, kNoDeadline).ok());
   ASSERT_TRUE(a.l3->Write({.upserts = change.batch()}).ok());
   a.served->epochs().Publish(epoch);
   ASSERT_TRUE(a.l2->Insert(change.batch(), epoch).ok());  // a newer promotion came first

@@ -89,7 +89,6 @@ absl::StatusOr<std::unique_ptr<SessionFactory>> SessionFactory::Create(const Opt
   HPS_ASSIGN_OR_RETURN(auto fetch,
                        FetchService::Create({.fetch_executor = options.fetch_executor,
                                              .promote_executor = options.promote_executor,
-                                             .background_timeout = options.timeout,
                                              .jobs_per_level = options.scratch_count}));
   return std::make_unique<LevelSessionFactory>(options, std::move(fetch));
 }

@@ -22,6 +22,7 @@ struct TableLog {
   std::atomic<uint64_t> keys_fetched{0};
   std::atomic<uint64_t> unsorted_fetches{0};  // keys not strictly ascending
   std::atomic<uint64_t> inserts{0};
+  std::atomic<Deadline> last_deadline{kNoDeadline};  // of a fetch
   std::atomic<bool> destroyed{false};
 };
 using SharedTableLog = std::shared_ptr<TableLog>;
@@ -48,6 +49,7 @@ class ObservedDurableTable final : public DurableTable {
 
   absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override {
     RecordFetch(batch.keys, *log_);
+    log_->last_deadline = deadline;
     absl::StatusOr<FetchCounts> counts = table_->Fetch(batch, deadline);
     if (!counts.ok()) return counts;
     for (size_t i = 0; i < batch.keys.size(); ++i) {
@@ -88,8 +90,9 @@ class ObservedLossyTable final : public LossyTable {
   }
   absl::StatusOr<uint64_t> Update(const RowBatch& batch) override { return table_->Update(batch); }
   absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) override { return table_->Erase(keys); }
-  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch) override {
-    return table_->RaiseWatermarks(keys, epoch);
+  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                               Deadline deadline) override {
+    return table_->RaiseWatermarks(keys, epoch, deadline);
   }
   absl::Status Clear() override { return table_->Clear(); }
   LevelStatistics Statistics() const override { return table_->Statistics(); }

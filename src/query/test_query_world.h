@@ -127,14 +127,21 @@ struct WorldAnswer {
 
 class World {
  public:
-  explicit World(uint64_t seed = 0, std::vector<DeviceCache*> caches = {},
-                 size_t scratch_count = 64)
-      : executor_(seed) {
+  struct Options {
+    size_t scratch_count = 64;
+    size_t queue_max = 1024;
+    Duration timeout = std::chrono::seconds(1);
+  };
+  explicit World(uint64_t seed = 0, std::vector<DeviceCache*> caches = {})
+      : World(seed, std::move(caches), Options()) {}
+  World(uint64_t seed, std::vector<DeviceCache*> caches, const Options& world)
+      : executor_(seed, world.queue_max) {
     SessionFactory::Options options;
     options.fetch_executor = &executor_;
     options.promote_executor = &executor_;
     options.caches = std::move(caches);
-    options.scratch_count = scratch_count;
+    options.scratch_count = world.scratch_count;
+    options.timeout = world.timeout;
     factory_ = *SessionFactory::Create(options);
     model_ = std::make_unique<ModelState>("m", factory_->epoch_domain(), executor_);
   }

@@ -144,10 +144,11 @@ class FaultyLossyTable final : public LossyTable {
     return call.Leave(absl::StatusOr<uint64_t>(erased + keys.size() - kept.size()));
   }
 
-  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch) override {
+  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                               Deadline deadline) override {
     FaultyCall call(faults_, TierOperation::kRaiseWatermarks);
-    HPS_RETURN_IF_ERROR(call.Enter());
-    return call.Leave(table_->RaiseWatermarks(KeptKeys(call, keys), epoch));
+    HPS_RETURN_IF_ERROR(call.Enter(deadline));
+    return call.Leave(table_->RaiseWatermarks(KeptKeys(call, keys), epoch, deadline));
   }
 
   absl::Status Clear() override {

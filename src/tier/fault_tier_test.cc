@@ -93,7 +93,7 @@ TEST_F(FaultyLossyTableTest, FailsEveryOperation) {
   EXPECT_FALSE(table_->Insert(batch.write(), 0).ok());
   EXPECT_FALSE(table_->Update(batch.write()).ok());
   EXPECT_FALSE(table_->Erase(batch.keys).ok());
-  EXPECT_FALSE(table_->RaiseWatermarks(batch.keys, 1).ok());
+  EXPECT_FALSE(table_->RaiseWatermarks(batch.keys, 1, kNoDeadline).ok());
   EXPECT_EQ(table_->Clear().code(), absl::StatusCode::kDeadlineExceeded);
   ASSERT_EQ(Fetch()->hits, kKeyCount);
   EXPECT_EQ(got_.versions[0], 1u);
@@ -155,10 +155,10 @@ TEST_F(FaultyLossyTableTest, ADroppedEraseAndClearLeaveTheRows) {
 TEST_F(FaultyLossyTableTest, ADroppedRaiseLetsAnOldPromotionIn) {
   ASSERT_TRUE(table_->Clear().ok());
   Batch old(1);
-  ASSERT_TRUE(table_->RaiseWatermarks(old.keys, 1).ok());
+  ASSERT_TRUE(table_->RaiseWatermarks(old.keys, 1, kNoDeadline).ok());
   EXPECT_EQ(table_->Insert(old.write(), 0)->refused, kKeyCount);
   faults_.Plan(TierOperation::kRaiseWatermarks, {.fault = TierFault::kDrop});
-  ASSERT_TRUE(table_->RaiseWatermarks(old.keys, 2).ok());
+  ASSERT_TRUE(table_->RaiseWatermarks(old.keys, 2, kNoDeadline).ok());
   EXPECT_EQ(table_->Insert(old.write(), 1)->inserted, kKeyCount);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "base/macros.h"
 
 namespace hps {
@@ -22,8 +23,8 @@ Fence::Fence(size_t row_capacity)
     : count_(std::max(kWatermarksMin, row_capacity / 64)),
       watermarks_(new std::atomic<ApplyEpoch>[count_]()) {}
 
-void Fence::Raise(std::span<const Key> keys, ApplyEpoch epoch) {
-  MutexLock raising(raise_mutex_);
+absl::Status Fence::Raise(std::span<const Key> keys, ApplyEpoch epoch, Deadline deadline) {
+  HPS_RETURN_IF_ERROR(BeginRaise(epoch, deadline));
   for (Key key : keys) {
     std::atomic<ApplyEpoch>& watermark = watermarks_[IndexOf(key)];
     // Raises are serialized, so there is no other writer to lose to.
@@ -31,9 +32,43 @@ void Fence::Raise(std::span<const Key> keys, ApplyEpoch epoch) {
       watermark.store(epoch, std::memory_order_seq_cst);
   }
   MutexLock lock(mutex_);
-  const size_t before = parity_;
-  parity_ = 1 - parity_;
-  while (under_way_[before] > 0) insertion_ended_.Wait(mutex_);
+  const absl::Status done = AwaitInsertions(epoch, deadline);
+  raising_ = false;
+  changed_.NotifyAll();
+  return done;
+}
+
+absl::Status Fence::BeginRaise(ApplyEpoch epoch, Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (raising_) {
+    if (AwaitChange(deadline)) continue;
+    return absl::DeadlineExceededError(absl::StrCat("fence: the watermarks of change ", epoch,
+                                                    " are not raised; another raise is under way"));
+  }
+  raising_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Fence::AwaitInsertions(ApplyEpoch epoch, Deadline deadline) {
+  // The side that nothing joins has been left by a raise that ran out of time, if by anyone: it is
+  // waited for before it becomes the one that new insertions join.
+  for (const bool flip : {true, false}) {
+    const size_t leaving = 1 - parity_;
+    while (under_way_[leaving] > 0) {
+      if (AwaitChange(deadline)) continue;
+      return absl::DeadlineExceededError(absl::StrCat("fence: ", under_way_[leaving],
+                                                      " insertions from before change ", epoch,
+                                                      " are still under way"));
+    }
+    if (flip) parity_ = leaving;
+  }
+  return absl::OkStatus();
+}
+
+bool Fence::AwaitChange(Deadline deadline) {
+  if (deadline != kNoDeadline) return changed_.WaitUntil(mutex_, deadline);
+  changed_.Wait(mutex_);
+  return true;
 }
 
 Fence::Insertion::Insertion(Fence& fence, ApplyEpoch epoch) : fence_(fence), epoch_(epoch) {
@@ -44,7 +79,7 @@ Fence::Insertion::Insertion(Fence& fence, ApplyEpoch epoch) : fence_(fence), epo
 
 Fence::Insertion::~Insertion() {
   MutexLock lock(fence_.mutex_);
-  if (--fence_.under_way_[parity_] == 0) fence_.insertion_ended_.NotifyAll();
+  if (--fence_.under_way_[parity_] == 0) fence_.changed_.NotifyAll();
 }
 
 void ShardBypass::Trip() {

@@ -20,6 +20,8 @@
 #include <memory>
 #include <span>
 
+#include "absl/status/status.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/mutex.h"
 #include "hps/types.h"
@@ -58,7 +60,9 @@ class Fence {
 
   // Raises the watermarks of `keys` to `epoch`, then waits for the insertions that began before.
   // Insertions that begin later don't delay it.
-  void Raise(std::span<const Key> keys, ApplyEpoch epoch);
+  // Errors: DEADLINE_EXCEEDED; the watermarks may be raised, but an insertion that saw them as they
+  // were may still be writing: the caller passes the shard by.
+  absl::Status Raise(std::span<const Key> keys, ApplyEpoch epoch, Deadline deadline);
 
   size_t bytes() const { return count_ * sizeof(std::atomic<ApplyEpoch>); }
 
@@ -67,15 +71,20 @@ class Fence {
  private:
   size_t IndexOf(Key key) const { return HashToRange(HashKey(key, kWatermarkHashSeed), count_); }
 
+  absl::Status BeginRaise(ApplyEpoch epoch, Deadline deadline);
+  absl::Status AwaitInsertions(ApplyEpoch epoch, Deadline deadline) HPS_REQUIRES(mutex_);
+  // False when the deadline passes first. May wake early.
+  bool AwaitChange(Deadline deadline) HPS_REQUIRES(mutex_);
+
   const size_t count_;
   const std::unique_ptr<std::atomic<ApplyEpoch>[]> watermarks_;
   Mutex mutex_;
-  CondVar insertion_ended_;
+  CondVar changed_;
+  bool raising_ HPS_GUARDED_BY(mutex_) = false;  // one Raise at a time
   // Insertions under way, by the parity of the raise count at which they began: a Raise flips the
   // parity and waits for the other side to drain.
   std::array<size_t, 2> under_way_ HPS_GUARDED_BY(mutex_) = {0, 0};
   size_t parity_ HPS_GUARDED_BY(mutex_) = 0;
-  Mutex raise_mutex_;  // one Raise at a time; taken before mutex_
 };
 
 // One batch of promotions into the level; ends when it dies.

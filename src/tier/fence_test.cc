@@ -12,12 +12,12 @@ namespace {
 TEST(FenceTest, AdmitsUntilTheWatermarkIsAbove) {
   Fence fence(0);
   const std::vector<Key> keys = {1, -1, INT64_MIN};
-  fence.Raise(keys, 5);
+  ASSERT_EQ(fence.Raise(keys, 5, kNoDeadline), absl::OkStatus());
   for (Key key : keys) {
     EXPECT_FALSE(Fence::Insertion(fence, 4).Admits(key));
     EXPECT_TRUE(Fence::Insertion(fence, 5).Admits(key));
   }
-  fence.Raise(keys, 3);  // never lowers
+  ASSERT_EQ(fence.Raise(keys, 3, kNoDeadline), absl::OkStatus());  // never lowers
   EXPECT_FALSE(Fence::Insertion(fence, 4).Admits(1));
 }
 
@@ -27,7 +27,7 @@ TEST(FenceTest, RaiseWaitsForEarlierInsertionsOnly) {
   auto earlier = std::make_unique<Fence::Insertion>(fence, 0);
   std::atomic<bool> raised = false;
   std::thread raiser([&] {
-    fence.Raise(keys, 1);
+    EXPECT_EQ(fence.Raise(keys, 1, kNoDeadline), absl::OkStatus());
     raised = true;
   });
   // The watermark is up before Raise waits: a later insertion is refused and delays nothing.
@@ -39,6 +39,21 @@ TEST(FenceTest, RaiseWaitsForEarlierInsertionsOnly) {
   earlier.reset();
   raiser.join();
   EXPECT_TRUE(raised);
+}
+
+// An insertion that hangs must not hang the applier; and a raise that gave up must not let the next
+// one forget it.
+TEST(FenceTest, RaiseGivesUpAtItsDeadlineAndTheNextOneStillWaits) {
+  Fence fence(0);
+  const std::vector<Key> keys = {7};
+  auto stuck = std::make_unique<Fence::Insertion>(fence, 0);
+  for (ApplyEpoch epoch : {1, 2, 3}) {
+    EXPECT_EQ(fence.Raise(keys, epoch, RealClock().Now()).code(),
+              absl::StatusCode::kDeadlineExceeded);
+    EXPECT_FALSE(Fence::Insertion(fence, epoch - 1).Admits(7)) << "the watermark is up";
+  }
+  stuck.reset();
+  EXPECT_EQ(fence.Raise(keys, 4, RealClock().Now()), absl::OkStatus()) << "nothing to wait for";
 }
 
 TEST(ApplyEpochsTest, BeginsAndPublishesInTurn) {

@@ -279,7 +279,7 @@ TEST_P(LossyTierContract, AbsentEntriesAnswerAbsentAndYieldToChanges) {
 
 TEST_P(LossyTierContract, TheFenceRefusesWhatIsOlderThanAChange) {
   auto table = Open(64);
-  ASSERT_TRUE(table->RaiseWatermarks(Range(0, 10), 5).ok());
+  ASSERT_TRUE(table->RaiseWatermarks(Range(0, 10), 5, kNoDeadline).ok());
   ContractRows rows(kTable, Range(0, 10), 64, 1);
   const auto refused = table->Insert(rows.batch(), 4);
   ASSERT_TRUE(refused.ok());
@@ -291,7 +291,7 @@ TEST_P(LossyTierContract, TheFenceRefusesWhatIsOlderThanAChange) {
   ASSERT_TRUE(table->Insert(rows.batch(), 5).ok());
   ExpectRows(*table, rows.keys(), 64, 1);
   // A lower raise doesn't lower anything.
-  ASSERT_TRUE(table->RaiseWatermarks(Range(0, 10), 3).ok());
+  ASSERT_TRUE(table->RaiseWatermarks(Range(0, 10), 3, kNoDeadline).ok());
   ASSERT_TRUE(table->Erase(rows.keys()).ok());
   const auto still_refused = table->Insert(rows.batch(), 4);
   ASSERT_TRUE(still_refused.ok());
@@ -300,7 +300,7 @@ TEST_P(LossyTierContract, TheFenceRefusesWhatIsOlderThanAChange) {
 
 TEST_P(LossyTierContract, TheFenceRefusesAbsentEntriesToo) {
   auto table = Open(64);
-  ASSERT_TRUE(table->RaiseWatermarks(Range(0, 1), 5).ok());
+  ASSERT_TRUE(table->RaiseWatermarks(Range(0, 1), 5, kNoDeadline).ok());
   ContractRows rows(kTable, {0}, 64, 0);
   rows.SetAbsent(0);
   const auto counts = table->Insert(rows.batch(), 4);
@@ -314,7 +314,7 @@ TEST_P(LossyTierContract, ClearRemovesEverythingButWatermarks) {
   ContractRows rows(kTable, Range(0, 1000), 64, 1);
   for (size_t i = 0; i < 1000; i += 10) rows.SetAbsent(i);
   ASSERT_TRUE(table->Insert(rows.batch(), 0).ok());
-  ASSERT_TRUE(table->RaiseWatermarks(Range(0, 1), 2).ok());
+  ASSERT_TRUE(table->RaiseWatermarks(Range(0, 1), 2, kNoDeadline).ok());
   ASSERT_TRUE(table->Clear().ok());
   ExpectMisses(*table, rows.keys(), 64);
   EXPECT_EQ(table->Statistics().entries, 0u);
@@ -359,7 +359,7 @@ TEST_P(LossyTierContract, TablesKnowNothingOfEachOther) {
   }
   for (uint64_t t = 0; t < kTables; ++t) {
     ContractRows rows(t, Range(0, 100), 64, t + 1);
-    ASSERT_TRUE(tables[t]->RaiseWatermarks(Range(0, 100), t).ok());
+    ASSERT_TRUE(tables[t]->RaiseWatermarks(Range(0, 100), t, kNoDeadline).ok());
     ASSERT_TRUE(tables[t]->Insert(rows.batch(), t).ok());
   }
   ASSERT_TRUE(tables[0]->Clear().ok());

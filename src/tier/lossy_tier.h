@@ -65,7 +65,9 @@ class LossyTable {
   virtual absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) = 0;
 
   // The fence, see tier/fence.h. Returns when insertions that began before are done.
-  virtual absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch) = 0;
+  // Errors: UNAVAILABLE, DEADLINE_EXCEEDED; the caller then trips the shard's bypass.
+  virtual absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                                       Deadline deadline) = 0;
 
   // Removes everything; watermarks stay.
   virtual absl::Status Clear() = 0;

@@ -106,9 +106,9 @@ class PlainLossyTable final : public LossyTable {
     return erased;
   }
 
-  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch) override {
-    fence_.Raise(keys, epoch);
-    return absl::OkStatus();
+  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                               Deadline deadline) override {
+    return fence_.Raise(keys, epoch, deadline);
   }
 
   absl::Status Clear() override {

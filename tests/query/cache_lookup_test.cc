@@ -84,6 +84,24 @@ TEST_F(CacheLookupTest, ACacheThatFailsIsPassedBy) {
   EXPECT_EQ(world_.statistics().tables[0].keys.total(), 1 + 1 + 17 + 1 + 1);
 }
 
+// With a threshold of 0 nobody waits for L2; but where L1 can't hold anything L2 is the top level.
+TEST_F(CacheLookupTest, WhereL1IsPassedByL2DecidesAboutWaiting) {
+  const HostLookupRequest never_wait{.hit_rate_threshold = 0.0};
+  Ask(*session_, {1});
+  world_.executor().RunAll();
+  ASSERT_TRUE(table_.served->l1(0)->Clear().ok());
+  const ApplyEpoch open = table_.served->epochs().Begin();
+  table_.served->l1_bypass(0).Trip();
+  EXPECT_THAT(Ask(*session_, {1, 2}, 0, never_wait).statuses,
+              ElementsAre(KeyStatus::kHitL2, KeyStatus::kDefaultPending));
+  world_.executor().RunAll();
+  EXPECT_THAT(Ask(*session_, {2}, 0, never_wait).statuses, ElementsAre(KeyStatus::kHitL2));
+  table_.served->epochs().Publish(open);
+  EXPECT_THAT(Ask(*session_, {2}, 0, never_wait).statuses, ElementsAre(KeyStatus::kDefaultPending));
+  world_.executor().RunAll();
+  EXPECT_THAT(Ask(*session_, {2}, 0, never_wait).statuses, ElementsAre(KeyStatus::kHitL1));
+}
+
 // Catches a session that kept its lease after an error until its next call, while others found
 // none.
 TEST_F(CacheLookupTest, ACallThatFailsGivesItsLeaseBack) {

@@ -86,7 +86,7 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
     ServedTable& table = *served_[t];
     DeviceCacheTable* l1 = table.l1(0);
     const ApplyEpoch epoch = table.epochs().Begin();
-    ASSERT_TRUE(table.l2()->RaiseWatermarks(keys, epoch).ok());
+    ASSERT_TRUE(table.l2()->RaiseWatermarks(keys, epoch, kNoDeadline).ok());
     if (l1 != nullptr) Expect(l1->RaiseWatermarks(keys, epoch, kNoDeadline));
     ASSERT_TRUE(table.l3().Write({.upserts = rows.batch()}).ok());
     ASSERT_TRUE(table.l2()->Update(rows.batch()).ok());

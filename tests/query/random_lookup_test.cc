@@ -129,7 +129,7 @@ class RandomWorld {
     ApplyEpochs& epochs = table.served->epochs();
     DeviceCacheTable* l1 = table.served->l1(0);
     const ApplyEpoch epoch = epochs.Begin();
-    if (table.l2 != nullptr) Expect(table.l2->RaiseWatermarks(changed, epoch));
+    if (table.l2 != nullptr) Expect(table.l2->RaiseWatermarks(changed, epoch, kNoDeadline));
     if (l1 != nullptr) Expect(l1->RaiseWatermarks(changed, epoch, kNoDeadline));
     if (deletes) {
       Expect(table.l3->Write({.upserts = {}, .deletes = changed}));

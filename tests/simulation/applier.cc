@@ -45,7 +45,7 @@ SimulatedApplier::Step SimulatedApplier::NextStep() {
         HPS_CHECK(served.l1(cache)->RaiseWatermarks(changed_, epoch_, kNoDeadline).ok());
       return Step::kRaiseL2;
     case Step::kRaiseL2:
-      HPS_CHECK(served.l2()->RaiseWatermarks(changed_, epoch_).ok());
+      HPS_CHECK(served.l2()->RaiseWatermarks(changed_, epoch_, kNoDeadline).ok());
       return Step::kWriteL3;
     case Step::kWriteL3:
       if (!WriteL3()) return Step::kWriteL3;

@@ -62,8 +62,9 @@ class InterleavedLossyTable final : public LossyTable {
   }
   absl::StatusOr<uint64_t> Update(const RowBatch& batch) override { return table_->Update(batch); }
   absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) override { return table_->Erase(keys); }
-  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch) override {
-    return table_->RaiseWatermarks(keys, epoch);
+  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                               Deadline deadline) override {
+    return table_->RaiseWatermarks(keys, epoch, deadline);
   }
   absl::Status Clear() override { return table_->Clear(); }
   LevelStatistics Statistics() const override { return table_->Statistics(); }
