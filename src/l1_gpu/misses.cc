@@ -2,7 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/limits.h"
-#include "l1_gpu/kernels.h"
+#include "l1_gpu/query_task.h"
 
 namespace hps {
 namespace {
@@ -27,18 +27,18 @@ class Carver {
 
 void CarveDevice(size_t keys_max, Carver& carver, MissBuffers& buffers) {
   buffers.claims = carver.Take<uint64_t>(2 * keys_max);
-  buffers.counters = carver.Take<uint32_t>(4 * kTablesPerCallMax);
+  buffers.counters = carver.Take<uint32_t>(8 * kTablesPerCallMax);
   buffers.unique_of = carver.Take<uint32_t>(keys_max);
   buffers.positions = carver.Take<uint32_t>(keys_max);
   buffers.keys = carver.Take<Key>(keys_max);
   buffers.duplicates = carver.Take<DuplicatePosition>(keys_max);
-  buffers.queries = carver.Take<QueryView>(kTablesPerCallMax);
+  buffers.queries = carver.Take<QueryTask>(kTablesPerCallMax);
 }
 
 void CarvePinned(size_t keys_max, Carver& carver, MissBuffers& buffers) {
   buffers.records = carver.Take<MissRecord>(keys_max);
   buffers.duplicate_records = carver.Take<DuplicateRecord>(keys_max);
-  buffers.pinned_queries = carver.Take<QueryView>(kTablesPerCallMax);
+  buffers.pinned_queries = carver.Take<QueryTask>(kTablesPerCallMax);
 }
 
 }  // namespace

@@ -38,23 +38,23 @@ struct DuplicatePosition {
   uint32_t owner;  // the position in the key's MissRecord
 };
 
-struct QueryView;  // kernels.h
+struct QueryTask;  // query_task.h
 
 // The buffers of one call, of up to `keys_max` keys over all its queries. Query q's part of each
 // array begins at QueryView::first_key (of `claims`, at twice that).
 struct MissBuffers {
   // Device memory.
   uint64_t* claims = nullptr;               // [2 x keys_max], zero at first
-  uint32_t* counters = nullptr;             // [4 x kTablesPerCallMax], zero at first
+  uint32_t* counters = nullptr;             // [8 x kTablesPerCallMax], zero at first
   uint32_t* unique_of = nullptr;            // [keys_max]: a position's unique index
   uint32_t* positions = nullptr;            // [keys_max]: position of a unique index
   Key* keys = nullptr;                      // [keys_max]: key of a unique index
   DuplicatePosition* duplicates = nullptr;  // [keys_max]
-  QueryView* queries = nullptr;             // [kTablesPerCallMax]
+  QueryTask* queries = nullptr;             // [kTablesPerCallMax]
   // Pinned memory, zero at first.
   MissRecord* records = nullptr;                 // [keys_max]
   DuplicateRecord* duplicate_records = nullptr;  // [keys_max]
-  QueryView* pinned_queries = nullptr;           // [kTablesPerCallMax]
+  QueryTask* pinned_queries = nullptr;           // [kTablesPerCallMax]
 };
 
 // The buffers' memory, and where they lie in it. Both blocks are aligned to 256 bytes.

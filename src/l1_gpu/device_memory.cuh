@@ -1,0 +1,82 @@
+// Loads, stores and fences of the kernels, by the names that PTX's memory model gives them.
+//
+// Slabs and rows are shared with kernels that run at the same time: they are read with relaxed
+// loads at GPU scope, which are never served from the multiprocessor's own cache, where they could
+// be old.
+#pragma once
+
+#include <cstdint>
+
+namespace hps {
+
+inline constexpr uint32_t kWarpLanes = 32;
+inline constexpr uint32_t kAllLanes = 0xffffffff;
+
+__device__ inline uint4 LoadRelaxed(const uint4* from) {
+  uint4 value;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+__device__ inline uint64_t LoadRelaxed(const uint64_t* from) {
+  uint64_t value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ inline uint32_t LoadRelaxed(const uint32_t* from) {
+  uint32_t value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ inline uint8_t LoadRelaxed(const uint8_t* from) {
+  uint32_t value;
+  asm volatile("ld.relaxed.gpu.global.u8 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return static_cast<uint8_t>(value);
+}
+
+__device__ inline unsigned long long LoadAcquire(const unsigned long long* from) {
+  unsigned long long value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+
+__device__ inline void StoreRelaxed(uint4* to, uint4 value) {
+  asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(to), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+               : "memory");
+}
+__device__ inline void StoreRelaxed(uint64_t* to, uint64_t value) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" : : "l"(to), "l"(value) : "memory");
+}
+__device__ inline void StoreRelaxed(uint32_t* to, uint32_t value) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
+}
+__device__ inline void StoreRelaxed(uint8_t* to, uint8_t value) {
+  asm volatile("st.relaxed.gpu.global.u8 [%0], %1;"
+               :
+               : "l"(to), "r"(static_cast<uint32_t>(value))
+               : "memory");
+}
+// Orders everything before it with everything after it, for all threads of the device.
+__device__ inline void FenceGpu() { asm volatile("fence.acq_rel.gpu;" : : : "memory"); }
+
+// Read once and never written meanwhile: leaves the caches to what is read again.
+__device__ inline uint64_t LoadOnce(const uint64_t* from) {
+  uint64_t value;
+  asm("ld.global.nc.L1::no_allocate.u64 %0, [%1];" : "=l"(value) : "l"(from));
+  return value;
+}
+__device__ inline uint4 LoadOnce(const uint4* from) {
+  uint4 value;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+      : "l"(from));
+  return value;
+}
+__device__ inline uint32_t LoadOnce(const uint32_t* from) { return __ldg(from); }
+__device__ inline uint8_t LoadOnce(const uint8_t* from) { return __ldg(from); }
+
+}  // namespace hps

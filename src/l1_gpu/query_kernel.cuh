@@ -1,0 +1,201 @@
+// The query kernel: one warp per tile of up to 32 keys of one query, for all queries of a call.
+//
+// Bound: per key it reads the key (8 bytes), one slab (64, which a 64-byte DRAM granule costs also
+// if less was asked for; a second one for keys that live in their second slab) and the row, and
+// writes the row. A gather by known index reads and writes the row only: 0.93 of its speed is the
+// most at 512-byte rows and 0.78 at 128.
+//
+// Key, slab and row are three dependent reads; everything else hides behind them. Rows go to the
+// output before it is known that they are whole, since holding them back costs more than writing
+// the few again that are read beside a writer.
+#pragma once
+
+#include <cstdint>
+
+#include "l1_gpu/miss_recorder.cuh"
+#include "l1_gpu/query_task.h"
+#include "l1_gpu/row_copy.cuh"
+#include "l1_gpu/slab_reader.cuh"
+
+namespace hps {
+
+// Up to kTasks tasks come with the launch, in constant memory, which is fastest; kTasks = 0: they
+// lie in device memory.
+template <int kTasks>
+struct QueryLaunch {
+  QueryTask tasks[kTasks == 0 ? 1 : kTasks];
+  const QueryTask* tasks_in_memory;
+  uint32_t task_count;
+  uint32_t tile_count;
+  uint32_t generation;
+  bool records_misses;
+  MissBuffers misses;
+};
+
+template <int kTasks>
+__device__ inline const QueryTask& TaskOf(const QueryLaunch<kTasks>& launch, uint32_t number) {
+  return kTasks == 0 ? launch.tasks_in_memory[number] : launch.tasks[kTasks == 1 ? 0 : number];
+}
+
+// Number of the task that a tile belongs to: the last one that does not begin after it.
+template <int kTasks>
+__device__ inline uint32_t TaskOfTile(const QueryLaunch<kTasks>& launch, uint32_t tile) {
+  if (kTasks == 1) return 0;
+  uint32_t begin = 0;
+  for (uint32_t count = launch.task_count; count > 1;) {
+    const uint32_t half = count / 2;
+    const bool after = TaskOf(launch, begin + half).tile_begin <= tile;
+    begin += after ? half : 0;
+    count = after ? count - half : half;
+  }
+  return begin;
+}
+
+// What lane i of a warp knows of key i of its tile.
+struct TileKey {
+  uint64_t key;
+  uint32_t position;
+  bool active;
+  uint32_t control;  // of the slab that has the key
+  uint32_t slot;     // in the table; kNoSlot: a miss
+};
+
+template <typename Unit>
+__device__ inline void CopyRow(std::byte* to, const std::byte* from, uint32_t row_bytes) {
+  for (uint32_t i = threadIdx.x % kWarpLanes; i < row_bytes / sizeof(Unit); i += kWarpLanes) {
+    reinterpret_cast<Unit*>(to)[i] = LoadRelaxed(reinterpret_cast<const Unit*>(from) + i);
+  }
+}
+
+__device__ inline void CopyRow(CopyKind kind, std::byte* to, const std::byte* from,
+                               uint32_t row_bytes) {
+  if (kind == CopyKind::kBytes) {
+    CopyRow<uint8_t>(to, from, row_bytes);
+  } else if (kind == CopyKind::kWords) {
+    CopyRow<uint32_t>(to, from, row_bytes);
+  } else {
+    CopyRow<uint4>(to, from, row_bytes);
+  }
+}
+
+// Searches one key until its answer is proved; gives its slot. For all lanes of a warp.
+__device__ inline uint32_t ReadUntilProved(const QueryTask& task, uint64_t key, uint32_t position) {
+  const TableView& table = task.view.table;
+  const SlabPair pair = SlabsOf(key, table.slab_count);
+  Slab* const first = table.slabs + pair.first;
+  Slab* const second = table.slabs + pair.second;
+  for (;;) {
+    const unsigned long long gate_before = LoadAcquire(table.gate);
+    uint32_t control = 0, matches = 0, second_control = 0;
+    if (!SearchSlab(first, key, &control, &matches)) continue;
+    const bool went_on = matches == 0 && (control & kControlOverflowed) != 0;
+    if (went_on && !SearchSlab(second, key, &second_control, &matches)) continue;
+    uint32_t slot = kNoSlot;
+    if (matches != 0) {
+      slot = (went_on ? pair.second : pair.first) * kSlabSlots + __ffs(matches) - 1;
+      CopyRow(task.kind, task.view.rows + position * task.view.row_stride_bytes,
+              table.rows + static_cast<uint64_t>(slot) * table.row_stride_bytes, table.row_bytes);
+    }
+    FenceGpu();
+    __syncwarp();
+    const bool stood_still = (!went_on || LoadRelaxed(&second->control) == second_control) &&
+                             LoadRelaxed(&first->control) == control &&
+                             !VersionsMayHaveWrapped(gate_before, LoadAcquire(table.gate));
+    if (__all_sync(kAllLanes, stood_still)) return slot;
+  }
+}
+
+// Beside writers: keeps what can be proved, reads the rest again. Gives the lane's slot.
+// For all lanes of a warp, after a fence behind the rows' reads.
+__device__ __noinline__ uint32_t CheckTile(const QueryTask& task, TileKey mine, bool wrapped) {
+  bool proved = false;
+  if (mine.slot != kNoSlot) {
+    Slab* const slab = task.view.table.slabs + mine.slot / kSlabSlots;
+    const uint64_t key = LoadRelaxed(KeyOfSlot(slab, mine.slot % kSlabSlots));
+    FenceGpu();
+    proved = !wrapped && key == mine.key && (mine.control & kControlLocked) == 0 &&
+             LoadRelaxed(&slab->control) == mine.control;
+  }
+  uint32_t unproved = __ballot_sync(kAllLanes, mine.active && !proved);
+  for (; unproved != 0; unproved &= unproved - 1) {
+    const uint32_t lane = __ffs(unproved) - 1;
+    const uint32_t slot = ReadUntilProved(task, __shfl_sync(kAllLanes, mine.key, lane),
+                                          __shfl_sync(kAllLanes, mine.position, lane));
+    if (threadIdx.x % kWarpLanes == lane) mine.slot = slot;
+  }
+  return mine.slot;
+}
+
+// Probes the tile's slabs and copies the rows that are there. Returns false when it ran beside a
+// writer, so that what it found has to be checked.
+template <typename Rows, bool kFenced>
+__device__ inline bool ReadTile(const QueryTask& task, uint32_t first_position, TileKey& mine,
+                                bool& wrapped) {
+  const TableView& table = task.view.table;
+  const unsigned long long gate_before = LoadAcquire(table.gate);
+  const SlabPair pair = SlabsOf(mine.key, table.slab_count);
+  Probe probe = {0, 0, 0};
+  ProbeSlabs<Rows::kTileKeys>(table.slabs, pair.first, mine.key,
+                              __ballot_sync(kAllLanes, mine.active), probe);
+  const bool goes_on =
+      mine.active && probe.matches == 0 && (probe.control & kControlOverflowed) != 0;
+  const uint32_t going_on = __ballot_sync(kAllLanes, goes_on);
+  if (going_on != 0)
+    ProbeSlabs<Rows::kTileKeys>(table.slabs, pair.second, mine.key, going_on, probe);
+  const uint32_t slab = goes_on ? pair.second : pair.first;
+  const uint32_t way = __ffs(probe.matches) - 1;
+  mine.slot = probe.matches != 0 ? slab * kSlabSlots + way : kNoSlot;
+  mine.control = probe.control;
+
+  const RowPlaces places = {table.rows, table.row_stride_bytes,
+                            task.view.rows + first_position * task.view.row_stride_bytes,
+                            task.view.row_stride_bytes};
+  Rows::template Copy<CopyTo::kArray>(places, table.row_bytes, mine.slot, task.kind);
+
+  // Other lanes and writers may change stamps at the same time: then one of the stamps is lost.
+  if (mine.slot != kNoSlot && StampOfSlot(probe.stamps, way) != table.stamp_epoch)
+    StoreRelaxed(&table.slabs[slab].stamps, WithStamp(probe.stamps, way, table.stamp_epoch));
+
+  if (kFenced) FenceGpu();
+  __syncwarp();
+  const unsigned long long gate_after = LoadRelaxed(reinterpret_cast<uint64_t*>(table.gate));
+  wrapped = VersionsMayHaveWrapped(gate_before, gate_after);
+  return __all_sync(kAllLanes, GateWasQuiet(gate_before, gate_after));
+}
+
+template <typename Rows, int kTasks, bool kFenced>
+__device__ inline void QueryTile(const QueryLaunch<kTasks>& launch, uint32_t tile) {
+  const uint32_t number = TaskOfTile(launch, tile);
+  const QueryTask& task = TaskOf(launch, number);
+  const uint32_t lane = threadIdx.x % kWarpLanes;
+  const uint32_t first_position = (tile - task.tile_begin) * Rows::kTileKeys;
+  TileKey mine = {0, first_position + lane, false, 0, kNoSlot};
+  mine.active = lane < Rows::kTileKeys && mine.position < task.view.key_count;
+  if (mine.active)
+    mine.key = LoadOnce(reinterpret_cast<const uint64_t*>(task.view.keys) + mine.position);
+  if (task.view.table.slabs != nullptr) {
+    bool wrapped = false;
+    if (!ReadTile<Rows, kFenced>(task, first_position, mine, wrapped)) {
+      FenceGpu();
+      __syncwarp();
+      mine.slot = CheckTile(task, mine, __any_sync(kAllLanes, wrapped));
+    }
+  }
+  if (mine.slot != kNoSlot && task.view.status != nullptr)
+    task.view.status[mine.position] = KeyStatus::kHitL1;
+  const bool missing = mine.active && mine.slot == kNoSlot;
+  if (launch.records_misses && __any_sync(kAllLanes, missing)) {
+    RecordMisses(launch.misses, launch.generation, task.view, number, mine.key, mine.position,
+                 missing);
+  }
+}
+
+template <typename Rows, int kTasks, int kThreads, int kBlocks, bool kFenced>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    QueryKernel(const __grid_constant__ QueryLaunch<kTasks> launch) {
+  if (launch.records_misses) ClearNextCounters(launch.misses, launch.generation);
+  const uint32_t tile = (blockIdx.x * kThreads + threadIdx.x) / kWarpLanes;
+  if (tile < launch.tile_count) QueryTile<Rows, kTasks, kFenced>(launch, tile);
+}
+
+}  // namespace hps

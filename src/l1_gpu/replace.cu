@@ -1,0 +1,36 @@
+#include "l1_gpu/kernels.h"
+#include "l1_gpu/replace_kernel.cuh"
+
+namespace hps {
+namespace {
+
+template <typename Rows, int kBlocks>
+cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
+  constexpr int kThreads = 256;
+  const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads);
+  ReplaceKernel<Rows, kThreads, kBlocks><<<blocks, kThreads, 0, stream>>>(launch);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchReplace(const WriteView& write, uint32_t dumped_slab_count, cudaStream_t stream) {
+  if (write.key_count == 0) return cudaSuccess;
+  WriteLaunch launch = LaunchOfWrite(write);
+  launch.dumped_slab_count = dumped_slab_count;
+  switch (launch.kind) {
+    case CopyKind::kUnits32:
+      return Launch<RowsOfUnits<32, 32, 4>, 3>(launch, stream);
+    case CopyKind::kUnits16:
+      return Launch<RowsOfUnits<16, 32, 4>, 3>(launch, stream);
+    case CopyKind::kUnits8:
+      return Launch<RowsOfUnits<8, 32, 4>, 3>(launch, stream);
+    case CopyKind::kUnits4:
+    case CopyKind::kUnits:
+      return Launch<RowsOfWidth<uint4, 16, 4>, 3>(launch, stream);
+    default:
+      return Launch<RowsOfAnyKind<16>, 3>(launch, stream);
+  }
+}
+
+}  // namespace hps

@@ -1,0 +1,140 @@
+// How a warp copies rows between a table and a packed or strided array: up to 32 of them, of any
+// width and alignment, row i of the array from or to a slot of its own.
+//
+// The work of a warp is rows x units, a unit being the largest of 16, 4 and 1 bytes that divides
+// every address, and consecutive lanes take consecutive units. Several loads are in flight before
+// the first store. A width that is a power of two up to 32 units of 16 bytes is known to the
+// compiler (RowsOfUnits); other widths divide at run time (RowsOfWidth).
+#pragma once
+
+#include <cstdint>
+
+#include "l1_gpu/device_memory.cuh"
+#include "l1_gpu/query_task.h"
+
+namespace hps {
+
+inline constexpr uint32_t kNoSlot = 0xffffffff;
+
+enum class CopyTo { kArray, kTable };
+
+struct RowPlaces {
+  std::byte* table;
+  uint64_t table_stride_bytes;
+  std::byte* array;  // row 0 of the tile
+  uint64_t array_stride_bytes;
+};
+
+template <typename Unit>
+__device__ inline Unit* UnitAt(std::byte* rows, uint64_t stride_bytes, uint32_t row,
+                               uint32_t offset) {
+  return reinterpret_cast<Unit*>(rows + row * stride_bytes + offset);
+}
+
+// Rows of a table are read and written beside other kernels; the array is its caller's alone.
+template <CopyTo kTo, typename Unit>
+__device__ inline Unit LoadUnit(const RowPlaces& places, uint32_t row, uint32_t slot,
+                                uint32_t offset) {
+  if (kTo == CopyTo::kArray)
+    return LoadRelaxed(UnitAt<Unit>(places.table, places.table_stride_bytes, slot, offset));
+  return LoadOnce(UnitAt<Unit>(places.array, places.array_stride_bytes, row, offset));
+}
+template <CopyTo kTo, typename Unit>
+__device__ inline void StoreUnit(const RowPlaces& places, uint32_t row, uint32_t slot,
+                                 uint32_t offset, Unit value) {
+  if (kTo == CopyTo::kArray) {
+    *UnitAt<Unit>(places.array, places.array_stride_bytes, row, offset) = value;
+  } else {
+    StoreRelaxed(UnitAt<Unit>(places.table, places.table_stride_bytes, slot, offset), value);
+  }
+}
+
+// Rows of kUnits x 16 bytes, kUnits a power of two up to 32.
+template <int kUnits, int kKeys, int kInFlight>
+struct RowsOfUnits {
+  static constexpr int kTileKeys = kKeys;
+
+  // Copies row i of the array, for lanes i < kKeys that have a slot.
+  template <CopyTo kTo>
+  __device__ static void Copy(const RowPlaces& places, uint32_t, uint32_t slot, CopyKind) {
+    constexpr int kRowsPerStep = kWarpLanes / kUnits;
+    constexpr int kSteps = (kKeys + kRowsPerStep - 1) / kRowsPerStep;
+    constexpr int kBurst = kSteps < kInFlight ? kSteps : kInFlight;
+    const uint32_t lane = threadIdx.x % kWarpLanes;
+    const uint32_t offset = lane % kUnits * 16;
+#pragma unroll
+    for (int first = 0; first < kSteps; first += kBurst) {
+      uint4 values[kBurst];
+      uint32_t slots[kBurst];
+#pragma unroll
+      for (int i = 0; i < kBurst; ++i) {
+        const uint32_t row = (first + i) * kRowsPerStep + lane / kUnits;
+        slots[i] = __shfl_sync(kAllLanes, slot, row % kWarpLanes);
+        if (row >= kKeys) slots[i] = kNoSlot;
+        if (slots[i] != kNoSlot) values[i] = LoadUnit<kTo, uint4>(places, row, slots[i], offset);
+      }
+#pragma unroll
+      for (int i = 0; i < kBurst; ++i) {
+        const uint32_t row = (first + i) * kRowsPerStep + lane / kUnits;
+        if (slots[i] != kNoSlot) StoreUnit<kTo, uint4>(places, row, slots[i], offset, values[i]);
+      }
+    }
+  }
+};
+
+// Rows of any number of units of type Unit.
+template <typename Unit, int kKeys, int kInFlight>
+struct RowsOfWidth {
+  static constexpr int kTileKeys = kKeys;
+  static_assert(kKeys <= 16, "the reciprocal below is exact up to 16 rows of 16 KiB");
+
+  template <CopyTo kTo>
+  __device__ static void Copy(const RowPlaces& places, uint32_t row_bytes, uint32_t slot,
+                              CopyKind) {
+    const uint32_t lane = threadIdx.x % kWarpLanes;
+    const uint32_t units = row_bytes / sizeof(Unit);
+    const uint32_t total = kKeys * units;
+    // ceil(2^32 / units): i x reciprocal / 2^32 is i / units for i < 2^18 and units <= 2^14.
+    const uint32_t reciprocal = 0xffffffffu / units + 1;
+    for (uint32_t first = 0; first < total; first += kInFlight * kWarpLanes) {
+      Unit values[kInFlight];
+      uint32_t rows[kInFlight];
+      uint32_t slots[kInFlight];
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        const uint32_t item = first + i * kWarpLanes + lane;
+        rows[i] = units == 1 ? item : __umulhi(item, reciprocal);
+        slots[i] = __shfl_sync(kAllLanes, slot, rows[i] % kWarpLanes);
+        if (item >= total) slots[i] = kNoSlot;
+        const uint32_t offset = (item - rows[i] * units) * sizeof(Unit);
+        if (slots[i] != kNoSlot) values[i] = LoadUnit<kTo, Unit>(places, rows[i], slots[i], offset);
+      }
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        const uint32_t item = first + i * kWarpLanes + lane;
+        const uint32_t offset = (item - rows[i] * units) * sizeof(Unit);
+        if (slots[i] != kNoSlot) StoreUnit<kTo, Unit>(places, rows[i], slots[i], offset, values[i]);
+      }
+    }
+  }
+};
+
+// Rows of all kinds in one kernel.
+template <int kKeys>
+struct RowsOfAnyKind {
+  static constexpr int kTileKeys = kKeys;
+
+  template <CopyTo kTo>
+  __device__ static void Copy(const RowPlaces& places, uint32_t row_bytes, uint32_t slot,
+                              CopyKind kind) {
+    if (kind == CopyKind::kBytes) {
+      RowsOfWidth<uint8_t, kKeys, 4>::template Copy<kTo>(places, row_bytes, slot, kind);
+    } else if (kind == CopyKind::kWords) {
+      RowsOfWidth<uint32_t, kKeys, 4>::template Copy<kTo>(places, row_bytes, slot, kind);
+    } else {
+      RowsOfWidth<uint4, kKeys, 4>::template Copy<kTo>(places, row_bytes, slot, kind);
+    }
+  }
+};
+
+}  // namespace hps

@@ -1,0 +1,51 @@
+#include "l1_gpu/kernels.h"
+#include "l1_gpu/update_kernel.cuh"
+
+namespace hps {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads)
+    EraseKernel(const __grid_constant__ WriteLaunch launch) {
+  uint32_t erased = 0;
+  WriteTiles<kEraseTileKeys>(launch, [&](uint32_t first) { erased += EraseTile(launch, first); });
+  AddToCounter(&launch.view.table.counters->erased, erased);
+}
+
+template <typename Rows, int kBlocks>
+cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
+  const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads);
+  UpdateKernel<Rows, kThreads, kBlocks><<<blocks, kThreads, 0, stream>>>(launch);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchUpdate(const WriteView& write, cudaStream_t stream) {
+  if (write.key_count == 0) return cudaSuccess;
+  const WriteLaunch launch = LaunchOfWrite(write);
+  switch (launch.kind) {
+    case CopyKind::kUnits32:
+      return Launch<RowsOfUnits<32, 8, 4>, 5>(launch, stream);
+    case CopyKind::kUnits16:
+      return Launch<RowsOfUnits<16, 16, 4>, 5>(launch, stream);
+    case CopyKind::kUnits8:
+      return Launch<RowsOfUnits<8, 16, 4>, 5>(launch, stream);
+    case CopyKind::kUnits4:
+    case CopyKind::kUnits:
+      return Launch<RowsOfWidth<uint4, 8, 4>, 4>(launch, stream);
+    default:
+      return Launch<RowsOfAnyKind<8>, 4>(launch, stream);
+  }
+}
+
+cudaError_t LaunchErase(const WriteView& write, cudaStream_t stream) {
+  if (write.key_count == 0) return cudaSuccess;
+  WriteLaunch launch = LaunchOfWrite(write);
+  const uint32_t blocks = SetTiles(launch, kEraseTileKeys, kThreads);
+  EraseKernel<<<blocks, kThreads, 0, stream>>>(launch);
+  return cudaGetLastError();
+}
+
+}  // namespace hps
