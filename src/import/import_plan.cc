@@ -1,6 +1,7 @@
 #include "import/import_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -92,6 +93,18 @@ absl::Status ConfirmShape(const ImportRequest& request, const TableShape& shape,
       Text(DtypeName(shape.dtype)), "; only float32 is converted"));
 }
 
+std::string LargestFinite(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return "3.4028235e38";
+    case Dtype::kFloat16:
+      return "65504";
+    case Dtype::kBfloat16:
+      return "3.3895314e38";
+  }
+  return "unknown";
+}
+
 absl::StatusOr<std::vector<std::byte>> DefaultRow(const ImportRequest& request,
                                                   const TableSpec& spec) {
   if (request.default_file.has_value())
@@ -99,8 +112,13 @@ absl::StatusOr<std::vector<std::byte>> DefaultRow(const ImportRequest& request,
   if (request.default_value == 0.0) return std::vector<std::byte>();
   const std::vector<float> row(spec.dim, static_cast<float>(request.default_value));
   std::vector<std::byte> converted(spec.row_bytes());
-  ConvertElements(Dtype::kFloat32, std::as_bytes(std::span(row)), spec.dtype, converted);
-  return converted;
+  const ElementCounts counts =
+      ConvertElements(Dtype::kFloat32, std::as_bytes(std::span(row)), spec.dtype, converted);
+  const bool fits_float = std::isfinite(row[0]) == std::isfinite(request.default_value);
+  if (fits_float && counts.overflowed == 0) return converted;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the default value ", request.default_value, " of table '", spec.name, "' is beyond ",
+      Text(DtypeName(spec.dtype)), ", whose largest finite value is ", LargestFinite(spec.dtype)));
 }
 
 absl::StatusOr<TableSource> OpenSource(const ImportRequest& request, const std::string& name,

@@ -153,6 +153,37 @@ TEST_F(ImportPlanTest, DefaultRows) {
   ExpectError(request, kInvalid, "expected a default row of shape [3], found [1, 3]");
 }
 
+// Once 1e6 as float16 became infinity without a word.
+TEST_F(ImportPlanTest, ADefaultThatTheTypeCanNotHoldIsRefused) {
+  WriteHugectr("h", 1, 3);
+  ImportRequest request = Request("h");
+  struct Limit {
+    Dtype dtype;
+    double largest;
+    double beyond;
+    std::string text;
+  };
+  for (const Limit& limit : {Limit{Dtype::kFloat32, 3.4028235e38, 3.5e38, "3.4028235e38"},
+                             Limit{Dtype::kFloat16, 65504, 65520, "65504"},
+                             Limit{Dtype::kBfloat16, 3.3895314e38, 3.4e38, "3.3895314e38"}}) {
+    request.dtype = limit.dtype;
+    for (const double sign : {1.0, -1.0}) {
+      request.default_value = sign * limit.largest;
+      EXPECT_TRUE(PlanImport(request).ok()) << limit.text;
+      request.default_value = sign * limit.beyond;
+      ExpectError(request, kInvalid, "largest finite value is " + limit.text);
+      request.default_value = sign * std::numeric_limits<double>::infinity();
+      EXPECT_TRUE(PlanImport(request).ok()) << limit.text;
+    }
+    request.default_value = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_TRUE(PlanImport(request).ok()) << limit.text;
+  }
+  request.dtype = Dtype::kFloat16;
+  request.default_file =
+      directory_.Write("d.npy", NpyBytes("<f4", "(3,)", BytesOf<float>({1, 70'000, -1e6})));
+  ExpectError(request, kInvalid, "2 of 3 elements are beyond float16");
+}
+
 TEST_F(ImportPlanTest, AModelIsEverySubFolderAndSafetensorsFileInNaturalOrder) {
   for (const char* name : {"t10", "t2", "t1", "user", "t02", "T3"})
     WriteHugectr(std::string("model/") + name, 1, 2);

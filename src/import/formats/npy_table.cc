@@ -104,7 +104,12 @@ absl::StatusOr<std::vector<std::byte>> ReadNpyRow(const std::string& path, uint3
   std::vector<std::byte> stored(dim * ElementBytes(file_dtype));
   HPS_RETURN_IF_ERROR(file.ReadAt(header.data_offset, stored));
   std::vector<std::byte> row(dim * ElementBytes(dtype));
-  ConvertElements(file_dtype, stored, dtype, row);
+  const ElementCounts counts = ConvertElements(file_dtype, stored, dtype, row);
+  if (counts.overflowed != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": ", counts.overflowed, " of ", dim, " elements are beyond ",
+                     std::string(DtypeName(dtype)), " and would become infinite"));
+  }
   return row;
 }
 
