@@ -111,7 +111,9 @@ absl::StatusOr<Config> LoadConfig(const std::string& path);
 absl::Status ValidateConfig(const Config& config);
 
 // The whole configuration as TOML, one line per setting: `l2.preload = 0.5  # hps.toml:4`, where
-// the comment tells where the value came from. LoadConfig reads it back.
+// the comment tells where the value came from. Paths are printed absolute, so that LoadConfig reads
+// the same back from a file anywhere (paths that are not UTF-8 excepted: TOML has no way to write
+// them).
 std::string PrintConfig(const Config& config);
 
 }  // namespace hps

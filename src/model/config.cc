@@ -284,12 +284,20 @@ absl::Status CheckL2Budgets(const Config& config) {
   return absl::OkStatus();
 }
 
+// Relative to nothing, so that it means the same in any file.
+std::string AbsolutePath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return path.empty() || error ? path : absolute.lexically_normal().string();
+}
+
 void PrintLine(const std::string& name, const std::string& value, const std::string& origin_name,
                const Config& config, std::string& text) {
   if (value.empty()) return;
   const auto origin = config.origin.find(origin_name);
+  // A comment is one line, whatever the file is called.
   absl::StrAppend(&text, name, " = ", value, "  # ",
-                  origin == config.origin.end() ? "default" : origin->second, "\n");
+                  origin == config.origin.end() ? "default" : OneLine(origin->second), "\n");
 }
 
 }  // namespace
@@ -328,7 +336,10 @@ absl::Status ValidateConfig(const Config& config) {
   return CheckL2Budgets(config);
 }
 
-std::string PrintConfig(const Config& config) {
+std::string PrintConfig(const Config& given) {
+  Config config = given;
+  config.store.path = AbsolutePath(config.store.path);
+  for (ModelConfig& model : config.model) model.dense = AbsolutePath(model.dense);
   std::string text;
   for (const Setting<Config>& setting : ConfigSettings()) {
     const std::string name =

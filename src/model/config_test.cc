@@ -265,6 +265,35 @@ TEST_F(ConfigTest, WhatIsPrintedReadsBack) {
   EXPECT_EQ(again->store.path, config->store.path);
 }
 
+// Once a relative path was printed as it was, and meant another directory in another file.
+TEST_F(ConfigTest, WhatIsPrintedMeansTheSameAnywhere) {
+  const std::string odd = directory_ + "/a \"b\" \\ # '\n\t";
+  std::filesystem::create_directories(odd);
+  const std::string file = odd + "/hps.toml";
+  std::ofstream(file) << "[store]\npath = \"../rows\\n\\\"\"\n";
+  const auto config = LoadConfig(file);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->store.path, directory_ + "/rows\n\"");
+  const auto again = Load(PrintConfig(*config));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->store.path, config->store.path);
+
+  Config code;
+  code.store.path = "below/here";
+  const auto read = Load(PrintConfig(code));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->store.path, (std::filesystem::current_path() / "below/here").string());
+}
+
+TEST_F(ConfigTest, BudgetsInBytesMustFitTogether) {
+  const std::string text =
+      "[l2]\nbytes_max = 100\n[[model]]\nname = \"m\"\n"
+      "[[model.table]]\nname = \"t\"\nl2_bytes = 60\n"
+      "[[model.table]]\nname = \"u\"\nl2_bytes = ";
+  EXPECT_TRUE(Load(text + "40\n").ok());
+  ExpectInvalid(text + "41\n", "", {"model 'm', table 'u'", "41B", "100B", "40B left"});
+}
+
 // docs/configuration.md holds, for every section, exactly the table that the settings give.
 TEST(ConfigDocumentationTest, AgreesWithTheSettings) {
   std::ifstream file(std::string(HPS_SOURCE_DIRECTORY) + "/docs/configuration.md");
