@@ -45,8 +45,6 @@ absl::StatusOr<ServedModels::ModelErrors> ServedModels::Switch(Missing missing) 
     if (absl::Status status = Serve(model); !status.ok())
       errors[model.model] = AboutModel(model.model, status);
   }
-  for (const auto& [model, error] : errors)
-    LogWarning(absl::StrCat("the tables of a model stay as they were: ", error.ToString()));
   MutexLock lock(mutex_);
   errors_ = errors;
   return errors;

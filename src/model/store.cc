@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/macros.h"
 #include "import/export.h"
 #include "import/import.h"
@@ -28,11 +29,20 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
 
 std::string ModelOf(const std::string& name) { return name.substr(0, name.find('/')); }
 
+// What no caller hears of goes into the log.
+void LogErrors(const ServedModels::ModelErrors& errors, const std::string& except) {
+  for (const auto& [model, error] : errors) {
+    if (model != except)
+      LogWarning(absl::StrCat("a model keeps the tables that it had: ", error.ToString()));
+  }
+}
+
 // The result of a switch that was to bring one model to what has been committed.
 absl::Status Concerning(const std::string& model, const std::string& committed,
                         const absl::StatusOr<ServedModels::ModelErrors>& errors) {
   absl::Status status = errors.status();
   if (errors.ok()) {
+    LogErrors(*errors, model);
     const auto found = errors->find(model);
     if (found != errors->end()) status = found->second;
   }
@@ -44,10 +54,8 @@ absl::Status Concerning(const std::string& model, const std::string& committed,
 // The result of a switch that was to bring every model to what the store has.
 absl::Status ConcerningAll(const absl::StatusOr<ServedModels::ModelErrors>& errors) {
   if (!errors.ok() || errors->empty()) return errors.status();
-  const absl::Status& first = errors->begin()->second;
-  if (errors->size() == 1) return first;
-  return absl::Status(first.code(),
-                      absl::StrCat(first.message(), " (and ", errors->size() - 1, " more)"));
+  LogErrors(*errors, errors->begin()->first);
+  return errors->begin()->second;
 }
 
 absl::StatusOr<std::unique_ptr<WorkerPool>> MakePool(const char* name, uint32_t threads,
@@ -117,7 +125,9 @@ absl::Status OpenedStore::MakeLevels(OpenMode mode) {
   const auto errors = models_->Switch(mode == OpenMode::kCreate ? ServedModels::Missing::kIgnored
                                                                 : ServedModels::Missing::kError);
   // A model that can't be served does not keep the others from it; NewSession says why.
-  return errors.ok() && models_->HasTables() ? absl::OkStatus() : ConcerningAll(errors);
+  if (!errors.ok() || !models_->HasTables()) return ConcerningAll(errors);
+  LogErrors(*errors, "");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<LookupSession>> OpenedStore::NewSession(
