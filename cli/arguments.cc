@@ -1,14 +1,16 @@
 #include "cli/arguments.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
-#include <string_view>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/scenario_list.h"
+#include "cli/values.h"
+#include "hps/table_spec.h"
 #include "hps/units.h"
 
 namespace hps::cli {
@@ -57,6 +59,16 @@ CLI::Option* AddParsed(CLI::App& app, const std::string& option, Parse parse, Ta
   return AddChecked(app, option, check, take_value, help);
 }
 
+// The number that an optional, or plain, member holds.
+template <typename Target>
+struct CountOf {
+  using Type = Target;
+};
+template <typename Number>
+struct CountOf<std::optional<Number>> {
+  using Type = Number;
+};
+
 void AddStore(CLI::App& app, StoreArguments& arguments) {
   auto* store =
       app.add_option("--store", arguments.store, "Directory of the store")->type_name("DIR");
@@ -65,29 +77,49 @@ void AddStore(CLI::App& app, StoreArguments& arguments) {
       ->excludes(store);
 }
 
-// A number that may be negative, infinite or NaN.
-absl::StatusOr<double> ParseNumber(const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  if (result.ec != std::errc() || result.ptr != end)
-    return absl::InvalidArgumentError("'" + text + "' is not a number");
-  return value;
+// The table that a command is about, MODEL/TABLE.
+CLI::Option* AddTable(CLI::App& app, std::string& name) {
+  const auto check = [](const std::string& text) {
+    return std::string(ValidateTableName(text).message());
+  };
+  return AddChecked(
+             app, "--table", check, [&name](const std::string& text) { name = text; }, "The table")
+      ->type_name("MODEL/TABLE");
+}
+
+// A whole number of at least `min`; `Target` is what holds it.
+template <typename Target>
+CLI::Option* AddCount(CLI::App& app, const std::string& option, uint64_t min, Target& target,
+                      const std::string& help) {
+  using Number = typename CountOf<Target>::Type;
+  return AddParsed(
+             app, option,
+             [min](const std::string& text) {
+               return ParseCount(text, min, std::numeric_limits<Number>::max());
+             },
+             [&target](uint64_t count) { target = static_cast<Number>(count); }, help)
+      ->type_name("N");
+}
+
+CLI::Option* AddDevice(CLI::App& app, int& device, const std::string& help) {
+  return AddParsed(
+             app, "--device", ParseDevice, [&device](int number) { device = number; }, help)
+      ->type_name("N");
 }
 
 CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
   CLI::App* command = app.add_subcommand("import", "Validate, then load a table or a whole model");
   ImportRequest& request = arguments.request;
   AddStore(*command, arguments.store);
-  auto* table = command->add_option("--table", request.name, "The table")->type_name("MODEL/TABLE");
-  command
-      ->add_option_function<std::string>(
-          "--model",
-          [&arguments](const std::string& name) {
-            arguments.request.name = name;
-            arguments.whole_model = true;
-          },
-          "The model: PATH has a sub-folder or file per table; all switch together")
+  auto* table = AddTable(*command, request.name);
+  AddChecked(
+      *command, "--model",
+      [](const std::string& text) { return std::string(CheckModelName(text).message()); },
+      [&arguments](const std::string& name) {
+        arguments.request.name = name;
+        arguments.whole_model = true;
+      },
+      "The model: PATH has a sub-folder or file per table; all switch together")
       ->type_name("MODEL")
       ->excludes(table);
   command->add_option("--from", request.from, "Files of the table or the model")
@@ -96,11 +128,7 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
   AddChoice<TableFormat>(
       *command, "--format", kImportFormats,
       [&request](TableFormat format) { request.format = format; }, "Format of the files (auto)");
-  command
-      ->add_option_function<uint32_t>(
-          "--dim", [&request](uint32_t dim) { request.dim = dim; },
-          "Elements of a row, where the files don't tell")
-      ->type_name("N");
+  AddCount(*command, "--dim", 1, request.dim, "Elements of a row, where the files don't tell");
   AddChoice<Dtype>(
       *command, "--dtype", kDtypes, [&request](Dtype dtype) { request.dtype = dtype; },
       "Element type of the stored rows (that of the files)");
@@ -130,8 +158,7 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
       [&request](uint64_t bytes) { request.memory_bytes_max = bytes; },
       "Memory that sorting may use (512MiB)")
       ->type_name("SIZE");
-  command->add_option("--threads", request.threads, "Threads (the number of cores)")
-      ->type_name("N");
+  AddCount(*command, "--threads", 1, request.threads, "Threads (the number of cores)");
   command->footer(
       "Example:\n  hps import --store store --table dlrm/user --from user_embedding --default 0\n"
       "  hps import --store store --model dlrm --from tables --format npy");
@@ -141,9 +168,7 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
 CLI::App* AddLookup(CLI::App& app, LookupArguments& arguments) {
   CLI::App* command = app.add_subcommand("lookup", "Print the rows of keys as float32");
   AddStore(*command, arguments.store);
-  command->add_option("--table", arguments.table, "The table")
-      ->required()
-      ->type_name("MODEL/TABLE");
+  AddTable(*command, arguments.table)->required();
   auto* keys = AddParsed(
                    *command, "--keys", ParseKeys,
                    [&arguments](const std::vector<Key>& parsed) { arguments.keys = parsed; },
@@ -154,9 +179,7 @@ CLI::App* AddLookup(CLI::App& app, LookupArguments& arguments) {
       ->excludes(keys);
   command->add_option("--out", arguments.out, "Write the rows to this file, [n, dim] float32")
       ->type_name("F.npy");
-  command->add_option("--device", arguments.device, "GPU whose cache is used; -1 = none")
-      ->type_name("N")
-      ->check(CLI::Range(-1, 1023));
+  AddDevice(*command, arguments.device, "GPU whose cache is used; -1 = none");
   command->footer(
       "Example:\n  hps lookup --store store --table dlrm/user --keys 1,2,-3\n"
       "  hps lookup --store store --table dlrm/user --keys-file keys.npy --out rows.npy --json");
@@ -182,9 +205,7 @@ CLI::App* AddVerify(CLI::App& app, VerifyArguments& arguments) {
 CLI::App* AddExport(CLI::App& app, ExportArguments& arguments) {
   CLI::App* command = app.add_subcommand("export", "Write a table to files: the inverse of import");
   AddStore(*command, arguments.store);
-  command->add_option("--table", arguments.request.name, "The table")
-      ->required()
-      ->type_name("MODEL/TABLE");
+  AddTable(*command, arguments.request.name)->required();
   command->add_option("--to", arguments.request.to, "Directory for the files")
       ->required()
       ->type_name("DIR");
@@ -202,9 +223,7 @@ CLI::App* AddExport(CLI::App& app, ExportArguments& arguments) {
 CLI::App* AddDrop(CLI::App& app, DropArguments& arguments) {
   CLI::App* command = app.add_subcommand("drop", "Remove a table from a store");
   AddStore(*command, arguments.store);
-  command->add_option("--table", arguments.table, "The table")
-      ->required()
-      ->type_name("MODEL/TABLE");
+  AddTable(*command, arguments.table)->required();
   command->footer("Example:\n  hps drop --store store --table dlrm/user");
   return command;
 }
@@ -213,16 +232,15 @@ CLI::App* AddGenerate(CLI::App& app, GenerateArguments& arguments) {
   CLI::App* command = app.add_subcommand(
       "generate", "Write synthetic tables whose rows are a known function of table and key");
   command->add_option("--out", arguments.out, "Directory, made")->required()->type_name("DIR");
-  command->add_option("--tables", arguments.tables, "Number of tables")->required()->type_name("N");
-  command->add_option("--rows", arguments.rows, "Rows of all tables together")
-      ->required()
-      ->type_name("N");
-  command->add_option("--dim", arguments.dim, "Elements of a row")->required()->type_name("N");
-  command->add_option("--alpha", arguments.alpha, "Exponent of the power law (1.2)")
+  AddCount(*command, "--tables", 1, arguments.tables, "Number of tables")->required();
+  AddCount(*command, "--rows", 1, arguments.rows, "Rows of all tables together")->required();
+  AddCount(*command, "--dim", 1, arguments.dim, "Elements of a row")->required();
+  AddParsed(
+      *command, "--alpha", ParseNumber, [&arguments](double alpha) { arguments.alpha = alpha; },
+      "Exponent of the power law (1.2)")
       ->type_name("X");
-  command->add_option("--seed", arguments.seed, "Seed (1)")->type_name("N");
-  command->add_option("--requests", arguments.requests, "Lines of the request stream (1000)")
-      ->type_name("N");
+  AddCount(*command, "--seed", 0, arguments.seed, "Seed (1)");
+  AddCount(*command, "--requests", 0, arguments.requests, "Lines of the request stream (1000)");
   AddChoice<TableFormat>(
       *command, "--format", kOutputFormats,
       [&arguments](TableFormat format) { arguments.format = format; },
@@ -235,7 +253,17 @@ CLI::App* AddGenerate(CLI::App& app, GenerateArguments& arguments) {
 
 CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
   CLI::App* command = app.add_subcommand("bench", "Measure a figure beside its bound, in one run");
-  command->add_option("scenario", arguments.scenario, "l2 | l3 | import | session")
+  std::string names;
+  for (const bench::NamedScenario& scenario : bench::Scenarios())
+    names += (names.empty() ? "" : " ") + std::string(scenario.name);
+  const auto check = [names](const std::string& name) {
+    return bench::FindScenario(name) != nullptr
+               ? ""
+               : "'" + name + "' is not a scenario of this build; there are: " + names;
+  };
+  AddChecked(
+      *command, "scenario", check,
+      [&arguments](const std::string& name) { arguments.scenario = name; }, names)
       ->required()
       ->type_name("SCENARIO");
   command->add_option("--out", arguments.out, "Also write the JSON to this file")
@@ -245,9 +273,7 @@ CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
       ->type_name("DIR");
   command->add_flag("--quick", arguments.quick,
                     "Small sizes: shows that the scenario works, measures nothing of worth");
-  command->add_option("--device", arguments.device, "GPU to measure; -1 = none")
-      ->type_name("N")
-      ->check(CLI::Range(-1, 1023));
+  AddDevice(*command, arguments.device, "GPU to measure; -1 = none");
   command->footer("Example:\n  hps bench l2\n  hps bench session --json --out session.json");
   return command;
 }
@@ -352,8 +378,7 @@ absl::Status Parser::CheckTogether() const {
       line_.command);
   if (store != nullptr && store->store.empty() && store->config.empty())
     return error("--store DIR or --config FILE is required");
-  if (command == "import" && import_.request.name.empty() && !import_.whole_model &&
-      app_.get_subcommand("import")->count("--table") == 0)
+  if (command == "import" && import_.request.name.empty())
     return error("--table MODEL/TABLE or --model MODEL is required");
   if (command == "lookup" && !lookup_.keys.has_value() && lookup_.keys_file.empty())
     return error("--keys 1,2,3 or --keys-file F.npy is required");
@@ -361,31 +386,6 @@ absl::Status Parser::CheckTogether() const {
 }
 
 }  // namespace
-
-absl::StatusOr<std::vector<Key>> ParseKeys(const std::string& text) {
-  std::vector<Key> keys;
-  if (text.empty()) return keys;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t comma = std::min(text.find(',', begin), text.size());
-    const char* first = text.data() + begin;
-    const char* last = text.data() + comma;
-    Key key = 0;
-    auto result = std::from_chars(first, last, key);
-    if (result.ec == std::errc::result_out_of_range) {
-      uint64_t bits = 0;
-      result = std::from_chars(first, last, bits);
-      key = static_cast<Key>(bits);
-    }
-    if (result.ec != std::errc() || result.ptr != last) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", text.substr(begin, std::min<size_t>(comma - begin, 40)),
-                       "' is not a key: a whole number from -2^63 to 2^64 - 1"));
-    }
-    keys.push_back(key);
-    begin = comma + 1;
-  }
-  return keys;
-}
 
 absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) {
   return Parser().Parse(argc, argv);

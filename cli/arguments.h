@@ -88,8 +88,4 @@ struct CommandLine {
 // Errors: INVALID_ARGUMENT for wrong usage, one sentence that names the command and the option.
 absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv);
 
-// Signed decimals, and decimals above 2^63 - 1 bit for bit, separated by commas.
-// Errors: INVALID_ARGUMENT, which names what is no key.
-absl::StatusOr<std::vector<Key>> ParseKeys(const std::string& text);
-
 }  // namespace hps::cli

@@ -129,21 +129,52 @@ TEST(ArgumentsTest, WrongUsageNamesCommandAndOption) {
   ExpectUsageError({"bench"}, "scenario is required");
 }
 
-TEST(ParseKeysTest, EveryBitPattern) {
-  const auto keys = ParseKeys(
-      "0,-1,9223372036854775807,9223372036854775808,18446744073709551615,-9223372036854775808");
-  ASSERT_TRUE(keys.ok()) << keys.status();
-  constexpr Key kMin = std::numeric_limits<Key>::min();
-  constexpr Key kMax = std::numeric_limits<Key>::max();
-  EXPECT_EQ(*keys, (std::vector<Key>{0, -1, kMax, kMin, -1, kMin}));
-  EXPECT_TRUE(ParseKeys("")->empty());
+// Once these went on to the library, with exit status 1 in place of 2.
+TEST(ArgumentsTest, NamesAreCheckedBeforeAnythingIsTouched) {
+  for (const std::vector<const char*>& command :
+       {std::vector{"import", "--store", "s", "--from", "p"},
+        std::vector{"lookup", "--store", "s", "--keys", "1"},
+        std::vector{"export", "--store", "s", "--to", "d", "--format", "npy"},
+        std::vector{"drop", "--store", "s"}}) {
+    for (const char* table : {"x", "", "m/", "/t", "m/a b", "m/a/b", "../x"}) {
+      std::vector<const char*> arguments = command;
+      arguments.insert(arguments.end(), {"--table", table});
+      ExpectUsageError(arguments, "--table: table name");
+    }
+  }
+  ExpectUsageError({"import", "--store", "s", "--model", "a/b", "--from", "p"},
+                   "--model: 'a/b': a model's name holds no '/'");
+  ExpectUsageError({"import", "--store", "s", "--model", "a b", "--from", "p"}, "allowed are");
+  ExpectUsageError({"bench", "nosuch"},
+                   "'nosuch' is not a scenario of this build; there are: l2 l3 import session");
 }
 
-TEST(ParseKeysTest, WhatIsNoKey) {
-  for (const char* text : {",", "1,", ",1", "1,,2", "x", "1.5", "0x10", "+1", " 1", "1 ",
-                           "18446744073709551616", "-9223372036854775809", "--1"}) {
-    EXPECT_EQ(ParseKeys(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
-  }
+// Once -5 rows were 2^64 - 5, and a dim of 010 was 8.
+TEST(ArgumentsTest, NumbersAreDecimalAndNeverWrapAround) {
+  const std::vector<const char*> generate = {"generate", "--out", "o"};
+  const auto with = [&](const char* tables, const char* rows, const char* dim) {
+    std::vector<const char*> arguments = generate;
+    arguments.insert(arguments.end(), {"--tables", tables, "--rows", rows, "--dim", dim});
+    return arguments;
+  };
+  ExpectUsageError(with("1", "-5", "4"), "--rows: '-5' is not a whole number from 1 to 184467");
+  ExpectUsageError(with("-1", "5", "4"), "--tables: '-1'");
+  ExpectUsageError(with("4294967296", "5", "4"), "--tables: '4294967296'");
+  ExpectUsageError(with("1", "5", "0x10"), "--dim: '0x10'");
+  ExpectUsageError(with("1", "5", "0"), "--dim: '0'");
+  const auto line = Parse(with("1", "18446744073709551615", "010"));
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(std::get<GenerateArguments>(line->command).dim, 10u);
+  EXPECT_EQ(std::get<GenerateArguments>(line->command).rows, UINT64_MAX);
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--dim", "1e3"},
+                   "--dim: '1e3'");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--threads", "-1"},
+                   "--threads: '-1'");
+  ExpectUsageError({"lookup", "--store", "s", "--table", "m/t", "--keys", "1", "--device", "01x"},
+                   "--device: '01x' is not a device");
+  ExpectUsageError(
+      {"import", "--store", "s", "--table", "m/t", "--from", "p", "--dim", "4", "--dim", "5"},
+      "--dim");
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // hps bench: one benchmark scenario.
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,22 +16,45 @@
 namespace hps::cli {
 namespace {
 
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "wb"));
-  if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() ||
-      std::fflush(file.get()) != 0)
-    return absl::UnavailableError(absl::StrCat(path, " can't be written"));
-  return absl::OkStatus();
+absl::Status FileError(const std::string& path, int error) {
+  const std::string message = absl::StrCat(path, " can't be written: ", std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    case EISDIR:
+      return absl::InvalidArgumentError(message);
+    case ENOSPC:
+    case EDQUOT:
+      return absl::ResourceExhaustedError(message);
+    default:
+      return absl::UnavailableError(message);
+  }
 }
 
-absl::Status UnknownScenario(const std::string& name) {
-  std::string message = absl::StrCat("scenario '", name, "' is not in this build; there are:");
-  for (const bench::NamedScenario& known : bench::Scenarios())
-    absl::StrAppend(&message, " ", std::string(known.name));
-  return absl::NotFoundError(message);
+// Whether a file can be made there: a scenario runs for minutes, and its figures are not to be lost
+// for a misspelt path. Touches nothing.
+absl::Status CheckWritable(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return FileError(path, EISDIR);
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  const bool exists = access(path.c_str(), F_OK) == 0;
+  const std::string checked = exists ? path : directory.empty() ? "." : directory.string();
+  if (access(checked.c_str(), exists ? W_OK : W_OK | X_OK) == 0) return absl::OkStatus();
+  return FileError(path, errno);
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return FileError(path, errno);
+  errno = 0;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const bool closed = std::fclose(file) == 0;
+  return written && closed ? absl::OkStatus() : FileError(path, errno);
 }
 
 }  // namespace
@@ -39,7 +65,11 @@ absl::Status RunBench(const BenchArguments& arguments, Output& output) {
         absl::StrCat("--device ", arguments.device, ": this build does not have support for GPUs"));
   }
   const bench::NamedScenario* scenario = bench::FindScenario(arguments.scenario);
-  if (scenario == nullptr) return UnknownScenario(arguments.scenario);
+  if (scenario == nullptr)
+    return absl::NotFoundError(absl::StrCat("no scenario '", arguments.scenario, "'"));
+  if (!arguments.out.empty()) {
+    if (absl::Status status = CheckWritable(arguments.out); !status.ok()) return status;
+  }
   std::string directory = arguments.directory;
   if (directory.empty()) {
     std::error_code error;
@@ -51,8 +81,12 @@ absl::Status RunBench(const BenchArguments& arguments, Output& output) {
   if (!results.ok()) return results.status();
   const bench::Machine machine = bench::ThisMachine();
   const std::string object = bench::ReportJson(scenario->name, machine, *results);
+  // The file first: what is printed as the result stands only where everything went well.
+  if (!arguments.out.empty()) {
+    if (absl::Status status = WriteFile(arguments.out, object); !status.ok()) return status;
+  }
   output.Replace(output.is_json() ? object : bench::ReportText(scenario->name, machine, *results));
-  return arguments.out.empty() ? absl::OkStatus() : WriteFile(arguments.out, object);
+  return absl::OkStatus();
 }
 
 }  // namespace hps::cli

@@ -41,6 +41,11 @@ std::string_view PrintFloat(Float value, std::array<char, 64>& buffer) {
 
 }  // namespace
 
+std::string FormatFloat(float value) {
+  std::array<char, 64> buffer;
+  return std::string(PrintFloat(value, buffer));
+}
+
 void JsonWriter::Separate() {
   if (needs_comma_) buffer_ += ',';
 }

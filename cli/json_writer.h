@@ -12,6 +12,9 @@
 
 namespace hps::cli {
 
+// A float32 as JsonWriter writes it: the shortest decimal that reads back as the same value.
+std::string FormatFloat(float value);
+
 class JsonWriter {
  public:
   explicit JsonWriter(std::FILE* out) : out_(out) {}

@@ -63,6 +63,21 @@ TEST(JsonWriterTest, FloatsRoundTrip) {
   }
 }
 
+// Once the text of a look-up had six digits.
+TEST(FormatFloatTest, ReadsBackAsTheSameValue) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 100'000; ++i) {
+    const uint32_t bits = static_cast<uint32_t>(random());
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    if (!(value - value == 0)) continue;  // NaN and infinities
+    ASSERT_EQ(std::strtof(FormatFloat(value).c_str(), nullptr), value);
+  }
+  EXPECT_EQ(FormatFloat(0.1F), "0.1");
+  EXPECT_EQ(FormatFloat(-std::numeric_limits<float>::infinity()), "-Infinity");
+  EXPECT_EQ(FormatFloat(std::numeric_limits<float>::quiet_NaN()), "NaN");
+}
+
 TEST(JsonWriterTest, EveryStringIsValidAndKeepsItsText) {
   for (const std::string text : {"", "plain", "\"quoted\\\"", "tab\tline\n\x01\x7f", "käse",
                                  "\xf0\x9f\x98\x80", "\xed\x9f\xbf\xee\x80\x80"}) {

@@ -29,7 +29,6 @@ struct Answer {
 
 absl::StatusOr<Answer> LookUp(Store& store, const LookupArguments& arguments,
                               std::span<const Key> keys) {
-  if (const absl::Status status = ValidateTableName(arguments.table); !status.ok()) return status;
   const std::string model = arguments.table.substr(0, arguments.table.find('/'));
   const auto session =
       store.NewSession(model, {.device = arguments.device,
@@ -97,7 +96,7 @@ void PrintText(const LookupArguments& arguments, std::span<const Key> keys, cons
     for (size_t i = 0; i < keys.size(); ++i) {
       std::string line = absl::StrCat(keys[i], " ", std::string(KeyStatusName(answer.statuses[i])));
       for (size_t j = 0; j < answer.dim; ++j)
-        absl::StrAppend(&line, " ", answer.rows[i * answer.dim + j]);
+        absl::StrAppend(&line, " ", FormatFloat(answer.rows[i * answer.dim + j]));
       output.Line(line);
     }
     return;

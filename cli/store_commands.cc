@@ -48,7 +48,7 @@ void PrintTable(const TableInfo& table, Output& output) {
       table.spec.name, ": ", table.row_count, " rows of dim ", table.spec.dim, " ",
       std::string(DtypeName(table.spec.dtype)), ", ",
       ReadableBytes(static_cast<double>(table.bytes)), ", default ",
-      !IsUniform(row) ? "row of its own" : absl::StrCat(row.empty() ? 0.0F : row.front()),
+      !IsUniform(row) ? "row of its own" : FormatFloat(row.empty() ? 0.0F : row.front()),
       ", incarnation ", table.incarnation));
 }
 

@@ -64,12 +64,6 @@ absl::Status RunImport(const ImportArguments& arguments, const Config& config, O
         absl::StrCat("--stream-from ", *arguments.stream_from,
                      ": this build does not have the update stream: leave the option out"));
   }
-  const bool has_slash = arguments.request.name.find('/') != std::string::npos;
-  if (arguments.whole_model == has_slash) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        arguments.whole_model ? "--model '" : "--table '", arguments.request.name,
-        arguments.whole_model ? "': a model's name holds no '/'" : "': expected MODEL/TABLE"));
-  }
   ProgressMeter meter("import " + arguments.request.name);
   ImportRequest request = arguments.request;
   request.progress = meter.function();

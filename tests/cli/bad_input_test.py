@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import unittest
 
@@ -19,10 +20,11 @@ class BadInputTest(support.CommandTestCase):
         self.succeed("import", "--store", self.store, "--table", "m/t", "--from", self.good)
         self.made = 0
 
-    def refuse(self, source, parts, *options, code="INVALID_ARGUMENT", table="m/t") -> None:
+    def refuse(self, source, parts, *options, code="INVALID_ARGUMENT", table="m/t",
+               status=1) -> None:
         """The import must fail, and the table must be as it was."""
-        self.fail_with(1, code, parts, "import", "--store", self.store, "--table", table, "--from",
-                       source, *options)
+        self.fail_with(status, code, parts, "import", "--store", self.store, "--table", table,
+                       "--from", source, *options)
         self.assertEqual(os.listdir(self.store / "staging") if (self.store / "staging").exists()
                          else [], [])
         answer = self.succeed("lookup", "--store", self.store, "--table", "m/t", "--keys",
@@ -169,16 +171,16 @@ class BadInputTest(support.CommandTestCase):
     def test_names(self) -> None:
         for table, part in (("../x", "table name"), ("m/" + "a" * 121, "121"), ("m/", "empty"),
                             ("/t", "empty"), ("m", "MODEL/TABLE"), ("m/a b", "' '"),
-                            ("m/a/b", "'/'"), ("m/\u00e4", "allowed")):
+                            ("m/a/b", "'/'"), ("m/\u00e4", "allowed"), ("", "MODEL/TABLE")):
             with self.subTest(table):
-                self.refuse(self.good, [part], table=table)
-        self.fail_with(1, "INVALID_ARGUMENT", ["x y"], "import", "--store", self.store, "--model",
-                       "x y", "--from", self.directory)
-        self.fail_with(1, "INVALID_ARGUMENT", ["m/t"], "import", "--store", self.store, "--model",
-                       "m/t", "--from", self.directory)
+                self.refuse(self.good, [part], table=table, status=2)
+        for model in ("x y", "m/t", "", "a" * 121):
+            with self.subTest(model):
+                self.fail_with(2, "INVALID_ARGUMENT", [model[:40]], "import", "--store", self.store,
+                               "--model", model, "--from", self.directory)
 
     def test_dim_and_dtype(self) -> None:
-        self.refuse(self.good, ["dim"], "--dim", 0)
+        self.refuse(self.good, ["dim"], "--dim", 0, status=2)
         self.refuse(self.good, ["dim"], "--dim", 5)
         self.refuse(self.good, ["dim"], "--dim", 100_000)
         other = self.npy(self.keys, self.random_rows(20, 8))
@@ -193,6 +195,12 @@ class BadInputTest(support.CommandTestCase):
         self.refuse(self.good, ["three.npy", "[4]"], "--default-file", self.directory / "three.npy")
         self.refuse(self.good, ["none.npy"], "--default-file", self.directory / "none.npy",
                     code="NOT_FOUND")
+
+    def test_a_default_that_the_type_can_not_hold(self) -> None:
+        for dtype, value, largest in (("float16", "1e6", "65504"), ("float32", "-1e39", "3.4028"),
+                                      ("bfloat16", "3.4e38", "3.3895")):
+            self.refuse(self.good, [dtype, largest], "--default", value, "--dtype", dtype,
+                        table="m/other")
 
     def test_one_bad_table_of_a_model_changes_no_table(self) -> None:
         model = self.directory / "model"
@@ -261,8 +269,32 @@ class UsageTest(support.CommandTestCase):
         for arguments in ([], ["imprt"], ["import"], ["lookup", "--store", "s"],
                           ["lookup", "--store", "s", "--table", "m/t", "--keys", "x"],
                           ["import", "--store", "s", "--table", "m/t", "--from", "p", "--dim", "x"],
-                          ["verify", "--store", "s", "--fast"]):
+                          ["verify", "--store", "s", "--fast"], ["bench", "nosuch"],
+                          ["import", "--store", "s", "--table", "x", "--from", "p"],
+                          ["import", "--store", "s", "--model", "a/b", "--from", "p"],
+                          ["generate", "--out", "o", "--tables", 1, "--rows", -5, "--dim", 4],
+                          ["generate", "--out", "o", "--tables", 1, "--rows", 5, "--dim", "0x4"]):
             self.fail_with(2, "INVALID_ARGUMENT", [], *arguments)
+        self.assertFalse(pathlib.Path("o").exists())
+
+    def test_text_of_a_look_up_reads_back(self) -> None:
+        keys, rows = self.random_keys(20), self.random_rows(20, 3)
+        rows[0] = [np.nan, np.inf, -np.inf]
+        source = support.write_npy(self.directory / "t", keys, rows)
+        self.succeed_in_text("import", "--store", self.store, "--table", "m/t", "--from", source)
+        lines = self.succeed_in_text("lookup", "--store", self.store, "--table", "m/t", "--keys",
+                                     ",".join(map(str, keys))).splitlines()
+        self.assertEqual(lines[0], f"{keys[0]} hit_l3 NaN Infinity -Infinity")
+        read = np.array([line.split()[2:] for line in lines], dtype=np.float32)
+        np.testing.assert_array_equal(read, rows)
+
+    def test_a_report_that_can_not_be_written(self) -> None:
+        bench = ["bench", "session", "--quick", "--directory", self.directory / "scratch", "--out"]
+        self.fail_with(1, "NOT_FOUND", ["none/x.json"], *bench, self.directory / "none" / "x.json")
+        self.fail_with(1, "INVALID_ARGUMENT", ["directory"], *bench, self.directory)
+        if os.geteuid() == 0:
+            self.fail_with(1, "RESOURCE_EXHAUSTED", ["/dev/full"], *bench, "/dev/full")
+        self.assertFalse((self.directory / "scratch").exists())
 
     def test_configuration(self) -> None:
         file = self.directory / "hps.toml"

@@ -36,6 +36,12 @@ class CommandTestCase(unittest.TestCase):
         self.assertEqual(done.stderr, "")
         return json.loads(done.stdout)
 
+    def succeed_in_text(self, *arguments) -> str:
+        """Runs a command without --json that must succeed; returns what it printed."""
+        done = self.run_hps(*arguments)
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        return done.stdout
+
     def fail_with(self, status: int, code: str, parts: list, *arguments) -> str:
         """Runs a command that must fail: exit status, one line on stderr with code and parts, and
         with --json the same in one object. Returns the line."""

@@ -1,0 +1,88 @@
+#include "cli/values.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+#include "hps/table_spec.h"
+
+namespace hps::cli {
+namespace {
+
+constexpr int kDeviceMax = 1023;
+constexpr size_t kQuotedBytesMax = 40;
+
+std::string Quoted(const std::string& text) {
+  return "'" + text.substr(0, kQuotedBytesMax) + (text.size() > kQuotedBytesMax ? "...'" : "'");
+}
+
+// Whether all of the text is one number of this type.
+template <typename Number>
+std::errc Read(const char* first, const char* last, Number& number) {
+  const auto result = std::from_chars(first, last, number);
+  if (result.ec == std::errc() && result.ptr != last) return std::errc::invalid_argument;
+  return result.ec;
+}
+
+template <typename Number>
+std::errc Read(const std::string& text, Number& number) {
+  return Read(text.data(), text.data() + text.size(), number);
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> ParseCount(const std::string& text, uint64_t min, uint64_t max) {
+  uint64_t count = 0;
+  if (Read(text, count) == std::errc() && count >= min && count <= max) return count;
+  return absl::InvalidArgumentError(
+      absl::StrCat(Quoted(text), " is not a whole number from ", min, " to ", max));
+}
+
+absl::StatusOr<double> ParseNumber(const std::string& text) {
+  double number = 0;
+  const std::errc error = Read(text, number);
+  if (error == std::errc()) return number;
+  return absl::InvalidArgumentError(Quoted(text) + (error == std::errc::result_out_of_range
+                                                        ? " is beyond what a number can hold"
+                                                        : " is not a number"));
+}
+
+absl::StatusOr<int> ParseDevice(const std::string& text) {
+  int device = 0;
+  if (Read(text, device) == std::errc() && device >= -1 && device <= kDeviceMax) return device;
+  return absl::InvalidArgumentError(
+      absl::StrCat(Quoted(text), " is not a device: 0 to ", kDeviceMax, ", or -1 for none"));
+}
+
+absl::StatusOr<std::vector<Key>> ParseKeys(const std::string& text) {
+  std::vector<Key> keys;
+  if (text.empty()) return keys;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    const char* first = text.data() + begin;
+    const char* last = text.data() + comma;
+    Key key = 0;
+    std::errc error = Read(first, last, key);
+    if (error == std::errc::result_out_of_range) {
+      uint64_t bits = 0;
+      error = Read(first, last, bits);
+      key = static_cast<Key>(bits);
+    }
+    if (error != std::errc()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Quoted(text.substr(begin, comma - begin)),
+                       " is not a key: a whole number from -2^63 to 2^64 - 1"));
+    }
+    keys.push_back(key);
+    begin = comma + 1;
+  }
+  return keys;
+}
+
+absl::Status CheckModelName(const std::string& text) {
+  if (text.find('/') != std::string::npos)
+    return absl::InvalidArgumentError(Quoted(text) + ": a model's name holds no '/'");
+  return ValidateTableName(text + "/t");  // any table's name behind it
+}
+
+}  // namespace hps::cli
