@@ -33,6 +33,16 @@ inline constexpr size_t kPromotionsQueuedMax = 256;
 // Device caches of one process: one for each GPU of a node, and as many to spare.
 inline constexpr size_t kCachesMax = 16;
 
+// The staging of a GPU cache's writer, in pinned and once more in device memory. A step of a write
+// takes at most a quarter: 8 MiB travel for longer than a launch takes, and hold 512 of the widest
+// rows.
+inline constexpr size_t kWriterStagingBytes = size_t{32} << 20;
+
+// Pinned memory of one look-up at a GPU cache through which answers travel that do not lie in its
+// staging, and rows for outputs on the host: two halves, one under way while the other is filled.
+inline constexpr size_t kCallBounceBytes = size_t{2} << 20;
+inline constexpr size_t kCallOutputBytes = size_t{4} << 20;
+
 // Tables that one look-up may ask, and tables of one store.
 inline constexpr size_t kTablesPerCallMax = 1024;
 inline constexpr size_t kTablesPerStoreMax = 4096;

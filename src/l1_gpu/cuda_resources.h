@@ -45,6 +45,8 @@ class CudaBuffer {
 
   std::byte* data() const { return memory_.get(); }
   size_t bytes() const { return bytes_; }
+  // Leaves the memory to the device for ever: freeing waits for work that may never end.
+  void Abandon() { (void)memory_.release(); }
   // The element of T at a byte offset that is aligned for it.
   template <typename T>
   T* at(size_t offset_bytes) const {

@@ -2,11 +2,10 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "base/macros.h"
+#include "l1_gpu/gpu_cache.h"
 
 namespace hps {
 namespace {
@@ -26,12 +25,7 @@ class GpuFactory final : public DeviceCacheFactory {
 
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
       const DeviceCacheOptions& options) const override {
-    HPS_ASSIGN_OR_RETURN(const std::vector<int> devices, Devices());
-    if (std::find(devices.begin(), devices.end(), options.device) == devices.end()) {
-      return absl::UnavailableError(
-          absl::StrCat("device ", options.device, ": this machine has ", devices.size()));
-    }
-    return absl::UnimplementedError(absl::StrCat("device ", options.device, ": no cache yet"));
+    return MakeGpuCache(options);
   }
 };
 

@@ -55,7 +55,7 @@ absl::Status Writer::Reap() {
   HPS_RETURN_IF_ERROR(failed_);
   for (; oldest_ < next_; ++oldest_) {
     const Entry& entry = EntryOf(oldest_);
-    if (entry.state == State::kFilling) break;
+    if (entry.state == State::kFilling || entry.state == State::kHeld) break;
     if (entry.state == State::kSubmitted) {
       const absl::StatusOr<bool> done = IsDone(entry.done.get());
       if (!done.ok()) return Failed(done.status());
@@ -108,20 +108,25 @@ absl::Status Writer::BeginSubmit(const Step& step, size_t input_bytes) {
                     "copy to the writer's staging");
 }
 
-absl::Status Writer::EndSubmit(Step& step, const absl::Status& launched) {
+absl::Status Writer::EndSubmit(const Step& step, State state, const absl::Status& launched) {
   Entry& entry = EntryOf(step.number_);
-  step.writer_ = nullptr;
-  // Also after an error: a part of the step may be under way and read the room.
+  // Also after an error: a part of the step may be under way and use the room.
   const absl::Status recorded =
       CudaStatus(cudaEventRecord(entry.done.get(), stream_.get()), "recording a write");
-  entry.state = recorded.ok() ? State::kSubmitted : State::kGivenUp;
-  if (!recorded.ok()) (void)Failed(recorded);
-  return launched.ok() ? recorded : launched;
+  entry.state = recorded.ok() ? state : State::kGivenUp;
+  if (!recorded.ok()) return Failed(recorded);
+  return launched;
 }
 
-void Writer::GiveUp(uint64_t number) {
+void Writer::EndStep(uint64_t number) {
   MutexLock lock(mutex_);
-  EntryOf(number).state = State::kGivenUp;
+  Entry& entry = EntryOf(number);
+  // A held one may not be done, if its owner's wait ended first.
+  entry.state = entry.state == State::kHeld ? State::kSubmitted : State::kGivenUp;
+}
+
+absl::Status Writer::WaitForHeld(const Step& step, Deadline deadline) {
+  return WaitFor(step.done_, deadline, "a write");
 }
 
 absl::Status Writer::WaitUntilDone(uint64_t step_number, Deadline deadline) {

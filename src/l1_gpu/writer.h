@@ -55,6 +55,14 @@ class Writer {
   template <typename Launch>
   absl::Status Submit(Step step, size_t input_bytes, const Launch& launch);
 
+  // As Submit, for a step that brings something back in its host() room: the room stays the step's
+  // until it dies.
+  template <typename Launch>
+  absl::Status SubmitAndHold(Step& step, const Launch& launch);
+
+  // Waits until a held step is done. Errors: DEADLINE_EXCEEDED, INTERNAL.
+  static absl::Status WaitForHeld(const Step& step, Deadline deadline);
+
   // As Submit, where nothing is staged.
   template <typename Launch>
   absl::Status Submit(Deadline deadline, const Launch& launch);
@@ -71,7 +79,7 @@ class Writer {
   static constexpr size_t kStepsMax = 1024;
 
  private:
-  enum class State : uint8_t { kFilling, kSubmitted, kGivenUp };
+  enum class State : uint8_t { kFilling, kSubmitted, kHeld, kGivenUp };
   struct Entry {
     State state = State::kFilling;
     uint64_t end = 0;  // position in the ring where its room ends
@@ -86,8 +94,9 @@ class Writer {
   // Where `bytes` of room begin, or false.
   bool FindRoom(size_t bytes, uint64_t* begin) HPS_REQUIRES(mutex_);
   absl::Status BeginSubmit(const Step& step, size_t input_bytes) HPS_REQUIRES(mutex_);
-  absl::Status EndSubmit(Step& step, const absl::Status& launched) HPS_REQUIRES(mutex_);
-  void GiveUp(uint64_t number);
+  absl::Status EndSubmit(const Step& step, State state, const absl::Status& launched)
+      HPS_REQUIRES(mutex_);
+  void EndStep(uint64_t number);
   absl::Status Failed(absl::Status status) HPS_REQUIRES(mutex_);
 
   const int device_;
@@ -111,10 +120,11 @@ class Writer::Step {
   Step(Step&& other) noexcept
       : writer_(std::exchange(other.writer_, nullptr)),
         number_(other.number_),
-        offset_bytes_(other.offset_bytes_) {}
+        offset_bytes_(other.offset_bytes_),
+        done_(other.done_) {}
   Step& operator=(Step&&) = delete;
   ~Step() {
-    if (writer_ != nullptr) writer_->GiveUp(number_);
+    if (writer_ != nullptr) writer_->EndStep(number_);
   }
 
   uint64_t number() const { return number_; }
@@ -130,6 +140,7 @@ class Writer::Step {
   Writer* writer_;  // null when moved from, or over
   uint64_t number_;
   size_t offset_bytes_;
+  cudaEvent_t done_ = nullptr;  // the entry's, when the step is held
 };
 
 template <typename Launch>
@@ -137,7 +148,18 @@ absl::Status Writer::Submit(Step step, size_t input_bytes, const Launch& launch)
   MutexLock lock(mutex_);
   absl::Status status = BeginSubmit(step, input_bytes);
   if (status.ok()) status = launch(stream_.get());
-  return EndSubmit(step, status);
+  status = EndSubmit(step, State::kSubmitted, status);
+  step.writer_ = nullptr;
+  return status;
+}
+
+template <typename Launch>
+absl::Status Writer::SubmitAndHold(Step& step, const Launch& launch) {
+  MutexLock lock(mutex_);
+  absl::Status status = BeginSubmit(step, 0);
+  if (status.ok()) status = launch(stream_.get());
+  step.done_ = EntryOf(step.number_).done.get();
+  return EndSubmit(step, State::kHeld, status);
 }
 
 template <typename Launch>

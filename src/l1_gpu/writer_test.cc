@@ -78,6 +78,37 @@ TEST_F(WriterTest, HandsOnWhatALaunchAnswersAndGoesOn) {
   EXPECT_EQ(writer_->Flush(kNoDeadline), absl::OkStatus());
 }
 
+TEST_F(WriterTest, AHeldStepKeepsItsRoomUntilItDies) {
+  const auto full = [&] {
+    return !writer_->Reserve(writer_->step_bytes_max(), TimePoint::min()).ok();
+  };
+  {
+    auto held = writer_->Reserve(writer_->step_bytes_max(), kNoDeadline);
+    ASSERT_TRUE(held.ok()) << held.status();
+    std::byte* const room = held->device();
+    std::byte* const host = held->host();
+    std::memset(host, 1, writer_->step_bytes_max());
+    const size_t bytes = writer_->step_bytes_max();
+    ASSERT_EQ(writer_->SubmitAndHold(*held,
+                                     [&](cudaStream_t stream) {
+                                       cudaError_t error = cudaMemsetAsync(room, 7, bytes, stream);
+                                       if (error == cudaSuccess) {
+                                         error = cudaMemcpyAsync(host, room, bytes,
+                                                                 cudaMemcpyDeviceToHost, stream);
+                                       }
+                                       return CudaStatus(error, "set");
+                                     }),
+              absl::OkStatus());
+    ASSERT_EQ(Writer::WaitForHeld(*held, kNoDeadline), absl::OkStatus());
+    std::vector<Writer::Step> others;
+    for (size_t i = 1; i < Writer::kStepsInFlight; ++i)
+      others.push_back(*writer_->Reserve(writer_->step_bytes_max(), TimePoint::min()));
+    EXPECT_TRUE(full());
+    EXPECT_TRUE(std::all_of(host, host + bytes, [](std::byte b) { return b == std::byte{7}; }));
+  }
+  EXPECT_FALSE(full());
+}
+
 // Would catch two threads that share room: each finds on the device what it wrote itself.
 TEST_F(WriterTest, ThreadsNeverShareRoom) {
   const auto write = [&](int stamp) {

@@ -1,0 +1,108 @@
+#include "l1_gpu/call_buffers.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "hps/table_spec.h"
+#include "l1_gpu/cuda_status.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kAlignment = 256;
+constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
+constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
+
+// A piece of the widest row, its status and a default row fit into a half.
+static_assert(kHalfBounceBytes >= 4 * kRowBytesMax);
+
+constexpr Duration kZeroingWaitMax = std::chrono::seconds(60);
+
+// Hands out parts of a block, one after the other; without a block it counts.
+class Parts {
+ public:
+  explicit Parts(std::byte* block) : next_(block) {}
+
+  template <typename T>
+  void Take(T*& part, size_t bytes) {
+    const size_t room_bytes = RoundUp(bytes, kAlignment);
+    bytes_ += room_bytes;
+    if (next_ == nullptr) return;
+    part = static_cast<T*>(static_cast<void*>(next_));
+    next_ += room_bytes;
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* next_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes& sizes) {
+  auto buffers = std::make_unique<CallBuffers>();
+  buffers->sizes = sizes;
+  // Half of the staging travels at a time; a row is never cut.
+  buffers->device_rows_bytes = std::max(RoundUp(sizes.staging_bytes / 2, 16), 2 * kRowBytesMax);
+  const auto take_device = [&](std::byte* block) {
+    Parts parts(block);
+    parts.Take(buffers->miss_device_, MissDeviceBytes(sizes.keys_max));
+    parts.Take(buffers->device_keys, sizes.keys_max * sizeof(Key));
+    parts.Take(buffers->device_status, sizes.keys_max);
+    parts.Take(buffers->device_counts, kCountsBytes);
+    for (SendHalf& half : buffers->halves) {
+      parts.Take(half.device, kHalfBounceBytes);
+      parts.Take(half.device_rows, buffers->device_rows_bytes);
+    }
+    return parts.bytes();
+  };
+  const auto take_pinned = [&](std::byte* block) {
+    Parts parts(block);
+    parts.Take(buffers->miss_pinned_, MissPinnedBytes(sizes.keys_max));
+    parts.Take(buffers->pinned_keys, sizes.keys_max * sizeof(Key));
+    parts.Take(buffers->pinned_status, sizes.keys_max);
+    parts.Take(buffers->pinned_counts, kCountsBytes);
+    parts.Take(buffers->pinned_output, kCallOutputBytes);
+    for (SendHalf& half : buffers->halves) parts.Take(half.pinned, kHalfBounceBytes);
+    parts.Take(buffers->staging, sizes.staging_bytes);
+    return parts.bytes();
+  };
+  HPS_ASSIGN_OR_RETURN(buffers->device, MakeDeviceBuffer("a call's buffers", take_device(nullptr)));
+  HPS_ASSIGN_OR_RETURN(buffers->pinned,
+                       MakePinnedBuffer("a call's pinned buffers", take_pinned(nullptr)));
+  take_device(buffers->device.data());
+  take_pinned(buffers->pinned.data());
+  HPS_ASSIGN_OR_RETURN(buffers->stream, MakeStream(StreamPriority::kHigh));
+  for (CudaEvent* event :
+       {&buffers->probed, &buffers->last, &buffers->halves[0].done, &buffers->halves[1].done,
+        &buffers->output_done[0], &buffers->output_done[1]}) {
+    HPS_ASSIGN_OR_RETURN(*event, MakeEvent());
+  }
+  buffers->misses = CarveMissBuffers(sizes.keys_max, buffers->miss_device_, buffers->miss_pinned_);
+  HPS_RETURN_IF_ERROR(buffers->ZeroMisses());
+  return buffers;
+}
+
+absl::Status CallBuffers::ZeroMisses() {
+  std::memset(miss_pinned_, 0, MissPinnedBytes(sizes.keys_max));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaMemsetAsync(miss_device_, 0, MissDeviceBytes(sizes.keys_max), stream.get()),
+                 "a new call"));
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(last.get(), stream.get()), "a new call"));
+  return WaitFor(last.get(), DeadlineAfter(RealClock(), kZeroingWaitMax), "a new call");
+}
+
+absl::Status CallBuffers::GrowOutput(uint64_t bytes) {
+  if (bytes <= output.bytes()) return absl::OkStatus();
+  output = {};  // nothing in it is needed: the last look-up is over
+  HPS_ASSIGN_OR_RETURN(output,
+                       MakeDeviceBuffer("rows of a call on the host", RoundUp(bytes, 1 << 20)));
+  return absl::OkStatus();
+}
+
+}  // namespace hps

@@ -1,0 +1,68 @@
+// All memory of one look-up, on the device and pinned on the host, and the events that tell when it
+// is free again. Made with its call; only the rows of outputs on the host may grow later.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "hps/types.h"
+#include "l1_gpu/cuda_resources.h"
+#include "l1_gpu/misses.h"
+
+namespace hps {
+
+struct CallSizes {
+  size_t keys_max = 0;
+  size_t staging_bytes = 0;  // rows that the call lends
+};
+
+// Half of what a call sends to the device: filled by the host while the other half is under way.
+struct SendHalf {
+  std::byte* pinned = nullptr;       // [kCallBounceBytes / 2]
+  std::byte* device = nullptr;       // [kCallBounceBytes / 2]: the same, on the device
+  std::byte* device_rows = nullptr;  // [device_rows_bytes]: rows that come from staging
+  CudaEvent done;
+};
+
+struct CallBuffers {
+  // Errors: RESOURCE_EXHAUSTED, INTERNAL; nothing stays allocated. REQUIRES: the device is current.
+  static absl::StatusOr<std::unique_ptr<CallBuffers>> Create(const CallSizes& sizes);
+
+  // Room for rows of outputs on the host. Errors: RESOURCE_EXHAUSTED, INTERNAL.
+  absl::Status GrowOutput(uint64_t bytes);
+
+  // Zeroes what the kernels expect to be zero, and waits for it.
+  absl::Status ZeroMisses();
+
+  CallSizes sizes;
+  CudaStream stream;  // for calls without a stream of their caller's
+  CudaEvent probed;
+  CudaEvent last;  // behind everything that the call has asked of the device
+  DeviceBuffer device;
+  PinnedBuffer pinned;
+  DeviceBuffer output;  // rows for the host, packed, query after query
+
+  // Parts of the above.
+  MissBuffers misses;
+  size_t device_rows_bytes = 0;  // of one half
+  SendHalf halves[2];
+  std::byte* staging = nullptr;        // pinned, [sizes.staging_bytes]
+  Key* pinned_keys = nullptr;          // [keys_max], of queries on the host
+  Key* device_keys = nullptr;          // [keys_max]
+  KeyStatus* pinned_status = nullptr;  // [keys_max]
+  KeyStatus* device_status = nullptr;  // [keys_max]
+  std::byte* pinned_output = nullptr;  // [kCallOutputBytes]
+  CudaEvent output_done[2];            // of its halves
+  uint32_t* device_counts = nullptr;   // [kTablesPerCallMax][kKeyStatusCount]
+  uint32_t* pinned_counts = nullptr;   // the same
+
+ private:
+  std::byte* miss_device_ = nullptr;
+  std::byte* miss_pinned_ = nullptr;
+};
+
+}  // namespace hps

@@ -1,0 +1,197 @@
+#include "l1_gpu/gpu_cache.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "base/mutex.h"
+#include "hps/table_spec.h"
+#include "l1_gpu/cuda_resources.h"
+#include "l1_gpu/cuda_status.h"
+#include "l1_gpu/gpu_cache_table.h"
+#include "l1_gpu/gpu_call.h"
+#include "l1_gpu/slab.h"
+#include "l1_gpu/writer.h"
+
+namespace hps {
+namespace {
+
+// How long a table or a cache that dies waits for look-ups that were returned before they ended.
+constexpr Duration kLastWaitMax = std::chrono::seconds(60);
+
+class GpuCache final : public DeviceCache {
+ public:
+  explicit GpuCache(const DeviceCacheOptions& options) : options_(options) {}
+  ~GpuCache() override;
+
+  // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL; the destructor frees what was made.
+  absl::Status MakeResources();
+
+  int device() const override { return options_.device; }
+  uint64_t TableBytes(size_t row_bytes, uint64_t row_count) const override;
+  absl::StatusOr<std::unique_ptr<DeviceCacheTable>> OpenTable(size_t row_bytes,
+                                                              uint64_t bytes_max) override;
+  absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override;
+
+ private:
+  absl::Status MakeCalls();
+  absl::Status Reserve(uint64_t bytes);
+  void Release(uint64_t bytes);
+  // Waits for look-ups that were returned before they ended. False when the time has passed.
+  bool WaitForReturnedCalls();
+
+  const DeviceCacheOptions options_;
+  DeviceBuffer gate_;
+  std::unique_ptr<Writer> writer_;
+  std::vector<std::unique_ptr<GpuCall>> calls_;
+  Mutex mutex_;
+  uint64_t bytes_reserved_ HPS_GUARDED_BY(mutex_) = 0;
+  // Capacity for all calls is reserved: giving one back never allocates.
+  std::vector<GpuCall*> free_calls_ HPS_GUARDED_BY(mutex_);
+};
+
+GpuCache::~GpuCache() {
+  const DeviceScope scope(options_.device);
+  {
+    MutexLock lock(mutex_);
+    HPS_CHECK(bytes_reserved_ == 0);  // a table outlives its cache
+    HPS_CHECK(free_calls_.size() == calls_.size());
+  }
+  (void)WaitForReturnedCalls();
+  calls_.clear();
+  writer_.reset();
+  gate_ = {};
+}
+
+absl::Status GpuCache::MakeResources() {
+  const DeviceScope scope(options_.device);
+  HPS_ASSIGN_OR_RETURN(gate_, MakeDeviceBuffer("the writers' gate", sizeof(WriterGate)));
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaMemset(gate_.data(), 0, sizeof(WriterGate)), "a new cache"));
+  HPS_ASSIGN_OR_RETURN(writer_, Writer::Create(options_.device, kWriterStagingBytes));
+  return MakeCalls();
+}
+
+absl::Status GpuCache::MakeCalls() {
+  const CallSizes sizes = {.keys_max = options_.call_keys_max,
+                           .staging_bytes = options_.call_staging_bytes};
+  try {
+    MutexLock lock(mutex_);
+    free_calls_.reserve(options_.calls_max);
+    for (size_t i = 0; i < options_.calls_max; ++i) {
+      const auto give_back = [this](GpuCall* call) {
+        MutexLock giving(mutex_);
+        free_calls_.push_back(call);
+      };
+      HPS_ASSIGN_OR_RETURN(auto call, GpuCall::Create(options_.device, sizes, give_back));
+      free_calls_.push_back(call.get());
+      calls_.push_back(std::move(call));
+    }
+  } catch (const std::exception&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("gpu cache: no memory for ", options_.calls_max, " calls"));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t GpuCache::TableBytes(size_t row_bytes, uint64_t row_count) const {
+  HPS_CHECK(row_bytes > 0 && row_bytes <= kRowBytesMax);
+  constexpr uint64_t kRowsPerFourSlabs = uint64_t{kSlabSlots} * 3;
+  const uint64_t slab_count =
+      row_count / kRowsPerFourSlabs * 4 +
+      (row_count % kRowsPerFourSlabs * 4 + kRowsPerFourSlabs - 1) / kRowsPerFourSlabs;
+  return GpuCacheTable::BytesOf(row_bytes, std::max<uint64_t>(slab_count, kSlabsMin));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceCacheTable>> GpuCache::OpenTable(size_t row_bytes,
+                                                                      uint64_t bytes_max) {
+  if (row_bytes == 0 || row_bytes > kRowBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a table of rows of ", row_bytes,
+                                                   " bytes, allowed are 1 to ", kRowBytesMax));
+  }
+  const uint64_t slab_count = GpuCacheTable::SlabsWithin(row_bytes, bytes_max);
+  if (slab_count < kSlabsMin) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("gpu cache: a table of rows of ", row_bytes, " bytes got ", bytes_max,
+                     " bytes and needs at least ", GpuCacheTable::BytesOf(row_bytes, kSlabsMin)));
+  }
+  const uint64_t bytes = GpuCacheTable::BytesOf(row_bytes, slab_count);
+  HPS_RETURN_IF_ERROR(Reserve(bytes));
+  const GpuCacheTable::Owner owner = {.writer = writer_.get(),
+                                      .gate = gate_.at<WriterGate>(0),
+                                      .wait_for_calls = [this] { return WaitForReturnedCalls(); },
+                                      .release = [this, bytes] { Release(bytes); }};
+  auto table = GpuCacheTable::Create(row_bytes, static_cast<uint32_t>(slab_count), owner);
+  if (!table.ok()) {
+    Release(bytes);
+    return table.status();
+  }
+  return *std::move(table);
+}
+
+absl::Status GpuCache::Reserve(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  if (bytes > options_.bytes_max - bytes_reserved_) {
+    return absl::ResourceExhaustedError(absl::StrCat("gpu cache: a table of ", bytes, " bytes, ",
+                                                     options_.bytes_max - bytes_reserved_, " of ",
+                                                     options_.bytes_max, " bytes are left"));
+  }
+  bytes_reserved_ += bytes;
+  return absl::OkStatus();
+}
+
+void GpuCache::Release(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  bytes_reserved_ -= bytes;
+}
+
+bool GpuCache::WaitForReturnedCalls() {
+  const Deadline deadline = DeadlineAfter(RealClock(), kLastWaitMax);
+  MutexLock lock(mutex_);
+  return std::all_of(free_calls_.begin(), free_calls_.end(),
+                     [&](GpuCall* call) { return call->WaitUntilIdle(deadline); });
+}
+
+absl::StatusOr<DeviceCallLease> GpuCache::AcquireCall(size_t keys_max) {
+  if (keys_max > options_.call_keys_max) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("gpu cache: a call of ", keys_max, " keys, at most ", options_.call_keys_max));
+  }
+  const DeviceScope scope(options_.device);
+  GpuCall* call = nullptr;
+  {
+    MutexLock lock(mutex_);
+    // The one that was given back last is the warmest.
+    const auto idle = std::find_if(free_calls_.rbegin(), free_calls_.rend(),
+                                   [](GpuCall* free) { return free->IsIdle(); });
+    if (idle == free_calls_.rend()) {
+      return absl::ResourceExhaustedError(absl::StrCat("gpu cache: all ", options_.calls_max,
+                                                       " calls are lent, or the device is ",
+                                                       "still at work on them"));
+    }
+    call = *idle;
+    free_calls_.erase(std::next(idle).base());
+  }
+  call->Lease(keys_max);
+  return DeviceCallLease(call);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(const DeviceCacheOptions& options) {
+  if (options.calls_max == 0 || options.call_keys_max == 0 ||
+      options.call_keys_max > kKeysPerCallMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gpu cache: ", options.calls_max, " calls of ", options.call_keys_max,
+                     " keys; expected at least one call of 1 to ", kKeysPerCallMax, " keys"));
+  }
+  HPS_RETURN_IF_ERROR(CheckGpuDevice(options.device));
+  auto cache = std::make_unique<GpuCache>(options);
+  HPS_RETURN_IF_ERROR(cache->MakeResources());
+  return cache;
+}
+
+}  // namespace hps

@@ -1,0 +1,361 @@
+#include "l1_gpu/gpu_cache_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/macros.h"
+#include "l1_gpu/cuda_status.h"
+#include "l1_gpu/kernels.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kAlignment = 256;
+constexpr uint64_t kCountersBytes = kAlignment;
+static_assert(sizeof(TableCounters) <= kCountersBytes);
+
+// The longest wait where the caller gave no deadline.
+constexpr Duration kWriteWaitMax = std::chrono::seconds(60);
+
+// A write is fed through the bus, so few blocks keep up with it and leave the memory's bandwidth to
+// look-ups.
+constexpr uint32_t kWriteBlocksMax = 16;
+
+uint64_t FixedBytes() { return kCountersBytes + 2 * kAlignment; }
+
+uint32_t StrideOf(size_t row_bytes) { return RowStrideBytes(static_cast<uint32_t>(row_bytes)); }
+
+// Keys lie at the beginning of a step's room, rows behind them.
+size_t KeysRoom(size_t key_count) { return RoundUp(key_count * sizeof(Key), 16); }
+
+// A wait with a deadline that found no room is late, not refused.
+absl::Status LateStatus(absl::Status status) {
+  if (!absl::IsResourceExhausted(status)) return status;
+  return absl::DeadlineExceededError(status.message());
+}
+
+void Raise(std::atomic<uint64_t>& number, uint64_t to) {
+  uint64_t now = number.load(std::memory_order_relaxed);
+  while (now < to && !number.compare_exchange_weak(now, to)) {
+  }
+}
+
+}  // namespace
+
+uint64_t GpuCacheTable::BytesOf(size_t row_bytes, uint64_t slab_count) {
+  constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+  if (slab_count > std::numeric_limits<uint32_t>::max()) return kNever;
+  const uint64_t slab_bytes = SlabBytes(static_cast<uint32_t>(row_bytes));
+  const auto bytes = CheckedMultiply(slab_count, slab_bytes);
+  return bytes.has_value() ? CheckedAdd(*bytes, FixedBytes()).value_or(kNever) : kNever;
+}
+
+uint64_t GpuCacheTable::SlabsWithin(size_t row_bytes, uint64_t bytes_max) {
+  if (bytes_max < FixedBytes()) return 0;
+  const uint64_t slabs = (bytes_max - FixedBytes()) / SlabBytes(static_cast<uint32_t>(row_bytes));
+  return std::min<uint64_t>(slabs, std::numeric_limits<uint32_t>::max());
+}
+
+absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_bytes,
+                                                                     uint32_t slab_count,
+                                                                     Owner owner) {
+  HPS_CHECK(slab_count >= kSlabsMin);
+  Writer& writer = *owner.writer;
+  const DeviceScope scope(writer.device());
+  HPS_ASSIGN_OR_RETURN(DeviceBuffer memory,
+                       MakeDeviceBuffer("a table", BytesOf(row_bytes, slab_count)));
+  HPS_ASSIGN_OR_RETURN(PinnedBuffer counters,
+                       MakePinnedBuffer("a table's counters", kCountersBytes));
+  std::memset(counters.data(), 0, counters.bytes());
+  const size_t slabs_bytes = RoundUp(uint64_t{slab_count} * sizeof(Slab), kAlignment);
+  // Everything but the rows, which lie at the end.
+  const size_t zeroed_bytes = kCountersBytes + slabs_bytes;
+  HPS_RETURN_IF_ERROR(
+      writer.Submit(DeadlineAfter(RealClock(), kWriteWaitMax), [&](cudaStream_t stream) {
+        return CudaStatus(cudaMemsetAsync(memory.data(), 0, zeroed_bytes, stream), "a new table");
+      }));
+  // Look-ups on other streams must not find the memory's last content.
+  HPS_RETURN_IF_ERROR(writer.Flush(DeadlineAfter(RealClock(), kWriteWaitMax)));
+  const TableView view = {.slabs = memory.at<Slab>(kCountersBytes),
+                          .rows = memory.data() + zeroed_bytes,
+                          .counters = memory.at<TableCounters>(0),
+                          .gate = owner.gate,
+                          .slab_count = slab_count,
+                          .row_bytes = static_cast<uint32_t>(row_bytes),
+                          .row_stride_bytes = StrideOf(row_bytes)};
+  return std::unique_ptr<GpuCacheTable>(
+      new GpuCacheTable(view, std::move(memory), std::move(counters), std::move(owner)));
+}
+
+GpuCacheTable::GpuCacheTable(const TableView& view, DeviceBuffer memory, PinnedBuffer counters,
+                             Owner owner)
+    : view_(view),
+      memory_(std::move(memory)),
+      counters_(std::move(counters)),
+      owner_(std::move(owner)),
+      fence_(size_t{view.slab_count} * kSlabSlots) {}
+
+GpuCacheTable::~GpuCacheTable() {
+  const DeviceScope scope(owner_.writer->device());
+  const absl::Status written = Flush(DeadlineAfter(RealClock(), kWriteWaitMax));
+  const bool idle = owner_.wait_for_calls();
+  if (!idle || absl::IsDeadlineExceeded(written)) {
+    memory_.Abandon();
+    counters_.Abandon();
+  }
+  memory_ = {};
+  counters_ = {};
+  owner_.release();
+}
+
+TableView GpuCacheTable::view() const {
+  TableView view = view_;
+  view.stamp_epoch = StampEpoch(Counter(&TableCounters::insertions), view.slab_count);
+  return view;
+}
+
+// The device may be writing the copy: every counter is read at once.
+uint64_t GpuCacheTable::Counter(const uint64_t TableCounters::*counter) const {
+  const TableCounters* counters = counters_.at<TableCounters>(0);
+  return __atomic_load_n(&(counters->*counter), __ATOMIC_RELAXED);
+}
+
+absl::Status GpuCacheTable::Counted(absl::Status status) {
+  if (!status.ok()) errors_.fetch_add(1, std::memory_order_relaxed);
+  return status;
+}
+
+absl::Status GpuCacheTable::Validate(const RowBatch& batch) const {
+  if (batch.rows.row_count < batch.keys.size() || !batch.absent.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gpu cache: ", batch.keys.size(), " keys came with ", batch.rows.row_count,
+                     " rows and ", batch.absent.size(), " absent marks, expected a row each"));
+  }
+  if (!batch.keys.empty() && batch.rows.row_bytes != row_bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: rows of ", batch.rows.row_bytes,
+                                                   " bytes, the table's have ", row_bytes()));
+  }
+  return absl::OkStatus();
+}
+
+size_t GpuCacheTable::KeysPerStep(size_t row_bytes) const {
+  const size_t room_bytes = owner_.writer->step_bytes_max() - 16;
+  return std::min(room_bytes / (sizeof(Key) + row_bytes), kKeysPerWriteMax);
+}
+
+absl::StatusOr<uint64_t> GpuCacheTable::Replace(const RowBatch& batch, ApplyEpoch epoch) {
+  HPS_RETURN_IF_ERROR(Validate(batch));
+  const DeviceScope scope(owner_.writer->device());
+  uint64_t refused_count = 0;
+  for (size_t first = 0; first < batch.keys.size();) {
+    const size_t count = std::min(batch.keys.size() - first, KeysPerStep(row_bytes()));
+    // Only what comes in several steps waits for room: nothing of it is taken while there is none.
+    const Deadline deadline =
+        first == 0 ? TimePoint::min() : DeadlineAfter(RealClock(), kWriteWaitMax);
+    HPS_ASSIGN_OR_RETURN(Writer::Step step,
+                         owner_.writer->Reserve(KeysRoom(count) + count * row_bytes(), deadline));
+    HostRows rows = batch.rows;
+    rows.data = batch.rows.row(first);
+    rows.row_count = count;
+    const RowBatch part = {.keys = batch.keys.subspan(first, count), .rows = rows};
+    HPS_ASSIGN_OR_RETURN(const uint64_t refused, ReplaceStep(part, epoch, std::move(step)));
+    refused_count += refused;
+    first += count;
+  }
+  return refused_count;
+}
+
+absl::StatusOr<uint64_t> GpuCacheTable::ReplaceStep(const RowBatch& batch, ApplyEpoch epoch,
+                                                    Writer::Step step) {
+  const size_t keys_room = KeysRoom(batch.keys.size());
+  std::byte* key_to = step.host();
+  std::byte* row_to = step.host() + keys_room;
+  size_t admitted = 0;
+  // From the check to the launch: Raise waits for it, so that whoever raised a watermark comes
+  // behind this step on the writer's stream.
+  const Fence::Insertion insertion(fence_, epoch);
+  for (size_t i = 0; i < batch.keys.size(); ++i) {
+    if (!insertion.Admits(batch.keys[i])) continue;
+    std::memcpy(key_to + admitted * sizeof(Key), &batch.keys[i], sizeof(Key));
+    std::memcpy(row_to + admitted * row_bytes(), batch.rows.row(i), row_bytes());
+    ++admitted;
+  }
+  const uint64_t refused_count = batch.keys.size() - admitted;
+  refused_.fetch_add(refused_count, std::memory_order_relaxed);
+  if (admitted == 0) return refused_count;
+  const uint64_t number = step.number();
+  // Before the launch, and so before Raise can end: it then waits for a step too many at most.
+  Raise(last_insertion_step_, number + 1);
+  HPS_RETURN_IF_ERROR(Submit(Change::kReplace, std::move(step), keys_room, admitted));
+  return refused_count;
+}
+
+absl::Status GpuCacheTable::Submit(Change change, Writer::Step step, size_t keys_room,
+                                   size_t key_count) {
+  const size_t rows_bytes = change == Change::kErase ? 0 : key_count * row_bytes();
+  Raise(last_step_, step.number() + 1);
+  WriteView write = {.keys = static_cast<const Key*>(static_cast<const void*>(step.device())),
+                     .rows = step.device() + keys_room,
+                     .row_stride_bytes = row_bytes(),
+                     .key_count = static_cast<uint32_t>(key_count),
+                     .blocks_max = kWriteBlocksMax};
+  const auto launch = [&](cudaStream_t stream) {
+    write.table = view();
+    cudaError_t launched = cudaSuccess;
+    switch (change) {
+      case Change::kReplace:
+        launched = LaunchReplace(write, dumped_slab_count_.load(std::memory_order_relaxed), stream);
+        break;
+      case Change::kUpdate:
+        launched = LaunchUpdate(write, stream);
+        break;
+      case Change::kErase:
+        launched = LaunchErase(write, stream);
+        break;
+    }
+    HPS_RETURN_IF_ERROR(CudaStatus(launched, "the launch of a write"));
+    return CopyCounters(stream);
+  };
+  return Counted(owner_.writer->Submit(std::move(step), keys_room + rows_bytes, launch));
+}
+
+absl::Status GpuCacheTable::CopyCounters(cudaStream_t stream) {
+  return CudaStatus(cudaMemcpyAsync(counters_.data(), view_.counters, sizeof(TableCounters),
+                                    cudaMemcpyDeviceToHost, stream),
+                    "copy of the counters");
+}
+
+absl::Status GpuCacheTable::Update(const RowBatch& batch, Deadline deadline) {
+  HPS_RETURN_IF_ERROR(Validate(batch));
+  const DeviceScope scope(owner_.writer->device());
+  for (size_t first = 0; first < batch.keys.size();) {
+    const size_t count = std::min(batch.keys.size() - first, KeysPerStep(row_bytes()));
+    const size_t keys_room = KeysRoom(count);
+    auto step = owner_.writer->Reserve(keys_room + count * row_bytes(), deadline);
+    if (!step.ok()) return Counted(LateStatus(step.status()));
+    std::memcpy(step->host(), batch.keys.data() + first, count * sizeof(Key));
+    std::byte* const to = step->host() + keys_room;
+    if (batch.rows.stride_bytes == row_bytes()) {
+      std::memcpy(to, batch.rows.row(first), count * row_bytes());
+    } else {
+      for (size_t i = 0; i < count; ++i)
+        std::memcpy(to + i * row_bytes(), batch.rows.row(first + i), row_bytes());
+    }
+    HPS_RETURN_IF_ERROR(Submit(Change::kUpdate, *std::move(step), keys_room, count));
+    first += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuCacheTable::Erase(std::span<const Key> keys, Deadline deadline) {
+  const DeviceScope scope(owner_.writer->device());
+  for (size_t first = 0; first < keys.size();) {
+    const size_t count = std::min(keys.size() - first, KeysPerStep(0));
+    const size_t keys_room = KeysRoom(count);
+    auto step = owner_.writer->Reserve(keys_room, deadline);
+    if (!step.ok()) return Counted(LateStatus(step.status()));
+    std::memcpy(step->host(), keys.data() + first, count * sizeof(Key));
+    HPS_RETURN_IF_ERROR(Submit(Change::kErase, *std::move(step), keys_room, count));
+    first += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuCacheTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                                            Deadline deadline) {
+  const DeviceScope scope(owner_.writer->device());
+  HPS_RETURN_IF_ERROR(Counted(fence_.Raise(keys, epoch, deadline)));
+  const uint64_t last = last_insertion_step_.load(std::memory_order_seq_cst);
+  if (last == 0) return absl::OkStatus();
+  return Counted(owner_.writer->WaitUntilDone(last - 1, deadline));
+}
+
+absl::StatusOr<size_t> GpuCacheTable::Dump(uint64_t* cursor, std::span<Key> out,
+                                           Deadline deadline) {
+  if (out.size() < kDumpKeysMin) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gpu cache: a dump into ", out.size(), " keys, at least ", kDumpKeysMin));
+  }
+  const DeviceScope scope(owner_.writer->device());
+  const size_t room_keys = (owner_.writer->step_bytes_max() - kAlignment) / sizeof(Key);
+  const uint64_t slabs_per_step = std::min(out.size(), room_keys) / kSlabSlots;
+  while (*cursor < view_.slab_count) {
+    const auto begin = static_cast<uint32_t>(*cursor);
+    const auto end =
+        static_cast<uint32_t>(std::min<uint64_t>(begin + slabs_per_step, view_.slab_count));
+    auto count = DumpSlabs(begin, end, out, deadline);
+    if (!count.ok()) return Counted(count.status());
+    *cursor = end;
+    if (*count > 0) return *count;
+  }
+  dumped_slab_count_.store(0, std::memory_order_relaxed);
+  return size_t{0};
+}
+
+absl::StatusOr<size_t> GpuCacheTable::DumpSlabs(uint32_t begin, uint32_t end, std::span<Key> out,
+                                                Deadline deadline) {
+  const size_t room_bytes = kAlignment + size_t{end - begin} * kSlabSlots * sizeof(Key);
+  auto step = owner_.writer->Reserve(room_bytes, deadline);
+  if (!step.ok()) return LateStatus(step.status());
+  std::byte* const room = step->device();
+  const auto launch = [&](cudaStream_t stream) {
+    // Replaces behind this launch must not move keys across `end`; those before it are done when it
+    // runs.
+    dumped_slab_count_.store(end, std::memory_order_relaxed);
+    HPS_RETURN_IF_ERROR(
+        CudaStatus(cudaMemsetAsync(room, 0, sizeof(uint32_t), stream), "a dump's count"));
+    const cudaError_t launched =
+        LaunchDump(view(), begin, end, static_cast<Key*>(static_cast<void*>(room + kAlignment)),
+                   static_cast<uint32_t*>(static_cast<void*>(room)), stream);
+    HPS_RETURN_IF_ERROR(CudaStatus(launched, "the launch of a dump"));
+    return CudaStatus(
+        cudaMemcpyAsync(step->host(), room, room_bytes, cudaMemcpyDeviceToHost, stream),
+        "copy of dumped keys");
+  };
+  HPS_RETURN_IF_ERROR(owner_.writer->SubmitAndHold(*step, launch));
+  HPS_RETURN_IF_ERROR(Writer::WaitForHeld(*step, deadline));
+  const auto count = LoadLittleEndian<uint32_t>(step->host());
+  HPS_CHECK(count <= out.size());
+  if (count > 0) std::memcpy(out.data(), step->host() + kAlignment, count * sizeof(Key));
+  return size_t{count};
+}
+
+absl::Status GpuCacheTable::Clear() {
+  const DeviceScope scope(owner_.writer->device());
+  auto step = owner_.writer->Reserve(0, DeadlineAfter(RealClock(), kWriteWaitMax));
+  if (!step.ok()) return Counted(LateStatus(step.status()));
+  Raise(last_step_, step->number() + 1);
+  return Counted(owner_.writer->Submit(*std::move(step), 0, [&](cudaStream_t stream) {
+    HPS_RETURN_IF_ERROR(CudaStatus(LaunchClear(view(), stream), "the launch of a clear"));
+    return CopyCounters(stream);
+  }));
+}
+
+absl::Status GpuCacheTable::Flush(Deadline deadline) {
+  const DeviceScope scope(owner_.writer->device());
+  const uint64_t last = last_step_.load(std::memory_order_seq_cst);
+  if (last == 0) return absl::OkStatus();
+  return owner_.writer->WaitUntilDone(last - 1, deadline);
+}
+
+LevelStatistics GpuCacheTable::Statistics() const {
+  LevelStatistics statistics;
+  // Insertions last: what is taken away was inserted before, so the difference never wraps.
+  const uint64_t gone = Counter(&TableCounters::evictions) + Counter(&TableCounters::erased) +
+                        Counter(&TableCounters::cleared);
+  statistics.evictions = Counter(&TableCounters::evictions);
+  statistics.updates = Counter(&TableCounters::updates);
+  statistics.dropped = Counter(&TableCounters::dropped);
+  statistics.insertions = Counter(&TableCounters::insertions);
+  statistics.entries = statistics.insertions - std::min(gone, statistics.insertions);
+  statistics.bytes_used = statistics.bytes_max = BytesOf(row_bytes(), view_.slab_count);
+  statistics.refused = refused_.load(std::memory_order_relaxed);
+  statistics.errors = errors_.load(std::memory_order_relaxed);
+  return statistics;
+}
+
+}  // namespace hps

@@ -1,0 +1,278 @@
+#include "l1_gpu/gpu_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/limits.h"
+#include "l1_gpu/cuda_status.h"
+#include "l1_gpu/test_gpu.h"
+#include "tier/device_cache_contract.h"
+
+namespace hps {
+namespace {
+
+absl::StatusOr<std::unique_ptr<DeviceCache>> MakeFor(const DeviceCacheContractOptions& options) {
+  return MakeGpuCache({.device = 0,
+                       .bytes_max = options.bytes_max,
+                       .calls_max = options.calls_max,
+                       .call_keys_max = options.call_keys_max,
+                       .call_staging_bytes = options.call_staging_bytes});
+}
+
+DeviceCacheContractSetup HostMemorySetup() {
+  return {.name = "HostMemory",
+          .make_cache = MakeFor,
+          .make_memory = [] { return std::make_unique<PlainCacheMemory>(MemorySpace::kHost); },
+          .why_skipped = WhyNoGpu};
+}
+
+DeviceCacheContractSetup DeviceMemorySetup() {
+  return {.name = "DeviceMemory",
+          .make_cache = MakeFor,
+          .make_memory = [] { return std::make_unique<GpuCacheMemory>(); },
+          .why_skipped = WhyNoGpu};
+}
+
+INSTANTIATE_TEST_SUITE_P(GpuCache, DeviceCacheContractTest,
+                         testing::Values(HostMemorySetup(), DeviceMemorySetup()),
+                         [](const auto& instance) { return instance.param.name; });
+
+// Holds with and without a GPU.
+TEST(MakeGpuCacheTest, RefusesIllegalOptions) {
+  for (const DeviceCacheOptions& options :
+       {DeviceCacheOptions{.calls_max = 0}, DeviceCacheOptions{.call_keys_max = 0},
+        DeviceCacheOptions{.call_keys_max = kKeysPerCallMax + 1}}) {
+    EXPECT_EQ(MakeGpuCache(options).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(MakeGpuCacheTest, IsUnavailableWhereThereIsNoSuchDevice) {
+  for (int device : {-1, GpuDeviceCount()}) {
+    const absl::Status status = MakeGpuCache({.device = device, .bytes_max = 1 << 20}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("gpu cache: "));
+  }
+}
+
+class GpuCacheTest : public GpuTest {
+ protected:
+  static constexpr DeviceCacheOptions kSmall = {.bytes_max = 64 << 20,
+                                                .calls_max = 2,
+                                                .call_keys_max = 10'000,
+                                                .call_staging_bytes = 64 << 10};
+
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    // What the runtime itself keeps for good is allocated once.
+    UseCache(kSmall);
+    cache_.reset();
+  }
+
+  void UseCache(const DeviceCacheOptions& options) {
+    cache_.reset();
+    auto cache = MakeGpuCache(options);
+    ASSERT_TRUE(cache.ok()) << cache.status();
+    cache_ = *std::move(cache);
+  }
+
+  std::unique_ptr<DeviceCacheTable> OpenTable(size_t row_bytes, uint64_t row_count) {
+    auto table = cache_->OpenTable(row_bytes, cache_->TableBytes(row_bytes, row_count));
+    EXPECT_TRUE(table.ok()) << table.status();
+    return *std::move(table);
+  }
+
+  std::unique_ptr<DeviceCache> cache_;
+};
+
+TEST_F(GpuCacheTest, TellsItsDevice) {
+  UseCache(kSmall);
+  EXPECT_EQ(cache_->device(), 0);
+}
+
+TEST_F(GpuCacheTest, SaysWhenTheCallsMemoryCantBeHadAndLeaksNothing) {
+  const size_t free_before = FreeDeviceBytes();
+  // The first calls fit, the last ones don't: 45 bytes a key and more.
+  DeviceCacheOptions options = {
+      .bytes_max = 1 << 20, .calls_max = 1, .call_keys_max = 1, .call_staging_bytes = 0};
+  options.call_staging_bytes = free_before;  // pinned on the host, and as much on the device
+  options.calls_max = 3;
+  const absl::Status status = MakeGpuCache(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr(" bytes of a call's"));
+  EXPECT_EQ(FreeDeviceBytes(), free_before);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(GpuCacheTest, SaysWhenATablesMemoryCantBeHadAndGivesItsBudgetBack) {
+  DeviceCacheOptions options = kSmall;
+  options.bytes_max = UINT64_MAX;
+  UseCache(options);
+  const size_t free_before = FreeDeviceBytes();
+  const absl::Status status = cache_->OpenTable(64, free_before + (1 << 20)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(FreeDeviceBytes(), free_before);
+  // Nothing of the budget is gone: it is all there for a table that is as large as it.
+  EXPECT_EQ(cache_->OpenTable(kRowBytesMax, UINT64_MAX).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(cache_->OpenTable(64, 1 << 20).ok());
+}
+
+TEST_F(GpuCacheTest, ManyCachesTablesAndCallsLeakNothing) {
+  const size_t free_before = FreeDeviceBytes();
+  for (int round = 0; round < 20; ++round) {
+    UseCache(kSmall);
+    std::vector<std::unique_ptr<DeviceCacheTable>> tables;
+    for (size_t row_bytes : {1, 64, 1000, 16384}) tables.push_back(OpenTable(row_bytes, 500));
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(cache_->AcquireCall(100).ok());
+    tables.clear();
+    cache_.reset();
+  }
+  EXPECT_EQ(FreeDeviceBytes(), free_before);
+}
+
+// The whole budget may be one table: its memory comes back when it dies, for the next one.
+TEST_F(GpuCacheTest, ATablesMemoryIsFreeAgainWhenItDies) {
+  DeviceCacheOptions options = kSmall;
+  options.bytes_max = uint64_t{1} << 30;
+  UseCache(options);
+  const size_t free_before = FreeDeviceBytes();
+  for (int round = 0; round < 3; ++round) {
+    auto table = cache_->OpenTable(512, options.bytes_max);
+    ASSERT_TRUE(table.ok()) << table.status();
+    EXPECT_LT(FreeDeviceBytes(), free_before);
+    EXPECT_EQ(cache_->OpenTable(512, options.bytes_max / 2).status().code(),
+              absl::StatusCode::kResourceExhausted);
+    table->reset();
+    EXPECT_EQ(FreeDeviceBytes(), free_before);
+  }
+}
+
+// Larger than the writer's staging, so it goes in steps that wait for the device.
+TEST_F(GpuCacheTest, AWriteMayBeLargerThanTheStaging) {
+  constexpr size_t kRowBytes = 4096;
+  constexpr size_t kRows = 3 * kWriterStagingBytes / kRowBytes;
+  DeviceCacheOptions options = kSmall;
+  options.bytes_max = uint64_t{1} << 30;
+  options.call_keys_max = kRows;
+  UseCache(options);
+  const StampedTable table = {OpenTable(kRowBytes, kRows), 1};
+  std::vector<Key> keys(kRows);
+  std::iota(keys.begin(), keys.end(), Key{-100});
+  StampedBatch inserted(table, keys, 1);
+  ASSERT_EQ(*table.table->Replace(inserted.batch(), 0), 0u);
+  StampedBatch updated(table, keys, 2);
+  ASSERT_EQ(table.table->Update(updated.batch(), kNoDeadline), absl::OkStatus());
+  ASSERT_EQ(table.table->Flush(kNoDeadline), absl::OkStatus());
+  const uint64_t entries = table.table->Statistics().entries;
+  EXPECT_GE(entries, kRows - kRows / 1000);
+  EXPECT_EQ(table.table->Statistics().updates, entries);
+
+  std::vector<std::byte> rows(kRows * kRowBytes);
+  std::vector<KeyStatus> statuses(kRows);
+  const DeviceCacheQuery query = {.table = table.table.get(),
+                                  .keys = keys.data(),
+                                  .key_count = kRows,
+                                  .rows = rows.data(),
+                                  .row_bytes = kRowBytes,
+                                  .row_stride_bytes = kRowBytes,
+                                  .status = statuses.data()};
+  auto call = *cache_->AcquireCall(kRows);
+  ASSERT_EQ(call->Begin({&query, 1}, Stream()), absl::OkStatus());
+  const DeviceMisses misses = *call->Misses(kNoDeadline);
+  const std::vector<KeyStatus> absent(misses.keys.size(), KeyStatus::kAbsent);
+  const DeviceRowPiece piece = {.statuses = absent};
+  ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
+  ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
+  EXPECT_EQ(call->counts(0)[KeyStatus::kHitL1], entries);
+  for (size_t i = 0; i < kRows; ++i) {
+    if (statuses[i] != KeyStatus::kHitL1) continue;
+    ASSERT_TRUE(StampedRow::Matches(1, keys[i], 2, {rows.data() + i * kRowBytes, kRowBytes}));
+  }
+}
+
+// Rows that lie in the caller's memory, and more than a half of what is sent at a time, of the
+// widest rows: several copies and launches, one of which waits for the first.
+TEST_F(GpuCacheTest, AnswersMayBeLargerThanWhatIsSentAtATime) {
+  DeviceCacheOptions options = kSmall;
+  options.call_staging_bytes = 20 * kRowBytesMax;
+  UseCache(options);
+  const StampedTable table = {OpenTable(kRowBytesMax, 100), 1};
+  std::vector<Key> keys(500);
+  std::iota(keys.begin(), keys.end(), Key{0});
+  std::vector<std::byte> rows(keys.size() * kRowBytesMax);
+  const DeviceCacheQuery query = {.table = table.table.get(),
+                                  .keys = keys.data(),
+                                  .key_count = keys.size(),
+                                  .rows = rows.data(),
+                                  .row_bytes = kRowBytesMax,
+                                  .row_stride_bytes = kRowBytesMax};
+  auto call = *cache_->AcquireCall(keys.size());
+  ASSERT_EQ(call->Begin({&query, 1}, Stream()), absl::OkStatus());
+  const DeviceMisses misses = *call->Misses(kNoDeadline);
+  ASSERT_EQ(misses.keys.size(), keys.size());
+  const HostRows staged = call->Staging(0, keys.size());
+  ASSERT_EQ(staged.row_count, 20u);
+  std::vector<std::byte> own((keys.size() - 20) * kRowBytesMax);
+  const std::vector<KeyStatus> statuses(keys.size(), KeyStatus::kHitL3);
+  const DeviceRowPiece pieces[] = {
+      {.statuses = std::span(statuses).first(20), .rows = staged},
+      {.first = 20,
+       .statuses = std::span(statuses).subspan(20),
+       .rows = {own.data(), keys.size() - 20, kRowBytesMax, kRowBytesMax}}};
+  for (size_t i = 0; i < keys.size(); ++i) {
+    std::byte* const to = i < 20 ? staged.row(i) : own.data() + (i - 20) * kRowBytesMax;
+    StampedRow::Write(1, misses.keys[i], 3, {to, kRowBytesMax});
+  }
+  ASSERT_EQ(call->Finish(pieces), absl::OkStatus());
+  ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_TRUE(StampedRow::Matches(1, keys[i], 3, {rows.data() + i * kRowBytesMax, kRowBytesMax}));
+  }
+}
+
+TEST_F(GpuCacheTest, DeadlinesEndWaitsAndTheCallComesBackWhenTheDeviceIsDone) {
+  DeviceCacheOptions options = kSmall;
+  options.calls_max = 1;
+  UseCache(options);
+  const StampedTable table = {OpenTable(16, 100), 1};
+  StampedBatch batch(table, {1, 2}, 1);
+  ASSERT_TRUE(table.table->Replace(batch.batch(), 0).ok());
+  ASSERT_EQ(table.table->Flush(kNoDeadline), absl::OkStatus());
+
+  // The caller's stream is busy for milliseconds.
+  const CudaStream stream = *MakeStream(StreamPriority::kHigh);
+  const auto busy = *MakeDeviceBuffer("to be set", size_t{4} << 30);
+  const std::vector<Key> keys = {1, 2};
+  std::vector<std::byte> rows(32);
+  const DeviceCacheQuery query = {.table = table.table.get(),
+                                  .keys = keys.data(),
+                                  .key_count = 2,
+                                  .rows = rows.data(),
+                                  .row_bytes = 16,
+                                  .row_stride_bytes = 16};
+  {
+    auto call = *cache_->AcquireCall(2);
+    for (int i = 0; i < 20; ++i)
+      ASSERT_EQ(cudaMemsetAsync(busy.data(), i, busy.bytes(), stream.get()), cudaSuccess);
+    ASSERT_EQ(call->Begin({&query, 1}, Stream{stream.get()}), absl::OkStatus());
+    EXPECT_EQ(call->Misses(TimePoint::min()).status().code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  EXPECT_EQ(rows, std::vector<std::byte>(32)) << "nothing is written after the return";
+  EXPECT_EQ(cache_->AcquireCall(2).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+  auto call = cache_->AcquireCall(2);
+  ASSERT_TRUE(call.ok()) << call.status();
+  ASSERT_EQ((*call)->Begin({&query, 1}, Stream()), absl::OkStatus());
+  ASSERT_TRUE((*call)->Misses(kNoDeadline).ok());
+  ASSERT_EQ((*call)->Wait(kNoDeadline), absl::OkStatus());
+  EXPECT_TRUE(StampedRow::Matches(1, 1, 1, {rows.data(), 16}));
+}
+
+}  // namespace
+}  // namespace hps

@@ -1,0 +1,357 @@
+#include "l1_gpu/gpu_call.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "hps/table_spec.h"
+#include "l1_gpu/cuda_status.h"
+
+namespace hps {
+namespace {
+
+bool TakesRow(KeyStatus status) {
+  return status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3;
+}
+
+absl::Status ValidateQuery(const DeviceCacheQuery& query, MemorySpace space) {
+  if (query.row_bytes == 0 || query.row_bytes > kRowBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a query of rows of ",
+                                                   query.row_bytes, " bytes, allowed are 1 to ",
+                                                   kRowBytesMax));
+  }
+  if (query.row_stride_bytes < query.row_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gpu cache: a stride of ", query.row_stride_bytes, " bytes for rows of ", query.row_bytes));
+  }
+  if (query.table != nullptr && query.table->row_bytes() != query.row_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a query of rows of ",
+                                                   query.row_bytes, " bytes, the table's have ",
+                                                   query.table->row_bytes()));
+  }
+  if (!query.default_row.empty() && query.default_row.size() != query.row_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a default row of ",
+                                                   query.default_row.size(),
+                                                   " bytes, the rows have ", query.row_bytes));
+  }
+  if (query.space != space)
+    return absl::InvalidArgumentError("gpu cache: the queries of one call mix host and device");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GpuCall>> GpuCall::Create(int device, const CallSizes& sizes,
+                                                         std::function<void(GpuCall*)> give_back) {
+  HPS_ASSIGN_OR_RETURN(auto buffers, CallBuffers::Create(sizes));
+  return std::unique_ptr<GpuCall>(new GpuCall(device, std::move(buffers), std::move(give_back)));
+}
+
+GpuCall::GpuCall(int device, std::unique_ptr<CallBuffers> buffers,
+                 std::function<void(GpuCall*)> give_back)
+    : device_(device),
+      buffers_(std::move(buffers)),
+      give_back_(std::move(give_back)),
+      sender_(*buffers_),
+      output_(*buffers_),
+      keys_(new Key[buffers_->sizes.keys_max]),
+      extra_(new uint32_t[buffers_->sizes.keys_max]),
+      answered_(new uint8_t[buffers_->sizes.keys_max]),
+      index_of_(new uint32_t[buffers_->sizes.keys_max]) {
+  queries_.reserve(kTablesPerCallMax);
+  views_.reserve(kTablesPerCallMax);
+  counts_.reserve(kTablesPerCallMax);
+  duplicate_counts_.reserve(kTablesPerCallMax);
+  begin_.reserve(kTablesPerCallMax + 1);
+  positions_.reserve(kTablesPerCallMax);
+}
+
+GpuCall::~GpuCall() = default;
+
+void GpuCall::Lease(size_t keys_leased) {
+  HPS_CHECK(keys_leased <= buffers_->sizes.keys_max);
+  keys_leased_ = keys_leased;
+  staging_used_bytes_ = 0;
+  state_ = State::kLeased;
+}
+
+bool GpuCall::IsIdle() {
+  if (!in_flight_) return true;
+  const absl::StatusOr<bool> done = IsDone(buffers_->last.get());
+  in_flight_ = done.ok() && !*done;
+  return !in_flight_;
+}
+
+bool GpuCall::WaitUntilIdle(Deadline deadline) {
+  if (!in_flight_) return true;
+  const absl::Status status = WaitFor(buffers_->last.get(), deadline, "a look-up");
+  in_flight_ = absl::IsDeadlineExceeded(status);
+  return !in_flight_;
+}
+
+absl::Status GpuCall::Validate(std::span<const DeviceCacheQuery> queries) const {
+  if (queries.size() > kTablesPerCallMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "gpu cache: ", queries.size(), " queries in a call, at most ", kTablesPerCallMax));
+  }
+  size_t key_count = 0;
+  for (const DeviceCacheQuery& query : queries) {
+    HPS_RETURN_IF_ERROR(ValidateQuery(query, queries.front().space));
+    if (query.key_count > keys_leased_ - key_count) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("gpu cache: more keys than the ", keys_leased_, " that were leased"));
+    }
+    key_count += query.key_count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream stream) {
+  HPS_CHECK(state_ == State::kLeased);
+  HPS_RETURN_IF_ERROR(Validate(queries));
+  const DeviceScope scope(device_);
+  queries_.assign(queries.begin(), queries.end());
+  on_host_ = !queries.empty() && queries.front().space == MemorySpace::kHost;
+  stream_ =
+      stream.handle == nullptr ? buffers_->stream.get() : static_cast<cudaStream_t>(stream.handle);
+  sender_.Begin(stream_);
+  fetched_ahead_ = false;
+  if (on_host_) HPS_RETURN_IF_ERROR(output_.Begin(queries_, stream_));
+  MakeViews();
+  if (key_count_ > 0) {
+    in_flight_ = true;
+    absl::Status status = Launch();
+    // Also after an error: a part of it may be under way.
+    const absl::Status recorded =
+        CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "a look-up");
+    if (status.ok()) status = recorded;
+    HPS_RETURN_IF_ERROR(status);
+  }
+  state_ = State::kBegun;
+  return absl::OkStatus();
+}
+
+void GpuCall::MakeViews() {
+  views_.clear();
+  key_count_ = 0;
+  for (size_t q = 0; q < queries_.size(); ++q) {
+    const DeviceCacheQuery& query = queries_[q];
+    const auto* table = dynamic_cast<const GpuCacheTable*>(query.table);
+    HPS_CHECK((table == nullptr) == (query.table == nullptr));  // else another cache's table
+    QueryView view;
+    if (table != nullptr) {
+      view.table = table->view();
+    } else {
+      view.table.row_bytes = static_cast<uint32_t>(query.row_bytes);
+      view.table.row_stride_bytes = RowStrideBytes(view.table.row_bytes);
+    }
+    view.key_count = static_cast<uint32_t>(query.key_count);
+    view.first_key = static_cast<uint32_t>(key_count_);
+    if (on_host_) {
+      view.keys = buffers_->device_keys + key_count_;
+      view.rows = buffers_->output.data() + output_.begin_bytes(q);
+      view.row_stride_bytes = query.row_bytes;
+      if (query.status != nullptr) view.status = buffers_->device_status + key_count_;
+      if (query.key_count > 0) {
+        std::memcpy(buffers_->pinned_keys + key_count_, query.keys, query.key_count * sizeof(Key));
+      }
+    } else {
+      view.keys = query.keys;
+      view.rows = query.rows;
+      view.row_stride_bytes = query.row_stride_bytes;
+      view.status = query.status;
+    }
+    views_.push_back(view);
+    key_count_ += query.key_count;
+  }
+}
+
+absl::Status GpuCall::Launch() {
+  if (++generation_ == 0) {
+    // Once in four thousand million look-ups: what is left over must not be taken for new.
+    HPS_RETURN_IF_ERROR(buffers_->ZeroMisses());
+    generation_ = 1;
+  }
+  if (on_host_) {
+    HPS_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(buffers_->device_keys, buffers_->pinned_keys,
+                                   key_count_ * sizeof(Key), cudaMemcpyHostToDevice, stream_),
+                   "copy of keys"));
+  }
+  HPS_RETURN_IF_ERROR(CudaStatus(LaunchQuery(views_, buffers_->misses, generation_, stream_),
+                                 "the launch of a query"));
+  if (on_host_) {
+    HPS_ASSIGN_OR_RETURN(fetched_ahead_, output_.FetchAhead());
+  }
+  if (fetched_ahead_) return absl::OkStatus();
+  return CudaStatus(cudaEventRecord(buffers_->probed.get(), stream_), "a probe");
+}
+
+absl::StatusOr<DeviceMisses> GpuCall::Misses(Deadline deadline) {
+  HPS_CHECK(state_ != State::kLeased);
+  if (state_ == State::kBegun) {
+    if (key_count_ > 0) {
+      const DeviceScope scope(device_);
+      const cudaEvent_t probed = fetched_ahead_ ? output_.fetched_ahead() : buffers_->probed.get();
+      HPS_RETURN_IF_ERROR(WaitFor(probed, deadline, "the probe of a look-up"));
+      in_flight_ = false;
+    }
+    ReadMisses();
+    state_ = State::kMissed;
+  }
+  return DeviceMisses{{keys_.get(), begin_.back()}, begin_, positions_};
+}
+
+void GpuCall::ReadMisses() {
+  begin_.assign(1, 0);
+  counts_.clear();
+  duplicate_counts_.clear();
+  positions_.clear();
+  size_t unique = 0;
+  for (size_t q = 0; q < queries_.size(); ++q) {
+    const QueryView& view = views_[q];
+    const MissRecord* record = buffers_->misses.records + view.first_key;
+    const size_t first = unique;
+    const size_t end = first + view.key_count;
+    for (; unique < end && record->generation == generation_; ++record, ++unique) {
+      keys_[unique] = record->key;
+      answered_[unique] = 0;
+    }
+    const size_t count = unique - first;
+    const uint32_t duplicate_count = count == 0 ? 0 : ReadDuplicates(q, first, count);
+    duplicate_counts_.push_back(duplicate_count);
+    begin_.push_back(unique);
+    positions_.push_back(count + duplicate_count);
+    counts_.emplace_back();
+    counts_.back()[KeyStatus::kHitL1] = view.key_count - count - duplicate_count;
+  }
+  unanswered_count_ = unique;
+}
+
+uint32_t GpuCall::ReadDuplicates(size_t query, size_t first_unique, size_t unique_count) {
+  const QueryView& view = views_[query];
+  const DuplicateRecord* duplicate = buffers_->misses.duplicate_records + view.first_key;
+  const DuplicateRecord* const end = duplicate + view.key_count;
+  std::fill_n(extra_.get() + first_unique, unique_count, 0);
+  if (duplicate->generation != generation_) return 0;
+  const MissRecord* const records = buffers_->misses.records + view.first_key;
+  for (size_t i = 0; i < unique_count; ++i)
+    index_of_[records[i].position] = static_cast<uint32_t>(first_unique + i);
+  uint32_t sum = 0;
+  for (; duplicate < end && duplicate->generation == generation_; ++duplicate) {
+    extra_[index_of_[duplicate->position]] += duplicate->count;
+    sum += duplicate->count;
+  }
+  return sum;
+}
+
+HostRows GpuCall::Staging(size_t query, size_t row_count) {
+  const size_t row_bytes = queries_[query].row_bytes;
+  const size_t left_bytes = buffers_->sizes.staging_bytes - staging_used_bytes_;
+  const size_t count = std::min(row_count, left_bytes / row_bytes);
+  HostRows rows{buffers_->staging + staging_used_bytes_, count, row_bytes, row_bytes};
+  staging_used_bytes_ += count * row_bytes;
+  return rows;
+}
+
+absl::Status GpuCall::Validate(const DeviceRowPiece& piece) const {
+  if (piece.query >= queries_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gpu cache: a piece for query ", piece.query, " of ", queries_.size()));
+  }
+  const size_t miss_count = begin_[piece.query + 1] - begin_[piece.query];
+  if (piece.first > miss_count || piece.statuses.size() > miss_count - piece.first) {
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a piece of ", piece.statuses.size(),
+                                                   " answers from ", piece.first,
+                                                   " on, the query misses ", miss_count));
+  }
+  if (piece.rows.row_count > 0 && piece.rows.row_bytes != queries_[piece.query].row_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gpu cache: a piece with rows of ", piece.rows.row_bytes,
+                     " bytes, the query's have ", queries_[piece.query].row_bytes));
+  }
+  const size_t first = begin_[piece.query] + piece.first;
+  for (size_t i = 0; i < piece.statuses.size(); ++i) {
+    if (piece.statuses[i] == kUnanswered) continue;
+    if (answered_[first + i] != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("gpu cache: key ", keys_[first + i], " is answered twice"));
+    }
+    if (TakesRow(piece.statuses[i]) && i >= piece.rows.row_count) {
+      return absl::InvalidArgumentError(absl::StrCat("gpu cache: a piece of ",
+                                                     piece.statuses.size(), " answers with ",
+                                                     piece.rows.row_count, " rows"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void GpuCall::Answer(const DeviceRowPiece& piece) {
+  const size_t first = begin_[piece.query] + piece.first;
+  for (size_t i = 0; i < piece.statuses.size(); ++i) {
+    if (piece.statuses[i] == kUnanswered) continue;
+    answered_[first + i] = 1;
+    --unanswered_count_;
+    // What is probed again is counted on the device.
+    if (!piece.probe_again) counts_[piece.query][piece.statuses[i]] += 1 + extra_[first + i];
+  }
+}
+
+absl::Status GpuCall::FinishPieces(std::span<const DeviceRowPiece> pieces) {
+  for (const DeviceRowPiece& piece : pieces) {
+    HPS_RETURN_IF_ERROR(Validate(piece));
+    Answer(piece);
+    HPS_RETURN_IF_ERROR(sender_.Add({.view = &views_[piece.query],
+                                     .query = &queries_[piece.query],
+                                     .duplicate_count = duplicate_counts_[piece.query],
+                                     .piece = &piece}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuCall::Finish(std::span<const DeviceRowPiece> pieces) {
+  HPS_CHECK(state_ == State::kMissed);
+  const DeviceScope scope(device_);
+  absl::Status status = FinishPieces(pieces);
+  // What came before a piece that is refused is on its way all the same.
+  const absl::Status sent = sender_.Send();
+  if (status.ok()) status = sent;
+  in_flight_ |= sender_.sent();
+  return status;
+}
+
+absl::Status GpuCall::Wait(Deadline deadline) {
+  HPS_CHECK(state_ != State::kLeased);
+  if (state_ == State::kDone) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(Misses(deadline).status());
+  if (unanswered_count_ > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("gpu cache: ", unanswered_count_, " misses were left without an answer"));
+  }
+  const DeviceScope scope(device_);
+  if (on_host_ && key_count_ > 0) {
+    in_flight_ = true;
+    absl::Status status = output_.Copy(fetched_ahead_ && !sender_.sent(), deadline);
+    const absl::Status recorded =
+        CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "a look-up");
+    if (status.ok()) status = recorded;
+    HPS_RETURN_IF_ERROR(status);
+    in_flight_ = false;
+  } else if (sender_.sent()) {
+    HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "the answers of a look-up"));
+    in_flight_ = false;
+  }
+  if (sender_.probed_again()) {
+    for (size_t q = 0; q < queries_.size(); ++q) {
+      for (size_t status = 0; status < kKeyStatusCount; ++status)
+        counts_[q].by_status[status] += buffers_->pinned_counts[q * kKeyStatusCount + status];
+    }
+  }
+  state_ = State::kDone;
+  return absl::OkStatus();
+}
+
+}  // namespace hps

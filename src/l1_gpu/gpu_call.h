@@ -1,0 +1,102 @@
+// One look-up in a GPU's cache, with all the memory that it needs.
+//
+// Begin copies keys that lie on the host and launches one probe for all tables; Misses waits for it
+// and reads what it wrote into pinned memory; Finish sends answers with one copy and one launch;
+// Wait is the second synchronization. Outputs on the host are written by Wait alone, from rows that
+// the device has collected: two synchronizations for up to kCallOutputBytes of rows, one when few
+// rows are asked and all hit; more bytes travel in pieces.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "l1_gpu/call_buffers.h"
+#include "l1_gpu/gpu_cache_table.h"
+#include "l1_gpu/host_output.h"
+#include "l1_gpu/kernels.h"
+#include "l1_gpu/piece_sender.h"
+#include "tier/device_cache.h"
+
+namespace hps {
+
+class GpuCall final : public DeviceCall {
+ public:
+  // `give_back` runs at Return. Errors: RESOURCE_EXHAUSTED, INTERNAL; nothing stays allocated then.
+  static absl::StatusOr<std::unique_ptr<GpuCall>> Create(int device, const CallSizes& sizes,
+                                                         std::function<void(GpuCall*)> give_back);
+  ~GpuCall();
+
+  // Makes the call ready for a look-up of at most `keys_leased` keys. REQUIRES: IsIdle.
+  void Lease(size_t keys_leased);
+
+  // Whether the device is done with the last look-up, which may have been returned before. A call
+  // on a device that has failed is idle: its next Begin says so.
+  bool IsIdle();
+  // False when the deadline has passed.
+  bool WaitUntilIdle(Deadline deadline);
+
+  absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) override;
+  absl::StatusOr<DeviceMisses> Misses(Deadline deadline) override;
+  HostRows Staging(size_t query, size_t row_count) override;
+  absl::Status Finish(std::span<const DeviceRowPiece> pieces) override;
+  absl::Status Wait(Deadline deadline) override;
+  LookupCounts counts(size_t query) const override { return counts_[query]; }
+  void Return() override { give_back_(this); }
+
+  // The next launch is number `generation`: for a test of what happens after the last one.
+  void SetGenerationForTest(uint32_t generation) { generation_ = generation - 1; }
+
+ private:
+  GpuCall(int device, std::unique_ptr<CallBuffers> buffers,
+          std::function<void(GpuCall*)> give_back);
+
+  absl::Status Validate(std::span<const DeviceCacheQuery> queries) const;
+  absl::Status Validate(const DeviceRowPiece& piece) const;
+  void MakeViews();
+  absl::Status Launch();
+  void ReadMisses();
+  // How many positions of query q wait for a key that another one has brought.
+  uint32_t ReadDuplicates(size_t query, size_t first_unique, size_t unique_count);
+  // Marks the piece's keys as answered and counts their positions.
+  void Answer(const DeviceRowPiece& piece);
+  absl::Status FinishPieces(std::span<const DeviceRowPiece> pieces);
+
+  const int device_;
+  const std::unique_ptr<CallBuffers> buffers_;
+  const std::function<void(GpuCall*)> give_back_;
+  PieceSender sender_;
+  HostOutput output_;
+
+  enum class State { kLeased, kBegun, kMissed, kDone };
+  State state_ = State::kLeased;
+  size_t keys_leased_ = 0;
+  size_t key_count_ = 0;
+  size_t staging_used_bytes_ = 0;
+  uint32_t generation_ = 0;  // of the last launch
+  cudaStream_t stream_ = nullptr;
+  bool on_host_ = false;
+  bool fetched_ahead_ = false;
+  bool in_flight_ = false;
+
+  std::vector<DeviceCacheQuery> queries_;
+  std::vector<QueryView> views_;                // [queries]
+  std::vector<LookupCounts> counts_;            // [queries]
+  std::vector<uint32_t> duplicate_counts_;      // [queries]
+  std::vector<size_t> begin_;                   // [queries + 1]: where a query's unique keys begin
+  std::vector<uint64_t> positions_;             // [queries]
+  const std::unique_ptr<Key[]> keys_;           // [keys_max]: unique missing keys
+  const std::unique_ptr<uint32_t[]> extra_;     // [keys_max]: further positions of a unique key
+  const std::unique_ptr<uint8_t[]> answered_;   // [keys_max], of a unique key
+  const std::unique_ptr<uint32_t[]> index_of_;  // [keys_max]: scratch, unique index of a position
+  size_t unanswered_count_ = 0;
+};
+
+}  // namespace hps

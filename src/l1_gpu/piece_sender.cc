@@ -1,0 +1,190 @@
+#include "l1_gpu/piece_sender.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "l1_gpu/cuda_status.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kAlignment = 16;
+constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
+
+// Unanswered keys in a row that are rather sent along than cut out: a copy and a piece of the launch
+// of its own for what comes behind them cost more. Not where the device probes again: it would
+// answer them.
+constexpr size_t kGapKeysMax = 64;
+
+constexpr Duration kHalfWaitMax = std::chrono::seconds(60);
+
+bool TakesRow(KeyStatus status) {
+  return status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3;
+}
+
+}  // namespace
+
+PieceSender::PieceSender(CallBuffers& buffers) : buffers_(buffers) {
+  pieces_.reserve(kTablesPerCallMax);
+}
+
+void PieceSender::Begin(cudaStream_t stream) {
+  stream_ = stream;
+  pieces_.clear();
+  half_used_ = false;
+  bounce_used_ = rows_used_ = 0;
+  sent_ = probed_again_ = false;
+}
+
+PieceSender::Run PieceSender::NextRun(const DeviceRowPiece& piece, size_t from, size_t count_max) {
+  Run run;
+  const auto& statuses = piece.statuses;
+  while (from < statuses.size() && statuses[from] == kUnanswered) ++from;
+  run.first = from;
+  const size_t end = std::min(statuses.size(), from + count_max);
+  const size_t gap_keys_max = piece.probe_again ? 0 : kGapKeysMax;
+  for (size_t i = from; i < end && i - (run.first + run.count) <= gap_keys_max; ++i) {
+    if (statuses[i] == kUnanswered) continue;
+    run.count = i + 1 - run.first;
+    (TakesRow(statuses[i]) ? run.takes_rows : run.takes_default) = true;
+  }
+  return run;
+}
+
+bool PieceSender::IsStaged(const HostRows& rows) const {
+  const std::byte* const begin = buffers_.staging;
+  return rows.row_count > 0 && rows.stride_bytes == rows.row_bytes && rows.data >= begin &&
+         rows.data < begin + buffers_.sizes.staging_bytes;
+}
+
+size_t PieceSender::KeysThatFit(const Piece& piece) const {
+  if (pieces_.size() == pieces_.capacity()) return 0;
+  const size_t row_bytes = piece.query->row_bytes;
+  const bool staged = IsStaged(piece.piece->rows);
+  const bool has_rows = piece.piece->rows.row_count > 0;
+  // Statuses, the default row and rows each begin aligned.
+  const size_t fixed_bytes = 3 * kAlignment + row_bytes;
+  const size_t bounce_left = kHalfBounceBytes - bounce_used_;
+  if (bounce_left < fixed_bytes) return 0;
+  const size_t key_bytes = 1 + (has_rows && !staged ? row_bytes : 0);
+  size_t keys = (bounce_left - fixed_bytes) / key_bytes;
+  if (staged || piece.piece->probe_again) {
+    const size_t rows_left = buffers_.device_rows_bytes - rows_used_;
+    keys = std::min(keys, rows_left < kAlignment ? 0 : (rows_left - kAlignment) / row_bytes);
+  }
+  return keys;
+}
+
+size_t PieceSender::TakeBounce(size_t bytes) {
+  const size_t begin = bounce_used_;
+  bounce_used_ += RoundUp(bytes, kAlignment);
+  return begin;
+}
+
+absl::Status PieceSender::UseHalf() {
+  if (half_used_) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(
+      WaitFor(half().done.get(), DeadlineAfter(RealClock(), kHalfWaitMax), "an answer's copy"));
+  half_used_ = true;
+  bounce_used_ = rows_used_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status PieceSender::Add(const Piece& piece) {
+  for (size_t next = 0;;) {
+    HPS_RETURN_IF_ERROR(UseHalf());
+    const size_t fit = KeysThatFit(piece);
+    if (fit == 0) {
+      HPS_RETURN_IF_ERROR(Send());
+      continue;
+    }
+    const Run run = NextRun(*piece.piece, next, fit);
+    if (run.count == 0) return absl::OkStatus();
+    HPS_RETURN_IF_ERROR(AddRun(piece, run));
+    next = run.first + run.count;
+  }
+}
+
+absl::Status PieceSender::AddRun(const Piece& piece, const Run& run) {
+  const DeviceRowPiece& answers = *piece.piece;
+  const size_t row_bytes = piece.query->row_bytes;
+  ScatterPiece scatter = {.query = *piece.view,
+                          .first = static_cast<uint32_t>(answers.first + run.first),
+                          .count = static_cast<uint32_t>(run.count),
+                          .duplicate_count = piece.duplicate_count,
+                          .probe_again = answers.probe_again && piece.query->table != nullptr};
+  const size_t statuses = TakeBounce(run.count);
+  std::memcpy(half().pinned + statuses, answers.statuses.data() + run.first, run.count);
+  scatter.statuses = static_cast<KeyStatus*>(static_cast<void*>(half().device + statuses));
+  const std::span<const std::byte> default_row = piece.query->default_row;
+  if (run.takes_default && !default_row.empty()) {
+    const size_t at = TakeBounce(row_bytes);
+    std::memcpy(half().pinned + at, default_row.data(), row_bytes);
+    scatter.default_row = half().device + at;
+  }
+  const size_t rows_bytes = run.count * row_bytes;
+  if (run.takes_rows && !IsStaged(answers.rows)) {
+    const size_t at = TakeBounce(rows_bytes);
+    for (size_t i = 0; i < run.count; ++i) {
+      if (!TakesRow(answers.statuses[run.first + i])) continue;
+      std::memcpy(half().pinned + at + i * row_bytes, answers.rows.row(run.first + i), row_bytes);
+    }
+    scatter.staged = half().device + at;
+  } else if (run.takes_rows || scatter.probe_again) {
+    scatter.staged = half().device_rows + rows_used_;
+    rows_used_ += RoundUp(rows_bytes, kAlignment);
+  }
+  if (run.takes_rows && IsStaged(answers.rows)) {
+    sent_ = true;
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(scatter.staged, answers.rows.row(run.first),
+                                                   rows_bytes, cudaMemcpyHostToDevice, stream_),
+                                   "copy of staged rows"));
+  }
+  if (answers.probe_again) HPS_RETURN_IF_ERROR(CountOnTheDevice(piece, scatter));
+  pieces_.push_back(scatter);
+  return absl::OkStatus();
+}
+
+absl::Status PieceSender::CountOnTheDevice(const Piece& piece, ScatterPiece& scatter) {
+  if (!probed_again_) {
+    sent_ = probed_again_ = true;
+    constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
+    HPS_RETURN_IF_ERROR(CudaStatus(
+        cudaMemsetAsync(buffers_.device_counts, 0, kCountsBytes, stream_), "counts of a look-up"));
+  }
+  scatter.counts = buffers_.device_counts + piece.piece->query * kKeyStatusCount;
+  return absl::OkStatus();
+}
+
+absl::Status PieceSender::Send() {
+  absl::Status status = pieces_.empty() ? absl::OkStatus() : Launch();
+  pieces_.clear();
+  if (!half_used_ || !sent_) return status;
+  // Also after an error: a part may be under way, and reads the half.
+  for (cudaEvent_t event : {half().done.get(), buffers_.last.get()}) {
+    const absl::Status recorded = CudaStatus(cudaEventRecord(event, stream_), "an answer");
+    if (status.ok()) status = recorded;
+  }
+  half_used_ = false;
+  half_index_ = 1 - half_index_;
+  return status;
+}
+
+absl::Status PieceSender::Launch() {
+  sent_ = true;
+  HPS_RETURN_IF_ERROR(CudaStatus(
+      cudaMemcpyAsync(half().device, half().pinned, bounce_used_, cudaMemcpyHostToDevice, stream_),
+      "copy of answers"));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(LaunchScatter(pieces_, buffers_.misses, stream_), "the launch of a scatter"));
+  if (!probed_again_) return absl::OkStatus();
+  constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
+  return CudaStatus(cudaMemcpyAsync(buffers_.pinned_counts, buffers_.device_counts, kCountsBytes,
+                                    cudaMemcpyDeviceToHost, stream_),
+                    "copy of counts");
+}
+
+}  // namespace hps

@@ -1,0 +1,83 @@
+// Sends answers for the misses of a call to their positions on the device.
+//
+// Statuses, default rows and rows that don't lie in the call's staging are packed into one half of
+// pinned memory; rows in staging travel as they are. One copy and one launch per half: while it is
+// under way the other half is filled. Asynchronous, but for a third half, which waits for the
+// first.
+//
+// Not thread-safe. Errors: INTERNAL; RESOURCE_EXHAUSTED or DEADLINE_EXCEEDED never.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "l1_gpu/call_buffers.h"
+#include "l1_gpu/kernels.h"
+#include "tier/device_cache.h"
+
+namespace hps {
+
+class PieceSender {
+ public:
+  // All memory is reserved here. `buffers` outlives the sender.
+  explicit PieceSender(CallBuffers& buffers);
+
+  // Forgets the last look-up; this one is on `stream`.
+  void Begin(cudaStream_t stream);
+
+  // A piece that has been checked, of a query as the probe's launch was given it.
+  struct Piece {
+    const QueryView* view = nullptr;
+    const DeviceCacheQuery* query = nullptr;
+    uint32_t duplicate_count = 0;
+    const DeviceRowPiece* piece = nullptr;
+  };
+  absl::Status Add(const Piece& piece);
+
+  // Launches what was added since the last Send.
+  absl::Status Send();
+
+  // Something was launched, or tried to, since Begin.
+  bool sent() const { return sent_; }
+  // A piece asked to probe again: its positions are counted on the device, in the call's
+  // pinned_counts when the stream has passed it.
+  bool probed_again() const { return probed_again_; }
+
+ private:
+  // Keys `first` to `first + count` of a piece, without long gaps.
+  struct Run {
+    size_t first = 0;
+    size_t count = 0;
+    bool takes_rows = false;     // a status that takes its row
+    bool takes_default = false;  // or the default row
+  };
+  static Run NextRun(const DeviceRowPiece& piece, size_t from, size_t count_max);
+
+  bool IsStaged(const HostRows& rows) const;
+  // How many keys of the piece still fit into the current half.
+  size_t KeysThatFit(const Piece& piece) const;
+  absl::Status AddRun(const Piece& piece, const Run& run);
+  absl::Status CountOnTheDevice(const Piece& piece, ScatterPiece& scatter);
+  // Room in the current half, aligned; the same offset in its device copy.
+  size_t TakeBounce(size_t bytes);
+  absl::Status UseHalf();
+  absl::Status Launch();
+
+  SendHalf& half() { return buffers_.halves[half_index_]; }
+
+  CallBuffers& buffers_;
+  cudaStream_t stream_ = nullptr;
+  std::vector<ScatterPiece> pieces_;
+  size_t half_index_ = 0;
+  bool half_used_ = false;  // since the last Send
+  size_t bounce_used_ = 0;
+  size_t rows_used_ = 0;
+  bool sent_ = false;
+  bool probed_again_ = false;
+};
+
+}  // namespace hps
