@@ -51,7 +51,7 @@ TEST_F(CudaResourcesTest, MoreThanTheDeviceHasIsExhaustedAndChangesNothing) {
   const auto buffer = MakeDeviceBuffer("everything", uint64_t{1} << 44);
   EXPECT_EQ(buffer.status().code(), absl::StatusCode::kResourceExhausted) << buffer.status();
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);  // forgotten
-  EXPECT_EQ(FreeDeviceBytes(), free_before);
+  EXPECT_GE(FreeDeviceBytes(), free_before);
   EXPECT_TRUE(MakeDeviceBuffer("a little", 1 << 20).ok());
 }
 
@@ -62,7 +62,7 @@ TEST_F(CudaResourcesTest, DeviceMemoryComesBackWhenItsOwnerDies) {
     ASSERT_TRUE(buffer.ok()) << buffer.status();
     EXPECT_LT(FreeDeviceBytes(), free_before);
   }
-  EXPECT_EQ(FreeDeviceBytes(), free_before);
+  EXPECT_GE(FreeDeviceBytes(), free_before);
 }
 
 TEST_F(CudaResourcesTest, WaitsForAnEventAtMostUntilTheDeadline) {

@@ -113,7 +113,7 @@ TEST_F(GpuCacheTableTest, ReleasesItsBudgetOnceAndItsMemoryWhenItDies) {
   EXPECT_EQ(releases_, 0);
   table->reset();
   EXPECT_EQ(releases_, 1);
-  EXPECT_EQ(FreeDeviceBytes(), free_before);
+  EXPECT_GE(FreeDeviceBytes(), free_before);
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST_F(GpuCacheTest, SaysWhenTheCallsMemoryCantBeHadAndLeaksNothing) {
   const absl::Status status = MakeGpuCache(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr(" bytes of a call's"));
-  EXPECT_EQ(FreeDeviceBytes(), free_before);
+  EXPECT_GE(FreeDeviceBytes(), free_before);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
@@ -116,7 +116,7 @@ TEST_F(GpuCacheTest, SaysWhenATablesMemoryCantBeHadAndGivesItsBudgetBack) {
   const size_t free_before = FreeDeviceBytes();
   const absl::Status status = cache_->OpenTable(64, free_before + (1 << 20)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_EQ(FreeDeviceBytes(), free_before);
+  EXPECT_GE(FreeDeviceBytes(), free_before);
   // Nothing of the budget is gone: it is all there for a table that is as large as it.
   EXPECT_EQ(cache_->OpenTable(kRowBytesMax, UINT64_MAX).status().code(),
             absl::StatusCode::kResourceExhausted);
@@ -133,7 +133,7 @@ TEST_F(GpuCacheTest, ManyCachesTablesAndCallsLeakNothing) {
     tables.clear();
     cache_.reset();
   }
-  EXPECT_EQ(FreeDeviceBytes(), free_before);
+  EXPECT_GE(FreeDeviceBytes(), free_before);
 }
 
 // The whole budget may be one table: its memory comes back when it dies, for the next one.
@@ -149,7 +149,7 @@ TEST_F(GpuCacheTest, ATablesMemoryIsFreeAgainWhenItDies) {
     EXPECT_EQ(cache_->OpenTable(512, options.bytes_max / 2).status().code(),
               absl::StatusCode::kResourceExhausted);
     table->reset();
-    EXPECT_EQ(FreeDeviceBytes(), free_before);
+    EXPECT_GE(FreeDeviceBytes(), free_before);
   }
 }
 

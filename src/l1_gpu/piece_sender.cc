@@ -14,9 +14,9 @@ namespace {
 constexpr size_t kAlignment = 16;
 constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
 
-// Unanswered keys in a row that are rather sent along than cut out: a copy and a piece of the launch
-// of its own for what comes behind them cost more. Not where the device probes again: it would
-// answer them.
+// Unanswered keys in a row that are rather sent along than cut out: a copy and a piece of the
+// launch of its own for what comes behind them cost more. Not where the device probes again: it
+// would answer them.
 constexpr size_t kGapKeysMax = 64;
 
 constexpr Duration kHalfWaitMax = std::chrono::seconds(60);

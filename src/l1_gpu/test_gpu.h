@@ -37,7 +37,8 @@ class GpuTest : public testing::Test {
   }
 };
 
-// Bytes of the device that nobody has allocated.
+// Bytes of the device that nobody has allocated. The runtime itself gives some back now and then:
+// less than before is a leak, more is not.
 inline size_t FreeDeviceBytes() {
   size_t free_bytes = 0, total_bytes = 0;
   EXPECT_EQ(cudaMemGetInfo(&free_bytes, &total_bytes), cudaSuccess);

@@ -355,7 +355,9 @@ class ConcurrentHistory {
         versions.push_back(version);
       }
       StampedBatch batch(table_, keys, versions);
-      EXPECT_TRUE(table_.table->Replace(batch.batch(), epoch).ok());
+      // A device that does not keep up drops promotions.
+      const absl::Status replaced = table_.table->Replace(batch.batch(), epoch).status();
+      EXPECT_TRUE(replaced.ok() || absl::IsResourceExhausted(replaced)) << replaced;
     }
   }
 
@@ -446,7 +448,8 @@ class DumpUnderChange {
     std::vector<Key> keys(100);
     for (Key& key : keys) key = static_cast<Key>(kStaying + random_() % 100'000);
     StampedBatch batch(table_, keys, 1);
-    EXPECT_TRUE(table_.table->Replace(batch.batch(), 0).ok());
+    const absl::Status replaced = table_.table->Replace(batch.batch(), 0).status();
+    EXPECT_TRUE(replaced.ok() || absl::IsResourceExhausted(replaced)) << replaced;
     EXPECT_TRUE(table_.table->Erase(keys, kNoDeadline).ok());
   }
 
