@@ -2,6 +2,7 @@
 //
 // Exit status: 0 when it ran (a missed target is a result), 1 when it failed, 2 for wrong usage.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +21,7 @@ int RunScenario(const NamedScenario& scenario, const Options& options, bool json
     std::cerr << "hps_bench: " << results.status().ToString() << "\n";
     return 1;
   }
-  const Machine machine = ThisMachine();
+  const Machine machine = ThisMachine(options.device);
   const std::string object = ReportJson(scenario.name, machine, *results);
   std::cout << (json ? object : ReportText(scenario.name, machine, *results)) << std::flush;
   if (out.empty()) return 0;
@@ -42,13 +43,17 @@ int Main(int argc, char** argv) {
   app.add_flag("--quick", options.quick, "Small sizes: shows that it works, measures nothing");
   app.add_option("--out", out, "Also write the JSON object to this file");
   app.add_option("--directory", options.directory, "Scratch on the disk to measure");
+  app.add_option("--device", options.device, "The GPU to measure; -1 = none");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   const NamedScenario* scenario = FindScenario(name);
-  if (scenario != nullptr) return RunScenario(*scenario, options, json, out);
+  if (scenario != nullptr) {
+    if (scenario->needs_device) options.device = std::max(options.device, 0);
+    return RunScenario(*scenario, options, json, out);
+  }
   std::cerr << "hps_bench: no scenario \"" << name << "\"; there are:";
   for (const NamedScenario& known : Scenarios()) std::cerr << " " << known.name;
   std::cerr << "\n";

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench_commit.h"
+#include "tier/device_cache_factory.h"
 
 namespace hps::bench {
 namespace {
@@ -91,8 +92,10 @@ std::string AlignedLines(const std::vector<Row>& rows) {
 
 }  // namespace
 
-Machine ThisMachine() {
-  return {.cpu = CpuName(), .gpu = {}, .commit = kBenchCommit, .date = DateNow()};
+Machine ThisMachine(int device) {
+  std::string gpu;
+  if (device >= 0) gpu = BuiltInDeviceCacheFactory().DeviceName(device).value_or("");
+  return {.cpu = CpuName(), .gpu = std::move(gpu), .commit = kBenchCommit, .date = DateNow()};
 }
 
 std::optional<bool> MeetsTarget(const Result& result) {

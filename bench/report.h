@@ -17,8 +17,9 @@ struct Machine {
   std::string date;  // ISO 8601, UTC
 };
 
-// The machine at hand, now, and the commit that this library was built from.
-Machine ThisMachine();
+// The machine at hand, now, and the commit that this library was built from. `device` is the GPU
+// that was measured, -1 = none.
+Machine ThisMachine(int device);
 
 // Whether the result meets its target; nullopt without a target, or when it is not of the form
 // ">= X" or "<= X", or when there is nothing that it could judge.

@@ -67,7 +67,7 @@ TEST(ReportTest, TargetsJudgeTheRatioOrWithoutABoundTheFigure) {
 }
 
 TEST(ReportTest, KnowsThisMachine) {
-  const Machine machine = ThisMachine();
+  const Machine machine = ThisMachine(-1);
   EXPECT_FALSE(machine.cpu.empty());
   EXPECT_FALSE(machine.commit.empty());
   EXPECT_EQ(machine.date.size(), 20u);

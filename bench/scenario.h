@@ -33,6 +33,7 @@ struct Result {
 struct Options {
   std::string directory;  // scratch on disk, made and removed by the scenario
   bool quick = false;     // small sizes: shows that the scenario works, measures nothing of worth
+  int device = -1;        // the GPU to measure; -1 = none, or the first where there has to be one
 };
 
 using ScenarioFunction = absl::StatusOr<std::vector<Result>> (*)(const Options& options);

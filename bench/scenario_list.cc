@@ -6,10 +6,10 @@ namespace hps::bench {
 
 std::span<const NamedScenario> Scenarios() {
   static const std::vector<NamedScenario> scenarios = {
-      {"l2", RunL2Scenario},
-      {"l3", RunL3Scenario},
-      {"import", RunImportScenario},
-      {"session", RunSessionScenario},
+      {.name = "l2", .run = RunL2Scenario},
+      {.name = "l3", .run = RunL3Scenario},
+      {.name = "import", .run = RunImportScenario},
+      {.name = "session", .run = RunSessionScenario},
   };
   return scenarios;
 }

@@ -11,6 +11,8 @@ namespace hps::bench {
 struct NamedScenario {
   std::string_view name;
   ScenarioFunction run;
+  bool takes_device = false;  // whether Options::device makes a difference
+  bool needs_device = false;  // -1 becomes 0
 };
 
 // In the order in which they are shown.

@@ -1,6 +1,7 @@
 // hps bench: one benchmark scenario.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -60,13 +61,14 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
 }  // namespace
 
 absl::Status RunBench(const BenchArguments& arguments, Output& output) {
-  if (arguments.device >= 0) {
-    return absl::UnimplementedError(
-        absl::StrCat("--device ", arguments.device, ": this build does not have support for GPUs"));
-  }
   const bench::NamedScenario* scenario = bench::FindScenario(arguments.scenario);
   if (scenario == nullptr)
     return absl::NotFoundError(absl::StrCat("no scenario '", arguments.scenario, "'"));
+  const int device = scenario->needs_device ? std::max(arguments.device, 0) : arguments.device;
+  if (device >= 0 && !scenario->takes_device) {
+    return absl::InvalidArgumentError(absl::StrCat("--device ", device, ": scenario '",
+                                                   arguments.scenario, "' measures no device"));
+  }
   if (!arguments.out.empty()) {
     if (absl::Status status = CheckWritable(arguments.out); !status.ok()) return status;
   }
@@ -77,9 +79,9 @@ absl::Status RunBench(const BenchArguments& arguments, Output& output) {
     if (error) return absl::NotFoundError("no directory for temporary files: " + error.message());
   }
   const absl::StatusOr<std::vector<bench::Result>> results =
-      scenario->run({.directory = directory, .quick = arguments.quick});
+      scenario->run({.directory = directory, .quick = arguments.quick, .device = device});
   if (!results.ok()) return results.status();
-  const bench::Machine machine = bench::ThisMachine();
+  const bench::Machine machine = bench::ThisMachine(device);
   const std::string object = bench::ReportJson(scenario->name, machine, *results);
   // The file first: what is printed as the result stands only where everything went well.
   if (!arguments.out.empty()) {

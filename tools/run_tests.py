@@ -225,14 +225,20 @@ def gtest_programs(preset: str, suites: dict) -> list[Program]:
             for name in names]
 
 
-def python_programs(suites: dict) -> list[Program]:
-    files = sorted((ROOT / "tools" / "tests").glob("*_test.py"))
-    files += sorted((ROOT / "tests").rglob("*_test.py"))
+def python_programs(preset: str, suites: dict) -> list[Program]:
+    """Those of the command; with `cpu` also those that look at no build, or at that one alone."""
+    files = sorted((ROOT / "tests").rglob("*_test.py"))
+    if preset == "cpu":
+        files += sorted((ROOT / "tools" / "tests").glob("*_test.py"))
+    else:
+        files = [file for file in files if file.parent.name == "cli"]
+    prefix = "" if preset == "cpu" else f"{preset} "
+    environment = {"HPS_COMMAND": str(ROOT / "build" / preset / "bin" / "hps")}
     python = ROOT / ".venv" / "bin" / "python"
     command = [str(python) if python.exists() else sys.executable,
                str(ROOT / "tools" / "python_suite.py")]
-    return [Program(str(file.relative_to(ROOT)), [*command, str(file)],
-                    suites["timeout_s_of"].get(file.name, suites["timeout_s"]), {}, False)
+    return [Program(prefix + str(file.relative_to(ROOT)), [*command, str(file)],
+                    suites["timeout_s_of"].get(file.name, suites["timeout_s"]), environment, False)
             for file in files]
 
 
@@ -281,7 +287,9 @@ def main() -> int:
     programs = [program for preset in presets for program in gtest_programs(preset, suites)]
     if "cpu" in presets:
         results += check_suites(suites)
-        programs += python_programs(suites)
+    for preset in presets:
+        if preset not in SANITIZED:
+            programs += python_programs(preset, suites)
     programs = [program for program in programs if arguments.only in program.name]
     print(f"== running {len(programs)} test programs on {os.cpu_count()} cores", flush=True)
     results += run_all(programs)

@@ -47,7 +47,13 @@ struct L2Config {
 struct L1Config {
   bool devices_auto = true;    // every GPU present; none without a GPU
   std::vector<int> devices{};  // when not auto: a listed one that is missing is an error
-  uint64_t bytes_max = uint64_t{2} << 30;  // per device
+  uint64_t bytes_max = uint64_t{2} << 30;  // per device, of rows and their metadata
+  double preload = 0.0;                    // share of every table loaded at start
+  // Look-ups at a time on one device; each has buffers of its own, of which a key takes about 40
+  // bytes on the device and 32 on the host.
+  uint32_t calls_max = 16;
+  uint32_t call_keys_max = uint32_t{1} << 18;       // keys of one look-up, over all its tables
+  uint64_t call_staging_bytes = uint64_t{8} << 20;  // rows of misses that one look-up may stage
 };
 
 struct LookupConfig {
@@ -76,6 +82,7 @@ struct TableConfig {
   std::optional<uint64_t> l2_bytes{};  // instead of the share
   std::optional<double> l1_share{};
   std::optional<uint64_t> l1_bytes{};
+  std::string l1_hot_keys;  // an .npy file of keys that L1 loads at start; empty = none
 };
 
 struct ModelConfig {

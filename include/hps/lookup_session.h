@@ -75,7 +75,9 @@ using DeviceLookupRequest = LookupRequest<MemorySpace::kDevice>;
 struct SessionOptions {
   int device = -1;  // -1 = host; else the GPU that the caches and buffers are on
   std::optional<Dtype> output_dtype{};  // kFloat32 converts in the last copy; not set = as stored
-  size_t keys_max = size_t{1} << 20;    // over all tables of a call; bounds the session's scratch
+  // Keys of a call, over all its tables; bounds the session's scratch. On a device it is lowered to
+  // [l1] call_keys_max.
+  size_t keys_max = size_t{1} << 20;
 };
 
 class LookupSession {

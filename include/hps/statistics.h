@@ -23,10 +23,20 @@ struct LevelStatistics {
   uint64_t errors = 0;   // failed or timed-out operations
 };
 
+// One table in the L1 of one device. Of the keys that sessions on the device asked for (duplicates
+// included), those that L1 answered, and the others.
+struct DeviceStatistics {
+  int device = 0;
+  uint64_t hits = 0;
+  uint64_t misses = 0;
+  LevelStatistics l1;
+};
+
 struct TableStatistics {
   std::string name;
   LookupCounts keys;
-  LevelStatistics l1;
+  LevelStatistics l1;                          // over all devices
+  std::vector<DeviceStatistics> l1_devices{};  // those where the table has a part
   LevelStatistics l2;
 };
 

@@ -12,6 +12,8 @@ namespace {
 
 class GpuFactory final : public DeviceCacheFactory {
  public:
+  absl::Status Support() const override { return absl::OkStatus(); }
+
   absl::StatusOr<std::vector<int>> Devices() const override {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
@@ -21,6 +23,13 @@ class GpuFactory final : public DeviceCacheFactory {
     std::vector<int> devices(static_cast<size_t>(count));
     std::iota(devices.begin(), devices.end(), 0);
     return devices;
+  }
+
+  absl::StatusOr<std::string> DeviceName(int device) const override {
+    cudaDeviceProp properties{};
+    const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+    if (error == cudaSuccess) return std::string(properties.name);
+    return absl::UnavailableError(absl::StrCat("device ", device, ": ", cudaGetErrorString(error)));
   }
 
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(

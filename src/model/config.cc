@@ -144,9 +144,10 @@ absl::Status ReadSetting(const FileContext& file, const Setting<Target>& setting
                          const toml::node& node, Target& target) {
   const absl::Status read = setting.read(ToConfigValue(node), file.directory, target);
   if (!read.ok()) {
-    return InvalidAt(file, node.source(),
-                     absl::StrCat(std::string(setting.section), ".", std::string(setting.name),
-                                  ": ", read.message()));
+    return ErrorAt(
+        file, node.source(),
+        absl::Status(read.code(), absl::StrCat(std::string(setting.section), ".",
+                                               std::string(setting.name), ": ", read.message())));
   }
   const absl::Status checked = CheckSetting(setting, target);
   return checked.ok() ? checked : ErrorAt(file, node.source(), checked);

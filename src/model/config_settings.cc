@@ -8,16 +8,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/limits.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
 #include "hps/units.h"
 #include "model/config_values.h"
+#include "tier/device_cache_factory.h"
 
 namespace hps {
 namespace {
 
 constexpr std::string_view kAwaitsRedis = "Redis as level 2";
-constexpr std::string_view kAwaitsGpu = "support for GPUs";
 constexpr std::string_view kAwaitsUpdate = "the update stream";
 constexpr std::string_view kAwaitsServer = "the server";
 constexpr std::string_view kAwaitsDense = "dense networks";
@@ -126,24 +127,52 @@ std::vector<Setting<Config>> L2Settings() {
   };
 }
 
-std::vector<Setting<Config>> OtherSettings() {
+std::vector<Setting<Config>> L1Settings() {
   Setting<Config> devices = Make<Config>(
       {"l1", "devices",
        "GPUs that cache rows: all that are present (none without a GPU), or a list; a "
-       "listed one that is missing is an error. This build has no support for GPUs."},
+       "listed one that is missing is an error, as is any list in a build without GPUs."},
       DevicesCodec{}, [](auto& c) -> auto& { return c.l1; });
-  devices.check = [](const Config& config) {
-    HPS_RETURN_IF_ERROR(DevicesCodec{}.Check(config.l1));
-    if (config.l1.devices_auto || config.l1.devices.empty()) return absl::OkStatus();
-    return absl::UnimplementedError(absl::StrCat(
-        "device ", config.l1.devices.front(), " is listed, but this build does not have ",
-        std::string(kAwaitsGpu), ": use \"auto\" or an empty list"));
+  // A configuration that was made in code gets the same answer from Store::Open.
+  devices.read = [read = std::move(devices.read)](const ConfigValue& value,
+                                                  const std::string& directory, Config& config) {
+    HPS_RETURN_IF_ERROR(read(value, directory, config));
+    if (config.l1.devices.empty()) return absl::OkStatus();
+    const absl::Status support = BuiltInDeviceCacheFactory().Support();
+    if (support.ok()) return support;
+    return absl::Status(support.code(), absl::StrCat("device ", config.l1.devices.front(), ": ",
+                                                     support.message()));
   };
   return {
       std::move(devices),
       Make<Config>(
-          {"l1", "bytes_max", "Device memory of level 1, per device."}, SizeCodec{1, kSizeMax},
-          [](auto& c) -> auto& { return c.l1.bytes_max; }),
+          {"l1", "bytes_max",
+           "Device memory of level 1, per device, metadata included; split over the tables by "
+           "size."},
+          SizeCodec{1, kSizeMax}, [](auto& c) -> auto& { return c.l1.bytes_max; }),
+      Make<Config>(
+          {"l1", "preload", "Share of every table that is loaded at start."}, NumberCodec{0.0, 1.0},
+          [](auto& c) -> auto& { return c.l1.preload; }),
+      Make<Config>(
+          {"l1", "calls_max",
+           "Look-ups at a time on one device; each has buffers on the device and on the host."},
+          IntegerCodec{1, 1024}, [](auto& c) -> auto& { return c.l1.calls_max; }),
+      Make<Config>(
+          {"l1", "call_keys_max",
+           "Keys of one look-up through level 1, over all its tables; a key takes about 40 bytes "
+           "of "
+           "a call's buffers on the device and 32 on the host."},
+          IntegerCodec{1, kKeysPerCallMax}, [](auto& c) -> auto& { return c.l1.call_keys_max; }),
+      Make<Config>(
+          {"l1", "call_staging_bytes",
+           "Pinned memory of a look-up for rows that level 1 lacked; what is beyond it is copied "
+           "once more."},
+          SizeCodec{0, kSizeMax}, [](auto& c) -> auto& { return c.l1.call_staging_bytes; }),
+  };
+}
+
+std::vector<Setting<Config>> OtherSettings() {
+  return {
       Make<Config>(
           {"lookup", "hit_rate_threshold",
            "Share of a table's keys that the highest level must hold for a call not to "
@@ -179,7 +208,7 @@ std::vector<Setting<Config>> OtherSettings() {
 
 std::vector<Setting<Config>> AllConfigSettings() {
   std::vector<Setting<Config>> all = StoreSettings();
-  for (std::vector<Setting<Config>> part : {L2Settings(), OtherSettings()})
+  for (std::vector<Setting<Config>> part : {L2Settings(), L1Settings(), OtherSettings()})
     std::move(part.begin(), part.end(), std::back_inserter(all));
   return all;
 }
@@ -243,8 +272,12 @@ const std::vector<Setting<TableConfig>>& TableSettings() {
           {"model.table", "l1_share", "As `l2_share`, for level 1."},
           OptionalCodec<NumberCodec>{{0.0, 1.0}}, [](auto& c) -> auto& { return c.l1_share; }),
       Make<TableConfig>(
-          {"model.table", "l1_bytes", "As `l2_bytes`, for level 1."},
+          {"model.table", "l1_bytes", "As `l2_bytes`, for level 1, on each device."},
           OptionalCodec<SizeCodec>{{0, kSizeMax}}, [](auto& c) -> auto& { return c.l1_bytes; }),
+      Make<TableConfig>(
+          {"model.table", "l1_hot_keys",
+           "NumPy file of keys, hottest first, that level 1 loads at start, before `l1.preload`."},
+          PathCodec{}, [](auto& c) -> auto& { return c.l1_hot_keys; }),
   };
   return *settings;
 }

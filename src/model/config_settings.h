@@ -36,7 +36,8 @@ struct Setting {
   // The part of the project that this build lacks and that the setting is for; empty = none. Such
   // a setting is read and checked, but may only have its default value.
   std::string_view awaits;
-  // Errors: INVALID_ARGUMENT with what was expected; `directory` is what paths are relative to.
+  // Errors: INVALID_ARGUMENT with what was expected, UNIMPLEMENTED for a value that no machine can
+  // have in this build; `directory` is what paths are relative to.
   std::function<absl::Status(const ConfigValue& value, const std::string& directory,
                              Target& target)>
       read;

@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "model/config_settings.h"
+#include "tier/device_cache_factory.h"
 
 namespace hps {
 namespace {
@@ -177,6 +178,9 @@ TEST_F(ConfigTest, OutOfRangeNamesTheRange) {
   ExpectInvalid("[threads]\nfetch = 5000000000\n", "2:9", {"0 to 1024"});
   ExpectInvalid("[threads]\npromote = 0\n", "2:11", {"1 to 64"});
   ExpectInvalid("[l1]\ndevices = [-1]\n", "2:11", {"0 to 1023"});
+  ExpectInvalid("[l1]\npreload = -0.1\n", "2:11", {"l1.preload", "0.0 to 1.0"});
+  ExpectInvalid("[l1]\ncalls_max = 0\n", "2:13", {"1 to 1024"});
+  ExpectInvalid("[l1]\ncall_keys_max = 4194305\n", "2:17", {"1 to 4194304"});
   ExpectInvalid("[l2]\noverflow_margin = 0.5\nresolution_target = 0.6\n", "",
                 {"l2.resolution_target", "overflow_margin"});
   ExpectInvalid("[server]\nhttp = \"localhost\"\n", "2:8", {"\"host:port\""});
@@ -212,7 +216,8 @@ TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
   ExpectError("[l2]\nkind = \"redis\"\n", unimplemented, "2:8", {"l2.kind", "Redis"});
   ExpectError("[l2.redis]\ncluster = true\n", unimplemented, "2:11", {"Redis"});
-  ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
+  if (!BuiltInDeviceCacheFactory().Support().ok())
+    ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
   ExpectError("[update]\nbrokers = [\"a:9092\"]\n", unimplemented, "2:11", {"update stream"});
   ExpectError("[server]\nhttp = \"0.0.0.0:80\"\n", unimplemented, "2:8", {"the server"});
   ExpectError("[[model]]\nname = \"m\"\ndense = \"m.onnx\"\n", unimplemented, "3:9", {"dense"});

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
+#include <cstring>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "base/macros.h"
@@ -14,10 +13,115 @@ namespace {
 
 constexpr size_t kBatchKeysMax = 4096;
 constexpr size_t kBatchBytes = 4 << 20;
+// A device that takes longer to make room, or a store to read a batch, is not waited for.
+constexpr auto kWaitMax = std::chrono::seconds(10);
 
-bool IsFull(const LossyTable& table) {
-  const LevelStatistics statistics = table.Statistics();
+bool IsFull(const LevelStatistics& statistics) {
   return statistics.evictions != 0 || statistics.dropped != 0;
+}
+
+Deadline WaitMax() { return DeadlineAfter(RealClock(), kWaitMax); }
+
+// Keys, versions and rows on their way from one level to another.
+struct Batch {
+  explicit Batch(size_t bytes_of_row)
+      : row_bytes(bytes_of_row),
+        keys(std::clamp<size_t>(kBatchBytes / row_bytes, 1, kBatchKeysMax)),
+        versions(keys.size()),
+        rows(keys.size() * row_bytes),
+        outcomes(keys.size()) {}
+
+  HostRows View(size_t count) {
+    return {
+        .data = rows.data(), .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
+  }
+  RowBatch Rows(size_t count) {
+    return {.keys = std::span(keys).first(count),
+            .rows = View(count),
+            .versions = std::span(versions).first(count)};
+  }
+
+  // Moves what was found to the front, `count` keys being looked at; returns how many were.
+  size_t KeepHits(size_t count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (outcomes[i] != FetchOutcome::kHit) continue;
+      keys[kept] = keys[i];
+      versions[kept] = versions[i];
+      if (kept != i) std::memcpy(&rows[kept * row_bytes], &rows[i * row_bytes], row_bytes);
+      ++kept;
+    }
+    return kept;
+  }
+
+  const size_t row_bytes;
+  std::vector<Key> keys;
+  std::vector<Version> versions;
+  std::vector<std::byte> rows;
+  std::vector<FetchOutcome> outcomes;
+};
+
+// Sends the first rows of the table to `insert`, which says whether there is room for more.
+template <typename Insert>
+absl::Status ScanShare(ServedTable& table, double share, Insert insert) {
+  Batch batch(table.row_bytes());
+  const double row_count = static_cast<double>(table.l3().Info().row_count);
+  uint64_t remaining = static_cast<uint64_t>(std::ceil(row_count * share));
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<RowCursor> cursor, table.l3().Scan());
+  bool has_room = true;
+  while (remaining > 0 && has_room) {
+    const size_t wanted = std::min<uint64_t>(batch.keys.size(), remaining);
+    HPS_ASSIGN_OR_RETURN(const size_t count,
+                         cursor->Next(std::span(batch.keys).first(wanted),
+                                      batch.View(batch.keys.size()), batch.versions));
+    if (count == 0) break;
+    HPS_ASSIGN_OR_RETURN(has_room, insert(batch.Rows(count)));
+    remaining -= count;
+  }
+  return absl::OkStatus();
+}
+
+// Waits for room in the device's staging where there is none.
+absl::Status Replace(DeviceCacheTable& l1, const RowBatch& rows, ApplyEpoch epoch) {
+  absl::Status status = l1.Replace(rows, epoch).status();
+  if (!absl::IsResourceExhausted(status)) return status;
+  HPS_RETURN_IF_ERROR(l1.Flush(WaitMax()));
+  return l1.Replace(rows, epoch).status();
+}
+
+// Reads the first `count` keys of the batch from levels 2 and 3, and keeps those that were found.
+absl::StatusOr<size_t> FetchHits(ServedTable& table, Batch& batch, size_t count) {
+  const FetchBatch all = {.keys = std::span(batch.keys).first(count),
+                          .rows = batch.View(count),
+                          .outcomes = std::span(batch.outcomes).first(count),
+                          .versions = std::span(batch.versions).first(count)};
+  const bool has_l2 = table.l2() != nullptr && !table.l2_bypass().bypassed();
+  if (!has_l2 || !table.l2()->Fetch(all, WaitMax()).ok()) {
+    HPS_RETURN_IF_ERROR(table.l3().Fetch(all, WaitMax()).status());
+    return batch.KeepHits(count);
+  }
+  Batch missed(batch.row_bytes);
+  size_t missed_count = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (batch.outcomes[i] == FetchOutcome::kMiss) missed.keys[missed_count++] = batch.keys[i];
+  }
+  size_t kept = batch.KeepHits(count);
+  if (missed_count == 0) return kept;
+  HPS_RETURN_IF_ERROR(table.l3()
+                          .Fetch({.keys = std::span(missed.keys).first(missed_count),
+                                  .rows = missed.View(missed_count),
+                                  .outcomes = std::span(missed.outcomes).first(missed_count),
+                                  .versions = std::span(missed.versions).first(missed_count)},
+                                 WaitMax())
+                          .status());
+  missed_count = missed.KeepHits(missed_count);
+  for (size_t i = 0; i < missed_count; ++i, ++kept) {
+    batch.keys[kept] = missed.keys[i];
+    batch.versions[kept] = missed.versions[i];
+    std::memcpy(&batch.rows[kept * batch.row_bytes], &missed.rows[i * batch.row_bytes],
+                batch.row_bytes);
+  }
+  return kept;
 }
 
 }  // namespace
@@ -25,35 +129,50 @@ bool IsFull(const LossyTable& table) {
 absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share) {
   if (table.l2() == nullptr || share <= 0) return 0;
   const ApplyEpoch epoch = table.epochs().published();  // before the first row is read
-  const size_t row_bytes = table.row_bytes();
-  const size_t batch_keys = std::clamp<size_t>(kBatchBytes / row_bytes, 1, kBatchKeysMax);
-  std::vector<Key> keys(batch_keys);
-  std::vector<Version> versions(batch_keys);
-  std::vector<std::byte> rows(batch_keys * row_bytes);
-  const HostRows view = {.data = rows.data(),
-                         .row_count = batch_keys,
-                         .row_bytes = row_bytes,
-                         .stride_bytes = row_bytes};
-  const double row_count = static_cast<double>(table.l3().Info().row_count);
-  uint64_t remaining = static_cast<uint64_t>(std::ceil(row_count * share));
-  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<RowCursor> cursor, table.l3().Scan());
   uint64_t inserted = 0;
-  while (remaining > 0 && !IsFull(*table.l2())) {
-    const size_t wanted = std::min<uint64_t>(batch_keys, remaining);
-    HPS_ASSIGN_OR_RETURN(const size_t count,
-                         cursor->Next(std::span(keys).first(wanted), view, versions));
-    if (count == 0) break;
-    HostRows found = view;
-    found.row_count = count;
-    HPS_ASSIGN_OR_RETURN(const InsertCounts counts,
-                         table.l2()->Insert({.keys = std::span(keys).first(count),
-                                             .rows = found,
-                                             .versions = std::span(versions).first(count)},
-                                            epoch));
+  const auto insert = [&](const RowBatch& rows) -> absl::StatusOr<bool> {
+    HPS_ASSIGN_OR_RETURN(const InsertCounts counts, table.l2()->Insert(rows, epoch));
     inserted += counts.inserted;
-    remaining -= count;
-  }
+    return !IsFull(table.l2()->Statistics());
+  };
+  HPS_RETURN_IF_ERROR(ScanShare(table, share, insert));
   return inserted;
+}
+
+absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share) {
+  DeviceCacheTable* const l1 = table.l1(cache);
+  const ApplyEpoch epoch = table.epochs().published();
+  if (l1 == nullptr || share <= 0 || epoch < table.l1_epoch(cache)) return 0;
+  uint64_t sent = 0;
+  const auto insert = [&](const RowBatch& rows) -> absl::StatusOr<bool> {
+    HPS_RETURN_IF_ERROR(Replace(*l1, rows, epoch));
+    sent += rows.keys.size();
+    return !IsFull(l1->Statistics());
+  };
+  HPS_RETURN_IF_ERROR(ScanShare(table, share, insert));
+  HPS_RETURN_IF_ERROR(l1->Flush(WaitMax()));
+  return sent;
+}
+
+absl::StatusOr<uint64_t> FillDeviceTable(ServedTable& table, size_t cache,
+                                         std::span<const Key> keys,
+                                         const std::function<bool()>& go_on) {
+  DeviceCacheTable* const l1 = table.l1(cache);
+  HPS_CHECK(l1 != nullptr);
+  Batch batch(table.row_bytes());
+  uint64_t sent = 0;
+  for (size_t first = 0; first < keys.size() && go_on(); first += batch.keys.size()) {
+    const ApplyEpoch epoch = table.epochs().published();
+    const size_t asked = std::min(batch.keys.size(), keys.size() - first);
+    std::copy_n(keys.begin() + static_cast<ptrdiff_t>(first), asked, batch.keys.begin());
+    HPS_ASSIGN_OR_RETURN(const size_t count, FetchHits(table, batch, asked));
+    // What was attached after a change that is still open refuses what was read before its end.
+    if (count == 0 || epoch < table.l1_epoch(cache) || table.l1_bypass(cache).bypassed()) continue;
+    HPS_RETURN_IF_ERROR(Replace(*l1, batch.Rows(count), epoch));
+    sent += count;
+  }
+  HPS_RETURN_IF_ERROR(l1->Flush(WaitMax()));
+  return sent;
 }
 
 }  // namespace hps

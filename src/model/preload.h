@@ -1,7 +1,11 @@
-// Fills a table's level 2 before it is served (the paper's initial cache rate).
+// Fills a table's upper levels: before it is served (the paper's initial cache rate), or with keys
+// that are known to be hot. All are promotions like any other, so the fence holds.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "query/served_table.h"
@@ -9,8 +13,18 @@
 namespace hps {
 
 // Inserts the first `share` of the table's rows in key order, or as many as fit: it ends when the
-// level begins to evict. A promotion like any other, so the fence holds. Returns the rows inserted.
+// level begins to evict. Returns the rows inserted.
 // Errors: DATA_LOSS (a damaged row; what came before it stays), those of LossyTable::Insert.
 absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share);
+
+// The same for level 1 in a cache that the table is attached to. Returns the rows sent to it.
+// Errors: DATA_LOSS, DEADLINE_EXCEEDED (the device), those of DeviceCacheTable::Replace.
+absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share);
+
+// Sends the rows that levels 2 and 3 have for `keys` to level 1, batch by batch while `go_on()`.
+// Returns how many. Errors: as above, those of DurableTable::Fetch.
+absl::StatusOr<uint64_t> FillDeviceTable(ServedTable& table, size_t cache,
+                                         std::span<const Key> keys,
+                                         const std::function<bool()>& go_on);
 
 }  // namespace hps

@@ -35,6 +35,7 @@ absl::StatusOr<ServedModels::ModelErrors> ServedModels::Switch(Missing missing) 
   ModelErrors errors;
   HPS_ASSIGN_OR_RETURN(std::vector<BuildingModel> models, PinModels(missing, errors));
   DivideL2(models);
+  DivideL1(models);
   // Who gives bytes up goes first, so that the others find them free.
   std::map<std::string, int64_t> growth;
   for (const BuildingModel& model : models) growth[model.model] = L2Growth(model);
@@ -243,6 +244,35 @@ void ServedModels::DivideL2(std::vector<BuildingModel>& models) {
   }
 }
 
+// Divides what is left of level 1, when the tables that go have given it back, over the new ones.
+void ServedModels::DivideL1(std::vector<BuildingModel>& models) const {
+  if (parts_.l1 == nullptr) return;
+  std::vector<DeviceLevel::Demand> demands;
+  std::vector<Building*> fresh;
+  std::vector<std::shared_ptr<ServedTable>> going;
+  for (BuildingModel& model : models) {
+    if (const ModelState* state = FindModel(model.model)) {
+      for (std::shared_ptr<ServedTable>& table : state->Tables()) going.push_back(std::move(table));
+    }
+    for (Building& table : model.tables) {
+      if (table.l3 == nullptr) {
+        std::erase(going, table.served);
+        continue;
+      }
+      fresh.push_back(&table);
+      demands.push_back({.spec = &table.l3->spec(), .row_count = table.l3->Info().row_count});
+      if (const TableConfig* override_of_table = OverrideOf(table.l3->spec().name)) {
+        demands.back().share = override_of_table->l1_share;
+        demands.back().fixed_bytes = override_of_table->l1_bytes;
+      }
+    }
+  }
+  std::vector<const ServedTable*> going_tables;
+  for (const auto& table : going) going_tables.push_back(table.get());
+  const std::vector<uint64_t> parts = parts_.l1->Divide(demands, going_tables);
+  for (size_t i = 0; i < fresh.size(); ++i) fresh[i]->l1_bytes = parts[i];
+}
+
 // A table of level 2 can't be resized: the same incarnation gets a new, empty one.
 void ServedModels::OpenAnew(BuildingModel& model, Building& table, uint64_t l2_bytes) const {
   absl::StatusOr<std::unique_ptr<DurableTable>> opened =
@@ -322,7 +352,8 @@ absl::StatusOr<std::shared_ptr<ServedTable>> ServedModels::MakeServed(Building& 
   parts.hit_rate_threshold = parts_.config->lookup.hit_rate_threshold;
   parts.l2 = OpenL2(table);
   parts.l3 = std::move(table.l3);
-  return ServedTable::Create(std::move(parts));
+  HPS_ASSIGN_OR_RETURN(std::shared_ptr<ServedTable> served, ServedTable::Create(std::move(parts)));
+  return parts_.l1 == nullptr ? served : parts_.l1->Watched(std::move(served));
 }
 
 void ServedModels::Preload(ServedTable& table) const {
@@ -333,6 +364,20 @@ void ServedModels::Preload(ServedTable& table) const {
                           "' ended early: ", rows.status().ToString()));
 }
 
+// The table gets its part of level 1, and the keys that its former incarnation holds there.
+void ServedModels::AdoptL1(const Building& table) const {
+  if (parts_.l1 == nullptr) return;
+  const std::string& name = table.served->spec().name;
+  const ModelState* state = FindModel(ModelOf(name));
+  const std::shared_ptr<ServedTable> former = state == nullptr ? nullptr : state->FindTable(name);
+  const TableConfig* override_of_table = OverrideOf(name);
+  parts_.l1->Adopt(
+      {.table = table.served,
+       .former = former.get(),
+       .bytes = table.l1_bytes,
+       .hot_keys_path = override_of_table == nullptr ? "" : override_of_table->l1_hot_keys});
+}
+
 // Makes the levels of a model's new tables, fills them, and switches the model to its tables.
 absl::Status ServedModels::Serve(BuildingModel& building) {
   FitL2(building);
@@ -341,6 +386,7 @@ absl::Status ServedModels::Serve(BuildingModel& building) {
     if (table.l3 != nullptr) {
       HPS_ASSIGN_OR_RETURN(table.served, MakeServed(table));
       Preload(*table.served);
+      AdoptL1(table);
     }
     tables.push_back(table.served);
   }

@@ -25,6 +25,7 @@
 #include "hps/lookup_session.h"
 #include "hps/statistics.h"
 #include "model/budget.h"
+#include "model/device_level.h"
 #include "model/tier_factory.h"
 #include "query/model_state.h"
 #include "query/session_factory.h"
@@ -40,6 +41,7 @@ class ServedModels {
     const Config* config = nullptr;
     DurableStore* durable = nullptr;
     const L2Tier* l2 = nullptr;
+    DeviceLevel* l1 = nullptr;  // null: no level 1
     SessionFactory* sessions = nullptr;
     Executor* reclaim = nullptr;
   };
@@ -81,6 +83,7 @@ class ServedModels {
     std::unique_ptr<DurableTable> l3;  // null when `served` is kept as it is
     std::shared_ptr<ServedTable> served;
     uint64_t l2_bytes = 0;
+    uint64_t l1_bytes = 0;  // of each device's cache, where it is new
 
     const DurableTable& durable() const { return l3 != nullptr ? *l3 : served->l3(); }
   };
@@ -103,12 +106,14 @@ class ServedModels {
   int64_t L2Growth(const BuildingModel& model) const HPS_REQUIRES(change_mutex_);
   uint64_t L2BytesOfOthers(const BuildingModel& model) const HPS_REQUIRES(change_mutex_);
   void DivideL2(std::vector<BuildingModel>& models) HPS_REQUIRES(change_mutex_);
+  void DivideL1(std::vector<BuildingModel>& models) const;
   void OpenAnew(BuildingModel& model, Building& table, uint64_t l2_bytes) const;
   void FitL2(BuildingModel& model) const HPS_REQUIRES(change_mutex_);
   absl::Status Serve(BuildingModel& building) HPS_REQUIRES(change_mutex_);
   std::unique_ptr<LossyTable> OpenL2(Building& table) const;
   absl::StatusOr<std::shared_ptr<ServedTable>> MakeServed(Building& table) const;
   void Preload(ServedTable& table) const;
+  void AdoptL1(const Building& table) const;
   ModelState* FindModel(const std::string& model) const;
   ModelState& FindOrAddModel(const std::string& model);
   const TableConfig* OverrideOf(const std::string& table) const;

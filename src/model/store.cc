@@ -12,6 +12,8 @@
 #include "import/export.h"
 #include "import/import.h"
 #include "import/import_plan.h"
+#include "model/device_level.h"
+#include "model/open_store.h"
 #include "model/served_models.h"
 #include "model/tier_factory.h"
 #include "query/row_convert.h"
@@ -69,7 +71,8 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> MakePool(const char* name, uint32_t 
 // query/session_factory.h asks for.
 class OpenedStore final : public Store {
  public:
-  static absl::StatusOr<std::unique_ptr<Store>> Open(const Config& config, OpenMode mode);
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const Config& config, OpenMode mode,
+                                                     const DeviceCacheFactory& devices);
 
   explicit OpenedStore(const Config& config) : config_(config) {}
 
@@ -87,27 +90,30 @@ class OpenedStore final : public Store {
   StoreStatistics Statistics() const override;
 
  private:
-  absl::Status MakeLevels(OpenMode mode);
+  absl::Status MakeLevels(OpenMode mode, const DeviceCacheFactory& devices);
 
   const Config config_;
   std::unique_ptr<DurableStore> durable_;
   L2Tier l2_;
+  std::unique_ptr<DeviceLevel> l1_;
   std::unique_ptr<SessionFactory> sessions_;
   std::unique_ptr<ServedModels> models_;
   std::unique_ptr<WorkerPool> promote_executor_;
   std::unique_ptr<WorkerPool> fetch_executor_;
 };
 
-absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, OpenMode mode) {
+absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, OpenMode mode,
+                                                         const DeviceCacheFactory& devices) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
   auto store = std::make_unique<OpenedStore>(config);
-  HPS_RETURN_IF_ERROR(store->MakeLevels(mode));
+  HPS_RETURN_IF_ERROR(store->MakeLevels(mode, devices));
   return store;
 }
 
-absl::Status OpenedStore::MakeLevels(OpenMode mode) {
+absl::Status OpenedStore::MakeLevels(OpenMode mode, const DeviceCacheFactory& devices) {
   HPS_ASSIGN_OR_RETURN(durable_, OpenDurableStore(config_.store, mode, StoreRole::kServer));
   l2_ = MakeL2Tier(config_.l2);
+  HPS_ASSIGN_OR_RETURN(l1_, DeviceLevel::Create(config_, devices));
   HPS_ASSIGN_OR_RETURN(promote_executor_,
                        MakePool("hps-promote", config_.threads.promote, kPromotionsQueuedMax));
   HPS_ASSIGN_OR_RETURN(fetch_executor_,
@@ -115,10 +121,12 @@ absl::Status OpenedStore::MakeLevels(OpenMode mode) {
   HPS_ASSIGN_OR_RETURN(sessions_,
                        SessionFactory::Create({.fetch_executor = fetch_executor_.get(),
                                                .promote_executor = promote_executor_.get(),
+                                               .caches = l1_->caches(),
                                                .timeout = config_.lookup.timeout}));
   models_ = std::make_unique<ServedModels>(ServedModels::Parts{.config = &config_,
                                                                .durable = durable_.get(),
                                                                .l2 = &l2_,
+                                                               .l1 = l1_.get(),
                                                                .sessions = sessions_.get(),
                                                                .reclaim = promote_executor_.get()});
   // A store that is being made lacks what its first import will bring.
@@ -132,11 +140,11 @@ absl::Status OpenedStore::MakeLevels(OpenMode mode) {
 
 absl::StatusOr<std::unique_ptr<LookupSession>> OpenedStore::NewSession(
     const std::string& model, const SessionOptions& options) {
-  if (options.device >= 0) {
-    return absl::UnimplementedError(absl::StrCat(
-        "device ", options.device, ": this build does not have support for GPUs: use -1"));
-  }
-  return models_->NewSession(model, options);
+  HPS_RETURN_IF_ERROR(l1_->CheckDevice(options.device));
+  SessionOptions granted = options;
+  if (options.device != -1)
+    granted.keys_max = std::min<size_t>(options.keys_max, config_.l1.call_keys_max);
+  return models_->NewSession(model, granted);
 }
 
 absl::Status OpenedStore::Reload() {
@@ -173,13 +181,19 @@ StoreStatistics OpenedStore::Statistics() const {
   StoreStatistics statistics;
   sessions_->AddStatistics(&statistics);
   statistics.tables = models_->Statistics();
+  l1_->NameDevices(statistics.tables);
   return statistics;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const Config& config, OpenMode mode) {
-  return OpenedStore::Open(config, mode);
+  return OpenedStore::Open(config, mode, BuiltInDeviceCacheFactory());
+}
+
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const Config& config, OpenMode mode,
+                                                 const DeviceCacheFactory& devices) {
+  return OpenedStore::Open(config, mode, devices);
 }
 
 absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request) {

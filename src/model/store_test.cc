@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "tier/device_cache_factory.h"
+
 namespace hps {
 namespace {
 
@@ -282,11 +284,16 @@ TEST_F(StoreTest, AReaderCatchesUpWithReload) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(StoreTest, NoDeviceInThisBuild) {
+// Of this build and this machine: without GPUs, with GPUs but none here, or with one.
+TEST_F(StoreTest, ASessionOnADeviceThatIsNotThere) {
   Import(Files("m/t", 10, 1));
   const auto store = Open();
-  EXPECT_EQ(store->NewSession("m", {.device = 0}).status().code(),
-            absl::StatusCode::kUnimplemented);
+  const absl::Status support = BuiltInDeviceCacheFactory().Support();
+  const absl::Status status = store->NewSession("m", {.device = 1023}).status();
+  EXPECT_EQ(status.code(), support.ok() ? absl::StatusCode::kUnavailable : support.code());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("device 1023: "));
+  config_.l1 = {.devices_auto = false, .devices = {1023}};
+  EXPECT_EQ(Store::Open(config_, OpenMode::kReadOnly).status().code(), status.code());
 }
 
 TEST_F(StoreTest, DefaultRows) {

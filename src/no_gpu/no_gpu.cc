@@ -11,9 +11,9 @@ constexpr const char* kSentence =
 
 class NoGpu final : public DeviceCacheFactory {
  public:
-  absl::StatusOr<std::vector<int>> Devices() const override {
-    return absl::UnimplementedError(kSentence);
-  }
+  absl::Status Support() const override { return absl::UnimplementedError(kSentence); }
+  absl::StatusOr<std::vector<int>> Devices() const override { return Support(); }
+  absl::StatusOr<std::string> DeviceName(int) const override { return Support(); }
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
       const DeviceCacheOptions& options) const override {
     return absl::UnimplementedError(absl::StrCat("device ", options.device, ": ", kSentence));

@@ -267,7 +267,7 @@ void LevelSession::ServeDefaults() {
 void LevelSession::Count(LookupCounts* counts) {
   LookupCounts sum;
   for (const QueryWork& work : works_) {
-    work.counters->Add(number_, work.counts);
+    work.counters->Add(number_, work.counts, cache_index_);
     for (size_t i = 0; i < kKeyStatusCount; ++i) sum.by_status[i] += work.counts.by_status[i];
   }
   if (counts != nullptr) *counts = sum;

@@ -138,7 +138,14 @@ std::vector<TableStatistics> ModelState::Statistics() const {
     }();
     of_table.keys = counters.Sum();
     for (size_t cache = 0; cache < kCachesMax; ++cache) {
-      if (const DeviceCacheTable* l1 = table->l1(cache)) AddLevel(l1->Statistics(), &of_table.l1);
+      const DeviceCacheTable* l1 = table->l1(cache);
+      if (l1 == nullptr) continue;
+      const LookupCounters::CacheCounts counts = counters.SumOf(cache);
+      of_table.l1_devices.push_back({.device = static_cast<int>(cache),
+                                     .hits = counts.hits,
+                                     .misses = counts.misses,
+                                     .l1 = l1->Statistics()});
+      AddLevel(of_table.l1_devices.back().l1, &of_table.l1);
     }
     if (table->l2() != nullptr) of_table.l2 = table->l2()->Statistics();
     of_table.l1.errors += counters.l1_error_count();

@@ -62,7 +62,8 @@ class ModelState final : private EpochDomain::Waiter {
   size_t SlotOf(std::string_view name) const;  // REQUIRES: a table of that name has been published
   LookupCounters& counters(size_t slot);
 
-  // One entry for each table of the current snapshot, in declared order.
+  // One entry for each table of the current snapshot, in declared order. DeviceStatistics::device
+  // is the number of the cache: which device that is, the composition knows.
   std::vector<TableStatistics> Statistics() const;
 
   // Snapshots that have been replaced and are not freed yet.

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,10 +30,16 @@ class DeviceCacheFactory {
  public:
   virtual ~DeviceCacheFactory() = default;
 
+  // UNIMPLEMENTED, with a sentence, in a build without GPUs. Does not ask the driver.
+  virtual absl::Status Support() const = 0;
+
   // The numbers of the devices that this machine has, ascending; never empty.
-  // Errors: UNIMPLEMENTED (this build is without GPUs), UNAVAILABLE (no driver, one that is too
-  // old, or no device, in the driver's own words).
+  // Errors: as Support; UNAVAILABLE (no driver, one that is too old, or no device, in the driver's
+  // own words).
   virtual absl::StatusOr<std::vector<int>> Devices() const = 0;
+
+  // What its maker calls it: "NVIDIA H200". Errors: as Devices; UNAVAILABLE (no such device).
+  virtual absl::StatusOr<std::string> DeviceName(int device) const = 0;
 
   // Errors: as Devices; UNAVAILABLE (there is no such device), INVALID_ARGUMENT (options),
   // RESOURCE_EXHAUSTED (the device or the host lacks the memory; nothing stays allocated).

@@ -12,7 +12,8 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" / "hps"))
-OWNER = ROOT / "build" / "cpu" / "bin" / "hps_store_owner"
+OWNER = HPS.parent / "hps_store_owner"
+IS_CPU_BUILD = HPS.parent.parent.name == "cpu"
 TIMEOUT_S = 120
 
 

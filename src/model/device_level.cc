@@ -1,0 +1,251 @@
+#include "model/device_level.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "hps/npy_files.h"
+#include "hps/units.h"
+#include "model/budget.h"
+#include "model/preload.h"
+
+namespace hps {
+namespace {
+
+// Keys that are kept of an old incarnation: 128 MiB while it is replaced.
+constexpr size_t kHotKeysMax = size_t{16} << 20;
+constexpr size_t kDumpKeys = size_t{64} << 10;
+constexpr auto kDumpTimeout = std::chrono::seconds(10);
+
+std::string PartOf(const ServedTable& table, const DeviceCache& cache) {
+  return absl::StrCat("table '", table.spec().name, "' on device ", cache.device());
+}
+
+// The keys that level 1 holds of a table; all of it was asked for, and not long ago.
+absl::StatusOr<std::vector<Key>> KeysHeld(DeviceCacheTable& table) {
+  std::vector<Key> held;
+  std::vector<Key> some(kDumpKeys);
+  uint64_t cursor = 0;
+  while (held.size() < kHotKeysMax) {
+    HPS_ASSIGN_OR_RETURN(const size_t count,
+                         table.Dump(&cursor, some, DeadlineAfter(RealClock(), kDumpTimeout)));
+    if (count == 0) break;
+    held.insert(held.end(), some.begin(), some.begin() + static_cast<ptrdiff_t>(count));
+  }
+  return held;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceLevel>> DeviceLevel::Create(
+    const Config& config, const DeviceCacheFactory& factory) {
+  std::unique_ptr<DeviceLevel> level(new DeviceLevel(config));
+  HPS_RETURN_IF_ERROR(level->Open(factory));
+  return level;
+}
+
+absl::Status DeviceLevel::Open(const DeviceCacheFactory& factory) {
+  const L1Config& l1 = config_.l1;
+  std::vector<int> devices = l1.devices;
+  if (l1.devices_auto) {
+    absl::StatusOr<std::vector<int>> found = factory.Devices();
+    devices_status_ = found.status();
+    devices = found.ok() ? *std::move(found) : std::vector<int>();
+    if (devices.size() > kCachesMax) devices.resize(kCachesMax);
+  }
+  for (const int device : devices) {
+    auto cache = factory.Make({.device = device,
+                               .bytes_max = l1.bytes_max,
+                               .calls_max = l1.calls_max,
+                               .call_keys_max = l1.call_keys_max,
+                               .call_staging_bytes = l1.call_staging_bytes});
+    if (cache.ok()) {
+      caches_.push_back(*std::move(cache));
+    } else if (l1.devices_auto) {
+      LogWarning(absl::StrCat("device ", device, " is left out: ", cache.status().ToString()));
+      left_out_[device] = cache.status();
+    } else {
+      return cache.status();
+    }
+  }
+  if (caches_.empty()) {
+    if (devices_status_.ok()) devices_status_ = factory.Support();
+    return absl::OkStatus();
+  }
+  HPS_ASSIGN_OR_RETURN(executor_, WorkerPool::Create({.name = "hps-l1-fill", .queue_max = 1}));
+  return absl::OkStatus();
+}
+
+DeviceLevel::~DeviceLevel() {
+  closing_.store(true);
+  executor_ = nullptr;
+}
+
+std::vector<DeviceCache*> DeviceLevel::caches() const {
+  std::vector<DeviceCache*> all;
+  for (const auto& cache : caches_) all.push_back(cache.get());
+  return all;
+}
+
+absl::Status DeviceLevel::CheckDevice(int device) const {
+  if (device == -1) return absl::OkStatus();
+  for (const auto& cache : caches_) {
+    if (cache->device() == device) return absl::OkStatus();
+  }
+  absl::Status reason = absl::UnavailableError("l1.devices does not have it, or it is not there");
+  if (!devices_status_.ok()) reason = devices_status_;
+  if (const auto found = left_out_.find(device); found != left_out_.end()) reason = found->second;
+  return absl::Status(reason.code(), absl::StrCat("device ", device, ": ", reason.message()));
+}
+
+std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
+                                          std::span<const ServedTable* const> going) const {
+  if (caches_.empty()) return std::vector<uint64_t>(demands.size(), 0);
+  uint64_t bytes_left = config_.l1.bytes_max;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [table, bytes] : granted_) {
+      const bool goes = std::find(going.begin(), going.end(), table) != going.end();
+      if (!goes && !table->retired()) bytes_left -= std::min(bytes, bytes_left);
+    }
+  }
+  std::vector<BudgetRequest> requests;
+  for (const Demand& demand : demands) {
+    const size_t row_bytes = demand.spec->row_bytes();
+    BudgetRequest& request = requests.emplace_back();
+    request.least_bytes = caches_.front()->TableBytes(row_bytes, 1);
+    request.needed_bytes =
+        std::max(request.least_bytes, caches_.front()->TableBytes(row_bytes, demand.row_count));
+    request.share = demand.share;
+    request.fixed_bytes = demand.fixed_bytes;
+  }
+  std::vector<uint64_t> parts = DivideBudget(bytes_left, requests);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] != 0 || !requests[i].wants_any()) continue;
+    LogWarning(absl::StrCat("table '", demands[i].spec->name, "' is served without level 1: of ",
+                            "l1.bytes_max = ", FormatByteSize(config_.l1.bytes_max),
+                            " too little is left for it"));
+  }
+  return parts;
+}
+
+std::shared_ptr<ServedTable> DeviceLevel::Watched(std::shared_ptr<ServedTable> table) {
+  if (caches_.empty()) return table;
+  ServedTable* const watched = table.get();
+  // What is destroyed with the last pointer is the inner one, and then this level is told.
+  return {watched, [this, table = std::move(table)](ServedTable* ended) mutable {
+            Forget(ended);
+            table = nullptr;
+            PostBind();
+          }};
+}
+
+void DeviceLevel::Adopt(const Adoption& adoption) {
+  if (adoption.bytes == 0 || caches_.empty()) return;
+  ServedTable& table = *adoption.table;
+  {
+    MutexLock lock(mutex_);
+    granted_[&table] = adoption.bytes;
+  }
+  for (size_t cache = 0; cache < caches_.size(); ++cache) {
+    std::vector<Key> keys = KeysFor(adoption, cache);
+    const absl::Status attached = Attach(table, cache, adoption.bytes);
+    if (attached.ok()) {
+      Fill(table, cache, keys);
+      if (adoption.former == nullptr) Preload(table, cache);
+      continue;
+    }
+    // The incarnation that it replaces will give its part back; else somebody may, some day.
+    const std::string line =
+        absl::StrCat(PartOf(table, *caches_[cache]), " waits: ", attached.ToString());
+    adoption.former != nullptr ? LogInfo(line) : LogWarning(line);
+    MutexLock lock(mutex_);
+    waiting_.push_back({.table = adoption.table,
+                        .cache = cache,
+                        .bytes = adoption.bytes,
+                        .keys = std::move(keys)});
+  }
+  PostBind();  // what it waits for may have been given back meanwhile
+}
+
+std::vector<Key> DeviceLevel::KeysFor(const Adoption& adoption, size_t cache) const {
+  absl::StatusOr<std::vector<Key>> keys = std::vector<Key>();
+  if (adoption.former != nullptr) {
+    DeviceCacheTable* const l1 = adoption.former->l1(cache);
+    if (l1 != nullptr) keys = KeysHeld(*l1);
+  } else if (!adoption.hot_keys_path.empty()) {
+    keys = ReadNpyKeys(adoption.hot_keys_path);
+  }
+  if (keys.ok()) return *std::move(keys);
+  LogWarning(absl::StrCat(PartOf(*adoption.table, *caches_[cache]),
+                          " is not filled with hot keys: ", keys.status().ToString()));
+  return {};
+}
+
+void DeviceLevel::Preload(ServedTable& table, size_t cache) const {
+  const absl::StatusOr<uint64_t> rows = PreloadDeviceTable(table, cache, config_.l1.preload);
+  if (rows.ok()) return;
+  LogWarning(absl::StrCat("preload of ", PartOf(table, *caches_[cache]),
+                          " ended early: ", rows.status().ToString()));
+}
+
+absl::Status DeviceLevel::Attach(ServedTable& table, size_t cache, uint64_t bytes) {
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCacheTable> opened,
+                       caches_[cache]->OpenTable(table.row_bytes(), bytes));
+  table.AttachL1(cache, std::move(opened));
+  return absl::OkStatus();
+}
+
+void DeviceLevel::Fill(ServedTable& table, size_t cache, std::span<const Key> keys) const {
+  const auto go_on = [&] { return !closing_.load() && !table.retired(); };
+  const absl::StatusOr<uint64_t> rows = FillDeviceTable(table, cache, keys, go_on);
+  if (rows.ok()) return;
+  LogWarning(absl::StrCat("filling ", PartOf(table, *caches_[cache]),
+                          " ended early: ", rows.status().ToString()));
+}
+
+void DeviceLevel::Forget(const ServedTable* table) {
+  MutexLock lock(mutex_);
+  granted_.erase(table);
+}
+
+void DeviceLevel::PostBind() {
+  if (closing_.load() || bind_posted_.exchange(true)) return;
+  if (!executor_->Post(&bind_task_).ok()) bind_posted_.store(false);
+}
+
+void DeviceLevel::BindWaiting() {
+  // From here on who ends posts the task again: nothing that was freed is overlooked.
+  bind_posted_.store(false);
+  std::vector<Waiting> waiting;
+  {
+    MutexLock lock(mutex_);
+    waiting.swap(waiting_);
+  }
+  std::vector<std::pair<std::shared_ptr<ServedTable>, Waiting>> bound;
+  for (Waiting& part : waiting) {
+    std::shared_ptr<ServedTable> table = part.table.lock();
+    if (table == nullptr || table->retired() || closing_.load()) continue;
+    if (Attach(*table, part.cache, part.bytes).ok()) {
+      bound.emplace_back(std::move(table), std::move(part));
+      continue;
+    }
+    MutexLock lock(mutex_);
+    waiting_.push_back(std::move(part));
+  }
+  for (auto& [table, part] : bound) {
+    Fill(*table, part.cache, part.keys);
+    table = nullptr;  // it may have waited for this
+  }
+}
+
+void DeviceLevel::NameDevices(std::span<TableStatistics> tables) const {
+  for (TableStatistics& table : tables) {
+    for (DeviceStatistics& device : table.l1_devices)
+      device.device = caches_[static_cast<size_t>(device.device)]->device();
+  }
+}
+
+}  // namespace hps

@@ -1,0 +1,391 @@
+// Level 1 in a store, on the host's stand-in for devices.
+#include "model/device_level.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <thread>
+
+#include "l1_host/host_cache.h"
+#include "model/open_store.h"
+
+namespace hps {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kDim = 4;
+constexpr size_t kRowBytes = kDim * sizeof(float);
+constexpr KeyStatus kL1 = KeyStatus::kHitL1;
+
+// Devices whose memory is the host's.
+class HostDevices final : public DeviceCacheFactory {
+ public:
+  absl::Status Support() const override { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<int>> Devices() const override {
+    if (present.empty()) return absl::UnavailableError("no driver");
+    return present;
+  }
+  absl::StatusOr<std::string> DeviceName(int) const override { return "host"; }
+  absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
+      const DeviceCacheOptions& options) const override {
+    if (options.device == full) return absl::ResourceExhaustedError("no memory is left there");
+    if (std::find(present.begin(), present.end(), options.device) == present.end())
+      return absl::UnavailableError("there is none");
+    return MakeHostCache({.device = options.device,
+                          .bytes_max = options.bytes_max,
+                          .calls_max = options.calls_max,
+                          .call_keys_max = options.call_keys_max,
+                          .call_staging_bytes = options.call_staging_bytes});
+  }
+
+  std::vector<int> present = {0};
+  int full = -1;
+};
+
+class DeviceLevelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "hps_l1_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    config_.store.path = directory_ + "/store";
+    config_.l2.bytes_max = uint64_t{4} << 20;
+    config_.l2.huge_pages = false;
+    config_.l1.bytes_max = uint64_t{4} << 20;
+    config_.l1.calls_max = 2;
+    config_.l1.call_keys_max = 4096;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  template <typename T>
+  static void WriteVector(const std::string& path, const std::vector<T>& values) {
+    std::ofstream(path, std::ios::binary)
+        .write(static_cast<const char*>(static_cast<const void*>(values.data())),
+               std::ssize(values) * static_cast<std::streamsize>(sizeof(T)));
+  }
+  static std::vector<Key> Iota(size_t n, Key first = 0) {
+    std::vector<Key> keys(n);
+    std::iota(keys.begin(), keys.end(), first);
+    return keys;
+  }
+  // A table of model m with keys 0 to n - 1, every element of whose rows is `value`.
+  ImportRequest Files(const std::string& table, size_t n, float value) {
+    const std::string path = directory_ + "/files" + std::to_string(++files_);
+    std::filesystem::create_directories(path);
+    WriteVector(path + "/key", Iota(n));
+    WriteVector(path + "/emb_vector", std::vector<float>(n * kDim, value));
+    return {.name = "m/" + table, .from = path, .dim = kDim};
+  }
+  void Import(const ImportRequest& request) {
+    const auto report = ImportTables(config_, request);
+    ASSERT_TRUE(report.ok()) << report.status();
+  }
+  std::string KeysFile(const std::vector<Key>& keys) {
+    std::string header = "{'descr': '<i8', 'fortran_order': False, 'shape': (" +
+                         std::to_string(keys.size()) + ",), }";
+    header.resize(117, ' ');
+    header += '\n';
+    const std::string path = directory_ + "/hot.npy";
+    std::ofstream file(path, std::ios::binary);
+    file << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(header.size()) << '\0' << header;
+    for (Key key : keys) {
+      std::array<char, sizeof key> bytes{};
+      std::memcpy(bytes.data(), &key, sizeof key);
+      file.write(bytes.data(), bytes.size());
+    }
+    return path;
+  }
+
+  std::unique_ptr<Store> Open(OpenMode mode = OpenMode::kReadWrite) {
+    auto store = OpenStore(config_, mode, devices_);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+
+  struct Answer {
+    float value = 0;  // of all rows; NaN when they differ
+    LookupCounts counts;
+  };
+  static Answer LookUp(Store& store, const std::string& table, const std::vector<Key>& keys,
+                       int device = 0) {
+    Answer answer;
+    auto session = store.NewSession("m", {.device = device});
+    EXPECT_TRUE(session.ok()) << session.status();
+    if (!session.ok()) return answer;
+    std::vector<float> rows(keys.size() * kDim);
+    const HostTableQuery query = {.table = *(*session)->FindTable("m/" + table),
+                                  .keys = keys,
+                                  .rows = std::as_writable_bytes(std::span(rows)),
+                                  .status = {}};
+    const absl::Status status = (*session)->Lookup(
+        HostLookupRequest{.queries = {&query, 1}, .timeout = std::chrono::minutes(1)},
+        &answer.counts);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(answer.counts.total(), keys.size());
+    answer.value = rows.empty() ? 0 : rows[0];
+    for (float element : rows) {
+      if (element != answer.value) answer.value = std::numeric_limits<float>::quiet_NaN();
+    }
+    return answer;
+  }
+  // Asks until level 1 answers all keys: it may be filled in the background.
+  static void ExpectSoonInL1(Store& store, const std::string& table, const std::vector<Key>& keys,
+                             float value) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    uint64_t hits = 0;
+    do {
+      std::this_thread::yield();
+      hits = store.Statistics().tables.front().l1.entries;
+    } while (hits < keys.size() && std::chrono::steady_clock::now() < end);
+    const Answer answer = LookUp(store, table, keys);
+    EXPECT_EQ(answer.value, value);
+    EXPECT_EQ(answer.counts[kL1], keys.size());
+  }
+  static void Drain(Store& store) {
+    EXPECT_TRUE(store.DrainPromotions(std::chrono::seconds(30)).ok());
+  }
+  // What a table of n rows asks of a device.
+  uint64_t Need(size_t n) const {
+    return (*devices_.Make({.device = devices_.present[0], .bytes_max = 1 << 20}))
+        ->TableBytes(kRowBytes, n);
+  }
+
+  std::string directory_;
+  Config config_;
+  HostDevices devices_;
+  int files_ = 0;
+};
+
+TEST_F(DeviceLevelTest, RowsRiseAndAreCountedByDevice) {
+  devices_.present = {2, 5};
+  Import(Files("t", 100, 1));
+  const auto store = Open();
+  EXPECT_EQ(LookUp(*store, "t", Iota(100), 5).counts[KeyStatus::kHitL3], 100u);
+  Drain(*store);
+  const Answer again = LookUp(*store, "t", Iota(100), 5);
+  EXPECT_EQ(again.counts[kL1], 100u);
+  EXPECT_EQ(again.value, 1);
+  EXPECT_EQ(LookUp(*store, "t", {1, 2, 3}, 2).counts[KeyStatus::kHitL2], 3u) << "has its own";
+  Drain(*store);
+  EXPECT_EQ(LookUp(*store, "t", {1, 2, 3}, -1).counts[KeyStatus::kHitL2], 3u) << "on the host";
+  const TableStatistics table = store->Statistics().tables.front();
+  ASSERT_EQ(table.l1_devices.size(), 2u);
+  EXPECT_EQ(table.l1_devices[0].device, 2);
+  EXPECT_EQ(table.l1_devices[0].l1.entries, 3u);
+  EXPECT_EQ(table.l1_devices[0].hits + table.l1_devices[0].misses, 3u);
+  EXPECT_EQ(table.l1_devices[1].device, 5);
+  EXPECT_EQ(table.l1_devices[1].hits, 100u);
+  EXPECT_EQ(table.l1_devices[1].misses, 100u);
+  EXPECT_EQ(table.l1_devices[1].l1.insertions, 100u);
+  EXPECT_EQ(table.l1.entries, 103u);
+  EXPECT_EQ(table.l1.bytes_max, 2 * table.l1_devices[0].l1.bytes_max);
+}
+
+TEST_F(DeviceLevelTest, OnlyTheDevicesOfTheConfiguration) {
+  devices_.present = {0, 1};
+  config_.l1.devices_auto = false;
+  config_.l1.devices = {1};
+  Import(Files("t", 10, 1));
+  const auto store = Open();
+  EXPECT_EQ(LookUp(*store, "t", {1}, 1).value, 1);
+  const absl::Status status = store->NewSession("m", {.device = 0}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("device 0: l1.devices does not have it"));
+  config_.l1.devices = {1, 7};
+  EXPECT_EQ(OpenStore(config_, OpenMode::kReadOnly, devices_).status().code(),
+            absl::StatusCode::kUnavailable);
+  config_.l1.devices = {};
+  EXPECT_EQ(Open(OpenMode::kReadOnly)->NewSession("m", {.device = 1}).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST_F(DeviceLevelTest, WithoutADeviceTheHostAnswers) {
+  devices_.present = {};
+  Import(Files("t", 10, 1));
+  const auto store = Open();
+  EXPECT_EQ(LookUp(*store, "t", {1}, -1).value, 1);
+  const absl::Status status = store->NewSession("m", {.device = 0}).status();
+  EXPECT_EQ(status, absl::UnavailableError("device 0: no driver"));
+  EXPECT_TRUE(store->Statistics().tables.front().l1_devices.empty());
+}
+
+TEST_F(DeviceLevelTest, ADeviceWithoutRoomIsLeftOutUnlessItIsListed) {
+  devices_.present = {0, 1};
+  devices_.full = 1;
+  Import(Files("t", 10, 1));
+  EXPECT_EQ(Open()->NewSession("m", {.device = 1}).status(),
+            absl::ResourceExhaustedError("device 1: no memory is left there"));
+  config_.l1.devices_auto = false;
+  config_.l1.devices = {0, 1};
+  EXPECT_EQ(OpenStore(config_, OpenMode::kReadWrite, devices_).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(DeviceLevelTest, ACallIsBoundedByThePool) {
+  config_.l1.call_keys_max = 8;
+  Import(Files("t", 10, 1));
+  const auto store = Open();
+  const auto session = store->NewSession("m", {.device = 0});
+  const std::vector<Key> keys = Iota(9);
+  std::vector<float> rows(keys.size() * kDim);
+  const HostTableQuery query = {
+      .keys = keys, .rows = std::as_writable_bytes(std::span(rows)), .status = {}};
+  EXPECT_EQ((*session)->Lookup(HostLookupRequest{.queries = {&query, 1}}, nullptr).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(LookUp(*store, "t", Iota(8)).value, 1);
+}
+
+TEST_F(DeviceLevelTest, PreloadsAShareOfEveryTable) {
+  config_.l1.preload = 0.5;
+  Import(Files("t", 9000, 3));
+  const auto store = Open();
+  EXPECT_EQ(store->Statistics().tables.front().l1.entries, 4500u);
+  const Answer answer = LookUp(*store, "t", Iota(1000, 4000));
+  EXPECT_EQ(answer.counts[kL1], 500u);
+  EXPECT_EQ(answer.value, 3);
+}
+
+TEST_F(DeviceLevelTest, PreloadEndsWhereTheBudgetDoes) {
+  config_.l1.preload = 1.0;
+  config_.l1.bytes_max = Need(20'000);
+  Import(Files("t", 200'000, 3));
+  const auto store = Open();
+  const LevelStatistics l1 = store->Statistics().tables.front().l1;
+  EXPECT_GE(l1.entries, 20'000u);
+  EXPECT_LT(l1.insertions, 60'000u);
+}
+
+TEST_F(DeviceLevelTest, LoadsHotKeysAtStart) {
+  config_.model = {
+      {.name = "m", .table = {{.name = "t", .l1_hot_keys = KeysFile({7, 123456, 5, -1})}}}};
+  config_.l2.preload = 1.0;
+  Import(Files("t", 6000, 3));
+  const auto store = Open();
+  EXPECT_EQ(store->Statistics().tables.front().l1.entries, 2u);
+  EXPECT_EQ(LookUp(*store, "t", {5, 7}).counts[kL1], 2u);
+  EXPECT_EQ(LookUp(*store, "t", {6}).counts[kL1], 0u);
+}
+
+TEST_F(DeviceLevelTest, HotKeysThatCanNotBeReadDoNotStopTheStore) {
+  config_.model = {{.name = "m", .table = {{.name = "t", .l1_hot_keys = "/none.npy"}}}};
+  Import(Files("t", 10, 3));
+  EXPECT_EQ(LookUp(*Open(), "t", {5}).value, 3);
+}
+
+TEST_F(DeviceLevelTest, BudgetsAreDividedAndOverridden) {
+  config_.l1.bytes_max = 400'000;
+  config_.model = {{.name = "m",
+                    .table = {{.name = "b", .l1_bytes = 100'000},
+                              {.name = "c", .l1_share = 0.0},
+                              {.name = "e", .l1_bytes = 1}}}};
+  for (const char* table : {"a", "b", "c", "d", "e"}) Import(Files(table, 10'000, 1));
+  const auto store = Open();
+  std::map<std::string, uint64_t> bytes;
+  uint64_t sum = 0;
+  for (const TableStatistics& table : store->Statistics().tables) {
+    bytes[table.name] = table.l1.bytes_max;
+    sum += table.l1.bytes_max;
+    const Answer answer = LookUp(*store, table.name.substr(2), Iota(100));
+    EXPECT_EQ(answer.value, 1) << table.name;
+  }
+  EXPECT_LE(sum, config_.l1.bytes_max);
+  EXPECT_LE(bytes["m/b"], 100'000u);
+  EXPECT_GT(bytes["m/b"], 50'000u);
+  EXPECT_EQ(bytes["m/c"], 0u) << "stays out";
+  EXPECT_EQ(bytes["m/e"], 0u) << "a byte is of no use";
+  EXPECT_GT(bytes["m/a"], 0u);
+  EXPECT_EQ(bytes["m/a"], bytes["m/d"]);
+}
+
+// The new incarnation gets its part beside the old one where there is room, and is filled with what
+// was hot before it is served: no call finds it cold.
+TEST_F(DeviceLevelTest, ASwitchKeepsTheHotKeysHot) {
+  Import(Files("t", 1000, 1));
+  const auto store = Open();
+  LookUp(*store, "t", Iota(50, 200));
+  Drain(*store);
+  ASSERT_TRUE(store->Import(Files("t", 1000, 2)).ok());
+  const Answer answer = LookUp(*store, "t", Iota(50, 200));
+  EXPECT_EQ(answer.value, 2);
+  EXPECT_EQ(answer.counts[kL1], 50u);
+}
+
+// Where there is room for one incarnation only, it waits for the old one's end. Would catch memory
+// held twice (there is none), a part that is lost, and a fill with rows of the old import.
+TEST_F(DeviceLevelTest, ASwitchReusesTheMemory) {
+  config_.l1.bytes_max = Need(1000);
+  Import(Files("t", 1000, 1));
+  const auto store = Open();
+  for (float value = 1; value < 6; ++value) {
+    EXPECT_EQ(LookUp(*store, "t", Iota(50, 200)).value, value);
+    Drain(*store);
+    ExpectSoonInL1(*store, "t", Iota(50, 200), value);
+    ASSERT_TRUE(store->Import(Files("t", 1000, value + 1)).ok());
+    EXPECT_EQ(LookUp(*store, "t", Iota(50, 200)).value, value + 1);
+    ExpectSoonInL1(*store, "t", Iota(50, 200), value + 1);
+  }
+}
+
+TEST_F(DeviceLevelTest, ATableThatIsNotTouchedKeepsItsRows) {
+  Import(Files("a", 100, 1));
+  Import(Files("b", 100, 1));
+  const auto store = Open();
+  LookUp(*store, "a", Iota(100));
+  Drain(*store);
+  ASSERT_TRUE(store->Import(Files("b", 100, 2)).ok());
+  EXPECT_EQ(LookUp(*store, "a", Iota(100)).counts[kL1], 100u);
+  EXPECT_EQ(LookUp(*store, "b", Iota(100)).value, 2);
+}
+
+TEST_F(DeviceLevelTest, WhatADroppedTableHeldIsGivenToTheNext) {
+  config_.l1.bytes_max = Need(1000);
+  Import(Files("a", 1000, 1));
+  const auto store = Open();
+  ASSERT_TRUE(store->Import(Files("b", 1000, 1)).ok());
+  const auto part_of_b = [&] { return store->Statistics().tables.back().l1.bytes_max; };
+  EXPECT_EQ(part_of_b(), 0u) << "all was given away";
+  EXPECT_EQ(LookUp(*store, "b", Iota(10)).value, 1);
+  ASSERT_TRUE(store->Drop("m/a").ok());
+  ASSERT_TRUE(store->Import(Files("b", 1000, 2)).ok());
+  EXPECT_EQ(LookUp(*store, "b", Iota(10)).value, 2);
+  Drain(*store);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (part_of_b() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_GT(part_of_b(), 0u);
+}
+
+// Would catch a session that is left without its cache's tables, a torn row, or a step back while
+// incarnations come and go under it.
+TEST_F(DeviceLevelTest, LookUpsGoOnWhileTablesSwitch) {
+  config_.l1.bytes_max = Need(1000);
+  Import(Files("t", 1000, 1));
+  const auto store = Open();
+  std::atomic<bool> stop = false;
+  std::atomic<uint64_t> wrong = 0;
+  std::thread reader([&] {
+    float newest = 1;
+    while (!stop.load()) {
+      const float value = LookUp(*store, "t", Iota(64)).value;
+      wrong += !(value >= newest);
+      newest = value;
+    }
+  });
+  for (float value = 2; value < 12; ++value)
+    EXPECT_TRUE(store->Import(Files("t", 1000, value)).ok());
+  stop = true;
+  reader.join();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(LookUp(*store, "t", {3}).value, 11);
+}
+
+}  // namespace
+}  // namespace hps
