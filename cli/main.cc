@@ -11,6 +11,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "hps/log.h"
 
 namespace hps::cli {
 
@@ -113,6 +114,8 @@ int Main(int argc, const char* const* argv) {
 }  // namespace hps::cli
 
 int main(int argc, char** argv) {
+  // A command says in one line why it failed; the log beside it is for processes that serve.
+  hps::SetLogLevel(hps::LogLevel::kOff);
   hps::cli::AllowManyOpenFiles();
   return hps::cli::Main(argc, argv);
 }

@@ -49,7 +49,6 @@ ALLOWED = {
 # the inner parts of a unit through its interface; it must exist.
 UNTESTED = {
     "src/base/clock.cc": "reads the system's clock; every timed test uses it",
-    "src/base/log.cc": "writes lines to stderr",
     "src/base/macros.cc": "ends the process; macros are used by every test",
     "src/model/config_values.cc": "config_test.cc reads values of every kind",
     "src/query/cache_lookup.cc": "needs a device cache: tests/query/cache_lookup_test.cc",

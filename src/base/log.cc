@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <string>
 
 namespace hps {
 namespace {
@@ -19,7 +20,12 @@ spdlog::logger& Logger() {
   return *logger;
 }
 
-void Write(spdlog::level::level_enum level, std::string_view line) {
+void Write(spdlog::level::level_enum level, std::string_view text) {
+  if (!Logger().should_log(level)) return;
+  std::string line(text);  // what others have written (RocksDB's texts) may hold line breaks
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = ' ';
+  }
   Logger().log(level, spdlog::string_view_t(line.data(), line.size()));
 }
 

@@ -146,6 +146,7 @@ class DamageTest(support.CommandTestCase):
 
     def verify(self, *options) -> tuple[int, dict]:
         done = self.run_hps("verify", "--store", self.store, "--json", *options)
+        self.assertEqual(done.stderr.count("\n"), done.returncode, done.stderr)
         return done.returncode, json.loads(done.stdout)
 
     def look_up(self) -> tuple[bool, bool]:
