@@ -333,7 +333,7 @@ absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
     return line_;
   } catch (const CLI::CallForHelp&) {
     const auto chosen = app_.get_subcommands();
-    line_.text = (chosen.empty() ? &app_ : chosen.front())->help();
+    line_.text = (chosen.empty() ? app_.help() : chosen.front()->help("hps")) + "\n";
     return line_;
   } catch (const CLI::ParseError& error) {
     const auto chosen = app_.get_subcommands();

@@ -264,6 +264,8 @@ class UsageTest(support.CommandTestCase):
             done = self.run_hps(*command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("Example:\n  hps " + " ".join(command), done.stdout)
+            self.assertIn("Usage: " + " ".join(["hps", *command]) + " ", done.stdout)
+            self.assertTrue(done.stdout.endswith("\n"))
 
     def test_wrong_usage_is_exit_status_two(self) -> None:
         for arguments in ([], ["imprt"], ["import"], ["lookup", "--store", "s"],
