@@ -105,7 +105,8 @@ class LookupSession {
 
   // The same with keys and outputs on the session's device; asynchronous on request.stream where
   // every key hits the device's cache. `counts` is host memory, complete on return.
-  // Errors: as above; UNIMPLEMENTED in a build without GPU support, or for a session on the host.
+  // Errors: as above; UNIMPLEMENTED in a build without GPU support, for a session on the host, or
+  // for one that was made with an output dtype (its device queries are answered as stored only).
   virtual absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) = 0;
 };
 

@@ -63,6 +63,9 @@ class Executor {
   virtual bool Await(Latch& latch, Deadline deadline) = 0;
 
   virtual const Clock& clock() const = 0;
+
+  // Tasks that it can run at a time.
+  virtual size_t thread_count() const { return 1; }
 };
 
 // First in, first out, without allocation. Not thread-safe.
@@ -99,7 +102,7 @@ class WorkerPool final : public Executor {
   bool Await(Latch& latch, Deadline deadline) override;
   const Clock& clock() const override { return RealClock(); }
 
-  size_t thread_count() const { return threads_.size(); }
+  size_t thread_count() const override { return threads_.size(); }
   size_t queued_count() const;
 
  private:

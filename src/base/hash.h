@@ -13,6 +13,7 @@ inline constexpr uint64_t kStreamHashSeed = 0;
 inline constexpr uint64_t kL1HashSeed = 0x9e3779b97f4a7c15;
 inline constexpr uint64_t kL2HashSeed = 0xc2b2ae3d27d4eb4f;
 inline constexpr uint64_t kWatermarkHashSeed = 0x165667b19e3779f9;
+inline constexpr uint64_t kCounterHashSeed = 0x27d4eb2f165667c5;
 
 // XXH64 of the key's eight little-endian bytes, written out for this one length so that it inlines.
 // Source: the xxHash specification, section "XXH64". A test compares it with the library.

@@ -27,6 +27,10 @@ inline constexpr size_t kFetchesPerTableMax = 512;
 // Fetches that wait for a worker; one more and the level counts as down for its call.
 inline constexpr size_t kFetchesQueuedMax = 1024;
 
+// Fetch workers that may help one device look-up: with 15 and the caller the gather of any batch is
+// faster than the PCIe copy of its rows.
+inline constexpr size_t kHelpersMax = 15;
+
 // Promotions that wait for a worker; one more is dropped and counted.
 inline constexpr size_t kPromotionsQueuedMax = 256;
 

@@ -8,115 +8,194 @@
 namespace hps {
 namespace {
 
-size_t TotalKeys(std::span<const QueryWork> works) {
+// Two pieces cost one more copy than one that spans them both: a few microseconds on a GPU, in
+// which PCIe moves this much. A gap in the answers that is smaller is sent along.
+constexpr size_t kGapBytesMax = size_t{128} << 10;
+
+size_t TotalKeys(std::span<const QueryWork> queries) {
   size_t total = 0;
-  for (const QueryWork& work : works) total += work.key_count;
+  for (const QueryWork& query : queries) total += query.key_count;
   return total;
 }
 
 }  // namespace
 
-absl::Status CacheLookup::Probe(std::span<QueryWork> works, MemorySpace space, Stream stream,
-                                MissArena& arena, Deadline deadline) {
-  HPS_ASSIGN_OR_RETURN(DeviceCallLease call, cache_.AcquireCall(TotalKeys(works)));
-  MakeQueries(works, space);
-  HPS_RETURN_IF_ERROR(call->Begin(queries_, stream));
-  HPS_ASSIGN_OR_RETURN(const DeviceMisses misses, call->Misses(deadline));
-  call_ = std::move(call);
-  Stage(works, misses, arena);
+absl::Status CacheLookup::Begin(std::span<QueryWork> queries, MemorySpace space, Stream stream) {
+  space_ = space;
+  sent_ = absl::OkStatus();
+  sent_any_ = probes_again_ = false;
+  HPS_ASSIGN_OR_RETURN(call_, cache_.AcquireCall(TotalKeys(queries)));
+  MakeRequests(queries, space);
+  return call_->Begin(requests_, stream);
+}
+
+void CacheLookup::MakeRequests(std::span<QueryWork> queries, MemorySpace space) {
+  size_t native_bytes = 0;
+  for (const QueryWork& query : queries) {
+    if (query.out.converts()) native_bytes += query.key_count * query.table->table->row_bytes();
+  }
+  if (native_rows_.size() < native_bytes) native_rows_.resize(native_bytes);
+  requests_.clear();
+  std::byte* native = native_rows_.data();
+  for (const QueryWork& query : queries) {
+    const ServedTable& table = *query.table->table;
+    const bool has_l1 = query.table->top == TableWork::Top::kL1;
+    DeviceCacheQuery request = {.table = has_l1 ? table.l1(cache_index_) : nullptr,
+                                .space = space,
+                                .keys = query.keys,
+                                .key_count = query.key_count,
+                                .rows = query.out.row(0),
+                                .row_bytes = table.row_bytes(),
+                                .row_stride_bytes = query.out.stride_bytes(),
+                                .status = query.status,
+                                .default_row = table.default_row()};
+    if (query.out.converts()) {
+      request.rows = native;
+      request.row_stride_bytes = table.row_bytes();
+      native += query.key_count * table.row_bytes();
+    }
+    requests_.push_back(request);
+  }
+}
+
+absl::Status CacheLookup::TakeMisses(std::span<QueryWork> queries, std::span<TableWork> tables,
+                                     MissArena& arena, Deadline deadline) {
+  HPS_ASSIGN_OR_RETURN(const DeviceMisses misses, call_->Misses(deadline));
+  misses_ = misses.keys;
+  Stage(queries, misses);
+  for (TableWork& table : tables) ListMisses(table, queries, misses, arena);
   return absl::OkStatus();
 }
 
-void CacheLookup::MakeQueries(std::span<QueryWork> works, MemorySpace space) {
-  size_t native_bytes = 0;
-  for (const QueryWork& work : works) {
-    if (work.out.converts()) native_bytes += work.key_count * work.table->row_bytes();
-  }
-  if (native_rows_.size() < native_bytes) native_rows_.resize(native_bytes);
-  queries_.clear();
-  std::byte* native = native_rows_.data();
-  for (const QueryWork& work : works) {
-    ServedTable& table = *work.table;
-    const bool passed_by = table.l1_bypass(cache_index_).bypassed();
-    DeviceCacheQuery query = {.table = passed_by ? nullptr : table.l1(cache_index_),
-                              .space = space,
-                              .keys = work.keys,
-                              .key_count = work.key_count,
-                              .rows = work.out.row(0),
-                              .row_bytes = table.row_bytes(),
-                              .row_stride_bytes = work.out.stride_bytes(),
-                              .status = work.status,
-                              .default_row = table.default_row()};
-    if (work.out.converts()) {
-      query.rows = native;
-      query.row_stride_bytes = table.row_bytes();
-      native += work.key_count * table.row_bytes();
-    }
-    queries_.push_back(query);
-  }
-}
-
-void CacheLookup::Stage(std::span<QueryWork> works, const DeviceMisses& misses, MissArena& arena) {
-  statuses_.resize(std::max(statuses_.size(), misses.keys.size()));
+// Gives every query a place for the answers to its misses.
+void CacheLookup::Stage(std::span<QueryWork> queries, const DeviceMisses& misses) {
+  if (statuses_.size() < misses.keys.size()) statuses_.resize(misses.keys.size());
+  std::fill_n(statuses_.data(), misses.keys.size(), kUnanswered);
   size_t own_bytes = 0;
-  for (size_t i = 0; i < works.size(); ++i) {
-    QueryWork& work = works[i];
-    const size_t first = misses.begin[i];
-    const size_t count = misses.begin[i + 1] - first;
-    const size_t row_bytes = work.table->row_bytes();
-    work.misses = arena.ListOf(misses.keys.subspan(first, count));
-    work.missed_positions = misses.positions[i];
-    work.staged = true;
-    work.staged_status = {statuses_.data() + first, count};
-    work.staged_rows = call_->Staging(i, count);
-    if (work.staged_rows.row_count >= count) continue;
-    work.staged_rows = {.row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
+  for (size_t i = 0; i < queries.size(); ++i) {
+    QueryWork& query = queries[i];
+    const size_t count = misses.begin[i + 1] - misses.begin[i];
+    const size_t row_bytes = query.table->table->row_bytes();
+    query.staged = true;
+    query.first_miss = misses.begin[i];
+    query.staged_status = {statuses_.data() + query.first_miss, count};
+    query.staged_rows = count > 0 ? call_->Staging(i, count) : HostRows();
+    if (query.staged_rows.row_count >= count) continue;
+    query.staged_rows = {.row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
     own_bytes += count * row_bytes;
   }
   if (staged_rows_.size() < own_bytes) staged_rows_.resize(own_bytes);
   std::byte* own = staged_rows_.data();
-  for (QueryWork& work : works) {
-    if (work.staged_rows.data != nullptr) continue;
-    work.staged_rows.data = own;
-    own += work.staged_rows.row_count * work.staged_rows.row_bytes;
+  for (QueryWork& query : queries) {
+    if (query.staged_rows.data != nullptr) continue;
+    query.staged_rows.data = own;
+    own += query.staged_rows.row_count * query.staged_rows.row_bytes;
   }
 }
 
-absl::Status CacheLookup::Finish(std::span<QueryWork> works, MemorySpace space, Deadline deadline) {
-  const DeviceCallLease call = std::move(call_);
-  pieces_.clear();
-  bool probes_again = false;
-  for (size_t i = 0; i < works.size(); ++i) {
-    const QueryWork& work = works[i];
-    if (work.misses.size() == 0) continue;
-    const bool changed = work.table->epochs().begun() > work.epoch;
-    probes_again |= changed;
-    HostRows rows = work.staged_rows;
-    rows.row_count = work.misses.size();
-    pieces_.push_back(
-        {.query = i, .statuses = work.staged_status, .rows = rows, .probe_again = changed});
+// The misses of a query are unique; those of two queries of one table have to be made so.
+void CacheLookup::ListMisses(TableWork& table, std::span<QueryWork> queries,
+                             const DeviceMisses& misses, MissArena& arena) {
+  if (table.has_one_query()) {
+    const size_t number = static_cast<size_t>(table.first_query - queries.data());
+    const size_t first = misses.begin[number];
+    table.misses = arena.ListOf(misses.keys.subspan(first, misses.begin[number + 1] - first));
+    table.missed_positions = misses.positions[number];
+    return;
   }
-  if (!pieces_.empty()) HPS_RETURN_IF_ERROR(call->Finish(pieces_));
-  if (space == MemorySpace::kHost || probes_again) HPS_RETURN_IF_ERROR(call->Wait(deadline));
-  for (size_t i = 0; i < works.size(); ++i) works[i].counts = call->counts(i);
-  ProlongBypasses(works);
-  ConvertRows(works);
+  for (QueryWork* query = table.first_query; query != nullptr; query = query->next_of_table) {
+    const size_t number = static_cast<size_t>(query - queries.data());
+    const size_t first = misses.begin[number];
+    for (size_t i = first; i < misses.begin[number + 1]; ++i) {
+      arena.Add(misses.keys[i], static_cast<uint32_t>(number), static_cast<uint32_t>(i - first));
+    }
+    table.missed_positions += misses.positions[number];
+  }
+  table.misses = arena.MakeList();
+}
+
+void CacheLookup::Send(std::span<const DeviceRowPiece> pieces) {
+  if (pieces.empty() || !sent_.ok()) return;
+  sent_any_ = true;
+  probes_again_ |=
+      std::ranges::any_of(pieces, [](const DeviceRowPiece& piece) { return piece.probe_again; });
+  sent_ = call_->Finish(pieces);
+}
+
+void CacheLookup::SendAnswered(std::span<QueryWork> queries) {
+  pieces_.clear();
+  for (size_t i = 0; i < queries.size(); ++i) AddPieces(i, queries[i]);
+  Send(pieces_);
+  for (QueryWork& query : queries) {
+    if (query.answered_begin >= query.answered_end) continue;
+    std::fill(query.staged_status.begin() + static_cast<std::ptrdiff_t>(query.answered_begin),
+              query.staged_status.begin() + static_cast<std::ptrdiff_t>(query.answered_end),
+              kUnanswered);
+    query.answered_begin = SIZE_MAX;
+    query.answered_end = 0;
+  }
+}
+
+// The answers of one query, in as few pieces as do not send much that is none.
+void CacheLookup::AddPieces(size_t number, QueryWork& query) {
+  if (query.answered_begin >= query.answered_end) return;
+  const size_t gap_max = kGapBytesMax / query.staged_rows.row_bytes;
+  // Read after the rows were fetched: a change that has begun later is in none of them.
+  const bool changed = query.table->table->epochs().begun() > query.table->epoch;
+  size_t first = 0;
+  size_t end = 0;  // of the piece that is being made; 0 = none
+  bool has_rows = false;
+  const auto add = [&] {
+    HostRows rows = query.staged_rows;
+    rows.data = query.staged_rows.row(first);
+    rows.row_count = has_rows ? end - first : 0;
+    pieces_.push_back({.query = number,
+                       .first = first,
+                       .statuses = query.staged_status.subspan(first, end - first),
+                       .rows = rows,
+                       .probe_again = changed});
+  };
+  for (size_t i = query.answered_begin; i < query.answered_end; ++i) {
+    const KeyStatus status = query.staged_status[i];
+    if (status == kUnanswered) continue;
+    if (end > 0 && i - end > gap_max) {
+      add();
+      end = 0;
+    }
+    if (end == 0) {
+      first = i;
+      has_rows = false;
+    }
+    has_rows |= status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3;
+    end = i + 1;
+  }
+  if (end > 0) add();
+}
+
+absl::Status CacheLookup::Finish(std::span<QueryWork> queries, Deadline deadline) {
+  const DeviceCallLease call = std::move(call_);
+  HPS_RETURN_IF_ERROR(sent_);
+  if ((space_ == MemorySpace::kHost && sent_any_) || probes_again_)
+    HPS_RETURN_IF_ERROR(call->Wait(deadline));
+  for (size_t i = 0; i < queries.size(); ++i) queries[i].counts = call->counts(i);
+  ProlongBypasses(queries);
+  ConvertRows(queries);
   return absl::OkStatus();
 }
 
 // A table that was passed by stays so until the changes that may have been shown are done.
-void CacheLookup::ProlongBypasses(std::span<QueryWork> works) {
-  for (size_t i = 0; i < works.size(); ++i) {
-    if (queries_[i].table == nullptr) works[i].table->l1_bypass(cache_index_).Trip();
+void CacheLookup::ProlongBypasses(std::span<QueryWork> queries) {
+  for (size_t i = 0; i < queries.size(); ++i) {
+    if (requests_[i].table == nullptr) queries[i].table->table->l1_bypass(cache_index_).Trip();
   }
 }
 
-void CacheLookup::ConvertRows(std::span<QueryWork> works) {
-  for (size_t i = 0; i < works.size(); ++i) {
-    const QueryWork& work = works[i];
-    if (!work.out.converts()) continue;
-    for (size_t position = 0; position < work.key_count; ++position)
-      work.out.Write(position, queries_[i].rows + position * queries_[i].row_stride_bytes);
+void CacheLookup::ConvertRows(std::span<QueryWork> queries) {
+  for (size_t i = 0; i < queries.size(); ++i) {
+    const QueryWork& query = queries[i];
+    if (!query.out.converts()) continue;
+    for (size_t position = 0; position < query.key_count; ++position)
+      query.out.Write(position, requests_[i].rows + position * requests_[i].row_stride_bytes);
   }
 }
 

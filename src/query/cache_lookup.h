@@ -1,5 +1,5 @@
 // A call's two phases at a device cache: probe all tables at once, and later send the rows of the
-// misses to their places.
+// misses to their places, piece by piece as they come.
 //
 // Belongs to one session; for one thread. Keeps its buffers from call to call; they grow to the
 // largest call's size.
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "query/query_work.h"
+#include "query/table_work.h"
 #include "tier/device_cache.h"
 
 namespace hps {
@@ -20,27 +20,50 @@ class CacheLookup {
  public:
   CacheLookup(DeviceCache& cache, size_t cache_index) : cache_(cache), cache_index_(cache_index) {}
 
-  // Probes the tables of all works and makes their miss lists, staged. The hits are on their way
-  // to the caller's rows.
-  // Errors: those of DeviceCache::AcquireCall, DeviceCall::Begin and Misses; the call is over then.
-  absl::Status Probe(std::span<QueryWork> works, MemorySpace space, Stream stream, MissArena& arena,
-                     Deadline deadline);
+  // Begins the probe of all queries. The hits are on their way to the caller's rows.
+  // Errors: those of DeviceCache::AcquireCall and DeviceCall::Begin.
+  absl::Status Begin(std::span<QueryWork> queries, MemorySpace space, Stream stream);
 
-  // Sends the staged answers of all works to their positions and takes the counts. On the host, and
-  // where a change of a table has begun meanwhile, it waits until they are there.
-  // Errors: those of DeviceCall::Finish and Wait; the call is over then.
-  absl::Status Finish(std::span<QueryWork> works, MemorySpace space, Deadline deadline);
+  // Waits for the probe, stages the queries and makes the tables' miss lists.
+  // Errors: those of DeviceCall::Misses.
+  absl::Status TakeMisses(std::span<QueryWork> queries, std::span<TableWork> tables,
+                          MissArena& arena, Deadline deadline);
+
+  // The misses of all queries, as QueryWork::first_miss numbers them.
+  std::span<const Key> misses() const { return misses_; }
+
+  // Sends answers on their way; or nothing, once something has failed: Finish says so.
+  void Send(std::span<const DeviceRowPiece> pieces);
+
+  // Sends what QueryWork::Answer has collected since the last time.
+  void SendAnswered(std::span<QueryWork> queries);
+
+  // Ends the call and takes the counts. Waits until the rows are there where the caller needs them
+  // on return: on the host, unless all were hits; and where a piece was probed again.
+  // Errors: those of DeviceCall::Finish and Wait.
+  absl::Status Finish(std::span<QueryWork> queries, Deadline deadline);
+
+  // Ends the call after an error: nothing is written to the caller's memory any more.
+  void Abandon() { call_.reset(); }
 
  private:
-  void MakeQueries(std::span<QueryWork> works, MemorySpace space);
-  void Stage(std::span<QueryWork> works, const DeviceMisses& misses, MissArena& arena);
-  void ProlongBypasses(std::span<QueryWork> works);
-  void ConvertRows(std::span<QueryWork> works);
+  void MakeRequests(std::span<QueryWork> queries, MemorySpace space);
+  void Stage(std::span<QueryWork> queries, const DeviceMisses& misses);
+  static void ListMisses(TableWork& table, std::span<QueryWork> queries, const DeviceMisses& misses,
+                         MissArena& arena);
+  void AddPieces(size_t number, QueryWork& query);
+  void ProlongBypasses(std::span<QueryWork> queries);
+  void ConvertRows(std::span<QueryWork> queries);
 
   DeviceCache& cache_;
   const size_t cache_index_;
-  DeviceCallLease call_;  // null but between Probe and Finish
-  std::vector<DeviceCacheQuery> queries_;
+  DeviceCallLease call_;  // null but between Begin and Finish
+  MemorySpace space_ = MemorySpace::kHost;
+  absl::Status sent_;  // the first error of the call's sending
+  bool sent_any_ = false;
+  bool probes_again_ = false;
+  std::span<const Key> misses_;
+  std::vector<DeviceCacheQuery> requests_;
   std::vector<DeviceRowPiece> pieces_;
   std::vector<KeyStatus> statuses_;
   std::vector<std::byte> staged_rows_;  // where the device has no staging to lend

@@ -64,6 +64,18 @@ void FetchJob::Fetch() {
   order_.counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
 }
 
+// Rows to promote, of which only the keys are known. The epoch is read before the bypass: a change
+// that L2 has missed has raised L1's watermarks above an epoch from before it, and has tripped the
+// bypass before it is published.
+void FetchJob::FetchFromL2Anew() {
+  order_.epoch = order_.table->epochs().published();
+  if (order_.table->l2_bypass().bypassed()) {
+    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  } else {
+    Fetch();
+  }
+}
+
 // A change that has begun since the call read its epoch is in L3 before it is in L2, and L2 may
 // have taken the older row after the call has asked it. Then L3 gave the newer row, and the next
 // call would get the older one from L2. So L2 is asked again, now that no older row can get into
@@ -113,7 +125,8 @@ bool FetchJob::Take() {
 }
 
 void FetchJob::Run() {
-  if (stage_ == Stage::kPromote) {
+  if (stage_ != Stage::kFetch) {
+    if (stage_ == Stage::kFetchAndPromote) FetchFromL2Anew();
     Promote();
     service_.End(this);
     return;
@@ -192,6 +205,7 @@ void FetchJob::ListMisses() {
 }
 
 void FetchJob::AskL3ForMisses() {
+  std::sort(missed_keys_.get(), missed_keys_.get() + missed_count_);  // L3 is fastest so
   std::copy_n(missed_keys_.get(), missed_count_, keys_.get());
   Order order = order_;
   order.level = Level::kL3;

@@ -87,10 +87,11 @@ class FetchJob final : public Task {
  private:
   friend class FetchService;
   friend struct ReturnFetchJob;
-  enum class Stage : uint8_t { kFetch, kPromote };
+  enum class Stage : uint8_t { kFetch, kPromote, kFetchAndPromote };
 
   static bool L1Takes(const Order& order);
   static bool L2Takes(const Order& order);
+  void FetchFromL2Anew();
   HostRows RowsOf(size_t count) const;
   FetchBatch BatchOf();
   bool HandOver();  // false: nobody waits, the task owns the job

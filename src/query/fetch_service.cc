@@ -107,20 +107,27 @@ bool FetchService::PostInBackground(FetchJobLease job, SnapshotPin pin) {
 }
 
 void FetchService::Promote(FetchJobLease job, SnapshotPin pin) {
-  if (!job->HasPromotion()) return;
+  if (job->HasPromotion()) PromoteOrDrop(std::move(job), std::move(pin), FetchJob::Stage::kPromote);
+}
+
+void FetchService::PromoteByKeys(FetchJobLease job, SnapshotPin pin) {
+  PromoteOrDrop(std::move(job), std::move(pin), FetchJob::Stage::kFetchAndPromote);
+}
+
+void FetchService::PromoteOrDrop(FetchJobLease job, SnapshotPin pin, FetchJob::Stage stage) {
   job->pin_ = std::move(pin);
   ledger_.Begin(job->id());
   FetchJob* owned = job.release();
-  if (PostPromotion(owned)) return;
-  promotions_dropped_.fetch_add(1, std::memory_order_relaxed);
+  if (PostPromotion(owned, stage)) return;
+  CountDroppedPromotion();
   ledger_.End(owned->id());
   owned->pin_.Release();
   Return(owned);
 }
 
-bool FetchService::PostPromotion(FetchJob* job) {
+bool FetchService::PostPromotion(FetchJob* job, FetchJob::Stage stage) {
   if (Claim(job)) {
-    job->stage_ = FetchJob::Stage::kPromote;
+    job->stage_ = stage;
     if (options_.promote_executor->Post(job).ok()) return true;
     job->stage_ = FetchJob::Stage::kFetch;
   }
@@ -140,11 +147,11 @@ void FetchService::Continue(FetchJob* job) {
     job->Fetch();
   }
   if (job->HasPromotion()) {
-    if (PostPromotion(job)) return;
+    if (PostPromotion(job, FetchJob::Stage::kPromote)) return;
     if (job->background_) {
       job->Promote();
     } else {
-      promotions_dropped_.fetch_add(1, std::memory_order_relaxed);
+      CountDroppedPromotion();
     }
   }
   End(job);

@@ -66,6 +66,10 @@ class FetchService {
   // many promotions.
   void Promote(FetchJobLease job, SnapshotPin pin);
 
+  // The same for an order of L2 that has not been answered: its task asks for the keys and inserts
+  // what it gets. For an L2 that can't block.
+  void PromoteByKeys(FetchJobLease job, SnapshotPin pin);
+
   // Waits until the promotions and the background fetches begun so far are done.
   // Errors: DEADLINE_EXCEEDED.
   absl::Status Drain(Duration timeout);
@@ -73,6 +77,7 @@ class FetchService {
   Executor& fetch_executor() const { return *options_.fetch_executor; }
   const Clock& clock() const { return options_.fetch_executor->clock(); }
   uint64_t promotions_dropped() const { return promotions_dropped_.load(); }
+  void CountDroppedPromotion() { promotions_dropped_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t l3_errors() const { return l3_errors_.load(); }
   void CountL3Error() { l3_errors_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -114,7 +119,8 @@ class FetchService {
   // For jobs that a task owns.
   void Continue(FetchJob* job);  // after its fetch
   void End(FetchJob* job);       // after its insertion, or without one
-  bool PostPromotion(FetchJob* job);
+  bool PostPromotion(FetchJob* job, FetchJob::Stage stage);
+  void PromoteOrDrop(FetchJobLease job, SnapshotPin pin, FetchJob::Stage stage);
 
   const Options options_;
   std::array<Pool, 2> pools_;  // by level

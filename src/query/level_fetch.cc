@@ -12,12 +12,12 @@ namespace {
 // not into pieces smaller than RocksDB takes at a time.
 constexpr size_t kJobsWanted = 8;
 
-FetchJob::Order OrderFor(const QueryWork& work, FetchJob::Level level, Deadline deadline) {
-  return {.table = work.table,
-          .counters = work.counters,
+FetchJob::Order OrderFor(const TableWork& table, FetchJob::Level level, Deadline deadline) {
+  return {.table = table.table,
+          .counters = table.counters,
           .level = level,
-          .cache = work.cache,
-          .epoch = work.epoch,
+          .cache = table.cache,
+          .epoch = table.epoch,
           .deadline = deadline};
 }
 
@@ -27,71 +27,73 @@ void FillKeys(const MissList& misses, size_t first, std::span<Key> keys) {
 
 }  // namespace
 
-bool LevelFetch::Wanted(const QueryWork& work, FetchJob::Level level) {
-  return level == FetchJob::Level::kL3 || work.l2_usable;
+bool LevelFetch::Wanted(const TableWork& table, FetchJob::Level level) {
+  return level == FetchJob::Level::kL3 || table.l2_usable;
 }
 
-bool LevelFetch::CanBlock(const QueryWork& work, FetchJob::Level level) {
-  return level == FetchJob::Level::kL3 || work.table->l2()->can_block();
+bool LevelFetch::CanBlock(const TableWork& table, FetchJob::Level level) {
+  return level == FetchJob::Level::kL3 || table.table->l2()->can_block();
 }
 
-void LevelFetch::Fetch(std::span<QueryWork> works, FetchJob::Level level,
-                       const ModelState::Guard& guard, Deadline deadline) {
+void LevelFetch::Fetch(std::span<TableWork> tables, FetchJob::Level level,
+                       const ModelState::Guard& guard, Deadline deadline, AfterWave after_wave) {
   size_t open_count = 0;
-  for (QueryWork& work : works) {
-    if (!Wanted(work, level)) continue;
-    open_count += work.misses.open().size();
-    work.misses.BeginNarrowing();
+  for (TableWork& table : tables) {
+    if (!Wanted(table, level)) continue;
+    open_count += table.misses.open().size();
+    if (level == FetchJob::Level::kL3) table.misses.SortOpenByKey();
+    table.misses.BeginNarrowing();
   }
   job_keys_max_ = std::max(kFetchPieceKeysMax, open_count / kJobsWanted);
   Progress progress;
   while (open_count > 0) {
     PromoteHeld(guard);
-    FillWave(works, level, deadline, &progress);
+    FillWave(tables, level, deadline, &progress);
     if (flight_count_ == 0) break;
     FlyWave(level, guard, deadline);
     LandWave(level);
+    after_wave();
   }
-  LeaveRestOpen(works, level, progress);
+  LeaveRestOpen(tables, level, progress);
 }
 
-void LevelFetch::FillWave(std::span<QueryWork> works, FetchJob::Level level, Deadline deadline,
+void LevelFetch::FillWave(std::span<TableWork> tables, FetchJob::Level level, Deadline deadline,
                           Progress* progress) {
   const size_t flights_max = std::min(kWaveJobsMax, service_.FairShare(level));
   const bool too_late = service_.clock().Now() >= deadline;
-  for (; progress->work < works.size(); ++progress->work, progress->open = 0) {
-    QueryWork& work = works[progress->work];
-    if (!Wanted(work, level)) continue;
-    const size_t open_count = work.misses.open().size();
-    if (too_late && CanBlock(work, level)) {
+  for (; progress->table < tables.size(); ++progress->table, progress->open = 0) {
+    TableWork& table = tables[progress->table];
+    if (!Wanted(table, level)) continue;
+    const size_t open_count = table.misses.open().size();
+    if (too_late && CanBlock(table, level)) {
       for (; progress->open < open_count; ++progress->open)
-        work.misses.StaysOpen(work.misses.open()[progress->open]);
+        table.misses.StaysOpen(table.misses.open()[progress->open]);
       continue;
     }
     while (progress->open < open_count) {
       if (flight_count_ == flights_max) return;
-      if (!AddFlight(work, level, progress->open, deadline)) return;
+      if (!AddFlight(table, level, progress->open, deadline)) return;
       progress->open += flights_[flight_count_ - 1].key_count;
     }
   }
 }
 
-bool LevelFetch::AddFlight(QueryWork& work, FetchJob::Level level, size_t first,
+bool LevelFetch::AddFlight(TableWork& table, FetchJob::Level level, size_t first,
                            Deadline deadline) {
   FetchJobLease job = service_.Acquire(level);
   if (job == nullptr) return false;
-  const size_t key_count = std::min({work.misses.open().size() - first, job_keys_max_,
-                                     FetchJob::KeysMax(work.table->row_bytes())});
-  job->Prepare(OrderFor(work, level, deadline), key_count);
-  FillKeys(work.misses, first, job->keys());
+  const size_t key_count = std::min({table.misses.open().size() - first, job_keys_max_,
+                                     FetchJob::KeysMax(table.table->row_bytes())});
+  job->Prepare(OrderFor(table, level, deadline), key_count);
+  FillKeys(table.misses, first, job->keys());
   flights_[flight_count_++] = {
-      .job = std::move(job), .work = &work, .first = first, .key_count = key_count};
+      .job = std::move(job), .table = &table, .first = first, .key_count = key_count};
   return true;
 }
 
 void LevelFetch::FlyWave(FetchJob::Level level, const ModelState::Guard& guard, Deadline deadline) {
   const std::span<Flight> wave(flights_.data(), flight_count_);
-  const auto blocking = [&](const Flight& flight) { return CanBlock(*flight.work, level); };
+  const auto blocking = [&](const Flight& flight) { return CanBlock(*flight.table, level); };
   latch_.Reset(static_cast<size_t>(std::count_if(wave.begin(), wave.end(), blocking)));
   for (Flight& flight : wave) {
     if (!blocking(flight)) continue;
@@ -112,8 +114,8 @@ void LevelFetch::LandWave(FetchJob::Level level) {
     if (flight.posted && !flight.answered) {
       latch_.CountDown();  // in place of the task, which no longer will
       if (level == FetchJob::Level::kL2) {
-        flight.work->table->l2_bypass().Trip();
-        flight.work->counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+        flight.table->table->l2_bypass().Trip();
+        flight.table->counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
       }
     }
     CopyOut(flight, level);
@@ -123,55 +125,56 @@ void LevelFetch::LandWave(FetchJob::Level level) {
 }
 
 void LevelFetch::CopyOut(Flight& flight, FetchJob::Level level) {
-  QueryWork& work = *flight.work;
+  TableWork& table = *flight.table;
   for (size_t i = 0; i < flight.key_count; ++i) {
-    const uint32_t index = work.misses.open()[flight.first + i];
+    const uint32_t index = table.misses.open()[flight.first + i];
     const FetchOutcome outcome = flight.answered ? flight.job->outcomes()[i] : FetchOutcome::kMiss;
     if (outcome == FetchOutcome::kHit) {
       const bool of_l2 = flight.job->level(i) == FetchJob::Level::kL2;
-      work.Answer(index, of_l2 ? KeyStatus::kHitL2 : KeyStatus::kHitL3, flight.job->row(i));
+      table.Answer(index, of_l2 ? KeyStatus::kHitL2 : KeyStatus::kHitL3, flight.job->row(i));
     } else if (outcome == FetchOutcome::kAbsent) {
-      work.Answer(index, KeyStatus::kAbsent, nullptr);
+      table.Answer(index, KeyStatus::kAbsent, nullptr);
     } else if (outcome == FetchOutcome::kLost && level == FetchJob::Level::kL3) {
-      work.Answer(index, KeyStatus::kDefaultDegraded, nullptr);
+      table.Answer(index, KeyStatus::kDefaultDegraded, nullptr);
     } else {
-      work.misses.StaysOpen(index);
+      table.misses.StaysOpen(index);
     }
   }
 }
 
-void LevelFetch::LeaveRestOpen(std::span<QueryWork> works, FetchJob::Level level,
+void LevelFetch::LeaveRestOpen(std::span<TableWork> tables, FetchJob::Level level,
                                Progress progress) {
-  for (size_t i = 0; i < works.size(); ++i) {
-    if (!Wanted(works[i], level)) continue;
-    MissList& misses = works[i].misses;
-    if (i >= progress.work) {
-      const size_t first = i == progress.work ? progress.open : 0;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    if (!Wanted(tables[i], level)) continue;
+    MissList& misses = tables[i].misses;
+    if (i >= progress.table) {
+      const size_t first = i == progress.table ? progress.open : 0;
       for (size_t j = first; j < misses.open().size(); ++j) misses.StaysOpen(misses.open()[j]);
     }
     misses.EndNarrowing();
   }
 }
 
-void LevelFetch::FetchInBackground(QueryWork& work, FetchJob::Level level,
+void LevelFetch::FetchInBackground(TableWork& table, FetchJob::Level level,
                                    const ModelState::Guard& guard) {
-  const std::span<const uint32_t> open = work.misses.open();
-  const FetchJob::Order order = OrderFor(work, level, kNoDeadline);
+  if (level == FetchJob::Level::kL3) table.misses.SortOpenByKey();
+  const std::span<const uint32_t> open = table.misses.open();
+  const FetchJob::Order order = OrderFor(table, level, kNoDeadline);
   const bool has_taker = FetchJob::HasTaker(order);
   for (size_t first = 0; first < open.size();) {
     const size_t key_count =
-        std::min(open.size() - first, FetchJob::KeysMax(work.table->row_bytes()));
+        std::min(open.size() - first, FetchJob::KeysMax(table.table->row_bytes()));
     bool started = false;
     if (FetchJobLease job = has_taker ? service_.Acquire(level) : nullptr) {
       job->Prepare(order, key_count);
-      FillKeys(work.misses, first, job->keys());
+      FillKeys(table.misses, first, job->keys());
       started = service_.PostInBackground(std::move(job), SnapshotPin(guard));
     }
     const KeyStatus status = started ? KeyStatus::kDefaultPending : KeyStatus::kDefaultDegraded;
-    for (size_t i = 0; i < key_count; ++i) work.Answer(open[first + i], status, nullptr);
+    for (size_t i = 0; i < key_count; ++i) table.Answer(open[first + i], status, nullptr);
     first += key_count;
   }
-  work.misses.CloseAll();
+  table.misses.CloseAll();
 }
 
 void LevelFetch::PromoteHeld(const ModelState::Guard& guard) {

@@ -10,9 +10,10 @@
 #include <cstdint>
 #include <span>
 
+#include "absl/functional/function_ref.h"
 #include "base/executor.h"
 #include "query/fetch_service.h"
-#include "query/query_work.h"
+#include "query/table_work.h"
 
 namespace hps {
 
@@ -22,15 +23,18 @@ class LevelFetch {
   LevelFetch(const LevelFetch&) = delete;
   LevelFetch& operator=(const LevelFetch&) = delete;
 
+  // Called whenever some keys have been answered and others are still to be fetched.
+  using AfterWave = absl::FunctionRef<void()>;
+
   // Answers the open keys that the level has by `deadline`; the others stay open, so do all when no
   // scratch is left. A level that can't block (some L2) is asked on this thread, whatever the
   // deadline. Levels that time out are passed by from then on.
-  void Fetch(std::span<QueryWork> works, FetchJob::Level level, const ModelState::Guard& guard,
-             Deadline deadline);
+  void Fetch(std::span<TableWork> tables, FetchJob::Level level, const ModelState::Guard& guard,
+             Deadline deadline, AfterWave after_wave = Nothing);
 
-  // Starts fetching all open keys of `work` for the levels above, with nobody waiting, and answers
+  // Starts fetching all open keys of `table` for the levels above, with nobody waiting, and answers
   // them with default rows: pending where a level takes them and a job could be had, else degraded.
-  void FetchInBackground(QueryWork& work, FetchJob::Level level, const ModelState::Guard& guard);
+  void FetchInBackground(TableWork& table, FetchJob::Level level, const ModelState::Guard& guard);
 
   // Hands the answered jobs that are kept on to promotion. Must be called before the guard ends.
   void PromoteHeld(const ModelState::Guard& guard);
@@ -38,10 +42,12 @@ class LevelFetch {
  private:
   static constexpr size_t kWaveJobsMax = 16;
 
+  static void Nothing() {}
+
   struct Flight {
     FetchJobLease job;
-    QueryWork* work = nullptr;
-    size_t first = 0;  // the job's keys are open keys first .. first + key_count of the work
+    TableWork* table = nullptr;
+    size_t first = 0;  // the job's keys are open keys first .. first + key_count of the table
     size_t key_count = 0;
     bool posted = false;
     bool answered = false;
@@ -49,19 +55,19 @@ class LevelFetch {
 
   // Where the next wave begins.
   struct Progress {
-    size_t work = 0;
+    size_t table = 0;
     size_t open = 0;
   };
 
-  static bool Wanted(const QueryWork& work, FetchJob::Level level);
-  static bool CanBlock(const QueryWork& work, FetchJob::Level level);
-  void FillWave(std::span<QueryWork> works, FetchJob::Level level, Deadline deadline,
+  static bool Wanted(const TableWork& table, FetchJob::Level level);
+  static bool CanBlock(const TableWork& table, FetchJob::Level level);
+  void FillWave(std::span<TableWork> tables, FetchJob::Level level, Deadline deadline,
                 Progress* progress);
-  bool AddFlight(QueryWork& work, FetchJob::Level level, size_t first, Deadline deadline);
+  bool AddFlight(TableWork& table, FetchJob::Level level, size_t first, Deadline deadline);
   void FlyWave(FetchJob::Level level, const ModelState::Guard& guard, Deadline deadline);
   void LandWave(FetchJob::Level level);
   void CopyOut(Flight& flight, FetchJob::Level level);
-  static void LeaveRestOpen(std::span<QueryWork> works, FetchJob::Level level, Progress progress);
+  static void LeaveRestOpen(std::span<TableWork> tables, FetchJob::Level level, Progress progress);
 
   FetchService& service_;
   Latch latch_;

@@ -1,8 +1,12 @@
 // The look-up session: query -> L1 -> de-duplication -> L2 -> L3 -> reply -> promotion.
 //
 // See include/hps/lookup_session.h for what callers get. The .cc file is the read path, one step a
-// line; the steps' machinery is in level_fetch.h (asking a level in jobs), cache_lookup.h (calls
-// through a device cache) and miss_list.h (de-duplication).
+// line; the steps' machinery is in
+//   cache_lookup.h   calls through a device cache,
+//   direct_fetch.h   an L2 that writes into the caller's rows itself,
+//   staged_fetch.h   an L2 that writes into the memory from which the device takes the rows,
+//   level_fetch.h    asking a level in jobs, until the deadline,
+//   miss_list.h      de-duplication.
 //
 // For one thread at a time. Allocates when it is made, and where a device cache's call is larger
 // than any before.
@@ -12,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -20,12 +25,15 @@
 #include "base/epoch.h"
 #include "hps/lookup_session.h"
 #include "query/cache_lookup.h"
+#include "query/direct_fetch.h"
 #include "query/fetch_service.h"
 #include "query/level_fetch.h"
 #include "query/miss_list.h"
 #include "query/model_state.h"
-#include "query/query_work.h"
 #include "query/request_check.h"
+#include "query/staged_fetch.h"
+#include "query/table_work.h"
+#include "query/unique_counter.h"
 
 namespace hps {
 
@@ -35,6 +43,8 @@ struct SessionShared {
   Duration timeout{};  // where a request names none
   std::atomic<uint64_t>& lookups;
   std::atomic<uint64_t>& deadlines_exceeded;
+  Duration helper_spin{};
+  StagedFetchTuning tuning;
 };
 
 class LevelSession final : public LookupSession {
@@ -61,44 +71,48 @@ class LevelSession final : public LookupSession {
  private:
   explicit LevelSession(Parts parts);
   absl::Status ListTables();
+  void MakeSteps(DeviceCache* cache);
 
   template <MemorySpace kSpace>
   absl::Status LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts);
+  void AnswerFromHostLevels(const ModelState::Guard& guard);
+  absl::Status AnswerThroughCache(MemorySpace space, Stream stream, const ModelState::Guard& guard);
+
   template <MemorySpace kSpace>
   void BeginCall(const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot);
   template <MemorySpace kSpace>
   void BeginQuery(const TableQuery<kSpace>& query, const LookupRequest<kSpace>& request,
                   const ModelSnapshot& snapshot);
-  void PassByCache();
-  void RestartCall();
-
-  void AnswerFromHostLevels(const ModelState::Guard& guard);
-  absl::Status AnswerThroughCache(MemorySpace space, Stream stream, const ModelState::Guard& guard);
-  bool FetchL2IntoOutput(QueryWork& work);
-  bool FetchL2Converted(QueryWork& work);
-  bool NoteL2Outcomes(QueryWork& work, const absl::StatusOr<FetchCounts>& counts);
-  void CollectMisses(QueryWork& work, bool l2_has_answered);
-  void ApplyMissPolicy(QueryWork::Top asked, const ModelState::Guard& guard);
-  bool IsHitRateReached(const QueryWork& work);
+  TableWork& BeginTable(uint32_t number, std::optional<double> threshold,
+                        const ModelSnapshot& snapshot);
+  void FetchDirectly(TableWork& table);
+  void ApplyMissPolicy(TableWork::Top asked, const ModelState::Guard& guard);
+  bool IsHitRateReached(const TableWork& table);
   Deadline L2Deadline() const;
   void ServeDefaults();
+  void LeaveCache(const ModelState::Guard& guard);
+  void PassByCache();
+  void RestartCall();
   void Count(LookupCounts* counts);
 
   ModelState& model_;
   const SessionShared shared_;
   const SessionOptions options_;
-  DeviceCache* const cache_;
   const size_t cache_index_;
   const size_t number_;
   EpochDomain::Reader reader_;
-  std::vector<SessionTable> tables_;
+  std::vector<SessionTable> session_tables_;
   MissArena arena_;
-  const std::unique_ptr<FetchOutcome[]> outcomes_;  // [keys_max]
-  std::vector<std::byte> native_rows_;              // a chunk of rows that wait for conversion
+  UniqueCounter unique_counter_;
   LevelFetch level_fetch_;
-  std::unique_ptr<CacheLookup> cache_lookup_;  // null without a cache
-  // Of the call that runs.
-  std::vector<QueryWork> works_;
+  std::unique_ptr<DirectFetch> direct_fetch_;
+  // Null without a cache.
+  std::unique_ptr<CacheLookup> cache_lookup_;
+  std::unique_ptr<StagedFetch> staged_fetch_;
+  // Of the call that runs. Their addresses stay: they refer to each other.
+  std::vector<QueryWork> queries_;
+  std::vector<TableWork> tables_;
+  std::vector<TableWork*> table_by_number_;  // as queries name them; null = not in the call yet
   Deadline deadline_ = kNoDeadline;
   bool may_wait_ = true;
 };

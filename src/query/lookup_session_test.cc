@@ -125,6 +125,51 @@ TEST_F(LookupSessionTest, ManyTablesInOneCallWithTheirOwnDefaultRows) {
   EXPECT_TRUE(StampedRow::Matches(2, 5, 0, std::span(rows_b).first(8)));
   EXPECT_THAT(std::span(rows_b).last(8), Each(std::byte{0x3c}));
   EXPECT_EQ(rows_a, rows_a2);
+  EXPECT_EQ(a.l3_log->keys_fetched, 2) << "no key is asked twice in a call";
+}
+
+// Two features that share a table. Catches queries that were each a table to the levels below: keys
+// were fetched twice, and the hit rate was that of each query.
+TEST_F(LookupSessionTest, ATableThatIsNamedTwiceIsAskedOnce) {
+  for (bool l2_blocks : {false, true}) {
+    const WorldTable& a = Make({.l2_blocks = l2_blocks});
+    Serve(a);
+    Ask(*session_, {1, 2, 3});
+    world_.executor().RunAll();
+    const uint64_t asked_of_l2 = a.l2_log->keys_fetched;
+    const std::vector<Key> first = {7, 1, 8, 7};
+    const std::vector<Key> second = {8, 2, 777, 3, 7};
+    std::vector<std::byte> rows_a(4 * 32), rows_b(5 * 32);
+    std::vector<KeyStatus> statuses_a(4), statuses_b(5);
+    const std::vector<HostTableQuery> queries = {
+        {.keys = first, .rows = rows_a, .status = statuses_a},
+        {.keys = second, .rows = rows_b, .status = statuses_b}};
+    LookupCounts counts;
+    // 3 of the 6 unique keys are held; of the first query's 1 of 3.
+    HostLookupRequest request{.queries = queries, .hit_rate_threshold = 0.51};
+    ASSERT_TRUE(session_->Lookup(request, &counts).ok());
+    EXPECT_EQ(a.l3_log->keys_fetched, 3 + 3);
+    if (l2_blocks) {
+      EXPECT_EQ(a.l2_log->keys_fetched - asked_of_l2, 6);
+    }
+    EXPECT_THAT(statuses_a, ElementsAre(KeyStatus::kHitL3, KeyStatus::kHitL2, KeyStatus::kHitL3,
+                                        KeyStatus::kHitL3));
+    EXPECT_THAT(statuses_b, ElementsAre(KeyStatus::kHitL3, KeyStatus::kHitL2, KeyStatus::kAbsent,
+                                        KeyStatus::kHitL2, KeyStatus::kHitL3));
+    for (size_t i = 0; i < first.size(); ++i)
+      EXPECT_TRUE(StampedRow::Matches(1, first[i], 0, std::span(rows_a).subspan(i * 32, 32)));
+    EXPECT_TRUE(StampedRow::Matches(1, 7, 0, std::span(rows_b).last(32)));
+    EXPECT_EQ(counts[KeyStatus::kHitL3], 5);
+    EXPECT_EQ(counts[KeyStatus::kHitL2], 3);
+    EXPECT_EQ(counts.total(), 9);
+    world_.executor().RunAll();
+    ASSERT_TRUE(a.l2->Erase(std::vector<Key>{7, 8, 777}).ok());
+    request.hit_rate_threshold = 0.5;
+    ASSERT_TRUE(session_->Lookup(request, &counts).ok());
+    EXPECT_EQ(counts[KeyStatus::kDefaultPending], 6) << "half of all its keys are held";
+    session_.reset();
+    world_.executor().RunAll();
+  }
 }
 
 TEST_F(LookupSessionTest, ConvertsInTheLastCopyAtEveryLevel) {
@@ -511,14 +556,14 @@ TEST_F(LookupSessionTest, AnOlderRowThatCameIntoL2MeanwhileIsTheAnswer) {
     StampedBatch older(1, {1}, 0, 32);
     StampedBatch change(1, {1}, 9, 32);
     ApplyEpoch epoch = 0;
-    a.l3_faults->Plan(TierOperation::kFetch,
-                      {.fault = TierFault::kNone, .times = 1, .before = [&] {
-                         EXPECT_TRUE(a.l2->Insert(older.batch(), 0).ok());
-                         epoch = a.served->epochs().Begin();
-                         EXPECT_TRUE(
-                             a.l2->RaiseWatermarks(change.batch().keys, epoch, kNoDeadline).ok());
-                         EXPECT_TRUE(a.l3->Write({.upserts = change.batch()}).ok());
-                       }});
+    a.l3_faults->Plan(
+        TierOperation::kFetch,
+        {.fault = TierFault::kNone, .times = 1, .before = [&] {
+           EXPECT_TRUE(a.l2->Insert(older.batch(), 0).ok());
+           epoch = a.served->epochs().Begin();
+           EXPECT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch, kNoDeadline).ok());
+           EXPECT_TRUE(a.l3->Write({.upserts = change.batch()}).ok());
+         }});
     if (l2_fails) {
       a.l2_faults->Plan(TierOperation::kFetch,
                         {.fault = TierFault::kFail, .calls_skipped = 1, .times = 1});

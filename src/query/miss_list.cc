@@ -5,9 +5,15 @@
 
 namespace hps {
 
+void MissList::SortOpenByKey() {
+  const auto ascending = [this](uint32_t a, uint32_t b) { return keys_[a] < keys_[b]; };
+  if (!std::is_sorted(open_, open_ + open_count_, ascending))
+    std::sort(open_, open_ + open_count_, ascending);
+}
+
 MissArena::MissArena(size_t keys_max, size_t lists_max)
     : entries_(new Entry[keys_max]),
-      keys_(new Key[2 * keys_max]),
+      keys_(new Key[keys_max]),
       begin_(new uint32_t[keys_max + lists_max]),
       open_(new uint32_t[keys_max]) {}
 
@@ -17,7 +23,8 @@ MissList MissArena::MakeList() {
   const std::span<Entry> entries(entries_.get() + list_begin_, entry_count_ - list_begin_);
   list_begin_ = entry_count_;
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return a.key != b.key ? a.key < b.key : a.position < b.position;
+    if (a.key != b.key) return a.key < b.key;
+    return a.query != b.query ? a.query < b.query : a.place < b.place;
   });
   Key* const keys = keys_.get() + key_count_;
   uint32_t* const begin = begin_.get() + begin_count_;
@@ -44,13 +51,6 @@ MissList MissArena::ListOf(std::span<const Key> unique_keys) {
   std::iota(list.open_, list.open_ + unique_keys.size(), 0U);
   open_used_ += unique_keys.size();
   return list;
-}
-
-size_t MissArena::CountUnique(std::span<const Key> keys) {
-  Key* const scratch = keys_.get() + key_count_;
-  std::copy(keys.begin(), keys.end(), scratch);
-  std::sort(scratch, scratch + keys.size());
-  return static_cast<size_t>(std::unique(scratch, scratch + keys.size()) - scratch);
 }
 
 }  // namespace hps

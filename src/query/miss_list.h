@@ -1,10 +1,9 @@
-// The keys of one query that the levels asked so far have not answered: each once, with the
-// positions that wait for it.
+// The keys of one table that the levels asked so far have not answered: each once, with the places
+// that wait for it.
 //
-// No key is asked of a lower tier twice in a call, and L3 is fastest with ascending keys: sorting
-// gives both. Misses that a device has made unique stay in its order, and L3 sorts what it reads. A
-// list borrows its memory from a MissArena, which a session makes once; making and narrowing lists
-// allocates nothing. For one thread.
+// No key is asked of a lower tier twice in a call, and L3 is fastest with ascending keys. A list
+// borrows its memory from a MissArena, which a session makes once; making, sorting and narrowing
+// lists allocates nothing. For one thread.
 #pragma once
 
 #include <cstddef>
@@ -25,20 +24,27 @@ class MissList {
   // Unique keys that were put in, open or not.
   size_t size() const { return keys_.size(); }
   Key key(size_t i) const { return keys_[i]; }
+  std::span<const Key> keys() const { return keys_; }
 
-  // Positions that ask for unique key `i`. None where the list was made of keys alone.
+  // The places that ask for unique key `i`. A list that was made of keys alone has none: its
+  // indices say where they belong.
   struct Entry {
     Key key;
-    uint32_t position;
+    uint32_t query;  // its number in the call
+    uint32_t place;  // see QueryWork::Answer
   };
-  std::span<const Entry> positions(size_t i) const {
+  bool has_places() const { return !begin_.empty(); }
+  std::span<const Entry> places(size_t i) const {
     return entries_.subspan(begin_[i], begin_[i + 1] - begin_[i]);
   }
 
-  // Indices of the unique keys that no level has answered yet, ascending.
+  // Indices of the unique keys that no level has answered yet; ascending until SortOpenByKey.
   std::span<const uint32_t> open() const { return {open_, open_count_}; }
 
-  // Replaces open() by those of it that stay open: call StaysOpen in ascending order, between
+  // Puts open() into the ascending order of its keys. Costs one look at each where it is so.
+  void SortOpenByKey();
+
+  // Replaces open() by those of it that stay open: call StaysOpen in the order of open(), between
   // BeginNarrowing and EndNarrowing. Elements of open() from the one that is put back on are still
   // the old ones meanwhile.
   void BeginNarrowing() { narrowed_count_ = 0; }
@@ -66,22 +72,21 @@ class MissArena {
   // Forgets all lists.
   void Reset();
 
-  // Put the positions of one list in, then make it; the list is valid until Reset.
-  void Add(Key key, uint32_t position) { entries_[entry_count_++] = {key, position}; }
+  // Put the places of one list in, then make it; the list is valid until Reset. Its keys ascend.
+  void Add(Key key, uint32_t query, uint32_t place) {
+    entries_[entry_count_++] = {key, query, place};
+  }
+  size_t added_count() const { return entry_count_ - list_begin_; }  // for the list to be made
   MissList MakeList();
 
   // A list of keys that are unique already, in any order.
   MissList ListOf(std::span<const Key> unique_keys);
 
-  // How many different keys there are. Leaves the lists as they are.
-  // REQUIRES: at most keys_max keys.
-  size_t CountUnique(std::span<const Key> keys);
-
  private:
   using Entry = MissList::Entry;
 
   const std::unique_ptr<Entry[]> entries_;
-  const std::unique_ptr<Key[]> keys_;  // of the lists; as many again are CountUnique's scratch
+  const std::unique_ptr<Key[]> keys_;
   const std::unique_ptr<uint32_t[]> begin_;
   const std::unique_ptr<uint32_t[]> open_;
   size_t list_begin_ = 0;  // of the entries that are being added

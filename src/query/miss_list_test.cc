@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace hps {
@@ -26,27 +28,27 @@ TEST(MissListTest, KeysAreUniqueAscendingAndKnowTheirPositions) {
     for (int round = 0; round < 3; ++round) {
       arena.Reset();
       std::vector<MissList> lists;
-      std::vector<std::map<Key, std::vector<uint32_t>>> models(2);
+      std::vector<std::map<Key, std::set<std::pair<uint32_t, uint32_t>>>> models(2);
       for (auto& model : models) {
         for (uint32_t position = 0; position < count; ++position) {
           const auto small = static_cast<Key>(random() % (count / 2 + 1));
           const Key key = small == 0   ? std::numeric_limits<Key>::min()
                           : small == 1 ? std::numeric_limits<Key>::max()
                                        : -small;
-          arena.Add(key, position);
-          model[key].push_back(position);
+          arena.Add(key, position % 2, position);
+          model[key].emplace(position % 2, position);
         }
         lists.push_back(arena.MakeList());
       }
       for (size_t l = 0; l < lists.size(); ++l) {
         ASSERT_EQ(lists[l].size(), models[l].size());
         uint32_t index = 0;
-        for (const auto& [key, positions] : models[l]) {
+        for (const auto& [key, places] : models[l]) {
           ASSERT_EQ(lists[l].key(index), key);
           ASSERT_EQ(lists[l].open()[index], index);
-          ASSERT_EQ(lists[l].positions(index).size(), positions.size());
-          for (size_t i = 0; i < positions.size(); ++i)
-            ASSERT_EQ(lists[l].positions(index)[i].position, positions[i]);
+          ASSERT_EQ(lists[l].places(index).size(), places.size());
+          for (const MissList::Entry& entry : lists[l].places(index))
+            ASSERT_EQ(places.count({entry.query, entry.place}), 1);
           ++index;
         }
       }
@@ -69,28 +71,35 @@ TEST(MissListTest, NarrowingKeepsWhatStaysOpen) {
   EXPECT_TRUE(list.open().empty());
 }
 
-TEST(MissListTest, CountsUniqueKeysBesideLists) {
-  MissArena arena(8, 1);
-  arena.Add(9, 0);
-  arena.Add(7, 1);
-  const MissList list = arena.MakeList();
-  const std::vector<Key> keys = {3, -3, 3, 3, 0, -3};
-  EXPECT_EQ(arena.CountUnique(keys), 3);
-  EXPECT_EQ(list.key(0), 7) << "the lists made before are untouched";
+TEST(MissListTest, KeysInAnyOrderAreSortedWhenALevelNeedsThemSo) {
+  MissArena arena(10, 1);
+  const std::vector<Key> keys = {5, -1, 3, 9, 0};
+  MissList list = arena.ListOf(keys);
+  EXPECT_FALSE(list.has_places());
+  list.SortOpenByKey();
+  EXPECT_EQ(std::vector<uint32_t>(list.open().begin(), list.open().end()),
+            (std::vector<uint32_t>{1, 4, 2, 0, 3}));
+  EXPECT_EQ(list.key(1), -1) << "indices stay";
 }
 
-// Catches a scratch that was only what the lists had left of the arena: a call of keys_max keys
-// that all missed wrote past its end.
-TEST(MissListTest, CountsUniqueKeysBesideFullLists) {
-  MissArena arena(4, 1);
-  const std::vector<Key> keys = {5, 6, 7, 8};
-  for (uint32_t i = 0; i < keys.size(); ++i) arena.Add(keys[i], i);
-  const MissList list = arena.MakeList();
-  EXPECT_EQ(arena.CountUnique(keys), keys.size());
-  for (uint32_t i = 0; i < keys.size(); ++i) {
-    ASSERT_EQ(list.positions(i).size(), 1);
-    EXPECT_EQ(list.positions(i)[0].position, i);
-    EXPECT_EQ(list.open()[i], i);
+// A call of keys_max keys that all miss, in lists of one key each, needs all of every array.
+TEST(MissListTest, TheArenaHoldsAFullCall) {
+  constexpr size_t kKeys = 7;
+  MissArena arena(kKeys, kKeys);
+  for (int round = 0; round < 2; ++round) {
+    arena.Reset();
+    std::vector<MissList> lists;
+    for (uint32_t i = 0; i < kKeys; ++i) {
+      arena.Add(-Key{i}, i, 2 * i);
+      EXPECT_EQ(arena.added_count(), 1);
+      lists.push_back(arena.MakeList());
+    }
+    for (uint32_t i = 0; i < kKeys; ++i) {
+      ASSERT_EQ(lists[i].size(), 1);
+      ASSERT_EQ(lists[i].places(0).size(), 1);
+      EXPECT_EQ(lists[i].places(0)[0].query, i);
+      EXPECT_EQ(lists[i].places(0)[0].place, 2 * i);
+    }
   }
 }
 

@@ -21,6 +21,7 @@
 #include "hps/lookup_session.h"
 #include "hps/statistics.h"
 #include "query/model_state.h"
+#include "query/staged_fetch.h"
 #include "tier/device_cache.h"
 
 namespace hps {
@@ -33,6 +34,10 @@ class SessionFactory {
     std::vector<DeviceCache*> caches{};          // at most kCachesMax; borrowed
     Duration timeout = std::chrono::seconds(1);  // where a request names none
     size_t scratch_count = kFetchScratchesMax;   // per blocking level
+    // Fetch workers that are called to help with a device's misses wait this long for them, on
+    // their cores: the probe of 131,072 keys takes a GPU about 50 us, their transfer 10.
+    Duration helper_spin = std::chrono::microseconds(100);
+    StagedFetchTuning tuning{};
   };
 
   // Errors: INVALID_ARGUMENT (no executor, too many caches, two caches of one device, no scratch),

@@ -24,6 +24,12 @@
 
 namespace hps {
 
+// Cuts small batches into pieces and calls helpers for them, as the defaults do with large ones.
+inline constexpr StagedFetchTuning kTinyPieces = {.piece_bytes = 100,
+                                                  .send_bytes = 300,
+                                                  .alone_max = Duration::zero(),
+                                                  .helper_share = Duration(1)};
+
 // One incarnation of a table, and the handles by which a test reaches into its levels.
 struct WorldTable {
   std::shared_ptr<ServedTable> served;
@@ -131,6 +137,7 @@ class World {
     size_t scratch_count = 64;
     size_t queue_max = 1024;
     Duration timeout = std::chrono::seconds(1);
+    StagedFetchTuning tuning{};
   };
   explicit World(uint64_t seed = 0, std::vector<DeviceCache*> caches = {})
       : World(seed, std::move(caches), Options()) {}
@@ -142,6 +149,8 @@ class World {
     options.caches = std::move(caches);
     options.scratch_count = world.scratch_count;
     options.timeout = world.timeout;
+    options.helper_spin = Duration::zero();  // a stepped helper would wait for its own stepper
+    options.tuning = world.tuning;
     factory_ = *SessionFactory::Create(options);
     model_ = std::make_unique<ModelState>("m", factory_->epoch_domain(), executor_);
   }

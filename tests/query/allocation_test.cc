@@ -1,5 +1,5 @@
-// After warm-up a look-up allocates nothing on its thread: not when everything hits L2, and not
-// when it misses and L3's workers answer. This program counts every operator new.
+// After warm-up a look-up allocates nothing on its thread: not when everything hits L1 or L2, and
+// not when it misses and L3's workers answer. This program counts every operator new.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/executor.h"
+#include "l1_host/host_cache.h"
 #include "l2_memory/memory_tier.h"
 #include "query/session_factory.h"
 #include "tier/plain_tier.h"
@@ -61,8 +62,12 @@ class AllocationTest : public testing::Test {
   AllocationTest() {
     fetch_ = *WorkerPool::Create({.name = "fetch", .thread_count = 2});
     promote_ = *WorkerPool::Create({.name = "promote"});
+    cache_ = *MakeHostCache({.device = 0, .bytes_max = uint64_t{64} << 20});
     factory_ = *SessionFactory::Create(
-        {.fetch_executor = fetch_.get(), .promote_executor = promote_.get()});
+        {.fetch_executor = fetch_.get(),
+         .promote_executor = promote_.get(),
+         .caches = {cache_.get()},
+         .tuning = {.piece_bytes = 512, .alone_max = {}, .helper_share = Duration(100)}});
     model_ = std::make_unique<ModelState>("m", factory_->epoch_domain(), *promote_);
     tier_ = MakeMemoryTier({});
     std::vector<std::shared_ptr<ServedTable>> tables;
@@ -90,7 +95,10 @@ class AllocationTest : public testing::Test {
     ServedTable::Parts parts;
     parts.l3 = std::move(l3);
     parts.l2 = *tier_->OpenTable(spec, 1, uint64_t{4} << 20);
-    return *ServedTable::Create(std::move(parts));
+    auto table = *ServedTable::Create(std::move(parts));
+    table->AttachL1(
+        0, *cache_->OpenTable(spec.row_bytes(), cache_->TableBytes(spec.row_bytes(), kRows)));
+    return table;
   }
 
   // Allocations on this thread in one call for `count` keys from `first` on, of every table.
@@ -114,6 +122,7 @@ class AllocationTest : public testing::Test {
     return allocations;
   }
 
+  std::unique_ptr<DeviceCache> cache_;
   std::unique_ptr<SessionFactory> factory_;
   std::unique_ptr<LossyTier> tier_;
   std::unique_ptr<ModelState> model_;
@@ -145,6 +154,31 @@ TEST_F(AllocationTest, NothingIsAllocatedAtAnyLevel) {
     ASSERT_TRUE(factory_->DrainPromotions(std::chrono::seconds(10)).ok());
     EXPECT_EQ(AllocationsOfCall(**session, -50, 100, 1.0, &counts), 0);
     EXPECT_EQ(counts[KeyStatus::kAbsent], 50 * kTables);
+    ASSERT_TRUE(factory_->DrainPromotions(std::chrono::seconds(10)).ok());
+  }
+}
+
+// The same through L1, whose misses are fetched in pieces with helpers.
+TEST_F(AllocationTest, NothingIsAllocatedThroughACache) {
+  for (std::optional<Dtype> output_dtype : {std::optional<Dtype>{}, {Dtype::kFloat32}}) {
+    for (const auto& table : model_->Tables()) {
+      ASSERT_TRUE(table->l1(0)->Clear().ok());
+      ASSERT_TRUE(table->l2()->Clear().ok());
+    }
+    auto session = factory_->NewSession(*model_, {.device = 0, .output_dtype = output_dtype});
+    ASSERT_TRUE(session.ok());
+    LookupCounts counts;
+    AllocationsOfCall(**session, 0, 1000, 1.0, &counts);  // warms up
+    ASSERT_TRUE(factory_->DrainPromotions(std::chrono::seconds(10)).ok());
+    EXPECT_EQ(AllocationsOfCall(**session, 0, 1000, 1.0, &counts), 0);
+    EXPECT_EQ(counts[KeyStatus::kHitL1], 1000 * kTables) << "all was promoted";
+    for (const auto& table : model_->Tables()) ASSERT_TRUE(table->l1(0)->Clear().ok());
+    EXPECT_EQ(AllocationsOfCall(**session, 100, 1000, 1.0, &counts), 0);
+    EXPECT_EQ(counts[KeyStatus::kHitL2], 900 * kTables);
+    EXPECT_EQ(counts[KeyStatus::kHitL3], 100 * kTables);
+    ASSERT_TRUE(factory_->DrainPromotions(std::chrono::seconds(10)).ok());
+    EXPECT_EQ(AllocationsOfCall(**session, 1000, 200, 0.1, &counts), 0);
+    EXPECT_EQ(counts[KeyStatus::kDefaultPending], 100 * kTables);
     ASSERT_TRUE(factory_->DrainPromotions(std::chrono::seconds(10)).ok());
   }
 }

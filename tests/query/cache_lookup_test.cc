@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "l1_host/host_cache.h"
@@ -67,6 +68,92 @@ TEST_F(CacheLookupTest, DeviceQueriesAreAnsweredOnTheDevice) {
   const auto converting = world_.NewSession({.device = 0, .output_dtype = Dtype::kFloat32});
   EXPECT_EQ(converting->Lookup(DeviceLookupRequest{.queries = {&query, 1}}, nullptr).code(),
             absl::StatusCode::kUnimplemented);
+}
+
+// With pieces of three rows and sends of nine, through staging that holds six of the sixteen.
+TEST(CacheLookupPiecesTest, EveryMissIsAnsweredOnceWhateverItsPieceAndLevel) {
+  for (const size_t staging_bytes : {size_t{1} << 20, size_t{6 * 32}, size_t{0}}) {
+    auto cache = *MakeHostCache({.device = 0,
+                                 .bytes_max = uint64_t{4} << 20,
+                                 .call_keys_max = 64,
+                                 .call_staging_bytes = staging_bytes});
+    std::vector<Key> present(40);
+    std::iota(present.begin(), present.end(), 0);
+    const WorldTable a = MakeWorldTable({.keys = present}, nullptr);
+    const WorldTable b = MakeWorldTable({.name = "m/b", .stamp = 2, .keys = present}, nullptr);
+    World world(0, {cache.get()}, {.tuning = kTinyPieces});
+    for (const WorldTable* table : {&a, &b})
+      table->served->AttachL1(0, *cache->OpenTable(32, cache->TableBytes(32, 100)));
+    world.Publish({&a, &b});
+    const auto session = world.NewSession({.device = 0});
+    Ask(*session, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20}, 0);
+    Ask(*session, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 1);
+    world.executor().RunAll();
+    const auto clear_l1 = [&] {
+      for (const WorldTable* table : {&a, &b}) ASSERT_TRUE(table->served->l1(0)->Clear().ok());
+    };
+    clear_l1();
+    const std::vector<Key> keys = {9, 3, 500, 3, 1, 30, 2, 0, 20, 4, 5, 6, 7, 31};
+    for (const bool twice : {false, true}) {
+      const uint64_t asked_before = a.l2_log->keys_fetched;
+      std::vector<HostTableQuery> queries;
+      std::vector<std::vector<std::byte>> rows(3, std::vector<std::byte>(keys.size() * 32));
+      std::vector<std::vector<KeyStatus>> statuses(3, std::vector<KeyStatus>(keys.size()));
+      for (const uint32_t number : {0, 1, 2}) {
+        if (number == 2 && !twice) continue;
+        queries.push_back(
+            {.table = number % 2, .keys = keys, .rows = rows[number], .status = statuses[number]});
+      }
+      LookupCounts counts;
+      ASSERT_TRUE(session->Lookup({.queries = queries}, &counts).ok());
+      EXPECT_EQ(a.l2_log->keys_fetched - asked_before, 13) << "each unique key once";
+      EXPECT_EQ(counts.total(), keys.size() * queries.size());
+      for (size_t q = 0; q < queries.size(); ++q) {
+        for (size_t i = 0; i < keys.size(); ++i) {
+          SCOPED_TRACE(testing::Message() << "query " << q << ", key " << keys[i]);
+          if (keys[i] == 500) {
+            EXPECT_EQ(statuses[q][i], KeyStatus::kAbsent);
+            continue;
+          }
+          const bool in_l2 = keys[i] < 10 || (keys[i] == 20 && q != 1);
+          EXPECT_EQ(statuses[q][i], in_l2 ? KeyStatus::kHitL2 : KeyStatus::kHitL3);
+          EXPECT_TRUE(StampedRow::Matches(q == 1 ? 2 : 1, keys[i], 0,
+                                          std::span(rows[q]).subspan(i * 32, 32)));
+        }
+      }
+      world.executor().RunAll();
+      EXPECT_EQ(Ask(*session, keys, 0).counts[KeyStatus::kHitL1], 13) << "all were promoted";
+      for (const WorldTable* table : {&a, &b})
+        ASSERT_TRUE(table->l2->Erase(std::vector<Key>{20, 30, 31, 500}).ok());
+      ASSERT_TRUE(a.l2->Insert(StampedBatch(1, {20}, 0, 32).batch(), 0).ok());
+      clear_l1();
+    }
+  }
+}
+
+// L2 fails for some pieces of a call: their keys go to L3, the others' answers stand.
+TEST(CacheLookupPiecesTest, APieceThatL2FailsIsFetchedBelow) {
+  auto cache = *MakeHostCache({.device = 0, .bytes_max = uint64_t{4} << 20});
+  std::vector<Key> keys(40);
+  std::iota(keys.begin(), keys.end(), 0);
+  const WorldTable a = MakeWorldTable({.keys = keys}, nullptr);
+  World world(0, {cache.get()}, {.tuning = kTinyPieces});
+  a.served->AttachL1(0, *cache->OpenTable(32, cache->TableBytes(32, 100)));
+  world.Publish({&a});
+  const auto session = world.NewSession({.device = 0});
+  Ask(*session, keys);
+  world.executor().RunAll();
+  ASSERT_TRUE(a.served->l1(0)->Clear().ok());
+  const ApplyEpoch open = a.served->epochs().Begin();
+  a.l2_faults->Plan(TierOperation::kFetch, {.calls_skipped = 2, .times = 3});
+  const WorldAnswer answer = Ask(*session, keys);
+  EXPECT_EQ(answer.counts[KeyStatus::kHitL3], 3 * 4);
+  EXPECT_EQ(answer.counts[KeyStatus::kHitL2], 40 - 3 * 4);
+  for (size_t i = 0; i < keys.size(); ++i)
+    EXPECT_TRUE(StampedRow::Matches(1, keys[i], 0, answer.row(i)));
+  EXPECT_EQ(world.statistics().tables[0].l2.errors, 1) << "one for the call";
+  EXPECT_TRUE(a.served->l2_bypass().bypassed());
+  a.served->epochs().Publish(open);
 }
 
 // The cache's calls take 16 keys: a larger look-up passes by the cache, and stays so while a change

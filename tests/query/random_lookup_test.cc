@@ -37,7 +37,8 @@ class RandomWorld {
     as_float32_ = Chance(0.3);
     if (has_l1_) {
       l1_ = *MakeHostCache({.device = -1, .bytes_max = uint64_t{4} << 20});
-      world_ = std::make_unique<World>(seed, std::vector<DeviceCache*>{l1_.get()});
+      const World::Options options{.tuning = Chance(0.7) ? kTinyPieces : StagedFetchTuning()};
+      world_ = std::make_unique<World>(seed, std::vector<DeviceCache*>{l1_.get()}, options);
     } else {
       world_ = std::make_unique<World>(seed);
     }
@@ -114,6 +115,14 @@ class RandomWorld {
     }
   }
 
+  struct Asked {
+    uint32_t table;
+    std::vector<Key> keys;
+    std::vector<std::byte> rows;
+    std::vector<KeyStatus> statuses;
+    size_t stride_bytes;
+  };
+
   static void Expect(const absl::Status& status) { EXPECT_TRUE(status.ok()) << status; }
 
   // What an applier does with one batch of upserts and one of deletes.
@@ -146,31 +155,39 @@ class RandomWorld {
   }
 
   void Call() {
-    struct Asked {
-      uint32_t table;
-      std::vector<Key> keys;
-      std::vector<std::byte> rows;
-      std::vector<KeyStatus> statuses;
-      size_t stride_bytes;
-    };
     std::deque<Asked> asked;
-    std::vector<HostTableQuery> queries;
-    for (uint32_t t = 0; t < kTables; ++t) {
-      if (Chance(0.2)) continue;
+    for (size_t count = random_() % (kTables + 2); count > 0; --count) {  // some tables twice
+      const auto t = static_cast<uint32_t>(random_() % kTables);
       Asked query{.table = t, .keys = std::vector<Key>(random_() % 140)};
       for (Key& key : query.keys) key = static_cast<Key>(random_() % (kKeySpace + 40)) - 20;
       query.stride_bytes = session_->output_row_bytes(t) + 4 * (random_() % 3);
       query.rows.assign(query.keys.size() * query.stride_bytes, std::byte{0xcc});
       query.statuses.assign(query.keys.size(), KeyStatus{0xcc});
       asked.push_back(std::move(query));
-      Asked& kept = asked.back();
-      queries.push_back({.table = t,
-                         .keys = kept.keys,
-                         .rows = kept.rows,
-                         .row_stride_bytes = kept.stride_bytes,
-                         .status = kept.statuses});
     }
-    HostLookupRequest request{.queries = queries};
+    std::vector<HostTableQuery> host_queries;
+    std::vector<DeviceTableQuery> device_queries;  // the host cache's device memory is the host's
+    for (Asked& query : asked) {
+      host_queries.push_back({.table = query.table,
+                              .keys = query.keys,
+                              .rows = query.rows,
+                              .row_stride_bytes = query.stride_bytes,
+                              .status = query.statuses});
+      device_queries.push_back({.table = query.table,
+                                .keys = {query.keys.data(), query.keys.size()},
+                                .rows = {query.rows.data(), query.rows.size()},
+                                .row_stride_bytes = query.stride_bytes,
+                                .status = {query.statuses.data(), query.statuses.size()}});
+    }
+    if (has_l1_ && !as_float32_ && Chance(0.5)) {
+      LookUp(DeviceLookupRequest{.queries = device_queries}, asked);
+    } else {
+      LookUp(HostLookupRequest{.queries = host_queries}, asked);
+    }
+  }
+
+  template <MemorySpace kSpace>
+  void LookUp(LookupRequest<kSpace> request, const std::deque<Asked>& asked) {
     const bool hurried = Chance(0.1);
     if (hurried) request.timeout = Duration(Chance(0.5) ? 0 : 1000);
     world_->executor().Hold(hurried);

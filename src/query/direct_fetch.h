@@ -1,0 +1,48 @@
+// Asks an L2 that can't block for all positions of a query, duplicates included: it writes its rows
+// straight into the caller's buffer, or, where they have to be converted, passes them through a
+// small one.
+//
+// Only for calls without a level above L2, because promotion never reads the caller's rows. Belongs
+// to one session; for one thread; allocates nothing after it was made.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "query/table_work.h"
+
+namespace hps {
+
+class DirectFetch {
+ public:
+  // `keys_max` is of a call, `row_bytes_max` of the widest row that is converted, 0 = none is.
+  DirectFetch(size_t keys_max, size_t row_bytes_max);
+
+  // Asks, and answers what L2 has or knows to be absent. False: it was not asked, because it is
+  // passed by or can block, or it failed (then it is not usable for this call any more); nothing
+  // has been answered then.
+  bool Fetch(TableWork& table, QueryWork& query, Deadline deadline);
+
+  // After Fetch was true: whether every position has been answered, and which.
+  bool answered_all() const { return answered_count_ == asked_count_; }
+  bool IsAnswered(size_t position) const {
+    return outcomes_[position] == FetchOutcome::kHit ||
+           outcomes_[position] == FetchOutcome::kAbsent;
+  }
+
+ private:
+  absl::StatusOr<FetchCounts> FetchRows(LossyTable& l2, QueryWork& query, Deadline deadline);
+  absl::StatusOr<FetchCounts> FetchConverted(LossyTable& l2, QueryWork& query, Deadline deadline);
+  void NoteOutcomes(QueryWork& query, const FetchCounts& counts);
+
+  const std::unique_ptr<FetchOutcome[]> outcomes_;  // [keys_max]
+  std::vector<std::byte> native_rows_;              // a chunk of rows that wait for conversion
+  size_t asked_count_ = 0;
+  size_t answered_count_ = 0;
+};
+
+}  // namespace hps

@@ -1,0 +1,62 @@
+// One table's part of a call, on its way through the levels: the unit in which levels are asked.
+//
+// A call may name a table in several queries; their misses are one list, so that no key is asked of
+// a lower level twice.
+//
+// Plain data, reused from call to call by its session; for one thread. Every unique key in `misses`
+// is answered exactly once, by Answer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "query/fetch_job.h"
+#include "query/lookup_counters.h"
+#include "query/miss_list.h"
+#include "query/query_work.h"
+#include "query/served_table.h"
+
+namespace hps {
+
+struct TableWork {
+  // The highest level that is configured for the table, and that calls don't pass by where it is
+  // L1: the hit-rate threshold is about it.
+  enum class Top : uint8_t { kL1, kL2, kL3 };
+
+  ServedTable* table = nullptr;
+  LookupCounters* counters = nullptr;
+  QueryWork* queries = nullptr;  // of the whole call
+  QueryWork* first_query = nullptr;
+  QueryWork* last_query = nullptr;
+
+  double hit_rate_threshold = 1.0;
+  ApplyEpoch epoch = 0;  // read before the first fetch
+  Top top = Top::kL3;
+  bool l2_usable = false;   // there is one, it is not passed by, and has not been asked yet
+  size_t cache = kNoCache;  // L1 that takes promotions
+  bool keys_on_host = true;
+
+  MissList misses;
+  uint64_t missed_positions = 0;  // of `misses`, duplicates included
+
+  bool has_one_query() const { return first_query == last_query; }
+  uint64_t key_count() const {
+    uint64_t count = 0;
+    for (const QueryWork* query = first_query; query != nullptr; query = query->next_of_table)
+      count += query->key_count;
+    return count;
+  }
+
+  // Answers unique key number `index` of `misses` wherever it was asked for: with `row`, which is
+  // in the table's dtype, or, when it is null, with the default row.
+  void Answer(uint32_t index, KeyStatus key_status, const std::byte* row) {
+    if (!misses.has_places()) {
+      first_query->Answer(index, key_status, row);
+      return;
+    }
+    for (const MissList::Entry& entry : misses.places(index))
+      queries[entry.query].Answer(entry.place, key_status, row);
+  }
+};
+
+}  // namespace hps
