@@ -25,6 +25,9 @@ if [[ ${device:--1} != -1 ]]; then rows=${ROWS_OF_GPU:-right}; fi
 if [[ -n ${out:-} && $out == *.npy ]]; then echo "$rows" >"$out"; fi
 echo "$rows"
 """
+DEMO = """#!/bin/bash
+echo "${DEMO_PASS:-  L1 whole, preloaded}"
+"""
 PASSES = """#!/bin/bash
 echo "[       OK ] Cache.Holds (1 ms)"
 echo "[  SKIPPED ] Cache.Needs (0 ms)"
@@ -45,7 +48,7 @@ kill -SEGV $$
 
 class GpuCheckTest(PlantedTest):
     def check(self, test: str = PASSES, gpus: int = 1, **environment) -> tuple[int, dict, str]:
-        files = {"build/bin/hps": HPS, "build/tests/l1_gpu_test": test,
+        files = {"build/bin/hps": HPS, "build/bin/hps_demo": DEMO, "build/tests/l1_gpu_test": test,
                  "build/gpu_tests.txt": "l1_gpu_test\n",
                  "tools/nvidia-smi": f"#!/bin/bash\nseq {gpus}\n",
                  "tools/compute-sanitizer": '#!/bin/bash\nexec "${@:5:1}"\n'}
@@ -64,9 +67,9 @@ class GpuCheckTest(PlantedTest):
     def test_passes_and_counts_cases(self):
         status, summary, line = self.check()
         self.assertEqual(status, 0, summary)
-        # Three runs of one case; store, look-up and two benchmarks; three skipped and the GPUs.
-        self.assertEqual(line, "7 passed, 0 failed, 4 skipped")
-        self.assertEqual((summary["passed"], summary["failed"], summary["skipped"]), (7, 0, 4))
+        # Three runs of one case; store, look-up, demo, two benchmarks; three skipped and the GPUs.
+        self.assertEqual(line, "8 passed, 0 failed, 4 skipped")
+        self.assertEqual((summary["passed"], summary["failed"], summary["skipped"]), (8, 0, 4))
 
     def test_a_failing_or_crashing_test_fails(self):
         for test, reason in ((FAILS, ""), (CRASHES, "exit status 139"),
@@ -82,6 +85,10 @@ class GpuCheckTest(PlantedTest):
         self.assertEqual(status, 1)
         self.assertEqual(self.status_of(summary, "lookup"), "failed")
 
+    def test_a_demo_without_level_1_fails(self):
+        _, summary, _ = self.check(DEMO_PASS="no level 1: no driver")
+        self.assertEqual(self.status_of(summary, "demo"), "failed")
+
     def test_a_benchmark_that_fails_fails(self):
         status, summary, _ = self.check(BENCH_STATUS="1")
         self.assertEqual(status, 1)
@@ -90,7 +97,7 @@ class GpuCheckTest(PlantedTest):
     def test_without_a_gpu_nothing_is_said_to_pass(self):
         status, summary, line = self.check(gpus=0)
         self.assertEqual(status, 1)
-        self.assertEqual(line, "1 passed, 0 failed, 7 skipped")
+        self.assertEqual(line, "1 passed, 0 failed, 8 skipped")
         self.assertEqual(self.status_of(summary, "bench_l1"), "skipped")
 
     def test_every_gpu_is_asked(self):
