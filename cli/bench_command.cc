@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -10,12 +11,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/heartbeat.h"
 #include "bench/report.h"
 #include "bench/scenario_list.h"
 #include "cli/commands.h"
+#include "cli/progress.h"
 
 namespace hps::cli {
 namespace {
+
+// Rare enough to disturb no figure.
+constexpr auto kBeat = std::chrono::seconds(1);
 
 absl::Status FileError(const std::string& path, int error) {
   const std::string message = absl::StrCat(path, " can't be written: ", std::strerror(error));
@@ -78,8 +84,12 @@ absl::Status RunBench(const BenchArguments& arguments, Output& output) {
     directory = (std::filesystem::temp_directory_path(error) / "hps_bench").string();
     if (error) return absl::NotFoundError("no directory for temporary files: " + error.message());
   }
-  const absl::StatusOr<std::vector<bench::Result>> results =
-      scenario->run({.directory = directory, .quick = arguments.quick, .device = device});
+  const absl::StatusOr<std::vector<bench::Result>> results = [&] {
+    ProgressMeter meter("bench " + arguments.scenario);
+    const bench::Heartbeat heartbeat(
+        kBeat, [show = meter.function()] { show({.step = "measuring", .done = 0, .total = 0}); });
+    return scenario->run({.directory = directory, .quick = arguments.quick, .device = device});
+  }();
   if (!results.ok()) return results.status();
   const bench::Machine machine = bench::ThisMachine(device);
   const std::string object = bench::ReportJson(scenario->name, machine, *results);

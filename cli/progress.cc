@@ -22,6 +22,16 @@ std::string Bar(double share) {
   return "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "]";
 }
 
+// How much is done, with a separator behind it; nothing where neither that nor the end is known.
+std::string Amount(const Progress& progress, bool with_bar) {
+  if (progress.total == 0) {
+    return progress.done == 0 ? "" : ReadableCount(static_cast<double>(progress.done)) + ", ";
+  }
+  const double share =
+      std::min(1.0, static_cast<double>(progress.done) / static_cast<double>(progress.total));
+  return (with_bar ? Bar(share) + " " : "") + Fixed(share * 100, 0) + " %, ";
+}
+
 }  // namespace
 
 ProgressMeter::ProgressMeter(std::string title)
@@ -34,17 +44,9 @@ void ProgressMeter::Show(const Progress& progress) {
   const Clock::time_point now = Clock::now();
   if (now < next_) return;
   next_ = now + (is_terminal_ ? Clock::duration(kBarPeriod) : Clock::duration(kLinePeriod));
-  const double share =
-      progress.total == 0
-          ? 0
-          : std::min(1.0, static_cast<double>(progress.done) / static_cast<double>(progress.total));
-  const std::string percent = progress.total == 0
-                                  ? ReadableCount(static_cast<double>(progress.done))
-                                  : Fixed(share * 100, 0) + " %";
   const std::string seconds = Fixed(std::chrono::duration<double>(now - start_).count(), 0) + " s";
   const std::string line =
-      absl::StrCat(title_, ": ", progress.step, " ", is_terminal_ ? Bar(share) + " " : "", percent,
-                   ", ", seconds);
+      absl::StrCat(title_, ": ", progress.step, " ", Amount(progress, is_terminal_), seconds);
   if (is_terminal_) {
     std::fprintf(stderr, "%s%s", kWipeLine, line.c_str());
     bar_shown_ = true;

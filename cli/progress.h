@@ -1,6 +1,6 @@
 // How long work shows that it goes on: a bar on a terminal, a line every 10 s otherwise, on stderr.
 //
-// For one thread.
+// For one thread at a time.
 #pragma once
 
 #include <chrono>
