@@ -135,7 +135,7 @@ class DamageTest(support.CommandTestCase):
     """Flipped bits: verify finds what a look-up would have met; no look-up gives a wrong row."""
 
     ROWS = 4000
-    FLIPS = 40
+    FLIPS = 100
 
     def setUp(self) -> None:
         super().setUp()
