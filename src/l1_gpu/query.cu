@@ -8,9 +8,10 @@
 namespace hps {
 namespace {
 
-// A reader's fence would make the order of row and gate formal; it costs 3 to 5 % of the time.
-// Without it the order rests on the row having been stored to the output, for which it must have
-// arrived, before the gate is asked for. Beside a writer all checks are fenced.
+// Fences would make formal that a row is read between the two looks at the gate; they cost 3 to 5 %
+// of the time. Without them the order rests on the first look having been compared before the slab
+// is asked for, and on the row having been stored to the output, for which it must have arrived,
+// before the second look is asked for. Beside a writer everything is fenced.
 constexpr bool kFenced = false;
 
 // Calls of up to this many keys are spread thin, for their latency.
@@ -58,19 +59,19 @@ cudaError_t LaunchKind(const Request& request, CopyKind kind, bool small) {
   switch (kind) {
     case CopyKind::kUnits32:
       return small ? Launch<RowsOfUnits<32, 4, 4>, kTasks, 128, 8>(request)
-                   : Launch<RowsOfUnits<32, 8, 8>, kTasks, 256, 4>(request);
+                   : Launch<RowsOfUnits<32, 8, 4>, kTasks, 128, 8>(request);
     case CopyKind::kUnits16:
       return small ? Launch<RowsOfUnits<16, 4, 4>, kTasks, 128, 8>(request)
-                   : Launch<RowsOfUnits<16, 16, 8>, kTasks, 256, 4>(request);
+                   : Launch<RowsOfUnits<16, 16, 4>, kTasks, 128, 8>(request);
     case CopyKind::kUnits8:
       return small ? Launch<RowsOfUnits<8, 8, 4>, kTasks, 128, 8>(request)
-                   : Launch<RowsOfUnits<8, 32, 8>, kTasks, 256, 4>(request);
+                   : Launch<RowsOfUnits<8, 32, 4>, kTasks, 128, 8>(request);
     case CopyKind::kUnits4:
-      return Launch<RowsOfUnits<4, 16, 4>, kTasks, 256, 4>(request);
+      return Launch<RowsOfUnits<4, 16, 4>, kTasks, 128, 8>(request);
     case CopyKind::kUnits:
-      return Launch<RowsOfWidth<uint4, 8, 4>, kTasks, 256, 4>(request);
+      return Launch<RowsOfWidth<uint4, 8, 4>, kTasks, 128, 8>(request);
     default:
-      return Launch<RowsOfAnyKind<8>, kTasks, 256, 4>(request);
+      return Launch<RowsOfAnyKind<8>, kTasks, 128, 8>(request);
   }
 }
 
@@ -98,7 +99,7 @@ QueryTask TaskOfQuery(const QueryView& query) {
 cudaError_t LaunchQueryTasks(std::span<QueryTask> tasks, const MissBuffers& misses,
                              uint32_t generation, bool records_misses, cudaStream_t stream) {
   const Request request = {tasks, misses, generation, records_misses, stream};
-  if (tasks.size() > kTasksInLaunch) return Launch<RowsOfAnyKind<8>, 0, 256, 4>(request);
+  if (tasks.size() > kTasksInLaunch) return Launch<RowsOfAnyKind<8>, 0, 128, 8>(request);
   uint64_t keys = 0;
   for (const QueryTask& task : tasks) keys += task.view.key_count;
   const CopyKind kind = CommonKind(tasks);

@@ -56,8 +56,15 @@ struct TileKey {
   uint64_t key;
   uint32_t position;
   bool active;
-  uint32_t control;  // of the slab that has the key
-  uint32_t slot;     // in the table; kNoSlot: a miss
+};
+
+// Where a tile's keys are, as their slabs said.
+struct FoundSlot {
+  uint32_t slab;
+  uint32_t way;
+  uint32_t slot;  // in the table; kNoSlot: not held
+  uint32_t control;
+  uint32_t stamps;
 };
 
 template <typename Unit>
@@ -85,82 +92,122 @@ __device__ inline uint32_t ReadUntilProved(const QueryTask& task, uint64_t key, 
   Slab* const first = table.slabs + pair.first;
   Slab* const second = table.slabs + pair.second;
   for (;;) {
-    const unsigned long long gate_before = LoadAcquire(table.gate);
+    const unsigned long long gate_before = LoadAcquire(&table.gate->state);
     uint32_t control = 0, matches = 0, second_control = 0;
     if (!SearchSlab(first, key, &control, &matches)) continue;
     const bool went_on = matches == 0 && (control & kControlOverflowed) != 0;
     if (went_on && !SearchSlab(second, key, &second_control, &matches)) continue;
     uint32_t slot = kNoSlot;
+    uint32_t row_version = 0;
     if (matches != 0) {
       slot = (went_on ? pair.second : pair.first) * kSlabSlots + __ffs(matches) - 1;
+      row_version = __shfl_sync(kAllLanes, LoadRelaxed(RowLockOf(table.gate, slot)), 0);
+      if ((row_version & kRowLocked) != 0) continue;
+      FenceGpu();
+      __syncwarp();
       CopyRow(task.kind, task.view.rows + position * task.view.row_stride_bytes,
               table.rows + static_cast<uint64_t>(slot) * table.row_stride_bytes, table.row_bytes);
     }
     FenceGpu();
     __syncwarp();
-    const bool stood_still = (!went_on || LoadRelaxed(&second->control) == second_control) &&
-                             LoadRelaxed(&first->control) == control &&
-                             !VersionsMayHaveWrapped(gate_before, LoadAcquire(table.gate));
+    const bool stood_still =
+        (slot == kNoSlot || LoadRelaxed(RowLockOf(table.gate, slot)) == row_version) &&
+        (!went_on || LoadRelaxed(&second->control) == second_control) &&
+        LoadRelaxed(&first->control) == control &&
+        !VersionsMayHaveWrapped(gate_before, LoadAcquire(&table.gate->state));
     if (__all_sync(kAllLanes, stood_still)) return slot;
   }
 }
 
-// Beside writers: keeps what can be proved, reads the rest again. Gives the lane's slot.
-// For all lanes of a warp, after a fence behind the rows' reads.
-__device__ __noinline__ uint32_t CheckTile(const QueryTask& task, TileKey mine, bool wrapped) {
+// Probes the slabs of a tile's keys. For all lanes of a warp.
+template <int kTileKeys>
+__device__ inline FoundSlot FindSlots(const TableView& table, const TileKey& mine) {
+  const SlabPair pair = SlabsOf(mine.key, table.slab_count);
+  Probe probe = {0, 0, 0};
+  ProbeSlabs<kTileKeys>(table.slabs, pair.first, mine.key, __ballot_sync(kAllLanes, mine.active),
+                        probe);
+  const bool goes_on =
+      mine.active && probe.matches == 0 && (probe.control & kControlOverflowed) != 0;
+  const uint32_t going_on = __ballot_sync(kAllLanes, goes_on);
+  if (going_on != 0) ProbeSlabs<kTileKeys>(table.slabs, pair.second, mine.key, going_on, probe);
+  FoundSlot found;
+  found.slab = goes_on ? pair.second : pair.first;
+  found.way = __ffs(probe.matches) - 1;
+  found.slot = probe.matches != 0 ? found.slab * kSlabSlots + found.way : kNoSlot;
+  found.control = probe.control;
+  found.stamps = probe.stamps;
+  return found;
+}
+
+// Other lanes and writers may change stamps at the same time: then one of the stamps is lost.
+__device__ inline void Touch(const TableView& table, const FoundSlot& found) {
+  if (found.slot == kNoSlot || StampOfSlot(found.stamps, found.way) == table.stamp_epoch) return;
+  StoreRelaxed(&table.slabs[found.slab].stamps,
+               WithStamp(found.stamps, found.way, table.stamp_epoch));
+}
+
+__device__ inline RowPlaces PlacesOfTile(const QueryTask& task, uint32_t first_position) {
+  const QueryView& view = task.view;
+  return {view.table.rows, view.table.row_stride_bytes,
+          view.rows + first_position * view.row_stride_bytes, view.row_stride_bytes};
+}
+
+// Reads a tile beside writers: keeps what can be proved, reads the rest key by key. Gives the
+// lane's slot. For all lanes of a warp.
+template <typename Rows>
+__device__ __noinline__ uint32_t ReadTileBesideWriters(const QueryTask& task,
+                                                       uint32_t first_position, TileKey mine) {
+  const TableView& table = task.view.table;
+  const unsigned long long gate_before = LoadAcquire(&table.gate->state);
+  const FoundSlot found = FindSlots<Rows::kTileKeys>(table, mine);
+  uint32_t slot = found.slot;
+  uint32_t row_version = kRowLocked;
+  if (slot != kNoSlot) row_version = LoadRelaxed(RowLockOf(table.gate, slot));
+  const bool readable = (row_version & kRowLocked) == 0 && (found.control & kControlLocked) == 0;
+  FenceGpu();
+  __syncwarp();
+  Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), table.row_bytes,
+                                      readable ? slot : kNoSlot, task.kind);
+  Touch(table, found);
+  FenceGpu();
+  __syncwarp();
   bool proved = false;
-  if (mine.slot != kNoSlot) {
-    Slab* const slab = task.view.table.slabs + mine.slot / kSlabSlots;
-    const uint64_t key = LoadRelaxed(KeyOfSlot(slab, mine.slot % kSlabSlots));
+  if (readable && slot != kNoSlot) {
+    Slab* const slab = table.slabs + found.slab;
+    const uint64_t key = LoadRelaxed(KeyOfSlot(slab, found.way));
     FenceGpu();
-    proved = !wrapped && key == mine.key && (mine.control & kControlLocked) == 0 &&
-             LoadRelaxed(&slab->control) == mine.control;
+    proved = key == mine.key && LoadRelaxed(&slab->control) == found.control &&
+             LoadRelaxed(RowLockOf(table.gate, slot)) == row_version &&
+             !VersionsMayHaveWrapped(gate_before, LoadAcquire(&table.gate->state));
   }
   uint32_t unproved = __ballot_sync(kAllLanes, mine.active && !proved);
   for (; unproved != 0; unproved &= unproved - 1) {
     const uint32_t lane = __ffs(unproved) - 1;
-    const uint32_t slot = ReadUntilProved(task, __shfl_sync(kAllLanes, mine.key, lane),
-                                          __shfl_sync(kAllLanes, mine.position, lane));
-    if (threadIdx.x % kWarpLanes == lane) mine.slot = slot;
+    const uint32_t again = ReadUntilProved(task, __shfl_sync(kAllLanes, mine.key, lane),
+                                           __shfl_sync(kAllLanes, mine.position, lane));
+    if (threadIdx.x % kWarpLanes == lane) slot = again;
   }
-  return mine.slot;
+  return slot;
 }
 
-// Probes the tile's slabs and copies the rows that are there. Returns false when it ran beside a
-// writer, so that what it found has to be checked.
+// Reads a tile as if nobody wrote, and again if somebody did. Gives the lane's slot.
 template <typename Rows, bool kFenced>
-__device__ inline bool ReadTile(const QueryTask& task, uint32_t first_position, TileKey& mine,
-                                bool& wrapped) {
+__device__ inline uint32_t ReadTile(const QueryTask& task, uint32_t first_position,
+                                    const TileKey& mine) {
   const TableView& table = task.view.table;
-  const unsigned long long gate_before = LoadAcquire(table.gate);
-  const SlabPair pair = SlabsOf(mine.key, table.slab_count);
-  Probe probe = {0, 0, 0};
-  ProbeSlabs<Rows::kTileKeys>(table.slabs, pair.first, mine.key,
-                              __ballot_sync(kAllLanes, mine.active), probe);
-  const bool goes_on =
-      mine.active && probe.matches == 0 && (probe.control & kControlOverflowed) != 0;
-  const uint32_t going_on = __ballot_sync(kAllLanes, goes_on);
-  if (going_on != 0)
-    ProbeSlabs<Rows::kTileKeys>(table.slabs, pair.second, mine.key, going_on, probe);
-  const uint32_t slab = goes_on ? pair.second : pair.first;
-  const uint32_t way = __ffs(probe.matches) - 1;
-  mine.slot = probe.matches != 0 ? slab * kSlabSlots + way : kNoSlot;
-  mine.control = probe.control;
-
-  const RowPlaces places = {table.rows, table.row_stride_bytes,
-                            task.view.rows + first_position * task.view.row_stride_bytes,
-                            task.view.row_stride_bytes};
-  Rows::template Copy<CopyTo::kArray>(places, table.row_bytes, mine.slot, task.kind);
-
-  // Other lanes and writers may change stamps at the same time: then one of the stamps is lost.
-  if (mine.slot != kNoSlot && StampOfSlot(probe.stamps, way) != table.stamp_epoch)
-    StoreRelaxed(&table.slabs[slab].stamps, WithStamp(probe.stamps, way, table.stamp_epoch));
-
-  if (kFenced) FenceGpu();
-  __syncwarp();
-  const unsigned long long gate_after = LoadRelaxed(reinterpret_cast<uint64_t*>(table.gate));
-  wrapped = VersionsMayHaveWrapped(gate_before, gate_after);
-  return __all_sync(kAllLanes, GateWasQuiet(gate_before, gate_after));
+  const auto* const gate = reinterpret_cast<const uint64_t*>(&table.gate->state);
+  const unsigned long long gate_before =
+      kFenced ? LoadAcquire(&table.gate->state) : LoadRelaxed(gate);
+  if (__all_sync(kAllLanes, IsQuiet(gate_before))) {
+    const FoundSlot found = FindSlots<Rows::kTileKeys>(table, mine);
+    Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), table.row_bytes,
+                                        found.slot, task.kind);
+    Touch(table, found);
+    if (kFenced) FenceGpu();
+    __syncwarp();
+    if (__all_sync(kAllLanes, LoadRelaxed(gate) == gate_before)) return found.slot;
+  }
+  return ReadTileBesideWriters<Rows>(task, first_position, mine);
 }
 
 template <typename Rows, int kTasks, bool kFenced>
@@ -169,21 +216,15 @@ __device__ inline void QueryTile(const QueryLaunch<kTasks>& launch, uint32_t til
   const QueryTask& task = TaskOf(launch, number);
   const uint32_t lane = threadIdx.x % kWarpLanes;
   const uint32_t first_position = (tile - task.tile_begin) * Rows::kTileKeys;
-  TileKey mine = {0, first_position + lane, false, 0, kNoSlot};
+  TileKey mine = {0, first_position + lane, false};
   mine.active = lane < Rows::kTileKeys && mine.position < task.view.key_count;
   if (mine.active)
     mine.key = LoadOnce(reinterpret_cast<const uint64_t*>(task.view.keys) + mine.position);
-  if (task.view.table.slabs != nullptr) {
-    bool wrapped = false;
-    if (!ReadTile<Rows, kFenced>(task, first_position, mine, wrapped)) {
-      FenceGpu();
-      __syncwarp();
-      mine.slot = CheckTile(task, mine, __any_sync(kAllLanes, wrapped));
-    }
-  }
-  if (mine.slot != kNoSlot && task.view.status != nullptr)
+  uint32_t slot = kNoSlot;
+  if (task.view.table.slabs != nullptr) slot = ReadTile<Rows, kFenced>(task, first_position, mine);
+  if (slot != kNoSlot && task.view.status != nullptr)
     task.view.status[mine.position] = KeyStatus::kHitL1;
-  const bool missing = mine.active && mine.slot == kNoSlot;
+  const bool missing = mine.active && slot == kNoSlot;
   if (launch.records_misses && __any_sync(kAllLanes, missing)) {
     RecordMisses(launch.misses, launch.generation, task.view, number, mine.key, mine.position,
                  missing);

@@ -7,7 +7,7 @@ namespace {
 template <typename Rows, int kBlocks>
 cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
   constexpr int kThreads = 256;
-  const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads);
+  const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks);
   ReplaceKernel<Rows, kThreads, kBlocks><<<blocks, kThreads, 0, stream>>>(launch);
   return cudaGetLastError();
 }
@@ -20,16 +20,16 @@ cudaError_t LaunchReplace(const WriteView& write, uint32_t dumped_slab_count, cu
   launch.dumped_slab_count = dumped_slab_count;
   switch (launch.kind) {
     case CopyKind::kUnits32:
-      return Launch<RowsOfUnits<32, 32, 4>, 3>(launch, stream);
+      return Launch<RowsOfUnits<32, 8, 4>, 3>(launch, stream);
     case CopyKind::kUnits16:
-      return Launch<RowsOfUnits<16, 32, 4>, 3>(launch, stream);
+      return Launch<RowsOfUnits<16, 8, 4>, 3>(launch, stream);
     case CopyKind::kUnits8:
-      return Launch<RowsOfUnits<8, 32, 4>, 3>(launch, stream);
+      return Launch<RowsOfUnits<8, 16, 4>, 3>(launch, stream);
     case CopyKind::kUnits4:
     case CopyKind::kUnits:
-      return Launch<RowsOfWidth<uint4, 16, 4>, 3>(launch, stream);
+      return Launch<RowsOfWidth<uint4, 8, 4>, 3>(launch, stream);
     default:
-      return Launch<RowsOfAnyKind<16>, 3>(launch, stream);
+      return Launch<RowsOfAnyKind<8>, 3>(launch, stream);
   }
 }
 

@@ -82,6 +82,54 @@ struct RowsOfUnits {
   }
 };
 
+// As RowsOfUnits, towards the table; the rows are on their way to shared memory while it is found
+// out where they go. For blocks of kThreads.
+template <int kUnits, int kKeys, int kThreads>
+struct StagedRowsOfUnits {
+  static constexpr int kTileKeys = kKeys;
+
+  // Starts to read the first `row_count` rows of the array.
+  __device__ static void Stage(const RowPlaces& places, uint32_t row_count) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (Row(step) >= kKeys || Row(step) >= row_count) continue;
+      const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(Staged(step)));
+      const uint4* const from =
+          UnitAt<uint4>(places.array, places.array_stride_bytes, Row(step), Offset());
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(from) : "memory");
+    }
+    asm volatile("cp.async.commit_group;" : : : "memory");
+  }
+
+  template <CopyTo kTo>
+  __device__ static void Copy(const RowPlaces& places, uint32_t, uint32_t slot, CopyKind) {
+    static_assert(kTo == CopyTo::kTable);
+    asm volatile("cp.async.wait_all;" : : : "memory");
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      uint32_t rows_slot = __shfl_sync(kAllLanes, slot, Row(step) % kWarpLanes);
+      if (Row(step) >= kKeys) rows_slot = kNoSlot;
+      if (rows_slot == kNoSlot) continue;
+      StoreRelaxed(UnitAt<uint4>(places.table, places.table_stride_bytes, rows_slot, Offset()),
+                   *Staged(step));
+    }
+  }
+
+ private:
+  static constexpr int kRowsPerStep = kWarpLanes / kUnits;
+  static constexpr int kSteps = (kKeys + kRowsPerStep - 1) / kRowsPerStep;
+
+  __device__ static uint32_t Row(int step) {
+    return step * kRowsPerStep + threadIdx.x % kWarpLanes / kUnits;
+  }
+  __device__ static uint32_t Offset() { return threadIdx.x % kUnits * 16; }
+  // Each lane reads back what it has staged itself.
+  __device__ static uint4* Staged(int step) {
+    __shared__ uint4 staged[kSteps * kThreads];
+    return staged + step * kThreads + threadIdx.x;
+  }
+};
+
 // Rows of any number of units of type Unit.
 template <typename Unit, int kKeys, int kInFlight>
 struct RowsOfWidth {

@@ -41,8 +41,17 @@ struct TableCounters {
   uint64_t dropped;  // insertions for which no slot could be had
 };
 
-// Tells readers whether writers are at work: see slab_reader.cuh. One per device, zero at first.
-using WriterGate = unsigned long long;
+// How writers tell readers that they are at work: see slab_reader.cuh. One per device, zero at
+// first.
+struct WriterGate {
+  // The tables' rows share this many locks, which stay in the device's L2: a lock in the row's slab
+  // would have each update of a row write a line of the slab too, for a fifth more time.
+  static constexpr uint32_t kRowLocks = 1 << 20;
+
+  unsigned long long state;  // low 20 bits: writing blocks at work; above: keys that were written
+  unsigned long long unused[15];
+  uint32_t row_locks[kRowLocks];  // bit 0: locked; above: a version
+};
 
 // One table's memory, passed to kernels by value. Slabs and counters are zero at first, all
 // pointers are device memory. Slot s of slab n has row n * kSlabSlots + s.

@@ -5,20 +5,23 @@
 // after it read the rows ran beside no writer: all it saw was still. This costs one load of a word
 // that is always in L2, and is what happens nearly always.
 //
-// Beside writers a reader checks slab by slab. It read control word A, then the row, and reads,
-// with fences between, the slot's key again and the control word again (B). Where A == B and it was
-// not locked, the slab stood still from A to B, so the key, which was read between them, owned the
-// row that was read between them. (The first probe's keys don't prove this: control word and keys
-// are two sectors, which may be served in any order.)
+// Beside writers a reader checks slab by slab. What a slab says, keys and which slots are valid,
+// changes under the lock of its control word; a row that stays is overwritten under a row lock. The
+// reader reads control word A, the keys, the row's lock, then the row, and reads, with fences
+// between, the slot's key again, the control word and the row lock again (B). Where both are as
+// they were and were not locked, the slab stood still from A to B, so the key, which was read
+// between them, owned the row that was read between them, which nobody overwrote. (The first
+// probe's keys don't prove this: control word and keys are two sectors, which may be served in any
+// order.)
 //
 // A miss is checked by a search of its own: first slab A1, its keys; second slab A2, its keys; then
 // B2 and B1. At any time between A2 and B2 both slabs were as read, so that the key was in neither
 // of them, also if it was moved before or after. A slab that was locked when it was read proves
 // nothing. What can't be proved is read again, so a held key is never reported as a miss.
 //
-// Versions have 23 bits and wrap. A write changes a slab's version at most once for each of its
-// keys, a launch has at most kKeysPerWriteMax keys and one launch writes at a time: while fewer
-// than kKeysPerWriteMax keys were written between two looks at the gate, a slab's version advanced
+// Versions of slabs have 23 bits and wrap. A write changes a slab's version at most once for each
+// of its keys, a launch has at most kKeysPerWriteMax keys and one launch writes at a time: while
+// fewer than kKeysPerWriteMax keys were written between two looks at the gate, a version advanced
 // by less than 4 x 2^20 = 2^22 and did not wrap. The gate counts these keys (in 44 bits, which last
 // for more than an hour at full speed), and a reader that slept through more of them reads again.
 #pragma once
@@ -41,15 +44,20 @@ __device__ inline uint32_t ValidSlots(uint32_t control) {
   return control >> kControlValidShift & kControlValidMask;
 }
 
-// Low 20 bits: writing blocks at work. Above: keys that have been written.
+// Of WriterGate::state.
 inline constexpr uint32_t kGateKeysShift = 20;
 inline constexpr unsigned long long kGateBlocksMask = (1ull << kGateKeysShift) - 1;
 
-__device__ inline bool GateWasQuiet(unsigned long long before, unsigned long long after) {
-  return before == after && (before & kGateBlocksMask) == 0;
-}
+__device__ inline bool IsQuiet(unsigned long long gate) { return (gate & kGateBlocksMask) == 0; }
 __device__ inline bool VersionsMayHaveWrapped(unsigned long long before, unsigned long long after) {
   return (after >> kGateKeysShift) - (before >> kGateKeysShift) >= kKeysPerWriteMax;
+}
+
+inline constexpr uint32_t kRowLocked = 1;
+inline constexpr uint32_t kRowVersionStep = 2;
+
+__device__ inline uint32_t* RowLockOf(WriterGate* gate, uint32_t slot) {
+  return gate->row_locks + slot % WriterGate::kRowLocks;
 }
 
 struct SlabPair {

@@ -5,6 +5,8 @@
 // with a new version, behind a fence that puts rows, keys and stamps before it. Another fence after
 // the lock keeps them behind it: a reader that sees any of them sees the lock.
 //
+// An update changes no slab: it locks the row (WriterGate::row_locks) in the same manner.
+//
 // No deadlock: nobody waits while it holds a lock. Locks are tried, in ascending order of slabs,
 // and who fails gives back what it has and tries again with the next round of its warp. No
 // livelock: at any time the holder of the highest slab either has all it needs or tries a higher
@@ -12,6 +14,7 @@
 // finite. (A third slab is only tried for a move, which can be done without.)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "l1_gpu/row_copy.cuh"
@@ -49,7 +52,7 @@ __device__ inline uint32_t FreeSlot(uint32_t control) {
 // Announces a writing block, before its first lock. For all threads of a block.
 __device__ inline void EnterGate(WriterGate* gate) {
   if (threadIdx.x == 0) {
-    atomicAdd(gate, 1ull);
+    atomicAdd(&gate->state, 1ull);
     FenceGpu();
   }
   __syncthreads();
@@ -59,7 +62,7 @@ __device__ inline void LeaveGate(WriterGate* gate, uint32_t key_count) {
   __syncthreads();
   if (threadIdx.x == 0) {
     FenceGpu();
-    atomicAdd(gate, (static_cast<unsigned long long>(key_count) << kGateKeysShift) - 1);
+    atomicAdd(&gate->state, (static_cast<unsigned long long>(key_count) << kGateKeysShift) - 1);
   }
 }
 
@@ -112,14 +115,27 @@ inline WriteLaunch LaunchOfWrite(const WriteView& write) {
   return launch;
 }
 
-// Cuts the write into tiles of a warp and gives the blocks for them: for all tiles at once, or as
-// many as are allowed.
-inline uint32_t SetTiles(WriteLaunch& launch, uint32_t tile_keys, uint32_t threads) {
+// Multiprocessors of the current device.
+inline uint32_t MultiprocessorCount() {
+  int device = 0, count = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) {
+    return 1;
+  }
+  return static_cast<uint32_t>(count);
+}
+
+// Cuts the write into tiles of a warp and gives the blocks for them: as many as run at a time, or
+// are allowed. A block goes through many tiles: were there a block for every few of them, their
+// atomics on the gate and the counters alone would take longer than the rows.
+inline uint32_t SetTiles(WriteLaunch& launch, uint32_t tile_keys, uint32_t threads,
+                         uint32_t blocks_per_multiprocessor) {
   launch.tile_count = (launch.view.key_count + tile_keys - 1) / tile_keys;
   const uint32_t tiles_per_block = threads / kWarpLanes;
   const uint32_t needed = (launch.tile_count + tiles_per_block - 1) / tiles_per_block;
-  const uint32_t most = launch.view.blocks_max;
-  return most == 0 || needed < most ? needed : most;
+  const uint32_t running = blocks_per_multiprocessor * MultiprocessorCount();
+  const uint32_t allowed = launch.view.blocks_max == 0 ? running : launch.view.blocks_max;
+  return std::min({needed, running, allowed});
 }
 
 }  // namespace hps

@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename Rows, int kBlocks>
 cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
-  const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads);
+  const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks);
   UpdateKernel<Rows, kThreads, kBlocks><<<blocks, kThreads, 0, stream>>>(launch);
   return cudaGetLastError();
 }
@@ -27,11 +27,11 @@ cudaError_t LaunchUpdate(const WriteView& write, cudaStream_t stream) {
   const WriteLaunch launch = LaunchOfWrite(write);
   switch (launch.kind) {
     case CopyKind::kUnits32:
-      return Launch<RowsOfUnits<32, 8, 4>, 5>(launch, stream);
+      return Launch<StagedRowsOfUnits<32, 8, kThreads>, 4>(launch, stream);
     case CopyKind::kUnits16:
-      return Launch<RowsOfUnits<16, 16, 4>, 5>(launch, stream);
+      return Launch<StagedRowsOfUnits<16, 8, kThreads>, 5>(launch, stream);
     case CopyKind::kUnits8:
-      return Launch<RowsOfUnits<8, 16, 4>, 5>(launch, stream);
+      return Launch<StagedRowsOfUnits<8, 16, kThreads>, 6>(launch, stream);
     case CopyKind::kUnits4:
     case CopyKind::kUnits:
       return Launch<RowsOfWidth<uint4, 8, 4>, 4>(launch, stream);
@@ -43,7 +43,7 @@ cudaError_t LaunchUpdate(const WriteView& write, cudaStream_t stream) {
 cudaError_t LaunchErase(const WriteView& write, cudaStream_t stream) {
   if (write.key_count == 0) return cudaSuccess;
   WriteLaunch launch = LaunchOfWrite(write);
-  const uint32_t blocks = SetTiles(launch, kEraseTileKeys, kThreads);
+  const uint32_t blocks = SetTiles(launch, kEraseTileKeys, kThreads, 4);
   EraseKernel<<<blocks, kThreads, 0, stream>>>(launch);
   return cudaGetLastError();
 }

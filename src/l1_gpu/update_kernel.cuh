@@ -1,7 +1,7 @@
 // Overwrites and removes keys that are held.
 //
-// Bound of an update: per key it reads the key, a slab of 64 bytes and the new row, writes the row
-// and the slab's first sector; a scatter by known index reads and writes the row only.
+// Bound of an update: per key it reads the key, a slab of 64 bytes and the new row and writes the
+// row; a scatter by known index reads and writes the row only.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,28 @@ template <typename Rows>
 __device__ inline uint32_t UpdateTile(const WriteLaunch& launch, uint32_t first) {
   const TableView& table = launch.view.table;
   const uint32_t lane = threadIdx.x % kWarpLanes;
+  const RowPlaces places = PlacesOfTile(launch, first);
+  if constexpr (requires { Rows::Stage(places, 0); })
+    Rows::Stage(places, launch.view.key_count - first);
   const bool active = lane < Rows::kTileKeys && first + lane < launch.view.key_count;
   uint64_t key = 0;
   if (active) key = LoadOnce(reinterpret_cast<const uint64_t*>(launch.view.keys) + first + lane);
   const uint32_t slot = HeldSlot<Rows::kTileKeys>(table, key, active);
-  Slab* const slab = table.slabs + slot / kSlabSlots;
+  uint32_t* const row_lock = RowLockOf(table.gate, slot);
   bool pending = slot != kNoSlot;
   const uint32_t updated = pending ? 1 : 0;
   while (__any_sync(kAllLanes, pending)) {
-    uint32_t control = kControlLocked;
-    if (pending) control = atomicOr(&slab->control, kControlLocked);
-    const bool locked = (control & kControlLocked) == 0;
+    uint32_t version = kRowLocked;
+    if (pending) version = atomicOr(row_lock, kRowLocked);
+    const bool locked = (version & kRowLocked) == 0;
     FenceGpu();
     __syncwarp();
-    Rows::template Copy<CopyTo::kTable>(PlacesOfTile(launch, first), table.row_bytes,
-                                        locked ? slot : kNoSlot, launch.kind);
+    Rows::template Copy<CopyTo::kTable>(places, table.row_bytes, locked ? slot : kNoSlot,
+                                        launch.kind);
     FenceGpu();
     __syncwarp();
     if (locked) {
-      Unlock(slab, control + kControlVersionStep);
+      StoreRelaxed(row_lock, version + kRowVersionStep);
       pending = false;
     }
   }
