@@ -23,7 +23,7 @@ size_t TotalKeys(std::span<const QueryWork> queries) {
 absl::Status CacheLookup::Begin(std::span<QueryWork> queries, MemorySpace space, Stream stream) {
   space_ = space;
   sent_ = absl::OkStatus();
-  sent_any_ = probes_again_ = false;
+  probes_again_ = false;
   HPS_ASSIGN_OR_RETURN(call_, cache_.AcquireCall(TotalKeys(queries)));
   MakeRequests(queries, space);
   return call_->Begin(requests_, stream);
@@ -116,7 +116,6 @@ void CacheLookup::ListMisses(TableWork& table, std::span<QueryWork> queries,
 
 void CacheLookup::Send(std::span<const DeviceRowPiece> pieces) {
   if (pieces.empty() || !sent_.ok()) return;
-  sent_any_ = true;
   probes_again_ |=
       std::ranges::any_of(pieces, [](const DeviceRowPiece& piece) { return piece.probe_again; });
   sent_ = call_->Finish(pieces);
@@ -175,8 +174,7 @@ void CacheLookup::AddPieces(size_t number, QueryWork& query) {
 absl::Status CacheLookup::Finish(std::span<QueryWork> queries, Deadline deadline) {
   const DeviceCallLease call = std::move(call_);
   HPS_RETURN_IF_ERROR(sent_);
-  if ((space_ == MemorySpace::kHost && sent_any_) || probes_again_)
-    HPS_RETURN_IF_ERROR(call->Wait(deadline));
+  if (space_ == MemorySpace::kHost || probes_again_) HPS_RETURN_IF_ERROR(call->Wait(deadline));
   for (size_t i = 0; i < queries.size(); ++i) queries[i].counts = call->counts(i);
   ProlongBypasses(queries);
   ConvertRows(queries);

@@ -39,7 +39,7 @@ class CacheLookup {
   void SendAnswered(std::span<QueryWork> queries);
 
   // Ends the call and takes the counts. Waits until the rows are there where the caller needs them
-  // on return: on the host, unless all were hits; and where a piece was probed again.
+  // on return, which is on the host; and where a piece was probed again, for the counts.
   // Errors: those of DeviceCall::Finish and Wait.
   absl::Status Finish(std::span<QueryWork> queries, Deadline deadline);
 
@@ -60,7 +60,6 @@ class CacheLookup {
   DeviceCallLease call_;  // null but between Begin and Finish
   MemorySpace space_ = MemorySpace::kHost;
   absl::Status sent_;  // the first error of the call's sending
-  bool sent_any_ = false;
   bool probes_again_ = false;
   std::span<const Key> misses_;
   std::vector<DeviceCacheQuery> requests_;

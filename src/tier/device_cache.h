@@ -9,7 +9,8 @@
 //   call->Finish(pieces);                                   // copies and scatters, asynchronous
 //   call->Wait(deadline);                                   // the second synchronization
 //
-// When nothing misses, or the outputs lie on the device, the look-up may end without Wait.
+// When the outputs lie on the device, the look-up may end without Wait. Outputs on the host are
+// there only when Wait has returned; where nothing has missed that need not be a synchronization.
 //
 // There is one cache per device; it has one writer stream, on which writes run in the order of
 // their calls, and one lock around "check the fence, then launch", so that a promotion that passed
