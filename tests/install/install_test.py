@@ -45,6 +45,21 @@ class InstallTest(unittest.TestCase):
         self.assertIn("key 1000: absent", output)
         self.assertTrue(output.endswith("0 wrong\n"), output)
 
+    def test_the_code_of_the_readme_compiles(self):
+        text = (ROOT / "README.md").read_text()
+        include, _, body = text.split("```cpp\n")[1].split("```")[0].partition("\n")
+        source = self.scratch / "readme"
+        source.mkdir()
+        (source / "main.cc").write_text(
+            f"{include}\nint main() {{\n{body}\nreturn !done.ok();\n}}\n")
+        (source / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(readme LANGUAGES CXX)\n"
+            "find_package(hps CONFIG REQUIRED)\nadd_executable(my_server main.cc)\n"
+            "target_link_libraries(my_server PRIVATE hps::hps)\n")
+        self.run_command("cmake", "-S", source, "-B", source / "build", "-G", "Ninja",
+                         f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        self.run_command("cmake", "--build", source / "build")
+
     def test_another_minor_version_is_not_accepted(self):
         self.assertIn("0.2", self.configure("too_new", version="0.2", expect=1))
 
