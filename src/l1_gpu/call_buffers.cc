@@ -47,8 +47,9 @@ class Parts {
 absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes& sizes) {
   auto buffers = std::make_unique<CallBuffers>();
   buffers->sizes = sizes;
-  // Half of the staging travels at a time; a row is never cut.
-  buffers->device_rows_bytes = std::max(RoundUp(sizes.staging_bytes / 2, 16), 2 * kRowBytesMax);
+  // Half of the staging travels at a time. A row is never cut, and one that is asked for again
+  // needs room twice.
+  buffers->device_rows_bytes = std::max(RoundUp(sizes.staging_bytes / 2, 16), 4 * kRowBytesMax);
   const auto take_device = [&](std::byte* block) {
     Parts parts(block);
     parts.Take(buffers->miss_device_, MissDeviceBytes(sizes.keys_max));

@@ -50,9 +50,11 @@ struct ScatterPiece {
   KeyStatus* statuses = nullptr;           // device, [count]; 0xff: not answered by this piece
   std::byte* staged = nullptr;             // device, [count] packed rows, aligned to 16 bytes
   const std::byte* default_row = nullptr;  // device, null = zeros
-  // Keys that the table holds by now are answered from it: their row and kHitL1 overwrite `staged`,
-  // which has room for all rows then, and `statuses`.
-  bool probe_again = false;
+  // Device, [count] packed rows, aligned to 16 bytes: the table is asked again, and keys that it
+  // holds by now are answered with the rows that it puts here and kHitL1, which overwrites
+  // `statuses`. Not into `staged`: a row that a query gave up again may stay behind. Null = not
+  // asked again. REQUIRES: every key is answered by this piece.
+  std::byte* probed = nullptr;
   // Device, [kKeyStatusCount], added to: positions by status. Null = not wanted.
   uint32_t* counts = nullptr;
 };

@@ -71,9 +71,12 @@ size_t PieceSender::KeysThatFit(const Piece& piece) const {
   if (bounce_left < fixed_bytes) return 0;
   const size_t key_bytes = 1 + (has_rows && !staged ? row_bytes : 0);
   size_t keys = (bounce_left - fixed_bytes) / key_bytes;
-  if (staged || piece.piece->probe_again) {
+  // Of a key on the device: its staged row, and the one that it may be found to have by now.
+  const size_t device_rows = (staged ? 1 : 0) + (piece.piece->probe_again ? 1 : 0);
+  if (device_rows > 0) {
     const size_t rows_left = buffers_.device_rows_bytes - rows_used_;
-    keys = std::min(keys, rows_left < kAlignment ? 0 : (rows_left - kAlignment) / row_bytes);
+    const size_t usable_bytes = rows_left - std::min(rows_left, device_rows * kAlignment);
+    keys = std::min(keys, usable_bytes / (device_rows * row_bytes));
   }
   return keys;
 }
@@ -81,6 +84,12 @@ size_t PieceSender::KeysThatFit(const Piece& piece) const {
 size_t PieceSender::TakeBounce(size_t bytes) {
   const size_t begin = bounce_used_;
   bounce_used_ += RoundUp(bytes, kAlignment);
+  return begin;
+}
+
+std::byte* PieceSender::TakeDeviceRows(size_t bytes) {
+  std::byte* const begin = half().device_rows + rows_used_;
+  rows_used_ += RoundUp(bytes, kAlignment);
   return begin;
 }
 
@@ -114,8 +123,7 @@ absl::Status PieceSender::AddRun(const Piece& piece, const Run& run) {
   ScatterPiece scatter = {.query = *piece.view,
                           .first = static_cast<uint32_t>(answers.first + run.first),
                           .count = static_cast<uint32_t>(run.count),
-                          .duplicate_count = piece.duplicate_count,
-                          .probe_again = answers.probe_again && piece.query->table != nullptr};
+                          .duplicate_count = piece.duplicate_count};
   const size_t statuses = TakeBounce(run.count);
   std::memcpy(half().pinned + statuses, answers.statuses.data() + run.first, run.count);
   scatter.statuses = static_cast<KeyStatus*>(static_cast<void*>(half().device + statuses));
@@ -133,16 +141,15 @@ absl::Status PieceSender::AddRun(const Piece& piece, const Run& run) {
       std::memcpy(half().pinned + at + i * row_bytes, answers.rows.row(run.first + i), row_bytes);
     }
     scatter.staged = half().device + at;
-  } else if (run.takes_rows || scatter.probe_again) {
-    scatter.staged = half().device_rows + rows_used_;
-    rows_used_ += RoundUp(rows_bytes, kAlignment);
-  }
-  if (run.takes_rows && IsStaged(answers.rows)) {
+  } else if (run.takes_rows) {
+    scatter.staged = TakeDeviceRows(rows_bytes);
     sent_ = true;
     HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(scatter.staged, answers.rows.row(run.first),
                                                    rows_bytes, cudaMemcpyHostToDevice, stream_),
                                    "copy of staged rows"));
   }
+  if (answers.probe_again && piece.query->table != nullptr)
+    scatter.probed = TakeDeviceRows(rows_bytes);
   if (answers.probe_again) HPS_RETURN_IF_ERROR(CountOnTheDevice(piece, scatter));
   pieces_.push_back(scatter);
   return absl::OkStatus();

@@ -64,6 +64,8 @@ class PieceSender {
   absl::Status CountOnTheDevice(const Piece& piece, ScatterPiece& scatter);
   // Room in the current half, aligned; the same offset in its device copy.
   size_t TakeBounce(size_t bytes);
+  // Room for rows in the current half's device memory, aligned.
+  std::byte* TakeDeviceRows(size_t bytes);
   absl::Status UseHalf();
   absl::Status Launch();
 

@@ -53,13 +53,18 @@ __device__ inline Answer AnswerItem(const MissBuffers& misses, const ScatterPiec
   if (status == kUnanswered) return {};
   if (query.status != nullptr) query.status[position] = static_cast<KeyStatus>(status);
   if (piece.counts != nullptr) atomicAdd(piece.counts + status, 1u);
-  const bool has_row = status == static_cast<uint8_t>(KeyStatus::kHitL1) ||
-                       status == static_cast<uint8_t>(KeyStatus::kHitL2) ||
-                       status == static_cast<uint8_t>(KeyStatus::kHitL3);
+  // What a row's own status does not say takes the default row, null where that is zeros.
+  const std::byte* rows = nullptr;
+  if (status == static_cast<uint8_t>(KeyStatus::kHitL1)) {
+    rows = piece.probed;
+  } else if (status == static_cast<uint8_t>(KeyStatus::kHitL2) ||
+             status == static_cast<uint8_t>(KeyStatus::kHitL3)) {
+    rows = piece.staged;
+  }
   Answer answer;
   answer.to = query.rows + position * query.row_stride_bytes;
-  answer.from = has_row ? piece.staged + static_cast<uint64_t>(unique) * query.table.row_bytes
-                        : piece.default_row;
+  answer.from = rows == nullptr ? piece.default_row
+                                : rows + static_cast<uint64_t>(unique) * query.table.row_bytes;
   return answer;
 }
 
@@ -106,6 +111,7 @@ CopyKind KindOfPiece(const ScatterPiece& piece) {
   return CopyKindOf(piece.query.table.row_bytes,
                     reinterpret_cast<uintptr_t>(piece.query.rows) | piece.query.row_stride_bytes |
                         reinterpret_cast<uintptr_t>(piece.staged) |
+                        reinterpret_cast<uintptr_t>(piece.probed) |
                         reinterpret_cast<uintptr_t>(piece.default_row));
 }
 
@@ -126,17 +132,17 @@ cudaError_t Scatter(std::span<const ScatterPiece> pieces, const MissBuffers& mis
   return cudaGetLastError();
 }
 
-// Asks the tables for the unique keys of pieces, into the pieces' own rows and statuses: what is
-// held overwrites what was staged, once per key, so that all its positions show the same row.
+// Asks the tables for the unique keys of pieces, once per key, so that all its positions show the
+// same row.
 cudaError_t ProbeAgain(std::span<const ScatterPiece> pieces, const MissBuffers& misses,
                        cudaStream_t stream) {
   std::array<QueryTask, kPiecesInLaunch> tasks;
   size_t count = 0;
   for (const ScatterPiece& piece : pieces) {
-    if (!piece.probe_again || piece.query.table.slabs == nullptr || piece.count == 0) continue;
+    if (piece.probed == nullptr || piece.query.table.slabs == nullptr || piece.count == 0) continue;
     QueryView query = piece.query;
     query.keys = misses.keys + piece.query.first_key + piece.first;
-    query.rows = piece.staged;
+    query.rows = piece.probed;
     query.row_stride_bytes = piece.query.table.row_bytes;
     query.status = piece.statuses;
     query.key_count = piece.count;

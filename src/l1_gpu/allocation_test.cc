@@ -1,0 +1,180 @@
+// After warm-up a look-up on a GPU allocates nothing on its thread, neither host nor device memory,
+// and asks the runtime for no synchronization: it polls events. This program counts every operator
+// new and, by the linker's --wrap, every call of the runtime that allocates or synchronizes.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "l1_gpu/gpu_cache.h"
+#include "l1_gpu/test_gpu.h"
+
+namespace {
+
+thread_local uint64_t allocations_here = 0;
+thread_local uint64_t runtime_calls_here = 0;
+
+void* CountedAllocate(size_t bytes, size_t alignment) {
+  ++allocations_here;
+  void* memory =
+      alignment > alignof(std::max_align_t)
+          ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
+          : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return CountedAllocate(bytes, 1); }
+void* operator new[](size_t bytes) { return CountedAllocate(bytes, 1); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return CountedAllocate(bytes, static_cast<size_t>(alignment));
+}
+void* operator new[](size_t bytes, std::align_val_t alignment) {
+  return CountedAllocate(bytes, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+extern "C" {
+cudaError_t __real_cudaMalloc(void** memory, size_t bytes);
+cudaError_t __wrap_cudaMalloc(void** memory, size_t bytes) {
+  ++runtime_calls_here;
+  return __real_cudaMalloc(memory, bytes);
+}
+cudaError_t __real_cudaFree(void* memory);
+cudaError_t __wrap_cudaFree(void* memory) {
+  ++runtime_calls_here;
+  return __real_cudaFree(memory);
+}
+cudaError_t __real_cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
+cudaError_t __wrap_cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
+  ++runtime_calls_here;
+  return __real_cudaHostAlloc(memory, bytes, flags);
+}
+cudaError_t __real_cudaFreeHost(void* memory);
+cudaError_t __wrap_cudaFreeHost(void* memory) {
+  ++runtime_calls_here;
+  return __real_cudaFreeHost(memory);
+}
+cudaError_t __real_cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t stream) {
+  ++runtime_calls_here;
+  return __real_cudaStreamSynchronize(stream);
+}
+cudaError_t __real_cudaEventSynchronize(cudaEvent_t event);
+cudaError_t __wrap_cudaEventSynchronize(cudaEvent_t event) {
+  ++runtime_calls_here;
+  return __real_cudaEventSynchronize(event);
+}
+cudaError_t __real_cudaDeviceSynchronize();
+cudaError_t __wrap_cudaDeviceSynchronize() {
+  ++runtime_calls_here;
+  return __real_cudaDeviceSynchronize();
+}
+}
+
+namespace hps {
+namespace {
+
+class AllocationTest : public GpuTest {
+ protected:
+  static constexpr size_t kTables = 40;  // more than one launch takes in its arguments
+  static constexpr size_t kKeys = 200;   // of a table
+  static constexpr size_t kRowBytes = 64;
+
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    cache_ = *MakeGpuCache({.bytes_max = 64 << 20, .calls_max = 2, .call_keys_max = 100'000});
+    for (uint64_t number = 0; number < kTables; ++number) {
+      tables_.push_back(
+          {*cache_->OpenTable(kRowBytes, cache_->TableBytes(kRowBytes, 1000)), number});
+      StampedBatch batch(tables_.back(), KeysOf(0), 1);
+      ASSERT_TRUE(tables_.back().table->Replace(batch.batch(), 0).ok());
+      ASSERT_EQ(tables_.back().table->Flush(kNoDeadline), absl::OkStatus());
+    }
+  }
+
+  static std::vector<Key> KeysOf(Key first) {
+    std::vector<Key> keys(kKeys);
+    std::iota(keys.begin(), keys.end(), first);
+    return keys;
+  }
+
+  // Look-ups through prepared queries; gives how many misses the last one had.
+  size_t LookUp(std::span<const DeviceCacheQuery> queries, std::span<DeviceRowPiece> pieces) {
+    DeviceCallLease call = *cache_->AcquireCall(kTables * kKeys);
+    EXPECT_TRUE(call->Begin(queries, Stream()).ok());
+    const auto misses = call->Misses(kNoDeadline);
+    EXPECT_TRUE(misses.ok());
+    for (size_t q = 0; q < queries.size(); ++q) {
+      const size_t count = misses->begin[q + 1] - misses->begin[q];
+      pieces[q].query = q;
+      pieces[q].statuses = {statuses_.data(), count};
+      pieces[q].rows = call->Staging(q, count);
+      EXPECT_EQ(pieces[q].rows.row_count, count);
+    }
+    EXPECT_TRUE(call->Finish(pieces).ok());
+    EXPECT_TRUE(call->Wait(kNoDeadline).ok());
+    return misses->keys.size();
+  }
+
+  std::unique_ptr<DeviceCache> cache_;
+  std::vector<StampedTable> tables_;
+  const std::vector<KeyStatus> statuses_ = std::vector<KeyStatus>(kKeys, KeyStatus::kHitL2);
+};
+
+TEST_F(AllocationTest, AWarmLookUpAllocatesNothingAndAsksForNoSynchronization) {
+  GpuCacheMemory memory;
+  for (MemorySpace space : {MemorySpace::kHost, MemorySpace::kDevice}) {
+    for (Key first : {0, 150}) {  // all hit; a quarter hits
+      const std::vector<Key> keys = KeysOf(first);
+      std::vector<Key> host_keys = keys;
+      std::vector<std::byte> host_rows(kTables * kKeys * kRowBytes);
+      const Key* query_keys = host_keys.data();
+      std::byte* query_rows = host_rows.data();
+      if (space == MemorySpace::kDevice) {
+        std::byte* const device_keys = memory.Allocate(keys.size() * sizeof(Key));
+        memory.CopyIn(device_keys, std::as_bytes(std::span(keys)));
+        query_keys = static_cast<const Key*>(static_cast<const void*>(device_keys));
+        query_rows = memory.Allocate(host_rows.size());
+      }
+      std::vector<DeviceCacheQuery> queries;
+      for (size_t t = 0; t < kTables; ++t) {
+        queries.push_back({.table = tables_[t].table.get(),
+                           .space = space,
+                           .keys = query_keys,
+                           .key_count = kKeys,
+                           .rows = query_rows + t * kKeys * kRowBytes,
+                           .row_bytes = kRowBytes,
+                           .row_stride_bytes = kRowBytes});
+      }
+      std::vector<DeviceRowPiece> pieces(kTables);
+      LookUp(queries, pieces);  // warms up
+      const uint64_t allocations_before = allocations_here;
+      const uint64_t runtime_calls_before = runtime_calls_here;
+      const size_t misses = LookUp(queries, pieces);
+      EXPECT_EQ(allocations_here, allocations_before);
+      EXPECT_EQ(runtime_calls_here, runtime_calls_before);
+      EXPECT_EQ(misses, kTables * static_cast<size_t>(first));
+    }
+  }
+  EXPECT_GT(runtime_calls_here, 0u);  // the counters do count
+  EXPECT_GT(allocations_here, 0u);
+}
+
+}  // namespace
+}  // namespace hps
