@@ -9,7 +9,7 @@ std::span<const NamedScenario> Scenarios() {
       {.name = "l2", .run = RunL2Scenario},
       {.name = "l3", .run = RunL3Scenario},
       {.name = "import", .run = RunImportScenario},
-      {.name = "session", .run = RunSessionScenario},
+      {.name = "session", .run = RunSessionScenario, .takes_device = true},
   };
   return scenarios;
 }

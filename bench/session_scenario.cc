@@ -1,5 +1,5 @@
 // What a session costs over its levels: 26 tables in one call, every row in level 2, against the 26
-// fetches alone.
+// fetches alone. With a device: see session_device.h.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -15,6 +15,7 @@
 #include "base/macros.h"
 #include "bench/measure.h"
 #include "bench/scenario.h"
+#include "bench/session_device.h"
 #include "l2_memory/memory_tier.h"
 #include "query/session_factory.h"
 #include "tier/plain_tier.h"
@@ -198,6 +199,7 @@ absl::StatusOr<Result> Measure(uint32_t dim, const Sizes& sizes) {
 }  // namespace
 
 absl::StatusOr<std::vector<Result>> RunSessionScenario(const Options& options) {
+  if (options.device >= 0) return RunSessionOnDevice(options);
   const Sizes sizes = options.quick ? Sizes{.rows_per_table = 4 * kKeysPerTable, .runs = 20}
                                     : Sizes{.rows_per_table = 32 * kKeysPerTable, .runs = 1000};
   PinThread(0);

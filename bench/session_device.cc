@@ -1,0 +1,316 @@
+#include "bench/session_device.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/executor.h"
+#include "base/macros.h"
+#include "bench/measure.h"
+#include "l2_memory/memory_tier.h"
+#include "query/session_factory.h"
+#include "tier/device_cache_factory.h"
+#include "tier/plain_tier.h"
+
+namespace hps::bench {
+namespace {
+
+constexpr uint32_t kDim = 128;
+constexpr size_t kRowBytes = kDim * sizeof(float);
+constexpr size_t kMissEvery = 10;  // keys that are multiples of it are in level 2 only
+constexpr size_t kKeySets = 8;     // in rotation, so that no call finds rows of the last one cached
+constexpr size_t kFillKeys = 4096;
+
+// One table: all rows in level 2, nine tenths of them in the device's cache, and no others can get
+// in: the fence refuses every promotion, so that each call misses what it is meant to.
+class Model {
+ public:
+  static absl::StatusOr<std::unique_ptr<Model>> Create(DeviceCache& cache, size_t row_count) {
+    auto model = std::unique_ptr<Model>(new Model);
+    model->thread_count_ = std::max(1U, std::thread::hardware_concurrency());
+    HPS_ASSIGN_OR_RETURN(
+        model->fetch_, WorkerPool::Create({.name = "fetch", .thread_count = model->thread_count_}));
+    HPS_ASSIGN_OR_RETURN(model->promote_, WorkerPool::Create({.name = "promote"}));
+    SessionFactory::Options options;
+    options.fetch_executor = model->fetch_.get();
+    options.promote_executor = model->promote_.get();
+    options.caches = {&cache};
+    HPS_ASSIGN_OR_RETURN(model->factory_, SessionFactory::Create(options));
+    model->state_ =
+        std::make_unique<ModelState>("m", model->factory_->epoch_domain(), *model->promote_);
+    HPS_RETURN_IF_ERROR(model->MakeTable(cache, row_count));
+    HPS_RETURN_IF_ERROR(model->state_->Publish({model->table_}));
+    HPS_ASSIGN_OR_RETURN(model->session_,
+                         model->factory_->NewSession(*model->state_, {.device = cache.device()}));
+    return model;
+  }
+  ~Model() {
+    session_.reset();
+    fetch_.reset();
+    promote_.reset();
+  }
+
+  // No row enters the cache any more.
+  absl::Status Close() {
+    return table_->l1(0)->RaiseWatermarks(missing_, std::numeric_limits<ApplyEpoch>::max(),
+                                          kNoDeadline);
+  }
+
+  LookupSession& session() { return *session_; }
+  const DeviceCacheTable* l1() const { return table_->l1(0); }
+  size_t thread_count() const { return thread_count_; }
+
+ private:
+  Model() = default;
+
+  absl::Status MakeTable(DeviceCache& cache, size_t row_count) {
+    const TableSpec spec{.name = "m/t", .dim = kDim};
+    ServedTable::Parts parts;
+    parts.l3 = std::make_unique<PlainDurableTable>(spec);
+    const size_t capacity = row_count + row_count / 4;  // no partition is too small for its share
+    HPS_ASSIGN_OR_RETURN(
+        parts.l2, tier_->OpenTable(spec, 1, MemoryTierBytesFor(capacity, kRowBytes, l2_options_)));
+    HPS_ASSIGN_OR_RETURN(table_, ServedTable::Create(std::move(parts)));
+    HPS_ASSIGN_OR_RETURN(auto l1,
+                         cache.OpenTable(kRowBytes, cache.TableBytes(kRowBytes, row_count)));
+    table_->AttachL1(0, std::move(l1));
+    for (size_t first = 0; first < row_count; first += kFillKeys)
+      HPS_RETURN_IF_ERROR(Fill(static_cast<Key>(first), std::min(kFillKeys, row_count - first)));
+    return table_->l1(0)->Flush(kNoDeadline);
+  }
+
+  absl::Status Fill(Key first, size_t count) {
+    std::vector<Key> all, cached, missing;
+    for (Key key = first; key < first + static_cast<Key>(count); ++key) {
+      all.push_back(key);
+      (key % kMissEvery == 0 ? missing : cached).push_back(key);
+    }
+    HPS_RETURN_IF_ERROR(table_->l2()->Insert(BatchOf(all), 0).status());
+    absl::Status replaced = table_->l1(0)->Replace(BatchOf(cached), 0).status();
+    if (absl::IsResourceExhausted(replaced)) {  // the writer's staging is full
+      HPS_RETURN_IF_ERROR(table_->l1(0)->Flush(kNoDeadline));
+      replaced = table_->l1(0)->Replace(BatchOf(cached), 0).status();
+    }
+    HPS_RETURN_IF_ERROR(replaced);
+    // Watermarks are shared by keys: raised for all only after the last of them was let in.
+    missing_.insert(missing_.end(), missing.begin(), missing.end());
+    return absl::OkStatus();
+  }
+
+  // The first eight bytes of a row are its key.
+  RowBatch BatchOf(const std::vector<Key>& keys) {
+    rows_.resize(keys.size() * kRowBytes);
+    for (size_t i = 0; i < keys.size(); ++i)
+      StoreLittleEndian(rows_.data() + i * kRowBytes, keys[i]);
+    return {.keys = keys, .rows = {rows_.data(), keys.size(), kRowBytes, kRowBytes}};
+  }
+
+  const MemoryTierOptions l2_options_{};
+  const std::unique_ptr<LossyTier> tier_ = MakeMemoryTier(l2_options_);
+  size_t thread_count_ = 0;
+  std::vector<std::byte> rows_;
+  std::vector<Key> missing_;
+  std::unique_ptr<SessionFactory> factory_;
+  std::unique_ptr<ModelState> state_;
+  std::shared_ptr<ServedTable> table_;
+  std::unique_ptr<Executor> promote_;
+  std::unique_ptr<Executor> fetch_;
+  std::unique_ptr<LookupSession> session_;
+};
+
+// The keys of all calls of one kind, on the device.
+struct Batch {
+  size_t key_count = 0;
+  bool misses = false;
+  std::array<std::vector<Key>, kKeySets> keys;
+  std::array<const Key*, kKeySets> device_keys{};
+  size_t unique_missing = 0;  // of the average call
+};
+
+class Measurement {
+ public:
+  Measurement(DeviceCache& cache, Device& device, Model& model)
+      : cache_(cache), device_(device), model_(model) {}
+
+  absl::Status Prepare(size_t keys_max) {
+    HPS_ASSIGN_OR_RETURN(rows_, device_.Allocate(keys_max * kRowBytes));
+    HPS_ASSIGN_OR_RETURN(status_, device_.Allocate(keys_max));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Batch> MakeBatch(size_t key_count, bool misses, size_t row_count) {
+    Batch batch{.key_count = key_count, .misses = misses};
+    std::mt19937_64 random(key_count + (misses ? 1 : 0));
+    for (size_t set = 0; set < kKeySets; ++set) {
+      std::unordered_set<Key> missing;
+      for (size_t i = 0; i < key_count; ++i) {
+        const auto tenth = static_cast<Key>(random() % (row_count / kMissEvery));
+        const bool is_missing = misses && i % kMissEvery == 0;
+        const auto within = is_missing ? Key{0} : static_cast<Key>(1 + random() % (kMissEvery - 1));
+        const Key key = tenth * Key{kMissEvery} + within;
+        batch.keys[set].push_back(key);
+        if (is_missing) missing.insert(key);
+      }
+      batch.unique_missing += missing.size();
+      HPS_ASSIGN_OR_RETURN(std::byte* const memory, device_.Allocate(key_count * sizeof(Key)));
+      HPS_RETURN_IF_ERROR(device_.CopyIn(memory, AsBytes(std::span<const Key>(batch.keys[set]))));
+      batch.device_keys[set] = static_cast<const Key*>(static_cast<const void*>(memory));
+    }
+    batch.unique_missing /= kKeySets;
+    return batch;
+  }
+
+  // One call of the session, until its rows are there, in us.
+  absl::StatusOr<double> TimeCall(const Batch& batch, size_t set, LookupCounts* counts) {
+    const DeviceTableQuery query{
+        .keys = {batch.device_keys[set % kKeySets], batch.key_count},
+        .rows = {rows_, batch.key_count * kRowBytes},
+        .status = {static_cast<KeyStatus*>(static_cast<void*>(status_)), batch.key_count}};
+    const DeviceLookupRequest request{.queries = {&query, 1}, .stream = device_.stream()};
+    const Stopwatch watch;
+    HPS_RETURN_IF_ERROR(model_.session().Lookup(request, counts));
+    HPS_RETURN_IF_ERROR(device_.Synchronize());
+    return watch.us();
+  }
+
+  // The bound: the probe alone, without a session.
+  absl::StatusOr<double> TimeProbe(const Batch& batch, size_t set) {
+    const DeviceCacheQuery query{.table = model_.l1(),
+                                 .space = MemorySpace::kDevice,
+                                 .keys = batch.device_keys[set % kKeySets],
+                                 .key_count = batch.key_count,
+                                 .rows = rows_,
+                                 .row_bytes = kRowBytes,
+                                 .row_stride_bytes = kRowBytes,
+                                 .status = static_cast<KeyStatus*>(static_cast<void*>(status_))};
+    const Stopwatch watch;
+    HPS_ASSIGN_OR_RETURN(const DeviceCallLease call, cache_.AcquireCall(batch.key_count));
+    HPS_RETURN_IF_ERROR(call->Begin({&query, 1}, device_.stream()));
+    HPS_RETURN_IF_ERROR(call->Misses(kNoDeadline).status());
+    return watch.us();
+  }
+
+  absl::Status CheckRows(const Batch& batch, size_t set) {
+    LookupCounts counts;
+    HPS_RETURN_IF_ERROR(TimeCall(batch, set, &counts).status());
+    std::vector<std::byte> rows(batch.key_count * kRowBytes);
+    HPS_RETURN_IF_ERROR(device_.CopyOut(rows, rows_));
+    uint64_t missing = 0;
+    for (size_t i = 0; i < batch.key_count; ++i) {
+      const Key key = batch.keys[set][i];
+      missing += key % kMissEvery == 0 ? 1 : 0;
+      if (LoadLittleEndian<Key>(rows.data() + i * kRowBytes) != key)
+        return absl::InternalError(absl::StrCat("bench session: key ", key, " got another row"));
+    }
+    // At a fill of three quarters the cache may lose a row or two.
+    if (counts[KeyStatus::kHitL2] < missing ||
+        counts[KeyStatus::kHitL2] > missing + batch.key_count / 500 ||
+        counts[KeyStatus::kHitL1] + counts[KeyStatus::kHitL2] != batch.key_count) {
+      return absl::InternalError(absl::StrCat(
+          "bench session: level 1 gave ", counts[KeyStatus::kHitL1], " and level 2 ",
+          counts[KeyStatus::kHitL2], " of ", batch.key_count, " keys; ", missing, " were missing"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Measure(const Batch& batch, size_t runs, std::vector<Result>* results) {
+    HPS_RETURN_IF_ERROR(CheckRows(batch, 0));
+    std::vector<double> calls_us, probes_us;
+    const size_t warm_up_runs = runs / 10 + 3;
+    for (size_t run = 0; run < warm_up_runs + runs; ++run) {
+      // The two take turns; neither gets the keys that the other just had.
+      HPS_ASSIGN_OR_RETURN(const double call_us, TimeCall(batch, 2 * run, nullptr));
+      HPS_ASSIGN_OR_RETURN(const double probe_us, TimeProbe(batch, 2 * run + 5));
+      if (run < warm_up_runs) continue;
+      calls_us.push_back(call_us);
+      probes_us.push_back(probe_us);
+    }
+    const double call_us = Median(calls_us);
+    const double probe_us = Median(probes_us);
+    Result result{.name = "lookup_on_device",
+                  .params = {{"dim", absl::StrCat(kDim)},
+                             {"keys", absl::StrCat(batch.key_count)},
+                             {"missing", batch.misses ? "10 %" : "none"},
+                             {"threads", absl::StrCat(model_.thread_count())}},
+                  .unit = "us",
+                  .figure = call_us,
+                  .bound = probe_us,
+                  .p50 = call_us,
+                  .p99 = Quantile(calls_us, 0.99),
+                  .runs = runs};
+    result.params["probe_us"] = absl::StrCat(probe_us);
+    if (batch.misses) {
+      const size_t bytes = batch.unique_missing * kRowBytes;
+      HPS_ASSIGN_OR_RETURN(const double copy_us, device_.CopyUs(bytes, runs));
+      result.params["copy_us"] = absl::StrCat(copy_us);
+      result.bound = std::max(probe_us, copy_us);
+      // The row is of the large batch; a small one's parts don't overlap.
+      if (batch.key_count >= 131'072) result.target = "<= 1.2";
+      Result rate{.name = "missing_rows", .params = result.params, .unit = "GB/s", .runs = runs};
+      rate.figure = static_cast<double>(bytes) / call_us / 1e3;
+      rate.bound = static_cast<double>(bytes) / copy_us / 1e3;
+      rate.ratio = rate.figure / *rate.bound;
+      if (batch.key_count >= 131'072) rate.target = ">= 0.8";
+      results->push_back(std::move(rate));
+    }
+    result.ratio = result.figure / *result.bound;
+    results->push_back(std::move(result));
+    return absl::OkStatus();
+  }
+
+ private:
+  DeviceCache& cache_;
+  Device& device_;
+  Model& model_;
+  std::byte* rows_ = nullptr;
+  std::byte* status_ = nullptr;
+};
+
+}  // namespace
+
+uint64_t SessionOnDeviceBytes(const DeviceCache& cache, size_t row_count) {
+  return cache.TableBytes(kRowBytes, row_count);
+}
+
+absl::StatusOr<std::vector<Result>> MeasureSessionOnDevice(DeviceCache& cache, Device& device,
+                                                           const SessionOnDeviceSizes& sizes) {
+  HPS_ASSIGN_OR_RETURN(const auto model, Model::Create(cache, sizes.row_count));
+  HPS_RETURN_IF_ERROR(model->Close());
+  Measurement measurement(cache, device, *model);
+  HPS_RETURN_IF_ERROR(
+      measurement.Prepare(*std::max_element(sizes.batches.begin(), sizes.batches.end())));
+  std::vector<Result> results;
+  for (const size_t key_count : sizes.batches) {
+    for (const bool misses : {false, true}) {
+      HPS_ASSIGN_OR_RETURN(const Batch batch,
+                           measurement.MakeBatch(key_count, misses, sizes.row_count));
+      HPS_RETURN_IF_ERROR(measurement.Measure(batch, sizes.runs, &results));
+    }
+  }
+  return results;
+}
+
+absl::StatusOr<std::vector<Result>> RunSessionOnDevice(const Options& options) {
+  const SessionOnDeviceSizes sizes =
+      options.quick ? SessionOnDeviceSizes{size_t{64} << 10, {1024, 8192}, 20}
+                    : SessionOnDeviceSizes{size_t{4} << 20, {1024, 4096, 32'768, 131'072}, 500};
+  HPS_ASSIGN_OR_RETURN(const auto device, OpenDevice(options.device));
+  // What a table needs is known by the cache, and the cache's budget is given when it is made.
+  const DeviceCacheFactory& factory = BuiltInDeviceCacheFactory();
+  HPS_ASSIGN_OR_RETURN(const auto sizing,
+                       factory.Make({.device = options.device, .bytes_max = 0, .calls_max = 1}));
+  const uint64_t bytes_max = SessionOnDeviceBytes(*sizing, sizes.row_count);
+  HPS_ASSIGN_OR_RETURN(const auto cache,
+                       factory.Make({.device = options.device, .bytes_max = bytes_max}));
+  return MeasureSessionOnDevice(*cache, *device, sizes);
+}
+
+}  // namespace hps::bench

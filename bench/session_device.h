@@ -1,0 +1,33 @@
+// What a look-up through a device cache costs over its parts: the probe alone, and the copy of the
+// missing rows alone.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/device.h"
+#include "bench/scenario.h"
+#include "tier/device_cache.h"
+
+namespace hps::bench {
+
+struct SessionOnDeviceSizes {
+  size_t row_count = 0;
+  std::vector<size_t> batches;  // keys of a call
+  size_t runs = 0;
+};
+
+// Device memory that a cache needs for a table of `row_count` rows of the scenario.
+uint64_t SessionOnDeviceBytes(const DeviceCache& cache, size_t row_count);
+
+// For each batch a call whose keys all hit, and one of whose keys a tenth is missing and comes from
+// level 2; keys and outputs on the device. Every row of one call of each is checked.
+// Errors: INTERNAL (a wrong row or status), those of the cache and the device.
+absl::StatusOr<std::vector<Result>> MeasureSessionOnDevice(DeviceCache& cache, Device& device,
+                                                           const SessionOnDeviceSizes& sizes);
+
+// On the GPU that the options name. Errors: UNIMPLEMENTED, UNAVAILABLE: a sentence where there is
+// none.
+absl::StatusOr<std::vector<Result>> RunSessionOnDevice(const Options& options);
+
+}  // namespace hps::bench
