@@ -377,6 +377,9 @@ absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
 // The catalog leaves the log for a table file, so that damage to the log can't undo a change of
 // tables, and the mark keeps the MANIFEST from forgetting it. The change is durable without both.
 void Database::NoteTablesChanged() {
+  // Not while damage is borne: RocksDB then takes a flush that failed for no error, and waits for
+  // it without end. The next open notes the tables, too.
+  if (damaged_) return;
   absl::Status noted = FromRocksStatus(db_->Flush(rocksdb::FlushOptions()), "flushing the catalog");
   noted.Update(WriteManifestMark(*db_, path()));
   if (!noted.ok()) LogWarning(absl::StrCat("store '", path(), "': ", noted.ToString()));

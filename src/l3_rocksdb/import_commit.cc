@@ -1,16 +1,21 @@
 #include "l3_rocksdb/import_commit.h"
 
 #include <rocksdb/file_checksum.h>
+#include <rocksdb/metadata.h>
+#include <rocksdb/sst_file_reader.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/fault_point.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "l3_rocksdb/file_checksum.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_files.h"
 #include "l3_rocksdb/table.h"
@@ -74,10 +79,8 @@ rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const StagedImport
   rocksdb::IngestExternalFileArg ingestion;
   ingestion.column_family = family;
   ingestion.options.move_files = true;
-  ingestion.options.write_global_seqno = false;  // the files stay as they were checksummed
-  // A staged file may have rotted since: RocksDB would take over the key range that it then seems
-  // to have, and keys beyond it would be told absent.
-  ingestion.options.verify_file_checksum = !import.fresh;
+  ingestion.options.write_global_seqno = false;    // the files stay as they were checksummed
+  ingestion.options.verify_file_checksum = false;  // has been done
   for (const StagedFile& file : files) {
     const std::string path = import.directory + "/" + file.name;
     const std::string link = path + kLinkSuffix;
@@ -94,6 +97,68 @@ rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const StagedImport
   return ingestion;
 }
 
+// RocksDB reads the first and the last key of a file that it takes over; when such a read fails it
+// ends the process, or takes an empty range and calls the file's keys absent. So both are read here
+// first, into the cache that it will look into.
+absl::Status CheckRange(const rocksdb::Options& options, const std::string& path,
+                        const StagedFile& file) {
+  const std::string what = absl::StrCat("reading '", path, "'");
+  rocksdb::SstFileReader reader(options);
+  HPS_RETURN_IF_ERROR(FromReadStatus(reader.Open(path), what));
+  const std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(rocksdb::ReadOptions()));
+  it->SeekToFirst();
+  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), what));
+  const bool first_right = it->Valid() && it->key() == file.first_key;
+  it->SeekToLast();
+  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), what));
+  if (first_right && it->Valid() && it->key() == file.last_key) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(what, ": its keys are not those that were written"));
+}
+
+// A file that was left staged may have rotted since.
+absl::Status CheckFile(const Database& database, const StagedImport& import, bool of_rows,
+                       const StagedFile& file) {
+  const std::string path = import.directory + "/" + file.name;
+  if (!import.fresh) {
+    HPS_ASSIGN_OR_RETURN(const FileChecksum found, ChecksumOf(database.env(), path));
+    if (found.checksum != file.checksum) {
+      return absl::DataLossError(
+          absl::StrCat("'", path, "': its checksum is not that of what was written"));
+    }
+  }
+  const RocksOptions& options = database.rocks_options();
+  return CheckRange(of_rows ? options.for_row_files() : options.for_key_list_files(), path, file);
+}
+
+absl::Status CheckFiles(const Database& database, const StagedImport& import) {
+  for (const StagedTable& table : import.tables) {
+    for (const StagedFile& file : table.row_files)
+      HPS_RETURN_IF_ERROR(CheckFile(database, import, true, file));
+    for (const StagedFile& file : table.key_files)
+      HPS_RETURN_IF_ERROR(CheckFile(database, import, false, file));
+  }
+  return absl::OkStatus();
+}
+
+// Whether RocksDB has taken over the files with the ranges of keys that they have.
+absl::Status CheckTaken(Database& database, rocksdb::ColumnFamilyHandle* family,
+                        const std::vector<StagedFile>& files) {
+  rocksdb::ColumnFamilyMetaData taken;
+  database.db().GetColumnFamilyMetaData(family, &taken);
+  std::set<std::pair<std::string, std::string>> ranges;
+  for (const rocksdb::LevelMetaData& level : taken.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files)
+      ranges.emplace(file.smallestkey, file.largestkey);
+  }
+  const auto missing = std::find_if(files.begin(), files.end(), [&](const StagedFile& file) {
+    return !ranges.contains({file.first_key, file.last_key});
+  });
+  if (missing == files.end()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("store '", database.path(), "': '", missing->name,
+                   "' was not taken over with its range of keys: a read of it failed"));
+}
+
 absl::Status Ingest(Database& database, const StagedImport& import,
                     const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
   std::vector<rocksdb::IngestExternalFileArg> ingestions;
@@ -105,10 +170,14 @@ absl::Status Ingest(Database& database, const StagedImport& import,
     ingestions.push_back(IngestionOf(database.env(), import, table.row_files, handles[i]));
   }
   if (ingestions.empty()) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(CheckFiles(database, import));
   ingestions.push_back(IngestionOf(database.env(), import, key_files, database.key_list()));
-  return FromRocksStatus(
+  HPS_RETURN_IF_ERROR(FromReadStatus(
       database.db().IngestExternalFiles(ingestions),
-      absl::StrCat("store '", database.path(), "': taking over the imported files"));
+      absl::StrCat("store '", database.path(), "': taking over the imported files")));
+  for (size_t i = 0; i < import.tables.size(); ++i)
+    HPS_RETURN_IF_ERROR(CheckTaken(database, handles[i], import.tables[i].row_files));
+  return CheckTaken(database, database.key_list(), key_files);
 }
 
 absl::Status IngestFiles(Database& database, const StagedImport& import,

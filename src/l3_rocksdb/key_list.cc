@@ -93,7 +93,7 @@ absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
   const std::string prefix = ListKey(incarnation, 0).substr(0, 8);
   // The chunk that begins at or before `first` may reach into the range.
   it->SeekForPrev(ListKey(incarnation, OrderedBits(first)));
-  HPS_RETURN_IF_ERROR(FromRocksStatus(it->status(), kWhat));
+  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), kWhat));
   if (!it->Valid() || !it->key().starts_with(prefix)) it->Seek(prefix);
   const std::string end = ListKey(incarnation, OrderedBits(last));
   std::vector<Key> chunk;
@@ -105,7 +105,7 @@ absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
       if (key >= first && key <= last) keys.push_back(key);
     }
   }
-  return FromRocksStatus(it->status(), kWhat);
+  return FromReadStatus(it->status(), kWhat);
 }
 
 absl::StatusOr<uint64_t> CountKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
@@ -122,7 +122,7 @@ absl::StatusOr<uint64_t> CountKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHand
       return absl::DataLossError("a record of the key lists is damaged");
     count += chunk.size();
   }
-  HPS_RETURN_IF_ERROR(FromRocksStatus(it->status(), kWhat));
+  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), kWhat));
   return count;
 }
 

@@ -37,11 +37,12 @@ KeyListRecord EncodeKeyList(Incarnation incarnation, std::span<const Key> keys);
 // Appends the record's keys. False when it is damaged; nothing has been appended then.
 bool DecodeKeyList(std::string_view key, std::string_view value, std::vector<Key>& keys);
 
-// The listed keys from `first` to `last`, both included. Errors: DATA_LOSS.
+// The listed keys from `first` to `last`, both included. Errors: DATA_LOSS (the list
+// is damaged), those of a failed read.
 absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                          Incarnation incarnation, Key first, Key last, std::vector<Key>& keys);
 
-// How many keys the list has, every record checked. Errors: DATA_LOSS.
+// How many keys the list has, every record checked. Errors: those of ReadKeyList.
 absl::StatusOr<uint64_t> CountKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                                       Incarnation incarnation);
 

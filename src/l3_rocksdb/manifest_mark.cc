@@ -60,12 +60,16 @@ absl::Status CheckManifestMark(rocksdb::Env* env, const std::string& store) {
   std::string current;
   uint64_t number = 0;
   const rocksdb::Status found = rocksdb::ReadFileToString(env, store + "/CURRENT", &current);
+  if (!found.ok() && !IsDamage(found))
+    return FromRocksStatus(found, absl::StrCat("reading '", store, "/CURRENT'"));
   if (!found.ok() || std::sscanf(current.c_str(), "MANIFEST-%" SCNu64, &number) != 1)
     return absl::DataLossError(absl::StrCat("store '", store, "': CURRENT can't be read"));
   uint64_t bytes = 0;
   while (current.ends_with('\n')) current.pop_back();
   const std::string manifest = store + "/" + current;
   const rocksdb::Status sized = env->GetFileSize(manifest, &bytes);
+  if (!sized.ok() && !IsDamage(sized))
+    return FromRocksStatus(sized, absl::StrCat("reading '", manifest, "'"));
   const bool shorter = number == mark.number && bytes < mark.bytes;
   if (!sized.ok() || number < mark.number || shorter) {
     return absl::DataLossError(absl::StrCat(

@@ -17,7 +17,8 @@ namespace hps {
 absl::Status WriteManifestMark(rocksdb::DB& db, const std::string& store);
 
 // Compares the mark with the files. A store without a mark passes.
-// Errors: DATA_LOSS: the MANIFEST is shorter or older than it was.
+// Errors: DATA_LOSS (the MANIFEST is shorter or older than it was, or missing), those of a failed
+// read.
 absl::Status CheckManifestMark(rocksdb::Env* env, const std::string& store);
 
 }  // namespace hps

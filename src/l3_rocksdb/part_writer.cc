@@ -23,6 +23,8 @@ absl::Status FinishFile(rocksdb::SstFileWriter& writer, const std::string& path,
   HPS_RETURN_IF_ERROR(
       FromRocksStatus(writer.Finish(&info), absl::StrCat("completing '", path, "'")));
   file.checksum = info.file_checksum;
+  file.first_key = info.smallest_key;
+  file.last_key = info.largest_key;
   return absl::OkStatus();
 }
 
@@ -73,7 +75,7 @@ absl::Status PartWriter::AddValue(Key key, std::string_view value) {
 
 absl::Status PartWriter::OpenRowFile() {
   const std::string name = absl::StrCat(prefix_, "-", row_files_.size(), ".sst");
-  row_files_.push_back({name, {}});
+  row_files_.push_back({.name = name});
   row_writer_ = NewWriter(row_options_);
   const std::string path = directory_ + "/" + name;
   return FromRocksStatus(row_writer_->Open(path), absl::StrCat("making '", path, "'"));
@@ -87,7 +89,7 @@ absl::Status PartWriter::FinishRowFile() {
 absl::Status PartWriter::WriteKeyChunk() {
   if (key_writer_ == nullptr) {
     const std::string name = prefix_ + "-keys.sst";
-    key_files_.push_back({name, {}});
+    key_files_.push_back({.name = name});
     key_writer_ = NewWriter(key_options_);
     const std::string path = directory_ + "/" + name;
     HPS_RETURN_IF_ERROR(

@@ -22,9 +22,11 @@ class Walk {
   absl::Status Run();
 
  private:
-  bool SeekWorks(uint64_t bits);
-  uint64_t EndOfGap(uint64_t begin);
+  rocksdb::Status Seek(uint64_t bits);
+  absl::StatusOr<uint64_t> EndOfGap(uint64_t begin);
   absl::Status VisitRow();
+  absl::Status PassGap(const rocksdb::Status& why);
+  absl::Status Failed(const rocksdb::Status& status) const;
 
   const Database::Pin& pin_;
   RowVisitor& visitor_;
@@ -33,35 +35,45 @@ class Walk {
   bool done_ = false;
 };
 
-// Whether the first key at or after `bits`, or that there is none, can be told. Each time with a
-// new iterator: one that has met damage may find, on its next seek into it, the end of the table.
-bool Walk::SeekWorks(uint64_t bits) {
+// Goes to the first key at or after `bits`. Each time with a new iterator: one that has met damage
+// may find, on its next seek into it, the end of the table.
+rocksdb::Status Walk::Seek(uint64_t bits) {
   rocksdb::ReadOptions read_options;
   read_options.fill_cache = false;
   it_.reset(pin_.database().db().NewIterator(read_options, pin_.family().handle));
   char key[kKeyBytes];
   StoreBigEndian64(key, bits);
   it_->Seek({key, kKeyBytes});
-  return it_->status().ok();
+  return it_->status();
 }
 
 // The first position after `begin` at which reading works again, found by doubling steps and then
 // halving: good rows between two damages can be missed only if they are fewer than the damage
-// before them is long. 0 = nothing after `begin` can be read.
-uint64_t Walk::EndOfGap(uint64_t begin) {
+// before them is long. 0 = nothing after `begin` can be read. Errors: a read that failed without
+// damage.
+absl::StatusOr<uint64_t> Walk::EndOfGap(uint64_t begin) {
   uint64_t bad = begin;
   uint64_t good = begin;
   for (uint64_t step = 1;; step = step > kLastBits / 2 ? kLastBits : step * 2) {
-    if (bad == kLastBits) return 0;
+    if (bad == kLastBits) return uint64_t{0};
     good = step > kLastBits - begin ? kLastBits : begin + step;
-    if (SeekWorks(good)) break;
+    const rocksdb::Status sought = Seek(good);
+    if (sought.ok()) break;
+    if (!IsDamage(sought)) return Failed(sought);
     bad = good;
   }
   while (good - bad > 1) {
     const uint64_t middle = bad + (good - bad) / 2;
-    (SeekWorks(middle) ? good : bad) = middle;
+    const rocksdb::Status sought = Seek(middle);
+    if (!sought.ok() && !IsDamage(sought)) return Failed(sought);
+    (sought.ok() ? good : bad) = middle;
   }
   return good;
+}
+
+absl::Status Walk::Failed(const rocksdb::Status& status) const {
+  return FromRocksStatus(status,
+                         absl::StrCat("table '", pin_.family().table.spec.name, "': reading rows"));
 }
 
 absl::Status Walk::VisitRow() {
@@ -79,27 +91,33 @@ absl::Status Walk::VisitRow() {
   return visitor_.OnRow(key, value);
 }
 
+// Reports the gap at next_ and goes to its end.
+absl::Status Walk::PassGap(const rocksdb::Status& why) {
+  const uint64_t begin = next_;
+  HPS_ASSIGN_OR_RETURN(const uint64_t end, EndOfGap(begin));
+  done_ = end == 0;
+  HPS_RETURN_IF_ERROR(visitor_.OnGap(
+      KeyOfOrderedBits(begin), KeyOfOrderedBits(done_ ? kLastBits : end - 1), why.ToString()));
+  if (done_) return absl::OkStatus();
+  next_ = end;
+  const rocksdb::Status sought = Seek(end);
+  return sought.ok() || IsDamage(sought) ? absl::OkStatus() : Failed(sought);
+}
+
 absl::Status Walk::Run() {
-  SeekWorks(0);
+  Seek(0);
   while (!done_) {
     if (it_->Valid()) {
       HPS_RETURN_IF_ERROR(VisitRow());
       if (!done_) it_->Next();
       continue;
     }
-    const rocksdb::Status status = it_->status();
-    if (status.ok()) return absl::OkStatus();
-    if (!status.IsCorruption() && !status.IsIOError() && !status.IsNotSupported())
-      return FromRocksStatus(status, absl::StrCat("table '", pin_.family().table.spec.name, "'"));
-    const uint64_t begin = next_;
-    if (SeekWorks(begin)) continue;  // it was not to last
-    const uint64_t end = EndOfGap(begin);
-    done_ = end == 0;
-    HPS_RETURN_IF_ERROR(visitor_.OnGap(
-        KeyOfOrderedBits(begin), KeyOfOrderedBits(done_ ? kLastBits : end - 1), status.ToString()));
-    if (done_) break;
-    next_ = end;
-    SeekWorks(end);
+    if (it_->status().ok()) return absl::OkStatus();
+    // Once more: it may not last.
+    const rocksdb::Status status = Seek(next_);
+    if (status.ok()) continue;
+    if (!IsDamage(status)) return Failed(status);
+    HPS_RETURN_IF_ERROR(PassGap(status));
   }
   return absl::OkStatus();
 }

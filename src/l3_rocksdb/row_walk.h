@@ -20,7 +20,8 @@ class RowVisitor {
   virtual absl::Status OnGap(Key first, Key last, const std::string& why) = 0;
 };
 
-// Errors: the visitor's, and those of RocksDB that are neither damage nor a failed read.
+// A failed read that is no damage (an I/O error) is tried once more; then it ends the walk, and
+// nothing is said of the keys behind it. Errors: the visitor's; UNAVAILABLE, RESOURCE_EXHAUSTED.
 absl::Status WalkRows(const Database::Pin& pin, RowVisitor& visitor);
 
 }  // namespace hps

@@ -20,7 +20,7 @@ namespace hps {
 namespace {
 
 constexpr uint64_t kManifestMagic = 0x3147415453535048;  // "HPSSTAG1"
-constexpr uint32_t kManifestVersion = 1;
+constexpr uint32_t kManifestVersion = 2;
 constexpr char kManifestName[] = "/manifest";
 constexpr char kLockName[] = "/lock";
 
@@ -46,7 +46,10 @@ absl::StatusOr<std::vector<std::string>> Directories(rocksdb::Env* env, const st
 
 void AddFiles(RecordWriter& record, const std::vector<StagedFile>& files) {
   record.Add(static_cast<uint32_t>(files.size()));
-  for (const StagedFile& file : files) record.AddText(file.name).AddText(file.checksum);
+  for (const StagedFile& file : files) {
+    record.AddText(file.name).AddText(file.checksum);
+    record.AddText(file.first_key).AddText(file.last_key);
+  }
 }
 
 std::vector<StagedFile> TakeFiles(RecordReader& reader) {
@@ -54,8 +57,10 @@ std::vector<StagedFile> TakeFiles(RecordReader& reader) {
   const uint32_t count = reader.Take<uint32_t>();
   // The checksum has been compared: the count is what was written, but a bad one ends at the end.
   for (uint32_t i = 0; i < count && reader.good(); ++i) {
-    const std::string_view name = reader.TakeText();
-    files.push_back({std::string(name), std::string(reader.TakeText())});
+    StagedFile file;
+    for (std::string* field : {&file.name, &file.checksum, &file.first_key, &file.last_key})
+      *field = std::string(reader.TakeText());
+    files.push_back(std::move(file));
   }
   return files;
 }

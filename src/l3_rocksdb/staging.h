@@ -23,6 +23,8 @@ namespace hps {
 struct StagedFile {
   std::string name;  // in the staging directory
   std::string checksum;
+  std::string first_key;  // as RocksDB has it
+  std::string last_key;
 };
 
 struct StagedTable {

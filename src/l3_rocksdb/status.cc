@@ -52,4 +52,15 @@ absl::Status FromRocksStatus(const rocksdb::Status& status, std::string_view wha
   return absl::Status(CodeOf(status), absl::StrCat(std::string(what), ": ", status.ToString()));
 }
 
+bool IsDamage(const rocksdb::Status& status) {
+  // "Not supported" is what a table file says whose footer is not one.
+  return status.IsCorruption() || status.IsNotSupported() || status.IsNotFound() ||
+         status.IsPathNotFound();
+}
+
+absl::Status FromReadStatus(const rocksdb::Status& status, std::string_view what) {
+  absl::Status read = FromRocksStatus(status, what);
+  return IsDamage(status) ? absl::DataLossError(read.message()) : read;
+}
+
 }  // namespace hps

@@ -21,4 +21,12 @@ namespace hps {
 //   invalid argument, merge          INTERNAL: hps asked for something that makes no sense
 absl::Status FromRocksStatus(const rocksdb::Status& status, std::string_view what);
 
+// Whether a failed read says that the store is damaged: bytes are wrong, or a file is missing or
+// makes no sense. An I/O error does not: nothing is known of the bytes then, and they may be right
+// once the disk answers or the process has a descriptor or memory again.
+bool IsDamage(const rocksdb::Status& status);
+
+// FromRocksStatus for reading a store that nobody writes to: DATA_LOSS where IsDamage.
+absl::Status FromReadStatus(const rocksdb::Status& status, std::string_view what);
+
 }  // namespace hps

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "l3_rocksdb/status.h"
@@ -63,20 +64,25 @@ absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path)
 }
 
 absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
-  absl::Status error = FromRocksStatus(status, absl::StrCat("store '", path, "': opening"));
-  const bool file_missing = status.IsNotFound() || status.IsPathNotFound();
-  // RocksDB says "invalid argument" for a comparator or a column family that it does not know, and
-  // "not supported" for a table file whose footer makes no sense.
-  if (file_missing || status.IsInvalidArgument() || status.IsNotSupported())
-    return absl::DataLossError(error.message());
-  return error;
+  absl::Status error = FromReadStatus(status, absl::StrCat("store '", path, "': opening"));
+  if (!status.IsInvalidArgument()) return error;
+  // RocksDB says this for a comparator or a column family that it does not know, but also when
+  // CURRENT can't be opened, which it first tries to see whether direct I/O works.
+  const bool failed_read = absl::StrContains(error.message(), "Direct I/O is not supported") ||
+                           absl::StrContains(error.message(), "incompatible with filesystem");
+  return failed_read ? absl::UnavailableError(error.message())
+                     : absl::DataLossError(error.message());
 }
 
 absl::Status MakeDirectories(rocksdb::Env* env, const std::string& path) {
+  const std::string what = absl::StrCat("making '", path, "'");
+  const rocksdb::Status found = env->FileExists(path);
+  if (!found.ok() && !found.IsNotFound()) return FromRocksStatus(found, what);
+  if (found.ok()) return FromRocksStatus(env->CreateDirIfMissing(path), what);
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  if (!parent.empty() && !env->FileExists(parent.string()).ok())
-    HPS_RETURN_IF_ERROR(MakeDirectories(env, parent.string()));
-  return FromRocksStatus(env->CreateDirIfMissing(path), absl::StrCat("making '", path, "'"));
+  if (!parent.empty() && parent != path) HPS_RETURN_IF_ERROR(MakeDirectories(env, parent.string()));
+  HPS_RETURN_IF_ERROR(FromRocksStatus(env->CreateDirIfMissing(path), what));
+  return SyncDirectory(env, parent.empty() ? "." : parent.string());
 }
 
 absl::Status SyncDirectory(rocksdb::Env* env, const std::string& path) {

@@ -23,7 +23,7 @@ absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path)
 // found is damage. Ok for an ok status.
 absl::Status OpenError(const rocksdb::Status& status, const std::string& path);
 
-// Makes `path` and its missing parents.
+// Makes `path` and its missing parents, durably.
 absl::Status MakeDirectories(rocksdb::Env* env, const std::string& path);
 
 // Makes what was created, renamed or removed in `path` durable.

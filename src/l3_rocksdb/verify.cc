@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "l3_rocksdb/database.h"
+#include "l3_rocksdb/file_checksum.h"
 #include "l3_rocksdb/key_list.h"
 #include "l3_rocksdb/log_check.h"
 #include "l3_rocksdb/manifest_mark.h"
@@ -22,8 +23,6 @@
 
 namespace hps {
 namespace {
-
-constexpr size_t kReadBytes = size_t{1} << 20;
 
 class Verifier {
  public:
@@ -42,10 +41,13 @@ class Verifier {
   const std::string& path() const { return options_.config.path; }
   absl::Status CheckCurrent();
   absl::Status CheckLogs();
-  void CheckUnopened(const absl::Status& why);
+  absl::Status CheckUnopened(const absl::Status& why);
   absl::Status CheckTableFiles(Database& database);
   absl::Status CheckTableFile(const rocksdb::LiveFileMetaData& file, const std::string& table);
   absl::Status CheckRows(Database& database, const std::string& name);
+  absl::Status FailedRead(const rocksdb::Status& status, const std::string& file) const {
+    return FromRocksStatus(status, absl::StrCat("reading '", path(), "/", file, "'"));
+  }
   void Report(const std::string& step, uint64_t done, uint64_t total) const {
     if (progress_) progress_({step, done, total});
   }
@@ -77,6 +79,7 @@ class RowCheck final : public RowVisitor {
     std::vector<Key> keys;
     const absl::Status listed = ReadKeyList(pin_.database().db(), pin_.database().key_list(),
                                             pin_.family().table.incarnation, first, last, keys);
+    if (!listed.ok() && !absl::IsDataLoss(listed)) return listed;
     verifier_.Add({name(), "", std::nullopt,
                    absl::StrCat("nothing can be read from key ", first, " to key ", last, ": ", why,
                                 listed.ok() ? "" : "; nor the list of its keys")});
@@ -106,6 +109,7 @@ void Verifier::Add(Damage damage) {
 absl::Status Verifier::CheckCurrent() {
   std::string content;
   const rocksdb::Status read = rocksdb::ReadFileToString(env_, path() + "/CURRENT", &content);
+  if (!read.ok() && !IsDamage(read)) return FailedRead(read, "CURRENT");
   if (!read.ok()) {
     logs_damaged_ = true;
     Add({"", "CURRENT", std::nullopt, read.ToString()});
@@ -115,9 +119,12 @@ absl::Status Verifier::CheckCurrent() {
                            content.find('/') == std::string::npos;
   if (!well_formed) {
     Add({"", "CURRENT", std::nullopt, "does not name a MANIFEST"});
-  } else if (!env_->FileExists(path() + "/" + content.substr(0, content.size() - 1)).ok()) {
-    Add({"", "CURRENT", std::nullopt, "names a MANIFEST that is not there"});
+    return absl::OkStatus();
   }
+  const std::string manifest = content.substr(0, content.size() - 1);
+  const rocksdb::Status found = env_->FileExists(path() + "/" + manifest);
+  if (!found.ok() && !IsDamage(found)) return FailedRead(found, manifest);
+  if (!found.ok()) Add({"", "CURRENT", std::nullopt, "names a MANIFEST that is not there"});
   return absl::OkStatus();
 }
 
@@ -130,55 +137,46 @@ absl::Status Verifier::CheckLogs() {
     const bool is_manifest = name.starts_with("MANIFEST-");
     if (!is_manifest && !name.ends_with(".log")) continue;
     const auto damage = CheckLog(env_, path() + "/" + name, !is_manifest);
-    if (!damage.ok()) {
-      Add({"", name, std::nullopt, std::string(damage.status().message())});
-    } else if (damage->has_value()) {
-      Add({"", name, std::nullopt, absl::StrCat((*damage)->what, " at byte ", (*damage)->offset)});
-    } else {
-      continue;
-    }
+    HPS_RETURN_IF_ERROR(damage.status());
+    if (!damage->has_value()) continue;
+    Add({"", name, std::nullopt, absl::StrCat((*damage)->what, " at byte ", (*damage)->offset)});
     logs_damaged_ = true;
   }
   return absl::OkStatus();
 }
 
 // The store can't be opened: at least each table file is looked at by itself.
-void Verifier::CheckUnopened(const absl::Status& why) {
+absl::Status Verifier::CheckUnopened(const absl::Status& why) {
   Add({"", "", std::nullopt, std::string(why.message())});
   std::vector<std::string> names;
-  if (!env_->GetChildren(path(), &names).ok()) return;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(env_->GetChildren(path(), &names), absl::StrCat("listing '", path(), "'")));
   const RocksOptions rocks_options(options_);
   for (const std::string& name : names) {
     if (!name.ends_with(".sst")) continue;
     rocksdb::SstFileReader reader(rocks_options.for_row_files());
     rocksdb::Status status = reader.Open(path() + "/" + name);
     if (status.ok()) status = reader.VerifyChecksum();
-    if (!status.ok()) Add({"", name, std::nullopt, status.ToString()});
+    if (status.ok()) continue;
+    // "Invalid argument" is what a file says whose properties name what RocksDB does not know.
+    if (!IsDamage(status) && !status.IsInvalidArgument()) return FailedRead(status, name);
+    Add({"", name, std::nullopt, status.ToString()});
   }
+  return absl::OkStatus();
 }
 
 absl::Status Verifier::CheckTableFile(const rocksdb::LiveFileMetaData& file,
                                       const std::string& table) {
   const std::string name = file.relative_filename;
-  std::unique_ptr<rocksdb::SequentialFile> bytes;
-  rocksdb::Status status =
-      env_->NewSequentialFile(path() + "/" + name, &bytes, rocksdb::EnvOptions());
-  const auto generator =
-      rocksdb::GetFileChecksumGenCrc32cFactory()->CreateFileChecksumGenerator({});
-  std::string buffer(kReadBytes, '\0');
-  rocksdb::Slice read;
-  do {
-    if (status.ok()) status = bytes->Read(kReadBytes, &read, buffer.data());
-    if (!status.ok()) {
-      Add({table, name, std::nullopt, status.ToString()});
-      return absl::OkStatus();
-    }
-    generator->Update(read.data(), read.size());
-    report_.bytes += read.size();
-  } while (!read.empty());
-  generator->Finalize();
+  const absl::StatusOr<FileChecksum> found = ChecksumOf(env_, path() + "/" + name);
+  if (!found.ok()) {
+    if (!absl::IsDataLoss(found.status())) return found.status();
+    Add({table, name, std::nullopt, std::string(found.status().message())});
+    return absl::OkStatus();
+  }
+  report_.bytes += found->bytes;
   if (file.file_checksum_func_name == rocksdb::kStandardDbFileChecksumFuncName &&
-      file.file_checksum != generator->GetChecksum()) {
+      file.file_checksum != found->checksum) {
     Add({table, name, std::nullopt, "the file's checksum is not the one in the MANIFEST"});
   }
   return absl::OkStatus();
@@ -202,6 +200,7 @@ absl::Status Verifier::CheckTableFiles(Database& database) {
 absl::Status Verifier::CheckRows(Database& database, const std::string& name) {
   const absl::StatusOr<Database::Pin> pin = database.PinTable(name);
   if (!pin.ok()) {
+    if (!absl::IsDataLoss(pin.status())) return pin.status();
     Add({name, "", std::nullopt, std::string(pin.status().message())});
     return absl::OkStatus();
   }
@@ -217,6 +216,7 @@ absl::Status Verifier::CheckRows(Database& database, const std::string& name) {
   const absl::StatusOr<uint64_t> listed =
       CountKeyList(database.db(), database.key_list(), family.table.incarnation);
   if (!listed.ok()) {
+    if (!absl::IsDataLoss(listed.status())) return listed.status();
     Add({name, "", std::nullopt, std::string(listed.status().message())});
   } else if (*listed != family.table.row_count) {
     Add({name, "", std::nullopt,
@@ -229,18 +229,20 @@ absl::Status Verifier::Run() {
   HPS_RETURN_IF_ERROR(CheckCurrent());
   HPS_RETURN_IF_ERROR(CheckLogs());
   if (const absl::Status marked = CheckManifestMark(env_, path()); !marked.ok()) {
+    if (!absl::IsDataLoss(marked)) return marked;
     Add({"", "hps.manifest", std::nullopt, std::string(marked.message())});
     logs_damaged_ = true;
   }
   RocksStoreOptions reader = options_;
   reader.mode = OpenMode::kReadOnly;
   absl::StatusOr<std::shared_ptr<Database>> database = Database::Open(reader);
-  if (absl::IsFailedPrecondition(database.status())) return database.status();
   if (!database.ok()) {
-    CheckUnopened(database.status());
+    if (!absl::IsDataLoss(database.status())) return database.status();
+    HPS_RETURN_IF_ERROR(CheckUnopened(database.status()));
     if (logs_damaged_) return absl::OkStatus();
     database = Database::OpenDamaged(reader);
-    if (!database.ok()) return absl::OkStatus();
+    if (absl::IsDataLoss(database.status())) return absl::OkStatus();
+    HPS_RETURN_IF_ERROR(database.status());
   }
   HPS_RETURN_IF_ERROR(CheckTableFiles(**database));
   const CatalogContents catalog = (*database)->catalog();

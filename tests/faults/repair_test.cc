@@ -1,0 +1,159 @@
+// A repair on a disk that fails: an I/O error is no damage, so it ends the repair and marks
+// nothing.
+#include <gtest/gtest.h>
+#include <rocksdb/env.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "l3_rocksdb/verify.h"
+#include "tests/faults/fault_file_system.h"
+#include "tests/faults/temporary_directory.h"
+#include "tests/faults/test_store.h"
+#include "tier/stamped_rows.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kStamp = 3;
+constexpr size_t kRowBytes = 32;
+constexpr Key kRows = 2000;
+
+class RepairTest : public testing::Test {
+ protected:
+  RepairTest() { SetLogLevel(LogLevel::kOff); }
+  ~RepairTest() override { SetLogLevel(LogLevel::kWarning); }
+
+  RocksStoreOptions Options() const {
+    RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
+    options.env = env_.get();
+    return options;
+  }
+
+  // Imports m/a, writes to it, and damages a block of its rows.
+  void MakeDamagedStore() {
+    std::vector<Key> keys;
+    for (Key key = 0; key < kRows; ++key) keys.push_back(key);
+    const TableSpec spec{.name = "m/a", .dim = kRowBytes / 4};
+    const auto store = OpenRocksStore(Options());
+    ASSERT_TRUE(store.ok()) << store.status();
+    const auto import = (*store)->BeginImport({&spec, 1});
+    ASSERT_TRUE(import.ok()) << import.status();
+    StampedRows rows(kStamp, kRowBytes, keys);
+    ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
+    ASSERT_TRUE((*import)->Commit().ok());
+    std::string largest;
+    uintmax_t largest_bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_.path("store"))) {
+      if (entry.path().extension() != ".sst" || entry.file_size() <= largest_bytes) continue;
+      largest = entry.path();
+      largest_bytes = entry.file_size();
+    }
+    std::fstream stream(largest, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(20'000);
+    stream.put('\x5a').put('\x5a');
+    ASSERT_TRUE(stream.good()) << largest;
+  }
+
+  absl::StatusOr<VerifyReport> Verify(bool repair) {
+    return VerifyRocksStore(Options(), repair, {});
+  }
+
+  // Keys that are answered lost; every other one must be a hit with its row.
+  size_t LostCount() {
+    RocksStoreOptions options = Options();
+    options.mode = OpenMode::kReadOnly;
+    const auto store = OpenRocksStore(options);
+    EXPECT_TRUE(store.ok()) << store.status();
+    const auto table = (*store)->OpenTable("m/a");
+    EXPECT_TRUE(table.ok()) << table.status();
+    std::vector<Key> keys;
+    for (Key key = 0; key < kRows; ++key) keys.push_back(key);
+    const FetchedRows fetched(**table, keys);
+    EXPECT_TRUE(fetched.counts.ok()) << fetched.counts.status();
+    size_t lost = 0;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      lost += fetched.outcomes[i] == FetchOutcome::kLost;
+      EXPECT_NE(fetched.outcomes[i], FetchOutcome::kAbsent) << "key " << keys[i];
+    }
+    return lost;
+  }
+
+  // Repairs a copy of the store on a disk that fails as planned, and checks what is left of it.
+  struct Trial {
+    bool failed = false;
+    uint64_t calls = 0;
+  };
+  Trial RepairACopy(const FileFaultPlan& plan, size_t lost) {
+    const std::string whole = directory_.path("whole");
+    std::filesystem::copy(directory_.path("store"), whole,
+                          std::filesystem::copy_options::recursive);
+    disk_->Fail(plan);
+    const absl::StatusOr<VerifyReport> report = Verify(true);
+    Trial trial = {.failed = !report.ok(), .calls = disk_->matching_calls()};
+    disk_->Heal();
+    if (report.ok()) {
+      EXPECT_EQ(report->rows_marked_lost, lost);
+    } else {
+      EXPECT_FALSE(absl::IsDataLoss(report.status())) << report.status();
+    }
+    EXPECT_EQ(LostCount(), lost);
+    const absl::StatusOr<VerifyReport> again = Verify(true);
+    EXPECT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again.ok() ? again->rows_marked_lost : kRows, trial.failed ? lost : 0);
+    EXPECT_EQ(LostCount(), lost);
+    std::filesystem::remove_all(directory_.path("store"));
+    std::filesystem::rename(whole, directory_.path("store"));
+    return trial;
+  }
+
+  const TemporaryDirectory directory_;
+  const std::shared_ptr<FaultFileSystem> disk_ = std::make_shared<FaultFileSystem>();
+  const std::unique_ptr<rocksdb::Env> env_ = rocksdb::NewCompositeEnv(disk_);
+};
+
+// Catches: EIO, EMFILE and the like taken for damage, and intact rows marked lost for good.
+TEST_F(RepairTest, AnIoErrorAtAnyCallMarksNothingLost) {
+  MakeDamagedStore();
+  if (HasFatalFailure()) return;
+  const size_t lost = LostCount();
+  ASSERT_GT(lost, 0u);
+  ASSERT_LT(lost, 300u);
+  for (const uint32_t calls : {uint32_t{kFileOpen}, uint32_t{kFileRead}, uint32_t{kFileList}}) {
+    const uint64_t call_count = RepairACopy({.nth = UINT64_MAX, .calls = calls}, lost).calls;
+    uint64_t failed = 0;
+    uint64_t trials = 0;
+    for (uint64_t nth = 0; nth < call_count; nth += 1 + call_count / 40, ++trials) {
+      for (const bool sticky : {true, false}) {
+        SCOPED_TRACE(
+            absl::StrCat("call ", nth, " of kind ", calls, sticky ? " and all later" : ""));
+        failed += RepairACopy({.nth = nth, .sticky = sticky, .calls = calls}, lost).failed;
+      }
+    }
+    std::printf("kind %u: %llu calls, %llu of 2 x %llu repairs failed\n", calls,
+                static_cast<unsigned long long>(call_count),
+                static_cast<unsigned long long>(failed), static_cast<unsigned long long>(trials));
+    EXPECT_GT(failed, trials / 2);
+  }
+}
+
+// The same for verify alone: what it says of a disk that fails is an error, not a list of damage.
+TEST_F(RepairTest, VerifyOnAFailingDiskReportsTheErrorAndNoDamage) {
+  MakeDamagedStore();
+  if (HasFatalFailure()) return;
+  for (const char* file : {".sst", "CURRENT", "MANIFEST", "hps.manifest", ".log"}) {
+    SCOPED_TRACE(file);
+    disk_->Fail({.sticky = true, .calls = kFileOpen | kFileRead, .path_contains = file});
+    EXPECT_EQ(Verify(false).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(Verify(true).status().code(), absl::StatusCode::kUnavailable);
+    disk_->Heal();
+  }
+  EXPECT_GT(Verify(false)->damage_count, 0u);
+}
+
+}  // namespace
+}  // namespace hps
