@@ -141,7 +141,7 @@ absl::Status TableLoader::CopyRange(uint32_t part, uint64_t begin, uint64_t end,
     begin += count;
     rows_done_.fetch_add(2 * count, std::memory_order_relaxed);
   }
-  return absl::OkStatus();
+  return import_.FinishPart(table_, part);
 }
 
 // One file per lane: writers of one file would wait for each other. Runs lie at the offsets that
@@ -352,7 +352,7 @@ absl::Status TableLoader::WritePart(uint32_t part, const Part& slices, const Fai
     if (failed.load(std::memory_order_relaxed)) return Cancelled();
     batch.row_count = piece_rows;
     HPS_ASSIGN_OR_RETURN(const size_t count, merge.Next(keys.elements(), {}, batch));
-    if (count == 0) return absl::OkStatus();
+    if (count == 0) return import_.FinishPart(table_, part);
     batch.row_count = count;
     HPS_RETURN_IF_ERROR(import_.Add(table_, part, keys.elements().first(count), batch));
     rows_done_.fetch_add(count, std::memory_order_relaxed);

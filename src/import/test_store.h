@@ -5,11 +5,13 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "base/mutex.h"
 #include "tier/durable_tier.h"
 
@@ -28,12 +30,22 @@ class FakeBulkImport final : public BulkImport {
     MutexLock lock(mutex_);
     if (fail_after_rows_ < keys.size()) return absl::ResourceExhaustedError("fake: disk full");
     fail_after_rows_ -= keys.size();
+    HPS_CHECK(!finished_.contains({table, part}));
+    open_.insert({table, part});
+    open_parts_peak_ = std::max(open_parts_peak_, open_.size());
     auto& added = tables_.at(table)[part];
     for (size_t i = 0; i < keys.size(); ++i) {
       if (!added.empty() && added.rbegin()->first >= keys[i])
         return absl::InvalidArgumentError(absl::StrCat("fake: keys out of order at ", keys[i]));
       added.emplace_hint(added.end(), keys[i], std::string(AsChars(rows.row(i)), rows.row_bytes));
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status FinishPart(size_t table, uint32_t part) override {
+    MutexLock lock(mutex_);
+    open_.erase({table, part});
+    finished_.insert({table, part});
     return absl::OkStatus();
   }
 
@@ -59,6 +71,9 @@ class FakeBulkImport final : public BulkImport {
   bool committed() const { return !committed_.empty(); }
   void FailAfter(uint64_t rows) { fail_after_rows_ = rows; }
   size_t part_count(size_t table) const { return tables_.at(table).size(); }
+  // Parts that were begun and not finished yet: now, and the most at any moment.
+  size_t open_part_count() const { return open_.size(); }
+  size_t open_parts_peak() const { return open_parts_peak_; }
 
  private:
   static const char* AsChars(const std::byte* bytes) {
@@ -70,6 +85,9 @@ class FakeBulkImport final : public BulkImport {
   uint64_t fail_after_rows_ = UINT64_MAX;
   std::vector<std::map<uint32_t, FakeRows>> tables_;
   std::vector<FakeRows> committed_;
+  std::set<std::pair<size_t, uint32_t>> open_;
+  std::set<std::pair<size_t, uint32_t>> finished_;
+  size_t open_parts_peak_ = 0;
 };
 
 class FakeCursor final : public RowCursor {

@@ -83,18 +83,28 @@ RocksImport::~RocksImport() {
     writers_.clear();
   }
   if (kept_ || directory_.path.empty()) return;
-  const absl::Status removed = RemoveTree(EnvOf(options_), directory_.path);
+  const absl::Status removed =
+      RemoveStaging(EnvOf(options_), options_.config.path, directory_.path);
   if (!removed.ok()) LogWarning(absl::StrCat("an import was not removed: ", removed.ToString()));
 }
 
-absl::StatusOr<PartWriter*> RocksImport::WriterOf(size_t table, uint32_t part) {
+absl::StatusOr<PartWriter*> RocksImport::WriterOf(const Place& place) {
   MutexLock lock(mutex_);
-  std::unique_ptr<PartWriter>& writer = writers_[{table, part}];
+  HPS_CHECK(!written_.contains(place));
+  std::unique_ptr<PartWriter>& writer = writers_[place];
   if (writer == nullptr) {
-    writer = std::make_unique<PartWriter>(rocks_options_, import_.tables[table], directory_.path,
-                                          absl::StrCat("t", table, "-p", part));
+    writer =
+        std::make_unique<PartWriter>(rocks_options_, import_.tables[place.first], directory_.path,
+                                     absl::StrCat("t", place.first, "-p", place.second));
   }
   return writer.get();
+}
+
+absl::Status RocksImport::Failed(const absl::Status& status) {
+  if (status.ok()) return status;
+  MutexLock lock(mutex_);
+  failure_.Update(status);
+  return status;
 }
 
 absl::Status RocksImport::Add(size_t table, uint32_t part, std::span<const Key> keys,
@@ -102,35 +112,54 @@ absl::Status RocksImport::Add(size_t table, uint32_t part, std::span<const Key> 
   HPS_CHECK(table < import_.tables.size());
   if (keys.empty()) return absl::OkStatus();
   const StagedTable& staged = import_.tables[table];
-  HPS_RETURN_IF_ERROR(
-      space_.CheckRoomFor(keys.size() * (kKeyBytes + staged.spec.row_bytes() + kRowTailBytes)));
-  HPS_ASSIGN_OR_RETURN(PartWriter* const writer, WriterOf(table, part));
-  return writer->Add(keys, rows);
+  HPS_RETURN_IF_ERROR(Failed(
+      space_.CheckRoomFor(keys.size() * (kKeyBytes + staged.spec.row_bytes() + kRowTailBytes))));
+  HPS_ASSIGN_OR_RETURN(PartWriter* const writer, WriterOf({table, part}));
+  return Failed(writer->Add(keys, rows));
+}
+
+absl::Status RocksImport::FinishPart(size_t table, uint32_t part) {
+  std::unique_ptr<PartWriter> writer;
+  {
+    MutexLock lock(mutex_);
+    const auto found = writers_.find({table, part});
+    if (found == writers_.end()) return absl::OkStatus();
+    writer = std::move(found->second);
+    writers_.erase(found);
+  }
+  // Not under the lock: this waits for the disk, and the parts of a table end together.
+  absl::StatusOr<WrittenPart> written = writer->Finish();
+  HPS_RETURN_IF_ERROR(Failed(written.status()));
+  MutexLock lock(mutex_);
+  written_[{table, part}] = *std::move(written);
+  return absl::OkStatus();
 }
 
 absl::Status RocksImport::FinishFiles() {
+  std::vector<Place> unfinished;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [place, writer] : writers_) unfinished.push_back(place);
+  }
+  for (const Place& place : unfinished) HPS_RETURN_IF_ERROR(FinishPart(place.first, place.second));
   MutexLock lock(mutex_);
-  const PartWriter* before = nullptr;
+  HPS_RETURN_IF_ERROR(failure_);
+  const WrittenPart* before = nullptr;
   size_t table_before = 0;
-  for (const auto& [place, writer] : writers_) {
-    HPS_RETURN_IF_ERROR(writer->Finish());
-    if (writer->row_count() == 0) continue;
+  for (auto& [place, part] : written_) {
+    if (part.row_count == 0) continue;
     StagedTable& table = import_.tables[place.first];
-    if (before != nullptr && table_before == place.first &&
-        before->last_key() >= writer->first_key()) {
+    if (before != nullptr && table_before == place.first && before->last_key >= part.first_key) {
       return absl::InvalidArgumentError(
           absl::StrCat("table '", table.spec.name, "': part ", place.second, " begins with key ",
-                       writer->first_key(), ", the part before ends with ", before->last_key()));
+                       part.first_key, ", the part before ends with ", before->last_key));
     }
-    before = writer.get();
+    before = &part;
     table_before = place.first;
-    table.row_count += writer->row_count();
-    table.row_files.insert(table.row_files.end(), writer->row_files().begin(),
-                           writer->row_files().end());
-    table.key_files.insert(table.key_files.end(), writer->key_files().begin(),
-                           writer->key_files().end());
+    table.row_count += part.row_count;
+    table.row_files.insert(table.row_files.end(), part.row_files.begin(), part.row_files.end());
+    table.key_files.insert(table.key_files.end(), part.key_files.begin(), part.key_files.end());
   }
-  writers_.clear();
   return SyncDirectory(EnvOf(options_), directory_.path);
 }
 
@@ -140,30 +169,34 @@ absl::StatusOr<BulkImport::Result> RocksImport::Commit() {
   HPS_RETURN_IF_ERROR(FinishFiles());
   HPS_FAULT_POINT("l3.import.after_finish");
   if (database_ != nullptr) return CommitTo(*database_);
-  if (OwnerLock::ServerHasStore(options_.config.path)) return LeaveToServer();
+  const std::string& store = options_.config.path;
+  HPS_ASSIGN_OR_RETURN(const bool server_has_store, OwnerLock::ServerHasStore(store));
+  if (server_has_store) return LeaveToServer();
   RocksStoreOptions writer = options_;
   writer.mode = OpenMode::kCreate;
   writer.role = OwnerRole::kCommand;
   absl::StatusOr<std::shared_ptr<Database>> database = Database::Open(writer);
-  if (absl::IsUnavailable(database.status()) && OwnerLock::ServerHasStore(options_.config.path))
-    return LeaveToServer();
+  if (absl::IsUnavailable(database.status())) {
+    HPS_ASSIGN_OR_RETURN(const bool server_came, OwnerLock::ServerHasStore(store));
+    if (server_came) return LeaveToServer();
+  }
   HPS_RETURN_IF_ERROR(database.status());
-  // What was staged before is older than this import.
-  HPS_RETURN_IF_ERROR(CommitReadyImports(**database).status());
   return CommitTo(**database);
 }
 
 absl::StatusOr<BulkImport::Result> RocksImport::CommitTo(Database& database) {
   Result result;
   import_.fresh = true;
-  rocksdb::WriteBatch no_more_records;
-  HPS_ASSIGN_OR_RETURN(result.tables, CommitImport(database, import_, no_more_records));
+  HPS_ASSIGN_OR_RETURN(result.tables, CommitNewest(database, import_));
   return result;
 }
 
 absl::StatusOr<BulkImport::Result> RocksImport::LeaveToServer() {
-  HPS_RETURN_IF_ERROR(MarkReady(EnvOf(options_), options_.config.path, import_));
-  kept_ = true;
+  bool may_be_ready = false;
+  const absl::Status marked =
+      MarkReady(EnvOf(options_), options_.config.path, import_, may_be_ready);
+  kept_ = marked.ok() || may_be_ready;
+  HPS_RETURN_IF_ERROR(marked);
   Result result;
   result.staged = true;
   for (const StagedTable& table : import_.tables) {

@@ -27,12 +27,17 @@ class RocksImport final : public BulkImport {
   ~RocksImport() override;
 
   absl::Status Add(size_t table, uint32_t part, std::span<const Key> keys, HostRows rows) override;
+  absl::Status FinishPart(size_t table, uint32_t part) override;
   absl::StatusOr<Result> Commit() override;
 
  private:
+  // A part of a table by their numbers.
+  using Place = std::pair<size_t, uint32_t>;
+
   RocksImport(std::shared_ptr<Database> database, const RocksStoreOptions& options);
 
-  absl::StatusOr<PartWriter*> WriterOf(size_t table, uint32_t part);
+  absl::StatusOr<PartWriter*> WriterOf(const Place& place);
+  absl::Status Failed(const absl::Status& status);
   absl::Status FinishFiles();
   absl::StatusOr<Result> CommitTo(Database& database);
   absl::StatusOr<Result> LeaveToServer();
@@ -45,8 +50,9 @@ class RocksImport final : public BulkImport {
   StagedImport import_;
   bool kept_ = false;  // the directory is somebody else's now
   Mutex mutex_;
-  std::map<std::pair<size_t, uint32_t>, std::unique_ptr<PartWriter>> writers_
-      HPS_GUARDED_BY(mutex_);
+  std::map<Place, std::unique_ptr<PartWriter>> writers_ HPS_GUARDED_BY(mutex_);  // being filled
+  std::map<Place, WrittenPart> written_ HPS_GUARDED_BY(mutex_);
+  absl::Status failure_ HPS_GUARDED_BY(mutex_);  // the first one; what is incomplete never switches
 };
 
 }  // namespace hps

@@ -74,7 +74,7 @@ absl::StatusOr<std::shared_ptr<Database>> Database::Open(const RocksStoreOptions
     if (opened.ok()) return database;
     // Beside a writer, a file may go between the moments at which it is named and opened.
     const bool maybe_raced = options.mode == OpenMode::kReadOnly && absl::IsDataLoss(opened) &&
-                             OwnerLock::WriterHasStore(options.config.path);
+                             OwnerLock::WriterHasStore(options.config.path).value_or(true);
     if (!maybe_raced || attempt == kReadOnlyAttemptsMax) return opened;
   }
 }

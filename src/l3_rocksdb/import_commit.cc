@@ -199,19 +199,128 @@ absl::Status Switch(Database& database, const std::vector<rocksdb::ColumnFamilyH
   return switched;
 }
 
-// Tables of `imports` after number `index`.
-std::set<std::string> TablesAfter(std::span<const StagedImport> imports, size_t index) {
+std::set<std::string> TablesOf(const StagedImport& import) {
   std::set<std::string> names;
-  for (const StagedImport& import : imports.subspan(index + 1)) {
-    for (const StagedTable& table : import.tables) names.insert(table.spec.name);
-  }
+  for (const StagedTable& table : import.tables) names.insert(table.spec.name);
   return names;
 }
 
-bool IsReplaced(std::span<const StagedImport> imports, size_t index) {
-  const std::set<std::string> newer = TablesAfter(imports, index);
-  return std::all_of(imports[index].tables.begin(), imports[index].tables.end(),
-                     [&](const StagedTable& table) { return newer.contains(table.spec.name); });
+bool IsReplaced(const StagedImport& import, const std::set<std::string>& newer_names) {
+  return std::all_of(import.tables.begin(), import.tables.end(), [&](const StagedTable& table) {
+    return newer_names.contains(table.spec.name);
+  });
+}
+
+// See CommitImport. REQUIRES: the database's change_mutex() is held.
+absl::Status CommitLocked(Database& database, const StagedImport& import,
+                          rocksdb::WriteBatch& records) {
+  HPS_RETURN_IF_ERROR(CheckCommit(database, import));
+  HPS_FAULT_POINT("l3.import.before_families");
+  const std::vector<TableRecord> tables = RecordsOf(database, import);
+  HPS_ASSIGN_OR_RETURN(const std::vector<rocksdb::ColumnFamilyHandle*> handles,
+                       database.CreateFamilies(tables));
+  const absl::Status ingested = IngestFiles(database, import, handles);
+  if (!ingested.ok()) {
+    database.DropFamilies(handles);
+    return ingested;
+  }
+  HPS_RETURN_IF_ERROR(Switch(database, handles, tables, records));
+  HPS_FAULT_POINT("l3.import.after_switch");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TableInfo>> InfosOf(Database& database, const StagedImport& import) {
+  std::vector<TableInfo> infos;
+  for (const StagedTable& table : import.tables) {
+    HPS_ASSIGN_OR_RETURN(const Database::Pin pin, database.PinTable(table.spec.name));
+    infos.push_back(InfoOf(database, pin.family()));
+  }
+  return infos;
+}
+
+// Commits staged imports in their order. REQUIRES: the database's change_mutex() is held.
+class ReadyImports {
+ public:
+  explicit ReadyImports(Database& database) : database_(database) {}
+
+  // Errors: those of TakeReadyImports. What becomes of the single imports is in waiting().
+  absl::Status Commit();
+
+  // Whether a newer import may switch. Errors: UNAVAILABLE (see CommitNewest).
+  absl::Status CheckMayPass(const StagedImport& newer) const;
+  // A newer import has switched: those that wait and that it replaces are removed.
+  void RemoveReplacedBy(const StagedImport& newer);
+
+  bool changed() const { return changed_; }
+  const absl::Status& first_error() const { return first_error_; }
+
+ private:
+  absl::Status CommitOne(const StagedImport& import);
+  void Remove(const StagedImport& import) const;
+
+  Database& database_;
+  std::vector<StagedImport> waiting_;
+  absl::Status first_error_;
+  bool changed_ = false;
+};
+
+absl::Status ReadyImports::Commit() {
+  HPS_ASSIGN_OR_RETURN(std::vector<StagedImport> imports,
+                       TakeReadyImports(database_.env(), database_.path()));
+  for (StagedImport& import : imports) {
+    const absl::Status committed = CommitOne(import);
+    // Neither will ever be otherwise.
+    const bool given_up = absl::IsFailedPrecondition(committed) || absl::IsDataLoss(committed);
+    if (given_up) LogError(absl::StrCat("a staged import is given up: ", committed.ToString()));
+    if (committed.ok() || given_up) {
+      Remove(import);
+      continue;
+    }
+    LogError(absl::StrCat("a staged import has to wait: ", committed.ToString()));
+    first_error_.Update(committed);
+    waiting_.push_back(std::move(import));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadyImports::CommitOne(const StagedImport& import) {
+  HPS_ASSIGN_OR_RETURN(const bool committed_before, AnyUsed(database_, import));
+  if (committed_before) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(CheckMayPass(import));
+  rocksdb::WriteBatch no_more_records;
+  HPS_RETURN_IF_ERROR(CommitLocked(database_, import, no_more_records));
+  changed_ = true;
+  RemoveReplacedBy(import);
+  return absl::OkStatus();
+}
+
+absl::Status ReadyImports::CheckMayPass(const StagedImport& newer) const {
+  const std::set<std::string> names = TablesOf(newer);
+  for (const StagedImport& older : waiting_) {
+    const auto is_shared = [&](const StagedTable& table) {
+      return names.contains(table.spec.name);
+    };
+    const auto shared = std::find_if(older.tables.begin(), older.tables.end(), is_shared);
+    if (shared == older.tables.end() || IsReplaced(older, names)) continue;
+    return absl::UnavailableError(absl::StrCat(
+        "store '", database_.path(), "': an older import of table '", shared->spec.name,
+        "' and others is staged and can't be committed now: ", first_error_.message()));
+  }
+  return absl::OkStatus();
+}
+
+void ReadyImports::RemoveReplacedBy(const StagedImport& newer) {
+  const std::set<std::string> names = TablesOf(newer);
+  std::erase_if(waiting_, [&](const StagedImport& older) {
+    if (!IsReplaced(older, names)) return false;
+    Remove(older);
+    return true;
+  });
+}
+
+void ReadyImports::Remove(const StagedImport& import) const {
+  const absl::Status removed = RemoveStaging(database_.env(), database_.path(), import.directory);
+  if (!removed.ok()) LogWarning(absl::StrCat("a staged import is left: ", removed.ToString()));
 }
 
 }  // namespace
@@ -232,51 +341,29 @@ absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSp
 
 absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const StagedImport& import,
                                                     rocksdb::WriteBatch& records) {
-  std::vector<TableInfo> infos;
-  {
-    MutexLock lock(database.change_mutex());
-    HPS_RETURN_IF_ERROR(CheckCommit(database, import));
-    HPS_FAULT_POINT("l3.import.before_families");
-    const std::vector<TableRecord> tables = RecordsOf(database, import);
-    HPS_ASSIGN_OR_RETURN(const std::vector<rocksdb::ColumnFamilyHandle*> handles,
-                         database.CreateFamilies(tables));
-    const absl::Status ingested = IngestFiles(database, import, handles);
-    if (!ingested.ok()) {
-      database.DropFamilies(handles);
-      return ingested;
-    }
-    HPS_RETURN_IF_ERROR(Switch(database, handles, tables, records));
-  }
-  HPS_FAULT_POINT("l3.import.after_switch");
-  for (const StagedTable& table : import.tables) {
-    HPS_ASSIGN_OR_RETURN(const Database::Pin pin, database.PinTable(table.spec.name));
-    infos.push_back(InfoOf(database, pin.family()));
-  }
-  return infos;
+  MutexLock lock(database.change_mutex());
+  HPS_RETURN_IF_ERROR(CommitLocked(database, import, records));
+  return InfosOf(database, import);
 }
 
 absl::StatusOr<bool> CommitReadyImports(Database& database) {
-  HPS_RETURN_IF_ERROR(RemoveDeadStaging(database.env(), database.path()));
-  HPS_ASSIGN_OR_RETURN(const std::vector<StagedImport> imports,
-                       ReadyImports(database.env(), database.path()));
-  bool changed = false;
-  for (size_t i = 0; i < imports.size(); ++i) {
-    HPS_ASSIGN_OR_RETURN(const bool committed_before, AnyUsed(database, imports[i]));
-    if (!committed_before && !IsReplaced(imports, i)) {
-      rocksdb::WriteBatch no_more_records;
-      const absl::Status committed = CommitImport(database, imports[i], no_more_records).status();
-      changed |= committed.ok();
-      // Neither will ever be otherwise, and what is staged behind it must not wait for it.
-      if (absl::IsFailedPrecondition(committed) || absl::IsDataLoss(committed) ||
-          absl::IsNotFound(committed)) {
-        LogError(absl::StrCat("a staged import is given up: ", committed.ToString()));
-      } else if (!committed.ok()) {
-        return committed;
-      }
-    }
-    HPS_RETURN_IF_ERROR(RemoveTree(database.env(), imports[i].directory));
-  }
-  return changed;
+  MutexLock lock(database.change_mutex());
+  ReadyImports ready(database);
+  HPS_RETURN_IF_ERROR(ready.Commit());
+  if (!ready.changed()) HPS_RETURN_IF_ERROR(ready.first_error());
+  return ready.changed();
+}
+
+absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database,
+                                                    const StagedImport& import) {
+  MutexLock lock(database.change_mutex());
+  ReadyImports ready(database);
+  HPS_RETURN_IF_ERROR(ready.Commit());
+  HPS_RETURN_IF_ERROR(ready.CheckMayPass(import));
+  rocksdb::WriteBatch no_more_records;
+  HPS_RETURN_IF_ERROR(CommitLocked(database, import, no_more_records));
+  ready.RemoveReplacedBy(import);
+  return InfosOf(database, import);
 }
 
 }  // namespace hps

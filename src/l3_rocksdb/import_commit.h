@@ -19,8 +19,17 @@ absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const St
                                                     rocksdb::WriteBatch& records);
 
 // Commits the imports that were left staged and ready, oldest first, and removes dead staging. An
-// import that can't ever be committed is logged and removed. Returns whether a table has changed.
+// import that can't ever be committed is logged and removed. One that can't be committed now is
+// logged and waits, and with it newer ones that share tables with it but do not replace all of it.
+// Returns whether a table has changed. Errors: the first import's that waits, unless one has
+// changed a table.
 absl::StatusOr<bool> CommitReadyImports(Database& database);
+
+// The same, then `import`, which is newer than all of them. What becomes of them is no error of
+// `import`, unless one that it does not replace has to wait and shares a table with it: then it
+// would come back later and switch over `import`. Errors: UNAVAILABLE (that), those of
+// CommitImport.
+absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database, const StagedImport& import);
 
 // Errors: FAILED_PRECONDITION (the store has a table of that name with another shape).
 absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSpec> specs);

@@ -33,7 +33,12 @@ struct flock Range(int byte) {
   return range;
 }
 
-absl::Status SystemError(const std::string& what) { return absl::ErrnoToStatus(errno, what); }
+// A process or a system without descriptors is out of a resource.
+absl::Status SystemError(const std::string& what) {
+  const absl::Status status = absl::ErrnoToStatus(errno, what);
+  if (errno != EMFILE && errno != ENFILE) return status;
+  return absl::ResourceExhaustedError(status.message());
+}
 
 }  // namespace
 
@@ -65,13 +70,16 @@ absl::StatusOr<FileLock> FileLock::Take(const std::string& file, int byte, Deadl
   }
 }
 
-bool FileLock::IsHeld(const std::string& file, int byte) {
-  const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return false;
+absl::StatusOr<bool> FileLock::IsHeld(const std::string& file, int byte) {
+  const FileLock opened(open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string what = absl::StrCat("lock file '", file, "'");
+  if (opened.descriptor_ < 0) {
+    if (errno == ENOENT) return false;
+    return SystemError(what);
+  }
   struct flock range = Range(byte);
-  const bool asked = fcntl(descriptor, F_OFD_GETLK, &range) == 0;
-  close(descriptor);
-  return asked && range.l_type != F_UNLCK;
+  if (fcntl(opened.descriptor_, F_OFD_GETLK, &range) != 0) return SystemError(what);
+  return range.l_type != F_UNLCK;
 }
 
 absl::StatusOr<OwnerLock> OwnerLock::Take(const std::string& store, OwnerRole role,
@@ -93,9 +101,12 @@ absl::StatusOr<OwnerLock> OwnerLock::Take(const std::string& store, OwnerRole ro
     absl::StatusOr<FileLock> writer = FileLock::Take(file, kWriterByte, RealClock().Now());
     if (writer.ok()) return OwnerLock(std::move(server), *std::move(writer));
     if (!absl::IsUnavailable(writer.status())) return writer.status();
-    if (role == OwnerRole::kCommand && ServerHasStore(store)) {
-      return absl::UnavailableError(
-          absl::StrCat("store '", store, "' is open for writing in a server"));
+    if (role == OwnerRole::kCommand) {
+      HPS_ASSIGN_OR_RETURN(const bool by_server, ServerHasStore(store));
+      if (by_server) {
+        return absl::UnavailableError(
+            absl::StrCat("store '", store, "' is open for writing in a server"));
+      }
     }
     if (RealClock().Now() >= deadline) {
       return absl::UnavailableError(
@@ -105,11 +116,11 @@ absl::StatusOr<OwnerLock> OwnerLock::Take(const std::string& store, OwnerRole ro
   }
 }
 
-bool OwnerLock::ServerHasStore(const std::string& store) {
+absl::StatusOr<bool> OwnerLock::ServerHasStore(const std::string& store) {
   return FileLock::IsHeld(LockFileOf(store), kServerByte);
 }
 
-bool OwnerLock::WriterHasStore(const std::string& store) {
+absl::StatusOr<bool> OwnerLock::WriterHasStore(const std::string& store) {
   return FileLock::IsHeld(LockFileOf(store), kWriterByte);
 }
 

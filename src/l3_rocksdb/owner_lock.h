@@ -26,8 +26,9 @@ class FileLock {
   // Errors: UNAVAILABLE (held by another), PERMISSION_DENIED, RESOURCE_EXHAUSTED, NOT_FOUND.
   static absl::StatusOr<FileLock> Take(const std::string& file, int byte, Deadline deadline);
 
-  // Whether somebody else holds the byte. A missing file is not locked.
-  static bool IsHeld(const std::string& file, int byte);
+  // Whether somebody else holds the byte. A missing file is not locked. Errors: it can't be told
+  // (no descriptor is left, no permission), which never means that the byte is free.
+  static absl::StatusOr<bool> IsHeld(const std::string& file, int byte);
 
   bool held() const { return descriptor_ >= 0; }
 
@@ -44,8 +45,9 @@ class OwnerLock {
   static absl::StatusOr<OwnerLock> Take(const std::string& store, OwnerRole role,
                                         Deadline deadline);
 
-  static bool ServerHasStore(const std::string& store);
-  static bool WriterHasStore(const std::string& store);
+  // Errors: those of FileLock::IsHeld.
+  static absl::StatusOr<bool> ServerHasStore(const std::string& store);
+  static absl::StatusOr<bool> WriterHasStore(const std::string& store);
 
  private:
   OwnerLock(FileLock server, FileLock writer)

@@ -45,9 +45,9 @@ absl::Status PartWriter::Add(std::span<const Key> keys, HostRows rows) {
   const size_t row_bytes = table_.spec.row_bytes();
   HPS_CHECK(rows.row_count >= keys.size() && (keys.empty() || rows.row_bytes == row_bytes));
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (row_count_ > 0 && keys[i] <= last_key_) {
+    if (written_.row_count > 0 && keys[i] <= written_.last_key) {
       return absl::InvalidArgumentError(absl::StrCat("table '", table_.spec.name, "': key ",
-                                                     keys[i], " follows key ", last_key_,
+                                                     keys[i], " follows key ", written_.last_key,
                                                      "; keys must be strictly ascending"));
     }
     std::memcpy(value_.data(), rows.row(i), row_bytes);
@@ -64,9 +64,9 @@ absl::Status PartWriter::AddValue(Key key, std::string_view value) {
   const rocksdb::Status put =
       row_writer_->Put({key_bytes, kKeyBytes}, {value.data(), value.size()});
   if (!put.ok()) return FromRocksStatus(put, absl::StrCat("table '", table_.spec.name, "'"));
-  if (row_count_ == 0) first_key_ = key;
-  last_key_ = key;
-  ++row_count_;
+  if (written_.row_count == 0) written_.first_key = key;
+  written_.last_key = key;
+  ++written_.row_count;
   chunk_.push_back(key);
   if (chunk_.size() == kKeyListChunkKeys) HPS_RETURN_IF_ERROR(WriteKeyChunk());
   if (row_writer_->FileSize() >= kTableFileBytes) return FinishRowFile();
@@ -74,8 +74,8 @@ absl::Status PartWriter::AddValue(Key key, std::string_view value) {
 }
 
 absl::Status PartWriter::OpenRowFile() {
-  const std::string name = absl::StrCat(prefix_, "-", row_files_.size(), ".sst");
-  row_files_.push_back({.name = name});
+  const std::string name = absl::StrCat(prefix_, "-", written_.row_files.size(), ".sst");
+  written_.row_files.push_back({.name = name});
   row_writer_ = NewWriter(row_options_);
   const std::string path = directory_ + "/" + name;
   return FromRocksStatus(row_writer_->Open(path), absl::StrCat("making '", path, "'"));
@@ -83,13 +83,14 @@ absl::Status PartWriter::OpenRowFile() {
 
 absl::Status PartWriter::FinishRowFile() {
   const auto writer = std::move(row_writer_);
-  return FinishFile(*writer, directory_ + "/" + row_files_.back().name, row_files_.back());
+  return FinishFile(*writer, directory_ + "/" + written_.row_files.back().name,
+                    written_.row_files.back());
 }
 
 absl::Status PartWriter::WriteKeyChunk() {
   if (key_writer_ == nullptr) {
     const std::string name = prefix_ + "-keys.sst";
-    key_files_.push_back({.name = name});
+    written_.key_files.push_back({.name = name});
     key_writer_ = NewWriter(key_options_);
     const std::string path = directory_ + "/" + name;
     HPS_RETURN_IF_ERROR(
@@ -101,12 +102,15 @@ absl::Status PartWriter::WriteKeyChunk() {
                          absl::StrCat("table '", table_.spec.name, "': writing its keys"));
 }
 
-absl::Status PartWriter::Finish() {
+absl::StatusOr<WrittenPart> PartWriter::Finish() {
   if (!chunk_.empty()) HPS_RETURN_IF_ERROR(WriteKeyChunk());
   if (row_writer_ != nullptr) HPS_RETURN_IF_ERROR(FinishRowFile());
-  if (key_writer_ == nullptr) return absl::OkStatus();
-  const auto writer = std::move(key_writer_);
-  return FinishFile(*writer, directory_ + "/" + key_files_.back().name, key_files_.back());
+  if (key_writer_ != nullptr) {
+    const auto writer = std::move(key_writer_);
+    StagedFile& file = written_.key_files.back();
+    HPS_RETURN_IF_ERROR(FinishFile(*writer, directory_ + "/" + file.name, file));
+  }
+  return std::move(written_);
 }
 
 }  // namespace hps

@@ -9,33 +9,39 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "hps/span.h"
 #include "l3_rocksdb/rocks_options.h"
 #include "l3_rocksdb/staging.h"
 
 namespace hps {
 
-// For one thread. Files are of about kTableFileBytes; their names begin with `prefix`.
+// What a part became.
+struct WrittenPart {
+  Key first_key = 0;
+  Key last_key = 0;
+  uint64_t row_count = 0;  // 0 = there are no files, and no first and last key
+  std::vector<StagedFile> row_files;
+  std::vector<StagedFile> key_files;
+};
+
+// For one thread. Files are of about kTableFileBytes; their names begin with `prefix`. Takes up to
+// kPartBytesMax of memory (tier/durable_tier.h) until it is destroyed, most of it for the filter of
+// the file at hand.
 class PartWriter {
  public:
   PartWriter(const RocksOptions& options, const StagedTable& table, std::string directory,
              std::string prefix);
 
-  // Rows as imported, with version 0. Errors: INVALID_ARGUMENT (keys out of order; nothing of the
-  // call has been written up to the first such key), RESOURCE_EXHAUSTED.
+  // Rows as imported, with version 0. Errors: INVALID_ARGUMENT (keys out of order),
+  // RESOURCE_EXHAUSTED. Rows before the one that failed have been added.
   absl::Status Add(std::span<const Key> keys, HostRows rows);
 
   // A stored value as it is. REQUIRES: keys ascending.
   absl::Status AddValue(Key key, std::string_view value);
 
   // Completes and syncs the files. Nothing may be added any more.
-  absl::Status Finish();
-
-  Key first_key() const { return first_key_; }
-  Key last_key() const { return last_key_; }
-  uint64_t row_count() const { return row_count_; }
-  const std::vector<StagedFile>& row_files() const { return row_files_; }
-  const std::vector<StagedFile>& key_files() const { return key_files_; }
+  absl::StatusOr<WrittenPart> Finish();
 
  private:
   absl::Status OpenRowFile();
@@ -51,11 +57,7 @@ class PartWriter {
   std::unique_ptr<rocksdb::SstFileWriter> key_writer_;  // null before the first chunk
   std::string value_;
   std::vector<Key> chunk_;  // keys not yet in the key file
-  Key first_key_ = 0;
-  Key last_key_ = 0;
-  uint64_t row_count_ = 0;
-  std::vector<StagedFile> row_files_;
-  std::vector<StagedFile> key_files_;
+  WrittenPart written_;
 };
 
 }  // namespace hps

@@ -86,10 +86,10 @@ absl::Status Repair::CopyTable(const std::string& name, StagedTable& target, siz
   PartWriter writer(database_.rocks_options(), target, directory_, absl::StrCat("t", number));
   TableCopy copy(pin, target, writer);
   HPS_RETURN_IF_ERROR(WalkRows(pin, copy));
-  HPS_RETURN_IF_ERROR(writer.Finish());
-  target.row_count = writer.row_count();
-  target.row_files = writer.row_files();
-  target.key_files = writer.key_files();
+  HPS_ASSIGN_OR_RETURN(WrittenPart written, writer.Finish());
+  target.row_count = written.row_count;
+  target.row_files = std::move(written.row_files);
+  target.key_files = std::move(written.key_files);
   lost_count_ += copy.lost_count();
   return CopyRecords(pin.family(), copy, target.incarnation);
 }

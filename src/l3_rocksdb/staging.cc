@@ -26,8 +26,12 @@ constexpr char kLockName[] = "/lock";
 
 std::string StagingRoot(const std::string& store) { return store + "/staging"; }
 
-bool IsReady(rocksdb::Env* env, const std::string& directory) {
-  return env->FileExists(directory + kManifestName).ok();
+absl::StatusOr<bool> IsReady(rocksdb::Env* env, const std::string& directory) {
+  const rocksdb::Status found = env->FileExists(directory + kManifestName);
+  if (found.IsNotFound()) return false;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(found, absl::StrCat("looking for '", directory, kManifestName, "'")));
+  return true;
 }
 
 // Empty when there is no staging directory at all.
@@ -68,11 +72,56 @@ std::vector<StagedFile> TakeFiles(RecordReader& reader) {
 absl::StatusOr<StagedImport> ReadManifest(rocksdb::Env* env, const std::string& directory) {
   std::string bytes;
   HPS_RETURN_IF_ERROR(
-      FromRocksStatus(rocksdb::ReadFileToString(env, directory + kManifestName, &bytes),
-                      absl::StrCat("reading '", directory, kManifestName, "'")));
+      FromReadStatus(rocksdb::ReadFileToString(env, directory + kManifestName, &bytes),
+                     absl::StrCat("reading '", directory, kManifestName, "'")));
   HPS_ASSIGN_OR_RETURN(StagedImport import, DecodeStagedImport(bytes));
   import.directory = directory;
   return import;
+}
+
+// All directories, by what they are. REQUIRES: the staging lock is held.
+struct Staging {
+  std::vector<StagedImport> ready;   // oldest first
+  std::vector<std::string> damaged;  // their manifests
+  std::vector<std::string> not_ready;
+};
+
+absl::StatusOr<Staging> ReadStaging(rocksdb::Env* env, const std::string& store) {
+  HPS_ASSIGN_OR_RETURN(const std::vector<std::string> directories, Directories(env, store));
+  Staging staging;
+  for (const std::string& directory : directories) {
+    HPS_ASSIGN_OR_RETURN(const bool is_ready, IsReady(env, directory));
+    if (!is_ready) {
+      staging.not_ready.push_back(directory);
+      continue;
+    }
+    absl::StatusOr<StagedImport> import = ReadManifest(env, directory);
+    if (import.ok()) {
+      staging.ready.push_back(*std::move(import));
+    } else if (absl::IsDataLoss(import.status())) {
+      staging.damaged.push_back(directory);
+    } else if (absl::IsFailedPrecondition(import.status())) {
+      LogWarning(absl::StrCat("'", directory, "' is left: ", import.status().ToString()));
+    } else {
+      return import.status();
+    }
+  }
+  std::sort(staging.ready.begin(), staging.ready.end(),
+            [](const StagedImport& a, const StagedImport& b) { return a.order < b.order; });
+  return staging;
+}
+
+// REQUIRES: the staging lock is held.
+absl::Status RemoveLocked(rocksdb::Env* env, const std::string& directory) {
+  HPS_RETURN_IF_ERROR(RemoveFile(env, directory + kManifestName));
+  return RemoveTree(env, directory);
+}
+
+// Not the end of anything: the next writer tries again.
+void RemoveAndLog(rocksdb::Env* env, const std::string& directory, const char* what) {
+  const absl::Status removed = RemoveLocked(env, directory);
+  LogWarning(absl::StrCat("'", directory, "' held ", what, ": ",
+                          removed.ok() ? "removed" : removed.ToString()));
 }
 
 }  // namespace
@@ -137,48 +186,60 @@ absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const s
   made.path = StagingRoot(store) + "/" + id;
   HPS_RETURN_IF_ERROR(
       FromRocksStatus(env->CreateDir(made.path), absl::StrCat("making '", made.path, "'")));
-  HPS_ASSIGN_OR_RETURN(made.lock, FileLock::Take(made.path + kLockName, 0, RealClock().Now()));
+  absl::StatusOr<FileLock> lock = FileLock::Take(made.path + kLockName, 0, RealClock().Now());
+  if (!lock.ok()) {
+    RemoveAndLog(env, made.path, "an import that could not begin");
+    return lock.status();
+  }
+  made.lock = *std::move(lock);
   return made;
 }
 
-absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport& import) {
+absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport& import,
+                       bool& may_be_ready) {
+  may_be_ready = false;
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
-  HPS_ASSIGN_OR_RETURN(const std::vector<StagedImport> others, ReadyImports(env, store));
-  import.order = others.empty() ? 1 : others.back().order + 1;
+  HPS_ASSIGN_OR_RETURN(const Staging others, ReadStaging(env, store));
+  import.order = others.ready.empty() ? 1 : others.ready.back().order + 1;
   HPS_RETURN_IF_ERROR(SyncDirectory(env, import.directory));
   HPS_RETURN_IF_ERROR(SyncDirectory(env, StagingRoot(store)));
   HPS_RETURN_IF_ERROR(SyncDirectory(env, store));
   HPS_FAULT_POINT("l3.stage.before_ready");
-  return WriteFileDurably(env, import.directory + kManifestName, EncodeStagedImport(import));
+  const std::string manifest = import.directory + kManifestName;
+  const absl::Status written = WriteFileDurably(env, manifest, EncodeStagedImport(import));
+  if (written.ok()) return written;
+  // It may have its name by now. Nobody has seen it: who looks holds the staging lock.
+  const absl::Status taken_back = RemoveFile(env, manifest);
+  if (taken_back.ok()) return written;
+  may_be_ready = true;
+  return absl::Status(written.code(), absl::StrCat(written.message(),
+                                                   "; the import may be left staged all the same: ",
+                                                   taken_back.message()));
 }
 
-absl::StatusOr<std::vector<StagedImport>> ReadyImports(rocksdb::Env* env,
-                                                       const std::string& store) {
+absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
+                                                           const std::string& store) {
   HPS_ASSIGN_OR_RETURN(const std::vector<std::string> directories, Directories(env, store));
-  std::vector<StagedImport> imports;
-  for (const std::string& directory : directories) {
-    if (!IsReady(env, directory)) continue;
-    absl::StatusOr<StagedImport> import = ReadManifest(env, directory);
-    if (!import.ok()) {
-      LogError(absl::StrCat("'", directory, "' is not imported: ", import.status().ToString()));
-      continue;
-    }
-    imports.push_back(*std::move(import));
-  }
-  std::sort(imports.begin(), imports.end(),
-            [](const StagedImport& a, const StagedImport& b) { return a.order < b.order; });
-  return imports;
-}
-
-absl::Status RemoveDeadStaging(rocksdb::Env* env, const std::string& store) {
-  HPS_ASSIGN_OR_RETURN(const std::vector<std::string> directories, Directories(env, store));
-  if (directories.empty()) return absl::OkStatus();
+  if (directories.empty()) return std::vector<StagedImport>();
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
-  for (const std::string& directory : directories) {
-    if (IsReady(env, directory) || FileLock::IsHeld(directory + kLockName, 0)) continue;
-    HPS_RETURN_IF_ERROR(RemoveTree(env, directory));
+  HPS_ASSIGN_OR_RETURN(Staging staging, ReadStaging(env, store));
+  for (const std::string& directory : staging.damaged)
+    RemoveAndLog(env, directory, "a staged import whose manifest is damaged");
+  for (const std::string& directory : staging.not_ready) {
+    const absl::StatusOr<bool> held = FileLock::IsHeld(directory + kLockName, 0);
+    if (!held.ok()) {
+      LogWarning(absl::StrCat("'", directory, "' is left: ", held.status().ToString()));
+    } else if (!*held) {
+      RemoveAndLog(env, directory, "the remains of an import that ended early");
+    }
   }
-  return absl::OkStatus();
+  return std::move(staging.ready);
+}
+
+absl::Status RemoveStaging(rocksdb::Env* env, const std::string& store,
+                           const std::string& directory) {
+  HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
+  return RemoveLocked(env, directory);
 }
 
 }  // namespace hps

@@ -52,14 +52,24 @@ struct StagingDirectory {
 // A new directory, locked. Makes the store's directory when it is missing.
 absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const std::string& store);
 
-// The last step: from here on the owner of the store may take the import. Sets `order`.
-absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport& import);
+// The last step: from here on the owner of the store may take the import. Sets `order`. After an
+// error the import is not ready, unless that can't be had any more: `may_be_ready` says so, and the
+// directory must be left then. Errors: UNAVAILABLE, RESOURCE_EXHAUSTED.
+absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport& import,
+                       bool& may_be_ready);
 
-// Those that are ready, oldest first. An unreadable one is logged and left out.
-absl::StatusOr<std::vector<StagedImport>> ReadyImports(rocksdb::Env* env, const std::string& store);
+// For the store's owner: the imports that are ready, oldest first. Removes what ended commands have
+// left, and imports whose manifest is damaged, which can never be committed; both are logged. One
+// made by another version of hps is left alone.
+// Errors: UNAVAILABLE, RESOURCE_EXHAUSTED: something can't be read now, and what the order of the
+// imports is can't be told.
+absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
+                                                           const std::string& store);
 
-// Removes what ended commands have left behind.
-absl::Status RemoveDeadStaging(rocksdb::Env* env, const std::string& store);
+// Removes a staging directory, the manifest first: a directory that is half removed is not ready.
+// Takes the staging lock. Errors: as MarkReady; the directory may be there still, or half of it.
+absl::Status RemoveStaging(rocksdb::Env* env, const std::string& store,
+                           const std::string& directory);
 
 // The manifest's bytes, and back. Errors: DATA_LOSS.
 std::string EncodeStagedImport(const StagedImport& import);

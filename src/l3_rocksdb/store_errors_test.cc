@@ -195,10 +195,12 @@ TEST_F(StoreErrorsTest, AStagedImportThatFitsNoMoreIsGivenUp) {
   RocksStoreOptions server = Options();
   server.role = OwnerRole::kServer;
   auto store = OpenRocksStore(server);
-  const TableSpec staged_spec = Spec(4);
-  ASSERT_TRUE(Fill(StageImport(Options(), {&staged_spec, 1}), 5, 4)->staged);
-  ASSERT_TRUE(Import(**store, 10).ok());
-  EXPECT_FALSE(*(*store)->Refresh());
+  const TableSpec spec = Spec();
+  const TableSpec other_shape = Spec(4);
+  ASSERT_TRUE(Fill(StageImport(Options(), {&spec, 1}), 10)->staged);
+  ASSERT_TRUE(Fill(StageImport(Options(), {&other_shape, 1}), 5, 4)->staged);
+  EXPECT_TRUE(*(*store)->Refresh());
+  EXPECT_EQ((*store)->Tables()->at(0).spec.dim, 8u);
   EXPECT_EQ((*store)->Tables()->at(0).row_count, 10u);
   EXPECT_EQ(StagedCount(), 0u);
 }

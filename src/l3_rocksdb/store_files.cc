@@ -24,13 +24,17 @@ bool IsOfCreation(const std::string& name) {
          name.ends_with(".dbtmp");
 }
 
+bool IsGone(const rocksdb::Status& status) {
+  return status.IsNotFound() || status.IsPathNotFound();
+}
+
 }  // namespace
 
 absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("the store's path is empty");
   std::vector<std::string> names;
   const rocksdb::Status listed = env->GetChildren(path, &names);
-  if (listed.IsNotFound() || listed.IsPathNotFound()) {
+  if (IsGone(listed)) {
     if (env->FileExists(path).ok()) {
       return absl::FailedPreconditionError(
           absl::StrCat("store '", path, "': there is a file, expected a directory"));
@@ -95,7 +99,7 @@ absl::Status SyncDirectory(rocksdb::Env* env, const std::string& path) {
 absl::Status RemoveTree(rocksdb::Env* env, const std::string& path) {
   std::vector<std::string> names;
   const rocksdb::Status listed = env->GetChildren(path, &names);
-  if (listed.IsNotFound() || listed.IsPathNotFound()) return absl::OkStatus();
+  if (IsGone(listed)) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(FromRocksStatus(listed, absl::StrCat("listing '", path, "'")));
   for (const std::string& name : names) {
     if (name == "." || name == "..") continue;
@@ -104,11 +108,18 @@ absl::Status RemoveTree(rocksdb::Env* env, const std::string& path) {
     if (env->IsDirectory(child, &is_directory).ok() && is_directory) {
       HPS_RETURN_IF_ERROR(RemoveTree(env, child));
     } else {
-      HPS_RETURN_IF_ERROR(
-          FromRocksStatus(env->DeleteFile(child), absl::StrCat("removing '", child, "'")));
+      HPS_RETURN_IF_ERROR(RemoveFile(env, child));
     }
   }
-  return FromRocksStatus(env->DeleteDir(path), absl::StrCat("removing '", path, "'"));
+  const rocksdb::Status removed = env->DeleteDir(path);
+  if (IsGone(removed)) return absl::OkStatus();
+  return FromRocksStatus(removed, absl::StrCat("removing '", path, "'"));
+}
+
+absl::Status RemoveFile(rocksdb::Env* env, const std::string& path) {
+  const rocksdb::Status removed = env->DeleteFile(path);
+  if (IsGone(removed)) return absl::OkStatus();
+  return FromRocksStatus(removed, absl::StrCat("removing '", path, "'"));
 }
 
 absl::Status WriteFileDurably(rocksdb::Env* env, const std::string& path,

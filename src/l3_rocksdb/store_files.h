@@ -29,8 +29,12 @@ absl::Status MakeDirectories(rocksdb::Env* env, const std::string& path);
 // Makes what was created, renamed or removed in `path` durable.
 absl::Status SyncDirectory(rocksdb::Env* env, const std::string& path);
 
-// Removes a directory with the files and directories in it; a missing one is fine.
+// Removes a directory with the files and directories in it; what is missing, also what goes
+// meanwhile, is fine.
 absl::Status RemoveTree(rocksdb::Env* env, const std::string& path);
+
+// A missing file is fine.
+absl::Status RemoveFile(rocksdb::Env* env, const std::string& path);
 
 // Writes a file of this content durably and under its final name only when it is complete.
 absl::Status WriteFileDurably(rocksdb::Env* env, const std::string& path, std::string_view content);

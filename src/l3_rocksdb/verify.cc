@@ -255,7 +255,8 @@ absl::Status Verifier::Run() {
 }
 
 absl::Status CheckNobodyWrites(const std::string& path) {
-  if (!OwnerLock::WriterHasStore(path)) return absl::OkStatus();
+  HPS_ASSIGN_OR_RETURN(const bool written_to, OwnerLock::WriterHasStore(path));
+  if (!written_to) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("store '", path, "' is open for writing in another process"));
 }

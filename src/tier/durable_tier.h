@@ -80,8 +80,12 @@ class DurableTable {
   virtual TableInfo Info() const = 0;
 };
 
-// An import in the making: tables are filled one after another, then all switch at once. For one
-// thread. Nothing of the store changes before Commit; destroying it earlier removes what it wrote.
+// Memory that a part of an import takes from its first Add to its FinishPart, at most (about).
+inline constexpr size_t kPartBytesMax = size_t{24} << 20;
+
+// An import in the making: tables are filled, then all switch at once. Nothing of the store changes
+// before Commit; destroying it earlier removes what it wrote. After an error of Add or FinishPart
+// it can only be destroyed: Commit returns that error.
 class BulkImport {
  public:
   virtual ~BulkImport() = default;
@@ -93,6 +97,10 @@ class BulkImport {
   // Errors: RESOURCE_EXHAUSTED (disk full), INVALID_ARGUMENT (keys out of order).
   virtual absl::Status Add(size_t table, uint32_t part, std::span<const Key> keys,
                            HostRows rows) = 0;
+
+  // Completes a part, of which nothing is added any more: from here on it takes no memory and no
+  // open file. Thread-safe as Add. Commit completes what has not been. Errors: RESOURCE_EXHAUSTED.
+  virtual absl::Status FinishPart(size_t table, uint32_t part) = 0;
 
   // Makes everything durable, then switches, or, when a server has the store, leaves the import
   // for it, marked ready (`staged`).

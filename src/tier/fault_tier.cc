@@ -275,6 +275,10 @@ class FaultyImport final : public BulkImport {
     return import_->Add(table, part, harmed.batch().keys, harmed.batch().rows);
   }
 
+  absl::Status FinishPart(size_t table, uint32_t part) override {
+    return import_->FinishPart(table, part);
+  }
+
   absl::StatusOr<Result> Commit() override {
     FaultyCall call(faults_, TierOperation::kImportCommit);
     HPS_RETURN_IF_ERROR(call.Enter());
