@@ -1,5 +1,6 @@
 #include "hps/npy_files.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -72,6 +73,13 @@ absl::StatusOr<std::unique_ptr<NpyRowWriter>> NpyRowWriter::Create(const std::st
   if (!data_bytes.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": ", row_count, " rows of dim ", dim, " are more than a file holds"));
+  }
+  struct stat found {};
+  if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
+    // The rename at the end would put a file in the place of a device.
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected a regular file to replace, or none, found ",
+                     S_ISDIR(found.st_mode) ? "a directory" : "a device, pipe or socket"));
   }
   // In the same directory, so that the rename stays on one disk; an earlier process with this
   // number may have been killed and have left its file.

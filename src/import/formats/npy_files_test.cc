@@ -1,6 +1,7 @@
 #include "hps/npy_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cstring>
@@ -86,6 +87,19 @@ TEST(NpyFilesTest, AWriterThatIsGivenUpLeavesNothing) {
     ASSERT_TRUE((*writer)->Append(std::array<float, 3>{1, 2, 3}).ok());
   }
   EXPECT_TRUE(std::filesystem::is_empty(directory.Path("")));
+}
+
+// Once a writer with the right to do so put a file in the place of /dev/null.
+TEST(NpyFilesTest, AWriterReplacesOnlyFiles) {
+  const TestDirectory directory;
+  const std::string pipe = directory.Path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, directory.Path()}) {
+    const absl::Status status = NpyRowWriter::Create(path, 1, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
+    EXPECT_TRUE(std::filesystem::exists(path));
+    EXPECT_FALSE(std::filesystem::is_regular_file(path));
+  }
 }
 
 TEST(NpyFilesTest, AWriterRefusesWhatCanNotBeWritten) {
