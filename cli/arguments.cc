@@ -29,8 +29,9 @@ const std::map<std::string, Dtype> kDtypes = {
 // An option whose text `check` accepts ("" = yes, else why not) before `take` gets it.
 CLI::Option* AddChecked(CLI::App& app, const std::string& option,
                         std::function<std::string(const std::string&)> check,
-                        std::function<void(const std::string&)> take, const std::string& help) {
-  return app.add_option_function<std::string>(option, std::move(take), help)
+                        const std::function<void(const std::string&)>& take,
+                        const std::string& help) {
+  return app.add_option_function<std::string>(option, take, help)
       ->check(CLI::Validator(std::move(check), ""));
 }
 
@@ -69,10 +70,21 @@ struct CountOf<std::optional<Number>> {
   using Type = Number;
 };
 
+// A path; an empty one is a shell variable that was not set, and not "none".
+template <typename Target>
+CLI::Option* AddPath(CLI::App& app, const std::string& option, Target& target,
+                     const std::string& help) {
+  const auto check = [](const std::string& path) {
+    return path.empty() ? "expected a path, found ''" : "";
+  };
+  return AddChecked(
+      app, option, check, [&target](const std::string& path) { target = path; }, help);
+}
+
 void AddStore(CLI::App& app, StoreArguments& arguments) {
   auto* store =
-      app.add_option("--store", arguments.store, "Directory of the store")->type_name("DIR");
-  app.add_option("--config", arguments.config, "Configuration file that names the store")
+      AddPath(app, "--store", arguments.store, "Directory of the store")->type_name("DIR");
+  AddPath(app, "--config", arguments.config, "Configuration file that names the store")
       ->type_name("FILE")
       ->excludes(store);
 }
@@ -122,7 +134,7 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
       "The model: PATH has a sub-folder or file per table; all switch together")
       ->type_name("MODEL")
       ->excludes(table);
-  command->add_option("--from", request.from, "Files of the table or the model")
+  AddPath(*command, "--from", request.from, "Files of the table or the model")
       ->required()
       ->type_name("PATH");
   AddChoice<TableFormat>(
@@ -137,10 +149,7 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
                     [&request](double number) { request.default_value = number; },
                     "Every element of the row that an absent key gets (0)")
                     ->type_name("VALUE");
-  command
-      ->add_option_function<std::string>(
-          "--default-file", [&request](const std::string& file) { request.default_file = file; },
-          "The row that an absent key gets")
+  AddPath(*command, "--default-file", request.default_file, "The row that an absent key gets")
       ->type_name("F.npy")
       ->excludes(value);
   command
@@ -174,10 +183,10 @@ CLI::App* AddLookup(CLI::App& app, LookupArguments& arguments) {
                    [&arguments](const std::vector<Key>& parsed) { arguments.keys = parsed; },
                    "Keys, signed decimals; above 2^63 - 1 bit for bit")
                    ->type_name("1,2,3");
-  command->add_option("--keys-file", arguments.keys_file, "Keys, [n] int64, uint64 or int32")
+  AddPath(*command, "--keys-file", arguments.keys_file, "Keys, [n] int64, uint64 or int32")
       ->type_name("F.npy")
       ->excludes(keys);
-  command->add_option("--out", arguments.out, "Write the rows to this file, [n, dim] float32")
+  AddPath(*command, "--out", arguments.out, "Write the rows to this file, [n, dim] float32")
       ->type_name("F.npy");
   AddDevice(*command, arguments.device, "GPU whose cache is used; -1 = none");
   command->footer(
@@ -206,7 +215,7 @@ CLI::App* AddExport(CLI::App& app, ExportArguments& arguments) {
   CLI::App* command = app.add_subcommand("export", "Write a table to files: the inverse of import");
   AddStore(*command, arguments.store);
   AddTable(*command, arguments.request.name)->required();
-  command->add_option("--to", arguments.request.to, "Directory for the files")
+  AddPath(*command, "--to", arguments.request.to, "Directory for the files")
       ->required()
       ->type_name("DIR");
   AddChoice<TableFormat>(
@@ -231,7 +240,7 @@ CLI::App* AddDrop(CLI::App& app, DropArguments& arguments) {
 CLI::App* AddGenerate(CLI::App& app, GenerateArguments& arguments) {
   CLI::App* command = app.add_subcommand(
       "generate", "Write synthetic tables whose rows are a known function of table and key");
-  command->add_option("--out", arguments.out, "Directory, made")->required()->type_name("DIR");
+  AddPath(*command, "--out", arguments.out, "Directory, made")->required()->type_name("DIR");
   AddCount(*command, "--tables", 1, arguments.tables, "Number of tables")->required();
   AddCount(*command, "--rows", 1, arguments.rows, "Rows of all tables together")->required();
   AddCount(*command, "--dim", 1, arguments.dim, "Elements of a row")->required();
@@ -266,10 +275,9 @@ CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
       [&arguments](const std::string& name) { arguments.scenario = name; }, names)
       ->required()
       ->type_name("SCENARIO");
-  command->add_option("--out", arguments.out, "Also write the JSON to this file")
+  AddPath(*command, "--out", arguments.out, "Also write the JSON to this file")
       ->type_name("F.json");
-  command
-      ->add_option("--directory", arguments.directory, "Scratch directory on the disk to measure")
+  AddPath(*command, "--directory", arguments.directory, "Scratch directory on the disk to measure")
       ->type_name("DIR");
   command->add_flag("--quick", arguments.quick,
                     "Small sizes: shows that the scenario works, measures nothing of worth");

@@ -149,6 +149,23 @@ TEST(ArgumentsTest, NamesAreCheckedBeforeAnythingIsTouched) {
                    "'nosuch' is not a scenario of this build; there are: l2 l3 import session");
 }
 
+TEST(ArgumentsTest, AnEmptyPathIsNone) {
+  constexpr const char* kError = "expected a path, found ''";
+  ExpectUsageError({"inspect", "--store", ""}, kError);
+  ExpectUsageError({"inspect", "--config", ""}, kError);
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", ""}, kError);
+  ExpectUsageError(
+      {"import", "--store", "s", "--table", "m/t", "--from", "p", "--default-file", ""}, kError);
+  ExpectUsageError({"lookup", "--store", "s", "--table", "m/t", "--keys", "1", "--out", ""},
+                   kError);
+  ExpectUsageError({"lookup", "--store", "s", "--table", "m/t", "--keys-file", ""}, kError);
+  ExpectUsageError({"export", "--store", "s", "--table", "m/t", "--format", "npy", "--to", ""},
+                   kError);
+  ExpectUsageError({"generate", "--tables", "1", "--rows", "1", "--dim", "1", "--out", ""}, kError);
+  ExpectUsageError({"bench", "l2", "--out", ""}, kError);
+  ExpectUsageError({"bench", "l2", "--directory", ""}, kError);
+}
+
 // Once -5 rows were 2^64 - 5, and a dim of 010 was 8.
 TEST(ArgumentsTest, NumbersAreDecimalAndNeverWrapAround) {
   const std::vector<const char*> generate = {"generate", "--out", "o"};
