@@ -51,7 +51,7 @@ class GpuCheckTest(PlantedTest):
         files = {"build/bin/hps": HPS, "build/bin/hps_demo": DEMO, "build/tests/l1_gpu_test": test,
                  "build/gpu_tests.txt": "l1_gpu_test\n",
                  "tools/nvidia-smi": f"#!/bin/bash\nseq {gpus}\n",
-                 "tools/compute-sanitizer": '#!/bin/bash\nexec "${@:5:1}"\n'}
+                 "tools/compute-sanitizer": '#!/bin/bash\nexec "${@:7:1}"\n'}
         root = self.plant(files)
         for name in files:
             (root / name).chmod(0o755)
