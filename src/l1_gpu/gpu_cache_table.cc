@@ -156,8 +156,9 @@ absl::StatusOr<uint64_t> GpuCacheTable::Replace(const RowBatch& batch, ApplyEpoc
     // Only what comes in several steps waits for room: nothing of it is taken while there is none.
     const Deadline deadline =
         first == 0 ? TimePoint::min() : DeadlineAfter(RealClock(), kWriteWaitMax);
-    HPS_ASSIGN_OR_RETURN(Writer::Step step,
-                         owner_.writer->Reserve(KeysRoom(count) + count * row_bytes(), deadline));
+    HPS_ASSIGN_OR_RETURN(Writer::Step step, owner_.writer->ReserveBehind(
+                                                Writer::kStepsAheadOfInsertionMax,
+                                                KeysRoom(count) + count * row_bytes(), deadline));
     HostRows rows = batch.rows;
     rows.data = batch.rows.row(first);
     rows.row_count = count;
@@ -197,7 +198,6 @@ absl::StatusOr<uint64_t> GpuCacheTable::ReplaceStep(const RowBatch& batch, Apply
 absl::Status GpuCacheTable::Submit(Change change, Writer::Step step, size_t keys_room,
                                    size_t key_count) {
   const size_t rows_bytes = change == Change::kErase ? 0 : key_count * row_bytes();
-  Raise(last_step_, step.number() + 1);
   WriteView write = {.keys = static_cast<const Key*>(static_cast<const void*>(step.device())),
                      .rows = step.device() + keys_room,
                      .row_stride_bytes = row_bytes(),
@@ -328,18 +328,16 @@ absl::Status GpuCacheTable::Clear() {
   const DeviceScope scope(owner_.writer->device());
   auto step = owner_.writer->Reserve(0, DeadlineAfter(RealClock(), kWriteWaitMax));
   if (!step.ok()) return Counted(LateStatus(step.status()));
-  Raise(last_step_, step->number() + 1);
   return Counted(owner_.writer->Submit(*std::move(step), 0, [&](cudaStream_t stream) {
     HPS_RETURN_IF_ERROR(CudaStatus(LaunchClear(view(), stream), "the launch of a clear"));
     return CopyCounters(stream);
   }));
 }
 
+// The writes of all tables, so that whoever found no room has some afterwards.
 absl::Status GpuCacheTable::Flush(Deadline deadline) {
   const DeviceScope scope(owner_.writer->device());
-  const uint64_t last = last_step_.load(std::memory_order_seq_cst);
-  if (last == 0) return absl::OkStatus();
-  return owner_.writer->WaitUntilDone(last - 1, deadline);
+  return owner_.writer->Flush(deadline);
 }
 
 LevelStatistics GpuCacheTable::Statistics() const {

@@ -76,9 +76,7 @@ class GpuCacheTable final : public DeviceCacheTable {
   PinnedBuffer counters_;  // a copy of the device's, as of the last write that is done
   const Owner owner_;
   Fence fence_;
-  // Numbers of the last steps, plus one; 0 = none.
-  std::atomic<uint64_t> last_step_{0};
-  std::atomic<uint64_t> last_insertion_step_{0};
+  std::atomic<uint64_t> last_insertion_step_{0};  // its number plus one; 0 = none
   // How far the dump under way has come. Read and written by launches, under the writer's lock,
   // except that a dump's end may be seen late.
   std::atomic<uint32_t> dumped_slab_count_{0};

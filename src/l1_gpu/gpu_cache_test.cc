@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <iostream>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "base/limits.h"
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/test_gpu.h"
+#include "l1_gpu/test_row_check.h"
 #include "tier/device_cache_contract.h"
 
 namespace hps {
@@ -272,6 +275,57 @@ TEST_F(GpuCacheTest, DeadlinesEndWaitsAndTheCallComesBackWhenTheDeviceIsDone) {
   ASSERT_TRUE((*call)->Misses(kNoDeadline).ok());
   ASSERT_EQ((*call)->Wait(kNoDeadline), absl::OkStatus());
   EXPECT_TRUE(StampedRow::Matches(1, 1, 1, {rows.data(), 16}));
+}
+
+// In a process of its own: whatever is asked of a device that has failed is INTERNAL, in its own
+// words, and everything can still be destroyed. Gives the exit status.
+int UseABrokenDevice() {
+  int unexpected = 0;
+  const auto expect_internal = [&](const char* what, const absl::Status& status) {
+    if (status.code() == absl::StatusCode::kInternal) return;
+    std::cerr << what << ": " << status << "\n";
+    ++unexpected;
+  };
+  auto cache = MakeGpuCache({.bytes_max = 64 << 20, .calls_max = 3, .call_keys_max = 1000});
+  if (!cache.ok()) return 1;
+  const StampedTable table = {*(*cache)->OpenTable(16, (*cache)->TableBytes(16, 100)), 1};
+  StampedBatch batch(table, {1, 2}, 1);
+  std::vector<std::byte> rows(32);
+  const DeviceCacheQuery query = {.table = table.table.get(),
+                                  .keys = batch.keys().data(),
+                                  .key_count = 2,
+                                  .rows = rows.data(),
+                                  .row_bytes = 16,
+                                  .row_stride_bytes = 16};
+  auto under_way = *(*cache)->AcquireCall(2);
+  if (!under_way->Begin({&query, 1}, Stream()).ok()) return 1;
+  const CudaStream stream = *MakeStream(StreamPriority::kHigh);
+  if (LaunchTrap(stream.get()) != cudaSuccess) return 1;
+  if (cudaStreamSynchronize(stream.get()) == cudaSuccess) return 1;
+
+  expect_internal("Misses", under_way->Misses(kNoDeadline).status());
+  auto call = (*cache)->AcquireCall(2);
+  if (!call.ok()) return 1;
+  expect_internal("Begin", (*call)->Begin({&query, 1}, Stream()));
+  expect_internal("Replace", table.table->Replace(batch.batch(), 0).status());
+  expect_internal("Update", table.table->Update(batch.batch(), kNoDeadline));
+  expect_internal("Erase", table.table->Erase(batch.keys(), kNoDeadline));
+  expect_internal("RaiseWatermarks", table.table->RaiseWatermarks(batch.keys(), 1, kNoDeadline));
+  std::vector<Key> keys(100);
+  uint64_t cursor = 0;
+  expect_internal("Dump", table.table->Dump(&cursor, keys, kNoDeadline).status());
+  expect_internal("Clear", table.table->Clear());
+  expect_internal("Flush", table.table->Flush(kNoDeadline));
+  expect_internal("OpenTable", (*cache)->OpenTable(16, 1 << 20).status());
+  if (table.table->Statistics().errors == 0) ++unexpected;
+  return unexpected;
+}
+
+using GpuCacheDeathTest = GpuCacheTest;
+
+TEST_F(GpuCacheDeathTest, ABrokenDeviceIsAnErrorForEveryOperationAndNeverACrash) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(std::exit(UseABrokenDevice()), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -141,7 +141,8 @@ class Source {
 // One session: its stream, its outputs, and what it has seen.
 class Reader {
  public:
-  static constexpr size_t kKeysMax = size_t{1} << 18;
+  // Short launches, so that writes get their turn between them.
+  static constexpr size_t kKeysMax = size_t{1} << 16;
 
   explicit Reader(const std::vector<std::unique_ptr<Source>>& sources)
       : sources_(sources),

@@ -225,7 +225,7 @@ class GpuRandomTest : public GpuTest {
     cache_ = *std::move(cache);
     for (const auto& [row_bytes, weight] : kWidths) {
       StampedTable table{
-          *cache_->OpenTable(row_bytes, cache_->TableBytes(row_bytes, kKeySpace / 2)),
+          *cache_->OpenTable(row_bytes, cache_->TableBytes(row_bytes, kKeySpace / 8)),
           histories_.size() + 1};
       histories_.push_back(std::make_unique<History>(kSeed + row_bytes, std::move(table)));
       by_weight_.insert(by_weight_.end(), weight, histories_.back().get());

@@ -76,6 +76,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock) MakeKeysKernel(MakeKeysArgs 
     args.keys[i] = static_cast<Key>((args.first + i * args.step) % args.key_range);
 }
 
+__global__ void TrapKernel() { __trap(); }
+
 uint32_t BlocksFor(size_t count, size_t per_block) {
   return static_cast<uint32_t>((count + per_block - 1) / per_block);
 }
@@ -91,6 +93,11 @@ cudaError_t LaunchRowCheck(const RowCheckArgs& args, cudaStream_t stream) {
 cudaError_t LaunchMakeKeys(const MakeKeysArgs& args, cudaStream_t stream) {
   if (args.count == 0) return cudaSuccess;
   MakeKeysKernel<<<BlocksFor(args.count, kThreadsPerBlock), kThreadsPerBlock, 0, stream>>>(args);
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchTrap(cudaStream_t stream) {
+  TrapKernel<<<1, 1, 0, stream>>>();
   return cudaGetLastError();
 }
 

@@ -49,4 +49,7 @@ struct MakeKeysArgs {
 };
 cudaError_t LaunchMakeKeys(const MakeKeysArgs& args, cudaStream_t stream);
 
+// Breaks the device for this process: every operation on it fails from then on. Asynchronous.
+cudaError_t LaunchTrap(cudaStream_t stream);
+
 }  // namespace hps

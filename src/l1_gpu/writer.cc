@@ -66,8 +66,7 @@ absl::Status Writer::Reap() {
   return absl::OkStatus();
 }
 
-bool Writer::FindRoom(size_t bytes, uint64_t* begin) {
-  if (next_ - oldest_ == kStepsMax) return false;
+bool Writer::FindRoom(size_t bytes, uint64_t* begin) const {
   *begin = free_begin_;
   if (bytes == 0) return true;
   // A step lies in one piece: what is too short at the ring's end is left out.
@@ -77,6 +76,11 @@ bool Writer::FindRoom(size_t bytes, uint64_t* begin) {
 }
 
 absl::StatusOr<Writer::Step> Writer::Reserve(size_t bytes, Deadline deadline) {
+  return ReserveBehind(kStepsMax - 1, bytes, deadline);
+}
+
+absl::StatusOr<Writer::Step> Writer::ReserveBehind(size_t steps_ahead_max, size_t bytes,
+                                                   Deadline deadline) {
   const size_t room_bytes = RoundUp(bytes, kAlignment);
   HPS_CHECK(bytes <= step_bytes_max());
   for (;;) {
@@ -84,7 +88,7 @@ absl::StatusOr<Writer::Step> Writer::Reserve(size_t bytes, Deadline deadline) {
       MutexLock lock(mutex_);
       HPS_RETURN_IF_ERROR(Reap());
       uint64_t begin = 0;
-      if (FindRoom(room_bytes, &begin)) {
+      if (next_ - oldest_ <= steps_ahead_max && FindRoom(room_bytes, &begin)) {
         Entry& entry = EntryOf(next_);
         entry.state = State::kFilling;
         entry.end = free_begin_ = begin + room_bytes;

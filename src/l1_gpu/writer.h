@@ -48,6 +48,9 @@ class Writer {
   // Errors: RESOURCE_EXHAUSTED when the deadline has passed, INTERNAL.
   // REQUIRES: bytes <= step_bytes_max().
   absl::StatusOr<Step> Reserve(size_t bytes, Deadline deadline);
+  // As Reserve, where at most `steps_ahead_max` steps may be ahead: insertions take no more than
+  // that, so that a change does not wait behind a long queue of them.
+  absl::StatusOr<Step> ReserveBehind(size_t steps_ahead_max, size_t bytes, Deadline deadline);
 
   // Runs `launch(stream)`, which returns a Status, under the lock, behind everything submitted
   // before. The step's first `input_bytes` bytes are on the device by then.
@@ -77,6 +80,7 @@ class Writer {
   static constexpr size_t kStepsInFlight = 4;
   // As many launches as the runtime queues before it makes the launching thread wait.
   static constexpr size_t kStepsMax = 1024;
+  static constexpr size_t kStepsAheadOfInsertionMax = 32;
 
  private:
   enum class State : uint8_t { kFilling, kSubmitted, kHeld, kGivenUp };
@@ -92,7 +96,7 @@ class Writer {
   // Takes back the room of steps that are done.
   absl::Status Reap() HPS_REQUIRES(mutex_);
   // Where `bytes` of room begin, or false.
-  bool FindRoom(size_t bytes, uint64_t* begin) HPS_REQUIRES(mutex_);
+  bool FindRoom(size_t bytes, uint64_t* begin) const HPS_REQUIRES(mutex_);
   absl::Status BeginSubmit(const Step& step, size_t input_bytes) HPS_REQUIRES(mutex_);
   absl::Status EndSubmit(const Step& step, State state, const absl::Status& launched)
       HPS_REQUIRES(mutex_);

@@ -70,6 +70,21 @@ TEST_F(WriterTest, IsExhaustedAtOnceWithoutRoomAndHasRoomAgainAfterwards) {
   EXPECT_TRUE(writer_->Reserve(writer_->step_bytes_max(), kNoDeadline).ok());
 }
 
+// Would catch promotions that queue up in front of the changes.
+TEST_F(WriterTest, InsertionsQueueUpLessThanChanges) {
+  std::vector<Writer::Step> steps;
+  for (size_t i = 0; i <= Writer::kStepsAheadOfInsertionMax; ++i) {
+    auto step = writer_->ReserveBehind(Writer::kStepsAheadOfInsertionMax, 8, TimePoint::min());
+    ASSERT_TRUE(step.ok()) << step.status();
+    steps.push_back(*std::move(step));
+  }
+  EXPECT_EQ(writer_->ReserveBehind(Writer::kStepsAheadOfInsertionMax, 8, TimePoint::min())
+                .status()
+                .code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(writer_->Reserve(8, TimePoint::min()).ok());
+}
+
 TEST_F(WriterTest, HandsOnWhatALaunchAnswersAndGoesOn) {
   const absl::Status failed = writer_->Submit(
       kNoDeadline, [](cudaStream_t) { return absl::InternalError("this launch fails"); });

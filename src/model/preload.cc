@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/macros.h"
 
 namespace hps {
@@ -83,10 +84,12 @@ absl::Status ScanShare(ServedTable& table, double share, Insert insert) {
 
 // Waits for room in the device's staging where there is none.
 absl::Status Replace(DeviceCacheTable& l1, const RowBatch& rows, ApplyEpoch epoch) {
-  absl::Status status = l1.Replace(rows, epoch).status();
-  if (!absl::IsResourceExhausted(status)) return status;
-  HPS_RETURN_IF_ERROR(l1.Flush(WaitMax()));
-  return l1.Replace(rows, epoch).status();
+  const Deadline deadline = WaitMax();
+  for (;;) {
+    const absl::Status status = l1.Replace(rows, epoch).status();
+    if (!absl::IsResourceExhausted(status) || RealClock().Now() >= deadline) return status;
+    HPS_RETURN_IF_ERROR(l1.Flush(deadline));  // others may fill the room again
+  }
 }
 
 // Reads the first `count` keys of the batch from levels 2 and 3, and keeps those that were found.

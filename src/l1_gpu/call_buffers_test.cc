@@ -1,0 +1,80 @@
+#include "l1_gpu/call_buffers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/limits.h"
+#include "l1_gpu/test_gpu.h"
+
+namespace hps {
+namespace {
+
+using CallBuffersTest = GpuTest;
+
+// Would catch parts that overlap: each is filled with a byte of its own, then looked at.
+TEST_F(CallBuffersTest, PinnedPartsDontOverlapAndHoldWhatTheyPromise) {
+  auto made = CallBuffers::Create({.keys_max = 1001, .staging_bytes = 12'345});
+  ASSERT_TRUE(made.ok()) << made.status();
+  CallBuffers& buffers = **made;
+  struct Part {
+    void* begin;
+    size_t bytes;
+  };
+  const std::vector<Part> parts = {
+      {buffers.misses.records, 1001 * sizeof(MissRecord)},
+      {buffers.misses.duplicate_records, 1001 * sizeof(DuplicateRecord)},
+      {buffers.pinned_keys, 1001 * sizeof(Key)},
+      {buffers.pinned_status, 1001},
+      {buffers.pinned_counts, kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t)},
+      {buffers.pinned_output, kCallOutputBytes},
+      {buffers.halves[0].pinned, kCallBounceBytes / 2},
+      {buffers.halves[1].pinned, kCallBounceBytes / 2},
+      {buffers.staging, 12'345}};
+  for (size_t i = 0; i < parts.size(); ++i)
+    std::memset(parts[i].begin, static_cast<int>(i + 1), parts[i].bytes);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto* bytes = static_cast<const std::byte*>(parts[i].begin);
+    EXPECT_TRUE(std::all_of(bytes, bytes + parts[i].bytes,
+                            [&](std::byte b) { return b == std::byte(i + 1); }))
+        << "part " << i;
+  }
+}
+
+TEST_F(CallBuffersTest, TheMissesAreZeroAtFirstAndWhenAskedFor) {
+  auto made = CallBuffers::Create({.keys_max = 100, .staging_bytes = 0});
+  ASSERT_TRUE(made.ok()) << made.status();
+  CallBuffers& buffers = **made;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<uint64_t> claims(200, 1);
+    ASSERT_EQ(cudaMemcpy(claims.data(), buffers.misses.claims, 200 * sizeof(uint64_t),
+                         cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    EXPECT_EQ(claims, std::vector<uint64_t>(200, 0));
+    for (size_t i = 0; i < 100; ++i) ASSERT_EQ(buffers.misses.records[i].generation, 0u);
+    ASSERT_EQ(cudaMemset(buffers.misses.claims, 7, 200 * sizeof(uint64_t)), cudaSuccess);
+    buffers.misses.records[50].generation = 3;
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    ASSERT_EQ(buffers.ZeroMisses(), absl::OkStatus());
+  }
+}
+
+TEST_F(CallBuffersTest, OutputGrowsToTheLargestLookUp) {
+  auto made = CallBuffers::Create({.keys_max = 1, .staging_bytes = 0});
+  ASSERT_TRUE(made.ok()) << made.status();
+  CallBuffers& buffers = **made;
+  EXPECT_EQ(buffers.GrowOutput(0), absl::OkStatus());
+  EXPECT_EQ(buffers.output.bytes(), 0u);
+  ASSERT_EQ(buffers.GrowOutput(3 << 20), absl::OkStatus());
+  const std::byte* const memory = buffers.output.data();
+  EXPECT_EQ(buffers.GrowOutput(100), absl::OkStatus());
+  EXPECT_EQ(buffers.output.data(), memory);
+  EXPECT_EQ(buffers.GrowOutput(uint64_t{1} << 44).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(buffers.GrowOutput(5 << 20), absl::OkStatus());
+  EXPECT_GE(buffers.output.bytes(), size_t{5} << 20);
+}
+
+}  // namespace
+}  // namespace hps
