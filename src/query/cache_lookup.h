@@ -35,6 +35,9 @@ class CacheLookup {
   // Sends answers on their way; or nothing, once something has failed: Finish says so.
   void Send(std::span<const DeviceRowPiece> pieces);
 
+  // The first error of Send, so that nobody waits for rows that can't be sent.
+  const absl::Status& sent() const { return sent_; }
+
   // Sends what QueryWork::Answer has collected since the last time.
   void SendAnswered(std::span<QueryWork> queries);
 

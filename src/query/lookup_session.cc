@@ -78,6 +78,7 @@ absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
   level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
   ApplyMissPolicy(TableWork::Top::kL2, guard);
   send_answered();  // nothing that is known waits for L3
+  HPS_RETURN_IF_ERROR(cache_lookup_->sent());
   level_fetch_.Fetch(tables_, FetchJob::Level::kL3, guard, deadline_, send_answered);
   ServeDefaults();
   send_answered();

@@ -43,8 +43,16 @@ enum class TierOperation : uint8_t {
   kDropTable,
   kRefresh,
   kSync,
+  // Of a device cache; what its tables do is named as above.
+  kAcquireCall,
+  kBegin,
+  kMisses,
+  kFinish,
+  kWait,
+  kDump,
+  kFlush,
 };
-inline constexpr size_t kTierOperationCount = 17;
+inline constexpr size_t kTierOperationCount = 24;
 
 enum class TierFault : uint8_t {
   kNone,      // only TierFaultRule::before is run

@@ -10,6 +10,7 @@
 
 #include "l1_host/host_cache.h"
 #include "query/test_query_world.h"
+#include "tier/fault_cache.h"
 
 namespace hps {
 namespace {
@@ -154,6 +155,86 @@ TEST(CacheLookupPiecesTest, APieceThatL2FailsIsFetchedBelow) {
   EXPECT_EQ(world.statistics().tables[0].l2.errors, 1) << "one for the call";
   EXPECT_TRUE(a.served->l2_bypass().bypassed());
   a.served->epochs().Publish(open);
+}
+
+// The device fails or hangs in one step of a call. On the host the other levels answer, everything
+// once; on the device the call fails. Either way the lease is given back and the cache is passed by
+// while a change is open.
+TEST(CacheFaultTest, ADeviceThatFailsInAnyStepFailsNoHostLookUp) {
+  const absl::Status hangs = absl::DeadlineExceededError("the device hangs");
+  for (const TierOperation step :
+       {TierOperation::kAcquireCall, TierOperation::kBegin, TierOperation::kMisses,
+        TierOperation::kFinish, TierOperation::kWait}) {
+    for (const TierFault fault : {TierFault::kFail, TierFault::kFailLate}) {
+      SCOPED_TRACE(testing::Message()
+                   << "step " << static_cast<int>(step) << ", fault " << static_cast<int>(fault));
+      std::vector<Key> keys(40);
+      std::iota(keys.begin(), keys.end(), 0);
+      TierFaults faults;
+      auto cache = WithFaults(
+          *MakeHostCache({.device = 0, .bytes_max = uint64_t{4} << 20, .calls_max = 1}), &faults);
+      const WorldTable a = MakeWorldTable({.keys = keys}, nullptr);
+      World world(0, {cache.get()}, {.tuning = kTinyPieces});
+      a.served->AttachL1(0, *cache->OpenTable(32, cache->TableBytes(32, 100)));
+      world.Publish({&a});
+      const auto session = world.NewSession({.device = 0});
+      Ask(*session, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+      world.executor().RunAll();
+      ASSERT_TRUE(a.served->l1(0)->Erase(std::vector<Key>{0, 1, 2, 3, 4, 5}, kNoDeadline).ok());
+      const ApplyEpoch open = a.served->epochs().Begin();
+
+      faults.Plan(step, {.fault = fault, .status = hangs, .times = 1});
+      const WorldAnswer answer = Ask(*session, keys);
+      ASSERT_TRUE(answer.status.ok()) << answer.status;
+      // What was fetched before the device failed may be in L2 by now.
+      EXPECT_GE(answer.counts[KeyStatus::kHitL2], 12);
+      EXPECT_EQ(answer.counts[KeyStatus::kHitL2] + answer.counts[KeyStatus::kHitL3], 40);
+      for (size_t i = 0; i < keys.size(); ++i)
+        EXPECT_TRUE(StampedRow::Matches(1, keys[i], 0, answer.row(i)));
+      EXPECT_EQ(faults.injected(step), 1);
+      EXPECT_EQ(world.statistics().tables[0].l1.errors, 1);
+      EXPECT_EQ(world.statistics().tables[0].keys.total(), 12 + keys.size()) << "counted once";
+      EXPECT_NE(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "passed by";
+      a.served->epochs().Publish(open);
+      EXPECT_EQ(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "the lease has come back";
+
+      faults.Plan(step, {.fault = fault, .status = hangs, .times = 1});
+      std::vector<std::byte> rows(2 * 32);
+      const std::vector<Key> two = {11, 77};
+      const DeviceTableQuery query{.keys = {two.data(), two.size()},
+                                   .rows = {rows.data(), rows.size()}};
+      const DeviceLookupRequest request{.queries = {&query, 1}};
+      const absl::Status status = session->Lookup(request, nullptr);
+      // With outputs on the device nobody waits for the end.
+      EXPECT_EQ(status.ok(), step == TierOperation::kWait) << status;
+      faults.Clear();
+      EXPECT_TRUE(session->Lookup(request, nullptr).ok());
+    }
+  }
+}
+
+// A device that does not answer is waited for a second at most, also by a call without a deadline
+// of its own; the call's buffers are the device's until then.
+TEST(CacheFaultTest, ADeviceThatHangsIsLeftAtADeadline) {
+  ManualExecutor hanging;  // passes the time that a delayed step waits
+  TierFaults faults(&hanging);
+  auto cache = WithFaults(*MakeHostCache({.device = 0, .bytes_max = uint64_t{4} << 20}), &faults);
+  const WorldTable a = MakeWorldTable({.keys = {1, 2}}, nullptr);
+  World world(0, {cache.get()});
+  a.served->AttachL1(0, *cache->OpenTable(32, cache->TableBytes(32, 100)));
+  world.Publish({&a});
+  const auto session = world.NewSession({.device = 0});
+  for (const TierOperation step : {TierOperation::kMisses, TierOperation::kWait}) {
+    faults.Plan(step, {.fault = TierFault::kDelay, .times = 1});
+    const TimePoint before = hanging.clock().Now();
+    const WorldAnswer answer = Ask(*session, {1, 2, 3}, 0, {.timeout = Duration::zero()});
+    ASSERT_TRUE(answer.status.ok());
+    EXPECT_EQ(answer.counts.total(), 3);
+    EXPECT_EQ(faults.injected(step), 1);
+    EXPECT_GT(hanging.clock().Now(), before) << "it was waited for";
+    EXPECT_LE(hanging.clock().Now(), before + std::chrono::seconds(1));
+    world.executor().manual_clock().Advance(hanging.clock().Now() - before);
+  }
 }
 
 // The cache's calls take 16 keys: a larger look-up passes by the cache, and stays so while a change
