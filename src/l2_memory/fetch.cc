@@ -8,9 +8,8 @@ namespace hps {
 namespace {
 
 struct PortableMachine {
-  static void Locate(const Key* keys, const PlaceShape& shape, Place* places) {
-    for (size_t i = 0; i < kGroupKeys; ++i)
-      places[i] = shape.PlaceOf(HashKey(keys[i], kL2HashSeed));
+  static void LocateGroup(const PlaceShape& shape, const Key* keys, size_t place, Places& places) {
+    for (size_t i = 0; i < kGroupKeys; ++i) places.Locate(shape, keys[i], place + i);
   }
   static LineProbe Probe(const IndexLine& line, Key key) { return ProbeLine(line, key); }
   static void Copy(std::byte* to, const std::byte* from, size_t row_bytes) {
@@ -19,6 +18,10 @@ struct PortableMachine {
   static void CopyStreaming(std::byte* to, const std::byte* from, size_t row_bytes) {
     std::memcpy(to, from, row_bytes);
   }
+  static void CopyLine(std::byte* to, const std::byte* from) {
+    std::memcpy(to, from, kCacheLineBytes);
+  }
+  static void CopyLineStreaming(std::byte* to, const std::byte* from) { CopyLine(to, from); }
   static void FinishStreaming() {}
 };
 
@@ -26,7 +29,7 @@ struct PortableMachine {
 
 void FetchPortable(const FetchSource& source, const FetchBatch& batch, FetchRange range,
                    bool streaming, FetchCounts& counts) {
-  FetchSteps<PortableMachine>(source, batch).Run(range, streaming, counts);
+  FetchWith<PortableMachine>(source, batch, range, streaming, counts);
 }
 
 FetchFunction FetchFunctionForMachine() {

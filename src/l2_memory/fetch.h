@@ -1,9 +1,11 @@
 // The read path of level 2: many keys at a time, so that their cache misses overlap.
 //
-// Groups of keys pass through four steps, hash, first line, second line, copy, and each step
-// prefetches what the next one will touch; while one group is copied, the next three are under way.
-// Bound: the plain gather of the same rows by known address; on top of it a key costs one line of
-// the index, seldom two.
+// Groups of keys pass through the steps hash, first line, second line, copy, and each step
+// prefetches what the next one will touch. The steps of different groups take turns key by key.
+//
+// Bound: the plain gather of the same rows by known address. On top of it a key costs a line of the
+// index on a page of its own, seldom two: in a virtual machine whose host maps pages of 4 KiB, the
+// walk for that page costs as much as the line.
 #pragma once
 
 #include <cstddef>

@@ -51,9 +51,9 @@ __m512i HashKeys(__m512i keys) {
 }
 
 struct Avx512Machine {
-  // PlaceOf for eight keys at once. The counts have 32 bits, so the upper half of a product of 64
-  // by 32 bits is put together from two products of 32 by 32.
-  static void Locate(const Key* keys, const PlaceShape& shape, Place* places) {
+  // Places::Locate for eight keys at once. The counts have 32 bits, so the upper half of a product
+  // of 64 by 32 bits is put together from two products of 32 by 32.
+  static void LocateGroup(const PlaceShape& shape, const Key* keys, size_t place, Places& places) {
     const __m512i hash = HashKeys(_mm512_loadu_si512(keys));
     const __m512i partitions = All(shape.partition_count);
     const __m512i lines = All(shape.line_count);
@@ -61,14 +61,20 @@ struct Avx512Machine {
     const __m512i lower = _mm512_srli_epi64(_mm512_mul_epu32(hash, partitions), 32);
     const __m512i partition = _mm512_srli_epi64(_mm512_add_epi64(upper, lower), 32);
     const __m512i first = _mm512_srli_epi64(_mm512_mul_epu32(hash, lines), 32);
-    static_assert(sizeof(Place) == 8 && offsetof(Place, first) == 4);
-    _mm512_storeu_si512(places, _mm512_or_si512(partition, _mm512_slli_epi64(first, 32)));
+    const __m512i number = _mm512_add_epi64(_mm512_mul_epu32(partition, lines), first);
+    static_assert(kGroupKeys * sizeof(uint64_t) == kVectorBytes && sizeof(IndexLine) == 1 << 6);
+    _mm512_store_si512(&places.partitions[place], partition);
+    _mm512_store_si512(
+        &places.lines[place],
+        _mm512_add_epi64(All(std::bit_cast<uintptr_t>(shape.lines)), _mm512_slli_epi64(number, 6)));
   }
 
-  // ProbeLine with one comparison for all keys. Every eight aligned bytes of a vector load are
-  // loaded at once on all machines that have these instructions, loads stay in program order, and
-  // the signal fences keep the compiler to it.
+  // ProbeLine with one comparison for all keys, and slots and stamps from one load. Every eight
+  // aligned bytes of a vector load are loaded at once on all machines that have these instructions,
+  // loads stay in program order, and the signal fences keep the compiler to it. Few loads matter
+  // here: with many stores under way, a load that has the lower address bits of one waits for it.
   static LineProbe Probe(const IndexLine& line, Key key) {
+    static_assert(offsetof(IndexLine, stamps) == offsetof(IndexLine, slots) + 10);
     const void* const bytes = &line;
     for (;;) {
       LineProbe probe;
@@ -78,15 +84,21 @@ struct Avx512Machine {
           _mm512_cmpeq_epi64_mask(_mm512_load_si512(bytes), _mm512_set1_epi64(key));
       std::atomic_signal_fence(std::memory_order_seq_cst);
       const __m128i slots =
-          _mm_loadu_si128(static_cast<const __m128i*>(static_cast<const void*>(line.slots.data())));
+          _mm_load_si128(static_cast<const __m128i*>(static_cast<const void*>(line.slots.data())));
+      std::atomic_signal_fence(std::memory_order_seq_cst);
       const unsigned taken = _mm_test_epi16_mask(slots, slots);
       const unsigned found = same & taken & ((1u << IndexLine::kEntries) - 1);
-      if (found == 0) return probe;
-      probe.entry = static_cast<uint8_t>(__builtin_ctz(found));
-      probe.slot = line.slots[probe.entry].load(std::memory_order_acquire);
-      // It may have been freed since; then the key is not there.
-      if (probe.slot == kNoSlot) return probe;
-      if (line.sequence.load(std::memory_order_acquire) == probe.sequence) return probe;
+      if (line.sequence.load(std::memory_order_acquire) != probe.sequence) [[unlikely]]
+        continue;
+      if (found == 0) [[unlikely]]
+        return probe;
+      const unsigned entry = static_cast<unsigned>(__builtin_ctz(found));
+      const __m128i slot = _mm_permutexvar_epi16(_mm_cvtsi32_si128(static_cast<int>(entry)), slots);
+      const auto stamps = static_cast<uint64_t>(_mm_extract_epi64(slots, 1)) >> 16;
+      probe.entry = static_cast<uint8_t>(entry);
+      probe.slot = static_cast<SlotNumber>(_mm_cvtsi128_si32(slot));
+      probe.stamp = static_cast<uint8_t>(stamps >> (8 * entry));
+      return probe;
     }
   }
 
@@ -100,10 +112,14 @@ struct Avx512Machine {
   }
 
   static void CopyStreaming(std::byte* to, const std::byte* from, size_t row_bytes) {
-    for (size_t offset = 0; offset < row_bytes; offset += kVectorBytes) {
-      _mm512_stream_si512(static_cast<__m512i*>(static_cast<void*>(to + offset)),
-                          _mm512_loadu_si512(from + offset));
-    }
+    for (size_t offset = 0; offset < row_bytes; offset += kVectorBytes)
+      CopyLineStreaming(to + offset, from + offset);
+  }
+  static void CopyLine(std::byte* to, const std::byte* from) {
+    _mm512_storeu_si512(to, _mm512_loadu_si512(from));
+  }
+  static void CopyLineStreaming(std::byte* to, const std::byte* from) {
+    _mm512_stream_si512(static_cast<__m512i*>(static_cast<void*>(to)), _mm512_loadu_si512(from));
   }
   // Streamed stores are ordered with nothing else until this.
   static void FinishStreaming() { _mm_sfence(); }
@@ -116,7 +132,7 @@ bool CanStream(const FetchBatch& batch) {
 
 void Fetch(const FetchSource& source, const FetchBatch& batch, FetchRange range, bool streaming,
            FetchCounts& counts) {
-  FetchSteps<Avx512Machine>(source, batch).Run(range, streaming && CanStream(batch), counts);
+  FetchWith<Avx512Machine>(source, batch, range, streaming && CanStream(batch), counts);
 }
 
 }  // namespace

@@ -16,13 +16,12 @@ namespace hps {
 namespace {
 
 constexpr size_t kGroupKeys = 8;
-// Groups between two steps of one group: long enough for a line of the index, or a whole row, to
-// come from memory.
-constexpr size_t kProbeLag = 1;
-constexpr size_t kDecideLag = 1;
-constexpr size_t kAnswerLag = 3;
-constexpr size_t kGroupsUnderWay = 8;  // more than the sum of the lags, a power of two
-static_assert(kProbeLag + kDecideLag + kAnswerLag < kGroupsUnderWay);
+// Groups between the steps of one key: long enough for a line of the index, or a whole row, to come
+// from memory, short enough that it is still in the cache when its turn comes.
+constexpr size_t kProbeLag = 3;
+constexpr size_t kAnswerLag = 9;
+constexpr size_t kKeysUnderWay = 128;  // more than the lags' keys, a power of two
+static_assert((kAnswerLag + 1) * kGroupKeys <= kKeysUnderWay);
 constexpr size_t kCacheLineBytes = 64;
 // Of wide rows the first lines are asked for; the machine's own prefetcher sees the rest coming.
 constexpr size_t kPrefetchBytesMax = 1024;
@@ -31,220 +30,352 @@ constexpr size_t kPrefetchBytesMax = 1024;
 // way at a time than the first-level one. Measured: a third faster at 512 bytes.
 constexpr size_t kFarPrefetchBytesMin = 128;
 
-// The partition of a key and its first line there.
-struct Place {
-  uint32_t partition = 0;
-  uint32_t first = 0;
-};
-
-// How a key's place follows from its hash, the same for all keys of a table.
+// How the place of a key follows from its hash, the same for all keys of a table.
 struct PlaceShape {
   uint64_t partition_count = 0;
-  uint64_t line_count = 0;
+  uint64_t line_count = 0;     // of one partition
+  IndexLine* lines = nullptr;  // of the first partition; those of the others follow without a gap
+};
 
-  Place PlaceOf(uint64_t hash) const {
-    return {static_cast<uint32_t>(HashToRange(hash, partition_count)),
-            FirstLine(hash, static_cast<uint32_t>(line_count))};
+// Where the keys under way belong: their partitions and first lines. Aligned, so that a group is
+// stored at once.
+struct Places {
+  alignas(kCacheLineBytes) std::array<IndexLine*, kKeysUnderWay> lines;
+  alignas(kCacheLineBytes) std::array<uint64_t, kKeysUnderWay> partitions;
+
+  void Locate(const PlaceShape& shape, Key key, size_t at) {
+    const uint64_t hash = HashKey(key, kL2HashSeed);
+    partitions[at] = HashToRange(hash, shape.partition_count);
+    lines[at] = shape.lines + partitions[at] * shape.line_count +
+                FirstLine(hash, static_cast<uint32_t>(shape.line_count));
   }
 };
 
-// `Machine` has Locate (PlaceOf for kGroupKeys keys), Probe (as ProbeLine), Copy, CopyStreaming and
-// FinishStreaming.
-template <typename Machine>
+// `Machine` has LocateGroup (Places::Locate for kGroupKeys keys), Probe (as ProbeLine), Copy and
+// CopyLine, the same two streaming, and FinishStreaming. With `kRowLines` > 0, rows are of so many
+// cache lines and aligned to them; 0 = of any size.
+//
+// What the loop over full groups does for a key that is in its first line, nearly every key, is as
+// little as can be; all else is kept out of it.
+template <typename Machine, size_t kRowLines, bool kStreaming>
 class FetchSteps {
  public:
   FetchSteps(const FetchSource& source, const FetchBatch& batch)
-      : partitions_(source.partitions.data()),
-        place_shape_{source.partitions.size(), source.shape->line_count},
-        lines_(source.partitions[0].lines),
+      : place_shape_{source.partitions.size(), source.shape->line_count,
+                     source.partitions[0].lines},
         rows_(source.partitions[0].rows),
         versions_(source.partitions[0].versions),
+        ticks_(source.partitions[0].tick),
         slot_count_(source.shape->slot_count),
         row_bytes_(source.shape->row_bytes),
         stride_bytes_(source.shape->stride_bytes),
         eviction_(source.shape->eviction),
         batch_(batch) {}
 
-  // The steps of different groups take turns key by key, so that lines are asked for evenly: a core
-  // waits when more than a few are on their way.
-  void Run(FetchRange range, bool streaming, FetchCounts& counts) {
-    constexpr size_t kDecide = kProbeLag + kDecideLag;
-    constexpr size_t kAnswer = kDecide + kAnswerLag;
+  // The steps of three groups take turns key by key, and the lines of one row are asked for while
+  // another row is copied: lines are asked for evenly then, and a core waits when more than a few
+  // are on their way.
+  void Run(FetchRange range, FetchCounts& counts) {
     const size_t groups = (range.end - range.begin + kGroupKeys - 1) / kGroupKeys;
-    FetchCounts sum;  // local, so that it stays in registers
-    for (size_t step = 0; step < groups + kAnswer; ++step) {
-      Group& located = GroupOf(step);
-      Group& probed = GroupOf(step - kProbeLag);
-      Group& answered = GroupOf(step - kAnswer);
-      Locate(located, range, step);
-      for (size_t i = 0; i < kGroupKeys; ++i) {
-        if (i < located.count) __builtin_prefetch(&FirstLineOf(located.places[i]));
-        if (i < probed.count) ProbeFirst(probed, i);
-        if (i < answered.count) Answer(answered, i, streaming, sum);
+    for (size_t step = 0; step < groups + kAnswerLag; ++step) {
+      const Group located = GroupOf(range, step, 0);
+      const Group probed = GroupOf(range, step, kProbeLag);
+      const Group answered = GroupOf(range, step, kAnswerLag);
+      const size_t undecided_end = undecided_end_;
+      Locate(located);
+      if (located.count + probed.count + answered.count == 3 * kGroupKeys) [[likely]] {
+        TakeTurns(located, probed, answered);
+      } else {
+        std::fill_n(batch_.outcomes.data() + answered.begin, answered.count, FetchOutcome::kHit);
+        for (size_t i = 0; i < kGroupKeys; ++i) {
+          if (i < located.count) __builtin_prefetch(places_.lines[located.place + i]);
+          if (i < probed.count) PrefetchRow(ProbeFirst(probed.begin + i, probed.place + i));
+          if (i >= answered.count) continue;
+          Answer(answered.begin + i, answered.place + i, batch_.rows.row(answered.begin + i),
+                 rows_);
+        }
       }
-      ProbeSecond(GroupOf(step - kDecide));
+      if (!batch_.versions.empty()) {
+        PrefetchVersions(probed);
+        AnswerVersions(answered);
+      }
+      for (size_t u = undecided_end; u < undecided_end_; ++u) AskSecond(undecided_[u % kUndecided]);
+      // Those of the step before: their second lines have come by now.
+      while (undecided_begin_ != undecided_end) Decide(undecided_[undecided_begin_++ % kUndecided]);
+      for (; due_count_ > 0; --due_count_) ChangeStamp(due_[due_count_ - 1]);
     }
-    if (streaming) Machine::FinishStreaming();
-    counts.misses += sum.misses;
-    counts.hits += sum.hits;
-    counts.absent += sum.absent;
+    if (kStreaming) Machine::FinishStreaming();
+    counts.hits += range.end - range.begin - misses_ - absent_;
+    counts.misses += misses_;
+    counts.absent += absent_;
   }
 
  private:
-  // One group on its way through the steps; empty before the first and after the last one.
+  // The keys from `begin` on, and where the ring holds what is known of them.
   struct Group {
     size_t begin = 0;
+    size_t place = 0;
     size_t count = 0;
-    size_t undecided_count = 0;  // keys that weren't in their first line
-    std::array<uint8_t, kGroupKeys> undecided;
-    std::array<SlotNumber, kGroupKeys> slots;
-    std::array<Place, kGroupKeys> places;
-    std::array<uint64_t, kGroupKeys> sequences;  // of the first lines of undecided keys
-    std::array<const std::byte*, kGroupKeys> rows;
   };
 
-  Group& GroupOf(size_t step) { return ring_[step % kGroupsUnderWay]; }
+  // A key that wasn't in its first line.
+  struct Undecided {
+    size_t at = 0;
+    size_t place = 0;
+    uint64_t first_sequence = 0;
+    IndexLine* second = nullptr;
+  };
+  static constexpr size_t kUndecided = 2 * kGroupKeys;
 
-  void Locate(Group& group, FetchRange range, size_t step) const {
-    group.begin = std::min(range.end, range.begin + step * kGroupKeys);
-    group.count = std::min(kGroupKeys, range.end - group.begin);
-    group.undecided_count = 0;
+  // A stamp that a use changes, at the end of its step.
+  struct DueStamp {
+    std::atomic<uint8_t>* stamp = nullptr;
+    uint64_t partition = 0;
+    uint8_t value = 0;
+  };
+  // The keys that a step probes, and those that it decides.
+  static constexpr size_t kDueStampsMax = 2 * kGroupKeys;
+
+  size_t row_bytes() const { return kRowLines > 0 ? kRowLines * kCacheLineBytes : row_bytes_; }
+  size_t stride_bytes() const { return kRowLines > 0 ? row_bytes() : stride_bytes_; }
+
+  // The group that is `lag` groups behind; an empty one before the first and after the last one.
+  static Group GroupOf(FetchRange range, size_t step, size_t lag) {
+    if (step < lag) return {};
+    const size_t offset = (step - lag) * kGroupKeys;
+    const size_t begin = std::min(range.end, range.begin + offset);
+    return {begin, offset % kKeysUnderWay, std::min(kGroupKeys, range.end - begin)};
+  }
+
+  void TakeTurns(Group located, Group probed, Group answered) {
+    // Those without a row say so in their turn.
+    std::fill_n(batch_.outcomes.data() + answered.begin, kGroupKeys, FetchOutcome::kHit);
+    std::byte* to = batch_.rows.row(answered.begin);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kGroupKeys; ++i) {
+      __builtin_prefetch(places_.lines[located.place + i]);
+      const std::byte* const asked = ProbeFirst(probed.begin + i, probed.place + i);
+      Answer(answered.begin + i, answered.place + i, to, asked);
+      to += batch_.rows.stride_bytes;
+    }
+  }
+
+  void Locate(Group group) {
     const Key* const keys = batch_.keys.data() + group.begin;
-    if (group.count == kGroupKeys) {
-      Machine::Locate(keys, place_shape_, group.places.data());
+    if (group.count == kGroupKeys) [[likely]] {
+      Machine::LocateGroup(place_shape_, keys, group.place, places_);
     } else {
       for (size_t i = 0; i < group.count; ++i)
-        group.places[i] = place_shape_.PlaceOf(HashKey(keys[i], kL2HashSeed));
+        places_.Locate(place_shape_, keys[i], group.place + i);
     }
   }
 
-  void ProbeFirst(Group& group, size_t i) const {
-    const Key key = batch_.keys[group.begin + i];
-    const Place place = group.places[i];
-    IndexLine& line = FirstLineOf(place);
-    const LineProbe probe = Machine::Probe(line, key);
-    group.slots[i] = probe.slot;
-    if (probe.slot == kNoSlot) {
-      group.sequences[i] = probe.sequence;
-      group.undecided[group.undecided_count++] = static_cast<uint8_t>(i);
-      __builtin_prefetch(&SecondLineOf(place, HashKey(key, kL2HashSeed)));
-      return;
+  // Returns the row that is to be asked for; some row if there is none or it isn't known yet.
+  const std::byte* ProbeFirst(size_t at, size_t place) {
+    IndexLine& line = *places_.lines[place];
+    const LineProbe probe = Machine::Probe(line, batch_.keys[at]);
+    if (probe.slot != kNoSlot) [[likely]] {
+      Stamp(places_.partitions[place], line, probe);
+      return Find(place, probe.slot);
     }
-    Stamp(place, line, probe);
-    Find(group, i);
+    found_[place] = nullptr;
+    undecided_[undecided_end_++ % kUndecided] = {at, place, probe.sequence};
+    return rows_;
   }
 
-  void ProbeSecond(Group& group) const {
-    for (size_t u = 0; u < group.undecided_count; ++u) {
-      const size_t i = group.undecided[u];
-      group.slots[i] = Decide(group.places[i], batch_.keys[group.begin + i], group.sequences[i]);
-      Find(group, i);
-    }
-    group.undecided_count = 0;
+  void AskSecond(Undecided& undecided) const {
+    const size_t place = undecided.place;
+    IndexLine* const lines =
+        place_shape_.lines + places_.partitions[place] * place_shape_.line_count;
+    undecided.second = lines + SecondLine(HashKey(batch_.keys[undecided.at], kL2HashSeed),
+                                          static_cast<uint32_t>(places_.lines[place] - lines),
+                                          static_cast<uint32_t>(place_shape_.line_count));
+    __builtin_prefetch(undecided.second);
   }
 
-  IndexLine& FirstLineOf(Place place) const {
-    return lines_[place.partition * place_shape_.line_count + place.first];
+  void Decide(const Undecided& undecided) {
+    const SlotNumber slot = LookAgain(undecided);
+    without_row_[undecided.place] = FetchOutcome::kMiss;
+    if (slot != kNoSlot) PrefetchRow(Find(undecided.place, slot));
+    if (!batch_.versions.empty()) PrefetchVersion(undecided.place);
   }
 
-  IndexLine& SecondLineOf(Place place, uint64_t hash) const {
-    const auto line_count = static_cast<uint32_t>(place_shape_.line_count);
-    return lines_[place.partition * place_shape_.line_count +
-                  SecondLine(hash, place.first, line_count)];
-  }
-
-  // Decides a key that its first line didn't have. A first line that has changed meanwhile may have
-  // taken the key from the second one, and the key is looked for again.
-  SlotNumber Decide(Place place, Key key, uint64_t first_sequence) const {
-    IndexLine& first = FirstLineOf(place);
-    IndexLine& second = SecondLineOf(place, HashKey(key, kL2HashSeed));
+  // A first line that has changed meanwhile may have taken the key from the second one, and the key
+  // is looked for again.
+  SlotNumber LookAgain(const Undecided& undecided) {
+    const Key key = batch_.keys[undecided.at];
+    const uint64_t partition = places_.partitions[undecided.place];
+    IndexLine& first = *places_.lines[undecided.place];
+    uint64_t first_sequence = undecided.first_sequence;
     for (;;) {
-      const LineProbe in_second = Machine::Probe(second, key);
+      const LineProbe in_second = Machine::Probe(*undecided.second, key);
       if (in_second.slot != kNoSlot) {
-        Stamp(place, second, in_second);
+        Stamp(partition, *undecided.second, in_second);
         return in_second.slot;
       }
       if (first.sequence.load(std::memory_order_acquire) == first_sequence) return kNoSlot;
       const LineProbe in_first = Machine::Probe(first, key);
       if (in_first.slot != kNoSlot) {
-        Stamp(place, first, in_first);
+        Stamp(partition, first, in_first);
         return in_first.slot;
       }
       first_sequence = in_first.sequence;
     }
   }
 
-  void Find(Group& group, size_t i) const {
-    const SlotNumber slot = group.slots[i];
-    if (slot == kNoSlot || slot == kAbsentSlot) return;
-    const size_t number = size_t{group.places[i].partition} * slot_count_ + slot - 1u;
-    const std::byte* const row = rows_ + number * stride_bytes_;
-    group.rows[i] = row;
-    // Written out here: the compiler takes a function that only prefetches for one without effect.
-    const size_t bytes = std::min(row_bytes_, kPrefetchBytesMax);
-    if (row_bytes_ >= kFarPrefetchBytesMin) {
+  // Keeps the row of a slot for the answer. Returns some row for an absent entry.
+  const std::byte* Find(size_t place, SlotNumber slot) {
+    if (slot == kAbsentSlot) [[unlikely]] {
+      found_[place] = nullptr;
+      without_row_[place] = FetchOutcome::kAbsent;
+      return rows_;
+    }
+    const size_t number = places_.partitions[place] * slot_count_ + slot - 1u;
+    const std::byte* const row = rows_ + number * stride_bytes();
+    found_[place] = row;
+    return row;
+  }
+
+  // Written out: the compiler takes a function that only prefetches for one without effect.
+  __attribute__((always_inline)) void PrefetchRow(const std::byte* row) const {
+    const size_t bytes = std::min(row_bytes(), kPrefetchBytesMax);
+    if (bytes >= kFarPrefetchBytesMin) {
       for (size_t offset = 0; offset < bytes; offset += kCacheLineBytes)
         __builtin_prefetch(row + offset, 0, 2);
     } else {
       for (size_t offset = 0; offset < bytes; offset += kCacheLineBytes)
         __builtin_prefetch(row + offset, 0, 3);
     }
-    if (stride_bytes_ % kCacheLineBytes != 0) __builtin_prefetch(row + bytes - 1);
-    if (!batch_.versions.empty()) __builtin_prefetch(&versions_[number]);
+    if (kRowLines == 0) __builtin_prefetch(row + bytes - 1);
   }
 
-  void Answer(const Group& group, size_t i, bool streaming, FetchCounts& counts) const {
-    const size_t at = group.begin + i;
-    const SlotNumber slot = group.slots[i];
-    if (slot == kNoSlot || slot == kAbsentSlot) {
-      batch_.outcomes[at] = slot == kNoSlot ? FetchOutcome::kMiss : FetchOutcome::kAbsent;
-      ++(slot == kNoSlot ? counts.misses : counts.absent);
+  // Asks for the lines of the row `asked` on the way.
+  void Answer(size_t at, size_t place, std::byte* to, const std::byte* asked) {
+    const std::byte* const row = found_[place];
+    if (row == nullptr) [[unlikely]] {
+      PrefetchRow(asked);
+      const FetchOutcome outcome = without_row_[place];
+      batch_.outcomes[at] = outcome;
+      ++(outcome == FetchOutcome::kMiss ? misses_ : absent_);
       return;
     }
-    if (streaming) {
-      Machine::CopyStreaming(batch_.rows.row(at), group.rows[i], row_bytes_);
-    } else {
-      Machine::Copy(batch_.rows.row(at), group.rows[i], row_bytes_);
+    CopyRow(to, row, asked);
+  }
+
+  const std::atomic<Version>& VersionOf(size_t place) const {
+    return versions_[static_cast<size_t>(found_[place] - rows_) / stride_bytes()];
+  }
+
+  void PrefetchVersion(size_t place) const {
+    if (found_[place] != nullptr) __builtin_prefetch(&VersionOf(place));
+  }
+
+  void PrefetchVersions(Group group) const {
+    for (size_t i = 0; i < group.count; ++i) PrefetchVersion(group.place + i);
+  }
+
+  void AnswerVersions(Group group) const {
+    for (size_t i = 0; i < group.count; ++i) {
+      if (found_[group.place + i] == nullptr) continue;
+      batch_.versions[group.begin + i] = VersionOf(group.place + i).load(std::memory_order_relaxed);
     }
-    batch_.outcomes[at] = FetchOutcome::kHit;
-    ++counts.hits;
-    if (batch_.versions.empty()) return;
-    const size_t number = size_t{group.places[i].partition} * slot_count_ + slot - 1u;
-    batch_.versions[at] = versions_[number].load(std::memory_order_relaxed);
+  }
+
+  __attribute__((always_inline)) void CopyRow(std::byte* to, const std::byte* from,
+                                              const std::byte* asked) const {
+    if constexpr (kRowLines == 0) {
+      PrefetchRow(asked);
+      kStreaming ? Machine::CopyStreaming(to, from, row_bytes())
+                 : Machine::Copy(to, from, row_bytes());
+    } else {
+      constexpr int kCacheLevel = kRowLines * kCacheLineBytes >= kFarPrefetchBytesMin ? 2 : 3;
+      for (size_t offset = 0; offset < kRowLines * kCacheLineBytes; offset += kCacheLineBytes) {
+        __builtin_prefetch(asked + offset, 0, kCacheLevel);
+        kStreaming ? Machine::CopyLineStreaming(to + offset, from + offset)
+                   : Machine::CopyLine(to + offset, from + offset);
+      }
+    }
   }
 
   // A use leaves its mark only where that changes something, so that hot lines stay shared.
-  void Stamp(Place place, IndexLine& line, const LineProbe& probe) const {
-    if (eviction_ == EvictionPolicy::kRandom) return;
-    std::atomic<uint8_t>& stamp = line.stamps[probe.entry];
-    const uint8_t value = stamp.load(std::memory_order_relaxed);
-    if (eviction_ == EvictionPolicy::kOldest) {
-      const uint8_t now = partitions_[place.partition].tick.load(std::memory_order_relaxed);
-      if (value != now) stamp.store(now, std::memory_order_relaxed);
-    } else if (value < UINT8_MAX) {
-      // A count that doubles every 16 steps reaches far in a byte: a step is taken with a chance of
-      // 2^-(value / 16).
-      thread_local uint64_t random = 0x9e3779b97f4a7c15;
-      random = random * 6364136223846793005 + 1442695040888963407;
-      const uint64_t mask = (uint64_t{1} << (value / 16)) - 1;
-      if (((random >> 40) & mask) == 0)
-        stamp.store(static_cast<uint8_t>(value + 1), std::memory_order_relaxed);
-    }
+  void Stamp(uint64_t partition, IndexLine& line, const LineProbe& probe) {
+    if (probe.stamp != ticks_[partition].load(std::memory_order_relaxed)) [[unlikely]]
+      due_[due_count_++] = {&line.stamps[probe.entry], partition, probe.stamp};
   }
 
-  PartitionView* const partitions_;
+  void ChangeStamp(const DueStamp& due) const {
+    if (eviction_ != EvictionPolicy::kLeastUsed) {
+      const uint8_t now = ticks_[due.partition].load(std::memory_order_relaxed);
+      due.stamp->store(now, std::memory_order_relaxed);
+      return;
+    }
+    // A count that doubles every 16 steps reaches far in a byte: a step is taken with a chance of
+    // 2^-(value / 16).
+    thread_local uint64_t random = 0x9e3779b97f4a7c15;
+    random = random * 6364136223846793005 + 1442695040888963407;
+    const uint64_t mask = (uint64_t{1} << (due.value / 16)) - 1;
+    if (((random >> 40) & mask) == 0)
+      due.stamp->store(static_cast<uint8_t>(due.value + 1), std::memory_order_relaxed);
+  }
+
   const PlaceShape place_shape_;
   // Of the first partition; those of the others follow without a gap.
-  IndexLine* const lines_;
   const std::byte* const rows_;
   const std::atomic<Version>* const versions_;
+  const std::atomic<uint8_t>* const ticks_;
   const size_t slot_count_;
   const size_t row_bytes_;
   const size_t stride_bytes_;
   const EvictionPolicy eviction_;
-  const FetchBatch& batch_;
-  std::array<Group, kGroupsUnderWay> ring_;
+  const FetchBatch batch_;
+  uint64_t misses_ = 0;
+  uint64_t absent_ = 0;
+  size_t undecided_begin_ = 0;
+  size_t undecided_end_ = 0;
+  std::array<Undecided, kUndecided> undecided_;
+  size_t due_count_ = 0;
+  std::array<DueStamp, kDueStampsMax> due_;
+  Places places_;
+  std::array<const std::byte*, kKeysUnderWay> found_;  // null = no row, and then ...
+  std::array<FetchOutcome, kKeysUnderWay> without_row_;
 };
+
+// Flattened, so that all that the steps keep of a fetch can stay in registers: out of line, each
+// step would load it again behind every row that is stored.
+template <typename Machine, size_t kRowLines, bool kStreaming>
+__attribute__((flatten)) void RunSteps(const FetchSource& source, const FetchBatch& batch,
+                                       FetchRange range, FetchCounts& counts) {
+  FetchSteps<Machine, kRowLines, kStreaming>(source, batch).Run(range, counts);
+}
+
+template <typename Machine, size_t kRowLines>
+void RunSteps(const FetchSource& source, const FetchBatch& batch, FetchRange range, bool streaming,
+              FetchCounts& counts) {
+  auto* const run =
+      streaming ? RunSteps<Machine, kRowLines, true> : RunSteps<Machine, kRowLines, false>;
+  run(source, batch, range, counts);
+}
+
+// Chooses the steps for the rows of `source`.
+template <typename Machine>
+void FetchWith(const FetchSource& source, const FetchBatch& batch, FetchRange range, bool streaming,
+               FetchCounts& counts) {
+  const PartitionShape& shape = *source.shape;
+  const bool whole_lines =
+      shape.row_bytes % kCacheLineBytes == 0 && shape.stride_bytes == shape.row_bytes;
+  switch (whole_lines ? shape.row_bytes / kCacheLineBytes : 0) {
+    case 1:
+      return RunSteps<Machine, 1>(source, batch, range, streaming, counts);
+    case 2:
+      return RunSteps<Machine, 2>(source, batch, range, streaming, counts);
+    case 4:
+      return RunSteps<Machine, 4>(source, batch, range, streaming, counts);
+    case 8:
+      return RunSteps<Machine, 8>(source, batch, range, streaming, counts);
+    default:
+      return RunSteps<Machine, 0>(source, batch, range, streaming, counts);
+  }
+}
 
 }  // namespace
 }  // namespace hps

@@ -45,6 +45,7 @@ static_assert(sizeof(IndexLine) == 64);
 struct LineProbe {
   SlotNumber slot = kNoSlot;
   uint8_t entry = 0;      // where, if slot != kNoSlot
+  uint8_t stamp = 0;      // of the entry, if slot != kNoSlot
   uint64_t sequence = 0;  // of the line, as of before it was looked at
 };
 
@@ -60,6 +61,7 @@ inline LineProbe ProbeLine(const IndexLine& line, Key key) {
       if (slot == kNoSlot) continue;
       probe.slot = slot;
       probe.entry = static_cast<uint8_t>(i);
+      probe.stamp = line.stamps[i].load(std::memory_order_relaxed);
       break;
     }
     if (probe.slot == kNoSlot) return probe;

@@ -57,6 +57,7 @@ MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max,
       fence_(layout.rows_max()),
       domain_(kFetchesPerTableMax),
       readers_(domain_, kFetchesPerTableMax),
+      ticks_(new std::atomic<uint8_t>[layout.partition_count] {}),
       views_(new PartitionView[layout.partition_count]) {
   static_assert(sizeof(MemoryTable) + 512 <= kTableObjectBytes);
   const PartitionShape& shape = layout_.shape;
@@ -66,6 +67,7 @@ MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max,
     PartitionView& view = views_[i];
     view.lines = ArrayAt<IndexLine>(*block_, i * shape.line_count * sizeof(IndexLine));
     view.line_count = shape.line_count;
+    view.tick = &ticks_[i];
     view.rows = ArrayAt<std::byte>(*block_, layout_.rows_offset + slot * shape.stride_bytes);
     view.versions = ArrayAt<std::atomic<Version>>(
         *block_, layout_.versions_offset + slot * sizeof(std::atomic<Version>));

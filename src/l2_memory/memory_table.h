@@ -63,6 +63,7 @@ class MemoryTable final : public LossyTable {
   Fence fence_;
   EpochDomain domain_;
   ReaderPool readers_;
+  const std::unique_ptr<std::atomic<uint8_t>[]> ticks_;
   const std::unique_ptr<PartitionView[]> views_;
   std::vector<std::unique_ptr<Partition>> partitions_;
   std::atomic<uint64_t> refused_{0};

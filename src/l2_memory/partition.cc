@@ -29,6 +29,8 @@ Partition::Partition(const PartitionShape& shape, PartitionView& view, std::span
   HPS_CHECK(shape.line_count >= 2 && shape.slot_count == ring.size() &&
             shape.slot_count <= kSlotsMax && shape.rows_max < shape.slot_count &&
             shape.rows_target < shape.rows_max);
+  if (shape.eviction == EvictionPolicy::kLeastUsed)
+    view.tick->store(UINT8_MAX, std::memory_order_relaxed);
 }
 
 Partition::Inserted Partition::Insert(HashedKey key, Version version, const std::byte* row) {
@@ -251,7 +253,7 @@ uint32_t Partition::Badness(Entry entry) {
   const uint8_t stamp = entry.line->stamps[entry.index].load(std::memory_order_relaxed);
   switch (shape_.eviction) {
     case EvictionPolicy::kOldest:
-      return static_cast<uint8_t>(view_.tick.load(std::memory_order_relaxed) - stamp);
+      return static_cast<uint8_t>(view_.tick->load(std::memory_order_relaxed) - stamp);
     case EvictionPolicy::kLeastUsed:
       return 255u - stamp;
     case EvictionPolicy::kRandom:
@@ -265,13 +267,13 @@ void Partition::CountInsertion() {
   if (shape_.eviction != EvictionPolicy::kOldest) return;
   if (++insertions_this_tick_ * kTicksPerFilling < shape_.rows_max) return;
   insertions_this_tick_ = 0;
-  const uint8_t tick = view_.tick.load(std::memory_order_relaxed);
-  view_.tick.store(static_cast<uint8_t>(tick + 1), std::memory_order_relaxed);
+  const uint8_t tick = view_.tick->load(std::memory_order_relaxed);
+  view_.tick->store(static_cast<uint8_t>(tick + 1), std::memory_order_relaxed);
 }
 
 uint8_t Partition::FirstStamp() const {
   if (shape_.eviction == EvictionPolicy::kLeastUsed) return kFirstUseCount;
-  return view_.tick.load(std::memory_order_relaxed);
+  return view_.tick->load(std::memory_order_relaxed);
 }
 
 }  // namespace hps

@@ -25,14 +25,17 @@
 namespace hps {
 
 // What readers need of a partition. The pointers never change.
-struct alignas(64) PartitionView {
+struct PartitionView {
   IndexLine* lines = nullptr;
   std::byte* rows = nullptr;                   // of slot 1, then the others `stride` apart
   std::atomic<Version>* versions = nullptr;    // of slot 1, ...
   std::atomic<uint32_t>* sequences = nullptr;  // odd while a row is being written: for readers that
                                                // have no epoch guard, such as a device
+  // The stamp that a use needs not change: that of a use now for kOldest, the greatest count for
+  // kLeastUsed, that of every row for kRandom. Those of all partitions lie side by side, because
+  // readers look at one for every key.
+  std::atomic<uint8_t>* tick = nullptr;
   uint32_t line_count = 0;
-  std::atomic<uint8_t> tick{0};  // the stamp of a use now, for policies that keep the last use
 };
 
 // How a partition is cut out; the same for all partitions of a table.

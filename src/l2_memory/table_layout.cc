@@ -74,11 +74,11 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
       RoundUp(layout.rings_offset + partitions * slot_count * sizeof(SlotNumber), kBlockPageBytes);
 
   const uint64_t watermarks = std::max<uint64_t>(Fence::kWatermarksMin, layout.rows_max() / 64);
-  layout.heap_bytes =
-      kTableObjectBytes +
-      partitions * (sizeof(Partition) + sizeof(PartitionView) + kPartitionHeapBytes) +
-      watermarks * sizeof(ApplyEpoch) + kFetchesPerTableMax * 64 +
-      ReaderPool::BytesFor(kFetchesPerTableMax);
+  layout.heap_bytes = kTableObjectBytes +
+                      partitions * (sizeof(Partition) + sizeof(PartitionView) +
+                                    sizeof(std::atomic<uint8_t>) + kPartitionHeapBytes) +
+                      watermarks * sizeof(ApplyEpoch) + kFetchesPerTableMax * 64 +
+                      ReaderPool::BytesFor(kFetchesPerTableMax);
   return layout;
 }
 
