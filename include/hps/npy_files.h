@@ -15,7 +15,8 @@ namespace hps {
 
 // Keys from an .npy file: [n] int64, uint64 (bit for bit), int32 or uint32 (widened).
 // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (dtype, rank, header), DATA_LOSS (the file
-// is shorter than its header says), with file, expected and found.
+// is shorter than its header says), RESOURCE_EXHAUSTED (more than 64 Mi keys), with file, expected
+// and found.
 absl::StatusOr<std::vector<Key>> ReadNpyKeys(const std::string& path);
 
 // Writes [row_count, dim] float32 rows, in order. The file appears under its name when it is

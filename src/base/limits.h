@@ -60,6 +60,13 @@ inline constexpr size_t kPositionsMax = 4096;
 // Threads of one import: more would each have too small a share of its memory.
 inline constexpr size_t kImportThreadsMax = 64;
 
+// Sorted runs of one table of an import that does not fit its memory: what is known of them takes
+// 1 KiB each beside that memory. With the default memory they hold a table of terabytes.
+inline constexpr size_t kSortedRunsMax = 16384;
+
+// Keys that are read at once from one file: 512 MiB of them.
+inline constexpr size_t kKeysPerFileMax = size_t{64} << 20;
+
 // A safetensors header may be this large; the format's own limit.
 inline constexpr uint64_t kSafetensorsHeaderBytesMax = 100'000'000;
 // An .npy header: version 1.0 allows 64 KiB; more is hostile.

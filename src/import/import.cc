@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/limits.h"
@@ -18,7 +23,7 @@ namespace {
 
 uint64_t RowCount(const ImportPlan& plan) {
   uint64_t rows = 0;
-  for (const TableSource& table : plan.tables) rows += table.reader->shape().row_count;
+  for (const TableSource& table : plan.tables) rows += table.shape.row_count;
   return rows;
 }
 
@@ -30,8 +35,37 @@ absl::StatusOr<size_t> LaneCount(const ImportOptions& options) {
   }
   const uint64_t threads =
       options.threads != 0 ? options.threads : std::max(std::thread::hardware_concurrency(), 1U);
+  // Each thread's part of the import takes memory, too.
+  const uint64_t with_parts = options.memory_bytes_max / (2 * kPartBytesMax);
   return static_cast<size_t>(
-      std::min<uint64_t>({threads, kImportThreadsMax, options.memory_bytes_max / kLaneBytesMin}));
+      std::min<uint64_t>({threads, kImportThreadsMax, options.memory_bytes_max / kLaneBytesMin,
+                          std::max<uint64_t>(with_parts, 2)}));
+}
+
+// What is left for buffers beside the parts that are written, one for each thread.
+uint64_t BufferBytes(uint64_t memory_bytes_max, size_t lane_count) {
+  const uint64_t part_bytes = lane_count * kPartBytesMax;
+  return memory_bytes_max >= 2 * part_bytes ? memory_bytes_max - part_bytes : memory_bytes_max;
+}
+
+// Rows that the disk can't hold are refused before any are read: files may have holes, and a table
+// of tebibytes may be one small block.
+absl::Status CheckRoom(const ImportPlan& plan, const std::string& directory) {
+  std::error_code error;
+  const std::filesystem::space_info disk = std::filesystem::space(directory, error);
+  if (error) return absl::OkStatus();  // whoever writes there first will say why
+  uint64_t needed = 0;
+  for (const TableSource& table : plan.tables) {
+    const std::optional<uint64_t> bytes =
+        CheckedMultiply(table.shape.row_count, table.spec.row_bytes());
+    const std::optional<uint64_t> sum = bytes.has_value() ? CheckedAdd(needed, *bytes) : bytes;
+    needed = sum.value_or(std::numeric_limits<uint64_t>::max());
+    if (needed <= disk.available) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        table.path, ": ", table.shape.row_count, " rows of ", table.spec.row_bytes(),
+        " bytes need more than the ", disk.available, " bytes that are free at ", directory));
+  }
+  return absl::OkStatus();
 }
 
 void AddWarnings(const TableSource& table, const ElementCounts& counts,
@@ -54,9 +88,10 @@ absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& impor
                                        const ImportOptions& options, ImportEffort* effort) {
   const TimePoint begin = RealClock().Now();
   HPS_ASSIGN_OR_RETURN(const size_t lane_count, LaneCount(options));
+  HPS_RETURN_IF_ERROR(CheckRoom(plan, options.spill_directory));
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerPool> pool,
                        WorkerPool::Create({.name = "hps-import", .thread_count = lane_count}));
-  MemoryBudget budget(options.memory_bytes_max);
+  MemoryBudget budget(BufferBytes(options.memory_bytes_max, lane_count));
   const uint64_t total = 2 * RowCount(plan);  // every row is read once and written once
   uint64_t done_before = 0;
   LoadContext context{.executor = *pool,
@@ -72,12 +107,13 @@ absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& impor
   ImportReport report;
   for (size_t i = 0; i < plan.tables.size(); ++i) {
     const TableSource& table = plan.tables[i];
-    TableLoader loader(context, table.spec, *table.reader, import, i);
+    HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> reader, table.Open());
+    TableLoader loader(context, table.spec, *reader, import, i);
     HPS_RETURN_IF_ERROR(loader.Load());
-    done_before += 2 * table.reader->shape().row_count;
+    done_before += 2 * table.shape.row_count;
     AddWarnings(table, loader.element_counts(), report.warnings);
     report.tables.push_back({.info = {},
-                             .bytes_read = table.reader->data_bytes(),
+                             .bytes_read = reader->data_bytes(),
                              .non_finite_count = loader.element_counts().non_finite});
     if (effort != nullptr) {
       effort->spilled_runs += loader.spilled_run_count();

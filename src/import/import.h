@@ -15,8 +15,10 @@ struct ImportOptions {
   // Where sorted runs go when a table does not fit the memory: a directory on a disk with room for
   // the largest table. Only files without a name are made in it.
   std::string spill_directory;
-  uint64_t memory_bytes_max = uint64_t{512} << 20;  // at least 256 KiB
-  uint32_t threads = 0;                             // 0 = the number of cores
+  // Of buffers and, from 2 x kPartBytesMax a thread on, of the parts that the threads write: there
+  // are no more threads than that, but two. At least 256 KiB.
+  uint64_t memory_bytes_max = uint64_t{512} << 20;
+  uint32_t threads = 0;  // 0 = the number of cores
   ProgressFunction progress{};
 };
 
@@ -30,8 +32,8 @@ struct ImportEffort {
 // `import` was begun with plan.specs(), in their order. Everything is committed, or nothing is:
 // after an error the caller destroys `import`. `effort` may be null.
 // Errors: INVALID_ARGUMENT (a duplicate key, with both positions; a memory that is too small),
-// DATA_LOSS (a file can't be read or was cut meanwhile), RESOURCE_EXHAUSTED (memory, disk), those
-// of BulkImport.
+// DATA_LOSS (a file can't be read or was changed meanwhile), RESOURCE_EXHAUSTED (memory, disk),
+// those of BulkImport.
 absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& import,
                                        const ImportOptions& options, ImportEffort* effort);
 

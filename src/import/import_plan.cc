@@ -125,8 +125,13 @@ absl::StatusOr<TableSource> OpenSource(const ImportRequest& request, const std::
                                        const std::string& path) {
   HPS_RETURN_IF_ERROR(ValidateTableName(name));
   TableSource source;
-  HPS_ASSIGN_OR_RETURN(source.reader, OpenTable(request, path));
-  const TableShape& shape = source.reader->shape();
+  {
+    HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> reader, OpenTable(request, path));
+    source.shape = reader->shape();
+  }
+  source.request = request;
+  source.path = path;
+  const TableShape& shape = source.shape;
   HPS_RETURN_IF_ERROR(ConfirmShape(request, shape, path));
   source.spec = {.name = name, .dim = shape.dim, .dtype = request.dtype.value_or(shape.dtype)};
   HPS_RETURN_IF_ERROR(ValidateTableSpec(source.spec));
@@ -200,6 +205,20 @@ absl::StatusOr<std::vector<NamedPath>> ListTables(const std::string& directory) 
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<TableReader>> TableSource::Open() const {
+  absl::StatusOr<std::unique_ptr<TableReader>> reader = OpenTable(request, path);
+  if (absl::IsInvalidArgument(reader.status())) {
+    return absl::DataLossError(
+        absl::StrCat("the table was changed while it was imported: ", reader.status().message()));
+  }
+  HPS_RETURN_IF_ERROR(reader.status());
+  const TableShape& found = (*reader)->shape();
+  if (found == shape) return reader;
+  return absl::DataLossError(absl::StrCat(
+      path, ": the table was changed while it was imported: expected ", shape.row_count,
+      " rows of dim ", shape.dim, ", found ", found.row_count, " of dim ", found.dim));
+}
 
 std::vector<TableSpec> ImportPlan::specs() const {
   std::vector<TableSpec> specs;

@@ -1,5 +1,5 @@
-// What an import is going to load: the request's tables, opened and validated. Making a plan
-// changes nothing anywhere.
+// What an import is going to load: the request's tables, validated. Making a plan changes nothing
+// anywhere and keeps no file open, so that a model may have more tables than a process has files.
 //
 // "<model>/<table>" is one table. "<model>" is every sub-folder of the directory, and every file
 // NAME.safetensors in it, as table NAME, in natural order of names (t2 before t10); other files are
@@ -18,8 +18,14 @@
 namespace hps {
 
 struct TableSource {
-  TableSpec spec;  // the dtype that the table will have; the reader's may be float32 instead
-  std::unique_ptr<TableReader> reader;
+  TableSpec spec;    // the dtype that the table will have; the files' may be float32 instead
+  TableShape shape;  // of the files
+  ImportRequest request;
+  std::string path;
+
+  // Opens and validates the files once more. Errors: DATA_LOSS (they are not what they were when
+  // the plan was made), NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED.
+  absl::StatusOr<std::unique_ptr<TableReader>> Open() const;
 };
 
 struct ImportPlan {

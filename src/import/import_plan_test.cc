@@ -114,7 +114,7 @@ TEST_F(ImportPlanTest, Float32FilesBecomeWhatIsAskedFor) {
     const auto plan = PlanImport(request);
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_EQ(plan->tables[0].spec.dtype, dtype);
-    EXPECT_EQ(plan->tables[0].reader->shape().dtype, Dtype::kFloat32);
+    EXPECT_EQ(plan->tables[0].shape.dtype, Dtype::kFloat32);
   }
 }
 

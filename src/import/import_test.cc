@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <random>
 
@@ -270,6 +271,56 @@ TEST_F(ImportTest, AMissingSpillDirectoryIsAnErrorOnlyWhenItIsNeeded) {
   FakeBulkImport import(plan->specs());
   EXPECT_EQ(RunImport(*plan, import, options, nullptr).status().code(),
             absl::StatusCode::kNotFound);
+}
+
+// Files with holes: tebibytes of rows in no space at all.
+TEST_F(ImportTest, RowsThatNoDiskHoldsAreRefusedBeforeAnyAreRead) {
+  constexpr uint64_t kRows = uint64_t{1} << 36;
+  directory_.Write("t/key", BytesOf<Key>({2, 1}));
+  directory_.Write("t/emb_vector", "");
+  std::error_code error;
+  std::filesystem::resize_file(directory_.Path("t/key"), kRows * sizeof(Key), error);
+  std::filesystem::resize_file(directory_.Path("t/emb_vector"), kRows * 64, error);
+  if (error) GTEST_SKIP() << "the file system has no files of 4 TiB: " << error.message();
+  const auto plan = PlanImport({.name = "m/t", .from = directory_.Path("t")});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  FakeBulkImport import(plan->specs());
+  const auto report = RunImport(*plan, import, {.spill_directory = directory_.Path()}, nullptr);
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kResourceExhausted) << report.status();
+  EXPECT_FALSE(import.committed());
+}
+
+// Catches: a plan that keeps the files of all its tables open.
+TEST_F(ImportTest, APlanKeepsNoFileOpen) {
+  for (int i = 0; i < 30; ++i) {
+    const std::string table = "m/t" + std::to_string(i);
+    directory_.Write(table + "/key", BytesOf<Key>({2, 1}));
+    directory_.Write(table + "/emb_vector", BytesOf<float>({2, 1}));
+  }
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  const auto before = open_files();
+  const auto plan = PlanImport({.name = "m", .from = directory_.Path("m")});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->tables.size(), 30U);
+  EXPECT_EQ(open_files(), before);
+  FakeBulkImport import(plan->specs());
+  EXPECT_TRUE(RunImport(*plan, import, {.spill_directory = directory_.Path()}, nullptr).ok());
+  EXPECT_EQ(import.rows(29).size(), 2U);
+}
+
+TEST_F(ImportTest, AnotherTableInThePlaceOfThePlannedOneIsRefused) {
+  directory_.Write("t/key", BytesOf<Key>({2, 1}));
+  directory_.Write("t/emb_vector", BytesOf<float>({2, 1}));
+  const auto plan = PlanImport({.name = "m/t", .from = directory_.Path("t")});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  directory_.Write("t/emb_vector", BytesOf<float>({2, 1, 4, 3}));
+  FakeBulkImport import(plan->specs());
+  const auto report = RunImport(*plan, import, {.spill_directory = directory_.Path()}, nullptr);
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kDataLoss) << report.status();
+  EXPECT_FALSE(import.committed());
 }
 
 TEST_F(ImportTest, ProgressEndsWithTheCommit) {

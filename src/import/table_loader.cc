@@ -4,7 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/limits.h"
 #include "base/macros.h"
 #include "import/parallel.h"
 
@@ -159,6 +161,12 @@ absl::Status TableLoader::SortRuns() {
   const uint64_t lane_rows = DivideUp(row_count_, part_count());
   const bool in_memory = lane_rows <= plan_.run_rows_max;
   const uint64_t run_count = DivideUp(row_count_, in_memory ? lane_rows : plan_.run_rows_max);
+  if (run_count > kSortedRunsMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(reader_.keys_path(), ": ", row_count_, " rows of ", row_bytes_, " bytes make ",
+                     run_count, " sorted runs in a memory of ", context_.budget.bytes_max(),
+                     " bytes, at most ", kSortedRunsMax, ": give the import more memory"));
+  }
   const uint64_t run_rows = DivideUp(row_count_, run_count);
   runs_.resize(DivideUp(row_count_, run_rows));
   if (!in_memory) {

@@ -59,7 +59,8 @@ class TableLoader {
               BulkImport& import, size_t table);
 
   // Errors: INVALID_ARGUMENT for a duplicate key; DATA_LOSS from the table's files;
-  // RESOURCE_EXHAUSTED for memory and disk; those of BulkImport::Add.
+  // RESOURCE_EXHAUSTED for memory and disk, and for more than kSortedRunsMax runs; those of
+  // BulkImport::Add.
   absl::Status Load();
 
   ElementCounts element_counts() const {

@@ -35,6 +35,8 @@ class MemoryReader final : public TableReader {
   }
 
   uint64_t fail_at_row = UINT64_MAX;
+  // As a file with a hole has: more rows than anything of it.
+  void ClaimRows(uint64_t row_count) { shape_.row_count = row_count; }
 
  private:
   std::vector<Key> keys_;
@@ -78,6 +80,8 @@ class TableLoaderTest : public testing::Test {
     if (outcome.status.ok()) outcome.status = import.Commit().status();
     if (outcome.status.ok()) outcome.rows = import.rows(0);
     outcome.parts = import.part_count(0);
+    EXPECT_TRUE(!outcome.status.ok() || import.open_part_count() == 0);
+    EXPECT_LE(import.open_parts_peak(), lanes);
     outcome.spilled_runs = loader.spilled_run_count();
     outcome.merge_passes = loader.merge_pass_count();
     outcome.memory_bytes_peak = budget.bytes_peak();
@@ -143,6 +147,18 @@ TEST_F(TableLoaderTest, MergesInPassesWhenRunsAreMany) {
   EXPECT_GE(outcome.spilled_runs, 40U);
   EXPECT_GE(outcome.merge_passes, 4U);
   EXPECT_LE(outcome.memory_bytes_peak, 2 * kLaneBytesMin);
+}
+
+// A sparse file may claim any number of rows: what is known of its runs would not fit the memory.
+TEST_F(TableLoaderTest, MoreRunsThanCanBeKeptAreRefusedBeforeAnyIsMade) {
+  std::vector<Key> keys(8192);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(keys.size() - i);
+  MemoryReader reader(keys, 1);
+  reader.ClaimRows(uint64_t{1} << 50);
+  const Outcome outcome = Load(reader, 2 << 20, 2);
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kResourceExhausted) << outcome.status;
+  EXPECT_EQ(outcome.spilled_runs, 0U);
+  EXPECT_LE(outcome.memory_bytes_peak, uint64_t{2} << 20);
 }
 
 TEST_F(TableLoaderTest, ExtremeKeysAndFewDistinctDigits) {

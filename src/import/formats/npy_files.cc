@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/limits.h"
 #include "base/macros.h"
 #include "import/formats/array_reader.h"
 #include "import/formats/file.h"
@@ -60,6 +61,10 @@ class FileRowWriter final : public NpyRowWriter {
 
 absl::StatusOr<std::vector<Key>> ReadNpyKeys(const std::string& path) {
   HPS_ASSIGN_OR_RETURN(const NpyKeys file, OpenNpyKeys(path));
+  if (file.count > kKeysPerFileMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(path, ": expected at most ", kKeysPerFileMax,
+                                                     " keys in a file, found ", file.count));
+  }
   std::vector<Key> keys(file.count);
   HPS_RETURN_IF_ERROR(ReadKeyArray(file.array, 0, keys));
   return keys;

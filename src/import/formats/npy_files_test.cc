@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 
+#include "base/limits.h"
 #include "import/formats/file.h"
 #include "import/formats/npy.h"
 #include "import/formats/test_files.h"
@@ -57,6 +58,18 @@ TEST(NpyFilesTest, RefusesWhatHoldsNoKeys) {
   EXPECT_EQ(code(WriteArray<int64_t>(directory, "<i8", {1, 2}, {1, 2})), kInvalid);
   EXPECT_EQ(code(WriteArray<int64_t>(directory, "<i8", {1, 2}, {3})), kInvalid);
   EXPECT_EQ(code(WriteArray<int64_t>(directory, "<i8", {1}, {uint64_t{1} << 61})), kInvalid);
+}
+
+// Catches: an allocation of as many bytes as a sparse file says it has.
+TEST(NpyFilesTest, RefusesMoreKeysThanAreReadAtOnce) {
+  const TestDirectory directory;
+  const uint64_t count = kKeysPerFileMax + 1;
+  const std::string header = NpyBytes("<i8", "(" + std::to_string(count) + ",)", "");
+  const std::string path = directory.Write("sparse.npy", header);
+  std::filesystem::resize_file(path, header.size() + count * sizeof(Key));
+  const absl::Status status = ReadNpyKeys(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(status.message()).find("found 67108865"), std::string::npos) << status;
 }
 
 TEST(NpyFilesTest, WritesRowsUnderTheNameWhenComplete) {

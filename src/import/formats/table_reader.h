@@ -20,6 +20,8 @@ struct TableShape {
   Dtype dtype = Dtype::kFloat32;  // of the files; the table's may differ
 
   uint64_t row_bytes() const { return uint64_t{dim} * ElementBytes(dtype); }
+
+  friend bool operator==(const TableShape&, const TableShape&) = default;
 };
 
 class TableReader {
