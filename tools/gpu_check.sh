@@ -181,7 +181,7 @@ else
       continue
     fi
     while read -r test; do
-      run_tests "${tool}_$test" 60 compute-sanitizer --tool $tool --error-exitcode 9 \
+      run_tests "${tool}_$test" 90 compute-sanitizer --tool $tool --error-exitcode 9 \
         --report-api-errors no "$build/tests/$test" --gtest_filter="$small_cases"
     done <"$build/gpu_tests.txt"
   done
