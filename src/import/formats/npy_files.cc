@@ -1,11 +1,7 @@
 #include "hps/npy_files.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -14,21 +10,17 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "import/formats/array_reader.h"
-#include "import/formats/file.h"
 #include "import/formats/npy.h"
 #include "import/formats/npy_table.h"
+#include "import/formats/pending_file.h"
 
 namespace hps {
 namespace {
 
-// Writes to PATH.<process>.partial and renames at the end.
 class FileRowWriter final : public NpyRowWriter {
  public:
-  FileRowWriter(File file, std::string path, uint64_t data_bytes)
-      : file_(std::move(file)), path_(std::move(path)), data_bytes_(data_bytes) {}
-  ~FileRowWriter() override {
-    if (!committed_) ::unlink(file_.path().c_str());
-  }
+  FileRowWriter(PendingFile pending, uint64_t data_bytes)
+      : pending_(std::move(pending)), data_bytes_(data_bytes) {}
 
   absl::Status WriteHeader(const std::string& header) { return Write(AsBytes(header)); }
 
@@ -36,25 +28,20 @@ class FileRowWriter final : public NpyRowWriter {
 
   absl::Status Commit() override {
     HPS_CHECK(written_bytes_ == kNpyWrittenHeaderBytes + data_bytes_);
-    HPS_RETURN_IF_ERROR(file_.Sync());
-    if (std::rename(file_.path().c_str(), path_.c_str()) != 0)
-      return FileError(errno, "can't write", path_);
-    committed_ = true;
-    return absl::OkStatus();
+    HPS_RETURN_IF_ERROR(pending_.file().Sync());
+    return pending_.Replace();
   }
 
  private:
   absl::Status Write(std::span<const std::byte> bytes) {
-    HPS_RETURN_IF_ERROR(file_.WriteAt(written_bytes_, bytes));
+    HPS_RETURN_IF_ERROR(pending_.file().WriteAt(written_bytes_, bytes));
     written_bytes_ += bytes.size();
     return absl::OkStatus();
   }
 
-  const File file_;
-  const std::string path_;
+  PendingFile pending_;
   const uint64_t data_bytes_;
   uint64_t written_bytes_ = 0;
-  bool committed_ = false;
 };
 
 }  // namespace
@@ -86,12 +73,8 @@ absl::StatusOr<std::unique_ptr<NpyRowWriter>> NpyRowWriter::Create(const std::st
         absl::StrCat(path, ": expected a regular file to replace, or none, found ",
                      S_ISDIR(found.st_mode) ? "a directory" : "a device, pipe or socket"));
   }
-  // In the same directory, so that the rename stays on one disk; an earlier process with this
-  // number may have been killed and have left its file.
-  const std::string partial = absl::StrCat(path, ".", ::getpid(), ".partial");
-  ::unlink(partial.c_str());
-  HPS_ASSIGN_OR_RETURN(File file, File::CreateNew(partial));
-  auto writer = std::make_unique<FileRowWriter>(std::move(file), path, *data_bytes);
+  HPS_ASSIGN_OR_RETURN(PendingFile pending, PendingFile::Create(path));
+  auto writer = std::make_unique<FileRowWriter>(std::move(pending), *data_bytes);
   const std::array<uint64_t, 2> shape = {row_count, dim};
   HPS_RETURN_IF_ERROR(writer->WriteHeader(FormatNpyHeader("<f4", shape)));
   return writer;

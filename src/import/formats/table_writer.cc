@@ -21,11 +21,6 @@
 namespace hps {
 namespace {
 
-// Appended to the names of files that are not complete yet.
-constexpr char kPartialSuffix[] = ".partial";
-
-std::string PartialPath(const std::string& path) { return path + kPartialSuffix; }
-
 std::string_view NpyDescr(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat32:
@@ -36,11 +31,6 @@ std::string_view NpyDescr(Dtype dtype) {
       return "<u2";
   }
   return "";
-}
-
-absl::Status Rename(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) return FileError(errno, "can't rename", from);
-  return absl::OkStatus();
 }
 
 absl::Status SyncDirectory(const std::string& path) {
@@ -66,13 +56,6 @@ absl::StatusOr<bool> MakeDirectory(const std::string& directory) {
   return made;
 }
 
-// A partial file that a killed process has left is replaced.
-absl::StatusOr<File> CreatePartial(const std::string& path) {
-  const std::string partial = PartialPath(path);
-  std::remove(partial.c_str());
-  return File::CreateNew(partial);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TableWriter>> TableWriter::Create(TableFormat format,
@@ -87,15 +70,15 @@ absl::StatusOr<std::unique_ptr<TableWriter>> TableWriter::Create(TableFormat for
   const std::string keys_path = absl::StrCat(directory, "/", npy ? kNpyKeyFile : kHugectrKeyFile);
   const std::string rows_path = absl::StrCat(directory, "/", npy ? kNpyRowFile : kHugectrRowFile);
   const uint64_t header_bytes = npy ? kNpyWrittenHeaderBytes : 0;
-  HPS_ASSIGN_OR_RETURN(File keys, CreatePartial(keys_path));
-  absl::StatusOr<File> rows = CreatePartial(rows_path);
+  absl::StatusOr<PendingFile> keys = PendingFile::Create(keys_path);
+  absl::StatusOr<PendingFile> rows = keys.ok() ? PendingFile::Create(rows_path) : keys.status();
   if (!rows.ok()) {
-    std::remove(PartialPath(keys_path).c_str());
+    keys = rows.status();  // removes its file, so that the directory may go
+    if (made_directory) ::rmdir(directory.c_str());
     return rows.status();
   }
-  std::unique_ptr<TableWriter> writer(new TableWriter(format, directory,
-                                                      {keys_path, std::move(keys), header_bytes},
-                                                      {rows_path, *std::move(rows), header_bytes}));
+  std::unique_ptr<TableWriter> writer(new TableWriter(
+      format, directory, {*std::move(keys), header_bytes}, {*std::move(rows), header_bytes}));
   writer->dim_ = dim;
   writer->dtype_ = dtype;
   writer->file_dtype_ = npy ? dtype : Dtype::kFloat32;
@@ -104,15 +87,14 @@ absl::StatusOr<std::unique_ptr<TableWriter>> TableWriter::Create(TableFormat for
 }
 
 TableWriter::~TableWriter() {
-  if (finished_) return;
-  for (const Output* output : {&key_file_, &row_file_})
-    std::remove(PartialPath(output->path).c_str());
-  // Only when it is empty, which is for the system to say.
-  if (made_directory_) ::rmdir(directory_.c_str());
+  if (finished_ || !made_directory_) return;
+  // Goes when it is empty, which is for the system to say.
+  { const Output removed_first[] = {std::move(key_file_), std::move(row_file_)}; }
+  ::rmdir(directory_.c_str());
 }
 
 absl::Status TableWriter::AppendTo(Output& output, std::span<const std::byte> bytes) {
-  HPS_RETURN_IF_ERROR(output.file.WriteAt(output.bytes, bytes));
+  HPS_RETURN_IF_ERROR(output.pending.file().WriteAt(output.bytes, bytes));
   output.bytes += bytes.size();
   return absl::OkStatus();
 }
@@ -137,22 +119,29 @@ absl::Status TableWriter::WriteHeaders() {
   const std::array<uint64_t, 2> shape = {row_count_, dim_};
   const std::string keys = FormatNpyHeader("<i8", std::span(shape).first(1));
   const std::string rows = FormatNpyHeader(NpyDescr(file_dtype_), shape);
-  HPS_RETURN_IF_ERROR(key_file_.file.WriteAt(0, AsBytes(keys)));
-  return row_file_.file.WriteAt(0, AsBytes(rows));
+  HPS_RETURN_IF_ERROR(key_file_.pending.file().WriteAt(0, AsBytes(keys)));
+  return row_file_.pending.file().WriteAt(0, AsBytes(rows));
 }
 
 absl::Status TableWriter::Finish() {
   if (format_ == TableFormat::kNpy) HPS_RETURN_IF_ERROR(WriteHeaders());
-  HPS_RETURN_IF_ERROR(key_file_.file.Sync());
-  HPS_RETURN_IF_ERROR(row_file_.file.Sync());
-  // Keys last: a directory without them is not a table.
-  HPS_RETURN_IF_ERROR(Rename(PartialPath(row_file_.path), row_file_.path));
-  if (absl::Status renamed = Rename(PartialPath(key_file_.path), key_file_.path); !renamed.ok()) {
-    std::remove(row_file_.path.c_str());
-    return renamed;
-  }
+  HPS_RETURN_IF_ERROR(key_file_.pending.file().Sync());
+  HPS_RETURN_IF_ERROR(row_file_.pending.file().Sync());
+  HPS_RETURN_IF_ERROR(Publish());
   finished_ = true;
-  return SyncDirectory(directory_);
+  return absl::OkStatus();
+}
+
+absl::Status TableWriter::Publish() {
+  // Keys last: a directory without them is not a table.
+  HPS_RETURN_IF_ERROR(row_file_.pending.Publish());
+  absl::Status published = key_file_.pending.Publish();
+  if (published.ok()) {
+    published = SyncDirectory(directory_);
+    if (!published.ok()) std::remove(key_file_.pending.path().c_str());
+  }
+  if (!published.ok()) std::remove(row_file_.pending.path().c_str());
+  return published;
 }
 
 }  // namespace hps

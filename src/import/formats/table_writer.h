@@ -1,7 +1,8 @@
 // Writes a table's files: HugeCTR's or NumPy's directory, rows in the order given.
 //
-// The files get their names when everything is in them and on the disk; a writer that is destroyed
-// before Finish removes what it made. For one thread.
+// The files get their names when everything is in them and on the disk, and never those of files
+// that are there; a writer that is destroyed before Finish, or whose Finish fails, removes what it
+// made. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 #include "hps/span.h"
 #include "hps/transfer.h"
 #include "hps/types.h"
-#include "import/formats/file.h"
+#include "import/formats/pending_file.h"
 
 namespace hps {
 
@@ -35,7 +36,8 @@ class TableWriter {
   // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE.
   absl::Status Append(std::span<const Key> keys, HostRows rows);
 
-  // Makes the files durable and gives them their names. Errors: as Append.
+  // Makes the files durable and gives them their names. Errors: as Append; ALREADY_EXISTS (another
+  // table has come to the directory meanwhile, which stays as it is).
   absl::Status Finish();
 
   uint64_t row_count() const { return row_count_; }
@@ -43,8 +45,7 @@ class TableWriter {
 
  private:
   struct Output {
-    std::string path;
-    File file;
+    PendingFile pending;
     uint64_t bytes = 0;
   };
   TableWriter(TableFormat format, std::string directory, Output keys, Output rows)
@@ -55,6 +56,7 @@ class TableWriter {
 
   static absl::Status AppendTo(Output& output, std::span<const std::byte> bytes);
   absl::Status WriteHeaders();
+  absl::Status Publish();
 
   const TableFormat format_;
   const std::string directory_;

@@ -102,13 +102,48 @@ TEST_F(TableWriterTest, WhatIsNotFinishedIsRemoved) {
   EXPECT_EQ(directory_.Read("out/other"), "mine");
 }
 
-TEST_F(TableWriterTest, ReplacesWhatAKilledWriterHasLeft) {
-  directory_.Write("out/key.partial", "old and longer than the new one");
+// Catches: a file of the user's that was taken for the remains of a writer.
+TEST_F(TableWriterTest, LeavesFilesThatItDidNotMakeAlone) {
+  directory_.Write("out/key.partial", "mine");
+  directory_.Write("out/emb_vector.partial", "mine, too");
+  {
+    auto writer = Create(TableFormat::kHugectr);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+  }
   auto writer = Create(TableFormat::kHugectr);
   ASSERT_TRUE(writer.ok()) << writer.status();
   ASSERT_EQ((*writer)->Append(keys_, rows()), absl::OkStatus());
   ASSERT_EQ((*writer)->Finish(), absl::OkStatus());
   EXPECT_EQ(directory_.Read("out/key"), BytesOf<Key>({-5, 9}));
+  EXPECT_EQ(directory_.Read("out/key.partial"), "mine");
+  EXPECT_EQ(directory_.Read("out/emb_vector.partial"), "mine, too");
+}
+
+// Catches: two writers that mix their files, or of which the later one replaces what was finished.
+TEST_F(TableWriterTest, OfTwoWritersTheFirstToFinishHasThePlace) {
+  auto first = Create(TableFormat::kHugectr);
+  auto second = Create(TableFormat::kHugectr);
+  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_EQ((*second)->Append(keys_, rows()), absl::OkStatus());
+  ASSERT_EQ((*second)->Finish(), absl::OkStatus());
+  const std::string written = directory_.Read("out/emb_vector");
+  EXPECT_EQ((*first)->Finish().code(), absl::StatusCode::kAlreadyExists);
+  first->reset();
+  EXPECT_EQ(directory_.Read("out/key"), BytesOf<Key>({-5, 9}));
+  EXPECT_EQ(directory_.Read("out/emb_vector"), written);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.Path("out")), {}), 2);
+}
+
+// The keys' name is taken when the rows have theirs: the rows go again.
+TEST_F(TableWriterTest, AFinishThatFailsHalfWayLeavesNoHalf) {
+  auto writer = Create(TableFormat::kHugectr);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_EQ((*writer)->Append(keys_, rows()), absl::OkStatus());
+  directory_.Write("out/key", "mine");
+  EXPECT_EQ((*writer)->Finish().code(), absl::StatusCode::kAlreadyExists);
+  writer->reset();
+  EXPECT_EQ(directory_.Read("out/key"), "mine");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.Path("out")), {}), 1);
 }
 
 }  // namespace

@@ -1,0 +1,69 @@
+#include "import/formats/pending_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+
+namespace hps {
+namespace {
+
+constexpr int kAttemptsMax = 8;  // names are drawn from 2^64
+
+std::string DrawName(const std::string& path) {
+  std::random_device random;
+  const uint64_t drawn = (uint64_t{random()} << 32) | random();
+  char digits[17];
+  std::snprintf(digits, sizeof(digits), "%016" PRIx64, drawn);
+  return absl::StrCat(path, ".", digits, ".partial");
+}
+
+}  // namespace
+
+absl::StatusOr<PendingFile> PendingFile::Create(const std::string& path) {
+  for (int attempt = 1;; ++attempt) {
+    absl::StatusOr<File> file = File::CreateNew(DrawName(path));
+    if (file.ok()) return PendingFile(*std::move(file), path);
+    if (!absl::IsAlreadyExists(file.status()) || attempt == kAttemptsMax) return file.status();
+  }
+}
+
+PendingFile::PendingFile(PendingFile&& other) noexcept
+    : file_(std::move(other.file_)),
+      path_(std::move(other.path_)),
+      pending_(std::exchange(other.pending_, false)) {}
+
+PendingFile::~PendingFile() {
+  if (pending_) ::unlink(file_.path().c_str());
+}
+
+absl::Status PendingFile::Publish() {
+  HPS_CHECK(pending_);
+  const char* const from = file_.path().c_str();
+  int result = ::renameat2(AT_FDCWD, from, AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
+  if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
+    // A file system that can't do this; a link is refused, too, where there is a file.
+    result = ::link(from, path_.c_str());
+    if (result == 0) ::unlink(from);
+  }
+  if (result != 0) return FileError(errno, "can't write", path_);
+  pending_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status PendingFile::Replace() {
+  HPS_CHECK(pending_);
+  if (std::rename(file_.path().c_str(), path_.c_str()) != 0)
+    return FileError(errno, "can't write", path_);
+  pending_ = false;
+  return absl::OkStatus();
+}
+
+}  // namespace hps
