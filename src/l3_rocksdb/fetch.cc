@@ -17,6 +17,20 @@
 namespace hps {
 namespace {
 
+constexpr size_t kCacheLineBytes = 64;
+// Values that are asked for before the one that is checked: a checksum waits for every line of its
+// value, and those of a cached block are seldom in the processor's caches.
+constexpr size_t kValuesAhead = 4;
+// Of wide rows the first lines are asked for; the machine's own prefetcher sees the rest coming.
+constexpr size_t kPrefetchBytesMax = 1024;
+
+// Inlined, because the compiler takes a function that only prefetches for one without effect.
+[[gnu::always_inline]] inline void PrefetchValue(const rocksdb::PinnableSlice& value) {
+  const size_t bytes = std::min(value.size(), kPrefetchBytesMax);
+  for (size_t offset = 0; offset < bytes; offset += kCacheLineBytes)
+    __builtin_prefetch(value.data() + offset);
+}
+
 // One call. Holds what every piece needs.
 class Fetcher {
  public:
@@ -119,6 +133,7 @@ absl::Status Fetcher::FetchPiece(size_t begin, size_t key_count) {
   database_.db().MultiGet(read_options_, family_.handle, key_count, scratch_.keys.data(),
                           scratch_.values.data(), scratch_.statuses.data(), true);
   for (size_t i = 0; i < key_count; ++i) {
+    if (i + kValuesAhead < key_count) PrefetchValue(scratch_.values[i + kValuesAhead]);
     TakeValue(PositionOf(begin + i), scratch_.statuses[i], scratch_.values[i]);
     scratch_.values[i].Reset();
   }
