@@ -8,12 +8,6 @@
 namespace hps {
 namespace {
 
-// Fences would make formal that a row is read between the two looks at the gate; they cost 3 to 5 %
-// of the time. Without them the order rests on the first look having been compared before the slab
-// is asked for, and on the row having been stored to the output, for which it must have arrived,
-// before the second look is asked for. Beside a writer everything is fenced.
-constexpr bool kFenced = false;
-
 // Calls of up to this many keys are spread thin, for their latency.
 constexpr uint64_t kSmallCallKeys = 16 << 10;
 
@@ -49,7 +43,7 @@ cudaError_t Launch(const Request& request) {
   }
   constexpr uint32_t kTilesPerBlock = kThreads / kWarpLanes;
   const auto blocks = static_cast<uint32_t>((tiles + kTilesPerBlock - 1) / kTilesPerBlock);
-  QueryKernel<Rows, kTasks, kThreads, kBlocks, kFenced>
+  QueryKernel<Rows, kTasks, kThreads, kBlocks>
       <<<std::max(blocks, 1u), kThreads, 0, request.stream>>>(launch);
   return cudaGetLastError();
 }

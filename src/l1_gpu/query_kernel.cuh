@@ -162,24 +162,25 @@ __device__ __noinline__ uint32_t ReadTileBesideWriters(const QueryTask& task,
   const FoundSlot found = FindSlots<Rows::kTileKeys>(table, mine);
   uint32_t slot = found.slot;
   uint32_t row_version = kRowLocked;
-  if (slot != kNoSlot) row_version = LoadRelaxed(RowLockOf(table.gate, slot));
-  const bool readable = (row_version & kRowLocked) == 0 && (found.control & kControlLocked) == 0;
-  FenceGpu();
+  bool readable = false;
+  if (slot != kNoSlot) {
+    // The key once more, now that the control word is known to have been read before it.
+    FenceBehindDependency();
+    row_version = LoadRelaxed(RowLockOf(table.gate, slot));
+    const uint64_t key = LoadRelaxed(KeyOfSlot(table.slabs + found.slab, found.way));
+    readable =
+        key == mine.key && (row_version & kRowLocked) == 0 && (found.control & kControlLocked) == 0;
+  }
+  FenceBehindDependency();
   __syncwarp();
   Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), table.row_bytes,
                                       readable ? slot : kNoSlot, task.kind);
   Touch(table, found);
-  FenceGpu();
+  FenceBehindDependency();
   __syncwarp();
-  bool proved = false;
-  if (readable && slot != kNoSlot) {
-    Slab* const slab = table.slabs + found.slab;
-    const uint64_t key = LoadRelaxed(KeyOfSlot(slab, found.way));
-    FenceGpu();
-    proved = key == mine.key && LoadRelaxed(&slab->control) == found.control &&
-             LoadRelaxed(RowLockOf(table.gate, slot)) == row_version &&
-             !VersionsMayHaveWrapped(gate_before, LoadAcquire(&table.gate->state));
-  }
+  const bool proved = readable && LoadRelaxed(&table.slabs[found.slab].control) == found.control &&
+                      LoadRelaxed(RowLockOf(table.gate, slot)) == row_version &&
+                      !VersionsMayHaveWrapped(gate_before, LoadAcquire(&table.gate->state));
   uint32_t unproved = __ballot_sync(kAllLanes, mine.active && !proved);
   for (; unproved != 0; unproved &= unproved - 1) {
     const uint32_t lane = __ffs(unproved) - 1;
@@ -191,26 +192,26 @@ __device__ __noinline__ uint32_t ReadTileBesideWriters(const QueryTask& task,
 }
 
 // Reads a tile as if nobody wrote, and again if somebody did. Gives the lane's slot.
-template <typename Rows, bool kFenced>
+template <typename Rows>
 __device__ inline uint32_t ReadTile(const QueryTask& task, uint32_t first_position,
                                     const TileKey& mine) {
   const TableView& table = task.view.table;
   const auto* const gate = reinterpret_cast<const uint64_t*>(&table.gate->state);
   const unsigned long long gate_before =
-      kFenced ? LoadAcquire(&table.gate->state) : LoadRelaxed(gate);
+      kFormalFences ? LoadAcquire(&table.gate->state) : LoadRelaxed(gate);
   if (__all_sync(kAllLanes, IsQuiet(gate_before))) {
     const FoundSlot found = FindSlots<Rows::kTileKeys>(table, mine);
     Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), table.row_bytes,
                                         found.slot, task.kind);
     Touch(table, found);
-    if (kFenced) FenceGpu();
+    FenceBehindDependency();
     __syncwarp();
     if (__all_sync(kAllLanes, LoadRelaxed(gate) == gate_before)) return found.slot;
   }
   return ReadTileBesideWriters<Rows>(task, first_position, mine);
 }
 
-template <typename Rows, int kTasks, bool kFenced>
+template <typename Rows, int kTasks>
 __device__ inline void QueryTile(const QueryLaunch<kTasks>& launch, uint32_t tile) {
   const uint32_t number = TaskOfTile(launch, tile);
   const QueryTask& task = TaskOf(launch, number);
@@ -221,7 +222,7 @@ __device__ inline void QueryTile(const QueryLaunch<kTasks>& launch, uint32_t til
   if (mine.active)
     mine.key = LoadOnce(reinterpret_cast<const uint64_t*>(task.view.keys) + mine.position);
   uint32_t slot = kNoSlot;
-  if (task.view.table.slabs != nullptr) slot = ReadTile<Rows, kFenced>(task, first_position, mine);
+  if (task.view.table.slabs != nullptr) slot = ReadTile<Rows>(task, first_position, mine);
   if (slot != kNoSlot && task.view.status != nullptr)
     task.view.status[mine.position] = KeyStatus::kHitL1;
   const bool missing = mine.active && slot == kNoSlot;
@@ -231,12 +232,12 @@ __device__ inline void QueryTile(const QueryLaunch<kTasks>& launch, uint32_t til
   }
 }
 
-template <typename Rows, int kTasks, int kThreads, int kBlocks, bool kFenced>
+template <typename Rows, int kTasks, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     QueryKernel(const __grid_constant__ QueryLaunch<kTasks> launch) {
   if (launch.records_misses) ClearNextCounters(launch.misses, launch.generation);
   const uint32_t tile = (blockIdx.x * kThreads + threadIdx.x) / kWarpLanes;
-  if (tile < launch.tile_count) QueryTile<Rows, kTasks, kFenced>(launch, tile);
+  if (tile < launch.tile_count) QueryTile<Rows, kTasks>(launch, tile);
 }
 
 }  // namespace hps

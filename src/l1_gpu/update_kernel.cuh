@@ -28,7 +28,7 @@ __device__ inline uint32_t UpdateTile(const WriteLaunch& launch, uint32_t first)
     uint32_t version = kRowLocked;
     if (pending) version = atomicOr(row_lock, kRowLocked);
     const bool locked = (version & kRowLocked) == 0;
-    FenceGpu();
+    FenceBehindDependency();
     __syncwarp();
     Rows::template Copy<CopyTo::kTable>(places, table.row_bytes, locked ? slot : kNoSlot,
                                         launch.kind);
