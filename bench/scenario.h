@@ -38,6 +38,7 @@ struct Options {
 
 using ScenarioFunction = absl::StatusOr<std::vector<Result>> (*)(const Options& options);
 
+absl::StatusOr<std::vector<Result>> RunL1Scenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunL2Scenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunL3Scenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunImportScenario(const Options& options);

@@ -6,6 +6,7 @@ namespace hps::bench {
 
 std::span<const NamedScenario> Scenarios() {
   static const std::vector<NamedScenario> scenarios = {
+      {.name = "l1", .run = RunL1Scenario, .takes_device = true, .needs_device = true},
       {.name = "l2", .run = RunL2Scenario},
       {.name = "l3", .run = RunL3Scenario},
       {.name = "import", .run = RunImportScenario},

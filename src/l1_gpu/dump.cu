@@ -13,12 +13,11 @@ uint32_t BlocksFor(uint32_t slabs) { return (slabs + kThreads - 1) / kThreads; }
 
 // Runs between writes, so nothing is locked. One thread per slab.
 __global__ void __launch_bounds__(kThreads)
-    DumpKernel(const TableView table, uint32_t slab_begin, uint32_t slab_end, Key* keys,
-               uint32_t* key_count) {
+    DumpKernel(const TableView table, SlabRange slabs, Key* keys, uint32_t* key_count) {
   const uint32_t lane = threadIdx.x % kWarpLanes;
-  const uint32_t number = slab_begin + blockIdx.x * kThreads + threadIdx.x;
-  Slab* const slab = table.slabs + (number < slab_end ? number : slab_begin);
-  const uint32_t valid = number < slab_end ? ValidSlots(LoadRelaxed(&slab->control)) : 0;
+  const uint32_t number = slabs.begin + blockIdx.x * kThreads + threadIdx.x;
+  Slab* const slab = table.slabs + (number < slabs.end ? number : slabs.begin);
+  const uint32_t valid = number < slabs.end ? ValidSlots(LoadRelaxed(&slab->control)) : 0;
   uint32_t end = __popc(valid);
   for (uint32_t step = 1; step < kWarpLanes; step *= 2) {
     const uint32_t below = __shfl_up_sync(kAllLanes, end, step);
@@ -51,11 +50,11 @@ __global__ void __launch_bounds__(kThreads) ClearKernel(const TableView table) {
 
 }  // namespace
 
-cudaError_t LaunchDump(const TableView& table, uint32_t slab_begin, uint32_t slab_end, Key* keys,
-                       uint32_t* key_count, cudaStream_t stream) {
-  if (slab_begin >= slab_end) return cudaSuccess;
-  DumpKernel<<<BlocksFor(slab_end - slab_begin), kThreads, 0, stream>>>(table, slab_begin, slab_end,
-                                                                        keys, key_count);
+cudaError_t LaunchDump(const TableView& table, SlabRange slabs, Key* keys, uint32_t* key_count,
+                       cudaStream_t stream) {
+  if (slabs.begin >= slabs.end) return cudaSuccess;
+  DumpKernel<<<BlocksFor(slabs.end - slabs.begin), kThreads, 0, stream>>>(table, slabs, keys,
+                                                                          key_count);
   return cudaGetLastError();
 }
 

@@ -21,10 +21,6 @@ static_assert(sizeof(TableCounters) <= kCountersBytes);
 // The longest wait where the caller gave no deadline.
 constexpr Duration kWriteWaitMax = std::chrono::seconds(60);
 
-// A write is fed through the bus, so few blocks keep up with it and leave the memory's bandwidth to
-// look-ups.
-constexpr uint32_t kWriteBlocksMax = 16;
-
 uint64_t FixedBytes() { return kCountersBytes + 2 * kAlignment; }
 
 uint32_t StrideOf(size_t row_bytes) { return RowStrideBytes(static_cast<uint32_t>(row_bytes)); }
@@ -202,7 +198,7 @@ absl::Status GpuCacheTable::Submit(Change change, Writer::Step step, size_t keys
                      .rows = step.device() + keys_room,
                      .row_stride_bytes = row_bytes(),
                      .key_count = static_cast<uint32_t>(key_count),
-                     .blocks_max = kWriteBlocksMax};
+                     .blocks_max = kBackgroundBlocks};
   const auto launch = [&](cudaStream_t stream) {
     write.table = view();
     cudaError_t launched = cudaSuccess;
@@ -309,7 +305,7 @@ absl::StatusOr<size_t> GpuCacheTable::DumpSlabs(uint32_t begin, uint32_t end, st
     HPS_RETURN_IF_ERROR(
         CudaStatus(cudaMemsetAsync(room, 0, sizeof(uint32_t), stream), "a dump's count"));
     const cudaError_t launched =
-        LaunchDump(view(), begin, end, static_cast<Key*>(static_cast<void*>(room + kAlignment)),
+        LaunchDump(view(), {begin, end}, static_cast<Key*>(static_cast<void*>(room + kAlignment)),
                    static_cast<uint32_t*>(static_cast<void*>(room)), stream);
     HPS_RETURN_IF_ERROR(CudaStatus(launched, "the launch of a dump"));
     return CudaStatus(

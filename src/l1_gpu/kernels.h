@@ -66,6 +66,10 @@ cudaError_t LaunchScatter(std::span<const ScatterPiece> pieces, const MissBuffer
 // A write takes at most this many keys per launch: so a slab's version can't wrap within one.
 inline constexpr size_t kKeysPerWriteMax = size_t{1} << 20;
 
+// Blocks for writes that go on beside queries: a write is fed through the bus, so that few keep up
+// with it and leave the memory's bandwidth to look-ups.
+inline constexpr uint32_t kBackgroundBlocks = 16;
+
 // Keys and rows of a write, device-accessible.
 struct WriteView {
   TableView table;
@@ -91,9 +95,14 @@ cudaError_t LaunchErase(const WriteView& write, cudaStream_t stream);
 // Removes all keys. Counts cleared.
 cudaError_t LaunchClear(const TableView& table, cudaStream_t stream);
 
-// Adds the keys of slabs `slab_begin` to `slab_end` to `keys` (device-accessible, room for all) and
-// their number to `*key_count` (device memory).
-cudaError_t LaunchDump(const TableView& table, uint32_t slab_begin, uint32_t slab_end, Key* keys,
-                       uint32_t* key_count, cudaStream_t stream);
+struct SlabRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
+// Adds the keys of a range of slabs to `keys` (device-accessible, room for all) and their number to
+// `*key_count` (device memory).
+cudaError_t LaunchDump(const TableView& table, SlabRange slabs, Key* keys, uint32_t* key_count,
+                       cudaStream_t stream);
 
 }  // namespace hps

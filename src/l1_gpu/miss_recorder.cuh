@@ -75,11 +75,18 @@ __device__ inline void StoreRecord(void* to, uint4 record) {
                : "memory");
 }
 
-// Lists the misses of a warp: lanes with `missing` have a key that query number `number` asks for
-// at `position`. For all lanes of a warp, at least one of them missing.
+// What a lane may have to list.
+struct Miss {
+  uint64_t key;
+  uint32_t position;  // in the query
+  bool missing;
+};
+
+// Lists the misses of a warp, which are of query number `number`. For all lanes of a warp, at least
+// one of them missing.
 __device__ __noinline__ void RecordMisses(const MissBuffers& buffers, uint32_t generation,
-                                          const QueryView& query, uint32_t number, uint64_t key,
-                                          uint32_t position, bool missing) {
+                                          const QueryView& query, uint32_t number, Miss miss) {
+  const auto [key, position, missing] = miss;
   uint32_t owner = position;
   if (missing) owner = ClaimMiss(buffers, generation, query, key, position);
   MissCounters* const counters = CountersOfHalf(buffers, generation) + number;

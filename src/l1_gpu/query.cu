@@ -8,8 +8,8 @@
 namespace hps {
 namespace {
 
-// Calls of up to this many keys are spread thin, for their latency.
-constexpr uint64_t kSmallCallKeys = 16 << 10;
+// Calls of up to this many bytes of rows are spread thin, for their latency.
+constexpr uint64_t kSmallCallBytes = 6 << 20;
 
 struct Request {
   std::span<QueryTask> tasks;
@@ -40,6 +40,9 @@ cudaError_t Launch(const Request& request) {
     if (copied != cudaSuccess) return copied;
   } else {
     std::copy(request.tasks.begin(), request.tasks.end(), launch.tasks);
+    std::fill(std::begin(launch.tile_begins), std::end(launch.tile_begins), UINT32_MAX);
+    for (size_t i = 0; i < request.tasks.size(); ++i)
+      launch.tile_begins[i] = request.tasks[i].tile_begin;
   }
   constexpr uint32_t kTilesPerBlock = kThreads / kWarpLanes;
   const auto blocks = static_cast<uint32_t>((tiles + kTilesPerBlock - 1) / kTilesPerBlock);
@@ -94,16 +97,21 @@ cudaError_t LaunchQueryTasks(std::span<QueryTask> tasks, const MissBuffers& miss
                              uint32_t generation, bool records_misses, cudaStream_t stream) {
   const Request request = {tasks, misses, generation, records_misses, stream};
   if (tasks.size() > kTasksInLaunch) return Launch<RowsOfAnyKind<8>, 0, 128, 8>(request);
-  uint64_t keys = 0;
-  for (const QueryTask& task : tasks) keys += task.view.key_count;
+  uint64_t bytes = 0;
+  for (const QueryTask& task : tasks)
+    bytes += uint64_t{task.view.key_count} * task.view.table.row_bytes;
   const CopyKind kind = CommonKind(tasks);
-  const bool small = keys <= kSmallCallKeys;
+  const bool small = bytes <= kSmallCallBytes;
   if (tasks.size() == 1) return LaunchKind<1>(request, kind, small);
   return LaunchKind<kTasksInLaunch>(request, kind, small);
 }
 
 cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& misses,
                         uint32_t generation, cudaStream_t stream) {
+  if (queries.size() == 1) {
+    QueryTask task = TaskOfQuery(queries[0]);
+    return LaunchQueryTasks({&task, 1}, misses, generation, true, stream);
+  }
   std::array<QueryTask, kTasksInLaunch> few;
   const std::span<QueryTask> tasks(
       queries.size() <= kTasksInLaunch ? few.data() : misses.pinned_queries, queries.size());

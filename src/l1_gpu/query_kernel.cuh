@@ -24,6 +24,7 @@ namespace hps {
 template <int kTasks>
 struct QueryLaunch {
   QueryTask tasks[kTasks == 0 ? 1 : kTasks];
+  uint32_t tile_begins[kTasks == 0 ? 1 : kTasks];  // the tasks', and the greatest number after them
   const QueryTask* tasks_in_memory;
   uint32_t task_count;
   uint32_t tile_count;
@@ -40,7 +41,13 @@ __device__ inline const QueryTask& TaskOf(const QueryLaunch<kTasks>& launch, uin
 // Number of the task that a tile belongs to: the last one that does not begin after it.
 template <int kTasks>
 __device__ inline uint32_t TaskOfTile(const QueryLaunch<kTasks>& launch, uint32_t tile) {
-  if (kTasks == 1) return 0;
+  if constexpr (kTasks > 0) {
+    // Counting has no step that waits for the one before, as a search has.
+    uint32_t begun = 0;
+#pragma unroll
+    for (int i = 1; i < kTasks; ++i) begun += launch.tile_begins[i] <= tile ? 1 : 0;
+    return begun;
+  }
   uint32_t begin = 0;
   for (uint32_t count = launch.task_count; count > 1;) {
     const uint32_t half = count / 2;
@@ -227,8 +234,8 @@ __device__ inline void QueryTile(const QueryLaunch<kTasks>& launch, uint32_t til
     task.view.status[mine.position] = KeyStatus::kHitL1;
   const bool missing = mine.active && slot == kNoSlot;
   if (launch.records_misses && __any_sync(kAllLanes, missing)) {
-    RecordMisses(launch.misses, launch.generation, task.view, number, mine.key, mine.position,
-                 missing);
+    RecordMisses(launch.misses, launch.generation, task.view, number,
+                 {mine.key, mine.position, missing});
   }
 }
 

@@ -39,8 +39,8 @@ inline CopyKind CopyKindOf(uint32_t row_bytes, uint64_t alignment) {
 
 struct QueryTask {
   QueryView view;
-  uint32_t tile_begin = 0;  // tiles of the tasks before it
-  CopyKind kind = CopyKind::kBytes;
+  uint32_t tile_begin;  // tiles of the tasks before it
+  CopyKind kind;
 };
 
 }  // namespace hps

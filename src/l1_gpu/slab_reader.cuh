@@ -20,10 +20,11 @@
 // nothing. What can't be proved is read again, so a held key is never reported as a miss.
 //
 // Versions of slabs have 23 bits and wrap. A write changes a slab's version at most once for each
-// of its keys, a launch has at most kKeysPerWriteMax keys and one launch writes at a time: while
-// fewer than kKeysPerWriteMax keys were written between two looks at the gate, a version advanced
-// by less than 4 x 2^20 = 2^22 and did not wrap. The gate counts these keys (in 44 bits, which last
-// for more than an hour at full speed), and a reader that slept through more of them reads again.
+// of its keys, a launch has at most kKeysPerWriteMax = 2^20 keys and one launch writes at a time.
+// The gate counts keys when their blocks take their leave (in 44 bits, which last for more than an
+// hour at full speed): between two looks at it versions advance by no more than the keys counted
+// between them and those of the launch that is at work at the second look. Up to 2^22 + 2^20 of
+// them can't wrap; a reader that slept through more reads again.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,7 @@ inline constexpr unsigned long long kGateBlocksMask = (1ull << kGateKeysShift) -
 
 __device__ inline bool IsQuiet(unsigned long long gate) { return (gate & kGateBlocksMask) == 0; }
 __device__ inline bool VersionsMayHaveWrapped(unsigned long long before, unsigned long long after) {
-  return (after >> kGateKeysShift) - (before >> kGateKeysShift) >= kKeysPerWriteMax;
+  return (after >> kGateKeysShift) - (before >> kGateKeysShift) >= 4 * kKeysPerWriteMax;
 }
 
 inline constexpr uint32_t kRowLocked = 1;
