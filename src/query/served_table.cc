@@ -30,7 +30,8 @@ ServedTable::ServedTable(Parts parts)
       l2_(std::move(parts.l2)) {
   default_row_.resize(spec_.row_bytes());  // an empty default row means zeros
   ConvertToFloat32(spec_.dtype, default_row_.data(), spec_.dim, default_row_float32_.data());
-  for (CacheSlot& slot : l1_) slot.bypass = std::make_unique<ShardBypass>(epochs_);
+  for (CacheSlot& slot : l1_)
+    slot.bypass = std::make_unique<ShardBypass>(epochs_, ShardBypass::Applied::kWhenNoted);
 }
 
 void ServedTable::AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table) {
@@ -41,7 +42,9 @@ void ServedTable::AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table
   // The applier begins a change and then looks for the table; here it is the other way round: one
   // of the two sees the other, so every change is either in the watermarks or in the epoch.
   slot.table.store(slot.owned.get(), std::memory_order_seq_cst);
-  slot.epoch.store(epochs_.begun(), std::memory_order_seq_cst);
+  const ApplyEpoch epoch = epochs_.begun();
+  slot.epoch.store(epoch, std::memory_order_seq_cst);
+  slot.bypass->NoteApplied(epoch);  // nothing older gets in
 }
 
 }  // namespace hps

@@ -73,7 +73,8 @@ class ServedTable {
 
   // For promotions and for the table's applier.
   ApplyEpochs& epochs() { return epochs_; }
-  // Whether readers pass by the level; see tier/fence.h.
+  // Whether readers pass by the level; see tier/fence.h. Who refreshes an L1 notes there what it
+  // has applied.
   ShardBypass& l2_bypass() { return l2_bypass_; }
   ShardBypass& l1_bypass(size_t cache) { return *l1_[cache].bypass; }
 

@@ -110,10 +110,14 @@ class Fence::Insertion {
 //
 // A shard that failed or timed out may miss a change: a reader that went past it to L3 and saw the
 // new row must not see the old one in the shard later. So passing by is a state: it ends when every
-// change that was open or pending at the failure has been published. Thread-safe.
+// change that was open or pending for the shard at the failure has been applied to it. Thread-safe.
 class ShardBypass {
  public:
-  explicit ShardBypass(const ApplyEpochs& epochs) : epochs_(epochs) {}
+  // When a shard has a change: L2 when it is published, L1 only when it has been refreshed.
+  enum class Applied { kWhenPublished, kWhenNoted };
+
+  explicit ShardBypass(const ApplyEpochs& epochs, Applied applied = Applied::kWhenPublished)
+      : epochs_(epochs), lags_(applied == Applied::kWhenNoted) {}
 
   // The shard failed now.
   void Trip();
@@ -122,14 +126,20 @@ class ShardBypass {
   // The shard is empty, hence up to date.
   void Clear() { until_.store(0, std::memory_order_seq_cst); }
 
+  // A shard that lags has all changes up to `epoch`: it was refreshed, or began empty.
+  void NoteApplied(ApplyEpoch epoch) { noted_.store(epoch, std::memory_order_seq_cst); }
+
   bool bypassed() const {
     const ApplyEpoch until = until_.load(std::memory_order_seq_cst);
-    return until != 0 && epochs_.published() < until;
+    if (until == 0) return false;
+    return (lags_ ? noted_.load(std::memory_order_seq_cst) : epochs_.published()) < until;
   }
 
  private:
   const ApplyEpochs& epochs_;
+  const bool lags_;
   std::atomic<ApplyEpoch> until_{0};
+  std::atomic<ApplyEpoch> noted_{0};
 };
 
 }  // namespace hps

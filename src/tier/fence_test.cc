@@ -81,5 +81,20 @@ TEST(ShardBypassTest, EndsWhenTheOpenChangeIsPublished) {
   EXPECT_FALSE(bypass.bypassed());
 }
 
+// L1 holds the old row until it is refreshed, long after the change was published. Catches a bypass
+// that ended at publication: a session that had seen the new row below was shown the old one.
+TEST(ShardBypassTest, OfAShardThatIsRefreshedEndsWhenItHasBeen) {
+  ApplyEpochs epochs;
+  ShardBypass bypass(epochs, ShardBypass::Applied::kWhenNoted);
+  for (int change = 0; change < 2; ++change) epochs.Publish(epochs.Begin());
+  bypass.NoteApplied(1);
+  bypass.Trip();
+  EXPECT_TRUE(bypass.bypassed()) << "it lacks the second change";
+  bypass.NoteApplied(2);
+  EXPECT_FALSE(bypass.bypassed());
+  bypass.Trip();
+  EXPECT_FALSE(bypass.bypassed()) << "it lacks nothing";
+}
+
 }  // namespace
 }  // namespace hps

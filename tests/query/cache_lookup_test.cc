@@ -196,6 +196,8 @@ TEST(CacheFaultTest, ADeviceThatFailsInAnyStepFailsNoHostLookUp) {
       EXPECT_EQ(world.statistics().tables[0].keys.total(), 12 + keys.size()) << "counted once";
       EXPECT_NE(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "passed by";
       a.served->epochs().Publish(open);
+      EXPECT_NE(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "not refreshed yet";
+      a.served->l1_bypass(0).NoteApplied(open);
       EXPECT_EQ(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "the lease has come back";
 
       faults.Plan(step, {.fault = fault, .status = hangs, .times = 1});
@@ -247,6 +249,7 @@ TEST_F(CacheLookupTest, ACacheThatFailsIsPassedBy) {
   EXPECT_THAT(Ask(*session_, std::vector<Key>(17, 1)).statuses, Each(KeyStatus::kHitL2));
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL2) << "passed by";
   table_.served->epochs().Publish(open);
+  table_.served->l1_bypass(0).NoteApplied(open);  // refreshed
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL1);
   EXPECT_EQ(world_.statistics().tables[0].l1.errors, 1);
   EXPECT_EQ(world_.statistics().tables[0].keys.total(), 1 + 1 + 17 + 1 + 1);
@@ -265,6 +268,7 @@ TEST_F(CacheLookupTest, WhereL1IsPassedByL2DecidesAboutWaiting) {
   world_.executor().RunAll();
   EXPECT_THAT(Ask(*session_, {2}, 0, never_wait).statuses, ElementsAre(KeyStatus::kHitL2));
   table_.served->epochs().Publish(open);
+  table_.served->l1_bypass(0).NoteApplied(open);  // refreshed
   EXPECT_THAT(Ask(*session_, {2}, 0, never_wait).statuses, ElementsAre(KeyStatus::kDefaultPending));
   world_.executor().RunAll();
   EXPECT_THAT(Ask(*session_, {2}, 0, never_wait).statuses, ElementsAre(KeyStatus::kHitL1));

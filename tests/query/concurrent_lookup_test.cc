@@ -92,6 +92,7 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
     ASSERT_TRUE(table.l2()->Update(rows.batch()).ok());
     if (l1 != nullptr) Expect(l1->Update(rows.batch(), kNoDeadline));
     table.epochs().Publish(epoch);
+    table.l1_bypass(0).NoteApplied(epoch);
   }
 
   void Read(uint64_t seed) {

@@ -13,7 +13,8 @@ SimulatedApplier::SimulatedApplier(SimulatedTable& table, size_t cache_count, Ex
       executor_(executor),
       random_(seed),
       changes_left_(change_count),
-      version_(table.first_version()) {
+      version_(table.first_version()),
+      missed_by_l1_(cache_count, false) {
   HPS_CHECK(executor_.Post(this).ok());
 }
 
@@ -28,6 +29,8 @@ void SimulatedApplier::OnSwitch() {
   HPS_CHECK(idle());
   version_ = table_.first_version();
   l2_missed_ = false;
+  missed_by_l1_.assign(cache_count_, false);
+  unraised_.clear();
   to_refresh_.clear();
 }
 
@@ -41,8 +44,7 @@ SimulatedApplier::Step SimulatedApplier::NextStep() {
       epoch_ = served.epochs().Begin();
       return Step::kRaiseL1;
     case Step::kRaiseL1:
-      for (size_t cache = 0; cache < cache_count_; ++cache)
-        HPS_CHECK(served.l1(cache)->RaiseWatermarks(changed_, epoch_, kNoDeadline).ok());
+      RaiseL1();
       return Step::kRaiseL2;
     case Step::kRaiseL2:
       HPS_CHECK(served.l2()->RaiseWatermarks(changed_, epoch_, kNoDeadline).ok());
@@ -59,9 +61,12 @@ SimulatedApplier::Step SimulatedApplier::NextStep() {
       return AfterPublish();
     case Step::kClearL2:
       return ClearL2() ? AfterPublish() : Step::kClearL2;
+    case Step::kClearL1:
+      return ClearL1() ? AfterPublish() : Step::kClearL1;
     case Step::kRefresh:
       if (!RefreshL1()) return Step::kRefresh;
-      return changes_left_ == 0 ? Step::kDone : Step::kBegin;
+      if (changes_left_ > 0) return Step::kBegin;
+      return l1_missed() ? Step::kClearL1 : Step::kDone;
     case Step::kDone:
       break;
   }
@@ -72,6 +77,7 @@ SimulatedApplier::Step SimulatedApplier::NextStep() {
 SimulatedApplier::Step SimulatedApplier::AfterPublish() {
   const bool last = changes_left_ == 0;
   if (l2_missed_ && (last || random_() % 4 == 0)) return Step::kClearL2;
+  if (l1_missed() && (last || random_() % 4 == 0)) return Step::kClearL1;
   if (last || random_() % 3 == 0) return Step::kRefresh;
   return Step::kBegin;
 }
@@ -137,17 +143,61 @@ bool SimulatedApplier::RefreshL1() {
   to_refresh_.clear();
   if (table_.context->defect == Defect::kRefreshForgotten) return true;
   for (size_t cache = 0; cache < cache_count_; ++cache) {
-    DeviceCacheTable& l1 = *table_.served->l1(cache);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const RowBatch one{.keys = {&keys[i], 1},
-                         .rows = {fetch.rows.row(i), 1, table_.row_bytes(), table_.row_bytes()}};
-      if (outcomes[i] == FetchOutcome::kHit) HPS_CHECK(l1.Update(one, kNoDeadline).ok());
-      if (outcomes[i] == FetchOutcome::kAbsent)
-        HPS_CHECK(l1.Erase({&keys[i], 1}, kNoDeadline).ok());
+    if (RefreshOne(*table_.served->l1(cache), fetch)) {
+      table_.served->l1_bypass(cache).NoteApplied(table_.served->epochs().published());
+    } else {
+      NoteMissedByL1(cache);
     }
-    HPS_CHECK(l1.Flush(kNoDeadline).ok());
   }
   return true;
+}
+
+// False: one of the changes may be missing.
+bool SimulatedApplier::RefreshOne(DeviceCacheTable& l1, const FetchBatch& fetched) {
+  bool all = true;
+  for (size_t i = 0; i < fetched.keys.size(); ++i) {
+    const RowBatch one{.keys = fetched.keys.subspan(i, 1),
+                       .rows = {fetched.rows.row(i), 1, table_.row_bytes(), table_.row_bytes()}};
+    if (fetched.outcomes[i] == FetchOutcome::kHit) all &= l1.Update(one, kNoDeadline).ok();
+    if (fetched.outcomes[i] == FetchOutcome::kAbsent) all &= l1.Erase(one.keys, kNoDeadline).ok();
+  }
+  return l1.Flush(kNoDeadline).ok() && all;
+}
+
+void SimulatedApplier::RaiseL1() {
+  for (size_t cache = 0; cache < cache_count_; ++cache) {
+    if (table_.served->l1(cache)->RaiseWatermarks(changed_, epoch_, kNoDeadline).ok()) continue;
+    unraised_.insert(changed_.begin(), changed_.end());
+    NoteMissedByL1(cache);
+  }
+}
+
+void SimulatedApplier::NoteMissedByL1(size_t cache) {
+  missed_by_l1_[cache] = true;
+  if (table_.context->defect != Defect::kL1BypassForgotten)
+    table_.served->l1_bypass(cache).TripUntilCleared();
+}
+
+// False: to be tried again. Promotions that the missing watermarks would have kept out are refused
+// before what they may have brought is removed.
+bool SimulatedApplier::ClearL1() {
+  const std::vector<Key> unraised(unraised_.begin(), unraised_.end());
+  const ApplyEpoch epoch = table_.served->epochs().published();
+  for (size_t cache = 0; cache < cache_count_; ++cache) {
+    if (!missed_by_l1_[cache]) continue;
+    DeviceCacheTable& l1 = *table_.served->l1(cache);
+    if (!l1.RaiseWatermarks(unraised, epoch, kNoDeadline).ok() || !l1.Clear().ok()) return false;
+    table_.served->l1_bypass(cache).NoteApplied(epoch);
+    table_.served->l1_bypass(cache).Clear();
+    missed_by_l1_[cache] = false;
+    ++l1_clear_count_;
+  }
+  unraised_.clear();
+  return true;
+}
+
+bool SimulatedApplier::l1_missed() const {
+  return std::find(missed_by_l1_.begin(), missed_by_l1_.end(), true) != missed_by_l1_.end();
 }
 
 }  // namespace hps

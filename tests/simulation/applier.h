@@ -20,8 +20,8 @@ namespace hps {
 
 class SimulatedApplier final : public Task {
  public:
-  // Posts itself; ends after `change_count` changes, a last refresh and, if L2 missed a change, its
-  // clearing.
+  // Posts itself; ends after `change_count` changes, a last refresh and the clearing of the levels
+  // that missed a change.
   SimulatedApplier(SimulatedTable& table, size_t cache_count, Executor& executor, uint64_t seed,
                    size_t change_count);
 
@@ -32,6 +32,7 @@ class SimulatedApplier final : public Task {
   // The table has another incarnation now, with empty levels above L3. REQUIRES: idle().
   void OnSwitch();
   uint64_t clear_count() const { return clear_count_; }
+  uint64_t l1_clear_count() const { return l1_clear_count_; }
 
  private:
   enum class Step {
@@ -42,6 +43,7 @@ class SimulatedApplier final : public Task {
     kWriteL2,
     kPublish,
     kClearL2,
+    kClearL1,
     kRefresh,
     kDone
   };
@@ -52,6 +54,11 @@ class SimulatedApplier final : public Task {
   void WriteL2();
   bool ClearL2();
   bool RefreshL1();
+  bool RefreshOne(DeviceCacheTable& l1, const FetchBatch& fetched);
+  void RaiseL1();
+  void NoteMissedByL1(size_t cache);
+  bool ClearL1();
+  bool l1_missed() const;
   Step AfterPublish();
 
   SimulatedTable& table_;
@@ -70,6 +77,11 @@ class SimulatedApplier final : public Task {
   bool l2_missed_ = false;    // a change: L2 is passed by until it is cleared
   std::set<Key> to_refresh_;  // changed since L1 was last brought up to date
   uint64_t clear_count_ = 0;
+  // By device: the table there missed a change or the raise of its watermarks; it is passed by
+  // until it is cleared, after what is in `unraised_` has been raised.
+  std::vector<bool> missed_by_l1_;
+  std::set<Key> unraised_;
+  uint64_t l1_clear_count_ = 0;
 };
 
 }  // namespace hps

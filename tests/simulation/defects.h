@@ -17,15 +17,16 @@ namespace hps {
 
 enum class Defect {
   kNone,
-  kNoFenceL1,         // promotions enter L1 whatever their epoch
-  kNoFenceL2,         // the same for L2
-  kEpochAfterFetch,   // promotions carry the epoch of their insertion
-  kNoProbeAgain,      // L1 is not probed again where a change began meanwhile
-  kPublishTooEarly,   // the applier publishes before L2 has the change
-  kBypassForgotten,   // L2 missed a change and is asked all the same
-  kRefreshForgotten,  // L1 is not brought up to date
-  kForeignRow,        // L2 gives a neighbour's row
-  kMissIsAbsent,      // L2 takes what it lacks for absent
+  kNoFenceL1,          // promotions enter L1 whatever their epoch
+  kNoFenceL2,          // the same for L2
+  kEpochAfterFetch,    // promotions carry the epoch of their insertion
+  kNoProbeAgain,       // L1 is not probed again where a change began meanwhile
+  kPublishTooEarly,    // the applier publishes before L2 has the change
+  kBypassForgotten,    // L2 missed a change and is asked all the same
+  kL1BypassForgotten,  // the same for L1 and a raise of its watermarks
+  kRefreshForgotten,   // L1 is not brought up to date
+  kForeignRow,         // L2 gives a neighbour's row
+  kMissIsAbsent,       // L2 takes what it lacks for absent
 };
 
 // What the decorators share with the world that they are in.

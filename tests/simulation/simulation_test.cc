@@ -36,6 +36,8 @@ TEST(SimulationTest, KeepsItsInvariantsWhateverTheSeed) {
   EXPECT_GT(counts.l2_refused, 0u);
   EXPECT_GT(counts.l1_evictions, 0u);
   EXPECT_GT(counts.l2_clears, 0u);
+  EXPECT_GT(counts.l1_clears, 0u);
+  EXPECT_GT(counts.l1_faults, 0u);
   EXPECT_GT(counts.switches, seeds);
   EXPECT_GT(counts.faults, 0u);
 }
@@ -72,6 +74,7 @@ TEST_P(PlantedDefectTest, IsFound) {
 INSTANTIATE_TEST_SUITE_P(
     Defects, PlantedDefectTest,
     testing::Values(PlantedDefect{Defect::kNoFenceL1, "NoFenceL1", "I2"},
+                    PlantedDefect{Defect::kL1BypassForgotten, "L1BypassForgotten", "I2"},
                     PlantedDefect{Defect::kNoFenceL2, "NoFenceL2", "I2"},
                     PlantedDefect{Defect::kEpochAfterFetch, "EpochAfterFetch", "I2"},
                     PlantedDefect{Defect::kNoProbeAgain, "NoProbeAgain", "I2"},

@@ -10,6 +10,7 @@
 #include "base/macros.h"
 #include "l1_host/host_cache.h"
 #include "l2_memory/memory_tier.h"
+#include "tier/fault_cache.h"
 #include "tier/fault_tier.h"
 #include "tier/plain_tier.h"
 
@@ -191,6 +192,8 @@ SimulationCounts& SimulationCounts::operator+=(const SimulationCounts& other) {
   l2_refused += other.l2_refused;
   l1_evictions += other.l1_evictions;
   l2_clears += other.l2_clears;
+  l1_clears += other.l1_clears;
+  l1_faults += other.l1_faults;
   switches += other.switches;
   faults += other.faults;
   return *this;
@@ -234,6 +237,7 @@ SimulatedWorld::~SimulatedWorld() {
     table->l2_faults.Clear();
     table->l3_faults.Clear();
   }
+  for (const auto& faults : cache_faults_) faults->Clear();
   executor_.RunAll();
   readers_.clear();
   executor_.RunAll();
@@ -252,7 +256,9 @@ void SimulatedWorld::MakeCaches() {
                                .call_keys_max = 256,
                                .call_staging_bytes = 200});
     HPS_CHECK(host.ok());
-    caches_.push_back(Interleaved(*std::move(host), context));
+    cache_faults_.push_back(std::make_unique<TierFaults>(&executor_));
+    caches_.push_back(
+        Interleaved(WithFaults(*std::move(host), cache_faults_.back().get()), context));
   }
 }
 
@@ -326,6 +332,14 @@ void SimulatedWorld::PlanFaults() {
     table->l2_faults.PlanBySeed(random_(), kL2, {.fail = 0.05, .fail_late = 0.05});
     table->l3_faults.PlanBySeed(random_(), kL3, {.fail = 0.05, .fail_late = 0.05});
   }
+  constexpr std::array kL1 = {
+      TierOperation::kAcquireCall,     TierOperation::kBegin, TierOperation::kMisses,
+      TierOperation::kFinish,          TierOperation::kWait,  TierOperation::kInsert,
+      TierOperation::kUpdate,          TierOperation::kErase, TierOperation::kClear,
+      TierOperation::kRaiseWatermarks, TierOperation::kFlush,
+  };
+  for (const auto& faults : cache_faults_)
+    faults->PlanBySeed(random_(), kL1, {.fail = 0.02, .fail_late = 0.02});
 }
 
 // Lets another task run in the middle of this one, as on another thread.
@@ -361,6 +375,12 @@ void SimulatedWorld::CheckConvergence() {
     table->l2_faults.Clear();
     table->l3_faults.Clear();
   }
+  for (const auto& faults : cache_faults_) {
+    for (TierOperation operation : {TierOperation::kMisses, TierOperation::kFinish,
+                                    TierOperation::kUpdate, TierOperation::kRaiseWatermarks})
+      counts_.l1_faults += faults->injected(operation);
+    faults->Clear();
+  }
   for (int round = 0; round < 2; ++round) {  // the second one meets what the first one promoted
     for (const auto& reader : readers_) reader->CheckNewest();
     executor_.RunAll();
@@ -376,7 +396,10 @@ SimulationCounts SimulatedWorld::Counts() const {
     }
     counts.l2_refused += table->served->l2()->Statistics().refused;
   }
-  for (const auto& applier : appliers_) counts.l2_clears += applier->clear_count();
+  for (const auto& applier : appliers_) {
+    counts.l2_clears += applier->clear_count();
+    counts.l1_clears += applier->l1_clear_count();
+  }
   return counts;
 }
 

@@ -39,6 +39,8 @@ struct SimulationCounts {
   uint64_t l2_refused = 0;
   uint64_t l1_evictions = 0;
   uint64_t l2_clears = 0;
+  uint64_t l1_clears = 0;
+  uint64_t l1_faults = 0;
   uint64_t switches = 0;
   uint64_t faults = 0;
 
@@ -73,6 +75,7 @@ class SimulatedWorld {
   ManualExecutor executor_;
   const bool has_faults_;
   size_t yield_depth_ = 0;
+  std::vector<std::unique_ptr<TierFaults>> cache_faults_;
   std::vector<std::unique_ptr<DeviceCache>> caches_;
   std::unique_ptr<SessionFactory> factory_;
   std::vector<std::unique_ptr<SimulatedTable>> tables_;
