@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -45,9 +46,8 @@ Database::~Database() {
   if (!read_only()) {
     // What was written stays written when the process ends; a power cut right after must not take
     // what a clean end has left behind.
-    const rocksdb::Status synced = SyncLog(*db_);
-    if (!synced.ok())
-      LogError(absl::StrCat("store '", path(), "': last sync failed: ", synced.ToString()));
+    const absl::Status synced = Sync();
+    if (!synced.ok()) LogError(absl::StrCat("at the end: ", synced.ToString()));
     if (opened_) {
       const absl::Status marked = WriteManifestMark(*db_, path());
       if (!marked.ok()) LogWarning(marked.ToString());
@@ -94,7 +94,7 @@ absl::Status Database::OpenAll() {
   HPS_RETURN_IF_ERROR(MakeKeyListFamily());
   NoteTablesChanged();
   if (options_.config.sync == SyncMode::kInterval)
-    syncer_ = std::make_unique<LogSyncer>(*db_, options_.config.sync_interval);
+    syncer_ = std::make_unique<LogSyncer>([this] { return Sync(); }, options_.config.sync_interval);
   return absl::OkStatus();
 }
 
@@ -129,6 +129,11 @@ absl::Status Database::OpenRocks(const std::vector<std::string>& families) {
   db_options.listeners = {background_errors_};
   db_options.paranoid_checks = !damaged_;
   db_options.create_if_missing = options_.mode == OpenMode::kCreate;
+  if (!read_only()) {
+    file_system_ = std::make_shared<StoreFileSystem>(env()->GetFileSystem(), path() + "/staging/");
+    file_system_env_ = rocksdb::NewCompositeEnv(file_system_);
+    db_options.env = file_system_env_.get();
+  }
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
   for (const std::string& name : families) {
     const bool rows = name.starts_with(kRowFamilyPrefix);
@@ -147,6 +152,7 @@ absl::Status Database::OpenRocks(const std::vector<std::string>& families) {
     opened = rocksdb::DB::Open(db_options, path(), descriptors, &opened_handles_, &db);
   }
   db_.reset(db);
+  background_errors_->SetDatabase(db);
   return OpenError(opened, path());
 }
 
@@ -312,6 +318,13 @@ void Database::Retire(std::unique_ptr<Family> family) {
     db_->DestroyColumnFamilyHandle(family->handle);
     return;
   }
+  // Not before the change that replaced it is durable: else the next open may need it.
+  if (const absl::Status synced = Sync(); !synced.ok()) {
+    LogWarning(absl::StrCat("store '", path(), "': ", family->handle->GetName(),
+                            " is left: ", synced.ToString()));
+    db_->DestroyColumnFamilyHandle(family->handle);
+    return;
+  }
   rocksdb::WriteBatch batch;
   absl::Status removed = DeleteIncarnation(*db_, batch, family->table.incarnation);
   if (removed.ok() && batch.Count() > 0) removed = Write(batch, false);
@@ -353,7 +366,14 @@ absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
     PutTable(batch, table);
     PutUsed(batch, table.incarnation);
   }
-  HPS_RETURN_IF_ERROR(Write(batch, true));
+  const absl::Status written = Write(batch, true);
+  if (!written.ok() &&
+      (tables.empty() || IncarnationInRocks(tables[0].spec.name, 0) != tables[0].incarnation)) {
+    // It may yet be in the log and be replayed at the next open: its column families must be there
+    // then. The next open drops them if it was not.
+    for (rocksdb::ColumnFamilyHandle* handle : handles) db_->DestroyColumnFamilyHandle(handle);
+    return written;
+  }
   std::vector<std::unique_ptr<Family>> unused;
   {
     MutexLock lock(mutex_);
@@ -371,7 +391,17 @@ absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
   }
   NoteTablesChanged();
   for (auto& family : unused) Retire(std::move(family));
-  return absl::OkStatus();
+  return written;
+}
+
+// What the catalog in RocksDB says of a table after a change of it failed; nullopt = no table.
+std::optional<Incarnation> Database::IncarnationInRocks(const std::string& name,
+                                                        Incarnation if_unknown) const {
+  const absl::StatusOr<CatalogContents> contents = ReadCatalog(*db_);
+  if (!contents.ok()) return if_unknown;
+  const auto table = contents->tables.find(name);
+  if (table == contents->tables.end()) return std::nullopt;
+  return table->second.incarnation;
 }
 
 // The catalog leaves the log for a table file, so that damage to the log can't undo a change of
@@ -390,7 +420,8 @@ absl::Status Database::DropTable(const std::string& name) {
   HPS_FAULT_POINT("l3.drop.before_write");
   rocksdb::WriteBatch batch;
   DeleteTable(batch, name);
-  HPS_RETURN_IF_ERROR(Write(batch, true));
+  const absl::Status written = Write(batch, true);
+  if (!written.ok() && IncarnationInRocks(name, 1).has_value()) return written;
   HPS_FAULT_POINT("l3.drop.after_write");
   std::unique_ptr<Family> unused;
   {
@@ -403,25 +434,90 @@ absl::Status Database::DropTable(const std::string& name) {
   }
   NoteTablesChanged();
   if (unused != nullptr) Retire(std::move(unused));
+  return written;
+}
+
+// The logs are whole and RocksDB takes writes, or why not.
+absl::Status Database::GoOn() {
+  HPS_RETURN_IF_ERROR(SettleLogs());
+  if (background_errors_->pending().error.ok()) return absl::OkStatus();
+  return Resume();
+}
+
+absl::Status Database::Resume() {
+  MutexLock lock(recovery_mutex_);
+  const BackgroundErrors::Pending pending = background_errors_->pending();
+  if (pending.error.ok()) return absl::OkStatus();
+  // Some errors stop only background work.
+  rocksdb::WriteBatch nothing;
+  const bool is_stopped = !db_->Write(rocksdb::WriteOptions(), &nothing).ok();
+  const rocksdb::Status resumed = db_->Resume();
+  if (!resumed.ok()) return FailedWrite(resumed);
+  db_->EnableFileDeletions(true).PermitUncheckedError();
+  LogWarning(absl::StrCat("store '", path(), "': goes on after ", pending.error.ToString()));
+  if (is_stopped) was_stopped_ = true;
+  background_errors_->NoteRecovered(pending.count);
   return absl::OkStatus();
 }
 
-// There is room again, or the error was another one: RocksDB is asked to go on.
-absl::Status Database::GoOn() {
-  if (!background_errors_->pending()) return absl::OkStatus();
-  const rocksdb::Status resumed = db_->Resume();
-  return resumed.ok() ? absl::OkStatus() : FailedWrite(resumed);
+absl::Status Database::Ingest(const std::vector<rocksdb::IngestExternalFileArg>& files) {
+  HPS_RETURN_IF_ERROR(GoOn());
+  // RocksDB 7.8.3 does not forget that it was stopped: it would end the process here.
+  if (was_stopped_) {
+    return absl::UnavailableError(absl::StrCat(
+        "store '", path(), "': after an error of the disk no table can be imported until the ",
+        "process is started again"));
+  }
+  return FromReadStatus(db_->IngestExternalFiles(files),
+                        absl::StrCat("store '", path(), "': taking over the imported files"));
+}
+
+// What the logs owe is written, and durable when it should be.
+absl::Status Database::SettleLogs() {
+  const uint64_t sync_failures = file_system_->sync_failures();
+  if (file_system_->settled() && sync_failures == sync_failures_recovered_) return absl::OkStatus();
+  const std::vector<Pin> pins = PinAll();  // released after the lock: that may write
+  MutexLock lock(recovery_mutex_);
+  const rocksdb::Status settled = file_system_->Settle();
+  if (!settled.ok()) return FailedWrite(settled);
+  if (sync_failures <= sync_failures_recovered_) return absl::OkStatus();
+  // Then the logs prove nothing: what they hold goes into table files.
+  std::vector<rocksdb::ColumnFamilyHandle*> handles = {db_->DefaultColumnFamily()};
+  if (key_list_ != nullptr) handles.push_back(key_list_);
+  for (const Pin& pin : pins) handles.push_back(pin.family().handle);
+  if (weak_from_this().expired()) {  // it is being destroyed: nothing can be pinned, nor unpinned
+    MutexLock families_lock(mutex_);
+    for (const auto& [incarnation, family] : families_) handles.push_back(family->handle);
+  }
+  for (rocksdb::ColumnFamilyHandle* handle : handles) {
+    const rocksdb::Status flushed = db_->Flush(rocksdb::FlushOptions(), handle);
+    if (!flushed.ok()) return FailedWrite(flushed);
+  }
+  LogWarning(absl::StrCat("store '", path(), "': goes on after a failed sync of the log"));
+  sync_failures_recovered_ = sync_failures;
+  return absl::OkStatus();
+}
+
+std::vector<Database::Pin> Database::PinAll() {
+  std::vector<Pin> pins;
+  const std::shared_ptr<Database> self = weak_from_this().lock();
+  if (self == nullptr) return pins;  // it is being destroyed
+  MutexLock lock(mutex_);
+  for (const auto& [incarnation, family] : families_) {
+    ++family->pins;
+    pins.push_back(Pin(self, family.get()));
+  }
+  return pins;
 }
 
 absl::Status Database::Write(rocksdb::WriteBatch& batch, bool durable) {
   HPS_RETURN_IF_ERROR(CheckRoomFor(batch.GetDataSize()));
   HPS_RETURN_IF_ERROR(GoOn());
-  rocksdb::WriteOptions write_options;
-  write_options.sync = durable || options_.config.sync == SyncMode::kAlways;
-  const rocksdb::Status written = db_->Write(write_options, &batch);
+  const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &batch);
   if (!written.ok()) return FailedWrite(written);
-  if (!write_options.sync && syncer_ != nullptr) syncer_->NoteWrite();
-  return absl::OkStatus();
+  if (durable || options_.config.sync == SyncMode::kAlways) return Sync();
+  if (syncer_ != nullptr) syncer_->NoteWrite();
+  return SettleLogs();
 }
 
 absl::Status Database::FailedWrite(const rocksdb::Status& status) {
@@ -434,7 +530,9 @@ absl::Status Database::FailedWrite(const rocksdb::Status& status) {
 
 absl::Status Database::Sync() {
   if (read_only()) return absl::FailedPreconditionError("the store is open read-only");
-  return FromRocksStatus(SyncLog(*db_), absl::StrCat("store '", path(), "': syncing the log"));
+  // A sync that failed is made good, or reported, by SettleLogs.
+  static_cast<void>(file_system_->SyncLogs());
+  return SettleLogs();
 }
 
 }  // namespace hps

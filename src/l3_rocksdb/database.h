@@ -4,7 +4,7 @@
 // read it and dropped when the catalog does not name its incarnation any more and the last pin is
 // gone. Thread-safe; shared by the store and everything opened from it.
 //
-// Lock order: change_mutex_, then mutex_.
+// Lock order: change_mutex_, then recovery_mutex_, then mutex_.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "l3_rocksdb/owner_lock.h"
 #include "l3_rocksdb/rocks_options.h"
 #include "l3_rocksdb/space_guard.h"
+#include "l3_rocksdb/store_file_system.h"
 
 namespace hps {
 
@@ -66,8 +68,13 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::StatusOr<Pin> PinTable(const std::string& name);
 
   // Commits a change of rows or of the catalog, durable as the sync mode says or, with `durable`,
-  // at once. Errors: those of DurableTable::Write; nothing has been written then.
+  // at once. Errors: those of DurableTable::Write; where the disk failed in the middle, the change
+  // may be there for all readers and yet be gone when the process ends.
   absl::Status Write(rocksdb::WriteBatch& batch, bool durable);
+
+  // Takes over files, as rocksdb::DB::IngestExternalFiles. Errors: also UNAVAILABLE, from an error
+  // of the disk that stopped all writing until the store is opened again.
+  absl::Status Ingest(const std::vector<rocksdb::IngestExternalFileArg>& files);
 
   // Everything written so far is durable when it returns.
   absl::Status Sync();
@@ -81,12 +88,14 @@ class Database : public std::enable_shared_from_this<Database> {
       const std::vector<TableRecord>& tables);
   void DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
 
-  // Makes `tables` current in one step, durably. `batch` may hold more records of theirs.
+  // Makes `tables` current in one step, durably. `batch` may hold more records of theirs. Takes
+  // the handles. On an error the old tables are current, or the new ones where the disk failed
+  // after the change; the next open may show the others then, but never a mix.
   // REQUIRES: change_mutex() is held.
   absl::Status SwitchTables(const std::vector<TableRecord>& tables,
                             const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
                             rocksdb::WriteBatch& batch);
-  // REQUIRES: change_mutex() is held. Errors: NOT_FOUND.
+  // As SwitchTables. REQUIRES: change_mutex() is held. Errors: NOT_FOUND.
   absl::Status DropTable(const std::string& name);
 
   // Changes of the set of tables go one after another.
@@ -104,6 +113,11 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status MakeKeyListFamily();
   void NoteTablesChanged();
   absl::Status GoOn();
+  absl::Status SettleLogs();
+  absl::Status Resume();
+  std::vector<Pin> PinAll();
+  std::optional<Incarnation> IncarnationInRocks(const std::string& name,
+                                                Incarnation if_unknown) const;
   absl::Status FailedWrite(const rocksdb::Status& status);
   void Retire(std::unique_ptr<Family> family);
   void Unpin(Family* family);
@@ -116,6 +130,9 @@ class Database : public std::enable_shared_from_this<Database> {
   const RocksOptions rocks_options_;
   const SpaceGuard space_;
   std::unique_ptr<OwnerLock> lock_;  // null when read-only
+  // Both null when read-only.
+  std::shared_ptr<StoreFileSystem> file_system_;
+  std::unique_ptr<rocksdb::Env> file_system_env_;
   std::shared_ptr<BackgroundErrors> background_errors_;
   std::unique_ptr<rocksdb::DB> db_;
   rocksdb::ColumnFamilyHandle* key_list_ = nullptr;
@@ -123,6 +140,10 @@ class Database : public std::enable_shared_from_this<Database> {
   bool opened_ = false;                                       // with a catalog that made sense
   FetchScratchPool scratches_;
   std::unique_ptr<LogSyncer> syncer_;  // null unless the sync mode is interval
+
+  Mutex recovery_mutex_;
+  std::atomic<uint64_t> sync_failures_recovered_{0};  // of StoreFileSystem::sync_failures
+  std::atomic<bool> was_stopped_{false};              // by an error of the disk, at some time
 
   Mutex change_mutex_;
   mutable Mutex mutex_;

@@ -172,9 +172,7 @@ absl::Status Ingest(Database& database, const StagedImport& import,
   if (ingestions.empty()) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(CheckFiles(database, import));
   ingestions.push_back(IngestionOf(database.env(), import, key_files, database.key_list()));
-  HPS_RETURN_IF_ERROR(FromReadStatus(
-      database.db().IngestExternalFiles(ingestions),
-      absl::StrCat("store '", database.path(), "': taking over the imported files")));
+  HPS_RETURN_IF_ERROR(database.Ingest(ingestions));
   for (size_t i = 0; i < import.tables.size(); ++i)
     HPS_RETURN_IF_ERROR(CheckTaken(database, handles[i], import.tables[i].row_files));
   return CheckTaken(database, database.key_list(), key_files);
@@ -186,17 +184,6 @@ absl::Status IngestFiles(Database& database, const StagedImport& import,
   HPS_RETURN_IF_ERROR(Ingest(database, import, handles));
   HPS_FAULT_POINT("l3.import.before_switch");
   return absl::OkStatus();
-}
-
-// A switch whose write failed may yet be in the log and be replayed at the next open: its column
-// families must be there then. The next open drops them if it was not.
-absl::Status Switch(Database& database, const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
-                    const std::vector<TableRecord>& tables, rocksdb::WriteBatch& records) {
-  const absl::Status switched = database.SwitchTables(tables, handles, records);
-  if (switched.ok()) return switched;
-  for (rocksdb::ColumnFamilyHandle* handle : handles)
-    database.db().DestroyColumnFamilyHandle(handle);
-  return switched;
 }
 
 std::set<std::string> TablesOf(const StagedImport& import) {
@@ -224,7 +211,7 @@ absl::Status CommitLocked(Database& database, const StagedImport& import,
     database.DropFamilies(handles);
     return ingested;
   }
-  HPS_RETURN_IF_ERROR(Switch(database, handles, tables, records));
+  HPS_RETURN_IF_ERROR(database.SwitchTables(tables, handles, records));
   HPS_FAULT_POINT("l3.import.after_switch");
   return absl::OkStatus();
 }

@@ -1,19 +1,14 @@
 #include "l3_rocksdb/log_syncer.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 
 namespace hps {
 
-rocksdb::Status SyncLog(rocksdb::DB& db) {
-  rocksdb::WriteOptions options;
-  options.sync = true;
-  rocksdb::WriteBatch nothing;
-  return db.Write(options, &nothing);
-}
-
-LogSyncer::LogSyncer(rocksdb::DB& db, Duration interval)
-    : db_(db), interval_(interval), thread_([this] { Run(); }) {}
+LogSyncer::LogSyncer(std::function<absl::Status()> sync, Duration interval)
+    : sync_(std::move(sync)), interval_(interval), thread_([this] { Run(); }) {}
 
 LogSyncer::~LogSyncer() {
   {
@@ -42,7 +37,7 @@ void LogSyncer::Run() {
     if (!dirty_) break;  // hence stopping
     dirty_ = false;
     mutex_.Unlock();
-    const rocksdb::Status synced = SyncLog(db_);
+    const absl::Status synced = sync_();
     if (!synced.ok()) LogError(absl::StrCat("store: syncing the log failed: ", synced.ToString()));
     mutex_.Lock();
     if (!synced.ok() && !stopping_) dirty_ = true;  // tried again after the next interval

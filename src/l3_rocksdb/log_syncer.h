@@ -1,24 +1,20 @@
 // The thread behind sync = "interval": makes what was written durable at most that much later.
 #pragma once
 
-#include <rocksdb/db.h>
-
+#include <functional>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 
 namespace hps {
 
-// Makes everything written so far durable: an empty write that syncs, in turn with all other
-// writes. RocksDB's SyncWAL is not in turn, and where the log's last write has failed (a full disk)
-// version 7.8.3 aborts in it; a write is then refused.
-rocksdb::Status SyncLog(rocksdb::DB& db);
-
-// Thread-safe. Destroy it before the database.
+// Thread-safe. Destroy it before what `sync` needs.
 class LogSyncer {
  public:
-  LogSyncer(rocksdb::DB& db, Duration interval);
+  // `sync` makes everything written so far durable.
+  LogSyncer(std::function<absl::Status()> sync, Duration interval);
   ~LogSyncer();
   LogSyncer(const LogSyncer&) = delete;
   LogSyncer& operator=(const LogSyncer&) = delete;
@@ -29,7 +25,7 @@ class LogSyncer {
  private:
   void Run();
 
-  rocksdb::DB& db_;
+  const std::function<absl::Status()> sync_;
   const Duration interval_;
   Mutex mutex_;
   CondVar changed_;

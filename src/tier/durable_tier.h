@@ -67,9 +67,10 @@ class DurableTable {
   virtual absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) = 0;
 
   // Atomic, and durable as the store's sync mode says. Blind: the caller orders versions.
-  // Errors: RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (writes are paused after a background
-  // error), FAILED_PRECONDITION (read-only, or the incarnation is no longer the current one);
-  // nothing has been written then.
+  // Errors: FAILED_PRECONDITION (read-only, or the incarnation is no longer the current one), and
+  // nothing has been written; RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the disk fails, or
+  // writes are paused after it did): the batch may be there, as a whole, and may be gone when the
+  // process ends. Write it again.
   virtual absl::Status Write(const DurableWrite& write) = 0;
 
   // By partition, ascending.
@@ -105,7 +106,8 @@ class BulkImport {
   // Makes everything durable, then switches, or, when a server has the store, leaves the import
   // for it, marked ready (`staged`).
   // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE (another command holds the store for too long),
-  // FAILED_PRECONDITION (a table of that name has another shape now); nothing has changed then.
+  // FAILED_PRECONDITION (a table of that name has another shape now); nothing has changed then,
+  // but that a disk which fails in the very switch leaves all tables old or all new.
   struct Result {
     bool staged = false;
     std::vector<TableInfo> tables;

@@ -91,9 +91,13 @@ TEST_F(DiskTest, AFullDiskIsAStatusAndAllGoesOnWhenThereIsSpace) {
     disk_->SetFreeBytes(free_bytes);
     ++trials;
     full += RunOnAFullDisk(run, *disk_, kEvents) ? 1 : 0;
-    const absl::Status resumed =
-        RetryFor(std::chrono::seconds(30), [&] { return run.DoEvents(3); });
+    const absl::Status resumed = RetryFor(std::chrono::seconds(30), [&] {
+      const absl::Status status = run.DoEvents(3);
+      // An import may have to wait for the next open.
+      return status.ok() || kPlan.IsImport(run.state().events() + 1) ? run.Open() : status;
+    });
     ASSERT_TRUE(resumed.ok()) << resumed;
+    ASSERT_TRUE(run.DoEvents(3).ok());
     ASSERT_TRUE(run.Check().ok());
     run.Close();
     ASSERT_TRUE(run.Open().ok());
@@ -190,23 +194,26 @@ uint64_t RunWithFailure(DiskTest&, StoreRun& run, FaultFileSystem& disk, const F
   return calls;
 }
 
-// Row 11: the n-th call fails, once or from then on; n over the whole flow.
-//
-// Runs only when HPS_TEST_FILE_CALLS says how many trials a flow gets: RocksDB 7.8.3 as Debian
-// builds it, with assertions, now and then ends the process after a log write that failed while
-// nothing was in memory to be flushed (`sync_without_flush_called_`). This is a known defect of the
-// store.
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// Row 11: the n-th call fails, once or from then on; n all over the flow.
 TEST_F(DiskTest, AnyFileCallMayFail) {
-  const char* text = std::getenv("HPS_TEST_FILE_CALLS");
-  if (text == nullptr) GTEST_SKIP() << "set HPS_TEST_FILE_CALLS=60; RocksDB may abort";
-  const uint64_t kTrialsPerFlow = std::strtoull(text, nullptr, 10);
+  const uint64_t seed = FromEnvironment("HPS_TEST_SEED", std::random_device{}());
+  const uint64_t trials = FromEnvironment("HPS_TEST_FILE_CALLS", 8);
+  std::printf("HPS_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
   for (const Flow& flow : kFlows) {
+    Clean();
     StoreRun counted(kPlan, Options());
     const uint64_t calls = RunWithFailure(*this, counted, *disk_, flow, {.nth = UINT64_MAX});
     ASSERT_GT(calls, 10u);
     uint64_t failures = 0;
-    for (uint64_t trial = 0; trial < kTrialsPerFlow; ++trial) {
-      const uint64_t nth = trial * calls / kTrialsPerFlow;
+    for (uint64_t trial = 0; trial < trials; ++trial) {
+      // Background work makes the number of calls vary.
+      const uint64_t nth = random() % (calls * 3 / 4);
       const bool sticky = trial % 2 == 1;
       SCOPED_TRACE(absl::StrCat(flow.name, ": call ", nth, sticky ? " and all later" : ""));
       Clean();
@@ -222,13 +229,34 @@ TEST_F(DiskTest, AnyFileCallMayFail) {
       ASSERT_TRUE(run.Check().ok());
       run.Close();
     }
-    Clean();
     std::printf("%s: %llu file calls, %llu trials, %llu failed one\n", flow.name,
-                static_cast<unsigned long long>(calls),
-                static_cast<unsigned long long>(kTrialsPerFlow),
+                static_cast<unsigned long long>(calls), static_cast<unsigned long long>(trials),
                 static_cast<unsigned long long>(failures));
-    EXPECT_GT(failures, kTrialsPerFlow * 3 / 4);
+    EXPECT_GT(failures, trials / 2);
   }
+}
+
+// RocksDB takes a staged file over without asking whether it could read the file's first and last
+// key: an import whose rows are absent, or an abort.
+TEST_F(DiskTest, AStagedFileThatCantBeReadFailsTheImport) {
+  uint64_t refused = 0;
+  for (uint64_t nth = 0;; ++nth) {
+    SCOPED_TRACE(absl::StrCat("read ", nth));
+    Clean();
+    StoreRun run(kPlan, Options());
+    ASSERT_TRUE(run.Open().ok());
+    ASSERT_TRUE(run.DoEvents(19).ok());
+    disk_->Fail({.nth = nth, .sticky = true, .calls = kFileRead, .path_contains = "/staging/"});
+    refused += run.DoEvents(1).ok() ? 0 : 1;
+    const bool reached = disk_->matching_calls() > nth;
+    disk_->Heal();
+    ASSERT_TRUE(run.Check().ok());
+    ASSERT_TRUE(run.Open().ok());
+    const absl::Status checked = run.Check();
+    ASSERT_TRUE(checked.ok()) << checked;
+    if (!reached) break;
+  }
+  EXPECT_GE(refused, 4u);
 }
 
 // What was synced survives a power cut; what was not may be lost, but from the end only.
