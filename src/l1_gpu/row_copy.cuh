@@ -90,6 +90,8 @@ struct StagedRowsOfUnits {
 
   // Starts to read the first `row_count` rows of the array.
   __device__ static void Stage(const RowPlaces& places, uint32_t row_count) {
+    // The tile before may have had no use for its rows: they are not to land on this one's.
+    asm volatile("cp.async.wait_all;" : : : "memory");
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       if (Row(step) >= kKeys || Row(step) >= row_count) continue;
