@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,8 +42,8 @@ void Raise(std::atomic<uint64_t>& number, uint64_t to) {
 }  // namespace
 
 uint64_t GpuCacheTable::BytesOf(size_t row_bytes, uint64_t slab_count) {
-  constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
-  if (slab_count > std::numeric_limits<uint32_t>::max()) return kNever;
+  constexpr uint64_t kNever = UINT64_MAX;
+  if (slab_count > kSlabsMax) return kNever;
   const uint64_t slab_bytes = SlabBytes(static_cast<uint32_t>(row_bytes));
   const auto bytes = CheckedMultiply(slab_count, slab_bytes);
   return bytes.has_value() ? CheckedAdd(*bytes, FixedBytes()).value_or(kNever) : kNever;
@@ -53,7 +52,7 @@ uint64_t GpuCacheTable::BytesOf(size_t row_bytes, uint64_t slab_count) {
 uint64_t GpuCacheTable::SlabsWithin(size_t row_bytes, uint64_t bytes_max) {
   if (bytes_max < FixedBytes()) return 0;
   const uint64_t slabs = (bytes_max - FixedBytes()) / SlabBytes(static_cast<uint32_t>(row_bytes));
-  return std::min<uint64_t>(slabs, std::numeric_limits<uint32_t>::max());
+  return std::min<uint64_t>(slabs, kSlabsMax);
 }
 
 absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_bytes,

@@ -14,7 +14,7 @@ namespace {
 
 TEST(GpuCacheTableSizeTest, SlabsFitIntoTheBytesThatTheyNeedAndIntoNoLess) {
   for (size_t row_bytes : {size_t{1}, size_t{128}, size_t{1000}, kRowBytesMax}) {
-    for (uint64_t slabs : {uint64_t{2}, uint64_t{3}, uint64_t{37'449}, uint64_t{UINT32_MAX}}) {
+    for (uint64_t slabs : {uint64_t{2}, uint64_t{3}, uint64_t{37'449}, uint64_t{kSlabsMax}}) {
       const uint64_t bytes = GpuCacheTable::BytesOf(row_bytes, slabs);
       EXPECT_EQ(GpuCacheTable::SlabsWithin(row_bytes, bytes), slabs) << row_bytes;
       EXPECT_EQ(GpuCacheTable::SlabsWithin(row_bytes, bytes - 1), slabs - 1) << row_bytes;
@@ -22,9 +22,10 @@ TEST(GpuCacheTableSizeTest, SlabsFitIntoTheBytesThatTheyNeedAndIntoNoLess) {
     }
   }
   EXPECT_EQ(GpuCacheTable::SlabsWithin(1, 0), 0u);
-  // More slabs than the kernels can number are never promised.
-  EXPECT_EQ(GpuCacheTable::BytesOf(1, uint64_t{UINT32_MAX} + 1), UINT64_MAX);
-  EXPECT_EQ(GpuCacheTable::SlabsWithin(1, UINT64_MAX), uint64_t{UINT32_MAX});
+  // More slots than the kernels can number are never promised: the greatest number means none.
+  EXPECT_LT(uint64_t{kSlabsMax} * kSlabSlots, uint64_t{UINT32_MAX});
+  EXPECT_EQ(GpuCacheTable::BytesOf(1, uint64_t{kSlabsMax} + 1), UINT64_MAX);
+  EXPECT_EQ(GpuCacheTable::SlabsWithin(1, UINT64_MAX), uint64_t{kSlabsMax});
 }
 
 // A table with a writer of its own, whose staging the test can fill.

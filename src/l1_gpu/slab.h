@@ -22,6 +22,8 @@ namespace hps {
 
 inline constexpr uint32_t kSlabSlots = 7;
 inline constexpr uint32_t kSlabsMin = 2;  // one slabset
+// Slots are numbered with 32 bits, of which the greatest number means none.
+inline constexpr uint32_t kSlabsMax = (UINT32_MAX - 1) / kSlabSlots;
 
 struct alignas(64) Slab {
   uint32_t control;
