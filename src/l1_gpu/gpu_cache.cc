@@ -20,6 +20,9 @@
 namespace hps {
 namespace {
 
+// How long a new cache waits for its memory to be zeroed.
+constexpr Duration kFirstWaitMax = std::chrono::seconds(60);
+
 // How long a table or a cache that dies waits for look-ups that were returned before they ended.
 constexpr Duration kLastWaitMax = std::chrono::seconds(60);
 
@@ -70,8 +73,13 @@ GpuCache::~GpuCache() {
 absl::Status GpuCache::MakeResources() {
   const DeviceScope scope(options_.device);
   HPS_ASSIGN_OR_RETURN(gate_, MakeDeviceBuffer("the writers' gate", sizeof(WriterGate)));
-  HPS_RETURN_IF_ERROR(CudaStatus(cudaMemset(gate_.data(), 0, sizeof(WriterGate)), "a new cache"));
   HPS_ASSIGN_OR_RETURN(writer_, Writer::Create(options_.device, kWriterStagingBytes));
+  // On the writer's stream, which does not wait for the default one; flushed, for the look-ups'.
+  const Deadline deadline = DeadlineAfter(RealClock(), kFirstWaitMax);
+  HPS_RETURN_IF_ERROR(writer_->Submit(deadline, [&](cudaStream_t stream) {
+    return CudaStatus(cudaMemsetAsync(gate_.data(), 0, sizeof(WriterGate), stream), "a new cache");
+  }));
+  HPS_RETURN_IF_ERROR(writer_->Flush(deadline));
   return MakeCalls();
 }
 
