@@ -44,8 +44,11 @@ class GpuCache final : public DeviceCache {
   absl::Status MakeCalls();
   absl::Status Reserve(uint64_t bytes);
   void Release(uint64_t bytes);
-  // Waits for look-ups that were returned before they ended. False when the time has passed.
+  // Waits for look-ups that were returned before they ended, without the lock. False when the time
+  // has passed.
   bool WaitForReturnedCalls();
+  // Returned, while the device is still at work on it.
+  bool IsFreeAndBusy(GpuCall* call);
 
   const DeviceCacheOptions options_;
   DeviceBuffer gate_;
@@ -158,9 +161,15 @@ void GpuCache::Release(uint64_t bytes) {
 
 bool GpuCache::WaitForReturnedCalls() {
   const Deadline deadline = DeadlineAfter(RealClock(), kLastWaitMax);
+  return std::all_of(calls_.begin(), calls_.end(), [&](const std::unique_ptr<GpuCall>& call) {
+    return !IsFreeAndBusy(call.get()) || call->WaitForDevice(deadline);
+  });
+}
+
+bool GpuCache::IsFreeAndBusy(GpuCall* call) {
   MutexLock lock(mutex_);
-  return std::all_of(free_calls_.begin(), free_calls_.end(),
-                     [&](GpuCall* call) { return call->WaitUntilIdle(deadline); });
+  const bool free = std::find(free_calls_.begin(), free_calls_.end(), call) != free_calls_.end();
+  return free && !call->IsIdle();
 }
 
 absl::StatusOr<DeviceCallLease> GpuCache::AcquireCall(size_t keys_max) {

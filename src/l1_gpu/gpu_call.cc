@@ -85,11 +85,8 @@ bool GpuCall::IsIdle() {
   return !in_flight_;
 }
 
-bool GpuCall::WaitUntilIdle(Deadline deadline) {
-  if (!in_flight_) return true;
-  const absl::Status status = WaitFor(buffers_->last.get(), deadline, "a look-up");
-  in_flight_ = absl::IsDeadlineExceeded(status);
-  return !in_flight_;
+bool GpuCall::WaitForDevice(Deadline deadline) const {
+  return !absl::IsDeadlineExceeded(WaitFor(buffers_->last.get(), deadline, "a look-up"));
 }
 
 absl::Status GpuCall::Validate(std::span<const DeviceCacheQuery> queries) const {

@@ -40,8 +40,9 @@ class GpuCall final : public DeviceCall {
   // Whether the device is done with the last look-up, which may have been returned before. A call
   // on a device that has failed is idle: its next Begin says so.
   bool IsIdle();
-  // False when the deadline has passed.
-  bool WaitUntilIdle(Deadline deadline);
+  // Waits for the end of the look-up that the device is at work on: of the next one, if the call is
+  // lent again meanwhile. False when the deadline has passed. Thread-safe.
+  bool WaitForDevice(Deadline deadline) const;
 
   absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) override;
   absl::StatusOr<DeviceMisses> Misses(Deadline deadline) override;
