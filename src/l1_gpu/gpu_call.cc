@@ -42,6 +42,14 @@ absl::Status ValidateQuery(const DeviceCacheQuery& query, MemorySpace space) {
   return absl::OkStatus();
 }
 
+// A graph would run the look-up again when its buffers are another one's.
+absl::Status ValidateStream(cudaStream_t stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamIsCapturing(stream, &capture), "a caller's stream"));
+  if (capture == cudaStreamCaptureStatusNone) return absl::OkStatus();
+  return absl::InvalidArgumentError("gpu cache: a look-up on a stream that is being captured");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuCall>> GpuCall::Create(int device, const CallSizes& sizes,
@@ -110,6 +118,8 @@ absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream st
   HPS_CHECK(state_ == State::kLeased);
   HPS_RETURN_IF_ERROR(Validate(queries));
   const DeviceScope scope(device_);
+  if (stream.handle != nullptr)
+    HPS_RETURN_IF_ERROR(ValidateStream(static_cast<cudaStream_t>(stream.handle)));
   queries_.assign(queries.begin(), queries.end());
   on_host_ = !queries.empty() && queries.front().space == MemorySpace::kHost;
   stream_ =
@@ -167,11 +177,14 @@ void GpuCall::MakeViews() {
 }
 
 absl::Status GpuCall::Launch() {
-  if (++generation_ == 0) {
-    // Once in four thousand million look-ups: what is left over must not be taken for new.
+  // What is left over must not be taken for new: after a launch that failed, and once in four
+  // thousand million look-ups.
+  if (misses_are_dirty_ || ++generation_ == 0) {
+    misses_are_dirty_ = true;
     HPS_RETURN_IF_ERROR(buffers_->ZeroMisses());
     generation_ = 1;
   }
+  misses_are_dirty_ = true;
   if (on_host_) {
     HPS_RETURN_IF_ERROR(
         CudaStatus(cudaMemcpyAsync(buffers_->device_keys, buffers_->pinned_keys,
@@ -180,6 +193,7 @@ absl::Status GpuCall::Launch() {
   }
   HPS_RETURN_IF_ERROR(CudaStatus(LaunchQuery(views_, buffers_->misses, generation_, stream_),
                                  "the launch of a query"));
+  misses_are_dirty_ = false;
   if (on_host_) {
     HPS_ASSIGN_OR_RETURN(fetched_ahead_, output_.FetchAhead());
   }

@@ -82,6 +82,8 @@ class GpuCall final : public DeviceCall {
   size_t key_count_ = 0;
   size_t staging_used_bytes_ = 0;
   uint32_t generation_ = 0;  // of the last launch
+  // The last launch was not made: nothing has cleared the counters for the next one.
+  bool misses_are_dirty_ = false;
   cudaStream_t stream_ = nullptr;
   bool on_host_ = false;
   bool fetched_ahead_ = false;

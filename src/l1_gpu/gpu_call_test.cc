@@ -3,9 +3,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "l1_gpu/test_gpu.h"
+
+namespace {
+
+thread_local bool copy_fails = false;  // the next one, as if it had never been asked for
+
+}  // namespace
+
+extern "C" {
+cudaError_t __real_cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                                   cudaStream_t stream);
+cudaError_t __wrap_cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                                   cudaStream_t stream) {
+  if (std::exchange(copy_fails, false)) return cudaErrorInvalidValue;
+  return __real_cudaMemcpyAsync(to, from, bytes, kind, stream);
+}
+}
 
 namespace hps {
 namespace {
@@ -46,6 +63,68 @@ TEST_F(GpuCallTest, ForgetsTheLastLookUpAlsoWhenItsNumberBeginsAgain) {
     EXPECT_EQ(lease->counts(0)[KeyStatus::kAbsent], keys.size());
   }
   EXPECT_EQ(given_back.size(), 6u);
+}
+
+// Looks `keys` up on the host and expects all of them to be missing.
+void ExpectAllMissing(GpuCall& call, const std::vector<Key>& keys) {
+  std::vector<std::byte> rows(keys.size());
+  const DeviceCacheQuery query = {.keys = keys.data(),
+                                  .key_count = keys.size(),
+                                  .rows = rows.data(),
+                                  .row_bytes = 1,
+                                  .row_stride_bytes = 1};
+  call.Lease(keys.size());
+  ASSERT_EQ(call.Begin({&query, 1}, Stream()), absl::OkStatus());
+  const auto misses = call.Misses(kNoDeadline);
+  ASSERT_TRUE(misses.ok()) << misses.status();
+  EXPECT_THAT(std::vector<Key>(misses->keys.begin(), misses->keys.end()),
+              testing::UnorderedElementsAreArray(keys));
+}
+
+// Would catch counters that a look-up left over because the next one's launch, which clears them,
+// was never made: the one after it would list its misses behind theirs.
+TEST_F(GpuCallTest, AFailedLaunchLeavesNothingToTheNextLookUp) {
+  auto call = GpuCall::Create(0, {.keys_max = 16, .staging_bytes = 0}, [](GpuCall*) {});
+  ASSERT_TRUE(call.ok()) << call.status();
+  for (const int failures : {1, 2, 3}) {
+    ExpectAllMissing(**call, {1, 2, 3, 4, 5});
+    ExpectAllMissing(**call, {6, 7, 8});
+    const Key key = 9;
+    std::byte row{};
+    const DeviceCacheQuery query = {
+        .keys = &key, .key_count = 1, .rows = &row, .row_bytes = 1, .row_stride_bytes = 1};
+    for (int i = 0; i < failures; ++i) {
+      (*call)->Lease(1);
+      copy_fails = true;
+      EXPECT_EQ((*call)->Begin({&query, 1}, Stream()).code(), absl::StatusCode::kInternal);
+      ASSERT_FALSE(copy_fails) << "no copy was asked for";
+    }
+    ExpectAllMissing(**call, {10, 11});
+    ExpectAllMissing(**call, {12, 13, 14, 15});
+  }
+}
+
+TEST_F(GpuCallTest, RefusesAStreamThatIsBeingCaptured) {
+  auto call = GpuCall::Create(0, {.keys_max = 16, .staging_bytes = 0}, [](GpuCall*) {});
+  ASSERT_TRUE(call.ok()) << call.status();
+  ExpectAllMissing(**call, {1, 2, 3, 4, 5});
+  const CudaStream stream = *MakeStream(StreamPriority::kLow);
+  const Key key = 1;
+  std::byte row{};
+  const DeviceCacheQuery query = {
+      .keys = &key, .key_count = 1, .rows = &row, .row_bytes = 1, .row_stride_bytes = 1};
+  (*call)->Lease(1);
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ((*call)->Begin({&query, 1}, Stream{stream.get()}).code(),
+            absl::StatusCode::kInvalidArgument);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  size_t node_count = 1;
+  EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &node_count), cudaSuccess);
+  EXPECT_EQ(node_count, 0u);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  ExpectAllMissing(**call, {6, 7, 8});
+  ExpectAllMissing(**call, {9});
 }
 
 TEST_F(GpuCallTest, HoldsItsLeaseNotItsCapacity) {
