@@ -210,6 +210,7 @@ absl::StatusOr<DeviceMisses> GpuCall::Misses(Deadline deadline) {
       HPS_RETURN_IF_ERROR(WaitFor(probed, deadline, "the probe of a look-up"));
       in_flight_ = false;
     }
+    sender_.set_deadline(deadline);
     ReadMisses();
     state_ = State::kMissed;
   }

@@ -19,8 +19,6 @@ constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
 // would answer them.
 constexpr size_t kGapKeysMax = 64;
 
-constexpr Duration kHalfWaitMax = std::chrono::seconds(60);
-
 bool TakesRow(KeyStatus status) {
   return status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3;
 }
@@ -33,6 +31,7 @@ PieceSender::PieceSender(CallBuffers& buffers) : buffers_(buffers) {
 
 void PieceSender::Begin(cudaStream_t stream) {
   stream_ = stream;
+  deadline_ = kNoDeadline;
   pieces_.clear();
   half_used_ = false;
   bounce_used_ = rows_used_ = 0;
@@ -95,8 +94,7 @@ std::byte* PieceSender::TakeDeviceRows(size_t bytes) {
 
 absl::Status PieceSender::UseHalf() {
   if (half_used_) return absl::OkStatus();
-  HPS_RETURN_IF_ERROR(
-      WaitFor(half().done.get(), DeadlineAfter(RealClock(), kHalfWaitMax), "an answer's copy"));
+  HPS_RETURN_IF_ERROR(WaitFor(half().done.get(), deadline_, "an answer's copy"));
   half_used_ = true;
   bounce_used_ = rows_used_ = 0;
   return absl::OkStatus();

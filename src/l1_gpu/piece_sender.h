@@ -5,7 +5,7 @@
 // under way the other half is filled. Asynchronous, but for a third half, which waits for the
 // first.
 //
-// Not thread-safe. Errors: INTERNAL; RESOURCE_EXHAUSTED or DEADLINE_EXCEEDED never.
+// Not thread-safe. Errors: INTERNAL, DEADLINE_EXCEEDED (the first half was not free in time).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "l1_gpu/call_buffers.h"
 #include "l1_gpu/kernels.h"
 #include "tier/device_cache.h"
@@ -28,6 +29,8 @@ class PieceSender {
 
   // Forgets the last look-up; this one is on `stream`.
   void Begin(cudaStream_t stream);
+  // By when a half has to be free; none at first.
+  void set_deadline(Deadline deadline) { deadline_ = deadline; }
 
   // A piece that has been checked, of a query as the probe's launch was given it.
   struct Piece {
@@ -73,6 +76,7 @@ class PieceSender {
 
   CallBuffers& buffers_;
   cudaStream_t stream_ = nullptr;
+  Deadline deadline_ = kNoDeadline;
   std::vector<ScatterPiece> pieces_;
   size_t half_index_ = 0;
   bool half_used_ = false;  // since the last Send

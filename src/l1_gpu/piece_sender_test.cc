@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -133,6 +134,32 @@ TEST_F(PieceSenderTest, SendsAnyNumberOfPieces) {
   ASSERT_EQ(sender_->Send(), absl::OkStatus());
   Fetch();
   for (Key key = 0; key < Key{kKeys}; ++key) ASSERT_TRUE(HasRow(key)) << key;
+}
+
+// Would catch a wait for a half that goes on after the call's time: the stream is held up, so that
+// no half gets free.
+TEST_F(PieceSenderTest, WaitsForAHalfAtMostUntilTheDeadline) {
+  const cudaStream_t stream = buffers_->stream.get();
+  std::atomic<bool> goes_on = false;
+  ASSERT_EQ(
+      cudaLaunchHostFunc(
+          stream, [](void* flag) { static_cast<std::atomic<bool>*>(flag)->wait(false); }, &goes_on),
+      cudaSuccess);
+  const std::vector<KeyStatus> statuses(kKeys, KeyStatus::kAbsent);
+  const DeviceRowPiece piece = {.statuses = statuses};
+  sender_->set_deadline(TimePoint::min());
+  for (int half = 0; half < 2; ++half) {
+    EXPECT_EQ(Add(piece), absl::OkStatus());
+    EXPECT_EQ(sender_->Send(), absl::OkStatus());
+  }
+  EXPECT_EQ(Add(piece).code(), absl::StatusCode::kDeadlineExceeded);
+  goes_on = true;
+  goes_on.notify_all();
+  sender_->set_deadline(kNoDeadline);
+  EXPECT_EQ(Add(piece), absl::OkStatus());
+  EXPECT_EQ(sender_->Send(), absl::OkStatus());
+  Fetch();
+  for (Key key = 0; key < Key{kKeys}; ++key) ASSERT_TRUE(HasDefault(key)) << key;
 }
 
 TEST_F(PieceSenderTest, NothingIsSentForNothing) {

@@ -99,8 +99,10 @@ class DeviceCall {
 
   // Sends rows of misses to their positions, every duplicate of a key included. May be called
   // several times, each key being answered once, so that copies overlap with fetching.
-  // Asynchronous for rows that lie in Staging; others are copied first. Errors: INVALID_ARGUMENT
-  // (a piece that is not within the misses, answers a key again, or lacks rows), INTERNAL.
+  // Asynchronous for rows that lie in Staging; others are copied first, and when there are many
+  // they wait for the device, at most until the deadline that Misses was given. Errors:
+  // INVALID_ARGUMENT (a piece that is not within the misses, answers a key again, or lacks rows),
+  // DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
   virtual absl::Status Finish(std::span<const DeviceRowPiece> pieces) = 0;
 
   // Waits until everything is in its place.
