@@ -1,6 +1,7 @@
 // Whole tables: all keys out, all keys gone.
 //
 // Bound: each reads all slabs, 64 bytes for seven slots.
+#include "l1_gpu/kernel_launch.h"
 #include "l1_gpu/kernels.h"
 #include "l1_gpu/slab_writer.cuh"
 
@@ -53,14 +54,12 @@ __global__ void __launch_bounds__(kThreads) ClearKernel(const TableView table) {
 cudaError_t LaunchDump(const TableView& table, SlabRange slabs, Key* keys, uint32_t* key_count,
                        cudaStream_t stream) {
   if (slabs.begin >= slabs.end) return cudaSuccess;
-  DumpKernel<<<BlocksFor(slabs.end - slabs.begin), kThreads, 0, stream>>>(table, slabs, keys,
-                                                                          key_count);
-  return cudaGetLastError();
+  return LaunchKernel({BlocksFor(slabs.end - slabs.begin), kThreads, stream}, DumpKernel, table,
+                      slabs, keys, key_count);
 }
 
 cudaError_t LaunchClear(const TableView& table, cudaStream_t stream) {
-  ClearKernel<<<BlocksFor(table.slab_count), kThreads, 0, stream>>>(table);
-  return cudaGetLastError();
+  return LaunchKernel({BlocksFor(table.slab_count), kThreads, stream}, ClearKernel, table);
 }
 
 }  // namespace hps

@@ -104,6 +104,15 @@ TEST_F(GpuCallTest, AFailedLaunchLeavesNothingToTheNextLookUp) {
   }
 }
 
+// Would catch a launch that takes for its own what its caller has left in the thread's last error.
+TEST_F(GpuCallTest, AnErrorOfTheCallersIsNotTheLookUps) {
+  auto call = GpuCall::Create(0, {.keys_max = 16, .staging_bytes = 0}, [](GpuCall*) {});
+  ASSERT_TRUE(call.ok()) << call.status();
+  ASSERT_EQ(cudaSetDevice(-1), cudaErrorInvalidDevice);
+  ExpectAllMissing(**call, {1, 2, 3});
+  (void)cudaGetLastError();
+}
+
 TEST_F(GpuCallTest, RefusesAStreamThatIsBeingCaptured) {
   auto call = GpuCall::Create(0, {.keys_max = 16, .staging_bytes = 0}, [](GpuCall*) {});
   ASSERT_TRUE(call.ok()) << call.status();

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "l1_gpu/kernel_launch.h"
 #include "l1_gpu/kernels.h"
 #include "l1_gpu/query_kernel.cuh"
 #include "l1_gpu/query_launch.h"
@@ -46,9 +47,8 @@ cudaError_t Launch(const Request& request) {
   }
   constexpr uint32_t kTilesPerBlock = kThreads / kWarpLanes;
   const auto blocks = static_cast<uint32_t>((tiles + kTilesPerBlock - 1) / kTilesPerBlock);
-  QueryKernel<Rows, kTasks, kThreads, kBlocks>
-      <<<std::max(blocks, 1u), kThreads, 0, request.stream>>>(launch);
-  return cudaGetLastError();
+  return LaunchKernel({std::max(blocks, 1u), kThreads, request.stream},
+                      QueryKernel<Rows, kTasks, kThreads, kBlocks>, launch);
 }
 
 template <int kTasks>

@@ -1,3 +1,4 @@
+#include "l1_gpu/kernel_launch.h"
 #include "l1_gpu/kernels.h"
 #include "l1_gpu/replace_kernel.cuh"
 
@@ -8,8 +9,7 @@ template <typename Rows, int kBlocks>
 cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
   constexpr int kThreads = 256;
   const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks);
-  ReplaceKernel<Rows, kThreads, kBlocks><<<blocks, kThreads, 0, stream>>>(launch);
-  return cudaGetLastError();
+  return LaunchKernel({blocks, kThreads, stream}, ReplaceKernel<Rows, kThreads, kBlocks>, launch);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "l1_gpu/device_memory.cuh"
+#include "l1_gpu/kernel_launch.h"
 #include "l1_gpu/kernels.h"
 #include "l1_gpu/query_launch.h"
 
@@ -128,8 +129,8 @@ cudaError_t Scatter(std::span<const ScatterPiece> pieces, const MissBuffers& mis
   if (tiles == 0) return cudaSuccess;
   launch.tile_count = tiles;
   constexpr uint32_t kTilesPerBlock = kThreads / kWarpLanes;
-  ScatterKernel<<<(tiles + kTilesPerBlock - 1) / kTilesPerBlock, kThreads, 0, stream>>>(launch);
-  return cudaGetLastError();
+  return LaunchKernel({(tiles + kTilesPerBlock - 1) / kTilesPerBlock, kThreads, stream},
+                      ScatterKernel, launch);
 }
 
 // Asks the tables for the unique keys of pieces, once per key, so that all its positions show the

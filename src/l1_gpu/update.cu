@@ -1,3 +1,4 @@
+#include "l1_gpu/kernel_launch.h"
 #include "l1_gpu/kernels.h"
 #include "l1_gpu/update_kernel.cuh"
 
@@ -16,8 +17,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Rows, int kBlocks>
 cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
   const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks);
-  UpdateKernel<Rows, kThreads, kBlocks><<<blocks, kThreads, 0, stream>>>(launch);
-  return cudaGetLastError();
+  return LaunchKernel({blocks, kThreads, stream}, UpdateKernel<Rows, kThreads, kBlocks>, launch);
 }
 
 }  // namespace
@@ -44,8 +44,7 @@ cudaError_t LaunchErase(const WriteView& write, cudaStream_t stream) {
   if (write.key_count == 0) return cudaSuccess;
   WriteLaunch launch = LaunchOfWrite(write);
   const uint32_t blocks = SetTiles(launch, kEraseTileKeys, kThreads, 4);
-  EraseKernel<<<blocks, kThreads, 0, stream>>>(launch);
-  return cudaGetLastError();
+  return LaunchKernel({blocks, kThreads, stream}, EraseKernel, launch);
 }
 
 }  // namespace hps
