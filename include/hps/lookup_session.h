@@ -33,7 +33,7 @@
 namespace hps {
 
 // The keys of one table and where their answers go. The caller owns every buffer until the call
-// returns (host) or until its stream has passed the call (device).
+// returns (host, or device without a stream) or until its stream has passed the call (device).
 template <MemorySpace kSpace>
 struct TableQuery {
   uint32_t table = 0;                // from LookupSession::FindTable
@@ -67,7 +67,8 @@ struct LookupRequest {
   // the others (they are answered kDefaultPending and inserted in the background).
   // 1.0 = always wait, 0.0 = never wait. Not set = the configured value.
   std::optional<double> hit_rate_threshold{};
-  Stream stream{};  // device queries only
+  // Device queries only. Null: the keys are ready before the call, and the answers on return.
+  Stream stream{};
 };
 using HostLookupRequest = LookupRequest<MemorySpace::kHost>;
 using DeviceLookupRequest = LookupRequest<MemorySpace::kDevice>;
@@ -103,10 +104,13 @@ class LookupSession {
   // A level that fails is not an error: see KeyStatus::kDefaultDegraded.
   virtual absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) = 0;
 
-  // The same with keys and outputs on the session's device; asynchronous on request.stream where
-  // every key hits the device's cache. `counts` is host memory, complete on return.
+  // The same with keys and outputs on the session's device. Reads the keys in the order of
+  // request.stream; rows and statuses are there when that stream has passed the call, and without
+  // a stream on return. `counts` is host memory, complete on return.
   // Errors: as above; UNIMPLEMENTED in a build without GPU support, for a session on the host, or
-  // for one that was made with an output dtype (its device queries are answered as stored only).
+  // for one that was made with an output dtype (its device queries are answered as stored only);
+  // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED or INTERNAL from the cache. After the last two the device
+  // may still write to the outputs: synchronize it before they are freed.
   virtual absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) = 0;
 };
 

@@ -21,7 +21,7 @@ size_t TotalKeys(std::span<const QueryWork> queries) {
 }  // namespace
 
 absl::Status CacheLookup::Begin(std::span<QueryWork> queries, MemorySpace space, Stream stream) {
-  space_ = space;
+  ready_on_return_ = space == MemorySpace::kHost || stream.handle == nullptr;
   sent_ = absl::OkStatus();
   probes_again_ = false;
   HPS_ASSIGN_OR_RETURN(call_, cache_.AcquireCall(TotalKeys(queries)));
@@ -174,7 +174,8 @@ void CacheLookup::AddPieces(size_t number, QueryWork& query) {
 absl::Status CacheLookup::Finish(std::span<QueryWork> queries, Deadline deadline) {
   const DeviceCallLease call = std::move(call_);
   HPS_RETURN_IF_ERROR(sent_);
-  if (space_ == MemorySpace::kHost || probes_again_) HPS_RETURN_IF_ERROR(call->Wait(deadline));
+  // Costs nothing where all has hit and the device has written it itself.
+  if (ready_on_return_ || probes_again_) HPS_RETURN_IF_ERROR(call->Wait(deadline));
   for (size_t i = 0; i < queries.size(); ++i) queries[i].counts = call->counts(i);
   ProlongBypasses(queries);
   ConvertRows(queries);

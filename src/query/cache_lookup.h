@@ -42,7 +42,8 @@ class CacheLookup {
   void SendAnswered(std::span<QueryWork> queries);
 
   // Ends the call and takes the counts. Waits until the rows are there where the caller needs them
-  // on return, which is on the host; and where a piece was probed again, for the counts.
+  // on return, which is on the host and where no stream of the caller's could be waited for; and
+  // where a piece was probed again, for the counts.
   // Errors: those of DeviceCall::Finish and Wait.
   absl::Status Finish(std::span<QueryWork> queries, Deadline deadline);
 
@@ -60,9 +61,9 @@ class CacheLookup {
 
   DeviceCache& cache_;
   const size_t cache_index_;
-  DeviceCallLease call_;  // null but between Begin and Finish
-  MemorySpace space_ = MemorySpace::kHost;
-  absl::Status sent_;  // the first error of the call's sending
+  DeviceCallLease call_;         // null but between Begin and Finish
+  bool ready_on_return_ = true;  // else the caller's stream says when the rows are there
+  absl::Status sent_;            // the first error of the call's sending
   bool probes_again_ = false;
   std::span<const Key> misses_;
   std::vector<DeviceCacheQuery> requests_;

@@ -161,7 +161,7 @@ TEST(CacheLookupPiecesTest, APieceThatL2FailsIsFetchedBelow) {
 // once; on the device the call fails. Either way the lease is given back and the cache is passed by
 // while a change is open.
 TEST(CacheFaultTest, ADeviceThatFailsInAnyStepFailsNoHostLookUp) {
-  const absl::Status hangs = absl::DeadlineExceededError("the device hangs");
+  const absl::Status fault_status = absl::DeadlineExceededError("the device hangs");
   for (const TierOperation step :
        {TierOperation::kAcquireCall, TierOperation::kBegin, TierOperation::kMisses,
         TierOperation::kFinish, TierOperation::kWait}) {
@@ -183,7 +183,7 @@ TEST(CacheFaultTest, ADeviceThatFailsInAnyStepFailsNoHostLookUp) {
       ASSERT_TRUE(a.served->l1(0)->Erase(std::vector<Key>{0, 1, 2, 3, 4, 5}, kNoDeadline).ok());
       const ApplyEpoch open = a.served->epochs().Begin();
 
-      faults.Plan(step, {.fault = fault, .status = hangs, .times = 1});
+      faults.Plan(step, {.fault = fault, .status = fault_status, .times = 1});
       const WorldAnswer answer = Ask(*session, keys);
       ASSERT_TRUE(answer.status.ok()) << answer.status;
       // What was fetched before the device failed may be in L2 by now.
@@ -200,18 +200,45 @@ TEST(CacheFaultTest, ADeviceThatFailsInAnyStepFailsNoHostLookUp) {
       a.served->l1_bypass(0).NoteApplied(open);
       EXPECT_EQ(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "the lease has come back";
 
-      faults.Plan(step, {.fault = fault, .status = hangs, .times = 1});
+      faults.Plan(step, {.fault = fault, .status = fault_status, .times = 1});
       std::vector<std::byte> rows(2 * 32);
       const std::vector<Key> two = {11, 77};
       const DeviceTableQuery query{.keys = {two.data(), two.size()},
                                    .rows = {rows.data(), rows.size()}};
       const DeviceLookupRequest request{.queries = {&query, 1}};
       const absl::Status status = session->Lookup(request, nullptr);
-      // With outputs on the device nobody waits for the end.
-      EXPECT_EQ(status.ok(), step == TierOperation::kWait) << status;
+      EXPECT_EQ(status.code(), fault_status.code()) << status;
       faults.Clear();
       EXPECT_TRUE(session->Lookup(request, nullptr).ok());
     }
+  }
+}
+
+// Catches a call on a stream of the cache's own that returned with its rows still on their way:
+// nobody but the call can wait for those. A caller's stream is for the caller to wait for.
+TEST(CacheFaultTest, WithoutAStreamTheRowsAreThereOnReturn) {
+  TierFaults faults;
+  auto cache = WithFaults(*MakeHostCache({.device = 0, .bytes_max = uint64_t{4} << 20}), &faults);
+  const WorldTable a = MakeWorldTable({.keys = {1, 2}}, nullptr);
+  World world(0, {cache.get()});
+  a.served->AttachL1(0, *cache->OpenTable(32, cache->TableBytes(32, 100)));
+  world.Publish({&a});
+  const auto session = world.NewSession({.device = 0});
+  const std::vector<Key> keys = {1, 2};
+  std::vector<std::byte> rows(keys.size() * 32);
+  const DeviceTableQuery query{.keys = {keys.data(), keys.size()},
+                               .rows = {rows.data(), rows.size()}};
+  int callers_stream = 0;  // the host's cache does not look at it
+  for (const bool held : {false, true}) {
+    SCOPED_TRACE(held ? "all hit" : "all miss");
+    DeviceLookupRequest request{.queries = {&query, 1}, .stream = {.handle = &callers_stream}};
+    const uint64_t waits = faults.calls(TierOperation::kWait);
+    ASSERT_TRUE(session->Lookup(request, nullptr).ok());
+    EXPECT_EQ(faults.calls(TierOperation::kWait), waits) << "the stream is the caller's";
+    request.stream = {};
+    ASSERT_TRUE(session->Lookup(request, nullptr).ok());
+    EXPECT_EQ(faults.calls(TierOperation::kWait), waits + 1);
+    world.executor().RunAll();
   }
 }
 
