@@ -1,7 +1,8 @@
-// A node in small on a GPU: sources of rows with their appliers, promoters, a dumper, and readers
-// with streams of their own. Every row that is read is checked on the device: whole, of its own key
-// and table, and never older than the reader has seen it. HPS_TEST_ROWS sets how many rows are
-// read.
+// A node in small on a GPU: sources of rows with their appliers, promoters, dumpers, and readers
+// with streams of their own. Every row that is read is checked: whole, of its own key and table,
+// and never older than the reader has seen it. And keys that nobody erases nor brings back are
+// never reported as missing, unless they were evicted, which shows when all is over. HPS_TEST_ROWS
+// sets how many rows are read.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +12,10 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +24,7 @@
 #include "l1_gpu/gpu_cache.h"
 #include "l1_gpu/test_gpu.h"
 #include "l1_gpu/test_row_check.h"
+#include "tier/stamped_row.h"
 
 namespace hps {
 namespace {
@@ -32,12 +37,24 @@ struct Shape {
   uint64_t key_range;  // keys are 0 to key_range - 1
   uint64_t row_count;  // that the table is made for
   size_t change_keys_max;
+
+  // Rows of fewer bytes don't say their version: it stays 1, whatever is done to them.
+  bool has_versions() const { return row_bytes >= 16; }
 };
 // Rows of one request each that are nearly all held; rows of several requests under constant
 // eviction and moves; wide rows of few keys that are overwritten all the time.
 constexpr std::array<Shape, 3> kShapes = {{{32, uint64_t{1} << 19, uint64_t{1} << 19, 4096},
                                            {144, uint64_t{1} << 18, uint64_t{1} << 17, 2048},
                                            {1024, 4096, 4096, 4096}}};
+// The widths that have kernels of their own, and one that is copied byte by byte.
+constexpr std::array<Shape, 5> kShapesOfKernels = {{{512, uint64_t{1} << 16, 60'000, 2048},
+                                                    {256, uint64_t{1} << 16, 60'000, 2048},
+                                                    {128, uint64_t{1} << 18, 240'000, 2048},
+                                                    {64, uint64_t{1} << 17, 120'000, 2048},
+                                                    {3, uint64_t{1} << 16, 60'000, 2048}}};
+
+// Keys that are inserted once, before the first look-up, and never erased.
+bool IsKept(Key key) { return key % 4 == 0; }
 
 class Source {
  public:
@@ -60,6 +77,28 @@ class Source {
     }
   }
 
+  // Which kept keys are not held, when nothing is written any more. [key_range]
+  std::vector<bool> GoneKeys(DeviceCache& cache) const {
+    std::vector<bool> gone(shape_.key_range);
+    std::vector<std::byte> rows(kGoneKeysPerCall * shape_.row_bytes);
+    for (uint64_t first = 0; first < shape_.key_range; first += 4 * kGoneKeysPerCall) {
+      std::vector<Key> keys;
+      const uint64_t end = std::min(first + 4 * kGoneKeysPerCall, shape_.key_range);
+      for (uint64_t key = first; key < end; key += 4) keys.push_back(static_cast<Key>(key));
+      const DeviceCacheQuery query = {.table = table_.table.get(),
+                                      .keys = keys.data(),
+                                      .key_count = keys.size(),
+                                      .rows = rows.data(),
+                                      .row_bytes = shape_.row_bytes,
+                                      .row_stride_bytes = shape_.row_bytes};
+      const DeviceCallLease call = *cache.AcquireCall(keys.size());
+      EXPECT_EQ(call->Begin({&query, 1}, Stream()), absl::OkStatus());
+      const DeviceMisses misses = *call->Misses(kNoDeadline);
+      for (Key key : misses.keys) gone[static_cast<size_t>(key)] = true;
+    }
+    return gone;
+  }
+
   // Even versions are deletions. A change goes to the source between the fence and the
   // publication; the table is brought up to date afterwards.
   void Apply(const std::atomic<bool>& stopped) {
@@ -72,8 +111,9 @@ class Source {
       std::vector<Version> changed_versions;
       for (Key key : keys) {
         const Version now = Current(key);
-        const bool deletes = now % 2 == 1 && random() % 64 == 0;
-        const Version next = deletes ? now + 1 : (now | 1) + 2;
+        const bool deletes = !IsKept(key) && now % 2 == 1 && random() % 64 == 0;
+        Version next = deletes ? now + 1 : (now | 1) + 2;
+        if (!shape_.has_versions()) next = 1;
         versions_[static_cast<size_t>(key)].store(next);
         (deletes ? deleted : changed).push_back(key);
         if (!deletes) changed_versions.push_back(next);
@@ -93,7 +133,7 @@ class Source {
       std::vector<Version> versions;
       for (Key key : DrawRun(random, 1 + random() % 2048)) {
         const Version version = Current(key);
-        if (version % 2 == 0) continue;
+        if (version % 2 == 0 || IsKept(key)) continue;
         keys.push_back(key);
         versions.push_back(version);
       }
@@ -121,6 +161,8 @@ class Source {
   }
 
  private:
+  static constexpr uint64_t kGoneKeysPerCall = 4096;
+
   Version Current(Key key) const { return versions_[static_cast<size_t>(key)].load(); }
 
   // Unique keys from anywhere, at an odd distance.
@@ -138,19 +180,51 @@ class Source {
   std::vector<std::atomic<Version>> versions_;
 };
 
+// Which kept keys of each source a reader was told to be missing.
+class MissedKeys {
+ public:
+  explicit MissedKeys(const std::vector<std::unique_ptr<Source>>& sources) {
+    for (const auto& source : sources) missed_.emplace_back(source->shape().key_range);
+  }
+  void Note(size_t source, std::span<const Key> misses) {
+    for (Key key : misses) {
+      if (IsKept(key)) missed_[source][static_cast<size_t>(key)] = true;
+    }
+  }
+  bool Contains(size_t source, size_t key) const { return missed_[source][key]; }
+
+ private:
+  std::vector<std::vector<bool>> missed_;
+};
+
+std::span<const Key> MissesOf(const DeviceMisses& misses, size_t query) {
+  return misses.keys.subspan(misses.begin[query], misses.begin[query + 1] - misses.begin[query]);
+}
+
+// How a reader asks: the kernels differ.
+enum class Asking { kAllTables, kOneTable, kManyQueries };
+
 // One session: its stream, its outputs, and what it has seen.
 class Reader {
  public:
   // Short launches, so that writes get their turn between them.
   static constexpr size_t kKeysMax = size_t{1} << 16;
+  // Of a call of kManyQueries: more than a launch takes in its arguments.
+  static constexpr size_t kManyQueries = 40;
 
-  explicit Reader(const std::vector<std::unique_ptr<Source>>& sources)
+  Reader(const std::vector<std::unique_ptr<Source>>& sources, Asking asking)
       : sources_(sources),
+        asking_(asking),
         // Not above the writer's: readers that fill the device would keep it from writing.
         stream_(*MakeStream(StreamPriority::kLow)),
         done_(*MakeEvent()),
-        result_(*MakeDeviceBuffer("result", sizeof(RowCheckResult))) {
+        result_(*MakeDeviceBuffer("result", sizeof(RowCheckResult))),
+        ones_(*MakeDeviceBuffer("versions", kKeysMax * sizeof(Version))),
+        missed_(sources) {
     EXPECT_EQ(cudaMemset(result_.data(), 0, result_.bytes()), cudaSuccess);
+    const std::vector<Version> ones(kKeysMax, 1);
+    EXPECT_EQ(cudaMemcpy(ones_.data(), ones.data(), ones_.bytes(), cudaMemcpyHostToDevice),
+              cudaSuccess);
     for (const auto& source : sources) {
       const size_t count = KeysOf(*source);
       Part part{.keys = *MakeDeviceBuffer("keys", count * sizeof(Key)),
@@ -165,27 +239,15 @@ class Reader {
 
   void Read(DeviceCache& cache, uint64_t seed, const std::function<bool(uint64_t hits)>& goes_on) {
     std::mt19937_64 random(seed);
+    std::vector<size_t> all(parts_.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    const size_t at_a_time = asking_ == Asking::kOneTable ? 1 : all.size();
     uint64_t hits = 0;
     do {
       hits = 0;
-      std::vector<DeviceCacheQuery> queries;
-      size_t key_count = 0;
-      for (size_t s = 0; s < parts_.size(); ++s) {
-        queries.push_back(Prepare(s, random));
-        key_count += queries.back().key_count;
-      }
-      auto call = cache.AcquireCall(key_count);
-      ASSERT_TRUE(call.ok()) << call.status();
-      ASSERT_EQ((*call)->Begin(queries, Stream{stream_.get()}), absl::OkStatus());
-      ASSERT_TRUE((*call)->Misses(kNoDeadline).ok());
-      for (size_t s = 0; s < parts_.size(); ++s) {
-        hits += (*call)->counts(s)[KeyStatus::kHitL1];
-        Check(s);
-      }
-      // The buffers are used again.
-      ASSERT_EQ(cudaEventRecord(done_.get(), stream_.get()), cudaSuccess);
-      ASSERT_EQ(WaitFor(done_.get(), kNoDeadline, "checks"), absl::OkStatus());
-    } while (goes_on(hits));
+      for (size_t first = 0; first < all.size(); first += at_a_time)
+        hits += ReadSources(cache, random, std::span(all).subspan(first, at_a_time));
+    } while (goes_on(hits) && !testing::Test::HasFatalFailure());
   }
 
   RowCheckResult Result() const {
@@ -194,123 +256,305 @@ class Reader {
               cudaSuccess);
     return result;
   }
+  const MissedKeys& missed() const { return missed_; }
 
  private:
   struct Part {
     DeviceBuffer keys, rows, status, seen;
+    size_t key_count = 0;  // of the present call
   };
   static size_t KeysOf(const Source& source) {
     return std::min<size_t>(kKeysMax, source.shape().key_range);
   }
 
+  // One look-up; gives its hits.
+  uint64_t ReadSources(DeviceCache& cache, std::mt19937_64& random,
+                       std::span<const size_t> sources) {
+    std::vector<DeviceCacheQuery> queries;
+    std::vector<size_t> source_of;
+    size_t key_count = 0;
+    for (const size_t s : sources) {
+      AddQueries(Prepare(s, random), queries);
+      source_of.resize(queries.size(), s);
+      key_count += parts_[s].key_count;
+    }
+    auto call = cache.AcquireCall(key_count);
+    EXPECT_TRUE(call.ok()) << call.status();
+    if (!call.ok()) return 0;
+    EXPECT_EQ((*call)->Begin(queries, Stream{stream_.get()}), absl::OkStatus());
+    const auto misses = (*call)->Misses(kNoDeadline);
+    EXPECT_TRUE(misses.ok()) << misses.status();
+    if (!misses.ok()) return 0;
+    uint64_t hits = 0;
+    for (size_t q = 0; q < queries.size(); ++q) {
+      hits += (*call)->counts(q)[KeyStatus::kHitL1];
+      missed_.Note(source_of[q], MissesOf(*misses, q));
+    }
+    for (const size_t s : sources) Check(s);
+    // The buffers are used again.
+    EXPECT_EQ(cudaEventRecord(done_.get(), stream_.get()), cudaSuccess);
+    EXPECT_EQ(WaitFor(done_.get(), kNoDeadline, "checks"), absl::OkStatus());
+    return hits;
+  }
+
+  // `whole` in as many queries as the reader makes of it.
+  void AddQueries(const DeviceCacheQuery& whole, std::vector<DeviceCacheQuery>& queries) const {
+    const size_t count = asking_ == Asking::kManyQueries ? kManyQueries / parts_.size() : 1;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t first = whole.key_count * i / count;
+      DeviceCacheQuery query = whole;
+      query.keys += first;
+      query.rows += first * whole.row_stride_bytes;
+      query.status += first;
+      query.key_count = whole.key_count * (i + 1) / count - first;
+      queries.push_back(query);
+    }
+  }
+
   DeviceCacheQuery Prepare(size_t s, std::mt19937_64& random) {
     const Source& source = *sources_[s];
-    const size_t count = KeysOf(source);
+    Part& part = parts_[s];
+    // Small calls have kernels of their own.
+    part.key_count = random() % 4 == 0 ? std::min<size_t>(KeysOf(source), 3001) : KeysOf(source);
     // The range is a power of two, so an odd step visits no key twice.
-    EXPECT_EQ(LaunchMakeKeys({.keys = parts_[s].keys.at<Key>(0),
-                              .count = count,
+    EXPECT_EQ(LaunchMakeKeys({.keys = part.keys.at<Key>(0),
+                              .count = part.key_count,
                               .first = random(),
                               .step = random() | 1,
                               .key_range = source.shape().key_range},
                              stream_.get()),
               cudaSuccess);
-    EXPECT_EQ(cudaMemsetAsync(parts_[s].status.data(), 0xee, count, stream_.get()), cudaSuccess);
+    EXPECT_EQ(cudaMemsetAsync(part.status.data(), 0xee, part.key_count, stream_.get()),
+              cudaSuccess);
     return {.table = source.table().table.get(),
             .space = MemorySpace::kDevice,
-            .keys = parts_[s].keys.at<Key>(0),
-            .key_count = count,
-            .rows = parts_[s].rows.data(),
+            .keys = part.keys.at<Key>(0),
+            .key_count = part.key_count,
+            .rows = part.rows.data(),
             .row_bytes = source.shape().row_bytes,
             .row_stride_bytes = source.shape().row_bytes,
-            .status = parts_[s].status.at<KeyStatus>(0)};
+            .status = part.status.at<KeyStatus>(0)};
   }
 
   void Check(size_t s) {
     const Source& source = *sources_[s];
+    const Part& part = parts_[s];
+    const bool has_versions = source.shape().has_versions();
     EXPECT_EQ(LaunchRowCheck({.table = source.table().number,
-                              .keys = parts_[s].keys.at<Key>(0),
-                              .key_count = KeysOf(source),
-                              .rows = parts_[s].rows.data(),
+                              .keys = part.keys.at<Key>(0),
+                              .key_count = part.key_count,
+                              .rows = part.rows.data(),
                               .row_bytes = source.shape().row_bytes,
                               .row_stride_bytes = source.shape().row_bytes,
-                              .status = parts_[s].status.at<KeyStatus>(0),
-                              .seen = parts_[s].seen.at<Version>(0),
+                              .status = part.status.at<KeyStatus>(0),
+                              .expected = has_versions ? nullptr : ones_.at<Version>(0),
+                              .seen = has_versions ? part.seen.at<Version>(0) : nullptr,
                               .result = result_.at<RowCheckResult>(0)},
                              stream_.get()),
               cudaSuccess);
   }
 
   const std::vector<std::unique_ptr<Source>>& sources_;
+  const Asking asking_;
   const CudaStream stream_;
   const CudaEvent done_;
   const DeviceBuffer result_;
+  const DeviceBuffer ones_;
   std::vector<Part> parts_;
+  MissedKeys missed_;
 };
 
-using GpuConcurrencyTest = GpuTest;
+// A session with its outputs on the host, one table at a time.
+class HostReader {
+ public:
+  static constexpr size_t kKeysMax = 5000;
 
-TEST_F(GpuConcurrencyTest, ReadersSeeWholeRowsThatNeverGoBack) {
-  constexpr size_t kReaders = 4;
-  const char* const wanted = std::getenv("HPS_TEST_ROWS");
-  const uint64_t rows_wanted =
-      wanted == nullptr ? 1'000'000'000 : std::strtoull(wanted, nullptr, 10);
-  auto cache = MakeGpuCache({.bytes_max = uint64_t{1} << 30,
-                             .calls_max = 2 * kReaders,
-                             .call_keys_max = kShapes.size() * Reader::kKeysMax});
-  ASSERT_TRUE(cache.ok()) << cache.status();
-  std::vector<std::unique_ptr<Source>> sources;
-  for (const Shape& shape : kShapes) {
-    auto table = (*cache)->OpenTable(shape.row_bytes,
-                                     (*cache)->TableBytes(shape.row_bytes, shape.row_count));
-    ASSERT_TRUE(table.ok()) << table.status();
-    sources.push_back(
-        std::make_unique<Source>(shape, StampedTable{*std::move(table), sources.size() + 1}));
-    sources.back()->Fill();
+  explicit HostReader(const std::vector<std::unique_ptr<Source>>& sources)
+      : sources_(sources), missed_(sources) {
+    for (const auto& source : sources) seen_.emplace_back(source->shape().key_range);
   }
-  std::vector<std::unique_ptr<Reader>> readers;
-  for (size_t i = 0; i < kReaders; ++i) readers.push_back(std::make_unique<Reader>(sources));
 
-  std::atomic<bool> stopped = false;
-  std::atomic<uint64_t> rows_read = 0;
-  const Deadline latest = DeadlineAfter(RealClock(), kReadingMax);
-  const auto goes_on = [&](uint64_t hits) {
-    return rows_read.fetch_add(hits) + hits < rows_wanted && RealClock().Now() < latest;
-  };
-  std::vector<std::thread> writers;
-  for (const auto& source : sources) {
-    writers.emplace_back([&] { source->Apply(stopped); });
-    writers.emplace_back([&] { source->Promote(stopped, 3); });
-    writers.emplace_back([&] { source->Dump(stopped); });
+  void Read(DeviceCache& cache, uint64_t seed, const std::function<bool()>& goes_on) {
+    std::mt19937_64 random(seed);
+    while (goes_on()) {
+      for (size_t s = 0; s < sources_.size(); ++s) ReadSource(cache, random, s);
+    }
   }
-  std::vector<std::thread> reading;
-  for (size_t i = 0; i < kReaders; ++i)
-    reading.emplace_back([&, i] { readers[i]->Read(**cache, 100 + i, goes_on); });
-  for (std::thread& thread : reading) thread.join();
-  stopped = true;
-  for (std::thread& thread : writers) thread.join();
 
-  RowCheckResult sum;
-  for (const auto& reader : readers) {
-    const RowCheckResult result = reader->Result();
-    sum.hits += result.hits;
-    sum.foreign += result.foreign;
-    sum.back += result.back;
+  const RowCheckResult& Result() const { return result_; }
+  const MissedKeys& missed() const { return missed_; }
+
+ private:
+  void ReadSource(DeviceCache& cache, std::mt19937_64& random, size_t s) {
+    const Shape& shape = sources_[s]->shape();
+    std::vector<Key> keys(std::min<uint64_t>(1 + random() % kKeysMax, shape.key_range));
+    const uint64_t first = random(), step = random() | 1;
+    for (size_t i = 0; i < keys.size(); ++i)
+      keys[i] = static_cast<Key>((first + i * step) % shape.key_range);
+    std::vector<std::byte> rows(keys.size() * shape.row_bytes);
+    std::vector<KeyStatus> statuses(keys.size());
+    const DeviceCacheQuery query = {.table = sources_[s]->table().table.get(),
+                                    .keys = keys.data(),
+                                    .key_count = keys.size(),
+                                    .rows = rows.data(),
+                                    .row_bytes = shape.row_bytes,
+                                    .row_stride_bytes = shape.row_bytes,
+                                    .status = statuses.data()};
+    auto call = cache.AcquireCall(keys.size());
+    ASSERT_TRUE(call.ok()) << call.status();
+    ASSERT_EQ((*call)->Begin({&query, 1}, Stream()), absl::OkStatus());
+    const auto misses = (*call)->Misses(kNoDeadline);
+    ASSERT_TRUE(misses.ok()) << misses.status();
+    missed_.Note(s, misses->keys);
+    const std::vector<KeyStatus> absent(misses->keys.size(), KeyStatus::kAbsent);
+    const DeviceRowPiece piece = {.statuses = absent};
+    ASSERT_EQ((*call)->Finish({&piece, 1}), absl::OkStatus());
+    ASSERT_EQ((*call)->Wait(kNoDeadline), absl::OkStatus());
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (statuses[i] == KeyStatus::kHitL1)
+        Check(s, keys[i], {rows.data() + i * shape.row_bytes, shape.row_bytes});
+    }
   }
-  EXPECT_EQ(sum.hits, rows_read.load());
-  EXPECT_GE(sum.hits, rows_wanted);
-  EXPECT_EQ(sum.foreign, 0u) << "torn, or another key's";
-  EXPECT_EQ(sum.back, 0u) << "older than before";
-  std::cout << sum.hits << " rows read\n";
-  for (const auto& source : sources) {
-    ASSERT_EQ(source->table().table->Flush(kNoDeadline), absl::OkStatus());
-    const LevelStatistics statistics = source->table().table->Statistics();
-    std::cout << "rows of " << source->shape().row_bytes << " bytes: " << statistics.updates
-              << " updates, " << statistics.insertions << " insertions, " << statistics.evictions
-              << " evictions, " << statistics.refused << " refused, " << statistics.entries
-              << " held\n";
+
+  void Check(size_t s, Key key, std::span<const std::byte> row) {
+    const uint64_t number = sources_[s]->table().number;
+    ++result_.hits;
+    if (!sources_[s]->shape().has_versions()) {
+      if (!StampedRow::Matches(number, key, 1, row)) ++result_.foreign;
+      return;
+    }
+    const std::optional<Version> version = StampedRow::VersionOf(number, key, row);
+    if (!version.has_value()) {
+      ++result_.foreign;
+      return;
+    }
+    Version& seen = seen_[s][static_cast<size_t>(key)];
+    if (*version < seen) ++result_.back;
+    seen = std::max(seen, *version);
+  }
+
+  const std::vector<std::unique_ptr<Source>>& sources_;
+  std::vector<std::vector<Version>> seen_;
+  RowCheckResult result_;
+  MissedKeys missed_;
+};
+
+class GpuConcurrencyTest : public GpuTest {
+ protected:
+  static constexpr size_t kReaders = 4;
+
+  void MakeSources(std::span<const Shape> shapes) {
+    auto cache = MakeGpuCache({.bytes_max = uint64_t{1} << 30,
+                               .calls_max = 2 * kReaders + 2,
+                               .call_keys_max = shapes.size() * Reader::kKeysMax});
+    ASSERT_TRUE(cache.ok()) << cache.status();
+    cache_ = *std::move(cache);
+    for (const Shape& shape : shapes) {
+      auto table =
+          cache_->OpenTable(shape.row_bytes, cache_->TableBytes(shape.row_bytes, shape.row_count));
+      ASSERT_TRUE(table.ok()) << table.status();
+      sources_.push_back(
+          std::make_unique<Source>(shape, StampedTable{*std::move(table), sources_.size() + 1}));
+      sources_.back()->Fill();
+    }
+    host_reader_ = std::make_unique<HostReader>(sources_);
+  }
+
+  static uint64_t RowsWanted() {
+    const char* const wanted = std::getenv("HPS_TEST_ROWS");
+    return wanted == nullptr ? 1'000'000'000 : std::strtoull(wanted, nullptr, 10);
+  }
+
+  // All readers beside all writers, until `rows_wanted` were read on the device.
+  void Run(uint64_t rows_wanted) {
+    std::atomic<bool> stopped = false;
+    std::atomic<uint64_t> rows_read = 0;
+    const Deadline latest = DeadlineAfter(RealClock(), kReadingMax);
+    const auto goes_on = [&](uint64_t hits) {
+      return rows_read.fetch_add(hits) + hits < rows_wanted && RealClock().Now() < latest;
+    };
+    std::vector<std::thread> writers;
+    for (const auto& source : sources_) {
+      writers.emplace_back([&] { source->Apply(stopped); });
+      writers.emplace_back([&] { source->Promote(stopped, 3); });
+      writers.emplace_back([&] { source->Dump(stopped); });
+    }
+    writers.emplace_back([&] { host_reader_->Read(*cache_, 7, [&] { return !stopped; }); });
+    std::vector<std::thread> reading;
+    for (size_t i = 0; i < readers_.size(); ++i)
+      reading.emplace_back([&, i] { readers_[i]->Read(*cache_, 100 + i, goes_on); });
+    for (std::thread& thread : reading) thread.join();
+    stopped = true;
+    for (std::thread& thread : writers) thread.join();
+    EXPECT_GE(rows_read.load(), rows_wanted);
+    CheckRows(rows_read);
+    for (size_t s = 0; s < sources_.size(); ++s) CheckSource(s);
+  }
+
+  void CheckRows(uint64_t rows_read) const {
+    RowCheckResult sum;
+    for (const auto& reader : readers_) {
+      const RowCheckResult result = reader->Result();
+      sum.hits += result.hits;
+      sum.foreign += result.foreign;
+      sum.back += result.back;
+    }
+    EXPECT_EQ(sum.hits, rows_read);
+    EXPECT_EQ(sum.foreign, 0u) << "torn, or another key's";
+    EXPECT_EQ(sum.back, 0u) << "older than before";
+    const RowCheckResult& on_host = host_reader_->Result();
+    EXPECT_GT(on_host.hits, 0u);
+    EXPECT_EQ(on_host.foreign, 0u) << "torn, or another key's, on the host";
+    EXPECT_EQ(on_host.back, 0u) << "older than before, on the host";
+    std::cout << sum.hits << " rows read, and " << on_host.hits << " to the host\n";
+  }
+
+  void CheckSource(size_t s) const {
+    const Source& source = *sources_[s];
+    const Shape& shape = source.shape();
+    ASSERT_EQ(source.table().table->Flush(kNoDeadline), absl::OkStatus());
+    const std::vector<bool> gone = source.GoneKeys(*cache_);
+    uint64_t held = 0, missed = 0;
+    for (size_t key = 0; key < gone.size(); key += 4) {
+      if (gone[key]) continue;
+      ++held;
+      const bool was_missed =
+          host_reader_->missed().Contains(s, key) ||
+          std::any_of(readers_.begin(), readers_.end(),
+                      [&](const auto& reader) { return reader->missed().Contains(s, key); });
+      if (was_missed) ++missed;
+    }
+    EXPECT_EQ(missed, 0u) << "keys that were held all the time were reported as missing";
+    EXPECT_GT(held, 0u);
+    const LevelStatistics statistics = source.table().table->Statistics();
+    std::cout << "rows of " << shape.row_bytes << " bytes: " << statistics.updates << " updates, "
+              << statistics.insertions << " insertions, " << statistics.evictions << " evictions, "
+              << statistics.refused << " refused, " << statistics.entries << " held, " << held
+              << " of them all the time\n";
     EXPECT_GT(statistics.updates, 0u);
     EXPECT_GT(statistics.refused, 0u);
   }
+
+  std::unique_ptr<DeviceCache> cache_;
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<std::unique_ptr<Reader>> readers_;
+  std::unique_ptr<HostReader> host_reader_;
+};
+
+TEST_F(GpuConcurrencyTest, ReadersSeeWholeRowsThatNeverGoBack) {
+  ASSERT_NO_FATAL_FAILURE(MakeSources(kShapes));
+  for (size_t i = 0; i < kReaders; ++i)
+    readers_.push_back(std::make_unique<Reader>(sources_, Asking::kAllTables));
+  Run(RowsWanted());
+}
+
+TEST_F(GpuConcurrencyTest, SoDoReadersThroughTheKernelsOfOneWidth) {
+  ASSERT_NO_FATAL_FAILURE(MakeSources(kShapesOfKernels));
+  for (Asking asking :
+       {Asking::kOneTable, Asking::kOneTable, Asking::kManyQueries, Asking::kAllTables}) {
+    readers_.push_back(std::make_unique<Reader>(sources_, asking));
+  }
+  Run(RowsWanted());
 }
 
 }  // namespace
