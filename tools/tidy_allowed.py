@@ -18,6 +18,7 @@ ALLOWED = {
     ("throw", "tests/query/allocation_test.cc"): "operator new reports by std::bad_alloc",
     ("throw", "src/l1_gpu/allocation_test.cc"): "operator new reports by std::bad_alloc",
     ("names", "src/l1_gpu/allocation_test.cc"): "the linker's --wrap makes these names",
+    ("names", "src/l1_gpu/gpu_call_test.cc"): "the linker's --wrap makes these names",
     ("parameters", "src/l3_rocksdb/key_list.cc"): "a place and a range of keys",
     ("parameters", "src/l3_rocksdb/key_list.h"): "a place and a range of keys",
     ("thread", "src/l3_rocksdb/log_syncer.h"): "one thread, owned and joined",
