@@ -57,7 +57,6 @@ UNTESTED = {
     "src/model/config_values.cc": "config_test.cc reads values of every kind",
     "src/query/cache_lookup.cc": "needs a device cache: tests/query/cache_lookup_test.cc",
     "src/query/fetch_job.cc": "lookup_session_test.cc steps through its life",
-    "src/query/fetch_service.cc": "lookup_session_test.cc runs it dry, full and late",
     "src/query/level_fetch.cc": "lookup_session_test.cc asks failing, late and slow levels",
     "src/query/served_table.cc": "model_state_test.cc makes, publishes and retires them",
     "src/query/session_factory.cc": "request_check_test.cc provokes each of its errors",

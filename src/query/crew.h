@@ -4,27 +4,34 @@
 // costs the waker a few microseconds and takes the woken one some tens: so helpers may be called
 // before the pieces are known, and then wait for them by spinning, for a bounded time.
 //
-//   crew.Call(8);                        // while the device is busy
-//   crew.Open(work, piece_count);
-//   while (crew.DoOne()) ...             // the caller takes pieces too
+//   crew->Call(8);                       // while the device is busy
+//   crew->Open(work, piece_count);
+//   while (crew->DoOne()) ...            // the caller takes pieces too
 //   while (!all done && ...) ...
-//   crew.Close();                        // no helper is in the work any more
+//   crew->Close();                       // no helper is in the work any more
 //
 // A helper that comes too late, or does not come because the workers are busy, is no loss: the
 // caller does all pieces that nobody takes. It waits only for pieces that a helper is doing, hence
 // only work that can't block is for crews.
 //
-// For one thread, the caller's. Allocates when it is made.
+// Crews belong to a pool, which outlives the helpers that are still queued when a crew's user has
+// gone: such a helper helps whoever has leased the crew by then, or finds nothing to do.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 
 namespace hps {
 
+class CrewPool;
+
+// For one thread, who has leased it; helpers come on theirs.
 class Crew {
  public:
   class Work {
@@ -36,18 +43,10 @@ class Crew {
     ~Work() = default;
   };
 
-  struct Options {
-    Executor* executor = nullptr;  // whose workers help
-    size_t helpers_max = 0;
-    Duration spin{};  // how long a helper that finds no pieces waits for them
-  };
-
-  explicit Crew(const Options& options);
-  ~Crew();  // REQUIRES: closed; helpers that are still queued come to nothing
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  size_t helpers_max() const { return options_.helpers_max; }
+  size_t helpers_max() const { return helpers_max_; }
 
   // Wakes helpers until `helper_count` of them (at most helpers_max) are there or on their way.
   void Call(size_t helper_count);
@@ -56,7 +55,7 @@ class Crew {
   void Open(Work& work, size_t piece_count);
 
   // Does the next piece here. False when all have been taken.
-  bool DoOne();
+  bool DoOne() { return DoOneOf(*work_.load(std::memory_order_relaxed)); }
 
   // Sends helpers away that wait for pieces; returns when those that have some are done with them.
   // All pieces that were taken are done then, and what they wrote can be seen. May be called when
@@ -64,9 +63,67 @@ class Crew {
   void Close();
 
  private:
-  class State;
+  friend class CrewPool;
+  friend struct ReturnCrew;
+
+  struct alignas(64) Helper final : public Task {
+    void Run() override {
+      crew->Help();
+      busy.store(false, std::memory_order_release);
+    }
+
+    Crew* crew = nullptr;
+    std::atomic<bool> busy{false};  // posted, or running
+  };
+
+  explicit Crew(CrewPool& pool);
+  void Help();
+  bool DoOneOf(Work& work);
+
+  CrewPool& pool_;
+  const size_t helpers_max_;
+  const std::unique_ptr<Helper[]> helpers_;
+  // Written by everyone who takes a piece.
+  alignas(64) std::atomic<size_t> next_piece_{0};
+  alignas(64) std::atomic<Work*> work_{nullptr};
+  std::atomic<size_t> piece_count_{0};
+  std::atomic<bool> called_{false};
+  std::atomic<size_t> inside_count_{0};
+  std::atomic<bool> closing_{false};
+  Mutex mutex_;
+  CondVar left_;
+};
+
+struct ReturnCrew {
+  void operator()(Crew* crew) const;  // REQUIRES: closed
+};
+using CrewLease = std::unique_ptr<Crew, ReturnCrew>;
+
+// Thread-safe. Must outlive its leases and the executor's last task.
+class CrewPool {
+ public:
+  struct Options {
+    Executor* executor = nullptr;  // whose workers help
+    size_t helpers_max = 0;        // of one crew
+    Duration spin{};               // how long a helper that finds no pieces waits for them
+  };
+
+  explicit CrewPool(const Options& options) : options_(options) {}
+  CrewPool(const CrewPool&) = delete;
+  CrewPool& operator=(const CrewPool&) = delete;
+
+  // Allocates when all crews are lent: the pool grows to as many as were ever lent at a time.
+  CrewLease Acquire();
+
+ private:
+  friend class Crew;
+  friend struct ReturnCrew;
+  void Return(Crew* crew);
+
   const Options options_;
-  const std::shared_ptr<State> state_;  // shared with helpers that have not come yet
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Crew>> crews_ HPS_GUARDED_BY(mutex_);
+  std::vector<Crew*> free_ HPS_GUARDED_BY(mutex_);  // capacity for all
 };
 
 }  // namespace hps

@@ -32,14 +32,15 @@ class CountingWork final : public Crew::Work {
 
 TEST(CrewTest, TheCallerDoesWhatNobodyTakes) {
   ManualExecutor executor;
-  Crew crew({.executor = &executor, .helpers_max = 2});
+  CrewPool crews({.executor = &executor, .helpers_max = 2});
+  const CrewLease crew = crews.Acquire();
   for (size_t piece_count : {0, 1, 5}) {
-    crew.Call(2);
+    crew->Call(2);
     CountingWork work(piece_count);
-    crew.Open(work, piece_count);
-    while (crew.DoOne()) {
+    crew->Open(work, piece_count);
+    while (crew->DoOne()) {
     }
-    crew.Close();
+    crew->Close();
     work.ExpectAllDoneOnce();
   }
   EXPECT_EQ(executor.queued_count(), 2) << "helpers on their way are not called again";
@@ -48,63 +49,90 @@ TEST(CrewTest, TheCallerDoesWhatNobodyTakes) {
 
 TEST(CrewTest, AHelperTakesPiecesOfTheCallThatItMeets) {
   ManualExecutor executor;
-  Crew crew({.executor = &executor, .helpers_max = 3});
-  crew.Call(9);
+  CrewPool crews({.executor = &executor, .helpers_max = 3});
+  const CrewLease crew = crews.Acquire();
+  crew->Call(9);
   EXPECT_EQ(executor.queued_count(), 3);
   executor.RunOne();  // too early: there are no pieces
   CountingWork work(4);
-  crew.Open(work, 4);
-  EXPECT_TRUE(crew.DoOne());
+  crew->Open(work, 4);
+  EXPECT_TRUE(crew->DoOne());
   executor.RunOne();
-  EXPECT_FALSE(crew.DoOne()) << "the helper has done the other three";
-  crew.Close();
+  EXPECT_FALSE(crew->DoOne()) << "the helper has done the other three";
+  crew->Close();
   work.ExpectAllDoneOnce();
   executor.RunAll();  // too late
 }
 
-TEST(CrewTest, AHelperMayComeAfterTheCrewHasGone) {
+TEST(CrewTest, AHelperMayComeAfterTheCrewWasReturned) {
   ManualExecutor executor;
-  {
-    Crew crew({.executor = &executor, .helpers_max = 2});
-    crew.Call(2);
-    crew.Close();
-  }
-  executor.RunAll();
+  CrewPool crews({.executor = &executor, .helpers_max = 2});
+  CrewLease crew = crews.Acquire();
+  crew->Call(2);
+  crew->Close();
+  crew.reset();
+  executor.RunOne();  // nobody has the crew
+  crew = crews.Acquire();
+  CountingWork work(3);
+  crew->Open(work, 3);
+  executor.RunOne();  // called by the one before, helps the next one
+  EXPECT_FALSE(crew->DoOne());
+  crew->Close();
+  work.ExpectAllDoneOnce();
+}
+
+TEST(CrewTest, CrewsThatAreLentAtATimeDiffer) {
+  ManualExecutor executor;
+  CrewPool crews({.executor = &executor, .helpers_max = 1});
+  CrewLease first = crews.Acquire();
+  const CrewLease second = crews.Acquire();
+  Crew* const returned = first.get();
+  ASSERT_NE(returned, second.get());
+  first.reset();
+  EXPECT_EQ(crews.Acquire().get(), returned) << "no third one is made";
 }
 
 TEST(CrewTest, AFullQueueMeansNoHelp) {
   ManualExecutor executor(0, 1);
-  Crew crew({.executor = &executor, .helpers_max = 2});
+  CrewPool crews({.executor = &executor, .helpers_max = 2});
+  const CrewLease crew = crews.Acquire();
   for (int call = 0; call < 2; ++call) {
-    crew.Call(2);
+    crew->Call(2);
     EXPECT_EQ(executor.queued_count(), 1);
     executor.RunAll();
   }
-  crew.Close();
+  crew->Close();
 }
 
 TEST(CrewTest, EveryPieceIsDoneOnceWhoeverTakesIt) {
-  const auto pool = *WorkerPool::Create({.name = "helpers", .thread_count = 3});
   for (const Duration spin : {Duration::zero(), Duration(std::chrono::microseconds(100))}) {
-    Crew crew({.executor = pool.get(), .helpers_max = 3, .spin = spin});
+    auto pool = *WorkerPool::Create({.name = "helpers", .thread_count = 3});
+    CrewPool crews({.executor = pool.get(), .helpers_max = 3, .spin = spin});
+    CrewLease crew = crews.Acquire();
     for (size_t call = 0; call < 2000; ++call) {
-      const size_t piece_count = call % 20;
-      crew.Call(call % 4);
-      CountingWork work(piece_count);
-      crew.Open(work, piece_count);
-      if (call % 5 == 0) crew.Call(3);
-      while (crew.DoOne()) {
+      if (call % 7 == 0) {  // some of the last one's helpers come to this one
+        crew.reset();
+        crew = crews.Acquire();
       }
-      crew.Close();
+      const size_t piece_count = call % 20;
+      crew->Call(call % 4);
+      CountingWork work(piece_count);
+      crew->Open(work, piece_count);
+      if (call % 5 == 0) crew->Call(3);
+      while (crew->DoOne()) {
+      }
+      crew->Close();
       work.ExpectAllDoneOnce();
     }
+    pool.reset();  // its last task ends before the crews do
   }
 }
 
 // A helper that is in the middle of a piece is waited for, however long that takes.
 TEST(CrewTest, CloseWaitsForAPieceThatIsBeingDone) {
-  const auto pool = *WorkerPool::Create({.name = "helpers", .thread_count = 1});
-  Crew crew({.executor = pool.get(), .helpers_max = 1});
+  auto pool = *WorkerPool::Create({.name = "helpers", .thread_count = 1});
+  CrewPool crews({.executor = pool.get(), .helpers_max = 1});
+  const CrewLease crew = crews.Acquire();
   Latch entered(1);
   Latch go_on(1);
   CountingWork work(1);
@@ -115,14 +143,15 @@ TEST(CrewTest, CloseWaitsForAPieceThatIsBeingDone) {
     go_on.WaitUntil(DeadlineAfter(RealClock(), std::chrono::milliseconds(2)));
     done = true;
   };
-  crew.Open(work, 1);
-  crew.Call(1);
+  crew->Open(work, 1);
+  crew->Call(1);
   ASSERT_TRUE(entered.WaitUntil(kNoDeadline));
-  EXPECT_FALSE(crew.DoOne());
-  crew.Close();
+  EXPECT_FALSE(crew->DoOne());
+  crew->Close();
   EXPECT_TRUE(done);
   work.ExpectAllDoneOnce();
   go_on.CountDown();
+  pool.reset();
 }
 
 }  // namespace

@@ -286,16 +286,13 @@ void LevelSession::MakeSteps(DeviceCache* cache) {
   }
   direct_fetch_ = std::make_unique<DirectFetch>(options_.keys_max, converted_bytes_max);
   if (cache == nullptr) return;
-  Executor& executor = shared_.fetch.fetch_executor();
   cache_lookup_ = std::make_unique<CacheLookup>(*cache, cache_index_);
-  staged_fetch_ = std::make_unique<StagedFetch>(
-      StagedFetch::Options{.service = &shared_.fetch,
-                           .lookup = cache_lookup_.get(),
-                           .keys_max = options_.keys_max,
-                           .crew = {.executor = &executor,
-                                    .helpers_max = std::min(executor.thread_count(), kHelpersMax),
-                                    .spin = shared_.helper_spin},
-                           .tuning = shared_.tuning});
+  staged_fetch_ =
+      std::make_unique<StagedFetch>(StagedFetch::Options{.service = &shared_.fetch,
+                                                         .lookup = cache_lookup_.get(),
+                                                         .keys_max = options_.keys_max,
+                                                         .crew = shared_.crews.Acquire(),
+                                                         .tuning = shared_.tuning});
 }
 
 absl::Status LevelSession::ListTables() {

@@ -25,6 +25,7 @@
 #include "base/epoch.h"
 #include "hps/lookup_session.h"
 #include "query/cache_lookup.h"
+#include "query/crew.h"
 #include "query/direct_fetch.h"
 #include "query/fetch_service.h"
 #include "query/level_fetch.h"
@@ -40,10 +41,10 @@ namespace hps {
 // What all sessions of a factory share.
 struct SessionShared {
   FetchService& fetch;
+  CrewPool& crews;
   Duration timeout{};  // where a request names none
   std::atomic<uint64_t>& lookups;
   std::atomic<uint64_t>& deadlines_exceeded;
-  Duration helper_spin{};
   StagedFetchTuning tuning;
 };
 

@@ -1,9 +1,11 @@
 #include "query/session_factory.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "query/crew.h"
 #include "query/fetch_service.h"
 #include "query/lookup_session.h"
 
@@ -13,7 +15,11 @@ namespace {
 class LevelSessionFactory final : public SessionFactory {
  public:
   LevelSessionFactory(Options options, std::unique_ptr<FetchService> fetch)
-      : options_(std::move(options)), fetch_(std::move(fetch)) {}
+      : options_(std::move(options)),
+        fetch_(std::move(fetch)),
+        crews_({.executor = options_.fetch_executor,
+                .helpers_max = std::min(options_.fetch_executor->thread_count(), kHelpersMax),
+                .spin = options_.helper_spin}) {}
 
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       ModelState& model, const SessionOptions& options) override {
@@ -36,10 +42,10 @@ class LevelSessionFactory final : public SessionFactory {
     HPS_ASSIGN_OR_RETURN(EpochDomain::Reader reader, domain_.AddReader());
     return LevelSession::Create({.model = model,
                                  .shared = {.fetch = *fetch_,
+                                            .crews = crews_,
                                             .timeout = options_.timeout,
                                             .lookups = lookups_,
                                             .deadlines_exceeded = deadlines_exceeded_,
-                                            .helper_spin = options_.helper_spin,
                                             .tuning = options_.tuning},
                                  .options = options,
                                  .reader = std::move(reader),
@@ -63,6 +69,7 @@ class LevelSessionFactory final : public SessionFactory {
   const Options options_;
   EpochDomain domain_;
   const std::unique_ptr<FetchService> fetch_;
+  CrewPool crews_;
   std::atomic<size_t> sessions_made_{0};
   std::atomic<uint64_t> lookups_{0};
   std::atomic<uint64_t> deadlines_exceeded_{0};

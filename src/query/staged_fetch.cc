@@ -21,30 +21,30 @@ constexpr Duration kLastPiecesSpin = std::chrono::microseconds(50);
 
 }  // namespace
 
-StagedFetch::StagedFetch(const Options& options)
+StagedFetch::StagedFetch(Options options)
     : service_(*options.service),
       lookup_(*options.lookup),
       tuning_(options.tuning),
-      crew_(options.crew),
+      crew_(std::move(options.crew)),
       outcomes_(new FetchOutcome[options.keys_max]),
       pieces_(new Piece[kPiecesMax + kTablesPerCallMax]) {
   ready_.reserve(kPiecesMax + kTablesPerCallMax);
 }
 
-void StagedFetch::CallHelpers() { crew_.Call(last_helpers_); }
+void StagedFetch::CallHelpers() { crew_->Call(last_helpers_); }
 
 void StagedFetch::Fetch(std::span<TableWork> tables, std::span<QueryWork> queries) {
   queries_ = queries.data();
   MakePieces(tables, queries);
   last_helpers_ = HelpersWanted();
   if (piece_count_ > 0) {
-    crew_.Open(*this, piece_count_);
-    crew_.Call(last_helpers_);
-    while (crew_.DoOne()) SendReady(sent_any_ ? tuning_.send_bytes : tuning_.piece_bytes);
+    crew_->Open(*this, piece_count_);
+    crew_->Call(last_helpers_);
+    while (crew_->DoOne()) SendReady(sent_any_ ? tuning_.send_bytes : tuning_.piece_bytes);
     SpinLimit limit(kLastPiecesSpin);
     while (unsent_count_ > 0 && limit.Spin()) SendReady(tuning_.send_bytes);
   }
-  crew_.Close();
+  crew_->Close();
   SendReady(0);
   NoteOutcomes(tables);
 }
@@ -87,7 +87,7 @@ size_t StagedFetch::HelpersWanted() const {
       std::chrono::nanoseconds((row_count_ * kGatherRowPs + bytes_ * kGatherBytePs) / 1000);
   if (work <= tuning_.alone_max || piece_count_ < 2) return 0;
   const auto shares = static_cast<size_t>(work / std::max(tuning_.helper_share, Duration(1)));
-  return std::min({shares, piece_count_ - 1, crew_.helpers_max()});
+  return std::min({shares, piece_count_ - 1, crew_->helpers_max()});
 }
 
 // On any thread. Writes only what is the piece's: its rows, statuses and outcomes.

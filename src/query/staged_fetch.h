@@ -45,11 +45,11 @@ class StagedFetch final : private Crew::Work {
     FetchService* service = nullptr;
     CacheLookup* lookup = nullptr;
     size_t keys_max = 0;
-    Crew::Options crew;
+    CrewLease crew;
     StagedFetchTuning tuning;
   };
 
-  explicit StagedFetch(const Options& options);
+  explicit StagedFetch(Options options);
 
   // While the device is busy with the probe: wakes as many helpers as the last call needed.
   void CallHelpers();
@@ -59,7 +59,7 @@ class StagedFetch final : private Crew::Work {
   void Fetch(std::span<TableWork> tables, std::span<QueryWork> queries);
 
   // Sends helpers away that were called for a call that has come to nothing.
-  void DismissHelpers() { crew_.Close(); }
+  void DismissHelpers() { crew_->Close(); }
 
   // Has what Fetch found inserted into L1. Copies keys only: the rows are fetched again in the
   // background, because those that were sent are the device's.
@@ -93,7 +93,7 @@ class StagedFetch final : private Crew::Work {
   FetchService& service_;
   CacheLookup& lookup_;
   const StagedFetchTuning tuning_;
-  Crew crew_;
+  const CrewLease crew_;
   const std::unique_ptr<FetchOutcome[]> outcomes_;  // [keys_max], by the numbers of the misses
   const std::unique_ptr<Piece[]> pieces_;
   const QueryWork* queries_ = nullptr;  // of the call
