@@ -1,0 +1,297 @@
+#include "query/staged_fetch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/limits.h"
+#include "query/test_query_world.h"
+
+namespace hps {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr size_t kRowBytes = 32;
+
+// A device on which every key misses; keeps what it is sent.
+class MissingCall final : public DeviceCall {
+ public:
+  struct Answer {
+    KeyStatus status = kUnanswered;
+    std::vector<std::byte> row;
+    bool probe_again = false;
+  };
+
+  absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream) override {
+    keys_.clear();
+    begin_.assign(1, 0);
+    positions_.clear();
+    for (const DeviceCacheQuery& query : queries) {
+      keys_.insert(keys_.end(), query.keys, query.keys + query.key_count);
+      begin_.push_back(keys_.size());
+      positions_.push_back(query.key_count);
+    }
+    staging_.assign(queries.size(), {});
+    answers.assign(keys_.size(), {});
+    rows_sent.clear();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<DeviceMisses> Misses(Deadline) override {
+    return DeviceMisses{keys_, begin_, positions_};
+  }
+  HostRows Staging(size_t query, size_t row_count) override {
+    staging_[query].assign(row_count * kRowBytes, std::byte{0xcc});
+    return {.data = staging_[query].data(),
+            .row_count = row_count,
+            .row_bytes = kRowBytes,
+            .stride_bytes = kRowBytes};
+  }
+  absl::Status Finish(std::span<const DeviceRowPiece> pieces) override {
+    rows_sent.emplace_back();
+    for (const DeviceRowPiece& piece : pieces) {
+      rows_sent.back().push_back(piece.statuses.size());
+      for (size_t i = 0; i < piece.statuses.size(); ++i) {
+        if (piece.statuses[i] == kUnanswered) continue;
+        Answer& answer = answers[begin_[piece.query] + piece.first + i];
+        EXPECT_EQ(answer.status, kUnanswered) << "answered twice";
+        answer.status = piece.statuses[i];
+        answer.probe_again = piece.probe_again;
+        if (answer.status == KeyStatus::kHitL2)
+          answer.row.assign(piece.rows.row(i), piece.rows.row(i) + kRowBytes);
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Wait(Deadline) override { return absl::OkStatus(); }
+  LookupCounts counts(size_t) const override { return {}; }
+  void Return() override {}
+
+  std::vector<Answer> answers;                 // by the number of the miss
+  std::vector<std::vector<size_t>> rows_sent;  // of each piece of each Finish
+
+ private:
+  std::vector<Key> keys_;
+  std::vector<size_t> begin_;
+  std::vector<uint64_t> positions_;
+  std::vector<std::vector<std::byte>> staging_;
+};
+
+class MissingCache final : public DeviceCache {
+ public:
+  int device() const override { return 0; }
+  uint64_t TableBytes(size_t, uint64_t) const override { return 0; }
+  absl::StatusOr<std::unique_ptr<DeviceCacheTable>> OpenTable(size_t, uint64_t) override {
+    return absl::ResourceExhaustedError("holds nothing");
+  }
+  absl::StatusOr<DeviceCallLease> AcquireCall(size_t) override { return DeviceCallLease(&call); }
+
+  MissingCall call;
+};
+
+// Of L2, keys that are multiples of 3 are rows, and those that leave 1 are known to be absent.
+WorldTable MakeTable(uint64_t stamp) {
+  WorldTable table = MakeWorldTable({.stamp = stamp}, nullptr);
+  std::vector<Key> rows, absent;
+  for (Key key = 0; key < 3000; key += 3) rows.push_back(key);
+  for (Key key = 1; key < 3000; key += 3) absent.push_back(key);
+  EXPECT_TRUE(table.l2->Insert(StampedBatch(stamp, rows, 0, kRowBytes).batch(), 0).ok());
+  const std::vector<uint8_t> all_absent(absent.size(), 1);
+  StampedBatch batch(stamp, absent, 0, kRowBytes);
+  RowBatch of_absent = batch.batch();
+  of_absent.absent = all_absent;
+  EXPECT_TRUE(table.l2->Insert(of_absent, 0).ok());
+  return table;
+}
+
+class StagedFetchTest : public testing::Test {
+ protected:
+  static constexpr size_t kKeysMax = 4000;
+  static constexpr size_t kHelpers = 4;
+
+  StagedFetchTest() { Use(executor_, kTinyPieces); }
+  ~StagedFetchTest() override { executor_.RunAll(); }
+
+  void Use(Executor& executor, const StagedFetchTuning& tuning) {
+    fetch_.reset();
+    service_ = *FetchService::Create(
+        {.fetch_executor = &executor, .promote_executor = &executor, .jobs_per_level = 2});
+    crews_.push_back(std::make_unique<CrewPool>(
+        CrewPool::Options{.executor = &executor, .helpers_max = kHelpers}));
+    fetch_ = std::make_unique<StagedFetch>(StagedFetch::Options{.service = service_.get(),
+                                                                .lookup = &lookup_,
+                                                                .keys_max = kKeysMax,
+                                                                .crew = crews_.back()->Acquire(),
+                                                                .tuning = tuning});
+  }
+
+  // A call with one query of `key_count` keys for each table; or two for each.
+  void Begin(const std::vector<const WorldTable*>& tables, size_t key_count, bool twice = false) {
+    arena_.Reset();
+    keys_.resize(key_count);
+    std::iota(keys_.begin(), keys_.end(), 0);
+    const size_t queries_each = twice ? 2 : 1;
+    works_.assign(tables.size(), TableWork());
+    queries_.assign(tables.size() * queries_each, QueryWork());
+    for (size_t t = 0; t < tables.size(); ++t) {
+      works_[t].table = tables[t]->served.get();
+      works_[t].counters = &counters_;
+      works_[t].queries = queries_.data();
+      works_[t].l2_usable = true;
+      works_[t].first_query = &queries_[t * queries_each];
+      works_[t].last_query = &queries_[t * queries_each + queries_each - 1];
+      if (twice) works_[t].first_query->next_of_table = works_[t].last_query;
+    }
+    for (size_t q = 0; q < queries_.size(); ++q) {
+      queries_[q].table = &works_[q / queries_each];
+      queries_[q].keys = keys_.data();
+      queries_[q].key_count = key_count;
+    }
+    ASSERT_TRUE(lookup_.Begin(queries_, MemorySpace::kDevice, {}).ok());
+    ASSERT_TRUE(lookup_.TakeMisses(queries_, works_, arena_, kNoDeadline).ok());
+  }
+
+  // Each key is answered as L2 has it, or stays open; those for which `failed` is true stay open.
+  void ExpectAnswers(const std::function<bool(Key)>& failed = [](Key) { return false; }) {
+    for (size_t t = 0; t < works_.size(); ++t) {
+      std::vector<uint32_t> open;
+      for (uint32_t i = 0; i < keys_.size(); ++i) {
+        SCOPED_TRACE(testing::Message() << "table " << t << ", key " << keys_[i]);
+        const MissingCall::Answer& answer = cache_.call.answers[t * keys_.size() + i];
+        if (keys_[i] % 3 == 2 || failed(keys_[i])) {
+          ASSERT_EQ(answer.status, kUnanswered);
+          open.push_back(i);
+        } else if (keys_[i] % 3 == 1) {
+          ASSERT_EQ(answer.status, KeyStatus::kAbsent);
+        } else {
+          ASSERT_EQ(answer.status, KeyStatus::kHitL2);
+          ASSERT_TRUE(StampedRow::Matches(t + 1, keys_[i], 0, answer.row));
+        }
+        ASSERT_EQ(queries_[t].staged_status[i], kUnanswered) << "what is sent is marked so";
+      }
+      EXPECT_TRUE(std::ranges::equal(works_[t].misses.open(), open));
+      EXPECT_FALSE(works_[t].l2_usable) << "it is asked once";
+    }
+  }
+
+  ManualExecutor executor_;
+  MissingCache cache_;
+  LookupCounters counters_;
+  const WorldTable a_ = MakeTable(1);
+  const WorldTable b_ = MakeTable(2);
+  std::vector<std::unique_ptr<CrewPool>> crews_;
+  std::unique_ptr<FetchService> service_;
+  CacheLookup lookup_{cache_, 0};
+  std::unique_ptr<StagedFetch> fetch_;
+  MissArena arena_{kKeysMax, 4};
+  std::vector<Key> keys_;
+  std::vector<TableWork> works_;
+  std::vector<QueryWork> queries_;
+};
+
+TEST_F(StagedFetchTest, EveryMissIsFetchedOnceAndSent) {
+  for (const size_t key_count : {0, 1, 31, 32, 33, 1000}) {
+    SCOPED_TRACE(key_count);
+    const uint64_t fetched = a_.l2_log->keys_fetched;
+    Begin({&a_, &b_}, key_count);
+    fetch_->Fetch(works_, queries_);
+    if (key_count > 0) ExpectAnswers();
+    EXPECT_EQ(a_.l2_log->keys_fetched - fetched, key_count);
+    executor_.RunAll();
+  }
+}
+
+TEST_F(StagedFetchTest, HelpersAndTheCallerShareThePieces) {
+  auto pool = *WorkerPool::Create({.name = "helpers", .thread_count = 3});
+  Use(*pool, kTinyPieces);
+  for (int call = 0; call < 50; ++call) {
+    Begin({&a_, &b_}, 500);
+    fetch_->CallHelpers();
+    fetch_->Fetch(works_, queries_);
+    ExpectAnswers();
+  }
+  pool.reset();  // its last task ends before the crews do
+}
+
+// Pieces have four rows; nine rows are 288 bytes of the 300 that are sent at a time.
+TEST_F(StagedFetchTest, TheFirstPieceIsSentAtOnceAndTheOthersTogether) {
+  Begin({&a_}, 40);
+  fetch_->Fetch(works_, queries_);
+  EXPECT_THAT(cache_.call.rows_sent,
+              ElementsAre(ElementsAre(4), ElementsAre(12), ElementsAre(12), ElementsAre(12)));
+}
+
+TEST_F(StagedFetchTest, HelpersAreCalledWhereTheWorkIsWorthIt) {
+  Use(executor_, {.piece_bytes = 128, .alone_max = std::chrono::microseconds(10)});
+  Begin({&a_}, 100);  // under 2 us of work
+  fetch_->Fetch(works_, queries_);
+  EXPECT_EQ(executor_.queued_count(), 0);
+  fetch_->CallHelpers();
+  EXPECT_EQ(executor_.queued_count(), 0);
+
+  Begin({&a_}, 3000);  // 54 us: a helper for each 20
+  fetch_->Fetch(works_, queries_);
+  EXPECT_EQ(executor_.queued_count(), 2);
+  executor_.RunAll();
+  fetch_->CallHelpers();
+  EXPECT_EQ(executor_.queued_count(), 2) << "as many as the last call needed";
+  fetch_->DismissHelpers();
+  executor_.RunAll();
+}
+
+TEST_F(StagedFetchTest, APieceThatFailsStaysOpenAndTheOthersStand) {
+  const ApplyEpoch open = a_.served->epochs().Begin();
+  Begin({&a_}, 40);
+  a_.l2_faults->Plan(TierOperation::kFetch, {.calls_skipped = 2, .times = 3});
+  fetch_->Fetch(works_, queries_);
+  ExpectAnswers([](Key key) { return key >= 8 && key < 20; });
+  EXPECT_EQ(counters_.l2_error_count(), 1) << "one for the call";
+  EXPECT_TRUE(a_.served->l2_bypass().bypassed());
+  a_.served->epochs().Publish(open);
+}
+
+// What is not for it is left to others, untouched.
+TEST_F(StagedFetchTest, AnL2ThatCanBlockOrIsPassedByIsNotAsked) {
+  const auto expect_untouched = [&] {
+    fetch_->Fetch(works_, queries_);
+    EXPECT_THAT(cache_.call.rows_sent, IsEmpty());
+    EXPECT_EQ(works_[0].misses.open().size(), 40);
+    EXPECT_EQ(a_.l2_log->fetches, 0);
+  };
+  Begin({&a_}, 40, true);  // two queries of one table
+  expect_untouched();
+  EXPECT_TRUE(works_[0].l2_usable);
+  Begin({&a_}, 40);
+  works_[0].l2_usable = false;
+  expect_untouched();
+  Begin({&a_}, 40);
+  a_.l2_faults->set_can_block(true);
+  expect_untouched();
+  EXPECT_TRUE(works_[0].l2_usable);
+}
+
+// The device may have taken the older row between its probe and the answer.
+TEST_F(StagedFetchTest, PiecesThatAChangeHasMetAreProbedAgain) {
+  ApplyEpoch open = 0;
+  Begin({&a_}, 40);
+  a_.l2_faults->Plan(TierOperation::kFetch,
+                     {.fault = TierFault::kNone, .calls_skipped = 4, .times = 1, .before = [&] {
+                        open = a_.served->epochs().Begin();
+                      }});
+  fetch_->Fetch(works_, queries_);
+  ExpectAnswers();
+  EXPECT_FALSE(cache_.call.answers[0].probe_again);
+  EXPECT_TRUE(cache_.call.answers[39].probe_again);
+  a_.served->epochs().Publish(open);
+}
+
+}  // namespace
+}  // namespace hps
