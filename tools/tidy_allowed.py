@@ -29,17 +29,10 @@ ALLOWED = {
     ("macro", "src/base/macros.h"): "the project's macros",
     ("macro", "src/base/fault_point.h"): "a fault point compiles to nothing in a release",
     ("preprocessor", "src/base/macros.h"): "attributes that one compiler has; debug checks",
+    ("preprocessor", "src/base/spin.h"): "an instruction for waits that one architecture has",
     ("preprocessor", "src/base/fault_point.h"): "a fault point compiles to nothing in a release",
     ("preprocessor", "src/base/fault_point.cc"): "is empty in a build without fault points",
     ("preprocessor", "src/base/fault_point_test.cc"): "is empty in a build without fault points",
-    ("preprocessor", "bench/gather.cc"): "vector instructions that one architecture has",
-    ("preprocessor", "src/l2_memory/fetch.cc"): "vector instructions that one architecture has",
-    ("preprocessor", "src/l2_memory/fetch_avx512.cc"): "vector instructions of one architecture",
-    ("macro", "src/l2_memory/fetch_avx512.cc"): "whether this file has anything in it",
-    ("include-order", "src/l2_memory/fetch_avx512.cc"): "its own header is not for AVX-512",
-    ("sleep", "src/l2_memory/concurrency_test.cc"): "the length of a run that others race in",
-    ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
-    ("throw", "tests/query/allocation_test.cc"): "what a failed operator new has to do",
     ("macro", "tests/faults/fault_file_system.cc"): "returns RocksDB's status, which base/ cannot",
 } | {
     ("shared_ptr", f"src/query/{name}"):

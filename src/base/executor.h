@@ -65,7 +65,7 @@ class Executor {
   virtual const Clock& clock() const = 0;
 
   // Tasks that it can run at a time.
-  virtual size_t thread_count() const { return 1; }
+  virtual size_t thread_count() const = 0;
 };
 
 // First in, first out, without allocation. Not thread-safe.

@@ -31,6 +31,7 @@ class ManualExecutor final : public Executor {
   // deadline.
   bool Await(Latch& latch, Deadline deadline) override;
   const Clock& clock() const override { return clock_; }
+  size_t thread_count() const override { return 1; }
 
   ManualClock& manual_clock() { return clock_; }
   size_t queued_count() const { return queue_.size(); }

@@ -10,6 +10,13 @@
 
 namespace hps {
 
+// Tells the core that this is a wait, so that it leaves more to the core's other thread.
+inline void PauseCore() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 class SpinLimit {
  public:
   explicit SpinLimit(Duration duration) : end_(DeadlineAfter(RealClock(), duration)) {}
@@ -17,9 +24,7 @@ class SpinLimit {
   // Lets a moment pass. False when the time is up, which is looked at only now and then, because a
   // look costs as much as a few rounds.
   bool Spin() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    PauseCore();
     return ++rounds_ % kRoundsPerLook != 0 || RealClock().Now() < end_;
   }
 

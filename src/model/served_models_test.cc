@@ -90,6 +90,7 @@ class CountingExecutor final : public Executor {
   }
   bool Await(Latch& latch, Deadline deadline) override { return executor.Await(latch, deadline); }
   const Clock& clock() const override { return executor.clock(); }
+  size_t thread_count() const override { return executor.thread_count(); }
 
   ManualExecutor executor;
   int posted = 0;
