@@ -4,6 +4,7 @@
 #include <rocksdb/sst_file_reader.h>
 #include <rocksdb/table.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -19,7 +20,10 @@ using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 using rocksdb::Slice;
 
-using Pieces = std::map<uint64_t, std::string>;  // what was read, by offset
+struct Pieces {
+  std::map<uint64_t, std::string> by_offset;  // what was read
+  uint64_t file_bytes = UINT64_MAX;           // known when a read came to the end
+};
 
 // Reads through to the file below and keeps, or knows already, what it has read.
 class RememberingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
@@ -35,8 +39,9 @@ class RememberingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
     if (Recall(offset, n, result, scratch)) return IOStatus::OK();
     const IOStatus status = target()->Read(offset, n, options, result, scratch, debug);
     if (status.ok() && learns_) {
-      std::string& piece = (*pieces_)[offset];
+      std::string& piece = pieces_->by_offset[offset];
       if (piece.size() < result->size()) piece.assign(result->data(), result->size());
+      if (result->size() < n) pieces_->file_bytes = offset + result->size();
     }
     return status;
   }
@@ -57,10 +62,11 @@ class RememberingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
 
  private:
   bool Recall(uint64_t offset, size_t n, Slice* result, char* scratch) const {
-    auto piece = pieces_->upper_bound(offset);
-    if (piece == pieces_->begin()) return false;
+    auto piece = pieces_->by_offset.upper_bound(offset);
+    if (piece == pieces_->by_offset.begin() || offset >= pieces_->file_bytes) return false;
     --piece;
     const uint64_t begin = offset - piece->first;
+    n = std::min<uint64_t>(n, pieces_->file_bytes - offset);
     if (begin + n > piece->second.size()) return false;
     std::memcpy(scratch, piece->second.data() + begin, n);
     *result = Slice(scratch, n);
