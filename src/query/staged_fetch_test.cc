@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <deque>
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -16,7 +16,6 @@
 namespace hps {
 namespace {
 
-using testing::Each;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
