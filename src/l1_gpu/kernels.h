@@ -48,7 +48,7 @@ struct ScatterPiece {
   uint32_t count = 0;
   uint32_t duplicate_count = 0;            // of the query: the sum over its DuplicateRecords
   KeyStatus* statuses = nullptr;           // device, [count]; 0xff: not answered by this piece
-  std::byte* staged = nullptr;             // device, [count] packed rows, aligned to 16 bytes
+  const std::byte* staged = nullptr;       // device or pinned, [count] packed rows
   const std::byte* default_row = nullptr;  // device, null = zeros
   // Device, [count] packed rows, aligned to 16 bytes: the table is asked again, and keys that it
   // holds by now are answered with the rows that it puts here and kHitL1, which overwrites

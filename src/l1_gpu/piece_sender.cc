@@ -19,6 +19,9 @@ constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
 // would answer them.
 constexpr size_t kGapKeysMax = 64;
 
+// Rows of a query are read in place while at most one in so many is read for a duplicate.
+constexpr size_t kDuplicatesReadShare = 4;
+
 bool TakesRow(KeyStatus status) {
   return status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3;
 }
@@ -59,6 +62,13 @@ bool PieceSender::IsStaged(const HostRows& rows) const {
          rows.data < begin + buffers_.sizes.staging_bytes;
 }
 
+// A kernel reads rows over the bus as fast as a copy brings them, and pieces that come in any order
+// then need no copy each. A row that many positions wait for is better brought once.
+bool PieceSender::IsReadInPlace(const Piece& piece) const {
+  return IsStaged(piece.piece->rows) &&
+         piece.duplicate_count <= piece.piece->statuses.size() / kDuplicatesReadShare;
+}
+
 size_t PieceSender::KeysThatFit(const Piece& piece) const {
   if (pieces_.size() == pieces_.capacity()) return 0;
   const size_t row_bytes = piece.query->row_bytes;
@@ -71,7 +81,8 @@ size_t PieceSender::KeysThatFit(const Piece& piece) const {
   const size_t key_bytes = 1 + (has_rows && !staged ? row_bytes : 0);
   size_t keys = (bounce_left - fixed_bytes) / key_bytes;
   // Of a key on the device: its staged row, and the one that it may be found to have by now.
-  const size_t device_rows = (staged ? 1 : 0) + (piece.piece->probe_again ? 1 : 0);
+  const size_t device_rows =
+      (staged && !IsReadInPlace(piece) ? 1 : 0) + (piece.piece->probe_again ? 1 : 0);
   if (device_rows > 0) {
     const size_t rows_left = buffers_.device_rows_bytes - rows_used_;
     const size_t usable_bytes = rows_left - std::min(rows_left, device_rows * kAlignment);
@@ -139,11 +150,14 @@ absl::Status PieceSender::AddRun(const Piece& piece, const Run& run) {
       std::memcpy(half().pinned + at + i * row_bytes, answers.rows.row(run.first + i), row_bytes);
     }
     scatter.staged = half().device + at;
+  } else if (run.takes_rows && IsReadInPlace(piece)) {
+    scatter.staged = answers.rows.row(run.first);
   } else if (run.takes_rows) {
-    scatter.staged = TakeDeviceRows(rows_bytes);
+    std::byte* const rows = TakeDeviceRows(rows_bytes);
+    scatter.staged = rows;
     sent_ = true;
-    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(scatter.staged, answers.rows.row(run.first),
-                                                   rows_bytes, cudaMemcpyHostToDevice, stream_),
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(rows, answers.rows.row(run.first), rows_bytes,
+                                                   cudaMemcpyHostToDevice, stream_),
                                    "copy of staged rows"));
   }
   if (answers.probe_again && piece.query->table != nullptr)

@@ -1,9 +1,9 @@
 // Sends answers for the misses of a call to their positions on the device.
 //
 // Statuses, default rows and rows that don't lie in the call's staging are packed into one half of
-// pinned memory; rows in staging travel as they are. One copy and one launch per half: while it is
-// under way the other half is filled. Asynchronous, but for a third half, which waits for the
-// first.
+// pinned memory; rows in staging are read by the device where they are. One copy and one launch per
+// half: while it is under way the other half is filled. Asynchronous, but for a third half, which
+// waits for the first.
 //
 // Not thread-safe. Errors: INTERNAL, DEADLINE_EXCEEDED (the first half was not free in time).
 #pragma once
@@ -61,6 +61,8 @@ class PieceSender {
   static Run NextRun(const DeviceRowPiece& piece, size_t from, size_t count_max);
 
   bool IsStaged(const HostRows& rows) const;
+  // Whether the device reads the piece's rows from the staging itself.
+  bool IsReadInPlace(const Piece& piece) const;
   // How many keys of the piece still fit into the current half.
   size_t KeysThatFit(const Piece& piece) const;
   absl::Status AddRun(const Piece& piece, const Run& run);

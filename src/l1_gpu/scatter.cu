@@ -12,7 +12,8 @@
 namespace hps {
 namespace {
 
-constexpr uint32_t kTileItems = 8;
+// Few, so that many rows are on their way at a time: those in pinned memory take microseconds.
+constexpr uint32_t kTileItems = 4;
 constexpr uint32_t kThreads = 256;
 constexpr size_t kPiecesInLaunch = 16;
 constexpr uint8_t kUnanswered = 0xff;
