@@ -97,9 +97,8 @@ rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const StagedImport
   return ingestion;
 }
 
-// RocksDB reads the first and the last key of a file that it takes over; when such a read fails it
-// ends the process, or takes an empty range and calls the file's keys absent. So both are read here
-// first, into the cache that it will look into.
+// A file whose ends are not those that were written is lost, whatever RocksDB would make of it.
+// That its own reads of them can't fail is staged_file.h's part.
 absl::Status CheckRange(const rocksdb::Options& options, const std::string& path,
                         const StagedFile& file) {
   const std::string what = absl::StrCat("reading '", path, "'");
