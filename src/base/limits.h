@@ -47,6 +47,10 @@ inline constexpr size_t kWriterStagingBytes = size_t{32} << 20;
 inline constexpr size_t kCallBounceBytes = size_t{2} << 20;
 inline constexpr size_t kCallOutputBytes = size_t{4} << 20;
 
+// Rows of one look-up at a GPU cache whose outputs lie on the host: they are collected in the
+// device's memory. 4 GiB are rows of 1 KiB for the largest call.
+inline constexpr uint64_t kCallHostRowsBytesMax = uint64_t{4} << 30;
+
 // Tables that one look-up may ask, and tables of one store.
 inline constexpr size_t kTablesPerCallMax = 1024;
 inline constexpr size_t kTablesPerStoreMax = 4096;

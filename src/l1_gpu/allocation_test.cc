@@ -59,6 +59,11 @@ cudaError_t __wrap_cudaFree(void* memory) {
   ++runtime_calls_here;
   return __real_cudaFree(memory);
 }
+cudaError_t __real_cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
+cudaError_t __wrap_cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
+  ++runtime_calls_here;
+  return __real_cudaMallocAsync(memory, bytes, stream);
+}
 cudaError_t __real_cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 cudaError_t __wrap_cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
   ++runtime_calls_here;

@@ -1,9 +1,11 @@
 #include "l1_gpu/call_buffers.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
@@ -21,6 +23,9 @@ constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uin
 static_assert(kHalfBounceBytes >= 4 * kRowBytesMax);
 
 constexpr Duration kZeroingWaitMax = std::chrono::seconds(60);
+
+constexpr uint64_t kOutputBytesMin = uint64_t{1} << 20;
+static_assert(std::has_single_bit(kCallHostRowsBytesMax));
 
 // Hands out parts of a block, one after the other; without a block it counts.
 class Parts {
@@ -98,12 +103,21 @@ absl::Status CallBuffers::ZeroMisses() {
   return WaitFor(last.get(), DeadlineAfter(RealClock(), kZeroingWaitMax), "a new call");
 }
 
-absl::Status CallBuffers::GrowOutput(uint64_t bytes) {
+absl::Status CallBuffers::GrowOutput(uint64_t bytes, cudaStream_t user) {
   if (bytes <= output.bytes()) return absl::OkStatus();
-  output = {};  // nothing in it is needed: the last look-up is over
-  HPS_ASSIGN_OR_RETURN(output,
-                       MakeDeviceBuffer("rows of a call on the host", RoundUp(bytes, 1 << 20)));
-  return absl::OkStatus();
+  if (bytes > kCallHostRowsBytesMax) {
+    return absl::ResourceExhaustedError(absl::StrCat("gpu cache: a look-up with ", bytes,
+                                                     " bytes of rows on the host, at most ",
+                                                     kCallHostRowsBytesMax));
+  }
+  // Nothing in it is needed: the last look-up is over.
+  HPS_RETURN_IF_ERROR(FreeInOrder(std::exchange(output, {}), stream.get()));
+  // At least twice as much as before, so that it happens a few times only.
+  HPS_ASSIGN_OR_RETURN(output, MakeDeviceBufferInOrder(
+                                   "rows of a call on the host",
+                                   std::bit_ceil(std::max(bytes, kOutputBytesMin)), stream.get()));
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(last.get(), stream.get()), "rows of a call"));
+  return CudaStatus(cudaStreamWaitEvent(user, last.get()), "rows of a call");
 }
 
 }  // namespace hps

@@ -32,8 +32,10 @@ struct CallBuffers {
   // Errors: RESOURCE_EXHAUSTED, INTERNAL; nothing stays allocated. REQUIRES: the device is current.
   static absl::StatusOr<std::unique_ptr<CallBuffers>> Create(const CallSizes& sizes);
 
-  // Room for rows of outputs on the host. Errors: RESOURCE_EXHAUSTED, INTERNAL.
-  absl::Status GrowOutput(uint64_t bytes);
+  // Room for rows of outputs on the host, at most kCallHostRowsBytesMax, for what `user` is asked
+  // from then on. Does not wait for the device. Errors: RESOURCE_EXHAUSTED, INTERNAL. REQUIRES: the
+  // last look-up is over.
+  absl::Status GrowOutput(uint64_t bytes, cudaStream_t user);
 
   // Zeroes what the kernels expect to be zero, and waits for it.
   absl::Status ZeroMisses();

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <semaphore>
 #include <vector>
 
 #include "base/limits.h"
@@ -65,15 +68,45 @@ TEST_F(CallBuffersTest, OutputGrowsToTheLargestLookUp) {
   auto made = CallBuffers::Create({.keys_max = 1, .staging_bytes = 0});
   ASSERT_TRUE(made.ok()) << made.status();
   CallBuffers& buffers = **made;
-  EXPECT_EQ(buffers.GrowOutput(0), absl::OkStatus());
+  const CudaStream another = *MakeStream(StreamPriority::kLow);
+  const cudaStream_t user = another.get();
+  EXPECT_EQ(buffers.GrowOutput(0, user), absl::OkStatus());
   EXPECT_EQ(buffers.output.bytes(), 0u);
-  ASSERT_EQ(buffers.GrowOutput(3 << 20), absl::OkStatus());
+  ASSERT_EQ(buffers.GrowOutput(3 << 20, user), absl::OkStatus());
   const std::byte* const memory = buffers.output.data();
-  EXPECT_EQ(buffers.GrowOutput(100), absl::OkStatus());
+  EXPECT_EQ(buffers.GrowOutput(100, user), absl::OkStatus());
   EXPECT_EQ(buffers.output.data(), memory);
-  EXPECT_EQ(buffers.GrowOutput(uint64_t{1} << 44).code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(buffers.GrowOutput(5 << 20), absl::OkStatus());
+  EXPECT_EQ(buffers.GrowOutput(kCallHostRowsBytesMax + 1, user).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(buffers.output.data(), memory);
+  EXPECT_EQ(buffers.GrowOutput(5 << 20, user), absl::OkStatus());
   EXPECT_GE(buffers.output.bytes(), size_t{5} << 20);
+  EXPECT_EQ(cudaMemsetAsync(buffers.output.data(), 1, size_t{5} << 20, user), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(user), cudaSuccess);
+}
+
+// Would catch memory that is freed or made behind everything that the device does for others.
+TEST_F(CallBuffersTest, OutputGrowsWhileTheDeviceIsBusy) {
+  auto made = CallBuffers::Create({.keys_max = 1, .staging_bytes = 0});
+  ASSERT_TRUE(made.ok()) << made.status();
+  CallBuffers& buffers = **made;
+  const cudaStream_t user = buffers.stream.get();
+  ASSERT_EQ(buffers.GrowOutput(1, user), absl::OkStatus());
+  struct Work {
+    std::binary_semaphore may_end{0};
+    std::atomic<bool> ended = false;
+  } work;
+  const auto hold_up = [](void* given) {
+    auto* const held = static_cast<Work*>(given);
+    (void)held->may_end.try_acquire_for(std::chrono::seconds(10));
+    held->ended = true;
+  };
+  const CudaStream busy = *MakeStream(StreamPriority::kLow);
+  ASSERT_EQ(cudaLaunchHostFunc(busy.get(), hold_up, &work), cudaSuccess);
+  EXPECT_EQ(buffers.GrowOutput(9 << 20, user), absl::OkStatus());
+  EXPECT_FALSE(work.ended);
+  work.may_end.release();
+  EXPECT_EQ(cudaStreamSynchronize(busy.get()), cudaSuccess);
 }
 
 }  // namespace

@@ -22,6 +22,20 @@ absl::StatusOr<DeviceBuffer> MakeDeviceBuffer(const char* what, uint64_t bytes) 
   return DeviceBuffer(static_cast<std::byte*>(memory), bytes);
 }
 
+absl::StatusOr<DeviceBuffer> MakeDeviceBufferInOrder(const char* what, uint64_t bytes,
+                                                     cudaStream_t stream) {
+  void* memory = nullptr;
+  HPS_RETURN_IF_ERROR(CudaMemoryStatus(cudaMallocAsync(&memory, bytes, stream), what, bytes));
+  return DeviceBuffer(static_cast<std::byte*>(memory), bytes);
+}
+
+absl::Status FreeInOrder(DeviceBuffer buffer, cudaStream_t stream) {
+  std::byte* const memory = buffer.data();
+  if (memory == nullptr) return absl::OkStatus();
+  buffer.Abandon();
+  return CudaStatus(cudaFreeAsync(memory, stream), "freeing memory");
+}
+
 absl::StatusOr<PinnedBuffer> MakePinnedBuffer(const char* what, uint64_t bytes) {
   if (bytes == 0) return PinnedBuffer();
   void* memory = nullptr;

@@ -56,6 +56,8 @@ class CudaBuffer {
  private:
   friend absl::StatusOr<CudaBuffer<internal::FreeDeviceMemory>> MakeDeviceBuffer(const char*,
                                                                                  uint64_t);
+  friend absl::StatusOr<CudaBuffer<internal::FreeDeviceMemory>> MakeDeviceBufferInOrder(
+      const char*, uint64_t, cudaStream_t);
   friend absl::StatusOr<CudaBuffer<internal::FreePinnedMemory>> MakePinnedBuffer(const char*,
                                                                                  uint64_t);
   CudaBuffer(std::byte* memory, size_t bytes) : memory_(memory), bytes_(bytes) {}
@@ -71,6 +73,13 @@ using PinnedBuffer = CudaBuffer<internal::FreePinnedMemory>;
 // Errors: RESOURCE_EXHAUSTED (says how many bytes), UNAVAILABLE, INTERNAL.
 absl::StatusOr<DeviceBuffer> MakeDeviceBuffer(const char* what, uint64_t bytes);
 absl::StatusOr<PinnedBuffer> MakePinnedBuffer(const char* what, uint64_t bytes);
+
+// As MakeDeviceBuffer, for what is asked of `stream` from then on; does not wait for the device.
+absl::StatusOr<DeviceBuffer> MakeDeviceBufferInOrder(const char* what, uint64_t bytes,
+                                                     cudaStream_t stream);
+// Frees a buffer that MakeDeviceBufferInOrder made, behind what was asked of `stream`. Its
+// destructor does so too, but waits for the device. Errors: INTERNAL.
+absl::Status FreeInOrder(DeviceBuffer buffer, cudaStream_t stream);
 
 using CudaStream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, internal::DestroyStream>;
 using CudaEvent = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, internal::DestroyEvent>;

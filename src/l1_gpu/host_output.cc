@@ -36,7 +36,7 @@ absl::Status HostOutput::Begin(std::span<const DeviceCacheQuery> queries, cudaSt
     key_count_ += query.key_count;
     wants_status_ |= query.status != nullptr;
   }
-  return buffers_.GrowOutput(begin_.back());
+  return buffers_.GrowOutput(begin_.back(), stream_);
 }
 
 size_t HostOutput::chunk_count() const {

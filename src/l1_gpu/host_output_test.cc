@@ -47,6 +47,7 @@ class HostOutputTest : public GpuTest {
                           .status = query.wants_status ? statuses_.back().data() : nullptr});
     }
     ASSERT_EQ(output_->Begin(queries_, buffers_->stream.get()), absl::OkStatus());
+    ASSERT_EQ(cudaStreamSynchronize(buffers_->stream.get()), cudaSuccess);
     // What the kernels would have written: row i of query q is the stamped row of key i.
     std::vector<KeyStatus> statuses;
     for (size_t q = 0; q < wanted_.size(); ++q) {

@@ -84,9 +84,10 @@ struct DeviceRowPiece {
 class DeviceCall {
  public:
   // One launch for all queries; once per lease. Errors: RESOURCE_EXHAUSTED (more keys than were
-  // leased, or more than kTablesPerCallMax queries), INVALID_ARGUMENT (row bytes that are not the
-  // table's, a stride below them, two memory spaces, a stream that is being captured), INTERNAL
-  // (the device's own text). Nothing has been written then.
+  // leased, more than kTablesPerCallMax queries, or more rows on the host than the device has room
+  // for), INVALID_ARGUMENT (row bytes that are not the table's, a stride below them, two memory
+  // spaces, a stream that is being captured), INTERNAL (the device's own text). Nothing has been
+  // written then.
   virtual absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) = 0;
 
   // Waits for the probe. Errors: DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
