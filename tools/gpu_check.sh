@@ -22,9 +22,9 @@ build=$(cd "$1" && pwd)
 mkdir -p "$2" && out=$(cd "$2" && pwd)
 readonly seconds_max=470
 # What compute-sanitizer, which makes it a hundred times slower, has the time for; nor does it go
-# with cases about the device's whole memory, or about time.
+# with cases about the device's whole memory, or about time, or with those that fork.
 readonly small_cases="-*Random*:*Concurren*:*Lru*:*ThreeQuarters*:*Beside*:*Leak*:*LargerThan*:\
-*CantBeHad*:*MoreThanTheDevice*:*DeviceMemoryComesBack*:*Deadlines*"
+*CantBeHad*:*MoreThanTheDevice*:*DeviceMemoryComesBack*:*Deadlines*:*DeathTest*"
 all_steps="tests lookup demo bench_l1 bench_session memcheck racecheck multi_gpu"
 steps=" ${HPS_GPU_CHECK_STEPS:-$all_steps} "
 scratch=$(mktemp -d)
@@ -71,7 +71,8 @@ run_step() {
   fi
 }
 
-# run_tests STEP LIMIT_S COMMAND...: a GoogleTest program; its cases count.
+# run_tests STEP LIMIT_S COMMAND...: a GoogleTest program; its cases count. A case that found no GPU
+# on a machine that has one is a failure.
 run_tests() {
   local step=$1 status=0 ok bad left reason=""
   run "$@" || status=$?
@@ -82,6 +83,9 @@ run_tests() {
     bad=1 reason="exit status $status: $(tail -n 1 "$out/$step.log")"
   elif ((ok + bad + left == 0)); then
     bad=1 reason="no test in it"
+  elif ((devices > 0)) && grep -q "needs a GPU" "$out/$step.log"; then
+    # nvidia-smi knows one that CUDA can't use: then nothing was checked.
+    bad=1 reason="cases were skipped for lack of a GPU: $(grep -m 1 "needs a GPU" "$out/$step.log")"
   fi
   if ((bad > 0)); then
     note "$step" failed "$seconds" "$ok" "$bad" "$left" "$reason"

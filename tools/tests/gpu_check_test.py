@@ -34,6 +34,12 @@ echo "[  SKIPPED ] Cache.Needs (0 ms)"
 echo "[  SKIPPED ] 1 test, listed below:"
 echo "[  SKIPPED ] Cache.Needs"
 """
+FINDS_NO_GPU = """#!/bin/bash
+echo "[       OK ] Cache.Holds (1 ms)"
+echo "cache_test.cc:1: Skipped"
+echo "needs a GPU: no CUDA-capable device is detected"
+echo "[  SKIPPED ] Cache.Needs (0 ms)"
+"""
 FAILS = """#!/bin/bash
 echo "[       OK ] Cache.Holds (1 ms)"
 echo "[  FAILED  ] Cache.Tears (1 ms)"
@@ -79,6 +85,13 @@ class GpuCheckTest(PlantedTest):
             self.assertIn("3 failed", line)
             self.assertEqual(self.status_of(summary, "l1_gpu_test"), "failed")
             self.assertIn(reason, summary["steps"][0]["reason"])
+
+    def test_a_gpu_that_the_tests_cannot_use_fails(self):
+        status, summary, _ = self.check(FINDS_NO_GPU)
+        self.assertEqual(status, 1)
+        self.assertIn("for lack of a GPU", summary["steps"][0]["reason"])
+        status, summary, _ = self.check(FINDS_NO_GPU, gpus=0)
+        self.assertEqual(self.status_of(summary, "l1_gpu_test"), "passed")
 
     def test_rows_that_differ_fail(self):
         status, summary, _ = self.check(ROWS_OF_GPU="wrong")
