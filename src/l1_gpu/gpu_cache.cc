@@ -16,6 +16,7 @@
 #include "l1_gpu/gpu_call.h"
 #include "l1_gpu/slab.h"
 #include "l1_gpu/writer.h"
+#include "tier/byte_budget.h"
 
 namespace hps {
 namespace {
@@ -42,8 +43,6 @@ class GpuCache final : public DeviceCache {
 
  private:
   absl::Status MakeCalls();
-  absl::Status Reserve(uint64_t bytes);
-  void Release(uint64_t bytes);
   // Waits for look-ups that were returned before they ended, without the lock. False when the time
   // has passed.
   bool WaitForReturnedCalls();
@@ -51,11 +50,11 @@ class GpuCache final : public DeviceCache {
   bool IsFreeAndBusy(GpuCall* call);
 
   const DeviceCacheOptions options_;
+  ByteBudget budget_{"gpu cache", options_.bytes_max};
   DeviceBuffer gate_;
   std::unique_ptr<Writer> writer_;
   std::vector<std::unique_ptr<GpuCall>> calls_;
   Mutex mutex_;
-  uint64_t bytes_reserved_ HPS_GUARDED_BY(mutex_) = 0;
   // Capacity for all calls is reserved: giving one back never allocates.
   std::vector<GpuCall*> free_calls_ HPS_GUARDED_BY(mutex_);
 };
@@ -64,7 +63,6 @@ GpuCache::~GpuCache() {
   const DeviceScope scope(options_.device);
   {
     MutexLock lock(mutex_);
-    HPS_CHECK(bytes_reserved_ == 0);  // a table outlives its cache
     HPS_CHECK(free_calls_.size() == calls_.size());
   }
   (void)WaitForReturnedCalls();
@@ -130,33 +128,17 @@ absl::StatusOr<std::unique_ptr<DeviceCacheTable>> GpuCache::OpenTable(size_t row
                      " bytes and needs at least ", GpuCacheTable::BytesOf(row_bytes, kSlabsMin)));
   }
   const uint64_t bytes = GpuCacheTable::BytesOf(row_bytes, slab_count);
-  HPS_RETURN_IF_ERROR(Reserve(bytes));
+  HPS_RETURN_IF_ERROR(budget_.Reserve(bytes));
   const GpuCacheTable::Owner owner = {.writer = writer_.get(),
                                       .gate = gate_.at<WriterGate>(0),
                                       .wait_for_calls = [this] { return WaitForReturnedCalls(); },
-                                      .release = [this, bytes] { Release(bytes); }};
+                                      .release = [this, bytes] { budget_.Release(bytes); }};
   auto table = GpuCacheTable::Create(row_bytes, static_cast<uint32_t>(slab_count), owner);
   if (!table.ok()) {
-    Release(bytes);
+    budget_.Release(bytes);
     return table.status();
   }
   return *std::move(table);
-}
-
-absl::Status GpuCache::Reserve(uint64_t bytes) {
-  MutexLock lock(mutex_);
-  if (bytes > options_.bytes_max - bytes_reserved_) {
-    return absl::ResourceExhaustedError(absl::StrCat("gpu cache: a table of ", bytes, " bytes, ",
-                                                     options_.bytes_max - bytes_reserved_, " of ",
-                                                     options_.bytes_max, " bytes are left"));
-  }
-  bytes_reserved_ += bytes;
-  return absl::OkStatus();
-}
-
-void GpuCache::Release(uint64_t bytes) {
-  MutexLock lock(mutex_);
-  bytes_reserved_ -= bytes;
 }
 
 bool GpuCache::WaitForReturnedCalls() {

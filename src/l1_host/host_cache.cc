@@ -16,6 +16,7 @@
 #include "hps/table_spec.h"
 #include "l1_host/host_cache_table.h"
 #include "l1_host/host_call.h"
+#include "tier/byte_budget.h"
 
 namespace hps {
 namespace {
@@ -34,21 +35,17 @@ class HostCache final : public DeviceCache {
   absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override;
 
  private:
-  absl::Status Reserve(uint64_t bytes);
-  void Release(uint64_t bytes);
-
   const HostCacheOptions options_;
+  ByteBudget budget_{"host cache", options_.bytes_max};
   std::unique_ptr<std::byte[]> staging_;
   std::vector<std::unique_ptr<HostCall>> calls_;
   Mutex mutex_;
-  uint64_t bytes_reserved_ HPS_GUARDED_BY(mutex_) = 0;
   // Capacity for all calls is reserved: giving one back never allocates.
   std::vector<HostCall*> free_calls_ HPS_GUARDED_BY(mutex_);
 };
 
 HostCache::~HostCache() {
   MutexLock lock(mutex_);
-  HPS_CHECK(bytes_reserved_ == 0);  // a table outlives its cache
   HPS_CHECK(free_calls_.size() == calls_.size());
 }
 
@@ -104,29 +101,14 @@ absl::StatusOr<std::unique_ptr<DeviceCacheTable>> HostCache::OpenTable(size_t ro
         " bytes and needs at least ", HostCacheTable::BytesOf(row_bytes, SlabTable::kSlabsMin)));
   }
   const uint64_t bytes = HostCacheTable::BytesOf(row_bytes, slab_count);
-  HPS_RETURN_IF_ERROR(Reserve(bytes));
-  auto table = HostCacheTable::Create(row_bytes, slab_count, [this, bytes] { Release(bytes); });
+  HPS_RETURN_IF_ERROR(budget_.Reserve(bytes));
+  auto table =
+      HostCacheTable::Create(row_bytes, slab_count, [this, bytes] { budget_.Release(bytes); });
   if (!table.ok()) {
-    Release(bytes);
+    budget_.Release(bytes);
     return table.status();
   }
   return *std::move(table);
-}
-
-absl::Status HostCache::Reserve(uint64_t bytes) {
-  MutexLock lock(mutex_);
-  if (bytes > options_.bytes_max - bytes_reserved_) {
-    return absl::ResourceExhaustedError(absl::StrCat("host cache: a table of ", bytes, " bytes, ",
-                                                     options_.bytes_max - bytes_reserved_, " of ",
-                                                     options_.bytes_max, " bytes are left"));
-  }
-  bytes_reserved_ += bytes;
-  return absl::OkStatus();
-}
-
-void HostCache::Release(uint64_t bytes) {
-  MutexLock lock(mutex_);
-  bytes_reserved_ -= bytes;
 }
 
 absl::StatusOr<DeviceCallLease> HostCache::AcquireCall(size_t keys_max) {

@@ -1,0 +1,56 @@
+// The bytes of one device cache, lent to its tables.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "base/mutex.h"
+
+namespace hps {
+
+class ByteBudget {
+ public:
+  // `cache` names the cache in errors: "gpu cache".
+  ByteBudget(std::string cache, uint64_t bytes_max)
+      : cache_(std::move(cache)), bytes_max_(bytes_max) {}
+  // REQUIRES: nothing is lent.
+  ~ByteBudget() {
+    MutexLock lock(mutex_);
+    HPS_CHECK(bytes_lent_ == 0);  // a table outlives its cache
+  }
+  ByteBudget(const ByteBudget&) = delete;
+  ByteBudget& operator=(const ByteBudget&) = delete;
+
+  // Lends the bytes of a table.
+  // Errors: RESOURCE_EXHAUSTED (says how many are left); nothing is lent then.
+  absl::Status Reserve(uint64_t bytes) {
+    MutexLock lock(mutex_);
+    if (bytes > bytes_max_ - bytes_lent_) {
+      return absl::ResourceExhaustedError(absl::StrCat(cache_, ": a table of ", bytes, " bytes, ",
+                                                       bytes_max_ - bytes_lent_, " of ", bytes_max_,
+                                                       " bytes are left"));
+    }
+    bytes_lent_ += bytes;
+    return absl::OkStatus();
+  }
+
+  // REQUIRES: `bytes` were lent.
+  void Release(uint64_t bytes) {
+    MutexLock lock(mutex_);
+    bytes_lent_ -= bytes;
+  }
+
+ private:
+  const std::string cache_;
+  const uint64_t bytes_max_;
+  Mutex mutex_;
+  uint64_t bytes_lent_ HPS_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace hps
