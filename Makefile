@@ -7,7 +7,7 @@ export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
 HPS_CUDA_VENV ?= $(CURDIR)/.venv-cuda
 export HPS_CUDA_VENV
-SCENARIOS ?= l2 l3 import session
+SCENARIOS ?= l2 l3 import session serve
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/\1@\2/p' Makefile | \
@@ -17,10 +17,11 @@ build: setup-build  ## build everything into build/cpu (the command is build/cpu
 	@cmake --preset cpu >/dev/null
 	@ninja -C build/cpu
 
-demo: setup-build  ## make a model with a planted truth, import it, serve look-ups, check every row
+demo: setup-build  ## make a model with a planted truth, import it, serve it, check every row
 	@cmake --preset cpu >/dev/null
-	@ninja -C build/cpu hps_demo
-	@build/cpu/bin/hps_demo
+	@ninja -C build/cpu hps hps_demo $$(ninja -C build/cpu -t targets all | \
+	  sed -n 's/^\(hps_grpc_client\): phony$$/\1/p')
+	@examples/demo/demo.py build/cpu/bin
 
 gpu: setup-gpu  ## build with CUDA into build/cuda (no GPU needed; the toolkit comes from PyPI)
 	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH cmake --preset cuda >/dev/null
@@ -38,7 +39,7 @@ check: setup-check  ## layers, style, format, clang's analysis; clang-tidy on ch
 check-all: setup-check  ## as check, with clang-tidy on all files
 	@tools/check.py --all
 
-bench: build  ## run the benchmarks (SCENARIOS="l2 l3 import session"); JSON into build/bench
+bench: build  ## run the benchmarks (SCENARIOS="l2 l3 import session serve"); JSON into build/bench
 	@mkdir -p build/bench
 	@set -e; for scenario in $(SCENARIOS); do \
 	  build/cpu/bin/hps bench $$scenario --out build/bench/$$scenario.json; done

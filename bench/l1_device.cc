@@ -87,6 +87,30 @@ absl::StatusOr<CallTimes> TimeCalls(cudaStream_t stream, size_t runs,
   return times;
 }
 
+absl::StatusOr<CallTimes> TimeGraph(cudaStream_t stream, size_t runs, size_t calls,
+                                    const std::function<cudaError_t(size_t)>& launch) {
+  // What is launched for the first time may be loaded, which a capture does not allow.
+  HPS_RETURN_IF_ERROR(CudaStatus(launch(0), "a call that warms up"));
+  cudaGraph_t graph = nullptr;
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "a graph"));
+  cudaError_t error = cudaSuccess;
+  for (size_t i = 0; i < calls && error == cudaSuccess; ++i) error = launch(i);
+  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+  if (error == cudaSuccess) error = ended;
+  cudaGraphExec_t executable = nullptr;
+  if (error == cudaSuccess) error = cudaGraphInstantiate(&executable, graph, 0);
+  absl::StatusOr<CallTimes> times;
+  if (error != cudaSuccess) {
+    times = CudaStatus(error, "a graph");
+  } else {
+    times = TimeCalls(stream, runs, [&](size_t) { return cudaGraphLaunch(executable, stream); });
+  }
+  if (executable != nullptr) (void)cudaGraphExecDestroy(executable);
+  if (graph != nullptr) (void)cudaGraphDestroy(graph);
+  return times;
+}
+
 absl::StatusOr<double> TimeOnce(cudaStream_t stream, const std::function<cudaError_t()>& launch) {
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<Timers> timers, Timers::Create(stream));
   return TimeBetween(*timers, launch);

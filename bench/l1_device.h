@@ -28,6 +28,10 @@ struct CallTimes {
 absl::StatusOr<CallTimes> TimeCalls(cudaStream_t stream, size_t runs,
                                     const std::function<cudaError_t(size_t)>& launch);
 
+// As TimeCalls for a graph of `calls` calls.
+absl::StatusOr<CallTimes> TimeGraph(cudaStream_t stream, size_t runs, size_t calls,
+                                    const std::function<cudaError_t(size_t)>& launch);
+
 // Microseconds of one launch, waited for.
 absl::StatusOr<double> TimeOnce(cudaStream_t stream, const std::function<cudaError_t()>& launch);
 

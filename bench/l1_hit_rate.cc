@@ -105,11 +105,12 @@ class Asked {
     HPS_ASSIGN_OR_RETURN(const DeviceCallLease call, cache_->AcquireCall(keys.size()));
     HPS_RETURN_IF_ERROR(call->Begin({&query, 1}, Stream()));
     HPS_ASSIGN_OR_RETURN(const DeviceMisses misses, call->Misses(kNoDeadline));
-    const DeviceRowPiece piece = {.statuses = std::span(statuses_).first(misses.keys.size())};
+    const std::span<const Key> missed = misses.keys[0];
+    const DeviceRowPiece piece = {.statuses = std::span(statuses_).first(missed.size())};
     HPS_RETURN_IF_ERROR(call->Finish({&piece, 1}));
     HPS_RETURN_IF_ERROR(call->Wait(kNoDeadline));
-    const RowBatch batch = {.keys = misses.keys,
-                            .rows = {rows_.data(), misses.keys.size(), kRowBytes, kRowBytes}};
+    const RowBatch batch = {.keys = missed,
+                            .rows = {rows_.data(), missed.size(), kRowBytes, kRowBytes}};
     HPS_RETURN_IF_ERROR(table_->Replace(batch, 0).status());
     HPS_RETURN_IF_ERROR(table_->Flush(kNoDeadline));
     return call->counts(0)[KeyStatus::kHitL1];

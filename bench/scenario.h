@@ -43,5 +43,6 @@ absl::StatusOr<std::vector<Result>> RunL2Scenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunL3Scenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunImportScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunSessionScenario(const Options& options);
+absl::StatusOr<std::vector<Result>> RunServeScenario(const Options& options);
 
 }  // namespace hps::bench

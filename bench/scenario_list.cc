@@ -11,6 +11,7 @@ std::span<const NamedScenario> Scenarios() {
       {.name = "l3", .run = RunL3Scenario},
       {.name = "import", .run = RunImportScenario},
       {.name = "session", .run = RunSessionScenario, .takes_device = true},
+      {.name = "serve", .run = RunServeScenario},
   };
   return scenarios;
 }

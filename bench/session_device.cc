@@ -168,17 +168,20 @@ class Measurement {
     return batch;
   }
 
-  // One call of the session, until its rows are there, in us.
-  absl::StatusOr<double> TimeCall(const Batch& batch, size_t set, LookupCounts* counts) {
+  // One call of the session, until its rows are there, in us. Its counts are checked.
+  absl::StatusOr<double> TimeCall(const Batch& batch, size_t set) {
     const DeviceTableQuery query{
         .keys = {batch.device_keys[set % kKeySets], batch.key_count},
         .rows = {rows_, batch.key_count * kRowBytes},
         .status = {static_cast<KeyStatus*>(static_cast<void*>(status_)), batch.key_count}};
     const DeviceLookupRequest request{.queries = {&query, 1}, .stream = device_.stream()};
+    LookupCounts counts;
     const Stopwatch watch;
-    HPS_RETURN_IF_ERROR(model_.session().Lookup(request, counts));
+    HPS_RETURN_IF_ERROR(model_.session().Lookup(request, &counts));
     HPS_RETURN_IF_ERROR(device_.Synchronize());
-    return watch.us();
+    const double us = watch.us();
+    HPS_RETURN_IF_ERROR(CheckCounts(batch, counts));
+    return us;
   }
 
   // The bound: the probe alone, without a session.
@@ -198,18 +201,9 @@ class Measurement {
     return watch.us();
   }
 
-  absl::Status CheckRows(const Batch& batch, size_t set) {
-    LookupCounts counts;
-    HPS_RETURN_IF_ERROR(TimeCall(batch, set, &counts).status());
-    std::vector<std::byte> rows(batch.key_count * kRowBytes);
-    HPS_RETURN_IF_ERROR(device_.CopyOut(rows, rows_));
-    uint64_t missing = 0;
-    for (size_t i = 0; i < batch.key_count; ++i) {
-      const Key key = batch.keys[set][i];
-      missing += key % kMissEvery == 0 ? 1 : 0;
-      if (LoadLittleEndian<Key>(rows.data() + i * kRowBytes) != key)
-        return absl::InternalError(absl::StrCat("bench session: key ", key, " got another row"));
-    }
+  static absl::Status CheckCounts(const Batch& batch, const LookupCounts& counts) {
+    const uint64_t missing =
+        batch.misses ? (batch.key_count + kMissEvery - 1) / kMissEvery : uint64_t{0};
     // At a fill of three quarters the cache may lose a row or two.
     if (counts[KeyStatus::kHitL2] < missing ||
         counts[KeyStatus::kHitL2] > missing + batch.key_count / 500 ||
@@ -221,13 +215,25 @@ class Measurement {
     return absl::OkStatus();
   }
 
+  absl::Status CheckRows(const Batch& batch, size_t set) {
+    HPS_RETURN_IF_ERROR(TimeCall(batch, set).status());
+    std::vector<std::byte> rows(batch.key_count * kRowBytes);
+    HPS_RETURN_IF_ERROR(device_.CopyOut(rows, rows_));
+    for (size_t i = 0; i < batch.key_count; ++i) {
+      const Key key = batch.keys[set][i];
+      if (LoadLittleEndian<Key>(rows.data() + i * kRowBytes) != key)
+        return absl::InternalError(absl::StrCat("bench session: key ", key, " got another row"));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Measure(const Batch& batch, size_t runs, std::vector<Result>* results) {
     HPS_RETURN_IF_ERROR(CheckRows(batch, 0));
     std::vector<double> calls_us, probes_us;
     const size_t warm_up_runs = runs / 10 + 3;
     for (size_t run = 0; run < warm_up_runs + runs; ++run) {
       // The two take turns; neither gets the keys that the other just had.
-      HPS_ASSIGN_OR_RETURN(const double call_us, TimeCall(batch, 2 * run, nullptr));
+      HPS_ASSIGN_OR_RETURN(const double call_us, TimeCall(batch, 2 * run));
       HPS_ASSIGN_OR_RETURN(const double probe_us, TimeProbe(batch, 2 * run + 5));
       if (run < warm_up_runs) continue;
       calls_us.push_back(call_us);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/scenario_list.h"
+#include "cli/http_client.h"
 #include "cli/values.h"
 #include "hps/table_spec.h"
 #include "hps/units.h"
@@ -286,6 +287,60 @@ CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
   return command;
 }
 
+CLI::App* AddServe(CLI::App& app, ServeArguments& arguments) {
+  CLI::App* command = app.add_subcommand("serve", "Answer look-ups over HTTP and gRPC");
+  AddStore(*command, arguments.store);
+  const auto add_address = [&](const char* option, std::optional<std::string>& address,
+                               const char* help) {
+    command
+        ->add_option_function<std::string>(
+            option, [&address](const std::string& text) { address = text; }, help)
+        ->type_name("HOST:PORT");
+  };
+  add_address("--http", arguments.http, "Where HTTP is served (127.0.0.1:8000); '' = off");
+  add_address("--grpc", arguments.grpc, "Where gRPC is served (127.0.0.1:8001); '' = off");
+  add_address("--metrics", arguments.metrics, "Where metrics are served (127.0.0.1:8002)");
+  command->add_flag("--print-config", arguments.print_config,
+                    "Print every setting with its value and where it came from, and end");
+  command->footer(
+      "Example:\n  hps serve --store store\n  hps serve --config hps.toml --http "
+      "0.0.0.0:8000");
+  return command;
+}
+
+// Long enough for a server to answer in between, short enough for poll()'s milliseconds.
+absl::StatusOr<std::chrono::nanoseconds> ParseInterval(const std::string& text) {
+  absl::StatusOr<std::chrono::nanoseconds> interval = ParseDuration(text);
+  if (interval.ok() &&
+      (*interval < std::chrono::milliseconds(100) || *interval > std::chrono::hours(1)))
+    return absl::InvalidArgumentError("'" + text + "' is not from 100ms to 1h");
+  return interval;
+}
+
+CLI::App* AddTop(CLI::App& app, TopArguments& arguments) {
+  CLI::App* command = app.add_subcommand("top", "Watch a server in the terminal");
+  AddChecked(
+      *command, "--server",
+      [](const std::string& text) { return std::string(ParseServerUrl(text).status().message()); },
+      [&arguments](const std::string& url) { arguments.server = url; }, "The server's HTTP address")
+      ->required()
+      ->type_name("URL");
+  AddParsed(
+      *command, "--interval", ParseInterval,
+      [&arguments](std::chrono::nanoseconds interval) { arguments.interval = interval; },
+      "Time between two readings (2s)")
+      ->type_name("DURATION");
+  AddCount(*command, "--count", 1, arguments.count,
+           "Readings to show (until ctrl-c; with --json 1)");
+  AddPath(*command, "--token-file", arguments.token_file,
+          "First line: the bearer token (or HPS_TOKEN in the environment)")
+      ->type_name("FILE");
+  command->footer(
+      "Example:\n  hps top --server http://127.0.0.1:8000\n"
+      "  hps top --server http://127.0.0.1:8000 --count 1 --json");
+  return command;
+}
+
 // All commands and the values that their options fill.
 class Parser {
  public:
@@ -306,6 +361,8 @@ class Parser {
     Add(AddDrop(app_, drop_), drop_);
     Add(AddGenerate(app_, generate_), generate_);
     Add(AddBench(app_, bench_), bench_);
+    Add(AddServe(app_, serve_), serve_);
+    Add(AddTop(app_, top_), top_);
   }
 
   absl::StatusOr<CommandLine> Parse(int argc, const char* const* argv);
@@ -331,6 +388,8 @@ class Parser {
   DropArguments drop_;
   GenerateArguments generate_;
   BenchArguments bench_;
+  ServeArguments serve_;
+  TopArguments top_;
 };
 
 absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {

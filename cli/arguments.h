@@ -4,6 +4,7 @@
 // and names are known is for the commands to find out.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -76,12 +77,28 @@ struct BenchArguments {
   int device = -1;
 };
 
+struct ServeArguments {
+  StoreArguments store;
+  // In the place of the configuration's; empty text = off.
+  std::optional<std::string> http{};
+  std::optional<std::string> grpc{};
+  std::optional<std::string> metrics{};
+  bool print_config = false;
+};
+
+struct TopArguments {
+  std::string server;
+  std::chrono::nanoseconds interval = std::chrono::seconds(2);
+  uint64_t count = 0;  // 0 = until a signal comes; once in JSON
+  std::string token_file;
+};
+
 struct CommandLine {
   bool json = false;
   // Not empty: this text (help, version) is all that is to be printed.
   std::string text;
   std::variant<ImportArguments, LookupArguments, InspectArguments, VerifyArguments, ExportArguments,
-               DropArguments, GenerateArguments, BenchArguments>
+               DropArguments, GenerateArguments, BenchArguments, ServeArguments, TopArguments>
       command;
 };
 

@@ -146,7 +146,8 @@ TEST(ArgumentsTest, NamesAreCheckedBeforeAnythingIsTouched) {
                    "--model: 'a/b': a model's name holds no '/'");
   ExpectUsageError({"import", "--store", "s", "--model", "a b", "--from", "p"}, "allowed are");
   ExpectUsageError({"bench", "nosuch"},
-                   "'nosuch' is not a scenario of this build; there are: l1 l2 l3 import session");
+                   "'nosuch' is not a scenario of this build; there are: l1 l2 l3 import session "
+                   "serve");
 }
 
 TEST(ArgumentsTest, AnEmptyPathIsNone) {

@@ -18,6 +18,8 @@ absl::Status RunVerify(const VerifyArguments& arguments, const Config& config, O
 absl::Status RunExport(const ExportArguments& arguments, const Config& config, Output& output);
 absl::Status RunDrop(const DropArguments& arguments, const Config& config, Output& output);
 absl::Status RunGenerate(const GenerateArguments& arguments, Output& output);
+absl::Status RunServe(const ServeArguments& arguments, const Config& config, Output& output);
+absl::Status RunTop(const TopArguments& arguments, Output& output);
 absl::Status RunBench(const BenchArguments& arguments, Output& output);
 
 }  // namespace hps::cli

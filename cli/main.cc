@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <variant>
@@ -30,18 +32,37 @@ constexpr int kDone = 0;
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
+absl::StatusOr<Config> StoreConfigOf(const StoreArguments& arguments) {
+  if (!arguments.config.empty()) return LoadConfig(arguments.config);
+  Config config;
+  config.store.path = arguments.store;
+  config.origin["store.path"] = "--store";
+  return config;
+}
+
 // The configuration of a command that looks at a store once: no level 2, since one call would only
 // fill it. Errors: those of LoadConfig.
-absl::StatusOr<Config> CommandConfig(const StoreArguments& arguments) {
-  Config config;
-  if (!arguments.config.empty()) {
-    absl::StatusOr<Config> loaded = LoadConfig(arguments.config);
-    if (!loaded.ok()) return loaded.status();
-    config = *std::move(loaded);
-  } else {
-    config.store.path = arguments.store;
-  }
-  config.l2.kind = L2Kind::kNone;
+template <typename Arguments>
+absl::StatusOr<Config> CommandConfig(const Arguments& arguments) {
+  absl::StatusOr<Config> config = StoreConfigOf(arguments.store);
+  if (config.ok()) config->l2.kind = L2Kind::kNone;
+  return config;
+}
+
+// A server has all levels, and addresses of its command line. Errors: those of ValidateConfig too.
+absl::StatusOr<Config> CommandConfig(const ServeArguments& arguments) {
+  absl::StatusOr<Config> config = StoreConfigOf(arguments.store);
+  if (!config.ok()) return config;
+  const auto replace = [&](const std::optional<std::string>& given, const std::string& name,
+                           std::string& setting) {
+    if (!given.has_value()) return;
+    setting = *given;
+    config->origin["server." + name] = "--" + name;
+  };
+  replace(arguments.http, "http", config->server.http);
+  replace(arguments.grpc, "grpc", config->server.grpc);
+  replace(arguments.metrics, "metrics", config->server.metrics);
+  if (absl::Status valid = ValidateConfig(*config); !valid.ok()) return valid;
   return config;
 }
 
@@ -64,6 +85,10 @@ absl::Status Run(const DropArguments& arguments, const Config& config, Output& o
   return RunDrop(arguments, config, output);
 }
 
+absl::Status Run(const ServeArguments& arguments, const Config& config, Output& output) {
+  return RunServe(arguments, config, output);
+}
+
 // Whether --json was asked for on a command line that could not be understood.
 bool AsksForJson(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) {
@@ -75,7 +100,7 @@ bool AsksForJson(int argc, const char* const* argv) {
 template <typename Arguments>
 int RunCommand(const Arguments& arguments, Output& output) {
   if constexpr (requires { arguments.store; }) {
-    const absl::StatusOr<Config> config = CommandConfig(arguments.store);
+    const absl::StatusOr<Config> config = CommandConfig(arguments);
     if (!config.ok()) {
       output.Finish(config.status()).IgnoreError();
       return kWrongUsage;
@@ -83,6 +108,8 @@ int RunCommand(const Arguments& arguments, Output& output) {
     return output.Finish(Run(arguments, *config, output)).ok() ? kDone : kFailed;
   } else if constexpr (std::is_same_v<Arguments, GenerateArguments>) {
     return output.Finish(RunGenerate(arguments, output)).ok() ? kDone : kFailed;
+  } else if constexpr (std::is_same_v<Arguments, TopArguments>) {
+    return output.Finish(RunTop(arguments, output)).ok() ? kDone : kFailed;
   } else {
     return output.Finish(RunBench(arguments, output)).ok() ? kDone : kFailed;
   }

@@ -34,9 +34,23 @@ void Output::Line(std::string_view line) {
   if (!written || std::fputc('\n', stdout) == EOF) failed_ = true;
 }
 
+void Output::Write(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0) failed_ = true;
+}
+
 void Output::Replace(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) failed_ = true;
   replaced_ = true;
+}
+
+void Output::Publish() {
+  if (json_ && !replaced_) {
+    writer_.EndObject();
+    if (!writer_.Flush() || std::fputc('\n', stdout) == EOF) failed_ = true;
+    replaced_ = true;
+  }
+  if (std::fflush(stdout) != 0) failed_ = true;
 }
 
 absl::Status Output::Finish(absl::Status status) {

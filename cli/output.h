@@ -26,9 +26,16 @@ class Output {
   // A line of text. REQUIRES: !is_json().
   void Line(std::string_view line);
 
+  // Text as it is, at once: what somebody watches. REQUIRES: !is_json().
+  void Write(std::string_view text);
+
   // A whole JSON text that another unit has made, instead of the object. REQUIRES: nothing has been
   // added.
   void Replace(std::string_view text);
+
+  // Ends the object, and writes out everything: for a command that goes on running. What comes
+  // after it is on stderr, or lines of text.
+  void Publish();
 
   // Ends the output. `status` that is not ok becomes the line "hps: CODE: what" on stderr and, in
   // JSON, the member `error`. Errors: `status`, else UNAVAILABLE when stdout can't be written.

@@ -7,6 +7,8 @@
 #   tools/bootstrap.sh gpu      what `make gpu` needs: as test, and the CUDA toolkit and a CMake
 #                               for it from PyPI in $HPS_CUDA_VENV (.venv-cuda/; 0.4 GB); neither
 #                               GPU nor driver. Set the variable to share one among work trees.
+#   tools/bootstrap.sh bench    what tools/triton_peer needs: as build, and Triton with its
+#                               perf_analyzer from PyPI in .venv-bench/
 #
 # Needs root or sudo only when something is missing. A second run installs nothing and takes a
 # fraction of a second. Every package is pinned to the version that hps is tested with
@@ -29,10 +31,27 @@ build_packages=(
   libcli11-dev=2.1.2*
   libtomlplusplus-dev=3.3.*
   nlohmann-json3-dev=3.11.*
+  libboost1.81-dev=1.81.0-*
+  libssl-dev=3.0.*
+  zlib1g-dev=1:1.2.13.*
+  prometheus-cpp-dev=1.0.1-*
+  libgrpc++-dev=1.51.1-*
+  libprotobuf-dev=3.21.12-*
+  protobuf-compiler=3.21.12-*
+  protobuf-compiler-grpc=1.51.1-*
   libgtest-dev=1.12.1-*
   libgmock-dev=1.12.1-*
 )
-test_packages=(python3-venv=3.11.*)
+# Chromium's version is that of Debian's security updates; it shows the dashboard to a test.
+test_packages=(
+  python3-venv=3.11.*
+  openssl=3.0.*
+  curl=7.88.*
+  chromium-headless-shell
+  fonts-dejavu-core=2.37-*
+  libb64-0d=1.2-*
+)
+bench_packages=(python3-venv=3.11.* libb64-0d=1.2-*)
 check_packages=(git clang-14=1:14.0.6-* clang-tidy-14=1:14.0.6-* clang-format-14=1:14.0.6-*)
 
 stage=${1:-check}
@@ -41,8 +60,9 @@ case "$stage" in
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   check) packages=("${build_packages[@]}" "${test_packages[@]}" "${check_packages[@]}") ;;
   gpu) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
+  bench) packages=("${build_packages[@]}" "${bench_packages[@]}") ;;
   *)
-    echo "bootstrap: unknown stage '$stage': expected build, test, check or gpu" >&2
+    echo "bootstrap: unknown stage '$stage': expected build, test, check, gpu or bench" >&2
     exit 2
     ;;
 esac
@@ -95,6 +115,17 @@ install_venv() {
   cp "$wanted" .venv/installed.txt
 }
 
+# Their programs alone: what the packages depend on is Python that nothing here runs.
+install_bench_venv() {
+  local wanted=tools/bench_requirements.txt
+  if cmp -s "$wanted" .venv-bench/installed.txt; then return; fi
+  say "installing Triton into .venv-bench/: $(grep -v '^#' "$wanted" | paste -sd' ')"
+  rm -rf .venv-bench
+  /usr/bin/python3 -m venv .venv-bench
+  .venv-bench/bin/pip install --disable-pip-version-check --quiet --no-deps --requirement "$wanted"
+  cp "$wanted" .venv-bench/installed.txt
+}
+
 # Whether the venv $1 has every package of tools/cuda_requirements.txt in its version.
 cuda_venv_is_complete() {
   [[ -x $1/bin/python ]] && "$1/bin/python" - tools/cuda_requirements.txt <<'PYTHON'
@@ -133,5 +164,6 @@ if [[ ${#missing[@]} -gt 0 ]]; then install_packages "${missing[@]}"; fi
 case "$stage" in
   test | check) install_venv ;;
   gpu) install_venv && install_cuda_venv ;;
+  bench) install_bench_venv ;;
 esac
 say "ready ($stage)"

@@ -10,7 +10,8 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
     2  src/l1_* l2_* l3_* no_gpu           never each other
     3  src/query update import dense       never each other, no layer 2
     4  src/model
-    5  cli python triton src/server        include only include/hps (cli: bench/ too), link model
+    5  cli python triton src/server        include only include/hps (cli: bench/ too; server: base/
+                                           too, for mutexes, limits and the log), link model
        tests/ bench/                       anything
 
 Each third-party library stays behind the folders named in THIRD_PARTY.
@@ -30,15 +31,26 @@ MIDDLE = {"query", "update", "import", "dense"}
 MAY_INCLUDE: dict[str, set[str]] = {"include": set(), "base": {"include"}, "tier": LOW}
 MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE}
 MAY_INCLUDE["model"] = LOW | {"tier"} | LEVELS | MIDDLE
-MAY_INCLUDE |= {folder: {"include"} for folder in ("python", "triton", "server", "examples")}
+MAY_INCLUDE |= {folder: {"include"} for folder in ("python", "triton", "examples")}
+# src/server/core knows no protocol; its neighbours are codecs and pages over it, never each other;
+# src/server itself composes them.
+MAY_INCLUDE["server_core"] = LOW
+SERVER_PARTS = {"server_http", "server_grpc", "server_no_grpc", "server_pages"}
+MAY_INCLUDE |= {folder: LOW | {"server_core"} for folder in SERVER_PARTS}
+MAY_INCLUDE["server_grpc_codec"] = LOW | {"server_core"}
+MAY_INCLUDE["server_grpc"] |= {"server_grpc_codec"}
+MAY_INCLUDE["server"] = LOW | {"server_core"} | SERVER_PARTS
 MAY_INCLUDE["cli"] = {"include", "bench"}
 
 # Folder -> folders that it may link besides those it may include: the top layer is composed by
 # model, whose headers it does not see.
-MAY_LINK_TOO = {folder: {"model"} for folder in ("cli", "python", "triton", "server", "examples")}
+MAY_LINK_TOO = {folder: {"model"} for folder in ("python", "triton", "server", "server_core",
+                                                 "server_grpc", "server_pages", "examples")}
+MAY_LINK_TOO["cli"] = {"model", "server"}
 
 # What the build chooses: a CMake variable -> the folders that it may name.
-CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "no_gpu"]}
+CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "no_gpu"],
+                       "${HPS_SERVER_GRPC}": ["server_grpc", "server_no_grpc"]}
 
 TEST_FILE = re.compile(r"(_test\.(cc|cu)|/test_\w+\.(h|cuh|cc|cu)|_world\.h|"
                        r"_contract(_\w+)?\.(h|cc))$")
@@ -53,11 +65,18 @@ THIRD_PARTY = {
     "toml++": (r"toml(\+\+/|\.hpp)", r"tomlplusplus::", {"model"}),
     "CLI11": (r"CLI/", r"CLI11::", {"cli"}),
     "spdlog": (r"(spdlog|fmt)/", r"(spdlog|fmt)::", {"base"}),
-    "nlohmann-json": (r"nlohmann/", r"nlohmann_json::", {"import", "model", "cli"}),
+    "nlohmann-json": (r"nlohmann/", r"nlohmann_json::", {"import", "model", "cli", "server_pages"}),
     "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH", {"base", "l3_rocksdb"}),
-    "CUDA": (r"cuda|cub/|thrust/|cooperative_groups|nccl|cublas", r"CUDA::", {"l1_gpu"}),
+    "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas", r"CUDA::", {"l1_gpu"}),
     "hiredis": (r"hiredis/", r"PkgConfig::HIREDIS", {"l2_redis"}),
     "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update"}),
+    "Boost": (r"boost/", r"Boost::", {"server_http"}),
+    "OpenSSL": (r"openssl/", r"OpenSSL::", {"server_core", "server_http", "l2_redis"}),
+    "zlib": (r"zlib\.h", r"ZLIB::", {"server_http", "server_grpc"}),
+    "simdjson": (r"simdjson", r"(PkgConfig::SIMDJSON|simdjson::)", {"server_http"}),
+    "gRPC": (r"(grpc|grpcpp|google/protobuf)/|(\w+/)*\w+\.(grpc\.)?pb\.h",
+             r"(gRPC|protobuf)::", {"server_grpc"}),
+    "prometheus-cpp": (r"prometheus/", r"prometheus-cpp::", {"server_pages"}),
     "Google Benchmark": (r"benchmark/", r"benchmark::", set()),
     "GoogleTest": (r"(gtest|gmock)/", r"GTest::", set()),
 }
@@ -73,10 +92,13 @@ PUBLIC_THIRD_PARTY = re.compile(r"absl/status/(status|statusor)\.h")
 
 
 def folder_of(path: str) -> str | None:
-    """src/tier/fence.h -> tier, include/hps/types.h -> include, tests/real/x.cc -> tests."""
+    """src/tier/fence.h -> tier, include/hps/types.h -> include, tests/real/x.cc -> tests,
+    src/server/http/x.cc -> server_http."""
     parts = path.split("/")
     if len(parts) < 2:
         return None
+    if parts[:2] == ["src", "server"] and len(parts) > 3:
+        return f"server_{parts[2]}"
     return parts[1] if parts[0] == "src" and len(parts) > 2 else parts[0]
 
 

@@ -15,14 +15,16 @@ ALLOWED = {
     ("include-order", "src/l2_memory/fetch_avx512.cc"): "its own header is not for AVX-512",
     ("sleep", "src/l2_memory/concurrency_test.cc"): "the length of a run that others race in",
     ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
-    ("throw", "tests/query/allocation_test.cc"): "operator new reports by std::bad_alloc",
-    ("throw", "src/l1_gpu/allocation_test.cc"): "operator new reports by std::bad_alloc",
+    ("throw", "src/base/counted_new.h"): "operator new reports by std::bad_alloc",
+    ("throw", "src/server/http/allocation_test.cc"): "operator new reports by std::bad_alloc",
     ("names", "src/l1_gpu/allocation_test.cc"): "the linker's --wrap makes these names",
     ("names", "src/l1_gpu/gpu_call_test.cc"): "the linker's --wrap makes these names",
     ("parameters", "src/l3_rocksdb/key_list.cc"): "a place and a range of keys",
     ("parameters", "src/l3_rocksdb/key_list.h"): "a place and a range of keys",
     ("thread", "src/l3_rocksdb/log_syncer.h"): "one thread, owned and joined",
     ("thread", "src/base/executor.h"): "the pool owns and joins the process's threads",
+    ("names", "tests/faults/short_sleeps.cc"): "the C library's name, which it takes",
+    ("sleep", "tests/faults/short_sleeps.cc"): "makes RocksDB's own sleeps short",
     ("output", "src/base/macros.cc"): "says which check failed before it aborts",
     ("abort", "src/base/fault_point.cc"): "dying is what a fault point is for",
     ("abort", "src/base/macros.cc"): "a failed HPS_CHECK ends the process",
@@ -34,6 +36,11 @@ ALLOWED = {
     ("preprocessor", "src/base/fault_point.cc"): "is empty in a build without fault points",
     ("preprocessor", "src/base/fault_point_test.cc"): "is empty in a build without fault points",
     ("macro", "tests/faults/fault_file_system.cc"): "returns RocksDB's status, which base/ cannot",
+    ("abort", "bench/serve_world.cc"): "how a child that was forked ends",
+    ("sleep", "bench/serve_scenario.cc"): "what an idle server does is seen by leaving it alone",
+    ("sleep", "bench/serve_load.cc"): "an arrival has its time, whatever else happens",
+    ("names", "tools/triton_peer/gather_backend.cc"): "the names of Triton's C API",
+    ("parameters", "tools/triton_peer/gather_backend.cc"): "the functions of Triton's C API",
 } | {
     ("shared_ptr", f"src/query/{name}"):
         "successive snapshots share a table; a call holds plain pointers under its guard"
@@ -45,9 +52,13 @@ ALLOWED = {
 # the inner parts of a unit through its interface; it must exist.
 UNTESTED = {
     "src/l1_gpu/bound_kernels.cu": "hps bench l1 compares the rows that they make and copy",
+    "src/server/grpc_codec/fuzz_main.cc":
+        "the entry point of libFuzzer; fuzz_replay_test.cc replays",
+    "src/server/http/fuzz_main.cc": "the entry point of libFuzzer; fuzz_replay_test.cc replays",
     "src/base/clock.cc": "reads the system's clock; every timed test uses it",
     "src/base/macros.cc": "ends the process; macros are used by every test",
     "src/model/config_values.cc": "config_test.cc reads values of every kind",
+    "src/l3_rocksdb/database_writes.cc": "tests/faults/resume_test.cc fails disks under it",
     "src/query/cache_lookup.cc": "needs a device cache: tests/query/cache_lookup_test.cc",
     "src/query/fetch_job.cc": "lookup_session_test.cc steps through its life",
     "src/query/level_fetch.cc": "lookup_session_test.cc asks failing, late and slow levels",
@@ -61,10 +72,15 @@ TESTED_BY = {
         "fetch", "fetch_avx512", "memory_table", "page_allocator", "partition", "reader_pool",
         "slot_pool", "table_layout"],
     "src/l3_rocksdb/rocks_store_test.cc": [
-        "background_errors", "bulk_import", "catalog", "cursor", "damage_log", "database",
+        "bulk_import", "catalog", "cursor", "damage_log", "database",
         "fetch", "import_commit", "info_log", "key_list", "log_check", "log_syncer",
         "manifest_mark", "owner_lock", "part_writer", "repair", "rocks_options", "row_codec",
         "row_walk", "space_guard", "staging", "status", "store_files", "table"],
+    "src/model/config_test.cc": ["server_settings"],
+    "src/server/core/inference_engine_test.cc": ["server_model"],
+    "src/server/http/connection_test.cc": ["connection_answer"],
+    "src/server/pages/metrics_test.cc": ["snapshot"],
+    "tests/cli/serve_test.py": ["src/server/server"],
     "tests/install/install_test.py": [
         "src/model/preload", "src/model/served_models", "src/model/store",
         "src/model/tier_factory"],

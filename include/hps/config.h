@@ -12,6 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "hps/log.h"
+#include "hps/server_config.h"
 
 namespace hps {
 
@@ -64,16 +66,12 @@ struct LookupConfig {
 struct ThreadsConfig {
   uint32_t fetch = 0;    // workers that fetch from blocking levels; 0 = the number of cores
   uint32_t promote = 1;  // workers that insert into upper levels after the reply
+  // How long a worker that helps with a device's misses waits for more, on its core.
+  std::chrono::nanoseconds helper_spin = std::chrono::microseconds(500);
 };
 
 struct UpdateConfig {
   std::vector<std::string> brokers{};  // host:port; empty = no stream
-};
-
-struct ServerConfig {
-  std::string http = "127.0.0.1:8000";
-  std::string grpc = "127.0.0.1:8001";
-  std::string metrics = "127.0.0.1:8002";
 };
 
 struct TableConfig {
@@ -100,6 +98,7 @@ struct Config {
   ThreadsConfig threads;
   UpdateConfig update;
   ServerConfig server;
+  LogConfig log;
   std::vector<ModelConfig> model{};  // empty = all models of the store
 
   // Where a setting came from when it is not the default: "l2.bytes_max" -> "hps.toml:4". Settings

@@ -67,9 +67,9 @@ using DeviceRows = RowsView<MemorySpace::kDevice>;
 
 // A caller's CUDA stream, or "none". Opaque, so that no CUDA header is needed to use hps.
 struct Stream {
-  // A cudaStream_t. Null = hps uses a stream of its own, which nobody else can order work with, nor
-  // wait for: what it reads must be ready before the call, and what it writes is complete on
-  // return.
+  // A cudaStream_t; cudaStreamLegacy for the default stream. Null = hps uses one of its own, which
+  // nobody else can order work with, nor wait for: what it reads must be ready before the call, and
+  // what it writes is complete on return.
   void* handle = nullptr;
 };
 

@@ -40,11 +40,20 @@ struct TableStatistics {
   LevelStatistics l2;
 };
 
+// Level 3 as this process has met it.
+struct DurableStatistics {
+  uint64_t damaged_reads = 0;      // rows and blocks whose checksum was wrong
+  uint64_t background_errors = 0;  // of the disk, while files were written
+  bool writable = true;            // false: read-only, or a disk's error keeps writes for now
+  uint64_t free_bytes = 0;         // of the store's disk; 0 also when it can't be told
+};
+
 struct StoreStatistics {
   uint64_t lookups = 0;
   uint64_t promotions_dropped = 0;  // the promotion queue was full
   uint64_t deadlines_exceeded = 0;
   uint64_t l3_errors = 0;
+  DurableStatistics l3;
   std::vector<TableStatistics> tables;
 };
 

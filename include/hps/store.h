@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "hps/config.h"
 #include "hps/lookup_session.h"
+#include "hps/model_life_cycle.h"
 #include "hps/statistics.h"
 #include "hps/transfer.h"
 
@@ -21,6 +22,7 @@ namespace hps {
 enum class OpenMode {
   kReadWrite,  // takes the store's lock
   kCreate,     // as kReadWrite; makes the store when the directory is missing or empty
+  kServe,      // as kReadWrite, but no model is loaded before ModelLifeCycle::LoadAll or Load
   kReadOnly,   // beside a writer, without its lock; never changes a byte of the store
 };
 
@@ -41,14 +43,18 @@ class Store {
   // Of the files on disk; grows when an older hps can't read them any more.
   virtual uint32_t format_version() const = 0;
 
-  // Errors: NOT_FOUND, which names the nearest model; UNIMPLEMENTED / UNAVAILABLE for a device.
+  // Errors: NOT_FOUND, which names the nearest model; UNAVAILABLE for one that is not loaded;
+  // UNIMPLEMENTED / UNAVAILABLE for a device.
   virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       const std::string& model, const SessionOptions& options) = 0;
 
   // Commits staged imports (kReadWrite) or looks for what the writer has committed (kReadOnly),
   // and switches each changed model to its new tables, all of a model at once. Running calls end
-  // on the old ones. Errors: of the first model that could not switch; it keeps its old tables, and
-  // the others have switched.
+  // on the old ones. Beside a writer, a table of which it has written rows in the same import is
+  // served anew with them: its other levels begin empty, since they hold rows from before. Where
+  // nothing was written it costs a look at the directory.
+  // Errors: of the first model that could not switch; it keeps its old tables, and the others have
+  // switched.
   virtual absl::Status Reload() = 0;
 
   // All or nothing; the model switches before it returns, whatever becomes of others. A table for
@@ -59,6 +65,7 @@ class Store {
 
   virtual absl::StatusOr<ExportReport> Export(const ExportRequest& request) = 0;
 
+  // Commits staged imports first, as Reload: one from before must not bring the table back.
   // Errors: NOT_FOUND, which names the nearest table; as Import when the model can't switch.
   virtual absl::Status Drop(const std::string& table) = 0;
 
@@ -67,6 +74,15 @@ class Store {
   virtual absl::Status DrainPromotions(std::chrono::nanoseconds timeout) = 0;
 
   virtual StoreStatistics Statistics() const = 0;
+
+  // Loading, unloading and versions; lives as long as the store.
+  virtual ModelLifeCycle& life_cycle() = 0;
+
+  absl::Status LoadModel(const std::string& name) { return life_cycle().Load(name); }
+  absl::Status UnloadModel(const std::string& name) {
+    return life_cycle().Unload(name, std::chrono::seconds(30));
+  }
+  std::vector<ModelInfo> Models() { return life_cycle().List(); }
 };
 
 // Imports into a store that need not exist yet and that a server may have open: then the import is

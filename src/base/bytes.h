@@ -49,6 +49,19 @@ inline std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// The same memory as elements of T; null where it is not aligned for them.
+template <typename T>
+requires std::is_trivially_copyable_v<T>
+const T* AsAligned(const std::byte* bytes) {
+  // The address as a number says how it is aligned.
+  const bool is_aligned = reinterpret_cast<uintptr_t>(bytes) % alignof(T) == 0;
+  return is_aligned ? reinterpret_cast<const T*>(bytes) : nullptr;
+}
+template <typename T>
+requires(std::is_trivially_copyable_v<T> && sizeof(T) == 1) T* AsElements(std::byte* bytes) {
+  return reinterpret_cast<T*>(bytes);
+}
+
 inline const char* AsChars(const std::byte* bytes) { return reinterpret_cast<const char*>(bytes); }
 inline char* AsChars(std::byte* bytes) { return reinterpret_cast<char*>(bytes); }
 inline const std::byte* AsBytePointer(const char* chars) {

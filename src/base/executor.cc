@@ -88,17 +88,13 @@ absl::Status WorkerPool::Post(Task* task) {
     if (queue_.size() >= options_.queue_max)
       return absl::ResourceExhaustedError("worker pool: the queue is full");
     queue_.Push(task);
+    queued_.store(queue_.size(), std::memory_order_relaxed);
   }
   changed_.NotifyOne();  // without the lock, which the woken thread takes at once
   return absl::OkStatus();
 }
 
 bool WorkerPool::Await(Latch& latch, Deadline deadline) { return latch.WaitUntil(deadline); }
-
-size_t WorkerPool::queued_count() const {
-  MutexLock lock(mutex_);
-  return queue_.size();
-}
 
 void WorkerPool::RunTasks() {
   for (;;) {
@@ -107,6 +103,7 @@ void WorkerPool::RunTasks() {
       MutexLock lock(mutex_);
       while (queue_.size() == 0 && !stopping_) changed_.Wait(mutex_);
       task = queue_.Pop();
+      queued_.store(queue_.size(), std::memory_order_relaxed);
     }
     if (task == nullptr) return;
     task->Run();

@@ -66,6 +66,9 @@ class Executor {
 
   // Tasks that it can run at a time.
   virtual size_t thread_count() const = 0;
+
+  // Tasks that wait for a thread, as of a moment ago: for who keeps a thread without need.
+  virtual size_t queued_count() const = 0;
 };
 
 // First in, first out, without allocation. Not thread-safe.
@@ -103,7 +106,7 @@ class WorkerPool final : public Executor {
   const Clock& clock() const override { return RealClock(); }
 
   size_t thread_count() const override { return threads_.size(); }
-  size_t queued_count() const;
+  size_t queued_count() const override { return queued_.load(std::memory_order_relaxed); }
 
  private:
   explicit WorkerPool(const Options& options) : options_(options) {}
@@ -113,6 +116,7 @@ class WorkerPool final : public Executor {
   mutable Mutex mutex_;
   CondVar changed_;
   TaskQueue queue_ HPS_GUARDED_BY(mutex_);
+  std::atomic<size_t> queued_{0};  // queue_'s size
   bool stopping_ HPS_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -27,9 +27,9 @@ inline constexpr size_t kFetchesPerTableMax = 512;
 // Fetches that wait for a worker; one more and the level counts as down for its call.
 inline constexpr size_t kFetchesQueuedMax = 1024;
 
-// Fetch workers that may help one device look-up: with 15 and the caller the gather of any batch is
+// Fetch workers that may help one device look-up: with 13 and the caller the gather of any batch is
 // faster than the PCIe copy of its rows.
-inline constexpr size_t kHelpersMax = 15;
+inline constexpr size_t kHelpersMax = 13;
 
 // Promotions that wait for a worker; one more is dropped and counted.
 inline constexpr size_t kPromotionsQueuedMax = 256;
@@ -57,6 +57,21 @@ inline constexpr size_t kTablesPerStoreMax = 4096;
 
 // Largest number of keys of one call: 4 Mi.
 inline constexpr size_t kKeysPerCallMax = size_t{4} << 20;
+
+// Tensors of one request in each direction, and bytes of a name or an id in it. Names of the store
+// have at most 245 bytes; an id is the client's, and echoed.
+inline constexpr size_t kTensorsPerRequestMax = 512;
+inline constexpr size_t kProtocolNameBytesMax = 256;
+
+// Free buffers that gRPC keeps for the next answers.
+inline constexpr size_t kResponseBytesKeptMax = size_t{64} << 20;
+
+// Calls that gRPC works on at a time; each has about 2 KiB beside its tensors.
+inline constexpr size_t kGrpcCallsMax = 8192;
+
+// Requests that the server holds at a time, over all protocols; each has a few hundred bytes beside
+// its tensors.
+inline constexpr size_t kServerCallsMax = 65'536;
 
 // Partitions whose positions one table may have.
 inline constexpr size_t kPositionsMax = 4096;

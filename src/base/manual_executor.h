@@ -34,7 +34,7 @@ class ManualExecutor final : public Executor {
   size_t thread_count() const override { return 1; }
 
   ManualClock& manual_clock() { return clock_; }
-  size_t queued_count() const { return queue_.size(); }
+  size_t queued_count() const override { return queue_.size(); }
   // While held, Await runs nothing: what it waits for comes too late.
   void Hold(bool held) { held_ = held; }
   void RunOne();  // REQUIRES: queued_count() > 0

@@ -128,6 +128,7 @@ class FakeTable final : public DurableTable {
     return std::make_unique<FakeCursor>(rows_, fail_after_rows_);
   }
   TableInfo Info() const override { return {.spec = spec_, .row_count = rows_.size()}; }
+  bool IsCurrent() const override { return true; }
   void FailAfter(uint64_t rows) { fail_after_rows_ = rows; }
 
  private:

@@ -25,7 +25,7 @@ struct RowMove {
 };
 
 // array[i] = table[slots[i]].
-inline constexpr int kGatherShapes = 7;
+inline constexpr int kGatherShapes = 8;
 cudaError_t LaunchGather(int shape, const RowMove& move, cudaStream_t stream);
 
 // table[slots[i]] = array[i].

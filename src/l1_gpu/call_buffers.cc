@@ -61,6 +61,7 @@ absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes
     parts.Take(buffers->device_keys, sizes.keys_max * sizeof(Key));
     parts.Take(buffers->device_status, sizes.keys_max);
     parts.Take(buffers->device_counts, kCountsBytes);
+    parts.Take(buffers->device_staging, sizes.staging_bytes);
     for (SendHalf& half : buffers->halves) {
       parts.Take(half.device, kHalfBounceBytes);
       parts.Take(half.device_rows, buffers->device_rows_bytes);
@@ -84,9 +85,10 @@ absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes
   take_device(buffers->device.data());
   take_pinned(buffers->pinned.data());
   HPS_ASSIGN_OR_RETURN(buffers->stream, MakeStream(StreamPriority::kHigh));
+  HPS_ASSIGN_OR_RETURN(buffers->bring_stream, MakeStream(StreamPriority::kHigh));
   for (CudaEvent* event :
-       {&buffers->probed, &buffers->last, &buffers->halves[0].done, &buffers->halves[1].done,
-        &buffers->output_done[0], &buffers->output_done[1]}) {
+       {&buffers->probed, &buffers->last, &buffers->brought, &buffers->halves[0].done,
+        &buffers->halves[1].done, &buffers->output_done[0], &buffers->output_done[1]}) {
     HPS_ASSIGN_OR_RETURN(*event, MakeEvent());
   }
   buffers->misses = CarveMissBuffers(sizes.keys_max, buffers->miss_device_, buffers->miss_pinned_);

@@ -43,7 +43,9 @@ struct CallBuffers {
   CallSizes sizes;
   CudaStream stream;  // for calls without a stream of their caller's
   CudaEvent probed;
-  CudaEvent last;  // behind everything that the call has asked of the device
+  CudaEvent last;           // behind everything that the call has asked of its caller's stream
+  CudaStream bring_stream;  // on which staged rows come ahead of their answers
+  CudaEvent brought;        // behind the last of them
   DeviceBuffer device;
   PinnedBuffer pinned;
   DeviceBuffer output;  // rows for the host, packed, query after query
@@ -52,15 +54,16 @@ struct CallBuffers {
   MissBuffers misses;
   size_t device_rows_bytes = 0;  // of one half
   SendHalf halves[2];
-  std::byte* staging = nullptr;        // pinned, [sizes.staging_bytes]
-  Key* pinned_keys = nullptr;          // [keys_max], of queries on the host
-  Key* device_keys = nullptr;          // [keys_max]
-  KeyStatus* pinned_status = nullptr;  // [keys_max]
-  KeyStatus* device_status = nullptr;  // [keys_max]
-  std::byte* pinned_output = nullptr;  // [kCallOutputBytes]
-  CudaEvent output_done[2];            // of its halves
-  uint32_t* device_counts = nullptr;   // [kTablesPerCallMax][kKeyStatusCount]
-  uint32_t* pinned_counts = nullptr;   // the same
+  std::byte* staging = nullptr;         // pinned, [sizes.staging_bytes]
+  std::byte* device_staging = nullptr;  // the same, on the device
+  Key* pinned_keys = nullptr;           // [keys_max], of queries on the host
+  Key* device_keys = nullptr;           // [keys_max]
+  KeyStatus* pinned_status = nullptr;   // [keys_max]
+  KeyStatus* device_status = nullptr;   // [keys_max]
+  std::byte* pinned_output = nullptr;   // [kCallOutputBytes]
+  CudaEvent output_done[2];             // of its halves
+  uint32_t* device_counts = nullptr;    // [kTablesPerCallMax][kKeyStatusCount]
+  uint32_t* pinned_counts = nullptr;    // the same
 
  private:
   std::byte* miss_device_ = nullptr;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nv/target>
 
 namespace hps {
 
@@ -36,6 +37,16 @@ __device__ inline uint8_t LoadRelaxed(const uint8_t* from) {
   return static_cast<uint8_t>(value);
 }
 
+// Two words at once, each of them whole.
+__device__ inline ulonglong2 LoadRelaxed(const ulonglong2* from) {
+  ulonglong2 value;
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(value.x), "=l"(value.y)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+
 __device__ inline unsigned long long LoadAcquire(const unsigned long long* from) {
   unsigned long long value;
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
@@ -60,6 +71,13 @@ __device__ inline void StoreRelaxed(uint8_t* to, uint8_t value) {
                : "l"(to), "r"(static_cast<uint32_t>(value))
                : "memory");
 }
+// For rows that nothing on the device is known to read soon: they make way first in L2.
+__device__ inline void StoreStreamed(uint4* to, uint4 value) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(to), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+               : "memory");
+}
 // Orders everything before it with everything after it, for all threads of the device.
 __device__ inline void FenceGpu() { asm volatile("fence.acq_rel.gpu;" : : : "memory"); }
 
@@ -72,6 +90,19 @@ __device__ inline void FenceGpu() { asm volatile("fence.acq_rel.gpu;" : : : "mem
 inline constexpr bool kFormalFences = false;
 __device__ inline void FenceBehindDependency() {
   if (kFormalFences) FenceGpu();
+}
+
+// The first act of a kernel that LaunchKernelAhead launches: until now nothing of what was asked of
+// its stream before may have been done. Lets the next such kernel take its place in turn.
+__device__ inline void WaitForKernelBefore() {
+  NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.wait;"
+                                                :
+                                                :
+                                                : "memory");
+                                   asm volatile("griddepcontrol.launch_dependents;"
+                                                :
+                                                :
+                                                : "memory");))
 }
 
 // Read once and never written meanwhile: leaves the caches to what is read again.

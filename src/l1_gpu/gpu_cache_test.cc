@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <iostream>
 #include <numeric>
@@ -188,7 +189,7 @@ TEST_F(GpuCacheTest, AWriteMayBeLargerThanTheStaging) {
   auto call = *cache_->AcquireCall(kRows);
   ASSERT_EQ(call->Begin({&query, 1}, Stream()), absl::OkStatus());
   const DeviceMisses misses = *call->Misses(kNoDeadline);
-  const std::vector<KeyStatus> absent(misses.keys.size(), KeyStatus::kAbsent);
+  const std::vector<KeyStatus> absent(misses.keys[0].size(), KeyStatus::kAbsent);
   const DeviceRowPiece piece = {.statuses = absent};
   ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
   ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
@@ -218,7 +219,7 @@ TEST_F(GpuCacheTest, AnswersMayBeLargerThanWhatIsSentAtATime) {
   auto call = *cache_->AcquireCall(keys.size());
   ASSERT_EQ(call->Begin({&query, 1}, Stream()), absl::OkStatus());
   const DeviceMisses misses = *call->Misses(kNoDeadline);
-  ASSERT_EQ(misses.keys.size(), keys.size());
+  ASSERT_EQ(misses.keys[0].size(), keys.size());
   const HostRows staged = call->Staging(0, keys.size());
   ASSERT_EQ(staged.row_count, 20u);
   std::vector<std::byte> own((keys.size() - 20) * kRowBytesMax);
@@ -230,7 +231,7 @@ TEST_F(GpuCacheTest, AnswersMayBeLargerThanWhatIsSentAtATime) {
        .rows = {own.data(), keys.size() - 20, kRowBytesMax, kRowBytesMax}}};
   for (size_t i = 0; i < keys.size(); ++i) {
     std::byte* const to = i < 20 ? staged.row(i) : own.data() + (i - 20) * kRowBytesMax;
-    StampedRow::Write(1, misses.keys[i], 3, {to, kRowBytesMax});
+    StampedRow::Write(1, misses.keys[0][i], 3, {to, kRowBytesMax});
   }
   ASSERT_EQ(call->Finish(pieces), absl::OkStatus());
   ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
@@ -275,6 +276,43 @@ TEST_F(GpuCacheTest, DeadlinesEndWaitsAndTheCallComesBackWhenTheDeviceIsDone) {
   ASSERT_TRUE((*call)->Misses(kNoDeadline).ok());
   ASSERT_EQ((*call)->Wait(kNoDeadline), absl::OkStatus());
   EXPECT_TRUE(StampedRow::Matches(1, 1, 1, {rows.data(), 16}));
+}
+
+// The default stream has a name, so that a caller who works on it need not wait for it.
+TEST_F(GpuCacheTest, ALookUpIsOrderedOnTheDefaultStreamByItsName) {
+  UseCache(kSmall);
+  const StampedTable table = {OpenTable(16, 100), 1};
+  StampedBatch batch(table, {1, 2}, 1);
+  ASSERT_TRUE(table.table->Replace(batch.batch(), 0).ok());
+  ASSERT_EQ(table.table->Flush(kNoDeadline), absl::OkStatus());
+
+  const auto busy = *MakeDeviceBuffer("to be set", size_t{1} << 30);
+  const auto keys = *MakeDeviceBuffer("keys", 2 * sizeof(Key));
+  const auto rows = *MakeDeviceBuffer("rows", 32);
+  const DeviceCacheQuery query = {.table = table.table.get(),
+                                  .space = MemorySpace::kDevice,
+                                  .keys = keys.at<Key>(0),
+                                  .key_count = 2,
+                                  .rows = rows.data(),
+                                  .row_bytes = 16,
+                                  .row_stride_bytes = 16};
+  auto call = *cache_->AcquireCall(2);
+  // The keys arrive late.
+  ASSERT_EQ(cudaMemsetAsync(busy.data(), 0, busy.bytes(), cudaStreamLegacy), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(keys.data(), batch.keys().data(), 2 * sizeof(Key),
+                            cudaMemcpyHostToDevice, cudaStreamLegacy),
+            cudaSuccess);
+  ASSERT_EQ(call->Begin({&query, 1}, Stream{cudaStreamLegacy}), absl::OkStatus());
+  std::array<std::byte, 32> read = {};
+  ASSERT_EQ(cudaMemcpyAsync(read.data(), rows.data(), read.size(), cudaMemcpyDeviceToHost,
+                            cudaStreamLegacy),
+            cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
+  EXPECT_TRUE(StampedRow::Matches(1, 1, 1, {read.data(), 16}));
+  EXPECT_TRUE(StampedRow::Matches(1, 2, 1, {read.data() + 16, 16}));
+  const auto misses = call->Misses(kNoDeadline);
+  ASSERT_TRUE(misses.ok()) << misses.status();
+  EXPECT_TRUE(misses->keys[0].empty());
 }
 
 // In a process of its own: whatever is asked of a device that has failed is INTERNAL, in its own

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,13 +10,10 @@
 #include "base/macros.h"
 #include "hps/table_spec.h"
 #include "l1_gpu/cuda_status.h"
+#include "l1_gpu/statuses.h"
 
 namespace hps {
 namespace {
-
-bool TakesRow(KeyStatus status) {
-  return status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3;
-}
 
 absl::Status ValidateQuery(const DeviceCacheQuery& query, MemorySpace space) {
   if (query.row_bytes == 0 || query.row_bytes > kRowBytesMax) {
@@ -41,6 +39,11 @@ absl::Status ValidateQuery(const DeviceCacheQuery& query, MemorySpace space) {
     return absl::InvalidArgumentError("gpu cache: the queries of one call mix host and device");
   return absl::OkStatus();
 }
+
+// So many misses a look at a probe under way takes in, and later a quarter of those that are known.
+// They come as fast as they are read, and the first ones are to be fetched before the last ones
+// have come.
+constexpr size_t kMissesPerPeek = 128;
 
 // A graph would run the look-up again when its buffers are another one's.
 absl::Status ValidateStream(cudaStream_t stream) {
@@ -68,12 +71,13 @@ GpuCall::GpuCall(int device, std::unique_ptr<CallBuffers> buffers,
       keys_(new Key[buffers_->sizes.keys_max]),
       extra_(new uint32_t[buffers_->sizes.keys_max]),
       answered_(new uint8_t[buffers_->sizes.keys_max]),
+      has_duplicates_(new uint64_t[buffers_->sizes.keys_max / 64 + 1]{}),
       index_of_(new uint32_t[buffers_->sizes.keys_max]) {
   queries_.reserve(kTablesPerCallMax);
   views_.reserve(kTablesPerCallMax);
   counts_.reserve(kTablesPerCallMax);
   duplicate_counts_.reserve(kTablesPerCallMax);
-  begin_.reserve(kTablesPerCallMax + 1);
+  missed_.reserve(kTablesPerCallMax);
   positions_.reserve(kTablesPerCallMax);
 }
 
@@ -88,13 +92,17 @@ void GpuCall::Lease(size_t keys_leased) {
 
 bool GpuCall::IsIdle() {
   if (!in_flight_) return true;
-  const absl::StatusOr<bool> done = IsDone(buffers_->last.get());
-  in_flight_ = done.ok() && !*done;
+  in_flight_ = false;
+  for (cudaEvent_t event : {buffers_->last.get(), buffers_->brought.get()}) {
+    const absl::StatusOr<bool> done = IsDone(event);
+    in_flight_ |= done.ok() && !*done;
+  }
   return !in_flight_;
 }
 
 bool GpuCall::WaitForDevice(Deadline deadline) const {
-  return !absl::IsDeadlineExceeded(WaitFor(buffers_->last.get(), deadline, "a look-up"));
+  return !absl::IsDeadlineExceeded(WaitFor(buffers_->last.get(), deadline, "a look-up")) &&
+         !absl::IsDeadlineExceeded(WaitFor(buffers_->brought.get(), deadline, "a look-up's rows"));
 }
 
 absl::Status GpuCall::Validate(std::span<const DeviceCacheQuery> queries) const {
@@ -128,6 +136,8 @@ absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream st
   fetched_ahead_ = false;
   if (on_host_) HPS_RETURN_IF_ERROR(output_.Begin(queries_, stream_));
   MakeViews();
+  probed_ = key_count_ == 0;
+  probe_status_ = absl::OkStatus();
   if (key_count_ > 0) {
     in_flight_ = true;
     absl::Status status = Launch();
@@ -143,6 +153,7 @@ absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream st
 
 void GpuCall::MakeViews() {
   views_.clear();
+  missed_.clear();
   key_count_ = 0;
   for (size_t q = 0; q < queries_.size(); ++q) {
     const DeviceCacheQuery& query = queries_[q];
@@ -172,6 +183,7 @@ void GpuCall::MakeViews() {
       view.status = query.status;
     }
     views_.push_back(view);
+    missed_.emplace_back(keys_.get() + key_count_, 0);
     key_count_ += query.key_count;
   }
 }
@@ -201,61 +213,112 @@ absl::Status GpuCall::Launch() {
   return CudaStatus(cudaEventRecord(buffers_->probed.get(), stream_), "a probe");
 }
 
+cudaEvent_t GpuCall::probed() const {
+  return fetched_ahead_ ? output_.fetched_ahead() : buffers_->probed.get();
+}
+
+bool GpuCall::IsProbed() {
+  if (probed_) return true;
+  const absl::StatusOr<bool> done = IsDone(probed());
+  probed_ = !done.ok() || *done;
+  probe_status_ = done.status();
+  return probed_;
+}
+
+DeviceMissesSoFar GpuCall::Peek(size_t query) {
+  HPS_CHECK(state_ == State::kBegun);
+  const size_t known = missed_[query].size();
+  const size_t count_max = std::max(kMissesPerPeek, known / 4);
+  bool read = ReadRecords(query, count_max);
+  // The driver is asked only where nothing else is to do, since that takes longer; and what the
+  // device has listed before its answer is looked at after it.
+  const bool dry = missed_[query].size() == known;
+  const bool all = (probed_ || dry) && IsProbed();
+  if (all && dry) read = ReadRecords(query, count_max);
+  return {missed_[query], all && read};
+}
+
 absl::StatusOr<DeviceMisses> GpuCall::Misses(Deadline deadline) {
   HPS_CHECK(state_ != State::kLeased);
   if (state_ == State::kBegun) {
-    if (key_count_ > 0) {
-      const DeviceScope scope(device_);
-      const cudaEvent_t probed = fetched_ahead_ ? output_.fetched_ahead() : buffers_->probed.get();
-      HPS_RETURN_IF_ERROR(WaitFor(probed, deadline, "the probe of a look-up"));
-      in_flight_ = false;
+    if (!probed_) {
+      HPS_RETURN_IF_ERROR(WaitFor(probed(), deadline, "the probe of a look-up"));
+      probed_ = true;
     }
+    HPS_RETURN_IF_ERROR(probe_status_);
+    in_flight_ = sender_.brought();
     sender_.set_deadline(deadline);
     ReadMisses();
     state_ = State::kMissed;
   }
-  return DeviceMisses{{keys_.get(), begin_.back()}, begin_, positions_};
+  return DeviceMisses{missed_, positions_};
+}
+
+// The device writes a record with one store, so that it is there as a whole with its generation.
+bool GpuCall::ReadRecords(size_t query, size_t count_max) {
+  const QueryView& view = views_[query];
+  const MissRecord* const records = buffers_->misses.records + view.first_key;
+  Key* const keys = keys_.get() + view.first_key;
+  size_t unique = missed_[query].size();
+  const size_t end = unique + std::min(count_max, view.key_count - unique);
+  bool more = true;
+  for (; unique < end; ++unique) {
+    const MissRecord& record = records[unique];
+    if (__atomic_load_n(&record.generation, __ATOMIC_ACQUIRE) != generation_) {
+      more = false;
+      break;
+    }
+    keys[unique] = record.key;
+    answered_[view.first_key + unique] = 0;
+  }
+  missed_[query] = {keys, unique};
+  return !more || unique == view.key_count;
 }
 
 void GpuCall::ReadMisses() {
-  begin_.assign(1, 0);
   counts_.clear();
   duplicate_counts_.clear();
   positions_.clear();
-  size_t unique = 0;
+  unanswered_count_ = 0;
   for (size_t q = 0; q < queries_.size(); ++q) {
-    const QueryView& view = views_[q];
-    const MissRecord* record = buffers_->misses.records + view.first_key;
-    const size_t first = unique;
-    const size_t end = first + view.key_count;
-    for (; unique < end && record->generation == generation_; ++record, ++unique) {
-      keys_[unique] = record->key;
-      answered_[unique] = 0;
-    }
-    const size_t count = unique - first;
-    const uint32_t duplicate_count = count == 0 ? 0 : ReadDuplicates(q, first, count);
+    ReadRecords(q, SIZE_MAX);
+    const size_t count = missed_[q].size();
+    const uint32_t duplicate_count = count == 0 ? 0 : ReadDuplicates(q);
     duplicate_counts_.push_back(duplicate_count);
-    begin_.push_back(unique);
     positions_.push_back(count + duplicate_count);
     counts_.emplace_back();
-    counts_.back()[KeyStatus::kHitL1] = view.key_count - count - duplicate_count;
+    counts_.back()[KeyStatus::kHitL1] = views_[q].key_count - count - duplicate_count;
+    unanswered_count_ += count;
   }
-  unanswered_count_ = unique;
 }
 
-uint32_t GpuCall::ReadDuplicates(size_t query, size_t first_unique, size_t unique_count) {
+// To note the unique index of every position would cost a cache miss each, which is more than all
+// else: only of those that have duplicates it is noted, which are few or in the cache.
+uint32_t GpuCall::ReadDuplicates(size_t query) {
   const QueryView& view = views_[query];
   const DuplicateRecord* duplicate = buffers_->misses.duplicate_records + view.first_key;
   const DuplicateRecord* const end = duplicate + view.key_count;
-  std::fill_n(extra_.get() + first_unique, unique_count, 0);
   if (duplicate->generation != generation_) return 0;
+  const std::span<const DuplicateRecord> duplicates(
+      duplicate, std::find_if(duplicate, end, [&](const DuplicateRecord& record) {
+        return record.generation != generation_;
+      }));
+  const auto bit_of = [](uint32_t position) { return uint64_t{1} << position % 64; };
+  for (const DuplicateRecord& record : duplicates)
+    has_duplicates_[record.position / 64] |= bit_of(record.position);
   const MissRecord* const records = buffers_->misses.records + view.first_key;
-  for (size_t i = 0; i < unique_count; ++i)
-    index_of_[records[i].position] = static_cast<uint32_t>(first_unique + i);
+  for (size_t i = 0; i < missed_[query].size(); ++i) {
+    const uint32_t position = records[i].position;
+    if ((has_duplicates_[position / 64] & bit_of(position)) != 0)
+      index_of_[position] = static_cast<uint32_t>(i);
+  }
+  uint32_t* const extra = extra_.get() + view.first_key;
+  std::fill_n(extra, missed_[query].size(), 0);
   uint32_t sum = 0;
-  for (; duplicate < end && duplicate->generation == generation_; ++duplicate) {
-    extra_[index_of_[duplicate->position]] += duplicate->count;
-    sum += duplicate->count;
+  for (const DuplicateRecord& record : duplicates) {
+    has_duplicates_[record.position / 64] = 0;
+    extra[index_of_[record.position]] += record.count;
+    sum += record.count;
   }
   return sum;
 }
@@ -269,12 +332,19 @@ HostRows GpuCall::Staging(size_t query, size_t row_count) {
   return rows;
 }
 
+absl::Status GpuCall::Bring(const HostRows& rows) {
+  HPS_CHECK(state_ != State::kLeased);
+  const DeviceScope scope(device_);
+  in_flight_ = true;
+  return sender_.Bring(rows);
+}
+
 absl::Status GpuCall::Validate(const DeviceRowPiece& piece) const {
   if (piece.query >= queries_.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("gpu cache: a piece for query ", piece.query, " of ", queries_.size()));
   }
-  const size_t miss_count = begin_[piece.query + 1] - begin_[piece.query];
+  const size_t miss_count = missed_[piece.query].size();
   if (piece.first > miss_count || piece.statuses.size() > miss_count - piece.first) {
     return absl::InvalidArgumentError(absl::StrCat("gpu cache: a piece of ", piece.statuses.size(),
                                                    " answers from ", piece.first,
@@ -285,12 +355,16 @@ absl::Status GpuCall::Validate(const DeviceRowPiece& piece) const {
         absl::StrCat("gpu cache: a piece with rows of ", piece.rows.row_bytes,
                      " bytes, the query's have ", queries_[piece.query].row_bytes));
   }
-  const size_t first = begin_[piece.query] + piece.first;
+  const uint8_t* const answered = answered_.get() + views_[piece.query].first_key + piece.first;
+  if (TakesRow(StatusOfAll(piece.statuses)) && piece.rows.row_count >= piece.statuses.size() &&
+      std::memchr(answered, 1, piece.statuses.size()) == nullptr) {
+    return absl::OkStatus();
+  }
   for (size_t i = 0; i < piece.statuses.size(); ++i) {
     if (piece.statuses[i] == kUnanswered) continue;
-    if (answered_[first + i] != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("gpu cache: key ", keys_[first + i], " is answered twice"));
+    if (answered[i] != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "gpu cache: key ", missed_[piece.query][piece.first + i], " is answered twice"));
     }
     if (TakesRow(piece.statuses[i]) && i >= piece.rows.row_count) {
       return absl::InvalidArgumentError(absl::StrCat("gpu cache: a piece of ",
@@ -302,13 +376,27 @@ absl::Status GpuCall::Validate(const DeviceRowPiece& piece) const {
 }
 
 void GpuCall::Answer(const DeviceRowPiece& piece) {
-  const size_t first = begin_[piece.query] + piece.first;
-  for (size_t i = 0; i < piece.statuses.size(); ++i) {
+  const size_t first = views_[piece.query].first_key + piece.first;
+  const bool has_duplicates = duplicate_counts_[piece.query] > 0;
+  // What is probed again is counted on the device.
+  LookupCounts ignored;
+  LookupCounts& counts = piece.probe_again ? ignored : counts_[piece.query];
+  const size_t count = piece.statuses.size();
+  if (const KeyStatus status = StatusOfAll(piece.statuses); status != kUnanswered) {
+    std::fill_n(answered_.get() + first, count, uint8_t{1});
+    unanswered_count_ -= count;
+    counts[status] += count;
+    if (has_duplicates) {
+      counts[status] +=
+          std::accumulate(extra_.get() + first, extra_.get() + first + count, uint64_t{0});
+    }
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
     if (piece.statuses[i] == kUnanswered) continue;
     answered_[first + i] = 1;
     --unanswered_count_;
-    // What is probed again is counted on the device.
-    if (!piece.probe_again) counts_[piece.query][piece.statuses[i]] += 1 + extra_[first + i];
+    counts[piece.statuses[i]] += 1 + (has_duplicates ? extra_[first + i] : 0);
   }
 }
 

@@ -1,10 +1,10 @@
 // One look-up in a GPU's cache, with all the memory that it needs.
 //
-// Begin copies keys that lie on the host and launches one probe for all tables; Misses waits for it
-// and reads what it wrote into pinned memory; Finish sends answers with one copy and one launch;
-// Wait is the second synchronization. Outputs on the host are written by Wait alone, from rows that
-// the device has collected: two synchronizations for up to kCallOutputBytes of rows, one when few
-// rows are asked and all hit; more bytes travel in pieces.
+// Begin copies keys that lie on the host and launches one probe for all tables; Peek and Misses
+// read what it writes into pinned memory, while it runs and when it is done; Finish sends answers
+// with one launch; Wait is the second synchronization. Outputs on the host are written by Wait
+// alone, from rows that the device has collected: two synchronizations for up to kCallOutputBytes
+// of rows, one when few rows are asked and all hit; more bytes travel in pieces.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -45,8 +45,10 @@ class GpuCall final : public DeviceCall {
   bool WaitForDevice(Deadline deadline) const;
 
   absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) override;
+  DeviceMissesSoFar Peek(size_t query) override;
   absl::StatusOr<DeviceMisses> Misses(Deadline deadline) override;
   HostRows Staging(size_t query, size_t row_count) override;
+  absl::Status Bring(const HostRows& rows) override;
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override;
   absl::Status Wait(Deadline deadline) override;
   LookupCounts counts(size_t query) const override { return counts_[query]; }
@@ -63,9 +65,15 @@ class GpuCall final : public DeviceCall {
   absl::Status Validate(const DeviceRowPiece& piece) const;
   void MakeViews();
   absl::Status Launch();
+  cudaEvent_t probed() const;
+  // Whether the probe is done, or never will be.
+  bool IsProbed();
+  // Takes in further misses of a query, as far as the probe has listed them, at most so many. False
+  // when there may be more of them.
+  bool ReadRecords(size_t query, size_t count_max);
   void ReadMisses();
   // How many positions of query q wait for a key that another one has brought.
-  uint32_t ReadDuplicates(size_t query, size_t first_unique, size_t unique_count);
+  uint32_t ReadDuplicates(size_t query);
   // Marks the piece's keys as answered and counts their positions.
   void Answer(const DeviceRowPiece& piece);
   absl::Status FinishPieces(std::span<const DeviceRowPiece> pieces);
@@ -88,17 +96,22 @@ class GpuCall final : public DeviceCall {
   bool on_host_ = false;
   bool fetched_ahead_ = false;
   bool in_flight_ = false;
+  bool probed_ = false;
+  absl::Status probe_status_;  // when it is
 
   std::vector<DeviceCacheQuery> queries_;
-  std::vector<QueryView> views_;                // [queries]
-  std::vector<LookupCounts> counts_;            // [queries]
-  std::vector<uint32_t> duplicate_counts_;      // [queries]
-  std::vector<size_t> begin_;                   // [queries + 1]: where a query's unique keys begin
-  std::vector<uint64_t> positions_;             // [queries]
-  const std::unique_ptr<Key[]> keys_;           // [keys_max]: unique missing keys
-  const std::unique_ptr<uint32_t[]> extra_;     // [keys_max]: further positions of a unique key
-  const std::unique_ptr<uint8_t[]> answered_;   // [keys_max], of a unique key
-  const std::unique_ptr<uint32_t[]> index_of_;  // [keys_max]: scratch, unique index of a position
+  std::vector<QueryView> views_;              // [queries]
+  std::vector<LookupCounts> counts_;          // [queries]
+  std::vector<uint32_t> duplicate_counts_;    // [queries]
+  std::vector<std::span<const Key>> missed_;  // [queries]: its part of keys_, as far as known
+  std::vector<uint64_t> positions_;           // [queries]
+  // A query's part of these begins at its QueryView::first_key.
+  const std::unique_ptr<Key[]> keys_;          // [keys_max]: unique missing keys
+  const std::unique_ptr<uint32_t[]> extra_;    // [keys_max]: further positions of a unique key
+  const std::unique_ptr<uint8_t[]> answered_;  // [keys_max], of a unique key
+  // Scratch for one query: a bit for each position, and the unique index of those that have it set.
+  const std::unique_ptr<uint64_t[]> has_duplicates_;  // zero between uses
+  const std::unique_ptr<uint32_t[]> index_of_;        // [keys_max]
   size_t unanswered_count_ = 0;
 };
 

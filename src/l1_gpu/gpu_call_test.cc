@@ -53,7 +53,7 @@ TEST_F(GpuCallTest, ForgetsTheLastLookUpAlsoWhenItsNumberBeginsAgain) {
     ASSERT_EQ(lease->Begin({&query, 1}, Stream()), absl::OkStatus());
     const auto misses = lease->Misses(kNoDeadline);
     ASSERT_TRUE(misses.ok()) << misses.status();
-    EXPECT_THAT(std::vector<Key>(misses->keys.begin(), misses->keys.end()),
+    EXPECT_THAT(std::vector<Key>(misses->keys[0].begin(), misses->keys[0].end()),
                 testing::UnorderedElementsAre(static_cast<Key>(lookup), -5));
     EXPECT_EQ(misses->positions[0], keys.size());
     const std::vector<KeyStatus> absent(2, KeyStatus::kAbsent);
@@ -77,7 +77,7 @@ void ExpectAllMissing(GpuCall& call, const std::vector<Key>& keys) {
   ASSERT_EQ(call.Begin({&query, 1}, Stream()), absl::OkStatus());
   const auto misses = call.Misses(kNoDeadline);
   ASSERT_TRUE(misses.ok()) << misses.status();
-  EXPECT_THAT(std::vector<Key>(misses->keys.begin(), misses->keys.end()),
+  EXPECT_THAT(std::vector<Key>(misses->keys[0].begin(), misses->keys[0].end()),
               testing::UnorderedElementsAreArray(keys));
 }
 

@@ -53,6 +53,9 @@ constexpr std::array<Shape, 5> kShapesOfKernels = {{{512, uint64_t{1} << 16, 60'
                                                     {64, uint64_t{1} << 17, 120'000, 2048},
                                                     {3, uint64_t{1} << 16, 60'000, 2048}}};
 
+// Who writes beside the readers. Beside updates alone readers prove less.
+enum class Writing { kAll, kUpdatesAlone };
+
 // Keys that are inserted once, before the first look-up, and never erased.
 bool IsKept(Key key) { return key % 4 == 0; }
 
@@ -94,14 +97,14 @@ class Source {
       const DeviceCallLease call = *cache.AcquireCall(keys.size());
       EXPECT_EQ(call->Begin({&query, 1}, Stream()), absl::OkStatus());
       const DeviceMisses misses = *call->Misses(kNoDeadline);
-      for (Key key : misses.keys) gone[static_cast<size_t>(key)] = true;
+      for (Key key : misses.keys[0]) gone[static_cast<size_t>(key)] = true;
     }
     return gone;
   }
 
   // Even versions are deletions. A change goes to the source between the fence and the
   // publication; the table is brought up to date afterwards.
-  void Apply(const std::atomic<bool>& stopped) {
+  void Apply(const std::atomic<bool>& stopped, Writing writing) {
     std::mt19937_64 random(11 + shape_.row_bytes);
     while (!stopped) {
       const std::vector<Key> keys = DrawRun(random, 1 + random() % shape_.change_keys_max);
@@ -111,7 +114,8 @@ class Source {
       std::vector<Version> changed_versions;
       for (Key key : keys) {
         const Version now = Current(key);
-        const bool deletes = !IsKept(key) && now % 2 == 1 && random() % 64 == 0;
+        const bool deletes =
+            writing == Writing::kAll && !IsKept(key) && now % 2 == 1 && random() % 64 == 0;
         Version next = deletes ? now + 1 : (now | 1) + 2;
         if (!shape_.has_versions()) next = 1;
         versions_[static_cast<size_t>(key)].store(next);
@@ -122,6 +126,10 @@ class Source {
       StampedBatch batch(table_, changed, changed_versions);
       EXPECT_EQ(table_.table->Update(batch.batch(), kNoDeadline), absl::OkStatus());
       EXPECT_EQ(table_.table->Erase(deleted, kNoDeadline), absl::OkStatus());
+      // Else changes fill the writer's staging, and there is seldom room for an insertion.
+      if (writing == Writing::kAll) {
+        EXPECT_EQ(table_.table->Flush(kNoDeadline), absl::OkStatus());
+      }
     }
   }
 
@@ -196,10 +204,6 @@ class MissedKeys {
  private:
   std::vector<std::vector<bool>> missed_;
 };
-
-std::span<const Key> MissesOf(const DeviceMisses& misses, size_t query) {
-  return misses.keys.subspan(misses.begin[query], misses.begin[query + 1] - misses.begin[query]);
-}
 
 // How a reader asks: the kernels differ.
 enum class Asking { kAllTables, kOneTable, kManyQueries };
@@ -288,7 +292,7 @@ class Reader {
     uint64_t hits = 0;
     for (size_t q = 0; q < queries.size(); ++q) {
       hits += (*call)->counts(q)[KeyStatus::kHitL1];
-      missed_.Note(source_of[q], MissesOf(*misses, q));
+      missed_.Note(source_of[q], misses->keys[q]);
     }
     for (const size_t s : sources) Check(s);
     // The buffers are used again.
@@ -405,8 +409,8 @@ class HostReader {
     ASSERT_EQ((*call)->Begin({&query, 1}, Stream()), absl::OkStatus());
     const auto misses = (*call)->Misses(kNoDeadline);
     ASSERT_TRUE(misses.ok()) << misses.status();
-    missed_.Note(s, misses->keys);
-    const std::vector<KeyStatus> absent(misses->keys.size(), KeyStatus::kAbsent);
+    missed_.Note(s, misses->keys[0]);
+    const std::vector<KeyStatus> absent(misses->keys[0].size(), KeyStatus::kAbsent);
     const DeviceRowPiece piece = {.statuses = absent};
     ASSERT_EQ((*call)->Finish({&piece, 1}), absl::OkStatus());
     ASSERT_EQ((*call)->Wait(kNoDeadline), absl::OkStatus());
@@ -465,8 +469,8 @@ class GpuConcurrencyTest : public GpuTest {
     return wanted == nullptr ? 1'000'000'000 : std::strtoull(wanted, nullptr, 10);
   }
 
-  // All readers beside all writers, until `rows_wanted` were read on the device.
-  void Run(uint64_t rows_wanted) {
+  // All readers beside writers, until `rows_wanted` were read on the device.
+  void Run(uint64_t rows_wanted, Writing writing) {
     std::atomic<bool> stopped = false;
     std::atomic<uint64_t> rows_read = 0;
     const Deadline latest = DeadlineAfter(RealClock(), kReadingMax);
@@ -475,7 +479,8 @@ class GpuConcurrencyTest : public GpuTest {
     };
     std::vector<std::thread> writers;
     for (const auto& source : sources_) {
-      writers.emplace_back([&] { source->Apply(stopped); });
+      writers.emplace_back([&] { source->Apply(stopped, writing); });
+      if (writing == Writing::kUpdatesAlone) continue;
       writers.emplace_back([&] { source->Promote(stopped, 3); });
       writers.emplace_back([&] { source->Dump(stopped); });
     }
@@ -488,7 +493,7 @@ class GpuConcurrencyTest : public GpuTest {
     for (std::thread& thread : writers) thread.join();
     EXPECT_GE(rows_read.load(), rows_wanted);
     CheckRows(rows_read);
-    for (size_t s = 0; s < sources_.size(); ++s) CheckSource(s);
+    for (size_t s = 0; s < sources_.size(); ++s) CheckSource(s, writing);
   }
 
   void CheckRows(uint64_t rows_read) const {
@@ -509,7 +514,7 @@ class GpuConcurrencyTest : public GpuTest {
     std::cout << sum.hits << " rows read, and " << on_host.hits << " to the host\n";
   }
 
-  void CheckSource(size_t s) const {
+  void CheckSource(size_t s, Writing writing) const {
     const Source& source = *sources_[s];
     const Shape& shape = source.shape();
     ASSERT_EQ(source.table().table->Flush(kNoDeadline), absl::OkStatus());
@@ -532,7 +537,9 @@ class GpuConcurrencyTest : public GpuTest {
               << statistics.refused << " refused, " << statistics.entries << " held, " << held
               << " of them all the time\n";
     EXPECT_GT(statistics.updates, 0u);
-    EXPECT_GT(statistics.refused, 0u);
+    if (writing == Writing::kAll) {
+      EXPECT_GT(statistics.refused, 0u);
+    }
   }
 
   std::unique_ptr<DeviceCache> cache_;
@@ -545,7 +552,7 @@ TEST_F(GpuConcurrencyTest, ReadersSeeWholeRowsThatNeverGoBack) {
   ASSERT_NO_FATAL_FAILURE(MakeSources(kShapes));
   for (size_t i = 0; i < kReaders; ++i)
     readers_.push_back(std::make_unique<Reader>(sources_, Asking::kAllTables));
-  Run(RowsWanted());
+  Run(RowsWanted(), Writing::kAll);
 }
 
 TEST_F(GpuConcurrencyTest, SoDoReadersThroughTheKernelsOfOneWidth) {
@@ -554,7 +561,15 @@ TEST_F(GpuConcurrencyTest, SoDoReadersThroughTheKernelsOfOneWidth) {
        {Asking::kOneTable, Asking::kOneTable, Asking::kManyQueries, Asking::kAllTables}) {
     readers_.push_back(std::make_unique<Reader>(sources_, asking));
   }
-  Run(RowsWanted());
+  Run(RowsWanted(), Writing::kAll);
+}
+
+// Catches readers that take a row for whole because no slab was changed.
+TEST_F(GpuConcurrencyTest, SoDoReadersBesideUpdatesAlone) {
+  ASSERT_NO_FATAL_FAILURE(MakeSources(kShapesOfKernels));
+  for (Asking asking : {Asking::kOneTable, Asking::kOneTable, Asking::kAllTables})
+    readers_.push_back(std::make_unique<Reader>(sources_, asking));
+  Run(RowsWanted() / 2, Writing::kUpdatesAlone);
 }
 
 }  // namespace

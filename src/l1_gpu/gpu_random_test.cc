@@ -254,9 +254,9 @@ class GpuRandomTest : public GpuTest {
     EXPECT_EQ((*call)->Begin(requests, Stream{stream_.get()}), absl::OkStatus());
     const auto misses = (*call)->Misses(kNoDeadline);
     EXPECT_TRUE(misses.ok()) << misses.status();
-    const std::vector<KeyStatus> absent(misses->keys.size(), KeyStatus::kAbsent);
+    const std::vector<KeyStatus> absent(key_count, KeyStatus::kAbsent);
     for (size_t q = 0; q < query_count; ++q) {
-      const size_t count = misses->begin[q + 1] - misses->begin[q];
+      const size_t count = misses->keys[q].size();
       const DeviceRowPiece piece{.query = q, .statuses = std::span(absent).first(count)};
       EXPECT_EQ((*call)->Finish({&piece, 1}), absl::OkStatus());
     }

@@ -23,4 +23,27 @@ cudaError_t LaunchKernel(const LaunchShape& shape, void (*kernel)(Parameters...)
                           shape.stream);
 }
 
+// As LaunchKernel, for a kernel that begins with WaitForKernelBefore: on devices that can do so its
+// blocks take their places while the kernel before it on the stream comes to its end.
+template <typename... Parameters>
+cudaError_t LaunchKernelAhead(const LaunchShape& shape, void (*kernel)(Parameters...),
+                              const std::type_identity_t<Parameters>&... arguments) {
+  int device = 0, major = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error != cudaSuccess) return error;
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  cudaLaunchAttribute ahead = {};
+  ahead.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  ahead.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(shape.blocks);
+  config.blockDim = dim3(shape.threads);
+  config.stream = shape.stream;
+  config.attrs = &ahead;
+  config.numAttrs = major >= 9 ? 1 : 0;
+  return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
+}
+
 }  // namespace hps

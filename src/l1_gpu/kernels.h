@@ -48,12 +48,13 @@ struct ScatterPiece {
   uint32_t count = 0;
   uint32_t duplicate_count = 0;            // of the query: the sum over its DuplicateRecords
   KeyStatus* statuses = nullptr;           // device, [count]; 0xff: not answered by this piece
+  KeyStatus status{};                      // of all keys, where `statuses` is null
   const std::byte* staged = nullptr;       // device or pinned, [count] packed rows
   const std::byte* default_row = nullptr;  // device, null = zeros
   // Device, [count] packed rows, aligned to 16 bytes: the table is asked again, and keys that it
   // holds by now are answered with the rows that it puts here and kHitL1, which overwrites
   // `statuses`. Not into `staged`: a row that a query gave up again may stay behind. Null = not
-  // asked again. REQUIRES: every key is answered by this piece.
+  // asked again. REQUIRES: `statuses` is given, and every key is answered by this piece.
   std::byte* probed = nullptr;
   // Device, [kKeyStatusCount], added to: positions by status. Null = not wanted.
   uint32_t* counts = nullptr;

@@ -5,8 +5,8 @@
 
 #include "base/limits.h"
 #include "l1_gpu/device_memory.cuh"
-#include "l1_gpu/kernels.h"
 #include "l1_gpu/misses.h"
+#include "l1_gpu/query_task.h"
 
 namespace hps {
 
@@ -34,7 +34,7 @@ __device__ inline void ClearNextCounters(const MissBuffers& buffers, uint32_t ge
 // Claims `key` for `position`: returns the position that owns it, which is the first to claim it.
 // Keys are compared where they lie, in the query's input, so that a claim is one word.
 __device__ inline uint32_t ClaimMiss(const MissBuffers& buffers, uint32_t generation,
-                                     const QueryView& query, uint64_t key, uint32_t position) {
+                                     const QueryTask& query, uint64_t key, uint32_t position) {
   unsigned long long* const claims =
       reinterpret_cast<unsigned long long*>(buffers.claims) + 2ull * query.first_key;
   const uint32_t claim_count = 2 * query.key_count;
@@ -84,8 +84,9 @@ struct Miss {
 
 // Lists the misses of a warp, which are of query number `number`. For all lanes of a warp, at least
 // one of them missing.
-__device__ __noinline__ void RecordMisses(const MissBuffers& buffers, uint32_t generation,
-                                          const QueryView& query, uint32_t number, Miss miss) {
+static __device__ __noinline__ void RecordMisses(const MissBuffers& buffers, uint32_t generation,
+                                                 const QueryTask& query, uint32_t number,
+                                                 Miss miss) {
   const auto [key, position, missing] = miss;
   uint32_t owner = position;
   if (missing) owner = ClaimMiss(buffers, generation, query, key, position);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "l1_gpu/cuda_status.h"
+#include "l1_gpu/statuses.h"
 
 namespace hps {
 namespace {
@@ -22,10 +24,6 @@ constexpr size_t kGapKeysMax = 64;
 // Rows of a query are read in place while at most one in so many is read for a duplicate.
 constexpr size_t kDuplicatesReadShare = 4;
 
-bool TakesRow(KeyStatus status) {
-  return status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3;
-}
-
 }  // namespace
 
 PieceSender::PieceSender(CallBuffers& buffers) : buffers_(buffers) {
@@ -38,7 +36,7 @@ void PieceSender::Begin(cudaStream_t stream) {
   pieces_.clear();
   half_used_ = false;
   bounce_used_ = rows_used_ = 0;
-  sent_ = probed_again_ = false;
+  sent_ = probed_again_ = brought_ = waits_for_brought_ = false;
 }
 
 PieceSender::Run PieceSender::NextRun(const DeviceRowPiece& piece, size_t from, size_t count_max) {
@@ -47,6 +45,12 @@ PieceSender::Run PieceSender::NextRun(const DeviceRowPiece& piece, size_t from, 
   while (from < statuses.size() && statuses[from] == kUnanswered) ++from;
   run.first = from;
   const size_t end = std::min(statuses.size(), from + count_max);
+  run.status = StatusOfAll(statuses.subspan(from, end - from));
+  if (run.status != kUnanswered) {
+    run.count = end - from;
+    (TakesRow(run.status) ? run.takes_rows : run.takes_default) = true;
+    return run;
+  }
   const size_t gap_keys_max = piece.probe_again ? 0 : kGapKeysMax;
   for (size_t i = from; i < end && i - (run.first + run.count) <= gap_keys_max; ++i) {
     if (statuses[i] == kUnanswered) continue;
@@ -81,8 +85,8 @@ size_t PieceSender::KeysThatFit(const Piece& piece) const {
   const size_t key_bytes = 1 + (has_rows && !staged ? row_bytes : 0);
   size_t keys = (bounce_left - fixed_bytes) / key_bytes;
   // Of a key on the device: its staged row, and the one that it may be found to have by now.
-  const size_t device_rows =
-      (staged && !IsReadInPlace(piece) ? 1 : 0) + (piece.piece->probe_again ? 1 : 0);
+  const size_t device_rows = (staged && !piece.piece->brought && !IsReadInPlace(piece) ? 1 : 0) +
+                             (piece.piece->probe_again ? 1 : 0);
   if (device_rows > 0) {
     const size_t rows_left = buffers_.device_rows_bytes - rows_used_;
     const size_t usable_bytes = rows_left - std::min(rows_left, device_rows * kAlignment);
@@ -133,26 +137,44 @@ absl::Status PieceSender::AddRun(const Piece& piece, const Run& run) {
                           .first = static_cast<uint32_t>(answers.first + run.first),
                           .count = static_cast<uint32_t>(run.count),
                           .duplicate_count = piece.duplicate_count};
-  const size_t statuses = TakeBounce(run.count);
-  std::memcpy(half().pinned + statuses, answers.statuses.data() + run.first, run.count);
-  scatter.statuses = static_cast<KeyStatus*>(static_cast<void*>(half().device + statuses));
+  scatter.status = run.status;
+  // A probe overwrites them.
+  if (run.status == kUnanswered || answers.probe_again) {
+    const size_t statuses = TakeBounce(run.count);
+    std::memcpy(half().pinned + statuses, answers.statuses.data() + run.first, run.count);
+    scatter.statuses = static_cast<KeyStatus*>(static_cast<void*>(half().device + statuses));
+  }
   const std::span<const std::byte> default_row = piece.query->default_row;
   if (run.takes_default && !default_row.empty()) {
     const size_t at = TakeBounce(row_bytes);
     std::memcpy(half().pinned + at, default_row.data(), row_bytes);
     scatter.default_row = half().device + at;
   }
+  if (run.takes_rows) HPS_RETURN_IF_ERROR(AddRows(piece, run, scatter));
+  if (answers.probe_again && piece.query->table != nullptr)
+    scatter.probed = TakeDeviceRows(run.count * row_bytes);
+  if (answers.probe_again) HPS_RETURN_IF_ERROR(CountOnTheDevice(piece, scatter));
+  pieces_.push_back(scatter);
+  return absl::OkStatus();
+}
+
+absl::Status PieceSender::AddRows(const Piece& piece, const Run& run, ScatterPiece& scatter) {
+  const DeviceRowPiece& answers = *piece.piece;
+  const size_t row_bytes = piece.query->row_bytes;
   const size_t rows_bytes = run.count * row_bytes;
-  if (run.takes_rows && !IsStaged(answers.rows)) {
+  if (!IsStaged(answers.rows)) {
     const size_t at = TakeBounce(rows_bytes);
     for (size_t i = 0; i < run.count; ++i) {
       if (!TakesRow(answers.statuses[run.first + i])) continue;
       std::memcpy(half().pinned + at + i * row_bytes, answers.rows.row(run.first + i), row_bytes);
     }
     scatter.staged = half().device + at;
-  } else if (run.takes_rows && IsReadInPlace(piece)) {
+  } else if (answers.brought) {
+    scatter.staged = BroughtPlaceOf(answers.rows.row(run.first));
+    waits_for_brought_ = true;
+  } else if (IsReadInPlace(piece)) {
     scatter.staged = answers.rows.row(run.first);
-  } else if (run.takes_rows) {
+  } else {
     std::byte* const rows = TakeDeviceRows(rows_bytes);
     scatter.staged = rows;
     sent_ = true;
@@ -160,11 +182,20 @@ absl::Status PieceSender::AddRun(const Piece& piece, const Run& run) {
                                                    cudaMemcpyHostToDevice, stream_),
                                    "copy of staged rows"));
   }
-  if (answers.probe_again && piece.query->table != nullptr)
-    scatter.probed = TakeDeviceRows(rows_bytes);
-  if (answers.probe_again) HPS_RETURN_IF_ERROR(CountOnTheDevice(piece, scatter));
-  pieces_.push_back(scatter);
   return absl::OkStatus();
+}
+
+absl::Status PieceSender::Bring(const HostRows& rows) {
+  if (rows.row_count == 0) return absl::OkStatus();
+  HPS_CHECK(IsStaged(rows));
+  brought_ = true;
+  const absl::Status copied = CudaStatus(
+      cudaMemcpyAsync(BroughtPlaceOf(rows.data), rows.data, rows.row_count * rows.row_bytes,
+                      cudaMemcpyHostToDevice, buffers_.bring_stream.get()),
+      "copy of rows ahead");
+  const absl::Status recorded = CudaStatus(
+      cudaEventRecord(buffers_.brought.get(), buffers_.bring_stream.get()), "rows ahead");
+  return copied.ok() ? recorded : copied;
 }
 
 absl::Status PieceSender::CountOnTheDevice(const Piece& piece, ScatterPiece& scatter) {
@@ -194,9 +225,15 @@ absl::Status PieceSender::Send() {
 
 absl::Status PieceSender::Launch() {
   sent_ = true;
-  HPS_RETURN_IF_ERROR(CudaStatus(
-      cudaMemcpyAsync(half().device, half().pinned, bounce_used_, cudaMemcpyHostToDevice, stream_),
-      "copy of answers"));
+  if (std::exchange(waits_for_brought_, false)) {
+    HPS_RETURN_IF_ERROR(
+        CudaStatus(cudaStreamWaitEvent(stream_, buffers_.brought.get()), "rows ahead"));
+  }
+  if (bounce_used_ > 0) {
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(half().device, half().pinned, bounce_used_,
+                                                   cudaMemcpyHostToDevice, stream_),
+                                   "copy of answers"));
+  }
   HPS_RETURN_IF_ERROR(
       CudaStatus(LaunchScatter(pieces_, buffers_.misses, stream_), "the launch of a scatter"));
   if (!probed_again_) return absl::OkStatus();

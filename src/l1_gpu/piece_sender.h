@@ -1,9 +1,9 @@
 // Sends answers for the misses of a call to their positions on the device.
 //
 // Statuses, default rows and rows that don't lie in the call's staging are packed into one half of
-// pinned memory; rows in staging are read by the device where they are. One copy and one launch per
-// half: while it is under way the other half is filled. Asynchronous, but for a third half, which
-// waits for the first.
+// pinned memory; rows in staging are brought ahead of their answers, or read by the device where
+// they are. One launch per half, and one copy where anything is packed: while it is under way the
+// other half is filled. Asynchronous, but for a third half, which waits for the first.
 //
 // Not thread-safe. Errors: INTERNAL, DEADLINE_EXCEEDED (the first half was not free in time).
 #pragma once
@@ -41,6 +41,11 @@ class PieceSender {
   };
   absl::Status Add(const Piece& piece);
 
+  // Starts the copy of rows in staging to the device's. REQUIRES: they lie there.
+  absl::Status Bring(const HostRows& rows);
+  // Whether that was done since Begin.
+  bool brought() const { return brought_; }
+
   // Launches what was added since the last Send.
   absl::Status Send();
 
@@ -55,17 +60,23 @@ class PieceSender {
   struct Run {
     size_t first = 0;
     size_t count = 0;
-    bool takes_rows = false;     // a status that takes its row
-    bool takes_default = false;  // or the default row
+    bool takes_rows = false;         // a status that takes its row
+    bool takes_default = false;      // or the default row
+    KeyStatus status = kUnanswered;  // of all keys, where they have the same
   };
   static Run NextRun(const DeviceRowPiece& piece, size_t from, size_t count_max);
 
   bool IsStaged(const HostRows& rows) const;
+  // The place on the device of a row in staging.
+  std::byte* BroughtPlaceOf(const std::byte* row) const {
+    return buffers_.device_staging + (row - buffers_.staging);
+  }
   // Whether the device reads the piece's rows from the staging itself.
   bool IsReadInPlace(const Piece& piece) const;
   // How many keys of the piece still fit into the current half.
   size_t KeysThatFit(const Piece& piece) const;
   absl::Status AddRun(const Piece& piece, const Run& run);
+  absl::Status AddRows(const Piece& piece, const Run& run, ScatterPiece& scatter);
   absl::Status CountOnTheDevice(const Piece& piece, ScatterPiece& scatter);
   // Room in the current half, aligned; the same offset in its device copy.
   size_t TakeBounce(size_t bytes);
@@ -85,6 +96,8 @@ class PieceSender {
   size_t bounce_used_ = 0;
   size_t rows_used_ = 0;
   bool sent_ = false;
+  bool brought_ = false;
+  bool waits_for_brought_ = false;  // what was added since the last Send
   bool probed_again_ = false;
 };
 

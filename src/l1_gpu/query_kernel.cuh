@@ -7,7 +7,8 @@
 //
 // Key, slab and row are three dependent reads; everything else hides behind them. Rows go to the
 // output before it is known that they are whole, since holding them back costs more than writing
-// the few again that are read beside a writer.
+// the few again that are read beside a writer. A tile is read in one of three ways, each of which
+// gives way to the next: as if nobody wrote; beside updates; beside any writer (slab_reader.cuh).
 #pragma once
 
 #include <cstdint>
@@ -20,17 +21,16 @@
 namespace hps {
 
 // Up to kTasks tasks come with the launch, in constant memory, which is fastest; kTasks = 0: they
-// lie in device memory.
+// lie in device memory. What a warp needs first comes first: a line of constant memory that was not
+// read yet takes as long as a line of L2.
 template <int kTasks>
 struct QueryLaunch {
-  QueryTask tasks[kTasks == 0 ? 1 : kTasks];
-  uint32_t tile_begins[kTasks == 0 ? 1 : kTasks];  // the tasks', and the greatest number after them
-  const QueryTask* tasks_in_memory;
+  uint32_t
+      block_begins[kTasks == 0 ? 1 : kTasks];  // the tasks', and the greatest number after them
   uint32_t task_count;
-  uint32_t tile_count;
-  uint32_t generation;
-  bool records_misses;
-  MissBuffers misses;
+  QueryTask tasks[kTasks == 0 ? 1 : kTasks];
+  const QueryTask* tasks_in_memory;
+  QueryCall call;
 };
 
 template <int kTasks>
@@ -38,20 +38,21 @@ __device__ inline const QueryTask& TaskOf(const QueryLaunch<kTasks>& launch, uin
   return kTasks == 0 ? launch.tasks_in_memory[number] : launch.tasks[kTasks == 1 ? 0 : number];
 }
 
-// Number of the task that a tile belongs to: the last one that does not begin after it.
+// Number of the task that this block belongs to: the last one that does not begin after it. A block
+// never has keys of two tasks, so that the task is found once and is the same for all its warps.
 template <int kTasks>
-__device__ inline uint32_t TaskOfTile(const QueryLaunch<kTasks>& launch, uint32_t tile) {
+__device__ inline uint32_t TaskOfBlock(const QueryLaunch<kTasks>& launch) {
   if constexpr (kTasks > 0) {
     // Counting has no step that waits for the one before, as a search has.
     uint32_t begun = 0;
 #pragma unroll
-    for (int i = 1; i < kTasks; ++i) begun += launch.tile_begins[i] <= tile ? 1 : 0;
+    for (int i = 1; i < kTasks; ++i) begun += launch.block_begins[i] <= blockIdx.x ? 1 : 0;
     return begun;
   }
   uint32_t begin = 0;
   for (uint32_t count = launch.task_count; count > 1;) {
     const uint32_t half = count / 2;
-    const bool after = TaskOf(launch, begin + half).tile_begin <= tile;
+    const bool after = TaskOf(launch, begin + half).block_begin <= blockIdx.x;
     begin += after ? half : 0;
     count = after ? count - half : half;
   }
@@ -93,13 +94,14 @@ __device__ inline void CopyRow(CopyKind kind, std::byte* to, const std::byte* fr
 }
 
 // Searches one key until its answer is proved; gives its slot. For all lanes of a warp.
-__device__ inline uint32_t ReadUntilProved(const QueryTask& task, uint64_t key, uint32_t position) {
-  const TableView& table = task.view.table;
-  const SlabPair pair = SlabsOf(key, table.slab_count);
-  Slab* const first = table.slabs + pair.first;
-  Slab* const second = table.slabs + pair.second;
+__device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriterGate* gate, uint64_t key,
+                                           uint32_t position) {
+  const SlabPair pair = SlabsOf(key, task.slab_count);
+  Slab* const first = task.slabs + pair.first;
+  Slab* const second = task.slabs + pair.second;
+  uint32_t* const row_lock = RowLockOf(gate, key);
   for (;;) {
-    const unsigned long long gate_before = LoadAcquire(&table.gate->state);
+    const unsigned long long gate_before = LoadAcquire(&gate->slabs);
     uint32_t control = 0, matches = 0, second_control = 0;
     if (!SearchSlab(first, key, &control, &matches)) continue;
     const bool went_on = matches == 0 && (control & kControlOverflowed) != 0;
@@ -108,143 +110,227 @@ __device__ inline uint32_t ReadUntilProved(const QueryTask& task, uint64_t key, 
     uint32_t row_version = 0;
     if (matches != 0) {
       slot = (went_on ? pair.second : pair.first) * kSlabSlots + __ffs(matches) - 1;
-      row_version = __shfl_sync(kAllLanes, LoadRelaxed(RowLockOf(table.gate, slot)), 0);
+      row_version = __shfl_sync(kAllLanes, LoadRelaxed(row_lock), 0);
       if ((row_version & kRowLocked) != 0) continue;
       FenceGpu();
       __syncwarp();
-      CopyRow(task.kind, task.view.rows + position * task.view.row_stride_bytes,
-              table.rows + static_cast<uint64_t>(slot) * table.row_stride_bytes, table.row_bytes);
+      CopyRow(task.kind, task.rows + position * task.row_stride_bytes,
+              task.table_rows + static_cast<uint64_t>(slot) * task.table_row_stride_bytes,
+              task.row_bytes);
     }
     FenceGpu();
     __syncwarp();
-    const bool stood_still =
-        (slot == kNoSlot || LoadRelaxed(RowLockOf(table.gate, slot)) == row_version) &&
-        (!went_on || LoadRelaxed(&second->control) == second_control) &&
-        LoadRelaxed(&first->control) == control &&
-        !VersionsMayHaveWrapped(gate_before, LoadAcquire(&table.gate->state));
+    const bool stood_still = (slot == kNoSlot || LoadRelaxed(row_lock) == row_version) &&
+                             (!went_on || LoadRelaxed(&second->control) == second_control) &&
+                             LoadRelaxed(&first->control) == control &&
+                             !VersionsMayHaveWrapped(gate_before, LoadAcquire(&gate->slabs));
     if (__all_sync(kAllLanes, stood_still)) return slot;
   }
 }
 
-// Probes the slabs of a tile's keys. For all lanes of a warp.
-template <int kTileKeys>
-__device__ inline FoundSlot FindSlots(const TableView& table, const TileKey& mine) {
-  const SlabPair pair = SlabsOf(mine.key, table.slab_count);
-  Probe probe = {0, 0, 0};
-  ProbeSlabs<kTileKeys>(table.slabs, pair.first, mine.key, __ballot_sync(kAllLanes, mine.active),
-                        probe);
-  const bool goes_on =
-      mine.active && probe.matches == 0 && (probe.control & kControlOverflowed) != 0;
-  const uint32_t going_on = __ballot_sync(kAllLanes, goes_on);
-  if (going_on != 0) ProbeSlabs<kTileKeys>(table.slabs, pair.second, mine.key, going_on, probe);
+__device__ inline FoundSlot FoundIn(uint32_t slab, const Probe& probe) {
   FoundSlot found;
-  found.slab = goes_on ? pair.second : pair.first;
+  found.slab = slab;
   found.way = __ffs(probe.matches) - 1;
-  found.slot = probe.matches != 0 ? found.slab * kSlabSlots + found.way : kNoSlot;
+  found.slot = probe.matches != 0 ? slab * kSlabSlots + found.way : kNoSlot;
   found.control = probe.control;
   found.stamps = probe.stamps;
   return found;
 }
 
+// Tiles of up to this many keys are those of calls that wait for one read after the other: both
+// slabs of a key are read at once, with one instruction for the tile.
+inline constexpr int kBothSlabsTileKeys = 4;
+
+__device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey& mine) {
+  const SlabPair pair = SlabsOf(mine.key, task.slab_count);
+  const uint32_t lane = threadIdx.x % kWarpLanes;
+  const uint32_t owner = lane % kBothSlabsTileKeys;
+  const uint64_t key = __shfl_sync(kAllLanes, mine.key, owner);
+  const uint32_t second = __shfl_sync(kAllLanes, pair.second, owner);
+  const uint32_t active = __ballot_sync(kAllLanes, mine.active);
+  Probe probe = {0, 0, 0};
+  ProbeSlabs<2 * kBothSlabsTileKeys>(task.slabs, lane < kBothSlabsTileKeys ? pair.first : second,
+                                     key, active | active << kBothSlabsTileKeys, probe);
+  Probe other;
+  other.control = __shfl_sync(kAllLanes, probe.control, owner + kBothSlabsTileKeys);
+  other.stamps = __shfl_sync(kAllLanes, probe.stamps, owner + kBothSlabsTileKeys);
+  other.matches = __shfl_sync(kAllLanes, probe.matches, owner + kBothSlabsTileKeys);
+  if (!mine.active) probe.matches = other.matches = 0;
+  const bool in_second = probe.matches == 0 && other.matches != 0;
+  return FoundIn(in_second ? pair.second : pair.first, in_second ? other : probe);
+}
+
+// Probes the slabs of a tile's keys. For all lanes of a warp.
+template <int kTileKeys>
+__device__ inline FoundSlot FindSlots(const QueryTask& task, const TileKey& mine) {
+  if constexpr (kTileKeys <= kBothSlabsTileKeys) return FindSlotsAtOnce(task, mine);
+  const SlabPair pair = SlabsOf(mine.key, task.slab_count);
+  Probe probe = {0, 0, 0};
+  ProbeSlabs<kTileKeys>(task.slabs, pair.first, mine.key, __ballot_sync(kAllLanes, mine.active),
+                        probe);
+  const bool goes_on =
+      mine.active && probe.matches == 0 && (probe.control & kControlOverflowed) != 0;
+  const uint32_t going_on = __ballot_sync(kAllLanes, goes_on);
+  if (going_on != 0) ProbeSlabs<kTileKeys>(task.slabs, pair.second, mine.key, going_on, probe);
+  return FoundIn(goes_on ? pair.second : pair.first, probe);
+}
+
 // Other lanes and writers may change stamps at the same time: then one of the stamps is lost.
-__device__ inline void Touch(const TableView& table, const FoundSlot& found) {
-  if (found.slot == kNoSlot || StampOfSlot(found.stamps, found.way) == table.stamp_epoch) return;
-  StoreRelaxed(&table.slabs[found.slab].stamps,
-               WithStamp(found.stamps, found.way, table.stamp_epoch));
+__device__ inline void Touch(const QueryTask& task, const FoundSlot& found) {
+  if (found.slot == kNoSlot || StampOfSlot(found.stamps, found.way) == task.stamp_epoch) return;
+  StoreRelaxed(&task.slabs[found.slab].stamps,
+               WithStamp(found.stamps, found.way, task.stamp_epoch));
 }
 
 __device__ inline RowPlaces PlacesOfTile(const QueryTask& task, uint32_t first_position) {
-  const QueryView& view = task.view;
-  return {view.table.rows, view.table.row_stride_bytes,
-          view.rows + first_position * view.row_stride_bytes, view.row_stride_bytes};
+  return {task.table_rows, task.table_row_stride_bytes,
+          task.rows + first_position * task.row_stride_bytes, task.row_stride_bytes};
 }
 
-// Reads a tile beside writers: keeps what can be proved, reads the rest key by key. Gives the
-// lane's slot. For all lanes of a warp.
+// Status and miss of the lane's key, whose slot is known. For all lanes of a warp.
+__device__ inline void Answer(const QueryCall& call, const QueryTask& task, uint32_t number,
+                              const TileKey& mine, uint32_t slot) {
+  if (slot != kNoSlot && task.status != nullptr) task.status[mine.position] = KeyStatus::kHitL1;
+  const bool missing = mine.active && slot == kNoSlot;
+  if (call.records_misses && __any_sync(kAllLanes, missing))
+    RecordMisses(call.misses, call.generation, task, number, {mine.key, mine.position, missing});
+}
+
+// A row that was being overwritten is read again, with the tile's others that were, this often
+// before it is read alone: keys that are asked for together are also updated together.
+inline constexpr int kRoundsBesideWriters = 8;
+
+// Reads a tile beside updates, which leave slabs still: only rows have to be proved. Gives the
+// lane's slot, or false when slabs were changed. For all lanes of a warp.
 template <typename Rows>
-__device__ __noinline__ uint32_t ReadTileBesideWriters(const QueryTask& task,
-                                                       uint32_t first_position, TileKey mine) {
-  const TableView& table = task.view.table;
-  const unsigned long long gate_before = LoadAcquire(&table.gate->state);
-  const FoundSlot found = FindSlots<Rows::kTileKeys>(table, mine);
-  uint32_t slot = found.slot;
-  uint32_t row_version = kRowLocked;
-  bool readable = false;
-  if (slot != kNoSlot) {
-    // The key once more, now that the control word is known to have been read before it.
+__device__ inline bool ReadTileBesideUpdates(const QueryTask& task, WriterGate* gate,
+                                             const TileKey& mine, uint32_t& slot) {
+  const unsigned long long before = LoadGate(gate).x;
+  FenceBehindDependency();
+  if (!__all_sync(kAllLanes, IsQuiet(before))) return false;
+  const uint32_t* const row_lock = RowLockOf(gate, mine.key);
+  uint32_t version = kRowLocked;
+  if (mine.active) version = LoadRelaxed(row_lock);
+  const FoundSlot found = FindSlots<Rows::kTileKeys>(task, mine);
+  Touch(task, found);
+  const uint32_t first_position = __shfl_sync(kAllLanes, mine.position, 0);
+  bool pending = found.slot != kNoSlot;
+  for (int round = 0; round < kRoundsBesideWriters && __any_sync(kAllLanes, pending); ++round) {
     FenceBehindDependency();
-    row_version = LoadRelaxed(RowLockOf(table.gate, slot));
-    const uint64_t key = LoadRelaxed(KeyOfSlot(table.slabs + found.slab, found.way));
-    readable =
-        key == mine.key && (row_version & kRowLocked) == 0 && (found.control & kControlLocked) == 0;
+    const bool readable = pending && (version & kRowLocked) == 0;
+    Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), task.row_bytes,
+                                        readable ? found.slot : kNoSlot, task.kind);
+    FenceBehindDependency();
+    __syncwarp();
+    const uint32_t version_before = version;
+    if (pending) version = LoadRelaxed(row_lock);
+    pending = pending && !(readable && version == version_before);
   }
-  FenceBehindDependency();
-  __syncwarp();
-  Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), table.row_bytes,
-                                      readable ? slot : kNoSlot, task.kind);
-  Touch(table, found);
-  FenceBehindDependency();
-  __syncwarp();
-  const bool proved = readable && LoadRelaxed(&table.slabs[found.slab].control) == found.control &&
-                      LoadRelaxed(RowLockOf(table.gate, slot)) == row_version &&
-                      !VersionsMayHaveWrapped(gate_before, LoadAcquire(&table.gate->state));
-  uint32_t unproved = __ballot_sync(kAllLanes, mine.active && !proved);
+  slot = found.slot;
+  return __all_sync(kAllLanes, !pending && LoadGate(gate).x == before);
+}
+
+// Reads a tile beside writers: keeps what can be proved, reads the rest again. Gives the lane's
+// slot. For all lanes of a warp.
+template <typename Rows>
+__device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGate* gate,
+                                                 const TileKey& mine) {
+  const uint32_t first_position = __shfl_sync(kAllLanes, mine.position, 0);
+  uint32_t slot = kNoSlot;
+  bool pending = mine.active;
+  bool not_found = false;
+  for (int round = 0; round < kRoundsBesideWriters && __any_sync(kAllLanes, pending); ++round) {
+    const unsigned long long gate_before = LoadAcquire(&gate->slabs);
+    const FoundSlot found = FindSlots<Rows::kTileKeys>(task, {mine.key, mine.position, pending});
+    uint32_t row_version = kRowLocked;
+    bool readable = false;
+    if (found.slot != kNoSlot) {
+      // The key once more, now that the control word is known to have been read before it.
+      FenceBehindDependency();
+      row_version = LoadRelaxed(RowLockOf(gate, mine.key));
+      const uint64_t key = LoadRelaxed(KeyOfSlot(task.slabs + found.slab, found.way));
+      readable = key == mine.key && (row_version & kRowLocked) == 0 &&
+                 (found.control & kControlLocked) == 0;
+    }
+    FenceBehindDependency();
+    __syncwarp();
+    Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), task.row_bytes,
+                                        readable ? found.slot : kNoSlot, task.kind);
+    Touch(task, found);
+    FenceBehindDependency();
+    __syncwarp();
+    const bool proved = readable && LoadRelaxed(&task.slabs[found.slab].control) == found.control &&
+                        LoadRelaxed(RowLockOf(gate, mine.key)) == row_version &&
+                        !VersionsMayHaveWrapped(gate_before, LoadAcquire(&gate->slabs));
+    if (proved) slot = found.slot;
+    not_found |= pending && found.slot == kNoSlot;
+    pending = pending && found.slot != kNoSlot && !proved;
+  }
+  uint32_t unproved = __ballot_sync(kAllLanes, pending || not_found);
   for (; unproved != 0; unproved &= unproved - 1) {
     const uint32_t lane = __ffs(unproved) - 1;
-    const uint32_t again = ReadUntilProved(task, __shfl_sync(kAllLanes, mine.key, lane),
+    const uint32_t again = ReadUntilProved(task, gate, __shfl_sync(kAllLanes, mine.key, lane),
                                            __shfl_sync(kAllLanes, mine.position, lane));
     if (threadIdx.x % kWarpLanes == lane) slot = again;
   }
   return slot;
 }
 
-// Reads a tile as if nobody wrote, and again if somebody did. Gives the lane's slot.
+// Apart, and the last thing that a warp does, so that what it needs costs the others no registers.
 template <typename Rows>
-__device__ inline uint32_t ReadTile(const QueryTask& task, uint32_t first_position,
-                                    const TileKey& mine) {
-  const TableView& table = task.view.table;
-  const auto* const gate = reinterpret_cast<const uint64_t*>(&table.gate->state);
-  const unsigned long long gate_before =
-      kFormalFences ? LoadAcquire(&table.gate->state) : LoadRelaxed(gate);
-  if (__all_sync(kAllLanes, IsQuiet(gate_before))) {
-    const FoundSlot found = FindSlots<Rows::kTileKeys>(table, mine);
-    Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), table.row_bytes,
-                                        found.slot, task.kind);
-    Touch(table, found);
-    FenceBehindDependency();
-    __syncwarp();
-    if (__all_sync(kAllLanes, LoadRelaxed(gate) == gate_before)) return found.slot;
-  }
-  return ReadTileBesideWriters<Rows>(task, first_position, mine);
+__device__ __noinline__ void AnswerBesideWriters(const QueryCall& call, const QueryTask& task,
+                                                 uint32_t number, TileKey mine) {
+  uint32_t slot = kNoSlot;
+  if (!ReadTileBesideUpdates<Rows>(task, call.gate, mine, slot))
+    slot = ReadTileBesideWriters<Rows>(task, call.gate, mine);
+  Answer(call, task, number, mine, slot);
 }
 
-template <typename Rows, int kTasks>
-__device__ inline void QueryTile(const QueryLaunch<kTasks>& launch, uint32_t tile) {
-  const uint32_t number = TaskOfTile(launch, tile);
-  const QueryTask& task = TaskOf(launch, number);
-  const uint32_t lane = threadIdx.x % kWarpLanes;
-  const uint32_t first_position = (tile - task.tile_begin) * Rows::kTileKeys;
-  TileKey mine = {0, first_position + lane, false};
-  mine.active = lane < Rows::kTileKeys && mine.position < task.view.key_count;
-  if (mine.active)
-    mine.key = LoadOnce(reinterpret_cast<const uint64_t*>(task.view.keys) + mine.position);
-  uint32_t slot = kNoSlot;
-  if (task.view.table.slabs != nullptr) slot = ReadTile<Rows>(task, first_position, mine);
-  if (slot != kNoSlot && task.view.status != nullptr)
-    task.view.status[mine.position] = KeyStatus::kHitL1;
-  const bool missing = mine.active && slot == kNoSlot;
-  if (launch.records_misses && __any_sync(kAllLanes, missing)) {
-    RecordMisses(launch.misses, launch.generation, task.view, number,
-                 {mine.key, mine.position, missing});
+// Answers a tile as if nobody wrote, and again if somebody did.
+template <typename Rows>
+__device__ inline void AnswerTile(const QueryCall& call, const QueryTask& task, uint32_t number,
+                                  const TileKey& mine) {
+  // No word is ever less than it was when it was quiet, so that a sum stands for both.
+  const auto sum = [](ulonglong2 gate) { return gate.x + gate.y; };
+  const unsigned long long before = sum(LoadGate(call.gate));
+  FenceBehindDependency();
+  if (__all_sync(kAllLanes, IsQuiet(before))) {
+    const FoundSlot found = FindSlots<Rows::kTileKeys>(task, mine);
+    const uint32_t first_position = mine.position - threadIdx.x % kWarpLanes;
+    Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), task.row_bytes,
+                                        found.slot, task.kind);
+    Touch(task, found);
+    FenceBehindDependency();
+    __syncwarp();
+    if (__all_sync(kAllLanes, sum(LoadGate(call.gate)) == before))
+      return Answer(call, task, number, mine, found.slot);
   }
+  AnswerBesideWriters<Rows>(call, task, number, mine);
 }
 
 template <typename Rows, int kTasks, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     QueryKernel(const __grid_constant__ QueryLaunch<kTasks> launch) {
-  if (launch.records_misses) ClearNextCounters(launch.misses, launch.generation);
-  const uint32_t tile = (blockIdx.x * kThreads + threadIdx.x) / kWarpLanes;
-  if (tile < launch.tile_count) QueryTile<Rows, kTasks>(launch, tile);
+  WaitForKernelBefore();
+  const QueryCall& call = launch.call;
+  if (call.records_misses) ClearNextCounters(call.misses, call.generation);
+  const uint32_t number = TaskOfBlock(launch);
+  const QueryTask& task = TaskOf(launch, number);
+  const uint32_t block = kTasks == 1 ? blockIdx.x : blockIdx.x - task.block_begin;
+  const uint32_t tile = block * (kThreads / kWarpLanes) + threadIdx.x / kWarpLanes;
+  const uint32_t first_position = tile * Rows::kTileKeys;
+  if (first_position >= task.key_count) return;
+  const uint32_t lane = threadIdx.x % kWarpLanes;
+  TileKey mine = {0, first_position + lane, false};
+  mine.active = lane < Rows::kTileKeys && mine.position < task.key_count;
+  if (mine.active)
+    mine.key = LoadOnce(reinterpret_cast<const uint64_t*>(task.keys) + mine.position);
+  if (task.slabs != nullptr) {
+    AnswerTile<Rows>(call, task, number, mine);
+  } else {
+    Answer(call, task, number, mine, kNoSlot);
+  }
 }
 
 }  // namespace hps

@@ -11,13 +11,13 @@
 
 namespace hps {
 
-// The task of a query, but for its tiles.
+// The task of a query, but for its blocks.
 QueryTask TaskOfQuery(const QueryView& query);
 
-// `tasks` are given their tiles. More than kTasksInLaunch of them lie in
-// MissBuffers::pinned_queries. `records_misses`: else misses are passed over.
-cudaError_t LaunchQueryTasks(std::span<QueryTask> tasks, const MissBuffers& misses,
-                             uint32_t generation, bool records_misses, cudaStream_t stream);
+// `tasks` are given their blocks. More than kTasksInLaunch of them lie in
+// MissBuffers::pinned_queries.
+cudaError_t LaunchQueryTasks(std::span<QueryTask> tasks, const QueryCall& call,
+                             cudaStream_t stream);
 
 // Up to this many tasks come with the launch itself.
 inline constexpr size_t kTasksInLaunch = 32;

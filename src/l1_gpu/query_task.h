@@ -37,10 +37,31 @@ inline CopyKind CopyKindOf(uint32_t row_bytes, uint64_t alignment) {
   }
 }
 
+// A QueryView without what a query does not need: up to 32 of them travel with a launch, which
+// takes the longer the more it carries.
 struct QueryTask {
-  QueryView view;
-  uint32_t tile_begin;  // tiles of the tasks before it
+  const Key* keys;
+  Slab* slabs;
+  std::byte* table_rows;
+  std::byte* rows;
+  KeyStatus* status;
+  uint64_t row_stride_bytes;
+  uint32_t key_count;
+  uint32_t first_key;
+  uint32_t slab_count;
+  uint32_t stamp_epoch;
+  uint32_t table_row_stride_bytes;
+  uint32_t row_bytes;
+  uint32_t block_begin;  // blocks of the tasks before it
   CopyKind kind;
+};
+
+// What all tasks of a launch have in common.
+struct QueryCall {
+  WriterGate* gate;  // of all tables; null where there are none
+  uint32_t generation;
+  bool records_misses;  // else misses are passed over
+  MissBuffers misses;
 };
 
 }  // namespace hps

@@ -33,24 +33,36 @@ __device__ inline Unit* UnitAt(std::byte* rows, uint64_t stride_bytes, uint32_t 
 
 // Rows of a table are read and written beside other kernels; the array is its caller's alone.
 template <CopyTo kTo, typename Unit>
-__device__ inline Unit LoadUnit(const RowPlaces& places, uint32_t row, uint32_t slot,
-                                uint32_t offset) {
-  if (kTo == CopyTo::kArray)
-    return LoadRelaxed(UnitAt<Unit>(places.table, places.table_stride_bytes, slot, offset));
-  return LoadOnce(UnitAt<Unit>(places.array, places.array_stride_bytes, row, offset));
+__device__ inline Unit LoadUnit(const Unit* from) {
+  return kTo == CopyTo::kArray ? LoadRelaxed(from) : LoadOnce(from);
 }
-template <CopyTo kTo, typename Unit>
-__device__ inline void StoreUnit(const RowPlaces& places, uint32_t row, uint32_t slot,
-                                 uint32_t offset, Unit value) {
-  if (kTo == CopyTo::kArray) {
-    *UnitAt<Unit>(places.array, places.array_stride_bytes, row, offset) = value;
+template <CopyTo kTo, bool kStreamed = false, typename Unit>
+__device__ inline void StoreUnit(Unit* to, Unit value) {
+  if constexpr (kTo == CopyTo::kTable) {
+    StoreRelaxed(to, value);
+  } else if constexpr (kStreamed) {
+    StoreStreamed(to, value);
   } else {
-    StoreRelaxed(UnitAt<Unit>(places.table, places.table_stride_bytes, slot, offset), value);
+    *to = value;
   }
 }
 
-// Rows of kUnits x 16 bytes, kUnits a power of two up to 32.
-template <int kUnits, int kKeys, int kInFlight>
+// Where a unit comes from and goes to.
+template <CopyTo kTo, typename Unit>
+struct UnitMove {
+  __device__ UnitMove(const RowPlaces& places, uint32_t row, uint32_t slot, uint32_t offset) {
+    Unit* const in_table = UnitAt<Unit>(places.table, places.table_stride_bytes, slot, offset);
+    Unit* const in_array = UnitAt<Unit>(places.array, places.array_stride_bytes, row, offset);
+    from = kTo == CopyTo::kArray ? in_table : in_array;
+    to = kTo == CopyTo::kArray ? in_array : in_table;
+  }
+  Unit* from;
+  Unit* to;
+};
+
+// Rows of kUnits x 16 bytes, kUnits a power of two up to 32. kStreamed: an array that is large next
+// to L2 leaves it to the table's rows, of which some are asked for again.
+template <int kUnits, int kKeys, int kInFlight, bool kStreamed = false>
 struct RowsOfUnits {
   static constexpr int kTileKeys = kKeys;
 
@@ -71,12 +83,15 @@ struct RowsOfUnits {
         const uint32_t row = (first + i) * kRowsPerStep + lane / kUnits;
         slots[i] = __shfl_sync(kAllLanes, slot, row % kWarpLanes);
         if (row >= kKeys) slots[i] = kNoSlot;
-        if (slots[i] != kNoSlot) values[i] = LoadUnit<kTo, uint4>(places, row, slots[i], offset);
+        // Addresses are made in any case, lest each access become a branch of its own.
+        const UnitMove<kTo, uint4> move(places, row, slots[i], offset);
+        if (slots[i] != kNoSlot) values[i] = LoadUnit<kTo>(move.from);
       }
 #pragma unroll
       for (int i = 0; i < kBurst; ++i) {
         const uint32_t row = (first + i) * kRowsPerStep + lane / kUnits;
-        if (slots[i] != kNoSlot) StoreUnit<kTo, uint4>(places, row, slots[i], offset, values[i]);
+        const UnitMove<kTo, uint4> move(places, row, slots[i], offset);
+        if (slots[i] != kNoSlot) StoreUnit<kTo, kStreamed>(move.to, values[i]);
       }
     }
   }
@@ -157,13 +172,15 @@ struct RowsOfWidth {
         slots[i] = __shfl_sync(kAllLanes, slot, rows[i] % kWarpLanes);
         if (item >= total) slots[i] = kNoSlot;
         const uint32_t offset = (item - rows[i] * units) * sizeof(Unit);
-        if (slots[i] != kNoSlot) values[i] = LoadUnit<kTo, Unit>(places, rows[i], slots[i], offset);
+        const UnitMove<kTo, Unit> move(places, rows[i], slots[i], offset);
+        if (slots[i] != kNoSlot) values[i] = LoadUnit<kTo>(move.from);
       }
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
         const uint32_t item = first + i * kWarpLanes + lane;
         const uint32_t offset = (item - rows[i] * units) * sizeof(Unit);
-        if (slots[i] != kNoSlot) StoreUnit<kTo, Unit>(places, rows[i], slots[i], offset, values[i]);
+        const UnitMove<kTo, Unit> move(places, rows[i], slots[i], offset);
+        if (slots[i] != kNoSlot) StoreUnit<kTo>(move.to, values[i]);
       }
     }
   }

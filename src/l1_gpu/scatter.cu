@@ -51,7 +51,8 @@ __device__ inline Answer AnswerItem(const MissBuffers& misses, const ScatterPiec
     unique = misses.unique_of[query.first_key + duplicate.owner] - piece.first;
     if (unique >= piece.count) return {};  // another piece's, also where it wrapped
   }
-  const auto status = static_cast<uint8_t>(piece.statuses[unique]);
+  const auto status =
+      static_cast<uint8_t>(piece.statuses == nullptr ? piece.status : piece.statuses[unique]);
   if (status == kUnanswered) return {};
   if (query.status != nullptr) query.status[position] = static_cast<KeyStatus>(status);
   if (piece.counts != nullptr) atomicAdd(piece.counts + status, 1u);
@@ -140,6 +141,7 @@ cudaError_t ProbeAgain(std::span<const ScatterPiece> pieces, const MissBuffers& 
                        cudaStream_t stream) {
   std::array<QueryTask, kPiecesInLaunch> tasks;
   size_t count = 0;
+  WriterGate* gate = nullptr;
   for (const ScatterPiece& piece : pieces) {
     if (piece.probed == nullptr || piece.query.table.slabs == nullptr || piece.count == 0) continue;
     QueryView query = piece.query;
@@ -149,9 +151,10 @@ cudaError_t ProbeAgain(std::span<const ScatterPiece> pieces, const MissBuffers& 
     query.status = piece.statuses;
     query.key_count = piece.count;
     tasks[count++] = TaskOfQuery(query);
+    gate = piece.query.table.gate;
   }
   if (count == 0) return cudaSuccess;
-  return LaunchQueryTasks(std::span(tasks).first(count), misses, 0, false, stream);
+  return LaunchQueryTasks(std::span(tasks).first(count), {gate, 0, false, misses}, stream);
 }
 
 }  // namespace

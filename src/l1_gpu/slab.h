@@ -46,12 +46,15 @@ struct TableCounters {
 // How writers tell readers that they are at work: see slab_reader.cuh. One per device, zero at
 // first.
 struct WriterGate {
-  // The tables' rows share this many locks, which stay in the device's L2: a lock in the row's slab
-  // would have each update of a row write a line of the slab too, for a fifth more time.
+  // The rows of all keys share this many locks, which stay in the device's L2: a lock in the row's
+  // slab would have each update of a row write a line of the slab too, for a fifth more time.
   static constexpr uint32_t kRowLocks = 1 << 20;
 
-  unsigned long long state;  // low 20 bits: writing blocks at work; above: keys that were written
-  unsigned long long unused[15];
+  // Low 20 bits: blocks at work; above: keys that were written. Apart, since beside updates alone a
+  // reader has less to check. Read together.
+  alignas(16) unsigned long long slabs;  // of kernels that change slabs, and rows with them
+  unsigned long long rows;               // of updates, which change rows that stay
+  unsigned long long unused[14];
   uint32_t row_locks[kRowLocks];  // bit 0: locked; above: a version
 };
 

@@ -2,11 +2,16 @@
 //
 // The gate. Every writing block announces itself at the gate before its first change and takes its
 // leave after its last one. A reader that saw the same quiet gate before it read the slabs and
-// after it read the rows ran beside no writer: all it saw was still. This costs one load of a word
+// after it read the rows ran beside no writer: all it saw was still. This costs one load of a line
 // that is always in L2, and is what happens nearly always.
 //
-// Beside writers a reader checks slab by slab. What a slab says, keys and which slots are valid,
-// changes under the lock of its control word; a row that stays is overwritten under a row lock. The
+// What a slab says, keys and which slots are valid, changes under the lock of its control word; a
+// row that stays is overwritten under the lock of its key. Beside updates alone, which have a word
+// of their own at the gate, slabs are still: a key that is not found is not held, and a row is
+// whole whose lock was free and the same before it was read and after. (Locks go by keys, not by
+// slots, so that a reader fetches the lock while it fetches the slab.)
+//
+// Beside other writers a reader checks slab by slab. The
 // reader reads control word A, the keys, the row's lock, then the row, and reads, with fences
 // between, the slot's key again, the control word and the row lock again (B). Where both are as
 // they were and were not locked, the slab stood still from A to B, so the key, which was read
@@ -22,9 +27,11 @@
 // Versions of slabs have 23 bits and wrap. A write changes a slab's version at most once for each
 // of its keys, a launch has at most kKeysPerWriteMax = 2^20 keys and one launch writes at a time.
 // The gate counts keys when their blocks take their leave (in 44 bits, which last for more than an
-// hour at full speed): between two looks at it versions advance by no more than the keys counted
-// between them and those of the launch that is at work at the second look. Up to 2^22 + 2^20 of
-// them can't wrap; a reader that slept through more reads again.
+// hour at full speed): between two looks at it versions advance
+// by no more than the keys counted between them and those of the launch that is at work at the
+// second look. Up to 2^22 + 2^20 of them can't wrap; a reader that slept through more reads again.
+// Versions of row locks have 31 bits: to wrap, as many updates would have to follow each other on
+// one lock while one tile is read.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +52,7 @@ __device__ inline uint32_t ValidSlots(uint32_t control) {
   return control >> kControlValidShift & kControlValidMask;
 }
 
-// Of WriterGate::state.
+// Of the words of WriterGate.
 inline constexpr uint32_t kGateKeysShift = 20;
 inline constexpr unsigned long long kGateBlocksMask = (1ull << kGateKeysShift) - 1;
 
@@ -54,11 +61,17 @@ __device__ inline bool VersionsMayHaveWrapped(unsigned long long before, unsigne
   return (after >> kGateKeysShift) - (before >> kGateKeysShift) >= 4 * kKeysPerWriteMax;
 }
 
+// x: of slabs; y: of rows.
+__device__ inline ulonglong2 LoadGate(WriterGate* gate) {
+  return LoadRelaxed(reinterpret_cast<const ulonglong2*>(&gate->slabs));
+}
+
 inline constexpr uint32_t kRowLocked = 1;
 inline constexpr uint32_t kRowVersionStep = 2;
 
-__device__ inline uint32_t* RowLockOf(WriterGate* gate, uint32_t slot) {
-  return gate->row_locks + slot % WriterGate::kRowLocks;
+__device__ inline uint32_t* RowLockOf(WriterGate* gate, uint64_t key) {
+  static_assert(WriterGate::kRowLocks == 1u << 20);
+  return gate->row_locks + (static_cast<uint32_t>(key ^ key >> 32) * 0x9e3779b1u >> 12);
 }
 
 struct SlabPair {

@@ -5,7 +5,8 @@
 // with a new version, behind a fence that puts rows, keys and stamps before it. Another fence after
 // the lock keeps them behind it: a reader that sees any of them sees the lock.
 //
-// An update changes no slab: it locks the row (WriterGate::row_locks) in the same manner.
+// An update changes no slab: it locks rows by their keys (WriterGate::row_locks) in the same
+// manner, and announces itself at the gate's other word.
 //
 // No deadlock: nobody waits while it holds a lock. Locks are tried, in ascending order of slabs,
 // and who fails gives back what it has and tries again with the next round of its warp. No
@@ -49,35 +50,36 @@ __device__ inline uint32_t FreeSlot(uint32_t control) {
   return __ffs(~ValidSlots(control) & kControlValidMask) - 1;
 }
 
-// Announces a writing block, before its first lock. For all threads of a block.
-__device__ inline void EnterGate(WriterGate* gate) {
+// Announces a writing block at a word of the gate, before its first lock. For all threads of a
+// block.
+__device__ inline void EnterGate(unsigned long long* word) {
   if (threadIdx.x == 0) {
-    atomicAdd(&gate->state, 1ull);
+    atomicAdd(word, 1ull);
     FenceGpu();
   }
   __syncthreads();
 }
 // Takes leave, after the last unlock of the block, which wrote at most `key_count` keys.
-__device__ inline void LeaveGate(WriterGate* gate, uint32_t key_count) {
+__device__ inline void LeaveGate(unsigned long long* word, uint32_t key_count) {
   __syncthreads();
   if (threadIdx.x == 0) {
     FenceGpu();
-    atomicAdd(&gate->state, (static_cast<unsigned long long>(key_count) << kGateKeysShift) - 1);
+    atomicAdd(word, (static_cast<unsigned long long>(key_count) << kGateKeysShift) - 1);
   }
 }
 
-// Runs write(first key of a tile) for the block's warps over all tiles, within the gate.
+// Runs write(first key of a tile) for the block's warps over all tiles, within a word of the gate.
 template <int kTileKeys, typename Write>
-__device__ inline void WriteTiles(const WriteLaunch& launch, const Write& write) {
-  EnterGate(launch.view.table.gate);
+__device__ inline void WriteTiles(const WriteLaunch& launch, unsigned long long* word,
+                                  const Write& write) {
+  EnterGate(word);
   const uint32_t warps = blockDim.x / kWarpLanes;
   const uint32_t stride = gridDim.x * warps;
   for (uint32_t tile = blockIdx.x * warps + threadIdx.x / kWarpLanes; tile < launch.tile_count;
        tile += stride) {
     write(tile * kTileKeys);
   }
-  LeaveGate(launch.view.table.gate,
-            (launch.tile_count / stride + 1) * warps * static_cast<uint32_t>(kTileKeys));
+  LeaveGate(word, (launch.tile_count / stride + 1) * warps * static_cast<uint32_t>(kTileKeys));
 }
 
 // Adds a warp's sum of `amount` to a counter.

@@ -1,5 +1,7 @@
 #include "l1_gpu/test_row_check.h"
 
+#include "l1_gpu/kernel_launch.h"
+
 namespace hps {
 namespace {
 
@@ -86,19 +88,16 @@ uint32_t BlocksFor(size_t count, size_t per_block) {
 
 cudaError_t LaunchRowCheck(const RowCheckArgs& args, cudaStream_t stream) {
   if (args.key_count == 0) return cudaSuccess;
-  RowCheckKernel<<<BlocksFor(args.key_count, kRowsPerBlock), kThreadsPerBlock, 0, stream>>>(args);
-  return cudaGetLastError();
+  return LaunchKernel({BlocksFor(args.key_count, kRowsPerBlock), kThreadsPerBlock, stream},
+                      RowCheckKernel, args);
 }
 
 cudaError_t LaunchMakeKeys(const MakeKeysArgs& args, cudaStream_t stream) {
   if (args.count == 0) return cudaSuccess;
-  MakeKeysKernel<<<BlocksFor(args.count, kThreadsPerBlock), kThreadsPerBlock, 0, stream>>>(args);
-  return cudaGetLastError();
+  return LaunchKernel({BlocksFor(args.count, kThreadsPerBlock), kThreadsPerBlock, stream},
+                      MakeKeysKernel, args);
 }
 
-cudaError_t LaunchTrap(cudaStream_t stream) {
-  TrapKernel<<<1, 1, 0, stream>>>();
-  return cudaGetLastError();
-}
+cudaError_t LaunchTrap(cudaStream_t stream) { return LaunchKernel({1, 1, stream}, TrapKernel); }
 
 }  // namespace hps

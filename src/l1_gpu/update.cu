@@ -10,7 +10,8 @@ constexpr int kThreads = 256;
 __global__ void __launch_bounds__(kThreads)
     EraseKernel(const __grid_constant__ WriteLaunch launch) {
   uint32_t erased = 0;
-  WriteTiles<kEraseTileKeys>(launch, [&](uint32_t first) { erased += EraseTile(launch, first); });
+  WriteTiles<kEraseTileKeys>(launch, &launch.view.table.gate->slabs,
+                             [&](uint32_t first) { erased += EraseTile(launch, first); });
   AddToCounter(&launch.view.table.counters->erased, erased);
 }
 

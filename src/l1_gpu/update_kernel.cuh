@@ -21,7 +21,7 @@ __device__ inline uint32_t UpdateTile(const WriteLaunch& launch, uint32_t first)
   uint64_t key = 0;
   if (active) key = LoadOnce(reinterpret_cast<const uint64_t*>(launch.view.keys) + first + lane);
   const uint32_t slot = HeldSlot<Rows::kTileKeys>(table, key, active);
-  uint32_t* const row_lock = RowLockOf(table.gate, slot);
+  uint32_t* const row_lock = RowLockOf(table.gate, key);
   bool pending = slot != kNoSlot;
   const uint32_t updated = pending ? 1 : 0;
   while (__any_sync(kAllLanes, pending)) {
@@ -46,7 +46,7 @@ template <typename Rows, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     UpdateKernel(const __grid_constant__ WriteLaunch launch) {
   uint32_t updated = 0;
-  WriteTiles<Rows::kTileKeys>(launch,
+  WriteTiles<Rows::kTileKeys>(launch, &launch.view.table.gate->rows,
                               [&](uint32_t first) { updated += UpdateTile<Rows>(launch, first); });
   AddToCounter(&launch.view.table.counters->updates, updated);
 }

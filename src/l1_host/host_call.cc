@@ -18,6 +18,7 @@ HostCall::HostCall(size_t keys_max, std::span<std::byte> staging,
   counts_.reserve(kTablesPerCallMax);
   begin_.reserve(kTablesPerCallMax + 1);
   positions_.reserve(kTablesPerCallMax);
+  keys_.reserve(kTablesPerCallMax);
   misses_.reserve(keys_max);
   unique_keys_.reserve(keys_max);
   unique_misses_begin_.reserve(keys_max + 1);
@@ -36,6 +37,7 @@ void HostCall::Lease(size_t keys_leased) {
   unique_misses_begin_.clear();
   answered_.clear();
   begin_.clear();
+  keys_.clear();
   positions_.clear();
   unanswered_count_ = 0;
 }
@@ -115,12 +117,13 @@ void HostCall::Probe(size_t query) {
     unique_misses_begin_.push_back(i);
   }
   positions_.push_back(misses_.size() - first_miss);
+  keys_.push_back(std::span<const Key>(unique_keys_).subspan(begin_.back()));
   begin_.push_back(unique_keys_.size());
 }
 
 absl::StatusOr<DeviceMisses> HostCall::Misses(Deadline) {
   HPS_CHECK(begun_);
-  return DeviceMisses{unique_keys_, begin_, positions_};
+  return DeviceMisses{keys_, positions_};
 }
 
 HostRows HostCall::Staging(size_t query, size_t row_count) {

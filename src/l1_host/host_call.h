@@ -28,8 +28,10 @@ class HostCall final : public DeviceCall {
   size_t keys_max() const { return keys_max_; }
 
   absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) override;
+  DeviceMissesSoFar Peek(size_t query) override { return {keys_[query], true}; }
   absl::StatusOr<DeviceMisses> Misses(Deadline deadline) override;
   HostRows Staging(size_t query, size_t row_count) override;
+  absl::Status Bring(const HostRows&) override { return absl::OkStatus(); }
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override;
   absl::Status Wait(Deadline deadline) override;
   LookupCounts counts(size_t query) const override { return counts_[query]; }
@@ -66,6 +68,7 @@ class HostCall final : public DeviceCall {
   std::vector<size_t> unique_misses_begin_;  // [unique + 1]: where a unique key's misses begin
   std::vector<uint8_t> answered_;            // [unique]
   std::vector<size_t> begin_;                // [queries + 1]: where a query's unique keys begin
+  std::vector<std::span<const Key>> keys_;   // [queries]: its unique keys
   std::vector<uint64_t> positions_;          // [queries]
   size_t unanswered_count_ = 0;
 };

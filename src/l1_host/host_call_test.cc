@@ -25,7 +25,7 @@ TEST(HostCallTest, IsGivenBackByItsLeaseAndForgetsTheLastLookUp) {
       ASSERT_EQ(lease->Begin({&query, 1}, Stream()), absl::OkStatus());
       const auto misses = lease->Misses(kNoDeadline);
       ASSERT_TRUE(misses.ok());
-      EXPECT_EQ(std::vector<Key>(misses->keys.begin(), misses->keys.end()),
+      EXPECT_EQ(std::vector<Key>(misses->keys[0].begin(), misses->keys[0].end()),
                 (std::vector<Key>{1, 3}));
       EXPECT_EQ(misses->positions[0], 3u);
       EXPECT_EQ(lease->Staging(0, 3).row_count, 0u);

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -346,6 +347,24 @@ TEST(MemoryTableDeathTest, ABatchWhoseSizesDisagreeIsABug) {
   EXPECT_DEATH(
       static_cast<void>(table->Insert({.keys = keys, .rows = {rows.data(), 2, 32, 32}}, 0)),
       "row_bytes");
+}
+
+// The keys that were used stay when eviction comes, so they are named first.
+TEST(MemoryTableTest, NamesTheWarmestKeysFirst) {
+  constexpr size_t kRows = 20'000;
+  for (const EvictionPolicy eviction : {EvictionPolicy::kOldest, EvictionPolicy::kLeastUsed}) {
+    const MemoryTierOptions options = {.eviction = eviction, .huge_pages = false};
+    const auto table = Open(options, 64, MemoryTierBytesFor(kRows, 64, options));
+    Insert(*table, Range(0, kRows), 64);
+    const std::vector<Key> used = Range(3000, 1000);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(HeldOf(*table, used, 64), used.size());
+    // Those that came last are as young as those that were used last.
+    std::vector<Key> named(eviction == EvictionPolicy::kOldest ? 6000 : 1000);
+    ASSERT_EQ(*table->WarmestKeys(named, kNoDeadline), named.size());
+    const auto used_count = std::count_if(named.begin(), named.end(),
+                                          [](Key key) { return key >= 3000 && key < 4000; });
+    EXPECT_GT(used_count, 950) << static_cast<int>(eviction);
+  }
 }
 
 }  // namespace

@@ -250,14 +250,9 @@ uint32_t Partition::EvictStep(bool absent) {
 
 // Higher = evicted sooner.
 uint32_t Partition::Badness(Entry entry) {
-  const uint8_t stamp = entry.line->stamps[entry.index].load(std::memory_order_relaxed);
-  switch (shape_.eviction) {
-    case EvictionPolicy::kOldest:
-      return static_cast<uint8_t>(view_.tick->load(std::memory_order_relaxed) - stamp);
-    case EvictionPolicy::kLeastUsed:
-      return 255u - stamp;
-    case EvictionPolicy::kRandom:
-      break;
+  if (shape_.eviction != EvictionPolicy::kRandom) {
+    const uint8_t stamp = entry.line->stamps[entry.index].load(std::memory_order_relaxed);
+    return Coldness(shape_.eviction, stamp, view_.tick->load(std::memory_order_relaxed));
   }
   random_ = random_ * 6364136223846793005 + 1442695040888963407;
   return static_cast<uint32_t>(random_ >> 32);

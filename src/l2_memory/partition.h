@@ -50,6 +50,13 @@ struct PartitionShape {
   EvictionPolicy eviction = EvictionPolicy::kOldest;
 };
 
+// What eviction goes by: of two rows the one with the greater value goes first, but for kRandom.
+// `tick` is the partition's.
+inline uint8_t Coldness(EvictionPolicy eviction, uint8_t stamp, uint8_t tick) {
+  if (eviction == EvictionPolicy::kRandom) return 0;
+  return static_cast<uint8_t>((eviction == EvictionPolicy::kOldest ? tick : UINT8_MAX) - stamp);
+}
+
 struct PartitionCounts {
   uint64_t rows = 0;
   uint64_t absent = 0;

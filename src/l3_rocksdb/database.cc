@@ -1,5 +1,7 @@
 #include "l3_rocksdb/database.h"
 
+#include <rocksdb/convenience.h>
+
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include "base/log.h"
 #include "base/macros.h"
 #include "base/names.h"
+#include "l3_rocksdb/damage_log.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/key_list.h"
 #include "l3_rocksdb/log_syncer.h"
@@ -23,7 +26,8 @@
 namespace hps {
 namespace {
 
-constexpr int kReadOnlyAttemptsMax = 5;
+// A writer changes its files some times a second, and opening them takes milliseconds.
+constexpr Duration kReaderTimeout = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -33,10 +37,11 @@ std::string FamilyName(Incarnation incarnation) {
   return std::string(kRowFamilyPrefix) + digits;
 }
 
-Database::Database(const RocksStoreOptions& options, bool damaged)
+Database::Database(const RocksStoreOptions& options, bool damaged,
+                   const RocksOptions& rocks_options)
     : options_(options),
       damaged_(damaged),
-      rocks_options_(options),
+      rocks_options_(rocks_options),
       space_(EnvOf(options), options.config.path, options.config.free_bytes_min),
       background_errors_(std::make_shared<BackgroundErrors>()) {}
 
@@ -49,6 +54,8 @@ Database::~Database() {
     const absl::Status synced = Sync();
     if (!synced.ok()) LogError(absl::StrCat("at the end: ", synced.ToString()));
     if (opened_) {
+      // A flush that ends behind the mark could be cut off again without a word.
+      rocksdb::CancelAllBackgroundWork(db_.get(), true);
       const absl::Status marked = WriteManifestMark(*db_, path());
       if (!marked.ok()) LogWarning(marked.ToString());
     }
@@ -68,25 +75,27 @@ Database::~Database() {
 }
 
 absl::StatusOr<std::shared_ptr<Database>> Database::Open(const RocksStoreOptions& options) {
-  for (int attempt = 1;; ++attempt) {
-    std::shared_ptr<Database> database(new Database(options, false));
-    const absl::Status opened = database->OpenAll();
-    if (opened.ok()) return database;
-    // Beside a writer, a file may go between the moments at which it is named and opened.
-    const bool maybe_raced = options.mode == OpenMode::kReadOnly && absl::IsDataLoss(opened) &&
-                             OwnerLock::WriterHasStore(options.config.path).value_or(true);
-    if (!maybe_raced || attempt == kReadOnlyAttemptsMax) return opened;
-  }
-}
-
-absl::StatusOr<std::shared_ptr<Database>> Database::OpenDamaged(const RocksStoreOptions& options) {
-  std::shared_ptr<Database> database(new Database(options, true));
-  HPS_RETURN_IF_ERROR(database->OpenAll());
+  std::shared_ptr<Database> database(new Database(options, false, RocksOptions(options)));
+  HPS_RETURN_IF_ERROR(database->OpenAll(nullptr));
   return database;
 }
 
-absl::Status Database::OpenAll() {
-  HPS_RETURN_IF_ERROR(OpenFiles());
+absl::StatusOr<std::shared_ptr<Database>> Database::OpenAgain(const Database& former) {
+  HPS_CHECK(former.read_only());
+  std::shared_ptr<Database> database(
+      new Database(former.options(), former.damaged_, former.rocks_options_));
+  HPS_RETURN_IF_ERROR(database->OpenAll(&former));
+  return database;
+}
+
+absl::StatusOr<std::shared_ptr<Database>> Database::OpenDamaged(const RocksStoreOptions& options) {
+  std::shared_ptr<Database> database(new Database(options, true, RocksOptions(options)));
+  HPS_RETURN_IF_ERROR(database->OpenAll(nullptr));
+  return database;
+}
+
+absl::Status Database::OpenAll(const Database* former) {
+  HPS_RETURN_IF_ERROR(OpenFiles(former));
   HPS_RETURN_IF_ERROR(LoadTables());
   opened_ = true;
   if (read_only()) return absl::OkStatus();
@@ -98,27 +107,40 @@ absl::Status Database::OpenAll() {
   return absl::OkStatus();
 }
 
-absl::Status Database::OpenFiles() {
+absl::Status Database::TakeReaderFiles(const Database* former) {
+  HPS_ASSIGN_OR_RETURN(reader_files_, ReaderFileSystem::Take(
+                                          env()->GetFileSystem(), path(),
+                                          former == nullptr ? nullptr : former->reader_files_.get(),
+                                          DeadlineAfter(RealClock(), kReaderTimeout)));
+  reader_env_ = rocksdb::NewCompositeEnv(reader_files_);
+  return absl::OkStatus();
+}
+
+absl::Status Database::Lock() {
+  HPS_ASSIGN_OR_RETURN(
+      OwnerLock lock,
+      OwnerLock::Take(path(), options_.role, DeadlineAfter(RealClock(), options_.lock_timeout)));
+  lock_ = std::make_unique<OwnerLock>(std::move(lock));
+  return absl::OkStatus();
+}
+
+absl::Status Database::OpenFiles(const Database* former) {
   HPS_ASSIGN_OR_RETURN(const StoreFiles found, FindStore(env(), path()));
   if (found == StoreFiles::kNone && options_.mode != OpenMode::kCreate)
     return absl::NotFoundError(absl::StrCat("there is no store at '", path(), "'"));
-  if (!read_only()) {
-    if (found == StoreFiles::kNone) {
-      HPS_RETURN_IF_ERROR(MakeDirectories(env(), path()));
-      HPS_RETURN_IF_ERROR(CheckRoomFor(0));
-    }
-    HPS_ASSIGN_OR_RETURN(
-        OwnerLock lock,
-        OwnerLock::Take(path(), options_.role, DeadlineAfter(RealClock(), options_.lock_timeout)));
-    lock_ = std::make_unique<OwnerLock>(std::move(lock));
+  if (!read_only() && found == StoreFiles::kNone) {
+    HPS_RETURN_IF_ERROR(MakeDirectories(env(), path()));
+    HPS_RETURN_IF_ERROR(CheckRoomFor(0));
   }
-  // Looked at again under the lock: another process may have made the store meanwhile.
+  HPS_RETURN_IF_ERROR(read_only() ? TakeReaderFiles(former) : Lock());
+  // Looked at again: another process may have made the store meanwhile.
   HPS_ASSIGN_OR_RETURN(const StoreFiles files, FindStore(env(), path()));
   std::vector<std::string> families = {rocksdb::kDefaultColumnFamilyName};
   if (files == StoreFiles::kStore) {
     if (!damaged_) HPS_RETURN_IF_ERROR(CheckManifestMark(env(), path()));
-    const rocksdb::Status listed =
-        rocksdb::DB::ListColumnFamilies(rocks_options_.database(), path(), &families);
+    rocksdb::DBOptions db_options = rocks_options_.database();
+    db_options.env = env();
+    const rocksdb::Status listed = rocksdb::DB::ListColumnFamilies(db_options, path(), &families);
     HPS_RETURN_IF_ERROR(OpenError(listed, path()));
   }
   return OpenRocks(families);
@@ -145,14 +167,13 @@ absl::Status Database::OpenRocks(const std::vector<std::string>& families) {
   rocksdb::Status opened;
   if (read_only()) {
     // Not a secondary: that one takes a damaged table file for one that is not there yet, and shows
-    // an older state. Every file stays open, since the writer may unlink them.
-    db_options.max_open_files = -1;
+    // an older state.
+    db_options.env = reader_env_.get();
     opened = rocksdb::DB::OpenForReadOnly(db_options, path(), descriptors, &opened_handles_, &db);
   } else {
     opened = rocksdb::DB::Open(db_options, path(), descriptors, &opened_handles_, &db);
   }
   db_.reset(db);
-  background_errors_->SetDatabase(db);
   return OpenError(opened, path());
 }
 
@@ -328,7 +349,10 @@ void Database::Retire(std::unique_ptr<Family> family) {
   rocksdb::WriteBatch batch;
   absl::Status removed = DeleteIncarnation(*db_, batch, family->table.incarnation);
   if (removed.ok() && batch.Count() > 0) removed = Write(batch, false);
-  removed.Update(DeleteKeyList(*db_, key_list_, family->table.incarnation));
+  {
+    const SwitchGate::Switching switching(switch_gate_);
+    removed.Update(DeleteKeyList(*db_, key_list_, family->table.incarnation));
+  }
   if (!removed.ok())
     LogWarning(absl::StrCat("store '", path(), "': tidying up: ", removed.ToString()));
   DropFamilies({family->handle});
@@ -355,6 +379,7 @@ void Database::DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& han
       LogWarning(absl::StrCat("store '", path(), "': ", handle->GetName(),
                               " could not be dropped: ", dropped.ToString()));
     }
+    const SwitchGate::Freeing freeing(switch_gate_);
     db_->DestroyColumnFamilyHandle(handle);
   }
 }
@@ -365,6 +390,11 @@ absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
   for (const TableRecord& table : tables) {
     PutTable(batch, table);
     PutUsed(batch, table.incarnation);
+  }
+  if (const absl::Status room = CheckRoomFor(batch.GetDataSize()); !room.ok()) {
+    // Nothing was written, and the import may be tried again.
+    DropFamilies(handles);
+    return room;
   }
   const absl::Status written = Write(batch, true);
   if (!written.ok() &&
@@ -407,10 +437,10 @@ std::optional<Incarnation> Database::IncarnationInRocks(const std::string& name,
 // The catalog leaves the log for a table file, so that damage to the log can't undo a change of
 // tables, and the mark keeps the MANIFEST from forgetting it. The change is durable without both.
 void Database::NoteTablesChanged() {
-  // Not while damage is borne: RocksDB then takes a flush that failed for no error, and waits for
-  // it without end. The next open notes the tables, too.
+  // Not while damage is borne. The next open notes the tables, too.
   if (damaged_) return;
-  absl::Status noted = FromRocksStatus(db_->Flush(rocksdb::FlushOptions()), "flushing the catalog");
+  absl::Status noted =
+      FromRocksStatus(FlushFamilies({db_->DefaultColumnFamily()}), "flushing the catalog");
   noted.Update(WriteManifestMark(*db_, path()));
   if (!noted.ok()) LogWarning(absl::StrCat("store '", path(), "': ", noted.ToString()));
 }
@@ -437,102 +467,13 @@ absl::Status Database::DropTable(const std::string& name) {
   return written;
 }
 
-// The logs are whole and RocksDB takes writes, or why not.
-absl::Status Database::GoOn() {
-  HPS_RETURN_IF_ERROR(SettleLogs());
-  if (background_errors_->pending().error.ok()) return absl::OkStatus();
-  return Resume();
-}
-
-absl::Status Database::Resume() {
-  MutexLock lock(recovery_mutex_);
-  const BackgroundErrors::Pending pending = background_errors_->pending();
-  if (pending.error.ok()) return absl::OkStatus();
-  // Some errors stop only background work.
-  rocksdb::WriteBatch nothing;
-  const bool is_stopped = !db_->Write(rocksdb::WriteOptions(), &nothing).ok();
-  const rocksdb::Status resumed = db_->Resume();
-  if (!resumed.ok()) return FailedWrite(resumed);
-  db_->EnableFileDeletions(true).PermitUncheckedError();
-  LogWarning(absl::StrCat("store '", path(), "': goes on after ", pending.error.ToString()));
-  if (is_stopped) was_stopped_ = true;
-  background_errors_->NoteRecovered(pending.count);
-  return absl::OkStatus();
-}
-
-absl::Status Database::Ingest(const std::vector<rocksdb::IngestExternalFileArg>& files) {
-  HPS_RETURN_IF_ERROR(GoOn());
-  // RocksDB 7.8.3 does not forget that it was stopped: it would end the process here.
-  if (was_stopped_) {
-    return absl::UnavailableError(absl::StrCat(
-        "store '", path(), "': after an error of the disk no table can be imported until the ",
-        "process is started again"));
-  }
-  return FromReadStatus(db_->IngestExternalFiles(files),
-                        absl::StrCat("store '", path(), "': taking over the imported files"));
-}
-
-// What the logs owe is written, and durable when it should be.
-absl::Status Database::SettleLogs() {
-  const uint64_t sync_failures = file_system_->sync_failures();
-  if (file_system_->settled() && sync_failures == sync_failures_recovered_) return absl::OkStatus();
-  const std::vector<Pin> pins = PinAll();  // released after the lock: that may write
-  MutexLock lock(recovery_mutex_);
-  const rocksdb::Status settled = file_system_->Settle();
-  if (!settled.ok()) return FailedWrite(settled);
-  if (sync_failures <= sync_failures_recovered_) return absl::OkStatus();
-  // Then the logs prove nothing: what they hold goes into table files.
-  std::vector<rocksdb::ColumnFamilyHandle*> handles = {db_->DefaultColumnFamily()};
-  if (key_list_ != nullptr) handles.push_back(key_list_);
-  for (const Pin& pin : pins) handles.push_back(pin.family().handle);
-  if (weak_from_this().expired()) {  // it is being destroyed: nothing can be pinned, nor unpinned
-    MutexLock families_lock(mutex_);
-    for (const auto& [incarnation, family] : families_) handles.push_back(family->handle);
-  }
-  for (rocksdb::ColumnFamilyHandle* handle : handles) {
-    const rocksdb::Status flushed = db_->Flush(rocksdb::FlushOptions(), handle);
-    if (!flushed.ok()) return FailedWrite(flushed);
-  }
-  LogWarning(absl::StrCat("store '", path(), "': goes on after a failed sync of the log"));
-  sync_failures_recovered_ = sync_failures;
-  return absl::OkStatus();
-}
-
-std::vector<Database::Pin> Database::PinAll() {
-  std::vector<Pin> pins;
-  const std::shared_ptr<Database> self = weak_from_this().lock();
-  if (self == nullptr) return pins;  // it is being destroyed
-  MutexLock lock(mutex_);
-  for (const auto& [incarnation, family] : families_) {
-    ++family->pins;
-    pins.push_back(Pin(self, family.get()));
-  }
-  return pins;
-}
-
-absl::Status Database::Write(rocksdb::WriteBatch& batch, bool durable) {
-  HPS_RETURN_IF_ERROR(CheckRoomFor(batch.GetDataSize()));
-  HPS_RETURN_IF_ERROR(GoOn());
-  const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &batch);
-  if (!written.ok()) return FailedWrite(written);
-  if (durable || options_.config.sync == SyncMode::kAlways) return Sync();
-  if (syncer_ != nullptr) syncer_->NoteWrite();
-  return SettleLogs();
-}
-
-absl::Status Database::FailedWrite(const rocksdb::Status& status) {
-  absl::Status failed = FromRocksStatus(status, absl::StrCat("store '", path(), "': writing"));
-  // After a background error RocksDB refuses every write with that error until it has recovered.
-  if (absl::IsDataLoss(failed) || absl::IsAborted(failed))
-    return absl::UnavailableError(failed.message());
-  return failed;
-}
-
-absl::Status Database::Sync() {
-  if (read_only()) return absl::FailedPreconditionError("the store is open read-only");
-  // A sync that failed is made good, or reported, by SettleLogs.
-  static_cast<void>(file_system_->SyncLogs());
-  return SettleLogs();
+DurableStatistics Database::Statistics() const {
+  DurableStatistics statistics;
+  statistics.damaged_reads = DamageReportCount();
+  statistics.free_bytes = space_.FreeBytes().value_or(0);
+  statistics.background_errors = background_errors_->count();
+  statistics.writable = !read_only() && IsWell();
+  return statistics;
 }
 
 }  // namespace hps

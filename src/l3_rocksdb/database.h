@@ -19,13 +19,16 @@
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "hps/statistics.h"
 #include "l3_rocksdb/background_errors.h"
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/fetch_scratch.h"
 #include "l3_rocksdb/owner_lock.h"
+#include "l3_rocksdb/reader_file_system.h"
 #include "l3_rocksdb/rocks_options.h"
 #include "l3_rocksdb/space_guard.h"
 #include "l3_rocksdb/store_file_system.h"
+#include "l3_rocksdb/switch_gate.h"
 
 namespace hps {
 
@@ -38,7 +41,9 @@ struct Family {
   std::vector<LostRange> lost_ranges;  // ascending
   std::atomic<bool> changed{false};    // since its import
   std::atomic<bool> current{true};     // the catalog names it
-  size_t pins = 0;                     // guarded by the database's mutex
+  // Read-only: a state that was opened since has other rows. Shared with the same rows in it.
+  std::shared_ptr<std::atomic<bool>> outdated = std::make_shared<std::atomic<bool>>(false);
+  size_t pins = 0;  // guarded by the database's mutex
 };
 
 class Database : public std::enable_shared_from_this<Database> {
@@ -47,6 +52,9 @@ class Database : public std::enable_shared_from_this<Database> {
 
   // Errors: those of OpenRocksStore.
   static absl::StatusOr<std::shared_ptr<Database>> Open(const RocksStoreOptions& options);
+  // The state that the store has by now. Shares the cache of blocks, and the files that both have.
+  // REQUIRES: `former` is read-only. Errors: those of OpenRocksStore.
+  static absl::StatusOr<std::shared_ptr<Database>> OpenAgain(const Database& former);
   // Opens what can be opened of a store with damaged table files, and compacts nothing. Damage to
   // the logs is not noticed then: the caller has checked them.
   static absl::StatusOr<std::shared_ptr<Database>> OpenDamaged(const RocksStoreOptions& options);
@@ -58,10 +66,12 @@ class Database : public std::enable_shared_from_this<Database> {
   const RocksStoreOptions& options() const { return options_; }
   const RocksOptions& rocks_options() const { return rocks_options_; }
   const std::string& path() const { return options_.config.path; }
-  rocksdb::Env* env() const { return EnvOf(options_); }
+  rocksdb::Env* env() const { return reader_env_ != nullptr ? reader_env_.get() : EnvOf(options_); }
   bool read_only() const { return options_.mode == OpenMode::kReadOnly; }
   rocksdb::ColumnFamilyHandle* key_list() const { return key_list_; }
   FetchScratchPool& scratches() { return scratches_; }
+  // Null unless read-only.
+  const ReaderFileSystem* reader_files() const { return reader_files_.get(); }
 
   CatalogContents catalog() const;
   // Errors: NOT_FOUND, which names the nearest table.
@@ -72,12 +82,14 @@ class Database : public std::enable_shared_from_this<Database> {
   // may be there for all readers and yet be gone when the process ends.
   absl::Status Write(rocksdb::WriteBatch& batch, bool durable);
 
-  // Takes over files, as rocksdb::DB::IngestExternalFiles. Errors: also UNAVAILABLE, from an error
-  // of the disk that stopped all writing until the store is opened again.
+  // Takes over files, as rocksdb::DB::IngestExternalFiles. Errors: also UNAVAILABLE (the disk
+  // fails).
   absl::Status Ingest(const std::vector<rocksdb::IngestExternalFileArg>& files);
 
   // Everything written so far is durable when it returns.
   absl::Status Sync();
+
+  DurableStatistics Statistics() const;
 
   // Refuses when the disk would be too full with `bytes` more.
   absl::Status CheckRoomFor(uint64_t bytes) const { return space_.CheckRoomFor(bytes); }
@@ -102,23 +114,34 @@ class Database : public std::enable_shared_from_this<Database> {
   Mutex& change_mutex() { return change_mutex_; }
 
  private:
-  Database(const RocksStoreOptions& options, bool damaged);
+  Database(const RocksStoreOptions& options, bool damaged, const RocksOptions& rocks_options);
 
-  absl::Status OpenAll();
-  absl::Status OpenFiles();
+  // `former` may be null.
+  absl::Status OpenAll(const Database* former);
+  absl::Status OpenFiles(const Database* former);
+  absl::Status TakeReaderFiles(const Database* former);
+  absl::Status Lock();
   absl::Status OpenRocks(const std::vector<std::string>& families);
   absl::Status LoadTables();
   absl::Status CheckRowCount(const Family& family);
   absl::Status DropUnknownFamilies();
   absl::Status MakeKeyListFamily();
   void NoteTablesChanged();
+  bool LogsAreWhole() const;
+  bool IsWell() const;
   absl::Status GoOn();
   absl::Status SettleLogs();
-  absl::Status Resume();
+  absl::Status Recover();
+  absl::Status TryToRecover(const std::vector<Pin>& pins) HPS_REQUIRES(recovery_mutex_);
   std::vector<Pin> PinAll();
+  std::vector<rocksdb::ColumnFamilyHandle*> HandlesOf(const std::vector<Pin>& pins);
+  rocksdb::Status FlushFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
+  rocksdb::Status RequestFlushes(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
+  rocksdb::Status WriteToRocks(rocksdb::WriteBatch& batch);
+  absl::Status WriteAfterStall(rocksdb::WriteBatch& batch);
   std::optional<Incarnation> IncarnationInRocks(const std::string& name,
                                                 Incarnation if_unknown) const;
-  absl::Status FailedWrite(const rocksdb::Status& status);
+  absl::Status FailedWrite(const rocksdb::Status& status) const;
   void Retire(std::unique_ptr<Family> family);
   void Unpin(Family* family);
   void AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle)
@@ -133,6 +156,9 @@ class Database : public std::enable_shared_from_this<Database> {
   // Both null when read-only.
   std::shared_ptr<StoreFileSystem> file_system_;
   std::unique_ptr<rocksdb::Env> file_system_env_;
+  // Both null unless read-only.
+  std::shared_ptr<ReaderFileSystem> reader_files_;
+  std::unique_ptr<rocksdb::Env> reader_env_;
   std::shared_ptr<BackgroundErrors> background_errors_;
   std::unique_ptr<rocksdb::DB> db_;
   rocksdb::ColumnFamilyHandle* key_list_ = nullptr;
@@ -141,9 +167,11 @@ class Database : public std::enable_shared_from_this<Database> {
   FetchScratchPool scratches_;
   std::unique_ptr<LogSyncer> syncer_;  // null unless the sync mode is interval
 
+  SwitchGate switch_gate_;
   Mutex recovery_mutex_;
   std::atomic<uint64_t> sync_failures_recovered_{0};  // of StoreFileSystem::sync_failures
-  std::atomic<bool> was_stopped_{false};              // by an error of the disk, at some time
+  std::atomic<uint64_t> recovery_attempts_{0};
+  absl::Status last_recovery_ HPS_GUARDED_BY(recovery_mutex_);
 
   Mutex change_mutex_;
   mutable Mutex mutex_;

@@ -352,4 +352,16 @@ absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database,
   return InfosOf(database, import);
 }
 
+absl::Status DropAfterStaged(Database& database, const std::string& table) {
+  MutexLock lock(database.change_mutex());
+  ReadyImports ready(database);
+  HPS_RETURN_IF_ERROR(ready.Commit());
+  StagedImport drop;
+  drop.tables.push_back({.spec = {.name = table, .default_row = {}}});
+  HPS_RETURN_IF_ERROR(ready.CheckMayPass(drop));
+  HPS_RETURN_IF_ERROR(database.DropTable(table));
+  ready.RemoveReplacedBy(drop);
+  return absl::OkStatus();
+}
+
 }  // namespace hps

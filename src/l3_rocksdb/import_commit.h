@@ -2,6 +2,7 @@
 // one write that switches all its tables.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,11 @@ absl::StatusOr<bool> CommitReadyImports(Database& database);
 // would come back later and switch over `import`. Errors: UNAVAILABLE (that), those of
 // CommitImport.
 absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database, const StagedImport& import);
+
+// The same, then drops `table`: an import that was staged before the drop can't bring the table
+// back after it. Where one has to wait, it goes with the table if it has no other. Errors:
+// UNAVAILABLE (one that has to wait has others as well), those of Database::DropTable.
+absl::Status DropAfterStaged(Database& database, const std::string& table);
 
 // Errors: FAILED_PRECONDITION (the store has a table of that name with another shape).
 absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSpec> specs);

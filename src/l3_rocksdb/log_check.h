@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 
@@ -18,10 +19,15 @@ struct LogDamage {
   std::string what;
 };
 
-// The first damage, or nullopt when there is none. `may_be_torn`: a last record that is cut by the
-// end of the file is no damage; it is what a power cut leaves behind. Errors: as the file system's.
+// The first damage, or nullopt when there is none. `may_be_torn`: a log whose last record is cut by
+// the end of the file, or was set aside and is still zero, is whole; that is what a process that
+// was killed, or a machine that lost its power, leaves behind. A record that only seems to be cut,
+// as its length is damaged, is told from it by its CRC. Errors: as the file system's.
 absl::StatusOr<std::optional<LogDamage>> CheckLog(rocksdb::Env* env, const std::string& path,
                                                   bool may_be_torn);
+
+// The same for a log in memory.
+std::optional<LogDamage> CheckLogBytes(std::string_view log, bool may_be_torn);
 
 // CRC-32C of `bytes`.
 uint32_t Crc32c(std::string_view bytes);

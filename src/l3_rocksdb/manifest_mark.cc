@@ -1,11 +1,13 @@
 #include "l3_rocksdb/manifest_mark.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/macros.h"
 #include "l3_rocksdb/log_check.h"
 #include "l3_rocksdb/status.h"
@@ -22,16 +24,27 @@ std::string MarkLine(const std::string& body) {
   return absl::StrCat(body, " ", crc, "\n");
 }
 
-struct Mark {
-  uint64_t number = 0;
-  uint64_t bytes = 0;
-};
-
-bool ParseMark(const std::string& line, Mark& mark) {
+bool ParseLine(const std::string& line, ManifestMark& mark) {
   if (std::sscanf(line.c_str(), "MANIFEST-%" SCNu64 " %" SCNu64, &mark.number, &mark.bytes) != 2)
     return false;
   const size_t body_length = line.rfind(' ');
   return body_length != std::string::npos && MarkLine(line.substr(0, body_length)) == line;
+}
+
+ManifestMark ParseMark(const std::string& content) {
+  ManifestMark mark;
+  const size_t middle = content.size() / 2;
+  const size_t first_end = std::min(content.find('\n'), content.size() - 1) + 1;
+  // The copies where they belong, then the first of a file that was cut.
+  for (const std::string& copy :
+       {content.substr(0, middle), content.substr(middle), content.substr(0, first_end)}) {
+    if (!ParseLine(copy, mark)) continue;
+    // A store that was made before there were two copies has one.
+    const bool is_whole = content == copy + copy || content == copy;
+    mark.state = is_whole ? ManifestMark::State::kWhole : ManifestMark::State::kOneCopy;
+    return mark;
+  }
+  return {.state = ManifestMark::State::kDamaged};
 }
 
 }  // namespace
@@ -43,20 +56,34 @@ absl::Status WriteManifestMark(rocksdb::DB& db, const std::string& store) {
                                       absl::StrCat("store '", store, "': listing its files")));
   for (const std::string& file : files) {
     if (!file.starts_with("/MANIFEST-")) continue;
-    return WriteFileDurably(db.GetEnv(), store + kMarkFile,
-                            MarkLine(absl::StrCat(file.substr(1), " ", manifest_bytes)));
+    const std::string line = MarkLine(absl::StrCat(file.substr(1), " ", manifest_bytes));
+    return WriteFileDurably(db.GetEnv(), store + kMarkFile, line + line);
   }
   return absl::InternalError(absl::StrCat("store '", store, "': RocksDB names no MANIFEST"));
 }
 
-absl::Status CheckManifestMark(rocksdb::Env* env, const std::string& store) {
-  std::string line;
-  const rocksdb::Status read = rocksdb::ReadFileToString(env, store + kMarkFile, &line);
-  if (read.IsNotFound() || read.IsPathNotFound()) return absl::OkStatus();
+absl::StatusOr<ManifestMark> ReadManifestMark(rocksdb::Env* env, const std::string& store) {
+  std::string content;
+  const rocksdb::Status read = rocksdb::ReadFileToString(env, store + kMarkFile, &content);
+  if (read.IsNotFound() || read.IsPathNotFound()) return ManifestMark();
   HPS_RETURN_IF_ERROR(FromRocksStatus(read, absl::StrCat("reading '", store, kMarkFile, "'")));
-  Mark mark;
-  if (!ParseMark(line, mark))
-    return absl::DataLossError(absl::StrCat("store '", store, "': hps.manifest is damaged"));
+  return ParseMark(content);
+}
+
+absl::Status CheckManifestMark(rocksdb::Env* env, const std::string& store) {
+  HPS_ASSIGN_OR_RETURN(const ManifestMark mark, ReadManifestMark(env, store));
+  if (mark.state == ManifestMark::State::kDamaged) {
+    return absl::DataLossError(absl::StrCat("store '", store, "': hps.manifest is damaged; ",
+                                            "`hps verify --repair` makes it anew"));
+  }
+  if (mark.state == ManifestMark::State::kOneCopy)
+    LogWarning(absl::StrCat("store '", store, "': one copy of hps.manifest is damaged"));
+  return CheckManifest(env, store, mark);
+}
+
+absl::Status CheckManifest(rocksdb::Env* env, const std::string& store, const ManifestMark& mark) {
+  if (mark.state != ManifestMark::State::kWhole && mark.state != ManifestMark::State::kOneCopy)
+    return absl::OkStatus();
   std::string current;
   uint64_t number = 0;
   const rocksdb::Status found = rocksdb::ReadFileToString(env, store + "/CURRENT", &current);

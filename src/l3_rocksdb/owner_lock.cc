@@ -18,7 +18,12 @@ namespace {
 constexpr int kWriterByte = 0;
 constexpr int kServerByte = 1;
 constexpr int kStagingByte = 2;
-// The system has no wait for a file lock with a deadline, so a lock is asked for this often.
+// While a lock is waited for, it is asked for this often. The system's own wait, F_OFD_SETLKW, has
+// no deadline: only a signal ends it, and signals belong to the process, not to a library; a helper
+// thread in it could not be ended. inotify tells of the holder's close before the kernel has let
+// the lock go, so that one would have to ask again all the same, and says nothing of holders on
+// other machines. Only commands wait for one another, for seconds at most: some hundred cheap
+// calls.
 constexpr int kRetryMs = 20;
 constexpr Duration kStagingLockTimeout = std::chrono::seconds(10);
 

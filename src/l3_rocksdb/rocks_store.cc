@@ -1,5 +1,8 @@
 #include "l3_rocksdb/rocks_store.h"
 
+#include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,9 +18,62 @@
 namespace hps {
 namespace {
 
+// What tells two states of a column family apart.
+struct FamilyFiles {
+  uint64_t memory_rows = 0;
+  std::set<std::string> names{};
+  rocksdb::SequenceNumber newest = 0;  // of what the files hold
+};
+
+FamilyFiles FilesOf(const Database::Pin& pin) {
+  rocksdb::DB& db = pin.database().db();
+  rocksdb::ColumnFamilyHandle* const handle = pin.family().handle;
+  FamilyFiles files;
+  db.GetIntProperty(handle, rocksdb::DB::Properties::kNumEntriesActiveMemTable, &files.memory_rows);
+  rocksdb::ColumnFamilyMetaData family;
+  db.GetColumnFamilyMetaData(handle, &family);
+  for (const rocksdb::LevelMetaData& level : family.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files) {
+      files.names.insert(file.name);
+      files.newest = std::max(files.newest, file.largest_seqno);
+    }
+  }
+  return files;
+}
+
+// Whether two states of one incarnation have the same rows; it may say no where they do.
+bool SameRows(const Database::Pin& older, const Database::Pin& newer) {
+  if (!newer.family().changed) return true;
+  const FamilyFiles before = FilesOf(older);
+  const FamilyFiles after = FilesOf(newer);
+  if (before.memory_rows == after.memory_rows && before.names == after.names) return true;
+  // A flush or a compaction alone brings no newer row.
+  return after.memory_rows == 0 && after.newest <= older.database().db().GetLatestSequenceNumber();
+}
+
+// Marks the incarnations of `older` that have other rows in `newer`; whether there are any.
+bool OutdateTables(Database& older, Database& newer) {
+  bool any = false;
+  for (const auto& [name, table] : older.catalog().tables) {
+    const absl::StatusOr<Database::Pin> mine = older.PinTable(name);
+    const absl::StatusOr<Database::Pin> others = newer.PinTable(name);
+    if (!mine.ok() || !others.ok()) continue;
+    if (mine->family().table.incarnation != others->family().table.incarnation) continue;
+    if (SameRows(*mine, *others)) {
+      others->family().outdated = mine->family().outdated;
+      continue;
+    }
+    *mine->family().outdated = true;
+    any = true;
+  }
+  return any;
+}
+
 class RocksStore final : public DurableStore {
  public:
-  explicit RocksStore(std::shared_ptr<Database> database) : database_(std::move(database)) {}
+  explicit RocksStore(std::shared_ptr<Database> database) : database_(std::move(database)) {
+    if (const ReaderFileSystem* files = database_->reader_files()) seen_ = files->state();
+  }
 
   absl::StatusOr<std::vector<TableInfo>> Tables() const override;
   absl::StatusOr<std::unique_ptr<DurableTable>> OpenTable(const std::string& name) override;
@@ -26,6 +82,7 @@ class RocksStore final : public DurableStore {
   absl::Status Drop(const std::string& name) override;
   absl::StatusOr<bool> Refresh() override;
   absl::Status Sync() override { return database()->Sync(); }
+  DurableStatistics Statistics() const override { return database()->Statistics(); }
 
  private:
   std::shared_ptr<Database> database() const {
@@ -33,11 +90,13 @@ class RocksStore final : public DurableStore {
     return database_;
   }
   absl::Status CheckWritable(std::string_view what) const;
-  absl::StatusOr<bool> CatchUp();
+  absl::StatusOr<bool> CatchUp() HPS_REQUIRES(refresh_mutex_);
 
   mutable Mutex mutex_;
   std::shared_ptr<Database> database_ HPS_GUARDED_BY(mutex_);  // replaced when read-only
   Mutex refresh_mutex_;  // one refresh at a time; taken before mutex_
+  // When last looked at, read-only: what has changed since in database_ is not in it.
+  ReaderFileSystem::State seen_ HPS_GUARDED_BY(refresh_mutex_);
 };
 
 absl::Status RocksStore::CheckWritable(std::string_view what) const {
@@ -74,9 +133,7 @@ absl::StatusOr<std::unique_ptr<BulkImport>> RocksStore::BeginImport(
 
 absl::Status RocksStore::Drop(const std::string& name) {
   HPS_RETURN_IF_ERROR(CheckWritable("dropping a table"));
-  const std::shared_ptr<Database> current = database();
-  MutexLock lock(current->change_mutex());
-  return current->DropTable(name);
+  return DropAfterStaged(*database(), name);
 }
 
 absl::StatusOr<bool> RocksStore::Refresh() {
@@ -89,13 +146,15 @@ absl::StatusOr<bool> RocksStore::Refresh() {
 // A reader is a state of the store; what was opened from the old one keeps it.
 absl::StatusOr<bool> RocksStore::CatchUp() {
   const std::shared_ptr<Database> current = database();
-  HPS_ASSIGN_OR_RETURN(std::shared_ptr<Database> reopened, Database::Open(current->options()));
-  const bool changed =
-      !reopened->catalog().SameTables(current->catalog()) ||
-      reopened->db().GetLatestSequenceNumber() != current->db().GetLatestSequenceNumber();
+  HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, current->reader_files()->StateNow());
+  if (now == seen_) return false;
+  HPS_ASSIGN_OR_RETURN(std::shared_ptr<Database> reopened, Database::OpenAgain(*current));
+  seen_ = reopened->reader_files()->state();
+  const bool other_rows = OutdateTables(*current, *reopened);
+  if (!other_rows && reopened->catalog().SameTables(current->catalog())) return false;
   MutexLock lock(mutex_);
-  if (changed) database_ = std::move(reopened);
-  return changed;
+  database_ = std::move(reopened);
+  return true;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,6 +24,9 @@ class SpaceGuard {
   // Errors: RESOURCE_EXHAUSTED, which names free and needed bytes. A file system that can't tell
   // its free space is taken to have enough.
   absl::Status CheckRoomFor(uint64_t bytes) const;
+
+  // nullopt when the file system can't tell.
+  std::optional<uint64_t> FreeBytes() const;
 
  private:
   rocksdb::Env* const env_;

@@ -26,10 +26,12 @@ class SpaceEnv final : public rocksdb::EnvWrapper {
   SpaceEnv() : rocksdb::EnvWrapper(rocksdb::Env::Default()) {}
   const char* Name() const override { return "SpaceEnv"; }
   rocksdb::Status GetFreeSpace(const std::string&, uint64_t* bytes) override {
-    *bytes = free_bytes;
+    *bytes = full_count > 0 ? 0 : free_bytes.load();
+    if (full_count > 0) --full_count;
     return rocksdb::Status::OK();
   }
   std::atomic<uint64_t> free_bytes{uint64_t{1} << 40};
+  std::atomic<int> full_count{0};  // so often it is asked while nothing is free
 };
 
 class StoreErrorsTest : public testing::Test {
@@ -189,6 +191,61 @@ TEST_F(StoreErrorsTest, AnImportBesideAServerWaitsForItsRefresh) {
   EXPECT_EQ((*store)->Tables()->at(0).row_count, 30u);  // the newer one
   EXPECT_EQ(StagedCount(), 0u);
   EXPECT_FALSE(*(*store)->Refresh());
+}
+
+// Would catch a table that comes back after it was dropped.
+TEST_F(StoreErrorsTest, ADropCommitsWhatWasStagedBeforeIt) {
+  RocksStoreOptions server = Options();
+  server.role = OwnerRole::kServer;
+  auto store = OpenRocksStore(server);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE(Import(**store, 10).ok());
+  const TableSpec spec = Spec();
+  TableSpec other = Spec();
+  other.name = "m/other";
+  ASSERT_TRUE(Fill(StageImport(Options(), {&spec, 1}), 20)->staged);
+  ASSERT_TRUE(Fill(StageImport(Options(), {&other, 1}), 30)->staged);
+  ASSERT_TRUE((*store)->Drop("m/t").ok());
+  EXPECT_EQ(StagedCount(), 0u);
+  EXPECT_FALSE(*(*store)->Refresh());
+  ASSERT_EQ((*store)->Tables()->size(), 1u);
+  EXPECT_EQ((*store)->Tables()->at(0).spec.name, "m/other");
+  // A table that is only staged exists for whoever has staged it.
+  ASSERT_TRUE(Fill(StageImport(Options(), {&spec, 1}), 20)->staged);
+  EXPECT_TRUE((*store)->Drop("m/t").ok());
+  EXPECT_EQ((*store)->Drop("m/t").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ((*store)->Tables()->size(), 1u);
+}
+
+// What can't be committed now and has this table alone goes with it; what has others would bring it
+// back.
+TEST_F(StoreErrorsTest, ADropBesideAStagedImportThatHasToWait) {
+  SpaceEnv env;
+  RocksStoreOptions server = Options();
+  server.role = OwnerRole::kServer;
+  server.env = &env;
+  server.config.free_bytes_min = 1 << 20;
+  auto store = OpenRocksStore(server);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE(Import(**store, 10).ok());
+  std::vector<TableSpec> specs = {Spec(), Spec()};
+  specs[1].name = "m/u";
+  ASSERT_TRUE(Fill(StageImport(Options(), specs), 20)->staged);
+  env.full_count = 1;  // for the commit, not for the drop
+  EXPECT_EQ((*store)->Drop("m/t").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(StagedCount(), 1u);
+  const auto refreshed = (*store)->Refresh();
+  ASSERT_TRUE(refreshed.ok()) << refreshed.status();
+  EXPECT_EQ((*store)->Tables()->size(), 2u);
+
+  ASSERT_TRUE(Fill(StageImport(Options(), {specs.data(), 1}), 30)->staged);
+  env.full_count = 1;
+  EXPECT_TRUE((*store)->Drop("m/t").ok());
+  EXPECT_EQ(env.full_count, 0);
+  EXPECT_EQ(StagedCount(), 0u);
+  EXPECT_FALSE(*(*store)->Refresh());
+  ASSERT_EQ((*store)->Tables()->size(), 1u);
+  EXPECT_EQ((*store)->Tables()->at(0).spec.name, "m/u");
 }
 
 TEST_F(StoreErrorsTest, AStagedImportThatFitsNoMoreIsGivenUp) {

@@ -21,6 +21,8 @@ using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 using rocksdb::Slice;
 
+constexpr char kManifestPrefix[] = "MANIFEST-";
+
 struct KeptLog {
   KeptLog(std::string log_path, std::unique_ptr<FSWritableFile> log_file)
       : path(std::move(log_path)), file(std::move(log_file)) {}
@@ -42,6 +44,10 @@ struct KeptLog {
 };
 
 namespace {
+
+std::string NameOf(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
 
 // Writes what is owed to `log`, but for a sync.
 IOStatus WriteOwed(KeptLog& log) HPS_REQUIRES(log.mutex) {
@@ -148,11 +154,8 @@ class PassingWritableFile final : public rocksdb::FSWritableFileOwnerWrapper {
       : FSWritableFileOwnerWrapper(std::move(file)), is_manifest_(is_manifest), disk_(disk) {}
 
   IOStatus Append(const Slice& data, const IOOptions& options, IODebugContext* debug) override {
-    if (is_manifest_) {
-      const IOStatus settled = disk_->Settle();
-      if (!settled.ok()) return settled;
-    }
-    return disk_->Passing(target()->Append(data, options, debug));
+    const IOStatus settled = is_manifest_ ? disk_->Settle() : IOStatus::OK();
+    return Passing(settled.ok() ? target()->Append(data, options, debug) : settled);
   }
   IOStatus Append(const Slice& data, const IOOptions& options, const rocksdb::DataVerificationInfo&,
                   IODebugContext* debug) override {
@@ -160,33 +163,38 @@ class PassingWritableFile final : public rocksdb::FSWritableFileOwnerWrapper {
   }
   IOStatus PositionedAppend(const Slice& data, uint64_t offset, const IOOptions& options,
                             IODebugContext* debug) override {
-    return disk_->Passing(target()->PositionedAppend(data, offset, options, debug));
+    return Passing(target()->PositionedAppend(data, offset, options, debug));
   }
   IOStatus PositionedAppend(const Slice& data, uint64_t offset, const IOOptions& options,
                             const rocksdb::DataVerificationInfo&, IODebugContext* debug) override {
     return PositionedAppend(data, offset, options, debug);
   }
   IOStatus Truncate(uint64_t size, const IOOptions& options, IODebugContext* debug) override {
-    return disk_->Passing(target()->Truncate(size, options, debug));
+    return Passing(target()->Truncate(size, options, debug));
   }
   IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
-    return disk_->Passing(target()->Close(options, debug));
+    return Passing(target()->Close(options, debug));
   }
   IOStatus Flush(const IOOptions& options, IODebugContext* debug) override {
-    return disk_->Passing(target()->Flush(options, debug));
+    return Passing(target()->Flush(options, debug));
   }
   IOStatus Sync(const IOOptions& options, IODebugContext* debug) override {
-    return disk_->Passing(target()->Sync(options, debug));
+    return Passing(target()->Sync(options, debug));
   }
   IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
-    return disk_->Passing(target()->Fsync(options, debug));
+    return Passing(target()->Fsync(options, debug));
   }
   IOStatus RangeSync(uint64_t offset, uint64_t bytes, const IOOptions& options,
                      IODebugContext* debug) override {
-    return disk_->Passing(target()->RangeSync(offset, bytes, options, debug));
+    return Passing(target()->RangeSync(offset, bytes, options, debug));
   }
 
  private:
+  IOStatus Passing(IOStatus status) const {
+    if (is_manifest_ && !status.ok()) disk_->NoteManifestInDoubt();
+    return StoreFileSystem::Passing(std::move(status));
+  }
+
   const bool is_manifest_;
   StoreFileSystem* const disk_;
 };
@@ -227,34 +235,55 @@ class PassingRandomAccessFile final : public rocksdb::FSRandomAccessFileOwnerWra
   const StoreFileSystem* const disk_;
 };
 
-class PassingDirectory final : public rocksdb::FSDirectoryWrapper {
+// Is opened when it is first synced, unless before: RocksDB leaves half a column family behind when
+// it can't open its directory, and ends the process when it next writes a MANIFEST.
+class PassingDirectory final : public FSDirectory {
  public:
-  PassingDirectory(std::unique_ptr<FSDirectory> directory, const StoreFileSystem* disk)
-      : FSDirectoryWrapper(std::move(directory)), disk_(disk) {}
+  PassingDirectory(std::string path, StoreFileSystem* disk) : path_(std::move(path)), disk_(disk) {}
 
   IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
-    return disk_->Passing(FSDirectoryWrapper::Fsync(options, debug));
+    return FsyncWithDirOptions(options, debug, rocksdb::DirFsyncOptions());
   }
   IOStatus FsyncWithDirOptions(const IOOptions& options, IODebugContext* debug,
                                const rocksdb::DirFsyncOptions& directory_options) override {
-    return disk_->Passing(
-        FSDirectoryWrapper::FsyncWithDirOptions(options, debug, directory_options));
+    MutexLock lock(mutex_);
+    IOStatus status = OpenLocked(options, debug);
+    if (status.ok()) status = real_->FsyncWithDirOptions(options, debug, directory_options);
+    const bool names_manifest =
+        directory_options.reason == rocksdb::DirFsyncOptions::FsyncReason::kFileRenamed &&
+        NameOf(directory_options.renamed_new_name) == "CURRENT";
+    if (names_manifest && status.ok()) disk_->NoteManifestNamed();
+    return StoreFileSystem::Passing(status);
+  }
+  IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
+    MutexLock lock(mutex_);
+    return real_ == nullptr ? IOStatus::OK() : real_->Close(options, debug);
+  }
+
+  IOStatus Open(const IOOptions& options, IODebugContext* debug) {
+    MutexLock lock(mutex_);
+    return OpenLocked(options, debug);
   }
 
  private:
-  const StoreFileSystem* const disk_;
+  IOStatus OpenLocked(const IOOptions& options, IODebugContext* debug) HPS_REQUIRES(mutex_) {
+    if (real_ != nullptr) return IOStatus::OK();
+    return disk_->target()->NewDirectory(path_, options, &real_, debug);
+  }
+
+  const std::string path_;
+  StoreFileSystem* const disk_;
+  Mutex mutex_;
+  std::unique_ptr<FSDirectory> real_ HPS_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 IOStatus StoreFileSystem::Passing(IOStatus status) {
   if (status.ok()) return status;
-  if (status.IsNoSpace()) {
-    // RocksDB has a way of its own to recover from a full disk, beside its other one, and bears no
-    // both; by this name the error goes the way of all others.
-    status = rocksdb::status_to_io_status(rocksdb::Status::SpaceLimit(status.ToString()));
-  }
-  if (status.IsIOError()) status.SetRetryable(true);
+  status.SetRetryable(false);
+  status.SetDataLoss(false);
+  status.SetScope(IOStatus::IOErrorScope::kIOErrorScopeFileSystem);
   return status;
 }
 
@@ -344,18 +373,19 @@ IOStatus StoreFileSystem::NewRandomAccessFile(const std::string& path, const Fil
 IOStatus StoreFileSystem::NewWritableFile(const std::string& path, const FileOptions& options,
                                           std::unique_ptr<FSWritableFile>* file,
                                           IODebugContext* debug) {
+  const std::string name = NameOf(path);
+  const bool is_manifest = name.starts_with(kManifestPrefix);
+  if (is_manifest) NoteManifestInDoubt();
   std::unique_ptr<FSWritableFile> real;
   IOStatus status = Passing(target()->NewWritableFile(path, options, &real, debug));
   if (!status.ok()) return status;
-  const std::string name = std::filesystem::path(path).filename().string();
   if (name.ends_with(".log")) {
     const auto log = std::make_shared<KeptLog>(path, std::move(real));
     *file = std::make_unique<LogFile>(log, this);
     MutexLock lock(mutex_);
     logs_[path] = log;
   } else {
-    *file =
-        std::make_unique<PassingWritableFile>(std::move(real), name.starts_with("MANIFEST-"), this);
+    *file = std::make_unique<PassingWritableFile>(std::move(real), is_manifest, this);
   }
   return status;
 }
@@ -363,16 +393,53 @@ IOStatus StoreFileSystem::NewWritableFile(const std::string& path, const FileOpt
 IOStatus StoreFileSystem::NewDirectory(const std::string& path, const IOOptions& options,
                                        std::unique_ptr<FSDirectory>* directory,
                                        IODebugContext* debug) {
-  std::unique_ptr<FSDirectory> real;
-  IOStatus status = Passing(target()->NewDirectory(path, options, &real, debug));
-  if (status.ok()) *directory = std::make_unique<PassingDirectory>(std::move(real), this);
-  return status;
+  auto passing = std::make_unique<PassingDirectory>(path, this);
+  const IOStatus opened = passing->Open(options, debug);
+  if (!opened.ok()) LogError(absl::StrCat("store: opening '", path, "': ", opened.ToString()));
+  *directory = std::move(passing);
+  return IOStatus::OK();
+}
+
+// The store has made its directory before; see PassingDirectory for the reason.
+IOStatus StoreFileSystem::CreateDirIfMissing(const std::string& path, const IOOptions& options,
+                                             IODebugContext* debug) {
+  const IOStatus made = target()->CreateDirIfMissing(path, options, debug);
+  if (!made.ok()) LogError(absl::StrCat("store: making '", path, "': ", made.ToString()));
+  return IOStatus::OK();
 }
 
 IOStatus StoreFileSystem::DeleteFile(const std::string& path, const IOOptions& options,
                                      IODebugContext* debug) {
+  if (KeepsForManifest(path)) return IOStatus::OK();
   Forget(path);  // nothing needs the log any more, nor what is owed to it
   return Passing(target()->DeleteFile(path, options, debug));
+}
+
+bool StoreFileSystem::KeepsForManifest(const std::string& path) {
+  const std::string name = NameOf(path);
+  if (!name.starts_with(kManifestPrefix) && !name.ends_with(".sst")) return false;
+  MutexLock lock(mutex_);
+  if (manifest_in_doubt_) undeleted_.push_back(path);
+  return manifest_in_doubt_;
+}
+
+void StoreFileSystem::NoteManifestInDoubt() {
+  MutexLock lock(mutex_);
+  manifest_in_doubt_ = true;
+}
+
+void StoreFileSystem::NoteManifestNamed() {
+  std::vector<std::string> undeleted;
+  {
+    MutexLock lock(mutex_);
+    manifest_in_doubt_ = false;
+    undeleted.swap(undeleted_);
+  }
+  for (const std::string& path : undeleted) {
+    const IOStatus deleted = target()->DeleteFile(path, IOOptions(), nullptr);
+    if (!deleted.ok() && !deleted.IsNotFound() && !deleted.IsPathNotFound())
+      LogWarning(absl::StrCat("store: '", path, "' is left: ", deleted.ToString()));
+  }
 }
 
 IOStatus StoreFileSystem::RenameFile(const std::string& from, const std::string& to,

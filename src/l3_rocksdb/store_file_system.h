@@ -10,8 +10,10 @@
 // the MANIFEST in the middle of a write and does not bear that to fail. While something is owed the
 // MANIFEST is not written: nothing counts as flushed, nor a log as synced, before the log is whole.
 //
-// All other errors pass, marked as ones that may go away: without that mark RocksDB takes an error
-// of a disk for fatal and refuses writes until the process ends, even when the disk is well again.
+// All other errors pass, without the marks by which RocksDB would choose its own way to recover:
+// see background_errors.h. And while it is not certain which MANIFEST the next open will read, and
+// up to where, no file that it may name is deleted: RocksDB takes files away that a failed change
+// of the MANIFEST has named, though the change may have reached the disk.
 //
 // Thread-safe. Memory: what writes that were under way have left unwritten, since a store begins no
 // write while something is owed.
@@ -68,6 +70,8 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper {
   rocksdb::IOStatus NewDirectory(const std::string& path, const rocksdb::IOOptions& options,
                                  std::unique_ptr<rocksdb::FSDirectory>* directory,
                                  rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus CreateDirIfMissing(const std::string& path, const rocksdb::IOOptions& options,
+                                       rocksdb::IODebugContext* debug) override;
   rocksdb::IOStatus DeleteFile(const std::string& path, const rocksdb::IOOptions& options,
                                rocksdb::IODebugContext* debug) override;
   rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to,
@@ -86,10 +90,15 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper {
   void NoteOwing() { owing_count_.fetch_add(1); }
   void NoteSyncFailure() { sync_failures_.fetch_add(1); }
   void Forget(const std::string& path);
+  // RocksDB writes another MANIFEST after an error of the last one, and then CURRENT, which names
+  // it. In between, and before, either may be the one that counts.
+  void NoteManifestInDoubt();
+  void NoteManifestNamed();
 
  private:
   std::vector<std::shared_ptr<KeptLog>> Logs() const;
   rocksdb::IOStatus SyncLog(KeptLog& log);
+  bool KeepsForManifest(const std::string& path);
 
   const std::shared_ptr<rocksdb::FileSystem> shared_target_;
   const std::string staging_;
@@ -98,6 +107,8 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper {
   std::atomic<uint64_t> owing_count_{0};    // of errors after which something was owed
   std::atomic<uint64_t> settled_count_{0};  // ... and how many of them are made good
   std::atomic<uint64_t> sync_failures_{0};
+  bool manifest_in_doubt_ HPS_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> undeleted_ HPS_GUARDED_BY(mutex_);  // since then
 };
 
 }  // namespace hps

@@ -65,7 +65,6 @@ TEST_F(StoreFileSystemTest, OwesUntilTheDiskIsWell) {
   for (int i = 0; i < 3; ++i) {
     const IOStatus status = system_.Settle();
     EXPECT_TRUE(status.IsIOError()) << status.ToString();
-    EXPECT_TRUE(status.GetRetryable());
     EXPECT_FALSE(system_.settled());
   }
   Heal();
@@ -94,7 +93,6 @@ TEST_F(StoreFileSystemTest, WritesNoManifestWhileALogIsNotWhole) {
   ASSERT_TRUE(Append(*log, "log").ok());
   const IOStatus status = Append(*manifest, "manifest");
   EXPECT_TRUE(status.IsIOError()) << status.ToString();
-  EXPECT_TRUE(status.GetRetryable());
   EXPECT_EQ(ContentOf("MANIFEST-000002"), "");
   EXPECT_TRUE(Append(*table, "table").ok());
   EXPECT_EQ(ContentOf("000003.sst"), "table");
@@ -127,7 +125,6 @@ TEST_F(StoreFileSystemTest, ReportsAndOwesASyncThatFailed) {
   disk_->fails_syncs = true;
   const IOStatus status = system_.SyncLogs();
   EXPECT_TRUE(status.IsIOError()) << status.ToString();
-  EXPECT_TRUE(status.GetRetryable());
   EXPECT_FALSE(system_.settled());
   EXPECT_EQ(system_.sync_failures(), 1u);
   EXPECT_TRUE(log->Sync(IOOptions(), nullptr).ok());  // RocksDB's own: it sees no error
@@ -162,11 +159,15 @@ TEST_F(StoreFileSystemTest, OwesNothingToADeletedLog) {
   EXPECT_TRUE(system_.settled());
 }
 
-TEST_F(StoreFileSystemTest, PassesOtherErrorsAsOnesThatMayGoAway) {
+// RocksDB would recover by itself from an error that may be tried again.
+TEST_F(StoreFileSystemTest, PassesOtherErrorsWithoutAnyMark) {
   const auto table = Create("000001.sst");
   ASSERT_TRUE(Append(*table, "text").ok());
   disk_->fails_appends = disk_->fails_flushes = disk_->fails_syncs = true;
   disk_->reads_left = 0;
+  disk_->error.SetRetryable(true);
+  disk_->error.SetDataLoss(true);
+  disk_->error.SetScope(IOStatus::IOErrorScope::kIOErrorScopeFile);
   std::unique_ptr<rocksdb::FSRandomAccessFile> file;
   ASSERT_TRUE(
       system_.NewRandomAccessFile(PathOf("000001.sst"), rocksdb::FileOptions(), &file, nullptr)
@@ -178,21 +179,64 @@ TEST_F(StoreFileSystemTest, PassesOtherErrorsAsOnesThatMayGoAway) {
                                file->Read(0, 4, IOOptions(), &result, scratch, nullptr)};
   for (const IOStatus& status : statuses) {
     EXPECT_TRUE(status.IsIOError()) << status.ToString();
-    EXPECT_TRUE(status.GetRetryable()) << status.ToString();
+    EXPECT_FALSE(status.GetRetryable()) << status.ToString();
+    EXPECT_FALSE(status.GetDataLoss()) << status.ToString();
+    EXPECT_EQ(status.GetScope(), IOStatus::IOErrorScope::kIOErrorScopeFileSystem);
   }
   EXPECT_TRUE(system_.settled());  // nothing is kept of these
+  EXPECT_TRUE(StoreFileSystem::Passing(IOStatus::NoSpace("no room")).IsNoSpace());
+  EXPECT_TRUE(StoreFileSystem::Passing(IOStatus::Corruption("damage")).IsCorruption());
+  EXPECT_TRUE(StoreFileSystem::Passing(IOStatus::OK()).ok());
 }
 
-TEST_F(StoreFileSystemTest, NamesAFullDiskSoThatItGoesTheWayOfOtherErrors) {
-  const IOStatus full = StoreFileSystem::Passing(IOStatus::NoSpace("no room"));
-  EXPECT_FALSE(full.IsNoSpace());
-  EXPECT_TRUE(full.IsIOError());
-  EXPECT_TRUE(full.GetRetryable());
-  EXPECT_NE(full.ToString().find("no room"), std::string::npos) << full.ToString();
-  EXPECT_TRUE(StoreFileSystem::Passing(IOStatus::OK()).ok());
-  const IOStatus damage = StoreFileSystem::Passing(IOStatus::Corruption("damage"));
-  EXPECT_TRUE(damage.IsCorruption());
-  EXPECT_FALSE(damage.GetRetryable());
+// A change of the MANIFEST that failed may have reached the disk, and name files that RocksDB
+// deletes because it failed.
+TEST_F(StoreFileSystemTest, DeletesNoFileThatAManifestInDoubtMayName) {
+  const auto exists = [&](const std::string& name) {
+    return std::filesystem::exists(PathOf(name));
+  };
+  const auto remove = [&](const std::string& name) {
+    EXPECT_TRUE(system_.DeleteFile(PathOf(name), IOOptions(), nullptr).ok());
+    return !exists(name);
+  };
+  std::unique_ptr<rocksdb::FSDirectory> directory;
+  ASSERT_TRUE(system_.NewDirectory(directory_.path(), IOOptions(), &directory, nullptr).ok());
+  const auto name_manifest = [&] {
+    const rocksdb::DirFsyncOptions renamed(PathOf("CURRENT"));
+    return directory->FsyncWithDirOptions(IOOptions(), nullptr, renamed);
+  };
+  const auto manifest = Create("MANIFEST-000001");
+  for (const char* name : {"000002.sst", "000003.sst", "000004.sst", "000005.log"}) Create(name);
+  EXPECT_FALSE(remove("000002.sst"));  // a new MANIFEST is in doubt until CURRENT names it
+  ASSERT_TRUE(name_manifest().ok());
+  EXPECT_FALSE(exists("000002.sst"));
+  EXPECT_TRUE(remove("000003.sst"));
+  disk_->fails_syncs = true;
+  EXPECT_FALSE(manifest->Sync(IOOptions(), nullptr).ok());
+  Heal();
+  EXPECT_FALSE(remove("000004.sst"));
+  EXPECT_FALSE(remove("MANIFEST-000001"));
+  EXPECT_TRUE(remove("000005.log"));
+  const auto other_manifest = Create("MANIFEST-000006");
+  const rocksdb::DirFsyncOptions another(PathOf("IDENTITY"));
+  ASSERT_TRUE(directory->FsyncWithDirOptions(IOOptions(), nullptr, another).ok());
+  EXPECT_TRUE(exists("000004.sst"));
+  ASSERT_TRUE(name_manifest().ok());
+  EXPECT_FALSE(exists("000004.sst"));
+  EXPECT_FALSE(exists("MANIFEST-000001"));
+  EXPECT_TRUE(exists("MANIFEST-000006"));
+}
+
+// RocksDB keeps half a column family when it can't have its directory.
+TEST_F(StoreFileSystemTest, AlwaysGivesADirectoryAndFailsItsSync) {
+  std::unique_ptr<rocksdb::FSDirectory> directory;
+  const std::string path = PathOf("not/there");
+  ASSERT_TRUE(system_.CreateDirIfMissing(path, IOOptions(), nullptr).ok());
+  ASSERT_TRUE(system_.NewDirectory(path, IOOptions(), &directory, nullptr).ok());
+  EXPECT_FALSE(directory->Fsync(IOOptions(), nullptr).ok());
+  ASSERT_TRUE(std::filesystem::create_directories(path));
+  EXPECT_TRUE(directory->Fsync(IOOptions(), nullptr).ok());
+  EXPECT_TRUE(directory->Close(IOOptions(), nullptr).ok());
 }
 
 TEST_F(StoreFileSystemTest, RefusesAStagedFileThatCannotBeReadAsATable) {
@@ -209,7 +253,6 @@ TEST_F(StoreFileSystemTest, RefusesAStagedFileThatCannotBeReadAsATable) {
   };
   const IOStatus status = open("staging/rows.sst");
   EXPECT_TRUE(status.IsIOError()) << status.ToString();
-  EXPECT_TRUE(status.GetRetryable());
   EXPECT_TRUE(open("rows.sst").ok());  // is not read before it is asked for
   disk_->reads_left = UINT64_MAX;
   EXPECT_TRUE(open("staging/rows.sst").ok());

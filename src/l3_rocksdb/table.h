@@ -21,6 +21,7 @@ class RocksTable final : public DurableTable {
   absl::StatusOr<std::vector<StreamPosition>> Positions() const override;
   absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const override;
   TableInfo Info() const override;
+  bool IsCurrent() const override { return pin_.family().current && !*pin_.family().outdated; }
 
  private:
   absl::Status CheckWrite(const DurableWrite& write) const;

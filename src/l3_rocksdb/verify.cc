@@ -4,6 +4,7 @@
 #include <rocksdb/sst_file_reader.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "l3_rocksdb/log_check.h"
 #include "l3_rocksdb/manifest_mark.h"
 #include "l3_rocksdb/owner_lock.h"
+#include "l3_rocksdb/reader_file_system.h"
 #include "l3_rocksdb/repair.h"
 #include "l3_rocksdb/row_codec.h"
 #include "l3_rocksdb/row_walk.h"
@@ -23,6 +25,8 @@
 
 namespace hps {
 namespace {
+
+constexpr Duration kOpenTimeout = std::chrono::seconds(10);
 
 class Verifier {
  public:
@@ -34,15 +38,21 @@ class Verifier {
 
   VerifyReport& report() { return report_; }
   const std::set<std::string>& damaged_tables() const { return damaged_tables_; }
-  bool logs_damaged() const { return logs_damaged_; }
+  const std::optional<Damage>& log_damage() const { return log_damage_; }
   void Add(Damage damage);
 
  private:
   const std::string& path() const { return options_.config.path; }
+  void AddToLogs(const Damage& damage) {
+    if (!log_damage_.has_value()) log_damage_ = damage;
+    Add(damage);
+  }
   absl::Status CheckCurrent();
   absl::Status CheckLogs();
+  absl::Status CheckMark();
   absl::Status CheckUnopened(const absl::Status& why);
   absl::Status CheckTableFiles(Database& database);
+  absl::Status CheckNamesAllFiles(const std::vector<rocksdb::LiveFileMetaData>& named);
   absl::Status CheckTableFile(const rocksdb::LiveFileMetaData& file, const std::string& table);
   absl::Status CheckRows(Database& database, const std::string& name);
   absl::Status FailedRead(const rocksdb::Status& status, const std::string& file) const {
@@ -57,7 +67,8 @@ class Verifier {
   const ProgressFunction& progress_;
   VerifyReport report_;
   std::set<std::string> damaged_tables_;
-  bool logs_damaged_ = false;
+  std::optional<Damage> log_damage_{};  // the first: nothing can be repaired then
+  bool mark_damaged_ = false;
 };
 
 // Counts what a walk over one table finds.
@@ -111,8 +122,7 @@ absl::Status Verifier::CheckCurrent() {
   const rocksdb::Status read = rocksdb::ReadFileToString(env_, path() + "/CURRENT", &content);
   if (!read.ok() && !IsDamage(read)) return FailedRead(read, "CURRENT");
   if (!read.ok()) {
-    logs_damaged_ = true;
-    Add({"", "CURRENT", std::nullopt, read.ToString()});
+    AddToLogs({"", "CURRENT", std::nullopt, read.ToString()});
     return absl::OkStatus();
   }
   const bool well_formed = content.starts_with("MANIFEST-") && content.ends_with('\n') &&
@@ -134,14 +144,29 @@ absl::Status Verifier::CheckLogs() {
       FromRocksStatus(env_->GetChildren(path(), &names), absl::StrCat("listing '", path(), "'")));
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
-    const bool is_manifest = name.starts_with("MANIFEST-");
-    if (!is_manifest && !name.ends_with(".log")) continue;
-    const auto damage = CheckLog(env_, path() + "/" + name, !is_manifest);
+    if (!name.starts_with("MANIFEST-") && !name.ends_with(".log")) continue;
+    // How far a MANIFEST must be whole, its mark knows.
+    const auto damage = CheckLog(env_, path() + "/" + name, true);
     HPS_RETURN_IF_ERROR(damage.status());
     if (!damage->has_value()) continue;
-    Add({"", name, std::nullopt, absl::StrCat((*damage)->what, " at byte ", (*damage)->offset)});
-    logs_damaged_ = true;
+    AddToLogs(
+        {"", name, std::nullopt, absl::StrCat((*damage)->what, " at byte ", (*damage)->offset)});
   }
+  return absl::OkStatus();
+}
+
+// A mark that can't be read costs a check; a repair writes it anew.
+absl::Status Verifier::CheckMark() {
+  HPS_ASSIGN_OR_RETURN(const ManifestMark mark, ReadManifestMark(env_, path()));
+  if (mark.state == ManifestMark::State::kDamaged) {
+    mark_damaged_ = true;
+    Add({"", "hps.manifest", std::nullopt, "both of its copies are damaged"});
+  }
+  if (mark.state == ManifestMark::State::kOneCopy)
+    Add({"", "hps.manifest", std::nullopt, "one of its two copies is damaged"});
+  const absl::Status checked = CheckManifest(env_, path(), mark);
+  if (checked.ok() || !absl::IsDataLoss(checked)) return checked;
+  AddToLogs({"", "hps.manifest", std::nullopt, std::string(checked.message())});
   return absl::OkStatus();
 }
 
@@ -182,12 +207,29 @@ absl::Status Verifier::CheckTableFile(const rocksdb::LiveFileMetaData& file,
   return absl::OkStatus();
 }
 
+// Without a mark, a MANIFEST that has lost its end shows by the files that it does not name.
+absl::Status Verifier::CheckNamesAllFiles(const std::vector<rocksdb::LiveFileMetaData>& named) {
+  std::vector<std::string> names;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(env_->GetChildren(path(), &names), absl::StrCat("listing '", path(), "'")));
+  for (const std::string& name : names) {
+    const bool is_named = std::any_of(named.begin(), named.end(), [&](const auto& file) {
+      return file.relative_filename == name;
+    });
+    if (!name.ends_with(".sst") || is_named) continue;
+    AddToLogs(
+        {"", name, std::nullopt, "is not named by the MANIFEST, which may have lost its end"});
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Verifier::CheckTableFiles(Database& database) {
   const CatalogContents catalog = database.catalog();
   std::map<std::string, std::string> tables;  // by column family
   for (const auto& [name, table] : catalog.tables) tables[FamilyName(table.incarnation)] = name;
   std::vector<rocksdb::LiveFileMetaData> files;
   database.db().GetLiveFilesMetaData(&files);
+  if (mark_damaged_) HPS_RETURN_IF_ERROR(CheckNamesAllFiles(files));
   uint64_t done = 0;
   for (const rocksdb::LiveFileMetaData& file : files) {
     const auto table = tables.find(file.column_family_name);
@@ -228,18 +270,14 @@ absl::Status Verifier::CheckRows(Database& database, const std::string& name) {
 absl::Status Verifier::Run() {
   HPS_RETURN_IF_ERROR(CheckCurrent());
   HPS_RETURN_IF_ERROR(CheckLogs());
-  if (const absl::Status marked = CheckManifestMark(env_, path()); !marked.ok()) {
-    if (!absl::IsDataLoss(marked)) return marked;
-    Add({"", "hps.manifest", std::nullopt, std::string(marked.message())});
-    logs_damaged_ = true;
-  }
+  HPS_RETURN_IF_ERROR(CheckMark());
   RocksStoreOptions reader = options_;
   reader.mode = OpenMode::kReadOnly;
   absl::StatusOr<std::shared_ptr<Database>> database = Database::Open(reader);
   if (!database.ok()) {
     if (!absl::IsDataLoss(database.status())) return database.status();
     HPS_RETURN_IF_ERROR(CheckUnopened(database.status()));
-    if (logs_damaged_) return absl::OkStatus();
+    if (log_damage_.has_value()) return absl::OkStatus();
     database = Database::OpenDamaged(reader);
     if (absl::IsDataLoss(database.status())) return absl::OkStatus();
     HPS_RETURN_IF_ERROR(database.status());
@@ -270,14 +308,21 @@ absl::StatusOr<VerifyReport> VerifyRocksStore(const RocksStoreOptions& options, 
   if (found.ok() && *found == StoreFiles::kNone)
     return absl::NotFoundError(absl::StrCat("there is no store at '", options.config.path, "'"));
   HPS_RETURN_IF_ERROR(CheckNobodyWrites(options.config.path));
-  Verifier verifier(options, progress);
+  // A writer that comes meanwhile does not make damage of what it removes.
+  HPS_ASSIGN_OR_RETURN(const std::shared_ptr<ReaderFileSystem> files,
+                       ReaderFileSystem::Take(EnvOf(options)->GetFileSystem(), options.config.path,
+                                              nullptr, DeadlineAfter(RealClock(), kOpenTimeout)));
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(files);
+  RocksStoreOptions reader = options;
+  reader.env = env.get();
+  Verifier verifier(reader, progress);
   HPS_RETURN_IF_ERROR(verifier.Run());
   VerifyReport report = std::move(verifier.report());
   if (!repair || report.damage_count == 0) return report;
-  if (verifier.logs_damaged()) {
-    return absl::DataLossError(
-        absl::StrCat("store '", options.config.path, "': ", report.damage[0].file, ": ",
-                     report.damage[0].what, ": only table files can be repaired"));
+  if (const std::optional<Damage>& damage = verifier.log_damage()) {
+    return absl::DataLossError(absl::StrCat("store '", options.config.path, "': ", damage->file,
+                                            ": ", damage->what,
+                                            ": only table files and hps.manifest can be repaired"));
   }
   HPS_ASSIGN_OR_RETURN(report.rows_marked_lost, RepairTables(options, verifier.damaged_tables()));
   return report;

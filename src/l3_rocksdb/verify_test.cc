@@ -245,6 +245,75 @@ TEST_F(VerifyTest, RepairOfAChangedTableNeverCallsALostKeyAbsent) {
   EXPECT_EQ(scanned.status().code(), absl::StatusCode::kDataLoss) << scanned.status();
 }
 
+// Would catch a flipped bit that closes a healthy store.
+TEST_F(VerifyTest, AFlippedBitOfTheMarkIsFoundAndRepairedAndClosesNothing) {
+  constexpr size_t kRows = 100;
+  Import(*Open(), "m/a", kRows);
+  const std::string mark = path() + "/hps.manifest";
+  const uint64_t size = std::filesystem::file_size(mark);
+  for (uint64_t byte = 0; byte < size; ++byte) {
+    for (int bit = 0; bit < 8; ++bit) {
+      FlipBit(mark, byte, bit);
+      const VerifyReport report = Verify();
+      ASSERT_EQ(report.damage_count, 1u) << byte;
+      EXPECT_EQ(report.damage[0].file, "hps.manifest");
+      if (bit == static_cast<int>(byte % 8)) {
+        const auto store = Open(OpenMode::kReadOnly);
+        ASSERT_NE(store, nullptr);
+        EXPECT_EQ(ExpectNoWrongAnswer(*store, "m/a", kRows), 0u);
+      }
+      FlipBit(mark, byte, bit);
+    }
+  }
+  FlipBit(mark, 3, 1);
+  EXPECT_EQ(Verify(true).damage_count, 1u);
+  EXPECT_EQ(Verify().damage_count, 0u);
+  FlipBit(mark, 3, 1);
+  EXPECT_EQ(ExpectNoWrongAnswer(*Open(OpenMode::kReadWrite), "m/a", kRows), 0u);
+  EXPECT_EQ(Verify().damage_count, 0u);  // a writer writes the mark
+}
+
+TEST_F(VerifyTest, AMarkThatCannotBeReadIsMadeAnewByRepair) {
+  constexpr size_t kRows = 100;
+  Import(*Open(), "m/a", kRows);
+  const std::string mark = path() + "/hps.manifest";
+  const uint64_t line = std::filesystem::file_size(mark) / 2;
+  std::filesystem::resize_file(mark, line + 5);  // the first copy is enough
+  EXPECT_EQ(ExpectNoWrongAnswer(*Open(OpenMode::kReadOnly), "m/a", kRows), 0u);
+  std::filesystem::resize_file(mark, line - 5);
+  const absl::Status refused = OpenRocksStore(Options(OpenMode::kReadWrite)).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(std::string(refused.message()).find("verify --repair"), std::string::npos) << refused;
+  EXPECT_GT(Verify().damage_count, 0u);
+  EXPECT_EQ(Verify(true).rows_marked_lost, 0u);
+  EXPECT_EQ(Verify().damage_count, 0u);
+  EXPECT_EQ(ExpectNoWrongAnswer(*Open(OpenMode::kReadWrite), "m/a", kRows), 0u);
+}
+
+// A repair of the mark must not bless a MANIFEST that has lost its end: its table is damaged.
+TEST_F(VerifyTest, ADamagedMarkHidesNoTableThatTheManifestHasLost) {
+  constexpr size_t kRows = 1000;
+  Import(*Open(), "m/a", kRows);
+  const std::string manifest = Files("MANIFEST-", "").at(0);
+  const uint64_t size = std::filesystem::file_size(manifest);
+  std::filesystem::resize_file(path() + "/hps.manifest", 5);
+  const std::string copy = directory_.path() + "/copy";
+  std::filesystem::copy(path(), copy, std::filesystem::copy_options::recursive);
+  for (uint64_t cut = size - 1; cut > size / 2; cut -= 23) {
+    std::filesystem::remove_all(path());
+    std::filesystem::copy(copy, path(), std::filesystem::copy_options::recursive);
+    std::filesystem::resize_file(manifest, cut);
+    const auto repaired = VerifyRocksStore(Options(OpenMode::kReadWrite), true, {});
+    EXPECT_TRUE(!repaired.ok() || repaired->damage_count > 0);
+    const auto store = OpenRocksStore(Options(OpenMode::kReadWrite));
+    if (store.ok()) {
+      ExpectNoWrongAnswer(**store, "m/a", kRows);
+    } else {
+      EXPECT_EQ(store.status().code(), absl::StatusCode::kDataLoss) << store.status();
+    }
+  }
+}
+
 TEST_F(VerifyTest, AMissingTableFileIsFoundAtOpenAndByVerify) {
   {
     const auto store = Open();

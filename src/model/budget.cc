@@ -95,4 +95,16 @@ std::vector<uint64_t> RedivideBudget(uint64_t bytes_max, std::span<const BudgetR
   return parts;
 }
 
+uint64_t RowsThatFit(
+    uint64_t bytes, size_t row_bytes,
+    const std::function<uint64_t(uint64_t row_count, size_t row_bytes)>& bytes_for) {
+  uint64_t least = 0;  // these fit
+  uint64_t most = bytes / row_bytes;
+  while (least < most) {
+    const uint64_t rows = most - (most - least) / 2;
+    bytes_for(rows, row_bytes) <= bytes ? least = rows : most = rows - 1;
+  }
+  return least;
+}
+
 }  // namespace hps

@@ -8,7 +8,9 @@
 // Dividing never fails: a table for which nothing is left gets 0 and is served without the level.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -31,11 +33,16 @@ struct BudgetRequest {
 std::vector<uint64_t> DivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests);
 
 // The same beside tables that are served. What these hold can't be resized, only given up: a part
-// that differs from held_bytes means that the table is to be opened anew, with nothing in it. So
+// that differs from held_bytes means that the table is to be opened anew, with what fits. So
 // none grows, but those that hold nothing; and some shrink, the largest excess over their fair part
 // first, only where the new tables would get less than three quarters of theirs from what is free.
 // Then a sixteenth of the level is kept free, so that the next small table finds room as it is.
 // REQUIRES: the sum of held_bytes is at most `bytes_max`.
 std::vector<uint64_t> RedivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests);
+
+// How many rows of that width a table of `bytes` holds, where `bytes_for` says what rows need.
+uint64_t RowsThatFit(
+    uint64_t bytes, size_t row_bytes,
+    const std::function<uint64_t(uint64_t row_count, size_t row_bytes)>& bytes_for);
 
 }  // namespace hps

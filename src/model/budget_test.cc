@@ -134,5 +134,15 @@ TEST(BudgetTest, NeverGivesMoreThanThereIs) {
   }
 }
 
+TEST(RowsThatFitTest, IsTheMostThatFit) {
+  const auto bytes_for = [](uint64_t rows, size_t row_bytes) {
+    return 1000 + (rows + 9) / 10 * 10 * (row_bytes + 4);
+  };
+  EXPECT_EQ(RowsThatFit(0, 16, {}), 0u);
+  EXPECT_EQ(RowsThatFit(1199, 16, bytes_for), 0u);
+  EXPECT_EQ(RowsThatFit(1200, 16, bytes_for), 10u);
+  EXPECT_EQ(RowsThatFit(uint64_t{1} << 40, 16, bytes_for), ((uint64_t{1} << 40) - 1000) / 200 * 10);
+}
+
 }  // namespace
 }  // namespace hps

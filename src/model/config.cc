@@ -15,6 +15,7 @@
 #include "base/names.h"
 #include "hps/units.h"
 #include "model/config_settings.h"
+#include "model/setting_list.h"
 
 namespace hps {
 namespace {
@@ -328,6 +329,7 @@ absl::Status ValidateConfig(const Config& config) {
         absl::StrCat("l2.resolution_target = ", config.l2.resolution_target,
                      ": at most l2.overflow_margin, which is ", config.l2.overflow_margin));
   }
+  HPS_RETURN_IF_ERROR(CheckServer(config.server));
   std::set<std::string> names;
   for (const ModelConfig& model : config.model) {
     HPS_RETURN_IF_ERROR(CheckModel(model));
@@ -340,7 +342,15 @@ absl::Status ValidateConfig(const Config& config) {
 std::string PrintConfig(const Config& given) {
   Config config = given;
   config.store.path = AbsolutePath(config.store.path);
-  for (ModelConfig& model : config.model) model.dense = AbsolutePath(model.dense);
+  for (std::string* path :
+       {&config.server.tls_certificate, &config.server.tls_key, &config.server.tls_client_ca,
+        &config.server.token_file, &config.log.file}) {
+    *path = AbsolutePath(*path);
+  }
+  for (ModelConfig& model : config.model) {
+    model.dense = AbsolutePath(model.dense);
+    for (TableConfig& table : model.table) table.l1_hot_keys = AbsolutePath(table.l1_hot_keys);
+  }
   std::string text;
   for (const Setting<Config>& setting : ConfigSettings()) {
     const std::string name =

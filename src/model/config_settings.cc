@@ -13,6 +13,7 @@
 #include "hps/table_spec.h"
 #include "hps/units.h"
 #include "model/config_values.h"
+#include "model/setting_list.h"
 #include "tier/device_cache_factory.h"
 
 namespace hps {
@@ -20,63 +21,34 @@ namespace {
 
 constexpr std::string_view kAwaitsRedis = "Redis as level 2";
 constexpr std::string_view kAwaitsUpdate = "the update stream";
-constexpr std::string_view kAwaitsServer = "the server";
 constexpr std::string_view kAwaitsDense = "dense networks";
-
-constexpr auto kHour = std::chrono::hours(1);
-constexpr uint64_t kSizeMax = uint64_t{1} << 50;  // 1 PiB: beyond every machine
-
-struct Description {
-  std::string_view section;
-  std::string_view name;
-  std::string_view meaning;
-  std::string_view awaits{};
-};
-
-// A setting whose value is one member, `member(target)`, read, checked and printed by `Codec`.
-template <typename Target, typename Codec, typename Member>
-Setting<Target> Make(const Description& description, Codec codec, Member member) {
-  Setting<Target> setting;
-  setting.section = description.section;
-  setting.name = description.name;
-  setting.type = codec.type();
-  setting.meaning = description.meaning;
-  setting.awaits = description.awaits;
-  setting.read = [codec, member](const ConfigValue& value, const std::string& directory,
-                                 Target& target) {
-    return codec.Read(value, directory, member(target));
-  };
-  setting.check = [codec, member](const Target& target) { return codec.Check(member(target)); };
-  setting.print = [codec, member](const Target& target) { return codec.Print(member(target)); };
-  return setting;
-}
 
 std::vector<Setting<Config>> StoreSettings() {
   const EnumCodec<SyncMode> sync{{{SyncMode::kAlways, "always"},
                                   {SyncMode::kInterval, "interval"},
                                   {SyncMode::kNever, "never"}}};
   return {
-      Make<Config>(
+      MakeSetting<Config>(
           {"store", "path", "Directory of the store (level 3); made by the first import."},
           PathCodec{}, [](auto& c) -> auto& { return c.store.path; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"store", "cache_bytes", "Block cache of the store, shared by all tables."},
           SizeCodec{0, kSizeMax}, [](auto& c) -> auto& { return c.store.cache_bytes; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"store", "write_buffer_bytes",
            "Memory for updates that are not yet in sorted files, shared by all tables."},
           SizeCodec{uint64_t{1} << 20, kSizeMax},
           [](auto& c) -> auto& { return c.store.write_buffer_bytes; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"store", "sync",
            "When written updates are forced to the disk: before each acknowledgement, "
            "every `sync_interval`, or when the system likes. Imports always are."},
           sync, [](auto& c) -> auto& { return c.store.sync; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"store", "sync_interval", "Longest time between two forced writes."},
           DurationCodec{std::chrono::milliseconds(1), kHour},
           [](auto& c) -> auto& { return c.store.sync_interval; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"store", "free_bytes_min", "Writes are refused below this much free disk."},
           SizeCodec{0, kSizeMax}, [](auto& c) -> auto& { return c.store.free_bytes_min; }),
   };
@@ -88,7 +60,7 @@ std::vector<Setting<Config>> L2Settings() {
   const EnumCodec<EvictionPolicy> eviction{{{EvictionPolicy::kOldest, "oldest"},
                                             {EvictionPolicy::kLeastUsed, "least_used"},
                                             {EvictionPolicy::kRandom, "random"}}};
-  Setting<Config> kind_setting = Make<Config>(
+  Setting<Config> kind_setting = MakeSetting<Config>(
       {"l2", "kind", "What level 2 is; this build has no Redis."}, kind,
       [](auto& c) -> auto& { return c.l2.kind; });
   kind_setting.check = [](const Config& config) {
@@ -98,37 +70,37 @@ std::vector<Setting<Config>> L2Settings() {
   };
   return {
       std::move(kind_setting),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l2", "bytes_max",
            "Memory of level 2 in all, metadata included; split over the tables by size."},
           SizeCodec{1, kSizeMax}, [](auto& c) -> auto& { return c.l2.bytes_max; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l2", "preload", "Share of every table that is loaded at start."}, NumberCodec{0.0, 1.0},
           [](auto& c) -> auto& { return c.l2.preload; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l2", "eviction",
            "Which rows give way: the longest unused, the least often used, or any."},
           eviction, [](auto& c) -> auto& { return c.l2.eviction; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l2", "overflow_margin", "Eviction begins when a table fills this share of its budget."},
           NumberCodec{0.01, 1.0}, [](auto& c) -> auto& { return c.l2.overflow_margin; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l2", "resolution_target", "Eviction ends at this share; at most `overflow_margin`."},
           NumberCodec{0.01, 1.0}, [](auto& c) -> auto& { return c.l2.resolution_target; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l2", "huge_pages", "Ask for huge pages; used where the system gives them."},
           BooleanCodec{}, [](auto& c) -> auto& { return c.l2.huge_pages; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l2.redis", "nodes", "Addresses of the Redis nodes.", kAwaitsRedis}, AddressListCodec{},
           [](auto& c) -> auto& { return c.l2.redis.nodes; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l2.redis", "cluster", "Whether the nodes are a Redis Cluster.", kAwaitsRedis},
           BooleanCodec{}, [](auto& c) -> auto& { return c.l2.redis.cluster; }),
   };
 }
 
 std::vector<Setting<Config>> L1Settings() {
-  Setting<Config> devices = Make<Config>(
+  Setting<Config> devices = MakeSetting<Config>(
       {"l1", "devices",
        "GPUs that cache rows: all that are present (none without a GPU), or a list; a "
        "listed one that is missing is an error, as is any list in a build without GPUs."},
@@ -145,25 +117,25 @@ std::vector<Setting<Config>> L1Settings() {
   };
   return {
       std::move(devices),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l1", "bytes_max",
            "Device memory of level 1, per device, metadata included; split over the tables by "
            "size."},
           SizeCodec{1, kSizeMax}, [](auto& c) -> auto& { return c.l1.bytes_max; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l1", "preload", "Share of every table that is loaded at start."}, NumberCodec{0.0, 1.0},
           [](auto& c) -> auto& { return c.l1.preload; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l1", "calls_max",
            "Look-ups at a time on one device; each has buffers on the device and on the host."},
           IntegerCodec{1, 1024}, [](auto& c) -> auto& { return c.l1.calls_max; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l1", "call_keys_max",
            "Keys of one look-up through level 1, over all its tables; a key takes about 40 bytes "
            "of "
            "a call's buffers on the device and 32 on the host."},
           IntegerCodec{1, kKeysPerCallMax}, [](auto& c) -> auto& { return c.l1.call_keys_max; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"l1", "call_staging_bytes",
            "Pinned memory of a look-up for rows that level 1 lacked; what is beyond it is copied "
            "once more."},
@@ -173,42 +145,40 @@ std::vector<Setting<Config>> L1Settings() {
 
 std::vector<Setting<Config>> OtherSettings() {
   return {
-      Make<Config>(
+      MakeSetting<Config>(
           {"lookup", "hit_rate_threshold",
            "Share of a table's keys that the highest level must hold for a call not to "
            "wait for the others; 1.0 = always wait, 0.0 = never."},
           NumberCodec{0.0, 1.0}, [](auto& c) -> auto& { return c.lookup.hit_rate_threshold; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"lookup", "timeout",
            "A call answers by then; keys that have not arrived get the default row and "
            "the status `default_degraded`."},
           DurationCodec{Duration(0), kHour}, [](auto& c) -> auto& { return c.lookup.timeout; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"threads", "fetch",
            "Workers that read from levels that can block; 0 = the number of cores."},
           IntegerCodec{0, 1024}, [](auto& c) -> auto& { return c.threads.fetch; }),
-      Make<Config>(
+      MakeSetting<Config>(
           {"threads", "promote", "Workers that copy rows into upper levels after a reply."},
           IntegerCodec{1, 64}, [](auto& c) -> auto& { return c.threads.promote; }),
-      Make<Config>(
+      MakeSetting<Config>(
+          {"threads", "helper_spin",
+           "How long a fetch worker that helps look-ups on a device waits for more of them on its "
+           "core, where they follow each other that fast; 0 = not at all."},
+          DurationCodec{Duration(0), std::chrono::milliseconds(100)},
+          [](auto& c) -> auto& { return c.threads.helper_spin; }),
+      MakeSetting<Config>(
           {"update", "brokers", "Kafka brokers of the update stream; empty = no stream.",
            kAwaitsUpdate},
           AddressListCodec{}, [](auto& c) -> auto& { return c.update.brokers; }),
-      Make<Config>(
-          {"server", "http", "Where HTTP is served.", kAwaitsServer}, AddressCodec{},
-          [](auto& c) -> auto& { return c.server.http; }),
-      Make<Config>(
-          {"server", "grpc", "Where gRPC is served.", kAwaitsServer}, AddressCodec{},
-          [](auto& c) -> auto& { return c.server.grpc; }),
-      Make<Config>(
-          {"server", "metrics", "Where metrics are served.", kAwaitsServer}, AddressCodec{},
-          [](auto& c) -> auto& { return c.server.metrics; }),
   };
 }
 
 std::vector<Setting<Config>> AllConfigSettings() {
   std::vector<Setting<Config>> all = StoreSettings();
-  for (std::vector<Setting<Config>> part : {L2Settings(), L1Settings(), OtherSettings()})
+  for (std::vector<Setting<Config>> part :
+       {L2Settings(), L1Settings(), OtherSettings(), ServerSettings()})
     std::move(part.begin(), part.end(), std::back_inserter(all));
   return all;
 }
@@ -241,15 +211,15 @@ const std::vector<Setting<Config>>& ConfigSettings() {
 
 const std::vector<Setting<ModelConfig>>& ModelSettings() {
   static const auto* const settings = new std::vector<Setting<ModelConfig>>{
-      Make<ModelConfig>(
+      MakeSetting<ModelConfig>(
           {"model", "name", "Its tables are those of the store named `<name>/...`."}, NameCodec{},
           [](auto& c) -> auto& { return c.name; }),
-      Make<ModelConfig>(
+      MakeSetting<ModelConfig>(
           {"model", "tables",
            "The model's tables in declared order, without the model's name; empty = "
            "all, in the order of their first import."},
           NameListCodec{}, [](auto& c) -> auto& { return c.tables; }),
-      Make<ModelConfig>(
+      MakeSetting<ModelConfig>(
           {"model", "dense", "ONNX file of the dense network.", kAwaitsDense}, PathCodec{},
           [](auto& c) -> auto& { return c.dense; }),
   };
@@ -258,23 +228,23 @@ const std::vector<Setting<ModelConfig>>& ModelSettings() {
 
 const std::vector<Setting<TableConfig>>& TableSettings() {
   static const auto* const settings = new std::vector<Setting<TableConfig>>{
-      Make<TableConfig>(
+      MakeSetting<TableConfig>(
           {"model.table", "name", "The table, without the model's name."}, NameCodec{},
           [](auto& c) -> auto& { return c.name; }),
-      Make<TableConfig>(
+      MakeSetting<TableConfig>(
           {"model.table", "l2_share",
            "Share of the table that level 2 has room for, instead of a budget by size."},
           OptionalCodec<NumberCodec>{{0.0, 1.0}}, [](auto& c) -> auto& { return c.l2_share; }),
-      Make<TableConfig>(
+      MakeSetting<TableConfig>(
           {"model.table", "l2_bytes", "The table's budget in level 2."},
           OptionalCodec<SizeCodec>{{0, kSizeMax}}, [](auto& c) -> auto& { return c.l2_bytes; }),
-      Make<TableConfig>(
+      MakeSetting<TableConfig>(
           {"model.table", "l1_share", "As `l2_share`, for level 1."},
           OptionalCodec<NumberCodec>{{0.0, 1.0}}, [](auto& c) -> auto& { return c.l1_share; }),
-      Make<TableConfig>(
+      MakeSetting<TableConfig>(
           {"model.table", "l1_bytes", "As `l2_bytes`, for level 1, on each device."},
           OptionalCodec<SizeCodec>{{0, kSizeMax}}, [](auto& c) -> auto& { return c.l1_bytes; }),
-      Make<TableConfig>(
+      MakeSetting<TableConfig>(
           {"model.table", "l1_hot_keys",
            "NumPy file of keys, hottest first, that level 1 loads at start, before `l1.preload`."},
           PathCodec{}, [](auto& c) -> auto& { return c.l1_hot_keys; }),

@@ -187,6 +187,35 @@ TEST_F(ConfigTest, OutOfRangeNamesTheRange) {
   ExpectInvalid("[store]\npath = \"\"\n", "2:8", {"expected a path"});
 }
 
+TEST_F(ConfigTest, TheServersSettingsAreChecked) {
+  const auto config = Load(
+      "[server]\nhttp = \"\"\nlate_answers = \"error\"\nkeys_in_flight_max = 5000000000\n"
+      "[server.batching]\nkeys_max = 100\nwait = \"50us\"\n"
+      "[server.security]\ntoken_file = \"token\"\nrepository_control = true\n"
+      "[log]\nlevel = \"info\"\nformat = \"json\"\nfile = \"/var/log/hps.log\"\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->server.http, "");
+  EXPECT_EQ(config->server.late_answers, LateAnswers::kError);
+  EXPECT_EQ(config->server.keys_in_flight_max, 5'000'000'000u);
+  EXPECT_EQ(config->server.batch_keys_max, 100u);
+  EXPECT_EQ(config->server.batch_wait, std::chrono::microseconds(50));
+  EXPECT_EQ(config->server.token_file, directory_ + "/token");
+  EXPECT_TRUE(config->server.repository_control);
+  EXPECT_EQ(config->log.level, LogLevel::kInfo);
+  EXPECT_EQ(config->log.format, LogFormat::kJson);
+  EXPECT_EQ(config->log.file, "/var/log/hps.log");
+  EXPECT_THAT(PrintConfig(*config), HasSubstr("server.batching.wait = \"50us\"  # " + path_));
+  ExpectInvalid("[server]\nkeys_in_flight_max = 0\n", "2:22", {"1 to "});
+  ExpectInvalid("[server]\nkeys_in_flight_max = -1\n", "2:22", {"out of range"});
+  ExpectInvalid("[server]\nkeys_in_flight_max = \"1GiB\"\n", "2:22", {"expected an integer"});
+  ExpectInvalid("[server]\nthreads = 1\n", "", {"server.threads", "at least 2"});
+  ExpectInvalid("[server]\nthreads = 4\nlookups = 4\n", "", {"server.lookups", "fewer"});
+  ExpectInvalid("[server.security]\ntls_key = \"k\"\n", "", {"tls_certificate and tls_key"});
+  ExpectInvalid("[server.security]\ntls_client_ca = \"k\"\n", "", {"needs", "tls_certificate"});
+  ExpectInvalid("[server]\ngrcp = \"\"\n", "2:1", {"did you mean 'grpc'"});
+  ExpectInvalid("[log]\nlevel = \"loud\"\n", "2:9", {"\"debug\" | ", "\"loud\""});
+}
+
 TEST_F(ConfigTest, ModelsAreChecked) {
   ExpectInvalid("[[model]]\nname = \"../x\"\n", "2:8", {"a-z A-Z 0-9"});
   ExpectInvalid("[[model]]\nname = \"" + std::string(121, 'a') + "\"\n", "2:8", {"1 to 120"});
@@ -219,7 +248,6 @@ TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   if (!BuiltInDeviceCacheFactory().Support().ok())
     ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
   ExpectError("[update]\nbrokers = [\"a:9092\"]\n", unimplemented, "2:11", {"update stream"});
-  ExpectError("[server]\nhttp = \"0.0.0.0:80\"\n", unimplemented, "2:8", {"the server"});
   ExpectError("[[model]]\nname = \"m\"\ndense = \"m.onnx\"\n", unimplemented, "3:9", {"dense"});
   EXPECT_TRUE(Load("[update]\nbrokers = []\n[server]\nhttp = \"127.0.0.1:8000\"\n"
                    "[l2.redis]\ncluster = false\n[l1]\ndevices = \"auto\"\n")

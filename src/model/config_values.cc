@@ -157,6 +157,21 @@ absl::Status SizeCodec::Check(uint64_t value) const {
 
 std::string SizeCodec::Print(uint64_t value) const { return QuoteToml(FormatByteSize(value)); }
 
+std::string CountCodec::type() const { return absl::StrCat("integer, ", min, " to ", max); }
+
+absl::Status CountCodec::Read(const ConfigValue& value, const std::string&, uint64_t& out) const {
+  const auto* given = std::get_if<int64_t>(&value);
+  if (given == nullptr) return WrongType("an integer", value);
+  if (*given < 0) return OutOfRange(std::to_string(min), std::to_string(max));
+  out = static_cast<uint64_t>(*given);
+  return absl::OkStatus();
+}
+
+absl::Status CountCodec::Check(uint64_t value) const {
+  if (value < min || value > max) return OutOfRange(std::to_string(min), std::to_string(max));
+  return absl::OkStatus();
+}
+
 std::string DurationCodec::type() const { return "duration"; }
 
 absl::Status DurationCodec::Read(const ConfigValue& value, const std::string&,

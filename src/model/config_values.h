@@ -60,6 +60,16 @@ struct SizeCodec {
   std::string Print(uint64_t value) const;
 };
 
+// A number of things, which may be beyond 32 bits.
+struct CountCodec {
+  uint64_t min = 0;
+  uint64_t max = 0;
+  std::string type() const;
+  absl::Status Read(const ConfigValue& value, const std::string& directory, uint64_t& out) const;
+  absl::Status Check(uint64_t value) const;
+  std::string Print(uint64_t value) const { return std::to_string(value); }
+};
+
 struct DurationCodec {
   Duration min{};
   Duration max{};
@@ -82,6 +92,19 @@ struct AddressCodec {
   std::string type() const { return "host:port"; }
   absl::Status Read(const ConfigValue& value, const std::string& directory, std::string& out) const;
   absl::Status Check(const std::string& value) const;
+  std::string Print(const std::string& value) const { return QuoteToml(value); }
+};
+
+// "host:port", or "" where it is off.
+struct ListenCodec {
+  std::string type() const { return "host:port or \"\""; }
+  absl::Status Read(const ConfigValue& value, const std::string& directory,
+                    std::string& out) const {
+    return AddressCodec{}.Read(value, directory, out);
+  }
+  absl::Status Check(const std::string& value) const {
+    return value.empty() ? absl::OkStatus() : AddressCodec{}.Check(value);
+  }
   std::string Print(const std::string& value) const { return QuoteToml(value); }
 };
 

@@ -165,7 +165,8 @@ void DeviceLevel::Adopt(const Adoption& adoption) {
     waiting_.push_back({.table = adoption.table,
                         .cache = cache,
                         .bytes = adoption.bytes,
-                        .keys = std::move(keys)});
+                        .keys = std::move(keys),
+                        .preload = adoption.former == nullptr});
   }
   PostBind();  // what it waits for may have been given back meanwhile
 }
@@ -185,7 +186,8 @@ std::vector<Key> DeviceLevel::KeysFor(const Adoption& adoption, size_t cache) co
 }
 
 void DeviceLevel::Preload(ServedTable& table, size_t cache) const {
-  const absl::StatusOr<uint64_t> rows = PreloadDeviceTable(table, cache, config_.l1.preload);
+  const auto go_on = [&] { return !closing_.load() && !table.retired(); };
+  const absl::StatusOr<uint64_t> rows = PreloadDeviceTable(table, cache, config_.l1.preload, go_on);
   if (rows.ok()) return;
   LogWarning(absl::StrCat("preload of ", PartOf(table, *caches_[cache]),
                           " ended early: ", rows.status().ToString()));
@@ -237,6 +239,7 @@ void DeviceLevel::BindWaiting() {
   }
   for (auto& [table, part] : bound) {
     Fill(*table, part.cache, part.keys);
+    if (part.preload) Preload(*table, part.cache);
     table = nullptr;  // it may have waited for this
   }
 }

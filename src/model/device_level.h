@@ -84,6 +84,7 @@ class DeviceLevel {
     size_t cache = 0;
     uint64_t bytes = 0;
     std::vector<Key> keys{};  // to fill it with
+    bool preload = false;     // and with a share of the table
   };
 
   // Binds what waits; one at a time.

@@ -346,6 +346,19 @@ TEST_F(DeviceLevelTest, ATableThatIsNotTouchedKeepsItsRows) {
   EXPECT_EQ(LookUp(*store, "b", Iota(100)).value, 2);
 }
 
+// One switch drops the table that fills the level and brings a new one, which has to wait for it.
+TEST_F(DeviceLevelTest, ANewTableThatHadToWaitIsPreloaded) {
+  config_.l1.bytes_max = Need(1000);
+  config_.l1.preload = 0.5;
+  Import(Files("a", 1000, 1));
+  const auto store = Open();
+  ExpectSoonInL1(*store, "a", Iota(500), 1);
+  Import(Files("b", 1000, 2));  // is staged
+  ASSERT_TRUE(store->Drop("m/a").ok());
+  ASSERT_EQ(store->Statistics().tables.size(), 1u);
+  ExpectSoonInL1(*store, "b", Iota(500), 2);
+}
+
 TEST_F(DeviceLevelTest, WhatADroppedTableHeldIsGivenToTheNext) {
   config_.l1.bytes_max = Need(1000);
   Import(Files("a", 1000, 1));

@@ -129,20 +129,49 @@ absl::StatusOr<size_t> FetchHits(ServedTable& table, Batch& batch, size_t count)
 
 }  // namespace
 
-absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share) {
-  if (table.l2() == nullptr || share <= 0) return 0;
+absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share,
+                                      const std::function<bool()>& go_on) {
+  if (table.l2() == nullptr || share <= 0 || !go_on()) return 0;
   const ApplyEpoch epoch = table.epochs().published();  // before the first row is read
   uint64_t inserted = 0;
   const auto insert = [&](const RowBatch& rows) -> absl::StatusOr<bool> {
     HPS_ASSIGN_OR_RETURN(const InsertCounts counts, table.l2()->Insert(rows, epoch));
     inserted += counts.inserted;
-    return !IsFull(table.l2()->Statistics());
+    return !IsFull(table.l2()->Statistics()) && go_on();
   };
   HPS_RETURN_IF_ERROR(ScanShare(table, share, insert));
   return inserted;
 }
 
-absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share) {
+absl::StatusOr<uint64_t> CarryWarmRows(ServedTable& from, ServedTable& to, uint64_t rows_max) {
+  if (from.l2() == nullptr || to.l2() == nullptr) return 0;
+  const ApplyEpoch epoch = to.epochs().published();
+  std::vector<Key> warm(std::min(rows_max, from.l2()->Statistics().entries));
+  HPS_ASSIGN_OR_RETURN(const size_t warm_count, from.l2()->WarmestKeys(warm, WaitMax()));
+  Batch batch(to.row_bytes());
+  uint64_t carried = 0;
+  // The coldest first: so the warmest are again the youngest.
+  for (size_t left = warm_count; left > 0;) {
+    const size_t asked = std::min(batch.keys.size(), left);
+    left -= asked;
+    std::copy_n(warm.begin() + static_cast<ptrdiff_t>(left), asked, batch.keys.begin());
+    HPS_RETURN_IF_ERROR(from.l2()
+                            ->Fetch({.keys = std::span(batch.keys).first(asked),
+                                     .rows = batch.View(asked),
+                                     .outcomes = std::span(batch.outcomes).first(asked),
+                                     .versions = std::span(batch.versions).first(asked)},
+                                    WaitMax())
+                            .status());
+    const size_t held = batch.KeepHits(asked);
+    if (held == 0) continue;
+    HPS_ASSIGN_OR_RETURN(const InsertCounts counts, to.l2()->Insert(batch.Rows(held), epoch));
+    carried += counts.inserted;
+  }
+  return carried;
+}
+
+absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share,
+                                            const std::function<bool()>& go_on) {
   DeviceCacheTable* const l1 = table.l1(cache);
   const ApplyEpoch epoch = table.epochs().published();
   if (l1 == nullptr || share <= 0 || epoch < table.l1_epoch(cache)) return 0;
@@ -150,7 +179,7 @@ absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, do
   const auto insert = [&](const RowBatch& rows) -> absl::StatusOr<bool> {
     HPS_RETURN_IF_ERROR(Replace(*l1, rows, epoch));
     sent += rows.keys.size();
-    return !IsFull(l1->Statistics());
+    return go_on() && !IsFull(l1->Statistics());
   };
   HPS_RETURN_IF_ERROR(ScanShare(table, share, insert));
   HPS_RETURN_IF_ERROR(l1->Flush(WaitMax()));

@@ -13,13 +13,21 @@
 namespace hps {
 
 // Inserts the first `share` of the table's rows in key order, or as many as fit: it ends when the
-// level begins to evict. Returns the rows inserted.
+// level begins to evict, and when `go_on()` says no. Returns the rows inserted.
 // Errors: DATA_LOSS (a damaged row; what came before it stays), those of LossyTable::Insert.
-absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share);
+absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share,
+                                      const std::function<bool()>& go_on);
 
-// The same for level 1 in a cache that the table is attached to. Returns the rows sent to it.
-// Errors: DATA_LOSS, DEADLINE_EXCEEDED (the device), those of DeviceCacheTable::Replace.
-absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share);
+// Copies rows of `from`'s level 2 to that of `to`, which is empty, as many as `rows_max`, the
+// warmest of them. Returns how many. REQUIRES: both are one incarnation with the same rows, of
+// which none changes meanwhile. Errors: those of LossyTable; what was copied before stays.
+absl::StatusOr<uint64_t> CarryWarmRows(ServedTable& from, ServedTable& to, uint64_t rows_max);
+
+// As PreloadTable, for level 1 in a cache that the table is attached to, while `go_on()`. Returns
+// the rows sent to it. Errors: DATA_LOSS, DEADLINE_EXCEEDED (the device), those of
+// DeviceCacheTable::Replace.
+absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share,
+                                            const std::function<bool()>& go_on);
 
 // Sends the rows that levels 2 and 3 have for `keys` to level 1, batch by batch while `go_on()`.
 // Returns how many. Errors: as above, those of DurableTable::Fetch.

@@ -32,8 +32,43 @@ absl::Status NoSuchModel(const std::string& model, const std::vector<std::string
 
 absl::StatusOr<ServedModels::ModelErrors> ServedModels::Switch(Missing missing) {
   MutexLock change(change_mutex_);
+  return SwitchIn({.missing = missing});
+}
+
+absl::Status ServedModels::Load(const std::string& model) {
+  MutexLock change(change_mutex_);
+  HPS_ASSIGN_OR_RETURN(const std::vector<Wanted> wanted, WantedModels(Missing::kIgnored));
+  std::vector<std::string> names;
+  for (const Wanted& candidate : wanted) names.push_back(candidate.model);
+  if (std::find(names.begin(), names.end(), model) == names.end()) return NoSuchModel(model, names);
+  bool was_unloaded = false;
+  {
+    MutexLock lock(mutex_);
+    was_unloaded = unloaded_.erase(model) != 0;
+  }
+  const absl::StatusOr<ModelErrors> errors = SwitchIn({.only = &model});
+  if (errors.ok() && errors->empty()) return absl::OkStatus();
+  if (was_unloaded) {
+    MutexLock lock(mutex_);
+    unloaded_.insert(model);
+  }
+  return errors.ok() ? errors->begin()->second : errors.status();
+}
+
+absl::Status ServedModels::Unload(const std::string& model) {
+  MutexLock change(change_mutex_);
+  const std::vector<std::string> known = KnownModels();
+  if (std::find(known.begin(), known.end(), model) == known.end()) return NoSuchModel(model, known);
+  {
+    MutexLock lock(mutex_);
+    unloaded_.insert(model);
+  }
+  return SwitchIn({.only = &model}).status();
+}
+
+absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(const Scope& scope) {
   ModelErrors errors;
-  HPS_ASSIGN_OR_RETURN(std::vector<BuildingModel> models, PinModels(missing, errors));
+  HPS_ASSIGN_OR_RETURN(std::vector<BuildingModel> models, PinModels(scope, errors));
   DivideL2(models);
   DivideL1(models);
   // Who gives bytes up goes first, so that the others find them free.
@@ -47,8 +82,32 @@ absl::StatusOr<ServedModels::ModelErrors> ServedModels::Switch(Missing missing) 
       errors[model.model] = AboutModel(model.model, status);
   }
   MutexLock lock(mutex_);
-  errors_ = errors;
+  std::erase_if(errors_, [&](const auto& entry) { return scope.Has(entry.first); });
+  errors_.insert(errors.begin(), errors.end());
   return errors;
+}
+
+absl::StatusOr<std::vector<ServedModels::Wanted>> ServedModels::WantedModelsIn(
+    const Scope& scope) const {
+  HPS_ASSIGN_OR_RETURN(std::vector<Wanted> wanted, WantedModels(scope.missing));
+  MutexLock lock(mutex_);
+  std::erase_if(wanted, [&](const Wanted& model) HPS_REQUIRES(mutex_) {
+    return !scope.Has(model.model) || unloaded_.contains(model.model);
+  });
+  return wanted;
+}
+
+// Those that the switch is not for, with the tables that they have.
+std::vector<ServedModels::BuildingModel> ServedModels::KeptModels(const Scope& scope) {
+  std::vector<BuildingModel> kept;
+  MutexLock lock(mutex_);
+  for (const auto& [name, state] : models_) {
+    if (scope.Has(name)) continue;
+    BuildingModel& model = kept.emplace_back(BuildingModel{.model = name});
+    for (const std::shared_ptr<ServedTable>& table : state->Tables())
+      model.tables.push_back({.served = table, .l2_bytes = l2_bytes_[table->spec().name]});
+  }
+  return kept;
 }
 
 absl::StatusOr<std::vector<ServedModels::Wanted>> ServedModels::WantedModels(
@@ -114,9 +173,9 @@ bool ServedModels::SameTables(const Wanted& a, const Wanted& b) {
 // Pins the tables of each model as of one moment: had an import committed between two of them, the
 // model would be a mix of two imports.
 absl::StatusOr<std::vector<ServedModels::BuildingModel>> ServedModels::PinModels(
-    Missing missing, ModelErrors& errors) {
-  HPS_ASSIGN_OR_RETURN(std::vector<Wanted> wanted, WantedModels(missing));
-  std::vector<BuildingModel> pinned;
+    const Scope& scope, ModelErrors& errors) {
+  HPS_ASSIGN_OR_RETURN(std::vector<Wanted> wanted, WantedModelsIn(scope));
+  std::vector<BuildingModel> pinned = KeptModels(scope);
   std::set<std::string> settled;
   for (int round = 0; round < kPinRoundsMax; ++round) {
     std::map<std::string, absl::StatusOr<BuildingModel>> tried;
@@ -124,7 +183,7 @@ absl::StatusOr<std::vector<ServedModels::BuildingModel>> ServedModels::PinModels
       if (!settled.contains(model.model)) tried.emplace(model.model, PinModel(model));
     }
     if (tried.empty()) break;
-    HPS_ASSIGN_OR_RETURN(std::vector<Wanted> now, WantedModels(missing));
+    HPS_ASSIGN_OR_RETURN(std::vector<Wanted> now, WantedModelsIn(scope));
     for (const Wanted& model : wanted) {
       const auto found = tried.find(model.model);
       const bool unchanged = std::any_of(
@@ -144,7 +203,7 @@ absl::StatusOr<std::vector<ServedModels::BuildingModel>> ServedModels::PinModels
     errors[model.model] = AboutModel(
         model.model, absl::UnavailableError("its tables in the store keep changing; try again"));
   }
-  for (BuildingModel& model : EmptiedModels(wanted)) {
+  for (BuildingModel& model : EmptiedModels(scope, wanted)) {
     if (!settled.contains(model.model)) pinned.push_back(std::move(model));
   }
   return pinned;
@@ -152,15 +211,16 @@ absl::StatusOr<std::vector<ServedModels::BuildingModel>> ServedModels::PinModels
 
 // Models that have lost all their tables switch to none.
 std::vector<ServedModels::BuildingModel> ServedModels::EmptiedModels(
-    const std::vector<Wanted>& wanted) const {
+    const Scope& scope, const std::vector<Wanted>& wanted) const {
   std::vector<BuildingModel> emptied;
   MutexLock lock(mutex_);
   for (const auto& [name, state] : models_) {
     const bool is_wanted =
         std::any_of(wanted.begin(), wanted.end(),
                     [&, &name = name](const Wanted& model) { return model.model == name; });
-    if (is_wanted || state->Tables().empty()) continue;
-    emptied.push_back({.model = name, .tables = {}, .changed = true});
+    if (is_wanted || !scope.Has(name) || state->Tables().empty()) continue;
+    emptied.push_back(
+        {.model = name, .tables = {}, .changed = true, .unload = unloaded_.contains(name)});
   }
   return emptied;
 }
@@ -173,7 +233,8 @@ absl::StatusOr<ServedModels::BuildingModel> ServedModels::PinModel(const Wanted&
     Building& table = building.tables.emplace_back();
     std::shared_ptr<ServedTable> served =
         state == nullptr ? nullptr : state->FindTable(info.spec.name);
-    if (served != nullptr && served->incarnation() == info.incarnation) {
+    if (served != nullptr && served->incarnation() == info.incarnation &&
+        served->l3().IsCurrent()) {
       table.l2_bytes = l2_bytes_[info.spec.name];
       table.served = std::move(served);
       continue;
@@ -273,7 +334,7 @@ void ServedModels::DivideL1(std::vector<BuildingModel>& models) const {
   for (size_t i = 0; i < fresh.size(); ++i) fresh[i]->l1_bytes = parts[i];
 }
 
-// A table of level 2 can't be resized: the same incarnation gets a new, empty one.
+// A table of level 2 can't be resized: the same incarnation gets a new one.
 void ServedModels::OpenAnew(BuildingModel& model, Building& table, uint64_t l2_bytes) const {
   absl::StatusOr<std::unique_ptr<DurableTable>> opened =
       OpenIncarnation(table.served->spec().name, table.served->incarnation());
@@ -357,11 +418,20 @@ absl::StatusOr<std::shared_ptr<ServedTable>> ServedModels::MakeServed(Building& 
 }
 
 void ServedModels::Preload(ServedTable& table) const {
-  const absl::StatusOr<uint64_t> rows = PreloadTable(table, parts_.config->l2.preload);
+  const absl::StatusOr<uint64_t> rows = PreloadTable(table, parts_.config->l2.preload, [this] {
+    return !stop_preloading_.load(std::memory_order_relaxed);
+  });
   if (rows.ok()) return;
   // Level 3 answers in its place, or says that the row is lost.
   LogWarning(absl::StrCat("preload of table '", table.spec().name,
                           "' ended early: ", rows.status().ToString()));
+}
+
+bool ServedModels::CarryL2(ServedTable& from, const Building& to) const {
+  const uint64_t rows = RowsThatFit(to.l2_bytes, to.served->row_bytes(), parts_.l2->bytes_for);
+  const absl::StatusOr<uint64_t> carried = CarryWarmRows(from, *to.served, rows);
+  if (!carried.ok()) LogWarning("level 2: warm rows are lost: " + carried.status().ToString());
+  return carried.value_or(1) > 0;
 }
 
 // The table gets its part of level 1, and the keys that its former incarnation holds there.
@@ -384,13 +454,20 @@ absl::Status ServedModels::Serve(BuildingModel& building) {
   std::vector<std::shared_ptr<ServedTable>> tables;
   for (Building& table : building.tables) {
     if (table.l3 != nullptr) {
+      const std::shared_ptr<ServedTable> resized = std::move(table.served);
       HPS_ASSIGN_OR_RETURN(table.served, MakeServed(table));
-      Preload(*table.served);
+      if (resized == nullptr || !CarryL2(*resized, table)) Preload(*table.served);
       AdoptL1(table);
     }
     tables.push_back(table.served);
   }
-  HPS_RETURN_IF_ERROR(FindOrAddModel(building.model).Publish(std::move(tables)));
+  ModelState& state = FindOrAddModel(building.model);
+  if (building.unload) {
+    state.Unload();
+  } else {
+    HPS_RETURN_IF_ERROR(state.Publish(std::move(tables)));
+    NoteVersion(building);
+  }
   std::erase_if(l2_bytes_,
                 [&](const auto& entry) { return ModelOf(entry.first) == building.model; });
   for (const Building& table : building.tables)
@@ -413,18 +490,88 @@ ModelState& ServedModels::FindOrAddModel(const std::string& model) {
   return *state;
 }
 
+// A switch to the same rows, after an unloading or because a table got other levels, is no new
+// version.
+void ServedModels::NoteVersion(const BuildingModel& model) {
+  std::vector<Incarnation> incarnations;
+  for (const Building& table : model.tables) incarnations.push_back(table.served->incarnation());
+  MutexLock lock(mutex_);
+  Version& version = versions_[model.model];
+  if (version.number != 0 && version.incarnations == incarnations) return;
+  ++version.number;
+  version.incarnations = std::move(incarnations);
+}
+
+absl::StatusOr<ModelState*> ServedModels::LoadedState(const std::string& model) {
+  ModelState* state = FindModel(model);
+  if (state != nullptr && !state->Tables().empty()) return state;
+  {
+    MutexLock lock(mutex_);
+    if (unloaded_.contains(model)) {
+      return absl::UnavailableError(
+          absl::StrCat("model '", model, "' was unloaded; load it to use it again"));
+    }
+    if (const auto failed = errors_.find(model); failed != errors_.end()) return failed->second;
+  }
+  std::vector<std::string> known = KnownModels();
+  // A model that has lost its tables is known still.
+  if (state == nullptr && std::find(known.begin(), known.end(), model) != known.end())
+    return absl::UnavailableError(absl::StrCat("model '", model, "' is not loaded yet"));
+  std::erase(known, model);
+  return NoSuchModel(model, known);
+}
+
 absl::StatusOr<std::unique_ptr<LookupSession>> ServedModels::NewSession(
     const std::string& model, const SessionOptions& options) {
-  ModelState* state = FindModel(model);
-  if (state != nullptr && !state->Tables().empty())
-    return parts_.sessions->NewSession(*state, options);
+  HPS_ASSIGN_OR_RETURN(ModelState* const state, LoadedState(model));
+  return parts_.sessions->NewSession(*state, options);
+}
+
+absl::StatusOr<ServedModels::Pinned> ServedModels::Pin(const std::string& model) {
+  MutexLock change(change_mutex_);  // so that the number is that of the tables
+  HPS_ASSIGN_OR_RETURN(ModelState* const state, LoadedState(model));
+  Pinned pinned{.pin = state->PinCurrent()};
+  for (const auto& table : pinned.pin.snapshot()->tables()) pinned.tables.push_back(table->spec());
   MutexLock lock(mutex_);
-  if (const auto failed = errors_.find(model); failed != errors_.end()) return failed->second;
-  std::vector<std::string> known;
-  for (const auto& [name, other] : models_) {
-    if (name != model) known.push_back(name);
+  pinned.version = versions_[model].number;
+  return pinned;
+}
+
+bool ServedModels::AwaitReclaimed(const std::string& model, Deadline deadline) {
+  ModelState* const state = FindModel(model);
+  return state == nullptr || state->AwaitReclaimed(deadline);
+}
+
+// Those that the store and the configuration have, and those that are or were served.
+std::vector<std::string> ServedModels::KnownModels() const {
+  std::set<std::string> names;
+  if (const auto wanted = WantedModels(Missing::kIgnored); wanted.ok()) {
+    for (const Wanted& model : *wanted) names.insert(model.model);
   }
-  return NoSuchModel(model, known);
+  MutexLock lock(mutex_);
+  for (const auto& [name, state] : models_) names.insert(name);
+  return {names.begin(), names.end()};
+}
+
+std::vector<ModelInfo> ServedModels::List() const {
+  std::vector<ModelInfo> list;
+  for (std::string& name : KnownModels()) list.push_back({.name = std::move(name)});
+  MutexLock lock(mutex_);
+  for (ModelInfo& model : list) {
+    const auto version = versions_.find(model.name);
+    if (version != versions_.end()) model.version = version->second.number;
+    const auto failed = errors_.find(model.name);
+    if (failed != errors_.end()) model.reason = std::string(failed->second.message());
+    const auto state = models_.find(model.name);
+    if (state != models_.end() && !state->second->Tables().empty()) {
+      model.condition = ModelCondition::kLoaded;
+    } else if (unloaded_.contains(model.name)) {
+      model.condition = ModelCondition::kUnloaded;
+    } else if (failed != errors_.end()) {
+      model.condition = ModelCondition::kFailed;
+    }
+  }
+  return list;
 }
 
 bool ServedModels::HasTables() const {

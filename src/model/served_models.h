@@ -12,8 +12,10 @@
 // bytes is opened anew in its incarnation, so no table may be written during a switch.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,7 @@
 #include "base/mutex.h"
 #include "hps/config.h"
 #include "hps/lookup_session.h"
+#include "hps/model_life_cycle.h"
 #include "hps/statistics.h"
 #include "model/budget.h"
 #include "model/device_level.h"
@@ -61,6 +64,36 @@ class ServedModels {
   // Errors: those of DurableStore::Tables, NOT_FOUND (see Missing); no model has switched then.
   absl::StatusOr<ModelErrors> Switch(Missing missing);
 
+  // As Switch, for this model alone: the others keep the tables that they have. Also for one that
+  // was unloaded. Errors: NOT_FOUND, and those that Switch gives for the model.
+  absl::Status Load(const std::string& model);
+
+  // Switches the model to no tables. What they held has been given back when AwaitReclaimed of its
+  // state is true. Errors: NOT_FOUND, and those of DurableStore::Tables.
+  absl::Status Unload(const std::string& model);
+
+  std::vector<ModelInfo> List() const;
+
+  // A model's tables as they are now.
+  struct Pinned {
+    SnapshotPin pin;
+    uint64_t version = 0;
+    std::vector<TableSpec> tables{};
+  };
+  // Errors: those of NewSession.
+  absl::StatusOr<Pinned> Pin(const std::string& model);
+
+  // Loads leave level 2 as it is from now on.
+  void StopPreloading() { stop_preloading_.store(true, std::memory_order_relaxed); }
+
+  // Whether the store has what the configuration names. Errors: NOT_FOUND, those of
+  // DurableStore::Tables.
+  absl::Status CheckConfigured() const { return WantedModels(Missing::kError).status(); }
+
+  // Waits until no replaced tables of the model are in memory any more. False when `deadline` has
+  // passed.
+  bool AwaitReclaimed(const std::string& model, Deadline deadline);
+
   // Errors: those of Store::NewSession; for a model that has no tables because it could not switch
   // to them, the reason.
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const std::string& model,
@@ -91,17 +124,38 @@ class ServedModels {
     std::string model;
     std::vector<Building> tables;
     bool changed = false;
+    bool unload = false;  // it is to have no tables because it was unloaded
   };
 
+  // What a switch is to change: one model, or all of them.
+  struct Scope {
+    Missing missing = Missing::kIgnored;
+    const std::string* only = nullptr;  // null: all
+
+    bool Has(const std::string& model) const { return only == nullptr || *only == model; }
+  };
+  // Which rows a model has been switched to.
+  struct Version {
+    uint64_t number = 0;
+    std::vector<Incarnation> incarnations{};
+  };
+
+  absl::StatusOr<ModelErrors> SwitchIn(const Scope& scope) HPS_REQUIRES(change_mutex_);
+  std::vector<std::string> KnownModels() const;
+  absl::StatusOr<ModelState*> LoadedState(const std::string& model);
   absl::StatusOr<std::vector<Wanted>> WantedModels(Missing missing) const;
+  absl::StatusOr<std::vector<Wanted>> WantedModelsIn(const Scope& scope) const;
+  std::vector<BuildingModel> KeptModels(const Scope& scope) HPS_REQUIRES(change_mutex_);
+  void NoteVersion(const BuildingModel& model);
   absl::Status ApplyDeclaredOrder(const ModelConfig& config, Missing missing, Wanted& wanted) const;
   static bool SameTables(const Wanted& a, const Wanted& b);
-  absl::StatusOr<std::vector<BuildingModel>> PinModels(Missing missing, ModelErrors& errors)
+  absl::StatusOr<std::vector<BuildingModel>> PinModels(const Scope& scope, ModelErrors& errors)
       HPS_REQUIRES(change_mutex_);
   absl::StatusOr<BuildingModel> PinModel(const Wanted& wanted) HPS_REQUIRES(change_mutex_);
   absl::StatusOr<std::unique_ptr<DurableTable>> OpenIncarnation(const std::string& table,
                                                                 Incarnation incarnation) const;
-  std::vector<BuildingModel> EmptiedModels(const std::vector<Wanted>& wanted) const;
+  std::vector<BuildingModel> EmptiedModels(const Scope& scope,
+                                           const std::vector<Wanted>& wanted) const;
   BudgetRequest RequestFor(const Building& table) const;
   int64_t L2Growth(const BuildingModel& model) const HPS_REQUIRES(change_mutex_);
   uint64_t L2BytesOfOthers(const BuildingModel& model) const HPS_REQUIRES(change_mutex_);
@@ -113,19 +167,24 @@ class ServedModels {
   std::unique_ptr<LossyTable> OpenL2(Building& table) const;
   absl::StatusOr<std::shared_ptr<ServedTable>> MakeServed(Building& table) const;
   void Preload(ServedTable& table) const;
+  // Of a table that was opened anew, the warmest rows that fit. Whether there were any.
+  bool CarryL2(ServedTable& from, const Building& to) const;
   void AdoptL1(const Building& table) const;
   ModelState* FindModel(const std::string& model) const;
   ModelState& FindOrAddModel(const std::string& model);
   const TableConfig* OverrideOf(const std::string& table) const;
 
   const Parts parts_;
+  std::atomic<bool> stop_preloading_{false};
   Mutex change_mutex_;  // one switch at a time; taken before mutex_
   // Bytes of level 2 by table, of those that are served.
   std::map<std::string, uint64_t> l2_bytes_ HPS_GUARDED_BY(change_mutex_);
   mutable Mutex mutex_;
   // Never removed: a model without tables has an empty snapshot.
   std::map<std::string, std::unique_ptr<ModelState>> models_ HPS_GUARDED_BY(mutex_);
-  ModelErrors errors_ HPS_GUARDED_BY(mutex_);  // of the last switch
+  ModelErrors errors_ HPS_GUARDED_BY(mutex_);  // of each model's last switch
+  std::set<std::string> unloaded_ HPS_GUARDED_BY(mutex_);
+  std::map<std::string, Version> versions_ HPS_GUARDED_BY(mutex_);
 };
 
 }  // namespace hps

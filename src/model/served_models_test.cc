@@ -72,6 +72,7 @@ class TestStore final : public DurableStore {
   }
   absl::StatusOr<bool> Refresh() override { return false; }
   absl::Status Sync() override { return absl::OkStatus(); }
+  DurableStatistics Statistics() const override { return {}; }
 
   std::set<std::string> damaged;
   std::function<void(const std::string& table)> on_open;
@@ -91,6 +92,7 @@ class CountingExecutor final : public Executor {
   bool Await(Latch& latch, Deadline deadline) override { return executor.Await(latch, deadline); }
   const Clock& clock() const override { return executor.clock(); }
   size_t thread_count() const override { return executor.thread_count(); }
+  size_t queued_count() const override { return executor.queued_count(); }
 
   ManualExecutor executor;
   int posted = 0;

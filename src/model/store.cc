@@ -7,12 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
 #include "base/limits.h"
-#include "base/log.h"
 #include "base/macros.h"
 #include "import/export.h"
 #include "import/import.h"
 #include "import/import_plan.h"
 #include "model/device_level.h"
+#include "model/life_cycle.h"
 #include "model/open_store.h"
 #include "model/served_models.h"
 #include "model/tier_factory.h"
@@ -31,14 +31,6 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
 
 std::string ModelOf(const std::string& name) { return name.substr(0, name.find('/')); }
 
-// What no caller hears of goes into the log.
-void LogErrors(const ServedModels::ModelErrors& errors, const std::string& except) {
-  for (const auto& [model, error] : errors) {
-    if (model != except)
-      LogWarning(absl::StrCat("a model keeps the tables that it had: ", error.ToString()));
-  }
-}
-
 // The result of a switch that was to bring one model to what has been committed.
 absl::Status Concerning(const std::string& model, const std::string& committed,
                         const absl::StatusOr<ServedModels::ModelErrors>& errors) {
@@ -51,13 +43,6 @@ absl::Status Concerning(const std::string& model, const std::string& committed,
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(committed, ", but is not served yet: ", status.message()));
-}
-
-// The result of a switch that was to bring every model to what the store has.
-absl::Status ConcerningAll(const absl::StatusOr<ServedModels::ModelErrors>& errors) {
-  if (!errors.ok() || errors->empty()) return errors.status();
-  LogErrors(*errors, errors->begin()->first);
-  return errors->begin()->second;
 }
 
 absl::StatusOr<std::unique_ptr<WorkerPool>> MakePool(const char* name, uint32_t threads,
@@ -80,7 +65,7 @@ class OpenedStore final : public Store {
   uint32_t format_version() const override { return DurableFormatVersion(); }
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const std::string& model,
                                                             const SessionOptions& options) override;
-  absl::Status Reload() override;
+  absl::Status Reload() override { return life_cycle_->LoadAll(); }
   absl::StatusOr<ImportReport> Import(const ImportRequest& request) override;
   absl::StatusOr<ExportReport> Export(const ExportRequest& request) override;
   absl::Status Drop(const std::string& table) override;
@@ -88,6 +73,7 @@ class OpenedStore final : public Store {
     return sessions_->DrainPromotions(timeout);
   }
   StoreStatistics Statistics() const override;
+  ModelLifeCycle& life_cycle() override { return *life_cycle_; }
 
  private:
   absl::Status MakeLevels(OpenMode mode, const DeviceCacheFactory& devices);
@@ -98,6 +84,7 @@ class OpenedStore final : public Store {
   std::unique_ptr<DeviceLevel> l1_;
   std::unique_ptr<SessionFactory> sessions_;
   std::unique_ptr<ServedModels> models_;
+  std::unique_ptr<StoreLifeCycle> life_cycle_;
   std::unique_ptr<WorkerPool> promote_executor_;
   std::unique_ptr<WorkerPool> fetch_executor_;
 };
@@ -122,18 +109,26 @@ absl::Status OpenedStore::MakeLevels(OpenMode mode, const DeviceCacheFactory& de
                        SessionFactory::Create({.fetch_executor = fetch_executor_.get(),
                                                .promote_executor = promote_executor_.get(),
                                                .caches = l1_->caches(),
-                                               .timeout = config_.lookup.timeout}));
+                                               .timeout = config_.lookup.timeout,
+                                               .helper_spin = config_.threads.helper_spin}));
   models_ = std::make_unique<ServedModels>(ServedModels::Parts{.config = &config_,
                                                                .durable = durable_.get(),
                                                                .l2 = &l2_,
                                                                .l1 = l1_.get(),
                                                                .sessions = sessions_.get(),
                                                                .reclaim = promote_executor_.get()});
+  life_cycle_ = std::make_unique<StoreLifeCycle>(
+      StoreLifeCycle::Parts{.durable = durable_.get(),
+                            .l1 = l1_.get(),
+                            .sessions = sessions_.get(),
+                            .models = models_.get(),
+                            .device_keys_max = config_.l1.call_keys_max});
+  if (mode == OpenMode::kServe) return models_->CheckConfigured();
   // A store that is being made lacks what its first import will bring.
   const auto errors = models_->Switch(mode == OpenMode::kCreate ? ServedModels::Missing::kIgnored
                                                                 : ServedModels::Missing::kError);
   // A model that can't be served does not keep the others from it; NewSession says why.
-  if (!errors.ok() || !models_->HasTables()) return ConcerningAll(errors);
+  if (!errors.ok() || !models_->HasTables()) return FirstOf(errors);
   LogErrors(*errors, "");
   return absl::OkStatus();
 }
@@ -145,11 +140,6 @@ absl::StatusOr<std::unique_ptr<LookupSession>> OpenedStore::NewSession(
   if (options.device != -1)
     granted.keys_max = std::min<size_t>(options.keys_max, config_.l1.call_keys_max);
   return models_->NewSession(model, granted);
-}
-
-absl::Status OpenedStore::Reload() {
-  HPS_RETURN_IF_ERROR(durable_->Refresh().status());
-  return ConcerningAll(models_->Switch(ServedModels::Missing::kIgnored));
 }
 
 absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
@@ -180,6 +170,7 @@ absl::Status OpenedStore::Drop(const std::string& table) {
 StoreStatistics OpenedStore::Statistics() const {
   StoreStatistics statistics;
   sessions_->AddStatistics(&statistics);
+  statistics.l3 = durable_->Statistics();
   statistics.tables = models_->Statistics();
   l1_->NameDevices(statistics.tables);
   return statistics;

@@ -11,10 +11,12 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "model/tier_factory.h"
 #include "tier/device_cache_factory.h"
 
 namespace hps {
@@ -145,6 +147,10 @@ TEST_F(StoreTest, RowsArePromotedAndCounted) {
   EXPECT_EQ(statistics.tables[0].keys[KeyStatus::kHitL3], 100u);
   EXPECT_EQ(statistics.tables[0].keys[KeyStatus::kHitL2], 100u);
   EXPECT_EQ(statistics.tables[0].l2.entries, 100u);
+  EXPECT_TRUE(statistics.l3.writable);
+  EXPECT_GT(statistics.l3.free_bytes, 0u);
+  EXPECT_EQ(statistics.l3.background_errors, 0u);
+  EXPECT_FALSE(Open(OpenMode::kReadOnly)->Statistics().l3.writable);
 }
 
 TEST_F(StoreTest, WithoutLevel2) {
@@ -284,6 +290,34 @@ TEST_F(StoreTest, AReaderCatchesUpWithReload) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+// Would catch a level 2 that answers with the row from before.
+TEST_F(StoreTest, AReaderSeesWrittenRowsOfTheSameImportAfterReload) {
+  Import(ModelFiles("m", {"t", "u"}, 10, 1));
+  const auto reader = Open(OpenMode::kReadOnly);
+  EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 1);
+  EXPECT_EQ(LookUp(*reader, "m/u", {3}).firsts[0], 1);
+  ASSERT_TRUE(reader->DrainPromotions(std::chrono::minutes(1)).ok());
+  EXPECT_EQ(LookUp(*reader, "m/t", {3}).counts[KeyStatus::kHitL2], 1u);
+  {
+    const auto writer = OpenDurableStore(config_.store, OpenMode::kReadWrite, StoreRole::kCommand);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    std::array<float, kDim> row;
+    row.fill(7);
+    const Key key = 3;
+    const HostRows rows = {.data = std::as_writable_bytes(std::span(row)).data(),
+                           .row_count = 1,
+                           .row_bytes = sizeof(row),
+                           .stride_bytes = sizeof(row)};
+    const auto table = (*writer)->OpenTable("m/t");
+    ASSERT_TRUE((*table)->Write({.upserts = {.keys = {&key, 1}, .rows = rows}}).ok());
+  }
+  EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 1);
+  ASSERT_TRUE(reader->Reload().ok());
+  EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 7);
+  EXPECT_EQ(LookUp(*reader, "m/t", {4}).firsts[0], 1);
+  EXPECT_EQ(LookUp(*reader, "m/u", {3}).counts[KeyStatus::kHitL2], 1u);  // kept its levels
+}
+
 // Of this build and this machine: without GPUs, with GPUs but none here, or with one.
 TEST_F(StoreTest, ASessionOnADeviceThatIsNotThere) {
   Import(Files("m/t", 10, 1));
@@ -302,6 +336,38 @@ TEST_F(StoreTest, DefaultRows) {
   TableSpec own = spec;  // 1.0 and -2.0 as bfloat16, little-endian
   own.default_row = {std::byte{0x80}, std::byte{0x3f}, std::byte{0x00}, std::byte{0xc0}};
   EXPECT_EQ(DefaultRow(own), (std::vector<float>{1, -2}));
+}
+
+// Would catch a table that gives bytes up to another one and begins empty.
+TEST_F(StoreTest, ATableThatShrinksKeepsItsWarmestRows) {
+  config_.l2.bytes_max = uint64_t{8} << 20;
+  Import(Files("m/t", 150'000, 1));
+  const auto store = Open();
+  const std::vector<Key> all = Iota(150'000);
+  std::vector<Key> hot;
+  for (Key key = 7; key < 150'000; key += 50) hot.push_back(key);
+  const auto ask = [&](const std::vector<Key>& keys) {
+    LookupCounts counts;
+    for (size_t first = 0; first < keys.size(); first += 10'000) {
+      const size_t count = std::min<size_t>(10'000, keys.size() - first);
+      const auto begin = keys.begin() + static_cast<ptrdiff_t>(first);
+      const Answer answer = LookUp(*store, "m/t", {begin, begin + static_cast<ptrdiff_t>(count)});
+      EXPECT_EQ(std::set<float>(answer.firsts.begin(), answer.firsts.end()), std::set<float>{1});
+      for (size_t i = 0; i < kKeyStatusCount; ++i)
+        counts.by_status[i] += answer.counts.by_status[i];
+      EXPECT_TRUE(store->DrainPromotions(std::chrono::minutes(1)).ok());
+    }
+    return counts;
+  };
+  ask(all);
+  for (int i = 0; i < 3; ++i) ask(hot);
+  const uint64_t held = store->Statistics().tables[0].l2.entries;
+  ASSERT_GT(held, 100'000u);
+  ASSERT_TRUE(store->Import(Files("n/u", 150'000, 2)).ok());
+  const uint64_t kept = store->Statistics().tables[0].l2.entries;
+  EXPECT_LT(kept, held);
+  EXPECT_GT(kept, held / 3);
+  EXPECT_GT(ask(hot)[KeyStatus::kHitL2], hot.size() * 95 / 100);
 }
 
 // Would catch a call that sees tables of two imports, or a row that goes back to an older one.

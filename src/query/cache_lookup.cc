@@ -26,7 +26,28 @@ absl::Status CacheLookup::Begin(std::span<QueryWork> queries, MemorySpace space,
   probes_again_ = false;
   HPS_ASSIGN_OR_RETURN(call_, cache_.AcquireCall(TotalKeys(queries)));
   MakeRequests(queries, space);
+  NumberMisses(queries);
   return call_->Begin(requests_, stream);
+}
+
+// As if all keys were to miss: which of them do is not known yet.
+void CacheLookup::NumberMisses(std::span<QueryWork> queries) {
+  size_t number = 0;
+  for (QueryWork& query : queries) {
+    query.first_miss = number;
+    query.fetched_ahead = 0;
+    number += query.key_count;
+  }
+  if (statuses_.size() < number) statuses_.resize(number);
+}
+
+HostRows CacheLookup::StageAhead(size_t query, size_t row_count) {
+  const HostRows rows = call_->Staging(query, row_count);
+  return rows.row_count == row_count ? rows : HostRows();
+}
+
+void CacheLookup::Bring(const HostRows& rows) {
+  if (rows.row_count > 0 && sent_.ok()) sent_ = call_->Bring(rows);
 }
 
 void CacheLookup::MakeRequests(std::span<QueryWork> queries, MemorySpace space) {
@@ -61,7 +82,6 @@ void CacheLookup::MakeRequests(std::span<QueryWork> queries, MemorySpace space) 
 absl::Status CacheLookup::TakeMisses(std::span<QueryWork> queries, std::span<TableWork> tables,
                                      MissArena& arena, Deadline deadline) {
   HPS_ASSIGN_OR_RETURN(const DeviceMisses misses, call_->Misses(deadline));
-  misses_ = misses.keys;
   Stage(queries, misses);
   for (TableWork& table : tables) ListMisses(table, queries, misses, arena);
   return absl::OkStatus();
@@ -69,28 +89,29 @@ absl::Status CacheLookup::TakeMisses(std::span<QueryWork> queries, std::span<Tab
 
 // Gives every query a place for the answers to its misses.
 void CacheLookup::Stage(std::span<QueryWork> queries, const DeviceMisses& misses) {
-  if (statuses_.size() < misses.keys.size()) statuses_.resize(misses.keys.size());
-  std::fill_n(statuses_.data(), misses.keys.size(), kUnanswered);
-  size_t own_bytes = 0;
   for (size_t i = 0; i < queries.size(); ++i) {
     QueryWork& query = queries[i];
-    const size_t count = misses.begin[i + 1] - misses.begin[i];
-    const size_t row_bytes = query.table->table->row_bytes();
+    const size_t count = misses.keys[i].size();
     query.staged = true;
-    query.first_miss = misses.begin[i];
-    query.staged_status = {statuses_.data() + query.first_miss, count};
-    query.staged_rows = count > 0 ? call_->Staging(i, count) : HostRows();
-    if (query.staged_rows.row_count >= count) continue;
-    query.staged_rows = {.row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
-    own_bytes += count * row_bytes;
+    query.staged_status = {statuses_of(query), count};
+    query.staged_rows = HostRows();
+    if (query.fetched_ahead == count) continue;
+    std::fill(query.staged_status.begin() + static_cast<std::ptrdiff_t>(query.fetched_ahead),
+              query.staged_status.end(), kUnanswered);
+    StageRows(i, query);
   }
-  if (staged_rows_.size() < own_bytes) staged_rows_.resize(own_bytes);
-  std::byte* own = staged_rows_.data();
-  for (QueryWork& query : queries) {
-    if (query.staged_rows.data != nullptr) continue;
-    query.staged_rows.data = own;
-    own += query.staged_rows.row_count * query.staged_rows.row_bytes;
-  }
+}
+
+void CacheLookup::StageRows(size_t number, QueryWork& query) {
+  const size_t count = query.staged_status.size();
+  const size_t row_bytes = query.table->table->row_bytes();
+  query.staged_rows = call_->Staging(number, count);
+  if (query.staged_rows.row_count == count) return;
+  if (own_rows_.size() <= number) own_rows_.resize(number + 1);
+  std::vector<std::byte>& own = own_rows_[number];
+  if (own.size() < count * row_bytes) own.resize(count * row_bytes);
+  query.staged_rows = {
+      .data = own.data(), .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
 }
 
 // The misses of a query are unique; those of two queries of one table have to be made so.
@@ -98,17 +119,15 @@ void CacheLookup::ListMisses(TableWork& table, std::span<QueryWork> queries,
                              const DeviceMisses& misses, MissArena& arena) {
   if (table.has_one_query()) {
     const size_t number = static_cast<size_t>(table.first_query - queries.data());
-    const size_t first = misses.begin[number];
-    table.misses = arena.ListOf(misses.keys.subspan(first, misses.begin[number + 1] - first));
+    table.misses = arena.ListOf(misses.keys[number]);
     table.missed_positions = misses.positions[number];
     return;
   }
   for (QueryWork* query = table.first_query; query != nullptr; query = query->next_of_table) {
     const size_t number = static_cast<size_t>(query - queries.data());
-    const size_t first = misses.begin[number];
-    for (size_t i = first; i < misses.begin[number + 1]; ++i) {
-      arena.Add(misses.keys[i], static_cast<uint32_t>(number), static_cast<uint32_t>(i - first));
-    }
+    const std::span<const Key> keys = misses.keys[number];
+    for (size_t i = 0; i < keys.size(); ++i)
+      arena.Add(keys[i], static_cast<uint32_t>(number), static_cast<uint32_t>(i));
     table.missed_positions += misses.positions[number];
   }
   table.misses = arena.MakeList();

@@ -24,13 +24,26 @@ class CacheLookup {
   // Errors: those of DeviceCache::AcquireCall and DeviceCall::Begin.
   absl::Status Begin(std::span<QueryWork> queries, MemorySpace space, Stream stream);
 
+  // The misses of a query that are known already.
+  DeviceMissesSoFar Peek(size_t query) { return call_->Peek(query); }
+
+  // Memory for the rows of further misses of a query, from which the device takes them; without
+  // rows when there is too little left.
+  HostRows StageAhead(size_t query, size_t row_count);
+
+  // Has rows of StageAhead copied to the device.
+  void Bring(const HostRows& rows);
+
+  // Room for what becomes of a query's misses, by their index.
+  KeyStatus* statuses_of(const QueryWork& query) { return statuses_.data() + query.first_miss; }
+
   // Waits for the probe, stages the queries and makes the tables' miss lists.
   // Errors: those of DeviceCall::Misses.
   absl::Status TakeMisses(std::span<QueryWork> queries, std::span<TableWork> tables,
                           MissArena& arena, Deadline deadline);
 
-  // The misses of all queries, as QueryWork::first_miss numbers them.
-  std::span<const Key> misses() const { return misses_; }
+  // Gives a query a place for the rows of its misses. For one that has none.
+  void StageRows(size_t number, QueryWork& query);
 
   // Sends answers on their way; or nothing, once something has failed: Finish says so.
   void Send(std::span<const DeviceRowPiece> pieces);
@@ -52,6 +65,7 @@ class CacheLookup {
 
  private:
   void MakeRequests(std::span<QueryWork> queries, MemorySpace space);
+  void NumberMisses(std::span<QueryWork> queries);
   void Stage(std::span<QueryWork> queries, const DeviceMisses& misses);
   static void ListMisses(TableWork& table, std::span<QueryWork> queries, const DeviceMisses& misses,
                          MissArena& arena);
@@ -65,12 +79,11 @@ class CacheLookup {
   bool ready_on_return_ = true;  // else the caller's stream says when the rows are there
   absl::Status sent_;            // the first error of the call's sending
   bool probes_again_ = false;
-  std::span<const Key> misses_;
   std::vector<DeviceCacheQuery> requests_;
   std::vector<DeviceRowPiece> pieces_;
   std::vector<KeyStatus> statuses_;
-  std::vector<std::byte> staged_rows_;  // where the device has no staging to lend
-  std::vector<std::byte> native_rows_;  // hits that wait for conversion
+  std::vector<std::vector<std::byte>> own_rows_;  // [queries], where the device lends no staging
+  std::vector<std::byte> native_rows_;            // hits that wait for conversion
 };
 
 }  // namespace hps

@@ -1,11 +1,14 @@
 // Idle fetch workers that help a caller with work that lasts some tens of microseconds.
 //
-// The work is cut into pieces, which the caller and its helpers take one by one. Waking a thread
-// costs the waker a few microseconds and takes the woken one some tens: so helpers may be called
-// before the pieces are known, and then wait for them by spinning, for a bounded time.
+// The work is cut into pieces, which the caller and its helpers take one by one, from when they are
+// announced. Waking a thread costs the waker a few microseconds and takes the woken one some tens:
+// so helpers may be called before there are pieces, wake each other, and wait for pieces by
+// spinning, for a bounded time. Where calls follow each other within that time, helpers also wait
+// from one call for the next; they give way to any other task that is queued.
 //
 //   crew->Call(8);                       // while the device is busy
-//   crew->Open(work, piece_count);
+//   crew->Open(work);
+//   while (...) crew->Announce(count);   // as pieces become known
 //   while (crew->DoOne()) ...            // the caller takes pieces too
 //   while (!all done && ...) ...
 //   crew->Close();                       // no helper is in the work any more
@@ -48,13 +51,17 @@ class Crew {
 
   size_t helpers_max() const { return helpers_max_; }
 
-  // Wakes helpers until `helper_count` of them (at most helpers_max) are there or on their way.
+  // Has helpers woken until `helper_count` of them (at most helpers_max) are there or on their way.
   void Call(size_t helper_count);
 
-  // Lets everyone take pieces of `work`, number 0 first. REQUIRES: closed.
-  void Open(Work& work, size_t piece_count);
+  // Begins work without pieces. REQUIRES: closed.
+  void Open(Work& work);
+  bool is_open() const { return work_.load(std::memory_order_relaxed) != nullptr; }
 
-  // Does the next piece here. False when all have been taken.
+  // Lets everyone take the pieces up to number `piece_count`. REQUIRES: open; the count only grows.
+  void Announce(size_t piece_count);
+
+  // Does the next piece here. False when all that were announced have been taken.
   bool DoOne() { return DoOneOf(*work_.load(std::memory_order_relaxed)); }
 
   // Sends helpers away that wait for pieces; returns when those that have some are done with them.
@@ -67,29 +74,38 @@ class Crew {
   friend struct ReturnCrew;
 
   struct alignas(64) Helper final : public Task {
-    void Run() override {
-      crew->Help();
-      busy.store(false, std::memory_order_release);
-    }
+    void Run() override;
 
     Crew* crew = nullptr;
     std::atomic<bool> busy{false};  // posted, or running
   };
 
   explicit Crew(CrewPool& pool);
+  // Posts helpers of those that were called for.
+  void Wake(size_t helper_count);
   void Help();
+  // Both false when the helper is to go.
+  bool AwaitWork();
+  bool TakePieces();
   bool DoOneOf(Work& work);
+  // Whether the executor has tasks that are not of this crew.
+  bool IsKeepingOthersWaiting() const;
 
   CrewPool& pool_;
   const size_t helpers_max_;
   const std::unique_ptr<Helper[]> helpers_;
   // Written by everyone who takes a piece.
   alignas(64) std::atomic<size_t> next_piece_{0};
+  alignas(64) std::atomic<size_t> piece_count_{0};
   alignas(64) std::atomic<Work*> work_{nullptr};
-  std::atomic<size_t> piece_count_{0};
   std::atomic<bool> called_{false};
-  std::atomic<size_t> inside_count_{0};
+  std::atomic<bool> lingers_{false};  // helpers stay when the work is closed
+  alignas(64) std::atomic<size_t> inside_count_{0};
   std::atomic<bool> closing_{false};
+  std::atomic<size_t> wanted_count_{0};  // helpers that were called for,
+  std::atomic<size_t> next_helper_{0};   // and the first of them that nobody has seen to
+  std::atomic<size_t> queued_count_{0};  // helpers that wait for a thread
+  TimePoint closed_at_{};                // for the caller
   Mutex mutex_;
   CondVar left_;
 };

@@ -37,7 +37,8 @@ TEST(CrewTest, TheCallerDoesWhatNobodyTakes) {
   for (size_t piece_count : {0, 1, 5}) {
     crew->Call(2);
     CountingWork work(piece_count);
-    crew->Open(work, piece_count);
+    crew->Open(work);
+    crew->Announce(piece_count);
     while (crew->DoOne()) {
     }
     crew->Close();
@@ -52,10 +53,12 @@ TEST(CrewTest, AHelperTakesPiecesOfTheCallThatItMeets) {
   CrewPool crews({.executor = &executor, .helpers_max = 3});
   const CrewLease crew = crews.Acquire();
   crew->Call(9);
-  EXPECT_EQ(executor.queued_count(), 3);
+  EXPECT_EQ(executor.queued_count(), 2);
   executor.RunOne();  // too early: there are no pieces
+  EXPECT_EQ(executor.queued_count(), 2) << "it has woken another one";
   CountingWork work(4);
-  crew->Open(work, 4);
+  crew->Open(work);
+  crew->Announce(4);
   EXPECT_TRUE(crew->DoOne());
   executor.RunOne();
   EXPECT_FALSE(crew->DoOne()) << "the helper has done the other three";
@@ -74,7 +77,8 @@ TEST(CrewTest, AHelperMayComeAfterTheCrewWasReturned) {
   executor.RunOne();  // nobody has the crew
   crew = crews.Acquire();
   CountingWork work(3);
-  crew->Open(work, 3);
+  crew->Open(work);
+  crew->Announce(3);
   executor.RunOne();  // called by the one before, helps the next one
   EXPECT_FALSE(crew->DoOne());
   crew->Close();
@@ -117,7 +121,8 @@ TEST(CrewTest, EveryPieceIsDoneOnceWhoeverTakesIt) {
       const size_t piece_count = call % 20;
       crew->Call(call % 4);
       CountingWork work(piece_count);
-      crew->Open(work, piece_count);
+      crew->Open(work);
+      crew->Announce(piece_count);
       if (call % 5 == 0) crew->Call(3);
       while (crew->DoOne()) {
       }
@@ -143,7 +148,8 @@ TEST(CrewTest, CloseWaitsForAPieceThatIsBeingDone) {
     go_on.WaitUntil(DeadlineAfter(RealClock(), std::chrono::milliseconds(2)));
     done = true;
   };
-  crew->Open(work, 1);
+  crew->Open(work);
+  crew->Announce(1);
   crew->Call(1);
   ASSERT_TRUE(entered.WaitUntil(kNoDeadline));
   EXPECT_FALSE(crew->DoOne());

@@ -38,7 +38,8 @@ absl::Status LevelSession::Lookup(const DeviceLookupRequest& request, LookupCoun
 
 template <MemorySpace kSpace>
 absl::Status LevelSession::LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts) {
-  const ModelState::Guard guard(model_, reader_);  // one snapshot for the whole call
+  const ModelState::Guard guard(model_, reader_,
+                                pin_.snapshot());  // one snapshot for the whole call
   HPS_RETURN_IF_ERROR(CheckRequest(
       request, {.tables = session_tables_, .keys_max = options_.keys_max}, guard.snapshot()));
   BeginCall(request, guard.snapshot());
@@ -71,10 +72,11 @@ absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
       std::max(deadline_, DeadlineAfter(shared_.fetch.clock(), kDeviceWaitMax));
   const auto send_answered = [this] { cache_lookup_->SendAnswered(queries_); };
   HPS_RETURN_IF_ERROR(cache_lookup_->Begin(queries_, space, stream));  // hits go to their places
-  staged_fetch_->CallHelpers();                                        // while the device probes
+  staged_fetch_->CallHelpers();
+  staged_fetch_->FetchAhead(tables_, queries_, device_deadline);  // while the device probes
   HPS_RETURN_IF_ERROR(cache_lookup_->TakeMisses(queries_, tables_, arena_, device_deadline));
   ApplyMissPolicy(TableWork::Top::kL1, guard);
-  staged_fetch_->Fetch(tables_, queries_);  // from an L2 that can't block
+  staged_fetch_->Fetch(tables_, queries_);  // the rest from an L2 that can't block
   level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
   ApplyMissPolicy(TableWork::Top::kL2, guard);
   send_answered();  // nothing that is known waits for L3
@@ -264,6 +266,7 @@ absl::StatusOr<std::unique_ptr<LookupSession>> LevelSession::Create(Parts parts)
 
 LevelSession::LevelSession(Parts parts)
     : model_(parts.model),
+      pin_(std::move(parts.pin)),
       shared_(parts.shared),
       options_(parts.options),
       cache_index_(parts.cache_index),
@@ -296,7 +299,7 @@ void LevelSession::MakeSteps(DeviceCache* cache) {
 }
 
 absl::Status LevelSession::ListTables() {
-  const ModelState::Guard guard(model_, reader_);
+  const ModelState::Guard guard(model_, reader_, pin_.snapshot());
   if (guard.snapshot().number() == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("session: model '", model_.name(), "' has no tables yet"));

@@ -52,6 +52,7 @@ class LevelSession final : public LookupSession {
  public:
   struct Parts {
     ModelState& model;
+    SnapshotPin pin;  // empty: the tables of the moment
     SessionShared shared;
     SessionOptions options;
     EpochDomain::Reader reader;
@@ -97,6 +98,7 @@ class LevelSession final : public LookupSession {
   void Count(LookupCounts* counts);
 
   ModelState& model_;
+  const SnapshotPin pin_;
   const SessionShared shared_;
   const SessionOptions options_;
   const size_t cache_index_;

@@ -26,8 +26,11 @@ class ModelSnapshot {
  public:
   // `by_slot` = the same tables by the model's slot numbers (null: not in this snapshot).
   ModelSnapshot(std::vector<std::shared_ptr<ServedTable>> tables, std::vector<ServedTable*> by_slot,
-                uint64_t number)
-      : tables_(std::move(tables)), by_slot_(std::move(by_slot)), number_(number) {}
+                uint64_t number, bool unloaded)
+      : tables_(std::move(tables)),
+        by_slot_(std::move(by_slot)),
+        number_(number),
+        unloaded_(unloaded) {}
 
   ModelSnapshot(const ModelSnapshot&) = delete;
   ModelSnapshot& operator=(const ModelSnapshot&) = delete;
@@ -41,8 +44,11 @@ class ModelSnapshot {
     return slot < by_slot_.size() ? by_slot_[slot] : nullptr;
   }
 
-  // The number of the switch that brought it, from 1; what users see as the model's version.
+  // The number of the switch that brought it, from 1; 0 = nothing has been published yet.
   uint64_t number() const { return number_; }
+
+  // There are no tables because the model was unloaded, not because they were dropped.
+  bool unloaded() const { return unloaded_; }
 
  private:
   friend class ModelState;
@@ -51,6 +57,7 @@ class ModelSnapshot {
   const std::vector<std::shared_ptr<ServedTable>> tables_;
   const std::vector<ServedTable*> by_slot_;
   const uint64_t number_;
+  const bool unloaded_;
   mutable std::atomic<uint64_t> pins_{0};
 };
 

@@ -42,7 +42,7 @@ void AddLevel(const LevelStatistics& part, LevelStatistics* sum) {
 ModelState::ModelState(std::string name, EpochDomain& domain, Executor& reclaim_executor)
     : name_(std::move(name)), domain_(domain), reclaim_executor_(reclaim_executor) {
   current_owned_ = std::make_unique<const ModelSnapshot>(
-      std::vector<std::shared_ptr<ServedTable>>{}, std::vector<ServedTable*>{}, 0);
+      std::vector<std::shared_ptr<ServedTable>>{}, std::vector<ServedTable*>{}, 0, false);
   current_.store(current_owned_.get(), std::memory_order_seq_cst);
   domain_.AddWaiter(this);
 }
@@ -71,25 +71,52 @@ absl::Status ModelState::Publish(std::vector<std::shared_ptr<ServedTable>> table
       return absl::ResourceExhaustedError(
           absl::StrCat("model '", name_, "': more than ", kTablesPerStoreMax, " table names"));
     }
-    std::vector<ServedTable*> by_slot(slot_names_.size() + new_names);
-    for (const std::shared_ptr<ServedTable>& table : tables)
-      by_slot[SlotForName(table->spec().name)] = table.get();
-    auto next = std::make_unique<const ModelSnapshot>(std::move(tables), std::move(by_slot),
-                                                      current_owned_->number() + 1);
-    retired_.reserve(retired_.size() + 1);  // from here on nothing may fail: readers see both
-    current_.store(next.get(), std::memory_order_seq_cst);
-    std::swap(current_owned_, next);
-    const uint64_t epoch = domain_.Advance();
-    for (const std::shared_ptr<ServedTable>& old : next->tables()) {
-      const auto now = current_owned_->tables();
-      if (std::find(now.begin(), now.end(), old) == now.end()) old->Retire();
-    }
-    retired_.push_back({.snapshot = std::move(next), .epoch = epoch});
-    retired_count_.fetch_add(1, std::memory_order_acq_rel);
-    domain_.BeginWaiting();
+    Replace(std::move(tables), false);
   }
   PostReclaim();
   return absl::OkStatus();
+}
+
+void ModelState::Unload() {
+  {
+    MutexLock lock(mutex_);
+    Replace({}, true);
+  }
+  PostReclaim();
+}
+
+void ModelState::Replace(std::vector<std::shared_ptr<ServedTable>> tables, bool unloaded) {
+  for (const std::shared_ptr<ServedTable>& table : tables) SlotForName(table->spec().name);
+  std::vector<ServedTable*> by_slot(slot_names_.size());
+  for (const std::shared_ptr<ServedTable>& table : tables)
+    by_slot[SlotForName(table->spec().name)] = table.get();
+  auto next = std::make_unique<const ModelSnapshot>(std::move(tables), std::move(by_slot),
+                                                    current_owned_->number() + 1, unloaded);
+  retired_.reserve(retired_.size() + 1);  // from here on nothing may fail: readers see both
+  current_.store(next.get(), std::memory_order_seq_cst);
+  std::swap(current_owned_, next);
+  const uint64_t epoch = domain_.Advance();
+  for (const std::shared_ptr<ServedTable>& old : next->tables()) {
+    const auto now = current_owned_->tables();
+    if (std::find(now.begin(), now.end(), old) == now.end()) old->Retire();
+  }
+  retired_.push_back({.snapshot = std::move(next), .epoch = epoch});
+  retired_count_.fetch_add(1, std::memory_order_acq_rel);
+  domain_.BeginWaiting();
+}
+
+SnapshotPin ModelState::PinCurrent() {
+  MutexLock lock(mutex_);  // keeps it from being replaced, and hence from being freed
+  return SnapshotPin(this, current_owned_.get());
+}
+
+bool ModelState::AwaitReclaimed(Deadline deadline) {
+  PostReclaim();  // whoever left last may have found the executor's queue full
+  MutexLock lock(mutex_);
+  while (!retired_.empty() || freeing_count_ != 0) {
+    if (!reclaimed_.WaitUntil(mutex_, deadline)) return retired_.empty() && freeing_count_ == 0;
+  }
+  return true;
 }
 
 size_t ModelState::SlotForName(const std::string& name) {
@@ -188,8 +215,15 @@ void ModelState::Reclaim() {
     retired_.erase(first, retired_.end());
     retired_count_.fetch_sub(free_now.size(), std::memory_order_acq_rel);
     domain_.EndWaiting(free_now.size());
+    freeing_count_ += free_now.size();
   }
+  const size_t freed_count = free_now.size();
   free_now.clear();
+  {
+    MutexLock lock(mutex_);
+    freeing_count_ -= freed_count;
+  }
+  reclaimed_.NotifyAll();
   // An exchange, so that whoever left meanwhile and found the task posted is seen by the next look.
   reclaim_posted_.exchange(false, std::memory_order_acq_rel);
   if (HasReclaimable()) PostReclaim();

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "base/epoch.h"
 #include "base/executor.h"
 #include "base/mutex.h"
@@ -43,12 +44,22 @@ class ModelState final : private EpochDomain::Waiter {
 
   const std::string& name() const { return name_; }
 
-  // Switches the model to `tables`, in declared order (empty is legal: a model that is unloaded or
-  // dropped). Tables whose incarnation has not changed are passed on as they are: FindTable gives
-  // them. Those that are not among `tables` any more are retired.
-  // Errors: INVALID_ARGUMENT (a null table, a name twice), RESOURCE_EXHAUSTED (more than
-  // kTablesPerStoreMax names over the life of this object); nothing has changed then.
+  // Switches the model to `tables`, in declared order (empty is legal: a model whose tables have
+  // been dropped). Tables whose incarnation has not changed are passed on as they are: FindTable
+  // gives them. Those that are not among `tables` any more are retired. Errors: INVALID_ARGUMENT (a
+  // null table, a name twice), RESOURCE_EXHAUSTED (more than kTablesPerStoreMax names over the life
+  // of this object); nothing has changed then.
   absl::Status Publish(std::vector<std::shared_ptr<ServedTable>> tables);
+
+  // Switches the model to no tables: look-ups answer UNAVAILABLE until the next Publish.
+  void Unload();
+
+  // The current snapshot, for as long as the pin lives. For the composition.
+  SnapshotPin PinCurrent();
+
+  // Waits until every replaced snapshot has been freed: what it held alone has been given back.
+  // False when `deadline` has passed. Only where the reclaim executor has threads of its own.
+  bool AwaitReclaimed(Deadline deadline);
 
   // The served table of that name in the current snapshot; null when there is none. For the
   // composition and appliers, not for the read path.
@@ -87,6 +98,8 @@ class ModelState final : private EpochDomain::Waiter {
     uint64_t epoch = 0;  // when SafeEpoch reaches it no guard sees the snapshot
   };
 
+  void Replace(std::vector<std::shared_ptr<ServedTable>> tables, bool unloaded)
+      HPS_REQUIRES(mutex_);
   size_t SlotForName(const std::string& name) HPS_REQUIRES(mutex_);
   bool CanReclaim(const Retired& retired) const;
   bool HasReclaimable() const;
@@ -107,17 +120,22 @@ class ModelState final : private EpochDomain::Waiter {
   mutable Mutex mutex_;
   std::unique_ptr<const ModelSnapshot> current_owned_ HPS_GUARDED_BY(mutex_);
   std::vector<Retired> retired_ HPS_GUARDED_BY(mutex_);
+  size_t freeing_count_ HPS_GUARDED_BY(mutex_) = 0;  // snapshots on their way out of memory
+  CondVar reclaimed_;
   std::vector<std::string> slot_names_ HPS_GUARDED_BY(mutex_);
   std::deque<LookupCounters> counters_ HPS_GUARDED_BY(mutex_);  // addresses stay
 };
 
 // A call's view of the model: holds an epoch guard for its life. For one thread; `reader` belongs
-// to the session.
+// to the session. The view is the current snapshot, or `pinned`, which a pin of the session's
+// holds.
 class ModelState::Guard {
  public:
-  Guard(ModelState& state, EpochDomain::Reader& reader) : state_(state), reader_(reader) {
+  Guard(ModelState& state, EpochDomain::Reader& reader, const ModelSnapshot* pinned = nullptr)
+      : state_(state), reader_(reader) {
     reader_.Enter();
-    snapshot_ = state_.current_.load(std::memory_order_seq_cst);
+    const ModelSnapshot* current = state_.current_.load(std::memory_order_seq_cst);
+    snapshot_ = pinned == nullptr ? current : pinned;
   }
   ~Guard() {
     reader_.Leave();
@@ -142,9 +160,7 @@ class SnapshotPin {
  public:
   SnapshotPin() = default;
   explicit SnapshotPin(const ModelState::Guard& guard)
-      : state_(&guard.state()), snapshot_(&guard.snapshot()) {
-    snapshot_->pins_.fetch_add(1, std::memory_order_relaxed);  // the guard's end orders it
-  }
+      : SnapshotPin(&guard.state(), &guard.snapshot()) {}  // the guard's end orders it
   SnapshotPin(SnapshotPin&& other) noexcept
       : state_(std::exchange(other.state_, nullptr)),
         snapshot_(std::exchange(other.snapshot_, nullptr)) {}
@@ -153,7 +169,21 @@ class SnapshotPin {
 
   void Release();
 
+  // Another pin of the same snapshot.
+  SnapshotPin Share() const { return SnapshotPin(state_, snapshot_); }
+
+  ModelState* state() const { return state_; }
+  const ModelSnapshot* snapshot() const { return snapshot_; }  // null when empty
+
  private:
+  friend class ModelState;
+
+  // REQUIRES: the snapshot can't go away meanwhile.
+  SnapshotPin(ModelState* state, const ModelSnapshot* snapshot)
+      : state_(state), snapshot_(snapshot) {
+    if (snapshot_ != nullptr) snapshot_->pins_.fetch_add(1, std::memory_order_relaxed);
+  }
+
   ModelState* state_ = nullptr;
   const ModelSnapshot* snapshot_ = nullptr;
 };

@@ -30,8 +30,9 @@ struct QueryWork {
   // In a call through a cache the answers for the query's misses are collected here, for the device
   // to spread; else they go straight to the caller's rows.
   bool staged = false;
-  size_t first_miss = 0;  // index of the query's first miss among those of the call
-  HostRows staged_rows;
+  size_t first_miss = 0;     // a number for its first miss that is greater than those before it
+  size_t fetched_ahead = 0;  // so many of its misses L2 is asked for while the device probes
+  HostRows staged_rows;      // of all misses; without memory while none of the others is open
   std::span<KeyStatus> staged_status;  // kUnanswered before the answer, and after it has been sent
   size_t answered_begin = SIZE_MAX;    // what has been answered and not been sent lies in
   size_t answered_end = 0;             // [answered_begin, answered_end)

@@ -51,6 +51,10 @@ absl::Status CheckQuery(const TableQuery<kSpace>& query, const SessionTable& tab
 
 absl::Status CheckServed(const SessionTable& table, const ModelSnapshot& snapshot) {
   const ServedTable* served = snapshot.table(table.slot);
+  if (snapshot.unloaded()) {
+    return absl::UnavailableError(
+        absl::StrCat("look-up: table '", table.spec.name, "' is of a model that was unloaded"));
+  }
   if (served == nullptr) {
     return absl::NotFoundError(
         absl::StrCat("look-up: table '", table.spec.name, "' has been dropped"));

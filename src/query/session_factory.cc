@@ -12,17 +12,45 @@
 namespace hps {
 namespace {
 
+// Most of the workers: so that the caller, promotion, and what else there is to do find a core.
+size_t HelpersOf(size_t thread_count) {
+  const size_t others = std::max<size_t>(thread_count / 8, 1) + 1;
+  return std::clamp<size_t>(thread_count - std::min(others, thread_count), 1, kHelpersMax);
+}
+
 class LevelSessionFactory final : public SessionFactory {
  public:
   LevelSessionFactory(Options options, std::unique_ptr<FetchService> fetch)
       : options_(std::move(options)),
         fetch_(std::move(fetch)),
         crews_({.executor = options_.fetch_executor,
-                .helpers_max = std::min(options_.fetch_executor->thread_count(), kHelpersMax),
+                .helpers_max = HelpersOf(options_.fetch_executor->thread_count()),
                 .spin = options_.helper_spin}) {}
 
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       ModelState& model, const SessionOptions& options) override {
+    return MakeSession(model, SnapshotPin(), options);
+  }
+
+  absl::StatusOr<std::unique_ptr<LookupSession>> NewPinnedSession(
+      const SnapshotPin& pin, const SessionOptions& options) override {
+    return MakeSession(*pin.state(), pin.Share(), options);
+  }
+
+  EpochDomain& epoch_domain() override { return domain_; }
+
+  absl::Status DrainPromotions(Duration timeout) override { return fetch_->Drain(timeout); }
+
+  void AddStatistics(StoreStatistics* statistics) const override {
+    statistics->lookups += lookups_.load();
+    statistics->deadlines_exceeded += deadlines_exceeded_.load();
+    statistics->promotions_dropped += fetch_->promotions_dropped();
+    statistics->l3_errors += fetch_->l3_errors();
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<LookupSession>> MakeSession(ModelState& model, SnapshotPin pin,
+                                                             const SessionOptions& options) {
     if (options.keys_max == 0 || options.keys_max > kKeysPerCallMax) {
       return absl::InvalidArgumentError(absl::StrCat("session: keys_max ", options.keys_max,
                                                      " is not in [1, ", kKeysPerCallMax, "]"));
@@ -41,6 +69,7 @@ class LevelSessionFactory final : public SessionFactory {
     }
     HPS_ASSIGN_OR_RETURN(EpochDomain::Reader reader, domain_.AddReader());
     return LevelSession::Create({.model = model,
+                                 .pin = std::move(pin),
                                  .shared = {.fetch = *fetch_,
                                             .crews = crews_,
                                             .timeout = options_.timeout,
@@ -54,18 +83,6 @@ class LevelSessionFactory final : public SessionFactory {
                                  .number = sessions_made_.fetch_add(1)});
   }
 
-  EpochDomain& epoch_domain() override { return domain_; }
-
-  absl::Status DrainPromotions(Duration timeout) override { return fetch_->Drain(timeout); }
-
-  void AddStatistics(StoreStatistics* statistics) const override {
-    statistics->lookups += lookups_.load();
-    statistics->deadlines_exceeded += deadlines_exceeded_.load();
-    statistics->promotions_dropped += fetch_->promotions_dropped();
-    statistics->l3_errors += fetch_->l3_errors();
-  }
-
- private:
   const Options options_;
   EpochDomain domain_;
   const std::unique_ptr<FetchService> fetch_;

@@ -34,9 +34,9 @@ class SessionFactory {
     std::vector<DeviceCache*> caches{};          // at most kCachesMax; borrowed
     Duration timeout = std::chrono::seconds(1);  // where a request names none
     size_t scratch_count = kFetchScratchesMax;   // per blocking level
-    // Fetch workers that are called to help with a device's misses wait this long for them, on
-    // their cores: the probe of 131,072 keys takes a GPU about 50 us, their transfer 10.
-    Duration helper_spin = std::chrono::microseconds(100);
+    // Fetch workers that help with a device's misses wait this long for more of them, on their
+    // cores: to wake one takes some tens of microseconds, a call of 131,072 keys some hundreds.
+    Duration helper_spin = std::chrono::microseconds(500);
     StagedFetchTuning tuning{};
   };
 
@@ -54,6 +54,11 @@ class SessionFactory {
   // RESOURCE_EXHAUSTED (memory, or EpochDomain::kReadersMax sessions).
   virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       ModelState& model, const SessionOptions& options) = 0;
+
+  // The same on the tables of `pin`, whatever the model switches to meanwhile: the session keeps a
+  // pin of its own.
+  virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewPinnedSession(
+      const SnapshotPin& pin, const SessionOptions& options) = 0;
 
   virtual EpochDomain& epoch_domain() = 0;
 

@@ -1,10 +1,11 @@
 // Fetches what an L2 that can't block has of a call's misses straight into the memory from which
-// the device takes it, on several threads, and sends each part on its way while the next one is
-// being fetched.
+// the device takes it, on several threads, from the first misses that the device reports on; rows
+// are on their way to the device while others are being fetched, and while the probe still runs.
 //
 // The unit is a piece: rows of one query that lie next to each other. The caller and its crew take
-// pieces; the caller sends what is ready when enough of it has come together. Few rows are fetched
-// by the caller alone: see StagedFetchTuning for where that is faster.
+// pieces; the caller has those that are ready brought to the device, and sends the answers when all
+// misses are known. Few rows are fetched by the caller alone: see StagedFetchTuning for where that
+// is faster.
 //
 // Belongs to one session; for one thread. Allocates when it is made.
 #pragma once
@@ -25,11 +26,17 @@ namespace hps {
 
 // The figures are of a Xeon server with DDR5 and an H200 on PCIe 5; none of them is critical.
 struct StagedFetchTuning {
-  // Bytes of one piece: 256 rows of 512 bytes take 17 us to gather, so that the threads of a crew
-  // end at about the same time, and taking a piece (0.1 us) costs nothing.
-  size_t piece_bytes = size_t{128} << 10;
-  // Bytes that are sent at a time: 1 MiB takes PCIe 20 us, and telling the device to fetch it takes
-  // the caller 5 to 10 us. The first part is sent as soon as one piece is there.
+  // Bytes of one piece: 64 rows of 512 bytes take a thread 3 us to gather, so that the first ones
+  // are there soon and the threads of a crew end at about the same time; smaller ones take longer
+  // by the row. Behind the first pieces of a call, which are to be on their way at once, others
+  // have twice as much.
+  size_t piece_bytes = size_t{32} << 10;
+  // Bytes that are brought at a time while the device probes: every copy costs PCIe the time of
+  // 128 KiB. Of what is fetched later, and of smaller calls, rows are read where they lie.
+  size_t bring_bytes_min = size_t{128} << 10;
+  size_t bring_bytes_max = size_t{2} << 20;
+  // Bytes that are sent at a time after that: 1 MiB takes PCIe 20 us, and telling the device to
+  // fetch it takes the caller 5 us.
   size_t send_bytes = size_t{1} << 20;
   // Gathering that takes the caller less than this is not worth waking anybody: a thread that
   // sleeps takes 30 to 60 us to come.
@@ -51,8 +58,12 @@ class StagedFetch final : private Crew::Work {
 
   explicit StagedFetch(Options options);
 
-  // While the device is busy with the probe: wakes as many helpers as the last call needed.
+  // Has as many helpers woken as the last call needed.
   void CallHelpers();
+
+  // From the call's Begin until the probe is done, or the deadline: asks L2 for the misses as they
+  // become known, of tables of which all calls wait for their rows.
+  void FetchAhead(std::span<TableWork> tables, std::span<QueryWork> queries, Deadline deadline);
 
   // Asks L2 for the misses of all tables of which it can't block, and answers what it has: the rest
   // stays open. Tables that the call names twice are left to LevelFetch, which de-duplicates.
@@ -70,22 +81,55 @@ class StagedFetch final : private Crew::Work {
     const TableWork* table = nullptr;
     const QueryWork* query = nullptr;
     size_t query_number = 0;
+    std::span<const Key> keys;
     size_t first = 0;  // index of its first key among the query's misses
-    size_t count = 0;
-    bool sent = false;
+    HostRows rows;
+    bool brought = false;
     std::atomic<bool> fetched{false};  // what follows, and the rows, are written before
     bool failed = false;
     size_t hit_count = 0;
     size_t absent_count = 0;
+
+    size_t bytes() const { return keys.size() * rows.row_bytes; }
   };
-  static constexpr size_t kPiecesMax = 1024;  // and one for each query
+  // A query whose misses are fetched while the device probes.
+  struct Ahead {
+    const TableWork* table = nullptr;
+    QueryWork* query = nullptr;
+    size_t number = 0;
+    size_t piece_keys = 0;
+    bool is_full = false;  // there is no room for more
+  };
+  // Pieces of one table.
+  struct TableSum {
+    size_t piece_count = 0;
+    size_t hit_count = 0;
+    size_t absent_count = 0;
+    bool failed = false;
+  };
+  // All pieces up to one of them.
+  struct Progress {
+    size_t end = 0;
+    uint64_t bytes = 0;
+  };
+  static constexpr size_t kPiecesMax = 1024;      // fetched ahead; and as many, and one per query
+  static constexpr size_t kFirstPieces = 16;      // that are small
+  static constexpr size_t kAheadQueriesMax = 64;  // of calls with more, none is fetched ahead
 
   static bool Wanted(const TableWork& table);
-  void MakePieces(std::span<TableWork> tables, std::span<QueryWork> queries);
+  void Begin(std::span<TableWork> tables, std::span<QueryWork> queries);
+  bool AddKnownMisses();
+  bool AddKnownMisses(Ahead& ahead, const DeviceMissesSoFar& misses);
+  void AddRest(std::span<TableWork> tables);
+  Piece& AddPiece(const TableWork& table, size_t first, std::span<const Key> keys);
+  void AnnouncePieces();
+  void CallHelpersFor(size_t helper_count);
   size_t HelpersWanted() const;
   void DoPiece(size_t piece) override;
-  void SendReady(size_t bytes_min);
-  size_t ReadyBytes() const;
+  void NoteFetched();
+  void BringFetched();
+  void SendFetched(size_t bytes_min);
+  void Send(size_t first_piece, size_t end_piece);
   void AddReady(const Piece& piece);
   void NoteOutcomes(std::span<TableWork> tables);
   void PromoteTable(const TableWork& table, size_t hit_count, const ModelState::Guard& guard);
@@ -96,14 +140,18 @@ class StagedFetch final : private Crew::Work {
   const CrewLease crew_;
   const std::unique_ptr<FetchOutcome[]> outcomes_;  // [keys_max], by the numbers of the misses
   const std::unique_ptr<Piece[]> pieces_;
-  const QueryWork* queries_ = nullptr;  // of the call
+  std::vector<Ahead> ahead_;
+  std::vector<TableSum> sums_;    // [tables]
+  std::span<QueryWork> queries_;  // of the call
   size_t piece_count_ = 0;
-  size_t first_unsent_ = 0;
-  size_t unsent_count_ = 0;
   uint64_t bytes_ = 0;  // of all pieces
   uint64_t row_count_ = 0;
+  Progress fetched_;
+  Progress brought_;    // or need not be
+  Progress sent_;       // or were brought, and are sent last
+  bool begun_ = false;  // FetchAhead has been called for what Fetch goes on with
+  size_t helpers_called_ = 0;
   size_t last_helpers_ = 0;
-  bool sent_any_ = false;
   std::vector<DeviceRowPiece> ready_;
 };
 

@@ -34,25 +34,43 @@ class MissingCall final : public DeviceCall {
     keys_.clear();
     begin_.assign(1, 0);
     positions_.clear();
+    size_t key_count = 0;
     for (const DeviceCacheQuery& query : queries) {
-      keys_.insert(keys_.end(), query.keys, query.keys + query.key_count);
-      begin_.push_back(keys_.size());
+      keys_.emplace_back(query.keys, query.key_count);
+      key_count += query.key_count;
+      begin_.push_back(key_count);
       positions_.push_back(query.key_count);
     }
-    staging_.assign(queries.size(), {});
-    answers.assign(keys_.size(), {});
+    staging_.assign(staging_rows * kRowBytes, std::byte{0xcc});
+    staged_rows_ = 0;
+    known_.assign(queries.size(), 0);
+    is_brought_.assign(staging_rows, false);
+    rows_brought.clear();
+    answers.assign(key_count, {});
     rows_sent.clear();
     return absl::OkStatus();
   }
-  absl::StatusOr<DeviceMisses> Misses(Deadline) override {
-    return DeviceMisses{keys_, begin_, positions_};
+  DeviceMissesSoFar Peek(size_t query) override {
+    size_t& known = known_[query];
+    known = std::min(known + known_at_a_time, keys_[query].size());
+    return {keys_[query].first(known), known == keys_[query].size()};
   }
-  HostRows Staging(size_t query, size_t row_count) override {
-    staging_[query].assign(row_count * kRowBytes, std::byte{0xcc});
-    return {.data = staging_[query].data(),
-            .row_count = row_count,
-            .row_bytes = kRowBytes,
-            .stride_bytes = kRowBytes};
+  absl::StatusOr<DeviceMisses> Misses(Deadline) override { return DeviceMisses{keys_, positions_}; }
+  HostRows Staging(size_t, size_t row_count) override {
+    const HostRows rows = {.data = staging_.data() + staged_rows_ * kRowBytes,
+                           .row_count = std::min(row_count, staging_rows - staged_rows_),
+                           .row_bytes = kRowBytes,
+                           .stride_bytes = kRowBytes};
+    staged_rows_ += rows.row_count;
+    return rows;
+  }
+  absl::Status Bring(const HostRows& rows) override {
+    rows_brought.push_back(rows.row_count);
+    for (size_t i = 0; i < rows.row_count; ++i) {
+      EXPECT_FALSE(is_brought_[PlaceOf(rows.row(i))]) << "brought twice";
+      is_brought_[PlaceOf(rows.row(i))] = true;
+    }
+    return absl::OkStatus();
   }
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override {
     rows_sent.emplace_back();
@@ -64,6 +82,7 @@ class MissingCall final : public DeviceCall {
         EXPECT_EQ(answer.status, kUnanswered) << "answered twice";
         answer.status = piece.statuses[i];
         answer.probe_again = piece.probe_again;
+        EXPECT_TRUE(!piece.brought || is_brought_[PlaceOf(piece.rows.row(i))]);
         if (answer.status == KeyStatus::kHitL2)
           answer.row.assign(piece.rows.row(i), piece.rows.row(i) + kRowBytes);
       }
@@ -76,12 +95,22 @@ class MissingCall final : public DeviceCall {
 
   std::vector<Answer> answers;                 // by the number of the miss
   std::vector<std::vector<size_t>> rows_sent;  // of each piece of each Finish
+  std::vector<size_t> rows_brought;            // of each Bring
+  size_t known_at_a_time = SIZE_MAX / 2;       // misses that a Peek finds
+  size_t staging_rows = 10'000;
 
  private:
-  std::vector<Key> keys_;
+  size_t PlaceOf(const std::byte* row) const {
+    return static_cast<size_t>(row - staging_.data()) / kRowBytes;
+  }
+
+  std::vector<std::span<const Key>> keys_;
   std::vector<size_t> begin_;
   std::vector<uint64_t> positions_;
-  std::vector<std::vector<std::byte>> staging_;
+  std::vector<std::byte> staging_;
+  size_t staged_rows_ = 0;
+  std::vector<size_t> known_;
+  std::vector<bool> is_brought_;
 };
 
 class MissingCache final : public DeviceCache {
@@ -154,7 +183,9 @@ class StagedFetchTest : public testing::Test {
       queries_[q].keys = keys_.data();
       queries_[q].key_count = key_count;
     }
+    for (TableWork& work : works_) work.hit_rate_threshold = threshold_;
     ASSERT_TRUE(lookup_.Begin(queries_, MemorySpace::kDevice, {}).ok());
+    if (ahead_) fetch_->FetchAhead(works_, queries_, kNoDeadline);
     ASSERT_TRUE(lookup_.TakeMisses(queries_, works_, arena_, kNoDeadline).ok());
   }
 
@@ -181,6 +212,8 @@ class StagedFetchTest : public testing::Test {
     }
   }
 
+  bool ahead_ = false;  // Begin fetches what it can while the device probes
+  double threshold_ = 1.0;
   ManualExecutor executor_;
   MissingCache cache_;
   LookupCounters counters_;
@@ -220,12 +253,70 @@ TEST_F(StagedFetchTest, HelpersAndTheCallerShareThePieces) {
   pool.reset();  // its last task ends before the crews do
 }
 
-// Pieces have four rows; nine rows are 288 bytes of the 300 that are sent at a time.
-TEST_F(StagedFetchTest, TheFirstPieceIsSentAtOnceAndTheOthersTogether) {
+// Pieces have four rows, of 32 bytes each.
+TEST_F(StagedFetchTest, AnswersAreSentTogetherFromTheRowsThatAreThere) {
+  Use(executor_, {.piece_bytes = 128, .send_bytes = 300});
   Begin({&a_}, 40);
   fetch_->Fetch(works_, queries_);
   EXPECT_THAT(cache_.call.rows_sent,
-              ElementsAre(ElementsAre(4), ElementsAre(12), ElementsAre(12), ElementsAre(12)));
+              ElementsAre(ElementsAre(12), ElementsAre(12), ElementsAre(12), ElementsAre(4)));
+  EXPECT_THAT(cache_.call.rows_brought, IsEmpty()) << "nobody has fetched ahead";
+}
+
+TEST_F(StagedFetchTest, MissesAreFetchedWhileTheDeviceProbes) {
+  ahead_ = true;
+  for (const size_t at_a_time : {1, 3, 4, 5, 50, 5000}) {
+    for (const size_t key_count : {0, 1, 31, 32, 33, 1000}) {
+      SCOPED_TRACE(testing::Message() << key_count << " keys, known " << at_a_time << " at a time");
+      cache_.call.known_at_a_time = at_a_time;
+      const uint64_t fetched = a_.l2_log->keys_fetched;
+      Begin({&a_, &b_}, key_count);
+      EXPECT_EQ(queries_[0].fetched_ahead, key_count);
+      EXPECT_EQ(queries_[1].fetched_ahead, key_count);
+      EXPECT_THAT(cache_.call.rows_sent, IsEmpty()) << "the probe may still be at work";
+      fetch_->Fetch(works_, queries_);
+      if (key_count > 0) ExpectAnswers();
+      EXPECT_EQ(a_.l2_log->keys_fetched - fetched, key_count);
+      executor_.RunAll();
+    }
+  }
+}
+
+// A piece of four rows, 128 bytes, comes together in two looks at the device; between them the
+// caller fetches the last one.
+TEST_F(StagedFetchTest, RowsAreBroughtBeforeTheyAreAnswered) {
+  Use(executor_, {.piece_bytes = 128, .bring_bytes_min = 100, .bring_bytes_max = 256});
+  ahead_ = true;
+  cache_.call.known_at_a_time = 2;
+  Begin({&a_}, 40);
+  EXPECT_THAT(cache_.call.rows_brought, ElementsAre(4, 4, 8, 8, 8));
+  fetch_->Fetch(works_, queries_);
+  ExpectAnswers();
+  EXPECT_THAT(cache_.call.rows_sent, ElementsAre(ElementsAre(8), ElementsAre(32)))
+      << "what is on its way comes last";
+}
+
+TEST_F(StagedFetchTest, WhatTheStagingHasNoRoomForIsFetchedAfterTheProbe) {
+  ahead_ = true;
+  for (const size_t staging_rows : {0, 3, 4, 37, 999, 1000, 1004, 1999}) {
+    SCOPED_TRACE(staging_rows);
+    cache_.call.staging_rows = staging_rows;
+    Begin({&a_, &b_}, 1000);
+    EXPECT_LE(queries_[0].fetched_ahead + queries_[1].fetched_ahead, staging_rows);
+    fetch_->Fetch(works_, queries_);
+    ExpectAnswers();
+    executor_.RunAll();
+  }
+}
+
+TEST_F(StagedFetchTest, TablesWhoseCallsMayNotWaitAreLeftToTheMissPolicy) {
+  ahead_ = true;
+  threshold_ = 0.9;
+  Begin({&a_}, 100);
+  EXPECT_EQ(a_.l2_log->fetches, 0);
+  EXPECT_EQ(queries_[0].fetched_ahead, 0);
+  fetch_->Fetch(works_, queries_);
+  ExpectAnswers();
 }
 
 TEST_F(StagedFetchTest, HelpersAreCalledWhereTheWorkIsWorthIt) {

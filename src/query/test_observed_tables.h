@@ -67,6 +67,7 @@ class ObservedDurableTable final : public DurableTable {
   }
   absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const override { return table_->Scan(); }
   TableInfo Info() const override { return table_->Info(); }
+  bool IsCurrent() const override { return table_->IsCurrent(); }
 
  private:
   const std::unique_ptr<DurableTable> table_;
@@ -95,6 +96,9 @@ class ObservedLossyTable final : public LossyTable {
     return table_->RaiseWatermarks(keys, epoch, deadline);
   }
   absl::Status Clear() override { return table_->Clear(); }
+  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline deadline) const override {
+    return table_->WarmestKeys(keys, deadline);
+  }
   LevelStatistics Statistics() const override { return table_->Statistics(); }
   bool can_block() const override { return table_->can_block(); }
 

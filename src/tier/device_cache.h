@@ -4,8 +4,9 @@
 //
 //   DeviceCallLease call = *cache.AcquireCall(keys_max);    // a lease of buffers
 //   call->Begin(queries, stream);                           // one launch; hits are written
+//   ...call->Peek(): fetch what has missed so far, into call->Staging(), and call->Bring() it...
 //   const DeviceMisses misses = *call->Misses(deadline);    // the first synchronization
-//   ...fetch misses.keys from the levels below, into call->Staging() where it has room...
+//   ...fetch the other keys from the levels below...
 //   call->Finish(pieces);                                   // copies and scatters, asynchronous
 //   call->Wait(deadline);                                   // the second synchronization
 //
@@ -55,11 +56,15 @@ struct DeviceCacheQuery {
 
 // What the levels below are asked for, on the host. Valid until the call is returned.
 struct DeviceMisses {
-  // Unique keys, in no particular order (sorting is dear on a device), table after table: those of
-  // query q are keys[begin[q]] .. keys[begin[q + 1]].
-  std::span<const Key> keys;
-  std::span<const size_t> begin;        // [queries + 1]
+  // [queries]: each one's unique keys, in no particular order (sorting is dear on a device).
+  std::span<const std::span<const Key>> keys;
   std::span<const uint64_t> positions;  // [queries]: misses with duplicates, for the counts
+};
+
+// What a probe that may still be under way has listed of one query.
+struct DeviceMissesSoFar {
+  std::span<const Key> keys;  // the first of DeviceMisses::keys
+  bool probed = false;        // they are all
 };
 
 // In a piece: this key is left for another one. So a level that lacks a few rows of a piece does
@@ -78,6 +83,8 @@ struct DeviceRowPiece {
   // the cache may have taken the older row after its probe, and would show it again after this
   // look-up has shown the newer one. Keys that the cache holds by now are answered from it.
   bool probe_again = false;
+  // All rows have been given to Bring, and are as they were then.
+  bool brought = false;
 };
 
 // One look-up in flight. For one thread.
@@ -90,13 +97,22 @@ class DeviceCall {
   // written then.
   virtual absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) = 0;
 
+  // The misses of a query that the probe has listed by now, so that fetching need not wait for its
+  // end. Does not wait, nor synchronize. Later answers, and that of Misses, begin with the same
+  // keys. `probed` too when the device has failed: Misses says so.
+  virtual DeviceMissesSoFar Peek(size_t query) = 0;
+
   // Waits for the probe. Errors: DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
   virtual absl::StatusOr<DeviceMisses> Misses(Deadline deadline) = 0;
 
   // Pinned memory for at most `row_count` packed rows of the query, so that what is fetched into it
   // needs no second copy on the host. Fewer rows, or none, when there is no more: the caller then
-  // fetches into memory of its own. Valid until the call is returned; after Misses.
+  // fetches into memory of its own. Valid until the call is returned; after Begin.
   virtual HostRows Staging(size_t query, size_t row_count) = 0;
+
+  // Starts the copy of rows in Staging to the device, also while the probe is under way and the
+  // statuses of the rows are not known. Asynchronous. Errors: INTERNAL.
+  virtual absl::Status Bring(const HostRows& rows) = 0;
 
   // Sends rows of misses to their positions, every duplicate of a key included. May be called
   // several times, each key being answered once, so that copies overlap with fetching.

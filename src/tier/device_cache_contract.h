@@ -468,7 +468,7 @@ TEST_P(DeviceCacheContractTest, FinishRefusesPiecesThatDontFit) {
   const DeviceCacheQuery request = buffers.Request(query);
   auto call = *cache_->AcquireCall(5);
   ASSERT_EQ(call->Begin({&request, 1}, Stream()), absl::OkStatus());
-  ASSERT_EQ(call->Misses(kNoDeadline)->keys.size(), 4u);
+  ASSERT_EQ(call->Misses(kNoDeadline)->keys[0].size(), 4u);
   const std::vector<KeyStatus> statuses(5, KeyStatus::kHitL3);
   std::vector<std::byte> rows(5 * 16);
   const auto finish = [&](size_t q, size_t first, size_t count, HostRows piece_rows) {
@@ -504,14 +504,14 @@ TEST_P(DeviceCacheContractTest, PiecesMayLeaveKeysForLaterOnes) {
   auto call = *cache_->AcquireCall(query.keys.size());
   ASSERT_EQ(call->Begin({&request, 1}, Stream()), absl::OkStatus());
   const DeviceMisses misses = *call->Misses(kNoDeadline);
-  ASSERT_EQ(misses.keys.size(), 200u);
+  ASSERT_EQ(misses.keys[0].size(), 200u);
   const HostRows rows = call->Staging(0, 200);
   ASSERT_EQ(rows.row_count, 200u);
   for (size_t turn : {0, 1, 2}) {
     std::vector<KeyStatus> statuses(200, kUnanswered);
     for (size_t i = turn; i < 200; i += 3) {
       statuses[i] = turn == 2 ? KeyStatus::kAbsent : KeyStatus::kHitL2;
-      StampedRow::Write(table.number, misses.keys[i], 1, {rows.row(i), 16});
+      StampedRow::Write(table.number, misses.keys[0][i], 1, {rows.row(i), 16});
     }
     const DeviceRowPiece piece{.statuses = statuses, .rows = rows};
     ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
@@ -546,7 +546,7 @@ TEST_P(DeviceCacheContractTest, RowsMayBeStagedWithinBounds) {
       EXPECT_LE(rows.row_count, wanted);
       EXPECT_EQ(rows.stride_bytes, 16u);
       for (size_t i = 0; i < rows.row_count; ++i)
-        StampedRow::Write(1, misses.keys[staged + i], 1, {rows.row(i), 16});
+        StampedRow::Write(1, misses.keys[0][staged + i], 1, {rows.row(i), 16});
       const std::vector<KeyStatus> statuses(rows.row_count, KeyStatus::kHitL2);
       const DeviceRowPiece piece{.first = staged, .statuses = statuses, .rows = rows};
       ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
@@ -568,6 +568,33 @@ TEST_P(DeviceCacheContractTest, RowsMayBeStagedWithinBounds) {
     }
     EXPECT_EQ(hits, staged);
   }
+}
+
+TEST_P(DeviceCacheContractTest, RowsMayBeBroughtWhileTheProbeRuns) {
+  const StampedTable table = OpenTable(16, 100);
+  ContractQuery query{.table = &table, .keys = Sequence(0, 999)};
+  query.keys.push_back(7);
+  const QueryBuffers buffers(*memory_, query);
+  const DeviceCacheQuery request = buffers.Request(query);
+  auto call = *cache_->AcquireCall(1000);
+  ASSERT_EQ(call->Begin({&request, 1}, Stream()), absl::OkStatus());
+  const HostRows rows = call->Staging(0, 999);
+  DeviceMissesSoFar known;
+  for (size_t brought = 0; !known.probed; brought = known.keys.size()) {
+    known = call->Peek(0);
+    for (size_t i = brought; i < known.keys.size(); ++i)
+      StampedRow::Write(table.number, known.keys[i], 1, {rows.row(i), 16});
+    const size_t count = known.keys.size() - brought;
+    ASSERT_EQ(call->Bring({rows.row(brought), count, 16, 16}), absl::OkStatus());
+  }
+  ASSERT_TRUE(std::ranges::equal(call->Misses(kNoDeadline)->keys[0], known.keys));
+  const std::vector<KeyStatus> statuses(999, KeyStatus::kHitL2);
+  const DeviceRowPiece piece{.statuses = statuses, .rows = rows, .brought = true};
+  ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
+  ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
+  buffers.TakeAnswers(query);
+  for (size_t i = 0; i < 1000; ++i) ASSERT_TRUE(query.Holds(i, 1)) << i;
+  EXPECT_EQ(call->counts(0)[KeyStatus::kHitL2], 1000u);
 }
 
 }  // namespace hps

@@ -311,11 +311,10 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
     ASSERT_EQ((*call)->Begin(requests, Stream()), absl::OkStatus());
     const auto misses = (*call)->Misses(kNoDeadline);
     ASSERT_TRUE(misses.ok()) << misses.status();
-    ASSERT_EQ(misses->begin.size(), queries.size() + 1);
+    ASSERT_EQ(misses->keys.size(), queries.size());
     ASSERT_EQ(misses->positions.size(), queries.size());
     for (size_t q = 0; q < queries.size(); ++q) {
-      const auto keys =
-          misses->keys.subspan(misses->begin[q], misses->begin[q + 1] - misses->begin[q]);
+      const std::span<const Key> keys = misses->keys[q];
       queries[q].misses.assign(keys.begin(), keys.end());
       queries[q].missed_positions = misses->positions[q];
     }

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "hps/statistics.h"
 #include "hps/table_spec.h"
 #include "hps/transfer.h"
 #include "tier/fetch.h"
@@ -67,10 +68,15 @@ class DurableTable {
   virtual absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) = 0;
 
   // Atomic, and durable as the store's sync mode says. Blind: the caller orders versions.
+  // Readers see a write once it is made; with sync `always`, a moment before it is durable. Writes,
+  // of all tables, become durable in the order in which they could be seen: a power cut takes some
+  // of the last ones, each as a whole, but none before one that was acknowledged as durable (by
+  // Write with `always`, by Sync, by the commit of an import).
   // Errors: FAILED_PRECONDITION (read-only, or the incarnation is no longer the current one), and
-  // nothing has been written; RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the disk fails, or
-  // writes are paused after it did): the batch may be there, as a whole, and may be gone when the
-  // process ends. Write it again.
+  // nothing has been written; RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the disk fails; a call
+  // can take a second then): readers may see the batch, as a whole. Then it becomes durable with
+  // the next write that does, or is gone when the process ends before. Write it again: writing
+  // goes on by itself once the disk works.
   virtual absl::Status Write(const DurableWrite& write) = 0;
 
   // By partition, ascending.
@@ -79,6 +85,11 @@ class DurableTable {
   virtual absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const = 0;
 
   virtual TableInfo Info() const = 0;
+
+  // Whether the table would be this one, with these rows, if it were opened now. No longer once it
+  // was replaced or dropped; of a store that is open read-only, no longer once Refresh has seen
+  // that the writer wrote rows of it.
+  virtual bool IsCurrent() const = 0;
 };
 
 // Memory that a part of an import takes from its first Add to its FinishPart, at most (about).
@@ -131,16 +142,24 @@ class DurableStore {
   virtual absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(
       std::span<const TableSpec> specs) = 0;
 
-  // Removes a table; its readers keep what they have pinned. Errors: NOT_FOUND.
+  // Removes a table; its readers keep what they have pinned. Commits the imports that were left
+  // staged and ready first: one from before must not bring the table back.
+  // Errors: NOT_FOUND; UNAVAILABLE (a staged import of this table and others can't be committed
+  // now).
   virtual absl::Status Drop(const std::string& name) = 0;
 
   // Read-write: commits imports that were left staged and ready. Read-only: catches up with the
-  // writer; tables opened before stay as they were. Returns whether any table changed: open them
-  // anew then.
+  // writer, at the cost of a look at the directory when it wrote nothing; tables opened before stay
+  // as they were. Returns whether any table, or any row of one, changed: open those anew then that
+  // are not IsCurrent().
+  // Errors, read-only: UNAVAILABLE (the writer changes the store faster than it can be read), and
+  // those of opening; what was seen before stays.
   virtual absl::StatusOr<bool> Refresh() = 0;
 
   // Makes everything written so far durable, whatever the sync mode.
   virtual absl::Status Sync() = 0;
+
+  virtual DurableStatistics Statistics() const = 0;
 };
 
 }  // namespace hps

@@ -95,12 +95,14 @@ class FaultyDeviceCall final : public DeviceCall {
     return Run(faults_, TierOperation::kBegin, kNoDeadline,
                [&] { return call_->Begin(queries_, stream); });
   }
+  DeviceMissesSoFar Peek(size_t query) override { return call_->Peek(query); }
   absl::StatusOr<DeviceMisses> Misses(Deadline deadline) override {
     return Run(faults_, TierOperation::kMisses, deadline, [&] { return call_->Misses(deadline); });
   }
   HostRows Staging(size_t query, size_t row_count) override {
     return call_->Staging(query, row_count);
   }
+  absl::Status Bring(const HostRows& rows) override { return call_->Bring(rows); }
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override {
     return Run(faults_, TierOperation::kFinish, kNoDeadline, [&] { return call_->Finish(pieces); });
   }

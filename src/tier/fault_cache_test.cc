@@ -57,11 +57,13 @@ class NotingCall final : public DeviceCall {
     for (const DeviceCacheQuery& query : queries) tables.push_back(query.table);
     return Note("Begin");
   }
+  DeviceMissesSoFar Peek(size_t) override { return {.probed = true}; }
   absl::StatusOr<DeviceMisses> Misses(Deadline) override {
     calls_->emplace_back("Misses");
     return DeviceMisses{};
   }
   HostRows Staging(size_t, size_t row_count) override { return {.row_count = row_count}; }
+  absl::Status Bring(const HostRows&) override { return Note("Bring"); }
   absl::Status Finish(std::span<const DeviceRowPiece>) override { return Note("Finish"); }
   absl::Status Wait(Deadline) override { return Note("Wait"); }
   LookupCounts counts(size_t) const override { return {}; }

@@ -159,6 +159,9 @@ class FaultyLossyTable final : public LossyTable {
   }
 
   LevelStatistics Statistics() const override { return table_->Statistics(); }
+  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline deadline) const override {
+    return table_->WarmestKeys(keys, deadline);
+  }
 
   bool can_block() const override { return faults_->can_block().value_or(table_->can_block()); }
 
@@ -256,6 +259,7 @@ class FaultyDurableTable final : public DurableTable {
   }
 
   TableInfo Info() const override { return table_->Info(); }
+  bool IsCurrent() const override { return table_->IsCurrent(); }
 
  private:
   const std::unique_ptr<DurableTable> table_;
@@ -334,6 +338,8 @@ class FaultyDurableStore final : public DurableStore {
     if (call.drops()) return absl::OkStatus();
     return call.Leave(store_->Sync());
   }
+
+  DurableStatistics Statistics() const override { return store_->Statistics(); }
 
  private:
   const std::unique_ptr<DurableStore> store_;

@@ -26,6 +26,8 @@ struct FetchBatch {
   HostRows rows;                     // n rows; row i is written for kHit only, else left untouched
   std::span<FetchOutcome> outcomes;  // [n], every one is written
   std::span<Version> versions{};     // [n] or empty; written for kHit only
+  // A device takes the rows next, which is slower from a processor's cache than from memory.
+  bool rows_go_to_device = false;
 };
 
 // How many keys got which outcome; they add up to the batch's keys.

@@ -74,6 +74,12 @@ class LossyTable {
 
   virtual LevelStatistics Statistics() const = 0;
 
+  // The keys of rows that are held, keys.size() of them at most, those first that would be evicted
+  // last; returns how many. A hint for filling another table: of rows that come, go or are used
+  // meanwhile, some may be left out, and some named though they are gone. Looks at every row.
+  // Errors: UNAVAILABLE, DEADLINE_EXCEEDED.
+  virtual absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline deadline) const = 0;
+
   // Whether Fetch may wait for something outside this process. A table that can't block may be
   // given the caller's own output buffer; one that can gets scratch only.
   virtual bool can_block() const = 0;

@@ -117,6 +117,15 @@ class PlainLossyTable final : public LossyTable {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline) const override {
+    MutexLock lock(mutex_);
+    size_t count = 0;
+    for (const auto& [key, row] : rows_) {
+      if (!row.absent && count < keys.size()) keys[count++] = key;
+    }
+    return count;
+  }
+
   LevelStatistics Statistics() const override {
     MutexLock lock(mutex_);
     LevelStatistics statistics = statistics_;
@@ -190,6 +199,8 @@ class PlainDurableTable final : public DurableTable {
       info.positions.push_back({.partition = partition, .offset = position.offset});
     return info;
   }
+
+  bool IsCurrent() const override { return true; }
 
  private:
   class Cursor final : public RowCursor {

@@ -10,10 +10,11 @@ import support
 
 class ImportTest(support.CommandTestCase):
 
-    def test_hugectr_with_a_hundred_thousand_keys(self) -> None:
+    def expect_a_hundred_thousand_keys(self, write) -> None:
+        """Present and absent keys of a table that `write` puts into a file, element by element."""
         keys, rows = self.random_keys(60_000), self.random_rows(60_000, 16)
-        source = support.write_hugectr(self.directory / "t", keys, rows)
-        report = self.succeed("import", "--store", self.store, "--table", "m/t", "--from", source)
+        report = self.succeed("import", "--store", self.store, "--table", "m/t", "--from",
+                              write(keys, rows))
         self.assertEqual((report["rows"], report["dim"], report["dtype"], report["table"]),
                          (60_000, 16, "float32", "m/t"))
         self.assertEqual(report["bytes"], 60_000 * (8 + 64))
@@ -27,6 +28,19 @@ class ImportTest(support.CommandTestCase):
         self.assertEqual(status, ["hit_l3" if p >= 0 else "absent" for p in place])
         expected = np.where(place[:, None] >= 0, rows[place], np.float32(0))
         np.testing.assert_array_equal(answer, expected)
+
+    def test_hugectr_with_a_hundred_thousand_keys(self) -> None:
+        self.expect_a_hundred_thousand_keys(
+            lambda keys, rows: support.write_hugectr(self.directory / "t", keys, rows))
+
+    def test_npy_with_a_hundred_thousand_keys(self) -> None:
+        self.expect_a_hundred_thousand_keys(
+            lambda keys, rows: support.write_npy(self.directory / "t", keys, rows))
+
+    def test_safetensors_with_a_hundred_thousand_keys(self) -> None:
+        self.expect_a_hundred_thousand_keys(
+            lambda keys, rows: support.write_safetensors(self.directory / "t.safetensors",
+                                                         {"keys": keys, "rows": rows}))
 
     def test_npy_with_every_type_of_key(self) -> None:
         for dtype, lowest in (("int64", -2**63), ("uint64", 0), ("int32", -2**31), ("uint32", 0)):

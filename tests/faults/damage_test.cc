@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -18,6 +17,7 @@
 #include "l3_rocksdb/verify.h"
 #include "tests/faults/store_run.h"
 #include "tests/faults/temporary_directory.h"
+#include "tests/faults/trials.h"
 
 namespace hps {
 namespace {
@@ -27,15 +27,11 @@ namespace fs = std::filesystem;
 constexpr EventPlan kPlan = {.seed = 13};
 constexpr uint64_t kEvents = 30;
 
-uint64_t Seed() {
-  const char* text = std::getenv("HPS_TEST_SEED");
-  return text == nullptr ? 13 : std::strtoull(text, nullptr, 10);
-}
+uint64_t Seed() { return FromEnvironment("HPS_TEST_SEED", 13); }
 
-// Of the trials in CI; a release run sets it.
-uint64_t Factor() {
-  const char* text = std::getenv("HPS_TEST_DAMAGE_FACTOR");
-  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+// A release run sets the factor.
+uint64_t Times(uint64_t count) {
+  return Trials(count * FromEnvironment("HPS_TEST_DAMAGE_FACTOR", 1));
 }
 
 enum class Kind { kFlip, kCut, kSwap };
@@ -213,7 +209,7 @@ TEST_F(DamageTest, IsFoundAndNeverServed) {
   for (const auto& [type, files] : FilesByType(whole_)) {
     // The lock file's content means nothing.
     if (type == "lock" || type == "LOCK") continue;
-    for (uint64_t i = 0; i < 36 * Factor(); ++i) {
+    for (uint64_t i = 0; i < Times(36); ++i) {
       const Kind kind = static_cast<Kind>(i % 3);
       CopyStore();
       const fs::path file = files[random() % files.size()];
@@ -253,9 +249,10 @@ TEST_F(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
       total += fs::file_size(path);
     }
   }
+  const uint64_t flips = Times(100);
   uint64_t met = 0;
   uint64_t found = 0;
-  for (uint64_t i = 0; i < 100 * Factor(); ++i) {
+  for (uint64_t i = 0; i < flips; ++i) {
     CopyStore();
     uint64_t place = random() % total;
     size_t file = 0;
@@ -272,8 +269,8 @@ TEST_F(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
         << target << " at " << place << ": met by reading, not found by verify";
   }
   std::printf("flips: %llu, %llu met by reading, %llu found by verify; seed %llu\n",
-              static_cast<unsigned long long>(100 * Factor()), static_cast<unsigned long long>(met),
-              static_cast<unsigned long long>(found), static_cast<unsigned long long>(Seed() + 1));
+              static_cast<unsigned long long>(flips), static_cast<unsigned long long>(met),
+              static_cast<unsigned long long>(found), static_cast<unsigned long long>(Seed()) + 1);
   EXPECT_GT(met, 0u);
 }
 
@@ -302,7 +299,7 @@ TEST_F(DamageTest, ARottenStagedImportIsRefusedOrLost) {
   uint64_t trials = 0;
   uint64_t refused = 0;
   for (const auto& [type, files] : FilesByType(whole_ + "/staging")) {
-    for (uint64_t i = 0; i < 15 * Factor(); ++i) {
+    for (uint64_t i = 0; i < Times(15); ++i) {
       CopyStore();
       const fs::path target = damaged_ / fs::relative(files[random() % files.size()], whole_);
       const Kind kind = static_cast<Kind>(i % 3);

@@ -1,5 +1,6 @@
 #include "tests/faults/fault_file_system.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -199,6 +200,11 @@ class FaultDirectory final : public FSDirectory {
   FaultFileSystem* const disk_;
 };
 
+std::string ThreadName() {
+  char name[16] = "";  // as long as Linux makes them
+  return pthread_getname_np(pthread_self(), name, sizeof(name)) == 0 ? name : "";
+}
+
 // "a/b/" and "a//b" name what "a/b" names.
 std::string Normal(const std::string& path) {
   std::string normal = std::filesystem::path(path).lexically_normal().string();
@@ -285,6 +291,7 @@ IOStatus FaultFileSystem::Check(FileCall call, const std::string& path) {
     return IOStatus::IOError("planned: the power is cut", path);
   if (!failing_ || (plan_.calls & call) == 0) return IOStatus::OK();
   if (path.find(plan_.path_contains) == std::string::npos) return IOStatus::OK();
+  if (ThreadName().find(plan_.thread_contains) == std::string::npos) return IOStatus::OK();
   const uint64_t number = matching_calls_++;
   if (number < plan_.nth || (number > plan_.nth && !plan_.sticky)) return IOStatus::OK();
   ++failures_;

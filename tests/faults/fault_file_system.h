@@ -41,6 +41,7 @@ struct FileFaultPlan {
   bool sticky = false;             // all later ones fail too
   uint32_t calls = kFileCallsAll;  // FileCall bits
   std::string path_contains{};     // empty = every path
+  std::string thread_contains{};   // empty = every thread; RocksDB compacts on "rocksdb:low"
   rocksdb::IOStatus status = rocksdb::IOStatus::IOError("a planned fault");
 };
 

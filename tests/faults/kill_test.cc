@@ -14,14 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "tests/faults/kill_harness.h"
 #include "tests/faults/test_store.h"
+#include "tests/faults/trials.h"
 
 namespace hps {
 namespace {
-
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // A release run sets these.
 uint64_t KillCount() { return FromEnvironment("HPS_TEST_KILLS", 400); }
@@ -41,7 +37,7 @@ TEST_P(KillTest, LosesNothingAcknowledged) {
   const KillCase& test_case = GetParam();
   std::mt19937_64 random(Seed());
   KillHarness harness(test_case.plan, test_case.sync);
-  const uint64_t kills = KillCount() * test_case.share_percent / 100;
+  const uint64_t kills = Trials(KillCount() * test_case.share_percent / 100);
   for (uint64_t i = 0; i < kills; ++i) {
     const std::chrono::microseconds life(random() % test_case.life_us_max);
     const absl::Status ran = harness.RunAndKill(life);

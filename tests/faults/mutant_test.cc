@@ -1,9 +1,8 @@
-// Ten thousand files gone wrong: each is refused with a sentence that names it, or read as what it
-// says now. Never a crash, a hang, or memory as much as the file asks for.
+// Ten thousand files of each format gone wrong: each is refused with a sentence that names it, or
+// read as what it says now. Never a crash, a hang, or memory as much as the file asks for.
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -21,6 +20,7 @@
 #include "tests/faults/mutator.h"
 #include "tests/faults/reference_reader.h"
 #include "tests/faults/temporary_directory.h"
+#include "tests/faults/trials.h"
 #include "tier/durable_tier.h"
 
 namespace hps {
@@ -34,16 +34,10 @@ constexpr uint64_t kImportMemoryBytes = 256 << 10;
 constexpr size_t kRows = 33;
 constexpr size_t kDim = 4;
 
-uint64_t Seed() {
-  const char* text = std::getenv("HPS_TEST_SEED");
-  return text == nullptr ? 14 : std::strtoull(text, nullptr, 10);
-}
+uint64_t Seed() { return FromEnvironment("HPS_TEST_SEED", 14); }
 
-// 10,000 in CI, divided over the formats; a release run sets the factor.
-uint64_t Times(uint64_t count) {
-  const char* text = std::getenv("HPS_TEST_MUTANTS_FACTOR");
-  return text == nullptr ? count : count * std::strtoull(text, nullptr, 10);
-}
+// Mutants of each format in CI; a release run sets the factor.
+uint64_t MutantCount() { return Trials(10'000 * FromEnvironment("HPS_TEST_MUTANTS_FACTOR", 1)); }
 
 std::string KeyBytes() {
   std::vector<Key> keys(kRows);
@@ -116,7 +110,7 @@ struct MutantCounts {
 
 void Print(const char* format, const MutantCounts& counts) {
   std::printf("%s: %llu mutants, %llu refused, %llu read as what they say; seed %llu\n", format,
-              static_cast<unsigned long long>(counts.refused + counts.read),
+              static_cast<unsigned long long>(counts.refused) + counts.read,
               static_cast<unsigned long long>(counts.refused),
               static_cast<unsigned long long>(counts.read),
               static_cast<unsigned long long>(Seed()));
@@ -181,7 +175,7 @@ class MutantTest : public testing::Test {
 TEST_F(MutantTest, HugectrTables) {
   Mutator mutator(Seed());
   MutantCounts counts;
-  for (uint64_t i = 0; i < Times(2000); ++i) {
+  for (uint64_t i = 0; i < MutantCount(); ++i) {
     const std::string keys = i % 2 == 0 ? mutator.Mutate(KeyBytes(), 0) : KeyBytes();
     const std::string rows = i % 2 == 1 ? mutator.Mutate(RowBytes(), 0) : RowBytes();
     Write("key", keys);
@@ -203,7 +197,7 @@ TEST_F(MutantTest, NpyTables) {
       "'O'",           "\\x00", "-1",    "{",      "'descr': '<f2', "};
   const std::string key_file = NpyFile("<i8", "(33,)", KeyBytes());
   const std::string row_file = NpyFile("<f4", "(33, 4)", RowBytes());
-  for (uint64_t i = 0; i < Times(3000); ++i) {
+  for (uint64_t i = 0; i < MutantCount(); ++i) {
     const std::string keys = i % 2 == 0 ? mutator.Mutate(key_file, 128, words) : key_file;
     const std::string rows = i % 2 == 1 ? mutator.Mutate(row_file, 128, words) : row_file;
     Write("keys.npy", keys);
@@ -229,7 +223,7 @@ TEST_F(MutantTest, SafetensorsTables) {
       "-1",       "{\"rows\":",
       "[[[[[[[[", "\"keys\":{\"dtype\":\"I64\",\"shape\":[0],\"data_offsets\":[0,0]},"};
   const std::string whole = SafetensorsFile(KeyBytes(), RowBytes());
-  for (uint64_t i = 0; i < Times(3000); ++i) {
+  for (uint64_t i = 0; i < MutantCount(); ++i) {
     const std::string file = mutator.Mutate(whole, 230, words);
     Write("t.safetensors", file);
     const std::string wrong =
@@ -323,7 +317,7 @@ TEST_F(MutantTest, Configurations) {
                                           "\"9999999999GiB\"",
                                           "\xef\xbb\xbf",
                                           "\xff\xfe"};
-  for (uint64_t i = 0; i < Times(2000); ++i) {
+  for (uint64_t i = 0; i < MutantCount(); ++i) {
     const std::string text = mutator.Mutate(kConfigText, 0, words);
     Write("hps.toml", text);
     ResetLargestAllocation();

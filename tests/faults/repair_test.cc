@@ -14,6 +14,7 @@
 #include "tests/faults/fault_file_system.h"
 #include "tests/faults/temporary_directory.h"
 #include "tests/faults/test_store.h"
+#include "tests/faults/trials.h"
 #include "tier/stamped_rows.h"
 
 namespace hps {
@@ -130,7 +131,7 @@ TEST_F(RepairTest, AnIoErrorAtAnyCallMarksNothingLost) {
     const uint64_t call_count = healthy.calls;
     uint64_t failed = 0;
     uint64_t trials = 0;
-    for (uint64_t nth = 0; nth < call_count; nth += 1 + call_count / 40, ++trials) {
+    for (uint64_t nth = 0; nth < call_count; nth += 1 + call_count / Trials(40), ++trials) {
       for (const bool sticky : {true, false}) {
         SCOPED_TRACE(
             absl::StrCat("call ", nth, " of kind ", calls, sticky ? " and all later" : ""));

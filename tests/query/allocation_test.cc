@@ -3,52 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "base/counted_new.h"
 #include "base/executor.h"
 #include "l1_host/host_cache.h"
 #include "l2_memory/memory_tier.h"
 #include "query/session_factory.h"
 #include "tier/plain_tier.h"
 #include "tier/stamped_row.h"
-
-namespace {
-
-thread_local uint64_t allocations_here = 0;
-
-void* CountedAllocate(size_t bytes, size_t alignment) {
-  ++allocations_here;
-  void* memory =
-      alignment > alignof(std::max_align_t)
-          ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
-          : std::malloc(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(size_t bytes) { return CountedAllocate(bytes, 1); }
-void* operator new[](size_t bytes) { return CountedAllocate(bytes, 1); }
-void* operator new(size_t bytes, std::align_val_t alignment) {
-  return CountedAllocate(bytes, static_cast<size_t>(alignment));
-}
-void* operator new[](size_t bytes, std::align_val_t alignment) {
-  return CountedAllocate(bytes, static_cast<size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace hps {
 namespace {

@@ -28,6 +28,24 @@ void SimulatedApplier::Run() {
 void SimulatedApplier::OnSwitch() {
   HPS_CHECK(idle());
   version_ = table_.first_version();
+  stream_.clear();
+  ForgetLevels();
+}
+
+const std::vector<SimulatedApplier::Change>& SimulatedApplier::Crash() {
+  HPS_CHECK(!running_);
+  const bool is_drawn =
+      step_ == Step::kRaiseL1 || step_ == Step::kRaiseL2 || step_ == Step::kWriteL3;
+  if (is_drawn) AppendChange();
+  return stream_;
+}
+
+void SimulatedApplier::OnRestart() {
+  if (step_ != Step::kDone) step_ = Step::kBegin;
+  ForgetLevels();
+}
+
+void SimulatedApplier::ForgetLevels() {
   l2_missed_ = false;
   missed_by_l1_.assign(cache_count_, false);
   unraised_.clear();
@@ -100,13 +118,22 @@ void SimulatedApplier::DrawChange() {
   }
 }
 
-// False: nothing was acknowledged; the same is written again.
-bool SimulatedApplier::WriteL3() {
+void SimulatedApplier::AppendChange() {
+  if (appended_) return;
+  appended_ = true;
+  Change& change = stream_.emplace_back();
+  change.version = version_;
+  change.deleted = deleted_;
   for (Key key : changed_) {
     const bool absent = std::find(deleted_.begin(), deleted_.end(), key) != deleted_.end();
-    if (!appended_) table_.history.Append(key, {.version = version_, .absent = absent});
+    table_.history.Append(key, {.version = version_, .absent = absent});
+    if (!absent) change.upserted.push_back(key);
   }
-  appended_ = true;
+}
+
+// False: nothing was acknowledged; the same is written again.
+bool SimulatedApplier::WriteL3() {
+  AppendChange();
   const StreamPosition position{.partition = 0, .offset = version_ - table_.first_version()};
   return table_.served->l3()
       .Write({.upserts = upserts_->batch(), .deletes = deleted_, .positions = {&position, 1}})

@@ -31,6 +31,20 @@ class SimulatedApplier final : public Task {
   bool idle() const { return !running_ && (step_ == Step::kBegin || step_ == Step::kDone); }
   // The table has another incarnation now, with empty levels above L3. REQUIRES: idle().
   void OnSwitch();
+
+  // What was taken from the stream since the import, in order; a change's place is its offset.
+  struct Change {
+    std::vector<Key> upserted;
+    std::vector<Key> deleted;
+    Version version = 0;
+  };
+  // The process ends, wherever it is: what is under way counts as taken from the stream. Returns
+  // the stream, which whoever starts anew has to write to L3 from its position on.
+  // REQUIRES: not called from within a step.
+  const std::vector<Change>& Crash();
+  bool in_step() const { return running_; }
+  // The process has started anew: L3 has all of the stream, and the levels above it are empty.
+  void OnRestart();
   uint64_t clear_count() const { return clear_count_; }
   uint64_t l1_clear_count() const { return l1_clear_count_; }
 
@@ -50,6 +64,8 @@ class SimulatedApplier final : public Task {
 
   Step NextStep();  // does the present one
   void DrawChange();
+  void AppendChange();
+  void ForgetLevels();
   bool WriteL3();
   void WriteL2();
   bool ClearL2();
@@ -73,7 +89,8 @@ class SimulatedApplier final : public Task {
   std::vector<Key> changed_;
   std::vector<Key> deleted_;
   std::optional<SimulatedBatch> upserts_;
-  bool appended_ = false;     // to the history
+  std::vector<Change> stream_;
+  bool appended_ = false;     // to the history and the stream
   bool l2_missed_ = false;    // a change: L2 is passed by until it is cleared
   std::set<Key> to_refresh_;  // changed since L1 was last brought up to date
   uint64_t clear_count_ = 0;

@@ -36,6 +36,7 @@ class InterleavedDurableTable final : public DurableTable {
   }
   absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const override { return table_->Scan(); }
   TableInfo Info() const override { return table_->Info(); }
+  bool IsCurrent() const override { return table_->IsCurrent(); }
 
  private:
   const std::unique_ptr<DurableTable> table_;
@@ -67,6 +68,9 @@ class InterleavedLossyTable final : public LossyTable {
     return table_->RaiseWatermarks(keys, epoch, deadline);
   }
   absl::Status Clear() override { return table_->Clear(); }
+  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline deadline) const override {
+    return table_->WarmestKeys(keys, deadline);
+  }
   LevelStatistics Statistics() const override { return table_->Statistics(); }
   bool can_block() const override { return table_->can_block(); }
 
@@ -145,12 +149,14 @@ class InterleavedCall final : public DeviceCall {
     context_->yield();
     return begun;
   }
+  DeviceMissesSoFar Peek(size_t query) override { return call_->Peek(query); }
   absl::StatusOr<DeviceMisses> Misses(Deadline deadline) override {
     return call_->Misses(deadline);
   }
   HostRows Staging(size_t query, size_t row_count) override {
     return call_->Staging(query, row_count);
   }
+  absl::Status Bring(const HostRows& rows) override { return call_->Bring(rows); }
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override {
     std::vector<DeviceRowPiece> inner(pieces.begin(), pieces.end());
     for (DeviceRowPiece& piece : inner)

@@ -27,6 +27,7 @@ enum class Defect {
   kRefreshForgotten,   // L1 is not brought up to date
   kForeignRow,         // L2 gives a neighbour's row
   kMissIsAbsent,       // L2 takes what it lacks for absent
+  kPositionAhead,      // L3's position outlives a crash that takes the rows written with it
 };
 
 // What the decorators share with the world that they are in.

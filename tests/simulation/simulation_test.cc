@@ -39,6 +39,7 @@ TEST(SimulationTest, KeepsItsInvariantsWhateverTheSeed) {
   EXPECT_GT(counts.l1_clears, 0u);
   EXPECT_GT(counts.l1_faults, 0u);
   EXPECT_GT(counts.switches, seeds);
+  EXPECT_GT(counts.restarts, seeds / 2);
   EXPECT_GT(counts.faults, 0u);
 }
 
@@ -81,6 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
                     PlantedDefect{Defect::kPublishTooEarly, "PublishTooEarly", "I2"},
                     PlantedDefect{Defect::kBypassForgotten, "BypassForgotten", "I2"},
                     PlantedDefect{Defect::kRefreshForgotten, "RefreshForgotten", "convergence"},
+                    PlantedDefect{Defect::kPositionAhead, "PositionAhead", "I4"},
                     PlantedDefect{Defect::kForeignRow, "ForeignRow", "I1"},
                     PlantedDefect{Defect::kMissIsAbsent, "MissIsAbsent", "I3"}),
     [](const auto& instance) { return instance.param.name; });

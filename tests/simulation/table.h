@@ -28,7 +28,8 @@ struct SimulatedTable {
   static constexpr Incarnation ImportOf(Version version) { return version >> 32; }
 
   TableHistory history;
-  std::vector<Key> keys;  // every one that is ever asked for or written, ascending
+  std::vector<Key> keys;      // every one that is ever asked for or written, ascending
+  std::vector<Key> imported;  // those that the incarnation began with
   Incarnation incarnation = 0;
   TierFaults l2_faults;
   TierFaults l3_faults;

@@ -22,8 +22,15 @@ constexpr size_t kKeys = 24;  // nearly twice what one L1 table holds
 constexpr size_t kLookupsPerSession = 80;
 constexpr size_t kChanges = 60;
 constexpr uint64_t kSwitchesMax = 2;
+constexpr uint64_t kRestartsMax = 2;
 constexpr Duration kShortTimeout = std::chrono::milliseconds(20);
 constexpr size_t kYieldDepthMax = 4;
+
+TableSpec SpecOf(const SimulatedTable& table) {
+  return {.name = "m/t" + std::to_string(table.history.number()),
+          .dim = static_cast<uint32_t>(table.row_bytes() / sizeof(float)),
+          .default_row = {table.history.default_row().begin(), table.history.default_row().end()}};
+}
 
 }  // namespace
 
@@ -158,11 +165,12 @@ class SimulatedWorld::Reader final : public Task {
   uint64_t degraded_count_ = 0;
 };
 
-// Imports the whole model anew now and then, while there are readers to see it.
+// Imports the whole model anew now and then, and ends the process and starts it again, while there
+// are readers to see it.
 class SimulatedWorld::Importer final : public Task {
  public:
-  Importer(SimulatedWorld& world, uint64_t switch_count)
-      : world_(world), switches_left_(switch_count) {
+  Importer(SimulatedWorld& world, uint64_t switch_count, uint64_t restart_count)
+      : world_(world), switches_left_(switch_count), restarts_left_(restart_count) {
     HPS_CHECK(world_.executor_.Post(this).ok());
   }
 
@@ -171,10 +179,15 @@ class SimulatedWorld::Importer final : public Task {
         std::ranges::all_of(world_.appliers_, [](const auto& applier) { return applier->idle(); });
     const bool read =
         std::ranges::any_of(world_.readers_, [](const auto& reader) { return !reader->done(); });
-    if (switches_left_ == 0 || !read) return;
-    if (idle && world_.random_() % 64 == 0) {
+    const bool in_step = std::ranges::any_of(
+        world_.appliers_, [](const auto& applier) { return applier->in_step(); });
+    if (switches_left_ + restarts_left_ == 0 || !read) return;
+    if (switches_left_ > 0 && idle && world_.random_() % 64 == 0) {
       --switches_left_;
       world_.SwitchModel();
+    } else if (restarts_left_ > 0 && !in_step && world_.random_() % 64 == 0) {
+      --restarts_left_;
+      world_.Restart();
     }
     HPS_CHECK(world_.executor_.Post(this).ok());
   }
@@ -182,6 +195,7 @@ class SimulatedWorld::Importer final : public Task {
  private:
   SimulatedWorld& world_;
   uint64_t switches_left_;
+  uint64_t restarts_left_;
 };
 
 SimulationCounts& SimulationCounts::operator+=(const SimulationCounts& other) {
@@ -195,6 +209,7 @@ SimulationCounts& SimulationCounts::operator+=(const SimulationCounts& other) {
   l1_clears += other.l1_clears;
   l1_faults += other.l1_faults;
   switches += other.switches;
+  restarts += other.restarts;
   faults += other.faults;
   return *this;
 }
@@ -229,7 +244,8 @@ SimulatedWorld::SimulatedWorld(const SimulationOptions& options)
         std::make_unique<SimulatedApplier>(*table, kCaches, executor_, random_(), kChanges));
   }
   for (int device : {0, 0, 1, -1}) readers_.push_back(std::make_unique<Reader>(*this, device));
-  importer_ = std::make_unique<Importer>(*this, random_() % (kSwitchesMax + 1));
+  importer_ = std::make_unique<Importer>(*this, random_() % (kSwitchesMax + 1),
+                                         random_() % (kRestartsMax + 1));
 }
 
 SimulatedWorld::~SimulatedWorld() {
@@ -279,18 +295,26 @@ void SimulatedWorld::MakeTable(uint64_t number, size_t dim) {
 // Gives the table its next incarnation, with rows of its own and empty levels above them.
 void SimulatedWorld::Import(SimulatedTable& table) {
   ++table.incarnation;
-  const TableSpec spec{
-      .name = "m/t" + std::to_string(table.history.number()),
-      .dim = static_cast<uint32_t>(table.row_bytes() / sizeof(float)),
-      .default_row = {table.history.default_row().begin(), table.history.default_row().end()}};
-  auto l3 = std::make_unique<PlainDurableTable>(spec, table.incarnation);
-  SimulatedBatch imported(table);
+  table.imported.clear();
   for (Key key : table.keys) {
     const bool absent = random_() % 4 == 0;
     table.history.Append(key, {.version = table.first_version(), .absent = absent});
-    if (!absent) imported.Add(key, table.first_version());
+    if (!absent) table.imported.push_back(key);
   }
+  Serve(table, MakeL3(table));
+}
+
+// As imported.
+std::unique_ptr<PlainDurableTable> SimulatedWorld::MakeL3(const SimulatedTable& table) const {
+  auto l3 = std::make_unique<PlainDurableTable>(SpecOf(table), table.incarnation);
+  SimulatedBatch imported(table);
+  for (Key key : table.imported) imported.Add(key, table.first_version());
   HPS_CHECK(l3->Write({.upserts = imported.batch()}).ok());
+  return l3;
+}
+
+void SimulatedWorld::Serve(SimulatedTable& table, std::unique_ptr<DurableTable> l3) {
+  const TableSpec spec = SpecOf(table);
   MemoryTierOptions l2_options;
   l2_options.huge_pages = false;
   auto l2 = MakeMemoryTier(l2_options)
@@ -312,16 +336,74 @@ void SimulatedWorld::Import(SimulatedTable& table) {
   }
 }
 
+void SimulatedWorld::PublishAll() {
+  std::vector<std::shared_ptr<ServedTable>> served;
+  for (const auto& table : tables_) served.push_back(table->served);
+  HPS_CHECK(model_->Publish(std::move(served)).ok());
+}
+
 // Imports all tables and switches to them in one step.
 void SimulatedWorld::SwitchModel() {
-  std::vector<std::shared_ptr<ServedTable>> served;
-  for (const auto& table : tables_) {
-    Import(*table);
-    served.push_back(table->served);
-  }
-  HPS_CHECK(model_->Publish(std::move(served)).ok());
+  for (const auto& table : tables_) Import(*table);
+  PublishAll();
   for (const auto& applier : appliers_) applier->OnSwitch();
   ++counts_.switches;
+}
+
+// The process ends in the middle of whatever it does, and one that starts after it serves when it
+// has caught up with the stream. What was in memory is gone; answers that were under way then were
+// given before it.
+void SimulatedWorld::Restart() {
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    SimulatedTable& table = *tables_[i];
+    std::unique_ptr<DurableTable> l3 = Recover(table, appliers_[i]->Crash());
+    CheckRecovered(table, *l3);
+    Serve(table, std::move(l3));
+  }
+  PublishAll();
+  for (const auto& applier : appliers_) applier->OnRestart();
+  ++counts_.restarts;
+}
+
+// L3 after a crash that took the end of its log, caught up from the position that it has.
+std::unique_ptr<DurableTable> SimulatedWorld::Recover(
+    const SimulatedTable& table, const std::vector<SimulatedApplier::Change>& stream) {
+  std::unique_ptr<PlainDurableTable> l3 = MakeL3(table);
+  const auto write = [&](size_t offset) {
+    const SimulatedApplier::Change& change = stream[offset];
+    SimulatedBatch upserts(table);
+    for (Key key : change.upserted) upserts.Add(key, change.version);
+    const StreamPosition position{.partition = 0, .offset = offset + 1};
+    HPS_CHECK(
+        l3->Write(
+              {.upserts = upserts.batch(), .deletes = change.deleted, .positions = {&position, 1}})
+            .ok());
+  };
+  const size_t kept = random_() % (stream.size() + 1);
+  for (size_t offset = 0; offset < kept; ++offset) write(offset);
+  const auto positions = l3->Positions();
+  HPS_CHECK(positions.ok());
+  size_t next = positions->empty() ? 0 : positions->front().offset;
+  if (options_.defect == Defect::kPositionAhead) next = stream.size();
+  for (; next < stream.size(); ++next) write(next);
+  return l3;
+}
+
+void SimulatedWorld::CheckRecovered(const SimulatedTable& table, DurableTable& l3) {
+  std::vector<std::byte> rows(table.keys.size() * table.row_bytes());
+  std::vector<FetchOutcome> outcomes(table.keys.size());
+  std::vector<Version> versions(table.keys.size());
+  const HostRows view{rows.data(), table.keys.size(), table.row_bytes(), table.row_bytes()};
+  HPS_CHECK(l3.Fetch({table.keys, view, outcomes, versions}, kNoDeadline).ok());
+  for (size_t i = 0; i < table.keys.size(); ++i) {
+    const TableHistory::Value newest = table.history.values(table.keys[i]).back();
+    const bool right = newest.absent
+                           ? outcomes[i] == FetchOutcome::kAbsent
+                           : outcomes[i] == FetchOutcome::kHit && versions[i] == newest.version;
+    if (right) continue;
+    Report(absl::StrCat("I4: after a restart table ", table.history.number(), ", key ",
+                        table.keys[i], " has lost version ", newest.version));
+  }
 }
 
 void SimulatedWorld::PlanFaults() {

@@ -6,8 +6,9 @@
 //
 // After every look-up the answers are judged (history.h): I1 a row is one value once written for
 // its key, I2 no session sees a key go back and no call two imports, I3 what is absent was so, and
-// defaults are flagged, I5 a failed level fails no look-up. At the end, when the faults are over,
-// every session must see the newest value of every key.
+// defaults are flagged, I5 a failed level fails no look-up; and after a restart, which may take the
+// end of what L3 had written, I4: what was taken from the stream is there. At the end, when the
+// faults are over, every session must see the newest value of every key.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,7 @@
 #include "query/session_factory.h"
 #include "tests/simulation/applier.h"
 #include "tests/simulation/table.h"
+#include "tier/plain_tier.h"
 
 namespace hps {
 
@@ -42,6 +44,7 @@ struct SimulationCounts {
   uint64_t l1_clears = 0;
   uint64_t l1_faults = 0;
   uint64_t switches = 0;
+  uint64_t restarts = 0;
   uint64_t faults = 0;
 
   SimulationCounts& operator+=(const SimulationCounts& other);
@@ -64,8 +67,15 @@ class SimulatedWorld {
   void MakeCaches();
   void MakeTable(uint64_t number, size_t dim);
   void Import(SimulatedTable& table);
+  std::unique_ptr<PlainDurableTable> MakeL3(const SimulatedTable& table) const;
+  void Serve(SimulatedTable& table, std::unique_ptr<DurableTable> l3);
   void PlanFaults();
   void SwitchModel();
+  void Restart();
+  std::unique_ptr<DurableTable> Recover(const SimulatedTable& table,
+                                        const std::vector<SimulatedApplier::Change>& stream);
+  void CheckRecovered(const SimulatedTable& table, DurableTable& l3);
+  void PublishAll();
   void Yield();
   void Report(std::optional<std::string> violation);
   void CheckConvergence();

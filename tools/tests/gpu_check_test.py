@@ -9,7 +9,8 @@ from planted import PlantedTest
 
 SCRIPT = pathlib.Path(__file__).resolve().parent.parent / "gpu_check.sh"
 
-# Stands in for the command: writes what it is asked for; level 1's rows are those in $ROWS_OF_GPU.
+# Stands in for the command: writes what it is asked for; level 1's rows are those in
+# $ROWS_OF_GPU, and it answers $HITS_OF_L1 of 100.
 HPS = """#!/bin/bash
 while [[ $# -gt 0 ]]; do
   case "$1" in
@@ -22,8 +23,12 @@ done
 if [[ ${what:-} == bench ]]; then echo "${BENCH:-{\\}}" >"$out"; exit "${BENCH_STATUS:-0}"; fi
 rows=right
 if [[ ${device:--1} != -1 ]]; then rows=${ROWS_OF_GPU:-right}; fi
-if [[ -n ${out:-} && $out == *.npy ]]; then echo "$rows" >"$out"; fi
-echo "$rows"
+if [[ -n ${out:-} && $out == *.npy ]]; then
+  echo "$rows" >"$out"
+  echo "$out: 100 rows of dim 8, ${HITS_OF_L1:-97} hit_l1"
+else
+  echo "$rows"
+fi
 """
 DEMO = """#!/bin/bash
 echo "${DEMO_PASS:-  L1 whole, preloaded}"
@@ -95,6 +100,11 @@ class GpuCheckTest(PlantedTest):
 
     def test_rows_that_differ_fail(self):
         status, summary, _ = self.check(ROWS_OF_GPU="wrong")
+        self.assertEqual(status, 1)
+        self.assertEqual(self.status_of(summary, "lookup"), "failed")
+
+    def test_a_silent_fall_back_to_the_host_fails(self):
+        status, summary, _ = self.check(HITS_OF_L1="3")
         self.assertEqual(status, 1)
         self.assertEqual(self.status_of(summary, "lookup"), "failed")
 

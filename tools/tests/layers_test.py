@@ -69,6 +69,7 @@ class LayersTest(PlantedTest):
                 ("src/query/a.cc", "<nlohmann/json.hpp>", "nlohmann-json"),
                 ("src/l2_memory/a.cc", "<xxhash.h>", "xxHash"),
                 ("src/l1_host/a.cc", "<cuda_runtime.h>", "CUDA"),
+                ("src/l1_host/b.cc", "<nv/target>", "CUDA"),
                 ("src/no_gpu/a.cc", "<cub/cub.cuh>", "CUDA"),
                 ("src/base/a.cc", "<gtest/gtest.h>", "GoogleTest"),
                 ("src/base/a_test.cc", "<benchmark/benchmark.h>", "Google Benchmark")]:
@@ -98,7 +99,9 @@ class LayersTest(PlantedTest):
 
     def test_unknown_headers_are_refused(self):
         self.assert_refused("src/base/a.h", '"base/no_such.h"', "no header of this project")
-        self.assert_refused("src/base/a.h", "<boost/asio.hpp>", "of no library")
+        self.assert_refused("src/base/a.h", "<folly/Range.h>", "of no library")
+        self.assert_refused("src/base/a.h", "<boost/asio.hpp>", "Boost does not belong")
+        self.assert_refused("src/server/grpc/a.h", '"server/http/b.h"', "no header of this project")
         self.assert_refused("src/tier/a.h", "<base/bytes.h>", "use quotes")
 
     def test_a_new_folder_needs_a_place(self):

@@ -1,0 +1,163 @@
+#include "bench/serve_load.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "base/mutex.h"
+#include "bench/measure.h"
+
+namespace hps::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Rows are compared in one of so many answers of a connection: enough to find a server that mixes
+// them up, and not so many that the comparison is what is measured.
+constexpr uint64_t kAnswersPerCheck = 16;
+// How long an arrival waits for a connection.
+constexpr auto kConnectionWait = std::chrono::milliseconds(1);
+
+double Microseconds(Clock::duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
+
+// What one connection sends and counts.
+class Worker {
+ public:
+  Worker(const LoadTarget& target, size_t number) : target_(target), next_(number) {}
+
+  absl::Status Connect() {
+    HPS_ASSIGN_OR_RETURN(client_, target_.protocol->connect(target_.address));
+    return absl::OkStatus();
+  }
+
+  // Asks, and counts a latency since `start`.
+  absl::Status Ask(Clock::time_point start) {
+    const size_t request = next_++ % target_.requests.size();
+    HPS_ASSIGN_OR_RETURN(const Answer answer, client_->Ask(target_.requests[request]));
+    const Clock::time_point end = Clock::now();
+    if (answer == Answer::kRefused) ++figures.refused;
+    if (answer == Answer::kLate) ++figures.late;
+    if (answer != Answer::kRows) return absl::OkStatus();
+    figures.latencies_us.push_back(Microseconds(end - start));
+    if (target_.rows.empty() || figures.answered() % kAnswersPerCheck != 1) return absl::OkStatus();
+    if (client_->EndsWith(target_.rows[request])) return absl::OkStatus();
+    return absl::InternalError("bench serve: an answer has other rows than the planted ones");
+  }
+
+  LoadFigures figures;
+  absl::Status status;
+
+ private:
+  const LoadTarget& target_;
+  std::unique_ptr<ServeClient> client_;
+  size_t next_;
+};
+
+// Connects all, runs `body` for each at the same time, and adds up what they counted.
+absl::StatusOr<LoadFigures> RunWorkers(const LoadTarget& target, size_t connections,
+                                       const std::function<absl::Status(Worker&)>& body,
+                                       const std::function<void()>& begin) {
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (size_t i = 0; i < connections; ++i) {
+    workers.push_back(std::make_unique<Worker>(target, i));
+    HPS_RETURN_IF_ERROR(workers.back()->Connect());
+  }
+  begin();
+  const Stopwatch watch;
+  std::vector<std::thread> threads;
+  threads.reserve(workers.size());
+  for (const auto& worker : workers)
+    threads.emplace_back([&body, &worker] { worker->status = body(*worker); });
+  for (std::thread& thread : threads) thread.join();
+  LoadFigures sum{.seconds = watch.seconds()};
+  for (const auto& worker : workers) {
+    HPS_RETURN_IF_ERROR(worker->status);
+    const LoadFigures& one = worker->figures;
+    sum.latencies_us.insert(sum.latencies_us.end(), one.latencies_us.begin(),
+                            one.latencies_us.end());
+    sum.refused += one.refused;
+    sum.late += one.late;
+    sum.not_sent += one.not_sent;
+  }
+  return sum;
+}
+
+// The times at which requests arrive, handed out to whoever is free.
+class Arrivals {
+ public:
+  Arrivals(double per_second, double seconds) : gap_seconds_(per_second), seconds_(seconds) {}
+
+  void Begin() {
+    MutexLock lock(mutex_);
+    next_ = Clock::now();
+    end_ = next_ +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_));
+  }
+  // Takes the next arrival, and counts those that waited too long. False after the last.
+  bool Take(Clock::time_point* arrival, uint64_t* not_sent) {
+    MutexLock lock(mutex_);
+    const Clock::time_point oldest = Clock::now() - kConnectionWait;
+    while (next_ < end_) {
+      *arrival = next_;
+      next_ += std::chrono::duration_cast<Clock::duration>(
+          std::chrono::duration<double>(gap_seconds_(random_)));
+      if (*arrival >= oldest) return true;
+      ++*not_sent;
+    }
+    return false;
+  }
+
+ private:
+  Mutex mutex_;
+  std::mt19937_64 random_ HPS_GUARDED_BY(mutex_){11};
+  std::exponential_distribution<double> gap_seconds_ HPS_GUARDED_BY(mutex_);
+  const double seconds_;
+  Clock::time_point next_ HPS_GUARDED_BY(mutex_);
+  Clock::time_point end_ HPS_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::StatusOr<LoadFigures> RunClosed(const LoadTarget& target, const ClosedLoad& load) {
+  std::atomic<uint64_t> begun = 0;
+  Clock::time_point end;
+  return RunWorkers(
+      target, load.connections,
+      [&](Worker& worker) {
+        for (;;) {
+          const Clock::time_point start = Clock::now();
+          if (start >= end) return absl::OkStatus();
+          if (load.requests_max > 0 && begun.fetch_add(1) >= load.requests_max)
+            return absl::OkStatus();
+          if (absl::Status status = worker.Ask(start); !status.ok()) return status;
+        }
+      },
+      [&] {
+        end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                 std::chrono::duration<double>(load.seconds));
+      });
+}
+
+absl::StatusOr<LoadFigures> RunOpen(const LoadTarget& target, const OpenLoad& load) {
+  Arrivals arrivals(load.arrivals_per_second, load.seconds);
+  return RunWorkers(
+      target, load.connections,
+      [&](Worker& worker) {
+        Clock::time_point arrival;
+        while (arrivals.Take(&arrival, &worker.figures.not_sent)) {
+          std::this_thread::sleep_until(arrival);
+          if (absl::Status status = worker.Ask(arrival); !status.ok()) return status;
+        }
+        return absl::OkStatus();
+      },
+      [&] { arrivals.Begin(); });
+}
+
+}  // namespace hps::bench

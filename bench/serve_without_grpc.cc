@@ -1,0 +1,12 @@
+// Stands in for serve_grpc.cc in a build without gRPC.
+#include "bench/serve_client.h"
+
+namespace hps::bench {
+
+ServeProtocol GrpcProtocol() { return {.name = "grpc", .encode = {}, .connect = {}}; }
+
+absl::StatusOr<uint16_t> StartGrpcEcho(size_t /*message_bytes*/, size_t /*threads*/) {
+  return absl::UnimplementedError("bench serve: a build without gRPC");
+}
+
+}  // namespace hps::bench

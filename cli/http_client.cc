@@ -1,0 +1,249 @@
+#include "cli/http_client.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hps::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kHeadBytesMax = 64 << 10;
+
+// A socket that is closed at the end.
+class Socket {
+ public:
+  explicit Socket(int number) : number_(number) {}
+  Socket(Socket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Socket& operator=(Socket&&) = delete;
+  ~Socket() {
+    if (number_ >= 0) close(number_);
+  }
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+struct Exchange {
+  std::string server;  // for messages
+  Clock::time_point deadline;
+
+  absl::Status Unavailable(const char* what, int error) const {
+    return absl::UnavailableError(absl::StrCat(server, ": ", what, ": ", std::strerror(error)));
+  }
+
+  // Waits until the socket can go on.
+  absl::Status Await(const Socket& socket, short events) const {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd wanted = {.fd = socket.number(), .events = events, .revents = 0};
+    const int ready = left <= 0 ? 0 : poll(&wanted, 1, static_cast<int>(std::min(left, 60'000L)));
+    if (ready > 0) return absl::OkStatus();
+    if (ready < 0 && errno == EINTR) return absl::CancelledError("interrupted");
+    if (ready < 0) return Unavailable("waiting failed", errno);
+    return absl::DeadlineExceededError(absl::StrCat(server, ": no answer in time"));
+  }
+};
+
+absl::Status Connect(const Socket& socket, const addrinfo& address, const Exchange& exchange) {
+  if (connect(socket.number(), address.ai_addr, address.ai_addrlen) == 0) return absl::OkStatus();
+  if (errno != EINPROGRESS) return exchange.Unavailable("can't connect", errno);
+  if (absl::Status status = exchange.Await(socket, POLLOUT); !status.ok()) return status;
+  int error = 0;
+  socklen_t error_bytes = sizeof(error);
+  getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &error_bytes);
+  return error == 0 ? absl::OkStatus() : exchange.Unavailable("can't connect", error);
+}
+
+// Tries the host's addresses in turn.
+absl::StatusOr<Socket> OpenSocket(const HttpServerAddress& server, const Exchange& exchange) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(server.host.c_str(), server.port.c_str(), &hints, &found);
+  if (error != 0) {
+    return absl::UnavailableError(absl::StrCat(exchange.server, ": ", gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, freeaddrinfo);
+  absl::Status last = absl::UnavailableError(absl::StrCat(exchange.server, ": no address"));
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    Socket made(
+        socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+    if (made.number() < 0) return exchange.Unavailable("no socket", errno);
+    last = Connect(made, *address, exchange);
+    if (last.ok()) return made;
+    if (absl::IsCancelled(last) || absl::IsDeadlineExceeded(last)) break;
+  }
+  return last;
+}
+
+absl::Status Send(const Socket& socket, std::string_view text, const Exchange& exchange) {
+  while (!text.empty()) {
+    if (absl::Status status = exchange.Await(socket, POLLOUT); !status.ok()) return status;
+    const ssize_t sent = send(socket.number(), text.data(), text.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN) return exchange.Unavailable("can't send", errno);
+    if (sent > 0) text.remove_prefix(static_cast<size_t>(sent));
+  }
+  return absl::OkStatus();
+}
+
+// Everything up to the end of the connection, which the request asked for.
+absl::StatusOr<std::string> ReceiveAll(const Socket& socket, uint64_t bytes_max,
+                                       const Exchange& exchange) {
+  std::string text;
+  std::array<char, 16 << 10> buffer;
+  while (true) {
+    if (absl::Status status = exchange.Await(socket, POLLIN); !status.ok()) return status;
+    const ssize_t received = recv(socket.number(), buffer.data(), buffer.size(), 0);
+    if (received == 0) return text;
+    if (received < 0) {
+      if (errno == EAGAIN) continue;
+      return exchange.Unavailable("can't receive", errno);
+    }
+    text.append(buffer.data(), static_cast<size_t>(received));
+    if (text.size() > bytes_max) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(exchange.server, ": the answer has more than ", bytes_max, " bytes"));
+    }
+  }
+}
+
+// The value of a header field, by its name in lower case.
+std::optional<std::string> Field(std::string_view head, std::string_view name) {
+  while (!head.empty()) {
+    const std::string_view line = head.substr(0, head.find("\r\n"));
+    head.remove_prefix(std::min(head.size(), line.size() + 2));
+    const size_t colon = line.find(':');
+    if (colon != name.size()) continue;
+    std::string found(line.substr(0, colon));
+    std::transform(found.begin(), found.end(), found.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (found != name) continue;
+    const size_t begin = line.find_first_not_of(' ', colon + 1);
+    return begin == std::string_view::npos ? "" : std::string(line.substr(begin));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> JoinChunks(std::string_view body) {
+  std::string joined;
+  while (true) {
+    const size_t line_end = body.find("\r\n");
+    if (line_end == std::string_view::npos) return std::nullopt;
+    uint64_t bytes = 0;
+    const auto [end, error] = std::from_chars(body.data(), body.data() + line_end, bytes, 16);
+    if (error != std::errc() || end == body.data()) return std::nullopt;
+    body.remove_prefix(line_end + 2);
+    if (bytes == 0) return joined;
+    if (body.size() < 2 || bytes > body.size() - 2) return std::nullopt;
+    joined += body.substr(0, bytes);
+    body.remove_prefix(bytes + 2);
+  }
+}
+
+absl::Status StatusOf(int code, const Exchange& exchange) {
+  const std::string message = absl::StrCat(exchange.server, " answered ", code);
+  if (code == 200) return absl::OkStatus();
+  if (code == 401) return absl::UnauthenticatedError(message + ": it asks for a token");
+  if (code == 404) return absl::NotFoundError(message + ": this is no hps server, or an older one");
+  return absl::UnavailableError(message);
+}
+
+absl::StatusOr<std::string> BodyOf(std::string_view answer, const Exchange& exchange) {
+  const auto wrong = [&exchange](const char* what) {
+    return absl::InvalidArgumentError(absl::StrCat(exchange.server, ": the answer ", what));
+  };
+  const size_t head_end = answer.find("\r\n\r\n");
+  const std::string_view digits = answer.substr(std::min<size_t>(answer.size(), 9), 3);
+  const char* const digits_end = digits.data() + digits.size();
+  int code = 0;
+  const auto read = std::from_chars(digits.data(), digits_end, code);
+  if (!answer.starts_with("HTTP/1.") || head_end == std::string_view::npos ||
+      head_end > kHeadBytesMax || digits.size() != 3 || read.ec != std::errc() ||
+      read.ptr != digits_end) {
+    return wrong("is not HTTP");
+  }
+  if (absl::Status status = StatusOf(code, exchange); !status.ok()) return status;
+  const std::string_view head = answer.substr(0, head_end + 2);
+  const std::string_view body = answer.substr(head_end + 4);
+  if (Field(head, "transfer-encoding") == "chunked") {
+    std::optional<std::string> joined = JoinChunks(body);
+    if (!joined.has_value()) return wrong("was cut off");
+    return *std::move(joined);
+  }
+  const std::optional<std::string> length = Field(head, "content-length");
+  if (length.has_value() && *length != std::to_string(body.size())) return wrong("was cut off");
+  return std::string(body);
+}
+
+}  // namespace
+
+absl::StatusOr<HttpServerAddress> ParseServerUrl(const std::string& url) {
+  const auto wrong = [&url] {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", url, "' is no server: expected http://HOST:PORT"));
+  };
+  if (url.starts_with("https://")) {
+    return absl::UnimplementedError("https is not spoken here: ask through a local proxy");
+  }
+  std::string_view rest = url;
+  if (rest.starts_with("http://")) rest.remove_prefix(7);
+  if (rest.ends_with('/')) rest.remove_suffix(1);
+  const bool is_v6 = rest.starts_with('[');
+  const size_t host_end = is_v6 ? rest.find(']') : rest.find(':');
+  if (is_v6 && host_end == std::string_view::npos) return wrong();
+  HttpServerAddress address;
+  address.host = std::string(rest.substr(is_v6 ? 1 : 0, host_end - (is_v6 ? 1 : 0)));
+  const std::string_view port = rest.substr(std::min(rest.size(), is_v6 ? host_end + 1 : host_end));
+  address.port = port.empty() ? "8000" : std::string(port.substr(1));
+  uint16_t number = 0;
+  const char* const port_end = address.port.data() + address.port.size();
+  const auto read = std::from_chars(address.port.data(), port_end, number);
+  const bool is_port = read.ec == std::errc() && read.ptr == port_end && number > 0;
+  const bool is_host =
+      !address.host.empty() &&
+      std::all_of(address.host.begin(), address.host.end(), [is_v6](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || (is_v6 && c == ':');
+      });
+  if (!is_port || !is_host || (!port.empty() && port[0] != ':')) return wrong();
+  return address;
+}
+
+absl::StatusOr<std::string> HttpGet(const HttpServerAddress& server, const std::string& path,
+                                    const HttpGetOptions& options) {
+  const Exchange exchange = {.server = server.text(), .deadline = Clock::now() + options.timeout};
+  absl::StatusOr<Socket> socket = OpenSocket(server, exchange);
+  if (!socket.ok()) return socket.status();
+  const bool is_v6 = server.host.find(':') != std::string::npos;
+  std::string request =
+      absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: ", is_v6 ? "[" : "", server.host,
+                   is_v6 ? "]:" : ":", server.port, "\r\nConnection: close\r\n");
+  if (!options.token.empty()) {
+    absl::StrAppend(&request, "Authorization: Bearer ", options.token, "\r\n");
+  }
+  request += "\r\n";
+  if (absl::Status status = Send(*socket, request, exchange); !status.ok()) return status;
+  absl::StatusOr<std::string> answer =
+      ReceiveAll(*socket, options.body_bytes_max + kHeadBytesMax, exchange);
+  if (!answer.ok()) return answer.status();
+  return BodyOf(*answer, exchange);
+}
+
+}  // namespace hps::cli

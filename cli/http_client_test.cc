@@ -1,0 +1,164 @@
+#include "cli/http_client.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace hps::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(ServerUrlTest, ReadsHostAndPort) {
+  const std::array<std::array<std::string, 3>, 7> urls = {{
+      {"http://127.0.0.1:8000", "127.0.0.1", "8000"},
+      {"http://example-1.test:80/", "example-1.test", "80"},
+      {"localhost:65535", "localhost", "65535"},
+      {"localhost", "localhost", "8000"},
+      {"http://[::1]:81", "::1", "81"},
+      {"[fe80::1]", "fe80::1", "8000"},
+      {"http://a_b", "a_b", "8000"},
+  }};
+  for (const auto& [url, host, port] : urls) {
+    const auto address = ParseServerUrl(url);
+    ASSERT_TRUE(address.ok()) << url << ": " << address.status();
+    EXPECT_EQ(address->host, host);
+    EXPECT_EQ(address->port, port);
+  }
+}
+
+TEST(ServerUrlTest, RefusesWhatIsNoServer) {
+  for (const char* url : {"", "http://", "http://:80", "a:0", "a:65536", "a:80x", "a:", "a/b",
+                          "a b", "a\r\nX: y", "[::1", "[::1]80", "http://a:80/path", "a:80:90"}) {
+    EXPECT_EQ(ParseServerUrl(url).status().code(), absl::StatusCode::kInvalidArgument) << url;
+  }
+  EXPECT_EQ(ParseServerUrl("https://a").status().code(), absl::StatusCode::kUnimplemented);
+}
+
+// Answers one connection with a text, then closes it; keeps the request.
+class OneAnswer {
+ public:
+  explicit OneAnswer(std::string answer, bool closes = true)
+      : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof(address);
+    auto* const any = static_cast<sockaddr*>(static_cast<void*>(&address));
+    EXPECT_EQ(bind(listener_, any, bytes), 0);
+    EXPECT_EQ(listen(listener_, 1), 0);
+    EXPECT_EQ(getsockname(listener_, any, &bytes), 0);
+    server_ = {.host = "127.0.0.1", .port = std::to_string(ntohs(address.sin_port))};
+    thread_ = std::thread([this, answer = std::move(answer), closes] {
+      const int connection = accept(listener_, nullptr, nullptr);
+      std::array<char, 4096> buffer;
+      while (request_.find("\r\n\r\n") == std::string::npos) {
+        const ssize_t received = recv(connection, buffer.data(), buffer.size(), 0);
+        if (received <= 0) break;
+        request_.append(buffer.data(), static_cast<size_t>(received));
+      }
+      size_t sent = 0;
+      while (sent < answer.size()) {
+        const ssize_t now =
+            send(connection, answer.data() + sent, answer.size() - sent, MSG_NOSIGNAL);
+        if (now <= 0) break;
+        sent += static_cast<size_t>(now);
+      }
+      // A server that does not close: until the client gives up.
+      if (!closes) recv(connection, buffer.data(), buffer.size(), 0);
+      close(connection);
+    });
+  }
+  ~OneAnswer() { Join(); }
+
+  const HttpServerAddress& server() const { return server_; }
+  const std::string& request() {
+    Join();
+    return request_;
+  }
+
+ private:
+  void Join() {
+    if (!thread_.joinable()) return;
+    thread_.join();
+    close(listener_);
+  }
+
+  const int listener_;
+  HttpServerAddress server_;
+  std::string request_;
+  std::thread thread_;
+};
+
+absl::StatusOr<std::string> GetFrom(const std::string& answer, uint64_t bytes_max = 1 << 20) {
+  OneAnswer server(answer);
+  return HttpGet(server.server(), "/p", {.body_bytes_max = bytes_max});
+}
+
+TEST(HttpClientTest, AsksAndReturnsTheBody) {
+  OneAnswer server("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+  const auto body = HttpGet(server.server(), "/api?x=1", {.token = "secret"});
+  ASSERT_TRUE(body.ok()) << body.status();
+  EXPECT_EQ(*body, "hi");
+  EXPECT_THAT(server.request(), StartsWith("GET /api?x=1 HTTP/1.1\r\nHost: 127.0.0.1:"));
+  EXPECT_THAT(server.request(), HasSubstr("\r\nAuthorization: Bearer secret\r\n"));
+  EXPECT_THAT(server.request(), HasSubstr("\r\nConnection: close\r\n"));
+}
+
+TEST(HttpClientTest, ReadsChunksAndBodiesWithoutLength) {
+  EXPECT_EQ(GetFrom("HTTP/1.1 200 OK\r\nTRANSFER-Encoding:  chunked\r\n\r\n"
+                    "3;x=y\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n")
+                .value(),
+            "abc0123456789abcdef");
+  EXPECT_EQ(GetFrom("HTTP/1.0 200 OK\r\n\r\nall").value(), "all");
+}
+
+TEST(HttpClientTest, AnswersThatAreWrongAreErrors) {
+  for (const char* answer :
+       {"", "x", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 2x0 OK\r\n\r\n", "SSH-2.0 hello there\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n"}) {
+    EXPECT_EQ(GetFrom(answer).status().code(), absl::StatusCode::kInvalidArgument) << answer;
+  }
+}
+
+TEST(HttpClientTest, OtherStatusesSayWhat) {
+  EXPECT_EQ(GetFrom("HTTP/1.1 401 No\r\n\r\n").status().code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(GetFrom("HTTP/1.1 404 No\r\n\r\n").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(GetFrom("HTTP/1.1 503 No\r\n\r\n").status().message()), HasSubstr("503"));
+}
+
+TEST(HttpClientTest, BoundsSizeAndTime) {
+  EXPECT_EQ(GetFrom("HTTP/1.1 200 OK\r\n\r\n" + std::string(200 << 10, 'x'), 1000).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  OneAnswer silent("HTTP/1.1 200 OK\r\n", false);
+  EXPECT_EQ(
+      HttpGet(silent.server(), "/", {.timeout = std::chrono::milliseconds(50)}).status().code(),
+      absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(HttpClientTest, NobodyThereIsUnavailable) {
+  HttpServerAddress nobody;
+  {
+    OneAnswer server("HTTP/1.1 200 OK\r\n\r\n");
+    nobody = server.server();
+    EXPECT_TRUE(HttpGet(nobody, "/", {}).ok());
+  }
+  EXPECT_EQ(HttpGet(nobody, "/", {}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(HttpGet({.host = "no such host", .port = "1"}, "/", {}).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace hps::cli

@@ -1,0 +1,133 @@
+// hps serve: the server, until SIGTERM or SIGINT; SIGHUP reopens the log and the certificates.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/commands.h"
+#include "hps/log.h"
+#include "hps/server.h"
+
+namespace hps::cli {
+namespace {
+
+// Blocks the signals that the server answers, in this thread and all that it starts: they are
+// taken with Next(), so that nothing runs in a signal handler.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&set_);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, kLoaded}) sigaddset(&set_, number);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    // A client that has gone is a failed write, not the end of the process.
+    signal(SIGPIPE, SIG_IGN);
+  }
+
+  // Blocks until a signal comes.
+  int Next() const {
+    int number = 0;
+    return sigwait(&set_, &number) == 0 ? number : SIGTERM;
+  }
+
+  // Of this process to itself: the models have been loaded.
+  static constexpr int kLoaded = SIGUSR1;
+
+ private:
+  sigset_t set_{};
+};
+
+// What the server's thread leaves for the one that prints.
+class LoadedReport {
+ public:
+  void Set(const LoadReport& report) {
+    promise_.set_value(report);
+    kill(getpid(), Signals::kLoaded);
+  }
+  // Once, when it has been set: such a signal may come from elsewhere too.
+  std::optional<LoadReport> Take() {
+    const bool is_set =
+        report_.valid() && report_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    if (!is_set) return std::nullopt;
+    return report_.get();
+  }
+
+ private:
+  std::promise<LoadReport> promise_;
+  std::future<LoadReport> report_ = promise_.get_future();
+};
+
+void PrintStart(const ServerAddresses& addresses, const Config& config, Output& output) {
+  if (output.is_json()) {
+    output.json()
+        .Member("http", std::string_view(addresses.http))
+        .Member("grpc", std::string_view(addresses.grpc))
+        .Member("metrics", std::string_view(addresses.metrics))
+        .Member("configuration", std::string_view(PrintConfig(config)));
+  } else {
+    const std::string scheme = config.server.tls_certificate.empty() ? "http://" : "https://";
+    output.Line(PrintConfig(config));
+    if (!addresses.http.empty()) output.Line("http     " + scheme + addresses.http + "/");
+    if (!addresses.grpc.empty()) output.Line("grpc     " + addresses.grpc);
+    if (!addresses.metrics.empty())
+      output.Line("metrics  " + scheme + addresses.metrics + "/metrics");
+  }
+  output.Publish();
+}
+
+void PrintLoaded(const LoadReport& report, Output& output) {
+  if (output.is_json()) return;
+  const std::string models = absl::StrCat(report.models, report.models == 1 ? " model" : " models");
+  if (report.status.ok()) {
+    output.Line(absl::StrCat("ready after ", Fixed(report.seconds, 2), " s: ", models,
+                             " (the store was open and recovered after ",
+                             Fixed(report.open_seconds, 2), " s)"));
+  } else {
+    output.Line(absl::StrCat("not ready, with ", models, ": ", report.status.ToString()));
+  }
+  output.Publish();
+}
+
+void Reopen(Server& server) {
+  absl::Status status = ReopenLog();
+  status.Update(server.Reopen());
+  if (!status.ok()) std::fprintf(stderr, "hps: reopen: %s\n", status.ToString().c_str());
+}
+
+}  // namespace
+
+absl::Status RunServe(const ServeArguments& arguments, const Config& config, Output& output) {
+  if (arguments.print_config) {
+    if (output.is_json()) {
+      output.json().Member("configuration", std::string_view(PrintConfig(config)));
+    } else {
+      output.Replace(PrintConfig(config));
+    }
+    return absl::OkStatus();
+  }
+  if (absl::Status status = ConfigureLog(config.log); !status.ok()) return status;
+  const Signals signals;
+  LoadedReport loaded;  // outlives the server's threads
+  const absl::StatusOr<std::unique_ptr<Server>> server =
+      Server::Start(config, [&loaded](const LoadReport& report) { loaded.Set(report); });
+  if (!server.ok()) return server.status();
+  PrintStart((*server)->addresses(), config, output);
+  for (;;) {
+    const int signal_number = signals.Next();
+    if (const std::optional<LoadReport> report = loaded.Take()) PrintLoaded(*report, output);
+    if (signal_number == SIGHUP) Reopen(**server);
+    if (signal_number == SIGTERM || signal_number == SIGINT) break;
+  }
+  if (!output.is_json()) output.Line("draining");
+  output.Publish();
+  const absl::Status drained = (*server)->Drain();
+  if (!drained.ok()) std::fprintf(stderr, "hps: drain: %s\n", drained.ToString().c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace hps::cli

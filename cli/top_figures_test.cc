@@ -1,0 +1,137 @@
+#include "cli/top_figures.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace hps::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+// As the server writes it, cut to what `hps top` reads.
+Json Overview() {
+  return Json::parse(R"({
+    "version": 1, "unix_ms": 10000,
+    "server": {"hps": "0.1.0", "state": "ready", "start_unix_ms": 4000,
+               "requests": {"http": 100, "grpc": 50}, "connections_http": 3,
+               "refused": {"capacity": 1, "draining": 0}, "bad_requests": {"syntax": 2},
+               "deadlines_exceeded": {"queue": 0}},
+    "process": {"cpu_seconds": 1.0, "resident_bytes": 1048576},
+    "latency_bucket_seconds": [0.001, 0.002, 0.004],
+    "models": [{"name": "m", "version": "1", "state": "ready", "requests": 10,
+                "requests_failed": 0, "keys": 100, "queue_depth": 4,
+                "stages": {"total": {"sum_seconds": 0, "counts": [5, 5, 0, 0]}}}],
+    "levels": [{"name": "l2", "up": true, "rows": 10, "bytes": 20, "bytes_max": 30,
+                "evictions": 4, "errors": 0},
+               {"name": "l3", "up": false, "rows": 100, "bytes": 200, "errors": 1}],
+    "tables": [{"name": "m/a", "rows": 7, "keys": {"absent": 0, "hit_l1": 0, "hit_l2": 10,
+                "hit_l3": 10, "default_pending": 0, "default_degraded": 0}},
+               {"name": "m/b", "rows": 8, "keys": {"absent": 0, "hit_l1": 0, "hit_l2": 0,
+                "hit_l3": 0, "default_pending": 0, "default_degraded": 0}},
+               {"name": "x/c", "rows": 9}]})");
+}
+
+// Two seconds later.
+Json LaterOverview() {
+  Json later = Overview();
+  later["unix_ms"] = 12000;
+  later["server"]["requests"] = {{"http", 300}, {"grpc", 54}};
+  later["server"]["refused"]["draining"] = 6;
+  later["process"]["cpu_seconds"] = 4.0;
+  later["models"][0]["requests"] = 110;
+  later["models"][0]["keys"] = 1100;
+  later["models"][0]["stages"]["total"]["counts"] = {5, 95, 10, 0};
+  later["levels"][0]["evictions"] = 24;
+  later["tables"][0]["keys"]["hit_l2"] = 40;
+  later["tables"][1]["keys"] = {{"absent", 10}, {"hit_l1", 40},          {"hit_l2", 20},
+                                {"hit_l3", 0},  {"default_pending", 10}, {"default_degraded", 20}};
+  return later;
+}
+
+TopFigures Figures() {
+  const auto figures = ComputeTopFigures(Overview().dump(), LaterOverview().dump());
+  EXPECT_TRUE(figures.ok()) << figures.status();
+  return figures.value_or(TopFigures());
+}
+
+TEST(TopFiguresTest, SumsBecomeRates) {
+  const TopFigures figures = Figures();
+  EXPECT_EQ(figures.state, "ready");
+  EXPECT_DOUBLE_EQ(figures.uptime_seconds, 8);
+  EXPECT_DOUBLE_EQ(figures.http_per_second, 100);
+  EXPECT_DOUBLE_EQ(figures.grpc_per_second, 2);
+  EXPECT_DOUBLE_EQ(figures.refused_per_second, 3);
+  EXPECT_DOUBLE_EQ(figures.cpu_cores, 1.5);
+  EXPECT_DOUBLE_EQ(figures.keys_per_second, 65);
+  ASSERT_EQ(figures.models.size(), 1u);
+  EXPECT_DOUBLE_EQ(figures.models[0].requests_per_second, 50);
+  EXPECT_EQ(figures.models[0].queue_depth, 4u);
+  EXPECT_DOUBLE_EQ(figures.levels[0].evictions_per_second, 10);
+  EXPECT_FALSE(figures.levels[1].up);
+}
+
+// Of the 100 answers in between, 90 took 1 to 2 ms and 10 took 2 to 4 ms.
+TEST(TopFiguresTest, PercentilesAreOfTheTimeInBetween) {
+  const TopLatency latency = Figures().latency;
+  EXPECT_NEAR(latency.p50.value_or(0), 0.001 + 0.001 * 50 / 90, 1e-9);
+  EXPECT_NEAR(latency.p95.value_or(0), 0.002 + 0.002 * 5 / 10, 1e-9);
+  const auto quiet = ComputeTopFigures(Overview().dump(), Overview().dump());
+  ASSERT_TRUE(quiet.ok()) << quiet.status();
+  EXPECT_FALSE(quiet->latency.p50.has_value());
+  EXPECT_FALSE(quiet->shares.has_value());
+}
+
+TEST(TopFiguresTest, TablesComeByHowMuchTheyAreAsked) {
+  const TopFigures figures = Figures();
+  ASSERT_EQ(figures.tables.size(), 3u);
+  EXPECT_EQ(figures.tables[0].name, "m/b");
+  EXPECT_DOUBLE_EQ(figures.tables[0].keys_per_second, 50);
+  ASSERT_TRUE(figures.tables[0].shares.has_value());
+  EXPECT_DOUBLE_EQ(figures.tables[0].shares->l1, 0.4);
+  EXPECT_DOUBLE_EQ(figures.tables[0].shares->default_rows, 0.3);
+  EXPECT_FALSE(figures.tables[2].shares.has_value());
+}
+
+TEST(TopFiguresTest, RefusesWhatIsNoOverview) {
+  const std::string good = Overview().dump();
+  for (const char* text : {"", "{}", "[1]", "{\"version\":1}", "<html>"}) {
+    EXPECT_EQ(ComputeTopFigures(good, text).status().code(), absl::StatusCode::kInvalidArgument)
+        << text;
+  }
+  Json newer = Overview();
+  newer["version"] = 2;
+  EXPECT_THAT(std::string(ComputeTopFigures(good, newer.dump()).status().message()),
+              HasSubstr("version 2"));
+  Json restarted = LaterOverview();
+  restarted["server"]["start_unix_ms"] = 11000;
+  EXPECT_EQ(ComputeTopFigures(good, restarted.dump()).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST(TopTextTest, FitsTheTerminal) {
+  const std::string text = TopText(Figures(), 60, 8);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 7);
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.size(), text.find('\n', begin));
+    EXPECT_LE(end - begin, 60u);
+    begin = end + 1;
+  }
+}
+
+TEST(TopTextTest, ShowsServerLevelsModelsAndTables) {
+  const std::string text = TopText(Figures(), 200, 0);
+  for (const char* part : {"ready", "HTTP 100/s", "p50 1.56 ms", "l2     up", "l3     DOWN", "m/b",
+                           "level 1 30.8 %"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(text, HasSubstr("111122addd"));
+  EXPECT_THAT(text, HasSubstr(".........."));
+}
+
+}  // namespace
+}  // namespace hps::cli

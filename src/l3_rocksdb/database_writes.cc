@@ -1,0 +1,213 @@
+// How a database writes, and how it goes on after an error of the disk: see background_errors.h and
+// store_file_system.h for what RocksDB is kept from.
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/log_syncer.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+// A flush of a memtable takes a second or two; so do the compactions that end a stall, and more on
+// a disk that is busy. A disk that takes longer counts as one that fails.
+constexpr Duration kFlushTimeout = std::chrono::seconds(60);
+constexpr Duration kStallTimeout = std::chrono::seconds(60);
+
+uint64_t UnflushedOf(rocksdb::DB& database, rocksdb::ColumnFamilyHandle* family) {
+  uint64_t unflushed = 0;
+  database.GetIntProperty(family, rocksdb::DB::Properties::kNumImmutableMemTable, &unflushed);
+  return unflushed;
+}
+
+rocksdb::Status SetBuffersMax(rocksdb::DB& database, rocksdb::ColumnFamilyHandle* family,
+                              uint64_t buffers_max) {
+  return database.SetOptions(family, {{"max_write_buffer_number", absl::StrCat(buffers_max)}});
+}
+
+}  // namespace
+
+absl::Status Database::FailedWrite(const rocksdb::Status& status) const {
+  absl::Status failed = FromRocksStatus(status, absl::StrCat("store '", path(), "': writing"));
+  if (absl::IsDataLoss(failed) || absl::IsAborted(failed))
+    return absl::UnavailableError(failed.message());
+  return failed;
+}
+
+bool Database::LogsAreWhole() const {
+  return file_system_->settled() && file_system_->sync_failures() == sync_failures_recovered_;
+}
+
+bool Database::IsWell() const { return LogsAreWhole() && !background_errors_->any_pending(); }
+
+// The logs are whole and the background work has caught up, or why not.
+absl::Status Database::GoOn() { return IsWell() ? absl::OkStatus() : Recover(); }
+
+// What the logs owe is written, and durable when it should be.
+absl::Status Database::SettleLogs() { return LogsAreWhole() ? absl::OkStatus() : Recover(); }
+
+absl::Status Database::Recover() {
+  const uint64_t attempts_seen = recovery_attempts_;
+  const std::vector<Pin> pins = PinAll();  // released after the lock: that may write
+  MutexLock lock(recovery_mutex_);
+  // An attempt on a disk that fails can take a second: those that waited for it make none.
+  if (recovery_attempts_ != attempts_seen && !last_recovery_.ok()) return last_recovery_;
+  last_recovery_ = TryToRecover(pins);
+  ++recovery_attempts_;
+  return last_recovery_;
+}
+
+absl::Status Database::TryToRecover(const std::vector<Pin>& pins) {
+  const uint64_t sync_failures = file_system_->sync_failures();
+  const BackgroundErrors::Pending pending = background_errors_->pending();
+  if (pending.is_final) return FailedWrite(pending.error);
+  const rocksdb::Status settled = file_system_->Settle();
+  if (!settled.ok()) return FailedWrite(settled);
+  const bool sync_failed = sync_failures != sync_failures_recovered_;
+  if (!sync_failed && pending.error.ok()) return absl::OkStatus();
+  // What a flush failed for is still in memory and in the logs, and RocksDB tries no flush again by
+  // itself. After a failed sync the logs prove nothing: what they hold goes into table files.
+  const rocksdb::Status flushed = FlushFamilies(HandlesOf(pins));
+  if (!flushed.ok()) return FailedWrite(flushed);
+  // RocksDB forbids it when it can't write the MANIFEST; StoreFileSystem takes care of that better.
+  db_->EnableFileDeletions(true).PermitUncheckedError();
+  LogWarning(absl::StrCat("store '", path(), "': writing goes on after ",
+                          sync_failed ? "a failed sync of the log" : pending.error.ToString()));
+  sync_failures_recovered_ = sync_failures;
+  background_errors_->NoteRecovered(pending.count);
+  return absl::OkStatus();
+}
+
+std::vector<Database::Pin> Database::PinAll() {
+  std::vector<Pin> pins;
+  const std::shared_ptr<Database> self = weak_from_this().lock();
+  if (self == nullptr) return pins;  // it is being destroyed
+  MutexLock lock(mutex_);
+  for (const auto& [incarnation, family] : families_) {
+    ++family->pins;
+    pins.push_back(Pin(self, family.get()));
+  }
+  return pins;
+}
+
+// All families that may hold unflushed rows. The one of the positions comes last: positions must
+// not become durable before the rows that they stand for.
+std::vector<rocksdb::ColumnFamilyHandle*> Database::HandlesOf(const std::vector<Pin>& pins) {
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  for (const Pin& pin : pins) handles.push_back(pin.family().handle);
+  if (weak_from_this().expired()) {  // it is being made or destroyed: its families are its own
+    MutexLock lock(mutex_);
+    for (const auto& [incarnation, family] : families_) handles.push_back(family->handle);
+  }
+  if (key_list_ != nullptr) handles.push_back(key_list_);
+  handles.push_back(db_->DefaultColumnFamily());
+  return handles;
+}
+
+// Not by RocksDB's own wait, which never ends when the flush fails.
+rocksdb::Status Database::FlushFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
+  const Deadline deadline = DeadlineAfter(RealClock(), kFlushTimeout);
+  const uint64_t errors_before = background_errors_->pending().count;
+  const rocksdb::Status requested = RequestFlushes(families);
+  if (!requested.ok()) return requested;
+  for (rocksdb::ColumnFamilyHandle* family : families) {
+    for (;;) {
+      const uint64_t changes = background_errors_->change_count();
+      if (UnflushedOf(*db_, family) == 0) break;
+      const BackgroundErrors::Pending pending = background_errors_->pending();
+      if (!pending.error.ok() && (pending.is_final || pending.count != errors_before))
+        return pending.error;
+      if (!background_errors_->WaitForChange(changes, deadline))
+        return rocksdb::Status::Busy("a flush takes too long");
+    }
+  }
+  return rocksdb::Status::OK();
+}
+
+rocksdb::Status Database::RequestFlushes(
+    const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
+  rocksdb::FlushOptions options;
+  options.wait = false;
+  options.allow_write_stall = true;
+  const auto request_all = [&] {
+    rocksdb::Status status;
+    for (size_t i = 0; i < families.size() && status.ok(); ++i) {
+      const SwitchGate::Switching switching(switch_gate_);
+      status = db_->Flush(options, families[i]);
+    }
+    return status;
+  };
+  rocksdb::Status requested = request_all();
+  if (!requested.IsTryAgain()) return requested;
+  // Where failed flushes have left a family as many memtables as it may have, RocksDB is stopped
+  // until they are flushed, and refuses to flush them because it is stopped.
+  const int buffers_max = rocks_options_.rows().max_write_buffer_number;
+  std::vector<rocksdb::ColumnFamilyHandle*> widened;
+  for (rocksdb::ColumnFamilyHandle* family : families) {
+    const uint64_t flushing = UnflushedOf(*db_, family) + 1;  // with the memtable of now
+    if (flushing < static_cast<uint64_t>(buffers_max)) continue;
+    const rocksdb::Status set = SetBuffersMax(*db_, family, flushing + 1);
+    if (!set.ok()) return set;
+    widened.push_back(family);
+  }
+  requested = request_all();
+  for (rocksdb::ColumnFamilyHandle* family : widened) {
+    const rocksdb::Status set = SetBuffersMax(*db_, family, static_cast<uint64_t>(buffers_max));
+    if (requested.ok()) requested = set;
+  }
+  return requested;
+}
+
+rocksdb::Status Database::WriteToRocks(rocksdb::WriteBatch& batch) {
+  const SwitchGate::Switching switching(switch_gate_);
+  return db_->Write(rocksdb::WriteOptions(), &batch);
+}
+
+absl::Status Database::Write(rocksdb::WriteBatch& batch, bool durable) {
+  HPS_RETURN_IF_ERROR(CheckRoomFor(batch.GetDataSize()));
+  HPS_RETURN_IF_ERROR(GoOn());
+  const rocksdb::Status written = WriteToRocks(batch);
+  if (written.IsIncomplete()) {
+    HPS_RETURN_IF_ERROR(WriteAfterStall(batch));
+  } else if (!written.ok()) {
+    return FailedWrite(written);
+  }
+  if (durable || options_.config.sync == SyncMode::kAlways) return Sync();
+  if (syncer_ != nullptr) syncer_->NoteWrite();
+  return SettleLogs();
+}
+
+// Once RocksDB has had an error of the disk, it returns from a stall instead of waiting it out.
+absl::Status Database::WriteAfterStall(rocksdb::WriteBatch& batch) {
+  const Deadline deadline = DeadlineAfter(RealClock(), kStallTimeout);
+  for (;;) {
+    const uint64_t changes = background_errors_->change_count();
+    HPS_RETURN_IF_ERROR(GoOn());
+    const rocksdb::Status written = WriteToRocks(batch);
+    if (written.ok()) return absl::OkStatus();
+    if (!written.IsIncomplete() || !background_errors_->WaitForChange(changes, deadline))
+      return FailedWrite(written);
+  }
+}
+
+absl::Status Database::Ingest(const std::vector<rocksdb::IngestExternalFileArg>& files) {
+  HPS_RETURN_IF_ERROR(GoOn());
+  const SwitchGate::Switching switching(switch_gate_);
+  return FromReadStatus(db_->IngestExternalFiles(files),
+                        absl::StrCat("store '", path(), "': taking over the imported files"));
+}
+
+absl::Status Database::Sync() {
+  if (read_only()) return absl::FailedPreconditionError("the store is open read-only");
+  // A sync that failed is made good, or reported, by SettleLogs.
+  static_cast<void>(file_system_->SyncLogs());
+  return SettleLogs();
+}
+
+}  // namespace hps

@@ -1,0 +1,303 @@
+// Reading a store while another process writes to it, and ends, and comes back.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <numeric>
+#include <thread>
+
+#include "base/clock.h"
+#include "l3_rocksdb/reader_file_system.h"
+#include "l3_rocksdb/test_store.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kStamp = 3;
+constexpr size_t kRowBytes = 32;
+
+// Calls back before a file is opened for reading, and counts.
+class WatchedFileSystem final : public rocksdb::FileSystemWrapper {
+ public:
+  WatchedFileSystem() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+  const char* Name() const override { return "WatchedFileSystem"; }
+  rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
+                                        const rocksdb::FileOptions& options,
+                                        std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+                                        rocksdb::IODebugContext* debug) override {
+    ++opened;
+    if (before_open) before_open(path);
+    return target()->NewRandomAccessFile(path, options, file, debug);
+  }
+  std::function<void(const std::string& path)> before_open;
+  std::atomic<uint64_t> opened{0};
+};
+
+std::vector<Key> Keys(Key count) {
+  std::vector<Key> keys(static_cast<size_t>(count));
+  std::iota(keys.begin(), keys.end(), Key{0});
+  return keys;
+}
+
+class ReaderTest : public testing::Test {
+ protected:
+  std::string path() const { return directory_.path() + "/store"; }
+  std::unique_ptr<DurableStore> Open(OpenMode mode, rocksdb::Env* env = nullptr) {
+    RocksStoreOptions options = TestOptions(path());
+    options.config.write_buffer_bytes = 64 << 10;
+    options.mode = mode;
+    options.env = env;
+    auto store = OpenRocksStore(options);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  static void Import(DurableStore& store, const std::vector<std::string>& names, Key count) {
+    std::vector<TableSpec> specs;
+    for (const std::string& name : names)
+      specs.push_back({.name = name, .dim = kRowBytes / 4, .default_row = {}});
+    auto import = store.BeginImport(specs);
+    ASSERT_TRUE(import.ok()) << import.status();
+    StampedRows rows(kStamp, kRowBytes, Keys(count));
+    for (size_t table = 0; table < names.size(); ++table)
+      ASSERT_TRUE((*import)->Add(table, 0, rows.keys(), rows.rows()).ok());
+    const auto committed = (*import)->Commit();
+    ASSERT_TRUE(committed.ok()) << committed.status();
+  }
+  // All rows and the stream position in one batch, so that they can only be seen together.
+  static void Write(DurableStore& store, const std::string& name, Key count, Version version) {
+    auto table = store.OpenTable(name);
+    ASSERT_TRUE(table.ok()) << table.status();
+    StampedRows rows(kStamp, kRowBytes, Keys(count), version);
+    const std::vector<StreamPosition> positions = {{0, 1, version}};
+    ASSERT_TRUE((*table)->Write({rows.batch(), {}, positions}).ok());
+  }
+  // The one version that all rows of the table and its position have.
+  static Version ExpectWhole(DurableStore& store, const std::string& name, Key count) {
+    auto table = store.OpenTable(name);
+    EXPECT_TRUE(table.ok()) << table.status();
+    return table.ok() ? ExpectWhole(**table, count) : 0;
+  }
+  static Version ExpectWhole(DurableTable& table, Key count) {
+    const FetchedRows rows(table, Keys(count));
+    EXPECT_TRUE(rows.counts.ok()) << rows.counts.status();
+    if (!rows.counts.ok()) return 0;
+    EXPECT_EQ(rows.counts->hits, static_cast<size_t>(count));
+    const auto positions = table.Positions();
+    EXPECT_TRUE(positions.ok()) << positions.status();
+    const Version version = !positions.ok() || positions->empty() ? 0 : positions->at(0).offset;
+    for (size_t i = 0; i < rows.keys.size(); ++i) {
+      EXPECT_EQ(rows.versions[i], version) << "key " << i;
+      EXPECT_TRUE(StampedRow::Matches(kStamp, rows.keys[i], rows.versions[i], rows.row(i)));
+    }
+    return version;
+  }
+
+  TestDirectory directory_;
+  const std::shared_ptr<WatchedFileSystem> watched_ = std::make_shared<WatchedFileSystem>();
+  const std::unique_ptr<rocksdb::Env> env_ = rocksdb::NewCompositeEnv(watched_);
+};
+
+// Would catch a reader that calls a file damaged which its writer has replaced, and then ended.
+TEST_F(ReaderTest, AWriterThatReplacesTheFilesAndEndsIsNoDamage) {
+  {
+    const auto writer = Open(OpenMode::kCreate);
+    Import(*writer, {"m/a", "m/b"}, 500);
+  }
+  int rounds = 3;
+  watched_->before_open = [&](const std::string& file) {
+    if (!file.ends_with(".sst") || rounds == 0) return;
+    --rounds;
+    const auto writer = Open(OpenMode::kReadWrite);
+    Import(*writer, {"m/a"}, 500);
+    if (rounds == 0) {
+      EXPECT_TRUE(writer->Drop("m/b").ok());
+    }
+  };
+  const auto reader = Open(OpenMode::kReadOnly, env_.get());
+  ASSERT_NE(reader, nullptr);
+  EXPECT_EQ(rounds, 0);
+  EXPECT_EQ(reader->Tables()->size(), 1u);
+  ExpectWhole(*reader, "m/a", 500);
+}
+
+TEST_F(ReaderTest, AFileThatIsMissingForGoodIsDataLoss) {
+  {
+    const auto writer = Open(OpenMode::kCreate);
+    Import(*writer, {"m/a"}, 500);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(path())) {
+    if (entry.path().extension() == ".sst") std::filesystem::remove(entry.path());
+  }
+  RocksStoreOptions options = TestOptions(path());
+  options.mode = OpenMode::kReadOnly;
+  EXPECT_EQ(OpenRocksStore(options).status().code(), absl::StatusCode::kDataLoss);
+}
+
+// The writer is in the middle of a change whenever one looks.
+TEST_F(ReaderTest, AStoreThatNeverStandsStillIsUnavailable) {
+  auto writer = Open(OpenMode::kCreate);
+  Import(*writer, {"m/a"}, 50);
+  watched_->before_open = [&](const std::string& file) {
+    if (!file.ends_with("CURRENT")) return;
+    writer = nullptr;
+    writer = Open(OpenMode::kReadWrite);  // with a new MANIFEST
+  };
+  const auto taken = ReaderFileSystem::Take(
+      watched_, path(), nullptr, DeadlineAfter(RealClock(), std::chrono::milliseconds(1)));
+  EXPECT_EQ(taken.status().code(), absl::StatusCode::kUnavailable) << taken.status();
+}
+
+// A batch is in one log, its rows leave it for a table file, and its position stays there: a reader
+// that took files of different moments would see one without the other.
+TEST_F(ReaderTest, EveryOpenBesideAWriterSeesWholeBatches) {
+  constexpr Key kRows = 300;
+  {
+    const auto writer = Open(OpenMode::kCreate);
+    Import(*writer, {"m/a"}, kRows);
+  }
+  std::atomic<bool> stop = false;
+  std::thread writer_thread([&] {
+    auto writer = Open(OpenMode::kReadWrite);
+    for (Version version = 1; !stop; ++version) {
+      Write(*writer, "m/a", kRows, version);
+      if (version % 16 == 0) Import(*writer, {"m/other"}, 10);
+      if (version % 40 != 0) continue;
+      writer = nullptr;
+      writer = Open(OpenMode::kReadWrite);
+    }
+  });
+  Version newest = 0;
+  for (int i = 0; i < 60; ++i) {
+    const auto reader = Open(OpenMode::kReadOnly);
+    if (reader == nullptr) break;
+    const Version version = ExpectWhole(*reader, "m/a", kRows);
+    EXPECT_GE(version, newest);
+    newest = version;
+  }
+  stop = true;
+  writer_thread.join();
+  EXPECT_GT(newest, 0u);
+}
+
+TEST_F(ReaderTest, KeepsWhatTheWriterRemoves) {
+  auto writer = Open(OpenMode::kCreate);
+  Import(*writer, {"m/a"}, 20'000);
+  const auto reader = Open(OpenMode::kReadOnly);
+  Write(*writer, "m/a", 10, 7);
+  Import(*writer, {"m/a"}, 5);
+  ASSERT_TRUE(writer->Drop("m/a").ok());
+  writer = nullptr;
+  ExpectWhole(*reader, "m/a", 20'000);
+}
+
+// Files beyond what may stay open are opened when they are needed, and may be gone by then.
+TEST_F(ReaderTest, ARemovedFileThatWasNotHeldIsNoDamage) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<std::string> names;
+  for (int i = 0; i < 120; ++i) names.push_back("m/t" + std::to_string(i));
+  {
+    const auto writer = Open(OpenMode::kCreate);
+    for (size_t first = 0; first < names.size(); first += 15) {
+      const auto begin = names.begin() + static_cast<std::ptrdiff_t>(first);
+      Import(*writer, {begin, begin + 15}, 100);
+    }
+  }
+  rlimit few = before;
+  few.rlim_cur = 150;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto reader = Open(OpenMode::kReadOnly);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  {
+    const auto writer = Open(OpenMode::kReadWrite);
+    for (const std::string& name : names) EXPECT_TRUE(writer->Drop(name).ok());
+  }
+  size_t read = 0;
+  size_t unavailable = 0;
+  for (const std::string& name : names) {
+    const auto table = reader->OpenTable(name);
+    ASSERT_TRUE(table.ok()) << table.status();
+    const FetchedRows rows(**table, Keys(100));
+    if (rows.counts.ok()) {
+      EXPECT_EQ(rows.counts->hits, 100u);
+      ++read;
+    } else {
+      EXPECT_EQ(rows.counts.status().code(), absl::StatusCode::kUnavailable);
+      ++unavailable;
+    }
+  }
+  EXPECT_GT(read, 0u);
+  EXPECT_GT(unavailable, 0u);
+  ASSERT_TRUE(*reader->Refresh());
+  EXPECT_TRUE(reader->Tables()->empty());
+}
+
+TEST_F(ReaderTest, ARefreshOfWhatDidNotChangeOpensNothing) {
+  auto writer = Open(OpenMode::kCreate);
+  Import(*writer, {"m/a"}, 100);
+  const auto reader = Open(OpenMode::kReadOnly, env_.get());
+  const uint64_t opened = watched_->opened;
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(*reader->Refresh());
+  EXPECT_EQ(watched_->opened, opened);
+  writer = nullptr;
+  Import(*(writer = Open(OpenMode::kReadWrite)), {"m/b"}, 100);
+  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_GT(watched_->opened, opened);
+}
+
+TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereWrittenSince) {
+  auto writer = Open(OpenMode::kCreate);
+  Import(*writer, {"m/a", "m/b"}, 100);
+  const auto reader = Open(OpenMode::kReadOnly);
+  const auto a = *reader->OpenTable("m/a");
+  const auto b = *reader->OpenTable("m/b");
+  EXPECT_TRUE(a->IsCurrent());
+  Write(*writer, "m/a", 100, 5);
+  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_FALSE(a->IsCurrent());
+  EXPECT_TRUE(b->IsCurrent());
+  EXPECT_EQ(ExpectWhole(*a, 100), 0u);
+  EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 5u);
+  // b's object is of the first state, and what it shows is replaced in the third.
+  Write(*writer, "m/a", 100, 6);
+  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_TRUE(b->IsCurrent());
+  Write(*writer, "m/b", 100, 7);
+  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_FALSE(b->IsCurrent());
+  EXPECT_EQ(ExpectWhole(*reader, "m/b", 100), 7u);
+  EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 6u);
+}
+
+// The log leaves for a table file: every row is what it was.
+TEST_F(ReaderTest, ARefreshAfterAFlushKeepsTheTables) {
+  auto writer = Open(OpenMode::kCreate);
+  Import(*writer, {"m/a"}, 100);
+  Write(*writer, "m/a", 100, 5);
+  const auto reader = Open(OpenMode::kReadOnly);
+  const auto a = *reader->OpenTable("m/a");
+  writer = nullptr;
+  writer = Open(OpenMode::kReadWrite);  // recovery flushes
+  EXPECT_FALSE(*reader->Refresh());
+  EXPECT_TRUE(a->IsCurrent());
+  EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 5u);
+  writer = nullptr;
+  EXPECT_EQ(ExpectWhole(*a, 100), 5u);
+}
+
+// Another store in the same place has files of the same names.
+TEST_F(ReaderTest, ARefreshAfterTheStoreWasMadeAnewMixesNothing) {
+  Import(*Open(OpenMode::kCreate), {"m/a"}, 100);
+  const auto reader = Open(OpenMode::kReadOnly);
+  std::filesystem::remove_all(path());
+  Import(*Open(OpenMode::kCreate), {"m/a"}, 70);
+  EXPECT_TRUE(*reader->Refresh());
+  const auto a = *reader->OpenTable("m/a");
+  ExpectWhole(*a, 70);
+  EXPECT_EQ(FetchedRows(*a, {71}).counts->absent, 1u);
+}
+
+}  // namespace
+}  // namespace hps

@@ -1,0 +1,79 @@
+#include "model/life_cycle.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/macros.h"
+
+namespace hps {
+namespace {
+
+class PinnedModel final : public LoadedModel {
+ public:
+  PinnedModel(ServedModels::Pinned pinned, const StoreLifeCycle::Parts& parts)
+      : pinned_(std::move(pinned)), parts_(parts) {}
+
+  uint64_t version() const override { return pinned_.version; }
+  const std::vector<TableSpec>& tables() const override { return pinned_.tables; }
+
+  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
+      const SessionOptions& options) override {
+    HPS_RETURN_IF_ERROR(parts_.l1->CheckDevice(options.device));
+    SessionOptions granted = options;
+    if (options.device != -1) granted.keys_max = std::min(options.keys_max, parts_.device_keys_max);
+    return parts_.sessions->NewPinnedSession(pinned_.pin, granted);
+  }
+
+ private:
+  const ServedModels::Pinned pinned_;
+  const StoreLifeCycle::Parts parts_;
+};
+
+}  // namespace
+
+void LogErrors(const ServedModels::ModelErrors& errors, const std::string& except) {
+  for (const auto& [model, error] : errors) {
+    if (model != except)
+      LogWarning(absl::StrCat("a model keeps the tables that it had: ", error.ToString()));
+  }
+}
+
+absl::Status FirstOf(const absl::StatusOr<ServedModels::ModelErrors>& errors) {
+  if (!errors.ok() || errors->empty()) return errors.status();
+  LogErrors(*errors, errors->begin()->first);
+  return errors->begin()->second;
+}
+
+absl::Status StoreLifeCycle::LoadAll() {
+  HPS_RETURN_IF_ERROR(parts_.durable->Refresh().status());
+  return FirstOf(parts_.models->Switch(ServedModels::Missing::kIgnored));
+}
+
+absl::Status StoreLifeCycle::Load(const std::string& model) {
+  HPS_RETURN_IF_ERROR(parts_.durable->Refresh().status());
+  return parts_.models->Load(model);
+}
+
+absl::Status StoreLifeCycle::Unload(const std::string& model, std::chrono::nanoseconds wait_max) {
+  HPS_RETURN_IF_ERROR(parts_.models->Unload(model));
+  if (parts_.models->AwaitReclaimed(model, DeadlineAfter(RealClock(), wait_max)))
+    return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("model '", model, "' is unloaded, but calls that still run hold its memory"));
+}
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> StoreLifeCycle::Open(const std::string& model) {
+  HPS_ASSIGN_OR_RETURN(ServedModels::Pinned pinned, parts_.models->Pin(model));
+  return std::make_unique<PinnedModel>(std::move(pinned), parts_);
+}
+
+std::vector<int> StoreLifeCycle::devices() const {
+  std::vector<int> devices;
+  for (const DeviceCache* cache : parts_.l1->caches()) devices.push_back(cache->device());
+  return devices;
+}
+
+}  // namespace hps

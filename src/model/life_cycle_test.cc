@@ -1,0 +1,257 @@
+#include "model/life_cycle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "hps/store.h"
+#include "l1_host/host_cache.h"
+#include "model/open_store.h"
+#include "tier/device_cache_factory.h"
+
+namespace hps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr size_t kRows = 1000;
+
+// Device caches in host memory, so that level 1's part of a life cycle can be seen.
+class HostDevices final : public DeviceCacheFactory {
+ public:
+  absl::Status Support() const override { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<int>> Devices() const override { return std::vector<int>{0}; }
+  absl::StatusOr<std::string> DeviceName(int) const override { return std::string("host"); }
+  absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
+      const DeviceCacheOptions& options) const override {
+    return MakeHostCache({.device = options.device,
+                          .bytes_max = options.bytes_max,
+                          .calls_max = options.calls_max,
+                          .call_keys_max = options.call_keys_max,
+                          .call_staging_bytes = options.call_staging_bytes});
+  }
+};
+
+class LifeCycleTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "hps_life_XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    config_.store.path = directory_ + "/store";
+    config_.l2.bytes_max = uint64_t{16} << 20;
+    config_.l2.huge_pages = false;
+    config_.l2.preload = 1.0;
+    config_.l1.bytes_max = uint64_t{1} << 20;
+    config_.l1.preload = 1.0;
+  }
+  void TearDown() override {
+    store_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  // Keys 0 to kRows - 1, whose every element is `value`.
+  void Import(const std::string& table, float value, uint32_t dim = 4) {
+    const std::string path = directory_ + "/files" + std::to_string(++files_);
+    std::filesystem::create_directories(path);
+    std::vector<Key> keys(kRows);
+    std::iota(keys.begin(), keys.end(), Key{0});
+    const std::vector<float> rows(kRows * dim, value);
+    Write(path + "/key", std::as_bytes(std::span(keys)));
+    Write(path + "/emb_vector", std::as_bytes(std::span(rows)));
+    const auto report = ImportTables(config_, {.name = table, .from = path, .dim = dim});
+    ASSERT_TRUE(report.ok()) << report.status();
+  }
+  static void Write(const std::string& path, std::span<const std::byte> bytes) {
+    std::vector<char> chars(bytes.size());
+    std::memcpy(chars.data(), bytes.data(), bytes.size());
+    std::ofstream(path, std::ios::binary).write(chars.data(), std::ssize(chars));
+  }
+  void Open(OpenMode mode = OpenMode::kServe) {
+    auto store = OpenStore(config_, mode, devices_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+
+  // The first element of key 1's row, or what went wrong.
+  static absl::StatusOr<float> Ask(LookupSession& session, uint32_t dim = 4) {
+    const Key key = 1;
+    std::vector<float> row(dim);
+    const HostTableQuery query = {.table = 0,
+                                  .keys = std::span<const Key>(&key, 1),
+                                  .rows = std::as_writable_bytes(std::span(row)),
+                                  .status = {}};
+    const absl::Status status = session.Lookup(
+        HostLookupRequest{.queries = {&query, 1}, .timeout = std::chrono::minutes(1)}, nullptr);
+    if (!status.ok()) return status;
+    return row[0];
+  }
+  absl::StatusOr<float> AskNow(const std::string& model, uint32_t dim = 4) {
+    auto session = store_->NewSession(model, {});
+    if (!session.ok()) return session.status();
+    return Ask(**session, dim);
+  }
+  // Bytes that the tables of a model hold in levels 1 and 2.
+  std::pair<uint64_t, uint64_t> BytesOf(const std::string& model) {
+    std::pair<uint64_t, uint64_t> bytes;
+    for (const TableStatistics& table : store_->Statistics().tables) {
+      if (!table.name.starts_with(model + "/")) continue;
+      bytes.first += table.l1.bytes_used;
+      bytes.second += table.l2.bytes_used;
+    }
+    return bytes;
+  }
+  ModelInfo InfoOf(const std::string& model) {
+    for (ModelInfo& info : store_->Models()) {
+      if (info.name == model) return info;
+    }
+    return {};
+  }
+
+  std::string directory_;
+  Config config_;
+  HostDevices devices_;
+  int files_ = 0;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(LifeCycleTest, AServersStoreLoadsNothingByItself) {
+  Import("a/t", 1);
+  Import("b/t", 2);
+  Open();
+  EXPECT_THAT(store_->Models(), ::testing::SizeIs(2));
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kWaiting);
+  EXPECT_EQ(InfoOf("a").version, 0u);
+  EXPECT_EQ(AskNow("a").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(AskNow("c").status().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(store_->LoadModel("b").ok());
+  EXPECT_EQ(*AskNow("b"), 2);
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kWaiting);
+  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kLoaded);
+  EXPECT_EQ(*AskNow("a"), 1);
+  EXPECT_THAT(store_->life_cycle().devices(), ElementsAre(0));
+}
+
+TEST_F(LifeCycleTest, WhatTheConfigurationNamesMustBeThere) {
+  Import("a/t", 1);
+  config_.model = {{.name = "aa"}};
+  const auto store = OpenStore(config_, OpenMode::kServe, devices_);
+  EXPECT_EQ(store.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr("did you mean 'a'"));
+}
+
+TEST_F(LifeCycleTest, UnloadGivesBackWhatTheLevelsHold) {
+  Import("a/t", 1);
+  Import("b/t", 2);
+  Open(OpenMode::kReadWrite);
+  auto old = store_->NewSession("a", {});
+  ASSERT_TRUE(old.ok());
+  const auto before = BytesOf("b");
+  EXPECT_GT(BytesOf("a").first, 0u);
+  EXPECT_GT(BytesOf("a").second, 0u);
+  ASSERT_TRUE(store_->UnloadModel("a").ok());
+  EXPECT_EQ(BytesOf("a"), std::pair(uint64_t{0}, uint64_t{0}));
+  EXPECT_EQ(BytesOf("b"), before);
+  EXPECT_EQ(Ask(**old).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(AskNow("a").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(store_->life_cycle().Open("a").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kUnloaded);
+  EXPECT_EQ(InfoOf("a").version, 1u);
+  EXPECT_TRUE(store_->Reload().ok());
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kUnloaded) << "only a load brings it back";
+  EXPECT_EQ(*AskNow("b"), 2);
+
+  ASSERT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_EQ(*AskNow("a"), 1);
+  EXPECT_EQ(*Ask(**old), 1) << "an old session goes on";
+  EXPECT_EQ(InfoOf("a").version, 1u) << "the same rows";
+  EXPECT_GT(BytesOf("a").first, 0u);
+  EXPECT_GT(BytesOf("a").second, 0u);
+}
+
+TEST_F(LifeCycleTest, UnloadAndLoadOfWhatIsNotThere) {
+  Import("a/t", 1);
+  Open();
+  EXPECT_EQ(store_->LoadModel("aa").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->UnloadModel("aa").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->life_cycle().Open("aa").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(store_->UnloadModel("a").ok()) << "it waits to be loaded; now it does not";
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kUnloaded);
+  EXPECT_TRUE(store_->life_cycle().LoadAll().ok());
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kUnloaded);
+}
+
+TEST_F(LifeCycleTest, WhoHoldsAModelKeepsItsRows) {
+  Import("a/t", 1);
+  Open(OpenMode::kReadWrite);
+  auto held = store_->life_cycle().Open("a");
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ((*held)->version(), 1u);
+  EXPECT_EQ((*held)->tables().at(0).name, "a/t");
+  auto session = (*held)->NewSession({});
+  ASSERT_TRUE(session.ok());
+
+  Import("a/t", 2);  // staged: this process has the store
+  EXPECT_EQ(*AskNow("a"), 1);
+  ASSERT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_EQ(*AskNow("a"), 2);
+  EXPECT_EQ(*Ask(**session), 1);
+  EXPECT_EQ(*Ask(**(*held)->NewSession({})), 1) << "also a new session of it";
+  EXPECT_EQ(InfoOf("a").version, 2u);
+
+  // Of other shape, and dropped: what is held goes on.
+  ASSERT_TRUE(store_->Drop("a/t").ok());
+  EXPECT_EQ(*Ask(**session), 1);
+  Import("a/t", 3, 8);
+  ASSERT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_EQ(*AskNow("a", 8), 3);
+  EXPECT_EQ(*Ask(**session), 1);
+
+  // An unload waits for it, and says so when it is not given back in time.
+  EXPECT_EQ(store_->life_cycle().Unload("a", std::chrono::milliseconds(10)).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(*Ask(**session), 1);
+  session->reset();
+  held->reset();
+  EXPECT_TRUE(store_->life_cycle().Unload("a", std::chrono::minutes(1)).ok());
+}
+
+TEST_F(LifeCycleTest, AProcessThatEndsFillsNothing) {
+  Import("a/t", 1);
+  Open();
+  store_->life_cycle().StopPreloading();
+  ASSERT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_EQ(store_->Statistics().tables.at(0).l2.entries, 0u);
+  EXPECT_EQ(*AskNow("a"), 1);
+}
+
+TEST_F(LifeCycleTest, ALoadSwitchesItsModelAlone) {
+  Import("a/t", 1);
+  Import("b/t", 2);
+  Open(OpenMode::kReadWrite);
+  const auto bytes = BytesOf("b");
+  Import("a/t", 3);
+  Import("b/t", 4);
+  ASSERT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_EQ(*AskNow("a"), 3);
+  EXPECT_EQ(*AskNow("b"), 2) << "committed, but not switched to";
+  EXPECT_EQ(InfoOf("b").version, 1u);
+  EXPECT_EQ(BytesOf("b"), bytes);
+  ASSERT_TRUE(store_->LoadModel("b").ok());
+  EXPECT_EQ(*AskNow("b"), 4);
+  EXPECT_EQ(InfoOf("b").version, 2u);
+}
+
+}  // namespace
+}  // namespace hps

@@ -1,0 +1,69 @@
+#include "server/core/admission.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace hps::server {
+namespace {
+
+absl::Status Full(const char* what) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the server is at its capacity (", what, "); try again later"));
+}
+
+}  // namespace
+
+bool Admission::Take(Counter& counter, uint64_t amount, uint64_t max) {
+  uint64_t taken = counter.load(std::memory_order_relaxed);
+  do {
+    if (taken > max || amount > max - taken) return false;
+  } while (!counter.compare_exchange_weak(taken, taken + amount, std::memory_order_relaxed));
+  return true;
+}
+
+absl::Status Admission::Reserve(uint64_t key_count, uint64_t byte_count, Reservation* reservation) {
+  reservation->Release();
+  if (key_count > limits_.keys_max) {
+    return absl::OutOfRangeError(absl::StrCat("the request asks for ", key_count,
+                                              " keys; [server] keys_in_flight_max is ",
+                                              limits_.keys_max));
+  }
+  if (byte_count > limits_.bytes_max) {
+    return absl::OutOfRangeError(absl::StrCat("the request and its answer take ", byte_count,
+                                              " bytes; [server] bytes_in_flight_max is ",
+                                              limits_.bytes_max));
+  }
+  if (!Take(calls_, 1, limits_.calls_max)) return Full("calls in flight");
+  if (!Take(keys_, key_count, limits_.keys_max)) {
+    calls_.fetch_sub(1, std::memory_order_relaxed);
+    return Full("keys in flight");
+  }
+  if (!Take(bytes_, byte_count, limits_.bytes_max)) {
+    calls_.fetch_sub(1, std::memory_order_relaxed);
+    keys_.fetch_sub(key_count, std::memory_order_relaxed);
+    return Full("bytes in flight");
+  }
+  reservation->admission_ = this;
+  reservation->key_count_ = key_count;
+  reservation->byte_count_ = byte_count;
+  return absl::OkStatus();
+}
+
+Admission::Reservation& Admission::Reservation::operator=(Reservation&& other) noexcept {
+  if (this != &other) {
+    Release();
+    admission_ = std::exchange(other.admission_, nullptr);
+    key_count_ = other.key_count_;
+    byte_count_ = other.byte_count_;
+  }
+  return *this;
+}
+
+void Admission::Reservation::Release() {
+  Admission* admission = std::exchange(admission_, nullptr);
+  if (admission == nullptr) return;
+  admission->keys_.fetch_sub(key_count_, std::memory_order_relaxed);
+  admission->bytes_.fetch_sub(byte_count_, std::memory_order_relaxed);
+  admission->calls_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace hps::server

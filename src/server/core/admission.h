@@ -1,0 +1,71 @@
+// The server's capacity: how many keys, bytes and calls it may hold at a time, over all protocols.
+//
+// What is beyond it is refused at once and never waits: so memory is bounded whatever is offered.
+//
+// Thread-safe, without locks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace hps::server {
+
+class Admission {
+ public:
+  struct Limits {
+    uint64_t keys_max = 0;
+    uint64_t bytes_max = 0;
+    uint64_t calls_max = 0;
+  };
+  class Reservation;
+
+  explicit Admission(const Limits& limits) : limits_(limits) {}
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+
+  // Takes a share for one call. Errors: OUT_OF_RANGE where the call alone is over a limit,
+  // RESOURCE_EXHAUSTED when the capacity is taken; `reservation` is empty then.
+  absl::Status Reserve(uint64_t key_count, uint64_t byte_count, Reservation* reservation);
+
+  uint64_t keys_in_flight() const { return keys_.load(std::memory_order_relaxed); }
+  uint64_t bytes_in_flight() const { return bytes_.load(std::memory_order_relaxed); }
+  uint64_t calls_in_flight() const { return calls_.load(std::memory_order_relaxed); }
+
+ private:
+  using Counter = std::atomic<uint64_t>;
+
+  // False, and nothing is taken, where `amount` does not fit below `max` any more.
+  static bool Take(Counter& counter, uint64_t amount, uint64_t max);
+
+  const Limits limits_;
+  Counter keys_ = 0;
+  Counter bytes_ = 0;
+  Counter calls_ = 0;
+};
+
+// One call's share; given back when it dies. Movable; empty when default-made or moved from.
+class Admission::Reservation {
+ public:
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept
+      : admission_(std::exchange(other.admission_, nullptr)),
+        key_count_(other.key_count_),
+        byte_count_(other.byte_count_) {}
+  Reservation& operator=(Reservation&& other) noexcept;
+  ~Reservation() { Release(); }
+
+  void Release();
+  bool empty() const { return admission_ == nullptr; }
+
+ private:
+  friend class Admission;
+
+  Admission* admission_ = nullptr;
+  uint64_t key_count_ = 0;
+  uint64_t byte_count_ = 0;
+};
+
+}  // namespace hps::server

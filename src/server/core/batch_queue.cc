@@ -1,0 +1,179 @@
+#include "server/core/batch_queue.h"
+
+#include <algorithm>
+
+#include "base/macros.h"
+
+namespace hps::server {
+
+BatchQueue::BatchQueue(const Options& options) : options_(options) {
+  HPS_CHECK(options_.slot_count > 0 && options_.keys_max > 0 && options_.parts_max > 0);
+  for (size_t slot = options_.slot_count; slot > 0; --slot) free_slots_.push_back(slot - 1);
+}
+
+BatchQueue::Work BatchQueue::Enter(PreparedCall& call, ModelQueue& queue) {
+  MutexLock lock(mutex_);
+  Append(call, queue);
+  return Next();
+}
+
+BatchQueue::Work BatchQueue::Leave(size_t slot) {
+  MutexLock lock(mutex_);
+  free_slots_.push_back(slot);
+  return Next();
+}
+
+BatchQueue::Work BatchQueue::TakeDue() {
+  MutexLock lock(mutex_);
+  return Next();
+}
+
+bool BatchQueue::AwaitDue() {
+  MutexLock lock(mutex_);
+  while (!stopped_ && options_.clock->Now() < due_) {
+    if (due_ == kNoDeadline) {
+      due_changed_.Wait(mutex_);
+    } else {
+      due_changed_.WaitUntil(mutex_, due_);
+    }
+  }
+  return !stopped_;
+}
+
+void BatchQueue::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+  }
+  due_changed_.NotifyAll();
+}
+
+Deadline BatchQueue::next_due() const {
+  MutexLock lock(mutex_);
+  return due_;
+}
+
+void BatchQueue::Append(PreparedCall& call, ModelQueue& queue) {
+  if (queue.calls.empty()) PushModel(queue);
+  queue.calls.Push(&call);
+  queue.key_count += call.key_count;
+  first_deadline_ = std::min(first_deadline_, call.deadline);
+  NoteHead(queue);
+}
+
+PreparedCall* BatchQueue::TakeHead(ModelQueue& queue) {
+  PreparedCall* call = queue.calls.Pop();
+  queue.key_count -= call->key_count;
+  return call;
+}
+
+void BatchQueue::NoteHead(ModelQueue& queue) {
+  queue.depth.store(queue.calls.size(), std::memory_order_relaxed);
+  const PreparedCall* head = queue.calls.head();
+  queue.head_since_ns.store(head == nullptr ? 0 : Duration(head->run_at.time_since_epoch()).count(),
+                            std::memory_order_relaxed);
+}
+
+// Costs one look at each waiting call, and is done only when at least one of them was overdue.
+void BatchQueue::TakeOverdue(TimePoint now, CallList* overdue) {
+  if (now < first_deadline_) return;
+  first_deadline_ = kNoDeadline;
+  ModelQueue* const end = last_model_;
+  for (bool more = first_model_ != nullptr; more;) {
+    ModelQueue* queue = PopModel();
+    more = queue != end;
+    for (size_t count = queue->calls.size(); count > 0; --count) {
+      PreparedCall* call = TakeHead(*queue);
+      if (call->deadline <= now) {
+        overdue->Push(call);
+        continue;
+      }
+      queue->calls.Push(call);
+      queue->key_count += call->key_count;
+      first_deadline_ = std::min(first_deadline_, call->deadline);
+    }
+    NoteHead(*queue);
+    if (!queue->calls.empty()) PushModel(*queue);
+  }
+}
+
+bool BatchQueue::IsRipe(const ModelQueue& queue, TimePoint now) const {
+  return options_.wait_max <= Duration::zero() || free_slots_.size() == options_.slot_count ||
+         queue.key_count >= options_.keys_max ||
+         now - queue.calls.head()->run_at >= options_.wait_max;
+}
+
+void BatchQueue::TakeBatch(ModelQueue& queue, TimePoint now, Work* work) {
+  const PreparedCall* const first = queue.calls.head();
+  uint64_t key_count = 0;
+  size_t part_count = 0;
+  while (PreparedCall* call = queue.calls.head()) {
+    const bool fits = call == first || (call->version.get() == first->version.get() &&
+                                        key_count + call->key_count <= options_.keys_max &&
+                                        part_count + call->parts.size() <= options_.parts_max);
+    if (!fits) break;
+    key_count += call->key_count;
+    part_count += call->parts.size();
+    TakeHead(queue);
+    call->started_at = now;
+    work->calls.Push(call);
+  }
+  NoteHead(queue);
+}
+
+BatchQueue::Work BatchQueue::Next() {
+  Work work;
+  const TimePoint now = options_.clock->Now();
+  TakeOverdue(now, &work.overdue);
+  if (!free_slots_.empty()) {
+    ModelQueue* const end = last_model_;
+    for (bool more = first_model_ != nullptr; more;) {
+      ModelQueue* queue = PopModel();
+      more = queue != end;
+      if (IsRipe(*queue, now)) {
+        TakeBatch(*queue, now, &work);
+        more = false;
+      }
+      if (!queue->calls.empty()) PushModel(*queue);
+    }
+    if (!work.calls.empty()) {
+      work.slot = free_slots_.back();
+      free_slots_.pop_back();
+    }
+  }
+  Arm(std::min(first_deadline_, RipeAt()));
+  return work;
+}
+
+// When the first model may be taken though no call comes and no look-up ends.
+Deadline BatchQueue::RipeAt() const {
+  if (free_slots_.empty()) return kNoDeadline;
+  Deadline ripe_at = kNoDeadline;
+  for (const ModelQueue* queue = first_model_; queue != nullptr; queue = queue->next)
+    ripe_at = std::min(ripe_at, queue->calls.head()->run_at + options_.wait_max);
+  return ripe_at;
+}
+
+// Wakes who waits only for something earlier than what it waits for.
+void BatchQueue::Arm(Deadline due) {
+  const bool is_earlier = due < due_;
+  due_ = due;
+  if (is_earlier) due_changed_.NotifyOne();
+}
+
+void BatchQueue::PushModel(ModelQueue& queue) {
+  queue.next = nullptr;
+  (first_model_ == nullptr ? first_model_ : last_model_->next) = &queue;
+  last_model_ = &queue;
+}
+
+ModelQueue* BatchQueue::PopModel() {
+  ModelQueue* queue = first_model_;
+  if (queue == nullptr) return nullptr;
+  first_model_ = queue->next;
+  if (first_model_ == nullptr) last_model_ = nullptr;
+  queue->next = nullptr;
+  return queue;
+}
+
+}  // namespace hps::server

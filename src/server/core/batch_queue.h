@@ -1,0 +1,99 @@
+// Which calls are looked up next, and in which look-up slot.
+//
+// A call that finds a slot free gets it; else it waits in its model's queue. Whoever frees a slot
+// takes the oldest waiting calls of one model together, as many as fit into one look-up; models
+// with waiting calls take turns. With a batch wait, calls that come while look-ups run wait for
+// more at most that long, and not at all when nothing runs.
+//
+// Calls whose deadline passes while they wait are handed back as overdue. The lock is held for a
+// few instructions per call, never during a look-up. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "server/core/prepared_call.h"
+
+namespace hps::server {
+
+// The waiting calls of one model. All but the atomics belongs to the BatchQueue and its lock.
+struct ModelQueue {
+  CallList calls;
+  uint64_t key_count = 0;
+  ModelQueue* next = nullptr;  // in the round of models with waiting calls
+  // For statistics and refusals.
+  std::atomic<uint64_t> depth{0};
+  std::atomic<int64_t> head_since_ns{0};  // when the oldest call came, since Clock's epoch; 0: none
+};
+
+class BatchQueue {
+ public:
+  struct Options {
+    size_t slot_count = 1;
+    uint64_t keys_max = 0;  // of one look-up; a larger call goes alone
+    size_t parts_max = 0;   // tables of one look-up, a table counted for each call that asks it
+    Duration wait_max{};    // for more calls, while look-ups run
+    const Clock* clock = nullptr;
+  };
+  static constexpr size_t kNoSlot = static_cast<size_t>(-1);
+
+  // What the caller has to do: hand back `overdue`; and, when it got a slot, look up `calls`, which
+  // are of one version of a model, and then Leave(slot).
+  struct Work {
+    size_t slot = kNoSlot;
+    CallList calls{};
+    CallList overdue{};
+  };
+
+  explicit BatchQueue(const Options& options);
+  BatchQueue(const BatchQueue&) = delete;
+  BatchQueue& operator=(const BatchQueue&) = delete;
+
+  // Adds a call to its model's queue. The work may be of other calls.
+  Work Enter(PreparedCall& call, ModelQueue& queue);
+
+  // A look-up has ended: gives its slot back, and takes the next work, mostly in the same slot.
+  Work Leave(size_t slot);
+
+  // What is due by now without a call that comes or a look-up that ends: overdue calls, and those
+  // that have waited long enough for more.
+  Work TakeDue();
+
+  // Blocks until TakeDue may have work, or until Stop; false after Stop.
+  bool AwaitDue();
+  void Stop();
+
+  // Until when AwaitDue would wait.
+  Deadline next_due() const;
+
+ private:
+  void Append(PreparedCall& call, ModelQueue& queue) HPS_REQUIRES(mutex_);
+  PreparedCall* TakeHead(ModelQueue& queue) HPS_REQUIRES(mutex_);
+  void NoteHead(ModelQueue& queue) HPS_REQUIRES(mutex_);
+  void TakeOverdue(TimePoint now, CallList* overdue) HPS_REQUIRES(mutex_);
+  bool IsRipe(const ModelQueue& queue, TimePoint now) const HPS_REQUIRES(mutex_);
+  void TakeBatch(ModelQueue& queue, TimePoint now, Work* work) HPS_REQUIRES(mutex_);
+  Work Next() HPS_REQUIRES(mutex_);
+  Deadline RipeAt() const HPS_REQUIRES(mutex_);
+  void Arm(Deadline due) HPS_REQUIRES(mutex_);
+  void PushModel(ModelQueue& queue) HPS_REQUIRES(mutex_);
+  ModelQueue* PopModel() HPS_REQUIRES(mutex_);
+
+  const Options options_;
+  mutable Mutex mutex_;
+  CondVar due_changed_;
+  std::vector<size_t> free_slots_ HPS_GUARDED_BY(mutex_);  // the last one is taken first
+  // Models with waiting calls, in the order of their turns.
+  ModelQueue* first_model_ HPS_GUARDED_BY(mutex_) = nullptr;
+  ModelQueue* last_model_ HPS_GUARDED_BY(mutex_) = nullptr;
+  // No waiting call is overdue before this.
+  Deadline first_deadline_ HPS_GUARDED_BY(mutex_) = kNoDeadline;
+  Deadline due_ HPS_GUARDED_BY(mutex_) = kNoDeadline;
+  bool stopped_ HPS_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace hps::server

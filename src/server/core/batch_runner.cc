@@ -1,0 +1,147 @@
+#include "server/core/batch_runner.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "server/core/server_model.h"
+
+namespace hps::server {
+namespace {
+
+Deadline EarliestDeadline(const PreparedCall* first) {
+  Deadline earliest = kNoDeadline;
+  for (const PreparedCall* call = first; call != nullptr; call = call->next)
+    earliest = std::min(earliest, call->lookup_deadline);
+  return earliest;
+}
+
+}  // namespace
+
+BatchRunner::BatchRunner(const Options& options)
+    : options_(options),
+      aligned_keys_(new Key[options.keys_max]),
+      statuses_(new KeyStatus[options.keys_max]) {
+  queries_.reserve(kTablesPerCallMax);
+}
+
+void BatchRunner::Run(CallList calls) {
+  const VersionUse version = calls.head()->version.Share();
+  calls.head()->model->counters.CountBatch(calls.size());
+  const absl::StatusOr<LookupSession*> session = version->session(options_.slot);
+  absl::Status status = session.status();
+  while (status.ok() && !calls.empty()) {
+    const Deadline deadline = EarliestDeadline(calls.head());
+    status = LookUp(**session, calls.head(), deadline);
+    if (status.ok()) calls = EndAnswered(calls, deadline);
+  }
+  while (PreparedCall* call = calls.Pop()) call->Finish(status);
+}
+
+// Looks up all parts of the calls, in as many look-ups as they take.
+absl::Status BatchRunner::LookUp(LookupSession& session, PreparedCall* first, Deadline deadline) {
+  // Of a single call the counts tell whether it is complete.
+  const bool with_statuses = first->next != nullptr;
+  for (PreparedCall* call = first; call != nullptr; call = call->next) call->degraded_count = 0;
+  for (Place place{.call = first}; place.call != nullptr;) {
+    AddPiece(place, with_statuses);
+    if (queries_.empty()) break;
+    const TimePoint now = options_.clock->Now();
+    const Duration timeout = deadline > now ? deadline - now : Duration::zero();
+    LookupCounts counts;
+    HPS_RETURN_IF_ERROR(
+        session.Lookup(HostLookupRequest{.queries = queries_, .timeout = timeout}, &counts));
+    CountDegraded(first, with_statuses, counts);
+  }
+  return absl::OkStatus();
+}
+
+// Fills queries_ with the next keys_max keys.
+void BatchRunner::AddPiece(Place& place, bool with_statuses) {
+  queries_.clear();
+  key_count_ = 0;
+  while (place.call != nullptr) {
+    if (place.part == place.call->parts.size()) {
+      place = {.call = place.call->next};
+      continue;
+    }
+    if (key_count_ == options_.keys_max || queries_.size() == kTablesPerCallMax) return;
+    AddPart(*place.call, place.call->parts[place.part], place, with_statuses);
+  }
+}
+
+void BatchRunner::AddPart(const PreparedCall& call, const TablePart& part, Place& place,
+                          bool with_statuses) {
+  const size_t key_count = std::min(part.key_count - place.key, options_.keys_max - key_count_);
+  const std::byte* key_bytes = part.keys + place.key * sizeof(Key);
+  const Key* keys = AsAligned<Key>(key_bytes);
+  if (keys == nullptr) {
+    std::memcpy(&aligned_keys_[key_count_], key_bytes, key_count * sizeof(Key));
+    keys = &aligned_keys_[key_count_];
+  }
+  const auto output = [&](size_t index) { return call.call->outputs[index].data; };
+  HostTableQuery& query = queries_.emplace_back();
+  query.table = part.table;
+  query.keys = {keys, key_count};
+  query.rows = {output(part.rows_output) + part.rows_offset_bytes + place.key * part.row_bytes,
+                key_count * part.row_bytes};
+  if (part.status_output != TablePart::kNoOutput) {
+    query.status = {AsElements<KeyStatus>(output(part.status_output)) + place.key, key_count};
+  } else if (with_statuses) {
+    query.status = {&statuses_[key_count_], key_count};
+  }
+  key_count_ += key_count;
+  place.key += key_count;
+  if (place.key == part.key_count) place = {.call = place.call, .part = place.part + 1};
+}
+
+void BatchRunner::CountDegraded(PreparedCall* first, bool with_statuses,
+                                const LookupCounts& counts) {
+  const uint64_t degraded_count = counts[KeyStatus::kDefaultDegraded];
+  if (degraded_count == 0) return;
+  if (!with_statuses) {
+    first->degraded_count += degraded_count;
+    return;
+  }
+  const HostTableQuery* query = queries_.data();
+  for (PreparedCall* call = first; call != nullptr; call = call->next) {
+    for (size_t i = 0; i < call->parts.size(); ++i, ++query) {
+      call->degraded_count += static_cast<size_t>(
+          std::count(query->status.data(), query->status.data() + query->status.size(),
+                     KeyStatus::kDefaultDegraded));
+    }
+  }
+}
+
+// Ends the calls whose rows have come or whose time is up; returns the others.
+CallList BatchRunner::EndAnswered(CallList calls, Deadline deadline) {
+  // Before the deadline a default row stands for a level that failed: waiting would not help.
+  const bool was_late = options_.clock->Now() >= deadline;
+  CallList again;
+  while (PreparedCall* call = calls.Pop()) {
+    const bool is_late = was_late && call->degraded_count != 0;
+    if (is_late && call->lookup_deadline > options_.clock->Now()) {
+      again.Push(call);
+    } else {
+      EndOne(call, is_late);
+    }
+  }
+  return again;
+}
+
+void BatchRunner::EndOne(PreparedCall* call, bool is_late) {
+  // A call that was not to wait has got what there was.
+  const bool was_to_wait = call->lookup_deadline != Deadline::min();
+  if (is_late && was_to_wait) {
+    options_.counters->CountDeadlineExceeded(LateStage::kLookup);
+    if (options_.late_answers == LateAnswers::kError) {
+      call->Finish(absl::DeadlineExceededError("the rows had not all come by the deadline"));
+      return;
+    }
+  }
+  call->Finish(absl::OkStatus());
+}
+
+}  // namespace hps::server

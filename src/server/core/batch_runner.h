@@ -1,0 +1,62 @@
+// Looks up the calls of one batch together and ends each of them.
+//
+// Every call's rows go straight into its own outputs. A batch is looked up until the earliest
+// deadline among its calls; those whose rows have not all come by then, and whose own deadline is
+// later, are looked up again without the others: so a call with a short deadline is answered in
+// time and costs the others nothing but a second look at what is near by then.
+//
+// One for each look-up slot; for whoever has the slot. Allocates when it is made.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "hps/lookup_session.h"
+#include "hps/server_config.h"
+#include "server/core/prepared_call.h"
+#include "server/core/server_counters.h"
+
+namespace hps::server {
+
+class BatchRunner {
+ public:
+  struct Options {
+    size_t slot = 0;
+    size_t keys_max = 0;  // of one look-up; a larger call is looked up in pieces
+    LateAnswers late_answers = LateAnswers::kDegraded;
+    const Clock* clock = nullptr;
+    ServerCounters* counters = nullptr;
+  };
+
+  explicit BatchRunner(const Options& options);
+
+  // `calls` are of one version of one model; together they have at most keys_max keys, or they are
+  // a single one. Ends with OnDone of each.
+  void Run(CallList calls);
+
+ private:
+  // Where the part that is being added goes on.
+  struct Place {
+    PreparedCall* call = nullptr;
+    size_t part = 0;
+    size_t key = 0;  // in the part
+  };
+
+  absl::Status LookUp(LookupSession& session, PreparedCall* first, Deadline deadline);
+  void AddPiece(Place& place, bool with_statuses);
+  void AddPart(const PreparedCall& call, const TablePart& part, Place& place, bool with_statuses);
+  void CountDegraded(PreparedCall* first, bool with_statuses, const LookupCounts& counts);
+  CallList EndAnswered(CallList calls, Deadline deadline);
+  void EndOne(PreparedCall* call, bool is_late);
+
+  const Options options_;
+  const std::unique_ptr<Key[]> aligned_keys_;    // [keys_max], of inputs that are not aligned
+  const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max], by position in the look-up
+  std::vector<HostTableQuery> queries_;          // of the look-up; capacity kTablesPerCallMax
+  size_t key_count_ = 0;                         // of queries_
+};
+
+}  // namespace hps::server

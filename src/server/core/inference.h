@@ -1,0 +1,39 @@
+// Inference without a protocol: validates requests, admits them, runs look-ups in batches, keeps
+// the statistics. HTTP and gRPC are thin codecs over it.
+//
+// Batching: a call that finds one of the look-up slots of the server free runs at once on the
+// thread that brought it; otherwise it waits in its model's queue, and whoever frees a slot takes
+// the oldest waiting calls of one model together, up to [server.batching] keys_max, as one look-up
+// that writes each call's rows straight into that call's outputs. So an idle server adds no wait
+// and no hand-over, and a busy one batches as much as the load asks for.
+//
+// There are fewer slots than protocol threads, so that one always answers probes and refuses.
+//
+// Thread-safe.
+#pragma once
+
+#include "absl/status/status.h"
+#include "server/core/inference_call.h"
+
+namespace hps::server {
+
+class Inference {
+ public:
+  virtual ~Inference() = default;
+
+  // Checks everything that can be checked before a row is read, reserves the call's share of the
+  // server's capacity (keys and bytes in flight), and fills in `outputs` and `model_version`.
+  // Errors (the call holds nothing then): NOT_FOUND (model, version, input or output that does not
+  // exist; names the nearest), UNAVAILABLE (the model is not ready, or the server ends),
+  // INVALID_ARGUMENT (missing input, datatype, shape, sizes), RESOURCE_EXHAUSTED (over capacity, or
+  // what waits already would take most of the call's time: try later), OUT_OF_RANGE (over a limit:
+  // never try again). Counts them (ServerCounters), so that the codec does not.
+  virtual absl::Status Prepare(InferenceCall& call) = 0;
+
+  // REQUIRES: Prepare returned OK and every outputs[i].data is set. Ends with OnDone: OK,
+  // DEADLINE_EXCEEDED (it was not started in time, or [server] late_answers = "error" and rows were
+  // missing at the deadline), UNAVAILABLE (the model was unloaded).
+  virtual void Run(InferenceCall& call) = 0;
+};
+
+}  // namespace hps::server

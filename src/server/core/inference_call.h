@@ -1,0 +1,68 @@
+// One inference request on its way through the server, whatever protocol it came by.
+//
+// A connection (HTTP) or a call object (gRPC) owns one and uses it again for its next request, so
+// that nothing is allocated after warm-up. Its life: the codec fills in `request`;
+// Inference::Prepare validates it, admits it and fills in `outputs`; the codec gives each output
+// its memory; Inference::Run answers, and ends with exactly one call of OnDone; the codec sends
+// the answer, and Reset gives back what the call held of the server's capacity.
+//
+// Not thread-safe: at each moment it belongs either to the codec or (from Run to OnDone) to the
+// server.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "server/core/tensor.h"
+
+namespace hps::server {
+
+struct PreparedCall;  // the server's own part of a call
+
+enum class Protocol : uint8_t { kHttp, kGrpc };
+
+// The client's words. Views point into memory of the codec that lives until Reset.
+struct InferenceRequest {
+  Protocol protocol = Protocol::kHttp;
+  TimePoint arrival{};  // when the request's first byte was there
+  std::string_view model;
+  std::string_view version;  // empty = the newest
+  std::string_view id;       // echoed
+  Duration timeout{};        // from arrival; zero = the configured one
+  uint64_t body_bytes = 0;   // of the codec's memory, where it is more than the inputs' bytes
+  std::vector<InputTensor> inputs;
+  std::vector<std::string_view> output_names;  // empty = every output but the statuses
+};
+
+class InferenceCall {
+ public:
+  InferenceCall();
+  InferenceCall(const InferenceCall&) = delete;
+  InferenceCall& operator=(const InferenceCall&) = delete;
+  virtual ~InferenceCall();
+
+  InferenceRequest request;
+  // Set by Prepare. Names live as long as the call does, until Reset.
+  std::string_view model_version;
+  std::vector<OutputTensor> outputs;
+
+  // The answer is complete in outputs[i].data (OK), or why there is none. Called once per Run, on
+  // Run's thread before it returns or on any other; must not block. The call is the codec's again.
+  virtual void OnDone(const absl::Status& status) = 0;
+
+  // Makes the call ready for the next request: clears it (capacity is kept) and gives back its
+  // share of the server's capacity. To be called when the answer has been sent or given up.
+  void Reset();
+
+ private:
+  friend struct PreparedCall;
+  std::unique_ptr<PreparedCall> prepared_;
+};
+
+}  // namespace hps::server

@@ -1,0 +1,151 @@
+#include "server/core/inference_engine.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "server/core/request_plan.h"
+
+namespace hps::server {
+namespace {
+
+// What a call takes besides its tensors.
+constexpr uint64_t kCallBytes = 1024;
+// No client may hold a place for longer.
+constexpr Duration kTimeoutMax = std::chrono::hours(1);
+// How long a call may wait for a slot that is not to wait for rows.
+constexpr Duration kNoWaitQueueMax = std::chrono::seconds(1);
+
+}  // namespace
+
+InferenceEngine::InferenceEngine(const Options& options, ModelDirectory& models,
+                                 ServerCounters& counters)
+    : options_(options),
+      models_(models),
+      counters_(counters),
+      admission_({.keys_max = options.server.keys_in_flight_max,
+                  .bytes_max = options.server.bytes_in_flight_max,
+                  .calls_max = kServerCallsMax}),
+      queue_({.slot_count = options.slot_count,
+              .keys_max = options.lookup_keys_max,
+              .parts_max = kTablesPerCallMax,
+              .wait_max = options.server.batch_wait,
+              .clock = options.clock}) {
+  for (size_t slot = 0; slot < options_.slot_count; ++slot) {
+    runners_.push_back(std::make_unique<BatchRunner>(
+        BatchRunner::Options{.slot = slot,
+                             .keys_max = options_.lookup_keys_max,
+                             .late_answers = options_.server.late_answers,
+                             .clock = options_.clock,
+                             .counters = &counters_}));
+  }
+}
+
+InferenceEngine::~InferenceEngine() { HPS_CHECK(admission_.calls_in_flight() == 0); }
+
+absl::Status InferenceEngine::Prepare(InferenceCall& call) {
+  PreparedCall& prepared = PreparedCall::Of(call);
+  HPS_CHECK(prepared.model == nullptr);  // Reset comes between two requests
+  absl::Status status;
+  if (refusing_.load(std::memory_order_relaxed)) {
+    counters_.CountRefused(RefusedReason::kDraining);
+    return absl::UnavailableError("the server is shutting down");
+  }
+  ServerModel* model = models_.Find(call.request.model);
+  status = model == nullptr ? models_.NoSuchModel(call.request.model)
+                            : PrepareIn(call, prepared, *model);
+  if (status.ok()) {
+    prepared.model = model;
+    return status;
+  }
+  CountRefusal(status);
+  call.outputs.clear();
+  prepared.version.Release();
+  prepared.parts.clear();
+  return status;
+}
+
+absl::Status InferenceEngine::PrepareIn(InferenceCall& call, PreparedCall& prepared,
+                                        ServerModel& model) {
+  prepared.clock = options_.clock;
+  HPS_ASSIGN_OR_RETURN(prepared.version, model.FindVersion(call.request.version));
+  HPS_RETURN_IF_ERROR(PlanRequest(*prepared.version,
+                                  {.response_bytes_max = options_.server.response_bytes_max}, call,
+                                  prepared));
+  SetDeadlines(call.request, prepared);
+  HPS_RETURN_IF_ERROR(CheckWait(prepared, model));
+  uint64_t bytes = 0;
+  for (const InputTensor& input : call.request.inputs) bytes += input.bytes.size();
+  bytes = kCallBytes + std::max(bytes, call.request.body_bytes);
+  for (const OutputTensor& output : call.outputs) bytes += output.byte_count;
+  HPS_RETURN_IF_ERROR(admission_.Reserve(prepared.key_count, bytes, &prepared.reservation));
+  prepared.version_text = prepared.version->number_text();
+  call.model_version = prepared.version_text;
+  return absl::OkStatus();
+}
+
+void InferenceEngine::SetDeadlines(const InferenceRequest& request, PreparedCall& prepared) const {
+  const TimePoint now = options_.clock->Now();
+  prepared.arrival = request.arrival == TimePoint() ? now : request.arrival;
+  const bool names_it = request.timeout > Duration::zero();
+  const Duration timeout =
+      std::min(names_it ? request.timeout : options_.lookup_timeout, kTimeoutMax);
+  const bool may_wait = timeout > Duration::zero();
+  prepared.deadline = prepared.arrival + (may_wait ? timeout : kNoWaitQueueMax);
+  prepared.lookup_deadline = may_wait ? prepared.deadline : Deadline::min();
+}
+
+// Where the oldest call of the model has waited for half of the time that this one has, this one
+// would wait as long, and what comes after it longer: all would be answered too late, or none. So
+// the queue is kept as short as the calls' time-outs ask for.
+absl::Status InferenceEngine::CheckWait(const PreparedCall& prepared,
+                                        const ServerModel& model) const {
+  const int64_t head_since_ns = model.queue.head_since_ns.load(std::memory_order_relaxed);
+  if (head_since_ns == 0) return absl::OkStatus();
+  const Duration waited =
+      options_.clock->Now().time_since_epoch() - std::chrono::nanoseconds(head_since_ns);
+  if (waited <= (prepared.deadline - prepared.arrival) / 2) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      "the server is at its capacity (waiting calls); try again later");
+}
+
+void InferenceEngine::CountRefusal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return counters_.CountRefused(RefusedReason::kCapacity);
+    case absl::StatusCode::kUnavailable:
+      return counters_.CountRefused(RefusedReason::kNotReady);
+    case absl::StatusCode::kOutOfRange:
+      return counters_.CountBadRequest(BadRequestReason::kLimit);
+    case absl::StatusCode::kNotFound:
+      return counters_.CountBadRequest(BadRequestReason::kUnknown);
+    default:
+      return counters_.CountBadRequest(BadRequestReason::kContent);
+  }
+}
+
+void InferenceEngine::Run(InferenceCall& call) {
+  PreparedCall& prepared = PreparedCall::Of(call);
+  HPS_CHECK(prepared.model != nullptr);
+  prepared.run_at = options_.clock->Now();
+  Do(queue_.Enter(prepared, prepared.model->queue));
+}
+
+void InferenceEngine::Do(BatchQueue::Work work) {
+  for (;;) {
+    EndOverdue(work.overdue);
+    if (work.slot == BatchQueue::kNoSlot) return;
+    runners_[work.slot]->Run(work.calls);
+    work = queue_.Leave(work.slot);
+  }
+}
+
+void InferenceEngine::EndOverdue(CallList calls) {
+  while (PreparedCall* call = calls.Pop()) {
+    counters_.CountDeadlineExceeded(LateStage::kQueue);
+    call->Finish(absl::DeadlineExceededError("the deadline passed before the look-up began"));
+  }
+}
+
+}  // namespace hps::server

@@ -1,0 +1,72 @@
+// The server's Inference: admission, batching over look-up slots, deadlines, statistics.
+//
+// Look-ups run on the threads that bring calls. Somebody has to end the calls whose deadline passes
+// while they wait (and to begin look-ups when a batch wait is over): ServerCore's timer.
+//
+// Thread-safe. Every call must have ended and been reset before it is destroyed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "hps/config.h"
+#include "server/core/admission.h"
+#include "server/core/batch_queue.h"
+#include "server/core/batch_runner.h"
+#include "server/core/inference.h"
+#include "server/core/server_counters.h"
+#include "server/core/server_model.h"
+
+namespace hps::server {
+
+class InferenceEngine final : public Inference {
+ public:
+  struct Options {
+    ServerConfig server;
+    Duration lookup_timeout{};  // of calls that name none; zero = they take what is near
+    size_t slot_count = 1;      // look-ups at a time
+    size_t lookup_keys_max = 0;
+    const Clock* clock = nullptr;
+  };
+
+  // All borrowed; they must outlive it.
+  InferenceEngine(const Options& options, ModelDirectory& models, ServerCounters& counters);
+  ~InferenceEngine() override;
+
+  absl::Status Prepare(InferenceCall& call) override;
+  void Run(InferenceCall& call) override;
+
+  // Refuses new calls from now on; those that are admitted go on.
+  void RefuseCalls() { refusing_.store(true, std::memory_order_relaxed); }
+
+  // Ends what is overdue and looks up what has waited long enough.
+  void EndDue() { Do(queue_.TakeDue()); }
+  // Waits until EndDue may have something to do; false when StopWaiting was called.
+  bool AwaitDue() { return queue_.AwaitDue(); }
+  void StopWaiting() { queue_.Stop(); }
+  Deadline next_due() const { return queue_.next_due(); }
+
+  const Admission& admission() const { return admission_; }
+
+ private:
+  absl::Status PrepareIn(InferenceCall& call, PreparedCall& prepared, ServerModel& model);
+  absl::Status CheckWait(const PreparedCall& prepared, const ServerModel& model) const;
+  void SetDeadlines(const InferenceRequest& request, PreparedCall& prepared) const;
+  void CountRefusal(const absl::Status& status);
+  void Do(BatchQueue::Work work);
+  void EndOverdue(CallList calls);
+
+  const Options options_;
+  ModelDirectory& models_;
+  ServerCounters& counters_;
+  Admission admission_;
+  BatchQueue queue_;
+  std::vector<std::unique_ptr<BatchRunner>> runners_;  // by slot
+  std::atomic<bool> refusing_{false};
+};
+
+}  // namespace hps::server

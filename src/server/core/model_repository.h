@@ -1,0 +1,64 @@
+// The models that the server answers for: their metadata, state, loading and unloading.
+//
+// A model's version is the number of its switch; only the newest is served. A load commits what
+// was imported beside the server and switches; running calls end on the old version.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "hps/table_spec.h"
+#include "server/core/tensor.h"
+
+namespace hps::server {
+
+enum class ModelState : uint8_t { kReady, kLoading, kUnavailable };  // names as Triton's index
+
+struct ModelIndexEntry {
+  std::string name;
+  std::string version;  // empty when it never served
+  ModelState state = ModelState::kUnavailable;
+  std::string reason;  // why it is not ready
+};
+
+struct TensorMetadata {
+  std::string name;
+  Datatype datatype = Datatype::kInt64;
+  std::vector<int64_t> shape;  // -1 = any
+};
+
+// What a client needs to know to ask by table: one input and one output for each. KEYS, NUMKEYS and
+// OUTPUT0, the other way to ask, are not listed: clients that know a model only by its metadata
+// (perf_analyzer) send every input and ask for every output, and no call can do both.
+struct ModelMetadata {
+  std::string name;
+  std::string version;
+  std::vector<TableSpec> tables;  // declared order
+  std::vector<TensorMetadata> inputs;
+  std::vector<TensorMetadata> outputs;
+  std::vector<std::string> optional_outputs;  // the statuses
+};
+
+class ModelRepository {
+ public:
+  virtual ~ModelRepository() = default;
+
+  virtual std::vector<ModelIndexEntry> Index() const = 0;
+  // Errors: NOT_FOUND, which names the nearest model; UNAVAILABLE, with the reason, when not ready.
+  virtual absl::StatusOr<ModelMetadata> Metadata(std::string_view model,
+                                                 std::string_view version) const = 0;
+  // All models of the configuration are loaded, and the server does not drain.
+  virtual bool ServerReady() const = 0;
+  // Errors: NOT_FOUND; those of Store::LoadModel. PERMISSION_DENIED is the codecs' business.
+  virtual absl::Status Load(std::string_view model) = 0;
+  // Returns when its last running call has ended and its memory has been given back.
+  virtual absl::Status Unload(std::string_view model) = 0;
+};
+
+}  // namespace hps::server

@@ -1,0 +1,60 @@
+#include "server/core/model_version.h"
+
+#include "base/macros.h"
+
+namespace hps::server {
+
+ModelVersion::ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options)
+    : options_(options),
+      model_(std::move(model)),
+      number_text_(std::to_string(model_->version())),
+      sessions_(options.slot_count) {
+  for (const TableSpec& spec : model_->tables()) {
+    const std::string name = spec.name.substr(spec.name.find('/') + 1);
+    table_by_name_.emplace(name, static_cast<int>(tables_.size()));
+    tables_.push_back(
+        {.name = name, .row_bytes = size_t{spec.dim} * sizeof(float), .dim = spec.dim});
+  }
+}
+
+VersionUse ModelVersion::Make(std::unique_ptr<LoadedModel> model, const Options& options) {
+  return VersionUse(new ModelVersion(std::move(model), options));
+}
+
+int ModelVersion::FindTable(std::string_view name) const {
+  const auto found = table_by_name_.find(name);
+  return found == table_by_name_.end() ? -1 : found->second;
+}
+
+absl::StatusOr<LookupSession*> ModelVersion::session(size_t slot) {
+  std::unique_ptr<LookupSession>& session = sessions_[slot];
+  if (session == nullptr) {
+    const int device =
+        options_.devices.empty() ? -1 : options_.devices[slot % options_.devices.size()];
+    HPS_ASSIGN_OR_RETURN(session, model_->NewSession({.device = device,
+                                                      .output_dtype = Dtype::kFloat32,
+                                                      .keys_max = options_.keys_max}));
+  }
+  return session.get();
+}
+
+VersionUse& VersionUse::operator=(VersionUse&& other) noexcept {
+  if (this != &other) {
+    Release();
+    version_ = std::exchange(other.version_, nullptr);
+  }
+  return *this;
+}
+
+VersionUse VersionUse::Share() const {
+  if (version_ != nullptr) version_->uses_.fetch_add(1, std::memory_order_relaxed);
+  return VersionUse(version_);
+}
+
+void VersionUse::Release() {
+  ModelVersion* version = std::exchange(version_, nullptr);
+  if (version == nullptr || version->uses_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::unique_ptr<ModelVersion> last(version);
+}
+
+}  // namespace hps::server

@@ -1,0 +1,100 @@
+// A model as of one switch, as the server uses it: its tables by name, and a look-up session for
+// each look-up slot.
+//
+// Calls hold a VersionUse from Prepare until their rows are there; the model holds one while the
+// version is the newest. With the last use the version ends, and with it what only it kept in
+// memory.
+//
+// Thread-safe; a slot's session is for whoever has that slot.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hps/lookup_session.h"
+#include "hps/model_life_cycle.h"
+#include "hps/table_spec.h"
+
+namespace hps::server {
+
+class VersionUse;
+
+class ModelVersion {
+ public:
+  struct Options {
+    size_t slot_count = 1;
+    std::vector<int> devices{};  // empty = the host
+    size_t keys_max = 0;         // of one look-up
+  };
+  struct Table {
+    std::string name;  // without the model's
+    size_t row_bytes = 0;
+    uint32_t dim = 0;
+  };
+
+  // The first use of a new version.
+  static VersionUse Make(std::unique_ptr<LoadedModel> model, const Options& options);
+
+  ModelVersion(const ModelVersion&) = delete;
+  ModelVersion& operator=(const ModelVersion&) = delete;
+  ~ModelVersion() = default;  // VersionUse does it
+
+  uint64_t number() const { return model_->version(); }
+  const std::string& number_text() const { return number_text_; }
+  std::span<const Table> tables() const { return tables_; }  // in declared order
+  const std::vector<TableSpec>& specs() const { return model_->tables(); }
+
+  // The index of a table, by its name without the model's; -1 when there is none.
+  int FindTable(std::string_view name) const;
+
+  // The session of a slot, made on its first use. Output rows are float32. Errors: those of
+  // LoadedModel::NewSession.
+  absl::StatusOr<LookupSession*> session(size_t slot);
+
+ private:
+  friend class VersionUse;
+
+  ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options);
+
+  const Options options_;
+  const std::unique_ptr<LoadedModel> model_;
+  const std::string number_text_;
+  std::vector<Table> tables_;
+  std::map<std::string, int, std::less<>> table_by_name_;
+  std::vector<std::unique_ptr<LookupSession>> sessions_;  // by slot; end before model_
+  std::atomic<uint64_t> uses_{1};
+};
+
+// Keeps a version alive. Movable; empty when default-made or moved from.
+class VersionUse {
+ public:
+  VersionUse() = default;
+  VersionUse(VersionUse&& other) noexcept : version_(std::exchange(other.version_, nullptr)) {}
+  VersionUse& operator=(VersionUse&& other) noexcept;
+  ~VersionUse() { Release(); }
+
+  VersionUse Share() const;
+  void Release();
+
+  ModelVersion* get() const { return version_; }
+  ModelVersion* operator->() const { return version_; }
+  ModelVersion& operator*() const { return *version_; }
+  explicit operator bool() const { return version_ != nullptr; }
+
+ private:
+  friend class ModelVersion;
+  explicit VersionUse(ModelVersion* version) : version_(version) {}
+
+  ModelVersion* version_ = nullptr;
+};
+
+}  // namespace hps::server

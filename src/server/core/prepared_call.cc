@@ -1,0 +1,52 @@
+#include "server/core/prepared_call.h"
+
+#include "server/core/server_model.h"
+
+namespace hps::server {
+
+InferenceCall::InferenceCall() : prepared_(std::make_unique<PreparedCall>(*this)) {}
+
+InferenceCall::~InferenceCall() { prepared_->Reset(); }
+
+void InferenceCall::Reset() {
+  prepared_->Reset();
+  request.protocol = Protocol::kHttp;
+  request.arrival = TimePoint();
+  request.model = request.version = request.id = std::string_view();
+  request.timeout = Duration();
+  request.body_bytes = 0;
+  ClearTensorList(&request.inputs);
+  ClearTensorList(&request.output_names);
+  model_version = std::string_view();
+  ClearTensorList(&outputs);
+}
+
+void PreparedCall::Reset() {
+  if (model == nullptr) return;
+  if (answered) {
+    const TimePoint now = clock->Now();
+    model->counters.CountStage(Stage::kDecode, run_at - arrival);
+    model->counters.CountStage(Stage::kEncode, now - done_at);
+    model->counters.CountStage(Stage::kTotal, now - arrival);
+  }
+  answered = false;
+  version.Release();
+  reservation.Release();
+  ClearTensorList(&parts);
+  key_count = 0;
+  model = nullptr;
+}
+
+void PreparedCall::Finish(const absl::Status& status) {
+  done_at = clock->Now();
+  answered = status.ok();
+  if (answered) {
+    model->counters.CountStage(Stage::kQueue, started_at - run_at);
+    model->counters.CountStage(Stage::kLookup, done_at - started_at);
+  }
+  model->counters.CountCall(status.ok(), key_count);
+  version.Release();  // the rows are there: a slow client holds no tables
+  call->OnDone(status);
+}
+
+}  // namespace hps::server

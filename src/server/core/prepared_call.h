@@ -1,0 +1,96 @@
+// The server's own part of an InferenceCall: what it validated, what it holds, and when what
+// happened.
+//
+// Belongs to its call; for whoever the call belongs to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "server/core/admission.h"
+#include "server/core/inference_call.h"
+#include "server/core/model_version.h"
+
+namespace hps::server {
+
+class ServerModel;
+struct ModelQueue;
+
+// The keys of one table in a call, and where their answers go.
+struct TablePart {
+  static constexpr size_t kNoOutput = static_cast<size_t>(-1);
+
+  uint32_t table = 0;               // index in the version's tables
+  const std::byte* keys = nullptr;  // [key_count] of 8 bytes, not necessarily aligned
+  size_t key_count = 0;
+  size_t row_bytes = 0;
+  size_t rows_output = 0;  // index in the call's outputs
+  size_t rows_offset_bytes = 0;
+  size_t status_output = kNoOutput;
+};
+
+struct PreparedCall {
+  explicit PreparedCall(InferenceCall& owner) : call(&owner) {}
+
+  static PreparedCall& Of(InferenceCall& call) { return *call.prepared_; }
+
+  // Gives back what the call holds, and counts the time that it took when it was answered.
+  void Reset();
+
+  // Ends the call: counts it, lets go of the model's version, and hands it back to the codec.
+  void Finish(const absl::Status& status);
+
+  InferenceCall* const call;
+  ServerModel* model = nullptr;  // null: not prepared
+  const Clock* clock = nullptr;
+  VersionUse version;
+  std::string version_text;
+  Admission::Reservation reservation;
+  std::vector<TablePart> parts;
+  size_t key_count = 0;
+  Deadline deadline = kNoDeadline;         // it is not begun after this
+  Deadline lookup_deadline = kNoDeadline;  // rows that have not come by then are given up
+  TimePoint arrival{};
+  TimePoint run_at{};      // handed over by the codec
+  TimePoint started_at{};  // its look-up began
+  TimePoint done_at{};
+  bool answered = false;  // OnDone was called with OK
+  // Of the batch queue: the next one in its list, whatever that is.
+  PreparedCall* next = nullptr;
+  // Of the look-up that runs: positions that got a default row because a level failed or the
+  // deadline passed.
+  size_t degraded_count = 0;
+};
+
+// First in, first out. A call is in at most one list. Not thread-safe.
+class CallList {
+ public:
+  void Push(PreparedCall* call) {
+    call->next = nullptr;
+    (head_ == nullptr ? head_ : tail_->next) = call;
+    tail_ = call;
+    ++size_;
+  }
+  PreparedCall* Pop() {
+    PreparedCall* call = head_;
+    if (call == nullptr) return nullptr;
+    head_ = call->next;
+    call->next = nullptr;
+    --size_;
+    return call;
+  }
+  PreparedCall* head() const { return head_; }
+  bool empty() const { return head_ == nullptr; }
+  size_t size() const { return size_; }
+
+ private:
+  PreparedCall* head_ = nullptr;
+  PreparedCall* tail_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace hps::server

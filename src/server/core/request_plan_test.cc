@@ -1,0 +1,299 @@
+#include "server/core/request_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+#include "server/core/model_version.h"
+#include "server/core/prepared_call.h"
+
+namespace hps::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kNotFound = absl::StatusCode::kNotFound;
+constexpr auto kOutOfRange = absl::StatusCode::kOutOfRange;
+
+// Only what a plan asks of a model.
+class Model final : public LoadedModel {
+ public:
+  explicit Model(std::vector<TableSpec> tables) : tables_(std::move(tables)) {}
+  uint64_t version() const override { return 3; }
+  const std::vector<TableSpec>& tables() const override { return tables_; }
+  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const SessionOptions&) override {
+    return absl::UnimplementedError("not asked here");
+  }
+
+ private:
+  const std::vector<TableSpec> tables_;
+};
+
+class Call final : public InferenceCall {
+ public:
+  void OnDone(const absl::Status&) override {}
+};
+
+class RequestPlanTest : public ::testing::Test {
+ protected:
+  RequestPlanTest() { Use({{.name = "m/user", .dim = 4}, {.name = "m/item", .dim = 8}}); }
+
+  void Use(std::vector<TableSpec> tables) {
+    version_ = ModelVersion::Make(std::make_unique<Model>(std::move(tables)), {});
+  }
+  // An input of `bytes` zeros but for what `bytes_of` brings.
+  void Add(std::string_view name, Datatype datatype, const std::vector<int64_t>& dims,
+           size_t bytes) {
+    AddBytes(name, datatype, dims, {zeros_.data(), bytes});
+  }
+  void AddBytes(std::string_view name, Datatype datatype, const std::vector<int64_t>& dims,
+                std::span<const std::byte> bytes) {
+    InputTensor& input = call_.request.inputs.emplace_back();
+    input.name = name;
+    input.datatype = datatype;
+    input.bytes = bytes;
+    for (const int64_t dim : dims) input.shape.dims[input.shape.dim_count++] = dim;
+  }
+  void AddCounts(const std::vector<int32_t>& counts) {
+    counts_ = counts;
+    AddBytes("NUMKEYS", Datatype::kInt32, {1, std::ssize(counts_)},
+             std::as_bytes(std::span(counts_)));
+  }
+  absl::Status Plan() {
+    plan_.model = nullptr;
+    return PlanRequest(*version_, limits_, call_, plan_);
+  }
+  // The plan must fail; the request is forgotten.
+  void ExpectError(absl::StatusCode code, const std::string& part) {
+    const absl::Status status = Plan();
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+    Forget();
+  }
+  void Forget() {
+    call_.Reset();
+    plan_.parts.clear();
+  }
+
+  VersionUse version_;
+  PlanLimits limits_{.response_bytes_max = uint64_t{256} << 20};
+  std::vector<std::byte> zeros_ = std::vector<std::byte>(size_t{5} << 23);
+  std::vector<int32_t> counts_;
+  Call call_;
+  PreparedCall plan_{call_};
+};
+
+TEST_F(RequestPlanTest, EveryTableGetsItsOutput) {
+  Add("item", Datatype::kUint64, {2, 3}, 48);
+  Add("user", Datatype::kInt64, {5}, 40);
+  ASSERT_TRUE(Plan().ok());
+  ASSERT_EQ(call_.outputs.size(), 2u);
+  EXPECT_EQ(call_.outputs[0].name, "item");
+  EXPECT_EQ(call_.outputs[0].datatype, Datatype::kFp32);
+  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(2, 3, 8));
+  EXPECT_EQ(call_.outputs[0].byte_count, 6 * 8 * sizeof(float));
+  EXPECT_THAT(call_.outputs[1].shape.values(), ElementsAre(5, 4));
+  EXPECT_EQ(plan_.key_count, 11u);
+  ASSERT_EQ(plan_.parts.size(), 2u);
+  EXPECT_EQ(plan_.parts[0].table, 1u);
+  EXPECT_EQ(plan_.parts[1].rows_output, 1u);
+}
+
+TEST_F(RequestPlanTest, NoKeysAreAnEmptyOutput) {
+  Add("user", Datatype::kInt64, {0}, 0);
+  call_.request.output_names = {"user", "user.status"};
+  ASSERT_TRUE(Plan().ok());
+  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(0, 4));
+  EXPECT_EQ(call_.outputs[0].byte_count, 0u);
+  EXPECT_EQ(call_.outputs[1].byte_count, 0u);
+  EXPECT_TRUE(plan_.parts.empty());
+}
+
+TEST_F(RequestPlanTest, WhatNobodyAsksForIsNotLookedUp) {
+  Add("user", Datatype::kInt64, {5}, 40);
+  Add("item", Datatype::kInt64, {2}, 16);
+  call_.request.output_names = {"item.status", "item"};
+  ASSERT_TRUE(Plan().ok());
+  ASSERT_EQ(plan_.parts.size(), 1u);
+  EXPECT_EQ(plan_.parts[0].table, 1u);
+  EXPECT_EQ(plan_.parts[0].rows_output, 1u);
+  EXPECT_EQ(plan_.parts[0].status_output, 0u);
+  EXPECT_EQ(plan_.key_count, 2u);
+}
+
+TEST_F(RequestPlanTest, WhatIsWrongByTable) {
+  ExpectError(kInvalid, "no input");
+  Add("usr", Datatype::kInt64, {1}, 8);
+  ExpectError(kNotFound, "did you mean 'user'");
+  Add("user", Datatype::kInt64, {1}, 8);
+  Add("user", Datatype::kInt64, {1}, 8);
+  ExpectError(kInvalid, "given twice");
+  Add("user", Datatype::kInt32, {1}, 4);
+  ExpectError(kInvalid, "INT64 or UINT64, not INT32");
+  Add("user", Datatype::kBytes, {1}, 8);
+  ExpectError(kInvalid, "not BYTES");
+  Add("user", Datatype::kInt64, {}, 8);
+  ExpectError(kInvalid, "of shape [n] or [batch, k], not []");
+  Add("user", Datatype::kInt64, {1, 1, 1}, 8);
+  ExpectError(kInvalid, "not [1, 1, 1]");
+  Add("user", Datatype::kInt64, {-1}, 8);
+  ExpectError(kInvalid, "a dimension of -1");
+  Add("user", Datatype::kInt64, {2}, 8);
+  ExpectError(kInvalid, "[2] of INT64 does not fit its 8 bytes");
+  Add("user", Datatype::kInt64, {1}, 15);
+  ExpectError(kInvalid, "does not fit its 15 bytes");
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  Add("user", Datatype::kInt64, {kHuge, kHuge}, 8);
+  ExpectError(kInvalid, "beyond 64 bits");
+  Add("user", Datatype::kInt64, {int64_t{1} << 61}, 0);  // times 8 is 0 in 64 bits
+  ExpectError(kInvalid, "does not fit its 0 bytes");
+}
+
+TEST_F(RequestPlanTest, WhatIsWrongWithOutputs) {
+  Add("user", Datatype::kInt64, {1}, 8);
+  call_.request.output_names = {"usr"};
+  ExpectError(kNotFound, "no output 'usr'; did you mean 'user'");
+  Add("user", Datatype::kInt64, {1}, 8);
+  call_.request.output_names = {"OUTPUT0"};
+  ExpectError(kNotFound, "no output 'OUTPUT0'");
+  Add("user", Datatype::kInt64, {1}, 8);
+  call_.request.output_names = {"item"};
+  ExpectError(kInvalid, "the input 'item' is missing");
+  for (const std::string_view name : {"user", "user.status"}) {
+    Add("user", Datatype::kInt64, {1}, 8);
+    call_.request.output_names = {name, name};
+    ExpectError(kInvalid, "asked for twice");
+  }
+  Add("user", Datatype::kInt64, {1}, 8);
+  call_.request.output_names = {"user.status"};
+  ExpectError(kInvalid, "ask for output 'user' too");
+}
+
+TEST_F(RequestPlanTest, Limits) {
+  limits_.response_bytes_max = 100;
+  Add("user", Datatype::kInt64, {7}, 56);  // 112 bytes
+  ExpectError(kOutOfRange, "response_bytes_max = 100");
+  Add("user", Datatype::kInt64, {6}, 48);  // 96 bytes
+  call_.request.output_names = {"user", "user.status"};
+  ExpectError(kOutOfRange, "response_bytes_max = 100");
+  Add("user", Datatype::kInt64, {5}, 40);
+  call_.request.output_names = {"user", "user.status"};
+  EXPECT_TRUE(Plan().ok());
+  Forget();
+  limits_.response_bytes_max = uint64_t{1} << 40;
+  constexpr int64_t kMost = kKeysPerCallMax;
+  Add("user", Datatype::kInt64, {kMost}, kMost * 8);
+  EXPECT_TRUE(Plan().ok());
+  Forget();
+  Add("user", Datatype::kInt64, {kMost + 1}, (kMost + 1) * 8);
+  ExpectError(kOutOfRange, "the maximum is 4194304");
+  Add("user", Datatype::kInt64, {kMost}, kMost * 8);
+  Add("item", Datatype::kInt64, {1}, 8);
+  ExpectError(kOutOfRange, "the maximum is 4194304");
+  call_.request.inputs.resize(kTablesPerCallMax + 1);
+  ExpectError(kOutOfRange, "1025 inputs");
+}
+
+TEST_F(RequestPlanTest, KeysGoToTablesInDeclaredOrder) {
+  Add("KEYS", Datatype::kInt64, {1, 5}, 40);
+  AddCounts({2, 3});
+  ASSERT_TRUE(Plan().ok());
+  ASSERT_EQ(call_.outputs.size(), 1u);
+  EXPECT_EQ(call_.outputs[0].name, "OUTPUT0");
+  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(2 * 4 + 3 * 8));
+  ASSERT_EQ(plan_.parts.size(), 2u);
+  EXPECT_EQ(plan_.parts[1].keys, zeros_.data() + 16);
+  EXPECT_EQ(plan_.parts[1].rows_offset_bytes, 2u * 4 * 4);
+  Forget();
+  AddCounts({0, 5});
+  Add("KEYS", Datatype::kUint64, {5}, 40);
+  call_.request.output_names = {"OUTPUT0"};
+  ASSERT_TRUE(Plan().ok());
+  ASSERT_EQ(plan_.parts.size(), 1u) << "a table without keys is not asked";
+  EXPECT_EQ(plan_.parts[0].table, 1u);
+  Forget();
+  AddCounts({0, 0});
+  Add("KEYS", Datatype::kInt64, {1, 0}, 0);
+  ASSERT_TRUE(Plan().ok());
+  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(0));
+}
+
+TEST_F(RequestPlanTest, WhatIsWrongWithKeys) {
+  const auto keys = [&] { Add("KEYS", Datatype::kInt64, {1, 5}, 40); };
+  keys();
+  ExpectError(kInvalid, "'NUMKEYS' is missing");
+  AddCounts({2, 3});
+  ExpectError(kInvalid, "'KEYS' is missing");
+  for (const std::vector<int32_t>& counts :
+       {std::vector<int32_t>{2, 2}, {3, 3}, {6, -1}, {2147483647, 2147483647}}) {
+    keys();
+    AddCounts(counts);
+    ExpectError(kInvalid, "NUMKEYS");
+  }
+  keys();
+  AddCounts({6, -1});
+  ExpectError(kInvalid, "over the 5 keys");
+  keys();
+  AddCounts({-1, 6});
+  ExpectError(kInvalid, "element 0 is -1");
+  for (const std::vector<int32_t>& counts : {std::vector<int32_t>{5}, {1, 2, 2}, {}}) {
+    keys();
+    AddCounts(counts);
+    ExpectError(kInvalid, "the model has 2 tables");
+  }
+  keys();
+  Add("NUMKEYS", Datatype::kInt64, {1, 2}, 16);
+  ExpectError(kInvalid, "INT32, not INT64");
+  keys();
+  Add("NUMKEYS", Datatype::kInt32, {1, 2}, 7);
+  ExpectError(kInvalid, "does not fit its 7 bytes");
+  keys();
+  Add("NUMKEYS", Datatype::kInt32, {2, 1}, 8);
+  ExpectError(kInvalid, "[n] or [1, n], not [2, 1]");
+  Add("KEYS", Datatype::kInt64, {5, 1}, 40);
+  AddCounts({2, 3});
+  ExpectError(kInvalid, "[n] or [1, n], not [5, 1]");
+  keys();
+  keys();
+  ExpectError(kInvalid, "given twice");
+  keys();
+  AddCounts({2, 3});
+  Add("user", Datatype::kInt64, {1}, 8);
+  ExpectError(kInvalid, "can't come with KEYS");
+  keys();
+  AddCounts({2, 3});
+  Add("other", Datatype::kInt64, {1}, 8);
+  ExpectError(kNotFound, "no input 'other'");
+  keys();
+  AddCounts({2, 3});
+  call_.request.output_names = {"user"};
+  ExpectError(kNotFound, "no output 'user'");
+  keys();
+  AddCounts({2, 3});
+  call_.request.output_names = {"OUTPUT0", "OUTPUT0"};
+  ExpectError(kInvalid, "asked for twice");
+}
+
+// A table's own name wins: else it could not be asked.
+TEST_F(RequestPlanTest, ATableNamedKeysIsATable) {
+  EXPECT_TRUE(HasKeysConvention(*version_));
+  Use({{.name = "m/KEYS", .dim = 4}, {.name = "m/item", .dim = 8}});
+  EXPECT_FALSE(HasKeysConvention(*version_));
+  Add("KEYS", Datatype::kInt64, {5}, 40);
+  ASSERT_TRUE(Plan().ok());
+  EXPECT_EQ(call_.outputs[0].name, "KEYS");
+  Forget();
+  Add("KEYS", Datatype::kInt64, {5}, 40);
+  AddCounts({2, 3});
+  ExpectError(kNotFound, "no input 'NUMKEYS'");
+}
+
+}  // namespace
+}  // namespace hps::server

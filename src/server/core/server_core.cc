@@ -1,0 +1,98 @@
+#include "server/core/server_core.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/macros.h"
+
+namespace hps::server {
+namespace {
+
+size_t Cores() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+// A device's session takes fewer keys at once than the host's.
+size_t LookupKeysMax(const Config& config, const ModelLifeCycle& life_cycle) {
+  const uint64_t keys_max = config.server.batch_keys_max;
+  return life_cycle.devices().empty() ? keys_max
+                                      : std::min<uint64_t>(keys_max, config.l1.call_keys_max);
+}
+
+InferenceEngine::Options EngineOptions(const Config& config, const ModelLifeCycle& life_cycle,
+                                       const ServerCore::Options& options) {
+  return {.server = config.server,
+          .lookup_timeout = config.lookup.timeout,
+          .slot_count = LookupSlots(config.server),
+          .lookup_keys_max = LookupKeysMax(config, life_cycle),
+          .clock = options.clock};
+}
+
+}  // namespace
+
+size_t ProtocolThreads(const ServerConfig& config) {
+  return config.threads != 0 ? config.threads : 2 * Cores();
+}
+
+size_t LookupSlots(const ServerConfig& config) {
+  const size_t wanted = config.lookups != 0 ? config.lookups : Cores();
+  return std::max<size_t>(1, std::min(wanted, ProtocolThreads(config) - 1));
+}
+
+ServerCore::ServerCore(const Config& config, ModelLifeCycle& life_cycle, const Options& options)
+    : clock_(options.clock),
+      started_at_(options.started_at == TimePoint() ? options.clock->Now() : options.started_at),
+      start_unix_ms_(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                               std::chrono::system_clock::now().time_since_epoch())
+                                               .count())),
+      repository_(life_cycle,
+                  {.slot_count = LookupSlots(config.server),
+                   .devices = life_cycle.devices(),
+                   .keys_max = LookupKeysMax(config, life_cycle)},
+                  models_),
+      engine_(EngineOptions(config, life_cycle, options), models_, counters_) {}
+
+absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const Config& config,
+                                                               ModelLifeCycle& life_cycle,
+                                                               const Options& options) {
+  std::unique_ptr<ServerCore> core(new ServerCore(config, life_cycle, options));
+  if (!options.with_timer) return core;
+  HPS_ASSIGN_OR_RETURN(
+      core->timer_, WorkerPool::Create({.name = "hps-timer", .thread_count = 1, .queue_max = 1}));
+  HPS_RETURN_IF_ERROR(core->timer_->Post(&core->timer_task_));
+  return core;
+}
+
+ServerCore::~ServerCore() {
+  engine_.StopWaiting();
+  timer_.reset();
+  repository_.Close();
+}
+
+absl::Status ServerCore::LoadAll() {
+  const absl::Status loaded = repository_.LoadAll();
+  if (loaded.ok())
+    ready_after_ns_.store(Duration(clock_->Now() - started_at_).count(), std::memory_order_relaxed);
+  return loaded;
+}
+
+ServerStatistics ServerCore::Snapshot() const {
+  ServerStatistics statistics;
+  statistics.start_unix_ms = start_unix_ms_;
+  statistics.ready = repository_.ServerReady();
+  statistics.draining = repository_.draining();
+  statistics.ready_after_seconds =
+      static_cast<double>(ready_after_ns_.load(std::memory_order_relaxed)) / 1e9;
+  counters_.Fill(&statistics);
+  statistics.keys_in_flight = engine_.admission().keys_in_flight();
+  statistics.bytes_in_flight = engine_.admission().bytes_in_flight();
+  for (const ServerModel* model : models_.models()) {
+    ModelServerStatistics& of_model = statistics.models.emplace_back();
+    of_model.model = model->name();
+    of_model.version = model->index_entry().version;
+    of_model.queue_depth = model->queue.depth.load(std::memory_order_relaxed);
+    model->counters.Fill(&of_model);
+  }
+  return statistics;
+}
+
+}  // namespace hps::server

@@ -1,0 +1,93 @@
+// The server without a protocol, put together: inference, repository, counters and the snapshot of
+// what they measured, over the models of one store.
+//
+// Order of ending: the protocols (no call is left then), this object, the store.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "hps/config.h"
+#include "hps/model_life_cycle.h"
+#include "server/core/inference_engine.h"
+#include "server/core/protocol_server.h"
+#include "server/core/server_counters.h"
+#include "server/core/server_model.h"
+#include "server/core/store_repository.h"
+
+namespace hps::server {
+
+// Thread-safe.
+class ServerCore final : public StatisticsSource {
+ public:
+  struct Options {
+    TimePoint started_at{};  // from when the time to ready counts; default: from Create on
+    // For tests: a clock of their own, and no thread (the test calls engine().EndDue()).
+    const Clock* clock = &RealClock();
+    bool with_timer = true;
+  };
+
+  // `life_cycle` is borrowed. No model is ready before LoadAll or Load.
+  // Errors: RESOURCE_EXHAUSTED when the thread can't be started.
+  static absl::StatusOr<std::unique_ptr<ServerCore>> Create(const Config& config,
+                                                            ModelLifeCycle& life_cycle,
+                                                            const Options& options);
+  static absl::StatusOr<std::unique_ptr<ServerCore>> Create(const Config& config,
+                                                            ModelLifeCycle& life_cycle) {
+    return Create(config, life_cycle, Options());
+  }
+  ~ServerCore() override;
+
+  // Loads every model; the server is ready then. Errors: of the first model that could not be
+  // loaded: the others are served, and the server does not say "ready".
+  absl::Status LoadAll();
+
+  // Says "not ready" from now on; the protocols let no new connection in, and what comes over the
+  // others is answered.
+  void BeginDrain() { repository_.BeginDrain(); }
+  // Refuses every new call.
+  void RefuseCalls() { engine_.RefuseCalls(); }
+
+  InferenceEngine& engine() { return engine_; }
+  StoreRepository& repository() { return repository_; }
+  ServerCounters& counters() { return counters_; }
+
+  ServerStatistics Snapshot() const override;
+
+ private:
+  // Ends what is due, for as long as the core lives.
+  class TimerTask final : public Task {
+   public:
+    explicit TimerTask(InferenceEngine& engine) : engine_(engine) {}
+    void Run() override {
+      while (engine_.AwaitDue()) engine_.EndDue();
+    }
+
+   private:
+    InferenceEngine& engine_;
+  };
+
+  ServerCore(const Config& config, ModelLifeCycle& life_cycle, const Options& options);
+
+  const Clock* const clock_;
+  const TimePoint started_at_;
+  const uint64_t start_unix_ms_;
+  std::atomic<int64_t> ready_after_ns_{0};
+  ServerCounters counters_;
+  ModelDirectory models_;
+  StoreRepository repository_;
+  InferenceEngine engine_;
+  TimerTask timer_task_{engine_};
+  std::unique_ptr<WorkerPool> timer_;
+};
+
+// How many look-ups run at a time, and how many threads a protocol has: [server] lookups and
+// threads, or what the machine's cores ask for.
+size_t LookupSlots(const ServerConfig& config);
+size_t ProtocolThreads(const ServerConfig& config);
+
+}  // namespace hps::server

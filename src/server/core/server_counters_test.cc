@@ -1,0 +1,71 @@
+#include "server/core/server_counters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/core/model_counters.h"
+
+namespace hps::server {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+TEST(LatencyCounterTest, BucketsHoldTheirUpperBound) {
+  LatencyCounter counter;
+  counter.Add(Duration(0));
+  counter.Add(std::chrono::microseconds(50));
+  counter.Add(std::chrono::nanoseconds(50'001));
+  counter.Add(std::chrono::seconds(10));
+  counter.Add(std::chrono::seconds(11));
+  const LatencyHistogram histogram = counter.Snapshot();
+  EXPECT_EQ(histogram.count, 5u);
+  EXPECT_EQ(histogram.counts.front(), 2u);
+  EXPECT_EQ(histogram.counts[1], 1u);
+  EXPECT_EQ(histogram.counts[kLatencyBucketSeconds.size() - 1], 1u);
+  EXPECT_EQ(histogram.counts.back(), 1u);
+  EXPECT_EQ(histogram.sum_ns, 50'000u + 50'001 + 21'000'000'000);
+}
+
+TEST(ServerCountersTest, FillsWhatWasCounted) {
+  ServerCounters counters;
+  counters.CountRequest(true);
+  counters.CountRequest(false);
+  counters.CountRequest(false);
+  counters.CountRefused(RefusedReason::kDraining);
+  counters.CountBadRequest(BadRequestReason::kSyntax);
+  counters.CountDeadlineExceeded(LateStage::kLookup);
+  counters.CountAuthFailure();
+  counters.AddConnections(3);
+  counters.AddConnections(-1);
+  ServerStatistics statistics;
+  counters.Fill(&statistics);
+  EXPECT_EQ(statistics.requests_http, 1u);
+  EXPECT_EQ(statistics.requests_grpc, 2u);
+  EXPECT_EQ(statistics.auth_failures, 1u);
+  EXPECT_EQ(statistics.connections_http, 2u);
+  EXPECT_THAT(statistics.refused, ElementsAre(Pair("capacity", 0), Pair("connections", 0),
+                                              Pair("draining", 1), Pair("not_ready", 0)));
+  EXPECT_THAT(statistics.bad_requests, Contains(Pair("syntax", 1)));
+  EXPECT_THAT(statistics.deadlines_exceeded, ElementsAre(Pair("lookup", 1), Pair("queue", 0)));
+}
+
+TEST(ModelCountersTest, BatchesByPowersOfTwo) {
+  ModelCounters counters;
+  for (const size_t calls : {1, 2, 3, 4, 7, 8, 1'000'000}) counters.CountBatch(calls);
+  counters.CountCall(true, 10);
+  counters.CountCall(false, 5);
+  ModelServerStatistics statistics;
+  counters.Fill(&statistics);
+  EXPECT_THAT(statistics.batch_sizes,
+              ElementsAre(Pair(1, 1), Pair(2, 2), Pair(4, 2), Pair(8, 1), Pair(65536, 1)));
+  EXPECT_EQ(statistics.batches, 7u);
+  EXPECT_EQ(statistics.requests, 1u);
+  EXPECT_EQ(statistics.requests_failed, 1u);
+  EXPECT_EQ(statistics.keys, 10u);
+  EXPECT_GT(statistics.last_request_unix_ms, 0u);
+}
+
+}  // namespace
+}  // namespace hps::server

@@ -1,0 +1,130 @@
+#include "server/core/store_repository.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "server/core/request_plan.h"
+
+namespace hps::server {
+namespace {
+
+// Calls end by their deadline, and the longest is an hour; an operator does not wait for that.
+constexpr auto kUnloadWaitMax = std::chrono::seconds(30);
+
+std::string WhyUnavailable(const ModelInfo& info) {
+  switch (info.condition) {
+    case ModelCondition::kWaiting:
+      return "it is not loaded yet";
+    case ModelCondition::kUnloaded:
+      return "it was unloaded";
+    case ModelCondition::kLoaded:
+    case ModelCondition::kFailed:
+      break;
+  }
+  return info.reason;
+}
+
+TensorMetadata Tensor(std::string name, Datatype datatype, std::vector<int64_t> shape) {
+  return {.name = std::move(name), .datatype = datatype, .shape = std::move(shape)};
+}
+
+}  // namespace
+
+StoreRepository::StoreRepository(ModelLifeCycle& life_cycle,
+                                 const ModelVersion::Options& version_options,
+                                 ModelDirectory& models)
+    : life_cycle_(life_cycle), version_options_(version_options), models_(models) {
+  for (const ModelInfo& info : life_cycle_.List()) {
+    ServerModel& model = models_.FindOrAdd(info.name);
+    model.SetUnavailable(WhyUnavailable(info));
+    model.SetLoading();
+  }
+}
+
+std::vector<ModelIndexEntry> StoreRepository::Index() const {
+  std::vector<ModelIndexEntry> entries;
+  for (const ServerModel* model : models_.models()) entries.push_back(model->index_entry());
+  return entries;
+}
+
+absl::StatusOr<ModelMetadata> StoreRepository::Metadata(std::string_view name,
+                                                        std::string_view version) const {
+  const ServerModel* model = models_.Find(name);
+  if (model == nullptr) return models_.NoSuchModel(name);
+  HPS_ASSIGN_OR_RETURN(const VersionUse use, model->FindVersion(version));
+  ModelMetadata metadata{.name = model->name(), .version = use->number_text()};
+  metadata.tables = use->specs();
+  for (const ModelVersion::Table& table : use->tables()) {
+    metadata.inputs.push_back(Tensor(table.name, Datatype::kInt64, {-1}));
+    metadata.outputs.push_back(
+        Tensor(table.name, Datatype::kFp32, {-1, static_cast<int64_t>(table.dim)}));
+    metadata.optional_outputs.push_back(table.name + std::string(kStatusSuffix));
+  }
+  return metadata;
+}
+
+bool StoreRepository::ServerReady() const {
+  return loaded_once_.load(std::memory_order_acquire) &&
+         !any_failed_.load(std::memory_order_relaxed) && !draining_.load(std::memory_order_relaxed);
+}
+
+absl::Status StoreRepository::Load(std::string_view name) {
+  MutexLock change(change_mutex_);
+  if (ServerModel* known = models_.Find(name)) known->SetLoading();
+  const absl::Status loaded = life_cycle_.Load(std::string(name));
+  Refresh();
+  return loaded;
+}
+
+absl::Status StoreRepository::Unload(std::string_view name) {
+  MutexLock change(change_mutex_);
+  ServerModel* model = models_.Find(name);
+  if (model == nullptr) return models_.NoSuchModel(name);
+  model->SetUnavailable("it was unloaded");
+  const absl::Status unloaded = life_cycle_.Unload(model->name(), kUnloadWaitMax);
+  Refresh();
+  return unloaded;
+}
+
+absl::Status StoreRepository::LoadAll() {
+  MutexLock change(change_mutex_);
+  for (ServerModel* model : models_.models()) model->SetLoading();
+  const absl::Status loaded = life_cycle_.LoadAll();
+  Refresh();
+  // Where it ended before it came to the models, the server is ready when each has been loaded.
+  if (loaded.ok()) loaded_once_.store(true, std::memory_order_release);
+  return loaded;
+}
+
+void StoreRepository::Close() {
+  MutexLock change(change_mutex_);
+  for (ServerModel* model : models_.models()) model->SetUnavailable("the server is shutting down");
+}
+
+// A load may have given other models other levels (their budget follows), so every version is made
+// anew: an old one would keep the levels that were replaced in memory.
+void StoreRepository::Refresh() {
+  bool any_failed = false;
+  const std::vector<ModelInfo> models = life_cycle_.List();
+  bool all_tried = !models.empty();
+  for (const ModelInfo& info : models) {
+    RefreshModel(info);
+    any_failed |= info.condition == ModelCondition::kFailed;
+    all_tried &= info.condition != ModelCondition::kWaiting;
+  }
+  if (all_tried) loaded_once_.store(true, std::memory_order_release);
+  any_failed_.store(any_failed, std::memory_order_relaxed);
+}
+
+void StoreRepository::RefreshModel(const ModelInfo& info) {
+  ServerModel& model = models_.FindOrAdd(info.name);
+  if (info.condition != ModelCondition::kLoaded) return model.SetUnavailable(WhyUnavailable(info));
+  absl::StatusOr<std::unique_ptr<LoadedModel>> opened = life_cycle_.Open(info.name);
+  if (!opened.ok()) return model.SetUnavailable(std::string(opened.status().message()));
+  model.SetReady(ModelVersion::Make(*std::move(opened), version_options_), info.reason);
+}
+
+}  // namespace hps::server

@@ -1,0 +1,93 @@
+// Tensors of the v2 protocol: what a request brings and what an answer carries, as views of memory
+// that the protocol's codec owns.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace hps::server {
+
+// Element types of the v2 protocol. Look-ups read kInt64, kUint64 and kInt32 and answer kFp32 and
+// kUint8; the others are known so that an error can name them.
+enum class Datatype : uint8_t {
+  kBool,
+  kUint8,
+  kUint16,
+  kUint32,
+  kUint64,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFp16,
+  kBf16,
+  kFp32,
+  kFp64,
+  kBytes,
+};
+inline constexpr std::array<std::string_view, 14> kDatatypeNames = {
+    "BOOL",  "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16",
+    "INT32", "INT64", "FP16",   "BF16",   "FP32",   "FP64", "BYTES"};
+// Bytes of one element; 0 for kBytes, whose elements differ.
+inline constexpr std::array<uint8_t, 14> kDatatypeBytes = {1, 1, 2, 4, 8, 1, 2,
+                                                           4, 8, 2, 2, 4, 8, 0};
+
+constexpr std::string_view DatatypeName(Datatype datatype) {
+  return kDatatypeNames[static_cast<size_t>(datatype)];
+}
+constexpr size_t DatatypeBytes(Datatype datatype) {
+  return kDatatypeBytes[static_cast<size_t>(datatype)];
+}
+constexpr std::optional<Datatype> ParseDatatype(std::string_view name) {
+  for (size_t i = 0; i < kDatatypeNames.size(); ++i) {
+    if (kDatatypeNames[i] == name) return static_cast<Datatype>(i);
+  }
+  return std::nullopt;
+}
+
+inline constexpr size_t kTensorDimsMax = 8;
+
+// A shape of at most kTensorDimsMax dimensions. A codec refuses more, and negative ones, before it
+// makes one.
+struct Shape {
+  std::array<int64_t, kTensorDimsMax> dims{};
+  size_t dim_count = 0;
+
+  std::span<const int64_t> values() const { return {dims.data(), dim_count}; }
+};
+
+// A tensor as the client sent it: elements little-endian, row-major, not necessarily aligned.
+struct InputTensor {
+  std::string_view name;
+  Datatype datatype = Datatype::kInt64;
+  Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+// A tensor of the answer. Inference::Prepare fills in all but `data`; the codec then points `data`
+// (aligned to 4 bytes) at byte_count bytes, and the look-up writes straight there.
+struct OutputTensor {
+  std::string_view name;
+  Datatype datatype = Datatype::kFp32;
+  Shape shape;
+  size_t byte_count = 0;
+  std::byte* data = nullptr;
+};
+
+// Tensors that an idle connection or call keeps room for, about 30 KiB.
+inline constexpr size_t kTensorsKeptMax = 64;
+
+// Empties a list that is used again for the next request. Its memory is kept, unless an odd request
+// made it large: thousands of idle connections would hold that for ever.
+template <typename T>
+void ClearTensorList(std::vector<T>* list) {
+  list->clear();
+  if (list->capacity() > kTensorsKeptMax) std::vector<T>().swap(*list);
+}
+
+}  // namespace hps::server

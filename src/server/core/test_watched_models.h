@@ -1,0 +1,114 @@
+// The models of a real store, whose look-ups a test watches: a hook runs on the look-up's thread
+// before each, and may bring other calls meanwhile, move a clock, or take the look-up's time away.
+//
+// So one thread steps through everything that happens while a look-up runs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hps/model_life_cycle.h"
+
+namespace hps::server {
+
+class WatchedModels final : public ModelLifeCycle {
+ public:
+  struct Look {
+    std::string model;
+    size_t number = 0;  // of the look-up, from 1
+    const HostLookupRequest* request = nullptr;
+    bool no_time = false;  // set by the hook: the deadline has passed before level 3 is asked
+    absl::Status failure;  // set by the hook: what the look-up answers instead
+  };
+  using Hook = std::function<void(Look&)>;
+
+  explicit WatchedModels(ModelLifeCycle& models) : models_(models) {}
+
+  void set_hook(Hook hook) { hook_ = std::move(hook); }
+  size_t look_count() const { return look_count_; }
+  // When set, sessions on other devices than the host are asked for on the host.
+  std::vector<int> pretended_devices;
+  std::vector<int> asked_devices;
+  // When set, LoadAll ends with it before it comes to the models.
+  absl::Status load_all_failure;
+
+  std::vector<ModelInfo> List() const override { return models_.List(); }
+  absl::Status LoadAll() override {
+    return load_all_failure.ok() ? models_.LoadAll() : load_all_failure;
+  }
+  absl::Status Load(const std::string& model) override { return models_.Load(model); }
+  absl::Status Unload(const std::string& model, std::chrono::nanoseconds wait_max) override {
+    return models_.Unload(model, wait_max);
+  }
+  void StopPreloading() override { models_.StopPreloading(); }
+  std::vector<int> devices() const override {
+    return pretended_devices.empty() ? models_.devices() : pretended_devices;
+  }
+  absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const std::string& model) override {
+    auto opened = models_.Open(model);
+    if (!opened.ok()) return opened.status();
+    return std::make_unique<Model>(*this, model, *std::move(opened));
+  }
+
+ private:
+  class Session final : public LookupSession {
+   public:
+    Session(WatchedModels& watch, std::string model, std::unique_ptr<LookupSession> session)
+        : watch_(watch), model_(std::move(model)), session_(std::move(session)) {}
+    absl::StatusOr<uint32_t> FindTable(std::string_view name) const override {
+      return session_->FindTable(name);
+    }
+    std::vector<TableSpec> tables() const override { return session_->tables(); }
+    size_t output_row_bytes(uint32_t table) const override {
+      return session_->output_row_bytes(table);
+    }
+    absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) override {
+      Look look = {.model = model_, .number = ++watch_.look_count_, .request = &request};
+      const Hook hook = watch_.hook_;  // it may put another one into its place
+      if (hook) hook(look);
+      if (!look.failure.ok()) return look.failure;
+      HostLookupRequest changed = request;
+      if (look.no_time) changed.timeout = std::chrono::nanoseconds(0);
+      return session_->Lookup(changed, counts);
+    }
+    absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) override {
+      return session_->Lookup(request, counts);
+    }
+
+   private:
+    WatchedModels& watch_;
+    const std::string model_;
+    const std::unique_ptr<LookupSession> session_;
+  };
+
+  class Model final : public LoadedModel {
+   public:
+    Model(WatchedModels& watch, std::string name, std::unique_ptr<LoadedModel> model)
+        : watch_(watch), name_(std::move(name)), model_(std::move(model)) {}
+    uint64_t version() const override { return model_->version(); }
+    const std::vector<TableSpec>& tables() const override { return model_->tables(); }
+    absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
+        const SessionOptions& options) override {
+      watch_.asked_devices.push_back(options.device);
+      SessionOptions granted = options;
+      if (!watch_.pretended_devices.empty()) granted.device = -1;
+      auto session = model_->NewSession(granted);
+      if (!session.ok()) return session.status();
+      return std::make_unique<Session>(watch_, name_, *std::move(session));
+    }
+
+   private:
+    WatchedModels& watch_;
+    const std::string name_;
+    const std::unique_ptr<LoadedModel> model_;
+  };
+
+  ModelLifeCycle& models_;
+  Hook hook_;
+  size_t look_count_ = 0;
+};
+
+}  // namespace hps::server

@@ -1,0 +1,67 @@
+#include "server/core/token_guard.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace hps::server {
+namespace {
+
+class TokenGuardTest : public testing::Test {
+ protected:
+  TokenGuardTest() : folder_(testing::TempDir() + "/token_guard_XXXXXX") {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    unsetenv("HPS_TOKEN");
+  }
+  ~TokenGuardTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::string path = absl::StrCat(folder_, "/", name);
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(TokenGuardTest, WithoutATokenEverybodyIsLetIn) {
+  const auto guard = *TokenGuard::Create("");
+  EXPECT_FALSE(guard->has_token());
+  EXPECT_TRUE(guard->Admits(""));
+  setenv("HPS_TOKEN", "", 1);
+  EXPECT_FALSE((*TokenGuard::Create(""))->has_token());
+  unsetenv("HPS_TOKEN");
+}
+
+TEST_F(TokenGuardTest, TheTokenComesFromAFileOrTheEnvironment) {
+  const auto from_file = *TokenGuard::Create(Write("token", "s3cret\r\nmore\n"));
+  setenv("HPS_TOKEN", "s3cret", 1);
+  const auto from_environment = *TokenGuard::Create("");
+  unsetenv("HPS_TOKEN");
+  for (const TokenGuard* guard : {from_file.get(), from_environment.get()}) {
+    EXPECT_TRUE(guard->has_token());
+    EXPECT_TRUE(guard->Admits("Bearer s3cret"));
+    EXPECT_TRUE(guard->Admits("bearer s3cret"));
+    for (const char* wrong : {"", "s3cret", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3crets",
+                              "Basic s3cret", "Bearer  s3cret"}) {
+      EXPECT_FALSE(guard->Admits(wrong)) << wrong;
+    }
+  }
+}
+
+TEST_F(TokenGuardTest, RefusesTokensThatAreNone) {
+  EXPECT_EQ(TokenGuard::Create(folder_ + "/none").status().code(), absl::StatusCode::kNotFound);
+  for (const std::string& text :
+       {std::string("\n"), std::string(""), std::string("a b\n"), std::string(5000, 'a')}) {
+    EXPECT_EQ(TokenGuard::Create(Write("token", text)).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace hps::server

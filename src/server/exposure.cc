@@ -1,0 +1,45 @@
+#include "server/exposure.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hps::server {
+
+bool IsLoopback(std::string_view address) {
+  const std::string_view host = address.substr(0, address.rfind(':'));
+  return host == "localhost" || host == "[::1]" || host == "::1" || host.starts_with("127.");
+}
+
+std::vector<std::string> ExposureWarnings(const ServerConfig& config, bool has_token) {
+  std::vector<std::string> warnings;
+  const bool has_tls = !config.tls_certificate.empty();
+  const std::pair<const char*, const std::string&> listeners[] = {
+      {"HTTP", config.http}, {"gRPC", config.grpc}, {"metrics", config.metrics}};
+  for (const auto& [name, address] : listeners) {
+    if (address.empty() || IsLoopback(address)) continue;
+    if (!has_tls || !has_token) {
+      warnings.push_back(absl::StrCat(name, " on ", address, " can be reached by other machines ",
+                                      !has_tls && !has_token ? "without TLS and without a token"
+                                      : has_tls              ? "without a token"
+                                                             : "without TLS",
+                                      " (server.security)"));
+    }
+  }
+  if (!config.grpc.empty() && !IsLoopback(config.grpc) && config.tls_client_ca.empty()) {
+    warnings.push_back(absl::StrCat(
+        "gRPC on ", config.grpc,
+        " can be slowed down by anyone who reaches it (CVE-2023-33953 of this gRPC): ask for "
+        "client certificates (server.security.tls_client_ca) or put a proxy before it"));
+  }
+  return warnings;
+}
+
+absl::Status CheckControl(const ServerConfig& config, bool has_token) {
+  if (!config.repository_control || has_token) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "server.security.repository_control needs a token: server.security.token_file, or HPS_TOKEN "
+      "in the environment");
+}
+
+}  // namespace hps::server

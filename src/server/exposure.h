@@ -1,0 +1,23 @@
+// What an administrator is to know about who can reach the server.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "hps/server_config.h"
+
+namespace hps::server {
+
+// Whether an address (host:port) is for this machine alone.
+bool IsLoopback(std::string_view address);
+
+// One sentence for each address that others can reach without TLS and a token. `has_token`: a token
+// is configured, in a file or in the environment.
+std::vector<std::string> ExposureWarnings(const ServerConfig& config, bool has_token);
+
+// Errors: INVALID_ARGUMENT: load and unload by API for everyone.
+absl::Status CheckControl(const ServerConfig& config, bool has_token);
+
+}  // namespace hps::server

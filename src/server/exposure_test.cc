@@ -1,0 +1,46 @@
+#include "server/exposure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hps::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(ExposureTest, KnowsWhatIsForThisMachineAlone) {
+  for (const char* address : {"127.0.0.1:80", "127.1.2.3:80", "localhost:80", "[::1]:80"})
+    EXPECT_TRUE(IsLoopback(address)) << address;
+  for (const char* address : {"0.0.0.0:80", "10.0.0.1:80", "[::]:80", "example.org:80", ":80"})
+    EXPECT_FALSE(IsLoopback(address)) << address;
+}
+
+TEST(ExposureTest, WarnsOfWhatOthersReach) {
+  ServerConfig config;
+  EXPECT_THAT(ExposureWarnings(config, false), IsEmpty());
+  config.http = "0.0.0.0:8000";
+  EXPECT_THAT(ExposureWarnings(config, false),
+              ElementsAre(HasSubstr("without TLS and without a token")));
+  EXPECT_THAT(ExposureWarnings(config, true), ElementsAre(HasSubstr("without TLS (")));
+  config.tls_certificate = "c.pem";
+  EXPECT_THAT(ExposureWarnings(config, false), ElementsAre(HasSubstr("without a token")));
+  EXPECT_THAT(ExposureWarnings(config, true), IsEmpty());
+  config.http = "";
+  config.grpc = "[::]:8001";
+  EXPECT_THAT(ExposureWarnings(config, true), ElementsAre(HasSubstr("CVE-2023-33953")));
+  config.tls_client_ca = "ca.pem";
+  EXPECT_THAT(ExposureWarnings(config, true), IsEmpty());
+}
+
+TEST(ExposureTest, ControlNeedsAToken) {
+  ServerConfig config;
+  EXPECT_TRUE(CheckControl(config, false).ok());
+  config.repository_control = true;
+  EXPECT_EQ(CheckControl(config, false).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(CheckControl(config, true).ok());
+}
+
+}  // namespace
+}  // namespace hps::server

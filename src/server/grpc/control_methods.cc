@@ -1,0 +1,310 @@
+#include "server/grpc/control_methods.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "server/core/server_identity.h"
+#include "server/grpc/proto/inference.pb.h"
+#include "server/grpc_codec/wire_format.h"
+
+namespace hps::server {
+namespace {
+
+constexpr const char* kPlatform = "hps_lookup";
+constexpr std::string_view kServiceName = "inference.GRPCInferenceService";
+
+// Parses a request of the protocol.
+template <typename Message>
+absl::StatusOr<Message> Parse(std::string_view bytes) {
+  Message message;
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("these bytes are no ", message.GetTypeName().substr(sizeof("inference"))));
+  }
+  return message;
+}
+
+inference::DataType ProtocolType(Datatype datatype) {
+  using enum Datatype;
+  switch (datatype) {
+    case kBool:
+      return inference::TYPE_BOOL;
+    case kUint8:
+      return inference::TYPE_UINT8;
+    case kUint16:
+      return inference::TYPE_UINT16;
+    case kUint32:
+      return inference::TYPE_UINT32;
+    case kUint64:
+      return inference::TYPE_UINT64;
+    case kInt8:
+      return inference::TYPE_INT8;
+    case kInt16:
+      return inference::TYPE_INT16;
+    case kInt32:
+      return inference::TYPE_INT32;
+    case kInt64:
+      return inference::TYPE_INT64;
+    case kFp16:
+      return inference::TYPE_FP16;
+    case kBf16:
+      return inference::TYPE_BF16;
+    case kFp32:
+      return inference::TYPE_FP32;
+    case kFp64:
+      return inference::TYPE_FP64;
+    case kBytes:
+      return inference::TYPE_STRING;
+  }
+  return inference::TYPE_INVALID;
+}
+
+void Describe(const TensorMetadata& tensor,
+              inference::ModelMetadataResponse::TensorMetadata* description) {
+  description->set_name(tensor.name);
+  const std::string_view datatype = DatatypeName(tensor.datatype);
+  description->set_datatype(datatype.data(), datatype.size());
+  for (const int64_t dim : tensor.shape) description->add_shape(dim);
+}
+
+void Describe(const ModelServerStatistics& model, inference::ModelStatistics* statistics) {
+  // Every stage has the count of the requests: calls that are between two stages right now would
+  // make the stages' own differ, and perf_analyzer ends over that.
+  const auto set_stage = [&model](Stage stage, inference::StatisticDuration* duration) {
+    duration->set_count(model.requests);
+    duration->set_ns(model.stages[static_cast<size_t>(stage)].sum_ns);
+  };
+  statistics->set_name(model.model);
+  statistics->set_version(model.version);
+  statistics->set_last_inference(model.last_request_unix_ms);
+  statistics->set_inference_count(model.requests);
+  statistics->set_execution_count(model.batches);
+  inference::InferStatistics* times = statistics->mutable_inference_stats();
+  set_stage(Stage::kTotal, times->mutable_success());
+  times->mutable_fail()->set_count(model.requests_failed);
+  set_stage(Stage::kQueue, times->mutable_queue());
+  set_stage(Stage::kDecode, times->mutable_compute_input());
+  set_stage(Stage::kLookup, times->mutable_compute_infer());
+  set_stage(Stage::kEncode, times->mutable_compute_output());
+  for (const auto& [calls, lookups] : model.batch_sizes) {
+    inference::InferBatchStatistics* batch = statistics->add_batch_stats();
+    batch->set_batch_size(calls);
+    batch->mutable_compute_input()->set_count(lookups);
+    batch->mutable_compute_infer()->set_count(lookups);
+    batch->mutable_compute_output()->set_count(lookups);
+  }
+}
+
+const char* StateName(ModelState state) {
+  switch (state) {
+    case ModelState::kReady:
+      return "READY";
+    case ModelState::kLoading:
+      return "LOADING";
+    case ModelState::kUnavailable:
+      return "UNAVAILABLE";
+  }
+  return "UNKNOWN";
+}
+
+}  // namespace
+
+std::span<const ControlMethods::Method> ControlMethods::methods() {
+  using Self = ControlMethods;
+  static constexpr std::array kMethods = {
+      Method{"/inference.GRPCInferenceService/ServerLive", true, false, &Self::ServerLive},
+      Method{"/inference.GRPCInferenceService/ServerReady", true, false, &Self::ServerReady},
+      Method{"/inference.GRPCInferenceService/ModelReady", true, false, &Self::ModelReady},
+      Method{"/grpc.health.v1.Health/Check", true, false, &Self::HealthCheck},
+      Method{"/inference.GRPCInferenceService/ServerMetadata", false, false, &Self::ServerMetadata},
+      Method{"/inference.GRPCInferenceService/ModelMetadata", false, false, &Self::DescribeModel},
+      Method{"/inference.GRPCInferenceService/ModelConfig", false, false,
+             &Self::ModelConfiguration},
+      Method{"/inference.GRPCInferenceService/ModelStatistics", false, false, &Self::Statistics},
+      Method{"/inference.GRPCInferenceService/RepositoryIndex", false, false,
+             &Self::RepositoryIndex},
+      Method{"/inference.GRPCInferenceService/RepositoryModelLoad", false, true, &Self::Load},
+      Method{"/inference.GRPCInferenceService/RepositoryModelUnload", false, true, &Self::Unload},
+      Method{"/inference.GRPCInferenceService/SystemSharedMemoryStatus", false, false,
+             &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/SystemSharedMemoryRegister", false, false,
+             &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/SystemSharedMemoryUnregister", false, false,
+             &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/CudaSharedMemoryStatus", false, false,
+             &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/CudaSharedMemoryRegister", false, false,
+             &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/CudaSharedMemoryUnregister", false, false,
+             &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/TraceSetting", false, false, &Self::Settings},
+      Method{"/inference.GRPCInferenceService/LogSettings", false, false, &Self::Settings},
+  };
+  return kMethods;
+}
+
+const ControlMethods::Method* ControlMethods::Find(std::string_view path) {
+  const auto found = std::find_if(methods().begin(), methods().end(),
+                                  [path](const Method& method) { return method.path == path; });
+  return found == methods().end() ? nullptr : &*found;
+}
+
+// grpc.health.v1: HealthCheckRequest {service = 1}, HealthCheckResponse {status = 1}.
+ControlMethods::Answer ControlMethods::HealthCheck(std::string_view request) const {
+  WireReader reader(AsBytes(request));
+  std::string_view service;
+  uint32_t field = 0;
+  WireType type{};
+  while (reader.Next(&field, &type)) {
+    if (field == 1 && type == WireType::kBytes) {
+      reader.ReadText(&service);
+    } else {
+      reader.Skip(type);
+    }
+  }
+  if (reader.malformed()) {
+    return absl::InvalidArgumentError("these bytes are no HealthCheckRequest");
+  }
+  if (!service.empty() && service != kServiceName) {
+    return absl::NotFoundError("there is no such service");
+  }
+  constexpr uint64_t kServing = 1;
+  constexpr uint64_t kNotServing = 2;
+  std::string answer;
+  AppendTag(1, WireType::kVarint, &answer);
+  AppendVarint(parts_.repository->ServerReady() ? kServing : kNotServing, &answer);
+  return answer;
+}
+
+ControlMethods::Answer ControlMethods::ServerLive(std::string_view request) const {
+  HPS_RETURN_IF_ERROR(Parse<inference::ServerLiveRequest>(request).status());
+  inference::ServerLiveResponse answer;
+  answer.set_live(true);
+  return answer.SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::ServerReady(std::string_view request) const {
+  HPS_RETURN_IF_ERROR(Parse<inference::ServerReadyRequest>(request).status());
+  inference::ServerReadyResponse answer;
+  answer.set_ready(parts_.repository->ServerReady());
+  return answer.SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::ModelReady(std::string_view request) const {
+  HPS_ASSIGN_OR_RETURN(const auto asked, Parse<inference::ModelReadyRequest>(request));
+  inference::ModelReadyResponse answer;
+  answer.set_ready(parts_.repository->Metadata(asked.name(), asked.version()).ok());
+  return answer.SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::ServerMetadata(std::string_view request) const {
+  HPS_RETURN_IF_ERROR(Parse<inference::ServerMetadataRequest>(request).status());
+  inference::ServerMetadataResponse answer;
+  answer.set_name(std::string(kServerName));
+  answer.set_version(std::string(ServerVersion()));
+  for (const std::string_view extension : kServerExtensions) {
+    answer.add_extensions(std::string(extension));
+  }
+  return answer.SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::DescribeModel(std::string_view request) const {
+  HPS_ASSIGN_OR_RETURN(const auto asked, Parse<inference::ModelMetadataRequest>(request));
+  HPS_ASSIGN_OR_RETURN(const ModelMetadata model,
+                       parts_.repository->Metadata(asked.name(), asked.version()));
+  inference::ModelMetadataResponse answer;
+  answer.set_name(model.name);
+  answer.add_versions(model.version);
+  answer.set_platform(kPlatform);
+  for (const TensorMetadata& input : model.inputs) Describe(input, answer.add_inputs());
+  for (const TensorMetadata& output : model.outputs) Describe(output, answer.add_outputs());
+  return answer.SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::ModelConfiguration(std::string_view request) const {
+  HPS_ASSIGN_OR_RETURN(const auto asked, Parse<inference::ModelConfigRequest>(request));
+  HPS_ASSIGN_OR_RETURN(const ModelMetadata model,
+                       parts_.repository->Metadata(asked.name(), asked.version()));
+  inference::ModelConfigResponse answer;
+  inference::ModelConfig* config = answer.mutable_config();
+  config->set_name(model.name);
+  config->set_platform(kPlatform);
+  config->set_backend(std::string(kServerName));
+  config->mutable_version_policy()->mutable_latest()->set_num_versions(1);
+  for (const TensorMetadata& tensor : model.inputs) {
+    inference::ModelInput* input = config->add_input();
+    input->set_name(tensor.name);
+    input->set_data_type(ProtocolType(tensor.datatype));
+    for (const int64_t dim : tensor.shape) input->add_dims(dim);
+    // A request names the tables that it wants.
+    input->set_optional(model.inputs.size() > 1);
+  }
+  for (const TensorMetadata& tensor : model.outputs) {
+    inference::ModelOutput* output = config->add_output();
+    output->set_name(tensor.name);
+    output->set_data_type(ProtocolType(tensor.datatype));
+    for (const int64_t dim : tensor.shape) output->add_dims(dim);
+  }
+  return answer.SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::Statistics(std::string_view request) const {
+  HPS_ASSIGN_OR_RETURN(const auto asked, Parse<inference::ModelStatisticsRequest>(request));
+  if (!asked.name().empty()) {
+    HPS_RETURN_IF_ERROR(parts_.repository->Metadata(asked.name(), asked.version()).status());
+  }
+  inference::ModelStatisticsResponse answer;
+  for (const ModelServerStatistics& model : parts_.statistics->Snapshot().models) {
+    if (asked.name().empty() || model.model == asked.name()) {
+      Describe(model, answer.add_model_stats());
+    }
+  }
+  return answer.SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::RepositoryIndex(std::string_view request) const {
+  HPS_ASSIGN_OR_RETURN(const auto asked, Parse<inference::RepositoryIndexRequest>(request));
+  inference::RepositoryIndexResponse answer;
+  for (const ModelIndexEntry& entry : parts_.repository->Index()) {
+    if (asked.ready() && entry.state != ModelState::kReady) continue;
+    inference::RepositoryIndexResponse::ModelIndex* model = answer.add_models();
+    model->set_name(entry.name);
+    model->set_version(entry.version);
+    model->set_state(StateName(entry.state));
+    model->set_reason(entry.reason);
+  }
+  return answer.SerializeAsString();
+}
+
+absl::Status ControlMethods::CheckControl() const {
+  if (control_.allowed) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "loading and unloading are off: [server.security] repository_control and a token allow them");
+}
+
+ControlMethods::Answer ControlMethods::Load(std::string_view request) const {
+  HPS_RETURN_IF_ERROR(CheckControl());
+  HPS_ASSIGN_OR_RETURN(const auto asked, Parse<inference::RepositoryModelLoadRequest>(request));
+  HPS_RETURN_IF_ERROR(parts_.repository->Load(asked.model_name()));
+  return inference::RepositoryModelLoadResponse().SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::Unload(std::string_view request) const {
+  HPS_RETURN_IF_ERROR(CheckControl());
+  HPS_ASSIGN_OR_RETURN(const auto asked, Parse<inference::RepositoryModelUnloadRequest>(request));
+  HPS_RETURN_IF_ERROR(parts_.repository->Unload(asked.model_name()));
+  return inference::RepositoryModelUnloadResponse().SerializeAsString();
+}
+
+ControlMethods::Answer ControlMethods::SharedMemory(std::string_view) const {
+  return absl::UnimplementedError("shared memory is not supported: send tensors with the request");
+}
+
+ControlMethods::Answer ControlMethods::Settings(std::string_view) const {
+  return absl::UnimplementedError(
+      "trace and log settings are not changed by API: they are in the server's configuration");
+}
+
+}  // namespace hps::server

@@ -1,0 +1,207 @@
+// Tokens, certificates, limits and addresses of the gRPC server.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "server/grpc/grpc_credentials.h"
+#include "server/grpc/test_certificates.h"
+#include "server/grpc/test_grpc_world.h"
+
+namespace hps::server {
+namespace {
+
+using grpc::StatusCode;
+using testing::HasSubstr;
+
+class GrpcSecurityTest : public GrpcWorld {
+ protected:
+  GrpcSecurityTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "hps_grpc_XXXXXX").string();
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  ~GrpcSecurityTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = directory_ + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+  void UseTls(const char* certificate, const char* key) {
+    config().tls_certificate = Write("server.crt", certificate);
+    config().tls_key = Write("server.key", key);
+  }
+  static std::shared_ptr<grpc::ChannelCredentials> Trusting(const char* certificate) {
+    return grpc::SslCredentials({.pem_root_certs = certificate});
+  }
+  grpc::Status InferWith(const char* authorization) {
+    grpc::ClientContext context;
+    if (authorization != nullptr) context.AddMetadata("authorization", authorization);
+    inference::ModelInferResponse response;
+    return stub_->ModelInfer(&context, Request({1}), &response);
+  }
+  StatusCode Unload(const char* model, const char* authorization) {
+    grpc::ClientContext context;
+    if (authorization != nullptr) context.AddMetadata("authorization", authorization);
+    inference::RepositoryModelUnloadRequest request;
+    request.set_model_name(model);
+    inference::RepositoryModelUnloadResponse response;
+    return stub_->RepositoryModelUnload(&context, request, &response).error_code();
+  }
+
+  std::string directory_;
+};
+
+TEST_F(GrpcSecurityTest, TokenIsAskedForButByHealth) {
+  config().token_file = Write("token", "se-cret\n");
+  ASSERT_TRUE(Start().ok());
+  EXPECT_TRUE(InferWith("Bearer se-cret").ok());
+  EXPECT_TRUE(InferWith("bearer se-cret").ok());
+  for (const char* wrong : {"Bearer se-creT", "Bearer se-cre", "Bearer se-crets", "Bearer ",
+                            "Basic se-cret", "se-cret"}) {
+    EXPECT_EQ(InferWith(wrong).error_code(), StatusCode::UNAUTHENTICATED) << wrong;
+  }
+  const grpc::Status refused = InferWith(nullptr);
+  EXPECT_EQ(refused.error_code(), StatusCode::UNAUTHENTICATED);
+  EXPECT_THAT(refused.error_message(), testing::Not(HasSubstr("se-cret")));
+  EXPECT_EQ(world_.core().Snapshot().auth_failures, 7U);
+  EXPECT_TRUE(CallBytes("/inference.GRPCInferenceService/ServerLive", "").ok());
+  EXPECT_TRUE(CallBytes("/inference.GRPCInferenceService/ServerReady", "").ok());
+  EXPECT_TRUE(CallBytes("/inference.GRPCInferenceService/ModelReady", "").ok());
+  EXPECT_TRUE(CallBytes("/grpc.health.v1.Health/Check", "").ok());
+  EXPECT_EQ(CallBytes("/inference.GRPCInferenceService/ServerMetadata", "").error_code(),
+            StatusCode::UNAUTHENTICATED);
+  // Another token from now on.
+  Write("token", "other");
+  ASSERT_TRUE(server_->Reopen().ok());
+  EXPECT_FALSE(InferWith("Bearer se-cret").ok());
+  EXPECT_TRUE(InferWith("Bearer other").ok());
+  Write("token", "");
+  EXPECT_EQ(server_->Reopen().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(InferWith("Bearer other").ok());
+}
+
+TEST_F(GrpcSecurityTest, ModelsAreLoadedAndUnloadedOnlyWithAToken) {
+  config().token_file = Write("token", "se-cret");
+  config().repository_control = true;
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Unload("m", nullptr), StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(Unload("nobody", "Bearer se-cret"), StatusCode::NOT_FOUND);
+  EXPECT_EQ(Unload("m", "Bearer se-cret"), StatusCode::OK);
+  EXPECT_EQ(InferWith("Bearer se-cret").error_code(), StatusCode::UNAVAILABLE);
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", "Bearer se-cret");
+  inference::RepositoryModelLoadRequest request;
+  request.set_model_name("m");
+  inference::RepositoryModelLoadResponse response;
+  EXPECT_TRUE(stub_->RepositoryModelLoad(&context, request, &response).ok());
+  EXPECT_TRUE(InferWith("Bearer se-cret").ok());
+}
+
+TEST_F(GrpcSecurityTest, ControlWithoutATokenIsOff) {
+  config().repository_control = true;
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(Unload("m", nullptr), StatusCode::PERMISSION_DENIED);
+}
+
+TEST_F(GrpcSecurityTest, TlsAnswersThoseWhoTrustItAndRotates) {
+  UseTls(kFirstCertificate, kFirstKey);
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(InferWith(nullptr).error_code(), StatusCode::UNAVAILABLE);  // a client without TLS
+  Connect(Trusting(kFirstCertificate));
+  EXPECT_TRUE(InferWith(nullptr).ok());
+  Connect(Trusting(kSecondCertificate));
+  EXPECT_EQ(InferWith(nullptr).error_code(), StatusCode::UNAVAILABLE);
+  // A pair that does not fit changes nothing; one that does is used for new connections.
+  Write("server.crt", kSecondCertificate);
+  EXPECT_EQ(server_->Reopen().code(), absl::StatusCode::kInvalidArgument);
+  Connect(Trusting(kFirstCertificate));
+  EXPECT_TRUE(InferWith(nullptr).ok());
+  Write("server.key", kSecondKey);
+  ASSERT_TRUE(server_->Reopen().ok());
+  EXPECT_TRUE(InferWith(nullptr).ok());  // the old connection stays
+  Connect(Trusting(kSecondCertificate));
+  EXPECT_TRUE(InferWith(nullptr).ok());
+}
+
+TEST_F(GrpcSecurityTest, ClientsNeedACertificateWhereACaIsGiven) {
+  UseTls(kFirstCertificate, kFirstKey);
+  config().tls_client_ca = Write("ca.crt", kClientCertificate);
+  ASSERT_TRUE(Start().ok());
+  Connect(Trusting(kFirstCertificate));
+  EXPECT_EQ(InferWith(nullptr).error_code(), StatusCode::UNAVAILABLE);
+  Connect(grpc::SslCredentials({.pem_root_certs = kFirstCertificate,
+                                .pem_private_key = kSecondKey,
+                                .pem_cert_chain = kSecondCertificate}));
+  EXPECT_EQ(InferWith(nullptr).error_code(), StatusCode::UNAVAILABLE);
+  Connect(grpc::SslCredentials({.pem_root_certs = kFirstCertificate,
+                                .pem_private_key = kClientKey,
+                                .pem_cert_chain = kClientCertificate}));
+  EXPECT_TRUE(InferWith(nullptr).ok());
+}
+
+TEST_F(GrpcSecurityTest, FilesThatAreMissingOrWrong) {
+  config().tls_certificate = directory_ + "/none";
+  config().tls_key = directory_ + "/none";
+  EXPECT_EQ(Start().code(), absl::StatusCode::kNotFound);
+  UseTls("garbage", kFirstKey);
+  EXPECT_EQ(CertificateStore::Create(config()).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(GrpcSecurityTest, ATokenFileThatIsMissing) {
+  config().token_file = directory_ + "/none";
+  EXPECT_EQ(Start().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(GrpcSecurityTest, AddressesThatAreWrongOrTaken) {
+  ASSERT_TRUE(Start().ok());
+  const ProtocolParts parts{.config = &config(),
+                            .inference = gate_.get(),
+                            .repository = &world_.core().repository(),
+                            .statistics = &world_.core(),
+                            .counters = &world_.core().counters()};
+  for (const char* address :
+       {"", "nowhere", ":8001", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:x"}) {
+    EXPECT_EQ(StartGrpcServer(parts, address).status().code(), absl::StatusCode::kInvalidArgument)
+        << address;
+  }
+  EXPECT_EQ(StartGrpcServer(parts, server_->address()).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST_F(GrpcSecurityTest, OversizedMessagesAreRefusedAndTheServerGoesOn) {
+  config().body_bytes_max = 1 << 20;
+  ASSERT_TRUE(Start().ok());
+  EXPECT_EQ(CallBytes("/inference.GRPCInferenceService/ModelInfer", std::string(2 << 20, 'x'))
+                .error_code(),
+            StatusCode::RESOURCE_EXHAUSTED);
+  grpc::ClientContext context;
+  context.AddMetadata("x", std::string(64 << 10, 'x'));
+  inference::ModelInferResponse response;
+  EXPECT_EQ(stub_->ModelInfer(&context, Request({1}), &response).error_code(),
+            StatusCode::RESOURCE_EXHAUSTED);
+  // gRPC may close the connection that sent such metadata; the server takes the next.
+  Connect(grpc::InsecureChannelCredentials());
+  const grpc::Status after = InferWith(nullptr);
+  EXPECT_TRUE(after.ok()) << after.error_message();
+}
+
+// A bomb: 16 MiB of zeros in a few KiB. What counts is the unpacked size.
+TEST_F(GrpcSecurityTest, CompressedMessagesAreBoundedWhenUnpacked) {
+  config().body_bytes_max = 1 << 20;
+  ASSERT_TRUE(Start().ok());
+  inference::ModelInferRequest request = Request({1});
+  request.set_raw_input_contents(0, std::string(16 << 20, '\0'));
+  grpc::ClientContext context;
+  context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  inference::ModelInferResponse response;
+  EXPECT_EQ(stub_->ModelInfer(&context, request, &response).error_code(),
+            StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(InferWith(nullptr).ok());
+}
+
+}  // namespace
+}  // namespace hps::server

@@ -1,0 +1,32 @@
+// Everything but infer: metadata, configuration, statistics, the repository, pages. The JSON has
+// the shapes that Triton's clients expect.
+//
+// Thread-safe: no state.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/core/protocol_server.h"
+#include "server/http/request_head.h"
+#include "server/http/route.h"
+
+namespace hps::server {
+
+struct ApiAnswer {
+  std::string_view content_type = "application/json";
+  std::string text;
+  std::string_view fixed;  // instead of `text`, when not empty
+
+  std::string_view body() const { return fixed.empty() ? std::string_view(text) : fixed; }
+};
+
+// REQUIRES: a route other than infer, load and unload, with a method that it allows. `body` may be
+// changed. Errors: NOT_FOUND, UNAVAILABLE, INVALID_ARGUMENT, UNIMPLEMENTED, and those of pages.
+absl::StatusOr<ApiAnswer> AnswerApi(const ProtocolParts& parts, const Route& route,
+                                    std::string_view query, std::span<char> body);
+
+}  // namespace hps::server

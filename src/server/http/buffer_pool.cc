@@ -1,0 +1,76 @@
+#include "server/http/buffer_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+
+namespace hps::server {
+namespace {
+
+absl::Status Refused() {
+  return absl::ResourceExhaustedError(
+      "the server is at its capacity (bytes in flight); try again later");
+}
+
+}  // namespace
+
+void BufferPool::Free::operator()(std::byte* memory) const { std::free(memory); }
+
+BufferPool::Lease& BufferPool::Lease::operator=(Lease&& other) noexcept {
+  if (this != &other) {
+    Release();
+    pool_ = std::exchange(other.pool_, nullptr);
+    bytes_ = std::exchange(other.bytes_, std::span<std::byte>());
+  }
+  return *this;
+}
+
+void BufferPool::Lease::Release() {
+  if (pool_ == nullptr) return;
+  std::exchange(pool_, nullptr)->Return(std::exchange(bytes_, std::span<std::byte>()));
+}
+
+BufferPool::~BufferPool() { HPS_CHECK(lent_bytes() == 0); }
+
+size_t BufferPool::ClassOf(size_t bytes) {
+  const size_t bits = std::bit_width(std::max<size_t>(bytes, 1) - 1);
+  return std::max(bits, kSmallestBits) - kSmallestBits;
+}
+
+absl::StatusOr<BufferPool::Lease> BufferPool::Acquire(size_t bytes) {
+  const size_t index = ClassOf(bytes);
+  if (index >= kClassCount) return Refused();
+  const size_t size = ClassBytes(index);
+  const uint64_t lent = lent_bytes_.fetch_add(size, std::memory_order_relaxed) + size;
+  if (lent <= lent_bytes_max_) {
+    Memory memory = TakeKept(index);
+    if (memory == nullptr) memory.reset(static_cast<std::byte*>(std::aligned_alloc(64, size)));
+    if (memory != nullptr) return Lease(this, {memory.release(), size});
+  }
+  lent_bytes_.fetch_sub(size, std::memory_order_relaxed);
+  return Refused();
+}
+
+BufferPool::Memory BufferPool::TakeKept(size_t index) {
+  MutexLock lock(mutex_);
+  std::vector<Memory>& kept = kept_[index];
+  if (kept.empty()) return nullptr;
+  Memory memory = std::move(kept.back());
+  kept.pop_back();
+  kept_bytes_ -= ClassBytes(index);
+  return memory;
+}
+
+void BufferPool::Return(std::span<std::byte> bytes) {
+  Memory memory(bytes.data());  // freed outside the lock when it is not kept
+  lent_bytes_.fetch_sub(bytes.size(), std::memory_order_relaxed);
+  MutexLock lock(mutex_);
+  if (kept_bytes_ + bytes.size() > kept_bytes_max_) return;
+  kept_bytes_ += bytes.size();
+  kept_[ClassOf(bytes.size())].push_back(std::move(memory));
+}
+
+}  // namespace hps::server

@@ -1,0 +1,78 @@
+#include "server/http/compression.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+#include <string>
+
+#include "base/bytes.h"
+
+namespace hps::server {
+namespace {
+
+std::string Packed(Coding coding, const std::string& text, BufferPool& pool) {
+  const std::array<std::span<const std::byte>, 2> pieces = {
+      AsBytes(std::string_view(text).substr(0, text.size() / 3)),
+      AsBytes(std::string_view(text).substr(text.size() / 3))};
+  const absl::StatusOr<PackedBody> packed = Deflate(coding, pieces, pool);
+  EXPECT_TRUE(packed.ok());
+  return std::string(AsText(packed->memory.bytes().first(packed->size)));
+}
+
+absl::StatusOr<std::string> Unpacked(Coding coding, std::string_view packed, uint64_t bytes_max,
+                                     BufferPool& pool) {
+  absl::StatusOr<PackedBody> body = Inflate(coding, AsBytes(packed), bytes_max, pool);
+  if (!body.ok()) return body.status();
+  return std::string(AsText(body->memory.bytes().first(body->size)));
+}
+
+TEST(CompressionTest, WhatIsPackedUnpacks) {
+  BufferPool pool(64 << 20, 0);
+  std::mt19937_64 random(5);
+  for (const size_t size : {0, 1, 31, 4096, 65'536, 65'537, 1'000'000}) {
+    std::string text(size, 'a');
+    for (size_t i = 0; i < size; i += 3) text[i] = static_cast<char>(random());
+    for (const Coding coding : {Coding::kGzip, Coding::kDeflate}) {
+      const std::string packed = Packed(coding, text, pool);
+      EXPECT_EQ(packed.substr(0, 1), coding == Coding::kGzip ? "\x1f" : "\x78");
+      EXPECT_EQ(Unpacked(coding, packed, size, pool).value(), text);
+      if (size > 0) {
+        EXPECT_EQ(Unpacked(coding, packed, size - 1, pool).status().code(),
+                  absl::StatusCode::kOutOfRange);
+      }
+    }
+  }
+  EXPECT_EQ(pool.lent_bytes(), 0u);
+}
+
+TEST(CompressionTest, ABombCostsNoMoreThanTheLimit) {
+  BufferPool pool(4 << 20, 0);  // the limit, and the half of it that is copied from
+  const std::string bomb = [] {
+    BufferPool wide(256 << 20, 0);
+    return Packed(Coding::kGzip, std::string(64 << 20, '\0'), wide);
+  }();
+  EXPECT_LT(bomb.size(), size_t{1} << 20);
+  EXPECT_EQ(Unpacked(Coding::kGzip, bomb, 1 << 20, pool).status().code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Unpacked(Coding::kGzip, bomb, 64 << 20, pool).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(pool.lent_bytes(), 0u);
+}
+
+TEST(CompressionTest, RefusesWhatIsCutMixedUpOrFollowed) {
+  BufferPool pool(1 << 20, 0);
+  const std::string packed = Packed(Coding::kGzip, "some text that is packed", pool);
+  const auto code = [&](Coding coding, std::string_view text) {
+    return Unpacked(coding, text, 1000, pool).status().code();
+  };
+  for (size_t size = 0; size < packed.size(); ++size) {
+    EXPECT_EQ(code(Coding::kGzip, packed.substr(0, size)), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(code(Coding::kDeflate, packed), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(Coding::kGzip, packed + "x"), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(Coding::kGzip, "plain"), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hps::server

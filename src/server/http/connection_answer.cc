@@ -1,0 +1,344 @@
+// The second half of Connection: from a complete request to the last byte of its answer.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "server/http/connection.h"
+#include "server/http/infer_answer_codec.h"
+#include "server/http/json_writer.h"
+
+namespace hps::server {
+namespace {
+
+// How long, at most, what a client still sends is read and thrown away, so that it sees the answer
+// instead of a reset.
+constexpr Duration kLingerTimeout = std::chrono::seconds(2);
+// Smaller bodies are sent as they are, whatever the client accepts.
+constexpr size_t kPackedBytesMin = 1024;
+// Text of an answer that a connection keeps room for.
+constexpr size_t kTextBytesKept = 16 << 10;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr size_t kRowsAlignment = 64;
+
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+std::string_view CodingName(Coding coding) { return coding == Coding::kGzip ? "gzip" : "deflate"; }
+
+}  // namespace
+
+void Connection::Answer() {
+  host_.parts().counters->CountRequest(true);
+  close_ = !head_.keep_alive || close_;
+  if (early_error_) return SendError(*std::exchange(early_error_, std::nullopt));
+  if (const absl::Status status = Unpack(); !status.ok()) {
+    if (status.code() == absl::StatusCode::kOutOfRange) {
+      return SendError({.code = 413,
+                        .message = std::string(status.message()),
+                        .reason = BadRequestReason::kLimit,
+                        .allow = {}});
+    }
+    return SendError(status, BadRequestReason::kContent);
+  }
+  switch (route_.kind) {
+    case RouteKind::kInfer:
+      return StartInfer();
+    case RouteKind::kLoad:
+    case RouteKind::kUnload:
+      return StartControl();
+    default:
+      return SendApi(AnswerApi(host_.parts(), route_, head_.query, Body()));
+  }
+}
+
+absl::Status Connection::Unpack() {
+  const std::span<char> body = Body();
+  if (head_.content_coding == Coding::kIdentity || body.empty()) return absl::OkStatus();
+  HPS_ASSIGN_OR_RETURN(unpacked_, Inflate(head_.content_coding, std::as_bytes(body),
+                                          host_.parts().config->body_bytes_max, host_.pool()));
+  return absl::OkStatus();
+}
+
+void Connection::StartInfer() {
+  const std::span<char> body = Body();
+  const uint64_t json_bytes = head_.json_bytes.value_or(body.size());
+  if (json_bytes > body.size()) {
+    return SendError(
+        absl::InvalidArgumentError(absl::StrCat("Inference-Header-Content-Length is ", json_bytes,
+                                                ", the body has only ", body.size(), " bytes")),
+        BadRequestReason::kContent);
+  }
+  request.protocol = Protocol::kHttp;
+  request.arrival = arrival_;
+  request.model = route_.model;
+  request.version = route_.version;
+  const absl::Status decoded = decoder_.Decode(
+      {.json = body.first(json_bytes), .binary = std::as_bytes(body.subspan(json_bytes))},
+      host_.pool(), host_.parts().config->body_bytes_max, &request);
+  if (!decoded.ok()) {
+    const bool limit = decoded.code() == absl::StatusCode::kOutOfRange;
+    return SendError(decoded, limit                         ? BadRequestReason::kLimit
+                              : decoder_.failed_in_syntax() ? BadRequestReason::kSyntax
+                                                            : BadRequestReason::kContent);
+  }
+  if (const absl::Status status = host_.parts().inference->Prepare(*this); !status.ok()) {
+    return SendError(status);
+  }
+  uint64_t row_bytes = 0;
+  for (const OutputTensor& output : outputs)
+    row_bytes += RoundUp(output.byte_count, kRowsAlignment);
+  absl::StatusOr<BufferPool::Lease> rows = host_.pool().Acquire(row_bytes);
+  if (!rows.ok()) {
+    host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    return SendError(rows.status());
+  }
+  rows_ = *std::move(rows);
+  std::byte* at = rows_.bytes().data();
+  for (OutputTensor& output : outputs) {
+    output.data = at;
+    at += RoundUp(output.byte_count, kRowsAlignment);
+  }
+  state_ = State::kCalling;
+  SetDeadline(kNoDeadline);
+  host_.parts().inference->Run(*this);
+}
+
+void Connection::OnDone(const absl::Status& status) {
+  call_status_ = status;
+  Activate(kAnswered, /*may_start=*/false);
+}
+
+void Connection::StartControl() {
+  is_control_ = true;
+  state_ = State::kCalling;
+  SetDeadline(kNoDeadline);
+  const absl::Status posted = host_.PostSlow(this);
+  if (posted.ok()) return;
+  call_status_ = posted;
+  EndCall();
+}
+
+void Connection::Run() {
+  ModelRepository& repository = *host_.parts().repository;
+  OnDone(route_.kind == RouteKind::kLoad ? repository.Load(route_.model)
+                                         : repository.Unload(route_.model));
+}
+
+void Connection::EndCall() {
+  HPS_CHECK(state_ == State::kCalling);
+  const absl::Status status = std::exchange(call_status_, absl::OkStatus());
+  if (cut_) {
+    state_ = State::kReading;
+    return Close();
+  }
+  if (!status.ok()) return SendError(status);
+  if (is_control_) return SendApi(ApiAnswer());
+  SendRows();
+}
+
+void Connection::SendRows() {
+  uint64_t binary_bytes = 0;
+  const absl::Status encoded = EncodeAnswer(
+      *this, decoder_, host_.parts().config->response_bytes_max, &text_, &binary_bytes);
+  if (!encoded.ok()) {
+    text_.clear();
+    return SendError(encoded, BadRequestReason::kContent);
+  }
+  pieces_.push_back(AsBytes(std::string_view(text_)));
+  bool has_binary = false;
+  for (const OutputTensor& output : outputs) {
+    if (!decoder_.wants_binary(output.name)) continue;
+    has_binary = true;
+    if (output.byte_count > 0) pieces_.push_back({output.data, output.byte_count});
+  }
+  if (!has_binary) return Send(200, "application/json", {});
+  std::array<char, 64> field;
+  constexpr std::string_view kName = "Inference-Header-Content-Length: ";
+  char* end = std::copy(kName.begin(), kName.end(), field.begin());
+  end = std::to_chars(end, field.data() + field.size() - 2, text_.size()).ptr;
+  *end++ = '\r';
+  *end++ = '\n';
+  Send(200, "application/octet-stream",
+       std::string_view(field.data(), static_cast<size_t>(end - field.data())));
+}
+
+void Connection::SendError(const absl::Status& status, std::optional<BadRequestReason> reason) {
+  HttpError error = ErrorOf(status);
+  error.reason = reason;
+  if (error.code >= 500 && error.code != 501 && error.code != 503 && error.code != 504) {
+    LogError(absl::StrCat("http: a request failed: ", status.ToString()));
+    error.message = "the server failed; its log has the reason";
+  }
+  SendError(std::move(error));
+}
+
+void Connection::SendError(HttpError error) {
+  if (error.reason) host_.parts().counters->CountBadRequest(*error.reason);
+  if (!IsUtf8(error.message)) {
+    std::replace_if(
+        error.message.begin(), error.message.end(), [](char c) { return (c & 0x80) != 0; }, '?');
+  }
+  JsonWriter json(&text_);
+  json.BeginObject();
+  json.Member("error", error.message);
+  json.EndObject();
+  pieces_.push_back(AsBytes(std::string_view(text_)));
+  std::string extra;
+  if (error.code == 429) extra = "Retry-After: 1\r\n";
+  if (error.code == 401) extra = "WWW-Authenticate: Bearer\r\n";
+  if (!error.allow.empty()) extra = absl::StrCat("Allow: ", View(error.allow), "\r\n");
+  Send(error.code, "application/json", extra);
+}
+
+void Connection::Refuse(HttpError error) {
+  if (error.code == 400 || error.code == 431 || error.code == 413 || error.code == 408) {
+    host_.parts().counters->CountRequest(true);
+  }
+  close_ = true;
+  unread_ = true;
+  SendError(std::move(error));
+}
+
+void Connection::SendApi(absl::StatusOr<ApiAnswer> answer) {
+  if (!answer.ok()) {
+    const bool unknown = answer.status().code() == absl::StatusCode::kNotFound;
+    const bool syntax = answer.status().code() == absl::StatusCode::kInvalidArgument;
+    std::optional<BadRequestReason> reason;
+    if (unknown) reason = BadRequestReason::kUnknown;
+    if (syntax) reason = BadRequestReason::kContent;
+    return SendError(answer.status(), reason);
+  }
+  api_ = *std::move(answer);
+  pieces_.push_back(AsBytes(api_.body()));
+  const std::string_view extra =
+      route_.kind == RouteKind::kPage ? "X-Content-Type-Options: nosniff\r\n" : "";
+  Send(200, api_.content_type, extra);
+}
+
+// Puts the status line and the fields before `pieces_` and begins to write.
+void Connection::Send(int code, std::string_view content_type, std::string_view extra_fields) {
+  close_ = close_ || host_.draining();
+  uint64_t bytes = 0;
+  for (const std::span<const std::byte> piece : pieces_) bytes += piece.size();
+  Coding coding = Coding::kIdentity;
+  if (head_.accepted_coding != Coding::kIdentity && bytes >= kPackedBytesMin) {
+    if (absl::StatusOr<PackedBody> packed = Deflate(head_.accepted_coding, pieces_, host_.pool());
+        packed.ok()) {
+      packed_ = *std::move(packed);
+      coding = head_.accepted_coding;
+      bytes = packed_.size;
+      pieces_.assign(1, packed_.memory.bytes().first(packed_.size));
+    }
+  }
+  fields_.clear();
+  absl::StrAppend(&fields_, "HTTP/1.1 ", code, " ", View(ReasonPhrase(code)),
+                  "\r\nContent-Type: ", View(content_type), "\r\nContent-Length: ", bytes, "\r\n");
+  fields_.append(extra_fields);
+  if (coding != Coding::kIdentity) {
+    absl::StrAppend(&fields_, "Content-Encoding: ", View(CodingName(coding)),
+                    "\r\nVary: Accept-Encoding\r\n");
+  }
+  if (close_) {
+    fields_.append("Connection: close\r\n");
+  } else if (head_.is_1_0) {
+    fields_.append("Connection: keep-alive\r\n");
+  }
+  fields_.append("\r\n");
+  unsent_.clear();
+  unsent_begin_ = 0;
+  unsent_.push_back({.iov_base = fields_.data(), .iov_len = fields_.size()});
+  if (head_.method != Method::kHead) {
+    for (const std::span<const std::byte> piece : pieces_) {
+      if (piece.empty()) continue;
+      unsent_.push_back(
+          {.iov_base = const_cast<std::byte*>(piece.data()), .iov_len = piece.size()});
+    }
+  }
+  state_ = State::kWriting;
+  SetDeadline(kNoDeadline);
+}
+
+// False: the rest must wait.
+bool Connection::WriteOn() {
+  while (unsent_begin_ < unsent_.size()) {
+    const size_t count = std::min<size_t>(unsent_.size() - unsent_begin_, IOV_MAX);
+    const IoResult result = transport_.Write({unsent_.data() + unsent_begin_, count});
+    if (result.state == IoState::kBlocked) {
+      // From when the client first let it wait; what it takes later buys no more time.
+      if (deadline_ns_.load(std::memory_order_relaxed) == kNever) {
+        SetDeadline(RealClock().Now() + host_.parts().config->write_timeout);
+      }
+      return false;
+    }
+    if (result.state != IoState::kDone) {
+      Close();
+      return true;
+    }
+    size_t sent = result.bytes;
+    while (sent > 0) {
+      iovec& piece = unsent_[unsent_begin_];
+      const size_t step = std::min(sent, piece.iov_len);
+      piece.iov_base = static_cast<char*>(piece.iov_base) + step;
+      piece.iov_len -= step;
+      sent -= step;
+      if (piece.iov_len == 0) ++unsent_begin_;
+    }
+  }
+  EndAnswer();
+  return true;
+}
+
+// Gives back all that the request held, also what its call held of the server's capacity.
+void Connection::EndRequest() {
+  Reset();
+  decoder_.Reset();
+  rows_.Release();
+  body_.Release();
+  unpacked_ = PackedBody();
+  packed_ = PackedBody();
+  api_ = ApiAnswer();
+  early_error_.reset();
+  ClearTensorList(&pieces_);
+  ClearTensorList(&unsent_);
+  unsent_begin_ = 0;
+  text_.clear();
+  if (text_.capacity() > kTextBytesKept) text_ = std::string();
+}
+
+void Connection::EndAnswer() {
+  EndRequest();  // its last byte is with the system
+  const TimePoint now = RealClock().Now();
+  if (close_) {
+    transport_.EndSending();
+    if (!unread_ && !readable_ && input_size_ == body_end_) return Close();
+    state_ = State::kLingering;
+    return SetDeadline(now + kLingerTimeout);
+  }
+  const size_t rest = input_size_ - body_end_;
+  if (rest > 0) {
+    std::memmove(input_.bytes().data(), input_.bytes().data() + body_end_, rest);
+  }
+  input_size_ = rest;
+  if (rest == 0) input_.Release();
+  state_ = State::kReading;
+  ExpectNextRequest(now);
+}
+
+void Connection::Linger() {
+  std::array<std::byte, 4096> thrown_away;
+  for (size_t i = 0; i < 256; ++i) {
+    const IoResult result = transport_.Read(thrown_away);
+    if (result.state == IoState::kBlocked || result.state == IoState::kDrained) return;
+    if (result.state != IoState::kDone) return Close();
+  }
+  Close();  // a mebibyte: it does not listen
+}
+
+}  // namespace hps::server

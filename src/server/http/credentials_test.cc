@@ -1,0 +1,185 @@
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "openssl/err.h"
+#include "openssl/ssl.h"
+#include "server/http/test_certificates.h"
+#include "server/http/test_http_world.h"
+#include "server/http/tls.h"
+#include "server/http/transport.h"
+
+namespace hps::server {
+namespace {
+
+class CredentialsTest : public HttpWorld {
+ protected:
+  CredentialsTest() : folder_(testing::TempDir() + "/credentials_XXXXXX") {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    unsetenv("HPS_TOKEN");
+  }
+  ~CredentialsTest() override {
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::string path = absl::StrCat(folder_, "/", name);
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  void UseTls(const TestCertificate& certificate) {
+    config_.tls_certificate = Write("cert.pem", certificate.certificate_pem);
+    config_.tls_key = Write("key.pem", certificate.key_pem);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(CredentialsTest, RequestsNeedTheTokenProbesDoNot) {
+  config_.token_file = Write("token", "s3cret\n");
+  const auto client = Connect();
+  EXPECT_EQ(client->Ask(Get("/v2/health/live")).code, 200);
+  EXPECT_EQ(client->Ask(Get("/v2/health/ready")).code, 200);
+  EXPECT_EQ(client->Ask(Get("/v2/models/emb/ready")).code, 200);
+  for (const char* path : {"/v2", "/metrics", "/v2/models/emb", "/v2/models/emb/config"}) {
+    const HttpReply reply = client->Ask(Get(path));
+    EXPECT_EQ(reply.code, 401) << path;
+    EXPECT_EQ(reply.fields.at("www-authenticate"), "Bearer");
+    EXPECT_EQ(client->Ask(Get(path, "Authorization: Bearer s3creT\r\n")).code, 401) << path;
+    EXPECT_EQ(client->Ask(Get(path, "Authorization: Bearer s3cret\r\n")).code, 200) << path;
+  }
+  EXPECT_EQ(client->Ask(BinaryInfer({1})).code, 401);
+  EXPECT_EQ(client->Ask(Get("/")).code, 200);  // a browser asks for it before it has the token
+  EXPECT_EQ(Counted().auth_failures, 9u);
+  EXPECT_EQ(inference_.prepared, 0u);
+}
+
+TEST_F(CredentialsTest, ControlNeedsASettingAndAToken) {
+  const std::string load =
+      Post("/v2/repository/models/emb/load", "{}", "Authorization: Bearer s3cret\r\n");
+  EXPECT_EQ(Ask(load).code, 403);
+  server_.reset();
+  config_.repository_control = true;
+  EXPECT_EQ(Ask(load).code, 403);
+  server_.reset();
+  config_.token_file = Write("token", "s3cret\n");
+  EXPECT_EQ(Ask(Post("/v2/repository/models/emb/load", "")).code, 401);
+  EXPECT_EQ(repository_.loads, 0);
+  EXPECT_EQ(Ask(load).code, 200);
+  EXPECT_EQ(repository_.loads, 1);
+  EXPECT_EQ(Ask(Post("/v2/repository/models/x/load", "", "Authorization: Bearer s3cret\r\n")).code,
+            404);
+  EXPECT_EQ(
+      Ask(Post("/v2/repository/models/emb/unload", "", "Authorization: Bearer s3cret\r\n")).code,
+      200);
+}
+
+TEST_F(CredentialsTest, ReopenReadsTheTokenAgainOrKeepsIt) {
+  config_.token_file = Write("token", "old\n");
+  const auto client = Connect();
+  Write("token", "new\n");
+  EXPECT_EQ(client->Ask(Get("/v2", "Authorization: Bearer old\r\n")).code, 200);
+  EXPECT_TRUE(server_->Reopen().ok());
+  EXPECT_EQ(client->Ask(Get("/v2", "Authorization: Bearer old\r\n")).code, 401);
+  EXPECT_EQ(client->Ask(Get("/v2", "Authorization: Bearer new\r\n")).code, 200);
+  Write("token", "\n");
+  EXPECT_EQ(server_->Reopen().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(client->Ask(Get("/v2", "Authorization: Bearer new\r\n")).code, 200);
+}
+
+// One TLS client that asks once; the code, or 0 when it was not let in.
+int AskOverTls(const std::string& address, const std::string& bytes,
+               const TestCertificate* certificate = nullptr) {
+  const std::unique_ptr<SSL_CTX, FreeTls> context(SSL_CTX_new(TLS_client_method()));
+  if (certificate != nullptr) UseCertificate(context.get(), *certificate);
+  HttpClient client(address);
+  const TlsConnection tls(SSL_new(context.get()));
+  SSL_set_fd(tls.get(), client.fd());
+  std::string text;
+  std::array<char, 65536> piece;
+  if (SSL_connect(tls.get()) == 1 &&
+      SSL_write(tls.get(), bytes.data(), static_cast<int>(bytes.size())) > 0) {
+    int received = 0;
+    while ((received = SSL_read(tls.get(), piece.data(), static_cast<int>(piece.size()))) > 0) {
+      text.append(piece.data(), static_cast<size_t>(received));
+    }
+  }
+  ERR_clear_error();
+  return text.size() > 12 ? std::stoi(text.substr(9, 3)) : 0;
+}
+
+TEST_F(CredentialsTest, ServesOverTls) {
+  UseTls(MakeTestCertificate());
+  Start();
+  std::string large = BinaryInfer(std::vector<int64_t>(200'000, 7));
+  large.insert(large.find("Host"), "Connection: close\r\n");
+  EXPECT_EQ(AskOverTls(server_->address(), large), 200);
+  EXPECT_EQ(AskOverTls(server_->address(), Get("/v2", "Connection: close\r\n")), 200);
+  // Not TLS: the connection is closed, the server stays.
+  HttpClient plain(server_->address());
+  plain.Send(Get("/v2"));
+  EXPECT_EQ(plain.Read().code, 0);
+  EXPECT_EQ(AskOverTls(server_->address(), Get("/v2", "Connection: close\r\n")), 200);
+}
+
+TEST_F(CredentialsTest, ClientsNeedACertificateWhenACaIsNamed) {
+  const TestCertificate own = MakeTestCertificate();
+  const TestCertificate known = MakeTestCertificate();
+  const TestCertificate unknown = MakeTestCertificate();
+  UseTls(own);
+  config_.tls_client_ca = Write("ca.pem", known.certificate_pem);
+  Start();
+  const std::string ask = Get("/v2", "Connection: close\r\n");
+  EXPECT_EQ(AskOverTls(server_->address(), ask, &known), 200);
+  EXPECT_EQ(AskOverTls(server_->address(), ask), 0);
+  EXPECT_EQ(AskOverTls(server_->address(), ask, &unknown), 0);
+}
+
+TEST_F(CredentialsTest, RefusesCertificatesThatDoNotFit) {
+  const TestCertificate one = MakeTestCertificate();
+  const TestCertificate other = MakeTestCertificate();
+  const auto code = [&] { return TlsContext::Create(config_).status().code(); };
+  UseTls(one);
+  EXPECT_EQ(code(), absl::StatusCode::kOk);
+  Write("key.pem", other.key_pem);
+  EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument);
+  Write("key.pem", "nonsense");
+  EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument);
+  config_.tls_key = folder_ + "/none.pem";
+  EXPECT_EQ(code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(StartHttpServer(parts_, "127.0.0.1:0", HttpRole::kEverything).status().code(),
+            absl::StatusCode::kNotFound);
+  UseTls(one);
+  config_.tls_client_ca = Write("ca.pem", "nonsense");
+  EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CredentialsTest, ReopenReadsCertificatesAgainOrKeepsThem) {
+  UseTls(MakeTestCertificate());
+  Start();
+  Write("key.pem", "nonsense");
+  EXPECT_EQ(server_->Reopen().code(), absl::StatusCode::kInvalidArgument);
+  const std::string ask = Get("/v2", "Connection: close\r\n");
+  EXPECT_EQ(AskOverTls(server_->address(), ask), 200);
+  UseTls(MakeTestCertificate());
+  EXPECT_TRUE(server_->Reopen().ok());
+  EXPECT_EQ(AskOverTls(server_->address(), ask), 200);
+}
+
+TEST_F(CredentialsTest, ATlsHandshakeMustEndInTime) {
+  UseTls(MakeTestCertificate());
+  config_.header_timeout = std::chrono::milliseconds(100);
+  const auto client = Connect();
+  client->Send("\x16\x03\x01");
+  EXPECT_TRUE(client->AtEnd());
+}
+
+}  // namespace
+}  // namespace hps::server

@@ -1,0 +1,126 @@
+#include "server/http/event_loop.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+
+namespace hps::server {
+namespace {
+
+absl::Status SystemError(const char* what) {
+  return absl::ResourceExhaustedError(absl::StrCat("http: ", what, ": ", std::strerror(errno)));
+}
+
+void CloseIfOpen(int fd) {
+  if (fd >= 0) close(fd);
+}
+
+}  // namespace
+
+class EventLoop::Worker final : public Task {
+ public:
+  explicit Worker(EventLoop& loop) : loop_(loop) {}
+  void Run() override { loop_.Wait(); }
+
+ private:
+  EventLoop& loop_;
+};
+
+EventLoop::EventLoop(const Options& options, Handler& handler)
+    : options_(options), handler_(handler) {}
+
+absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create(const Options& options,
+                                                             Handler& handler) {
+  std::unique_ptr<EventLoop> loop(new EventLoop(options, handler));
+  loop->epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  loop->stop_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  loop->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (loop->epoll_ < 0 || loop->stop_ < 0 || loop->timer_ < 0) {
+    return SystemError("no descriptors for an event loop");
+  }
+  // Level-triggered: once written, it wakes every thread.
+  HPS_RETURN_IF_ERROR(loop->Add(loop->stop_, EPOLLIN, &loop->stop_));
+  HPS_RETURN_IF_ERROR(loop->Add(loop->timer_, EPOLLIN | EPOLLET, &loop->timer_));
+  const std::chrono::nanoseconds period = options.tick_period;
+  const timespec spec{.tv_sec = period.count() / 1'000'000'000,
+                      .tv_nsec = period.count() % 1'000'000'000};
+  const itimerspec times{.it_interval = spec, .it_value = spec};
+  if (timerfd_settime(loop->timer_, 0, &times, nullptr) != 0) return SystemError("timer");
+  return loop;
+}
+
+EventLoop::~EventLoop() {
+  Stop();
+  CloseIfOpen(timer_);
+  CloseIfOpen(stop_);
+  CloseIfOpen(epoll_);
+}
+
+absl::Status EventLoop::Start(int listener) {
+  HPS_RETURN_IF_ERROR(Add(listener, EPOLLIN | EPOLLET, &epoll_));
+  HPS_ASSIGN_OR_RETURN(threads_, WorkerPool::Create({.name = "hps-http",
+                                                     .thread_count = options_.thread_count,
+                                                     .queue_max = options_.thread_count}));
+  for (size_t i = 0; i < options_.thread_count; ++i) {
+    workers_.push_back(std::make_unique<Worker>(*this));
+    HPS_RETURN_IF_ERROR(threads_->Post(workers_.back().get()));
+  }
+  return absl::OkStatus();
+}
+
+void EventLoop::Stop() {
+  stopping_.store(true);
+  const uint64_t one = 1;
+  if (stop_ >= 0 && write(stop_, &one, sizeof(one)) < 0) {
+    HPS_CHECK(errno == EAGAIN);  // it is set already
+  }
+  threads_.reset();
+}
+
+absl::Status EventLoop::Add(int fd, uint32_t events, void* source) {
+  epoll_event event{.events = events, .data = {.ptr = source}};
+  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
+  return SystemError("no place in the event loop");
+}
+
+absl::Status EventLoop::Watch(int fd, void* source) {
+  return Add(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, source);
+}
+
+void EventLoop::Again(int fd, void* source) {
+  epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.ptr = source}};
+  HPS_CHECK(epoll_ctl(epoll_, EPOLL_CTL_MOD, fd, &event) == 0);
+}
+
+void EventLoop::Wait() {
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    // One at a time: what else has happened is left to the other threads.
+    epoll_event event;
+    const int count = epoll_wait(epoll_, &event, 1, -1);
+    if (count < 1) {
+      HPS_CHECK(count == 0 || errno == EINTR);
+      continue;
+    }
+    if (event.data.ptr == &stop_) continue;
+    if (event.data.ptr == &timer_) {
+      uint64_t expirations = 0;
+      if (read(timer_, &expirations, sizeof(expirations)) > 0) handler_.OnTick();
+    } else if (event.data.ptr == &epoll_) {
+      handler_.OnAcceptable();
+    } else {
+      const bool hangup = (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+      handler_.OnSocket(event.data.ptr, hangup);
+    }
+  }
+}
+
+}  // namespace hps::server

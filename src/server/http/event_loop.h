@@ -1,0 +1,74 @@
+// The threads that drive connections, and what wakes them: one epoll set for all of them.
+//
+// Every thread waits on the same set, sockets are registered once and edge-triggered, and the
+// kernel wakes one thread for an event: a request costs one wait, one read and one write, no
+// registration and no hand-over between threads. (A shared Asio io_context wakes a second thread
+// for each event, which then waits in the first one's place.)
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/executor.h"
+
+namespace hps::server {
+
+class EventLoop {
+ public:
+  // What is called, on any of the loop's threads.
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    // `source`: as given to Watch. It may be of a socket that has been closed meanwhile.
+    virtual void OnSocket(void* source, bool hangup) = 0;
+    virtual void OnAcceptable() = 0;  // the listening socket
+    virtual void OnTick() = 0;        // every tick period
+  };
+
+  struct Options {
+    size_t thread_count = 1;
+    Duration tick_period = std::chrono::seconds(1);
+  };
+
+  // Errors: RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<EventLoop>> Create(const Options& options,
+                                                           Handler& handler);
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+  ~EventLoop();
+
+  // Begins to wait for the listening socket, and starts the threads.
+  absl::Status Start(int listener);
+  // Returns when no thread is in the handler any more, and none will be.
+  void Stop();
+
+  // Reports what happens to the socket from now on, until it is closed: at least once.
+  absl::Status Watch(int fd, void* source);
+  // Reports it once more, as soon as it can be written to.
+  void Again(int fd, void* source);
+
+ private:
+  class Worker;
+
+  EventLoop(const Options& options, Handler& handler);
+  void Wait();
+  absl::Status Add(int fd, uint32_t events, void* source);
+
+  const Options options_;
+  Handler& handler_;
+  int epoll_ = -1;
+  int stop_ = -1;
+  int timer_ = -1;
+  std::atomic<bool> stopping_ = false;
+  std::unique_ptr<WorkerPool> threads_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace hps::server

@@ -1,0 +1,122 @@
+// Feeds each fuzz target what broke parsers before, and tens of thousands of mutants of valid
+// input. libFuzzer (CMake option HPS_FUZZ, clang) goes on from there.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "server/http/fuzz_targets.h"
+#include "server/http/test_http_world.h"
+
+namespace hps::server {
+namespace {
+
+std::string Mutated(std::string text, std::mt19937_64& random) {
+  static const std::vector<std::string> kPieces = {"\r\n",
+                                                   "\n",
+                                                   " ",
+                                                   ":",
+                                                   ",",
+                                                   "{",
+                                                   "}",
+                                                   "[",
+                                                   "]",
+                                                   "\"",
+                                                   "\\u0000",
+                                                   "\\ud800",
+                                                   "-1",
+                                                   "0",
+                                                   "9223372036854775807",
+                                                   "18446744073709551616",
+                                                   "1e999",
+                                                   "NaN",
+                                                   "-Infinity",
+                                                   "null",
+                                                   "\xff",
+                                                   "binary_data_size",
+                                                   "shape",
+                                                   "data",
+                                                   "INT64",
+                                                   "FP32",
+                                                   "chunked",
+                                                   "Content-Length: 1\r\n"};
+  const size_t changes = 1 + random() % 4;
+  for (size_t i = 0; i < changes && !text.empty(); ++i) {
+    const size_t at = random() % text.size();
+    switch (random() % 5) {
+      case 0:
+        text[at] = static_cast<char>(random());
+        break;
+      case 1:
+        text.erase(at, 1 + random() % 8);
+        break;
+      case 2:
+        text.insert(at, kPieces[random() % kPieces.size()]);
+        break;
+      case 3:
+        text.resize(at);
+        break;
+      default:
+        text.insert(at, text.substr(random() % text.size(), random() % 40));
+    }
+  }
+  return text;
+}
+
+void Replay(const std::function<void(std::span<const std::byte>)>& target,
+            const std::vector<std::string>& seeds) {
+  constexpr uint64_t kSeed = 20261121;
+  std::mt19937_64 random(kSeed);
+  for (const std::string& seed : seeds) target(AsBytes(std::string_view(seed)));
+  for (int i = 0; i < 30'000; ++i) {
+    const std::string text = Mutated(seeds[random() % seeds.size()], random);
+    target(AsBytes(std::string_view(text)));
+  }
+}
+
+std::string BodyOf(const std::string& request) {
+  return request.substr(request.find("\r\n\r\n") + 4);
+}
+
+TEST(FuzzReplayTest, HttpRequest) {
+  Replay(FuzzHttpRequest,
+         {"", "\x05", "\x01\r\n\r\n", "\xff" + BinaryInfer({1, 2}), "\x03" + Get("/v2/models/m"),
+          "\x40" + Get("/v2?x=y", "Accept-Encoding: gzip;q=0.1, deflate\r\nExpect: x\r\n"),
+          "\x02POST http://h/v2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+          "3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\nT: u\r\n\r\n",
+          "\x80POST / HTTP/1.0\r\nContent-Length: 3\r\nConnection: keep-alive\r\n\r\nabc"});
+}
+
+TEST(FuzzReplayTest, V2Json) {
+  Replay(FuzzV2Json,
+         {"", "{}", "{\"inputs\":[]}", BodyOf(JsonInfer("[[1],[-2]]", "2,1")),
+          BodyOf(JsonInfer("[1,NaN]", "2", R"(,"outputs":[{"name":"o"}],"id":"\u00e9")")),
+          R"({"inputs":[{"name":"a","shape":[2],"datatype":"FP32","data":[-1e-5,Infinity]},
+             {"name":"b","shape":[2,1],"datatype":"BOOL","data":[[true],[false]]}],
+             "parameters":{"timeout":10,"x":{"y":[1,2,{"z":null}]}}})",
+          std::string(200, '['), R"({"inputs":[{"shape":[1,2,3,4,5,6,7,8,9]}]})"});
+}
+
+TEST(FuzzReplayTest, BinaryTensor) {
+  const auto seed = [](const std::string& json, const std::string& binary) {
+    std::string text(2, '\0');
+    StoreLittleEndian(text.data(), static_cast<uint16_t>(json.size()));
+    return text + json + binary;
+  };
+  Replay(FuzzBinaryTensor,
+         {"", std::string(2, '\0'),
+          seed(R"({"inputs":[{"name":"a","shape":[2],"datatype":"INT64",)"
+               R"("parameters":{"binary_data_size":16}}]})",
+               std::string(16, 'x')),
+          seed(R"({"inputs":[{"name":"a","shape":[1,3],"datatype":"BYTES",)"
+               R"("parameters":{"binary_data_size":5}},{"name":"b","shape":[1],)"
+               R"("datatype":"UINT8","data":[7]},{"name":"c","shape":[0],"datatype":"FP16",)"
+               R"("parameters":{"binary_data_size":0}}]})",
+               "12345")});
+}
+
+}  // namespace
+}  // namespace hps::server

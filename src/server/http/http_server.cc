@@ -1,0 +1,221 @@
+#include "server/http/http_server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/macros.h"
+
+namespace hps::server {
+namespace {
+
+// What the pool keeps of memory that nobody uses now.
+constexpr uint64_t kPoolKeptBytes = uint64_t{64} << 20;
+// Loads and unloads that wait for the one that runs.
+constexpr size_t kSlowTasksMax = 64;
+constexpr Duration kTickMin = std::chrono::milliseconds(10);
+constexpr Duration kTickMax = std::chrono::seconds(1);
+
+// Time-outs are noticed at the next tick: this keeps that within a quarter of them.
+Duration TickPeriod(const ServerConfig& config) {
+  const Duration shortest = std::min(std::min(config.header_timeout, config.body_timeout),
+                                     std::min(config.write_timeout, config.idle_timeout));
+  return std::clamp(shortest / 4, kTickMin, kTickMax);
+}
+
+size_t ThreadCount(const ServerConfig& config, HttpRole role) {
+  if (role == HttpRole::kMetricsOnly) return 1;
+  if (config.threads > 0) return config.threads;
+  return size_t{2} * std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProtocolServer>> StartHttpServer(const ProtocolParts& parts,
+                                                                const std::string& address,
+                                                                HttpRole role) {
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server, HttpServer::Start(parts, address, role));
+  return std::unique_ptr<ProtocolServer>(std::move(server));
+}
+
+HttpServer::HttpServer(const ProtocolParts& parts, HttpRole role)
+    : parts_(parts), role_(role), pool_(parts.config->bytes_in_flight_max * 2, kPoolKeptBytes) {}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolParts& parts,
+                                                              const std::string& address,
+                                                              HttpRole role) {
+  std::unique_ptr<HttpServer> server(new HttpServer(parts, role));
+  HPS_RETURN_IF_ERROR(server->Reopen());
+  HPS_ASSIGN_OR_RETURN(server->listener_, Listener::Open(address));
+  HPS_ASSIGN_OR_RETURN(server->slow_,
+                       WorkerPool::Create({.name = "hps-http-slow", .queue_max = kSlowTasksMax}));
+  HPS_ASSIGN_OR_RETURN(server->loop_,
+                       EventLoop::Create({.thread_count = ThreadCount(*parts.config, role),
+                                          .tick_period = TickPeriod(*parts.config)},
+                                         *server));
+  HPS_RETURN_IF_ERROR(server->loop_->Start(server->listener_->fd()));
+  return server;
+}
+
+HttpServer::~HttpServer() {
+  if (loop_ == nullptr) return;
+  // What looks up or loads ends by its own deadline, and can't be left before.
+  if (!Drain(RealClock().Now()).ok()) AwaitNoConnections(kNoDeadline);
+  loop_->Stop();
+  slow_.reset();
+}
+
+absl::Status HttpServer::Drain(Deadline deadline) {
+  if (!draining_.exchange(true)) shutdown(listener_->fd(), SHUT_RDWR);
+  ActivateAll(Connection::kTick);
+  if (AwaitNoConnections(deadline)) return absl::OkStatus();
+  ActivateAll(Connection::kCut);
+  return absl::DeadlineExceededError("http: connections were cut off that had not ended in time");
+}
+
+bool HttpServer::AwaitNoConnections(Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (open_count_ > 0) {
+    if (deadline == kNoDeadline) {
+      none_open_.Wait(mutex_);
+    } else if (!none_open_.WaitUntil(mutex_, deadline)) {
+      return open_count_ == 0;
+    }
+  }
+  return true;
+}
+
+absl::Status HttpServer::Reopen() {
+  const ServerConfig& config = *parts_.config;
+  std::shared_ptr<const TlsContext> tls;
+  if (!config.tls_certificate.empty()) {
+    HPS_ASSIGN_OR_RETURN(tls, TlsContext::Create(config));
+  }
+  HPS_ASSIGN_OR_RETURN(std::shared_ptr<const TokenGuard> token,
+                       TokenGuard::Create(config.token_file));
+  MutexLock lock(credentials_mutex_);
+  tls_ = std::move(tls);
+  token_ = std::move(token);
+  return absl::OkStatus();
+}
+
+bool HttpServer::Admits(std::string_view authorization, bool needs_token) const {
+  MutexLock lock(credentials_mutex_);
+  return needs_token ? token_->has_token() && token_->Admits(authorization)
+                     : token_->Admits(authorization);
+}
+
+absl::Status HttpServer::Watch(Connection& connection, int fd) {
+  return loop_->Watch(fd, &connection);
+}
+
+void HttpServer::Wake(Connection& connection, int fd) { loop_->Again(fd, &connection); }
+
+void HttpServer::OnSocket(void* source, bool hangup) {
+  static_cast<Connection*>(source)->Activate(
+      hangup ? Connection::kReady | Connection::kHangup : Connection::kReady, /*may_start=*/true);
+}
+
+void HttpServer::OnAcceptable() {
+  for (;;) {
+    const int fd = listener_->Accept();
+    if (fd == Listener::kNone || fd == Listener::kNoRoom) return;
+    if (draining()) {
+      close(fd);
+    } else {
+      Accept(fd);
+    }
+  }
+}
+
+void HttpServer::Accept(int fd) {
+  Connection* const connection = TakeConnection();
+  if (connection == nullptr) return RefuseConnection(fd);
+  std::shared_ptr<const TlsContext> tls;
+  {
+    MutexLock lock(credentials_mutex_);
+    tls = tls_;
+  }
+  TlsConnection secured;
+  if (tls != nullptr) {
+    secured = tls->Accept(fd);
+    if (secured == nullptr) {
+      close(fd);
+      return OnClosed(*connection);
+    }
+  }
+  connection->Offer(fd, std::move(secured));
+  connection->Activate(Connection::kOpened, /*may_start=*/true);
+}
+
+// Says why, if the socket takes it at once and a client without TLS can read it.
+void HttpServer::RefuseConnection(int fd) {
+  parts_.counters->CountRefused(RefusedReason::kConnections);
+  constexpr std::string_view kAnswer =
+      "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+      "Content-Length: 45\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+      "{\"error\":\"the server has no connection left\"}";
+  if (parts_.config->tls_certificate.empty()) {
+    // Nothing is lost when it does not: the client sees the end.
+    (void)send(fd, kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    shutdown(fd, SHUT_WR);
+  }
+  close(fd);
+}
+
+Connection* HttpServer::TakeConnection() {
+  MutexLock lock(mutex_);
+  if (open_count_ == parts_.config->connections_max) return nullptr;
+  if (free_.empty()) {
+    ConnectionHost& host = *this;
+    connections_.push_back(std::make_unique<Connection>(host));
+    free_.reserve(connections_.size());  // so that OnClosed allocates nothing
+    free_.push_back(connections_.back().get());
+  }
+  Connection* const connection = free_.back();
+  free_.pop_back();
+  ++open_count_;
+  parts_.counters->AddConnections(1);
+  return connection;
+}
+
+void HttpServer::OnClosed(Connection& connection) {
+  MutexLock lock(mutex_);
+  free_.push_back(&connection);
+  parts_.counters->AddConnections(-1);
+  if (--open_count_ == 0) none_open_.NotifyAll();
+}
+
+void HttpServer::OnTick() {
+  const TimePoint now = RealClock().Now();
+  size_t count = 0;
+  {
+    MutexLock lock(mutex_);
+    count = connections_.size();
+  }
+  for (size_t i = 0; i < count; ++i) {
+    Connection* connection = nullptr;
+    {
+      MutexLock lock(mutex_);
+      connection = connections_[i].get();
+    }
+    if (connection->IsLate(now)) connection->Activate(Connection::kTick, /*may_start=*/true);
+  }
+  if (!draining()) OnAcceptable();  // what there was no descriptor for
+}
+
+void HttpServer::ActivateAll(uint32_t event) {
+  std::vector<Connection*> all;
+  {
+    MutexLock lock(mutex_);
+    for (const std::unique_ptr<Connection>& each : connections_) all.push_back(each.get());
+  }
+  for (Connection* const connection : all) connection->Activate(event, /*may_start=*/false);
+}
+
+}  // namespace hps::server

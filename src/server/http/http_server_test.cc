@@ -1,0 +1,40 @@
+#include "server/http/http_server.h"
+
+#include "server/http/test_http_world.h"
+
+namespace hps::server {
+namespace {
+
+class HttpServerTest : public HttpWorld {};
+
+TEST_F(HttpServerTest, AnswersBinaryWithBinary) {
+  const auto client = Connect();
+  for (const size_t count : {size_t{1}, size_t{31}, size_t{33}, size_t{1024}, size_t{100'000}}) {
+    std::vector<int64_t> keys(count);
+    for (size_t i = 0; i < count; ++i) keys[i] = static_cast<int64_t>(i * 7);
+    const HttpReply reply = client->Ask(BinaryInfer(keys));
+    ASSERT_EQ(reply.code, 200) << reply.body;
+    const size_t json_bytes = std::stoull(reply.fields.at("inference-header-content-length"));
+    EXPECT_EQ(reply.body.substr(0, json_bytes),
+              absl::StrCat(R"({"id":"a","model_name":"emb","model_version":"1","outputs":[)",
+                           R"({"name":"ROWS","datatype":"FP32","shape":[)", count,
+                           R"(,4],"parameters":{"binary_data_size":)", count * 16, "}}]}"));
+    const std::string rows = reply.body.substr(json_bytes);
+    ASSERT_EQ(rows.size(), count * 16);
+    for (size_t i = 0; i < count * 4; ++i) {
+      ASSERT_EQ(RowElement(rows, i), FakeElement(keys[i / 4], i % 4));
+    }
+  }
+}
+
+TEST_F(HttpServerTest, AnswersJsonWithJson) {
+  const HttpReply reply = Ask(JsonInfer("[[1],[2]]", "2,1"));
+  EXPECT_EQ(reply.code, 200);
+  EXPECT_EQ(reply.body, R"({"model_name":"emb","model_version":"1","outputs":[{"name":"ROWS",)"
+                        R"("datatype":"FP32","shape":[2,4],"data":[8,9,10,11,16,17,18,19]}]})");
+  EXPECT_EQ(reply.fields.at("content-type"), "application/json");
+  EXPECT_FALSE(reply.fields.contains("inference-header-content-length"));
+}
+
+}  // namespace
+}  // namespace hps::server

@@ -1,0 +1,86 @@
+// Reads the body of an infer request: JSON, or JSON followed by the bytes of binary tensors.
+//
+// Binary tensors stay where they are: the request's inputs are views of the body. Tensors in JSON
+// are turned into bytes in one buffer, whose size is known, and bounded, before it is taken: a
+// tensor never has more elements than its text has bytes. What the protocol has and this server
+// has not (shared memory, classification) is UNIMPLEMENTED; what it may ignore (sequences,
+// priorities, unknown parameters) is ignored.
+//
+// Not thread-safe. One decoder is used again for the next request, so that nothing is allocated
+// after warm-up.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/core/inference_call.h"
+#include "server/http/buffer_pool.h"
+#include "server/http/json_reader.h"
+
+namespace hps::server {
+
+inline constexpr size_t kInferTensorsMax = 512;
+
+class InferDecoder {
+ public:
+  struct Body {
+    std::span<char> json;               // strings are unescaped in place
+    std::span<const std::byte> binary;  // what follows it
+  };
+  // How an output is to be sent.
+  struct OutputChoice {
+    std::string_view name;
+    bool binary = false;
+    bool chosen = false;  // by the output itself, not by the request
+  };
+
+  // Fills in id, timeout, inputs and output_names of `request`; all are views of `body` or of this
+  // decoder, until the next Reset. `tensor_bytes_max` bounds the tensors that come as JSON.
+  // Errors: INVALID_ARGUMENT (JSON, kinds, shapes, sizes), OUT_OF_RANGE (a limit), UNIMPLEMENTED,
+  // RESOURCE_EXHAUSTED (no buffer now).
+  absl::Status Decode(const Body& body, BufferPool& pool, size_t tensor_bytes_max,
+                      InferenceRequest* request);
+
+  // Whether the client wants this output as bytes behind the JSON.
+  bool wants_binary(std::string_view output) const;
+
+  // Whether the last error was one of syntax (and not of what the JSON says).
+  bool failed_in_syntax() const { return failed_in_syntax_; }
+
+  void Reset();  // keeps the capacity that usual requests need
+
+ private:
+  struct Input {
+    InputTensor tensor;
+    bool has_datatype = false;
+    bool has_shape = false;
+    bool has_binary_size = false;
+    uint64_t binary_bytes = 0;
+    std::span<char> data;  // the text of its elements; empty = none
+    uint64_t element_count = 0;
+  };
+
+  absl::Status ReadRequest(JsonReader& json, InferenceRequest* request);
+  void ReadInputs(JsonReader& json);
+  void ReadInput(JsonReader& json);
+  void ReadInputMember(JsonReader& json, std::string_view key, Input* input);
+  void ReadShape(JsonReader& json, Input* input);
+  void ReadOutputs(JsonReader& json);
+  void ReadOutput(JsonReader& json);
+  void ReadRequestParameters(JsonReader& json, InferenceRequest* request);
+  absl::Status CheckInputs(size_t tensor_bytes_max, uint64_t* json_bytes);
+  absl::Status CheckInput(Input& input);
+  absl::Status PlaceBinary(std::span<const std::byte> binary);
+  absl::Status ParseData();
+
+  std::vector<Input> inputs_;
+  std::vector<OutputChoice> outputs_;
+  bool binary_by_default_ = false;
+  bool failed_in_syntax_ = false;
+  BufferPool::Lease tensors_;
+};
+
+}  // namespace hps::server

@@ -1,0 +1,43 @@
+// The listening socket: from "host:port" to accepted, non-blocking sockets.
+//
+// Not thread-safe but Accept, which is.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace hps::server {
+
+class Listener {
+ public:
+  static constexpr int kNone = -1;    // nobody waits any more
+  static constexpr int kNoRoom = -2;  // no descriptor to take the next one: try later
+
+  // `address`: "127.0.0.1:8000", "[::1]:8000", "host:0" (any free port).
+  // Errors: INVALID_ARGUMENT (not such an address, no such host), UNAVAILABLE (in use).
+  static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address);
+
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  ~Listener();
+
+  const std::string& address() const { return address_; }  // with the port really taken
+  int fd() const { return fd_; }
+
+  // A socket, kNone or kNoRoom.
+  int Accept();
+  // Takes no more; those that wait are reset.
+  void Close();
+
+ private:
+  Listener() = default;
+  absl::Status Bind(const std::string& host, const std::string& port);
+
+  int fd_ = -1;
+  std::string address_;
+};
+
+}  // namespace hps::server

@@ -1,0 +1,221 @@
+#include "server/http/request_head.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace hps::server {
+namespace {
+
+// The code that a head is refused with, or 0.
+int CodeOf(const std::string& text, RequestHead* head) {
+  HttpError error;
+  error.code = 0;
+  HeadEnd end;
+  const std::optional<size_t> bytes = end.Find(text, &error);
+  if (!bytes) return error.code == 0 ? -1 : error.code;
+  RequestParser parser;
+  return parser.ParseHead(std::string_view(text).substr(0, *bytes), head, &error) ? 0 : error.code;
+}
+
+int CodeOf(const std::string& text) {
+  RequestHead head;
+  return CodeOf(text, &head);
+}
+
+std::string With(std::string_view fields) {
+  return absl::StrCat("POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\n", std::string(fields),
+                      "\r\n");
+}
+
+TEST(RequestHeadTest, ReadsWhatTheServerNeeds) {
+  const std::string text =
+      "POST /v2/models/m/infer?a=b&c HTTP/1.1\r\nhost: x\r\nCONTENT-LENGTH: 12\r\n"
+      "Content-Encoding: gzip\r\nAccept-Encoding: br, deflate;q=0.5, gzip\r\n"
+      "Inference-Header-Content-Length: 7\r\nauthorization:  Bearer abc \r\n"
+      "Expect: 100-continue\r\n\r\n";
+  RequestHead head;
+  ASSERT_EQ(CodeOf(text, &head), 0);
+  EXPECT_EQ(head.method, Method::kPost);
+  EXPECT_EQ(head.path, "/v2/models/m/infer");
+  EXPECT_EQ(head.query, "a=b&c");
+  EXPECT_TRUE(head.keep_alive);
+  EXPECT_TRUE(head.expects_continue);
+  EXPECT_FALSE(head.expects_other);
+  EXPECT_FALSE(head.chunked);
+  EXPECT_EQ(head.content_length, 12u);
+  EXPECT_EQ(head.content_coding, Coding::kGzip);
+  EXPECT_EQ(head.accepted_coding, Coding::kDeflate);
+  EXPECT_EQ(head.json_bytes, 7u);
+  EXPECT_EQ(head.authorization, "Bearer abc");
+}
+
+TEST(RequestHeadTest, KeepsAliveAsTheVersionSays) {
+  RequestHead head;
+  EXPECT_EQ(CodeOf("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", &head), 0);
+  EXPECT_FALSE(head.keep_alive);
+  EXPECT_EQ(CodeOf("GET / HTTP/1.0\r\n\r\n", &head), 0);
+  EXPECT_FALSE(head.keep_alive);
+  EXPECT_TRUE(head.is_1_0);
+  EXPECT_EQ(CodeOf("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", &head), 0);
+  EXPECT_TRUE(head.keep_alive);
+}
+
+TEST(RequestHeadTest, TakesTargetsInAbsoluteForm) {
+  RequestHead head;
+  const std::string text = "GET http://x:80/v2/health/live?q HTTP/1.1\r\nHost: x\r\n\r\n";
+  EXPECT_EQ(CodeOf(text, &head), 0);
+  EXPECT_EQ(head.path, "/v2/health/live");
+  EXPECT_EQ(head.query, "q");
+  EXPECT_EQ(CodeOf("GET https://x HTTP/1.1\r\nHost: x\r\n\r\n", &head), 0);
+  EXPECT_EQ(head.path, "/");
+}
+
+TEST(RequestHeadTest, ExcludedCodingsAreNotUsed) {
+  RequestHead head;
+  EXPECT_EQ(CodeOf(With("Accept-Encoding: gzip;q=0, identity\r\n"), &head), 0);
+  EXPECT_EQ(head.accepted_coding, Coding::kIdentity);
+  EXPECT_EQ(CodeOf(With("Accept-Encoding: br\r\n"), &head), 0);
+  EXPECT_EQ(head.accepted_coding, Coding::kIdentity);
+  const char* const twice = "Content-Encoding: gzip\r\nContent-Encoding: identity\r\n";
+  EXPECT_EQ(CodeOf(With(twice), &head), 0);
+  EXPECT_EQ(head.content_coding, Coding::kUnknown);
+  EXPECT_EQ(CodeOf(With("Content-Encoding: br\r\n"), &head), 0);
+  EXPECT_EQ(head.content_coding, Coding::kUnknown);
+}
+
+TEST(RequestHeadTest, RefusesWhatTwoParsersCouldReadDifferently) {
+  for (const char* fields :
+       {"Content-Length: 1\r\nContent-Length: 1\r\n",
+        "Content-Length: 1\r\nContent-Length: 2\r\n",
+        "Content-Length: 1, 1\r\n",
+        "Content-Length: +1\r\n",
+        "Content-Length: -1\r\n",
+        "Content-Length: 0x1\r\n",
+        "Content-Length: 1 1\r\n",
+        "Content-Length:\r\n",
+        "Content-Length: 18446744073709551616\r\n",
+        "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Host : y\r\n",
+        "Content-Length : 1\r\n",
+        " folded: 1\r\n",
+        "a: b\r\n c\r\n",
+        "a: b\r\n\tc\r\n",
+        "Host: y\r\n",
+        "a\r\n",
+        ": b\r\n",
+        "a b: c\r\n",
+        "a: b\x01\r\n",
+        "a: b\nc: d\r\n",
+        "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n",
+        "Inference-Header-Content-Length: x\r\n",
+        "Inference-Header-Content-Length: 1\r\nInference-Header-Content-Length: 1\r\n"}) {
+    EXPECT_EQ(CodeOf(With(fields)), 400) << fields;
+  }
+  EXPECT_EQ(CodeOf(With("Transfer-Encoding: gzip, chunked\r\n")), 501);
+  EXPECT_EQ(CodeOf(With("Transfer-Encoding: chunked, gzip\r\n")), 501);
+  EXPECT_EQ(CodeOf(With("Transfer-Encoding: identity\r\n")), 501);
+  EXPECT_EQ(CodeOf("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
+}
+
+TEST(RequestHeadTest, RefusesWhatIsNotHttp) {
+  for (const char* text :
+       {"GET / HTTP/1.1\nHost: x\n\n", "\n", "GET  / HTTP/1.1\r\n\r\n", "GET /\r\n\r\n",
+        "G@T / HTTP/1.1\r\nHost: x\r\n\r\n", "GET /\x01 HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n", " GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n"}) {
+    EXPECT_EQ(CodeOf(text), 400) << text;
+  }
+  EXPECT_EQ(CodeOf("GET / HTTX/1.1\r\nHost: x\r\n\r\n"), 505);
+  EXPECT_EQ(CodeOf("GET / HTTP/1.1 \r\nHost: x\r\n\r\n"), 505);
+  EXPECT_EQ(CodeOf("GET / HTTP/2.0\r\nHost: x\r\n\r\n"), 505);
+  EXPECT_EQ(CodeOf("GET / HTTP/0.9\r\nHost: x\r\n\r\n"), 505);
+}
+
+TEST(RequestHeadTest, BoundsTheHead) {
+  EXPECT_EQ(CodeOf(With("a: " + std::string(15'000, 'b') + "\r\n")), 0);
+  EXPECT_EQ(CodeOf(With("a: " + std::string(17'000, 'b') + "\r\n")), 431);
+  EXPECT_EQ(CodeOf(std::string(20'000, 'a')), 431);
+  EXPECT_EQ(CodeOf("GET /?" + std::string(5000, 'q') + " HTTP/1.1\r\nHost: x\r\n\r\n"), 400);
+}
+
+TEST(RequestHeadTest, FindsTheEndPieceByPiece) {
+  const std::string text = With("a: b\r\nc: d\r\n") + "body";
+  HeadEnd end;
+  HttpError error;
+  error.code = 0;
+  for (size_t size = 0; size < text.size() - 4; ++size) {
+    ASSERT_FALSE(end.Find(std::string_view(text).substr(0, size), &error)) << size;
+    ASSERT_EQ(error.code, 0) << error.message;
+  }
+  EXPECT_EQ(end.Find(text, &error), text.size() - 4);
+}
+
+struct Chunked {
+  int code = 0;
+  std::string body;
+  size_t consumed = 0;
+};
+
+// Feeds the chunks in pieces of `step` bytes, as a connection does.
+Chunked ReadChunks(const std::string& text, size_t step, uint64_t bytes_max = 1 << 20) {
+  RequestParser parser;
+  RequestHead head;
+  HttpError error;
+  Chunked result;
+  EXPECT_TRUE(parser.ParseHead(With("Transfer-Encoding: chunked\r\n"), &head, &error));
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    at += std::min(step, text.size() - at);
+    for (;;) {
+      RequestParser::ChunkStep chunk;
+      const std::string_view pending = std::string_view(text).substr(begin, at - begin);
+      if (!parser.ParseChunk(pending, bytes_max, &chunk, &error)) {
+        result.code = error.code;
+        return result;
+      }
+      result.body += chunk.data;
+      result.consumed += chunk.consumed;
+      begin += chunk.consumed;
+      if (chunk.finished) return result;
+      if (chunk.needs_more) break;
+    }
+  }
+  result.code = -1;
+  return result;
+}
+
+TEST(RequestHeadTest, ReadsChunks) {
+  const std::string text = "3\r\nabc\r\n4;ext=1\r\ndefg\r\n0\r\nTrailer: x\r\n\r\n";
+  for (const size_t step : {1, 2, 3, 7, 100}) {
+    const Chunked result = ReadChunks(text + "rest", step);
+    EXPECT_EQ(result.code, 0);
+    EXPECT_EQ(result.body, "abcdefg");
+    EXPECT_EQ(result.consumed, text.size());
+  }
+}
+
+TEST(RequestHeadTest, RefusesBadChunks) {
+  for (const char* text :
+       {"x\r\nabc\r\n", "3\nabc\r\n0\r\n\r\n", "3\r\nabcX\r\n0\r\n\r\n", "-3\r\nabc\r\n",
+        "\r\nabc\r\n", "3 \r\nabc\r\n0\r\n\r\n", "0x3\r\nabc\r\n0\r\n\r\n", "10000000000000000\r\n",
+        "3\r\nabc\r\n0\r\nContent-Length: 4\r\n\r\n", "3;a=\"\n0\"\r\nabc\r\n0\r\n\r\n",
+        "3;a=\"\r\"\r\nabc\r\n0\r\n\r\n", "0;a=\"\n\"\r\n\r\n"}) {
+    EXPECT_EQ(ReadChunks(text, 1000).code, 400) << text;
+  }
+  EXPECT_EQ(ReadChunks("ffffffffffffffff\r\n", 1000).code, 413);
+  EXPECT_EQ(ReadChunks("8\r\n12345678\r\n8\r\n12345678\r\n0\r\n\r\n", 1000, 15).code, 413);
+  EXPECT_EQ(ReadChunks("8\r\n12345678\r\n7\r\n1234567\r\n0\r\n\r\n", 1000, 15).code, 0);
+}
+
+TEST(RequestHeadTest, BoundsTheNumberOfChunks) {
+  std::string text;
+  for (size_t i = 0; i < kChunksMax; ++i) text += "1\r\na\r\n";
+  EXPECT_EQ(ReadChunks(text + "1\r\na\r\n0\r\n\r\n", 60'000).code, 413);
+}
+
+}  // namespace
+}  // namespace hps::server

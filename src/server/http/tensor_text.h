@@ -1,0 +1,29 @@
+// Tensors as JSON: elements to and from text.
+//
+// Thread-safe: no state.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "absl/status/status.h"
+#include "server/core/tensor.h"
+#include "server/http/json_writer.h"
+
+namespace hps::server {
+
+// Whether elements of this type can be written as JSON numbers or booleans; not so FP16, BF16 and
+// BYTES.
+bool HasTextForm(Datatype datatype);
+
+// Reads `text`, an array (nested as it likes: row-major order is all that counts), into exactly
+// `elements`. Integers must fit the type; floats may be NaN, Infinity and -Infinity.
+// REQUIRES: HasTextForm.
+// Errors: INVALID_ARGUMENT (not such numbers, or not as many); OUT_OF_RANGE (nested too deeply).
+absl::Status ParseTensorText(std::span<char> text, Datatype datatype,
+                             std::span<std::byte> elements);
+
+// Writes them as one flat array. REQUIRES: HasTextForm.
+void WriteTensorText(std::span<const std::byte> elements, Datatype datatype, JsonWriter& json);
+
+}  // namespace hps::server

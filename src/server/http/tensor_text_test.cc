@@ -1,0 +1,128 @@
+#include "server/http/tensor_text.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "server/http/json_writer.h"
+
+namespace hps::server {
+namespace {
+
+template <typename T>
+absl::Status Parse(std::string text, Datatype datatype, std::vector<T>* values) {
+  return ParseTensorText(std::span<char>(text), datatype,
+                         std::as_writable_bytes(std::span<T>(*values)));
+}
+
+template <typename T>
+std::string Write(const std::vector<T>& values, Datatype datatype) {
+  std::string out;
+  JsonWriter json(&out);
+  WriteTensorText(AsBytes(std::span<const T>(values)), datatype, json);
+  return out;
+}
+
+TEST(TensorTextTest, NestingDoesNotMatter) {
+  for (const char* text :
+       {"[1,-2,3,4]", "[[1,-2],[3,4]]", "[[[1],[-2]],[[3],[4]]]", "[1,[-2,3],4]"}) {
+    std::vector<int64_t> values(4);
+    ASSERT_TRUE(Parse(text, Datatype::kInt64, &values).ok()) << text;
+    EXPECT_EQ(values, (std::vector<int64_t>{1, -2, 3, 4}));
+  }
+  std::vector<int64_t> none;
+  EXPECT_TRUE(Parse("[]", Datatype::kInt64, &none).ok());
+  EXPECT_TRUE(Parse("[[],[]]", Datatype::kInt64, &none).ok());
+}
+
+TEST(TensorTextTest, CountsTheElements) {
+  std::vector<int64_t> values(2);
+  EXPECT_EQ(Parse("[1]", Datatype::kInt64, &values).message(),
+            "its data has 1 elements, its shape 2");
+  EXPECT_EQ(Parse("[1,2,3]", Datatype::kInt64, &values).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Parse("{\"a\":1}", Datatype::kInt64, &values).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Parse("7", Datatype::kInt64, &values).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Parse(std::string(40, '['), Datatype::kInt64, &values).code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST(TensorTextTest, IntegersMustFitTheirType) {
+  std::vector<int8_t> small(1);
+  EXPECT_TRUE(Parse("[-128]", Datatype::kInt8, &small).ok());
+  EXPECT_FALSE(Parse("[128]", Datatype::kInt8, &small).ok());
+  std::vector<uint64_t> large(1);
+  EXPECT_TRUE(Parse("[18446744073709551615]", Datatype::kUint64, &large).ok());
+  EXPECT_EQ(large[0], std::numeric_limits<uint64_t>::max());
+  EXPECT_FALSE(Parse("[-1]", Datatype::kUint64, &large).ok());
+  EXPECT_FALSE(Parse("[1.0]", Datatype::kUint64, &large).ok());
+  std::vector<uint8_t> booleans(2);
+  EXPECT_TRUE(Parse("[true,false]", Datatype::kBool, &booleans).ok());
+  EXPECT_EQ(booleans, (std::vector<uint8_t>{1, 0}));
+  EXPECT_FALSE(Parse("[1,0]", Datatype::kBool, &booleans).ok());
+}
+
+TEST(TensorTextTest, FloatsTakeEveryValue) {
+  std::vector<float> values(6);
+  ASSERT_TRUE(Parse("[1.5,-2e3,NaN,Infinity,-Infinity,1e-60]", Datatype::kFp32, &values).ok());
+  EXPECT_EQ(values[0], 1.5f);
+  EXPECT_EQ(values[1], -2000.0f);
+  EXPECT_TRUE(std::isnan(values[2]));
+  EXPECT_EQ(values[3], std::numeric_limits<float>::infinity());
+  EXPECT_EQ(values[4], -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(values[5], 0.0f);
+  std::vector<float> one(1);
+  EXPECT_FALSE(Parse("[1e60]", Datatype::kFp32, &one).ok());
+}
+
+TEST(TensorTextTest, WritesWhatReadsBack) {
+  const std::vector<float> values = {0.1f,
+                                     -1.5f,
+                                     3e38f,
+                                     1e-40f,
+                                     16777217.0f,
+                                     std::numeric_limits<float>::quiet_NaN(),
+                                     -std::numeric_limits<float>::infinity()};
+  const std::string text = Write(values, Datatype::kFp32);
+  EXPECT_TRUE(text.starts_with("[0.1,-1.5,3e+38,")) << text;
+  EXPECT_TRUE(text.ends_with(",NaN,-Infinity]")) << text;
+  std::vector<float> again(values.size());
+  ASSERT_TRUE(Parse(text, Datatype::kFp32, &again).ok());
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_TRUE(values[i] == again[i] || std::isnan(values[i])) << i;
+  }
+  EXPECT_EQ(Write<uint8_t>({0, 255}, Datatype::kUint8), "[0,255]");
+  EXPECT_EQ(Write<int64_t>({std::numeric_limits<int64_t>::min()}, Datatype::kInt64),
+            "[-9223372036854775808]");
+  EXPECT_EQ(Write<uint8_t>({1, 0}, Datatype::kBool), "[true,false]");
+  EXPECT_EQ(Write<double>({}, Datatype::kFp64), "[]");
+}
+
+TEST(TensorTextTest, SomeTypesHaveNoText) {
+  EXPECT_FALSE(HasTextForm(Datatype::kFp16));
+  EXPECT_FALSE(HasTextForm(Datatype::kBf16));
+  EXPECT_FALSE(HasTextForm(Datatype::kBytes));
+  EXPECT_TRUE(HasTextForm(Datatype::kUint16));
+}
+
+TEST(JsonWriterTest, EscapesStrings) {
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginArray();
+  json.String(std::string_view("a\"b\\c\n\r\t\x01\x7f\xc3\xa9\0", 13));
+  json.Bool(true);
+  json.BeginObject();
+  json.Member("k", 1);
+  json.Member("l", std::string_view("v"));
+  json.EndObject();
+  json.EndArray();
+  EXPECT_EQ(out,
+            "[\"a\\\"b\\\\c\\n\\r\\t\\u0001\\u007f\xc3\xa9\\u0000\",true,{\"k\":1,\"l\":\"v\"}]");
+}
+
+}  // namespace
+}  // namespace hps::server

@@ -1,0 +1,127 @@
+#include "server/http/tls.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "openssl/bio.h"
+#include "openssl/err.h"
+#include "openssl/ssl.h"
+
+namespace hps::server {
+namespace {
+
+// What OpenSSL has to say, without file names or keys; clears it.
+std::string Reason() {
+  const char* const text = ERR_reason_error_string(ERR_peek_last_error());
+  ERR_clear_error();
+  return text == nullptr ? "unknown reason" : text;
+}
+
+absl::Status CheckReadable(const std::string& path, const char* setting) {
+  if (access(path.c_str(), R_OK) == 0) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("[server.security] ", setting, ": ", path, " can't be read"));
+}
+
+absl::Status Wrong(const char* setting) {
+  return absl::InvalidArgumentError(absl::StrCat("[server.security] ", setting, ": ", Reason()));
+}
+
+// A BIO over a socket that, other than OpenSSL's own, never raises SIGPIPE: a client that vanishes
+// is its own connection's error only. The socket belongs to the transport.
+int WriteSocket(BIO* bio, const char* data, int size) {
+  BIO_clear_retry_flags(bio);
+  const int fd = *static_cast<const int*>(BIO_get_data(bio));
+  const ssize_t sent = send(fd, data, static_cast<size_t>(size), MSG_NOSIGNAL);
+  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+  return static_cast<int>(sent);
+}
+
+int ReadSocket(BIO* bio, char* data, int size) {
+  BIO_clear_retry_flags(bio);
+  const int fd = *static_cast<const int*>(BIO_get_data(bio));
+  const ssize_t received = recv(fd, data, static_cast<size_t>(size), 0);
+  if (received < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
+  return static_cast<int>(received);
+}
+
+long ControlSocket(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+
+int CreateSocket(BIO* bio) {
+  BIO_set_init(bio, 1);
+  return 1;
+}
+
+int DestroySocket(BIO* bio) {
+  const std::unique_ptr<int> fd(static_cast<int*>(BIO_get_data(bio)));
+  BIO_set_data(bio, nullptr);
+  return 1;
+}
+
+const BIO_METHOD* SocketMethod() {
+  static BIO_METHOD* const method = [] {
+    BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "hps socket");
+    HPS_CHECK(made != nullptr);
+    BIO_meth_set_write(made, WriteSocket);
+    BIO_meth_set_read(made, ReadSocket);
+    BIO_meth_set_ctrl(made, ControlSocket);
+    BIO_meth_set_create(made, CreateSocket);
+    BIO_meth_set_destroy(made, DestroySocket);
+    return made;
+  }();
+  return method;
+}
+
+}  // namespace
+
+void FreeTls::operator()(ssl_st* connection) const { SSL_free(connection); }
+void FreeTls::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
+
+absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(const ServerConfig& config) {
+  HPS_RETURN_IF_ERROR(CheckReadable(config.tls_certificate, "tls_certificate"));
+  HPS_RETURN_IF_ERROR(CheckReadable(config.tls_key, "tls_key"));
+  std::unique_ptr<TlsContext> context(new TlsContext(SSL_CTX_new(TLS_server_method())));
+  SSL_CTX* const raw = context->context_.get();
+  if (raw == nullptr) return absl::ResourceExhaustedError("no memory for a TLS context");
+  ERR_clear_error();
+  SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
+  SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                            SSL_MODE_RELEASE_BUFFERS);
+  if (SSL_CTX_use_certificate_chain_file(raw, config.tls_certificate.c_str()) != 1) {
+    return Wrong("tls_certificate");
+  }
+  if (SSL_CTX_use_PrivateKey_file(raw, config.tls_key.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      SSL_CTX_check_private_key(raw) != 1) {
+    return Wrong("tls_key");
+  }
+  if (config.tls_client_ca.empty()) return context;
+  HPS_RETURN_IF_ERROR(CheckReadable(config.tls_client_ca, "tls_client_ca"));
+  if (SSL_CTX_load_verify_file(raw, config.tls_client_ca.c_str()) != 1) {
+    return Wrong("tls_client_ca");
+  }
+  SSL_CTX_set_client_CA_list(raw, SSL_load_client_CA_file(config.tls_client_ca.c_str()));
+  SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  // A session of a client with a certificate may only be resumed with the same requirement.
+  static constexpr unsigned char kSessionContext[] = "hps";
+  SSL_CTX_set_session_id_context(raw, kSessionContext, sizeof(kSessionContext) - 1);
+  return context;
+}
+
+TlsConnection TlsContext::Accept(int fd) const {
+  TlsConnection connection(SSL_new(context_.get()));
+  BIO* const bio = connection == nullptr ? nullptr : BIO_new(SocketMethod());
+  if (bio == nullptr) return nullptr;
+  auto owned = std::make_unique<int>(fd);
+  BIO_set_data(bio, owned.release());
+  SSL_set_bio(connection.get(), bio, bio);
+  SSL_set_accept_state(connection.get());
+  return connection;
+}
+
+}  // namespace hps::server

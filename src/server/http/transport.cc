@@ -1,0 +1,84 @@
+#include "server/http/transport.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+#include "openssl/err.h"
+#include "openssl/ssl.h"
+
+namespace hps::server {
+
+void Transport::Open(int fd, TlsConnection tls) {
+  Close();
+  fd_ = fd;
+  tls_ = std::move(tls);
+}
+
+void Transport::Close() {
+  if (fd_ < 0) return;
+  tls_.reset();
+  close(std::exchange(fd_, -1));
+}
+
+void Transport::EndSending() {
+  if (tls_ != nullptr) {
+    ERR_clear_error();
+    SSL_shutdown(tls_.get());
+  }
+  shutdown(fd_, SHUT_WR);
+}
+
+IoResult Transport::Read(std::span<std::byte> into) {
+  if (tls_ != nullptr) {
+    ERR_clear_error();
+    const int size = static_cast<int>(std::min<size_t>(into.size(), INT_MAX));
+    return TlsResult(SSL_read(tls_.get(), into.data(), size));
+  }
+  ssize_t received = 0;
+  do {
+    received = recv(fd_, into.data(), into.size(), 0);
+  } while (received < 0 && errno == EINTR);
+  if (received == 0) return {.state = IoState::kEnd};
+  if (received < 0) return {.state = errno == EAGAIN ? IoState::kBlocked : IoState::kFailed};
+  const size_t bytes = static_cast<size_t>(received);
+  return {.state = bytes < into.size() ? IoState::kDrained : IoState::kDone, .bytes = bytes};
+}
+
+IoResult Transport::Write(std::span<const iovec> pieces) {
+  if (tls_ != nullptr) {
+    const auto piece = std::find_if(pieces.begin(), pieces.end(),
+                                    [](const iovec& candidate) { return candidate.iov_len > 0; });
+    const int size = static_cast<int>(std::min<size_t>(piece->iov_len, INT_MAX));
+    ERR_clear_error();
+    return TlsResult(SSL_write(tls_.get(), piece->iov_base, size));
+  }
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces.data());  // sendmsg does not write to it
+  message.msg_iovlen = pieces.size();
+  ssize_t sent = 0;
+  do {
+    sent = sendmsg(fd_, &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0) return {.state = errno == EAGAIN ? IoState::kBlocked : IoState::kFailed};
+  return {.state = IoState::kDone, .bytes = static_cast<size_t>(sent)};
+}
+
+IoResult Transport::TlsResult(int result) {
+  if (result > 0) return {.state = IoState::kDone, .bytes = static_cast<size_t>(result)};
+  switch (SSL_get_error(tls_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE:
+      return {.state = IoState::kBlocked};
+    case SSL_ERROR_ZERO_RETURN:
+      return {.state = IoState::kEnd};
+    default:
+      return {.state = IoState::kFailed};
+  }
+}
+
+}  // namespace hps::server

@@ -1,0 +1,125 @@
+#include "server/pages/key_lookup.h"
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/text.h"
+
+namespace hps::server {
+namespace {
+
+constexpr int kAnswerVersion = 1;
+
+std::optional<char> HexByte(std::string_view digits) {
+  unsigned value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [read, error] = std::from_chars(digits.data(), end, value, 16);
+  if (digits.size() != 2 || error != std::errc() || read != end) return std::nullopt;
+  return static_cast<char>(value);
+}
+
+absl::StatusOr<std::string> Decode(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i] == '+' ? ' ' : text[i];
+      continue;
+    }
+    const std::optional<char> byte = HexByte(text.substr(i + 1, 2));
+    if (!byte.has_value()) {
+      return absl::InvalidArgumentError("the query has a '%' without two hexadecimal digits");
+    }
+    decoded += *byte;
+    i += 2;
+  }
+  return decoded;
+}
+
+absl::StatusOr<Key> ParseKey(const std::string& text) {
+  const char* const end = text.data() + text.size();
+  Key key = 0;
+  const auto as_signed = std::from_chars(text.data(), end, key);
+  if (as_signed.ec == std::errc() && as_signed.ptr == end) return key;
+  uint64_t bits = 0;
+  const auto as_bits = std::from_chars(text.data(), end, bits);
+  if (as_bits.ec == std::errc() && as_bits.ptr == end) return static_cast<Key>(bits);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'key' is to be a decimal number from -2^63 to 2^64 - 1, found '", PrintableText(text), "'"));
+}
+
+void AppendElement(float value, std::string* json) {
+  if (std::isnan(value)) {
+    *json += "\"NaN\"";
+  } else if (std::isinf(value)) {
+    *json += value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+  } else {
+    std::array<char, 32> digits;
+    const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+    json->append(digits.data(), written.ptr);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<KeyQuestion> ParseKeyQuestion(std::string_view query) {
+  std::optional<std::string> table;
+  std::optional<std::string> key;
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(query.size(), pair.size() + 1));
+    const size_t name_end = std::min(pair.size(), pair.find('='));
+    const std::string_view name = pair.substr(0, name_end);
+    std::optional<std::string>* const wanted = name == "table" ? &table
+                                               : name == "key" ? &key
+                                                               : nullptr;
+    if (wanted == nullptr || wanted->has_value()) {
+      return absl::InvalidArgumentError("expected ?table=MODEL/TABLE&key=N, each once");
+    }
+    HPS_ASSIGN_OR_RETURN(*wanted, Decode(pair.substr(std::min(pair.size(), name_end + 1))));
+  }
+  if (!table.has_value() || !key.has_value()) {
+    return absl::InvalidArgumentError("expected ?table=MODEL/TABLE&key=N");
+  }
+  HPS_RETURN_IF_ERROR(ValidateTableName(*table));
+  HPS_ASSIGN_OR_RETURN(const Key number, ParseKey(*key));
+  return KeyQuestion{.table = *std::move(table), .key = number};
+}
+
+absl::StatusOr<std::string> AnswerKeyQuestion(Store& store, const KeyQuestion& question) {
+  const std::string model = question.table.substr(0, question.table.find('/'));
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<LookupSession> session,
+                       store.NewSession(model, {.output_dtype = Dtype::kFloat32, .keys_max = 1}));
+  HPS_ASSIGN_OR_RETURN(const uint32_t table, session->FindTable(question.table));
+  std::vector<float> row(session->output_row_bytes(table) / sizeof(float));
+  std::array<KeyStatus, 1> status{};
+  const std::array<Key, 1> keys = {question.key};
+  const HostTableQuery query = {.table = table,
+                                .keys = keys,
+                                .rows = std::as_writable_bytes(std::span(row)),
+                                .status = status};
+  const TimePoint start = RealClock().Now();
+  HPS_RETURN_IF_ERROR(session->Lookup({.queries = {&query, 1}}, nullptr));
+  const std::chrono::duration<double> seconds = RealClock().Now() - start;
+
+  std::string json = absl::StrCat("{\"version\":", kAnswerVersion, ",\"table\":");
+  AppendJsonString(question.table, &json);
+  absl::StrAppend(&json, ",\"key\":\"", question.key, "\",\"status\":\"",
+                  std::string(KeyStatusName(status[0])), "\",\"dim\":", row.size(),
+                  ",\"seconds\":", seconds.count(), ",\"row\":[");
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (i > 0) json += ',';
+    AppendElement(row[i], &json);
+  }
+  json += "]}";
+  return json;
+}
+
+}  // namespace hps::server

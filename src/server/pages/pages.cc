@@ -1,0 +1,104 @@
+#include "server/pages/pages.h"
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "base/macros.h"
+#include "base/mutex.h"
+#include "server/pages/assets.h"
+#include "server/pages/key_lookup.h"
+#include "server/pages/metrics.h"
+#include "server/pages/overview.h"
+
+namespace hps::server {
+namespace {
+
+constexpr Duration kTextAgeMax = std::chrono::milliseconds(250);
+constexpr std::string_view kJsonType = "application/json";
+constexpr std::string_view kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
+
+uint64_t UnixMilliseconds() {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count());
+}
+
+class Pages final : public PageSource {
+ public:
+  explicit Pages(const PageParts& parts) : parts_(parts) {}
+
+  absl::StatusOr<Page> Get(std::string_view path, std::string_view query) override {
+    for (const Asset& asset : Assets()) {
+      if (asset.path == path) return Page{.content_type = asset.content_type, .fixed = asset.bytes};
+    }
+    if (path == "/metrics") {
+      MutexLock lock(mutex_);
+      return Made(kMetricsType, metrics_, MetricsText);
+    }
+    if (path == "/api/overview") {
+      MutexLock lock(mutex_);
+      return Made(kJsonType, overview_, OverviewJson);
+    }
+    if (path == "/api/lookup") return Lookup(query);
+    return absl::NotFoundError(
+        "no such page; there are /, /metrics, /api/overview, /api/lookup and /v2");
+  }
+
+ private:
+  struct Text {
+    std::optional<TimePoint> made_at{};
+    std::string text;
+  };
+
+  absl::StatusOr<Page> Made(std::string_view content_type, Text& cached,
+                            std::string (*make)(const Snapshot&)) HPS_REQUIRES(mutex_) {
+    const TimePoint now = parts_.clock->Now();
+    if (!cached.made_at.has_value() || now - *cached.made_at >= kTextAgeMax) {
+      HPS_ASSIGN_OR_RETURN(const Snapshot snapshot, Take());
+      cached.text = make(snapshot);
+      cached.made_at = now;
+    }
+    return Page{.content_type = content_type, .fixed = {}, .made = cached.text};
+  }
+
+  absl::StatusOr<Snapshot> Take() const {
+    Snapshot snapshot = {.config = parts_.config};
+    HPS_ASSIGN_OR_RETURN(snapshot.tables, parts_.store->Tables());
+    snapshot.server = parts_.statistics->Snapshot();
+    snapshot.store = parts_.store->Statistics();
+    snapshot.models = parts_.repository->Index();
+    snapshot.process = ReadProcessStatistics();
+    snapshot.log = CountLogLines();
+    snapshot.unix_ms = UnixMilliseconds();
+    return snapshot;
+  }
+
+  // One at a time, and the next is refused: this is for a person at a keyboard, no way around the
+  // server's limits, and must not hold its threads.
+  absl::StatusOr<Page> Lookup(std::string_view query) HPS_EXCLUDES(lookup_mutex_) {
+    HPS_ASSIGN_OR_RETURN(const KeyQuestion question, ParseKeyQuestion(query));
+    if (!lookup_mutex_.TryLock()) {
+      return absl::ResourceExhaustedError("a key is being looked up for someone else: try again");
+    }
+    absl::StatusOr<std::string> answer = AnswerKeyQuestion(*parts_.store, question);
+    lookup_mutex_.Unlock();
+    if (!answer.ok()) return answer.status();
+    return Page{.content_type = kJsonType, .fixed = {}, .made = *std::move(answer)};
+  }
+
+  const PageParts parts_;
+  Mutex mutex_;
+  Text metrics_ HPS_GUARDED_BY(mutex_);
+  Text overview_ HPS_GUARDED_BY(mutex_);
+  Mutex lookup_mutex_;
+};
+
+}  // namespace
+
+std::unique_ptr<PageSource> MakePages(const PageParts& parts) {
+  return std::make_unique<Pages>(parts);
+}
+
+}  // namespace hps::server

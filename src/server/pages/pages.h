@@ -1,0 +1,31 @@
+// What the server shows: the dashboard and its assets, the metrics, the JSON behind `hps top`.
+//
+// The metrics and the overview are made anew at most four times a second, however many ask: a
+// crowd of open dashboards costs no more than one. Thread-safe; what is asked for is made under one
+// lock, a looked-up row under another.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "hps/config.h"
+#include "hps/store.h"
+#include "server/core/model_repository.h"
+#include "server/core/page_source.h"
+#include "server/core/protocol_server.h"
+
+namespace hps::server {
+
+// All borrowed; they outlive the pages.
+struct PageParts {
+  const Config* config = nullptr;
+  Store* store = nullptr;
+  const StatisticsSource* statistics = nullptr;
+  const ModelRepository* repository = nullptr;
+  const Clock* clock = &RealClock();
+};
+
+std::unique_ptr<PageSource> MakePages(const PageParts& parts);
+
+}  // namespace hps::server

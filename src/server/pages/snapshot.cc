@@ -1,0 +1,45 @@
+#include "server/pages/snapshot.h"
+
+#include <set>
+
+namespace hps::server {
+namespace {
+
+LevelStatistics Sum(const Snapshot& snapshot, LevelStatistics TableStatistics::*level) {
+  LevelStatistics sum;
+  for (const TableStatistics& table : snapshot.store.tables) {
+    const LevelStatistics& part = table.*level;
+    sum.entries += part.entries;
+    sum.absent_entries += part.absent_entries;
+    sum.bytes_used += part.bytes_used;
+    sum.bytes_max += part.bytes_max;
+    sum.insertions += part.insertions;
+    sum.updates += part.updates;
+    sum.evictions += part.evictions;
+    sum.refused += part.refused;
+    sum.dropped += part.dropped;
+    sum.errors += part.errors;
+  }
+  return sum;
+}
+
+}  // namespace
+
+LevelTotals TotalsOfL1(const Snapshot& snapshot) {
+  std::set<int> devices;
+  for (const TableStatistics& table : snapshot.store.tables) {
+    for (const DeviceStatistics& device : table.l1_devices) devices.insert(device.device);
+  }
+  return {.sum = Sum(snapshot, &TableStatistics::l1),
+          .bytes_max = snapshot.config->l1.bytes_max * devices.size(),
+          .configured = !devices.empty()};
+}
+
+LevelTotals TotalsOfL2(const Snapshot& snapshot) {
+  const bool configured = snapshot.config->l2.kind != L2Kind::kNone;
+  return {.sum = Sum(snapshot, &TableStatistics::l2),
+          .bytes_max = configured ? snapshot.config->l2.bytes_max : 0,
+          .configured = configured};
+}
+
+}  // namespace hps::server

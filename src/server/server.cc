@@ -1,0 +1,205 @@
+#include "hps/server.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "base/mutex.h"
+#include "hps/store.h"
+#include "server/core/server_core.h"
+#include "server/exposure.h"
+#include "server/pages/pages.h"
+
+namespace hps {
+namespace {
+
+using server::ProtocolServer;
+using server::ServerCore;
+
+// What a protocol that has to cut off its connections may take beyond the deadline.
+constexpr Duration kCutOffMax = std::chrono::seconds(10);
+
+bool HasToken(const ServerConfig& config) {
+  const char* token = std::getenv("HPS_TOKEN");
+  return !config.token_file.empty() || (token != nullptr && *token != '\0');
+}
+
+double SecondsSince(TimePoint begin) {
+  return std::chrono::duration<double>(RealClock().Now() - begin).count();
+}
+
+// The members end in the opposite order of their making: the threads that load, the protocols (no
+// call is left then), the pages, the core, the store.
+class RunningServer final : public Server {
+ public:
+  RunningServer(const Config& config, std::function<void(const LoadReport&)> on_loaded)
+      : config_(config), on_loaded_(std::move(on_loaded)) {}
+  ~RunningServer() override { Drain().IgnoreError(); }
+
+  absl::Status Open();
+
+  const ServerAddresses& addresses() const override { return addresses_; }
+  absl::Status Drain() override;
+  absl::Status Reopen() override;
+
+ private:
+  class LoadTask final : public Task {
+   public:
+    explicit LoadTask(RunningServer& server) : server_(server) {}
+    void Run() override { server_.Load(); }
+
+   private:
+    RunningServer& server_;
+  };
+  class DrainTask final : public Task {
+   public:
+    void Run() override {
+      status = protocol->Drain(deadline);
+      done->CountDown();
+    }
+
+    ProtocolServer* protocol = nullptr;
+    Deadline deadline = kNoDeadline;
+    absl::Status status;
+    Latch* done = nullptr;
+  };
+
+  absl::Status StartProtocols();
+  absl::Status Add(absl::StatusOr<std::unique_ptr<ProtocolServer>> protocol, std::string* address);
+  void Load();
+  absl::Status DrainProtocols();
+
+  const Config config_;
+  const std::function<void(const LoadReport&)> on_loaded_;
+  const TimePoint started_at_ = RealClock().Now();
+  double open_seconds_ = 0;
+  ServerAddresses addresses_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<ServerCore> core_;
+  std::unique_ptr<server::PageSource> pages_;
+  std::vector<std::unique_ptr<ProtocolServer>> protocols_;
+  Mutex drain_mutex_;
+  bool drained_ HPS_GUARDED_BY(drain_mutex_) = false;
+  absl::Status drain_status_ HPS_GUARDED_BY(drain_mutex_);
+  LoadTask load_task_{*this};
+  std::unique_ptr<WorkerPool> drain_pool_;
+  std::unique_ptr<WorkerPool> load_pool_;
+};
+
+absl::Status RunningServer::Open() {
+  HPS_RETURN_IF_ERROR(server::CheckControl(config_.server, HasToken(config_.server)));
+  HPS_ASSIGN_OR_RETURN(store_, Store::Open(config_, OpenMode::kServe));
+  open_seconds_ = SecondsSince(started_at_);
+  HPS_ASSIGN_OR_RETURN(
+      core_, ServerCore::Create(config_, store_->life_cycle(), {.started_at = started_at_}));
+  pages_ = server::MakePages({.config = &config_,
+                              .store = store_.get(),
+                              .statistics = core_.get(),
+                              .repository = &core_->repository()});
+  HPS_RETURN_IF_ERROR(StartProtocols());
+  for (const std::string& warning :
+       server::ExposureWarnings(config_.server, HasToken(config_.server))) {
+    LogWarning(warning);
+  }
+  HPS_ASSIGN_OR_RETURN(
+      drain_pool_, WorkerPool::Create({.name = "hps-drain", .thread_count = 3, .queue_max = 3}));
+  HPS_ASSIGN_OR_RETURN(load_pool_,
+                       WorkerPool::Create({.name = "hps-load", .thread_count = 1, .queue_max = 1}));
+  return load_pool_->Post(&load_task_);
+}
+
+absl::Status RunningServer::StartProtocols() {
+  const server::ProtocolParts parts = {.config = &config_.server,
+                                       .inference = &core_->engine(),
+                                       .repository = &core_->repository(),
+                                       .pages = pages_.get(),
+                                       .statistics = core_.get(),
+                                       .counters = &core_->counters()};
+  const ServerConfig& config = config_.server;
+  if (!config.http.empty()) {
+    HPS_RETURN_IF_ERROR(
+        Add(server::StartHttpServer(parts, config.http, server::HttpRole::kEverything),
+            &addresses_.http));
+  }
+  if (!config.grpc.empty())
+    HPS_RETURN_IF_ERROR(Add(server::StartGrpcServer(parts, config.grpc), &addresses_.grpc));
+  if (!config.metrics.empty()) {
+    HPS_RETURN_IF_ERROR(
+        Add(server::StartHttpServer(parts, config.metrics, server::HttpRole::kMetricsOnly),
+            &addresses_.metrics));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunningServer::Add(absl::StatusOr<std::unique_ptr<ProtocolServer>> protocol,
+                                std::string* address) {
+  HPS_RETURN_IF_ERROR(protocol.status());
+  *address = (*protocol)->address();
+  protocols_.push_back(*std::move(protocol));
+  return absl::OkStatus();
+}
+
+void RunningServer::Load() {
+  LoadReport report{.status = core_->LoadAll(), .open_seconds = open_seconds_};
+  report.seconds = SecondsSince(started_at_);
+  for (const server::ModelIndexEntry& model : core_->repository().Index())
+    report.models += model.state == server::ModelState::kReady ? 1 : 0;
+  if (report.status.ok()) {
+    LogInfo(absl::StrCat("ready after ", report.seconds, " s: ", report.models, " models"));
+  } else {
+    LogError(absl::StrCat("not ready: ", report.status.ToString()));
+  }
+  if (on_loaded_) on_loaded_(report);
+}
+
+absl::Status RunningServer::Drain() {
+  MutexLock lock(drain_mutex_);
+  if (!drained_) {
+    drained_ = true;
+    drain_status_ = DrainProtocols();
+  }
+  return drain_status_;
+}
+
+absl::Status RunningServer::DrainProtocols() {
+  if (core_ == nullptr || drain_pool_ == nullptr) return absl::OkStatus();  // it did not start
+  core_->BeginDrain();
+  store_->life_cycle().StopPreloading();
+  const Deadline deadline = DeadlineAfter(RealClock(), config_.server.drain_timeout);
+  Latch done(protocols_.size());
+  std::vector<DrainTask> tasks(protocols_.size());
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    tasks[i].protocol = protocols_[i].get();
+    tasks[i].deadline = deadline;
+    tasks[i].done = &done;
+    if (!drain_pool_->Post(&tasks[i]).ok()) tasks[i].Run();
+  }
+  // They keep the deadline themselves.
+  while (!drain_pool_->Await(done, DeadlineAfter(RealClock(), kCutOffMax))) continue;
+  absl::Status status;
+  for (const DrainTask& task : tasks) status.Update(task.status);
+  core_->RefuseCalls();
+  return status;
+}
+
+absl::Status RunningServer::Reopen() {
+  absl::Status status;
+  for (const auto& protocol : protocols_) status.Update(protocol->Reopen());
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const Config& config, std::function<void(const LoadReport&)> on_loaded) {
+  auto server = std::make_unique<RunningServer>(config, std::move(on_loaded));
+  HPS_RETURN_IF_ERROR(server->Open());
+  return server;
+}
+
+}  // namespace hps

@@ -1,0 +1,195 @@
+// Writers, an importer and a reader beside each other on a disk that fails again and again: reads
+// go on, rows never go back, and everybody goes on once the disk works.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/mutex.h"
+#include "l3_rocksdb/rocks_store.h"
+#include "tests/faults/failing_disk.h"
+#include "tier/stamped_rows.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kRowBytes = 256;
+constexpr size_t kWriterCount = 2;
+constexpr std::array<const char*, kWriterCount> kTables = {"m/a", "m/b"};
+constexpr const char* kImported = "m/c";
+
+std::vector<Key> Keys() {
+  std::vector<Key> keys;
+  for (Key key = 0; key < 64; ++key) keys.push_back(key);
+  return keys;
+}
+
+// What the threads of a run have done, and a way to wait for it.
+class Progress {
+ public:
+  void NoteDone(size_t who) { Note(done_[who]); }
+  void NoteFailure() { Note(failures_); }
+  uint64_t failures() const {
+    MutexLock lock(mutex_);
+    return failures_;
+  }
+  std::vector<uint64_t> done() const {
+    MutexLock lock(mutex_);
+    return {done_.begin(), done_.end()};
+  }
+  template <typename Condition>
+  bool WaitFor(Duration time, const Condition& is_met) const {
+    const Deadline deadline = DeadlineAfter(RealClock(), time);
+    MutexLock lock(mutex_);
+    while (!is_met(done_, failures_)) {
+      if (!changed_.WaitUntil(mutex_, deadline)) return is_met(done_, failures_);
+    }
+    return true;
+  }
+
+ private:
+  void Note(uint64_t& count) {
+    {
+      MutexLock lock(mutex_);
+      ++count;
+    }
+    changed_.NotifyAll();
+  }
+
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  std::array<uint64_t, kWriterCount + 1> done_{};  // by writer, then the importer
+  uint64_t failures_ = 0;
+};
+
+class ResumeRaceTest : public FailingDiskTest {
+ protected:
+  absl::Status Import(std::span<const TableSpec> specs) {
+    HPS_ASSIGN_OR_RETURN(const std::unique_ptr<BulkImport> import, store_->BeginImport(specs));
+    for (size_t table = 0; table < specs.size(); ++table) {
+      StampedRows rows(table, kRowBytes, Keys());
+      HPS_RETURN_IF_ERROR(import->Add(table, 0, rows.keys(), rows.rows()));
+    }
+    return import->Commit().status();
+  }
+  void NoteFailure(const absl::Status& status) {
+    EXPECT_TRUE(absl::IsResourceExhausted(status) || absl::IsUnavailable(status)) << status;
+    progress_.NoteFailure();
+  }
+  // Writes one version of all rows after the other; a failed one again.
+  void WriteAlong(size_t writer) {
+    const auto table = store_->OpenTable(kTables[writer]);
+    ASSERT_TRUE(table.ok());
+    while (!stops_) {
+      StampedRows rows(writer, kRowBytes, Keys(), acknowledged_[writer] + 1);
+      const absl::Status written = (*table)->Write({rows.batch(), {}, {}});
+      if (written.ok()) {
+        ++acknowledged_[writer];
+        progress_.NoteDone(writer);
+      } else {
+        NoteFailure(written);
+      }
+    }
+  }
+  void ImportAlong() {
+    const TableSpec spec = {.name = kImported, .dim = kRowBytes / 4};
+    while (!stops_) {
+      const absl::Status imported = Import({&spec, 1});
+      if (imported.ok()) {
+        progress_.NoteDone(kWriterCount);
+      } else {
+        NoteFailure(imported);
+      }
+    }
+  }
+  // Rows are whole, and never older than before.
+  void ReadAlong() {
+    std::array<std::vector<Version>, kWriterCount> seen;
+    seen.fill(std::vector<Version>(Keys().size(), 0));
+    while (!stops_) {
+      for (size_t number = 0; number < kWriterCount; ++number) ReadOnce(number, seen[number]);
+    }
+  }
+  void ReadOnce(size_t number, std::vector<Version>& seen) {
+    const auto table = store_->OpenTable(kTables[number]);
+    ASSERT_TRUE(table.ok()) << table.status();
+    const FetchedRows fetched(**table, Keys());
+    ASSERT_TRUE(fetched.counts.ok()) << fetched.counts.status();
+    ASSERT_EQ(fetched.counts->hits, seen.size());
+    for (size_t i = 0; i < seen.size(); ++i) {
+      ASSERT_TRUE(
+          StampedRow::Matches(number, fetched.keys[i], fetched.versions[i], fetched.row(i)));
+      ASSERT_GE(fetched.versions[i], seen[i]);
+      seen[i] = fetched.versions[i];
+    }
+  }
+  void Open() {
+    auto store = OpenRocksStore(Options(SyncMode::kAlways));
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  // The disk fails, then works again, and all threads get on.
+  void FailForAWhile(std::mt19937_64& random) {
+    const FileFaultPlan plan = AnyWriteFault(random);
+    SCOPED_TRACE(absl::StrCat("'", plan.path_contains, "', calls ", plan.calls, ", call ", plan.nth,
+                              plan.sticky ? " and all later, " : ", ", plan.status.ToString()));
+    const uint64_t failures = progress_.failures();
+    disk_->Fail(plan);
+    progress_.WaitFor(std::chrono::milliseconds(100),
+                      [&](const auto&, uint64_t now) { return now >= failures + 3; });
+    disk_->Heal();
+    const std::vector<uint64_t> before = progress_.done();
+    const bool went_on =
+        progress_.WaitFor(std::chrono::seconds(30), [&](const auto& done, uint64_t) {
+          for (size_t i = 0; i < before.size(); ++i)
+            if (done[i] < before[i] + 2) return false;
+          return true;
+        });
+    EXPECT_TRUE(went_on) << "somebody did not get on: " << absl::StrJoin(before, ", ") << " then "
+                         << absl::StrJoin(progress_.done(), ", ");
+  }
+
+  std::unique_ptr<DurableStore> store_;
+  Progress progress_;
+  std::atomic<bool> stops_{false};
+  std::array<std::atomic<Version>, kWriterCount> acknowledged_{};
+};
+
+TEST_F(ResumeRaceTest, EverybodyGoesOnOnceTheDiskWorks) {
+  const uint64_t seed = FromEnvironment("HPS_TEST_SEED", std::random_device{}());
+  const uint64_t rounds = FromEnvironment("HPS_TEST_RESUME_ROUNDS", 25);
+  std::printf("HPS_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  Open();
+  std::vector<TableSpec> specs;
+  for (const char* name : kTables) specs.push_back({.name = name, .dim = kRowBytes / 4});
+  ASSERT_TRUE(Import(specs).ok());
+  std::vector<std::thread> threads;
+  for (size_t writer = 0; writer < kWriterCount; ++writer)
+    threads.emplace_back([this, writer] { WriteAlong(writer); });
+  threads.emplace_back([this] { ImportAlong(); });
+  threads.emplace_back([this] { ReadAlong(); });
+  for (uint64_t round = 0; round < rounds && !HasFailure(); ++round) FailForAWhile(random);
+  stops_ = true;
+  for (std::thread& thread : threads) thread.join();
+  std::printf("%llu failures; done: %s\n", static_cast<unsigned long long>(progress_.failures()),
+              absl::StrJoin(progress_.done(), ", ").c_str());
+  EXPECT_GT(progress_.failures(), rounds / 4);
+  disk_->CutPower();
+  store_.reset();
+  ASSERT_TRUE(disk_->DropUnsynced().ok());
+  Open();
+  for (size_t number = 0; number < kWriterCount; ++number) {
+    std::vector<Version> acknowledged(Keys().size(), acknowledged_[number]);
+    ReadOnce(number, acknowledged);
+  }
+}
+
+}  // namespace
+}  // namespace hps

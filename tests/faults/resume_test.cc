@@ -1,0 +1,72 @@
+// Writing goes on in the same process once a disk works again, whatever failed on it and for how
+// long: rows, positions, imports, and what a power cut may take afterwards.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "tests/faults/failing_disk.h"
+#include "tests/faults/store_run.h"
+
+namespace hps {
+namespace {
+
+// Frequent imports: they meet what an error has left behind in RocksDB.
+constexpr EventPlan kPlan = {.seed = 12, .import_every = 9};
+
+using ResumeTest = FailingDiskTest;
+
+TEST_F(ResumeTest, WritingGoesOnInTheSameProcessOnceTheDiskWorks) {
+  const uint64_t seed = FromEnvironment("HPS_TEST_SEED", std::random_device{}());
+  const uint64_t trials = FromEnvironment("HPS_TEST_RESUME_TRIALS", 40);
+  std::printf("HPS_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  uint64_t failed = 0;
+  for (uint64_t trial = 0; trial < trials; ++trial) {
+    std::mt19937_64 random(seed + trial);
+    const FileFaultPlan plan = AnyWriteFault(random);
+    const SyncMode sync = random() % 2 == 0 ? SyncMode::kAlways : SyncMode::kNever;
+    SCOPED_TRACE(absl::StrCat("seed ", seed + trial, ": '", plan.path_contains, "', calls ",
+                              plan.calls, ", call ", plan.nth,
+                              plan.sticky ? " and all later, " : ", ", plan.status.ToString(),
+                              sync == SyncMode::kAlways ? ", sync always" : ""));
+    Clean();
+    StoreRun run(kPlan, Options(sync));
+    ASSERT_TRUE(run.Open().ok());
+    ASSERT_TRUE(run.DoEvents(1 + random() % 20).ok());
+    disk_->Fail(plan);
+    uint64_t failures = 0;
+    for (int i = 0; i < 30 && failures < 4; ++i) {
+      const absl::Status status = run.DoEvents(1);
+      if (status.ok()) continue;
+      ++failures;
+      EXPECT_TRUE(absl::IsResourceExhausted(status) || absl::IsUnavailable(status)) << status;
+      const absl::Status readable = run.Check();
+      ASSERT_TRUE(readable.ok()) << "while the disk fails: " << readable;
+    }
+    failed += failures > 0 ? 1 : 0;
+    disk_->Heal();
+    // Background work that had begun on the failing disk may report its error only now.
+    absl::Status resumed = run.DoEvents(1);
+    for (int late_errors = 0; !resumed.ok() && late_errors < 3; ++late_errors)
+      resumed = run.DoEvents(1);
+    if (resumed.ok()) resumed = run.DoEvents(25);
+    ASSERT_TRUE(resumed.ok()) << "event " << run.state().events() + 1 << ": " << resumed;
+    const absl::Status checked = run.Check();
+    ASSERT_TRUE(checked.ok()) << checked;
+    if (sync == SyncMode::kAlways) disk_->CutPower();
+    run.Close();
+    ASSERT_TRUE(sync != SyncMode::kAlways || disk_->DropUnsynced().ok());
+    const absl::Status opened = run.Open();
+    ASSERT_TRUE(opened.ok()) << opened;
+    const absl::Status kept = run.Check();
+    ASSERT_TRUE(kept.ok()) << "after a reopen: " << kept;
+    run.Close();
+  }
+  std::printf("%llu trials, %llu failed an event\n", static_cast<unsigned long long>(trials),
+              static_cast<unsigned long long>(failed));
+  EXPECT_GT(failed, trials / 4);
+}
+
+}  // namespace
+}  // namespace hps

@@ -1,0 +1,193 @@
+#include "tests/formats/format_store.h"
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l3_rocksdb/rocks_store.h"
+#include "l3_rocksdb/verify.h"
+#include "tier/stamped_rows.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kStamp = 28;
+constexpr Version kUpdated = (Version{1} << 48) | 77;
+constexpr Key kRowCount = 200;
+constexpr Key kLostRowCount = 300;  // of which a repair has lost some
+constexpr Key kStagedRowCount = 20;
+
+struct FormatTable {
+  std::string name;
+  Dtype dtype = Dtype::kFloat32;
+  uint32_t dim = 8;
+  std::vector<Key> keys{};  // as imported
+  std::byte default_byte{0};
+};
+
+std::vector<Key> Keys(Key count) {
+  std::vector<Key> keys = {std::numeric_limits<Key>::min(), -1};
+  for (Key key = 0; key < count - 3; ++key) keys.push_back(3 * key);
+  keys.push_back(std::numeric_limits<Key>::max());
+  return keys;
+}
+
+// In the order of their import.
+std::vector<FormatTable> Tables() {
+  return {{.name = "m/updated", .keys = Keys(kRowCount), .default_byte = std::byte{0x3f}},
+          {.name = "m/half", .dtype = Dtype::kFloat16, .dim = 3, .keys = Keys(10)},
+          {.name = "m/brain", .dtype = Dtype::kBfloat16, .dim = 16, .keys = Keys(33)},
+          {.name = "n/empty"},
+          {.name = "n/lost", .keys = Keys(kLostRowCount)}};
+}
+FormatTable StagedTable() { return {.name = "s/staged", .dim = 4, .keys = Keys(kStagedRowCount)}; }
+
+TableSpec SpecOf(const FormatTable& table) {
+  TableSpec spec = {.name = table.name, .dim = table.dim, .dtype = table.dtype, .default_row = {}};
+  if (table.default_byte != std::byte{0})
+    spec.default_row.assign(spec.row_bytes(), table.default_byte);
+  return spec;
+}
+
+absl::Status Fill(BulkImport& import, const std::vector<FormatTable>& tables) {
+  for (size_t i = 0; i < tables.size(); ++i) {
+    StampedRows rows(kStamp + i, SpecOf(tables[i]).row_bytes(), tables[i].keys);
+    HPS_RETURN_IF_ERROR(import.Add(i, 0, rows.keys(), rows.rows()));
+  }
+  return import.Commit().status();
+}
+
+const std::vector<StreamPosition>& Positions() {
+  static const std::vector<StreamPosition> positions = {{0, 1, 77}, {3, 2, uint64_t{1} << 40}};
+  return positions;
+}
+// New keys and old ones; some old ones are deleted.
+const std::vector<Key>& UpdatedKeys() {
+  static const std::vector<Key> keys = {-1, 0, 1, 2, 300, std::numeric_limits<Key>::max()};
+  return keys;
+}
+const std::vector<Key>& DeletedKeys() {
+  static const std::vector<Key> keys = {3, 303};
+  return keys;
+}
+
+absl::Status Update(DurableStore& store) {
+  HPS_ASSIGN_OR_RETURN(const auto table, store.OpenTable("m/updated"));
+  StampedRows rows(kStamp, table->spec().row_bytes(), UpdatedKeys(), kUpdated);
+  return table->Write({rows.batch(), DeletedKeys(), Positions()});
+}
+
+// A bit of the rows of the largest table file, in its middle.
+absl::Status FlipBit(const std::string& path) {
+  std::filesystem::path largest;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    if (entry.path().extension() != ".sst") continue;
+    if (largest.empty() || entry.file_size() > std::filesystem::file_size(largest))
+      largest = entry.path();
+  }
+  std::fstream file(largest, std::ios::in | std::ios::out | std::ios::binary);
+  const auto middle = static_cast<std::streamoff>(std::filesystem::file_size(largest) / 2);
+  file.seekg(middle);
+  const int value = file.get() ^ 1;
+  file.seekp(middle);
+  file.put(static_cast<char>(value));
+  return file.good() ? absl::OkStatus() : absl::InternalError("no table file could be damaged");
+}
+
+absl::Status Wrong(const FormatTable& table, const std::string& what) {
+  return absl::DataLossError(absl::StrCat("table '", table.name, "': ", what));
+}
+
+bool Contains(const std::vector<Key>& keys, Key key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// The rows of `table`, which was number `number` of its import; returns how many are lost.
+absl::StatusOr<size_t> CheckRows(DurableTable& opened, const FormatTable& table, size_t number) {
+  const bool is_updated = table.name == "m/updated";
+  std::vector<Key> asked = table.keys;
+  for (const Key key : {Key{1}, Key{2}, Key{-7}, Key{1'000'000}}) asked.push_back(key);
+  const FetchedRows rows(opened, asked);
+  HPS_RETURN_IF_ERROR(rows.counts.status());
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const bool is_new = is_updated && Contains(UpdatedKeys(), asked[i]);
+    const bool is_deleted = is_updated && Contains(DeletedKeys(), asked[i]);
+    const bool exists = is_new || (Contains(table.keys, asked[i]) && !is_deleted);
+    if (rows.outcomes[i] == FetchOutcome::kLost && exists && table.name == "n/lost") continue;
+    const FetchOutcome expected = exists ? FetchOutcome::kHit : FetchOutcome::kAbsent;
+    if (rows.outcomes[i] != expected) return Wrong(table, absl::StrCat("key ", asked[i]));
+    if (!exists) continue;
+    if (rows.versions[i] != (is_new ? kUpdated : 0))
+      return Wrong(table, absl::StrCat("the version of key ", asked[i]));
+    if (!StampedRow::Matches(kStamp + number, asked[i], rows.versions[i], rows.row(i)))
+      return Wrong(table, absl::StrCat("the row of key ", asked[i]));
+  }
+  return rows.counts->lost;
+}
+
+absl::Status CheckTable(DurableStore& store, const FormatTable& table, size_t number) {
+  HPS_ASSIGN_OR_RETURN(const auto opened, store.OpenTable(table.name));
+  const TableSpec spec = SpecOf(table);
+  const TableSpec& stored = opened->spec();
+  if (stored.dim != spec.dim || stored.dtype != spec.dtype ||
+      stored.default_row != spec.default_row)
+    return Wrong(table, "its dim, dtype or default row");
+  HPS_ASSIGN_OR_RETURN(const size_t lost, CheckRows(*opened, table, number));
+  if ((lost > 0) != (table.name == "n/lost")) return Wrong(table, absl::StrCat(lost, " lost rows"));
+  HPS_ASSIGN_OR_RETURN(const std::vector<StreamPosition> positions, opened->Positions());
+  const bool is_updated = table.name == "m/updated";
+  if (positions != (is_updated ? Positions() : std::vector<StreamPosition>()))
+    return Wrong(table, "its stream positions");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RocksStoreOptions FormatStoreOptions(const std::string& path, OpenMode mode) {
+  RocksStoreOptions options;
+  options.config.path = path;
+  options.config.cache_bytes = 1 << 20;
+  options.config.write_buffer_bytes = 1 << 20;
+  options.config.free_bytes_min = 0;
+  options.mode = mode;
+  return options;
+}
+
+absl::Status MakeFormatStore(const std::string& path) {
+  RocksStoreOptions options = FormatStoreOptions(path, OpenMode::kCreate);
+  std::vector<TableSpec> specs;
+  for (const FormatTable& table : Tables()) specs.push_back(SpecOf(table));
+  {
+    HPS_ASSIGN_OR_RETURN(const auto store, OpenRocksStore(options));
+    HPS_ASSIGN_OR_RETURN(const auto import, store->BeginImport(specs));
+    HPS_RETURN_IF_ERROR(Fill(*import, Tables()));
+  }
+  HPS_RETURN_IF_ERROR(FlipBit(path));
+  HPS_RETURN_IF_ERROR(VerifyRocksStore(options, true, {}).status());
+  options.role = OwnerRole::kServer;
+  HPS_ASSIGN_OR_RETURN(const auto server, OpenRocksStore(options));
+  HPS_RETURN_IF_ERROR(Update(*server));
+  const TableSpec staged = SpecOf(StagedTable());
+  HPS_ASSIGN_OR_RETURN(const auto import,
+                       StageImport(FormatStoreOptions(path, OpenMode::kCreate), {&staged, 1}));
+  return Fill(*import, {StagedTable()});
+}
+
+absl::Status CheckFormatStore(DurableStore& store, bool has_staged) {
+  const std::vector<FormatTable> tables = Tables();
+  HPS_ASSIGN_OR_RETURN(const std::vector<TableInfo> listed, store.Tables());
+  if (listed.size() != tables.size() + (has_staged ? 1 : 0))
+    return absl::DataLossError(absl::StrCat("there are ", listed.size(), " tables"));
+  for (size_t i = 0; i < tables.size(); ++i) {
+    if (listed[i].spec.name != tables[i].name)
+      return absl::DataLossError(absl::StrCat("table ", i, " is '", listed[i].spec.name, "'"));
+    HPS_RETURN_IF_ERROR(CheckTable(store, tables[i], i));
+  }
+  return has_staged ? CheckTable(store, StagedTable(), 0) : absl::OkStatus();
+}
+
+}  // namespace hps

@@ -1,0 +1,138 @@
+"""What lies in deploy/ and docs/ names only what a real server has."""
+
+import json
+import re
+import subprocess
+import tomllib
+import unittest
+
+import yaml
+
+import support
+from load import Load
+
+DEPLOY = support.ROOT / "deploy"
+NAME = re.compile(r"\b(?:hps|nv|process)_[a-z0-9_]+\b")
+LABEL = re.compile(r"\b(\w+)\s*(?:=~|!~|!=|=)\s*\"([^\"]*)\"")
+AGGREGATION = re.compile(r"\b(?:by|on|ignoring)\s*\(([^)]*)\)")
+OF_THE_SCRAPE = {"job", "instance"}  # labels that Prometheus adds
+
+
+class DeployTest(support.ServerTestCase):
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        case = cls("test_every_alert_rule_finds_its_metrics")
+        case.setUp()
+        cls.addClassCleanup(case.doCleanups)
+        server = case.serve_ready()
+        with Load(server.http) as load:
+            load.await_ok(20)
+        cls.status, page = server.get("/metrics")
+        cls.page = page.decode()
+        cls.samples: dict[str, dict[str, set]] = {}  # name -> label -> values
+        for line in cls.page.splitlines():
+            if line.startswith("#"):
+                continue
+            name, labels = re.match(r"(\w+)(?:\{(.*)\})? ", line).groups()
+            known = cls.samples.setdefault(name, {})
+            for label, value in re.findall(r'(\w+)="([^"]*)"', labels or ""):
+                known.setdefault(label, set()).add(value)
+
+    def check(self, expression: str, where: str) -> None:
+        names = set(NAME.findall(expression))
+        self.assertTrue(names, where)
+        self.assertEqual(names - set(self.samples), set(), f"{where}: no such metric")
+        labels = set().union(*(self.samples[name] for name in names)) | OF_THE_SCRAPE
+        for label, _ in LABEL.findall(expression):
+            self.assertIn(label, labels, f"{where}: no such label")
+        for group in AGGREGATION.findall(expression):
+            for label in filter(None, map(str.strip, group.split(","))):
+                self.assertIn(label, labels, f"{where}: no such label")
+        for name in names:
+            for selector in re.findall(rf"\b{name}\{{([^}}]*)\}}", expression):
+                for label, value in LABEL.findall(selector):
+                    if label in OF_THE_SCRAPE or "$" in value or value == "default_degraded":
+                        continue
+                    self.assertIn(value, self.samples[name].get(label, ()), f"{where}: {label}")
+
+    def test_every_alert_rule_finds_its_metrics(self) -> None:
+        rules = [rule for group in yaml.safe_load(
+            (DEPLOY / "prometheus" / "hps_alerts.yml").read_text())["groups"]
+                 for rule in group["rules"]]
+        self.assertGreater(len(rules), 10)
+        operations = (support.ROOT / "docs" / "operations.md").read_text()
+        for rule in rules:
+            with self.subTest(rule["alert"]):
+                self.check(rule["expr"], rule["alert"])
+                self.assertIn(f"`{rule['alert']}`", operations)
+                self.assertIn("summary", rule["annotations"])
+
+    def test_every_grafana_panel_finds_its_metrics(self) -> None:
+        dashboard = json.loads((DEPLOY / "grafana" / "hps.json").read_text())
+        places = set()
+        for panel in dashboard["panels"]:
+            self.assertTrue(panel["targets"], panel["title"])
+            for target in panel["targets"]:
+                with self.subTest(panel["title"]):
+                    self.check(target["expr"], panel["title"])
+            grid = panel["gridPos"]
+            cells = {(x, y) for x in range(grid["x"], grid["x"] + grid["w"])
+                     for y in range(grid["y"], grid["y"] + grid["h"])}
+            self.assertFalse(cells & places, f"{panel['title']} lies over another panel")
+            self.assertLessEqual(grid["x"] + grid["w"], 24)
+            places |= cells
+
+    def test_the_check_finds_what_is_wrong(self) -> None:
+        for wrong in ("hps_nothing_total > 0", "sum by (flavour) (hps_ready)",
+                      'hps_tier_up{tier="l9"}', 'rate(hps_ready{colour="red"}[5m])'):
+            with self.assertRaises(AssertionError):
+                self.check(wrong, "planted")
+
+    def test_the_documentation_lists_every_metric(self) -> None:
+        text = (support.ROOT / "docs" / "metrics.md").read_text()
+        # `a`, `..._b` stands for a with its last word replaced, or b added to it.
+        named = set(NAME.findall(text))
+        for base, short in re.findall(r"`(\w+)`, `\.\.\.(_\w+)`", text):
+            named.add(base + short)
+        for short in re.findall(r"`\.\.\.(_\w+_total)`", text):
+            named.add("hps_level" + short)
+        families = set(re.findall(r"^# TYPE (\w+)", self.page, flags=re.MULTILINE))
+        self.assertEqual(families - named, set(), "not in docs/metrics.md")
+
+    def test_the_manifest_is_whole(self) -> None:
+        objects = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "hps.yaml").read_text()))
+        kinds = {made["kind"]: made for made in objects}
+        pod = kinds["StatefulSet"]["spec"]["template"]["spec"]
+        container = pod["containers"][0]
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            self.assertIn(container[probe]["httpGet"]["path"],
+                          ("/v2/health/live", "/v2/health/ready"))
+        volumes = {volume["name"] for volume in pod["volumes"]} | {
+            claim["metadata"]["name"] for claim in
+            kinds["StatefulSet"]["spec"]["volumeClaimTemplates"]}
+        for one in pod["containers"] + pod["initContainers"]:
+            self.assertLessEqual({mount["name"] for mount in one["volumeMounts"]}, volumes)
+        self.check_config(kinds["ConfigMap"]["data"]["hps.toml"])
+        self.check_config((DEPLOY / "docker" / "hps.toml").read_text())
+        drain = tomllib.loads(kinds["ConfigMap"]["data"]["hps.toml"])["server"]["drain_timeout"]
+        self.assertGreater(pod["terminationGracePeriodSeconds"], int(drain.removesuffix("s")) + 5)
+
+    def check_config(self, text: str) -> None:
+        """The program itself accepts it."""
+        file = self.directory / "deployed.toml"
+        file.write_text(text)
+        done = subprocess.run([str(support.HPS), "serve", "--config", str(file), "--print-config"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_unit_starts_what_there_is(self) -> None:
+        unit = (DEPLOY / "systemd" / "hps.service").read_text()
+        command = re.search(r"^ExecStart=\S+/hps (\w+)", unit, flags=re.MULTILINE)[1]
+        self.assertEqual(subprocess.run([str(support.HPS), command, "--help"], timeout=60,
+                                        capture_output=True, check=False).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

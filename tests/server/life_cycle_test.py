@@ -1,0 +1,180 @@
+"""A server that is killed, drained, reloaded and rotated while requests come in."""
+
+import json
+import os
+import signal
+import socket
+import time
+import unittest
+
+import support
+from load import Load
+from support import MODEL
+
+TOKEN = "a-token-of-this-test"
+CONTROL = "repository_control = true"
+
+
+def free_ports() -> dict:
+    """Ports that a server can take again after it was killed."""
+    sockets = {name: socket.socket() for name in ("http", "grpc", "metrics")}
+    for taken in sockets.values():
+        taken.bind(("127.0.0.1", 0))
+    ports = {name: taken.getsockname()[1] for name, taken in sockets.items()}
+    for taken in sockets.values():
+        taken.close()
+    return ports
+
+
+class KillTest(support.ServerTestCase):
+
+    def test_kill_and_restart_under_load(self) -> None:
+        ports = free_ports()
+        server = self.serve_ready(ports=ports)
+        down = []
+        with Load(server.http) as load:
+            for _ in range(5):
+                load.await_ok(100)
+                killed = time.monotonic()
+                server.kill()
+                server = self.serve_ready(ports=ports)
+                down.append((killed, time.monotonic()))
+            load.await_ok(100)
+        self.assertEqual(load.wrong, [])
+        for answer in load.failed():
+            self.assertTrue(any(begin <= answer.ended and answer.begun <= end
+                                for begin, end in down), f"while it was up: {answer}")
+        self.assertEqual({answer.version for answer in load.all() if answer.version}, {1})
+        self.assertEqual(server.stop(), 0)
+
+
+class DrainTest(support.ServerTestCase):
+
+    def test_drain_under_load_answers_what_it_accepted(self) -> None:
+        for _ in range(3):
+            server = self.serve_ready()
+            with Load(server.http) as load:
+                load.await_ok(200)
+                begun = time.monotonic()
+                self.assertEqual(server.stop(), 0)
+                self.assertLess(time.monotonic() - begun, 20)
+            self.assertEqual(load.wrong, [])
+            for answer in load.failed():
+                self.assertGreaterEqual(answer.ended, begun, answer)
+                # Refused with a reason, or a connection that had nothing of an answer.
+                self.assertIn(answer.status, (0, 503), answer)
+                self.assertNotIn("IncompleteRead", answer.error)
+
+    def test_a_request_under_way_is_answered(self) -> None:
+        server = self.serve_ready()
+        body = json.dumps({"inputs": [{"name": "user", "shape": [1], "datatype": "INT64",
+                                       "data": [1]}]}).encode()
+        host, port = server.http.split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: x\r\n"
+                               f"Content-Length: {len(body)}\r\n\r\n".encode() + body[:10])
+            # The server has this much of it, and not more, when it is told to end.
+            deadline = time.monotonic() + 10
+            while server.overview()["server"]["connections_http"] < 2:
+                self.assertLess(time.monotonic(), deadline)
+            server.process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + 10
+            while "draining" not in server.output:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            connection.sendall(body[10:])
+            answer = b""
+            while part := connection.recv(65536):
+                answer += part
+        # Answered, or refused for the drain: never cut off.
+        self.assertRegex(answer.split(b"\r\n")[0].decode(), r"HTTP/1\.1 (200|503)")
+        self.assertEqual(server.stop(), 0)
+
+    def test_idle_connections_do_not_hold_it_up(self) -> None:
+        server = self.serve_ready()
+        host, port = server.http.split(":")
+        idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(50)]
+        # Each has had an answer, so the server has accepted it: what still waits in the system's
+        # queue is reset with the listener.
+        for connection in idle:
+            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: hps\r\n\r\n")
+            answer = b""
+            while b"\r\n\r\n" not in answer:
+                answer += connection.recv(65536)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 200 "), answer)
+        begun = time.monotonic()
+        self.assertEqual(server.stop(), 0)
+        self.assertLess(time.monotonic() - begun, 8)
+        for connection in idle:
+            self.assertEqual(connection.recv(1), b"")
+            connection.close()
+
+
+class ReloadTest(support.ServerTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.token = {"Authorization": f"Bearer {TOKEN}"}
+        self.server = self.serve_ready(security=CONTROL, environment={"HPS_TOKEN": TOKEN})
+
+    def control(self, action: str) -> None:
+        status, body = self.server.get(f"/v2/repository/models/{MODEL}/{action}", self.token,
+                                       data=b"", method="POST")
+        self.assertEqual(status, 200, body)
+
+    def test_new_versions_under_load_fail_no_request(self) -> None:
+        with Load(self.server.http, headers=self.token) as load:
+            for version in range(2, 8):
+                load.await_ok(30)
+                self.assertTrue(self.import_version(version).get("staged"))
+                self.control("load")
+            load.await_ok(30)
+        self.assertEqual(load.wrong, [])
+        self.assertEqual(load.failed(), [])
+        for answers in load.answers:
+            versions = [answer.version for answer in answers]
+            self.assertEqual(versions, sorted(versions), "a connection saw an older version")
+        self.assertEqual(max(answer.version for answer in load.all()), 7)
+
+    def test_unload_and_load_under_load(self) -> None:
+        absent = []
+        with Load(self.server.http, headers=self.token) as load:
+            for _ in range(4):
+                load.await_ok(30)
+                begun = time.monotonic()
+                self.control("unload")
+                self.control("load")
+                absent.append((begun, time.monotonic()))
+            load.await_ok(30)
+        self.assertEqual(load.wrong, [])
+        for answer in load.failed():
+            self.assertIn(answer.status, (404, 503), answer)
+            self.assertTrue(any(begin <= answer.ended and answer.begun <= end
+                                for begin, end in absent), answer)
+
+    def test_loading_in_vain_changes_nothing(self) -> None:
+        with Load(self.server.http, headers=self.token) as load:
+            for _ in range(10):
+                load.await_ok(5)
+                self.control("load")
+        self.assertEqual(load.wrong + load.failed(), [])
+
+
+class RotationTest(support.ServerTestCase):
+
+    def test_sighup_opens_the_log_anew(self) -> None:
+        server = self.serve_ready()
+        log, moved = self.directory / "hps.log", self.directory / "hps.log.1"
+        self.assertTrue(log.exists())
+        os.rename(log, moved)
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10
+        while not log.exists():
+            self.assertLess(time.monotonic(), deadline, "no new log")
+            time.sleep(0.01)
+        self.assertTrue(server.is_ready())
+        self.assertEqual(server.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

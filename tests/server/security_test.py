@@ -1,0 +1,157 @@
+"""TLS and the bearer token: who is let in, who is not, and that no secret shows anywhere."""
+
+import http.client
+import importlib
+import signal
+import ssl
+import subprocess
+import time
+import unittest
+
+import support
+from support import MODEL
+
+TOKEN = "the-token-of-the-test"
+SECRET_PATHS = ["/metrics", "/api/overview", "/api/lookup?table=ctr/user&key=1", "/v2",
+                f"/v2/models/{MODEL}"]
+
+
+class TokenTest(support.ServerTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.file = self.directory / "token"
+        self.file.write_text(TOKEN + "\n")
+        self.security = f'token_file = "{self.file}"'
+
+    def status(self, server, path: str, token: str | None = None, **more) -> int:
+        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        return server.get(path, headers, **more)[0]
+
+    def test_the_token_opens_what_is_closed_without(self) -> None:
+        server = self.serve_ready(security=self.security)
+        for path in SECRET_PATHS:
+            with self.subTest(path):
+                self.assertEqual(self.status(server, path), 401)
+                for wrong in ("", "x", TOKEN + "x", TOKEN[:-1], TOKEN.upper()):
+                    self.assertEqual(self.status(server, path, wrong), 401, wrong)
+                self.assertEqual(self.status(server, path, TOKEN), 200)
+        for path in ("/v2/health/live", "/v2/health/ready", "/", "/assets/dashboard.js"):
+            self.assertEqual(self.status(server, path), 200, path)
+        counted = f"hps_auth_failures_total {6 * len(SECRET_PATHS)}\n"
+        deadline, metrics = time.monotonic() + 10, ""
+        while counted not in metrics:  # the page is made anew four times a second
+            self.assertLess(time.monotonic(), deadline, "no " + counted)
+            metrics = server.get("/metrics", {"Authorization": f"Bearer {TOKEN}"})[1].decode()
+        self.assertEqual(server.stop(), 0)
+        for text in (metrics, "\n".join(server.output), (self.directory / "hps.log").read_text()):
+            self.assertNotIn(TOKEN, text)
+
+    def test_control_needs_switch_and_token(self) -> None:
+        path = f"/v2/repository/models/{MODEL}/load"
+        server = self.serve_ready(security=self.security + "\nrepository_control = true")
+        self.assertIn(self.status(server, path, data=b"", method="POST"), (401, 403))
+        self.assertEqual(self.status(server, path, TOKEN, data=b"", method="POST"), 200)
+        server.stop()
+        server = self.serve_ready(security=self.security)
+        self.assertEqual(self.status(server, path, TOKEN, data=b"", method="POST"), 403)
+
+    def test_a_new_token_after_sighup(self) -> None:
+        server = self.serve_ready(security=self.security)
+        self.file.write_text("another-token\n")
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10
+        while self.status(server, "/v2", "another-token") != 200:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.assertEqual(self.status(server, "/v2", TOKEN), 401)
+
+    @unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
+    def test_grpc_needs_the_token(self) -> None:
+        client = importlib.import_module("tritonclient.grpc")
+        server = self.serve_ready(security=self.security)
+        with client.InferenceServerClient(server.grpc) as connection:
+            self.assertTrue(connection.is_server_ready())
+            for headers in (None, {"authorization": "Bearer x"}):
+                with self.assertRaises(Exception) as caught:
+                    connection.get_model_metadata(MODEL, headers=headers)
+                self.assertIn("UNAUTHENTICATED", str(caught.exception.status()))
+            connection.get_model_metadata(MODEL, headers={"authorization": f"Bearer {TOKEN}"})
+
+
+class TlsTest(support.ServerTestCase):
+
+    def make_certificate(self, name: str) -> tuple:
+        certificate, key = self.directory / f"{name}.pem", self.directory / f"{name}.key"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+             "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+             "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate],
+            check=True, capture_output=True, timeout=60)
+        return certificate, key
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.certificate, self.key = self.make_certificate("server")
+        self.security = f'tls_certificate = "{self.certificate}"\ntls_key = "{self.key}"'
+
+    def ask(self, server, trusted, own: tuple | None = None) -> int:
+        context = ssl.create_default_context(cafile=str(trusted))
+        if own:
+            context.load_cert_chain(*own)
+        connection = http.client.HTTPSConnection(server.http, context=context, timeout=10)
+        try:
+            connection.request("GET", "/v2/health/ready")
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def await_tls(self, server, trusted, own: tuple | None = None) -> None:
+        deadline = time.monotonic() + support.START_S
+        while self.ask(server, trusted, own) != 200:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+
+    def test_only_who_trusts_it_is_answered(self) -> None:
+        server = self.serve(security=self.security)
+        self.await_tls(server, self.certificate)
+        stranger, _ = self.make_certificate("stranger")
+        with self.assertRaises(ssl.SSLCertVerificationError):
+            self.ask(server, stranger)
+        plain = http.client.HTTPConnection(server.http, timeout=10)
+        with self.assertRaises((OSError, http.client.HTTPException)):
+            plain.request("GET", "/v2/health/ready")
+            plain.getresponse()
+        plain.close()
+        self.await_tls(server, self.certificate)
+        self.assertEqual(server.stop(), 0)
+
+    def test_client_certificates(self) -> None:
+        own = self.make_certificate("client")
+        server = self.serve(security=f'{self.security}\ntls_client_ca = "{own[0]}"')
+        self.await_tls(server, self.certificate, own)
+        for other in (None, self.make_certificate("stranger")):
+            with self.assertRaises((OSError, http.client.HTTPException)):
+                self.ask(server, self.certificate, other)
+
+    def test_a_new_certificate_after_sighup(self) -> None:
+        server = self.serve(security=self.security)
+        self.await_tls(server, self.certificate)
+        former = self.directory / "former.pem"
+        former.write_bytes(self.certificate.read_bytes())
+        self.make_certificate("server")
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                self.assertEqual(self.ask(server, self.certificate), 200)
+                break
+            except ssl.SSLCertVerificationError:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.02)
+        with self.assertRaises(ssl.SSLCertVerificationError):
+            self.ask(server, former)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,174 @@
+"""What the tests of a whole server share: a store whose rows say what they are, and the process.
+
+Row of `key` in table number `table`, import number `version`, element j:
+    (key * 31 + table * 7 + j) mod 8192 + 8192 * version
+so that a foreign, torn or old row is seen; exact in float32 up to version 2047.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" / "hps"))
+MODEL = "ctr"
+TABLES = {"user": 8, "item": 16}  # name -> dim, in declared order
+ROWS = 5000
+STAMP = 8192
+START_S = 30
+
+
+def stamped(table: str, keys: np.ndarray, version: int = 1) -> np.ndarray:
+    number, dim = list(TABLES).index(table), TABLES[table]
+    flat = keys.reshape(-1, 1) * 31 + number * 7 + np.arange(dim)
+    return (flat % STAMP + STAMP * version).astype(np.float32).reshape(*keys.shape, dim)
+
+
+def has_grpc() -> bool:
+    """Whether this build serves gRPC: the text of the program's own configuration says it."""
+    cache = HPS.parent.parent / "CMakeCache.txt"
+    return re.search(r"^HPS_GRPC:BOOL=ON", cache.read_text(), re.MULTILINE) is not None \
+        and (ROOT / "src" / "server" / "grpc" / "CMakeLists.txt").exists()
+
+
+class RunningServer:
+    """A child process `hps serve` on ports of its own."""
+
+    def __init__(self, directory: pathlib.Path, settings: str = "", security: str = "",
+                 environment: dict | None = None, ports: dict | None = None) -> None:
+        ports = ports or {}
+        config = directory / "hps.toml"
+        grpc = f"127.0.0.1:{ports.get('grpc', 0)}" if has_grpc() else ""
+        config.write_text(
+            f'[store]\npath = "{directory}/store"\ncache_bytes = "64MiB"\n'
+            f'[l2]\nbytes_max = "64MiB"\n'
+            f'[server]\nhttp = "127.0.0.1:{ports.get("http", 0)}"\ngrpc = "{grpc}"\n'
+            f'metrics = "127.0.0.1:{ports.get("metrics", 0)}"\n{settings}\n'
+            f'[server.security]\n{security}\n[log]\nlevel = "info"\nfile = "{directory}/hps.log"\n'
+            f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n')
+        self.output: list[str] = []
+        self.process = subprocess.Popen(
+            [str(HPS), "serve", "--config", str(config)], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, env=os.environ | (environment or {}))
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+        self.scheme = "https" if "tls_certificate" in security else "http"
+        self.http, self.metrics = self.address("http"), self.address("metrics")
+        self.grpc = self.address("grpc") if grpc else ""
+
+    def read(self) -> None:
+        for line in self.process.stdout:
+            self.output.append(line.rstrip("\n"))
+
+    def address(self, name: str) -> str:
+        pattern = re.compile(rf"{name} +(?:https?://)?(127\.0\.0\.1:\d+)")
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            for line in list(self.output):
+                if match := pattern.match(line):
+                    return match[1]
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise AssertionError(f"no {name} address from hps serve:\n" + "\n".join(self.output))
+
+    def url(self, path: str) -> str:
+        return f"{self.scheme}://{self.http}{path}"
+
+    def get(self, path: str, headers: dict | None = None, **more) -> tuple[int, bytes]:
+        request = urllib.request.Request(self.url(path), headers=headers or {}, **more)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    def is_ready(self) -> bool:
+        with contextlib.suppress(OSError):
+            return self.get("/v2/health/ready")[0] == 200
+        return False
+
+    def await_ready(self) -> None:
+        deadline = time.monotonic() + START_S
+        while not self.is_ready():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise AssertionError("the server is not ready:\n" + "\n".join(self.output))
+            time.sleep(0.02)
+
+    def overview(self) -> dict:
+        return json.loads(self.get("/api/overview")[1])
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        self.close()
+        return status
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.close()
+
+    def close(self) -> None:
+        self.reader.join(timeout=10)
+        self.process.stdout.close()
+
+
+class ServerTestCase(unittest.TestCase):
+    """A directory with a stamped store; servers that a test starts end with it."""
+
+    def setUp(self) -> None:
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_server_"))
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.random = np.random.default_rng(20261121)
+        self.import_version(1)
+
+    def import_version(self, version: int) -> dict:
+        source = self.directory / f"tables{version}"
+        keys = np.arange(ROWS, dtype=np.int64)
+        for table in TABLES:
+            (source / table).mkdir(parents=True)
+            np.save(source / table / "keys.npy", keys)
+            np.save(source / table / "rows.npy", stamped(table, keys, version))
+        done = subprocess.run(
+            [str(HPS), "import", "--store", str(self.directory / "store"), "--model", MODEL,
+             "--from", str(source), "--default", "-1", "--json"],
+            capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shutil.rmtree(source)
+        return json.loads(done.stdout)
+
+    def serve(self, *arguments, **keywords) -> RunningServer:
+        server = RunningServer(self.directory, *arguments, **keywords)
+        self.addCleanup(server.kill)
+        return server
+
+    def serve_ready(self, *arguments, **keywords) -> RunningServer:
+        server = self.serve(*arguments, **keywords)
+        server.await_ready()
+        return server
+
+    def keys(self, *shape) -> np.ndarray:
+        return self.random.integers(0, ROWS, size=shape, dtype=np.int64)
+
+    def assert_stamped(self, table: str, keys: np.ndarray, rows: np.ndarray, version=1) -> None:
+        np.testing.assert_array_equal(rows, stamped(table, keys, version))
