@@ -78,10 +78,9 @@ absl::Status DeviceLevel::Open(const DeviceCacheFactory& factory) {
   return absl::OkStatus();
 }
 
-DeviceLevel::~DeviceLevel() {
-  closing_.store(true);
-  executor_ = nullptr;
-}
+// The executor ends first, as the last member. It is not reset here: its own thread may still post
+// through the pointer, which a reset sets to null before the thread has ended.
+DeviceLevel::~DeviceLevel() { closing_.store(true); }
 
 std::vector<DeviceCache*> DeviceLevel::caches() const {
   std::vector<DeviceCache*> all;
