@@ -228,6 +228,10 @@ void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {
   PutRecord(batch, IncarnationKey(kUsedTag, incarnation), {});
 }
 
+void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {
+  batch.Delete(IncarnationKey(kUsedTag, incarnation));
+}
+
 void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation) {
   PutRecord(batch, IncarnationKey(kChangedTag, incarnation), {});
 }

@@ -64,6 +64,7 @@ void PutFormat(rocksdb::WriteBatch& batch, uint32_t format_version = kStoreForma
 void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table);
 void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name);
 void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
+void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,
                  const StreamPosition& position);

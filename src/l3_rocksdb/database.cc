@@ -16,7 +16,6 @@
 #include "base/macros.h"
 #include "base/names.h"
 #include "l3_rocksdb/damage_log.h"
-#include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/key_list.h"
 #include "l3_rocksdb/log_syncer.h"
 #include "l3_rocksdb/manifest_mark.h"
@@ -43,6 +42,7 @@ Database::Database(const RocksStoreOptions& options, bool damaged,
       damaged_(damaged),
       rocks_options_(rocks_options),
       space_(EnvOf(options), options.config.path, options.config.free_bytes_min),
+      reserve_(EnvOf(options), options.config.path, space_),
       background_errors_(std::make_shared<BackgroundErrors>()) {}
 
 Database::~Database() {
@@ -64,6 +64,7 @@ Database::~Database() {
     MutexLock lock(mutex_);
     for (auto& [incarnation, family] : families_) db_->DestroyColumnFamilyHandle(family->handle);
     families_.clear();
+    for (rocksdb::ColumnFamilyHandle* handle : leftovers_) db_->DestroyColumnFamilyHandle(handle);
   }
   for (rocksdb::ColumnFamilyHandle* handle : opened_handles_)
     db_->DestroyColumnFamilyHandle(handle);
@@ -102,6 +103,7 @@ absl::Status Database::OpenAll(const Database* former) {
   HPS_RETURN_IF_ERROR(DropUnknownFamilies());
   HPS_RETURN_IF_ERROR(MakeKeyListFamily());
   NoteTablesChanged();
+  reserve_.Keep();
   if (options_.config.sync == SyncMode::kInterval)
     syncer_ = std::make_unique<LogSyncer>([this] { return Sync(); }, options_.config.sync_interval);
   return absl::OkStatus();
@@ -143,6 +145,10 @@ absl::Status Database::OpenFiles(const Database* former) {
     const rocksdb::Status listed = rocksdb::DB::ListColumnFamilies(db_options, path(), &families);
     HPS_RETURN_IF_ERROR(OpenError(listed, path()));
   }
+  const absl::Status opened = OpenRocks(families);
+  if (!absl::IsResourceExhausted(opened) || read_only()) return opened;
+  // Opening takes some room, and a store that can't be opened can't be made smaller.
+  const SpaceReserve::Loan room = reserve_.Lend();
   return OpenRocks(families);
 }
 
@@ -260,7 +266,7 @@ absl::Status Database::DropUnknownFamilies() {
       it = catalog_.incarnations.erase(it);
     }
   }
-  return batch.Count() == 0 ? absl::OkStatus() : Write(batch, false);
+  return batch.Count() == 0 ? absl::OkStatus() : Commit(batch, false);
 }
 
 absl::Status Database::MakeKeyListFamily() {
@@ -331,140 +337,6 @@ std::unique_ptr<Family> Database::TakeUnpinned(Family* family) {
   std::unique_ptr<Family> taken = std::move(found->second);
   families_.erase(found);
   return taken;
-}
-
-// What can't be removed now is removed at the next open.
-void Database::Retire(std::unique_ptr<Family> family) {
-  if (read_only()) {
-    db_->DestroyColumnFamilyHandle(family->handle);
-    return;
-  }
-  // Not before the change that replaced it is durable: else the next open may need it.
-  if (const absl::Status synced = Sync(); !synced.ok()) {
-    LogWarning(absl::StrCat("store '", path(), "': ", family->handle->GetName(),
-                            " is left: ", synced.ToString()));
-    db_->DestroyColumnFamilyHandle(family->handle);
-    return;
-  }
-  rocksdb::WriteBatch batch;
-  absl::Status removed = DeleteIncarnation(*db_, batch, family->table.incarnation);
-  if (removed.ok() && batch.Count() > 0) removed = Write(batch, false);
-  {
-    const SwitchGate::Switching switching(switch_gate_);
-    removed.Update(DeleteKeyList(*db_, key_list_, family->table.incarnation));
-  }
-  if (!removed.ok())
-    LogWarning(absl::StrCat("store '", path(), "': tidying up: ", removed.ToString()));
-  DropFamilies({family->handle});
-}
-
-absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> Database::CreateFamilies(
-    const std::vector<TableRecord>& tables) {
-  HPS_RETURN_IF_ERROR(GoOn());
-  std::vector<std::string> names;
-  for (const TableRecord& table : tables) names.push_back(FamilyName(table.incarnation));
-  std::vector<rocksdb::ColumnFamilyHandle*> handles;
-  const rocksdb::Status created = db_->CreateColumnFamilies(rocks_options_.rows(), names, &handles);
-  if (!created.ok()) {
-    DropFamilies(handles);
-    return FailedWrite(created);
-  }
-  return handles;
-}
-
-void Database::DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
-  for (rocksdb::ColumnFamilyHandle* handle : handles) {
-    const rocksdb::Status dropped = db_->DropColumnFamily(handle);
-    if (!dropped.ok()) {
-      LogWarning(absl::StrCat("store '", path(), "': ", handle->GetName(),
-                              " could not be dropped: ", dropped.ToString()));
-    }
-    const SwitchGate::Freeing freeing(switch_gate_);
-    db_->DestroyColumnFamilyHandle(handle);
-  }
-}
-
-absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
-                                    const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
-                                    rocksdb::WriteBatch& batch) {
-  for (const TableRecord& table : tables) {
-    PutTable(batch, table);
-    PutUsed(batch, table.incarnation);
-  }
-  if (const absl::Status room = CheckRoomFor(batch.GetDataSize()); !room.ok()) {
-    // Nothing was written, and the import may be tried again.
-    DropFamilies(handles);
-    return room;
-  }
-  const absl::Status written = Write(batch, true);
-  if (!written.ok() &&
-      (tables.empty() || IncarnationInRocks(tables[0].spec.name, 0) != tables[0].incarnation)) {
-    // It may yet be in the log and be replayed at the next open: its column families must be there
-    // then. The next open drops them if it was not.
-    for (rocksdb::ColumnFamilyHandle* handle : handles) db_->DestroyColumnFamilyHandle(handle);
-    return written;
-  }
-  std::vector<std::unique_ptr<Family>> unused;
-  {
-    MutexLock lock(mutex_);
-    for (size_t i = 0; i < tables.size(); ++i) {
-      const TableRecord& table = tables[i];
-      const auto old = catalog_.tables.find(table.spec.name);
-      if (old != catalog_.tables.end()) {
-        Family* family = families_[old->second.incarnation].get();
-        family->current = false;
-        if (auto taken = TakeUnpinned(family); taken != nullptr) unused.push_back(std::move(taken));
-      }
-      catalog_.tables[table.spec.name] = table;
-      AddFamily(table, handles[i]);
-    }
-  }
-  NoteTablesChanged();
-  for (auto& family : unused) Retire(std::move(family));
-  return written;
-}
-
-// What the catalog in RocksDB says of a table after a change of it failed; nullopt = no table.
-std::optional<Incarnation> Database::IncarnationInRocks(const std::string& name,
-                                                        Incarnation if_unknown) const {
-  const absl::StatusOr<CatalogContents> contents = ReadCatalog(*db_);
-  if (!contents.ok()) return if_unknown;
-  const auto table = contents->tables.find(name);
-  if (table == contents->tables.end()) return std::nullopt;
-  return table->second.incarnation;
-}
-
-// The catalog leaves the log for a table file, so that damage to the log can't undo a change of
-// tables, and the mark keeps the MANIFEST from forgetting it. The change is durable without both.
-void Database::NoteTablesChanged() {
-  // Not while damage is borne. The next open notes the tables, too.
-  if (damaged_) return;
-  absl::Status noted =
-      FromRocksStatus(FlushFamilies({db_->DefaultColumnFamily()}), "flushing the catalog");
-  noted.Update(WriteManifestMark(*db_, path()));
-  if (!noted.ok()) LogWarning(absl::StrCat("store '", path(), "': ", noted.ToString()));
-}
-
-absl::Status Database::DropTable(const std::string& name) {
-  HPS_RETURN_IF_ERROR(PinTable(name).status());
-  HPS_FAULT_POINT("l3.drop.before_write");
-  rocksdb::WriteBatch batch;
-  DeleteTable(batch, name);
-  const absl::Status written = Write(batch, true);
-  if (!written.ok() && IncarnationInRocks(name, 1).has_value()) return written;
-  HPS_FAULT_POINT("l3.drop.after_write");
-  std::unique_ptr<Family> unused;
-  {
-    MutexLock lock(mutex_);
-    const auto table = catalog_.tables.find(name);
-    Family* family = families_[table->second.incarnation].get();
-    family->current = false;
-    unused = TakeUnpinned(family);
-    catalog_.tables.erase(table);
-  }
-  NoteTablesChanged();
-  if (unused != nullptr) Retire(std::move(unused));
-  return written;
 }
 
 DurableStatistics Database::Statistics() const {

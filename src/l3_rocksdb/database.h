@@ -27,6 +27,7 @@
 #include "l3_rocksdb/reader_file_system.h"
 #include "l3_rocksdb/rocks_options.h"
 #include "l3_rocksdb/space_guard.h"
+#include "l3_rocksdb/space_reserve.h"
 #include "l3_rocksdb/store_file_system.h"
 #include "l3_rocksdb/switch_gate.h"
 
@@ -43,7 +44,8 @@ struct Family {
   std::atomic<bool> current{true};     // the catalog names it
   // Read-only: a state that was opened since has other rows. Shared with the same rows in it.
   std::shared_ptr<std::atomic<bool>> outdated = std::make_shared<std::atomic<bool>>(false);
-  size_t pins = 0;  // guarded by the database's mutex
+  SpaceReserve::Loan room;             // of one that was dropped, until its files are gone
+  size_t pins = 0;                     // guarded by the database's mutex
 };
 
 class Database : public std::enable_shared_from_this<Database> {
@@ -95,9 +97,12 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status CheckRoomFor(uint64_t bytes) const { return space_.CheckRoomFor(bytes); }
 
   // New column families for the rows of `tables`; dropped again with DropFamilies unless
-  // SwitchTables makes them current.
+  // SwitchTables makes them current. First drops what could not be dropped before.
+  // REQUIRES: change_mutex() is held.
   absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> CreateFamilies(
       const std::vector<TableRecord>& tables);
+  // Drops what nothing reads, and takes the handles. What can't be dropped now is dropped before
+  // tables change the next time, or at the next open.
   void DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
 
   // Makes `tables` current in one step, durably. `batch` may hold more records of theirs. Takes
@@ -107,7 +112,7 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status SwitchTables(const std::vector<TableRecord>& tables,
                             const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
                             rocksdb::WriteBatch& batch);
-  // As SwitchTables. REQUIRES: change_mutex() is held. Errors: NOT_FOUND.
+  // As SwitchTables, also on a full disk. REQUIRES: change_mutex() is held. Errors: NOT_FOUND.
   absl::Status DropTable(const std::string& name);
 
   // Changes of the set of tables go one after another.
@@ -142,6 +147,11 @@ class Database : public std::enable_shared_from_this<Database> {
   std::optional<Incarnation> IncarnationInRocks(const std::string& name,
                                                 Incarnation if_unknown) const;
   absl::Status FailedWrite(const rocksdb::Status& status) const;
+  absl::Status Commit(rocksdb::WriteBatch& batch, bool durable);
+  absl::Status WriteDrop(const std::string& name);
+  absl::Status TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
+  absl::Status DropLeftovers();
+  absl::Status UndoSwitches();
   void Retire(std::unique_ptr<Family> family);
   void Unpin(Family* family);
   void AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle)
@@ -152,6 +162,7 @@ class Database : public std::enable_shared_from_this<Database> {
   const bool damaged_;  // opened for verifying or repairing: what is wrong is the caller's business
   const RocksOptions rocks_options_;
   const SpaceGuard space_;
+  SpaceReserve reserve_;
   std::unique_ptr<OwnerLock> lock_;  // null when read-only
   // Both null when read-only.
   std::shared_ptr<StoreFileSystem> file_system_;
@@ -177,6 +188,11 @@ class Database : public std::enable_shared_from_this<Database> {
   mutable Mutex mutex_;
   CatalogContents catalog_ HPS_GUARDED_BY(mutex_);
   std::map<Incarnation, std::unique_ptr<Family>> families_ HPS_GUARDED_BY(mutex_);
+  // That nothing reads and that are still to be dropped.
+  std::vector<rocksdb::ColumnFamilyHandle*> leftovers_ HPS_GUARDED_BY(mutex_);
+  // What switches that failed have tried to make current: it may be in the log. Until the log says
+  // otherwise their column families must be there for the next open.
+  std::vector<TableRecord> switches_in_doubt_ HPS_GUARDED_BY(mutex_);
 };
 
 // Keeps a family readable, and its database open. Movable.

@@ -172,6 +172,11 @@ rocksdb::Status Database::WriteToRocks(rocksdb::WriteBatch& batch) {
 absl::Status Database::Write(rocksdb::WriteBatch& batch, bool durable) {
   HPS_RETURN_IF_ERROR(CheckRoomFor(batch.GetDataSize()));
   HPS_RETURN_IF_ERROR(GoOn());
+  return Commit(batch, durable);
+}
+
+// Write on a disk that has room and is well, or for what may not be refused otherwise.
+absl::Status Database::Commit(rocksdb::WriteBatch& batch, bool durable) {
   const rocksdb::Status written = WriteToRocks(batch);
   if (written.IsIncomplete()) {
     HPS_RETURN_IF_ERROR(WriteAfterStall(batch));

@@ -2,7 +2,6 @@
 
 #include <rocksdb/file_checksum.h>
 #include <rocksdb/metadata.h>
-#include <rocksdb/sst_file_reader.h>
 
 #include <algorithm>
 #include <memory>
@@ -97,49 +96,28 @@ rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const StagedImport
   return ingestion;
 }
 
-// A file whose ends are not those that were written is lost, whatever RocksDB would make of it.
-// That its own reads of them can't fail is staged_file.h's part.
-absl::Status CheckRange(const rocksdb::Options& options, const std::string& path,
-                        const StagedFile& file) {
-  const std::string what = absl::StrCat("reading '", path, "'");
-  rocksdb::SstFileReader reader(options);
-  HPS_RETURN_IF_ERROR(FromReadStatus(reader.Open(path), what));
-  const std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(rocksdb::ReadOptions()));
-  it->SeekToFirst();
-  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), what));
-  const bool first_right = it->Valid() && it->key() == file.first_key;
-  it->SeekToLast();
-  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), what));
-  if (first_right && it->Valid() && it->key() == file.last_key) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(what, ": its keys are not those that were written"));
-}
-
 // A file that was left staged may have rotted since.
-absl::Status CheckFile(const Database& database, const StagedImport& import, bool of_rows,
+absl::Status CheckFile(const Database& database, const StagedImport& import,
                        const StagedFile& file) {
   const std::string path = import.directory + "/" + file.name;
-  if (!import.fresh) {
-    HPS_ASSIGN_OR_RETURN(const FileChecksum found, ChecksumOf(database.env(), path));
-    if (found.checksum != file.checksum) {
-      return absl::DataLossError(
-          absl::StrCat("'", path, "': its checksum is not that of what was written"));
-    }
-  }
-  const RocksOptions& options = database.rocks_options();
-  return CheckRange(of_rows ? options.for_row_files() : options.for_key_list_files(), path, file);
+  HPS_ASSIGN_OR_RETURN(const FileChecksum found, ChecksumOf(database.env(), path));
+  if (found.checksum == file.checksum) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("'", path, "': its checksum is not that of what was written"));
 }
 
 absl::Status CheckFiles(const Database& database, const StagedImport& import) {
+  if (import.fresh) return absl::OkStatus();
   for (const StagedTable& table : import.tables) {
     for (const StagedFile& file : table.row_files)
-      HPS_RETURN_IF_ERROR(CheckFile(database, import, true, file));
+      HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
     for (const StagedFile& file : table.key_files)
-      HPS_RETURN_IF_ERROR(CheckFile(database, import, false, file));
+      HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
   }
   return absl::OkStatus();
 }
 
-// Whether RocksDB has taken over the files with the ranges of keys that they have.
+// Whether RocksDB has taken over the files with the ranges of keys that were written.
 absl::Status CheckTaken(Database& database, rocksdb::ColumnFamilyHandle* family,
                         const std::vector<StagedFile>& files) {
   rocksdb::ColumnFamilyMetaData taken;
@@ -155,7 +133,7 @@ absl::Status CheckTaken(Database& database, rocksdb::ColumnFamilyHandle* family,
   if (missing == files.end()) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("store '", database.path(), "': '", missing->name,
-                   "' was not taken over with its range of keys: a read of it failed"));
+                   "' was not taken over with the range of keys that was written"));
 }
 
 absl::Status Ingest(Database& database, const StagedImport& import,
@@ -201,6 +179,7 @@ bool IsReplaced(const StagedImport& import, const std::set<std::string>& newer_n
 absl::Status CommitLocked(Database& database, const StagedImport& import,
                           rocksdb::WriteBatch& records) {
   HPS_RETURN_IF_ERROR(CheckCommit(database, import));
+  HPS_RETURN_IF_ERROR(database.CheckRoomFor(0));
   HPS_FAULT_POINT("l3.import.before_families");
   const std::vector<TableRecord> tables = RecordsOf(database, import);
   HPS_ASSIGN_OR_RETURN(const std::vector<rocksdb::ColumnFamilyHandle*> handles,

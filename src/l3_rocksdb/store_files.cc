@@ -15,7 +15,8 @@ namespace {
 
 bool IsOurs(const std::string& name) {
   return name == "." || name == ".." || name == "hps.lock" || name == "hps.manifest" ||
-         name == "hps.manifest.tmp" || name == "staging" || name == "lost+found";
+         name == "hps.manifest.tmp" || name == "hps.reserve" || name == "staging" ||
+         name == "lost+found";
 }
 
 // What RocksDB makes before CURRENT, and so may be left of a creation that was cut short.

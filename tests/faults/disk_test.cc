@@ -167,7 +167,7 @@ class SmallDisk {
  public:
   explicit SmallDisk(const std::string& at) : at_(at) {
     std::filesystem::create_directory(at_);
-    mounted_ = mount("none", at_.c_str(), "tmpfs", 0, "size=6m") == 0;
+    mounted_ = mount("none", at_.c_str(), "tmpfs", 0, "size=8m") == 0;
     if (!mounted_) why_not_ = std::strerror(errno);
   }
   SmallDisk(const SmallDisk&) = delete;
@@ -217,6 +217,30 @@ TEST_F(DiskTest, AFullRealDiskIsAStatusToo) {
   ASSERT_TRUE(run.Open().ok());
   const absl::Status checked = run.Check();
   EXPECT_TRUE(checked.ok()) << checked;
+}
+
+// By the process that has the store, and by a command that opens it first.
+TEST_F(DiskTest, ATableIsDroppedFromAFullRealDisk) {
+  const std::string at = directory_.path("small");
+  SmallDisk small(at);
+  if (!small.mounted()) GTEST_SKIP() << "no small tmpfs can be mounted: " << small.why_not();
+  RocksStoreOptions options = TestStoreOptions(at + "/store");
+  options.config.free_bytes_min = 512 << 10;
+  StoreRun run(kPlan, options);
+  ASSERT_TRUE(run.Open().ok());
+  ASSERT_TRUE(run.DoEvents(19).ok());
+  small.Fill();
+  const absl::Status in_process = run.store().Drop("m/a");
+  EXPECT_TRUE(in_process.ok()) << in_process;
+  small.Fill();
+  run.Close();
+  const absl::Status opened = run.Open();
+  ASSERT_TRUE(opened.ok()) << opened;
+  const absl::Status by_command = run.store().Drop("m/b");
+  EXPECT_TRUE(by_command.ok()) << by_command;
+  small.Free();
+  ASSERT_TRUE(run.Open().ok());
+  EXPECT_TRUE(run.store().Tables()->empty());
 }
 
 struct Flow {

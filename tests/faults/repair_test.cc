@@ -1,7 +1,6 @@
 // A repair on a disk that fails: an I/O error is no damage, so it ends the repair and marks
 // nothing.
 #include <gtest/gtest.h>
-#include <rocksdb/env.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -9,44 +8,27 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
 #include "l3_rocksdb/verify.h"
-#include "tests/faults/fault_file_system.h"
-#include "tests/faults/temporary_directory.h"
-#include "tests/faults/test_store.h"
-#include "tests/faults/trials.h"
+#include "tests/faults/failing_disk.h"
+#include "tests/faults/one_table.h"
 #include "tier/stamped_rows.h"
 
 namespace hps {
 namespace {
 
-constexpr uint64_t kStamp = 3;
-constexpr size_t kRowBytes = 32;
 constexpr Key kRows = 2000;
 
-class RepairTest : public testing::Test {
+class RepairTest : public FailingDiskTest {
  protected:
-  RepairTest() { SetLogLevel(LogLevel::kOff); }
-  ~RepairTest() override { SetLogLevel(LogLevel::kWarning); }
-
-  RocksStoreOptions Options() const {
-    RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
-    options.env = env_.get();
-    return options;
-  }
+  RocksStoreOptions Options() const { return FailingDiskTest::Options(SyncMode::kNever); }
 
   // Imports m/a, writes to it, and damages a block of its rows.
   void MakeDamagedStore() {
-    std::vector<Key> keys;
-    for (Key key = 0; key < kRows; ++key) keys.push_back(key);
-    const TableSpec spec{.name = "m/a", .dim = kRowBytes / 4};
     const auto store = OpenRocksStore(Options());
     ASSERT_TRUE(store.ok()) << store.status();
-    const auto import = (*store)->BeginImport({&spec, 1});
-    ASSERT_TRUE(import.ok()) << import.status();
-    StampedRows rows(kStamp, kRowBytes, keys);
-    ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
-    ASSERT_TRUE((*import)->Commit().ok());
+    const TableSpec spec = OneTable();
+    const auto filled = FillOneTable((*store)->BeginImport({&spec, 1}), kRows);
+    ASSERT_TRUE(filled.ok()) << filled.status();
     std::string largest;
     uintmax_t largest_bytes = 0;
     for (const auto& entry : std::filesystem::directory_iterator(directory_.path("store"))) {
@@ -112,10 +94,6 @@ class RepairTest : public testing::Test {
     std::filesystem::remove_all(directory_.path("store"));
     std::filesystem::rename(whole, directory_.path("store"));
   }
-
-  const TemporaryDirectory directory_;
-  const std::shared_ptr<FaultFileSystem> disk_ = std::make_shared<FaultFileSystem>();
-  const std::unique_ptr<rocksdb::Env> env_ = rocksdb::NewCompositeEnv(disk_);
 };
 
 // Catches: EIO, EMFILE and the like taken for damage, and intact rows marked lost for good.

@@ -8,18 +8,15 @@
 #include "absl/status/statusor.h"
 #include "l3_rocksdb/options.h"
 #include "l3_rocksdb/rocks_store.h"
+#include "l3_rocksdb/test_store.h"
 #include "tier/durable_tier.h"
 
 namespace hps {
 
 inline RocksStoreOptions TestStoreOptions(const std::string& path) {
-  RocksStoreOptions options;
-  options.config.path = path;
+  RocksStoreOptions options = TestOptions(path);
   options.config.cache_bytes = 1 << 20;
   options.config.write_buffer_bytes = 256 << 10;
-  options.config.sync = SyncMode::kNever;
-  options.config.free_bytes_min = 0;
-  options.mode = OpenMode::kCreate;
   return options;
 }
 

@@ -1,0 +1,228 @@
+// How a database changes its set of tables: column families come, a switch or a drop makes others
+// current, and what nothing reads any more goes.
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/key_list.h"
+#include "l3_rocksdb/manifest_mark.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+
+// Records that can't be removed now are removed at the next open.
+void Database::Retire(std::unique_ptr<Family> family) {
+  if (read_only()) {
+    db_->DestroyColumnFamilyHandle(family->handle);
+    return;
+  }
+  // Not before the change that replaced it is durable: else the next open may need it.
+  if (const absl::Status synced = Sync(); !synced.ok()) {
+    LogWarning(absl::StrCat("store '", path(), "': ", family->handle->GetName(),
+                            " is left: ", synced.ToString()));
+    MutexLock lock(mutex_);
+    leftovers_.push_back(family->handle);
+    return;
+  }
+  // A full disk does not keep it: this is how room is made.
+  rocksdb::WriteBatch batch;
+  absl::Status removed = DeleteIncarnation(*db_, batch, family->table.incarnation);
+  if (removed.ok() && batch.Count() > 0) removed = Commit(batch, false);
+  {
+    const SwitchGate::Switching switching(switch_gate_);
+    removed.Update(DeleteKeyList(*db_, key_list_, family->table.incarnation));
+  }
+  if (!removed.ok())
+    LogWarning(absl::StrCat("store '", path(), "': tidying up: ", removed.ToString()));
+  DropFamilies({family->handle});
+}
+
+absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> Database::CreateFamilies(
+    const std::vector<TableRecord>& tables) {
+  HPS_RETURN_IF_ERROR(GoOn());
+  // A disk that can't drop can't create, and without it failed imports would add up.
+  HPS_RETURN_IF_ERROR(DropLeftovers());
+  std::vector<std::string> names;
+  for (const TableRecord& table : tables) names.push_back(FamilyName(table.incarnation));
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  const rocksdb::Status created = db_->CreateColumnFamilies(rocks_options_.rows(), names, &handles);
+  if (!created.ok()) {
+    DropFamilies(handles);
+    return FailedWrite(created);
+  }
+  return handles;
+}
+
+void Database::DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
+  const absl::Status dropped = TryToDrop(handles);
+  if (!dropped.ok()) LogWarning(dropped.ToString());
+}
+
+// Those that can't be dropped are kept for another try. Returns the first error.
+absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
+  absl::Status first_error;
+  for (rocksdb::ColumnFamilyHandle* handle : handles) {
+    const rocksdb::Status dropped = db_->DropColumnFamily(handle);
+    if (!dropped.ok()) {
+      first_error.Update(FromRocksStatus(
+          dropped, absl::StrCat("store '", path(), "': dropping ", handle->GetName())));
+      MutexLock lock(mutex_);
+      leftovers_.push_back(handle);
+      continue;
+    }
+    const SwitchGate::Freeing freeing(switch_gate_);
+    db_->DestroyColumnFamilyHandle(handle);
+  }
+  // RocksDB forbids it when it can't write the MANIFEST; see StoreFileSystem.
+  if (!IsWell()) db_->EnableFileDeletions(true).PermitUncheckedError();
+  return first_error;
+}
+
+// What was left because the disk failed. REQUIRES: change_mutex_ is held.
+absl::Status Database::DropLeftovers() {
+  {
+    MutexLock lock(mutex_);
+    if (leftovers_.empty() && switches_in_doubt_.empty()) return absl::OkStatus();
+  }
+  // What has replaced them must be durable first.
+  HPS_RETURN_IF_ERROR(Sync());
+  HPS_RETURN_IF_ERROR(UndoSwitches());
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  {
+    MutexLock lock(mutex_);
+    handles.swap(leftovers_);
+  }
+  return TryToDrop(handles);
+}
+
+// Writes what is current behind what a failed switch may have left in the log, durably: a replay
+// then ends with it.
+absl::Status Database::UndoSwitches() {
+  rocksdb::WriteBatch batch;
+  {
+    MutexLock lock(mutex_);
+    for (const TableRecord& table : switches_in_doubt_) {
+      const auto current = catalog_.tables.find(table.spec.name);
+      if (current == catalog_.tables.end()) {
+        DeleteTable(batch, table.spec.name);
+      } else {
+        PutTable(batch, current->second);
+      }
+      // The import may be tried again.
+      DeleteUsed(batch, table.incarnation);
+    }
+  }
+  if (batch.Count() == 0) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(Commit(batch, true));
+  MutexLock lock(mutex_);
+  switches_in_doubt_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
+                                    const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
+                                    rocksdb::WriteBatch& batch) {
+  for (const TableRecord& table : tables) {
+    PutTable(batch, table);
+    PutUsed(batch, table.incarnation);
+  }
+  absl::Status ready = CheckRoomFor(batch.GetDataSize());
+  if (ready.ok()) ready = GoOn();
+  if (!ready.ok()) {
+    // Nothing was written, and the import may be tried again.
+    DropFamilies(handles);
+    return ready;
+  }
+  const absl::Status written = Commit(batch, true);
+  if (!written.ok() &&
+      (tables.empty() || IncarnationInRocks(tables[0].spec.name, 0) != tables[0].incarnation)) {
+    // It may yet be in the log and be replayed at the next open: its column families must be there
+    // then.
+    {
+      MutexLock lock(mutex_);
+      switches_in_doubt_.insert(switches_in_doubt_.end(), tables.begin(), tables.end());
+      leftovers_.insert(leftovers_.end(), handles.begin(), handles.end());
+    }
+    const absl::Status dropped = DropLeftovers();
+    if (!dropped.ok()) LogWarning(dropped.ToString());
+    return written;
+  }
+  std::vector<std::unique_ptr<Family>> unused;
+  {
+    MutexLock lock(mutex_);
+    for (size_t i = 0; i < tables.size(); ++i) {
+      const TableRecord& table = tables[i];
+      const auto old = catalog_.tables.find(table.spec.name);
+      if (old != catalog_.tables.end()) {
+        Family* family = families_[old->second.incarnation].get();
+        family->current = false;
+        if (auto taken = TakeUnpinned(family); taken != nullptr) unused.push_back(std::move(taken));
+      }
+      catalog_.tables[table.spec.name] = table;
+      AddFamily(table, handles[i]);
+    }
+  }
+  NoteTablesChanged();
+  for (auto& family : unused) Retire(std::move(family));
+  return written;
+}
+
+// What the catalog in RocksDB says of a table after a change of it failed; nullopt = no table.
+std::optional<Incarnation> Database::IncarnationInRocks(const std::string& name,
+                                                        Incarnation if_unknown) const {
+  const absl::StatusOr<CatalogContents> contents = ReadCatalog(*db_);
+  if (!contents.ok()) return if_unknown;
+  const auto table = contents->tables.find(name);
+  if (table == contents->tables.end()) return std::nullopt;
+  return table->second.incarnation;
+}
+
+// The catalog leaves the log for a table file, so that damage to the log can't undo a change of
+// tables, and the mark keeps the MANIFEST from forgetting it. The change is durable without both.
+void Database::NoteTablesChanged() {
+  // Not while damage is borne. The next open notes the tables, too.
+  if (damaged_) return;
+  absl::Status noted =
+      FromRocksStatus(FlushFamilies({db_->DefaultColumnFamily()}), "flushing the catalog");
+  noted.Update(WriteManifestMark(*db_, path()));
+  if (!noted.ok()) LogWarning(absl::StrCat("store '", path(), "': ", noted.ToString()));
+}
+
+absl::Status Database::DropTable(const std::string& name) {
+  HPS_RETURN_IF_ERROR(PinTable(name).status());
+  HPS_FAULT_POINT("l3.drop.before_write");
+  // Until the table's files are gone: what removes them needs room as well.
+  SpaceReserve::Loan room = reserve_.Lend();
+  const absl::Status written = WriteDrop(name);
+  if (!written.ok() && IncarnationInRocks(name, 1).has_value()) return written;
+  HPS_FAULT_POINT("l3.drop.after_write");
+  std::unique_ptr<Family> unused;
+  {
+    MutexLock lock(mutex_);
+    const auto table = catalog_.tables.find(name);
+    Family* family = families_[table->second.incarnation].get();
+    family->current = false;
+    family->room = std::move(room);
+    unused = TakeUnpinned(family);
+    catalog_.tables.erase(table);
+  }
+  NoteTablesChanged();
+  if (unused != nullptr) Retire(std::move(unused));
+  return written;
+}
+
+// Asks neither for room nor for well-being beyond whole logs: a disk that is too full for the
+// flushes that are due is what a drop is to make room on.
+absl::Status Database::WriteDrop(const std::string& name) {
+  if (const absl::Status well = GoOn(); !well.ok()) LogWarning(well.ToString());
+  HPS_RETURN_IF_ERROR(SettleLogs());
+  rocksdb::WriteBatch batch;
+  DeleteTable(batch, name);
+  return Commit(batch, true);
+}
+
+}  // namespace hps

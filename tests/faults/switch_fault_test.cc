@@ -1,0 +1,248 @@
+// Changes of tables on a disk that fails: a switch leaves the new tables current or nothing of
+// them, in the same process, once the disk works and tables change again. And on a full one, where
+// dropping a table must work, since it is how room is made.
+#include <gtest/gtest.h>
+#include <rocksdb/db.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/verify.h"
+#include "tests/faults/failing_disk.h"
+#include "tests/faults/one_table.h"
+#include "tests/faults/store_run.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kOldRows = 100;
+constexpr uint64_t kNewRows = 200;
+
+class SwitchFaultTest : public FailingDiskTest {
+ protected:
+  absl::Status Import(uint64_t row_count) {
+    const TableSpec spec = OneTable();
+    return FillOneTable(store_->BeginImport({&spec, 1}), row_count).status();
+  }
+  // As a command beside the server, on the machine's own disk.
+  absl::Status Stage(uint64_t row_count) {
+    const TableSpec spec = OneTable();
+    const RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
+    return FillOneTable(StageImport(options, {&spec, 1}), row_count).status();
+  }
+  void OpenServer() {
+    store_.reset();
+    Clean();
+    Reopen();
+    const absl::Status imported = Import(kOldRows);
+    ASSERT_TRUE(imported.ok()) << imported;
+  }
+  void Reopen() {
+    store_.reset();
+    RocksStoreOptions options = Options(SyncMode::kNever);
+    options.role = OwnerRole::kServer;
+    auto opened = OpenRocksStore(options);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    store_ = *std::move(opened);
+  }
+  uint64_t RowCount() const { return store_->Tables()->at(0).row_count; }
+  // The column families with rows that the database has, and those that its tables have.
+  std::set<std::string> RowFamilies() const {
+    std::vector<std::string> names;
+    EXPECT_TRUE(rocksdb::DB::ListColumnFamilies({}, directory_.path("store"), &names).ok());
+    std::set<std::string> families(names.begin(), names.end());
+    families.erase(rocksdb::kDefaultColumnFamilyName);
+    families.erase("keys");
+    return families;
+  }
+  std::set<std::string> CurrentFamilies() const {
+    std::set<std::string> families;
+    const std::vector<TableInfo> tables = *store_->Tables();
+    for (const TableInfo& table : tables) families.insert(FamilyName(table.incarnation));
+    return families;
+  }
+
+  std::unique_ptr<DurableStore> store_;
+};
+
+// Background work that had begun on the failing disk may report its error only now.
+template <typename Attempt>
+absl::Status TryAgain(Attempt attempt) {
+  absl::Status status = attempt();
+  for (int late_errors = 0; absl::IsUnavailable(status) && late_errors < 3; ++late_errors)
+    status = attempt();
+  return status;
+}
+
+// A plan for every call of the kinds in `calls` that the switch of an import makes.
+std::vector<FileFaultPlan> PlansFor(uint64_t call_count, const rocksdb::IOStatus& status) {
+  std::vector<FileFaultPlan> plans;
+  const uint64_t trials = Trials(call_count);
+  for (uint64_t trial = 0; trial < trials; ++trial) {
+    for (const bool sticky : {false, true}) {
+      plans.push_back({.nth = trial * call_count / trials,
+                       .sticky = sticky,
+                       .calls = kFileCreate | kFileAppend | kFileSync | kFileChange,
+                       .status = status});
+    }
+  }
+  return plans;
+}
+
+// Catches: a staged import whose commit failed and could not be tried again before the next open,
+// because its column family was there already; and files of it that stayed until then.
+TEST_F(SwitchFaultTest, AStagedImportCanBeCommittedOnceTheDiskWorks) {
+  OpenServer();
+  ASSERT_TRUE(Stage(kNewRows).ok());
+  disk_->Fail({.nth = UINT64_MAX, .calls = kFileCreate | kFileAppend | kFileSync | kFileChange});
+  ASSERT_TRUE(store_->Refresh().ok());
+  const uint64_t call_count = disk_->matching_calls();
+  uint64_t failed = 0;
+  for (const FileFaultPlan& plan :
+       PlansFor(call_count, rocksdb::IOStatus::IOError("a planned fault"))) {
+    SCOPED_TRACE(absl::StrCat("call ", plan.nth, plan.sticky ? " and all later" : ""));
+    OpenServer();
+    ASSERT_TRUE(Stage(kNewRows).ok());
+    disk_->Fail(plan);
+    const auto refreshed = store_->Refresh();
+    failed += !refreshed.ok();
+    disk_->Heal();
+    const absl::Status again = TryAgain([&] { return store_->Refresh().status(); });
+    ASSERT_TRUE(again.ok()) << again << ", after " << refreshed.status();
+    EXPECT_EQ(RowCount(), kNewRows);
+    // What a failed removal has left goes with the next change of tables.
+    const absl::Status imported = TryAgain([&] { return Import(kOldRows); });
+    ASSERT_TRUE(imported.ok()) << imported;
+    EXPECT_EQ(RowFamilies(), CurrentFamilies());
+    Reopen();
+    EXPECT_EQ(RowCount(), kOldRows);
+    EXPECT_EQ(RowFamilies(), CurrentFamilies());
+  }
+  std::printf("%llu calls, %llu switches failed\n", static_cast<unsigned long long>(call_count),
+              static_cast<unsigned long long>(failed));
+  EXPECT_GT(failed, call_count / 4);
+}
+
+// Where the disk was when the drop begins.
+enum class Before { kWell, kManifestFailed, kFlushFailed };
+
+class FullDiskDropTest : public FailingDiskTest {
+ protected:
+  static constexpr EventPlan kPlan = {.seed = 10, .import_every = 20};
+  RocksStoreOptions Options() const { return FailingDiskTest::Options(SyncMode::kNever); }
+  std::set<std::string> TableFiles() const {
+    std::set<std::string> files;
+    for (const auto& file : std::filesystem::directory_iterator(directory_.path("store")))
+      if (file.path().extension() == ".sst") files.insert(file.path().filename());
+    return files;
+  }
+  // A drop may also make the flushes work that were due, so that other files come.
+  void ExpectSomeGone(const std::set<std::string>& before) const {
+    const std::set<std::string> now = TableFiles();
+    EXPECT_FALSE(std::includes(now.begin(), now.end(), before.begin(), before.end()))
+        << "its files are still there";
+  }
+  bool IsReserved() const {
+    return std::filesystem::exists(directory_.path("store") + "/hps.reserve");
+  }
+  // An import and writes, then errors of a disk that fills up.
+  void Prepare(StoreRun& run, Before before) {
+    ASSERT_TRUE(run.Open().ok());
+    ASSERT_TRUE(run.DoEvents(19).ok());
+    if (before == Before::kWell) return;
+    const bool at_flush = before == Before::kFlushFailed;
+    const uint64_t failures = disk_->failures();
+    disk_->Fail({.sticky = true,
+                 .calls = kFileAppend | kFileCreate,
+                 .path_contains = at_flush ? ".sst" : "MANIFEST",
+                 .thread_contains = at_flush ? "rocksdb:high" : "",
+                 .status = rocksdb::IOStatus::NoSpace("planned: no space left")});
+    // Until an event has failed, and some more: each tries what has failed again.
+    for (int i = 0, failed = 0; i < 200 && failed < 5; ++i) failed += run.DoEvents(1).ok() ? 0 : 1;
+    ASSERT_GT(disk_->failures(), failures);
+    disk_->Heal();
+  }
+  void ExpectDropped(DurableStore& store, const char* name) {
+    const std::set<std::string> before = TableFiles();
+    const absl::Status dropped = store.Drop(name);
+    ASSERT_TRUE(dropped.ok()) << dropped;
+    EXPECT_EQ(store.OpenTable(name).status().code(), absl::StatusCode::kNotFound);
+    ExpectSomeGone(before);
+  }
+  void ExpectWholeWithout(const char* name) {
+    RocksStoreOptions options = Options();
+    options.mode = OpenMode::kReadOnly;
+    const absl::StatusOr<VerifyReport> report = VerifyRocksStore(options, false, {});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->damage_count, 0u) << report->damage.front().what;
+    const auto store = OpenRocksStore(options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*store)->OpenTable(name).status().code(), absl::StatusCode::kNotFound);
+  }
+};
+
+// With not one byte free, whether or not the disk says so.
+TEST_F(FullDiskDropTest, TheProcessThatHasTheStoreDropsATable) {
+  for (const Before before : {Before::kWell, Before::kManifestFailed, Before::kFlushFailed}) {
+    for (const bool tells : {true, false}) {
+      SCOPED_TRACE(absl::StrCat("before ", static_cast<int>(before), ", tells ", tells));
+      Clean();
+      StoreRun run(kPlan, Options());
+      Prepare(run, before);
+      ASSERT_TRUE(IsReserved());
+      disk_->SetFreeBytes(0, tells);
+      EXPECT_TRUE(absl::IsResourceExhausted(run.DoEvents(1)));
+      ExpectDropped(run.store(), "m/b");
+      disk_->Heal();
+      // The room is kept again for the next time.
+      ASSERT_TRUE(run.store().Drop("m/a").ok());
+      EXPECT_TRUE(IsReserved());
+      run.Close();
+      ExpectWholeWithout("m/b");
+    }
+  }
+}
+
+TEST_F(FullDiskDropTest, ACommandOpensTheStoreAndDropsATable) {
+  for (const Before before : {Before::kWell, Before::kManifestFailed, Before::kFlushFailed}) {
+    SCOPED_TRACE(absl::StrCat("before ", static_cast<int>(before)));
+    Clean();
+    StoreRun run(kPlan, Options());
+    Prepare(run, before);
+    run.Close();
+    disk_->SetFreeBytes(0);
+    const absl::Status opened = run.Open();
+    ASSERT_TRUE(opened.ok()) << opened;
+    ExpectDropped(run.store(), "m/b");
+    run.Close();
+    disk_->Heal();
+    ExpectWholeWithout("m/b");
+    ASSERT_TRUE(run.Open().ok());
+    EXPECT_TRUE(IsReserved());
+  }
+}
+
+// What readers have pinned goes later; until then the reserve stays free for it.
+TEST_F(FullDiskDropTest, ATableThatIsReadGoesWithItsLastReader) {
+  StoreRun run(kPlan, Options());
+  Prepare(run, Before::kWell);
+  auto table = run.store().OpenTable("m/b");
+  ASSERT_TRUE(table.ok()) << table.status();
+  const std::set<std::string> before = TableFiles();
+  disk_->SetFreeBytes(0);
+  ASSERT_TRUE(run.store().Drop("m/b").ok());
+  EXPECT_FALSE(IsReserved());
+  table->reset();
+  ExpectSomeGone(before);
+  run.Close();
+  disk_->Heal();
+  ExpectWholeWithout("m/b");
+}
+
+}  // namespace
+}  // namespace hps
