@@ -42,8 +42,6 @@ struct Family {
   std::vector<LostRange> lost_ranges;  // ascending
   std::atomic<bool> changed{false};    // since its import
   std::atomic<bool> current{true};     // the catalog names it
-  // Read-only: a state that was opened since has other rows. Shared with the same rows in it.
-  std::shared_ptr<std::atomic<bool>> outdated = std::make_shared<std::atomic<bool>>(false);
   SpaceReserve::Loan room;             // of one that was dropped, until its files are gone
   size_t pins = 0;                     // guarded by the database's mutex
 };

@@ -94,6 +94,17 @@ class ReaderTest : public testing::Test {
     return version;
   }
 
+  // Files of the store that this process has open though they have no name any more.
+  size_t RemovedFilesHeld() const {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+      count += target.starts_with(path()) && target.ends_with(" (deleted)") ? 1 : 0;
+    }
+    return count;
+  }
+
   TestDirectory directory_;
   const std::shared_ptr<WatchedFileSystem> watched_ = std::make_shared<WatchedFileSystem>();
   const std::unique_ptr<rocksdb::Env> env_ = rocksdb::NewCompositeEnv(watched_);
@@ -269,6 +280,32 @@ TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereWrittenSince) {
   EXPECT_FALSE(b->IsCurrent());
   EXPECT_EQ(ExpectWhole(*reader, "m/b", 100), 7u);
   EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 6u);
+}
+
+// Would catch a table that keeps the whole state it was opened in, with its memory and its files,
+// through all reloads in which others change: one state for each table in the end.
+TEST_F(ReaderTest, ATableThatDoesNotChangeKeepsNoOldState) {
+  constexpr size_t kTables = 12;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kTables; ++i) names.push_back("m/t" + std::to_string(i));
+  auto writer = Open(OpenMode::kCreate);
+  Import(*writer, names, 100);
+  const auto reader = Open(OpenMode::kReadOnly);
+  std::vector<std::unique_ptr<DurableTable>> tables;
+  for (const std::string& name : names) tables.push_back(*reader->OpenTable(name));
+  for (size_t i = 0; i < kTables; ++i) {
+    Write(*writer, names[i], 100, i + 1);
+    writer = nullptr;
+    writer = Open(OpenMode::kReadWrite);  // removes the log that the state before had
+    ASSERT_TRUE(*reader->Refresh());
+    for (size_t table = 0; table < kTables; ++table) {
+      EXPECT_EQ(tables[table]->IsCurrent(), table != i);
+      EXPECT_EQ(ExpectWhole(*tables[table], 100), table < i ? table + 1 : 0);
+    }
+    tables[i] = *reader->OpenTable(names[i]);
+    // A log and a MANIFEST for each state, and what the compactions of now have replaced.
+    EXPECT_LE(RemovedFilesHeld(), 8u) << "after " << i + 1 << " reloads";
+  }
 }
 
 // The log leaves for a table file: every row is what it was.

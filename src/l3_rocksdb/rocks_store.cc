@@ -1,6 +1,8 @@
 #include "l3_rocksdb/rocks_store.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -51,22 +53,17 @@ bool SameRows(const Database::Pin& older, const Database::Pin& newer) {
   return after.memory_rows == 0 && after.newest <= older.database().db().GetLatestSequenceNumber();
 }
 
-// Marks the incarnations of `older` that have other rows in `newer`; whether there are any.
-bool OutdateTables(Database& older, Database& newer) {
-  bool any = false;
+// The incarnations of `older` that have other rows in `newer`.
+std::set<Incarnation> ChangedSince(Database& older, Database& newer) {
+  std::set<Incarnation> changed;
   for (const auto& [name, table] : older.catalog().tables) {
     const absl::StatusOr<Database::Pin> mine = older.PinTable(name);
     const absl::StatusOr<Database::Pin> others = newer.PinTable(name);
     if (!mine.ok() || !others.ok()) continue;
-    if (mine->family().table.incarnation != others->family().table.incarnation) continue;
-    if (SameRows(*mine, *others)) {
-      others->family().outdated = mine->family().outdated;
-      continue;
-    }
-    *mine->family().outdated = true;
-    any = true;
+    if (others->family().table.incarnation != table.incarnation) continue;
+    if (!SameRows(*mine, *others)) changed.insert(table.incarnation);
   }
-  return any;
+  return changed;
 }
 
 class RocksStore final : public DurableStore {
@@ -91,9 +88,12 @@ class RocksStore final : public DurableStore {
   }
   absl::Status CheckWritable(std::string_view what) const;
   absl::StatusOr<bool> CatchUp() HPS_REQUIRES(refresh_mutex_);
+  void MoveSources(const std::set<Incarnation>& changed) HPS_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   std::shared_ptr<Database> database_ HPS_GUARDED_BY(mutex_);  // replaced when read-only
+  // Of the tables that are open, read-only; all of them read from database_.
+  std::map<Incarnation, std::weak_ptr<TableSource>> sources_ HPS_GUARDED_BY(mutex_);
   Mutex refresh_mutex_;  // one refresh at a time; taken before mutex_
   // When last looked at, read-only: what has changed since in database_ is not in it.
   ReaderFileSystem::State seen_ HPS_GUARDED_BY(refresh_mutex_);
@@ -120,8 +120,17 @@ absl::StatusOr<std::vector<TableInfo>> RocksStore::Tables() const {
 }
 
 absl::StatusOr<std::unique_ptr<DurableTable>> RocksStore::OpenTable(const std::string& name) {
-  HPS_ASSIGN_OR_RETURN(Database::Pin pin, database()->PinTable(name));
-  return std::make_unique<RocksTable>(std::move(pin));
+  MutexLock lock(mutex_);
+  HPS_ASSIGN_OR_RETURN(Database::Pin pin, database_->PinTable(name));
+  if (!database_->read_only())
+    return std::make_unique<RocksTable>(std::make_shared<TableSource>(std::move(pin), false));
+  std::weak_ptr<TableSource>& known = sources_[pin.family().table.incarnation];
+  std::shared_ptr<TableSource> source = known.lock();
+  if (source == nullptr) {
+    source = std::make_shared<TableSource>(std::move(pin), true);
+    known = source;
+  }
+  return std::make_unique<RocksTable>(std::move(source));
 }
 
 absl::StatusOr<std::unique_ptr<BulkImport>> RocksStore::BeginImport(
@@ -143,18 +152,39 @@ absl::StatusOr<bool> RocksStore::Refresh() {
   return CatchUp();
 }
 
-// A reader is a state of the store; what was opened from the old one keeps it.
+// A reader is a state of the store. Tables that were opened from the old one read from the new one
+// where their rows are the same, and keep the old one where they are not.
 absl::StatusOr<bool> RocksStore::CatchUp() {
   const std::shared_ptr<Database> current = database();
   HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, current->reader_files()->StateNow());
   if (now == seen_) return false;
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<Database> reopened, Database::OpenAgain(*current));
   seen_ = reopened->reader_files()->state();
-  const bool other_rows = OutdateTables(*current, *reopened);
-  if (!other_rows && reopened->catalog().SameTables(current->catalog())) return false;
+  const std::set<Incarnation> changed = ChangedSince(*current, *reopened);
+  if (changed.empty() && reopened->catalog().SameTables(current->catalog())) return false;
   MutexLock lock(mutex_);
   database_ = std::move(reopened);
+  MoveSources(changed);
   return true;
+}
+
+void RocksStore::MoveSources(const std::set<Incarnation>& changed) {
+  std::map<Incarnation, std::weak_ptr<TableSource>> kept;
+  const CatalogContents catalog = database_->catalog();
+  for (const auto& [name, table] : catalog.tables) {
+    const auto found = sources_.find(table.incarnation);
+    const std::shared_ptr<TableSource> source =
+        found == sources_.end() ? nullptr : found->second.lock();
+    if (source == nullptr) continue;
+    absl::StatusOr<Database::Pin> pin = database_->PinTable(name);
+    if (changed.contains(table.incarnation) || !pin.ok()) {
+      source->Outdate();
+      continue;
+    }
+    source->MoveTo(*std::move(pin));
+    kept[table.incarnation] = source;
+  }
+  sources_ = std::move(kept);
 }
 
 }  // namespace

@@ -21,20 +21,36 @@ constexpr size_t kBatchEntryBytes = 32;
 
 }  // namespace
 
-absl::StatusOr<FetchCounts> RocksTable::Fetch(const FetchBatch& batch, Deadline deadline) {
-  return FetchRows(pin_, batch, deadline);
+void TableSource::MoveTo(Database::Pin newer) {
+  HPS_CHECK(moves_);
+  MutexLock lock(mutex_);
+  std::swap(pin_, newer);
 }
 
-absl::Status RocksTable::CheckWrite(const DurableWrite& write) const {
+Database::Pin TableSource::Share() const {
+  MutexLock lock(mutex_);
+  return pin_.Share();
+}
+
+RocksTable::RocksTable(std::shared_ptr<TableSource> source)
+    : source_(std::move(source)),
+      spec_(source_->Share().family().table.spec),
+      incarnation_(source_->Share().family().table.incarnation) {}
+
+absl::StatusOr<FetchCounts> RocksTable::Fetch(const FetchBatch& batch, Deadline deadline) {
+  return source_->With([&](const Database::Pin& pin) { return FetchRows(pin, batch, deadline); });
+}
+
+absl::Status RocksTable::CheckWrite(const Database::Pin& pin, const DurableWrite& write) const {
   const RowBatch& upserts = write.upserts;
   HPS_CHECK(upserts.absent.empty());
   HPS_CHECK(upserts.keys.empty() || upserts.rows.row_bytes == spec().row_bytes());
   HPS_CHECK(upserts.versions.empty() || upserts.versions.size() == upserts.keys.size());
-  if (pin_.database().read_only()) {
+  if (pin.database().read_only()) {
     return absl::FailedPreconditionError(
         absl::StrCat("table '", spec().name, "': the store is open read-only"));
   }
-  if (!pin_.family().current) {
+  if (!pin.family().current) {
     return absl::FailedPreconditionError(absl::StrCat(
         "table '", spec().name, "': incarnation ", incarnation(), " has been replaced or dropped"));
   }
@@ -49,8 +65,12 @@ absl::Status RocksTable::CheckWrite(const DurableWrite& write) const {
 }
 
 absl::Status RocksTable::Write(const DurableWrite& write) {
-  HPS_RETURN_IF_ERROR(CheckWrite(write));
-  Family& family = pin_.family();
+  return source_->With([&](const Database::Pin& pin) { return WriteTo(pin, write); });
+}
+
+absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& write) const {
+  HPS_RETURN_IF_ERROR(CheckWrite(pin, write));
+  Family& family = pin.family();
   const size_t row_bytes = spec().row_bytes();
   const size_t entry_bytes = row_bytes + kRowTailBytes + kBatchEntryBytes;
   rocksdb::WriteBatch batch(write.upserts.keys.size() * entry_bytes +
@@ -75,23 +95,31 @@ absl::Status RocksTable::Write(const DurableWrite& write) {
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
   if (rows_change && !family.changed) PutChanged(batch, incarnation());
   HPS_FAULT_POINT("l3.write.before_commit");
-  HPS_RETURN_IF_ERROR(pin_.database().Write(batch, false));
+  HPS_RETURN_IF_ERROR(pin.database().Write(batch, false));
   if (rows_change) family.changed = true;
   HPS_FAULT_POINT("l3.write.after_commit");
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<StreamPosition>> RocksTable::Positions() const {
+  const Database::Pin pin = source_->Share();
   HPS_ASSIGN_OR_RETURN(IncarnationRecords records,
-                       ReadIncarnation(pin_.database().db(), incarnation()));
+                       ReadIncarnation(pin.database().db(), incarnation()));
   return std::move(records.positions);
 }
 
 absl::StatusOr<std::unique_ptr<RowCursor>> RocksTable::Scan() const {
-  return MakeCursor(pin_.Share());
+  return MakeCursor(source_->Share());
 }
 
-TableInfo RocksTable::Info() const { return InfoOf(pin_.database(), pin_.family()); }
+TableInfo RocksTable::Info() const {
+  const Database::Pin pin = source_->Share();
+  return InfoOf(pin.database(), pin.family());
+}
+
+bool RocksTable::IsCurrent() const {
+  return source_->Share().family().current && !source_->outdated();
+}
 
 TableInfo InfoOf(Database& database, const Family& family) {
   TableInfo info;

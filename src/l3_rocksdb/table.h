@@ -1,32 +1,66 @@
 // One incarnation of one table in RocksDB: see tier/durable_tier.h for the contract.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "l3_rocksdb/database.h"
 #include "tier/durable_tier.h"
 
 namespace hps {
 
+// Where the rows of one incarnation are read. One that a reader has moves on to each newer state of
+// the store that has the same rows, so that the older states can go, with the memory and the files
+// that they hold. Thread-safe.
+class TableSource {
+ public:
+  // `moves`: MoveTo may be called.
+  TableSource(Database::Pin pin, bool moves) : moves_(moves), pin_(std::move(pin)) {}
+
+  // REQUIRES: `newer` has the same incarnation, with the same rows.
+  void MoveTo(Database::Pin newer);
+  // A newer state has other rows.
+  void Outdate() { outdated_ = true; }
+  bool outdated() const { return outdated_; }
+
+  Database::Pin Share() const;
+  // What `use` returns of the pin, which stays for as long as it takes.
+  template <typename Use>
+  auto With(Use use) const {
+    return moves_ ? use(Share()) : use(pin_);
+  }
+
+ private:
+  const bool moves_;
+  std::atomic<bool> outdated_{false};
+  mutable Mutex mutex_;  // of pin_, where it moves
+  Database::Pin pin_;
+};
+
 class RocksTable final : public DurableTable {
  public:
-  explicit RocksTable(Database::Pin pin) : pin_(std::move(pin)) {}
+  explicit RocksTable(std::shared_ptr<TableSource> source);
 
-  const TableSpec& spec() const override { return pin_.family().table.spec; }
-  Incarnation incarnation() const override { return pin_.family().table.incarnation; }
+  const TableSpec& spec() const override { return spec_; }
+  Incarnation incarnation() const override { return incarnation_; }
   absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override;
   absl::Status Write(const DurableWrite& write) override;
   absl::StatusOr<std::vector<StreamPosition>> Positions() const override;
   absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const override;
   TableInfo Info() const override;
-  bool IsCurrent() const override { return pin_.family().current && !*pin_.family().outdated; }
+  bool IsCurrent() const override;
 
  private:
-  absl::Status CheckWrite(const DurableWrite& write) const;
+  absl::Status CheckWrite(const Database::Pin& pin, const DurableWrite& write) const;
+  absl::Status WriteTo(const Database::Pin& pin, const DurableWrite& write) const;
 
-  const Database::Pin pin_;
+  const std::shared_ptr<TableSource> source_;
+  const TableSpec spec_;
+  const Incarnation incarnation_;
 };
 
 // The table of a family that need not be pinned: for listing.
