@@ -14,6 +14,8 @@ ALLOWED = {
     ("macro", "src/l2_memory/fetch_avx512.cc"): "whether this file has anything in it",
     ("include-order", "src/l2_memory/fetch_avx512.cc"): "its own header is not for AVX-512",
     ("sleep", "src/l2_memory/concurrency_test.cc"): "the length of a run that others race in",
+    ("throw", "src/import/parallel_test.cc"): "what a failed allocation does",
+    ("throw", "tests/faults/failing_new.cc"): "what a failed allocation does",
     ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
     ("throw", "src/base/counted_new.h"): "operator new reports by std::bad_alloc",
     ("throw", "src/server/http/allocation_test.cc"): "operator new reports by std::bad_alloc",

@@ -14,7 +14,8 @@ namespace hps {
 // in ascending order. `failed` turns true when any step has failed: a long step looks at it now and
 // then and may end early with any status. `tick` is called from the calling thread a few times a
 // second. Returns when no step runs any more.
-// Errors: the first error that occurred; RESOURCE_EXHAUSTED or UNAVAILABLE from the executor.
+// Errors: the first error that occurred; RESOURCE_EXHAUSTED where a step had no memory;
+// RESOURCE_EXHAUSTED or UNAVAILABLE from the executor.
 struct StepPlan {
   size_t step_count = 0;
   size_t lane_count = 1;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <new>
 
 namespace hps {
 namespace {
@@ -40,6 +41,16 @@ TEST(RunStepsTest, RunsAtMostSoManyAtATime) {
   };
   ASSERT_EQ(RunSteps(*pool, {.step_count = 500, .lane_count = 2, .step = step}), absl::OkStatus());
   EXPECT_LE(running_max.load(), 2);
+}
+
+TEST(RunStepsTest, AStepWithoutMemoryIsAnError) {
+  const auto pool = Pool(2);
+  const auto step = [&](size_t i, const std::atomic<bool>&) {
+    if (i == 3) throw std::bad_alloc();
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(RunSteps(*pool, {.step_count = 10, .lane_count = 2, .step = step}).code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST(RunStepsTest, AnErrorEndsItAndIsReturned) {

@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/out_of_memory.h"
 #include "l3_rocksdb/import_commit.h"
 #include "l3_rocksdb/incarnation_draw.h"
 #include "l3_rocksdb/row_codec.h"
@@ -57,6 +58,13 @@ RocksImport::RocksImport(std::shared_ptr<Database> database, const RocksStoreOpt
 absl::StatusOr<std::unique_ptr<BulkImport>> RocksImport::Begin(std::shared_ptr<Database> database,
                                                                const RocksStoreOptions& options,
                                                                std::span<const TableSpec> specs) {
+  return WithMemoryFor("no memory to begin an import",
+                       [&] { return BeginIn(std::move(database), options, specs); });
+}
+
+absl::StatusOr<std::unique_ptr<BulkImport>> RocksImport::BeginIn(std::shared_ptr<Database> database,
+                                                                 const RocksStoreOptions& options,
+                                                                 std::span<const TableSpec> specs) {
   HPS_RETURN_IF_ERROR(CheckSpecs(specs));
   if (database != nullptr) {
     HPS_RETURN_IF_ERROR(CheckShapes(database->catalog(), specs));
@@ -83,21 +91,24 @@ RocksImport::~RocksImport() {
     writers_.clear();
   }
   if (kept_ || directory_.path.empty()) return;
-  const absl::Status removed =
-      RemoveStaging(EnvOf(options_), options_.config.path, directory_.path);
-  if (!removed.ok()) LogWarning(absl::StrCat("an import was not removed: ", removed.ToString()));
+  // What is left without memory goes with the next writer.
+  WithMemoryFor("removing an import", [&] {
+    const absl::Status removed =
+        RemoveStaging(EnvOf(options_), options_.config.path, directory_.path);
+    if (!removed.ok()) LogWarning(absl::StrCat("an import was not removed: ", removed.ToString()));
+    return removed;
+  }).IgnoreError();
 }
 
 absl::StatusOr<PartWriter*> RocksImport::WriterOf(const Place& place) {
   MutexLock lock(mutex_);
   HPS_CHECK(!written_.contains(place));
-  std::unique_ptr<PartWriter>& writer = writers_[place];
-  if (writer == nullptr) {
-    writer =
-        std::make_unique<PartWriter>(rocks_options_, import_.tables[place.first], directory_.path,
-                                     absl::StrCat("t", place.first, "-p", place.second));
-  }
-  return writer.get();
+  const auto found = writers_.find(place);
+  if (found != writers_.end()) return found->second.get();
+  auto writer =
+      std::make_unique<PartWriter>(rocks_options_, import_.tables[place.first], directory_.path,
+                                   absl::StrCat("t", place.first, "-p", place.second));
+  return writers_.emplace(place, std::move(writer)).first->second.get();
 }
 
 absl::Status RocksImport::Failed(const absl::Status& status) {
@@ -111,11 +122,14 @@ absl::Status RocksImport::Add(size_t table, uint32_t part, std::span<const Key> 
                               HostRows rows) {
   HPS_CHECK(table < import_.tables.size());
   if (keys.empty()) return absl::OkStatus();
-  const StagedTable& staged = import_.tables[table];
-  HPS_RETURN_IF_ERROR(Failed(
-      space_.CheckRoomFor(keys.size() * (kKeyBytes + staged.spec.row_bytes() + kRowTailBytes))));
-  HPS_ASSIGN_OR_RETURN(PartWriter* const writer, WriterOf({table, part}));
-  return Failed(writer->Add(keys, rows));
+  // The files are the import's own, and end with it.
+  return Failed(WithMemoryFor("no memory for the rows of an import", [&]() -> absl::Status {
+    const StagedTable& staged = import_.tables[table];
+    HPS_RETURN_IF_ERROR(
+        space_.CheckRoomFor(keys.size() * (kKeyBytes + staged.spec.row_bytes() + kRowTailBytes)));
+    HPS_ASSIGN_OR_RETURN(PartWriter* const writer, WriterOf({table, part}));
+    return writer->Add(keys, rows);
+  }));
 }
 
 absl::Status RocksImport::FinishPart(size_t table, uint32_t part) {
@@ -139,6 +153,7 @@ absl::Status RocksImport::FinishFiles() {
   std::vector<Place> unfinished;
   {
     MutexLock lock(mutex_);
+    HPS_RETURN_IF_ERROR(failure_);
     for (const auto& [place, writer] : writers_) unfinished.push_back(place);
   }
   for (const Place& place : unfinished) HPS_RETURN_IF_ERROR(FinishPart(place.first, place.second));

@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/out_of_memory.h"
 #include "l3_rocksdb/damage_log.h"
 #include "l3_rocksdb/row_codec.h"
 #include "l3_rocksdb/status.h"
@@ -34,14 +35,14 @@ constexpr size_t kPrefetchBytesMax = 1024;
 // One call. Holds what every piece needs.
 class Fetcher {
  public:
-  Fetcher(const Database::Pin& pin, const FetchBatch& batch, Deadline deadline)
+  Fetcher(const Database::Pin& pin, const FetchBatch& batch, Deadline deadline,
+          FetchScratch& scratch)
       : database_(pin.database()),
         family_(pin.family()),
         row_bytes_(family_.table.spec.row_bytes()),
         batch_(batch),
         deadline_(deadline),
-        lease_(database_.scratches()),
-        scratch_(*lease_) {
+        scratch_(scratch) {
     // The checksum of a row does not replace that of its block: a damaged block may hide a key.
     read_options_.verify_checksums = true;
   }
@@ -63,7 +64,6 @@ class Fetcher {
   const size_t row_bytes_;
   const FetchBatch& batch_;
   const Deadline deadline_;
-  const FetchScratchPool::Lease lease_;
   FetchScratch& scratch_;
   rocksdb::ReadOptions read_options_;
   bool sorted_ = false;
@@ -198,7 +198,12 @@ bool InLostRange(const Family& family, Key key) {
 
 absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch& batch,
                                       Deadline deadline) {
-  Fetcher fetcher(pin, batch, deadline);
+  const FetchScratchPool::Lease scratch(pin.database().scratches());
+  if (!scratch) {
+    std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
+    return OutOfMemory("fetch: no memory for its scratch");
+  }
+  Fetcher fetcher(pin, batch, deadline, *scratch);
   return fetcher.Run();
 }
 

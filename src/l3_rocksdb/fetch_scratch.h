@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "base/limits.h"
@@ -33,6 +34,8 @@ class FetchScratchPool {
     ~Lease() { pool_.Return(std::move(scratch_)); }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
+    // False where there was no memory for one.
+    explicit operator bool() const { return scratch_ != nullptr; }
     FetchScratch& operator*() const { return *scratch_; }
 
    private:
@@ -55,11 +58,12 @@ class FetchScratchPool {
         return scratch;
       }
     }
-    return std::make_unique<FetchScratch>();
+    return std::unique_ptr<FetchScratch>(new (std::nothrow) FetchScratch);
   }
   void Return(std::unique_ptr<FetchScratch> scratch) {
     MutexLock lock(mutex_);
-    if (free_.size() < kFetchScratchesMax) free_.push_back(std::move(scratch));
+    if (scratch != nullptr && free_.size() < kFetchScratchesMax)
+      free_.push_back(std::move(scratch));
   }
 
   Mutex mutex_;

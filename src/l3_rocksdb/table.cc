@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/out_of_memory.h"
 #include "l3_rocksdb/cursor.h"
 #include "l3_rocksdb/fetch.h"
 #include "l3_rocksdb/key_codec.h"
@@ -70,20 +71,36 @@ absl::Status RocksTable::Write(const DurableWrite& write) {
 
 absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& write) const {
   HPS_RETURN_IF_ERROR(CheckWrite(pin, write));
+  const size_t entry_bytes = spec_.row_bytes() + kRowTailBytes + kBatchEntryBytes;
   Family& family = pin.family();
-  const size_t row_bytes = spec().row_bytes();
-  const size_t entry_bytes = row_bytes + kRowTailBytes + kBatchEntryBytes;
-  rocksdb::WriteBatch batch(write.upserts.keys.size() * entry_bytes +
-                            write.deletes.size() * kBatchEntryBytes);
+  // Nothing is begun before the whole batch is there.
+  HPS_ASSIGN_OR_RETURN(
+      rocksdb::WriteBatch batch,
+      WithMemoryFor("no memory for a batch of rows", [&]() -> absl::StatusOr<rocksdb::WriteBatch> {
+        rocksdb::WriteBatch filled(write.upserts.keys.size() * entry_bytes +
+                                   write.deletes.size() * kBatchEntryBytes);
+        PutRows(family, write, filled);
+        return filled;
+      }));
+  const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
+  HPS_FAULT_POINT("l3.write.before_commit");
+  HPS_RETURN_IF_ERROR(pin.database().Write(batch, false));
+  if (rows_change) family.changed = true;
+  HPS_FAULT_POINT("l3.write.after_commit");
+  return absl::OkStatus();
+}
+
+void RocksTable::PutRows(const Family& family, const DurableWrite& write,
+                         rocksdb::WriteBatch& batch) const {
   std::array<char, kKeyBytes> key_bytes;
   const rocksdb::Slice key_slice(key_bytes.data(), key_bytes.size());
-  std::string value(row_bytes + kRowTailBytes, '\0');
+  std::string value(spec_.row_bytes() + kRowTailBytes, '\0');
   for (size_t i = 0; i < write.upserts.keys.size(); ++i) {
     const Key key = write.upserts.keys[i];
     EncodeKey(key, key_bytes.data());
-    std::memcpy(value.data(), write.upserts.rows.row(i), row_bytes);
+    std::memcpy(value.data(), write.upserts.rows.row(i), spec_.row_bytes());
     FinishRow(incarnation(), key, write.upserts.versions.empty() ? 0 : write.upserts.versions[i],
-              row_bytes, value.data() + row_bytes);
+              spec_.row_bytes(), value.data() + spec_.row_bytes());
     batch.Put(family.handle, key_slice, value);
   }
   for (const Key key : write.deletes) {
@@ -94,11 +111,6 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
     PutPosition(batch, incarnation(), position);
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
   if (rows_change && !family.changed) PutChanged(batch, incarnation());
-  HPS_FAULT_POINT("l3.write.before_commit");
-  HPS_RETURN_IF_ERROR(pin.database().Write(batch, false));
-  if (rows_change) family.changed = true;
-  HPS_FAULT_POINT("l3.write.after_commit");
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<StreamPosition>> RocksTable::Positions() const {

@@ -57,6 +57,7 @@ class RocksTable final : public DurableTable {
  private:
   absl::Status CheckWrite(const Database::Pin& pin, const DurableWrite& write) const;
   absl::Status WriteTo(const Database::Pin& pin, const DurableWrite& write) const;
+  void PutRows(const Family& family, const DurableWrite& write, rocksdb::WriteBatch& batch) const;
 
   const std::shared_ptr<TableSource> source_;
   const TableSpec spec_;
