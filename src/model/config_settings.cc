@@ -75,8 +75,9 @@ std::vector<Setting<Config>> L2Settings() {
            "Memory of level 2 in all, metadata included; split over the tables by size."},
           SizeCodec{1, kSizeMax}, [](auto& c) -> auto& { return c.l2.bytes_max; }),
       MakeSetting<Config>(
-          {"l2", "preload", "Share of every table that is loaded at start."}, NumberCodec{0.0, 1.0},
-          [](auto& c) -> auto& { return c.l2.preload; }),
+          {"l2", "preload",
+           "Share of every table that is loaded at start and when it is imported."},
+          NumberCodec{0.0, 1.0}, [](auto& c) -> auto& { return c.l2.preload; }),
       MakeSetting<Config>(
           {"l2", "eviction",
            "Which rows give way: the longest unused, the least often used, or any."},

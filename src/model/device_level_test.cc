@@ -7,22 +7,20 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <thread>
 
 #include "l1_host/host_cache.h"
 #include "model/open_store.h"
+#include "model/test_store_files.h"
 
 namespace hps {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kDim = 4;
+constexpr uint32_t kDim = kTestDim;
 constexpr size_t kRowBytes = kDim * sizeof(float);
 constexpr KeyStatus kL1 = KeyStatus::kHitL1;
 
@@ -51,43 +49,17 @@ class HostDevices final : public DeviceCacheFactory {
   int full = -1;
 };
 
-class DeviceLevelTest : public ::testing::Test {
+class DeviceLevelTest : public StoreFilesTest {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "hps_l1_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-    config_.store.path = directory_ + "/store";
-    config_.l2.bytes_max = uint64_t{4} << 20;
-    config_.l2.huge_pages = false;
+  DeviceLevelTest() : StoreFilesTest(uint64_t{4} << 20) {
     config_.l1.bytes_max = uint64_t{4} << 20;
     config_.l1.calls_max = 2;
     config_.l1.call_keys_max = 4096;
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  template <typename T>
-  static void WriteVector(const std::string& path, const std::vector<T>& values) {
-    std::ofstream(path, std::ios::binary)
-        .write(static_cast<const char*>(static_cast<const void*>(values.data())),
-               std::ssize(values) * static_cast<std::streamsize>(sizeof(T)));
-  }
-  static std::vector<Key> Iota(size_t n, Key first = 0) {
-    std::vector<Key> keys(n);
-    std::iota(keys.begin(), keys.end(), first);
-    return keys;
-  }
-  // A table of model m with keys 0 to n - 1, every element of whose rows is `value`.
+  // Of a table of model m.
   ImportRequest Files(const std::string& table, size_t n, float value) {
-    const std::string path = directory_ + "/files" + std::to_string(++files_);
-    std::filesystem::create_directories(path);
-    WriteVector(path + "/key", Iota(n));
-    WriteVector(path + "/emb_vector", std::vector<float>(n * kDim, value));
-    return {.name = "m/" + table, .from = path, .dim = kDim};
-  }
-  void Import(const ImportRequest& request) {
-    const auto report = ImportTables(config_, request);
-    ASSERT_TRUE(report.ok()) << report.status();
+    return StoreFilesTest::Files("m/" + table, n, value);
   }
   std::string KeysFile(const std::vector<Key>& keys) {
     std::string header = "{'descr': '<i8', 'fortran_order': False, 'shape': (" +
@@ -159,10 +131,7 @@ class DeviceLevelTest : public ::testing::Test {
         ->TableBytes(kRowBytes, n);
   }
 
-  std::string directory_;
-  Config config_;
   HostDevices devices_;
-  int files_ = 0;
 };
 
 TEST_F(DeviceLevelTest, RowsRiseAndAreCountedByDevice) {

@@ -4,18 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "hps/store.h"
 #include "l1_host/host_cache.h"
 #include "model/open_store.h"
+#include "model/test_store_files.h"
 #include "tier/device_cache_factory.h"
 
 namespace hps {
@@ -42,40 +37,17 @@ class HostDevices final : public DeviceCacheFactory {
   }
 };
 
-class LifeCycleTest : public ::testing::Test {
+class LifeCycleTest : public StoreFilesTest {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "hps_life_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-    config_.store.path = directory_ + "/store";
-    config_.l2.bytes_max = uint64_t{16} << 20;
-    config_.l2.huge_pages = false;
+  LifeCycleTest() : StoreFilesTest(uint64_t{16} << 20) {
     config_.l2.preload = 1.0;
     config_.l1.bytes_max = uint64_t{1} << 20;
     config_.l1.preload = 1.0;
   }
-  void TearDown() override {
-    store_.reset();
-    std::filesystem::remove_all(directory_);
-  }
 
   // Keys 0 to kRows - 1, whose every element is `value`.
-  void Import(const std::string& table, float value, uint32_t dim = 4) {
-    const std::string path = directory_ + "/files" + std::to_string(++files_);
-    std::filesystem::create_directories(path);
-    std::vector<Key> keys(kRows);
-    std::iota(keys.begin(), keys.end(), Key{0});
-    const std::vector<float> rows(kRows * dim, value);
-    Write(path + "/key", std::as_bytes(std::span(keys)));
-    Write(path + "/emb_vector", std::as_bytes(std::span(rows)));
-    const auto report = ImportTables(config_, {.name = table, .from = path, .dim = dim});
-    ASSERT_TRUE(report.ok()) << report.status();
-  }
-  static void Write(const std::string& path, std::span<const std::byte> bytes) {
-    std::vector<char> chars(bytes.size());
-    std::memcpy(chars.data(), bytes.data(), bytes.size());
-    std::ofstream(path, std::ios::binary).write(chars.data(), std::ssize(chars));
+  void Import(const std::string& table, float value, uint32_t dim = kTestDim) {
+    StoreFilesTest::Import(Files(table, kRows, value, dim));
   }
   void Open(OpenMode mode = OpenMode::kServe) {
     auto store = OpenStore(config_, mode, devices_);
@@ -118,10 +90,7 @@ class LifeCycleTest : public ::testing::Test {
     return {};
   }
 
-  std::string directory_;
-  Config config_;
   HostDevices devices_;
-  int files_ = 0;
   std::unique_ptr<Store> store_;
 };
 

@@ -6,16 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <numeric>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "model/test_store_files.h"
 #include "model/tier_factory.h"
 #include "tier/device_cache_factory.h"
 
@@ -24,63 +21,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kDim = 4;
+constexpr uint32_t kDim = kTestDim;
 
-class StoreTest : public ::testing::Test {
+class StoreTest : public StoreFilesTest {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "hps_store_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-    config_.store.path = directory_ + "/store";
-    config_.l2.bytes_max = uint64_t{64} << 20;
-    config_.l2.huge_pages = false;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  // Files of a table with keys 0 to n - 1, whose every element is `value`.
-  ImportRequest Files(const std::string& table, size_t n, float value) {
-    const std::string name = table.substr(table.find('/') + 1);
-    const std::string path = directory_ + "/files" + std::to_string(++files_) + "/" + name;
-    std::filesystem::create_directories(path);
-    WriteVector(path + "/key", Iota(n));
-    WriteVector(path + "/emb_vector", std::vector<float>(n * kDim, value));
-    return {.name = table, .from = path, .dim = kDim};
-  }
-  // The same for several tables of one model.
-  ImportRequest ModelFiles(const std::string& model, const std::vector<std::string>& tables,
-                           size_t n, float value) {
-    const std::string path = directory_ + "/files" + std::to_string(++files_);
-    for (const std::string& table : tables) {
-      std::filesystem::create_directories(path + "/" + table);
-      WriteVector(path + "/" + table + "/key", Iota(n));
-      WriteVector(path + "/" + table + "/emb_vector", std::vector<float>(n * kDim, value));
-    }
-    return {.name = model, .from = path};
-  }
-
-  static std::vector<Key> Iota(size_t n) {
-    std::vector<Key> keys(n);
-    std::iota(keys.begin(), keys.end(), Key{0});
-    return keys;
-  }
-  template <typename T>
-  static void WriteVector(const std::string& path, const std::vector<T>& values) {
-    std::vector<char> bytes(values.size() * sizeof(T));
-    if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-    std::ofstream(path, std::ios::binary).write(bytes.data(), std::ssize(bytes));
-  }
+  StoreTest() : StoreFilesTest(uint64_t{64} << 20) {}
 
   std::unique_ptr<Store> Open(OpenMode mode = OpenMode::kReadWrite) {
     auto store = Store::Open(config_, mode);
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
-  void Import(const ImportRequest& request) {
-    const auto report = ImportTables(config_, request);
-    ASSERT_TRUE(report.ok()) << report.status();
-  }
-
   struct Answer {
     std::vector<float> firsts;  // first element of each row
     LookupCounts counts;
@@ -109,10 +60,6 @@ class StoreTest : public ::testing::Test {
     EXPECT_EQ(answer.counts.total(), keys.size());
     return answer;
   }
-
-  std::string directory_;
-  Config config_;
-  int files_ = 0;
 };
 
 TEST_F(StoreTest, OpensOnlyWhatIsThere) {
@@ -170,6 +117,19 @@ TEST_F(StoreTest, PreloadsAShareOfEveryTable) {
       EXPECT_EQ(table.l2.entries, static_cast<uint64_t>(10'000 * share)) << table.name;
     EXPECT_EQ(LookUp(*store, "m/b", Iota(10'000)).counts[KeyStatus::kHitL2],
               static_cast<uint64_t>(10'000 * share));
+  }
+}
+
+// A switch is as good as a start: the new tables are filled before a call sees them.
+TEST_F(StoreTest, PreloadsANewImportBeforeItIsServed) {
+  config_.l2.preload = 1.0;
+  Import(Files("m/t", 1000, 1));
+  const auto store = Open();
+  for (const float value : {2.0F, 3.0F}) {
+    ASSERT_TRUE(store->Import(Files("m/t", 1000, value)).ok());
+    const Answer answer = LookUp(*store, "m/t", Iota(1000));
+    EXPECT_EQ(answer.counts[KeyStatus::kHitL2], 1000u);
+    EXPECT_EQ(answer.firsts.front(), value);
   }
 }
 
