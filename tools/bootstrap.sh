@@ -7,6 +7,7 @@
 #   tools/bootstrap.sh gpu      what `make gpu` needs: as test, and the CUDA toolkit and a CMake
 #                               for it from PyPI in $HPS_CUDA_VENV (.venv-cuda/; 0.4 GB); neither
 #                               GPU nor driver. Set the variable to share one among work trees.
+#   tools/bootstrap.sh fuzz     what the preset `fuzz` needs: as build, and clang with its runtime
 #   tools/bootstrap.sh bench    what tools/triton_peer needs: as build, and Triton with its
 #                               perf_analyzer from PyPI in .venv-bench/
 #
@@ -53,6 +54,7 @@ test_packages=(
 )
 bench_packages=(python3-venv=3.11.* libb64-0d=1.2-*)
 check_packages=(git clang-14=1:14.0.6-* clang-tidy-14=1:14.0.6-* clang-format-14=1:14.0.6-*)
+fuzz_packages=(clang-14=1:14.0.6-* libclang-rt-14-dev=1:14.0.6-*)
 
 stage=${1:-check}
 case "$stage" in
@@ -60,9 +62,10 @@ case "$stage" in
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   check) packages=("${build_packages[@]}" "${test_packages[@]}" "${check_packages[@]}") ;;
   gpu) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
+  fuzz) packages=("${build_packages[@]}" "${fuzz_packages[@]}") ;;
   bench) packages=("${build_packages[@]}" "${bench_packages[@]}") ;;
   *)
-    echo "bootstrap: unknown stage '$stage': expected build, test, check, gpu or bench" >&2
+    echo "bootstrap: unknown stage '$stage': expected build, test, check, gpu, fuzz or bench" >&2
     exit 2
     ;;
 esac
