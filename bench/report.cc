@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -41,6 +42,14 @@ std::string Number(double value) {
   return text.data();
 }
 
+// A count is a whole number.
+std::string CountText(double value) {
+  std::array<char, 32> text{};
+  const bool is_whole = value == std::floor(value) && std::abs(value) < 1e15;
+  std::snprintf(text.data(), text.size(), is_whole ? "%.0f" : "%.4g", value);
+  return text.data();
+}
+
 std::string Number(const std::optional<double>& value) { return value ? Number(*value) : "-"; }
 
 nlohmann::ordered_json ResultJson(const Result& result) {
@@ -48,13 +57,16 @@ nlohmann::ordered_json ResultJson(const Result& result) {
   json["name"] = result.name;
   json["params"] = result.params;
   json["unit"] = result.unit;
-  json["figure"] = result.figure;
+  if (!result.skipped.empty()) json["skipped"] = result.skipped;
+  if (result.skipped.empty()) json["figure"] = result.figure;
   if (result.bound) json["bound"] = *result.bound;
   if (result.ratio) json["ratio"] = *result.ratio;
   if (!result.target.empty()) json["target"] = result.target;
   if (result.p50) json["p50"] = *result.p50;
   if (result.p99) json["p99"] = *result.p99;
   if (result.runs > 0) json["runs"] = result.runs;
+  for (const auto& [name, value] : result.measured) json["measured"][name] = value;
+  for (const auto& point : result.latency_points) json["latency_us"].push_back(point);
   return json;
 }
 
@@ -65,6 +77,7 @@ std::string Label(const Result& result) {
 }
 
 std::string TargetText(const Result& result) {
+  if (!result.skipped.empty()) return "not measured: " + result.skipped;
   const std::optional<bool> met = MeetsTarget(result);
   if (!met) return result.target;
   return result.target + (*met ? " ok" : " missed");
@@ -72,20 +85,30 @@ std::string TargetText(const Result& result) {
 
 using Row = std::array<std::string, 8>;
 
-std::string AlignedLines(const std::vector<Row>& rows) {
+// What else was counted, in lines of its own below the table's.
+std::string MeasuredLine(const Result& result) {
+  std::string line;
+  for (const auto& [name, value] : result.measured)
+    line += (line.empty() ? "    " : ", ") + name + " " + CountText(value);
+  return line.empty() ? "" : line + "\n";
+}
+
+// `below` has what comes after each row.
+std::string AlignedLines(const std::vector<Row>& rows, const std::vector<std::string>& below) {
   std::array<size_t, std::tuple_size_v<Row>> widths{};
   for (const Row& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
-  for (const Row& row : rows) {
+  for (size_t at = 0; at < rows.size(); ++at) {
+    const Row& row = rows[at];
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       const std::string padding(widths[i] - row[i].size(), ' ');
       const bool is_number = i >= 2 && i <= 6;
       line += (i > 0 ? "  " : "") + (is_number ? padding + row[i] : row[i] + padding);
     }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n" + below[at];
   }
   return text;
 }
@@ -106,7 +129,7 @@ std::optional<bool> MeetsTarget(const Result& result) {
   const char* end = target.data() + target.size();
   const auto parsed = std::from_chars(target.data() + 3, end, limit);
   if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  if (result.bound && !result.ratio) return std::nullopt;
+  if (!result.skipped.empty() || (result.bound && !result.ratio)) return std::nullopt;
   const double judged = result.ratio.value_or(result.figure);
   return target[0] == '>' ? judged >= limit : judged <= limit;
 }
@@ -128,14 +151,17 @@ std::string ReportText(std::string_view scenario, const Machine& machine,
                        std::span<const Result> results) {
   std::vector<Row> rows = {
       {"result", "unit", "figure", "bound", "ratio", "p50 us", "p99 us", "target"}};
+  std::vector<std::string> below = {""};
   for (const Result& result : results) {
-    rows.push_back({Label(result), result.unit, Number(result.figure), Number(result.bound),
+    rows.push_back({Label(result), result.unit,
+                    result.skipped.empty() ? Number(result.figure) : "-", Number(result.bound),
                     Number(result.ratio), Number(result.p50), Number(result.p99),
                     TargetText(result)});
+    below.push_back(MeasuredLine(result));
   }
   std::string head = "bench " + std::string(scenario) + ", " + machine.cpu;
   if (!machine.gpu.empty()) head += ", " + machine.gpu;
-  return head + ", " + machine.commit + ", " + machine.date + "\n" + AlignedLines(rows);
+  return head + ", " + machine.commit + ", " + machine.date + "\n" + AlignedLines(rows, below);
 }
 
 Result MakeResult(std::string name, std::string unit, double figure, std::optional<double> bound) {
@@ -145,6 +171,14 @@ Result MakeResult(std::string name, std::string unit, double figure, std::option
   result.figure = figure;
   result.bound = bound;
   if (bound && *bound != 0) result.ratio = figure / *bound;
+  return result;
+}
+
+Result SkippedResult(std::string name, std::string unit, std::string reason) {
+  Result result;
+  result.name = std::move(name);
+  result.unit = std::move(unit);
+  result.skipped = std::move(reason);
   return result;
 }
 

@@ -37,4 +37,7 @@ std::string ReportText(std::string_view scenario, const Machine& machine,
 // A result whose ratio is figure / bound.
 Result MakeResult(std::string name, std::string unit, double figure, std::optional<double> bound);
 
+// One that was not measured: `reason` says why, and what would have it measured.
+Result SkippedResult(std::string name, std::string unit, std::string reason);
+
 }  // namespace hps::bench

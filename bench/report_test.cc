@@ -49,6 +49,27 @@ TEST(ReportTest, TextSaysWhetherTargetsAreMet) {
   EXPECT_THAT(text, HasSubstr(">= 0.85 missed"));
 }
 
+TEST(ReportTest, WhatWasNotMeasuredSaysWhy) {
+  Result skipped = SkippedResult("redis", "rows/s", "no redis-server");
+  skipped.target = ">= 8";
+  EXPECT_EQ(MeetsTarget(skipped), std::nullopt);
+  const auto json = nlohmann::json::parse(ReportJson("serve", AMachine(), {&skipped, 1}));
+  EXPECT_EQ(json["results"][0]["skipped"], "no redis-server");
+  EXPECT_FALSE(json["results"][0].contains("figure"));
+  EXPECT_THAT(ReportText("serve", AMachine(), {&skipped, 1}),
+              HasSubstr("not measured: no redis-server"));
+}
+
+TEST(ReportTest, CountsAndDistributionsStandBesideTheFigure) {
+  Result result = Fetch();
+  result.measured = {{"refused", 3}, {"accepted", 4}};
+  result.latency_points = {{0, 1}, {0.5, 2}};
+  const auto json = nlohmann::json::parse(ReportJson("l2", AMachine(), {&result, 1}));
+  EXPECT_EQ(json["results"][0]["measured"], (nlohmann::json{{"refused", 3}, {"accepted", 4}}));
+  EXPECT_EQ(json["results"][0]["latency_us"], (nlohmann::json{{0.0, 1.0}, {0.5, 2.0}}));
+  EXPECT_THAT(ReportText("l2", AMachine(), {&result, 1}), HasSubstr("refused 3, accepted 4"));
+}
+
 TEST(ReportTest, TargetsJudgeTheRatioOrWithoutABoundTheFigure) {
   Result result = MakeResult("r", "s", 1.2, std::nullopt);
   EXPECT_EQ(MeetsTarget(result), std::nullopt);

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,6 +29,13 @@ struct Result {
   std::optional<double> p50;  // of single calls, in us
   std::optional<double> p99;
   uint64_t runs = 0;
+  // What else was counted: no case that was asked for, as params are, and no figure that is judged.
+  std::vector<std::pair<std::string, double>> measured;
+  // The distribution of the latencies: shares (0 to 1) and the latency in us that each is not
+  // above.
+  std::vector<std::pair<double, double>> latency_points;
+  // Why this was not measured, and what would have it measured; the figure means nothing then.
+  std::string skipped;
 };
 
 struct Options {

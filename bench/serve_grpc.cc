@@ -9,25 +9,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "bench/serve_client.h"
+#include "bench/serve_grpc_channel.h"
 #include "bench/serve_world.h"
 #include "server/grpc/proto/inference.pb.h"
 
 namespace hps::bench {
 namespace {
 
-constexpr char kMethod[] = "/inference.GRPCInferenceService/ModelInfer";
-
 class GrpcServeClient final : public ServeClient {
  public:
   static absl::StatusOr<std::unique_ptr<ServeClient>> Connect(const std::string& address) {
-    grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(-1);
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-    auto channel =
-        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-    if (!channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(10)))
-      return absl::UnavailableError("bench serve: can't connect to " + address);
+    HPS_ASSIGN_OR_RETURN(auto channel, ConnectGrpc(address));
     return std::unique_ptr<ServeClient>(new GrpcServeClient(std::move(channel)));
   }
   ~GrpcServeClient() override {
@@ -43,7 +37,7 @@ class GrpcServeClient final : public ServeClient {
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     const grpc::Slice slice(request.data(), request.size(), grpc::Slice::STATIC_SLICE);
     const grpc::ByteBuffer bytes(&slice, 1);
-    const auto call = stub_.PrepareUnaryCall(&context, kMethod, bytes, &queue_);
+    const auto call = stub_.PrepareUnaryCall(&context, kGrpcInferMethod, bytes, &queue_);
     call->StartCall();
     grpc::Status status;
     answer_.Clear();
@@ -64,15 +58,7 @@ class GrpcServeClient final : public ServeClient {
     }
   }
   bool EndsWith(std::span<const std::byte> rows) override {
-    std::vector<grpc::Slice> slices;
-    if (!answer_.Dump(&slices).ok()) return false;
-    std::string bytes;
-    for (const grpc::Slice& slice : slices) {
-      const void* const begin = slice.begin();
-      bytes.append(static_cast<const char*>(begin), slice.size());
-    }
-    return rows.size() <= bytes.size() &&
-           std::memcmp(bytes.data() + bytes.size() - rows.size(), rows.data(), rows.size()) == 0;
+    return hps::bench::EndsWith(answer_, rows);
   }
   size_t answer_bytes() const override { return answer_.Length(); }
 
@@ -173,6 +159,28 @@ class GrpcEcho {
 };
 
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectGrpc(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  if (channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(10)))
+    return channel;
+  return absl::UnavailableError("bench serve: can't connect to " + address);
+}
+
+bool EndsWith(const grpc::ByteBuffer& answer, std::span<const std::byte> rows) {
+  std::vector<grpc::Slice> slices;
+  if (!answer.Dump(&slices).ok()) return false;
+  std::string bytes;
+  for (const grpc::Slice& slice : slices) {
+    const void* const begin = slice.begin();
+    bytes.append(static_cast<const char*>(begin), slice.size());
+  }
+  return rows.size() <= bytes.size() &&
+         std::memcmp(bytes.data() + bytes.size() - rows.size(), rows.data(), rows.size()) == 0;
+}
 
 ServeProtocol GrpcProtocol() {
   return {.name = "grpc", .encode = EncodeGrpc, .connect = GrpcServeClient::Connect};

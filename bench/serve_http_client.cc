@@ -4,17 +4,15 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "bench/serve_client.h"
+#include "bench/serve_http_head.h"
 #include "bench/serve_socket.h"
 #include "bench/serve_world.h"
 
 namespace hps::bench {
 namespace {
-
-constexpr size_t kAnswerBytesMax = size_t{4} << 20;
 
 class HttpServeClient final : public ServeClient {
  public:
@@ -58,30 +56,12 @@ class HttpServeClient final : public ServeClient {
       end = std::string_view(buffer_.data(), received).find("\r\n\r\n");
     }
     head_bytes_ = end + 4;
-    const std::string_view head(buffer_.data(), head_bytes_);
-    HPS_ASSIGN_OR_RETURN(body_bytes_, ContentLength(head));
+    HPS_ASSIGN_OR_RETURN(const HttpAnswerHead head,
+                         ParseHttpAnswerHead(std::string_view(buffer_.data(), head_bytes_)));
+    body_bytes_ = head.body_bytes;
     while (received < head_bytes_ + body_bytes_)
       HPS_RETURN_IF_ERROR(socket_.Receive(buffer_, received));
-    int code = 0;
-    if (head.size() < 12 || !absl::SimpleAtoi(std::string(head.substr(9, 3)), &code))
-      return absl::InternalError("bench serve: no status line: " + std::string(head));
-    return code;
-  }
-
-  static absl::StatusOr<size_t> ContentLength(std::string_view head) {
-    std::string lower(head);
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    constexpr std::string_view kName = "\r\ncontent-length: ";
-    const size_t at = lower.find(kName);
-    uint64_t length = 0;
-    if (at != std::string::npos) {
-      const size_t from = at + kName.size();
-      if (absl::SimpleAtoi(lower.substr(from, lower.find('\r', from) - from), &length) &&
-          length <= kAnswerBytesMax)
-        return length;
-    }
-    return absl::InternalError("bench serve: an answer without its length: " + lower);
+    return head.code;
   }
 
   ServeSocket socket_;

@@ -3,13 +3,11 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <random>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "base/mutex.h"
 #include "bench/measure.h"
 
 namespace hps::bench {
@@ -20,8 +18,6 @@ using Clock = std::chrono::steady_clock;
 // Rows are compared in one of so many answers of a connection: enough to find a server that mixes
 // them up, and not so many that the comparison is what is measured.
 constexpr uint64_t kAnswersPerCheck = 16;
-// How long an arrival waits for a connection.
-constexpr auto kConnectionWait = std::chrono::milliseconds(1);
 
 double Microseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
@@ -84,44 +80,9 @@ absl::StatusOr<LoadFigures> RunWorkers(const LoadTarget& target, size_t connecti
                             one.latencies_us.end());
     sum.refused += one.refused;
     sum.late += one.late;
-    sum.not_sent += one.not_sent;
   }
   return sum;
 }
-
-// The times at which requests arrive, handed out to whoever is free.
-class Arrivals {
- public:
-  Arrivals(double per_second, double seconds) : gap_seconds_(per_second), seconds_(seconds) {}
-
-  void Begin() {
-    MutexLock lock(mutex_);
-    next_ = Clock::now();
-    end_ = next_ +
-           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds_));
-  }
-  // Takes the next arrival, and counts those that waited too long. False after the last.
-  bool Take(Clock::time_point* arrival, uint64_t* not_sent) {
-    MutexLock lock(mutex_);
-    const Clock::time_point oldest = Clock::now() - kConnectionWait;
-    while (next_ < end_) {
-      *arrival = next_;
-      next_ += std::chrono::duration_cast<Clock::duration>(
-          std::chrono::duration<double>(gap_seconds_(random_)));
-      if (*arrival >= oldest) return true;
-      ++*not_sent;
-    }
-    return false;
-  }
-
- private:
-  Mutex mutex_;
-  std::mt19937_64 random_ HPS_GUARDED_BY(mutex_){11};
-  std::exponential_distribution<double> gap_seconds_ HPS_GUARDED_BY(mutex_);
-  const double seconds_;
-  Clock::time_point next_ HPS_GUARDED_BY(mutex_);
-  Clock::time_point end_ HPS_GUARDED_BY(mutex_);
-};
 
 }  // namespace
 
@@ -143,21 +104,6 @@ absl::StatusOr<LoadFigures> RunClosed(const LoadTarget& target, const ClosedLoad
         end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                  std::chrono::duration<double>(load.seconds));
       });
-}
-
-absl::StatusOr<LoadFigures> RunOpen(const LoadTarget& target, const OpenLoad& load) {
-  Arrivals arrivals(load.arrivals_per_second, load.seconds);
-  return RunWorkers(
-      target, load.connections,
-      [&](Worker& worker) {
-        Clock::time_point arrival;
-        while (arrivals.Take(&arrival, &worker.figures.not_sent)) {
-          std::this_thread::sleep_until(arrival);
-          if (absl::Status status = worker.Ask(arrival); !status.ok()) return status;
-        }
-        return absl::OkStatus();
-      },
-      [&] { arrivals.Begin(); });
 }
 
 }  // namespace hps::bench

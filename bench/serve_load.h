@@ -1,10 +1,5 @@
-// Load on a server, in two ways.
-//
-// Closed: so many connections, each of which asks again when it has its answer.
-// Open: requests arrive when a Poisson process says so, whatever the server does, and a latency
-// counts from the time of arrival, not from the time at which a connection was free to send. An
-// arrival that finds no connection free within a millisecond is not sent: what a pool of
-// connections with an end does. It counts as offered, and as unanswered.
+// A closed loop: so many connections, each of which asks again when it has its answer. The open
+// one is in serve_open_load.h.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +24,8 @@ struct LoadFigures {
   std::vector<double> latencies_us;  // of the answers with rows, in no order
   uint64_t refused = 0;
   uint64_t late = 0;
-  uint64_t not_sent = 0;
 
   uint64_t answered() const { return latencies_us.size(); }
-  uint64_t offered() const { return answered() + refused + late + not_sent; }
   double PerSecond() const { return static_cast<double>(answered()) / seconds; }
 };
 
@@ -44,12 +37,5 @@ struct ClosedLoad {
 };
 // Errors: INTERNAL for rows that are not the planted ones; those of the clients.
 absl::StatusOr<LoadFigures> RunClosed(const LoadTarget& target, const ClosedLoad& load);
-
-struct OpenLoad {
-  size_t connections = 64;
-  double seconds = 1;
-  double arrivals_per_second = 1;
-};
-absl::StatusOr<LoadFigures> RunOpen(const LoadTarget& target, const OpenLoad& load);
 
 }  // namespace hps::bench

@@ -30,6 +30,13 @@ std::string FindInPath(const std::string& name) {
   return "";
 }
 
+// The server of Redis. Debian's package redis-tools has the same program, which is what the name
+// that it is called by says, without the daemon that the package redis-server starts.
+std::string FindServer() {
+  const std::string server = FindInPath("redis-server");
+  return server.empty() ? FindInPath("redis-check-rdb") : server;
+}
+
 // A string of Redis' protocol.
 void AppendBulk(std::string& to, const void* bytes, size_t size) {
   absl::StrAppend(&to, "$", size, "\r\n");
@@ -103,7 +110,7 @@ absl::Status Fill(const std::string& address, const ServeWorld& world) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RedisPeer>> RedisPeer::Start(const ServeWorld& world) {
-  const std::string program = FindInPath("redis-server");
+  const std::string program = FindServer();
   if (program.empty()) return absl::NotFoundError("bench serve: there is no redis-server");
   HPS_ASSIGN_OR_RETURN(const int port, FreePort());
   const std::string port_text = absl::StrCat(port);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,12 +15,16 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "bench/latency_histogram.h"
 #include "bench/measure.h"
 #include "bench/report.h"
 #include "bench/scenario.h"
 #include "bench/serve_client.h"
 #include "bench/serve_load.h"
+#include "bench/serve_open_client.h"
+#include "bench/serve_overload.h"
 #include "bench/serve_redis.h"
+#include "bench/serve_triton.h"
 #include "bench/serve_world.h"
 #include "hps/config.h"
 #include "hps/store.h"
@@ -31,8 +34,9 @@ namespace {
 
 constexpr size_t kRequests = 8;  // in rotation, so that no request finds the rows of the last one
 constexpr size_t kRowBytes = kServeDim * sizeof(float);
-// Of the open loop: more connections than the server has threads, and what each request may take.
-constexpr size_t kOpenConnections = 64;
+// Of the open loop: half of the connections that a server takes by default, and what each request
+// may take.
+constexpr size_t kOpenInFlightMax = 2048;
 constexpr std::chrono::microseconds kTimeout{50'000};
 // What an answer of gRPC has beside the rows, about.
 constexpr size_t kGrpcFrameBytes = 64;
@@ -44,12 +48,21 @@ struct Sizes {
   size_t latency_rounds = 0;
   uint64_t many_requests = 0;
   double idle_seconds = 0;
+  bool is_quick = false;
 };
+
+std::vector<std::pair<double, double>> Points(const std::vector<double>& latencies_us) {
+  LatencyHistogram histogram;
+  for (const double us : latencies_us)
+    histogram.Add(std::chrono::nanoseconds(static_cast<int64_t>(us * 1e3)));
+  return histogram.Points();
+}
 
 void AddLatencies(LoadFigures& figures, Result* result) {
   result->p50 = Median(figures.latencies_us);
   result->p99 = Quantile(figures.latencies_us, 0.99);
   result->runs = figures.answered();
+  result->latency_points = Points(figures.latencies_us);
 }
 
 // Resident memory gained; less is no gain.
@@ -83,15 +96,14 @@ class ServeBench {
   absl::StatusOr<Result> MeasureAdded(const ServeProtocol& protocol, const std::string& echo);
   absl::Status MeasureClosed(const ServeProtocol& protocol, std::vector<Result>& results);
   absl::Status MeasureOpen(const ServeProtocol& protocol, std::vector<Result>& results);
-  absl::Status MeasureMany(const ServeProtocol& protocol, uint64_t requests,
-                           std::vector<Result>& results);
+  absl::Status MeasureMany(const ServeProtocol& protocol, std::vector<Result>& results);
   absl::Status MeasureIdle(std::vector<Result>& results);
   absl::Status MeasureRedis(std::vector<Result>& results);
+  void MeasureTriton(std::vector<Result>& results);
 
   ServeWorld& world_;
   const Sizes sizes_;
   std::vector<ServeProtocol> protocols_;
-  std::map<std::string, double> peak_;  // requests/s of each protocol in a closed loop
 };
 
 LoadTarget ServeBench::Target(const ServeProtocol& protocol, size_t key_count,
@@ -180,9 +192,8 @@ absl::StatusOr<Result> ServeBench::MeasureAdded(const ServeProtocol& protocol,
   }
   const double lookup = Median(lookup_us);
   Result result = MakeResult("latency_added", "us", Median(server_us) - lookup, Median(echo_us));
-  result.params = {{"protocol", protocol.name},
-                   {"keys", absl::StrCat(kServeKeys)},
-                   {"lookup_us", absl::StrCat(lookup)}};
+  result.params = {{"protocol", protocol.name}, {"keys", absl::StrCat(kServeKeys)}};
+  result.measured = {{"lookup_us", lookup}};
   result.target = "<= 1.3";
   result.p50 = Median(server_us);
   result.p99 = Quantile(server_us, 0.99);
@@ -205,62 +216,26 @@ absl::Status ServeBench::MeasureClosed(const ServeProtocol& protocol,
                      {"keys", absl::StrCat(kServeKeys)},
                      {"concurrency", absl::StrCat(connections)}};
     AddLatencies(figures, &result);
-    peak_[protocol.name] = std::max(peak_[protocol.name], result.figure);
     results.push_back(std::move(result));
   }
   return absl::OkStatus();
 }
 
-// Answers within the time that clients gave them, at loads from half of the peak to ten times it.
 absl::Status ServeBench::MeasureOpen(const ServeProtocol& protocol, std::vector<Result>& results) {
   const LoadTarget target = Target(protocol, kServeKeys, kTimeout);
-  const double peak = peak_[protocol.name];
-  const auto run = [&](double load) {
-    return RunOpen(target, {.connections = kOpenConnections,
-                            .seconds = sizes_.open_seconds,
-                            .arrivals_per_second = load * peak});
-  };
-  for (const double load : {0.5, 1.0, 2.0, 10.0}) {
-    const bool overload = load == 10.0;
-    // The first time the server may still take memory for so many calls at once.
-    if (overload) HPS_RETURN_IF_ERROR(run(load).status());
-    const uint64_t before_bytes = world_.server().resident_bytes();
-    HPS_ASSIGN_OR_RETURN(LoadFigures figures, run(load));
-    const uint64_t after_bytes = world_.server().resident_bytes();
-    const double timeout_us = static_cast<double>(kTimeout.count());
-    const auto in_time = std::count_if(figures.latencies_us.begin(), figures.latencies_us.end(),
-                                       [&](double us) { return us <= timeout_us; });
-    Result result =
-        MakeResult("open_loop", "requests/s", static_cast<double>(in_time) / figures.seconds, peak);
-    const std::map<std::string, std::string> params = {
-        {"protocol", protocol.name},
-        {"load", absl::StrCat(load)},
-        {"connections", absl::StrCat(kOpenConnections)},
-        {"timeout_us", absl::StrCat(kTimeout.count())}};
-    result.params = params;
-    result.params["offered"] = absl::StrCat(figures.offered());
-    result.params["refused"] = absl::StrCat(figures.refused);
-    result.params["late"] = absl::StrCat(figures.late);
-    result.params["not_sent"] = absl::StrCat(figures.not_sent);
-    if (overload) result.target = ">= 0.9";
-    AddLatencies(figures, &result);
-    results.push_back(result);
-    if (!overload) continue;
-    Result latency = MakeResult("overload_p99", "us", *result.p99, timeout_us);
-    latency.target = "<= 1";
-    latency.params = params;
-    results.push_back(std::move(latency));
-    results.push_back(Growth("overload_memory", before_bytes, after_bytes));
-    results.back().params = params;
-  }
-  return absl::OkStatus();
+  return MeasureOverload(
+      {.server = &world_.server(),
+       .target = &target,
+       .open = protocol.name == "http" ? OpenHttpClient : OpenGrpcClient},
+      {.seconds = sizes_.open_seconds, .in_flight_max = kOpenInFlightMax, .timeout = kTimeout},
+      results);
 }
 
 // Smaller requests than elsewhere, so that there is time for so many.
-absl::Status ServeBench::MeasureMany(const ServeProtocol& protocol, uint64_t requests,
-                                     std::vector<Result>& results) {
+absl::Status ServeBench::MeasureMany(const ServeProtocol& protocol, std::vector<Result>& results) {
   constexpr size_t kFewKeys = 16;
-  constexpr double kSecondsMax = 120;
+  constexpr double kSecondsMax = 90;
+  const uint64_t requests = sizes_.many_requests;
   const LoadTarget target = Target(protocol, kFewKeys, {});
   ClosedLoad load{.connections = 4, .seconds = kSecondsMax, .requests_max = requests / 20};
   HPS_RETURN_IF_ERROR(RunClosed(target, load).status());
@@ -270,8 +245,11 @@ absl::Status ServeBench::MeasureMany(const ServeProtocol& protocol, uint64_t req
   Result result = Growth("many_requests_memory", before_bytes, world_.server().resident_bytes());
   result.params = {{"protocol", protocol.name},
                    {"keys", absl::StrCat(kFewKeys)},
-                   {"requests_per_second", absl::StrCat(figures.PerSecond())}};
+                   {"requests", absl::StrCat(requests)}};
   AddLatencies(figures, &result);
+  result.measured = {{"requests_per_second", figures.PerSecond()}};
+  // A figure of fewer requests is no answer to what so many leave behind.
+  if (figures.answered() < requests) result.target = "";
   results.push_back(std::move(result));
   return absl::OkStatus();
 }
@@ -295,10 +273,14 @@ absl::Status ServeBench::MeasureIdle(std::vector<Result>& results) {
   return absl::OkStatus();
 }
 
-// Where redis-server is installed: the rows/s of both, the best of some numbers of connections.
+// The rows/s of both, the best of some numbers of connections.
 absl::Status ServeBench::MeasureRedis(std::vector<Result>& results) {
   const absl::StatusOr<std::unique_ptr<RedisPeer>> redis = RedisPeer::Start(world_);
-  if (absl::IsNotFound(redis.status())) return absl::OkStatus();
+  if (absl::IsNotFound(redis.status())) {
+    results.push_back(SkippedResult("redis_mget", "rows/s",
+                                    "no redis-server on the path: run tools/bootstrap.sh bench"));
+    return absl::OkStatus();
+  }
   HPS_RETURN_IF_ERROR(redis.status());
   std::vector<ServeRequest> requests;
   for (size_t i = 0; i < kRequests; ++i) requests.push_back(world_.MakeRequest(kServeKeys, i));
@@ -324,6 +306,20 @@ absl::Status ServeBench::MeasureRedis(std::vector<Result>& results) {
   return absl::OkStatus();
 }
 
+// A peer that can't be measured is no error of the server's: the row says why it is empty.
+void ServeBench::MeasureTriton(std::vector<Result>& results) {
+  const absl::StatusOr<std::vector<Result>> rows = [&]() -> absl::StatusOr<std::vector<Result>> {
+    if (sizes_.is_quick) return absl::UnavailableError("too long for --quick");
+    HPS_ASSIGN_OR_RETURN(const TritonPeer peer, FindTritonPeer(world_.program()));
+    return RunTritonPeer(peer, world_.directory());
+  }();
+  if (rows.ok()) {
+    results.insert(results.end(), rows->begin(), rows->end());
+  } else {
+    results.push_back(SkippedResult("triton", "requests/s", std::string(rows.status().message())));
+  }
+}
+
 absl::Status ServeBench::Run(std::vector<Result>& results) {
   protocols_.push_back(HttpProtocol());
   if (!world_.grpc().empty()) protocols_.push_back(GrpcProtocol());
@@ -333,12 +329,10 @@ absl::Status ServeBench::Run(std::vector<Result>& results) {
   for (const ServeProtocol& protocol : protocols_)
     HPS_RETURN_IF_ERROR(MeasureOpen(protocol, results));
   HPS_RETURN_IF_ERROR(MeasureRedis(results));
-  for (const ServeProtocol& protocol : protocols_) {
-    const uint64_t requests =
-        protocol.name == "http" ? sizes_.many_requests : sizes_.many_requests / 5;
-    HPS_RETURN_IF_ERROR(MeasureMany(protocol, requests, results));
-  }
+  for (const ServeProtocol& protocol : protocols_)
+    HPS_RETURN_IF_ERROR(MeasureMany(protocol, results));
   HPS_RETURN_IF_ERROR(MeasureIdle(results));
+  MeasureTriton(results);
   return absl::OkStatus();
 }
 
@@ -347,13 +341,14 @@ absl::Status ServeBench::Run(std::vector<Result>& results) {
 absl::StatusOr<std::vector<Result>> RunServeScenario(const Options& options) {
   const Sizes sizes = options.quick ? Sizes{.rows = 4'000,
                                             .closed_seconds = 0.2,
-                                            .open_seconds = 0.5,
+                                            .open_seconds = 0.2,
                                             .latency_rounds = 2,
                                             .many_requests = 10'000,
-                                            .idle_seconds = 0.5}
+                                            .idle_seconds = 0.5,
+                                            .is_quick = true}
                                     : Sizes{.rows = 100'000,
                                             .closed_seconds = 3,
-                                            .open_seconds = 3,
+                                            .open_seconds = 2,
                                             .latency_rounds = 100,
                                             .many_requests = 1'000'000,
                                             .idle_seconds = 5};

@@ -34,6 +34,10 @@ class ServeSocket {
   int fd_ = -1;
 };
 
+// A socket that connects to `address` and never blocks; its connection may still be under way.
+// Errors: INVALID_ARGUMENT, UNAVAILABLE.
+absl::StatusOr<int> ConnectWithoutWaiting(const std::string& address);
+
 // A port that nobody listens on now.
 absl::StatusOr<int> FreePort();
 

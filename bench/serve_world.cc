@@ -31,7 +31,7 @@ namespace {
 
 constexpr uint64_t kSeed = 7;
 constexpr int kAnswerTimeoutMs = 10'000;
-constexpr int kEndTimeoutMs = 12'000;
+constexpr auto kEndTimeout = std::chrono::seconds(12);
 
 absl::Status SystemError(const char* what) {
   return absl::UnavailableError(absl::StrCat("bench serve: ", what, ": ", std::strerror(errno)));
@@ -78,12 +78,24 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
 }
 
 ChildProcess::~ChildProcess() {
-  kill(pid_, SIGTERM);
+  if (!has_ended_) {
+    kill(pid_, SIGTERM);
+    if (!Wait(kEndTimeout)) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+  close(output_);
+}
+
+std::optional<int> ChildProcess::Wait(std::chrono::milliseconds timeout) {
   // The pipe closes when the child ends.
   pollfd wait{.fd = output_, .events = 0, .revents = 0};
-  if (poll(&wait, 1, kEndTimeoutMs) != 1) kill(pid_, SIGKILL);
-  close(output_);
-  waitpid(pid_, nullptr, 0);
+  if (poll(&wait, 1, static_cast<int>(timeout.count())) != 1) return std::nullopt;
+  int status = 0;
+  if (waitpid(pid_, &status, 0) != pid_) return std::nullopt;
+  has_ended_ = true;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 absl::StatusOr<std::string> ChildProcess::ReadUntil(char last) {
@@ -158,7 +170,7 @@ absl::Status ServeWorld::MakeStore(size_t rows, const std::string& settings) {
 }
 
 absl::Status ServeWorld::StartServer() {
-  HPS_ASSIGN_OR_RETURN(const std::string program, FindProgram());
+  HPS_ASSIGN_OR_RETURN(program_, FindProgram());
   const std::string log = directory_ + "/server.log";
   // Before the fork: after it nothing may be allocated.
   const char* const grpc_address = GrpcProtocol().connect ? "127.0.0.1:0" : "";
@@ -170,7 +182,7 @@ absl::Status ServeWorld::StartServer() {
                          const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
                          dup2(output, STDOUT_FILENO);
                          dup2(file, STDERR_FILENO);
-                         execv(program.c_str(), const_cast<char* const*>(arguments.data()));
+                         execv(program_.c_str(), const_cast<char* const*>(arguments.data()));
                          return EXIT_FAILURE;
                        }));
   for (;;) {

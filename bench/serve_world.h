@@ -4,10 +4,12 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +39,12 @@ class ChildProcess {
   // Errors: UNAVAILABLE when the child ended, or said nothing within ten seconds.
   absl::StatusOr<std::string> ReadUntil(char last);
 
+  pid_t pid() const { return pid_; }
+
+  // Its exit status when it ends within `timeout` (-1 for a signal), else none. At the latest when
+  // this object ends it is killed.
+  std::optional<int> Wait(std::chrono::milliseconds timeout);
+
   // Resident memory, and processor time since its start. 0 when it has ended.
   uint64_t resident_bytes() const;
   double processor_seconds() const;
@@ -46,6 +54,7 @@ class ChildProcess {
 
   const pid_t pid_;
   const int output_;
+  bool has_ended_ = false;  // and was waited for
 };
 
 struct ServeRequest {
@@ -68,6 +77,8 @@ class ServeWorld {
   const std::string& http() const { return http_; }  // host:port
   const std::string& grpc() const { return grpc_; }  // empty in a build without gRPC
   const std::string& config_path() const { return config_path_; }
+  const std::string& directory() const { return directory_; }
+  const std::string& program() const { return program_; }  // that serves
 
   // All keys of the table, and what was planted for keys.
   std::span<const Key> keys() const { return keys_; }
@@ -83,6 +94,7 @@ class ServeWorld {
 
   const std::string directory_;
   std::string config_path_;
+  std::string program_;
   std::vector<Key> keys_;
   std::unique_ptr<ChildProcess> server_;
   std::string http_;

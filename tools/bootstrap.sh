@@ -8,7 +8,7 @@
 #                               for it from PyPI in $HPS_CUDA_VENV (.venv-cuda/; 0.4 GB); neither
 #                               GPU nor driver. Set the variable to share one among work trees.
 #   tools/bootstrap.sh fuzz     what the preset `fuzz` needs: as build, and clang with its runtime
-#   tools/bootstrap.sh bench    what tools/triton_peer needs: as build, and Triton with its
+#   tools/bootstrap.sh bench    the peers of `hps bench serve`: as build, Redis, and Triton with its
 #                               perf_analyzer from PyPI in .venv-bench/
 #
 # Needs root or sudo only when something is missing. A second run installs nothing and takes a
@@ -52,7 +52,8 @@ test_packages=(
   fonts-dejavu-core=2.37-*
   libb64-0d=1.2-*
 )
-bench_packages=(python3-venv=3.11.* libb64-0d=1.2-*)
+# The package redis-server would start a daemon; its program is in redis-tools, too.
+bench_packages=(python3-venv=3.11.* libb64-0d=1.2-* redis-tools=5:7.0.15-*)
 check_packages=(git clang-14=1:14.0.6-* clang-tidy-14=1:14.0.6-* clang-format-14=1:14.0.6-*)
 fuzz_packages=(clang-14=1:14.0.6-* libclang-rt-14-dev=1:14.0.6-*)
 

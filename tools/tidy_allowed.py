@@ -40,7 +40,6 @@ ALLOWED = {
     ("macro", "tests/faults/fault_file_system.cc"): "returns RocksDB's status, which base/ cannot",
     ("abort", "bench/serve_world.cc"): "how a child that was forked ends",
     ("sleep", "bench/serve_scenario.cc"): "what an idle server does is seen by leaving it alone",
-    ("sleep", "bench/serve_load.cc"): "an arrival has its time, whatever else happens",
     ("names", "tools/triton_peer/gather_backend.cc"): "the names of Triton's C API",
     ("parameters", "tools/triton_peer/gather_backend.cc"): "the functions of Triton's C API",
 } | {
