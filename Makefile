@@ -39,10 +39,11 @@ check: setup-check  ## layers, style, format, clang's analysis; clang-tidy on ch
 check-all: setup-check  ## as check, with clang-tidy on all files
 	@tools/check.py --all
 
-bench: build  ## run the benchmarks (SCENARIOS="l2 l3 import session serve"); JSON into build/bench
+bench: build  ## run the benchmarks (SCENARIOS="l2 l3 import session serve"): build/bench
 	@mkdir -p build/bench
 	@set -e; for scenario in $(SCENARIOS); do \
-	  build/cpu/bin/hps bench $$scenario --out build/bench/$$scenario.json; done
+	  build/cpu/bin/hps bench $$scenario --out build/bench/$$scenario.json \
+	  --html build/bench/$$scenario.html; done
 
 format: setup-check  ## format every source file in place
 	@git ls-files -co --exclude-standard '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-14 -i

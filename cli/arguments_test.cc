@@ -80,10 +80,13 @@ TEST(ArgumentsTest, TheOtherCommands) {
   ASSERT_TRUE(generate.ok()) << generate.status();
   EXPECT_EQ(std::get<GenerateArguments>(generate->command).tables, 26u);
   EXPECT_EQ(std::get<GenerateArguments>(generate->command).alpha, 1.1);
-  const auto bench = Parse({"--json", "bench", "l2", "--out", "f", "--quick"});
+  const auto bench =
+      Parse({"--json", "bench", "l2", "--out", "f", "--quick", "--html", "h", "--from", "k"});
   ASSERT_TRUE(bench.ok()) << bench.status();
   EXPECT_TRUE(bench->json);
   EXPECT_EQ(std::get<BenchArguments>(bench->command).scenario, "l2");
+  EXPECT_EQ(std::get<BenchArguments>(bench->command).html, "h");
+  EXPECT_EQ(std::get<BenchArguments>(bench->command).from, "k");
 }
 
 TEST(ArgumentsTest, HelpAtEveryLevelHasAnExample) {
@@ -164,6 +167,8 @@ TEST(ArgumentsTest, AnEmptyPathIsNone) {
                    kError);
   ExpectUsageError({"generate", "--tables", "1", "--rows", "1", "--dim", "1", "--out", ""}, kError);
   ExpectUsageError({"bench", "l2", "--out", ""}, kError);
+  ExpectUsageError({"bench", "l2", "--html", ""}, kError);
+  ExpectUsageError({"bench", "l2", "--from", ""}, kError);
   ExpectUsageError({"bench", "l2", "--directory", ""}, kError);
 }
 

@@ -7,12 +7,18 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "bench/heartbeat.h"
 #include "bench/report.h"
+#include "bench/report_html.h"
+#include "bench/report_reader.h"
 #include "bench/scenario_list.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
@@ -64,19 +70,12 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   return written && closed ? absl::OkStatus() : FileError(path, errno);
 }
 
-}  // namespace
-
-absl::Status RunBench(const BenchArguments& arguments, Output& output) {
-  const bench::NamedScenario* scenario = bench::FindScenario(arguments.scenario);
-  if (scenario == nullptr)
-    return absl::NotFoundError(absl::StrCat("no scenario '", arguments.scenario, "'"));
-  const int device = scenario->needs_device ? std::max(arguments.device, 0) : arguments.device;
-  if (device >= 0 && !scenario->takes_device) {
+absl::StatusOr<bench::Report> Measure(const BenchArguments& arguments,
+                                      const bench::NamedScenario& scenario) {
+  const int device = scenario.needs_device ? std::max(arguments.device, 0) : arguments.device;
+  if (device >= 0 && !scenario.takes_device) {
     return absl::InvalidArgumentError(absl::StrCat("--device ", device, ": scenario '",
                                                    arguments.scenario, "' measures no device"));
-  }
-  if (!arguments.out.empty()) {
-    if (absl::Status status = CheckWritable(arguments.out); !status.ok()) return status;
   }
   std::string directory = arguments.directory;
   if (directory.empty()) {
@@ -84,20 +83,60 @@ absl::Status RunBench(const BenchArguments& arguments, Output& output) {
     directory = (std::filesystem::temp_directory_path(error) / "hps_bench").string();
     if (error) return absl::NotFoundError("no directory for temporary files: " + error.message());
   }
-  const absl::StatusOr<std::vector<bench::Result>> results = [&] {
-    ProgressMeter meter("bench " + arguments.scenario);
-    const bench::Heartbeat heartbeat(
-        kBeat, [show = meter.function()] { show({.step = "measuring", .done = 0, .total = 0}); });
-    return scenario->run({.directory = directory, .quick = arguments.quick, .device = device});
-  }();
+  ProgressMeter meter("bench " + arguments.scenario);
+  const bench::Heartbeat heartbeat(
+      kBeat, [show = meter.function()] { show({.step = "measuring", .done = 0, .total = 0}); });
+  absl::StatusOr<std::vector<bench::Result>> results =
+      scenario.run({.directory = directory, .quick = arguments.quick, .device = device});
   if (!results.ok()) return results.status();
-  const bench::Machine machine = bench::ThisMachine(device);
-  const std::string object = bench::ReportJson(scenario->name, machine, *results);
-  // The file first: what is printed as the result stands only where everything went well.
+  return bench::Report{.scenario = std::string(scenario.name),
+                       .machine = bench::ThisMachine(device),
+                       .results = *std::move(results)};
+}
+
+// A report that `--out` wrote.
+absl::StatusOr<bench::Report> ReadKept(const std::string& path, const std::string& scenario) {
+  std::error_code ignored;
+  std::ifstream file;
+  if (!std::filesystem::is_directory(path, ignored)) file.open(path, std::ios::binary);
+  if (!file.is_open()) return absl::NotFoundError(path + " is no file that can be read");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  absl::StatusOr<bench::Report> report = bench::ReadReport(text);
+  if (!report.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", std::string(report.status().message())));
+  }
+  if (report->scenario == scenario) return report;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " is of scenario '", report->scenario, "', not of '", scenario, "'"));
+}
+
+}  // namespace
+
+absl::Status RunBench(const BenchArguments& arguments, Output& output) {
+  const bench::NamedScenario* scenario = bench::FindScenario(arguments.scenario);
+  if (scenario == nullptr)
+    return absl::NotFoundError(absl::StrCat("no scenario '", arguments.scenario, "'"));
+  for (const std::string& path : {arguments.out, arguments.html}) {
+    if (path.empty()) continue;
+    if (absl::Status status = CheckWritable(path); !status.ok()) return status;
+  }
+  const absl::StatusOr<bench::Report> report = arguments.from.empty()
+                                                   ? Measure(arguments, *scenario)
+                                                   : ReadKept(arguments.from, arguments.scenario);
+  if (!report.ok()) return report.status();
+  const std::string object = bench::ReportJson(report->scenario, report->machine, report->results);
+  // The files first: what is printed as the result stands only where everything went well.
   if (!arguments.out.empty()) {
     if (absl::Status status = WriteFile(arguments.out, object); !status.ok()) return status;
   }
-  output.Replace(output.is_json() ? object : bench::ReportText(scenario->name, machine, *results));
+  if (!arguments.html.empty()) {
+    const std::string page = bench::ReportHtml(*report);
+    if (absl::Status status = WriteFile(arguments.html, page); !status.ok()) return status;
+  }
+  output.Replace(output.is_json()
+                     ? object
+                     : bench::ReportText(report->scenario, report->machine, report->results));
   return absl::OkStatus();
 }
 
