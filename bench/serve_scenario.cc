@@ -1,5 +1,6 @@
 // The server under load: `hps serve` in a process of its own on loopback, over a small store that
 // level 2 holds. Load generator and server share the machine's cores.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -336,6 +337,16 @@ absl::Status ServeBench::Run(std::vector<Result>& results) {
   return absl::OkStatus();
 }
 
+// Descriptors for all connections of the open loop, here and in the server, which inherits it: a
+// system's default is 1,024.
+void AllowConnections() {
+  constexpr rlim_t kDescriptors = 4 * kOpenInFlightMax;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kDescriptors) return;
+  limit.rlim_cur = std::min(kDescriptors, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Result>> RunServeScenario(const Options& options) {
@@ -352,6 +363,7 @@ absl::StatusOr<std::vector<Result>> RunServeScenario(const Options& options) {
                                             .latency_rounds = 100,
                                             .many_requests = 1'000'000,
                                             .idle_seconds = 5};
+  AllowConnections();
   HPS_ASSIGN_OR_RETURN(const auto world,
                        ServeWorld::Create(options.directory + "/serve", sizes.rows, ""));
   std::vector<Result> results;
