@@ -184,7 +184,7 @@ class HttpOpenClient final : public OpenClient {
   absl::Status Read(Connection& connection) {
     for (;;) {
       const bool discards = connection.has_head && !connection.compared;
-      const size_t wanted = discards              ? BodyLeft(connection)
+      const size_t wanted = discards              ? std::min(BodyLeft(connection), scratch_.size())
                             : connection.compared ? kCheckReadBytes
                                                   : kHeadReadBytes;
       const ssize_t got = recv(connection.fd, scratch_.data(), wanted, discards ? MSG_TRUNC : 0);
