@@ -26,6 +26,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "hps/lookup_cancel.h"
 #include "hps/span.h"
 #include "hps/table_spec.h"
 #include "hps/types.h"
@@ -67,6 +68,8 @@ struct LookupRequest {
   // the others (they are answered kDefaultPending and inserted in the background).
   // 1.0 = always wait, 0.0 = never wait. Not set = the configured value.
   std::optional<double> hit_rate_threshold{};
+  // Ends the wait from another thread, as if the timeout had passed then. Null: nobody does.
+  LookupCancel* cancel = nullptr;
   // Device queries only. Null: the keys are ready before the call, and the answers on return.
   Stream stream{};
 };

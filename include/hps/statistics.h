@@ -1,6 +1,8 @@
 // What a store has answered and what its levels hold, summed since it was opened.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,6 +10,10 @@
 #include "hps/lookup_session.h"
 
 namespace hps {
+
+// Failed or timed-out operations, by the number of their absl::StatusCode.
+inline constexpr size_t kStatusCodeCount = 17;
+using ErrorCounts = std::array<uint64_t, kStatusCodeCount>;
 
 // One table in one lossy level (L1 or L2).
 struct LevelStatistics {
@@ -18,9 +24,10 @@ struct LevelStatistics {
   uint64_t insertions = 0;
   uint64_t updates = 0;
   uint64_t evictions = 0;
-  uint64_t refused = 0;  // promotions that the fence kept out
-  uint64_t dropped = 0;  // insertions for which there was no room
-  uint64_t errors = 0;   // failed or timed-out operations
+  uint64_t refused = 0;          // promotions that the fence kept out
+  uint64_t dropped = 0;          // insertions for which there was no room
+  uint64_t errors = 0;           // failed or timed-out operations
+  ErrorCounts errors_by_code{};  // of them, those that look-ups and promotions met
 };
 
 // One table in the L1 of one device. Of the keys that sessions on the device asked for (duplicates
@@ -53,6 +60,7 @@ struct StoreStatistics {
   uint64_t promotions_dropped = 0;  // the promotion queue was full
   uint64_t deadlines_exceeded = 0;
   uint64_t l3_errors = 0;
+  ErrorCounts l3_errors_by_code{};
   DurableStatistics l3;
   std::vector<TableStatistics> tables;
 };

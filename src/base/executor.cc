@@ -12,6 +12,18 @@ void Latch::Reset(size_t count) {
   MutexLock lock(mutex_);
   HPS_CHECK(remaining_ == 0);
   remaining_ = count;
+  interrupted_ = false;
+}
+
+void Latch::Interrupt() {
+  MutexLock lock(mutex_);
+  interrupted_ = true;
+  opened_.NotifyAll();
+}
+
+bool Latch::IsInterrupted() const {
+  MutexLock lock(mutex_);
+  return interrupted_;
 }
 
 void Latch::CountDown() {
@@ -28,14 +40,14 @@ bool Latch::IsOpen() const {
 
 bool Latch::WaitUntil(Deadline deadline) {
   MutexLock lock(mutex_);
-  while (remaining_ > 0) {
+  while (remaining_ > 0 && !interrupted_) {
     if (deadline == kNoDeadline) {
       opened_.Wait(mutex_);
     } else if (!opened_.WaitUntil(mutex_, deadline)) {
       return remaining_ == 0;
     }
   }
-  return true;
+  return remaining_ == 0;
 }
 
 void TaskQueue::Push(Task* task) {
@@ -84,9 +96,8 @@ WorkerPool::~WorkerPool() {
 absl::Status WorkerPool::Post(Task* task) {
   {
     MutexLock lock(mutex_);
-    if (stopping_) return absl::UnavailableError("worker pool: shutting down");
-    if (queue_.size() >= options_.queue_max)
-      return absl::ResourceExhaustedError("worker pool: the queue is full");
+    if (stopping_) return ended_;
+    if (queue_.size() >= options_.queue_max) return full_;
     queue_.Push(task);
     queued_.store(queue_.size(), std::memory_order_relaxed);
   }

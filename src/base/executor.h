@@ -31,7 +31,8 @@ class Task {
   Task* next_ = nullptr;
 };
 
-// Counts down to zero once. Thread-safe. A latch of zero is open.
+// Counts down to zero once. Thread-safe. A latch of zero is open. Whoever waits for it can be told
+// to stop: the count goes on all the same.
 class Latch {
  public:
   explicit Latch(size_t count = 0) : remaining_(count) {}
@@ -40,14 +41,18 @@ class Latch {
   void Reset(size_t count);
   void CountDown();
   bool IsOpen() const;
-  // False when the deadline has passed first. Use Executor::Await instead wherever tasks of an
-  // executor open the latch.
+  // Ends all waiting, now and until the next Reset.
+  void Interrupt();
+  bool IsInterrupted() const;
+  // False when the deadline has passed first, or it is interrupted. Use Executor::Await instead
+  // wherever tasks of an executor open the latch.
   bool WaitUntil(Deadline deadline);
 
  private:
   mutable Mutex mutex_;
   CondVar opened_;
   size_t remaining_ HPS_GUARDED_BY(mutex_);
+  bool interrupted_ HPS_GUARDED_BY(mutex_) = false;
 };
 
 // Thread-safe.
@@ -59,7 +64,8 @@ class Executor {
   // taken: the caller sheds it), UNAVAILABLE after shutdown has begun.
   virtual absl::Status Post(Task* task) = 0;
 
-  // Waits until `latch`, which tasks posted here open, is open. False when the deadline has passed.
+  // Waits until `latch`, which tasks posted here open, is open. False when the deadline has passed
+  // or the latch is interrupted.
   virtual bool Await(Latch& latch, Deadline deadline) = 0;
 
   virtual const Clock& clock() const = 0;
@@ -116,6 +122,9 @@ class WorkerPool final : public Executor {
   mutable Mutex mutex_;
   CondVar changed_;
   TaskQueue queue_ HPS_GUARDED_BY(mutex_);
+  // Made beforehand: where there is no memory, work is shed all the same.
+  const absl::Status full_ = absl::ResourceExhaustedError("worker pool: the queue is full");
+  const absl::Status ended_ = absl::UnavailableError("worker pool: shutting down");
   std::atomic<size_t> queued_{0};  // queue_'s size
   bool stopping_ HPS_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;

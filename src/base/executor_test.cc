@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "base/manual_executor.h"
@@ -66,6 +67,19 @@ TEST(LatchTest, WaitEndsAtTheDeadline) {
   EXPECT_FALSE(latch.WaitUntil(RealClock().Now()));
   latch.CountDown();
   EXPECT_TRUE(latch.WaitUntil(RealClock().Now()));
+}
+
+TEST(LatchTest, AnInterruptEndsTheWaitButNotTheCount) {
+  Latch latch(1);
+  std::thread interrupter([&] { latch.Interrupt(); });
+  EXPECT_FALSE(latch.WaitUntil(kNoDeadline));
+  interrupter.join();
+  EXPECT_FALSE(latch.WaitUntil(kNoDeadline)) << "until it is reset";
+  latch.CountDown();
+  EXPECT_TRUE(latch.WaitUntil(kNoDeadline)) << "open is open";
+  latch.Reset(1);
+  EXPECT_FALSE(latch.IsInterrupted());
+  latch.CountDown();
 }
 
 TEST(ManualExecutorTest, AwaitRunsTasksAndHeldTasksComeTooLate) {

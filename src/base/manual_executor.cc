@@ -12,8 +12,12 @@ absl::Status ManualExecutor::Post(Task* task) {
 }
 
 bool ManualExecutor::Await(Latch& latch, Deadline deadline) {
-  while (!latch.IsOpen() && !held_ && !queue_.empty() && clock_.Now() < deadline) RunOne();
+  while (!latch.IsOpen() && !latch.IsInterrupted() && !held_ && !queue_.empty() &&
+         clock_.Now() < deadline) {
+    RunOne();
+  }
   if (latch.IsOpen()) return true;
+  if (latch.IsInterrupted()) return false;
   HPS_CHECK(deadline != kNoDeadline);  // it would never return
   if (clock_.Now() < deadline) clock_.Advance(deadline - clock_.Now());
   return false;

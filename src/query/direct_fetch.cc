@@ -23,7 +23,7 @@ bool DirectFetch::Fetch(TableWork& table, QueryWork& query, Deadline deadline) {
   if (!counts.ok()) {
     table.l2_usable = false;
     table.table->l2_bypass().Trip();
-    table.counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+    table.counters->l2_errors().Add(counts.status().code());
     return false;
   }
   NoteOutcomes(query, *counts);

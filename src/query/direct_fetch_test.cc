@@ -146,7 +146,8 @@ TEST_F(ConvertingFetchTest, AnL2ThatFailsHalfWayHasAnsweredNothing) {
   EXPECT_FALSE(fetch.Fetch(work_, query_, kNoDeadline));
   EXPECT_THAT(statuses_, Each(kUntouched));
   EXPECT_EQ(query_.counts.total(), 0);
-  EXPECT_EQ(counters_.l2_error_count(), 1);
+  ErrorCounts errors{};
+  EXPECT_EQ(counters_.l2_errors().AddTo(&errors), 1);
   EXPECT_TRUE(table_.served->l2_bypass().bypassed());
   const uint64_t fetches = table_.l2_log->fetches;
   EXPECT_FALSE(fetch.Fetch(work_, query_, kNoDeadline)) << "not in this call any more";

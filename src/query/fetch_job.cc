@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/macros.h"
@@ -47,21 +48,37 @@ FetchBatch FetchJob::BatchOf() {
           .versions = {versions_.get(), key_count_}};
 }
 
+// No exception leaves it, nor Promote: they run on threads that serve everybody.
 void FetchJob::Fetch() {
+  try {
+    FetchFromLevel();
+  } catch (const std::bad_alloc&) {
+    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+    if (order_.level == Level::kL3) {
+      service_.CountL3Error(absl::StatusCode::kResourceExhausted);
+    } else {
+      order_.counters->l2_errors().Add(absl::StatusCode::kResourceExhausted);
+    }
+  }
+}
+
+void FetchJob::FetchFromLevel() {
   ServedTable& table = *order_.table;
   std::fill_n(versions_.get(), key_count_, Version{0});
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   std::fill_n(from_l2_.get(), key_count_, uint8_t{0});
   if (order_.level == Level::kL3) {
     // What it reached before it failed is valid; the rest is kMiss.
-    if (!table.l3().Fetch(BatchOf(), order_.deadline).ok()) service_.CountL3Error();
+    const absl::Status fetched = table.l3().Fetch(BatchOf(), order_.deadline).status();
+    if (!fetched.ok()) service_.CountL3Error(fetched.code());
     if (table.l2() != nullptr && table.epochs().begun() > order_.epoch) AgreeWithL2();
     return;
   }
-  if (table.l2()->Fetch(BatchOf(), order_.deadline).ok()) return;
+  const absl::Status fetched = table.l2()->Fetch(BatchOf(), order_.deadline).status();
+  if (fetched.ok()) return;
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   table.l2_bypass().Trip();
-  order_.counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+  order_.counters->l2_errors().Add(fetched.code());
 }
 
 // Rows to promote, of which only the keys are known. The epoch is read before the bypass: a change
@@ -89,9 +106,10 @@ void FetchJob::AgreeWithL2() {
   }
   FetchBatch batch = BatchOf();
   batch.outcomes = {l2_outcomes_.get(), key_count_};
-  if (!table.l2()->Fetch(batch, order_.deadline).ok()) {
+  const absl::Status fetched = table.l2()->Fetch(batch, order_.deadline).status();
+  if (!fetched.ok()) {
     table.l2_bypass().Trip();
-    order_.counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+    order_.counters->l2_errors().Add(fetched.code());
     // Rows may have been overwritten: what L3 said of them is lost.
     std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
     return;
@@ -173,8 +191,12 @@ bool FetchJob::HasPromotion() const {
 
 void FetchJob::Promote() {
   if (order_.table->retired()) return;
-  if (L2Takes(order_)) PromoteIntoL2(*order_.table->l2());
-  if (L1Takes(order_)) PromoteIntoL1(*order_.table->l1(order_.cache));
+  try {
+    if (L2Takes(order_)) PromoteIntoL2(*order_.table->l2());
+    if (L1Takes(order_)) PromoteIntoL1(*order_.table->l1(order_.cache));
+  } catch (const std::bad_alloc&) {
+    service_.CountDroppedPromotion();
+  }
 }
 
 void FetchJob::PromoteIntoL2(LossyTable& l2) {
@@ -185,8 +207,8 @@ void FetchJob::PromoteIntoL2(LossyTable& l2) {
                           .rows = RowsOf(count),
                           .versions = {versions_.get(), count},
                           .absent = {absent_.get(), count}};
-  if (!l2.Insert(batch, order_.epoch).ok())
-    order_.counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+  const absl::Status inserted = l2.Insert(batch, order_.epoch).status();
+  if (!inserted.ok()) order_.counters->l2_errors().Add(inserted.code());
 }
 
 void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
@@ -194,8 +216,8 @@ void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
   if (count == 0) return;
   const RowBatch batch = {
       .keys = keys(), .rows = RowsOf(count), .versions = {versions_.get(), count}};
-  if (!l1.Replace(batch, order_.epoch).ok())
-    order_.counters->l1_errors().fetch_add(1, std::memory_order_relaxed);
+  const absl::Status replaced = l1.Replace(batch, order_.epoch).status();
+  if (!replaced.ok()) order_.counters->l1_errors().Add(replaced.code());
 }
 
 void FetchJob::ListMisses() {

@@ -91,6 +91,7 @@ class FetchJob final : public Task {
 
   static bool L1Takes(const Order& order);
   static bool L2Takes(const Order& order);
+  void FetchFromLevel();
   void FetchFromL2Anew();
   HostRows RowsOf(size_t count) const;
   FetchBatch BatchOf();

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "query/error_counter.h"
 #include "query/fetch_job.h"
 
 namespace hps {
@@ -78,8 +79,8 @@ class FetchService {
   const Clock& clock() const { return options_.fetch_executor->clock(); }
   uint64_t promotions_dropped() const { return promotions_dropped_.load(); }
   void CountDroppedPromotion() { promotions_dropped_.fetch_add(1, std::memory_order_relaxed); }
-  uint64_t l3_errors() const { return l3_errors_.load(); }
-  void CountL3Error() { l3_errors_.fetch_add(1, std::memory_order_relaxed); }
+  const ErrorCounter& l3_errors() const { return l3_errors_; }
+  void CountL3Error(absl::StatusCode code) { l3_errors_.Add(code); }
 
  private:
   friend class FetchJob;
@@ -126,7 +127,7 @@ class FetchService {
   std::array<Pool, 2> pools_;  // by level
   Ledger ledger_;
   std::atomic<uint64_t> promotions_dropped_{0};
-  std::atomic<uint64_t> l3_errors_{0};
+  ErrorCounter l3_errors_;
 };
 
 }  // namespace hps

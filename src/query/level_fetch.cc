@@ -60,7 +60,7 @@ void LevelFetch::Fetch(std::span<TableWork> tables, FetchJob::Level level,
 void LevelFetch::FillWave(std::span<TableWork> tables, FetchJob::Level level, Deadline deadline,
                           Progress* progress) {
   const size_t flights_max = std::min(kWaveJobsMax, service_.FairShare(level));
-  const bool too_late = service_.clock().Now() >= deadline;
+  const bool too_late = IsTooLate(deadline);
   for (; progress->table < tables.size(); ++progress->table, progress->open = 0) {
     TableWork& table = tables[progress->table];
     if (!Wanted(table, level)) continue;
@@ -105,7 +105,11 @@ void LevelFetch::FlyWave(FetchJob::Level level, const ModelState::Guard& guard, 
     flight.job->Fetch();
     flight.answered = true;
   }
-  service_.fetch_executor().Await(latch_, deadline);
+  CancelPoint::Await(cancel_, service_.fetch_executor(), latch_, deadline);
+}
+
+bool LevelFetch::IsTooLate(Deadline deadline) const {
+  return service_.clock().Now() >= deadline || IsCancelled();
 }
 
 void LevelFetch::LandWave(FetchJob::Level level) {
@@ -113,9 +117,10 @@ void LevelFetch::LandWave(FetchJob::Level level) {
     if (flight.posted) flight.answered = flight.job->Take();
     if (flight.posted && !flight.answered) {
       latch_.CountDown();  // in place of the task, which no longer will
-      if (level == FetchJob::Level::kL2) {
+      // A call that was given up says nothing about the level.
+      if (level == FetchJob::Level::kL2 && !IsCancelled()) {
         flight.table->table->l2_bypass().Trip();
-        flight.table->counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+        flight.table->counters->l2_errors().Add(absl::StatusCode::kDeadlineExceeded);
       }
     }
     CopyOut(flight, level);

@@ -12,6 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "base/executor.h"
+#include "query/cancel_point.h"
 #include "query/fetch_service.h"
 #include "query/table_work.h"
 
@@ -25,6 +26,9 @@ class LevelFetch {
 
   // Called whenever some keys have been answered and others are still to be fetched.
   using AfterWave = absl::FunctionRef<void()>;
+
+  // What ends the waits of the call that begins now, besides its deadlines; null = nothing.
+  void set_cancel(CancelPoint* cancel) { cancel_ = cancel; }
 
   // Answers the open keys that the level has by `deadline`; the others stay open, so do all when no
   // scratch is left. A level that can't block (some L2) is asked on this thread, whatever the
@@ -69,7 +73,11 @@ class LevelFetch {
   void CopyOut(Flight& flight, FetchJob::Level level);
   static void LeaveRestOpen(std::span<TableWork> tables, FetchJob::Level level, Progress progress);
 
+  bool IsTooLate(Deadline deadline) const;
+  bool IsCancelled() const { return cancel_ != nullptr && cancel_->is_cancelled(); }
+
   FetchService& service_;
+  CancelPoint* cancel_ = nullptr;
   Latch latch_;
   std::array<Flight, kWaveJobsMax> flights_;
   size_t flight_count_ = 0;

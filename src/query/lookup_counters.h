@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "hps/lookup_session.h"
+#include "query/error_counter.h"
 
 namespace hps {
 
@@ -54,10 +55,10 @@ class LookupCounters {
   }
 
   // Failed or timed-out operations on the level.
-  std::atomic<uint64_t>& l1_errors() { return l1_errors_; }
-  std::atomic<uint64_t>& l2_errors() { return l2_errors_; }
-  uint64_t l1_error_count() const { return l1_errors_.load(std::memory_order_relaxed); }
-  uint64_t l2_error_count() const { return l2_errors_.load(std::memory_order_relaxed); }
+  ErrorCounter& l1_errors() { return l1_errors_; }
+  ErrorCounter& l2_errors() { return l2_errors_; }
+  const ErrorCounter& l1_errors() const { return l1_errors_; }
+  const ErrorCounter& l2_errors() const { return l2_errors_; }
 
  private:
   static constexpr size_t kShards = 16;
@@ -68,8 +69,8 @@ class LookupCounters {
   };
 
   std::array<Shard, kShards> shards_;
-  std::atomic<uint64_t> l1_errors_{0};
-  std::atomic<uint64_t> l2_errors_{0};
+  ErrorCounter l1_errors_;
+  ErrorCounter l2_errors_;
 };
 
 }  // namespace hps

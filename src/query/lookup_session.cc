@@ -47,7 +47,7 @@ absl::Status LevelSession::LookupIn(const LookupRequest<kSpace>& request, Lookup
     AnswerFromHostLevels(guard);
   } else if (absl::Status failed = AnswerThroughCache(kSpace, request.stream, guard);
              !failed.ok()) {
-    LeaveCache(guard);
+    LeaveCache(guard, failed.code());
     if (kSpace == MemorySpace::kDevice) return failed;  // only the cache can write there
     RestartCall();
     AnswerFromHostLevels(guard);
@@ -95,6 +95,7 @@ void LevelSession::BeginCall(const LookupRequest<kSpace>& request, const ModelSn
   const Duration timeout = request.timeout.value_or(shared_.timeout);
   may_wait_ = timeout > Duration::zero();
   deadline_ = DeadlineAfter(shared_.fetch.clock(), std::max(timeout, Duration::zero()));
+  level_fetch_.set_cancel(CancelPoint::Of(request.cancel));
   arena_.Reset();
   queries_.clear();
   tables_.clear();
@@ -211,13 +212,12 @@ void LevelSession::ServeDefaults() {
 
 // The cache has failed: nothing of the call is under way there any more, and the next ones pass it
 // by. What has been fetched already is promoted all the same.
-void LevelSession::LeaveCache(const ModelState::Guard& guard) {
+void LevelSession::LeaveCache(const ModelState::Guard& guard, absl::StatusCode failed) {
   staged_fetch_->DismissHelpers();
   cache_lookup_->Abandon();
   level_fetch_.PromoteHeld(guard);
   PassByCache();
-  for (TableWork& table : tables_)
-    table.counters->l1_errors().fetch_add(1, std::memory_order_relaxed);
+  for (TableWork& table : tables_) table.counters->l1_errors().Add(failed);
 }
 
 void LevelSession::PassByCache() {

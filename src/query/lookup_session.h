@@ -92,7 +92,7 @@ class LevelSession final : public LookupSession {
   bool IsHitRateReached(const TableWork& table);
   Deadline L2Deadline() const;
   void ServeDefaults();
-  void LeaveCache(const ModelState::Guard& guard);
+  void LeaveCache(const ModelState::Guard& guard, absl::StatusCode failed);
   void PassByCache();
   void RestartCall();
   void Count(LookupCounts* counts);

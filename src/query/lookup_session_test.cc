@@ -278,6 +278,8 @@ TEST_F(LookupSessionTest, AFailedL3DegradesAndRecovers) {
   EXPECT_THAT(answer.statuses, ElementsAre(KeyStatus::kHitL2, KeyStatus::kDefaultDegraded,
                                            KeyStatus::kDefaultDegraded));
   EXPECT_EQ(world_.statistics().l3_errors, 1);
+  const auto unavailable = static_cast<size_t>(absl::StatusCode::kUnavailable);
+  EXPECT_EQ(world_.statistics().l3_errors_by_code[unavailable], 1);
   world_.executor().RunAll();
   EXPECT_THAT(Ask(*session_, {1, 2, 3000}).statuses,
               ElementsAre(KeyStatus::kHitL2, KeyStatus::kHitL3, KeyStatus::kAbsent))
@@ -309,6 +311,8 @@ TEST_F(LookupSessionTest, AnL2ThatHangsLeavesL3TimeToAnswer) {
   const WorldAnswer answer = Ask(*session_, {1, 2});
   EXPECT_THAT(answer.statuses, Each(KeyStatus::kHitL3));
   EXPECT_EQ(world_.statistics().tables[0].l2.errors, 1);
+  const auto late = static_cast<size_t>(absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(world_.statistics().tables[0].l2.errors_by_code[late], 1);
 }
 
 // Passing by is a state: after a failure L2 is passed by until the change that was open then has

@@ -35,6 +35,7 @@ void AddLevel(const LevelStatistics& part, LevelStatistics* sum) {
   sum->refused += part.refused;
   sum->dropped += part.dropped;
   sum->errors += part.errors;
+  for (size_t i = 0; i < kStatusCodeCount; ++i) sum->errors_by_code[i] += part.errors_by_code[i];
 }
 
 }  // namespace
@@ -175,8 +176,8 @@ std::vector<TableStatistics> ModelState::Statistics() const {
       AddLevel(of_table.l1_devices.back().l1, &of_table.l1);
     }
     if (table->l2() != nullptr) of_table.l2 = table->l2()->Statistics();
-    of_table.l1.errors += counters.l1_error_count();
-    of_table.l2.errors += counters.l2_error_count();
+    of_table.l1.errors += counters.l1_errors().AddTo(&of_table.l1.errors_by_code);
+    of_table.l2.errors += counters.l2_errors().AddTo(&of_table.l2.errors_by_code);
     statistics.push_back(std::move(of_table));
   }
   return statistics;

@@ -45,7 +45,7 @@ class LevelSessionFactory final : public SessionFactory {
     statistics->lookups += lookups_.load();
     statistics->deadlines_exceeded += deadlines_exceeded_.load();
     statistics->promotions_dropped += fetch_->promotions_dropped();
-    statistics->l3_errors += fetch_->l3_errors();
+    statistics->l3_errors += fetch_->l3_errors().AddTo(&statistics->l3_errors_by_code);
   }
 
  private:

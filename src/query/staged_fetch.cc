@@ -201,10 +201,10 @@ void StagedFetch::DoPiece(size_t number) {
   const FetchBatch batch = {
       .keys = piece.keys, .rows = piece.rows, .outcomes = outcomes, .rows_go_to_device = true};
   const absl::StatusOr<FetchCounts> counts = piece.table->table->l2()->Fetch(batch, kNoDeadline);
-  piece.failed = !counts.ok();
+  piece.code = counts.status().code();
   piece.hit_count = counts.ok() ? counts->hits : 0;
   piece.absent_count = counts.ok() ? counts->absent : 0;
-  if (piece.failed) std::fill(outcomes.begin(), outcomes.end(), FetchOutcome::kMiss);
+  if (!counts.ok()) std::fill(outcomes.begin(), outcomes.end(), FetchOutcome::kMiss);
   KeyStatus* const statuses = lookup_.statuses_of(*piece.query) + piece.first;
   for (size_t i = 0; i < count; ++i) {
     statuses[i] = outcomes[i] == FetchOutcome::kHit      ? KeyStatus::kHitL2
@@ -299,16 +299,16 @@ void StagedFetch::NoteOutcomes(std::span<TableWork> tables) {
     ++sum.piece_count;
     sum.hit_count += piece.hit_count;
     sum.absent_count += piece.absent_count;
-    sum.failed |= piece.failed;
+    if (piece.code != absl::StatusCode::kOk) sum.code = piece.code;
   }
   for (size_t t = 0; t < tables.size(); ++t) {
     TableWork& table = tables[t];
     const TableSum& sum = sums_[t];
     if (sum.piece_count == 0) continue;
     table.l2_usable = false;  // it is asked once
-    if (sum.failed) {
+    if (sum.code != absl::StatusCode::kOk) {
       table.table->l2_bypass().Trip();
-      table.counters->l2_errors().fetch_add(1, std::memory_order_relaxed);
+      table.counters->l2_errors().Add(sum.code);
     }
     if (sum.hit_count + sum.absent_count == table.misses.size()) {
       table.misses.CloseAll();

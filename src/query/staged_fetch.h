@@ -86,7 +86,7 @@ class StagedFetch final : private Crew::Work {
     HostRows rows;
     bool brought = false;
     std::atomic<bool> fetched{false};  // what follows, and the rows, are written before
-    bool failed = false;
+    absl::StatusCode code = absl::StatusCode::kOk;
     size_t hit_count = 0;
     size_t absent_count = 0;
 
@@ -105,7 +105,7 @@ class StagedFetch final : private Crew::Work {
     size_t piece_count = 0;
     size_t hit_count = 0;
     size_t absent_count = 0;
-    bool failed = false;
+    absl::StatusCode code = absl::StatusCode::kOk;
   };
   // All pieces up to one of them.
   struct Progress {

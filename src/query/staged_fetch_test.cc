@@ -343,7 +343,8 @@ TEST_F(StagedFetchTest, APieceThatFailsStaysOpenAndTheOthersStand) {
   a_.l2_faults->Plan(TierOperation::kFetch, {.calls_skipped = 2, .times = 3});
   fetch_->Fetch(works_, queries_);
   ExpectAnswers([](Key key) { return key >= 8 && key < 20; });
-  EXPECT_EQ(counters_.l2_error_count(), 1) << "one for the call";
+  ErrorCounts errors{};
+  EXPECT_EQ(counters_.l2_errors().AddTo(&errors), 1) << "one for the call";
   EXPECT_TRUE(a_.served->l2_bypass().bypassed());
   a_.served->epochs().Publish(open);
 }

@@ -1,8 +1,10 @@
 #include "server/pages/metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
+#include "absl/status/status.h"
 #include "server/pages/metric_list.h"
 
 namespace hps::server {
@@ -104,6 +106,22 @@ void AddTritonNames(const ModelServerStatistics& model, MetricList& list) {
       .Add(model.queue_depth, labels);
 }
 
+// One sample for each code that occurred. What a level counts without one is UNKNOWN, which is
+// there always, so that the family is.
+void AddErrors(const char* tier, uint64_t total, const ErrorCounts& by_code,
+               MetricFamilyBuilder& errors) {
+  constexpr auto kUnknown = static_cast<size_t>(absl::StatusCode::kUnknown);
+  uint64_t known = 0;
+  for (size_t i = 0; i < kStatusCodeCount; ++i) {
+    if (i == kUnknown || by_code[i] == 0) continue;
+    known += by_code[i];
+    errors.Add(by_code[i], {{"tier", tier},
+                            {"code", absl::StatusCodeToString(static_cast<absl::StatusCode>(i))}});
+  }
+  errors.Add(total - std::min(known, total),
+             {{"tier", tier}, {"code", absl::StatusCodeToString(absl::StatusCode::kUnknown)}});
+}
+
 void AddTiers(const Snapshot& snapshot, MetricList& list) {
   const LevelTotals l1 = TotalsOfL1(snapshot);
   const LevelTotals l2 = TotalsOfL2(snapshot);
@@ -113,12 +131,12 @@ void AddTiers(const Snapshot& snapshot, MetricList& list) {
   up.Add(l3.writable, {{"tier", "l3"}});
   if (l2.configured) up.Add(true, {{"tier", "l2"}});
   if (l1.configured) up.Add(true, {{"tier", "l1"}});
-  MetricFamilyBuilder errors =
-      list.Counter("hps_tier_errors_total",
-                   "Failed or timed-out operations of a level; code is \"any\" for now.");
-  errors.Add(snapshot.store.l3_errors, {{"tier", "l3"}, {"code", "any"}});
-  if (l2.configured) errors.Add(l2.sum.errors, {{"tier", "l2"}, {"code", "any"}});
-  if (l1.configured) errors.Add(l1.sum.errors, {{"tier", "l1"}, {"code", "any"}});
+  MetricFamilyBuilder errors = list.Counter("hps_tier_errors_total",
+                                            "Failed or timed-out operations of a level, by status "
+                                            "code; UNKNOWN also where none is known.");
+  AddErrors("l3", snapshot.store.l3_errors, snapshot.store.l3_errors_by_code, errors);
+  if (l2.configured) AddErrors("l2", l2.sum.errors, l2.sum.errors_by_code, errors);
+  if (l1.configured) AddErrors("l1", l1.sum.errors, l1.sum.errors_by_code, errors);
   list.Counter("hps_row_checksum_failures_total", "Rows and blocks that reads found damaged.")
       .Add(l3.damaged_reads, {{"tier", "l3"}});
   list.Gauge("hps_store_free_bytes", "Free bytes of the store's disk.").Add(l3.free_bytes);

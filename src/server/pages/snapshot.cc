@@ -19,6 +19,7 @@ LevelStatistics Sum(const Snapshot& snapshot, LevelStatistics TableStatistics::*
     sum.refused += part.refused;
     sum.dropped += part.dropped;
     sum.errors += part.errors;
+    for (size_t i = 0; i < kStatusCodeCount; ++i) sum.errors_by_code[i] += part.errors_by_code[i];
   }
   return sum;
 }

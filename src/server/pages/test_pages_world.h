@@ -118,7 +118,12 @@ inline Snapshot FullSnapshot(const Config* config) {
   table.l1 = {.entries = 40, .bytes_used = 4000};
   table.l2 = {.entries = 50, .bytes_used = 5000, .bytes_max = 6000, .evictions = 8, .errors = 2};
   snapshot.store.l3 = {.damaged_reads = 2, .background_errors = 1, .free_bytes = 1 << 20};
+  table.l2.errors_by_code[static_cast<size_t>(absl::StatusCode::kDeadlineExceeded)] = 1;
   snapshot.store.l3_errors = 7;
+  ErrorCounts& l3_errors = snapshot.store.l3_errors_by_code;
+  l3_errors[static_cast<size_t>(absl::StatusCode::kDataLoss)] = 4;
+  l3_errors[static_cast<size_t>(absl::StatusCode::kUnavailable)] = 2;
+  l3_errors[static_cast<size_t>(absl::StatusCode::kUnknown)] = 1;
   TableInfo& info = snapshot.tables.emplace_back();
   info.spec = {.name = "m/t", .dim = 2};
   info.row_count = 1000;
