@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <future>
 #include <memory>
 #include <optional>
@@ -99,6 +100,15 @@ void Reopen(Server& server) {
   if (!status.ok()) std::fprintf(stderr, "hps: reopen: %s\n", status.ToString().c_str());
 }
 
+// Ends the process though some of its threads hang: they use what the destructors would take from
+// them. Every answer has been sent, every line of the log is written, and the store needs no
+// farewell.
+void LeaveBehind(const absl::Status& closed) {
+  std::fprintf(stderr, "hps: close: %s\n", closed.ToString().c_str());
+  std::fflush(nullptr);
+  std::_Exit(0);
+}
+
 }  // namespace
 
 absl::Status RunServe(const ServeArguments& arguments, const Config& config, Output& output) {
@@ -127,6 +137,7 @@ absl::Status RunServe(const ServeArguments& arguments, const Config& config, Out
   output.Publish();
   const absl::Status drained = (*server)->Drain();
   if (!drained.ok()) std::fprintf(stderr, "hps: drain: %s\n", drained.ToString().c_str());
+  if (const absl::Status closed = (*server)->Close(); !closed.ok()) LeaveBehind(closed);
   return absl::OkStatus();
 }
 

@@ -46,16 +46,24 @@ class Server {
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const Config& config, std::function<void(const LoadReport&)> on_loaded = {});
 
-  // Drains what the caller has not drained.
+  // Drains what the caller has not drained, and waits for what hangs.
   virtual ~Server() = default;
 
   virtual const ServerAddresses& addresses() const = 0;
 
   // Says "not ready", takes no new connection and closes idle ones at once, answers what has begun
-  // to come, at most for [server] drain_timeout, then closes everything. A second call waits for
-  // the first. Errors: DEADLINE_EXCEEDED when requests had to be cut off; the server has ended all
-  // the same.
+  // to come, at most for [server] drain_timeout, then closes everything. Shortly before that time
+  // is over, requests that are still looked up are answered with the rows that have come, as if
+  // their deadlines had passed. A second call waits for the first. Errors: DEADLINE_EXCEEDED when
+  // requests had to be cut off; the server has ended all the same.
   virtual absl::Status Drain() = 0;
+
+  // Drains, and gives everything back in order: threads, memory, the store. Takes until
+  // drain_timeout after the drain began, and half a second more. Errors: DEADLINE_EXCEEDED when
+  // something was not given back by then, because a disk does not answer, say. The server must not
+  // be destroyed then: the process is to end without it (std::_Exit). Nothing durable is lost, the
+  // store is as after a kill -9. Nothing but the destructor may be called afterwards.
+  virtual absl::Status Close() = 0;
 
   // Reads certificates and tokens from their files again; new connections use them.
   // Errors: those of Start; the old ones stay in use then.

@@ -30,7 +30,9 @@ struct ServerConfig {
   std::chrono::nanoseconds header_timeout = std::chrono::seconds(10);  // first byte to last
   std::chrono::nanoseconds body_timeout = std::chrono::seconds(30);
   std::chrono::nanoseconds write_timeout = std::chrono::seconds(30);
-  std::chrono::nanoseconds idle_timeout = std::chrono::minutes(2);  // between two requests
+  std::chrono::nanoseconds idle_timeout = std::chrono::minutes(2);         // between two requests
+  std::chrono::nanoseconds stream_idle_timeout = std::chrono::minutes(2);  // of one gRPC stream
+  uint32_t connection_streams_max = 64;  // gRPC streams of one connection
 
   // [server.batching]
   uint64_t batch_keys_max = uint64_t{64} << 10;  // of one look-up; a larger request goes alone

@@ -68,6 +68,8 @@ inline constexpr size_t kResponseBytesKeptMax = size_t{64} << 20;
 
 // Calls that gRPC works on at a time; each has about 2 KiB beside its tensors.
 inline constexpr size_t kGrpcCallsMax = 8192;
+// Of them streams, which idle clients may hold: the others are always there for who asks once.
+inline constexpr size_t kGrpcStreamsMax = kGrpcCallsMax / 2;
 
 // Requests that the server holds at a time, over all protocols; each has a few hundred bytes beside
 // its tensors.

@@ -80,6 +80,14 @@ std::vector<Setting<Config>> LimitSettings() {
           {"server", "idle_timeout", "Between two requests of a connection."}, timeout,
           [](auto& c) -> auto& { return c.server.idle_timeout; }),
       MakeSetting<Config>(
+          {"server", "stream_idle_timeout", "Between two requests of a gRPC stream."}, timeout,
+          [](auto& c) -> auto& { return c.server.stream_idle_timeout; }),
+      MakeSetting<Config>(
+          {"server", "connection_streams_max",
+           "gRPC streams of one connection that are open; those of all connections are at most "
+           "4,096."},
+          IntegerCodec{1, 1024}, [](auto& c) -> auto& { return c.server.connection_streams_max; }),
+      MakeSetting<Config>(
           {"server.batching", "keys_max",
            "Keys of one look-up, over all requests that it answers; a larger request goes alone, "
            "in pieces."},

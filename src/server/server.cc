@@ -1,5 +1,6 @@
 #include "hps/server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -23,6 +24,10 @@ using server::ServerCore;
 
 // What a protocol that has to cut off its connections may take beyond the deadline.
 constexpr Duration kCutOffMax = std::chrono::seconds(10);
+// How long before a drain's deadline look-ups are ended, so that their answers are sent in time.
+constexpr Duration kLastAnswersMax = std::chrono::seconds(1);
+// What giving everything back may take beyond the drain's deadline.
+constexpr Duration kCloseMax = std::chrono::milliseconds(500);
 
 bool HasToken(const ServerConfig& config) {
   const char* token = std::getenv("HPS_TOKEN");
@@ -45,6 +50,7 @@ class RunningServer final : public Server {
 
   const ServerAddresses& addresses() const override { return addresses_; }
   absl::Status Drain() override;
+  absl::Status Close() override;
   absl::Status Reopen() override;
 
  private:
@@ -52,6 +58,19 @@ class RunningServer final : public Server {
    public:
     explicit LoadTask(RunningServer& server) : server_(server) {}
     void Run() override { server_.Load(); }
+
+   private:
+    RunningServer& server_;
+  };
+  class CloseTask final : public Task {
+   public:
+    explicit CloseTask(RunningServer& server) : server_(server) {}
+    void Run() override {
+      server_.EndParts();
+      done.CountDown();
+    }
+
+    Latch done{1};
 
    private:
     RunningServer& server_;
@@ -72,7 +91,8 @@ class RunningServer final : public Server {
   absl::Status StartProtocols();
   absl::Status Add(absl::StatusOr<std::unique_ptr<ProtocolServer>> protocol, std::string* address);
   void Load();
-  absl::Status DrainProtocols();
+  absl::Status DrainProtocols() HPS_REQUIRES(drain_mutex_);
+  void EndParts();
 
   const Config config_;
   const std::function<void(const LoadReport&)> on_loaded_;
@@ -86,9 +106,12 @@ class RunningServer final : public Server {
   Mutex drain_mutex_;
   bool drained_ HPS_GUARDED_BY(drain_mutex_) = false;
   absl::Status drain_status_ HPS_GUARDED_BY(drain_mutex_);
+  Deadline drain_deadline_ HPS_GUARDED_BY(drain_mutex_) = Deadline::min();
   LoadTask load_task_{*this};
   std::unique_ptr<WorkerPool> drain_pool_;
   std::unique_ptr<WorkerPool> load_pool_;
+  CloseTask close_task_{*this};
+  std::unique_ptr<WorkerPool> close_pool_;
 };
 
 absl::Status RunningServer::Open() {
@@ -170,7 +193,8 @@ absl::Status RunningServer::DrainProtocols() {
   if (core_ == nullptr || drain_pool_ == nullptr) return absl::OkStatus();  // it did not start
   core_->BeginDrain();
   store_->life_cycle().StopPreloading();
-  const Deadline deadline = DeadlineAfter(RealClock(), config_.server.drain_timeout);
+  const Duration timeout = config_.server.drain_timeout;
+  const Deadline deadline = drain_deadline_ = DeadlineAfter(RealClock(), timeout);
   Latch done(protocols_.size());
   std::vector<DrainTask> tasks(protocols_.size());
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -179,12 +203,38 @@ absl::Status RunningServer::DrainProtocols() {
     tasks[i].done = &done;
     if (!drain_pool_->Post(&tasks[i]).ok()) tasks[i].Run();
   }
+  if (!drain_pool_->Await(done, deadline - std::min(timeout / 4, kLastAnswersMax)))
+    core_->EndCalls();
   // They keep the deadline themselves.
   while (!drain_pool_->Await(done, DeadlineAfter(RealClock(), kCutOffMax))) continue;
   absl::Status status;
   for (const DrainTask& task : tasks) status.Update(task.status);
   core_->RefuseCalls();
   return status;
+}
+
+absl::Status RunningServer::Close() {
+  Drain().IgnoreError();  // what it had to cut off is told by Drain
+  MutexLock lock(drain_mutex_);
+  if (!close_pool_) {
+    HPS_ASSIGN_OR_RETURN(close_pool_, WorkerPool::Create({.name = "hps-close", .queue_max = 1}));
+    HPS_RETURN_IF_ERROR(close_pool_->Post(&close_task_));
+  }
+  const Deadline deadline = std::max(drain_deadline_, RealClock().Now()) + kCloseMax;
+  if (close_pool_->Await(close_task_.done, deadline)) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      "the server has ended, but something that it asked for has not: what holds it is left "
+      "behind");
+}
+
+// In the order in which the members end, too.
+void RunningServer::EndParts() {
+  load_pool_.reset();
+  drain_pool_.reset();
+  protocols_.clear();
+  pages_.reset();
+  core_.reset();
+  store_.reset();
 }
 
 absl::Status RunningServer::Reopen() {

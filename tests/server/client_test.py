@@ -119,6 +119,18 @@ class ClientCases:
         self.case.assert_stamped("user", user, rows[:split].reshape(3, -1))
         self.case.assert_stamped("item", item, rows[split:].reshape(5, -1))
 
+    def test_statuses_of_the_original_convention(self) -> None:
+        user, item = self.case.keys(3), self.case.keys(2)
+        keys = np.concatenate([user, [-7], item]).reshape(1, -1)
+        answer = self.infer({"KEYS": keys, "NUMKEYS": np.array([[4, 2]], dtype=np.int32)},
+                            ["OUTPUT0", "OUTPUT0.status"])
+        statuses = answer.as_numpy("OUTPUT0.status")
+        self.assertEqual(statuses.dtype, np.uint8)
+        self.assertEqual([status != 0 for status in statuses.tolist()],
+                         [True, True, True, False, True, True])
+        rows = answer.as_numpy("OUTPUT0").reshape(-1)
+        self.case.assert_stamped("item", item, rows[4 * TABLES["user"]:].reshape(2, -1))
+
     def test_unsigned_keys_are_taken_bit_for_bit(self) -> None:
         keys = np.array([5, 2**64 - 1, 2**63], dtype=np.uint64)
         rows = self.infer({"user": keys}).as_numpy("user")

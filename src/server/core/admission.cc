@@ -43,7 +43,17 @@ absl::Status Admission::Reserve(uint64_t key_count, uint64_t byte_count, Reserva
     return Full("bytes in flight");
   }
   reservation->admission_ = this;
+  reservation->call_count_ = 1;
   reservation->key_count_ = key_count;
+  reservation->byte_count_ = byte_count;
+  return absl::OkStatus();
+}
+
+absl::Status Admission::ReserveBytes(uint64_t byte_count, Reservation* reservation) {
+  reservation->Release();
+  if (!Take(bytes_, byte_count, limits_.bytes_max)) return Full("bytes in flight");
+  reservation->admission_ = this;
+  reservation->call_count_ = reservation->key_count_ = 0;
   reservation->byte_count_ = byte_count;
   return absl::OkStatus();
 }
@@ -52,6 +62,7 @@ Admission::Reservation& Admission::Reservation::operator=(Reservation&& other) n
   if (this != &other) {
     Release();
     admission_ = std::exchange(other.admission_, nullptr);
+    call_count_ = other.call_count_;
     key_count_ = other.key_count_;
     byte_count_ = other.byte_count_;
   }
@@ -63,7 +74,7 @@ void Admission::Reservation::Release() {
   if (admission == nullptr) return;
   admission->keys_.fetch_sub(key_count_, std::memory_order_relaxed);
   admission->bytes_.fetch_sub(byte_count_, std::memory_order_relaxed);
-  admission->calls_.fetch_sub(1, std::memory_order_relaxed);
+  admission->calls_.fetch_sub(call_count_, std::memory_order_relaxed);
 }
 
 }  // namespace hps::server

@@ -30,6 +30,9 @@ class Admission {
   // RESOURCE_EXHAUSTED when the capacity is taken; `reservation` is empty then.
   absl::Status Reserve(uint64_t key_count, uint64_t byte_count, Reservation* reservation);
 
+  // The same for memory that is no call's.
+  absl::Status ReserveBytes(uint64_t byte_count, Reservation* reservation);
+
   uint64_t keys_in_flight() const { return keys_.load(std::memory_order_relaxed); }
   uint64_t bytes_in_flight() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t calls_in_flight() const { return calls_.load(std::memory_order_relaxed); }
@@ -52,6 +55,7 @@ class Admission::Reservation {
   Reservation() = default;
   Reservation(Reservation&& other) noexcept
       : admission_(std::exchange(other.admission_, nullptr)),
+        call_count_(other.call_count_),
         key_count_(other.key_count_),
         byte_count_(other.byte_count_) {}
   Reservation& operator=(Reservation&& other) noexcept;
@@ -64,6 +68,7 @@ class Admission::Reservation {
   friend class Admission;
 
   Admission* admission_ = nullptr;
+  uint64_t call_count_ = 0;
   uint64_t key_count_ = 0;
   uint64_t byte_count_ = 0;
 };

@@ -48,6 +48,19 @@ TEST(AdmissionTest, BoundsCalls) {
   EXPECT_EQ(admission.Reserve(0, 0, &b).code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(AdmissionTest, BytesOfNoCallAreBytesAllTheSame) {
+  Admission admission({.keys_max = 10, .bytes_max = 100, .calls_max = 0});
+  Admission::Reservation a;
+  Admission::Reservation b;
+  ASSERT_TRUE(admission.ReserveBytes(60, &a).ok());
+  EXPECT_EQ(admission.ReserveBytes(60, &b).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(admission.bytes_in_flight(), 60u);
+  EXPECT_EQ(admission.calls_in_flight(), 0u);
+  b = std::move(a);
+  b.Release();
+  EXPECT_EQ(admission.bytes_in_flight(), 0u);
+}
+
 // Would catch a check and a taking that are two steps.
 TEST(AdmissionTest, IsNeverExceeded) {
   constexpr uint64_t kKeysMax = 100;

@@ -13,7 +13,29 @@ BatchQueue::BatchQueue(const Options& options) : options_(options) {
 
 BatchQueue::Work BatchQueue::Enter(PreparedCall& call, ModelQueue& queue) {
   MutexLock lock(mutex_);
-  Append(call, queue);
+  if (!call.cancelled.load(std::memory_order_relaxed)) {
+    Append(call, queue);
+    return Next();
+  }
+  Work work = Next();
+  work.overdue.Push(&call);
+  return work;
+}
+
+BatchQueue::Place BatchQueue::Withdraw(PreparedCall& call, ModelQueue& queue) {
+  MutexLock lock(mutex_);
+  if (!call.is_waiting) return {.slot = call.slot};
+  call.is_waiting = false;
+  queue.calls.Remove(&call);
+  queue.key_count -= call.key_count;
+  NoteHead(queue);
+  if (queue.calls.empty()) RemoveModel(queue);
+  return {.waited = true};
+}
+
+BatchQueue::Work BatchQueue::EndWaiting() {
+  MutexLock lock(mutex_);
+  ended_ = true;
   return Next();
 }
 
@@ -55,6 +77,7 @@ Deadline BatchQueue::next_due() const {
 
 void BatchQueue::Append(PreparedCall& call, ModelQueue& queue) {
   if (queue.calls.empty()) PushModel(queue);
+  call.is_waiting = true;
   queue.calls.Push(&call);
   queue.key_count += call.key_count;
   first_deadline_ = std::min(first_deadline_, call.deadline);
@@ -63,6 +86,7 @@ void BatchQueue::Append(PreparedCall& call, ModelQueue& queue) {
 
 PreparedCall* BatchQueue::TakeHead(ModelQueue& queue) {
   PreparedCall* call = queue.calls.Pop();
+  call->is_waiting = false;
   queue.key_count -= call->key_count;
   return call;
 }
@@ -76,7 +100,7 @@ void BatchQueue::NoteHead(ModelQueue& queue) {
 
 // Costs one look at each waiting call, and is done only when at least one of them was overdue.
 void BatchQueue::TakeOverdue(TimePoint now, CallList* overdue) {
-  if (now < first_deadline_) return;
+  if (now < first_deadline_ && !ended_) return;
   first_deadline_ = kNoDeadline;
   ModelQueue* const end = last_model_;
   for (bool more = first_model_ != nullptr; more;) {
@@ -84,10 +108,11 @@ void BatchQueue::TakeOverdue(TimePoint now, CallList* overdue) {
     more = queue != end;
     for (size_t count = queue->calls.size(); count > 0; --count) {
       PreparedCall* call = TakeHead(*queue);
-      if (call->deadline <= now) {
+      if (call->deadline <= now || ended_) {
         overdue->Push(call);
         continue;
       }
+      call->is_waiting = true;
       queue->calls.Push(call);
       queue->key_count += call->key_count;
       first_deadline_ = std::min(first_deadline_, call->deadline);
@@ -116,6 +141,7 @@ void BatchQueue::TakeBatch(ModelQueue& queue, TimePoint now, Work* work) {
     part_count += call->parts.size();
     TakeHead(queue);
     call->started_at = now;
+    call->slot = work->slot;
     work->calls.Push(call);
   }
   NoteHead(queue);
@@ -131,14 +157,12 @@ BatchQueue::Work BatchQueue::Next() {
       ModelQueue* queue = PopModel();
       more = queue != end;
       if (IsRipe(*queue, now)) {
+        work.slot = free_slots_.back();
+        free_slots_.pop_back();
         TakeBatch(*queue, now, &work);
         more = false;
       }
       if (!queue->calls.empty()) PushModel(*queue);
-    }
-    if (!work.calls.empty()) {
-      work.slot = free_slots_.back();
-      free_slots_.pop_back();
     }
   }
   Arm(std::min(first_deadline_, RipeAt()));
@@ -174,6 +198,16 @@ ModelQueue* BatchQueue::PopModel() {
   if (first_model_ == nullptr) last_model_ = nullptr;
   queue->next = nullptr;
   return queue;
+}
+
+// Keeps the turns of the others.
+void BatchQueue::RemoveModel(const ModelQueue& queue) {
+  ModelQueue* const end = last_model_;
+  for (bool more = first_model_ != nullptr; more;) {
+    ModelQueue* const model = PopModel();
+    more = model != end;
+    if (model != &queue) PushModel(*model);
+  }
 }
 
 }  // namespace hps::server

@@ -5,7 +5,8 @@
 // with waiting calls take turns. With a batch wait, calls that come while look-ups run wait for
 // more at most that long, and not at all when nothing runs.
 //
-// Calls whose deadline passes while they wait are handed back as overdue. The lock is held for a
+// Calls whose deadline passes while they wait are handed back as overdue, and so are those that
+// nobody wants any more when they come. The lock is held for a
 // few instructions per call, never during a look-up. Thread-safe.
 #pragma once
 
@@ -39,7 +40,7 @@ class BatchQueue {
     Duration wait_max{};    // for more calls, while look-ups run
     const Clock* clock = nullptr;
   };
-  static constexpr size_t kNoSlot = static_cast<size_t>(-1);
+  static constexpr size_t kNoSlot = PreparedCall::kNoSlot;
 
   // What the caller has to do: hand back `overdue`; and, when it got a slot, look up `calls`, which
   // are of one version of a model, and then Leave(slot).
@@ -58,6 +59,17 @@ class BatchQueue {
 
   // A look-up has ended: gives its slot back, and takes the next work, mostly in the same slot.
   Work Leave(size_t slot);
+
+  // Takes a call out that waits: `waited`. One that does not wait (any more) is in `slot`, or was
+  // there; kNoSlot: it has not come yet, or was handed back as overdue.
+  struct Place {
+    bool waited = false;
+    size_t slot = kNoSlot;
+  };
+  Place Withdraw(PreparedCall& call, ModelQueue& queue);
+
+  // From now on no call waits: all that do, and those that come, are overdue.
+  Work EndWaiting();
 
   // What is due by now without a call that comes or a look-up that ends: overdue calls, and those
   // that have waited long enough for more.
@@ -82,6 +94,7 @@ class BatchQueue {
   void Arm(Deadline due) HPS_REQUIRES(mutex_);
   void PushModel(ModelQueue& queue) HPS_REQUIRES(mutex_);
   ModelQueue* PopModel() HPS_REQUIRES(mutex_);
+  void RemoveModel(const ModelQueue& queue) HPS_REQUIRES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;
@@ -94,6 +107,7 @@ class BatchQueue {
   Deadline first_deadline_ HPS_GUARDED_BY(mutex_) = kNoDeadline;
   Deadline due_ HPS_GUARDED_BY(mutex_) = kNoDeadline;
   bool stopped_ HPS_GUARDED_BY(mutex_) = false;
+  bool ended_ HPS_GUARDED_BY(mutex_) = false;  // EndWaiting was called
 };
 
 }  // namespace hps::server

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "base/no_memory.h"
 #include "server/core/server_model.h"
 
 namespace hps::server {
@@ -30,18 +32,60 @@ BatchRunner::BatchRunner(const Options& options)
 void BatchRunner::Run(CallList calls) {
   const VersionUse version = calls.head()->version.Share();
   calls.head()->model->counters.CountBatch(calls.size());
-  const absl::StatusOr<LookupSession*> session = version->session(options_.slot);
-  absl::Status status = session.status();
+  absl::Status status;
+  calls = EndCancelled(calls);
   while (status.ok() && !calls.empty()) {
     const Deadline deadline = EarliestDeadline(calls.head());
-    status = LookUp(**session, calls.head(), deadline);
-    if (status.ok()) calls = EndAnswered(calls, deadline);
+    BeginLookUp(calls.head());
+    status = LookUp(*version, calls.head(), deadline);
+    const bool interrupted = EndLookUp(calls.head());
+    if (status.ok()) calls = EndAnswered(calls, interrupted || options_.clock->Now() >= deadline);
   }
   while (PreparedCall* call = calls.Pop()) call->Finish(status);
 }
 
+void BatchRunner::Interrupt(const PreparedCall& call) {
+  MutexLock lock(mutex_);
+  if (call.in_lookup) cancel_->Cancel();
+}
+
+void BatchRunner::End() {
+  MutexLock lock(mutex_);
+  ended_.store(true, std::memory_order_relaxed);
+  cancel_->Cancel();
+}
+
+// Who cancels a call marks it first and then comes here for the lock: so either it finds the call
+// in the look-up, or the mark is seen.
+void BatchRunner::BeginLookUp(PreparedCall* first) {
+  MutexLock lock(mutex_);
+  cancel_->Reset();
+  bool is_in_vain = ended_.load(std::memory_order_relaxed);
+  for (PreparedCall* call = first; call != nullptr; call = call->next) {
+    call->in_lookup = true;
+    is_in_vain |= call->cancelled.load(std::memory_order_relaxed);
+  }
+  if (is_in_vain) cancel_->Cancel();
+}
+
+// Whether it was interrupted.
+bool BatchRunner::EndLookUp(PreparedCall* first) {
+  MutexLock lock(mutex_);
+  for (PreparedCall* call = first; call != nullptr; call = call->next) call->in_lookup = false;
+  return cancel_->is_cancelled();
+}
+
 // Looks up all parts of the calls, in as many look-ups as they take.
-absl::Status BatchRunner::LookUp(LookupSession& session, PreparedCall* first, Deadline deadline) {
+absl::Status BatchRunner::LookUp(ModelVersion& version, PreparedCall* first, Deadline deadline) {
+  try {
+    HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
+    return LookUpIn(*session, first, deadline);
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
+  }
+}
+
+absl::Status BatchRunner::LookUpIn(LookupSession& session, PreparedCall* first, Deadline deadline) {
   // Of a single call the counts tell whether it is complete.
   const bool with_statuses = first->next != nullptr;
   for (PreparedCall* call = first; call != nullptr; call = call->next) call->degraded_count = 0;
@@ -51,9 +95,11 @@ absl::Status BatchRunner::LookUp(LookupSession& session, PreparedCall* first, De
     const TimePoint now = options_.clock->Now();
     const Duration timeout = deadline > now ? deadline - now : Duration::zero();
     LookupCounts counts;
-    HPS_RETURN_IF_ERROR(
-        session.Lookup(HostLookupRequest{.queries = queries_, .timeout = timeout}, &counts));
+    HPS_RETURN_IF_ERROR(session.Lookup(
+        HostLookupRequest{.queries = queries_, .timeout = timeout, .cancel = cancel_.get()},
+        &counts));
     CountDegraded(first, with_statuses, counts);
+    if (first->cancelled.load(std::memory_order_relaxed) && first->next == nullptr) break;
   }
   return absl::OkStatus();
 }
@@ -88,7 +134,9 @@ void BatchRunner::AddPart(const PreparedCall& call, const TablePart& part, Place
   query.rows = {output(part.rows_output) + part.rows_offset_bytes + place.key * part.row_bytes,
                 key_count * part.row_bytes};
   if (part.status_output != TablePart::kNoOutput) {
-    query.status = {AsElements<KeyStatus>(output(part.status_output)) + place.key, key_count};
+    query.status = {
+        AsElements<KeyStatus>(output(part.status_output)) + part.status_offset + place.key,
+        key_count};
   } else if (with_statuses) {
     query.status = {&statuses_[key_count_], key_count};
   }
@@ -115,14 +163,15 @@ void BatchRunner::CountDegraded(PreparedCall* first, bool with_statuses,
   }
 }
 
-// Ends the calls whose rows have come or whose time is up; returns the others.
-CallList BatchRunner::EndAnswered(CallList calls, Deadline deadline) {
-  // Before the deadline a default row stands for a level that failed: waiting would not help.
-  const bool was_late = options_.clock->Now() >= deadline;
+// Ends the calls whose rows have come or whose time is up; returns the others. Where the look-up
+// was not ended early, a default row stands for a level that failed: waiting would not help.
+CallList BatchRunner::EndAnswered(CallList calls, bool ended_early) {
+  calls = EndCancelled(calls);
+  const bool is_end = ended_.load(std::memory_order_relaxed);
   CallList again;
   while (PreparedCall* call = calls.Pop()) {
-    const bool is_late = was_late && call->degraded_count != 0;
-    if (is_late && call->lookup_deadline > options_.clock->Now()) {
+    const bool is_late = ended_early && call->degraded_count != 0;
+    if (is_late && !is_end && call->lookup_deadline > options_.clock->Now()) {
       again.Push(call);
     } else {
       EndOne(call, is_late);
@@ -131,13 +180,26 @@ CallList BatchRunner::EndAnswered(CallList calls, Deadline deadline) {
   return again;
 }
 
+// Ends the calls that nobody wants any more; returns the others.
+CallList BatchRunner::EndCancelled(CallList calls) {
+  CallList others;
+  while (PreparedCall* call = calls.Pop()) {
+    if (call->cancelled.load(std::memory_order_relaxed)) {
+      call->Finish(CallEnds::Get().cancelled);
+    } else {
+      others.Push(call);
+    }
+  }
+  return others;
+}
+
 void BatchRunner::EndOne(PreparedCall* call, bool is_late) {
   // A call that was not to wait has got what there was.
   const bool was_to_wait = call->lookup_deadline != Deadline::min();
   if (is_late && was_to_wait) {
     options_.counters->CountDeadlineExceeded(LateStage::kLookup);
     if (options_.late_answers == LateAnswers::kError) {
-      call->Finish(absl::DeadlineExceededError("the rows had not all come by the deadline"));
+      call->Finish(CallEnds::Get().late_in_lookup);
       return;
     }
   }

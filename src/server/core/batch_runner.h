@@ -3,17 +3,23 @@
 // Every call's rows go straight into its own outputs. A batch is looked up until the earliest
 // deadline among its calls; those whose rows have not all come by then, and whose own deadline is
 // later, are looked up again without the others: so a call with a short deadline is answered in
-// time and costs the others nothing but a second look at what is near by then.
+// time and costs the others nothing but a second look at what is near by then. It is the same with
+// a call that is given up (Interrupt): it ends at once, and what a level that hangs does for it
+// goes on in that level's own memory.
 //
-// One for each look-up slot; for whoever has the slot. Allocates when it is made.
+// One for each look-up slot; for whoever has the slot, but for Interrupt and End, which any thread
+// may call. Allocates when it is made.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/mutex.h"
+#include "hps/lookup_cancel.h"
 #include "hps/lookup_session.h"
 #include "hps/server_config.h"
 #include "server/core/prepared_call.h"
@@ -34,8 +40,15 @@ class BatchRunner {
   explicit BatchRunner(const Options& options);
 
   // `calls` are of one version of one model; together they have at most keys_max keys, or they are
-  // a single one. Ends with OnDone of each.
+  // a single one. Ends with OnDone of each: RESOURCE_EXHAUSTED where the look-up found no memory.
   void Run(CallList calls);
+
+  // Ends the look-up that `call` is in, if it is in one; it has been marked as cancelled. What else
+  // is in it is looked up again. The call must not be reset meanwhile.
+  void Interrupt(const PreparedCall& call);
+
+  // From now on no call waits for rows: all are answered as if their deadlines had passed.
+  void End();
 
  private:
   // Where the part that is being added goes on.
@@ -45,11 +58,15 @@ class BatchRunner {
     size_t key = 0;  // in the part
   };
 
-  absl::Status LookUp(LookupSession& session, PreparedCall* first, Deadline deadline);
+  absl::Status LookUp(ModelVersion& version, PreparedCall* first, Deadline deadline);
+  absl::Status LookUpIn(LookupSession& session, PreparedCall* first, Deadline deadline);
   void AddPiece(Place& place, bool with_statuses);
   void AddPart(const PreparedCall& call, const TablePart& part, Place& place, bool with_statuses);
   void CountDegraded(PreparedCall* first, bool with_statuses, const LookupCounts& counts);
-  CallList EndAnswered(CallList calls, Deadline deadline);
+  void BeginLookUp(PreparedCall* first);
+  bool EndLookUp(PreparedCall* first);
+  CallList EndAnswered(CallList calls, bool ended_early);
+  static CallList EndCancelled(CallList calls);
   void EndOne(PreparedCall* call, bool is_late);
 
   const Options options_;
@@ -57,6 +74,9 @@ class BatchRunner {
   const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max], by position in the look-up
   std::vector<HostTableQuery> queries_;          // of the look-up; capacity kTablesPerCallMax
   size_t key_count_ = 0;                         // of queries_
+  const std::unique_ptr<LookupCancel> cancel_ = LookupCancel::Create();
+  std::atomic<bool> ended_ = false;  // End was called
+  Mutex mutex_;                      // whether calls are looked up: PreparedCall::in_lookup
 };
 
 }  // namespace hps::server

@@ -12,7 +12,10 @@
 // Thread-safe.
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/status.h"
+#include "server/core/admission.h"
 #include "server/core/inference_call.h"
 
 namespace hps::server {
@@ -26,14 +29,25 @@ class Inference {
   // Errors (the call holds nothing then): NOT_FOUND (model, version, input or output that does not
   // exist; names the nearest), UNAVAILABLE (the model is not ready, or the server ends),
   // INVALID_ARGUMENT (missing input, datatype, shape, sizes), RESOURCE_EXHAUSTED (over capacity, or
-  // what waits already would take most of the call's time: try later), OUT_OF_RANGE (over a limit:
-  // never try again). Counts them (ServerCounters), so that the codec does not.
+  // what waits already would take most of the call's time, or no memory: try later), OUT_OF_RANGE
+  // (over a limit: never try again). Counts them (ServerCounters), so that the codec does not.
   virtual absl::Status Prepare(InferenceCall& call) = 0;
 
   // REQUIRES: Prepare returned OK and every outputs[i].data is set. Ends with OnDone: OK,
   // DEADLINE_EXCEEDED (it was not started in time, or [server] late_answers = "error" and rows were
-  // missing at the deadline), UNAVAILABLE (the model was unloaded).
+  // missing at the deadline), UNAVAILABLE (the model was unloaded), RESOURCE_EXHAUSTED (no memory),
+  // CANCELLED. No exception leaves it.
   virtual void Run(InferenceCall& call) = 0;
+
+  // A share of the server's capacity for memory that belongs to no call: a connection's. Errors:
+  // RESOURCE_EXHAUSTED, at once.
+  virtual absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) = 0;
+
+  // Nobody wants the answer any more: ends the call as soon as can be, mostly before this returns,
+  // with CANCELLED or as it was about to end. Nothing writes to its outputs after its OnDone, also
+  // when a level hangs. From Run's beginning to the call's Reset, which the codec keeps from
+  // coming meanwhile; any thread. Does not block.
+  virtual void Cancel(InferenceCall& call) = 0;
 };
 
 }  // namespace hps::server

@@ -35,7 +35,7 @@ struct InferenceRequest {
   std::string_view version;  // empty = the newest
   std::string_view id;       // echoed
   Duration timeout{};        // from arrival; zero = the configured one
-  uint64_t body_bytes = 0;   // of the codec's memory, where it is more than the inputs' bytes
+  uint64_t body_bytes = 0;   // that the codec holds for it, where that is more than the inputs
   std::vector<InputTensor> inputs;
   std::vector<std::string_view> output_names;  // empty = every output but the statuses
 };
@@ -55,6 +55,11 @@ class InferenceCall {
   // The answer is complete in outputs[i].data (OK), or why there is none. Called once per Run, on
   // Run's thread before it returns or on any other; must not block. The call is the codec's again.
   virtual void OnDone(const absl::Status& status) = 0;
+
+  // What the answer to `outputs` will take of the codec's memory, for Prepare to reserve.
+  virtual uint64_t AnswerBytes() const = 0;
+  // Of the tensors alone.
+  uint64_t TensorBytes() const;
 
   // Makes the call ready for the next request: clears it (capacity is kept) and gives back its
   // share of the server's capacity. To be called when the answer has been sent or given up.

@@ -1,10 +1,13 @@
 #include "server/core/inference_engine.h"
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "base/no_memory.h"
 #include "server/core/request_plan.h"
 
 namespace hps::server {
@@ -32,6 +35,8 @@ InferenceEngine::InferenceEngine(const Options& options, ModelDirectory& models,
               .parts_max = kTablesPerCallMax,
               .wait_max = options.server.batch_wait,
               .clock = options.clock}) {
+  NoMemory();
+  CallEnds::Get();
   for (size_t slot = 0; slot < options_.slot_count; ++slot) {
     runners_.push_back(std::make_unique<BatchRunner>(
         BatchRunner::Options{.slot = slot,
@@ -39,6 +44,7 @@ InferenceEngine::InferenceEngine(const Options& options, ModelDirectory& models,
                              .late_answers = options_.server.late_answers,
                              .clock = options_.clock,
                              .counters = &counters_}));
+    slot_tasks_.push_back(std::make_unique<SlotTask>(*this));
   }
 }
 
@@ -47,14 +53,18 @@ InferenceEngine::~InferenceEngine() { HPS_CHECK(admission_.calls_in_flight() == 
 absl::Status InferenceEngine::Prepare(InferenceCall& call) {
   PreparedCall& prepared = PreparedCall::Of(call);
   HPS_CHECK(prepared.model == nullptr);  // Reset comes between two requests
-  absl::Status status;
   if (refusing_.load(std::memory_order_relaxed)) {
     counters_.CountRefused(RefusedReason::kDraining);
-    return absl::UnavailableError("the server is shutting down");
+    return shutting_down_;
   }
-  ServerModel* model = models_.Find(call.request.model);
-  status = model == nullptr ? models_.NoSuchModel(call.request.model)
-                            : PrepareIn(call, prepared, *model);
+  ServerModel* const model = models_.Find(call.request.model);
+  absl::Status status;
+  try {
+    status = model == nullptr ? models_.NoSuchModel(call.request.model)
+                              : PrepareIn(call, prepared, *model);
+  } catch (const std::bad_alloc&) {
+    status = NoMemory();
+  }
   if (status.ok()) {
     prepared.model = model;
     return status;
@@ -62,6 +72,7 @@ absl::Status InferenceEngine::Prepare(InferenceCall& call) {
   CountRefusal(status);
   call.outputs.clear();
   prepared.version.Release();
+  prepared.reservation.Release();
   prepared.parts.clear();
   return status;
 }
@@ -77,8 +88,7 @@ absl::Status InferenceEngine::PrepareIn(InferenceCall& call, PreparedCall& prepa
   HPS_RETURN_IF_ERROR(CheckWait(prepared, model));
   uint64_t bytes = 0;
   for (const InputTensor& input : call.request.inputs) bytes += input.bytes.size();
-  bytes = kCallBytes + std::max(bytes, call.request.body_bytes);
-  for (const OutputTensor& output : call.outputs) bytes += output.byte_count;
+  bytes = kCallBytes + std::max(bytes, call.request.body_bytes) + call.AnswerBytes();
   HPS_RETURN_IF_ERROR(admission_.Reserve(prepared.key_count, bytes, &prepared.reservation));
   prepared.version_text = prepared.version->number_text();
   call.model_version = prepared.version_text;
@@ -132,6 +142,33 @@ void InferenceEngine::Run(InferenceCall& call) {
   Do(queue_.Enter(prepared, prepared.model->queue));
 }
 
+void InferenceEngine::Cancel(InferenceCall& call) {
+  PreparedCall& prepared = PreparedCall::Of(call);
+  prepared.cancelled.store(true, std::memory_order_relaxed);
+  const BatchQueue::Place place = queue_.Withdraw(prepared, prepared.model->queue);
+  if (place.waited) {
+    prepared.Finish(CallEnds::Get().cancelled);
+  } else if (place.slot != BatchQueue::kNoSlot) {
+    runners_[place.slot]->Interrupt(prepared);
+  }
+}
+
+void InferenceEngine::EndCalls() {
+  RefuseCalls();
+  for (const auto& runner : runners_) runner->End();
+  EndOverdue(queue_.EndWaiting().overdue);
+}
+
+void InferenceEngine::EndDue(Executor* executor) {
+  BatchQueue::Work work = queue_.TakeDue();
+  if (executor == nullptr || work.slot == BatchQueue::kNoSlot) return Do(work);
+  EndOverdue(std::exchange(work.overdue, CallList()));
+  // The slot is taken, so its task is not queued.
+  SlotTask& task = *slot_tasks_[work.slot];
+  task.work = work;
+  HPS_CHECK(executor->Post(&task).ok());
+}
+
 void InferenceEngine::Do(BatchQueue::Work work) {
   for (;;) {
     EndOverdue(work.overdue);
@@ -143,8 +180,12 @@ void InferenceEngine::Do(BatchQueue::Work work) {
 
 void InferenceEngine::EndOverdue(CallList calls) {
   while (PreparedCall* call = calls.Pop()) {
+    if (call->cancelled.load(std::memory_order_relaxed)) {
+      call->Finish(CallEnds::Get().cancelled);
+      continue;
+    }
     counters_.CountDeadlineExceeded(LateStage::kQueue);
-    call->Finish(absl::DeadlineExceededError("the deadline passed before the look-up began"));
+    call->Finish(CallEnds::Get().late_in_queue);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/executor.h"
 #include "hps/config.h"
 #include "server/core/admission.h"
 #include "server/core/batch_queue.h"
@@ -39,12 +40,20 @@ class InferenceEngine final : public Inference {
 
   absl::Status Prepare(InferenceCall& call) override;
   void Run(InferenceCall& call) override;
+  void Cancel(InferenceCall& call) override;
+  absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
+    return admission_.ReserveBytes(byte_count, reservation);
+  }
 
   // Refuses new calls from now on; those that are admitted go on.
   void RefuseCalls() { refusing_.store(true, std::memory_order_relaxed); }
+  // ... and ends those that are admitted, as if their deadlines had passed.
+  void EndCalls();
 
-  // Ends what is overdue and looks up what has waited long enough.
-  void EndDue() { Do(queue_.TakeDue()); }
+  // Ends what is overdue and looks up what has waited long enough: on `executor`, so that a look-up
+  // does not keep others from being ended; null = here, for tests. The executor queues slot_count
+  // tasks.
+  void EndDue(Executor* executor = nullptr);
   // Waits until EndDue may have something to do; false when StopWaiting was called.
   bool AwaitDue() { return queue_.AwaitDue(); }
   void StopWaiting() { queue_.Stop(); }
@@ -53,6 +62,18 @@ class InferenceEngine final : public Inference {
   const Admission& admission() const { return admission_; }
 
  private:
+  // Does the work of a slot elsewhere.
+  class SlotTask final : public Task {
+   public:
+    explicit SlotTask(InferenceEngine& engine) : engine_(engine) {}
+    void Run() override { engine_.Do(work); }
+
+    BatchQueue::Work work;
+
+   private:
+    InferenceEngine& engine_;
+  };
+
   absl::Status PrepareIn(InferenceCall& call, PreparedCall& prepared, ServerModel& model);
   absl::Status CheckWait(const PreparedCall& prepared, const ServerModel& model) const;
   void SetDeadlines(const InferenceRequest& request, PreparedCall& prepared) const;
@@ -66,6 +87,8 @@ class InferenceEngine final : public Inference {
   Admission admission_;
   BatchQueue queue_;
   std::vector<std::unique_ptr<BatchRunner>> runners_;  // by slot
+  std::vector<std::unique_ptr<SlotTask>> slot_tasks_;  // by slot
+  const absl::Status shutting_down_ = absl::UnavailableError("the server is shutting down");
   std::atomic<bool> refusing_{false};
 };
 

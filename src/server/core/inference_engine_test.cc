@@ -274,6 +274,114 @@ TEST_F(InferenceEngineTest, WhatDegradesBeforeTheDeadlineIsAnswered) {
   EXPECT_EQ(watch_->look_count(), 1u);
 }
 
+TEST_F(InferenceEngineTest, ACancelledCallThatWaitsEndsAtOnce) {
+  Start();
+  TestCall& a = NewCall("m", {1});
+  TestCall& gone = NewCall("m", {2, 3});
+  TestCall& patient = NewCall("m", {4});
+  TestCall& other = NewCall("n", {5});
+  RunWith(a, [&] {
+    ASSERT_TRUE(other.Start(engine()).ok());
+    for (TestCall* call : {&gone, &patient}) ASSERT_TRUE(call->Start(engine()).ok());
+    engine().Cancel(gone);
+    EXPECT_TRUE(gone.is_done());
+    gone.Reset();
+    EXPECT_EQ(engine().admission().keys_in_flight(), 3u);
+    EXPECT_EQ(Statistics("m").queue_depth, 1u);
+    engine().Cancel(patient);
+    EXPECT_EQ(Statistics("m").queue_depth, 0u);
+    engine().Cancel(patient);  // in vain, and no harm
+  });
+  EXPECT_EQ(gone.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(patient.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(patient.done_count(), 1);
+  EXPECT_TRUE(HasRows(other, "n/t")) << "its model keeps its turn";
+  EXPECT_EQ(watch_->look_count(), 2u);
+  EXPECT_EQ(Statistics("m").requests_failed, 2u);
+}
+
+// Its wait ends, whatever hangs below; who was looked up with it is looked up again.
+TEST_F(InferenceEngineTest, ACancelledCallLeavesItsLookUpAndTheOthersGoOn) {
+  Start();
+  TestCall& a = NewCall("m", {1});
+  TestCall& gone = NewCall("m", {2});
+  TestCall& patient = NewCall("m", {3});
+  std::vector<size_t> sizes;
+  RunWith(a, [&] {
+    ASSERT_TRUE(gone.Start(engine()).ok());
+    ASSERT_TRUE(patient.Start(engine()).ok());
+    watch_->set_hook([&](Look& look) {
+      sizes.push_back(look.request->queries.size());
+      if (sizes.size() > 1) {
+        EXPECT_TRUE(gone.is_done());
+        return;
+      }
+      ASSERT_NE(look.request->cancel, nullptr);
+      EXPECT_FALSE(look.request->cancel->is_cancelled());
+      engine().Cancel(a);  // which has been answered: it is in no look-up any more
+      EXPECT_FALSE(look.request->cancel->is_cancelled());
+      engine().Cancel(gone);
+      EXPECT_TRUE(look.request->cancel->is_cancelled());
+    });
+  });
+  EXPECT_THAT(sizes, ElementsAre(2, 1));
+  EXPECT_TRUE(HasRows(a, "m/t"));
+  EXPECT_EQ(gone.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(HasRows(patient, "m/t"));
+  EXPECT_EQ(CountOf(world_.core().Snapshot().deadlines_exceeded, "lookup"), 0u);
+}
+
+TEST_F(InferenceEngineTest, ACallThatIsCancelledBeforeItRunsIsNotLookedUp) {
+  Start();
+  TestCall& call = NewCall("m", {1});
+  ASSERT_TRUE(call.Prepare(engine()).ok());
+  engine().Cancel(call);
+  engine().Run(call);
+  EXPECT_EQ(call.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(watch_->look_count(), 0u);
+  call.ResetAll();
+  EXPECT_EQ(engine().admission().calls_in_flight(), 0u);
+}
+
+// A large call is looked up in pieces: none begins when it has been given up.
+TEST_F(InferenceEngineTest, ACancelledCallOfManyPiecesStopsAfterOne) {
+  world_.config().server.batch_keys_max = 2;
+  Start();
+  TestCall& call = NewCall("m", {1, 2, 3, 4, 5, 6});
+  RunWith(call, [&] { engine().Cancel(call); });
+  EXPECT_EQ(call.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(watch_->look_count(), 1u);
+}
+
+TEST_F(InferenceEngineTest, TheEndAnswersAllCallsWithWhatThereIs) {
+  for (const LateAnswers late : {LateAnswers::kDegraded, LateAnswers::kError}) {
+    world_.config().server.late_answers = late;
+    Start();
+    TestCall& running = NewCall("m", {1});
+    TestCall& waiting = NewCall("m", {2});
+    TestCall& prepared = NewCall("m", {3});
+    RunWith(running, [&] {
+      ASSERT_TRUE(waiting.Start(engine()).ok());
+      ASSERT_TRUE(prepared.Prepare(engine()).ok());
+      engine().EndCalls();
+      EXPECT_TRUE(waiting.is_done());
+    });
+    EXPECT_EQ(waiting.status().code(), absl::StatusCode::kDeadlineExceeded);
+    if (late == LateAnswers::kDegraded) {
+      EXPECT_TRUE(running.status().ok());
+      EXPECT_TRUE(AllDegraded(running));
+    } else {
+      EXPECT_EQ(running.status().code(), absl::StatusCode::kDeadlineExceeded);
+    }
+    engine().Run(prepared);
+    EXPECT_EQ(prepared.status().code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_EQ(NewCall("m", {4}).Start(engine()).code(), absl::StatusCode::kUnavailable);
+    calls_.clear();
+    world_.Stop();
+    world_.CloseStore();
+  }
+}
+
 TEST_F(InferenceEngineTest, ATimeoutOfZeroTakesWhatIsNear) {
   world_.config().lookup.timeout = Duration();
   Start();

@@ -8,6 +8,12 @@ InferenceCall::InferenceCall() : prepared_(std::make_unique<PreparedCall>(*this)
 
 InferenceCall::~InferenceCall() { prepared_->Reset(); }
 
+uint64_t InferenceCall::TensorBytes() const {
+  uint64_t bytes = 0;
+  for (const OutputTensor& output : outputs) bytes += output.byte_count;
+  return bytes;
+}
+
 void InferenceCall::Reset() {
   prepared_->Reset();
   request.protocol = Protocol::kHttp;
@@ -30,6 +36,8 @@ void PreparedCall::Reset() {
     model->counters.CountStage(Stage::kTotal, now - arrival);
   }
   answered = false;
+  cancelled.store(false, std::memory_order_relaxed);
+  slot = kNoSlot;
   version.Release();
   reservation.Release();
   ClearTensorList(&parts);
@@ -47,6 +55,14 @@ void PreparedCall::Finish(const absl::Status& status) {
   model->counters.CountCall(status.ok(), key_count);
   version.Release();  // the rows are there: a slow client holds no tables
   call->OnDone(status);
+}
+
+const CallEnds& CallEnds::Get() {
+  static const CallEnds ends = {
+      .cancelled = absl::CancelledError("the client gave the request up, or the server cut it off"),
+      .late_in_queue = absl::DeadlineExceededError("the deadline passed before the look-up began"),
+      .late_in_lookup = absl::DeadlineExceededError("the rows had not all come by the deadline")};
+  return ends;
 }
 
 }  // namespace hps::server

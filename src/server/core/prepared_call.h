@@ -4,6 +4,7 @@
 // Belongs to its call; for whoever the call belongs to.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -31,9 +32,12 @@ struct TablePart {
   size_t rows_output = 0;  // index in the call's outputs
   size_t rows_offset_bytes = 0;
   size_t status_output = kNoOutput;
+  size_t status_offset = 0;  // of the part's first status
 };
 
 struct PreparedCall {
+  static constexpr size_t kNoSlot = static_cast<size_t>(-1);
+
   explicit PreparedCall(InferenceCall& owner) : call(&owner) {}
 
   static PreparedCall& Of(InferenceCall& call) { return *call.prepared_; }
@@ -59,11 +63,28 @@ struct PreparedCall {
   TimePoint started_at{};  // its look-up began
   TimePoint done_at{};
   bool answered = false;  // OnDone was called with OK
-  // Of the batch queue: the next one in its list, whatever that is.
+  // Nobody wants the answer any more. Set by any thread, before it looks where the call is.
+  std::atomic<bool> cancelled = false;
+  // Of the batch queue, under its lock: whether the call waits there, and the slot that took it.
+  bool is_waiting = false;
+  size_t slot = kNoSlot;
+  // Of the slot's runner, under its lock: whether it is being looked up.
+  bool in_lookup = false;
+  // Of the list that it is in, whatever that is.
   PreparedCall* next = nullptr;
+  PreparedCall* previous = nullptr;
   // Of the look-up that runs: positions that got a default row because a level failed or the
   // deadline passed.
   size_t degraded_count = 0;
+};
+
+// What calls end with that are not answered; made beforehand, so that ending one takes no memory.
+struct CallEnds {
+  static const CallEnds& Get();
+
+  absl::Status cancelled;       // nobody wants it any more
+  absl::Status late_in_queue;   // its deadline passed while it waited
+  absl::Status late_in_lookup;  // ... while it was looked up
 };
 
 // First in, first out. A call is in at most one list. Not thread-safe.
@@ -71,17 +92,22 @@ class CallList {
  public:
   void Push(PreparedCall* call) {
     call->next = nullptr;
-    (head_ == nullptr ? head_ : tail_->next) = call;
+    call->previous = empty() ? nullptr : tail_;
+    (empty() ? head_ : tail_->next) = call;
     tail_ = call;
     ++size_;
   }
   PreparedCall* Pop() {
     PreparedCall* call = head_;
-    if (call == nullptr) return nullptr;
-    head_ = call->next;
-    call->next = nullptr;
-    --size_;
+    if (call != nullptr) Remove(call);
     return call;
+  }
+  // REQUIRES: it is in this list.
+  void Remove(PreparedCall* call) {
+    (call->previous == nullptr ? head_ : call->previous->next) = call->next;
+    (call->next == nullptr ? tail_ : call->next->previous) = call->previous;
+    call->next = call->previous = nullptr;
+    --size_;
   }
   PreparedCall* head() const { return head_; }
   bool empty() const { return head_ == nullptr; }

@@ -251,13 +251,39 @@ absl::StatusOr<KeysInputs> FindKeysInputs(const InferenceRequest& request,
   return found;
 }
 
-absl::Status CheckKeysOutputs(const InferenceRequest& request, const ModelVersion& version) {
-  for (const std::string_view name : request.output_names) {
-    if (name != kRowsOutput) return NoSuchTensor("output", name, version);
+// Which of the two outputs are asked for, and in which order.
+struct KeysOutputs {
+  size_t rows = TablePart::kNoOutput;
+  size_t status = TablePart::kNoOutput;
+};
+
+absl::StatusOr<KeysOutputs> FindKeysOutputs(const InferenceRequest& request,
+                                            const ModelVersion& version) {
+  if (request.output_names.empty()) return KeysOutputs{.rows = 0};
+  KeysOutputs found;
+  for (size_t i = 0; i < request.output_names.size(); ++i) {
+    const std::string_view name = request.output_names[i];
+    if (name != kRowsOutput && name != kStatusOutput) return NoSuchTensor("output", name, version);
+    size_t& place = name == kRowsOutput ? found.rows : found.status;
+    if (place != TablePart::kNoOutput) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("output '", Text(name), "': it is asked for twice"));
+    }
+    place = i;
   }
-  if (request.output_names.size() > 1)
-    return absl::InvalidArgumentError("output 'OUTPUT0': it is asked for twice");
-  return absl::OkStatus();
+  if (found.rows != TablePart::kNoOutput) return found;
+  return absl::InvalidArgumentError(
+      "output 'OUTPUT0.status' comes with the rows: ask for output 'OUTPUT0' too");
+}
+
+void AddFlatOutput(std::string_view name, Datatype datatype, size_t byte_count,
+                   InferenceCall& call) {
+  OutputTensor& output = call.outputs.emplace_back();
+  output.name = name;
+  output.datatype = datatype;
+  output.shape.dim_count = 1;
+  output.shape.dims[0] = static_cast<int64_t>(byte_count / DatatypeBytes(datatype));
+  output.byte_count = byte_count;
 }
 
 // The number of keys of table `index`, as the client says. Errors: INVALID_ARGUMENT.
@@ -270,7 +296,7 @@ absl::StatusOr<uint64_t> KeyCountOf(const InputTensor& counts, size_t index) {
 absl::Status PlanByKeys(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
                         PreparedCall& plan) {
   HPS_ASSIGN_OR_RETURN(const KeysInputs inputs, FindKeysInputs(call.request, version));
-  HPS_RETURN_IF_ERROR(CheckKeysOutputs(call.request, version));
+  HPS_ASSIGN_OR_RETURN(const KeysOutputs outputs, FindKeysOutputs(call.request, version));
   HPS_ASSIGN_OR_RETURN(const uint64_t key_count, CheckedKeys(*inputs.keys));
   HPS_RETURN_IF_ERROR(CheckFlat(*inputs.keys));
   HPS_RETURN_IF_ERROR(CheckKeyTotal(key_count));
@@ -299,8 +325,10 @@ absl::Status PlanByKeys(const ModelVersion& version, const PlanLimits& limits, I
                             .keys = inputs.keys->bytes.data() + keys_before * sizeof(Key),
                             .key_count = static_cast<size_t>(of_table),
                             .row_bytes = row_bytes,
-                            .rows_output = 0,
-                            .rows_offset_bytes = static_cast<size_t>(bytes_before)});
+                            .rows_output = outputs.rows,
+                            .rows_offset_bytes = static_cast<size_t>(bytes_before),
+                            .status_output = outputs.status,
+                            .status_offset = static_cast<size_t>(keys_before)});
     }
     keys_before += of_table;
     // At most kKeysPerCallMax rows of at most kRowBytesMax each, doubled by the conversion.
@@ -312,13 +340,12 @@ absl::Status PlanByKeys(const ModelVersion& version, const PlanLimits& limits, I
   }
   plan.key_count = static_cast<size_t>(key_count);
   HPS_ASSIGN_OR_RETURN(const size_t bytes, OutputBytes(kRowsOutput, bytes_before, 1, limits));
-  OutputTensor& output = call.outputs.emplace_back();
-  output.name = kRowsOutput;
-  output.datatype = Datatype::kFp32;
-  output.shape.dim_count = 1;
-  output.shape.dims[0] = static_cast<int64_t>(bytes / sizeof(float));
-  output.byte_count = bytes;
-  return absl::OkStatus();
+  if (outputs.status < outputs.rows)
+    AddFlatOutput(kStatusOutput, Datatype::kUint8, plan.key_count, call);
+  AddFlatOutput(kRowsOutput, Datatype::kFp32, bytes, call);
+  if (outputs.status != TablePart::kNoOutput && outputs.status > outputs.rows)
+    AddFlatOutput(kStatusOutput, Datatype::kUint8, plan.key_count, call);
+  return CheckResponse(call, limits);
 }
 
 }  // namespace

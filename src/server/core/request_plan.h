@@ -20,6 +20,7 @@ namespace hps::server {
 inline constexpr std::string_view kKeysInput = "KEYS";
 inline constexpr std::string_view kKeyCountsInput = "NUMKEYS";
 inline constexpr std::string_view kRowsOutput = "OUTPUT0";
+inline constexpr std::string_view kStatusOutput = "OUTPUT0.status";
 inline constexpr std::string_view kStatusSuffix = ".status";
 
 // Whether the model can be asked by KEYS and NUMKEYS.

@@ -38,6 +38,7 @@ class Model final : public LoadedModel {
 
 class Call final : public InferenceCall {
  public:
+  uint64_t AnswerBytes() const override { return TensorBytes(); }
   void OnDone(const absl::Status&) override {}
 };
 
@@ -223,6 +224,40 @@ TEST_F(RequestPlanTest, KeysGoToTablesInDeclaredOrder) {
   Add("KEYS", Datatype::kInt64, {1, 0}, 0);
   ASSERT_TRUE(Plan().ok());
   EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(0));
+}
+
+TEST_F(RequestPlanTest, KeysHaveStatusesWhereTheyAreAskedFor) {
+  for (const bool status_first : {false, true}) {
+    Add("KEYS", Datatype::kInt64, {1, 5}, 40);
+    AddCounts({2, 3});
+    call_.request.output_names = {"OUTPUT0", "OUTPUT0.status"};
+    if (status_first) std::swap(call_.request.output_names[0], call_.request.output_names[1]);
+    ASSERT_TRUE(Plan().ok());
+    ASSERT_EQ(call_.outputs.size(), 2u);
+    const OutputTensor& rows = call_.outputs[status_first ? 1 : 0];
+    const OutputTensor& status = call_.outputs[status_first ? 0 : 1];
+    EXPECT_EQ(rows.name, "OUTPUT0");
+    EXPECT_THAT(rows.shape.values(), ElementsAre(2 * 4 + 3 * 8));
+    EXPECT_EQ(status.name, "OUTPUT0.status");
+    EXPECT_EQ(status.datatype, Datatype::kUint8);
+    EXPECT_THAT(status.shape.values(), ElementsAre(5));
+    EXPECT_EQ(status.byte_count, 5u);
+    for (const TablePart& part : plan_.parts) {
+      EXPECT_EQ(&call_.outputs[part.rows_output], &rows);
+      EXPECT_EQ(&call_.outputs[part.status_output], &status);
+    }
+    EXPECT_EQ(plan_.parts[0].status_offset, 0u);
+    EXPECT_EQ(plan_.parts[1].status_offset, 2u);
+    Forget();
+  }
+  Add("KEYS", Datatype::kInt64, {1, 5}, 40);
+  AddCounts({2, 3});
+  call_.request.output_names = {"OUTPUT0.status"};
+  ExpectError(kInvalid, "comes with the rows");
+  Add("KEYS", Datatype::kInt64, {1, 5}, 40);
+  AddCounts({2, 3});
+  call_.request.output_names = {"OUTPUT0", "OUTPUT0.status", "OUTPUT0.status"};
+  ExpectError(kInvalid, "asked for twice");
 }
 
 TEST_F(RequestPlanTest, WhatIsWrongWithKeys) {

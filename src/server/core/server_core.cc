@@ -56,6 +56,12 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const Config& con
                                                                const Options& options) {
   std::unique_ptr<ServerCore> core(new ServerCore(config, life_cycle, options));
   if (!options.with_timer) return core;
+  if (config.server.batch_wait > Duration::zero()) {
+    const size_t slots = LookupSlots(config.server);
+    HPS_ASSIGN_OR_RETURN(
+        core->lookups_,
+        WorkerPool::Create({.name = "hps-lookup", .thread_count = slots, .queue_max = slots}));
+  }
   HPS_ASSIGN_OR_RETURN(
       core->timer_, WorkerPool::Create({.name = "hps-timer", .thread_count = 1, .queue_max = 1}));
   HPS_RETURN_IF_ERROR(core->timer_->Post(&core->timer_task_));
@@ -65,6 +71,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const Config& con
 ServerCore::~ServerCore() {
   engine_.StopWaiting();
   timer_.reset();
+  lookups_.reset();
   repository_.Close();
 }
 

@@ -51,6 +51,8 @@ class ServerCore final : public StatisticsSource {
   void BeginDrain() { repository_.BeginDrain(); }
   // Refuses every new call.
   void RefuseCalls() { engine_.RefuseCalls(); }
+  // ... and answers what it has admitted, at once, with the rows that are there.
+  void EndCalls() { engine_.EndCalls(); }
 
   InferenceEngine& engine() { return engine_; }
   StoreRepository& repository() { return repository_; }
@@ -59,16 +61,17 @@ class ServerCore final : public StatisticsSource {
   ServerStatistics Snapshot() const override;
 
  private:
-  // Ends what is due, for as long as the core lives.
+  // Ends what is due, for as long as the core lives. It never looks up: the batches that have
+  // waited long enough go to `lookups_`.
   class TimerTask final : public Task {
    public:
-    explicit TimerTask(InferenceEngine& engine) : engine_(engine) {}
+    explicit TimerTask(ServerCore& core) : core_(core) {}
     void Run() override {
-      while (engine_.AwaitDue()) engine_.EndDue();
+      while (core_.engine_.AwaitDue()) core_.engine_.EndDue(core_.lookups_.get());
     }
 
    private:
-    InferenceEngine& engine_;
+    ServerCore& core_;
   };
 
   ServerCore(const Config& config, ModelLifeCycle& life_cycle, const Options& options);
@@ -81,7 +84,8 @@ class ServerCore final : public StatisticsSource {
   ModelDirectory models_;
   StoreRepository repository_;
   InferenceEngine engine_;
-  TimerTask timer_task_{engine_};
+  TimerTask timer_task_{*this};
+  std::unique_ptr<WorkerPool> lookups_;  // null where no batch waits for more calls
   std::unique_ptr<WorkerPool> timer_;
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "server/core/test_server_world.h"
 #include "server/core/test_watched_models.h"
 
@@ -59,6 +61,24 @@ TEST_F(ServerCoreTest, AnswersKeysAsTheOriginal) {
   EXPECT_TRUE(ServerWorld::IsRow("m/user", 8, 1, call.bytes(0).subspan(16, 16)));
   EXPECT_TRUE(ServerWorld::IsRow("m/item", 49, 1, call.bytes(0).subspan(32, 32)));
   EXPECT_TRUE(ServerWorld::IsRow("m/item", 1, 1, call.bytes(0).subspan(64, 32)));
+}
+
+TEST_F(ServerCoreTest, SaysOfEachOfTheOriginalsKeysWhatAnswered) {
+  world_.config().server.batch_keys_max = 2;  // in pieces, across the tables
+  world_.Start();
+  const std::vector<Key> keys = {7, 1000, 8, 49, -1};
+  const std::vector<int32_t> counts = {3, 2};
+  TestCall call;
+  call.request.model = "m";
+  call.request.output_names = {"OUTPUT0.status", "OUTPUT0"};
+  call.AddTensor("KEYS", Datatype::kInt64, {1, 5}, std::as_bytes(std::span(keys)));
+  call.AddTensor("NUMKEYS", Datatype::kInt32, {1, 2}, std::as_bytes(std::span(counts)));
+  ASSERT_TRUE(call.Answer(world_.inference()).ok()) << call.status();
+  std::vector<int> statuses;
+  for (const std::byte status : call.bytes(0)) statuses.push_back(std::to_integer<int>(status));
+  EXPECT_THAT(statuses, ::testing::ElementsAre(3, 0, 3, 3, 0));
+  EXPECT_TRUE(ServerWorld::IsRow("m/user", 8, 1, call.bytes(1).subspan(32, 16)));
+  EXPECT_TRUE(ServerWorld::IsRow("m/item", 49, 1, call.bytes(1).subspan(48, 32)));
 }
 
 TEST_F(ServerCoreTest, SaysOfEachKeyWhatAnswered) {
@@ -155,6 +175,44 @@ TEST_F(ServerCoreTest, IsNotReadyWhereTheLoadEndedBeforeItCameToTheModels) {
   EXPECT_FALSE(core.repository().ServerReady()) << "'n' is not loaded";
   ASSERT_TRUE(core.repository().Load("n").ok());
   EXPECT_TRUE(core.repository().ServerReady());
+}
+
+// Or else a batch that has waited for more would keep it, and calls that wait would end too late.
+TEST_F(ServerCoreTest, TheTimerEndsCallsWhileBatchesThatItBeganAreLookedUp) {
+  world_.config().server.batch_wait = std::chrono::microseconds(100);
+  world_.config().server.lookups = 2;
+  world_.OpenStore();
+  WatchedModels models(world_.store().life_cycle());
+  world_.Start(models);
+  Latch both_look(2);
+  Latch release(1);
+  models.set_hook([&](WatchedModels::Look&) {
+    both_look.CountDown();
+    release.WaitUntil(kNoDeadline);
+  });
+  const std::vector<Key> keys = {1};
+  const auto prepare = [&](TestCall& call) {
+    call.request.model = "m";
+    call.AddKeys("user", keys);
+  };
+  TestCall first;
+  TestCall batched;
+  TestCall late;
+  for (TestCall* call : {&first, &batched, &late}) prepare(*call);
+  late.request.timeout = std::chrono::milliseconds(10);
+  std::thread running([&] { EXPECT_TRUE(first.Start(world_.inference()).ok()); });
+  while (models.look_count() == 0) std::this_thread::yield();
+  ASSERT_TRUE(batched.Start(world_.inference()).ok());
+  both_look.WaitUntil(kNoDeadline);  // the timer found that it had waited long enough
+  ASSERT_TRUE(late.Start(world_.inference()).ok());
+  EXPECT_TRUE(late.Await());
+  EXPECT_EQ(late.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(batched.is_done());
+  release.CountDown();
+  running.join();
+  EXPECT_TRUE(batched.Await());
+  for (TestCall* call : {&first, &batched, &late}) call->Reset();
+  world_.Stop();
 }
 
 TEST_F(ServerCoreTest, ReservesWhatTheCodecHoldsForARequest) {

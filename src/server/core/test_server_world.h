@@ -28,6 +28,7 @@ class TestCall final : public InferenceCall {
  public:
   ~TestCall() override { Reset(); }
 
+  uint64_t AnswerBytes() const override { return TensorBytes(); }
   void OnDone(const absl::Status& status) override {
     status_ = status;
     ++done_count_;
@@ -47,8 +48,8 @@ class TestCall final : public InferenceCall {
     for (const int64_t dim : dims) input.shape.dims[input.shape.dim_count++] = dim;
   }
 
-  // Prepare, the outputs' memory, Run.
-  absl::Status Start(Inference& inference) {
+  // Prepare, and the outputs' memory.
+  absl::Status Prepare(Inference& inference) {
     if (absl::Status status = inference.Prepare(*this); !status.ok()) return status;
     done_.Reset(1);
     size_t bytes = 0;
@@ -59,6 +60,18 @@ class TestCall final : public InferenceCall {
       output.data = next;
       next += (output.byte_count + 63) / 64 * 64;
     }
+    return absl::OkStatus();
+  }
+  // Run of a call that is prepared, with outputs that have their memory; waits for the end.
+  absl::Status RunPrepared(Inference& inference) {
+    done_.Reset(1);
+    inference.Run(*this);
+    EXPECT_TRUE(Await());
+    return status_;
+  }
+  // Prepare and Run.
+  absl::Status Start(Inference& inference) {
+    if (absl::Status status = Prepare(inference); !status.ok()) return status;
     inference.Run(*this);
     return absl::OkStatus();
   }
@@ -173,6 +186,7 @@ class ServerWorld {
     Start(store_->life_cycle());
   }
   void Stop() { core_.reset(); }
+  void CloseStore() { store_.reset(); }
 
   // Whether row `key` of "model/table" is what Import wrote.
   static bool IsRow(const std::string& table, Key key, Version version,

@@ -4,6 +4,7 @@
 // So one thread steps through everything that happens while a look-up runs.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -108,7 +109,7 @@ class WatchedModels final : public ModelLifeCycle {
 
   ModelLifeCycle& models_;
   Hook hook_;
-  size_t look_count_ = 0;
+  std::atomic<size_t> look_count_ = 0;
 };
 
 }  // namespace hps::server

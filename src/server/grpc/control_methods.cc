@@ -97,6 +97,34 @@ void Describe(const ModelServerStatistics& model, inference::ModelStatistics* st
   }
 }
 
+// grpc.health.v1: HealthCheckRequest {service = 1}, HealthCheckResponse {status = 1}.
+enum class Health : uint8_t { kServing = 1, kNotServing = 2, kServiceUnknown = 3 };
+
+absl::StatusOr<bool> AsksForKnownService(std::string_view request) {
+  WireReader reader(AsBytes(request));
+  std::string_view service;
+  uint32_t field = 0;
+  WireType type{};
+  while (reader.Next(&field, &type)) {
+    if (field == 1 && type == WireType::kBytes) {
+      reader.ReadText(&service);
+    } else {
+      reader.Skip(type);
+    }
+  }
+  if (reader.malformed()) {
+    return absl::InvalidArgumentError("these bytes are no HealthCheckRequest");
+  }
+  return service.empty() || service == kServiceName;
+}
+
+std::string HealthAnswer(Health health) {
+  std::string answer;
+  AppendTag(1, WireType::kVarint, &answer);
+  AppendVarint(static_cast<uint64_t>(health), &answer);
+  return answer;
+}
+
 const char* StateName(ModelState state) {
   switch (state) {
     case ModelState::kReady:
@@ -118,6 +146,7 @@ std::span<const ControlMethods::Method> ControlMethods::methods() {
       Method{"/inference.GRPCInferenceService/ServerReady", true, false, &Self::ServerReady},
       Method{"/inference.GRPCInferenceService/ModelReady", true, false, &Self::ModelReady},
       Method{"/grpc.health.v1.Health/Check", true, false, &Self::HealthCheck},
+      Method{"/grpc.health.v1.Health/Watch", true, false, &Self::HealthWatch, true},
       Method{"/inference.GRPCInferenceService/ServerMetadata", false, false, &Self::ServerMetadata},
       Method{"/inference.GRPCInferenceService/ModelMetadata", false, false, &Self::DescribeModel},
       Method{"/inference.GRPCInferenceService/ModelConfig", false, false,
@@ -151,31 +180,17 @@ const ControlMethods::Method* ControlMethods::Find(std::string_view path) {
   return found == methods().end() ? nullptr : &*found;
 }
 
-// grpc.health.v1: HealthCheckRequest {service = 1}, HealthCheckResponse {status = 1}.
 ControlMethods::Answer ControlMethods::HealthCheck(std::string_view request) const {
-  WireReader reader(AsBytes(request));
-  std::string_view service;
-  uint32_t field = 0;
-  WireType type{};
-  while (reader.Next(&field, &type)) {
-    if (field == 1 && type == WireType::kBytes) {
-      reader.ReadText(&service);
-    } else {
-      reader.Skip(type);
-    }
-  }
-  if (reader.malformed()) {
-    return absl::InvalidArgumentError("these bytes are no HealthCheckRequest");
-  }
-  if (!service.empty() && service != kServiceName) {
-    return absl::NotFoundError("there is no such service");
-  }
-  constexpr uint64_t kServing = 1;
-  constexpr uint64_t kNotServing = 2;
-  std::string answer;
-  AppendTag(1, WireType::kVarint, &answer);
-  AppendVarint(parts_.repository->ServerReady() ? kServing : kNotServing, &answer);
-  return answer;
+  HPS_ASSIGN_OR_RETURN(const bool is_known, AsksForKnownService(request));
+  if (!is_known) return absl::NotFoundError("there is no such service");
+  return HealthAnswer(parts_.repository->ServerReady() ? Health::kServing : Health::kNotServing);
+}
+
+// A service that is not there may come: that is an answer, and no error.
+ControlMethods::Answer ControlMethods::HealthWatch(std::string_view request) const {
+  HPS_ASSIGN_OR_RETURN(const bool is_known, AsksForKnownService(request));
+  if (!is_known) return HealthAnswer(Health::kServiceUnknown);
+  return HealthAnswer(parts_.repository->ServerReady() ? Health::kServing : Health::kNotServing);
 }
 
 ControlMethods::Answer ControlMethods::ServerLive(std::string_view request) const {

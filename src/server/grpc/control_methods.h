@@ -28,6 +28,7 @@ class ControlMethods {
     bool is_health = false;  // asked for without a token
     bool is_slow = false;    // may take seconds: not on a thread that serves others
     Answer (ControlMethods::*answer)(std::string_view request) const = nullptr;
+    bool is_watch = false;  // a stream of answers: the one of now, and each that differs from it
   };
 
   // `parts` are borrowed.
@@ -46,6 +47,7 @@ class ControlMethods {
   static std::span<const Method> methods();
 
   Answer HealthCheck(std::string_view request) const;
+  Answer HealthWatch(std::string_view request) const;
   Answer ServerLive(std::string_view request) const;
   Answer ServerReady(std::string_view request) const;
   Answer ModelReady(std::string_view request) const;

@@ -47,21 +47,49 @@ GrpcCall::~GrpcCall() {
 void GrpcCall::Request(grpc::AsyncGenericService& service) {
   MutexLock lock(mutex_);
   context_.emplace();
+  context_->AsyncNotifyWhenDone(&done_tag_);
   stream_.emplace(&*context_);
+  is_gone_ = is_running_ = is_done_ = false;
   pending_ = 1;
   service.RequestCall(&*context_, &*stream_, &queue_, &queue_, &accepted_tag_);
 }
 
 void GrpcCall::OnEvent(Event event, bool ok) {
+  try {
+    if (event == Event::kDone) OnGone();
+    HandleEvent(event, ok);
+  } catch (const std::bad_alloc&) {
+    OnNoMemory();
+  }
+}
+
+// An allocation failed on the way of a request that nobody else has now. The text is short enough
+// to need no memory.
+void GrpcCall::OnNoMemory() {
+  host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+  MutexLock lock(mutex_);
+  FinishWith(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory"));
+}
+
+void GrpcCall::HandleEvent(Event event, bool ok) {
   bool ended = false;
   bool was_finishing = false;
   {
     MutexLock lock(mutex_);
+    if (event == Event::kWritten && is_giving_up_) {
+      written_meanwhile_ = ok;
+      return;
+    }
+    if (event == Event::kAccepted && ok) ++pending_;  // kDone
     --pending_;
     was_finishing = phase_ == Phase::kFinishing;
     ended = was_finishing && pending_ == 0;
     // From now on the call works, and nobody ends it from outside.
-    if (!was_finishing && event != Event::kAccepted) phase_ = Phase::kWorking;
+    if (!was_finishing && event != Event::kAccepted && event != Event::kDone)
+      phase_ = Phase::kWorking;
+    is_done_ |= event == Event::kDone;
+    if (is_done_ && phase_ == Phase::kWatching)
+      return FinishLocked(absl::CancelledError("the client has gone"));
   }
   if (ended) return Recycle();
   if (was_finishing) return;
@@ -73,8 +101,36 @@ void GrpcCall::OnEvent(Event event, bool ok) {
     case Event::kWritten:
       return OnWritten(ok);
     case Event::kFinished:
+    case Event::kDone:
       return;
   }
+}
+
+// Gives the look-up up of a client that has gone. One that is past its deadline has it as its own,
+// and ends by it.
+void GrpcCall::OnGone() {
+  const gpr_timespec deadline = context_->raw_deadline();
+  const bool is_late = gpr_time_cmp(deadline, gpr_now(deadline.clock_type)) <= 0;
+  {
+    MutexLock lock(mutex_);
+    is_gone_ = context_->IsCancelled() && !is_late;
+    is_giving_up_ = is_gone_ && is_running_;
+    if (!is_giving_up_) return;
+  }
+  host_.parts().inference->Cancel(*this);
+  std::optional<bool> written;
+  {
+    MutexLock lock(mutex_);
+    is_giving_up_ = false;
+    written = std::exchange(written_meanwhile_, std::nullopt);
+  }
+  if (written.has_value()) HandleEvent(Event::kWritten, *written);
+}
+
+bool GrpcCall::BeginRunning() {
+  MutexLock lock(mutex_);
+  is_running_ = !is_gone_;
+  return is_running_;
 }
 
 void GrpcCall::OnAccepted() {
@@ -84,7 +140,8 @@ void GrpcCall::OnAccepted() {
   is_stream_ = path == kStreamPath;
   const bool is_inference = is_stream_ || path == kInferPath;
   control_method_ = is_inference ? nullptr : ControlMethods::Find(path);
-  is_refused_ = !host_.OnAccepted(*this);
+  is_stream_ |= is_watch();
+  is_refused_ = !host_.OnAccepted();
   absl::Status status = Admit();
   if (status.ok() && !is_inference && control_method_ == nullptr) {
     host_.parts().counters->CountBadRequest(BadRequestReason::kUnknown);
@@ -100,7 +157,19 @@ absl::Status GrpcCall::Admit() {
     host_.parts().counters->CountRefused(RefusedReason::kCapacity);
     return absl::ResourceExhaustedError("the server is at its capacity (calls); try again later");
   }
-  if (control_method_ != nullptr && control_method_->is_health) return absl::OkStatus();
+  const bool is_health = control_method_ != nullptr && control_method_->is_health;
+  if (!is_health) HPS_RETURN_IF_ERROR(CheckToken());
+  if (!is_stream_) return absl::OkStatus();
+  const absl::Status placed = host_.streams().Take(context_->peer());
+  if (placed.ok()) {
+    stream_peer_ = context_->peer();
+  } else {
+    host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+  }
+  return placed;
+}
+
+absl::Status GrpcCall::CheckToken() {
   const std::shared_ptr<const TokenGuard> token = host_.token();
   if (!token->has_token()) return absl::OkStatus();
   const auto& metadata = context_->client_metadata();
@@ -139,7 +208,43 @@ void GrpcCall::AnswerControl() {
     return Finish(answer.status());
   }
   const grpc::Slice slice(*answer);
+  told_ = *std::move(answer);
   Send(grpc::ByteBuffer(&slice, 1));
+}
+
+// Waits for something to tell. Its request stays where it is.
+void GrpcCall::Watch() {
+  MutexLock lock(mutex_);
+  if (is_done_) return FinishLocked(absl::CancelledError("the client has gone"));
+  // Asked under the lock: whoever begins the drain after this finds a call that watches.
+  if (host_.is_draining()) return FinishLocked(ShuttingDown());
+  phase_ = Phase::kWatching;
+}
+
+void GrpcCall::TellWatcher() {
+  {
+    MutexLock lock(mutex_);
+    if (phase_ != Phase::kWatching) return;
+    phase_ = Phase::kWorking;
+  }
+  std::string answer;
+  if (!HasNews(&answer)) return Watch();
+  const grpc::Slice slice(answer);
+  told_ = std::move(answer);
+  Send(grpc::ByteBuffer(&slice, 1));
+}
+
+bool GrpcCall::HasNews(std::string* answer) {
+  try {
+    const absl::StatusOr<std::string_view> asked = message();
+    ControlMethods::Answer now =
+        asked.ok() ? host_.control().Call(*control_method_, *asked) : asked.status();
+    if (!now.ok() || *now == told_) return false;
+    *answer = *std::move(now);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;  // there will be another time
+  }
 }
 
 absl::Status GrpcCall::StartInference() {
@@ -152,7 +257,9 @@ absl::Status GrpcCall::StartInference() {
     CountBadRequest(parsed);
     return parsed;
   }
-  request.body_bytes = bytes->size();
+  // The copy of a message lies beside what gRPC holds of it.
+  request.body_bytes = std::max<uint64_t>(bytes->size(), incoming_copy_.capacity()) +
+                       request_codec_.unpacked_bytes();
   HPS_RETURN_IF_ERROR(SetTimeout());
   HPS_RETURN_IF_ERROR(host_.parts().inference->Prepare(*this));
   const size_t answer_bytes = response_codec_.Plan(
@@ -164,8 +271,18 @@ absl::Status GrpcCall::StartInference() {
     return absl::ResourceExhaustedError("there is no memory for the answer; try again later");
   }
   response_codec_.Place(answer_->data(), this);
+  if (!BeginRunning()) return absl::CancelledError("the client has gone");
   host_.parts().inference->Run(*this);
   return absl::OkStatus();
+}
+
+// The buffer as the pool lends it; names and shapes lie in it before the rows.
+uint64_t GrpcCall::AnswerBytes() const {
+  constexpr uint64_t kBesideTensorBytes = 128;
+  uint64_t bytes = kBesideTensorBytes + request.model.size() + request.id.size();
+  for (const OutputTensor& output : outputs)
+    bytes += output.byte_count + output.name.size() + kBesideTensorBytes;
+  return ResponseBufferPool::LentFor(bytes);
 }
 
 // The earlier one of the parameter and gRPC's own deadline, as a time from the arrival.
@@ -184,6 +301,18 @@ absl::Status GrpcCall::SetTimeout() {
 }
 
 void GrpcCall::OnDone(const absl::Status& status) {
+  {
+    MutexLock lock(mutex_);
+    is_running_ = false;
+  }
+  try {
+    SendAnswer(status);
+  } catch (const std::bad_alloc&) {
+    OnNoMemory();
+  }
+}
+
+void GrpcCall::SendAnswer(const absl::Status& status) {
   if (status.ok()) return AnswerInference();
   if (!is_stream_) return Finish(status);
   // A stream goes on: the message says which request failed and why.
@@ -196,10 +325,11 @@ void GrpcCall::OnDone(const absl::Status& status) {
 
 void GrpcCall::AnswerInference() {
   const auto pieces = response_codec_.pieces();
+  slices_.clear();
+  slices_.reserve(pieces.size());
   // Each piece has a reference of its own; the first takes over this call's.
   ResponseBuffer* const buffer = std::exchange(answer_, nullptr);
   buffer->AddReferences(pieces.size() - 1);
-  slices_.clear();
   for (const std::span<std::byte> piece : pieces) {
     slices_.emplace_back(piece.data(), piece.size(), DropReference, buffer);
   }
@@ -213,6 +343,7 @@ void GrpcCall::OnWritten(bool ok) {
   Reset();
   // Not written: the client has gone, and Finish only takes note of it.
   if (!ok) return Finish(absl::CancelledError("the client has gone"));
+  if (is_watch()) return Watch();
   Read();
 }
 
@@ -247,16 +378,23 @@ void GrpcCall::Finish(const absl::Status& status) {
   FinishLocked(status);
 }
 
-void GrpcCall::FinishLocked(const absl::Status& status) {
+void GrpcCall::FinishLocked(const absl::Status& status) { FinishWith(ToGrpc(status)); }
+
+void GrpcCall::FinishWith(const grpc::Status& status) {
   phase_ = Phase::kFinishing;
   phase_since_ = RealClock().Now();
   ++pending_;
-  stream_->Finish(ToGrpc(status), &finished_tag_);
+  stream_->Finish(status, &finished_tag_);
 }
 
 void GrpcCall::CancelIfStuck(TimePoint now) {
   const ServerConfig& config = *host_.parts().config;
   MutexLock lock(mutex_);
+  if (phase_ == Phase::kReading && is_stream_ && now - phase_since_ > config.stream_idle_timeout) {
+    host_.parts().counters->CountBadRequest(BadRequestReason::kTimeout);
+    return FinishLocked(absl::DeadlineExceededError(
+        "no request came for longer than [server] stream_idle_timeout"));
+  }
   const bool first_read = phase_ == Phase::kReading && !is_stream_;
   const bool sending = phase_ == Phase::kSending || phase_ == Phase::kFinishing;
   if ((first_read && now - phase_since_ > config.body_timeout) ||
@@ -268,6 +406,7 @@ void GrpcCall::CancelIfStuck(TimePoint now) {
 }
 
 void GrpcCall::EndIfIdleStream() {
+  TellWatcher();  // that the server is not ready any more; that it ends, it learns then
   MutexLock lock(mutex_);
   if (phase_ == Phase::kReading && is_stream_) {
     FinishLocked(ShuttingDown());
@@ -324,6 +463,7 @@ void GrpcCall::Recycle() {
   incoming_.Clear();
   incoming_slice_ = grpc::Slice();
   TrimMessage();
+  if (!stream_peer_.empty()) host_.streams().Return(std::exchange(stream_peer_, std::string()));
   {
     MutexLock lock(mutex_);
     stream_.reset();

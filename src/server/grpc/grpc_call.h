@@ -27,6 +27,7 @@
 #include "server/core/protocol_server.h"
 #include "server/core/token_guard.h"
 #include "server/grpc/control_methods.h"
+#include "server/grpc/stream_places.h"
 #include "server/grpc_codec/infer_request_codec.h"
 #include "server/grpc_codec/infer_response_codec.h"
 #include "server/grpc_codec/response_buffer.h"
@@ -47,16 +48,18 @@ class GrpcCallHost {
   virtual WorkerPool& slow_work() = 0;
   virtual bool is_draining() const = 0;
   // The call has been accepted: the host requests another. False: it is one too many.
-  virtual bool OnAccepted(GrpcCall& call) = 0;
+  virtual bool OnAccepted() = 0;
   // The call has ended, and is the host's again.
   virtual void OnEnded(GrpcCall& call) = 0;
+  virtual StreamPlaces& streams() = 0;
   // No call has come for it, and none will: the server has been shut down.
   virtual void OnNotAccepted() = 0;
 };
 
 class GrpcCall final : public InferenceCall {
  public:
-  enum class Event : uint8_t { kAccepted, kRead, kWritten, kFinished };
+  // kDone: the call has ended for gRPC, whether it was answered or its client has gone.
+  enum class Event : uint8_t { kAccepted, kRead, kWritten, kFinished, kDone };
   // What the completion queue hands back.
   struct Tag {
     GrpcCall* call = nullptr;
@@ -66,21 +69,24 @@ class GrpcCall final : public InferenceCall {
   GrpcCall(GrpcCallHost& host, grpc::ServerCompletionQueue& queue);
   ~GrpcCall() override;
 
-  grpc::ServerCompletionQueue& queue() const { return queue_; }
-
   // Waits for a client's next call. `number` tells it from others that this object served.
   void Request(grpc::AsyncGenericService& service);
 
   void OnEvent(Event event, bool ok);
   void OnDone(const absl::Status& status) override;
+  uint64_t AnswerBytes() const override;
 
-  // Ends it when its client has kept it waiting too long. Any thread.
+  // Ends it when its client has kept it waiting too long, a stream also between two requests. Any
+  // thread.
   void CancelIfStuck(TimePoint now);
-  // Ends a stream that waits for its client's next request. Any thread.
+  // Ends a stream that waits for its client's next request, or for something to tell it. Any
+  // thread.
   void EndIfIdleStream();
+  // Tells a client that watches what has changed. Any thread.
+  void TellWatcher();
 
  private:
-  enum class Phase : uint8_t { kFree, kReading, kWorking, kSending, kFinishing };
+  enum class Phase : uint8_t { kFree, kReading, kWorking, kSending, kWatching, kFinishing };
 
   // Runs a control method that may take long.
   class SlowTask final : public Task {
@@ -92,20 +98,31 @@ class GrpcCall final : public InferenceCall {
     GrpcCall& call_;
   };
 
+  void HandleEvent(Event event, bool ok);
   void OnAccepted();
   void OnRead(bool ok);
+  void OnGone();
+  bool is_watch() const { return control_method_ != nullptr && control_method_->is_watch; }
   void OnWritten(bool ok);
   absl::Status Admit();
+  absl::Status CheckToken();
   absl::Status StartInference();
   absl::Status SetTimeout();
   void AnswerControl();
+  bool HasNews(std::string* answer);
+  void Watch();
+  void SendAnswer(const absl::Status& status);
   void AnswerInference();
+  // Whether the call may be given to the server: not when its client has gone.
+  bool BeginRunning();
 
   // Each starts one operation of gRPC.
   void Read();
   void Send(const grpc::ByteBuffer& message);
   void Finish(const absl::Status& status);
   void FinishLocked(const absl::Status& status) HPS_REQUIRES(mutex_);
+  void FinishWith(const grpc::Status& status) HPS_REQUIRES(mutex_);
+  void OnNoMemory();
 
   // The request's bytes, inflated. Errors: those of InflateMessage.
   absl::StatusOr<std::string_view> message();
@@ -121,18 +138,28 @@ class GrpcCall final : public InferenceCall {
   Tag read_tag_{this, Event::kRead};
   Tag written_tag_{this, Event::kWritten};
   Tag finished_tag_{this, Event::kFinished};
+  Tag done_tag_{this, Event::kDone};
   SlowTask slow_task_{*this};
 
   // Of the call that it serves now. The context's lifetime is guarded, for those who cancel.
   Mutex mutex_;
   Phase phase_ HPS_GUARDED_BY(mutex_) = Phase::kFree;
   TimePoint phase_since_ HPS_GUARDED_BY(mutex_){};
-  int pending_ HPS_GUARDED_BY(mutex_) = 0;  // operations of gRPC
+  int pending_ HPS_GUARDED_BY(mutex_) = 0;          // operations of gRPC
+  bool is_gone_ HPS_GUARDED_BY(mutex_) = false;     // its client
+  bool is_running_ HPS_GUARDED_BY(mutex_) = false;  // the server has the call
+  bool is_done_ HPS_GUARDED_BY(mutex_) = false;     // for gRPC
+  // While the server is asked to give the call up, what was written is taken note of only then: the
+  // call is not to be reset meanwhile.
+  bool is_giving_up_ HPS_GUARDED_BY(mutex_) = false;
+  std::optional<bool> written_meanwhile_ HPS_GUARDED_BY(mutex_);
   std::optional<grpc::GenericServerContext> context_;
   std::optional<grpc::GenericServerAsyncReaderWriter> stream_;
   const ControlMethods::Method* control_method_ = nullptr;
   bool is_stream_ = false;
+  std::string told_;  // to a client that watches: the last answer
   bool is_refused_ = false;
+  std::string stream_peer_;  // whose place it has; empty = none
   TimePoint arrival_{};
 
   grpc::ByteBuffer incoming_;

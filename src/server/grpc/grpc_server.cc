@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
@@ -71,8 +73,9 @@ class GrpcServer final : public ProtocolServer, public GrpcCallHost {
   }
   ResponseBufferPool& buffers() override { return *buffers_; }
   WorkerPool& slow_work() override { return *slow_work_; }
+  StreamPlaces& streams() override { return streams_; }
   bool is_draining() const override { return draining_.load(std::memory_order_acquire); }
-  bool OnAccepted(GrpcCall& call) override;
+  bool OnAccepted() override;
   void OnEnded(GrpcCall& call) override;
   void OnNotAccepted() override;
 
@@ -104,14 +107,17 @@ class GrpcServer final : public ProtocolServer, public GrpcCallHost {
   absl::Status Listen(const std::string& address);
   void SetLimits(grpc::ServerBuilder* builder) const;
   absl::Status Serve();
-  void RequestCall(grpc::ServerCompletionQueue& queue);
+  void RequestCall();
   void KeepHouse();
+  void ForEachCall(absl::FunctionRef<void(GrpcCall&)> act);
   void Close();
 
   const ProtocolParts parts_;
   const ControlMethods control_;
   const std::shared_ptr<ResponseBufferPool> buffers_ =
       std::make_shared<ResponseBufferPool>(kResponseBytesKeptMax);
+  StreamPlaces streams_{{.places_max = kGrpcStreamsMax,
+                         .connection_places_max = parts_.config->connection_streams_max}};
   std::shared_ptr<CertificateStore> certificates_;
   std::string address_;
 
@@ -127,8 +133,9 @@ class GrpcServer final : public ProtocolServer, public GrpcCallHost {
   std::shared_ptr<const TokenGuard> token_ HPS_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<GrpcCall>> calls_ HPS_GUARDED_BY(mutex_);
   std::vector<GrpcCall*> free_calls_ HPS_GUARDED_BY(mutex_);
-  size_t busy_calls_ HPS_GUARDED_BY(mutex_) = 0;  // that wait for a client, or serve one
-  std::atomic<bool> draining_ = false;            // set under mutex_
+  size_t busy_calls_ HPS_GUARDED_BY(mutex_) = 0;     // that wait for a client, or serve one
+  size_t missing_calls_ HPS_GUARDED_BY(mutex_) = 0;  // that there was no memory to wait with
+  std::atomic<bool> draining_ = false;               // set under mutex_
   bool stopping_ HPS_GUARDED_BY(mutex_) = false;
   std::atomic<size_t> active_calls_ = 0;
 
@@ -208,7 +215,7 @@ absl::Status GrpcServer::Serve() {
   HPS_ASSIGN_OR_RETURN(threads_, WorkerPool::Create({.name = "hps-grpc",
                                                      .thread_count = thread_count + 1,
                                                      .queue_max = thread_count + 1}));
-  for (size_t i = 0; i < kRequestedCalls; ++i) RequestCall(*queue_);
+  for (size_t i = 0; i < kRequestedCalls; ++i) RequestCall();
   HPS_RETURN_IF_ERROR(threads_->Post(&housekeeping_task_));
   for (size_t i = 0; i < thread_count; ++i) {
     poll_tasks_.push_back(std::make_unique<PollTask>(*queue_));
@@ -231,27 +238,27 @@ void GrpcServer::PollTask::Run() {
   }
 }
 
-void GrpcServer::RequestCall(grpc::ServerCompletionQueue& queue) {
-  GrpcCall* call = nullptr;
-  {
-    MutexLock lock(mutex_);
-    if (is_draining()) return;
+void GrpcServer::RequestCall() {
+  MutexLock lock(mutex_);
+  if (is_draining()) return;
+  try {
     if (free_calls_.empty()) {
-      calls_.push_back(std::make_unique<GrpcCall>(*this, queue));
-      call = calls_.back().get();
-    } else {
-      call = free_calls_.back();
-      free_calls_.pop_back();
+      free_calls_.reserve(calls_.size() + 1);  // so that OnEnded allocates nothing
+      calls_.push_back(std::make_unique<GrpcCall>(*this, *queue_));
+      free_calls_.push_back(calls_.back().get());
     }
-    ++busy_calls_;
     // Under the lock: no call is requested once the drain has begun.
-    call->Request(service_);
+    free_calls_.back()->Request(service_);
+    free_calls_.pop_back();
+    ++busy_calls_;
+  } catch (const std::bad_alloc&) {
+    ++missing_calls_;  // KeepHouse asks again
   }
 }
 
-bool GrpcServer::OnAccepted(GrpcCall& call) {
+bool GrpcServer::OnAccepted() {
   const size_t active = active_calls_.fetch_add(1, std::memory_order_relaxed) + 1;
-  RequestCall(call.queue());
+  RequestCall();
   return active <= kGrpcCallsMax;
 }
 
@@ -269,16 +276,32 @@ void GrpcServer::OnNotAccepted() {
 
 void GrpcServer::KeepHouse() {
   for (;;) {
-    std::vector<GrpcCall*> calls;
+    size_t missing = 0;
     {
       MutexLock lock(mutex_);
       while (!stopping_ && stopped_.WaitUntil(mutex_, RealClock().Now() + kHousekeepingPeriod)) {
       }
       if (stopping_) return;
-      calls.reserve(calls_.size());
-      for (const auto& call : calls_) calls.push_back(call.get());
+      missing = std::exchange(missing_calls_, 0);
     }
-    for (GrpcCall* call : calls) call->CancelIfStuck(RealClock().Now());
+    for (; missing > 0; --missing) RequestCall();
+    ForEachCall([](GrpcCall& call) {
+      call.CancelIfStuck(RealClock().Now());
+      call.TellWatcher();
+    });
+  }
+}
+
+// Calls are added at the end, and stay.
+void GrpcServer::ForEachCall(absl::FunctionRef<void(GrpcCall&)> act) {
+  for (size_t i = 0;; ++i) {
+    GrpcCall* call = nullptr;
+    {
+      MutexLock lock(mutex_);
+      if (i == calls_.size()) return;
+      call = calls_[i].get();
+    }
+    act(*call);
   }
 }
 
@@ -286,13 +309,11 @@ absl::Status GrpcServer::Drain(Deadline deadline) {
   MutexLock drain_lock(drain_mutex_);
   if (drained_) return drain_status_;
   drained_ = true;
-  std::vector<GrpcCall*> calls;
   {
     MutexLock lock(mutex_);
     draining_.store(true, std::memory_order_release);
-    for (const auto& call : calls_) calls.push_back(call.get());
   }
-  for (GrpcCall* call : calls) call->EndIfIdleStream();
+  ForEachCall([](GrpcCall& call) { call.EndIfIdleStream(); });
   // GOAWAY to all; returns when their calls have ended, or cuts them off at the deadline.
   const Duration left = std::max<Duration>(deadline - RealClock().Now(), Duration::zero());
   server_->Shutdown(std::chrono::system_clock::now() +

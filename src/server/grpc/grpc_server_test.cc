@@ -137,6 +137,60 @@ TEST_F(GrpcServerTest, HealthOfServerAndModels) {
   EXPECT_FALSE(ready.ready());
 }
 
+TEST_F(GrpcServerTest, WatchersAreToldOfTheDrain) {
+  // One of the service, one of a service that does not exist.
+  const std::string known =
+      "\x0a\x1e"
+      "inference.GRPCInferenceService";
+  const std::string unknown = "\x0a\x01x";
+  struct Watcher {
+    Watcher(const std::shared_ptr<grpc::Channel>& channel, const std::string& request)
+        : stub(channel), call(stub.PrepareCall(&context, "/grpc.health.v1.Health/Watch", &queue)) {
+      const grpc::Slice slice(request);
+      call->StartCall(this);
+      EXPECT_TRUE(Next());
+      call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), this);
+      EXPECT_TRUE(Next());
+    }
+    bool Next() {
+      void* tag = nullptr;
+      bool ok = false;
+      return queue.AsyncNext(&tag, &ok,
+                             std::chrono::system_clock::now() + std::chrono::seconds(30)) ==
+                 grpc::CompletionQueue::GOT_EVENT &&
+             ok;
+    }
+    // The next state; -1 at the end.
+    int State() {
+      grpc::ByteBuffer answer;
+      call->Read(&answer, this);
+      std::vector<grpc::Slice> slices;
+      if (!Next() || !answer.Dump(&slices).ok() || slices.size() != 1) return -1;
+      return slices[0].size() == 2 ? slices[0].begin()[1] : -1;
+    }
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    grpc::GenericStub stub;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
+  };
+  Watcher service(channel_, known);
+  Watcher other(channel_, unknown);
+  Watcher gone(channel_, known);
+  EXPECT_EQ(service.State(), 1);
+  EXPECT_EQ(gone.State(), 1);
+  EXPECT_EQ(other.State(), 3);
+  gone.context.TryCancel();
+  EXPECT_EQ(gone.State(), -1);
+  std::thread draining([&] {
+    world_.core().BeginDrain();
+    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
+  });
+  EXPECT_EQ(service.State(), 2);
+  EXPECT_EQ(service.State(), -1) << "the drain ends it";
+  EXPECT_EQ(other.State(), -1);
+  draining.join();
+}
+
 TEST_F(GrpcServerTest, DescribesItsModels) {
   inference::ModelMetadataRequest request;
   request.set_name("m");
@@ -276,14 +330,70 @@ TEST_F(GrpcServerTest, CancelledCallsGiveTheirCapacityBack) {
     waiting.join();
   }
   EXPECT_EQ(world_.core().Snapshot().keys_in_flight, 20U);
+  EXPECT_TRUE(gate_->AwaitCancelled(20)) << "the server has heard of it";
   gate_->Open();
   const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
   while (world_.core().Snapshot().keys_in_flight != 0 && RealClock().Now() < deadline) {
     std::this_thread::yield();
   }
   EXPECT_EQ(world_.core().Snapshot().keys_in_flight, 0U);
+  EXPECT_EQ(world_.core().Snapshot().models[0].batches, 0U) << "nobody wants the rows";
   inference::ModelInferResponse response;
   EXPECT_TRUE(Infer(Request({1}), &response).ok());
+}
+
+TEST_F(GrpcServerTest, AStreamThatWaitsTooLongForItsClientIsEnded) {
+  server_.reset();
+  world_.Stop();
+  world_.CloseStore();
+  config().stream_idle_timeout = std::chrono::milliseconds(50);
+  ASSERT_TRUE(Start().ok());
+  grpc::ClientContext context;
+  const auto stream = stub_->ModelStreamInfer(&context);
+  inference::ModelStreamInferResponse response;
+  ASSERT_TRUE(stream->Write(Request({7})) && stream->Read(&response));
+  EXPECT_FALSE(stream->Read(&response)) << "the server ends it, not the client";
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_THAT(status.error_message(), testing::HasSubstr("stream_idle_timeout"));
+}
+
+TEST_F(GrpcServerTest, AConnectionHasSoManyStreams) {
+  server_.reset();
+  world_.Stop();
+  world_.CloseStore();
+  config().connection_streams_max = 2;
+  ASSERT_TRUE(Start().ok());
+  struct Stream {
+    explicit Stream(Stub& stub) : stream(stub.ModelStreamInfer(&context)) {}
+    grpc::ClientContext context;
+    std::unique_ptr<
+        grpc::ClientReaderWriter<inference::ModelInferRequest, inference::ModelStreamInferResponse>>
+        stream;
+    inference::ModelStreamInferResponse response;
+    bool Ask() { return stream->Write(Request({7})) && stream->Read(&response); }
+  };
+  Stream first(*stub_);
+  Stream second(*stub_);
+  EXPECT_TRUE(first.Ask() && second.Ask());
+  Stream third(*stub_);
+  EXPECT_FALSE(third.Ask());
+  EXPECT_EQ(third.stream->Finish().error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  inference::ModelInferResponse response;
+  EXPECT_TRUE(Infer(Request({7}), &response).ok()) << "who asks once is answered";
+  first.stream->WritesDone();
+  EXPECT_TRUE(first.stream->Finish().ok());
+  // Its place is free when the server has seen its end too.
+  bool answered = false;
+  for (int i = 0; i < 1000 && !answered; ++i) {
+    Stream again(*stub_);
+    answered = again.Ask();
+    again.stream->WritesDone();
+    again.stream->Finish();
+  }
+  EXPECT_TRUE(answered);
+  second.stream->WritesDone();
+  EXPECT_TRUE(second.stream->Finish().ok());
 }
 
 TEST_F(GrpcServerTest, DrainAnswersWhatWasAccepted) {

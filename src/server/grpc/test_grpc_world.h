@@ -41,6 +41,24 @@ class GatedInference final : public Inference {
     inference_.Run(call);
   }
 
+  void Cancel(InferenceCall& call) override {
+    inference_.Cancel(call);
+    MutexLock lock(mutex_);
+    ++cancelled_;
+    changed_.NotifyAll();
+  }
+  absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
+    return inference_.ReserveBytes(byte_count, reservation);
+  }
+  bool AwaitCancelled(size_t count) {
+    MutexLock lock(mutex_);
+    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
+    while (cancelled_ < count) {
+      if (!changed_.WaitUntil(mutex_, deadline)) return false;
+    }
+    return true;
+  }
+
   void Close() {
     MutexLock lock(mutex_);
     closed_ = true;
@@ -67,6 +85,7 @@ class GatedInference final : public Inference {
   Inference& inference_;
   Mutex mutex_;
   CondVar changed_;
+  size_t cancelled_ HPS_GUARDED_BY(mutex_) = 0;
   bool closed_ HPS_GUARDED_BY(mutex_) = false;
   std::vector<InferenceCall*> waiting_ HPS_GUARDED_BY(mutex_);
 };

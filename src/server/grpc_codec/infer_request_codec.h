@@ -31,6 +31,9 @@ class InferRequestCodec {
   // Whether the last message asked its stream for a mark on the last answer.
   bool wants_final_mark() const { return wants_final_mark_; }
 
+  // Of its own memory, that typed contents take.
+  size_t unpacked_bytes() const { return unpacked_bytes_.capacity(); }
+
   // Gives back memory that an unusually large message has taken.
   void Trim();
 

@@ -14,6 +14,7 @@ namespace {
 
 class PlainCall final : public InferenceCall {
  public:
+  uint64_t AnswerBytes() const override { return TensorBytes(); }
   void OnDone(const absl::Status&) override {}
   void AddOutput(std::string_view name, Datatype datatype, std::vector<int64_t> dims) {
     OutputTensor& output = outputs.emplace_back();

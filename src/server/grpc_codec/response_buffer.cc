@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 
 namespace hps::server {
@@ -45,8 +46,13 @@ ResponseBuffer* ResponseBufferPool::Lend(size_t bytes) {
 void ResponseBufferPool::Take(std::unique_ptr<ResponseBuffer> buffer) {
   MutexLock lock(mutex_);
   if (kept_bytes_ + buffer->capacity() > kept_bytes_max_) return;
-  kept_bytes_ += buffer->capacity();
-  free_[ClassOf(buffer->capacity())].push_back(std::move(buffer));
+  const size_t capacity = buffer->capacity();
+  try {
+    free_[ClassOf(capacity)].push_back(std::move(buffer));
+    kept_bytes_ += capacity;
+  } catch (const std::bad_alloc&) {
+    // No room in the list: it is freed.
+  }
 }
 
 size_t ResponseBufferPool::kept_bytes() const {

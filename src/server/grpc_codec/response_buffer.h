@@ -53,6 +53,9 @@ class ResponseBufferPool : public std::enable_shared_from_this<ResponseBufferPoo
   // REQUIRES: the pool is owned by a shared_ptr.
   ResponseBuffer* Lend(size_t bytes);
 
+  // The capacity of the buffer that Lend gives for so many bytes.
+  static uint64_t LentFor(size_t bytes) { return uint64_t{kSmallest} << ClassOf(bytes); }
+
   size_t kept_bytes() const;
 
  private:

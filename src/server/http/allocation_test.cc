@@ -60,6 +60,8 @@ class PlainInference final : public Inference {
     std::memset(call.outputs[0].data, 1, call.outputs[0].byte_count);
     call.OnDone(absl::OkStatus());
   }
+  void Cancel(InferenceCall&) override {}
+  absl::Status ReserveBytes(uint64_t, Admission::Reservation*) override { return absl::OkStatus(); }
 };
 
 class AllocationTest : public HttpWorld {

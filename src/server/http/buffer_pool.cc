@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
@@ -69,8 +70,12 @@ void BufferPool::Return(std::span<std::byte> bytes) {
   lent_bytes_.fetch_sub(bytes.size(), std::memory_order_relaxed);
   MutexLock lock(mutex_);
   if (kept_bytes_ + bytes.size() > kept_bytes_max_) return;
-  kept_bytes_ += bytes.size();
-  kept_[ClassOf(bytes.size())].push_back(std::move(memory));
+  try {
+    kept_[ClassOf(bytes.size())].push_back(std::move(memory));
+    kept_bytes_ += bytes.size();
+  } catch (const std::bad_alloc&) {
+    // No room in the list: it is freed.
+  }
 }
 
 }  // namespace hps::server

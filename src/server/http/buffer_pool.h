@@ -57,6 +57,9 @@ class BufferPool {
   // At least `bytes`, not zeroed. Errors: RESOURCE_EXHAUSTED, at once.
   absl::StatusOr<Lease> Acquire(size_t bytes);
 
+  // What Acquire lends for so many bytes.
+  static uint64_t LentFor(size_t bytes) { return uint64_t{1} << (kSmallestBits + ClassOf(bytes)); }
+
   uint64_t lent_bytes() const { return lent_bytes_.load(std::memory_order_relaxed); }
 
  private:

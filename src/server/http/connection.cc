@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,22 +34,33 @@ Connection::Connection(ConnectionHost& host) : host_(host), deadline_ns_(kNever)
 
 Connection::~Connection() = default;
 
-void Connection::Offer(int fd, TlsConnection tls) {
+void Connection::Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes) {
   offered_fd_ = fd;
   offered_tls_ = std::move(tls);
+  tls_bytes_ = std::move(tls_bytes);
 }
 
 void Connection::Activate(uint32_t events, bool may_start) {
   const uint32_t before = events_.fetch_or(kDriven | events, std::memory_order_acq_rel);
-  if ((before & kDriven) == 0) Drive(may_start);
+  if ((before & kDriven) == 0) return Drive(may_start);
+  if ((events & (kHangup | kReset | kCut | kTick)) != 0) NoteGone(events);
 }
 
 void Connection::Drive(bool may_start) {
   turn_requests_ = 0;
   for (;;) {
-    Handle(events_.exchange(kDriven, std::memory_order_acq_rel), may_start);
+    try {
+      Handle(events_.exchange(kDriven, std::memory_order_acq_rel), may_start);
+    } catch (const std::bad_alloc&) {
+      OnNoMemory();
+    }
+    const bool runs = std::exchange(run_pending_, false);
     uint32_t expected = kDriven;
-    if (events_.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) return;
+    if (events_.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) {
+      if (runs) host_.parts().inference->Run(*this);
+      return;
+    }
+    run_pending_ = runs;
   }
 }
 
@@ -58,9 +70,10 @@ void Connection::Handle(uint32_t events, bool may_start) {
   if ((events & (kReady | kHangup)) != 0) readable_ = true;
   if ((events & kHangup) != 0) ended_ = true;
   if ((events & kAnswered) != 0) EndCall();
-  if ((events & kCut) != 0) {
-    cut_ = true;
-    if (state_ != State::kCalling) return Close();
+  if ((events & kCut) != 0 && state_ != State::kCalling) return Close();
+  if (state_ == State::kCalling && (events & (kCut | kReset | kHangup)) != 0) {
+    cut_ |= (events & (kCut | kReset)) != 0;
+    NoteGone(events);
   }
   if ((events & kTick) != 0 && HandleTick()) return;
   Advance(may_start);
@@ -112,6 +125,7 @@ void Connection::Close() {
   input_.Release();
   input_size_ = 0;
   transport_.Close();
+  tls_bytes_.Release();
   host_.OnClosed(*this);
 }
 
@@ -127,6 +141,12 @@ bool Connection::HandleTick() {
     return true;
   }
   if (!late) return false;
+  if (state_ == State::kCalling) {
+    cut_ = true;
+    SetDeadline(kNoDeadline);
+    GiveUpCall();
+    return true;
+  }
   if (state_ != State::kLingering) {
     host_.parts().counters->CountBadRequest(BadRequestReason::kTimeout);
   }

@@ -3,7 +3,8 @@
 // It is driven by events (its socket, an answered look-up, the clock), which any thread may bring:
 // whoever brings one while nobody drives drives it as far as it goes without waiting; whoever comes
 // while another drives leaves a note and goes. So requests of one connection are answered in order,
-// no lock is held, and a look-up runs on the thread that read its request. The thread that ends a
+// no lock is held, and a look-up runs on the thread that read its request, which drives no more by
+// then: whoever has the answer drives. The thread that ends a
 // look-up writes the answer in place, but never begins the next request of that connection, which
 // could lead back into look-ups: it leaves that to the server's own threads.
 //
@@ -26,6 +27,8 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/mutex.h"
+#include "server/core/admission.h"
 #include "server/core/inference_call.h"
 #include "server/http/api.h"
 #include "server/http/buffer_pool.h"
@@ -39,6 +42,10 @@
 
 namespace hps::server {
 
+// A client that ends its sending while its request is looked up may be gone, or may still read the
+// answer: for so long it is taken to read.
+inline constexpr Duration kGoneTimeout = std::chrono::seconds(1);
+
 class Connection final : public InferenceCall, private Task {
  public:
   // What has happened; bits.
@@ -49,14 +56,15 @@ class Connection final : public InferenceCall, private Task {
     kAnswered = 16,  // the look-up or the slow task has ended
     kTick = 32,      // time has passed, or the server drains
     kCut = 64,       // close now
+    kReset = 128,    // the client has gone
   };
 
   explicit Connection(ConnectionHost& host);
   ~Connection() override;
 
-  // REQUIRES: new, or closed (ConnectionHost::OnClosed). Takes the socket; Activate(kOpened)
-  // follows.
-  void Offer(int fd, TlsConnection tls);
+  // REQUIRES: new, or closed (ConnectionHost::OnClosed). Takes the socket, and its share of the
+  // server's bytes, until it is closed; Activate(kOpened) follows.
+  void Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes);
 
   // `may_start`: this thread may begin requests, as the server's own threads may.
   void Activate(uint32_t events, bool may_start);
@@ -67,6 +75,7 @@ class Connection final : public InferenceCall, private Task {
   }
 
   void OnDone(const absl::Status& status) override;
+  uint64_t AnswerBytes() const override;
 
  private:
   enum class State : uint8_t { kClosed, kReading, kCalling, kWriting, kLingering };
@@ -100,9 +109,14 @@ class Connection final : public InferenceCall, private Task {
   void Answer();
   absl::Status Unpack();
   void StartInfer();
+  absl::Status Decode(std::span<char> body, uint64_t json_bytes);
+  uint64_t row_bytes() const;  // of the buffer for the outputs
   void StartControl();
   void Run() override;  // a load or unload, where it may take its time
   void EndCall();
+  void NoteGone(uint32_t events);
+  void GiveUpCall();
+  void OnNoMemory();
   void SendRows();
   void SendError(HttpError error);
   void SendError(const absl::Status& status, std::optional<BadRequestReason> reason = {});
@@ -123,6 +137,16 @@ class Connection final : public InferenceCall, private Task {
   std::atomic<int64_t> deadline_ns_;
   int offered_fd_ = -1;  // Offer's
   TlsConnection offered_tls_;
+  Admission::Reservation tls_bytes_;
+
+  // A call is run when nobody drives any more: who runs it may go on with the look-ups of others,
+  // which its answer must not wait for.
+  bool run_pending_ = false;
+  Mutex calling_mutex_;
+  bool is_calling_ HPS_GUARDED_BY(calling_mutex_) = false;  // the server has the call
+  // While it is asked to end the call, nobody is told that it has: the call is not to be reset.
+  bool is_giving_up_ HPS_GUARDED_BY(calling_mutex_) = false;
+  bool answered_meanwhile_ HPS_GUARDED_BY(calling_mutex_) = false;
 
   Transport transport_;
   State state_ = State::kClosed;

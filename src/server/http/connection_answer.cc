@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/no_memory.h"
 #include "server/http/connection.h"
 #include "server/http/infer_answer_codec.h"
 #include "server/http/json_writer.h"
@@ -28,7 +29,26 @@ constexpr size_t kTextBytesKept = 16 << 10;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kRowsAlignment = 64;
 
+constexpr std::string_view kNoMemoryAnswer =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+    "Content-Length: 63\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+    "{\"error\":\"there is no memory for the request; try again later\"}";
+
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+std::optional<BadRequestReason> ReasonOf(const absl::Status& decoded, bool failed_in_syntax) {
+  switch (decoded.code()) {
+    case absl::StatusCode::kOutOfRange:
+      return BadRequestReason::kLimit;
+    case absl::StatusCode::kNotFound:
+      return BadRequestReason::kUnknown;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kResourceExhausted:
+      return std::nullopt;  // not the request's fault
+    default:
+      return failed_in_syntax ? BadRequestReason::kSyntax : BadRequestReason::kContent;
+  }
+}
 
 std::string_view CodingName(Coding coding) { return coding == Coding::kGzip ? "gzip" : "deflate"; }
 
@@ -79,22 +99,14 @@ void Connection::StartInfer() {
   request.arrival = arrival_;
   request.model = route_.model;
   request.version = route_.version;
-  const absl::Status decoded = decoder_.Decode(
-      {.json = body.first(json_bytes), .binary = std::as_bytes(body.subspan(json_bytes))},
-      host_.pool(), host_.parts().config->body_bytes_max, &request);
-  if (!decoded.ok()) {
-    const bool limit = decoded.code() == absl::StatusCode::kOutOfRange;
-    return SendError(decoded, limit                         ? BadRequestReason::kLimit
-                              : decoder_.failed_in_syntax() ? BadRequestReason::kSyntax
-                                                            : BadRequestReason::kContent);
-  }
+  const absl::Status decoded = Decode(body, json_bytes);
+  if (!decoded.ok()) return SendError(decoded, ReasonOf(decoded, decoder_.failed_in_syntax()));
+  request.body_bytes = input_.bytes().size() + body_.bytes().size() +
+                       unpacked_.memory.bytes().size() + decoder_.lent_bytes();
   if (const absl::Status status = host_.parts().inference->Prepare(*this); !status.ok()) {
     return SendError(status);
   }
-  uint64_t row_bytes = 0;
-  for (const OutputTensor& output : outputs)
-    row_bytes += RoundUp(output.byte_count, kRowsAlignment);
-  absl::StatusOr<BufferPool::Lease> rows = host_.pool().Acquire(row_bytes);
+  absl::StatusOr<BufferPool::Lease> rows = host_.pool().Acquire(row_bytes());
   if (!rows.ok()) {
     host_.parts().counters->CountRefused(RefusedReason::kCapacity);
     return SendError(rows.status());
@@ -106,44 +118,126 @@ void Connection::StartInfer() {
     at += RoundUp(output.byte_count, kRowsAlignment);
   }
   state_ = State::kCalling;
-  SetDeadline(kNoDeadline);
-  host_.parts().inference->Run(*this);
+  SetDeadline(ended_ ? RealClock().Now() + kGoneTimeout : kNoDeadline);
+  {
+    MutexLock lock(calling_mutex_);
+    is_calling_ = true;
+  }
+  run_pending_ = true;
+}
+
+uint64_t Connection::row_bytes() const {
+  uint64_t bytes = 0;
+  for (const OutputTensor& output : outputs) bytes += RoundUp(output.byte_count, kRowsAlignment);
+  return bytes;
+}
+
+// The buffer as the pool lends it, and the text of what is sent as JSON.
+uint64_t Connection::AnswerBytes() const {
+  return BufferPool::LentFor(row_bytes()) +
+         AnswerTextMax(*this, decoder_, host_.parts().config->response_bytes_max);
+}
+
+absl::Status Connection::Decode(std::span<char> body, uint64_t json_bytes) {
+  if (head_.json_bytes != 0) {
+    return decoder_.Decode(
+        {.json = body.first(json_bytes), .binary = std::as_bytes(body.subspan(json_bytes))},
+        host_.pool(), host_.parts().config->body_bytes_max, &request);
+  }
+  HPS_ASSIGN_OR_RETURN(const ModelMetadata model,
+                       host_.parts().repository->Metadata(route_.model, route_.version));
+  return decoder_.DecodeRaw(std::as_bytes(body), model.inputs, &request);
 }
 
 void Connection::OnDone(const absl::Status& status) {
   call_status_ = status;
+  {
+    MutexLock lock(calling_mutex_);
+    answered_meanwhile_ = is_giving_up_;
+    if (answered_meanwhile_) return;
+    is_calling_ = false;
+  }
   Activate(kAnswered, /*may_start=*/false);
 }
 
 void Connection::StartControl() {
   is_control_ = true;
-  state_ = State::kCalling;
+  if (const absl::Status posted = host_.PostSlow(this); !posted.ok()) return SendError(posted);
+  state_ = State::kCalling;  // its end is told as an event, so not before this
   SetDeadline(kNoDeadline);
-  const absl::Status posted = host_.PostSlow(this);
-  if (posted.ok()) return;
-  call_status_ = posted;
-  EndCall();
 }
 
 void Connection::Run() {
   ModelRepository& repository = *host_.parts().repository;
-  OnDone(route_.kind == RouteKind::kLoad ? repository.Load(route_.model)
-                                         : repository.Unload(route_.model));
+  absl::Status status;
+  try {
+    status = route_.kind == RouteKind::kLoad ? repository.Load(route_.model)
+                                             : repository.Unload(route_.model);
+  } catch (const std::bad_alloc&) {
+    status = NoMemory();
+  }
+  OnDone(status);
 }
 
 void Connection::EndCall() {
   HPS_CHECK(state_ == State::kCalling);
   const absl::Status status = std::exchange(call_status_, absl::OkStatus());
-  if (cut_) {
-    state_ = State::kReading;
-    return Close();
-  }
+  state_ = State::kReading;  // the call is the connection's again
+  if (cut_) return Close();
   if (!status.ok()) return SendError(status);
   if (is_control_) return SendApi(ApiAnswer());
   SendRows();
 }
 
+// Of events that somebody brings while the call may be looked up.
+void Connection::NoteGone(uint32_t events) {
+  const TimePoint now = RealClock().Now();
+  if ((events & (kCut | kReset)) != 0 || ((events & kTick) != 0 && IsLate(now)))
+    return GiveUpCall();
+  MutexLock lock(calling_mutex_);
+  if (is_calling_ && (events & kHangup) != 0) SetDeadline(now + kGoneTimeout);
+}
+
+// Nobody reads the answer: asks the server to end the call.
+void Connection::GiveUpCall() {
+  {
+    MutexLock lock(calling_mutex_);
+    if (!is_calling_ || is_giving_up_) return;
+    is_giving_up_ = true;
+  }
+  host_.parts().inference->Cancel(*this);
+  {
+    MutexLock lock(calling_mutex_);
+    is_giving_up_ = false;
+    if (!std::exchange(answered_meanwhile_, false)) return;
+    is_calling_ = false;
+  }
+  Activate(kAnswered, /*may_start=*/false);
+}
+
+// An allocation failed on the way of this connection's request, which no one else has now. The
+// answer lies ready, and the connection ends with it.
+void Connection::OnNoMemory() {
+  HPS_CHECK(state_ != State::kCalling);
+  if (state_ == State::kClosed) return;
+  host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+  if (state_ != State::kReading) return Close();  // some of another answer may have been sent
+  EndRequest();
+  iovec piece{.iov_base = const_cast<char*>(kNoMemoryAnswer.data()),
+              .iov_len = kNoMemoryAnswer.size()};
+  const IoResult result = transport_.Write({&piece, 1});
+  if (result.state != IoState::kDone) return Close();
+  transport_.EndSending();
+  state_ = State::kLingering;
+  SetDeadline(RealClock().Now() + kLingerTimeout);
+  Linger();
+}
+
 void Connection::SendRows() {
+  // Before it grows by doubling: no more than what is accounted for is taken.
+  const uint64_t text_max =
+      AnswerTextMax(*this, decoder_, host_.parts().config->response_bytes_max);
+  if (text_max > kTextBytesKept) text_.reserve(text_max);
   uint64_t binary_bytes = 0;
   const absl::Status encoded = EncodeAnswer(
       *this, decoder_, host_.parts().config->response_bytes_max, &text_, &binary_bytes);
@@ -170,6 +264,7 @@ void Connection::SendRows() {
 }
 
 void Connection::SendError(const absl::Status& status, std::optional<BadRequestReason> reason) {
+  if (status == NoMemory()) return OnNoMemory();
   HttpError error = ErrorOf(status);
   error.reason = reason;
   if (error.code >= 500 && error.code != 501 && error.code != 503 && error.code != 504) {

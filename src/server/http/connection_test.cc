@@ -372,6 +372,106 @@ TEST_F(ConnectionTest, DrainCutsOffWhatDoesNotEnd) {
   EXPECT_TRUE(AwaitConnections(0));
 }
 
+// Who runs a call may look up those of others next, for as long as that takes.
+TEST_F(ConnectionTest, AnAnswerDoesNotWaitForWhatItsThreadDoesNext) {
+  Latch answered(1);
+  std::atomic<bool> was_answered = false;
+  inference_.on_run = [&](InferenceCall& call) {
+    inference_.Finish(call);
+    was_answered = answered.WaitUntil(DeadlineAfter(RealClock(), std::chrono::seconds(5)));
+  };
+  const auto client = Connect();
+  EXPECT_EQ(client->Ask(BinaryInfer({1})).code, 200);
+  answered.CountDown();
+  EXPECT_TRUE(AwaitConnections(1));
+  server_.reset();
+  EXPECT_TRUE(was_answered);
+}
+
+// The look-up of a client that has gone is given up, so that its share of the capacity is free.
+TEST_F(ConnectionTest, ClientsThatHaveGoneGiveTheirCallsUp) {
+  std::atomic<InferenceCall*> running = nullptr;
+  inference_.on_run = [&](InferenceCall& call) { running = &call; };
+  inference_.on_cancel = [](InferenceCall& call) { call.OnDone(absl::CancelledError("gone")); };
+  const auto await_running = [&] {
+    while (running == nullptr) std::this_thread::yield();
+    running = nullptr;
+  };
+  const auto reset = Connect();
+  reset->Send(BinaryInfer({1}));
+  await_running();
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  setsockopt(reset->fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  reset->Close();
+  EXPECT_TRUE(AwaitConnections(0));
+  EXPECT_EQ(inference_.cancelled, 1u);
+  // It may still read, and so it is left some time.
+  const auto closed = Connect();
+  closed->Send(BinaryInfer({2}));
+  await_running();
+  closed->Close();
+  EXPECT_TRUE(AwaitConnections(0));
+  EXPECT_EQ(inference_.cancelled, 2u);
+  const auto closed_before = Connect();
+  closed_before->Send(BinaryInfer({2}));
+  closed_before->EndSending();
+  await_running();
+  EXPECT_TRUE(AwaitConnections(0));
+  EXPECT_EQ(inference_.cancelled, 3u);
+}
+
+TEST_F(ConnectionTest, DrainGivesCallsUpThatDoNotEnd) {
+  std::atomic<bool> running = false;
+  inference_.on_run = [&](InferenceCall&) { running = true; };
+  inference_.on_cancel = [](InferenceCall& call) { call.OnDone(absl::CancelledError("cut")); };
+  const auto client = Connect();
+  client->Send(BinaryInfer({6}));
+  while (!running) std::this_thread::yield();
+  EXPECT_EQ(server_->Drain(RealClock().Now()).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(client->AtEnd());
+  EXPECT_TRUE(AwaitConnections(0));
+}
+
+TEST_F(ConnectionTest, TakesTheBytesOfOneInputWithoutJson) {
+  std::string keys;
+  for (const int64_t key : {7, -1}) {
+    std::array<char, 8> text;
+    StoreLittleEndian(text.data(), key);
+    keys.append(text.data(), text.size());
+  }
+  const std::string raw = "Inference-Header-Content-Length: 0\r\n";
+  const auto client = Connect();
+  const HttpReply reply = client->Ask(Post(kInferPath, keys, raw));
+  ASSERT_EQ(reply.code, 200) << reply.body;
+  const size_t json = std::stoull(reply.fields.at("inference-header-content-length"));
+  EXPECT_NE(reply.body.find(R"("shape":[2,4])"), std::string::npos) << reply.body;
+  ASSERT_EQ(reply.body.size(), json + 2 * 16);
+  EXPECT_EQ(RowElement(reply.body.substr(json), 1), FakeElement(7, 1));
+  EXPECT_EQ(RowElement(reply.body.substr(json), 4), FakeElement(-1, 0));
+  EXPECT_EQ(client->Ask(Post(kInferPath, "1234567", raw)).code, 400) << "no whole key";
+  EXPECT_EQ(client->Ask(Post("/v2/models/none/infer", keys, raw)).code, 404);
+  EXPECT_EQ(BadRequests("unknown"), 1u);
+}
+
+// Or else requests would take memory that nobody has counted.
+TEST_F(ConnectionTest, SaysWhatARequestAndItsAnswerTake) {
+  const auto client = Connect();
+  ASSERT_EQ(client->Ask(BinaryInfer({1})).code, 200);
+  EXPECT_EQ(inference_.body_bytes, 32u << 10) << "the buffer that it was read into";
+  EXPECT_GE(inference_.answer_bytes, 4096u) << "the least buffer";
+  EXPECT_LT(inference_.answer_bytes, 8192u);
+  ASSERT_EQ(client->Ask(BinaryInfer(std::vector<int64_t>(33'000, 1))).code, 200);
+  EXPECT_EQ(inference_.body_bytes, (32u << 10) + (512u << 10)) << "264,000 bytes and the JSON";
+  EXPECT_GE(inference_.answer_bytes, uint64_t{1} << 20) << "33,000 rows of 16 bytes";
+  EXPECT_LT(inference_.answer_bytes, (uint64_t{1} << 20) + 4096);
+  std::string list = "[1";
+  for (int i = 1; i < 1000; ++i) list += ",1";
+  const HttpReply json = client->Ask(JsonInfer(list + "]", "1000"));
+  ASSERT_EQ(json.code, 200);
+  EXPECT_EQ(inference_.body_bytes, (32u << 10) + (8u << 10)) << "1,000 keys as bytes";
+  EXPECT_GE(inference_.answer_bytes, (16u << 10) + json.body.size());
+}
+
 TEST_F(ConnectionTest, ManyClientsGetTheirOwnRows) {
   Mutex mutex;
   std::vector<InferenceCall*> waiting;

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "openssl/err.h"
 #include "openssl/ssl.h"
@@ -171,6 +173,19 @@ TEST_F(CredentialsTest, ReopenReadsCertificatesAgainOrKeepsThem) {
   UseTls(MakeTestCertificate());
   EXPECT_TRUE(server_->Reopen().ok());
   EXPECT_EQ(AskOverTls(server_->address(), ask), 200);
+}
+
+// What OpenSSL holds for a connection is a part of the server's bytes in flight.
+TEST_F(CredentialsTest, TlsConnectionsTakeOfTheServersBytes) {
+  UseTls(MakeTestCertificate());
+  Start();
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 16; ++i) clients.push_back(std::make_unique<HttpClient>(server_->address()));
+  while (inference_.admission.bytes_in_flight() != uint64_t{1} << 20) std::this_thread::yield();
+  EXPECT_TRUE(HttpClient(server_->address()).AtEnd()) << "there is no room for one more";
+  clients.clear();
+  while (inference_.admission.bytes_in_flight() != 0) std::this_thread::yield();
+  EXPECT_EQ(AskOverTls(server_->address(), Get("/v2", "Connection: close\r\n")), 200);
 }
 
 TEST_F(CredentialsTest, ATlsHandshakeMustEndInTime) {

@@ -117,8 +117,9 @@ void EventLoop::Wait() {
     } else if (event.data.ptr == &epoll_) {
       handler_.OnAcceptable();
     } else {
-      const bool hangup = (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-      handler_.OnSocket(event.data.ptr, hangup);
+      const bool reset = (event.events & (EPOLLHUP | EPOLLERR)) != 0;
+      const bool hangup = reset || (event.events & EPOLLRDHUP) != 0;
+      handler_.OnSocket(event.data.ptr, {.hangup = hangup, .reset = reset});
     }
   }
 }

@@ -20,6 +20,12 @@
 
 namespace hps::server {
 
+// What an event of a socket says about its end.
+struct SocketEnd {
+  bool hangup = false;  // the peer sends no more
+  bool reset = false;   // ... nor does it read
+};
+
 class EventLoop {
  public:
   // What is called, on any of the loop's threads.
@@ -27,7 +33,7 @@ class EventLoop {
    public:
     virtual ~Handler() = default;
     // `source`: as given to Watch. It may be of a socket that has been closed meanwhile.
-    virtual void OnSocket(void* source, bool hangup) = 0;
+    virtual void OnSocket(void* source, SocketEnd end) = 0;
     virtual void OnAcceptable() = 0;  // the listening socket
     virtual void OnTick() = 0;        // every tick period
   };

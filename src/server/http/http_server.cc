@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -18,6 +19,9 @@ namespace {
 constexpr uint64_t kPoolKeptBytes = uint64_t{64} << 20;
 // Loads and unloads that wait for the one that runs.
 constexpr size_t kSlowTasksMax = 64;
+// What OpenSSL takes for a connection, most of it during the handshake: its buffers for a record
+// each way, the keys, the certificates and what it has of the client's.
+constexpr uint64_t kTlsConnectionBytes = 64 << 10;
 constexpr Duration kTickMin = std::chrono::milliseconds(10);
 constexpr Duration kTickMax = std::chrono::seconds(1);
 
@@ -116,9 +120,11 @@ absl::Status HttpServer::Watch(Connection& connection, int fd) {
 
 void HttpServer::Wake(Connection& connection, int fd) { loop_->Again(fd, &connection); }
 
-void HttpServer::OnSocket(void* source, bool hangup) {
-  static_cast<Connection*>(source)->Activate(
-      hangup ? Connection::kReady | Connection::kHangup : Connection::kReady, /*may_start=*/true);
+void HttpServer::OnSocket(void* source, SocketEnd end) {
+  uint32_t events = Connection::kReady;
+  if (end.hangup) events |= Connection::kHangup;
+  if (end.reset) events |= Connection::kReset;
+  static_cast<Connection*>(source)->Activate(events, /*may_start=*/true);
 }
 
 void HttpServer::OnAcceptable() {
@@ -127,8 +133,13 @@ void HttpServer::OnAcceptable() {
     if (fd == Listener::kNone || fd == Listener::kNoRoom) return;
     if (draining()) {
       close(fd);
-    } else {
+      continue;
+    }
+    try {
       Accept(fd);
+    } catch (const std::bad_alloc&) {  // before the connection had the socket
+      parts_.counters->CountRefused(RefusedReason::kConnections);
+      close(fd);
     }
   }
 }
@@ -142,14 +153,19 @@ void HttpServer::Accept(int fd) {
     tls = tls_;
   }
   TlsConnection secured;
+  Admission::Reservation tls_bytes;
   if (tls != nullptr) {
-    secured = tls->Accept(fd);
+    if (parts_.inference->ReserveBytes(kTlsConnectionBytes, &tls_bytes).ok()) {
+      secured = tls->Accept(fd);
+    } else {
+      parts_.counters->CountRefused(RefusedReason::kConnections);
+    }
     if (secured == nullptr) {
       close(fd);
       return OnClosed(*connection);
     }
   }
-  connection->Offer(fd, std::move(secured));
+  connection->Offer(fd, std::move(secured), std::move(tls_bytes));
   connection->Activate(Connection::kOpened, /*may_start=*/true);
 }
 
@@ -173,8 +189,8 @@ Connection* HttpServer::TakeConnection() {
   if (open_count_ == parts_.config->connections_max) return nullptr;
   if (free_.empty()) {
     ConnectionHost& host = *this;
+    free_.reserve(connections_.size() + 1);  // so that OnClosed allocates nothing
     connections_.push_back(std::make_unique<Connection>(host));
-    free_.reserve(connections_.size());  // so that OnClosed allocates nothing
     free_.push_back(connections_.back().get());
   }
   Connection* const connection = free_.back();
@@ -210,12 +226,15 @@ void HttpServer::OnTick() {
 }
 
 void HttpServer::ActivateAll(uint32_t event) {
-  std::vector<Connection*> all;
-  {
-    MutexLock lock(mutex_);
-    for (const std::unique_ptr<Connection>& each : connections_) all.push_back(each.get());
+  for (size_t i = 0;; ++i) {
+    Connection* connection = nullptr;
+    {
+      MutexLock lock(mutex_);
+      if (i == connections_.size()) return;
+      connection = connections_[i].get();
+    }
+    connection->Activate(event, /*may_start=*/false);
   }
-  for (Connection* const connection : all) connection->Activate(event, /*may_start=*/false);
 }
 
 }  // namespace hps::server

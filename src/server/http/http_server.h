@@ -52,7 +52,7 @@ class HttpServer final : public ProtocolServer, private ConnectionHost, private 
   void OnClosed(Connection& connection) override;
 
   // EventLoop::Handler
-  void OnSocket(void* source, bool hangup) override;
+  void OnSocket(void* source, SocketEnd end) override;
   void OnAcceptable() override;
   void OnTick() override;
 

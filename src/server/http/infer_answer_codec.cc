@@ -13,6 +13,25 @@ namespace {
 
 // Elements of an output are written in pieces, between which the size of the text is checked.
 constexpr size_t kPieceBytes = size_t{1} << 20;
+// Of the JSON around elements: of the answer, of an output with its shape.
+constexpr uint64_t kFrameBytes = 320;
+constexpr uint64_t kEscapedBytesMax = 6;
+// Of one byte of an element as text: "255," of UINT8.
+constexpr uint64_t kElementTextMax = 4;
+
+// Of one element with its comma: "-3.4028235e+38," of FP32.
+uint64_t ElementTextMax(Datatype datatype) {
+  switch (datatype) {
+    case Datatype::kFp32:
+      return 16;
+    case Datatype::kBool:
+      return 6;
+    case Datatype::kFp64:
+      return 26;
+    default:
+      return kElementTextMax * DatatypeBytes(datatype);
+  }
+}
 
 absl::Status WriteElements(const OutputTensor& output, uint64_t bytes_max, std::string* out) {
   const std::span<const std::byte> elements(output.data, output.byte_count);
@@ -73,6 +92,20 @@ absl::Status EncodeAnswer(const InferenceCall& call, const InferDecoder& choices
   json.EndArray();
   json.EndObject();
   return absl::OkStatus();
+}
+
+uint64_t AnswerTextMax(const InferenceCall& call, const InferDecoder& choices, uint64_t bytes_max) {
+  // Names and ids may be escaped, a control character as six bytes.
+  uint64_t frame_bytes =
+      kFrameBytes + kEscapedBytesMax * (call.request.id.size() + call.request.model.size());
+  uint64_t element_bytes = 0;
+  for (const OutputTensor& output : call.outputs) {
+    frame_bytes += kFrameBytes + kEscapedBytesMax * output.name.size();
+    if (choices.wants_binary(output.name)) continue;
+    element_bytes += output.byte_count / std::max<size_t>(DatatypeBytes(output.datatype), 1) *
+                     ElementTextMax(output.datatype);
+  }
+  return frame_bytes + std::min(element_bytes, bytes_max + kPieceBytes * kElementTextMax);
 }
 
 }  // namespace hps::server

@@ -20,4 +20,8 @@ namespace hps::server {
 absl::Status EncodeAnswer(const InferenceCall& call, const InferDecoder& choices,
                           uint64_t bytes_max, std::string* out, uint64_t* binary_bytes);
 
+// No less than the bytes that EncodeAnswer appends for these outputs, or would append before it
+// finds that they are too many.
+uint64_t AnswerTextMax(const InferenceCall& call, const InferDecoder& choices, uint64_t bytes_max);
+
 }  // namespace hps::server

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -92,8 +94,7 @@ TEST_F(InferCodecTest, RefusesWrongRequests) {
         R"("name":"a","shape":[1],"datatype":"BYTES","data":["x"])",
         R"("name":"a","shape":[1000000000],"datatype":"INT64","data":[1])",
         R"("name":"a","shape":[4294967296,4294967296],"datatype":"INT64","data":[1])",
-        R"("name":"a","shape":[1],"datatype":"INT8","data":[1],)"
-        R"("parameters":{"binary_data_size":1}})",
+        R"("name":"a","shape":[],"datatype":"INT8","data":1,"parameters":{"binary_data_size":1}})",
         R"("name":"a","shape":[1],"datatype":"INT64","parameters":{"binary_data_size":8}})",
         R"("name":"a","shape":[2],"datatype":"INT64","parameters":{"binary_data_size":8}})"}) {
     EXPECT_EQ(DecodeInput(members).code(), invalid) << members;
@@ -124,6 +125,7 @@ TEST_F(InferCodecTest, BoundsNamesAndIds) {
 TEST_F(InferCodecTest, WhatOneLargeRequestNeededIsGivenBack) {
   class Call final : public InferenceCall {
    public:
+    uint64_t AnswerBytes() const override { return TensorBytes(); }
     void OnDone(const absl::Status&) override {}
   } call;
   std::vector<int> usual(kTensorsKeptMax);
@@ -192,6 +194,7 @@ TEST_F(InferCodecTest, SaysWhatItDoesNotHave) {
 
 class Call final : public InferenceCall {
  public:
+  uint64_t AnswerBytes() const override { return TensorBytes(); }
   void OnDone(const absl::Status&) override {}
 };
 
@@ -241,6 +244,70 @@ TEST_F(InferCodecTest, WritesLongListsInPieces) {
   std::string expected = "\"data\":[1";
   for (size_t i = 1; i < memory.size(); ++i) expected += ",1";
   EXPECT_TRUE(out.ends_with(expected + "]}]}"));
+}
+
+TEST_F(InferCodecTest, NoAnswerIsLongerThanWasSaid) {
+  ASSERT_TRUE(Decode(R"({"id":"\u0001\u0002","inputs":[]})").ok());
+  Call call;
+  call.request.id = request_.id;
+  call.request.model = "m";
+  call.model_version = "18446744073709551615";
+  std::vector<std::byte> memory(size_t{1} << 16);
+  std::mt19937_64 random(1);
+  for (std::byte& byte : memory) byte = static_cast<std::byte>(random());
+  // The longest numbers there are.
+  for (const Datatype datatype :
+       {Datatype::kFp32, Datatype::kFp64, Datatype::kInt64, Datatype::kUint64, Datatype::kInt32,
+        Datatype::kUint8, Datatype::kInt8, Datatype::kInt16, Datatype::kBool}) {
+    for (const std::byte fill : {std::byte{0xff}, std::byte{0x80}, std::byte{0}}) {
+      if (fill != std::byte{0}) std::fill(memory.begin(), memory.begin() + 4096, fill);
+      const auto count = static_cast<int64_t>(memory.size() / DatatypeBytes(datatype));
+      call.outputs = {{.name = "r",
+                       .datatype = datatype,
+                       .shape = {{1, 1, 1, 1, 1, 1, 1, count}, 8},
+                       .byte_count = memory.size(),
+                       .data = memory.data()}};
+      std::string out;
+      uint64_t binary_bytes = 0;
+      ASSERT_TRUE(EncodeAnswer(call, decoder_, 1 << 24, &out, &binary_bytes).ok());
+      EXPECT_LE(out.size(), AnswerTextMax(call, decoder_, 1 << 24)) << DatatypeName(datatype);
+    }
+  }
+  const size_t most = AnswerTextMax(call, decoder_, 100);
+  EXPECT_LT(most, size_t{5} << 20) << "no more than is written before the size is looked at";
+}
+
+TEST_F(InferCodecTest, RawBytesAreTheOneInput) {
+  const TensorMetadata keys{.name = "KEYS", .datatype = Datatype::kInt64, .shape = {-1}};
+  const std::string bytes(24, 'k');
+  ASSERT_TRUE(decoder_.DecodeRaw(AsBytes(bytes), {&keys, 1}, &request_).ok());
+  ASSERT_EQ(request_.inputs.size(), 1u);
+  EXPECT_EQ(request_.inputs[0].name, "KEYS");
+  EXPECT_EQ(request_.inputs[0].shape.values().size(), 1u);
+  EXPECT_EQ(request_.inputs[0].shape.dims[0], 3);
+  EXPECT_EQ(AsText(request_.inputs[0].bytes).data(), bytes.data());
+  EXPECT_TRUE(decoder_.wants_binary("anything"));
+  const std::vector<TensorMetadata> two = {keys, keys};
+  const TensorMetadata text{.name = "TEXT", .datatype = Datatype::kBytes, .shape = {-1}};
+  const auto code_of = [&](std::string_view body, std::span<const TensorMetadata> inputs) {
+    decoder_.Reset();
+    return decoder_.DecodeRaw(AsBytes(body), inputs, &request_).code();
+  };
+  EXPECT_EQ(code_of(bytes, two), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code_of(bytes, {}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code_of(std::string_view(bytes).substr(1), {&keys, 1}),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code_of(bytes, {&text, 1}), absl::StatusCode::kInvalidArgument);
+}
+
+// As Triton does: JSON has no form for them that all agree on.
+TEST_F(InferCodecTest, HalvesAndTextDoNotComeAsJson) {
+  for (const char* datatype : {"FP16", "BF16", "BYTES"}) {
+    const absl::Status status = DecodeInput(
+        absl::StrCat(R"("name":"a","shape":[1],"data":[1],"datatype":")", datatype, R"(")"));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("send it as binary data"), absl::string_view::npos) << status;
+  }
 }
 
 }  // namespace

@@ -85,6 +85,32 @@ absl::Status InferDecoder::Decode(const Body& body, BufferPool& pool, size_t ten
   return absl::OkStatus();
 }
 
+absl::Status InferDecoder::DecodeRaw(std::span<const std::byte> bytes,
+                                     std::span<const TensorMetadata> inputs,
+                                     InferenceRequest* request) {
+  if (inputs.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a request without JSON (Inference-Header-Content-Length: 0) is for models "
+                     "of one input; this one has ",
+                     inputs.size()));
+  }
+  const size_t element_bytes = DatatypeBytes(inputs[0].datatype);
+  if (element_bytes == 0 || bytes.size() % element_bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("input '", inputs[0].name, "': ", bytes.size(),
+                                                   " bytes are no elements of ",
+                                                   View(DatatypeName(inputs[0].datatype))));
+  }
+  raw_name_ = inputs[0].name;
+  InputTensor& input = request->inputs.emplace_back();
+  input.name = raw_name_;
+  input.datatype = inputs[0].datatype;
+  input.shape.dims[0] = static_cast<int64_t>(bytes.size() / element_bytes);
+  input.shape.dim_count = 1;
+  input.bytes = bytes;
+  binary_by_default_ = true;
+  return absl::OkStatus();
+}
+
 absl::Status InferDecoder::ReadRequest(JsonReader& json, InferenceRequest* request) {
   if (json.Peek() == JsonKind::kEnd) {
     return absl::InvalidArgumentError("the request has no JSON: its body is empty");

@@ -12,11 +12,13 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "server/core/inference_call.h"
+#include "server/core/model_repository.h"
 #include "server/http/buffer_pool.h"
 #include "server/http/json_reader.h"
 
@@ -44,11 +46,20 @@ class InferDecoder {
   absl::Status Decode(const Body& body, BufferPool& pool, size_t tensor_bytes_max,
                       InferenceRequest* request);
 
+  // The same for a body without JSON, which is the bytes of the model's one input: of one
+  // dimension, as many elements as there are; every output comes as bytes, as nothing could ask for
+  // it otherwise. Errors: INVALID_ARGUMENT (the model has not exactly one input, or the bytes are
+  // no whole number of its elements).
+  absl::Status DecodeRaw(std::span<const std::byte> bytes, std::span<const TensorMetadata> inputs,
+                         InferenceRequest* request);
+
   // Whether the client wants this output as bytes behind the JSON.
   bool wants_binary(std::string_view output) const;
 
   // Whether the last error was one of syntax (and not of what the JSON says).
   bool failed_in_syntax() const { return failed_in_syntax_; }
+
+  uint64_t lent_bytes() const { return tensors_.bytes().size(); }  // of the pool
 
   void Reset();  // keeps the capacity that usual requests need
 
@@ -77,6 +88,7 @@ class InferDecoder {
   absl::Status ParseData();
 
   std::vector<Input> inputs_;
+  std::string raw_name_;  // of a raw request's input
   std::vector<OutputChoice> outputs_;
   bool binary_by_default_ = false;
   bool failed_in_syntax_ = false;

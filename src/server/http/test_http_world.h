@@ -68,12 +68,23 @@ class FakeInference final : public Inference {
       output.byte_count = static_cast<size_t>(count) * (rows ? dim * 4 : 1);
     }
     call.model_version = "1";
+    body_bytes = call.request.body_bytes;
+    answer_bytes = call.AnswerBytes();
     return absl::OkStatus();
   }
 
   void Run(InferenceCall& call) override {
     if (on_run) return on_run(call);
     Finish(call);
+  }
+
+  void Cancel(InferenceCall& call) override {
+    ++cancelled;
+    if (on_cancel) on_cancel(call);
+  }
+
+  absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
+    return admission.ReserveBytes(byte_count, reservation);
   }
 
   // What Run does when no test has said otherwise.
@@ -98,10 +109,15 @@ class FakeInference final : public Inference {
     call.OnDone(absl::OkStatus());
   }
 
+  Admission admission{{.keys_max = 0, .bytes_max = uint64_t{1} << 20, .calls_max = 0}};
   size_t dim = kDim;
   absl::Status prepare_error;
   std::function<void(InferenceCall&)> on_run;
+  std::function<void(InferenceCall&)> on_cancel;
   std::atomic<size_t> prepared = 0;
+  std::atomic<size_t> cancelled = 0;
+  std::atomic<uint64_t> body_bytes = 0;    // of the last call
+  std::atomic<uint64_t> answer_bytes = 0;  // of the last call
 };
 
 class FakeRepository final : public ModelRepository {

@@ -1,0 +1,132 @@
+"""A server whose disk does not answer: deadlines, drains and capacity hold all the same."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+import unittest
+
+import grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+import support
+from support import MODEL
+
+STUCK_READS = support.HPS.parent.parent / "tests" / "libstuck_reads.so"
+HOUR_US = 3_600_000_000
+WAIT_S = 30
+
+
+def body(keys: list[int], timeout_us: int) -> bytes:
+    return json.dumps({
+        "parameters": {"timeout": timeout_us},
+        "inputs": [{"name": "user", "shape": [len(keys)], "datatype": "INT64", "data": keys}],
+        "outputs": [{"name": "user"}, {"name": "user.status"}]}).encode()
+
+
+class StuckDiskTest(support.ServerTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.pipe = self.directory / "stuck"
+        self.environment = {"LD_PRELOAD": str(STUCK_READS), "HPS_STUCK_READS": str(self.pipe)}
+
+    def serve_stuck(self, settings: str = "") -> support.RunningServer:
+        server = self.serve_ready(settings=settings, environment=self.environment)
+        os.mkfifo(self.pipe)
+        self.addCleanup(self.unstick)
+        return server
+
+    def unstick(self) -> None:
+        if self.pipe.exists():
+            writer = os.open(self.pipe, os.O_RDWR | os.O_NONBLOCK)
+            self.pipe.unlink()
+            os.close(writer)
+
+    def ask(self, server, timeout_us: int) -> tuple[int, dict]:
+        status, answer = server.get(f"/v2/models/{MODEL}/infer", data=body([1, 2], timeout_us))
+        return status, json.loads(answer)
+
+    def await_keys(self, server, keys: int) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while (now := server.overview()["server"]["keys_in_flight"]) != keys:
+            self.assertLess(time.monotonic(), deadline, f"{now} keys in flight, not {keys}")
+            time.sleep(0.01)
+
+    def send(self, server, timeout_us: int) -> socket.socket:
+        host, port = server.http.split(":")
+        connection = socket.create_connection((host, int(port)), timeout=WAIT_S)
+        asked = body([1, 2], timeout_us)
+        connection.sendall(f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: x\r\n"
+                           f"Content-Length: {len(asked)}\r\n\r\n".encode() + asked)
+        return connection
+
+    def test_deadlines_are_kept(self) -> None:
+        server = self.serve_stuck()
+        for _ in range(5):  # also when the workers all hang
+            status, answer = self.ask(server, 100_000)
+            self.assertEqual(status, 200, answer)
+            self.assertEqual(answer["outputs"][1]["data"], [5, 5])
+        self.unstick()
+        status, answer = self.ask(server, 10_000_000)
+        self.assertEqual(answer["outputs"][1]["data"], [3, 3], "it answers again")
+        self.assertEqual(server.stop(), 0)
+
+    def test_late_answers_are_errors_where_configured(self) -> None:
+        server = self.serve_stuck('late_answers = "error"')
+        self.assertEqual(self.ask(server, 100_000)[0], 504)
+
+    def test_a_drain_ends_in_its_time(self) -> None:
+        server = self.serve_stuck('drain_timeout = "2s"')
+        answers = []
+        asking = threading.Thread(target=lambda: answers.append(self.ask(server, HOUR_US)))
+        asking.start()
+        self.await_keys(server, 2)
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(timeout=WAIT_S), 0)
+        asking.join()
+        status, answer = answers[0]
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(answer["outputs"][1]["data"], [5, 5], "answered with what was there")
+        self.assertIn("left behind", "\n".join(server.output))
+
+    @unittest.skipUnless(support.has_grpc(), "a build without gRPC")
+    def test_cancelled_grpc_calls_give_their_capacity_back(self) -> None:
+        server = self.serve_stuck('drain_timeout = "2s"')
+        request = service_pb2.ModelInferRequest(model_name=MODEL)
+        request.parameters["timeout"].int64_param = HOUR_US
+        request.inputs.add(name="user", datatype="INT64", shape=[2])
+        request.raw_input_contents.append(struct.pack("<qq", 1, 2))
+        with grpc.insecure_channel(server.grpc) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            calls = [stub.ModelInfer.future(request) for _ in range(3)]
+            self.await_keys(server, 6)
+            calls[0].cancel()
+            self.await_keys(server, 4)
+            calls[1].cancel()
+            self.await_keys(server, 2)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(timeout=WAIT_S), 0)
+            self.assertEqual(len(calls[2].result().raw_output_contents[0]), 2 * 8 * 4)
+
+    def test_clients_that_have_gone_give_their_capacity_back(self) -> None:
+        server = self.serve_stuck()
+        closed, reset, stays = (self.send(server, HOUR_US) for _ in range(3))
+        self.await_keys(server, 6)
+        closed.close()
+        self.await_keys(server, 4)
+        reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset.close()
+        self.await_keys(server, 2)
+        self.unstick()
+        self.assertIn(b"HTTP/1.1 200", stays.recv(65536))
+        stays.close()
+        self.await_keys(server, 0)
+        self.assertEqual(server.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
