@@ -16,7 +16,7 @@ class PlainCall final : public InferenceCall {
  public:
   uint64_t AnswerBytes() const override { return TensorBytes(); }
   void OnDone(const absl::Status&) override {}
-  void AddOutput(std::string_view name, Datatype datatype, std::vector<int64_t> dims) {
+  void AddOutput(std::string_view name, Datatype datatype, const std::vector<int64_t>& dims) {
     OutputTensor& output = outputs.emplace_back();
     output.name = name;
     output.datatype = datatype;
