@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -31,22 +30,18 @@ void GatherPlain(std::span<const std::byte* const> rows, size_t row_bytes, std::
   }
 }
 
-constexpr size_t kLinesAhead = 16;    // a line of the index, before its row is asked for
+constexpr size_t kLinesAhead = 8;     // a line of the index, before its row is asked for
 constexpr size_t kUnderWayMax = 128;  // more than any shape is ahead, a power of two
-
-// Nothing of what was read is left in the offset, but the compiler can't know.
-std::atomic<uint64_t> no_bits = 0;
 
 template <bool kFar>
 void GatherThrough(std::span<const uint64_t* const> lines, std::span<const std::byte* const> rows,
                    size_t row_bytes, std::byte* out, size_t ahead) {
   std::array<const std::byte*, kUnderWayMax> found;
   const size_t count = rows.size();
-  const uint64_t mask = no_bits.load(std::memory_order_relaxed);
   for (size_t i = 0; i < count + kLinesAhead + ahead; ++i) {
-    if (i < count) __builtin_prefetch(lines[i], 0, kFar ? 2 : 3);
+    if (i < count) __builtin_prefetch(lines[i]);
     if (i >= kLinesAhead && i - kLinesAhead < count) {
-      const std::byte* const row = rows[i - kLinesAhead] + (*lines[i - kLinesAhead] & mask);
+      const std::byte* const row = rows[i - kLinesAhead] + *lines[i - kLinesAhead];
       found[(i - kLinesAhead) % kUnderWayMax] = row;
       for (size_t offset = 0; offset < row_bytes; offset += kLineBytes)
         __builtin_prefetch(row + offset, 0, kFar ? 2 : 3);

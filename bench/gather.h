@@ -24,8 +24,8 @@ void Gather(std::span<const std::byte* const> rows, size_t row_bytes, std::byte*
             GatherShape shape);
 
 // The floor of every exact index that is larger than the caches: before a row's address is known,
-// one more line has to come from memory. Copies the rows as Gather does, each when its line's first
-// eight bytes have been read, whatever they are. REQUIRES: as Gather; both spans have one size.
+// one more line has to come from memory. Copies (rows[i] + *lines[i]) to out + i * row_bytes; the
+// offsets in `lines` are 0. REQUIRES: as Gather; both spans have one size.
 void GatherThroughLines(std::span<const uint64_t* const> lines,
                         std::span<const std::byte* const> rows, size_t row_bytes, std::byte* out,
                         GatherShape shape);

@@ -50,16 +50,10 @@ class Subject {
 
   LossyTable& table() { return *table_; }
   const std::byte* row(size_t i) const { return rows_->bytes().data() + i * row_bytes_; }
-  // One of as many cache lines as the table's index has.
+  // One of as many cache lines as the table's index has; its value is 0.
   const uint64_t* line(size_t i) const {
     return static_cast<const uint64_t*>(
         static_cast<const void*>(lines_->bytes().data() + i % line_count_ * 64));
-  }
-  // One of the lines of the 4 KiB that a row lies in; `row` as row().
-  const uint64_t* line_beside(const std::byte* row, size_t i) const {
-    const auto page = static_cast<size_t>(row - rows_->bytes().data()) / 4096 * 4096;
-    return static_cast<const uint64_t*>(
-        static_cast<const void*>(rows_->bytes().data() + page + i % 64 * 64));
   }
   size_t row_bytes() const { return row_bytes_; }
   size_t row_count() const { return row_count_; }
@@ -137,7 +131,6 @@ class Caller {
         batch_(batch),
         addresses_(keys),
         lines_(keys),
-        lines_beside_(keys),
         keys_(keys),
         outcomes_(batch) {
     std::mt19937_64 random(seed);
@@ -146,7 +139,6 @@ class Caller {
       keys_[i] = KeyOf(row);
       addresses_[i] = subject.row(row);
       lines_[i] = subject.line(random());
-      lines_beside_[i] = subject.line_beside(addresses_[i], random());
     }
     const auto pages = MakeSystemPageAllocator(true);
     auto out = pages->Allocate(batch * subject.row_bytes());
@@ -177,12 +169,11 @@ class Caller {
     }
   }
 
-  // With `beside`, through lines of the rows' own pages.
-  void GatherAllThroughLines(GatherShape shape, bool beside) {
-    const std::span<const uint64_t* const> lines = beside ? lines_beside_ : lines_;
+  void GatherAllThroughLines(GatherShape shape) {
     for (size_t begin = 0; begin + batch_ <= keys_.size(); begin += batch_) {
-      GatherThroughLines(lines.subspan(begin, batch_), std::span(addresses_).subspan(begin, batch_),
-                         subject_.row_bytes(), out_->bytes().data(), shape);
+      GatherThroughLines(std::span(lines_).subspan(begin, batch_),
+                         std::span(addresses_).subspan(begin, batch_), subject_.row_bytes(),
+                         out_->bytes().data(), shape);
     }
   }
 
@@ -193,7 +184,6 @@ class Caller {
   const size_t batch_;
   std::vector<const std::byte*> addresses_;
   std::vector<const uint64_t*> lines_;
-  std::vector<const uint64_t*> lines_beside_;
   std::vector<Key> keys_;
   std::vector<FetchOutcome> outcomes_;
   std::unique_ptr<PageBlock> out_;
@@ -216,18 +206,16 @@ double GatherSeconds(const Callers& callers, GatherShape shape) {
 // The fastest gather through one more line a key, in keys/s.
 double FloorRate(const Callers& callers, double keys) {
   double best = 0;
-  const auto measure = [&](GatherShape shape, bool beside) {
-    std::vector<double> rates;
-    for (int round = 0; round < 3; ++round) {
-      rates.push_back(keys / RunOnThreads(callers.size(), [&](size_t t) {
-                        callers[t]->GatherAllThroughLines(shape, beside);
-                      }));
-    }
-    best = std::max(best, MedianOf(rates));
-  };
-  for (const size_t ahead : {16, 32, 64}) {
+  for (const size_t ahead : {8, 16, 32}) {
     for (const bool far : {false, true}) {
-      for (const bool beside : {false, true}) measure({.ahead = ahead, .far = far}, beside);
+      const GatherShape shape{.ahead = ahead, .far = far};
+      std::vector<double> rates;
+      for (int round = 0; round < 3; ++round) {
+        rates.push_back(keys / RunOnThreads(callers.size(), [&](size_t t) {
+                          callers[t]->GatherAllThroughLines(shape);
+                        }));
+      }
+      best = std::max(best, MedianOf(rates));
     }
   }
   return best;

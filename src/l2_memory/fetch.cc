@@ -8,10 +8,8 @@ namespace hps {
 namespace {
 
 struct PortableMachine {
-  template <size_t kRowLines>
   static void LocateGroup(const PlaceShape& shape, const Key* keys, size_t place, Places& places) {
-    for (size_t i = 0; i < kGroupKeys; ++i)
-      places.template Locate<kRowLines>(shape, keys[i], place + i);
+    for (size_t i = 0; i < kGroupKeys; ++i) places.Locate(shape, keys[i], place + i);
   }
   static LineProbe Probe(const IndexLine& line, Key key) { return ProbeLine(line, key); }
   static void Copy(std::byte* to, const std::byte* from, size_t row_bytes) {

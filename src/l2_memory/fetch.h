@@ -4,9 +4,8 @@
 // prefetches what the next one will touch. The steps of different groups take turns key by key.
 //
 // Bound: the plain gather of the same rows by known address. On top of it a key costs a line of the
-// index, seldom two: an exact answer needs the key's bytes, which have no room in the lines of a
-// row of whole lines. Narrow rows share the page of that line (row_pages.h), so that the walk
-// through page tables, which would cost as much again, is the gather's own.
+// index on a page of its own, seldom two: in a virtual machine whose host maps pages of 4 KiB, the
+// walk for that page costs as much as the line.
 #pragma once
 
 #include <cstddef>

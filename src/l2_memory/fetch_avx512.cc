@@ -53,31 +53,15 @@ __m512i HashKeys(__m512i keys) {
 struct Avx512Machine {
   // Places::Locate for eight keys at once. The counts have 32 bits, so the upper half of a product
   // of 64 by 32 bits is put together from two products of 32 by 32.
-  template <size_t kRowLines>
   static void LocateGroup(const PlaceShape& shape, const Key* keys, size_t place, Places& places) {
     const __m512i hash = HashKeys(_mm512_loadu_si512(keys));
     const __m512i partitions = All(shape.partition_count);
+    const __m512i lines = All(shape.line_count);
     const __m512i upper = _mm512_mul_epu32(_mm512_srli_epi64(hash, 32), partitions);
     const __m512i lower = _mm512_srli_epi64(_mm512_mul_epu32(hash, partitions), 32);
     const __m512i partition = _mm512_srli_epi64(_mm512_add_epi64(upper, lower), 32);
-    __m512i number;
-    constexpr RowPage kPage = RowPageOfLines(kRowLines);
-    if constexpr (kPage.shared()) {
-      // The fraction of a page that is left names the line in it: the same as dividing the number
-      // of the line by the lines of a page.
-      const __m512i pages = All(shape.page_count);
-      const __m512i place_in_pages = _mm512_mul_epu32(hash, pages);
-      const __m512i page = _mm512_add_epi64(_mm512_mul_epu32(partition, pages),
-                                            _mm512_srli_epi64(place_in_pages, 32));
-      const __m512i line =
-          _mm512_srli_epi64(_mm512_mul_epu32(place_in_pages, All(kPage.lines)), 32);
-      static_assert(kRowPageLines == 1 << 6);
-      number = _mm512_add_epi64(_mm512_slli_epi64(page, 6), line);
-    } else {
-      const __m512i lines = All(shape.line_count);
-      const __m512i first = _mm512_srli_epi64(_mm512_mul_epu32(hash, lines), 32);
-      number = _mm512_add_epi64(_mm512_mul_epu32(partition, lines), first);
-    }
+    const __m512i first = _mm512_srli_epi64(_mm512_mul_epu32(hash, lines), 32);
+    const __m512i number = _mm512_add_epi64(_mm512_mul_epu32(partition, lines), first);
     static_assert(kGroupKeys * sizeof(uint64_t) == kVectorBytes && sizeof(IndexLine) == 1 << 6);
     _mm512_store_si512(&places.partitions[place], partition);
     _mm512_store_si512(

@@ -17,11 +17,9 @@ namespace {
 
 constexpr size_t kGroupKeys = 8;
 // Groups between the steps of one key: long enough for a line of the index, or a whole row, to come
-// from memory, short enough that it is still in the cache when its turn comes. A line is asked for
-// a step after its place is computed, which takes as long as a group of copies.
-constexpr size_t kAskLag = 1;
-constexpr size_t kProbeLag = 4;
-constexpr size_t kAnswerLag = 13;
+// from memory, short enough that it is still in the cache when its turn comes.
+constexpr size_t kProbeLag = 3;
+constexpr size_t kAnswerLag = 9;
 constexpr size_t kKeysUnderWay = 128;  // more than the lags' keys, a power of two
 static_assert((kAnswerLag + 1) * kGroupKeys <= kKeysUnderWay);
 constexpr size_t kCacheLineBytes = 64;
@@ -36,41 +34,8 @@ constexpr size_t kFarPrefetchBytesMin = 128;
 struct PlaceShape {
   uint64_t partition_count = 0;
   uint64_t line_count = 0;     // of one partition
-  uint64_t page_count = 0;     // of one partition, where lines share pages with rows
   IndexLine* lines = nullptr;  // of the first partition; those of the others follow without a gap
 };
-
-// The page that a row of so many cache lines shares with the lines of the index, if it does.
-constexpr RowPage RowPageOfLines(size_t row_lines) {
-  return RowPageFor(row_lines * kCacheLineBytes);
-}
-
-// Where line `number` of a partition lies, in lines from the partition's first, and back.
-template <size_t kRowLines>
-constexpr size_t LineAt(size_t number) {
-  constexpr RowPage kPage = RowPageOfLines(kRowLines);
-  if constexpr (!kPage.shared())
-    return number;
-  else
-    return number / kPage.lines * kRowPageLines + number % kPage.lines;
-}
-template <size_t kRowLines>
-constexpr size_t LineNumber(size_t line_at) {
-  constexpr RowPage kPage = RowPageOfLines(kRowLines);
-  if constexpr (!kPage.shared())
-    return line_at;
-  else
-    return line_at / kRowPageLines * kPage.lines + line_at % kRowPageLines;
-}
-
-// The lines of a partition, with the rows that lie between them.
-template <size_t kRowLines>
-constexpr size_t PartitionLines(const PlaceShape& shape) {
-  if constexpr (!RowPageOfLines(kRowLines).shared())
-    return shape.line_count;
-  else
-    return shape.page_count * kRowPageLines;
-}
 
 // Where the keys under way belong: their partitions and first lines. Aligned, so that a group is
 // stored at once.
@@ -78,12 +43,11 @@ struct Places {
   alignas(kCacheLineBytes) std::array<IndexLine*, kKeysUnderWay> lines;
   alignas(kCacheLineBytes) std::array<uint64_t, kKeysUnderWay> partitions;
 
-  template <size_t kRowLines>
   void Locate(const PlaceShape& shape, Key key, size_t at) {
     const uint64_t hash = HashKey(key, kL2HashSeed);
     partitions[at] = HashToRange(hash, shape.partition_count);
-    lines[at] = shape.lines + partitions[at] * PartitionLines<kRowLines>(shape) +
-                LineAt<kRowLines>(FirstLine(hash, static_cast<uint32_t>(shape.line_count)));
+    lines[at] = shape.lines + partitions[at] * shape.line_count +
+                FirstLine(hash, static_cast<uint32_t>(shape.line_count));
   }
 };
 
@@ -98,7 +62,6 @@ class FetchSteps {
  public:
   FetchSteps(const FetchSource& source, const FetchBatch& batch)
       : place_shape_{source.partitions.size(), source.shape->line_count,
-                     kPage.shared() ? source.shape->groups().count() : 0,
                      source.partitions[0].lines},
         rows_(source.partitions[0].rows),
         versions_(source.partitions[0].versions),
@@ -115,17 +78,17 @@ class FetchSteps {
   void Run(FetchRange range, FetchCounts& counts) {
     const size_t groups = (range.end - range.begin + kGroupKeys - 1) / kGroupKeys;
     for (size_t step = 0; step < groups + kAnswerLag; ++step) {
-      const Group asked = GroupOf(range, step, kAskLag);
+      const Group located = GroupOf(range, step, 0);
       const Group probed = GroupOf(range, step, kProbeLag);
       const Group answered = GroupOf(range, step, kAnswerLag);
       const size_t undecided_end = undecided_end_;
-      Locate(GroupOf(range, step, 0));
-      if (asked.count + probed.count + answered.count == 3 * kGroupKeys) [[likely]] {
-        TakeTurns(asked, probed, answered);
+      Locate(located);
+      if (located.count + probed.count + answered.count == 3 * kGroupKeys) [[likely]] {
+        TakeTurns(located, probed, answered);
       } else {
         std::fill_n(batch_.outcomes.data() + answered.begin, answered.count, FetchOutcome::kHit);
         for (size_t i = 0; i < kGroupKeys; ++i) {
-          if (i < asked.count) PrefetchLine(asked.place + i);
+          if (i < located.count) __builtin_prefetch(places_.lines[located.place + i]);
           if (i < probed.count) PrefetchRow(ProbeFirst(probed.begin + i, probed.place + i));
           if (i >= answered.count) continue;
           Answer(answered.begin + i, answered.place + i, batch_.rows.row(answered.begin + i),
@@ -176,8 +139,6 @@ class FetchSteps {
   size_t row_bytes() const { return kRowLines > 0 ? kRowLines * kCacheLineBytes : row_bytes_; }
   size_t stride_bytes() const { return kRowLines > 0 ? row_bytes() : stride_bytes_; }
 
-  static constexpr RowPage kPage = RowPageOfLines(kRowLines);
-
   // The group that is `lag` groups behind; an empty one before the first and after the last one.
   static Group GroupOf(FetchRange range, size_t step, size_t lag) {
     if (step < lag) return {};
@@ -186,33 +147,26 @@ class FetchSteps {
     return {begin, offset % kKeysUnderWay, std::min(kGroupKeys, range.end - begin)};
   }
 
-  void TakeTurns(Group asked, Group probed, Group answered) {
+  void TakeTurns(Group located, Group probed, Group answered) {
     // Those without a row say so in their turn.
     std::fill_n(batch_.outcomes.data() + answered.begin, kGroupKeys, FetchOutcome::kHit);
     std::byte* to = batch_.rows.row(answered.begin);
 #pragma GCC unroll 8
     for (size_t i = 0; i < kGroupKeys; ++i) {
-      PrefetchLine(asked.place + i);
-      const std::byte* const row = ProbeFirst(probed.begin + i, probed.place + i);
-      Answer(answered.begin + i, answered.place + i, to, row);
+      __builtin_prefetch(places_.lines[located.place + i]);
+      const std::byte* const asked = ProbeFirst(probed.begin + i, probed.place + i);
+      Answer(answered.begin + i, answered.place + i, to, asked);
       to += batch_.rows.stride_bytes;
     }
-  }
-
-  // Where rows follow on the same page, into the second-level cache, as they: the first-level one
-  // has room for few lines on their way. Measured: a tenth faster there, some percent slower
-  // elsewhere.
-  __attribute__((always_inline)) void PrefetchLine(size_t place) const {
-    __builtin_prefetch(places_.lines[place], 0, kPage.shared() ? 2 : 3);
   }
 
   void Locate(Group group) {
     const Key* const keys = batch_.keys.data() + group.begin;
     if (group.count == kGroupKeys) [[likely]] {
-      Machine::template LocateGroup<kRowLines>(place_shape_, keys, group.place, places_);
+      Machine::LocateGroup(place_shape_, keys, group.place, places_);
     } else {
       for (size_t i = 0; i < group.count; ++i)
-        places_.template Locate<kRowLines>(place_shape_, keys[i], group.place + i);
+        places_.Locate(place_shape_, keys[i], group.place + i);
     }
   }
 
@@ -232,12 +186,10 @@ class FetchSteps {
   void AskSecond(Undecided& undecided) const {
     const size_t place = undecided.place;
     IndexLine* const lines =
-        place_shape_.lines + places_.partitions[place] * PartitionLines<kRowLines>(place_shape_);
-    const size_t first = LineNumber<kRowLines>(static_cast<size_t>(places_.lines[place] - lines));
-    const uint32_t second =
-        SecondLine(HashKey(batch_.keys[undecided.at], kL2HashSeed), static_cast<uint32_t>(first),
-                   static_cast<uint32_t>(place_shape_.line_count));
-    undecided.second = lines + LineAt<kRowLines>(second);
+        place_shape_.lines + places_.partitions[place] * place_shape_.line_count;
+    undecided.second = lines + SecondLine(HashKey(batch_.keys[undecided.at], kL2HashSeed),
+                                          static_cast<uint32_t>(places_.lines[place] - lines),
+                                          static_cast<uint32_t>(place_shape_.line_count));
     __builtin_prefetch(undecided.second);
   }
 
@@ -278,20 +230,10 @@ class FetchSteps {
       without_row_[place] = FetchOutcome::kAbsent;
       return rows_;
     }
-    const std::byte* const row = RowOf(places_.partitions[place], slot - 1u);
+    const size_t number = places_.partitions[place] * slot_count_ + slot - 1u;
+    const std::byte* const row = rows_ + number * stride_bytes();
     found_[place] = row;
     return row;
-  }
-
-  // `slot` from 0.
-  const std::byte* RowOf(uint64_t partition, size_t slot) const {
-    if constexpr (kPage.shared()) {
-      const size_t page = partition * place_shape_.page_count + (slot >> kPage.slot_bits);
-      const size_t in_page = slot & ((size_t{1} << kPage.slot_bits) - 1);
-      return rows_ + page * kRowPageBytes + in_page * stride_bytes();
-    } else {
-      return rows_ + (partition * slot_count_ + slot) * stride_bytes();
-    }
   }
 
   // Written out: the compiler takes a function that only prefetches for one without effect.
@@ -321,13 +263,7 @@ class FetchSteps {
   }
 
   const std::atomic<Version>& VersionOf(size_t place) const {
-    const auto row_at = static_cast<size_t>(found_[place] - rows_);
-    if constexpr (kPage.shared()) {
-      return versions_[row_at / kRowPageBytes * kPage.slots +
-                       row_at % kRowPageBytes / stride_bytes()];
-    } else {
-      return versions_[row_at / stride_bytes()];
-    }
+    return versions_[static_cast<size_t>(found_[place] - rows_) / stride_bytes()];
   }
 
   void PrefetchVersion(size_t place) const {

@@ -21,7 +21,7 @@ constexpr size_t kWriteStepKeys = 64;
 // Keys that one epoch guard covers: a long batch doesn't hold back the slots of everyone else.
 constexpr size_t kGuardKeys = 4096;
 
-// Rows of so many bytes and more are stored past the caches: they wouldn't stay there until the
+// Rows of more bytes than this are stored past the caches: they wouldn't stay there until the
 // caller looks at them, and would push out what is used again.
 constexpr size_t kStreamingBytesMin = size_t{1} << 20;
 
@@ -64,24 +64,19 @@ MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max,
   partitions_.reserve(layout_.partition_count);
   for (size_t i = 0; i < layout_.partition_count; ++i) {
     const size_t slot = i * shape.slot_count;
-    const size_t row_bytes =
-        shape.page.shared() ? layout_.index_bytes() : layout_.row_array_bytes();
     PartitionView& view = views_[i];
-    view.lines = ArrayAt<IndexLine>(*block_, i * layout_.index_bytes());
+    view.lines = ArrayAt<IndexLine>(*block_, i * shape.line_count * sizeof(IndexLine));
     view.line_count = shape.line_count;
     view.tick = &ticks_[i];
-    view.rows = ArrayAt<std::byte>(*block_, layout_.rows_offset + i * row_bytes);
+    view.rows = ArrayAt<std::byte>(*block_, layout_.rows_offset + slot * shape.stride_bytes);
     view.versions = ArrayAt<std::atomic<Version>>(
         *block_, layout_.versions_offset + slot * sizeof(std::atomic<Version>));
     view.sequences = ArrayAt<std::atomic<uint32_t>>(
         *block_, layout_.sequences_offset + slot * sizeof(std::atomic<uint32_t>));
     auto* const ring =
         ArrayAt<SlotNumber>(*block_, layout_.rings_offset + slot * sizeof(SlotNumber));
-    const size_t word_count = SlotPool::WordsFor(shape.groups());
-    auto* const words =
-        ArrayAt<uint64_t>(*block_, layout_.words_offset + i * word_count * sizeof(uint64_t));
     partitions_.push_back(std::make_unique<Partition>(
-        shape, view, SlotPool::Memory{{ring, shape.slot_count}, {words, word_count}}, domain_));
+        shape, view, std::span<SlotNumber>(ring, shape.slot_count), domain_));
   }
 }
 
@@ -95,7 +90,7 @@ absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline
   if (!lease) return absl::UnavailableError("level 2: too many fetches at a time in one table");
   const FetchSource source = {{views_.get(), layout_.partition_count}, &layout_.shape};
   const bool streaming =
-      batch.rows_go_to_device || count * batch.rows.row_bytes >= kStreamingBytesMin;
+      batch.rows_go_to_device || count * batch.rows.row_bytes > kStreamingBytesMin;
   FetchCounts counts;
   for (size_t begin = 0; begin < count; begin += kGuardKeys) {
     EpochDomain::Guard guard(lease.reader());
@@ -197,8 +192,7 @@ LevelStatistics MemoryTable::Statistics() const {
   return statistics;
 }
 
-// The index counts whole, with the rows that share its pages: its lines are touched in no order. So
-// do the words of the slot pools. Of the other arrays count the slots
+// The index counts whole: its lines are touched in no order. Of the other arrays count the slots
 // that were ever used, rounded outwards to what one touch makes real, and nothing twice: the
 // arrays follow each other in the block, and in each of them the partitions do.
 uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots) const {
@@ -216,18 +210,16 @@ uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots) cons
     touched += end - begin;
     counted_to = end;
   };
-  count(0, layout_.partition_count * layout_.index_bytes());
-  const size_t stride_bytes = layout_.shape.page.shared() ? 0 : layout_.shape.stride_bytes;
-  for (const Array& array :
-       {Array{layout_.rows_offset, stride_bytes}, Array{layout_.versions_offset, sizeof(Version)},
-        Array{layout_.sequences_offset, sizeof(uint32_t)},
-        Array{layout_.rings_offset, sizeof(SlotNumber)}}) {
+  count(0, uint64_t{layout_.partition_count} * layout_.shape.line_count * sizeof(IndexLine));
+  for (const Array& array : {Array{layout_.rows_offset, layout_.shape.stride_bytes},
+                             Array{layout_.versions_offset, sizeof(Version)},
+                             Array{layout_.sequences_offset, sizeof(uint32_t)},
+                             Array{layout_.rings_offset, sizeof(SlotNumber)}}) {
     for (size_t i = 0; i < touched_slots.size(); ++i) {
       const uint64_t begin = array.offset + uint64_t{i} * layout_.shape.slot_count * array.width;
       if (touched_slots[i] > 0) count(begin, begin + touched_slots[i] * array.width);
     }
   }
-  count(layout_.words_offset, layout_.block_bytes);
   return touched + layout_.heap_bytes;
 }
 
@@ -267,7 +259,7 @@ void MemoryTable::VisitRows(Visit visit) const {
     const PartitionView& view = views_[i];
     const uint8_t tick = view.tick->load(std::memory_order_relaxed);
     for (uint32_t number = 0; number < view.line_count; ++number) {
-      const IndexLine& line = view.lines[layout_.shape.LineAt(number)];
+      const IndexLine& line = view.lines[number];
       for (size_t e = 0; e < IndexLine::kEntries; ++e) {
         const SlotNumber slot = line.slots[e].load(std::memory_order_relaxed);
         if (slot == kNoSlot || slot == kAbsentSlot) continue;
@@ -290,8 +282,8 @@ void MemoryTable::PrefetchLines(std::span<const Key> keys) const {
     const uint64_t hash = HashKey(key, kL2HashSeed);
     const PartitionView& view = views_[HashToRange(hash, layout_.partition_count)];
     const LinePair pair = LinesOf(hash, view.line_count);
-    __builtin_prefetch(&view.lines[layout_.shape.LineAt(pair.first)], 1);
-    __builtin_prefetch(&view.lines[layout_.shape.LineAt(pair.second)], 1);
+    __builtin_prefetch(&view.lines[pair.first], 1);
+    __builtin_prefetch(&view.lines[pair.second], 1);
   }
 }
 

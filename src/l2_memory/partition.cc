@@ -23,11 +23,12 @@ constexpr uint8_t kFirstUseCount = 2;
 
 }  // namespace
 
-Partition::Partition(const PartitionShape& shape, PartitionView& view,
-                     const SlotPool::Memory& slots, EpochDomain& domain)
-    : shape_(shape), groups_(shape.groups()), view_(view), slots_(groups_, slots, domain) {
-  HPS_CHECK(shape.line_count >= 2 && groups_.count() << groups_.bits <= kSlotsMax + 1 &&
-            shape.rows_max < shape.slot_count && shape.rows_target < shape.rows_max);
+Partition::Partition(const PartitionShape& shape, PartitionView& view, std::span<SlotNumber> ring,
+                     EpochDomain& domain)
+    : shape_(shape), view_(view), slots_(ring, domain) {
+  HPS_CHECK(shape.line_count >= 2 && shape.slot_count == ring.size() &&
+            shape.slot_count <= kSlotsMax && shape.rows_max < shape.slot_count &&
+            shape.rows_target < shape.rows_max);
   if (shape.eviction == EvictionPolicy::kLeastUsed)
     view.tick->store(UINT8_MAX, std::memory_order_relaxed);
 }
@@ -39,7 +40,7 @@ Partition::Inserted Partition::Insert(HashedKey key, Version version, const std:
   SlotNumber slot = kAbsentSlot;
   Entry entry;
   if (MakeRoom(absent)) entry = MakeEntry(key);
-  if (entry.line != nullptr && !absent) slot = FillSlot(*entry.line, version, row);
+  if (entry.line != nullptr && !absent) slot = FillSlot(version, row);
   if (entry.line == nullptr || slot == kNoSlot) {
     ++counts_.dropped;
     return Inserted::kDropped;
@@ -58,9 +59,8 @@ bool Partition::Update(HashedKey key, Version version, const std::byte* row) {
   const SlotNumber old_slot = entry.slot();
   if (old_slot != kAbsentSlot && VersionOf(old_slot) >= version) return false;
   // An absent entry becomes a row, which needs room as an insertion does.
-  const SlotNumber slot = old_slot != kAbsentSlot || counts_.rows < shape_.rows_max
-                              ? FillSlot(*entry.line, version, row)
-                              : kNoSlot;
+  const SlotNumber slot =
+      old_slot != kAbsentSlot || counts_.rows < shape_.rows_max ? FillSlot(version, row) : kNoSlot;
   if (slot == kNoSlot) {
     Remove(entry);
     return false;
@@ -97,7 +97,7 @@ void Partition::Clear() {
   MutexLock lock(mutex_);
   for (uint32_t i = 0; i < view_.line_count; ++i) {
     for (size_t e = 0; e < IndexLine::kEntries; ++e) {
-      const Entry entry{&Line(i), e};
+      const Entry entry{&view_.lines[i], e};
       if (entry.slot() != kNoSlot) Remove(entry);
     }
   }
@@ -115,7 +115,7 @@ Partition::Entry Partition::Find(HashedKey key) const {
   const LinePair pair = LinesOf(key.hash, view_.line_count);
   for (const uint32_t number : {pair.first, pair.second}) {
     for (size_t e = 0; e < IndexLine::kEntries; ++e) {
-      const Entry entry{&Line(number), e};
+      const Entry entry{&view_.lines[number], e};
       if (entry.key() == key.key && entry.slot() != kNoSlot) return entry;
     }
   }
@@ -133,8 +133,8 @@ Partition::Entry Partition::FreeEntry(IndexLine& line) const {
 // Filling the first line first keeps most keys where readers look first.
 Partition::Entry Partition::MakeEntry(HashedKey key) {
   const LinePair pair = LinesOf(key.hash, view_.line_count);
-  IndexLine& first = Line(pair.first);
-  IndexLine& second = Line(pair.second);
+  IndexLine& first = view_.lines[pair.first];
+  IndexLine& second = view_.lines[pair.second];
   Entry entry = FreeEntry(first);
   if (entry.line == nullptr) entry = FreeEntry(second);
   for (int depth = 1; depth <= kMovesMax && entry.line == nullptr; ++depth) {
@@ -157,8 +157,8 @@ Partition::Entry Partition::MoveOneAway(IndexLine& line, int depth) {
     const Entry from{&line, e};
     const Key key = from.key();
     const LinePair pair = LinesOf(HashKey(key, kL2HashSeed), view_.line_count);
-    IndexLine& first = Line(pair.first);
-    IndexLine& other = &first == &line ? Line(pair.second) : first;
+    IndexLine& first = view_.lines[pair.first];
+    IndexLine& other = &first == &line ? view_.lines[pair.second] : first;
     const Entry to = depth == 1 ? FreeEntry(other) : MoveOneAway(other, depth - 1);
     if (to.line == nullptr) continue;
     Publish(to, key, from.slot(), line.stamps[e].load(std::memory_order_relaxed));
@@ -188,18 +188,15 @@ void Partition::Remove(Entry entry) {
   }
 }
 
-SlotNumber Partition::FillSlot(const IndexLine& line, Version version, const std::byte* row) {
-  const auto line_at = static_cast<size_t>(&line - view_.lines);
-  const SlotNumber slot = slots_.Take(
-      shape_.page.shared() ? static_cast<uint32_t>(line_at / kRowPageLines) : SlotPool::kAnyGroup);
+SlotNumber Partition::FillSlot(Version version, const std::byte* row) {
+  const SlotNumber slot = slots_.Take();
   if (slot == kNoSlot) return kNoSlot;
-  const size_t index = groups_.IndexOf(slot);
-  std::atomic<uint32_t>& sequence = view_.sequences[index];
+  std::atomic<uint32_t>& sequence = view_.sequences[slot - 1];
   const uint32_t even = sequence.load(std::memory_order_relaxed);
   // An exchange, so that no byte of the row is written before it.
   sequence.exchange(even + 1, std::memory_order_acq_rel);
-  std::memcpy(view_.rows + shape_.RowAt(slot), row, shape_.row_bytes);
-  view_.versions[index].store(version, std::memory_order_relaxed);
+  std::memcpy(view_.rows + size_t{slot - 1u} * shape_.stride_bytes, row, shape_.row_bytes);
+  view_.versions[slot - 1].store(version, std::memory_order_relaxed);
   sequence.store(even + 2, std::memory_order_release);
   return slot;
 }
@@ -226,7 +223,7 @@ uint32_t Partition::EvictStep(bool absent) {
   // further.
   const uint32_t lines_max = std::min(view_.line_count, 4 * kStepLines);
   for (uint32_t i = 0; i < lines_max && (i < kStepLines || count < kStepVictims); ++i) {
-    IndexLine& line = Line(hand_);
+    IndexLine& line = view_.lines[hand_];
     hand_ = hand_ + 1 < view_.line_count ? hand_ + 1 : 0;
     for (size_t e = 0; e < IndexLine::kEntries && count < candidates.size(); ++e) {
       const Entry entry{&line, e};

@@ -8,9 +8,6 @@
 // insertion, until they are down to the resolution target. Victims are the worst of a few
 // neighbouring lines, and the lines' order is the keys' hash order, so a step costs the same
 // however large the partition is, and it takes the worst of a random sample.
-//
-// Where rows share pages with the index (row_pages.h), a new row takes a slot of the page of its
-// line if one is free there. That is a matter of speed alone: any line can name any slot.
 #pragma once
 
 #include <atomic>
@@ -23,16 +20,15 @@
 #include "hps/config.h"
 #include "hps/types.h"
 #include "l2_memory/index_line.h"
-#include "l2_memory/row_pages.h"
 #include "l2_memory/slot_pool.h"
 
 namespace hps {
 
 // What readers need of a partition. The pointers never change.
 struct PartitionView {
-  IndexLine* lines = nullptr;                // the first; PartitionShape says where the others lie
-  std::byte* rows = nullptr;                 // the first, likewise
-  std::atomic<Version>* versions = nullptr;  // by SlotGroups::IndexOf
+  IndexLine* lines = nullptr;
+  std::byte* rows = nullptr;                   // of slot 1, then the others `stride` apart
+  std::atomic<Version>* versions = nullptr;    // of slot 1, ...
   std::atomic<uint32_t>* sequences = nullptr;  // odd while a row is being written: for readers that
                                                // have no epoch guard, such as a device
   // The stamp that a use needs not change: that of a use now for kOldest, the greatest count for
@@ -52,23 +48,6 @@ struct PartitionShape {
   uint32_t rows_target = 0;  // ... and ends here
   uint32_t absent_max = 0;
   EvictionPolicy eviction = EvictionPolicy::kOldest;
-  RowPage page;  // RowPageFor(row_bytes)
-
-  // Of rows that share pages with the index, the slots of a page are a group.
-  SlotGroups groups() const {
-    if (!page.shared()) return {.bits = 6, .slots = 64, .slot_count = slot_count};
-    return {.bits = page.slot_bits, .slots = page.slots, .slot_count = slot_count};
-  }
-  // From PartitionView::lines, in lines; from PartitionView::rows, in bytes.
-  size_t LineAt(uint32_t number) const {
-    if (!page.shared()) return number;
-    return number / page.lines * kRowPageLines + number % page.lines;
-  }
-  size_t RowAt(SlotNumber slot) const {
-    const SlotGroups slots = groups();
-    if (!page.shared()) return slots.IndexOf(slot) * stride_bytes;
-    return slots.GroupOf(slot) * kRowPageBytes + slots.InGroup(slot) * stride_bytes;
-  }
 };
 
 // What eviction goes by: of two rows the one with the greater value goes first, but for kRandom.
@@ -93,8 +72,8 @@ class Partition {
  public:
   enum class Inserted { kInserted, kHeld, kDropped };
 
-  // `view` and `slots` are this partition's memory, all zero.
-  Partition(const PartitionShape& shape, PartitionView& view, const SlotPool::Memory& slots,
+  // `view` and `ring` are this partition's memory, all zero.
+  Partition(const PartitionShape& shape, PartitionView& view, std::span<SlotNumber> ring,
             EpochDomain& domain);
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
@@ -138,10 +117,7 @@ class Partition {
   Entry MoveOneAway(IndexLine& line, int depth) HPS_REQUIRES(mutex_);
   void Publish(Entry entry, Key key, SlotNumber slot, uint8_t stamp) HPS_REQUIRES(mutex_);
   void Remove(Entry entry) HPS_REQUIRES(mutex_);
-  // A slot with this row, near `line` where rows lie with the index.
-  SlotNumber FillSlot(const IndexLine& line, Version version, const std::byte* row)
-      HPS_REQUIRES(mutex_);
-  IndexLine& Line(uint32_t number) const { return view_.lines[shape_.LineAt(number)]; }
+  SlotNumber FillSlot(Version version, const std::byte* row) HPS_REQUIRES(mutex_);
 
   // Evicts up to kStepVictims rows (or absent entries). Returns how many.
   uint32_t EvictStep(bool absent) HPS_REQUIRES(mutex_);
@@ -151,11 +127,10 @@ class Partition {
   uint8_t FirstStamp() const;
 
   Version VersionOf(SlotNumber slot) const {
-    return view_.versions[groups_.IndexOf(slot)].load(std::memory_order_relaxed);
+    return view_.versions[slot - 1].load(std::memory_order_relaxed);
   }
 
   const PartitionShape shape_;
-  const SlotGroups groups_;
   PartitionView& view_;
   mutable Mutex mutex_;
   SlotPool slots_ HPS_GUARDED_BY(mutex_);

@@ -33,51 +33,19 @@ constexpr uint64_t kBlockPageBytes = 4096;
 
 uint64_t DivideUp(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-// Slots and lines of a partition that has room for `slots`.
-void CutPartition(uint64_t slots, PartitionShape& shape) {
-  if (shape.page.shared()) {
-    const uint64_t pages = DivideUp(std::max(slots, kSpareSlotsMin * 2), shape.page.slots);
-    shape.slot_count = static_cast<uint32_t>(pages * shape.page.slots);
-    shape.line_count = static_cast<uint32_t>(pages * shape.page.lines);
-    return;
-  }
-  shape.slot_count =
-      static_cast<uint32_t>(RoundUp(std::max(slots, kSpareSlotsMin * 2), kSlotsMultiple));
-  const uint64_t entries = DivideUp(uint64_t{shape.slot_count} * 100, kIndexFillPercent);
-  shape.line_count = static_cast<uint32_t>(DivideUp(entries, IndexLine::kEntries));
-}
-
-uint64_t SlotsPerPartition(const RowPage& page) {
-  if (!page.shared()) return kSlotsPerPartition;
-  return std::min(kSlotsPerPartition, uint64_t{kSlotsMax >> page.slot_bits} * page.slots);
-}
-
-// Where the partitions' arrays lie in the block.
-void PlaceArrays(TableLayout& layout) {
-  const PartitionShape& shape = layout.shape;
-  const uint64_t partitions = layout.partition_count;
-  const uint64_t slots = partitions * shape.slot_count;
-  const uint64_t index_end = RoundUp(partitions * layout.index_bytes(), kBlockPageBytes);
-  layout.rows_offset = shape.page.shared() ? shape.page.rows_offset() : index_end;
-  layout.versions_offset = index_end + RoundUp(partitions * layout.row_array_bytes(), 64);
-  layout.sequences_offset = layout.versions_offset + RoundUp(slots * sizeof(Version), 64);
-  layout.rings_offset = layout.sequences_offset + RoundUp(slots * sizeof(uint32_t), 64);
-  layout.words_offset = layout.rings_offset + RoundUp(slots * sizeof(SlotNumber), 64);
-  const size_t words = partitions * SlotPool::WordsFor(shape.groups());
-  layout.block_bytes = RoundUp(layout.words_offset + words * sizeof(uint64_t), kBlockPageBytes);
-}
-
 TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOptions& options) {
   TableLayout layout;
+  const uint64_t partitions =
+      std::max(std::max<uint64_t>(1, options.partitions), DivideUp(slots, kSlotsPerPartition));
+  const uint64_t slot_count =
+      RoundUp(std::max(DivideUp(slots, partitions), kSpareSlotsMin * 2), kSlotsMultiple);
   PartitionShape& shape = layout.shape;
   shape.row_bytes = row_bytes;
   shape.stride_bytes = RoundUp(row_bytes, 4);
   shape.eviction = options.eviction;
-  shape.page = RowPageFor(row_bytes);
-  const uint64_t partitions = std::max(std::max<uint64_t>(1, options.partitions),
-                                       DivideUp(slots, SlotsPerPartition(shape.page)));
-  CutPartition(DivideUp(slots, partitions), shape);
-  const uint64_t slot_count = shape.slot_count;
+  shape.slot_count = static_cast<uint32_t>(slot_count);
+  const uint64_t entries = DivideUp(slot_count * 100, kIndexFillPercent);
+  shape.line_count = static_cast<uint32_t>(DivideUp(entries, IndexLine::kEntries));
   const auto filled = [&](double share) {
     return static_cast<uint32_t>(static_cast<double>(slot_count) * share);
   };
@@ -95,7 +63,15 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
       std::min(partition_bytes * kAbsentPercentMax / 100 / entry_bytes, slot_count / 10));
 
   layout.partition_count = partitions;
-  PlaceArrays(layout);
+  layout.rows_offset = RoundUp(partitions * shape.line_count * sizeof(IndexLine), kBlockPageBytes);
+  layout.versions_offset =
+      layout.rows_offset + RoundUp(partitions * slot_count * shape.stride_bytes, 64);
+  layout.sequences_offset =
+      layout.versions_offset + RoundUp(partitions * slot_count * sizeof(Version), 64);
+  layout.rings_offset =
+      layout.sequences_offset + RoundUp(partitions * slot_count * sizeof(uint32_t), 64);
+  layout.block_bytes =
+      RoundUp(layout.rings_offset + partitions * slot_count * sizeof(SlotNumber), kBlockPageBytes);
 
   const uint64_t watermarks = std::max<uint64_t>(Fence::kWatermarksMin, layout.rows_max() / 64);
   layout.heap_bytes = kTableObjectBytes +

@@ -1,7 +1,6 @@
 // How a table's budget is divided: partitions, slots, lines of index, and everything else that
 // takes bytes. All of it is decided when the table is opened, so the budget can't be exceeded
-// later; pages that no row has come to yet are not touched and cost nothing. Where rows share pages
-// with the index (row_pages.h) the first few rows come to all of them.
+// later; pages that no row has come to yet are not touched and cost nothing.
 #pragma once
 
 #include <cstddef>
@@ -21,23 +20,13 @@ struct TableLayout {
   size_t partition_count = 0;
 
   // Offsets of the partitions' arrays in the table's one block of pages.
-  size_t rows_offset = 0;  // the index begins at 0; of shared pages: of the first row
+  size_t rows_offset = 0;  // the index begins at 0
   size_t versions_offset = 0;
   size_t sequences_offset = 0;
   size_t rings_offset = 0;
-  size_t words_offset = 0;  // of the slot pools
   size_t block_bytes = 0;
 
   size_t heap_bytes = 0;  // partitions, watermarks, epochs: what lies outside of the block
-
-  // Of one partition: the index, or the pages that it shares with the rows; the rows apart from it.
-  uint64_t index_bytes() const {
-    if (shape.page.shared()) return uint64_t{shape.groups().count()} * kRowPageBytes;
-    return uint64_t{shape.line_count} * sizeof(IndexLine);
-  }
-  uint64_t row_array_bytes() const {
-    return shape.page.shared() ? 0 : uint64_t{shape.slot_count} * shape.stride_bytes;
-  }
 
   uint64_t total_bytes() const { return uint64_t{block_bytes} + heap_bytes; }
   uint64_t rows_max() const { return uint64_t{shape.rows_max} * partition_count; }
