@@ -54,7 +54,8 @@ class PerfAnalyzerTest(support.ServerTestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         with report.open() as file:
             rows = list(csv.DictReader(file))
-        self.assertEqual([row["Concurrency"] for row in rows], ["1", "4"])
+        # Its report is in the order of throughput, which is not this test's business.
+        self.assertEqual(sorted(row["Concurrency"] for row in rows), ["1", "4"])
         for row in rows:
             self.assertGreater(float(row["Inferences/Second"]), 0)
 
