@@ -13,11 +13,11 @@
 
 #include <array>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 #include <string_view>
+
+#include "base/replaced_new.h"
 
 namespace hps {
 
@@ -39,32 +39,9 @@ inline std::atomic<int64_t> allocations_until_failure{0};  // 0 = none fails
 inline void FailAllocation(int64_t number) { allocations_until_failure.store(number); }
 inline bool AllocationFailed() { return allocations_until_failure.load() <= 0; }
 
-inline void* FailingAllocate(size_t bytes, size_t alignment) {
+inline void BeforeAllocation() {
   const bool counts = allocations_until_failure.load() > 0 && MayFail();
   if (counts && allocations_until_failure.fetch_sub(1) == 1) throw std::bad_alloc();
-  void* memory =
-      alignment > alignof(std::max_align_t)
-          ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
-          : std::malloc(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
 }
 
 }  // namespace hps
-
-void* operator new(size_t bytes) { return hps::FailingAllocate(bytes, 1); }
-void* operator new[](size_t bytes) { return hps::FailingAllocate(bytes, 1); }
-void* operator new(size_t bytes, std::align_val_t alignment) {
-  return hps::FailingAllocate(bytes, static_cast<size_t>(alignment));
-}
-void* operator new[](size_t bytes, std::align_val_t alignment) {
-  return hps::FailingAllocate(bytes, static_cast<size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
