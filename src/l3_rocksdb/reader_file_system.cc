@@ -203,14 +203,18 @@ absl::Status ReaderFileSystem::OpenFiles(const ReaderFileSystem* former) {
 }
 
 absl::Status ReaderFileSystem::Pin(const std::string& name, const ReaderFileSystem* former) {
+  const std::string path = store_ + "/" + name;
   if (former != nullptr) {
     const auto known = former->files_.find(name);
     if (known != former->files_.end() && known->second.file != nullptr) {
-      files_[name] = known->second;
-      return absl::OkStatus();
+      File& shared = files_[name] = known->second;
+      // The writer may have been in the middle of it. One that is gone keeps its size: the state
+      // does not need it, or the MANIFEST has changed.
+      const IOStatus sized = target()->GetFileSize(path, IOOptions(), &shared.bytes, nullptr);
+      if (sized.ok() || IsGone(sized)) return absl::OkStatus();
+      return FromRocksStatus(sized, absl::StrCat("reading '", path, "'"));
     }
   }
-  const std::string path = store_ + "/" + name;
   const bool is_table_file = IsTableFile(name);
   if (is_table_file && files_.size() >= held_files_max_) {
     files_[name] = {};

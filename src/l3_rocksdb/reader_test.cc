@@ -133,6 +133,34 @@ TEST_F(ReaderTest, AWriterThatReplacesTheFilesAndEndsIsNoDamage) {
   ExpectWhole(*reader, "m/a", 500);
 }
 
+// Would catch a reader that keeps the size that a table file had while its writer wrote it.
+TEST_F(ReaderTest, AFileThatWasBeingWrittenHasItsSizeOfTheEnd) {
+  {
+    const auto writer = Open(OpenMode::kCreate);
+    Import(*writer, {"m/a", "m/b"}, 500);
+  }
+  std::string newest;
+  for (const auto& entry : std::filesystem::directory_iterator(path())) {
+    if (entry.path().extension() == ".sst") newest = std::max(newest, entry.path().string());
+  }
+  const std::string whole = path() + "/whole";
+  std::filesystem::copy_file(newest, whole);
+  std::filesystem::resize_file(newest, 0);
+  bool is_written = false;
+  // The newest is opened first: when the next one is, its size is known.
+  watched_->before_open = [&](const std::string& file) {
+    if (is_written || !file.ends_with(".sst") || file == newest) return;
+    is_written = true;
+    std::filesystem::copy_file(whole, newest, std::filesystem::copy_options::overwrite_existing);
+    Import(*Open(OpenMode::kReadWrite), {"m/c"}, 10);
+  };
+  const auto reader = Open(OpenMode::kReadOnly, env_.get());
+  ASSERT_NE(reader, nullptr);
+  EXPECT_TRUE(is_written);
+  ExpectWhole(*reader, "m/a", 500);
+  ExpectWhole(*reader, "m/b", 500);
+}
+
 TEST_F(ReaderTest, AFileThatIsMissingForGoodIsDataLoss) {
   {
     const auto writer = Open(OpenMode::kCreate);
