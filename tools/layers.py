@@ -32,13 +32,15 @@ MAY_INCLUDE: dict[str, set[str]] = {"include": set(), "base": {"include"}, "tier
 MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE}
 MAY_INCLUDE["model"] = LOW | {"tier"} | LEVELS | MIDDLE
 MAY_INCLUDE |= {folder: {"include"} for folder in ("python", "triton", "examples")}
-# src/server/core knows no protocol; its neighbours are codecs and pages over it, never each other;
-# src/server itself composes them.
+# src/server/core knows no protocol, src/server/net has what protocols share; their neighbours are
+# codecs and pages over them, never each other; src/server itself composes them.
 MAY_INCLUDE["server_core"] = LOW
 SERVER_PARTS = {"server_http", "server_grpc", "server_no_grpc", "server_pages"}
 MAY_INCLUDE |= {folder: LOW | {"server_core"} for folder in SERVER_PARTS}
+MAY_INCLUDE["server_net"] = LOW | {"server_core"}
+MAY_INCLUDE["server_http"] |= {"server_net"}
 MAY_INCLUDE["server_grpc_codec"] = LOW | {"server_core"}
-MAY_INCLUDE["server_grpc"] |= {"server_grpc_codec"}
+MAY_INCLUDE["server_grpc"] |= {"server_grpc_codec", "server_net"}
 MAY_INCLUDE["server"] = LOW | {"server_core"} | SERVER_PARTS
 MAY_INCLUDE["cli"] = {"include", "bench"}
 
@@ -71,7 +73,8 @@ THIRD_PARTY = {
     "hiredis": (r"hiredis/", r"PkgConfig::HIREDIS", {"l2_redis"}),
     "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update"}),
     "Boost": (r"boost/", r"Boost::", {"server_http"}),
-    "OpenSSL": (r"openssl/", r"OpenSSL::", {"server_core", "server_http", "l2_redis"}),
+    "OpenSSL": (r"openssl/", r"OpenSSL::",
+                {"server_core", "server_net", "server_http", "l2_redis"}),
     "zlib": (r"zlib\.h", r"ZLIB::", {"server_http", "server_grpc"}),
     "simdjson": (r"simdjson", r"(PkgConfig::SIMDJSON|simdjson::)", {"server_http"}),
     "gRPC": (r"(grpc|grpcpp|google/protobuf)/|(\w+/)*\w+\.(grpc\.)?pb\.h",

@@ -81,7 +81,8 @@ TESTED_BY = {
         "row_walk", "space_guard", "staging", "status", "store_files", "table"],
     "src/model/config_test.cc": ["server_settings"],
     "src/server/core/inference_engine_test.cc": ["server_model"],
-    "src/server/http/connection_test.cc": ["connection_answer"],
+    "src/server/http/connection_test.cc": ["connection_answer", "src/server/net/event_loop"],
+    "src/server/http/credentials_test.cc": ["src/server/net/tls", "src/server/net/transport"],
     "src/server/pages/metrics_test.cc": ["snapshot"],
     "tests/cli/serve_test.py": ["src/server/server"],
     "tests/install/install_test.py": [

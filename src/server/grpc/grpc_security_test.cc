@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "server/grpc/grpc_credentials.h"
-#include "server/grpc/test_certificates.h"
 #include "server/grpc/test_grpc_world.h"
+#include "server/net/test_certificates.h"
 
 namespace hps::server {
 namespace {
@@ -30,12 +30,18 @@ class GrpcSecurityTest : public GrpcWorld {
     std::ofstream(path) << text;
     return path;
   }
-  void UseTls(const char* certificate, const char* key) {
-    config().tls_certificate = Write("server.crt", certificate);
-    config().tls_key = Write("server.key", key);
+  void UseTls(const TestCertificate& certificate) {
+    config().tls_certificate = Write("server.crt", certificate.certificate_pem);
+    config().tls_key = Write("server.key", certificate.key_pem);
   }
-  static std::shared_ptr<grpc::ChannelCredentials> Trusting(const char* certificate) {
-    return grpc::SslCredentials({.pem_root_certs = certificate});
+  static std::shared_ptr<grpc::ChannelCredentials> Trusting(const TestCertificate& server) {
+    return grpc::SslCredentials({.pem_root_certs = server.certificate_pem});
+  }
+  static std::shared_ptr<grpc::ChannelCredentials> TrustingAs(const TestCertificate& server,
+                                                              const TestCertificate& client) {
+    return grpc::SslCredentials({.pem_root_certs = server.certificate_pem,
+                                 .pem_private_key = client.key_pem,
+                                 .pem_cert_chain = client.certificate_pem});
   }
   grpc::Status InferWith(const char* authorization) {
     grpc::ClientContext context;
@@ -53,6 +59,9 @@ class GrpcSecurityTest : public GrpcWorld {
   }
 
   std::string directory_;
+  const TestCertificate first_ = MakeTestCertificate();
+  const TestCertificate second_ = MakeTestCertificate();
+  const TestCertificate client_ = MakeTestCertificate();
 };
 
 TEST_F(GrpcSecurityTest, TokenIsAskedForButByHealth) {
@@ -108,38 +117,34 @@ TEST_F(GrpcSecurityTest, ControlWithoutATokenIsOff) {
 }
 
 TEST_F(GrpcSecurityTest, TlsAnswersThoseWhoTrustItAndRotates) {
-  UseTls(kFirstCertificate, kFirstKey);
+  UseTls(first_);
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(InferWith(nullptr).error_code(), StatusCode::UNAVAILABLE);  // a client without TLS
-  Connect(Trusting(kFirstCertificate));
+  Connect(Trusting(first_));
   EXPECT_TRUE(InferWith(nullptr).ok());
-  Connect(Trusting(kSecondCertificate));
+  Connect(Trusting(second_));
   EXPECT_EQ(InferWith(nullptr).error_code(), StatusCode::UNAVAILABLE);
   // A pair that does not fit changes nothing; one that does is used for new connections.
-  Write("server.crt", kSecondCertificate);
+  Write("server.crt", second_.certificate_pem);
   EXPECT_EQ(server_->Reopen().code(), absl::StatusCode::kInvalidArgument);
-  Connect(Trusting(kFirstCertificate));
+  Connect(Trusting(first_));
   EXPECT_TRUE(InferWith(nullptr).ok());
-  Write("server.key", kSecondKey);
+  Write("server.key", second_.key_pem);
   ASSERT_TRUE(server_->Reopen().ok());
   EXPECT_TRUE(InferWith(nullptr).ok());  // the old connection stays
-  Connect(Trusting(kSecondCertificate));
+  Connect(Trusting(second_));
   EXPECT_TRUE(InferWith(nullptr).ok());
 }
 
 TEST_F(GrpcSecurityTest, ClientsNeedACertificateWhereACaIsGiven) {
-  UseTls(kFirstCertificate, kFirstKey);
-  config().tls_client_ca = Write("ca.crt", kClientCertificate);
+  UseTls(first_);
+  config().tls_client_ca = Write("ca.crt", client_.certificate_pem);
   ASSERT_TRUE(Start().ok());
-  Connect(Trusting(kFirstCertificate));
+  Connect(Trusting(first_));
   EXPECT_EQ(InferWith(nullptr).error_code(), StatusCode::UNAVAILABLE);
-  Connect(grpc::SslCredentials({.pem_root_certs = kFirstCertificate,
-                                .pem_private_key = kSecondKey,
-                                .pem_cert_chain = kSecondCertificate}));
+  Connect(TrustingAs(first_, second_));
   EXPECT_EQ(InferWith(nullptr).error_code(), StatusCode::UNAVAILABLE);
-  Connect(grpc::SslCredentials({.pem_root_certs = kFirstCertificate,
-                                .pem_private_key = kClientKey,
-                                .pem_cert_chain = kClientCertificate}));
+  Connect(TrustingAs(first_, client_));
   EXPECT_TRUE(InferWith(nullptr).ok());
 }
 
@@ -147,7 +152,7 @@ TEST_F(GrpcSecurityTest, FilesThatAreMissingOrWrong) {
   config().tls_certificate = directory_ + "/none";
   config().tls_key = directory_ + "/none";
   EXPECT_EQ(Start().code(), absl::StatusCode::kNotFound);
-  UseTls("garbage", kFirstKey);
+  UseTls({.certificate_pem = "garbage", .key_pem = first_.key_pem});
   EXPECT_EQ(CertificateStore::Create(config()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

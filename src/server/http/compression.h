@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/http/buffer_pool.h"
 #include "server/http/request_head.h"
+#include "server/net/buffer_pool.h"
 
 namespace hps::server {
 

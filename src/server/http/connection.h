@@ -31,14 +31,14 @@
 #include "server/core/admission.h"
 #include "server/core/inference_call.h"
 #include "server/http/api.h"
-#include "server/http/buffer_pool.h"
 #include "server/http/compression.h"
 #include "server/http/connection_host.h"
 #include "server/http/http_error.h"
 #include "server/http/infer_request_codec.h"
 #include "server/http/request_head.h"
 #include "server/http/route.h"
-#include "server/http/transport.h"
+#include "server/net/buffer_pool.h"
+#include "server/net/transport.h"
 
 namespace hps::server {
 

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "base/executor.h"
 #include "server/core/protocol_server.h"
-#include "server/http/buffer_pool.h"
+#include "server/net/buffer_pool.h"
 
 namespace hps::server {
 

@@ -11,10 +11,10 @@
 
 #include "openssl/err.h"
 #include "openssl/ssl.h"
-#include "server/http/test_certificates.h"
 #include "server/http/test_http_world.h"
-#include "server/http/tls.h"
-#include "server/http/transport.h"
+#include "server/net/test_certificates.h"
+#include "server/net/tls.h"
+#include "server/net/transport.h"
 
 namespace hps::server {
 namespace {

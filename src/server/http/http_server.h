@@ -17,12 +17,12 @@
 #include "base/mutex.h"
 #include "server/core/protocol_server.h"
 #include "server/core/token_guard.h"
-#include "server/http/buffer_pool.h"
 #include "server/http/connection.h"
 #include "server/http/connection_host.h"
-#include "server/http/event_loop.h"
-#include "server/http/listener.h"
-#include "server/http/tls.h"
+#include "server/net/buffer_pool.h"
+#include "server/net/event_loop.h"
+#include "server/net/listener.h"
+#include "server/net/tls.h"
 
 namespace hps::server {
 

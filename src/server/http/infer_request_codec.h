@@ -19,8 +19,8 @@
 #include "absl/status/status.h"
 #include "server/core/inference_call.h"
 #include "server/core/model_repository.h"
-#include "server/http/buffer_pool.h"
 #include "server/http/json_reader.h"
+#include "server/net/buffer_pool.h"
 
 namespace hps::server {
 

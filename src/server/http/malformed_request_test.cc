@@ -1,8 +1,6 @@
 // Every request that is wrong gets the answer that the documentation names, and costs nobody else
 // anything: the server answers on, and nothing stays behind.
 #include "server/http/connection.h"
-#include "server/http/event_loop.h"
-#include "server/http/listener.h"
 #include "server/http/test_http_world.h"
 
 namespace hps::server {
@@ -183,16 +181,6 @@ TEST_F(MalformedRequestTest, ABodyThatIsRefusedIsNotReset) {
   // The client sends some of it before it reads: the answer must still arrive.
   client->Send(Raw("Content-Length: 2000000\r\n", std::string(600'000, 'a')));
   EXPECT_EQ(client->Read().code, 413);
-}
-
-TEST(ListenerTest, RefusesAddressesThatAreNone) {
-  for (const char* address : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000",
-                              ":80", "no.such.host.invalid:80", "203.0.113.1:0"}) {
-    EXPECT_EQ(Listener::Open(address).status().code(), absl::StatusCode::kInvalidArgument)
-        << address;
-  }
-  const auto first = *Listener::Open("127.0.0.1:0");
-  EXPECT_EQ(Listener::Open(first->address()).status().code(), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "server/http/listener.h"
+#include "server/net/listener.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "server/http/tls.h"
+#include "server/net/tls.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

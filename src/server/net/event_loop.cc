@@ -1,4 +1,4 @@
-#include "server/http/event_loop.h"
+#include "server/net/event_loop.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

@@ -1,4 +1,4 @@
-#include "server/http/transport.h"
+#include "server/net/transport.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

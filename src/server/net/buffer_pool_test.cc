@@ -1,4 +1,4 @@
-#include "server/http/buffer_pool.h"
+#include "server/net/buffer_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Certificates for tests of TLS, made on the spot: self-signed, so that each is its own CA.
+// Certificates for tests of TLS, made on the spot: of "localhost", self-signed, so that each is its
+// own CA.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include "openssl/pem.h"
 #include "openssl/ssl.h"
 #include "openssl/x509.h"
+#include "openssl/x509v3.h"
 
 namespace hps::server {
 
@@ -30,6 +32,12 @@ inline std::string TextOf(BIO* bio) {
   return std::string(data, static_cast<size_t>(size));
 }
 
+inline void AddExtension(X509* certificate, int name, const char* value) {
+  X509_EXTENSION* const extension = X509V3_EXT_conf_nid(nullptr, nullptr, name, value);
+  EXPECT_EQ(X509_add_ext(certificate, extension, -1), 1);
+  X509_EXTENSION_free(extension);
+}
+
 inline TestCertificate MakeTestCertificate() {
   char curve[] = "P-256";  // EVP_EC_gen would cast a literal's const away
   const std::unique_ptr<EVP_PKEY, FreeOpenSsl> key(
@@ -41,9 +49,11 @@ inline TestCertificate MakeTestCertificate() {
   X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
   X509_set_pubkey(certificate.get(), key.get());
   X509_NAME* const name = X509_get_subject_name(certificate.get());
-  static const unsigned char kName[] = "hps test";
+  static const unsigned char kName[] = "localhost";
   X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, kName, -1, -1, 0);
   X509_set_issuer_name(certificate.get(), name);
+  AddExtension(certificate.get(), NID_basic_constraints, "critical,CA:TRUE");
+  AddExtension(certificate.get(), NID_subject_alt_name, "DNS:localhost");
   EXPECT_GT(X509_sign(certificate.get(), key.get(), EVP_sha256()), 0);
   const std::unique_ptr<BIO, FreeOpenSsl> certificate_text(BIO_new(BIO_s_mem()));
   const std::unique_ptr<BIO, FreeOpenSsl> key_text(BIO_new(BIO_s_mem()));

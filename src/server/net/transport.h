@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "server/http/tls.h"
+#include "server/net/tls.h"
 
 namespace hps::server {
 
