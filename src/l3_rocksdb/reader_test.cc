@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "l3_rocksdb/database.h"
 #include "l3_rocksdb/reader_file_system.h"
 #include "l3_rocksdb/test_store.h"
 
@@ -72,6 +73,20 @@ class ReaderTest : public testing::Test {
     StampedRows rows(kStamp, kRowBytes, Keys(count), version);
     const std::vector<StreamPosition> positions = {{0, 1, version}};
     ASSERT_TRUE((*table)->Write({rows.batch(), {}, positions}).ok());
+  }
+  // All table files of each table become one, of the lowest level.
+  void Compact(const std::vector<std::string>& names) {
+    const auto database = Database::Open(TestOptions(path()));
+    ASSERT_TRUE(database.ok()) << database.status();
+    for (const std::string& name : names) {
+      const auto pin = (*database)->PinTable(name);
+      ASSERT_TRUE(pin.ok()) << pin.status();
+      rocksdb::CompactRangeOptions options;
+      options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForce;
+      const rocksdb::Status compacted =
+          (*database)->db().CompactRange(options, pin->family().handle, nullptr, nullptr);
+      ASSERT_TRUE(compacted.ok()) << compacted.ToString();
+    }
   }
   // The one version that all rows of the table and its position have.
   static Version ExpectWhole(DurableStore& store, const std::string& name, Key count) {
@@ -334,6 +349,63 @@ TEST_F(ReaderTest, ATableThatDoesNotChangeKeepsNoOldState) {
     // A log and a MANIFEST for each state, and what the compactions of now have replaced.
     EXPECT_LE(RemovedFilesHeld(), 8u) << "after " << i + 1 << " reloads";
   }
+}
+
+// Would catch a reader that tells newer rows by their sequence numbers: a compaction into the lowest
+// level sets them to zero, and takes away what was deleted.
+TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereCompactedSince) {
+  auto writer = Open(OpenMode::kCreate);
+  Import(*writer, {"m/a", "m/b"}, 100);
+  Write(*writer, "m/a", 100, 5);
+  Write(*writer, "m/b", 100, 5);
+  const auto reader = Open(OpenMode::kReadOnly);
+  const auto a = *reader->OpenTable("m/a");
+  const auto b = *reader->OpenTable("m/b");
+  Write(*writer, "m/a", 100, 6);
+  ASSERT_TRUE((*writer->OpenTable("m/b"))->Write({{}, Keys(100), {}}).ok());
+  writer = nullptr;
+  Compact({"m/a", "m/b"});
+  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_FALSE(a->IsCurrent());
+  EXPECT_FALSE(b->IsCurrent());
+  EXPECT_EQ(ExpectWhole(*a, 100), 5u);
+  EXPECT_EQ(ExpectWhole(*b, 100), 5u);
+  EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 6u);
+  EXPECT_EQ(FetchedRows(**reader->OpenTable("m/b"), {1}).counts->absent, 1u);
+}
+
+// Would catch a reader that keeps the files that a compaction has replaced, for as long as no row
+// changes.
+TEST_F(ReaderTest, ACompactionAloneChangesNoRowAndLeavesNoOldFile) {
+  auto writer = Open(OpenMode::kCreate);
+  Import(*writer, {"m/a"}, 100);
+  Write(*writer, "m/a", 100, 5);
+  const auto reader = Open(OpenMode::kReadOnly);
+  const auto a = *reader->OpenTable("m/a");
+  writer = nullptr;
+  Compact({"m/a"});
+  EXPECT_GT(RemovedFilesHeld(), 0u);
+  EXPECT_FALSE(*reader->Refresh());
+  EXPECT_TRUE(a->IsCurrent());
+  EXPECT_EQ(ExpectWhole(*a, 100), 5u);
+  EXPECT_EQ(RemovedFilesHeld(), 0u);
+}
+
+TEST_F(ReaderTest, ATableThatWasReplacedOrDroppedIsNotCurrentOnceARefreshHasSeenIt) {
+  const auto writer = Open(OpenMode::kCreate);
+  Import(*writer, {"m/a", "m/b", "m/c"}, 100);
+  const auto reader = Open(OpenMode::kReadOnly);
+  const auto a = *reader->OpenTable("m/a");
+  const auto b = *reader->OpenTable("m/b");
+  const auto c = *reader->OpenTable("m/c");
+  Import(*writer, {"m/a"}, 50);
+  ASSERT_TRUE(writer->Drop("m/b").ok());
+  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_FALSE(a->IsCurrent());
+  EXPECT_FALSE(b->IsCurrent());
+  EXPECT_TRUE(c->IsCurrent());
+  ExpectWhole(*a, 100);
+  ExpectWhole(*b, 100);
 }
 
 // The log leaves for a table file: every row is what it was.

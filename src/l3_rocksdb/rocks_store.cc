@@ -23,8 +23,7 @@ namespace {
 // What tells two states of a column family apart.
 struct FamilyFiles {
   uint64_t memory_rows = 0;
-  std::set<std::string> names{};
-  rocksdb::SequenceNumber newest = 0;  // of what the files hold
+  std::map<std::string, rocksdb::SequenceNumber> newest{};  // of what each file holds
 };
 
 FamilyFiles FilesOf(const Database::Pin& pin) {
@@ -35,22 +34,39 @@ FamilyFiles FilesOf(const Database::Pin& pin) {
   rocksdb::ColumnFamilyMetaData family;
   db.GetColumnFamilyMetaData(handle, &family);
   for (const rocksdb::LevelMetaData& level : family.levels) {
-    for (const rocksdb::SstFileMetaData& file : level.files) {
-      files.names.insert(file.name);
-      files.newest = std::max(files.newest, file.largest_seqno);
-    }
+    for (const rocksdb::SstFileMetaData& file : level.files)
+      files.newest[file.name] = file.largest_seqno;
   }
   return files;
+}
+
+// Whether all that has happened is that memory became files: those of before are there, and what
+// came holds nothing newer than `seen`. A compaction is another matter: it may set the numbers of
+// newer rows to zero, and leaves nothing of what was deleted.
+bool OnlyFlushed(const FamilyFiles& before, const FamilyFiles& after,
+                 rocksdb::SequenceNumber seen) {
+  if (after.memory_rows > 0) return false;
+  size_t known_count = 0;
+  for (const auto& [name, newest] : after.newest) {
+    if (before.newest.contains(name)) {
+      ++known_count;
+    } else if (newest == 0 || newest > seen) {
+      return false;
+    }
+  }
+  return known_count == before.newest.size();
 }
 
 // Whether two states of one incarnation have the same rows; it may say no where they do.
 bool SameRows(const Database::Pin& older, const Database::Pin& newer) {
   if (!newer.family().changed) return true;
+  const rocksdb::SequenceNumber seen = older.database().db().GetLatestSequenceNumber();
+  // Nothing was written, whatever has become of the files.
+  if (newer.database().db().GetLatestSequenceNumber() == seen) return true;
   const FamilyFiles before = FilesOf(older);
   const FamilyFiles after = FilesOf(newer);
-  if (before.memory_rows == after.memory_rows && before.names == after.names) return true;
-  // A flush or a compaction alone brings no newer row.
-  return after.memory_rows == 0 && after.newest <= older.database().db().GetLatestSequenceNumber();
+  if (before.memory_rows == after.memory_rows && before.newest == after.newest) return true;
+  return OnlyFlushed(before, after, seen);
 }
 
 // The incarnations of `older` that have other rows in `newer`.
@@ -161,28 +177,32 @@ absl::StatusOr<bool> RocksStore::CatchUp() {
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<Database> reopened, Database::OpenAgain(*current));
   seen_ = reopened->reader_files()->state();
   const std::set<Incarnation> changed = ChangedSince(*current, *reopened);
-  if (changed.empty() && reopened->catalog().SameTables(current->catalog())) return false;
+  const bool same = changed.empty() && reopened->catalog().SameTables(current->catalog());
+  // Also to a state of the same rows: the files of the old one may have been replaced.
   MutexLock lock(mutex_);
   database_ = std::move(reopened);
   MoveSources(changed);
-  return true;
+  return !same;
 }
 
 void RocksStore::MoveSources(const std::set<Incarnation>& changed) {
-  std::map<Incarnation, std::weak_ptr<TableSource>> kept;
+  std::map<Incarnation, std::string> names;
   const CatalogContents catalog = database_->catalog();
-  for (const auto& [name, table] : catalog.tables) {
-    const auto found = sources_.find(table.incarnation);
-    const std::shared_ptr<TableSource> source =
-        found == sources_.end() ? nullptr : found->second.lock();
+  for (const auto& [name, table] : catalog.tables) names[table.incarnation] = name;
+  std::map<Incarnation, std::weak_ptr<TableSource>> kept;
+  for (const auto& [incarnation, known] : sources_) {
+    const std::shared_ptr<TableSource> source = known.lock();
     if (source == nullptr) continue;
-    absl::StatusOr<Database::Pin> pin = database_->PinTable(name);
-    if (changed.contains(table.incarnation) || !pin.ok()) {
+    const auto name = names.find(incarnation);
+    const bool stays = name != names.end() && !changed.contains(incarnation);
+    absl::StatusOr<Database::Pin> pin;
+    if (stays) pin = database_->PinTable(name->second);
+    if (!stays || !pin.ok()) {
       source->Outdate();
       continue;
     }
     source->MoveTo(*std::move(pin));
-    kept[table.incarnation] = source;
+    kept[incarnation] = source;
   }
   sources_ = std::move(kept);
 }

@@ -23,7 +23,7 @@ class TableSource {
 
   // REQUIRES: `newer` has the same incarnation, with the same rows.
   void MoveTo(Database::Pin newer);
-  // A newer state has other rows.
+  // A newer state has other rows, or none.
   void Outdate() { outdated_ = true; }
   bool outdated() const { return outdated_; }
 
