@@ -36,6 +36,15 @@ std::string FamilyName(Incarnation incarnation) {
   return std::string(kRowFamilyPrefix) + digits;
 }
 
+std::optional<Incarnation> IncarnationOf(const std::string& family) {
+  Incarnation incarnation = 0;
+  const std::string digits =
+      family.starts_with(kRowFamilyPrefix) ? family.substr(sizeof(kRowFamilyPrefix) - 1) : "";
+  if (std::sscanf(digits.c_str(), "%" SCNx64, &incarnation) != 1) return std::nullopt;
+  if (FamilyName(incarnation) != family) return std::nullopt;
+  return incarnation;
+}
+
 Database::Database(const RocksStoreOptions& options, bool damaged,
                    const RocksOptions& rocks_options)
     : options_(options),

@@ -99,8 +99,8 @@ class Database : public std::enable_shared_from_this<Database> {
   // REQUIRES: change_mutex() is held.
   absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> CreateFamilies(
       const std::vector<TableRecord>& tables);
-  // Drops what nothing reads, and takes the handles. What can't be dropped now is dropped before
-  // tables change the next time, or at the next open.
+  // Drops what nothing reads, with the lists of its keys, and takes the handles. What can't be
+  // dropped now is tried again by TidyUp, or dropped at the next open.
   void DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
 
   // Makes `tables` current in one step, durably. `batch` may hold more records of theirs. Takes
@@ -112,6 +112,14 @@ class Database : public std::enable_shared_from_this<Database> {
                             rocksdb::WriteBatch& batch);
   // As SwitchTables, also on a full disk. REQUIRES: change_mutex() is held. Errors: NOT_FOUND.
   absl::Status DropTable(const std::string& name);
+
+  // Takes back what earlier changes have left because the disk failed, also on a full disk. What
+  // can't be taken back now is logged and stays for the next time.
+  // REQUIRES: change_mutex() is held.
+  void TidyUp();
+
+  // The disk has some more room while it lives: for what makes room.
+  SpaceReserve::Loan LendRoom() { return reserve_.Lend(); }
 
   // Changes of the set of tables go one after another.
   Mutex& change_mutex() { return change_mutex_; }
@@ -148,6 +156,8 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status Commit(rocksdb::WriteBatch& batch, bool durable);
   absl::Status WriteDrop(const std::string& name);
   absl::Status TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
+  absl::Status DropKeyList(const std::string& family);
+  bool AnyLeftovers() const;
   absl::Status DropLeftovers();
   absl::Status UndoSwitches();
   void Retire(std::unique_ptr<Family> family);
@@ -188,6 +198,7 @@ class Database : public std::enable_shared_from_this<Database> {
   std::map<Incarnation, std::unique_ptr<Family>> families_ HPS_GUARDED_BY(mutex_);
   // That nothing reads and that are still to be dropped.
   std::vector<rocksdb::ColumnFamilyHandle*> leftovers_ HPS_GUARDED_BY(mutex_);
+  std::vector<std::string> leftover_lists_ HPS_GUARDED_BY(mutex_);  // families' key lists, likewise
   // What switches that failed have tried to make current: it may be in the log. Until the log says
   // otherwise their column families must be there for the next open.
   std::vector<TableRecord> switches_in_doubt_ HPS_GUARDED_BY(mutex_);
@@ -227,5 +238,7 @@ class Database::Pin {
 
 // "rows-000123456789a"
 std::string FamilyName(Incarnation incarnation);
+// Nullopt: not a family of rows.
+std::optional<Incarnation> IncarnationOf(const std::string& family);
 
 }  // namespace hps

@@ -32,10 +32,6 @@ void Database::Retire(std::unique_ptr<Family> family) {
   rocksdb::WriteBatch batch;
   absl::Status removed = DeleteIncarnation(*db_, batch, family->table.incarnation);
   if (removed.ok() && batch.Count() > 0) removed = Commit(batch, false);
-  {
-    const SwitchGate::Switching switching(switch_gate_);
-    removed.Update(DeleteKeyList(*db_, key_list_, family->table.incarnation));
-  }
   if (!removed.ok())
     LogWarning(absl::StrCat("store '", path(), "': tidying up: ", removed.ToString()));
   DropFamilies({family->handle});
@@ -66,6 +62,7 @@ void Database::DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& han
 absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
   absl::Status first_error;
   for (rocksdb::ColumnFamilyHandle* handle : handles) {
+    first_error.Update(DropKeyList(handle->GetName()));
     const rocksdb::Status dropped = db_->DropColumnFamily(handle);
     if (!dropped.ok()) {
       first_error.Update(FromRocksStatus(
@@ -82,21 +79,49 @@ absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>
   return first_error;
 }
 
+// The list of the keys of a family's import. One that can't be deleted is kept for another try.
+absl::Status Database::DropKeyList(const std::string& family) {
+  const std::optional<Incarnation> incarnation = IncarnationOf(family);
+  if (key_list_ == nullptr || !incarnation.has_value()) return absl::OkStatus();
+  absl::Status deleted;
+  {
+    const SwitchGate::Switching switching(switch_gate_);
+    deleted = DeleteKeyList(*db_, key_list_, *incarnation);
+  }
+  if (deleted.ok()) return deleted;
+  MutexLock lock(mutex_);
+  leftover_lists_.push_back(family);
+  return deleted;
+}
+
+void Database::TidyUp() {
+  if (!AnyLeftovers()) return;
+  const SpaceReserve::Loan room = reserve_.Lend();
+  const absl::Status tidied = DropLeftovers();
+  if (!tidied.ok()) LogWarning(absl::StrCat(tidied.ToString(), "; it is tried again"));
+}
+
+bool Database::AnyLeftovers() const {
+  MutexLock lock(mutex_);
+  return !leftovers_.empty() || !leftover_lists_.empty() || !switches_in_doubt_.empty();
+}
+
 // What was left because the disk failed. REQUIRES: change_mutex_ is held.
 absl::Status Database::DropLeftovers() {
-  {
-    MutexLock lock(mutex_);
-    if (leftovers_.empty() && switches_in_doubt_.empty()) return absl::OkStatus();
-  }
+  if (!AnyLeftovers()) return absl::OkStatus();
   // What has replaced them must be durable first.
   HPS_RETURN_IF_ERROR(Sync());
   HPS_RETURN_IF_ERROR(UndoSwitches());
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  std::vector<std::string> lists;
   {
     MutexLock lock(mutex_);
     handles.swap(leftovers_);
+    lists.swap(leftover_lists_);
   }
-  return TryToDrop(handles);
+  absl::Status dropped = TryToDrop(handles);
+  for (const std::string& family : lists) dropped.Update(DropKeyList(family));
+  return dropped;
 }
 
 // Writes what is current behind what a failed switch may have left in the log, durably: a replay

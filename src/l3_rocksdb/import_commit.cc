@@ -22,8 +22,6 @@
 namespace hps {
 namespace {
 
-constexpr char kLinkSuffix[] = ".in";
-
 std::vector<TableSpec> SpecsOf(const StagedImport& import) {
   std::vector<TableSpec> specs;
   for (const StagedTable& table : import.tables) specs.push_back(table.spec);
@@ -215,6 +213,10 @@ class ReadyImports {
   absl::Status CheckMayPass(const StagedImport& newer) const;
   // A newer import has switched: those that wait and that it replaces are removed.
   void RemoveReplacedBy(const StagedImport& newer);
+  // Whether one that waits has the table.
+  bool WaitFor(const std::string& table) const;
+  // The table was dropped: those that wait go on without it. Errors: those of TakeOutTable.
+  absl::Status TakeOut(const std::string& table);
 
   bool changed() const { return changed_; }
   const absl::Status& first_error() const { return first_error_; }
@@ -230,6 +232,7 @@ class ReadyImports {
 };
 
 absl::Status ReadyImports::Commit() {
+  database_.TidyUp();
   HPS_ASSIGN_OR_RETURN(std::vector<StagedImport> imports,
                        TakeReadyImports(database_.env(), database_.path()));
   for (StagedImport& import : imports) {
@@ -281,6 +284,24 @@ void ReadyImports::RemoveReplacedBy(const StagedImport& newer) {
     Remove(older);
     return true;
   });
+}
+
+bool ReadyImports::WaitFor(const std::string& table) const {
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const StagedImport& import) { return TablesOf(import).contains(table); });
+}
+
+absl::Status ReadyImports::TakeOut(const std::string& table) {
+  for (StagedImport& import : waiting_) {
+    if (!TablesOf(import).contains(table)) continue;
+    const absl::Status taken = TakeOutTable(database_.env(), database_.path(), table, import);
+    if (taken.ok()) continue;
+    return absl::Status(taken.code(),
+                        absl::StrCat("store '", database_.path(), "': table '", table,
+                                     "' is dropped, but a staged import would bring it back: ",
+                                     taken.message(), "; drop it again"));
+  }
+  return absl::OkStatus();
 }
 
 void ReadyImports::Remove(const StagedImport& import) const {
@@ -335,12 +356,13 @@ absl::Status DropAfterStaged(Database& database, const std::string& table) {
   MutexLock lock(database.change_mutex());
   ReadyImports ready(database);
   HPS_RETURN_IF_ERROR(ready.Commit());
-  StagedImport drop;
-  drop.tables.push_back({.spec = {.name = table, .default_row = {}}});
-  HPS_RETURN_IF_ERROR(ready.CheckMayPass(drop));
-  HPS_RETURN_IF_ERROR(database.DropTable(table));
-  ready.RemoveReplacedBy(drop);
-  return absl::OkStatus();
+  // Also for what changes in imports that wait, for want of room maybe.
+  const SpaceReserve::Loan room = database.LendRoom();
+  const absl::Status dropped = database.DropTable(table);
+  // A table that is only staged exists for whoever has staged it.
+  const bool only_staged = absl::IsNotFound(dropped) && ready.WaitFor(table);
+  if (!only_staged) HPS_RETURN_IF_ERROR(dropped);
+  return ready.TakeOut(table);
 }
 
 }  // namespace hps

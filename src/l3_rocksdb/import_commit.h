@@ -33,8 +33,9 @@ absl::StatusOr<bool> CommitReadyImports(Database& database);
 absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database, const StagedImport& import);
 
 // The same, then drops `table`: an import that was staged before the drop can't bring the table
-// back after it. Where one has to wait, it goes with the table if it has no other. Errors:
-// UNAVAILABLE (one that has to wait has others as well), those of Database::DropTable.
+// back after it. One that has to wait loses the table, and will switch its others without it.
+// Errors: NOT_FOUND (neither the store nor one that waits has it), those of Database::DropTable and
+// of TakeOutTable; with the latter the table is gone, and the drop is to be tried again.
 absl::Status DropAfterStaged(Database& database, const std::string& table);
 
 // Errors: FAILED_PRECONDITION (the store has a table of that name with another shape).

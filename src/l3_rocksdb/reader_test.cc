@@ -351,8 +351,8 @@ TEST_F(ReaderTest, ATableThatDoesNotChangeKeepsNoOldState) {
   }
 }
 
-// Would catch a reader that tells newer rows by their sequence numbers: a compaction into the lowest
-// level sets them to zero, and takes away what was deleted.
+// Would catch a reader that tells newer rows by their sequence numbers: a compaction into the
+// lowest level sets them to zero, and takes away what was deleted.
 TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereCompactedSince) {
   auto writer = Open(OpenMode::kCreate);
   Import(*writer, {"m/a", "m/b"}, 100);

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/log.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_files.h"
@@ -16,13 +17,9 @@ namespace {
 // Bytes that no file system stores in less room than they have.
 std::string ReserveContent() {
   std::mt19937_64 random(kSpaceReserveBytes);
-  std::string content;
-  content.reserve(kSpaceReserveBytes);
-  while (content.size() < kSpaceReserveBytes) {
-    const uint64_t word = random();
-    for (size_t byte = 0; byte < sizeof(word); ++byte)
-      content.push_back(static_cast<char>(word >> (8 * byte)));
-  }
+  std::string content(kSpaceReserveBytes, '\0');
+  for (size_t at = 0; at < content.size(); at += sizeof(uint64_t))
+    StoreLittleEndian<uint64_t>(content.data() + at, random());
   return content;
 }
 

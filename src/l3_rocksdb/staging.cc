@@ -113,8 +113,21 @@ absl::StatusOr<Staging> ReadStaging(rocksdb::Env* env, const std::string& store)
 
 // REQUIRES: the staging lock is held.
 absl::Status RemoveLocked(rocksdb::Env* env, const std::string& directory) {
-  HPS_RETURN_IF_ERROR(RemoveFile(env, directory + kManifestName));
+  HPS_ASSIGN_OR_RETURN(const bool is_ready, IsReady(env, directory));
+  if (is_ready) {
+    HPS_RETURN_IF_ERROR(RemoveFile(env, directory + kManifestName));
+    // Else a power cut could bring back what a drop or a newer import has replaced.
+    HPS_RETURN_IF_ERROR(SyncDirectory(env, directory));
+  }
   return RemoveTree(env, directory);
+}
+
+// The import stays whole without it: what is left goes with the directory.
+void RemoveStagedFile(rocksdb::Env* env, const std::string& directory, const std::string& name) {
+  for (const char* suffix : {"", kLinkSuffix}) {
+    const absl::Status removed = RemoveFile(env, directory + "/" + name + suffix);
+    if (!removed.ok()) LogWarning(removed.ToString());
+  }
 }
 
 // Not the end of anything: the next writer tries again.
@@ -240,6 +253,25 @@ absl::Status RemoveStaging(rocksdb::Env* env, const std::string& store,
                            const std::string& directory) {
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
   return RemoveLocked(env, directory);
+}
+
+absl::Status TakeOutTable(rocksdb::Env* env, const std::string& store, const std::string& table,
+                          StagedImport& import) {
+  HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
+  StagedImport rest = import;
+  std::erase_if(rest.tables, [&](const StagedTable& other) { return other.spec.name == table; });
+  if (rest.tables.empty()) return RemoveLocked(env, import.directory);
+  HPS_RETURN_IF_ERROR(
+      WriteFileDurably(env, import.directory + kManifestName, EncodeStagedImport(rest)));
+  for (const StagedTable& other : import.tables) {
+    if (other.spec.name != table) continue;
+    for (const StagedFile& file : other.row_files)
+      RemoveStagedFile(env, import.directory, file.name);
+    for (const StagedFile& file : other.key_files)
+      RemoveStagedFile(env, import.directory, file.name);
+  }
+  import = std::move(rest);
+  return absl::OkStatus();
 }
 
 }  // namespace hps

@@ -66,10 +66,20 @@ absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport
 absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
                                                            const std::string& store);
 
-// Removes a staging directory, the manifest first: a directory that is half removed is not ready.
-// Takes the staging lock. Errors: as MarkReady; the directory may be there still, or half of it.
+// The name of a staged file while a commit has a link to it.
+inline constexpr char kLinkSuffix[] = ".in";
+
+// Removes a staging directory, the manifest first, durably: what is left of a directory that is
+// half removed is not ready. Takes the staging lock. Errors: as MarkReady; the directory may be
+// there still, or half of it.
 absl::Status RemoveStaging(rocksdb::Env* env, const std::string& store,
                            const std::string& directory);
+
+// Takes a table out of an import that is ready, with its files: the others will switch without it.
+// An import of this table alone is removed. Takes the staging lock.
+// Errors: as MarkReady; the table may be in the import still.
+absl::Status TakeOutTable(rocksdb::Env* env, const std::string& store, const std::string& table,
+                          StagedImport& import);
 
 // The manifest's bytes, and back. Errors: DATA_LOSS.
 std::string EncodeStagedImport(const StagedImport& import);

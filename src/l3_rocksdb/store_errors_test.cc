@@ -9,10 +9,12 @@
 #include <csignal>
 #include <fstream>
 
+#include "base/fault_point.h"
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/import_commit.h"
 #include "l3_rocksdb/owner_lock.h"
 #include "l3_rocksdb/status.h"
+#include "l3_rocksdb/test_disk.h"
 #include "l3_rocksdb/test_store.h"
 
 namespace hps {
@@ -53,11 +55,17 @@ class StoreErrorsTest : public testing::Test {
   }
   static absl::StatusOr<BulkImport::Result> Fill(absl::StatusOr<std::unique_ptr<BulkImport>> import,
                                                  Key count, uint32_t dim = 8) {
+    return FillAll(std::move(import), 1, count, dim);
+  }
+  static absl::StatusOr<BulkImport::Result> FillAll(
+      absl::StatusOr<std::unique_ptr<BulkImport>> import, size_t table_count, Key count,
+      uint32_t dim = 8) {
     HPS_RETURN_IF_ERROR(import.status());
     std::vector<Key> keys;
     for (Key key = 0; key < count; ++key) keys.push_back(key);
     StampedRows rows(kStamp, dim * 4, keys);
-    HPS_RETURN_IF_ERROR((*import)->Add(0, 0, rows.keys(), rows.rows()));
+    for (size_t table = 0; table < table_count; ++table)
+      HPS_RETURN_IF_ERROR((*import)->Add(table, 0, rows.keys(), rows.rows()));
     return (*import)->Commit();
   }
   static absl::StatusOr<BulkImport::Result> Import(DurableStore& store, Key count) {
@@ -69,6 +77,13 @@ class StoreErrorsTest : public testing::Test {
     if (!std::filesystem::exists(staging)) return 0;
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(staging),
                                              std::filesystem::directory_iterator()));
+  }
+
+  size_t StagedFileCount() const {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path() + "/staging"))
+      count += entry.path().extension() == ".sst" ? 1 : 0;
+    return count;
   }
 
   TestDirectory directory_;
@@ -220,8 +235,8 @@ TEST_F(StoreErrorsTest, ADropCommitsWhatWasStagedBeforeIt) {
   EXPECT_EQ((*store)->Tables()->size(), 1u);
 }
 
-// What can't be committed now and has this table alone goes with it; what has others would bring it
-// back.
+// What can't be committed now goes on without this table, and with it where it has no other: a drop
+// makes room, also where an import waits for some.
 TEST_F(StoreErrorsTest, ADropBesideAStagedImportThatHasToWait) {
   SpaceEnv env;
   RocksStoreOptions server = Options();
@@ -233,20 +248,59 @@ TEST_F(StoreErrorsTest, ADropBesideAStagedImportThatHasToWait) {
   ASSERT_TRUE(Import(**store, 10).ok());
   std::vector<TableSpec> specs = {Spec(), Spec()};
   specs[1].name = "m/u";
-  ASSERT_TRUE(Fill(StageImport(Options(), specs), 20)->staged);
+  ASSERT_TRUE(FillAll(StageImport(Options(), specs), 2, 20)->staged);
+  const size_t file_count = StagedFileCount();
   env.full_count = 1;  // for the commit, not for the drop
-  EXPECT_EQ((*store)->Drop("m/t").code(), absl::StatusCode::kUnavailable);
+  const absl::Status dropped = (*store)->Drop("m/t");
+  EXPECT_TRUE(dropped.ok()) << dropped;
+  EXPECT_TRUE((*store)->Tables()->empty());
   EXPECT_EQ(StagedCount(), 1u);
-  const auto refreshed = (*store)->Refresh();
-  ASSERT_TRUE(refreshed.ok()) << refreshed.status();
-  EXPECT_EQ((*store)->Tables()->size(), 2u);
+  EXPECT_LT(StagedFileCount(), file_count);
+  EXPECT_TRUE(*(*store)->Refresh());
+  ASSERT_EQ((*store)->Tables()->size(), 1u);
+  EXPECT_EQ((*store)->Tables()->at(0).spec.name, "m/u");
+  EXPECT_EQ((*store)->Tables()->at(0).row_count, 20u);
 
   ASSERT_TRUE(Fill(StageImport(Options(), {specs.data(), 1}), 30)->staged);
   env.full_count = 1;
-  EXPECT_TRUE((*store)->Drop("m/t").ok());
+  EXPECT_TRUE((*store)->Drop("m/t").ok());  // that is staged only
   EXPECT_EQ(env.full_count, 0);
   EXPECT_EQ(StagedCount(), 0u);
   EXPECT_FALSE(*(*store)->Refresh());
+  ASSERT_EQ((*store)->Tables()->size(), 1u);
+  EXPECT_EQ((*store)->Tables()->at(0).spec.name, "m/u");
+}
+
+// Catches: a drop that says it is done though a staged import still has the table.
+TEST_F(StoreErrorsTest, ADropThatCantChangeAStagedImportSaysSo) {
+  const auto disk = std::make_shared<TestDisk>();
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(disk);
+  RocksStoreOptions server = Options();
+  server.role = OwnerRole::kServer;
+  server.env = env.get();
+  auto store = OpenRocksStore(server);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE(Import(**store, 10).ok());
+  std::vector<TableSpec> specs = {Spec(), Spec()};
+  specs[1].name = "m/u";
+  ASSERT_TRUE(FillAll(StageImport(Options(), specs), 2, 20)->staged);
+  const auto fail_commit = [] {
+    FaultPoints::Arm("l3.import.before_families",
+                     {.action = FaultAction::kFail,
+                      .status = absl::ResourceExhaustedError("planned: no space"),
+                      .times = 1});
+  };
+  disk->fails_only = "/manifest.tmp";
+  disk->fails_appends = true;
+  fail_commit();
+  const absl::Status dropped = (*store)->Drop("m/t");
+  EXPECT_EQ(dropped.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(dropped.message().find("drop it again"), absl::string_view::npos) << dropped;
+  disk->fails_appends = false;
+  fail_commit();
+  EXPECT_TRUE((*store)->Drop("m/t").ok());
+  FaultPoints::DisarmAll();
+  EXPECT_TRUE(*(*store)->Refresh());
   ASSERT_EQ((*store)->Tables()->size(), 1u);
   EXPECT_EQ((*store)->Tables()->at(0).spec.name, "m/u");
 }

@@ -142,10 +142,10 @@ class DurableStore {
   virtual absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(
       std::span<const TableSpec> specs) = 0;
 
-  // Removes a table; its readers keep what they have pinned. Commits the imports that were left
-  // staged and ready first: one from before must not bring the table back.
-  // Errors: NOT_FOUND; UNAVAILABLE (a staged import of this table and others can't be committed
-  // now).
+  // Removes a table, also on a full disk; its readers keep what they have pinned. Commits the
+  // imports that were left staged and ready first, and takes the table out of those that can't be
+  // committed now: one from before must not bring it back.
+  // Errors: NOT_FOUND; UNAVAILABLE, RESOURCE_EXHAUSTED (the disk fails; try again).
   virtual absl::Status Drop(const std::string& name) = 0;
 
   // Read-write: commits imports that were left staged and ready. Read-only: catches up with the

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/verify.h"
 #include "tests/faults/failing_disk.h"
@@ -59,6 +60,20 @@ class SwitchFaultTest : public FailingDiskTest {
     families.erase(rocksdb::kDefaultColumnFamilyName);
     families.erase("keys");
     return families;
+  }
+  // The families whose keys are listed.
+  std::set<std::string> ListedFamilies() const {
+    RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
+    options.mode = OpenMode::kReadOnly;
+    const auto database = Database::Open(options);
+    EXPECT_TRUE(database.ok()) << database.status();
+    std::set<std::string> listed;
+    if (!database.ok()) return listed;
+    const std::unique_ptr<rocksdb::Iterator> it(
+        (*database)->db().NewIterator({}, (*database)->key_list()));
+    for (it->SeekToFirst(); it->Valid(); it->Next())
+      listed.insert(FamilyName(LoadBigEndian64(it->key().data())));
+    return listed;
   }
   std::set<std::string> CurrentFamilies() const {
     std::set<std::string> families;
@@ -119,6 +134,7 @@ TEST_F(SwitchFaultTest, AStagedImportCanBeCommittedOnceTheDiskWorks) {
     const absl::Status imported = TryAgain([&] { return Import(kOldRows); });
     ASSERT_TRUE(imported.ok()) << imported;
     EXPECT_EQ(RowFamilies(), CurrentFamilies());
+    EXPECT_EQ(ListedFamilies(), CurrentFamilies());
     Reopen();
     EXPECT_EQ(RowCount(), kOldRows);
     EXPECT_EQ(RowFamilies(), CurrentFamilies());
@@ -224,6 +240,36 @@ TEST_F(FullDiskDropTest, ACommandOpensTheStoreAndDropsATable) {
     ExpectWholeWithout("m/b");
     ASSERT_TRUE(run.Open().ok());
     EXPECT_TRUE(IsReserved());
+  }
+}
+
+// Catches: files of a dropped table that stay, on a full disk, until the store is opened anew,
+// because they could not be removed at once.
+TEST_F(FullDiskDropTest, WhatADropHasLeftGoesWithTheNextOne) {
+  for (const bool by_refresh : {false, true}) {
+    SCOPED_TRACE(by_refresh ? "by a refresh" : "by a drop");
+    Clean();
+    StoreRun run(kPlan, Options());
+    Prepare(run, Before::kWell);
+    const std::set<std::string> before = TableFiles();
+    disk_->Fail({.sticky = true,
+                 .calls = kFileAppend | kFileCreate,
+                 .path_contains = "MANIFEST",
+                 .status = rocksdb::IOStatus::IOError("a planned fault")});
+    run.store().Drop("m/b").IgnoreError();
+    const std::set<std::string> left = TableFiles();
+    ASSERT_TRUE(std::includes(left.begin(), left.end(), before.begin(), before.end()));
+    disk_->Heal();
+    disk_->SetFreeBytes(0);
+    if (by_refresh) {
+      EXPECT_TRUE(run.store().Refresh().ok());
+    } else {
+      EXPECT_EQ(run.store().Drop("m/no such table").code(), absl::StatusCode::kNotFound);
+    }
+    ExpectSomeGone(before);
+    run.Close();
+    disk_->Heal();
+    ExpectWholeWithout("m/b");
   }
 }
 
