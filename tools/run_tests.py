@@ -32,6 +32,7 @@ SANITIZED = ["asan-ubsan", "tsan"]
 PRESETS = ["cpu", *SANITIZED]
 SECONDS_FILE = ROOT / "build" / "test_seconds.json"
 OUTPUT_LINES_MAX = 200  # of a failed program, its last ones
+REPEATED_LINES_MAX = 20  # the same at the end of the run, where one looks first
 
 # Memory that can't be had is a null pointer, as it is without a sanitizer: tests provoke it.
 ENVIRONMENT = {
@@ -159,12 +160,16 @@ def show(result: Result, done: int, total: int) -> None:
     print(f"[{done:3}/{total}] {mark:6} {result.name:32} {result.seconds:7.1f} s  "
           f"{result.summary()}", flush=True)
     if result.failed:
-        lines = result.output.splitlines()
-        if len(lines) > OUTPUT_LINES_MAX:
-            print(f"    ... {len(lines) - OUTPUT_LINES_MAX} lines left out")
-        for line in lines[-OUTPUT_LINES_MAX:]:
-            print("    " + line)
-        sys.stdout.flush()
+        show_output(result, OUTPUT_LINES_MAX)
+
+
+def show_output(result: Result, lines_max: int) -> None:
+    lines = result.output.splitlines()
+    if len(lines) > lines_max:
+        print(f"    ... {len(lines) - lines_max} lines left out")
+    for line in lines[-lines_max:]:
+        print("    " + line)
+    sys.stdout.flush()
 
 
 def run_all(programs: list[Program]) -> list[Result]:
@@ -296,6 +301,7 @@ def main() -> int:
     for result in results:
         if result.failed:
             print(f"FAILED {result.name}: {result.summary()}")
+            show_output(result, REPEATED_LINES_MAX)
     totals = [sum(getattr(result, kind) for result in results)
               for kind in ("passed", "failed", "skipped")]
     print(f"{totals[0]} passed, {totals[1]} failed"
