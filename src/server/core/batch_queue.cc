@@ -27,7 +27,7 @@ BatchQueue::Place BatchQueue::Withdraw(PreparedCall& call, ModelQueue& queue) {
   if (!call.is_waiting) return {.slot = call.slot};
   call.is_waiting = false;
   queue.calls.Remove(&call);
-  queue.key_count -= call.key_count;
+  TakeKeys(queue, call.key_count);
   NoteHead(queue);
   if (queue.calls.empty()) RemoveModel(queue);
   return {.waited = true};
@@ -79,7 +79,7 @@ void BatchQueue::Append(PreparedCall& call, ModelQueue& queue) {
   if (queue.calls.empty()) PushModel(queue);
   call.is_waiting = true;
   queue.calls.Push(&call);
-  queue.key_count += call.key_count;
+  AddKeys(queue, call.key_count);
   first_deadline_ = std::min(first_deadline_, call.deadline);
   NoteHead(queue);
 }
@@ -87,8 +87,18 @@ void BatchQueue::Append(PreparedCall& call, ModelQueue& queue) {
 PreparedCall* BatchQueue::TakeHead(ModelQueue& queue) {
   PreparedCall* call = queue.calls.Pop();
   call->is_waiting = false;
-  queue.key_count -= call->key_count;
+  TakeKeys(queue, call->key_count);
   return call;
+}
+
+void BatchQueue::AddKeys(ModelQueue& queue, uint64_t key_count) {
+  queue.key_count += key_count;
+  waiting_keys_.fetch_add(key_count, std::memory_order_relaxed);
+}
+
+void BatchQueue::TakeKeys(ModelQueue& queue, uint64_t key_count) {
+  queue.key_count -= key_count;
+  waiting_keys_.fetch_sub(key_count, std::memory_order_relaxed);
 }
 
 void BatchQueue::NoteHead(ModelQueue& queue) {
@@ -114,7 +124,7 @@ void BatchQueue::TakeOverdue(TimePoint now, CallList* overdue) {
       }
       call->is_waiting = true;
       queue->calls.Push(call);
-      queue->key_count += call->key_count;
+      AddKeys(*queue, call->key_count);
       first_deadline_ = std::min(first_deadline_, call->deadline);
     }
     NoteHead(*queue);

@@ -41,6 +41,7 @@ class BatchQueue {
     const Clock* clock = nullptr;
   };
   static constexpr size_t kNoSlot = PreparedCall::kNoSlot;
+  static constexpr uint64_t kRoomKeysPerSlot = 4096;
 
   // What the caller has to do: hand back `overdue`; and, when it got a slot, look up `calls`, which
   // are of one version of a model, and then Leave(slot).
@@ -53,6 +54,12 @@ class BatchQueue {
   explicit BatchQueue(const Options& options);
   BatchQueue(const BatchQueue&) = delete;
   BatchQueue& operator=(const BatchQueue&) = delete;
+
+  // Whether fewer keys wait than the slots would take together in one look-up each without the
+  // calls in it waiting long for each other: with more, a look-up gains nothing.
+  bool HasRoom() const {
+    return waiting_keys_.load(std::memory_order_relaxed) < kRoomKeysPerSlot * options_.slot_count;
+  }
 
   // Adds a call to its model's queue. The work may be of other calls.
   Work Enter(PreparedCall& call, ModelQueue& queue);
@@ -85,6 +92,8 @@ class BatchQueue {
  private:
   void Append(PreparedCall& call, ModelQueue& queue) HPS_REQUIRES(mutex_);
   PreparedCall* TakeHead(ModelQueue& queue) HPS_REQUIRES(mutex_);
+  void AddKeys(ModelQueue& queue, uint64_t key_count) HPS_REQUIRES(mutex_);
+  void TakeKeys(ModelQueue& queue, uint64_t key_count) HPS_REQUIRES(mutex_);
   void NoteHead(ModelQueue& queue) HPS_REQUIRES(mutex_);
   void TakeOverdue(TimePoint now, CallList* overdue) HPS_REQUIRES(mutex_);
   bool IsRipe(const ModelQueue& queue, TimePoint now) const HPS_REQUIRES(mutex_);
@@ -97,6 +106,7 @@ class BatchQueue {
   void RemoveModel(const ModelQueue& queue) HPS_REQUIRES(mutex_);
 
   const Options options_;
+  std::atomic<uint64_t> waiting_keys_ = 0;  // of all models; written under the lock
   mutable Mutex mutex_;
   CondVar due_changed_;
   std::vector<size_t> free_slots_ HPS_GUARDED_BY(mutex_);  // the last one is taken first

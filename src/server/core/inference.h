@@ -29,8 +29,9 @@ class Inference {
   // Errors (the call holds nothing then): NOT_FOUND (model, version, input or output that does not
   // exist; names the nearest), UNAVAILABLE (the model is not ready, or the server ends),
   // INVALID_ARGUMENT (missing input, datatype, shape, sizes), RESOURCE_EXHAUSTED (over capacity, or
-  // what waits already would take most of the call's time, or no memory: try later), OUT_OF_RANGE
-  // (over a limit: never try again). Counts them (ServerCounters), so that the codec does not.
+  // most of the call's time has gone by, or would while others are looked up, or no memory: try
+  // later), DEADLINE_EXCEEDED (all of its time went by before it was read), OUT_OF_RANGE (over a
+  // limit: never try again). Counts them (ServerCounters), so that the codec does not.
   virtual absl::Status Prepare(InferenceCall& call) = 0;
 
   // REQUIRES: Prepare returned OK and every outputs[i].data is set. Ends with OnDone: OK,
@@ -38,6 +39,11 @@ class Inference {
   // missing at the deadline), UNAVAILABLE (the model was unloaded), RESOURCE_EXHAUSTED (no memory),
   // CANCELLED. No exception leaves it.
   virtual void Run(InferenceCall& call) = 0;
+
+  // Whether a call that comes now is looked up at once or with the next ones. Where there is no
+  // room, a protocol leaves requests unread as long as it can: they can wait there as well, and
+  // take no memory.
+  virtual bool HasRoom() const = 0;
 
   // A share of the server's capacity for memory that belongs to no call: a connection's. Errors:
   // RESOURCE_EXHAUSTED, at once.

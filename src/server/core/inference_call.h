@@ -30,7 +30,8 @@ enum class Protocol : uint8_t { kHttp, kGrpc };
 // The client's words. Views point into memory of the codec that lives until Reset.
 struct InferenceRequest {
   Protocol protocol = Protocol::kHttp;
-  TimePoint arrival{};  // when the request's first byte was there
+  TimePoint arrival{};     // when the request's first byte was there
+  Duration unread_wait{};  // what it waited from then on because the server was busy
   std::string_view model;
   std::string_view version;  // empty = the newest
   std::string_view id;       // echoed

@@ -80,11 +80,12 @@ absl::Status InferenceEngine::Prepare(InferenceCall& call) {
 absl::Status InferenceEngine::PrepareIn(InferenceCall& call, PreparedCall& prepared,
                                         ServerModel& model) {
   prepared.clock = options_.clock;
+  SetDeadlines(call.request, prepared);
+  HPS_RETURN_IF_ERROR(CheckUnreadWait(call.request, prepared));
   HPS_ASSIGN_OR_RETURN(prepared.version, model.FindVersion(call.request.version));
   HPS_RETURN_IF_ERROR(PlanRequest(*prepared.version,
                                   {.response_bytes_max = options_.server.response_bytes_max}, call,
                                   prepared));
-  SetDeadlines(call.request, prepared);
   HPS_RETURN_IF_ERROR(CheckWait(prepared, model));
   uint64_t bytes = 0;
   for (const InputTensor& input : call.request.inputs) bytes += input.bytes.size();
@@ -106,6 +107,16 @@ void InferenceEngine::SetDeadlines(const InferenceRequest& request, PreparedCall
   prepared.lookup_deadline = may_wait ? prepared.deadline : Deadline::min();
 }
 
+// One that waited so long to be read that it has less time left than it has waited is hopeless, or
+// takes the place of one that is not: it is refused before anything else is looked at.
+absl::Status InferenceEngine::CheckUnreadWait(const InferenceRequest& request,
+                                              const PreparedCall& prepared) {
+  const Duration timeout = prepared.deadline - prepared.arrival;
+  if (request.unread_wait <= timeout / 2) return absl::OkStatus();
+  if (request.unread_wait >= timeout) return CallEnds::Get().late_in_queue;
+  return CallEnds::Get().waited_unread;
+}
+
 // Where the oldest call of the model has waited for half of the time that this one has, this one
 // would wait as long, and what comes after it longer: all would be answered too late, or none. So
 // the queue is kept as short as the calls' time-outs ask for.
@@ -124,6 +135,8 @@ void InferenceEngine::CountRefusal(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
       return counters_.CountRefused(RefusedReason::kCapacity);
+    case absl::StatusCode::kDeadlineExceeded:
+      return counters_.CountDeadlineExceeded(LateStage::kQueue);
     case absl::StatusCode::kUnavailable:
       return counters_.CountRefused(RefusedReason::kNotReady);
     case absl::StatusCode::kOutOfRange:

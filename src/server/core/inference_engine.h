@@ -41,6 +41,7 @@ class InferenceEngine final : public Inference {
   absl::Status Prepare(InferenceCall& call) override;
   void Run(InferenceCall& call) override;
   void Cancel(InferenceCall& call) override;
+  bool HasRoom() const override { return queue_.HasRoom(); }
   absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
     return admission_.ReserveBytes(byte_count, reservation);
   }
@@ -75,6 +76,8 @@ class InferenceEngine final : public Inference {
   };
 
   absl::Status PrepareIn(InferenceCall& call, PreparedCall& prepared, ServerModel& model);
+  static absl::Status CheckUnreadWait(const InferenceRequest& request,
+                                      const PreparedCall& prepared);
   absl::Status CheckWait(const PreparedCall& prepared, const ServerModel& model) const;
   void SetDeadlines(const InferenceRequest& request, PreparedCall& prepared) const;
   void CountRefusal(const absl::Status& status);

@@ -18,6 +18,7 @@ void InferenceCall::Reset() {
   prepared_->Reset();
   request.protocol = Protocol::kHttp;
   request.arrival = TimePoint();
+  request.unread_wait = Duration();
   request.model = request.version = request.id = std::string_view();
   request.timeout = Duration();
   request.body_bytes = 0;
@@ -61,7 +62,10 @@ const CallEnds& CallEnds::Get() {
   static const CallEnds ends = {
       .cancelled = absl::CancelledError("the client gave the request up, or the server cut it off"),
       .late_in_queue = absl::DeadlineExceededError("the deadline passed before the look-up began"),
-      .late_in_lookup = absl::DeadlineExceededError("the rows had not all come by the deadline")};
+      .late_in_lookup = absl::DeadlineExceededError("the rows had not all come by the deadline"),
+      .waited_unread = absl::ResourceExhaustedError(
+          "the server is at its capacity (the request waited too long to be read); try again "
+          "later")};
   return ends;
 }
 

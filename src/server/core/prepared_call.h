@@ -85,6 +85,7 @@ struct CallEnds {
   absl::Status cancelled;       // nobody wants it any more
   absl::Status late_in_queue;   // its deadline passed while it waited
   absl::Status late_in_lookup;  // ... while it was looked up
+  absl::Status waited_unread;   // the server was too busy to read it in time
 };
 
 // First in, first out. A call is in at most one list. Not thread-safe.

@@ -47,6 +47,7 @@ class GatedInference final : public Inference {
     ++cancelled_;
     changed_.NotifyAll();
   }
+  bool HasRoom() const override { return inference_.HasRoom(); }
   absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
     return inference_.ReserveBytes(byte_count, reservation);
   }

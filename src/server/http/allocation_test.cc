@@ -35,6 +35,7 @@ class PlainInference final : public Inference {
     call.OnDone(absl::OkStatus());
   }
   void Cancel(InferenceCall&) override {}
+  bool HasRoom() const override { return true; }
   absl::Status ReserveBytes(uint64_t, Admission::Reservation*) override { return absl::OkStatus(); }
 };
 

@@ -40,6 +40,9 @@ class FakeInference final : public Inference {
   absl::Status Prepare(InferenceCall& call) override {
     ++prepared;
     if (!prepare_error.ok()) return prepare_error;
+    if (on_prepare) {
+      if (absl::Status status = on_prepare(call); !status.ok()) return status;
+    }
     if (call.request.model != "emb") return absl::NotFoundError("there is no such model");
     if (!call.request.version.empty() && call.request.version != "1") {
       return absl::NotFoundError("there is no such version");
@@ -83,6 +86,8 @@ class FakeInference final : public Inference {
     if (on_cancel) on_cancel(call);
   }
 
+  bool HasRoom() const override { return has_room; }
+
   absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
     return admission.ReserveBytes(byte_count, reservation);
   }
@@ -110,8 +115,10 @@ class FakeInference final : public Inference {
   }
 
   Admission admission{{.keys_max = 0, .bytes_max = uint64_t{1} << 20, .calls_max = 0}};
+  std::atomic<bool> has_room = true;
   size_t dim = kDim;
   absl::Status prepare_error;
+  std::function<absl::Status(InferenceCall&)> on_prepare;
   std::function<void(InferenceCall&)> on_run;
   std::function<void(InferenceCall&)> on_cancel;
   std::atomic<size_t> prepared = 0;
