@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "base/no_memory.h"
+#include "base/out_of_memory.h"
 
 namespace hps {
 namespace {
@@ -21,8 +21,8 @@ class Steps {
     while (!failed_.load(std::memory_order_relaxed)) {
       const size_t step = next_.fetch_add(1, std::memory_order_relaxed);
       if (step >= plan_.step_count) return;
-      absl::Status status =
-          WithMemoryFor("a step of the work", [&] { return plan_.step(step, failed_); });
+      absl::Status status = WithMemoryFor("no memory for a step of the work",
+                                          [&] { return plan_.step(step, failed_); });
       if (!status.ok()) Fail(std::move(status));
     }
   }

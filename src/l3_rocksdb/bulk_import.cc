@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
-#include "base/no_memory.h"
+#include "base/out_of_memory.h"
 #include "l3_rocksdb/import_commit.h"
 #include "l3_rocksdb/incarnation_draw.h"
 #include "l3_rocksdb/row_codec.h"
@@ -58,7 +58,7 @@ RocksImport::RocksImport(std::shared_ptr<Database> database, const RocksStoreOpt
 absl::StatusOr<std::unique_ptr<BulkImport>> RocksImport::Begin(std::shared_ptr<Database> database,
                                                                const RocksStoreOptions& options,
                                                                std::span<const TableSpec> specs) {
-  return WithMemoryFor("beginning an import",
+  return WithMemoryFor("no memory to begin an import",
                        [&] { return BeginIn(std::move(database), options, specs); });
 }
 
@@ -123,7 +123,7 @@ absl::Status RocksImport::Add(size_t table, uint32_t part, std::span<const Key> 
   HPS_CHECK(table < import_.tables.size());
   if (keys.empty()) return absl::OkStatus();
   // The files are the import's own, and end with it.
-  return Failed(WithMemoryFor("the rows of an import", [&]() -> absl::Status {
+  return Failed(WithMemoryFor("no memory for the rows of an import", [&]() -> absl::Status {
     const StagedTable& staged = import_.tables[table];
     HPS_RETURN_IF_ERROR(
         space_.CheckRoomFor(keys.size() * (kKeyBytes + staged.spec.row_bytes() + kRowTailBytes)));

@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
-#include "base/no_memory.h"
+#include "base/out_of_memory.h"
 #include "l3_rocksdb/damage_log.h"
 #include "l3_rocksdb/row_codec.h"
 #include "l3_rocksdb/status.h"
@@ -201,7 +201,7 @@ absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch
   const FetchScratchPool::Lease scratch(pin.database().scratches());
   if (!scratch) {
     std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
-    return NoMemoryFor("the scratch of a fetch");
+    return OutOfMemory("fetch: no memory for its scratch");
   }
   Fetcher fetcher(pin, batch, deadline, *scratch);
   return fetcher.Run();

@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
-#include "base/no_memory.h"
+#include "base/out_of_memory.h"
 #include "l3_rocksdb/cursor.h"
 #include "l3_rocksdb/fetch.h"
 #include "l3_rocksdb/key_codec.h"
@@ -76,7 +76,7 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
   // Nothing is begun before the whole batch is there.
   HPS_ASSIGN_OR_RETURN(
       rocksdb::WriteBatch batch,
-      WithMemoryFor("a batch of rows", [&]() -> absl::StatusOr<rocksdb::WriteBatch> {
+      WithMemoryFor("no memory for a batch of rows", [&]() -> absl::StatusOr<rocksdb::WriteBatch> {
         rocksdb::WriteBatch filled(write.upserts.keys.size() * entry_bytes +
                                    write.deletes.size() * kBatchEntryBytes);
         PutRows(family, write, filled);

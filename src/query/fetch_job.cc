@@ -57,7 +57,6 @@ void FetchJob::Fetch() {
     if (order_.level == Level::kL3) {
       service_.CountL3Error(absl::StatusCode::kResourceExhausted);
     } else {
-      order_.table->l2_bypass().Trip();
       order_.counters->l2_errors().Add(absl::StatusCode::kResourceExhausted);
     }
   }

@@ -336,21 +336,6 @@ TEST_F(LookupSessionTest, AFailedL2IsPassedByUntilTheOpenChangeIsDone) {
   }
 }
 
-// Catches: an L2 whose fetch found no memory, and that the next call asks as if nothing were.
-TEST_F(LookupSessionTest, AnL2WithoutMemoryHasFailedToo) {
-  const WorldTable& a = Make({.l2_blocks = true});
-  Serve(a);
-  Ask(*session_, {1});
-  world_.executor().RunAll();
-  const ApplyEpoch open = a.served->epochs().Begin();
-  a.l2_log->next_has_no_memory = true;
-  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3);
-  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3) << "still passed by";
-  EXPECT_EQ(world_.statistics().tables[0].l2.errors, 1);
-  a.served->epochs().Publish(open);
-  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL2);
-}
-
 TEST_F(LookupSessionTest, WithoutScratchTheLevelCountsAsDown) {
   World world(0, {}, {.scratch_count = 2});
   const WorldTable& a = Make({.has_l2 = false});

@@ -1,12 +1,11 @@
 // Decorators for tests of the read path: they record what a level is asked for and when it is
-// freed, make single keys of L3 lost, and leave a fetch of L2 without memory.
+// freed, and make single keys of L3 lost.
 //
 // Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <memory>
-#include <new>
 #include <set>
 #include <utility>
 #include <vector>
@@ -25,7 +24,6 @@ struct TableLog {
   std::atomic<uint64_t> inserts{0};
   std::atomic<Deadline> last_deadline{kNoDeadline};  // of a fetch
   std::atomic<bool> destroyed{false};
-  std::atomic<bool> next_has_no_memory{false};  // of L2's fetches
 };
 using SharedTableLog = std::shared_ptr<TableLog>;
 
@@ -85,7 +83,6 @@ class ObservedLossyTable final : public LossyTable {
 
   absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override {
     RecordFetch(batch.keys, *log_);
-    if (log_->next_has_no_memory.exchange(false)) throw std::bad_alloc();
     return table_->Fetch(batch, deadline);
   }
   absl::StatusOr<InsertCounts> Insert(const RowBatch& batch, ApplyEpoch epoch) override {

@@ -46,14 +46,23 @@ void Connection::Activate(uint32_t events, bool may_start) {
   if ((events & (kHangup | kReset | kCut | kTick)) != 0) NoteGone(events);
 }
 
+void Connection::TakeTurn(TimePoint since) {
+  waits_since_ns_.store(since.time_since_epoch().count(), std::memory_order_relaxed);
+  Activate(kReady | left_events_.exchange(0, std::memory_order_acq_rel), /*may_start=*/true);
+}
+
 void Connection::Drive(bool may_start) {
   turn_requests_ = 0;
+  idle_.store(false, std::memory_order_relaxed);
   for (;;) {
     try {
       Handle(events_.exchange(kDriven, std::memory_order_acq_rel), may_start);
     } catch (const std::bad_alloc&) {
       OnNoMemory();
     }
+    const bool is_idle =
+        state_ == State::kReading && phase_ == Phase::kHead && input_size_ == 0 && !readable_;
+    idle_.store(is_idle, std::memory_order_relaxed);
     const bool runs = std::exchange(run_pending_, false);
     uint32_t expected = kDriven;
     if (events_.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) {
@@ -110,6 +119,7 @@ void Connection::OpenNow() {
   transport_.Open(std::exchange(offered_fd_, -1), std::move(offered_tls_));
   state_ = State::kReading;
   readable_ = ended_ = close_ = cut_ = unread_ = false;
+  is_new_.store(true, std::memory_order_relaxed);
   input_size_ = 0;
   ExpectNextRequest(Now());
   // A handshake is under way at once, so it is no idle connection.
@@ -173,6 +183,8 @@ void Connection::ExpectNextRequest(TimePoint now) {
   is_control_ = false;
   skipped_line_ = false;
   arrival_ = now;
+  unread_wait_ = Duration::zero();
+  waits_since_ns_.store(0, std::memory_order_relaxed);
   const ServerConfig& config = *host_.parts().config;
   SetDeadline(now + (input_size_ > 0 ? config.header_timeout : config.idle_timeout));
 }
@@ -202,6 +214,7 @@ bool Connection::ReadMore() {
       break;
     case IoState::kBlocked:
       readable_ = false;
+      waits_since_ns_.store(0, std::memory_order_relaxed);
       return false;
     case IoState::kEnd:
     case IoState::kFailed:
@@ -214,11 +227,17 @@ bool Connection::ReadMore() {
   } else {
     input_size_ += result.bytes;
   }
-  if (first) {
-    arrival_ = Now();
-    SetDeadline(arrival_ + host_.parts().config->header_timeout);
-  }
+  if (first) NoteArrival();
   return true;
+}
+
+// The request came when its socket had something to read, not when there was time to read it.
+void Connection::NoteArrival() {
+  const TimePoint now = Now();
+  const Duration waits_since(waits_since_ns_.exchange(0, std::memory_order_relaxed));
+  arrival_ = waits_since > Duration::zero() ? TimePoint(waits_since) : now;
+  unread_wait_ = now - arrival_;
+  SetDeadline(now + host_.parts().config->header_timeout);
 }
 
 // Where the next bytes go. Empty: there is no memory, and the request has been refused.

@@ -37,6 +37,7 @@
 #include "server/http/infer_request_codec.h"
 #include "server/http/request_head.h"
 #include "server/http/route.h"
+#include "server/net/backlog.h"
 #include "server/net/buffer_pool.h"
 #include "server/net/transport.h"
 
@@ -65,6 +66,17 @@ class Connection final : public InferenceCall, private Task {
   // REQUIRES: new, or closed (ConnectionHost::OnClosed). Takes the socket, and its share of the
   // server's bytes, until it is closed; Activate(kOpened) follows.
   void Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes);
+
+  // Its place among the sockets that wait to be read.
+  Backlog::Entry& waiting() { return waiting_; }
+  // Whether an event of the socket can only be that a request begins.
+  bool is_idle() const { return idle_.load(std::memory_order_relaxed); }
+  // ... the first one.
+  bool is_new() const { return is_new_.load(std::memory_order_relaxed); }
+  // The socket waits to be read: what its turn, which is Activate's, is to know besides. Of a
+  // thread that does not drive it.
+  void Leave(uint32_t events) { left_events_.fetch_or(events, std::memory_order_acq_rel); }
+  void TakeTurn(TimePoint since);
 
   // `may_start`: this thread may begin requests, as the server's own threads may.
   void Activate(uint32_t events, bool may_start);
@@ -96,6 +108,7 @@ class Connection final : public InferenceCall, private Task {
   // Reading.
   void ReadOn();
   bool ReadMore();
+  void NoteArrival();
   std::span<std::byte> RoomToRead();
   Step Parse();
   Step ParseHead();
@@ -118,6 +131,7 @@ class Connection final : public InferenceCall, private Task {
   void GiveUpCall();
   void OnNoMemory();
   void SendRows();
+  void SendRefusal(const absl::Status& status);
   void SendError(HttpError error);
   void SendError(const absl::Status& status, std::optional<BadRequestReason> reason = {});
   void Refuse(HttpError error);  // ... and closes, since the request was not read to its end
@@ -135,6 +149,11 @@ class Connection final : public InferenceCall, private Task {
   ConnectionHost& host_;
   std::atomic<uint32_t> events_ = 0;
   std::atomic<int64_t> deadline_ns_;
+  Backlog::Entry waiting_{this};
+  std::atomic<uint32_t> left_events_ = 0;
+  std::atomic<int64_t> waits_since_ns_ = 0;  // the request that is read next; 0 = it does not
+  std::atomic<bool> idle_ = false;
+  std::atomic<bool> is_new_ = true;
   int offered_fd_ = -1;  // Offer's
   TlsConnection offered_tls_;
   Admission::Reservation tls_bytes_;
@@ -167,6 +186,7 @@ class Connection final : public InferenceCall, private Task {
   BufferPool::Lease body_;
   size_t body_size_ = 0;
   TimePoint arrival_{};
+  Duration unread_wait_{};
   bool skipped_line_ = false;
   HeadEnd head_end_;
   RequestParser parser_;

@@ -57,6 +57,7 @@ std::string_view CodingName(Coding coding) { return coding == Coding::kGzip ? "g
 void Connection::Answer() {
   host_.parts().counters->CountRequest(true);
   close_ = !head_.keep_alive || close_;
+  is_new_.store(false, std::memory_order_relaxed);
   if (early_error_) return SendError(*std::exchange(early_error_, std::nullopt));
   if (const absl::Status status = Unpack(); !status.ok()) {
     if (status.code() == absl::StatusCode::kOutOfRange) {
@@ -97,6 +98,7 @@ void Connection::StartInfer() {
   }
   request.protocol = Protocol::kHttp;
   request.arrival = arrival_;
+  request.unread_wait = unread_wait_;
   request.model = route_.model;
   request.version = route_.version;
   const absl::Status decoded = Decode(body, json_bytes);
@@ -104,12 +106,12 @@ void Connection::StartInfer() {
   request.body_bytes = input_.bytes().size() + body_.bytes().size() +
                        unpacked_.memory.bytes().size() + decoder_.lent_bytes();
   if (const absl::Status status = host_.parts().inference->Prepare(*this); !status.ok()) {
-    return SendError(status);
+    return SendRefusal(status);
   }
   absl::StatusOr<BufferPool::Lease> rows = host_.pool().Acquire(row_bytes());
   if (!rows.ok()) {
     host_.parts().counters->CountRefused(RefusedReason::kCapacity);
-    return SendError(rows.status());
+    return SendRefusal(rows.status());
   }
   rows_ = *std::move(rows);
   std::byte* at = rows_.bytes().data();
@@ -184,7 +186,7 @@ void Connection::EndCall() {
   const absl::Status status = std::exchange(call_status_, absl::OkStatus());
   state_ = State::kReading;  // the call is the connection's again
   if (cut_) return Close();
-  if (!status.ok()) return SendError(status);
+  if (!status.ok()) return is_control_ ? SendError(status) : SendRefusal(status);
   if (is_control_) return SendApi(ApiAnswer());
   SendRows();
 }
@@ -272,6 +274,14 @@ void Connection::SendError(const absl::Status& status, std::optional<BadRequestR
     error.message = "the server failed; its log has the reason";
   }
   SendError(std::move(error));
+}
+
+// Of an inference.
+void Connection::SendRefusal(const absl::Status& status) {
+  const bool is_load = status.code() == absl::StatusCode::kResourceExhausted ||
+                       status.code() == absl::StatusCode::kDeadlineExceeded;
+  if (is_load) host_.NoteRefused();
+  SendError(status);
 }
 
 void Connection::SendError(HttpError error) {

@@ -33,6 +33,9 @@ class ConnectionHost {
   // Has the connection driven by one of the server's own threads, soon.
   virtual void Wake(Connection& connection, int fd) = 0;
 
+  // A request was not answered because the server has too much to do.
+  virtual void NoteRefused() = 0;
+
   // Runs `task` where it may take its time. Errors: RESOURCE_EXHAUSTED.
   virtual absl::Status PostSlow(Task* task) = 0;
 

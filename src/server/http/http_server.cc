@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <new>
 #include <thread>
 #include <utility>
@@ -22,6 +23,9 @@ constexpr size_t kSlowTasksMax = 64;
 // What OpenSSL takes for a connection, most of it during the handshake: its buffers for a record
 // each way, the keys, the certificates and what it has of the client's.
 constexpr uint64_t kTlsConnectionBytes = 64 << 10;
+// How long a thread waits for room at a time. Who makes room wakes it, but those that end look-ups
+// are not all threads of this server.
+constexpr Duration kRoomWait = std::chrono::milliseconds(1);
 constexpr Duration kTickMin = std::chrono::milliseconds(10);
 constexpr Duration kTickMax = std::chrono::seconds(1);
 
@@ -30,6 +34,12 @@ Duration TickPeriod(const ServerConfig& config) {
   const Duration shortest = std::min(std::min(config.header_timeout, config.body_timeout),
                                      std::min(config.write_timeout, config.idle_timeout));
   return std::clamp(shortest / 4, kTickMin, kTickMax);
+}
+
+Duration ThreadProcessorTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 size_t ThreadCount(const ServerConfig& config, HttpRole role) {
@@ -60,7 +70,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolPart
                        WorkerPool::Create({.name = "hps-http-slow", .queue_max = kSlowTasksMax}));
   HPS_ASSIGN_OR_RETURN(server->loop_,
                        EventLoop::Create({.thread_count = ThreadCount(*parts.config, role),
-                                          .tick_period = TickPeriod(*parts.config)},
+                                          .tick_period = TickPeriod(*parts.config),
+                                          .looks_ahead = role == HttpRole::kEverything},
                                          *server));
   HPS_RETURN_IF_ERROR(server->loop_->Start(server->listener_->fd()));
   return server;
@@ -120,11 +131,34 @@ absl::Status HttpServer::Watch(Connection& connection, int fd) {
 
 void HttpServer::Wake(Connection& connection, int fd) { loop_->Again(fd, &connection); }
 
-void HttpServer::OnSocket(void* source, SocketEnd end) {
+// A request that begins is read at once only when no other waits for that and there is room for it;
+// what has begun goes on.
+void HttpServer::OnSocket(void* source, SocketEnd end, bool is_last) {
+  auto* const connection = static_cast<Connection*>(source);
   uint32_t events = Connection::kReady;
   if (end.hangup) events |= Connection::kHangup;
   if (end.reset) events |= Connection::kReset;
-  static_cast<Connection*>(source)->Activate(events, /*may_start=*/true);
+  const bool may_wait = connection->is_idle() && !end.reset;
+  if (!may_wait || (is_last && backlog_.size() == 0 && HasRoom())) {
+    return connection->Activate(events, /*may_start=*/true);
+  }
+  connection->Leave(events);
+  backlog_.Push(connection->waiting(), connection->is_new(), RealClock().Now());
+}
+
+bool HttpServer::DoLeft() {
+  if (backlog_.size() == 0) return false;
+  const bool has_room = HasRoom();
+  const Backlog::Turn turn = backlog_.Take(has_room);
+  if (turn.entry == nullptr) {
+    if (!has_room) backlog_.Await(RealClock().Now() + kRoomWait);
+    return true;
+  }
+  if (has_room) backlog_.WakeOne();
+  const Duration start = ThreadProcessorTime();
+  static_cast<Connection*>(turn.entry->owner)->TakeTurn(turn.since);
+  backlog_.End(turn, ThreadProcessorTime() - start);
+  return true;
 }
 
 void HttpServer::OnAcceptable() {
@@ -201,6 +235,7 @@ Connection* HttpServer::TakeConnection() {
 }
 
 void HttpServer::OnClosed(Connection& connection) {
+  backlog_.Remove(connection.waiting());
   MutexLock lock(mutex_);
   free_.push_back(&connection);
   parts_.counters->AddConnections(-1);

@@ -19,6 +19,7 @@
 #include "server/core/token_guard.h"
 #include "server/http/connection.h"
 #include "server/http/connection_host.h"
+#include "server/net/backlog.h"
 #include "server/net/buffer_pool.h"
 #include "server/net/event_loop.h"
 #include "server/net/listener.h"
@@ -48,14 +49,18 @@ class HttpServer final : public ProtocolServer, private ConnectionHost, private 
   bool Admits(std::string_view authorization, bool needs_token) const override;
   absl::Status Watch(Connection& connection, int fd) override;
   void Wake(Connection& connection, int fd) override;
+  void NoteRefused() override { backlog_.NoteRefused(); }
   absl::Status PostSlow(Task* task) override { return slow_->Post(task); }
   void OnClosed(Connection& connection) override;
 
   // EventLoop::Handler
-  void OnSocket(void* source, SocketEnd end) override;
+  void OnSocket(void* source, SocketEnd end, bool is_last) override;
   void OnAcceptable() override;
   void OnTick() override;
+  bool DoLeft() override;
 
+  // Metrics and probes wait for no look-up.
+  bool HasRoom() const { return role_ == HttpRole::kMetricsOnly || parts_.inference->HasRoom(); }
   void Accept(int fd);
   void RefuseConnection(int fd);
   Connection* TakeConnection();
@@ -65,6 +70,7 @@ class HttpServer final : public ProtocolServer, private ConnectionHost, private 
   const ProtocolParts parts_;
   const HttpRole role_;
   BufferPool pool_;
+  Backlog backlog_;
   std::unique_ptr<Listener> listener_;
   std::atomic<bool> draining_ = false;
 

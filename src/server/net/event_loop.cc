@@ -5,6 +5,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +16,9 @@
 
 namespace hps::server {
 namespace {
+
+// Of one look that takes all there are.
+constexpr size_t kEventsPerLook = 64;
 
 absl::Status SystemError(const char* what) {
   return absl::ResourceExhaustedError(absl::StrCat("http: ", what, ": ", std::strerror(errno)));
@@ -102,25 +106,45 @@ void EventLoop::Again(int fd, void* source) {
 }
 
 void EventLoop::Wait() {
+  std::array<epoll_event, kEventsPerLook> events;
+  bool has_more = false;
   while (!stopping_.load(std::memory_order_relaxed)) {
-    // One at a time: what else has happened is left to the other threads.
-    epoll_event event;
-    const int count = epoll_wait(epoll_, &event, 1, -1);
-    if (count < 1) {
-      HPS_CHECK(count == 0 || errno == EINTR);
-      continue;
+    const int count = Look(has_more, events);
+    for (int i = 0; i < count; ++i) {
+      Report(events[static_cast<size_t>(i)], i + 1 == count);
     }
-    if (event.data.ptr == &stop_) continue;
-    if (event.data.ptr == &timer_) {
-      uint64_t expirations = 0;
-      if (read(timer_, &expirations, sizeof(expirations)) > 0) handler_.OnTick();
-    } else if (event.data.ptr == &epoll_) {
-      handler_.OnAcceptable();
-    } else {
-      const bool reset = (event.events & (EPOLLHUP | EPOLLERR)) != 0;
-      const bool hangup = reset || (event.events & EPOLLRDHUP) != 0;
-      handler_.OnSocket(event.data.ptr, {.hangup = hangup, .reset = reset});
-    }
+    has_more = handler_.DoLeft();
+  }
+}
+
+// How much has happened. With looks_ahead all of it is taken where no other thread waits: so the
+// handler knows what there is to choose from.
+int EventLoop::Look(bool has_more, std::span<epoll_event> events) {
+  const bool is_alone = waiting_threads_.load(std::memory_order_relaxed) == 0;
+  if (has_more || (options_.looks_ahead && is_alone)) {
+    const size_t events_max = options_.looks_ahead ? events.size() : 1;
+    const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events_max), 0);
+    HPS_CHECK(count >= 0 || errno == EINTR);
+    if (count > 0 || has_more) return count;
+  }
+  waiting_threads_.fetch_add(1, std::memory_order_relaxed);
+  const int count = epoll_wait(epoll_, events.data(), 1, -1);
+  HPS_CHECK(count >= 0 || errno == EINTR);
+  waiting_threads_.fetch_sub(1, std::memory_order_relaxed);
+  return count;
+}
+
+void EventLoop::Report(const epoll_event& event, bool is_last) {
+  if (event.data.ptr == &stop_) return;
+  if (event.data.ptr == &timer_) {
+    uint64_t expirations = 0;
+    if (read(timer_, &expirations, sizeof(expirations)) > 0) handler_.OnTick();
+  } else if (event.data.ptr == &epoll_) {
+    handler_.OnAcceptable();
+  } else {
+    const bool reset = (event.events & (EPOLLHUP | EPOLLERR)) != 0;
+    const bool hangup = reset || (event.events & EPOLLRDHUP) != 0;
+    handler_.OnSocket(event.data.ptr, {.hangup = hangup, .reset = reset}, is_last);
   }
 }
 

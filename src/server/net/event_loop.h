@@ -2,15 +2,19 @@
 //
 // Every thread waits on the same set, sockets are registered once and edge-triggered, and the
 // kernel wakes one thread for an event: a request costs one wait, one read and one write, no
-// registration and no hand-over between threads. (A shared Asio io_context wakes a second thread
+// registration and no hand-over between threads. What a handler leaves for later is done between
+// two waits. (A shared Asio io_context wakes a second thread
 // for each event, which then waits in the first one's place.)
 //
 // Thread-safe.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,14 +37,23 @@ class EventLoop {
    public:
     virtual ~Handler() = default;
     // `source`: as given to Watch. It may be of a socket that has been closed meanwhile.
-    virtual void OnSocket(void* source, SocketEnd end) = 0;
+    // `is_last`: the thread knows of no other that it will bring next. Always so without
+    // `looks_ahead`.
+    virtual void OnSocket(void* source, SocketEnd end, bool is_last) = 0;
     virtual void OnAcceptable() = 0;  // the listening socket
     virtual void OnTick() = 0;        // every tick period
+    // After every call of the others: does one piece of what they have left for later. Whether
+    // there may be more: then the thread only looks what else has happened, instead of waiting for
+    // it, and comes again.
+    virtual bool DoLeft() = 0;
   };
 
   struct Options {
     size_t thread_count = 1;
     Duration tick_period = std::chrono::seconds(1);
+    // Takes all that has happened when no other thread waits for it: for a handler that leaves
+    // sockets for later. Else a thread takes one thing at a time, the rest is left to the others.
+    bool looks_ahead = false;
   };
 
   // Errors: RESOURCE_EXHAUSTED.
@@ -65,6 +78,8 @@ class EventLoop {
 
   EventLoop(const Options& options, Handler& handler);
   void Wait();
+  int Look(bool has_more, std::span<epoll_event> events);
+  void Report(const epoll_event& event, bool is_last);
   absl::Status Add(int fd, uint32_t events, void* source);
 
   const Options options_;
@@ -73,6 +88,7 @@ class EventLoop {
   int stop_ = -1;
   int timer_ = -1;
   std::atomic<bool> stopping_ = false;
+  std::atomic<size_t> waiting_threads_ = 0;
   std::unique_ptr<WorkerPool> threads_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };

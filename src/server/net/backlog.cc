@@ -1,0 +1,116 @@
+#include "server/net/backlog.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hps::server {
+namespace {
+
+// What the oldest can save up of their share, so that they do not get a long time at once.
+constexpr Duration kOldestMax = std::chrono::microseconds(500);
+
+}  // namespace
+
+void Backlog::List::Push(Entry& entry) {
+  entry.next = nullptr;
+  entry.previous = last_;
+  (last_ == nullptr ? first_ : last_->next) = &entry;
+  last_ = &entry;
+}
+
+void Backlog::List::Remove(Entry& entry) {
+  (entry.previous == nullptr ? first_ : entry.previous->next) = entry.next;
+  (entry.next == nullptr ? last_ : entry.next->previous) = entry.previous;
+  entry.next = entry.previous = nullptr;
+}
+
+void Backlog::Push(Entry& entry, bool is_first, TimePoint now) {
+  MutexLock lock(mutex_);
+  if (entry.waits) return;
+  entry.waits = true;
+  entry.is_first = is_first;
+  entry.since = now;
+  (is_first ? first_ : later_).Push(entry);
+  if (size_.fetch_add(1, std::memory_order_relaxed) > 0) return;
+  overloaded_.store(false, std::memory_order_relaxed);
+  oldest_ns_ = 0;
+}
+
+void Backlog::Remove(Entry& entry) {
+  MutexLock lock(mutex_);
+  if (entry.waits) TakeOut(entry);
+}
+
+void Backlog::TakeOut(Entry& entry) {
+  entry.waits = false;
+  (entry.is_first ? first_ : later_).Remove(entry);
+  size_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Backlog::Entry* Backlog::Oldest() const {
+  Entry* const first = first_.oldest();
+  Entry* const later = later_.oldest();
+  if (first == nullptr || later == nullptr) return first == nullptr ? later : first;
+  return first->since <= later->since ? first : later;
+}
+
+// First requests and others in turns.
+Backlog::Entry* Backlog::OldestBeside() {
+  first_had_turn_ = !first_had_turn_;
+  Entry* const wanted = (first_had_turn_ ? first_ : later_).oldest();
+  return wanted != nullptr ? wanted : Oldest();
+}
+
+Backlog::Entry* Backlog::Newest() const {
+  Entry* const first = first_.newest();
+  Entry* const later = later_.newest();
+  if (first == nullptr || later == nullptr) return first == nullptr ? later : first;
+  return first->since > later->since ? first : later;
+}
+
+Backlog::Turn Backlog::Take(bool has_room) {
+  MutexLock lock(mutex_);
+  Turn turn{.refusals_before = refusals_.load(std::memory_order_relaxed)};
+  const bool is_overloaded = overloaded_.load(std::memory_order_relaxed);
+  if (has_room && !is_overloaded) {
+    turn.entry = Oldest();
+    turn.is_oldest = true;
+  } else if (oldest_ns_ > 0 || std::exchange(has_waited_, false)) {
+    turn.entry = OldestBeside();
+    turn.is_oldest = turn.entry == Oldest();
+    turn.is_beside = true;
+  } else if (has_room) {
+    turn.entry = Newest();
+  }
+  if (turn.entry == nullptr) return {};
+  turn.since = turn.entry->since;
+  TakeOut(*turn.entry);
+  return turn;
+}
+
+void Backlog::End(const Turn& turn, Duration processor_time) {
+  MutexLock lock(mutex_);
+  if (turn.is_beside) {
+    oldest_ns_ -= processor_time.count();
+  } else {
+    oldest_ns_ = std::min<int64_t>(oldest_ns_ + processor_time.count() / kOldestShare,
+                                   Duration(kOldestMax).count());
+  }
+  const bool was_in_time =
+      turn.is_oldest && refusals_.load(std::memory_order_relaxed) == turn.refusals_before;
+  if (was_in_time) overloaded_.store(false, std::memory_order_relaxed);
+}
+
+void Backlog::Await(Deadline until) {
+  MutexLock lock(mutex_);
+  awaiting_.fetch_add(1, std::memory_order_relaxed);
+  woken_.WaitUntil(mutex_, until);
+  awaiting_.fetch_sub(1, std::memory_order_relaxed);
+  has_waited_ = true;
+}
+
+void Backlog::WakeOne() {
+  if (awaiting_.load(std::memory_order_relaxed) > 0) woken_.NotifyOne();
+}
+
+}  // namespace hps::server

@@ -1,0 +1,198 @@
+#include "server/net/backlog.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <deque>
+#include <thread>
+#include <vector>
+
+namespace hps::server {
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr Duration kLong = microseconds(1600);
+constexpr Duration kShort = microseconds(10);
+
+class BacklogTest : public testing::Test {
+ protected:
+  // They came a microsecond after each other.
+  void PushMany(int count, bool is_first = false) {
+    for (int i = 0; i < count; ++i) {
+      entries_.emplace_back(nullptr);
+      backlog_.Push(entries_.back(), is_first, now_ += microseconds(1));
+    }
+  }
+  // The place of the next one in the order in which they came; -1 for none.
+  int Take(bool has_room = true, Duration took = kLong, bool refused = false) {
+    const Backlog::Turn turn = backlog_.Take(has_room);
+    if (turn.entry == nullptr) return -1;
+    if (refused) backlog_.NoteRefused();
+    backlog_.End(turn, took);
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      if (&entries_[i] == turn.entry) return static_cast<int>(i);
+    }
+    return -2;
+  }
+  // The longest wait is refused: the server is overloaded, and nothing is left of the share.
+  int Refuse() { return Take(true, kShort, true); }
+
+  Backlog backlog_;
+  std::deque<Backlog::Entry> entries_;
+  TimePoint now_{};
+};
+
+TEST_F(BacklogTest, IsEmptyAtFirst) {
+  EXPECT_EQ(backlog_.size(), 0u);
+  EXPECT_EQ(Take(true), -1);
+  EXPECT_EQ(Take(false), -1);
+}
+
+TEST_F(BacklogTest, TheLongestWaitIsNextWhileAllAreInTime) {
+  PushMany(2);
+  PushMany(2, /*is_first=*/true);
+  PushMany(1);
+  EXPECT_EQ(backlog_.size(), 5u);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Take(), i);
+  EXPECT_EQ(backlog_.size(), 0u);
+}
+
+TEST_F(BacklogTest, WhatWaitsKeepsItsPlaceAndItsTime) {
+  PushMany(2);
+  backlog_.Push(entries_[0], false, now_ + kLong);
+  EXPECT_EQ(backlog_.size(), 2u);
+  const Backlog::Turn turn = backlog_.Take(true);
+  EXPECT_EQ(turn.entry, &entries_[0]);
+  EXPECT_EQ(turn.since, TimePoint() + microseconds(1));
+  backlog_.End(turn, kShort);
+  backlog_.Push(entries_[0], false, now_ + kLong);  // again, behind the other
+  EXPECT_EQ(Take(), 1);
+  EXPECT_EQ(Take(), 0);
+}
+
+TEST_F(BacklogTest, WhatIsRemovedHasNoTurn) {
+  PushMany(3);
+  backlog_.Remove(entries_[1]);
+  backlog_.Remove(entries_[1]);
+  EXPECT_EQ(Take(), 0);
+  EXPECT_EQ(Take(), 2);
+  EXPECT_EQ(Take(), -1);
+}
+
+TEST_F(BacklogTest, TheNewestIsNextOnceTheLongestWaitWasRefused) {
+  PushMany(10);
+  EXPECT_EQ(Refuse(), 0);
+  EXPECT_TRUE(backlog_.is_overloaded());
+  // The share that the first turn has earned.
+  EXPECT_EQ(Take(true, kLong, true), 1);
+  EXPECT_EQ(Take(true, kShort), 9);
+  PushMany(1);
+  EXPECT_EQ(Take(true, kShort), 10);
+  EXPECT_EQ(Take(true, kShort), 8);
+}
+
+TEST_F(BacklogTest, RefusingTakesItsShareAndNoMore) {
+  PushMany(1);
+  EXPECT_EQ(Refuse(), 0);
+  PushMany(10'000);
+  Duration refusing{};
+  Duration answering{};
+  Refuse();
+  size_t refused = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    const Backlog::Turn turn = backlog_.Take(true);
+    ASSERT_NE(turn.entry, nullptr);
+    const Duration took = turn.is_beside ? microseconds(10) : microseconds(80);
+    (turn.is_beside ? refusing : answering) += took;
+    if (turn.is_beside) {
+      ++refused;
+      backlog_.NoteRefused();
+    }
+    backlog_.End(turn, took);
+  }
+  EXPECT_GT(refused, 100u);
+  EXPECT_LE(refusing * Backlog::kOldestShare, answering + Backlog::kOldestShare * kLong);
+}
+
+TEST_F(BacklogTest, TheOldOrderIsBackWhenTheLongestWaitIsInTime) {
+  PushMany(10);
+  EXPECT_EQ(Refuse(), 0);
+  EXPECT_EQ(Take(), 1);  // from its share, and answered
+  EXPECT_FALSE(backlog_.is_overloaded());
+  EXPECT_EQ(Take(), 2);
+  EXPECT_EQ(Take(), 3);
+}
+
+TEST_F(BacklogTest, TheOldOrderIsBackWhenNobodyWaits) {
+  PushMany(2);
+  EXPECT_EQ(Refuse(), 0);
+  EXPECT_EQ(Take(true, kLong, true), 1);
+  PushMany(3);
+  EXPECT_FALSE(backlog_.is_overloaded());
+  EXPECT_EQ(Take(), 2);
+  EXPECT_EQ(Take(), 3);
+}
+
+TEST_F(BacklogTest, FirstRequestsHaveEverySecondTurnOfTheOldest) {
+  PushMany(20);
+  PushMany(2, /*is_first=*/true);
+  std::vector<int> beside;
+  for (int i = 0; i < 4; ++i) {
+    backlog_.Await(TimePoint());  // over at once
+    beside.push_back(Take(/*has_room=*/false, kLong, /*refused=*/true));
+  }
+  EXPECT_EQ(beside, (std::vector<int>{20, 0, 21, 1}));
+}
+
+TEST_F(BacklogTest, WithoutRoomTheOldestAloneHaveTurns) {
+  PushMany(10);
+  EXPECT_EQ(Take(false), -1);
+  backlog_.Await(TimePoint());
+  EXPECT_EQ(Take(false, kLong, true), 0);
+  EXPECT_EQ(Take(false), -1);
+  EXPECT_EQ(Take(true, kLong), 9);  // overloaded
+}
+
+TEST_F(BacklogTest, WhoAwaitsRoomIsWoken) {
+  PushMany(1);
+  std::thread waiter([&] { backlog_.Await(RealClock().Now() + std::chrono::minutes(1)); });
+  // Whenever the wait begins: it is woken, and not at its end.
+  while (Take(false) != 0) {
+    backlog_.WakeOne();
+    std::this_thread::yield();
+  }
+  waiter.join();
+}
+
+TEST_F(BacklogTest, ManyThreadsTakeEachOnce) {
+  constexpr int kEach = 2'000;
+  std::array<std::thread, 3> threads;
+  std::array<std::atomic<int>, kEach * 3> turns{};
+  for (int i = 0; i < kEach * 3; ++i) entries_.emplace_back(&turns[static_cast<size_t>(i)]);
+  std::atomic<int> taken = 0;
+  for (size_t t = 0; t < threads.size(); ++t) {
+    threads[t] = std::thread([&, t] {
+      size_t next = t * kEach;
+      while (taken.load() < kEach * 3) {
+        if (next < (t + 1) * kEach) {
+          backlog_.Push(entries_[next], next % 7 == 0, RealClock().Now());
+          ++next;
+        }
+        const Backlog::Turn turn = backlog_.Take(true);
+        if (turn.entry == nullptr) continue;
+        ++*static_cast<std::atomic<int>*>(turn.entry->owner);
+        ++taken;
+        if (next % 3 == 0) backlog_.NoteRefused();
+        backlog_.End(turn, kShort);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::atomic<int>& count : turns) EXPECT_EQ(count.load(), 1);
+  EXPECT_EQ(backlog_.size(), 0u);
+}
+
+}  // namespace
+}  // namespace hps::server
