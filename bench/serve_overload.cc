@@ -17,10 +17,11 @@ namespace hps::bench {
 namespace {
 
 // Shares of the capacity. The last is the one that is judged.
-constexpr std::array kLoads = {0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 10.0};
+constexpr std::array kLoads = {0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0, 10.0};
 constexpr double kOverload = 10;
-// In a closed loop, enough to keep a server busy.
-constexpr size_t kCapacityInFlight = 16;
+// In a closed loop: with few the server waits for the generator, with many it has more to do than
+// it can keep together.
+constexpr std::array<size_t, 3> kCapacityInFlight = {16, 64, 256};
 // More threads than that would take more from the memory's bandwidth than they add.
 constexpr size_t kGeneratorThreadsMax = 8;
 
@@ -56,9 +57,11 @@ class Overload {
     const CapacityLoad all{.in_flight = std::max<size_t>(sizes_.in_flight_max / threads_, 1),
                            .seconds = sizes_.seconds};
     HPS_RETURN_IF_ERROR(RunCapacityOnThreads(Make(), threads_, all).status());
+    peak_ = capacity_;
     for (const double load : kLoads) {
       Spent spent;
       HPS_ASSIGN_OR_RETURN(const OpenFigures figures, RunAt(load, spent));
+      peak_ = std::max(peak_, figures.Goodput());
       AddLoad(load, figures, spent, results);
       if (load == kOverload) AddPromises(figures, spent, results);
     }
@@ -87,15 +90,22 @@ class Overload {
     };
   }
 
+  // The best of some closed loops.
   absl::Status MeasureCapacity(std::vector<Result>& results) {
-    const CapacityLoad load{.in_flight = std::max<size_t>(kCapacityInFlight / threads_, 1),
-                            .seconds = sizes_.seconds};
-    // Once to warm up.
-    HPS_RETURN_IF_ERROR(RunCapacityOnThreads(Make(), threads_, load).status());
-    HPS_ASSIGN_OR_RETURN(capacity_, RunCapacityOnThreads(Make(), threads_, load));
+    size_t best_in_flight = 0;
+    for (const size_t in_flight : kCapacityInFlight) {
+      const CapacityLoad load{.in_flight = std::max<size_t>(in_flight / threads_, 1),
+                              .seconds = sizes_.seconds};
+      if (best_in_flight == 0)  // to warm up
+        HPS_RETURN_IF_ERROR(RunCapacityOnThreads(Make(), threads_, load).status());
+      HPS_ASSIGN_OR_RETURN(const double answered, RunCapacityOnThreads(Make(), threads_, load));
+      if (best_in_flight != 0 && answered <= capacity_) continue;
+      capacity_ = answered;
+      best_in_flight = load.in_flight * threads_;
+    }
     Result result = MakeResult("capacity", "requests/s", capacity_, std::nullopt);
     result.params = Params();
-    result.params["concurrency"] = absl::StrCat(load.in_flight * threads_);
+    result.params["concurrency"] = absl::StrCat(best_in_flight);
     results.push_back(std::move(result));
     return absl::OkStatus();
   }
@@ -120,7 +130,6 @@ class Overload {
                std::vector<Result>& results) const {
     Result result = MakeResult("open_loop", "requests/s", figures.Goodput(), capacity_);
     result.params = Params(load);
-    if (load == kOverload) result.target = ">= 0.9";
     result.p50 = figures.latencies.QuantileUs(0.5);
     result.p99 = figures.latencies.QuantileUs(0.99);
     result.runs = figures.latencies.count();
@@ -151,6 +160,10 @@ class Overload {
 
   void AddPromises(const OpenFigures& figures, const Spent& spent,
                    std::vector<Result>& results) const {
+    Result goodput = MakeResult("overload_goodput", "requests/s", figures.Goodput(), peak_);
+    goodput.target = ">= 0.9";
+    goodput.params = Params(kOverload);
+    results.push_back(std::move(goodput));
     Result latency = MakeResult("overload_p99", "us", figures.latencies.QuantileUs(0.99),
                                 static_cast<double>(sizes_.timeout.count()));
     latency.target = "<= 1";
@@ -169,6 +182,7 @@ class Overload {
   const CoreSplit split_;
   const size_t threads_;
   double capacity_ = 0;
+  double peak_ = 0;  // the most that was answered in time at any load
 };
 
 }  // namespace

@@ -28,7 +28,8 @@ struct OverloadTarget {
                                                       size_t in_flight_max) = nullptr;
 };
 
-// Appends "capacity", one "open_loop" for each load, and what is promised of ten times the load.
+// Appends "capacity", one "open_loop" for each load, and what is promised of ten times the
+// capacity, "overload_goodput" against the most that was answered in time at any load.
 // Errors: those of the clients.
 absl::Status MeasureOverload(const OverloadTarget& target, const OverloadSizes& sizes,
                              std::vector<Result>& results);

@@ -5,9 +5,6 @@
                             all files, clang-tidy on the files that changed
     tools/check.py --all    clang-tidy on all files, too
 
-Files that clang found nothing in, and that are as they were then with all that they include, are
-not looked at again (build/check remembers them).
-
 Every file that a tool looks at counts as one case; layers.py and tidy.py are one case each. The
 last line is "N passed, N failed"; the exit status is 1 if any failed.
 """
@@ -22,8 +19,6 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
 
 from source_tree import SourceTree
 
@@ -34,7 +29,6 @@ PROGRESS_S = 10
 # n-th file is taken; `make check-all` takes them all.
 TIDY_FILES_MAX = 24
 GENERATED_HEADERS = ["hps_bench_commit", "hps_proto"]  # targets
-SEEN = ROOT / "build" / "check"
 CLANG = ["clang++-14", "-fsyntax-only", "-Wthread-safety", "-Wno-unknown-warning-option",
          "-Wno-gnu-zero-variadic-macro-arguments"]
 
@@ -64,36 +58,6 @@ def compile_commands() -> dict[str, list[str]]:
             continue
         commands[path] = [word for word in arguments if word not in ("-c", entry["file"])]
     return commands
-
-
-class SeenFile:
-    """What clang found nothing in: a source file with its command and all that it includes."""
-
-    def __init__(self, path: str, command: list[str]) -> None:
-        self.stamp = SEEN / (path.replace("/", "+") + ".json")
-        self.includes = self.stamp.with_suffix(".d")
-        self.command = [*command, "-MMD", "-MF", str(self.includes), path]
-
-    def is_current(self) -> bool:
-        try:
-            seen = json.loads(self.stamp.read_text())
-            return seen["command"] == self.command and all(
-                (ROOT / file).stat().st_mtime_ns == time_ns
-                for file, time_ns in seen["files"].items())
-        except (OSError, ValueError, KeyError):
-            return False
-
-    def look(self) -> tuple[bool, str]:
-        start_ns = time.time_ns()
-        self.stamp.unlink(missing_ok=True)
-        ok, output = run(self.command)
-        if ok:
-            files = self.includes.read_text().split(":", 1)[1].replace("\\\n", " ").split()
-            times = {file: (ROOT / file).stat().st_mtime_ns for file in files}
-            # What has changed while clang looked may not be what it saw.
-            if max(times.values()) < start_ns:
-                self.stamp.write_text(json.dumps({"command": self.command, "files": times}))
-        return ok, output
 
 
 def changed_files() -> set[str] | None:
@@ -144,19 +108,19 @@ class Tally:
         print(f"== {step}: {output.strip().splitlines()[-1]} ({time.monotonic() - start:.1f} s)",
               flush=True)
 
-    def run_many(self, step: str, looks: dict[str, Callable[[], tuple[bool, str]]]) -> None:
-        """Looks at files on all cores, with a line of progress now and then."""
+    def run_many(self, step: str, commands: dict[str, list[str]]) -> None:
+        """Runs one command per file on all cores, with a line of progress now and then."""
         start = last = time.monotonic()
         failed_before = self.failed
         with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            futures = {pool.submit(look): path for path, look in looks.items()}
+            futures = {pool.submit(run, command): path for path, command in commands.items()}
             for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
                 self.add(f"{step} {futures[future]}", *future.result())
                 if time.monotonic() - last > PROGRESS_S:
                     last = time.monotonic()
-                    print(f"   {step}: {done} of {len(looks)} files, {last - start:.0f} s",
+                    print(f"   {step}: {done} of {len(commands)} files, {last - start:.0f} s",
                           flush=True)
-        print(f"== {step}: {len(looks)} files, {self.failed - failed_before} failed "
+        print(f"== {step}: {len(commands)} files, {self.failed - failed_before} failed "
               f"({time.monotonic() - start:.1f} s)", flush=True)
 
 
@@ -170,21 +134,15 @@ def main() -> int:
     tally.run_one("layers", [sys.executable, str(tools / "layers.py")])
     tally.run_one("style", [sys.executable, str(tools / "tidy.py")])
     tree = SourceTree(ROOT)
-    tally.run_many("format", {
-        path: partial(run, ["clang-format-14", "--dry-run", "--Werror", path])
-        for path in tree.ending(".h", ".cc", ".cu", ".cuh")})
+    tally.run_many("format", {path: ["clang-format-14", "--dry-run", "--Werror", path]
+                              for path in tree.ending(".h", ".cc", ".cu", ".cuh")})
     commands = compile_commands()
-    SEEN.mkdir(exist_ok=True)
-    files = {path: SeenFile(path, [*CLANG, *flags]) for path, flags in commands.items()}
-    changed = {path: file.look for path, file in files.items() if not file.is_current()}
-    tally.passed += len(files) - len(changed)
-    tally.run_many("clang", changed)
+    tally.run_many("clang", {path: [*CLANG, *flags, path] for path, flags in commands.items()})
     chosen = files_to_tidy(sorted(commands), arguments.all)
     tally.run_many("clang-tidy", {
-        path: partial(run, ["clang-tidy-14", "--quiet", "-p", str(BUILD),
-                            "--extra-arg=-Wno-unknown-warning-option",
-                            "--extra-arg=-Wno-gnu-zero-variadic-macro-arguments", path])
-        for path in chosen})
+        path: ["clang-tidy-14", "--quiet", "-p", str(BUILD),
+               "--extra-arg=-Wno-unknown-warning-option",
+               "--extra-arg=-Wno-gnu-zero-variadic-macro-arguments", path] for path in chosen})
     print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
     return 1 if tally.failed else 0
 

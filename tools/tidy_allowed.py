@@ -15,8 +15,6 @@ ALLOWED = {
     ("include-order", "src/l2_memory/fetch_avx512.cc"): "its own header is not for AVX-512",
     ("sleep", "src/l2_memory/concurrency_test.cc"): "the length of a run that others race in",
     ("throw", "src/import/parallel_test.cc"): "what a failed allocation does",
-    ("throw", "src/base/no_memory_test.cc"): "what a failed allocation does",
-    ("throw", "src/query/test_observed_tables.h"): "what a failed allocation does",
     ("throw", "tests/faults/failing_new.cc"): "what a failed allocation does",
     ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
     ("throw", "src/base/replaced_new.h"): "operator new reports by std::bad_alloc",

@@ -44,6 +44,13 @@ class BenchServeTest(unittest.TestCase):
         shares = [share for share, _ in row.get("latency_us", [])]
         self.assertEqual(shares, sorted(shares))
 
+    def check_peak(self, row: dict, rows: list[dict]) -> None:
+        self.assertIn("target", row)
+        protocol = row["params"]["protocol"]
+        self.assertEqual(row["bound"],
+                         max(other["figure"] for other in rows
+                             if other["params"]["protocol"] == protocol))
+
     def test_every_part_has_its_rows(self) -> None:
         results = self.run_quick()
         protocols = {row["params"]["protocol"] for row in results if row["name"] == "closed_loop"}
@@ -52,14 +59,14 @@ class BenchServeTest(unittest.TestCase):
         for row in results:
             by_name.setdefault(row["name"], []).append(row)
         for name, count in {"latency_added": 1, "closed_loop": 3, "capacity": 1, "open_loop": 8,
-                            "overload_p99": 1, "overload_memory": 1,
+                            "overload_goodput": 1, "overload_p99": 1, "overload_memory": 1,
                             "many_requests_memory": 1}.items():
             self.assertEqual(len(by_name[name]), count * len(protocols), name)
         for row in by_name["open_loop"]:
             with self.subTest(row["params"]):
                 self.check_counts(row)
-        judged = [row for row in by_name["open_loop"] if "target" in row]
-        self.assertEqual({row["params"]["load"] for row in judged}, {"10"})
+        for row in by_name["overload_goodput"]:
+            self.check_peak(row, by_name["capacity"] + by_name["open_loop"])
         for row in by_name["many_requests_memory"]:
             self.assertEqual(row["runs"], int(row["params"]["requests"]))
         self.assertIn("--quick", by_name["triton"][0]["skipped"])
