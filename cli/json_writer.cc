@@ -9,23 +9,6 @@ namespace {
 
 constexpr size_t kBufferBytes = 64 << 10;
 
-// Bytes of the valid UTF-8 sequence at the start of `text`, 0 when there is none (RFC 3629: no
-// overlong forms, no surrogates, nothing above U+10FFFF).
-size_t Utf8SequenceBytes(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || bytes > text.size()) return 0;
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
-      (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f))
-    return 0;
-  return bytes;
-}
-
 template <typename Number>
 std::string_view Print(Number value, std::array<char, 64>& buffer) {
   const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
@@ -40,6 +23,21 @@ std::string_view PrintFloat(Float value, std::array<char, 64>& buffer) {
 }
 
 }  // namespace
+
+size_t Utf8SequenceBytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || bytes > text.size()) return 0;
+  for (size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
+      (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f))
+    return 0;
+  return bytes;
+}
 
 std::string FormatFloat(float value) {
   std::array<char, 64> buffer;

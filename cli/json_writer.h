@@ -5,12 +5,17 @@
 // For one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
 
 namespace hps::cli {
+
+// Bytes of the valid UTF-8 sequence at the start of `text`, 0 when there is none (RFC 3629: no
+// overlong forms, no surrogates, nothing above U+10FFFF). REQUIRES: text is not empty.
+size_t Utf8SequenceBytes(std::string_view text);
 
 // A float32 as JsonWriter writes it: the shortest decimal that reads back as the same value.
 std::string FormatFloat(float value);

@@ -14,15 +14,6 @@ std::string WithPrefix(double value, double step, const std::array<const char*, 
   return Fixed(value, i == 0 ? 0 : 1) + prefixes[i];
 }
 
-// One line, whatever the message holds.
-std::string OneLine(std::string_view message) {
-  std::string line(message);
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = ' ';
-  }
-  return line;
-}
-
 }  // namespace
 
 Output::Output(bool json) : json_(json), writer_(stdout) {
@@ -69,6 +60,26 @@ absl::Status Output::Finish(absl::Status status) {
   if (status.ok() && failed_) return Finish(absl::UnavailableError("stdout can't be written"));
   if (!status.ok()) std::fprintf(stderr, "hps: %s: %s\n", code.c_str(), message.c_str());
   return status;
+}
+
+std::string OneLine(std::string_view text) {
+  std::string line;
+  while (!text.empty()) {
+    const size_t bytes = Utf8SequenceBytes(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    const bool is_control =
+        first < ' ' || first == 0x7f ||
+        (bytes == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
+    if (bytes == 0) {
+      line += '?';
+    } else if (is_control) {
+      line += ' ';
+    } else {
+      line.append(text.substr(0, bytes));
+    }
+    text.remove_prefix(bytes == 0 ? 1 : bytes);
+  }
+  return line;
 }
 
 std::string Fixed(double value, int digits) {

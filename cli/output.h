@@ -48,6 +48,10 @@ class Output {
   JsonWriter writer_;
 };
 
+// `text` as a terminal may show it, whatever it holds: control characters become blanks, bytes that
+// are no UTF-8 question marks. Errors quote what damaged files hold.
+std::string OneLine(std::string_view text);
+
 // A number of bytes for people: "3.2 MiB".
 std::string ReadableBytes(double bytes);
 // "1.2 M".

@@ -107,7 +107,7 @@ absl::Status RunVerify(const VerifyArguments& arguments, const Config& config, O
   if (output.is_json()) {
     WriteReport(*report, seconds, output.json());
   } else {
-    for (const Damage& damage : report->damage) output.Line(Describe(damage));
+    for (const Damage& damage : report->damage) output.Line(OneLine(Describe(damage)));
     output.Line(absl::StrCat(report->tables, " tables, ", report->rows, " rows, ",
                              ReadableBytes(static_cast<double>(report->bytes)), " read in ",
                              Fixed(seconds, 2), " s: ", report->damage_count, " damaged"));
