@@ -291,11 +291,11 @@ TEST_F(ReaderTest, ARemovedFileThatWasNotHeldIsNoDamage) {
 TEST_F(ReaderTest, ARefreshOfWhatDidNotChangeOpensNothing) {
   auto writer = Open(OpenMode::kCreate);
   Import(*writer, {"m/a"}, 100);
+  writer = nullptr;  // it removes what it needs no more when it gets round to it
   const auto reader = Open(OpenMode::kReadOnly, env_.get());
   const uint64_t opened = watched_->opened;
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(*reader->Refresh());
   EXPECT_EQ(watched_->opened, opened);
-  writer = nullptr;
   Import(*(writer = Open(OpenMode::kReadWrite)), {"m/b"}, 100);
   EXPECT_TRUE(*reader->Refresh());
   EXPECT_GT(watched_->opened, opened);
