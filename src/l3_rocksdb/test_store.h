@@ -1,6 +1,4 @@
-// A store in a directory of its own that goes when the object goes: in memory where there is such a
-// place, because a store syncs its files often, and a disk that others use makes each wait. For
-// tests.
+// A store in a directory of its own that goes when the object goes. For tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "l3_rocksdb/rocks_store.h"
 #include "tier/stamped_rows.h"
@@ -19,12 +16,7 @@ namespace hps {
 class TestDirectory {
  public:
   TestDirectory() {
-    std::error_code error;
-    const std::filesystem::path memory = "/dev/shm";
-    const std::filesystem::path place = std::filesystem::is_directory(memory, error)
-                                            ? memory
-                                            : std::filesystem::temp_directory_path();
-    path_ = (place / "hps-test-XXXXXX").string();
+    path_ = (std::filesystem::temp_directory_path() / "hps-test-XXXXXX").string();
     EXPECT_NE(mkdtemp(path_.data()), nullptr);
   }
   ~TestDirectory() { std::filesystem::remove_all(path_); }
