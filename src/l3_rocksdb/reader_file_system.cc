@@ -141,13 +141,14 @@ absl::StatusOr<ReaderFileSystem::State> ReadState(rocksdb::FileSystem& files,
 
 }  // namespace
 
-ReaderFileSystem::ReaderFileSystem(std::shared_ptr<rocksdb::FileSystem> target, std::string store)
-    : FileSystemWrapper(std::move(target)),
+ReaderFileSystem::ReaderFileSystem(const std::shared_ptr<rocksdb::FileSystem>& target,
+                                   std::string store)
+    : FileSystemWrapper(target),
       store_(WithoutTrailingSlash(std::move(store))),
       held_files_max_(HeldFilesMax()) {}
 
 absl::StatusOr<std::shared_ptr<ReaderFileSystem>> ReaderFileSystem::Take(
-    std::shared_ptr<rocksdb::FileSystem> target, const std::string& store,
+    const std::shared_ptr<rocksdb::FileSystem>& target, const std::string& store,
     const ReaderFileSystem* former, Deadline deadline) {
   // What one round has opened, the next one need not open again.
   std::shared_ptr<ReaderFileSystem> last;

@@ -42,7 +42,7 @@ class ReaderFileSystem final : public rocksdb::FileSystemWrapper {
   // Errors: UNAVAILABLE (changed faster than its files can be opened, until `deadline`), those of
   // the file system.
   static absl::StatusOr<std::shared_ptr<ReaderFileSystem>> Take(
-      std::shared_ptr<rocksdb::FileSystem> target, const std::string& store,
+      const std::shared_ptr<rocksdb::FileSystem>& target, const std::string& store,
       const ReaderFileSystem* former, Deadline deadline);
 
   const State& state() const { return state_; }
@@ -72,7 +72,7 @@ class ReaderFileSystem final : public rocksdb::FileSystemWrapper {
     uint64_t bytes = 0;                                   // that belong to the moment
   };
 
-  ReaderFileSystem(std::shared_ptr<rocksdb::FileSystem> target, std::string store);
+  ReaderFileSystem(const std::shared_ptr<rocksdb::FileSystem>& target, std::string store);
   absl::Status OpenFiles(const ReaderFileSystem* former);
   absl::Status Pin(const std::string& name, const ReaderFileSystem* former);
   // Null: not a file of the moment.
