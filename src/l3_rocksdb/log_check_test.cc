@@ -128,7 +128,7 @@ TEST(LogCheckTest, RecordsThatEndNearTheEndOfABlock) {
 
 // What a power cut can leave of space that was set aside; a hole with records behind it is damage.
 TEST(LogCheckTest, ZerosAreTheEndOfALogOnly) {
-  const std::string log = SampleLog();
+  const std::string& log = SampleLog();
   for (const size_t zeros : {size_t{1}, size_t{6}, size_t{7}, size_t{5000}, 2 * kBlockBytes}) {
     EXPECT_FALSE(CheckLogBytes(log + std::string(zeros, '\0'), true).has_value()) << zeros;
     EXPECT_TRUE(CheckLogBytes(log + std::string(zeros, '\0'), false).has_value()) << zeros;

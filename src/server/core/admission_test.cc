@@ -24,7 +24,7 @@ TEST(AdmissionTest, TakesAndGivesBack) {
   EXPECT_EQ(admission.keys_in_flight(), 10u);
   EXPECT_EQ(admission.bytes_in_flight(), 100u);
   c = std::move(a);
-  EXPECT_TRUE(a.empty());
+  EXPECT_TRUE(a.empty());  // NOLINT(bugprone-use-after-move): moved from is empty
   c.Release();
   EXPECT_EQ(admission.keys_in_flight(), 0u);
   EXPECT_EQ(admission.bytes_in_flight(), 40u);
