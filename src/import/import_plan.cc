@@ -177,7 +177,14 @@ absl::StatusOr<std::vector<NamedPath>> ListTables(const std::string& directory) 
   std::filesystem::directory_iterator entries(directory, error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     const std::filesystem::path& path = entries->path();
-    if (entries->is_directory(error)) {
+    // A table that can't be looked at is not left out: that would switch the others without it.
+    const std::filesystem::file_status status = entries->status(error);
+    if (!std::filesystem::status_known(status) || !std::filesystem::exists(status)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path.string(), ": expected a table's sub-folder or file, found ",
+                       error ? error.message() : "a link that leads nowhere"));
+    }
+    if (std::filesystem::is_directory(status)) {
       tables.push_back({path.filename().string(), path.string()});
     } else if (path.extension() == kSafetensorsExtension) {
       tables.push_back({path.stem().string(), path.string()});

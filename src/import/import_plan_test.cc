@@ -223,5 +223,17 @@ TEST_F(ImportPlanTest, AModelFailsAsAWhole) {
   ExpectError(request, kInvalid, "table 'x' is there twice");
 }
 
+// Once such a table was left out in silence, and the others switched without it.
+TEST_F(ImportPlanTest, ATableThatCantBeLookedAtFailsTheModel) {
+  for (const char* target : {"nowhere", "lost"}) {  // the second one leads to itself
+    const std::string model = target;
+    WriteHugectr(model + "/good", 1, 2);
+    std::filesystem::create_symlink(target, directory_.Path(model + "/lost"));
+    ImportRequest request = Request(model);
+    request.name = "m";
+    ExpectError(request, kInvalid, directory_.Path(model + "/lost"));
+  }
+}
+
 }  // namespace
 }  // namespace hps

@@ -24,6 +24,7 @@ absl::Status FileError(int error_number, const std::string& what, const std::str
     case EIO:
       return absl::UnavailableError(status.message());
     case EISDIR:
+    case ELOOP:
     case ENOTDIR:
       return absl::InvalidArgumentError(status.message());
     case EMFILE:

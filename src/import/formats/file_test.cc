@@ -94,6 +94,7 @@ TEST(FileTest, ErrorsOfTheSystemHaveTheCodesOfTheHouse) {
   EXPECT_EQ(FileError(EMFILE, "x", "y").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(FileError(EIO, "x", "y").code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(FileError(EISDIR, "x", "y").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(FileError(ELOOP, "x", "y").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(FileError(ENOENT, "can't open", "y").message(),
             "can't open y: No such file or directory");
 }
