@@ -16,6 +16,7 @@
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/test_disk.h"
 #include "l3_rocksdb/test_store.h"
+#include "l3_rocksdb/verify.h"
 
 namespace hps {
 namespace {
@@ -102,6 +103,13 @@ TEST_F(StoreErrorsTest, SomethingElseIsLeftAlone) {
   std::filesystem::create_directory(path());
   std::ofstream(path() + "/notes.txt") << "something else";
   EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kFailedPrecondition);
+  // Once any log was a store's, and `verify` called what it found in it damage.
+  std::ofstream(path() + "/build.log") << "no store's log";
+  EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(VerifyRocksStore(Options(), true, {}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  std::ofstream(path() + "/000012.sst") << "rows of a store";
+  EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(StoreErrorsTest, ANewerFormatIsRefusedWithASentence) {

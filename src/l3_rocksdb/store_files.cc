@@ -1,5 +1,6 @@
 #include "l3_rocksdb/store_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -23,6 +24,13 @@ bool IsOurs(const std::string& name) {
 bool IsOfCreation(const std::string& name) {
   return name == "LOCK" || name == "IDENTITY" || name.starts_with("MANIFEST-") ||
          name.ends_with(".dbtmp");
+}
+
+// What holds rows. Numbered, as RocksDB names them: other files may end like that, too.
+bool HoldsRows(const std::string& name) {
+  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  const std::string_view extension = std::string_view(name).substr(digits);
+  return digits > 0 && (extension == ".sst" || extension == ".log");
 }
 
 bool IsGone(const rocksdb::Status& status) {
@@ -54,7 +62,7 @@ absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path)
   bool rows = false;
   for (const std::string& name : names) {
     if (name == "CURRENT") return StoreFiles::kStore;
-    rows |= name.ends_with(".sst") || name.ends_with(".log");
+    rows |= HoldsRows(name);
     empty &= IsOurs(name) || IsOfCreation(name);
   }
   if (rows) {
