@@ -5,12 +5,17 @@
                             all files, clang-tidy on the files that changed
     tools/check.py --all    clang-tidy on all files, too
 
+Files that clang or clang-tidy found nothing in, and that are as they were then with all that they
+include, are not looked at again (build/check remembers them; it can be copied between checkouts).
+
 Every file that a tool looks at counts as one case; layers.py and tidy.py are one case each. The
 last line is "N passed, N failed"; the exit status is 1 if any failed.
 """
 
 import argparse
 import concurrent.futures
+import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -19,6 +24,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 from source_tree import SourceTree
 
@@ -29,8 +35,11 @@ PROGRESS_S = 10
 # n-th file is taken; `make check-all` takes them all.
 TIDY_FILES_MAX = 24
 GENERATED_HEADERS = ["hps_bench_commit", "hps_proto"]  # targets
+SEEN = ROOT / "build" / "check"
 CLANG = ["clang++-14", "-fsyntax-only", "-Wthread-safety", "-Wno-unknown-warning-option",
          "-Wno-gnu-zero-variadic-macro-arguments"]
+CLANG_TIDY = ["clang-tidy-14", "--quiet", "--extra-arg=-Wno-unknown-warning-option",
+              "--extra-arg=-Wno-gnu-zero-variadic-macro-arguments"]
 
 
 def run(command: list[str]) -> tuple[bool, str]:
@@ -58,6 +67,51 @@ def compile_commands() -> dict[str, list[str]]:
             continue
         commands[path] = [word for word in arguments if word not in ("-c", entry["file"])]
     return commands
+
+
+@functools.lru_cache(maxsize=None)
+def digest(file: str) -> str:
+    return hashlib.sha256((ROOT / file).read_bytes()).hexdigest()
+
+
+def named_from_root(text: str) -> str:
+    """The same in every checkout."""
+    return text.replace(f"{ROOT}/", "")
+
+
+class SeenFile:
+    """A source file and a tool that looks at it: whether it found nothing when it looked last, and
+    the command, the file and all that it includes are as they were then."""
+
+    def __init__(self, tool: str, path: str, command: list[str], beside: tuple[str, ...] = ()):
+        name = SEEN / path.replace("/", "+")
+        self.stamp = name.with_name(f"{name.name}.{tool}.json")
+        self.includes = name.with_name(f"{name.name}.d")  # clang writes it
+        self.command = command
+        self.named_command = named_from_root(shlex.join(command))
+        self.beside = beside
+
+    def is_current(self) -> bool:
+        try:
+            seen = json.loads(self.stamp.read_text())
+            return seen["command"] == self.named_command and all(
+                digest(file) == before for file, before in seen["files"].items())
+        except (OSError, ValueError, KeyError):
+            return False
+
+    def look(self) -> tuple[bool, str]:
+        start_ns = time.time_ns()
+        self.stamp.unlink(missing_ok=True)
+        ok, output = run(self.command)
+        if ok:
+            listed = self.includes.read_text().split(":", 1)[1].replace("\\\n", " ").split()
+            files = [named_from_root(file) for file in listed] + list(self.beside)
+            # What has changed while the tool looked may not be what it saw.
+            if max((ROOT / file).stat().st_mtime_ns for file in files) < start_ns:
+                self.stamp.write_text(json.dumps({
+                    "command": self.named_command,
+                    "files": {file: digest(file) for file in files}}))
+        return ok, output
 
 
 def changed_files() -> set[str] | None:
@@ -108,20 +162,31 @@ class Tally:
         print(f"== {step}: {output.strip().splitlines()[-1]} ({time.monotonic() - start:.1f} s)",
               flush=True)
 
-    def run_many(self, step: str, commands: dict[str, list[str]]) -> None:
-        """Runs one command per file on all cores, with a line of progress now and then."""
+    def run_many(self, step: str, looks: dict[str, Callable[[], tuple[bool, str]]]) -> None:
+        """Looks at files on all cores, with a line of progress now and then."""
         start = last = time.monotonic()
         failed_before = self.failed
         with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            futures = {pool.submit(run, command): path for path, command in commands.items()}
+            futures = {pool.submit(look): path for path, look in looks.items()}
             for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
                 self.add(f"{step} {futures[future]}", *future.result())
                 if time.monotonic() - last > PROGRESS_S:
                     last = time.monotonic()
-                    print(f"   {step}: {done} of {len(commands)} files, {last - start:.0f} s",
+                    print(f"   {step}: {done} of {len(looks)} files, {last - start:.0f} s",
                           flush=True)
-        print(f"== {step}: {len(commands)} files, {self.failed - failed_before} failed "
+        print(f"== {step}: {len(looks)} files, {self.failed - failed_before} failed "
               f"({time.monotonic() - start:.1f} s)", flush=True)
+
+
+def writes_includes(path: str) -> list[str]:
+    return ["-MMD", "-MF", str(SeenFile("clang", path, []).includes)]
+
+
+def look_at_changed(tally: Tally, step: str, files: dict[str, SeenFile]) -> None:
+    """What is as it was when nothing was found in it counts as passed."""
+    changed = {path: file.look for path, file in files.items() if not file.is_current()}
+    tally.passed += len(files) - len(changed)
+    tally.run_many(step, changed)
 
 
 def main() -> int:
@@ -134,15 +199,17 @@ def main() -> int:
     tally.run_one("layers", [sys.executable, str(tools / "layers.py")])
     tally.run_one("style", [sys.executable, str(tools / "tidy.py")])
     tree = SourceTree(ROOT)
-    tally.run_many("format", {path: ["clang-format-14", "--dry-run", "--Werror", path]
-                              for path in tree.ending(".h", ".cc", ".cu", ".cuh")})
+    tally.run_many("format", {
+        path: functools.partial(run, ["clang-format-14", "--dry-run", "--Werror", path])
+        for path in tree.ending(".h", ".cc", ".cu", ".cuh")})
     commands = compile_commands()
-    tally.run_many("clang", {path: [*CLANG, *flags, path] for path, flags in commands.items()})
-    chosen = files_to_tidy(sorted(commands), arguments.all)
-    tally.run_many("clang-tidy", {
-        path: ["clang-tidy-14", "--quiet", "-p", str(BUILD),
-               "--extra-arg=-Wno-unknown-warning-option",
-               "--extra-arg=-Wno-gnu-zero-variadic-macro-arguments", path] for path in chosen})
+    SEEN.mkdir(exist_ok=True)
+    look_at_changed(tally, "clang", {
+        path: SeenFile("clang", path, [*CLANG, *flags, *writes_includes(path), path])
+        for path, flags in commands.items()})
+    look_at_changed(tally, "clang-tidy", {
+        path: SeenFile("tidy", path, [*CLANG_TIDY, "-p", str(BUILD), path], (".clang-tidy",))
+        for path in files_to_tidy(sorted(commands), arguments.all)})
     print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
     return 1 if tally.failed else 0
 

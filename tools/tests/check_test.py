@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import unittest
+import unittest.mock
 
 from planted import PlantedTest
 
@@ -49,6 +50,26 @@ class CheckTest(PlantedTest):
         locked = UNGUARDED.replace("{ ++", "{ hps::MutexLock lock(mutex_); ++")
         self.assertEqual(self.clang(locked), "")
 
+    @needs("clang++-14")
+    def test_a_file_is_looked_at_again_when_what_it_includes_changed(self):
+        root = self.plant({"a.cc": '#include "a.h"\n', "a.h": "\n"})
+        path = str(root / "a.cc")
+
+        def seen(*flags: str) -> check.SeenFile:
+            check.digest.cache_clear()
+            includes = ["-MMD", "-MF", str(check.SeenFile("clang", path, []).includes)]
+            return check.SeenFile("clang", path, [*check.CLANG, *FLAGS, *flags, *includes, path])
+
+        with unittest.mock.patch.object(check, "SEEN", root):
+            self.assertFalse(seen().is_current())
+            self.assertEqual(seen().look(), (True, ""))
+            self.assertTrue(seen().is_current())
+            self.assertFalse(seen("-O1").is_current())
+            (root / "a.h").write_text("int a(int a) { int b; }\n")
+            self.assertFalse(seen().is_current())
+            self.assertFalse(seen().look()[0])
+            self.assertFalse(seen().is_current())
+
     @needs("clang-tidy-14")
     def test_clang_tidy_finds_a_use_after_move(self):
         config = (check.ROOT / ".clang-tidy").read_text()
@@ -69,7 +90,7 @@ class CheckTest(PlantedTest):
 
     def test_a_failed_file_counts_as_failed(self):
         tally = check.Tally()
-        tally.run_many("step", {"a.cc": ["true"], "b.cc": ["false"]})
+        tally.run_many("step", {"a.cc": lambda: (True, ""), "b.cc": lambda: (False, "why")})
         self.assertEqual((tally.passed, tally.failed), (1, 1))
 
     def test_a_large_change_is_bounded(self):
