@@ -5,25 +5,26 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
 #include "import/formats/file.h"
 #include "import/formats/npy.h"
 #include "import/formats/table_writer.h"
+#include "import/progress_reporter.h"
 #include "import/zipf.h"
 
 namespace hps {
 namespace {
 
 constexpr size_t kBatchRows = 4096;
-constexpr Duration kProgressInterval = std::chrono::milliseconds(250);
 constexpr uint64_t kTableRowsMin = 3;  // the smallest categorical feature of Criteo's has so many
 constexpr uint64_t kRequestsMax = uint64_t{1} << 32;
 constexpr double kAlphaMax = 10;
@@ -83,30 +84,59 @@ std::vector<uint64_t> TableSizes(const GenerateRequest& request) {
   return sizes;
 }
 
-// Calls the request's progress function a few times a second.
-class ProgressReporter {
- public:
-  ProgressReporter(const GenerateRequest& request)
-      : request_(request), due_(RealClock().Now() + kProgressInterval) {}
-
-  void Add(const char* step, uint64_t count) {
-    done_ += count;
-    if (!request_.progress || RealClock().Now() < due_) return;
-    request_.progress({.step = step, .done = done_, .total = request_.rows + request_.requests});
-    due_ = RealClock().Now() + kProgressInterval;
+// What is refused before the disk is full of it.
+absl::Status CheckRoom(const GenerateRequest& request) {
+  std::error_code error;
+  const std::filesystem::space_info disk = std::filesystem::space(request.out, error);
+  if (error) return absl::OkStatus();  // whoever writes there first will say why
+  const uint64_t request_bytes = request.requests * request.tables * sizeof(Key);
+  const std::optional<uint64_t> table_bytes =
+      CheckedMultiply(request.rows, sizeof(Key) + request.dim * sizeof(float));
+  if (table_bytes.has_value() && *table_bytes <= disk.available &&
+      request_bytes <= disk.available - *table_bytes) {
+    return absl::OkStatus();
   }
+  return absl::ResourceExhaustedError(
+      absl::StrCat(request.out, ": ", request.rows, " rows of dim ", request.dim, " and ",
+                   request.requests, " requests for ", request.tables,
+                   " tables need more than the ", disk.available, " bytes that are free there"));
+}
+
+// Writes what is asked for, and takes back what it has written unless all could be.
+class Generator {
+ public:
+  explicit Generator(const GenerateRequest& request)
+      : request_(request),
+        progress_(request.progress, request.rows + request.requests),
+        sizes_(TableSizes(request)) {}
+  ~Generator();
+
+  absl::Status WriteAll();
 
  private:
+  absl::Status WriteTable(uint32_t table);
+  absl::Status WriteRequests();
+  void AddDone(const char* step, uint64_t count) { progress_.Report(step, done_ += count); }
+
   const GenerateRequest& request_;
-  TimePoint due_;
+  ProgressReporter progress_;
+  const std::vector<uint64_t> sizes_;
   uint64_t done_ = 0;
+  // Only these are taken back: whoever else writes to the directory meanwhile keeps his.
+  std::vector<std::string> written_;
 };
 
-absl::Status WriteTable(const GenerateRequest& request, uint32_t table, uint64_t row_count,
-                        ProgressReporter& progress) {
+Generator::~Generator() {
+  std::error_code ignored;
+  for (const std::string& path : written_) std::filesystem::remove_all(path, ignored);
+}
+
+absl::Status Generator::WriteTable(uint32_t table) {
+  const GenerateRequest& request = request_;
+  const std::string path = absl::StrCat(request.out, "/t", table);
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableWriter> writer,
-                       TableWriter::Create(request.format, absl::StrCat(request.out, "/t", table),
-                                           request.dim, Dtype::kFloat32));
+                       TableWriter::Create(request.format, path, request.dim, Dtype::kFloat32));
+  const uint64_t row_count = sizes_[table];
   std::vector<Key> keys(kBatchRows);
   std::vector<float> rows(kBatchRows * request.dim);
   const size_t row_bytes = request.dim * sizeof(float);
@@ -122,19 +152,22 @@ absl::Status WriteTable(const GenerateRequest& request, uint32_t table, uint64_t
                                         .row_count = count,
                                         .row_bytes = row_bytes,
                                         .stride_bytes = row_bytes}));
-    progress.Add("writing tables", count);
+    AddDone("writing tables", count);
   }
-  return writer->Finish();
+  HPS_RETURN_IF_ERROR(writer->Finish());
+  written_.push_back(path);
+  return absl::OkStatus();
 }
 
-absl::Status WriteRequests(const GenerateRequest& request, std::span<const uint64_t> sizes,
-                           ProgressReporter& progress) {
-  HPS_ASSIGN_OR_RETURN(const File file,
-                       File::CreateNew(absl::StrCat(request.out, "/requests.npy")));
+absl::Status Generator::WriteRequests() {
+  const GenerateRequest& request = request_;
+  const std::string path = absl::StrCat(request.out, "/requests.npy");
+  HPS_ASSIGN_OR_RETURN(const File file, File::CreateNew(path));
+  written_.push_back(path);
   const std::vector<uint64_t> shape = {request.requests, request.tables};
   HPS_RETURN_IF_ERROR(file.WriteAt(0, AsBytes(std::string_view(FormatNpyHeader("<i8", shape)))));
   std::vector<ZipfDistribution> ranks;
-  for (const uint64_t size : sizes) ranks.emplace_back(size, request.alpha);
+  for (const uint64_t size : sizes_) ranks.emplace_back(size, request.alpha);
   RandomStream random(MixBits(~request.seed));
   std::vector<Key> lines;
   uint64_t offset = kNpyWrittenHeaderBytes;
@@ -142,24 +175,23 @@ absl::Status WriteRequests(const GenerateRequest& request, std::span<const uint6
     for (uint32_t table = 0; table < request.tables; ++table) {
       const bool absent = random.Next() % kAbsentOneIn == 0;
       const uint64_t index =
-          absent ? sizes[table] + random.Next() % kAbsentKeys : ranks[table].Sample(random) - 1;
+          absent ? sizes_[table] + random.Next() % kAbsentKeys : ranks[table].Sample(random) - 1;
       lines.push_back(KeyAt(request.seed, table, index));
     }
     if (lines.size() < kBatchRows && line + 1 < request.requests) continue;
     HPS_RETURN_IF_ERROR(file.WriteAt(offset, std::as_bytes(std::span(lines))));
     offset += lines.size() * sizeof(Key);
-    progress.Add("writing requests", lines.size() / request.tables);
+    AddDone("writing requests", lines.size() / request.tables);
     lines.clear();
   }
   return file.Sync();
 }
 
-absl::Status WriteAll(const GenerateRequest& request) {
-  const std::vector<uint64_t> sizes = TableSizes(request);
-  ProgressReporter progress(request);
-  for (uint32_t table = 0; table < request.tables; ++table)
-    HPS_RETURN_IF_ERROR(WriteTable(request, table, sizes[table], progress));
-  return WriteRequests(request, sizes, progress);
+absl::Status Generator::WriteAll() {
+  for (uint32_t table = 0; table < request_.tables; ++table) HPS_RETURN_IF_ERROR(WriteTable(table));
+  HPS_RETURN_IF_ERROR(WriteRequests());
+  written_.clear();
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -173,12 +205,8 @@ absl::Status GenerateTables(const GenerateRequest& request) {
     return absl::AlreadyExistsError(
         absl::StrCat(request.out, ": expected an empty directory, found files in it"));
   }
-  absl::Status written = WriteAll(request);
-  if (written.ok()) return written;
-  // The directory was empty: all that is in it now is ours.
-  for (const auto& entry : std::filesystem::directory_iterator(request.out, error))
-    std::filesystem::remove_all(entry.path(), error);
-  return written;
+  HPS_RETURN_IF_ERROR(CheckRoom(request));
+  return Generator(request).WriteAll();
 }
 
 void PlantedRow(uint64_t seed, uint32_t table, Key key, std::span<float> row) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -110,6 +111,43 @@ TEST(GenerateTest, RefusesWhatItCantMake) {
   EXPECT_EQ(directory.Read("full/file"), "x");
   EXPECT_EQ(code({.out = directory.Path("full/file"), .rows = 5}),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(GenerateTest, RefusesWhatTheDiskHasNoRoomFor) {
+  const TestDirectory directory;
+  for (const uint64_t rows : {uint64_t{1} << 50, ~uint64_t{0}}) {
+    const absl::Status refused =
+        GenerateTables({.out = directory.Path("new"), .rows = rows, .dim = 4096});
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  }
+  EXPECT_EQ(GenerateTables({.out = directory.Path("new"),
+                            .tables = 1024,
+                            .rows = 5000,
+                            .requests = uint64_t{1} << 32})
+                .code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(std::filesystem::is_empty(directory.Path("new")));
+}
+
+// Once all that was in the directory was taken for its own: of two that began together, the one
+// that failed removed what the other had written.
+TEST(GenerateTest, WhatFailsTakesBackOnlyWhatItHasWritten) {
+  const TestDirectory directory;
+  GenerateRequest request{.out = directory.Path("model"), .tables = 2, .rows = 20'000};
+  bool other_came = false;
+  request.progress = [&](const Progress& progress) {
+    if (std::exchange(other_came, true)) return;
+    ASSERT_EQ(progress.step, "writing tables");
+    ASSERT_LT(progress.done, 10'000U) << "the first table is not yet there";
+    directory.Write("model/t1/key", "another's");
+    directory.Write("model/letter", "another's");
+  };
+  const absl::Status failed = GenerateTables(request);
+  ASSERT_TRUE(other_came);
+  EXPECT_EQ(failed.code(), absl::StatusCode::kAlreadyExists) << failed;
+  EXPECT_EQ(directory.Read("model/t1/key"), "another's");
+  EXPECT_EQ(directory.Read("model/letter"), "another's");
+  EXPECT_FALSE(std::filesystem::exists(directory.Path("model/t0")));
 }
 
 }  // namespace
