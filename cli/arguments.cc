@@ -184,7 +184,7 @@ CLI::App* AddLookup(CLI::App& app, LookupArguments& arguments) {
                    [&arguments](const std::vector<Key>& parsed) { arguments.keys = parsed; },
                    "Keys, signed decimals; above 2^63 - 1 bit for bit")
                    ->type_name("1,2,3");
-  AddPath(*command, "--keys-file", arguments.keys_file, "Keys, [n] int64, uint64 or int32")
+  AddPath(*command, "--keys-file", arguments.keys_file, "Keys, [n] int64, uint64, int32 or uint32")
       ->type_name("F.npy")
       ->excludes(keys);
   AddPath(*command, "--out", arguments.out, "Write the rows to this file, [n, dim] float32")
