@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> Database::CreateFamili
     const std::vector<TableRecord>& tables) {
   HPS_RETURN_IF_ERROR(GoOn());
   // A disk that can't drop can't create, and without it failed imports would add up.
-  HPS_RETURN_IF_ERROR(DropLeftovers());
+  if (AnyLeftovers()) HPS_RETURN_IF_ERROR(DropLeftovers());
   std::vector<std::string> names;
   for (const TableRecord& table : tables) names.push_back(FamilyName(table.incarnation));
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
@@ -106,9 +106,8 @@ bool Database::AnyLeftovers() const {
   return !leftovers_.empty() || !leftover_lists_.empty() || !switches_in_doubt_.empty();
 }
 
-// What was left because the disk failed. REQUIRES: change_mutex_ is held.
+// What was left because the disk failed: there is some. REQUIRES: change_mutex_ is held.
 absl::Status Database::DropLeftovers() {
-  if (!AnyLeftovers()) return absl::OkStatus();
   // What has replaced them must be durable first.
   HPS_RETURN_IF_ERROR(Sync());
   HPS_RETURN_IF_ERROR(UndoSwitches());

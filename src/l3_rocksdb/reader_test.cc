@@ -74,6 +74,12 @@ class ReaderTest : public testing::Test {
     const std::vector<StreamPosition> positions = {{0, 1, version}};
     ASSERT_TRUE((*table)->Write({rows.batch(), {}, positions}).ok());
   }
+  // A hundred rows, changed since their import: the changes are in the log yet.
+  void WriteAndClose() {
+    const auto writer = Open(OpenMode::kCreate);
+    Import(*writer, {"m/a"}, 100);
+    Write(*writer, "m/a", 100, 5);
+  }
   // All table files of each table become one, of the lowest level.
   void Compact(const std::vector<std::string>& names) {
     const auto database = Database::Open(TestOptions(path()));
@@ -377,12 +383,9 @@ TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereCompactedSince) {
 // Would catch a reader that keeps the files that a compaction has replaced, for as long as no row
 // changes.
 TEST_F(ReaderTest, ACompactionAloneChangesNoRowAndLeavesNoOldFile) {
-  auto writer = Open(OpenMode::kCreate);
-  Import(*writer, {"m/a"}, 100);
-  Write(*writer, "m/a", 100, 5);
+  WriteAndClose();
   const auto reader = Open(OpenMode::kReadOnly);
   const auto a = *reader->OpenTable("m/a");
-  writer = nullptr;
   Compact({"m/a"});
   EXPECT_GT(RemovedFilesHeld(), 0u);
   EXPECT_FALSE(*reader->Refresh());
@@ -410,13 +413,10 @@ TEST_F(ReaderTest, ATableThatWasReplacedOrDroppedIsNotCurrentOnceARefreshHasSeen
 
 // The log leaves for a table file: every row is what it was.
 TEST_F(ReaderTest, ARefreshAfterAFlushKeepsTheTables) {
-  auto writer = Open(OpenMode::kCreate);
-  Import(*writer, {"m/a"}, 100);
-  Write(*writer, "m/a", 100, 5);
+  WriteAndClose();
   const auto reader = Open(OpenMode::kReadOnly);
   const auto a = *reader->OpenTable("m/a");
-  writer = nullptr;
-  writer = Open(OpenMode::kReadWrite);  // recovery flushes
+  auto writer = Open(OpenMode::kReadWrite);  // recovery flushes
   EXPECT_FALSE(*reader->Refresh());
   EXPECT_TRUE(a->IsCurrent());
   EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 5u);

@@ -73,6 +73,15 @@ class StoreErrorsTest : public testing::Test {
     const TableSpec spec = Spec();
     return Fill(store.BeginImport({&spec, 1}), count);
   }
+  // The store of a server, with ten rows in the table of Spec().
+  static std::unique_ptr<DurableStore> OpenServer(RocksStoreOptions options) {
+    options.role = OwnerRole::kServer;
+    auto store = OpenRocksStore(options);
+    EXPECT_TRUE(store.ok()) << store.status();
+    if (!store.ok()) return nullptr;
+    EXPECT_TRUE(Import(**store, 10).ok());
+    return *std::move(store);
+  }
   size_t StagedCount() const {
     const std::string staging = path() + "/staging";
     if (!std::filesystem::exists(staging)) return 0;
@@ -198,11 +207,8 @@ TEST_F(StoreErrorsTest, AnImportIntoNoStoreMakesOne) {
 }
 
 TEST_F(StoreErrorsTest, AnImportBesideAServerWaitsForItsRefresh) {
-  RocksStoreOptions server = Options();
-  server.role = OwnerRole::kServer;
-  auto store = OpenRocksStore(server);
-  ASSERT_TRUE(store.ok()) << store.status();
-  ASSERT_TRUE(Import(**store, 10).ok());
+  const auto store = OpenServer(Options());
+  ASSERT_NE(store, nullptr);
   const TableSpec spec = Spec();
   const TableSpec other_shape = Spec(4);
   EXPECT_EQ(StageImport(Options(), {&other_shape, 1}).status().code(),
@@ -212,35 +218,32 @@ TEST_F(StoreErrorsTest, AnImportBesideAServerWaitsForItsRefresh) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(result->staged);
   }
-  EXPECT_EQ((*store)->Tables()->at(0).row_count, 10u);
-  EXPECT_TRUE(*(*store)->Refresh());
-  EXPECT_EQ((*store)->Tables()->at(0).row_count, 30u);  // the newer one
+  EXPECT_EQ(store->Tables()->at(0).row_count, 10u);
+  EXPECT_TRUE(*store->Refresh());
+  EXPECT_EQ(store->Tables()->at(0).row_count, 30u);  // the newer one
   EXPECT_EQ(StagedCount(), 0u);
-  EXPECT_FALSE(*(*store)->Refresh());
+  EXPECT_FALSE(*store->Refresh());
 }
 
 // Would catch a table that comes back after it was dropped.
 TEST_F(StoreErrorsTest, ADropCommitsWhatWasStagedBeforeIt) {
-  RocksStoreOptions server = Options();
-  server.role = OwnerRole::kServer;
-  auto store = OpenRocksStore(server);
-  ASSERT_TRUE(store.ok()) << store.status();
-  ASSERT_TRUE(Import(**store, 10).ok());
+  const auto store = OpenServer(Options());
+  ASSERT_NE(store, nullptr);
   const TableSpec spec = Spec();
   TableSpec other = Spec();
   other.name = "m/other";
   ASSERT_TRUE(Fill(StageImport(Options(), {&spec, 1}), 20)->staged);
   ASSERT_TRUE(Fill(StageImport(Options(), {&other, 1}), 30)->staged);
-  ASSERT_TRUE((*store)->Drop("m/t").ok());
+  ASSERT_TRUE(store->Drop("m/t").ok());
   EXPECT_EQ(StagedCount(), 0u);
-  EXPECT_FALSE(*(*store)->Refresh());
-  ASSERT_EQ((*store)->Tables()->size(), 1u);
-  EXPECT_EQ((*store)->Tables()->at(0).spec.name, "m/other");
+  EXPECT_FALSE(*store->Refresh());
+  ASSERT_EQ(store->Tables()->size(), 1u);
+  EXPECT_EQ(store->Tables()->at(0).spec.name, "m/other");
   // A table that is only staged exists for whoever has staged it.
   ASSERT_TRUE(Fill(StageImport(Options(), {&spec, 1}), 20)->staged);
-  EXPECT_TRUE((*store)->Drop("m/t").ok());
-  EXPECT_EQ((*store)->Drop("m/t").code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ((*store)->Tables()->size(), 1u);
+  EXPECT_TRUE(store->Drop("m/t").ok());
+  EXPECT_EQ(store->Drop("m/t").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store->Tables()->size(), 1u);
 }
 
 // What can't be committed now goes on without this table, and with it where it has no other: a drop
@@ -248,35 +251,33 @@ TEST_F(StoreErrorsTest, ADropCommitsWhatWasStagedBeforeIt) {
 TEST_F(StoreErrorsTest, ADropBesideAStagedImportThatHasToWait) {
   SpaceEnv env;
   RocksStoreOptions server = Options();
-  server.role = OwnerRole::kServer;
   server.env = &env;
   server.config.free_bytes_min = 1 << 20;
-  auto store = OpenRocksStore(server);
-  ASSERT_TRUE(store.ok()) << store.status();
-  ASSERT_TRUE(Import(**store, 10).ok());
+  const auto store = OpenServer(server);
+  ASSERT_NE(store, nullptr);
   std::vector<TableSpec> specs = {Spec(), Spec()};
   specs[1].name = "m/u";
   ASSERT_TRUE(FillAll(StageImport(Options(), specs), 2, 20)->staged);
   const size_t file_count = StagedFileCount();
   env.full_count = 1;  // for the commit, not for the drop
-  const absl::Status dropped = (*store)->Drop("m/t");
+  const absl::Status dropped = store->Drop("m/t");
   EXPECT_TRUE(dropped.ok()) << dropped;
-  EXPECT_TRUE((*store)->Tables()->empty());
+  EXPECT_TRUE(store->Tables()->empty());
   EXPECT_EQ(StagedCount(), 1u);
   EXPECT_LT(StagedFileCount(), file_count);
-  EXPECT_TRUE(*(*store)->Refresh());
-  ASSERT_EQ((*store)->Tables()->size(), 1u);
-  EXPECT_EQ((*store)->Tables()->at(0).spec.name, "m/u");
-  EXPECT_EQ((*store)->Tables()->at(0).row_count, 20u);
+  EXPECT_TRUE(*store->Refresh());
+  ASSERT_EQ(store->Tables()->size(), 1u);
+  EXPECT_EQ(store->Tables()->at(0).spec.name, "m/u");
+  EXPECT_EQ(store->Tables()->at(0).row_count, 20u);
 
   ASSERT_TRUE(Fill(StageImport(Options(), {specs.data(), 1}), 30)->staged);
   env.full_count = 1;
-  EXPECT_TRUE((*store)->Drop("m/t").ok());  // that is staged only
+  EXPECT_TRUE(store->Drop("m/t").ok());  // that is staged only
   EXPECT_EQ(env.full_count, 0);
   EXPECT_EQ(StagedCount(), 0u);
-  EXPECT_FALSE(*(*store)->Refresh());
-  ASSERT_EQ((*store)->Tables()->size(), 1u);
-  EXPECT_EQ((*store)->Tables()->at(0).spec.name, "m/u");
+  EXPECT_FALSE(*store->Refresh());
+  ASSERT_EQ(store->Tables()->size(), 1u);
+  EXPECT_EQ(store->Tables()->at(0).spec.name, "m/u");
 }
 
 // Catches: a drop that says it is done though a staged import still has the table.
@@ -284,11 +285,9 @@ TEST_F(StoreErrorsTest, ADropThatCantChangeAStagedImportSaysSo) {
   const auto disk = std::make_shared<TestDisk>();
   const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(disk);
   RocksStoreOptions server = Options();
-  server.role = OwnerRole::kServer;
   server.env = env.get();
-  auto store = OpenRocksStore(server);
-  ASSERT_TRUE(store.ok()) << store.status();
-  ASSERT_TRUE(Import(**store, 10).ok());
+  const auto store = OpenServer(server);
+  ASSERT_NE(store, nullptr);
   std::vector<TableSpec> specs = {Spec(), Spec()};
   specs[1].name = "m/u";
   ASSERT_TRUE(FillAll(StageImport(Options(), specs), 2, 20)->staged);
@@ -301,16 +300,16 @@ TEST_F(StoreErrorsTest, ADropThatCantChangeAStagedImportSaysSo) {
   disk->fails_only = "/manifest.tmp";
   disk->fails_appends = true;
   fail_commit();
-  const absl::Status dropped = (*store)->Drop("m/t");
+  const absl::Status dropped = store->Drop("m/t");
   EXPECT_EQ(dropped.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(dropped.message().find("drop it again"), absl::string_view::npos) << dropped;
   disk->fails_appends = false;
   fail_commit();
-  EXPECT_TRUE((*store)->Drop("m/t").ok());
+  EXPECT_TRUE(store->Drop("m/t").ok());
   FaultPoints::DisarmAll();
-  EXPECT_TRUE(*(*store)->Refresh());
-  ASSERT_EQ((*store)->Tables()->size(), 1u);
-  EXPECT_EQ((*store)->Tables()->at(0).spec.name, "m/u");
+  EXPECT_TRUE(*store->Refresh());
+  ASSERT_EQ(store->Tables()->size(), 1u);
+  EXPECT_EQ(store->Tables()->at(0).spec.name, "m/u");
 }
 
 TEST_F(StoreErrorsTest, AStagedImportThatFitsNoMoreIsGivenUp) {
