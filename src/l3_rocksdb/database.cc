@@ -144,6 +144,10 @@ absl::Status Database::OpenFiles(const Database* former) {
     HPS_RETURN_IF_ERROR(CheckRoomFor(0));
   }
   HPS_RETURN_IF_ERROR(read_only() ? TakeReaderFiles(former) : Lock());
+  if (!read_only()) {
+    const absl::Status removed = RemoveTemporaryFiles(env(), path());
+    if (!removed.ok()) LogWarning(absl::StrCat("store '", path(), "': ", removed.ToString()));
+  }
   // Looked at again: another process may have made the store meanwhile.
   HPS_ASSIGN_OR_RETURN(const StoreFiles files, FindStore(env(), path()));
   std::vector<std::string> families = {rocksdb::kDefaultColumnFamilyName};

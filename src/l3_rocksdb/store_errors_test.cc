@@ -121,6 +121,17 @@ TEST_F(StoreErrorsTest, SomethingElseIsLeftAlone) {
   EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kDataLoss);
 }
 
+// RocksDB keeps the file for ever that a writer was at when it was killed.
+TEST_F(StoreErrorsTest, WhatAKilledWriterWasAtIsRemovedByTheNextOne) {
+  ASSERT_TRUE(OpenRocksStore(Options()).ok());
+  const std::string left = path() + "/OPTIONS-000005.dbtmp";
+  std::ofstream(left) << "half of";
+  ASSERT_TRUE(OpenRocksStore(Options(OpenMode::kReadOnly)).ok());
+  EXPECT_TRUE(std::filesystem::exists(left)) << "a reader changes nothing";
+  ASSERT_TRUE(OpenRocksStore(Options(OpenMode::kReadWrite)).ok());
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
 TEST_F(StoreErrorsTest, ANewerFormatIsRefusedWithASentence) {
   ASSERT_TRUE(OpenRocksStore(Options()).ok());
   {

@@ -14,6 +14,8 @@
 namespace hps {
 namespace {
 
+constexpr char kTemporaryExtension[] = ".dbtmp";  // of what RocksDB will rename
+
 bool IsOurs(const std::string& name) {
   return name == "." || name == ".." || name == "hps.lock" || name == "hps.manifest" ||
          name == "hps.manifest.tmp" || name == "hps.reserve" || name == "staging" ||
@@ -23,7 +25,7 @@ bool IsOurs(const std::string& name) {
 // What RocksDB makes before CURRENT, and so may be left of a creation that was cut short.
 bool IsOfCreation(const std::string& name) {
   return name == "LOCK" || name == "IDENTITY" || name.starts_with("MANIFEST-") ||
-         name.ends_with(".dbtmp");
+         name.ends_with(kTemporaryExtension);
 }
 
 // What holds rows. Numbered, as RocksDB names them: other files may end like that, too.
@@ -129,6 +131,17 @@ absl::Status RemoveFile(rocksdb::Env* env, const std::string& path) {
   const rocksdb::Status removed = env->DeleteFile(path);
   if (IsGone(removed)) return absl::OkStatus();
   return FromRocksStatus(removed, absl::StrCat("removing '", path, "'"));
+}
+
+absl::Status RemoveTemporaryFiles(rocksdb::Env* env, const std::string& path) {
+  std::vector<std::string> names;
+  absl::Status removed =
+      FromRocksStatus(env->GetChildren(path, &names), absl::StrCat("listing '", path, "'"));
+  for (const std::string& name : names) {
+    if (name.ends_with(kTemporaryExtension))
+      removed.Update(RemoveFile(env, absl::StrCat(path, "/", name)));
+  }
+  return removed;
 }
 
 absl::Status WriteFileDurably(rocksdb::Env* env, const std::string& path,

@@ -36,6 +36,11 @@ absl::Status RemoveTree(rocksdb::Env* env, const std::string& path);
 // A missing file is fine.
 absl::Status RemoveFile(rocksdb::Env* env, const std::string& path);
 
+// Removes what writers that were killed have left of files that RocksDB writes under another name
+// first: it keeps those of its options for ever. What can't be removed stays for the next time.
+// REQUIRES: this process is the store's writer and has not opened it yet.
+absl::Status RemoveTemporaryFiles(rocksdb::Env* env, const std::string& path);
+
 // Writes a file of this content durably and under its final name only when it is complete.
 absl::Status WriteFileDurably(rocksdb::Env* env, const std::string& path, std::string_view content);
 
