@@ -83,6 +83,11 @@ std::map<std::string, std::vector<fs::path>> FilesByType(const fs::path& directo
   return files;
 }
 
+// Files whose content nobody reads: of the locks, and of the space that is kept for a full disk.
+bool MeansNothing(const std::string& type) {
+  return type == "lock" || type == "LOCK" || type == "reserve";
+}
+
 // What reading every planned key of both tables gives.
 struct Seen {
   uint64_t right = 0;
@@ -207,8 +212,7 @@ TEST_F(DamageTest, IsFoundAndNeverServed) {
   std::map<std::string, uint64_t> trials;
   std::map<std::string, uint64_t> met;
   for (const auto& [type, files] : FilesByType(whole_)) {
-    // The lock file's content means nothing.
-    if (type == "lock" || type == "LOCK") continue;
+    if (MeansNothing(type)) continue;
     for (uint64_t i = 0; i < Times(36); ++i) {
       const Kind kind = static_cast<Kind>(i % 3);
       CopyStore();
@@ -237,13 +241,14 @@ TEST_F(DamageTest, IsFoundAndNeverServed) {
   for (const char* type : {"sst", "log", "MANIFEST", "CURRENT"}) EXPECT_GT(trials[type], 0u);
 }
 
-// A hundred bits of a store, each at a place drawn from all bytes of all its files.
+// A hundred bits of a store, each at a place drawn from all bytes of all files that mean something.
 TEST_F(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
   MakeStore();
   std::mt19937_64 random(Seed() + 1);
   std::vector<std::pair<fs::path, uint64_t>> files;
   uint64_t total = 0;
   for (const auto& [type, paths] : FilesByType(whole_)) {
+    if (MeansNothing(type)) continue;
     for (const fs::path& path : paths) {
       files.emplace_back(path, fs::file_size(path));
       total += fs::file_size(path);
@@ -271,7 +276,7 @@ TEST_F(DamageTest, VerifyFindsEveryFlipThatALookupMeets) {
   std::printf("flips: %llu, %llu met by reading, %llu found by verify; seed %llu\n",
               static_cast<unsigned long long>(flips), static_cast<unsigned long long>(met),
               static_cast<unsigned long long>(found), static_cast<unsigned long long>(Seed()) + 1);
-  EXPECT_GT(met, 0u);
+  EXPECT_GT(met, flips / 4);  // or most bytes were of no use to anybody
 }
 
 // An import that waits for the server and rots meanwhile: taken whole and right, or not at all.
