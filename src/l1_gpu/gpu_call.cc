@@ -40,10 +40,27 @@ absl::Status ValidateQuery(const DeviceCacheQuery& query, MemorySpace space) {
   return absl::OkStatus();
 }
 
+// What is known of a key's answer: nothing, its status, or that the device counts its positions.
+constexpr uint8_t kNoAnswer = 0;
+constexpr uint8_t kCountedOnDevice = 0xff;
+constexpr uint8_t kDifferentAnswers = 0xfe;  // of a query
+constexpr uint8_t AnswerOf(KeyStatus status) { return static_cast<uint8_t>(status) + 1; }
+constexpr KeyStatus StatusOf(uint8_t answer) { return static_cast<KeyStatus>(answer - 1); }
+static_assert(kKeyStatusCount < kDifferentAnswers);
+
+bool AreUnanswered(std::span<const uint8_t> answers) {
+  // Each is what the one before it is.
+  return answers.empty() ||
+         (answers[0] == kNoAnswer &&
+          std::memcmp(answers.data(), answers.data() + 1, answers.size() - 1) == 0);
+}
+
 // So many misses a look at a probe under way takes in, and later a quarter of those that are known.
 // They come as fast as they are read, and the first ones are to be fetched before the last ones
-// have come.
-constexpr size_t kMissesPerPeek = 128;
+// have come; nor should the caller be kept from what else is to do for more than a few
+// microseconds.
+constexpr size_t kMissesPerPeekMin = 128;
+constexpr size_t kMissesPerPeekMax = 512;
 
 // A graph would run the look-up again when its buffers are another one's.
 absl::Status ValidateStream(cudaStream_t stream) {
@@ -69,14 +86,14 @@ GpuCall::GpuCall(int device, std::unique_ptr<CallBuffers> buffers,
       sender_(*buffers_),
       output_(*buffers_),
       keys_(new Key[buffers_->sizes.keys_max]),
-      extra_(new uint32_t[buffers_->sizes.keys_max]),
-      answered_(new uint8_t[buffers_->sizes.keys_max]),
+      answers_(new uint8_t[buffers_->sizes.keys_max]),
       has_duplicates_(new uint64_t[buffers_->sizes.keys_max / 64 + 1]{}),
       index_of_(new uint32_t[buffers_->sizes.keys_max]) {
   queries_.reserve(kTablesPerCallMax);
   views_.reserve(kTablesPerCallMax);
   counts_.reserve(kTablesPerCallMax);
   duplicate_counts_.reserve(kTablesPerCallMax);
+  common_answers_.reserve(kTablesPerCallMax);
   missed_.reserve(kTablesPerCallMax);
   positions_.reserve(kTablesPerCallMax);
 }
@@ -103,6 +120,15 @@ bool GpuCall::IsIdle() {
 bool GpuCall::WaitForDevice(Deadline deadline) const {
   return !absl::IsDeadlineExceeded(WaitFor(buffers_->last.get(), deadline, "a look-up")) &&
          !absl::IsDeadlineExceeded(WaitFor(buffers_->brought.get(), deadline, "a look-up's rows"));
+}
+
+void GpuCall::Return() {
+  if (sender_.brought()) {
+    const DeviceScope scope(device_);
+    // On a device that has failed nothing is under way.
+    sender_.RecordBrought().IgnoreError();
+  }
+  give_back_(this);
 }
 
 absl::Status GpuCall::Validate(std::span<const DeviceCacheQuery> queries) const {
@@ -228,7 +254,7 @@ bool GpuCall::IsProbed() {
 DeviceMissesSoFar GpuCall::Peek(size_t query) {
   HPS_CHECK(state_ == State::kBegun);
   const size_t known = missed_[query].size();
-  const size_t count_max = std::max(kMissesPerPeek, known / 4);
+  const size_t count_max = std::clamp(known / 4, kMissesPerPeekMin, kMissesPerPeekMax);
   bool read = ReadRecords(query, count_max);
   // The driver is asked only where nothing else is to do, since that takes longer; and what the
   // device has listed before its answer is looked at after it.
@@ -269,7 +295,7 @@ bool GpuCall::ReadRecords(size_t query, size_t count_max) {
       break;
     }
     keys[unique] = record.key;
-    answered_[view.first_key + unique] = 0;
+    answers_[view.first_key + unique] = kNoAnswer;
   }
   missed_[query] = {keys, unique};
   return !more || unique == view.key_count;
@@ -278,12 +304,15 @@ bool GpuCall::ReadRecords(size_t query, size_t count_max) {
 void GpuCall::ReadMisses() {
   counts_.clear();
   duplicate_counts_.clear();
+  common_answers_.assign(queries_.size(), kNoAnswer);
   positions_.clear();
   unanswered_count_ = 0;
+  duplicates_counted_ = false;
   for (size_t q = 0; q < queries_.size(); ++q) {
     ReadRecords(q, SIZE_MAX);
     const size_t count = missed_[q].size();
-    const uint32_t duplicate_count = count == 0 ? 0 : ReadDuplicates(q);
+    uint32_t duplicate_count = 0;
+    for (const DuplicateRecord& record : DuplicatesOf(q)) duplicate_count += record.count;
     duplicate_counts_.push_back(duplicate_count);
     positions_.push_back(count + duplicate_count);
     counts_.emplace_back();
@@ -292,35 +321,13 @@ void GpuCall::ReadMisses() {
   }
 }
 
-// To note the unique index of every position would cost a cache miss each, which is more than all
-// else: only of those that have duplicates it is noted, which are few or in the cache.
-uint32_t GpuCall::ReadDuplicates(size_t query) {
+std::span<const DuplicateRecord> GpuCall::DuplicatesOf(size_t query) const {
   const QueryView& view = views_[query];
-  const DuplicateRecord* duplicate = buffers_->misses.duplicate_records + view.first_key;
-  const DuplicateRecord* const end = duplicate + view.key_count;
-  if (duplicate->generation != generation_) return 0;
-  const std::span<const DuplicateRecord> duplicates(
-      duplicate, std::find_if(duplicate, end, [&](const DuplicateRecord& record) {
-        return record.generation != generation_;
-      }));
-  const auto bit_of = [](uint32_t position) { return uint64_t{1} << position % 64; };
-  for (const DuplicateRecord& record : duplicates)
-    has_duplicates_[record.position / 64] |= bit_of(record.position);
-  const MissRecord* const records = buffers_->misses.records + view.first_key;
-  for (size_t i = 0; i < missed_[query].size(); ++i) {
-    const uint32_t position = records[i].position;
-    if ((has_duplicates_[position / 64] & bit_of(position)) != 0)
-      index_of_[position] = static_cast<uint32_t>(i);
-  }
-  uint32_t* const extra = extra_.get() + view.first_key;
-  std::fill_n(extra, missed_[query].size(), 0);
-  uint32_t sum = 0;
-  for (const DuplicateRecord& record : duplicates) {
-    has_duplicates_[record.position / 64] = 0;
-    extra[index_of_[record.position]] += record.count;
-    sum += record.count;
-  }
-  return sum;
+  const DuplicateRecord* const first = buffers_->misses.duplicate_records + view.first_key;
+  const DuplicateRecord* const end = first + (missed_[query].empty() ? 0 : view.key_count);
+  return {first, std::find_if(first, end, [&](const DuplicateRecord& record) {
+            return record.generation != generation_;
+          })};
 }
 
 HostRows GpuCall::Staging(size_t query, size_t row_count) {
@@ -355,14 +362,14 @@ absl::Status GpuCall::Validate(const DeviceRowPiece& piece) const {
         absl::StrCat("gpu cache: a piece with rows of ", piece.rows.row_bytes,
                      " bytes, the query's have ", queries_[piece.query].row_bytes));
   }
-  const uint8_t* const answered = answered_.get() + views_[piece.query].first_key + piece.first;
+  const uint8_t* const answers = answers_.get() + views_[piece.query].first_key + piece.first;
   if (TakesRow(StatusOfAll(piece.statuses)) && piece.rows.row_count >= piece.statuses.size() &&
-      std::memchr(answered, 1, piece.statuses.size()) == nullptr) {
+      AreUnanswered({answers, piece.statuses.size()})) {
     return absl::OkStatus();
   }
   for (size_t i = 0; i < piece.statuses.size(); ++i) {
     if (piece.statuses[i] == kUnanswered) continue;
-    if (answered[i] != 0) {
+    if (answers[i] != kNoAnswer) {
       return absl::InvalidArgumentError(absl::StrCat(
           "gpu cache: key ", missed_[piece.query][piece.first + i], " is answered twice"));
     }
@@ -376,27 +383,60 @@ absl::Status GpuCall::Validate(const DeviceRowPiece& piece) const {
 }
 
 void GpuCall::Answer(const DeviceRowPiece& piece) {
-  const size_t first = views_[piece.query].first_key + piece.first;
-  const bool has_duplicates = duplicate_counts_[piece.query] > 0;
-  // What is probed again is counted on the device.
-  LookupCounts ignored;
-  LookupCounts& counts = piece.probe_again ? ignored : counts_[piece.query];
+  uint8_t* const answers = answers_.get() + views_[piece.query].first_key + piece.first;
+  LookupCounts& counts = counts_[piece.query];
   const size_t count = piece.statuses.size();
   if (const KeyStatus status = StatusOfAll(piece.statuses); status != kUnanswered) {
-    std::fill_n(answered_.get() + first, count, uint8_t{1});
+    const uint8_t answer = piece.probe_again ? kCountedOnDevice : AnswerOf(status);
+    NoteAnswer(piece.query, answer);
+    std::fill_n(answers, count, answer);
     unanswered_count_ -= count;
-    counts[status] += count;
-    if (has_duplicates) {
-      counts[status] +=
-          std::accumulate(extra_.get() + first, extra_.get() + first + count, uint64_t{0});
-    }
+    if (!piece.probe_again) counts[status] += count;
     return;
   }
   for (size_t i = 0; i < count; ++i) {
-    if (piece.statuses[i] == kUnanswered) continue;
-    answered_[first + i] = 1;
+    const KeyStatus status = piece.statuses[i];
+    if (status == kUnanswered) continue;
+    answers[i] = piece.probe_again ? kCountedOnDevice : AnswerOf(status);
+    NoteAnswer(piece.query, answers[i]);
     --unanswered_count_;
-    counts[piece.statuses[i]] += 1 + (has_duplicates ? extra_[first + i] : 0);
+    if (!piece.probe_again) ++counts[status];
+  }
+}
+
+void GpuCall::NoteAnswer(size_t query, uint8_t answer) {
+  uint8_t& common = common_answers_[query];
+  if (common == kNoAnswer) common = answer;
+  if (common != answer) common = kDifferentAnswers;
+}
+
+// Mostly all misses are answered alike, and then it does not matter which of them a position waits
+// for. To find that out takes a look at every miss, a fifth of a look-up's time where many miss.
+void GpuCall::CountDuplicates(size_t query) {
+  const uint8_t common = common_answers_[query];
+  if (duplicate_counts_[query] == 0 || common == kCountedOnDevice) return;
+  LookupCounts& counts = counts_[query];
+  if (common != kDifferentAnswers) {
+    counts[StatusOf(common)] += duplicate_counts_[query];
+    return;
+  }
+  // To note the unique index of every position would cost a cache miss each: only of those that
+  // have duplicates it is noted.
+  const std::span<const DuplicateRecord> duplicates = DuplicatesOf(query);
+  const auto bit_of = [](uint32_t position) { return uint64_t{1} << position % 64; };
+  for (const DuplicateRecord& record : duplicates)
+    has_duplicates_[record.position / 64] |= bit_of(record.position);
+  const size_t first = views_[query].first_key;
+  const MissRecord* const records = buffers_->misses.records + first;
+  for (size_t i = 0; i < missed_[query].size(); ++i) {
+    const uint32_t position = records[i].position;
+    if ((has_duplicates_[position / 64] & bit_of(position)) != 0)
+      index_of_[position] = static_cast<uint32_t>(i);
+  }
+  for (const DuplicateRecord& record : duplicates) {
+    has_duplicates_[record.position / 64] = 0;
+    const uint8_t answer = answers_[first + index_of_[record.position]];
+    if (answer != kCountedOnDevice) counts[StatusOf(answer)] += record.count;
   }
 }
 
@@ -420,6 +460,10 @@ absl::Status GpuCall::Finish(std::span<const DeviceRowPiece> pieces) {
   const absl::Status sent = sender_.Send();
   if (status.ok()) status = sent;
   in_flight_ |= sender_.sent();
+  // While the device is at work on what was sent.
+  if (unanswered_count_ == 0 && !std::exchange(duplicates_counted_, true)) {
+    for (size_t q = 0; q < queries_.size(); ++q) CountDuplicates(q);
+  }
   return status;
 }
 
@@ -439,10 +483,10 @@ absl::Status GpuCall::Wait(Deadline deadline) {
         CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "a look-up");
     if (status.ok()) status = recorded;
     HPS_RETURN_IF_ERROR(status);
-    in_flight_ = false;
+    in_flight_ = sender_.brought();
   } else if (sender_.sent()) {
     HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "the answers of a look-up"));
-    in_flight_ = false;
+    in_flight_ = sender_.brought();
   }
   if (sender_.probed_again()) {
     for (size_t q = 0; q < queries_.size(); ++q) {

@@ -52,7 +52,7 @@ class GpuCall final : public DeviceCall {
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override;
   absl::Status Wait(Deadline deadline) override;
   LookupCounts counts(size_t query) const override { return counts_[query]; }
-  void Return() override { give_back_(this); }
+  void Return() override;
 
   // The next launch is number `generation`: for a test of what happens after the last one.
   void SetGenerationForTest(uint32_t generation) { generation_ = generation - 1; }
@@ -72,10 +72,13 @@ class GpuCall final : public DeviceCall {
   // when there may be more of them.
   bool ReadRecords(size_t query, size_t count_max);
   void ReadMisses();
-  // How many positions of query q wait for a key that another one has brought.
-  uint32_t ReadDuplicates(size_t query);
-  // Marks the piece's keys as answered and counts their positions.
+  // What the probe has listed of the positions of query q that wait for another one's key.
+  std::span<const DuplicateRecord> DuplicatesOf(size_t query) const;
+  // Marks the piece's keys as answered and counts one position of each.
   void Answer(const DeviceRowPiece& piece);
+  void NoteAnswer(size_t query, uint8_t answer);
+  // Counts the other positions, when all keys have been answered.
+  void CountDuplicates(size_t query);
   absl::Status FinishPieces(std::span<const DeviceRowPiece> pieces);
 
   const int device_;
@@ -102,17 +105,18 @@ class GpuCall final : public DeviceCall {
   std::vector<DeviceCacheQuery> queries_;
   std::vector<QueryView> views_;              // [queries]
   std::vector<LookupCounts> counts_;          // [queries]
-  std::vector<uint32_t> duplicate_counts_;    // [queries]
+  std::vector<uint32_t> duplicate_counts_;    // [queries]: positions besides one of each key
+  std::vector<uint8_t> common_answers_;       // [queries]: of all keys that have been answered
   std::vector<std::span<const Key>> missed_;  // [queries]: its part of keys_, as far as known
   std::vector<uint64_t> positions_;           // [queries]
   // A query's part of these begins at its QueryView::first_key.
-  const std::unique_ptr<Key[]> keys_;          // [keys_max]: unique missing keys
-  const std::unique_ptr<uint32_t[]> extra_;    // [keys_max]: further positions of a unique key
-  const std::unique_ptr<uint8_t[]> answered_;  // [keys_max], of a unique key
+  const std::unique_ptr<Key[]> keys_;         // [keys_max]: unique missing keys
+  const std::unique_ptr<uint8_t[]> answers_;  // [keys_max], of a unique key: see gpu_call.cc
   // Scratch for one query: a bit for each position, and the unique index of those that have it set.
   const std::unique_ptr<uint64_t[]> has_duplicates_;  // zero between uses
   const std::unique_ptr<uint32_t[]> index_of_;        // [keys_max]
   size_t unanswered_count_ = 0;
+  bool duplicates_counted_ = false;
 };
 
 }  // namespace hps

@@ -37,6 +37,7 @@ void PieceSender::Begin(cudaStream_t stream) {
   half_used_ = false;
   bounce_used_ = rows_used_ = 0;
   sent_ = probed_again_ = brought_ = waits_for_brought_ = false;
+  brought_since_event_ = false;
 }
 
 PieceSender::Run PieceSender::NextRun(const DeviceRowPiece& piece, size_t from, size_t count_max) {
@@ -188,14 +189,17 @@ absl::Status PieceSender::AddRows(const Piece& piece, const Run& run, ScatterPie
 absl::Status PieceSender::Bring(const HostRows& rows) {
   if (rows.row_count == 0) return absl::OkStatus();
   HPS_CHECK(IsStaged(rows));
-  brought_ = true;
-  const absl::Status copied = CudaStatus(
+  brought_ = brought_since_event_ = true;
+  return CudaStatus(
       cudaMemcpyAsync(BroughtPlaceOf(rows.data), rows.data, rows.row_count * rows.row_bytes,
                       cudaMemcpyHostToDevice, buffers_.bring_stream.get()),
       "copy of rows ahead");
-  const absl::Status recorded = CudaStatus(
-      cudaEventRecord(buffers_.brought.get(), buffers_.bring_stream.get()), "rows ahead");
-  return copied.ok() ? recorded : copied;
+}
+
+absl::Status PieceSender::RecordBrought() {
+  if (!std::exchange(brought_since_event_, false)) return absl::OkStatus();
+  return CudaStatus(cudaEventRecord(buffers_.brought.get(), buffers_.bring_stream.get()),
+                    "rows ahead");
 }
 
 absl::Status PieceSender::CountOnTheDevice(const Piece& piece, ScatterPiece& scatter) {
@@ -226,6 +230,7 @@ absl::Status PieceSender::Send() {
 absl::Status PieceSender::Launch() {
   sent_ = true;
   if (std::exchange(waits_for_brought_, false)) {
+    HPS_RETURN_IF_ERROR(RecordBrought());
     HPS_RETURN_IF_ERROR(
         CudaStatus(cudaStreamWaitEvent(stream_, buffers_.brought.get()), "rows ahead"));
   }

@@ -45,6 +45,9 @@ class PieceSender {
   absl::Status Bring(const HostRows& rows);
   // Whether that was done since Begin.
   bool brought() const { return brought_; }
+  // Has the call's event stand behind everything that was brought, once for many rows. Errors:
+  // INTERNAL.
+  absl::Status RecordBrought();
 
   // Launches what was added since the last Send.
   absl::Status Send();
@@ -97,6 +100,7 @@ class PieceSender {
   size_t rows_used_ = 0;
   bool sent_ = false;
   bool brought_ = false;
+  bool brought_since_event_ = false;
   bool waits_for_brought_ = false;  // what was added since the last Send
   bool probed_again_ = false;
 };
