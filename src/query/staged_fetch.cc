@@ -58,6 +58,7 @@ void StagedFetch::Begin(std::span<TableWork> tables, std::span<QueryWork> querie
   piece_count_ = 0;
   bytes_ = row_count_ = 0;
   fetched_ = brought_ = sent_ = Progress();
+  ahead_end_ = {SIZE_MAX, UINT64_MAX};
 }
 
 void StagedFetch::FetchAhead(std::span<TableWork> tables, std::span<QueryWork> queries,
@@ -118,18 +119,22 @@ bool StagedFetch::AddKnownMisses(Ahead& ahead, const DeviceMissesSoFar& misses) 
 
 void StagedFetch::Fetch(std::span<TableWork> tables, std::span<QueryWork> queries) {
   if (!std::exchange(begun_, false)) Begin(tables, queries);
+  // What has begun to be brought goes on to be.
+  ahead_end_ = brought_.end > 0 ? Progress{piece_count_, bytes_} : Progress();
   AddRest(tables);
-  sent_ = brought_;
+  sent_ = ahead_end_;
   last_helpers_ = HelpersWanted();
   if (piece_count_ > 0) {
     AnnouncePieces();
     SpinLimit limit(kLastPiecesSpin);
     for (bool in_time = true; fetched_.end < piece_count_ && in_time;) {
+      BringFetched();
       SendFetched(tuning_.send_bytes);
       in_time = crew_->DoOne() || limit.Spin();
     }
   }
   crew_->Close();
+  BringFetched();
   SendFetched(1);
   Send(0, brought_.end);  // behind the others, since they wait for all that is being brought
   NoteOutcomes(tables);
@@ -224,15 +229,18 @@ void StagedFetch::NoteFetched() {
 }
 
 // Neighbours travel as one. Every copy takes time of its own; the first one is small, since the
-// device has nothing else to do, and each next one is as large as all before it.
+// device has nothing else to do, and each next one is as large as all before it, which are brought
+// while so much more is fetched.
 void StagedFetch::BringFetched() {
   NoteFetched();
-  const uint64_t bytes = fetched_.bytes - brought_.bytes;
-  const auto least =
-      std::clamp<uint64_t>(brought_.bytes, tuning_.bring_bytes_min, tuning_.bring_bytes_max);
-  if (bytes < least) return;
+  const Progress ready = fetched_.end <= ahead_end_.end ? fetched_ : ahead_end_;
+  const bool is_last = ready.end == ahead_end_.end;
+  const uint64_t least = is_last ? 1
+                                 : std::clamp<uint64_t>(brought_.bytes, tuning_.bring_bytes_min,
+                                                        tuning_.bring_bytes_max);
+  if (ready.bytes - brought_.bytes < least) return;
   HostRows rows;
-  for (size_t i = brought_.end; i < fetched_.end; ++i) {
+  for (size_t i = brought_.end; i < ready.end; ++i) {
     Piece& piece = pieces_[i];
     piece.brought = piece.hit_count > 0;
     if (!piece.brought) continue;
@@ -244,13 +252,13 @@ void StagedFetch::BringFetched() {
     rows = piece.rows;
   }
   lookup_.Bring(rows);
-  brought_ = fetched_;
+  brought_ = ready;
 }
 
 // Of what has not been brought, if it is so many bytes.
 void StagedFetch::SendFetched(size_t bytes_min) {
   NoteFetched();
-  if (fetched_.bytes - sent_.bytes < bytes_min) return;
+  if (fetched_.end <= sent_.end || fetched_.bytes - sent_.bytes < bytes_min) return;
   Send(sent_.end, fetched_.end);
   sent_ = fetched_;
 }

@@ -31,8 +31,9 @@ struct StagedFetchTuning {
   // by the row. Behind the first pieces of a call, which are to be on their way at once, others
   // have twice as much.
   size_t piece_bytes = size_t{32} << 10;
-  // Bytes that are brought at a time while the device probes: every copy costs PCIe the time of
-  // 128 KiB. Of what is fetched later, and of smaller calls, rows are read where they lie.
+  // Bytes, at least and at most, for which the caller starts a copy, which takes it 3 us, as much
+  // as 128 KiB take PCIe. Of fewer rows, and of those that are fetched only when the probe is done,
+  // each is read where it lies: that takes PCIe a fifth longer.
   size_t bring_bytes_min = size_t{128} << 10;
   size_t bring_bytes_max = size_t{2} << 20;
   // Bytes that are sent at a time after that: 1 MiB takes PCIe 20 us, and telling the device to
@@ -148,6 +149,7 @@ class StagedFetch final : private Crew::Work {
   uint64_t row_count_ = 0;
   Progress fetched_;
   Progress brought_;    // or need not be
+  Progress ahead_end_;  // fetched ahead, all of it in staging
   Progress sent_;       // or were brought, and are sent last
   bool begun_ = false;  // FetchAhead has been called for what Fetch goes on with
   size_t helpers_called_ = 0;
