@@ -70,7 +70,7 @@ UNTESTED = {
     "src/tier/tier_faults.cc": "fault_tier_test.cc drives it through the tiers",
 }
 TESTED_BY = {
-    "src/l1_gpu/gpu_cache_test.cc": ["dump", "query", "replace", "scatter", "update"],
+    "src/l1_gpu/gpu_cache_test.cc": ["dump", "query", "replace", "scatter", "update", "widen"],
     "src/l2_memory/memory_tier_test.cc": [
         "fetch", "fetch_avx512", "memory_table", "page_allocator", "partition", "reader_pool",
         "slot_pool", "table_layout"],

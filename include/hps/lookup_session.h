@@ -111,8 +111,7 @@ class LookupSession {
   // The same with keys and outputs on the session's device. Reads the keys in the order of
   // request.stream; rows and statuses are there when that stream has passed the call, and without
   // a stream on return. `counts` is host memory, complete on return.
-  // Errors: as above; UNIMPLEMENTED in a build without GPU support, for a session on the host, or
-  // for one that was made with an output dtype (its device queries are answered as stored only);
+  // Errors: as above; UNIMPLEMENTED in a build without GPU support, or for a session on the host;
   // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED or INTERNAL from the cache. After the last two the device
   // may still write to the outputs: synchronize it before they are freed.
   virtual absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) = 0;

@@ -35,6 +35,13 @@ absl::Status ValidateQuery(const DeviceCacheQuery& query, MemorySpace space) {
                                                    query.default_row.size(),
                                                    " bytes, the rows have ", query.row_bytes));
   }
+  const bool widens = query.widen_from != Dtype::kFloat32;
+  if (widens && (space == MemorySpace::kHost || query.row_bytes % 2 != 0 ||
+                 query.row_stride_bytes < 2 * query.row_bytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: rows of ", query.row_bytes,
+                                                   " bytes, ", query.row_stride_bytes,
+                                                   " apart, can't be widened in their places"));
+  }
   if (query.space != space)
     return absl::InvalidArgumentError("gpu cache: the queries of one call mix host and device");
   return absl::OkStatus();
@@ -96,6 +103,7 @@ GpuCall::GpuCall(int device, std::unique_ptr<CallBuffers> buffers,
   common_answers_.reserve(kTablesPerCallMax);
   missed_.reserve(kTablesPerCallMax);
   positions_.reserve(kTablesPerCallMax);
+  rows_to_widen_.reserve(kTablesPerCallMax);
 }
 
 GpuCall::~GpuCall() = default;
@@ -159,7 +167,7 @@ absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream st
   stream_ =
       stream.handle == nullptr ? buffers_->stream.get() : static_cast<cudaStream_t>(stream.handle);
   sender_.Begin(stream_);
-  fetched_ahead_ = false;
+  fetched_ahead_ = widened_ = false;
   if (on_host_) HPS_RETURN_IF_ERROR(output_.Begin(queries_, stream_));
   MakeViews();
   probed_ = key_count_ == 0;
@@ -467,14 +475,39 @@ absl::Status GpuCall::Finish(std::span<const DeviceRowPiece> pieces) {
   return status;
 }
 
+absl::Status GpuCall::CheckAllAnswered() const {
+  if (unanswered_count_ == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("gpu cache: ", unanswered_count_, " misses were left without an answer"));
+}
+
+absl::Status GpuCall::Widen() {
+  HPS_CHECK(state_ == State::kMissed);
+  HPS_RETURN_IF_ERROR(CheckAllAnswered());
+  rows_to_widen_.clear();
+  for (const DeviceCacheQuery& query : queries_) {
+    if (query.widen_from == Dtype::kFloat32 || query.key_count == 0) continue;
+    rows_to_widen_.push_back({.rows = query.rows,
+                              .row_stride_bytes = query.row_stride_bytes,
+                              .row_count = static_cast<uint32_t>(query.key_count),
+                              .element_count = static_cast<uint32_t>(query.row_bytes / 2),
+                              .dtype = query.widen_from});
+  }
+  if (rows_to_widen_.empty()) return absl::OkStatus();
+  const DeviceScope scope(device_);
+  in_flight_ = widened_ = true;
+  const absl::Status launched = CudaStatus(LaunchWiden(rows_to_widen_, stream_), "widening rows");
+  // Also after an error: a part of it may be under way.
+  const absl::Status recorded =
+      CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "widening rows");
+  return launched.ok() ? recorded : launched;
+}
+
 absl::Status GpuCall::Wait(Deadline deadline) {
   HPS_CHECK(state_ != State::kLeased);
   if (state_ == State::kDone) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(Misses(deadline).status());
-  if (unanswered_count_ > 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("gpu cache: ", unanswered_count_, " misses were left without an answer"));
-  }
+  HPS_RETURN_IF_ERROR(CheckAllAnswered());
   const DeviceScope scope(device_);
   if (on_host_ && key_count_ > 0) {
     in_flight_ = true;
@@ -484,7 +517,7 @@ absl::Status GpuCall::Wait(Deadline deadline) {
     if (status.ok()) status = recorded;
     HPS_RETURN_IF_ERROR(status);
     in_flight_ = sender_.brought();
-  } else if (sender_.sent()) {
+  } else if (sender_.sent() || widened_) {
     HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "the answers of a look-up"));
     in_flight_ = sender_.brought();
   }

@@ -50,6 +50,7 @@ class GpuCall final : public DeviceCall {
   HostRows Staging(size_t query, size_t row_count) override;
   absl::Status Bring(const HostRows& rows) override;
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override;
+  absl::Status Widen() override;
   absl::Status Wait(Deadline deadline) override;
   LookupCounts counts(size_t query) const override { return counts_[query]; }
   void Return() override;
@@ -79,6 +80,7 @@ class GpuCall final : public DeviceCall {
   void NoteAnswer(size_t query, uint8_t answer);
   // Counts the other positions, when all keys have been answered.
   void CountDuplicates(size_t query);
+  absl::Status CheckAllAnswered() const;
   absl::Status FinishPieces(std::span<const DeviceRowPiece> pieces);
 
   const int device_;
@@ -98,6 +100,7 @@ class GpuCall final : public DeviceCall {
   cudaStream_t stream_ = nullptr;
   bool on_host_ = false;
   bool fetched_ahead_ = false;
+  bool widened_ = false;
   bool in_flight_ = false;
   bool probed_ = false;
   absl::Status probe_status_;  // when it is
@@ -109,6 +112,7 @@ class GpuCall final : public DeviceCall {
   std::vector<uint8_t> common_answers_;       // [queries]: of all keys that have been answered
   std::vector<std::span<const Key>> missed_;  // [queries]: its part of keys_, as far as known
   std::vector<uint64_t> positions_;           // [queries]
+  std::vector<RowsToWiden> rows_to_widen_;    // of the queries that ask for it
   // A query's part of these begins at its QueryView::first_key.
   const std::unique_ptr<Key[]> keys_;         // [keys_max]: unique missing keys
   const std::unique_ptr<uint8_t[]> answers_;  // [keys_max], of a unique key: see gpu_call.cc

@@ -64,6 +64,18 @@ struct ScatterPiece {
 cudaError_t LaunchScatter(std::span<const ScatterPiece> pieces, const MissBuffers& misses,
                           cudaStream_t stream);
 
+// Rows of 16-bit elements that are to be float32 where they lie.
+struct RowsToWiden {
+  std::byte* rows = nullptr;  // device, any alignment
+  uint64_t row_stride_bytes = 0;
+  uint32_t row_count = 0;
+  uint32_t element_count = 0;  // of a row
+  Dtype dtype{};               // kFloat16 or kBfloat16
+};
+
+// Widens all rows, with one launch for every sixteen of `parts`.
+cudaError_t LaunchWiden(std::span<const RowsToWiden> parts, cudaStream_t stream);
+
 // A write takes at most this many keys per launch: so a slab's version can't wrap within one.
 inline constexpr size_t kKeysPerWriteMax = size_t{1} << 20;
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "base/row_convert.h"
 #include "hps/table_spec.h"
 
 namespace hps {
@@ -62,6 +63,13 @@ absl::Status HostCall::Validate(const DeviceCacheQuery& query, MemorySpace space
     return absl::InvalidArgumentError(absl::StrCat("host cache: a default row of ",
                                                    query.default_row.size(),
                                                    " bytes, the rows have ", query.row_bytes));
+  }
+  const bool widens = query.widen_from != Dtype::kFloat32;
+  if (widens && (space == MemorySpace::kHost || query.row_bytes % 2 != 0 ||
+                 query.row_stride_bytes < 2 * query.row_bytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("host cache: rows of ", query.row_bytes,
+                                                   " bytes, ", query.row_stride_bytes,
+                                                   " apart, can't be widened in their places"));
   }
   if (query.space != space)
     return absl::InvalidArgumentError("host cache: the queries of one call mix host and device");
@@ -205,7 +213,7 @@ void HostCall::Answer(size_t query, size_t unique, const DeviceRowPiece& piece, 
   --unanswered_count_;
 }
 
-absl::Status HostCall::Wait(Deadline) {
+absl::Status HostCall::CheckAllAnswered() const {
   HPS_CHECK(begun_);
   if (unanswered_count_ > 0) {
     return absl::FailedPreconditionError(
@@ -213,5 +221,19 @@ absl::Status HostCall::Wait(Deadline) {
   }
   return absl::OkStatus();
 }
+
+absl::Status HostCall::Widen() {
+  HPS_RETURN_IF_ERROR(CheckAllAnswered());
+  for (const auto& [request, table] : queries_) {
+    const size_t element_count = request.row_bytes / ElementBytes(request.widen_from);
+    for (size_t i = 0; i < request.key_count; ++i) {
+      WidenToFloat32(request.widen_from, element_count,
+                     request.rows + i * request.row_stride_bytes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostCall::Wait(Deadline) { return CheckAllAnswered(); }
 
 }  // namespace hps

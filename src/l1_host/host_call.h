@@ -33,6 +33,7 @@ class HostCall final : public DeviceCall {
   HostRows Staging(size_t query, size_t row_count) override;
   absl::Status Bring(const HostRows&) override { return absl::OkStatus(); }
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override;
+  absl::Status Widen() override;
   absl::Status Wait(Deadline deadline) override;
   LookupCounts counts(size_t query) const override { return counts_[query]; }
   void Return() override { give_back_(this); }
@@ -51,6 +52,7 @@ class HostCall final : public DeviceCall {
 
   absl::Status Validate(const DeviceCacheQuery& query, MemorySpace space) const;
   absl::Status Validate(const DeviceRowPiece& piece) const;
+  absl::Status CheckAllAnswered() const;
   void Probe(size_t query);
   void Answer(size_t query, size_t unique, const DeviceRowPiece& piece, size_t row);
 

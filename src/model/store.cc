@@ -8,6 +8,7 @@
 #include "base/executor.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "base/row_convert.h"
 #include "import/export.h"
 #include "import/import.h"
 #include "import/import_plan.h"
@@ -16,7 +17,6 @@
 #include "model/open_store.h"
 #include "model/served_models.h"
 #include "model/tier_factory.h"
-#include "query/row_convert.h"
 #include "query/session_factory.h"
 
 namespace hps {

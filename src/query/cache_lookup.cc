@@ -53,7 +53,8 @@ void CacheLookup::Bring(const HostRows& rows) {
 void CacheLookup::MakeRequests(std::span<QueryWork> queries, MemorySpace space) {
   size_t native_bytes = 0;
   for (const QueryWork& query : queries) {
-    if (query.out.converts()) native_bytes += query.key_count * query.table->table->row_bytes();
+    if (query.out.converts() && space == MemorySpace::kHost)
+      native_bytes += query.key_count * query.table->table->row_bytes();
   }
   if (native_rows_.size() < native_bytes) native_rows_.resize(native_bytes);
   requests_.clear();
@@ -70,7 +71,9 @@ void CacheLookup::MakeRequests(std::span<QueryWork> queries, MemorySpace space) 
                                 .row_stride_bytes = query.out.stride_bytes(),
                                 .status = query.status,
                                 .default_row = table.default_row()};
-    if (query.out.converts()) {
+    if (query.out.converts() && space == MemorySpace::kDevice) {
+      request.widen_from = table.spec().dtype;
+    } else if (query.out.converts()) {
       request.rows = native;
       request.row_stride_bytes = table.row_bytes();
       native += query.key_count * table.row_bytes();
@@ -193,6 +196,10 @@ void CacheLookup::AddPieces(size_t number, QueryWork& query) {
 absl::Status CacheLookup::Finish(std::span<QueryWork> queries, Deadline deadline) {
   const DeviceCallLease call = std::move(call_);
   HPS_RETURN_IF_ERROR(sent_);
+  const auto widens = [](const DeviceCacheQuery& request) {
+    return request.widen_from != Dtype::kFloat32;
+  };
+  if (std::ranges::any_of(requests_, widens)) HPS_RETURN_IF_ERROR(call->Widen());
   // Costs nothing where all has hit and the device has written it itself.
   if (ready_on_return_ || probes_again_) HPS_RETURN_IF_ERROR(call->Wait(deadline));
   for (size_t i = 0; i < queries.size(); ++i) queries[i].counts = call->counts(i);
@@ -211,7 +218,7 @@ void CacheLookup::ProlongBypasses(std::span<QueryWork> queries) {
 void CacheLookup::ConvertRows(std::span<QueryWork> queries) {
   for (size_t i = 0; i < queries.size(); ++i) {
     const QueryWork& query = queries[i];
-    if (!query.out.converts()) continue;
+    if (!query.out.converts() || requests_[i].space == MemorySpace::kDevice) continue;
     for (size_t position = 0; position < query.key_count; ++position)
       query.out.Write(position, requests_[i].rows + position * requests_[i].row_stride_bytes);
   }

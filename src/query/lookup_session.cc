@@ -28,11 +28,6 @@ absl::Status LevelSession::Lookup(const HostLookupRequest& request, LookupCounts
 absl::Status LevelSession::Lookup(const DeviceLookupRequest& request, LookupCounts* counts) {
   if (cache_lookup_ == nullptr)
     return absl::UnimplementedError("look-up: device queries need a session on a device");
-  if (options_.output_dtype.has_value()) {
-    return absl::UnimplementedError(
-        "look-up: device queries are answered in the table's own dtype only; make the session "
-        "without an output dtype");
-  }
   return LookupIn(request, counts);
 }
 

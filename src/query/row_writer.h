@@ -8,7 +8,7 @@
 #include <cstring>
 #include <span>
 
-#include "query/row_convert.h"
+#include "base/row_convert.h"
 #include "query/served_table.h"
 
 namespace hps {

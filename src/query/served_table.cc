@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "query/row_convert.h"
+#include "base/row_convert.h"
 
 namespace hps {
 

@@ -89,6 +89,7 @@ class MissingCall final : public DeviceCall {
     }
     return absl::OkStatus();
   }
+  absl::Status Widen() override { return absl::OkStatus(); }
   absl::Status Wait(Deadline) override { return absl::OkStatus(); }
   LookupCounts counts(size_t) const override { return {}; }
   void Return() override {}

@@ -52,6 +52,10 @@ struct DeviceCacheQuery {
   size_t row_stride_bytes = 0;
   KeyStatus* status = nullptr;             // null = not wanted
   std::span<const std::byte> default_row;  // host, borrowed until the last Finish; empty = zeros
+  // The type of the rows' elements, where DeviceCall::Widen is to make them float32 in their
+  // places: each has twice row_bytes then, and the stride is at least that. On the device only.
+  // kFloat32 = they stay as they are.
+  Dtype widen_from = Dtype::kFloat32;
 };
 
 // What the levels below are asked for, on the host. Valid until the call is returned.
@@ -93,8 +97,8 @@ class DeviceCall {
   // One launch for all queries; once per lease. Errors: RESOURCE_EXHAUSTED (more keys than were
   // leased, more than kTablesPerCallMax queries, or more rows on the host than the device has room
   // for), INVALID_ARGUMENT (row bytes that are not the table's, a stride below them, two memory
-  // spaces, a stream that is being captured), INTERNAL (the device's own text). Nothing has been
-  // written then.
+  // spaces, rows on the host that are to be widened, a stream that is being captured), INTERNAL
+  // (the device's own text). Nothing has been written then.
   virtual absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) = 0;
 
   // The misses of a query that the probe has listed by now, so that fetching need not wait for its
@@ -121,6 +125,11 @@ class DeviceCall {
   // INVALID_ARGUMENT (a piece that is not within the misses, answers a key again, or lacks rows),
   // DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
   virtual absl::Status Finish(std::span<const DeviceRowPiece> pieces) = 0;
+
+  // Widens the rows of queries that ask for it, with one launch for all. Once, when every miss has
+  // been answered. Asynchronous. Errors: FAILED_PRECONDITION (a miss was left without an answer),
+  // INTERNAL.
+  virtual absl::Status Widen() = 0;
 
   // Waits until everything is in its place.
   // Errors: FAILED_PRECONDITION (a miss was left without an answer), DEADLINE_EXCEEDED, INTERNAL.

@@ -4,8 +4,9 @@
 //
 //   INSTANTIATE_TEST_SUITE_P(Host, DeviceCacheContractTest, testing::Values(setup...));
 //
-// This header holds the tests of single operations; those that run long random or concurrent
-// histories are in device_cache_contract_random.h, which it includes.
+// This header holds the tests of single operations. It includes those of how rows travel and what
+// they become, in device_cache_contract_rows.h, and those that run long random or concurrent
+// histories, in device_cache_contract_random.h.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -22,6 +23,7 @@
 #include "hps/table_spec.h"
 #include "tier/device_cache_contract_fixture.h"
 #include "tier/device_cache_contract_random.h"
+#include "tier/device_cache_contract_rows.h"
 
 namespace hps {
 
@@ -450,6 +452,9 @@ TEST_P(DeviceCacheContractTest, BeginRefusesWhatItCantDoAndMayBeTriedAgain) {
   const std::byte short_default_row{};
   bad.default_row = {&short_default_row, 1};
   EXPECT_EQ(begin({bad}), absl::StatusCode::kInvalidArgument);
+  bad = good;
+  bad.widen_from = Dtype::kFloat16;  // the stride leaves no room for it
+  EXPECT_EQ(begin({bad}), absl::StatusCode::kInvalidArgument);
   DeviceCacheQuery elsewhere = good;
   elsewhere.key_count = 0;
   elsewhere.space = good.space == MemorySpace::kHost ? MemorySpace::kDevice : MemorySpace::kHost;
@@ -528,73 +533,6 @@ TEST_P(DeviceCacheContractTest, PiecesMayLeaveKeysForLaterOnes) {
   }
   EXPECT_EQ(call->counts(0)[KeyStatus::kAbsent], absent);
   EXPECT_EQ(call->counts(0)[KeyStatus::kHitL2], query.keys.size() - absent);
-}
-
-TEST_P(DeviceCacheContractTest, RowsMayBeStagedWithinBounds) {
-  UseCache({.call_staging_bytes = 1000});
-  const StampedTable table = OpenTable(16, 100);
-  ContractQuery query{.table = &table, .keys = Sequence(0, 200)};
-  const QueryBuffers buffers(*memory_, query);
-  const DeviceCacheQuery request = buffers.Request(query);
-  for (int round = 0; round < 2; ++round) {
-    auto call = *cache_->AcquireCall(200);
-    ASSERT_EQ(call->Begin({&request, 1}, Stream()), absl::OkStatus());
-    const DeviceMisses misses = *call->Misses(kNoDeadline);
-    size_t staged = 0;
-    for (size_t wanted : {0, 10, 200}) {
-      const HostRows rows = call->Staging(0, wanted);
-      EXPECT_LE(rows.row_count, wanted);
-      EXPECT_EQ(rows.stride_bytes, 16u);
-      for (size_t i = 0; i < rows.row_count; ++i)
-        StampedRow::Write(1, misses.keys[0][staged + i], 1, {rows.row(i), 16});
-      const std::vector<KeyStatus> statuses(rows.row_count, KeyStatus::kHitL2);
-      const DeviceRowPiece piece{.first = staged, .statuses = statuses, .rows = rows};
-      ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
-      staged += rows.row_count;
-    }
-    EXPECT_LE(staged * 16, 1000u);
-    EXPECT_GE(staged, 10u);
-    EXPECT_EQ(call->Staging(0, 200).row_count, 0u);
-    const std::vector<KeyStatus> absent(200 - staged, KeyStatus::kAbsent);
-    const DeviceRowPiece rest{.first = staged, .statuses = absent};
-    ASSERT_EQ(call->Finish({&rest, 1}), absl::OkStatus());
-    ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
-    buffers.TakeAnswers(query);
-    size_t hits = 0;
-    for (size_t i = 0; i < query.keys.size(); ++i) {
-      if (query.statuses[i] != KeyStatus::kHitL2) continue;
-      ASSERT_TRUE(query.Holds(i, 1)) << i;
-      ++hits;
-    }
-    EXPECT_EQ(hits, staged);
-  }
-}
-
-TEST_P(DeviceCacheContractTest, RowsMayBeBroughtWhileTheProbeRuns) {
-  const StampedTable table = OpenTable(16, 100);
-  ContractQuery query{.table = &table, .keys = Sequence(0, 999)};
-  query.keys.push_back(7);
-  const QueryBuffers buffers(*memory_, query);
-  const DeviceCacheQuery request = buffers.Request(query);
-  auto call = *cache_->AcquireCall(1000);
-  ASSERT_EQ(call->Begin({&request, 1}, Stream()), absl::OkStatus());
-  const HostRows rows = call->Staging(0, 999);
-  DeviceMissesSoFar known;
-  for (size_t brought = 0; !known.probed; brought = known.keys.size()) {
-    known = call->Peek(0);
-    for (size_t i = brought; i < known.keys.size(); ++i)
-      StampedRow::Write(table.number, known.keys[i], 1, {rows.row(i), 16});
-    const size_t count = known.keys.size() - brought;
-    ASSERT_EQ(call->Bring({rows.row(brought), count, 16, 16}), absl::OkStatus());
-  }
-  ASSERT_TRUE(std::ranges::equal(call->Misses(kNoDeadline)->keys[0], known.keys));
-  const std::vector<KeyStatus> statuses(999, KeyStatus::kHitL2);
-  const DeviceRowPiece piece{.statuses = statuses, .rows = rows, .brought = true};
-  ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
-  ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
-  buffers.TakeAnswers(query);
-  for (size_t i = 0; i < 1000; ++i) ASSERT_TRUE(query.Holds(i, 1)) << i;
-  EXPECT_EQ(call->counts(0)[KeyStatus::kHitL2], 1000u);
 }
 
 }  // namespace hps

@@ -65,6 +65,7 @@ class NotingCall final : public DeviceCall {
   HostRows Staging(size_t, size_t row_count) override { return {.row_count = row_count}; }
   absl::Status Bring(const HostRows&) override { return Note("Bring"); }
   absl::Status Finish(std::span<const DeviceRowPiece>) override { return Note("Finish"); }
+  absl::Status Widen() override { return Note("Widen"); }
   absl::Status Wait(Deadline) override { return Note("Wait"); }
   LookupCounts counts(size_t) const override { return {}; }
   void Return() override { calls_->emplace_back("Return"); }

@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <vector>
 
+#include "base/row_convert.h"
 #include "l1_host/host_cache.h"
 #include "query/test_query_world.h"
 #include "tier/fault_cache.h"
@@ -66,9 +69,44 @@ TEST_F(CacheLookupTest, DeviceQueriesAreAnsweredOnTheDevice) {
     EXPECT_TRUE(StampedRow::Matches(1, 5, 0, std::span(rows).last(32)));
     world_.executor().RunAll();
   }
-  const auto converting = world_.NewSession({.device = 0, .output_dtype = Dtype::kFloat32});
-  EXPECT_EQ(converting->Lookup(DeviceLookupRequest{.queries = {&query, 1}}, nullptr).code(),
-            absl::StatusCode::kUnimplemented);
+}
+
+TEST(CacheLookupWideningTest, DeviceQueriesOfASessionForFloat32AreWidened) {
+  auto cache = *MakeHostCache({.device = 0, .bytes_max = uint64_t{4} << 20});
+  WorldTableOptions options{.dim = 3, .dtype = Dtype::kBfloat16, .keys = {1, 2}};
+  options.default_row = {std::byte{0x80}, std::byte{0x3f}, std::byte{},
+                         std::byte{},     std::byte{0x80}, std::byte{0xbf}};
+  const WorldTable a = MakeWorldTable(options, nullptr);
+  const WorldTable b = MakeWorldTable({.name = "m/b", .stamp = 2, .keys = {1, 2}}, nullptr);
+  World world(0, {cache.get()});
+  a.served->AttachL1(0, *cache->OpenTable(6, cache->TableBytes(6, 100)));
+  b.served->AttachL1(0, *cache->OpenTable(32, cache->TableBytes(32, 100)));
+  world.Publish({&a, &b});
+  const auto session = world.NewSession({.device = 0, .output_dtype = Dtype::kFloat32});
+  const std::vector<Key> keys = {2, 77, 1, 2};
+  std::vector<std::byte> rows(keys.size() * 12), wide_rows(keys.size() * 32);
+  std::vector<KeyStatus> statuses(keys.size());
+  const DeviceTableQuery narrow{.table = 0,
+                                .keys = {keys.data(), keys.size()},
+                                .rows = {rows.data(), rows.size()},
+                                .status = {statuses.data(), statuses.size()}};
+  const DeviceTableQuery wide{
+      .table = 1, .keys = {keys.data(), keys.size()}, .rows = {wide_rows.data(), wide_rows.size()}};
+  const std::array queries = {narrow, wide};
+  for (const KeyStatus level : {KeyStatus::kHitL3, KeyStatus::kHitL1}) {
+    ASSERT_TRUE(session->Lookup(DeviceLookupRequest{.queries = queries}, nullptr).ok());
+    EXPECT_THAT(statuses, ElementsAre(level, KeyStatus::kAbsent, level, level));
+    std::vector<std::byte> native(6), expected(12);
+    StampedRow::Write(1, 2, 0, native);
+    ConvertToFloat32(Dtype::kBfloat16, native.data(), 3, expected.data());
+    EXPECT_TRUE(std::ranges::equal(std::span(rows).first(12), expected));
+    EXPECT_TRUE(std::ranges::equal(std::span(rows).last(12), expected));
+    float defaults[3];
+    std::memcpy(defaults, rows.data() + 12, sizeof(defaults));
+    EXPECT_THAT(defaults, ElementsAre(1.0F, 0.0F, -1.0F));
+    EXPECT_TRUE(StampedRow::Matches(2, 1, 0, std::span(wide_rows).subspan(64, 32)));
+    world.executor().RunAll();
+  }
 }
 
 // With pieces of three rows and sends of nine, through staging that holds six of the sixteen.

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "base/row_convert.h"
 #include "l1_host/host_cache.h"
 #include "l2_memory/memory_tier.h"
-#include "query/row_convert.h"
 #include "query/test_query_world.h"
 
 namespace hps {

@@ -163,6 +163,7 @@ class InterleavedCall final : public DeviceCall {
       piece.probe_again = piece.probe_again && context_->defect != Defect::kNoProbeAgain;
     return call_->Finish(inner);
   }
+  absl::Status Widen() override { return call_->Widen(); }
   absl::Status Wait(Deadline deadline) override { return call_->Wait(deadline); }
   LookupCounts counts(size_t query) const override { return call_->counts(query); }
   void Return() override { call_.reset(); }

@@ -1,4 +1,4 @@
-#include "query/row_convert.h"
+#include "base/row_convert.h"
 
 #include <gtest/gtest.h>
 
@@ -55,6 +55,21 @@ TEST(RowConvertTest, EveryBfloat16IsTheUpperHalfOfItsFloat32) {
   const std::vector<uint16_t> from = AllValues();
   const std::vector<uint32_t> to = Convert(Dtype::kBfloat16, from);
   for (size_t i = 0; i < from.size(); ++i) ASSERT_EQ(to[i], uint32_t{from[i]} << 16) << i;
+}
+
+TEST(RowConvertTest, RowsAreWidenedWhereTheyLie) {
+  const std::vector<uint16_t> values = AllValues();
+  for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBfloat16}) {
+    for (const size_t count : {1, 3, 64, 65536}) {
+      const std::vector<uint16_t> from(values.begin(),
+                                       values.begin() + static_cast<std::ptrdiff_t>(count));
+      std::vector<std::byte> row(1 + 4 * count);
+      std::memcpy(row.data() + 1, from.data(), 2 * count);
+      WidenToFloat32(dtype, count, row.data() + 1);
+      const std::vector<uint32_t> expected = Convert(dtype, from);
+      ASSERT_EQ(std::memcmp(row.data() + 1, expected.data(), 4 * count), 0) << count;
+    }
+  }
 }
 
 TEST(RowConvertTest, AnyLengthAndAlignment) {
