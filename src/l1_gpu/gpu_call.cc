@@ -70,11 +70,37 @@ constexpr size_t kMissesPerPeekMin = 128;
 constexpr size_t kMissesPerPeekMax = 512;
 
 // A graph would run the look-up again when its buffers are another one's.
-absl::Status ValidateStream(cudaStream_t stream) {
+absl::Status ValidateStream(cudaStream_t stream, int device) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamIsCapturing(stream, &capture), "a caller's stream"));
-  if (capture == cudaStreamCaptureStatusNone) return absl::OkStatus();
-  return absl::InvalidArgumentError("gpu cache: a look-up on a stream that is being captured");
+  if (capture != cudaStreamCaptureStatusNone)
+    return absl::InvalidArgumentError("gpu cache: a look-up on a stream that is being captured");
+  int own_device = device;
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamGetDevice(stream, &own_device), "a caller's stream"));
+  if (own_device == device) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("gpu cache: a look-up on device ", device,
+                                                 " with a stream of device ", own_device));
+}
+
+// A kernel that is given another device's memory breaks its own device for the whole process.
+absl::Status ValidatePlace(const void* memory, int device) {
+  cudaPointerAttributes attributes = {};
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaPointerGetAttributes(&attributes, memory), "a caller's rows"));
+  if (attributes.type != cudaMemoryTypeDevice || attributes.device == device)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("gpu cache: a look-up on device ", device,
+                                                 " with memory of device ", attributes.device));
+}
+
+// Of the first and the last query, since asking costs more than a table: callers who mistake the
+// device mistake it for all.
+absl::Status ValidatePlaces(std::span<const DeviceCacheQuery> queries, int device) {
+  for (const DeviceCacheQuery* query : {&queries.front(), &queries.back()}) {
+    if (query->key_count == 0) continue;
+    HPS_RETURN_IF_ERROR(ValidatePlace(query->keys, device));
+    HPS_RETURN_IF_ERROR(ValidatePlace(query->rows, device));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -88,6 +114,7 @@ absl::StatusOr<std::unique_ptr<GpuCall>> GpuCall::Create(int device, const CallS
 GpuCall::GpuCall(int device, std::unique_ptr<CallBuffers> buffers,
                  std::function<void(GpuCall*)> give_back)
     : device_(device),
+      has_other_devices_(GpuDeviceCount() > 1),
       buffers_(std::move(buffers)),
       give_back_(std::move(give_back)),
       sender_(*buffers_),
@@ -161,7 +188,9 @@ absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream st
   HPS_RETURN_IF_ERROR(Validate(queries));
   const DeviceScope scope(device_);
   if (stream.handle != nullptr)
-    HPS_RETURN_IF_ERROR(ValidateStream(static_cast<cudaStream_t>(stream.handle)));
+    HPS_RETURN_IF_ERROR(ValidateStream(static_cast<cudaStream_t>(stream.handle), device_));
+  if (has_other_devices_ && !queries.empty() && queries.front().space == MemorySpace::kDevice)
+    HPS_RETURN_IF_ERROR(ValidatePlaces(queries, device_));
   queries_.assign(queries.begin(), queries.end());
   on_host_ = !queries.empty() && queries.front().space == MemorySpace::kHost;
   stream_ =

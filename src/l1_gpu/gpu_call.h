@@ -84,6 +84,7 @@ class GpuCall final : public DeviceCall {
   absl::Status FinishPieces(std::span<const DeviceRowPiece> pieces);
 
   const int device_;
+  const bool has_other_devices_;  // that a caller may mistake for this one
   const std::unique_ptr<CallBuffers> buffers_;
   const std::function<void(GpuCall*)> give_back_;
   PieceSender sender_;

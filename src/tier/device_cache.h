@@ -97,8 +97,9 @@ class DeviceCall {
   // One launch for all queries; once per lease. Errors: RESOURCE_EXHAUSTED (more keys than were
   // leased, more than kTablesPerCallMax queries, or more rows on the host than the device has room
   // for), INVALID_ARGUMENT (row bytes that are not the table's, a stride below them, two memory
-  // spaces, rows on the host that are to be widened, a stream that is being captured), INTERNAL
-  // (the device's own text). Nothing has been written then.
+  // spaces, rows on the host that are to be widened, a stream that is being captured, a stream or
+  // memory of another device as far as that is looked at), INTERNAL (the device's own text).
+  // Nothing has been written then.
   virtual absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) = 0;
 
   // The misses of a query that the probe has listed by now, so that fetching need not wait for its

@@ -1,0 +1,146 @@
+// What a process with caches on two devices relies on. Skips itself where there is one.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "l1_gpu/gpu_cache.h"
+#include "l1_gpu/test_gpu.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kRowBytes = 64;
+constexpr size_t kKeys = 1000;
+
+// A cache on a device, its table, and a look-up's memory there.
+struct Node {
+  std::unique_ptr<DeviceCache> cache;
+  StampedTable table;
+  DeviceBuffer keys;
+  DeviceBuffer rows;
+  CudaStream stream;
+
+  DeviceCacheQuery query() const {
+    return {.table = table.table.get(),
+            .space = MemorySpace::kDevice,
+            .keys = keys.at<Key>(0),
+            .key_count = kKeys,
+            .rows = rows.data(),
+            .row_bytes = kRowBytes,
+            .row_stride_bytes = kRowBytes};
+  }
+};
+
+class TwoGpusTest : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    if (GpuDeviceCount() < 2) GTEST_SKIP() << "needs two GPUs";
+    for (Key key = 0; key < static_cast<Key>(kKeys); ++key) keys_.push_back(key);
+    for (int device : {0, 1}) MakeNode(device);
+  }
+  // Each on its own device.
+  void TearDown() override {
+    for (int device : {1, 0}) {
+      const DeviceScope scope(device);
+      nodes_[static_cast<size_t>(device)].reset();
+    }
+  }
+
+  // The device's rows are of version device + 1.
+  void MakeNode(int device) {
+    const DeviceScope scope(device);
+    nodes_[static_cast<size_t>(device)] = std::make_unique<Node>();
+    Node& node = *nodes_[static_cast<size_t>(device)];
+    auto cache = MakeGpuCache(
+        {.device = device, .bytes_max = 16 << 20, .calls_max = 2, .call_keys_max = kKeys});
+    ASSERT_TRUE(cache.ok()) << cache.status();
+    node.cache = *std::move(cache);
+    auto table = node.cache->OpenTable(kRowBytes, node.cache->TableBytes(kRowBytes, 2 * kKeys));
+    ASSERT_TRUE(table.ok()) << table.status();
+    node.table = {*std::move(table), 1};
+    StampedBatch batch(node.table, keys_, static_cast<Version>(device + 1));
+    ASSERT_TRUE(node.table.table->Replace(batch.batch(), 0).ok());
+    ASSERT_EQ(node.table.table->Flush(kNoDeadline), absl::OkStatus());
+    node.keys = *MakeDeviceBuffer("keys", kKeys * sizeof(Key));
+    node.rows = *MakeDeviceBuffer("rows", kKeys * kRowBytes);
+    node.stream = *MakeStream(StreamPriority::kHigh);
+    ASSERT_EQ(
+        cudaMemcpy(node.keys.data(), keys_.data(), kKeys * sizeof(Key), cudaMemcpyHostToDevice),
+        cudaSuccess);
+  }
+
+  // Rows of `device` that a look-up there gave wrongly. The thread's current device is another one.
+  size_t WrongRows(int device) {
+    const Node& node = *nodes_[static_cast<size_t>(device)];
+    const DeviceCacheQuery query = node.query();
+    std::vector<std::byte> rows(kKeys * kRowBytes);
+    {
+      auto call = node.cache->AcquireCall(kKeys);
+      if (!call.ok() || !(*call)->Begin({&query, 1}, Stream{node.stream.get()}).ok()) return kKeys;
+      if (!(*call)->Misses(kNoDeadline).ok()) return kKeys;
+    }
+    if (cudaMemcpy(rows.data(), node.rows.data(), rows.size(), cudaMemcpyDeviceToHost) !=
+        cudaSuccess) {
+      return kKeys;
+    }
+    size_t wrong = 0;
+    for (size_t i = 0; i < kKeys; ++i) {
+      wrong += StampedRow::Matches(1, keys_[i], static_cast<Version>(device + 1),
+                                   {rows.data() + i * kRowBytes, kRowBytes})
+                   ? 0
+                   : 1;
+    }
+    return wrong;
+  }
+
+  std::vector<Key> keys_;
+  std::array<std::unique_ptr<Node>, 2> nodes_;
+};
+
+TEST_F(TwoGpusTest, EachDeviceAnswersFromItsOwnCache) {
+  std::array<size_t, 2> wrong = {};
+  std::array<std::thread, 2> threads;
+  for (int device : {0, 1}) {
+    threads[static_cast<size_t>(device)] = std::thread([&, device] {
+      (void)cudaSetDevice(1 - device);  // a look-up chooses its device itself, and gives it back
+      for (int round = 0; round < 200; ++round)
+        wrong[static_cast<size_t>(device)] += WrongRows(device);
+      int current = -1;
+      EXPECT_EQ(cudaGetDevice(&current), cudaSuccess);
+      EXPECT_EQ(current, 1 - device);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // The table may have lost a row or two at its fill of three quarters.
+  for (const size_t rows : wrong) EXPECT_LT(rows, 200u * 5);
+}
+
+// Without the check the kernel would write where it can't, which ends every later call on its
+// device.
+TEST_F(TwoGpusTest, MemoryOfTheOtherDeviceIsRefused) {
+  for (size_t device : {0, 1}) {
+    const Node& node = *nodes_[device];
+    const Node& other = *nodes_[1 - device];
+    const auto begin = [&](const DeviceCacheQuery& query, const CudaStream& stream) {
+      auto call = *node.cache->AcquireCall(kKeys);
+      return call->Begin({&query, 1}, Stream{stream.get()}).code();
+    };
+    DeviceCacheQuery query = node.query();
+    query.rows = other.rows.data();
+    EXPECT_EQ(begin(query, node.stream), absl::StatusCode::kInvalidArgument);
+    query = node.query();
+    query.keys = other.keys.at<Key>(0);
+    EXPECT_EQ(begin(query, node.stream), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(begin(node.query(), other.stream), absl::StatusCode::kInvalidArgument);
+    EXPECT_LT(WrongRows(static_cast<int>(device)), 5u);
+  }
+}
+
+}  // namespace
+}  // namespace hps
