@@ -13,9 +13,9 @@ namespace {
 
 class ConnectionTest : public HttpWorld {
  protected:
-  // Until the server has `count` connections, or ten seconds have passed.
+  // Until the server has `count` connections, or a minute has passed.
   bool AwaitConnections(uint64_t count) const {
-    const TimePoint end = RealClock().Now() + std::chrono::seconds(10);
+    const TimePoint end = RealClock().Now() + std::chrono::minutes(1);
     while (Counted().connections_http != count) {
       if (RealClock().Now() > end) return false;
       std::this_thread::yield();
@@ -185,33 +185,50 @@ TEST_F(ConnectionTest, ClientsVanishInTheMiddleOfAnything) {
   EXPECT_EQ(Ask(Get("/v2")).code, 200);
 }
 
-TEST_F(ConnectionTest, SlowClientsAreCutOff) {
+// Each of the next four shortens one time-out alone: a test that is slow itself meets no other.
+TEST_F(ConnectionTest, AHeadThatDoesNotEndIsCutOff) {
   config_.header_timeout = std::chrono::milliseconds(80);
-  config_.body_timeout = std::chrono::milliseconds(80);
-  config_.write_timeout = std::chrono::milliseconds(80);
-  config_.idle_timeout = std::chrono::milliseconds(200);
-  inference_.dim = 4096;
-  const auto idle = Connect();
-  const auto head = Connect();
-  const auto body = Connect();
-  const auto reader = Connect();
-  head->Send("GET /v2 HTTP/1.1\r\nHo");
-  const std::string request = BinaryInfer(std::vector<int64_t>(2000, 1));
-  body->Send(std::string_view(request).substr(0, 2000));
-  reader->Send(request);  // and never reads the 32 MiB
-  EXPECT_EQ(head->Read().code, 408);
-  EXPECT_TRUE(head->AtEnd());
-  EXPECT_EQ(body->Read().code, 408);
-  EXPECT_TRUE(body->AtEnd());
-  EXPECT_TRUE(idle->AtEnd());
+  const auto client = Connect();
+  client->Send("GET /v2 HTTP/1.1\r\nHo");
+  EXPECT_EQ(client->Read().code, 408);
+  EXPECT_TRUE(client->AtEnd());
   EXPECT_TRUE(AwaitConnections(0));
-  EXPECT_EQ(BadRequests("timeout"), 3u);
+  EXPECT_EQ(BadRequests("timeout"), 1u);
+}
+
+TEST_F(ConnectionTest, ABodyThatDoesNotEndIsCutOff) {
+  config_.body_timeout = std::chrono::milliseconds(80);
+  const auto client = Connect();
+  client->Send(std::string_view(BinaryInfer(std::vector<int64_t>(2000, 1))).substr(0, 2000));
+  EXPECT_EQ(client->Read().code, 408);
+  EXPECT_TRUE(client->AtEnd());
+  EXPECT_TRUE(AwaitConnections(0));
+  EXPECT_EQ(BadRequests("timeout"), 1u);
+}
+
+TEST_F(ConnectionTest, AClientThatDoesNotReadIsCutOff) {
+  config_.write_timeout = std::chrono::milliseconds(80);
+  inference_.dim = 4096;
+  const auto client = Connect();
+  client->Send(BinaryInfer(std::vector<int64_t>(2000, 1)));  // the answer has 32 MiB
+  pollfd wait{.fd = client->fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&wait, 1, 60'000), 1);
+  EXPECT_TRUE(AwaitConnections(0));
+  EXPECT_EQ(BadRequests("timeout"), 1u);
+}
+
+TEST_F(ConnectionTest, AnIdleClientIsCutOff) {
+  config_.idle_timeout = std::chrono::milliseconds(80);
+  const auto client = Connect();
+  EXPECT_TRUE(client->AtEnd());
+  EXPECT_TRUE(AwaitConnections(0));
+  EXPECT_EQ(BadRequests("timeout"), 0u);
 }
 
 TEST_F(ConnectionTest, ByteByByteDoesNotBuyTime) {
   config_.header_timeout = std::chrono::milliseconds(100);
   const auto client = Connect();
-  const TimePoint end = RealClock().Now() + std::chrono::seconds(10);
+  const TimePoint end = RealClock().Now() + std::chrono::minutes(1);
   client->Send("GET /v2 HTTP/1.1\r\n");
   while (client->Send("a") && RealClock().Now() < end) {
     pollfd wait{.fd = client->fd(), .events = POLLIN, .revents = 0};
@@ -299,7 +316,7 @@ TEST_F(ConnectionTest, DrainEndsIdleConnectionsAtOnceAndBusyOnesAfterTheirAnswer
   busy->Send(BinaryInfer({6}) + Get("/v2"));
   while (running == nullptr) std::this_thread::yield();
   std::thread drain(
-      [&] { EXPECT_TRUE(server_->Drain(RealClock().Now() + std::chrono::seconds(20)).ok()); });
+      [&] { EXPECT_TRUE(server_->Drain(RealClock().Now() + std::chrono::minutes(1)).ok()); });
   EXPECT_TRUE(idle->AtEnd());
   EXPECT_TRUE(fresh->AtEnd());
   EXPECT_TRUE(AwaitConnections(1));
@@ -317,11 +334,11 @@ TEST_F(ConnectionTest, DrainClosesAConnectionWhoseAnswerWasStillBeingRead) {
   const auto slow = Connect();
   slow->Send(BinaryInfer(std::vector<int64_t>(2000, 1)));  // 31 MiB, more than any socket buffers
   pollfd wait{.fd = slow->fd(), .events = POLLIN, .revents = 0};
-  ASSERT_EQ(poll(&wait, 1, 10'000), 1);
+  ASSERT_EQ(poll(&wait, 1, 60'000), 1);
   const auto idle = Connect();  // closed after the slow one has heard of the drain
   EXPECT_EQ(idle->Ask(Get("/v2")).code, 200);
   std::thread drain(
-      [&] { EXPECT_TRUE(server_->Drain(RealClock().Now() + std::chrono::seconds(8)).ok()); });
+      [&] { EXPECT_TRUE(server_->Drain(RealClock().Now() + std::chrono::minutes(1)).ok()); });
   EXPECT_TRUE(idle->AtEnd());
   EXPECT_EQ(slow->Read().code, 200);
   EXPECT_TRUE(slow->AtEnd());
@@ -378,7 +395,7 @@ TEST_F(ConnectionTest, AnAnswerDoesNotWaitForWhatItsThreadDoesNext) {
   std::atomic<bool> was_answered = false;
   inference_.on_run = [&](InferenceCall& call) {
     inference_.Finish(call);
-    was_answered = answered.WaitUntil(DeadlineAfter(RealClock(), std::chrono::seconds(5)));
+    was_answered = answered.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1)));
   };
   const auto client = Connect();
   EXPECT_EQ(client->Ask(BinaryInfer({1})).code, 200);

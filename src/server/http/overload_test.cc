@@ -56,8 +56,10 @@ class OverloadTest : public HttpWorld {
       clients_.push_back(Connect());
       EXPECT_EQ(clients_.back()->Ask(Get("/v2/health/live")).code, 200);
     }
+    const TimePoint sent = RealClock().Now();
     clients_[0]->Send(BinaryInfer({0}));
     EXPECT_TRUE(Await(begun_));
+    first_took_ = RealClock().Now() - sent;
     for (int64_t i = 1; i <= count; ++i) clients_[static_cast<size_t>(i)]->Send(BinaryInfer({i}));
   }
 
@@ -68,6 +70,7 @@ class OverloadTest : public HttpWorld {
 
   std::vector<std::unique_ptr<HttpClient>> clients_;
   std::set<int64_t> refused_;
+  Duration first_took_{};  // from when request 0 was sent to when it was looked up
   Latch begun_;
   Latch gate_;
   Mutex mutex_;
@@ -87,7 +90,7 @@ TEST_F(OverloadTest, ARequestHasWaitedSinceItsSocketWasReady) {
   gate_.CountDown();
   for (size_t i = 0; i <= 2; ++i) EXPECT_EQ(clients_[i]->Read().code, 200);
   MutexLock lock(mutex_);
-  EXPECT_EQ(waits_[0], Duration::zero());  // nothing else was to be done
+  EXPECT_LT(waits_[0], first_took_);  // zero, but where the server's tick came with it
   EXPECT_GT(waits_[1], Duration::zero());
   EXPECT_GT(waits_[2], Duration::zero());
 }
