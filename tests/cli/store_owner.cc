@@ -4,6 +4,7 @@
 //
 // Answers each line of stdin with one line on stdout: "reload", "lookup MODEL/TABLE KEY" (the
 // status and the row's first element), "quit". Says "ready" first.
+#include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <sstream>
@@ -27,7 +28,8 @@ std::string LookUp(Store& store, const std::string& name, Key key) {
                                 .keys = std::span<const Key>(&key, 1),
                                 .rows = std::as_writable_bytes(std::span(row)),
                                 .status = std::span<KeyStatus>(&status, 1)};
-  const absl::Status done = (*session)->Lookup(HostLookupRequest{.queries = {&query, 1}}, nullptr);
+  const absl::Status done = (*session)->Lookup(
+      HostLookupRequest{.queries = {&query, 1}, .timeout = std::chrono::minutes(1)}, nullptr);
   if (!done.ok()) return done.ToString();
   return std::string(KeyStatusName(status)) + " " + std::to_string(row[0]);
 }

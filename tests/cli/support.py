@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -15,6 +16,16 @@ HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" 
 OWNER = HPS.parent / "hps_store_owner"
 IS_CPU_BUILD = HPS.parent.parent.name == "cpu"
 TIMEOUT_S = 120
+
+
+def hold_port(case: unittest.TestCase) -> str:
+    """An address that a server can take again after it was killed: a socket that is bound, but does
+    not listen, keeps it from everybody who asks for any port."""
+    held = socket.socket()
+    case.addCleanup(held.close)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return f"127.0.0.1:{held.getsockname()[1]}"
 
 
 class CommandTestCase(unittest.TestCase):

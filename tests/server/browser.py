@@ -14,7 +14,7 @@ import time
 import aiohttp
 
 PROGRAMS = ("chromium-headless-shell", "chromium")
-START_S = 30
+WAIT_S = 120  # for anything: a busy machine gets there too
 
 
 def program() -> str | None:
@@ -51,7 +51,7 @@ class Page:
         answer = self.answers[self.number] = asyncio.get_running_loop().create_future()
         await self.socket.send_json(
             {"id": self.number, "method": method, "params": parameters})
-        event = await asyncio.wait_for(answer, 30)
+        event = await asyncio.wait_for(answer, WAIT_S)
         if "error" in event:
             raise AssertionError(f"{method}: {event['error']}")
         return event["result"]
@@ -63,7 +63,7 @@ class Page:
             raise AssertionError(f"{expression}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
-    async def until(self, expression: str, timeout_s: float = 20):
+    async def until(self, expression: str, timeout_s: float = WAIT_S):
         """The expression's value, as soon as it is true."""
         deadline = time.monotonic() + timeout_s
         while not (value := await self.evaluate(expression)):

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from support import MODEL, ROWS, STAMP, TABLES, stamped
+from support import MODEL, ROWS, STAMP, TABLES, WAIT_S, stamped
 
 KEYS = 16
 
@@ -42,12 +42,12 @@ class Load:
     def __exit__(self, *_) -> None:
         self.stopping.set()
         for thread in self.threads:
-            thread.join(timeout=30)
+            thread.join(timeout=WAIT_S)
 
     def count_ok(self) -> int:
         return sum(answer.version > 0 for answers in self.answers for answer in list(answers))
 
-    def await_ok(self, more: int, timeout_s: float = 60) -> None:
+    def await_ok(self, more: int, timeout_s: float = WAIT_S) -> None:
         goal, deadline = self.count_ok() + more, time.monotonic() + timeout_s
         while self.count_ok() < goal and not self.wrong:
             if time.monotonic() > deadline:
@@ -67,7 +67,7 @@ class Load:
             answer = Answer(begun=time.monotonic(), ended=0)
             try:
                 if connection is None:
-                    connection = http.client.HTTPConnection(self.address, timeout=10)
+                    connection = http.client.HTTPConnection(self.address, timeout=WAIT_S)
                 self.ask(connection, random, answer)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 answer.error = f"{type(error).__name__}: {error}"

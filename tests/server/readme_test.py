@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy as np
@@ -17,6 +18,7 @@ import support
 
 TEXT = (support.ROOT / "README.md").read_text()
 TIMEOUT_S = 120
+ABSENT, HIT_L2 = 0, 2
 
 
 def section(title: str) -> str:
@@ -50,10 +52,28 @@ class ReadmeTest(unittest.TestCase):
             env=cls.environment(), stdout=subprocess.PIPE, text=True)
         cls.addClassCleanup(cls.stop)
         cls.addresses = json.loads(cls.server.stdout.readline())
-        cls.run_line("curl -s --retry 100 --retry-delay 1 --retry-max-time 60 --fail "
+        cls.run_line("curl -s --retry 100 --retry-delay 1 --retry-max-time 110 --fail "
                      "http://127.0.0.1:8000/v2/health/ready")
+        cls.warm_up()
         shown = re.search(r"^8199580975773293796 \w+ (.+) \.\.\.$", TEXT, re.MULTILINE)[1]
         cls.row = np.array(shown.split(), dtype=np.float32)  # how it begins
+
+    @classmethod
+    def warm_up(cls) -> None:
+        """The rows of the snippets come to level 2, where nothing is late: the snippets are
+        answered by the default time-out on a busy machine, too."""
+        body = json.dumps({
+            "parameters": {"timeout": TIMEOUT_S * 1_000_000},
+            "inputs": [{"name": "t0", "datatype": "INT64", "shape": [2],
+                        "data": [8199580975773293796, 7]}],
+            "outputs": [{"name": "t0.status"}, {"name": "t0"}]})
+        deadline, statuses = time.monotonic() + TIMEOUT_S, []
+        while statuses != [HIT_L2, ABSENT]:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not in level 2: {statuses}")
+            answer = cls.run_line(
+                f"curl -s http://127.0.0.1:8000/v2/models/dlrm/infer -d '{body}'")
+            statuses = json.loads(answer)["outputs"][0]["data"]
 
     @classmethod
     def stop(cls) -> None:

@@ -9,7 +9,7 @@ import time
 import unittest
 
 import support
-from support import MODEL
+from support import MODEL, WAIT_S
 
 TOKEN = "the-token-of-the-test"
 SECRET_PATHS = ["/metrics", "/api/overview", "/api/lookup?table=ctr/user&key=1", "/v2",
@@ -39,7 +39,7 @@ class TokenTest(support.ServerTestCase):
         for path in ("/v2/health/live", "/v2/health/ready", "/", "/assets/dashboard.js"):
             self.assertEqual(self.status(server, path), 200, path)
         counted = f"hps_auth_failures_total {6 * len(SECRET_PATHS)}\n"
-        deadline, metrics = time.monotonic() + 10, ""
+        deadline, metrics = time.monotonic() + WAIT_S, ""
         while counted not in metrics:  # the page is made anew four times a second
             self.assertLess(time.monotonic(), deadline, "no " + counted)
             metrics = server.get("/metrics", {"Authorization": f"Bearer {TOKEN}"})[1].decode()
@@ -60,7 +60,7 @@ class TokenTest(support.ServerTestCase):
         server = self.serve_ready(security=self.security)
         self.file.write_text("another-token\n")
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + WAIT_S
         while self.status(server, "/v2", "another-token") != 200:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
@@ -99,7 +99,7 @@ class TlsTest(support.ServerTestCase):
         context = ssl.create_default_context(cafile=str(trusted))
         if own:
             context.load_cert_chain(*own)
-        connection = http.client.HTTPSConnection(server.http, context=context, timeout=10)
+        connection = http.client.HTTPSConnection(server.http, context=context, timeout=WAIT_S)
         try:
             connection.request("GET", "/v2/health/ready")
             return connection.getresponse().status
@@ -107,7 +107,7 @@ class TlsTest(support.ServerTestCase):
             connection.close()
 
     def await_tls(self, server, trusted, own: tuple | None = None) -> None:
-        deadline = time.monotonic() + support.START_S
+        deadline = time.monotonic() + WAIT_S
         while self.ask(server, trusted, own) != 200:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
@@ -118,7 +118,7 @@ class TlsTest(support.ServerTestCase):
         stranger, _ = self.make_certificate("stranger")
         with self.assertRaises(ssl.SSLCertVerificationError):
             self.ask(server, stranger)
-        plain = http.client.HTTPConnection(server.http, timeout=10)
+        plain = http.client.HTTPConnection(server.http, timeout=WAIT_S)
         with self.assertRaises((OSError, http.client.HTTPException)):
             plain.request("GET", "/v2/health/ready")
             plain.getresponse()
@@ -141,7 +141,7 @@ class TlsTest(support.ServerTestCase):
         former.write_bytes(self.certificate.read_bytes())
         self.make_certificate("server")
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + WAIT_S
         while True:
             try:
                 self.assertEqual(self.ask(server, self.certificate), 200)

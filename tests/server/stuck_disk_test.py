@@ -10,14 +10,17 @@ import time
 import unittest
 
 import grpc
+import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 import support
-from support import MODEL
+from support import MODEL, WAIT_S
 
 STUCK_READS = support.HPS.parent.parent / "tests" / "libstuck_reads.so"
 HOUR_US = 3_600_000_000
-WAIT_S = 30
+LATE_US = 1_000_000  # too soon for a stuck disk, and time enough for a busy machine
+PATIENT_US = 60_000_000
+HIT_L2, HIT_L3 = 2, 3
 
 
 def body(keys: list[int], timeout_us: int) -> bytes:
@@ -67,20 +70,24 @@ class StuckDiskTest(support.ServerTestCase):
     def test_deadlines_are_kept(self) -> None:
         server = self.serve_stuck()
         for _ in range(5):  # also when the workers all hang
-            status, answer = self.ask(server, 100_000)
+            status, answer = self.ask(server, LATE_US)
             self.assertEqual(status, 200, answer)
             self.assertEqual(answer["outputs"][1]["data"], [5, 5])
         self.unstick()
-        status, answer = self.ask(server, 10_000_000)
-        self.assertEqual(answer["outputs"][1]["data"], [3, 3], "it answers again")
+        status, answer = self.ask(server, PATIENT_US)
+        self.assertEqual(status, 200, answer)
+        rows, statuses = (output["data"] for output in answer["outputs"])
+        # Late rows may have come to level 2 before these were asked for.
+        self.assertLessEqual(set(statuses), {HIT_L2, HIT_L3}, "it answers again")
+        self.assert_stamped("user", np.array([1, 2]), np.array(rows).reshape(2, -1))
         self.assertEqual(server.stop(), 0)
 
     def test_late_answers_are_errors_where_configured(self) -> None:
         server = self.serve_stuck('late_answers = "error"')
-        self.assertEqual(self.ask(server, 100_000)[0], 504)
+        self.assertEqual(self.ask(server, LATE_US)[0], 504)
 
     def test_a_drain_ends_in_its_time(self) -> None:
-        server = self.serve_stuck('drain_timeout = "2s"')
+        server = self.serve_stuck('drain_timeout = "4s"')
         answers = []
         asking = threading.Thread(target=lambda: answers.append(self.ask(server, HOUR_US)))
         asking.start()
@@ -95,7 +102,7 @@ class StuckDiskTest(support.ServerTestCase):
 
     @unittest.skipUnless(support.has_grpc(), "a build without gRPC")
     def test_cancelled_grpc_calls_give_their_capacity_back(self) -> None:
-        server = self.serve_stuck('drain_timeout = "2s"')
+        server = self.serve_stuck('drain_timeout = "4s"')
         request = service_pb2.ModelInferRequest(model_name=MODEL)
         request.parameters["timeout"].int64_param = HOUR_US
         request.inputs.add(name="user", datatype="INT64", shape=[2])
