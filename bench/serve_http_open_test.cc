@@ -17,20 +17,27 @@
 namespace hps::bench {
 namespace {
 
-constexpr auto kLong = std::chrono::seconds(30);
+constexpr auto kLong = std::chrono::minutes(1);
+
+// A socket with an address of its own, where nobody listens yet.
+int BoundSocket(std::string* at) {
+  const int bound = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const any = static_cast<sockaddr*>(static_cast<void*>(&address));
+  EXPECT_EQ(bind(bound, any, size), 0);
+  EXPECT_EQ(getsockname(bound, any, &size), 0);
+  *at = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  return bound;
+}
 
 // One thread for each connection. A request is one letter: what to do with it.
 class LetterServer {
  public:
-  LetterServer() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(listener_, Generic(address), size), 0);
+  LetterServer() : listener_(BoundSocket(&address_)) {
     EXPECT_EQ(listen(listener_, 128), 0);
-    EXPECT_EQ(getsockname(listener_, Generic(address), &size), 0);
-    address_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
     acceptor_ = std::thread([this] { Accept(); });
   }
   // Clients have closed their connections by then.
@@ -48,10 +55,6 @@ class LetterServer {
   }
 
  private:
-  static sockaddr* Generic(sockaddr_in& address) {
-    return static_cast<sockaddr*>(static_cast<void*>(&address));
-  }
-
   void Accept() {
     for (;;) {
       const int fd = accept(listener_, nullptr, nullptr);
@@ -91,8 +94,8 @@ class LetterServer {
     close(fd);
   }
 
-  const int listener_;
   std::string address_;
+  const int listener_;
   std::thread acceptor_;
   std::vector<std::thread> threads_;
 };
@@ -188,11 +191,9 @@ TEST(HttpOpenClientTest, WrongRowsAndWhatIsNoAnswerAreErrors) {
 
 TEST(HttpOpenClientTest, NobodyListensIsAnError) {
   LoadTarget target{.requests = {"o"}, .rows = {}};
-  {
-    const LetterServer server;
-    target.address = server.address();
-  }
+  const int bound = BoundSocket(&target.address);  // so that nobody else comes to have the port
   EXPECT_EQ(OpenHttpClient(target, 1).status().code(), absl::StatusCode::kUnavailable);
+  close(bound);
   target.address = "nothing";
   EXPECT_EQ(OpenHttpClient(target, 1).status().code(), absl::StatusCode::kInvalidArgument);
 }

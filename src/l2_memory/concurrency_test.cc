@@ -150,6 +150,13 @@ void Stress(EvictionPolicy eviction, double room, double seconds) {
   threads.emplace_back(Apply, std::ref(shared), seed + 20);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::this_thread::sleep_until(end);
+  // On a busy machine, until every thread has had its turns.
+  const auto has_met_all = [&] {
+    const LevelStatistics now = shared.table->Statistics();
+    return shared.rows_read > 0 && now.updates > 0 && (room >= 1 || now.evictions > 0);
+  };
+  while (!has_met_all() && std::chrono::steady_clock::now() < end + std::chrono::minutes(1))
+    std::this_thread::yield();
   shared.stop = true;
   for (std::thread& thread : threads) thread.join();
   const LevelStatistics statistics = shared.table->Statistics();

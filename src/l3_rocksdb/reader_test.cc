@@ -229,7 +229,8 @@ TEST_F(ReaderTest, EveryOpenBesideAWriterSeesWholeBatches) {
     }
   });
   Version newest = 0;
-  for (int i = 0; i < 60; ++i) {
+  const Deadline patience = DeadlineAfter(RealClock(), std::chrono::minutes(1));
+  for (int i = 0; i < 60 || (newest == 0 && RealClock().Now() < patience); ++i) {
     const auto reader = Open(OpenMode::kReadOnly);
     if (reader == nullptr) break;
     const Version version = ExpectWhole(*reader, "m/a", kRows);

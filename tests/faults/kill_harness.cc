@@ -38,9 +38,12 @@ void KillHarness::NoteReports(const ChildProcess& child) {
   if (!child.reports().empty()) acknowledged_ = child.reports().back();
 }
 
-absl::Status KillHarness::RunAndKill(Duration life) {
+absl::Status KillHarness::RunAndKill(Duration life, uint64_t events_min) {
   HPS_ASSIGN_OR_RETURN(ChildProcess child, Start(0, {}, "plain"));
-  const bool ended = child.ReadUntil(DeadlineAfter(RealClock(), life));
+  const Deadline life_max = DeadlineAfter(RealClock(), kChildLifeMax);
+  bool ended = child.ReadUntil(DeadlineAfter(RealClock(), life));
+  while (!ended && child.reports().size() < events_min && RealClock().Now() < life_max)
+    ended = child.ReadUntil(DeadlineAfter(RealClock(), std::chrono::milliseconds(1)));
   child.Kill();
   NoteReports(child);
   ++counts_.deaths;

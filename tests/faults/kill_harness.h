@@ -30,8 +30,9 @@ class KillHarness {
  public:
   KillHarness(const EventPlan& plan, std::string sync);
 
-  // Runs a child that goes on with the next event and kills it after `life`.
-  absl::Status RunAndKill(Duration life);
+  // Runs a child that goes on with the next event and kills it after `life`, but not before it has
+  // acknowledged `events_min` events.
+  absl::Status RunAndKill(Duration life, uint64_t events_min);
 
   struct Ending {
     bool killed = false;

@@ -40,7 +40,8 @@ TEST_P(KillTest, LosesNothingAcknowledged) {
   const uint64_t kills = Trials(KillCount() * test_case.share_percent / 100);
   for (uint64_t i = 0; i < kills; ++i) {
     const std::chrono::microseconds life(random() % test_case.life_us_max);
-    const absl::Status ran = harness.RunAndKill(life);
+    // Where a machine is so slow that the others die before they have opened the store, some live.
+    const absl::Status ran = harness.RunAndKill(life, i % 8 == 0 ? 1 : 0);
     ASSERT_TRUE(ran.ok()) << ran;
     const absl::Status checked = harness.Check();
     ASSERT_TRUE(checked.ok()) << "seed " << Seed() << ", kill " << i << " after " << life.count()
@@ -53,7 +54,7 @@ TEST_P(KillTest, LosesNothingAcknowledged) {
               static_cast<unsigned long long>(counts.carried),
               static_cast<unsigned long long>(Seed()));
   EXPECT_EQ(counts.deaths, kills);
-  EXPECT_GT(counts.acknowledged, 0u) << "every child died before it had done anything";
+  EXPECT_GE(counts.acknowledged, (kills + 7) / 8) << "children died before they had done anything";
 }
 
 INSTANTIATE_TEST_SUITE_P(

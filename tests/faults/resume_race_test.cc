@@ -30,6 +30,11 @@ std::vector<Key> Keys() {
   return keys;
 }
 
+// What a disk's fault is given to be met: so many failures, or so many writes of each writer past
+// it. Not a time, in which a busy machine may do nothing.
+constexpr uint64_t kFailuresOfAFault = 3;
+constexpr uint64_t kWritesPastAFault = 40;
+
 // What the threads of a run have done, and a way to wait for it.
 class Progress {
  public:
@@ -140,13 +145,20 @@ class ResumeRaceTest : public FailingDiskTest {
     SCOPED_TRACE(absl::StrCat("'", plan.path_contains, "', calls ", plan.calls, ", call ", plan.nth,
                               plan.sticky ? " and all later, " : ", ", plan.status.ToString()));
     const uint64_t failures = progress_.failures();
+    std::vector<uint64_t> before = progress_.done();
     disk_->Fail(plan);
-    progress_.WaitFor(std::chrono::milliseconds(100),
-                      [&](const auto&, uint64_t now) { return now >= failures + 3; });
+    const bool was_met =
+        progress_.WaitFor(std::chrono::minutes(1), [&](const auto& done, uint64_t now) {
+          if (now >= failures + kFailuresOfAFault) return true;
+          for (size_t i = 0; i < kWriterCount; ++i)
+            if (done[i] < before[i] + kWritesPastAFault) return false;
+          return true;
+        });
+    EXPECT_TRUE(was_met) << "somebody hangs";
     disk_->Heal();
-    const std::vector<uint64_t> before = progress_.done();
+    before = progress_.done();
     const bool went_on =
-        progress_.WaitFor(std::chrono::seconds(30), [&](const auto& done, uint64_t) {
+        progress_.WaitFor(std::chrono::minutes(1), [&](const auto& done, uint64_t) {
           for (size_t i = 0; i < before.size(); ++i)
             if (done[i] < before[i] + 2) return false;
           return true;
