@@ -36,6 +36,7 @@ build_packages=(
   libssl-dev=3.0.*
   zlib1g-dev=1:1.2.13.*
   prometheus-cpp-dev=1.0.1-*
+  libnghttp2-dev=1.52.0-*
   libgrpc++-dev=1.51.1-*
   libprotobuf-dev=3.21.12-*
   protobuf-compiler=3.21.12-*

@@ -79,6 +79,7 @@ THIRD_PARTY = {
     "simdjson": (r"simdjson", r"(PkgConfig::SIMDJSON|simdjson::)", {"server_http"}),
     "gRPC": (r"(grpc|grpcpp|google/protobuf)/|(\w+/)*\w+\.(grpc\.)?pb\.h",
              r"(gRPC|protobuf)::", {"server_grpc"}),
+    "nghttp2": (r"nghttp2/", r"PkgConfig::NGHTTP2", {"server_grpc"}),
     "prometheus-cpp": (r"prometheus/", r"prometheus-cpp::", {"server_pages"}),
     "Google Benchmark": (r"benchmark/", r"benchmark::", set()),
     "GoogleTest": (r"(gtest|gmock)/", r"GTest::", set()),

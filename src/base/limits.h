@@ -63,9 +63,6 @@ inline constexpr size_t kKeysPerCallMax = size_t{4} << 20;
 inline constexpr size_t kTensorsPerRequestMax = 512;
 inline constexpr size_t kProtocolNameBytesMax = 256;
 
-// Free buffers that gRPC keeps for the next answers.
-inline constexpr size_t kResponseBytesKeptMax = size_t{64} << 20;
-
 // Calls that gRPC works on at a time; each has about 2 KiB beside its tensors.
 inline constexpr size_t kGrpcCallsMax = 8192;
 // Of them streams, which idle clients may hold: the others are always there for who asks once.

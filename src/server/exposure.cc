@@ -26,12 +26,6 @@ std::vector<std::string> ExposureWarnings(const ServerConfig& config, bool has_t
                                       " (server.security)"));
     }
   }
-  if (!config.grpc.empty() && !IsLoopback(config.grpc) && config.tls_client_ca.empty()) {
-    warnings.push_back(absl::StrCat(
-        "gRPC on ", config.grpc,
-        " can be slowed down by anyone who reaches it (CVE-2023-33953 of this gRPC): ask for "
-        "client certificates (server.security.tls_client_ca) or put a proxy before it"));
-  }
   return warnings;
 }
 

@@ -1,8 +1,4 @@
-// Compressed messages: what they may inflate to, and what does not inflate.
-
-#include "server/grpc/message_inflater.h"
-
-#include <zlib.h>
+// Compressed messages: what they may inflate to.
 
 #include <fstream>
 
@@ -56,68 +52,6 @@ TEST_F(GrpcInflateTest, CompressedMessagesAreBoundedWhenInflated) {
   EXPECT_LT(PeakBytes() - peak_before, size_t{256} << 20);
   inference::ModelInferResponse response;
   EXPECT_TRUE(Infer(Request({1}), &response).ok());
-}
-
-// A packed message, cut into pieces of `piece_bytes`.
-std::vector<grpc::Slice> Cut(const std::string& packed, size_t piece_bytes) {
-  std::vector<grpc::Slice> pieces;
-  for (size_t at = 0; at < packed.size(); at += piece_bytes)
-    pieces.emplace_back(packed.substr(at, piece_bytes));
-  return pieces;
-}
-
-std::string Packed(const std::string& plain, int window_bits) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::vector<Bytef> in(plain.begin(), plain.end());
-  std::vector<Bytef> out(deflateBound(&stream, plain.size()));
-  stream.next_in = in.data();
-  stream.avail_in = static_cast<uInt>(in.size());
-  stream.next_out = out.data();
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return {out.begin(), out.end()};
-}
-
-TEST(MessageInflaterTest, InflatesUpToTheBoundHoweverTheMessageIsCut) {
-  constexpr size_t kBytesMax = size_t{100} << 10;
-  for (const size_t n : {size_t{0}, size_t{1}, size_t{64} << 10, kBytesMax - 1, kBytesMax}) {
-    std::string plain(n, 'x');
-    for (size_t i = 0; i < n; i += 7) plain[i] = static_cast<char>(i * 31 >> 3);
-    const std::string packed = Packed(plain, 31);
-    for (const size_t piece_bytes : {size_t{1}, size_t{33}, size_t{1} << 20}) {
-      std::string message = "what the last one has left";
-      const absl::Status status =
-          InflateMessage(GRPC_COMPRESS_GZIP, Cut(packed, piece_bytes), kBytesMax, &message);
-      ASSERT_TRUE(status.ok()) << status << " " << n;
-      EXPECT_TRUE(message == plain) << n;
-    }
-    std::string message;
-    EXPECT_TRUE(
-        InflateMessage(GRPC_COMPRESS_DEFLATE, Cut(Packed(plain, 15), 100), kBytesMax, &message)
-            .ok());
-    EXPECT_TRUE(message == plain);
-    if (n == 0) continue;
-    EXPECT_EQ(InflateMessage(GRPC_COMPRESS_GZIP, Cut(packed, 100), n - 1, &message).code(),
-              absl::StatusCode::kResourceExhausted);
-  }
-}
-
-TEST(MessageInflaterTest, RefusesWhatDoesNotInflate) {
-  const std::string packed = Packed(std::string(1000, 'x'), 31);
-  const auto inflate = [](const std::string& bytes, grpc_compression_algorithm algorithm) {
-    std::string message;
-    return InflateMessage(algorithm, Cut(bytes, 7), 4096, &message).code();
-  };
-  for (size_t n = 0; n < packed.size(); ++n) {
-    EXPECT_EQ(inflate(packed.substr(0, n), GRPC_COMPRESS_GZIP), absl::StatusCode::kInvalidArgument);
-  }
-  EXPECT_EQ(inflate(packed + "x", GRPC_COMPRESS_GZIP), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(inflate(packed + packed, GRPC_COMPRESS_GZIP), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(inflate("garbage", GRPC_COMPRESS_DEFLATE), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(inflate(packed, GRPC_COMPRESS_NONE), absl::StatusCode::kUnimplemented);
 }
 
 }  // namespace

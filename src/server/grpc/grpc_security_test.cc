@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "server/grpc/grpc_credentials.h"
 #include "server/grpc/test_grpc_world.h"
 #include "server/net/test_certificates.h"
+#include "server/net/tls.h"
 
 namespace hps::server {
 namespace {
@@ -153,7 +153,7 @@ TEST_F(GrpcSecurityTest, FilesThatAreMissingOrWrong) {
   config().tls_key = directory_ + "/none";
   EXPECT_EQ(Start().code(), absl::StatusCode::kNotFound);
   UseTls({.certificate_pem = "garbage", .key_pem = first_.key_pem});
-  EXPECT_EQ(CertificateStore::Create(config()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(TlsContext::Create(config(), "h2").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(GrpcSecurityTest, ATokenFileThatIsMissing) {

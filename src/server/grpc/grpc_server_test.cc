@@ -1,11 +1,11 @@
 // StartGrpcServer, asked by a generated stub over loopback.
+#include "server/grpc/grpc_server.h"
 
 #include <atomic>
 #include <random>
 #include <thread>
 
 #include "server/grpc/control_methods.h"
-#include "server/grpc/grpc_call.h"
 #include "server/grpc/test_grpc_world.h"
 
 namespace hps::server {

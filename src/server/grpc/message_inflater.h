@@ -1,26 +1,30 @@
-// Inflates a compressed message of a gRPC call, up to a bound. gRPC's own filter has none: it
-// checks the length of what came, and a thousandth of the limit inflates to all of it.
+// Inflates a compressed message of a gRPC call, up to a bound: a thousandth of it inflates to all
+// of it.
 //
 // Thread-safe: no state.
 #pragma once
 
 #include <cstddef>
-#include <string>
-#include <vector>
+#include <cstdint>
+#include <span>
 
-#include "absl/status/status.h"
-#include "grpc/compression.h"
-#include "grpcpp/grpcpp.h"
+#include "absl/status/statusor.h"
+#include "server/net/buffer_pool.h"
 
 namespace hps::server {
 
-// How the message was packed by its client; GRPC_COMPRESS_NONE for one that is plain.
-grpc_compression_algorithm CompressionOf(grpc::ByteBuffer& message);
+// How a call's messages are packed (grpc-encoding).
+enum class MessageCoding : uint8_t { kIdentity, kGzip, kDeflate, kUnknown };
 
-// Errors: RESOURCE_EXHAUSTED (inflates to more than `bytes_max`, as gRPC says of plain messages; no
-// memory), INVALID_ARGUMENT (does not inflate), UNIMPLEMENTED (neither gzip nor deflate).
-absl::Status InflateMessage(grpc_compression_algorithm algorithm,
-                            const std::vector<grpc::Slice>& packed, size_t bytes_max,
-                            std::string* message);
+struct InflatedMessage {
+  BufferPool::Lease memory;
+  size_t size = 0;
+};
+
+// Errors: RESOURCE_EXHAUSTED (inflates to more than `bytes_max`; no memory), INVALID_ARGUMENT (does
+// not inflate), UNIMPLEMENTED (neither gzip nor deflate).
+absl::StatusOr<InflatedMessage> InflateMessage(MessageCoding coding,
+                                               std::span<const std::byte> packed, size_t bytes_max,
+                                               BufferPool& pool);
 
 }  // namespace hps::server

@@ -5,34 +5,24 @@
 
 namespace hps::server {
 
-absl::Status StreamPlaces::Take(std::string_view peer) {
-  MutexLock lock(mutex_);
-  if (taken_ >= limits_.places_max) {
-    return absl::ResourceExhaustedError("the server is at its capacity (streams); try again later");
-  }
-  auto found = by_peer_.find(peer);
-  if (found == by_peer_.end()) found = by_peer_.emplace(peer, 0).first;
-  if (found->second >= limits_.connection_places_max) {
+absl::Status StreamPlaces::Take(size_t* connection_places) {
+  if (*connection_places >= limits_.connection_places_max) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "the connection has ", found->second,
+        "the connection has ", *connection_places,
         " streams open, which is all that [server] connection_streams_max lets it have"));
   }
-  ++found->second;
-  ++taken_;
+  if (taken_.fetch_add(1, std::memory_order_relaxed) >= limits_.places_max) {
+    taken_.fetch_sub(1, std::memory_order_relaxed);
+    return absl::ResourceExhaustedError("the server is at its capacity (streams); try again later");
+  }
+  ++*connection_places;
   return absl::OkStatus();
 }
 
-void StreamPlaces::Return(std::string_view peer) {
-  MutexLock lock(mutex_);
-  const auto found = by_peer_.find(peer);
-  HPS_CHECK(found != by_peer_.end());
-  --taken_;
-  if (--found->second == 0) by_peer_.erase(found);
-}
-
-size_t StreamPlaces::taken() const {
-  MutexLock lock(mutex_);
-  return taken_;
+void StreamPlaces::Return(size_t* connection_places) {
+  HPS_CHECK(*connection_places > 0);
+  --*connection_places;
+  taken_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace hps::server

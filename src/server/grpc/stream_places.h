@@ -6,14 +6,10 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
-#include <functional>
-#include <map>
-#include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
-#include "base/mutex.h"
 
 namespace hps::server {
 
@@ -26,19 +22,17 @@ class StreamPlaces {
 
   explicit StreamPlaces(const Limits& limits) : limits_(limits) {}
 
-  // A place for a stream of a connection, which the peer's address and port tell from others.
-  // Errors: RESOURCE_EXHAUSTED.
-  absl::Status Take(std::string_view peer);
+  // A place for a stream of a connection that has `connection_places` so far, which become one
+  // more. Errors: RESOURCE_EXHAUSTED.
+  absl::Status Take(size_t* connection_places);
   // REQUIRES: taken.
-  void Return(std::string_view peer);
+  void Return(size_t* connection_places);
 
-  size_t taken() const;
+  size_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
  private:
   const Limits limits_;
-  mutable Mutex mutex_;
-  std::map<std::string, size_t, std::less<>> by_peer_ HPS_GUARDED_BY(mutex_);
-  size_t taken_ HPS_GUARDED_BY(mutex_) = 0;
+  std::atomic<size_t> taken_ = 0;
 };
 
 }  // namespace hps::server

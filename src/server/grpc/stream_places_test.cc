@@ -7,18 +7,22 @@ namespace {
 
 TEST(StreamPlacesTest, BoundsEachConnectionAndAllTogether) {
   StreamPlaces places({.places_max = 3, .connection_places_max = 2});
-  EXPECT_TRUE(places.Take("ipv4:1").ok());
-  EXPECT_TRUE(places.Take("ipv4:1").ok());
-  EXPECT_EQ(places.Take("ipv4:1").code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(places.Take("ipv4:2").ok());
+  size_t first = 0;
+  size_t second = 0;
+  size_t third = 0;
+  EXPECT_TRUE(places.Take(&first).ok());
+  EXPECT_TRUE(places.Take(&first).ok());
+  EXPECT_EQ(places.Take(&first).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(places.Take(&second).ok());
   EXPECT_EQ(places.taken(), 3u);
-  EXPECT_EQ(places.Take("ipv4:2").code(), absl::StatusCode::kResourceExhausted) << "all are taken";
-  EXPECT_EQ(places.Take("ipv4:3").code(), absl::StatusCode::kResourceExhausted);
-  places.Return("ipv4:1");
-  EXPECT_TRUE(places.Take("ipv4:3").ok());
-  places.Return("ipv4:1");
-  places.Return("ipv4:2");
-  places.Return("ipv4:3");
+  EXPECT_EQ(places.Take(&second).code(), absl::StatusCode::kResourceExhausted) << "all are taken";
+  EXPECT_EQ(places.Take(&third).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(third, 0u);
+  places.Return(&first);
+  EXPECT_TRUE(places.Take(&third).ok());
+  places.Return(&first);
+  places.Return(&second);
+  places.Return(&third);
   EXPECT_EQ(places.taken(), 0u);
 }
 

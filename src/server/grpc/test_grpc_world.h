@@ -12,84 +12,16 @@
 #include <string>
 #include <vector>
 
-#include "base/mutex.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "server/core/protocol_server.h"
 #include "server/core/test_server_world.h"
 #include "server/grpc/proto/inference.grpc.pb.h"
+#include "server/grpc/test_gated_inference.h"
 
 namespace hps::server {
 
 using Stub = inference::GRPCInferenceService::Stub;
-
-// The core's inference, but calls wait at Run while the gate is closed.
-class GatedInference final : public Inference {
- public:
-  explicit GatedInference(Inference& inference) : inference_(inference) {}
-
-  absl::Status Prepare(InferenceCall& call) override { return inference_.Prepare(call); }
-  void Run(InferenceCall& call) override {
-    {
-      MutexLock lock(mutex_);
-      if (closed_) {
-        waiting_.push_back(&call);
-        changed_.NotifyAll();
-        return;
-      }
-    }
-    inference_.Run(call);
-  }
-
-  void Cancel(InferenceCall& call) override {
-    inference_.Cancel(call);
-    MutexLock lock(mutex_);
-    ++cancelled_;
-    changed_.NotifyAll();
-  }
-  bool HasRoom() const override { return inference_.HasRoom(); }
-  absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
-    return inference_.ReserveBytes(byte_count, reservation);
-  }
-  bool AwaitCancelled(size_t count) {
-    MutexLock lock(mutex_);
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-    while (cancelled_ < count) {
-      if (!changed_.WaitUntil(mutex_, deadline)) return false;
-    }
-    return true;
-  }
-
-  void Close() {
-    MutexLock lock(mutex_);
-    closed_ = true;
-  }
-  bool AwaitWaiting(size_t count) {
-    MutexLock lock(mutex_);
-    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
-    while (waiting_.size() < count) {
-      if (!changed_.WaitUntil(mutex_, deadline)) return false;
-    }
-    return true;
-  }
-  void Open() {
-    std::vector<InferenceCall*> calls;
-    {
-      MutexLock lock(mutex_);
-      closed_ = false;
-      calls.swap(waiting_);
-    }
-    for (InferenceCall* call : calls) inference_.Run(*call);
-  }
-
- private:
-  Inference& inference_;
-  Mutex mutex_;
-  CondVar changed_;
-  size_t cancelled_ HPS_GUARDED_BY(mutex_) = 0;
-  bool closed_ HPS_GUARDED_BY(mutex_) = false;
-  std::vector<InferenceCall*> waiting_ HPS_GUARDED_BY(mutex_);
-};
 
 class GrpcWorld : public testing::Test {
  protected:

@@ -69,7 +69,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolPart
   HPS_ASSIGN_OR_RETURN(server->slow_,
                        WorkerPool::Create({.name = "hps-http-slow", .queue_max = kSlowTasksMax}));
   HPS_ASSIGN_OR_RETURN(server->loop_,
-                       EventLoop::Create({.thread_count = ThreadCount(*parts.config, role),
+                       EventLoop::Create({.name = "hps-http",
+                                          .thread_count = ThreadCount(*parts.config, role),
                                           .tick_period = TickPeriod(*parts.config),
                                           .looks_ahead = role == HttpRole::kEverything},
                                          *server));

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kEventsPerLook = 64;
 
 absl::Status SystemError(const char* what) {
-  return absl::ResourceExhaustedError(absl::StrCat("http: ", what, ": ", std::strerror(errno)));
+  return absl::ResourceExhaustedError(absl::StrCat("server: ", what, ": ", std::strerror(errno)));
 }
 
 void CloseIfOpen(int fd) {
@@ -71,7 +71,7 @@ EventLoop::~EventLoop() {
 
 absl::Status EventLoop::Start(int listener) {
   HPS_RETURN_IF_ERROR(Add(listener, EPOLLIN | EPOLLET, &epoll_));
-  HPS_ASSIGN_OR_RETURN(threads_, WorkerPool::Create({.name = "hps-http",
+  HPS_ASSIGN_OR_RETURN(threads_, WorkerPool::Create({.name = options_.name,
                                                      .thread_count = options_.thread_count,
                                                      .queue_max = options_.thread_count}));
   for (size_t i = 0; i < options_.thread_count; ++i) {

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,6 +50,7 @@ class EventLoop {
   };
 
   struct Options {
+    std::string name;  // of the threads
     size_t thread_count = 1;
     Duration tick_period = std::chrono::seconds(1);
     // Takes all that has happened when no other thread waits for it: for a handler that leaves

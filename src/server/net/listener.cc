@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& addr
   }
   if (host.empty() || !IsPort(port)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("http: '", address, "' is no address: expected HOST:PORT"));
+        absl::StrCat("server: '", address, "' is no address: expected HOST:PORT"));
   }
   std::unique_ptr<Listener> listener(new Listener);
   HPS_RETURN_IF_ERROR(listener->Bind(host, port));
@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& addr
   if (getsockname(listener->fd_, generic, &size) != 0 ||
       getnameinfo(generic, size, nullptr, 0, taken_port.data(), taken_port.size(),
                   NI_NUMERICSERV) != 0) {
-    return absl::UnavailableError(absl::StrCat("http: ", address, ": ", std::strerror(errno)));
+    return absl::UnavailableError(absl::StrCat("server: ", address, ": ", std::strerror(errno)));
   }
   listener->address_ = absl::StrCat(address.substr(0, colon), ":", taken_port.data());
   return listener;
@@ -66,7 +66,7 @@ absl::Status Listener::Bind(const std::string& host, const std::string& port) {
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("http: ", host, ": ", gai_strerror(error)));
+    return absl::InvalidArgumentError(absl::StrCat("server: ", host, ": ", gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
   fd_ = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -74,7 +74,8 @@ absl::Status Listener::Bind(const std::string& host, const std::string& port) {
   if (fd_ < 0 || setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       bind(fd_, found->ai_addr, found->ai_addrlen) != 0 || listen(fd_, kBacklog) != 0) {
     const int error = errno;
-    const std::string message = absl::StrCat("http: ", host, ":", port, ": ", std::strerror(error));
+    const std::string message =
+        absl::StrCat("server: ", host, ":", port, ": ", std::strerror(error));
     return error == EADDRNOTAVAIL ? absl::InvalidArgumentError(message)
                                   : absl::UnavailableError(message);
   }

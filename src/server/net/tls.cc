@@ -5,8 +5,11 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/macros.h"
 #include "openssl/bio.h"
 #include "openssl/err.h"
@@ -77,12 +80,28 @@ const BIO_METHOD* SocketMethod() {
   return method;
 }
 
+// `offered`: names, each behind its length.
+int SelectProtocol(SSL*, const unsigned char** selected, unsigned char* selected_bytes,
+                   const unsigned char* offered, unsigned offered_bytes, void* wanted) {
+  const std::string_view protocol = static_cast<const char*>(wanted);
+  for (unsigned at = 0; at < offered_bytes && offered[at] < offered_bytes - at;
+       at += 1 + offered[at]) {
+    const std::span<const unsigned char> name(offered + at + 1, offered[at]);
+    if (AsText(std::as_bytes(name)) != protocol) continue;
+    *selected = name.data();
+    *selected_bytes = offered[at];
+    return SSL_TLSEXT_ERR_OK;
+  }
+  return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
 }  // namespace
 
 void FreeTls::operator()(ssl_st* connection) const { SSL_free(connection); }
 void FreeTls::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
 
-absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(const ServerConfig& config) {
+absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(const ServerConfig& config,
+                                                               const char* protocol) {
   HPS_RETURN_IF_ERROR(CheckReadable(config.tls_certificate, "tls_certificate"));
   HPS_RETURN_IF_ERROR(CheckReadable(config.tls_key, "tls_key"));
   std::unique_ptr<TlsContext> context(new TlsContext(SSL_CTX_new(TLS_server_method())));
@@ -99,6 +118,10 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(const ServerConfi
   if (SSL_CTX_use_PrivateKey_file(raw, config.tls_key.c_str(), SSL_FILETYPE_PEM) != 1 ||
       SSL_CTX_check_private_key(raw) != 1) {
     return Wrong("tls_key");
+  }
+  if (protocol != nullptr) {
+    // It is read only.
+    SSL_CTX_set_alpn_select_cb(raw, SelectProtocol, const_cast<char*>(protocol));
   }
   if (config.tls_client_ca.empty()) return context;
   HPS_RETURN_IF_ERROR(CheckReadable(config.tls_client_ca, "tls_client_ca"));

@@ -24,8 +24,11 @@ using TlsConnection = std::unique_ptr<ssl_st, FreeTls>;
 class TlsContext {
  public:
   // Reads certificate, key and, if configured, the CA whose clients are let in. TLS 1.2 and later.
+  // `protocol`: what is spoken over it, "h2"; a client that names protocols (ALPN) must name it.
+  // Null: HTTP/1.1, whatever a client names. It must live forever.
   // Errors: INVALID_ARGUMENT (what does not parse or does not fit together), NOT_FOUND (a file).
-  static absl::StatusOr<std::unique_ptr<TlsContext>> Create(const ServerConfig& config);
+  static absl::StatusOr<std::unique_ptr<TlsContext>> Create(const ServerConfig& config,
+                                                            const char* protocol = nullptr);
 
   // The server's end of a new connection over the socket `fd`. Null when there is no memory.
   TlsConnection Accept(int fd) const;

@@ -4,14 +4,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
+#include <cstring>
 #include <utility>
 
 #include "openssl/err.h"
 #include "openssl/ssl.h"
 
 namespace hps::server {
+namespace {
+
+constexpr size_t kTlsRecordBytes = 16 << 10;  // the largest that TLS has
+
+}  // namespace
 
 void Transport::Open(int fd, TlsConnection tls) {
   Close();
@@ -51,11 +58,7 @@ IoResult Transport::Read(std::span<std::byte> into) {
 
 IoResult Transport::Write(std::span<const iovec> pieces) {
   if (tls_ != nullptr) {
-    const auto piece = std::find_if(pieces.begin(), pieces.end(),
-                                    [](const iovec& candidate) { return candidate.iov_len > 0; });
-    const int size = static_cast<int>(std::min<size_t>(piece->iov_len, INT_MAX));
-    ERR_clear_error();
-    return TlsResult(SSL_write(tls_.get(), piece->iov_base, size));
+    return WriteTls(pieces);
   }
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(pieces.data());  // sendmsg does not write to it
@@ -66,6 +69,26 @@ IoResult Transport::Write(std::span<const iovec> pieces) {
   } while (sent < 0 && errno == EINTR);
   if (sent < 0) return {.state = errno == EAGAIN ? IoState::kBlocked : IoState::kFailed};
   return {.state = IoState::kDone, .bytes = static_cast<size_t>(sent)};
+}
+
+// A record for each piece would be many small ones: the first few are written as one, from a copy.
+// Where that must be tried again, the same pieces come again, so the same bytes.
+IoResult Transport::WriteTls(std::span<const iovec> pieces) {
+  const auto piece = std::find_if(pieces.begin(), pieces.end(),
+                                  [](const iovec& candidate) { return candidate.iov_len > 0; });
+  ERR_clear_error();
+  std::array<std::byte, kTlsRecordBytes> record;
+  if (piece->iov_len >= record.size() || piece + 1 == pieces.end()) {
+    const int size = static_cast<int>(std::min<size_t>(piece->iov_len, INT_MAX));
+    return TlsResult(SSL_write(tls_.get(), piece->iov_base, size));
+  }
+  size_t size = 0;
+  for (auto next = piece; next != pieces.end() && size < record.size(); ++next) {
+    const size_t taken = std::min(next->iov_len, record.size() - size);
+    if (taken > 0) std::memcpy(record.data() + size, next->iov_base, taken);
+    size += taken;
+  }
+  return TlsResult(SSL_write(tls_.get(), record.data(), static_cast<int>(size)));
 }
 
 IoResult Transport::TlsResult(int result) {

@@ -46,6 +46,7 @@ class Transport {
   void Close();
 
  private:
+  IoResult WriteTls(std::span<const iovec> pieces);
   IoResult TlsResult(int result);
 
   int fd_ = -1;

@@ -1,0 +1,400 @@
+#include "server/grpc/grpc_connection.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/macros.h"
+#include "server/grpc/grpc_session.h"
+
+namespace hps::server {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr size_t kReadBytes = size_t{64} << 10;
+// Reads of one turn of a thread: then the other connections have theirs.
+constexpr size_t kReadsPerTurn = 16;
+// What is taken from the session at a time, and written before more is.
+constexpr size_t kOutputBytesMax = size_t{256} << 10;
+// How long, at most, what a client still sends is read and thrown away, so that it sees the end
+// instead of a reset.
+constexpr Duration kLingerTimeout = std::chrono::seconds(2);
+// A client that has said nothing for so long is asked whether it is there, and then has so long.
+constexpr Duration kKeepaliveTime = std::chrono::seconds(120);
+constexpr Duration kKeepaliveTimeout = std::chrono::seconds(20);
+
+TimePoint Now() { return RealClock().Now(); }
+
+}  // namespace
+
+GrpcConnection::GrpcConnection(GrpcHost& host) : host_(host), deadline_ns_(kNever) {}
+
+GrpcConnection::~GrpcConnection() = default;
+
+void GrpcConnection::Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes) {
+  offered_fd_ = fd;
+  offered_tls_ = std::move(tls);
+  tls_bytes_ = std::move(tls_bytes);
+}
+
+void GrpcConnection::Activate(uint32_t events, bool may_start) {
+  const uint32_t before = events_.fetch_or(kDriven | events, std::memory_order_acq_rel);
+  if ((before & kDriven) == 0) Drive(may_start);
+}
+
+void GrpcConnection::OnCallEnded(GrpcStream& stream) {
+  uint32_t before = 0;
+  {
+    // Under the lock: who finds the stream in the list finds this thread gone.
+    MutexLock lock(ended_mutex_);
+    stream.next = std::exchange(ended_, &stream);
+    before = events_.fetch_or(kDriven | kAnswered, std::memory_order_acq_rel);
+  }
+  if ((before & kDriven) == 0) Drive(/*may_start=*/false);
+}
+
+void GrpcConnection::Drive(bool may_start) {
+  turn_reads_ = 0;
+  for (;;) {
+    try {
+      Handle(events_.exchange(kDriven, std::memory_order_acq_rel), may_start);
+    } catch (const std::bad_alloc&) {
+      if (state_ == State::kOpen || state_ == State::kLingering) Close();
+    }
+    GrpcStream* const call = may_start ? TakeRunnable() : nullptr;
+    const bool has_more = runnable_head_ != nullptr;
+    // Another thread takes the next one, unless this one is free before.
+    if (has_more && state_ == State::kOpen) host_.Wake(*this, transport_.fd());
+    const bool closed = std::exchange(is_closed_, false);
+    uint32_t expected = kDriven;
+    if (events_.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) {
+      // The host is told last: it may end after that.
+      if (closed) return host_.OnClosed(*this);
+      if (call == nullptr) return;
+      host_.parts().inference->Run(*call);
+      if (!has_more) return;
+      expected = events_.fetch_or(kDriven, std::memory_order_acq_rel);
+      if ((expected & kDriven) != 0) return;
+      continue;
+    }
+    is_closed_ = closed;
+    if (call != nullptr) {
+      call->is_runnable = true;
+      call->next = runnable_head_;
+      runnable_head_ = call;
+      if (runnable_tail_ == nullptr) runnable_tail_ = call;
+    }
+  }
+}
+
+void GrpcConnection::Handle(uint32_t events, bool may_start) {
+  if ((events & kOpened) != 0) OpenNow();
+  if ((events & kAnswered) != 0) EndCalls();
+  if (state_ == State::kClosed || state_ == State::kEnding) return;
+  if ((events & (kReady | kHangup)) != 0) readable_ = true;
+  if ((events & kHangup) != 0) hung_up_ = true;
+  if ((events & (kCut | kReset)) != 0) return Close();
+  if ((events & kTick) != 0) HandleTick();
+  Advance(may_start);
+}
+
+void GrpcConnection::OpenNow() {
+  transport_.Open(std::exchange(offered_fd_, -1), std::move(offered_tls_));
+  state_ = State::kOpen;
+  readable_ = hung_up_ = is_broken_ = draining_ = is_blocked_ = has_settings_ = false;
+  read_at_ = opened_at_ = idle_since_ = Now();
+  pinged_at_ = last_ping_at_ = {};
+  ping_strikes_ = idle_bytes_ = 0;
+  session_.reset(GrpcSession::Create(*this));
+  const ServerConfig& config = *host_.parts().config;
+  NoteDeadline(opened_at_ + std::min(config.header_timeout, config.idle_timeout));
+  if (session_ == nullptr || !host_.Watch(*this, transport_.fd()).ok()) {
+    host_.parts().counters->CountRefused(RefusedReason::kConnections);
+    Close();
+  }
+}
+
+// ---- Reading and writing ------------------------------------------------------------------------
+
+void GrpcConnection::Advance(bool may_start) {
+  if (state_ == State::kOpen) {
+    while (state_ == State::kOpen && readable_ && may_start && turn_reads_ < kReadsPerTurn) Read();
+    if (state_ == State::kOpen && host_.draining() && !draining_) BeginDrain();
+    if (state_ == State::kOpen) Write();
+    if (state_ == State::kOpen && readable_) host_.Wake(*this, transport_.fd());
+  }
+  if (state_ == State::kLingering) Linger();
+}
+
+void GrpcConnection::Read() {
+  ++turn_reads_;
+  std::array<std::byte, kReadBytes> room;
+  const IoResult result = transport_.Read(room);
+  switch (result.state) {
+    case IoState::kDone:
+      break;
+    case IoState::kDrained:
+      readable_ = hung_up_;
+      break;
+    case IoState::kBlocked:
+      readable_ = false;
+      return;
+    case IoState::kEnd:
+    case IoState::kFailed:
+      return Close();
+  }
+  read_at_ = Now();
+  Feed(std::span(room).first(result.bytes));
+}
+
+void GrpcConnection::Feed(std::span<const std::byte> bytes) {
+  idle_bytes_ += bytes.size();
+  const ssize_t taken =
+      nghttp2_session_mem_recv(session_.get(), AsAligned<uint8_t>(bytes.data()), bytes.size());
+  if (taken >= 0 && !is_broken_) return CheckIdle();
+  // What is no HTTP/2, floods, or finds no memory.
+  if (taken != NGHTTP2_ERR_NOMEM)
+    host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+  Close();
+}
+
+// Takes what the session has to send. False: it can't go on.
+bool GrpcConnection::Fill() {
+  while (out_.bytes() < kOutputBytesMax) {
+    const uint8_t* data = nullptr;
+    const ssize_t bytes = nghttp2_session_mem_send(session_.get(), &data);
+    if (bytes < 0) return false;
+    if (bytes == 0) return !is_broken_;
+    out_.AddCopy(std::as_bytes(std::span(data, static_cast<size_t>(bytes))));
+  }
+  return true;
+}
+
+void GrpcConnection::Write() {
+  for (;;) {
+    if (!Fill()) return Close();
+    if (out_.empty()) break;
+    const IoState state = out_.WriteTo(transport_);
+    if (state == IoState::kFailed) return Close();
+    if (state == IoState::kBlocked) {
+      // From when the client first let it wait; what it takes later buys no more time.
+      if (!std::exchange(is_blocked_, true)) {
+        blocked_since_ = Now();
+        NoteDeadline(blocked_since_ + host_.parts().config->write_timeout);
+      }
+      return;
+    }
+    is_blocked_ = false;
+    OnFlushed();
+  }
+  if (nghttp2_session_want_read(session_.get()) != 0 ||
+      nghttp2_session_want_write(session_.get()) != 0) {
+    return;
+  }
+  // Both have said that they end.
+  if (!streams_.empty()) return Close();
+  transport_.EndSending();
+  state_ = State::kLingering;
+  linger_until_ = Now() + kLingerTimeout;
+  readable_ = true;
+  NoteDeadline(linger_until_);
+}
+
+void GrpcConnection::OnFlushed() {
+  std::vector<GrpcStream*> flushed;
+  flushed.swap(flushing_);
+  for (GrpcStream* stream : flushed) {
+    stream->in_output = false;
+    if (!stream->is_open) {
+      Recycle(*stream);
+      continue;
+    }
+    try {
+      stream->OnFlushed();
+    } catch (const std::bad_alloc&) {
+      stream->OnNoMemory();
+    }
+  }
+  flushed.clear();
+  if (flushing_.empty()) flushing_.swap(flushed);  // its memory
+}
+
+void GrpcConnection::Linger() {
+  std::array<std::byte, kReadBytes> thrown_away;
+  for (size_t i = 0; i < kReadsPerTurn; ++i) {
+    const IoResult result = transport_.Read(thrown_away);
+    if (result.state == IoState::kBlocked || result.state == IoState::kDrained) return;
+    if (result.state != IoState::kDone) return Close();
+  }
+  Close();  // it does not listen
+}
+
+void GrpcConnection::Close() {
+  state_ = State::kEnding;
+  deadline_ns_.store(kNever, std::memory_order_relaxed);
+  transport_.Close();
+  session_.reset();
+  out_.Clear();
+  flushing_.clear();
+  // From the end: each that can go is replaced by the last one.
+  for (size_t i = streams_.size(); i-- > 0;) {
+    GrpcStream& stream = *streams_[i];
+    stream.in_output = false;
+    if (stream.is_open) {
+      CloseStream(stream, /*cut=*/true);
+    } else {
+      Recycle(stream);
+    }
+  }
+  while (TakeRunnable() != nullptr) {
+  }
+  Recycle();
+}
+
+// ---- Calls --------------------------------------------------------------------------------------
+
+void GrpcConnection::AddRunnable(GrpcStream& stream) {
+  stream.in_server = stream.is_runnable = true;
+  stream.next = nullptr;
+  (runnable_head_ == nullptr ? runnable_head_ : runnable_tail_->next) = &stream;
+  runnable_tail_ = &stream;
+}
+
+// The next call that somebody still waits for.
+GrpcStream* GrpcConnection::TakeRunnable() {
+  while (GrpcStream* const stream = runnable_head_) {
+    runnable_head_ = stream->next;
+    if (runnable_head_ == nullptr) runnable_tail_ = nullptr;
+    stream->is_runnable = false;
+    if (stream->is_open) return stream;
+    stream->in_server = false;
+    Recycle(*stream);
+  }
+  return nullptr;
+}
+
+void GrpcConnection::EndCalls() {
+  GrpcStream* stream = nullptr;
+  {
+    MutexLock lock(ended_mutex_);
+    stream = std::exchange(ended_, nullptr);
+  }
+  while (stream != nullptr) {
+    GrpcStream* const next = stream->next;
+    stream->in_server = false;
+    if (!stream->is_open) {
+      Recycle(*stream);
+    } else {
+      try {
+        stream->OnCallEnded();
+      } catch (const std::bad_alloc&) {
+        stream->OnNoMemory();
+      }
+    }
+    stream = next;
+  }
+}
+
+void GrpcConnection::CloseStream(GrpcStream& stream, bool cut) {
+  stream.is_open = false;
+  stream.OnClosed(cut);
+  Recycle(stream);
+}
+
+// Gives the stream back when nobody has anything of it any more; and, at the end, the connection.
+void GrpcConnection::Recycle(GrpcStream& stream) {
+  if (stream.is_open || stream.in_server || stream.in_output) return;
+  streams_.back()->index = stream.index;
+  streams_[stream.index] = streams_.back();
+  streams_.pop_back();
+  stream.End();
+  host_.ReturnStream(stream);
+  if (!streams_.empty()) return;
+  idle_since_ = read_at_;
+  NoteDeadline(idle_since_ + host_.parts().config->idle_timeout);
+  Recycle();
+}
+
+void GrpcConnection::Recycle() {
+  if (state_ != State::kEnding || !streams_.empty()) return;
+  state_ = State::kClosed;
+  deadline_ns_.store(kNever, std::memory_order_relaxed);
+  tls_bytes_.Release();
+  is_closed_ = true;
+}
+
+// ---- Time ---------------------------------------------------------------------------------------
+
+void GrpcConnection::NoteDeadline(TimePoint deadline) {
+  const int64_t at = deadline.time_since_epoch().count();
+  if (at < deadline_ns_.load(std::memory_order_relaxed))
+    deadline_ns_.store(at, std::memory_order_relaxed);
+}
+
+void GrpcConnection::HandleTick() {
+  if (state_ == State::kOpen && host_.draining() && !draining_) BeginDrain();
+  const TimePoint now = Now();
+  if (state_ != State::kClosed && IsLate(now)) CheckTime(now);
+}
+
+// Ends what is late, and notes what comes next.
+void GrpcConnection::CheckTime(TimePoint now) {
+  const ServerConfig& config = *host_.parts().config;
+  deadline_ns_.store(kNever, std::memory_order_relaxed);
+  if (state_ == State::kLingering) {
+    if (now >= linger_until_) return Close();
+    return NoteDeadline(linger_until_);
+  }
+  const bool is_late = (!has_settings_ && now >= opened_at_ + config.header_timeout) ||
+                       (is_blocked_ && now >= blocked_since_ + config.write_timeout);
+  if (is_late) {
+    host_.parts().counters->CountBadRequest(BadRequestReason::kTimeout);
+    return Close();
+  }
+  if (!has_settings_) NoteDeadline(opened_at_ + config.header_timeout);
+  if (is_blocked_) NoteDeadline(blocked_since_ + config.write_timeout);
+  for (size_t i = streams_.size(); i-- > 0;) {
+    GrpcStream& stream = *streams_[i];
+    if (!stream.is_open) continue;
+    try {
+      stream.OnTime(now);
+    } catch (const std::bad_alloc&) {
+      stream.OnNoMemory();
+    }
+  }
+  if (streams_.empty() && now >= idle_since_ + config.idle_timeout) return GoAway();
+  if (streams_.empty()) NoteDeadline(idle_since_ + config.idle_timeout);
+  if (pinged_at_ != TimePoint{} && pinged_at_ > read_at_ && now >= pinged_at_ + kKeepaliveTimeout)
+    return Close();
+  if (now >= read_at_ + kKeepaliveTime && pinged_at_ <= read_at_) {
+    Check(nghttp2_submit_ping(session_.get(), NGHTTP2_FLAG_NONE, nullptr));
+    pinged_at_ = now;
+  }
+  NoteDeadline(pinged_at_ > read_at_ ? pinged_at_ + kKeepaliveTimeout : read_at_ + kKeepaliveTime);
+}
+
+void GrpcConnection::BeginDrain() {
+  draining_ = true;
+  for (size_t i = streams_.size(); i-- > 0;) {
+    GrpcStream& stream = *streams_[i];
+    if (!stream.is_open) continue;
+    try {
+      stream.OnDrain();
+    } catch (const std::bad_alloc&) {
+      stream.OnNoMemory();
+    }
+  }
+  GoAway();
+}
+
+// The calls that have come are answered, no other is taken, and then the connection ends.
+void GrpcConnection::GoAway() {
+  Check(nghttp2_submit_goaway(session_.get(), NGHTTP2_FLAG_NONE,
+                              nghttp2_session_get_last_proc_stream_id(session_.get()),
+                              NGHTTP2_NO_ERROR, nullptr, 0));
+}
+
+}  // namespace hps::server

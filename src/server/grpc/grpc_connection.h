@@ -1,0 +1,173 @@
+// One gRPC connection: HTTP/2 by libnghttp2 over a socket that the event loop watches.
+//
+// It is driven by events (its socket, a call that has ended, the clock), which any thread may
+// bring: whoever brings one while nobody drives drives it as far as it goes without waiting;
+// whoever comes while another drives leaves a note and goes. So nghttp2's session needs no lock. A
+// look-up runs on the thread that read its request, which drives no more by then; the thread that
+// ends it writes the answer in place, but begins no look-up of that connection's next requests: it
+// leaves these to the server's own threads.
+//
+// Memory: an idle connection has its session. A call takes room for its request and its answer from
+// the server's pool; rows are sent from where they were looked up.
+//
+// Bounds: beside those of HTTP/2 itself (windows, streams, header lists), of what costs a client
+// little: streams that it resets (nghttp2's rate limit), CONTINUATION frames, pings, and frames
+// that bring nothing.
+//
+// Thread-safe: Activate and OnCallEnded. All else belongs to whoever drives.
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "server/core/admission.h"
+#include "server/grpc/grpc_host.h"
+#include "server/grpc/grpc_stream.h"
+#include "server/grpc/output_queue.h"
+#include "server/net/tls.h"
+#include "server/net/transport.h"
+
+namespace hps::server {
+
+class GrpcConnection {
+ public:
+  // What has happened; bits.
+  enum Event : uint32_t {
+    kOpened = 2,     // Offer was called
+    kReady = 4,      // the socket may be read, or written
+    kHangup = 8,     // the client sends no more
+    kAnswered = 16,  // a call has ended
+    kTick = 32,      // time has passed, or the server drains
+    kCut = 64,       // close now
+    kReset = 128,    // the client has gone
+  };
+
+  explicit GrpcConnection(GrpcHost& host);
+  GrpcConnection(const GrpcConnection&) = delete;
+  GrpcConnection& operator=(const GrpcConnection&) = delete;
+  ~GrpcConnection();
+
+  // REQUIRES: new, or closed (GrpcHost::OnClosed). Takes the socket, and its share of the server's
+  // bytes, until it is closed; Activate(kOpened) follows.
+  void Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes);
+
+  // `may_start`: this thread may begin look-ups, as the server's own threads may.
+  void Activate(uint32_t events, bool may_start);
+
+  // For the sweep: whether Activate(kTick) would find something to do.
+  bool IsLate(TimePoint now) const {
+    return now.time_since_epoch().count() >= deadline_ns_.load(std::memory_order_relaxed);
+  }
+
+  // The call is the stream's again. Any thread.
+  void OnCallEnded(GrpcStream& stream);
+
+  // ---- For its streams.
+
+  TimePoint read_at() const { return read_at_; }
+  // The sweep comes at this time, or earlier.
+  void NoteDeadline(TimePoint deadline);
+  // The call is looked up as soon as a thread may.
+  void AddRunnable(GrpcStream& stream);
+  // The client may send as much again.
+  void Consume(const GrpcStream& stream, size_t bytes);
+  absl::Status TakePlace() { return host_.places().Take(&place_count_); }
+  void ReturnPlace() { host_.places().Return(&place_count_); }
+  // What is unsent of the stream is to be sent, and its status where it ends.
+  void SubmitAnswer(GrpcStream& stream);
+  void SubmitEnd(GrpcStream& stream);
+  void SubmitHttpStatus(GrpcStream& stream, std::string_view code);
+  void ResetStream(GrpcStream& stream);
+
+ private:
+  friend class GrpcSession;  // what nghttp2 calls
+
+  enum class State : uint8_t { kClosed, kOpen, kLingering, kEnding };
+
+  static constexpr uint32_t kDriven = 1;
+
+  struct DeleteSession {
+    void operator()(nghttp2_session* session) const { nghttp2_session_del(session); }
+  };
+
+  void Drive(bool may_start);
+  void Handle(uint32_t events, bool may_start);
+  void OpenNow();
+  void Advance(bool may_start);
+  void Read();
+  void Feed(std::span<const std::byte> bytes);
+  bool Fill();
+  void Write();
+  void OnFlushed();
+  void Linger();
+  void Close();
+  void HandleTick();
+  void CheckTime(TimePoint now);
+  void BeginDrain();
+  void GoAway();
+  void Refuse(uint32_t error);
+  GrpcStream* TakeRunnable();
+  void EndCalls();
+  void CloseStream(GrpcStream& stream, bool cut);
+  void Recycle(GrpcStream& stream);
+  void Recycle();  // the connection itself
+  void Check(int result);
+
+  // What has come, from nghttp2's callbacks.
+  int BeginFields(int32_t id);
+  void CheckIdle();
+  void CountUseful(size_t payload_bytes);
+  void CountPing();
+  void OnSent(const nghttp2_frame& frame);
+  int SendData(GrpcStream& stream, std::span<const std::byte> head, size_t bytes);
+  ssize_t NextData(GrpcStream& stream, size_t bytes_max, uint32_t* flags);
+
+  GrpcHost& host_;
+  std::atomic<uint32_t> events_ = 0;
+  std::atomic<int64_t> deadline_ns_;
+  int offered_fd_ = -1;  // Offer's
+  TlsConnection offered_tls_;
+  Admission::Reservation tls_bytes_;
+
+  Mutex ended_mutex_;
+  GrpcStream* ended_ HPS_GUARDED_BY(ended_mutex_) = nullptr;  // calls, the last one first
+
+  Transport transport_;
+  State state_ = State::kClosed;
+  bool readable_ = false;    // a read may find something
+  bool hung_up_ = false;     // reads announce the end by themselves from now on
+  bool is_broken_ = false;   // nghttp2 can't go on
+  bool is_closed_ = false;   // to be told to the host when nobody drives any more
+  bool draining_ = false;    // the streams have been told
+  bool is_blocked_ = false;  // the client lets it wait
+  bool has_settings_ = false;
+  size_t turn_reads_ = 0;
+
+  std::unique_ptr<nghttp2_session, DeleteSession> session_;
+  OutputQueue out_;
+  std::vector<GrpcStream*> streams_;
+  std::vector<GrpcStream*> flushing_;  // with views in out_
+  GrpcStream* runnable_head_ = nullptr;
+  GrpcStream* runnable_tail_ = nullptr;
+  size_t place_count_ = 0;
+
+  TimePoint read_at_{};
+  TimePoint opened_at_{};
+  TimePoint idle_since_{};
+  TimePoint blocked_since_{};
+  TimePoint linger_until_{};
+  TimePoint pinged_at_{};  // by the server; the epoch: it waits for no answer
+  TimePoint last_ping_at_{};
+  size_t ping_strikes_ = 0;
+  size_t idle_bytes_ = 0;  // that brought nothing, since something was answered
+};
+
+}  // namespace hps::server

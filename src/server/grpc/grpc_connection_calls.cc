@@ -1,0 +1,194 @@
+// The second half of GrpcConnection: what goes between nghttp2's session and the streams.
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include "base/bytes.h"
+#include "base/macros.h"
+#include "server/grpc/grpc_connection.h"
+#include "server/grpc/grpc_session.h"
+#include "server/grpc/grpc_status.h"
+
+namespace hps::server {
+namespace {
+
+// Bytes of frames that bring nothing, since something was answered: 28,000 of the smallest.
+constexpr size_t kIdleBytesMax = size_t{256} << 10;
+constexpr size_t kFrameHeadBytes = 9;
+// Pings that come sooner after another, while nothing is answered, and how many of them may.
+constexpr Duration kPingPeriodMin = std::chrono::seconds(10);
+constexpr size_t kPingStrikesMax = 2;
+// What the session has taken is written from this on before it gives more.
+constexpr size_t kOutputBytesMax = size_t{256} << 10;
+// Larger answers take turns with the others of their connection.
+constexpr size_t kSharedAnswerBytes = size_t{64} << 10;
+
+// nghttp2 does not write to them.
+uint8_t* FieldBytes(std::string_view text) {
+  return AsElements<uint8_t>(const_cast<std::byte*>(AsBytePointer(text.data())));
+}
+
+// A field whose texts live until it is sent.
+nghttp2_nv Field(std::string_view name, std::string_view value) {
+  return {.name = FieldBytes(name),
+          .value = FieldBytes(value),
+          .namelen = name.size(),
+          .valuelen = value.size(),
+          .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+}
+
+nghttp2_nv CopiedField(std::string_view name, std::string_view value) {
+  nghttp2_nv field = Field(name, value);
+  field.flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
+  return field;
+}
+
+const nghttp2_nv kOk = Field(":status", "200");
+const nghttp2_nv kContentType = Field("content-type", "application/grpc");
+const nghttp2_nv kAccepted = Field("grpc-accept-encoding", "identity,deflate,gzip");
+
+nghttp2_nv CodeField(const GrpcStream& stream) {
+  return Field("grpc-status", StatusCodeText(stream.end_code()));
+}
+nghttp2_nv MessageField(const GrpcStream& stream) {
+  return CopiedField("grpc-message", stream.end_message());
+}
+
+}  // namespace
+
+void GrpcConnection::Check(int result) {
+  // A stream that has gone meanwhile is no reason to end.
+  if (nghttp2_is_fatal(result) != 0) is_broken_ = true;
+}
+
+int GrpcConnection::BeginFields(int32_t id) {
+  GrpcStream* const stream = host_.TakeStream();
+  if (stream == nullptr) {
+    host_.parts().counters->CountRequest(/*http=*/false);
+    host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    const std::array<nghttp2_nv, 4> fields = {
+        kOk, kContentType,
+        Field("grpc-status", StatusCodeText(absl::StatusCode::kResourceExhausted)),
+        Field("grpc-message", "the server is at its capacity (calls); try again later")};
+    Check(nghttp2_submit_response(session_.get(), id, fields.data(), fields.size(), nullptr));
+    return 0;
+  }
+  try {
+    streams_.push_back(stream);
+  } catch (const std::bad_alloc&) {
+    host_.ReturnStream(*stream);
+    return NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+  stream->index = streams_.size() - 1;
+  stream->is_open = true;
+  stream->Begin(*this, id, read_at_);
+  return nghttp2_session_set_stream_user_data(session_.get(), id, stream) == 0
+             ? 0
+             : NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+void GrpcConnection::Consume(const GrpcStream& stream, size_t bytes) {
+  Check(nghttp2_session_consume_stream(session_.get(), stream.id(), bytes));
+}
+
+void GrpcConnection::SubmitAnswer(GrpcStream& stream) {
+  if (stream.has_answer_head) {
+    Check(nghttp2_session_resume_data(session_.get(), stream.id()));
+    return;
+  }
+  stream.has_answer_head = true;
+  if (stream.unsent_bytes() > kSharedAnswerBytes) {
+    const nghttp2_extpri turns = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
+    Check(nghttp2_session_change_extpri_stream_priority(session_.get(), stream.id(), &turns, 1));
+  }
+  const std::array<nghttp2_nv, 2> fields = {kOk, kContentType};
+  const nghttp2_data_provider provider = {.source = {.ptr = &stream},
+                                          .read_callback = GrpcSession::ReadData};
+  Check(nghttp2_submit_response(session_.get(), stream.id(), fields.data(), fields.size(),
+                                &provider));
+}
+
+void GrpcConnection::SubmitEnd(GrpcStream& stream) {
+  if (stream.has_answer_head) {
+    Check(nghttp2_session_resume_data(session_.get(), stream.id()));
+    return;
+  }
+  stream.has_answer_head = true;
+  const std::array<nghttp2_nv, 5> fields = {kOk, kContentType, CodeField(stream),
+                                            MessageField(stream), kAccepted};
+  const bool is_unknown_coding = stream.end_code() == absl::StatusCode::kUnimplemented;
+  Check(nghttp2_submit_response(session_.get(), stream.id(), fields.data(),
+                                is_unknown_coding ? 5 : 4, nullptr));
+}
+
+void GrpcConnection::SubmitHttpStatus(GrpcStream& stream, std::string_view code) {
+  stream.has_answer_head = true;
+  const nghttp2_nv field = CopiedField(":status", code);
+  Check(nghttp2_submit_response(session_.get(), stream.id(), &field, 1, nullptr));
+}
+
+void GrpcConnection::ResetStream(GrpcStream& stream) {
+  Check(nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, stream.id(), NGHTTP2_CANCEL));
+}
+
+ssize_t GrpcConnection::NextData(GrpcStream& stream, size_t bytes_max, uint32_t* flags) {
+  const size_t rest = stream.unsent_bytes();
+  if (rest == 0 && !stream.ends()) return NGHTTP2_ERR_DEFERRED;
+  const size_t bytes = std::min(rest, bytes_max);
+  if (bytes > 0) *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+  if (bytes == rest && stream.ends()) {
+    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+    const std::array<nghttp2_nv, 2> fields = {CodeField(stream), MessageField(stream)};
+    const size_t count = stream.end_message().empty() ? 1 : 2;
+    if (nghttp2_submit_trailer(session_.get(), stream.id(), fields.data(), count) != 0)
+      return NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+  return static_cast<ssize_t>(bytes);
+}
+
+int GrpcConnection::SendData(GrpcStream& stream, std::span<const std::byte> head, size_t bytes) {
+  if (out_.bytes() >= kOutputBytesMax) return NGHTTP2_ERR_WOULDBLOCK;
+  if (!stream.in_output) {
+    flushing_.push_back(&stream);
+    stream.in_output = true;
+  }
+  out_.AddCopy(head);
+  stream.TakeUnsent(bytes, &out_);
+  return 0;
+}
+
+void GrpcConnection::OnSent(const nghttp2_frame& frame) {
+  const bool has_fields = frame.hd.type == NGHTTP2_HEADERS;
+  if (has_fields || frame.hd.type == NGHTTP2_DATA) {
+    idle_bytes_ = ping_strikes_ = 0;
+    last_ping_at_ = {};
+  }
+  if (frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code != NGHTTP2_NO_ERROR)
+    host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+  // Answered before the client has sent everything: it need not.
+  if (has_fields && (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0 &&
+      nghttp2_session_get_stream_remote_close(session_.get(), frame.hd.stream_id) == 0) {
+    Check(nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, frame.hd.stream_id,
+                                    NGHTTP2_NO_ERROR));
+  }
+}
+
+void GrpcConnection::CheckIdle() {
+  if (idle_bytes_ > kIdleBytesMax) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+void GrpcConnection::CountUseful(size_t payload_bytes) {
+  idle_bytes_ -= std::min(idle_bytes_, payload_bytes + kFrameHeadBytes);
+}
+
+void GrpcConnection::CountPing() {
+  const bool is_soon = last_ping_at_ != TimePoint{} && read_at_ < last_ping_at_ + kPingPeriodMin;
+  last_ping_at_ = read_at_;
+  if (is_soon && ++ping_strikes_ > kPingStrikesMax) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+void GrpcConnection::Refuse(uint32_t error) {
+  Check(nghttp2_session_terminate_session(session_.get(), error));
+}
+
+}  // namespace hps::server

@@ -1,0 +1,575 @@
+// The gRPC server, asked frame by frame: what calls may look like, and what clients may not do.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "server/core/protocol_server.h"
+#include "server/core/test_server_world.h"
+#include "server/grpc/grpc_connection.h"
+#include "server/grpc/grpc_server.h"
+#include "server/grpc/grpc_session.h"
+#include "server/grpc/grpc_stream.h"
+#include "server/grpc/test_gated_inference.h"
+#include "server/grpc/test_http2_client.h"
+#include "server/grpc_codec/test_infer_messages.h"
+#include "server/grpc_codec/wire_format.h"
+
+namespace hps::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+const std::string kInfer = "/inference.GRPCInferenceService/ModelInfer";
+const std::string kStream = "/inference.GRPCInferenceService/ModelStreamInfer";
+const std::string kLive = "/inference.GRPCInferenceService/ServerLive";
+constexpr uint32_t kDim = 8;
+constexpr size_t kRows = 2000;
+
+// Keys 0 to n - 1 of the table.
+std::string InferRequest(size_t n) {
+  std::vector<int64_t> keys(n);
+  for (size_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(i);
+  return Field(1, "m") + Input("t", "INT64", {static_cast<int64_t>(n)}) +
+         Field(7, AsText(std::as_bytes(std::span(keys))));
+}
+
+class GrpcProtocolTest : public testing::Test {
+ protected:
+  GrpcProtocolTest() {
+    world_.Import("m/t", kRows, kDim);
+    config().drain_timeout = std::chrono::seconds(5);
+  }
+  ~GrpcProtocolTest() override {
+    if (gate_ != nullptr) gate_->Open();
+    server_.reset();
+  }
+
+  ServerConfig& config() { return world_.config().server; }
+
+  void Start() {
+    world_.Start();
+    gate_ = std::make_unique<GatedInference>(world_.inference());
+    auto server = StartGrpcServer({.config = &config(),
+                                   .inference = gate_.get(),
+                                   .repository = &world_.core().repository(),
+                                   .pages = nullptr,
+                                   .statistics = &world_.core(),
+                                   .counters = &world_.core().counters()},
+                                  "127.0.0.1:0");
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  std::unique_ptr<Http2Client> Connect(
+      const std::vector<std::pair<uint16_t, uint32_t>>& settings = {}) {
+    if (server_ == nullptr) Start();
+    auto client = std::make_unique<Http2Client>(server_->address());
+    EXPECT_TRUE(client->Begin(settings));
+    return client;
+  }
+
+  // Whether these are a message with the rows of keys 0 to n - 1.
+  static void ExpectRows(const std::string& data, size_t n) {
+    const size_t row_bytes = kDim * sizeof(float);
+    ASSERT_GE(data.size(), n * row_bytes + 5);
+    EXPECT_EQ(__builtin_bswap32(LoadLittleEndian<uint32_t>(data.data() + 1)), data.size() - 5);
+    const auto rows = AsBytes(std::string_view(data)).last(n * row_bytes);
+    for (size_t i = 0; i < n; ++i) {
+      ASSERT_TRUE(ServerWorld::IsRow("m/t", static_cast<Key>(i), 1,
+                                     rows.subspan(i * row_bytes, row_bytes)));
+    }
+  }
+  // The server answers on, and nothing stays behind.
+  void ExpectWell() {
+    const auto client = Connect();
+    client->Call(1, kInfer, InferRequest(3));
+    EXPECT_EQ(client->Await(1).code(), 0) << client->answer(1).message();
+    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
+    const auto held = [&] {
+      return world_.core().engine().admission().bytes_in_flight() +
+             world_.core().engine().admission().keys_in_flight();
+    };
+    while (held() != 0 && RealClock().Now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(held(), 0u);
+  }
+  // Of one reason, by its name.
+  static uint64_t CountOf(const std::vector<std::pair<std::string, uint64_t>>& counts,
+                          const std::string& name) {
+    for (const auto& [reason, count] : counts) {
+      if (reason == name) return count;
+    }
+    return 0;
+  }
+  uint64_t bad_requests(BadRequestReason reason) {
+    return CountOf(world_.core().Snapshot().bad_requests,
+                   kBadRequestReasonNames[static_cast<size_t>(reason)]);
+  }
+
+  ServerWorld world_;
+  std::unique_ptr<GatedInference> gate_;
+  std::unique_ptr<ProtocolServer> server_;
+};
+
+TEST_F(GrpcProtocolTest, AnswersACallHoweverItIsCut) {
+  const auto client = Connect();
+  uint32_t id = 1;
+  for (const size_t n : {0, 1, 33, 1000}) {
+    client->Call(id, kInfer, InferRequest(n));
+    const Http2Client::Answer& answer = client->Await(id);
+    EXPECT_EQ(answer.code(), 0) << answer.message();
+    EXPECT_EQ(answer.fields.at(":status"), "200");
+    EXPECT_EQ(answer.fields.at("content-type"), "application/grpc");
+    EXPECT_EQ(answer.reset, -1);
+    ExpectRows(answer.data, n);
+    id += 2;
+  }
+  const std::string call =
+      Http2Frame{NGHTTP2_HEADERS, kEndFields, id, PackFields(CallFields(kInfer))}.bytes() +
+      Http2Frame{NGHTTP2_DATA, 0, id, Framed(InferRequest(40)).substr(0, 7)}.bytes() +
+      Http2Frame{NGHTTP2_DATA, 0, id, ""}.bytes() +
+      Http2Frame{NGHTTP2_DATA, kEndStream, id, Framed(InferRequest(40)).substr(7)}.bytes();
+  for (const char byte : call) ASSERT_TRUE(client->Send(std::string_view(&byte, 1)));
+  ExpectRows(client->Await(id).data, 40);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, ManyCallsOfOneConnectionGetTheirOwnRows) {
+  const auto client = Connect();
+  for (uint32_t id = 1; id < 400; id += 2) client->Call(id, kInfer, InferRequest(id));
+  for (uint32_t id = 1; id < 400; id += 2) {
+    EXPECT_EQ(client->Await(id).code(), 0);
+    ExpectRows(client->answer(id).data, id);
+  }
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, CallsThatAreNoneAreToldSo) {
+  const auto client = Connect();
+  const auto fields = [](const std::string& name, const std::string& value) {
+    auto all = CallFields(kLive);
+    for (auto& [have, text] : all) {
+      if (have == name) text = value;
+    }
+    return all;
+  };
+  client->SendFields(1, fields(":method", "GET"), kEndFields | kEndStream);
+  EXPECT_EQ(client->Await(1).fields.at(":status"), "405");
+  client->SendFields(3, fields("content-type", "application/json"), kEndFields | kEndStream);
+  EXPECT_EQ(client->Await(3).fields.at(":status"), "415");
+  client->SendFields(5, fields("content-type", "application/grpcx"), kEndFields | kEndStream);
+  EXPECT_EQ(client->Await(5).fields.at(":status"), "415");
+  client->SendFields(7, fields(":path", "/no%one"), kEndFields);
+  EXPECT_EQ(client->Await(7).code(), 12);
+  EXPECT_EQ(client->answer(7).message(), "there is no method '/no%25one'");
+  client->SendFields(9, fields("content-type", "application/grpc+proto"), kEndFields);
+  client->SendData(9, Framed(""));
+  EXPECT_EQ(client->Await(9).code(), 0);
+  auto timed = CallFields(kLive);
+  timed.emplace_back("grpc-timeout", "soon");
+  client->SendFields(11, timed);
+  EXPECT_EQ(client->Await(11).code(), 3);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, ACallHasOneMessage) {
+  const auto client = Connect();
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"the call has no request message", ""},
+      {"the call ended within a message", std::string(3, '\0')},
+      {"the call ended within a message", Framed("abc").substr(0, 7)},
+      {"the call has more than one request message", Framed("") + Framed("")},
+      {"the call has more than one request message", Framed("") + "x"},
+      {"what came is no message of gRPC", Framed("", 2)},
+  };
+  uint32_t id = 1;
+  for (const auto& [message, bytes] : wrong) {
+    client->SendFields(id, CallFields(kLive));
+    client->SendData(id, bytes);
+    EXPECT_EQ(client->Await(id).code(), 3);
+    EXPECT_EQ(client->answer(id).message(), message);
+    id += 2;
+  }
+  client->SendFields(id, CallFields(kLive), kEndFields | kEndStream);
+  EXPECT_EQ(client->Await(id).code(), 3);
+  // Compressed, without a word on how; and how nobody knows.
+  client->SendFields(id + 2, CallFields(kLive));
+  client->SendData(id + 2, Framed("", 1));
+  EXPECT_EQ(client->Await(id + 2).code(), 12);
+  EXPECT_EQ(client->answer(id + 2).fields.at("grpc-accept-encoding"), "identity,deflate,gzip");
+  EXPECT_EQ(bad_requests(BadRequestReason::kProtocol), 7u);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, MessagesThatAreTooLongAreRefusedBeforeTheyCome) {
+  config().body_bytes_max = 1 << 20;
+  const auto client = Connect();
+  client->SendFields(1, CallFields(kInfer));
+  client->SendData(1, BigEndian(0, 1) + BigEndian((1 << 20) + 1, 4), /*end=*/false);
+  EXPECT_EQ(client->Await(1).code(), 8);
+  Http2Frame frame;
+  while (client->answer(1).reset < 0 && client->Receive(&frame)) continue;
+  EXPECT_EQ(client->answer(1).reset, NGHTTP2_NO_ERROR) << "the rest need not be sent";
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, MetadataAreBounded) {
+  const auto client = Connect();
+  auto fields = CallFields(kLive);
+  fields.emplace_back("x-large", std::string(9000, 'x'));
+  const std::string packed = PackFields(fields);
+  client->Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, 1, packed});
+  client->SendData(1, Framed(""));
+  EXPECT_EQ(client->Await(1).code(), 0);
+  fields.emplace_back("x-more", std::string(8000, 'x'));
+  const std::string more = PackFields(fields);
+  client->Send(Http2Frame{NGHTTP2_HEADERS, 0, 3, more.substr(0, 10'000)});
+  client->Send(Http2Frame{NGHTTP2_CONTINUATION, kEndFields, 3, more.substr(10'000)});
+  EXPECT_EQ(client->Await(3).code(), 8);
+  client->Call(5, kLive, "");
+  EXPECT_EQ(client->Await(5).code(), 0) << "the connection goes on";
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, FieldsWithoutEndAreCutOff) {
+  const auto endless = Connect();
+  endless->Send(Http2Frame{NGHTTP2_HEADERS, 0, 1, PackFields(CallFields(kLive))});
+  const std::string more = PackFields({{"x", std::string(8000, 'x')}});
+  for (int i = 0; i < 1000; ++i) {
+    if (!endless->Send(Http2Frame{NGHTTP2_CONTINUATION, 0, 1, more})) break;
+  }
+  endless->AwaitEnd();
+  // A field of the table, asked for again and again: each costs its client a byte.
+  const auto bomb = Connect();
+  std::string packed = PackFields(CallFields(kLive));
+  packed += std::string("\x40\x01x\x7f\xa1\x1e", 6) + std::string(4000, 'x');
+  packed += std::string(12'000, '\xbe');
+  bomb->Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, 1, packed.substr(0, 16'384)});
+  bomb->AwaitEnd();
+  ExpectWell();
+}
+
+// Each of these frames costs its client little and brings nothing.
+TEST_F(GrpcProtocolTest, FloodsEndTheirConnection) {
+  const std::string ping = Http2Frame{NGHTTP2_PING, 0, 0, std::string(8, 'p')}.bytes();
+  const std::string settings =
+      Http2Frame{NGHTTP2_SETTINGS, 0, 0, BigEndian(4, 2) + BigEndian(65'535, 4)}.bytes();
+  const std::string priority = Http2Frame{NGHTTP2_PRIORITY, 0, 1, BigEndian(0, 4) + "\x10"}.bytes();
+  const std::string nothing = Http2Frame{NGHTTP2_DATA, 0, 1, ""}.bytes();
+  const std::string unknown = Http2Frame{0x77, 0, 1, "x"}.bytes();
+  for (const std::string& frame : {ping, settings, priority, nothing, unknown}) {
+    SCOPED_TRACE(static_cast<int>(frame[3]));  // its type
+    const auto client = Connect();
+    client->SendFields(1, CallFields(kStream));
+    std::string many;
+    for (int i = 0; i < 2000; ++i) many += frame;
+    for (int i = 0; i < 100 && client->Send(many); ++i) continue;
+    client->AwaitEnd();
+  }
+  EXPECT_GE(bad_requests(BadRequestReason::kProtocol), 1u);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, PingsAreAnsweredNowAndThen) {
+  const auto client = Connect();
+  const Http2Frame ping{NGHTTP2_PING, 0, 0, std::string(8, 'p')};
+  for (uint32_t id = 1; id < 20; id += 2) {  // what is answered in between lets them pass
+    client->Send(ping);
+    client->Call(id, kLive, "");
+    EXPECT_EQ(client->Await(id).code(), 0);
+  }
+  EXPECT_EQ(client->acknowledged_pings(), 10u);
+  for (int i = 0; i < 4; ++i) client->Send(ping);
+  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_ENHANCE_YOUR_CALM);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, RapidResetsEndTheirConnection) {
+  const auto client = Connect();
+  const std::string fields = PackFields(CallFields(kInfer));
+  const std::string message = Framed(InferRequest(1));
+  for (uint32_t id = 1; id < 8000; id += 2) {
+    const bool sent = client->Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, id, fields}.bytes() +
+                                   Http2Frame{NGHTTP2_DATA, kEndStream, id, message}.bytes() +
+                                   Http2Frame{NGHTTP2_RST_STREAM, 0, id, BigEndian(8, 4)}.bytes());
+    if (!sent) break;
+  }
+  client->AwaitEnd();
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, ACancelledCallGivesItsShareBackAtOnce) {
+  const auto client = Connect();
+  gate_->Close();
+  client->Call(1, kInfer, InferRequest(5));
+  ASSERT_TRUE(gate_->AwaitWaiting(1));
+  client->Send(Http2Frame{NGHTTP2_RST_STREAM, 0, 1, BigEndian(8, 4)});
+  EXPECT_TRUE(gate_->AwaitCancelled(1));
+  client->Call(3, kLive, "");
+  EXPECT_EQ(client->Await(3).code(), 0);
+  client->Call(5, kInfer, InferRequest(5));
+  ASSERT_TRUE(gate_->AwaitWaiting(2));
+  shutdown(client->fd(), SHUT_RDWR);  // the client has gone
+  EXPECT_TRUE(gate_->AwaitCancelled(2));
+  gate_->Open();
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, AnAnswerThatTheWindowHoldsBackIsGivenUp) {
+  config().write_timeout = milliseconds(200);
+  const auto client = Connect({{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 100}});
+  client->gives_windows = false;
+  client->Call(1, kInfer, InferRequest(1000));
+  EXPECT_EQ(client->Await(1).reset, NGHTTP2_CANCEL);
+  EXPECT_EQ(client->answer(1).data.size(), 100u);
+  EXPECT_EQ(bad_requests(BadRequestReason::kTimeout), 1u);
+  client->Call(3, kLive, "");
+  EXPECT_EQ(client->Await(3).code(), 0) << "the others are answered";
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, AClientThatNeverReadsIsCutOff) {
+  config().write_timeout = milliseconds(200);
+  const auto client = Connect({{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0x7fffffff}});
+  client->Send(Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, 0, BigEndian(0x7fff0000, 4)});
+  const std::string request = InferRequest(2000);
+  const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
+  for (uint32_t id = 1; id < 2000 && client->Call(id, kInfer, request); id += 2) continue;
+  while (bad_requests(BadRequestReason::kTimeout) == 0 && RealClock().Now() < deadline)
+    std::this_thread::yield();
+  EXPECT_GE(bad_requests(BadRequestReason::kTimeout), 1u);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, SlowRequestsAreEnded) {
+  config().body_timeout = config().header_timeout = milliseconds(100);
+  const auto client = Connect();
+  client->SendFields(1, CallFields(kInfer));
+  client->SendData(1, Framed(InferRequest(5)).substr(0, 20), /*end=*/false);
+  EXPECT_EQ(client->Await(1).code(), 1);
+  EXPECT_EQ(client->answer(1).message(), "the request did not come in time");
+  client->Send(Http2Frame{NGHTTP2_HEADERS, 0, 3, PackFields(CallFields(kInfer))});
+  EXPECT_EQ(client->Await(3).reset, NGHTTP2_CANCEL);
+  // A client that says nothing at all.
+  Http2Client silent(server_->address());
+  silent.AwaitEnd();
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, ADeadlineOfTheCallEndsItsWaiting) {
+  config().stream_idle_timeout = std::chrono::minutes(1);
+  config().header_timeout = milliseconds(100);  // how often time is looked at
+  const auto client = Connect();
+  auto fields = CallFields(kStream);
+  fields.emplace_back("grpc-timeout", "50m");
+  client->SendFields(1, fields);
+  EXPECT_EQ(client->Await(1).code(), 4);
+  fields = CallFields(kInfer);
+  fields.emplace_back("grpc-timeout", "1n");
+  client->SendFields(3, fields);
+  client->SendData(3, Framed(InferRequest(1)));
+  EXPECT_EQ(client->Await(3).code(), 4);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, IdleConnectionsAreClosed) {
+  config().idle_timeout = milliseconds(100);
+  const auto client = Connect();
+  client->Call(1, kLive, "");
+  EXPECT_EQ(client->Await(1).code(), 0);
+  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
+}
+
+TEST_F(GrpcProtocolTest, WhatAStreamSendsBeforeItsTurnIsBounded) {
+  const auto client = Connect();
+  client->Settle();
+  gate_->Close();
+  client->SendFields(1, CallFields(kStream));
+  const std::string message = Framed(InferRequest(10));
+  client->SendData(1, message, /*end=*/false);
+  ASSERT_TRUE(gate_->AwaitWaiting(1));
+  std::string early;
+  while (early.size() + 2 * message.size() < kStreamWindowBytes) early += message;
+  client->SendData(1, early, /*end=*/false);
+  client->Call(3, kLive, "");
+  EXPECT_EQ(client->Await(3).code(), 0);
+  EXPECT_EQ(client->window_bytes(1), 0u) << "it may not send more before its turn";
+  gate_->Open();
+  client->SendData(1, "");
+  const Http2Client::Answer& answer = client->Await(1);
+  EXPECT_EQ(answer.code(), 0) << answer.message();
+  EXPECT_GT(client->window_bytes(1), 0u);
+  const size_t count = early.size() / message.size() + 1;
+  EXPECT_EQ(world_.core().Snapshot().models[0].requests, count);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, AWindowThatIsOverrunEndsTheStream) {
+  const auto client = Connect();
+  client->Settle();
+  gate_->Close();
+  client->SendFields(1, CallFields(kStream));
+  client->SendData(1, Framed(InferRequest(10)), /*end=*/false);
+  ASSERT_TRUE(gate_->AwaitWaiting(1));
+  for (int i = 0; i < 20; ++i) client->SendData(1, std::string(16'384, '\0'), /*end=*/false);
+  EXPECT_EQ(client->Await(1).reset, NGHTTP2_FLOW_CONTROL_ERROR);
+  gate_->Open();
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, WhatIsNotHttp2EndsTheConnection) {
+  Start();
+  for (const std::string bytes :
+       {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\x02\x01\x01\xfc\x03\x03 hello to TLS",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\tgarbage that follows",
+        "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n"}) {
+    Http2Client client(server_->address());
+    client.Send(bytes);
+    client.AwaitEnd();
+  }
+  EXPECT_EQ(bad_requests(BadRequestReason::kProtocol), 4u);
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, FramesThatAreWrongEndTheConnection) {
+  Start();
+  const std::string fields = PackFields(CallFields(kLive));
+  const std::vector<Http2Frame> wrong = {
+      {NGHTTP2_SETTINGS, 0, 0, "12345"},
+      {NGHTTP2_SETTINGS, 0, 1, ""},
+      {NGHTTP2_PING, 0, 0, "1234567"},
+      {NGHTTP2_PING, 0, 1, "12345678"},
+      {NGHTTP2_WINDOW_UPDATE, 0, 0, std::string(4, '\0')},
+      {NGHTTP2_WINDOW_UPDATE, 0, 0, "123"},
+      {NGHTTP2_RST_STREAM, 0, 0, std::string(4, '\0')},
+      {NGHTTP2_RST_STREAM, 0, 7, std::string(4, '\0')},
+      {NGHTTP2_DATA, 0, 0, "x"},
+      {NGHTTP2_DATA, 0, 9, "x"},
+      {NGHTTP2_DATA, 8, 1, "\xff"},
+      {NGHTTP2_HEADERS, kEndFields, 0, fields},
+      {NGHTTP2_HEADERS, kEndFields, 2, fields},
+      {NGHTTP2_HEADERS, kEndFields, 3, "\xff\xff\xff\xff\xff"},
+      {NGHTTP2_CONTINUATION, kEndFields, 3, fields},
+      {NGHTTP2_PUSH_PROMISE, kEndFields, 1, BigEndian(2, 4) + fields},
+      {NGHTTP2_DATA, 0, 1, std::string(16'385, 'x')},
+      {NGHTTP2_HEADERS, kEndFields, 3, std::string(16'385, 'x')},
+      {NGHTTP2_GOAWAY, 0, 0, "x"},
+  };
+  for (size_t i = 0; i < wrong.size(); ++i) {
+    SCOPED_TRACE(i);
+    const auto client = Connect();
+    client->SendFields(1, CallFields(kStream));
+    client->Send(wrong[i]);
+    EXPECT_GT(client->AwaitEnd(), 0);
+  }
+  EXPECT_EQ(bad_requests(BadRequestReason::kProtocol), wrong.size());
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, DataAfterTheEndOfACallEndNoOther) {
+  const auto client = Connect();
+  gate_->Close();
+  client->Call(1, kInfer, InferRequest(3));
+  ASSERT_TRUE(gate_->AwaitWaiting(1));
+  client->Call(3, kInfer, InferRequest(3));
+  ASSERT_TRUE(gate_->AwaitWaiting(2));
+  client->SendData(1, "more");
+  client->AwaitEnd();  // an error of the connection, says HTTP/2
+  gate_->Open();
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, AConnectionHasSoManyCallsAtATime) {
+  const auto client = Connect();
+  gate_->Close();
+  const std::string message = InferRequest(1);
+  uint32_t id = 1;
+  client->Settle();
+  for (size_t i = 0; i < kConnectionCallsMax; ++i, id += 2) client->Call(id, kInfer, message);
+  ASSERT_TRUE(gate_->AwaitWaiting(kConnectionCallsMax));
+  client->Call(id, kInfer, message);
+  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_PROTOCOL_ERROR);
+  EXPECT_TRUE(gate_->AwaitCancelled(kConnectionCallsMax));
+  gate_->Open();
+  ExpectWell();
+}
+
+TEST_F(GrpcProtocolTest, ConnectionsAreBounded) {
+  config().connections_max = 2;
+  const auto first = Connect();
+  const auto second = Connect();
+  for (const auto& client : {&first, &second}) {
+    (*client)->Call(1, kLive, "");
+    EXPECT_EQ((*client)->Await(1).code(), 0);
+  }
+  Http2Client third(server_->address());
+  third.AwaitEnd();
+  EXPECT_EQ(
+      world_.core().Snapshot().refused[static_cast<size_t>(RefusedReason::kConnections)].second,
+      1u);
+}
+
+TEST_F(GrpcProtocolTest, ADrainEndsWhatIsIdleAndAnswersWhatIsNot) {
+  const auto busy = Connect();
+  const auto idle = Connect();
+  idle->Call(1, kLive, "");
+  EXPECT_EQ(idle->Await(1).code(), 0);
+  gate_->Close();
+  busy->Call(1, kInfer, InferRequest(7));
+  ASSERT_TRUE(gate_->AwaitWaiting(1));
+  busy->SendFields(3, CallFields(kStream));
+  std::thread draining([&] {
+    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
+  });
+  EXPECT_EQ(idle->AwaitEnd(), NGHTTP2_NO_ERROR);
+  shutdown(idle->fd(), SHUT_RDWR);
+  gate_->Open();
+  EXPECT_EQ(busy->Await(1).code(), 0);
+  ExpectRows(busy->answer(1).data, 7);
+  EXPECT_EQ(busy->AwaitEnd(), NGHTTP2_NO_ERROR);
+  shutdown(busy->fd(), SHUT_RDWR);
+  draining.join();
+}
+
+// Would catch a crash, a hang and a leak: what a fuzzer does, for a while.
+TEST_F(GrpcProtocolTest, MutantsOfAConversationHurtNobody) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  Start();
+  std::string good =
+      std::string(NGHTTP2_CLIENT_MAGIC) + Http2Frame{NGHTTP2_SETTINGS, 0, 0, ""}.bytes();
+  const size_t preface = good.size();
+  uint32_t id = 1;
+  for (const std::string& path : {kInfer, kStream, kLive, std::string("/x")}) {
+    const std::string message = path == kLive ? "" : InferRequest(2);
+    good += Http2Frame{NGHTTP2_HEADERS, kEndFields, id, PackFields(CallFields(path))}.bytes() +
+            Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, id, BigEndian(100, 4)}.bytes() +
+            Http2Frame{NGHTTP2_DATA, kEndStream, id, Framed(message)}.bytes() +
+            Http2Frame{NGHTTP2_RST_STREAM, 0, id, BigEndian(8, 4)}.bytes();
+    id += 2;
+  }
+  for (int i = 0; i < 1500; ++i) {
+    std::string mutant = good;
+    for (size_t k = 1 + random() % 4; k > 0; --k) {
+      const size_t at = preface + random() % (mutant.size() - preface);
+      if (random() % 3 == 0) {
+        mutant.erase(at, 1 + random() % 9);
+        mutant += "12345678901234567890";
+      } else {
+        mutant[at] = static_cast<char>(random());
+      }
+    }
+    Http2Client client(server_->address());
+    client.Send(mutant);
+    shutdown(client.fd(), SHUT_WR);
+    Http2Frame frame;
+    while (client.Receive(&frame)) continue;
+  }
+  ExpectWell();
+}
+
+}  // namespace
+}  // namespace hps::server

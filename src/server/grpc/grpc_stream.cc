@@ -1,0 +1,489 @@
+#include "server/grpc/grpc_stream.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/macros.h"
+#include "base/no_memory.h"
+#include "base/text.h"
+#include "server/grpc/grpc_connection.h"
+#include "server/grpc/grpc_status.h"
+
+namespace hps::server {
+namespace {
+
+constexpr std::string_view kInferPath = "/inference.GRPCInferenceService/ModelInfer";
+constexpr std::string_view kStreamPath = "/inference.GRPCInferenceService/ModelStreamInfer";
+// Of a text that stays for the next call.
+constexpr size_t kKeptBytesMax = 4096;
+constexpr Duration kWatchPeriod = std::chrono::milliseconds(500);
+
+TimePoint Now() { return RealClock().Now(); }
+
+absl::Status ShuttingDown() { return absl::UnavailableError("the server is shutting down"); }
+
+MessageCoding CodingOf(std::string_view name) {
+  if (name == "identity") return MessageCoding::kIdentity;
+  if (name == "gzip") return MessageCoding::kGzip;
+  return name == "deflate" ? MessageCoding::kDeflate : MessageCoding::kUnknown;
+}
+
+bool IsGrpc(std::string_view content_type) {
+  constexpr std::string_view kType = "application/grpc";
+  if (!content_type.starts_with(kType)) return false;
+  const std::string_view rest = content_type.substr(kType.size());
+  return rest.empty() || rest == "+proto" || rest.front() == ';';
+}
+
+void Trim(std::string* text) {
+  text->clear();
+  if (text->capacity() > kKeptBytesMax) *text = std::string();
+}
+
+}  // namespace
+
+GrpcStream::~GrpcStream() { Reset(); }
+
+void GrpcStream::Begin(GrpcConnection& connection, int32_t id, TimePoint now) {
+  connection_ = &connection;
+  id_ = id;
+  arrival_ = now;
+  phase_ = Phase::kFields;
+  call_deadline_ = kNoDeadline;
+  SetDeadline(now + host_.parts().config->header_timeout);
+}
+
+void GrpcStream::End() {
+  Reset();
+  ReleaseAnswer();
+  reader_.Clear();
+  inflated_ = InflatedMessage();
+  request_codec_.Trim();
+  if (has_place_) connection_->ReturnPlace();
+  has_place_ = false;
+  connection_ = nullptr;
+  deadline_ = kNoDeadline;
+  field_bytes_ = unread_ = 0;
+  is_post_ = is_grpc_ = is_timeout_wrong_ = is_stream_ = is_ended_ = ends_ = false;
+  is_open = has_answer_head = in_output = in_server = is_runnable = false;
+  is_admitted_.reset();
+  coding_ = MessageCoding::kIdentity;
+  control_method_ = nullptr;
+  message_ = {};
+  end_code_ = absl::StatusCode::kOk;
+  for (std::string* text : {&path_, &told_, &end_message_}) Trim(text);
+}
+
+void GrpcStream::SetDeadline(TimePoint deadline) {
+  deadline_ = deadline;
+  connection_->NoteDeadline(deadline);
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+void GrpcStream::OnField(std::string_view name, std::string_view value) {
+  constexpr size_t kBytesBeside = 32;
+  field_bytes_ += name.size() + value.size() + kBytesBeside;
+  if (field_bytes_ > kCallFieldBytesMax || phase_ != Phase::kFields) return;
+  if (name == ":path") {
+    path_.assign(value);
+  } else if (name == ":method") {
+    is_post_ = value == "POST";
+  } else if (name == "content-type") {
+    is_grpc_ = IsGrpc(value);
+  } else if (name == "authorization") {
+    is_admitted_ = host_.Admits(value);
+  } else if (name == "grpc-encoding") {
+    coding_ = CodingOf(value);
+  } else if (name == "grpc-timeout") {
+    const std::optional<Duration> timeout = ParseTimeout(value);
+    is_timeout_wrong_ = !timeout.has_value();
+    if (timeout) call_deadline_ = arrival_ + *timeout;
+  }
+}
+
+void GrpcStream::OnFields() {
+  if (phase_ != Phase::kFields) return;  // trailers
+  host_.parts().counters->CountRequest(/*http=*/false);
+  phase_ = Phase::kReading;
+  SetDeadline(kNoDeadline);
+  if (field_bytes_ > kCallFieldBytesMax) {
+    host_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
+    return Finish(absl::ResourceExhaustedError(
+        absl::StrCat("the call's metadata are more than ", kCallFieldBytesMax, " bytes")));
+  }
+  if (!is_post_ || !is_grpc_) {
+    host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+    phase_ = Phase::kFinishing;
+    SetDeadline(Now() + host_.parts().config->write_timeout);
+    return connection_->SubmitHttpStatus(*this, is_post_ ? "415" : "405");
+  }
+  is_stream_ = path_ == kStreamPath;
+  const bool is_inference = is_stream_ || path_ == kInferPath;
+  control_method_ = is_inference ? nullptr : ControlMethods::Find(path_);
+  absl::Status status = Admit();
+  if (status.ok() && !is_inference && control_method_ == nullptr) {
+    host_.parts().counters->CountBadRequest(BadRequestReason::kUnknown);
+    status = absl::UnimplementedError(absl::StrCat(
+        "there is no method '", PrintableText(std::string_view(path_).substr(0, 256)), "'"));
+  } else if (status.ok() && is_timeout_wrong_) {
+    host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+    status = absl::InvalidArgumentError("grpc-timeout is none");
+  }
+  if (!status.ok()) return Finish(status);
+  Read();
+}
+
+absl::Status GrpcStream::Admit() {
+  const bool is_health = control_method_ != nullptr && control_method_->is_health;
+  if (!is_health) {
+    if (!is_admitted_.has_value()) is_admitted_ = host_.Admits({});
+    if (!*is_admitted_) {
+      host_.parts().counters->CountAuthFailure();
+      return absl::UnauthenticatedError("a bearer token is needed: 'authorization: Bearer TOKEN'");
+    }
+  }
+  if (!is_stream_ && !is_watch()) return absl::OkStatus();
+  const absl::Status placed = connection_->TakePlace();
+  has_place_ = placed.ok();
+  if (!placed.ok()) host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+  return placed;
+}
+
+// Waits for the next request, or for the only one.
+void GrpcStream::Read() {
+  if (is_stream_ && host_.draining()) return Finish(ShuttingDown());
+  phase_ = Phase::kReading;
+  const ServerConfig& config = *host_.parts().config;
+  const Duration timeout = is_stream_ ? config.stream_idle_timeout : config.body_timeout;
+  SetDeadline(std::min(Now() + timeout, call_deadline_));
+  if (unread_ > 0) connection_->Consume(*this, std::exchange(unread_, 0));
+  TakeMessages();
+}
+
+void GrpcStream::OnData(std::span<const std::byte> bytes) {
+  const bool reads = phase_ == Phase::kReading;
+  if (phase_ == Phase::kFinishing) return connection_->Consume(*this, bytes.size());
+  if (is_stream_ && reads && !reader_.has_more()) arrival_ = connection_->read_at();
+  if (const absl::Status added = reader_.Add(bytes, host_.pool()); !added.ok()) {
+    host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    return reads ? Finish(added) : connection_->ResetStream(*this);
+  }
+  if (!reads) {
+    unread_ += bytes.size();  // its turn comes, and then there is room for more
+    return;
+  }
+  connection_->Consume(*this, bytes.size());
+  TakeMessages();
+}
+
+void GrpcStream::OnEnd() {
+  is_ended_ = true;
+  if (phase_ == Phase::kReading) TakeMessages();
+}
+
+void GrpcStream::TakeMessages() {
+  MessageReader::Message message;
+  const absl::StatusOr<MessageReader::Step> step =
+      reader_.Front(host_.parts().config->body_bytes_max, host_.pool(), &message);
+  if (!step.ok()) {
+    host_.parts().counters->CountBadRequest(absl::IsResourceExhausted(step.status())
+                                                ? BadRequestReason::kLimit
+                                                : BadRequestReason::kProtocol);
+    return Finish(step.status());
+  }
+  const bool has_message = *step == MessageReader::Step::kMessage;
+  const char* wrong = nullptr;
+  if (has_message && !is_stream_ && reader_.has_more()) {
+    wrong = "the call has more than one request message";
+  } else if (!has_message && is_ended_) {
+    if (reader_.has_more()) {
+      wrong = "the call ended within a message";
+    } else if (is_stream_) {
+      return Finish(absl::OkStatus());
+    } else {
+      wrong = "the call has no request message";
+    }
+  }
+  if (wrong != nullptr) {
+    host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+    return Finish(absl::InvalidArgumentError(wrong));
+  }
+  if (has_message && (is_stream_ || is_ended_)) Answer(message);
+}
+
+void GrpcStream::Answer(const MessageReader::Message& message) {
+  phase_ = Phase::kCalling;
+  SetDeadline(kNoDeadline);
+  const absl::StatusOr<std::span<const std::byte>> bytes = Unpack(message);
+  if (!bytes.ok()) {
+    if (absl::IsResourceExhausted(bytes.status()))
+      host_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
+    CountBadRequest(bytes.status());
+    return SendError(bytes.status());
+  }
+  message_ = *bytes;
+  if (control_method_ != nullptr) return AnswerControl();
+  const absl::Status started = StartInference();
+  if (!started.ok()) SendError(started);
+}
+
+absl::StatusOr<std::span<const std::byte>> GrpcStream::Unpack(
+    const MessageReader::Message& message) {
+  if (!message.is_compressed) return message.bytes;
+  HPS_ASSIGN_OR_RETURN(
+      inflated_,
+      InflateMessage(coding_, message.bytes, host_.parts().config->body_bytes_max, host_.pool()));
+  return inflated_.memory.bytes().first(inflated_.size);
+}
+
+// ---- Answering ----------------------------------------------------------------------------------
+
+void GrpcStream::AnswerControl() {
+  if (!control_method_->is_slow)
+    return SendControl(host_.control().Call(*control_method_, AsText(message_)));
+  in_server = true;
+  const absl::Status posted = host_.PostSlow(this);
+  if (posted.ok()) return;
+  in_server = false;
+  SendError(posted);
+}
+
+void GrpcStream::Run() {
+  try {
+    control_answer_ = host_.control().Call(*control_method_, AsText(message_));
+  } catch (const std::bad_alloc&) {
+    control_answer_ = NoMemory();
+  }
+  connection_->OnCallEnded(*this);
+}
+
+void GrpcStream::SendControl(ControlMethods::Answer answer) {
+  if (answer.ok()) return SendText(*std::move(answer));
+  CountBadRequest(answer.status());
+  SendError(answer.status());
+}
+
+// Its request stays where it is.
+void GrpcStream::TellWatcher() {
+  const ControlMethods::Answer now = host_.control().Call(*control_method_, AsText(message_));
+  if (now.ok() && *now != told_) return SendText(*now);
+  if (host_.draining()) return Finish(ShuttingDown());
+  SetDeadline(std::min(Now() + kWatchPeriod, call_deadline_));
+}
+
+absl::Status GrpcStream::StartInference() {
+  request.protocol = Protocol::kGrpc;
+  request.arrival = arrival_;
+  if (const absl::Status parsed = request_codec_.Parse(message_, &request); !parsed.ok()) {
+    CountBadRequest(parsed);
+    return parsed;
+  }
+  request.body_bytes =
+      reader_.lent_bytes() + inflated_.memory.bytes().size() + request_codec_.unpacked_bytes();
+  HPS_RETURN_IF_ERROR(SetTimeout());
+  HPS_RETURN_IF_ERROR(host_.parts().inference->Prepare(*this));
+  const size_t answer_bytes = response_codec_.Plan(
+      *this,
+      {.in_stream = is_stream_, .final_mark = is_stream_ && request_codec_.wants_final_mark()});
+  absl::StatusOr<BufferPool::Lease> rows = host_.pool().Acquire(answer_bytes);
+  if (!rows.ok()) {
+    host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    return rows.status();
+  }
+  rows_ = *std::move(rows);
+  response_codec_.Place(rows_.bytes().data(), this);
+  connection_->AddRunnable(*this);
+  return absl::OkStatus();
+}
+
+// The earlier one of the parameter and gRPC's own deadline, as a time from the arrival.
+absl::Status GrpcStream::SetTimeout() {
+  if (call_deadline_ == kNoDeadline) return absl::OkStatus();
+  if (call_deadline_ <= Now()) {
+    host_.parts().counters->CountDeadlineExceeded(LateStage::kQueue);
+    return absl::DeadlineExceededError("the call's deadline had passed when its request was there");
+  }
+  const Duration timeout = call_deadline_ - arrival_;
+  if (request.timeout == Duration::zero() || timeout < request.timeout) request.timeout = timeout;
+  return absl::OkStatus();
+}
+
+// The buffer as the pool lends it; names and shapes lie in it before the rows.
+uint64_t GrpcStream::AnswerBytes() const {
+  constexpr uint64_t kBesideTensorBytes = 128;
+  uint64_t bytes = kBesideTensorBytes + request.model.size() + request.id.size();
+  for (const OutputTensor& output : outputs)
+    bytes += output.byte_count + output.name.size() + kBesideTensorBytes;
+  return BufferPool::LentFor(bytes);
+}
+
+void GrpcStream::OnDone(const absl::Status& status) {
+  call_status_ = status;
+  connection_->OnCallEnded(*this);
+}
+
+void GrpcStream::OnCallEnded() {
+  if (control_method_ != nullptr) return SendControl(std::move(control_answer_));
+  const absl::Status status = std::exchange(call_status_, absl::OkStatus());
+  if (status.ok()) return SendRows();
+  SendError(status);
+}
+
+void GrpcStream::SendRows() {
+  pieces_.clear();
+  pieces_.emplace_back(prefix_);
+  for (const std::span<std::byte> piece : response_codec_.pieces()) pieces_.emplace_back(piece);
+  Send();
+}
+
+// A stream goes on: the message says which request failed and why.
+void GrpcStream::SendError(const absl::Status& status) {
+  if (!is_stream_) return Finish(status);
+  SendText(StreamErrorMessage(
+      PrintableText(std::string_view(status.message().data(), status.message().size())),
+      request.model, request.id));
+}
+
+void GrpcStream::SendText(std::string text) {
+  told_ = std::move(text);
+  pieces_.clear();
+  pieces_.emplace_back(prefix_);
+  pieces_.emplace_back(AsBytes(std::string_view(told_)));
+  Send();
+}
+
+void GrpcStream::Send() {
+  phase_ = is_stream_ || is_watch() ? Phase::kSending : Phase::kFinishing;
+  SetDeadline(Now() + host_.parts().config->write_timeout);
+  size_t bytes = 0;
+  for (const std::span<const std::byte> piece : pieces_) bytes += piece.size();
+  unsent_bytes_ = bytes;
+  first_piece_ = 0;
+  prefix_[0] = std::byte{0};
+  StoreLittleEndian(prefix_.data() + 1,
+                    __builtin_bswap32(static_cast<uint32_t>(bytes - prefix_.size())));
+  ends_ = phase_ == Phase::kFinishing;
+  connection_->SubmitAnswer(*this);
+}
+
+void GrpcStream::Finish(const absl::Status& status) {
+  phase_ = Phase::kFinishing;
+  SetDeadline(Now() + host_.parts().config->write_timeout);
+  end_code_ = status.code();
+  end_message_ =
+      StatusMessageText(std::string_view(status.message().data(), status.message().size()));
+  ends_ = true;
+  Reset();
+  ReleaseAnswer();
+  reader_.Clear();
+  connection_->SubmitEnd(*this);
+}
+
+void GrpcStream::OnNoMemory() {
+  host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+  if (phase_ == Phase::kFinishing || phase_ == Phase::kSending) {
+    return connection_->ResetStream(*this);
+  }
+  // Short enough to need no memory.
+  phase_ = Phase::kFinishing;
+  SetDeadline(Now() + host_.parts().config->write_timeout);
+  end_code_ = absl::StatusCode::kResourceExhausted;
+  end_message_.assign("no memory");
+  ends_ = true;
+  unsent_bytes_ = 0;
+  connection_->SubmitEnd(*this);
+}
+
+void GrpcStream::TakeUnsent(size_t bytes, OutputQueue* out) {
+  unsent_bytes_ -= bytes;
+  while (bytes > 0) {
+    std::span<const std::byte>& piece = pieces_[first_piece_];
+    const size_t step = std::min(bytes, piece.size());
+    out->AddView(piece.first(step));
+    piece = piece.subspan(step);
+    bytes -= step;
+    if (piece.empty()) ++first_piece_;
+  }
+}
+
+void GrpcStream::OnFlushed() {
+  if (phase_ != Phase::kSending || unsent_bytes_ > 0) return;
+  ReleaseAnswer();
+  if (is_watch()) {
+    phase_ = Phase::kWatching;
+    return TellWatcher();
+  }
+  Reset();
+  inflated_ = InflatedMessage();
+  request_codec_.Trim();
+  reader_.Pop();
+  if (reader_.has_more()) arrival_ = Now();
+  Read();
+}
+
+// ---- The end ------------------------------------------------------------------------------------
+
+void GrpcStream::OnDrain() {
+  if (phase_ == Phase::kWatching) return TellWatcher();
+  if (phase_ == Phase::kReading && is_stream_) Finish(ShuttingDown());
+}
+
+void GrpcStream::OnTime(TimePoint now) {
+  if (now < deadline_) return connection_->NoteDeadline(deadline_);
+  ServerCounters& counters = *host_.parts().counters;
+  switch (phase_) {
+    case Phase::kCalling:
+      return;
+    case Phase::kWatching:
+      if (now < call_deadline_) return TellWatcher();
+      return Finish(absl::DeadlineExceededError("the call's deadline has passed"));
+    case Phase::kReading:
+      if (now >= call_deadline_)
+        return Finish(absl::DeadlineExceededError("the call's deadline has passed"));
+      counters.CountBadRequest(BadRequestReason::kTimeout);
+      if (!is_stream_) return Finish(absl::CancelledError("the request did not come in time"));
+      return Finish(absl::DeadlineExceededError(
+          "no request came for longer than [server] stream_idle_timeout"));
+    case Phase::kFields:
+    case Phase::kSending:
+    case Phase::kFinishing:
+      counters.CountBadRequest(BadRequestReason::kTimeout);
+      SetDeadline(now + host_.parts().config->write_timeout);
+      return connection_->ResetStream(*this);
+  }
+}
+
+// Gives the look-up up of a client that has gone. One that is past its deadline has it as its own,
+// and ends by it.
+void GrpcStream::OnClosed(bool cut) {
+  SetDeadline(kNoDeadline);
+  if (!in_server || is_runnable || control_method_ != nullptr) return;
+  if (cut || Now() < call_deadline_) host_.parts().inference->Cancel(*this);
+}
+
+void GrpcStream::CountBadRequest(const absl::Status& status) {
+  ServerCounters& counters = *host_.parts().counters;
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return counters.CountBadRequest(BadRequestReason::kSyntax);
+    case absl::StatusCode::kOutOfRange:
+      return counters.CountBadRequest(BadRequestReason::kLimit);
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kUnimplemented:
+      return counters.CountBadRequest(BadRequestReason::kUnknown);
+    default:
+      return;
+  }
+}
+
+void GrpcStream::ReleaseAnswer() {
+  rows_.Release();
+  pieces_.clear();
+  first_piece_ = unsent_bytes_ = 0;
+}
+
+}  // namespace hps::server

@@ -1,0 +1,117 @@
+#include "server/grpc/message_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/macros.h"
+
+namespace hps::server {
+namespace {
+
+constexpr size_t kFirstBytes = size_t{16} << 10;  // of a message that is announced as longer
+constexpr size_t kGrowth = 4;                     // times what has come
+
+uint32_t LengthAt(const std::byte* prefix) {
+  return __builtin_bswap32(LoadLittleEndian<uint32_t>(prefix + 1));
+}
+
+}  // namespace
+
+// Room for what has come and, where the length of the message is known, for the rest of it, but no
+// more than a few times what has come.
+size_t MessageReader::Wanted(size_t bytes) const {
+  const size_t have = end_ - begin_;
+  if (have < kMessagePrefixBytes) return bytes;
+  const size_t whole = kMessagePrefixBytes + LengthAt(memory_.bytes().data() + begin_);
+  return std::max(bytes, std::min(whole, std::max(bytes * kGrowth, kFirstBytes)));
+}
+
+absl::Status MessageReader::Append(std::span<const std::byte> bytes, size_t wanted,
+                                   BufferPool& pool, BufferPool::Lease* memory, size_t* end) {
+  if (*end + bytes.size() > memory->bytes().size()) {
+    HPS_ASSIGN_OR_RETURN(BufferPool::Lease larger, pool.Acquire(wanted));
+    if (*end > 0) std::memcpy(larger.bytes().data(), memory->bytes().data(), *end);
+    *memory = std::move(larger);
+  }
+  std::memcpy(memory->bytes().data() + *end, bytes.data(), bytes.size());
+  *end += bytes.size();
+  return absl::OkStatus();
+}
+
+absl::Status MessageReader::Add(std::span<const std::byte> bytes, BufferPool& pool) {
+  if (bytes.empty()) return absl::OkStatus();
+  if (front_bytes_ > 0)
+    return Append(bytes, (later_end_ + bytes.size()) * 2, pool, &later_, &later_end_);
+  // The first piece of a message tells how long it is: room for all of it is taken at once.
+  if (end_ == 0 && bytes.size() >= kMessagePrefixBytes && memory_.empty()) {
+    const size_t whole = kMessagePrefixBytes + LengthAt(bytes.data());
+    const size_t wanted =
+        std::max(bytes.size(), std::min(whole, std::max(bytes.size() * kGrowth, kFirstBytes)));
+    return Append(bytes, wanted, pool, &memory_, &end_);
+  }
+  return Append(bytes, Wanted(end_ + bytes.size()), pool, &memory_, &end_);
+}
+
+// Brings what has come later behind what is left at the front.
+absl::Status MessageReader::MakeFront(BufferPool& pool) {
+  if (begin_ > 0) {
+    end_ -= begin_;
+    if (end_ > 0) std::memmove(memory_.bytes().data(), memory_.bytes().data() + begin_, end_);
+    begin_ = 0;
+  }
+  if (later_end_ == 0) return absl::OkStatus();
+  if (end_ == 0) {
+    memory_ = std::exchange(later_, BufferPool::Lease());
+    end_ = std::exchange(later_end_, 0);
+    return absl::OkStatus();
+  }
+  const std::span<const std::byte> later = later_.bytes().first(later_end_);
+  HPS_RETURN_IF_ERROR(Append(later, Wanted(end_ + later.size()), pool, &memory_, &end_));
+  later_.Release();
+  later_end_ = 0;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MessageReader::Step> MessageReader::Front(uint64_t bytes_max, BufferPool& pool,
+                                                         Message* message) {
+  for (;;) {
+    const size_t have = end_ - begin_;
+    size_t whole = kMessagePrefixBytes;
+    if (have >= kMessagePrefixBytes) {
+      const std::byte* const prefix = memory_.bytes().data() + begin_;
+      const size_t length = LengthAt(prefix);
+      if (*prefix > std::byte{1})
+        return absl::InvalidArgumentError("what came is no message of gRPC");
+      if (length > bytes_max) {
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "the message is longer than allowed: ", length, " of at most ", bytes_max, " bytes"));
+      }
+      whole += length;
+      if (have >= whole) {
+        front_bytes_ = whole;
+        *message = {.is_compressed = *prefix == std::byte{1},
+                    .bytes = {prefix + kMessagePrefixBytes, length}};
+        return Step::kMessage;
+      }
+    }
+    if (begin_ == 0 && later_end_ == 0) return Step::kNeedsMore;
+    HPS_RETURN_IF_ERROR(MakeFront(pool));
+  }
+}
+
+void MessageReader::Pop() {
+  begin_ += std::exchange(front_bytes_, 0);
+  if (begin_ < end_ || later_end_ > 0) return;
+  Clear();  // a stream may wait for long
+}
+
+void MessageReader::Clear() {
+  memory_.Release();
+  later_.Release();
+  begin_ = end_ = front_bytes_ = later_end_ = 0;
+}
+
+}  // namespace hps::server

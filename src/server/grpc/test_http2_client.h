@@ -1,0 +1,273 @@
+// A client of HTTP/2 that sends what a test wants it to, frame by frame, also what is wrong.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <nghttp2/nghttp2.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace hps::server {
+
+inline std::string BigEndian(uint64_t value, size_t bytes) {
+  std::string text;
+  for (size_t i = bytes; i-- > 0;) text += static_cast<char>(value >> (8 * i));
+  return text;
+}
+
+inline constexpr uint8_t kEndStream = 1;
+inline constexpr uint8_t kEndFields = 4;
+
+struct Http2Frame {
+  uint8_t type = 0;
+  uint8_t flags = 0;
+  uint32_t stream = 0;
+  std::string payload;
+
+  std::string bytes() const {
+    return BigEndian(payload.size(), 3) + BigEndian(type, 1) + BigEndian(flags, 1) +
+           BigEndian(stream, 4) + payload;
+  }
+};
+
+// Fields as HPACK has them, each by its texts.
+inline std::string PackFields(const std::vector<std::pair<std::string, std::string>>& fields) {
+  const auto text = [](const std::string& value) {
+    std::string packed;
+    size_t rest = value.size();
+    if (rest < 127) return std::string(1, static_cast<char>(rest)) + value;
+    packed += static_cast<char>(127);
+    for (rest -= 127; rest >= 128; rest >>= 7) packed += static_cast<char>(128 | (rest & 127));
+    packed += static_cast<char>(rest);
+    return packed + value;
+  };
+  std::string packed;
+  for (const auto& [name, value] : fields)
+    packed += std::string(1, '\0') + text(name) + text(value);
+  return packed;
+}
+
+inline std::vector<std::pair<std::string, std::string>> CallFields(const std::string& path) {
+  return {{":method", "POST"},
+          {":scheme", "http"},
+          {":path", path},
+          {":authority", "x"},
+          {"content-type", "application/grpc"},
+          {"te", "trailers"}};
+}
+
+// A message of gRPC.
+inline std::string Framed(std::string_view message, uint8_t flag = 0) {
+  return BigEndian(flag, 1) + BigEndian(message.size(), 4) + std::string(message);
+}
+
+class Http2Client {
+ public:
+  // What a stream has got so far.
+  struct Answer {
+    std::map<std::string, std::string> fields;  // trailers too
+    std::string data;
+    bool ended = false;
+    int64_t reset = -1;  // why
+
+    int code() const {
+      const auto found = fields.find("grpc-status");
+      return found == fields.end() ? -1 : std::stoi(found->second);
+    }
+    std::string message() const {
+      const auto found = fields.find("grpc-message");
+      return found == fields.end() ? "" : found->second;
+    }
+  };
+
+  explicit Http2Client(const std::string& address) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(connect(fd_, static_cast<sockaddr*>(static_cast<void*>(&to)), sizeof(to)), 0);
+    EXPECT_EQ(nghttp2_hd_inflate_new(&inflater_), 0);
+  }
+  Http2Client(const Http2Client&) = delete;
+  Http2Client& operator=(const Http2Client&) = delete;
+  ~Http2Client() {
+    nghttp2_hd_inflate_del(inflater_);
+    close(fd_);
+  }
+
+  // False: the server has closed the connection.
+  bool Send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+    return true;
+  }
+  bool Send(const Http2Frame& frame) { return Send(frame.bytes()); }
+
+  // The preface and SETTINGS: pairs of an identifier and a value.
+  bool Begin(const std::vector<std::pair<uint16_t, uint32_t>>& settings = {}) {
+    std::string payload;
+    for (const auto& [id, value] : settings) payload += BigEndian(id, 2) + BigEndian(value, 4);
+    return Send(std::string(NGHTTP2_CLIENT_MAGIC) +
+                Http2Frame{.type = NGHTTP2_SETTINGS, .payload = payload}.bytes());
+  }
+  // Until the server's SETTINGS hold.
+  void Settle() {
+    Send(Http2Frame{NGHTTP2_PING, 0, 0, "settled?"});
+    Http2Frame frame;
+    while (acknowledged_pings_ == 0 && Receive(&frame)) continue;
+  }
+  bool SendFields(uint32_t stream, const std::vector<std::pair<std::string, std::string>>& fields,
+                  uint8_t flags = kEndFields) {
+    return Send(Http2Frame{NGHTTP2_HEADERS, flags, stream, PackFields(fields)});
+  }
+  // In frames that are not too large.
+  bool SendData(uint32_t stream, std::string_view bytes, bool end = true) {
+    constexpr size_t kFrameBytes = 16384;
+    do {
+      const std::string_view part = bytes.substr(0, kFrameBytes);
+      bytes.remove_prefix(part.size());
+      const uint8_t flags = end && bytes.empty() ? kEndStream : 0;
+      if (!Send(Http2Frame{NGHTTP2_DATA, flags, stream, std::string(part)})) return false;
+    } while (!bytes.empty());
+    return true;
+  }
+  bool Call(uint32_t stream, const std::string& path, std::string_view message) {
+    return SendFields(stream, CallFields(path)) && SendData(stream, Framed(message));
+  }
+
+  // The next frame, taken note of; false at the end of the connection, or after twenty seconds.
+  bool Receive(Http2Frame* frame) {
+    constexpr size_t kHeadBytes = 9;
+    while (received_.size() < kHeadBytes || received_.size() < kHeadBytes + PayloadBytes()) {
+      if (!ReceiveBytes()) return false;
+    }
+    frame->type = static_cast<uint8_t>(received_[3]);
+    frame->flags = static_cast<uint8_t>(received_[4]);
+    frame->stream = __builtin_bswap32(LoadLittleEndian<uint32_t>(received_.data() + 5));
+    frame->payload = received_.substr(kHeadBytes, PayloadBytes());
+    received_.erase(0, kHeadBytes + frame->payload.size());
+    Note(*frame);
+    return true;
+  }
+  // Until the stream's end, or the connection's.
+  const Answer& Await(uint32_t stream) {
+    Http2Frame frame;
+    while (!answers_[stream].ended && answers_[stream].reset < 0 && Receive(&frame)) continue;
+    return answers_[stream];
+  }
+  // Until the server closes the connection: the reason that its GOAWAY has, -1 without one.
+  int64_t AwaitEnd() {
+    Http2Frame frame;
+    while (Receive(&frame)) continue;
+    EXPECT_TRUE(at_end_) << "the connection is still open";
+    return went_away_;
+  }
+
+  const Answer& answer(uint32_t stream) { return answers_[stream]; }
+  uint64_t window_bytes(uint32_t stream) { return windows_[stream]; }  // that it was given more
+  size_t acknowledged_pings() const { return acknowledged_pings_; }
+  bool gives_windows = true;  // for what it has received
+  int fd() const { return fd_; }
+
+ private:
+  size_t PayloadBytes() const {
+    return static_cast<size_t>(static_cast<uint8_t>(received_[0])) << 16 |
+           static_cast<size_t>(static_cast<uint8_t>(received_[1])) << 8 |
+           static_cast<uint8_t>(received_[2]);
+  }
+  bool ReceiveBytes() {
+    pollfd wait{.fd = fd_, .events = POLLIN, .revents = 0};
+    if (poll(&wait, 1, 20'000) != 1) {
+      ADD_FAILURE() << "nothing came for twenty seconds";
+      return false;
+    }
+    std::array<char, 65536> bytes;
+    const ssize_t received = recv(fd_, bytes.data(), bytes.size(), 0);
+    at_end_ = received <= 0;
+    if (received > 0) received_.append(bytes.data(), static_cast<size_t>(received));
+    return received > 0;
+  }
+  void Note(const Http2Frame& frame) {
+    Answer& answer = answers_[frame.stream];
+    const auto number = [&frame](size_t at) {
+      return __builtin_bswap32(LoadLittleEndian<uint32_t>(frame.payload.data() + at));
+    };
+    switch (frame.type) {
+      case NGHTTP2_HEADERS:
+        Unpack(frame.payload, &answer.fields);
+        break;
+      case NGHTTP2_DATA:
+        answer.data += frame.payload;
+        if (gives_windows && !frame.payload.empty()) {
+          const std::string more = BigEndian(frame.payload.size(), 4);
+          Send(Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, 0, more});
+          Send(Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, frame.stream, more});
+        }
+        break;
+      case NGHTTP2_RST_STREAM:
+        answer.reset = number(0);
+        return;
+      case NGHTTP2_WINDOW_UPDATE:
+        windows_[frame.stream] += number(0);
+        return;
+      case NGHTTP2_SETTINGS:
+        if ((frame.flags & 1) == 0) Send(Http2Frame{NGHTTP2_SETTINGS, 1, 0, ""});
+        return;
+      case NGHTTP2_PING:
+        acknowledged_pings_ += frame.flags & 1;
+        return;
+      case NGHTTP2_GOAWAY:
+        went_away_ = number(4);
+        return;
+      default:
+        return;
+    }
+    answer.ended |= (frame.flags & kEndStream) != 0;
+  }
+  void Unpack(const std::string& packed, std::map<std::string, std::string>* fields) {
+    std::vector<uint8_t> in(packed.begin(), packed.end());
+    uint8_t* at = in.data();
+    for (;;) {
+      nghttp2_nv field{};
+      int flags = 0;
+      const ssize_t used = nghttp2_hd_inflate_hd2(
+          inflater_, &field, &flags, at, static_cast<size_t>(in.data() + in.size() - at), 1);
+      ASSERT_GE(used, 0);
+      at += used;
+      if ((flags & NGHTTP2_HD_INFLATE_EMIT) != 0) {
+        (*fields)[std::string(field.name, field.name + field.namelen)] =
+            std::string(field.value, field.value + field.valuelen);
+      }
+      if ((flags & NGHTTP2_HD_INFLATE_FINAL) != 0) break;
+    }
+    nghttp2_hd_inflate_end_headers(inflater_);
+  }
+
+  int fd_ = -1;
+  nghttp2_hd_inflater* inflater_ = nullptr;
+  std::string received_;
+  bool at_end_ = false;
+  int64_t went_away_ = -1;
+  size_t acknowledged_pings_ = 0;
+  std::map<uint32_t, Answer> answers_;
+  std::map<uint32_t, uint64_t> windows_;
+};
+
+}  // namespace hps::server
