@@ -17,8 +17,6 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kReadBytes = size_t{64} << 10;
 // Reads of one turn of a thread: then the other connections have theirs.
 constexpr size_t kReadsPerTurn = 16;
-// What is taken from the session at a time, and written before more is.
-constexpr size_t kOutputBytesMax = size_t{256} << 10;
 // How long, at most, what a client still sends is read and thrown away, so that it sees the end
 // instead of a reset.
 constexpr Duration kLingerTimeout = std::chrono::seconds(2);

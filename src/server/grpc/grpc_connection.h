@@ -93,6 +93,8 @@ class GrpcConnection {
   enum class State : uint8_t { kClosed, kOpen, kLingering, kEnding };
 
   static constexpr uint32_t kDriven = 1;
+  // What is taken from the session at a time, and written before more is.
+  static constexpr size_t kOutputBytesMax = size_t{256} << 10;
 
   struct DeleteSession {
     void operator()(nghttp2_session* session) const { nghttp2_session_del(session); }

@@ -18,8 +18,6 @@ constexpr size_t kFrameHeadBytes = 9;
 // Pings that come sooner after another, while nothing is answered, and how many of them may.
 constexpr Duration kPingPeriodMin = std::chrono::seconds(10);
 constexpr size_t kPingStrikesMax = 2;
-// What the session has taken is written from this on before it gives more.
-constexpr size_t kOutputBytesMax = size_t{256} << 10;
 // Larger answers take turns with the others of their connection.
 constexpr size_t kSharedAnswerBytes = size_t{64} << 10;
 
