@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "server/core/inference_call.h"
 #include "server/core/server_statistics.h"
 
 namespace hps::server {
@@ -50,8 +51,9 @@ class ServerCounters {
   void CountBadRequest(BadRequestReason reason) { Add(bad_[static_cast<size_t>(reason)]); }
   void CountDeadlineExceeded(LateStage stage) { Add(late_[static_cast<size_t>(stage)]); }
   void CountAuthFailure() { Add(auth_failures_); }
-  void AddConnections(int64_t change) {
-    connections_http_.fetch_add(change, std::memory_order_relaxed);
+  void AddConnections(Protocol protocol, int64_t change) {
+    auto& connections = protocol == Protocol::kHttp ? connections_http_ : connections_grpc_;
+    connections.fetch_add(change, std::memory_order_relaxed);
   }
 
   // Fills in what this object counts; the rest of `statistics` is left.
@@ -65,6 +67,7 @@ class ServerCounters {
   Counter requests_grpc_ = 0;
   Counter auth_failures_ = 0;
   std::atomic<int64_t> connections_http_ = 0;
+  std::atomic<int64_t> connections_grpc_ = 0;
   std::array<Counter, kRefusedReasonNames.size()> refused_{};
   std::array<Counter, kBadRequestReasonNames.size()> bad_{};
   std::array<Counter, kLateStageNames.size()> late_{};

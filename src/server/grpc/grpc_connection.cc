@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <new>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "server/grpc/grpc_server.h"
 #include "server/grpc/grpc_session.h"
 
 namespace hps::server {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kReadBytes = size_t{64} << 10;
 // Reads of one turn of a thread: then the other connections have theirs.
 constexpr size_t kReadsPerTurn = 16;
@@ -28,64 +27,46 @@ TimePoint Now() { return RealClock().Now(); }
 
 }  // namespace
 
-GrpcConnection::GrpcConnection(GrpcHost& host) : host_(host), deadline_ns_(kNever) {}
+GrpcConnection::GrpcConnection(GrpcServer& server) : ServedConnection(server), server_(server) {}
 
 GrpcConnection::~GrpcConnection() = default;
 
-void GrpcConnection::Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes) {
-  offered_fd_ = fd;
-  offered_tls_ = std::move(tls);
-  tls_bytes_ = std::move(tls_bytes);
-}
+absl::Status GrpcConnection::TakePlace() { return server_.places().Take(&place_count_); }
 
-void GrpcConnection::Activate(uint32_t events, bool may_start) {
-  const uint32_t before = events_.fetch_or(kDriven | events, std::memory_order_acq_rel);
-  if ((before & kDriven) == 0) Drive(may_start);
-}
+void GrpcConnection::ReturnPlace() { server_.places().Return(&place_count_); }
 
 void GrpcConnection::OnCallEnded(GrpcStream& stream) {
-  uint32_t before = 0;
+  bool drives = false;
   {
     // Under the lock: who finds the stream in the list finds this thread gone.
     MutexLock lock(ended_mutex_);
     stream.next = std::exchange(ended_, &stream);
-    before = events_.fetch_or(kDriven | kAnswered, std::memory_order_acq_rel);
+    drives = Note(kAnswered);
   }
-  if ((before & kDriven) == 0) Drive(/*may_start=*/false);
+  if (drives) Drive(/*may_start=*/false);
 }
 
-void GrpcConnection::Drive(bool may_start) {
-  turn_reads_ = 0;
-  for (;;) {
-    try {
-      Handle(events_.exchange(kDriven, std::memory_order_acq_rel), may_start);
-    } catch (const std::bad_alloc&) {
-      if (state_ == State::kOpen || state_ == State::kLingering) Close();
-    }
-    GrpcStream* const call = may_start ? TakeRunnable() : nullptr;
-    const bool has_more = runnable_head_ != nullptr;
-    // Another thread takes the next one, unless this one is free before.
-    if (has_more && state_ == State::kOpen) host_.Wake(*this, transport_.fd());
-    const bool closed = std::exchange(is_closed_, false);
-    uint32_t expected = kDriven;
-    if (events_.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) {
-      // The host is told last: it may end after that.
-      if (closed) return host_.OnClosed(*this);
-      if (call == nullptr) return;
-      host_.parts().inference->Run(*call);
-      if (!has_more) return;
-      expected = events_.fetch_or(kDriven, std::memory_order_acq_rel);
-      if ((expected & kDriven) != 0) return;
-      continue;
-    }
-    is_closed_ = closed;
-    if (call != nullptr) {
-      call->is_runnable = true;
-      call->next = runnable_head_;
-      runnable_head_ = call;
-      if (runnable_tail_ == nullptr) runnable_tail_ = call;
-    }
-  }
+InferenceCall* GrpcConnection::TakeCall(bool may_start) {
+  return may_start ? TakeRunnable() : nullptr;
+}
+
+void GrpcConnection::PutBack(InferenceCall& call) {
+  auto& stream = static_cast<GrpcStream&>(call);
+  stream.is_runnable = true;
+  stream.next = runnable_head_;
+  runnable_head_ = &stream;
+  if (runnable_tail_ == nullptr) runnable_tail_ = &stream;
+}
+
+// Nobody waits for the rest of a request, for room to send to, or for the session to begin.
+bool GrpcConnection::IsIdle() const {
+  if (state_ != State::kOpen || readable_ || !has_settings_ || !out_.empty()) return false;
+  return std::none_of(streams_.begin(), streams_.end(),
+                      [](const GrpcStream* stream) { return stream->needs_client(); });
+}
+
+void GrpcConnection::OnNoMemory() {
+  if (state_ == State::kOpen || state_ == State::kLingering) Close();
 }
 
 void GrpcConnection::Handle(uint32_t events, bool may_start) {
@@ -100,17 +81,17 @@ void GrpcConnection::Handle(uint32_t events, bool may_start) {
 }
 
 void GrpcConnection::OpenNow() {
-  transport_.Open(std::exchange(offered_fd_, -1), std::move(offered_tls_));
+  OpenTransport();
   state_ = State::kOpen;
   readable_ = hung_up_ = is_broken_ = draining_ = is_blocked_ = has_settings_ = false;
-  read_at_ = opened_at_ = idle_since_ = Now();
+  read_at_ = arrived_at_ = opened_at_ = idle_since_ = Now();
   pinged_at_ = last_ping_at_ = {};
   ping_strikes_ = idle_bytes_ = 0;
   session_.reset(GrpcSession::Create(*this));
-  const ServerConfig& config = *host_.parts().config;
+  const ServerConfig& config = *server_.parts().config;
   NoteDeadline(opened_at_ + std::min(config.header_timeout, config.idle_timeout));
-  if (session_ == nullptr || !host_.Watch(*this, transport_.fd()).ok()) {
-    host_.parts().counters->CountRefused(RefusedReason::kConnections);
+  if (session_ == nullptr || !Watch()) {
+    server_.parts().counters->CountRefused(RefusedReason::kConnections);
     Close();
   }
 }
@@ -120,9 +101,9 @@ void GrpcConnection::OpenNow() {
 void GrpcConnection::Advance(bool may_start) {
   if (state_ == State::kOpen) {
     while (state_ == State::kOpen && readable_ && may_start && turn_reads_ < kReadsPerTurn) Read();
-    if (state_ == State::kOpen && host_.draining() && !draining_) BeginDrain();
+    if (state_ == State::kOpen && server_.draining() && !draining_) BeginDrain();
     if (state_ == State::kOpen) Write();
-    if (state_ == State::kOpen && readable_) host_.Wake(*this, transport_.fd());
+    if (state_ == State::kOpen && readable_) Wake();
   }
   if (state_ == State::kLingering) Linger();
 }
@@ -139,12 +120,14 @@ void GrpcConnection::Read() {
       break;
     case IoState::kBlocked:
       readable_ = false;
+      ForgetArrival();
       return;
     case IoState::kEnd:
     case IoState::kFailed:
       return Close();
   }
   read_at_ = Now();
+  arrived_at_ = TakeArrival(read_at_);
   Feed(std::span(room).first(result.bytes));
 }
 
@@ -155,7 +138,7 @@ void GrpcConnection::Feed(std::span<const std::byte> bytes) {
   if (taken >= 0 && !is_broken_) return CheckIdle();
   // What is no HTTP/2, floods, or finds no memory.
   if (taken != NGHTTP2_ERR_NOMEM)
-    host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+    server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
   Close();
 }
 
@@ -181,7 +164,7 @@ void GrpcConnection::Write() {
       // From when the client first let it wait; what it takes later buys no more time.
       if (!std::exchange(is_blocked_, true)) {
         blocked_since_ = Now();
-        NoteDeadline(blocked_since_ + host_.parts().config->write_timeout);
+        NoteDeadline(blocked_since_ + server_.parts().config->write_timeout);
       }
       return;
     }
@@ -232,7 +215,7 @@ void GrpcConnection::Linger() {
 
 void GrpcConnection::Close() {
   state_ = State::kEnding;
-  deadline_ns_.store(kNever, std::memory_order_relaxed);
+  SetDeadline(kNoDeadline);
   transport_.Close();
   session_.reset();
   out_.Clear();
@@ -309,39 +292,31 @@ void GrpcConnection::Recycle(GrpcStream& stream) {
   streams_[stream.index] = streams_.back();
   streams_.pop_back();
   stream.End();
-  host_.ReturnStream(stream);
+  server_.ReturnStream(stream);
   if (!streams_.empty()) return;
   idle_since_ = read_at_;
-  NoteDeadline(idle_since_ + host_.parts().config->idle_timeout);
+  NoteDeadline(idle_since_ + server_.parts().config->idle_timeout);
   Recycle();
 }
 
 void GrpcConnection::Recycle() {
   if (state_ != State::kEnding || !streams_.empty()) return;
   state_ = State::kClosed;
-  deadline_ns_.store(kNever, std::memory_order_relaxed);
-  tls_bytes_.Release();
-  is_closed_ = true;
+  EndConnection();
 }
 
 // ---- Time ---------------------------------------------------------------------------------------
 
-void GrpcConnection::NoteDeadline(TimePoint deadline) {
-  const int64_t at = deadline.time_since_epoch().count();
-  if (at < deadline_ns_.load(std::memory_order_relaxed))
-    deadline_ns_.store(at, std::memory_order_relaxed);
-}
-
 void GrpcConnection::HandleTick() {
-  if (state_ == State::kOpen && host_.draining() && !draining_) BeginDrain();
+  if (state_ == State::kOpen && server_.draining() && !draining_) BeginDrain();
   const TimePoint now = Now();
   if (state_ != State::kClosed && IsLate(now)) CheckTime(now);
 }
 
 // Ends what is late, and notes what comes next.
 void GrpcConnection::CheckTime(TimePoint now) {
-  const ServerConfig& config = *host_.parts().config;
-  deadline_ns_.store(kNever, std::memory_order_relaxed);
+  const ServerConfig& config = *server_.parts().config;
+  SetDeadline(kNoDeadline);
   if (state_ == State::kLingering) {
     if (now >= linger_until_) return Close();
     return NoteDeadline(linger_until_);
@@ -349,7 +324,7 @@ void GrpcConnection::CheckTime(TimePoint now) {
   const bool is_late = (!has_settings_ && now >= opened_at_ + config.header_timeout) ||
                        (is_blocked_ && now >= blocked_since_ + config.write_timeout);
   if (is_late) {
-    host_.parts().counters->CountBadRequest(BadRequestReason::kTimeout);
+    server_.parts().counters->CountBadRequest(BadRequestReason::kTimeout);
     return Close();
   }
   if (!has_settings_) NoteDeadline(opened_at_ + config.header_timeout);

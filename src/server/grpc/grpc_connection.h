@@ -1,11 +1,7 @@
 // One gRPC connection: HTTP/2 by libnghttp2 over a socket that the event loop watches.
 //
-// It is driven by events (its socket, a call that has ended, the clock), which any thread may
-// bring: whoever brings one while nobody drives drives it as far as it goes without waiting;
-// whoever comes while another drives leaves a note and goes. So nghttp2's session needs no lock. A
-// look-up runs on the thread that read its request, which drives no more by then; the thread that
-// ends it writes the answer in place, but begins no look-up of that connection's next requests: it
-// leaves these to the server's own threads.
+// Whoever drives it (server/net/served_connection.h) has nghttp2's session, which needs no lock.
+// Of several calls that can be looked up, each thread takes one.
 //
 // Memory: an idle connection has its session. A call takes room for its request and its answer from
 // the server's pool; rows are sent from where they were looked up.
@@ -14,7 +10,7 @@
 // little: streams that it resets (nghttp2's rate limit), CONTINUATION frames, pings, and frames
 // that bring nothing.
 //
-// Thread-safe: Activate and OnCallEnded. All else belongs to whoever drives.
+// Thread-safe: what ServedConnection says, and OnCallEnded. All else belongs to whoever drives.
 #pragma once
 
 #include <nghttp2/nghttp2.h>
@@ -28,59 +24,35 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "server/core/admission.h"
-#include "server/grpc/grpc_host.h"
 #include "server/grpc/grpc_stream.h"
 #include "server/grpc/output_queue.h"
-#include "server/net/tls.h"
-#include "server/net/transport.h"
+#include "server/net/served_connection.h"
 
 namespace hps::server {
 
-class GrpcConnection {
+class GrpcServer;
+
+class GrpcConnection final : public ServedConnection {
  public:
-  // What has happened; bits.
-  enum Event : uint32_t {
-    kOpened = 2,     // Offer was called
-    kReady = 4,      // the socket may be read, or written
-    kHangup = 8,     // the client sends no more
-    kAnswered = 16,  // a call has ended
-    kTick = 32,      // time has passed, or the server drains
-    kCut = 64,       // close now
-    kReset = 128,    // the client has gone
-  };
-
-  explicit GrpcConnection(GrpcHost& host);
-  GrpcConnection(const GrpcConnection&) = delete;
-  GrpcConnection& operator=(const GrpcConnection&) = delete;
-  ~GrpcConnection();
-
-  // REQUIRES: new, or closed (GrpcHost::OnClosed). Takes the socket, and its share of the server's
-  // bytes, until it is closed; Activate(kOpened) follows.
-  void Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes);
-
-  // `may_start`: this thread may begin look-ups, as the server's own threads may.
-  void Activate(uint32_t events, bool may_start);
-
-  // For the sweep: whether Activate(kTick) would find something to do.
-  bool IsLate(TimePoint now) const {
-    return now.time_since_epoch().count() >= deadline_ns_.load(std::memory_order_relaxed);
-  }
+  explicit GrpcConnection(GrpcServer& server);
+  ~GrpcConnection() override;
 
   // The call is the stream's again. Any thread.
   void OnCallEnded(GrpcStream& stream);
 
   // ---- For its streams.
 
+  // When what is read now was read, and when it was there to be read.
   TimePoint read_at() const { return read_at_; }
+  TimePoint arrived_at() const { return arrived_at_; }
   // The sweep comes at this time, or earlier.
-  void NoteDeadline(TimePoint deadline);
+  using ServedConnection::NoteDeadline;
   // The call is looked up as soon as a thread may.
   void AddRunnable(GrpcStream& stream);
   // The client may send as much again.
   void Consume(const GrpcStream& stream, size_t bytes);
-  absl::Status TakePlace() { return host_.places().Take(&place_count_); }
-  void ReturnPlace() { host_.places().Return(&place_count_); }
+  absl::Status TakePlace();
+  void ReturnPlace();
   // What is unsent of the stream is to be sent, and its status where it ends.
   void SubmitAnswer(GrpcStream& stream);
   void SubmitEnd(GrpcStream& stream);
@@ -92,7 +64,6 @@ class GrpcConnection {
 
   enum class State : uint8_t { kClosed, kOpen, kLingering, kEnding };
 
-  static constexpr uint32_t kDriven = 1;
   // What is taken from the session at a time, and written before more is.
   static constexpr size_t kOutputBytesMax = size_t{256} << 10;
 
@@ -100,8 +71,15 @@ class GrpcConnection {
     void operator()(nghttp2_session* session) const { nghttp2_session_del(session); }
   };
 
-  void Drive(bool may_start);
-  void Handle(uint32_t events, bool may_start);
+  // ServedConnection
+  void BeginTurn() override { turn_reads_ = 0; }
+  void Handle(uint32_t events, bool may_start) override;
+  void OnNoMemory() override;
+  InferenceCall* TakeCall(bool may_start) override;
+  void PutBack(InferenceCall& call) override;
+  bool has_calls() const override { return runnable_head_ != nullptr; }
+  bool IsIdle() const override;
+
   void OpenNow();
   void Advance(bool may_start);
   void Read();
@@ -132,22 +110,15 @@ class GrpcConnection {
   int SendData(GrpcStream& stream, std::span<const std::byte> head, size_t bytes);
   ssize_t NextData(GrpcStream& stream, size_t bytes_max, uint32_t* flags);
 
-  GrpcHost& host_;
-  std::atomic<uint32_t> events_ = 0;
-  std::atomic<int64_t> deadline_ns_;
-  int offered_fd_ = -1;  // Offer's
-  TlsConnection offered_tls_;
-  Admission::Reservation tls_bytes_;
+  GrpcServer& server_;
 
   Mutex ended_mutex_;
   GrpcStream* ended_ HPS_GUARDED_BY(ended_mutex_) = nullptr;  // calls, the last one first
 
-  Transport transport_;
   State state_ = State::kClosed;
   bool readable_ = false;    // a read may find something
   bool hung_up_ = false;     // reads announce the end by themselves from now on
   bool is_broken_ = false;   // nghttp2 can't go on
-  bool is_closed_ = false;   // to be told to the host when nobody drives any more
   bool draining_ = false;    // the streams have been told
   bool is_blocked_ = false;  // the client lets it wait
   bool has_settings_ = false;
@@ -162,6 +133,7 @@ class GrpcConnection {
   size_t place_count_ = 0;
 
   TimePoint read_at_{};
+  TimePoint arrived_at_{};
   TimePoint opened_at_{};
   TimePoint idle_since_{};
   TimePoint blocked_since_{};

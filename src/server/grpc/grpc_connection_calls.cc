@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/macros.h"
 #include "server/grpc/grpc_connection.h"
+#include "server/grpc/grpc_server.h"
 #include "server/grpc/grpc_session.h"
 #include "server/grpc/grpc_status.h"
 
@@ -60,10 +61,11 @@ void GrpcConnection::Check(int result) {
 }
 
 int GrpcConnection::BeginFields(int32_t id) {
-  GrpcStream* const stream = host_.TakeStream();
+  set_is_new(false);
+  GrpcStream* const stream = server_.TakeStream();
   if (stream == nullptr) {
-    host_.parts().counters->CountRequest(/*http=*/false);
-    host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    server_.parts().counters->CountRequest(/*http=*/false);
+    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     const std::array<nghttp2_nv, 4> fields = {
         kOk, kContentType,
         Field("grpc-status", StatusCodeText(absl::StatusCode::kResourceExhausted)),
@@ -74,12 +76,12 @@ int GrpcConnection::BeginFields(int32_t id) {
   try {
     streams_.push_back(stream);
   } catch (const std::bad_alloc&) {
-    host_.ReturnStream(*stream);
+    server_.ReturnStream(*stream);
     return NGHTTP2_ERR_CALLBACK_FAILURE;
   }
   stream->index = streams_.size() - 1;
   stream->is_open = true;
-  stream->Begin(*this, id, read_at_);
+  stream->Begin(*this, id);
   return nghttp2_session_set_stream_user_data(session_.get(), id, stream) == 0
              ? 0
              : NGHTTP2_ERR_CALLBACK_FAILURE;
@@ -162,7 +164,7 @@ void GrpcConnection::OnSent(const nghttp2_frame& frame) {
     last_ping_at_ = {};
   }
   if (frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code != NGHTTP2_NO_ERROR)
-    host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+    server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
   // Answered before the client has sent everything: it need not.
   if (has_fields && (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0 &&
       nghttp2_session_get_stream_remote_close(session_.get(), frame.hd.stream_id) == 0) {

@@ -10,6 +10,7 @@
 #include "base/no_memory.h"
 #include "base/text.h"
 #include "server/grpc/grpc_connection.h"
+#include "server/grpc/grpc_server.h"
 #include "server/grpc/grpc_status.h"
 
 namespace hps::server {
@@ -47,13 +48,24 @@ void Trim(std::string* text) {
 
 GrpcStream::~GrpcStream() { Reset(); }
 
-void GrpcStream::Begin(GrpcConnection& connection, int32_t id, TimePoint now) {
+void GrpcStream::Begin(GrpcConnection& connection, int32_t id) {
   connection_ = &connection;
   id_ = id;
-  arrival_ = now;
+  NoteArrival();
   phase_ = Phase::kFields;
   call_deadline_ = kNoDeadline;
-  SetDeadline(now + host_.parts().config->header_timeout);
+  SetDeadline(connection.read_at() + server_.parts().config->header_timeout);
+}
+
+// A request came when its socket had something to read, not when there was time to read it.
+void GrpcStream::NoteArrival() {
+  arrival_ = connection_->arrived_at();
+  unread_wait_ = connection_->read_at() - arrival_;
+}
+
+bool GrpcStream::needs_client() const {
+  if (unsent_bytes_ > 0 || phase_ == Phase::kFields) return true;
+  return phase_ == Phase::kReading && (!is_stream_ || reader_.has_more());
 }
 
 void GrpcStream::End() {
@@ -95,7 +107,7 @@ void GrpcStream::OnField(std::string_view name, std::string_view value) {
   } else if (name == "content-type") {
     is_grpc_ = IsGrpc(value);
   } else if (name == "authorization") {
-    is_admitted_ = host_.Admits(value);
+    is_admitted_ = server_.Admits(value);
   } else if (name == "grpc-encoding") {
     coding_ = CodingOf(value);
   } else if (name == "grpc-timeout") {
@@ -107,18 +119,18 @@ void GrpcStream::OnField(std::string_view name, std::string_view value) {
 
 void GrpcStream::OnFields() {
   if (phase_ != Phase::kFields) return;  // trailers
-  host_.parts().counters->CountRequest(/*http=*/false);
+  server_.parts().counters->CountRequest(/*http=*/false);
   phase_ = Phase::kReading;
   SetDeadline(kNoDeadline);
   if (field_bytes_ > kCallFieldBytesMax) {
-    host_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
+    server_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
     return Finish(absl::ResourceExhaustedError(
         absl::StrCat("the call's metadata are more than ", kCallFieldBytesMax, " bytes")));
   }
   if (!is_post_ || !is_grpc_) {
-    host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+    server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
     phase_ = Phase::kFinishing;
-    SetDeadline(Now() + host_.parts().config->write_timeout);
+    SetDeadline(Now() + server_.parts().config->write_timeout);
     return connection_->SubmitHttpStatus(*this, is_post_ ? "415" : "405");
   }
   is_stream_ = path_ == kStreamPath;
@@ -126,11 +138,11 @@ void GrpcStream::OnFields() {
   control_method_ = is_inference ? nullptr : ControlMethods::Find(path_);
   absl::Status status = Admit();
   if (status.ok() && !is_inference && control_method_ == nullptr) {
-    host_.parts().counters->CountBadRequest(BadRequestReason::kUnknown);
+    server_.parts().counters->CountBadRequest(BadRequestReason::kUnknown);
     status = absl::UnimplementedError(absl::StrCat(
         "there is no method '", PrintableText(std::string_view(path_).substr(0, 256)), "'"));
   } else if (status.ok() && is_timeout_wrong_) {
-    host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+    server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
     status = absl::InvalidArgumentError("grpc-timeout is none");
   }
   if (!status.ok()) return Finish(status);
@@ -140,24 +152,24 @@ void GrpcStream::OnFields() {
 absl::Status GrpcStream::Admit() {
   const bool is_health = control_method_ != nullptr && control_method_->is_health;
   if (!is_health) {
-    if (!is_admitted_.has_value()) is_admitted_ = host_.Admits({});
+    if (!is_admitted_.has_value()) is_admitted_ = server_.Admits({});
     if (!*is_admitted_) {
-      host_.parts().counters->CountAuthFailure();
+      server_.parts().counters->CountAuthFailure();
       return absl::UnauthenticatedError("a bearer token is needed: 'authorization: Bearer TOKEN'");
     }
   }
   if (!is_stream_ && !is_watch()) return absl::OkStatus();
   const absl::Status placed = connection_->TakePlace();
   has_place_ = placed.ok();
-  if (!placed.ok()) host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+  if (!placed.ok()) server_.parts().counters->CountRefused(RefusedReason::kCapacity);
   return placed;
 }
 
 // Waits for the next request, or for the only one.
 void GrpcStream::Read() {
-  if (is_stream_ && host_.draining()) return Finish(ShuttingDown());
+  if (is_stream_ && server_.draining()) return Finish(ShuttingDown());
   phase_ = Phase::kReading;
-  const ServerConfig& config = *host_.parts().config;
+  const ServerConfig& config = *server_.parts().config;
   const Duration timeout = is_stream_ ? config.stream_idle_timeout : config.body_timeout;
   SetDeadline(std::min(Now() + timeout, call_deadline_));
   if (unread_ > 0) connection_->Consume(*this, std::exchange(unread_, 0));
@@ -167,9 +179,9 @@ void GrpcStream::Read() {
 void GrpcStream::OnData(std::span<const std::byte> bytes) {
   const bool reads = phase_ == Phase::kReading;
   if (phase_ == Phase::kFinishing) return connection_->Consume(*this, bytes.size());
-  if (is_stream_ && reads && !reader_.has_more()) arrival_ = connection_->read_at();
-  if (const absl::Status added = reader_.Add(bytes, host_.pool()); !added.ok()) {
-    host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+  if (is_stream_ && reads && !reader_.has_more()) NoteArrival();
+  if (const absl::Status added = reader_.Add(bytes, server_.pool()); !added.ok()) {
+    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     return reads ? Finish(added) : connection_->ResetStream(*this);
   }
   if (!reads) {
@@ -188,9 +200,9 @@ void GrpcStream::OnEnd() {
 void GrpcStream::TakeMessages() {
   MessageReader::Message message;
   const absl::StatusOr<MessageReader::Step> step =
-      reader_.Front(host_.parts().config->body_bytes_max, host_.pool(), &message);
+      reader_.Front(server_.parts().config->body_bytes_max, server_.pool(), &message);
   if (!step.ok()) {
-    host_.parts().counters->CountBadRequest(absl::IsResourceExhausted(step.status())
+    server_.parts().counters->CountBadRequest(absl::IsResourceExhausted(step.status())
                                                 ? BadRequestReason::kLimit
                                                 : BadRequestReason::kProtocol);
     return Finish(step.status());
@@ -209,7 +221,7 @@ void GrpcStream::TakeMessages() {
     }
   }
   if (wrong != nullptr) {
-    host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+    server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
     return Finish(absl::InvalidArgumentError(wrong));
   }
   if (has_message && (is_stream_ || is_ended_)) Answer(message);
@@ -221,14 +233,14 @@ void GrpcStream::Answer(const MessageReader::Message& message) {
   const absl::StatusOr<std::span<const std::byte>> bytes = Unpack(message);
   if (!bytes.ok()) {
     if (absl::IsResourceExhausted(bytes.status()))
-      host_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
+      server_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
     CountBadRequest(bytes.status());
     return SendError(bytes.status());
   }
   message_ = *bytes;
   if (control_method_ != nullptr) return AnswerControl();
   const absl::Status started = StartInference();
-  if (!started.ok()) SendError(started);
+  if (!started.ok()) SendRefusal(started);
 }
 
 absl::StatusOr<std::span<const std::byte>> GrpcStream::Unpack(
@@ -236,7 +248,7 @@ absl::StatusOr<std::span<const std::byte>> GrpcStream::Unpack(
   if (!message.is_compressed) return message.bytes;
   HPS_ASSIGN_OR_RETURN(
       inflated_,
-      InflateMessage(coding_, message.bytes, host_.parts().config->body_bytes_max, host_.pool()));
+      InflateMessage(coding_, message.bytes, server_.parts().config->body_bytes_max, server_.pool()));
   return inflated_.memory.bytes().first(inflated_.size);
 }
 
@@ -244,9 +256,9 @@ absl::StatusOr<std::span<const std::byte>> GrpcStream::Unpack(
 
 void GrpcStream::AnswerControl() {
   if (!control_method_->is_slow)
-    return SendControl(host_.control().Call(*control_method_, AsText(message_)));
+    return SendControl(server_.control().Call(*control_method_, AsText(message_)));
   in_server = true;
-  const absl::Status posted = host_.PostSlow(this);
+  const absl::Status posted = server_.PostSlow(this);
   if (posted.ok()) return;
   in_server = false;
   SendError(posted);
@@ -254,7 +266,7 @@ void GrpcStream::AnswerControl() {
 
 void GrpcStream::Run() {
   try {
-    control_answer_ = host_.control().Call(*control_method_, AsText(message_));
+    control_answer_ = server_.control().Call(*control_method_, AsText(message_));
   } catch (const std::bad_alloc&) {
     control_answer_ = NoMemory();
   }
@@ -269,15 +281,16 @@ void GrpcStream::SendControl(ControlMethods::Answer answer) {
 
 // Its request stays where it is.
 void GrpcStream::TellWatcher() {
-  const ControlMethods::Answer now = host_.control().Call(*control_method_, AsText(message_));
+  const ControlMethods::Answer now = server_.control().Call(*control_method_, AsText(message_));
   if (now.ok() && *now != told_) return SendText(*now);
-  if (host_.draining()) return Finish(ShuttingDown());
+  if (server_.draining()) return Finish(ShuttingDown());
   SetDeadline(std::min(Now() + kWatchPeriod, call_deadline_));
 }
 
 absl::Status GrpcStream::StartInference() {
   request.protocol = Protocol::kGrpc;
   request.arrival = arrival_;
+  request.unread_wait = unread_wait_;
   if (const absl::Status parsed = request_codec_.Parse(message_, &request); !parsed.ok()) {
     CountBadRequest(parsed);
     return parsed;
@@ -285,13 +298,13 @@ absl::Status GrpcStream::StartInference() {
   request.body_bytes =
       reader_.lent_bytes() + inflated_.memory.bytes().size() + request_codec_.unpacked_bytes();
   HPS_RETURN_IF_ERROR(SetTimeout());
-  HPS_RETURN_IF_ERROR(host_.parts().inference->Prepare(*this));
+  HPS_RETURN_IF_ERROR(server_.parts().inference->Prepare(*this));
   const size_t answer_bytes = response_codec_.Plan(
       *this,
       {.in_stream = is_stream_, .final_mark = is_stream_ && request_codec_.wants_final_mark()});
-  absl::StatusOr<BufferPool::Lease> rows = host_.pool().Acquire(answer_bytes);
+  absl::StatusOr<BufferPool::Lease> rows = server_.pool().Acquire(answer_bytes);
   if (!rows.ok()) {
-    host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     return rows.status();
   }
   rows_ = *std::move(rows);
@@ -304,7 +317,7 @@ absl::Status GrpcStream::StartInference() {
 absl::Status GrpcStream::SetTimeout() {
   if (call_deadline_ == kNoDeadline) return absl::OkStatus();
   if (call_deadline_ <= Now()) {
-    host_.parts().counters->CountDeadlineExceeded(LateStage::kQueue);
+    server_.parts().counters->CountDeadlineExceeded(LateStage::kQueue);
     return absl::DeadlineExceededError("the call's deadline had passed when its request was there");
   }
   const Duration timeout = call_deadline_ - arrival_;
@@ -330,7 +343,7 @@ void GrpcStream::OnCallEnded() {
   if (control_method_ != nullptr) return SendControl(std::move(control_answer_));
   const absl::Status status = std::exchange(call_status_, absl::OkStatus());
   if (status.ok()) return SendRows();
-  SendError(status);
+  SendRefusal(status);
 }
 
 void GrpcStream::SendRows() {
@@ -338,6 +351,12 @@ void GrpcStream::SendRows() {
   pieces_.emplace_back(prefix_);
   for (const std::span<std::byte> piece : response_codec_.pieces()) pieces_.emplace_back(piece);
   Send();
+}
+
+// Of an inference.
+void GrpcStream::SendRefusal(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status) || absl::IsDeadlineExceeded(status)) server_.NoteRefused();
+  SendError(status);
 }
 
 // A stream goes on: the message says which request failed and why.
@@ -358,7 +377,7 @@ void GrpcStream::SendText(std::string text) {
 
 void GrpcStream::Send() {
   phase_ = is_stream_ || is_watch() ? Phase::kSending : Phase::kFinishing;
-  SetDeadline(Now() + host_.parts().config->write_timeout);
+  SetDeadline(Now() + server_.parts().config->write_timeout);
   size_t bytes = 0;
   for (const std::span<const std::byte> piece : pieces_) bytes += piece.size();
   unsent_bytes_ = bytes;
@@ -372,7 +391,7 @@ void GrpcStream::Send() {
 
 void GrpcStream::Finish(const absl::Status& status) {
   phase_ = Phase::kFinishing;
-  SetDeadline(Now() + host_.parts().config->write_timeout);
+  SetDeadline(Now() + server_.parts().config->write_timeout);
   end_code_ = status.code();
   end_message_ =
       StatusMessageText(std::string_view(status.message().data(), status.message().size()));
@@ -384,13 +403,13 @@ void GrpcStream::Finish(const absl::Status& status) {
 }
 
 void GrpcStream::OnNoMemory() {
-  host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+  server_.parts().counters->CountRefused(RefusedReason::kCapacity);
   if (phase_ == Phase::kFinishing || phase_ == Phase::kSending) {
     return connection_->ResetStream(*this);
   }
   // Short enough to need no memory.
   phase_ = Phase::kFinishing;
-  SetDeadline(Now() + host_.parts().config->write_timeout);
+  SetDeadline(Now() + server_.parts().config->write_timeout);
   end_code_ = absl::StatusCode::kResourceExhausted;
   end_message_.assign("no memory");
   ends_ = true;
@@ -421,7 +440,10 @@ void GrpcStream::OnFlushed() {
   inflated_ = InflatedMessage();
   request_codec_.Trim();
   reader_.Pop();
-  if (reader_.has_more()) arrival_ = Now();
+  if (reader_.has_more()) {
+    arrival_ = Now();
+    unread_wait_ = Duration::zero();
+  }
   Read();
 }
 
@@ -434,7 +456,7 @@ void GrpcStream::OnDrain() {
 
 void GrpcStream::OnTime(TimePoint now) {
   if (now < deadline_) return connection_->NoteDeadline(deadline_);
-  ServerCounters& counters = *host_.parts().counters;
+  ServerCounters& counters = *server_.parts().counters;
   switch (phase_) {
     case Phase::kCalling:
       return;
@@ -452,7 +474,7 @@ void GrpcStream::OnTime(TimePoint now) {
     case Phase::kSending:
     case Phase::kFinishing:
       counters.CountBadRequest(BadRequestReason::kTimeout);
-      SetDeadline(now + host_.parts().config->write_timeout);
+      SetDeadline(now + server_.parts().config->write_timeout);
       return connection_->ResetStream(*this);
   }
 }
@@ -462,11 +484,11 @@ void GrpcStream::OnTime(TimePoint now) {
 void GrpcStream::OnClosed(bool cut) {
   SetDeadline(kNoDeadline);
   if (!in_server || is_runnable || control_method_ != nullptr) return;
-  if (cut || Now() < call_deadline_) host_.parts().inference->Cancel(*this);
+  if (cut || Now() < call_deadline_) server_.parts().inference->Cancel(*this);
 }
 
 void GrpcStream::CountBadRequest(const absl::Status& status) {
-  ServerCounters& counters = *host_.parts().counters;
+  ServerCounters& counters = *server_.parts().counters;
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
       return counters.CountBadRequest(BadRequestReason::kSyntax);

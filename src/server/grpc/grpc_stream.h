@@ -22,7 +22,6 @@
 #include "base/executor.h"
 #include "server/core/inference_call.h"
 #include "server/grpc/control_methods.h"
-#include "server/grpc/grpc_host.h"
 #include "server/grpc/message_inflater.h"
 #include "server/grpc/message_reader.h"
 #include "server/grpc/output_queue.h"
@@ -35,15 +34,18 @@ namespace hps::server {
 // Of all the fields of a call together, each with 32 bytes more, as HTTP/2 counts them.
 inline constexpr size_t kCallFieldBytesMax = 16 << 10;
 
+class GrpcConnection;
+class GrpcServer;
+
 class GrpcStream final : public InferenceCall, private Task {
  public:
-  explicit GrpcStream(GrpcHost& host) : host_(host) {}
+  explicit GrpcStream(GrpcServer& server) : server_(server) {}
   ~GrpcStream() override;
 
   // ---- What its connection tells it.
 
   // REQUIRES: new, or given back. `id`: of HTTP/2's stream.
-  void Begin(GrpcConnection& connection, int32_t id, TimePoint now);
+  void Begin(GrpcConnection& connection, int32_t id);
   void OnField(std::string_view name, std::string_view value);
   void OnFields();  // all of them are there
   void OnData(std::span<const std::byte> bytes);
@@ -57,7 +59,7 @@ class GrpcStream final : public InferenceCall, private Task {
   // An allocation failed on its way.
   void OnNoMemory();
 
-  // Gives back all that it has, to be given to the host again.
+  // Gives back all that it has, to be given to the server again.
   void End();
 
   // ---- What the connection sends.
@@ -72,6 +74,8 @@ class GrpcStream final : public InferenceCall, private Task {
   int32_t id() const { return id_; }
   size_t field_bytes() const { return field_bytes_; }
   TimePoint deadline() const { return deadline_; }
+  // Whether it can't go on before its client sends the rest of a request, or takes more.
+  bool needs_client() const;
   size_t index = 0;              // among the connection's streams
   bool is_open = false;          // for HTTP/2
   bool has_answer_head = false;  // was begun to be answered
@@ -88,6 +92,7 @@ class GrpcStream final : public InferenceCall, private Task {
 
   bool is_watch() const { return control_method_ != nullptr && control_method_->is_watch; }
   void SetDeadline(TimePoint deadline);
+  void NoteArrival();
 
   // Reading.
   absl::Status Admit();
@@ -104,6 +109,7 @@ class GrpcStream final : public InferenceCall, private Task {
   absl::Status StartInference();
   absl::Status SetTimeout();
   void SendRows();
+  void SendRefusal(const absl::Status& status);
   void SendError(const absl::Status& status);
   void SendText(std::string text);
   void Send();
@@ -111,13 +117,14 @@ class GrpcStream final : public InferenceCall, private Task {
   void CountBadRequest(const absl::Status& status);
   void ReleaseAnswer();
 
-  GrpcHost& host_;
+  GrpcServer& server_;
   GrpcConnection* connection_ = nullptr;
   int32_t id_ = 0;
   Phase phase_ = Phase::kFields;
   TimePoint deadline_ = kNoDeadline;       // of the phase
   TimePoint call_deadline_ = kNoDeadline;  // grpc-timeout's
   TimePoint arrival_{};                    // of the request that is read or answered now
+  Duration unread_wait_{};                 // ... which it waited from then on
 
   // The fields.
   size_t field_bytes_ = 0;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "server/http/http_server.h"
 
 namespace hps::server {
 namespace {
@@ -22,7 +22,6 @@ constexpr size_t kBodyFirstBytes = 256 << 10;
 // Requests that one turn of a thread begins: then the other connections have theirs, however many
 // requests a client sends at once.
 constexpr size_t kRequestsPerTurn = 16;
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 TimePoint Now() { return RealClock().Now(); }
 
@@ -30,47 +29,22 @@ const std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 }  // namespace
 
-Connection::Connection(ConnectionHost& host) : host_(host), deadline_ns_(kNever) {}
+Connection::Connection(HttpServer& server) : ServedConnection(server), server_(server) {}
 
 Connection::~Connection() = default;
 
-void Connection::Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes) {
-  offered_fd_ = fd;
-  offered_tls_ = std::move(tls);
-  tls_bytes_ = std::move(tls_bytes);
-}
-
-void Connection::Activate(uint32_t events, bool may_start) {
-  const uint32_t before = events_.fetch_or(kDriven | events, std::memory_order_acq_rel);
-  if ((before & kDriven) == 0) return Drive(may_start);
+void Connection::OnDrivenElsewhere(uint32_t events) {
   if ((events & (kHangup | kReset | kCut | kTick)) != 0) NoteGone(events);
 }
 
-void Connection::TakeTurn(TimePoint since) {
-  waits_since_ns_.store(since.time_since_epoch().count(), std::memory_order_relaxed);
-  Activate(kReady | left_events_.exchange(0, std::memory_order_acq_rel), /*may_start=*/true);
+InferenceCall* Connection::TakeCall(bool /*may_start*/) {
+  return std::exchange(run_pending_, false) ? this : nullptr;
 }
 
-void Connection::Drive(bool may_start) {
-  turn_requests_ = 0;
-  idle_.store(false, std::memory_order_relaxed);
-  for (;;) {
-    try {
-      Handle(events_.exchange(kDriven, std::memory_order_acq_rel), may_start);
-    } catch (const std::bad_alloc&) {
-      OnNoMemory();
-    }
-    const bool is_idle =
-        state_ == State::kReading && phase_ == Phase::kHead && input_size_ == 0 && !readable_;
-    idle_.store(is_idle, std::memory_order_relaxed);
-    const bool runs = std::exchange(run_pending_, false);
-    uint32_t expected = kDriven;
-    if (events_.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) {
-      if (runs) host_.parts().inference->Run(*this);
-      return;
-    }
-    run_pending_ = runs;
-  }
+void Connection::PutBack(InferenceCall& /*call*/) { run_pending_ = true; }
+
+bool Connection::IsIdle() const {
+  return state_ == State::kReading && phase_ == Phase::kHead && input_size_ == 0 && !readable_;
 }
 
 void Connection::Handle(uint32_t events, bool may_start) {
@@ -96,8 +70,8 @@ void Connection::Advance(bool may_start) {
         return;
       case State::kReading:
         if (!may_start || turn_requests_ == kRequestsPerTurn) {
-          if (input_size_ > 0 || readable_ || host_.draining()) {
-            host_.Wake(*this, transport_.fd());
+          if (input_size_ > 0 || readable_ || server_.draining()) {
+            Wake();
           }
           return;
         }
@@ -115,38 +89,30 @@ void Connection::Advance(bool may_start) {
 }
 
 void Connection::OpenNow() {
-  const bool secured = offered_tls_ != nullptr;
-  transport_.Open(std::exchange(offered_fd_, -1), std::move(offered_tls_));
+  OpenTransport();
   state_ = State::kReading;
   readable_ = ended_ = close_ = cut_ = unread_ = false;
-  is_new_.store(true, std::memory_order_relaxed);
   input_size_ = 0;
   ExpectNextRequest(Now());
   // A handshake is under way at once, so it is no idle connection.
-  if (secured) SetDeadline(arrival_ + host_.parts().config->header_timeout);
-  if (!host_.Watch(*this, transport_.fd()).ok()) Close();
+  if (transport_.is_secured()) SetDeadline(arrival_ + server_.parts().config->header_timeout);
+  if (!Watch()) Close();
 }
 
 void Connection::Close() {
   HPS_DCHECK(state_ != State::kCalling);
   state_ = State::kClosed;
-  SetDeadline(kNoDeadline);
   EndRequest();
   input_.Release();
   input_size_ = 0;
   transport_.Close();
-  tls_bytes_.Release();
-  host_.OnClosed(*this);
-}
-
-void Connection::SetDeadline(TimePoint deadline) {
-  deadline_ns_.store(deadline.time_since_epoch().count(), std::memory_order_relaxed);
+  EndConnection();
 }
 
 bool Connection::HandleTick() {
   const bool idle = state_ == State::kReading && phase_ == Phase::kHead && input_size_ == 0;
   const bool late = IsLate(Now());
-  if (idle && (late || host_.draining())) {
+  if (idle && (late || server_.draining())) {
     Close();
     return true;
   }
@@ -158,7 +124,7 @@ bool Connection::HandleTick() {
     return true;
   }
   if (state_ != State::kLingering) {
-    host_.parts().counters->CountBadRequest(BadRequestReason::kTimeout);
+    server_.parts().counters->CountBadRequest(BadRequestReason::kTimeout);
   }
   if (state_ != State::kReading) {
     Close();
@@ -184,8 +150,8 @@ void Connection::ExpectNextRequest(TimePoint now) {
   skipped_line_ = false;
   arrival_ = now;
   unread_wait_ = Duration::zero();
-  waits_since_ns_.store(0, std::memory_order_relaxed);
-  const ServerConfig& config = *host_.parts().config;
+  ForgetArrival();
+  const ServerConfig& config = *server_.parts().config;
   SetDeadline(now + (input_size_ > 0 ? config.header_timeout : config.idle_timeout));
 }
 
@@ -196,7 +162,7 @@ void Connection::ReadOn() {
   }
   if (state_ != State::kReading || input_size_ > 0) return;
   // Also one that the drain did not find idle: it was being opened, or its answer was being read.
-  if (host_.draining()) return Close();
+  if (server_.draining()) return Close();
   input_.Release();
 }
 
@@ -214,11 +180,11 @@ bool Connection::ReadMore() {
       break;
     case IoState::kBlocked:
       readable_ = false;
-      waits_since_ns_.store(0, std::memory_order_relaxed);
+      ForgetArrival();
       return false;
     case IoState::kEnd:
     case IoState::kFailed:
-      if (!first) host_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
+      if (!first) server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
       Close();
       return false;
   }
@@ -234,10 +200,9 @@ bool Connection::ReadMore() {
 // The request came when its socket had something to read, not when there was time to read it.
 void Connection::NoteArrival() {
   const TimePoint now = Now();
-  const Duration waits_since(waits_since_ns_.exchange(0, std::memory_order_relaxed));
-  arrival_ = waits_since > Duration::zero() ? TimePoint(waits_since) : now;
+  arrival_ = TakeArrival(now);
   unread_wait_ = now - arrival_;
-  SetDeadline(now + host_.parts().config->header_timeout);
+  SetDeadline(now + server_.parts().config->header_timeout);
 }
 
 // Where the next bytes go. Empty: there is no memory, and the request has been refused.
@@ -248,7 +213,7 @@ std::span<std::byte> Connection::RoomToRead() {
     return body_.bytes().subspan(body_size_, std::min(wanted, body_.bytes().size() - body_size_));
   }
   if (input_.empty()) {
-    absl::StatusOr<BufferPool::Lease> lease = host_.pool().Acquire(kInputBytes);
+    absl::StatusOr<BufferPool::Lease> lease = server_.pool().Acquire(kInputBytes);
     if (!lease.ok()) {
       Refuse(ErrorOf(lease.status()));
       return {};
@@ -299,7 +264,7 @@ Connection::Step Connection::ParseHead() {
 
 void Connection::Judge() {
   route_ = FindRoute(head_.path);
-  const bool metrics_only = host_.role() == HttpRole::kMetricsOnly;
+  const bool metrics_only = server_.role() == HttpRole::kMetricsOnly;
   if (metrics_only && !route_.is_probe() && route_.path != "/metrics") {
     route_ = Route();
   }
@@ -307,17 +272,17 @@ void Connection::Judge() {
   const auto refuse = [this](int code, std::string message, BadRequestReason reason) {
     early_error_ = {.code = code, .message = std::move(message), .reason = reason, .allow = {}};
   };
-  if (!route_.needs_no_token() && !host_.Admits(head_.authorization, false)) {
-    host_.parts().counters->CountAuthFailure();
+  if (!route_.needs_no_token() && !server_.Admits(head_.authorization, false)) {
+    server_.parts().counters->CountAuthFailure();
     early_error_ = {.code = 401, .message = "a bearer token is needed", .reason = {}, .allow = {}};
   } else if (route_.kind == RouteKind::kUnknown) {
     refuse(404, "there is no such path", BadRequestReason::kUnknown);
   } else if (!Allows(route_, head_.method)) {
     refuse(405, "this path does not take the method", BadRequestReason::kUnknown);
     early_error_->allow = AllowedMethods(route_);
-  } else if (is_control && (!host_.parts().config->repository_control ||
-                            !host_.Admits(head_.authorization, true))) {
-    host_.parts().counters->CountAuthFailure();
+  } else if (is_control && (!server_.parts().config->repository_control ||
+                            !server_.Admits(head_.authorization, true))) {
+    server_.parts().counters->CountAuthFailure();
     early_error_ = {.code = 403,
                     .message =
                         "loading and unloading by request is off ([server.security] "
@@ -334,7 +299,7 @@ void Connection::Judge() {
 }
 
 void Connection::BeginBody() {
-  const ServerConfig& config = *host_.parts().config;
+  const ServerConfig& config = *server_.parts().config;
   const bool too_large = head_.content_length > config.body_bytes_max;
   const size_t room = input_.bytes().size() - head_bytes_;
   const size_t have = input_size_ - head_bytes_;
@@ -371,11 +336,11 @@ void Connection::BeginBody() {
 bool Connection::TakeBodyRoom(size_t bytes) {
   if (bytes <= body_.bytes().size()) return true;
   const uint64_t limit =
-      head_.chunked ? host_.parts().config->body_bytes_max : head_.content_length;
+      head_.chunked ? server_.parts().config->body_bytes_max : head_.content_length;
   const size_t wanted = std::min<uint64_t>(std::max(bytes, body_size_ * kBodyGrowth), limit);
-  absl::StatusOr<BufferPool::Lease> lease = host_.pool().Acquire(std::max(wanted, bytes));
+  absl::StatusOr<BufferPool::Lease> lease = server_.pool().Acquire(std::max(wanted, bytes));
   if (!lease.ok()) {
-    host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     Refuse(ErrorOf(lease.status()));
     return false;
   }
@@ -398,7 +363,7 @@ Connection::Step Connection::ParseChunks() {
     const std::string_view text = AsText(input_.bytes().subspan(consumed, input_size_ - consumed));
     RequestParser::ChunkStep step;
     HttpError error;
-    if (!parser_.ParseChunk(text, host_.parts().config->body_bytes_max, &step, &error)) {
+    if (!parser_.ParseChunk(text, server_.parts().config->body_bytes_max, &step, &error)) {
       Refuse(std::move(error));
       return Step::kDone;
     }

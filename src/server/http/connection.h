@@ -1,17 +1,11 @@
 // One HTTP connection: reads a request, has it answered, writes the answer, and again.
 //
-// It is driven by events (its socket, an answered look-up, the clock), which any thread may bring:
-// whoever brings one while nobody drives drives it as far as it goes without waiting; whoever comes
-// while another drives leaves a note and goes. So requests of one connection are answered in order,
-// no lock is held, and a look-up runs on the thread that read its request, which drives no more by
-// then: whoever has the answer drives. The thread that ends a
-// look-up writes the answer in place, but never begins the next request of that connection, which
-// could lead back into look-ups: it leaves that to the server's own threads.
+// Requests of one connection are answered in order; server/net/served_connection.h says who does it.
 //
 // Memory: an idle connection holds none but itself. A request takes an input buffer, room for its
 // body when it does not fit there, and room for its rows, all from the server's pool.
 //
-// Thread-safe: Activate. All else belongs to whoever drives.
+// Thread-safe: what ServedConnection says. All else belongs to whoever drives.
 #pragma once
 
 #include <sys/uio.h>
@@ -32,14 +26,12 @@
 #include "server/core/inference_call.h"
 #include "server/http/api.h"
 #include "server/http/compression.h"
-#include "server/http/connection_host.h"
 #include "server/http/http_error.h"
 #include "server/http/infer_request_codec.h"
 #include "server/http/request_head.h"
 #include "server/http/route.h"
-#include "server/net/backlog.h"
 #include "server/net/buffer_pool.h"
-#include "server/net/transport.h"
+#include "server/net/served_connection.h"
 
 namespace hps::server {
 
@@ -47,44 +39,12 @@ namespace hps::server {
 // answer: for so long it is taken to read.
 inline constexpr Duration kGoneTimeout = std::chrono::seconds(1);
 
-class Connection final : public InferenceCall, private Task {
+class HttpServer;
+
+class Connection final : public ServedConnection, public InferenceCall, private Task {
  public:
-  // What has happened; bits.
-  enum Event : uint32_t {
-    kOpened = 2,     // Offer was called
-    kReady = 4,      // the socket may be read, or written
-    kHangup = 8,     // the client sends no more
-    kAnswered = 16,  // the look-up or the slow task has ended
-    kTick = 32,      // time has passed, or the server drains
-    kCut = 64,       // close now
-    kReset = 128,    // the client has gone
-  };
-
-  explicit Connection(ConnectionHost& host);
+  explicit Connection(HttpServer& server);
   ~Connection() override;
-
-  // REQUIRES: new, or closed (ConnectionHost::OnClosed). Takes the socket, and its share of the
-  // server's bytes, until it is closed; Activate(kOpened) follows.
-  void Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes);
-
-  // Its place among the sockets that wait to be read.
-  Backlog::Entry& waiting() { return waiting_; }
-  // Whether an event of the socket can only be that a request begins.
-  bool is_idle() const { return idle_.load(std::memory_order_relaxed); }
-  // ... the first one.
-  bool is_new() const { return is_new_.load(std::memory_order_relaxed); }
-  // The socket waits to be read: what its turn, which is Activate's, is to know besides. Of a
-  // thread that does not drive it.
-  void Leave(uint32_t events) { left_events_.fetch_or(events, std::memory_order_acq_rel); }
-  void TakeTurn(TimePoint since);
-
-  // `may_start`: this thread may begin requests, as the server's own threads may.
-  void Activate(uint32_t events, bool may_start);
-
-  // For the sweep: whether Activate(kTick) would find a time-out.
-  bool IsLate(TimePoint now) const {
-    return now.time_since_epoch().count() >= deadline_ns_.load(std::memory_order_relaxed);
-  }
 
   void OnDone(const absl::Status& status) override;
   uint64_t AnswerBytes() const override;
@@ -94,15 +54,20 @@ class Connection final : public InferenceCall, private Task {
   enum class Phase : uint8_t { kHead, kBody, kChunks };
   enum class Step : uint8_t { kNeedsMore, kDone };  // kDone: the state or the phase has changed
 
-  static constexpr uint32_t kDriven = 1;
+  // ServedConnection
+  void BeginTurn() override { turn_requests_ = 0; }
+  void Handle(uint32_t events, bool may_start) override;
+  void OnNoMemory() override;
+  InferenceCall* TakeCall(bool may_start) override;
+  void PutBack(InferenceCall& call) override;
+  bool has_calls() const override { return false; }
+  bool IsIdle() const override;
+  void OnDrivenElsewhere(uint32_t events) override;
 
-  void Drive(bool may_start);
-  void Handle(uint32_t events, bool may_start);
   void Advance(bool may_start);
   void OpenNow();
   void Close();
   bool HandleTick();
-  void SetDeadline(TimePoint deadline);
   void ExpectNextRequest(TimePoint now);
 
   // Reading.
@@ -129,7 +94,6 @@ class Connection final : public InferenceCall, private Task {
   void EndCall();
   void NoteGone(uint32_t events);
   void GiveUpCall();
-  void OnNoMemory();
   void SendRows();
   void SendRefusal(const absl::Status& status);
   void SendError(HttpError error);
@@ -146,17 +110,7 @@ class Connection final : public InferenceCall, private Task {
 
   std::span<char> Body() const;
 
-  ConnectionHost& host_;
-  std::atomic<uint32_t> events_ = 0;
-  std::atomic<int64_t> deadline_ns_;
-  Backlog::Entry waiting_{this};
-  std::atomic<uint32_t> left_events_ = 0;
-  std::atomic<int64_t> waits_since_ns_ = 0;  // the request that is read next; 0 = it does not
-  std::atomic<bool> idle_ = false;
-  std::atomic<bool> is_new_ = true;
-  int offered_fd_ = -1;  // Offer's
-  TlsConnection offered_tls_;
-  Admission::Reservation tls_bytes_;
+  HttpServer& server_;
 
   // A call is run when nobody drives any more: who runs it may go on with the look-ups of others,
   // which its answer must not wait for.
@@ -167,7 +121,6 @@ class Connection final : public InferenceCall, private Task {
   bool is_giving_up_ HPS_GUARDED_BY(calling_mutex_) = false;
   bool answered_meanwhile_ HPS_GUARDED_BY(calling_mutex_) = false;
 
-  Transport transport_;
   State state_ = State::kClosed;
   bool readable_ = false;     // a read may find something
   bool ended_ = false;        // reads announce the end by themselves from now on

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +12,7 @@
 #include "base/macros.h"
 #include "base/no_memory.h"
 #include "server/http/connection.h"
+#include "server/http/http_server.h"
 #include "server/http/infer_answer_codec.h"
 #include "server/http/json_writer.h"
 
@@ -26,7 +26,6 @@ constexpr Duration kLingerTimeout = std::chrono::seconds(2);
 constexpr size_t kPackedBytesMin = 1024;
 // Text of an answer that a connection keeps room for.
 constexpr size_t kTextBytesKept = 16 << 10;
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kRowsAlignment = 64;
 
 constexpr std::string_view kNoMemoryAnswer =
@@ -55,9 +54,9 @@ std::string_view CodingName(Coding coding) { return coding == Coding::kGzip ? "g
 }  // namespace
 
 void Connection::Answer() {
-  host_.parts().counters->CountRequest(true);
+  server_.parts().counters->CountRequest(true);
   close_ = !head_.keep_alive || close_;
-  is_new_.store(false, std::memory_order_relaxed);
+  set_is_new(false);
   if (early_error_) return SendError(*std::exchange(early_error_, std::nullopt));
   if (const absl::Status status = Unpack(); !status.ok()) {
     if (status.code() == absl::StatusCode::kOutOfRange) {
@@ -75,7 +74,7 @@ void Connection::Answer() {
     case RouteKind::kUnload:
       return StartControl();
     default:
-      return SendApi(AnswerApi(host_.parts(), route_, head_.query, Body()));
+      return SendApi(AnswerApi(server_.parts(), route_, head_.query, Body()));
   }
 }
 
@@ -83,7 +82,7 @@ absl::Status Connection::Unpack() {
   const std::span<char> body = Body();
   if (head_.content_coding == Coding::kIdentity || body.empty()) return absl::OkStatus();
   HPS_ASSIGN_OR_RETURN(unpacked_, Inflate(head_.content_coding, std::as_bytes(body),
-                                          host_.parts().config->body_bytes_max, host_.pool()));
+                                          server_.parts().config->body_bytes_max, server_.pool()));
   return absl::OkStatus();
 }
 
@@ -105,12 +104,12 @@ void Connection::StartInfer() {
   if (!decoded.ok()) return SendError(decoded, ReasonOf(decoded, decoder_.failed_in_syntax()));
   request.body_bytes = input_.bytes().size() + body_.bytes().size() +
                        unpacked_.memory.bytes().size() + decoder_.lent_bytes();
-  if (const absl::Status status = host_.parts().inference->Prepare(*this); !status.ok()) {
+  if (const absl::Status status = server_.parts().inference->Prepare(*this); !status.ok()) {
     return SendRefusal(status);
   }
-  absl::StatusOr<BufferPool::Lease> rows = host_.pool().Acquire(row_bytes());
+  absl::StatusOr<BufferPool::Lease> rows = server_.pool().Acquire(row_bytes());
   if (!rows.ok()) {
-    host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     return SendRefusal(rows.status());
   }
   rows_ = *std::move(rows);
@@ -137,17 +136,17 @@ uint64_t Connection::row_bytes() const {
 // The buffer as the pool lends it, and the text of what is sent as JSON.
 uint64_t Connection::AnswerBytes() const {
   return BufferPool::LentFor(row_bytes()) +
-         AnswerTextMax(*this, decoder_, host_.parts().config->response_bytes_max);
+         AnswerTextMax(*this, decoder_, server_.parts().config->response_bytes_max);
 }
 
 absl::Status Connection::Decode(std::span<char> body, uint64_t json_bytes) {
   if (head_.json_bytes != 0) {
     return decoder_.Decode(
         {.json = body.first(json_bytes), .binary = std::as_bytes(body.subspan(json_bytes))},
-        host_.pool(), host_.parts().config->body_bytes_max, &request);
+        server_.pool(), server_.parts().config->body_bytes_max, &request);
   }
   HPS_ASSIGN_OR_RETURN(const ModelMetadata model,
-                       host_.parts().repository->Metadata(route_.model, route_.version));
+                       server_.parts().repository->Metadata(route_.model, route_.version));
   return decoder_.DecodeRaw(std::as_bytes(body), model.inputs, &request);
 }
 
@@ -164,13 +163,13 @@ void Connection::OnDone(const absl::Status& status) {
 
 void Connection::StartControl() {
   is_control_ = true;
-  if (const absl::Status posted = host_.PostSlow(this); !posted.ok()) return SendError(posted);
+  if (const absl::Status posted = server_.PostSlow(this); !posted.ok()) return SendError(posted);
   state_ = State::kCalling;  // its end is told as an event, so not before this
   SetDeadline(kNoDeadline);
 }
 
 void Connection::Run() {
-  ModelRepository& repository = *host_.parts().repository;
+  ModelRepository& repository = *server_.parts().repository;
   absl::Status status;
   try {
     status = route_.kind == RouteKind::kLoad ? repository.Load(route_.model)
@@ -207,7 +206,7 @@ void Connection::GiveUpCall() {
     if (!is_calling_ || is_giving_up_) return;
     is_giving_up_ = true;
   }
-  host_.parts().inference->Cancel(*this);
+  server_.parts().inference->Cancel(*this);
   {
     MutexLock lock(calling_mutex_);
     is_giving_up_ = false;
@@ -222,7 +221,7 @@ void Connection::GiveUpCall() {
 void Connection::OnNoMemory() {
   HPS_CHECK(state_ != State::kCalling);
   if (state_ == State::kClosed) return;
-  host_.parts().counters->CountRefused(RefusedReason::kCapacity);
+  server_.parts().counters->CountRefused(RefusedReason::kCapacity);
   if (state_ != State::kReading) return Close();  // some of another answer may have been sent
   EndRequest();
   iovec piece{.iov_base = const_cast<char*>(kNoMemoryAnswer.data()),
@@ -238,11 +237,11 @@ void Connection::OnNoMemory() {
 void Connection::SendRows() {
   // Before it grows by doubling: no more than what is accounted for is taken.
   const uint64_t text_max =
-      AnswerTextMax(*this, decoder_, host_.parts().config->response_bytes_max);
+      AnswerTextMax(*this, decoder_, server_.parts().config->response_bytes_max);
   if (text_max > kTextBytesKept) text_.reserve(text_max);
   uint64_t binary_bytes = 0;
   const absl::Status encoded = EncodeAnswer(
-      *this, decoder_, host_.parts().config->response_bytes_max, &text_, &binary_bytes);
+      *this, decoder_, server_.parts().config->response_bytes_max, &text_, &binary_bytes);
   if (!encoded.ok()) {
     text_.clear();
     return SendError(encoded, BadRequestReason::kContent);
@@ -280,12 +279,12 @@ void Connection::SendError(const absl::Status& status, std::optional<BadRequestR
 void Connection::SendRefusal(const absl::Status& status) {
   const bool is_load = status.code() == absl::StatusCode::kResourceExhausted ||
                        status.code() == absl::StatusCode::kDeadlineExceeded;
-  if (is_load) host_.NoteRefused();
+  if (is_load) server_.NoteRefused();
   SendError(status);
 }
 
 void Connection::SendError(HttpError error) {
-  if (error.reason) host_.parts().counters->CountBadRequest(*error.reason);
+  if (error.reason) server_.parts().counters->CountBadRequest(*error.reason);
   if (!IsUtf8(error.message)) {
     std::replace_if(
         error.message.begin(), error.message.end(), [](char c) { return (c & 0x80) != 0; }, '?');
@@ -304,7 +303,7 @@ void Connection::SendError(HttpError error) {
 
 void Connection::Refuse(HttpError error) {
   if (error.code == 400 || error.code == 431 || error.code == 413 || error.code == 408) {
-    host_.parts().counters->CountRequest(true);
+    server_.parts().counters->CountRequest(true);
   }
   close_ = true;
   unread_ = true;
@@ -329,12 +328,12 @@ void Connection::SendApi(absl::StatusOr<ApiAnswer> answer) {
 
 // Puts the status line and the fields before `pieces_` and begins to write.
 void Connection::Send(int code, std::string_view content_type, std::string_view extra_fields) {
-  close_ = close_ || host_.draining();
+  close_ = close_ || server_.draining();
   uint64_t bytes = 0;
   for (const std::span<const std::byte> piece : pieces_) bytes += piece.size();
   Coding coding = Coding::kIdentity;
   if (head_.accepted_coding != Coding::kIdentity && bytes >= kPackedBytesMin) {
-    if (absl::StatusOr<PackedBody> packed = Deflate(head_.accepted_coding, pieces_, host_.pool());
+    if (absl::StatusOr<PackedBody> packed = Deflate(head_.accepted_coding, pieces_, server_.pool());
         packed.ok()) {
       packed_ = *std::move(packed);
       coding = head_.accepted_coding;
@@ -377,9 +376,7 @@ bool Connection::WriteOn() {
     const IoResult result = transport_.Write({unsent_.data() + unsent_begin_, count});
     if (result.state == IoState::kBlocked) {
       // From when the client first let it wait; what it takes later buys no more time.
-      if (deadline_ns_.load(std::memory_order_relaxed) == kNever) {
-        SetDeadline(RealClock().Now() + host_.parts().config->write_timeout);
-      }
+      if (!has_deadline()) SetDeadline(RealClock().Now() + server_.parts().config->write_timeout);
       return false;
     }
     if (result.state != IoState::kDone) {

@@ -105,6 +105,11 @@ void EventLoop::Again(int fd, void* source) {
   HPS_CHECK(epoll_ctl(epoll_, EPOLL_CTL_MOD, fd, &event) == 0);
 }
 
+void EventLoop::AcceptAgain(int listener) {
+  epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.ptr = &epoll_}};
+  HPS_CHECK(epoll_ctl(epoll_, EPOLL_CTL_MOD, listener, &event) == 0);
+}
+
 void EventLoop::Wait() {
   std::array<epoll_event, kEventsPerLook> events;
   bool has_more = false;

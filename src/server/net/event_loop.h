@@ -74,6 +74,8 @@ class EventLoop {
   absl::Status Watch(int fd, void* source);
   // Reports it once more, as soon as it can be written to.
   void Again(int fd, void* source);
+  // Reports the listening socket once more, if somebody waits there.
+  void AcceptAgain(int listener);
 
  private:
   class Worker;

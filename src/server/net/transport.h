@@ -37,6 +37,7 @@ class Transport {
   void Open(int fd, TlsConnection tls);
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
+  bool is_secured() const { return tls_ != nullptr; }
 
   IoResult Read(std::span<std::byte> into);
   // REQUIRES: at least one byte, at most IOV_MAX pieces.

@@ -34,6 +34,9 @@ void AddServer(const Snapshot& snapshot, MetricList& list) {
   list.Gauge("hps_http_connections", "Open HTTP connections.").Add(server.connections_http);
   list.Gauge("hps_http_connections_max", "HTTP connections beyond which new ones are refused.")
       .Add(uint64_t{limits.connections_max});
+  list.Gauge("hps_grpc_connections", "Open gRPC connections.").Add(server.connections_grpc);
+  list.Gauge("hps_grpc_connections_max", "gRPC connections beyond which new ones are refused.")
+      .Add(uint64_t{limits.connections_max});
   list.Gauge("hps_keys_in_flight", "Keys of admitted requests.").Add(server.keys_in_flight);
   list.Gauge("hps_keys_in_flight_max", "Keys in flight beyond which requests are refused.")
       .Add(limits.keys_in_flight_max);

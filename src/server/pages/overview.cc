@@ -31,6 +31,7 @@ Json ServerJson(const Snapshot& snapshot) {
           {"ready_after_seconds", server.ready_after_seconds},
           {"requests", {{"http", server.requests_http}, {"grpc", server.requests_grpc}}},
           {"connections_http", server.connections_http},
+          {"connections_grpc", server.connections_grpc},
           {"connections_max", limits.connections_max},
           {"keys_in_flight", server.keys_in_flight},
           {"keys_in_flight_max", limits.keys_in_flight_max},

@@ -1,0 +1,235 @@
+#include "server/net/connection_server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "base/no_memory.h"
+
+namespace hps::server {
+namespace {
+
+// What the pool keeps of memory that nobody uses now.
+constexpr uint64_t kPoolKeptBytes = uint64_t{64} << 20;
+// Loads and unloads that wait for the one that runs.
+constexpr size_t kSlowTasksMax = 64;
+// What OpenSSL takes for a connection, most of it during the handshake: its buffers for a record
+// each way, the keys, the certificates and what it has of the client's.
+constexpr uint64_t kTlsConnectionBytes = 64 << 10;
+// How long a thread waits for room at a time. Who makes room wakes it, but those that end look-ups
+// are not all threads of this server.
+constexpr Duration kRoomWait = std::chrono::milliseconds(1);
+// Sockets that one turn of a thread accepts: then those that are open have theirs.
+constexpr size_t kAcceptsPerTurn = 64;
+constexpr Duration kTickMin = std::chrono::milliseconds(10);
+constexpr Duration kTickMax = std::chrono::milliseconds(500);
+
+Duration ThreadProcessorTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+}  // namespace
+
+ConnectionServer::ConnectionServer(const ProtocolParts& parts, Options options)
+    : parts_(parts),
+      options_(std::move(options)),
+      pool_(parts.config->bytes_in_flight_max * 2, kPoolKeptBytes) {}
+
+Duration ConnectionServer::TickPeriodFor(Duration shortest_timeout) {
+  return std::clamp<Duration>(shortest_timeout / 4, kTickMin, kTickMax);
+}
+
+absl::Status ConnectionServer::Listen(const std::string& address) {
+  (void)NoMemory();  // made while there is memory for it
+  HPS_RETURN_IF_ERROR(Reopen());
+  HPS_ASSIGN_OR_RETURN(listener_, Listener::Open(address));
+  HPS_ASSIGN_OR_RETURN(slow_, WorkerPool::Create({.name = absl::StrCat(options_.name, "-slow"),
+                                                  .queue_max = kSlowTasksMax}));
+  HPS_ASSIGN_OR_RETURN(loop_, EventLoop::Create({.name = options_.name,
+                                                 .thread_count = options_.thread_count,
+                                                 .tick_period = options_.tick_period,
+                                                 .looks_ahead = options_.leaves_unread},
+                                                *this));
+  return loop_->Start(listener_->fd());
+}
+
+void ConnectionServer::Stop() {
+  if (loop_ == nullptr) return;
+  // What looks up or loads ends by its own deadline, and can't be left before.
+  if (!Drain(RealClock().Now()).ok()) AwaitNoConnections(kNoDeadline);
+  loop_->Stop();
+  slow_.reset();
+}
+
+absl::Status ConnectionServer::Drain(Deadline deadline) {
+  if (!draining_.exchange(true)) shutdown(listener_->fd(), SHUT_RDWR);
+  ActivateAll(ServedConnection::kTick);
+  if (AwaitNoConnections(deadline)) return absl::OkStatus();
+  ActivateAll(ServedConnection::kCut);
+  return absl::DeadlineExceededError(
+      absl::StrCat(options_.name, ": connections were cut off that had not ended in time"));
+}
+
+bool ConnectionServer::AwaitNoConnections(Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (open_count_ > 0) {
+    if (deadline == kNoDeadline) {
+      none_open_.Wait(mutex_);
+    } else if (!none_open_.WaitUntil(mutex_, deadline)) {
+      return open_count_ == 0;
+    }
+  }
+  return true;
+}
+
+absl::Status ConnectionServer::Reopen() {
+  const ServerConfig& config = *parts_.config;
+  std::shared_ptr<const TlsContext> tls;
+  if (!config.tls_certificate.empty()) {
+    HPS_ASSIGN_OR_RETURN(tls, TlsContext::Create(config, options_.tls_protocol));
+  }
+  HPS_ASSIGN_OR_RETURN(std::shared_ptr<const TokenGuard> token,
+                       TokenGuard::Create(config.token_file));
+  MutexLock lock(credentials_mutex_);
+  tls_ = std::move(tls);
+  token_ = std::move(token);
+  return absl::OkStatus();
+}
+
+bool ConnectionServer::Admits(std::string_view authorization, bool needs_token) const {
+  MutexLock lock(credentials_mutex_);
+  if (needs_token && !token_->has_token()) return false;
+  return token_->Admits(authorization);
+}
+
+// A request that begins is read at once only when no other waits for that and there is room for it;
+// what has begun goes on.
+void ConnectionServer::OnSocket(void* source, SocketEnd end, bool is_last) {
+  auto* const connection = static_cast<ServedConnection*>(source);
+  uint32_t events = ServedConnection::kReady;
+  if (end.hangup) events |= ServedConnection::kHangup;
+  if (end.reset) events |= ServedConnection::kReset;
+  const bool may_wait = connection->is_idle() && !end.reset;
+  if (!may_wait || (is_last && backlog_.size() == 0 && HasRoom())) {
+    return connection->Activate(events, /*may_start=*/true);
+  }
+  connection->Leave(events);
+  backlog_.Push(connection->waiting(), connection->is_new(), RealClock().Now());
+}
+
+bool ConnectionServer::DoLeft() {
+  if (backlog_.size() == 0) return false;
+  const bool has_room = HasRoom();
+  const Backlog::Turn turn = backlog_.Take(has_room);
+  if (turn.entry == nullptr) {
+    if (!has_room) backlog_.Await(RealClock().Now() + kRoomWait);
+    return true;
+  }
+  if (has_room) backlog_.WakeOne();
+  const Duration start = ThreadProcessorTime();
+  static_cast<ServedConnection*>(turn.entry->owner)->TakeTurn(turn.since);
+  backlog_.End(turn, ThreadProcessorTime() - start);
+  return true;
+}
+
+void ConnectionServer::OnAcceptable() {
+  for (size_t i = 0; i < kAcceptsPerTurn; ++i) {
+    const int fd = listener_->Accept();
+    if (fd == Listener::kNone || fd == Listener::kNoRoom) return;
+    if (draining()) {
+      close(fd);
+      continue;
+    }
+    try {
+      Accept(fd);
+    } catch (const std::bad_alloc&) {  // before the connection had the socket
+      parts_.counters->CountRefused(RefusedReason::kConnections);
+      close(fd);
+    }
+  }
+  loop_->AcceptAgain(listener_->fd());
+}
+
+void ConnectionServer::Accept(int fd) {
+  ServedConnection* const connection = TakeConnection();
+  if (connection == nullptr) {
+    parts_.counters->CountRefused(RefusedReason::kConnections);
+    OnRefusedConnection(fd);
+    close(fd);
+    return;
+  }
+  std::shared_ptr<const TlsContext> tls;
+  {
+    MutexLock lock(credentials_mutex_);
+    tls = tls_;
+  }
+  TlsConnection secured;
+  Admission::Reservation tls_bytes;
+  if (tls != nullptr) {
+    if (parts_.inference->ReserveBytes(kTlsConnectionBytes, &tls_bytes).ok()) {
+      secured = tls->Accept(fd);
+    } else {
+      parts_.counters->CountRefused(RefusedReason::kConnections);
+    }
+    if (secured == nullptr) {
+      close(fd);
+      return OnClosed(*connection);
+    }
+  }
+  connection->Offer(fd, std::move(secured), std::move(tls_bytes));
+  connection->Activate(ServedConnection::kOpened, /*may_start=*/true);
+}
+
+void ConnectionServer::OnRefusedConnection(int /*fd*/) {}
+
+ServedConnection* ConnectionServer::TakeConnection() {
+  MutexLock lock(mutex_);
+  if (open_count_ == parts_.config->connections_max) return nullptr;
+  if (free_.empty()) {
+    free_.reserve(connections_.size() + 1);  // so that OnClosed allocates nothing
+    connections_.push_back(NewConnection());
+    free_.push_back(connections_.back().get());
+  }
+  ServedConnection* const connection = free_.back();
+  free_.pop_back();
+  ++open_count_;
+  parts_.counters->AddConnections(options_.protocol, 1);
+  return connection;
+}
+
+void ConnectionServer::OnClosed(ServedConnection& connection) {
+  backlog_.Remove(connection.waiting());
+  MutexLock lock(mutex_);
+  free_.push_back(&connection);
+  parts_.counters->AddConnections(options_.protocol, -1);
+  if (--open_count_ == 0) none_open_.NotifyAll();
+}
+
+ServedConnection* ConnectionServer::ConnectionAt(size_t index) {
+  MutexLock lock(mutex_);
+  return index < connections_.size() ? connections_[index].get() : nullptr;
+}
+
+void ConnectionServer::OnTick() {
+  const TimePoint now = RealClock().Now();
+  for (size_t i = 0; ServedConnection* const connection = ConnectionAt(i); ++i) {
+    if (connection->IsLate(now)) connection->Activate(ServedConnection::kTick, /*may_start=*/true);
+  }
+  if (!draining()) OnAcceptable();  // what there was no descriptor for
+}
+
+void ConnectionServer::ActivateAll(uint32_t event) {
+  for (size_t i = 0; ServedConnection* const connection = ConnectionAt(i); ++i) {
+    connection->Activate(event, /*may_start=*/false);
+  }
+}
+
+}  // namespace hps::server

@@ -1,0 +1,119 @@
+// What the servers of HTTP and gRPC have in common: the listener, the threads, the connections and
+// which of them is read next, certificates and the token.
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "server/core/protocol_server.h"
+#include "server/core/token_guard.h"
+#include "server/net/backlog.h"
+#include "server/net/buffer_pool.h"
+#include "server/net/event_loop.h"
+#include "server/net/listener.h"
+#include "server/net/served_connection.h"
+#include "server/net/tls.h"
+
+namespace hps::server {
+
+class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
+ public:
+  const std::string& address() const override { return listener_->address(); }
+  absl::Status Drain(Deadline deadline) override;
+  absl::Status Reopen() override;
+
+  // ---- For its connections.
+
+  const ProtocolParts& parts() const { return parts_; }
+  BufferPool& pool() { return pool_; }
+  bool draining() const { return draining_.load(std::memory_order_relaxed); }
+
+  // Whether a request with this field (HTTP) or metadatum (gRPC) `authorization` may pass;
+  // `needs_token`: only if there is a token at all.
+  bool Admits(std::string_view authorization, bool needs_token = false) const;
+
+  // From now on the connection hears of its socket. Errors: RESOURCE_EXHAUSTED.
+  absl::Status Watch(ServedConnection& connection, int fd) { return loop_->Watch(fd, &connection); }
+  // Has the connection driven by one of the server's own threads, soon.
+  void Wake(ServedConnection& connection, int fd) { loop_->Again(fd, &connection); }
+
+  // A request was not answered because the server has too much to do.
+  void NoteRefused() { backlog_.NoteRefused(); }
+
+  // Runs `task` where it may take its time. Errors: RESOURCE_EXHAUSTED.
+  absl::Status PostSlow(Task* task) { return slow_->Post(task); }
+
+  // The connection has ended and may be opened again with another socket.
+  void OnClosed(ServedConnection& connection);
+
+ protected:
+  struct Options {
+    std::string name;  // of its threads, and in what Drain says
+    Protocol protocol = Protocol::kHttp;
+    const char* tls_protocol = nullptr;  // TlsContext::Create's
+    size_t thread_count = 1;
+    Duration tick_period{};
+    bool leaves_unread = true;  // what there is no room to look up; metrics and probes wait for none
+  };
+
+  ConnectionServer(const ProtocolParts& parts, Options options);
+
+  // Reads the files, listens, and starts the threads.
+  absl::Status Listen(const std::string& address);
+  // To be called by the destructor of what inherits: nothing calls into it any more after that.
+  void Stop();
+
+  // A connection that is closed. May throw std::bad_alloc.
+  virtual std::unique_ptr<ServedConnection> NewConnection() = 0;
+  // The socket is beyond [server] connections_max, and about to be closed.
+  virtual void OnRefusedConnection(int fd);
+
+  // Time-outs are noticed at the next tick: this keeps that within a quarter of the shortest one.
+  static Duration TickPeriodFor(Duration shortest_timeout);
+
+ private:
+  // EventLoop::Handler
+  void OnSocket(void* source, SocketEnd end, bool is_last) override;
+  void OnAcceptable() override;
+  void OnTick() override;
+  bool DoLeft() override;
+
+  bool HasRoom() const { return !options_.leaves_unread || parts_.inference->HasRoom(); }
+  void Accept(int fd);
+  ServedConnection* TakeConnection();
+  ServedConnection* ConnectionAt(size_t index);
+  void ActivateAll(uint32_t event);
+  bool AwaitNoConnections(Deadline deadline);
+
+  const ProtocolParts parts_;
+  const Options options_;
+  BufferPool pool_;
+  Backlog backlog_;
+  std::unique_ptr<Listener> listener_;
+  std::atomic<bool> draining_ = false;
+
+  mutable Mutex credentials_mutex_;
+  std::shared_ptr<const TlsContext> tls_ HPS_GUARDED_BY(credentials_mutex_);  // null: no TLS
+  std::shared_ptr<const TokenGuard> token_ HPS_GUARDED_BY(credentials_mutex_);
+
+  mutable Mutex mutex_;
+  CondVar none_open_;
+  // Connections that exist, open or free to be opened again; they live as long as the server,
+  // because an event of a closed socket may still be on its way to them.
+  std::vector<std::unique_ptr<ServedConnection>> connections_ HPS_GUARDED_BY(mutex_);
+  std::vector<ServedConnection*> free_ HPS_GUARDED_BY(mutex_);
+  size_t open_count_ HPS_GUARDED_BY(mutex_) = 0;
+
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<WorkerPool> slow_;
+};
+
+}  // namespace hps::server

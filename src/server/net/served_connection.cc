@@ -1,0 +1,96 @@
+#include "server/net/served_connection.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "server/net/connection_server.h"
+
+namespace hps::server {
+namespace {
+
+int64_t Nanoseconds(TimePoint time) { return time.time_since_epoch().count(); }
+
+}  // namespace
+
+ServedConnection::ServedConnection(ConnectionServer& server)
+    : connection_server_(server), deadline_ns_(Nanoseconds(kNoDeadline)) {}
+
+void ServedConnection::Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes) {
+  offered_fd_ = fd;
+  offered_tls_ = std::move(tls);
+  tls_bytes_ = std::move(tls_bytes);
+  offered_ns_.store(Nanoseconds(RealClock().Now()), std::memory_order_relaxed);
+}
+
+void ServedConnection::Activate(uint32_t events, bool may_start) {
+  if (Note(events)) return Drive(may_start);
+  OnDrivenElsewhere(events);
+}
+
+void ServedConnection::OnDrivenElsewhere(uint32_t /*events*/) {}
+
+// A socket that was closed while it waited may have been followed by another.
+void ServedConnection::TakeTurn(TimePoint since) {
+  const int64_t since_ns =
+      std::max(Nanoseconds(since), offered_ns_.load(std::memory_order_relaxed));
+  waits_since_ns_.store(since_ns, std::memory_order_relaxed);
+  Activate(kReady | left_events_.exchange(0, std::memory_order_acq_rel), /*may_start=*/true);
+}
+
+TimePoint ServedConnection::TakeArrival(TimePoint now) {
+  const int64_t since_ns = waits_since_ns_.exchange(0, std::memory_order_relaxed);
+  return since_ns > 0 ? TimePoint(Duration(since_ns)) : now;
+}
+
+bool ServedConnection::Note(uint32_t events) {
+  return (events_.fetch_or(kDriven | events, std::memory_order_acq_rel) & kDriven) == 0;
+}
+
+void ServedConnection::Drive(bool may_start) {
+  BeginTurn();
+  idle_.store(false, std::memory_order_relaxed);
+  for (;;) {
+    try {
+      Handle(events_.exchange(kDriven, std::memory_order_acq_rel), may_start);
+    } catch (const std::bad_alloc&) {
+      OnNoMemory();
+    }
+    InferenceCall* const call = TakeCall(may_start);
+    const bool has_more = has_calls();
+    // Another thread takes the next one, unless this one is free before.
+    if (has_more && transport_.is_open()) Wake();
+    idle_.store(call == nullptr && !has_more && IsIdle(), std::memory_order_relaxed);
+    const bool closed = std::exchange(is_closed_, false);
+    uint32_t expected = kDriven;
+    if (events_.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) {
+      // The server is told last: it may end after that.
+      if (closed) return connection_server_.OnClosed(*this);
+      if (call == nullptr) return;
+      connection_server_.parts().inference->Run(*call);
+      if (!has_more || !Note(0)) return;
+      continue;
+    }
+    is_closed_ = closed;
+    if (call != nullptr) PutBack(*call);
+  }
+}
+
+void ServedConnection::OpenTransport() {
+  transport_.Open(std::exchange(offered_fd_, -1), std::move(offered_tls_));
+  is_new_.store(true, std::memory_order_relaxed);
+}
+
+bool ServedConnection::Watch() {
+  return connection_server_.Watch(*this, transport_.fd()).ok();
+}
+
+void ServedConnection::Wake() { connection_server_.Wake(*this, transport_.fd()); }
+
+void ServedConnection::EndConnection() {
+  SetDeadline(kNoDeadline);
+  tls_bytes_.Release();
+  is_closed_ = true;
+}
+
+}  // namespace hps::server

@@ -1,0 +1,141 @@
+// One connection as its server sees it: who drives it, its place among the sockets that wait to be
+// read, and the time at which something of it is due.
+//
+// It is driven by events (its socket, a call that has ended, the clock), which any thread may
+// bring: whoever brings one while nobody drives drives it as far as it goes without waiting;
+// whoever comes while another drives leaves a note and goes. So a protocol needs no lock for what
+// belongs to its connection. A look-up runs on the thread that read its request, which drives no
+// more by then: who has the answer drives. The thread that ends a look-up writes the answer in
+// place, but begins no other request of that connection, which could lead back into look-ups: it
+// leaves that to the server's own threads.
+//
+// Thread-safe: the public part. What a protocol adds belongs to whoever drives.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "server/core/admission.h"
+#include "server/core/inference_call.h"
+#include "server/net/backlog.h"
+#include "server/net/tls.h"
+#include "server/net/transport.h"
+
+namespace hps::server {
+
+class ConnectionServer;
+
+class ServedConnection {
+ public:
+  // What has happened; bits.
+  enum Event : uint32_t {
+    kOpened = 2,     // Offer was called
+    kReady = 4,      // the socket may be read, or written
+    kHangup = 8,     // the client sends no more
+    kAnswered = 16,  // a call or a slow task has ended
+    kTick = 32,      // time has passed, or the server drains
+    kCut = 64,       // close now
+    kReset = 128,    // the client has gone
+  };
+
+  ServedConnection(const ServedConnection&) = delete;
+  ServedConnection& operator=(const ServedConnection&) = delete;
+  virtual ~ServedConnection() = default;
+
+  // REQUIRES: new, or closed (ConnectionServer::OnClosed). Takes the socket, and its share of the
+  // server's bytes, until it is closed; Activate(kOpened) follows.
+  void Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes);
+
+  // `may_start`: this thread may begin look-ups, as the server's own threads may.
+  void Activate(uint32_t events, bool may_start);
+
+  // For the sweep: whether Activate(kTick) would find something to do.
+  bool IsLate(TimePoint now) const {
+    return now.time_since_epoch().count() >= deadline_ns_.load(std::memory_order_relaxed);
+  }
+
+  // Its place among the sockets that wait to be read.
+  Backlog::Entry& waiting() { return waiting_; }
+  // Whether what an event of the socket brings can wait: at most that a request begins.
+  bool is_idle() const { return idle_.load(std::memory_order_relaxed); }
+  // ... the first one.
+  bool is_new() const { return is_new_.load(std::memory_order_relaxed); }
+  // The socket waits to be read: what its turn, which is Activate's, is to know besides. Of a
+  // thread that does not drive it.
+  void Leave(uint32_t events) { left_events_.fetch_or(events, std::memory_order_acq_rel); }
+  void TakeTurn(TimePoint since);
+
+ protected:
+  explicit ServedConnection(ConnectionServer& server);
+
+  // ---- What a protocol does, called by whoever drives.
+
+  // The first event of a turn is about to be handled.
+  virtual void BeginTurn() = 0;
+  virtual void Handle(uint32_t events, bool may_start) = 0;
+  // An allocation failed in it.
+  virtual void OnNoMemory() = 0;
+  // A call that is to be looked up, by this thread, when it drives no more; null: none.
+  virtual InferenceCall* TakeCall(bool may_start) = 0;
+  // ... it drives on: to be taken again.
+  virtual void PutBack(InferenceCall& call) = 0;
+  // More calls wait for a thread.
+  virtual bool has_calls() const = 0;
+  virtual bool IsIdle() const = 0;
+  // An event of somebody who did not come to drive, because another does. Any thread.
+  virtual void OnDrivenElsewhere(uint32_t events);
+
+  // ---- What it says and asks, as whoever drives, but for Note.
+
+  // Leaves the events. True: nobody drives, so the caller is to Drive.
+  bool Note(uint32_t events);
+  void Drive(bool may_start);
+
+  // Takes the socket that was offered.
+  void OpenTransport();
+  // Watches it. False: there is no place for it.
+  bool Watch();
+  // One of the server's threads drives it, soon.
+  void Wake();
+  // Everything of it has ended, and its socket is closed: it may be opened again, with another,
+  // when nobody drives any more.
+  void EndConnection();
+
+  void SetDeadline(TimePoint deadline) {
+    deadline_ns_.store(deadline.time_since_epoch().count(), std::memory_order_relaxed);
+  }
+  bool has_deadline() const {
+    return deadline_ns_.load(std::memory_order_relaxed) != kNoDeadline.time_since_epoch().count();
+  }
+  // ... or earlier, where it was.
+  void NoteDeadline(TimePoint deadline) {
+    if (!IsLate(deadline)) SetDeadline(deadline);
+  }
+
+  // When what is read next was there to be read; `now` where it did not wait. Once for each turn.
+  TimePoint TakeArrival(TimePoint now);
+  void ForgetArrival() { waits_since_ns_.store(0, std::memory_order_relaxed); }
+  void set_is_new(bool is_new) { is_new_.store(is_new, std::memory_order_relaxed); }
+
+  Transport transport_;
+
+ private:
+  static constexpr uint32_t kDriven = 1;
+
+  ConnectionServer& connection_server_;
+  std::atomic<uint32_t> events_ = 0;
+  std::atomic<int64_t> deadline_ns_;
+  Backlog::Entry waiting_{this};
+  std::atomic<uint32_t> left_events_ = 0;
+  std::atomic<int64_t> offered_ns_ = 0;
+  std::atomic<int64_t> waits_since_ns_ = 0;  // what is read next; 0 = it does not
+  std::atomic<bool> idle_ = false;
+  std::atomic<bool> is_new_ = true;
+  int offered_fd_ = -1;  // Offer's
+  TlsConnection offered_tls_;
+  Admission::Reservation tls_bytes_;
+  bool is_closed_ = false;  // to be told to the server when nobody drives any more
+};
+
+}  // namespace hps::server
