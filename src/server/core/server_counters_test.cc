@@ -37,14 +37,16 @@ TEST(ServerCountersTest, FillsWhatWasCounted) {
   counters.CountBadRequest(BadRequestReason::kSyntax);
   counters.CountDeadlineExceeded(LateStage::kLookup);
   counters.CountAuthFailure();
-  counters.AddConnections(3);
-  counters.AddConnections(-1);
+  counters.AddConnections(Protocol::kGrpc, 5);
+  counters.AddConnections(Protocol::kHttp, 3);
+  counters.AddConnections(Protocol::kHttp, -1);
   ServerStatistics statistics;
   counters.Fill(&statistics);
   EXPECT_EQ(statistics.requests_http, 1u);
   EXPECT_EQ(statistics.requests_grpc, 2u);
   EXPECT_EQ(statistics.auth_failures, 1u);
   EXPECT_EQ(statistics.connections_http, 2u);
+  EXPECT_EQ(statistics.connections_grpc, 5u);
   EXPECT_THAT(statistics.refused, ElementsAre(Pair("capacity", 0), Pair("connections", 0),
                                               Pair("draining", 1), Pair("not_ready", 0)));
   EXPECT_THAT(statistics.bad_requests, Contains(Pair("syntax", 1)));

@@ -54,7 +54,7 @@ struct ServerStatistics {
   bool draining = false;
   uint64_t connections_http = 0;  // open now
   uint64_t connections_grpc = 0;
-  uint64_t requests_http = 0;     // of every kind, also refused ones
+  uint64_t requests_http = 0;  // of every kind, also refused ones
   uint64_t requests_grpc = 0;
   uint64_t keys_in_flight = 0;
   uint64_t bytes_in_flight = 0;

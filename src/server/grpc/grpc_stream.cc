@@ -203,8 +203,8 @@ void GrpcStream::TakeMessages() {
       reader_.Front(server_.parts().config->body_bytes_max, server_.pool(), &message);
   if (!step.ok()) {
     server_.parts().counters->CountBadRequest(absl::IsResourceExhausted(step.status())
-                                                ? BadRequestReason::kLimit
-                                                : BadRequestReason::kProtocol);
+                                                  ? BadRequestReason::kLimit
+                                                  : BadRequestReason::kProtocol);
     return Finish(step.status());
   }
   const bool has_message = *step == MessageReader::Step::kMessage;
@@ -247,8 +247,8 @@ absl::StatusOr<std::span<const std::byte>> GrpcStream::Unpack(
     const MessageReader::Message& message) {
   if (!message.is_compressed) return message.bytes;
   HPS_ASSIGN_OR_RETURN(
-      inflated_,
-      InflateMessage(coding_, message.bytes, server_.parts().config->body_bytes_max, server_.pool()));
+      inflated_, InflateMessage(coding_, message.bytes, server_.parts().config->body_bytes_max,
+                                server_.pool()));
   return inflated_.memory.bytes().first(inflated_.size);
 }
 

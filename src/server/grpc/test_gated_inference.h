@@ -1,9 +1,12 @@
 // The core's inference, whose look-ups a test can hold back.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <vector>
 
+#include "base/macros.h"
 #include "base/mutex.h"
 #include "server/core/inference.h"
 
@@ -14,8 +17,12 @@ class GatedInference final : public Inference {
  public:
   explicit GatedInference(Inference& inference) : inference_(inference) {}
 
-  absl::Status Prepare(InferenceCall& call) override { return inference_.Prepare(call); }
+  absl::Status Prepare(InferenceCall& call) override {
+    if (on_prepare != nullptr) HPS_RETURN_IF_ERROR(on_prepare(call));
+    return inference_.Prepare(call);
+  }
   void Run(InferenceCall& call) override {
+    if (on_run != nullptr) on_run(call);
     {
       MutexLock lock(mutex_);
       if (closed_) {
@@ -33,10 +40,16 @@ class GatedInference final : public Inference {
     ++cancelled_;
     changed_.NotifyAll();
   }
-  bool HasRoom() const override { return inference_.HasRoom(); }
+  bool HasRoom() const override { return has_room && inference_.HasRoom(); }
   absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
     return inference_.ReserveBytes(byte_count, reservation);
   }
+
+  // Before the core's own; to be set before the first call.
+  std::function<absl::Status(const InferenceCall&)> on_prepare;
+  std::function<void(const InferenceCall&)> on_run;
+  std::atomic<bool> has_room = true;
+
   bool AwaitCancelled(size_t count) {
     MutexLock lock(mutex_);
     const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));

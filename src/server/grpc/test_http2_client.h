@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <nghttp2/nghttp2.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -100,6 +101,8 @@ class Http2Client {
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     EXPECT_EQ(connect(fd_, static_cast<sockaddr*>(static_cast<void*>(&to)), sizeof(to)), 0);
+    const int at_once = 1;  // also the second one of two small frames
+    EXPECT_EQ(setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once)), 0);
     EXPECT_EQ(nghttp2_hd_inflate_new(&inflater_), 0);
   }
   Http2Client(const Http2Client&) = delete;

@@ -1,6 +1,7 @@
 // One HTTP connection: reads a request, has it answered, writes the answer, and again.
 //
-// Requests of one connection are answered in order; server/net/served_connection.h says who does it.
+// Requests of one connection are answered in order; server/net/served_connection.h says who does
+// it.
 //
 // Memory: an idle connection holds none but itself. A request takes an input buffer, room for its
 // body when it does not fit there, and room for its rows, all from the server's pool.

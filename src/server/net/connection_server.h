@@ -61,7 +61,8 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
     const char* tls_protocol = nullptr;  // TlsContext::Create's
     size_t thread_count = 1;
     Duration tick_period{};
-    bool leaves_unread = true;  // what there is no room to look up; metrics and probes wait for none
+    bool leaves_unread =
+        true;  // what there is no room to look up; metrics and probes wait for none
   };
 
   ConnectionServer(const ProtocolParts& parts, Options options);

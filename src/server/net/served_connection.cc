@@ -81,9 +81,7 @@ void ServedConnection::OpenTransport() {
   is_new_.store(true, std::memory_order_relaxed);
 }
 
-bool ServedConnection::Watch() {
-  return connection_server_.Watch(*this, transport_.fd()).ok();
-}
+bool ServedConnection::Watch() { return connection_server_.Watch(*this, transport_.fd()).ok(); }
 
 void ServedConnection::Wake() { connection_server_.Wake(*this, transport_.fd()); }
 

@@ -1,0 +1,205 @@
+// Which socket is read next when there is more to do than can be done. No case depends on time.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "server/core/protocol_server.h"
+#include "server/core/test_server_world.h"
+#include "server/grpc/test_gated_inference.h"
+#include "server/grpc/test_http2_client.h"
+#include "server/grpc_codec/test_infer_messages.h"
+#include "server/grpc_codec/wire_format.h"
+
+namespace hps::server {
+namespace {
+
+const std::string kInfer = "/inference.GRPCInferenceService/ModelInfer";
+const std::string kLive = "/inference.GRPCInferenceService/ServerLive";
+constexpr uint32_t kDim = 8;
+constexpr size_t kRows = 2000;
+
+// The key of a request is its number.
+std::string InferRequest(int64_t number, size_t key_count = 1) {
+  const std::vector<int64_t> keys(key_count, number);
+  return Field(1, "m") + Input("t", "INT64", {static_cast<int64_t>(key_count)}) +
+         Field(7, AsText(std::as_bytes(std::span(keys))));
+}
+int64_t NumberOf(const InferenceCall& call) {
+  return LoadLittleEndian<int64_t>(call.request.inputs[0].bytes.data());
+}
+
+class GrpcOverloadTest : public testing::Test {
+ protected:
+  GrpcOverloadTest() : gate_(Started(world_)) {
+    gate_.on_prepare = [this](const InferenceCall& call) {
+      MutexLock lock(mutex_);
+      prepared_.push_back(NumberOf(call));
+      waits_.push_back(call.request.unread_wait);
+      if (refused_.contains(prepared_.back())) return absl::ResourceExhaustedError("full");
+      return absl::OkStatus();
+    };
+    gate_.on_run = [this](const InferenceCall& call) {
+      if (NumberOf(call) != 0) return;
+      begun_.CountDown();
+      EXPECT_TRUE(Await(held_));
+    };
+    begun_.Reset(1);
+    held_.Reset(1);
+  }
+  ~GrpcOverloadTest() override {
+    clients_.clear();
+    server_.reset();
+  }
+
+  static Inference& Started(ServerWorld& world) {
+    world.Import("m/t", kRows, kDim);
+    world.Start();
+    return world.inference();
+  }
+  static bool Await(Latch& latch) {
+    return latch.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1)));
+  }
+
+  void Start(size_t thread_count) {
+    config_ = world_.config().server;
+    config_.threads = thread_count;
+    auto server = StartGrpcServer({.config = &config_,
+                                   .inference = &gate_,
+                                   .repository = &world_.core().repository(),
+                                   .pages = nullptr,
+                                   .statistics = &world_.core(),
+                                   .counters = &world_.core().counters()},
+                                  "127.0.0.1:0");
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  // A connection that has had a call answered, and whose client has nothing more to say.
+  std::unique_ptr<Http2Client> Connect(
+      const std::vector<std::pair<uint16_t, uint32_t>>& settings = {}) {
+    auto client = std::make_unique<Http2Client>(server_->address());
+    EXPECT_TRUE(client->Begin(settings));
+    client->gives_windows = false;
+    client->Call(1, kLive, "");
+    EXPECT_EQ(client->Await(1).code(), 0);
+    client->Settle();
+    return client;
+  }
+
+  // Keeps the server's only thread busy, and leaves calls 1 to `count` in their sockets.
+  void SendWhileBusy(int64_t count) {
+    Start(1);
+    for (int64_t i = 0; i <= count; ++i) clients_.push_back(Connect());
+    clients_[0]->Call(3, kInfer, InferRequest(0));
+    EXPECT_TRUE(Await(begun_));
+    for (int64_t i = 1; i <= count; ++i) {
+      clients_[static_cast<size_t>(i)]->Call(3, kInfer, InferRequest(i));
+    }
+  }
+  std::vector<int64_t> prepared() {
+    MutexLock lock(mutex_);
+    return prepared_;
+  }
+
+  ServerWorld world_;
+  GatedInference gate_;
+  ServerConfig config_;
+  std::unique_ptr<ProtocolServer> server_;
+  std::vector<std::unique_ptr<Http2Client>> clients_;
+  std::set<int64_t> refused_;
+  Latch begun_;
+  Latch held_;
+  Mutex mutex_;
+  std::vector<int64_t> prepared_ HPS_GUARDED_BY(mutex_);
+  std::vector<Duration> waits_ HPS_GUARDED_BY(mutex_);
+};
+
+TEST_F(GrpcOverloadTest, InTheOrderInWhichTheyCameWhileAllAreInTime) {
+  SendWhileBusy(5);
+  held_.CountDown();
+  for (const auto& client : clients_) EXPECT_EQ(client->Await(3).code(), 0);
+  EXPECT_EQ(prepared(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  MutexLock lock(mutex_);
+  EXPECT_EQ(waits_[0], Duration::zero());  // nothing else was to be done
+  for (size_t i = 1; i <= 5; ++i) EXPECT_GT(waits_[i], Duration::zero());
+}
+
+TEST_F(GrpcOverloadTest, TheNewestFirstWhereTheOldestAreTooLate) {
+  constexpr int64_t kOld = 200;
+  constexpr int64_t kAll = 210;
+  for (int64_t i = 1; i <= kOld; ++i) refused_.insert(i);
+  SendWhileBusy(kAll);
+  held_.CountDown();
+  for (int64_t i = 0; i <= kAll; ++i) {
+    EXPECT_EQ(clients_[static_cast<size_t>(i)]->Await(3).code(), refused_.contains(i) ? 8 : 0);
+  }
+  // However the turns of the oldest lie between them.
+  std::vector<int64_t> accepted;
+  for (const int64_t number : prepared()) {
+    if (number > kOld) accepted.push_back(number);
+  }
+  ASSERT_EQ(accepted.size(), static_cast<size_t>(kAll - kOld));
+  EXPECT_EQ(accepted.front(), kAll);
+  EXPECT_TRUE(std::is_sorted(accepted.rbegin(), accepted.rend()));
+  EXPECT_NE(prepared().back(), kOld + 1);  // some of the old ones came after them
+}
+
+TEST_F(GrpcOverloadTest, AnswersProbesWhileThereIsNoRoom) {
+  Start(2);
+  for (int i = 0; i < 50; ++i) clients_.push_back(Connect());
+  gate_.has_room = false;
+  for (const auto& client : clients_) client->Call(3, kInfer, InferRequest(7));
+  for (int i = 0; i < 5; ++i) Connect();
+  gate_.has_room = true;
+  for (const auto& client : clients_) EXPECT_EQ(client->Await(3).code(), 0);
+}
+
+TEST_F(GrpcOverloadTest, AnswersGoOnWhileThereIsNoRoom) {
+  Start(2);
+  constexpr size_t kKeys = 1000;
+  const auto slow = Connect({{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 100}});
+  slow->Call(3, kInfer, InferRequest(7, kKeys));
+  Http2Frame frame;
+  while (slow->answer(3).data.size() < 100 && slow->Receive(&frame)) continue;
+  gate_.has_room = false;
+  for (int i = 0; i < 50; ++i) {
+    clients_.push_back(Connect());
+    clients_.back()->Call(3, kInfer, InferRequest(7));
+  }
+  slow->Send(Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, 3, BigEndian(1 << 20, 4)});
+  EXPECT_EQ(slow->Await(3).code(), 0);
+  EXPECT_GT(slow->answer(3).data.size(), kKeys * kDim * sizeof(float));
+  for (const auto& client : clients_) EXPECT_EQ(client->Await(3).code(), 0);
+}
+
+TEST_F(GrpcOverloadTest, ClientsThatGoWhileTheyWaitAreForgotten) {
+  Start(3);
+  gate_.has_room = false;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::unique_ptr<Http2Client>> clients;
+    for (size_t i = 0; i < 10; ++i) {
+      clients.push_back(Connect());
+      clients.back()->Call(3, kInfer, InferRequest(7));
+      if (i % 3 == 0) clients.pop_back();
+    }
+    for (const auto& client : clients) EXPECT_EQ(client->Await(3).code(), 0);
+  }
+}
+
+TEST_F(GrpcOverloadTest, DrainEndsWhatWaitsUnread) {
+  Start(2);
+  gate_.has_room = false;
+  for (int i = 0; i < 20; ++i) {
+    clients_.push_back(Connect());
+    clients_.back()->Call(3, kInfer, InferRequest(7));
+  }
+  EXPECT_TRUE(server_->Drain(RealClock().Now() + std::chrono::minutes(1)).ok());
+}
+
+}  // namespace
+}  // namespace hps::server
