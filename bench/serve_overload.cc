@@ -19,6 +19,8 @@ namespace {
 // Shares of the capacity. The last is the one that is judged.
 constexpr std::array kLoads = {0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0, 10.0};
 constexpr double kOverload = 10;
+// What is offered at least: where nothing was answered in time, that is to be seen.
+constexpr double kArrivalsPerSecondMin = 100;
 // In a closed loop: with few the server waits for the generator, with many it has more to do than
 // it can keep together.
 constexpr std::array<size_t, 3> kCapacityInFlight = {16, 64, 256};
@@ -115,11 +117,12 @@ class Overload {
     spent = {.client_seconds = -OwnProcessorSeconds(),
              .server_seconds = -server.processor_seconds(),
              .memory_before_bytes = static_cast<double>(server.resident_bytes())};
-    HPS_ASSIGN_OR_RETURN(OpenFigures figures,
-                         RunOpenOnThreads(Make(), threads_,
-                                          {.seconds = sizes_.seconds,
-                                           .arrivals_per_second = load * capacity_,
-                                           .timeout = sizes_.timeout}));
+    HPS_ASSIGN_OR_RETURN(
+        OpenFigures figures,
+        RunOpenOnThreads(Make(), threads_,
+                         {.seconds = sizes_.seconds,
+                          .arrivals_per_second = std::max(load * capacity_, kArrivalsPerSecondMin),
+                          .timeout = sizes_.timeout}));
     spent.client_seconds += OwnProcessorSeconds();
     spent.server_seconds += server.processor_seconds();
     spent.memory_after_bytes = static_cast<double>(server.resident_bytes());
