@@ -76,7 +76,7 @@ def digest(file: str) -> str:
 
 def named_from_root(text: str) -> str:
     """The same in every checkout."""
-    return text.replace(f"{ROOT}/", "")
+    return text.replace(f"{ROOT}/", "").replace(str(ROOT), ".")
 
 
 class SeenFile:
