@@ -11,6 +11,8 @@
 
 #include "base/failing_new.h"
 #include "server/core/test_server_world.h"
+#include "server/grpc/test_http2_client.h"
+#include "server/grpc_codec/test_infer_messages.h"
 #include "server/http/test_http_world.h"
 
 namespace hps::server {
@@ -91,17 +93,25 @@ class NoMemoryTest : public ::testing::Test {
     return failed;
   }
 
+  ProtocolParts Parts() {
+    return {.config = &world_.config().server,
+            .inference = &world_.inference(),
+            .repository = &world_.core().repository(),
+            .pages = nullptr,
+            .statistics = &world_.core(),
+            .counters = &world_.core().counters()};
+  }
   void StartHttp() {
-    auto server = StartHttpServer({.config = &world_.config().server,
-                                   .inference = &world_.inference(),
-                                   .repository = &world_.core().repository(),
-                                   .pages = nullptr,
-                                   .statistics = &world_.core(),
-                                   .counters = &world_.core().counters()},
-                                  "127.0.0.1:0", HttpRole::kEverything);
+    auto server = StartHttpServer(Parts(), "127.0.0.1:0", HttpRole::kEverything);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     failing_threads = "hps-http";
+  }
+  void StartGrpc() {
+    auto server = StartGrpcServer(Parts(), "127.0.0.1:0");
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    failing_threads = "hps-grpc";
   }
 
   // Every allocation of a request fails once, from its connection on.
@@ -128,6 +138,36 @@ class NoMemoryTest : public ::testing::Test {
       EXPECT_EQ(HttpClient(server_->address()).Ask(request).code, code);
     }
     EXPECT_GT(refused, 0u) << "of a new connection at least";
+  }
+
+  // One call of a connection of its own: its code, -1 where the connection or the call was cut.
+  int Call(const std::string& path, const std::string& messages) {
+    Http2Client client(server_->address());
+    client.Begin();
+    client.Settle();  // the server's windows hold
+    client.SendFields(1, CallFields(path));
+    client.SendData(1, messages);
+    return client.Await(1).code();
+  }
+  // How many were refused: calls that come later find the memory of others.
+  size_t SweepGrpc(const std::string& path, const std::string& messages, int code = 0) {
+    bool failed = true;
+    size_t refused = 0;
+    for (int64_t number = 1; failed && number < kAllocationsMax; ++number) {
+      FailAllocation(number);
+      const int got = Call(path, messages);
+      failed = AllocationFailed();
+      FailAllocation(0);
+      if (got != code) {
+        EXPECT_TRUE(failed) << got;
+        EXPECT_TRUE(got == 8 || got == -1) << got;
+        ++refused;
+      }
+      ExpectAllGivenBack();
+      EXPECT_EQ(Call(path, messages), code);
+    }
+    EXPECT_FALSE(failed);
+    return refused;
   }
 
   static std::string Infer(const std::string& json, std::string_view fields = "") {
@@ -165,6 +205,22 @@ TEST_F(NoMemoryTest, EachAllocationOfAnHttpRequestMayFail) {
   Sweep(Infer(R"({"inputs":[{"name":"uses","datatype":"INT64","shape":[1],"data":[1]}]})"), 404);
   Sweep(Infer(R"({"inputs":[{"name":"user","datatype":"INT64","shape":[2],"data":[1]}]})"), 400);
   Sweep(Get("/v2/models/m/stats"), 200);
+}
+
+TEST_F(NoMemoryTest, EachAllocationOfAGrpcCallMayFail) {
+  StartGrpc();
+  const std::string service = "/inference.GRPCInferenceService/";
+  const std::string keys(AsText(std::as_bytes(std::span(keys_))));
+  const std::string request = Field(1, "m") + Input("user", "INT64", {std::ssize(keys_)});
+  EXPECT_GT(SweepGrpc(service + "ModelInfer", Framed(request + Field(7, keys))), 0u);
+  const std::string many(160'000, '\0');
+  SweepGrpc(service + "ModelInfer",
+            Framed(Field(1, "m") + Input("item", "INT64", {20'000}) + Field(7, many)));
+  SweepGrpc(service + "ModelStreamInfer",
+            Framed(request + Field(7, keys)) + Framed(request + Field(7, keys)));
+  // What is refused says why, and that takes memory too.
+  SweepGrpc(service + "ModelInfer", Framed(Field(1, "n")), 5);
+  SweepGrpc(service + "ModelMetadata", Framed(Field(1, "m")));
 }
 
 }  // namespace
