@@ -79,6 +79,7 @@ class GrpcConnection final : public ServedConnection {
   void PutBack(InferenceCall& call) override;
   bool has_calls() const override { return runnable_head_ != nullptr; }
   bool IsIdle() const override;
+  void OnDrivenElsewhere(uint32_t /*events*/) override {}
 
   void OpenNow();
   void Advance(bool may_start);

@@ -38,6 +38,7 @@ class GrpcServer final : public ConnectionServer {
   GrpcServer(const ProtocolParts& parts, bool has_token);
 
   std::unique_ptr<ServedConnection> NewConnection() override;
+  void OnRefusedConnection(int /*fd*/) override {}
 
   const ControlMethods control_;
   StreamPlaces places_;

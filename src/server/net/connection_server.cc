@@ -188,8 +188,6 @@ void ConnectionServer::Accept(int fd) {
   connection->Activate(ServedConnection::kOpened, /*may_start=*/true);
 }
 
-void ConnectionServer::OnRefusedConnection(int /*fd*/) {}
-
 ServedConnection* ConnectionServer::TakeConnection() {
   MutexLock lock(mutex_);
   if (open_count_ == parts_.config->connections_max) return nullptr;

@@ -75,7 +75,7 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   // A connection that is closed. May throw std::bad_alloc.
   virtual std::unique_ptr<ServedConnection> NewConnection() = 0;
   // The socket is beyond [server] connections_max, and about to be closed.
-  virtual void OnRefusedConnection(int fd);
+  virtual void OnRefusedConnection(int fd) = 0;
 
   // Time-outs are noticed at the next tick: this keeps that within a quarter of the shortest one.
   static Duration TickPeriodFor(Duration shortest_timeout);

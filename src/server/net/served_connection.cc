@@ -28,8 +28,6 @@ void ServedConnection::Activate(uint32_t events, bool may_start) {
   OnDrivenElsewhere(events);
 }
 
-void ServedConnection::OnDrivenElsewhere(uint32_t /*events*/) {}
-
 // A socket that was closed while it waited may have been followed by another.
 void ServedConnection::TakeTurn(TimePoint since) {
   const int64_t since_ns =

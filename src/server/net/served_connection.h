@@ -84,7 +84,7 @@ class ServedConnection {
   virtual bool has_calls() const = 0;
   virtual bool IsIdle() const = 0;
   // An event of somebody who did not come to drive, because another does. Any thread.
-  virtual void OnDrivenElsewhere(uint32_t events);
+  virtual void OnDrivenElsewhere(uint32_t events) = 0;
 
   // ---- What it says and asks, as whoever drives, but for Note.
 

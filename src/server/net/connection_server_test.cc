@@ -1,0 +1,164 @@
+#include "server/net/connection_server.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/core/server_statistics.h"
+#include "server/net/test_echo_server.h"
+
+namespace hps::server {
+namespace {
+
+class EchoClient {
+ public:
+  explicit EchoClient(const std::string& address) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    is_open_ = connect(fd_, static_cast<sockaddr*>(static_cast<void*>(&to)), sizeof(to)) == 0;
+  }
+  EchoClient(const EchoClient&) = delete;
+  EchoClient& operator=(const EchoClient&) = delete;
+  ~EchoClient() { close(fd_); }
+
+  bool is_open() const { return is_open_; }
+  // What comes back; empty when the connection has ended.
+  std::string Ask(const std::string& text) {
+    if (send(fd_, text.data(), text.size(), MSG_NOSIGNAL) < 0) return "";
+    std::string answer;
+    while (answer.size() < text.size()) {
+      const std::string more = Read();
+      if (more.empty()) return "";
+      answer += more;
+    }
+    return answer;
+  }
+  std::string Read() {
+    pollfd wait{.fd = fd_, .events = POLLIN, .revents = 0};
+    if (poll(&wait, 1, 30'000) != 1) {
+      ADD_FAILURE() << "nothing came for thirty seconds";
+      return "";
+    }
+    std::string bytes(4096, '\0');
+    const ssize_t received = recv(fd_, bytes.data(), bytes.size(), 0);
+    bytes.resize(received < 0 ? 0 : static_cast<size_t>(received));
+    return bytes;
+  }
+
+ private:
+  int fd_ = -1;
+  bool is_open_ = false;
+};
+
+class ConnectionServerTest : public testing::Test {
+ protected:
+  void Start(size_t thread_count = 2) {
+    server_ = std::make_unique<EchoServer>(world_.Parts(), thread_count);
+    ASSERT_TRUE(server_->Listen("127.0.0.1:0").ok());
+  }
+  std::unique_ptr<EchoClient> Connect() const {
+    return std::make_unique<EchoClient>(server_->address());
+  }
+  uint64_t open_count() const {
+    ServerStatistics statistics;
+    world_.counters.Fill(&statistics);
+    return statistics.connections_http;
+  }
+  void AwaitOpen(uint64_t count) const {
+    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
+    while (open_count() != count && RealClock().Now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(open_count(), count);
+  }
+
+  EchoWorld world_;
+  std::unique_ptr<EchoServer> server_;
+};
+
+TEST_F(ConnectionServerTest, EverybodyIsServed) {
+  Start();
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back([this, i] {
+      for (int round = 0; round < 20; ++round) {
+        const auto client = Connect();
+        for (const char* text : {"a", "bcd", "efghijklmnop"})
+          EXPECT_EQ(client->Ask(text + std::to_string(i)), text + std::to_string(i));
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  AwaitOpen(0);
+}
+
+TEST_F(ConnectionServerTest, MoreThanOneTurnAcceptsAreAccepted) {
+  Start(1);
+  std::vector<std::unique_ptr<EchoClient>> clients;
+  for (int i = 0; i < 300; ++i) clients.push_back(Connect());
+  for (const auto& client : clients) EXPECT_EQ(client->Ask("here"), "here");
+  EXPECT_EQ(open_count(), 300u);
+  clients.clear();
+  AwaitOpen(0);
+}
+
+TEST_F(ConnectionServerTest, ConnectionsAreBounded) {
+  world_.config.connections_max = 2;
+  Start();
+  auto first = Connect();
+  const auto second = Connect();
+  EXPECT_EQ(first->Ask("1"), "1");
+  EXPECT_EQ(second->Ask("2"), "2");
+  EXPECT_EQ(Connect()->Read(), "");
+  EXPECT_EQ(server_->refused, 1u);
+  first.reset();
+  AwaitOpen(1);
+  EXPECT_EQ(Connect()->Ask("3"), "3");
+  EXPECT_EQ(second->Ask("2"), "2");
+}
+
+TEST_F(ConnectionServerTest, ADrainEndsAllAndTakesNobody) {
+  Start();
+  const auto client = Connect();
+  EXPECT_EQ(client->Ask("a"), "a");
+  EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(30))).ok());
+  EXPECT_EQ(client->Read(), "");
+  EXPECT_EQ(open_count(), 0u);
+  const auto late = Connect();
+  EXPECT_TRUE(!late->is_open() || late->Ask("b").empty());
+}
+
+TEST_F(ConnectionServerTest, CredentialsThatCannotBeReadLeaveTheOldOnes) {
+  const std::string file = testing::TempDir() + "/echo_token." + std::to_string(getpid());
+  std::ofstream(file) << "first\n";
+  world_.config.token_file = file;
+  Start();
+  EXPECT_TRUE(server_->Admits("Bearer first", /*needs_token=*/true));
+  EXPECT_FALSE(server_->Admits("Bearer second"));
+  std::ofstream(file) << "second\n";
+  EXPECT_TRUE(server_->Reopen().ok());
+  EXPECT_TRUE(server_->Admits("Bearer second"));
+  unlink(file.c_str());
+  EXPECT_EQ(server_->Reopen().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(server_->Admits("Bearer second"));
+  EXPECT_FALSE(server_->Admits("Bearer first"));
+  EXPECT_FALSE(server_->Admits(""));
+}
+
+TEST_F(ConnectionServerTest, WithoutATokenOnlyWhatNeedsOneIsRefused) {
+  Start();
+  EXPECT_TRUE(server_->Admits(""));
+  EXPECT_FALSE(server_->Admits("", /*needs_token=*/true));
+}
+
+}  // namespace
+}  // namespace hps::server

@@ -1,0 +1,83 @@
+#include "server/net/served_connection.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "base/executor.h"
+#include "server/net/test_echo_server.h"
+
+namespace hps::server {
+namespace {
+
+class ServedConnectionTest : public testing::Test {
+ protected:
+  EchoWorld world_;
+  EchoServer server_{world_.Parts(), 1};
+  EchoConnection connection_{server_};
+};
+
+TEST_F(ServedConnectionTest, WhoComesWhileAnotherDrivesLeavesANote) {
+  std::vector<uint32_t> handled;
+  const std::thread::id driver = std::this_thread::get_id();
+  connection_.on_handle = [&](uint32_t events) {
+    EXPECT_EQ(std::this_thread::get_id(), driver);
+    handled.push_back(events);
+    if (handled.size() > 1) return;
+    std::thread([&] { connection_.Activate(ServedConnection::kTick, true); }).join();
+    std::thread([&] { connection_.Activate(ServedConnection::kReady, true); }).join();
+  };
+  connection_.Activate(ServedConnection::kHangup, true);
+  ASSERT_EQ(handled.size(), 2u);
+  const uint32_t both = ServedConnection::kTick | ServedConnection::kReady;
+  EXPECT_EQ(handled[0] & (both | ServedConnection::kHangup), ServedConnection::kHangup);
+  EXPECT_EQ(handled[1] & (both | ServedConnection::kHangup), both);
+  EXPECT_EQ(connection_.driven_elsewhere, both);
+}
+
+TEST_F(ServedConnectionTest, AConnectionHasWaitedNoLongerThanItsSocket) {
+  connection_.on_handle = [](uint32_t) {};
+  const TimePoint offered = RealClock().Now();
+  connection_.Offer(-1, nullptr, {});
+  const TimePoint now = RealClock().Now();
+  EXPECT_EQ(connection_.TakeArrival(now), now) << "it has not waited";
+  connection_.TakeTurn(offered - std::chrono::hours(1));  // of the socket before it
+  const TimePoint arrival = connection_.TakeArrival(now);
+  EXPECT_GE(arrival, offered);
+  EXPECT_LE(arrival, now);
+  connection_.TakeTurn(now + std::chrono::hours(1));
+  EXPECT_EQ(connection_.TakeArrival(now), now + std::chrono::hours(1));
+  EXPECT_EQ(connection_.TakeArrival(now), now) << "of one turn only";
+  connection_.TakeTurn(now + std::chrono::hours(1));
+  connection_.ForgetArrival();
+  EXPECT_EQ(connection_.TakeArrival(now), now);
+}
+
+TEST_F(ServedConnectionTest, WhatASocketLeftComesWithItsTurn) {
+  uint32_t handled = 0;
+  connection_.on_handle = [&](uint32_t events) { handled = events; };
+  connection_.Leave(ServedConnection::kHangup);
+  EXPECT_EQ(handled, 0u);
+  connection_.TakeTurn(RealClock().Now());
+  EXPECT_EQ(handled & ServedConnection::kHangup, ServedConnection::kHangup);
+  EXPECT_EQ(handled & ServedConnection::kReady, ServedConnection::kReady);
+  connection_.TakeTurn(RealClock().Now());
+  EXPECT_EQ(handled & ServedConnection::kHangup, 0u);
+}
+
+TEST_F(ServedConnectionTest, TheEarliestDeadlineHolds) {
+  const TimePoint now = RealClock().Now();
+  EXPECT_FALSE(connection_.IsLate(now + std::chrono::hours(1000)));
+  connection_.NoteDeadline(now + std::chrono::seconds(2));
+  connection_.NoteDeadline(now + std::chrono::seconds(3));
+  EXPECT_TRUE(connection_.IsLate(now + std::chrono::seconds(2)));
+  connection_.NoteDeadline(now + std::chrono::seconds(1));
+  EXPECT_TRUE(connection_.IsLate(now + std::chrono::seconds(1)));
+  EXPECT_FALSE(connection_.IsLate(now));
+  connection_.SetDeadline(kNoDeadline);
+  EXPECT_FALSE(connection_.IsLate(now + std::chrono::hours(1000)));
+}
+
+}  // namespace
+}  // namespace hps::server
