@@ -61,7 +61,7 @@ cudaError_t LaunchKind(const Request& request, CopyKind kind, uint64_t keys) {
     case CopyKind::kUnits8:
       if (tiny) return Launch<RowsOfUnits<8, 4, 4>, kTasks, 128, 8>(request);
       return keys <= kSmallCallKeys ? Launch<RowsOfUnits<8, 16, 4>, kTasks, 128, 8>(request)
-                                    : Launch<RowsOfUnits<8, 32, 8, true>, kTasks, 64, 16>(request);
+                                    : Launch<RowsOfUnits<8, 32, 4, true>, kTasks, 128, 8>(request);
     case CopyKind::kUnits4:
       return Launch<RowsOfUnits<4, 16, 4>, kTasks, 128, 8>(request);
     case CopyKind::kUnits:
