@@ -294,7 +294,7 @@ void GrpcConnection::Recycle(GrpcStream& stream) {
   stream.End();
   server_.ReturnStream(stream);
   if (!streams_.empty()) return;
-  idle_since_ = read_at_;
+  idle_since_ = Now();
   NoteDeadline(idle_since_ + server_.parts().config->idle_timeout);
   Recycle();
 }

@@ -533,6 +533,31 @@ TEST_F(GrpcProtocolTest, ADrainEndsWhatIsIdleAndAnswersWhatIsNot) {
   draining.join();
 }
 
+TEST_F(GrpcProtocolTest, AStreamWhoseClientHasSaidAllEndsWellInADrain) {
+  const auto client = Connect();
+  const auto idle = Connect();
+  idle->Call(1, kLive, "");
+  EXPECT_EQ(idle->Await(1).code(), 0);
+  gate_->Close();
+  client->SendFields(1, CallFields(kStream));
+  client->SendData(1, Framed(InferRequest(7)));
+  client->SendFields(3, CallFields(kStream));
+  client->SendData(3, Framed(InferRequest(7)), /*end=*/false);
+  ASSERT_TRUE(gate_->AwaitWaiting(2));
+  std::thread draining([&] {
+    EXPECT_TRUE(server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20))).ok());
+  });
+  EXPECT_EQ(idle->AwaitEnd(), NGHTTP2_NO_ERROR);  // the drain has begun
+  shutdown(idle->fd(), SHUT_RDWR);
+  gate_->Open();
+  EXPECT_EQ(client->Await(1).code(), 0) << client->answer(1).message();
+  EXPECT_EQ(client->Await(3).code(), 14) << client->answer(3).message();
+  EXPECT_GT(client->answer(3).data.size(), 7 * kDim * sizeof(float)) << "its request is answered";
+  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
+  shutdown(client->fd(), SHUT_RDWR);
+  draining.join();
+}
+
 // Would catch a crash, a hang and a leak: what a fuzzer does, for a while.
 TEST_F(GrpcProtocolTest, MutantsOfAConversationHurtNobody) {
   const unsigned seed = std::random_device{}();

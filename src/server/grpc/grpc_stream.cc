@@ -167,7 +167,8 @@ absl::Status GrpcStream::Admit() {
 
 // Waits for the next request, or for the only one.
 void GrpcStream::Read() {
-  if (is_stream_ && server_.draining()) return Finish(ShuttingDown());
+  const bool has_all = is_ended_ && !reader_.has_more();
+  if (is_stream_ && server_.draining() && !has_all) return Finish(ShuttingDown());
   phase_ = Phase::kReading;
   const ServerConfig& config = *server_.parts().config;
   const Duration timeout = is_stream_ ? config.stream_idle_timeout : config.body_timeout;

@@ -158,7 +158,7 @@ void Connection::OnDone(const absl::Status& status) {
     if (answered_meanwhile_) return;
     is_calling_ = false;
   }
-  Activate(kAnswered, /*may_start=*/false);
+  if (Note(kAnswered)) Drive(/*may_start=*/false);
 }
 
 void Connection::StartControl() {
@@ -213,7 +213,7 @@ void Connection::GiveUpCall() {
     if (!std::exchange(answered_meanwhile_, false)) return;
     is_calling_ = false;
   }
-  Activate(kAnswered, /*may_start=*/false);
+  if (Note(kAnswered)) Drive(/*may_start=*/false);
 }
 
 // An allocation failed on the way of this connection's request, which no one else has now. The

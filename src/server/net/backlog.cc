@@ -8,6 +8,8 @@ namespace {
 
 // What the oldest can save up of their share, so that they do not get a long time at once.
 constexpr Duration kOldestMax = std::chrono::microseconds(500);
+// What a turn of theirs that takes long, because it looks up for others too, takes of it at most.
+constexpr Duration kOldestDebtMax = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -91,7 +93,8 @@ Backlog::Turn Backlog::Take(bool has_room) {
 void Backlog::End(const Turn& turn, Duration processor_time) {
   MutexLock lock(mutex_);
   if (turn.is_beside) {
-    oldest_ns_ -= processor_time.count();
+    oldest_ns_ =
+        std::max<int64_t>(oldest_ns_ - processor_time.count(), -Duration(kOldestDebtMax).count());
   } else {
     oldest_ns_ = std::min<int64_t>(oldest_ns_ + processor_time.count() / kOldestShare,
                                    Duration(kOldestMax).count());

@@ -36,6 +36,15 @@ Duration ThreadProcessorTime() {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
+// Null when there is no memory.
+TlsConnection AcceptTls(const TlsContext& tls, int fd) {
+  try {
+    return tls.Accept(fd);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 ConnectionServer::ConnectionServer(const ProtocolParts& parts, Options options)
@@ -175,7 +184,7 @@ void ConnectionServer::Accept(int fd) {
   Admission::Reservation tls_bytes;
   if (tls != nullptr) {
     if (parts_.inference->ReserveBytes(kTlsConnectionBytes, &tls_bytes).ok()) {
-      secured = tls->Accept(fd);
+      secured = AcceptTls(*tls, fd);
     } else {
       parts_.counters->CountRefused(RefusedReason::kConnections);
     }

@@ -1,5 +1,7 @@
 #include "server/net/served_connection.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -21,6 +23,7 @@ void ServedConnection::Offer(int fd, TlsConnection tls, Admission::Reservation t
   offered_tls_ = std::move(tls);
   tls_bytes_ = std::move(tls_bytes);
   offered_ns_.store(Nanoseconds(RealClock().Now()), std::memory_order_relaxed);
+  left_events_.store(0, std::memory_order_relaxed);  // of the socket before it
 }
 
 void ServedConnection::Activate(uint32_t events, bool may_start) {
@@ -41,6 +44,16 @@ TimePoint ServedConnection::TakeArrival(TimePoint now) {
   return since_ns > 0 ? TimePoint(Duration(since_ns)) : now;
 }
 
+// An end that was reported of the socket before this one, and has come late, is none of this one.
+uint32_t ServedConnection::OwnEvents(uint32_t events) const {
+  if ((events & (kHangup | kReset)) == 0 || !transport_.is_open()) return events;
+  pollfd now{.fd = transport_.fd(), .events = POLLRDHUP, .revents = 0};
+  if (poll(&now, 1, 0) < 0) return events;
+  if ((now.revents & (POLLHUP | POLLERR)) == 0) events &= ~uint32_t{kReset};
+  if ((now.revents & (POLLHUP | POLLERR | POLLRDHUP)) == 0) events &= ~uint32_t{kHangup};
+  return events;
+}
+
 bool ServedConnection::Note(uint32_t events) {
   return (events_.fetch_or(kDriven | events, std::memory_order_acq_rel) & kDriven) == 0;
 }
@@ -50,7 +63,7 @@ void ServedConnection::Drive(bool may_start) {
   idle_.store(false, std::memory_order_relaxed);
   for (;;) {
     try {
-      Handle(events_.exchange(kDriven, std::memory_order_acq_rel), may_start);
+      Handle(OwnEvents(events_.exchange(kDriven, std::memory_order_acq_rel)), may_start);
     } catch (const std::bad_alloc&) {
       OnNoMemory();
     }

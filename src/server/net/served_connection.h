@@ -123,6 +123,8 @@ class ServedConnection {
  private:
   static constexpr uint32_t kDriven = 1;
 
+  uint32_t OwnEvents(uint32_t events) const;
+
   ConnectionServer& connection_server_;
   std::atomic<uint32_t> events_ = 0;
   std::atomic<int64_t> deadline_ns_;

@@ -1,7 +1,10 @@
 #include "server/net/served_connection.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <thread>
 #include <vector>
 
@@ -64,6 +67,30 @@ TEST_F(ServedConnectionTest, WhatASocketLeftComesWithItsTurn) {
   EXPECT_EQ(handled & ServedConnection::kReady, ServedConnection::kReady);
   connection_.TakeTurn(RealClock().Now());
   EXPECT_EQ(handled & ServedConnection::kHangup, 0u);
+}
+
+TEST_F(ServedConnectionTest, TheEndOfASocketIsNoneOfTheNext) {
+  uint32_t handled = 0;
+  connection_.on_handle = [&](uint32_t events) {
+    handled = events;
+    if ((events & ServedConnection::kOpened) != 0) connection_.OpenTransport();
+  };
+  connection_.Leave(ServedConnection::kHangup);
+  std::array<int, 2> sockets{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets.data()), 0);
+  connection_.Offer(sockets[0], nullptr, {});
+  connection_.Activate(ServedConnection::kOpened, true);
+  connection_.TakeTurn(RealClock().Now());
+  const uint32_t ends = ServedConnection::kHangup | ServedConnection::kReset;
+  EXPECT_EQ(handled & ends, 0u);
+  connection_.Activate(ends, true);
+  EXPECT_EQ(handled & ends, 0u);
+  shutdown(sockets[1], SHUT_WR);
+  connection_.Activate(ends, true);
+  EXPECT_EQ(handled & ends, ServedConnection::kHangup);
+  close(sockets[1]);
+  connection_.Activate(ends, true);
+  EXPECT_EQ(handled & ends, ends);
 }
 
 TEST_F(ServedConnectionTest, TheEarliestDeadlineHolds) {

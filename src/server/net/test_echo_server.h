@@ -28,6 +28,7 @@ class EchoConnection final : public ServedConnection {
   // What the base class has for a protocol.
   using ServedConnection::ForgetArrival;
   using ServedConnection::NoteDeadline;
+  using ServedConnection::OpenTransport;
   using ServedConnection::SetDeadline;
   using ServedConnection::TakeArrival;
 

@@ -138,9 +138,9 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(const ServerConfi
 
 TlsConnection TlsContext::Accept(int fd) const {
   TlsConnection connection(SSL_new(context_.get()));
+  auto owned = std::make_unique<int>(fd);
   BIO* const bio = connection == nullptr ? nullptr : BIO_new(SocketMethod());
   if (bio == nullptr) return nullptr;
-  auto owned = std::make_unique<int>(fd);
   BIO_set_data(bio, owned.release());
   SSL_set_bio(connection.get(), bio, bio);
   SSL_set_accept_state(connection.get());
