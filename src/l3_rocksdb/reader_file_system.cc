@@ -22,6 +22,9 @@ using rocksdb::Slice;
 
 namespace {
 
+// Rounds in which a store's writer may change it, whatever the deadline.
+constexpr int kRoundsMin = 8;
+
 // The first bytes of a file that is held open, from the first to the last.
 class HeldSequentialFile final : public FSSequentialFile {
  public:
@@ -152,7 +155,7 @@ absl::StatusOr<std::shared_ptr<ReaderFileSystem>> ReaderFileSystem::Take(
     const ReaderFileSystem* former, Deadline deadline) {
   // What one round has opened, the next one need not open again.
   std::shared_ptr<ReaderFileSystem> last;
-  for (;;) {
+  for (int round = 1;; ++round) {
     std::shared_ptr<ReaderFileSystem> taken(new ReaderFileSystem(target, store));
     HPS_RETURN_IF_ERROR(taken->OpenFiles(last != nullptr ? last.get() : former));
     HPS_ASSIGN_OR_RETURN(const State now, taken->StateNow());
@@ -163,7 +166,8 @@ absl::StatusOr<std::shared_ptr<ReaderFileSystem>> ReaderFileSystem::Take(
     const bool neither = then_bytes == taken->state_.bytes.end() && now_bytes == now.bytes.end();
     const bool same_bytes = both ? then_bytes->second == now_bytes->second : neither;
     if (now.current == manifest && same_bytes) return taken;
-    if (RealClock().Now() >= deadline) {
+    // Where the machine is busy a single round may take all of the time.
+    if (round >= kRoundsMin && RealClock().Now() >= deadline) {
       return absl::UnavailableError(
           absl::StrCat("store '", store, "': its writer changed it while it was being opened, ",
                        "again and again; try again"));

@@ -39,8 +39,8 @@ class ReaderFileSystem final : public rocksdb::FileSystemWrapper {
 
   // Opens the files of the store in the directory `store`. Files that `former`, which may be null,
   // holds open are shared with it. What is missing or can't be read is left for RocksDB to find.
-  // Errors: UNAVAILABLE (changed faster than its files can be opened, until `deadline`), those of
-  // the file system.
+  // Errors: UNAVAILABLE (changed faster than its files can be opened, until `deadline` and for some
+  // rounds at least), those of the file system.
   static absl::StatusOr<std::shared_ptr<ReaderFileSystem>> Take(
       const std::shared_ptr<rocksdb::FileSystem>& target, const std::string& store,
       const ReaderFileSystem* former, Deadline deadline);

@@ -209,6 +209,23 @@ TEST_F(ReaderTest, AStoreThatNeverStandsStillIsUnavailable) {
   EXPECT_EQ(taken.status().code(), absl::StatusCode::kUnavailable) << taken.status();
 }
 
+// Would catch a reader that gives a store up because one round took long, as it does on a busy
+// machine.
+TEST_F(ReaderTest, AStoreThatStandsStillAfterSomeRoundsIsTakenHoweverLongTheyTook) {
+  auto writer = Open(OpenMode::kCreate);
+  Import(*writer, {"m/a"}, 50);
+  int changes = 5;
+  watched_->before_open = [&](const std::string& file) {
+    if (!file.ends_with("CURRENT") || changes == 0) return;
+    --changes;
+    writer = nullptr;
+    writer = Open(OpenMode::kReadWrite);  // with a new MANIFEST
+  };
+  const auto taken = ReaderFileSystem::Take(watched_, path(), nullptr, RealClock().Now());
+  EXPECT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(changes, 0);
+}
+
 // A batch is in one log, its rows leave it for a table file, and its position stays there: a reader
 // that took files of different moments would see one without the other.
 TEST_F(ReaderTest, EveryOpenBesideAWriterSeesWholeBatches) {
