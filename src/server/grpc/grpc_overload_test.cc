@@ -95,8 +95,10 @@ class GrpcOverloadTest : public testing::Test {
   void SendWhileBusy(int64_t count) {
     Start(1);
     for (int64_t i = 0; i <= count; ++i) clients_.push_back(Connect());
+    const TimePoint sent = RealClock().Now();
     clients_[0]->Call(3, kInfer, InferRequest(0));
     EXPECT_TRUE(Await(begun_));
+    first_took_ = RealClock().Now() - sent;
     for (int64_t i = 1; i <= count; ++i) {
       clients_[static_cast<size_t>(i)]->Call(3, kInfer, InferRequest(i));
     }
@@ -112,6 +114,7 @@ class GrpcOverloadTest : public testing::Test {
   std::unique_ptr<ProtocolServer> server_;
   std::vector<std::unique_ptr<Http2Client>> clients_;
   std::set<int64_t> refused_;
+  Duration first_took_{};  // from when call 0 was sent to when it was looked up
   Latch begun_;
   Latch held_;
   Mutex mutex_;
@@ -125,7 +128,7 @@ TEST_F(GrpcOverloadTest, InTheOrderInWhichTheyCameWhileAllAreInTime) {
   for (const auto& client : clients_) EXPECT_EQ(client->Await(3).code(), 0);
   EXPECT_EQ(prepared(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
   MutexLock lock(mutex_);
-  EXPECT_EQ(waits_[0], Duration::zero());  // nothing else was to be done
+  EXPECT_LT(waits_[0], first_took_);  // zero, but where the server's tick came with it
   for (size_t i = 1; i <= 5; ++i) EXPECT_GT(waits_[i], Duration::zero());
 }
 
