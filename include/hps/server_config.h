@@ -24,7 +24,7 @@ struct ServerConfig {
   // Capacity: beyond it a request is refused at once.
   uint64_t keys_in_flight_max = uint64_t{16} << 20;
   uint64_t bytes_in_flight_max = uint64_t{1} << 30;  // of requests and answers
-  uint32_t connections_max = 4096;                   // of HTTP
+  uint32_t connections_max = 4096;                   // of HTTP and of gRPC, each
   uint64_t body_bytes_max = uint64_t{64} << 20;      // of a request, unpacked
   uint64_t response_bytes_max = uint64_t{256} << 20;
   std::chrono::nanoseconds header_timeout = std::chrono::seconds(10);  // first byte to last

@@ -56,7 +56,7 @@ std::vector<Setting<Config>> LimitSettings() {
           SizeCodec{uint64_t{1} << 20, kSizeMax},
           [](auto& c) -> auto& { return c.server.bytes_in_flight_max; }),
       MakeSetting<Config>(
-          {"server", "connections_max", "HTTP connections that are open."},
+          {"server", "connections_max", "Connections that are open, of HTTP and of gRPC each."},
           IntegerCodec{1, 1'000'000}, [](auto& c) -> auto& { return c.server.connections_max; }),
       MakeSetting<Config>(
           {"server", "body_bytes_max", "Body of a request, unpacked."},
