@@ -46,7 +46,9 @@ class LatencyCounter {
 
 class ServerCounters {
  public:
-  void CountRequest(bool http) { Add(http ? requests_http_ : requests_grpc_); }
+  void CountRequest(Protocol protocol) {
+    Add(protocol == Protocol::kHttp ? requests_http_ : requests_grpc_);
+  }
   void CountRefused(RefusedReason reason) { Add(refused_[static_cast<size_t>(reason)]); }
   void CountBadRequest(BadRequestReason reason) { Add(bad_[static_cast<size_t>(reason)]); }
   void CountDeadlineExceeded(LateStage stage) { Add(late_[static_cast<size_t>(stage)]); }

@@ -30,9 +30,9 @@ TEST(LatencyCounterTest, BucketsHoldTheirUpperBound) {
 
 TEST(ServerCountersTest, FillsWhatWasCounted) {
   ServerCounters counters;
-  counters.CountRequest(true);
-  counters.CountRequest(false);
-  counters.CountRequest(false);
+  counters.CountRequest(Protocol::kHttp);
+  counters.CountRequest(Protocol::kGrpc);
+  counters.CountRequest(Protocol::kGrpc);
   counters.CountRefused(RefusedReason::kDraining);
   counters.CountBadRequest(BadRequestReason::kSyntax);
   counters.CountDeadlineExceeded(LateStage::kLookup);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <new>
 #include <utility>
 
 #include "base/bytes.h"
@@ -193,11 +192,7 @@ void GrpcConnection::OnFlushed() {
       Recycle(*stream);
       continue;
     }
-    try {
-      stream->OnFlushed();
-    } catch (const std::bad_alloc&) {
-      stream->OnNoMemory();
-    }
+    Tell(*stream, [&] { stream->OnFlushed(); });
   }
   flushed.clear();
   if (flushing_.empty()) flushing_.swap(flushed);  // its memory
@@ -269,11 +264,7 @@ void GrpcConnection::EndCalls() {
     if (!stream->is_open) {
       Recycle(*stream);
     } else {
-      try {
-        stream->OnCallEnded();
-      } catch (const std::bad_alloc&) {
-        stream->OnNoMemory();
-      }
+      Tell(*stream, [&] { stream->OnCallEnded(); });
     }
     stream = next;
   }
@@ -332,11 +323,7 @@ void GrpcConnection::CheckTime(TimePoint now) {
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
     if (!stream.is_open) continue;
-    try {
-      stream.OnTime(now);
-    } catch (const std::bad_alloc&) {
-      stream.OnNoMemory();
-    }
+    Tell(stream, [&] { stream.OnTime(now); });
   }
   if (streams_.empty() && now >= idle_since_ + config.idle_timeout) return GoAway();
   if (streams_.empty()) NoteDeadline(idle_since_ + config.idle_timeout);
@@ -354,11 +341,7 @@ void GrpcConnection::BeginDrain() {
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
     if (!stream.is_open) continue;
-    try {
-      stream.OnDrain();
-    } catch (const std::bad_alloc&) {
-      stream.OnNoMemory();
-    }
+    Tell(stream, [&] { stream.OnDrain(); });
   }
   GoAway();
 }

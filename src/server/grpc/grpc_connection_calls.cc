@@ -64,7 +64,7 @@ int GrpcConnection::BeginFields(int32_t id) {
   set_is_new(false);
   GrpcStream* const stream = server_.TakeStream();
   if (stream == nullptr) {
-    server_.parts().counters->CountRequest(/*http=*/false);
+    server_.parts().counters->CountRequest(Protocol::kGrpc);
     server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     const std::array<nghttp2_nv, 4> fields = {
         kOk, kContentType,

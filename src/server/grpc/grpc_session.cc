@@ -33,16 +33,6 @@ GrpcStream* StreamOf(nghttp2_session* session, int32_t id) {
   return static_cast<GrpcStream*>(nghttp2_session_get_stream_user_data(session, id));
 }
 
-// What one of a stream's callbacks does; where there is no memory for it, the stream ends.
-template <typename Act>
-void Tell(GrpcStream& stream, const Act& act) {
-  try {
-    act();
-  } catch (const std::bad_alloc&) {
-    stream.OnNoMemory();
-  }
-}
-
 struct FreeOptions {
   void operator()(nghttp2_option* options) const { nghttp2_option_del(options); }
 };

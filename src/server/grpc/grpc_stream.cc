@@ -119,7 +119,7 @@ void GrpcStream::OnField(std::string_view name, std::string_view value) {
 
 void GrpcStream::OnFields() {
   if (phase_ != Phase::kFields) return;  // trailers
-  server_.parts().counters->CountRequest(/*http=*/false);
+  server_.parts().counters->CountRequest(Protocol::kGrpc);
   phase_ = Phase::kReading;
   SetDeadline(kNoDeadline);
   if (field_bytes_ > kCallFieldBytesMax) {

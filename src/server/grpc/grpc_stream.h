@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,7 +55,7 @@ class GrpcStream final : public InferenceCall, private Task {
   void OnFlushed();    // what was to be sent of an answer is with the system
   void OnDrain();
   void OnTime(TimePoint now);  // ends it, or tells something, where its deadline has passed
-  // HTTP/2's stream is closed. `reset`: not because all was answered.
+  // HTTP/2's stream is closed. `cut`: with its connection.
   void OnClosed(bool cut);
   // An allocation failed on its way.
   void OnNoMemory();
@@ -73,7 +74,6 @@ class GrpcStream final : public InferenceCall, private Task {
   // ---- What the connection keeps of it.
   int32_t id() const { return id_; }
   size_t field_bytes() const { return field_bytes_; }
-  TimePoint deadline() const { return deadline_; }
   // Whether it can't go on before its client sends the rest of a request, or takes more.
   bool needs_client() const;
   size_t index = 0;              // among the connection's streams
@@ -160,5 +160,15 @@ class GrpcStream final : public InferenceCall, private Task {
   absl::StatusCode end_code_ = absl::StatusCode::kOk;
   std::string end_message_;
 };
+
+// Does what one of a stream's callbacks does; where there is no memory for it, the stream ends.
+template <typename Act>
+void Tell(GrpcStream& stream, const Act& act) {
+  try {
+    act();
+  } catch (const std::bad_alloc&) {
+    stream.OnNoMemory();
+  }
+}
 
 }  // namespace hps::server

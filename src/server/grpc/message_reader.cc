@@ -18,15 +18,19 @@ uint32_t LengthAt(const std::byte* prefix) {
   return __builtin_bswap32(LoadLittleEndian<uint32_t>(prefix + 1));
 }
 
+// Room for `bytes`, which have come, and for the rest of the message with this prefix, but no more
+// than a few times what has come.
+size_t RoomFor(const std::byte* prefix, size_t bytes) {
+  const size_t whole = kMessagePrefixBytes + LengthAt(prefix);
+  return std::max(bytes, std::min(whole, std::max(bytes * kGrowth, kFirstBytes)));
+}
+
 }  // namespace
 
-// Room for what has come and, where the length of the message is known, for the rest of it, but no
-// more than a few times what has come.
+// Where the length of the message is not known yet: room for what has come alone.
 size_t MessageReader::Wanted(size_t bytes) const {
   const size_t have = end_ - begin_;
-  if (have < kMessagePrefixBytes) return bytes;
-  const size_t whole = kMessagePrefixBytes + LengthAt(memory_.bytes().data() + begin_);
-  return std::max(bytes, std::min(whole, std::max(bytes * kGrowth, kFirstBytes)));
+  return have < kMessagePrefixBytes ? bytes : RoomFor(memory_.bytes().data() + begin_, bytes);
 }
 
 absl::Status MessageReader::Append(std::span<const std::byte> bytes, size_t wanted,
@@ -47,10 +51,7 @@ absl::Status MessageReader::Add(std::span<const std::byte> bytes, BufferPool& po
     return Append(bytes, (later_end_ + bytes.size()) * 2, pool, &later_, &later_end_);
   // The first piece of a message tells how long it is: room for all of it is taken at once.
   if (end_ == 0 && bytes.size() >= kMessagePrefixBytes && memory_.empty()) {
-    const size_t whole = kMessagePrefixBytes + LengthAt(bytes.data());
-    const size_t wanted =
-        std::max(bytes.size(), std::min(whole, std::max(bytes.size() * kGrowth, kFirstBytes)));
-    return Append(bytes, wanted, pool, &memory_, &end_);
+    return Append(bytes, RoomFor(bytes.data(), bytes.size()), pool, &memory_, &end_);
   }
   return Append(bytes, Wanted(end_ + bytes.size()), pool, &memory_, &end_);
 }

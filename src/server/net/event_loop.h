@@ -72,7 +72,7 @@ class EventLoop {
 
   // Reports what happens to the socket from now on, until it is closed: at least once.
   absl::Status Watch(int fd, void* source);
-  // Reports it once more, as soon as it can be written to.
+  // Reports it once more, as soon as it can be read or written to.
   void Again(int fd, void* source);
   // Reports the listening socket once more, if somebody waits there.
   void AcceptAgain(int listener);
