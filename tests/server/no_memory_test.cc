@@ -93,22 +93,14 @@ class NoMemoryTest : public ::testing::Test {
     return failed;
   }
 
-  ProtocolParts Parts() {
-    return {.config = &world_.config().server,
-            .inference = &world_.inference(),
-            .repository = &world_.core().repository(),
-            .pages = nullptr,
-            .statistics = &world_.core(),
-            .counters = &world_.core().counters()};
-  }
   void StartHttp() {
-    auto server = StartHttpServer(Parts(), "127.0.0.1:0", HttpRole::kEverything);
+    auto server = StartHttpServer(world_.Parts(), "127.0.0.1:0", HttpRole::kEverything);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     failing_threads = "hps-http";
   }
   void StartGrpc() {
-    auto server = StartGrpcServer(Parts(), "127.0.0.1:0");
+    auto server = StartGrpcServer(world_.Parts(), "127.0.0.1:0");
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     failing_threads = "hps-grpc";

@@ -19,6 +19,7 @@
 #include "base/executor.h"
 #include "hps/store.h"
 #include "server/core/inference_call.h"
+#include "server/core/protocol_server.h"
 #include "server/core/server_core.h"
 
 namespace hps::server {
@@ -125,6 +126,15 @@ class ServerWorld {
   Store& store() { return *store_; }
   ServerCore& core() { return *core_; }
   Inference& inference() { return core_->engine(); }
+  // For a protocol. `inference`: null = the core's own.
+  ProtocolParts Parts(Inference* inference = nullptr) {
+    return {.config = &config_.server,
+            .inference = inference == nullptr ? &core_->engine() : inference,
+            .repository = &core_->repository(),
+            .pages = nullptr,
+            .statistics = core_.get(),
+            .counters = &core_->counters()};
+  }
 
   // Imports "model/table" with keys 0 to n - 1, rows stamped with its stamp and `version`. Staged
   // when the store is open.

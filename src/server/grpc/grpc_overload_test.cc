@@ -1,20 +1,17 @@
 // Which socket is read next when there is more to do than can be done. No case depends on time.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "base/executor.h"
-#include "base/mutex.h"
 #include "server/core/protocol_server.h"
 #include "server/core/test_server_world.h"
 #include "server/grpc/test_gated_inference.h"
 #include "server/grpc/test_http2_client.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/grpc_codec/wire_format.h"
+#include "server/net/test_overload_calls.h"
 
 namespace hps::server {
 namespace {
@@ -30,27 +27,12 @@ std::string InferRequest(int64_t number, size_t key_count = 1) {
   return Field(1, "m") + Input("t", "INT64", {static_cast<int64_t>(key_count)}) +
          Field(7, AsText(std::as_bytes(std::span(keys))));
 }
-int64_t NumberOf(const InferenceCall& call) {
-  return LoadLittleEndian<int64_t>(call.request.inputs[0].bytes.data());
-}
 
 class GrpcOverloadTest : public testing::Test {
  protected:
   GrpcOverloadTest() : gate_(Started(world_)) {
-    gate_.on_prepare = [this](const InferenceCall& call) {
-      MutexLock lock(mutex_);
-      prepared_.push_back(NumberOf(call));
-      waits_.push_back(call.request.unread_wait);
-      if (refused_.contains(prepared_.back())) return absl::ResourceExhaustedError("full");
-      return absl::OkStatus();
-    };
-    gate_.on_run = [this](const InferenceCall& call) {
-      if (NumberOf(call) != 0) return;
-      begun_.CountDown();
-      EXPECT_TRUE(Await(held_));
-    };
-    begun_.Reset(1);
-    held_.Reset(1);
+    gate_.on_prepare = [this](const InferenceCall& call) { return calls_.OnPrepare(call); };
+    gate_.on_run = [this](const InferenceCall& call) { calls_.OnRun(call); };
   }
   ~GrpcOverloadTest() override {
     clients_.clear();
@@ -62,20 +44,13 @@ class GrpcOverloadTest : public testing::Test {
     world.Start();
     return world.inference();
   }
-  static bool Await(Latch& latch) {
-    return latch.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1)));
-  }
 
   void Start(size_t thread_count) {
     config_ = world_.config().server;
     config_.threads = thread_count;
-    auto server = StartGrpcServer({.config = &config_,
-                                   .inference = &gate_,
-                                   .repository = &world_.core().repository(),
-                                   .pages = nullptr,
-                                   .statistics = &world_.core(),
-                                   .counters = &world_.core().counters()},
-                                  "127.0.0.1:0");
+    ProtocolParts parts = world_.Parts(&gate_);
+    parts.config = &config_;
+    auto server = StartGrpcServer(parts, "127.0.0.1:0");
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -95,17 +70,10 @@ class GrpcOverloadTest : public testing::Test {
   void SendWhileBusy(int64_t count) {
     Start(1);
     for (int64_t i = 0; i <= count; ++i) clients_.push_back(Connect());
-    const TimePoint sent = RealClock().Now();
-    clients_[0]->Call(3, kInfer, InferRequest(0));
-    EXPECT_TRUE(Await(begun_));
-    first_took_ = RealClock().Now() - sent;
+    calls_.Hold([this] { clients_[0]->Call(3, kInfer, InferRequest(0)); });
     for (int64_t i = 1; i <= count; ++i) {
       clients_[static_cast<size_t>(i)]->Call(3, kInfer, InferRequest(i));
     }
-  }
-  std::vector<int64_t> prepared() {
-    MutexLock lock(mutex_);
-    return prepared_;
   }
 
   ServerWorld world_;
@@ -113,43 +81,28 @@ class GrpcOverloadTest : public testing::Test {
   ServerConfig config_;
   std::unique_ptr<ProtocolServer> server_;
   std::vector<std::unique_ptr<Http2Client>> clients_;
-  std::set<int64_t> refused_;
-  Duration first_took_{};  // from when call 0 was sent to when it was looked up
-  Latch begun_;
-  Latch held_;
-  Mutex mutex_;
-  std::vector<int64_t> prepared_ HPS_GUARDED_BY(mutex_);
-  std::vector<Duration> waits_ HPS_GUARDED_BY(mutex_);
+  OverloadCalls calls_;
 };
 
 TEST_F(GrpcOverloadTest, InTheOrderInWhichTheyCameWhileAllAreInTime) {
   SendWhileBusy(5);
-  held_.CountDown();
+  calls_.Release();
   for (const auto& client : clients_) EXPECT_EQ(client->Await(3).code(), 0);
-  EXPECT_EQ(prepared(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
-  MutexLock lock(mutex_);
-  EXPECT_LT(waits_[0], first_took_);  // zero, but where the server's tick came with it
-  for (size_t i = 1; i <= 5; ++i) EXPECT_GT(waits_[i], Duration::zero());
+  EXPECT_EQ(calls_.prepared(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  calls_.ExpectWaits(5);
 }
 
 TEST_F(GrpcOverloadTest, TheNewestFirstWhereTheOldestAreTooLate) {
   constexpr int64_t kOld = 200;
   constexpr int64_t kAll = 210;
-  for (int64_t i = 1; i <= kOld; ++i) refused_.insert(i);
+  for (int64_t i = 1; i <= kOld; ++i) calls_.refused.insert(i);
   SendWhileBusy(kAll);
-  held_.CountDown();
+  calls_.Release();
   for (int64_t i = 0; i <= kAll; ++i) {
-    EXPECT_EQ(clients_[static_cast<size_t>(i)]->Await(3).code(), refused_.contains(i) ? 8 : 0);
+    EXPECT_EQ(clients_[static_cast<size_t>(i)]->Await(3).code(),
+              calls_.refused.contains(i) ? 8 : 0);
   }
-  // However the turns of the oldest lie between them.
-  std::vector<int64_t> accepted;
-  for (const int64_t number : prepared()) {
-    if (number > kOld) accepted.push_back(number);
-  }
-  ASSERT_EQ(accepted.size(), static_cast<size_t>(kAll - kOld));
-  EXPECT_EQ(accepted.front(), kAll);
-  EXPECT_TRUE(std::is_sorted(accepted.rbegin(), accepted.rend()));
-  EXPECT_NE(prepared().back(), kOld + 1);  // some of the old ones came after them
+  calls_.ExpectNewestFirst(kOld, kAll);
 }
 
 TEST_F(GrpcOverloadTest, AnswersProbesWhileThereIsNoRoom) {

@@ -53,13 +53,7 @@ class GrpcProtocolTest : public testing::Test {
   void Start() {
     world_.Start();
     gate_ = std::make_unique<GatedInference>(world_.inference());
-    auto server = StartGrpcServer({.config = &config(),
-                                   .inference = gate_.get(),
-                                   .repository = &world_.core().repository(),
-                                   .pages = nullptr,
-                                   .statistics = &world_.core(),
-                                   .counters = &world_.core().counters()},
-                                  "127.0.0.1:0");
+    auto server = StartGrpcServer(world_.Parts(gate_.get()), "127.0.0.1:0");
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }

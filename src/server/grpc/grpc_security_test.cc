@@ -163,11 +163,7 @@ TEST_F(GrpcSecurityTest, ATokenFileThatIsMissing) {
 
 TEST_F(GrpcSecurityTest, AddressesThatAreWrongOrTaken) {
   ASSERT_TRUE(Start().ok());
-  const ProtocolParts parts{.config = &config(),
-                            .inference = gate_.get(),
-                            .repository = &world_.core().repository(),
-                            .statistics = &world_.core(),
-                            .counters = &world_.core().counters()};
+  const ProtocolParts parts = world_.Parts(gate_.get());
   for (const char* address :
        {"", "nowhere", ":8001", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:x"}) {
     EXPECT_EQ(StartGrpcServer(parts, address).status().code(), absl::StatusCode::kInvalidArgument)

@@ -1,16 +1,11 @@
 // A client of HTTP/2 that sends what a test wants it to, frame by frame, also what is wrong.
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <nghttp2/nghttp2.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -20,6 +15,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "server/net/test_socket.h"
 
 namespace hps::server {
 
@@ -94,33 +90,18 @@ class Http2Client {
     }
   };
 
-  explicit Http2Client(const std::string& address) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    EXPECT_EQ(connect(fd_, static_cast<sockaddr*>(static_cast<void*>(&to)), sizeof(to)), 0);
+  explicit Http2Client(const std::string& address) : socket_(address, std::chrono::seconds(20)) {
+    EXPECT_TRUE(socket_.connected());
     const int at_once = 1;  // also the second one of two small frames
-    EXPECT_EQ(setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once)), 0);
+    EXPECT_EQ(setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once)), 0);
     EXPECT_EQ(nghttp2_hd_inflate_new(&inflater_), 0);
   }
   Http2Client(const Http2Client&) = delete;
   Http2Client& operator=(const Http2Client&) = delete;
-  ~Http2Client() {
-    nghttp2_hd_inflate_del(inflater_);
-    close(fd_);
-  }
+  ~Http2Client() { nghttp2_hd_inflate_del(inflater_); }
 
   // False: the server has closed the connection.
-  bool Send(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return false;
-      bytes.remove_prefix(static_cast<size_t>(sent));
-    }
-    return true;
-  }
+  bool Send(std::string_view bytes) { return socket_.Send(bytes); }
   bool Send(const Http2Frame& frame) { return Send(frame.bytes()); }
 
   // The preface and SETTINGS: pairs of an identifier and a value.
@@ -187,7 +168,7 @@ class Http2Client {
   uint64_t window_bytes(uint32_t stream) { return windows_[stream]; }  // that it was given more
   size_t acknowledged_pings() const { return acknowledged_pings_; }
   bool gives_windows = true;  // for what it has received
-  int fd() const { return fd_; }
+  int fd() const { return socket_.fd(); }
 
  private:
   size_t PayloadBytes() const {
@@ -196,16 +177,9 @@ class Http2Client {
            static_cast<uint8_t>(received_[2]);
   }
   bool ReceiveBytes() {
-    pollfd wait{.fd = fd_, .events = POLLIN, .revents = 0};
-    if (poll(&wait, 1, 20'000) != 1) {
-      ADD_FAILURE() << "nothing came for twenty seconds";
-      return false;
-    }
-    std::array<char, 65536> bytes;
-    const ssize_t received = recv(fd_, bytes.data(), bytes.size(), 0);
-    at_end_ = received <= 0;
-    if (received > 0) received_.append(bytes.data(), static_cast<size_t>(received));
-    return received > 0;
+    const TestSocket::Got got = socket_.Receive(&received_);
+    if (got != TestSocket::Got::kNothing) at_end_ = got == TestSocket::Got::kEnd;
+    return got == TestSocket::Got::kBytes;
   }
   void Note(const Http2Frame& frame) {
     Answer& answer = answers_[frame.stream];
@@ -263,7 +237,7 @@ class Http2Client {
     nghttp2_hd_inflate_end_headers(inflater_);
   }
 
-  int fd_ = -1;
+  TestSocket socket_;
   nghttp2_hd_inflater* inflater_ = nullptr;
   std::string received_;
   bool at_end_ = false;

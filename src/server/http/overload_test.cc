@@ -2,52 +2,29 @@
 // answered as HTTP asks for. No case depends on time.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "base/executor.h"
-#include "base/mutex.h"
 #include "server/http/test_http_world.h"
+#include "server/net/test_overload_calls.h"
 
 namespace hps::server {
 namespace {
-
-// The key of a request is its number.
-int64_t NumberOf(const InferenceCall& call) {
-  return LoadLittleEndian<int64_t>(call.request.inputs[0].bytes.data());
-}
 
 class OverloadTest : public HttpWorld {
  protected:
   OverloadTest() {
     config_.threads = 1;
-    inference_.on_prepare = [this](InferenceCall& call) {
-      MutexLock lock(mutex_);
-      prepared_.push_back(NumberOf(call));
-      waits_.push_back(call.request.unread_wait);
-      if (refused_.contains(prepared_.back())) return absl::ResourceExhaustedError("full");
-      return absl::OkStatus();
-    };
+    inference_.on_prepare = [this](InferenceCall& call) { return calls_.OnPrepare(call); };
     inference_.on_run = [this](InferenceCall& call) {
-      if (NumberOf(call) == 0) {
-        begun_.CountDown();
-        EXPECT_TRUE(Await(gate_));
-      }
+      calls_.OnRun(call);
       inference_.Finish(call);
     };
-    begun_.Reset(1);
-    gate_.Reset(1);
   }
   ~OverloadTest() override {
     clients_.clear();
     server_.reset();
-  }
-
-  static bool Await(Latch& latch) {
-    return latch.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1)));
   }
 
   // Keeps the server's only thread busy, and leaves requests 1 to `count` in their sockets.
@@ -56,70 +33,45 @@ class OverloadTest : public HttpWorld {
       clients_.push_back(Connect());
       EXPECT_EQ(clients_.back()->Ask(Get("/v2/health/live")).code, 200);
     }
-    const TimePoint sent = RealClock().Now();
-    clients_[0]->Send(BinaryInfer({0}));
-    EXPECT_TRUE(Await(begun_));
-    first_took_ = RealClock().Now() - sent;
+    calls_.Hold([this] { clients_[0]->Send(BinaryInfer({0})); });
     for (int64_t i = 1; i <= count; ++i) clients_[static_cast<size_t>(i)]->Send(BinaryInfer({i}));
   }
 
-  std::vector<int64_t> prepared() {
-    MutexLock lock(mutex_);
-    return prepared_;
-  }
-
   std::vector<std::unique_ptr<HttpClient>> clients_;
-  std::set<int64_t> refused_;
-  Duration first_took_{};  // from when request 0 was sent to when it was looked up
-  Latch begun_;
-  Latch gate_;
-  Mutex mutex_;
-  std::vector<int64_t> prepared_ HPS_GUARDED_BY(mutex_);
-  std::vector<Duration> waits_ HPS_GUARDED_BY(mutex_);
+  OverloadCalls calls_;
 };
 
 TEST_F(OverloadTest, InTheOrderInWhichTheyCameWhileAllAreInTime) {
   SendWhileBusy(5);
-  gate_.CountDown();
+  calls_.Release();
   for (size_t i = 0; i <= 5; ++i) EXPECT_EQ(clients_[i]->Read().code, 200);
-  EXPECT_EQ(prepared(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(calls_.prepared(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
 }
 
 TEST_F(OverloadTest, ARequestHasWaitedSinceItsSocketWasReady) {
   SendWhileBusy(2);
-  gate_.CountDown();
+  calls_.Release();
   for (size_t i = 0; i <= 2; ++i) EXPECT_EQ(clients_[i]->Read().code, 200);
-  MutexLock lock(mutex_);
-  EXPECT_LT(waits_[0], first_took_);  // zero, but where the server's tick came with it
-  EXPECT_GT(waits_[1], Duration::zero());
-  EXPECT_GT(waits_[2], Duration::zero());
+  calls_.ExpectWaits(2);
 }
 
 TEST_F(OverloadTest, TheNewestFirstWhereTheOldestAreTooLate) {
   constexpr int64_t kOld = 200;
   constexpr int64_t kAll = 210;
-  for (int64_t i = 1; i <= kOld; ++i) refused_.insert(i);
+  for (int64_t i = 1; i <= kOld; ++i) calls_.refused.insert(i);
   SendWhileBusy(kAll);
-  gate_.CountDown();
+  calls_.Release();
   for (int64_t i = 0; i <= kAll; ++i) {
     const HttpReply reply = clients_[static_cast<size_t>(i)]->Read();
-    const bool refused = refused_.contains(i);
+    const bool refused = calls_.refused.contains(i);
     EXPECT_EQ(reply.code, refused ? 429 : 200);
     EXPECT_EQ(reply.fields.contains("retry-after"), refused);
   }
-  // However the turns of the oldest lie between them.
-  std::vector<int64_t> accepted;
-  for (const int64_t number : prepared()) {
-    if (number > kOld) accepted.push_back(number);
-  }
-  ASSERT_EQ(accepted.size(), static_cast<size_t>(kAll - kOld));
-  EXPECT_EQ(accepted.front(), kAll);
-  EXPECT_TRUE(std::is_sorted(accepted.rbegin(), accepted.rend()));
-  EXPECT_NE(prepared().back(), kOld + 1);  // some of the old ones came after them
+  calls_.ExpectNewestFirst(kOld, kAll);
 }
 
 TEST_F(OverloadTest, WhatIsBehindARefusedRequestIsAnswered) {
-  refused_ = {2, 4};
+  calls_.refused = {2, 4};
   const auto client = Connect();
   client->Send(BinaryInfer({1}) + BinaryInfer({2}) + BinaryInfer({3}) + BinaryInfer({4}) +
                Get("/v2/health/live"));

@@ -1,12 +1,8 @@
 // A server over parts that a test controls, and a client that sends exactly the bytes it is told.
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -24,6 +20,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "server/core/protocol_server.h"
+#include "server/net/test_socket.h"
 
 namespace hps::server {
 
@@ -195,48 +192,16 @@ struct HttpReply {
 // A blocking socket; every wait ends after a minute, which fails the test.
 class HttpClient {
  public:
-  explicit HttpClient(const std::string& address) {
-    const size_t colon = address.rfind(':');
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(colon + 1))));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    connected_ = connect(fd_, static_cast<sockaddr*>(static_cast<void*>(&to)), sizeof(to)) == 0;
-  }
-  HttpClient(const HttpClient&) = delete;
-  HttpClient& operator=(const HttpClient&) = delete;
-  ~HttpClient() { Close(); }
+  explicit HttpClient(const std::string& address) : socket_(address, std::chrono::minutes(1)) {}
 
-  bool connected() const { return connected_; }
-  int fd() const { return fd_; }
-  void Close() {
-    if (fd_ >= 0) close(std::exchange(fd_, -1));
-  }
-  void EndSending() { shutdown(fd_, SHUT_WR); }
-
-  bool Send(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return false;
-      bytes.remove_prefix(static_cast<size_t>(sent));
-    }
-    return true;
-  }
+  bool connected() const { return socket_.connected(); }
+  int fd() const { return socket_.fd(); }
+  void Close() { socket_.Close(); }
+  void EndSending() { shutdown(fd(), SHUT_WR); }
+  bool Send(std::string_view bytes) { return socket_.Send(bytes); }
 
   // More bytes into the buffer; false at the end, or after a minute.
-  bool Receive() {
-    pollfd wait{.fd = fd_, .events = POLLIN, .revents = 0};
-    if (poll(&wait, 1, 60'000) != 1) {
-      ADD_FAILURE() << "no answer within a minute";
-      return false;
-    }
-    std::array<char, 65536> bytes;
-    const ssize_t received = recv(fd_, bytes.data(), bytes.size(), 0);
-    if (received <= 0) return false;
-    buffer_.append(bytes.data(), static_cast<size_t>(received));
-    return true;
-  }
+  bool Receive() { return socket_.Receive(&buffer_) == TestSocket::Got::kBytes; }
 
   // The next answer; code 0 when the connection ended before one.
   HttpReply Read(bool has_body = true) {
@@ -278,8 +243,7 @@ class HttpClient {
   }
 
  private:
-  int fd_ = -1;
-  bool connected_ = false;
+  TestSocket socket_;
   std::string buffer_;
 };
 

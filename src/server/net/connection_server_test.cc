@@ -1,10 +1,6 @@
 #include "server/net/connection_server.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -14,28 +10,19 @@
 
 #include "server/core/server_statistics.h"
 #include "server/net/test_echo_server.h"
+#include "server/net/test_socket.h"
 
 namespace hps::server {
 namespace {
 
 class EchoClient {
  public:
-  explicit EchoClient(const std::string& address) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    is_open_ = connect(fd_, static_cast<sockaddr*>(static_cast<void*>(&to)), sizeof(to)) == 0;
-  }
-  EchoClient(const EchoClient&) = delete;
-  EchoClient& operator=(const EchoClient&) = delete;
-  ~EchoClient() { close(fd_); }
+  explicit EchoClient(const std::string& address) : socket_(address, std::chrono::seconds(30)) {}
 
-  bool is_open() const { return is_open_; }
+  bool is_open() const { return socket_.connected(); }
   // What comes back; empty when the connection has ended.
   std::string Ask(const std::string& text) {
-    if (send(fd_, text.data(), text.size(), MSG_NOSIGNAL) < 0) return "";
+    if (!socket_.Send(text)) return "";
     std::string answer;
     while (answer.size() < text.size()) {
       const std::string more = Read();
@@ -44,21 +31,14 @@ class EchoClient {
     }
     return answer;
   }
-  std::string Read() {
-    pollfd wait{.fd = fd_, .events = POLLIN, .revents = 0};
-    if (poll(&wait, 1, 30'000) != 1) {
-      ADD_FAILURE() << "nothing came for thirty seconds";
-      return "";
-    }
-    std::string bytes(4096, '\0');
-    const ssize_t received = recv(fd_, bytes.data(), bytes.size(), 0);
-    bytes.resize(received < 0 ? 0 : static_cast<size_t>(received));
+  std::string Read() const {
+    std::string bytes;
+    socket_.Receive(&bytes);
     return bytes;
   }
 
  private:
-  int fd_ = -1;
-  bool is_open_ = false;
+  TestSocket socket_;
 };
 
 class ConnectionServerTest : public testing::Test {
