@@ -200,11 +200,6 @@ class FaultDirectory final : public FSDirectory {
   FaultFileSystem* const disk_;
 };
 
-std::string ThreadName() {
-  char name[16] = "";  // as long as Linux makes them
-  return pthread_getname_np(pthread_self(), name, sizeof(name)) == 0 ? name : "";
-}
-
 // "a/b/" and "a//b" name what "a/b" names.
 std::string Normal(const std::string& path) {
   std::string normal = std::filesystem::path(path).lexically_normal().string();
@@ -213,6 +208,11 @@ std::string Normal(const std::string& path) {
 }
 
 }  // namespace
+
+std::string ThreadName() {
+  char name[16] = "";  // as long as Linux makes them
+  return pthread_getname_np(pthread_self(), name, sizeof(name)) == 0 ? name : "";
+}
 
 FaultFileSystem::FaultFileSystem(std::shared_ptr<rocksdb::FileSystem> target)
     : FileSystemWrapper(target != nullptr ? std::move(target) : rocksdb::FileSystem::Default()) {}

@@ -36,6 +36,9 @@ enum FileCall : uint32_t {
 };
 inline constexpr uint32_t kFileCallsAll = 127;
 
+// Of the calling thread.
+std::string ThreadName();
+
 struct FileFaultPlan {
   uint64_t nth = 0;                // the first matching call that fails, counted from Fail, from 0
   bool sticky = false;             // all later ones fail too
