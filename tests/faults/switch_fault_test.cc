@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/verify.h"
 #include "tests/faults/failing_disk.h"
@@ -195,8 +196,8 @@ class FullDiskDropTest : public FailingDiskTest {
   // A flush or a compaction that reads them goes on until its end.
   void ExpectGone(const Rows& rows) const {
     EXPECT_FALSE(IsListed(rows));
-    for (int i = 0; i < 1000 && CountOnDisk(rows.files) > 0; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
+    while (CountOnDisk(rows.files) > 0 && RealClock().Now() < deadline) std::this_thread::yield();
     EXPECT_EQ(CountOnDisk(rows.files), 0u) << "its files are still there";
   }
   bool IsReserved() const {
