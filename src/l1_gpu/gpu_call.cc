@@ -11,41 +11,10 @@
 #include "hps/table_spec.h"
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/statuses.h"
+#include "tier/device_query.h"
 
 namespace hps {
 namespace {
-
-absl::Status ValidateQuery(const DeviceCacheQuery& query, MemorySpace space) {
-  if (query.row_bytes == 0 || query.row_bytes > kRowBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a query of rows of ",
-                                                   query.row_bytes, " bytes, allowed are 1 to ",
-                                                   kRowBytesMax));
-  }
-  if (query.row_stride_bytes < query.row_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "gpu cache: a stride of ", query.row_stride_bytes, " bytes for rows of ", query.row_bytes));
-  }
-  if (query.table != nullptr && query.table->row_bytes() != query.row_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a query of rows of ",
-                                                   query.row_bytes, " bytes, the table's have ",
-                                                   query.table->row_bytes()));
-  }
-  if (!query.default_row.empty() && query.default_row.size() != query.row_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a default row of ",
-                                                   query.default_row.size(),
-                                                   " bytes, the rows have ", query.row_bytes));
-  }
-  const bool widens = query.widen_from != Dtype::kFloat32;
-  if (widens && (space == MemorySpace::kHost || query.row_bytes % 2 != 0 ||
-                 query.row_stride_bytes < 2 * query.row_bytes)) {
-    return absl::InvalidArgumentError(absl::StrCat("gpu cache: rows of ", query.row_bytes,
-                                                   " bytes, ", query.row_stride_bytes,
-                                                   " apart, can't be widened in their places"));
-  }
-  if (query.space != space)
-    return absl::InvalidArgumentError("gpu cache: the queries of one call mix host and device");
-  return absl::OkStatus();
-}
 
 // What is known of a key's answer: nothing, its status, or that the device counts its positions.
 constexpr uint8_t kNoAnswer = 0;
@@ -173,7 +142,7 @@ absl::Status GpuCall::Validate(std::span<const DeviceCacheQuery> queries) const 
   }
   size_t key_count = 0;
   for (const DeviceCacheQuery& query : queries) {
-    HPS_RETURN_IF_ERROR(ValidateQuery(query, queries.front().space));
+    HPS_RETURN_IF_ERROR(CheckDeviceQuery(query, queries.front().space, "gpu cache"));
     if (query.key_count > keys_leased_ - key_count) {
       return absl::ResourceExhaustedError(
           absl::StrCat("gpu cache: more keys than the ", keys_leased_, " that were leased"));

@@ -9,6 +9,7 @@
 #include "base/macros.h"
 #include "base/row_convert.h"
 #include "hps/table_spec.h"
+#include "tier/device_query.h"
 
 namespace hps {
 
@@ -43,39 +44,6 @@ void HostCall::Lease(size_t keys_leased) {
   unanswered_count_ = 0;
 }
 
-absl::Status HostCall::Validate(const DeviceCacheQuery& query, MemorySpace space) const {
-  if (query.row_bytes == 0 || query.row_bytes > kRowBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: a query of rows of ",
-                                                   query.row_bytes, " bytes, allowed are 1 to ",
-                                                   kRowBytesMax));
-  }
-  if (query.row_stride_bytes < query.row_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: a stride of ",
-                                                   query.row_stride_bytes, " bytes for rows of ",
-                                                   query.row_bytes));
-  }
-  if (query.table != nullptr && query.table->row_bytes() != query.row_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: a query of rows of ",
-                                                   query.row_bytes, " bytes, the table's have ",
-                                                   query.table->row_bytes()));
-  }
-  if (!query.default_row.empty() && query.default_row.size() != query.row_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: a default row of ",
-                                                   query.default_row.size(),
-                                                   " bytes, the rows have ", query.row_bytes));
-  }
-  const bool widens = query.widen_from != Dtype::kFloat32;
-  if (widens && (space == MemorySpace::kHost || query.row_bytes % 2 != 0 ||
-                 query.row_stride_bytes < 2 * query.row_bytes)) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: rows of ", query.row_bytes,
-                                                   " bytes, ", query.row_stride_bytes,
-                                                   " apart, can't be widened in their places"));
-  }
-  if (query.space != space)
-    return absl::InvalidArgumentError("host cache: the queries of one call mix host and device");
-  return absl::OkStatus();
-}
-
 absl::Status HostCall::Begin(std::span<const DeviceCacheQuery> queries, Stream) {
   HPS_CHECK(!begun_);
   if (queries.size() > kTablesPerCallMax) {
@@ -84,7 +52,7 @@ absl::Status HostCall::Begin(std::span<const DeviceCacheQuery> queries, Stream) 
   }
   size_t key_count = 0;
   for (const DeviceCacheQuery& query : queries) {
-    HPS_RETURN_IF_ERROR(Validate(query, queries.front().space));
+    HPS_RETURN_IF_ERROR(CheckDeviceQuery(query, queries.front().space, "host cache"));
     if (query.key_count > keys_leased_ - key_count) {
       return absl::ResourceExhaustedError(
           absl::StrCat("host cache: more keys than the ", keys_leased_, " that were leased"));

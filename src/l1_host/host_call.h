@@ -50,7 +50,6 @@ class HostCall final : public DeviceCall {
     friend auto operator<=>(const Miss&, const Miss&) = default;
   };
 
-  absl::Status Validate(const DeviceCacheQuery& query, MemorySpace space) const;
   absl::Status Validate(const DeviceRowPiece& piece) const;
   absl::Status CheckAllAnswered() const;
   void Probe(size_t query);

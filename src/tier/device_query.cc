@@ -1,0 +1,48 @@
+#include "tier/device_query.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/limits.h"
+
+namespace hps {
+namespace {
+
+template <typename... Parts>
+absl::Status Wrong(std::string_view cache, const Parts&... parts) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(absl::string_view(cache.data(), cache.size()), ": ", parts...));
+}
+
+bool CanBeWidened(const DeviceCacheQuery& query) {
+  return query.space == MemorySpace::kDevice && query.row_bytes % 2 == 0 &&
+         query.row_stride_bytes >= 2 * query.row_bytes;
+}
+
+}  // namespace
+
+absl::Status CheckDeviceQuery(const DeviceCacheQuery& query, MemorySpace space,
+                              std::string_view cache) {
+  if (query.row_bytes == 0 || query.row_bytes > kRowBytesMax) {
+    return Wrong(cache, "a query of rows of ", query.row_bytes, " bytes, allowed are 1 to ",
+                 kRowBytesMax);
+  }
+  if (query.row_stride_bytes < query.row_bytes) {
+    return Wrong(cache, "a stride of ", query.row_stride_bytes, " bytes for rows of ",
+                 query.row_bytes);
+  }
+  if (query.table != nullptr && query.table->row_bytes() != query.row_bytes) {
+    return Wrong(cache, "a query of rows of ", query.row_bytes, " bytes, the table's have ",
+                 query.table->row_bytes());
+  }
+  if (!query.default_row.empty() && query.default_row.size() != query.row_bytes) {
+    return Wrong(cache, "a default row of ", query.default_row.size(), " bytes, the rows have ",
+                 query.row_bytes);
+  }
+  if (query.space != space) return Wrong(cache, "the queries of one call mix host and device");
+  if (query.widen_from != Dtype::kFloat32 && !CanBeWidened(query)) {
+    return Wrong(cache, "rows of ", query.row_bytes, " bytes, ", query.row_stride_bytes,
+                 " apart, can't be widened in their places");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hps

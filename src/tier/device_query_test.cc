@@ -1,0 +1,72 @@
+#include "tier/device_query.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+#include "base/limits.h"
+
+namespace hps {
+namespace {
+
+using ::testing::HasSubstr;
+
+DeviceCacheQuery Good() {
+  return {.space = MemorySpace::kDevice, .row_bytes = 8, .row_stride_bytes = 16};
+}
+
+void ExpectWrong(const DeviceCacheQuery& query, const std::string& why) {
+  const absl::Status status = CheckDeviceQuery(query, MemorySpace::kDevice, "some cache");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << why;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("some cache: "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+}
+
+TEST(DeviceQueryTest, TakesWhatIsRight) {
+  DeviceCacheQuery query = Good();
+  EXPECT_EQ(CheckDeviceQuery(query, MemorySpace::kDevice, "some cache"), absl::OkStatus());
+  query.widen_from = Dtype::kFloat16;
+  EXPECT_EQ(CheckDeviceQuery(query, MemorySpace::kDevice, "some cache"), absl::OkStatus());
+  query = Good();
+  query.space = MemorySpace::kHost;
+  EXPECT_EQ(CheckDeviceQuery(query, MemorySpace::kHost, "some cache"), absl::OkStatus());
+}
+
+TEST(DeviceQueryTest, SaysWhatIsWrong) {
+  DeviceCacheQuery query = Good();
+  for (const size_t bytes : {size_t{0}, kRowBytesMax + 1}) {
+    query.row_bytes = bytes;
+    ExpectWrong(query, "allowed are 1 to");
+  }
+  query = Good();
+  query.row_stride_bytes = 7;
+  ExpectWrong(query, "a stride of 7 bytes for rows of 8");
+  const std::array<std::byte, 4> row{};
+  query = Good();
+  query.default_row = row;
+  ExpectWrong(query, "a default row of 4 bytes, the rows have 8");
+  query = Good();
+  query.space = MemorySpace::kHost;
+  ExpectWrong(query, "mix host and device");
+}
+
+TEST(DeviceQueryTest, RowsThatCantBeWidened) {
+  DeviceCacheQuery query = Good();
+  query.widen_from = Dtype::kBfloat16;
+  query.row_stride_bytes = 15;
+  ExpectWrong(query, "can't be widened");
+  query = Good();
+  query.widen_from = Dtype::kBfloat16;
+  query.row_bytes = 7;
+  ExpectWrong(query, "can't be widened");
+  query = Good();
+  query.widen_from = Dtype::kBfloat16;
+  query.space = MemorySpace::kHost;
+  const absl::Status status = CheckDeviceQuery(query, MemorySpace::kHost, "some cache");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("can't be widened"));
+}
+
+}  // namespace
+}  // namespace hps
