@@ -4,9 +4,11 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -104,7 +106,7 @@ async def open_page(url: str, width: int = 1360, height: int = 900, scheme: str 
              "--no-first-run", "--disable-background-networking", "--disable-component-update",
              "--disable-sync", "--remote-debugging-port=0", f"--user-data-dir={profile}",
              "about:blank"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:
             found = None
             for line in browser.stderr:
@@ -124,6 +126,6 @@ async def open_page(url: str, width: int = 1360, height: int = 900, scheme: str 
                     await page.call("Page.navigate", url=url)
                     yield page
         finally:
-            browser.kill()
+            os.killpg(browser.pid, signal.SIGKILL)  # its helpers too, which outlive it else
             browser.stderr.close()
             browser.wait()
