@@ -40,9 +40,10 @@ class Server {
  public:
   // `on_loaded` is called once, on a thread of the server, when the models have been loaded: it is
   // ready then, unless one could not be.
-  // Errors: those of Store::Open; INVALID_ARGUMENT (an address, a certificate, repository control
-  // without a token), NOT_FOUND (a certificate's file), UNAVAILABLE (an address that is in use),
-  // UNIMPLEMENTED (a protocol that this build lacks).
+  // Errors: those of Store::Open; INVALID_ARGUMENT (an address, neither HTTP nor gRPC, a
+  // certificate, repository control without a token), NOT_FOUND (a certificate's file), UNAVAILABLE
+  // (an address that is in use), UNIMPLEMENTED (gRPC in a build that lacks it, but for its default
+  // address, which is not served then).
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const Config& config, std::function<void(const LoadReport&)> on_loaded = {});
 

@@ -36,4 +36,10 @@ absl::Status CheckControl(const ServerConfig& config, bool has_token) {
       "in the environment");
 }
 
+absl::Status CheckAddresses(const ServerConfig& config) {
+  if (!config.http.empty() || !config.grpc.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "server.http and server.grpc are both \"\" (off): there is nothing to serve");
+}
+
 }  // namespace hps::server

@@ -1,4 +1,4 @@
-// What an administrator is to know about who can reach the server.
+// Who can reach the server: what an administrator is to know, and what is refused.
 #pragma once
 
 #include <string>
@@ -19,5 +19,8 @@ std::vector<std::string> ExposureWarnings(const ServerConfig& config, bool has_t
 
 // Errors: INVALID_ARGUMENT: load and unload by API for everyone.
 absl::Status CheckControl(const ServerConfig& config, bool has_token);
+
+// Errors: INVALID_ARGUMENT: nobody can ask anything.
+absl::Status CheckAddresses(const ServerConfig& config);
 
 }  // namespace hps::server

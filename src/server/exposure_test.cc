@@ -40,5 +40,14 @@ TEST(ExposureTest, ControlNeedsAToken) {
   EXPECT_TRUE(CheckControl(config, true).ok());
 }
 
+TEST(ExposureTest, SomethingIsServed) {
+  ServerConfig config;
+  EXPECT_TRUE(CheckAddresses(config).ok());
+  config.http = "";
+  EXPECT_TRUE(CheckAddresses(config).ok());
+  config.grpc = "";
+  EXPECT_EQ(CheckAddresses(config).code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace hps::server

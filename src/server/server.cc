@@ -116,6 +116,7 @@ class RunningServer final : public Server {
 
 absl::Status RunningServer::Open() {
   HPS_RETURN_IF_ERROR(server::CheckControl(config_.server, HasToken(config_.server)));
+  HPS_RETURN_IF_ERROR(server::CheckAddresses(config_.server));
   HPS_ASSIGN_OR_RETURN(store_, Store::Open(config_, OpenMode::kServe));
   open_seconds_ = SecondsSince(started_at_);
   HPS_ASSIGN_OR_RETURN(
@@ -149,8 +150,16 @@ absl::Status RunningServer::StartProtocols() {
         Add(server::StartHttpServer(parts, config.http, server::HttpRole::kEverything),
             &addresses_.http));
   }
-  if (!config.grpc.empty())
-    HPS_RETURN_IF_ERROR(Add(server::StartGrpcServer(parts, config.grpc), &addresses_.grpc));
+  if (!config.grpc.empty()) {
+    absl::StatusOr<std::unique_ptr<ProtocolServer>> grpc =
+        server::StartGrpcServer(parts, config.grpc);
+    // What a build lacks may have its default value, and no other.
+    if (absl::IsUnimplemented(grpc.status()) && config.grpc == ServerConfig().grpc) {
+      LogWarning("gRPC is not served: this build does not have it");
+    } else {
+      HPS_RETURN_IF_ERROR(Add(std::move(grpc), &addresses_.grpc));
+    }
+  }
   if (!config.metrics.empty()) {
     HPS_RETURN_IF_ERROR(
         Add(server::StartHttpServer(parts, config.metrics, server::HttpRole::kMetricsOnly),
