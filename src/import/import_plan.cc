@@ -21,6 +21,8 @@ namespace hps {
 namespace {
 
 constexpr char kSafetensorsExtension[] = ".safetensors";
+// HugeCTR's folders of a table: wdl0_sparse_2000.model.
+constexpr char kHugectrExtension[] = ".model";
 
 absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -185,7 +187,9 @@ absl::StatusOr<std::vector<NamedPath>> ListTables(const std::string& directory) 
                        error ? error.message() : "a link that leads nowhere"));
     }
     if (std::filesystem::is_directory(status)) {
-      tables.push_back({path.filename().string(), path.string()});
+      const bool is_hugectr = path.extension() == kHugectrExtension;
+      const std::filesystem::path name = is_hugectr ? path.stem() : path.filename();
+      tables.push_back({name.string(), path.string()});
     } else if (path.extension() == kSafetensorsExtension) {
       tables.push_back({path.stem().string(), path.string()});
     }
@@ -244,9 +248,13 @@ absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request) {
   HPS_RETURN_IF_ERROR(ValidateTableName(request.name + "/t"));
   HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> tables, ListTables(request.from));
   for (const NamedPath& table : tables) {
-    HPS_ASSIGN_OR_RETURN(
-        TableSource source,
-        OpenSource(request, absl::StrCat(request.name, "/", table.name), table.path));
+    const std::string name = absl::StrCat(request.name, "/", table.name);
+    if (const absl::Status status = ValidateTableName(name); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          table.path, ": ", status.message(),
+          "; rename it, take it out of the directory, or import it alone as MODEL/TABLE"));
+    }
+    HPS_ASSIGN_OR_RETURN(TableSource source, OpenSource(request, name, table.path));
     plan.tables.push_back(std::move(source));
   }
   return plan;

@@ -200,6 +200,26 @@ TEST_F(ImportPlanTest, AModelIsEverySubFolderAndSafetensorsFileInNaturalOrder) {
                                              "m/user"}));
 }
 
+// As HugeCTR's trainer leaves them, beside files of the dense network.
+TEST_F(ImportPlanTest, AModelOfHugectrIsTakenAsItIs) {
+  for (const char* name : {"wdl0_sparse_2000.model", "wdl1_sparse_2000.model"}) {
+    WriteHugectr(std::string("wdl/") + name, 2, 4);
+    directory_.Write(std::string("wdl/") + name + "/slot_id", std::string(16, 'x'));
+  }
+  directory_.Write("wdl/wdl_dense_2000.model", "x");
+  directory_.Write("wdl/wdl.json", "{}");
+  ImportRequest request = Request("wdl");
+  request.name = "wdl";
+  const auto plan = PlanImport(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->tables.size(), 2U);
+  EXPECT_EQ(plan->specs()[0].name, "wdl/wdl0_sparse_2000");
+  EXPECT_EQ(plan->specs()[1].name, "wdl/wdl1_sparse_2000");
+  // One of another name is told so, with its path.
+  WriteHugectr("wdl/v1.2.model", 2, 4);
+  ExpectError(request, kInvalid, directory_.Path("wdl/v1.2.model") + ": table name 'wdl/v1.2'");
+}
+
 TEST_F(ImportPlanTest, AModelFailsAsAWhole) {
   WriteHugectr("model/good", 1, 2);
   directory_.Write("model/bad/key", "1234567");
@@ -216,7 +236,7 @@ TEST_F(ImportPlanTest, AModelFailsAsAWhole) {
   ExpectError(request, kInvalid, "found none");
   WriteHugectr("illegal/a b", 1, 2);
   request.from = directory_.Path("illegal");
-  ExpectError(request, kInvalid, "m/a b");
+  ExpectError(request, kInvalid, directory_.Path("illegal/a b") + ": table name 'm/a b'");
   WriteHugectr("twice/x", 1, 2);
   WriteSafetensors("twice/x.safetensors");
   request.from = directory_.Path("twice");

@@ -308,6 +308,14 @@ absl::StatusOr<Config> LoadConfig(const std::string& path) {
   HPS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const FileContext file = {.path = path,
                             .directory = std::filesystem::path(path).parent_path().string()};
+  // A ps.json of the first implementation, mostly.
+  if (const size_t begin = text.find_first_not_of(" \t\r\n");
+      begin != std::string::npos && text[begin] == '{') {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        ": expected TOML, found JSON; docs/from_hugectr.md tells what became of each setting "
+        "of a ps.json"));
+  }
   toml::table root;
   try {
     root = toml::parse(text, path);

@@ -263,6 +263,9 @@ TEST_F(ConfigTest, TheFileItself) {
   EXPECT_EQ(too_large.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(too_large.message()), HasSubstr("at most"));
   EXPECT_TRUE(Load(std::string(kConfigBytesMax, '\n')).ok());
+  const absl::Status json = Load("\n {\"models\": []}").status();
+  EXPECT_EQ(json.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(json.message()), HasSubstr(path_ + ": expected TOML, found JSON"));
 }
 
 TEST_F(ConfigTest, ValuesSetInCodeAreCheckedToo) {

@@ -155,9 +155,9 @@ absl::Status CheckServer(const ServerConfig& config) {
         "server.threads = 1: at least 2, of which one is always free to refuse");
   }
   if (config.threads != 0 && config.lookups >= config.threads) {
-    return absl::InvalidArgumentError(absl::StrCat("server.lookups = ", config.lookups,
-                                                   ": fewer than server.threads, which is ",
-                                                   config.threads));
+    return absl::InvalidArgumentError(
+        absl::StrCat("server.lookups = ", config.lookups,
+                     ": expected fewer than server.threads, which is ", config.threads));
   }
   if (config.tls_certificate.empty() != config.tls_key.empty()) {
     return absl::InvalidArgumentError(
