@@ -26,6 +26,9 @@ std::string Quoted(std::string_view text) {
   return absl::StrCat("'", shown, text.size() > 64 ? "...'" : "'");
 }
 
+// The one entry of a header that is no tensor.
+constexpr std::string_view kMetadataName = "__metadata__";
+
 // Takes the events of the JSON parser. Depth 1: names, 2: a tensor's fields, 3: their arrays.
 class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -62,7 +65,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ > 1 || (depth_ == 1 && name_.empty() && !named_)) return Fail("an object");
     ++depth_;
     if (depth_ != 2) return true;
-    in_metadata_ = name_ == "__metadata__";
+    in_metadata_ = name_ == kMetadataName;
     if (in_metadata_) return true;
     if (tensors_.size() == kSafetensorsTensorsMax) return Fail("more than 2^20 tensors");
     tensors_.push_back({.name = name_});
@@ -118,9 +121,11 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   enum class Field { kDtype, kShape, kOffsets, kUnknown };
 
   bool Fail(const std::string& found) {
-    error_ = absl::StrCat("header entry ", Quoted(name_),
-                          ": expected a tensor's \"dtype\", \"shape\" and \"data_offsets\", found ",
-                          found);
+    const char* const expected = name_ == kMetadataName
+                                     ? "an object of strings"
+                                     : "a tensor's \"dtype\", \"shape\" and \"data_offsets\"";
+    error_ =
+        absl::StrCat("header entry ", Quoted(name_), ": expected ", expected, ", found ", found);
     return false;
   }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "import/formats/test_files.h"
@@ -66,9 +67,23 @@ TEST(SafetensorsJsonTest, RefusesEverythingElse) {
   }
 }
 
+// Catches: errors about the metadata that ask for what a tensor has.
+TEST(SafetensorsJsonTest, SaysWhatTheMetadataMustBe) {
+  for (const auto& [entry, found] :
+       std::map<std::string, std::string>{{R"("__metadata__":[])", "an array"},
+                                          {R"("__metadata__":7)", "a number"},
+                                          {R"("__metadata__":{"x":1})", "a number"},
+                                          {R"("__metadata__":{"x":{}})", "an object"},
+                                          {R"("__metadata__":{"x":["y"]})", "an array"}}) {
+    EXPECT_EQ(ParseSafetensorsJson(Object(entry)).status().message(),
+              "header entry '__metadata__': expected an object of strings, found " + found);
+  }
+}
+
 // A parser that recursed, or kept what is nested, would end here.
 TEST(SafetensorsJsonTest, RefusesDeepNestingAtOnce) {
-  const std::string deep(10'000'000, '[');
+  std::string deep;
+  deep.resize(10'000'000, '[');
   EXPECT_FALSE(ParseSafetensorsJson("{\"a\":" + deep).ok());
   EXPECT_FALSE(ParseSafetensorsJson(deep).ok());
 }
