@@ -299,6 +299,10 @@ absl::Status LevelSession::ListTables() {
     return absl::FailedPreconditionError(
         absl::StrCat("session: model '", model_.name(), "' has no tables yet"));
   }
+  if (guard.snapshot().unloaded()) {
+    return absl::UnavailableError(
+        absl::StrCat("session: model '", model_.name(), "' was unloaded; load it to use it again"));
+  }
   for (const auto& served : guard.snapshot().tables()) {
     SessionTable table{.spec = served->spec(), .slot = model_.SlotOf(served->spec().name)};
     table.counters = &model_.counters(table.slot);

@@ -61,7 +61,8 @@ class LevelSession final : public LookupSession {
     size_t number = 0;              // of the session, for its shard of the counters
   };
 
-  // Errors: FAILED_PRECONDITION (nothing published yet), RESOURCE_EXHAUSTED (no memory).
+  // Errors: FAILED_PRECONDITION (nothing published yet), UNAVAILABLE (unloaded),
+  // RESOURCE_EXHAUSTED (no memory).
   static absl::StatusOr<std::unique_ptr<LookupSession>> Create(Parts parts);
 
   absl::StatusOr<uint32_t> FindTable(std::string_view name) const override;

@@ -571,5 +571,18 @@ TEST_F(LookupSessionTest, NumbersStayValidOverSwitches) {
   EXPECT_TRUE(Ask(*session_, {1}, 1).status.ok());
 }
 
+// Catches: a session without tables, which then said that the model does not have them.
+TEST_F(LookupSessionTest, AnUnloadedModelGivesNoSession) {
+  const WorldTable& a = Make({});
+  world_.Publish({&a});
+  world_.model().Unload();
+  const absl::Status refused = world_.factory().NewSession(world_.model(), {}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("was unloaded"));
+  world_.Publish({&a});
+  session_ = world_.NewSession();
+  EXPECT_TRUE(Ask(*session_, {1}).status.ok());
+}
+
 }  // namespace
 }  // namespace hps

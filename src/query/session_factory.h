@@ -50,7 +50,8 @@ class SessionFactory {
   // of the caches by DeviceCache::device(); -1 is the host, with a cache only if one of device -1
   // is among them.
   // Errors: INVALID_ARGUMENT (keys_max of 0 or over kKeysPerCallMax, an output dtype other than
-  // float32), UNAVAILABLE (no such device), FAILED_PRECONDITION (nothing published yet),
+  // float32), UNAVAILABLE (no such device, or the model was unloaded), FAILED_PRECONDITION (nothing
+  // published yet),
   // RESOURCE_EXHAUSTED (memory, or EpochDomain::kReadersMax sessions).
   virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       ModelState& model, const SessionOptions& options) = 0;
