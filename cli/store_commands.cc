@@ -42,14 +42,37 @@ void WriteTable(const TableInfo& table, JsonWriter& json) {
   json.EndArray().EndObject();
 }
 
-void PrintTable(const TableInfo& table, Output& output) {
+void WriteWaiting(const std::vector<WaitingImport>& waiting, JsonWriter& json) {
+  json.Name("staged").BeginArray();
+  for (const WaitingImport& import : waiting) {
+    json.BeginObject().Name("tables").BeginArray();
+    for (const TableInfo& table : import.tables) WriteTable(table, json);
+    json.EndArray();
+    if (!import.problem.empty()) json.Member("problem", std::string_view(import.problem));
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
+void PrintTable(const std::string& before, const TableInfo& table, Output& output) {
   const std::vector<float> row = DefaultRow(table.spec);
   output.Line(absl::StrCat(
-      table.spec.name, ": ", table.row_count, " rows of dim ", table.spec.dim, " ",
+      before, table.spec.name, ": ", table.row_count, " rows of dim ", table.spec.dim, " ",
       std::string(DtypeName(table.spec.dtype)), ", ",
       ReadableBytes(static_cast<double>(table.bytes)), ", default ",
       !IsUniform(row) ? "row of its own" : FormatFloat(row.empty() ? 0.0F : row.front()),
       ", incarnation ", table.incarnation));
+}
+
+void PrintWaiting(const std::vector<WaitingImport>& waiting, Output& output) {
+  if (waiting.empty()) return;
+  output.Line(absl::StrCat(waiting.size(), waiting.size() == 1 ? " import" : " imports",
+                           " staged, to be taken by a server at its next start or `load`:"));
+  for (const WaitingImport& import : waiting) {
+    for (const TableInfo& table : import.tables) PrintTable("staged ", table, output);
+    if (!import.problem.empty())
+      output.Line(OneLine("staged, but can't be read: " + import.problem));
+  }
 }
 
 std::string Describe(const Damage& damage) {
@@ -78,19 +101,24 @@ void WriteReport(const VerifyReport& report, double seconds, JsonWriter& json) {
 }  // namespace
 
 absl::Status RunInspect(const InspectArguments&, const Config& config, Output& output) {
+  // First, so that an import which is being taken is not overlooked in both places.
+  const absl::StatusOr<std::vector<WaitingImport>> waiting = WaitingImports(config);
   const auto store = Store::Open(config, OpenMode::kReadOnly);
   if (!store.ok()) return store.status();
   const absl::StatusOr<std::vector<TableInfo>> tables = (*store)->Tables();
   if (!tables.ok()) return tables.status();
+  if (!waiting.ok()) return waiting.status();
   if (output.is_json()) {
     output.json().Member("format_version", (*store)->format_version());
     output.json().Name("tables").BeginArray();
     for (const TableInfo& table : *tables) WriteTable(table, output.json());
     output.json().EndArray();
+    WriteWaiting(*waiting, output.json());
   } else {
     output.Line(absl::StrCat(config.store.path, ": store of format ", (*store)->format_version(),
                              " with ", tables->size(), " tables"));
-    for (const TableInfo& table : *tables) PrintTable(table, output);
+    for (const TableInfo& table : *tables) PrintTable("", table, output);
+    PrintWaiting(*waiting, output);
   }
   return absl::OkStatus();
 }

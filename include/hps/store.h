@@ -89,6 +89,12 @@ class Store {
 // staged (ImportReport::staged). Errors: as Store::Import.
 absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request);
 
+// The imports that wait for the owner of the store, in the order in which it will take them: those
+// that can't be read come last. Changes nothing and takes no lock: one that is being taken may be
+// among them. A store without any, and no store, have none.
+// Errors: INVALID_ARGUMENT (the configuration); UNAVAILABLE, PERMISSION_DENIED (the directory).
+absl::StatusOr<std::vector<WaitingImport>> WaitingImports(const Config& config);
+
 // Removes a table from a store that nobody has open for writing.
 // Errors: as Store::Drop and Store::Open.
 absl::Status DropTable(const Config& config, const std::string& table);

@@ -49,6 +49,12 @@ struct ImportReport {
   std::vector<std::string> warnings;
 };
 
+// An import that was left staged and waits for the owner of the store.
+struct WaitingImport {
+  std::vector<TableInfo> tables;  // as they will be
+  std::string problem{};          // why it can't be read; else empty
+};
+
 struct ExportRequest {
   std::string name;  // "<model>/<table>"
   std::string to;    // a directory, created; it must not hold a table already

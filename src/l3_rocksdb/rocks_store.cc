@@ -227,4 +227,9 @@ absl::StatusOr<std::unique_ptr<BulkImport>> StageImport(const RocksStoreOptions&
   return RocksImport::Begin(nullptr, options, specs);
 }
 
+absl::StatusOr<std::vector<WaitingImport>> ListWaitingImports(const RocksStoreOptions& options) {
+  return ListReadyImports(options.env != nullptr ? options.env : rocksdb::Env::Default(),
+                          options.config.path);
+}
+
 }  // namespace hps

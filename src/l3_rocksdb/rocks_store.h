@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "hps/table_spec.h"
+#include "hps/transfer.h"
 #include "l3_rocksdb/options.h"
 #include "tier/durable_tier.h"
 
@@ -25,5 +27,8 @@ absl::StatusOr<std::unique_ptr<DurableStore>> OpenRocksStore(const RocksStoreOpt
 // Errors: those of DurableStore::BeginImport.
 absl::StatusOr<std::unique_ptr<BulkImport>> StageImport(const RocksStoreOptions& options,
                                                         std::span<const TableSpec> specs);
+
+// As WaitingImports of hps/store.h. Only the path and the Env of `options` are looked at.
+absl::StatusOr<std::vector<WaitingImport>> ListWaitingImports(const RocksStoreOptions& options);
 
 }  // namespace hps

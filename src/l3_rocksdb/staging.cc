@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <iterator>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/fault_point.h"
@@ -79,6 +81,12 @@ absl::StatusOr<StagedImport> ReadManifest(rocksdb::Env* env, const std::string& 
   return import;
 }
 
+// The oldest first.
+void SortByOrder(std::vector<StagedImport>& imports) {
+  std::sort(imports.begin(), imports.end(),
+            [](const StagedImport& a, const StagedImport& b) { return a.order < b.order; });
+}
+
 // All directories, by what they are. REQUIRES: the staging lock is held.
 struct Staging {
   std::vector<StagedImport> ready;   // oldest first
@@ -106,9 +114,31 @@ absl::StatusOr<Staging> ReadStaging(rocksdb::Env* env, const std::string& store)
       return import.status();
     }
   }
-  std::sort(staging.ready.begin(), staging.ready.end(),
-            [](const StagedImport& a, const StagedImport& b) { return a.order < b.order; });
+  SortByOrder(staging.ready);
   return staging;
+}
+
+uint64_t BytesOf(rocksdb::Env* env, const std::string& directory,
+                 const std::vector<StagedFile>& files) {
+  uint64_t sum = 0;
+  for (const StagedFile& file : files) {
+    uint64_t bytes = 0;
+    if (env->GetFileSize(directory + "/" + file.name, &bytes).ok()) sum += bytes;
+  }
+  return sum;
+}
+
+WaitingImport Describe(rocksdb::Env* env, const StagedImport& import) {
+  WaitingImport waiting;
+  for (const StagedTable& table : import.tables) {
+    TableInfo& info = waiting.tables.emplace_back();
+    info.spec = table.spec;
+    info.incarnation = table.incarnation;
+    info.row_count = table.row_count;
+    info.bytes = BytesOf(env, import.directory, table.row_files) +
+                 BytesOf(env, import.directory, table.key_files);
+  }
+  return waiting;
 }
 
 // REQUIRES: the staging lock is held.
@@ -247,6 +277,31 @@ absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
     }
   }
   return std::move(staging.ready);
+}
+
+absl::StatusOr<std::vector<WaitingImport>> ListReadyImports(rocksdb::Env* env,
+                                                            const std::string& store) {
+  HPS_ASSIGN_OR_RETURN(const std::vector<std::string> directories, Directories(env, store));
+  std::vector<StagedImport> ready;
+  std::vector<WaitingImport> unreadable;
+  for (const std::string& directory : directories) {
+    absl::StatusOr<bool> is_ready = IsReady(env, directory);
+    if (is_ready.ok() && !*is_ready) continue;
+    absl::StatusOr<StagedImport> import = ReadManifest(env, directory);
+    if (import.ok()) {
+      ready.push_back(*std::move(import));
+      continue;
+    }
+    is_ready = IsReady(env, directory);
+    if (is_ready.ok() && !*is_ready) continue;  // its owner has just taken it
+    unreadable.push_back(
+        {.tables = {}, .problem = absl::StrCat("'", directory, "': ", import.status().ToString())});
+  }
+  SortByOrder(ready);
+  std::vector<WaitingImport> waiting;
+  for (const StagedImport& import : ready) waiting.push_back(Describe(env, import));
+  std::move(unreadable.begin(), unreadable.end(), std::back_inserter(waiting));
+  return waiting;
 }
 
 absl::Status RemoveStaging(rocksdb::Env* env, const std::string& store,

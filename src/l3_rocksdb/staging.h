@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "hps/table_spec.h"
+#include "hps/transfer.h"
 #include "hps/types.h"
 #include "l3_rocksdb/owner_lock.h"
 
@@ -65,6 +66,12 @@ absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport
 // imports is can't be told.
 absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
                                                            const std::string& store);
+
+// For those who do not own the store, without a lock: what TakeReadyImports would give now, and
+// after it the imports that it could not read. Changes nothing.
+// Errors: UNAVAILABLE, PERMISSION_DENIED: the directories can't be listed.
+absl::StatusOr<std::vector<WaitingImport>> ListReadyImports(rocksdb::Env* env,
+                                                            const std::string& store);
 
 // The name of a staged file while a commit has a link to it.
 inline constexpr char kLinkSuffix[] = ".in";

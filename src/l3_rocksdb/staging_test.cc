@@ -98,6 +98,45 @@ TEST_F(StagingTest, TheOwnersImportComesAfterWhatWasStagedBefore) {
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}, {"m/b", 20}}));
 }
 
+TEST_F(StagingTest, WhoDoesNotOwnTheStoreSeesWhatWaits) {
+  EXPECT_TRUE(ListWaitingImports(Options())->empty());
+  Stage({"a", "b"}, 20);
+  Stage({"a"}, 30);
+  const auto unfinished = StageImport(Options(), Specs({"c"}));
+  ASSERT_TRUE(unfinished.ok()) << unfinished.status();
+  const auto waiting = ListWaitingImports(Options());
+  ASSERT_TRUE(waiting.ok()) << waiting.status();
+  ASSERT_EQ(waiting->size(), 2u) << "what is in the making does not wait";
+  ASSERT_EQ((*waiting)[0].tables.size(), 2u);
+  EXPECT_EQ((*waiting)[0].tables[1].spec.name, "m/b");
+  ASSERT_EQ((*waiting)[1].tables.size(), 1u);
+  const TableInfo& newest = (*waiting)[1].tables[0];
+  EXPECT_EQ(newest.row_count, 30u);
+  EXPECT_EQ(newest.spec.dim, kDim);
+  EXPECT_GT(newest.bytes, 30u * kDim * 4);
+  EXPECT_GT(newest.incarnation, 0u);
+  EXPECT_EQ((*waiting)[1].problem, "");
+  EXPECT_EQ(StagedDirectories().size(), 3u);
+  ASSERT_TRUE(*server_->Refresh());
+  EXPECT_TRUE(ListWaitingImports(Options())->empty());
+  RocksStoreOptions elsewhere = Options();
+  elsewhere.config.path = directory_.path() + "/none";
+  EXPECT_TRUE(ListWaitingImports(elsewhere)->empty());
+}
+
+TEST_F(StagingTest, AWaitingImportThatCannotBeReadIsListedWithTheReason) {
+  Stage({"a"}, 10);
+  std::filesystem::resize_file(StagedDirectories().at(0) + "/manifest", 40);
+  Stage({"b"}, 10);
+  const auto waiting = ListWaitingImports(Options());
+  ASSERT_TRUE(waiting.ok()) << waiting.status();
+  ASSERT_EQ(waiting->size(), 2u);
+  EXPECT_EQ((*waiting)[0].tables.at(0).spec.name, "m/b");
+  EXPECT_TRUE((*waiting)[1].tables.empty());
+  EXPECT_NE((*waiting)[1].problem.find("DATA_LOSS"), std::string::npos) << (*waiting)[1].problem;
+  EXPECT_EQ(StagedDirectories().size(), 2u) << "a look changes nothing";
+}
+
 TEST_F(StagingTest, AnImportThatHasToWaitKeepsNoOtherBack) {
   Stage({"a"}, 10);
   Stage({"b"}, 20);

@@ -195,6 +195,11 @@ absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequ
   return RunImport(plan, *import, OptionsOf(config, request), nullptr);
 }
 
+absl::StatusOr<std::vector<WaitingImport>> WaitingImports(const Config& config) {
+  HPS_RETURN_IF_ERROR(ValidateConfig(config));
+  return WaitingDurableImports(config.store);
+}
+
 absl::Status DropTable(const Config& config, const std::string& table) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
   HPS_RETURN_IF_ERROR(ValidateTableName(table));

@@ -31,6 +31,10 @@ absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig
   return StageImport(OptionsOf(config, OpenMode::kCreate, StoreRole::kCommand), specs);
 }
 
+absl::StatusOr<std::vector<WaitingImport>> WaitingDurableImports(const StoreConfig& config) {
+  return ListWaitingImports(OptionsOf(config, OpenMode::kReadOnly, StoreRole::kCommand));
+}
+
 absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool repair,
                                                 const ProgressFunction& progress) {
   return VerifyRocksStore(OptionsOf(config, OpenMode::kReadWrite, StoreRole::kCommand), repair,

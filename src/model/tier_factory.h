@@ -29,6 +29,9 @@ absl::StatusOr<std::unique_ptr<DurableStore>> OpenDurableStore(const StoreConfig
 absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig& config,
                                                                std::span<const TableSpec> specs);
 
+// Errors: those of WaitingImports.
+absl::StatusOr<std::vector<WaitingImport>> WaitingDurableImports(const StoreConfig& config);
+
 // Errors: those of VerifyStore.
 absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool repair,
                                                 const ProgressFunction& progress);

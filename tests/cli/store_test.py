@@ -81,7 +81,13 @@ class OwnerTest(support.CommandTestCase):
         # A newer import replaces a staged one, and another table may be staged beside it.
         self.assertTrue(self.import_constant("m/t", 3)["staged"])
         self.assertTrue(self.import_constant("m/u", 4)["staged"])
+        inspected = self.succeed("inspect", "--store", self.store)
+        self.assertEqual([table["name"] for table in inspected["tables"]], ["m/t"])
+        self.assertEqual([[(table["name"], table["rows"], table["dim"]) for table in one["tables"]]
+                          for one in inspected["staged"]],
+                         [[("m/t", 100, 4)], [("m/t", 100, 4)], [("m/u", 100, 4)]])
         self.assertEqual(owner.ask("reload"), "OK")
+        self.assertEqual(self.succeed("inspect", "--store", self.store)["staged"], [])
         self.assertIn("3.000000", owner.ask("lookup m/t 5"))
         self.assertIn("4.000000", owner.ask("lookup m/u 5"))
         self.expect_rows("m/t", np.arange(100), np.full((100, 4), 3, dtype=np.float32))
