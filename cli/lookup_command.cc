@@ -122,9 +122,7 @@ absl::Status RunLookup(const LookupArguments& arguments, const Config& config, O
     if (!read.ok()) return read.status();
     keys = *std::move(read);
   }
-  // No other device is made ready, which takes its time and memory.
   Config for_device = config;
-  for_device.l1.devices_auto = false;
   if (arguments.device >= 0) for_device.l1.devices = {arguments.device};
   const auto store = Store::Open(for_device, OpenMode::kReadOnly);
   if (!store.ok()) return store.status();

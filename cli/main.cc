@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <variant>
 
 #include "cli/arguments.h"
+#include "cli/command_config.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "hps/log.h"
@@ -32,38 +32,12 @@ constexpr int kDone = 0;
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
-absl::StatusOr<Config> StoreConfigOf(const StoreArguments& arguments) {
-  if (!arguments.config.empty()) return LoadConfig(arguments.config);
-  Config config;
-  config.store.path = arguments.store;
-  config.origin["store.path"] = "--store";
-  return config;
-}
-
-// The configuration of a command that looks at a store once: no level 2, since one call would only
-// fill it. Errors: those of LoadConfig.
 template <typename Arguments>
 absl::StatusOr<Config> CommandConfig(const Arguments& arguments) {
-  absl::StatusOr<Config> config = StoreConfigOf(arguments.store);
-  if (config.ok()) config->l2.kind = L2Kind::kNone;
-  return config;
+  return ConfigOfCommand(arguments.store);
 }
-
-// A server has all levels, and addresses of its command line. Errors: those of ValidateConfig too.
 absl::StatusOr<Config> CommandConfig(const ServeArguments& arguments) {
-  absl::StatusOr<Config> config = StoreConfigOf(arguments.store);
-  if (!config.ok()) return config;
-  const auto replace = [&](const std::optional<std::string>& given, const std::string& name,
-                           std::string& setting) {
-    if (!given.has_value()) return;
-    setting = *given;
-    config->origin["server." + name] = "--" + name;
-  };
-  replace(arguments.http, "http", config->server.http);
-  replace(arguments.grpc, "grpc", config->server.grpc);
-  replace(arguments.metrics, "metrics", config->server.metrics);
-  if (absl::Status valid = ValidateConfig(*config); !valid.ok()) return valid;
-  return config;
+  return ConfigOfServer(arguments);
 }
 
 absl::Status Run(const ImportArguments& arguments, const Config& config, Output& output) {

@@ -1,0 +1,41 @@
+#include "cli/command_config.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace hps::cli {
+namespace {
+
+// Catches: `hps inspect` that took memory of every GPU of the machine.
+TEST(CommandConfigTest, ACommandUsesNoLevelAboveTheStore) {
+  const auto config = ConfigOfCommand({.store = "store", .config = ""});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->store.path, "store");
+  EXPECT_EQ(config->l2.kind, L2Kind::kNone);
+  EXPECT_FALSE(config->l1.devices_auto);
+  EXPECT_EQ(config->l1.devices, std::vector<int>());
+}
+
+TEST(CommandConfigTest, AServerHasAllLevelsAndItsOptionsCount) {
+  ServeArguments arguments;
+  arguments.store.store = "store";
+  arguments.http = "127.0.0.1:1";
+  const auto config = ConfigOfServer(arguments);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->l2.kind, L2Kind::kMemory);
+  EXPECT_TRUE(config->l1.devices_auto);
+  EXPECT_EQ(config->server.http, "127.0.0.1:1");
+  EXPECT_EQ(config->origin.at("server.http"), "--http");
+  EXPECT_EQ(config->server.grpc, Config().server.grpc);
+  arguments.http = "nowhere";
+  EXPECT_EQ(ConfigOfServer(arguments).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CommandConfigTest, AFileThatIsNotThereIsAnError) {
+  EXPECT_EQ(ConfigOfCommand({.store = "", .config = "/none.toml"}).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace hps::cli
