@@ -1,12 +1,11 @@
 #include "hps/config.h"
 
 #include <toml++/toml.h>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
-#include <memory>
+#include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +13,7 @@
 #include "base/macros.h"
 #include "base/names.h"
 #include "hps/units.h"
+#include "import/formats/file.h"
 #include "model/config_settings.h"
 #include "model/setting_list.h"
 
@@ -47,26 +47,14 @@ absl::Status InvalidAt(const FileContext& file, const toml::source_region& sourc
   return ErrorAt(file, source, absl::InvalidArgumentError(message));
 }
 
-absl::Status ErrnoStatus(const std::string& path, int error) {
-  const std::string message = absl::StrCat(path, ": ", std::strerror(error));
-  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(message);
-  if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(message);
-  return absl::InvalidArgumentError(message);
-}
-
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
-  if (file == nullptr) return ErrnoStatus(path, errno);
-  std::string text(kConfigBytesMax + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) return ErrnoStatus(path, errno);
-  if (text.size() > kConfigBytesMax) {
+  HPS_ASSIGN_OR_RETURN(const File file, File::OpenForReading(path));
+  if (file.bytes_at_open() > kConfigBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": a configuration file has at most ", kConfigBytesMax, " bytes"));
   }
+  std::string text(file.bytes_at_open(), '\0');
+  HPS_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(text))));
   return text;
 }
 
@@ -256,6 +244,14 @@ absl::Status CheckModel(const ModelConfig& model) {
       return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "': [[model.table]] '",
                                                      table.name, "' is given twice"));
     }
+    const bool is_served =
+        model.tables.empty() ||
+        std::find(model.tables.begin(), model.tables.end(), table.name) != model.tables.end();
+    if (!is_served) {
+      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "': [[model.table]] '",
+                                                     table.name, "' is not one of its `tables`",
+                                                     DidYouMean(table.name, model.tables)));
+    }
     const bool l2_twice = table.l2_share.has_value() && table.l2_bytes.has_value();
     if (l2_twice || (table.l1_share.has_value() && table.l1_bytes.has_value())) {
       const std::string level = l2_twice ? "l2" : "l1";
@@ -268,17 +264,17 @@ absl::Status CheckModel(const ModelConfig& model) {
 }
 
 // What tables are given by name must be there, whatever the store holds.
-absl::Status CheckL2Budgets(const Config& config) {
-  if (config.l2.kind != L2Kind::kMemory) return absl::OkStatus();
-  uint64_t bytes_left = config.l2.bytes_max;
+absl::Status CheckBudgets(const Config& config, const std::string& level, uint64_t bytes_max,
+                          std::optional<uint64_t> TableConfig::*member) {
+  uint64_t bytes_left = bytes_max;
   for (const ModelConfig& model : config.model) {
     for (const TableConfig& table : model.table) {
-      const uint64_t bytes = table.l2_bytes.value_or(0);
+      const uint64_t bytes = (table.*member).value_or(0);
       if (bytes > bytes_left) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "model '", model.name, "', table '", table.name, "': l2_bytes = ",
-            FormatByteSize(bytes), ", but l2.bytes_max = ", FormatByteSize(config.l2.bytes_max),
-            " has ", FormatByteSize(bytes_left), " left"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("model '", model.name, "', table '", table.name, "': ", level,
+                         "_bytes = ", FormatByteSize(bytes), ", but ", level, ".bytes_max = ",
+                         FormatByteSize(bytes_max), " has ", FormatByteSize(bytes_left), " left"));
       }
       bytes_left -= bytes;
     }
@@ -344,7 +340,10 @@ absl::Status ValidateConfig(const Config& config) {
     if (!names.insert(model.name).second)
       return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "' is given twice"));
   }
-  return CheckL2Budgets(config);
+  if (config.l2.kind == L2Kind::kMemory) {
+    HPS_RETURN_IF_ERROR(CheckBudgets(config, "l2", config.l2.bytes_max, &TableConfig::l2_bytes));
+  }
+  return CheckBudgets(config, "l1", config.l1.bytes_max, &TableConfig::l1_bytes);
 }
 
 std::string PrintConfig(const Config& given) {

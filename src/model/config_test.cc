@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -229,6 +230,11 @@ TEST_F(ConfigTest, ModelsAreChecked) {
       "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n[[model.table]]\n"
       "name = \"t\"\n",
       "", {"'t' is given twice"});
+  // Catches: settings of a table that is not served, which were ignored in silence.
+  ExpectInvalid(
+      "[[model]]\nname = \"m\"\ntables = [\"user\"]\n[[model.table]]\nname = \"usr\"\n"
+      "l2_share = 1.0\n",
+      "", {"model 'm'", "[[model.table]] 'usr'", "`tables`", "did you mean 'user'"});
 }
 
 TEST_F(ConfigTest, TomlThatDoesNotParseNamesThePlace) {
@@ -259,6 +265,13 @@ TEST_F(ConfigTest, TheFileItself) {
   EXPECT_EQ(LoadConfig(directory_ + "/none/none.toml").status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(LoadConfig(directory_).status().code(), absl::StatusCode::kInvalidArgument);
+  // Catches: a pipe that nobody writes to, which was waited for.
+  const std::string pipe = directory_ + "/pipe.toml";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(
+      LoadConfig(pipe).status(),
+      absl::InvalidArgumentError(
+          pipe + ": expected a regular file, found something else (a pipe, device or socket)"));
   const absl::Status too_large = Load(std::string(kConfigBytesMax + 1, '\n')).status();
   EXPECT_EQ(too_large.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(too_large.message()), HasSubstr("at most"));
@@ -328,6 +341,12 @@ TEST_F(ConfigTest, BudgetsInBytesMustFitTogether) {
       "[[model.table]]\nname = \"u\"\nl2_bytes = ";
   EXPECT_TRUE(Load(text + "40\n").ok());
   ExpectInvalid(text + "41\n", "", {"model 'm', table 'u'", "41B", "100B", "40B left"});
+  // Catches: budgets of level 1 that it can't keep, which were cut in silence.
+  const std::string l1 =
+      "[l1]\nbytes_max = 100\n[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n"
+      "l1_bytes = 60\n[[model]]\nname = \"n\"\n[[model.table]]\nname = \"t\"\nl1_bytes = ";
+  EXPECT_TRUE(Load(l1 + "40\n").ok());
+  ExpectInvalid(l1 + "41\n", "", {"model 'n', table 't'", "l1_bytes = 41B", "l1.bytes_max", "40B"});
 }
 
 // docs/configuration.md holds, for every section, exactly the table that the settings give.
