@@ -73,8 +73,8 @@ class ModelLifeCycle {
   // Errors: those of Store::NewSession; UNAVAILABLE for a model that is not loaded.
   virtual absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const std::string& model) = 0;
 
-  // For a process that is to end: loads under way and to come leave level 2 as it is, instead of
-  // filling it.
+  // For a process that is to end: loads under way and to come leave levels 1 and 2 as they are,
+  // instead of filling them.
   virtual void StopPreloading() = 0;
 
   // Devices that sessions may use; empty = the host alone.

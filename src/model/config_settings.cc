@@ -247,7 +247,8 @@ const std::vector<Setting<TableConfig>>& TableSettings() {
           OptionalCodec<SizeCodec>{{0, kSizeMax}}, [](auto& c) -> auto& { return c.l1_bytes; }),
       MakeSetting<TableConfig>(
           {"model.table", "l1_hot_keys",
-           "NumPy file of keys, hottest first, that level 1 loads at start, before `l1.preload`."},
+           "NumPy file of keys, hottest first, that level 1 loads at start, before `l1.preload`, "
+           "as many as it has room for."},
           PathCodec{}, [](auto& c) -> auto& { return c.l1_hot_keys; }),
   };
   return *settings;

@@ -23,6 +23,13 @@ std::string PartOf(const ServedTable& table, const DeviceCache& cache) {
   return absl::StrCat("table '", table.spec().name, "' on device ", cache.device());
 }
 
+// What so many rows ask of a cache.
+auto NeedIn(const DeviceCache& cache) {
+  return [&cache](uint64_t row_count, size_t row_bytes) {
+    return cache.TableBytes(row_bytes, row_count);
+  };
+}
+
 // The keys that level 1 holds of a table; all of it was asked for, and not long ago.
 absl::StatusOr<std::vector<Key>> KeysHeld(DeviceCacheTable& table) {
   std::vector<Key> held;
@@ -102,32 +109,45 @@ absl::Status DeviceLevel::CheckDevice(int device) const {
 std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
                                           std::span<const ServedTable* const> going) const {
   if (caches_.empty()) return std::vector<uint64_t>(demands.size(), 0);
-  uint64_t bytes_left = config_.l1.bytes_max;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [table, bytes] : granted_) {
-      const bool goes = std::find(going.begin(), going.end(), table) != going.end();
-      if (!goes && !table->retired()) bytes_left -= std::min(bytes, bytes_left);
-    }
-  }
   std::vector<BudgetRequest> requests;
+  uint64_t held_by_demands = 0;
   for (const Demand& demand : demands) {
     const size_t row_bytes = demand.spec->row_bytes();
     BudgetRequest& request = requests.emplace_back();
+    if (demand.served != nullptr) request.held_bytes = BytesOf(*demand.served);
+    held_by_demands += request.held_bytes;
     request.least_bytes = caches_.front()->TableBytes(row_bytes, 1);
     request.needed_bytes =
         std::max(request.least_bytes, caches_.front()->TableBytes(row_bytes, demand.row_count));
     request.share = demand.share;
     request.fixed_bytes = demand.fixed_bytes;
   }
-  std::vector<uint64_t> parts = DivideBudget(bytes_left, requests);
+  uint64_t bytes_left = config_.l1.bytes_max;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [table, bytes] : granted_) {
+      const bool counts =
+          std::find(going.begin(), going.end(), table) != going.end() ||
+          std::any_of(demands.begin(), demands.end(),
+                      [&, &table = table](const Demand& demand) { return demand.served == table; });
+      if (!counts && !table->retired()) bytes_left -= std::min(bytes, bytes_left);
+    }
+  }
+  // Where a switch has failed, more may have been granted than there is: what waits goes on to.
+  std::vector<uint64_t> parts = RedivideBudget(std::max(bytes_left, held_by_demands), requests);
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i] != 0 || !requests[i].wants_any()) continue;
+    if (parts[i] != 0 || demands[i].served != nullptr || !requests[i].wants_any()) continue;
     LogWarning(absl::StrCat("table '", demands[i].spec->name, "' is served without level 1: of ",
                             "l1.bytes_max = ", FormatByteSize(config_.l1.bytes_max),
                             " too little is left for it"));
   }
   return parts;
+}
+
+uint64_t DeviceLevel::BytesOf(const ServedTable& table) const {
+  MutexLock lock(mutex_);
+  const auto found = granted_.find(&table);
+  return found == granted_.end() ? 0 : found->second;
 }
 
 std::shared_ptr<ServedTable> DeviceLevel::Watched(std::shared_ptr<ServedTable> table) {
@@ -153,10 +173,10 @@ void DeviceLevel::Adopt(const Adoption& adoption) {
     const absl::Status attached = Attach(table, cache, adoption.bytes);
     if (attached.ok()) {
       Fill(table, cache, keys);
-      if (adoption.former == nullptr) Preload(table, cache);
+      if (adoption.former == nullptr) Preload(table, cache, adoption.bytes);
       continue;
     }
-    // The incarnation that it replaces will give its part back; else somebody may, some day.
+    // The table that it replaces will give its part back; else others that are to have less.
     const std::string line =
         absl::StrCat(PartOf(table, *caches_[cache]), " waits: ", attached.ToString());
     adoption.former != nullptr ? LogInfo(line) : LogWarning(line);
@@ -177,6 +197,10 @@ std::vector<Key> DeviceLevel::KeysFor(const Adoption& adoption, size_t cache) co
     if (l1 != nullptr) keys = KeysHeld(*l1);
   } else if (!adoption.hot_keys_path.empty()) {
     keys = ReadNpyKeys(adoption.hot_keys_path);
+    // The coldest, which come last, would push the hottest out.
+    const size_t room =
+        RowsThatFit(adoption.bytes, adoption.table->row_bytes(), NeedIn(*caches_[cache]));
+    if (keys.ok() && keys->size() > room) keys->resize(room);
   }
   if (keys.ok()) return *std::move(keys);
   LogWarning(absl::StrCat(PartOf(*adoption.table, *caches_[cache]),
@@ -184,9 +208,14 @@ std::vector<Key> DeviceLevel::KeysFor(const Adoption& adoption, size_t cache) co
   return {};
 }
 
-void DeviceLevel::Preload(ServedTable& table, size_t cache) const {
-  const auto go_on = [&] { return !closing_.load() && !table.retired(); };
-  const absl::StatusOr<uint64_t> rows = PreloadDeviceTable(table, cache, config_.l1.preload, go_on);
+bool DeviceLevel::MayFill(const ServedTable& table) const {
+  return filling_.load(std::memory_order_relaxed) && !closing_.load() && !table.retired();
+}
+
+void DeviceLevel::Preload(ServedTable& table, size_t cache, uint64_t bytes) const {
+  const uint64_t room = RowsThatFit(bytes, table.row_bytes(), NeedIn(*caches_[cache]));
+  const absl::StatusOr<uint64_t> rows =
+      PreloadDeviceTable(table, cache, config_.l1.preload, room, [&] { return MayFill(table); });
   if (rows.ok()) return;
   LogWarning(absl::StrCat("preload of ", PartOf(table, *caches_[cache]),
                           " ended early: ", rows.status().ToString()));
@@ -200,8 +229,8 @@ absl::Status DeviceLevel::Attach(ServedTable& table, size_t cache, uint64_t byte
 }
 
 void DeviceLevel::Fill(ServedTable& table, size_t cache, std::span<const Key> keys) const {
-  const auto go_on = [&] { return !closing_.load() && !table.retired(); };
-  const absl::StatusOr<uint64_t> rows = FillDeviceTable(table, cache, keys, go_on);
+  const absl::StatusOr<uint64_t> rows =
+      FillDeviceTable(table, cache, keys, [&] { return MayFill(table); });
   if (rows.ok()) return;
   LogWarning(absl::StrCat("filling ", PartOf(table, *caches_[cache]),
                           " ended early: ", rows.status().ToString()));
@@ -238,7 +267,7 @@ void DeviceLevel::BindWaiting() {
   }
   for (auto& [table, part] : bound) {
     Fill(*table, part.cache, part.keys);
-    if (part.preload) Preload(*table, part.cache);
+    if (part.preload) Preload(*table, part.cache, part.bytes);
     table = nullptr;  // it may have waited for this
   }
 }

@@ -1,12 +1,12 @@
 // Level 1 of a process: a cache on each configured device, and the parts of it that tables have.
 //
 // Every table has the same part of every device's cache. A table that comes with a switch gets its
-// part before the switch where it is free, else when the tables that it replaces have given theirs
-// back: no memory is held for two incarnations. Calls pass level 1 by until then. A new table is
-// filled with the keys that the old incarnation held, as they were hot; at start with those of
-// [[model.table]] l1_hot_keys and with a share of the table, l1.preload.
+// part before the switch where it is free, else when others have given theirs back, those that it
+// replaces or that are to have less: no memory is held for two incarnations. Calls pass level 1 by
+// until then. A new table is filled with the keys that the old one held, as they were hot; one that
+// had nothing with those of [[model.table]] l1_hot_keys and with a share of the table, l1.preload.
 //
-// Parts are not resized: a table that stays over a switch keeps the part that it has.
+// Every switch divides the level anew, by the rules of level 2 (RedivideBudget in budget.h).
 //
 // Thread-safe. Must outlive the tables that went through Watched. A thread of its own fills late.
 #pragma once
@@ -49,23 +49,28 @@ class DeviceLevel {
   // without GPUs), UNAVAILABLE, with the reason.
   absl::Status CheckDevice(int device) const;
 
-  // A table that is to come with a switch.
+  // A table that is to be served after a switch.
   struct Demand {
     const TableSpec* spec = nullptr;
     uint64_t row_count = 0;
+    const ServedTable* served = nullptr;    // where it stays as it is; null: it is new
     std::optional<double> share{};          // [[model.table]] l1_share
     std::optional<uint64_t> fixed_bytes{};  // [[model.table]] l1_bytes
   };
   // The bytes of a device's cache for each table, in the order of `demands`; 0 = none. `going` are
-  // the tables that the switch replaces or drops: what they hold counts as free.
+  // the tables that the switch replaces or drops: what they hold counts as free. One that stays and
+  // is to have other bytes than BytesOf has to come anew, unless it has none yet.
   std::vector<uint64_t> Divide(std::span<const Demand> demands,
                                std::span<const ServedTable* const> going) const;
+
+  // What the table was given of each device's cache; it may still be waiting for it. 0 = nothing.
+  uint64_t BytesOf(const ServedTable& table) const;
 
   // The same table, whose end is noticed: every table has to be served as this.
   std::shared_ptr<ServedTable> Watched(std::shared_ptr<ServedTable> table);
 
   struct Adoption {
-    std::shared_ptr<ServedTable> table;  // watched, and not served yet
+    std::shared_ptr<ServedTable> table;  // watched, and without a part
     const ServedTable* former =
         nullptr;                  // the incarnation that it replaces; null when there is none
     uint64_t bytes = 0;           // as divided
@@ -73,6 +78,9 @@ class DeviceLevel {
   };
   // Gives a table its part of every cache and fills it: now, or when the part is free.
   void Adopt(const Adoption& adoption);
+
+  // Nothing more is read into the caches to fill them: the process is to end.
+  void StopFilling() { filling_.store(false, std::memory_order_relaxed); }
 
   // Puts device numbers in the place of cache numbers.
   void NameDevices(std::span<TableStatistics> tables) const;
@@ -101,8 +109,9 @@ class DeviceLevel {
   absl::Status Open(const DeviceCacheFactory& factory);
   absl::Status Attach(ServedTable& table, size_t cache, uint64_t bytes);
   std::vector<Key> KeysFor(const Adoption& adoption, size_t cache) const;
+  bool MayFill(const ServedTable& table) const;
   void Fill(ServedTable& table, size_t cache, std::span<const Key> keys) const;
-  void Preload(ServedTable& table, size_t cache) const;
+  void Preload(ServedTable& table, size_t cache, uint64_t bytes) const;
   void Forget(const ServedTable* table);
   void PostBind();
   void BindWaiting();
@@ -112,6 +121,7 @@ class DeviceLevel {
   absl::Status devices_status_;             // why there are none
   std::map<int, absl::Status> left_out_{};  // devices without a cache, and why
   std::atomic<bool> closing_{false};
+  std::atomic<bool> filling_{true};
   std::atomic<bool> bind_posted_{false};
   BindTask bind_task_{*this};
   mutable Mutex mutex_;

@@ -125,6 +125,19 @@ class DeviceLevelTest : public StoreFilesTest {
   static void Drain(Store& store) {
     EXPECT_TRUE(store.DrainPromotions(std::chrono::seconds(30)).ok());
   }
+  // Bytes of a table's part of level 1; 0 = it has none.
+  static uint64_t PartOf(Store& store, const std::string& table) {
+    for (const TableStatistics& statistics : store.Statistics().tables) {
+      if (statistics.name == table) return statistics.l1.bytes_max;
+    }
+    return 0;
+  }
+  // Until the table has its part: others may have to give theirs back first.
+  static void AwaitPart(Store& store, const std::string& table) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (PartOf(store, table) == 0 && std::chrono::steady_clock::now() < end)
+      std::this_thread::yield();
+  }
   // What a table of n rows asks of a device.
   uint64_t Need(size_t n) const {
     return (*devices_.Make({.device = devices_.present[0], .bytes_max = 1 << 20}))
@@ -244,6 +257,32 @@ TEST_F(DeviceLevelTest, LoadsHotKeysAtStart) {
   EXPECT_EQ(LookUp(*store, "t", {6}).counts[kL1], 0u);
 }
 
+// Would catch the coldest keys of a long list, or the preload behind it, that push the hottest out.
+TEST_F(DeviceLevelTest, OfTooManyHotKeysTheHottestStay) {
+  config_.l1.bytes_max = Need(5000);
+  config_.l1.preload = 1.0;
+  std::vector<Key> hot = Iota(30'000);
+  std::reverse(hot.begin(), hot.end());
+  config_.model = {{.name = "m", .table = {{.name = "t", .l1_hot_keys = KeysFile(hot)}}}};
+  Import(Files("t", 30'000, 3));
+  const auto store = Open();
+  const std::vector<Key> hottest(hot.begin(), hot.begin() + 4096);
+  EXPECT_GE(LookUp(*store, "t", hottest).counts[kL1], hottest.size() - 40)
+      << "next to none is lost";
+}
+
+// Would catch a process that is told to end and goes on filling its devices.
+TEST_F(DeviceLevelTest, NothingIsFilledOnceItIsToEnd) {
+  config_.l1.preload = 1.0;
+  config_.model = {{.name = "m", .table = {{.name = "t", .l1_hot_keys = KeysFile({7})}}}};
+  Import(Files("t", 9000, 3));
+  const auto store = Open(OpenMode::kServe);
+  store->life_cycle().StopPreloading();
+  ASSERT_TRUE(store->life_cycle().LoadAll().ok());
+  EXPECT_EQ(store->Statistics().tables.front().l1.entries, 0u);
+  EXPECT_EQ(LookUp(*store, "t", {7}).value, 3);
+}
+
 TEST_F(DeviceLevelTest, HotKeysThatCanNotBeReadDoNotStopTheStore) {
   config_.model = {{.name = "m", .table = {{.name = "t", .l1_hot_keys = "/none.npy"}}}};
   Import(Files("t", 10, 3));
@@ -328,21 +367,48 @@ TEST_F(DeviceLevelTest, ANewTableThatHadToWaitIsPreloaded) {
   ExpectSoonInL1(*store, "b", Iota(500), 2);
 }
 
-TEST_F(DeviceLevelTest, WhatADroppedTableHeldIsGivenToTheNext) {
+// Would catch a table that stays without level 1 though what was in its way has gone.
+TEST_F(DeviceLevelTest, WhatADroppedTableHeldIsGivenToOneThatHasNothing) {
   config_.l1.bytes_max = Need(1000);
+  config_.l1.preload = 0.5;
+  config_.model = {{.name = "m", .table = {{.name = "a", .l1_bytes = Need(1000)}}}};
   Import(Files("a", 1000, 1));
   const auto store = Open();
-  ASSERT_TRUE(store->Import(Files("b", 1000, 1)).ok());
-  const auto part_of_b = [&] { return store->Statistics().tables.back().l1.bytes_max; };
-  EXPECT_EQ(part_of_b(), 0u) << "all was given away";
-  EXPECT_EQ(LookUp(*store, "b", Iota(10)).value, 1);
-  ASSERT_TRUE(store->Drop("m/a").ok());
   ASSERT_TRUE(store->Import(Files("b", 1000, 2)).ok());
+  EXPECT_EQ(PartOf(*store, "m/b"), 0u) << "all was given away";
   EXPECT_EQ(LookUp(*store, "b", Iota(10)).value, 2);
+  ASSERT_TRUE(store->Drop("m/a").ok());
+  ExpectSoonInL1(*store, "b", Iota(500), 2);
+  EXPECT_GT(PartOf(*store, "m/b"), 0u);
+}
+
+// Would catch parts that stay as they were when tables come or change their size: the newcomer went
+// without.
+TEST_F(DeviceLevelTest, ASwitchDividesTheLevelAnew) {
+  config_.l1.bytes_max = Need(20'000);
+  Import(Files("a", 20'000, 1));
+  const auto store = Open();
+  EXPECT_EQ(LookUp(*store, "a", Iota(64)).value, 1);
   Drain(*store);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (part_of_b() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-  EXPECT_GT(part_of_b(), 0u);
+  EXPECT_GT(PartOf(*store, "m/a"), config_.l1.bytes_max / 8 * 7);
+  ASSERT_TRUE(store->Import(Files("b", 20'000, 2)).ok());
+  AwaitPart(*store, "m/a");
+  AwaitPart(*store, "m/b");
+  EXPECT_GT(PartOf(*store, "m/a"), config_.l1.bytes_max / 8 * 3);
+  EXPECT_GT(PartOf(*store, "m/b"), config_.l1.bytes_max / 8 * 3);
+  EXPECT_LE(PartOf(*store, "m/a") + PartOf(*store, "m/b"), config_.l1.bytes_max);
+  ExpectSoonInL1(*store, "a", Iota(64), 1);  // what was hot is hot again
+  // One becomes much smaller: the other does not grow by itself, but it may when it comes anew.
+  ASSERT_TRUE(store->Import(Files("b", 10, 3)).ok());
+  ASSERT_TRUE(store->Import(Files("a", 20'000, 4)).ok());
+  AwaitPart(*store, "m/a");
+  EXPECT_GT(PartOf(*store, "m/a"), config_.l1.bytes_max / 2);
+  // ... and much larger.
+  ASSERT_TRUE(store->Import(Files("b", 20'000, 5)).ok());
+  AwaitPart(*store, "m/b");
+  EXPECT_GT(PartOf(*store, "m/b"), config_.l1.bytes_max / 8 * 3);
+  EXPECT_EQ(LookUp(*store, "a", Iota(64)).value, 4);
+  EXPECT_EQ(LookUp(*store, "b", Iota(64)).value, 5);
 }
 
 // Would catch a session that is left without its cache's tables, a torn row, or a step back while

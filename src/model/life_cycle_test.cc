@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,30 @@ using ::testing::HasSubstr;
 
 constexpr size_t kRows = 1000;
 
+// A cache that says when a table gets its part of it: in the middle of a load.
+class ObservedCache final : public DeviceCache {
+ public:
+  ObservedCache(std::unique_ptr<DeviceCache> cache, const std::function<void()>& on_open)
+      : cache_(std::move(cache)), on_open_(on_open) {}
+
+  int device() const override { return cache_->device(); }
+  uint64_t TableBytes(size_t row_bytes, uint64_t row_count) const override {
+    return cache_->TableBytes(row_bytes, row_count);
+  }
+  absl::StatusOr<std::unique_ptr<DeviceCacheTable>> OpenTable(size_t row_bytes,
+                                                              uint64_t bytes_max) override {
+    if (on_open_ != nullptr) on_open_();
+    return cache_->OpenTable(row_bytes, bytes_max);
+  }
+  absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override {
+    return cache_->AcquireCall(keys_max);
+  }
+
+ private:
+  const std::unique_ptr<DeviceCache> cache_;
+  const std::function<void()>& on_open_;
+};
+
 // Device caches in host memory, so that level 1's part of a life cycle can be seen.
 class HostDevices final : public DeviceCacheFactory {
  public:
@@ -29,12 +54,16 @@ class HostDevices final : public DeviceCacheFactory {
   absl::StatusOr<std::string> DeviceName(int) const override { return std::string("host"); }
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
       const DeviceCacheOptions& options) const override {
-    return MakeHostCache({.device = options.device,
-                          .bytes_max = options.bytes_max,
-                          .calls_max = options.calls_max,
-                          .call_keys_max = options.call_keys_max,
-                          .call_staging_bytes = options.call_staging_bytes});
+    auto cache = MakeHostCache({.device = options.device,
+                                .bytes_max = options.bytes_max,
+                                .calls_max = options.calls_max,
+                                .call_keys_max = options.call_keys_max,
+                                .call_staging_bytes = options.call_staging_bytes});
+    if (!cache.ok()) return cache.status();
+    return std::make_unique<ObservedCache>(*std::move(cache), on_open);
   }
+
+  std::function<void()> on_open;
 };
 
 class LifeCycleTest : public StoreFilesTest {
@@ -110,6 +139,20 @@ TEST_F(LifeCycleTest, AServersStoreLoadsNothingByItself) {
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kLoaded);
   EXPECT_EQ(*AskNow("a"), 1);
   EXPECT_THAT(store_->life_cycle().devices(), ElementsAre(0));
+}
+
+// Would catch a model that is said not to be in the store while it is loaded again.
+TEST_F(LifeCycleTest, AModelThatIsBeingLoadedAgainIsNotUnknown) {
+  Import("a/t", 1);
+  Open();
+  ASSERT_TRUE(store_->LoadModel("a").ok());
+  ASSERT_TRUE(store_->UnloadModel("a").ok());
+  absl::Status meanwhile;
+  devices_.on_open = [&] { meanwhile = AskNow("a").status(); };
+  ASSERT_TRUE(store_->LoadModel("a").ok());
+  devices_.on_open = nullptr;
+  EXPECT_EQ(meanwhile, absl::UnavailableError("model 'a' is not loaded yet"));
+  EXPECT_EQ(*AskNow("a"), 1);
 }
 
 TEST_F(LifeCycleTest, WhatTheConfigurationNamesMustBeThere) {

@@ -62,12 +62,17 @@ struct Batch {
   std::vector<FetchOutcome> outcomes;
 };
 
-// Sends the first rows of the table to `insert`, which says whether there is room for more.
-template <typename Insert>
-absl::Status ScanShare(ServedTable& table, double share, Insert insert) {
-  Batch batch(table.row_bytes());
+// So many rows are a share of the table.
+uint64_t RowsOf(const ServedTable& table, double share) {
   const double row_count = static_cast<double>(table.l3().Info().row_count);
-  uint64_t remaining = static_cast<uint64_t>(std::ceil(row_count * share));
+  return static_cast<uint64_t>(std::ceil(row_count * share));
+}
+
+// Sends the first `remaining` rows of the table to `insert`, which says whether there is room for
+// more.
+template <typename Insert>
+absl::Status ScanRows(ServedTable& table, uint64_t remaining, Insert insert) {
+  Batch batch(table.row_bytes());
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<RowCursor> cursor, table.l3().Scan());
   bool has_room = true;
   while (remaining > 0 && has_room) {
@@ -139,11 +144,12 @@ absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share,
     inserted += counts.inserted;
     return !IsFull(table.l2()->Statistics()) && go_on();
   };
-  HPS_RETURN_IF_ERROR(ScanShare(table, share, insert));
+  HPS_RETURN_IF_ERROR(ScanRows(table, RowsOf(table, share), insert));
   return inserted;
 }
 
-absl::StatusOr<uint64_t> CarryWarmRows(ServedTable& from, ServedTable& to, uint64_t rows_max) {
+absl::StatusOr<uint64_t> CarryWarmRows(ServedTable& from, ServedTable& to, uint64_t rows_max,
+                                       const std::function<bool()>& go_on) {
   if (from.l2() == nullptr || to.l2() == nullptr) return 0;
   const ApplyEpoch epoch = to.epochs().published();
   std::vector<Key> warm(std::min(rows_max, from.l2()->Statistics().entries));
@@ -151,7 +157,7 @@ absl::StatusOr<uint64_t> CarryWarmRows(ServedTable& from, ServedTable& to, uint6
   Batch batch(to.row_bytes());
   uint64_t carried = 0;
   // The coldest first: so the warmest are again the youngest.
-  for (size_t left = warm_count; left > 0;) {
+  for (size_t left = warm_count; left > 0 && go_on();) {
     const size_t asked = std::min(batch.keys.size(), left);
     left -= asked;
     std::copy_n(warm.begin() + static_cast<ptrdiff_t>(left), asked, batch.keys.begin());
@@ -171,17 +177,21 @@ absl::StatusOr<uint64_t> CarryWarmRows(ServedTable& from, ServedTable& to, uint6
 }
 
 absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share,
+                                            uint64_t rows_that_fit,
                                             const std::function<bool()>& go_on) {
   DeviceCacheTable* const l1 = table.l1(cache);
   const ApplyEpoch epoch = table.epochs().published();
-  if (l1 == nullptr || share <= 0 || epoch < table.l1_epoch(cache)) return 0;
+  if (l1 == nullptr || share <= 0 || !go_on() || epoch < table.l1_epoch(cache)) return 0;
+  // An empty one is filled until it begins to evict: it finds out best how much it can hold.
+  const uint64_t held = l1->Statistics().entries;
+  const uint64_t rows_max = held == 0 ? UINT64_MAX : rows_that_fit - std::min(rows_that_fit, held);
   uint64_t sent = 0;
   const auto insert = [&](const RowBatch& rows) -> absl::StatusOr<bool> {
     HPS_RETURN_IF_ERROR(Replace(*l1, rows, epoch));
     sent += rows.keys.size();
     return go_on() && !IsFull(l1->Statistics());
   };
-  HPS_RETURN_IF_ERROR(ScanShare(table, share, insert));
+  HPS_RETURN_IF_ERROR(ScanRows(table, std::min(rows_max, RowsOf(table, share)), insert));
   HPS_RETURN_IF_ERROR(l1->Flush(WaitMax()));
   return sent;
 }

@@ -17,8 +17,6 @@ namespace {
 // Imports that commit while tables are being pinned make the round begin anew.
 constexpr int kPinRoundsMax = 16;
 
-std::string ModelOf(const std::string& table) { return table.substr(0, table.find('/')); }
-
 absl::Status AboutModel(const std::string& model, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("model '", model, "': ", status.message()));
 }
@@ -29,6 +27,8 @@ absl::Status NoSuchModel(const std::string& model, const std::vector<std::string
 }
 
 }  // namespace
+
+std::string ModelOf(const std::string& table) { return table.substr(0, table.find('/')); }
 
 absl::StatusOr<ServedModels::ModelErrors> ServedModels::Switch(Missing missing) {
   MutexLock change(change_mutex_);
@@ -253,140 +253,6 @@ absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
       absl::StrCat("table '", table, "' was imported again while it was being opened"));
 }
 
-const TableConfig* ServedModels::OverrideOf(const std::string& table) const {
-  for (const ModelConfig& model : parts_.config->model) {
-    for (const TableConfig& override_of_table : model.table) {
-      if (model.name + "/" + override_of_table.name == table) return &override_of_table;
-    }
-  }
-  return nullptr;
-}
-
-BudgetRequest ServedModels::RequestFor(const Building& table) const {
-  const TableSpec& spec = table.durable().spec();
-  BudgetRequest request = {.least_bytes = parts_.l2->bytes_for(1, spec.row_bytes()),
-                           .held_bytes = table.l3 == nullptr ? table.l2_bytes : 0};
-  request.needed_bytes =
-      std::max(request.least_bytes,
-               parts_.l2->bytes_for(table.durable().Info().row_count, spec.row_bytes()));
-  if (const TableConfig* override_of_table = OverrideOf(spec.name)) {
-    request.share = override_of_table->l2_share;
-    request.fixed_bytes = override_of_table->l2_bytes;
-  }
-  return request;
-}
-
-// Divides level 2 anew over all tables of `models`. Models that are served and not among them, as
-// they could not be pinned, keep what they have.
-void ServedModels::DivideL2(std::vector<BuildingModel>& models) {
-  if (parts_.l2->tier == nullptr) return;
-  uint64_t bytes_left = parts_.config->l2.bytes_max;
-  for (const auto& [table, bytes] : l2_bytes_) {
-    const bool is_among = std::any_of(
-        models.begin(), models.end(),
-        [&, &table = table](const BuildingModel& model) { return model.model == ModelOf(table); });
-    if (!is_among) bytes_left -= bytes;
-  }
-  std::vector<BudgetRequest> requests;
-  for (const BuildingModel& model : models) {
-    for (const Building& table : model.tables) requests.push_back(RequestFor(table));
-  }
-  const std::vector<uint64_t> parts = RedivideBudget(bytes_left, requests);
-  size_t next = 0;
-  for (BuildingModel& model : models) {
-    for (Building& table : model.tables) {
-      const uint64_t l2_bytes = parts[next++];
-      if (table.l3 != nullptr) {
-        table.l2_bytes = l2_bytes;
-      } else if (l2_bytes != table.l2_bytes) {
-        OpenAnew(model, table, l2_bytes);
-      }
-    }
-  }
-}
-
-// Divides what is left of level 1, when the tables that go have given it back, over the new ones.
-void ServedModels::DivideL1(std::vector<BuildingModel>& models) const {
-  if (parts_.l1 == nullptr) return;
-  std::vector<DeviceLevel::Demand> demands;
-  std::vector<Building*> fresh;
-  std::vector<std::shared_ptr<ServedTable>> going;
-  for (BuildingModel& model : models) {
-    if (const ModelState* state = FindModel(model.model)) {
-      for (std::shared_ptr<ServedTable>& table : state->Tables()) going.push_back(std::move(table));
-    }
-    for (Building& table : model.tables) {
-      if (table.l3 == nullptr) {
-        std::erase(going, table.served);
-        continue;
-      }
-      fresh.push_back(&table);
-      demands.push_back({.spec = &table.l3->spec(), .row_count = table.l3->Info().row_count});
-      if (const TableConfig* override_of_table = OverrideOf(table.l3->spec().name)) {
-        demands.back().share = override_of_table->l1_share;
-        demands.back().fixed_bytes = override_of_table->l1_bytes;
-      }
-    }
-  }
-  std::vector<const ServedTable*> going_tables;
-  for (const auto& table : going) going_tables.push_back(table.get());
-  const std::vector<uint64_t> parts = parts_.l1->Divide(demands, going_tables);
-  for (size_t i = 0; i < fresh.size(); ++i) fresh[i]->l1_bytes = parts[i];
-}
-
-// A table of level 2 can't be resized: the same incarnation gets a new one.
-void ServedModels::OpenAnew(BuildingModel& model, Building& table, uint64_t l2_bytes) const {
-  absl::StatusOr<std::unique_ptr<DurableTable>> opened =
-      OpenIncarnation(table.served->spec().name, table.served->incarnation());
-  if (!opened.ok()) {
-    LogWarning(absl::StrCat("table '", table.served->spec().name,
-                            "' keeps its part of level 2: ", opened.status().ToString()));
-    return;
-  }
-  table.l3 = *std::move(opened);
-  table.l2_bytes = l2_bytes;
-  model.changed = true;
-}
-
-int64_t ServedModels::L2Growth(const BuildingModel& model) const {
-  int64_t growth = 0;
-  for (const Building& table : model.tables) growth += static_cast<int64_t>(table.l2_bytes);
-  for (const auto& [table, held] : l2_bytes_) {
-    if (ModelOf(table) == model.model) growth -= static_cast<int64_t>(held);
-  }
-  return growth;
-}
-
-uint64_t ServedModels::L2BytesOfOthers(const BuildingModel& model) const {
-  uint64_t bytes = 0;
-  for (const auto& [table, held] : l2_bytes_) {
-    if (ModelOf(table) != model.model) bytes += held;
-  }
-  for (const Building& table : model.tables) {
-    if (table.l3 == nullptr) bytes += table.l2_bytes;
-  }
-  return bytes;
-}
-
-// A table that should have given bytes up may have failed to: what it still holds is not there.
-void ServedModels::FitL2(BuildingModel& model) const {
-  if (parts_.l2->tier == nullptr) return;
-  const uint64_t bytes_max = parts_.config->l2.bytes_max;
-  const uint64_t bytes_left = bytes_max - std::min(bytes_max, L2BytesOfOthers(model));
-  std::vector<Building*> fresh;
-  std::vector<BudgetRequest> requests;
-  uint64_t wanted = 0;
-  for (Building& table : model.tables) {
-    if (table.l3 == nullptr) continue;
-    fresh.push_back(&table);
-    requests.push_back(RequestFor(table));
-    wanted += table.l2_bytes;
-  }
-  if (wanted <= bytes_left) return;
-  const std::vector<uint64_t> parts = DivideBudget(bytes_left, requests);
-  for (size_t i = 0; i < fresh.size(); ++i) fresh[i]->l2_bytes = parts[i];
-}
-
 std::unique_ptr<LossyTable> ServedModels::OpenL2(Building& table) const {
   if (parts_.l2->tier == nullptr) return nullptr;
   absl::Status reason;
@@ -418,32 +284,38 @@ absl::StatusOr<std::shared_ptr<ServedTable>> ServedModels::MakeServed(Building& 
 }
 
 void ServedModels::Preload(ServedTable& table) const {
-  const absl::StatusOr<uint64_t> rows = PreloadTable(table, parts_.config->l2.preload, [this] {
-    return !stop_preloading_.load(std::memory_order_relaxed);
-  });
+  const absl::StatusOr<uint64_t> rows =
+      PreloadTable(table, parts_.config->l2.preload, [this] { return MayPreload(); });
   if (rows.ok()) return;
   // Level 3 answers in its place, or says that the row is lost.
   LogWarning(absl::StrCat("preload of table '", table.spec().name,
                           "' ended early: ", rows.status().ToString()));
 }
 
+void ServedModels::StopPreloading() {
+  stop_preloading_.store(true, std::memory_order_relaxed);
+  if (parts_.l1 != nullptr) parts_.l1->StopFilling();
+}
+
 bool ServedModels::CarryL2(ServedTable& from, const Building& to) const {
   const uint64_t rows = RowsThatFit(to.l2_bytes, to.served->row_bytes(), parts_.l2->bytes_for);
-  const absl::StatusOr<uint64_t> carried = CarryWarmRows(from, *to.served, rows);
+  const absl::StatusOr<uint64_t> carried =
+      CarryWarmRows(from, *to.served, rows, [this] { return MayPreload(); });
   if (!carried.ok()) LogWarning("level 2: warm rows are lost: " + carried.status().ToString());
   return carried.value_or(1) > 0;
 }
 
-// The table gets its part of level 1, and the keys that its former incarnation holds there.
+// The table gets its part of level 1, if it has come to one, and the keys that the one that it
+// replaces holds there.
 void ServedModels::AdoptL1(const Building& table) const {
-  if (parts_.l1 == nullptr) return;
+  if (parts_.l1 == nullptr || table.l1_bytes == 0) return;
   const std::string& name = table.served->spec().name;
   const ModelState* state = FindModel(ModelOf(name));
   const std::shared_ptr<ServedTable> former = state == nullptr ? nullptr : state->FindTable(name);
   const TableConfig* override_of_table = OverrideOf(name);
   parts_.l1->Adopt(
       {.table = table.served,
-       .former = former.get(),
+       .former = former == table.served ? nullptr : former.get(),
        .bytes = table.l1_bytes,
        .hot_keys_path = override_of_table == nullptr ? "" : override_of_table->l1_hot_keys});
 }
@@ -457,8 +329,8 @@ absl::Status ServedModels::Serve(BuildingModel& building) {
       const std::shared_ptr<ServedTable> resized = std::move(table.served);
       HPS_ASSIGN_OR_RETURN(table.served, MakeServed(table));
       if (resized == nullptr || !CarryL2(*resized, table)) Preload(*table.served);
-      AdoptL1(table);
     }
+    AdoptL1(table);
     tables.push_back(table.served);
   }
   ModelState& state = FindOrAddModel(building.model);
@@ -513,12 +385,13 @@ absl::StatusOr<ModelState*> ServedModels::LoadedState(const std::string& model) 
     }
     if (const auto failed = errors_.find(model); failed != errors_.end()) return failed->second;
   }
-  std::vector<std::string> known = KnownModels();
-  // A model that has lost its tables is known still.
-  if (state == nullptr && std::find(known.begin(), known.end(), model) != known.end())
-    return absl::UnavailableError(absl::StrCat("model '", model, "' is not loaded yet"));
-  std::erase(known, model);
-  return NoSuchModel(model, known);
+  std::vector<std::string> known;
+  HPS_ASSIGN_OR_RETURN(const std::vector<Wanted> wanted, WantedModels(Missing::kIgnored));
+  for (const Wanted& candidate : wanted) {
+    if (!candidate.tables.empty()) known.push_back(candidate.model);
+  }
+  if (std::find(known.begin(), known.end(), model) == known.end()) return NoSuchModel(model, known);
+  return absl::UnavailableError(absl::StrCat("model '", model, "' is not loaded yet"));
 }
 
 absl::StatusOr<std::unique_ptr<LookupSession>> ServedModels::NewSession(

@@ -7,9 +7,10 @@
 // the log and a bytes_max of 0 in the statistics.
 //
 // Thread-safe. Running calls end on the tables that they began with; a table whose incarnation and
-// budget have not changed keeps its levels and what they hold. While a model switches, the rows of
+// budgets have not changed keeps its levels and what they hold. While a model switches, the rows of
 // level 2 of its old and its new tables may both be held for a moment. A table that has to give up
-// bytes is opened anew in its incarnation, so no table may be written during a switch.
+// bytes of level 1 or 2 is opened anew in its incarnation, so no table may be written during a
+// switch.
 #pragma once
 
 #include <atomic>
@@ -35,6 +36,9 @@
 #include "tier/durable_tier.h"
 
 namespace hps {
+
+// Of a table's name, MODEL/TABLE.
+std::string ModelOf(const std::string& table);
 
 class ServedModels {
  public:
@@ -83,8 +87,8 @@ class ServedModels {
   // Errors: those of NewSession.
   absl::StatusOr<Pinned> Pin(const std::string& model);
 
-  // Loads leave level 2 as it is from now on.
-  void StopPreloading() { stop_preloading_.store(true, std::memory_order_relaxed); }
+  // Loads leave the levels as they are from now on.
+  void StopPreloading();
 
   // Whether the store has what the configuration names. Errors: NOT_FOUND, those of
   // DurableStore::Tables.
@@ -116,7 +120,7 @@ class ServedModels {
     std::unique_ptr<DurableTable> l3;  // null when `served` is kept as it is
     std::shared_ptr<ServedTable> served;
     uint64_t l2_bytes = 0;
-    uint64_t l1_bytes = 0;  // of each device's cache, where it is new
+    uint64_t l1_bytes = 0;  // of each device's cache, where it is new there
 
     const DurableTable& durable() const { return l3 != nullptr ? *l3 : served->l3(); }
   };
@@ -161,11 +165,13 @@ class ServedModels {
   uint64_t L2BytesOfOthers(const BuildingModel& model) const HPS_REQUIRES(change_mutex_);
   void DivideL2(std::vector<BuildingModel>& models) HPS_REQUIRES(change_mutex_);
   void DivideL1(std::vector<BuildingModel>& models) const;
+  void GiveL1(BuildingModel& model, Building& table, uint64_t l1_bytes) const;
   void OpenAnew(BuildingModel& model, Building& table, uint64_t l2_bytes) const;
   void FitL2(BuildingModel& model) const HPS_REQUIRES(change_mutex_);
   absl::Status Serve(BuildingModel& building) HPS_REQUIRES(change_mutex_);
   std::unique_ptr<LossyTable> OpenL2(Building& table) const;
   absl::StatusOr<std::shared_ptr<ServedTable>> MakeServed(Building& table) const;
+  bool MayPreload() const { return !stop_preloading_.load(std::memory_order_relaxed); }
   void Preload(ServedTable& table) const;
   // Of a table that was opened anew, the warmest rows that fit. Whether there were any.
   bool CarryL2(ServedTable& from, const Building& to) const;

@@ -29,8 +29,6 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
           .progress = request.progress};
 }
 
-std::string ModelOf(const std::string& name) { return name.substr(0, name.find('/')); }
-
 // The result of a switch that was to bring one model to what has been committed.
 absl::Status Concerning(const std::string& model, const std::string& committed,
                         const absl::StatusOr<ServedModels::ModelErrors>& errors) {
