@@ -59,6 +59,7 @@ UNTESTED = {
     "src/l1_gpu/bound_kernels.cu": "hps bench l1 compares the rows that they make and copy",
     "src/server/grpc_codec/fuzz_main.cc":
         "the entry point of libFuzzer; fuzz_replay_test.cc replays",
+    "src/server/grpc/fuzz_main.cc": "the entry points of libFuzzer; fuzz_replay_test.cc replays",
     "src/server/http/fuzz_main.cc": "the entry point of libFuzzer; fuzz_replay_test.cc replays",
     "src/base/clock.cc": "reads the system's clock; every timed test uses it",
     "src/base/macros.cc": "ends the process; macros are used by every test",

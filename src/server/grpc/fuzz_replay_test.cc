@@ -1,0 +1,28 @@
+// Feeds the fuzz target what reaches most of the server, whole and cut short; what breaks it
+// becomes a case of grpc_protocol_test.cc. libFuzzer (CMake option HPS_FUZZ, clang) goes on from
+// there. What is no message of a control method is not worth a line of protobuf's on stderr, for
+// which there is no limit: strangers could fill the log.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "server/grpc/fuzz_target.h"
+
+namespace hps::server {
+namespace {
+
+TEST(FuzzReplayTest, GrpcWire) {
+  constexpr size_t kPieces = 4;
+  testing::internal::CaptureStderr();
+  for (const std::string& seed : GrpcWireSeeds()) {
+    for (size_t i = 1; i <= kPieces; ++i)
+      FuzzGrpcWire(AsBytes(std::string_view(seed).substr(0, seed.size() * i / kPieces)));
+  }
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(told.find("libprotobuf"), std::string::npos) << told;
+}
+
+}  // namespace
+}  // namespace hps::server
