@@ -107,6 +107,7 @@ class GrpcConnection final : public ServedConnection {
   void CheckIdle();
   void CountUseful(size_t payload_bytes);
   void CountPing();
+  void EndEarly(int32_t id, uint32_t error);
   void OnSent(const nghttp2_frame& frame);
   int SendData(GrpcStream& stream, std::span<const std::byte> head, size_t bytes);
   ssize_t NextData(GrpcStream& stream, size_t bytes_max, uint32_t* flags);
@@ -142,7 +143,8 @@ class GrpcConnection final : public ServedConnection {
   TimePoint pinged_at_{};  // by the server; the epoch: it waits for no answer
   TimePoint last_ping_at_{};
   size_t ping_strikes_ = 0;
-  size_t idle_bytes_ = 0;  // that brought nothing, since something was answered
+  size_t idle_bytes_ = 0;      // that brought nothing, since something was answered
+  size_t late_bytes_max_ = 0;  // that may still come of calls that were ended early
 };
 
 }  // namespace hps::server

@@ -127,8 +127,13 @@ void GrpcConnection::SubmitHttpStatus(GrpcStream& stream, std::string_view code)
   Check(nghttp2_submit_response(session_.get(), stream.id(), &field, 1, nullptr));
 }
 
-void GrpcConnection::ResetStream(GrpcStream& stream) {
-  Check(nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, stream.id(), NGHTTP2_CANCEL));
+void GrpcConnection::ResetStream(GrpcStream& stream) { EndEarly(stream.id(), NGHTTP2_CANCEL); }
+
+// What the client sends of it before it hears of the end brings nothing, but is no flood. All that
+// is on its way fits the connection's window.
+void GrpcConnection::EndEarly(int32_t id, uint32_t error) {
+  Check(nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, error));
+  late_bytes_max_ = std::min<size_t>(late_bytes_max_ + kStreamWindowBytes, kConnectionWindowBytes);
 }
 
 ssize_t GrpcConnection::NextData(GrpcStream& stream, size_t bytes_max, uint32_t* flags) {
@@ -168,12 +173,15 @@ void GrpcConnection::OnSent(const nghttp2_frame& frame) {
   // Answered before the client has sent everything: it need not.
   if (has_fields && (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0 &&
       nghttp2_session_get_stream_remote_close(session_.get(), frame.hd.stream_id) == 0) {
-    Check(nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, frame.hd.stream_id,
-                                    NGHTTP2_NO_ERROR));
+    EndEarly(frame.hd.stream_id, NGHTTP2_NO_ERROR);
   }
 }
 
 void GrpcConnection::CheckIdle() {
+  if (idle_bytes_ <= kIdleBytesMax) return;
+  const size_t late_bytes = std::min(idle_bytes_ - kIdleBytesMax, late_bytes_max_);
+  idle_bytes_ -= late_bytes;
+  late_bytes_max_ -= late_bytes;
   if (idle_bytes_ > kIdleBytesMax) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
 }
 

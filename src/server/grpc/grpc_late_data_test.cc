@@ -1,0 +1,67 @@
+// What a client sends of calls whose end it has not heard of yet.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "server/core/protocol_server.h"
+#include "server/core/test_server_world.h"
+#include "server/grpc/grpc_session.h"
+#include "server/grpc/test_http2_client.h"
+
+namespace hps::server {
+namespace {
+
+const std::string kInfer = "/inference.GRPCInferenceService/ModelInfer";
+const std::string kLive = "/inference.GRPCInferenceService/ServerLive";
+constexpr size_t kMessageBytesMax = size_t{1} << 20;
+constexpr size_t kPieceBytes = size_t{16} << 10;
+
+class GrpcLateDataTest : public testing::Test {
+ protected:
+  GrpcLateDataTest() {
+    world_.Import("m/t", 10, 8);
+    world_.config().server.body_bytes_max = kMessageBytesMax;
+    world_.Start();
+    auto server = StartGrpcServer(world_.Parts(), "127.0.0.1:0");
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    client_ = std::make_unique<Http2Client>(server_->address());
+    EXPECT_TRUE(client_->Begin());
+    client_->Settle();
+  }
+  // A call with a message that is too long, which its first piece says.
+  void BeginTooLong(uint32_t id) {
+    client_->SendFields(id, CallFields(kInfer));
+    const std::string message = Framed(std::string(2 * kMessageBytesMax, 'x'));
+    client_->SendData(id, message.substr(0, kPieceBytes), /*end=*/false);
+    EXPECT_EQ(client_->Await(id).code(), 8) << client_->answer(id).message();
+  }
+
+  ServerWorld world_;
+  std::unique_ptr<ProtocolServer> server_;
+  std::unique_ptr<Http2Client> client_;
+};
+
+// Catches: the rest of messages that were refused, taken for a flood, which cost the client its
+// connection with all its other calls.
+TEST_F(GrpcLateDataTest, OfSeveralRefusedCallsIsNoFlood) {
+  const std::string window(kStreamWindowBytes - kPieceBytes, 'x');
+  for (const uint32_t first : {1u, 101u}) {
+    for (uint32_t id = first; id < first + 8; id += 2) BeginTooLong(id);
+    for (uint32_t id = first; id < first + 8; id += 2)
+      EXPECT_TRUE(client_->SendData(id, window, /*end=*/false));
+    client_->Call(first + 8, kLive, "");
+    EXPECT_EQ(client_->Await(first + 8).code(), 0) << "the connection goes on";
+  }
+}
+
+TEST_F(GrpcLateDataTest, WithoutEndEndsTheConnection) {
+  BeginTooLong(1);
+  const std::string window(kStreamWindowBytes, 'x');
+  for (int i = 0; i < 1000 && client_->SendData(1, window, /*end=*/false); ++i) continue;
+  client_->AwaitEnd();
+}
+
+}  // namespace
+}  // namespace hps::server
