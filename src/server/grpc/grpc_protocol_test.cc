@@ -338,7 +338,7 @@ TEST_F(GrpcProtocolTest, AClientThatNeverReadsIsCutOff) {
 }
 
 TEST_F(GrpcProtocolTest, SlowRequestsAreEnded) {
-  config().body_timeout = config().header_timeout = milliseconds(100);
+  config().body_timeout = config().header_timeout = milliseconds(500);
   const auto client = Connect();
   client->SendFields(1, CallFields(kInfer));
   client->SendData(1, Framed(InferRequest(5)).substr(0, 20), /*end=*/false);
@@ -354,7 +354,7 @@ TEST_F(GrpcProtocolTest, SlowRequestsAreEnded) {
 
 TEST_F(GrpcProtocolTest, ADeadlineOfTheCallEndsItsWaiting) {
   config().stream_idle_timeout = std::chrono::minutes(1);
-  config().header_timeout = milliseconds(100);  // how often time is looked at
+  config().header_timeout = milliseconds(500);  // how often time is looked at
   const auto client = Connect();
   auto fields = CallFields(kStream);
   fields.emplace_back("grpc-timeout", "50m");
@@ -369,7 +369,7 @@ TEST_F(GrpcProtocolTest, ADeadlineOfTheCallEndsItsWaiting) {
 }
 
 TEST_F(GrpcProtocolTest, IdleConnectionsAreClosed) {
-  config().idle_timeout = milliseconds(100);
+  config().idle_timeout = milliseconds(500);
   const auto client = Connect();
   client->Call(1, kLive, "");
   EXPECT_EQ(client->Await(1).code(), 0);
