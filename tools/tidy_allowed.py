@@ -13,6 +13,8 @@ ALLOWED = {
     ("preprocessor", "src/l2_memory/fetch_avx512.cc"): "vector instructions of one architecture",
     ("macro", "src/l2_memory/fetch_avx512.cc"): "whether this file has anything in it",
     ("include-order", "src/l2_memory/fetch_avx512.cc"): "its own header is not for AVX-512",
+    ("parameters", "bench/serve_grpc_open.cc"): "the functions of nghttp2's C API",
+    ("parameters", "bench/serve_grpc_open_test.cc"): "the functions of nghttp2's C API",
     ("parameters", "src/server/grpc/grpc_session.cc"): "the functions of nghttp2's C API",
     ("parameters", "src/server/grpc/grpc_session.h"): "the functions of nghttp2's C API",
     ("parameters", "src/server/net/tls.cc"): "a function of OpenSSL's C API",
