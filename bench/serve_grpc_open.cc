@@ -26,6 +26,7 @@
 #include "base/macros.h"
 #include "bench/serve_open_client.h"
 #include "bench/serve_socket.h"
+#include "server/grpc/http2_field.h"
 
 namespace hps::bench {
 namespace {
@@ -58,17 +59,10 @@ OpenAnswer::Kind KindOf(int code) {
   }
 }
 
-uint8_t* FieldBytes(std::string_view text) {
-  return AsElements<uint8_t>(const_cast<std::byte*>(AsBytePointer(text.data())));
-}
-
-// Its texts outlive the session; nghttp2 does not write to them.
+// Its texts outlive the session.
 nghttp2_nv Field(std::string_view name, std::string_view value) {
-  return {.name = FieldBytes(name),
-          .value = FieldBytes(value),
-          .namelen = name.size(),
-          .valuelen = value.size(),
-          .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+  return server::Http2Field(name, value,
+                            NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE);
 }
 
 // As gRPC sends it before the message: not compressed, and how long it is.

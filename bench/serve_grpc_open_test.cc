@@ -1,6 +1,5 @@
 // The gRPC client of the open loop against a server that does what a request tells it to.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <nghttp2/nghttp2.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,31 +8,20 @@
 #include <array>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "bench/serve_open_client.h"
+#include "bench/test_open_client.h"
+#include "server/grpc/http2_field.h"
 
 namespace hps::bench {
 namespace {
 
-constexpr auto kLongest = std::chrono::minutes(1);
-
 // Its texts live until it is submitted.
 nghttp2_nv TextField(std::string_view name, std::string_view value) {
-  const auto bytes = [](std::string_view text) {
-    return AsElements<uint8_t>(const_cast<std::byte*>(AsBytePointer(text.data())));
-  };
-  return {.name = bytes(name),
-          .value = bytes(value),
-          .namelen = name.size(),
-          .valuelen = value.size(),
-          .flags = NGHTTP2_NV_FLAG_NONE};
+  return server::Http2Field(name, value, NGHTTP2_NV_FLAG_NONE);
 }
 
 // One connection, served until it ends. The sixth byte of a request's data, the first of its
@@ -139,82 +127,17 @@ class LetterSession {
   std::map<int32_t, std::string> answers_;
 };
 
-// One thread for each connection.
-class LetterGrpcServer {
- public:
-  LetterGrpcServer() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    auto* const any = static_cast<sockaddr*>(static_cast<void*>(&address));
-    EXPECT_EQ(bind(listener_, any, size), 0);
-    EXPECT_EQ(getsockname(listener_, any, &size), 0);
-    EXPECT_EQ(listen(listener_, 128), 0);
-    address_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
-    acceptor_ = std::thread([this] { Accept(); });
-  }
-  // Clients have closed their connections by then.
-  ~LetterGrpcServer() {
-    shutdown(listener_, SHUT_RDWR);
-    acceptor_.join();
-    for (std::thread& thread : threads_) thread.join();
-    close(listener_);
-  }
-
-  LoadTarget Target(const std::vector<std::string>& requests) const {
-    std::vector<std::byte> rows(1000);
-    std::memset(rows.data(), 'r', rows.size());
-    return {.protocol = nullptr,
-            .address = address_,
-            .requests = requests,
-            .rows = std::vector(requests.size(), rows)};
-  }
-
- private:
-  void Accept() {
-    for (;;) {
-      const int fd = accept(listener_, nullptr, nullptr);
-      if (fd < 0) return;
-      threads_.emplace_back([fd] { LetterSession(fd).Serve(); });
-    }
-  }
-
-  std::string address_;
-  const int listener_;
-  std::thread acceptor_;
-  std::vector<std::thread> threads_;
+struct GrpcLetterServer final : public LetterServer {
+  GrpcLetterServer() : LetterServer([](int fd) { LetterSession(fd).Serve(); }) {}
 };
 
-struct GrpcOutcome {
-  absl::Status status;
-  std::map<OpenAnswer::Kind, int> kinds;
-  std::map<int, int> codes;
-};
-
-GrpcOutcome Collect(const LoadTarget& target, uint64_t count, size_t in_flight_max) {
-  GrpcOutcome outcome;
-  auto client = OpenGrpcClient(target, in_flight_max);
-  if (!client.ok()) return {.status = client.status(), .kinds = {}, .codes = {}};
-  const auto begin = (*client)->Now();
-  uint64_t sent = 0;
-  while (sent < count || (*client)->in_flight() > 0) {
-    while (sent < count && (*client)->Send(sent, begin)) ++sent;
-    EXPECT_LE((*client)->in_flight(), in_flight_max);
-    outcome.status = (*client)->Poll((*client)->Now() + kLongest, [&](const OpenAnswer& answer) {
-      ++outcome.kinds[answer.kind];
-      ++outcome.codes[answer.code];
-      EXPECT_EQ(answer.arrival, begin);
-      EXPECT_GE(answer.end, begin);
-    });
-    if (!outcome.status.ok() || (*client)->Now() > begin + kLongest) break;
-  }
-  return outcome;
+Outcome SendOverGrpc(const LoadTarget& target, uint64_t count, size_t in_flight_max) {
+  return SendAndCollect(OpenGrpcClient(target, in_flight_max), count, in_flight_max);
 }
 
 TEST(GrpcOpenClientTest, CountsAnswersByKindAndCode) {
-  LetterGrpcServer server;
-  const GrpcOutcome outcome = Collect(server.Target({"o", "r", "l", "f"}), 800, 64);
+  GrpcLetterServer server;
+  const Outcome outcome = SendOverGrpc(server.Target({"o", "r", "l", "f"}), 800, 64);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status;
   EXPECT_EQ(outcome.kinds, (std::map<OpenAnswer::Kind, int>{{OpenAnswer::Kind::kRows, 200},
                                                             {OpenAnswer::Kind::kRefused, 200},
@@ -224,7 +147,7 @@ TEST(GrpcOpenClientTest, CountsAnswersByKindAndCode) {
 }
 
 TEST(GrpcOpenClientTest, SendsAsManyAsMayBeInFlight) {
-  LetterGrpcServer server;
+  GrpcLetterServer server;
   const LoadTarget target = server.Target({"n"});
   auto client = OpenGrpcClient(target, 40);
   ASSERT_TRUE(client.ok()) << client.status();
@@ -238,9 +161,9 @@ TEST(GrpcOpenClientTest, SendsAsManyAsMayBeInFlight) {
 
 // All that are in flight on it fail, and the next one opens another.
 TEST(GrpcOpenClientTest, ABrokenConnectionIsOpenedAgain) {
-  LetterGrpcServer server;
+  GrpcLetterServer server;
   for (const char* letter : {"x", "g"}) {
-    const GrpcOutcome outcome = Collect(server.Target({letter, "o"}), 100, 1);
+    const Outcome outcome = SendOverGrpc(server.Target({letter, "o"}), 100, 1);
     ASSERT_TRUE(outcome.status.ok()) << outcome.status;
     EXPECT_EQ(outcome.kinds, (std::map<OpenAnswer::Kind, int>{{OpenAnswer::Kind::kRows, 50},
                                                               {OpenAnswer::Kind::kFailed, 50}}));
@@ -248,8 +171,8 @@ TEST(GrpcOpenClientTest, ABrokenConnectionIsOpenedAgain) {
 }
 
 TEST(GrpcOpenClientTest, WrongRowsAreAnError) {
-  LetterGrpcServer server;
-  EXPECT_EQ(Collect(server.Target({"w"}), 1, 1).status.code(), absl::StatusCode::kInternal);
+  GrpcLetterServer server;
+  EXPECT_EQ(SendOverGrpc(server.Target({"w"}), 1, 1).status.code(), absl::StatusCode::kInternal);
 }
 
 TEST(GrpcOpenClientTest, NobodyListensIsAnError) {

@@ -3,12 +3,12 @@
 #include <array>
 #include <new>
 
-#include "base/bytes.h"
 #include "base/macros.h"
 #include "server/grpc/grpc_connection.h"
 #include "server/grpc/grpc_server.h"
 #include "server/grpc/grpc_session.h"
 #include "server/grpc/grpc_status.h"
+#include "server/grpc/http2_field.h"
 
 namespace hps::server {
 namespace {
@@ -22,24 +22,13 @@ constexpr size_t kPingStrikesMax = 2;
 // Larger answers take turns with the others of their connection.
 constexpr size_t kSharedAnswerBytes = size_t{64} << 10;
 
-// nghttp2 does not write to them.
-uint8_t* FieldBytes(std::string_view text) {
-  return AsElements<uint8_t>(const_cast<std::byte*>(AsBytePointer(text.data())));
-}
-
 // A field whose texts live until it is sent.
 nghttp2_nv Field(std::string_view name, std::string_view value) {
-  return {.name = FieldBytes(name),
-          .value = FieldBytes(value),
-          .namelen = name.size(),
-          .valuelen = value.size(),
-          .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+  return Http2Field(name, value, NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE);
 }
 
 nghttp2_nv CopiedField(std::string_view name, std::string_view value) {
-  nghttp2_nv field = Field(name, value);
-  field.flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
-  return field;
+  return Http2Field(name, value, NGHTTP2_NV_FLAG_NO_COPY_NAME);
 }
 
 const nghttp2_nv kOk = Field(":status", "200");

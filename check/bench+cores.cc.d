@@ -1,0 +1,1 @@
+cores.o: bench/cores.cc /work/ci3/bench/cores.h

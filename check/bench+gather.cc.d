@@ -1,0 +1,1 @@
+gather.o: bench/gather.cc /work/ci3/bench/gather.h

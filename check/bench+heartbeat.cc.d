@@ -1,0 +1,1 @@
+heartbeat.o: bench/heartbeat.cc /work/ci3/bench/heartbeat.h

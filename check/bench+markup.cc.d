@@ -1,0 +1,1 @@
+markup.o: bench/markup.cc /work/ci3/bench/markup.h

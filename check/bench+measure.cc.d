@@ -1,0 +1,1 @@
+measure.o: bench/measure.cc /work/ci3/bench/measure.h

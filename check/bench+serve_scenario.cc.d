@@ -1,0 +1,14 @@
+serve_scenario.o: bench/serve_scenario.cc /work/ci3/src/base/macros.h \
+  /work/ci3/bench/latency_histogram.h /work/ci3/bench/measure.h \
+  /work/ci3/bench/report.h /work/ci3/bench/scenario.h \
+  /work/ci3/bench/serve_client.h /work/ci3/include/hps/types.h \
+  /work/ci3/bench/serve_load.h /work/ci3/bench/serve_world.h \
+  /work/ci3/bench/serve_open_client.h /work/ci3/bench/serve_overload.h \
+  /work/ci3/bench/serve_open_load.h /work/ci3/bench/serve_redis.h \
+  /work/ci3/bench/serve_triton.h /work/ci3/include/hps/config.h \
+  /work/ci3/include/hps/log.h /work/ci3/include/hps/server_config.h \
+  /work/ci3/include/hps/store.h /work/ci3/include/hps/lookup_session.h \
+  /work/ci3/include/hps/lookup_cancel.h /work/ci3/include/hps/span.h \
+  /work/ci3/include/hps/table_spec.h \
+  /work/ci3/include/hps/model_life_cycle.h \
+  /work/ci3/include/hps/statistics.h /work/ci3/include/hps/transfer.h

@@ -1,0 +1,11 @@
+transfer_commands.o: cli/transfer_commands.cc /work/ci3/cli/commands.h \
+  /work/ci3/cli/arguments.h /work/ci3/include/hps/transfer.h \
+  /work/ci3/include/hps/table_spec.h /work/ci3/include/hps/types.h \
+  /work/ci3/cli/output.h /work/ci3/cli/json_writer.h \
+  /work/ci3/include/hps/config.h /work/ci3/include/hps/log.h \
+  /work/ci3/include/hps/server_config.h /work/ci3/cli/progress.h \
+  /work/ci3/include/hps/generate.h /work/ci3/include/hps/store.h \
+  /work/ci3/include/hps/lookup_session.h \
+  /work/ci3/include/hps/lookup_cancel.h /work/ci3/include/hps/span.h \
+  /work/ci3/include/hps/model_life_cycle.h \
+  /work/ci3/include/hps/statistics.h

@@ -1,0 +1,1 @@
+clock.o: src/base/clock.cc /work/ci3/src/base/clock.h

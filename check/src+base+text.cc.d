@@ -1,0 +1,1 @@
+text.o: src/base/text.cc /work/ci3/src/base/text.h

@@ -1,0 +1,10 @@
+npy_files.o: src/import/formats/npy_files.cc \
+  /work/ci3/include/hps/npy_files.h /work/ci3/include/hps/types.h \
+  /work/ci3/src/base/bytes.h /work/ci3/src/base/limits.h \
+  /work/ci3/src/base/macros.h \
+  /work/ci3/src/import/formats/array_reader.h \
+  /work/ci3/src/import/formats/file.h \
+  /work/ci3/src/import/formats/table_reader.h \
+  /work/ci3/src/import/formats/npy.h \
+  /work/ci3/src/import/formats/npy_table.h \
+  /work/ci3/src/import/formats/pending_file.h

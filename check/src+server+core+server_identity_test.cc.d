@@ -1,0 +1,2 @@
+server_identity_test.o: src/server/core/server_identity_test.cc \
+  /work/ci3/src/server/core/server_identity.h

@@ -1,0 +1,18 @@
+control_methods.o: src/server/grpc/control_methods.cc \
+  /work/ci3/src/server/grpc/control_methods.h \
+  /work/ci3/src/server/core/protocol_server.h /work/ci3/src/base/clock.h \
+  /work/ci3/include/hps/config.h /work/ci3/include/hps/log.h \
+  /work/ci3/include/hps/server_config.h \
+  /work/ci3/src/server/core/inference.h \
+  /work/ci3/src/server/core/admission.h \
+  /work/ci3/src/server/core/inference_call.h \
+  /work/ci3/src/server/core/tensor.h \
+  /work/ci3/src/server/core/model_repository.h \
+  /work/ci3/include/hps/table_spec.h /work/ci3/include/hps/types.h \
+  /work/ci3/src/server/core/page_source.h \
+  /work/ci3/src/server/core/server_counters.h \
+  /work/ci3/src/server/core/server_statistics.h \
+  /work/ci3/src/base/macros.h \
+  /work/ci3/src/server/core/server_identity.h \
+  /work/ci3/src/server/grpc_codec/wire_format.h \
+  /work/ci3/src/base/bytes.h

@@ -1,0 +1,42 @@
+http_server.o: src/server/http/http_server.cc \
+  /work/ci3/src/server/http/http_server.h \
+  /work/ci3/src/server/core/protocol_server.h /work/ci3/src/base/clock.h \
+  /work/ci3/include/hps/config.h /work/ci3/include/hps/log.h \
+  /work/ci3/include/hps/server_config.h \
+  /work/ci3/src/server/core/inference.h \
+  /work/ci3/src/server/core/admission.h \
+  /work/ci3/src/server/core/inference_call.h \
+  /work/ci3/src/server/core/tensor.h \
+  /work/ci3/src/server/core/model_repository.h \
+  /work/ci3/include/hps/table_spec.h /work/ci3/include/hps/types.h \
+  /work/ci3/src/server/core/page_source.h \
+  /work/ci3/src/server/core/server_counters.h \
+  /work/ci3/src/server/core/server_statistics.h \
+  /work/ci3/src/server/net/connection_server.h \
+  /work/ci3/src/base/executor.h /work/ci3/src/base/mutex.h \
+  /work/ci3/src/base/macros.h /work/ci3/src/server/core/token_guard.h \
+  /work/ci3/src/server/net/backlog.h \
+  /work/ci3/src/server/net/buffer_pool.h \
+  /work/ci3/src/server/net/event_loop.h \
+  /work/ci3/src/server/net/listener.h \
+  /work/ci3/src/server/net/served_connection.h \
+  /work/ci3/src/server/net/tls.h /work/ci3/src/server/net/transport.h \
+  /work/ci3/src/server/core/server_core.h \
+  /work/ci3/include/hps/model_life_cycle.h \
+  /work/ci3/include/hps/lookup_session.h \
+  /work/ci3/include/hps/lookup_cancel.h /work/ci3/include/hps/span.h \
+  /work/ci3/src/server/core/inference_engine.h \
+  /work/ci3/src/server/core/batch_queue.h \
+  /work/ci3/src/server/core/prepared_call.h \
+  /work/ci3/src/server/core/model_version.h \
+  /work/ci3/src/server/core/batch_runner.h \
+  /work/ci3/src/server/core/server_model.h \
+  /work/ci3/src/server/core/model_counters.h \
+  /work/ci3/src/server/core/store_repository.h \
+  /work/ci3/src/server/http/connection.h /work/ci3/src/server/http/api.h \
+  /work/ci3/src/server/http/request_head.h \
+  /work/ci3/src/server/http/http_error.h \
+  /work/ci3/src/server/http/route.h \
+  /work/ci3/src/server/http/compression.h \
+  /work/ci3/src/server/http/infer_request_codec.h \
+  /work/ci3/src/server/http/json_reader.h

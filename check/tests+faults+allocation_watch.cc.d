@@ -1,0 +1,2 @@
+allocation_watch.o: tests/faults/allocation_watch.cc \
+  /work/ci3/tests/faults/allocation_watch.h

@@ -1,0 +1,1 @@
+short_sleeps.o: tests/faults/short_sleeps.cc

@@ -1,0 +1,1 @@
+grpc_client.o: tests/server/grpc_client.cc

@@ -1,0 +1,1 @@
+stuck_reads.o: tests/server/stuck_reads.cc

@@ -1,0 +1,27 @@
+// A field of HTTP/2 as libnghttp2 takes it.
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/bytes.h"
+
+namespace hps::server {
+
+// `flags`: of nghttp2; whether it copies the texts, which else live until the field was sent. It
+// does not write to them.
+inline nghttp2_nv Http2Field(std::string_view name, std::string_view value, uint8_t flags) {
+  const auto bytes = [](std::string_view text) {
+    return AsElements<uint8_t>(const_cast<std::byte*>(AsBytePointer(text.data())));
+  };
+  return {.name = bytes(name),
+          .value = bytes(value),
+          .namelen = name.size(),
+          .valuelen = value.size(),
+          .flags = flags};
+}
+
+}  // namespace hps::server
