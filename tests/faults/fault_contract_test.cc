@@ -98,7 +98,8 @@ TEST(PlantedDefectTest, EveryOneIsCaughtByTheContract) {
          ProgramBesideThisOne("fault_contract_test")},
         {absl::StrCat("HPS_TEST_PLANTED=", name)});
     ASSERT_TRUE(child.ok()) << child.status();
-    EXPECT_TRUE(child->WaitForEnd(DeadlineAfter(RealClock(), std::chrono::seconds(60)))) << name;
+    // One that hangs is ended with this program, by its runner's time-out.
+    EXPECT_TRUE(child->WaitForEnd(kNoDeadline)) << name;
     EXPECT_TRUE(WIFEXITED(child->wait_status()) && WEXITSTATUS(child->wait_status()) == 1)
         << name << ": the contract did not notice, wait status " << child->wait_status();
   }
