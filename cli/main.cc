@@ -1,4 +1,5 @@
 // hps, the command. Exit status: 0 done, 1 it could not be done, 2 wrong usage or configuration.
+#include <signal.h>
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -27,6 +28,10 @@ void AllowManyOpenFiles() {
   files.rlim_cur = files.rlim_max;
   static_cast<void>(setrlimit(RLIMIT_NOFILE, &files));
 }
+
+// A file that grows beyond what the user may write (ulimit -f) is a failed write with a sentence,
+// as a full disk is, and not the end of the process, which would leave half-written files behind.
+void OutliveFileSizeLimits() { signal(SIGXFSZ, SIG_IGN); }
 
 constexpr int kDone = 0;
 constexpr int kFailed = 1;
@@ -118,5 +123,6 @@ int main(int argc, char** argv) {
   // A command says in one line why it failed; the log beside it is for processes that serve.
   hps::SetLogLevel(hps::LogLevel::kOff);
   hps::cli::AllowManyOpenFiles();
+  hps::cli::OutliveFileSizeLimits();
   return hps::cli::Main(argc, argv);
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "import/formats/elements.h"
+#include "import/formats/file.h"
 #include "import/formats/hugectr.h"
 #include "import/formats/npy.h"
 #include "import/formats/npy_table.h"
@@ -32,8 +33,7 @@ absl::StatusOr<TableFormat> DetectFormat(const std::string& path) {
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) {
     if (error && error != std::errc::no_such_file_or_directory)
-      return absl::PermissionDeniedError(
-          absl::StrCat("can't examine ", path, ": ", error.message()));
+      return FileError(error.value(), "can't examine", path);
     return absl::NotFoundError(
         absl::StrCat("no table at ", path, ": there is no such file or directory"));
   }
@@ -45,10 +45,15 @@ absl::StatusOr<TableFormat> DetectFormat(const std::string& path) {
         "; for a safetensors file of another name, name the format (--format safetensors)"));
   }
   const auto has = [&](const char* file) {
-    return std::filesystem::exists(std::filesystem::path(path) / file, error);
+    std::error_code why;
+    const auto found = std::filesystem::status(std::filesystem::path(path) / file, why);
+    if (found.type() == std::filesystem::file_type::none) error = why;
+    return std::filesystem::exists(found);
   };
+  error.clear();
   const bool hugectr = has(kHugectrKeyFile) || has(kHugectrRowFile);
   const bool npy = has(kNpyKeyFile) || has(kNpyRowFile);
+  if (error) return FileError(error.value(), "can't look into", path);
   if (hugectr != npy) return hugectr ? TableFormat::kHugectr : TableFormat::kNpy;
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": expected a directory with ", kHugectrKeyFile, " and ", kHugectrRowFile,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_unprivileged.h"
 #include "import/formats/test_files.h"
 
 namespace hps {
@@ -74,6 +75,33 @@ TEST_F(ImportPlanTest, SaysWhatItExpectedWhereThereIsNoTable) {
   request = Request("h");
   request.tensor = "rows";
   ExpectError(request, kInvalid, "for safetensors files only");
+}
+
+// Said to have found neither format there.
+TEST_F(ImportPlanTest, ADirectoryThatMayNotBeLookedIntoIsSaidToBeThat) {
+  using std::filesystem::perms;
+  WriteHugectr("h", 1, 1);
+  std::filesystem::permissions(directory_.Path("h"), perms::none);
+  const ImportRequest request = {.name = "m/t", .from = "h"};
+  {
+    // From there: nobody may not reach it by its whole path.
+    const std::filesystem::path before = std::filesystem::current_path();
+    std::filesystem::permissions(directory_.Path(), perms::all);
+    std::filesystem::current_path(directory_.Path());
+    {
+      const Unprivileged nobody;
+      ExpectError(request, absl::StatusCode::kPermissionDenied,
+                  "can't look into h: Permission denied");
+    }
+    std::filesystem::current_path(before);
+  }
+  std::filesystem::permissions(directory_.Path("h"), perms::all);
+  EXPECT_TRUE(PlanImport(Request("h")).ok());
+}
+
+TEST_F(ImportPlanTest, ALinkToItselfIsNoTable) {
+  std::filesystem::create_symlink("loop", directory_.Path("loop"));
+  ExpectError(Request("loop"), kInvalid, "Too many levels of symbolic links");
 }
 
 TEST_F(ImportPlanTest, NamesMustBeLegal) {

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import unittest
 
@@ -250,6 +251,25 @@ class BadInputTest(support.CommandTestCase):
         self.fail_with(1, "FAILED_PRECONDITION", [full], "import", "--store", full, "--table",
                        "m/t", "--from", self.good)
         self.assertEqual(os.listdir(full), ["letter.txt"])
+
+    def test_files_that_may_not_grow(self) -> None:
+        """ulimit -f: a failed write with a sentence, not the signal that ends a process."""
+        rows = self.random_rows(20_000, 16)
+        big = support.write_hugectr(self.directory / "big", np.arange(20_000, dtype=np.int64), rows)
+        self.succeed("import", "--store", self.directory / "other", "--table", "m/t", "--from", big)
+        new, out = self.directory / "new", self.directory / "out"
+        self.limits = {resource.RLIMIT_FSIZE: 100_000}
+        self.refuse(big, ["File too large"], table="m/big", code="UNAVAILABLE")
+        self.fail_with(1, "UNAVAILABLE", ["File too large"], "import", "--store", new, "--table",
+                       "m/t", "--from", big)
+        self.fail_with(1, "RESOURCE_EXHAUSTED", [out], "export", "--store",
+                       self.directory / "other", "--table", "m/t", "--to", out, "--format", "npy")
+        self.assertEqual(os.listdir(out) if out.exists() else [], [])
+        self.fail_with(1, "RESOURCE_EXHAUSTED", [out], "generate", "--out", out, "--tables", 1,
+                       "--rows", 20_000, "--dim", 16)
+        self.limits = {}
+        self.succeed("import", "--store", new, "--table", "m/t", "--from", big)
+        self.assertEqual(self.succeed("verify", "--store", self.store)["damage_count"], 0)
 
     def test_streams_are_not_in_this_build(self) -> None:
         self.refuse(self.good, ["--stream-from", "update stream"], "--stream-from", "latest",

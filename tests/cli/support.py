@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import shutil
 import socket
 import subprocess
@@ -36,10 +37,16 @@ class CommandTestCase(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
         self.store = self.directory / "store"
         self.random = np.random.default_rng(20261120)
+        self.limits = {}  # of the commands that run next: by resource.RLIMIT_...
 
     def run_hps(self, *arguments) -> subprocess.CompletedProcess:
+        def limit() -> None:
+            for what, value in self.limits.items():
+                resource.setrlimit(what, (value, value))
+
         return subprocess.run([str(HPS), *map(str, arguments)], capture_output=True, text=True,
-                              timeout=TIMEOUT_S, check=False)
+                              timeout=TIMEOUT_S, check=False,
+                              preexec_fn=limit if self.limits else None)
 
     def succeed(self, *arguments) -> dict:
         """Runs a command with --json that must succeed; returns its object."""

@@ -27,6 +27,7 @@ absl::Status FileError(int error_number, const std::string& what, const std::str
     case ELOOP:
     case ENOTDIR:
       return absl::InvalidArgumentError(status.message());
+    case EFBIG:
     case EMFILE:
     case ENFILE:
     case ENOMEM:
