@@ -149,7 +149,7 @@ absl::Status CheckFormatRecord(rocksdb::DB& db) {
   const std::string key(1, kFormatTag);
   const rocksdb::Status got = db.Get(rocksdb::ReadOptions(), key, &value);
   if (got.IsNotFound()) return absl::OkStatus();
-  HPS_RETURN_IF_ERROR(FromRocksStatus(got, "reading the store's format version"));
+  HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading the store's format version"));
   CatalogContents contents;
   HPS_RETURN_IF_ERROR(ReadRecord(key, value, contents));
   return CheckFormat(contents);
@@ -178,7 +178,7 @@ absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
   const std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(rocksdb::ReadOptions()));
   for (it->SeekToFirst(); it->Valid(); it->Next())
     HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it->key()), ViewOf(it->value()), contents));
-  HPS_RETURN_IF_ERROR(FromRocksStatus(it->status(), "reading the store's catalog"));
+  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
   HPS_RETURN_IF_ERROR(CheckFormat(contents));
   return contents;
 }
@@ -194,7 +194,7 @@ absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation 
       if (!payload.has_value() || !ReadIncarnationRecord(key, *payload, records))
         return DamagedRecord(key);
     }
-    HPS_RETURN_IF_ERROR(FromRocksStatus(it->status(), "reading the store's catalog"));
+    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
   }
   return records;
 }
@@ -204,7 +204,7 @@ absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation) {
   const rocksdb::Status got =
       db.Get(rocksdb::ReadOptions(), IncarnationKey(kUsedTag, incarnation), &value);
   if (got.IsNotFound()) return false;
-  HPS_RETURN_IF_ERROR(FromRocksStatus(got, "reading the incarnations of the store"));
+  HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading the incarnations of the store"));
   return true;
 }
 
@@ -258,7 +258,7 @@ absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,
     const std::string prefix = IncarnationKey(tag, incarnation);
     for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next())
       batch.Delete(it->key());
-    HPS_RETURN_IF_ERROR(FromRocksStatus(it->status(), "reading the store's catalog"));
+    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
   }
   return absl::OkStatus();
 }

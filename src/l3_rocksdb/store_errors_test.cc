@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/fault_point.h"
+#include "base/test_unprivileged.h"
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/import_commit.h"
 #include "l3_rocksdb/owner_lock.h"
@@ -103,6 +104,22 @@ TEST_F(StoreErrorsTest, NoStoreIsNotFoundAndNothingIsMade) {
   EXPECT_EQ(OpenCode(Options(OpenMode::kReadWrite)), absl::StatusCode::kNotFound);
   EXPECT_EQ(OpenCode(Options(OpenMode::kReadOnly)), absl::StatusCode::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
+// RocksDB says of it that it is not there, and the store said that it is a file.
+TEST_F(StoreErrorsTest, ADirectoryThatMayNotBeReadIsSaidToBeThat) {
+  using std::filesystem::perms;
+  std::filesystem::create_directory(path());
+  std::filesystem::permissions(path(), perms::none);
+  {
+    const Unprivileged nobody;
+    for (const OpenMode mode : {OpenMode::kCreate, OpenMode::kReadWrite, OpenMode::kReadOnly})
+      EXPECT_EQ(OpenCode(Options(mode)), absl::StatusCode::kPermissionDenied);
+    EXPECT_EQ(VerifyRocksStore(Options(), true, {}).status().code(),
+              absl::StatusCode::kPermissionDenied);
+  }
+  std::filesystem::permissions(path(), perms::all);
+  EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kOk);
 }
 
 TEST_F(StoreErrorsTest, SomethingElseIsLeftAlone) {

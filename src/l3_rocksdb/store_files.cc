@@ -46,7 +46,14 @@ absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path)
   std::vector<std::string> names;
   const rocksdb::Status listed = env->GetChildren(path, &names);
   if (IsGone(listed)) {
-    if (env->FileExists(path).ok()) {
+    // RocksDB says this of a directory that may not be read, too.
+    std::error_code error;
+    static_cast<void>(std::filesystem::directory_iterator(path, error));
+    if (error == std::errc::permission_denied) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("store '", path, "': the directory can't be read: ", error.message()));
+    }
+    if (env->FileExists(path).ok() && !std::filesystem::is_directory(path, error)) {
       return absl::FailedPreconditionError(
           absl::StrCat("store '", path, "': there is a file, expected a directory"));
     }

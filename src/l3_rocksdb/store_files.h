@@ -16,7 +16,8 @@ enum class StoreFiles {
   kStore,  // a store
 };
 
-// Errors: FAILED_PRECONDITION (something else lies there), DATA_LOSS (a store without its CURRENT).
+// Errors: FAILED_PRECONDITION (something else lies there), PERMISSION_DENIED, DATA_LOSS (a store
+// without its CURRENT).
 absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path);
 
 // What RocksDB says when it opens the store at `path`, as ours: a file of a store that can't be

@@ -329,6 +329,25 @@ TEST_F(VerifyTest, AMissingTableFileIsFoundAtOpenAndByVerify) {
   EXPECT_GT(Verify().damage_count, 0u);
 }
 
+// Also one of the catalog, without which nothing is known of the tables: that was called a disk
+// that fails, and listed nothing.
+TEST_F(VerifyTest, EveryMissingTableFileIsListed) {
+  {
+    const auto store = Open();
+    Import(*store, "m/a", 1000);
+  }
+  for (const std::string& file : Files("", ".sst")) {
+    std::filesystem::rename(file, file + ".aside");
+    EXPECT_EQ(OpenRocksStore(Options(OpenMode::kReadOnly)).status().code(),
+              absl::StatusCode::kDataLoss);
+    const auto report = VerifyRocksStore(Options(OpenMode::kReadOnly), false, {});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_GT(report->damage_count, 0u) << file;
+    std::filesystem::rename(file + ".aside", file);
+  }
+  EXPECT_EQ(Verify().damage_count, 0u);
+}
+
 TEST_F(VerifyTest, AMissingCurrentIsDataLossAndNeverANewStore) {
   {
     const auto store = Open();
