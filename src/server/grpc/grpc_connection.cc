@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{64} << 10;
 // Reads of one turn of a thread: then the other connections have theirs.
-constexpr size_t kReadsPerTurn = 16;
+constexpr size_t kReadsPerTurn = 4;
 // How long, at most, what a client still sends is read and thrown away, so that it sees the end
 // instead of a reset.
 constexpr Duration kLingerTimeout = std::chrono::seconds(2);
@@ -34,15 +34,19 @@ absl::Status GrpcConnection::TakePlace() { return server_.places().Take(&place_c
 
 void GrpcConnection::ReturnPlace() { server_.places().Return(&place_count_); }
 
+bool GrpcConnection::NoteStream(GrpcStream& stream) {
+  // Under the lock: who finds the stream in the list finds this thread gone.
+  MutexLock lock(ended_mutex_);
+  stream.next = std::exchange(ended_, &stream);
+  return Note(kAnswered);
+}
+
 void GrpcConnection::OnCallEnded(GrpcStream& stream) {
-  bool drives = false;
-  {
-    // Under the lock: who finds the stream in the list finds this thread gone.
-    MutexLock lock(ended_mutex_);
-    stream.next = std::exchange(ended_, &stream);
-    drives = Note(kAnswered);
-  }
-  if (drives) Drive(/*may_start=*/false);
+  if (NoteStream(stream)) Drive(/*may_start=*/false);
+}
+
+void GrpcConnection::OnTurn(GrpcStream& stream) {
+  if (NoteStream(stream)) Drive(/*may_start=*/true);
 }
 
 InferenceCall* GrpcConnection::TakeCall(bool may_start) {
@@ -57,11 +61,10 @@ void GrpcConnection::PutBack(InferenceCall& call) {
   if (runnable_tail_ == nullptr) runnable_tail_ = &stream;
 }
 
-// Nobody waits for the rest of a request, for room to send to, or for the session to begin.
+// Without a call nobody waits for it. What comes beside calls is read at once, and each call that
+// begins waits by itself: a socket could not say which of them came when.
 bool GrpcConnection::IsIdle() const {
-  if (state_ != State::kOpen || readable_ || !has_settings_ || !out_.empty()) return false;
-  return std::none_of(streams_.begin(), streams_.end(),
-                      [](const GrpcStream* stream) { return stream->needs_client(); });
+  return state_ == State::kOpen && !readable_ && has_settings_ && out_.empty() && streams_.empty();
 }
 
 void GrpcConnection::OnNoMemory() {
@@ -69,6 +72,8 @@ void GrpcConnection::OnNoMemory() {
 }
 
 void GrpcConnection::Handle(uint32_t events, bool may_start) {
+  may_begin_ = may_start;
+  has_turn_ = (events & kTurn) != 0;
   if ((events & kOpened) != 0) OpenNow();
   if ((events & kAnswered) != 0) EndCalls();
   if (state_ == State::kClosed || state_ == State::kEnding) return;
@@ -76,7 +81,7 @@ void GrpcConnection::Handle(uint32_t events, bool may_start) {
   if ((events & kHangup) != 0) hung_up_ = true;
   if ((events & (kCut | kReset)) != 0) return Close();
   if ((events & kTick) != 0) HandleTick();
-  Advance(may_start);
+  Advance(may_start || (events & kReads) != 0);
 }
 
 void GrpcConnection::OpenNow() {
@@ -97,9 +102,9 @@ void GrpcConnection::OpenNow() {
 
 // ---- Reading and writing ------------------------------------------------------------------------
 
-void GrpcConnection::Advance(bool may_start) {
+void GrpcConnection::Advance(bool may_read) {
   if (state_ == State::kOpen) {
-    while (state_ == State::kOpen && readable_ && may_start && turn_reads_ < kReadsPerTurn) Read();
+    while (state_ == State::kOpen && readable_ && may_read && turn_reads_ < kReadsPerTurn) Read();
     if (state_ == State::kOpen && server_.draining() && !draining_) BeginDrain();
     if (state_ == State::kOpen) Write();
     if (state_ == State::kOpen && readable_) Wake();
@@ -232,6 +237,18 @@ void GrpcConnection::Close() {
 
 // ---- Calls --------------------------------------------------------------------------------------
 
+bool GrpcConnection::MayBegin() {
+  if (!may_begin_ || has_calls() || !(has_turn_ || server_.MayBegin())) return false;
+  may_begin_ = false;
+  UseTurn();
+  return true;
+}
+
+void GrpcConnection::AwaitTurn(GrpcStream& stream) {
+  stream.in_server = stream.awaits_turn = true;
+  server_.Leave(stream.waiting(), Backlog::Kind::kLater);
+}
+
 void GrpcConnection::AddRunnable(GrpcStream& stream) {
   stream.in_server = stream.is_runnable = true;
   stream.next = nullptr;
@@ -261,10 +278,11 @@ void GrpcConnection::EndCalls() {
   while (stream != nullptr) {
     GrpcStream* const next = stream->next;
     stream->in_server = false;
+    const bool has_turn = std::exchange(stream->awaits_turn, false);
     if (!stream->is_open) {
       Recycle(*stream);
     } else {
-      Tell(*stream, [&] { stream->OnCallEnded(); });
+      Tell(*stream, [&] { has_turn ? stream->OnTurn() : stream->OnCallEnded(); });
     }
     stream = next;
   }
@@ -272,6 +290,8 @@ void GrpcConnection::EndCalls() {
 
 void GrpcConnection::CloseStream(GrpcStream& stream, bool cut) {
   stream.is_open = false;
+  if (stream.awaits_turn && server_.Forget(stream.waiting()))
+    stream.in_server = stream.awaits_turn = false;
   stream.OnClosed(cut);
   Recycle(stream);
 }

@@ -39,6 +39,8 @@ class GrpcConnection final : public ServedConnection {
 
   // The call is the stream's again. Any thread.
   void OnCallEnded(GrpcStream& stream);
+  // It has its turn. Any thread that looks up.
+  void OnTurn(GrpcStream& stream);
 
   // ---- For its streams.
 
@@ -47,6 +49,10 @@ class GrpcConnection final : public ServedConnection {
   TimePoint arrived_at() const { return arrived_at_; }
   // The sweep comes at this time, or earlier.
   using ServedConnection::NoteDeadline;
+  // Whether a request that is whole now may begin before anything else that waits.
+  bool MayBegin();
+  // ... else it waits for its turn.
+  void AwaitTurn(GrpcStream& stream);
   // The call is looked up as soon as a thread may.
   void AddRunnable(GrpcStream& stream);
   // The client may send as much again.
@@ -71,6 +77,8 @@ class GrpcConnection final : public ServedConnection {
     void operator()(nghttp2_session* session) const { nghttp2_session_del(session); }
   };
 
+  bool NoteStream(GrpcStream& stream);
+
   // ServedConnection
   void BeginTurn() override { turn_reads_ = 0; }
   void Handle(uint32_t events, bool may_start) override;
@@ -82,7 +90,7 @@ class GrpcConnection final : public ServedConnection {
   void OnDrivenElsewhere(uint32_t /*events*/) override {}
 
   void OpenNow();
-  void Advance(bool may_start);
+  void Advance(bool may_read);
   void Read();
   void Feed(std::span<const std::byte> bytes);
   bool Fill();
@@ -115,7 +123,8 @@ class GrpcConnection final : public ServedConnection {
   GrpcServer& server_;
 
   Mutex ended_mutex_;
-  GrpcStream* ended_ HPS_GUARDED_BY(ended_mutex_) = nullptr;  // calls, the last one first
+  // Calls that have ended or have their turn, the last one first.
+  GrpcStream* ended_ HPS_GUARDED_BY(ended_mutex_) = nullptr;
 
   State state_ = State::kClosed;
   bool readable_ = false;    // a read may find something
@@ -124,6 +133,8 @@ class GrpcConnection final : public ServedConnection {
   bool draining_ = false;    // the streams have been told
   bool is_blocked_ = false;  // the client lets it wait
   bool has_settings_ = false;
+  bool may_begin_ = false;  // one request, of what is handled now
+  bool has_turn_ = false;   // ... which need not wait
   size_t turn_reads_ = 0;
 
   std::unique_ptr<nghttp2_session, DeleteSession> session_;

@@ -1,8 +1,10 @@
 // Which socket is read next when there is more to do than can be done. No case depends on time.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/core/protocol_server.h"
@@ -27,6 +29,9 @@ std::string InferRequest(int64_t number, size_t key_count = 1) {
   return Field(1, "m") + Input("t", "INT64", {static_cast<int64_t>(key_count)}) +
          Field(7, AsText(std::as_bytes(std::span(keys))));
 }
+
+// The stream of a call on a connection that brings many.
+uint32_t StreamOf(int64_t number) { return static_cast<uint32_t>(2 * number + 1); }
 
 class GrpcOverloadTest : public testing::Test {
  protected:
@@ -76,6 +81,14 @@ class GrpcOverloadTest : public testing::Test {
     }
   }
 
+  // ... or in that of client 1.
+  void SendOnOneConnection(int64_t count) {
+    Start(1);
+    for (int i = 0; i < 2; ++i) clients_.push_back(Connect());
+    calls_.Hold([this] { clients_[0]->Call(3, kInfer, InferRequest(0)); });
+    for (int64_t i = 1; i <= count; ++i) clients_[1]->Call(StreamOf(i), kInfer, InferRequest(i));
+  }
+
   ServerWorld world_;
   GatedInference gate_;
   ServerConfig config_;
@@ -103,6 +116,71 @@ TEST_F(GrpcOverloadTest, TheNewestFirstWhereTheOldestAreTooLate) {
               calls_.refused.contains(i) ? 8 : 0);
   }
   calls_.ExpectNewestFirst(kOld, kAll);
+}
+
+TEST_F(GrpcOverloadTest, CallsOfOneConnectionAreInOrderWhileAllAreInTime) {
+  SendOnOneConnection(5);
+  calls_.Release();
+  for (int64_t i = 1; i <= 5; ++i) EXPECT_EQ(clients_[1]->Await(StreamOf(i)).code(), 0);
+  EXPECT_EQ(calls_.prepared(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+}
+
+// Each by itself, as if it had come by its own connection.
+TEST_F(GrpcOverloadTest, OfOneConnectionTheNewestCallsAreFirstWhereTheOldestAreTooLate) {
+  constexpr int64_t kOld = 200;
+  constexpr int64_t kAll = 210;
+  for (int64_t i = 1; i <= kOld; ++i) calls_.refused.insert(i);
+  SendOnOneConnection(kAll);
+  calls_.Release();
+  for (int64_t i = 1; i <= kAll; ++i) {
+    EXPECT_EQ(clients_[1]->Await(StreamOf(i)).code(), calls_.refused.contains(i) ? 8 : 0);
+  }
+  calls_.ExpectNewestFirst(kOld, kAll);
+}
+
+TEST_F(GrpcOverloadTest, CallsThatAreGivenUpWhileTheyWaitHaveNoTurn) {
+  SendOnOneConnection(5);
+  for (const int64_t given_up : {2, 4, 5}) {
+    clients_[1]->Send(
+        Http2Frame{NGHTTP2_RST_STREAM, 0, StreamOf(given_up), BigEndian(NGHTTP2_CANCEL, 4)});
+  }
+  calls_.Release();
+  for (const int64_t i : {1, 3}) EXPECT_EQ(clients_[1]->Await(StreamOf(i)).code(), 0);
+  clients_[1]->Call(StreamOf(6), kInfer, InferRequest(6));
+  EXPECT_EQ(clients_[1]->Await(StreamOf(6)).code(), 0);
+  EXPECT_EQ(calls_.prepared(), (std::vector<int64_t>{0, 1, 3, 6}));
+}
+
+// The server hears of a socket when it can be written to, or has something to read: a call that
+// waits for a thread must need neither.
+TEST_F(GrpcOverloadTest, CallsAreLookedUpThoughTheirClientTakesNoAnswer) {
+  Start(2);
+  constexpr uint32_t kWindow = 1 << 30;
+  constexpr size_t kCalls = 400;
+  const auto client = Connect({{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kWindow}});
+  client->Send(Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, 0, BigEndian(kWindow, 4)});
+  for (size_t i = 0; i < kCalls; ++i) {
+    client->Call(StreamOf(static_cast<int64_t>(i) + 1), kInfer, InferRequest(7, kRows));
+  }
+  const Deadline deadline = RealClock().Now() + std::chrono::minutes(1);
+  while (calls_.prepared().size() < kCalls && RealClock().Now() < deadline)
+    std::this_thread::yield();
+  EXPECT_EQ(calls_.prepared().size(), kCalls);
+  for (size_t i = 0; i < kCalls; ++i)
+    EXPECT_EQ(client->Await(StreamOf(static_cast<int64_t>(i) + 1)).code(), 0);
+}
+
+TEST_F(GrpcOverloadTest, ConnectionsThatGoWhileTheirCallsWaitAreForgotten) {
+  Start(3);
+  gate_.has_room = false;
+  for (int round = 0; round < 20; ++round) {
+    const auto stays = Connect();
+    for (int64_t i = 1; i <= 10; ++i) stays->Call(StreamOf(i), kInfer, InferRequest(7));
+    const auto goes = Connect();
+    for (int64_t i = 1; i <= 10; ++i) goes->Call(StreamOf(i), kInfer, InferRequest(7));
+    shutdown(goes->fd(), SHUT_RDWR);
+    for (int64_t i = 1; i <= 10; ++i) EXPECT_EQ(stays->Await(StreamOf(i)).code(), 0);
+  }
 }
 
 TEST_F(GrpcOverloadTest, AnswersProbesWhileThereIsNoRoom) {

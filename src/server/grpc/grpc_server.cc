@@ -12,6 +12,9 @@
 namespace hps::server {
 namespace {
 
+// A request for one key is longer, its fields and its message together; pings and windows are not.
+constexpr size_t kRequestBytesMin = 64;
+
 Duration ShortestTimeout(const ServerConfig& config) {
   return std::min({config.header_timeout, config.body_timeout, config.write_timeout,
                    config.idle_timeout, config.stream_idle_timeout});
@@ -30,7 +33,9 @@ GrpcServer::GrpcServer(const ProtocolParts& parts, bool has_token)
                                .protocol = Protocol::kGrpc,
                                .tls_protocol = "h2",
                                .thread_count = ProtocolThreads(*parts.config),
-                               .tick_period = TickPeriodFor(ShortestTimeout(*parts.config))}),
+                               .tick_period = TickPeriodFor(ShortestTimeout(*parts.config)),
+                               .request_bytes_min = kRequestBytesMin,
+                               .leaves_calls = true}),
       control_(parts, {parts.config->repository_control && has_token}),
       places_({.places_max = kGrpcStreamsMax,
                .connection_places_max = parts.config->connection_streams_max}) {}

@@ -63,11 +63,6 @@ void GrpcStream::NoteArrival() {
   unread_wait_ = connection_->read_at() - arrival_;
 }
 
-bool GrpcStream::needs_client() const {
-  if (unsent_bytes_ > 0 || phase_ == Phase::kFields) return true;
-  return phase_ == Phase::kReading && (!is_stream_ || reader_.has_more());
-}
-
 void GrpcStream::End() {
   Reset();
   ReleaseAnswer();
@@ -80,10 +75,11 @@ void GrpcStream::End() {
   deadline_ = kNoDeadline;
   field_bytes_ = unread_ = 0;
   is_post_ = is_grpc_ = is_timeout_wrong_ = is_stream_ = is_ended_ = ends_ = false;
-  is_open = has_answer_head = in_output = in_server = is_runnable = false;
+  is_open = has_answer_head = in_output = in_server = awaits_turn = is_runnable = false;
   is_admitted_.reset();
   coding_ = MessageCoding::kIdentity;
   control_method_ = nullptr;
+  packed_ = {};
   message_ = {};
   end_code_ = absl::StatusCode::kOk;
   for (std::string* text : {&path_, &told_, &end_message_}) Trim(text);
@@ -231,7 +227,25 @@ void GrpcStream::TakeMessages() {
 void GrpcStream::Answer(const MessageReader::Message& message) {
   phase_ = Phase::kCalling;
   SetDeadline(kNoDeadline);
-  const absl::StatusOr<std::span<const std::byte>> bytes = Unpack(message);
+  packed_ = message;
+  if (control_method_ != nullptr || connection_->MayBegin()) return AnswerNow();
+  left_at_ = Now();
+  connection_->AwaitTurn(*this);
+}
+
+// The connection hears of it as of an event: another thread may drive it.
+bool GrpcStream::TakeTurn(const Backlog::Turn& /*turn*/) {
+  connection_->OnTurn(*this);
+  return true;
+}
+
+void GrpcStream::OnTurn() {
+  unread_wait_ += Now() - left_at_;
+  AnswerNow();
+}
+
+void GrpcStream::AnswerNow() {
+  const absl::StatusOr<std::span<const std::byte>> bytes = Unpack(packed_);
   if (!bytes.ok()) {
     if (absl::IsResourceExhausted(bytes.status()))
       server_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
@@ -484,7 +498,7 @@ void GrpcStream::OnTime(TimePoint now) {
 // and ends by it.
 void GrpcStream::OnClosed(bool cut) {
   SetDeadline(kNoDeadline);
-  if (!in_server || is_runnable || control_method_ != nullptr) return;
+  if (!in_server || awaits_turn || is_runnable || control_method_ != nullptr) return;
   if (cut || Now() < call_deadline_) server_.parts().inference->Cancel(*this);
 }
 

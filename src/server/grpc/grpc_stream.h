@@ -28,6 +28,7 @@
 #include "server/grpc/output_queue.h"
 #include "server/grpc_codec/infer_request_codec.h"
 #include "server/grpc_codec/infer_response_codec.h"
+#include "server/net/backlog.h"
 #include "server/net/buffer_pool.h"
 
 namespace hps::server {
@@ -38,7 +39,7 @@ inline constexpr size_t kCallFieldBytesMax = 16 << 10;
 class GrpcConnection;
 class GrpcServer;
 
-class GrpcStream final : public InferenceCall, private Task {
+class GrpcStream final : public InferenceCall, private Task, private Backlog::Waiter {
  public:
   explicit GrpcStream(GrpcServer& server) : server_(server) {}
   ~GrpcStream() override;
@@ -51,6 +52,7 @@ class GrpcStream final : public InferenceCall, private Task {
   void OnFields();  // all of them are there
   void OnData(std::span<const std::byte> bytes);
   void OnEnd();        // the client sends no more
+  void OnTurn();       // what awaits its turn begins
   void OnCallEnded();  // the server has handed the call back
   void OnFlushed();    // what was to be sent of an answer is with the system
   void OnDrain();
@@ -74,13 +76,13 @@ class GrpcStream final : public InferenceCall, private Task {
   // ---- What the connection keeps of it.
   int32_t id() const { return id_; }
   size_t field_bytes() const { return field_bytes_; }
-  // Whether it can't go on before its client sends the rest of a request, or takes more.
-  bool needs_client() const;
+  Backlog::Entry& waiting() { return waiting_; }
   size_t index = 0;              // among the connection's streams
   bool is_open = false;          // for HTTP/2
   bool has_answer_head = false;  // was begun to be answered
   bool in_output = false;        // views of its memory are being sent
   bool in_server = false;        // it is looked up, or works elsewhere
+  bool awaits_turn = false;      // ... or waits in the backlog, or its turn is on its way
   bool is_runnable = false;      // ... or waits for a thread to begin that
   GrpcStream* next = nullptr;    // in the connection's list
 
@@ -93,12 +95,14 @@ class GrpcStream final : public InferenceCall, private Task {
   bool is_watch() const { return control_method_ != nullptr && control_method_->is_watch; }
   void SetDeadline(TimePoint deadline);
   void NoteArrival();
+  bool TakeTurn(const Backlog::Turn& turn) override;
 
   // Reading.
   absl::Status Admit();
   void Read();
   void TakeMessages();
   void Answer(const MessageReader::Message& message);
+  void AnswerNow();
   absl::StatusOr<std::span<const std::byte>> Unpack(const MessageReader::Message& message);
 
   // Answering.
@@ -125,6 +129,8 @@ class GrpcStream final : public InferenceCall, private Task {
   TimePoint call_deadline_ = kNoDeadline;  // grpc-timeout's
   TimePoint arrival_{};                    // of the request that is read or answered now
   Duration unread_wait_{};                 // ... which it waited from then on
+  TimePoint left_at_{};                    // when it began to wait for its turn
+  Backlog::Entry waiting_{this};
 
   // The fields.
   size_t field_bytes_ = 0;
@@ -142,6 +148,7 @@ class GrpcStream final : public InferenceCall, private Task {
   MessageReader reader_;
   bool is_ended_ = false;  // the client sends no more
   size_t unread_ = 0;  // bytes that came before their turn: the client's window is smaller by it
+  MessageReader::Message packed_;
   std::span<const std::byte> message_;
   InflatedMessage inflated_;
   InferRequestCodec request_codec_;

@@ -112,7 +112,11 @@ void Connection::Close() {
 bool Connection::HandleTick() {
   const bool idle = state_ == State::kReading && phase_ == Phase::kHead && input_size_ == 0;
   const bool late = IsLate(Now());
-  if (idle && (late || server_.draining())) {
+  if (idle && server_.draining()) {
+    readable_ = true;  // a request that nobody had the time to read is answered before the end
+    return false;
+  }
+  if (idle && late) {
     Close();
     return true;
   }

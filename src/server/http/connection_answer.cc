@@ -57,6 +57,7 @@ void Connection::Answer() {
   server_.parts().counters->CountRequest(Protocol::kHttp);
   close_ = !head_.keep_alive || close_;
   set_is_new(false);
+  UseTurn();
   if (early_error_) return SendError(*std::exchange(early_error_, std::nullopt));
   if (const absl::Status status = Unpack(); !status.ok()) {
     if (status.code() == absl::StatusCode::kOutOfRange) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/http/test_http_world.h"
@@ -111,7 +112,17 @@ TEST_F(OverloadTest, ClientsThatGoWhileTheyWaitAreForgotten) {
   }
 }
 
-TEST_F(OverloadTest, DrainEndsWhatWaitsUnread) {
+// It was accepted: it is not thrown away.
+TEST_F(OverloadTest, DrainAnswersWhatWaitsUnread) {
+  SendWhileBusy(20);
+  std::thread drain(
+      [this] { EXPECT_TRUE(server_->Drain(RealClock().Now() + std::chrono::minutes(1)).ok()); });
+  calls_.Release();
+  for (const auto& client : clients_) EXPECT_EQ(client->Read().code, 200);
+  drain.join();
+}
+
+TEST_F(OverloadTest, DrainEndsWhatWaitsForRoom) {
   inference_.has_room = false;
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 20; ++i) {

@@ -26,27 +26,40 @@ void Backlog::List::Remove(Entry& entry) {
   entry.next = entry.previous = nullptr;
 }
 
-void Backlog::Push(Entry& entry, bool is_first, TimePoint now) {
+void Backlog::Push(Entry& entry, Kind kind, TimePoint now) {
   MutexLock lock(mutex_);
-  if (entry.waits) return;
-  entry.waits = true;
-  entry.is_first = is_first;
-  entry.since = now;
-  (is_first ? first_ : later_).Push(entry);
-  if (size_.fetch_add(1, std::memory_order_relaxed) > 0) return;
-  overloaded_.store(false, std::memory_order_relaxed);
-  oldest_ns_ = 0;
+  if (entry.waits && (kind != Kind::kBegun || entry.kind == Kind::kBegun)) return;
+  if (entry.waits) {
+    ListOf(entry.kind).Remove(entry);
+  } else {
+    entry.waits = true;
+    entry.since = now;
+    if (size_.fetch_add(1) == 0) {
+      overloaded_.store(false, std::memory_order_relaxed);
+      oldest_ns_ = 0;
+    }
+  }
+  entry.kind = kind;
+  ListOf(kind).Push(entry);
+  if (kind == Kind::kBegun) WakeOne();
 }
 
-void Backlog::Remove(Entry& entry) {
+bool Backlog::Remove(Entry& entry) {
   MutexLock lock(mutex_);
-  if (entry.waits) TakeOut(entry);
+  const bool waited = entry.waits;
+  if (waited) TakeOut(entry);
+  return waited;
+}
+
+Backlog::List& Backlog::ListOf(Kind kind) {
+  if (kind == Kind::kBegun) return begun_;
+  return kind == Kind::kFirst ? first_ : later_;
 }
 
 void Backlog::TakeOut(Entry& entry) {
   entry.waits = false;
-  (entry.is_first ? first_ : later_).Remove(entry);
-  size_.fetch_sub(1, std::memory_order_relaxed);
+  ListOf(entry.kind).Remove(entry);
+  size_.fetch_sub(1);
 }
 
 Backlog::Entry* Backlog::Oldest() const {
@@ -72,6 +85,20 @@ Backlog::Entry* Backlog::Newest() const {
 
 Backlog::Turn Backlog::Take(bool has_room) {
   MutexLock lock(mutex_);
+  Entry* const begun = begun_.oldest();
+  begun_had_turn_ = begun != nullptr && !begun_had_turn_;
+  Turn turn;
+  if (!begun_had_turn_) turn = Choose(has_room);
+  if (turn.entry == nullptr) turn.entry = begun;
+  if (turn.entry == nullptr) return turn;
+  turn.since = turn.entry->since;
+  turn.kind = turn.entry->kind;
+  TakeOut(*turn.entry);
+  return turn;
+}
+
+// Of those that begin.
+Backlog::Turn Backlog::Choose(bool has_room) {
   Turn turn{.refusals_before = refusals_.load(std::memory_order_relaxed)};
   const bool is_overloaded = overloaded_.load(std::memory_order_relaxed);
   if (has_room && !is_overloaded) {
@@ -84,13 +111,10 @@ Backlog::Turn Backlog::Take(bool has_room) {
   } else if (has_room) {
     turn.entry = Newest();
   }
-  if (turn.entry == nullptr) return {};
-  turn.since = turn.entry->since;
-  TakeOut(*turn.entry);
   return turn;
 }
 
-void Backlog::End(const Turn& turn, Duration processor_time) {
+void Backlog::End(const Turn& turn, Duration processor_time, bool had_request) {
   MutexLock lock(mutex_);
   if (turn.is_beside) {
     oldest_ns_ =
@@ -99,8 +123,8 @@ void Backlog::End(const Turn& turn, Duration processor_time) {
     oldest_ns_ = std::min<int64_t>(oldest_ns_ + processor_time.count() / kOldestShare,
                                    Duration(kOldestMax).count());
   }
-  const bool was_in_time =
-      turn.is_oldest && refusals_.load(std::memory_order_relaxed) == turn.refusals_before;
+  const bool was_in_time = had_request && turn.is_oldest &&
+                           refusals_.load(std::memory_order_relaxed) == turn.refusals_before;
   if (was_in_time) overloaded_.store(false, std::memory_order_relaxed);
 }
 

@@ -1,4 +1,5 @@
-// Sockets that have something to read and wait for their turn, and whose turn is next.
+// What waits for its turn, and whose turn is next: sockets that have something to read, and calls
+// that were read from a socket which brings many (gRPC).
 //
 // A request that is not read costs nothing: it stays in the system's memory, and when there is time
 // for it one can still choose between it and those that came later. So a server that is busy leaves
@@ -14,6 +15,10 @@
 //
 // The first request of a connection has a place of its own among the oldest: probes often come so,
 // and are answered in a bounded time however many wait.
+//
+// A connection in the middle of something (the rest of a request, room for the rest of an answer)
+// waits only for a thread: it has every second turn, whether there is room or not, and its turns
+// say nothing about the load.
 //
 // Thread-safe; one lock, for a few instructions. It allocates nothing.
 #pragma once
@@ -31,14 +36,21 @@ class Backlog {
  public:
   static constexpr int kOldestShare = 16;  // one part in so many
 
-  // What waits; part of its connection, which outlives the backlog or is removed from it. All
-  // belongs to the backlog.
-  struct Entry {
-    explicit Entry(void* source) : owner(source) {}
+  enum class Kind : uint8_t {
+    kBegun,  // goes on
+    kFirst,  // begins, as the first one of its connection
+    kLater,
+  };
+  class Waiter;
 
-    void* const owner;  // the connection
+  // What waits; part of its waiter, which outlives the backlog or is removed from it. All belongs
+  // to the backlog.
+  struct Entry {
+    explicit Entry(Waiter* source) : waiter(source) {}
+
+    Waiter* const waiter;
     TimePoint since{};  // when it came
-    bool is_first = false;
+    Kind kind = Kind::kLater;
     bool waits = false;
     Entry* next = nullptr;
     Entry* previous = nullptr;
@@ -47,24 +59,36 @@ class Backlog {
   struct Turn {
     Entry* entry = nullptr;  // null: nobody's
     TimePoint since{};       // when the entry came
+    Kind kind = Kind::kLater;
     bool is_oldest = false;  // it was the one that had waited longest
     bool is_beside = false;  // ... and had its turn from its share
     uint64_t refusals_before = 0;
+  };
+
+  class Waiter {
+   public:
+    // On the thread that took the turn. Whether a request had it: another turn says nothing about
+    // how long requests wait.
+    virtual bool TakeTurn(const Turn& turn) = 0;
+
+   protected:
+    ~Waiter() = default;
   };
 
   Backlog() = default;
   Backlog(const Backlog&) = delete;
   Backlog& operator=(const Backlog&) = delete;
 
-  // `is_first`: of its connection. Keeps its place when it waits already.
-  void Push(Entry& entry, bool is_first, TimePoint now);
-  void Remove(Entry& entry);
+  // Keeps its place when it waits already, but for what goes on now.
+  void Push(Entry& entry, Kind kind, TimePoint now);
+  // Whether it waited: else it does not, or its turn is on its way.
+  bool Remove(Entry& entry);
 
   // Whose turn it is. `has_room`: what is read now is looked up soon. Nobody's when nobody waits,
   // and when there is no room and the share of the oldest is used up: then Await.
   Turn Take(bool has_room);
-  // ... has ended, and took so much processor time.
-  void End(const Turn& turn, Duration processor_time);
+  // ... has ended, and took so much processor time. Not of kBegun.
+  void End(const Turn& turn, Duration processor_time, bool had_request);
 
   // A request was refused, or was too late, because the server has too much to do.
   void NoteRefused() {
@@ -76,7 +100,7 @@ class Backlog {
   void Await(Deadline until);
   void WakeOne();
 
-  size_t size() const { return size_.load(std::memory_order_relaxed); }
+  size_t size() const { return size_.load(); }  // in one order with EventLoop::WakeOne
   bool is_overloaded() const { return overloaded_.load(std::memory_order_relaxed); }
 
  private:
@@ -96,12 +120,16 @@ class Backlog {
   Entry* Oldest() const HPS_REQUIRES(mutex_);
   Entry* OldestBeside() HPS_REQUIRES(mutex_);
   Entry* Newest() const HPS_REQUIRES(mutex_);
+  Turn Choose(bool has_room) HPS_REQUIRES(mutex_);
+  List& ListOf(Kind kind) HPS_REQUIRES(mutex_);
   void TakeOut(Entry& entry) HPS_REQUIRES(mutex_);
 
   Mutex mutex_;
   CondVar woken_;
+  List begun_ HPS_GUARDED_BY(mutex_);
   List first_ HPS_GUARDED_BY(mutex_);  // first requests of their connections
   List later_ HPS_GUARDED_BY(mutex_);
+  bool begun_had_turn_ HPS_GUARDED_BY(mutex_) = false;
   bool first_had_turn_ HPS_GUARDED_BY(mutex_) = false;
   // What the oldest may take yet, in nanoseconds; below zero after a turn that took more.
   int64_t oldest_ns_ HPS_GUARDED_BY(mutex_) = 0;

@@ -12,25 +12,37 @@ namespace hps::server {
 namespace {
 
 using std::chrono::microseconds;
+using Kind = Backlog::Kind;
 
 constexpr Duration kLong = microseconds(1600);
 constexpr Duration kShort = microseconds(10);
 
+constexpr std::array kKinds = {Kind::kFirst, Kind::kLater, Kind::kBegun, Kind::kLater};
+
+struct CountingWaiter final : Backlog::Waiter {
+  bool TakeTurn(const Backlog::Turn& /*turn*/) override {
+    ++turns;
+    return true;
+  }
+  std::atomic<int> turns = 0;
+};
+
 class BacklogTest : public testing::Test {
  protected:
   // They came a microsecond after each other.
-  void PushMany(int count, bool is_first = false) {
+  void PushMany(int count, Kind kind = Kind::kLater) {
     for (int i = 0; i < count; ++i) {
       entries_.emplace_back(nullptr);
-      backlog_.Push(entries_.back(), is_first, now_ += microseconds(1));
+      backlog_.Push(entries_.back(), kind, now_ += microseconds(1));
     }
   }
   // The place of the next one in the order in which they came; -1 for none.
-  int Take(bool has_room = true, Duration took = kLong, bool refused = false) {
+  int Take(bool has_room = true, Duration took = kLong, bool refused = false,
+           bool had_request = true) {
     const Backlog::Turn turn = backlog_.Take(has_room);
     if (turn.entry == nullptr) return -1;
     if (refused) backlog_.NoteRefused();
-    backlog_.End(turn, took);
+    if (turn.kind != Kind::kBegun) backlog_.End(turn, took, had_request);
     for (size_t i = 0; i < entries_.size(); ++i) {
       if (&entries_[i] == turn.entry) return static_cast<int>(i);
     }
@@ -52,7 +64,7 @@ TEST_F(BacklogTest, IsEmptyAtFirst) {
 
 TEST_F(BacklogTest, TheLongestWaitIsNextWhileAllAreInTime) {
   PushMany(2);
-  PushMany(2, /*is_first=*/true);
+  PushMany(2, Kind::kFirst);
   PushMany(1);
   EXPECT_EQ(backlog_.size(), 5u);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Take(), i);
@@ -61,21 +73,21 @@ TEST_F(BacklogTest, TheLongestWaitIsNextWhileAllAreInTime) {
 
 TEST_F(BacklogTest, WhatWaitsKeepsItsPlaceAndItsTime) {
   PushMany(2);
-  backlog_.Push(entries_[0], false, now_ + kLong);
+  backlog_.Push(entries_[0], Kind::kLater, now_ + kLong);
   EXPECT_EQ(backlog_.size(), 2u);
   const Backlog::Turn turn = backlog_.Take(true);
   EXPECT_EQ(turn.entry, &entries_[0]);
   EXPECT_EQ(turn.since, TimePoint() + microseconds(1));
-  backlog_.End(turn, kShort);
-  backlog_.Push(entries_[0], false, now_ + kLong);  // again, behind the other
+  backlog_.End(turn, kShort, true);
+  backlog_.Push(entries_[0], Kind::kLater, now_ + kLong);  // again, behind the other
   EXPECT_EQ(Take(), 1);
   EXPECT_EQ(Take(), 0);
 }
 
 TEST_F(BacklogTest, WhatIsRemovedHasNoTurn) {
   PushMany(3);
-  backlog_.Remove(entries_[1]);
-  backlog_.Remove(entries_[1]);
+  EXPECT_TRUE(backlog_.Remove(entries_[1]));
+  EXPECT_FALSE(backlog_.Remove(entries_[1]));
   EXPECT_EQ(Take(), 0);
   EXPECT_EQ(Take(), 2);
   EXPECT_EQ(Take(), -1);
@@ -110,7 +122,7 @@ TEST_F(BacklogTest, RefusingTakesItsShareAndNoMore) {
       ++refused;
       backlog_.NoteRefused();
     }
-    backlog_.End(turn, took);
+    backlog_.End(turn, took, true);
   }
   EXPECT_GT(refused, 100u);
   EXPECT_LE(refusing * Backlog::kOldestShare, answering + Backlog::kOldestShare * kLong);
@@ -137,7 +149,7 @@ TEST_F(BacklogTest, TheOldOrderIsBackWhenNobodyWaits) {
 
 TEST_F(BacklogTest, FirstRequestsHaveEverySecondTurnOfTheOldest) {
   PushMany(20);
-  PushMany(2, /*is_first=*/true);
+  PushMany(2, Kind::kFirst);
   std::vector<int> beside;
   for (int i = 0; i < 4; ++i) {
     backlog_.Await(TimePoint());  // over at once
@@ -155,6 +167,42 @@ TEST_F(BacklogTest, WithoutRoomTheOldestAloneHaveTurns) {
   EXPECT_EQ(Take(true, kLong), 9);  // overloaded
 }
 
+TEST_F(BacklogTest, WhatHasBegunHasEverySecondTurn) {
+  PushMany(2);
+  PushMany(3, Kind::kBegun);
+  for (const int entry : {2, 0, 3, 1, 4}) EXPECT_EQ(Take(), entry);
+  EXPECT_EQ(Take(), -1);
+}
+
+TEST_F(BacklogTest, WhatHasBegunNeedsNoRoom) {
+  PushMany(2, Kind::kBegun);
+  PushMany(1);
+  EXPECT_EQ(Take(false), 0);
+  EXPECT_EQ(Take(false), 1);
+  EXPECT_EQ(Take(false), -1);
+}
+
+TEST_F(BacklogTest, WhatGoesOnWhileItWaitsToBeginKeepsItsTime) {
+  PushMany(2);
+  backlog_.Push(entries_[1], Kind::kBegun, now_ + kLong);
+  backlog_.Push(entries_[1], Kind::kLater, now_ + kLong);
+  EXPECT_EQ(backlog_.size(), 2u);
+  const Backlog::Turn turn = backlog_.Take(true);
+  EXPECT_EQ(turn.entry, &entries_[1]);
+  EXPECT_EQ(turn.kind, Kind::kBegun);
+  EXPECT_EQ(turn.since, TimePoint() + microseconds(2));
+  EXPECT_EQ(Take(), 0);
+}
+
+// A ping or a window brings no request: how long requests wait it can't say.
+TEST_F(BacklogTest, ATurnWithoutARequestDoesNotBringTheOldOrderBack) {
+  PushMany(10);
+  EXPECT_EQ(Refuse(), 0);
+  EXPECT_EQ(Take(true, kLong, false, /*had_request=*/false), 1);
+  EXPECT_TRUE(backlog_.is_overloaded());
+  EXPECT_EQ(Take(true, kShort), 9);
+}
+
 TEST_F(BacklogTest, WhoAwaitsRoomIsWoken) {
   PushMany(1);
   std::thread waiter([&] { backlog_.Await(RealClock().Now() + std::chrono::minutes(1)); });
@@ -169,28 +217,28 @@ TEST_F(BacklogTest, WhoAwaitsRoomIsWoken) {
 TEST_F(BacklogTest, ManyThreadsTakeEachOnce) {
   constexpr int kEach = 2'000;
   std::array<std::thread, 3> threads;
-  std::array<std::atomic<int>, kEach * 3> turns{};
-  for (int i = 0; i < kEach * 3; ++i) entries_.emplace_back(&turns[static_cast<size_t>(i)]);
+  std::array<CountingWaiter, kEach * 3> waiters;
+  for (CountingWaiter& waiter : waiters) entries_.emplace_back(&waiter);
   std::atomic<int> taken = 0;
   for (size_t t = 0; t < threads.size(); ++t) {
     threads[t] = std::thread([&, t] {
       size_t next = t * kEach;
       while (taken.load() < kEach * 3) {
         if (next < (t + 1) * kEach) {
-          backlog_.Push(entries_[next], next % 7 == 0, RealClock().Now());
+          backlog_.Push(entries_[next], kKinds[next % kKinds.size()], RealClock().Now());
           ++next;
         }
         const Backlog::Turn turn = backlog_.Take(true);
         if (turn.entry == nullptr) continue;
-        ++*static_cast<std::atomic<int>*>(turn.entry->owner);
+        turn.entry->waiter->TakeTurn(turn);
         ++taken;
         if (next % 3 == 0) backlog_.NoteRefused();
-        backlog_.End(turn, kShort);
+        if (turn.kind != Kind::kBegun) backlog_.End(turn, kShort, true);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const std::atomic<int>& count : turns) EXPECT_EQ(count.load(), 1);
+  for (const CountingWaiter& waiter : waiters) EXPECT_EQ(waiter.turns.load(), 1);
   EXPECT_EQ(backlog_.size(), 0u);
 }
 

@@ -119,19 +119,31 @@ bool ConnectionServer::Admits(std::string_view authorization, bool needs_token) 
   return token_->Admits(authorization);
 }
 
-// A request that begins is read at once only when no other waits for that and there is room for it;
-// what has begun goes on.
+// A request that begins is read at once only when no other waits for that and there is room for it.
+// What has begun goes on, but for a thread that knows of other sockets: it could look up for long.
 void ConnectionServer::OnSocket(void* source, SocketEnd end, bool is_last) {
   auto* const connection = static_cast<ServedConnection*>(source);
   uint32_t events = ServedConnection::kReady;
   if (end.hangup) events |= ServedConnection::kHangup;
   if (end.reset) events |= ServedConnection::kReset;
-  const bool may_wait = connection->is_idle() && !end.reset;
-  if (!may_wait || (is_last && backlog_.size() == 0 && HasRoom())) {
-    return connection->Activate(events, /*may_start=*/true);
-  }
-  connection->Leave(events);
-  backlog_.Push(connection->waiting(), connection->is_new(), RealClock().Now());
+  const bool is_alone = is_last && backlog_.size() == 0;
+  if (is_alone && HasRoom()) return connection->Activate(events, /*may_start=*/true);
+  const bool may_wait =
+      connection->is_idle() && !end.reset && connection->HasUnread(options_.request_bytes_min);
+  if (!may_wait && is_alone) return connection->Activate(events, /*may_start=*/true);
+  if (!may_wait && options_.leaves_calls)
+    return connection->Activate(events | ServedConnection::kReads, /*may_start=*/false);
+  connection->NoteLeft(events);
+  const bool is_new = connection->is_new();
+  const Backlog::Kind begins = is_new ? Backlog::Kind::kFirst : Backlog::Kind::kLater;
+  // This thread comes for it.
+  backlog_.Push(connection->waiting(), may_wait ? begins : Backlog::Kind::kBegun,
+                RealClock().Now());
+}
+
+void ConnectionServer::Leave(Backlog::Entry& entry, Backlog::Kind kind) {
+  backlog_.Push(entry, kind, RealClock().Now());
+  loop_->WakeOne();
 }
 
 bool ConnectionServer::DoLeft() {
@@ -143,9 +155,13 @@ bool ConnectionServer::DoLeft() {
     return true;
   }
   if (has_room) backlog_.WakeOne();
+  if (turn.kind == Backlog::Kind::kBegun) {
+    turn.entry->waiter->TakeTurn(turn);
+    return true;
+  }
   const Duration start = ThreadProcessorTime();
-  static_cast<ServedConnection*>(turn.entry->owner)->TakeTurn(turn.since);
-  backlog_.End(turn, ThreadProcessorTime() - start);
+  const bool had_request = turn.entry->waiter->TakeTurn(turn);
+  backlog_.End(turn, ThreadProcessorTime() - start, had_request);
   return true;
 }
 

@@ -43,7 +43,17 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   // From now on the connection hears of its socket. Errors: RESOURCE_EXHAUSTED.
   absl::Status Watch(ServedConnection& connection, int fd) { return loop_->Watch(fd, &connection); }
   // Has the connection driven by one of the server's own threads, soon.
-  void Wake(ServedConnection& connection, int fd) { loop_->Again(fd, &connection); }
+  void Wake(ServedConnection& connection) { Leave(connection.waiting(), Backlog::Kind::kBegun); }
+  // This thread is about to look up, maybe for long: others come for what is left.
+  void CallHelp() {
+    if (HasLeft()) loop_->WakeOne();
+  }
+
+  // Whether a request that is whole now, on a connection that is read now, goes on.
+  bool MayBegin() const { return HasRoom() && (backlog_.size() == 0 || !backlog_.is_overloaded()); }
+  // ... else it waits for its turn. Forget: whether it did; else its turn is on its way.
+  void Leave(Backlog::Entry& entry, Backlog::Kind kind);
+  bool Forget(Backlog::Entry& entry) { return backlog_.Remove(entry); }
 
   // A request was not answered because the server has too much to do.
   void NoteRefused() { backlog_.NoteRefused(); }
@@ -63,6 +73,9 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
     Duration tick_period{};
     bool leaves_unread =
         true;  // what there is no room to look up; metrics and probes wait for none
+    size_t request_bytes_min = 0;  // less than that is none, and read at once
+    // Connections with calls are read at once, and calls wait by themselves.
+    bool leaves_calls = false;
   };
 
   ConnectionServer(const ProtocolParts& parts, Options options);
@@ -86,6 +99,7 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   void OnAcceptable() override;
   void OnTick() override;
   bool DoLeft() override;
+  bool HasLeft() const override { return backlog_.size() > 0; }
 
   bool HasRoom() const { return !options_.leaves_unread || parts_.inference->HasRoom(); }
   void Accept(int fd);

@@ -48,12 +48,15 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create(const Options& opti
   loop->epoll_ = epoll_create1(EPOLL_CLOEXEC);
   loop->stop_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   loop->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  if (loop->epoll_ < 0 || loop->stop_ < 0 || loop->timer_ < 0) {
+  loop->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (loop->epoll_ < 0 || loop->stop_ < 0 || loop->timer_ < 0 || loop->wake_ < 0) {
     return SystemError("no descriptors for an event loop");
   }
   // Level-triggered: once written, it wakes every thread.
   HPS_RETURN_IF_ERROR(loop->Add(loop->stop_, EPOLLIN, &loop->stop_));
   HPS_RETURN_IF_ERROR(loop->Add(loop->timer_, EPOLLIN | EPOLLET, &loop->timer_));
+  // Each write is an event, and never read.
+  HPS_RETURN_IF_ERROR(loop->Add(loop->wake_, EPOLLIN | EPOLLET, &loop->wake_));
   const std::chrono::nanoseconds period = options.tick_period;
   const timespec spec{.tv_sec = period.count() / 1'000'000'000,
                       .tv_nsec = period.count() % 1'000'000'000};
@@ -64,6 +67,7 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create(const Options& opti
 
 EventLoop::~EventLoop() {
   Stop();
+  CloseIfOpen(wake_);
   CloseIfOpen(timer_);
   CloseIfOpen(stop_);
   CloseIfOpen(epoll_);
@@ -100,9 +104,12 @@ absl::Status EventLoop::Watch(int fd, void* source) {
   return Add(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, source);
 }
 
-void EventLoop::Again(int fd, void* source) {
-  epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.ptr = source}};
-  HPS_CHECK(epoll_ctl(epoll_, EPOLL_CTL_MOD, fd, &event) == 0);
+// What was left is seen by a thread that counts itself as waiting after that, and one that has
+// counted itself before is seen here.
+void EventLoop::WakeOne() {
+  if (waiting_threads_.load() == 0 || is_woken_.exchange(true)) return;
+  const uint64_t one = 1;
+  HPS_CHECK(write(wake_, &one, sizeof(one)) == sizeof(one));
 }
 
 void EventLoop::AcceptAgain(int listener) {
@@ -132,15 +139,16 @@ int EventLoop::Look(bool has_more, std::span<epoll_event> events) {
     HPS_CHECK(count >= 0 || errno == EINTR);
     if (count > 0 || has_more) return count;
   }
-  waiting_threads_.fetch_add(1, std::memory_order_relaxed);
-  const int count = epoll_wait(epoll_, events.data(), 1, -1);
+  waiting_threads_.fetch_add(1);
+  const int count = epoll_wait(epoll_, events.data(), 1, handler_.HasLeft() ? 0 : -1);
   HPS_CHECK(count >= 0 || errno == EINTR);
-  waiting_threads_.fetch_sub(1, std::memory_order_relaxed);
+  waiting_threads_.fetch_sub(1);
   return count;
 }
 
 void EventLoop::Report(const epoll_event& event, bool is_last) {
   if (event.data.ptr == &stop_) return;
+  if (event.data.ptr == &wake_) return is_woken_.store(false);
   if (event.data.ptr == &timer_) {
     uint64_t expirations = 0;
     if (read(timer_, &expirations, sizeof(expirations)) > 0) handler_.OnTick();

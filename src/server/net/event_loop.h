@@ -47,6 +47,8 @@ class EventLoop {
     // there may be more: then the thread only looks what else has happened, instead of waiting for
     // it, and comes again.
     virtual bool DoLeft() = 0;
+    // Whether something is left now; asked by a thread that is about to wait.
+    virtual bool HasLeft() const = 0;
   };
 
   struct Options {
@@ -72,8 +74,8 @@ class EventLoop {
 
   // Reports what happens to the socket from now on, until it is closed: at least once.
   absl::Status Watch(int fd, void* source);
-  // Reports it once more, as soon as it can be read or written to.
-  void Again(int fd, void* source);
+  // Something was left for later: where threads wait, one of them comes for it. Any thread.
+  void WakeOne();
   // Reports the listening socket once more, if somebody waits there.
   void AcceptAgain(int listener);
 
@@ -91,8 +93,10 @@ class EventLoop {
   int epoll_ = -1;
   int stop_ = -1;
   int timer_ = -1;
+  int wake_ = -1;
   std::atomic<bool> stopping_ = false;
   std::atomic<size_t> waiting_threads_ = 0;
+  std::atomic<bool> is_woken_ = false;  // by an event that no thread has taken yet
   std::unique_ptr<WorkerPool> threads_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };

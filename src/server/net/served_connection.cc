@@ -1,6 +1,7 @@
 #include "server/net/served_connection.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <new>
@@ -32,11 +33,24 @@ void ServedConnection::Activate(uint32_t events, bool may_start) {
 }
 
 // A socket that was closed while it waited may have been followed by another.
-void ServedConnection::TakeTurn(TimePoint since) {
+bool ServedConnection::TakeTurn(const Backlog::Turn& turn) {
   const int64_t since_ns =
-      std::max(Nanoseconds(since), offered_ns_.load(std::memory_order_relaxed));
+      std::max(Nanoseconds(turn.since), offered_ns_.load(std::memory_order_relaxed));
   waits_since_ns_.store(since_ns, std::memory_order_relaxed);
-  Activate(kReady | left_events_.exchange(0, std::memory_order_acq_rel), /*may_start=*/true);
+  has_used_turn_.store(false, std::memory_order_relaxed);
+  const uint32_t turn_event = turn.kind == Backlog::Kind::kBegun ? 0u : uint32_t{kTurn};
+  Activate(kReady | turn_event | left_events_.exchange(0, std::memory_order_acq_rel),
+           /*may_start=*/true);
+  return has_used_turn_.load(std::memory_order_relaxed);
+}
+
+// The socket may be closed meanwhile, and another one have its number: then the answer is of that
+// one, and what is read too early is read all the same.
+bool ServedConnection::HasUnread(size_t bytes) const {
+  if (bytes == 0) return true;
+  int unread = 0;
+  const bool is_known = ioctl(socket_.load(std::memory_order_relaxed), FIONREAD, &unread) == 0;
+  return is_known && static_cast<size_t>(unread) >= bytes;
 }
 
 TimePoint ServedConnection::TakeArrival(TimePoint now) {
@@ -78,6 +92,7 @@ void ServedConnection::Drive(bool may_start) {
       // The server is told last: it may end after that.
       if (closed) return connection_server_.OnClosed(*this);
       if (call == nullptr) return;
+      connection_server_.CallHelp();
       connection_server_.parts().inference->Run(*call);
       if (!has_more || !Note(0)) return;
       continue;
@@ -89,12 +104,13 @@ void ServedConnection::Drive(bool may_start) {
 
 void ServedConnection::OpenTransport() {
   transport_.Open(std::exchange(offered_fd_, -1), std::move(offered_tls_));
+  socket_.store(transport_.fd(), std::memory_order_relaxed);
   is_new_.store(true, std::memory_order_relaxed);
 }
 
 bool ServedConnection::Watch() { return connection_server_.Watch(*this, transport_.fd()).ok(); }
 
-void ServedConnection::Wake() { connection_server_.Wake(*this, transport_.fd()); }
+void ServedConnection::Wake() { connection_server_.Wake(*this); }
 
 void ServedConnection::EndConnection() {
   SetDeadline(kNoDeadline);

@@ -26,7 +26,7 @@ namespace hps::server {
 
 class ConnectionServer;
 
-class ServedConnection {
+class ServedConnection : public Backlog::Waiter {
  public:
   // What has happened; bits.
   enum Event : uint32_t {
@@ -37,6 +37,8 @@ class ServedConnection {
     kTick = 32,      // time has passed, or the server drains
     kCut = 64,       // close now
     kReset = 128,    // the client has gone
+    kTurn = 256,     // a request that begins now has its turn
+    kReads = 512,    // this thread may read, though it is to begin nothing
   };
 
   ServedConnection(const ServedConnection&) = delete;
@@ -61,10 +63,12 @@ class ServedConnection {
   bool is_idle() const { return idle_.load(std::memory_order_relaxed); }
   // ... the first one.
   bool is_new() const { return is_new_.load(std::memory_order_relaxed); }
+  // Whether so many bytes at least wait in the socket. Any thread.
+  bool HasUnread(size_t bytes) const;
   // The socket waits to be read: what its turn, which is Activate's, is to know besides. Of a
   // thread that does not drive it.
-  void Leave(uint32_t events) { left_events_.fetch_or(events, std::memory_order_acq_rel); }
-  void TakeTurn(TimePoint since);
+  void NoteLeft(uint32_t events) { left_events_.fetch_or(events, std::memory_order_acq_rel); }
+  bool TakeTurn(const Backlog::Turn& turn) override;
 
  protected:
   explicit ServedConnection(ConnectionServer& server);
@@ -116,6 +120,8 @@ class ServedConnection {
   // When what is read next was there to be read; `now` where it did not wait. Once for each turn.
   TimePoint TakeArrival(TimePoint now);
   void ForgetArrival() { waits_since_ns_.store(0, std::memory_order_relaxed); }
+  // A request begins.
+  void UseTurn() { has_used_turn_.store(true, std::memory_order_relaxed); }
   void set_is_new(bool is_new) { is_new_.store(is_new, std::memory_order_relaxed); }
 
   Transport transport_;
@@ -134,7 +140,9 @@ class ServedConnection {
   std::atomic<int64_t> waits_since_ns_ = 0;  // what is read next; 0 = it does not
   std::atomic<bool> idle_ = false;
   std::atomic<bool> is_new_ = true;
-  int offered_fd_ = -1;  // Offer's
+  std::atomic<bool> has_used_turn_ = false;
+  std::atomic<int> socket_ = -1;  // for HasUnread
+  int offered_fd_ = -1;           // Offer's
   TlsConnection offered_tls_;
   Admission::Reservation tls_bytes_;
   bool is_closed_ = false;  // to be told to the server when nobody drives any more

@@ -16,6 +16,8 @@ namespace {
 
 class ServedConnectionTest : public testing::Test {
  protected:
+  void TakeTurn(TimePoint since) { connection_.TakeTurn({.since = since}); }
+
   EchoWorld world_;
   EchoServer server_{world_.Parts(), 1};
   EchoConnection connection_{server_};
@@ -45,14 +47,14 @@ TEST_F(ServedConnectionTest, AConnectionHasWaitedNoLongerThanItsSocket) {
   connection_.Offer(-1, nullptr, {});
   const TimePoint now = RealClock().Now();
   EXPECT_EQ(connection_.TakeArrival(now), now) << "it has not waited";
-  connection_.TakeTurn(offered - std::chrono::hours(1));  // of the socket before it
+  TakeTurn(offered - std::chrono::hours(1));  // of the socket before it
   const TimePoint arrival = connection_.TakeArrival(now);
   EXPECT_GE(arrival, offered);
   EXPECT_LE(arrival, now);
-  connection_.TakeTurn(now + std::chrono::hours(1));
+  TakeTurn(now + std::chrono::hours(1));
   EXPECT_EQ(connection_.TakeArrival(now), now + std::chrono::hours(1));
   EXPECT_EQ(connection_.TakeArrival(now), now) << "of one turn only";
-  connection_.TakeTurn(now + std::chrono::hours(1));
+  TakeTurn(now + std::chrono::hours(1));
   connection_.ForgetArrival();
   EXPECT_EQ(connection_.TakeArrival(now), now);
 }
@@ -60,12 +62,12 @@ TEST_F(ServedConnectionTest, AConnectionHasWaitedNoLongerThanItsSocket) {
 TEST_F(ServedConnectionTest, WhatASocketLeftComesWithItsTurn) {
   uint32_t handled = 0;
   connection_.on_handle = [&](uint32_t events) { handled = events; };
-  connection_.Leave(ServedConnection::kHangup);
+  connection_.NoteLeft(ServedConnection::kHangup);
   EXPECT_EQ(handled, 0u);
-  connection_.TakeTurn(RealClock().Now());
+  TakeTurn(RealClock().Now());
   EXPECT_EQ(handled & ServedConnection::kHangup, ServedConnection::kHangup);
   EXPECT_EQ(handled & ServedConnection::kReady, ServedConnection::kReady);
-  connection_.TakeTurn(RealClock().Now());
+  TakeTurn(RealClock().Now());
   EXPECT_EQ(handled & ServedConnection::kHangup, 0u);
 }
 
@@ -75,12 +77,12 @@ TEST_F(ServedConnectionTest, TheEndOfASocketIsNoneOfTheNext) {
     handled = events;
     if ((events & ServedConnection::kOpened) != 0) connection_.OpenTransport();
   };
-  connection_.Leave(ServedConnection::kHangup);
+  connection_.NoteLeft(ServedConnection::kHangup);
   std::array<int, 2> sockets{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets.data()), 0);
   connection_.Offer(sockets[0], nullptr, {});
   connection_.Activate(ServedConnection::kOpened, true);
-  connection_.TakeTurn(RealClock().Now());
+  TakeTurn(RealClock().Now());
   const uint32_t ends = ServedConnection::kHangup | ServedConnection::kReset;
   EXPECT_EQ(handled & ends, 0u);
   connection_.Activate(ends, true);
@@ -91,6 +93,38 @@ TEST_F(ServedConnectionTest, TheEndOfASocketIsNoneOfTheNext) {
   close(sockets[1]);
   connection_.Activate(ends, true);
   EXPECT_EQ(handled & ends, ends);
+}
+
+TEST_F(ServedConnectionTest, KnowsWhatWaitsInItsSocket) {
+  connection_.on_handle = [&](uint32_t events) {
+    if ((events & ServedConnection::kOpened) != 0) connection_.OpenTransport();
+  };
+  EXPECT_TRUE(connection_.HasUnread(0));
+  EXPECT_FALSE(connection_.HasUnread(1));
+  std::array<int, 2> sockets{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets.data()), 0);
+  connection_.Offer(sockets[0], nullptr, {});
+  connection_.Activate(ServedConnection::kOpened, true);
+  EXPECT_FALSE(connection_.HasUnread(1));
+  EXPECT_EQ(write(sockets[1], "frames", 6), 6);
+  EXPECT_TRUE(connection_.HasUnread(6));
+  EXPECT_FALSE(connection_.HasUnread(7));
+  close(sockets[1]);
+}
+
+TEST_F(ServedConnectionTest, ATurnSaysWhetherARequestHadIt) {
+  bool begins = true;
+  uint32_t handled = 0;
+  connection_.on_handle = [&](uint32_t events) {
+    handled = events;
+    if (begins) connection_.UseTurn();
+  };
+  EXPECT_TRUE(connection_.TakeTurn({.kind = Backlog::Kind::kLater}));
+  EXPECT_NE(handled & ServedConnection::kTurn, 0u);
+  begins = false;
+  EXPECT_FALSE(connection_.TakeTurn({.kind = Backlog::Kind::kLater}));
+  EXPECT_FALSE(connection_.TakeTurn({.kind = Backlog::Kind::kBegun}));
+  EXPECT_EQ(handled & ServedConnection::kTurn, 0u);
 }
 
 TEST_F(ServedConnectionTest, TheEarliestDeadlineHolds) {

@@ -31,6 +31,7 @@ class EchoConnection final : public ServedConnection {
   using ServedConnection::OpenTransport;
   using ServedConnection::SetDeadline;
   using ServedConnection::TakeArrival;
+  using ServedConnection::UseTurn;
 
   std::function<void(uint32_t events)> on_handle;
   std::atomic<uint32_t> driven_elsewhere = 0;  // the events
