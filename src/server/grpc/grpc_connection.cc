@@ -45,16 +45,29 @@ void GrpcConnection::OnCallEnded(GrpcStream& stream) {
   if (NoteStream(stream)) Drive(/*may_start=*/false);
 }
 
-void GrpcConnection::OnTurn(GrpcStream& stream) {
-  if (NoteStream(stream)) Drive(/*may_start=*/true);
+bool GrpcConnection::OnTurn(GrpcStream& stream) {
+  stream.holds_turn = true;
+  server_.HoldTurn();
+  if (!NoteStream(stream)) return false;
+  Drive(/*may_start=*/true);
+  return true;
+}
+
+void GrpcConnection::ReleaseTurn(GrpcStream& stream) {
+  if (std::exchange(stream.holds_turn, false)) server_.ReleaseTurn();
 }
 
 InferenceCall* GrpcConnection::TakeCall(bool may_start) {
-  return may_start ? TakeRunnable() : nullptr;
+  GrpcStream* const stream = may_start ? TakeRunnable() : nullptr;
+  if (stream != nullptr) ReleaseTurn(*stream);
+  return stream;
 }
 
 void GrpcConnection::PutBack(InferenceCall& call) {
   auto& stream = static_cast<GrpcStream&>(call);
+  // Nobody is to hand this connection another one before this one is looked up.
+  stream.holds_turn = true;
+  server_.HoldTurn();
   stream.is_runnable = true;
   stream.next = runnable_head_;
   runnable_head_ = &stream;
@@ -73,7 +86,7 @@ void GrpcConnection::OnNoMemory() {
 
 void GrpcConnection::Handle(uint32_t events, bool may_start) {
   may_begin_ = may_start;
-  has_turn_ = (events & kTurn) != 0;
+  if ((events & kTurn) != 0) has_turn_ = true;
   if ((events & kOpened) != 0) OpenNow();
   if ((events & kAnswered) != 0) EndCalls();
   if (state_ == State::kClosed || state_ == State::kEnding) return;
@@ -87,7 +100,7 @@ void GrpcConnection::Handle(uint32_t events, bool may_start) {
 void GrpcConnection::OpenNow() {
   OpenTransport();
   state_ = State::kOpen;
-  readable_ = hung_up_ = is_broken_ = draining_ = is_blocked_ = has_settings_ = false;
+  readable_ = hung_up_ = is_broken_ = draining_ = is_blocked_ = has_settings_ = has_turn_ = false;
   read_at_ = arrived_at_ = opened_at_ = idle_since_ = Now();
   pinged_at_ = last_ping_at_ = {};
   ping_strikes_ = idle_bytes_ = late_bytes_max_ = 0;
@@ -123,7 +136,7 @@ void GrpcConnection::Read() {
       readable_ = hung_up_;
       break;
     case IoState::kBlocked:
-      readable_ = false;
+      readable_ = has_turn_ = false;
       ForgetArrival();
       return;
     case IoState::kEnd:
@@ -239,7 +252,7 @@ void GrpcConnection::Close() {
 
 bool GrpcConnection::MayBegin() {
   if (!may_begin_ || has_calls() || !(has_turn_ || server_.MayBegin())) return false;
-  may_begin_ = false;
+  may_begin_ = has_turn_ = false;
   UseTurn();
   return true;
 }
@@ -247,6 +260,12 @@ bool GrpcConnection::MayBegin() {
 void GrpcConnection::AwaitTurn(GrpcStream& stream) {
   stream.in_server = stream.awaits_turn = true;
   server_.Leave(stream.waiting(), Backlog::Kind::kLater);
+}
+
+bool GrpcConnection::ForgetTurn(GrpcStream& stream) {
+  if (!stream.awaits_turn || !server_.Forget(stream.waiting())) return false;
+  stream.in_server = stream.awaits_turn = false;
+  return true;
 }
 
 void GrpcConnection::AddRunnable(GrpcStream& stream) {
@@ -263,6 +282,7 @@ GrpcStream* GrpcConnection::TakeRunnable() {
     if (runnable_head_ == nullptr) runnable_tail_ = nullptr;
     stream->is_runnable = false;
     if (stream->is_open) return stream;
+    ReleaseTurn(*stream);
     stream->in_server = false;
     Recycle(*stream);
   }
@@ -275,23 +295,25 @@ void GrpcConnection::EndCalls() {
     MutexLock lock(ended_mutex_);
     stream = std::exchange(ended_, nullptr);
   }
+  GrpcStream* oldest = nullptr;
   while (stream != nullptr) {
-    GrpcStream* const next = stream->next;
-    stream->in_server = false;
-    const bool has_turn = std::exchange(stream->awaits_turn, false);
-    if (!stream->is_open) {
-      Recycle(*stream);
-    } else {
-      Tell(*stream, [&] { has_turn ? stream->OnTurn() : stream->OnCallEnded(); });
-    }
-    stream = next;
+    GrpcStream* const next = std::exchange(stream->next, oldest);
+    oldest = std::exchange(stream, next);
+  }
+  while (oldest != nullptr) {
+    GrpcStream* const ended = std::exchange(oldest, oldest->next);
+    ended->in_server = false;
+    const bool has_turn = std::exchange(ended->awaits_turn, false);
+    if (ended->is_open) Tell(*ended, [&] { has_turn ? ended->OnTurn() : ended->OnCallEnded(); });
+    // Where it is not to be looked up.
+    if (!ended->is_runnable) ReleaseTurn(*ended);
+    if (!ended->is_open) Recycle(*ended);
   }
 }
 
 void GrpcConnection::CloseStream(GrpcStream& stream, bool cut) {
   stream.is_open = false;
-  if (stream.awaits_turn && server_.Forget(stream.waiting()))
-    stream.in_server = stream.awaits_turn = false;
+  ForgetTurn(stream);
   stream.OnClosed(cut);
   Recycle(stream);
 }

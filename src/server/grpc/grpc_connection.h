@@ -39,8 +39,8 @@ class GrpcConnection final : public ServedConnection {
 
   // The call is the stream's again. Any thread.
   void OnCallEnded(GrpcStream& stream);
-  // It has its turn. Any thread that looks up.
-  void OnTurn(GrpcStream& stream);
+  // It has its turn. Any thread that looks up. False: whoever drives now goes on with it.
+  bool OnTurn(GrpcStream& stream);
 
   // ---- For its streams.
 
@@ -53,6 +53,8 @@ class GrpcConnection final : public ServedConnection {
   bool MayBegin();
   // ... else it waits for its turn.
   void AwaitTurn(GrpcStream& stream);
+  // It waits no more. False: it did not, or its turn is on its way.
+  bool ForgetTurn(GrpcStream& stream);
   // The call is looked up as soon as a thread may.
   void AddRunnable(GrpcStream& stream);
   // The client may send as much again.
@@ -78,6 +80,7 @@ class GrpcConnection final : public ServedConnection {
   };
 
   bool NoteStream(GrpcStream& stream);
+  void ReleaseTurn(GrpcStream& stream);
 
   // ServedConnection
   void BeginTurn() override { turn_reads_ = 0; }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -103,6 +104,33 @@ TEST_F(GrpcOverloadTest, InTheOrderInWhichTheyCameWhileAllAreInTime) {
   for (const auto& client : clients_) EXPECT_EQ(client->Await(3).code(), 0);
   EXPECT_EQ(calls_.prepared(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
   calls_.ExpectWaits(5);
+}
+
+// Catches: threads that hand all that waits to the one that drives the connection, which then
+// prepares it all and looks nothing up.
+TEST_F(GrpcOverloadTest, CallsOfOneConnectionAreLookedUpAsTheyHaveTheirTurns) {
+  constexpr int64_t kCalls = 900;
+  for (const int threads : {2, 4}) {
+    SCOPED_TRACE(threads);
+    std::atomic<int> under_way = 0;
+    std::atomic<int> most = 0;
+    gate_.on_prepare = [&](const InferenceCall&) {
+      const int now = ++under_way;
+      for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+      }
+      return absl::OkStatus();
+    };
+    gate_.on_run = [&](const InferenceCall&) { --under_way; };
+    Start(static_cast<size_t>(threads));
+    auto client = Connect();
+    for (int64_t i = 1; i <= kCalls; ++i) client->Call(StreamOf(i), kInfer, InferRequest(i));
+    for (int64_t i = 1; i <= kCalls; ++i) EXPECT_EQ(client->Await(StreamOf(i)).code(), 0);
+    client.reset();
+    server_.reset();
+    // Each thread may have taken one more turn before it saw that enough are held, and have one
+    // that it is about to look up; and one begins without a turn.
+    EXPECT_LE(most, 3 * threads + 1);
+  }
 }
 
 TEST_F(GrpcOverloadTest, TheNewestFirstWhereTheOldestAreTooLate) {

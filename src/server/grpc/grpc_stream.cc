@@ -230,21 +230,29 @@ void GrpcStream::Answer(const MessageReader::Message& message) {
   packed_ = message;
   if (control_method_ != nullptr || connection_->MayBegin()) return AnswerNow();
   left_at_ = Now();
+  SetDeadline(call_deadline_);
   connection_->AwaitTurn(*this);
 }
 
 // The connection hears of it as of an event: another thread may drive it.
-bool GrpcStream::TakeTurn(const Backlog::Turn& /*turn*/) {
-  connection_->OnTurn(*this);
-  return true;
-}
+bool GrpcStream::TakeTurn(const Backlog::Turn& /*turn*/) { return connection_->OnTurn(*this); }
 
 void GrpcStream::OnTurn() {
+  if (phase_ != Phase::kCalling) return;  // it was ended meanwhile
+  SetDeadline(kNoDeadline);
   unread_wait_ += Now() - left_at_;
   AnswerNow();
 }
 
+// Before anything is made of its bytes.
+void GrpcStream::RefuseLate() {
+  server_.parts().counters->CountDeadlineExceeded(LateStage::kQueue);
+  SendRefusal(
+      absl::DeadlineExceededError("the call's deadline had passed when its request was there"));
+}
+
 void GrpcStream::AnswerNow() {
+  if (call_deadline_ <= Now() && control_method_ == nullptr) return RefuseLate();
   const absl::StatusOr<std::span<const std::byte>> bytes = Unpack(packed_);
   if (!bytes.ok()) {
     if (absl::IsResourceExhausted(bytes.status()))
@@ -312,7 +320,7 @@ absl::Status GrpcStream::StartInference() {
   }
   request.body_bytes =
       reader_.lent_bytes() + inflated_.memory.bytes().size() + request_codec_.unpacked_bytes();
-  HPS_RETURN_IF_ERROR(SetTimeout());
+  SetTimeout();
   HPS_RETURN_IF_ERROR(server_.parts().inference->Prepare(*this));
   const size_t answer_bytes = response_codec_.Plan(
       *this,
@@ -329,15 +337,10 @@ absl::Status GrpcStream::StartInference() {
 }
 
 // The earlier one of the parameter and gRPC's own deadline, as a time from the arrival.
-absl::Status GrpcStream::SetTimeout() {
-  if (call_deadline_ == kNoDeadline) return absl::OkStatus();
-  if (call_deadline_ <= Now()) {
-    server_.parts().counters->CountDeadlineExceeded(LateStage::kQueue);
-    return absl::DeadlineExceededError("the call's deadline had passed when its request was there");
-  }
+void GrpcStream::SetTimeout() {
+  if (call_deadline_ == kNoDeadline) return;
   const Duration timeout = call_deadline_ - arrival_;
   if (request.timeout == Duration::zero() || timeout < request.timeout) request.timeout = timeout;
-  return absl::OkStatus();
 }
 
 // The buffer as the pool lends it; names and shapes lie in it before the rows.
@@ -355,6 +358,7 @@ void GrpcStream::OnDone(const absl::Status& status) {
 }
 
 void GrpcStream::OnCallEnded() {
+  if (phase_ != Phase::kCalling) return;  // it was ended meanwhile
   if (control_method_ != nullptr) return SendControl(std::move(control_answer_));
   const absl::Status status = std::exchange(call_status_, absl::OkStatus());
   if (status.ok()) return SendRows();
@@ -474,6 +478,7 @@ void GrpcStream::OnTime(TimePoint now) {
   ServerCounters& counters = *server_.parts().counters;
   switch (phase_) {
     case Phase::kCalling:
+      if (connection_->ForgetTurn(*this)) RefuseLate();
       return;
     case Phase::kWatching:
       if (now < call_deadline_) return TellWatcher();

@@ -83,6 +83,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   bool in_output = false;        // views of its memory are being sent
   bool in_server = false;        // it is looked up, or works elsewhere
   bool awaits_turn = false;      // ... or waits in the backlog, or its turn is on its way
+  bool holds_turn = false;       // it had its turn, and is not looked up yet
   bool is_runnable = false;      // ... or waits for a thread to begin that
   GrpcStream* next = nullptr;    // in the connection's list
 
@@ -103,6 +104,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   void TakeMessages();
   void Answer(const MessageReader::Message& message);
   void AnswerNow();
+  void RefuseLate();
   absl::StatusOr<std::span<const std::byte>> Unpack(const MessageReader::Message& message);
 
   // Answering.
@@ -111,7 +113,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   void SendControl(ControlMethods::Answer answer);
   void TellWatcher();
   absl::Status StartInference();
-  absl::Status SetTimeout();
+  void SetTimeout();
   void SendRows();
   void SendRefusal(const absl::Status& status);
   void SendError(const absl::Status& status);

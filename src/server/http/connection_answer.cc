@@ -57,7 +57,6 @@ void Connection::Answer() {
   server_.parts().counters->CountRequest(Protocol::kHttp);
   close_ = !head_.keep_alive || close_;
   set_is_new(false);
-  UseTurn();
   if (early_error_) return SendError(*std::exchange(early_error_, std::nullopt));
   if (const absl::Status status = Unpack(); !status.ok()) {
     if (status.code() == absl::StatusCode::kOutOfRange) {
@@ -70,6 +69,7 @@ void Connection::Answer() {
   }
   switch (route_.kind) {
     case RouteKind::kInfer:
+      UseTurn();  // what others wait for says nothing of the time that look-ups take
       return StartInfer();
     case RouteKind::kLoad:
     case RouteKind::kUnload:

@@ -89,7 +89,16 @@ Backlog::Turn Backlog::Take(bool has_room) {
   begun_had_turn_ = begun != nullptr && !begun_had_turn_;
   Turn turn;
   if (!begun_had_turn_) turn = Choose(has_room);
-  if (turn.entry == nullptr) turn.entry = begun;
+  if (turn.entry == nullptr) turn = {.entry = begun};
+  return TakeOut(turn);
+}
+
+Backlog::Turn Backlog::TakeBegun() {
+  MutexLock lock(mutex_);
+  return TakeOut({.entry = begun_.oldest()});
+}
+
+Backlog::Turn Backlog::TakeOut(Turn turn) {
   if (turn.entry == nullptr) return turn;
   turn.since = turn.entry->since;
   turn.kind = turn.entry->kind;

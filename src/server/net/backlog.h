@@ -87,7 +87,9 @@ class Backlog {
   // Whose turn it is. `has_room`: what is read now is looked up soon. Nobody's when nobody waits,
   // and when there is no room and the share of the oldest is used up: then Await.
   Turn Take(bool has_room);
-  // ... has ended, and took so much processor time. Not of kBegun.
+  // ... of those alone that go on.
+  Turn TakeBegun();
+  // ... has ended, and took so much processor time.
   void End(const Turn& turn, Duration processor_time, bool had_request);
 
   // A request was refused, or was too late, because the server has too much to do.
@@ -121,6 +123,7 @@ class Backlog {
   Entry* OldestBeside() HPS_REQUIRES(mutex_);
   Entry* Newest() const HPS_REQUIRES(mutex_);
   Turn Choose(bool has_room) HPS_REQUIRES(mutex_);
+  Turn TakeOut(Turn turn) HPS_REQUIRES(mutex_);
   List& ListOf(Kind kind) HPS_REQUIRES(mutex_);
   void TakeOut(Entry& entry) HPS_REQUIRES(mutex_);
 

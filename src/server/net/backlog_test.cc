@@ -42,7 +42,7 @@ class BacklogTest : public testing::Test {
     const Backlog::Turn turn = backlog_.Take(has_room);
     if (turn.entry == nullptr) return -1;
     if (refused) backlog_.NoteRefused();
-    if (turn.kind != Kind::kBegun) backlog_.End(turn, took, had_request);
+    backlog_.End(turn, took, had_request && turn.kind != Kind::kBegun);
     for (size_t i = 0; i < entries_.size(); ++i) {
       if (&entries_[i] == turn.entry) return static_cast<int>(i);
     }
@@ -177,9 +177,30 @@ TEST_F(BacklogTest, WhatHasBegunHasEverySecondTurn) {
 TEST_F(BacklogTest, WhatHasBegunNeedsNoRoom) {
   PushMany(2, Kind::kBegun);
   PushMany(1);
-  EXPECT_EQ(Take(false), 0);
-  EXPECT_EQ(Take(false), 1);
-  EXPECT_EQ(Take(false), -1);
+  EXPECT_EQ(Take(false, Duration::zero()), 0);
+  EXPECT_EQ(Take(false, Duration::zero()), 1);
+  EXPECT_EQ(Take(false, Duration::zero()), -1);
+}
+
+// Catches: connections that always have something to go on with, and leave no turn to the others.
+TEST_F(BacklogTest, WithoutRoomWhatHasBegunEarnsTheOthersTheirShare) {
+  PushMany(1);
+  int turns = 0;
+  do {
+    PushMany(1, Kind::kBegun);
+    ++turns;
+  } while (Take(false, kLong) != 0 && turns < 1000);
+  EXPECT_LT(turns, 10 * Backlog::kOldestShare);
+}
+
+TEST_F(BacklogTest, WhatHasBegunCanBeTakenAlone) {
+  PushMany(1);
+  PushMany(1, Kind::kBegun);
+  const Backlog::Turn turn = backlog_.TakeBegun();
+  EXPECT_EQ(turn.entry, &entries_[1]);
+  EXPECT_EQ(turn.kind, Kind::kBegun);
+  EXPECT_EQ(backlog_.TakeBegun().entry, nullptr);
+  EXPECT_EQ(Take(), 0);
 }
 
 TEST_F(BacklogTest, WhatGoesOnWhileItWaitsToBeginKeepsItsTime) {
@@ -233,7 +254,7 @@ TEST_F(BacklogTest, ManyThreadsTakeEachOnce) {
         turn.entry->waiter->TakeTurn(turn);
         ++taken;
         if (next % 3 == 0) backlog_.NoteRefused();
-        if (turn.kind != Kind::kBegun) backlog_.End(turn, kShort, true);
+        backlog_.End(turn, kShort, turn.kind != Kind::kBegun);
       }
     });
   }

@@ -148,17 +148,14 @@ void ConnectionServer::Leave(Backlog::Entry& entry, Backlog::Kind kind) {
 
 bool ConnectionServer::DoLeft() {
   if (backlog_.size() == 0) return false;
-  const bool has_room = HasRoom();
-  const Backlog::Turn turn = backlog_.Take(has_room);
+  const bool may_begin = MayHoldTurn();
+  const bool has_room = may_begin && HasRoom();
+  const Backlog::Turn turn = may_begin ? backlog_.Take(has_room) : backlog_.TakeBegun();
   if (turn.entry == nullptr) {
     if (!has_room) backlog_.Await(RealClock().Now() + kRoomWait);
     return true;
   }
   if (has_room) backlog_.WakeOne();
-  if (turn.kind == Backlog::Kind::kBegun) {
-    turn.entry->waiter->TakeTurn(turn);
-    return true;
-  }
   const Duration start = ThreadProcessorTime();
   const bool had_request = turn.entry->waiter->TakeTurn(turn);
   backlog_.End(turn, ThreadProcessorTime() - start, had_request);
@@ -210,7 +207,8 @@ void ConnectionServer::Accept(int fd) {
     }
   }
   connection->Offer(fd, std::move(secured), std::move(tls_bytes));
-  connection->Activate(ServedConnection::kOpened, /*may_start=*/true);
+  // Not more than that: the thread may know of other sockets that nobody else knows of.
+  connection->Activate(ServedConnection::kOpened, /*may_start=*/false);
 }
 
 ServedConnection* ConnectionServer::TakeConnection() {
@@ -244,7 +242,7 @@ ServedConnection* ConnectionServer::ConnectionAt(size_t index) {
 void ConnectionServer::OnTick() {
   const TimePoint now = RealClock().Now();
   for (size_t i = 0; ServedConnection* const connection = ConnectionAt(i); ++i) {
-    if (connection->IsLate(now)) connection->Activate(ServedConnection::kTick, /*may_start=*/true);
+    if (connection->IsLate(now)) connection->Activate(ServedConnection::kTick, /*may_start=*/false);
   }
   if (!draining()) OnAcceptable();  // what there was no descriptor for
 }

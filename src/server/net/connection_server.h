@@ -50,10 +50,19 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   }
 
   // Whether a request that is whole now, on a connection that is read now, goes on.
-  bool MayBegin() const { return HasRoom() && (backlog_.size() == 0 || !backlog_.is_overloaded()); }
+  bool MayBegin() const {
+    return MayHoldTurn() && HasRoom() && (backlog_.size() == 0 || !backlog_.is_overloaded());
+  }
   // ... else it waits for its turn. Forget: whether it did; else its turn is on its way.
   void Leave(Backlog::Entry& entry, Backlog::Kind kind);
   bool Forget(Backlog::Entry& entry) { return backlog_.Remove(entry); }
+  // A call has had its turn and is not looked up yet: while each thread could have one, no other
+  // begins. Else a connection that another thread drives would be handed all of them.
+  void HoldTurn() { held_turns_.fetch_add(1); }
+  void ReleaseTurn() {
+    held_turns_.fetch_sub(1);
+    backlog_.WakeOne();
+  }
 
   // A request was not answered because the server has too much to do.
   void NoteRefused() { backlog_.NoteRefused(); }
@@ -101,6 +110,7 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   bool DoLeft() override;
   bool HasLeft() const override { return backlog_.size() > 0; }
 
+  bool MayHoldTurn() const { return held_turns_.load() < options_.thread_count; }
   bool HasRoom() const { return !options_.leaves_unread || parts_.inference->HasRoom(); }
   void Accept(int fd);
   ServedConnection* TakeConnection();
@@ -113,6 +123,7 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   BufferPool pool_;
   Backlog backlog_;
   std::unique_ptr<Listener> listener_;
+  std::atomic<size_t> held_turns_ = 0;
   std::atomic<bool> draining_ = false;
 
   mutable Mutex credentials_mutex_;

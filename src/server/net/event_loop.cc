@@ -122,6 +122,10 @@ void EventLoop::Wait() {
   bool has_more = false;
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int count = Look(has_more, events);
+    // This thread comes for what is left, but perhaps late: others are to be woken meanwhile.
+    for (int i = 0; i < count; ++i) {
+      if (events[static_cast<size_t>(i)].data.ptr == &wake_) is_woken_.store(false);
+    }
     for (int i = 0; i < count; ++i) {
       Report(events[static_cast<size_t>(i)], i + 1 == count);
     }
@@ -147,8 +151,7 @@ int EventLoop::Look(bool has_more, std::span<epoll_event> events) {
 }
 
 void EventLoop::Report(const epoll_event& event, bool is_last) {
-  if (event.data.ptr == &stop_) return;
-  if (event.data.ptr == &wake_) return is_woken_.store(false);
+  if (event.data.ptr == &stop_ || event.data.ptr == &wake_) return;
   if (event.data.ptr == &timer_) {
     uint64_t expirations = 0;
     if (read(timer_, &expirations, sizeof(expirations)) > 0) handler_.OnTick();

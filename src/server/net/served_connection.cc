@@ -25,6 +25,7 @@ void ServedConnection::Offer(int fd, TlsConnection tls, Admission::Reservation t
   tls_bytes_ = std::move(tls_bytes);
   offered_ns_.store(Nanoseconds(RealClock().Now()), std::memory_order_relaxed);
   left_events_.store(0, std::memory_order_relaxed);  // of the socket before it
+  ForgetArrival();
 }
 
 void ServedConnection::Activate(uint32_t events, bool may_start) {
@@ -36,9 +37,12 @@ void ServedConnection::Activate(uint32_t events, bool may_start) {
 bool ServedConnection::TakeTurn(const Backlog::Turn& turn) {
   const int64_t since_ns =
       std::max(Nanoseconds(turn.since), offered_ns_.load(std::memory_order_relaxed));
-  waits_since_ns_.store(since_ns, std::memory_order_relaxed);
+  const bool begins = turn.kind != Backlog::Kind::kBegun;
+  // What another turn was for is not younger because this one comes before it was read.
+  int64_t known_ns = begins ? waits_since_ns_.load(std::memory_order_relaxed) : 0;
+  waits_since_ns_.compare_exchange_strong(known_ns, since_ns, std::memory_order_relaxed);
   has_used_turn_.store(false, std::memory_order_relaxed);
-  const uint32_t turn_event = turn.kind == Backlog::Kind::kBegun ? 0u : uint32_t{kTurn};
+  const uint32_t turn_event = begins ? uint32_t{kTurn} : 0u;
   Activate(kReady | turn_event | left_events_.exchange(0, std::memory_order_acq_rel),
            /*may_start=*/true);
   return has_used_turn_.load(std::memory_order_relaxed);
