@@ -29,7 +29,7 @@ struct OverloadTarget {
 };
 
 // Appends "capacity", one "open_loop" for each load, and what is promised of ten times the
-// capacity, "overload_goodput" against the most that was answered in time at any load.
+// capacity, "overload_goodput" against the capacity, both measured in turns.
 // Errors: those of the clients.
 absl::Status MeasureOverload(const OverloadTarget& target, const OverloadSizes& sizes,
                              std::vector<Result>& results);

@@ -94,7 +94,7 @@ void GrpcConnection::Handle(uint32_t events, bool may_start) {
   if ((events & kHangup) != 0) hung_up_ = true;
   if ((events & (kCut | kReset)) != 0) return Close();
   if ((events & kTick) != 0) HandleTick();
-  Advance(may_start || (events & kReads) != 0);
+  Advance(may_start);
 }
 
 void GrpcConnection::OpenNow() {
@@ -259,7 +259,7 @@ bool GrpcConnection::MayBegin() {
 
 void GrpcConnection::AwaitTurn(GrpcStream& stream) {
   stream.in_server = stream.awaits_turn = true;
-  server_.Leave(stream.waiting(), Backlog::Kind::kLater);
+  server_.Leave(stream.waiting(), Backlog::Kind::kLater, stream.arrival());
 }
 
 bool GrpcConnection::ForgetTurn(GrpcStream& stream) {

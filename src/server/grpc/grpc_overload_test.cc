@@ -166,6 +166,39 @@ TEST_F(GrpcOverloadTest, OfOneConnectionTheNewestCallsAreFirstWhereTheOldestAreT
   calls_.ExpectNewestFirst(kOld, kAll);
 }
 
+// Catches: a server that reads all that comes before it answers any of it, and so answers none
+// where more comes than it can read.
+TEST_F(GrpcOverloadTest, ReadsAndLooksUpInTurns) {
+  constexpr int64_t kClients = 40;
+  std::vector<uint64_t> read;  // when a call was looked up
+  gate_.on_run = [&](const InferenceCall& call) {
+    calls_.OnRun(call);
+    ServerStatistics statistics;
+    world_.core().counters().Fill(&statistics);
+    read.push_back(statistics.requests_grpc);
+  };
+  Start(1);
+  for (int64_t i = 0; i <= kClients; ++i) clients_.push_back(Connect());
+  // Connections in the middle of a call are no idle ones.
+  for (int64_t i = 1; i <= kClients; ++i) {
+    Http2Client& client = *clients_[static_cast<size_t>(i)];
+    client.SendFields(3, CallFields(kInfer));
+    client.Call(5, kLive, "");
+    EXPECT_EQ(client.Await(5).code(), 0);
+  }
+  calls_.Hold([this] { clients_[0]->Call(3, kInfer, InferRequest(0)); });
+  for (int64_t i = 1; i <= kClients; ++i) {
+    Http2Client& client = *clients_[static_cast<size_t>(i)];
+    client.Call(7, kLive, "");
+    client.SendData(3, Framed(InferRequest(i)));
+  }
+  calls_.Release();
+  for (const auto& client : clients_) EXPECT_EQ(client->Await(3).code(), 0);
+  server_.reset();
+  ASSERT_EQ(read.size(), static_cast<size_t>(kClients) + 1);
+  for (size_t i = 1; i < read.size(); ++i) EXPECT_LE(read[i], read[0] + 2 * i) << i;
+}
+
 TEST_F(GrpcOverloadTest, CallsThatAreGivenUpWhileTheyWaitHaveNoTurn) {
   SendOnOneConnection(5);
   for (const int64_t given_up : {2, 4, 5}) {

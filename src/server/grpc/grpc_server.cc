@@ -34,8 +34,7 @@ GrpcServer::GrpcServer(const ProtocolParts& parts, bool has_token)
                                .tls_protocol = "h2",
                                .thread_count = ProtocolThreads(*parts.config),
                                .tick_period = TickPeriodFor(ShortestTimeout(*parts.config)),
-                               .request_bytes_min = kRequestBytesMin,
-                               .leaves_calls = true}),
+                               .request_bytes_min = kRequestBytesMin}),
       control_(parts, {parts.config->repository_control && has_token}),
       places_({.places_max = kGrpcStreamsMax,
                .connection_places_max = parts.config->connection_streams_max}) {}

@@ -298,14 +298,18 @@ TEST_F(GrpcServerTest, StreamMarksItsFinalAnswersWhenAsked) {
 }
 
 TEST_F(GrpcServerTest, DeadlinesOfBothKindsHold) {
+  // Long enough to be looked at in time.
+  constexpr std::chrono::microseconds kTimeout = std::chrono::seconds(1);
   gate_->Close();
   inference::ModelInferRequest request = Request({1});
-  (*request.mutable_parameters())["timeout"].set_int64_param(1);
+  (*request.mutable_parameters())["timeout"].set_int64_param(kTimeout.count());
   std::thread waiting([&] {
     inference::ModelInferResponse response;
     EXPECT_EQ(Infer(request, &response).error_code(), StatusCode::DEADLINE_EXCEEDED);
   });
   EXPECT_TRUE(gate_->AwaitWaiting(1));
+  const Deadline over = RealClock().Now() + kTimeout;
+  while (RealClock().Now() < over) std::this_thread::yield();
   gate_->Open();
   waiting.join();
   gate_->Close();

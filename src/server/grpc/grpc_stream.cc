@@ -230,6 +230,7 @@ void GrpcStream::Answer(const MessageReader::Message& message) {
   packed_ = message;
   if (control_method_ != nullptr || connection_->MayBegin()) return AnswerNow();
   left_at_ = Now();
+  if (call_deadline_ <= left_at_) return RefuseLate();
   SetDeadline(call_deadline_);
   connection_->AwaitTurn(*this);
 }

@@ -75,6 +75,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
 
   // ---- What the connection keeps of it.
   int32_t id() const { return id_; }
+  TimePoint arrival() const { return arrival_; }  // of its request
   size_t field_bytes() const { return field_bytes_; }
   Backlog::Entry& waiting() { return waiting_; }
   size_t index = 0;              // among the connection's streams

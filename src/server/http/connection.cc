@@ -112,11 +112,13 @@ void Connection::Close() {
 bool Connection::HandleTick() {
   const bool idle = state_ == State::kReading && phase_ == Phase::kHead && input_size_ == 0;
   const bool late = IsLate(Now());
-  if (idle && server_.draining()) {
-    readable_ = true;  // a request that nobody had the time to read is answered before the end
+  // A request that nobody had the time to read is answered before the end.
+  const bool drains = idle && server_.draining();
+  if (drains && (readable_ || HasUnread(1))) {
+    readable_ = true;
     return false;
   }
-  if (idle && late) {
+  if (drains || (idle && late)) {
     Close();
     return true;
   }

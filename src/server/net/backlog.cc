@@ -14,10 +14,14 @@ constexpr Duration kOldestDebtMax = std::chrono::milliseconds(10);
 }  // namespace
 
 void Backlog::List::Push(Entry& entry) {
-  entry.next = nullptr;
-  entry.previous = last_;
-  (last_ == nullptr ? first_ : last_->next) = &entry;
-  last_ = &entry;
+  Entry* before = last_;
+  for (int i = 0; i < kStepsMax && before != nullptr && before->since > entry.since; ++i)
+    before = before->previous;
+  Entry* const after = before == nullptr ? first_ : before->next;
+  entry.next = after;
+  entry.previous = before;
+  (before == nullptr ? first_ : before->next) = &entry;
+  (after == nullptr ? last_ : after->previous) = &entry;
 }
 
 void Backlog::List::Remove(Entry& entry) {
@@ -26,14 +30,14 @@ void Backlog::List::Remove(Entry& entry) {
   entry.next = entry.previous = nullptr;
 }
 
-void Backlog::Push(Entry& entry, Kind kind, TimePoint now) {
+void Backlog::Push(Entry& entry, Kind kind, TimePoint since) {
   MutexLock lock(mutex_);
   if (entry.waits && (kind != Kind::kBegun || entry.kind == Kind::kBegun)) return;
   if (entry.waits) {
     ListOf(entry.kind).Remove(entry);
   } else {
     entry.waits = true;
-    entry.since = now;
+    entry.since = since;
     if (size_.fetch_add(1) == 0) {
       overloaded_.store(false, std::memory_order_relaxed);
       oldest_ns_ = 0;

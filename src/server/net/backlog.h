@@ -34,7 +34,7 @@ namespace hps::server {
 
 class Backlog {
  public:
-  static constexpr int kOldestShare = 16;  // one part in so many
+  static constexpr int kOldestShare = 24;  // one part in so many
 
   enum class Kind : uint8_t {
     kBegun,  // goes on
@@ -79,8 +79,9 @@ class Backlog {
   Backlog(const Backlog&) = delete;
   Backlog& operator=(const Backlog&) = delete;
 
-  // Keeps its place when it waits already, but for what goes on now.
-  void Push(Entry& entry, Kind kind, TimePoint now);
+  // It came at `since`, perhaps before others that wait. Keeps its place when it waits already, but
+  // for what goes on now.
+  void Push(Entry& entry, Kind kind, TimePoint since);
   // Whether it waited: else it does not, or its turn is on its way.
   bool Remove(Entry& entry);
 
@@ -106,7 +107,8 @@ class Backlog {
   bool is_overloaded() const { return overloaded_.load(std::memory_order_relaxed); }
 
  private:
-  // In the order in which they came.
+  // In the order in which they came, nearly: one that is told of late goes before at most
+  // kStepsMax that came after it.
   class List {
    public:
     void Push(Entry& entry);
@@ -115,6 +117,8 @@ class Backlog {
     Entry* newest() const { return last_; }
 
    private:
+    static constexpr int kStepsMax = 64;
+
     Entry* first_ = nullptr;
     Entry* last_ = nullptr;
   };

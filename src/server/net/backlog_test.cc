@@ -71,6 +71,26 @@ TEST_F(BacklogTest, TheLongestWaitIsNextWhileAllAreInTime) {
   EXPECT_EQ(backlog_.size(), 0u);
 }
 
+TEST_F(BacklogTest, WhatIsToldOfLateHasThePlaceOfItsTime) {
+  PushMany(4);
+  entries_.emplace_back(nullptr);
+  backlog_.Push(entries_.back(), Kind::kLater, TimePoint() + microseconds(2));
+  for (const int next : {0, 1, 4, 2, 3}) EXPECT_EQ(Take(), next);
+}
+
+// ... as far as that is found in a few steps.
+TEST_F(BacklogTest, WhatIsToldOfVeryLateGoesBeforeSomeOfTheNewest) {
+  constexpr int kMany = 1000;
+  PushMany(kMany);
+  entries_.emplace_back(nullptr);
+  backlog_.Push(entries_.back(), Kind::kLater, TimePoint());
+  int place = 0;
+  while (Take() != kMany) ++place;
+  EXPECT_GT(place, 0);
+  EXPECT_LT(place, kMany);
+  for (; place < kMany; ++place) EXPECT_EQ(Take(), place);
+}
+
 TEST_F(BacklogTest, WhatWaitsKeepsItsPlaceAndItsTime) {
   PushMany(2);
   backlog_.Push(entries_[0], Kind::kLater, now_ + kLong);

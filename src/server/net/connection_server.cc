@@ -131,8 +131,6 @@ void ConnectionServer::OnSocket(void* source, SocketEnd end, bool is_last) {
   const bool may_wait =
       connection->is_idle() && !end.reset && connection->HasUnread(options_.request_bytes_min);
   if (!may_wait && is_alone) return connection->Activate(events, /*may_start=*/true);
-  if (!may_wait && options_.leaves_calls)
-    return connection->Activate(events | ServedConnection::kReads, /*may_start=*/false);
   connection->NoteLeft(events);
   const bool is_new = connection->is_new();
   const Backlog::Kind begins = is_new ? Backlog::Kind::kFirst : Backlog::Kind::kLater;
@@ -141,8 +139,8 @@ void ConnectionServer::OnSocket(void* source, SocketEnd end, bool is_last) {
                 RealClock().Now());
 }
 
-void ConnectionServer::Leave(Backlog::Entry& entry, Backlog::Kind kind) {
-  backlog_.Push(entry, kind, RealClock().Now());
+void ConnectionServer::Leave(Backlog::Entry& entry, Backlog::Kind kind, TimePoint since) {
+  backlog_.Push(entry, kind, since);
   loop_->WakeOne();
 }
 

@@ -43,7 +43,9 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   // From now on the connection hears of its socket. Errors: RESOURCE_EXHAUSTED.
   absl::Status Watch(ServedConnection& connection, int fd) { return loop_->Watch(fd, &connection); }
   // Has the connection driven by one of the server's own threads, soon.
-  void Wake(ServedConnection& connection) { Leave(connection.waiting(), Backlog::Kind::kBegun); }
+  void Wake(ServedConnection& connection) {
+    Leave(connection.waiting(), Backlog::Kind::kBegun, RealClock().Now());
+  }
   // This thread is about to look up, maybe for long: others come for what is left.
   void CallHelp() {
     if (HasLeft()) loop_->WakeOne();
@@ -53,8 +55,9 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   bool MayBegin() const {
     return MayHoldTurn() && HasRoom() && (backlog_.size() == 0 || !backlog_.is_overloaded());
   }
-  // ... else it waits for its turn. Forget: whether it did; else its turn is on its way.
-  void Leave(Backlog::Entry& entry, Backlog::Kind kind);
+  // ... else it waits for its turn, since it came. Forget: whether it did; else its turn is on its
+  // way.
+  void Leave(Backlog::Entry& entry, Backlog::Kind kind, TimePoint since);
   bool Forget(Backlog::Entry& entry) { return backlog_.Remove(entry); }
   // A call has had its turn and is not looked up yet: while each thread could have one, no other
   // begins. Else a connection that another thread drives would be handed all of them.
@@ -83,8 +86,6 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
     bool leaves_unread =
         true;  // what there is no room to look up; metrics and probes wait for none
     size_t request_bytes_min = 0;  // less than that is none, and read at once
-    // Connections with calls are read at once, and calls wait by themselves.
-    bool leaves_calls = false;
   };
 
   ConnectionServer(const ProtocolParts& parts, Options options);

@@ -38,7 +38,6 @@ class ServedConnection : public Backlog::Waiter {
     kCut = 64,       // close now
     kReset = 128,    // the client has gone
     kTurn = 256,     // a request that begins now has its turn
-    kReads = 512,    // this thread may read, though it is to begin nothing
   };
 
   ServedConnection(const ServedConnection&) = delete;
