@@ -1,1 +1,0 @@
-cores.o: bench/cores.cc /work/ci3/bench/cores.h

@@ -1,1 +1,0 @@
-gather.o: bench/gather.cc /work/ci3/bench/gather.h

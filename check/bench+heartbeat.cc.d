@@ -1,1 +1,0 @@
-heartbeat.o: bench/heartbeat.cc /work/ci3/bench/heartbeat.h

@@ -1,1 +1,0 @@
-heartbeat_test.o: bench/heartbeat_test.cc /work/ci3/bench/heartbeat.h

@@ -1,1 +1,0 @@
-markup.o: bench/markup.cc /work/ci3/bench/markup.h

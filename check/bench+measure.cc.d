@@ -1,1 +1,0 @@
-measure.o: bench/measure.cc /work/ci3/bench/measure.h

@@ -1,1 +1,0 @@
-measure_test.o: bench/measure_test.cc /work/ci3/bench/measure.h

@@ -1,1 +1,0 @@
-plot.o: bench/plot.cc /work/ci3/bench/plot.h /work/ci3/bench/markup.h

@@ -1,5 +1,0 @@
-serve_http_open.o: bench/serve_http_open.cc /work/ci3/src/base/macros.h \
-  /work/ci3/bench/serve_http_head.h /work/ci3/bench/serve_open_client.h \
-  /work/ci3/bench/serve_load.h /work/ci3/bench/serve_client.h \
-  /work/ci3/include/hps/types.h /work/ci3/bench/serve_world.h \
-  /work/ci3/bench/serve_socket.h

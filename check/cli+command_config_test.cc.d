@@ -1,5 +1,0 @@
-command_config_test.o: cli/command_config_test.cc \
-  /work/ci3/cli/command_config.h /work/ci3/cli/arguments.h \
-  /work/ci3/include/hps/transfer.h /work/ci3/include/hps/table_spec.h \
-  /work/ci3/include/hps/types.h /work/ci3/include/hps/config.h \
-  /work/ci3/include/hps/log.h /work/ci3/include/hps/server_config.h

@@ -1,2 +1,0 @@
-output_test.o: cli/output_test.cc /work/ci3/cli/output.h \
-  /work/ci3/cli/json_writer.h

@@ -1,2 +1,0 @@
-top_text.o: cli/top_text.cc /work/ci3/cli/output.h \
-  /work/ci3/cli/json_writer.h /work/ci3/cli/top_figures.h

@@ -1,1 +1,0 @@
-clock.o: src/base/clock.cc /work/ci3/src/base/clock.h

@@ -1,1 +1,0 @@
-macros.o: src/base/macros.cc /work/ci3/src/base/macros.h

@@ -1,1 +1,0 @@
-units_test.o: src/base/units_test.cc /work/ci3/include/hps/units.h

@@ -1,8 +1,0 @@
-npy_table_test.o: src/import/formats/npy_table_test.cc \
-  /work/ci3/src/import/formats/npy_table.h \
-  /work/ci3/src/import/formats/array_reader.h \
-  /work/ci3/src/import/formats/file.h \
-  /work/ci3/src/import/formats/table_reader.h \
-  /work/ci3/include/hps/types.h \
-  /work/ci3/src/import/formats/test_files.h /work/ci3/src/base/bytes.h \
-  /work/ci3/src/base/macros.h

@@ -1,4 +1,0 @@
-parallel_test.o: src/import/parallel_test.cc \
-  /work/ci3/src/import/parallel.h /work/ci3/src/base/executor.h \
-  /work/ci3/src/base/clock.h /work/ci3/src/base/mutex.h \
-  /work/ci3/src/base/macros.h

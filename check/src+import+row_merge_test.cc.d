@@ -1,6 +1,0 @@
-row_merge_test.o: src/import/row_merge_test.cc \
-  /work/ci3/src/import/row_merge.h /work/ci3/include/hps/span.h \
-  /work/ci3/include/hps/types.h /work/ci3/src/import/sorted_run.h \
-  /work/ci3/src/import/formats/file.h \
-  /work/ci3/src/import/memory_budget.h /work/ci3/src/base/macros.h \
-  /work/ci3/src/base/bytes.h

@@ -1,4 +1,0 @@
-sorted_run.o: src/import/sorted_run.cc /work/ci3/src/import/sorted_run.h \
-  /work/ci3/include/hps/types.h /work/ci3/src/import/formats/file.h \
-  /work/ci3/src/import/memory_budget.h /work/ci3/src/base/macros.h \
-  /work/ci3/src/base/bytes.h

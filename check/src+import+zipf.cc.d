@@ -1,1 +1,0 @@
-zipf.o: src/import/zipf.cc /work/ci3/src/import/zipf.h

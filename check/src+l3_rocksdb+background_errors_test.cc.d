@@ -1,5 +1,0 @@
-background_errors_test.o: src/l3_rocksdb/background_errors_test.cc \
-  /work/ci3/src/l3_rocksdb/background_errors.h \
-  /work/ci3/src/base/clock.h /work/ci3/src/base/mutex.h \
-  /work/ci3/src/base/macros.h /work/ci3/src/base/log.h \
-  /work/ci3/include/hps/log.h

@@ -1,6 +1,0 @@
-model_counters.o: src/server/core/model_counters.cc \
-  /work/ci3/src/server/core/model_counters.h /work/ci3/src/base/clock.h \
-  /work/ci3/src/server/core/server_counters.h \
-  /work/ci3/src/server/core/inference_call.h \
-  /work/ci3/src/server/core/tensor.h \
-  /work/ci3/src/server/core/server_statistics.h

@@ -1,4 +1,0 @@
-message_inflater.o: src/server/grpc/message_inflater.cc \
-  /work/ci3/src/server/grpc/message_inflater.h \
-  /work/ci3/src/server/net/buffer_pool.h /work/ci3/src/base/mutex.h \
-  /work/ci3/src/base/macros.h /work/ci3/src/base/bytes.h

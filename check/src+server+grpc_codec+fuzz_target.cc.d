@@ -1,7 +1,0 @@
-fuzz_target.o: src/server/grpc_codec/fuzz_target.cc \
-  /work/ci3/src/server/grpc_codec/fuzz_target.h \
-  /work/ci3/src/base/bytes.h /work/ci3/src/base/limits.h \
-  /work/ci3/src/base/macros.h \
-  /work/ci3/src/server/grpc_codec/infer_request_codec.h \
-  /work/ci3/src/server/core/inference_call.h /work/ci3/src/base/clock.h \
-  /work/ci3/src/server/core/tensor.h

@@ -1,6 +1,0 @@
-http_error.o: src/server/http/http_error.cc \
-  /work/ci3/src/server/http/http_error.h \
-  /work/ci3/src/server/core/server_counters.h /work/ci3/src/base/clock.h \
-  /work/ci3/src/server/core/inference_call.h \
-  /work/ci3/src/server/core/tensor.h \
-  /work/ci3/src/server/core/server_statistics.h

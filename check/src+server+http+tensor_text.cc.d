@@ -1,5 +1,0 @@
-tensor_text.o: src/server/http/tensor_text.cc \
-  /work/ci3/src/server/http/tensor_text.h \
-  /work/ci3/src/server/core/tensor.h \
-  /work/ci3/src/server/http/json_writer.h /work/ci3/src/base/bytes.h \
-  /work/ci3/src/base/macros.h /work/ci3/src/server/http/json_reader.h

@@ -1,3 +1,0 @@
-backlog.o: src/server/net/backlog.cc /work/ci3/src/server/net/backlog.h \
-  /work/ci3/src/base/clock.h /work/ci3/src/base/mutex.h \
-  /work/ci3/src/base/macros.h

@@ -1,3 +1,0 @@
-buffer_pool_test.o: src/server/net/buffer_pool_test.cc \
-  /work/ci3/src/server/net/buffer_pool.h /work/ci3/src/base/mutex.h \
-  /work/ci3/src/base/macros.h

@@ -1,2 +1,0 @@
-failing_new.o: tests/faults/failing_new.cc \
-  /work/ci3/tests/faults/failing_new.h

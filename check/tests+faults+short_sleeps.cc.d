@@ -1,1 +1,0 @@
-short_sleeps.o: tests/faults/short_sleeps.cc

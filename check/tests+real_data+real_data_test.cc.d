@@ -1,9 +1,0 @@
-real_data_test.o: tests/real_data/real_data_test.cc \
-  /work/ci3/include/hps/generate.h /work/ci3/include/hps/transfer.h \
-  /work/ci3/include/hps/table_spec.h /work/ci3/include/hps/types.h \
-  /work/ci3/include/hps/store.h /work/ci3/include/hps/config.h \
-  /work/ci3/include/hps/log.h /work/ci3/include/hps/server_config.h \
-  /work/ci3/include/hps/lookup_session.h \
-  /work/ci3/include/hps/lookup_cancel.h /work/ci3/include/hps/span.h \
-  /work/ci3/include/hps/model_life_cycle.h \
-  /work/ci3/include/hps/statistics.h

@@ -1,1 +1,0 @@
-grpc_client.o: tests/server/grpc_client.cc

@@ -1,1 +1,0 @@
-stuck_reads.o: tests/server/stuck_reads.cc
