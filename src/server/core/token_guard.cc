@@ -1,9 +1,15 @@
 #include "server/core/token_guard.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "openssl/crypto.h"
 #include "openssl/sha.h"
 
@@ -22,6 +28,29 @@ bool HasScheme(std::string_view authorization) {
   return true;
 }
 
+// The first line of a file, or as much of it as shows that it is longer than `bytes_max`. Neither a
+// pipe that nobody writes to nor a file without end may keep the server from starting, or from
+// hearing the signal that is to end it.
+absl::StatusOr<std::string> ReadFirstLine(const std::string& path, const std::string& where,
+                                          size_t bytes_max) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return absl::NotFoundError(absl::StrCat(where, " can't be read"));
+  struct stat info {};
+  std::string line(bytes_max + 2, '\0');  // a line's end may be two bytes
+  ssize_t got = -1;
+  if (fstat(file, &info) == 0 && S_ISREG(info.st_mode)) {
+    do {
+      got = read(file, line.data(), line.size());
+    } while (got < 0 && errno == EINTR);
+  }
+  close(file);
+  if (got < 0) return absl::InvalidArgumentError(absl::StrCat(where, " is no regular file"));
+  const auto end = std::find(line.begin(), line.begin() + got, '\n');
+  line.resize(static_cast<size_t>(end - line.begin()));
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  return line;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const TokenGuard>> TokenGuard::Create(
@@ -31,10 +60,7 @@ absl::StatusOr<std::unique_ptr<const TokenGuard>> TokenGuard::Create(
   std::string where = "HPS_TOKEN";
   if (!token_file.empty()) {
     where = absl::StrCat("[server.security] token_file: ", token_file);
-    std::ifstream file(token_file);
-    if (!file) return absl::NotFoundError(absl::StrCat(where, " can't be read"));
-    std::getline(file, token);
-    if (!token.empty() && token.back() == '\r') token.pop_back();
+    HPS_ASSIGN_OR_RETURN(token, ReadFirstLine(token_file, where, kTokenBytesMax));
   } else {
     const char* const variable = std::getenv("HPS_TOKEN");
     if (variable == nullptr || *variable == '\0') return guard;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -60,6 +61,26 @@ TEST_F(TokenGuardTest, RefusesTokensThatAreNone) {
        {std::string("\n"), std::string(""), std::string("a b\n"), std::string(5000, 'a')}) {
     EXPECT_EQ(TokenGuard::Create(Write("token", text)).status().code(),
               absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(TokenGuardTest, TheLongestTokenIsTaken) {
+  const std::string longest(TokenGuard::kTokenBytesMax, 'a');
+  for (const char* end : {"", "\n", "\r\n", "\nmore\n"}) {
+    const auto guard = TokenGuard::Create(Write("token", longest + end));
+    ASSERT_TRUE(guard.ok()) << guard.status();
+    EXPECT_TRUE((*guard)->Admits("Bearer " + longest));
+  }
+}
+
+// It would be waited for without end, or read without end.
+TEST_F(TokenGuardTest, RefusesWhatIsNoRegularFile) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero"), folder_}) {
+    const absl::Status refused = TokenGuard::Create(path).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << path;
+    EXPECT_NE(refused.message().find("is no regular file"), std::string::npos) << refused;
   }
 }
 
