@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 import re
+import time
 import unittest
 
 import numpy as np
@@ -249,6 +250,52 @@ class GrpcClientTest(ClientCases, unittest.TestCase):
                     self.case.assert_stamped("user", keys, answer.as_numpy("user"))
 
         asyncio.run(ask())
+
+
+@unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
+class ParityTest(support.ServerTestCase):
+    """Both protocols say the same of the server and its models."""
+
+    def assert_alike(self, over_http, over_grpc, where: str) -> None:
+        """What both have is equal; gRPC leaves out nothing that is not empty."""
+        if isinstance(over_http, dict):
+            self.assertIsInstance(over_grpc, dict, where)
+            for name in over_grpc:
+                if over_grpc[name] or name in over_http:
+                    self.assert_alike(over_http.get(name), over_grpc[name], f"{where}.{name}")
+        elif isinstance(over_http, list):
+            self.assertEqual(len(over_http), len(over_grpc), where)
+            for index, (one, other) in enumerate(zip(over_http, over_grpc)):
+                self.assert_alike(one, other, f"{where}[{index}]")
+        elif isinstance(over_grpc, str) and not isinstance(over_http, str):
+            self.assertEqual(str(over_http), over_grpc, where)  # 64-bit numbers of protobuf's JSON
+        else:
+            self.assertEqual(over_http, over_grpc, where)
+
+    def test_metadata_configuration_and_statistics(self) -> None:
+        server = self.serve_ready()
+        grpc_client = importlib.import_module("tritonclient.grpc")
+        with http_client.InferenceServerClient(server.http) as one, \
+                grpc_client.InferenceServerClient(server.grpc) as other:
+            one.infer(MODEL, [input_of(http_client, "user", self.keys(3))])
+            for name in ("get_server_metadata", "get_model_metadata", "get_model_config",
+                         "get_model_repository_index"):
+                self.assert_same(name, one, other)
+            deadline = time.monotonic() + support.WAIT_S
+            while True:  # a request is counted when its answer has been sent
+                try:
+                    self.assert_same("get_inference_statistics", one, other)
+                    break
+                except AssertionError:
+                    self.assertLess(time.monotonic(), deadline)
+
+    def assert_same(self, name: str, one, other) -> None:
+        about = (MODEL,) if name in ("get_model_metadata", "get_model_config",
+                                     "get_inference_statistics") else ()
+        over_http = getattr(one, name)(*about)
+        over_grpc = GrpcClientTest.as_dict(getattr(other, name)(*about))
+        over_grpc = over_grpc.get("config", over_grpc.get("models", over_grpc))
+        self.assert_alike(over_http, over_grpc, name)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@
 namespace hps::server {
 namespace {
 
-constexpr const char* kPlatform = "hps_lookup";
 constexpr std::string_view kServiceName = "inference.GRPCInferenceService";
 
 // Parses a request of the protocol.
@@ -235,7 +234,7 @@ ControlMethods::Answer ControlMethods::DescribeModel(std::string_view request) c
   inference::ModelMetadataResponse answer;
   answer.set_name(model.name);
   answer.add_versions(model.version);
-  answer.set_platform(kPlatform);
+  answer.set_platform(std::string(kModelPlatform));
   for (const TensorMetadata& input : model.inputs) Describe(input, answer.add_inputs());
   for (const TensorMetadata& output : model.outputs) Describe(output, answer.add_outputs());
   return answer.SerializeAsString();
@@ -248,16 +247,15 @@ ControlMethods::Answer ControlMethods::ModelConfiguration(std::string_view reque
   inference::ModelConfigResponse answer;
   inference::ModelConfig* config = answer.mutable_config();
   config->set_name(model.name);
-  config->set_platform(kPlatform);
-  config->set_backend(std::string(kServerName));
+  config->set_backend(std::string(kModelBackend));
   config->mutable_version_policy()->mutable_latest()->set_num_versions(1);
   for (const TensorMetadata& tensor : model.inputs) {
     inference::ModelInput* input = config->add_input();
     input->set_name(tensor.name);
     input->set_data_type(ProtocolType(tensor.datatype));
     for (const int64_t dim : tensor.shape) input->add_dims(dim);
-    // A request names the tables that it wants.
-    input->set_optional(model.inputs.size() > 1);
+    // A request brings its tables' keys one way or the other, so each input alone is optional.
+    input->set_optional(true);
   }
   for (const TensorMetadata& tensor : model.outputs) {
     inference::ModelOutput* output = config->add_output();

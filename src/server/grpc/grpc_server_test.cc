@@ -208,6 +208,9 @@ TEST_F(GrpcServerTest, DescribesItsModels) {
   ASSERT_TRUE(stub_->ModelConfig(&config_context, config_request, &config).ok());
   EXPECT_EQ(config.config().input(0).data_type(), inference::TYPE_INT64);
   EXPECT_TRUE(config.config().input(0).optional());
+  EXPECT_EQ(metadata.platform(), "hps");
+  EXPECT_EQ(config.config().platform(), "");
+  EXPECT_EQ(config.config().backend(), "hps");
   request.set_name("x");
   grpc::ClientContext unknown_context;
   EXPECT_EQ(stub_->ModelMetadata(&unknown_context, request, &metadata).error_code(),

@@ -64,7 +64,7 @@ ApiAnswer MetadataAnswer(const ModelMetadata& model) {
   json.BeginArray();
   json.String(model.version);
   json.EndArray();
-  json.Member("platform", kServerName);
+  json.Member("platform", kModelPlatform);
   WriteTensors("inputs", model.inputs, json);
   WriteTensors("outputs", model.outputs, json);
   json.EndObject();
@@ -106,7 +106,7 @@ ApiAnswer ConfigAnswer(const ModelMetadata& model) {
   json.BeginObject();
   json.Member("name", model.name);
   json.Member("platform", std::string_view());
-  json.Member("backend", kServerName);
+  json.Member("backend", kModelBackend);
   json.Key("version_policy");
   json.BeginObject();
   json.Key("latest");
