@@ -94,10 +94,11 @@ void PrintLoaded(const LoadReport& report, Output& output) {
   output.Publish();
 }
 
+// What fails is told where it can be: the log tells what the server could not read again.
 void Reopen(Server& server) {
-  absl::Status status = ReopenLog();
-  status.Update(server.Reopen());
-  if (!status.ok()) std::fprintf(stderr, "hps: reopen: %s\n", status.ToString().c_str());
+  const absl::Status log = ReopenLog();
+  if (!log.ok()) std::fprintf(stderr, "hps: log: %s\n", log.ToString().c_str());
+  server.Reopen().IgnoreError();
 }
 
 // Ends the process though some of its threads hang: they use what the destructors would take from

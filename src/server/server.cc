@@ -182,7 +182,7 @@ void RunningServer::Load() {
   for (const server::ModelIndexEntry& model : core_->repository().Index())
     report.models += model.state == server::ModelState::kReady ? 1 : 0;
   if (report.status.ok()) {
-    LogInfo(absl::StrCat("ready after ", report.seconds, " s: ", report.models, " models"));
+    LogInfo(absl::StrCat("ready after ", report.seconds, " s; models: ", report.models));
   } else {
     LogError(absl::StrCat("not ready: ", report.status.ToString()));
   }
@@ -200,6 +200,7 @@ absl::Status RunningServer::Drain() {
 
 absl::Status RunningServer::DrainProtocols() {
   if (core_ == nullptr || drain_pool_ == nullptr) return absl::OkStatus();  // it did not start
+  LogInfo("draining");
   core_->BeginDrain();
   store_->life_cycle().StopPreloading();
   const Duration timeout = config_.server.drain_timeout;
@@ -219,6 +220,11 @@ absl::Status RunningServer::DrainProtocols() {
   absl::Status status;
   for (const DrainTask& task : tasks) status.Update(task.status);
   core_->RefuseCalls();
+  if (status.ok()) {
+    LogInfo("drained");
+  } else {
+    LogWarning(absl::StrCat("drained, but not all of it: ", status.ToString()));
+  }
   return status;
 }
 
@@ -249,6 +255,11 @@ void RunningServer::EndParts() {
 absl::Status RunningServer::Reopen() {
   absl::Status status;
   for (const auto& protocol : protocols_) status.Update(protocol->Reopen());
+  if (status.ok()) {
+    LogInfo("certificates and token were read again");
+  } else {
+    LogError(absl::StrCat("the former certificates or token stay in use: ", status.ToString()));
+  }
   return status;
 }
 

@@ -2,6 +2,7 @@
 
 import http.client
 import importlib
+import os
 import signal
 import ssl
 import subprocess
@@ -65,6 +66,51 @@ class TokenTest(support.ServerTestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
         self.assertEqual(self.status(server, "/v2", TOKEN), 401)
+
+    def await_log(self, text: str) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while text not in (self.directory / "hps.log").read_text():
+            self.assertLess(time.monotonic(), deadline, f"not in the log: {text}")
+            time.sleep(0.01)
+
+    def test_a_token_that_cannot_be_read_changes_nothing(self) -> None:
+        server = self.serve_ready(security=self.security)
+        self.file.unlink()
+        os.mkfifo(self.file)  # nobody writes to it: who waited for that would hang
+        server.process.send_signal(signal.SIGHUP)
+        self.await_log("token_file: " + str(self.file) + " is no regular file")
+        self.assertEqual(self.status(server, "/v2", TOKEN), 200)
+        self.assertEqual(self.status(server, "/v2"), 401)
+        self.assertEqual(server.stop(), 0)
+        done = subprocess.run([str(support.HPS), "serve", "--config",
+                               str(self.directory / "hps.toml")], timeout=WAIT_S,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "^hps: INVALID_ARGUMENT: .*no regular file\n$")
+
+    def test_the_log_tells_what_an_operator_did(self) -> None:
+        server = self.serve_ready(security=self.security + "\nrepository_control = true")
+        for verb, code in (("unload", 200), ("load", 200)):
+            self.assertEqual(self.status(server, f"/v2/repository/models/{MODEL}/{verb}", TOKEN,
+                                         data=b"", method="POST"), code)
+        self.status(server, "/v2/repository/models/none/load", TOKEN, data=b"", method="POST")
+        server.process.send_signal(signal.SIGHUP)
+        self.await_log("certificates and token were read again")
+        self.assertEqual(server.stop(), 0)
+        for told in ("ready after", f"model '{MODEL}' was unloaded", f"model '{MODEL}' was loaded",
+                     "a model was not loaded: NOT_FOUND", "draining", "drained"):
+            self.await_log(told)
+
+    @unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
+    def test_a_load_takes_no_parameters(self) -> None:
+        client = importlib.import_module("tritonclient.grpc")
+        server = self.serve_ready(security=self.security + "\nrepository_control = true")
+        token = {"authorization": f"Bearer {TOKEN}"}
+        with client.InferenceServerClient(server.grpc) as connection:
+            connection.load_model(MODEL, headers=token)
+            with self.assertRaises(Exception) as caught:
+                connection.load_model(MODEL, headers=token, config="{}")
+            self.assertIn("UNIMPLEMENTED", str(caught.exception.status()))
 
     @unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
     def test_grpc_needs_the_token(self) -> None:

@@ -45,6 +45,10 @@ struct ModelMetadata {
   std::vector<std::string> optional_outputs;  // the statuses
 };
 
+// Triton's clients may send a configuration and files with a load. They would have no effect here,
+// which nobody would see.
+absl::Status LoadTakesNoParameters();
+
 class ModelRepository {
  public:
   virtual ~ModelRepository() = default;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/macros.h"
 #include "server/core/request_plan.h"
 
@@ -32,6 +33,12 @@ TensorMetadata Tensor(std::string name, Datatype datatype, std::vector<int64_t> 
 }
 
 }  // namespace
+
+absl::Status LoadTakesNoParameters() {
+  return absl::UnimplementedError(
+      "a load takes no parameters: a model's tables come by 'hps import', its settings from the "
+      "server's configuration");
+}
 
 StoreRepository::StoreRepository(ModelLifeCycle& life_cycle,
                                  const ModelVersion::Options& version_options,
@@ -76,6 +83,13 @@ absl::Status StoreRepository::Load(std::string_view name) {
   if (ServerModel* known = models_.Find(name)) known->SetLoading();
   const absl::Status loaded = life_cycle_.Load(std::string(name));
   Refresh();
+  const ServerModel* const model = models_.Find(name);
+  if (!loaded.ok()) {
+    LogWarning(absl::StrCat("a model was not loaded: ", loaded.ToString()));
+  } else if (model != nullptr) {
+    LogInfo(absl::StrCat("model '", model->name(), "' was loaded: version ",
+                         model->index_entry().version));
+  }
   return loaded;
 }
 
@@ -86,6 +100,11 @@ absl::Status StoreRepository::Unload(std::string_view name) {
   model->SetUnavailable("it was unloaded");
   const absl::Status unloaded = life_cycle_.Unload(model->name(), kUnloadWaitMax);
   Refresh();
+  if (unloaded.ok()) {
+    LogInfo(absl::StrCat("model '", model->name(), "' was unloaded"));
+  } else {
+    LogWarning(absl::StrCat("a model was not unloaded: ", unloaded.ToString()));
+  }
   return unloaded;
 }
 

@@ -303,6 +303,7 @@ absl::Status ControlMethods::CheckControl() const {
 ControlMethods::Answer ControlMethods::Load(std::string_view request) const {
   HPS_RETURN_IF_ERROR(CheckControl());
   HPS_ASSIGN_OR_RETURN(const auto asked, Parse<inference::RepositoryModelLoadRequest>(request));
+  if (asked.parameters_size() > 0) return LoadTakesNoParameters();
   HPS_RETURN_IF_ERROR(parts_.repository->Load(asked.model_name()));
   return inference::RepositoryModelLoadResponse().SerializeAsString();
 }
