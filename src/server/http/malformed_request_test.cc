@@ -98,7 +98,7 @@ std::vector<Case> ContentCases() {
       {"more elements", Input(R"("name":"KEYS","shape":[1],"datatype":"INT64","data":[1,2])")},
       {"a fraction", Input(R"("name":"KEYS","shape":[1],"datatype":"INT64","data":[1.5])")},
       {"too large an integer",
-       Input(R"("name":"KEYS","shape":[1],"datatype":"INT64","data":[9223372036854775808])")},
+       Input(R"("name":"KEYS","shape":[1],"datatype":"INT64","data":[18446744073709551616])")},
       {"unknown datatype", Input(R"("name":"KEYS","shape":[1],"datatype":"INT63","data":[1])")},
       {"wrong datatype", Input(R"("name":"KEYS","shape":[1],"datatype":"FP32","data":[1])")},
       {"unknown input", Input(R"("name":"X","shape":[1],"datatype":"INT64","data":[1])")},

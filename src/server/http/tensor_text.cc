@@ -87,7 +87,9 @@ bool ReadElement(JsonReader& json, T* value) {
   } else {
     using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
     Wide wide = 0;
-    if constexpr (std::is_signed_v<T>) {
+    if constexpr (std::is_same_v<T, int64_t>) {  // keys, which are patterns of 64 bits
+      if (!json.ReadBits64(&wide)) return false;
+    } else if constexpr (std::is_signed_v<T>) {
       if (!json.ReadInt64(&wide)) return false;
     } else {
       if (!json.ReadUint64(&wide)) return false;

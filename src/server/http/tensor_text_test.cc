@@ -66,6 +66,26 @@ TEST(TensorTextTest, IntegersMustFitTheirType) {
   EXPECT_FALSE(Parse("[1,0]", Datatype::kBool, &booleans).ok());
 }
 
+TEST(TensorTextTest, KeysAreTakenBitForBit) {
+  std::vector<int64_t> keys(4);
+  ASSERT_TRUE(Parse("[-9223372036854775808,9223372036854775807,9223372036854775808,"
+                    "18446744073709551615]",
+                    Datatype::kInt64, &keys)
+                  .ok());
+  EXPECT_EQ(keys, (std::vector<int64_t>{std::numeric_limits<int64_t>::min(),
+                                        std::numeric_limits<int64_t>::max(),
+                                        std::numeric_limits<int64_t>::min(), -1}));
+  std::vector<int64_t> one(1);
+  for (const char* wrong : {"[18446744073709551616]", "[-9223372036854775809]", "[1.0]", "[1e3]",
+                            "[-0x1]", "[99999999999999999999999]"}) {
+    EXPECT_EQ(Parse(wrong, Datatype::kInt64, &one).code(), absl::StatusCode::kInvalidArgument)
+        << wrong;
+  }
+  std::vector<int32_t> small(1);
+  EXPECT_FALSE(Parse("[18446744073709551615]", Datatype::kInt32, &small).ok());
+  EXPECT_FALSE(Parse("[4294967295]", Datatype::kInt32, &small).ok());
+}
+
 TEST(TensorTextTest, FloatsTakeEveryValue) {
   std::vector<float> values(6);
   ASSERT_TRUE(Parse("[1.5,-2e3,NaN,Infinity,-Infinity,1e-60]", Datatype::kFp32, &values).ok());
