@@ -1,7 +1,9 @@
 """What lies in deploy/ and docs/ names only what a real server has."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import tomllib
 import unittest
@@ -118,6 +120,59 @@ class DeployTest(support.ServerTestCase):
         self.check_config((DEPLOY / "docker" / "hps.toml").read_text())
         drain = tomllib.loads(kinds["ConfigMap"]["data"]["hps.toml"])["server"]["drain_timeout"]
         self.assertGreater(pod["terminationGracePeriodSeconds"], int(drain.removesuffix("s")) + 5)
+
+    def test_the_manifest_leaves_room_for_a_switch(self) -> None:
+        """Level 2 of a re-imported model is there twice while it switches."""
+        objects = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "hps.yaml").read_text()))
+        kinds = {made["kind"]: made for made in objects}
+        config = tomllib.loads(kinds["ConfigMap"]["data"]["hps.toml"])
+        level_2 = float(config["l2"]["bytes_max"].removesuffix("GiB"))
+        cache = float(config["store"]["cache_bytes"].removesuffix("GiB"))
+        limit = kinds["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]["resources"][
+            "limits"]["memory"]
+        needed = 2 * level_2 + cache + 0.25 + 1 + 1  # write buffers, requests in flight, the rest
+        self.assertGreaterEqual(float(limit.removesuffix("Gi")), needed)
+
+    def test_the_first_import_is_made_until_it_is_whole(self) -> None:
+        """What the init container of the manifest does, in other folders."""
+        objects = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "hps.yaml").read_text()))
+        pod = next(made for made in objects if made["kind"] == "StatefulSet")["spec"]["template"]
+        container = pod["spec"]["initContainers"][0]
+        store, tables = self.directory / "first", self.directory / "first_tables"
+        command = container["args"][0].replace("/var/lib/hps/store", str(store)).replace(
+            "/tables", str(tables))
+
+        def run() -> int:
+            return subprocess.run(
+                [*container["command"], command], timeout=120, check=False, capture_output=True,
+                env=os.environ | {"PATH": f"{support.HPS.parent}:{os.environ['PATH']}"}).returncode
+
+        store.mkdir()  # as an import that was killed leaves it
+        self.assertNotEqual(run(), 0)  # there are no tables
+        subprocess.run([str(support.HPS), "generate", "--out", str(tables), "--tables", "2",
+                        "--rows", "100", "--dim", "4"], check=True, timeout=60, capture_output=True)
+        self.assertEqual(run(), 0)
+        inspect = [str(support.HPS), "inspect", "--store", str(store), "--json"]
+        first = json.loads(subprocess.check_output(inspect, timeout=60))["tables"]
+        self.assertEqual([table["name"] for table in first], ["dlrm/t0", "dlrm/t1"])
+        shutil.rmtree(tables)
+        self.assertEqual(run(), 0)  # a pod that starts again: nothing is imported
+        self.assertEqual(json.loads(subprocess.check_output(inspect, timeout=60))["tables"], first)
+
+    def test_prometheus_asks_as_the_alerts_expect(self) -> None:
+        file = DEPLOY / "prometheus" / "prometheus.yml"
+        config = yaml.safe_load(file.read_text())
+        for rules in config["rule_files"]:
+            self.assertTrue((file.parent / rules).exists(), rules)
+        jobs = {job["job_name"]: job for job in config["scrape_configs"]}
+        alerts = (file.parent / "hps_alerts.yml").read_text()
+        self.assertEqual(set(re.findall(r'job="(\w+)"', alerts)), set(jobs))
+        self.assertIn("credentials_file", jobs["hps"]["authorization"])
+        objects = yaml.safe_load_all((DEPLOY / "kubernetes" / "hps.yaml").read_text())
+        ports = {f"{made['metadata']['name']};{port['name']}" for made in objects
+                 if made["kind"] == "Service" for port in made["spec"]["ports"]}
+        kept = [rule["regex"] for rule in jobs["hps"]["relabel_configs"] if "regex" in rule]
+        self.assertLessEqual(set(kept), ports)
 
     def check_config(self, text: str) -> None:
         """The program itself accepts it."""
