@@ -340,9 +340,20 @@ CLI::App* AddTop(CLI::App& app, TopArguments& arguments) {
   AddPath(*command, "--token-file", arguments.token_file,
           "First line: the bearer token (or HPS_TOKEN in the environment)")
       ->type_name("FILE");
+  AddPath(*command, "--tls-ca", arguments.tls_ca,
+          "Who signed the certificate of an https server (those whom the system trusts)")
+      ->type_name("FILE");
+  CLI::Option* const certificate =
+      AddPath(*command, "--tls-certificate", arguments.tls_certificate,
+              "Certificate of this client, for a server that asks for one")
+          ->type_name("FILE");
+  CLI::Option* const key = AddPath(*command, "--tls-key", arguments.tls_key, "Its key");
+  certificate->needs(key->type_name("FILE"));
+  key->needs(certificate);
   command->footer(
       "Example:\n  hps top --server http://127.0.0.1:8000\n"
-      "  hps top --server http://127.0.0.1:8000 --count 1 --json");
+      "  hps top --server http://127.0.0.1:8000 --count 1 --json\n"
+      "  hps top --server https://hps.example:8000 --tls-ca ca.pem --token-file token");
   return command;
 }
 

@@ -93,6 +93,9 @@ struct TopArguments {
   std::chrono::nanoseconds interval = std::chrono::seconds(2);
   uint64_t count = 0;  // 0 = until a signal comes; once in JSON
   std::string token_file;
+  std::string tls_ca;
+  std::string tls_certificate;
+  std::string tls_key;
 };
 
 struct CommandLine {

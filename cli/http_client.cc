@@ -104,24 +104,54 @@ absl::Status Send(const Socket& socket, std::string_view text, const Exchange& e
   return absl::OkStatus();
 }
 
-// Everything up to the end of the connection, which the request asked for.
-absl::StatusOr<std::string> ReceiveAll(const Socket& socket, uint64_t bytes_max,
-                                       const Exchange& exchange) {
-  std::string text;
-  std::array<char, 16 << 10> buffer;
+using Piece = std::array<char, 16 << 10>;
+
+// What has come; nothing at the end of the connection.
+absl::StatusOr<std::string_view> Receive(const Socket& socket, Piece& piece,
+                                         const Exchange& exchange) {
   while (true) {
     if (absl::Status status = exchange.Await(socket, POLLIN); !status.ok()) return status;
-    const ssize_t received = recv(socket.number(), buffer.data(), buffer.size(), 0);
-    if (received == 0) return text;
-    if (received < 0) {
-      if (errno == EAGAIN) continue;
-      return exchange.Unavailable("can't receive", errno);
+    const ssize_t received = recv(socket.number(), piece.data(), piece.size(), 0);
+    if (received >= 0) return std::string_view(piece.data(), static_cast<size_t>(received));
+    if (errno != EAGAIN) return exchange.Unavailable("can't receive", errno);
+  }
+}
+
+absl::Status CheckBytes(const std::string& answer, uint64_t bytes_max, const Exchange& exchange) {
+  if (answer.size() <= bytes_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(exchange.server, ": the answer has more than ", bytes_max, " bytes"));
+}
+
+// Everything up to the end of the connection, which the request asks for.
+absl::StatusOr<std::string> AskPlainly(const Socket& socket, const std::string& request,
+                                       uint64_t bytes_max, const Exchange& exchange) {
+  if (absl::Status status = Send(socket, request, exchange); !status.ok()) return status;
+  std::string answer;
+  Piece piece;
+  while (true) {
+    const absl::StatusOr<std::string_view> received = Receive(socket, piece, exchange);
+    if (!received.ok()) return received.status();
+    if (received->empty()) return answer;
+    answer += *received;
+    if (absl::Status status = CheckBytes(answer, bytes_max, exchange); !status.ok()) return status;
+  }
+}
+
+absl::StatusOr<std::string> AskOverTls(const Socket& socket, TlsClient& tls, uint64_t bytes_max,
+                                       const Exchange& exchange) {
+  Piece piece;
+  while (true) {
+    if (absl::Status status = Send(socket, tls.TakeOutput(), exchange); !status.ok()) return status;
+    if (tls.has_ended()) return tls.answer();
+    const absl::StatusOr<std::string_view> received = Receive(socket, piece, exchange);
+    if (!received.ok()) return received.status();
+    if (received->empty()) return tls.answer();
+    if (const absl::Status fed = tls.Feed(*received); !fed.ok()) {
+      return absl::Status(fed.code(), absl::StrCat(exchange.server, ": ", fed.message()));
     }
-    text.append(buffer.data(), static_cast<size_t>(received));
-    if (text.size() > bytes_max) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(exchange.server, ": the answer has more than ", bytes_max, " bytes"));
-    }
+    absl::Status status = CheckBytes(tls.answer(), bytes_max, exchange);
+    if (!status.ok()) return status;
   }
 }
 
@@ -198,18 +228,16 @@ absl::StatusOr<std::string> BodyOf(std::string_view answer, const Exchange& exch
 absl::StatusOr<HttpServerAddress> ParseServerUrl(const std::string& url) {
   const auto wrong = [&url] {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", url, "' is no server: expected http://HOST:PORT"));
+        absl::StrCat("'", url, "' is no server: expected http://HOST:PORT or https://HOST:PORT"));
   };
-  if (url.starts_with("https://")) {
-    return absl::UnimplementedError("https is not spoken here: ask through a local proxy");
-  }
+  HttpServerAddress address;
   std::string_view rest = url;
-  if (rest.starts_with("http://")) rest.remove_prefix(7);
+  address.has_tls = rest.starts_with("https://");
+  if (rest.starts_with("http://") || address.has_tls) rest.remove_prefix(rest.find("//") + 2);
   if (rest.ends_with('/')) rest.remove_suffix(1);
   const bool is_v6 = rest.starts_with('[');
   const size_t host_end = is_v6 ? rest.find(']') : rest.find(':');
   if (is_v6 && host_end == std::string_view::npos) return wrong();
-  HttpServerAddress address;
   address.host = std::string(rest.substr(is_v6 ? 1 : 0, host_end - (is_v6 ? 1 : 0)));
   const std::string_view port = rest.substr(std::min(rest.size(), is_v6 ? host_end + 1 : host_end));
   address.port = port.empty() ? "8000" : std::string(port.substr(1));
@@ -239,9 +267,15 @@ absl::StatusOr<std::string> HttpGet(const HttpServerAddress& server, const std::
     absl::StrAppend(&request, "Authorization: Bearer ", options.token, "\r\n");
   }
   request += "\r\n";
-  if (absl::Status status = Send(*socket, request, exchange); !status.ok()) return status;
-  absl::StatusOr<std::string> answer =
-      ReceiveAll(*socket, options.body_bytes_max + kHeadBytesMax, exchange);
+  const uint64_t bytes_max = options.body_bytes_max + kHeadBytesMax;
+  absl::StatusOr<std::string> answer;
+  if (server.has_tls) {
+    const auto tls = TlsClient::Create(server.host, options.trust, request);
+    if (!tls.ok()) return tls.status();
+    answer = AskOverTls(*socket, **tls, bytes_max, exchange);
+  } else {
+    answer = AskPlainly(*socket, request, bytes_max, exchange);
+  }
   if (!answer.ok()) return answer.status();
   return BodyOf(*answer, exchange);
 }

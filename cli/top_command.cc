@@ -172,6 +172,9 @@ absl::Status Top::Run() {
   absl::StatusOr<std::string> token = ReadToken(arguments_.token_file);
   if (!token.ok()) return token.status();
   options_.token = *std::move(token);
+  options_.trust = {.ca_file = arguments_.tls_ca,
+                    .certificate_file = arguments_.tls_certificate,
+                    .key_file = arguments_.tls_key};
   absl::StatusOr<std::string> first = Ask();
   if (!first.ok()) return first.status();
   before_ = *std::move(first);

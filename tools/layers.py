@@ -74,7 +74,7 @@ THIRD_PARTY = {
     "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update"}),
     "Boost": (r"boost/", r"Boost::", {"server_http"}),
     "OpenSSL": (r"openssl/", r"OpenSSL::",
-                {"server_core", "server_net", "server_http", "l2_redis"}),
+                {"server_core", "server_net", "server_http", "l2_redis", "cli"}),
     "zlib": (r"zlib\.h", r"ZLIB::", {"server_http", "server_grpc"}),
     "simdjson": (r"simdjson", r"(PkgConfig::SIMDJSON|simdjson::)", {"server_http"}),
     "gRPC": (r"(grpc|grpcpp|google/protobuf)/|(\w+/)*\w+\.(grpc\.)?pb\.h",

@@ -2,6 +2,7 @@
 
 import http.client
 import importlib
+import json
 import os
 import signal
 import ssl
@@ -127,12 +128,12 @@ class TokenTest(support.ServerTestCase):
 
 class TlsTest(support.ServerTestCase):
 
-    def make_certificate(self, name: str) -> tuple:
+    def make_certificate(self, name: str, of: str = "IP:127.0.0.1,DNS:localhost") -> tuple:
         certificate, key = self.directory / f"{name}.pem", self.directory / f"{name}.key"
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
              "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-             "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", certificate],
+             f"subjectAltName={of}", "-keyout", key, "-out", certificate],
             check=True, capture_output=True, timeout=60)
         return certificate, key
 
@@ -179,6 +180,38 @@ class TlsTest(support.ServerTestCase):
         for other in (None, self.make_certificate("stranger")):
             with self.assertRaises((OSError, http.client.HTTPException)):
                 self.ask(server, self.certificate, other)
+
+    def top(self, server, *options) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [str(support.HPS), "top", "--server", f"https://{server.http}", "--count", "1",
+             "--interval", "100ms", "--json", *map(str, options)], timeout=WAIT_S,
+            capture_output=True, text=True, check=False)
+
+    def test_top_asks_who_has_the_right_certificate(self) -> None:
+        own, own_key = self.make_certificate("client")
+        stranger, stranger_key = self.make_certificate("stranger")
+        server = self.serve(security=f'{self.security}\ntls_client_ca = "{own}"')
+        self.await_tls(server, self.certificate, (own, own_key))
+        done = self.top(server, "--tls-ca", self.certificate, "--tls-certificate", own,
+                        "--tls-key", own_key)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["samples"][0]["state"], "ready")
+        for options, why in (
+                (("--tls-ca", stranger), "is not trusted: self-signed certificate"),
+                ((), "is not trusted: self-signed certificate"),
+                (("--tls-ca", self.certificate), "certificate required"),
+                (("--tls-ca", self.certificate, "--tls-certificate", stranger,
+                  "--tls-key", stranger_key), "unknown ca")):
+            done = self.top(server, *options)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, f"^hps: UNAUTHENTICATED: .*{why}")
+
+    def test_top_asks_the_right_host_alone(self) -> None:
+        self.certificate, self.key = self.make_certificate("server", "DNS:elsewhere")
+        server = self.serve(security=self.security)
+        done = self.top(server, "--tls-ca", self.certificate)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("IP address mismatch", done.stderr)
 
     def test_a_new_certificate_after_sighup(self) -> None:
         server = self.serve(security=self.security)
