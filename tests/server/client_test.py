@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import queue
 import re
 import time
 import unittest
@@ -160,10 +161,27 @@ class ClientCases:
             self.client.unload_model(MODEL)
         self.assertTrue(self.client.is_model_ready(MODEL))
 
-    def test_shared_memory_is_refused_clearly(self) -> None:
-        with self.assertRaises(Exception):
-            self.client.register_system_shared_memory("region", "/region", 64)
-        self.assertTrue(self.client.is_server_live())
+    def test_what_is_not_served_is_refused_clearly(self) -> None:
+        """Shared memory in every form, and classification: the client hears UNIMPLEMENTED."""
+        keys = self.case.keys(2)
+        shared = self.module.InferInput("user", [2], "INT64")
+        shared.set_shared_memory("region", 16)
+        output = self.module.InferRequestedOutput("user")
+        output.set_shared_memory("region", 64)
+        classes = self.module.InferRequestedOutput("user", class_count=2)
+        own = input_of(self.module, "user", keys)
+        for what, word in (
+                (lambda: self.client.register_system_shared_memory("region", "/region", 64),
+                 "shared memory"),
+                (lambda: self.client.get_cuda_shared_memory_status(), "shared memory"),
+                (lambda: self.client.infer(MODEL, [shared]), "shared memory"),
+                (lambda: self.client.infer(MODEL, [own], outputs=[output]), "shared memory"),
+                (lambda: self.client.infer(MODEL, [own], outputs=[classes]), "classification")):
+            with self.assertRaises(Exception) as caught:
+                what()
+            self.assertIn(word, str(caught.exception))
+            self.assertIn(str(caught.exception.status()), ("501", "StatusCode.UNIMPLEMENTED"))
+        self.case.assert_stamped("user", keys, self.infer({"user": keys}).as_numpy("user"))
 
 
 class HttpClientTest(ClientCases, unittest.TestCase):
@@ -230,6 +248,23 @@ class GrpcClientTest(ClientCases, unittest.TestCase):
         json_format = importlib.import_module("google.protobuf.json_format")
         return json_format.MessageToDict(answer, preserving_proto_field_name=True,
                                          always_print_fields_with_no_presence=True)
+
+    def test_a_stream_answers_in_order_and_goes_on_after_an_error(self) -> None:
+        answers = queue.Queue()
+        self.client.start_stream(callback=lambda result, error: answers.put((result, error)))
+        batches = [self.case.keys(20) for _ in range(10)]
+        for number, keys in enumerate(batches):
+            self.client.async_stream_infer(MODEL, [input_of(self.module, "item", keys)],
+                                           request_id=str(number))
+            self.client.async_stream_infer(MODEL, [input_of(self.module, "none", keys)])
+        for number, keys in enumerate(batches):
+            result, error = answers.get(timeout=support.WAIT_S)
+            self.assertIsNone(error)
+            self.assertEqual(result.get_response().id, str(number))
+            self.case.assert_stamped("item", keys, result.as_numpy("item"))
+            result, error = answers.get(timeout=support.WAIT_S)
+            self.assertIn("no input 'none'", str(error))
+        self.client.stop_stream()
 
     def test_compression(self) -> None:
         keys = self.case.keys(2000)
