@@ -255,19 +255,26 @@ Key* DeviceTables::SetKeys(size_t i, uint32_t table) const {
   return set_keys_ + (i % kSets * options_.table_count + table) * part_keys_max_;
 }
 
-cudaError_t DeviceTables::Query(size_t i, uint32_t count) {
-  std::vector<QueryView> queries(options_.table_count);
+std::span<const QueryView> DeviceTables::QueriesOf(size_t i, uint32_t count) {
+  SetQueries& made = queries_[i % kSets];
+  if (made.key_count == count) return made.views;
+  made.key_count = count;
+  made.views.resize(options_.table_count);
   uint32_t first = 0;
   for (uint32_t t = 0; t < options_.table_count; ++t) {
-    queries[t] = {.table = tables_[t],
-                  .keys = SetKeys(i, t),
-                  .rows = output_ + uint64_t{first} * options_.row_bytes,
-                  .row_stride_bytes = options_.row_bytes,
-                  .key_count = KeysOf(t, count),
-                  .first_key = first};
-    first += queries[t].key_count;
+    made.views[t] = {.table = tables_[t],
+                     .keys = SetKeys(i, t),
+                     .rows = output_ + uint64_t{first} * options_.row_bytes,
+                     .row_stride_bytes = options_.row_bytes,
+                     .key_count = KeysOf(t, count),
+                     .first_key = first};
+    first += made.views[t].key_count;
   }
-  return LaunchQuery(queries, misses_, ++generation_, stream());
+  return made.views;
+}
+
+cudaError_t DeviceTables::Query(size_t i, uint32_t count) {
+  return LaunchQuery(QueriesOf(i, count), misses_, ++generation_, stream());
 }
 
 cudaError_t DeviceTables::Gather(int shape, size_t i, uint32_t count) {
@@ -310,6 +317,7 @@ absl::Status DeviceTables::MakeNewKeys(uint32_t count) {
   HPS_RETURN_IF_ERROR(
       CudaStatus(LaunchMakeRows({new_keys_, count}, options_.row_bytes, rows_, stream()), "rows"));
   insertions_ += count;
+  queries_ = {};  // they say it too
   tables_[0].stamp_epoch = StampEpoch(insertions_, tables_[0].slab_count);
   return CudaStatus(cudaStreamSynchronize(stream()), "new keys");
 }

@@ -4,10 +4,12 @@
 // For one thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -88,8 +90,16 @@ class DeviceTables {
   uint32_t KeysOf(uint32_t table, uint32_t count) const;
   Key* SetKeys(size_t i, uint32_t table) const;
 
+  // The queries of a set's first `key_count` keys: who asks has them at hand.
+  struct SetQueries {
+    uint32_t key_count = 0;
+    std::vector<QueryView> views;
+  };
+  std::span<const QueryView> QueriesOf(size_t i, uint32_t count);
+
   Options options_;
   uint32_t part_keys_max_ = 0;  // of a table in a set
+  std::array<SetQueries, kSets> queries_;
   CudaStream stream_;
   std::vector<DeviceBuffer> buffers_;  // all that the pointers below point to
   PinnedBuffer pinned_;

@@ -2,10 +2,13 @@
 
 #include "base/bytes.h"
 #include "base/limits.h"
+#include "hps/table_spec.h"
 #include "l1_gpu/query_task.h"
 
 namespace hps {
 namespace {
+
+static_assert(kRowBytesMax <= UINT16_MAX, "QueryTask::row_bytes has 16 bits");
 
 // Hands out parts of one block; without a block it only counts.
 class Carver {

@@ -15,42 +15,60 @@ constexpr uint64_t kTinyCallKeys = 8192;
 constexpr uint64_t kSmallCallKeys = 65536;
 
 struct Request {
-  std::span<QueryTask> tasks;
+  std::span<const QueryTask> tasks;
   const QueryCall& call;
   cudaStream_t stream;
+  uint64_t key_count;       // of all tasks
+  uint32_t task_key_count;  // of the largest one
 };
+
+// The blocks of tasks that come with the launch: one after the other; or a row of the grid for each
+// task where few of its blocks have nothing to do then, since a block that need not look for its
+// task begins sooner.
+template <int kTasks, uint32_t kBlockKeys>
+LaunchShape PlaceTasks(const Request& request, QueryLaunch<kTasks>& launch) {
+  const auto blocks_of = [](uint64_t keys) {
+    return static_cast<uint32_t>((keys + kBlockKeys - 1) / kBlockKeys);
+  };
+  std::copy(request.tasks.begin(), request.tasks.end(), launch.tasks);
+  const auto count = static_cast<uint32_t>(request.tasks.size());
+  const uint32_t row = std::max(blocks_of(request.task_key_count), 1U);
+  const uint32_t needed = blocks_of(request.key_count);
+  if (uint64_t{row} * count <= needed + needed / 8 + count) return {row, 0, request.stream, count};
+  uint32_t blocks = 0;
+  for (uint32_t i = 0; i < kTasks; ++i) {
+    launch.block_begins[i] = i < count ? blocks : UINT32_MAX;
+    if (i < count) blocks += blocks_of(request.tasks[i].key_count);
+  }
+  return {blocks, 0, request.stream};
+}
 
 template <typename Rows, int kTasks, int kThreads, int kBlocks>
 cudaError_t Launch(const Request& request) {
   constexpr uint32_t kBlockKeys = Rows::kTileKeys * (kThreads / kWarpLanes);
-  uint32_t blocks = 0;
-  for (QueryTask& task : request.tasks) {
-    task.block_begin = blocks;
-    blocks += (task.key_count + kBlockKeys - 1) / kBlockKeys;
-  }
-  const MissBuffers& misses = request.call.misses;
   QueryLaunch<kTasks> launch;
   launch.call = request.call;
-  launch.task_count = static_cast<uint32_t>(request.tasks.size());
-  launch.tasks_in_memory = misses.queries;
-  if (kTasks == 0) {
+  LaunchShape shape = {0, 0, request.stream};
+  if constexpr (kTasks == 0) {
+    QueryTask* const tasks = request.call.misses.queries;
+    launch.task_count = static_cast<uint32_t>(request.tasks.size());
+    launch.tasks_in_memory = tasks;
+    shape.blocks =
+        BlockBeginInMemory<kBlockKeys>(launch.task_count, static_cast<uint32_t>(request.key_count));
     const cudaError_t copied =
-        cudaMemcpyAsync(misses.queries, request.tasks.data(), request.tasks.size_bytes(),
+        cudaMemcpyAsync(tasks, request.tasks.data(), request.tasks.size_bytes(),
                         cudaMemcpyHostToDevice, request.stream);
     if (copied != cudaSuccess) return copied;
   } else {
-    std::copy(request.tasks.begin(), request.tasks.end(), launch.tasks);
-    std::fill(std::begin(launch.block_begins), std::end(launch.block_begins), UINT32_MAX);
-    for (size_t i = 0; i < request.tasks.size(); ++i)
-      launch.block_begins[i] = request.tasks[i].block_begin;
+    shape = PlaceTasks<kTasks, kBlockKeys>(request, launch);
   }
-  return LaunchKernelAhead({std::max(blocks, 1u), kThreads, request.stream},
-                           QueryKernel<Rows, kTasks, kThreads, kBlocks>, launch);
+  shape.threads = kThreads;
+  return LaunchKernelAhead(shape, QueryKernel<Rows, kTasks, kThreads, kBlocks>, launch);
 }
 
 template <int kTasks>
-cudaError_t LaunchKind(const Request& request, CopyKind kind, uint64_t keys) {
-  const bool tiny = keys <= kTinyCallKeys;
+cudaError_t LaunchKind(const Request& request, CopyKind kind) {
+  const bool tiny = request.key_count <= kTinyCallKeys;
   switch (kind) {
     case CopyKind::kUnits32:
       return tiny ? Launch<RowsOfUnits<32, 4, 4>, kTasks, 128, 8>(request)
@@ -60,8 +78,9 @@ cudaError_t LaunchKind(const Request& request, CopyKind kind, uint64_t keys) {
                   : Launch<RowsOfUnits<16, 16, 4, true>, kTasks, 128, 8>(request);
     case CopyKind::kUnits8:
       if (tiny) return Launch<RowsOfUnits<8, 4, 4>, kTasks, 128, 8>(request);
-      return keys <= kSmallCallKeys ? Launch<RowsOfUnits<8, 16, 4>, kTasks, 128, 8>(request)
-                                    : Launch<RowsOfUnits<8, 32, 4, true>, kTasks, 128, 8>(request);
+      return request.key_count <= kSmallCallKeys
+                 ? Launch<RowsOfUnits<8, 16, 4>, kTasks, 128, 8>(request)
+                 : Launch<RowsOfUnits<8, 32, 4, true>, kTasks, 128, 8>(request);
     case CopyKind::kUnits4:
       return Launch<RowsOfUnits<4, 16, 4>, kTasks, 128, 8>(request);
     case CopyKind::kUnits:
@@ -103,23 +122,24 @@ QueryTask TaskOfQuery(const QueryView& query) {
   task.key_count = query.key_count;
   task.first_key = query.first_key;
   task.slab_count = query.table.slab_count;
-  task.stamp_epoch = query.table.stamp_epoch;
-  task.table_row_stride_bytes = query.table.row_stride_bytes;
-  task.row_bytes = query.table.row_bytes;
+  task.stamp_epoch = static_cast<uint8_t>(query.table.stamp_epoch);
+  task.row_bytes = static_cast<uint16_t>(query.table.row_bytes);
   const uint64_t rows = reinterpret_cast<uintptr_t>(query.rows);
   task.kind = CopyKindOf(query.table.row_bytes, rows | query.row_stride_bytes);
   return task;
 }
 
-cudaError_t LaunchQueryTasks(std::span<QueryTask> tasks, const QueryCall& call,
+cudaError_t LaunchQueryTasks(std::span<const QueryTask> tasks, const QueryCall& call,
                              cudaStream_t stream) {
-  const Request request = {tasks, call, stream};
+  Request request = {tasks, call, stream, 0, 0};
+  for (const QueryTask& task : tasks) {
+    request.key_count += task.key_count;
+    request.task_key_count = std::max(request.task_key_count, task.key_count);
+  }
   if (tasks.size() > kTasksInLaunch) return Launch<RowsOfAnyKind<8>, 0, 128, 8>(request);
-  uint64_t keys = 0;
-  for (const QueryTask& task : tasks) keys += task.key_count;
   const CopyKind kind = CommonKind(tasks);
-  if (tasks.size() == 1) return LaunchKind<1>(request, kind, keys);
-  return LaunchKind<kTasksInLaunch>(request, kind, keys);
+  if (tasks.size() == 1) return LaunchKind<1>(request, kind);
+  return LaunchKind<kTasksInLaunch>(request, kind);
 }
 
 cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& misses,

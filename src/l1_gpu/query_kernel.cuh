@@ -25,38 +25,51 @@ namespace hps {
 // read yet takes as long as a line of L2.
 template <int kTasks>
 struct QueryLaunch {
-  uint32_t
-      block_begins[kTasks == 0 ? 1 : kTasks];  // the tasks', and the greatest number after them
+  // The tasks', and the greatest number after them. Not read where each task has a row of the grid.
+  uint32_t block_begins[kTasks == 0 ? 1 : kTasks];
   uint32_t task_count;
-  QueryTask tasks[kTasks == 0 ? 1 : kTasks];
   const QueryTask* tasks_in_memory;
+  QueryTask tasks[kTasks == 0 ? 1 : kTasks];
   QueryCall call;
 };
 
-template <int kTasks>
-__device__ inline const QueryTask& TaskOf(const QueryLaunch<kTasks>& launch, uint32_t number) {
-  return kTasks == 0 ? launch.tasks_in_memory[number] : launch.tasks[kTasks == 1 ? 0 : number];
+// A block's task and which of the task's blocks it is. A block never has keys of two tasks, so that
+// the task is found once and is the same for all its warps.
+struct BlockPlace {
+  uint32_t task;
+  uint32_t block;
+};
+
+// Where the blocks of a task in device memory begin. A block more than it may need for each task
+// before it, so that the number of keys before it says it all.
+template <uint32_t kBlockKeys>
+constexpr uint32_t BlockBeginInMemory(uint32_t number, uint32_t first_key) {
+  return first_key / kBlockKeys + number;
 }
 
-// Number of the task that this block belongs to: the last one that does not begin after it. A block
-// never has keys of two tasks, so that the task is found once and is the same for all its warps.
-template <int kTasks>
-__device__ inline uint32_t TaskOfBlock(const QueryLaunch<kTasks>& launch) {
+template <int kTasks, uint32_t kBlockKeys>
+__device__ inline BlockPlace PlaceOfBlock(const QueryLaunch<kTasks>& launch) {
+  if (kTasks == 1) return {0, blockIdx.x};
+  if (gridDim.y > 1) return {blockIdx.y, blockIdx.x};
+  // The last task that does not begin after this block.
   if constexpr (kTasks > 0) {
     // Counting has no step that waits for the one before, as a search has.
     uint32_t begun = 0;
 #pragma unroll
     for (int i = 1; i < kTasks; ++i) begun += launch.block_begins[i] <= blockIdx.x ? 1 : 0;
-    return begun;
+    return {begun, blockIdx.x - launch.block_begins[begun]};
   }
+  const auto begin_of = [&](uint32_t number) {
+    return BlockBeginInMemory<kBlockKeys>(number, launch.tasks_in_memory[number].first_key);
+  };
   uint32_t begin = 0;
   for (uint32_t count = launch.task_count; count > 1;) {
     const uint32_t half = count / 2;
-    const bool after = TaskOf(launch, begin + half).block_begin <= blockIdx.x;
+    const bool after = begin_of(begin + half) <= blockIdx.x;
     begin += after ? half : 0;
     count = after ? count - half : half;
   }
-  return begin;
+  return {begin, blockIdx.x - begin_of(begin)};
 }
 
 // What lane i of a warp knows of key i of its tile.
@@ -96,12 +109,13 @@ __device__ inline void CopyRow(CopyKind kind, std::byte* to, const std::byte* fr
 // Searches one key until its answer is proved; gives its slot. For all lanes of a warp.
 __device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriterGate* gate, uint64_t key,
                                            uint32_t position) {
+  const GateWords* const words = GateOfWarp(gate);
   const SlabPair pair = SlabsOf(key, task.slab_count);
   Slab* const first = task.slabs + pair.first;
   Slab* const second = task.slabs + pair.second;
   uint32_t* const row_lock = RowLockOf(gate, key);
   for (;;) {
-    const unsigned long long gate_before = LoadAcquire(&gate->slabs);
+    const unsigned long long gate_before = LoadAcquire(&words->slabs);
     uint32_t control = 0, matches = 0, second_control = 0;
     if (!SearchSlab(first, key, &control, &matches)) continue;
     const bool went_on = matches == 0 && (control & kControlOverflowed) != 0;
@@ -115,7 +129,7 @@ __device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriterGate* ga
       FenceGpu();
       __syncwarp();
       CopyRow(task.kind, task.rows + position * task.row_stride_bytes,
-              task.table_rows + static_cast<uint64_t>(slot) * task.table_row_stride_bytes,
+              task.table_rows + static_cast<uint64_t>(slot) * RowStrideBytes(task.row_bytes),
               task.row_bytes);
     }
     FenceGpu();
@@ -123,7 +137,7 @@ __device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriterGate* ga
     const bool stood_still = (slot == kNoSlot || LoadRelaxed(row_lock) == row_version) &&
                              (!went_on || LoadRelaxed(&second->control) == second_control) &&
                              LoadRelaxed(&first->control) == control &&
-                             !VersionsMayHaveWrapped(gate_before, LoadAcquire(&gate->slabs));
+                             !VersionsMayHaveWrapped(gate_before, LoadAcquire(&words->slabs));
     if (__all_sync(kAllLanes, stood_still)) return slot;
   }
 }
@@ -184,7 +198,7 @@ __device__ inline void Touch(const QueryTask& task, const FoundSlot& found) {
 }
 
 __device__ inline RowPlaces PlacesOfTile(const QueryTask& task, uint32_t first_position) {
-  return {task.table_rows, task.table_row_stride_bytes,
+  return {task.table_rows, RowStrideBytes(task.row_bytes),
           task.rows + first_position * task.row_stride_bytes, task.row_stride_bytes};
 }
 
@@ -205,8 +219,8 @@ inline constexpr int kRoundsBesideWriters = 8;
 // lane's slot, or false when slabs were changed. For all lanes of a warp.
 template <typename Rows>
 __device__ inline bool ReadTileBesideUpdates(const QueryTask& task, WriterGate* gate,
-                                             const TileKey& mine, uint32_t& slot) {
-  const unsigned long long before = LoadGate(gate).x;
+                                             unsigned long long before, const TileKey& mine,
+                                             uint32_t& slot) {
   FenceBehindDependency();
   if (!__all_sync(kAllLanes, IsQuiet(before))) return false;
   const uint32_t* const row_lock = RowLockOf(gate, mine.key);
@@ -228,7 +242,7 @@ __device__ inline bool ReadTileBesideUpdates(const QueryTask& task, WriterGate* 
     pending = pending && !(readable && version == version_before);
   }
   slot = found.slot;
-  return __all_sync(kAllLanes, !pending && LoadGate(gate).x == before);
+  return __all_sync(kAllLanes, !pending && LoadGate(GateOfWarp(gate)).x == before);
 }
 
 // Reads a tile beside writers: keeps what can be proved, reads the rest again. Gives the lane's
@@ -236,12 +250,13 @@ __device__ inline bool ReadTileBesideUpdates(const QueryTask& task, WriterGate* 
 template <typename Rows>
 __device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGate* gate,
                                                  const TileKey& mine) {
+  const GateWords* const words = GateOfWarp(gate);
   const uint32_t first_position = __shfl_sync(kAllLanes, mine.position, 0);
   uint32_t slot = kNoSlot;
   bool pending = mine.active;
   bool not_found = false;
   for (int round = 0; round < kRoundsBesideWriters && __any_sync(kAllLanes, pending); ++round) {
-    const unsigned long long gate_before = LoadAcquire(&gate->slabs);
+    const unsigned long long gate_before = LoadAcquire(&words->slabs);
     const FoundSlot found = FindSlots<Rows::kTileKeys>(task, {mine.key, mine.position, pending});
     uint32_t row_version = kRowLocked;
     bool readable = false;
@@ -262,7 +277,7 @@ __device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGa
     __syncwarp();
     const bool proved = readable && LoadRelaxed(&task.slabs[found.slab].control) == found.control &&
                         LoadRelaxed(RowLockOf(gate, mine.key)) == row_version &&
-                        !VersionsMayHaveWrapped(gate_before, LoadAcquire(&gate->slabs));
+                        !VersionsMayHaveWrapped(gate_before, LoadAcquire(&words->slabs));
     if (proved) slot = found.slot;
     not_found |= pending && found.slot == kNoSlot;
     pending = pending && found.slot != kNoSlot && !proved;
@@ -277,13 +292,22 @@ __device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGa
   return slot;
 }
 
-// Apart, and the last thing that a warp does, so that what it needs costs the others no registers.
+// These two apart, and the last things that a warp does, so that what they need costs the others no
+// registers.
 template <typename Rows>
 __device__ __noinline__ void AnswerBesideWriters(const QueryCall& call, const QueryTask& task,
                                                  uint32_t number, TileKey mine) {
+  const uint32_t slot = ReadTileBesideWriters<Rows>(task, call.gate, mine);
+  Answer(call, task, number, mine, slot);
+}
+
+template <typename Rows>
+__device__ __noinline__ void AnswerBesideUpdates(const QueryCall& call, const QueryTask& task,
+                                                 uint32_t number, TileKey mine,
+                                                 unsigned long long gate_before) {
   uint32_t slot = kNoSlot;
-  if (!ReadTileBesideUpdates<Rows>(task, call.gate, mine, slot))
-    slot = ReadTileBesideWriters<Rows>(task, call.gate, mine);
+  if (!ReadTileBesideUpdates<Rows>(task, call.gate, gate_before, mine, slot))
+    return AnswerBesideWriters<Rows>(call, task, number, mine);
   Answer(call, task, number, mine, slot);
 }
 
@@ -293,43 +317,57 @@ __device__ inline void AnswerTile(const QueryCall& call, const QueryTask& task, 
                                   const TileKey& mine) {
   // No word is ever less than it was when it was quiet, so that a sum stands for both.
   const auto sum = [](ulonglong2 gate) { return gate.x + gate.y; };
-  const unsigned long long before = sum(LoadGate(call.gate));
+  const GateWords* const words = GateOfWarp(call.gate);
+  const ulonglong2 gate = LoadGate(words);
+  const unsigned long long before = sum(gate);
   FenceBehindDependency();
-  if (__all_sync(kAllLanes, IsQuiet(before))) {
-    const FoundSlot found = FindSlots<Rows::kTileKeys>(task, mine);
-    const uint32_t first_position = mine.position - threadIdx.x % kWarpLanes;
-    Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), task.row_bytes,
-                                        found.slot, task.kind);
-    Touch(task, found);
-    FenceBehindDependency();
-    __syncwarp();
-    if (__all_sync(kAllLanes, sum(LoadGate(call.gate)) == before))
-      return Answer(call, task, number, mine, found.slot);
-  }
-  AnswerBesideWriters<Rows>(call, task, number, mine);
+  if (!__all_sync(kAllLanes, IsQuiet(before)))
+    return AnswerBesideUpdates<Rows>(call, task, number, mine, gate.x);
+  const FoundSlot found = FindSlots<Rows::kTileKeys>(task, mine);
+  const uint32_t first_position = mine.position - threadIdx.x % kWarpLanes;
+  Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), task.row_bytes,
+                                      found.slot, task.kind);
+  Touch(task, found);
+  FenceBehindDependency();
+  __syncwarp();
+  if (__all_sync(kAllLanes, sum(LoadGate(words)) == before))
+    return Answer(call, task, number, mine, found.slot);
+  AnswerBesideUpdates<Rows>(call, task, number, mine, LoadGate(words).x);
 }
+
+// Asks for a constant before what follows, so that it is on its way while the kernel waits.
+__device__ inline void Have(const void* pointer) { asm volatile("" : : "l"(pointer) : "memory"); }
+__device__ inline void Have(uint32_t number) { asm volatile("" : : "r"(number) : "memory"); }
 
 template <typename Rows, int kTasks, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     QueryKernel(const __grid_constant__ QueryLaunch<kTasks> launch) {
-  WaitForKernelBefore();
+  constexpr uint32_t kBlockKeys = Rows::kTileKeys * (kThreads / kWarpLanes);
+  if constexpr (kTasks == 0) WaitForKernelBefore();
   const QueryCall& call = launch.call;
-  if (call.records_misses) ClearNextCounters(call.misses, call.generation);
-  const uint32_t number = TaskOfBlock(launch);
-  const QueryTask& task = TaskOf(launch, number);
-  const uint32_t block = kTasks == 1 ? blockIdx.x : blockIdx.x - task.block_begin;
-  const uint32_t tile = block * (kThreads / kWarpLanes) + threadIdx.x / kWarpLanes;
-  const uint32_t first_position = tile * Rows::kTileKeys;
-  if (first_position >= task.key_count) return;
+  const BlockPlace place = PlaceOfBlock<kTasks, kBlockKeys>(launch);
+  const QueryTask& task =
+      kTasks == 0 ? launch.tasks_in_memory[place.task] : launch.tasks[place.task];
   const uint32_t lane = threadIdx.x % kWarpLanes;
+  const uint32_t first_position =
+      place.block * kBlockKeys + threadIdx.x / kWarpLanes * Rows::kTileKeys;
   TileKey mine = {0, first_position + lane, false};
   mine.active = lane < Rows::kTileKeys && mine.position < task.key_count;
-  if (mine.active)
-    mine.key = LoadOnce(reinterpret_cast<const uint64_t*>(task.keys) + mine.position);
+  const auto* const key = reinterpret_cast<const uint64_t*>(task.keys) + mine.position;
+  if constexpr (kTasks != 0) {
+    Have(key);
+    Have(task.slabs);
+    Have(task.slab_count);
+    Have(call.gate);
+    WaitForKernelBefore();
+  }
+  if (mine.active) mine.key = LoadOnce(key);
+  if (call.records_misses && blockIdx.y == 0) ClearNextCounters(call.misses, call.generation);
+  if (first_position >= task.key_count) return;
   if (task.slabs != nullptr) {
-    AnswerTile<Rows>(call, task, number, mine);
+    AnswerTile<Rows>(call, task, place.task, mine);
   } else {
-    Answer(call, task, number, mine, kNoSlot);
+    Answer(call, task, place.task, mine, kNoSlot);
   }
 }
 

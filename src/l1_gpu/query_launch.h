@@ -11,12 +11,12 @@
 
 namespace hps {
 
-// The task of a query, but for its blocks.
+// The task of a query.
 QueryTask TaskOfQuery(const QueryView& query);
 
-// `tasks` are given their blocks. More than kTasksInLaunch of them lie in
-// MissBuffers::pinned_queries.
-cudaError_t LaunchQueryTasks(std::span<QueryTask> tasks, const QueryCall& call,
+// More than kTasksInLaunch tasks lie in MissBuffers::pinned_queries, and begin where those before
+// them end: first_key counts their keys.
+cudaError_t LaunchQueryTasks(std::span<const QueryTask> tasks, const QueryCall& call,
                              cudaStream_t stream);
 
 // Up to this many tasks come with the launch itself.

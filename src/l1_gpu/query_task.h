@@ -8,7 +8,7 @@
 namespace hps {
 
 // The kinds of copies that kernels are made for.
-enum class CopyKind : uint32_t {
+enum class CopyKind : uint8_t {
   kBytes,    // units of one byte
   kWords,    // units of 4 bytes
   kUnits,    // units of 16 bytes, any number
@@ -38,8 +38,8 @@ inline CopyKind CopyKindOf(uint32_t row_bytes, uint64_t alignment) {
 }
 
 // A QueryView without what a query does not need: up to 32 of them travel with a launch, which
-// takes the longer the more it carries.
-struct QueryTask {
+// takes the longer the more it carries. One is a line of constant memory.
+struct alignas(64) QueryTask {
   const Key* keys;
   Slab* slabs;
   std::byte* table_rows;
@@ -49,12 +49,12 @@ struct QueryTask {
   uint32_t key_count;
   uint32_t first_key;
   uint32_t slab_count;
-  uint32_t stamp_epoch;
-  uint32_t table_row_stride_bytes;
-  uint32_t row_bytes;
-  uint32_t block_begin;  // blocks of the tasks before it
+  uint16_t row_bytes;
+  uint8_t stamp_epoch;
   CopyKind kind;
 };
+static_assert(sizeof(QueryTask) == 64);
+static_assert(kStampEpochs <= UINT8_MAX);
 
 // What all tasks of a launch have in common.
 struct QueryCall {

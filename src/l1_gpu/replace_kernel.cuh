@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     ReplaceKernel(const __grid_constant__ WriteLaunch launch) {
   InsertionCounts counts;
   const bool may_move = __all_sync(kAllLanes, HasRoomForMoves(launch.view.table));
-  WriteTiles<Rows::kTileKeys>(launch, &launch.view.table.gate->slabs, [&](uint32_t first) {
+  WriteTiles<Rows::kTileKeys>(launch, &GateWords::slabs, [&](uint32_t first) {
     ReplaceTile<Rows>(launch, first, may_move, counts);
   });
   AddToCounter(&launch.view.table.counters->insertions, counts.insertions);

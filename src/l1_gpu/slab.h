@@ -52,9 +52,15 @@ struct WriterGate {
 
   // Low 20 bits: blocks at work; above: keys that were written. Apart, since beside updates alone a
   // reader has less to check. Read together.
-  alignas(16) unsigned long long slabs;  // of kernels that change slabs, and rows with them
-  unsigned long long rows;               // of updates, which change rows that stay
-  unsigned long long unused[14];
+  struct alignas(128) Words {
+    unsigned long long slabs;  // of kernels that change slabs, and rows with them
+    unsigned long long rows;   // of updates, which change rows that stay
+  };
+
+  // Writers announce themselves in all copies, a reader looks at any one of them: all warps of a
+  // call would wait for each other at a single line.
+  static constexpr uint32_t kCopies = 16;
+  Words copies[kCopies];
   uint32_t row_locks[kRowLocks];  // bit 0: locked; above: a version
 };
 

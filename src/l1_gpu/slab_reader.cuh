@@ -1,9 +1,9 @@
 // How kernels read slabs while other kernels write them, without a lock.
 //
-// The gate. Every writing block announces itself at the gate before its first change and takes its
-// leave after its last one. A reader that saw the same quiet gate before it read the slabs and
-// after it read the rows ran beside no writer: all it saw was still. This costs one load of a line
-// that is always in L2, and is what happens nearly always.
+// The gate. Every writing block announces itself at the gate, in all its copies, before its first
+// change and takes its leave after its last one. A reader that saw the same quiet copy before it
+// read the slabs and after it read the rows ran beside no writer: all it saw was still. This costs
+// one load of a line that is always in L2, and is what happens nearly always.
 //
 // What a slab says, keys and which slots are valid, changes under the lock of its control word; a
 // row that stays is overwritten under the lock of its key. Beside updates alone, which have a word
@@ -61,9 +61,17 @@ __device__ inline bool VersionsMayHaveWrapped(unsigned long long before, unsigne
   return (after >> kGateKeysShift) - (before >> kGateKeysShift) >= 4 * kKeysPerWriteMax;
 }
 
+using GateWords = WriterGate::Words;
+
+// The copy that this warp looks at, always the same.
+__device__ inline const GateWords* GateOfWarp(const WriterGate* gate) {
+  const uint32_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / kWarpLanes + blockIdx.y;
+  return gate->copies + warp % WriterGate::kCopies;
+}
+
 // x: of slabs; y: of rows.
-__device__ inline ulonglong2 LoadGate(WriterGate* gate) {
-  return LoadRelaxed(reinterpret_cast<const ulonglong2*>(&gate->slabs));
+__device__ inline ulonglong2 LoadGate(const GateWords* words) {
+  return LoadRelaxed(reinterpret_cast<const ulonglong2*>(words));
 }
 
 inline constexpr uint32_t kRowLocked = 1;

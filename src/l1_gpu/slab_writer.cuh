@@ -50,36 +50,41 @@ __device__ inline uint32_t FreeSlot(uint32_t control) {
   return __ffs(~ValidSlots(control) & kControlValidMask) - 1;
 }
 
+// One of the two words of the gate.
+using GateWord = unsigned long long GateWords::*;
+
 // Announces a writing block at a word of the gate, before its first lock. For all threads of a
 // block.
-__device__ inline void EnterGate(unsigned long long* word) {
-  if (threadIdx.x == 0) {
-    atomicAdd(word, 1ull);
+__device__ inline void EnterGate(WriterGate* gate, GateWord word) {
+  if (threadIdx.x < WriterGate::kCopies) {
+    atomicAdd(&(gate->copies[threadIdx.x].*word), 1ull);
     FenceGpu();
   }
   __syncthreads();
 }
 // Takes leave, after the last unlock of the block, which wrote at most `key_count` keys.
-__device__ inline void LeaveGate(unsigned long long* word, uint32_t key_count) {
+__device__ inline void LeaveGate(WriterGate* gate, GateWord word, uint32_t key_count) {
   __syncthreads();
-  if (threadIdx.x == 0) {
+  if (threadIdx.x < WriterGate::kCopies) {
     FenceGpu();
-    atomicAdd(word, (static_cast<unsigned long long>(key_count) << kGateKeysShift) - 1);
+    atomicAdd(&(gate->copies[threadIdx.x].*word),
+              (static_cast<unsigned long long>(key_count) << kGateKeysShift) - 1);
   }
 }
 
 // Runs write(first key of a tile) for the block's warps over all tiles, within a word of the gate.
 template <int kTileKeys, typename Write>
-__device__ inline void WriteTiles(const WriteLaunch& launch, unsigned long long* word,
-                                  const Write& write) {
-  EnterGate(word);
+__device__ inline void WriteTiles(const WriteLaunch& launch, GateWord word, const Write& write) {
+  WriterGate* const gate = launch.view.table.gate;
+  EnterGate(gate, word);
   const uint32_t warps = blockDim.x / kWarpLanes;
   const uint32_t stride = gridDim.x * warps;
   for (uint32_t tile = blockIdx.x * warps + threadIdx.x / kWarpLanes; tile < launch.tile_count;
        tile += stride) {
     write(tile * kTileKeys);
   }
-  LeaveGate(word, (launch.tile_count / stride + 1) * warps * static_cast<uint32_t>(kTileKeys));
+  LeaveGate(gate, word,
+            (launch.tile_count / stride + 1) * warps * static_cast<uint32_t>(kTileKeys));
 }
 
 // Adds a warp's sum of `amount` to a counter.

@@ -10,7 +10,7 @@ constexpr int kThreads = 256;
 __global__ void __launch_bounds__(kThreads)
     EraseKernel(const __grid_constant__ WriteLaunch launch) {
   uint32_t erased = 0;
-  WriteTiles<kEraseTileKeys>(launch, &launch.view.table.gate->slabs,
+  WriteTiles<kEraseTileKeys>(launch, &GateWords::slabs,
                              [&](uint32_t first) { erased += EraseTile(launch, first); });
   AddToCounter(&launch.view.table.counters->erased, erased);
 }

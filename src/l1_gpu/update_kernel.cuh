@@ -46,7 +46,7 @@ template <typename Rows, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     UpdateKernel(const __grid_constant__ WriteLaunch launch) {
   uint32_t updated = 0;
-  WriteTiles<Rows::kTileKeys>(launch, &launch.view.table.gate->rows,
+  WriteTiles<Rows::kTileKeys>(launch, &GateWords::rows,
                               [&](uint32_t first) { updated += UpdateTile<Rows>(launch, first); });
   AddToCounter(&launch.view.table.counters->updates, updated);
 }
