@@ -1,5 +1,7 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <filesystem>
@@ -7,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "openssl/err.h"
@@ -161,6 +164,31 @@ TEST_F(CredentialsTest, RefusesCertificatesThatDoNotFit) {
   UseTls(one);
   config_.tls_client_ca = Write("ca.pem", "nonsense");
   EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Each would be waited for: a pipe's writer, and whoever knows a key's pass phrase.
+TEST_F(CredentialsTest, RefusesFilesThatAreWaitedFor) {
+  UseTls(MakeTestCertificate());
+  const auto refused = [&] { return TlsContext::Create(config_).status(); };
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (std::string* path : {&config_.tls_certificate, &config_.tls_key, &config_.tls_client_ca}) {
+    const std::string file = std::exchange(*path, pipe);
+    EXPECT_THAT(std::string(refused().message()), testing::HasSubstr("is no regular file"));
+    *path = file;
+  }
+  const std::unique_ptr<BIO, FreeOpenSsl> plain(BIO_new_file(config_.tls_key.c_str(), "r"));
+  const std::unique_ptr<EVP_PKEY, FreeOpenSsl> key(
+      PEM_read_bio_PrivateKey(plain.get(), nullptr, nullptr, nullptr));
+  ASSERT_NE(key, nullptr);
+  const std::unique_ptr<BIO, FreeOpenSsl> locked(BIO_new(BIO_s_mem()));
+  const unsigned char phrase[] = "phrase";
+  ASSERT_EQ(PEM_write_bio_PrivateKey(locked.get(), key.get(), EVP_aes_128_cbc(), phrase, 6, nullptr,
+                                     nullptr),
+            1);
+  Write("key.pem", TextOf(locked.get()));
+  // Where there is a terminal it would be asked for there.
+  EXPECT_EQ(refused().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(CredentialsTest, ReopenReadsCertificatesAgainOrKeepsThem) {

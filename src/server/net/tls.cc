@@ -1,6 +1,7 @@
 #include "server/net/tls.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,10 +26,14 @@ std::string Reason() {
   return text == nullptr ? "unknown reason" : text;
 }
 
+// A pipe that nobody writes to would be waited for without end.
 absl::Status CheckReadable(const std::string& path, const char* setting) {
-  if (access(path.c_str(), R_OK) == 0) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat("[server.security] ", setting, ": ", path, " can't be read"));
+  const std::string file = absl::StrCat("[server.security] ", setting, ": ", path);
+  struct stat info {};
+  if (access(path.c_str(), R_OK) != 0 || stat(path.c_str(), &info) != 0)
+    return absl::NotFoundError(absl::StrCat(file, " can't be read"));
+  if (S_ISREG(info.st_mode)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(file, " is no regular file"));
 }
 
 absl::Status Wrong(const char* setting) {
@@ -112,6 +117,8 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Create(const ServerConfi
   SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);
+  // A key with a pass phrase is refused: nobody is there to be asked for it.
+  SSL_CTX_set_default_passwd_cb(raw, [](char*, int, int, void*) { return 0; });
   if (SSL_CTX_use_certificate_chain_file(raw, config.tls_certificate.c_str()) != 1) {
     return Wrong("tls_certificate");
   }
