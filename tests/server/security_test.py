@@ -102,16 +102,22 @@ class TokenTest(support.ServerTestCase):
                      "a model was not loaded: NOT_FOUND", "draining", "drained"):
             self.await_log(told)
 
-    @unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
     def test_a_load_takes_no_parameters(self) -> None:
-        client = importlib.import_module("tritonclient.grpc")
         server = self.serve_ready(security=self.security + "\nrepository_control = true")
-        token = {"authorization": f"Bearer {TOKEN}"}
-        with client.InferenceServerClient(server.grpc) as connection:
-            connection.load_model(MODEL, headers=token)
-            with self.assertRaises(Exception) as caught:
-                connection.load_model(MODEL, headers=token, config="{}")
-            self.assertIn("UNIMPLEMENTED", str(caught.exception.status()))
+        path = f"/v2/repository/models/{MODEL}/load"
+        for body, code in ((b"", 200), (b"{}", 200), (b'{"parameters":{}}', 200), (b"{", 400),
+                           (b"[]", 400), (b'{"parameters":{"config":"{}"}}', 501)):
+            self.assertEqual(self.status(server, path, TOKEN, data=body, method="POST"), code)
+        for name, address in (("http", server.http), ("grpc", server.grpc)):
+            if not address:
+                continue  # this build has no gRPC
+            client = importlib.import_module(f"tritonclient.{name}")
+            with client.InferenceServerClient(address) as connection:
+                token = {"authorization": f"Bearer {TOKEN}"}
+                connection.load_model(MODEL, headers=dict(token))
+                with self.assertRaises(Exception) as caught:
+                    connection.load_model(MODEL, headers=dict(token), config="{}")
+                self.assertIn("a load takes no parameters", str(caught.exception))
 
     @unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
     def test_grpc_needs_the_token(self) -> None:

@@ -261,6 +261,24 @@ absl::StatusOr<ApiAnswer> PageAnswer(PageSource* pages, std::string_view path,
 
 }  // namespace
 
+absl::Status CheckLoad(std::span<char> body) {
+  JsonReader json(body);
+  if (json.Peek() == JsonKind::kEnd) return absl::OkStatus();
+  bool has_parameters = false;
+  std::string_view key;
+  json.BeginObject();
+  while (json.ok() && json.NextMember(&key)) {
+    if (key != "parameters") {
+      json.SkipValue();
+      continue;
+    }
+    json.BeginObject();
+    while (json.ok() && json.NextMember(&key)) has_parameters = json.SkipValue();
+  }
+  HPS_RETURN_IF_ERROR(json.Finish());
+  return has_parameters ? LoadTakesNoParameters() : absl::OkStatus();
+}
+
 absl::StatusOr<ApiAnswer> AnswerApi(const ProtocolParts& parts, const Route& route,
                                     std::string_view query, std::span<char> body) {
   switch (route.kind) {

@@ -24,6 +24,10 @@ struct ApiAnswer {
   std::string_view body() const { return fixed.empty() ? std::string_view(text) : fixed; }
 };
 
+// The body of a load: empty, or an object without parameters.
+// Errors: INVALID_ARGUMENT (no JSON), UNIMPLEMENTED (parameters).
+absl::Status CheckLoad(std::span<char> body);
+
 // REQUIRES: a route other than infer, load and unload, with a method that it allows. `body` may be
 // changed. Errors: NOT_FOUND, UNAVAILABLE, INVALID_ARGUMENT, UNIMPLEMENTED, and those of pages.
 absl::StatusOr<ApiAnswer> AnswerApi(const ProtocolParts& parts, const Route& route,

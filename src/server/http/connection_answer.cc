@@ -72,6 +72,9 @@ void Connection::Answer() {
       UseTurn();  // what others wait for says nothing of the time that look-ups take
       return StartInfer();
     case RouteKind::kLoad:
+      if (const absl::Status status = CheckLoad(Body()); !status.ok())
+        return SendError(status, BadRequestReason::kContent);
+      return StartControl();
     case RouteKind::kUnload:
       return StartControl();
     default:
