@@ -102,8 +102,9 @@ void GrpcConnection::OpenNow() {
   state_ = State::kOpen;
   readable_ = hung_up_ = is_broken_ = draining_ = is_blocked_ = has_settings_ = has_turn_ = false;
   read_at_ = arrived_at_ = opened_at_ = idle_since_ = Now();
-  pinged_at_ = last_ping_at_ = {};
-  ping_strikes_ = idle_bytes_ = late_bytes_max_ = 0;
+  pinged_at_ = {};
+  pings_.Reset();
+  idle_bytes_ = late_bytes_max_ = 0;
   session_.reset(GrpcSession::Create(*this));
   const ServerConfig& config = *server_.parts().config;
   NoteDeadline(opened_at_ + std::min(config.header_timeout, config.idle_timeout));

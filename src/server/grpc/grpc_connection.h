@@ -26,6 +26,7 @@
 #include "base/mutex.h"
 #include "server/grpc/grpc_stream.h"
 #include "server/grpc/output_queue.h"
+#include "server/grpc/ping_limit.h"
 #include "server/net/served_connection.h"
 
 namespace hps::server {
@@ -154,11 +155,11 @@ class GrpcConnection final : public ServedConnection {
   TimePoint idle_since_{};
   TimePoint blocked_since_{};
   TimePoint linger_until_{};
-  TimePoint pinged_at_{};  // by the server; the epoch: it waits for no answer
-  TimePoint last_ping_at_{};
-  size_t ping_strikes_ = 0;
-  size_t idle_bytes_ = 0;      // that brought nothing, since something was answered
-  size_t late_bytes_max_ = 0;  // that may still come of calls that were ended early
+  TimePoint pinged_at_{};           // by the server; the epoch: it waits for no answer
+  PingLimit pings_;                 // of the client
+  size_t refused_field_bytes_ = 0;  // of the call that there was no room for last
+  size_t idle_bytes_ = 0;           // that brought nothing, since something was answered
+  size_t late_bytes_max_ = 0;       // that may still come of calls that were ended early
 };
 
 }  // namespace hps::server

@@ -16,9 +16,6 @@ namespace {
 // Bytes of frames that bring nothing, since something was answered: 28,000 of the smallest.
 constexpr size_t kIdleBytesMax = size_t{256} << 10;
 constexpr size_t kFrameHeadBytes = 9;
-// Pings that come sooner after another, while nothing is answered, and how many of them may.
-constexpr Duration kPingPeriodMin = std::chrono::seconds(10);
-constexpr size_t kPingStrikesMax = 2;
 // Larger answers take turns with the others of their connection.
 constexpr size_t kSharedAnswerBytes = size_t{64} << 10;
 
@@ -53,6 +50,7 @@ int GrpcConnection::BeginFields(int32_t id) {
   set_is_new(false);
   GrpcStream* const stream = server_.TakeStream();
   if (stream == nullptr) {
+    refused_field_bytes_ = 0;
     server_.parts().counters->CountRequest(Protocol::kGrpc);
     server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     const std::array<nghttp2_nv, 4> fields = {
@@ -154,8 +152,8 @@ int GrpcConnection::SendData(GrpcStream& stream, std::span<const std::byte> head
 void GrpcConnection::OnSent(const nghttp2_frame& frame) {
   const bool has_fields = frame.hd.type == NGHTTP2_HEADERS;
   if (has_fields || frame.hd.type == NGHTTP2_DATA) {
-    idle_bytes_ = ping_strikes_ = 0;
-    last_ping_at_ = {};
+    idle_bytes_ = 0;
+    pings_.Reset();
   }
   if (frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code != NGHTTP2_NO_ERROR)
     server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
@@ -179,9 +177,7 @@ void GrpcConnection::CountUseful(size_t payload_bytes) {
 }
 
 void GrpcConnection::CountPing() {
-  const bool is_soon = last_ping_at_ != TimePoint{} && read_at_ < last_ping_at_ + kPingPeriodMin;
-  last_ping_at_ = read_at_;
-  if (is_soon && ++ping_strikes_ > kPingStrikesMax) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
+  if (!pings_.Admit(read_at_)) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 void GrpcConnection::Refuse(uint32_t error) {

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/limits.h"
 #include "server/core/protocol_server.h"
 #include "server/core/test_server_world.h"
 #include "server/grpc/grpc_session.h"
@@ -60,6 +62,31 @@ TEST_F(GrpcLateDataTest, WithoutEndEndsTheConnection) {
   BeginTooLong(1);
   const std::string window(kStreamWindowBytes, 'x');
   for (int i = 0; i < 1000 && client_->SendData(1, window, /*end=*/false); ++i) continue;
+  client_->AwaitEnd();
+}
+
+// Catches: calls that there is no room for, which may have more fields than another one.
+TEST_F(GrpcLateDataTest, FieldsOfARefusedCallAreCutOff) {
+  std::vector<std::unique_ptr<Http2Client>> clients;
+  const std::string fields = PackFields(CallFields(kInfer));
+  for (size_t calls = 0; calls < kGrpcCallsMax; calls += kConnectionCallsMax) {
+    Http2Client& client = *clients.emplace_back(std::make_unique<Http2Client>(server_->address()));
+    EXPECT_TRUE(client.Begin());
+    client.Settle();
+    std::string begun;
+    for (uint32_t i = 0; i < kConnectionCallsMax; ++i)
+      begun += Http2Frame{NGHTTP2_HEADERS, kEndFields, 2 * i + 1, fields}.bytes();
+    ASSERT_TRUE(client.Send(begun));
+    client.Send(Http2Frame{NGHTTP2_PING, 0, 0, "all read"});
+    Http2Frame frame;
+    while (client.acknowledged_pings() < 2 && client.Receive(&frame)) continue;
+  }
+  client_->Call(1, kLive, "");
+  EXPECT_EQ(client_->Await(1).code(), 8) << "there is no room";
+  std::string packed = fields;  // a field of the table, again and again: each costs a byte
+  packed += std::string("\x40\x01x\x7f\xa1\x1e", 6) + std::string(4000, 'x');
+  packed += std::string(12'000, '\xbe');
+  client_->Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, 3, packed.substr(0, 16'384)});
   client_->AwaitEnd();
 }
 

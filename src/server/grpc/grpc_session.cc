@@ -96,11 +96,16 @@ int GrpcSession::OnBeginFields(nghttp2_session*, const nghttp2_frame* frame, voi
 
 int GrpcSession::OnField(nghttp2_session* session, const nghttp2_frame* frame, const uint8_t* name,
                          size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t,
-                         void*) {
+                         void* connection) {
   GrpcStream* const stream = StreamOf(session, frame->hd.stream_id);
-  if (stream == nullptr) return 0;
-  Tell(*stream, [&] { stream->OnField(TextOf(name, name_bytes), TextOf(value, value_bytes)); });
-  return stream->field_bytes() > kHostileFieldBytes ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+  GrpcConnection& driven = ConnectionOf(connection);
+  if (stream == nullptr) {
+    driven.refused_field_bytes_ += name_bytes + value_bytes;
+  } else {
+    Tell(*stream, [&] { stream->OnField(TextOf(name, name_bytes), TextOf(value, value_bytes)); });
+  }
+  const size_t bytes = stream == nullptr ? driven.refused_field_bytes_ : stream->field_bytes();
+  return bytes > kHostileFieldBytes ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
 int GrpcSession::OnFrame(nghttp2_session* session, const nghttp2_frame* frame, void* connection) {
