@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
+#include "l3_rocksdb/file_wise_iterator.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/record_codec.h"
 #include "l3_rocksdb/status.h"
@@ -175,26 +176,26 @@ bool CatalogContents::SameTables(const CatalogContents& other) const {
 absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
   HPS_RETURN_IF_ERROR(CheckFormatRecord(db));
   CatalogContents contents;
-  const std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(rocksdb::ReadOptions()));
-  for (it->SeekToFirst(); it->Valid(); it->Next())
-    HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it->key()), ViewOf(it->value()), contents));
-  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
+  FileWiseIterator it(db, db.DefaultColumnFamily(), rocksdb::ReadOptions());
+  for (it.SeekToFirst(); it.Valid(); it.Next())
+    HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it.key()), ViewOf(it.value()), contents));
+  HPS_RETURN_IF_ERROR(FromReadStatus(it.status(), "reading the store's catalog"));
   HPS_RETURN_IF_ERROR(CheckFormat(contents));
   return contents;
 }
 
 absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation incarnation) {
   IncarnationRecords records;
-  const std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(rocksdb::ReadOptions()));
+  FileWiseIterator it(db, db.DefaultColumnFamily(), rocksdb::ReadOptions());
   for (const char tag : {kChangedTag, kPositionTag, kLostTag}) {
     const std::string prefix = IncarnationKey(tag, incarnation);
-    for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
-      const std::string_view key = ViewOf(it->key());
-      const std::optional<std::string_view> payload = Payload(key, ViewOf(it->value()));
+    for (it.Seek(prefix); it.Valid() && it.key().starts_with(prefix); it.Next()) {
+      const std::string_view key = ViewOf(it.key());
+      const std::optional<std::string_view> payload = Payload(key, ViewOf(it.value()));
       if (!payload.has_value() || !ReadIncarnationRecord(key, *payload, records))
         return DamagedRecord(key);
     }
-    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
+    HPS_RETURN_IF_ERROR(FromReadStatus(it.status(), "reading the store's catalog"));
   }
   return records;
 }
@@ -253,12 +254,12 @@ void PutLostRange(rocksdb::WriteBatch& batch, Incarnation incarnation, const Los
 
 absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,
                                Incarnation incarnation) {
-  const std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(rocksdb::ReadOptions()));
+  FileWiseIterator it(db, db.DefaultColumnFamily(), rocksdb::ReadOptions());
   for (const char tag : {kChangedTag, kPositionTag, kLostTag}) {
     const std::string prefix = IncarnationKey(tag, incarnation);
-    for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next())
-      batch.Delete(it->key());
-    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
+    for (it.Seek(prefix); it.Valid() && it.key().starts_with(prefix); it.Next())
+      batch.Delete(it.key());
+    HPS_RETURN_IF_ERROR(FromReadStatus(it.status(), "reading the store's catalog"));
   }
   return absl::OkStatus();
 }

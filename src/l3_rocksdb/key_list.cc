@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "l3_rocksdb/file_wise_iterator.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/status.h"
 
@@ -89,40 +90,40 @@ absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                          Incarnation incarnation, Key first, Key last, std::vector<Key>& keys) {
   rocksdb::ReadOptions read_options;
   read_options.fill_cache = false;
-  const std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(read_options, family));
+  FileWiseIterator it(db, family, read_options);
   const std::string prefix = ListKey(incarnation, 0).substr(0, 8);
   // The chunk that begins at or before `first` may reach into the range.
-  it->SeekForPrev(ListKey(incarnation, OrderedBits(first)));
-  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), kWhat));
-  if (!it->Valid() || !it->key().starts_with(prefix)) it->Seek(prefix);
+  it.SeekForPrev(ListKey(incarnation, OrderedBits(first)));
+  HPS_RETURN_IF_ERROR(FromReadStatus(it.status(), kWhat));
+  if (!it.Valid() || !it.key().starts_with(prefix)) it.Seek(prefix);
   const std::string end = ListKey(incarnation, OrderedBits(last));
   std::vector<Key> chunk;
-  for (; it->Valid() && it->key().starts_with(prefix) && it->key().compare(end) <= 0; it->Next()) {
+  for (; it.Valid() && it.key().starts_with(prefix) && it.key().compare(end) <= 0; it.Next()) {
     chunk.clear();
-    if (!DecodeKeyList(ViewOf(it->key()), ViewOf(it->value()), chunk))
+    if (!DecodeKeyList(ViewOf(it.key()), ViewOf(it.value()), chunk))
       return absl::DataLossError("a record of the key lists is damaged");
     for (Key key : chunk) {
       if (key >= first && key <= last) keys.push_back(key);
     }
   }
-  return FromReadStatus(it->status(), kWhat);
+  return FromReadStatus(it.status(), kWhat);
 }
 
 absl::StatusOr<uint64_t> CountKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                                       Incarnation incarnation) {
   rocksdb::ReadOptions read_options;
   read_options.fill_cache = false;
-  const std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(read_options, family));
+  FileWiseIterator it(db, family, read_options);
   const std::string prefix = ListKey(incarnation, 0).substr(0, 8);
   uint64_t count = 0;
   std::vector<Key> chunk;
-  for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
+  for (it.Seek(prefix); it.Valid() && it.key().starts_with(prefix); it.Next()) {
     chunk.clear();
-    if (!DecodeKeyList(ViewOf(it->key()), ViewOf(it->value()), chunk))
+    if (!DecodeKeyList(ViewOf(it.key()), ViewOf(it.value()), chunk))
       return absl::DataLossError("a record of the key lists is damaged");
     count += chunk.size();
   }
-  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), kWhat));
+  HPS_RETURN_IF_ERROR(FromReadStatus(it.status(), kWhat));
   return count;
 }
 
