@@ -48,7 +48,7 @@ class BenchServeTest(unittest.TestCase):
         self.assertIn("target", row)
         [judged] = [load for load in loads if load["params"] == row["params"]]
         self.assertEqual(row["bound"], judged["bound"], "the capacity of the same rounds")
-        self.assertEqual(row["runs"], 5)
+        self.assertEqual(row["runs"], 9)
         self.assertGreater(row["bound"], 0)
         self.assertGreater(judged["measured"]["offered"],
                            5 * max(load["measured"]["offered"] for load in loads
