@@ -92,8 +92,8 @@ __device__ inline void FenceBehindDependency() {
   if (kFormalFences) FenceGpu();
 }
 
-// The first act of a kernel that LaunchKernelAhead launches: until now nothing of what was asked of
-// its stream before may have been done. Lets the next such kernel take its place in turn.
+// For a kernel that LaunchKernelAhead launches, before it reads anything but its parameters: until
+// now nothing of what was asked of its stream before may have been done. Lets the next such kernel take its place in turn.
 __device__ inline void WaitForKernelBefore() {
   NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.wait;"
                                                 :
@@ -105,20 +105,29 @@ __device__ inline void WaitForKernelBefore() {
                                                 : "memory");))
 }
 
-// Read once and never written meanwhile: leaves the caches to what is read again.
+// Read once and never written meanwhile: leaves the caches to what is read again. Volatile, so that
+// no load goes ahead of WaitForKernelBefore.
 __device__ inline uint64_t LoadOnce(const uint64_t* from) {
   uint64_t value;
-  asm("ld.global.nc.L1::no_allocate.u64 %0, [%1];" : "=l"(value) : "l"(from));
+  asm volatile("ld.global.nc.L1::no_allocate.u64 %0, [%1];" : "=l"(value) : "l"(from));
   return value;
 }
 __device__ inline uint4 LoadOnce(const uint4* from) {
   uint4 value;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-      : "l"(from));
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from));
   return value;
 }
-__device__ inline uint32_t LoadOnce(const uint32_t* from) { return __ldg(from); }
-__device__ inline uint8_t LoadOnce(const uint8_t* from) { return __ldg(from); }
+__device__ inline uint32_t LoadOnce(const uint32_t* from) {
+  uint32_t value;
+  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(value) : "l"(from));
+  return value;
+}
+__device__ inline uint8_t LoadOnce(const uint8_t* from) {
+  uint32_t value;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(value) : "l"(from));
+  return static_cast<uint8_t>(value);
+}
 
 }  // namespace hps

@@ -43,7 +43,7 @@ cudaError_t LaunchKernel(const LaunchShape& shape, void (*kernel)(Parameters...)
   return cudaLaunchKernel(kernel, shape.grid(), dim3(shape.threads), pointers, 0, shape.stream);
 }
 
-// As LaunchKernel, for a kernel that begins with WaitForKernelBefore: on devices that can do so its
+// As LaunchKernel, for a kernel that calls WaitForKernelBefore: on devices that can do so its
 // blocks take their places while the kernel before it on the stream comes to its end.
 template <typename... Parameters>
 cudaError_t LaunchKernelAhead(const LaunchShape& shape, void (*kernel)(Parameters...),
