@@ -93,7 +93,8 @@ __device__ inline void FenceBehindDependency() {
 }
 
 // For a kernel that LaunchKernelAhead launches, before it reads anything but its parameters: until
-// now nothing of what was asked of its stream before may have been done. Lets the next such kernel take its place in turn.
+// now nothing of what was asked of its stream before may have been done. Lets the next such kernel
+// take its place in turn.
 __device__ inline void WaitForKernelBefore() {
   NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.wait;"
                                                 :
