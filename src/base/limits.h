@@ -65,6 +65,9 @@ inline constexpr size_t kProtocolNameBytesMax = 256;
 
 // Calls that gRPC works on at a time; each has about 2 KiB beside its tensors.
 inline constexpr size_t kGrpcCallsMax = 8192;
+// Of them for connections that have few: one with many can't take all. Probes come by these.
+inline constexpr size_t kGrpcCallsKept = 512;
+inline constexpr size_t kGrpcFewCalls = 4;
 // Of them streams, which idle clients may hold: the others are always there for who asks once.
 inline constexpr size_t kGrpcStreamsMax = kGrpcCallsMax / 2;
 

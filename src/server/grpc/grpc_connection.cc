@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kReadBytes = size_t{64} << 10;
 // Reads of one turn of a thread: then the other connections have theirs.
 constexpr size_t kReadsPerTurn = 4;
+// ... of what is thrown away.
+constexpr size_t kLingerReads = 16;
 // How long, at most, what a client still sends is read and thrown away, so that it sees the end
 // instead of a reset.
 constexpr Duration kLingerTimeout = std::chrono::seconds(2);
@@ -219,7 +221,7 @@ void GrpcConnection::OnFlushed() {
 
 void GrpcConnection::Linger() {
   std::array<std::byte, kReadBytes> thrown_away;
-  for (size_t i = 0; i < kReadsPerTurn; ++i) {
+  for (size_t i = 0; i < kLingerReads; ++i) {
     const IoResult result = transport_.Read(thrown_away);
     if (result.state == IoState::kBlocked || result.state == IoState::kDrained) return;
     if (result.state != IoState::kDone) return Close();

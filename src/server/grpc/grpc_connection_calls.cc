@@ -48,7 +48,7 @@ void GrpcConnection::Check(int result) {
 
 int GrpcConnection::BeginFields(int32_t id) {
   set_is_new(false);
-  GrpcStream* const stream = server_.TakeStream();
+  GrpcStream* const stream = server_.TakeStream(streams_.size());
   if (stream == nullptr) {
     refused_field_bytes_ = 0;
     server_.parts().counters->CountRequest(Protocol::kGrpc);

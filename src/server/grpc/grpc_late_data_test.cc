@@ -65,8 +65,9 @@ TEST_F(GrpcLateDataTest, WithoutEndEndsTheConnection) {
   client_->AwaitEnd();
 }
 
-// Catches: calls that there is no room for, which may have more fields than another one.
-TEST_F(GrpcLateDataTest, FieldsOfARefusedCallAreCutOff) {
+// Catches: calls that there is no room for, which may have more fields than another one; and some
+// connections with all calls that there are, where probes of another one are refused.
+TEST_F(GrpcLateDataTest, FieldsOfARefusedCallAreCutOffAndAProbeIsAnswered) {
   std::vector<std::unique_ptr<Http2Client>> clients;
   const std::string fields = PackFields(CallFields(kInfer));
   for (size_t calls = 0; calls < kGrpcCallsMax; calls += kConnectionCallsMax) {
@@ -82,12 +83,16 @@ TEST_F(GrpcLateDataTest, FieldsOfARefusedCallAreCutOff) {
     while (client.acknowledged_pings() < 2 && client.Receive(&frame)) continue;
   }
   client_->Call(1, kLive, "");
-  EXPECT_EQ(client_->Await(1).code(), 8) << "there is no room";
+  EXPECT_EQ(client_->Await(1).code(), 0) << "room that is kept for connections with few calls";
+  constexpr uint32_t kNext = 2 * kConnectionCallsMax + 1;
+  Http2Client& full = *clients.back();
+  full.Call(kNext, kLive, "");
+  EXPECT_EQ(full.Await(kNext).code(), 8) << "there is no room";
   std::string packed = fields;  // a field of the table, again and again: each costs a byte
   packed += std::string("\x40\x01x\x7f\xa1\x1e", 6) + std::string(4000, 'x');
   packed += std::string(12'000, '\xbe');
-  client_->Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, 3, packed.substr(0, 16'384)});
-  client_->AwaitEnd();
+  full.Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, kNext + 2, packed.substr(0, 16'384)});
+  full.AwaitEnd();
 }
 
 }  // namespace

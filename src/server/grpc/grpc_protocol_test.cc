@@ -284,7 +284,7 @@ TEST_F(GrpcProtocolTest, RapidResetsEndTheirConnection) {
   const auto client = Connect();
   const std::string fields = PackFields(CallFields(kInfer));
   const std::string message = Framed(InferRequest(1));
-  for (uint32_t id = 1; id < 8000; id += 2) {
+  for (uint32_t id = 1; id < 60'000; id += 2) {
     const bool sent = client->Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, id, fields}.bytes() +
                                    Http2Frame{NGHTTP2_DATA, kEndStream, id, message}.bytes() +
                                    Http2Frame{NGHTTP2_RST_STREAM, 0, id, BigEndian(8, 4)}.bytes());

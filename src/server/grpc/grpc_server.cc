@@ -54,8 +54,10 @@ std::unique_ptr<ServedConnection> GrpcServer::NewConnection() {
   return std::make_unique<GrpcConnection>(*this);
 }
 
-GrpcStream* GrpcServer::TakeStream() {
+GrpcStream* GrpcServer::TakeStream(size_t connection_calls) {
   MutexLock lock(streams_mutex_);
+  const size_t calls = streams_.size() - free_streams_.size();
+  if (calls >= kGrpcCallsMax - kGrpcCallsKept && connection_calls >= kGrpcFewCalls) return nullptr;
   if (free_streams_.empty()) {
     if (streams_.size() == kGrpcCallsMax) return nullptr;
     try {

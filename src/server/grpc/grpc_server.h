@@ -30,8 +30,9 @@ class GrpcServer final : public ConnectionServer {
   const ControlMethods& control() const { return control_; }
   StreamPlaces& places() { return places_; }
 
-  // An object for one more call; null where the server has no more, or no memory for it.
-  GrpcStream* TakeStream();
+  // An object for one more call of a connection that has so many; null where the server has no more
+  // for it, or no memory.
+  GrpcStream* TakeStream(size_t connection_calls);
   void ReturnStream(GrpcStream& stream);
 
  private:

@@ -17,8 +17,8 @@ namespace {
 // A list of fields that goes on beyond this is an attack: the connection ends.
 constexpr size_t kHostileFieldBytes = 16 * kCallFieldBytesMax;
 // Streams that a client may reset: at once, and a second.
-constexpr uint64_t kResetsBurst = 1000;
-constexpr uint64_t kResetsPerSecond = 100;
+constexpr uint64_t kResetsBurst = 10'000;
+constexpr uint64_t kResetsPerSecond = 1000;
 // Answers to pings and settings that wait for a client that does not read.
 constexpr size_t kAcknowledgementsMax = 256;
 

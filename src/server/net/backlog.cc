@@ -8,8 +8,8 @@ namespace {
 
 // What the oldest can save up of their share, so that they do not get a long time at once.
 constexpr Duration kOldestMax = std::chrono::microseconds(500);
-// What a turn of theirs that takes long, because it looks up for others too, takes of it at most.
-constexpr Duration kOldestDebtMax = std::chrono::milliseconds(10);
+// What a turn that takes long, because it looks up for others too, takes of a share at most.
+constexpr Duration kDebtMax = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void Backlog::Push(Entry& entry, Kind kind, TimePoint since) {
     entry.since = since;
     if (size_.fetch_add(1) == 0) {
       overloaded_.store(false, std::memory_order_relaxed);
-      oldest_ns_ = 0;
+      oldest_ns_ = begun_ns_ = 0;
     }
   }
   entry.kind = kind;
@@ -90,9 +90,8 @@ Backlog::Entry* Backlog::Newest() const {
 Backlog::Turn Backlog::Take(bool has_room) {
   MutexLock lock(mutex_);
   Entry* const begun = begun_.oldest();
-  begun_had_turn_ = begun != nullptr && !begun_had_turn_;
   Turn turn;
-  if (!begun_had_turn_) turn = Choose(has_room);
+  if (begun == nullptr || begun_ns_ > 0) turn = Choose(has_room);
   if (turn.entry == nullptr) turn = {.entry = begun};
   return TakeOut(turn);
 }
@@ -129,11 +128,15 @@ Backlog::Turn Backlog::Choose(bool has_room) {
 
 void Backlog::End(const Turn& turn, Duration processor_time, bool had_request) {
   MutexLock lock(mutex_);
+  const int64_t taken_ns = processor_time.count();
+  begun_ns_ = std::clamp<int64_t>(
+      begun_ns_ + (turn.kind == Kind::kBegun ? taken_ns : -taken_ns), 0,
+      Duration(kDebtMax).count());
   if (turn.is_beside) {
     oldest_ns_ =
-        std::max<int64_t>(oldest_ns_ - processor_time.count(), -Duration(kOldestDebtMax).count());
+        std::max<int64_t>(oldest_ns_ - taken_ns, -Duration(kDebtMax).count());
   } else {
-    oldest_ns_ = std::min<int64_t>(oldest_ns_ + processor_time.count() / kOldestShare,
+    oldest_ns_ = std::min<int64_t>(oldest_ns_ + taken_ns / kOldestShare,
                                    Duration(kOldestMax).count());
   }
   const bool was_in_time = had_request && turn.is_oldest &&

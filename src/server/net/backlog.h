@@ -17,8 +17,8 @@
 // and are answered in a bounded time however many wait.
 //
 // A connection in the middle of something (the rest of a request, room for the rest of an answer)
-// waits only for a thread: it has every second turn, whether there is room or not, and its turns
-// say nothing about the load.
+// waits only for a thread. It has its turn whether there is room or not, as long as such turns take
+// no more processor time than the others; they say nothing about the load.
 //
 // Thread-safe; one lock, for a few instructions. It allocates nothing.
 #pragma once
@@ -136,7 +136,8 @@ class Backlog {
   List begun_ HPS_GUARDED_BY(mutex_);
   List first_ HPS_GUARDED_BY(mutex_);  // first requests of their connections
   List later_ HPS_GUARDED_BY(mutex_);
-  bool begun_had_turn_ HPS_GUARDED_BY(mutex_) = false;
+  // What those that go on have taken more than the others, in nanoseconds.
+  int64_t begun_ns_ HPS_GUARDED_BY(mutex_) = 0;
   bool first_had_turn_ HPS_GUARDED_BY(mutex_) = false;
   // What the oldest may take yet, in nanoseconds; below zero after a turn that took more.
   int64_t oldest_ns_ HPS_GUARDED_BY(mutex_) = 0;

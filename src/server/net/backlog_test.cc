@@ -194,6 +194,18 @@ TEST_F(BacklogTest, WhatHasBegunHasEverySecondTurn) {
   EXPECT_EQ(Take(), -1);
 }
 
+// Catches: turns that read much, as often as those that look up little.
+TEST_F(BacklogTest, WhatHasBegunTakesNoMoreTimeThanTheOthers) {
+  constexpr int kOthers = 100;
+  PushMany(kOthers);
+  PushMany(3, Kind::kBegun);
+  const int per_begun = static_cast<int>(kLong / (10 * kShort));
+  EXPECT_EQ(Take(true, kLong), kOthers);
+  for (int i = 0; i < per_begun; ++i) EXPECT_EQ(Take(true, 10 * kShort), i);
+  EXPECT_EQ(Take(true, kLong), kOthers + 1);
+  EXPECT_EQ(Take(true, 10 * kShort), per_begun);
+}
+
 TEST_F(BacklogTest, WhatHasBegunNeedsNoRoom) {
   PushMany(2, Kind::kBegun);
   PushMany(1);
