@@ -81,7 +81,9 @@ void FileWiseIterator::SeekForPrev(const rocksdb::Slice& target) {
   it_->SeekForPrev(target);
   while (!it_->Valid() && it_->status().ok() && !begin_.empty()) {
     OpenPiece(std::string(begin_), true);
-    it_->SeekToLast();
+    // Not to its last: where table files have changed meanwhile, the piece may end behind the
+    // target.
+    it_->SeekForPrev(target);
   }
 }
 

@@ -47,7 +47,8 @@ class FileWiseIterator {
   rocksdb::ColumnFamilyHandle* const family_;
   rocksdb::ReadOptions options_;
   // Where table files begin, of the state `state_number_`; ascending, and first of all "". Of the
-  // keys between two of them a level has at most one file; those of level 0 are never passed.
+  // keys between two of them a level has one file at most, but where a compaction split the
+  // versions of one key, which it keeps for a snapshot; those of level 0 are never passed.
   std::vector<std::string> begins_;
   std::optional<uint64_t> state_number_;
   // The bounds of the piece; no end = up to the family's.

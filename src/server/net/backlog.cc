@@ -129,15 +129,13 @@ Backlog::Turn Backlog::Choose(bool has_room) {
 void Backlog::End(const Turn& turn, Duration processor_time, bool had_request) {
   MutexLock lock(mutex_);
   const int64_t taken_ns = processor_time.count();
-  begun_ns_ = std::clamp<int64_t>(
-      begun_ns_ + (turn.kind == Kind::kBegun ? taken_ns : -taken_ns), 0,
-      Duration(kDebtMax).count());
+  begun_ns_ = std::clamp<int64_t>(begun_ns_ + (turn.kind == Kind::kBegun ? taken_ns : -taken_ns), 0,
+                                  Duration(kDebtMax).count());
   if (turn.is_beside) {
-    oldest_ns_ =
-        std::max<int64_t>(oldest_ns_ - taken_ns, -Duration(kDebtMax).count());
+    oldest_ns_ = std::max<int64_t>(oldest_ns_ - taken_ns, -Duration(kDebtMax).count());
   } else {
-    oldest_ns_ = std::min<int64_t>(oldest_ns_ + taken_ns / kOldestShare,
-                                   Duration(kOldestMax).count());
+    oldest_ns_ =
+        std::min<int64_t>(oldest_ns_ + taken_ns / kOldestShare, Duration(kOldestMax).count());
   }
   const bool was_in_time = had_request && turn.is_oldest &&
                            refusals_.load(std::memory_order_relaxed) == turn.refusals_before;
