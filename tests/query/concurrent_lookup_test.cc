@@ -185,6 +185,8 @@ TEST_P(ConcurrentLookupTest, OneSwitchWholeRowsAndNeverBack) {
   served_.clear();
   ASSERT_TRUE(factory_->DrainPromotions(std::chrono::minutes(1)).ok());
   fetch_.reset();
+  // Whoever left last may have found the executor's queue full.
+  EXPECT_TRUE(model_->AwaitReclaimed(DeadlineAfter(RealClock(), std::chrono::minutes(1))));
   promote_.reset();  // runs what is queued
   EXPECT_EQ(model_->retired_count(), 0) << "all old switches have been freed";
 }
