@@ -76,7 +76,7 @@ void GrpcConnection::PutBack(InferenceCall& call) {
   if (runnable_tail_ == nullptr) runnable_tail_ = &stream;
 }
 
-// Without a call nobody waits for it. What comes beside calls is read at once, and each call that
+// Without a call nobody waits for it. What comes beside calls is read in turns, and each call that
 // begins waits by itself: a socket could not say which of them came when.
 bool GrpcConnection::IsIdle() const {
   return state_ == State::kOpen && !readable_ && has_settings_ && out_.empty() && streams_.empty();
