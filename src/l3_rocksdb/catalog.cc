@@ -10,10 +10,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
-#include "l3_rocksdb/file_wise_iterator.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/record_codec.h"
 #include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_iterator.h"
 
 namespace hps {
 namespace {
@@ -176,26 +176,26 @@ bool CatalogContents::SameTables(const CatalogContents& other) const {
 absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
   HPS_RETURN_IF_ERROR(CheckFormatRecord(db));
   CatalogContents contents;
-  FileWiseIterator it(db, db.DefaultColumnFamily(), rocksdb::ReadOptions());
-  for (it.SeekToFirst(); it.Valid(); it.Next())
-    HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it.key()), ViewOf(it.value()), contents));
-  HPS_RETURN_IF_ERROR(FromReadStatus(it.status(), "reading the store's catalog"));
+  const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
+  for (it->SeekToFirst(); it->Valid(); it->Next())
+    HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it->key()), ViewOf(it->value()), contents));
+  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
   HPS_RETURN_IF_ERROR(CheckFormat(contents));
   return contents;
 }
 
 absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation incarnation) {
   IncarnationRecords records;
-  FileWiseIterator it(db, db.DefaultColumnFamily(), rocksdb::ReadOptions());
+  const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
   for (const char tag : {kChangedTag, kPositionTag, kLostTag}) {
     const std::string prefix = IncarnationKey(tag, incarnation);
-    for (it.Seek(prefix); it.Valid() && it.key().starts_with(prefix); it.Next()) {
-      const std::string_view key = ViewOf(it.key());
-      const std::optional<std::string_view> payload = Payload(key, ViewOf(it.value()));
+    for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
+      const std::string_view key = ViewOf(it->key());
+      const std::optional<std::string_view> payload = Payload(key, ViewOf(it->value()));
       if (!payload.has_value() || !ReadIncarnationRecord(key, *payload, records))
         return DamagedRecord(key);
     }
-    HPS_RETURN_IF_ERROR(FromReadStatus(it.status(), "reading the store's catalog"));
+    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
   }
   return records;
 }
@@ -254,12 +254,12 @@ void PutLostRange(rocksdb::WriteBatch& batch, Incarnation incarnation, const Los
 
 absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,
                                Incarnation incarnation) {
-  FileWiseIterator it(db, db.DefaultColumnFamily(), rocksdb::ReadOptions());
+  const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
   for (const char tag : {kChangedTag, kPositionTag, kLostTag}) {
     const std::string prefix = IncarnationKey(tag, incarnation);
-    for (it.Seek(prefix); it.Valid() && it.key().starts_with(prefix); it.Next())
-      batch.Delete(it.key());
-    HPS_RETURN_IF_ERROR(FromReadStatus(it.status(), "reading the store's catalog"));
+    for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next())
+      batch.Delete(it->key());
+    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
   }
   return absl::OkStatus();
 }

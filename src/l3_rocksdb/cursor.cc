@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "l3_rocksdb/file_wise_iterator.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/row_codec.h"
 #include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_iterator.h"
 
 namespace hps {
 namespace {
@@ -26,8 +26,9 @@ rocksdb::ReadOptions ScanOptions() {
 class RocksCursor final : public RowCursor {
  public:
   explicit RocksCursor(Database::Pin pin)
-      : pin_(std::move(pin)), it_(pin_.database().db(), pin_.family().handle, ScanOptions()) {
-    it_.SeekToFirst();
+      : pin_(std::move(pin)),
+        it_(NewStoreIterator(pin_.database().db(), pin_.family().handle, ScanOptions())) {
+    it_->SeekToFirst();
   }
 
   absl::StatusOr<size_t> Next(std::span<Key> keys, HostRows rows,
@@ -38,20 +39,20 @@ class RocksCursor final : public RowCursor {
   absl::Status CheckNothingLostHere() const;
 
   Database::Pin pin_;
-  FileWiseIterator it_;  // dies before the pin
+  const std::unique_ptr<rocksdb::Iterator> it_;  // dies before the pin
 };
 
 absl::StatusOr<size_t> RocksCursor::Next(std::span<Key> keys, HostRows rows,
                                          std::span<Version> versions) {
   const size_t row_count_max = std::min(keys.size(), rows.row_count);
   size_t row_count = 0;
-  for (; row_count < row_count_max && it_.Valid(); ++row_count, it_.Next()) {
+  for (; row_count < row_count_max && it_->Valid(); ++row_count, it_->Next()) {
     HPS_RETURN_IF_ERROR(CheckNothingLostHere());
     HPS_RETURN_IF_ERROR(TakeRow(keys[row_count], rows.row(row_count),
                                 versions.empty() ? nullptr : &versions[row_count]));
   }
   HPS_RETURN_IF_ERROR(FromRocksStatus(
-      it_.status(), absl::StrCat("table '", pin_.family().table.spec.name, "': scanning")));
+      it_->status(), absl::StrCat("table '", pin_.family().table.spec.name, "': scanning")));
   if (row_count == 0) HPS_RETURN_IF_ERROR(CheckNothingLostHere());
   return row_count;
 }
@@ -61,7 +62,7 @@ absl::Status RocksCursor::CheckNothingLostHere() const {
   const Family& family = pin_.family();
   if (family.lost_ranges.empty()) return absl::OkStatus();
   const LostRange& lost = family.lost_ranges.front();
-  if (it_.Valid() && it_.key().size() == kKeyBytes && DecodeKey(it_.key().data()) < lost.first)
+  if (it_->Valid() && it_->key().size() == kKeyBytes && DecodeKey(it_->key().data()) < lost.first)
     return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("table '", family.table.spec.name,
                                           "': rows of keys from ", lost.first, " to ", lost.last,
@@ -70,12 +71,12 @@ absl::Status RocksCursor::CheckNothingLostHere() const {
 
 absl::Status RocksCursor::TakeRow(Key& key, std::byte* row, Version* version) {
   const TableRecord& table = pin_.family().table;
-  if (it_.key().size() != kKeyBytes) {
+  if (it_->key().size() != kKeyBytes) {
     return absl::DataLossError(absl::StrCat("table '", table.spec.name, "': a key of ",
-                                            it_.key().size(), " bytes, expected ", kKeyBytes));
+                                            it_->key().size(), " bytes, expected ", kKeyBytes));
   }
-  key = DecodeKey(it_.key().data());
-  const std::string_view value(it_.value().data(), it_.value().size());
+  key = DecodeKey(it_->key().data());
+  const std::string_view value(it_->value().data(), it_->value().size());
   const size_t row_bytes = table.spec.row_bytes();
   const RowState state = CheckRow(table.incarnation, key, value, row_bytes);
   if (state != RowState::kIntact) {

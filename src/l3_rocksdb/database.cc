@@ -293,7 +293,10 @@ absl::Status Database::MakeKeyListFamily() {
     MutexLock lock(mutex_);
     for (const auto& [incarnation, family] : families_) known.push_back(incarnation);
   }
-  return DeleteOtherKeyLists(*db_, key_list_, known);
+  // No reason not to serve: they are of no use to anybody, and the next open tries again.
+  const absl::Status deleted = DeleteOtherKeyLists(*db_, key_list_, known);
+  if (!deleted.ok()) LogWarning(absl::StrCat("store '", path(), "': ", deleted.ToString()));
+  return absl::OkStatus();
 }
 
 void Database::AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle) {

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "l3_rocksdb/file_wise_iterator.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_iterator.h"
 
 namespace hps {
 namespace {
@@ -53,6 +53,64 @@ bool TakeVariableLength(std::string_view& bytes, uint64_t& value) {
   return false;
 }
 
+// Whether a list begins at or after `begin`, within the bounds of the options. Also when that can't
+// be told for damage.
+absl::StatusOr<bool> AnyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
+                             const rocksdb::ReadOptions& options, const std::string& begin) {
+  // Not the store's own iterator, which shows what was deleted before.
+  const std::unique_ptr<rocksdb::Iterator> left(db.NewIterator(options, family));
+  left->Seek(begin);
+  if (left->Valid()) return true;
+  // But it alone is sure to report damage.
+  const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, family, options);
+  it->Seek(begin);
+  if (IsDamage(it->status())) return true;
+  HPS_RETURN_IF_ERROR(FromRocksStatus(it->status(), kWhat));
+  return false;
+}
+
+// Deletes the lists from `begin` on and before `end`, also those that can't be read.
+absl::Status DeleteLists(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
+                         const std::string& begin, const std::string& end) {
+  const rocksdb::Slice begin_slice(begin);
+  const rocksdb::Slice end_slice(end);
+  if (begin >= end) return absl::OkStatus();
+  constexpr char kDeleting[] = "deleting key lists";
+  HPS_RETURN_IF_ERROR(FromRocksStatus(
+      rocksdb::DeleteFilesInRange(&db, family, &begin_slice, &end_slice, false), kDeleting));
+  rocksdb::ReadOptions read_options;
+  read_options.fill_cache = false;
+  read_options.iterate_upper_bound = &end_slice;
+  HPS_ASSIGN_OR_RETURN(const bool any, AnyList(db, family, read_options, begin));
+  if (!any) return absl::OkStatus();
+  return FromRocksStatus(db.DeleteRange(rocksdb::WriteOptions(), family, begin_slice, end_slice),
+                         kDeleting);
+}
+
+// The neighbours' lists, which may be damaged, are none of its business.
+class ListBounds {
+ public:
+  explicit ListBounds(Incarnation incarnation)
+      : begin_(ListKey(incarnation, 0)), end_(ListKey(incarnation + 1, 0)) {}
+  ListBounds(const ListBounds&) = delete;
+  ListBounds& operator=(const ListBounds&) = delete;
+
+  // REQUIRES: this outlives the iterator.
+  rocksdb::ReadOptions Options() const {
+    rocksdb::ReadOptions options;
+    options.fill_cache = false;
+    options.iterate_lower_bound = &begin_slice_;
+    options.iterate_upper_bound = &end_slice_;
+    return options;
+  }
+
+ private:
+  const std::string begin_;
+  const std::string end_;
+  const rocksdb::Slice begin_slice_{begin_};
+  const rocksdb::Slice end_slice_{end_};
+};
+
 }  // namespace
 
 KeyListRecord EncodeKeyList(Incarnation incarnation, std::span<const Key> keys) {
@@ -88,77 +146,58 @@ bool DecodeKeyList(std::string_view key, std::string_view value, std::vector<Key
 
 absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                          Incarnation incarnation, Key first, Key last, std::vector<Key>& keys) {
-  rocksdb::ReadOptions read_options;
-  read_options.fill_cache = false;
-  FileWiseIterator it(db, family, read_options);
-  const std::string prefix = ListKey(incarnation, 0).substr(0, 8);
+  const ListBounds bounds(incarnation);
+  const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, family, bounds.Options());
   // The chunk that begins at or before `first` may reach into the range.
-  it.SeekForPrev(ListKey(incarnation, OrderedBits(first)));
-  HPS_RETURN_IF_ERROR(FromReadStatus(it.status(), kWhat));
-  if (!it.Valid() || !it.key().starts_with(prefix)) it.Seek(prefix);
+  it->SeekForPrev(ListKey(incarnation, OrderedBits(first)));
+  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), kWhat));
+  if (!it->Valid()) it->SeekToFirst();
   const std::string end = ListKey(incarnation, OrderedBits(last));
   std::vector<Key> chunk;
-  for (; it.Valid() && it.key().starts_with(prefix) && it.key().compare(end) <= 0; it.Next()) {
+  for (; it->Valid() && it->key().compare(end) <= 0; it->Next()) {
     chunk.clear();
-    if (!DecodeKeyList(ViewOf(it.key()), ViewOf(it.value()), chunk))
+    if (!DecodeKeyList(ViewOf(it->key()), ViewOf(it->value()), chunk))
       return absl::DataLossError("a record of the key lists is damaged");
     for (Key key : chunk) {
       if (key >= first && key <= last) keys.push_back(key);
     }
   }
-  return FromReadStatus(it.status(), kWhat);
+  return FromReadStatus(it->status(), kWhat);
 }
 
 absl::StatusOr<uint64_t> CountKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                                       Incarnation incarnation) {
-  rocksdb::ReadOptions read_options;
-  read_options.fill_cache = false;
-  FileWiseIterator it(db, family, read_options);
-  const std::string prefix = ListKey(incarnation, 0).substr(0, 8);
+  const ListBounds bounds(incarnation);
+  const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, family, bounds.Options());
   uint64_t count = 0;
   std::vector<Key> chunk;
-  for (it.Seek(prefix); it.Valid() && it.key().starts_with(prefix); it.Next()) {
+  for (it->SeekToFirst(); it->Valid(); it->Next()) {
     chunk.clear();
-    if (!DecodeKeyList(ViewOf(it.key()), ViewOf(it.value()), chunk))
+    if (!DecodeKeyList(ViewOf(it->key()), ViewOf(it->value()), chunk))
       return absl::DataLossError("a record of the key lists is damaged");
     count += chunk.size();
   }
-  HPS_RETURN_IF_ERROR(FromReadStatus(it.status(), kWhat));
+  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), kWhat));
   return count;
 }
 
 absl::Status DeleteKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                            Incarnation incarnation) {
-  const std::string begin = ListKey(incarnation, 0);
-  const std::string end = ListKey(incarnation + 1, 0);
-  const rocksdb::Slice begin_slice(begin);
-  const rocksdb::Slice end_slice(end);
-  rocksdb::Status status =
-      rocksdb::DeleteFilesInRange(&db, family, &begin_slice, &end_slice, false);
-  std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(rocksdb::ReadOptions(), family));
-  it->Seek(begin_slice);
-  const bool some_left = it->Valid() && it->key().compare(end_slice) < 0;
-  it.reset();
-  if (status.ok() && some_left)
-    status = db.DeleteRange(rocksdb::WriteOptions(), family, begin_slice, end_slice);
-  return FromRocksStatus(status, "deleting a key list");
+  return DeleteLists(db, family, ListKey(incarnation, 0), ListKey(incarnation + 1, 0));
 }
 
 absl::Status DeleteOtherKeyLists(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                                  std::span<const Incarnation> known) {
-  std::vector<Incarnation> unknown;
-  std::unique_ptr<rocksdb::Iterator> it(db.NewIterator(rocksdb::ReadOptions(), family));
-  it->SeekToFirst();
-  while (it->Valid() && it->key().size() == kListKeyBytes) {
-    const Incarnation incarnation = LoadBigEndian64(it->key().data());
-    if (std::find(known.begin(), known.end(), incarnation) == known.end())
-      unknown.push_back(incarnation);
-    it->Seek(ListKey(incarnation + 1, 0));
+  std::vector<Incarnation> kept(known.begin(), known.end());
+  std::sort(kept.begin(), kept.end());
+  std::string begin;
+  absl::Status deleted;
+  for (const Incarnation incarnation : kept) {
+    deleted.Update(DeleteLists(db, family, begin, ListKey(incarnation, 0)));
+    begin = ListKey(incarnation + 1, 0);
   }
-  it.reset();
-  for (Incarnation incarnation : unknown)
-    HPS_RETURN_IF_ERROR(DeleteKeyList(db, family, incarnation));
-  return absl::OkStatus();
+  deleted.Update(DeleteLists(db, family, begin, std::string(kListKeyBytes, '\xff')));
+  return deleted;
 }
 
 }  // namespace hps

@@ -46,6 +46,8 @@ absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
 absl::StatusOr<uint64_t> CountKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                                       Incarnation incarnation);
 
+// Lists are deleted whole, and the damage that they may have is no error. Errors: those of a failed
+// read or write.
 absl::Status DeleteKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                            Incarnation incarnation);
 // Deletes the lists of all incarnations but `known`.

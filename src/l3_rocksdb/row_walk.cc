@@ -1,13 +1,14 @@
 #include "l3_rocksdb/row_walk.h"
 
 #include <limits>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "l3_rocksdb/file_wise_iterator.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/row_codec.h"
 #include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_iterator.h"
 
 namespace hps {
 namespace {
@@ -23,10 +24,7 @@ rocksdb::ReadOptions WithoutFillingTheCache() {
 // Keys are numbers here: their ordered bits.
 class Walk {
  public:
-  Walk(const Database::Pin& pin, RowVisitor& visitor)
-      : pin_(pin),
-        visitor_(visitor),
-        it_(pin.database().db(), pin.family().handle, WithoutFillingTheCache()) {}
+  Walk(const Database::Pin& pin, RowVisitor& visitor) : pin_(pin), visitor_(visitor) {}
 
   absl::Status Run();
 
@@ -39,17 +37,19 @@ class Walk {
 
   const Database::Pin& pin_;
   RowVisitor& visitor_;
-  FileWiseIterator it_;
-  uint64_t next_ = 0;  // every key before it has been visited
+  std::unique_ptr<rocksdb::Iterator> it_;  // null before the first seek
+  uint64_t next_ = 0;                      // every key before it has been visited
   bool done_ = false;
 };
 
-// Goes to the first key at or after `bits`.
+// Goes to the first key at or after `bits`. With a new iterator: after damage the old one is no
+// good. That both show the same, the caller of WalkRows sees to.
 rocksdb::Status Walk::Seek(uint64_t bits) {
   char key[kKeyBytes];
   StoreBigEndian64(key, bits);
-  it_.Seek({key, kKeyBytes});
-  return it_.status();
+  it_ = NewStoreIterator(pin_.database().db(), pin_.family().handle, WithoutFillingTheCache());
+  it_->Seek({key, kKeyBytes});
+  return it_->status();
 }
 
 // The first position after `begin` at which reading works again, found by doubling steps and then
@@ -83,12 +83,12 @@ absl::Status Walk::Failed(const rocksdb::Status& status) const {
 
 absl::Status Walk::VisitRow() {
   const TableRecord& table = pin_.family().table;
-  if (it_.key().size() != kKeyBytes) {
+  if (it_->key().size() != kKeyBytes) {
     return absl::DataLossError(absl::StrCat("table '", table.spec.name, "': a key of ",
-                                            it_.key().size(), " bytes, expected ", kKeyBytes));
+                                            it_->key().size(), " bytes, expected ", kKeyBytes));
   }
-  const Key key = DecodeKey(it_.key().data());
-  const std::string_view value(it_.value().data(), it_.value().size());
+  const Key key = DecodeKey(it_->key().data());
+  const std::string_view value(it_->value().data(), it_->value().size());
   done_ = OrderedBits(key) == kLastBits;
   next_ = OrderedBits(key) + 1;
   if (CheckRow(table.incarnation, key, value, table.spec.row_bytes()) == RowState::kDamaged)
@@ -112,12 +112,12 @@ absl::Status Walk::PassGap(const rocksdb::Status& why) {
 absl::Status Walk::Run() {
   Seek(0);
   while (!done_) {
-    if (it_.Valid()) {
+    if (it_->Valid()) {
       HPS_RETURN_IF_ERROR(VisitRow());
-      if (!done_) it_.Next();
+      if (!done_) it_->Next();
       continue;
     }
-    if (it_.status().ok()) return absl::OkStatus();
+    if (it_->status().ok()) return absl::OkStatus();
     // Once more: it may not last.
     const rocksdb::Status status = Seek(next_);
     if (status.ok()) continue;

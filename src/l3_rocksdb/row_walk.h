@@ -20,6 +20,7 @@ class RowVisitor {
   virtual absl::Status OnGap(Key first, Key last, const std::string& why) = 0;
 };
 
+// REQUIRES: nobody writes to the table meanwhile, as a repair and a reader see to.
 // A failed read that is no damage (an I/O error) is tried once more; then it ends the walk, and
 // nothing is said of the keys behind it. Errors: the visitor's; UNAVAILABLE, RESOURCE_EXHAUSTED.
 absl::Status WalkRows(const Database::Pin& pin, RowVisitor& visitor);

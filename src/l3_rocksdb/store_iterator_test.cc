@@ -1,4 +1,4 @@
-#include "l3_rocksdb/file_wise_iterator.h"
+#include "l3_rocksdb/store_iterator.h"
 
 #include <gtest/gtest.h>
 
@@ -137,7 +137,7 @@ TEST_F(DamagedFileTest, AKeyListDoesNotEndBeforeAFirstBlockThatIsDamaged) {
 }
 
 // Like a map, in a family that is written to, flushed and compacted while iterators go on.
-TEST(FileWiseIteratorTest, AgreesWithAMap) {
+TEST(StoreIteratorTest, AgreesWithAMap) {
   const uint64_t seed = std::random_device{}();
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
@@ -163,26 +163,26 @@ TEST(FileWiseIteratorTest, AgreesWithAMap) {
         ASSERT_TRUE(database->Put({}, key, map[key]).ok());
       }
     }
-    FileWiseIterator it(*database, database->DefaultColumnFamily(), {});
+    const auto it = NewStoreIterator(*database, database->DefaultColumnFamily());
     const std::string start = draw();
-    it.SeekForPrev(start);
+    it->SeekForPrev(start);
     auto expected = map.upper_bound(start);
-    ASSERT_EQ(it.Valid(), expected != map.begin()) << it.status().ToString();
-    if (it.Valid()) {
-      ASSERT_EQ(it.key(), std::prev(expected)->first);
+    ASSERT_EQ(it->Valid(), expected != map.begin()) << it->status().ToString();
+    if (it->Valid()) {
+      ASSERT_EQ(it->key(), std::prev(expected)->first);
       --expected;
     } else {
-      it.Seek(start);
+      it->Seek(start);
     }
     // What is changed from now on is not seen.
     ASSERT_TRUE(database->Put({}, "5x", "later").ok());
     ASSERT_TRUE(database->Flush({}).ok());
-    for (; it.Valid(); it.Next(), ++expected) {
+    for (; it->Valid(); it->Next(), ++expected) {
       ASSERT_NE(expected, map.end());
-      ASSERT_EQ(it.key(), expected->first);
-      ASSERT_EQ(it.value(), expected->second);
+      ASSERT_EQ(it->key(), expected->first);
+      ASSERT_EQ(it->value(), expected->second);
     }
-    ASSERT_TRUE(it.status().ok()) << it.status().ToString();
+    ASSERT_TRUE(it->status().ok()) << it->status().ToString();
     ASSERT_EQ(expected, map.end());
     ASSERT_TRUE(database->Delete({}, "5x").ok());
   }
