@@ -7,7 +7,8 @@
 // beside a close. So it is told that an error of the disk is a soft one, which stops nothing: what
 // failed has failed, rows stay in memory and in the log, and Database::Recover flushes them again.
 //
-// All other errors are damage or bugs. RocksDB takes no write after them until it is opened again.
+// All other errors are damage or bugs. RocksDB takes no write after them until it is opened again:
+// a compaction that meets damage fails as a whole, and leaves the damaged file as it was.
 #pragma once
 
 #include <rocksdb/db.h>

@@ -145,21 +145,24 @@ bool DecodeKeyList(std::string_view key, std::string_view value, std::vector<Key
 }
 
 absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
-                         Incarnation incarnation, Key first, Key last, std::vector<Key>& keys) {
+                         Incarnation incarnation, const KeyListPart& part, std::vector<Key>& keys) {
   const ListBounds bounds(incarnation);
   const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, family, bounds.Options());
-  // The chunk that begins at or before `first` may reach into the range.
-  it->SeekForPrev(ListKey(incarnation, OrderedBits(first)));
+  // The chunk that begins at or before the first key may reach into the part.
+  it->SeekForPrev(ListKey(incarnation, OrderedBits(part.first)));
   HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), kWhat));
   if (!it->Valid()) it->SeekToFirst();
-  const std::string end = ListKey(incarnation, OrderedBits(last));
+  const std::string end = ListKey(incarnation, OrderedBits(part.last));
+  const size_t size_before = keys.size();
   std::vector<Key> chunk;
   for (; it->Valid() && it->key().compare(end) <= 0; it->Next()) {
     chunk.clear();
     if (!DecodeKeyList(ViewOf(it->key()), ViewOf(it->value()), chunk))
       return absl::DataLossError("a record of the key lists is damaged");
     for (Key key : chunk) {
-      if (key >= first && key <= last) keys.push_back(key);
+      if (key < part.first || key > part.last) continue;
+      if (keys.size() - size_before == part.keys_max) return absl::OkStatus();
+      keys.push_back(key);
     }
   }
   return FromReadStatus(it->status(), kWhat);

@@ -13,6 +13,7 @@
 #include <rocksdb/db.h>
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,10 +38,17 @@ KeyListRecord EncodeKeyList(Incarnation incarnation, std::span<const Key> keys);
 // Appends the record's keys. False when it is damaged; nothing has been appended then.
 bool DecodeKeyList(std::string_view key, std::string_view value, std::vector<Key>& keys);
 
-// The listed keys from `first` to `last`, both included. Errors: DATA_LOSS (the list
-// is damaged), those of a failed read.
+struct KeyListPart {
+  Key first = 0;
+  Key last = 0;  // included
+  size_t keys_max = std::numeric_limits<size_t>::max();
+};
+
+// Appends the listed keys of the part, ascending: the first keys_max where it has more. Errors:
+// DATA_LOSS (the list is damaged; the keys before the damage have been appended), those of a failed
+// read.
 absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
-                         Incarnation incarnation, Key first, Key last, std::vector<Key>& keys);
+                         Incarnation incarnation, const KeyListPart& part, std::vector<Key>& keys);
 
 // How many keys the list has, every record checked. Errors: those of ReadKeyList.
 absl::StatusOr<uint64_t> CountKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,

@@ -97,9 +97,14 @@ TEST_F(KeyListTest, ReadsAndCountsAList) {
   AddFile(std::vector<Incarnation>{1, 2, 3});
   EXPECT_EQ(*CountKeyList(*database_, family(), 2), uint64_t{kChunks} * kKeyListChunkKeys);
   std::vector<Key> keys;
-  ASSERT_TRUE(ReadKeyList(*database_, family(), 2, 4000, 8500, keys).ok());
+  ASSERT_TRUE(ReadKeyList(*database_, family(), 2, {.first = 4000, .last = 8500}, keys).ok());
   ASSERT_EQ(keys.size(), 4501u);
   for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(keys[i], static_cast<Key>(4000 + i));
+  keys.clear();
+  ASSERT_TRUE(
+      ReadKeyList(*database_, family(), 2, {.first = 4000, .last = 8500, .keys_max = 3}, keys)
+          .ok());
+  EXPECT_EQ(keys, (std::vector<Key>{4000, 4001, 4002}));
   EXPECT_EQ(*CountKeyList(*database_, family(), 9), 0u);
 }
 
@@ -109,7 +114,8 @@ TEST_F(KeyListTest, SaysThatAListIsDamaged) {
   DamageFirstBlock(2);
   std::vector<Key> keys;
   EXPECT_TRUE(absl::IsDataLoss(CountKeyList(*database_, family(), 2).status()));
-  EXPECT_TRUE(absl::IsDataLoss(ReadKeyList(*database_, family(), 2, 0, 10, keys)));
+  EXPECT_TRUE(
+      absl::IsDataLoss(ReadKeyList(*database_, family(), 2, {.first = 0, .last = 10}, keys)));
   EXPECT_EQ(*CountKeyList(*database_, family(), 1), uint64_t{kChunks} * kKeyListChunkKeys);
 }
 
@@ -151,9 +157,11 @@ TEST_F(KeyListTest, AnotherImportsListHasNothingOfADeletedOne) {
   ASSERT_TRUE(DeleteKeyList(*database_, family(), 3).ok());
   ASSERT_TRUE(DeleteKeyList(*database_, family(), 5).ok());
   std::vector<Key> keys;
-  ASSERT_TRUE(ReadKeyList(*database_, family(), 4, std::numeric_limits<Key>::min(),
-                          std::numeric_limits<Key>::max(), keys)
-                  .ok());
+  ASSERT_TRUE(
+      ReadKeyList(
+          *database_, family(), 4,
+          {.first = std::numeric_limits<Key>::min(), .last = std::numeric_limits<Key>::max()}, keys)
+          .ok());
   EXPECT_EQ(keys.size(), size_t{kChunks} * kKeyListChunkKeys);
   ASSERT_TRUE(database_->CompactRange({}, nullptr, nullptr).ok());
   EXPECT_EQ(*CountKeyList(*database_, family(), 4), uint64_t{kChunks} * kKeyListChunkKeys);

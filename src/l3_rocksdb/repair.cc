@@ -1,5 +1,6 @@
 #include "l3_rocksdb/repair.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -10,7 +11,6 @@
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/import_commit.h"
 #include "l3_rocksdb/incarnation_draw.h"
-#include "l3_rocksdb/key_list.h"
 #include "l3_rocksdb/part_writer.h"
 #include "l3_rocksdb/row_codec.h"
 #include "l3_rocksdb/row_walk.h"
@@ -28,27 +28,25 @@ class TableCopy final : public RowVisitor {
   absl::Status OnRow(Key key, std::string_view value) override {
     return Put(key, value.substr(0, value.size() - kRowTailBytes), RowVersion(value));
   }
-  absl::Status OnDamagedRow(Key key) override { return PutLost(key); }
+  absl::Status OnLostRow(Key key, const std::string&) override {
+    ++lost_count_;
+    return Put(key, {}, 0);
+  }
   absl::Status OnGap(Key first, Key last, const std::string&) override {
-    std::vector<Key> keys;
-    const absl::Status listed = ReadKeyList(pin_.database().db(), pin_.database().key_list(),
-                                            pin_.family().table.incarnation, first, last, keys);
-    if (!listed.ok() && !absl::IsDataLoss(listed)) return listed;
     // Rows that were written after the import are in no list.
-    if (!listed.ok() || pin_.family().changed) lost_ranges_.push_back({first, last});
-    if (!listed.ok()) keys.clear();
-    for (const Key key : keys) HPS_RETURN_IF_ERROR(PutLost(key));
+    if (pin_.family().changed) lost_ranges_.push_back({first, last});
+    return absl::OkStatus();
+  }
+  absl::Status OnDamagedList(Key first, Key last) override {
+    lost_ranges_.push_back({first, last});
     return absl::OkStatus();
   }
 
   uint64_t lost_count() const { return lost_count_; }
-  const std::vector<LostRange>& lost_ranges() const { return lost_ranges_; }
+  // With those of earlier repairs; none overlaps another.
+  std::vector<LostRange> TakeLostRanges();
 
  private:
-  absl::Status PutLost(Key key) {
-    ++lost_count_;
-    return Put(key, {}, 0);
-  }
   absl::Status Put(Key key, std::string_view row, Version version) {
     value_.assign(row);
     value_.resize(row.size() + kRowTailBytes);
@@ -64,6 +62,21 @@ class TableCopy final : public RowVisitor {
   uint64_t lost_count_ = 0;
 };
 
+// The store has one range for each first key.
+std::vector<LostRange> TableCopy::TakeLostRanges() {
+  std::sort(lost_ranges_.begin(), lost_ranges_.end(),
+            [](const LostRange& a, const LostRange& b) { return a.first < b.first; });
+  std::vector<LostRange> merged;
+  for (const LostRange& range : lost_ranges_) {
+    if (merged.empty() || range.first > merged.back().last) {
+      merged.push_back(range);
+    } else {
+      merged.back().last = std::max(merged.back().last, range.last);
+    }
+  }
+  return merged;
+}
+
 class Repair {
  public:
   explicit Repair(Database& database) : database_(database) {}
@@ -71,7 +84,7 @@ class Repair {
 
  private:
   absl::Status CopyTable(const std::string& name, StagedTable& target, size_t number);
-  absl::Status CopyRecords(const Family& family, const TableCopy& copy, Incarnation incarnation);
+  absl::Status CopyRecords(const Family& family, TableCopy& copy, Incarnation incarnation);
 
   Database& database_;
   std::string directory_;
@@ -94,14 +107,13 @@ absl::Status Repair::CopyTable(const std::string& name, StagedTable& target, siz
   return CopyRecords(pin.family(), copy, target.incarnation);
 }
 
-absl::Status Repair::CopyRecords(const Family& family, const TableCopy& copy,
-                                 Incarnation incarnation) {
+absl::Status Repair::CopyRecords(const Family& family, TableCopy& copy, Incarnation incarnation) {
   HPS_ASSIGN_OR_RETURN(const IncarnationRecords records,
                        ReadIncarnation(database_.db(), family.table.incarnation));
   // The new key list names every key that can be read, so only ranges keep a table "changed".
   for (const StreamPosition& position : records.positions)
     PutPosition(batch_, incarnation, position);
-  for (const LostRange& range : copy.lost_ranges()) PutLostRange(batch_, incarnation, range);
+  for (const LostRange& range : copy.TakeLostRanges()) PutLostRange(batch_, incarnation, range);
   return absl::OkStatus();
 }
 

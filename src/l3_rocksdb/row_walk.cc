@@ -1,11 +1,15 @@
 #include "l3_rocksdb/row_walk.h"
 
-#include <limits>
-#include <memory>
+#include <rocksdb/sst_file_reader.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "l3_rocksdb/entry_walk.h"
 #include "l3_rocksdb/key_codec.h"
+#include "l3_rocksdb/key_list.h"
 #include "l3_rocksdb/row_codec.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_iterator.h"
@@ -13,118 +17,176 @@
 namespace hps {
 namespace {
 
-constexpr uint64_t kLastBits = std::numeric_limits<uint64_t>::max();
+// A gap may be as long as the table: it is passed in parts of this many keys from each that names
+// some.
+constexpr size_t kPartKeysMax = 65536;
 
-rocksdb::ReadOptions WithoutFillingTheCache() {
-  rocksdb::ReadOptions read_options;
-  read_options.fill_cache = false;
-  return read_options;
-}
-
-// Keys are numbers here: their ordered bits.
-class Walk {
+// The keys of a part of a gap. `part` ends sooner where somebody names more keys than it may have.
+class PartKeys final : public EntryVisitor {
  public:
-  Walk(const Database::Pin& pin, RowVisitor& visitor) : pin_(pin), visitor_(visitor) {}
+  explicit PartKeys(BitsRange part) : part_(part) {}
+
+  // The next one to name keys in ascending order.
+  void BeginSource() { source_count_ = 0; }
+  absl::StatusOr<bool> OnEntry(uint64_t bits, std::string_view) override {
+    keys_.push_back(bits);
+    if (++source_count_ < kPartKeysMax) return true;
+    part_.last = std::min(part_.last, bits);
+    return false;
+  }
+  absl::Status OnGap(BitsRange, const rocksdb::Status&) override { return absl::OkStatus(); }
+
+  BitsRange part() const { return part_; }
+  // Ascending, each once.
+  std::vector<uint64_t> TakeKeys() {
+    std::sort(keys_.begin(), keys_.end());
+    keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
+    keys_.erase(std::upper_bound(keys_.begin(), keys_.end(), part_.last), keys_.end());
+    return std::move(keys_);
+  }
+
+ private:
+  BitsRange part_;
+  size_t source_count_ = 0;
+  std::vector<uint64_t> keys_;
+};
+
+class Walk final : public EntryVisitor {
+ public:
+  Walk(const Database::Pin& pin, RowVisitor& visitor)
+      : pin_(pin),
+        database_(pin.database()),
+        handle_(pin.family().handle),
+        what_(absl::StrCat("table '", pin.family().table.spec.name, "': reading rows")),
+        visitor_(visitor) {}
 
   absl::Status Run();
 
  private:
-  rocksdb::Status Seek(uint64_t bits);
-  absl::StatusOr<uint64_t> EndOfGap(uint64_t begin);
-  absl::Status VisitRow();
-  absl::Status PassGap(const rocksdb::Status& why);
-  absl::Status Failed(const rocksdb::Status& status) const;
+  absl::StatusOr<bool> OnEntry(uint64_t bits, std::string_view value) override {
+    HPS_RETURN_IF_ERROR(VisitRow(KeyOfOrderedBits(bits), value));
+    return true;
+  }
+  absl::Status OnGap(BitsRange gap, const rocksdb::Status& why) override;
+  absl::Status VisitRow(Key key, std::string_view value);
+  absl::Status VisitKey(Key key);
+  absl::Status AddListedKeys(PartKeys& keys);
+  absl::Status AddKeysInMemory(PartKeys& keys);
+  absl::Status AddKeysInFiles(PartKeys& keys);
+  absl::Status AddKeysInFile(const rocksdb::SstFileMetaData& file, PartKeys& keys);
 
   const Database::Pin& pin_;
+  Database& database_;
+  rocksdb::ColumnFamilyHandle* const handle_;
+  const std::string what_;
   RowVisitor& visitor_;
-  std::unique_ptr<rocksdb::Iterator> it_;  // null before the first seek
-  uint64_t next_ = 0;                      // every key before it has been visited
-  bool done_ = false;
 };
 
-// Goes to the first key at or after `bits`. With a new iterator: after damage the old one is no
-// good. That both show the same, the caller of WalkRows sees to.
-rocksdb::Status Walk::Seek(uint64_t bits) {
-  char key[kKeyBytes];
-  StoreBigEndian64(key, bits);
-  it_ = NewStoreIterator(pin_.database().db(), pin_.family().handle, WithoutFillingTheCache());
-  it_->Seek({key, kKeyBytes});
-  return it_->status();
-}
-
-// The first position after `begin` at which reading works again, found by doubling steps and then
-// halving: good rows between two damages can be missed only if they are fewer than the damage
-// before them is long. 0 = nothing after `begin` can be read. Errors: a read that failed without
-// damage.
-absl::StatusOr<uint64_t> Walk::EndOfGap(uint64_t begin) {
-  uint64_t bad = begin;
-  uint64_t good = begin;
-  for (uint64_t step = 1;; step = step > kLastBits / 2 ? kLastBits : step * 2) {
-    if (bad == kLastBits) return uint64_t{0};
-    good = step > kLastBits - begin ? kLastBits : begin + step;
-    const rocksdb::Status sought = Seek(good);
-    if (sought.ok()) break;
-    if (!IsDamage(sought)) return Failed(sought);
-    bad = good;
-  }
-  while (good - bad > 1) {
-    const uint64_t middle = bad + (good - bad) / 2;
-    const rocksdb::Status sought = Seek(middle);
-    if (!sought.ok() && !IsDamage(sought)) return Failed(sought);
-    (sought.ok() ? good : bad) = middle;
-  }
-  return good;
-}
-
-absl::Status Walk::Failed(const rocksdb::Status& status) const {
-  return FromRocksStatus(status,
-                         absl::StrCat("table '", pin_.family().table.spec.name, "': reading rows"));
-}
-
-absl::Status Walk::VisitRow() {
+absl::Status Walk::VisitRow(Key key, std::string_view value) {
   const TableRecord& table = pin_.family().table;
-  if (it_->key().size() != kKeyBytes) {
-    return absl::DataLossError(absl::StrCat("table '", table.spec.name, "': a key of ",
-                                            it_->key().size(), " bytes, expected ", kKeyBytes));
-  }
-  const Key key = DecodeKey(it_->key().data());
-  const std::string_view value(it_->value().data(), it_->value().size());
-  done_ = OrderedBits(key) == kLastBits;
-  next_ = OrderedBits(key) + 1;
   if (CheckRow(table.incarnation, key, value, table.spec.row_bytes()) == RowState::kDamaged)
-    return visitor_.OnDamagedRow(key);
+    return visitor_.OnLostRow(key, "the row's checksum is wrong");
   return visitor_.OnRow(key, value);
 }
 
-// Reports the gap at next_ and goes to its end.
-absl::Status Walk::PassGap(const rocksdb::Status& why) {
-  const uint64_t begin = next_;
-  HPS_ASSIGN_OR_RETURN(const uint64_t end, EndOfGap(begin));
-  done_ = end == 0;
-  HPS_RETURN_IF_ERROR(visitor_.OnGap(
-      KeyOfOrderedBits(begin), KeyOfOrderedBits(done_ ? kLastBits : end - 1), why.ToString()));
-  if (done_) return absl::OkStatus();
-  next_ = end;
-  const rocksdb::Status sought = Seek(end);
-  return sought.ok() || IsDamage(sought) ? absl::OkStatus() : Failed(sought);
+// Reads a key as a look-up does.
+absl::Status Walk::VisitKey(Key key) {
+  rocksdb::ReadOptions options;
+  options.fill_cache = false;
+  char bytes[kKeyBytes];
+  EncodeKey(key, bytes);
+  rocksdb::PinnableSlice value;
+  rocksdb::Status got;
+  for (int tries = 0; tries < 2; ++tries) {
+    value.Reset();
+    got = database_.db().Get(options, handle_, {bytes, kKeyBytes}, &value);
+    if (got.ok()) return VisitRow(key, {value.data(), value.size()});
+    if (got.IsNotFound()) return absl::OkStatus();
+  }
+  if (!IsDamage(got)) return FromRocksStatus(got, what_);
+  return visitor_.OnLostRow(key, "the row can't be read");
+}
+
+absl::Status Walk::AddListedKeys(PartKeys& keys) {
+  const Key first = KeyOfOrderedBits(keys.part().first);
+  const Key last = KeyOfOrderedBits(keys.part().last);
+  std::vector<Key> listed;
+  const absl::Status read =
+      ReadKeyList(database_.db(), database_.key_list(), pin_.family().table.incarnation,
+                  {.first = first, .last = last, .keys_max = kPartKeysMax}, listed);
+  if (!read.ok() && !absl::IsDataLoss(read)) return read;
+  if (!read.ok()) HPS_RETURN_IF_ERROR(visitor_.OnDamagedList(first, last));
+  keys.BeginSource();
+  for (const Key key : listed) {
+    HPS_ASSIGN_OR_RETURN(const bool goes_on, keys.OnEntry(OrderedBits(key), {}));
+    if (!goes_on) break;
+  }
+  return absl::OkStatus();
+}
+
+// A reader has what is in the logs in memory.
+absl::Status Walk::AddKeysInMemory(PartKeys& keys) {
+  keys.BeginSource();
+  return WalkEntries(
+      [this](rocksdb::ReadOptions options) {
+        options.read_tier = rocksdb::kMemtableTier;
+        return NewStoreIterator(database_.db(), handle_, options);
+      },
+      keys.part(), what_, keys);
+}
+
+absl::Status Walk::AddKeysInFiles(PartKeys& keys) {
+  rocksdb::ColumnFamilyMetaData family;
+  database_.db().GetColumnFamilyMetaData(handle_, &family);
+  for (const rocksdb::LevelMetaData& level : family.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files) {
+      if (file.smallestkey.size() != kKeyBytes || file.largestkey.size() != kKeyBytes) continue;
+      if (LoadBigEndian64(file.smallestkey.data()) > keys.part().last) continue;
+      if (LoadBigEndian64(file.largestkey.data()) < keys.part().first) continue;
+      HPS_RETURN_IF_ERROR(AddKeysInFile(file, keys));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Walk::AddKeysInFile(const rocksdb::SstFileMetaData& file, PartKeys& keys) {
+  rocksdb::Options options = database_.rocks_options().for_row_files();
+  options.env = database_.env();
+  rocksdb::SstFileReader reader(options);
+  const rocksdb::Status opened = reader.Open(database_.path() + "/" + file.relative_filename);
+  // "Invalid argument" is what a file says whose properties name what RocksDB does not know.
+  if (IsDamage(opened) || opened.IsInvalidArgument()) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(FromRocksStatus(opened, what_));
+  keys.BeginSource();
+  return WalkEntries(
+      [&reader](const rocksdb::ReadOptions& read_options) {
+        return std::unique_ptr<rocksdb::Iterator>(reader.NewIterator(read_options));
+      },
+      keys.part(), what_, keys);
+}
+
+absl::Status Walk::OnGap(BitsRange gap, const rocksdb::Status& why) {
+  HPS_RETURN_IF_ERROR(
+      visitor_.OnGap(KeyOfOrderedBits(gap.first), KeyOfOrderedBits(gap.last), why.ToString()));
+  for (uint64_t first = gap.first;;) {
+    PartKeys keys({first, gap.last});
+    HPS_RETURN_IF_ERROR(AddListedKeys(keys));
+    HPS_RETURN_IF_ERROR(AddKeysInMemory(keys));
+    HPS_RETURN_IF_ERROR(AddKeysInFiles(keys));
+    const uint64_t last = keys.part().last;
+    for (const uint64_t bits : keys.TakeKeys())
+      HPS_RETURN_IF_ERROR(VisitKey(KeyOfOrderedBits(bits)));
+    if (last == gap.last) return absl::OkStatus();
+    first = last + 1;
+  }
 }
 
 absl::Status Walk::Run() {
-  Seek(0);
-  while (!done_) {
-    if (it_->Valid()) {
-      HPS_RETURN_IF_ERROR(VisitRow());
-      if (!done_) it_->Next();
-      continue;
-    }
-    if (it_->status().ok()) return absl::OkStatus();
-    // Once more: it may not last.
-    const rocksdb::Status status = Seek(next_);
-    if (status.ok()) continue;
-    if (!IsDamage(status)) return Failed(status);
-    HPS_RETURN_IF_ERROR(PassGap(status));
-  }
-  return absl::OkStatus();
+  return WalkEntries(
+      [this](const rocksdb::ReadOptions& options) {
+        return NewStoreIterator(database_.db(), handle_, options);
+      },
+      {}, what_, *this);
 }
 
 }  // namespace

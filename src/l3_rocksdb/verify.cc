@@ -81,21 +81,21 @@ class RowCheck final : public RowVisitor {
     verifier_.report().bytes += value.size();
     return absl::OkStatus();
   }
-  absl::Status OnDamagedRow(Key key) override {
+  absl::Status OnLostRow(Key key, const std::string& why) override {
     ++lost_count_;
-    verifier_.Add({name(), "", key, "the row's checksum is wrong"});
+    verifier_.Add({name(), "", key, why});
     return absl::OkStatus();
   }
   absl::Status OnGap(Key first, Key last, const std::string& why) override {
-    std::vector<Key> keys;
-    const absl::Status listed = ReadKeyList(pin_.database().db(), pin_.database().key_list(),
-                                            pin_.family().table.incarnation, first, last, keys);
-    if (!listed.ok() && !absl::IsDataLoss(listed)) return listed;
-    verifier_.Add({name(), "", std::nullopt,
-                   absl::StrCat("nothing can be read from key ", first, " to key ", last, ": ", why,
-                                listed.ok() ? "" : "; nor the list of its keys")});
-    for (const Key key : keys) verifier_.Add({name(), "", key, "the row can't be read"});
-    lost_count_ += keys.size();
+    verifier_.Add(
+        {name(), "", std::nullopt,
+         absl::StrCat("not all can be read from key ", first, " to key ", last, ": ", why)});
+    return absl::OkStatus();
+  }
+  absl::Status OnDamagedList(Key first, Key last) override {
+    verifier_.Add(
+        {name(), "", std::nullopt,
+         absl::StrCat("the list of the keys from ", first, " to ", last, " can't be read either")});
     return absl::OkStatus();
   }
 
