@@ -36,8 +36,9 @@ struct QueryView {
 // `misses` under `generation`: when the stream has passed it they can be read by the host.
 // `generation` counts the launches with these buffers, from 1 (also those without keys: the
 // counters' halves take turns by its parity). When it comes to 0 again, `claims`, `counters` and
-// the pinned memory have to be zeroed and it starts from 1. REQUIRES: at most kTablesPerCallMax
-// queries, keys_max keys in all; one gate for all tables.
+// the pinned memory have to be zeroed and it starts from 1. No queries at all are success without a
+// launch, and take no generation. REQUIRES: at most kTablesPerCallMax queries, keys_max keys in
+// all; one gate for all tables.
 cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& misses,
                         uint32_t generation, cudaStream_t stream);
 

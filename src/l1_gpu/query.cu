@@ -144,6 +144,7 @@ cudaError_t LaunchQueryTasks(std::span<const QueryTask> tasks, const QueryCall& 
 
 cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& misses,
                         uint32_t generation, cudaStream_t stream) {
+  if (queries.empty()) return cudaSuccess;
   const QueryCall call = {GateOf(queries), generation, true, misses};
   if (queries.size() == 1) {
     QueryTask task = TaskOfQuery(queries[0]);

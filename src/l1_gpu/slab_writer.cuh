@@ -53,23 +53,25 @@ __device__ inline uint32_t FreeSlot(uint32_t control) {
 // One of the two words of the gate.
 using GateWord = unsigned long long GateWords::*;
 
+// Adds to a word of all copies of the gate, whatever the size of the block.
+__device__ inline void AddToGate(WriterGate* gate, GateWord word, unsigned long long amount) {
+  for (uint32_t copy = threadIdx.x; copy < WriterGate::kCopies; copy += blockDim.x)
+    atomicAdd(&(gate->copies[copy].*word), amount);
+}
+
 // Announces a writing block at a word of the gate, before its first lock. For all threads of a
 // block.
 __device__ inline void EnterGate(WriterGate* gate, GateWord word) {
-  if (threadIdx.x < WriterGate::kCopies) {
-    atomicAdd(&(gate->copies[threadIdx.x].*word), 1ull);
-    FenceGpu();
-  }
+  AddToGate(gate, word, 1);
+  if (threadIdx.x < WriterGate::kCopies) FenceGpu();
   __syncthreads();
 }
-// Takes leave, after the last unlock of the block, which wrote at most `key_count` keys.
+// Takes leave, after the last unlock of the block, which wrote at most `key_count` keys, at least
+// one: else the word would be again what it was before.
 __device__ inline void LeaveGate(WriterGate* gate, GateWord word, uint32_t key_count) {
   __syncthreads();
-  if (threadIdx.x < WriterGate::kCopies) {
-    FenceGpu();
-    atomicAdd(&(gate->copies[threadIdx.x].*word),
-              (static_cast<unsigned long long>(key_count) << kGateKeysShift) - 1);
-  }
+  if (threadIdx.x < WriterGate::kCopies) FenceGpu();
+  AddToGate(gate, word, (static_cast<unsigned long long>(key_count) << kGateKeysShift) - 1);
 }
 
 // Runs write(first key of a tile) for the block's warps over all tiles, within a word of the gate.
