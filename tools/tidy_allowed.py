@@ -24,7 +24,7 @@ ALLOWED = {
     ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
     ("throw", "src/base/replaced_new.h"): "operator new reports by std::bad_alloc",
     ("throw", "src/base/failing_new.h"): "operator new reports by std::bad_alloc",
-    ("names", "src/l1_gpu/allocation_test.cc"): "the linker's --wrap makes these names",
+    ("names", "src/l1_gpu/test_counted_runtime.h"): "the linker's --wrap makes these names",
     ("names", "src/l1_gpu/gpu_call_test.cc"): "the linker's --wrap makes these names",
     ("thread", "src/l3_rocksdb/log_syncer.h"): "one thread, owned and joined",
     ("thread", "src/base/executor.h"): "the pool owns and joins the process's threads",

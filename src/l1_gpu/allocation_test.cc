@@ -1,7 +1,6 @@
 // After warm-up a look-up on a GPU allocates nothing on its thread, neither host nor device memory,
 // and asks the runtime for no synchronization: it polls events. This program counts every operator
 // new and, by the linker's --wrap, every call of the runtime that allocates or synchronizes.
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -11,56 +10,8 @@
 
 #include "base/counted_new.h"
 #include "l1_gpu/gpu_cache.h"
+#include "l1_gpu/test_counted_runtime.h"
 #include "l1_gpu/test_gpu.h"
-
-namespace {
-
-thread_local uint64_t runtime_calls_here = 0;
-
-}  // namespace
-
-extern "C" {
-cudaError_t __real_cudaMalloc(void** memory, size_t bytes);
-cudaError_t __wrap_cudaMalloc(void** memory, size_t bytes) {
-  ++runtime_calls_here;
-  return __real_cudaMalloc(memory, bytes);
-}
-cudaError_t __real_cudaFree(void* memory);
-cudaError_t __wrap_cudaFree(void* memory) {
-  ++runtime_calls_here;
-  return __real_cudaFree(memory);
-}
-cudaError_t __real_cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
-cudaError_t __wrap_cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
-  ++runtime_calls_here;
-  return __real_cudaMallocAsync(memory, bytes, stream);
-}
-cudaError_t __real_cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
-cudaError_t __wrap_cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
-  ++runtime_calls_here;
-  return __real_cudaHostAlloc(memory, bytes, flags);
-}
-cudaError_t __real_cudaFreeHost(void* memory);
-cudaError_t __wrap_cudaFreeHost(void* memory) {
-  ++runtime_calls_here;
-  return __real_cudaFreeHost(memory);
-}
-cudaError_t __real_cudaStreamSynchronize(cudaStream_t stream);
-cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t stream) {
-  ++runtime_calls_here;
-  return __real_cudaStreamSynchronize(stream);
-}
-cudaError_t __real_cudaEventSynchronize(cudaEvent_t event);
-cudaError_t __wrap_cudaEventSynchronize(cudaEvent_t event) {
-  ++runtime_calls_here;
-  return __real_cudaEventSynchronize(event);
-}
-cudaError_t __real_cudaDeviceSynchronize();
-cudaError_t __wrap_cudaDeviceSynchronize() {
-  ++runtime_calls_here;
-  return __real_cudaDeviceSynchronize();
-}
-}
 
 namespace hps {
 namespace {

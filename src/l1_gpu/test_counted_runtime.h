@@ -1,0 +1,70 @@
+// Counts the CUDA runtime's calls that allocate, free or synchronize, thread by thread, in programs
+// that CMake's hps_count_runtime_calls has linked so that they pass through here.
+//
+// Exactly one file of the program includes this.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hps {
+
+// By this thread, since it began.
+inline thread_local uint64_t runtime_calls_here = 0;
+
+}  // namespace hps
+
+extern "C" {
+cudaError_t __real_cudaMalloc(void** memory, size_t bytes);
+cudaError_t __wrap_cudaMalloc(void** memory, size_t bytes) {
+  ++hps::runtime_calls_here;
+  return __real_cudaMalloc(memory, bytes);
+}
+cudaError_t __real_cudaFree(void* memory);
+cudaError_t __wrap_cudaFree(void* memory) {
+  ++hps::runtime_calls_here;
+  return __real_cudaFree(memory);
+}
+cudaError_t __real_cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
+cudaError_t __wrap_cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
+  ++hps::runtime_calls_here;
+  return __real_cudaMallocAsync(memory, bytes, stream);
+}
+cudaError_t __real_cudaFreeAsync(void* memory, cudaStream_t stream);
+cudaError_t __wrap_cudaFreeAsync(void* memory, cudaStream_t stream) {
+  ++hps::runtime_calls_here;
+  return __real_cudaFreeAsync(memory, stream);
+}
+cudaError_t __real_cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
+cudaError_t __wrap_cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
+  ++hps::runtime_calls_here;
+  return __real_cudaHostAlloc(memory, bytes, flags);
+}
+cudaError_t __real_cudaFreeHost(void* memory);
+cudaError_t __wrap_cudaFreeHost(void* memory) {
+  ++hps::runtime_calls_here;
+  return __real_cudaFreeHost(memory);
+}
+cudaError_t __real_cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t stream) {
+  ++hps::runtime_calls_here;
+  return __real_cudaStreamSynchronize(stream);
+}
+cudaError_t __real_cudaEventSynchronize(cudaEvent_t event);
+cudaError_t __wrap_cudaEventSynchronize(cudaEvent_t event) {
+  ++hps::runtime_calls_here;
+  return __real_cudaEventSynchronize(event);
+}
+cudaError_t __real_cudaDeviceSynchronize();
+cudaError_t __wrap_cudaDeviceSynchronize() {
+  ++hps::runtime_calls_here;
+  return __real_cudaDeviceSynchronize();
+}
+cudaError_t __real_cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t __wrap_cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  ++hps::runtime_calls_here;
+  return __real_cudaMemcpy(to, from, bytes, kind);
+}
+}
