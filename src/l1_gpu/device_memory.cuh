@@ -2,7 +2,7 @@
 //
 // Slabs and rows are shared with kernels that run at the same time: they are read with relaxed
 // loads at GPU scope, which are never served from the multiprocessor's own cache, where they could
-// be old.
+// be old; or, while nobody is known to write, behind an acquire, which empties that cache.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,35 @@ __device__ inline unsigned long long LoadAcquire(const unsigned long long* from)
   unsigned long long value;
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
   return value;
+}
+__device__ inline ulonglong2 LoadAcquire(const ulonglong2* from) {
+  ulonglong2 value;
+  asm volatile("ld.acquire.gpu.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(value.x), "=l"(value.y)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+
+// May be served from the multiprocessor's own cache, with what some warp there has read since this
+// one's last acquire or later.
+__device__ inline uint4 LoadWeak(const uint4* from) {
+  uint4 value;
+  asm volatile("ld.weak.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+__device__ inline uint32_t LoadWeak(const uint32_t* from) {
+  uint32_t value;
+  asm volatile("ld.weak.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ inline uint8_t LoadWeak(const uint8_t* from) {
+  uint32_t value;
+  asm volatile("ld.weak.global.u8 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return static_cast<uint8_t>(value);
 }
 
 __device__ inline void StoreRelaxed(uint4* to, uint4 value) {

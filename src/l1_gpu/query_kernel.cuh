@@ -156,6 +156,7 @@ __device__ inline FoundSlot FoundIn(uint32_t slab, const Probe& probe) {
 // slabs of a key are read at once, with one instruction for the tile.
 inline constexpr int kBothSlabsTileKeys = 4;
 
+template <Beside kBeside>
 __device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey& mine) {
   const SlabPair pair = SlabsOf(mine.key, task.slab_count);
   const uint32_t lane = threadIdx.x % kWarpLanes;
@@ -164,8 +165,9 @@ __device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey
   const uint32_t second = __shfl_sync(kAllLanes, pair.second, owner);
   const uint32_t active = __ballot_sync(kAllLanes, mine.active);
   Probe probe = {0, 0, 0};
-  ProbeSlabs<2 * kBothSlabsTileKeys>(task.slabs, lane < kBothSlabsTileKeys ? pair.first : second,
-                                     key, active | active << kBothSlabsTileKeys, probe);
+  ProbeSlabs<2 * kBothSlabsTileKeys, kBeside>(task.slabs,
+                                              lane < kBothSlabsTileKeys ? pair.first : second, key,
+                                              active | active << kBothSlabsTileKeys, probe);
   Probe other;
   other.control = __shfl_sync(kAllLanes, probe.control, owner + kBothSlabsTileKeys);
   other.stamps = __shfl_sync(kAllLanes, probe.stamps, owner + kBothSlabsTileKeys);
@@ -176,25 +178,27 @@ __device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey
 }
 
 // Probes the slabs of a tile's keys. For all lanes of a warp.
-template <int kTileKeys>
+template <int kTileKeys, Beside kBeside = Beside::kWriters>
 __device__ inline FoundSlot FindSlots(const QueryTask& task, const TileKey& mine) {
-  if constexpr (kTileKeys <= kBothSlabsTileKeys) return FindSlotsAtOnce(task, mine);
+  if constexpr (kTileKeys <= kBothSlabsTileKeys) return FindSlotsAtOnce<kBeside>(task, mine);
   const SlabPair pair = SlabsOf(mine.key, task.slab_count);
   Probe probe = {0, 0, 0};
-  ProbeSlabs<kTileKeys>(task.slabs, pair.first, mine.key, __ballot_sync(kAllLanes, mine.active),
-                        probe);
+  ProbeSlabs<kTileKeys, kBeside>(task.slabs, pair.first, mine.key,
+                                 __ballot_sync(kAllLanes, mine.active), probe);
   const bool goes_on =
       mine.active && probe.matches == 0 && (probe.control & kControlOverflowed) != 0;
   const uint32_t going_on = __ballot_sync(kAllLanes, goes_on);
-  if (going_on != 0) ProbeSlabs<kTileKeys>(task.slabs, pair.second, mine.key, going_on, probe);
+  if (going_on != 0)
+    ProbeSlabs<kTileKeys, kBeside>(task.slabs, pair.second, mine.key, going_on, probe);
   return FoundIn(goes_on ? pair.second : pair.first, probe);
 }
 
-// Other lanes and writers may change stamps at the same time: then one of the stamps is lost.
+// Other lanes and writers may change stamps at the same time: then one of the stamps is lost. They
+// are read once more, lest all that others have stamped since the probe be lost; it is rare.
 __device__ inline void Touch(const QueryTask& task, const FoundSlot& found) {
   if (found.slot == kNoSlot || StampOfSlot(found.stamps, found.way) == task.stamp_epoch) return;
-  StoreRelaxed(&task.slabs[found.slab].stamps,
-               WithStamp(found.stamps, found.way, task.stamp_epoch));
+  uint32_t* const stamps = &task.slabs[found.slab].stamps;
+  StoreRelaxed(stamps, WithStamp(LoadRelaxed(stamps), found.way, task.stamp_epoch));
 }
 
 __device__ inline RowPlaces PlacesOfTile(const QueryTask& task, uint32_t first_position) {
@@ -318,15 +322,14 @@ __device__ inline void AnswerTile(const QueryCall& call, const QueryTask& task, 
   // No word is ever less than it was when it was quiet, so that a sum stands for both.
   const auto sum = [](ulonglong2 gate) { return gate.x + gate.y; };
   const GateWords* const words = GateOfWarp(call.gate);
-  const ulonglong2 gate = LoadGate(words);
+  const ulonglong2 gate = AcquireGate(words);
   const unsigned long long before = sum(gate);
-  FenceBehindDependency();
   if (!__all_sync(kAllLanes, IsQuiet(before)))
     return AnswerBesideUpdates<Rows>(call, task, number, mine, gate.x);
-  const FoundSlot found = FindSlots<Rows::kTileKeys>(task, mine);
+  const FoundSlot found = FindSlots<Rows::kTileKeys, Beside::kNobody>(task, mine);
   const uint32_t first_position = mine.position - threadIdx.x % kWarpLanes;
-  Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), task.row_bytes,
-                                      found.slot, task.kind);
+  Rows::template Copy<CopyTo::kArrayOfStill>(PlacesOfTile(task, first_position), task.row_bytes,
+                                             found.slot, task.kind);
   Touch(task, found);
   FenceBehindDependency();
   __syncwarp();

@@ -16,7 +16,11 @@ namespace hps {
 
 inline constexpr uint32_t kNoSlot = 0xffffffff;
 
-enum class CopyTo { kArray, kTable };
+enum class CopyTo {
+  kArray,
+  kArrayOfStill,  // rows that nobody overwrites: see Beside::kNobody
+  kTable,
+};
 
 struct RowPlaces {
   std::byte* table;
@@ -34,7 +38,11 @@ __device__ inline Unit* UnitAt(std::byte* rows, uint64_t stride_bytes, uint32_t 
 // Rows of a table are read and written beside other kernels; the array is its caller's alone.
 template <CopyTo kTo, typename Unit>
 __device__ inline Unit LoadUnit(const Unit* from) {
-  return kTo == CopyTo::kArray ? LoadRelaxed(from) : LoadOnce(from);
+  if constexpr (kTo == CopyTo::kTable) {
+    return LoadOnce(from);
+  } else {
+    return kTo == CopyTo::kArrayOfStill ? LoadWeak(from) : LoadRelaxed(from);
+  }
 }
 template <CopyTo kTo, bool kStreamed = false, typename Unit>
 __device__ inline void StoreUnit(Unit* to, Unit value) {
@@ -53,8 +61,8 @@ struct UnitMove {
   __device__ UnitMove(const RowPlaces& places, uint32_t row, uint32_t slot, uint32_t offset) {
     Unit* const in_table = UnitAt<Unit>(places.table, places.table_stride_bytes, slot, offset);
     Unit* const in_array = UnitAt<Unit>(places.array, places.array_stride_bytes, row, offset);
-    from = kTo == CopyTo::kArray ? in_table : in_array;
-    to = kTo == CopyTo::kArray ? in_array : in_table;
+    from = kTo == CopyTo::kTable ? in_array : in_table;
+    to = kTo == CopyTo::kTable ? in_table : in_array;
   }
   Unit* from;
   Unit* to;

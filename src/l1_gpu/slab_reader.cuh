@@ -3,7 +3,9 @@
 // The gate. Every writing block announces itself at the gate, in all its copies, before its first
 // change and takes its leave after its last one. A reader that saw the same quiet copy before it
 // read the slabs and after it read the rows ran beside no writer: all it saw was still. This costs
-// one load of a line that is always in L2, and is what happens nearly always.
+// one load of a line that is always in L2, and is what happens nearly always. The first look is an
+// acquire: what the multiprocessor's own cache holds behind it was read behind it too, so that such
+// a reader may take slabs and rows from there, where the hot ones are.
 //
 // What a slab says, keys and which slots are valid, changes under the lock of its control word; a
 // row that stays is overwritten under the lock of its key. Beside updates alone, which have a word
@@ -73,6 +75,15 @@ __device__ inline const GateWords* GateOfWarp(const WriterGate* gate) {
 __device__ inline ulonglong2 LoadGate(const GateWords* words) {
   return LoadRelaxed(reinterpret_cast<const ulonglong2*>(words));
 }
+__device__ inline ulonglong2 AcquireGate(const GateWords* words) {
+  return LoadAcquire(reinterpret_cast<const ulonglong2*>(words));
+}
+
+// What else goes on while slabs are read.
+enum class Beside {
+  kNobody,   // so the gate says, which was acquired, and is looked at again
+  kWriters,  // or nothing is known
+};
 
 inline constexpr uint32_t kRowLocked = 1;
 inline constexpr uint32_t kRowVersionStep = 2;
@@ -119,7 +130,7 @@ struct Probe {
 // Reads the slabs of up to kKeys keys, that of lane i's key being `slab` of lane i: four lanes read
 // a slab, 16 bytes each, so that each is one request of 64 bytes, and eight slabs are read with one
 // instruction. Lanes outside `wanted` keep what `probe` was. For all lanes of a warp.
-template <int kKeys>
+template <int kKeys, Beside kBeside = Beside::kWriters>
 __device__ inline void ProbeSlabs(Slab* slabs, uint32_t slab, uint64_t key, uint32_t wanted,
                                   Probe& probe) {
   constexpr int kSteps = (kKeys + 7) / 8;
@@ -131,8 +142,9 @@ __device__ inline void ProbeSlabs(Slab* slabs, uint32_t slab, uint64_t key, uint
     const uint32_t owner = step * 8 + lane / 4;
     const uint32_t owners_slab = __shfl_sync(kAllLanes, slab, owner);
     words[step] = make_uint4(0, 0, 0, 0);
-    if (wanted >> owner & 1)
-      words[step] = LoadRelaxed(reinterpret_cast<const uint4*>(slabs + owners_slab) + part);
+    if ((wanted >> owner & 1) == 0) continue;
+    const uint4* const from = reinterpret_cast<const uint4*>(slabs + owners_slab) + part;
+    words[step] = kBeside == Beside::kNobody ? LoadWeak(from) : LoadRelaxed(from);
   }
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
