@@ -8,6 +8,18 @@ namespace hps {
 namespace {
 
 struct PortableMachine {
+  class Locator {
+   public:
+    Locator(const PlaceShape& shape, const Key* keys) : shape_(shape), keys_(keys) {}
+    void Advance(size_t) {}
+    void Store(size_t place, Places& places) const {
+      for (size_t i = 0; i < kGroupKeys; ++i) places.Locate(shape_, keys_[i], place + i);
+    }
+
+   private:
+    const PlaceShape& shape_;
+    const Key* const keys_;
+  };
   static void LocateGroup(const PlaceShape& shape, const Key* keys, size_t place, Places& places) {
     for (size_t i = 0; i < kGroupKeys; ++i) places.Locate(shape, keys[i], place + i);
   }

@@ -34,39 +34,79 @@ constexpr size_t kVectorBytes = 64;
 // Eight times `value`.
 __m512i All(uint64_t value) { return _mm512_set1_epi64(static_cast<int64_t>(value)); }
 
-// HashKey of eight keys at once.
-__m512i HashKeys(__m512i keys) {
-  const __m512i prime1 = All(0x9e3779b185ebca87);
-  const __m512i prime2 = All(0xc2b2ae3d27d4eb4f);
-  const __m512i prime3 = All(0x165667b19e3779f9);
-  const __m512i prime4 = All(0x85ebca77c2b2ae63);
-  constexpr uint64_t kPrime5 = 0x27d4eb2f165667c5;
-  const __m512i round =
-      _mm512_mullo_epi64(_mm512_rol_epi64(_mm512_mullo_epi64(keys, prime2), 31), prime1);
-  __m512i hash = _mm512_xor_si512(All(kL2HashSeed + kPrime5 + sizeof(Key)), round);
-  hash = _mm512_add_epi64(_mm512_mullo_epi64(_mm512_rol_epi64(hash, 27), prime1), prime4);
-  hash = _mm512_mullo_epi64(_mm512_xor_si512(hash, _mm512_srli_epi64(hash, 33)), prime2);
-  hash = _mm512_mullo_epi64(_mm512_xor_si512(hash, _mm512_srli_epi64(hash, 29)), prime3);
-  return _mm512_xor_si512(hash, _mm512_srli_epi64(hash, 32));
-}
-
 struct Avx512Machine {
-  // Places::Locate for eight keys at once. The counts have 32 bits, so the upper half of a product
-  // of 64 by 32 bits is put together from two products of 32 by 32.
+  // Places::Locate for eight keys at once, in kGroupKeys parts of about one multiplication: a core
+  // that waits for one of them in front of everything else has no room for what comes after it.
+  class Locator {
+   public:
+    Locator(const PlaceShape& shape, const Key* keys) : shape_(shape), keys_(keys) {}
+
+    void Advance(size_t part) {
+      switch (part) {
+        case 0:
+          hash_ = _mm512_mullo_epi64(_mm512_loadu_si512(keys_), All(kPrime2));
+          return;
+        case 1:
+          hash_ = _mm512_mullo_epi64(_mm512_rol_epi64(hash_, 31), All(kPrime1));
+          return;
+        case 2:
+          hash_ = _mm512_xor_si512(hash_, All(kL2HashSeed + kPrime5 + sizeof(Key)));
+          hash_ = _mm512_mullo_epi64(_mm512_rol_epi64(hash_, 27), All(kPrime1));
+          return;
+        case 3:
+          hash_ = _mm512_add_epi64(hash_, All(kPrime4));
+          hash_ = _mm512_mullo_epi64(_mm512_xor_si512(hash_, _mm512_srli_epi64(hash_, 33)),
+                                     All(kPrime2));
+          return;
+        case 4:
+          hash_ = _mm512_mullo_epi64(_mm512_xor_si512(hash_, _mm512_srli_epi64(hash_, 29)),
+                                     All(kPrime3));
+          return;
+        case 5:
+          hash_ = _mm512_xor_si512(hash_, _mm512_srli_epi64(hash_, 32));
+          return;
+        case 6: {
+          // The counts have 32 bits, so the upper half of a product of 64 by 32 bits is put
+          // together from two products of 32 by 32.
+          const __m512i count = All(shape_.partition_count);
+          const __m512i upper = _mm512_mul_epu32(_mm512_srli_epi64(hash_, 32), count);
+          const __m512i lower = _mm512_srli_epi64(_mm512_mul_epu32(hash_, count), 32);
+          partition_ = _mm512_srli_epi64(_mm512_add_epi64(upper, lower), 32);
+          return;
+        }
+        default:
+          return;
+      }
+    }
+
+    void Store(size_t place, Places& places) const {
+      const __m512i lines = All(shape_.line_count);
+      const __m512i first = _mm512_srli_epi64(_mm512_mul_epu32(hash_, lines), 32);
+      const __m512i number = _mm512_add_epi64(_mm512_mul_epu32(partition_, lines), first);
+      static_assert(kGroupKeys * sizeof(uint64_t) == kVectorBytes && sizeof(IndexLine) == 1 << 6);
+      _mm512_store_si512(&places.partitions[place], partition_);
+      _mm512_store_si512(&places.lines[place],
+                         _mm512_add_epi64(All(std::bit_cast<uintptr_t>(shape_.lines)),
+                                          _mm512_slli_epi64(number, 6)));
+    }
+
+   private:
+    static constexpr uint64_t kPrime1 = 0x9e3779b185ebca87;
+    static constexpr uint64_t kPrime2 = 0xc2b2ae3d27d4eb4f;
+    static constexpr uint64_t kPrime3 = 0x165667b19e3779f9;
+    static constexpr uint64_t kPrime4 = 0x85ebca77c2b2ae63;
+    static constexpr uint64_t kPrime5 = 0x27d4eb2f165667c5;
+
+    const PlaceShape& shape_;
+    const Key* const keys_;
+    __m512i hash_;
+    __m512i partition_;
+  };
+
   static void LocateGroup(const PlaceShape& shape, const Key* keys, size_t place, Places& places) {
-    const __m512i hash = HashKeys(_mm512_loadu_si512(keys));
-    const __m512i partitions = All(shape.partition_count);
-    const __m512i lines = All(shape.line_count);
-    const __m512i upper = _mm512_mul_epu32(_mm512_srli_epi64(hash, 32), partitions);
-    const __m512i lower = _mm512_srli_epi64(_mm512_mul_epu32(hash, partitions), 32);
-    const __m512i partition = _mm512_srli_epi64(_mm512_add_epi64(upper, lower), 32);
-    const __m512i first = _mm512_srli_epi64(_mm512_mul_epu32(hash, lines), 32);
-    const __m512i number = _mm512_add_epi64(_mm512_mul_epu32(partition, lines), first);
-    static_assert(kGroupKeys * sizeof(uint64_t) == kVectorBytes && sizeof(IndexLine) == 1 << 6);
-    _mm512_store_si512(&places.partitions[place], partition);
-    _mm512_store_si512(
-        &places.lines[place],
-        _mm512_add_epi64(All(std::bit_cast<uintptr_t>(shape.lines)), _mm512_slli_epi64(number, 6)));
+    Locator locator(shape, keys);
+    for (size_t part = 0; part < kGroupKeys; ++part) locator.Advance(part);
+    locator.Store(place, places);
   }
 
   // ProbeLine with one comparison for all keys, and slots and stamps from one load. Every eight

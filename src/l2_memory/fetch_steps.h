@@ -18,8 +18,9 @@ namespace {
 constexpr size_t kGroupKeys = 8;
 // Groups between the steps of one key: long enough for a line of the index, or a whole row, to come
 // from memory, short enough that it is still in the cache when its turn comes.
-constexpr size_t kProbeLag = 3;
-constexpr size_t kAnswerLag = 9;
+constexpr size_t kAskLag = 1;
+constexpr size_t kProbeLag = 4;
+constexpr size_t kAnswerLag = 10;
 constexpr size_t kKeysUnderWay = 128;  // more than the lags' keys, a power of two
 static_assert((kAnswerLag + 1) * kGroupKeys <= kKeysUnderWay);
 constexpr size_t kCacheLineBytes = 64;
@@ -79,16 +80,18 @@ class FetchSteps {
     const size_t groups = (range.end - range.begin + kGroupKeys - 1) / kGroupKeys;
     for (size_t step = 0; step < groups + kAnswerLag; ++step) {
       const Group located = GroupOf(range, step, 0);
+      const Group asked = GroupOf(range, step, kAskLag);
       const Group probed = GroupOf(range, step, kProbeLag);
       const Group answered = GroupOf(range, step, kAnswerLag);
       const size_t undecided_end = undecided_end_;
-      Locate(located);
-      if (located.count + probed.count + answered.count == 3 * kGroupKeys) [[likely]] {
-        TakeTurns(located, probed, answered);
+      if (located.count + asked.count + probed.count + answered.count == 4 * kGroupKeys)
+          [[likely]] {
+        TakeTurns(located, asked, probed, answered);
       } else {
+        Locate(located);
         std::fill_n(batch_.outcomes.data() + answered.begin, answered.count, FetchOutcome::kHit);
         for (size_t i = 0; i < kGroupKeys; ++i) {
-          if (i < located.count) __builtin_prefetch(places_.lines[located.place + i]);
+          if (i < asked.count) __builtin_prefetch(places_.lines[asked.place + i]);
           if (i < probed.count) PrefetchRow(ProbeFirst(probed.begin + i, probed.place + i));
           if (i >= answered.count) continue;
           Answer(answered.begin + i, answered.place + i, batch_.rows.row(answered.begin + i),
@@ -147,17 +150,20 @@ class FetchSteps {
     return {begin, offset % kKeysUnderWay, std::min(kGroupKeys, range.end - begin)};
   }
 
-  void TakeTurns(Group located, Group probed, Group answered) {
+  void TakeTurns(Group located, Group asked, Group probed, Group answered) {
     // Those without a row say so in their turn.
     std::fill_n(batch_.outcomes.data() + answered.begin, kGroupKeys, FetchOutcome::kHit);
     std::byte* to = batch_.rows.row(answered.begin);
+    typename Machine::Locator locator(place_shape_, batch_.keys.data() + located.begin);
 #pragma GCC unroll 8
     for (size_t i = 0; i < kGroupKeys; ++i) {
-      __builtin_prefetch(places_.lines[located.place + i]);
-      const std::byte* const asked = ProbeFirst(probed.begin + i, probed.place + i);
-      Answer(answered.begin + i, answered.place + i, to, asked);
+      locator.Advance(i);
+      __builtin_prefetch(places_.lines[asked.place + i]);
+      const std::byte* const row = ProbeFirst(probed.begin + i, probed.place + i);
+      Answer(answered.begin + i, answered.place + i, to, row);
       to += batch_.rows.stride_bytes;
     }
+    locator.Store(located.place, places_);
   }
 
   void Locate(Group group) {
