@@ -257,7 +257,7 @@ absl::StatusOr<Result> Measure(Contest& contest, const Case& which, const Sizes&
 }  // namespace
 
 absl::StatusOr<std::vector<Result>> RunL3Scenario(const Options& options) {
-  const Sizes sizes = options.quick ? Sizes{20'000, 2, 1, 2} : Sizes{1 << 19, 30, 4, 7};
+  const Sizes sizes = options.quick ? Sizes{20'000, 2, 1, 2} : Sizes{1 << 19, 6, 1, 35};
   std::vector<Result> results;
   for (const uint32_t dim : {16u, 32u, 128u}) {
     for (const bool cold : {false, true}) {
