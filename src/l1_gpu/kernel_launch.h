@@ -14,9 +14,17 @@ struct LaunchShape {
   uint32_t threads;  // of a block
   cudaStream_t stream;
   uint32_t rows = 1;  // of `blocks` each
+  // How much of the memory that shared memory and the multiprocessor's own cache divide is for the
+  // former; 0: the driver chooses.
+  uint32_t shared_percent = 0;
 
   dim3 grid() const { return dim3(blocks, rows); }
 };
+
+// For kernels that are launched beside each other all the time. A kernel that divides that memory
+// in another way than the one that is there begins on a multiprocessor only when it has left: an
+// update beside queries would wait for a gap between them. Has room for a block of an update.
+inline constexpr uint32_t kSharedPercentBeside = 15;
 
 // Whether all devices can have a kernel's blocks take their places before the one before it ends.
 inline bool DevicesLaunchAhead() {
@@ -36,11 +44,36 @@ inline bool DevicesLaunchAhead() {
   return all;
 }
 
+namespace internal {
+
+inline cudaError_t LaunchKernel(const LaunchShape& shape, const void* kernel, void** arguments,
+                                bool ahead) {
+  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = shape.grid();
+  config.blockDim = dim3(shape.threads);
+  config.stream = shape.stream;
+  config.attrs = attributes;
+  if (ahead && DevicesLaunchAhead()) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.shared_percent != 0) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    attribute.val.sharedMemCarveout = shape.shared_percent;
+  }
+  return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+
+}  // namespace internal
+
 template <typename... Parameters>
 cudaError_t LaunchKernel(const LaunchShape& shape, void (*kernel)(Parameters...),
                          const std::type_identity_t<Parameters>&... arguments) {
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
-  return cudaLaunchKernel(kernel, shape.grid(), dim3(shape.threads), pointers, 0, shape.stream);
+  return internal::LaunchKernel(shape, reinterpret_cast<const void*>(kernel), pointers, false);
 }
 
 // As LaunchKernel, for a kernel that calls WaitForKernelBefore: on devices that can do so its
@@ -49,16 +82,7 @@ template <typename... Parameters>
 cudaError_t LaunchKernelAhead(const LaunchShape& shape, void (*kernel)(Parameters...),
                               const std::type_identity_t<Parameters>&... arguments) {
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
-  cudaLaunchAttribute ahead = {};
-  ahead.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  ahead.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = shape.grid();
-  config.blockDim = dim3(shape.threads);
-  config.stream = shape.stream;
-  config.attrs = &ahead;
-  config.numAttrs = DevicesLaunchAhead() ? 1 : 0;
-  return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
+  return internal::LaunchKernel(shape, reinterpret_cast<const void*>(kernel), pointers, true);
 }
 
 }  // namespace hps

@@ -63,6 +63,7 @@ cudaError_t Launch(const Request& request) {
     shape = PlaceTasks<kTasks, kBlockKeys>(request, launch);
   }
   shape.threads = kThreads;
+  shape.shared_percent = kSharedPercentBeside;
   return LaunchKernelAhead(shape, QueryKernel<Rows, kTasks, kThreads, kBlocks>, launch);
 }
 

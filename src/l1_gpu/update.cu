@@ -17,8 +17,10 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename Rows, int kBlocks>
 cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
-  const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks);
-  return LaunchKernel({blocks, kThreads, stream}, UpdateKernel<Rows, kThreads, kBlocks>, launch);
+  LaunchShape shape = {SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks), kThreads, stream};
+  // With all blocks that the device runs, more of them are on a multiprocessor.
+  if (launch.view.blocks_max != 0) shape.shared_percent = kSharedPercentBeside;
+  return LaunchKernel(shape, UpdateKernel<Rows, kThreads, kBlocks>, launch);
 }
 
 }  // namespace
