@@ -211,6 +211,10 @@ TEST_F(ConfigTest, TheServersSettingsAreChecked) {
   ExpectInvalid("[server]\nkeys_in_flight_max = \"1GiB\"\n", "2:22", {"expected an integer"});
   ExpectInvalid("[server]\nthreads = 1\n", "", {"server.threads", "at least 2"});
   ExpectInvalid("[server]\nthreads = 4\nlookups = 4\n", "", {"server.lookups", "fewer"});
+  // Catches: bodies that are allowed and never served.
+  ExpectInvalid("[server]\nbytes_in_flight_max = \"32MiB\"\n", "",
+                {"server.body_bytes_max = 64MiB", "server.bytes_in_flight_max, which is 32MiB"});
+  EXPECT_TRUE(Load("[server]\nbytes_in_flight_max = \"32MiB\"\nbody_bytes_max = \"32MiB\"\n").ok());
   ExpectInvalid("[server.security]\ntls_key = \"k\"\n", "", {"tls_certificate and tls_key"});
   ExpectInvalid("[server.security]\ntls_client_ca = \"k\"\n", "", {"needs", "tls_certificate"});
   ExpectInvalid("[server]\ngrcp = \"\"\n", "2:1", {"did you mean 'grpc'"});

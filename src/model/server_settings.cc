@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
+#include "hps/units.h"
 #include "model/config_values.h"
 #include "model/setting_list.h"
 
@@ -59,7 +60,8 @@ std::vector<Setting<Config>> LimitSettings() {
           {"server", "connections_max", "Connections that are open, of HTTP and of gRPC each."},
           IntegerCodec{1, 1'000'000}, [](auto& c) -> auto& { return c.server.connections_max; }),
       MakeSetting<Config>(
-          {"server", "body_bytes_max", "Body of a request, unpacked."},
+          {"server", "body_bytes_max",
+           "Body of a request, unpacked; at most `bytes_in_flight_max`."},
           SizeCodec{1024, uint64_t{1} << 31},
           [](auto& c) -> auto& { return c.server.body_bytes_max; }),
       MakeSetting<Config>(
@@ -135,8 +137,8 @@ std::vector<Setting<Config>> SecuritySettings() {
           {"log", "format", "How a line is written."}, format,
           [](auto& c) -> auto& { return c.log.format; }),
       MakeSetting<Config>(
-          {"log", "file", "Appended to, opened anew by SIGHUP; not set = stderr."}, PathCodec{},
-          [](auto& c) -> auto& { return c.log.file; }),
+          {"log", "file", "A regular file, appended to, opened anew by SIGHUP; not set = stderr."},
+          PathCodec{}, [](auto& c) -> auto& { return c.log.file; }),
   };
 }
 
@@ -158,6 +160,12 @@ absl::Status CheckServer(const ServerConfig& config) {
     return absl::InvalidArgumentError(
         absl::StrCat("server.lookups = ", config.lookups,
                      ": expected fewer than server.threads, which is ", config.threads));
+  }
+  if (config.body_bytes_max > config.bytes_in_flight_max) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "server.body_bytes_max = ", FormatByteSize(config.body_bytes_max),
+        ": at most server.bytes_in_flight_max, which is ",
+        FormatByteSize(config.bytes_in_flight_max), ": a larger body could never be taken"));
   }
   if (config.tls_certificate.empty() != config.tls_key.empty()) {
     return absl::InvalidArgumentError(
