@@ -21,7 +21,7 @@ enum class LogFormat { kText, kJson };                          // "text", "json
 struct LogConfig {
   LogLevel level = LogLevel::kWarning;  // lines below it are dropped
   LogFormat format = LogFormat::kText;
-  std::string file;  // appended to, made with mode 0640; empty = stderr
+  std::string file;  // appended to, made with mode 0640; no pipe; empty = stderr
 };
 
 // Lines since the process began.
@@ -31,7 +31,8 @@ struct LogCounts {
 };
 
 // Before it is called: text on stderr, from kWarning.
-// Errors: NOT_FOUND, PERMISSION_DENIED, ... for the file; the log stays as it was then.
+// Errors: NOT_FOUND, PERMISSION_DENIED, ... for the file, INVALID_ARGUMENT for what is neither a
+// regular file nor a device like /dev/null: writing could wait; the log stays as it was then.
 absl::Status ConfigureLog(const LogConfig& config);
 
 // Opens the configured file anew by its name: what log rotation asks for after it has renamed the

@@ -1,13 +1,16 @@
 #include "base/log.h"
 
 #include <fcntl.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/details/null_mutex.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,23 +48,66 @@ std::string JsonMembers(std::string_view line, std::string_view file, int line_n
   return json;
 }
 
+// Appends each line to a file, which it closes at its end, by one write: nothing is left in a
+// buffer when the process is killed. Where that fails the line is lost; stderr is told of the first
+// one.
+class AppendingSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  explicit AppendingSink(int file) : file_(file) {}
+  ~AppendingSink() override { close(file_); }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    const bool failed = !Append(file_, {line.data(), line.size()});
+    if (failed && !failed_) {
+      Append(STDERR_FILENO,
+             absl::StrCat("hps: log: can't be written: ", std::strerror(errno), "\n"));
+    }
+    failed_ = failed;
+  }
+  static bool Append(int file, std::string_view line) {
+    while (!line.empty()) {
+      const ssize_t written = write(file, line.data(), line.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return false;
+      line.remove_prefix(static_cast<size_t>(written));
+    }
+    return true;
+  }
+  void flush_() override {}
+
+  const int file_;
+  bool failed_ = false;
+};
+
+// What opening or writing would wait for (a pipe that nobody reads) must keep neither the start nor
+// a request that has something to log.
+absl::StatusOr<spdlog::sink_ptr> OpenFile(const std::string& path) {
+  const int file =
+      open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
+  const int error = errno;
+  struct stat info {};
+  const bool is_there = file < 0 ? stat(path.c_str(), &info) == 0 : fstat(file, &info) == 0;
+  // Devices: /dev/null, a terminal.
+  if (is_there && !S_ISREG(info.st_mode) && !S_ISCHR(info.st_mode)) {
+    if (file >= 0) close(file);
+    return absl::InvalidArgumentError(
+        absl::StrCat("log: '", path, "': expected a regular file, found something else (a ",
+                     S_ISDIR(info.st_mode) ? "directory" : "pipe, socket or disk", ")"));
+  }
+  if (file < 0)
+    return absl::ErrnoToStatus(error, absl::StrCat("log: '", path, "' can't be opened to append"));
+  return std::make_shared<AppendingSink>(file);
+}
+
 absl::StatusOr<std::shared_ptr<spdlog::logger>> MakeLogger(const LogConfig& config) {
   spdlog::sink_ptr sink;
   if (config.file.empty()) {
     sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
   } else {
-    // Opened here first: for the mode of a new file, and for a code of what went wrong.
-    const int file = open(config.file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
-    if (file < 0) {
-      return absl::ErrnoToStatus(
-          errno, absl::StrCat("log: '", config.file, "' can't be opened to append"));
-    }
-    close(file);
-    try {
-      sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(config.file);
-    } catch (const spdlog::spdlog_ex& error) {
-      return absl::UnavailableError(absl::StrCat("log: ", error.what()));
-    }
+    HPS_ASSIGN_OR_RETURN(sink, OpenFile(config.file));
   }
   auto made = std::make_shared<spdlog::logger>("hps", std::move(sink));
   made->set_pattern(config.format == LogFormat::kJson ? kJsonPattern : kTextPattern,

@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -118,6 +119,38 @@ TEST_F(LogTest, AFileThatCanNotBeOpenedLeavesTheLogAsItWas) {
   LogWarning("and here");
   EXPECT_THAT(ReadFile(directory_ + ".moved/hps.log"), EndsWith(" warning and here\n"));
   std::filesystem::rename(directory_ + ".moved", directory_);
+}
+
+// Would catch a server that waits for ever for somebody to read its log: at its start, or for the
+// next thing that it has to say.
+TEST_F(LogTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
+  const std::string pipe = directory_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string link = directory_ + "/link";
+  std::filesystem::create_symlink(pipe, link);
+  for (const std::string& other : {pipe, link, directory_}) {
+    const absl::Status refused = ConfigureLog({.file = other});
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("'" + other + "': expected a regular"));
+  }
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  EXPECT_EQ(ConfigureLog({.file = pipe}).code(), absl::StatusCode::kInvalidArgument)
+      << "it may stop to read";
+  close(reader);
+  ASSERT_TRUE(ConfigureLog({.file = path_}).ok());
+  std::filesystem::remove(path_);
+  std::filesystem::rename(pipe, path_);
+  EXPECT_EQ(ReopenLog().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(ConfigureLog({.file = "/dev/null"}).ok());
+}
+
+TEST_F(LogTest, AFullDiskIsToldOnStderrAndStopsNobody) {
+  ASSERT_TRUE(ConfigureLog({.file = "/dev/full"}).ok());
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) LogWarning("lost");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "hps: log: can't be written: No space left on device\n");
 }
 
 TEST_F(LogTest, APlaceThatLoopsIsLimitedAndSaysHowMuchWasLeftOut) {

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -22,7 +23,7 @@ class ServeProcess:
 
     def __init__(self, *arguments, address: str = LOOPBACK) -> None:
         self.process = subprocess.Popen(
-            [str(support.HPS), "serve", "--http", address, "--grpc", "", "--metrics", "",
+            [*support.ENDS_WITH_US, str(support.HPS), "serve", "--http", address, "--grpc", "", "--metrics", "",
              *map(str, arguments), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True)
         line = self.process.stdout.readline()
@@ -150,8 +151,8 @@ class ServeTest(support.CommandTestCase):
 
     def test_text_says_where_and_when(self) -> None:
         process = subprocess.Popen(
-            [str(support.HPS), "serve", "--store", str(self.store), "--http", LOOPBACK, "--grpc",
-             "", "--metrics", LOOPBACK], stdout=subprocess.PIPE, text=True)
+            [*support.ENDS_WITH_US, str(support.HPS), "serve", "--store", str(self.store), "--http",
+             LOOPBACK, "--grpc", "", "--metrics", LOOPBACK], stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         lines = []
@@ -260,6 +261,27 @@ class ServeTest(support.CommandTestCase):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
         self.assertEqual(server.end(), (0, ""))
+
+    def test_a_log_that_is_no_file_is_refused(self) -> None:
+        log = self.directory / "hps.log"
+        self.configure(f"[log]\nlevel = \"info\"\nfile = \"{log}\"\n")
+        os.mkfifo(log)  # nobody reads it: who waited for that would hang
+        refused = ServeProcess("--config", self.config)
+        _, errors = refused.process.communicate(timeout=support.TIMEOUT_S)
+        self.assertEqual(refused.process.returncode, 1)
+        wrong = f"INVALID_ARGUMENT: log: '{log}': expected a regular file, found something else"
+        self.assertTrue(errors.startswith(f"hps: {wrong}"), errors)
+        log.unlink()
+        server = self.serve()
+        server.await_ready()
+        log.rename(self.directory / "hps.log.1")
+        os.mkfifo(log)
+        server.process.send_signal(signal.SIGHUP)
+        told = server.process.stderr.readline()
+        self.assertTrue(told.startswith(f"hps: log: {wrong}"), told)
+        server.await_ready()
+        self.assertEqual(server.end(), (0, ""))
+        self.assertIn("draining", (self.directory / "hps.log.1").read_text())
 
     def test_load_takes_what_was_imported_beside_it(self) -> None:
         token = self.directory / "token"
