@@ -123,6 +123,14 @@ absl::Status CheckBytes(const std::string& answer, uint64_t bytes_max, const Exc
       absl::StrCat(exchange.server, ": the answer has more than ", bytes_max, " bytes"));
 }
 
+// What has come when the connection ends. Without a byte of an answer the server has gone, or would
+// not have the connection: it may do better the next time.
+absl::StatusOr<std::string> Whole(std::string answer, const Exchange& exchange) {
+  if (!answer.empty()) return answer;
+  return absl::UnavailableError(
+      absl::StrCat(exchange.server, ": the connection ended before there was an answer"));
+}
+
 // Everything up to the end of the connection, which the request asks for.
 absl::StatusOr<std::string> AskPlainly(const Socket& socket, const std::string& request,
                                        uint64_t bytes_max, const Exchange& exchange) {
@@ -132,7 +140,7 @@ absl::StatusOr<std::string> AskPlainly(const Socket& socket, const std::string& 
   while (true) {
     const absl::StatusOr<std::string_view> received = Receive(socket, piece, exchange);
     if (!received.ok()) return received.status();
-    if (received->empty()) return answer;
+    if (received->empty()) return Whole(std::move(answer), exchange);
     answer += *received;
     if (absl::Status status = CheckBytes(answer, bytes_max, exchange); !status.ok()) return status;
   }
@@ -143,10 +151,10 @@ absl::StatusOr<std::string> AskOverTls(const Socket& socket, TlsClient& tls, uin
   Piece piece;
   while (true) {
     if (absl::Status status = Send(socket, tls.TakeOutput(), exchange); !status.ok()) return status;
-    if (tls.has_ended()) return tls.answer();
+    if (tls.has_ended()) return Whole(tls.answer(), exchange);
     const absl::StatusOr<std::string_view> received = Receive(socket, piece, exchange);
     if (!received.ok()) return received.status();
-    if (received->empty()) return tls.answer();
+    if (received->empty()) return Whole(tls.answer(), exchange);
     if (const absl::Status fed = tls.Feed(*received); !fed.ok()) {
       return absl::Status(fed.code(), absl::StrCat(exchange.server, ": ", fed.message()));
     }

@@ -70,12 +70,13 @@ int BoundSocket(HttpServerAddress* at) {
 // Answers one connection with a text, then closes it; keeps the request.
 class OneAnswer {
  public:
-  explicit OneAnswer(std::string answer, bool closes = true) : listener_(BoundSocket(&server_)) {
+  explicit OneAnswer(std::string answer, bool closes = true, std::string request_end = "\r\n\r\n")
+      : listener_(BoundSocket(&server_)) {
     EXPECT_EQ(listen(listener_, 1), 0);
-    thread_ = std::thread([this, answer = std::move(answer), closes] {
+    thread_ = std::thread([this, answer = std::move(answer), closes, request_end] {
       const int connection = accept(listener_, nullptr, nullptr);
       std::array<char, 4096> buffer;
-      while (request_.find("\r\n\r\n") == std::string::npos) {
+      while (request_.find(request_end) == std::string::npos) {
         const ssize_t received = recv(connection, buffer.data(), buffer.size(), 0);
         if (received <= 0) break;
         request_.append(buffer.data(), static_cast<size_t>(received));
@@ -138,7 +139,7 @@ TEST(HttpClientTest, ReadsChunksAndBodiesWithoutLength) {
 
 TEST(HttpClientTest, AnswersThatAreWrongAreErrors) {
   for (const char* answer :
-       {"", "x", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 2x0 OK\r\n\r\n", "SSH-2.0 hello there\r\n\r\n",
+       {"x", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 2x0 OK\r\n\r\n", "SSH-2.0 hello there\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nabc",
@@ -160,6 +161,21 @@ TEST(HttpClientTest, BoundsSizeAndTime) {
   EXPECT_EQ(
       HttpGet(silent.server(), "/", {.timeout = std::chrono::milliseconds(50)}).status().code(),
       absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(HttpClientTest, AConnectionThatEndsWithoutAnAnswerIsUnavailable) {
+  const absl::Status ended = GetFrom("").status();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("ended before there was an answer"));
+  // In the handshake: at once, and within the first record.
+  for (const char* begun : {"", "\x16\x03\x03"}) {
+    OneAnswer server(begun, true, "\x16");  // how a client begins
+    HttpServerAddress address = server.server();
+    address.has_tls = true;
+    const absl::Status cut = HttpGet(address, "/", {.timeout = kPatience}).status();
+    EXPECT_EQ(cut.code(), absl::StatusCode::kUnavailable) << cut;
+    EXPECT_THAT(std::string(cut.message()), HasSubstr("ended before there was an answer"));
+  }
 }
 
 TEST(HttpClientTest, NobodyThereIsUnavailable) {
