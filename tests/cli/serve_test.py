@@ -23,9 +23,9 @@ class ServeProcess:
 
     def __init__(self, *arguments, address: str = LOOPBACK) -> None:
         self.process = subprocess.Popen(
-            [*support.ENDS_WITH_US, str(support.HPS), "serve", "--http", address, "--grpc", "", "--metrics", "",
-             *map(str, arguments), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True)
+            [*support.ENDS_WITH_US, str(support.HPS), "serve", "--http", address, "--grpc", "",
+             "--metrics", "", *map(str, arguments), "--json"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         self.started = json.loads(line) if line else {}
         self.address = self.started.get("http", "")

@@ -16,8 +16,9 @@ class Owner:
     """A process that has the store open as a server would."""
 
     def __init__(self, store) -> None:
-        self.process = subprocess.Popen([str(support.OWNER), str(store)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [*support.ENDS_WITH_US, str(support.OWNER), str(store)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True)
         self.first_line = self.process.stdout.readline().strip()
 
     def ask(self, line: str) -> str:

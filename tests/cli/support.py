@@ -17,6 +17,8 @@ HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" 
 OWNER = HPS.parent / "hps_store_owner"
 IS_CPU_BUILD = HPS.parent.parent.name == "cpu"
 TIMEOUT_S = 120
+# Before a command: it is killed with the test that started it, so that no server is left behind.
+ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 
 
 def hold_port(case: unittest.TestCase) -> str:

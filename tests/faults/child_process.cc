@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +35,22 @@ int MillisecondsUntil(Deadline deadline) {
   return static_cast<int>(std::clamp<int64_t>(rest.count(), 0, INT_MAX));
 }
 
+// As a shell says it of a program that can't be started.
+constexpr int kNotStarted = 127;
+
+// After a fork, so only with what a signal handler may do. A child whose parent is killed ends with
+// it: nobody else would end it.
+void BecomeChild(pid_t parent, int report_end) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kNotStarted);
+  // The two may be the same descriptor, which must then stay open.
+  if (report_end == kReportDescriptor) {
+    fcntl(report_end, F_SETFD, 0);
+  } else {
+    dup2(report_end, kReportDescriptor);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::Start(const std::string& program,
@@ -49,16 +65,18 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::string& program,
   for (char** entry = environ; *entry != nullptr; ++entry) environment_texts.emplace_back(*entry);
   environment_texts.insert(environment_texts.end(), environment.begin(), environment.end());
 
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], kReportDescriptor);
-  pid_t process = -1;
-  const int error =
-      posix_spawn(&process, program.c_str(), &actions, nullptr, PointersTo(argument_texts).data(),
-                  PointersTo(environment_texts).data());
-  posix_spawn_file_actions_destroy(&actions);
+  const std::vector<char*> argument_pointers = PointersTo(argument_texts);
+  const std::vector<char*> environment_pointers = PointersTo(environment_texts);
+  const pid_t parent = getpid();
+  const pid_t process = fork();
+  if (process == 0) {
+    BecomeChild(parent, ends[1]);
+    execve(program.c_str(), argument_pointers.data(), environment_pointers.data());
+    _exit(kNotStarted);
+  }
+  const int error = errno;
   close(ends[1]);
-  if (error != 0) {
+  if (process < 0) {
     close(ends[0]);
     return absl::InternalError(absl::StrCat(program, ": ", std::strerror(error)));
   }

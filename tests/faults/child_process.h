@@ -20,7 +20,8 @@ inline constexpr int kReportDescriptor = 3;
 class ChildProcess {
  public:
   // Starts `program` with these arguments; `environment` ("NAME=value") is added to the parent's.
-  // Errors: INTERNAL, with the system's text.
+  // It is killed when the thread that started it ends. Errors: INTERNAL, with the system's text; a
+  // program that can't be started is a child that ends with status 127.
   static absl::StatusOr<ChildProcess> Start(const std::string& program,
                                             const std::vector<std::string>& arguments,
                                             const std::vector<std::string>& environment);

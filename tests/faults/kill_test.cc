@@ -1,8 +1,14 @@
 // Writers and importers that die at any moment: what was acknowledged is there, whole, and nothing
 // else is.
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -12,6 +18,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "tests/faults/child_process.h"
 #include "tests/faults/kill_harness.h"
 #include "tests/faults/test_store.h"
 #include "tests/faults/trials.h"
@@ -66,6 +73,27 @@ INSTANTIATE_TEST_SUITE_P(
         KillCase{"Imports", {.seed = 4, .import_every = 1}, "never", 20, 200'000},
         KillCase{"Mixed", {.seed = 5, .import_every = 4, .drop_every = 7}, "never", 20, 200'000}),
     [](const auto& test) { return std::string(test.param.name); });
+
+// Catches: processes that a killed test leaves behind.
+TEST(ChildProcessTest, EndsWithItsParent) {
+  std::array<int, 2> held{};
+  ASSERT_EQ(pipe(held.data()), 0);  // for the child's child too
+  const pid_t parent = fork();
+  ASSERT_GE(parent, 0);
+  if (parent == 0) {
+    const auto child = ChildProcess::Start("/bin/sleep", {"1000000"}, {});
+    if (child.ok() && write(held[1], "s", 1) == 1) pause();
+    _exit(EXIT_FAILURE);
+  }
+  close(held[1]);
+  char started = 0;
+  EXPECT_EQ(read(held[0], &started, 1), 1);
+  kill(parent, SIGKILL);
+  EXPECT_EQ(waitpid(parent, nullptr, 0), parent);
+  pollfd ended{.fd = held[0], .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&ended, 1, 60'000), 1) << "it still holds the pipe";
+  close(held[0]);
+}
 
 // The harness must notice a store that acknowledges what it has not done...
 TEST(KillHarnessTest, NoticesEventsThatWereAcknowledgedTooEarly) {

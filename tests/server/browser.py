@@ -15,6 +15,8 @@ import time
 
 import aiohttp
 
+from support import ENDS_WITH_US
+
 PROGRAMS = ("chromium-headless-shell", "chromium")
 WAIT_S = 120  # for anything: a busy machine gets there too
 
@@ -102,10 +104,10 @@ class Page:
 async def open_page(url: str, width: int = 1360, height: int = 900, scheme: str = "light"):
     with tempfile.TemporaryDirectory(prefix="hps_browser_", ignore_cleanup_errors=True) as profile:
         browser = subprocess.Popen(
-            [program(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-             "--no-first-run", "--disable-background-networking", "--disable-component-update",
-             "--disable-sync", "--remote-debugging-port=0", f"--user-data-dir={profile}",
-             "about:blank"],
+            [*ENDS_WITH_US, program(), "--headless", "--no-sandbox", "--disable-gpu",
+             "--disable-quic", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
+             f"--user-data-dir={profile}", "about:blank"],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:
             found = None

@@ -47,8 +47,9 @@ class ReadmeTest(unittest.TestCase):
             raise AssertionError(f"the first command is no server: {serve}")
         grpc = "127.0.0.1:0" if support.has_grpc() else "''"
         cls.server = subprocess.Popen(
-            ["bash", "-c", f"exec {cls.here(serve)} --http 127.0.0.1:0 --grpc {grpc} "
-                           "--metrics 127.0.0.1:0 --json"],
+            [*support.ENDS_WITH_US, "bash", "-c",
+             f"exec {cls.here(serve)} --http 127.0.0.1:0 --grpc {grpc} "
+             "--metrics 127.0.0.1:0 --json"],
             env=cls.environment(), stdout=subprocess.PIPE, text=True)
         cls.addClassCleanup(cls.stop)
         cls.addresses = json.loads(cls.server.stdout.readline())

@@ -30,6 +30,8 @@ TABLES = {"user": 8, "item": 16}  # name -> dim, in declared order
 ROWS = 5000
 STAMP = 8192
 WAIT_S = 120  # for anything: a busy machine gets there too
+# Before a command: it is killed with the test that started it, so that no server is left behind.
+ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 # Nothing is late because a machine is busy: what ends by its time is tested with times of its own.
 PATIENCE = '[lookup]\ntimeout = "1min"\n'
 DRAIN = 'drain_timeout = "10min"\n'
@@ -80,7 +82,7 @@ class RunningServer:
             f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n')
         self.output: list[str] = []
         self.process = subprocess.Popen(
-            [str(HPS), "serve", "--config", str(config)], stdout=subprocess.PIPE,
+            [*ENDS_WITH_US, str(HPS), "serve", "--config", str(config)], stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, env=os.environ | (environment or {}))
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
