@@ -22,6 +22,7 @@ enum class ModelCondition {
   kLoaded,    // it is served
   kUnloaded,  // by Unload
   kFailed,    // it could not be loaded, and nothing of it is served
+  kDropped,   // it was served, and the store has no table of it any more
 };
 
 struct ModelInfo {

@@ -141,6 +141,29 @@ TEST_F(LifeCycleTest, AServersStoreLoadsNothingByItself) {
   EXPECT_THAT(store_->life_cycle().devices(), ElementsAre(0));
 }
 
+// Would catch a model that is waited for although nothing is left of it.
+TEST_F(LifeCycleTest, AModelThatHasLostItsTablesIsNotWaitedFor) {
+  Import("a/t", 1);
+  Import("a/u", 1);
+  Import("b/t", 2);
+  Open();
+  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  ASSERT_TRUE(store_->Drop("a/t").ok());
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kLoaded) << "with the other table";
+  ASSERT_TRUE(store_->Drop("a/u").ok());
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kDropped);
+  EXPECT_EQ(AskNow("a").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(store_->life_cycle().LoadAll().ok());
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kDropped);
+  EXPECT_EQ(InfoOf("b").condition, ModelCondition::kLoaded);
+
+  Import("a/t", 3);  // staged: this process has the store
+  ASSERT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kLoaded);
+  EXPECT_EQ(*AskNow("a"), 3);
+}
+
 // Would catch a model that is said not to be in the store while it is loaded again.
 TEST_F(LifeCycleTest, AModelThatIsBeingLoadedAgainIsNotUnknown) {
   Import("a/t", 1);

@@ -57,7 +57,7 @@ absl::Status ServedModels::Load(const std::string& model) {
 
 absl::Status ServedModels::Unload(const std::string& model) {
   MutexLock change(change_mutex_);
-  const std::vector<std::string> known = KnownModels();
+  const std::vector<std::string> known = KnownModels(StoredModels());
   if (std::find(known.begin(), known.end(), model) == known.end()) return NoSuchModel(model, known);
   {
     MutexLock lock(mutex_);
@@ -415,12 +415,20 @@ bool ServedModels::AwaitReclaimed(const std::string& model, Deadline deadline) {
   return state == nullptr || state->AwaitReclaimed(deadline);
 }
 
-// Those that the store and the configuration have, and those that are or were served.
-std::vector<std::string> ServedModels::KnownModels() const {
-  std::set<std::string> names;
+// Those that the store and the configuration have: the names, and whether there are tables.
+std::map<std::string, bool> ServedModels::StoredModels() const {
+  std::map<std::string, bool> models;
   if (const auto wanted = WantedModels(Missing::kIgnored); wanted.ok()) {
-    for (const Wanted& model : *wanted) names.insert(model.model);
+    for (const Wanted& model : *wanted) models[model.model] = !model.tables.empty();
   }
+  return models;
+}
+
+// ... and those that are or were served.
+std::vector<std::string> ServedModels::KnownModels(
+    const std::map<std::string, bool>& stored) const {
+  std::set<std::string> names;
+  for (const auto& [name, has_tables] : stored) names.insert(name);
   MutexLock lock(mutex_);
   for (const auto& [name, state] : models_) names.insert(name);
   return {names.begin(), names.end()};
@@ -428,7 +436,8 @@ std::vector<std::string> ServedModels::KnownModels() const {
 
 std::vector<ModelInfo> ServedModels::List() const {
   std::vector<ModelInfo> list;
-  for (std::string& name : KnownModels()) list.push_back({.name = std::move(name)});
+  const std::map<std::string, bool> stored = StoredModels();
+  for (std::string& name : KnownModels(stored)) list.push_back({.name = std::move(name)});
   MutexLock lock(mutex_);
   for (ModelInfo& model : list) {
     const auto version = versions_.find(model.name);
@@ -442,6 +451,9 @@ std::vector<ModelInfo> ServedModels::List() const {
       model.condition = ModelCondition::kUnloaded;
     } else if (failed != errors_.end()) {
       model.condition = ModelCondition::kFailed;
+    } else if (const auto found = stored.find(model.name);
+               state != models_.end() && (found == stored.end() || !found->second)) {
+      model.condition = ModelCondition::kDropped;
     }
   }
   return list;

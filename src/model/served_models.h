@@ -145,7 +145,8 @@ class ServedModels {
   };
 
   absl::StatusOr<ModelErrors> SwitchIn(const Scope& scope) HPS_REQUIRES(change_mutex_);
-  std::vector<std::string> KnownModels() const;
+  std::map<std::string, bool> StoredModels() const;
+  std::vector<std::string> KnownModels(const std::map<std::string, bool>& stored) const;
   absl::StatusOr<ModelState*> LoadedState(const std::string& model);
   absl::StatusOr<std::vector<Wanted>> WantedModels(Missing missing) const;
   absl::StatusOr<std::vector<Wanted>> WantedModelsIn(const Scope& scope) const;

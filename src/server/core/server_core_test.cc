@@ -177,6 +177,23 @@ TEST_F(ServerCoreTest, IsNotReadyWhereTheLoadEndedBeforeItCameToTheModels) {
   EXPECT_TRUE(core.repository().ServerReady());
 }
 
+TEST_F(ServerCoreTest, AModelThatHasLostItsTablesDoesNotKeepTheOthersFromBeingReady) {
+  world_.OpenStore();
+  auto created = ServerCore::Create(world_.config(), world_.store().life_cycle());
+  ASSERT_TRUE(created.ok()) << created.status();
+  ServerCore& core = **created;
+  ASSERT_TRUE(core.LoadAll().ok());
+  ASSERT_TRUE(world_.store().Drop("n/t").ok());
+  ASSERT_TRUE(core.LoadAll().ok());
+  EXPECT_TRUE(core.repository().ServerReady());
+  const ModelIndexEntry dropped = core.repository().Index().at(1);
+  EXPECT_EQ(dropped.name, "n");
+  EXPECT_EQ(dropped.state, ModelState::kUnavailable);
+  EXPECT_EQ(dropped.reason, "its tables were dropped");
+  EXPECT_EQ(core.repository().Load("n").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(core.repository().Index().at(1).reason, "its tables were dropped");
+}
+
 // Or else a batch that has waited for more would keep it, and calls that wait would end too late.
 TEST_F(ServerCoreTest, TheTimerEndsCallsWhileBatchesThatItBeganAreLookedUp) {
   world_.config().server.batch_wait = std::chrono::microseconds(100);

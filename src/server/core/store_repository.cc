@@ -21,6 +21,8 @@ std::string WhyUnavailable(const ModelInfo& info) {
       return "it is not loaded yet";
     case ModelCondition::kUnloaded:
       return "it was unloaded";
+    case ModelCondition::kDropped:
+      return "its tables were dropped";
     case ModelCondition::kLoaded:
     case ModelCondition::kFailed:
       break;
