@@ -33,6 +33,9 @@ struct ProtocolParts {
   PageSource* pages = nullptr;
   const StatisticsSource* statistics = nullptr;
   ServerCounters* counters = nullptr;
+  // How long, at most, what a client still sends is read and thrown away at the end of its
+  // connection, so that it sees the last answer instead of a reset.
+  Duration linger_timeout = std::chrono::seconds(2);
 };
 
 class ProtocolServer {

@@ -17,9 +17,6 @@ constexpr size_t kReadBytes = size_t{64} << 10;
 constexpr size_t kReadsPerTurn = 4;
 // ... of what is thrown away.
 constexpr size_t kLingerReads = 16;
-// How long, at most, what a client still sends is read and thrown away, so that it sees the end
-// instead of a reset.
-constexpr Duration kLingerTimeout = std::chrono::seconds(2);
 // A client that has said nothing for so long is asked whether it is there, and then has so long.
 constexpr Duration kKeepaliveTime = std::chrono::seconds(120);
 constexpr Duration kKeepaliveTimeout = std::chrono::seconds(20);
@@ -195,11 +192,18 @@ void GrpcConnection::Write() {
       nghttp2_session_want_write(session_.get()) != 0) {
     return;
   }
-  // Both have said that they end.
-  if (!streams_.empty()) return Close();
-  transport_.EndSending();
+  BeginLinger();
+}
+
+// Both have said that they end. Calls that are looked up yet come back without it.
+void GrpcConnection::BeginLinger() {
   state_ = State::kLingering;
-  linger_until_ = Now() + kLingerTimeout;
+  for (size_t i = streams_.size(); i-- > 0;) {
+    if (streams_[i]->is_open) CloseStream(*streams_[i], /*cut=*/true);
+  }
+  session_.reset();
+  transport_.EndSending();
+  linger_until_ = Now() + server_.parts().linger_timeout;
   readable_ = true;
   NoteDeadline(linger_until_);
 }
@@ -223,8 +227,9 @@ void GrpcConnection::Linger() {
   std::array<std::byte, kReadBytes> thrown_away;
   for (size_t i = 0; i < kLingerReads; ++i) {
     const IoResult result = transport_.Read(thrown_away);
-    if (result.state == IoState::kBlocked || result.state == IoState::kDrained) return;
-    if (result.state != IoState::kDone) return Close();
+    if (result.state == IoState::kBlocked) return;
+    // The client's end, which may have come before, is not reported again: it is read.
+    if (result.state != IoState::kDone && result.state != IoState::kDrained) return Close();
   }
   Close();  // it does not listen
 }

@@ -100,6 +100,7 @@ class GrpcConnection final : public ServedConnection {
   bool Fill();
   void Write();
   void OnFlushed();
+  void BeginLinger();
   void Linger();
   void Close();
   void HandleTick();

@@ -1,20 +1,25 @@
-// What a client sends of calls whose end it has not heard of yet.
+// What a client sends of calls, and of its connection, whose end it has not heard of yet.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/limits.h"
 #include "server/core/protocol_server.h"
 #include "server/core/test_server_world.h"
 #include "server/grpc/grpc_session.h"
+#include "server/grpc/test_gated_inference.h"
 #include "server/grpc/test_http2_client.h"
+#include "server/grpc_codec/test_infer_messages.h"
 
 namespace hps::server {
 namespace {
 
 const std::string kInfer = "/inference.GRPCInferenceService/ModelInfer";
+const std::string kStreamInfer = "/inference.GRPCInferenceService/ModelStreamInfer";
 const std::string kLive = "/inference.GRPCInferenceService/ServerLive";
 constexpr size_t kMessageBytesMax = size_t{1} << 20;
 constexpr size_t kPieceBytes = size_t{16} << 10;
@@ -25,7 +30,10 @@ class GrpcLateDataTest : public testing::Test {
     world_.Import("m/t", 10, 8);
     world_.config().server.body_bytes_max = kMessageBytesMax;
     world_.Start();
-    auto server = StartGrpcServer(world_.Parts(), "127.0.0.1:0");
+    gate_ = std::make_unique<GatedInference>(world_.inference());
+    ProtocolParts parts = world_.Parts(gate_.get());
+    parts.linger_timeout = std::chrono::hours(1);
+    auto server = StartGrpcServer(parts, "127.0.0.1:0");
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     client_ = std::make_unique<Http2Client>(server_->address());
@@ -40,7 +48,17 @@ class GrpcLateDataTest : public testing::Test {
     EXPECT_EQ(client_->Await(id).code(), 8) << client_->answer(id).message();
   }
 
+  bool AwaitNoConnections() {
+    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
+    while (world_.core().Snapshot().connections_grpc > 0) {
+      if (RealClock().Now() > deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
   ServerWorld world_;
+  std::unique_ptr<GatedInference> gate_;
   std::unique_ptr<ProtocolServer> server_;
   std::unique_ptr<Http2Client> client_;
 };
@@ -93,6 +111,32 @@ TEST_F(GrpcLateDataTest, FieldsOfARefusedCallAreCutOffAndAProbeIsAnswered) {
   packed += std::string(12'000, '\xbe');
   full.Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, kNext + 2, packed.substr(0, 16'384)});
   full.AwaitEnd();
+}
+
+// Catches: the end of a client that came together with what it still said, and was waited for.
+TEST_F(GrpcLateDataTest, AClientThatHasEndedIsNotLingeredFor) {
+  client_->Send(Http2Frame{NGHTTP2_SETTINGS, 0, 0, "12345"});
+  EXPECT_GT(client_->AwaitEnd(), 0);
+  EXPECT_EQ(send(client_->fd(), "late", 4, MSG_MORE | MSG_NOSIGNAL), 4);
+  EXPECT_EQ(shutdown(client_->fd(), SHUT_WR), 0);
+  EXPECT_TRUE(AwaitNoConnections());
+}
+
+// Catches: connections that were closed before their client had read why, where a call that it had
+// cancelled was being looked up yet.
+TEST_F(GrpcLateDataTest, ACancelledCallKeepsNobodyFromReadingTheEnd) {
+  gate_->Close();
+  client_->Call(1, kInfer, Field(1, "m") + Input("t", "INT64", {3}) + Field(7, Keys(3)));
+  client_->SendFields(3, CallFields(kStreamInfer));
+  ASSERT_TRUE(gate_->AwaitWaiting(1));
+  client_->Send(Http2Frame{NGHTTP2_RST_STREAM, 0, 1, BigEndian(NGHTTP2_CANCEL, 4)});
+  client_->Send(Http2Frame{NGHTTP2_SETTINGS, 0, 0, "12345"});
+  EXPECT_GT(client_->AwaitEnd(), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(client_->Send("it is read, and thrown away"));
+  gate_->Open();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(client_->Send("it is read, and thrown away"));
+  EXPECT_EQ(shutdown(client_->fd(), SHUT_WR), 0);
+  EXPECT_TRUE(AwaitNoConnections());
 }
 
 }  // namespace

@@ -19,9 +19,6 @@
 namespace hps::server {
 namespace {
 
-// How long, at most, what a client still sends is read and thrown away, so that it sees the answer
-// instead of a reset.
-constexpr Duration kLingerTimeout = std::chrono::seconds(2);
 // Smaller bodies are sent as they are, whatever the client accepts.
 constexpr size_t kPackedBytesMin = 1024;
 // Text of an answer that a connection keeps room for.
@@ -234,7 +231,7 @@ void Connection::OnNoMemory() {
   if (result.state != IoState::kDone) return Close();
   transport_.EndSending();
   state_ = State::kLingering;
-  SetDeadline(RealClock().Now() + kLingerTimeout);
+  SetDeadline(RealClock().Now() + server_.parts().linger_timeout);
   Linger();
 }
 
@@ -425,7 +422,7 @@ void Connection::EndAnswer() {
     transport_.EndSending();
     if (!unread_ && !readable_ && input_size_ == body_end_) return Close();
     state_ = State::kLingering;
-    return SetDeadline(now + kLingerTimeout);
+    return SetDeadline(now + server_.parts().linger_timeout);
   }
   const size_t rest = input_size_ - body_end_;
   if (rest > 0) {
@@ -441,8 +438,9 @@ void Connection::Linger() {
   std::array<std::byte, 4096> thrown_away;
   for (size_t i = 0; i < 256; ++i) {
     const IoResult result = transport_.Read(thrown_away);
-    if (result.state == IoState::kBlocked || result.state == IoState::kDrained) return;
-    if (result.state != IoState::kDone) return Close();
+    if (result.state == IoState::kBlocked) return;
+    // The client's end, which may have come before, is not reported again: it is read.
+    if (result.state != IoState::kDone && result.state != IoState::kDrained) return Close();
   }
   Close();  // a mebibyte: it does not listen
 }

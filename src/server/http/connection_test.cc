@@ -137,6 +137,17 @@ TEST_F(ConnectionTest, AnswersAHalfClosedClient) {
   EXPECT_TRUE(AwaitConnections(0));
 }
 
+// Catches: the end of a client that came together with what it still said, and was waited for.
+TEST_F(ConnectionTest, AClientThatHasEndedIsNotLingeredFor) {
+  parts_.linger_timeout = std::chrono::hours(1);
+  const auto client = Connect();
+  EXPECT_EQ(client->Ask("no request\r\n\r\n").code, 400);
+  EXPECT_TRUE(client->AtEnd());
+  EXPECT_EQ(send(client->fd(), "late", 4, MSG_MORE | MSG_NOSIGNAL), 4);
+  client->EndSending();
+  EXPECT_TRUE(AwaitConnections(0));
+}
+
 TEST_F(ConnectionTest, ClosesAfterAnAnswerWhenAsked) {
   for (const std::string& request :
        {Get("/v2", "Connection: close\r\n"), std::string("GET /v2 HTTP/1.0\r\n\r\n")}) {
