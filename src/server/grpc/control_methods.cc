@@ -296,6 +296,7 @@ ControlMethods::Answer ControlMethods::RepositoryIndex(std::string_view request)
 
 absl::Status ControlMethods::CheckControl() const {
   if (control_.allowed) return absl::OkStatus();
+  parts_.counters->CountAuthFailure();
   return absl::PermissionDeniedError(
       "loading and unloading are off: [server.security] repository_control and a token allow them");
 }

@@ -114,6 +114,7 @@ TEST_F(GrpcSecurityTest, ControlWithoutATokenIsOff) {
   config().repository_control = true;
   ASSERT_TRUE(Start().ok());
   EXPECT_EQ(Unload("m", nullptr), StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(world_.core().Snapshot().auth_failures, 1U) << "as over HTTP";
 }
 
 TEST_F(GrpcSecurityTest, TlsAnswersThoseWhoTrustItAndRotates) {
