@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "server/core/admission.h"
 #include "server/core/inference_call.h"
 
@@ -44,6 +45,10 @@ class Inference {
   // room, a protocol leaves requests unread as long as it can: they can wait there as well, and
   // take no memory.
   virtual bool HasRoom() const = 0;
+
+  // How long, from its arrival, a call may take that names this time-out; zero: it names none. A
+  // protocol that lets one wait before Prepare ends that wait by then.
+  virtual Duration TimeFor(Duration timeout) const = 0;
 
   // A share of the server's capacity for memory that belongs to no call: a connection's. Errors:
   // RESOURCE_EXHAUSTED, at once.

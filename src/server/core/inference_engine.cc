@@ -96,14 +96,17 @@ absl::Status InferenceEngine::PrepareIn(InferenceCall& call, PreparedCall& prepa
   return absl::OkStatus();
 }
 
+Duration InferenceEngine::TimeFor(Duration timeout) const {
+  const Duration wanted = timeout > Duration::zero() ? timeout : options_.lookup_timeout;
+  return wanted > Duration::zero() ? std::min<Duration>(wanted, kTimeoutMax) : kNoWaitQueueMax;
+}
+
 void InferenceEngine::SetDeadlines(const InferenceRequest& request, PreparedCall& prepared) const {
   const TimePoint now = options_.clock->Now();
   prepared.arrival = request.arrival == TimePoint() ? now : request.arrival;
-  const bool names_it = request.timeout > Duration::zero();
-  const Duration timeout =
-      std::min(names_it ? request.timeout : options_.lookup_timeout, kTimeoutMax);
-  const bool may_wait = timeout > Duration::zero();
-  prepared.deadline = prepared.arrival + (may_wait ? timeout : kNoWaitQueueMax);
+  const bool may_wait =
+      request.timeout > Duration::zero() || options_.lookup_timeout > Duration::zero();
+  prepared.deadline = prepared.arrival + TimeFor(request.timeout);
   prepared.lookup_deadline = may_wait ? prepared.deadline : Deadline::min();
 }
 

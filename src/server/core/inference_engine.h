@@ -42,6 +42,7 @@ class InferenceEngine final : public Inference {
   void Run(InferenceCall& call) override;
   void Cancel(InferenceCall& call) override;
   bool HasRoom() const override { return queue_.HasRoom(); }
+  Duration TimeFor(Duration timeout) const override;
   absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
     return admission_.ReserveBytes(byte_count, reservation);
   }

@@ -146,6 +146,7 @@ void GrpcConnection::Read() {
   read_at_ = Now();
   arrived_at_ = TakeArrival(read_at_);
   Feed(std::span(room).first(result.bytes));
+  if (!readable_) has_turn_ = false;  // what comes later has its own
 }
 
 void GrpcConnection::Feed(std::span<const std::byte> bytes) {

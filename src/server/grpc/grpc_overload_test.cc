@@ -1,6 +1,7 @@
 // Which socket is read next when there is more to do than can be done. No case depends on time.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <zlib.h>
 
 #include <atomic>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "server/core/test_server_world.h"
 #include "server/grpc/test_gated_inference.h"
 #include "server/grpc/test_http2_client.h"
+#include "server/grpc_codec/infer_response_codec.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/grpc_codec/wire_format.h"
 #include "server/net/test_overload_calls.h"
@@ -20,6 +22,7 @@ namespace hps::server {
 namespace {
 
 const std::string kInfer = "/inference.GRPCInferenceService/ModelInfer";
+const std::string kStream = "/inference.GRPCInferenceService/ModelStreamInfer";
 const std::string kLive = "/inference.GRPCInferenceService/ServerLive";
 constexpr uint32_t kDim = 8;
 constexpr size_t kRows = 2000;
@@ -29,6 +32,22 @@ std::string InferRequest(int64_t number, size_t key_count = 1) {
   const std::vector<int64_t> keys(key_count, number);
   return Field(1, "m") + Input("t", "INT64", {static_cast<int64_t>(key_count)}) +
          Field(7, AsText(std::as_bytes(std::span(keys))));
+}
+
+std::string Gzipped(std::string_view plain) {
+  z_stream stream{};
+  constexpr int kGzip = 31;
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::vector<Bytef> in(plain.begin(), plain.end());
+  std::vector<Bytef> out(deflateBound(&stream, plain.size()));
+  stream.next_in = in.data();
+  stream.avail_in = static_cast<uInt>(in.size());
+  stream.next_out = out.data();
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return {out.begin(), out.end()};
 }
 
 // The stream of a call on a connection that brings many.
@@ -90,6 +109,12 @@ class GrpcOverloadTest : public testing::Test {
     for (int64_t i = 1; i <= count; ++i) clients_[1]->Call(StreamOf(i), kInfer, InferRequest(i));
   }
 
+  // RESOURCE_EXHAUSTED; else it is answered.
+  static bool IsRefused(const Http2Client::Answer& answer) {
+    EXPECT_TRUE(answer.code() == 0 || answer.code() == 8) << answer.message();
+    return answer.code() == 8;
+  }
+
   ServerWorld world_;
   GatedInference gate_;
   ServerConfig config_;
@@ -134,16 +159,10 @@ TEST_F(GrpcOverloadTest, CallsOfOneConnectionAreLookedUpAsTheyHaveTheirTurns) {
 }
 
 TEST_F(GrpcOverloadTest, TheNewestFirstWhereTheOldestAreTooLate) {
-  constexpr int64_t kOld = 200;
-  constexpr int64_t kAll = 210;
-  for (int64_t i = 1; i <= kOld; ++i) calls_.refused.insert(i);
-  SendWhileBusy(kAll);
-  calls_.Release();
-  for (int64_t i = 0; i <= kAll; ++i) {
-    EXPECT_EQ(clients_[static_cast<size_t>(i)]->Await(3).code(),
-              calls_.refused.contains(i) ? 8 : 0);
-  }
-  calls_.ExpectNewestFirst(kOld, kAll);
+  calls_.ExpectNewestFirst([this](int64_t all) { SendWhileBusy(all); },
+                           [this](int64_t number) {
+                             return IsRefused(clients_[static_cast<size_t>(number)]->Await(3));
+                           });
 }
 
 TEST_F(GrpcOverloadTest, CallsOfOneConnectionAreInOrderWhileAllAreInTime) {
@@ -155,15 +174,9 @@ TEST_F(GrpcOverloadTest, CallsOfOneConnectionAreInOrderWhileAllAreInTime) {
 
 // Each by itself, as if it had come by its own connection.
 TEST_F(GrpcOverloadTest, OfOneConnectionTheNewestCallsAreFirstWhereTheOldestAreTooLate) {
-  constexpr int64_t kOld = 200;
-  constexpr int64_t kAll = 210;
-  for (int64_t i = 1; i <= kOld; ++i) calls_.refused.insert(i);
-  SendOnOneConnection(kAll);
-  calls_.Release();
-  for (int64_t i = 1; i <= kAll; ++i) {
-    EXPECT_EQ(clients_[1]->Await(StreamOf(i)).code(), calls_.refused.contains(i) ? 8 : 0);
-  }
-  calls_.ExpectNewestFirst(kOld, kAll);
+  calls_.ExpectNewestFirst(
+      [this](int64_t all) { SendOnOneConnection(all); },
+      [this](int64_t number) { return IsRefused(clients_[1]->Await(StreamOf(number))); });
 }
 
 // Catches: a server that reads all that comes before it answers any of it, and so answers none
@@ -199,6 +212,111 @@ TEST_F(GrpcOverloadTest, ReadsAndLooksUpInTurns) {
   for (size_t i = 1; i < read.size(); ++i) EXPECT_LE(read[i], read[0] + 2 * i) << i;
 }
 
+// Two calls that have had their turns, of which the first is not done with its own, so that no
+// other has one although a thread is free.
+class GrpcNoTurnsTest : public GrpcOverloadTest {
+ protected:
+  GrpcNoTurnsTest() {
+    begun_.Reset(1);
+    held_.Reset(1);
+    gate_.has_room = false;
+    gate_.on_prepare = [this](const InferenceCall&) {
+      if (has_first_.exchange(true)) return absl::OkStatus();
+      begun_.CountDown();
+      EXPECT_TRUE(held_.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1))));
+      return absl::OkStatus();
+    };
+    gate_.time_for = [](Duration timeout) {
+      return timeout > Duration::zero() ? timeout : Duration(std::chrono::milliseconds(20));
+    };
+  }
+  ~GrpcNoTurnsTest() override { LetGo(); }
+
+  // One that is read whether calls have turns or not.
+  std::unique_ptr<Http2Client> ConnectBusy() {
+    std::unique_ptr<Http2Client> client = Connect();
+    client->SendFields(3, CallFields(kStream));
+    client->Call(5, kLive, "");
+    EXPECT_EQ(client->Await(5).code(), 0);
+    return client;
+  }
+  void HoldTurns() {
+    Start(2);
+    client_ = ConnectBusy();
+    holder_ = ConnectBusy();
+    const std::string patient = InferRequest(1) + Timeout(std::chrono::hours(1));
+    std::string calls;
+    for (const uint32_t id : {7u, 9u, 11u}) {
+      calls += Http2Frame{NGHTTP2_HEADERS, kEndFields, id, PackFields(CallFields(kInfer))}.bytes() +
+               Http2Frame{NGHTTP2_DATA, kEndStream, id, Framed(patient)}.bytes();
+    }
+    ASSERT_TRUE(holder_->Send(calls));
+    EXPECT_TRUE(begun_.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1))));
+  }
+  void LetGo() {
+    if (!is_let_go_) held_.CountDown();
+    is_let_go_ = true;
+  }
+  void Release() {
+    LetGo();
+    gate_.has_room = true;
+    for (const uint32_t id : {7u, 9u, 11u}) EXPECT_EQ(holder_->Await(id).code(), 0);
+  }
+  static std::string Timeout(std::chrono::microseconds timeout) {
+    return Field(4, Parameter("timeout", Number(2, static_cast<uint64_t>(timeout.count()))));
+  }
+
+  bool is_let_go_ = false;
+  std::atomic<bool> has_first_ = false;
+  Latch begun_;
+  Latch held_;
+  std::unique_ptr<Http2Client> holder_;
+  std::unique_ptr<Http2Client> client_;
+};
+
+// Catches: calls that name no time-out, and waited for their turn without end.
+TEST_F(GrpcNoTurnsTest, EachWaitHasAnEnd) {
+  HoldTurns();
+  client_->Call(7, kInfer, InferRequest(1));
+  client_->Call(9, kInfer, InferRequest(1) + Timeout(std::chrono::hours(1)));
+  client_->Call(11, kInfer, InferRequest(1) + Timeout(std::chrono::milliseconds(30)));
+  auto fields = CallFields(kInfer);
+  fields.emplace_back("grpc-timeout", "40m");
+  client_->SendFields(13, fields);
+  client_->SendData(13, Framed(InferRequest(1) + Timeout(std::chrono::hours(1))));
+  for (const uint32_t id : {7u, 11u, 13u}) {
+    EXPECT_EQ(client_->Await(id).code(), 4);
+    EXPECT_EQ(client_->answer(id).message(),
+              "the call's time was over before its request was read");
+  }
+  Release();
+  EXPECT_EQ(client_->Await(9).code(), 0) << "it has the time";
+}
+
+TEST_F(GrpcNoTurnsTest, OfAStreamTheErrorSaysWhichRequestItWas) {
+  HoldTurns();
+  auto fields = CallFields(kStream);
+  client_->SendFields(7, fields);
+  fields.emplace_back("grpc-encoding", "gzip");
+  client_->SendFields(9, fields);
+  const std::string message = InferRequest(1, kRows) + Field(3, "id-1");
+  client_->SendData(7, Framed(message), /*end=*/false);
+  const std::string packed_message = Field(1, "m") + Field(3, "id-1") + message;
+  client_->SendData(9, Framed(Gzipped(packed_message), 1), /*end=*/false);
+  const std::string refusal = Framed(
+      StreamErrorMessage("the call's time was over before its request was read", "m", "id-1"));
+  Http2Frame frame;
+  for (const uint32_t id : {7u, 9u}) {
+    while (client_->answer(id).data.size() < refusal.size() && client_->Receive(&frame)) continue;
+    EXPECT_EQ(client_->answer(id).data, refusal);
+  }
+  Release();
+  const size_t before = client_->answer(7).data.size();
+  client_->SendData(7, Framed(InferRequest(1)));
+  EXPECT_EQ(client_->Await(7).code(), 0) << "the stream goes on";
+  EXPECT_GT(client_->answer(7).data.size(), before + kDim * sizeof(float));
+}
+
 TEST_F(GrpcOverloadTest, CallsThatAreGivenUpWhileTheyWaitHaveNoTurn) {
   SendOnOneConnection(5);
   for (const int64_t given_up : {2, 4, 5}) {
@@ -214,6 +332,28 @@ TEST_F(GrpcOverloadTest, CallsThatAreGivenUpWhileTheyWaitHaveNoTurn) {
 
 // The server hears of a socket when it can be written to, or has something to read: a call that
 // waits for a thread must need neither.
+// Catches: requests that wait, or come slowly, and take the memory that answers need.
+TEST_F(GrpcOverloadTest, LargeRequestsThatWaitLeaveRoomForAnswersAndSmallOnes) {
+  constexpr uint64_t kBytesMax = 1 << 20;
+  constexpr size_t kLargeBytes = 64 << 10;  // as memory is lent for it
+  world_.config().server.bytes_in_flight_max = kBytesMax;
+  Start(2);
+  const auto slow = Connect();
+  const std::string begun = Framed(std::string(kLargeBytes - 100, 'x')).substr(0, kLargeBytes / 2);
+  constexpr uint32_t kMany = 3 * kBytesMax / kLargeBytes;
+  for (uint32_t i = 1; i <= kMany; ++i) {
+    slow->SendFields(StreamOf(i), CallFields(kInfer));
+    slow->SendData(StreamOf(i), begun, /*end=*/false);
+  }
+  for (uint32_t i = kBytesMax / kLargeBytes + 1; i <= kMany; ++i)
+    EXPECT_EQ(slow->Await(StreamOf(i)).code(), 8) << "refused at once";
+  const auto client = Connect();  // a probe
+  constexpr size_t kKeys = 1900;
+  client->Call(3, kInfer, InferRequest(7, kKeys));
+  EXPECT_EQ(client->Await(3).code(), 0) << client->answer(3).message();
+  EXPECT_GT(client->answer(3).data.size(), kKeys * kDim * sizeof(float));
+}
+
 TEST_F(GrpcOverloadTest, CallsAreLookedUpThoughTheirClientTakesNoAnswer) {
   Start(2);
   constexpr uint32_t kWindow = 1 << 30;

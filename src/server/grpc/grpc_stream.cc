@@ -20,6 +20,8 @@ constexpr std::string_view kInferPath = "/inference.GRPCInferenceService/ModelIn
 constexpr std::string_view kStreamPath = "/inference.GRPCInferenceService/ModelStreamInfer";
 // Of a text that stays for the next call.
 constexpr size_t kKeptBytesMax = 4096;
+// Unpacked for ReadHead.
+constexpr size_t kPackedHeadBytes = 4096;
 constexpr Duration kWatchPeriod = std::chrono::milliseconds(500);
 
 TimePoint Now() { return RealClock().Now(); }
@@ -231,8 +233,25 @@ void GrpcStream::Answer(const MessageReader::Message& message) {
   if (control_method_ != nullptr || connection_->MayBegin()) return AnswerNow();
   left_at_ = Now();
   if (call_deadline_ <= left_at_) return RefuseLate();
-  SetDeadline(call_deadline_);
+  ReadHead();
+  SetTimeout();
+  const TimePoint until = arrival_ + server_.parts().inference->TimeFor(request.timeout);
+  if (until <= left_at_) return RefuseLate();
+  SetDeadline(until);
   connection_->AwaitTurn(*this);
+}
+
+// Who asks, and for how long, before the rest of the message has its turn.
+void GrpcStream::ReadHead() {
+  std::span<const std::byte> bytes = packed_.bytes;
+  if (packed_.is_compressed) {
+    absl::StatusOr<InflatedMessage> head =
+        InflateHead(coding_, bytes, kPackedHeadBytes, server_.pool());
+    if (!head.ok()) return;  // its turn tells
+    inflated_ = *std::move(head);
+    bytes = inflated_.memory.bytes().first(inflated_.size);
+  }
+  request_codec_.ParseHead(bytes, &request);
 }
 
 // The connection hears of it as of an event: another thread may drive it.
@@ -248,8 +267,7 @@ void GrpcStream::OnTurn() {
 // Before anything is made of its bytes.
 void GrpcStream::RefuseLate() {
   server_.parts().counters->CountDeadlineExceeded(LateStage::kQueue);
-  SendRefusal(
-      absl::DeadlineExceededError("the call's deadline had passed when its request was there"));
+  SendRefusal(absl::DeadlineExceededError("the call's time was over before its request was read"));
 }
 
 void GrpcStream::AnswerNow() {
@@ -312,6 +330,8 @@ void GrpcStream::TellWatcher() {
 }
 
 absl::Status GrpcStream::StartInference() {
+  request.model = request.id = {};  // ReadHead's, of memory that may be another's now
+  request.timeout = Duration::zero();
   request.protocol = Protocol::kGrpc;
   request.arrival = arrival_;
   request.unread_wait = unread_wait_;
@@ -326,7 +346,8 @@ absl::Status GrpcStream::StartInference() {
   const size_t answer_bytes = response_codec_.Plan(
       *this,
       {.in_stream = is_stream_, .final_mark = is_stream_ && request_codec_.wants_final_mark()});
-  absl::StatusOr<BufferPool::Lease> rows = server_.pool().Acquire(answer_bytes);
+  absl::StatusOr<BufferPool::Lease> rows =
+      server_.pool().Acquire(answer_bytes, BufferPool::Use::kAnswer);
   if (!rows.ok()) {
     server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     return rows.status();
@@ -382,6 +403,7 @@ void GrpcStream::SendRefusal(const absl::Status& status) {
 // A stream goes on: the message says which request failed and why.
 void GrpcStream::SendError(const absl::Status& status) {
   if (!is_stream_) return Finish(status);
+  if (request.model.empty()) ReadHead();
   SendText(StreamErrorMessage(
       PrintableText(std::string_view(status.message().data(), status.message().size())),
       request.model, request.id));

@@ -34,28 +34,51 @@ absl::Status Grow(size_t bytes_max, BufferPool& pool, InflatedMessage* message) 
         absl::StrCat("the message inflates to more than ", bytes_max, " bytes"));
   }
   const size_t wanted = std::min(std::max(message->size * 2, kFirstBytes), bytes_max + 1);
-  HPS_ASSIGN_OR_RETURN(BufferPool::Lease larger, pool.Acquire(wanted));
+  HPS_ASSIGN_OR_RETURN(BufferPool::Lease larger, pool.Acquire(wanted, BufferPool::Use::kRequest));
   if (message->size > 0)
     std::memcpy(larger.bytes().data(), message->memory.bytes().data(), message->size);
   message->memory = std::move(larger);
   return absl::OkStatus();
 }
 
+absl::Status DoesNotInflate() { return absl::InvalidArgumentError("the message does not inflate"); }
+
+// Begins at `packed`. On success the stream is to be ended.
+absl::Status Begin(MessageCoding coding, std::span<const std::byte> packed, z_stream* stream) {
+  const bool is_gzip = coding == MessageCoding::kGzip;
+  if (!is_gzip && coding != MessageCoding::kDeflate)
+    return absl::UnimplementedError("messages are compressed by gzip or deflate");
+  if (inflateInit2(stream, kWindowBits + (is_gzip ? kGzip : 0)) != Z_OK)
+    return absl::ResourceExhaustedError("no memory to inflate a message; try again later");
+  stream->next_in = ZlibBytes(packed.data());
+  stream->avail_in = static_cast<uInt>(packed.size());
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<InflatedMessage> InflateHead(MessageCoding coding, std::span<const std::byte> packed,
+                                            size_t bytes_max, BufferPool& pool) {
+  z_stream stream{};
+  HPS_RETURN_IF_ERROR(Begin(coding, packed, &stream));
+  const std::unique_ptr<z_stream, EndInflate> end(&stream);
+  InflatedMessage message;
+  HPS_ASSIGN_OR_RETURN(message.memory, pool.Acquire(bytes_max, BufferPool::Use::kRequest));
+  stream.next_out = ZlibBytes(message.memory.bytes().data());
+  stream.avail_out = static_cast<uInt>(bytes_max);
+  const int result = inflate(&stream, Z_SYNC_FLUSH);
+  if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) return DoesNotInflate();
+  message.size = bytes_max - stream.avail_out;
+  return message;
+}
 
 absl::StatusOr<InflatedMessage> InflateMessage(MessageCoding coding,
                                                std::span<const std::byte> packed, size_t bytes_max,
                                                BufferPool& pool) {
-  const bool is_gzip = coding == MessageCoding::kGzip;
-  if (!is_gzip && coding != MessageCoding::kDeflate)
-    return absl::UnimplementedError("messages are compressed by gzip or deflate");
   z_stream stream{};
-  if (inflateInit2(&stream, kWindowBits + (is_gzip ? kGzip : 0)) != Z_OK)
-    return absl::ResourceExhaustedError("no memory to inflate a message; try again later");
+  HPS_RETURN_IF_ERROR(Begin(coding, packed, &stream));
   const std::unique_ptr<z_stream, EndInflate> end(&stream);
   InflatedMessage message;
-  stream.next_in = ZlibBytes(packed.data());
-  stream.avail_in = static_cast<uInt>(packed.size());
   int result = Z_OK;
   do {
     if (message.size == message.memory.bytes().size())
@@ -66,8 +89,7 @@ absl::StatusOr<InflatedMessage> InflateMessage(MessageCoding coding,
     result = inflate(&stream, Z_NO_FLUSH);
     message.size += room - stream.avail_out;
   } while (result == Z_OK);
-  if (result != Z_STREAM_END || stream.avail_in != 0)
-    return absl::InvalidArgumentError("the message does not inflate");
+  if (result != Z_STREAM_END || stream.avail_in != 0) return DoesNotInflate();
   if (message.size > bytes_max) return Grow(bytes_max, pool, &message);
   return message;
 }

@@ -27,4 +27,8 @@ absl::StatusOr<InflatedMessage> InflateMessage(MessageCoding coding,
                                                std::span<const std::byte> packed, size_t bytes_max,
                                                BufferPool& pool);
 
+// The first bytes of it, at most `bytes_max`, whatever follows. Errors: as InflateMessage.
+absl::StatusOr<InflatedMessage> InflateHead(MessageCoding coding, std::span<const std::byte> packed,
+                                            size_t bytes_max, BufferPool& pool);
+
 }  // namespace hps::server

@@ -65,6 +65,23 @@ TEST(MessageInflaterTest, RefusesWhatDoesNotInflate) {
   EXPECT_EQ(code(MessageCoding::kUnknown, packed), absl::StatusCode::kUnimplemented);
 }
 
+TEST(MessageInflaterTest, TheHeadOfWhatIsLargeIsItsFirstBytes) {
+  BufferPool pool(uint64_t{1} << 20, 0);
+  const std::string plain = "begins" + std::string(1 << 20, 'x');
+  const std::string packed = Packed(plain, 31);
+  const auto head = [&pool](MessageCoding coding, const std::string& bytes, size_t bytes_max) {
+    const auto inflated = InflateHead(coding, AsBytes(std::string_view(bytes)), bytes_max, pool);
+    if (!inflated.ok()) return std::string(inflated.status().message());
+    return std::string(AsText(inflated->memory.bytes().first(inflated->size)));
+  };
+  for (const size_t n : {1, 6, 4096})
+    EXPECT_EQ(head(MessageCoding::kGzip, packed, n), plain.substr(0, n));
+  EXPECT_EQ(head(MessageCoding::kDeflate, Packed("few", 15), 4096), "few");
+  EXPECT_EQ(head(MessageCoding::kGzip, packed.substr(0, 200), 6), "begins") << "cut off";
+  EXPECT_EQ(head(MessageCoding::kGzip, "garbage", 4096), "the message does not inflate");
+  EXPECT_EQ(head(MessageCoding::kGzip, "", 4096), "");
+}
+
 TEST(MessageInflaterTest, SaysWhenThereIsNoMemory) {
   BufferPool none(0, 0);
   const std::string packed = Packed("plain", 31);

@@ -36,7 +36,7 @@ size_t MessageReader::Wanted(size_t bytes) const {
 absl::Status MessageReader::Append(std::span<const std::byte> bytes, size_t wanted,
                                    BufferPool& pool, BufferPool::Lease* memory, size_t* end) {
   if (*end + bytes.size() > memory->bytes().size()) {
-    HPS_ASSIGN_OR_RETURN(BufferPool::Lease larger, pool.Acquire(wanted));
+    HPS_ASSIGN_OR_RETURN(BufferPool::Lease larger, pool.Acquire(wanted, BufferPool::Use::kRequest));
     if (*end > 0) std::memcpy(larger.bytes().data(), memory->bytes().data(), *end);
     *memory = std::move(larger);
   }

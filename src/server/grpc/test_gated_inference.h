@@ -41,6 +41,9 @@ class GatedInference final : public Inference {
     changed_.NotifyAll();
   }
   bool HasRoom() const override { return has_room && inference_.HasRoom(); }
+  Duration TimeFor(Duration timeout) const override {
+    return time_for == nullptr ? inference_.TimeFor(timeout) : time_for(timeout);
+  }
   absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
     return inference_.ReserveBytes(byte_count, reservation);
   }
@@ -48,6 +51,7 @@ class GatedInference final : public Inference {
   // Before the core's own; to be set before the first call.
   std::function<absl::Status(const InferenceCall&)> on_prepare;
   std::function<void(const InferenceCall&)> on_run;
+  std::function<Duration(Duration)> time_for;  // in place of the core's
   std::atomic<bool> has_room = true;
 
   bool AwaitCancelled(size_t count) {

@@ -42,6 +42,8 @@ constexpr std::array<uint32_t, kDatatypeNames.size()> kContentsFields = {1, 4, 4
                                                                          2, 3, 0, 0, 6, 7, 0};
 
 constexpr auto kTimeoutMax = std::chrono::hours(24 * 365);
+// Fields that tell who asks and for how long are among so many; more are looked at in their turn.
+constexpr size_t kHeadFieldsMax = 4096;
 // What a message may leave behind for the next one.
 constexpr size_t kKeptBytesMax = size_t{1} << 20;
 // As many as the keys of the largest call: a message of one-byte numbers must not grow eightfold.
@@ -195,6 +197,24 @@ absl::Status InferRequestCodec::Parse(std::span<const std::byte> message,
   wants_final_mark_ = false;
   HPS_RETURN_IF_ERROR(ParseFields(message, request));
   return ConnectBytes(request);
+}
+
+void InferRequestCodec::ParseHead(std::span<const std::byte> message, InferenceRequest* request) {
+  WireReader reader(message);
+  uint32_t field = 0;
+  WireType type{};
+  std::span<const std::byte> bytes;
+  for (size_t i = 0; i < kHeadFieldsMax && reader.Next(&field, &type); ++i) {
+    if (field == kModelName) {
+      TakeText(reader, type, "model name", &request->model).IgnoreError();
+    } else if (field == kId) {
+      TakeText(reader, type, "request id", &request->id).IgnoreError();
+    } else if (field == kParameters && type == WireType::kBytes) {
+      if (reader.ReadBytes(&bytes)) ParseParameter(bytes, request).IgnoreError();
+    } else {
+      reader.Skip(type);
+    }
+  }
 }
 
 void InferRequestCodec::Trim() {

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/grpc_codec/wire_format.h"
@@ -125,6 +127,27 @@ TEST_F(InferRequestCodecTest, NamesThatAreRefusedAreNotEchoed) {
   ExpectError(Field(1, "m") + Field(3, std::string(257, 'i')), StatusCode::kOutOfRange, "257");
   EXPECT_EQ(request_.model, "m");
   EXPECT_EQ(request_.id, "");
+}
+
+TEST_F(InferRequestCodecTest, TheHeadTellsWhoAsksAndForHowLong) {
+  const std::string whole = Request(100);
+  const auto head = [this](std::string_view message) {
+    request_ = InferenceRequest();
+    codec_.ParseHead(AsBytes(message), &request_);
+    EXPECT_TRUE(request_.inputs.empty());
+    return absl::StrCat(std::string(request_.model), ",", std::string(request_.id), ",",
+                        std::chrono::microseconds(request_.timeout.count() / 1000).count());
+  };
+  EXPECT_EQ(head(whole), "m,id-1,1500");
+  EXPECT_EQ(head(whole.substr(0, whole.size() - 700)), "m,id-1,1500") << "it is cut off";
+  for (size_t bytes = 0; bytes < 60; ++bytes) head(whole.substr(0, bytes));
+  EXPECT_EQ(head(""), ",,0");
+  EXPECT_EQ(head(Field(3, "\xff") + Field(4, Parameter("timeout", Field(3, "1s"))) + Field(1, "n")),
+            "n,,0")
+      << "what is wrong is left out";
+  std::string many;
+  for (int i = 0; i < 100'000; ++i) many += Number(9, 1);
+  EXPECT_EQ(head(Field(1, "m") + many + Field(3, "id")), "m,,0") << "few fields are looked at";
 }
 
 TEST_F(InferRequestCodecTest, WhatIsNotServedIsUnimplemented) {

@@ -36,6 +36,7 @@ class PlainInference final : public Inference {
   }
   void Cancel(InferenceCall&) override {}
   bool HasRoom() const override { return true; }
+  Duration TimeFor(Duration timeout) const override { return timeout; }
   absl::Status ReserveBytes(uint64_t, Admission::Reservation*) override { return absl::OkStatus(); }
 };
 

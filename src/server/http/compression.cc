@@ -43,7 +43,7 @@ absl::Status Grow(PackedBody* body, uint64_t bytes_max, BufferPool& pool) {
         absl::StrCat("the body unpacks to more than ", bytes_max, " bytes"));
   }
   const size_t room = std::min<uint64_t>(body->memory.bytes().size() * 2, bytes_max + 1);
-  HPS_ASSIGN_OR_RETURN(BufferPool::Lease larger, pool.Acquire(room));
+  HPS_ASSIGN_OR_RETURN(BufferPool::Lease larger, pool.Acquire(room, BufferPool::Use::kRequest));
   std::memcpy(larger.bytes().data(), body->memory.bytes().data(), body->size);
   body->memory = std::move(larger);
   return absl::OkStatus();
@@ -57,7 +57,8 @@ absl::StatusOr<PackedBody> Inflate(Coding coding, std::span<const std::byte> pac
   if (inflateInit2(&stream, WindowBits(coding)) != Z_OK) return OutOfMemory();
   const std::unique_ptr<z_stream, EndInflate> end(&stream);
   PackedBody body;
-  HPS_ASSIGN_OR_RETURN(body.memory, pool.Acquire(std::min<uint64_t>(bytes_max + 1, kFirstBytes)));
+  HPS_ASSIGN_OR_RETURN(body.memory, pool.Acquire(std::min<uint64_t>(bytes_max + 1, kFirstBytes),
+                                                 BufferPool::Use::kRequest));
   stream.next_in = ZlibBytes(packed.data());
   int result = Z_OK;
   while (result != Z_STREAM_END) {
@@ -101,7 +102,8 @@ absl::StatusOr<PackedBody> Deflate(Coding coding,
   for (const std::span<const std::byte> piece : pieces) total += piece.size();
   if (total > kStepBytesMax) return OutOfMemory();
   PackedBody body;
-  HPS_ASSIGN_OR_RETURN(body.memory, pool.Acquire(deflateBound(&stream, total)));
+  HPS_ASSIGN_OR_RETURN(body.memory,
+                       pool.Acquire(deflateBound(&stream, total), BufferPool::Use::kAnswer));
   stream.next_out = ZlibBytes(body.memory.bytes().data());
   stream.avail_out = static_cast<uInt>(
       std::min<size_t>(body.memory.bytes().size(), std::numeric_limits<uInt>::max()));

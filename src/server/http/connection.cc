@@ -219,7 +219,8 @@ std::span<std::byte> Connection::RoomToRead() {
     return body_.bytes().subspan(body_size_, std::min(wanted, body_.bytes().size() - body_size_));
   }
   if (input_.empty()) {
-    absl::StatusOr<BufferPool::Lease> lease = server_.pool().Acquire(kInputBytes);
+    absl::StatusOr<BufferPool::Lease> lease =
+        server_.pool().Acquire(kInputBytes, BufferPool::Use::kRequest);
     if (!lease.ok()) {
       Refuse(ErrorOf(lease.status()));
       return {};
@@ -344,7 +345,8 @@ bool Connection::TakeBodyRoom(size_t bytes) {
   const uint64_t limit =
       head_.chunked ? server_.parts().config->body_bytes_max : head_.content_length;
   const size_t wanted = std::min<uint64_t>(std::max(bytes, body_size_ * kBodyGrowth), limit);
-  absl::StatusOr<BufferPool::Lease> lease = server_.pool().Acquire(std::max(wanted, bytes));
+  absl::StatusOr<BufferPool::Lease> lease =
+      server_.pool().Acquire(std::max(wanted, bytes), BufferPool::Use::kRequest);
   if (!lease.ok()) {
     server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     Refuse(ErrorOf(lease.status()));

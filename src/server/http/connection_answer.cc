@@ -108,7 +108,8 @@ void Connection::StartInfer() {
   if (const absl::Status status = server_.parts().inference->Prepare(*this); !status.ok()) {
     return SendRefusal(status);
   }
-  absl::StatusOr<BufferPool::Lease> rows = server_.pool().Acquire(row_bytes());
+  absl::StatusOr<BufferPool::Lease> rows =
+      server_.pool().Acquire(row_bytes(), BufferPool::Use::kAnswer);
   if (!rows.ok()) {
     server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     return SendRefusal(rows.status());

@@ -172,7 +172,7 @@ TEST_F(InferCodecTest, BoundsTensorsDimensionsAndBytes) {
 }
 
 TEST_F(InferCodecTest, ShedsWhenThePoolIsEmpty) {
-  const auto held = *pool_.Acquire(1 << 22);
+  const auto held = *pool_.Acquire(1 << 22, BufferPool::Use::kRequest);
   EXPECT_EQ(DecodeInput(R"("name":"a","shape":[1],"datatype":"INT64","data":[1])").code(),
             absl::StatusCode::kResourceExhausted);
 }

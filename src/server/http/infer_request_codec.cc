@@ -77,7 +77,7 @@ absl::Status InferDecoder::Decode(const Body& body, BufferPool& pool, size_t ten
   HPS_RETURN_IF_ERROR(CheckInputs(tensor_bytes_max, &json_bytes));
   HPS_RETURN_IF_ERROR(PlaceBinary(body.binary));
   if (json_bytes > 0) {
-    HPS_ASSIGN_OR_RETURN(tensors_, pool.Acquire(json_bytes));
+    HPS_ASSIGN_OR_RETURN(tensors_, pool.Acquire(json_bytes, BufferPool::Use::kRequest));
   }
   HPS_RETURN_IF_ERROR(ParseData());
   for (const Input& input : inputs_) request->inputs.push_back(input.tensor);

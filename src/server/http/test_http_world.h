@@ -85,6 +85,8 @@ class FakeInference final : public Inference {
 
   bool HasRoom() const override { return has_room; }
 
+  Duration TimeFor(Duration timeout) const override { return timeout; }
+
   absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
     return admission.ReserveBytes(byte_count, reservation);
   }

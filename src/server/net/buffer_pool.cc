@@ -25,13 +25,14 @@ BufferPool::Lease& BufferPool::Lease::operator=(Lease&& other) noexcept {
     Release();
     pool_ = std::exchange(other.pool_, nullptr);
     bytes_ = std::exchange(other.bytes_, std::span<std::byte>());
+    use_ = other.use_;
   }
   return *this;
 }
 
 void BufferPool::Lease::Release() {
   if (pool_ == nullptr) return;
-  std::exchange(pool_, nullptr)->Return(std::exchange(bytes_, std::span<std::byte>()));
+  std::exchange(pool_, nullptr)->Return(std::exchange(bytes_, std::span<std::byte>()), use_);
 }
 
 BufferPool::~BufferPool() { HPS_CHECK(lent_bytes() == 0); }
@@ -41,18 +42,39 @@ size_t BufferPool::ClassOf(size_t bytes) {
   return std::max(bits, kSmallestBits) - kSmallestBits;
 }
 
-absl::StatusOr<BufferPool::Lease> BufferPool::Acquire(size_t bytes) {
+absl::StatusOr<BufferPool::Lease> BufferPool::Acquire(size_t bytes, Use use) {
   const size_t index = ClassOf(bytes);
   if (index >= kClassCount) return Refused();
   const size_t size = ClassBytes(index);
-  const uint64_t lent = lent_bytes_.fetch_add(size, std::memory_order_relaxed) + size;
-  if (lent <= lent_bytes_max_) {
-    Memory memory = TakeKept(index);
-    if (memory == nullptr) memory.reset(static_cast<std::byte*>(std::aligned_alloc(64, size)));
-    if (memory != nullptr) return Lease(this, {memory.release(), size});
+  if (use == Use::kRequest && size > RequestBytesMax(size)) {
+    return absl::OutOfRangeError(absl::StrCat("the request takes ", size,
+                                              " bytes; [server] bytes_in_flight_max is ",
+                                              limits_.large_request_bytes_max));
   }
-  lent_bytes_.fetch_sub(size, std::memory_order_relaxed);
+  if (!Count(size, use)) return Refused();
+  Memory memory = TakeKept(index);
+  if (memory == nullptr) memory.reset(static_cast<std::byte*>(std::aligned_alloc(64, size)));
+  if (memory != nullptr) return Lease(this, {memory.release(), size}, use);
+  Uncount(size, use);
   return Refused();
+}
+
+// False: it is too much, and not counted.
+bool BufferPool::Count(size_t size, Use use) {
+  const auto take = [size](std::atomic<uint64_t>& taken, uint64_t max) {
+    if (taken.fetch_add(size, std::memory_order_relaxed) + size <= max) return true;
+    taken.fetch_sub(size, std::memory_order_relaxed);
+    return false;
+  };
+  if (use == Use::kRequest && !take(request_bytes_, RequestBytesMax(size))) return false;
+  if (take(lent_bytes_, limits_.lent_bytes_max)) return true;
+  if (use == Use::kRequest) request_bytes_.fetch_sub(size, std::memory_order_relaxed);
+  return false;
+}
+
+void BufferPool::Uncount(size_t size, Use use) {
+  lent_bytes_.fetch_sub(size, std::memory_order_relaxed);
+  if (use == Use::kRequest) request_bytes_.fetch_sub(size, std::memory_order_relaxed);
 }
 
 BufferPool::Memory BufferPool::TakeKept(size_t index) {
@@ -65,11 +87,11 @@ BufferPool::Memory BufferPool::TakeKept(size_t index) {
   return memory;
 }
 
-void BufferPool::Return(std::span<std::byte> bytes) {
+void BufferPool::Return(std::span<std::byte> bytes, Use use) {
   Memory memory(bytes.data());  // freed outside the lock when it is not kept
-  lent_bytes_.fetch_sub(bytes.size(), std::memory_order_relaxed);
+  Uncount(bytes.size(), use);
   MutexLock lock(mutex_);
-  if (kept_bytes_ + bytes.size() > kept_bytes_max_) return;
+  if (kept_bytes_ + bytes.size() > limits_.kept_bytes_max) return;
   try {
     kept_[ClassOf(bytes.size())].push_back(std::move(memory));
     kept_bytes_ += bytes.size();

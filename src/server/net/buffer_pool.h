@@ -5,6 +5,10 @@
 // the server's bytes in flight, what is kept beside by a share of that, so that a burst of large
 // requests does not stay in memory.
 //
+// Requests may take a part of it alone: those that are being read, or wait for their turn, must not
+// leave nothing for the answers to those that have it. Within that, the small ones have some for
+// themselves, so that probes are read however many large requests wait.
+//
 // Thread-safe; a lease belongs to one thread at a time. The pool outlives its leases (checked).
 #pragma once
 
@@ -24,6 +28,15 @@ namespace hps::server {
 
 class BufferPool {
  public:
+  enum class Use : uint8_t { kRequest, kAnswer };
+  struct Limits {
+    uint64_t lent_bytes_max = 0;           // at a time
+    uint64_t request_bytes_max = 0;        // ... for requests,
+    uint64_t large_request_bytes_max = 0;  // ... of more than kSmallBytes each
+    uint64_t kept_bytes_max = 0;           // for later, beside what is lent
+  };
+  static constexpr size_t kSmallBytes = size_t{32} << 10;
+
   // Exclusive use of one buffer, aligned to 64 bytes; moves, never copies. An empty one holds
   // nothing.
   class Lease {
@@ -31,7 +44,8 @@ class BufferPool {
     Lease() = default;
     Lease(Lease&& other) noexcept
         : pool_(std::exchange(other.pool_, nullptr)),
-          bytes_(std::exchange(other.bytes_, std::span<std::byte>())) {}
+          bytes_(std::exchange(other.bytes_, std::span<std::byte>())),
+          use_(other.use_) {}
     Lease& operator=(Lease&& other) noexcept;
     ~Lease() { Release(); }
 
@@ -41,21 +55,28 @@ class BufferPool {
 
    private:
     friend class BufferPool;
-    Lease(BufferPool* pool, std::span<std::byte> bytes) : pool_(pool), bytes_(bytes) {}
+    Lease(BufferPool* pool, std::span<std::byte> bytes, Use use)
+        : pool_(pool), bytes_(bytes), use_(use) {}
 
     BufferPool* pool_ = nullptr;
     std::span<std::byte> bytes_;
+    Use use_ = Use::kAnswer;
   };
 
-  // Lends at most `lent_bytes_max` at a time, and keeps at most `kept_bytes_max` for later.
+  explicit BufferPool(const Limits& limits) : limits_(limits) {}
+  // Requests may take all of it.
   BufferPool(uint64_t lent_bytes_max, uint64_t kept_bytes_max)
-      : lent_bytes_max_(lent_bytes_max), kept_bytes_max_(kept_bytes_max) {}
+      : BufferPool({.lent_bytes_max = lent_bytes_max,
+                    .request_bytes_max = UINT64_MAX,
+                    .large_request_bytes_max = UINT64_MAX,
+                    .kept_bytes_max = kept_bytes_max}) {}
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool();
 
-  // At least `bytes`, not zeroed. Errors: RESOURCE_EXHAUSTED, at once.
-  absl::StatusOr<Lease> Acquire(size_t bytes);
+  // At least `bytes`, not zeroed. Errors: RESOURCE_EXHAUSTED, at once; OUT_OF_RANGE for a
+  // request for which there could never be room.
+  absl::StatusOr<Lease> Acquire(size_t bytes, Use use);
 
   // What Acquire lends for so many bytes.
   static uint64_t LentFor(size_t bytes) { return uint64_t{1} << (kSmallestBits + ClassOf(bytes)); }
@@ -74,11 +95,16 @@ class BufferPool {
   static constexpr size_t ClassBytes(size_t index) { return size_t{1} << (kSmallestBits + index); }
   static size_t ClassOf(size_t bytes);
   Memory TakeKept(size_t index);
-  void Return(std::span<std::byte> bytes);
+  uint64_t RequestBytesMax(size_t size) const {
+    return size <= kSmallBytes ? limits_.request_bytes_max : limits_.large_request_bytes_max;
+  }
+  bool Count(size_t size, Use use);
+  void Uncount(size_t size, Use use);
+  void Return(std::span<std::byte> bytes, Use use);
 
-  const uint64_t lent_bytes_max_;
-  const uint64_t kept_bytes_max_;
+  const Limits limits_;
   std::atomic<uint64_t> lent_bytes_ = 0;
+  std::atomic<uint64_t> request_bytes_ = 0;  // of them
   Mutex mutex_;
   std::array<std::vector<Memory>, kClassCount> kept_ HPS_GUARDED_BY(mutex_);
   uint64_t kept_bytes_ HPS_GUARDED_BY(mutex_) = 0;

@@ -17,6 +17,8 @@ namespace {
 
 // What the pool keeps of memory that nobody uses now.
 constexpr uint64_t kPoolKeptBytes = uint64_t{64} << 20;
+// One part in so many of the bytes in flight is there for small requests beside the others.
+constexpr uint64_t kSmallRequestsPart = 8;
 // Loads and unloads that wait for the one that runs.
 constexpr size_t kSlowTasksMax = 64;
 // What OpenSSL takes for a connection, most of it during the handshake: its buffers for a record
@@ -29,6 +31,16 @@ constexpr Duration kRoomWait = std::chrono::milliseconds(1);
 constexpr size_t kAcceptsPerTurn = 64;
 constexpr Duration kTickMin = std::chrono::milliseconds(10);
 constexpr Duration kTickMax = std::chrono::milliseconds(500);
+
+// What is admitted, requests and their answers, is `bytes_in_flight_max` at most. So much again is
+// for requests that are not admitted yet, and then whatever is admitted has room for its answer.
+BufferPool::Limits PoolLimits(uint64_t bytes_in_flight_max) {
+  const uint64_t small_bytes = bytes_in_flight_max / kSmallRequestsPart;
+  return {.lent_bytes_max = 2 * bytes_in_flight_max + small_bytes,
+          .request_bytes_max = bytes_in_flight_max + small_bytes,
+          .large_request_bytes_max = bytes_in_flight_max,
+          .kept_bytes_max = kPoolKeptBytes};
+}
 
 Duration ThreadProcessorTime() {
   timespec time{};
@@ -54,7 +66,7 @@ TlsConnection AcceptTls(const TlsContext& tls, int fd) {
 ConnectionServer::ConnectionServer(const ProtocolParts& parts, Options options)
     : parts_(parts),
       options_(std::move(options)),
-      pool_(parts.config->bytes_in_flight_max * 2, kPoolKeptBytes) {}
+      pool_(PoolLimits(parts.config->bytes_in_flight_max)) {}
 
 Duration ConnectionServer::TickPeriodFor(Duration shortest_timeout) {
   return std::clamp<Duration>(shortest_timeout / 4, kTickMin, kTickMax);

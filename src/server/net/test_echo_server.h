@@ -17,6 +17,7 @@ class NoInference final : public Inference {
   absl::Status Prepare(InferenceCall&) override { return absl::NotFoundError("no model"); }
   void Run(InferenceCall& call) override { call.OnDone(absl::OkStatus()); }
   bool HasRoom() const override { return true; }
+  Duration TimeFor(Duration timeout) const override { return timeout; }
   absl::Status ReserveBytes(uint64_t, Admission::Reservation*) override { return absl::OkStatus(); }
   void Cancel(InferenceCall&) override {}
 };

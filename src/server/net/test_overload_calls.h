@@ -60,6 +60,20 @@ class OverloadCalls {
     EXPECT_LT(waits_[0], first_took_);  // zero, but where the server's tick came with it
     for (size_t i = 1; i <= count; ++i) EXPECT_GT(waits_[i], Duration::zero());
   }
+  // Sends calls 1 to `all` by `send_while_busy(all)`, and reads the answers by
+  // `is_refused(number)`: the oldest are refused, and then the newest come first.
+  template <typename Send, typename Read>
+  void ExpectNewestFirst(const Send& send_while_busy, const Read& is_refused) {
+    constexpr int64_t kOld = 200;
+    constexpr int64_t kAll = 210;
+    for (int64_t i = 1; i <= kOld; ++i) refused.insert(i);
+    send_while_busy(kAll);
+    Release();
+    for (int64_t i = 1; i <= kAll; ++i) EXPECT_EQ(is_refused(i), refused.contains(i)) << i;
+    ExpectNewestFirst(kOld, kAll);
+  }
+
+ private:
   // That of calls 1 to `all`, of which those to `old` were refused, the newest were first, however
   // the turns of the oldest lie between them.
   void ExpectNewestFirst(int64_t old, int64_t all) {
@@ -74,7 +88,6 @@ class OverloadCalls {
     EXPECT_NE(numbers.back(), old + 1);  // some of the old ones came after them
   }
 
- private:
   static int64_t NumberOf(const InferenceCall& call) {
     return LoadLittleEndian<int64_t>(call.request.inputs[0].bytes.data());
   }
