@@ -34,7 +34,7 @@ class DashboardTest(support.ServerTestCase):
         self.assertEqual(server.stop(), 0)
 
     async def look(self, server) -> None:
-        with Load(server.http, threads=2) as load:
+        with Load(server, threads=2) as load:
             async with browser.open_page(f"http://{server.http}/") as page:
                 await page.until("document.getElementById('state-text')?.textContent === 'ready'")
                 await page.evaluate(FAST)

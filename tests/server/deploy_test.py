@@ -29,7 +29,7 @@ class DeployTest(support.ServerTestCase):
         case.setUp()
         cls.addClassCleanup(case.doCleanups)
         server = case.serve_ready()
-        with Load(server.http) as load:
+        with Load(server) as load:
             load.await_ok(20)
         cls.status, page = server.get("/metrics")
         cls.page = page.decode()
@@ -187,6 +187,19 @@ class DeployTest(support.ServerTestCase):
         command = re.search(r"^ExecStart=\S+/hps (\w+)", unit, flags=re.MULTILINE)[1]
         self.assertEqual(subprocess.run([str(support.HPS), command, "--help"], timeout=60,
                                         capture_output=True, check=False).returncode, 0)
+
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "there is no systemd-analyze")
+    def test_the_unit_is_one_for_systemd(self) -> None:
+        unit = (DEPLOY / "systemd" / "hps.service").read_text()
+        file = self.directory / "hps.service"
+        for text, found in ((unit, ""), (unit.replace("RestartSec", "RestartSecs"), "RestartSecs")):
+            file.write_text(text.replace("/usr/local/bin/hps", str(support.HPS)))
+            done = subprocess.run(["systemd-analyze", "verify", str(file)], timeout=60, text=True,
+                                  capture_output=True, check=False)
+            # It tells of other units of the machine, too.
+            told = [line for line in done.stderr.splitlines() if "hps.service" in line]
+            self.assertEqual(bool(told), bool(found), told)
+            self.assertIn(found, "".join(told))
 
 
 if __name__ == "__main__":

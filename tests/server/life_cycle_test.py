@@ -1,5 +1,6 @@
 """A server that is killed, drained, reloaded and rotated while requests come in."""
 
+import importlib
 import json
 import os
 import signal
@@ -15,13 +16,25 @@ TOKEN = "a-token-of-this-test"
 CONTROL = "repository_control = true"
 
 
-class KillTest(support.ServerTestCase):
+needs_grpc = unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
+
+
+class LoadTestCase(support.ServerTestCase):
+    """What holds while requests come in, over one protocol; the other one inherits it."""
+
+    protocol = "http"
+
+    def load(self, server: support.RunningServer, **more) -> Load:
+        return Load(server, self.protocol, **more)
+
+
+class KillTest(LoadTestCase):
 
     def test_kill_and_restart_under_load(self) -> None:
         ports = support.HeldPorts(self, "http", "grpc", "metrics").numbers
         server = self.serve_ready(ports=ports)
         down = []
-        with Load(server.http) as load:
+        with self.load(server) as load:
             for _ in range(5):
                 load.await_ok(100)
                 killed = time.monotonic()
@@ -37,12 +50,17 @@ class KillTest(support.ServerTestCase):
         self.assertEqual(server.stop(), 0)
 
 
-class DrainTest(support.ServerTestCase):
+@needs_grpc
+class GrpcKillTest(KillTest):
+    protocol = "grpc"
+
+
+class DrainTest(LoadTestCase):
 
     def test_drain_under_load_answers_what_it_accepted(self) -> None:
         for _ in range(3):
             server = self.serve_ready()
-            with Load(server.http) as load:
+            with self.load(server) as load:
                 load.await_ok(200)
                 begun = time.monotonic()
                 self.assertEqual(server.stop(), 0)  # long before its time for a drain is over
@@ -52,6 +70,14 @@ class DrainTest(support.ServerTestCase):
                 # Refused with a reason, or a connection that had nothing of an answer.
                 self.assertIn(answer.status, (0, 503), answer)
                 self.assertNotIn("IncompleteRead", answer.error)
+
+
+@needs_grpc
+class GrpcDrainTest(DrainTest):
+    protocol = "grpc"
+
+
+class ConnectionDrainTest(support.ServerTestCase):
 
     def test_a_request_under_way_is_answered(self) -> None:
         server = self.serve_ready()
@@ -96,7 +122,7 @@ class DrainTest(support.ServerTestCase):
             connection.close()
 
 
-class ReloadTest(support.ServerTestCase):
+class ReloadTest(LoadTestCase):
 
     def setUp(self) -> None:
         super().setUp()
@@ -104,12 +130,18 @@ class ReloadTest(support.ServerTestCase):
         self.server = self.serve_ready(security=CONTROL, environment={"HPS_TOKEN": TOKEN})
 
     def control(self, action: str) -> None:
+        if self.protocol == "grpc":
+            client = importlib.import_module("tritonclient.grpc")
+            with client.InferenceServerClient(self.server.grpc) as connection:
+                headers = {name.lower(): value for name, value in self.token.items()}
+                getattr(connection, f"{action}_model")(MODEL, headers=headers)
+            return
         status, body = self.server.get(f"/v2/repository/models/{MODEL}/{action}", self.token,
                                        data=b"", method="POST")
         self.assertEqual(status, 200, body)
 
     def test_new_versions_under_load_fail_no_request(self) -> None:
-        with Load(self.server.http, headers=self.token) as load:
+        with self.load(self.server, headers=self.token) as load:
             for version in range(2, 8):
                 load.await_ok(30)
                 self.assertTrue(self.import_version(version).get("staged"))
@@ -124,7 +156,7 @@ class ReloadTest(support.ServerTestCase):
 
     def test_unload_and_load_under_load(self) -> None:
         absent = []
-        with Load(self.server.http, headers=self.token) as load:
+        with self.load(self.server, headers=self.token) as load:
             for _ in range(4):
                 load.await_ok(30)
                 begun = time.monotonic()
@@ -139,11 +171,16 @@ class ReloadTest(support.ServerTestCase):
                                 for begin, end in absent), answer)
 
     def test_loading_in_vain_changes_nothing(self) -> None:
-        with Load(self.server.http, headers=self.token) as load:
+        with self.load(self.server, headers=self.token) as load:
             for _ in range(10):
                 load.await_ok(5)
                 self.control("load")
         self.assertEqual(load.wrong + load.failed(), [])
+
+
+@needs_grpc
+class GrpcReloadTest(ReloadTest):
+    protocol = "grpc"
 
 
 class RotationTest(support.ServerTestCase):

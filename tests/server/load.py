@@ -2,13 +2,14 @@
 
 import dataclasses
 import http.client
+import importlib
 import json
 import threading
 import time
 
 import numpy as np
 
-from support import MODEL, ROWS, STAMP, TABLES, WAIT_S, stamped
+from support import MODEL, ROWS, STAMP, TABLES, WAIT_S, RunningServer, stamped
 
 KEYS = 16
 
@@ -18,15 +19,80 @@ class Answer:
     begun: float
     ended: float
     version: int = 0      # of the rows; 0 = no answer
-    status: int = 0       # of HTTP; 0 = the connection ended
+    status: int = 0       # as HTTP counts them, also over gRPC; 0 = the connection ended
     error: str = ""
 
 
-class Load:
-    """with Load(address) as load: ...; then load.answers, by thread."""
+class HttpConnection:
+    """Asks over HTTP, with JSON."""
 
-    def __init__(self, address: str, threads: int = 4, headers: dict | None = None) -> None:
-        self.address = address
+    FAILURES = (OSError, http.client.HTTPException, ValueError)
+
+    def __init__(self, server: RunningServer, headers: dict) -> None:
+        self.connection = http.client.HTTPConnection(server.http, timeout=WAIT_S)
+        self.headers = {"Content-Type": "application/json"} | headers
+
+    def ask(self, keys: dict, answer: Answer) -> dict | None:
+        """Rows by table; None and why: there are none."""
+        body = json.dumps({"inputs": [
+            {"name": table, "shape": [KEYS], "datatype": "INT64", "data": asked.tolist()}
+            for table, asked in keys.items()]})
+        self.connection.request("POST", f"/v2/models/{MODEL}/infer", body, self.headers)
+        response = self.connection.getresponse()
+        answer.status = response.status
+        content = response.read()
+        if response.status != 200:
+            answer.error = content.decode(errors="replace")
+            return None
+        return {output["name"]: np.array(output["data"], dtype=np.float32).reshape(KEYS, -1)
+                for output in json.loads(content)["outputs"]}
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class GrpcConnection:
+    """Asks over gRPC, by Triton's client. A channel of its own, so that one which has lost its
+    server makes no other wait."""
+
+    FAILURES = (OSError, ValueError)
+    STATUSES = {"NOT_FOUND": 404, "UNAVAILABLE": 503}
+    OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
+
+    def __init__(self, server: RunningServer, headers: dict) -> None:
+        self.triton = importlib.import_module("tritonclient.grpc")
+        self.client = self.triton.InferenceServerClient(server.grpc, channel_args=self.OPTIONS)
+        self.headers = {name.lower(): value for name, value in headers.items()}
+
+    def ask(self, keys: dict, answer: Answer) -> dict | None:
+        inputs = []
+        for table, asked in keys.items():
+            inputs.append(self.triton.InferInput(table, asked.shape, "INT64"))
+            inputs[-1].set_data_from_numpy(asked)
+        utilities = importlib.import_module("tritonclient.utils")
+        try:
+            result = self.client.infer(MODEL, inputs, headers=self.headers, client_timeout=WAIT_S)
+        except utilities.InferenceServerException as error:
+            answer.status = self.STATUSES.get(str(error.status()).rpartition(".")[2], 500)
+            answer.error = str(error)
+            return None
+        answer.status = 200
+        return {table: result.as_numpy(table) for table in keys}
+
+    def close(self) -> None:
+        self.client.close()
+
+
+CONNECTIONS = {"http": HttpConnection, "grpc": GrpcConnection}
+
+
+class Load:
+    """with Load(server, "grpc") as load: ...; then load.answers, by thread."""
+
+    def __init__(self, server: RunningServer, protocol: str = "http", threads: int = 4,
+                 headers: dict | None = None) -> None:
+        self.server = server
+        self.connect = CONNECTIONS[protocol]
         self.headers = headers or {}
         self.answers: list[list[Answer]] = [[] for _ in range(threads)]
         self.wrong: list[str] = []
@@ -67,9 +133,9 @@ class Load:
             answer = Answer(begun=time.monotonic(), ended=0)
             try:
                 if connection is None:
-                    connection = http.client.HTTPConnection(self.address, timeout=WAIT_S)
+                    connection = self.connect(self.server, self.headers)
                 self.ask(connection, random, answer)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except self.connect.FAILURES as error:
                 answer.error = f"{type(error).__name__}: {error}"
             answer.ended = time.monotonic()
             self.answers[number].append(answer)
@@ -81,21 +147,11 @@ class Load:
         if connection is not None:
             connection.close()
 
-    def ask(self, connection: http.client.HTTPConnection, random, answer: Answer) -> None:
+    def ask(self, connection, random, answer: Answer) -> None:
         keys = {table: random.integers(0, ROWS, KEYS) for table in TABLES}
-        body = json.dumps({"inputs": [
-            {"name": table, "shape": [KEYS], "datatype": "INT64", "data": asked.tolist()}
-            for table, asked in keys.items()]})
-        connection.request("POST", f"/v2/models/{MODEL}/infer", body,
-                           {"Content-Type": "application/json"} | self.headers)
-        response = connection.getresponse()
-        answer.status = response.status
-        content = response.read()
-        if response.status != 200:
-            answer.error = content.decode(errors="replace")
+        rows = connection.ask(keys, answer)
+        if rows is None:
             return
-        rows = {output["name"]: np.array(output["data"], dtype=np.float32).reshape(KEYS, -1)
-                for output in json.loads(content)["outputs"]}
         versions = {int(version) for table in TABLES for version in np.unique(rows[table] // STAMP)}
         if len(versions) != 1:
             self.wrong.append(f"one answer has rows of versions {versions}")
