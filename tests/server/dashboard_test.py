@@ -12,6 +12,15 @@ SHOTS = support.ROOT / "build" / "screenshots"
 TOKEN = "the-token-of-the-page"
 TILE = "[...document.querySelectorAll('.tile')].find(t => t.querySelector('.name').textContent === "
 HAS_CHARTS = "document.querySelectorAll('#chart-requests .series').length > 0"
+OVERLAPS = """[...document.querySelectorAll('.plot')].flatMap(plot => {
+  const texts = [...plot.querySelectorAll('text')].map(text => [text.textContent,
+                                                               text.getBoundingClientRect()]);
+  return texts.flatMap(([text, a], i) => texts.slice(i + 1).filter(([, b]) =>
+      a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)
+    .map(([other]) => text + ' over ' + other));
+}).join()"""
+SHOW_WINDOW = ("(() => { const s = document.getElementById('window'); s.value = 'WINDOW';"
+               " s.dispatchEvent(new Event('change')); return true; })()")
 FAST = ("(() => { const s = document.getElementById('refresh'); s.value = '1';"
         " s.dispatchEvent(new Event('change')); return true; })()")
 
@@ -48,13 +57,17 @@ class DashboardTest(support.ServerTestCase):
                                  2)
                 for width, height, scheme, name in ((1360, 900, "light", "light"),
                                                     (1360, 900, "dark", "dark"),
-                                                    (390, 800, "light", "small")):
+                                                    (360, 800, "light", "small"),
+                                                    (360, 800, "dark", "small_dark")):
                     await page.show_as(width, height, scheme)
                     await page.until(f"document.documentElement.dataset.theme === '{scheme}'")
                     await page.until("document.querySelector('#chart-requests svg').clientWidth"
                                      f" < {width} && {HAS_CHARTS}")
                     self.assertLessEqual(
                         await page.evaluate("document.documentElement.scrollWidth"), width, name)
+                    for window in ("60", "900", "300"):
+                        await page.evaluate(SHOW_WINDOW.replace("WINDOW", window))
+                        self.assertEqual(await page.evaluate(OVERLAPS), "", f"{name} {window}")
                     shot = await page.screenshot(SHOTS / f"dashboard_{name}.png")
                     # A scroll bar may take some of it.
                     self.assertIn(struct.unpack(">I", shot[16:20])[0], range(width - 20, width + 1))

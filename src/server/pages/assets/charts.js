@@ -4,6 +4,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = { left: 52, right: 10, top: 8, bottom: 20 };
 const GRID_LINES = 4;
+const TIME_LABEL_WIDTH = 72;  // of the widest one and a half, as the oldest may begin where it stands
 
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -34,8 +35,10 @@ function timeText(seconds) {
   return new Date(seconds * 1000).toLocaleTimeString("en-GB");
 }
 
-function timeStep(window) {
-  return window <= 60 ? 15 : window <= 300 ? 60 : 180;
+function timeStep(window, width) {
+  let step = window <= 60 ? 15 : window <= 300 ? 60 : 180;
+  while (step < window && (width * step) / window < TIME_LABEL_WIDTH) step *= 2;
+  return step;
 }
 
 export class Chart {
@@ -147,11 +150,11 @@ export class Chart {
       yield shape("line", { class: i === 0 ? "axis" : "grid", x1: MARGIN.left, x2: this.width - MARGIN.right, y1: y(value), y2: y(value) });
       yield shape("text", { x: MARGIN.left - 7, y: y(value) + 3.5, "text-anchor": "end" }, this.axisText(value));
     }
-    const step = timeStep(this.window);
+    const step = timeStep(this.window, this.innerWidth());
     for (let ago = 0; ago <= this.window; ago += step) {
       const text = ago === 0 ? "now" : ago % 60 === 0 ? `−${ago / 60} min` : `−${ago} s`;
       yield shape("text", { x: x(this.endTime() - ago), y: this.height - 5,
-                            "text-anchor": ago === 0 ? "end" : ago + step > this.window ? "start" : "middle" }, text);
+                            "text-anchor": ago === 0 ? "end" : ago === this.window ? "start" : "middle" }, text);
     }
   }
 
