@@ -1,6 +1,7 @@
 #include "cli/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <map>
@@ -71,15 +72,21 @@ struct CountOf<std::optional<Number>> {
   using Type = Number;
 };
 
-// A path; an empty one is a shell variable that was not set, and not "none".
+// A text; an empty one is a shell variable that was not set, and not "none". `what`: "a path".
+template <typename Target>
+CLI::Option* AddText(CLI::App& app, const std::string& option, const std::string& what,
+                     Target& target, const std::string& help) {
+  const auto check = [what](const std::string& text) {
+    return text.empty() ? "expected " + what + ", found ''" : "";
+  };
+  return AddChecked(
+      app, option, check, [&target](const std::string& text) { target = text; }, help);
+}
+
 template <typename Target>
 CLI::Option* AddPath(CLI::App& app, const std::string& option, Target& target,
                      const std::string& help) {
-  const auto check = [](const std::string& path) {
-    return path.empty() ? "expected a path, found ''" : "";
-  };
-  return AddChecked(
-      app, option, check, [&target](const std::string& path) { target = path; }, help);
+  return AddText(app, option, "a path", target, help);
 }
 
 void AddStore(CLI::App& app, StoreArguments& arguments) {
@@ -100,16 +107,20 @@ CLI::Option* AddTable(CLI::App& app, std::string& name) {
       ->type_name("MODEL/TABLE");
 }
 
-// A whole number of at least `min`; `Target` is what holds it.
+struct CountRange {
+  uint64_t min;
+  uint64_t max = std::numeric_limits<uint64_t>::max();  // or what the target can hold
+};
+
+// A whole number; `Target` is what holds it.
 template <typename Target>
-CLI::Option* AddCount(CLI::App& app, const std::string& option, uint64_t min, Target& target,
+CLI::Option* AddCount(CLI::App& app, const std::string& option, CountRange range, Target& target,
                       const std::string& help) {
   using Number = typename CountOf<Target>::Type;
+  const uint64_t max = std::min<uint64_t>(range.max, std::numeric_limits<Number>::max());
   return AddParsed(
              app, option,
-             [min](const std::string& text) {
-               return ParseCount(text, min, std::numeric_limits<Number>::max());
-             },
+             [min = range.min, max](const std::string& text) { return ParseCount(text, min, max); },
              [&target](uint64_t count) { target = static_cast<Number>(count); }, help)
       ->type_name("N");
 }
@@ -141,7 +152,8 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
   AddChoice<TableFormat>(
       *command, "--format", kImportFormats,
       [&request](TableFormat format) { request.format = format; }, "Format of the files (auto)");
-  AddCount(*command, "--dim", 1, request.dim, "Elements of a row, where the files don't tell");
+  AddCount(*command, "--dim", {1, kDimMax}, request.dim,
+           "Elements of a row, where the files don't tell");
   AddChoice<Dtype>(
       *command, "--dtype", kDtypes, [&request](Dtype dtype) { request.dtype = dtype; },
       "Element type of the stored rows (that of the files)");
@@ -153,14 +165,10 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
   AddPath(*command, "--default-file", request.default_file, "The row that an absent key gets")
       ->type_name("F.npy")
       ->excludes(value);
-  command
-      ->add_option_function<std::string>(
-          "--tensor", [&request](const std::string& tensor) { request.tensor = tensor; },
+  AddText(*command, "--tensor", "a name", request.tensor,
           "safetensors: the [n, dim] tensor whose row numbers are the keys")
       ->type_name("NAME");
-  command
-      ->add_option_function<std::string>(
-          "--stream-from", [&arguments](const std::string& text) { arguments.stream_from = text; },
+  AddText(*command, "--stream-from", "earliest, latest or a time", arguments.stream_from,
           "Where the update stream continues after the import")
       ->type_name("earliest|latest|TIME");
   AddParsed(
@@ -168,7 +176,7 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
       [&request](uint64_t bytes) { request.memory_bytes_max = bytes; },
       "Memory that sorting may use (512MiB)")
       ->type_name("SIZE");
-  AddCount(*command, "--threads", 1, request.threads, "Threads (the number of cores)");
+  AddCount(*command, "--threads", {1}, request.threads, "Threads (the number of cores)");
   command->footer(
       "Example:\n  hps import --store store --table dlrm/user --from user_embedding --default 0\n"
       "  hps import --store store --model dlrm --from tables --format npy");
@@ -242,15 +250,15 @@ CLI::App* AddGenerate(CLI::App& app, GenerateArguments& arguments) {
   CLI::App* command = app.add_subcommand(
       "generate", "Write synthetic tables whose rows are a known function of table and key");
   AddPath(*command, "--out", arguments.out, "Directory, made")->required()->type_name("DIR");
-  AddCount(*command, "--tables", 1, arguments.tables, "Number of tables")->required();
-  AddCount(*command, "--rows", 1, arguments.rows, "Rows of all tables together")->required();
-  AddCount(*command, "--dim", 1, arguments.dim, "Elements of a row")->required();
+  AddCount(*command, "--tables", {1}, arguments.tables, "Number of tables")->required();
+  AddCount(*command, "--rows", {1}, arguments.rows, "Rows of all tables together")->required();
+  AddCount(*command, "--dim", {1}, arguments.dim, "Elements of a row")->required();
   AddParsed(
       *command, "--alpha", ParseNumber, [&arguments](double alpha) { arguments.alpha = alpha; },
       "Exponent of the power law (1.2)")
       ->type_name("X");
-  AddCount(*command, "--seed", 0, arguments.seed, "Seed (1)");
-  AddCount(*command, "--requests", 0, arguments.requests, "Lines of the request stream (1000)");
+  AddCount(*command, "--seed", {0}, arguments.seed, "Seed (1)");
+  AddCount(*command, "--requests", {0}, arguments.requests, "Lines of the request stream (1000)");
   AddChoice<TableFormat>(
       *command, "--format", kOutputFormats,
       [&arguments](TableFormat format) { arguments.format = format; },
@@ -335,7 +343,7 @@ CLI::App* AddTop(CLI::App& app, TopArguments& arguments) {
       [&arguments](std::chrono::nanoseconds interval) { arguments.interval = interval; },
       "Time between two readings (2s)")
       ->type_name("DURATION");
-  AddCount(*command, "--count", 1, arguments.count,
+  AddCount(*command, "--count", {1}, arguments.count,
            "Readings to show (until ctrl-c; with --json 1)");
   AddPath(*command, "--token-file", arguments.token_file,
           "First line: the bearer token (or HPS_TOKEN in the environment)")
@@ -408,9 +416,25 @@ class Parser {
   TopArguments top_;
 };
 
+// The arguments, the last one first, as CLI11 takes them. It would take the next option for the
+// value of "--option=": there that is an empty one.
+std::vector<std::string> ReversedArguments(int argc, const char* const* argv) {
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) {
+    std::string argument = argv[i];
+    const bool is_empty = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    if (is_empty) {
+      arguments.emplace_back();
+      argument.pop_back();
+    }
+    arguments.push_back(std::move(argument));
+  }
+  return arguments;
+}
+
 absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
   try {
-    app_.parse(argc, argv);
+    app_.parse(ReversedArguments(argc, argv));
   } catch (const CLI::CallForVersion& version) {
     line_.text = std::string(version.what()) + "\n";
     return line_;
@@ -465,10 +489,27 @@ absl::Status Parser::CheckTogether() const {
     return error("--table MODEL/TABLE or --model MODEL is required");
   if (command == "lookup" && !lookup_.keys.has_value() && lookup_.keys_file.empty())
     return error("--keys 1,2,3 or --keys-file F.npy is required");
+  if (command == "serve" && serve_.http == "" && serve_.grpc == "")
+    return error("--http and --grpc are both '' (off): there is nothing to serve");
+  if (command == "generate") {
+    const absl::Status valid = ValidateGenerateRequest(generate_.Request());
+    if (!valid.ok()) return error(std::string(valid.message()));
+  }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+GenerateRequest GenerateArguments::Request() const {
+  return {.out = out,
+          .tables = tables,
+          .rows = rows,
+          .dim = dim,
+          .alpha = alpha,
+          .seed = seed,
+          .format = format,
+          .requests = requests};
+}
 
 absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv) {
   return Parser().Parse(argc, argv);

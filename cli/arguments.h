@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "hps/generate.h"
 #include "hps/transfer.h"
 #include "hps/types.h"
 
@@ -67,6 +68,8 @@ struct GenerateArguments {
   uint64_t seed = 1;
   uint64_t requests = 1000;
   TableFormat format = TableFormat::kHugectr;
+
+  GenerateRequest Request() const;
 };
 
 struct BenchArguments {

@@ -153,6 +153,75 @@ TEST(ArgumentsTest, NamesAreCheckedBeforeAnythingIsTouched) {
                    "serve");
 }
 
+// Catches: the next option taken for the value of "--option=".
+TEST(ArgumentsTest, NothingBehindTheEqualSignIsAnEmptyValue) {
+  const auto none = Parse({"lookup", "--store", "s", "--table", "m/t", "--keys=", "--json"});
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE(none->json);
+  EXPECT_EQ(std::get<LookupArguments>(none->command).keys, std::vector<Key>());
+  EXPECT_EQ(
+      std::get<LookupArguments>(Parse({"lookup", "--store=s", "--table=m/t", "--keys=-1"})->command)
+          .keys,
+      std::vector<Key>{-1});
+  const auto serve = Parse({"serve", "--store", "s", "--http=", "--grpc", "h:1"});
+  ASSERT_TRUE(serve.ok()) << serve.status();
+  EXPECT_EQ(std::get<ServeArguments>(serve->command).http, "");
+  EXPECT_EQ(std::get<ServeArguments>(serve->command).grpc, "h:1");
+  const std::vector<std::vector<const char*>> commands = {
+      {"lookup", "--table", "m/t", "--keys", "1"},
+      {"import", "--table", "m/t", "--from", "p"},
+      {"export", "--table", "m/t", "--to", "d", "--format", "npy"},
+      {"generate", "--out", "o", "--tables", "1", "--rows", "5", "--dim", "4"},
+      {"bench", "l2"},
+      {"top", "--server", "http://h:1"}};
+  const std::vector<std::vector<const char*>> options = {
+      {"--store=", "--out=", "--device=", "--keys-file="},
+      {"--store=", "--dim=", "--memory=", "--threads=", "--default=", "--default-file=",
+       "--tensor=", "--stream-from=", "--format=", "--dtype="},
+      {"--store="},
+      {"--alpha=", "--seed=", "--requests=", "--format="},
+      {"--out=", "--html=", "--from=", "--directory=", "--device="},
+      {"--interval=", "--count=", "--token-file=", "--tls-ca="}};
+  for (size_t i = 0; i < commands.size(); ++i) {
+    for (const char* option : options[i]) {
+      std::vector<const char*> arguments = commands[i];
+      arguments.insert(arguments.end(), {option, "--json"});
+      ExpectUsageError(arguments, "''");
+    }
+  }
+  ExpectUsageError({"lookup", "--store", "s", "--table=", "--keys", "1"}, "--table: table name ''");
+}
+
+// Once these went on to the library, with exit status 1 in place of 2.
+TEST(ArgumentsTest, ValuesOutOfRangeAreWrongUsage) {
+  const std::vector<const char*> generate = {"generate", "--out", "o", "--rows", "2000"};
+  const auto with = [&](std::vector<const char*> more) {
+    more.insert(more.begin(), generate.begin(), generate.end());
+    return more;
+  };
+  ExpectUsageError(with({"--dim", "4", "--tables", "1025"}), "generate: tables is 1025");
+  ExpectUsageError(with({"--dim", "4", "--tables", "4294967296"}), "--tables");
+  ExpectUsageError(with({"--dim", "4097", "--tables", "1"}), "dim is 4097, expected 1 to 4096");
+  ExpectUsageError(with({"--dim", "4", "--tables", "1", "--alpha", "-1"}), "alpha is -1");
+  ExpectUsageError(with({"--dim", "4", "--tables", "1", "--alpha", "nan"}), "alpha is nan");
+  ExpectUsageError(with({"--dim", "4", "--tables", "1", "--requests", "4294967297"}),
+                   "requests is 4294967297");
+  ExpectUsageError({"generate", "--out", "o", "--rows", "5", "--dim", "4", "--tables", "6"},
+                   "rows is 5, expected at least one for each of the 6 tables");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--dim", "16385"},
+                   "'16385' is not a whole number from 1 to 16384");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--dim", "0"},
+                   "'0' is not a whole number from 1 to 16384");
+  ExpectUsageError({"import", "--store", "s", "--table", "m/t", "--from", "p", "--threads", "0"},
+                   "--threads");
+  ExpectUsageError(
+      {"import", "--store", "s", "--table", "m/t", "--from", "p", "--default", "1e400"},
+      "--default");
+  ExpectUsageError({"lookup", "--store", "s", "--table", "m/t", "--keys", "18446744073709551616"},
+                   "--keys");
+  ExpectUsageError({"serve", "--store", "s", "--http", "", "--grpc", ""}, "nothing to serve");
+}
+
 TEST(ArgumentsTest, AnEmptyPathIsNone) {
   constexpr const char* kError = "expected a path, found ''";
   ExpectUsageError({"inspect", "--store", ""}, kError);

@@ -114,15 +114,8 @@ absl::Status RunDrop(const DropArguments& arguments, const Config& config, Outpu
 absl::Status RunGenerate(const GenerateArguments& arguments, Output& output) {
   const auto start = std::chrono::steady_clock::now();
   ProgressMeter meter("generate " + arguments.out);
-  const GenerateRequest request = {.out = arguments.out,
-                                   .tables = arguments.tables,
-                                   .rows = arguments.rows,
-                                   .dim = arguments.dim,
-                                   .alpha = arguments.alpha,
-                                   .seed = arguments.seed,
-                                   .format = arguments.format,
-                                   .requests = arguments.requests,
-                                   .progress = meter.function()};
+  GenerateRequest request = arguments.Request();
+  request.progress = meter.function();
   if (absl::Status status = GenerateTables(request); !status.ok()) return status;
   meter.Clear();
   const double seconds =

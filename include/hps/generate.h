@@ -24,6 +24,9 @@ struct GenerateRequest {
   ProgressFunction progress{};
 };
 
+// Errors: INVALID_ARGUMENT, which says what is out of range and what is expected.
+absl::Status ValidateGenerateRequest(const GenerateRequest& request);
+
 // Writes the tables and `requests.npy` ([requests, tables], int64: one key per table and line).
 // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (the directory is not empty), RESOURCE_EXHAUSTED.
 absl::Status GenerateTables(const GenerateRequest& request);

@@ -44,26 +44,6 @@ Key KeyAt(uint64_t seed, uint32_t table, uint64_t index) {
   return static_cast<Key>(MixBits(index + MixBits(MixBits(seed) + table)));
 }
 
-absl::Status Validate(const GenerateRequest& request) {
-  const auto error = [](const std::string& what) { return absl::InvalidArgumentError(what); };
-  if (request.tables == 0 || request.tables > kTablesPerCallMax)
-    return error(absl::StrCat("tables is ", request.tables, ", expected 1 to ", kTablesPerCallMax));
-  if (request.rows < request.tables) {
-    return error(absl::StrCat("rows is ", request.rows, ", expected at least one for each of the ",
-                              request.tables, " tables"));
-  }
-  constexpr size_t kFloatDimMax = kRowBytesMax / sizeof(float);
-  if (request.dim == 0 || request.dim > kFloatDimMax)
-    return error(absl::StrCat("dim is ", request.dim, ", expected 1 to ", kFloatDimMax));
-  if (!(request.alpha >= 0 && request.alpha <= kAlphaMax))
-    return error(absl::StrCat("alpha is ", request.alpha, ", expected 0 to ", kAlphaMax));
-  if (request.requests > kRequestsMax)
-    return error(absl::StrCat("requests is ", request.requests, ", at most ", kRequestsMax));
-  if (request.format != TableFormat::kHugectr && request.format != TableFormat::kNpy)
-    return error("the format of generated tables is hugectr or npy");
-  return absl::OkStatus();
-}
-
 std::vector<uint64_t> TableSizes(const GenerateRequest& request) {
   std::vector<double> weights(request.tables);
   for (size_t i = 0; i < weights.size(); ++i)
@@ -196,8 +176,28 @@ absl::Status Generator::WriteAll() {
 
 }  // namespace
 
+absl::Status ValidateGenerateRequest(const GenerateRequest& request) {
+  const auto error = [](const std::string& what) { return absl::InvalidArgumentError(what); };
+  if (request.tables == 0 || request.tables > kTablesPerCallMax)
+    return error(absl::StrCat("tables is ", request.tables, ", expected 1 to ", kTablesPerCallMax));
+  if (request.rows < request.tables) {
+    return error(absl::StrCat("rows is ", request.rows, ", expected at least one for each of the ",
+                              request.tables, " tables"));
+  }
+  constexpr size_t kFloatDimMax = kRowBytesMax / sizeof(float);
+  if (request.dim == 0 || request.dim > kFloatDimMax)
+    return error(absl::StrCat("dim is ", request.dim, ", expected 1 to ", kFloatDimMax));
+  if (!(request.alpha >= 0 && request.alpha <= kAlphaMax))
+    return error(absl::StrCat("alpha is ", request.alpha, ", expected 0 to ", kAlphaMax));
+  if (request.requests > kRequestsMax)
+    return error(absl::StrCat("requests is ", request.requests, ", at most ", kRequestsMax));
+  if (request.format != TableFormat::kHugectr && request.format != TableFormat::kNpy)
+    return error("the format of generated tables is hugectr or npy");
+  return absl::OkStatus();
+}
+
 absl::Status GenerateTables(const GenerateRequest& request) {
-  HPS_RETURN_IF_ERROR(Validate(request));
+  HPS_RETURN_IF_ERROR(ValidateGenerateRequest(request));
   std::error_code error;
   std::filesystem::create_directories(request.out, error);
   if (error) return FileError(error.value(), "can't make the directory", request.out);
