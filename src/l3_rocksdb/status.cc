@@ -1,11 +1,37 @@
 #include "l3_rocksdb/status.h"
 
+#include <cerrno>
+#include <optional>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 
 namespace hps {
 namespace {
+
+// RocksDB keeps of a system call's error only its text, at the end of the status.
+std::optional<absl::StatusCode> CodeOfSystemError(const rocksdb::Status& status) {
+  constexpr struct {
+    int error_number;
+    absl::StatusCode code;
+  } kCodes[] = {
+      {ENOSPC, absl::StatusCode::kResourceExhausted},
+      {EDQUOT, absl::StatusCode::kResourceExhausted},
+      {EFBIG, absl::StatusCode::kResourceExhausted},
+      {ENOMEM, absl::StatusCode::kResourceExhausted},
+      {EMFILE, absl::StatusCode::kResourceExhausted},
+      {ENFILE, absl::StatusCode::kResourceExhausted},
+      {EACCES, absl::StatusCode::kPermissionDenied},
+      {EPERM, absl::StatusCode::kPermissionDenied},
+      {EROFS, absl::StatusCode::kPermissionDenied},
+  };
+  const std::string text = status.ToString();
+  for (const auto& [error_number, code] : kCodes) {
+    if (text.ends_with(": " + std::generic_category().message(error_number))) return code;
+  }
+  return std::nullopt;
+}
 
 absl::StatusCode CodeOf(const rocksdb::Status& status) {
   using Sub = rocksdb::Status::SubCode;
@@ -34,6 +60,7 @@ absl::StatusCode CodeOf(const rocksdb::Status& status) {
     case rocksdb::Status::kColumnFamilyDropped:
       return absl::StatusCode::kFailedPrecondition;
     case rocksdb::Status::kIOError:
+      return CodeOfSystemError(status).value_or(absl::StatusCode::kUnavailable);
     case rocksdb::Status::kIncomplete:
     case rocksdb::Status::kShutdownInProgress:
     case rocksdb::Status::kBusy:

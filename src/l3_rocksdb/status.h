@@ -11,9 +11,12 @@ namespace hps {
 
 // `what` says what was being done, to what: "writing table 'm/t'".
 //
-//   no space, memory or quota left   RESOURCE_EXHAUSTED
+//   no space, quota, memory or       RESOURCE_EXHAUSTED
+//   descriptor left, a file's limit
+//   no permission, read-only disk    PERMISSION_DENIED
 //   corruption                       DATA_LOSS
-//   lock held, busy, shutdown, I/O   UNAVAILABLE
+//   lock held, busy, shutdown,       UNAVAILABLE
+//   any other I/O
 //   deadline                         DEADLINE_EXCEEDED
 //   not found                        NOT_FOUND
 //   column family dropped            FAILED_PRECONDITION

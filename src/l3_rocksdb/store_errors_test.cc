@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <fstream>
 
 #include "base/fault_point.h"
@@ -221,6 +223,49 @@ TEST_F(StoreErrorsTest, EachRocksStatusHasItsCode) {
   EXPECT_EQ(code(Rocks::NotSupported("")), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(code(Rocks::ColumnFamilyDropped()), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(code(Rocks::InvalidArgument("")), absl::StatusCode::kInternal);
+  const auto failed = [](int error_number) {
+    return Rocks::IOError("While appending to file: s/1.log", std::strerror(error_number));
+  };
+  for (const int error_number : {ENOSPC, EDQUOT, EFBIG, ENOMEM, EMFILE, ENFILE})
+    EXPECT_EQ(code(failed(error_number)), absl::StatusCode::kResourceExhausted) << error_number;
+  for (const int error_number : {EACCES, EPERM, EROFS})
+    EXPECT_EQ(code(failed(error_number)), absl::StatusCode::kPermissionDenied) << error_number;
+  for (const int error_number : {EIO, ENODEV, ETIMEDOUT})
+    EXPECT_EQ(code(failed(error_number)), absl::StatusCode::kUnavailable) << error_number;
+}
+
+// Each file of a store that its user may not read, by the name that RocksDB's own file system
+// gives.
+TEST_F(StoreErrorsTest, AFileThatMayNotBeReadIsNamed) {
+  ASSERT_TRUE(Import(**OpenRocksStore(Options()), 50).ok());
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path()))
+    std::filesystem::permissions(entry.path(), std::filesystem::perms(0777));
+  for (std::string parent = path(); parent != "/tmp" && parent.size() > 1;
+       parent = std::filesystem::path(parent).parent_path())
+    std::filesystem::permissions(parent, std::filesystem::perms(0777),
+                                 std::filesystem::perm_options::add);
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path())) {
+    const std::string name = entry.path().filename();
+    if (!entry.path().has_extension() && !name.starts_with("MANIFEST") && name != "CURRENT")
+      continue;
+    if (entry.file_size() == 0 || name == "hps.reserve") continue;
+    SCOPED_TRACE(name);
+    std::filesystem::permissions(entry.path(), std::filesystem::perms(0));
+    absl::Status opened;
+    {
+      const Unprivileged nobody;
+      const auto store = OpenRocksStore(Options(OpenMode::kReadOnly));
+      opened = store.status();
+      if (store.ok()) opened = FetchedRows(**(*store)->OpenTable("m/t"), {1, 2, 3}).counts.status();
+    }
+    std::filesystem::permissions(entry.path(), std::filesystem::perms(0777));
+    if (opened.ok()) continue;  // nobody needs it
+    ++files;
+    EXPECT_EQ(opened.code(), absl::StatusCode::kPermissionDenied) << opened;
+    EXPECT_NE(opened.message().find(name), std::string::npos) << opened;
+  }
+  EXPECT_GE(files, 3u);
 }
 
 TEST_F(StoreErrorsTest, AnImportIntoNoStoreMakesOne) {
