@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/executor.h"
 #include "base/fault_point.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -27,6 +28,8 @@ namespace {
 
 // A writer changes its files some times a second, and opening them takes milliseconds.
 constexpr Duration kReaderTimeout = std::chrono::seconds(10);
+// A timer, and one more of each kind of background work than its number says.
+constexpr size_t kRocksThreadsBeside = 3;
 
 }  // namespace
 
@@ -113,8 +116,9 @@ absl::Status Database::OpenAll(const Database* former) {
   HPS_RETURN_IF_ERROR(MakeKeyListFamily());
   NoteTablesChanged();
   reserve_.Keep();
-  if (options_.config.sync == SyncMode::kInterval)
-    syncer_ = std::make_unique<LogSyncer>([this] { return Sync(); }, options_.config.sync_interval);
+  if (options_.config.sync != SyncMode::kInterval) return absl::OkStatus();
+  HPS_ASSIGN_OR_RETURN(syncer_,
+                       LogSyncer::Create([this] { return Sync(); }, options_.config.sync_interval));
   return absl::OkStatus();
 }
 
@@ -165,6 +169,22 @@ absl::Status Database::OpenFiles(const Database* former) {
   return OpenRocks(families);
 }
 
+// RocksDB ends the process when it can't start a thread while it opens its files, and throws when
+// it can't start those that it keeps. So they are tried before.
+absl::Status Database::CheckThreadsCanStart() const {
+  const rocksdb::DBOptions db_options = rocks_options_.database();
+  const auto thread_count =
+      static_cast<size_t>(db_options.max_file_opening_threads + db_options.max_background_jobs) +
+      kRocksThreadsBeside;
+  const absl::Status tried =
+      WorkerPool::Create({.name = "hps-try", .thread_count = thread_count, .queue_max = 1})
+          .status();
+  if (tried.ok()) return tried;
+  return absl::Status(tried.code(),
+                      absl::StrCat("store '", path(), "': opening it needs ", thread_count,
+                                   " threads for a moment: ", tried.message()));
+}
+
 absl::Status Database::OpenRocks(const std::vector<std::string>& families) {
   rocksdb::DBOptions db_options = rocks_options_.database();
   db_options.listeners = {background_errors_};
@@ -182,6 +202,7 @@ absl::Status Database::OpenRocks(const std::vector<std::string>& families) {
     // A compaction that meets damage would end all writing, that of a repair too.
     descriptors.back().options.disable_auto_compactions = damaged_;
   }
+  HPS_RETURN_IF_ERROR(CheckThreadsCanStart());
   rocksdb::DB* db = nullptr;
   rocksdb::Status opened;
   if (read_only()) {

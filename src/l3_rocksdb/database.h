@@ -132,6 +132,7 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status OpenFiles(const Database* former);
   absl::Status TakeReaderFiles(const Database* former);
   absl::Status Lock();
+  absl::Status CheckThreadsCanStart() const;
   absl::Status OpenRocks(const std::vector<std::string>& families);
   absl::Status LoadTables();
   absl::Status CheckRowCount(const Family& family);

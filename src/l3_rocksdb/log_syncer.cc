@@ -1,5 +1,6 @@
 #include "l3_rocksdb/log_syncer.h"
 
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,16 @@ namespace hps {
 
 LogSyncer::LogSyncer(std::function<absl::Status()> sync, Duration interval)
     : sync_(std::move(sync)), interval_(interval), thread_([this] { Run(); }) {}
+
+absl::StatusOr<std::unique_ptr<LogSyncer>> LogSyncer::Create(std::function<absl::Status()> sync,
+                                                             Duration interval) {
+  try {
+    return std::unique_ptr<LogSyncer>(new LogSyncer(std::move(sync), interval));
+  } catch (const std::system_error& error) {  // the one way std::thread reports it
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the thread that syncs can't be started: ", error.what()));
+  }
+}
 
 LogSyncer::~LogSyncer() {
   {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 
@@ -13,8 +15,9 @@ namespace hps {
 // Thread-safe. Destroy it before what `sync` needs.
 class LogSyncer {
  public:
-  // `sync` makes everything written so far durable.
-  LogSyncer(std::function<absl::Status()> sync, Duration interval);
+  // `sync` makes everything written so far durable. Errors: RESOURCE_EXHAUSTED (no thread).
+  static absl::StatusOr<std::unique_ptr<LogSyncer>> Create(std::function<absl::Status()> sync,
+                                                           Duration interval);
   ~LogSyncer();
   LogSyncer(const LogSyncer&) = delete;
   LogSyncer& operator=(const LogSyncer&) = delete;
@@ -23,6 +26,7 @@ class LogSyncer {
   void NoteWrite();
 
  private:
+  LogSyncer(std::function<absl::Status()> sync, Duration interval);
   void Run();
 
   const std::function<absl::Status()> sync_;

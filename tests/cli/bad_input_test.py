@@ -12,6 +12,9 @@ import numpy as np
 import support
 
 
+NOBODY = 65534
+
+
 class BadInputTest(support.CommandTestCase):
 
     def setUp(self) -> None:
@@ -183,7 +186,8 @@ class BadInputTest(support.CommandTestCase):
     def test_dim_and_dtype(self) -> None:
         self.refuse(self.good, ["dim"], "--dim", 0, status=2)
         self.refuse(self.good, ["dim"], "--dim", 5)
-        self.refuse(self.good, ["dim"], "--dim", 100_000)
+        self.refuse(self.good, ["dim"], "--dim", 10_000)
+        self.refuse(self.good, ["--dim"], "--dim", 100_000, status=2)
         other = self.npy(self.keys, self.random_rows(20, 8))
         self.refuse(other, ["m/t", "dim", "4", "8"], code="FAILED_PRECONDITION")
         half = self.npy(self.keys, self.rows.astype(np.float16))
@@ -259,9 +263,9 @@ class BadInputTest(support.CommandTestCase):
         self.succeed("import", "--store", self.directory / "other", "--table", "m/t", "--from", big)
         new, out = self.directory / "new", self.directory / "out"
         self.limits = {resource.RLIMIT_FSIZE: 100_000}
-        self.refuse(big, ["File too large"], table="m/big", code="UNAVAILABLE")
-        self.fail_with(1, "UNAVAILABLE", ["File too large"], "import", "--store", new, "--table",
-                       "m/t", "--from", big)
+        self.refuse(big, ["File too large"], table="m/big", code="RESOURCE_EXHAUSTED")
+        self.fail_with(1, "RESOURCE_EXHAUSTED", ["File too large"], "import", "--store", new,
+                       "--table", "m/t", "--from", big)
         self.fail_with(1, "RESOURCE_EXHAUSTED", [out], "export", "--store",
                        self.directory / "other", "--table", "m/t", "--to", out, "--format", "npy")
         self.assertEqual(os.listdir(out) if out.exists() else [], [])
@@ -270,6 +274,40 @@ class BadInputTest(support.CommandTestCase):
         self.limits = {}
         self.succeed("import", "--store", new, "--table", "m/t", "--from", big)
         self.assertEqual(self.succeed("verify", "--store", self.store)["damage_count"], 0)
+
+    def test_threads_that_can_not_be_started(self) -> None:
+        """ulimit -u: a sentence, whichever thread it is that can't be started; never an abort."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can become a user who has no other threads")
+        os.chmod(self.directory, 0o777)
+        store = self.directory / "nobodys"
+
+        def run(threads_max, *arguments) -> subprocess.CompletedProcess:
+            def limit() -> None:
+                resource.setrlimit(resource.RLIMIT_NPROC, (threads_max, threads_max))
+
+            return subprocess.run([str(support.HPS), *map(str, arguments)], capture_output=True,
+                                  text=True, timeout=support.TIMEOUT_S, check=False,
+                                  user=NOBODY, group=NOBODY, extra_groups=[], preexec_fn=limit)
+
+        import_it = ["import", "--store", store, "--table", "m/t", "--from", self.good]
+        look_up = ["lookup", "--store", store, "--table", "m/t", "--keys", "1"]
+        try:
+            made = run(1000, *import_it)
+        except PermissionError:
+            self.skipTest(f"user {NOBODY} may not execute {support.HPS}")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        refused = 0
+        for threads_max in range(1, 26, 2):
+            for command in (look_up, import_it):
+                with self.subTest(command=command[0], threads_max=threads_max):
+                    done = run(threads_max, *command)
+                    self.assertIn(done.returncode, (0, 1), done.stderr)
+                    if done.returncode == 1:
+                        refused += 1
+                        self.assertRegex(done.stderr, "^hps: RESOURCE_EXHAUSTED: .*thread")
+        self.assertGreater(refused, 5)
+        self.assertEqual(run(1000, *look_up).returncode, 0)
 
     def test_streams_are_not_in_this_build(self) -> None:
         self.refuse(self.good, ["--stream-from", "update stream"], "--stream-from", "latest",
@@ -295,7 +333,11 @@ class UsageTest(support.CommandTestCase):
                           ["import", "--store", "s", "--table", "x", "--from", "p"],
                           ["import", "--store", "s", "--model", "a/b", "--from", "p"],
                           ["generate", "--out", "o", "--tables", 1, "--rows", -5, "--dim", 4],
-                          ["generate", "--out", "o", "--tables", 1, "--rows", 5, "--dim", "0x4"]):
+                          ["generate", "--out", "o", "--tables", 1, "--rows", 5, "--dim", "0x4"],
+                          ["generate", "--out", "o", "--tables", 9, "--rows", 5, "--dim", 4],
+                          ["generate", "--out", "o", "--tables", 1, "--rows", 5, "--dim", 5000],
+                          ["lookup", "--store", "s", "--table=", "--keys", 1],
+                          ["serve", "--store", "s", "--http=", "--grpc="]):
             self.fail_with(2, "INVALID_ARGUMENT", [], *arguments)
         self.assertFalse(pathlib.Path("o").exists())
 
