@@ -108,16 +108,21 @@ class TokenTest(support.ServerTestCase):
         for body, code in ((b"", 200), (b"{}", 200), (b'{"parameters":{}}', 200), (b"{", 400),
                            (b"[]", 400), (b'{"parameters":{"config":"{}"}}', 501)):
             self.assertEqual(self.status(server, path, TOKEN, data=body, method="POST"), code)
-        for name, address in (("http", server.http), ("grpc", server.grpc)):
-            if not address:
-                continue  # this build has no gRPC
-            client = importlib.import_module(f"tritonclient.{name}")
-            with client.InferenceServerClient(address) as connection:
-                token = {"authorization": f"Bearer {TOKEN}"}
-                connection.load_model(MODEL, headers=dict(token))
-                with self.assertRaises(Exception) as caught:
-                    connection.load_model(MODEL, headers=dict(token), config="{}")
-                self.assertIn("a load takes no parameters", str(caught.exception))
+        self.load_with_parameters("http", server.http)
+
+    @unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
+    def test_a_load_takes_no_parameters_over_grpc(self) -> None:
+        server = self.serve_ready(security=self.security + "\nrepository_control = true")
+        self.load_with_parameters("grpc", server.grpc)
+
+    def load_with_parameters(self, protocol: str, address: str) -> None:
+        client = importlib.import_module(f"tritonclient.{protocol}")
+        with client.InferenceServerClient(address) as connection:
+            token = {"authorization": f"Bearer {TOKEN}"}
+            connection.load_model(MODEL, headers=dict(token))
+            with self.assertRaises(Exception) as caught:
+                connection.load_model(MODEL, headers=dict(token), config="{}")
+            self.assertIn("a load takes no parameters", str(caught.exception))
 
     @unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
     def test_grpc_needs_the_token(self) -> None:
