@@ -1,0 +1,109 @@
+"""The server's memory does not grow with the requests that it has answered."""
+
+import json
+import pathlib
+import re
+import socket
+import struct
+import unittest
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+import support
+from support import MODEL, ROWS, WAIT_S
+
+KEYS = 64
+AT_ONCE = 100  # on one connection
+REQUESTS = {"http": 100_000, "grpc": 25_000}
+GROWTH_MAX = 8 << 20
+
+
+class HttpClient:
+    """One connection, with many requests on their way."""
+
+    def __init__(self, server: support.RunningServer) -> None:
+        host, _, port = server.http.partition(":")
+        self.connection = socket.create_connection((host, int(port)), timeout=WAIT_S)
+        self.received = b""
+
+    def ask(self, keys: np.ndarray, count: int) -> None:
+        data = keys.astype("<i8").tobytes()
+        head = json.dumps({
+            "inputs": [{"name": "user", "datatype": "INT64", "shape": [len(keys)],
+                        "parameters": {"binary_data_size": len(data)}}],
+            "outputs": [{"name": "user", "parameters": {"binary_data": True}}]}).encode()
+        request = (f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: hps\r\n"
+                   f"Inference-Header-Content-Length: {len(head)}\r\n"
+                   f"Content-Length: {len(head) + len(data)}\r\n\r\n").encode() + head + data
+        self.connection.sendall(request * count)
+        for _ in range(count):
+            self.take_answer()
+
+    def take_answer(self) -> None:
+        while (end := self.received.find(b"\r\n\r\n")) < 0:
+            self.receive()
+        head = self.received[:end].decode()
+        assert head.startswith("HTTP/1.1 200 "), head
+        whole = end + 4 + int(re.search(r"Content-Length: (\d+)", head)[1])
+        while len(self.received) < whole:
+            self.receive()
+        self.received = self.received[whole:]
+
+    def receive(self) -> None:
+        part = self.connection.recv(1 << 20)
+        assert part, "the server has closed the connection"
+        self.received += part
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class GrpcClient:
+
+    def __init__(self, server: support.RunningServer) -> None:
+        self.channel = grpc.insecure_channel(server.grpc)
+        self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
+
+    def ask(self, keys: np.ndarray, count: int) -> None:
+        request = service_pb2.ModelInferRequest(model_name=MODEL)
+        request.inputs.add(name="user", datatype="INT64", shape=[len(keys)])
+        request.raw_input_contents.append(struct.pack(f"<{len(keys)}q", *keys.tolist()))
+        for answer in [self.stub.ModelInfer.future(request, timeout=WAIT_S)
+                       for _ in range(count)]:
+            answer.result()
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+class MemoryTest(support.ServerTestCase):
+
+    def memory(self, server: support.RunningServer) -> int:
+        status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) << 10
+
+    def check(self, connect, requests: int) -> None:
+        server = self.serve_ready()
+        client = connect(server)
+        self.addCleanup(client.close)
+        for _ in range(requests // 10 // AT_ONCE):  # what the first ones need is there then
+            client.ask(self.keys(KEYS), AT_ONCE)
+        client.ask(np.arange(ROWS), 1)
+        before = self.memory(server)
+        for _ in range(requests // AT_ONCE):
+            client.ask(self.keys(KEYS), AT_ONCE)
+        self.assertLess(self.memory(server) - before, GROWTH_MAX)
+        self.assertEqual(server.stop(), 0)
+
+    def test_http(self) -> None:
+        self.check(HttpClient, REQUESTS["http"])
+
+    @unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
+    def test_grpc(self) -> None:
+        self.check(GrpcClient, REQUESTS["grpc"])
+
+
+if __name__ == "__main__":
+    unittest.main()
