@@ -12,9 +12,7 @@ struct PortableMachine {
    public:
     Locator(const PlaceShape& shape, const Key* keys) : shape_(shape), keys_(keys) {}
     void Advance(size_t) {}
-    void Store(size_t place, Places& places) const {
-      for (size_t i = 0; i < kGroupKeys; ++i) places.Locate(shape_, keys_[i], place + i);
-    }
+    void Store(size_t place, Places& places) const { LocateGroup(shape_, keys_, place, places); }
 
    private:
     const PlaceShape& shape_;

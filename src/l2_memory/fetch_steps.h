@@ -52,9 +52,14 @@ struct Places {
   }
 };
 
-// `Machine` has LocateGroup (Places::Locate for kGroupKeys keys), Probe (as ProbeLine), Copy and
-// CopyLine, the same two streaming, and FinishStreaming. With `kRowLines` > 0, rows are of so many
-// cache lines and aligned to them; 0 = of any size.
+// `Machine` has
+//   LocateGroup   Places::Locate for kGroupKeys keys,
+//   Locator       the same in parts: made of the table's shape and the keys, which both outlive it,
+//                 then Advance(part) for part = 0 to kGroupKeys - 1, then Store, which alone writes
+//                 to the places,
+//   Probe         as ProbeLine,
+//   Copy, CopyLine, the same two streaming, and FinishStreaming.
+// With `kRowLines` > 0, rows are of so many cache lines and aligned to them; 0 = of any size.
 //
 // What the loop over full groups does for a key that is in its first line, nearly every key, is as
 // little as can be; all else is kept out of it.
@@ -73,7 +78,7 @@ class FetchSteps {
         eviction_(source.shape->eviction),
         batch_(batch) {}
 
-  // The steps of three groups take turns key by key, and the lines of one row are asked for while
+  // The steps of four groups take turns key by key, and the lines of one row are asked for while
   // another row is copied: lines are asked for evenly then, and a core waits when more than a few
   // are on their way.
   void Run(FetchRange range, FetchCounts& counts) {
