@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "l1_gpu/call_buffers.h"
+#include "l1_gpu/test_gate_visit.h"
 #include "l1_gpu/test_gpu.h"
 
 namespace hps {
@@ -84,6 +85,68 @@ TEST_F(KernelsTest, QueriesWithoutKeysAreALaunch) {
   }
   ASSERT_EQ(Query({&query, 1}, ++generation), cudaSuccess);
   EXPECT_EQ(ListedCount(generation), 5u);
+}
+
+class GateTest : public GpuTest {
+ protected:
+  using Words = std::vector<WriterGate::Words>;  // [WriterGate::kCopies]
+
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    gate_ = *MakeDeviceBuffer("a gate", sizeof(WriterGate));
+    within_ =
+        *MakeDeviceBuffer("the gate from within", WriterGate::kCopies * sizeof(Words::value_type));
+    ASSERT_EQ(cudaMemset(gate_.data(), 0, gate_.bytes()), cudaSuccess);
+  }
+
+  // What all copies said while the block was within.
+  Words Visit(const GateVisit& visit) {
+    EXPECT_EQ(cudaMemset(within_.data(), 0xff, within_.bytes()), cudaSuccess);
+    EXPECT_EQ(LaunchGateVisit(visit, gate_.at<WriterGate>(0), within_.at<WriterGate::Words>(0),
+                              cudaStreamLegacy),
+              cudaSuccess);
+    return CopyOf(within_.at<WriterGate::Words>(0));
+  }
+  Words Now() const { return CopyOf(gate_.at<WriterGate>(0)->copies); }
+
+  DeviceBuffer gate_;
+  DeviceBuffer within_;
+
+ private:
+  static Words CopyOf(const WriterGate::Words* copies) {
+    Words words(WriterGate::kCopies);
+    EXPECT_EQ(cudaMemcpy(words.data(), copies, words.size() * sizeof(WriterGate::Words),
+                         cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    return words;
+  }
+};
+
+// Readers look at any one copy: would catch a block that announces itself in as many copies as it
+// has threads, and one with more threads than copies that writes behind the last of them.
+TEST_F(GateTest, ABlockOfAnySizeIsAnnouncedInAllCopies) {
+  constexpr int kKeysShift = 20;  // as WriterGate::Words says
+  unsigned long long slab_keys = 0, row_keys = 0;
+  for (const uint32_t threads : {1, 8, 15, 16, 17, 256}) {
+    const GateVisit visit = {.threads = threads, .slab_keys = threads + 2, .row_keys = threads + 1};
+    const Words within = Visit(visit);
+    const Words after = Now();
+    for (uint32_t copy = 0; copy < WriterGate::kCopies; ++copy) {
+      SCOPED_TRACE(testing::Message() << threads << " threads, copy " << copy);
+      EXPECT_EQ(within[copy].slabs, (slab_keys << kKeysShift) + 1);
+      EXPECT_EQ(within[copy].rows, (row_keys << kKeysShift) + 1);
+      EXPECT_EQ(after[copy].slabs, (slab_keys + visit.slab_keys) << kKeysShift);
+      EXPECT_EQ(after[copy].rows, (row_keys + visit.row_keys) << kKeysShift);
+    }
+    slab_keys += visit.slab_keys;
+    row_keys += visit.row_keys;
+  }
+  uint32_t first_lock = 1;
+  ASSERT_EQ(cudaMemcpy(&first_lock, gate_.at<WriterGate>(0)->row_locks, sizeof(first_lock),
+                       cudaMemcpyDeviceToHost),
+            cudaSuccess);
+  EXPECT_EQ(first_lock, 0u) << "what lies behind the copies";
 }
 
 }  // namespace
