@@ -13,7 +13,16 @@ namespace {
 
 class AllocationTest : public AllocationWorld {
  protected:
-  AllocationTest() { Open(*MakeHostCache({.device = 0, .bytes_max = uint64_t{64} << 20})); }
+  AllocationTest() : AllocationTest(kRows) {}
+  explicit AllocationTest(uint64_t l1_rows) {
+    Open(*MakeHostCache({.device = 0, .bytes_max = uint64_t{64} << 20}), l1_rows);
+  }
+};
+
+// Keys give way to others in L1.
+class SmallCacheAllocationTest : public AllocationTest {
+ protected:
+  SmallCacheAllocationTest() : AllocationTest(kRows / 8) {}
 };
 
 TEST_F(AllocationTest, TheCounterCounts) {
@@ -65,6 +74,24 @@ TEST_F(AllocationTest, NothingIsAllocatedThroughACache) {
     ASSERT_TRUE(factory_->DrainPromotions(std::chrono::minutes(1)).ok());
     EXPECT_EQ(AllocationsOfCall(**session, 1000, 200, 0.1, &counts), 0);
     EXPECT_EQ(counts[KeyStatus::kDefaultPending], 100 * kTables);
+    ASSERT_TRUE(factory_->DrainPromotions(std::chrono::minutes(1)).ok());
+  }
+}
+
+TEST_F(SmallCacheAllocationTest, NothingIsAllocatedWhereKeysGiveWayToOthers) {
+  constexpr size_t kKeys = kRows / 4;
+  for (std::optional<Dtype> output_dtype : {std::optional<Dtype>{}, {Dtype::kFloat32}}) {
+    auto session = factory_->NewSession(*model_, {.device = 0, .output_dtype = output_dtype});
+    ASSERT_TRUE(session.ok());
+    LookupCounts counts;
+    AllocationsOfCall(**session, 0, kKeys, 1.0, &counts);  // warms up
+    for (int call = 0; call < 3; ++call) {
+      ASSERT_TRUE(factory_->DrainPromotions(std::chrono::minutes(1)).ok());
+      EXPECT_EQ(AllocationsOfCall(**session, 0, kKeys, 1.0, &counts), 0);
+      EXPECT_GT(counts[KeyStatus::kHitL1], 0);
+      EXPECT_GT(counts[KeyStatus::kHitL2], 0) << "not all keys have room in L1";
+      EXPECT_EQ(counts[KeyStatus::kHitL1] + counts[KeyStatus::kHitL2], kKeys * kTables);
+    }
     ASSERT_TRUE(factory_->DrainPromotions(std::chrono::minutes(1)).ok());
   }
 }

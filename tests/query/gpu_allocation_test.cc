@@ -1,7 +1,8 @@
-// A session on a GPU, asked from the host or the device, allocates nothing after warm-up while
-// level 1 holds all keys, and asks the runtime for no synchronization; nor does it while level 2
-// answers. This program counts every operator new and, by the linker's --wrap, calls of the
-// runtime.
+// A warm session on a GPU, asked from the host or the device: while level 1 holds all keys, and
+// while level 2 answers, a call allocates nothing on its thread, neither host nor device memory,
+// and asks the runtime for no synchronization. It is warm after one call as large as any that
+// follow; on the host, after one that level 1 has answered, too. This program counts every operator
+// new and, by the linker's --wrap, the calls of the runtime that test_counted_runtime.h names.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +27,8 @@ class GpuAllocationTest : public AllocationWorld {
     const std::string why = WhyNoGpu();
     if (!why.empty()) GTEST_SKIP() << why;
     ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
-    Open(*MakeGpuCache({.bytes_max = 64 << 20, .calls_max = 2, .call_keys_max = 100'000}));
+    Open(*MakeGpuCache({.bytes_max = 64 << 20, .calls_max = 2, .call_keys_max = 100'000}),
+         2 * kRows);
   }
 
   std::unique_ptr<LookupSession> NewSession(std::optional<Dtype> output_dtype) {
@@ -42,30 +44,95 @@ class GpuAllocationTest : public AllocationWorld {
                 absl::OkStatus());
   }
 
+  void ClearLevel2() {
+    for (const auto& table : model_->Tables()) ASSERT_TRUE(table->l2()->Clear().ok());
+  }
+
   void ClearLevel1() {
     for (const auto& table : model_->Tables()) ASSERT_TRUE(table->l1(0)->Clear().ok());
     AwaitPromotions();
   }
 
-  // As AllocationsOfCall, with keys and outputs in the device's memory, which stays allocated.
-  uint64_t AllocationsOfDeviceCall(LookupSession& session, Key first, size_t count,
-                                   LookupCounts* counts) {
+  // What a call asked for on this thread.
+  struct CallCost {
+    uint64_t allocations = 0;
+    uint64_t runtime_calls = 0;
+  };
+  struct DeviceCallOptions {
+    bool wants_status = false;
+    cudaStream_t stream = nullptr;
+  };
+
+  // Queries for `count` keys from 0 on, of every table, with all that they name in the device's
+  // memory, which stays allocated.
+  std::vector<DeviceTableQuery> DeviceQueries(const LookupSession& session, size_t count,
+                                              bool wants_status) {
     std::vector<Key> keys(count);
-    std::iota(keys.begin(), keys.end(), first);
+    std::iota(keys.begin(), keys.end(), 0);
     std::byte* const device_keys = memory_.Allocate(count * sizeof(Key));
     memory_.CopyIn(device_keys, std::as_bytes(std::span(keys)));
-    const Span<const Key, MemorySpace::kDevice> asked(
-        static_cast<const Key*>(static_cast<const void*>(device_keys)), count);
     std::vector<DeviceTableQuery> queries;
     for (uint32_t t = 0; t < kTables; ++t) {
       const size_t bytes = count * session.output_row_bytes(t);
-      queries.push_back({.table = t, .keys = asked, .rows = {memory_.Allocate(bytes), bytes}});
+      DeviceTableQuery& query = queries.emplace_back();
+      query.table = t;
+      query.keys = {static_cast<const Key*>(static_cast<const void*>(device_keys)), count};
+      query.rows = {memory_.Allocate(bytes), bytes};
+      if (!wants_status) continue;
+      query.status = {static_cast<KeyStatus*>(static_cast<void*>(memory_.Allocate(count))), count};
     }
-    const uint64_t before = allocations_here;
-    const absl::Status status = session.Lookup({.queries = queries}, counts);
-    const uint64_t allocations = allocations_here - before;
+    return queries;
+  }
+
+  // All answers have the status `wanted`.
+  CallCost CostOfDeviceCall(LookupSession& session, size_t count, KeyStatus wanted,
+                            const DeviceCallOptions& options) {
+    const auto queries = DeviceQueries(session, count, options.wants_status);
+    const DeviceLookupRequest request{.queries = queries, .stream = {options.stream}};
+    LookupCounts counts;
+    const uint64_t allocations_before = allocations_here;
+    const uint64_t runtime_calls_before = runtime_calls_here;
+    const absl::Status status = session.Lookup(request, &counts);
+    const CallCost cost = {allocations_here - allocations_before,
+                           runtime_calls_here - runtime_calls_before};
     EXPECT_TRUE(status.ok()) << status;
-    return allocations;
+    EXPECT_EQ(counts[wanted], count * kTables);
+    if (options.stream != nullptr) {
+      EXPECT_EQ(cudaStreamSynchronize(options.stream), cudaSuccess);
+    }
+    if (options.wants_status) CheckStatuses(queries, wanted);
+    return cost;
+  }
+
+  void CheckStatuses(std::span<const DeviceTableQuery> queries, KeyStatus wanted) {
+    for (const DeviceTableQuery& query : queries) {
+      std::vector<KeyStatus> statuses(query.status.size());
+      memory_.CopyOut(std::as_writable_bytes(std::span(statuses)),
+                      static_cast<const std::byte*>(static_cast<const void*>(query.status.data())));
+      EXPECT_EQ(std::ranges::count(statuses, wanted), std::ssize(statuses));
+    }
+  }
+
+  // Warms a new session with one call, which level 3 answers.
+  void CheckWarmDeviceCalls(std::optional<Dtype> output_dtype, const DeviceCallOptions& options) {
+    constexpr size_t kKeysMax = 4000;
+    const auto expect_none = [](const CallCost& cost) {
+      EXPECT_EQ(cost.allocations, 0u);
+      EXPECT_EQ(cost.runtime_calls, 0u);
+    };
+    ClearLevel1();
+    ClearLevel2();
+    const auto session = NewSession(output_dtype);
+    CostOfDeviceCall(*session, kKeysMax, KeyStatus::kHitL3, options);
+    AwaitPromotions();
+    for (const size_t count : {size_t{100}, size_t{3000}, kKeysMax}) {
+      SCOPED_TRACE(testing::Message() << count << " keys in level 1");
+      expect_none(CostOfDeviceCall(*session, count, KeyStatus::kHitL1, options));
+    }
+    ClearLevel1();
+    SCOPED_TRACE("level 2 answers");
+    expect_none(CostOfDeviceCall(*session, kKeysMax, KeyStatus::kHitL2, options));
+    AwaitPromotions();
   }
 
   GpuCacheMemory memory_;
@@ -97,16 +164,19 @@ TEST_F(GpuAllocationTest, NothingIsAllocatedForKeysAndRowsOnTheHost) {
 
 TEST_F(GpuAllocationTest, NothingIsAllocatedForKeysAndRowsOnTheDevice) {
   for (const std::optional<Dtype> output_dtype : {std::optional<Dtype>{}, {Dtype::kFloat32}}) {
-    ClearLevel1();
-    const auto session = NewSession(output_dtype);
-    LookupCounts counts;
-    AllocationsOfDeviceCall(*session, 0, 4000, &counts);  // warms up
-    AwaitPromotions();
-    AllocationsOfDeviceCall(*session, 0, 4000, &counts);
-    for (const size_t count : {100, 4000}) {
-      AllocationsOfDeviceCall(*session, 0, count, &counts);  // the test's own memory
-      EXPECT_EQ(AllocationsOfDeviceCall(*session, 0, count, &counts), 0u) << count << " keys";
-      EXPECT_EQ(counts[KeyStatus::kHitL1], count * kTables);
+    for (const bool wants_status : {false, true}) {
+      SCOPED_TRACE(testing::Message() << output_dtype.has_value() << wants_status);
+      CheckWarmDeviceCalls(output_dtype, {.wants_status = wants_status});
+    }
+  }
+}
+
+TEST_F(GpuAllocationTest, NothingIsAllocatedOnACallersStream) {
+  const CudaStream stream = *MakeStream(StreamPriority::kLow);
+  for (const std::optional<Dtype> output_dtype : {std::optional<Dtype>{}, {Dtype::kFloat32}}) {
+    for (const bool wants_status : {false, true}) {
+      SCOPED_TRACE(testing::Message() << output_dtype.has_value() << wants_status);
+      CheckWarmDeviceCalls(output_dtype, {.wants_status = wants_status, .stream = stream.get()});
     }
   }
 }

@@ -26,8 +26,9 @@ class AllocationWorld : public testing::Test {
   static constexpr Key kRows = 4096;
   static constexpr uint32_t kDim = 16;
 
-  // Before anything else.
-  void Open(std::unique_ptr<DeviceCache> cache) {
+  // Before anything else. Every table has room for `l1_rows` rows in the cache; with twice kRows no
+  // key gives way to another.
+  void Open(std::unique_ptr<DeviceCache> cache, uint64_t l1_rows) {
     cache_ = std::move(cache);
     fetch_ = *WorkerPool::Create({.name = "fetch", .thread_count = 2});
     promote_ = *WorkerPool::Create({.name = "promote"});
@@ -40,7 +41,7 @@ class AllocationWorld : public testing::Test {
     model_ = std::make_unique<ModelState>("m", factory_->epoch_domain(), *promote_);
     tier_ = MakeMemoryTier({});
     std::vector<std::shared_ptr<ServedTable>> tables;
-    for (size_t t = 0; t < kTables; ++t) tables.push_back(MakeTable(t));
+    for (size_t t = 0; t < kTables; ++t) tables.push_back(MakeTable(t, l1_rows));
     EXPECT_TRUE(model_->Publish(std::move(tables)).ok());
   }
   ~AllocationWorld() override {
@@ -48,7 +49,7 @@ class AllocationWorld : public testing::Test {
     promote_.reset();
   }
 
-  std::shared_ptr<ServedTable> MakeTable(size_t number) {
+  std::shared_ptr<ServedTable> MakeTable(size_t number, uint64_t l1_rows) {
     const TableSpec spec{
         .name = "m/t" + std::to_string(number), .dim = kDim, .dtype = Dtype::kFloat16};
     auto l3 = std::make_unique<PlainDurableTable>(spec);
@@ -65,9 +66,8 @@ class AllocationWorld : public testing::Test {
     parts.l3 = std::move(l3);
     parts.l2 = *tier_->OpenTable(spec, 1, uint64_t{4} << 20);
     auto table = *ServedTable::Create(std::move(parts));
-    // So much room that no key gives way to another.
     table->AttachL1(
-        0, *cache_->OpenTable(spec.row_bytes(), cache_->TableBytes(spec.row_bytes(), 2 * kRows)));
+        0, *cache_->OpenTable(spec.row_bytes(), cache_->TableBytes(spec.row_bytes(), l1_rows)));
     return table;
   }
 
