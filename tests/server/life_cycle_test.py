@@ -1,4 +1,4 @@
-"""A server that is killed, drained, reloaded and rotated while requests come in."""
+"""A server that is drained, reloaded and rotated while requests come in."""
 
 import importlib
 import json
@@ -9,7 +9,7 @@ import time
 import unittest
 
 import support
-from load import Load
+from load import LoadTestCase
 from support import MODEL, WAIT_S
 
 TOKEN = "a-token-of-this-test"
@@ -17,42 +17,6 @@ CONTROL = "repository_control = true"
 
 
 needs_grpc = unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
-
-
-class LoadTestCase(support.ServerTestCase):
-    """What holds while requests come in, over one protocol; the other one inherits it."""
-
-    protocol = "http"
-
-    def load(self, server: support.RunningServer, **more) -> Load:
-        return Load(server, self.protocol, **more)
-
-
-class KillTest(LoadTestCase):
-
-    def test_kill_and_restart_under_load(self) -> None:
-        ports = support.HeldPorts(self, "http", "grpc", "metrics").numbers
-        server = self.serve_ready(ports=ports)
-        down = []
-        with self.load(server) as load:
-            for _ in range(5):
-                load.await_ok(100)
-                killed = time.monotonic()
-                server.kill()
-                server = self.serve_ready(ports=ports)
-                down.append((killed, time.monotonic()))
-            load.await_ok(100)
-        self.assertEqual(load.wrong, [])
-        for answer in load.failed():
-            self.assertTrue(any(begin <= answer.ended and answer.begun <= end
-                                for begin, end in down), f"while it was up: {answer}")
-        self.assertEqual({answer.version for answer in load.all() if answer.version}, {1})
-        self.assertEqual(server.stop(), 0)
-
-
-@needs_grpc
-class GrpcKillTest(KillTest):
-    protocol = "grpc"
 
 
 class DrainTest(LoadTestCase):

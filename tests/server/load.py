@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from support import MODEL, ROWS, STAMP, TABLES, WAIT_S, RunningServer, stamped
+from support import MODEL, ROWS, STAMP, TABLES, WAIT_S, RunningServer, ServerTestCase, stamped
 
 KEYS = 16
 
@@ -95,6 +95,7 @@ class Load:
         self.connect = CONNECTIONS[protocol]
         self.headers = headers or {}
         self.answers: list[list[Answer]] = [[] for _ in range(threads)]
+        self.ok = [0] * threads  # answers with rows, by thread
         self.wrong: list[str] = []
         self.stopping = threading.Event()
         self.threads = [threading.Thread(target=self.run, args=(number,), daemon=True)
@@ -111,7 +112,7 @@ class Load:
             thread.join(timeout=WAIT_S)
 
     def count_ok(self) -> int:
-        return sum(answer.version > 0 for answers in self.answers for answer in list(answers))
+        return sum(self.ok)
 
     def await_ok(self, more: int, timeout_s: float = WAIT_S) -> None:
         goal, deadline = self.count_ok() + more, time.monotonic() + timeout_s
@@ -139,6 +140,7 @@ class Load:
                 answer.error = f"{type(error).__name__}: {error}"
             answer.ended = time.monotonic()
             self.answers[number].append(answer)
+            self.ok[number] += answer.version > 0
             if answer.version == 0:
                 if connection is not None:
                     connection.close()
@@ -160,3 +162,12 @@ class Load:
         for table, asked in keys.items():
             if not np.array_equal(rows[table], stamped(table, asked, answer.version)):
                 self.wrong.append(f"wrong rows of {table} for {asked}: {rows[table]}")
+
+
+class LoadTestCase(ServerTestCase):
+    """What holds while requests come in, over one protocol; the other one inherits it."""
+
+    protocol = "http"
+
+    def load(self, server: RunningServer, **more) -> Load:
+        return Load(server, self.protocol, **more)
