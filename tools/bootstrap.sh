@@ -52,6 +52,7 @@ test_packages=(
   chromium-headless-shell
   fonts-dejavu-core=2.37-*
   libb64-0d=1.2-*
+  libfaketime=0.9.10-*
 )
 # The package redis-server would start a daemon; its program is in redis-tools, too.
 bench_packages=(python3-venv=3.11.* libb64-0d=1.2-* redis-tools=5:7.0.15-*)
