@@ -1,5 +1,6 @@
 """A server that is drained, reloaded and rotated while requests come in."""
 
+import contextlib
 import importlib
 import json
 import os
@@ -9,11 +10,12 @@ import time
 import unittest
 
 import support
-from load import LoadTestCase
+from load import Load, LoadTestCase
 from support import MODEL, WAIT_S
 
 TOKEN = "a-token-of-this-test"
 CONTROL = "repository_control = true"
+GROWTH_MAX = 8 << 20
 
 
 needs_grpc = unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
@@ -91,7 +93,9 @@ class ReloadTest(LoadTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.token = {"Authorization": f"Bearer {TOKEN}"}
-        self.server = self.serve_ready(security=CONTROL, environment={"HPS_TOKEN": TOKEN})
+        # A cache that is soon full: it keeps blocks of versions that are gone.
+        self.server = self.serve_ready(security=CONTROL, environment={"HPS_TOKEN": TOKEN},
+                                       cache_bytes="1MiB")
 
     def control(self, action: str) -> None:
         if self.protocol == "grpc":
@@ -104,30 +108,48 @@ class ReloadTest(LoadTestCase):
                                        data=b"", method="POST")
         self.assertEqual(status, 200, body)
 
+    @contextlib.contextmanager
+    def memory_returns(self, load: Load):
+        """What happens in it leaves the server no larger."""
+        load.await_ok(500)
+        before = self.server.memory()
+        yield
+        load.await_ok(100)
+        self.assertLess(self.server.memory() - before, GROWTH_MAX)
+
+    def load_versions(self, load: Load, versions: range) -> None:
+        for version in versions:
+            load.await_ok(30)
+            self.assertTrue(self.import_version(version).get("staged"))
+            self.control("load")
+
     def test_new_versions_under_load_fail_no_request(self) -> None:
         with self.load(self.server, headers=self.token) as load:
-            for version in range(2, 8):
-                load.await_ok(30)
-                self.assertTrue(self.import_version(version).get("staged"))
-                self.control("load")
+            self.load_versions(load, range(2, 7))
+            with self.memory_returns(load):
+                self.load_versions(load, range(7, 22))
             load.await_ok(30)
         self.assertEqual(load.wrong, [])
         self.assertEqual(load.failed(), [])
         for answers in load.answers:
             versions = [answer.version for answer in answers]
             self.assertEqual(versions, sorted(versions), "a connection saw an older version")
-        self.assertEqual(max(answer.version for answer in load.all()), 7)
+        self.assertEqual(max(answer.version for answer in load.all()), 21)
+
+    def unload_and_load(self, load: Load, count: int, absent: list) -> None:
+        for _ in range(count):
+            load.await_ok(30)
+            begun = time.monotonic()
+            self.control("unload")
+            self.control("load")
+            absent.append((begun, time.monotonic()))
 
     def test_unload_and_load_under_load(self) -> None:
         absent = []
         with self.load(self.server, headers=self.token) as load:
-            for _ in range(4):
-                load.await_ok(30)
-                begun = time.monotonic()
-                self.control("unload")
-                self.control("load")
-                absent.append((begun, time.monotonic()))
-            load.await_ok(30)
+            self.unload_and_load(load, 5, absent)
+            with self.memory_returns(load):
+                self.unload_and_load(load, 10, absent)
         self.assertEqual(load.wrong, [])
         for answer in load.failed():
             self.assertIn(answer.status, (404, 503), answer)
@@ -135,11 +157,27 @@ class ReloadTest(LoadTestCase):
                                 for begin, end in absent), answer)
 
     def test_loading_in_vain_changes_nothing(self) -> None:
-        with self.load(self.server, headers=self.token) as load:
-            for _ in range(10):
+        with self.load(self.server, headers=self.token) as load, self.memory_returns(load):
+            for _ in range(8):
                 load.await_ok(5)
                 self.control("load")
         self.assertEqual(load.wrong + load.failed(), [])
+
+    def test_what_can_not_be_loaded_changes_nothing(self) -> None:
+        with self.load(self.server, headers=self.token) as load, self.memory_returns(load):
+            for version in range(2, 9):
+                load.await_ok(5)
+                self.assertTrue(self.import_version(version).get("staged"))
+                (manifest,) = self.directory.glob("store/staging/*/manifest")
+                damaged = bytearray(manifest.read_bytes())
+                damaged[len(damaged) // 2] ^= 0xFF
+                manifest.write_bytes(damaged)
+                self.control("load")
+        self.assertEqual(load.wrong + load.failed(), [])
+        self.assertEqual({answer.version for answer in load.all()}, {1})
+        self.assertEqual(self.server.stop(), 0)  # and the log is whole
+        log = (self.directory / "hps.log").read_text(encoding="utf-8")
+        self.assertEqual(log.count("manifest is damaged"), 7)
 
 
 @needs_grpc

@@ -68,12 +68,13 @@ class RunningServer:
     """A child process `hps serve` on ports of its own."""
 
     def __init__(self, directory: pathlib.Path, settings: str = "", security: str = "",
-                 environment: dict | None = None, ports: dict | None = None) -> None:
+                 environment: dict | None = None, ports: dict | None = None,
+                 cache_bytes: str = "64MiB") -> None:
         ports = ports or {}
         config = directory / "hps.toml"
         grpc = f"127.0.0.1:{ports.get('grpc', 0)}" if has_grpc() else ""
         config.write_text(
-            f'[store]\npath = "{directory}/store"\ncache_bytes = "64MiB"\n'
+            f'[store]\npath = "{directory}/store"\ncache_bytes = "{cache_bytes}"\n'
             f'[l2]\nbytes_max = "64MiB"\n{PATIENCE}'
             f'[server]\nhttp = "127.0.0.1:{ports.get("http", 0)}"\ngrpc = "{grpc}"\n'
             f'metrics = "127.0.0.1:{ports.get("metrics", 0)}"\n{settings}\n'
@@ -131,6 +132,11 @@ class RunningServer:
 
     def overview(self) -> dict:
         return json.loads(self.get("/api/overview")[1])
+
+    def memory(self) -> int:
+        """Bytes that it has of the machine's."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) << 10
 
     def stop(self) -> int:
         if self.process.poll() is None:
