@@ -1,5 +1,6 @@
 """Steady requests from several threads over kept-alive connections; every answer is checked."""
 
+import contextlib
 import dataclasses
 import http.client
 import importlib
@@ -97,6 +98,7 @@ class Load:
         self.answers: list[list[Answer]] = [[] for _ in range(threads)]
         self.ok = [0] * threads  # answers with rows, by thread
         self.wrong: list[str] = []
+        self.asking = [threading.Lock() for _ in range(threads)]
         self.stopping = threading.Event()
         self.threads = [threading.Thread(target=self.run, args=(number,), daemon=True)
                         for number in range(threads)]
@@ -110,6 +112,14 @@ class Load:
         self.stopping.set()
         for thread in self.threads:
             thread.join(timeout=WAIT_S)
+
+    @contextlib.contextmanager
+    def between_requests(self):
+        """No request is under way in it; the connections stay."""
+        with contextlib.ExitStack() as held:
+            for lock in self.asking:
+                held.enter_context(lock)
+            yield
 
     def count_ok(self) -> int:
         return sum(self.ok)
@@ -135,7 +145,9 @@ class Load:
             try:
                 if connection is None:
                     connection = self.connect(self.server, self.headers)
-                self.ask(connection, random, answer)
+                with self.asking[number]:
+                    answer.begun = time.monotonic()
+                    self.ask(connection, random, answer)
             except self.connect.FAILURES as error:
                 answer.error = f"{type(error).__name__}: {error}"
             answer.ended = time.monotonic()
