@@ -99,6 +99,8 @@ class Load:
         self.ok = [0] * threads  # answers with rows, by thread
         self.wrong: list[str] = []
         self.asking = [threading.Lock() for _ in range(threads)]
+        self.going = threading.Event()  # else a thread could take its lock again and again
+        self.going.set()
         self.stopping = threading.Event()
         self.threads = [threading.Thread(target=self.run, args=(number,), daemon=True)
                         for number in range(threads)]
@@ -116,7 +118,9 @@ class Load:
     @contextlib.contextmanager
     def between_requests(self):
         """No request is under way in it; the connections stay."""
+        self.going.clear()
         with contextlib.ExitStack() as held:
+            held.callback(self.going.set)
             for lock in self.asking:
                 held.enter_context(lock)
             yield
@@ -145,6 +149,7 @@ class Load:
             try:
                 if connection is None:
                     connection = self.connect(self.server, self.headers)
+                self.going.wait()
                 with self.asking[number]:
                     answer.begun = time.monotonic()
                     self.ask(connection, random, answer)
