@@ -10,6 +10,15 @@
 
 namespace hps {
 
+// Where one access must come after another one whose value it depends on: a load whose address, or
+// whether it is made at all, comes from what was loaded or exchanged before, or a load behind the
+// store of what was loaded before. The hardware can't but keep these orders: what others write is
+// read in L2, or behind an acquire from the multiprocessor's own cache (LoadNear), and then counts
+// only if the gate says afterwards that nobody wrote. The memory model asks for a fence all the
+// same, and for loads of the device's scope. These cost the query 3 to 5 %, and more where keys
+// are skewed, and so two of its targets; kFormalFences turns them on, for whom the letter counts.
+inline constexpr bool kFormalFences = false;
+
 inline constexpr uint32_t kWarpLanes = 32;
 inline constexpr uint32_t kAllLanes = 0xffffffff;
 
@@ -61,24 +70,28 @@ __device__ inline ulonglong2 LoadAcquire(const ulonglong2* from) {
   return value;
 }
 
-// May be served from the multiprocessor's own cache, with what some warp there has read since this
-// one's last acquire or later.
-__device__ inline uint4 LoadWeak(const uint4* from) {
+// As LoadRelaxed, but may be served from the multiprocessor's own cache, with what some warp there
+// has read since this one's last acquire or later. By the letter of the memory model only threads
+// of this block may write there meanwhile: whoever reads so has to find out that nobody wrote.
+__device__ inline uint4 LoadNear(const uint4* from) {
+  if (kFormalFences) return LoadRelaxed(from);
   uint4 value;
-  asm volatile("ld.weak.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.relaxed.cta.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                : "l"(from)
                : "memory");
   return value;
 }
-__device__ inline uint32_t LoadWeak(const uint32_t* from) {
+__device__ inline uint32_t LoadNear(const uint32_t* from) {
+  if (kFormalFences) return LoadRelaxed(from);
   uint32_t value;
-  asm volatile("ld.weak.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  asm volatile("ld.relaxed.cta.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
   return value;
 }
-__device__ inline uint8_t LoadWeak(const uint8_t* from) {
+__device__ inline uint8_t LoadNear(const uint8_t* from) {
+  if (kFormalFences) return LoadRelaxed(from);
   uint32_t value;
-  asm volatile("ld.weak.global.u8 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  asm volatile("ld.relaxed.cta.global.u8 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
   return static_cast<uint8_t>(value);
 }
 
@@ -110,13 +123,7 @@ __device__ inline void StoreStreamed(uint4* to, uint4 value) {
 // Orders everything before it with everything after it, for all threads of the device.
 __device__ inline void FenceGpu() { asm volatile("fence.acq_rel.gpu;" : : : "memory"); }
 
-// Where one access must come after another one whose value it depends on: a load whose address, or
-// whether it is made at all, comes from what was loaded or exchanged before, or a load behind the
-// store of what was loaded before. The hardware can't but keep these orders, as everything shared
-// is read and written in L2; the memory model asks for a fence all the same. These fences cost the
-// query 3 to 5 % and so one of its targets; kFormalFences turns them on, for whom the letter
-// counts.
-inline constexpr bool kFormalFences = false;
+// Between two accesses that kFormalFences is about.
 __device__ inline void FenceBehindDependency() {
   if (kFormalFences) FenceGpu();
 }

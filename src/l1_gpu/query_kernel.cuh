@@ -8,7 +8,8 @@
 // Key, slab and row are three dependent reads; everything else hides behind them. Rows go to the
 // output before it is known that they are whole, since holding them back costs more than writing
 // the few again that are read beside a writer. A tile is read in one of three ways, each of which
-// gives way to the next: as if nobody wrote; beside updates; beside any writer (slab_reader.cuh).
+// gives way to the next: as if nobody wrote, which lets slabs and rows come from the
+// multiprocessor's own cache; beside updates; beside any writer (slab_reader.cuh).
 #pragma once
 
 #include <cstdint>

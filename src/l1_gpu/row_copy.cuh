@@ -18,7 +18,7 @@ inline constexpr uint32_t kNoSlot = 0xffffffff;
 
 enum class CopyTo {
   kArray,
-  kArrayOfStill,  // rows that nobody overwrites: see Beside::kNobody
+  kArrayOfStill,  // rows that count only if nobody overwrote them: see Beside::kNobody
   kTable,
 };
 
@@ -41,7 +41,7 @@ __device__ inline Unit LoadUnit(const Unit* from) {
   if constexpr (kTo == CopyTo::kTable) {
     return LoadOnce(from);
   } else {
-    return kTo == CopyTo::kArrayOfStill ? LoadWeak(from) : LoadRelaxed(from);
+    return kTo == CopyTo::kArrayOfStill ? LoadNear(from) : LoadRelaxed(from);
   }
 }
 template <CopyTo kTo, bool kStreamed = false, typename Unit>

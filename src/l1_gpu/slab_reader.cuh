@@ -81,7 +81,9 @@ __device__ inline ulonglong2 AcquireGate(const GateWords* words) {
 
 // What else goes on while slabs are read.
 enum class Beside {
-  kNobody,   // so the gate says, which was acquired, and is looked at again
+  // So the gate says, which was acquired; it is looked at again, and what was read counts only if
+  // it still says so. Stamps are written all the same, by the uses of other queries.
+  kNobody,
   kWriters,  // or nothing is known
 };
 
@@ -144,7 +146,7 @@ __device__ inline void ProbeSlabs(Slab* slabs, uint32_t slab, uint64_t key, uint
     words[step] = make_uint4(0, 0, 0, 0);
     if ((wanted >> owner & 1) == 0) continue;
     const uint4* const from = reinterpret_cast<const uint4*>(slabs + owners_slab) + part;
-    words[step] = kBeside == Beside::kNobody ? LoadWeak(from) : LoadRelaxed(from);
+    words[step] = kBeside == Beside::kNobody ? LoadNear(from) : LoadRelaxed(from);
   }
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {

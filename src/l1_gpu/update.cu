@@ -18,7 +18,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Rows, int kBlocks>
 cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
   LaunchShape shape = {SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks), kThreads, stream};
-  // With all blocks that the device runs, more of them are on a multiprocessor.
+  // That share would leave room for one block on a multiprocessor; an update that may have all that
+  // the device runs has several there.
   if (launch.view.blocks_max != 0) shape.shared_percent = kSharedPercentBeside;
   return LaunchKernel(shape, UpdateKernel<Rows, kThreads, kBlocks>, launch);
 }
