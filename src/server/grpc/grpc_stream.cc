@@ -233,7 +233,10 @@ void GrpcStream::Answer(const MessageReader::Message& message) {
   if (control_method_ != nullptr || connection_->MayBegin()) return AnswerNow();
   left_at_ = Now();
   if (call_deadline_ <= left_at_) return RefuseLate();
-  ReadHead();
+  if (const absl::Status read = ReadHead(); absl::IsResourceExhausted(read)) {
+    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    return SendRefusal(read);
+  }  // any other error is told in its turn
   SetTimeout();
   const TimePoint until = arrival_ + server_.parts().inference->TimeFor(request.timeout);
   if (until <= left_at_) return RefuseLate();
@@ -241,17 +244,20 @@ void GrpcStream::Answer(const MessageReader::Message& message) {
   connection_->AwaitTurn(*this);
 }
 
-// Who asks, and for how long, before the rest of the message has its turn.
-void GrpcStream::ReadHead() {
+// Who asks, and for how long, before the rest of the message has its turn. What is unpacked stays
+// where it is: the request's views are of it.
+absl::Status GrpcStream::ReadHead() {
+  request.model = request.id = {};
   std::span<const std::byte> bytes = packed_.bytes;
   if (packed_.is_compressed) {
-    absl::StatusOr<InflatedMessage> head =
-        InflateHead(coding_, bytes, kPackedHeadBytes, server_.pool());
-    if (!head.ok()) return;  // its turn tells
-    inflated_ = *std::move(head);
+    if (inflated_.memory.empty()) {
+      HPS_ASSIGN_OR_RETURN(inflated_,
+                           InflateHead(coding_, bytes, kPackedHeadBytes, server_.pool()));
+    }
     bytes = inflated_.memory.bytes().first(inflated_.size);
   }
   request_codec_.ParseHead(bytes, &request);
+  return absl::OkStatus();
 }
 
 // The connection hears of it as of an event: another thread may drive it.
@@ -403,7 +409,8 @@ void GrpcStream::SendRefusal(const absl::Status& status) {
 // A stream goes on: the message says which request failed and why.
 void GrpcStream::SendError(const absl::Status& status) {
   if (!is_stream_) return Finish(status);
-  if (request.model.empty()) ReadHead();
+  // Where that fails the message says less.
+  if (request.model.empty() && request.id.empty()) ReadHead().IgnoreError();
   SendText(StreamErrorMessage(
       PrintableText(std::string_view(status.message().data(), status.message().size())),
       request.model, request.id));

@@ -104,7 +104,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   void Read();
   void TakeMessages();
   void Answer(const MessageReader::Message& message);
-  void ReadHead();
+  absl::Status ReadHead();
   void AnswerNow();
   void RefuseLate();
   absl::StatusOr<std::span<const std::byte>> Unpack(const MessageReader::Message& message);

@@ -62,9 +62,12 @@ absl::StatusOr<BufferPool::Lease> BufferPool::Acquire(size_t bytes, Use use) {
 // False: it is too much, and not counted.
 bool BufferPool::Count(size_t size, Use use) {
   const auto take = [size](std::atomic<uint64_t>& taken, uint64_t max) {
-    if (taken.fetch_add(size, std::memory_order_relaxed) + size <= max) return true;
-    taken.fetch_sub(size, std::memory_order_relaxed);
-    return false;
+    // Never more than there is, not even for a moment: another could be refused then.
+    uint64_t seen = taken.load(std::memory_order_relaxed);
+    do {
+      if (seen > max || size > max - seen) return false;
+    } while (!taken.compare_exchange_weak(seen, seen + size, std::memory_order_relaxed));
+    return true;
   };
   if (use == Use::kRequest && !take(request_bytes_, RequestBytesMax(size))) return false;
   if (take(lent_bytes_, limits_.lent_bytes_max)) return true;
