@@ -12,8 +12,8 @@ namespace {
 
 class EntryWalk {
  public:
-  EntryWalk(const IteratorSource& source, BitsRange range, const std::string& what,
-            EntryVisitor& visitor);
+  EntryWalk(const IteratorSource& source, const BytesBefore& bytes_before, BitsRange range,
+            const std::string& what, EntryVisitor& visitor);
   EntryWalk(const EntryWalk&) = delete;
   EntryWalk& operator=(const EntryWalk&) = delete;
 
@@ -21,7 +21,9 @@ class EntryWalk {
 
  private:
   rocksdb::Status Seek(uint64_t bits);
+  std::optional<uint64_t> NextBlock(uint64_t bits) const;
   absl::StatusOr<std::optional<uint64_t>> EndOfGap(uint64_t begin);
+  absl::StatusOr<std::optional<uint64_t>> EndOfGapBySteps(uint64_t begin);
   absl::Status VisitEntry();
   absl::Status PassGap(const rocksdb::Status& why);
   absl::Status Failed(const rocksdb::Status& status) const {
@@ -29,6 +31,7 @@ class EntryWalk {
   }
 
   const IteratorSource& source_;
+  const BytesBefore& bytes_before_;
   const BitsRange range_;
   const std::string& what_;
   EntryVisitor& visitor_;
@@ -40,9 +43,14 @@ class EntryWalk {
   bool done_ = false;
 };
 
-EntryWalk::EntryWalk(const IteratorSource& source, BitsRange range, const std::string& what,
-                     EntryVisitor& visitor)
-    : source_(source), range_(range), what_(what), visitor_(visitor), next_(range.first) {
+EntryWalk::EntryWalk(const IteratorSource& source, const BytesBefore& bytes_before, BitsRange range,
+                     const std::string& what, EntryVisitor& visitor)
+    : source_(source),
+      bytes_before_(bytes_before),
+      range_(range),
+      what_(what),
+      visitor_(visitor),
+      next_(range.first) {
   options_.fill_cache = false;
   if (range.last == std::numeric_limits<uint64_t>::max()) return;
   StoreBigEndian64(end_, range.last + 1);
@@ -60,11 +68,40 @@ rocksdb::Status EntryWalk::Seek(uint64_t bits) {
   return it_->status();
 }
 
-// The first position after `begin` at which reading works again, found by doubling steps and then
-// halving: good entries between two damages can be missed only if they are fewer than the damage
-// before them is long. None = nothing after `begin` can be read. Errors: a read that failed without
-// damage.
+// The first position after `bits` that lies in another block of some file. None = there is none.
+std::optional<uint64_t> EntryWalk::NextBlock(uint64_t bits) const {
+  const uint64_t here = bytes_before_(bits);
+  uint64_t same = bits;
+  uint64_t other = bits;
+  for (uint64_t step = 1;; step = step > range_.last / 2 ? range_.last : step * 2) {
+    if (same == range_.last) return std::nullopt;
+    other = step > range_.last - bits ? range_.last : bits + step;
+    if (bytes_before_(other) != here) break;
+    same = other;
+  }
+  while (other - same > 1) {
+    const uint64_t middle = same + (other - same) / 2;
+    (bytes_before_(middle) == here ? same : other) = middle;
+  }
+  return other;
+}
+
+// The first position after `begin` at which reading works again: what is damaged is a block or
+// more, so every block is tried. None = nothing after `begin` can be read. Errors: a read that
+// failed without damage.
 absl::StatusOr<std::optional<uint64_t>> EntryWalk::EndOfGap(uint64_t begin) {
+  for (uint64_t bad = begin;;) {
+    const std::optional<uint64_t> block = NextBlock(bad);
+    if (!block.has_value()) return EndOfGapBySteps(bad);
+    const rocksdb::Status sought = Seek(*block);
+    if (sought.ok()) return block;
+    if (!IsDamage(sought)) return Failed(sought);
+    bad = *block;
+  }
+}
+
+// EndOfGap where no index tells of a block behind `begin`, by doubling steps and then halving.
+absl::StatusOr<std::optional<uint64_t>> EntryWalk::EndOfGapBySteps(uint64_t begin) {
   uint64_t bad = begin;
   uint64_t good = begin;
   for (uint64_t step = 1;; step = step > range_.last / 2 ? range_.last : step * 2) {
@@ -129,9 +166,9 @@ absl::Status EntryWalk::Run() {
 
 }  // namespace
 
-absl::Status WalkEntries(const IteratorSource& source, BitsRange range, const std::string& what,
-                         EntryVisitor& visitor) {
-  EntryWalk walk(source, range, what, visitor);
+absl::Status WalkEntries(const IteratorSource& source, const BytesBefore& bytes_before,
+                         BitsRange range, const std::string& what, EntryVisitor& visitor) {
+  EntryWalk walk(source, bytes_before, range, what, visitor);
   return walk.Run();
 }
 

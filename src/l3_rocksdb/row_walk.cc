@@ -68,6 +68,7 @@ class Walk final : public EntryVisitor {
     return true;
   }
   absl::Status OnGap(BitsRange gap, const rocksdb::Status& why) override;
+  uint64_t CountBytesBefore(uint64_t bits) const;
   absl::Status VisitRow(Key key, std::string_view value);
   absl::Status VisitKey(Key key);
   absl::Status AddListedKeys(PartKeys& keys);
@@ -80,7 +81,22 @@ class Walk final : public EntryVisitor {
   rocksdb::ColumnFamilyHandle* const handle_;
   const std::string what_;
   RowVisitor& visitor_;
+  const BytesBefore bytes_before_ = [this](uint64_t bits) { return CountBytesBefore(bits); };
 };
+
+uint64_t Walk::CountBytesBefore(uint64_t bits) const {
+  char begin[kKeyBytes];
+  char end[kKeyBytes];
+  StoreBigEndian64(begin, 0);
+  StoreBigEndian64(end, bits);
+  const rocksdb::Range range({begin, kKeyBytes}, {end, kKeyBytes});
+  uint64_t bytes = 0;
+  // It fails only when it is asked to count neither files nor memory.
+  database_.db()
+      .GetApproximateSizes(rocksdb::SizeApproximationOptions(), handle_, &range, 1, &bytes)
+      .PermitUncheckedError();
+  return bytes;
+}
 
 absl::Status Walk::VisitRow(Key key, std::string_view value) {
   const TableRecord& table = pin_.family().table;
@@ -132,7 +148,7 @@ absl::Status Walk::AddKeysInMemory(PartKeys& keys) {
         options.read_tier = rocksdb::kMemtableTier;
         return NewStoreIterator(database_.db(), handle_, options);
       },
-      keys.part(), what_, keys);
+      bytes_before_, keys.part(), what_, keys);
 }
 
 absl::Status Walk::AddKeysInFiles(PartKeys& keys) {
@@ -162,7 +178,7 @@ absl::Status Walk::AddKeysInFile(const rocksdb::SstFileMetaData& file, PartKeys&
       [&reader](const rocksdb::ReadOptions& read_options) {
         return std::unique_ptr<rocksdb::Iterator>(reader.NewIterator(read_options));
       },
-      keys.part(), what_, keys);
+      bytes_before_, keys.part(), what_, keys);
 }
 
 absl::Status Walk::OnGap(BitsRange gap, const rocksdb::Status& why) {
@@ -186,7 +202,7 @@ absl::Status Walk::Run() {
       [this](const rocksdb::ReadOptions& options) {
         return NewStoreIterator(database_.db(), handle_, options);
       },
-      {}, what_, *this);
+      bytes_before_, {}, what_, *this);
 }
 
 }  // namespace
