@@ -111,6 +111,24 @@ class ListBounds {
   const rocksdb::Slice end_slice_{end_};
 };
 
+// An iterator at the chunk that `first` may be in: the last one that begins at or before it, else
+// the list's first. To look for one before the list's first reads a neighbour's file: damage there
+// is not the list's.
+absl::StatusOr<std::unique_ptr<rocksdb::Iterator>> IterateFrom(rocksdb::DB& db,
+                                                               rocksdb::ColumnFamilyHandle* family,
+                                                               const rocksdb::ReadOptions& options,
+                                                               const std::string& first) {
+  std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, family, options);
+  it->SeekForPrev(first);
+  if (it->Valid()) return it;
+  const absl::Status sought = FromReadStatus(it->status(), kWhat);
+  if (!sought.ok() && !absl::IsDataLoss(sought)) return sought;
+  it = NewStoreIterator(db, family, options);
+  it->SeekToFirst();
+  if (!sought.ok() && it->Valid() && it->key().compare(first) < 0) return sought;
+  return it;
+}
+
 }  // namespace
 
 KeyListRecord EncodeKeyList(Incarnation incarnation, std::span<const Key> keys) {
@@ -147,11 +165,9 @@ bool DecodeKeyList(std::string_view key, std::string_view value, std::vector<Key
 absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                          Incarnation incarnation, const KeyListPart& part, std::vector<Key>& keys) {
   const ListBounds bounds(incarnation);
-  const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, family, bounds.Options());
-  // The chunk that begins at or before the first key may reach into the part.
-  it->SeekForPrev(ListKey(incarnation, OrderedBits(part.first)));
-  HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), kWhat));
-  if (!it->Valid()) it->SeekToFirst();
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<rocksdb::Iterator> it,
+                       IterateFrom(db, family, bounds.Options(),
+                                   ListKey(incarnation, OrderedBits(part.first))));
   const std::string end = ListKey(incarnation, OrderedBits(part.last));
   const size_t size_before = keys.size();
   std::vector<Key> chunk;

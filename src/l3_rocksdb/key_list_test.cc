@@ -1,11 +1,14 @@
 #include "l3_rocksdb/key_list.h"
 
 #include <gtest/gtest.h>
+#include <rocksdb/sst_file_reader.h>
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <limits>
 
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/store_iterator.h"
@@ -61,6 +64,18 @@ class KeyListTest : public testing::Test {
 
   // Flips a bit in the first block of the file that begins with the list of `incarnation`.
   void DamageFirstBlock(Incarnation incarnation) {
+    Damage(incarnation, [](const std::string&) { return 100; });
+  }
+  void DamageLastBlock(Incarnation incarnation) {
+    Damage(incarnation, [this](const std::string& path) {
+      rocksdb::SstFileReader reader(options_);
+      EXPECT_TRUE(reader.Open(path).ok());
+      return static_cast<std::streamoff>(reader.GetTableProperties()->data_size) - 100;
+    });
+  }
+
+  void Damage(Incarnation incarnation,
+              const std::function<std::streamoff(const std::string&)>& byte_of) {
     std::vector<rocksdb::LiveFileMetaData> files;
     database_->GetLiveFilesMetaData(&files);
     size_t damaged = 0;
@@ -68,9 +83,10 @@ class KeyListTest : public testing::Test {
       if (LoadBigEndian64(file.smallestkey.data()) != incarnation) continue;
       std::fstream stream(file.db_path + file.name,
                           std::ios::in | std::ios::out | std::ios::binary);
-      stream.seekg(100);
+      const std::streamoff byte = byte_of(file.db_path + file.name);
+      stream.seekg(byte);
       const int value = stream.get() ^ 4;
-      stream.seekp(100);
+      stream.seekp(byte);
       stream.put(static_cast<char>(value));
       ASSERT_TRUE(stream.good());
       ++damaged;
@@ -117,6 +133,23 @@ TEST_F(KeyListTest, SaysThatAListIsDamaged) {
   EXPECT_TRUE(
       absl::IsDataLoss(ReadKeyList(*database_, family(), 2, {.first = 0, .last = 10}, keys)));
   EXPECT_EQ(*CountKeyList(*database_, family(), 1), uint64_t{kChunks} * kKeyListChunkKeys);
+}
+
+// Catches: a search for the chunk before a list's first one, in a file that is a neighbour's.
+TEST_F(KeyListTest, DamageInTheListBeforeIsNotOfTheList) {
+  AddFile(std::vector<Incarnation>{1});
+  AddFile(std::vector<Incarnation>{2});
+  DamageLastBlock(1);
+  const Key first = std::numeric_limits<Key>::min();
+  std::vector<Key> keys;
+  const absl::Status neighbour =
+      ReadKeyList(*database_, family(), 1, {.first = first, .last = 40'000}, keys);
+  EXPECT_TRUE(absl::IsDataLoss(neighbour)) << neighbour;
+  keys.clear();
+  const absl::Status read =
+      ReadKeyList(*database_, family(), 2, {.first = first, .last = 10}, keys);
+  ASSERT_TRUE(read.ok()) << read;
+  EXPECT_EQ(keys.size(), 11u);
 }
 
 // Catches: a list taken for deleted because its first record can't be read.
