@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -162,15 +163,17 @@ absl::Status Database::OpenFiles(const Database* former) {
     const rocksdb::Status listed = rocksdb::DB::ListColumnFamilies(db_options, path(), &families);
     HPS_RETURN_IF_ERROR(OpenError(listed, path()));
   }
-  const absl::Status opened = OpenRocks(families);
-  if (!absl::IsResourceExhausted(opened) || read_only()) return opened;
-  // Opening takes some room, and a store that can't be opened can't be made smaller.
-  const SpaceReserve::Loan room = reserve_.Lend();
-  return OpenRocks(families);
+  HPS_ASSIGN_OR_RETURN(rocksdb::Status opened, OpenRocks(families));
+  if (IsNoSpace(opened) && !read_only()) {
+    // Opening takes some room, and a store that can't be opened can't be made smaller.
+    const SpaceReserve::Loan room = reserve_.Lend();
+    HPS_ASSIGN_OR_RETURN(opened, OpenRocks(families));
+  }
+  return OpenError(opened, path());
 }
 
-// RocksDB ends the process when it can't start a thread while it opens its files, and throws when
-// it can't start those that it keeps. So they are tried before.
+// RocksDB throws when it can't start the threads that it keeps, and its threads may end the process
+// where they can't start another later. So they are tried before.
 absl::Status Database::CheckThreadsCanStart() const {
   const rocksdb::DBOptions db_options = rocks_options_.database();
   const auto thread_count =
@@ -180,12 +183,11 @@ absl::Status Database::CheckThreadsCanStart() const {
       WorkerPool::Create({.name = "hps-try", .thread_count = thread_count, .queue_max = 1})
           .status();
   if (tried.ok()) return tried;
-  return absl::Status(tried.code(),
-                      absl::StrCat("store '", path(), "': opening it needs ", thread_count,
-                                   " threads for a moment: ", tried.message()));
+  return absl::Status(tried.code(), absl::StrCat("store '", path(), "': opening it needs ",
+                                                 thread_count, " threads: ", tried.message()));
 }
 
-absl::Status Database::OpenRocks(const std::vector<std::string>& families) {
+absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::string>& families) {
   rocksdb::DBOptions db_options = rocks_options_.database();
   db_options.listeners = {background_errors_};
   db_options.paranoid_checks = !damaged_;
@@ -203,6 +205,17 @@ absl::Status Database::OpenRocks(const std::vector<std::string>& families) {
     descriptors.back().options.disable_auto_compactions = damaged_;
   }
   HPS_RETURN_IF_ERROR(CheckThreadsCanStart());
+  try {
+    return CallOpen(db_options, descriptors);
+  } catch (const std::system_error& error) {  // the one way std::thread reports it
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "store '", path(), "': a thread that opening it needs can't be started: ", error.what()));
+  }
+}
+
+rocksdb::Status Database::CallOpen(
+    rocksdb::DBOptions& db_options,
+    const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors) {
   rocksdb::DB* db = nullptr;
   rocksdb::Status opened;
   if (read_only()) {
@@ -214,7 +227,7 @@ absl::Status Database::OpenRocks(const std::vector<std::string>& families) {
     opened = rocksdb::DB::Open(db_options, path(), descriptors, &opened_handles_, &db);
   }
   db_.reset(db);
-  return OpenError(opened, path());
+  return opened;
 }
 
 absl::Status Database::LoadTables() {

@@ -133,7 +133,9 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status TakeReaderFiles(const Database* former);
   absl::Status Lock();
   absl::Status CheckThreadsCanStart() const;
-  absl::Status OpenRocks(const std::vector<std::string>& families);
+  absl::StatusOr<rocksdb::Status> OpenRocks(const std::vector<std::string>& families);
+  rocksdb::Status CallOpen(rocksdb::DBOptions& db_options,
+                           const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors);
   absl::Status LoadTables();
   absl::Status CheckRowCount(const Family& family);
   absl::Status DropUnknownFamilies();

@@ -43,9 +43,10 @@ using IteratorSource =
 using BytesBefore = std::function<uint64_t(uint64_t bits)>;
 
 // Damage costs the blocks that are damaged: behind each it goes on with the next one, told by
-// `bytes_before`, with a search of some hundred steps. A failed read that is no damage (an I/O error) is tried once more; then it ends the walk, and
-// nothing is said of the keys behind it. Errors, which begin with `what`: the visitor's;
-// UNAVAILABLE, RESOURCE_EXHAUSTED; DATA_LOSS (an entry whose key is none of ours).
+// `bytes_before`, with a search of some hundred steps. A failed read that is no damage (an I/O
+// error) is tried once more; then it ends the walk, and nothing is said of the keys behind it.
+// Errors, which begin with `what`: the visitor's; UNAVAILABLE, RESOURCE_EXHAUSTED; DATA_LOSS (an
+// entry whose key is none of ours).
 absl::Status WalkEntries(const IteratorSource& source, const BytesBefore& bytes_before,
                          BitsRange range, const std::string& what, EntryVisitor& visitor);
 

@@ -165,9 +165,9 @@ bool DecodeKeyList(std::string_view key, std::string_view value, std::vector<Key
 absl::Status ReadKeyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                          Incarnation incarnation, const KeyListPart& part, std::vector<Key>& keys) {
   const ListBounds bounds(incarnation);
-  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<rocksdb::Iterator> it,
-                       IterateFrom(db, family, bounds.Options(),
-                                   ListKey(incarnation, OrderedBits(part.first))));
+  HPS_ASSIGN_OR_RETURN(
+      const std::unique_ptr<rocksdb::Iterator> it,
+      IterateFrom(db, family, bounds.Options(), ListKey(incarnation, OrderedBits(part.first))));
   const std::string end = ListKey(incarnation, OrderedBits(part.last));
   const size_t size_before = keys.size();
   std::vector<Key> chunk;

@@ -58,6 +58,8 @@ RocksOptions::RocksOptions(const RocksStoreOptions& options) {
       std::make_shared<rocksdb::WriteBufferManager>(options.config.write_buffer_bytes);
   database_.max_open_files = OpenFilesMax();
   database_.max_background_jobs = 2;
+  // On the thread that opens: where RocksDB can't start one for it, it ends the process.
+  database_.max_file_opening_threads = 1;
   database_.max_bgerror_resume_count = 0;  // the next write does it: see background_errors.h
   database_.bytes_per_sync = 1 << 20;
   database_.use_direct_reads = options.direct_reads;

@@ -11,6 +11,10 @@ namespace hps {
 namespace {
 
 // RocksDB keeps of a system call's error only its text, at the end of the status.
+bool IsSystemError(const rocksdb::Status& status, int error_number) {
+  return status.ToString().ends_with(": " + std::generic_category().message(error_number));
+}
+
 std::optional<absl::StatusCode> CodeOfSystemError(const rocksdb::Status& status) {
   constexpr struct {
     int error_number;
@@ -26,9 +30,8 @@ std::optional<absl::StatusCode> CodeOfSystemError(const rocksdb::Status& status)
       {EPERM, absl::StatusCode::kPermissionDenied},
       {EROFS, absl::StatusCode::kPermissionDenied},
   };
-  const std::string text = status.ToString();
   for (const auto& [error_number, code] : kCodes) {
-    if (text.ends_with(": " + std::generic_category().message(error_number))) return code;
+    if (IsSystemError(status, error_number)) return code;
   }
   return std::nullopt;
 }
@@ -83,6 +86,12 @@ bool IsDamage(const rocksdb::Status& status) {
   // "Not supported" is what a table file says whose footer is not one.
   return status.IsCorruption() || status.IsNotSupported() || status.IsNotFound() ||
          status.IsPathNotFound();
+}
+
+bool IsNoSpace(const rocksdb::Status& status) {
+  if (status.ok()) return false;
+  return status.IsNoSpace() || status.subcode() == rocksdb::Status::SubCode::kSpaceLimit ||
+         IsSystemError(status, ENOSPC) || IsSystemError(status, EDQUOT);
 }
 
 absl::Status FromReadStatus(const rocksdb::Status& status, std::string_view what) {

@@ -29,6 +29,9 @@ absl::Status FromRocksStatus(const rocksdb::Status& status, std::string_view wha
 // once the disk answers or the process has a descriptor or memory again.
 bool IsDamage(const rocksdb::Status& status);
 
+// Whether the disk is full, or the owner's part of it.
+bool IsNoSpace(const rocksdb::Status& status);
+
 // FromRocksStatus for reading a store that nobody writes to: DATA_LOSS where IsDamage.
 absl::Status FromReadStatus(const rocksdb::Status& status, std::string_view what);
 

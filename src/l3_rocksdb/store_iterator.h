@@ -1,4 +1,4 @@
-// The iterators over a store: every one is made here.
+// The iterators over a store. Every one that must report damage is made here.
 //
 // RocksDB's own ends where it must not when the first block of a table file behind the first can't
 // be read: it says that the family ends, or goes on with other levels' rows alone, and in either

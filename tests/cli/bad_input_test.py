@@ -1,5 +1,6 @@
 """Every bad input gives one clear line and its exit status, and changes nothing."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -307,6 +308,14 @@ class BadInputTest(support.CommandTestCase):
                         refused += 1
                         self.assertRegex(done.stderr, "^hps: RESOURCE_EXHAUSTED: .*thread")
         self.assertGreater(refused, 5)
+        # Several at once: none can keep for itself the threads that it has tried.
+        for threads_max in range(4, 64, 4):
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                for done in pool.map(lambda _, most=threads_max: run(most, *look_up), range(4)):
+                    with self.subTest(at_once=4, threads_max=threads_max):
+                        self.assertIn(done.returncode, (0, 1), done.stderr)
+                        if done.returncode == 1:
+                            self.assertRegex(done.stderr, "^hps: RESOURCE_EXHAUSTED: .*thread")
         self.assertEqual(run(1000, *look_up).returncode, 0)
 
     def test_streams_are_not_in_this_build(self) -> None:
