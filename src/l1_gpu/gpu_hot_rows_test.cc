@@ -1,6 +1,6 @@
-// A few keys that everybody asks for all the time, while their rows change with pauses between. So
-// most rows come from the multiprocessors' own caches, which look-ups before have filled; and all
-// the same a look-up that begins after an update shows it.
+// Keys that everybody asks for all the time, while their rows change with pauses between. So many
+// rows come from the multiprocessors' own caches, which look-ups before and beside have filled; and
+// all the same a row is whole, and a look-up that begins after an update shows it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <thread>
@@ -18,68 +19,99 @@
 #include "base/spin.h"
 #include "l1_gpu/gpu_cache.h"
 #include "l1_gpu/test_gpu.h"
+#include "l1_gpu/test_row_check.h"
 #include "tier/stamped_row.h"
 
 namespace hps {
 namespace {
 
-class GpuHotRowsTest : public GpuTest {
+struct HotRows {
+  size_t row_bytes;
+  size_t key_count;
+};
+
+class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRows> {
  protected:
-  static constexpr size_t kRowBytes = 128;
-  static constexpr size_t kHotKeys = 64;
   static constexpr uint64_t kTable = 1;
   static constexpr Version kVersions = 10'000;
   static constexpr size_t kKeysMax = size_t{1} << 17;
   // The test ends by then, whatever it has seen.
-  static constexpr Duration kLastsMax = std::chrono::seconds(30);
+  static constexpr Duration kLastsMax = std::chrono::seconds(8);
 
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    auto cache = MakeGpuCache({.bytes_max = 64 << 20, .calls_max = 8, .call_keys_max = kKeysMax});
+    auto cache = MakeGpuCache({.bytes_max = 256 << 20, .calls_max = 8, .call_keys_max = kKeysMax});
     ASSERT_TRUE(cache.ok()) << cache.status();
     cache_ = *std::move(cache);
-    table_ = {*cache_->OpenTable(kRowBytes, cache_->TableBytes(kRowBytes, 16 * kHotKeys)), kTable};
+    table_ = {*cache_->OpenTable(row_bytes_, cache_->TableBytes(row_bytes_, 16 * hot_keys_.size())),
+              kTable};
     std::iota(hot_keys_.begin(), hot_keys_.end(), Key{0});
     StampedBatch batch(table_, hot_keys_, 1);
     ASSERT_TRUE(table_.table->Replace(batch.batch(), 0).ok());
     ASSERT_EQ(table_.table->Flush(kNoDeadline), absl::OkStatus());
   }
 
-  // Look-ups of device memory, one behind the other, whose rows nobody looks at.
-  void KeepHot() {
+  std::vector<Key> RandomKeys(size_t count, uint64_t seed) const {
+    std::mt19937_64 random(seed);
+    std::vector<Key> keys(count);
+    for (Key& key : keys) key = static_cast<Key>(random() % hot_keys_.size());
+    return keys;
+  }
+
+  // Look-ups of device memory, one behind the other; the device sees whether each row is whole.
+  void KeepHot(uint64_t seed) {
     GpuCacheMemory memory;
-    std::vector<Key> keys(kKeysMax);
-    for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i * 7 % kHotKeys);
+    const std::vector<Key> keys = RandomKeys(kKeysMax, seed);
     std::byte* const device_keys = memory.Allocate(keys.size() * sizeof(Key));
     memory.CopyIn(device_keys, std::as_bytes(std::span(keys)));
+    const DeviceBuffer status = *MakeDeviceBuffer("status", keys.size() * sizeof(KeyStatus));
+    const DeviceBuffer result = *MakeDeviceBuffer("result", sizeof(RowCheckResult));
+    ASSERT_EQ(cudaMemset(result.data(), 0, result.bytes()), cudaSuccess);
+    const CudaStream stream = *MakeStream(StreamPriority::kLow);
     const DeviceCacheQuery query = {
         .table = table_.table.get(),
         .space = MemorySpace::kDevice,
         .keys = static_cast<const Key*>(static_cast<const void*>(device_keys)),
         .key_count = keys.size(),
-        .rows = memory.Allocate(keys.size() * kRowBytes),
-        .row_bytes = kRowBytes,
-        .row_stride_bytes = kRowBytes};
+        .rows = memory.Allocate(keys.size() * row_bytes_),
+        .row_bytes = row_bytes_,
+        .row_stride_bytes = row_bytes_,
+        .status = status.at<KeyStatus>(0)};
     while (!stopped_) {
       const DeviceCallLease call = *cache_->AcquireCall(keys.size());
-      ASSERT_EQ(call->Begin({&query, 1}, Stream()), absl::OkStatus());
+      ASSERT_EQ(call->Begin({&query, 1}, Stream{stream.get()}), absl::OkStatus());
       ASSERT_TRUE(call->Misses(kNoDeadline).ok());
+      ASSERT_EQ(LaunchRowCheck({.table = kTable,
+                                .keys = query.keys,
+                                .key_count = keys.size(),
+                                .rows = query.rows,
+                                .row_bytes = row_bytes_,
+                                .row_stride_bytes = row_bytes_,
+                                .status = query.status,
+                                .result = result.at<RowCheckResult>(0)},
+                               stream.get()),
+                cudaSuccess);
+      ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
     }
+    RowCheckResult counted;
+    ASSERT_EQ(cudaMemcpy(&counted, result.data(), sizeof(counted), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    EXPECT_GT(counted.hits, 0u);
+    EXPECT_EQ(counted.foreign, 0u) << "of " << counted.hits << " rows: torn, or another key's";
   }
 
   // Look-ups whose rows are all looked at.
   void Check(size_t key_count) {
-    std::vector<Key> keys(key_count);
-    for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(i * 5 % kHotKeys);
-    std::vector<std::byte> rows(keys.size() * kRowBytes);
+    const std::vector<Key> keys = RandomKeys(key_count, key_count);
+    std::vector<std::byte> rows(keys.size() * row_bytes_);
     const DeviceCacheQuery query = {.table = table_.table.get(),
                                     .keys = keys.data(),
                                     .key_count = keys.size(),
                                     .rows = rows.data(),
-                                    .row_bytes = kRowBytes,
-                                    .row_stride_bytes = kRowBytes};
-    std::vector<Version> seen(kHotKeys);
+                                    .row_bytes = row_bytes_,
+                                    .row_stride_bytes = row_bytes_};
+    std::vector<Version> seen(hot_keys_.size());
     while (!stopped_) {
       const Version shown = shown_.load();
       const DeviceCallLease call = *cache_->AcquireCall(keys.size());
@@ -91,7 +123,7 @@ class GpuHotRowsTest : public GpuTest {
       for (size_t i = 0; i < keys.size(); ++i) {
         const auto key = static_cast<size_t>(keys[i]);
         const std::optional<Version> version = StampedRow::VersionOf(
-            kTable, keys[i], std::span(rows).subspan(i * kRowBytes, kRowBytes));
+            kTable, keys[i], std::span(rows).subspan(i * row_bytes_, row_bytes_));
         ASSERT_TRUE(version.has_value()) << "a row of key " << key << " is torn or another's";
         ASSERT_GE(*version, shown) << "key " << key << " shows what an update had overwritten";
         ASSERT_GE(*version, seen[key]) << "key " << key << " went back";
@@ -119,18 +151,19 @@ class GpuHotRowsTest : public GpuTest {
 
   std::unique_ptr<DeviceCache> cache_;
   StampedTable table_;
-  std::vector<Key> hot_keys_ = std::vector<Key>(kHotKeys);
+  const size_t row_bytes_ = GetParam().row_bytes;
+  std::vector<Key> hot_keys_ = std::vector<Key>(GetParam().key_count);
   std::atomic<Version> shown_{1};  // every look-up that begins now shows it, or a later one
   std::atomic<bool> stopped_{false};
   std::atomic<uint64_t> checked_{0};
 };
 
 // While nobody writes, rows are read through those caches, which the other concurrency tests, whose
-// writers never rest, hardly do. (A launch empties them too, so that a missing acquire alone would
-// not show here.)
-TEST_F(GpuHotRowsTest, ConcurrentLookUpsShowWhatWasUpdatedBefore) {
+// writers never rest, hardly do. Catches: tiles of one call that take some lines of a row from
+// before an update, and others from behind it.
+TEST_P(GpuHotRowsTest, ConcurrentLookUpsShowWhatWasUpdatedBefore) {
   std::vector<std::thread> threads;
-  for (int i = 0; i < 3; ++i) threads.emplace_back([this] { KeepHot(); });
+  for (int i = 0; i < 3; ++i) threads.emplace_back([this, i] { KeepHot(i + 1); });
   for (const size_t key_count : {500, 4096, 12'000, 30'000})
     threads.emplace_back([this, key_count] { Check(key_count); });
   Write();
@@ -139,6 +172,15 @@ TEST_F(GpuHotRowsTest, ConcurrentLookUpsShowWhatWasUpdatedBefore) {
   EXPECT_GT(checked_, 0u);
   RecordProperty("checked", std::to_string(checked_));
 }
+
+// Few keys that all fit into those caches, and so many that lines of one row come and go apart.
+INSTANTIATE_TEST_SUITE_P(Shapes, GpuHotRowsTest,
+                         testing::Values(HotRows{128, 64}, HotRows{512, 768}, HotRows{1024, 512},
+                                         HotRows{1024, 64}),
+                         [](const auto& shape) {
+                           return std::to_string(shape.param.key_count) + "RowsOf" +
+                                  std::to_string(shape.param.row_bytes) + "Bytes";
+                         });
 
 }  // namespace
 }  // namespace hps
