@@ -16,6 +16,7 @@
 #include "server/grpc_codec/infer_response_codec.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/grpc_codec/wire_format.h"
+#include "server/net/connection_server.h"
 #include "server/net/test_overload_calls.h"
 
 namespace hps::server {
@@ -252,6 +253,11 @@ class GrpcNoTurnsTest : public GrpcOverloadTest {
     }
     ASSERT_TRUE(holder_->Send(calls));
     EXPECT_TRUE(begun_.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1))));
+    // The other turn is the second call's, not one of a client that comes meanwhile.
+    const auto& server = dynamic_cast<const ConnectionServer&>(*server_);
+    const TimePoint end = RealClock().Now() + std::chrono::minutes(1);
+    while (server.MayHoldTurn() && RealClock().Now() < end) std::this_thread::yield();
+    ASSERT_FALSE(server.MayHoldTurn());
   }
   void LetGo() {
     if (!is_let_go_) held_.CountDown();

@@ -61,6 +61,7 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   bool Forget(Backlog::Entry& entry) { return backlog_.Remove(entry); }
   // A call has had its turn and is not looked up yet: while each thread could have one, no other
   // begins. Else a connection that another thread drives would be handed all of them.
+  bool MayHoldTurn() const { return held_turns_.load() < options_.thread_count; }
   void HoldTurn() { held_turns_.fetch_add(1); }
   void ReleaseTurn() {
     held_turns_.fetch_sub(1);
@@ -111,7 +112,6 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   bool DoLeft() override;
   bool HasLeft() const override { return backlog_.size() > 0; }
 
-  bool MayHoldTurn() const { return held_turns_.load() < options_.thread_count; }
   bool HasRoom() const { return !options_.leaves_unread || parts_.inference->HasRoom(); }
   void Accept(int fd);
   ServedConnection* TakeConnection();
