@@ -5,7 +5,9 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import subprocess
+import tempfile
 import unittest
 
 import numpy as np
@@ -280,8 +282,14 @@ class BadInputTest(support.CommandTestCase):
         """ulimit -u: a sentence, whichever thread it is that can't be started; never an abort."""
         if os.geteuid() != 0:
             self.skipTest("only root can become a user who has no other threads")
-        os.chmod(self.directory, 0o777)
-        store = self.directory / "nobodys"
+        # Not below the test's own directory: those above it may be closed to others.
+        shared = tempfile.TemporaryDirectory(prefix="hps_nobody_", dir="/tmp")
+        self.addCleanup(shared.cleanup)
+        directory = pathlib.Path(shared.name)
+        shutil.copytree(self.good, directory / "good")
+        for path in (directory, directory / "good"):
+            path.chmod(0o777)
+        store = directory / "nobodys"
 
         def run(threads_max, *arguments) -> subprocess.CompletedProcess:
             def limit() -> None:
@@ -291,7 +299,7 @@ class BadInputTest(support.CommandTestCase):
                                   text=True, timeout=support.TIMEOUT_S, check=False,
                                   user=NOBODY, group=NOBODY, extra_groups=[], preexec_fn=limit)
 
-        import_it = ["import", "--store", store, "--table", "m/t", "--from", self.good]
+        import_it = ["import", "--store", store, "--table", "m/t", "--from", directory / "good"]
         look_up = ["lookup", "--store", store, "--table", "m/t", "--keys", "1"]
         try:
             made = run(1000, *import_it)
