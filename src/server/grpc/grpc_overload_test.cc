@@ -1,7 +1,6 @@
 // Which socket is read next when there is more to do than can be done. No case depends on time.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <zlib.h>
 
 #include <atomic>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "server/core/test_server_world.h"
 #include "server/grpc/test_gated_inference.h"
 #include "server/grpc/test_http2_client.h"
+#include "server/grpc/test_packed.h"
 #include "server/grpc_codec/infer_response_codec.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/grpc_codec/wire_format.h"
@@ -33,22 +33,6 @@ std::string InferRequest(int64_t number, size_t key_count = 1) {
   const std::vector<int64_t> keys(key_count, number);
   return Field(1, "m") + Input("t", "INT64", {static_cast<int64_t>(key_count)}) +
          Field(7, AsText(std::as_bytes(std::span(keys))));
-}
-
-std::string Gzipped(std::string_view plain) {
-  z_stream stream{};
-  constexpr int kGzip = 31;
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::vector<Bytef> in(plain.begin(), plain.end());
-  std::vector<Bytef> out(deflateBound(&stream, plain.size()));
-  stream.next_in = in.data();
-  stream.avail_in = static_cast<uInt>(in.size());
-  stream.next_out = out.data();
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return {out.begin(), out.end()};
 }
 
 // The stream of a call on a connection that brings many.
@@ -310,7 +294,7 @@ TEST_F(GrpcNoTurnsTest, OfAStreamTheErrorSaysWhichRequestItWas) {
   const std::string message = InferRequest(1, kRows) + Field(3, "id-1");
   client_->SendData(7, Framed(message), /*end=*/false);
   const std::string packed_message = Field(1, "m") + Field(3, "id-1") + message;
-  client_->SendData(9, Framed(Gzipped(packed_message), 1), /*end=*/false);
+  client_->SendData(9, Framed(Packed(packed_message), 1), /*end=*/false);
   const std::string refusal = Framed(
       StreamErrorMessage("the call's time was over before its request was read", "m", "id-1"));
   Http2Frame frame;
@@ -338,8 +322,8 @@ TEST_F(GrpcOverloadTest, OfAPackedRequestTheErrorHasTheIdWhereverItIs) {
     const std::string nameless = Input("t", "INT64", {1}) + Field(7, contents) + Field(3, "id-1");
     stream += 2;
     client->SendFields(stream, fields);
-    client->SendData(stream, Framed(Gzipped(nameless), 1), /*end=*/false);
-    client->SendData(stream, Framed(Gzipped(InferRequest(1)), 1));
+    client->SendData(stream, Framed(Packed(nameless), 1), /*end=*/false);
+    client->SendData(stream, Framed(Packed(InferRequest(1)), 1));
     const Http2Client::Answer& answer = client->Await(stream);
     EXPECT_EQ(answer.code(), 0) << answer.message();
     EXPECT_NE(answer.data.find("id-1"), std::string::npos);

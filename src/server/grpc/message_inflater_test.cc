@@ -1,30 +1,14 @@
 #include "server/grpc/message_inflater.h"
 
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <string>
-#include <vector>
 
 #include "base/bytes.h"
+#include "server/grpc/test_packed.h"
 
 namespace hps::server {
 namespace {
-
-std::string Packed(const std::string& plain, int window_bits) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::vector<Bytef> in(plain.begin(), plain.end());
-  std::vector<Bytef> out(deflateBound(&stream, plain.size()));
-  stream.next_in = in.data();
-  stream.avail_in = static_cast<uInt>(in.size());
-  stream.next_out = out.data();
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return {out.begin(), out.end()};
-}
 
 constexpr size_t kBytesMax = size_t{100} << 10;
 
