@@ -21,9 +21,12 @@ class EntryWalk {
 
  private:
   rocksdb::Status Seek(uint64_t bits);
-  std::optional<uint64_t> NextBlock(uint64_t bits) const;
+  absl::StatusOr<bool> IsReadable(uint64_t bits);
+  template <typename IsReached>
+  absl::StatusOr<std::optional<uint64_t>> FirstAfter(uint64_t begin,
+                                                     const IsReached& is_reached) const;
+  absl::StatusOr<std::optional<uint64_t>> NextBlock(uint64_t bits) const;
   absl::StatusOr<std::optional<uint64_t>> EndOfGap(uint64_t begin);
-  absl::StatusOr<std::optional<uint64_t>> EndOfGapBySteps(uint64_t begin);
   absl::Status VisitEntry();
   absl::Status PassGap(const rocksdb::Status& why);
   absl::Status Failed(const rocksdb::Status& status) const {
@@ -68,22 +71,41 @@ rocksdb::Status EntryWalk::Seek(uint64_t bits) {
   return it_->status();
 }
 
-// The first position after `bits` that lies in another block of some file. None = there is none.
-std::optional<uint64_t> EntryWalk::NextBlock(uint64_t bits) const {
-  const uint64_t here = bytes_before_(bits);
-  uint64_t same = bits;
-  uint64_t other = bits;
+// The first position after `begin` for which `is_reached` says so, by doubling steps and then
+// halving. Where the answer changes more than once, some position at which it becomes true. None =
+// no step reaches one. Errors: those of `is_reached`.
+template <typename IsReached>
+absl::StatusOr<std::optional<uint64_t>> EntryWalk::FirstAfter(uint64_t begin,
+                                                              const IsReached& is_reached) const {
+  uint64_t before = begin;
+  uint64_t reached = begin;
   for (uint64_t step = 1;; step = step > range_.last / 2 ? range_.last : step * 2) {
-    if (same == range_.last) return std::nullopt;
-    other = step > range_.last - bits ? range_.last : bits + step;
-    if (bytes_before_(other) != here) break;
-    same = other;
+    if (before == range_.last) return std::nullopt;
+    reached = step > range_.last - begin ? range_.last : begin + step;
+    HPS_ASSIGN_OR_RETURN(const bool done, is_reached(reached));
+    if (done) break;
+    before = reached;
   }
-  while (other - same > 1) {
-    const uint64_t middle = same + (other - same) / 2;
-    (bytes_before_(middle) == here ? same : other) = middle;
+  while (reached - before > 1) {
+    const uint64_t middle = before + (reached - before) / 2;
+    HPS_ASSIGN_OR_RETURN(const bool done, is_reached(middle));
+    (done ? reached : before) = middle;
   }
-  return other;
+  return reached;
+}
+
+// The first position after `bits` that lies in another block of some file. None = there is none.
+absl::StatusOr<std::optional<uint64_t>> EntryWalk::NextBlock(uint64_t bits) const {
+  const uint64_t here = bytes_before_(bits);
+  return FirstAfter(bits,
+                    [&](uint64_t at) -> absl::StatusOr<bool> { return bytes_before_(at) != here; });
+}
+
+// Whether reading works at `bits`. Errors: a read that failed without damage.
+absl::StatusOr<bool> EntryWalk::IsReadable(uint64_t bits) {
+  const rocksdb::Status sought = Seek(bits);
+  if (!sought.ok() && !IsDamage(sought)) return Failed(sought);
+  return sought.ok();
 }
 
 // The first position after `begin` at which reading works again: what is damaged is a block or
@@ -91,34 +113,13 @@ std::optional<uint64_t> EntryWalk::NextBlock(uint64_t bits) const {
 // failed without damage.
 absl::StatusOr<std::optional<uint64_t>> EntryWalk::EndOfGap(uint64_t begin) {
   for (uint64_t bad = begin;;) {
-    const std::optional<uint64_t> block = NextBlock(bad);
-    if (!block.has_value()) return EndOfGapBySteps(bad);
-    const rocksdb::Status sought = Seek(*block);
-    if (sought.ok()) return block;
-    if (!IsDamage(sought)) return Failed(sought);
+    HPS_ASSIGN_OR_RETURN(const std::optional<uint64_t> block, NextBlock(bad));
+    // No index tells of a block behind it.
+    if (!block.has_value()) return FirstAfter(bad, [&](uint64_t at) { return IsReadable(at); });
+    HPS_ASSIGN_OR_RETURN(const bool readable, IsReadable(*block));
+    if (readable) return block;
     bad = *block;
   }
-}
-
-// EndOfGap where no index tells of a block behind `begin`, by doubling steps and then halving.
-absl::StatusOr<std::optional<uint64_t>> EntryWalk::EndOfGapBySteps(uint64_t begin) {
-  uint64_t bad = begin;
-  uint64_t good = begin;
-  for (uint64_t step = 1;; step = step > range_.last / 2 ? range_.last : step * 2) {
-    if (bad == range_.last) return std::nullopt;
-    good = step > range_.last - begin ? range_.last : begin + step;
-    const rocksdb::Status sought = Seek(good);
-    if (sought.ok()) break;
-    if (!IsDamage(sought)) return Failed(sought);
-    bad = good;
-  }
-  while (good - bad > 1) {
-    const uint64_t middle = bad + (good - bad) / 2;
-    const rocksdb::Status sought = Seek(middle);
-    if (!sought.ok() && !IsDamage(sought)) return Failed(sought);
-    (sought.ok() ? good : bad) = middle;
-  }
-  return good;
 }
 
 absl::Status EntryWalk::VisitEntry() {
