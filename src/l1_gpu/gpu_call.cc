@@ -135,26 +135,9 @@ void GpuCall::Return() {
   give_back_(this);
 }
 
-absl::Status GpuCall::Validate(std::span<const DeviceCacheQuery> queries) const {
-  if (queries.size() > kTablesPerCallMax) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "gpu cache: ", queries.size(), " queries in a call, at most ", kTablesPerCallMax));
-  }
-  size_t key_count = 0;
-  for (const DeviceCacheQuery& query : queries) {
-    HPS_RETURN_IF_ERROR(CheckDeviceQuery(query, queries.front().space, "gpu cache"));
-    if (query.key_count > keys_leased_ - key_count) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("gpu cache: more keys than the ", keys_leased_, " that were leased"));
-    }
-    key_count += query.key_count;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream stream) {
   HPS_CHECK(state_ == State::kLeased);
-  HPS_RETURN_IF_ERROR(Validate(queries));
+  HPS_RETURN_IF_ERROR(CheckDeviceQueries(queries, keys_leased_, "gpu cache"));
   const DeviceScope scope(device_);
   if (stream.handle != nullptr)
     HPS_RETURN_IF_ERROR(ValidateStream(static_cast<cudaStream_t>(stream.handle), device_));

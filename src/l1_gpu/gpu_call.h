@@ -62,7 +62,6 @@ class GpuCall final : public DeviceCall {
   GpuCall(int device, std::unique_ptr<CallBuffers> buffers,
           std::function<void(GpuCall*)> give_back);
 
-  absl::Status Validate(std::span<const DeviceCacheQuery> queries) const;
   absl::Status Validate(const DeviceRowPiece& piece) const;
   void MakeViews();
   absl::Status Launch();

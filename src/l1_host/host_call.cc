@@ -46,19 +46,7 @@ void HostCall::Lease(size_t keys_leased) {
 
 absl::Status HostCall::Begin(std::span<const DeviceCacheQuery> queries, Stream) {
   HPS_CHECK(!begun_);
-  if (queries.size() > kTablesPerCallMax) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "host cache: ", queries.size(), " queries in a call, at most ", kTablesPerCallMax));
-  }
-  size_t key_count = 0;
-  for (const DeviceCacheQuery& query : queries) {
-    HPS_RETURN_IF_ERROR(CheckDeviceQuery(query, queries.front().space, "host cache"));
-    if (query.key_count > keys_leased_ - key_count) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("host cache: more keys than the ", keys_leased_, " that were leased"));
-    }
-    key_count += query.key_count;
-  }
+  HPS_RETURN_IF_ERROR(CheckDeviceQueries(queries, keys_leased_, "host cache"));
   begun_ = true;
   begin_.push_back(0);
   for (const DeviceCacheQuery& query : queries) {

@@ -571,7 +571,7 @@ TEST_F(LookupSessionTest, NumbersStayValidOverSwitches) {
   EXPECT_TRUE(Ask(*session_, {1}, 1).status.ok());
 }
 
-// Catches: a session without tables, which then said that the model does not have them.
+// Catches: a session without tables, which then says that the model does not have them.
 TEST_F(LookupSessionTest, AnUnloadedModelGivesNoSession) {
   const WorldTable& a = Make({});
   world_.Publish({&a});

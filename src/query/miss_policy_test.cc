@@ -27,8 +27,8 @@ class MissPolicyTest : public testing::Test {
   std::unique_ptr<LookupSession> session_;
 };
 
-// Catches a background fetch that was bounded by the callers' patience: with a timeout of zero L2
-// never got anything.
+// Catches: a background fetch that is bounded by the callers' patience, so that with a timeout of
+// zero L2 never gets anything.
 TEST_F(MissPolicyTest, FetchingInTheBackgroundHasABoundOfItsOwn) {
   World world(0, {}, {.timeout = Duration::zero()});
   const WorldTable& a = Make({});

@@ -102,8 +102,8 @@ TEST_F(ModelStateTest, AGuardKeepsItsSnapshotAndItsEndFreesIt) {
   EXPECT_EQ(state_.retired_count(), 0);
 }
 
-// Catches a guard's end that looks after its own model only: a model that nobody asks any more kept
-// its old tables for ever when another model's call ran during its switch.
+// Catches: a guard's end that looks after its own model only, so that a model that nobody asks any
+// more keeps its old tables for ever when another model's call runs during its switch.
 TEST_F(ModelStateTest, TheEndOfAnotherModelsGuardFreesToo) {
   ModelState other("n", domain_, executor_);
   Made a = MakeTable("m/a", 1);

@@ -1,15 +1,27 @@
 #include "tier/device_query.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
+#include "base/macros.h"
 
 namespace hps {
 namespace {
 
 template <typename... Parts>
+std::string Sentence(std::string_view cache, const Parts&... parts) {
+  return absl::StrCat(absl::string_view(cache.data(), cache.size()), ": ", parts...);
+}
+
+template <typename... Parts>
 absl::Status Wrong(std::string_view cache, const Parts&... parts) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(absl::string_view(cache.data(), cache.size()), ": ", parts...));
+  return absl::InvalidArgumentError(Sentence(cache, parts...));
+}
+
+template <typename... Parts>
+absl::Status TooMuch(std::string_view cache, const Parts&... parts) {
+  return absl::ResourceExhaustedError(Sentence(cache, parts...));
 }
 
 bool CanBeWidened(const DeviceCacheQuery& query) {
@@ -41,6 +53,22 @@ absl::Status CheckDeviceQuery(const DeviceCacheQuery& query, MemorySpace space,
   if (query.widen_from != Dtype::kFloat32 && !CanBeWidened(query)) {
     return Wrong(cache, "rows of ", query.row_bytes, " bytes, ", query.row_stride_bytes,
                  " apart, can't be widened in their places");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDeviceQueries(std::span<const DeviceCacheQuery> queries, size_t keys_leased,
+                                std::string_view cache) {
+  if (queries.size() > kTablesPerCallMax) {
+    return TooMuch(cache, queries.size(), " queries in a call, at most ", kTablesPerCallMax);
+  }
+  size_t key_count = 0;
+  for (const DeviceCacheQuery& query : queries) {
+    HPS_RETURN_IF_ERROR(CheckDeviceQuery(query, queries.front().space, cache));
+    if (query.key_count > keys_leased - key_count) {
+      return TooMuch(cache, "more keys than the ", keys_leased, " that were leased");
+    }
+    key_count += query.key_count;
   }
   return absl::OkStatus();
 }

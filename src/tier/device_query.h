@@ -3,6 +3,8 @@
 // Thread-safe.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -15,5 +17,11 @@ namespace hps {
 // default row of another size, rows that can't be widened in their places, another memory space).
 absl::Status CheckDeviceQuery(const DeviceCacheQuery& query, MemorySpace space,
                               std::string_view cache);
+
+// The queries of one call, which was leased for `keys_leased` keys.
+// Errors: RESOURCE_EXHAUSTED (more queries than a call has, or more keys than were leased), those
+// of CheckDeviceQuery.
+absl::Status CheckDeviceQueries(std::span<const DeviceCacheQuery> queries, size_t keys_leased,
+                                std::string_view cache);
 
 }  // namespace hps

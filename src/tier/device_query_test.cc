@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/limits.h"
 
@@ -50,6 +52,28 @@ TEST(DeviceQueryTest, SaysWhatIsWrong) {
   query = Good();
   query.space = MemorySpace::kHost;
   ExpectWrong(query, "mix host and device");
+}
+
+TEST(DeviceQueryTest, ACallHasTheQueriesAndKeysThatItWasLeasedFor) {
+  std::vector<DeviceCacheQuery> queries(kTablesPerCallMax, Good());
+  EXPECT_EQ(CheckDeviceQueries({}, 0, "some cache"), absl::OkStatus());
+  EXPECT_EQ(CheckDeviceQueries(queries, 0, "some cache"), absl::OkStatus());
+  const auto expect = [&](size_t keys_leased, absl::StatusCode code, const std::string& why) {
+    const absl::Status status = CheckDeviceQueries(queries, keys_leased, "some cache");
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("some cache: " + why));
+  };
+  queries[0].key_count = queries[1].key_count = 5;
+  EXPECT_EQ(CheckDeviceQueries(queries, 10, "some cache"), absl::OkStatus());
+  expect(9, absl::StatusCode::kResourceExhausted, "more keys than the 9 that were leased");
+  queries[1].key_count = SIZE_MAX;  // their sum wraps around
+  expect(10, absl::StatusCode::kResourceExhausted, "more keys than the 10 that were leased");
+  queries[1] = Good();
+  queries[2].space = MemorySpace::kHost;
+  expect(10, absl::StatusCode::kInvalidArgument, "the queries of one call mix host and device");
+  queries.emplace_back(Good());
+  expect(10, absl::StatusCode::kResourceExhausted,
+         std::to_string(queries.size()) + " queries in a call, at most");
 }
 
 TEST(DeviceQueryTest, RowsThatCantBeWidened) {

@@ -252,7 +252,7 @@ TEST(CacheFaultTest, ADeviceThatFailsInAnyStepFailsNoHostLookUp) {
   }
 }
 
-// Catches a call on a stream of the cache's own that returned with its rows still on their way:
+// Catches a call on a stream of the cache's own that returns with its rows still on their way:
 // nobody but the call can wait for those. A caller's stream is for the caller to wait for.
 TEST(CacheFaultTest, WithoutAStreamTheRowsAreThereOnReturn) {
   TierFaults faults;
@@ -339,7 +339,7 @@ TEST_F(CacheLookupTest, WhereL1IsPassedByL2DecidesAboutWaiting) {
   EXPECT_THAT(Ask(*session_, {2}, 0, never_wait).statuses, ElementsAre(KeyStatus::kHitL1));
 }
 
-// Catches a session that kept its lease after an error until its next call, while others found
+// Catches a session that keeps its lease after an error until its next call, while others find
 // none.
 TEST_F(CacheLookupTest, ACallThatFailsGivesItsLeaseBack) {
   const WorldTable odd = MakeWorldTable({.name = "m/b", .stamp = 2, .keys = {1}}, nullptr);
