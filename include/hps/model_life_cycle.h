@@ -61,8 +61,10 @@ class ModelLifeCycle {
 
   // Commits staged imports and switches the model to its newest tables; also loads it when it was
   // unloaded. The other models keep their tables. Errors: NOT_FOUND, which names the nearest model;
-  // those of DurableStore (DATA_LOSS, RESOURCE_EXHAUSTED, UNAVAILABLE): what was served before
-  // stays.
+  // FAILED_PRECONDITION: an import that was staged for it (or, where it is too damaged to tell, for
+  // any) since the last load was damaged or does not fit the tables that there are, and has been
+  // removed: said once, and the model is loaded as it was; those of DurableStore (DATA_LOSS,
+  // RESOURCE_EXHAUSTED, UNAVAILABLE): what was served before stays.
   virtual absl::Status Load(const std::string& model) = 0;
 
   // Takes the model's tables out of service: sessions answer UNAVAILABLE from now on. Returns when

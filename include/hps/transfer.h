@@ -31,10 +31,12 @@ struct ImportRequest {
   double default_value = 0.0;                 // every element of the default row
   std::optional<std::string> default_file{};  // .npy with [dim] elements, instead of default_value
   std::optional<std::string> tensor{};  // safetensors: one [n, dim] tensor, keys = row numbers
-  uint64_t memory_bytes_max = uint64_t{512} << 20;
-  uint32_t threads = 0;  // 0 = the number of cores
+  uint64_t memory_bytes_max = uint64_t{512} << 20;  // at least kImportMemoryBytesMin
+  uint32_t threads = 0;                             // 0 = the number of cores
   ProgressFunction progress{};
 };
+
+inline constexpr uint64_t kImportMemoryBytesMin = 256 << 10;
 
 struct ImportedTable {
   TableInfo info;

@@ -129,8 +129,8 @@ TEST(GenerateTest, RefusesWhatTheDiskHasNoRoomFor) {
   EXPECT_TRUE(std::filesystem::is_empty(directory.Path("new")));
 }
 
-// Once all that was in the directory was taken for its own: of two that began together, the one
-// that failed removed what the other had written.
+// Catches: all that is in the directory taken for its own, so that of two that began together, the
+// one that fails removes what the other has written.
 TEST(GenerateTest, WhatFailsTakesBackOnlyWhatItHasWritten) {
   const TestDirectory directory;
   GenerateRequest request{.out = directory.Path("model"), .tables = 2, .rows = 20'000};

@@ -95,9 +95,10 @@ absl::Status ConfirmShape(const ImportRequest& request, const TableShape& shape,
       shape.dtype == Dtype::kFloat32) {
     return absl::OkStatus();
   }
+  const bool wants_float32 = *request.dtype == Dtype::kFloat32;
   return absl::InvalidArgumentError(absl::StrCat(
-      path, ": expected ", Text(DtypeName(*request.dtype)), " or float32 elements, found ",
-      Text(DtypeName(shape.dtype)), "; only float32 is converted"));
+      path, ": expected ", Text(DtypeName(*request.dtype)), wants_float32 ? "" : " or float32",
+      " elements, found ", Text(DtypeName(shape.dtype)), "; only float32 is converted"));
 }
 
 std::string LargestFinite(Dtype dtype) {
@@ -141,7 +142,8 @@ absl::StatusOr<TableSource> OpenSource(const ImportRequest& request, const std::
   const TableShape& shape = source.shape;
   HPS_RETURN_IF_ERROR(ConfirmShape(request, shape, path));
   source.spec = {.name = name, .dim = shape.dim, .dtype = request.dtype.value_or(shape.dtype)};
-  HPS_RETURN_IF_ERROR(ValidateTableSpec(source.spec));
+  if (const absl::Status valid = ValidateTableSpec(source.spec); !valid.ok())
+    return absl::Status(valid.code(), absl::StrCat(path, ": ", valid.message()));
   HPS_ASSIGN_OR_RETURN(source.spec.default_row, DefaultRow(request, source.spec));
   return source;
 }

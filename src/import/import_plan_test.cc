@@ -129,7 +129,7 @@ TEST_F(ImportPlanTest, DimAndDtypeConfirmTheFiles) {
   request.dtype = Dtype::kFloat16;
   EXPECT_TRUE(PlanImport(request).ok());
   request.dtype = Dtype::kFloat32;
-  ExpectError(request, kInvalid, "expected float32 or float32 elements, found float16");
+  ExpectError(request, kInvalid, "expected float32 elements, found float16");
   request.dtype = Dtype::kBfloat16;
   ExpectError(request, kInvalid, "found float16");
 }
@@ -181,7 +181,7 @@ TEST_F(ImportPlanTest, DefaultRows) {
   ExpectError(request, kInvalid, "expected a default row of shape [3], found [1, 3]");
 }
 
-// Once 1e6 as float16 became infinity without a word.
+// Catches: 1e6 as float16, which is infinity, taken without a word.
 TEST_F(ImportPlanTest, ADefaultThatTheTypeCanNotHoldIsRefused) {
   WriteHugectr("h", 1, 3);
   ImportRequest request = Request("h");
@@ -271,7 +271,7 @@ TEST_F(ImportPlanTest, AModelFailsAsAWhole) {
   ExpectError(request, kInvalid, "table 'x' is there twice");
 }
 
-// Once such a table was left out in silence, and the others switched without it.
+// Catches: such a table left out in silence, so that the others switch without it.
 TEST_F(ImportPlanTest, ATableThatCantBeLookedAtFailsTheModel) {
   for (const char* target : {"nowhere", "lost"}) {  // the second one leads to itself
     const std::string model = target;

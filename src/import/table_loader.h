@@ -30,7 +30,7 @@
 namespace hps {
 
 // Least memory of one lane (a thread's share): a few of the widest rows, and their buffers.
-inline constexpr uint64_t kLaneBytesMin = 256 << 10;
+inline constexpr uint64_t kLaneBytesMin = kImportMemoryBytesMin;
 
 // How the memory of a lane is used for rows of one width.
 struct LanePlan {

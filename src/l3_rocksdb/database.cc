@@ -22,6 +22,7 @@
 #include "l3_rocksdb/log_syncer.h"
 #include "l3_rocksdb/manifest_mark.h"
 #include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_env.h"
 #include "l3_rocksdb/store_files.h"
 
 namespace hps {
@@ -128,7 +129,7 @@ absl::Status Database::TakeReaderFiles(const Database* former) {
                                           env()->GetFileSystem(), path(),
                                           former == nullptr ? nullptr : former->reader_files_.get(),
                                           DeadlineAfter(RealClock(), kReaderTimeout)));
-  reader_env_ = rocksdb::NewCompositeEnv(reader_files_);
+  reader_env_ = NewStoreEnv(reader_files_);
   return absl::OkStatus();
 }
 
@@ -194,7 +195,7 @@ absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::strin
   db_options.create_if_missing = options_.mode == OpenMode::kCreate;
   if (!read_only()) {
     file_system_ = std::make_shared<StoreFileSystem>(env()->GetFileSystem(), path() + "/staging/");
-    file_system_env_ = rocksdb::NewCompositeEnv(file_system_);
+    file_system_env_ = NewStoreEnv(file_system_);
     db_options.env = file_system_env_.get();
   }
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;

@@ -110,12 +110,13 @@ absl::Status Fetcher::FetchTask(size_t key_count) {
   return absl::OkStatus();
 }
 
-// False when the deadline has passed. RocksDB's deadlines are points in its environment's time.
+// False when the deadline has passed. RocksDB's deadlines are points in its environment's time,
+// which nobody can set (store_env.h).
 bool Fetcher::SetRocksDeadline() {
   if (deadline_ == kNoDeadline) return true;
   const Duration left = deadline_ - RealClock().Now();
   if (left <= Duration::zero()) return false;
-  read_options_.deadline = std::chrono::microseconds(database_.env()->NowMicros()) +
+  read_options_.deadline = std::chrono::microseconds(database_.db().GetEnv()->NowMicros()) +
                            std::max(std::chrono::duration_cast<std::chrono::microseconds>(left),
                                     std::chrono::microseconds(1));
   return true;

@@ -219,6 +219,7 @@ class ReadyImports {
   absl::Status TakeOut(const std::string& table);
 
   bool changed() const { return changed_; }
+  std::vector<LostImport> TakeLost() { return std::exchange(lost_, {}); }
   const absl::Status& first_error() const { return first_error_; }
 
  private:
@@ -227,19 +228,28 @@ class ReadyImports {
 
   Database& database_;
   std::vector<StagedImport> waiting_;
+  std::vector<LostImport> lost_;
   absl::Status first_error_;
   bool changed_ = false;
 };
 
 absl::Status ReadyImports::Commit() {
   database_.TidyUp();
-  HPS_ASSIGN_OR_RETURN(std::vector<StagedImport> imports,
-                       TakeReadyImports(database_.env(), database_.path()));
-  for (StagedImport& import : imports) {
+  size_t damaged_count = 0;
+  absl::StatusOr<std::vector<StagedImport>> imports =
+      TakeReadyImports(database_.env(), database_.path(), &damaged_count);
+  for (size_t i = 0; i < damaged_count; ++i)
+    lost_.push_back({.tables = {}, .why = absl::DataLossError("the import's manifest is damaged")});
+  HPS_RETURN_IF_ERROR(imports.status());
+  for (StagedImport& import : *imports) {
     const absl::Status committed = CommitOne(import);
     // Neither will ever be otherwise.
     const bool given_up = absl::IsFailedPrecondition(committed) || absl::IsDataLoss(committed);
-    if (given_up) LogError(absl::StrCat("a staged import is given up: ", committed.ToString()));
+    if (given_up) {
+      LogError(absl::StrCat("a staged import is given up: ", committed.ToString()));
+      const std::set<std::string> tables = TablesOf(import);
+      lost_.push_back({.tables = {tables.begin(), tables.end()}, .why = committed});
+    }
     if (committed.ok() || given_up) {
       Remove(import);
       continue;
@@ -332,10 +342,12 @@ absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const St
   return InfosOf(database, import);
 }
 
-absl::StatusOr<bool> CommitReadyImports(Database& database) {
+absl::StatusOr<bool> CommitReadyImports(Database& database, std::vector<LostImport>* lost) {
   MutexLock lock(database.change_mutex());
   ReadyImports ready(database);
-  HPS_RETURN_IF_ERROR(ready.Commit());
+  const absl::Status committed = ready.Commit();
+  *lost = ready.TakeLost();
+  HPS_RETURN_IF_ERROR(committed);
   if (!ready.changed()) HPS_RETURN_IF_ERROR(ready.first_error());
   return ready.changed();
 }

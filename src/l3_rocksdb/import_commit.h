@@ -9,6 +9,7 @@
 #include "hps/table_spec.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/staging.h"
+#include "tier/durable_tier.h"
 
 namespace hps {
 
@@ -20,11 +21,11 @@ absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const St
                                                     rocksdb::WriteBatch& records);
 
 // Commits the imports that were left staged and ready, oldest first, and removes dead staging. An
-// import that can't ever be committed is logged and removed. One that can't be committed now is
-// logged and waits, and with it newer ones that share tables with it but do not replace all of it.
-// Returns whether a table has changed. Errors: the first import's that waits, unless one has
-// changed a table.
-absl::StatusOr<bool> CommitReadyImports(Database& database);
+// import that can't ever be committed is logged, removed, and told in `lost`. One that can't be
+// committed now is logged and waits, and with it newer ones that share tables with it but do not
+// replace all of it. Returns whether a table has changed. Errors: the first import's that waits,
+// unless one has changed a table.
+absl::StatusOr<bool> CommitReadyImports(Database& database, std::vector<LostImport>* lost);
 
 // The same, then `import`, which is newer than all of them. What becomes of them is no error of
 // `import`, unless one that it does not replace has to wait and shares a table with it: then it

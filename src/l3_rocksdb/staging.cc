@@ -167,6 +167,30 @@ void RemoveAndLog(rocksdb::Env* env, const std::string& directory, const char* w
                           removed.ok() ? "removed" : removed.ToString()));
 }
 
+// Of these directories, which are not ready, those whose commands have ended.
+// REQUIRES: the staging lock is held.
+void RemoveRemains(rocksdb::Env* env, const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories) {
+    const absl::StatusOr<bool> held = FileLock::IsHeld(directory + kLockName, 0);
+    if (!held.ok()) {
+      LogWarning(absl::StrCat("'", directory, "' is left: ", held.status().ToString()));
+    } else if (!*held) {
+      RemoveAndLog(env, directory, "the remains of an import that ended early");
+    }
+  }
+}
+
+// Those that can't be told to be ready or not are left to the store's owner, who has to know.
+// REQUIRES: the staging lock is held.
+absl::StatusOr<std::vector<std::string>> NotReady(rocksdb::Env* env, const std::string& store) {
+  HPS_ASSIGN_OR_RETURN(std::vector<std::string> directories, Directories(env, store));
+  std::erase_if(directories, [&](const std::string& directory) {
+    const absl::StatusOr<bool> is_ready = IsReady(env, directory);
+    return !is_ready.ok() || *is_ready;
+  });
+  return directories;
+}
+
 }  // namespace
 
 std::string EncodeStagedImport(const StagedImport& import) {
@@ -222,6 +246,9 @@ absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const s
   HPS_RETURN_IF_ERROR(MakeDirectories(env, StagingRoot(store)));
   // Between making a directory and locking it, it looks like one that was left behind.
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
+  // Not only at the commit: the room that they take may be what this import lacks to come so far.
+  HPS_ASSIGN_OR_RETURN(const std::vector<std::string> not_ready, NotReady(env, store));
+  RemoveRemains(env, not_ready);
   std::random_device random;
   char id[17];
   std::snprintf(id, sizeof(id), "%08x%08x", random(), random());
@@ -261,21 +288,16 @@ absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport
 }
 
 absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
-                                                           const std::string& store) {
+                                                           const std::string& store,
+                                                           size_t* damaged_count) {
   HPS_ASSIGN_OR_RETURN(const std::vector<std::string> directories, Directories(env, store));
   if (directories.empty()) return std::vector<StagedImport>();
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
   HPS_ASSIGN_OR_RETURN(Staging staging, ReadStaging(env, store));
   for (const std::string& directory : staging.damaged)
     RemoveAndLog(env, directory, "a staged import whose manifest is damaged");
-  for (const std::string& directory : staging.not_ready) {
-    const absl::StatusOr<bool> held = FileLock::IsHeld(directory + kLockName, 0);
-    if (!held.ok()) {
-      LogWarning(absl::StrCat("'", directory, "' is left: ", held.status().ToString()));
-    } else if (!*held) {
-      RemoveAndLog(env, directory, "the remains of an import that ended early");
-    }
-  }
+  *damaged_count += staging.damaged.size();
+  RemoveRemains(env, staging.not_ready);
   return std::move(staging.ready);
 }
 

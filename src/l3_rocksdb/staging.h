@@ -50,7 +50,8 @@ struct StagingDirectory {
   FileLock lock;
 };
 
-// A new directory, locked. Makes the store's directory when it is missing.
+// A new directory, locked. Makes the store's directory when it is missing, and removes what ended
+// commands have left: imports that are killed again and again must not fill the disk.
 absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const std::string& store);
 
 // The last step: from here on the owner of the store may take the import. Sets `order`. After an
@@ -60,12 +61,14 @@ absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport
                        bool& may_be_ready);
 
 // For the store's owner: the imports that are ready, oldest first. Removes what ended commands have
-// left, and imports whose manifest is damaged, which can never be committed; both are logged. One
-// made by another version of hps is left alone.
+// left, and imports whose manifest is damaged, which can never be committed; both are logged, and
+// how many the latter are is added to `damaged_count`. One made by another version of hps is left
+// alone.
 // Errors: UNAVAILABLE, RESOURCE_EXHAUSTED: something can't be read now, and what the order of the
 // imports is can't be told.
 absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
-                                                           const std::string& store);
+                                                           const std::string& store,
+                                                           size_t* damaged_count);
 
 // For those who do not own the store, without a lock: what TakeReadyImports would give now, and
 // after it the imports that it could not read. Changes nothing.

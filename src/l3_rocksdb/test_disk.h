@@ -5,6 +5,7 @@
 #include <rocksdb/file_system.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,7 +22,8 @@ class TestDisk final : public rocksdb::FileSystemWrapper {
   std::string fails_only{};          // what of the above concerns: paths with this in them
   uint64_t reads_left = UINT64_MAX;  // of random access files; later ones fail
   rocksdb::IOStatus error = rocksdb::IOStatus::IOError("a planned fault");
-  uint64_t sync_count = 0;  // that succeeded, of files
+  std::function<void()> on_read{};  // before each read, also one that fails
+  uint64_t sync_count = 0;          // that succeeded, of files
 
   const char* Name() const override { return "TestDisk"; }
   rocksdb::IOStatus NewRandomAccessFile(const std::string& path,
@@ -41,6 +43,7 @@ class TestDiskReader final : public rocksdb::FSRandomAccessFileOwnerWrapper {
   rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
                          rocksdb::Slice* result, char* scratch,
                          rocksdb::IODebugContext* debug) const override {
+    if (disk_->on_read) disk_->on_read();
     if (disk_->reads_left == 0) return disk_->error;
     --disk_->reads_left;
     return target()->Read(offset, n, options, result, scratch, debug);

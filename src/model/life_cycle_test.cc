@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -176,6 +179,73 @@ TEST_F(LifeCycleTest, AModelThatIsBeingLoadedAgainIsNotUnknown) {
   devices_.on_open = nullptr;
   EXPECT_EQ(meanwhile, absl::UnavailableError("model 'a' is not loaded yet"));
   EXPECT_EQ(*AskNow("a"), 1);
+}
+
+// Flips the byte in the middle of a file whose name ends so, in a staging directory that was made
+// after those of `older`.
+void DamageStaged(const std::string& store, const std::string& ending,
+                  const std::set<std::filesystem::path>& older = {}) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(store + "/staging")) {
+    const std::filesystem::path& path = entry.path();
+    if (path.string().ends_with(ending) && !older.contains(path.parent_path()))
+      found.push_back(path);
+  }
+  ASSERT_FALSE(found.empty());
+  std::fstream file(found[0], std::ios::in | std::ios::out | std::ios::binary);
+  const auto middle = static_cast<std::streamoff>(std::filesystem::file_size(found[0]) / 2);
+  file.seekg(middle);
+  const int byte = file.get();
+  file.seekp(middle);
+  file.put(static_cast<char>(~byte));
+  ASSERT_TRUE(file.flush());
+}
+
+// Would catch a load that says it is done, when what was staged for it was thrown away.
+TEST_F(LifeCycleTest, ALoadSaysThatWhatWasStagedForItIsLost) {
+  Import("a/t", 1);
+  Import("b/t", 1);
+  Open();
+  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  const auto expect_lost = [this](const std::string& model) {
+    const absl::Status loaded = store_->LoadModel(model);
+    EXPECT_EQ(loaded.code(), absl::StatusCode::kFailedPrecondition) << loaded;
+    EXPECT_THAT(std::string(loaded.message()), HasSubstr("model '" + model + "'"));
+    EXPECT_THAT(std::string(loaded.message()), testing::Not(HasSubstr(config_.store.path)));
+    EXPECT_EQ(*AskNow(model), 1) << "the old rows are served";
+    EXPECT_TRUE(store_->LoadModel(model).ok()) << "it is said once";
+  };
+  Import("a/t", 2);
+  DamageStaged(config_.store.path, ".sst");
+  EXPECT_TRUE(store_->LoadModel("b").ok()) << "it is another model's";
+  expect_lost("a");
+
+  Import("b/t", 2);
+  DamageStaged(config_.store.path, "manifest");
+  expect_lost("b");
+
+  Import("c/t", 1);
+  Import("c/t", 2, 8);  // of another shape than the one that is taken before it
+  expect_lost("c");
+
+  // What is imported again after it was lost is there.
+  Import("a/t", 2);
+  DamageStaged(config_.store.path, ".sst");
+  EXPECT_TRUE(store_->LoadModel("b").ok());
+  Import("a/t", 3);
+  EXPECT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_EQ(*AskNow("a"), 3);
+  EXPECT_TRUE(store_->LoadModel("a").ok());
+
+  // Of two that wait, the older one is taken: the load says what became of the newer one.
+  Import("a/t", 4);
+  std::set<std::filesystem::path> older;
+  for (const auto& entry : std::filesystem::directory_iterator(config_.store.path + "/staging"))
+    older.insert(entry.path());
+  Import("a/t", 5);
+  DamageStaged(config_.store.path, ".sst", older);
+  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(*AskNow("a"), 4);
 }
 
 TEST_F(LifeCycleTest, WhatTheConfigurationNamesMustBeThere) {

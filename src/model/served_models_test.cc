@@ -71,6 +71,7 @@ class TestStore final : public DurableStore {
     return absl::UnimplementedError("BeginImport");
   }
   absl::StatusOr<bool> Refresh() override { return false; }
+  std::vector<LostImport> TakeLostImports() override { return {}; }
   absl::Status Sync() override { return absl::OkStatus(); }
   DurableStatistics Statistics() const override { return {}; }
 
@@ -147,7 +148,7 @@ class ServedModelsTest : public ::testing::Test {
   std::unique_ptr<ServedModels> models_;
 };
 
-// Once it got nothing, and every switch was refused until a restart.
+// Catches: a model that gets nothing, and with it every switch refused until a restart.
 TEST_F(ServedModelsTest, ANewModelFindsRoomBesideOneThatFillsTheBudget) {
   store_.Put("big/t", 5'000);
   EXPECT_TRUE(Switch().empty());
@@ -161,7 +162,7 @@ TEST_F(ServedModelsTest, ANewModelFindsRoomBesideOneThatFillsTheBudget) {
               ElementsAre(Pair("big/t", 4'687), Pair("new/t", 5'000), Pair("small/t", Need(10))));
 }
 
-// Once it kept what it had been given for its old size.
+// Catches: a table that keeps what it was given for its old size.
 TEST_F(ServedModelsTest, AnImportedTableIsGivenBytesForItsNewSize) {
   store_.Put("a/t", 100);
   store_.Put("b/t", 100);

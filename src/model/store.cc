@@ -50,6 +50,22 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> MakePool(const char* name, uint32_t 
       {.name = name, .thread_count = threads == 0 ? cores : threads, .queue_max = queue_max});
 }
 
+// NOT_FOUND for a table that nobody has: a misspelt name must change no byte of the store, and
+// opening it for writing does. What can't be told here the writer will say.
+absl::Status CheckCanBeThere(const Config& config, const std::string& table) {
+  const auto waiting = WaitingDurableImports(config.store);
+  if (!waiting.ok()) return absl::OkStatus();
+  for (const WaitingImport& import : *waiting) {
+    if (!import.problem.empty()) return absl::OkStatus();
+    for (const TableInfo& info : import.tables)
+      if (info.spec.name == table) return absl::OkStatus();
+  }
+  const auto reader = OpenDurableStore(config.store, OpenMode::kReadOnly, StoreRole::kCommand);
+  if (!reader.ok()) return absl::OkStatus();
+  const absl::Status opened = (*reader)->OpenTable(table).status();
+  return absl::IsNotFound(opened) ? opened : absl::OkStatus();
+}
+
 // The members end in the opposite order of their making, which is the order that
 // query/session_factory.h asks for.
 class OpenedStore final : public Store {
@@ -201,6 +217,7 @@ absl::StatusOr<std::vector<WaitingImport>> WaitingImports(const Config& config) 
 absl::Status DropTable(const Config& config, const std::string& table) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
   HPS_RETURN_IF_ERROR(ValidateTableName(table));
+  HPS_RETURN_IF_ERROR(CheckCanBeThere(config, table));
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DurableStore> store,
                        OpenDurableStore(config.store, OpenMode::kReadWrite, StoreRole::kCommand));
   return store->Drop(table);

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -166,7 +167,7 @@ TEST_F(StoreTest, BudgetsAreDividedAndOverridden) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("table 'b'"));
 }
 
-// Once the import was committed and then answered with RESOURCE_EXHAUSTED until a restart.
+// Catches: an import that is committed and then answered with RESOURCE_EXHAUSTED until a restart.
 TEST_F(StoreTest, ANewTableIsServedAlsoWhereLevel2IsFull) {
   Import(Files("m/t", 50'000, 7));
   config_.l2.bytes_max = uint64_t{1} << 20;
@@ -235,6 +236,32 @@ TEST_F(StoreTest, StagedImportsComeWithReload) {
   ASSERT_TRUE(store->Reload().ok());
   EXPECT_EQ(LookUp(*store, "m/t", {3}).firsts[0], 2);
   EXPECT_EQ(DropTable(config_, "m/t").code(), absl::StatusCode::kUnavailable);
+}
+
+// Catches: a store that is opened for writing first, which makes new files.
+TEST_F(StoreTest, DroppingATableThatIsNotThereChangesNoFile) {
+  Import(Files("m/t", 10, 1));
+  const auto files = [&] {
+    std::map<std::string, std::filesystem::file_time_type> found;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(config_.store.path))
+      found[entry.path()] = entry.last_write_time();
+    return found;
+  };
+  const auto before = files();
+  const absl::Status status = DropTable(config_, "m/tt");
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(status.message().find("'m/t'"), absl::string_view::npos) << status;
+  EXPECT_EQ(files(), before);
+  EXPECT_TRUE(DropTable(config_, "m/t").ok());
+}
+
+TEST_F(StoreTest, ATableThatIsOnlyStagedCanBeDropped) {
+  {
+    const auto store = Open(OpenMode::kCreate);
+    ASSERT_TRUE(ImportTables(config_, Files("m/t", 10, 2))->staged);
+  }
+  EXPECT_TRUE(DropTable(config_, "m/t").ok());
+  EXPECT_TRUE(Open()->Tables()->empty());
 }
 
 TEST_F(StoreTest, AReaderCatchesUpWithReload) {

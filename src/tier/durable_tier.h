@@ -126,6 +126,12 @@ class BulkImport {
   virtual absl::StatusOr<Result> Commit() = 0;
 };
 
+// An import that was left staged and can never be committed. It has been removed.
+struct LostImport {
+  std::vector<std::string> tables;  // empty: nobody can tell, its own list of them is damaged
+  absl::Status why;                 // for the log: it may name paths
+};
+
 // The store of one node. Thread-safe.
 class DurableStore {
  public:
@@ -155,6 +161,9 @@ class DurableStore {
   // Errors, read-only: UNAVAILABLE (the writer changes the store faster than it can be read), and
   // those of opening; what was seen before stays.
   virtual absl::StatusOr<bool> Refresh() = 0;
+
+  // The imports that Refresh gave up, since the last call.
+  virtual std::vector<LostImport> TakeLostImports() = 0;
 
   // Makes everything written so far durable, whatever the sync mode.
   virtual absl::Status Sync() = 0;

@@ -332,6 +332,8 @@ class FaultyDurableStore final : public DurableStore {
     return call.Leave(store_->Refresh());
   }
 
+  std::vector<LostImport> TakeLostImports() override { return store_->TakeLostImports(); }
+
   absl::Status Sync() override {
     FaultyCall call(faults_, TierOperation::kSync);
     HPS_RETURN_IF_ERROR(call.Enter());

@@ -43,8 +43,8 @@ class StagingFaultTest : public FailingDiskTest {
   std::unique_ptr<DurableStore> server_;
 };
 
-// Catches: an import that failed after its manifest had its name, and whose files were then removed
-// under the server that had begun to take it.
+// Catches: an import that fails after its manifest has its name, and whose files are then removed
+// under the server that has begun to take it.
 TEST_F(StagingFaultTest, AStagedImportIsReadyOrGoneWhateverCallFails) {
   OpenServer();
   disk_->Fail({.nth = UINT64_MAX});

@@ -121,8 +121,8 @@ std::vector<FileFaultPlan> PlansFor(uint64_t call_count, const rocksdb::IOStatus
   return plans;
 }
 
-// Catches: a staged import whose commit failed and could not be tried again before the next open,
-// because its column family was there already; and files of it that stayed until then.
+// Catches: a staged import whose commit has failed and can't be tried again before the next open,
+// because its column family is there already; and files of it that stay until then.
 TEST_F(SwitchFaultTest, AStagedImportCanBeCommittedOnceTheDiskWorks) {
   OpenServer();
   ASSERT_TRUE(Stage(kNewRows).ok());
@@ -281,7 +281,7 @@ TEST_F(FullDiskDropTest, ACommandOpensTheStoreAndDropsATable) {
 }
 
 // Catches: files of a dropped table that stay, on a full disk, until the store is opened anew,
-// because they could not be removed at once.
+// because they can't be removed at once.
 TEST_F(FullDiskDropTest, WhatADropHasLeftGoesWithTheNextOne) {
   for (const bool by_refresh : {false, true}) {
     SCOPED_TRACE(by_refresh ? "by a refresh" : "by a drop");

@@ -2,10 +2,6 @@
 
 libfaketime stands before the server's clock. The monotonic clock stays as it is, as it does when
 somebody sets a machine's clock.
-
-It jumps between look-ups: RocksDB reads the clock of the day for the deadline of a read, so that
-one which is under way as the clock jumps past its deadline gives up, and its keys are answered by
-the default row, as degraded.
 """
 
 import json
@@ -112,8 +108,7 @@ class ClockTest(support.ServerTestCase):
             load.await_ok(50)
             for version, offset_s in enumerate(JUMPS, start=2):
                 under_way = UnderWay(server)
-                with load.between_requests():
-                    self.jump(offset_s)
+                self.jump(offset_s)
                 self.await_offset(server, offset_s)
                 self.load_version(server, version)
                 load.await_ok(100)

@@ -97,16 +97,24 @@ class ReloadTest(LoadTestCase):
         self.server = self.serve_ready(security=CONTROL, environment={"HPS_TOKEN": TOKEN},
                                        cache_bytes="1MiB")
 
-    def control(self, action: str) -> None:
+    def try_control(self, action: str) -> str:
+        """What the server says against it; empty: it is done."""
         if self.protocol == "grpc":
             client = importlib.import_module("tritonclient.grpc")
+            errors = importlib.import_module("tritonclient.utils")
             with client.InferenceServerClient(self.server.grpc) as connection:
                 headers = {name.lower(): value for name, value in self.token.items()}
-                getattr(connection, f"{action}_model")(MODEL, headers=headers)
-            return
+                try:
+                    getattr(connection, f"{action}_model")(MODEL, headers=headers)
+                except errors.InferenceServerException as error:
+                    return str(error)
+            return ""
         status, body = self.server.get(f"/v2/repository/models/{MODEL}/{action}", self.token,
                                        data=b"", method="POST")
-        self.assertEqual(status, 200, body)
+        return "" if status == 200 else f"[{status}] {body.decode()}"
+
+    def control(self, action: str) -> None:
+        self.assertEqual(self.try_control(action), "")
 
     @contextlib.contextmanager
     def memory_returns(self, load: Load):
@@ -172,7 +180,11 @@ class ReloadTest(LoadTestCase):
                 damaged = bytearray(manifest.read_bytes())
                 damaged[len(damaged) // 2] ^= 0xFF
                 manifest.write_bytes(damaged)
-                self.control("load")
+                told = self.try_control("load")
+                self.assertRegex(told, r"\[(409|StatusCode.FAILED_PRECONDITION)\]")
+                self.assertIn(f"model '{MODEL}'", told)
+                self.assertNotIn(str(self.directory), told)
+                self.control("load")  # there is nothing that is to be loaded any more
         self.assertEqual(load.wrong + load.failed(), [])
         self.assertEqual({answer.version for answer in load.all()}, {1})
         self.assertEqual(self.server.stop(), 0)  # and the log is whole

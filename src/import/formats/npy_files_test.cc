@@ -102,7 +102,7 @@ TEST(NpyFilesTest, AWriterThatIsGivenUpLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(directory.Path("")));
 }
 
-// Once a writer with the right to do so put a file in the place of /dev/null.
+// Catches: a file in the place of /dev/null, by a writer with the right to put one there.
 TEST(NpyFilesTest, AWriterReplacesOnlyFiles) {
   const TestDirectory directory;
   const std::string pipe = directory.Path("pipe");
