@@ -320,6 +320,9 @@ absl::StatusOr<Config> LoadConfig(const std::string& path) {
   }
   Config config;
   HPS_RETURN_IF_ERROR(ReadSection(file, "", root, config));
+  // The default is relative to the file, too: else a command would depend on where it is typed.
+  if (!config.origin.contains("store.path"))
+    config.store.path = (std::filesystem::path(file.directory) / config.store.path).string();
   if (const absl::Status status = ValidateConfig(config); !status.ok())
     return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
   return config;
@@ -329,9 +332,9 @@ absl::Status ValidateConfig(const Config& config) {
   for (const Setting<Config>& setting : ConfigSettings())
     HPS_RETURN_IF_ERROR(CheckSetting(setting, config));
   if (config.l2.resolution_target > config.l2.overflow_margin) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("l2.resolution_target = ", config.l2.resolution_target,
-                     ": at most l2.overflow_margin, which is ", config.l2.overflow_margin));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "l2.resolution_target = ", config.l2.resolution_target,
+        ": expected at most l2.overflow_margin, which is ", config.l2.overflow_margin));
   }
   HPS_RETURN_IF_ERROR(CheckServer(config.server));
   std::set<std::string> names;

@@ -57,7 +57,9 @@ class ConfigTest : public ::testing::Test {
 TEST_F(ConfigTest, AnEmptyFileGivesTheDefaults) {
   const auto config = Load("");
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(PrintConfig(*config), PrintConfig(Config()));
+  Config defaults;
+  defaults.store.path = directory_ + "/store";
+  EXPECT_EQ(PrintConfig(*config), PrintConfig(defaults));
   EXPECT_EQ(config->store.cache_bytes, uint64_t{1} << 30);
   EXPECT_TRUE(config->model.empty());
 }
@@ -130,6 +132,16 @@ name = "dcn"
   EXPECT_EQ(config->origin.at("model[dlrm].table[item].l2_bytes"), path_ + ":33");
 }
 
+// Catches: a default that is relative to the directory in which the command is typed.
+TEST_F(ConfigTest, TheDefaultStoreIsBesideTheFile) {
+  const auto config = Load("[lookup]\ntimeout = \"1s\"\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->store.path, directory_ + "/store");
+  EXPECT_NE(PrintConfig(*config).find("store.path = \"" + directory_ + "/store\"  # default"),
+            std::string::npos)
+      << PrintConfig(*config);
+}
+
 TEST_F(ConfigTest, AnAbsolutePathStaysAsItIs) {
   const auto config = Load("[store]\npath = \"/somewhere/else\"\n");
   ASSERT_TRUE(config.ok()) << config.status();
@@ -173,7 +185,7 @@ TEST_F(ConfigTest, OutOfRangeNamesTheRange) {
   ExpectInvalid("[l2]\npreload = 1.5\n", "2:11", {"l2.preload = 1.5", "0.0 to 1.0"});
   ExpectInvalid("[l2]\npreload = nan\n", "2:11", {"0.0 to 1.0"});
   ExpectInvalid("[l2]\nbytes_max = 0\n", "2:13", {"1B to 1024TiB"});
-  ExpectInvalid("[l2]\nbytes_max = -1\n", "2:13", {"out of range"});
+  ExpectInvalid("[l2]\nbytes_max = -1\n", "2:13", {"out of range", "found -1"});
   ExpectInvalid("[l2]\nbytes_max = \"99999999TiB\"\n", "2:13", {"below 2^64"});
   ExpectInvalid("[lookup]\ntimeout = \"2h\"\n", "2:11", {"0s to 1h"});
   ExpectInvalid("[threads]\nfetch = 5000000000\n", "2:9", {"0 to 1024"});
@@ -185,6 +197,7 @@ TEST_F(ConfigTest, OutOfRangeNamesTheRange) {
   ExpectInvalid("[l2]\noverflow_margin = 0.5\nresolution_target = 0.6\n", "",
                 {"l2.resolution_target", "overflow_margin"});
   ExpectInvalid("[server]\nhttp = \"localhost\"\n", "2:8", {"\"host:port\""});
+  ExpectInvalid("[server]\nhttp = \"localhost:65536\"\n", "2:8", {"a port from 0 to 65535"});
   ExpectInvalid("[store]\npath = \"\"\n", "2:8", {"expected a path"});
 }
 
@@ -212,9 +225,11 @@ TEST_F(ConfigTest, TheServersSettingsAreChecked) {
   ExpectInvalid("[server]\nthreads = 1\n", "", {"server.threads", "at least 2"});
   ExpectInvalid("[server]\nthreads = 4\nlookups = 4\n", "", {"server.lookups", "fewer"});
   // Catches: bodies that are allowed and never served.
-  ExpectInvalid("[server]\nbytes_in_flight_max = \"32MiB\"\n", "",
-                {"server.body_bytes_max = 64MiB", "server.bytes_in_flight_max, which is 32MiB"});
-  EXPECT_TRUE(Load("[server]\nbytes_in_flight_max = \"32MiB\"\nbody_bytes_max = \"32MiB\"\n").ok());
+  ExpectInvalid("[server]\nbytes_in_flight_max = \"48MiB\"\nbody_bytes_max = \"17MiB\"\n", "",
+                {"server.body_bytes_max = 17MiB", "server.bytes_in_flight_max, which is 48MiB"});
+  EXPECT_TRUE(Load("[server]\nbytes_in_flight_max = \"68MiB\"\nbody_bytes_max = \"17MiB\"\n").ok());
+  ExpectInvalid("[server]\nbytes_in_flight_max = \"3MiB\"\nbody_bytes_max = \"1KiB\"\n", "2:23",
+                {"4MiB"});
   ExpectInvalid("[server.security]\ntls_key = \"k\"\n", "", {"tls_certificate and tls_key"});
   ExpectInvalid("[server.security]\ntls_client_ca = \"k\"\n", "", {"needs", "tls_certificate"});
   ExpectInvalid("[server]\ngrcp = \"\"\n", "2:1", {"did you mean 'grpc'"});
@@ -234,7 +249,7 @@ TEST_F(ConfigTest, ModelsAreChecked) {
       "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n[[model.table]]\n"
       "name = \"t\"\n",
       "", {"'t' is given twice"});
-  // Catches: settings of a table that is not served, which were ignored in silence.
+  // Catches: settings of a table that is not served, which are ignored in silence.
   ExpectInvalid(
       "[[model]]\nname = \"m\"\ntables = [\"user\"]\n[[model.table]]\nname = \"usr\"\n"
       "l2_share = 1.0\n",
@@ -269,7 +284,7 @@ TEST_F(ConfigTest, TheFileItself) {
   EXPECT_EQ(LoadConfig(directory_ + "/none/none.toml").status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(LoadConfig(directory_).status().code(), absl::StatusCode::kInvalidArgument);
-  // Catches: a pipe that nobody writes to, which was waited for.
+  // Catches: a pipe that nobody writes to, which is waited for.
   const std::string pipe = directory_ + "/pipe.toml";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(
@@ -318,7 +333,7 @@ TEST_F(ConfigTest, WhatIsPrintedReadsBack) {
   EXPECT_EQ(again->store.path, config->store.path);
 }
 
-// Once a relative path was printed as it was, and meant another directory in another file.
+// Catches: a relative path printed as it is, which means another directory in another file.
 TEST_F(ConfigTest, WhatIsPrintedMeansTheSameAnywhere) {
   const std::string odd = directory_ + "/a \"b\" \\ # '\n\t";
   std::filesystem::create_directories(odd);
@@ -345,7 +360,7 @@ TEST_F(ConfigTest, BudgetsInBytesMustFitTogether) {
       "[[model.table]]\nname = \"u\"\nl2_bytes = ";
   EXPECT_TRUE(Load(text + "40\n").ok());
   ExpectInvalid(text + "41\n", "", {"model 'm', table 'u'", "41B", "100B", "40B left"});
-  // Catches: budgets of level 1 that it can't keep, which were cut in silence.
+  // Catches: budgets of level 1 that it can't keep, which are cut in silence.
   const std::string l1 =
       "[l1]\nbytes_max = 100\n[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n"
       "l1_bytes = 60\n[[model]]\nname = \"n\"\n[[model.table]]\nname = \"t\"\nl1_bytes = ";

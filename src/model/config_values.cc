@@ -19,6 +19,12 @@ absl::Status OutOfRange(const std::string& min, const std::string& max) {
   return absl::InvalidArgumentError(absl::StrCat("out of range, expected ", min, " to ", max));
 }
 
+// Of a number that the setting's own type can't hold, so that nobody else can say it.
+absl::Status OutOfRange(const std::string& min, const std::string& max, int64_t found) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("out of range, expected ", min, " to ", max, ", found ", found));
+}
+
 // The shortest decimal that reads back as the same number, with a point so that it is a TOML float.
 std::string PrintDouble(double value) {
   if (std::isnan(value)) return "nan";
@@ -103,7 +109,7 @@ absl::Status IntegerCodec::Read(const ConfigValue& value, const std::string&, ui
   const auto* given = std::get_if<int64_t>(&value);
   if (given == nullptr) return WrongType("an integer", value);
   if (*given < 0 || *given > std::numeric_limits<uint32_t>::max())
-    return OutOfRange(std::to_string(min), std::to_string(max));
+    return OutOfRange(std::to_string(min), std::to_string(max), *given);
   out = static_cast<uint32_t>(*given);
   return absl::OkStatus();
 }
@@ -140,7 +146,7 @@ std::string SizeCodec::type() const { return "size"; }
 
 absl::Status SizeCodec::Read(const ConfigValue& value, const std::string&, uint64_t& out) const {
   if (const auto* bytes = std::get_if<int64_t>(&value)) {
-    if (*bytes < 0) return OutOfRange(FormatByteSize(min), FormatByteSize(max));
+    if (*bytes < 0) return OutOfRange(FormatByteSize(min), FormatByteSize(max), *bytes);
     out = static_cast<uint64_t>(*bytes);
     return absl::OkStatus();
   }
@@ -162,7 +168,7 @@ std::string CountCodec::type() const { return absl::StrCat("integer, ", min, " t
 absl::Status CountCodec::Read(const ConfigValue& value, const std::string&, uint64_t& out) const {
   const auto* given = std::get_if<int64_t>(&value);
   if (given == nullptr) return WrongType("an integer", value);
-  if (*given < 0) return OutOfRange(std::to_string(min), std::to_string(max));
+  if (*given < 0) return OutOfRange(std::to_string(min), std::to_string(max), *given);
   out = static_cast<uint64_t>(*given);
   return absl::OkStatus();
 }
@@ -225,7 +231,8 @@ absl::Status AddressCodec::Check(const std::string& value) const {
                           ? std::from_chars_result{end, std::errc::invalid_argument}
                           : std::from_chars(value.data() + colon + 1, end, port);
   if (colon == 0 || result.ec != std::errc() || result.ptr != end)
-    return absl::InvalidArgumentError("expected \"host:port\", found " + QuoteToml(value));
+    return absl::InvalidArgumentError("expected \"host:port\" with a port from 0 to 65535, found " +
+                                      QuoteToml(value));
   return absl::OkStatus();
 }
 
@@ -288,7 +295,8 @@ absl::Status DevicesCodec::Read(const ConfigValue& value, const std::string&, L1
   out.devices_auto = false;
   out.devices.clear();
   for (const int64_t device : *list) {
-    if (device < 0 || device > kDeviceMax) return OutOfRange("0", std::to_string(kDeviceMax));
+    if (device < 0 || device > kDeviceMax)
+      return OutOfRange("0", std::to_string(kDeviceMax), device);
     out.devices.push_back(static_cast<int>(device));
   }
   return absl::OkStatus();

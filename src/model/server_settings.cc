@@ -12,6 +12,10 @@ namespace hps {
 namespace {
 
 constexpr uint64_t kCountMax = uint64_t{1} << 40;
+constexpr uint64_t kBytesInFlightMin = uint64_t{4} << 20;
+// The largest body is held as it came, as it is unpacked (the last part of that twice, while its
+// memory grows) or as its tensors, in memory that is up to a quarter larger; and then its answer.
+constexpr uint64_t kBodyPart = 4;
 
 std::vector<Setting<Config>> AddressSettings() {
   const EnumCodec<LateAnswers> late{
@@ -54,14 +58,15 @@ std::vector<Setting<Config>> LimitSettings() {
       MakeSetting<Config>(
           {"server", "bytes_in_flight_max",
            "Bytes of requests and answers that are held; beyond it requests are refused at once."},
-          SizeCodec{uint64_t{1} << 20, kSizeMax},
+          SizeCodec{kBytesInFlightMin, kSizeMax},
           [](auto& c) -> auto& { return c.server.bytes_in_flight_max; }),
       MakeSetting<Config>(
           {"server", "connections_max", "Connections that are open, of HTTP and of gRPC each."},
           IntegerCodec{1, 1'000'000}, [](auto& c) -> auto& { return c.server.connections_max; }),
       MakeSetting<Config>(
           {"server", "body_bytes_max",
-           "Body of a request, unpacked; at most `bytes_in_flight_max`."},
+           "Body of a request, unpacked, and its tensors; at most a quarter of "
+           "`bytes_in_flight_max`."},
           SizeCodec{1024, uint64_t{1} << 31},
           [](auto& c) -> auto& { return c.server.body_bytes_max; }),
       MakeSetting<Config>(
@@ -161,11 +166,12 @@ absl::Status CheckServer(const ServerConfig& config) {
         absl::StrCat("server.lookups = ", config.lookups,
                      ": expected fewer than server.threads, which is ", config.threads));
   }
-  if (config.body_bytes_max > config.bytes_in_flight_max) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "server.body_bytes_max = ", FormatByteSize(config.body_bytes_max),
-        ": at most server.bytes_in_flight_max, which is ",
-        FormatByteSize(config.bytes_in_flight_max), ": a larger body could never be taken"));
+  if (config.body_bytes_max > config.bytes_in_flight_max / kBodyPart) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("server.body_bytes_max = ", FormatByteSize(config.body_bytes_max),
+                     ": at most a quarter of server.bytes_in_flight_max, which is ",
+                     FormatByteSize(config.bytes_in_flight_max),
+                     ": a larger body could be refused also where there is no other"));
   }
   if (config.tls_certificate.empty() != config.tls_key.empty()) {
     return absl::InvalidArgumentError(

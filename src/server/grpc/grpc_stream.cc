@@ -66,11 +66,7 @@ void GrpcStream::NoteArrival() {
 }
 
 void GrpcStream::End() {
-  Reset();
-  ReleaseAnswer();
-  reader_.Clear();
-  inflated_ = InflatedMessage();
-  request_codec_.Trim();
+  GiveBack();
   if (has_place_) connection_->ReturnPlace();
   has_place_ = false;
   connection_ = nullptr;
@@ -180,8 +176,8 @@ void GrpcStream::OnData(std::span<const std::byte> bytes) {
   if (phase_ == Phase::kFinishing) return connection_->Consume(*this, bytes.size());
   if (is_stream_ && reads && !reader_.has_more()) NoteArrival();
   if (const absl::Status added = reader_.Add(bytes, server_.pool()); !added.ok()) {
-    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
-    return reads ? Finish(added) : connection_->ResetStream(*this);
+    const absl::Status told = CountMessage(added, BadRequestReason::kProtocol);
+    return reads ? Finish(told) : connection_->ResetStream(*this);
   }
   if (!reads) {
     unread_ += bytes.size();  // its turn comes, and then there is room for more
@@ -200,12 +196,7 @@ void GrpcStream::TakeMessages() {
   MessageReader::Message message;
   const absl::StatusOr<MessageReader::Step> step =
       reader_.Front(server_.parts().config->body_bytes_max, server_.pool(), &message);
-  if (!step.ok()) {
-    server_.parts().counters->CountBadRequest(absl::IsResourceExhausted(step.status())
-                                                  ? BadRequestReason::kLimit
-                                                  : BadRequestReason::kProtocol);
-    return Finish(step.status());
-  }
+  if (!step.ok()) return Finish(CountMessage(step.status(), BadRequestReason::kProtocol));
   const bool has_message = *step == MessageReader::Step::kMessage;
   const char* wrong = nullptr;
   if (has_message && !is_stream_ && reader_.has_more()) {
@@ -280,10 +271,10 @@ void GrpcStream::AnswerNow() {
   if (call_deadline_ <= Now() && control_method_ == nullptr) return RefuseLate();
   const absl::StatusOr<std::span<const std::byte>> bytes = Unpack(packed_);
   if (!bytes.ok()) {
-    if (absl::IsResourceExhausted(bytes.status()))
-      server_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
-    CountBadRequest(bytes.status());
-    return SendError(bytes.status());
+    const BadRequestReason reason = absl::IsUnimplemented(bytes.status())
+                                        ? BadRequestReason::kUnknown
+                                        : BadRequestReason::kSyntax;
+    return SendError(CountMessage(bytes.status(), reason));
   }
   message_ = *bytes;
   if (control_method_ != nullptr) return AnswerControl();
@@ -297,6 +288,7 @@ absl::StatusOr<std::span<const std::byte>> GrpcStream::Unpack(
   HPS_ASSIGN_OR_RETURN(
       inflated_, InflateMessage(coding_, message.bytes, server_.parts().config->body_bytes_max,
                                 server_.pool()));
+  reader_.Pop();  // nobody reads the packed one any more, and its numbers may need the room
   return inflated_.memory.bytes().first(inflated_.size);
 }
 
@@ -341,7 +333,9 @@ absl::Status GrpcStream::StartInference() {
   request.protocol = Protocol::kGrpc;
   request.arrival = arrival_;
   request.unread_wait = unread_wait_;
-  if (const absl::Status parsed = request_codec_.Parse(message_, &request); !parsed.ok()) {
+  if (const absl::Status parsed =
+          request_codec_.Parse(message_, server_.parts().config->body_bytes_max, &request);
+      !parsed.ok()) {
     CountBadRequest(parsed);
     return parsed;
   }
@@ -445,9 +439,7 @@ void GrpcStream::Finish(const absl::Status& status) {
   end_message_ =
       StatusMessageText(std::string_view(status.message().data(), status.message().size()));
   ends_ = true;
-  Reset();
-  ReleaseAnswer();
-  reader_.Clear();
+  GiveBack();
   connection_->SubmitEnd(*this);
 }
 
@@ -485,10 +477,8 @@ void GrpcStream::OnFlushed() {
     phase_ = Phase::kWatching;
     return TellWatcher();
   }
-  Reset();
-  inflated_ = InflatedMessage();
-  request_codec_.Trim();
   reader_.Pop();
+  ReleaseRequest();
   if (reader_.has_more()) {
     arrival_ = Now();
     unread_wait_ = Duration::zero();
@@ -537,6 +527,20 @@ void GrpcStream::OnClosed(bool cut) {
   if (cut || Now() < call_deadline_) server_.parts().inference->Cancel(*this);
 }
 
+// Of a message that could not be read: counts it, with `reason` where it is neither too long nor
+// without room, and gives what its client is told. To gRPC one that is too long is no other than
+// one that there is no room for now.
+absl::Status GrpcStream::CountMessage(const absl::Status& status, BadRequestReason reason) {
+  ServerCounters& counters = *server_.parts().counters;
+  if (absl::IsResourceExhausted(status)) {
+    counters.CountRefused(RefusedReason::kCapacity);
+    return status;
+  }
+  const bool is_long = absl::IsOutOfRange(status);
+  counters.CountBadRequest(is_long ? BadRequestReason::kLimit : reason);
+  return is_long ? absl::ResourceExhaustedError(status.message()) : status;
+}
+
 void GrpcStream::CountBadRequest(const absl::Status& status) {
   ServerCounters& counters = *server_.parts().counters;
   switch (status.code()) {
@@ -550,6 +554,20 @@ void GrpcStream::CountBadRequest(const absl::Status& status) {
     default:
       return;
   }
+}
+
+// All that it holds of the server's memory.
+void GrpcStream::GiveBack() {
+  ReleaseAnswer();
+  reader_.Clear();
+  ReleaseRequest();
+}
+
+// The share of the capacity comes last: who is admitted in its place finds the memory there.
+void GrpcStream::ReleaseRequest() {
+  inflated_ = InflatedMessage();
+  request_codec_.Trim();
+  Reset();
 }
 
 void GrpcStream::ReleaseAnswer() {

@@ -122,7 +122,10 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   void SendText(std::string text);
   void Send();
   void Finish(const absl::Status& status);
+  absl::Status CountMessage(const absl::Status& status, BadRequestReason reason);
   void CountBadRequest(const absl::Status& status);
+  void GiveBack();
+  void ReleaseRequest();
   void ReleaseAnswer();
 
   GrpcServer& server_;

@@ -30,7 +30,7 @@ Bytef* ZlibBytes(const std::byte* bytes) {
 // Makes room for more, up to one byte more than the message may have: it tells that it has more.
 absl::Status Grow(size_t bytes_max, BufferPool& pool, InflatedMessage* message) {
   if (message->size > bytes_max) {
-    return absl::ResourceExhaustedError(
+    return absl::OutOfRangeError(
         absl::StrCat("the message inflates to more than ", bytes_max, " bytes"));
   }
   const size_t wanted = std::min(std::max(message->size * 2, kFirstBytes), bytes_max + 1);

@@ -21,8 +21,8 @@ struct InflatedMessage {
   size_t size = 0;
 };
 
-// Errors: RESOURCE_EXHAUSTED (inflates to more than `bytes_max`; no memory), INVALID_ARGUMENT (does
-// not inflate), UNIMPLEMENTED (neither gzip nor deflate).
+// Errors: OUT_OF_RANGE (inflates to more than `bytes_max`), RESOURCE_EXHAUSTED (no memory now),
+// INVALID_ARGUMENT (does not inflate), UNIMPLEMENTED (neither gzip nor deflate).
 absl::StatusOr<InflatedMessage> InflateMessage(MessageCoding coding,
                                                std::span<const std::byte> packed, size_t bytes_max,
                                                BufferPool& pool);

@@ -47,7 +47,7 @@ absl::Status MessageReader::Append(std::span<const std::byte> bytes, size_t want
 
 absl::Status MessageReader::Add(std::span<const std::byte> bytes, BufferPool& pool) {
   if (bytes.empty()) return absl::OkStatus();
-  if (front_bytes_ > 0)
+  if (front_bytes_ > 0 || later_end_ > 0)  // behind what came before it
     return Append(bytes, (later_end_ + bytes.size()) * 2, pool, &later_, &later_end_);
   // The first piece of a message tells how long it is: room for all of it is taken at once.
   if (end_ == 0 && bytes.size() >= kMessagePrefixBytes && memory_.empty()) {
@@ -87,8 +87,8 @@ absl::StatusOr<MessageReader::Step> MessageReader::Front(uint64_t bytes_max, Buf
       if (*prefix > std::byte{1})
         return absl::InvalidArgumentError("what came is no message of gRPC");
       if (length > bytes_max) {
-        return absl::ResourceExhaustedError(absl::StrCat(
-            "the message is longer than allowed: ", length, " of at most ", bytes_max, " bytes"));
+        return absl::OutOfRangeError(absl::StrCat("the message is longer than allowed: ", length,
+                                                  " of at most ", bytes_max, " bytes"));
       }
       whole += length;
       if (have >= whole) {

@@ -26,14 +26,14 @@ class MessageReader {
   };
   enum class Step : uint8_t { kNeedsMore, kMessage };
 
-  // Takes what has come. Errors: RESOURCE_EXHAUSTED (no memory).
+  // Takes what has come. Errors: BufferPool::Acquire's.
   absl::Status Add(std::span<const std::byte> bytes, BufferPool& pool);
 
-  // The message at the front; it stays there. Errors: RESOURCE_EXHAUSTED (longer than `bytes_max`,
-  // known as soon as its prefix is there), INVALID_ARGUMENT (no message).
+  // The message at the front; it stays there. Errors: OUT_OF_RANGE (longer than `bytes_max`, known
+  // as soon as its prefix is there), INVALID_ARGUMENT (no message), BufferPool::Acquire's.
   absl::StatusOr<Step> Front(uint64_t bytes_max, BufferPool& pool, Message* message);
 
-  // Drops the message that Front gave.
+  // Drops the message that Front gave, if it has not been dropped.
   void Pop();
 
   // Whether something has come behind the front message, or, without one, at all.

@@ -50,7 +50,7 @@ class GatedInference final : public Inference {
 
   // Before the core's own; to be set before the first call.
   std::function<absl::Status(const InferenceCall&)> on_prepare;
-  std::function<void(const InferenceCall&)> on_run;
+  std::function<void(InferenceCall&)> on_run;
   std::function<Duration(Duration)> time_for;  // in place of the core's
   std::atomic<bool> has_room = true;
 

@@ -46,7 +46,7 @@ bool FuzzGrpcInfer(std::span<const std::byte> message) {
   bool was_read = false;
   for (int round = 0; round < 2; ++round) {  // a codec is used again
     InferenceRequest request;
-    const absl::Status status = codec.Parse(exact, &request);
+    const absl::Status status = codec.Parse(exact, UINT64_MAX, &request);
     HPS_CHECK(status.ok() || IsRefusal(status.code()));
     HPS_CHECK(round == 0 || status.ok() == was_read);
     was_read = status.ok();

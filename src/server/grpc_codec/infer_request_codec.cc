@@ -190,7 +190,8 @@ bool Fits(uint64_t number, Datatype datatype) {
 }  // namespace
 
 absl::Status InferRequestCodec::Parse(std::span<const std::byte> message,
-                                      InferenceRequest* request) {
+                                      uint64_t unpacked_bytes_max, InferenceRequest* request) {
+  unpacked_bytes_max_ = std::min<uint64_t>(unpacked_bytes_max, kUnpackedBytesMax);
   raw_.clear();
   unpacked_.clear();
   unpacked_bytes_.clear();
@@ -417,9 +418,10 @@ absl::Status InferRequestCodec::AppendNumber(uint64_t number, const InputTensor&
 }
 
 absl::Status InferRequestCodec::CheckUnpacked(size_t more_bytes, const InputTensor& input) const {
-  if (unpacked_bytes_.size() + more_bytes <= kUnpackedBytesMax) return absl::OkStatus();
+  if (unpacked_bytes_.size() + more_bytes <= unpacked_bytes_max_) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat("input '", Text(input.name), "': typed contents have ",
-                                            "at most ", kUnpackedBytesMax, " bytes in a request"));
+                                            "at most ", unpacked_bytes_max_,
+                                            " bytes in a request"));
 }
 
 absl::Status InferRequestCodec::ConnectBytes(InferenceRequest* request) {

@@ -21,12 +21,14 @@ namespace hps::server {
 class InferRequestCodec {
  public:
   // Fills in model, version, id, timeout, inputs and output_names of `request`; the message must
-  // live as long as they are used, and so must this object, without another Parse.
+  // live as long as they are used, and so must this object, without another Parse. Typed contents
+  // may unpack to `unpacked_bytes_max`, and to no more than the keys of the largest call.
   //
   // Errors: INVALID_ARGUMENT (not a ModelInferRequest; a negative time-out; a datatype that does
   // not exist; dimensions that are negative; contents that do not match), OUT_OF_RANGE (over a
   // limit), UNIMPLEMENTED (shared memory, classification).
-  absl::Status Parse(std::span<const std::byte> message, InferenceRequest* request);
+  absl::Status Parse(std::span<const std::byte> message, uint64_t unpacked_bytes_max,
+                     InferenceRequest* request);
 
   // Fills in model, id and timeout alone, as far as they are there and right, and looks at no more
   // than the first fields: for a message that must wait, or is refused before it is read. It may be
@@ -64,6 +66,7 @@ class InferRequestCodec {
   std::vector<std::span<const std::byte>> raw_;
   std::vector<Unpacked> unpacked_;
   std::vector<std::byte> unpacked_bytes_;
+  uint64_t unpacked_bytes_max_ = 0;
   bool wants_final_mark_ = false;
 };
 

@@ -23,7 +23,7 @@ class InferRequestCodecTest : public testing::Test {
   absl::Status Parse(const std::string& message) {
     message_ = message;
     request_ = InferenceRequest();
-    return codec_.Parse(AsBytes(message_), &request_);
+    return codec_.Parse(AsBytes(message_), unpacked_bytes_max_, &request_);
   }
   void ExpectError(const std::string& message, StatusCode code, const char* text) {
     const absl::Status status = Parse(message);
@@ -34,6 +34,7 @@ class InferRequestCodecTest : public testing::Test {
   std::string message_;
   InferenceRequest request_;
   InferRequestCodec codec_;
+  uint64_t unpacked_bytes_max_ = UINT64_MAX;
 };
 
 TEST_F(InferRequestCodecTest, ReadsEverythingAsViews) {
@@ -177,6 +178,13 @@ TEST_F(InferRequestCodecTest, LimitsHold) {
   const std::string numbers(kKeysPerCallMax + 1, '\x01');
   ExpectError(Input("t", "INT64", {1}, Field(5, Field(3, numbers))), StatusCode::kOutOfRange,
               "typed contents");
+  // ... and no more than the server takes of a body.
+  unpacked_bytes_max_ = 80;
+  const auto ones = [](size_t n) {
+    return Input("t", "INT64", {static_cast<int64_t>(n)}, Field(5, Field(3, std::string(n, '\1'))));
+  };
+  EXPECT_TRUE(Parse(ones(10)).ok());
+  ExpectError(ones(11), StatusCode::kOutOfRange, "at most 80 bytes");
 }
 
 TEST_F(InferRequestCodecTest, VeryLongTimeoutIsAYear) {

@@ -91,7 +91,7 @@ absl::StatusOr<PackedBody> Inflate(Coding coding, std::span<const std::byte> pac
 
 absl::StatusOr<PackedBody> Deflate(Coding coding,
                                    std::span<const std::span<const std::byte>> pieces,
-                                   BufferPool& pool) {
+                                   size_t bytes_max, BufferPool& pool) {
   z_stream stream{};
   if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, WindowBits(coding), MAX_MEM_LEVEL,
                    Z_DEFAULT_STRATEGY) != Z_OK) {
@@ -102,17 +102,19 @@ absl::StatusOr<PackedBody> Deflate(Coding coding,
   for (const std::span<const std::byte> piece : pieces) total += piece.size();
   if (total > kStepBytesMax) return OutOfMemory();
   PackedBody body;
-  HPS_ASSIGN_OR_RETURN(body.memory,
-                       pool.Acquire(deflateBound(&stream, total), BufferPool::Use::kAnswer));
+  const size_t room = std::min(
+      {bytes_max, size_t{deflateBound(&stream, total)}, size_t{std::numeric_limits<uInt>::max()}});
+  HPS_ASSIGN_OR_RETURN(body.memory, pool.Acquire(room, BufferPool::Use::kAnswer));
   stream.next_out = ZlibBytes(body.memory.bytes().data());
-  stream.avail_out = static_cast<uInt>(
-      std::min<size_t>(body.memory.bytes().size(), std::numeric_limits<uInt>::max()));
+  stream.avail_out = static_cast<uInt>(room);
   for (size_t i = 0; i < pieces.size(); ++i) {
     stream.next_in = ZlibBytes(pieces[i].data());
     stream.avail_in = static_cast<uInt>(pieces[i].size());
-    const int result = deflate(&stream, i + 1 == pieces.size() ? Z_FINISH : Z_NO_FLUSH);
-    HPS_CHECK(result == (i + 1 == pieces.size() ? Z_STREAM_END : Z_OK) ||
-              (result == Z_BUF_ERROR && pieces[i].empty()));
+    const bool is_last = i + 1 == pieces.size();
+    const int result = deflate(&stream, is_last ? Z_FINISH : Z_NO_FLUSH);
+    HPS_CHECK(result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR);
+    if (is_last ? result != Z_STREAM_END : stream.avail_in > 0)
+      return absl::OutOfRangeError(absl::StrCat("the body packs to more than ", room, " bytes"));
   }
   body.size = stream.total_out;
   return body;

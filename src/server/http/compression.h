@@ -25,9 +25,10 @@ struct PackedBody {
 absl::StatusOr<PackedBody> Inflate(Coding coding, std::span<const std::byte> packed,
                                    uint64_t bytes_max, BufferPool& pool);
 
-// Packs the pieces as one body. REQUIRES: gzip or deflate. Errors: RESOURCE_EXHAUSTED.
+// Packs the pieces as one body. REQUIRES: gzip or deflate. Errors: OUT_OF_RANGE (it is larger than
+// `bytes_max`), RESOURCE_EXHAUSTED.
 absl::StatusOr<PackedBody> Deflate(Coding coding,
                                    std::span<const std::span<const std::byte>> pieces,
-                                   BufferPool& pool);
+                                   size_t bytes_max, BufferPool& pool);
 
 }  // namespace hps::server

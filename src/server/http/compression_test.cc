@@ -15,7 +15,7 @@ std::string Packed(Coding coding, const std::string& text, BufferPool& pool) {
   const std::array<std::span<const std::byte>, 2> pieces = {
       AsBytes(std::string_view(text).substr(0, text.size() / 3)),
       AsBytes(std::string_view(text).substr(text.size() / 3))};
-  const absl::StatusOr<PackedBody> packed = Deflate(coding, pieces, pool);
+  const absl::StatusOr<PackedBody> packed = Deflate(coding, pieces, SIZE_MAX, pool);
   EXPECT_TRUE(packed.ok());
   return std::string(AsText(packed->memory.bytes().first(packed->size)));
 }
@@ -44,6 +44,21 @@ TEST(CompressionTest, WhatIsPackedUnpacks) {
     }
   }
   EXPECT_EQ(pool.lent_bytes(), 0u);
+}
+
+TEST(CompressionTest, WhatPacksToMoreThanItMayTakesNoMoreRoom) {
+  BufferPool pool(64 << 10, 0);
+  std::mt19937_64 random(5);
+  std::string text(64 << 10, ' ');
+  for (char& c : text) c = static_cast<char>(random());
+  const std::string_view all = text;
+  for (const size_t cut : {size_t{0}, size_t{1}, text.size() / 2, text.size()}) {
+    const std::array<std::span<const std::byte>, 2> pieces = {AsBytes(all.substr(0, cut)),
+                                                              AsBytes(all.substr(cut))};
+    EXPECT_EQ(Deflate(Coding::kGzip, pieces, text.size(), pool).status().code(),
+              absl::StatusCode::kOutOfRange);
+    EXPECT_EQ(pool.lent_bytes(), 0u);
+  }
 }
 
 TEST(CompressionTest, ABombCostsNoMoreThanTheLimit) {

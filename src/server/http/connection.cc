@@ -102,9 +102,9 @@ void Connection::OpenNow() {
 void Connection::Close() {
   HPS_DCHECK(state_ != State::kCalling);
   state_ = State::kClosed;
-  EndRequest();
   input_.Release();
   input_size_ = 0;
+  EndRequest();
   transport_.Close();
   EndConnection();
 }
@@ -222,6 +222,7 @@ std::span<std::byte> Connection::RoomToRead() {
     absl::StatusOr<BufferPool::Lease> lease =
         server_.pool().Acquire(kInputBytes, BufferPool::Use::kRequest);
     if (!lease.ok()) {
+      CountNoRoom(lease.status());
       Refuse(ErrorOf(lease.status()));
       return {};
     }
@@ -348,13 +349,20 @@ bool Connection::TakeBodyRoom(size_t bytes) {
   absl::StatusOr<BufferPool::Lease> lease =
       server_.pool().Acquire(std::max(wanted, bytes), BufferPool::Use::kRequest);
   if (!lease.ok()) {
-    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    CountNoRoom(lease.status());
     Refuse(ErrorOf(lease.status()));
     return false;
   }
   if (body_size_ > 0) std::memcpy(lease->bytes().data(), body_.bytes().data(), body_size_);
   body_ = *std::move(lease);
   return true;
+}
+
+// Of a buffer that a request did not get: it could never have it, or not now.
+void Connection::CountNoRoom(const absl::Status& status) {
+  ServerCounters& counters = *server_.parts().counters;
+  if (absl::IsOutOfRange(status)) return counters.CountBadRequest(BadRequestReason::kLimit);
+  counters.CountRefused(RefusedReason::kCapacity);
 }
 
 bool Connection::SendContinue() {

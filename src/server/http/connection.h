@@ -82,6 +82,7 @@ class Connection final : public ServedConnection, public InferenceCall, private 
   void BeginBody();
   void Judge();  // sets early_error_ for what the head alone shows to be refused
   bool TakeBodyRoom(size_t bytes);
+  void CountNoRoom(const absl::Status& status);
   bool SendContinue();
 
   // Answering.
@@ -104,6 +105,7 @@ class Connection final : public ServedConnection, public InferenceCall, private 
   void Send(int code, std::string_view content_type, std::string_view extra_fields);
 
   // Writing.
+  bool Pack(uint64_t bytes);
   bool WriteOn();
   void EndAnswer();
   void EndRequest();
@@ -152,6 +154,7 @@ class Connection final : public ServedConnection, public InferenceCall, private 
   InferDecoder decoder_;
   PackedBody unpacked_;
   PackedBody packed_;
+  Admission::Reservation packed_share_;  // of the capacity, for that
   BufferPool::Lease rows_;
   absl::Status call_status_;
   bool is_control_ = false;

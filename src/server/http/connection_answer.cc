@@ -62,6 +62,10 @@ void Connection::Answer() {
                         .reason = BadRequestReason::kLimit,
                         .allow = {}});
     }
+    if (absl::IsResourceExhausted(status)) {
+      CountNoRoom(status);
+      return SendRefusal(status);
+    }
     return SendError(status, BadRequestReason::kContent);
   }
   switch (route_.kind) {
@@ -84,6 +88,7 @@ absl::Status Connection::Unpack() {
   if (head_.content_coding == Coding::kIdentity || body.empty()) return absl::OkStatus();
   HPS_ASSIGN_OR_RETURN(unpacked_, Inflate(head_.content_coding, std::as_bytes(body),
                                           server_.parts().config->body_bytes_max, server_.pool()));
+  body_.Release();  // nobody reads the packed one any more, and its tensors may need the room
   return absl::OkStatus();
 }
 
@@ -102,6 +107,7 @@ void Connection::StartInfer() {
   request.model = route_.model;
   request.version = route_.version;
   const absl::Status decoded = Decode(body, json_bytes);
+  if (absl::IsResourceExhausted(decoded)) CountNoRoom(decoded);
   if (!decoded.ok()) return SendError(decoded, ReasonOf(decoded, decoder_.failed_in_syntax()));
   request.body_bytes = input_.bytes().size() + body_.bytes().size() +
                        unpacked_.memory.bytes().size() + decoder_.lent_bytes();
@@ -334,14 +340,9 @@ void Connection::Send(int code, std::string_view content_type, std::string_view 
   uint64_t bytes = 0;
   for (const std::span<const std::byte> piece : pieces_) bytes += piece.size();
   Coding coding = Coding::kIdentity;
-  if (head_.accepted_coding != Coding::kIdentity && bytes >= kPackedBytesMin) {
-    if (absl::StatusOr<PackedBody> packed = Deflate(head_.accepted_coding, pieces_, server_.pool());
-        packed.ok()) {
-      packed_ = *std::move(packed);
-      coding = head_.accepted_coding;
-      bytes = packed_.size;
-      pieces_.assign(1, packed_.memory.bytes().first(packed_.size));
-    }
+  if (head_.accepted_coding != Coding::kIdentity && bytes >= kPackedBytesMin && Pack(bytes)) {
+    coding = head_.accepted_coding;
+    bytes = packed_.size;
   }
   fields_.clear();
   absl::StrAppend(&fields_, "HTTP/1.1 ", code, " ", View(ReasonPhrase(code)),
@@ -369,6 +370,23 @@ void Connection::Send(int code, std::string_view content_type, std::string_view 
   }
   state_ = State::kWriting;
   SetDeadline(kNoDeadline);
+}
+
+// An answer of `bytes`. False: it is sent as it is, since there is no room to pack it, or that
+// makes it no smaller.
+bool Connection::Pack(uint64_t bytes) {
+  const absl::Status reserved =
+      server_.parts().inference->ReserveBytes(BufferPool::LentFor(bytes), &packed_share_);
+  if (!reserved.ok()) return false;
+  absl::StatusOr<PackedBody> packed =
+      Deflate(head_.accepted_coding, pieces_, bytes, server_.pool());
+  if (!packed.ok()) {
+    packed_share_.Release();
+    return false;
+  }
+  packed_ = *std::move(packed);
+  pieces_.assign(1, packed_.memory.bytes().first(packed_.size));
+  return true;
 }
 
 // False: the rest must wait.
@@ -399,14 +417,15 @@ bool Connection::WriteOn() {
   return true;
 }
 
-// Gives back all that the request held, also what its call held of the server's capacity.
+// Gives back all that the request held, also what its call held of the server's capacity. That
+// comes last: who is admitted in its place finds the memory there.
 void Connection::EndRequest() {
-  Reset();
   decoder_.Reset();
   rows_.Release();
   body_.Release();
   unpacked_ = PackedBody();
   packed_ = PackedBody();
+  packed_share_.Release();
   api_ = ApiAnswer();
   early_error_.reset();
   ClearTensorList(&pieces_);
@@ -414,14 +433,19 @@ void Connection::EndRequest() {
   unsent_begin_ = 0;
   text_.clear();
   if (text_.capacity() > kTextBytesKept) text_ = std::string();
+  Reset();
 }
 
+// Its last byte is with the system.
 void Connection::EndAnswer() {
-  EndRequest();  // its last byte is with the system
   const TimePoint now = RealClock().Now();
   if (close_) {
+    const bool has_read_all = !unread_ && !readable_ && input_size_ == body_end_;
+    input_.Release();
+    input_size_ = 0;
+    EndRequest();
     transport_.EndSending();
-    if (!unread_ && !readable_ && input_size_ == body_end_) return Close();
+    if (has_read_all) return Close();
     state_ = State::kLingering;
     return SetDeadline(now + server_.parts().linger_timeout);
   }
@@ -431,6 +455,7 @@ void Connection::EndAnswer() {
   }
   input_size_ = rest;
   if (rest == 0) input_.Release();
+  EndRequest();
   state_ = State::kReading;
   ExpectNextRequest(now);
 }

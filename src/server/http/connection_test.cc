@@ -112,7 +112,7 @@ TEST_F(ConnectionTest, UnpacksAndPacks) {
     const std::string name = coding == Coding::kGzip ? "gzip" : "deflate";
     const std::array<std::span<const std::byte>, 1> piece = {
         AsBytes(std::string_view(plain).substr(head))};
-    const PackedBody packed = *Deflate(coding, piece, pool);
+    const PackedBody packed = *Deflate(coding, piece, SIZE_MAX, pool);
     const HttpReply reply =
         client->Ask(Post(kInferPath, AsText(packed.memory.bytes().first(packed.size)),
                          absl::StrCat(json_bytes, "Content-Encoding: ", name,
@@ -125,6 +125,27 @@ TEST_F(ConnectionTest, UnpacksAndPacks) {
     EXPECT_EQ(answer.size, json + 5000 * 16);
     EXPECT_EQ(LoadLittleEndian<float>(answer.memory.bytes().data() + json), FakeElement(3, 0));
   }
+}
+
+// Catches: packed answers in memory that nobody has counted.
+TEST_F(ConnectionTest, PacksOnlyWhereThereIsRoomForThat) {
+  std::string request = BinaryInfer(std::vector<int64_t>(5000, 3));
+  request.insert(request.find("Inference-Header"), "Accept-Encoding: gzip\r\n");
+  const auto packs = [&](const std::string& asked) {
+    const HttpReply reply = Ask(asked);
+    EXPECT_EQ(reply.code, 200);
+    return reply.fields.contains("content-encoding");
+  };
+  const std::string page = Get("/", "Accept-Encoding: gzip\r\n");
+  Admission::Reservation taken;
+  ASSERT_TRUE(inference_.admission.ReserveBytes(uint64_t{1} << 20, &taken).ok());
+  EXPECT_FALSE(packs(request));
+  EXPECT_FALSE(packs(page));
+  taken.Release();
+  EXPECT_TRUE(packs(request));
+  EXPECT_TRUE(packs(page));
+  EXPECT_TRUE(AwaitConnections(0));
+  EXPECT_EQ(inference_.admission.bytes_in_flight(), 0u);
 }
 
 TEST_F(ConnectionTest, AnswersAHalfClosedClient) {
@@ -288,6 +309,23 @@ TEST_F(ConnectionTest, AWorldWithoutMemorySheds) {
   EXPECT_EQ(reply.fields.at("retry-after"), "1");
   inference_.dim = 4;
   EXPECT_EQ(Ask(BinaryInfer({1})).code, 200);
+}
+
+// Catches: what can never be taken, counted as what the server had no room for.
+TEST_F(ConnectionTest, WhatCanNeverBeTakenIsOverALimitAndNotOverCapacity) {
+  config_.bytes_in_flight_max = 64 << 10;
+  const std::string large(100'000, ' ');
+  EXPECT_EQ(Ask(Post(kInferPath, large)).code, 400);
+  EXPECT_EQ(BadRequests("limit"), 1u);
+  BufferPool pool(1 << 20, 0);
+  const std::array<std::span<const std::byte>, 1> piece = {AsBytes(std::string_view(large))};
+  const PackedBody packed = *Deflate(Coding::kGzip, piece, SIZE_MAX, pool);
+  const std::string bomb = Post(kInferPath, AsText(packed.memory.bytes().first(packed.size)),
+                                "Content-Encoding: gzip\r\n");
+  EXPECT_EQ(Refused("capacity"), 0u);
+  EXPECT_EQ(Ask(bomb).code, 429) << "what it unpacks to has no room beside it";
+  EXPECT_EQ(Refused("capacity"), 1u);
+  EXPECT_EQ(BadRequests("limit") + BadRequests("content"), 1u);
 }
 
 TEST_F(ConnectionTest, ErrorsOfTheCoreKeepTheConnection) {

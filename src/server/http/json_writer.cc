@@ -45,6 +45,11 @@ requires(std::integral<T> || std::floating_point<T>) &&
       out_->append(std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
       return;
     }
+    // Python, for one, reads "-0" as an integer, which has no sign.
+    if (value == 0 && std::signbit(value)) {
+      out_->append("-0.0");
+      return;
+    }
   }
   std::array<char, 64> text;
   const std::to_chars_result end = std::to_chars(text.data(), text.data() + text.size(), value);

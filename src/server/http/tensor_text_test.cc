@@ -129,6 +129,17 @@ TEST(TensorTextTest, SomeTypesHaveNoText) {
   EXPECT_TRUE(HasTextForm(Datatype::kUint16));
 }
 
+// Catches: "-0", which a reader may take for an integer and lose its sign.
+TEST(JsonWriterTest, ANegativeZeroIsAFraction) {
+  std::string out;
+  JsonWriter json(&out);
+  json.BeginArray();
+  json.Number(-0.0F);
+  json.Number(0.0F);
+  json.EndArray();
+  EXPECT_EQ(out, "[-0.0,0]");
+}
+
 TEST(JsonWriterTest, EscapesStrings) {
   std::string out;
   JsonWriter json(&out);

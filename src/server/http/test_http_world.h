@@ -325,7 +325,12 @@ class HttpWorld : public testing::Test {
     return statistics;
   }
   uint64_t BadRequests(std::string_view reason) const {
-    for (const auto& [name, count] : Counted().bad_requests) {
+    return CountOf(reason, Counted().bad_requests);
+  }
+  uint64_t Refused(std::string_view reason) const { return CountOf(reason, Counted().refused); }
+  static uint64_t CountOf(std::string_view reason,
+                          const std::vector<std::pair<std::string, uint64_t>>& counts) {
+    for (const auto& [name, count] : counts) {
       if (name == reason) return count;
     }
     return 0;

@@ -38,8 +38,20 @@ void BufferPool::Lease::Release() {
 BufferPool::~BufferPool() { HPS_CHECK(lent_bytes() == 0); }
 
 size_t BufferPool::ClassOf(size_t bytes) {
-  const size_t bits = std::bit_width(std::max<size_t>(bytes, 1) - 1);
-  return std::max(bits, kSmallestBits) - kSmallestBits;
+  const size_t last = std::max<size_t>(bytes, 1) - 1;  // the last byte that is to be there
+  const size_t bits = std::bit_width(last);
+  if (bits < kSmallestBits + kPowerCount) return std::max(bits, kSmallestBits) - kSmallestBits;
+  const size_t power = bits - 1 - (kSmallestBits + kPowerCount - 1);  // from the largest on
+  const size_t step = last >> (bits - 1 - kStepBits) & ((size_t{1} << kStepBits) - 1);
+  return kPowerCount + (power << kStepBits) + step;
+}
+
+size_t BufferPool::ClassBytes(size_t index) {
+  if (index < kPowerCount) return size_t{1} << (kSmallestBits + index);
+  const size_t steps = index - kPowerCount + 1;  // above the largest power
+  const size_t power = kSmallestBits + kPowerCount - 1 + (steps >> kStepBits);
+  const size_t step = steps & ((size_t{1} << kStepBits) - 1);
+  return (size_t{1} << power) + (step << (power - kStepBits));
 }
 
 absl::StatusOr<BufferPool::Lease> BufferPool::Acquire(size_t bytes, Use use) {

@@ -1,4 +1,8 @@
-// Memory for requests and answers, lent in powers of two and used again.
+// Memory for requests and answers, lent in steps and used again.
+//
+// Small buffers are powers of two, so that one serves many sizes. Above a mebibyte there are four
+// steps between a power and the next: what is lent is counted, and a body just above a power must
+// not count twice.
 //
 // Bodies and rows come in sizes that nobody knows beforehand, so the pool keeps what comes back, by
 // size, and lends it again: after warm-up a request allocates nothing. What is lent is bounded by
@@ -79,20 +83,22 @@ class BufferPool {
   absl::StatusOr<Lease> Acquire(size_t bytes, Use use);
 
   // What Acquire lends for so many bytes.
-  static uint64_t LentFor(size_t bytes) { return uint64_t{1} << (kSmallestBits + ClassOf(bytes)); }
+  static uint64_t LentFor(size_t bytes) { return ClassBytes(ClassOf(bytes)); }
 
   uint64_t lent_bytes() const { return lent_bytes_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr size_t kSmallestBits = 12;
-  static constexpr size_t kClassCount = 20;  // 4 KiB to 2 GiB
+  static constexpr size_t kPowerCount = 9;  // 4 KiB to 1 MiB
+  static constexpr size_t kStepBits = 2;    // ... and so many bits of steps to the next power,
+  static constexpr size_t kClassCount = kPowerCount + (size_t{12} << kStepBits);  // up to 4 GiB
 
   struct Free {
     void operator()(std::byte* memory) const;
   };
   using Memory = std::unique_ptr<std::byte[], Free>;
 
-  static constexpr size_t ClassBytes(size_t index) { return size_t{1} << (kSmallestBits + index); }
+  static size_t ClassBytes(size_t index);
   static size_t ClassOf(size_t bytes);
   Memory TakeKept(size_t index);
   uint64_t RequestBytesMax(size_t size) const {
