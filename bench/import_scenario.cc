@@ -22,6 +22,7 @@
 #include "base/macros.h"
 #include "bench/measure.h"
 #include "bench/scenario.h"
+#include "bench/scratch.h"
 #include "hps/generate.h"
 #include "import/formats/file.h"
 #include "import/import.h"
@@ -99,7 +100,7 @@ absl::StatusOr<ImportRun> RunOneImport(const Setting& setting) {
       return absl::InternalError("the import has lost rows");
   }
   run.memory_bytes_peak = PeakMemoryBytes();
-  std::filesystem::remove_all(path);
+  RemoveScratch(path);
   return run;
 }
 
@@ -155,7 +156,7 @@ absl::Status WriteSstFiles(const SortedRows& rows, uint64_t begin, uint64_t end,
 
 absl::StatusOr<double> RunOneBound(const Setting& setting, const SortedRows& rows) {
   const std::string path = setting.directory + "/bound";
-  std::filesystem::create_directories(path);
+  HPS_RETURN_IF_ERROR(MakeScratch(path));
   ::sync();
   std::vector<absl::Status> statuses(setting.threads);
   const double seconds = RunOnThreads(setting.threads, [&](size_t thread) {
@@ -164,7 +165,7 @@ absl::StatusOr<double> RunOneBound(const Setting& setting, const SortedRows& row
     statuses[thread] = WriteSstFiles(rows, begin, end, absl::StrCat(path, "/", thread));
   });
   for (const absl::Status& status : statuses) HPS_RETURN_IF_ERROR(status);
-  std::filesystem::remove_all(path);
+  RemoveScratch(path);
   return seconds;
 }
 
@@ -264,10 +265,9 @@ absl::StatusOr<std::vector<Result>> RunImportScenario(const Options& options) {
                      .memory_bytes_max = ImportOptions().memory_bytes_max};
   // Small enough that the quick run spills, too.
   if (options.quick) setting.memory_bytes_max = uint64_t{4} << 20;
-  std::filesystem::remove_all(setting.directory);
+  RemoveScratch(setting.directory);
   absl::StatusOr<std::vector<Result>> results = Run(setting, kRuns);
-  std::error_code ignored;
-  std::filesystem::remove_all(setting.directory, ignored);
+  RemoveScratch(setting.directory);
   return results;
 }
 

@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <random>
 #include <span>
@@ -21,6 +20,7 @@
 #include "base/macros.h"
 #include "bench/measure.h"
 #include "bench/scenario.h"
+#include "bench/scratch.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/rocks_options.h"
 #include "l3_rocksdb/rocks_store.h"
@@ -63,7 +63,7 @@ class Contest {
   ~Contest() {
     plain_.reset();
     table_.reset();
-    std::filesystem::remove_all(directory_);
+    RemoveScratch(directory_);
   }
 
   absl::Status Prepare();
@@ -114,7 +114,7 @@ absl::Status Contest::Import() {
 absl::Status Contest::FillPlain() {
   rocksdb::Options rocks = RocksOptions(options_).for_row_files();
   rocks.create_if_missing = true;
-  std::filesystem::create_directories(directory_ + "/plain");
+  HPS_RETURN_IF_ERROR(MakeScratch(directory_ + "/plain"));
   rocksdb::DB* db = nullptr;
   HPS_RETURN_IF_ERROR(
       FromRocksStatus(rocksdb::DB::Open(rocks, directory_ + "/plain", &db), "plain database"));
@@ -262,7 +262,7 @@ absl::StatusOr<std::vector<Result>> RunL3Scenario(const Options& options) {
   for (const uint32_t dim : {16u, 32u, 128u}) {
     for (const bool cold : {false, true}) {
       const std::string directory = absl::StrCat(options.directory, "/l3-", dim, cold ? "c" : "w");
-      std::filesystem::create_directories(directory);
+      HPS_RETURN_IF_ERROR(MakeScratch(directory));
       Contest contest(directory, dim, cold, sizes);
       HPS_RETURN_IF_ERROR(contest.Prepare());
       for (const size_t thread_count : {size_t{1}, size_t{2}}) {

@@ -21,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "bench/scratch.h"
 #include "bench/serve_client.h"
 #include "hps/config.h"
 #include "hps/generate.h"
@@ -144,15 +145,12 @@ absl::StatusOr<std::unique_ptr<ServeWorld>> ServeWorld::Create(const std::string
 
 ServeWorld::~ServeWorld() {
   server_.reset();
-  std::error_code ignored;
-  std::filesystem::remove_all(directory_, ignored);
+  RemoveScratch(directory_);
 }
 
 absl::Status ServeWorld::MakeStore(size_t rows, const std::string& settings) {
-  std::error_code error;
-  std::filesystem::remove_all(directory_, error);
-  std::filesystem::create_directories(directory_, error);
-  if (error) return absl::UnavailableError(absl::StrCat(directory_, ": ", error.message()));
+  RemoveScratch(directory_);
+  HPS_RETURN_IF_ERROR(MakeScratch(directory_));
   const std::string tables = directory_ + "/tables";
   HPS_RETURN_IF_ERROR(GenerateTables(
       {.out = tables, .tables = 1, .rows = rows, .dim = kServeDim, .seed = kSeed, .requests = 1}));

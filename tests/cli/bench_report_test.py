@@ -46,7 +46,7 @@ class BenchReportTest(support.CommandTestCase):
         broken.write_text("{")
         for source, status, code, parts in (
                 (self.directory / "none.json", 1, "NOT_FOUND", ["none.json"]),
-                (self.directory, 1, "NOT_FOUND", [self.directory]),
+                (self.directory, 1, "INVALID_ARGUMENT", [self.directory, "Is a directory"]),
                 (broken, 1, "INVALID_ARGUMENT", [broken, "no report"]),
                 (other, 1, "INVALID_ARGUMENT", [other, "'l3'", "'l2'"])):
             self.fail_with(status, code, parts, "bench", "l2", "--from", source, "--html", page)
