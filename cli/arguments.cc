@@ -131,6 +131,15 @@ CLI::Option* AddDevice(CLI::App& app, int& device, const std::string& help) {
       ->type_name("N");
 }
 
+absl::StatusOr<uint64_t> ParseImportMemory(const std::string& text) {
+  absl::StatusOr<uint64_t> bytes = ParseByteSize(text);
+  if (bytes.ok() && *bytes < kImportMemoryBytesMin) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text, "' is less than sorting needs: ", FormatByteSize(kImportMemoryBytesMin)));
+  }
+  return bytes;
+}
+
 CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
   CLI::App* command = app.add_subcommand("import", "Validate, then load a table or a whole model");
   ImportRequest& request = arguments.request;
@@ -172,7 +181,7 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
           "Where the update stream continues after the import")
       ->type_name("earliest|latest|TIME");
   AddParsed(
-      *command, "--memory", ParseByteSize,
+      *command, "--memory", ParseImportMemory,
       [&request](uint64_t bytes) { request.memory_bytes_max = bytes; },
       "Memory that sorting may use (512MiB)")
       ->type_name("SIZE");
@@ -312,7 +321,8 @@ CLI::App* AddServe(CLI::App& app, ServeArguments& arguments) {
   };
   add_address("--http", arguments.http, "Where HTTP is served (127.0.0.1:8000); '' = off");
   add_address("--grpc", arguments.grpc, "Where gRPC is served (127.0.0.1:8001); '' = off");
-  add_address("--metrics", arguments.metrics, "Where metrics are served (127.0.0.1:8002)");
+  add_address("--metrics", arguments.metrics,
+              "Where metrics are served (127.0.0.1:8002); '' = off");
   command->add_flag("--print-config", arguments.print_config,
                     "Print every setting with its value and where it came from, and end");
   command->footer(
@@ -398,7 +408,7 @@ class Parser {
     take_.emplace_back(command, [this, &arguments] { line_.command = arguments; });
   }
   absl::Status CheckTogether() const;
-  absl::Status NoCommand(int argc, const char* const* argv, const std::string& otherwise) const;
+  absl::Status NoCommand(int argc, const char* const* argv) const;
 
   CLI::App app_{"hps: a hierarchical parameter server for recommendation inference", "hps"};
   bool json_ = false;
@@ -444,7 +454,7 @@ absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
     return line_;
   } catch (const CLI::ParseError& error) {
     const auto chosen = app_.get_subcommands();
-    if (chosen.empty()) return NoCommand(argc, argv, error.what());
+    if (chosen.empty()) return NoCommand(argc, argv);
     return absl::InvalidArgumentError(absl::StrCat(chosen.front()->get_name(), ": ", error.what()));
   }
   line_.json = json_;
@@ -456,16 +466,18 @@ absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
 }
 
 // The error for a command line without a known command: names what stands in its place.
-absl::Status Parser::NoCommand(int argc, const char* const* argv,
-                               const std::string& otherwise) const {
+absl::Status Parser::NoCommand(int argc, const char* const* argv) const {
+  std::string message = "a command is required";
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word.empty() || word.front() == '-') continue;
-    std::string message = absl::StrCat("'", word, "' is not a command; there are:");
-    for (const auto& [command, take] : take_) absl::StrAppend(&message, " ", command->get_name());
-    return absl::InvalidArgumentError(message);
+    if (word == "--json") continue;
+    const char* const what = word.starts_with("-") ? "an option of hps" : "a command";
+    message = absl::StrCat("'", word, "' is not ", what);
+    break;
   }
-  return absl::InvalidArgumentError(otherwise + "; see hps --help");
+  absl::StrAppend(&message, "; commands are:");
+  for (const auto& [command, take] : take_) absl::StrAppend(&message, " ", command->get_name());
+  return absl::InvalidArgumentError(message);
 }
 
 // What options must be given together.

@@ -29,8 +29,8 @@ namespace {
 // Rare enough to disturb no figure.
 constexpr auto kBeat = std::chrono::seconds(1);
 
-absl::Status FileError(const std::string& path, int error) {
-  const std::string message = absl::StrCat(path, " can't be written: ", std::strerror(error));
+absl::Status FileError(const std::string& path, int error, const char* done = "written") {
+  const std::string message = absl::StrCat(path, " can't be ", done, ": ", std::strerror(error));
   switch (error) {
     case ENOENT:
     case ENOTDIR:
@@ -88,7 +88,11 @@ absl::StatusOr<bench::Report> Measure(const BenchArguments& arguments,
       kBeat, [show = meter.function()] { show({.step = "measuring", .done = 0, .total = 0}); });
   absl::StatusOr<std::vector<bench::Result>> results =
       scenario.run({.directory = directory, .quick = arguments.quick, .device = device});
-  if (!results.ok()) return results.status();
+  if (!results.ok()) {
+    return absl::Status(
+        results.status().code(),
+        absl::StrCat("bench ", arguments.scenario, ": ", std::string(results.status().message())));
+  }
   return bench::Report{.scenario = std::string(scenario.name),
                        .machine = bench::ThisMachine(device),
                        .results = *std::move(results)};
@@ -97,9 +101,10 @@ absl::StatusOr<bench::Report> Measure(const BenchArguments& arguments,
 // A report that `--out` wrote.
 absl::StatusOr<bench::Report> ReadKept(const std::string& path, const std::string& scenario) {
   std::error_code ignored;
-  std::ifstream file;
-  if (!std::filesystem::is_directory(path, ignored)) file.open(path, std::ios::binary);
-  if (!file.is_open()) return absl::NotFoundError(path + " is no file that can be read");
+  if (std::filesystem::is_directory(path, ignored)) return FileError(path, EISDIR, "read");
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file.is_open()) return FileError(path, errno, "read");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   absl::StatusOr<bench::Report> report = bench::ReadReport(text);
   if (!report.ok()) {

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <vector>
 
 namespace hps::cli {
 namespace {
 
-// Catches: `hps inspect` that took memory of every GPU of the machine.
+// Catches: `hps inspect` that takes memory of every GPU of the machine.
 TEST(CommandConfigTest, ACommandUsesNoLevelAboveTheStore) {
   const auto config = ConfigOfCommand({.store = "store", .config = ""});
   ASSERT_TRUE(config.ok()) << config.status();
@@ -30,6 +33,24 @@ TEST(CommandConfigTest, AServerHasAllLevelsAndItsOptionsCount) {
   EXPECT_EQ(config->server.grpc, Config().server.grpc);
   arguments.http = "nowhere";
   EXPECT_EQ(ConfigOfServer(arguments).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Catches: a server of nothing that is only found out when it starts, with exit status 1.
+TEST(CommandConfigTest, AServerServesHttpOrGrpc) {
+  const std::string file = testing::TempDir() + "/hps_command_config_test.toml";
+  std::ofstream(file) << "[server]\nhttp = \"\"\n";
+  ServeArguments arguments;
+  arguments.store.config = file;
+  EXPECT_TRUE(ConfigOfServer(arguments).ok());
+  arguments.grpc = "";
+  const absl::Status status = ConfigOfServer(arguments).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "server.http (" + file +
+                                  ":2) and server.grpc (--grpc) are both \"\" (off): there is "
+                                  "nothing to serve");
+  arguments.http = "127.0.0.1:1";
+  EXPECT_TRUE(ConfigOfServer(arguments).ok());
+  std::filesystem::remove(file);
 }
 
 TEST(CommandConfigTest, AFileThatIsNotThereIsAnError) {

@@ -19,6 +19,8 @@ template <typename Float>
 std::string_view PrintFloat(Float value, std::array<char, 64>& buffer) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  // Python, for one, reads "-0" as an integer, which has no sign.
+  if (value == 0 && std::signbit(value)) return "-0.0";
   return Print(value, buffer);
 }
 

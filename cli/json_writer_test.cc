@@ -48,6 +48,14 @@ TEST(JsonWriterTest, WritesWhatIsNoNumberBare) {
             "[NaN,Infinity,-Infinity]");
 }
 
+// Catches: "-0", which a reader may take for an integer and lose its sign.
+TEST(JsonWriterTest, ANegativeZeroIsAFraction) {
+  EXPECT_EQ(Written([](JsonWriter& json) {
+              json.BeginArray().Value(-0.0F).Value(-0.0).Value(0.0F).EndArray();
+            }),
+            "[-0.0,-0.0,0]");
+}
+
 TEST(JsonWriterTest, FloatsRoundTrip) {
   std::mt19937 random(7);
   for (int i = 0; i < 100'000; ++i) {
@@ -63,7 +71,7 @@ TEST(JsonWriterTest, FloatsRoundTrip) {
   }
 }
 
-// Once the text of a look-up had six digits.
+// Catches: the text of a look-up with six digits, as streams print by default.
 TEST(FormatFloatTest, ReadsBackAsTheSameValue) {
   std::mt19937 random(7);
   for (int i = 0; i < 100'000; ++i) {

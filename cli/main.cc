@@ -1,6 +1,8 @@
 // hps, the command. Exit status: 0 done, 1 it could not be done, 2 wrong usage or configuration.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
@@ -32,6 +34,17 @@ void AllowManyOpenFiles() {
 // A file that grows beyond what the user may write (ulimit -f) is a failed write with a sentence,
 // as a full disk is, and not the end of the process, which would leave half-written files behind.
 void OutliveFileSizeLimits() { signal(SIGXFSZ, SIG_IGN); }
+
+// Where stdin, stdout or stderr is closed, the next file that is opened gets its number: one of the
+// store, mostly, into which the log would be written then. What takes the place here can't be read
+// or written, either, so that a closed stdout is still an error.
+void HoldClosedStreams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) != -1) continue;
+    // The lowest number that is free, which is this one.
+    static_cast<void>(open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
 
 constexpr int kDone = 0;
 constexpr int kFailed = 1;
@@ -120,6 +133,7 @@ int Main(int argc, const char* const* argv) {
 }  // namespace hps::cli
 
 int main(int argc, char** argv) {
+  hps::cli::HoldClosedStreams();
   // A command says in one line why it failed; the log beside it is for processes that serve.
   hps::SetLogLevel(hps::LogLevel::kOff);
   hps::cli::AllowManyOpenFiles();

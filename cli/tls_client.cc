@@ -1,6 +1,7 @@
 #include "cli/tls_client.h"
 
 #include <array>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,9 +18,15 @@ struct FreeContext {
 };
 using Context = std::unique_ptr<SSL_CTX, FreeContext>;
 
-// What OpenSSL has to say; clears it.
+// What OpenSSL has to say, of the system's errors what the system says; clears it.
 std::string Reason() {
-  const char* const text = ERR_reason_error_string(ERR_peek_last_error());
+  const auto first = ERR_peek_error();
+  const auto error = ERR_SYSTEM_ERROR(first) ? first : ERR_peek_last_error();
+  if (ERR_SYSTEM_ERROR(error)) {
+    ERR_clear_error();
+    return std::generic_category().message(ERR_GET_REASON(error));
+  }
+  const char* const text = ERR_reason_error_string(error);
   ERR_clear_error();
   return text == nullptr ? "unknown reason" : text;
 }

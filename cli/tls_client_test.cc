@@ -47,6 +47,9 @@ TEST(TlsClientTest, NamesTheFileThatIsWrong) {
     const absl::Status refused = TlsClient::Create("localhost", trust, "").status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(refused.message().find(wrong), std::string::npos) << refused;
+    EXPECT_EQ(refused.message().find("No such file") != std::string::npos,
+              trust.ca_file == wrong + ".none")
+        << refused;
   }
   std::filesystem::remove(wrong);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -91,7 +92,10 @@ absl::StatusOr<std::string> ReadToken(const std::string& file) {
     const char* const token = std::getenv("HPS_TOKEN");
     return std::string(token == nullptr ? "" : token);
   }
+  errno = 0;
   std::ifstream stream(file);
+  if (!stream.is_open())
+    return absl::ErrnoToStatus(errno, absl::StrCat("the token's file '", file, "'"));
   std::string token;
   if (!std::getline(stream, token) || token.empty() || token.size() > kTokenBytesMax) {
     return absl::InvalidArgumentError(

@@ -82,7 +82,9 @@ absl::StatusOr<std::vector<Key>> ParseKeys(const std::string& text) {
 absl::Status CheckModelName(const std::string& text) {
   if (text.find('/') != std::string::npos)
     return absl::InvalidArgumentError(Quoted(text) + ": a model's name holds no '/'");
-  return ValidateTableName(text + "/t");  // any table's name behind it
+  if (ValidateTableName(text + "/t").ok()) return absl::OkStatus();  // any table's name behind it
+  return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " is no model's name: 1 to ",
+                                                 kNameBytesMax, " characters a-z A-Z 0-9 _ -"));
 }
 
 }  // namespace hps::cli

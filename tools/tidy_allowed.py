@@ -30,6 +30,7 @@ ALLOWED = {
     ("thread", "src/base/executor.h"): "the pool owns and joins the process's threads",
     ("names", "tests/faults/short_sleeps.cc"): "the C library's name, which it takes",
     ("sleep", "tests/faults/short_sleeps.cc"): "makes RocksDB's own sleeps short",
+    ("names", "src/l3_rocksdb/store_env_test.cc"): "the C library's name, which it takes",
     ("names", "tests/server/stuck_reads.cc"): "the C library's names, which it takes",
     ("output", "src/base/macros.cc"): "says which check failed before it aborts",
     ("abort", "src/base/fault_point.cc"): "dying is what a fault point is for",

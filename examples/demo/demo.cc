@@ -5,7 +5,8 @@
 //   hps_demo [DIRECTORY]     (a temporary one, removed at the end, when none is given)
 //
 // Where the build and the machine have a GPU, the last passes go through its cache, level 1.
-// Exit status: 0 when every row was right, else 1. Uses nothing but include/hps.
+// Exit status: 0 when every row was right, 2 for other arguments, else 1.
+// Uses nothing but include/hps.
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +36,7 @@ constexpr uint64_t kCalls = 120;
 constexpr uint64_t kLinesPerCall = 1024;  // of the request stream: a key of each table per line
 constexpr uint64_t kKeysPerCall = kLinesPerCall * kTables;
 constexpr const char* kModel = "criteo";
+constexpr int kUsageError = 2;
 
 using Clock = std::chrono::steady_clock;
 
@@ -267,7 +269,11 @@ int Run(const std::string& directory) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc > 1) return Run(argv[1]);
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+    std::fprintf(stderr, "Usage: hps_demo [DIRECTORY]\n");
+    return kUsageError;
+  }
+  if (argc == 2) return Run(argv[1]);
   std::string directory = (std::filesystem::temp_directory_path() / "hps_demo_XXXXXX").string();
   if (mkdtemp(directory.data()) == nullptr)
     Fail("making " + directory, absl::InternalError(std::strerror(errno)));

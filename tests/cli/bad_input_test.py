@@ -196,7 +196,7 @@ class BadInputTest(support.CommandTestCase):
         half = self.npy(self.keys, self.rows.astype(np.float16))
         self.refuse(half, ["m/t", "float32", "float16"], code="FAILED_PRECONDITION")
         wide = self.npy(self.keys[:1], np.zeros((1, 5000), dtype=np.float32))
-        self.refuse(wide, ["16384"], table="m/other")
+        self.refuse(wide, [wide, "5000", "16384"], table="m/other")
 
     def test_default_rows(self) -> None:
         np.save(self.directory / "three.npy", np.zeros(3, dtype=np.float32))
@@ -358,6 +358,14 @@ class UsageTest(support.CommandTestCase):
             self.fail_with(2, "INVALID_ARGUMENT", [], *arguments)
         self.assertFalse(pathlib.Path("o").exists())
 
+    def test_the_demo_takes_one_directory(self) -> None:
+        for arguments in (["--help"], ["a", "b"]):
+            done = subprocess.run([support.HPS.parent / "hps_demo", *arguments],
+                                  capture_output=True, text=True, timeout=30, check=False)
+            self.assertEqual((done.returncode, done.stdout, done.stderr),
+                             (2, "", "Usage: hps_demo [DIRECTORY]\n"))
+            self.assertFalse(any(pathlib.Path(argument).exists() for argument in arguments))
+
     def test_text_of_a_look_up_reads_back(self) -> None:
         keys, rows = self.random_keys(20), self.random_rows(20, 3)
         rows[0] = [np.nan, np.inf, -np.inf]
@@ -368,6 +376,17 @@ class UsageTest(support.CommandTestCase):
         self.assertEqual(lines[0], f"{keys[0]} hit_l3 NaN Infinity -Infinity")
         read = np.array([line.split()[2:] for line in lines], dtype=np.float32)
         np.testing.assert_array_equal(read, rows)
+
+    def test_files_that_can_not_be_read_are_named_with_the_reason(self) -> None:
+        none, gone = self.directory / "none", "No such file or directory"
+        ask = ["top", "--server", "https://127.0.0.1:1", "--count", 1]
+        self.fail_with(1, "NOT_FOUND", [none, gone], *ask, "--token-file", none)
+        self.fail_with(1, "NOT_FOUND", [none, gone], "bench", "l2", "--from", none)
+        self.fail_with(1, "INVALID_ARGUMENT", [self.directory, "Is a directory"], "bench", "l2",
+                       "--from", self.directory)
+        none.touch()
+        self.fail_with(1, "FAILED_PRECONDITION", ["bench l3", none / "l3-16w", "Not a directory"],
+                       "bench", "l3", "--quick", "--directory", none)
 
     def test_a_report_that_can_not_be_written(self) -> None:
         bench = ["bench", "session", "--quick", "--directory", self.directory / "scratch", "--out"]

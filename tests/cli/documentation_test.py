@@ -1,7 +1,10 @@
-"""What is documented is what the command does: docs/command_line.md and the tour of the README."""
+"""What is documented is what the command does: docs/command_line.md and the tour of the README; and
+no page names a command, an option, a make target or a file that is not there."""
 
+import functools
 import json
 import os
+import pathlib
 import re
 import subprocess
 import unittest
@@ -109,6 +112,59 @@ class ReadmeTest(DocumentationTestCase):
         self.assertEqual(printed[3].count("hit_l3"), 2)
         self.assertIn("emb_vector", printed[-1])
         self.assertIn("hps: INVALID_ARGUMENT: ", printed[-1])
+
+
+class PagesTest(DocumentationTestCase):
+    """Every page, and what deploy/ and examples/ show."""
+
+    def pages(self) -> dict[pathlib.Path, str]:
+        found = [*support.ROOT.glob("*.md"), *support.ROOT.glob("docs/*.md")]
+        found += [path for top in ("deploy", "examples") for path in
+                  (support.ROOT / top).rglob("*") if path.is_file() and path.suffix != ".json"]
+        self.assertGreater(len(found), 20)
+        return {path: path.read_text() for path in found}
+
+    @functools.cached_property
+    def options(self) -> dict[str, set]:
+        """Of each command."""
+        commands = re.findall(r"^  (\w+) {2,}", self.run_hps("--help").stdout, re.MULTILINE)
+        return {command: set(re.findall(r"(--[a-z-]+)", self.run_hps(command, "--help").stdout))
+                for command in commands}
+
+    def wrong_options(self, text: str) -> list[str]:
+        """What its command lines `hps COMMAND --option ...` name and the command lacks."""
+        lines = re.sub(r"\\\n\s*", " ", text)  # that go on
+        return [f"hps {command} {option}"
+                for command, rest in re.findall(r"\bhps ([a-z]+)( [^`\n|;#]*)?", lines)
+                if command in self.options
+                for option in re.findall(r"(?<!\S)(--[a-z][a-z-]*)", rest)
+                if option not in self.options[command]]
+
+    def missing_files(self, path: pathlib.Path, text: str) -> list[str]:
+        links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text) if path.suffix == ".md" else []
+        missing = [target for target in links if not (path.parent / target).exists()]
+        tops = "bench|cli|cmake|deploy|docs|examples|include|src|tests|tools"
+        named = re.findall(rf"(?<![\w/$-])((?:{tops})/[\w./*-]*\w)(?![\w*<])", text)
+        return missing + [name for name in named if not list(support.ROOT.glob(name))]
+
+    def test_options_of_commands(self) -> None:
+        self.assertEqual(self.wrong_options("hps serve --store s \\\n  --prot 1; hps inspect --x"),
+                         ["hps serve --prot", "hps inspect --x"])
+        for path, text in self.pages().items():
+            self.assertEqual(self.wrong_options(text), [], path)
+
+    def test_make_targets(self) -> None:
+        targets = re.findall(r"^([a-z-]+):", (support.ROOT / "Makefile").read_text(), re.MULTILINE)
+        for path, text in self.pages().items():
+            named = re.findall(r"(?:`|^ {4})make ([a-z][a-z-]*)", text, re.MULTILINE)
+            self.assertLessEqual(set(named), set(targets), path)
+
+    def test_files(self) -> None:
+        planted = "[a](none.md) [b](docs/server.md) `src/none.h` build/cpu/tests/x src/*/*.none"
+        self.assertEqual(self.missing_files(support.ROOT / "README.md", planted),
+                         ["none.md", "src/none.h", "src/*/*.none"])
+        for path, text in self.pages().items():
+            self.assertEqual(self.missing_files(path, text), [], path)
 
 
 if __name__ == "__main__":

@@ -230,6 +230,9 @@ class ServeTest(support.CommandTestCase):
         self.fail_with(2, "INVALID_ARGUMENT", ["server.http", "host:port"], "serve", "--store",
                        other, "--http", "nowhere")
         config = self.directory / "other.toml"
+        config.write_text(f"[store]\npath = \"{other}\"\n[server]\nhttp = \"\"\ngrpc = \"\"\n")
+        self.fail_with(2, "INVALID_ARGUMENT", [f"server.http ({config}:4)", "nothing to serve"],
+                       "serve", "--config", config)
         config.write_text(f"[store]\npath = \"{other}\"\n[server.security]\n"
                           "repository_control = true\n")
         self.fail_with(1, "INVALID_ARGUMENT", ["needs a token"], "serve", "--config", config,

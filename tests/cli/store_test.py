@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -71,6 +72,21 @@ class OwnerTest(support.CommandTestCase):
                      self.directory / "out", "--format", "npy")
         self.assertEqual(support.snapshot(self.store), before)
         self.assertEqual(owner.ask("lookup m/t 5"), "hit_l3 1.000000")
+
+    def test_closed_streams_are_not_taken_for_files_of_the_store(self) -> None:
+        """Once what a server with a closed stderr logged went into the file that had its number."""
+        server = subprocess.Popen(
+            [*support.ENDS_WITH_US, "bash", "-c", 'exec "$@" <&- 2>&-', "bash", str(support.HPS),
+             "serve", "--store", str(self.store), "--http", "127.0.0.1:0", "--grpc", "",
+             "--metrics", ""], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        while not server.stdout.readline().startswith("ready"):
+            self.assertIsNone(server.poll())
+        self.assertEqual(os.readlink(f"/proc/{server.pid}/fd/2"), "/dev/null")
+        server.terminate()
+        self.assertEqual(server.wait(30), 0)
 
     def test_an_import_beside_an_owner_is_staged(self) -> None:
         owner = self.own()

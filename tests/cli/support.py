@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import socket
@@ -15,10 +16,15 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" / "hps"))
 OWNER = HPS.parent / "hps_store_owner"
-IS_CPU_BUILD = HPS.parent.parent.name == "cpu"
 TIMEOUT_S = 120
 # Before a command: it is killed with the test that started it, so that no server is left behind.
 ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
+
+
+def has_gpus() -> bool:
+    """Whether this build has level 1 on GPUs: the options that it was configured with say it."""
+    options = (HPS.parent.parent / "CMakeCache.txt").read_text()
+    return re.search(r"^HPS_CUDA:BOOL=ON$", options, re.MULTILINE) is not None
 
 
 def hold_port(case: unittest.TestCase) -> str:

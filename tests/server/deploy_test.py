@@ -20,6 +20,11 @@ AGGREGATION = re.compile(r"\b(?:by|on|ignoring)\s*\(([^)]*)\)")
 OF_THE_SCRAPE = {"job", "instance"}  # labels that Prometheus adds
 
 
+def bytes_of(size: str) -> int:
+    number, unit = re.fullmatch(r"(\d+)([KMGT]i)B?", size).groups()
+    return int(number) << {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}[unit]
+
+
 class DeployTest(support.ServerTestCase):
 
     @classmethod
@@ -121,17 +126,37 @@ class DeployTest(support.ServerTestCase):
         drain = tomllib.loads(kinds["ConfigMap"]["data"]["hps.toml"])["server"]["drain_timeout"]
         self.assertGreater(pod["terminationGracePeriodSeconds"], int(drain.removesuffix("s")) + 5)
 
-    def test_the_manifest_leaves_room_for_a_switch(self) -> None:
+    def settings_of(self, text: str) -> dict[str, int]:
+        """The sizes of a configuration, with the program's own defaults, in bytes."""
+        file = self.directory / "sized.toml"
+        file.write_text(text)
+        printed = subprocess.run(
+            [str(support.HPS), "serve", "--config", str(file), "--print-config"],
+            capture_output=True, text=True, timeout=60, check=True).stdout
+        return {name: bytes_of(size) for name, size in
+                re.findall(r'^([a-z0-9_.]+) = "(\d+\w+)"', printed, flags=re.MULTILINE)
+                if size.endswith("iB")}
+
+    def test_what_is_deployed_has_the_memory_that_the_documentation_asks_for(self) -> None:
         """Level 2 of a re-imported model is there twice while it switches."""
-        objects = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "hps.yaml").read_text()))
-        kinds = {made["kind"]: made for made in objects}
-        config = tomllib.loads(kinds["ConfigMap"]["data"]["hps.toml"])
-        level_2 = float(config["l2"]["bytes_max"].removesuffix("GiB"))
-        cache = float(config["store"]["cache_bytes"].removesuffix("GiB"))
-        limit = kinds["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]["resources"][
-            "limits"]["memory"]
-        needed = 2 * level_2 + cache + 0.25 + 1 + 1  # write buffers, requests in flight, the rest
-        self.assertGreaterEqual(float(limit.removesuffix("Gi")), needed)
+        page = " ".join((support.ROOT / "docs" / "operations.md").read_text().split())
+        rule = re.search(r"Memory is at most `\[l2\] bytes_max` \+ `\[store\] cache_bytes` \+ "
+                         r"`\[store\] write_buffer_bytes` \+ ([\d.]+) × `\[server\] "
+                         r"bytes_in_flight_max` \+ about (\d+) GiB", page)
+        factor, rest_gib = float(rule[1]), int(rule[2])
+        manifest = (DEPLOY / "kubernetes" / "hps.yaml").read_text()
+        unit = (DEPLOY / "systemd" / "hps.service").read_text()
+        for text in (manifest, unit):  # what they say of it is that rule
+            told = " ".join(text.replace("#", " ").split())
+            self.assertIn(f"{factor} times [server] bytes_in_flight_max + {rest_gib} GiB", told)
+        kinds = {made["kind"]: made for made in yaml.safe_load_all(manifest)}
+        size = self.settings_of(kinds["ConfigMap"]["data"]["hps.toml"])
+        needed = (2 * size["l2.bytes_max"] + size["store.cache_bytes"]
+                  + size["store.write_buffer_bytes"]
+                  + factor * size["server.bytes_in_flight_max"] + (rest_gib << 30))
+        resources = kinds["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]["resources"]
+        for granted in (resources["requests"], resources["limits"]):
+            self.assertGreaterEqual(bytes_of(granted["memory"]), needed)
 
     def test_the_first_import_is_made_until_it_is_whole(self) -> None:
         """What the init container of the manifest does, in other folders."""

@@ -1,6 +1,5 @@
 """Steady requests from several threads over kept-alive connections; every answer is checked."""
 
-import contextlib
 import dataclasses
 import http.client
 import importlib
@@ -98,9 +97,6 @@ class Load:
         self.answers: list[list[Answer]] = [[] for _ in range(threads)]
         self.ok = [0] * threads  # answers with rows, by thread
         self.wrong: list[str] = []
-        self.asking = [threading.Lock() for _ in range(threads)]
-        self.going = threading.Event()  # else a thread could take its lock again and again
-        self.going.set()
         self.stopping = threading.Event()
         self.threads = [threading.Thread(target=self.run, args=(number,), daemon=True)
                         for number in range(threads)]
@@ -114,16 +110,6 @@ class Load:
         self.stopping.set()
         for thread in self.threads:
             thread.join(timeout=WAIT_S)
-
-    @contextlib.contextmanager
-    def between_requests(self):
-        """No request is under way in it; the connections stay."""
-        self.going.clear()
-        with contextlib.ExitStack() as held:
-            held.callback(self.going.set)
-            for lock in self.asking:
-                held.enter_context(lock)
-            yield
 
     def count_ok(self) -> int:
         return sum(self.ok)
@@ -149,10 +135,7 @@ class Load:
             try:
                 if connection is None:
                     connection = self.connect(self.server, self.headers)
-                self.going.wait()
-                with self.asking[number]:
-                    answer.begun = time.monotonic()
-                    self.ask(connection, random, answer)
+                self.ask(connection, random, answer)
             except self.connect.FAILURES as error:
                 answer.error = f"{type(error).__name__}: {error}"
             answer.ended = time.monotonic()
