@@ -83,13 +83,19 @@ class CapacityWorld : public ::testing::Test {
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
+  const BufferPool& pool() const { return dynamic_cast<ConnectionServer&>(*server_).pool(); }
   // What the last request held is given back after its answer has gone.
-  void AwaitIdle() {
+  void AwaitIdle() { AwaitLent(0, /*in_flight=*/false); }
+  // `in_flight`: a call is admitted.
+  void AwaitLent(uint64_t lent_bytes, bool in_flight) {
     const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
     const Admission& admission = world_.core().engine().admission();
-    while (admission.bytes_in_flight() > 0 && RealClock().Now() < deadline)
-      std::this_thread::yield();
-    EXPECT_EQ(admission.bytes_in_flight(), 0u);
+    const auto is_there = [&] {
+      return pool().lent_bytes() == lent_bytes && (admission.bytes_in_flight() > 0) == in_flight;
+    };
+    while (!is_there() && RealClock().Now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(pool().lent_bytes(), lent_bytes);
+    EXPECT_EQ(admission.bytes_in_flight() > 0, in_flight);
   }
 
   static constexpr std::string_view kPath = "/v2/models/m/infer";
@@ -124,7 +130,11 @@ class LimitsTest : public CapacityWorld, public ::testing::WithParamInterface<ui
       client.Send(request);
       const HttpReply reply = client.Read();
       EXPECT_EQ(reply.code, code) << reply.body.substr(0, 300);
-      if (reply.code == 200) ExpectRow(reply.body);
+      if (reply.code == 200) {
+        ExpectRow(reply.body);
+      } else {
+        EXPECT_EQ(pool().lent_bytes(), 0u) << "the next request could need it";
+      }
     }
   }
   // Its last row is the last one of the table.
@@ -313,7 +323,7 @@ class ReleaseClock final : public Clock {
 class ReleaseTest : public CapacityWorld {
  protected:
   void Watch() {
-    clock_ = std::make_unique<ReleaseClock>(dynamic_cast<ConnectionServer&>(*server_).pool());
+    clock_ = std::make_unique<ReleaseClock>(pool());
     gate_->on_run = [this](InferenceCall& call) { PreparedCall::Of(call).clock = clock_.get(); };
   }
   // Catches: another request that is admitted while this one's memory is still taken, and then has
@@ -366,6 +376,42 @@ TEST_F(ReleaseTest, MemoryIsGivenBackBeforeTheShareOfTheCapacityOverGrpc) {
     ExpectReleased(++calls);
     stream += 2;
   }
+}
+
+// Catches: a client that does not take its answer, and so holds the memory of its request.
+TEST_F(ReleaseTest, AnAnswerThatIsNotTakenHoldsNothingOfItsRequestOverGrpc) {
+  StartGrpc();
+  Latch prepared;
+  gate_->on_prepare = [&prepared](const InferenceCall&) {
+    prepared.CountDown();
+    return absl::OkStatus();
+  };
+  Http2Client client(server_->address());
+  client.Begin({{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0}});
+  client.Settle();
+  const std::vector<int64_t> keys(10'000, 7);
+  uint32_t stream = 1;
+  for (const std::string method : {"ModelInfer", "ModelStreamInfer"}) {
+    for (const std::string model : {"m", "unknown"}) {
+      SCOPED_TRACE(method + " of " + model);
+      auto fields = CallFields("/inference.GRPCInferenceService/" + method);
+      fields.emplace_back("grpc-encoding", "gzip");
+      const std::string message = Field(1, model) + Input("t", "INT64", {std::ssize(keys)}) +
+                                  Field(7, AsText(std::as_bytes(std::span(keys))));
+      prepared.Reset(1);
+      client.SendFields(stream, fields);
+      client.SendData(stream, Framed(Packed(message), 1));
+      EXPECT_TRUE(prepared.WaitUntil(DeadlineAfter(RealClock(), std::chrono::seconds(30))));
+      const bool has_rows = model == "m";
+      constexpr size_t kBesideBytes = 256;
+      AwaitLent(has_rows ? BufferPool::LentFor(keys.size() * sizeof(float) + kBesideBytes) : 0,
+                /*in_flight=*/has_rows);
+      client.Send(Http2Frame{NGHTTP2_WINDOW_UPDATE, 0, stream, BigEndian(1 << 20, 4)});
+      EXPECT_EQ(client.Await(stream).code(), method == "ModelInfer" && !has_rows ? 5 : 0);
+      stream += 2;
+    }
+  }
+  AwaitIdle();
 }
 
 INSTANTIATE_TEST_SUITE_P(Bytes, LimitsTest,

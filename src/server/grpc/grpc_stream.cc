@@ -77,8 +77,6 @@ void GrpcStream::End() {
   is_admitted_.reset();
   coding_ = MessageCoding::kIdentity;
   control_method_ = nullptr;
-  packed_ = {};
-  message_ = {};
   end_code_ = absl::StatusCode::kOk;
   for (std::string* text : {&path_, &told_, &end_message_}) Trim(text);
 }
@@ -388,6 +386,7 @@ void GrpcStream::OnCallEnded() {
 }
 
 void GrpcStream::SendRows() {
+  ReleaseMessage();
   pieces_.clear();
   pieces_.emplace_back(prefix_);
   for (const std::span<std::byte> piece : response_codec_.pieces()) pieces_.emplace_back(piece);
@@ -405,13 +404,17 @@ void GrpcStream::SendError(const absl::Status& status) {
   if (!is_stream_) return Finish(status);
   // Where that fails the message says less.
   if (request.model.empty() && request.id.empty()) ReadHead().IgnoreError();
-  SendText(StreamErrorMessage(
+  std::string text = StreamErrorMessage(
       PrintableText(std::string_view(status.message().data(), status.message().size())),
-      request.model, request.id));
+      request.model, request.id);
+  ReleaseAnswer();
+  ReleaseRequest();
+  SendText(std::move(text));
 }
 
 void GrpcStream::SendText(std::string text) {
   told_ = std::move(text);
+  if (!is_watch()) ReleaseMessage();
   pieces_.clear();
   pieces_.emplace_back(prefix_);
   pieces_.emplace_back(AsBytes(std::string_view(told_)));
@@ -449,6 +452,7 @@ void GrpcStream::OnNoMemory() {
     return connection_->ResetStream(*this);
   }
   // Short enough to need no memory.
+  if (!in_server) GiveBack();
   phase_ = Phase::kFinishing;
   SetDeadline(Now() + server_.parts().config->write_timeout);
   end_code_ = absl::StatusCode::kResourceExhausted;
@@ -477,7 +481,6 @@ void GrpcStream::OnFlushed() {
     phase_ = Phase::kWatching;
     return TellWatcher();
   }
-  reader_.Pop();
   ReleaseRequest();
   if (reader_.has_more()) {
     arrival_ = Now();
@@ -563,10 +566,19 @@ void GrpcStream::GiveBack() {
   ReleaseRequest();
 }
 
-// The share of the capacity comes last: who is admitted in its place finds the memory there.
-void GrpcStream::ReleaseRequest() {
+// The message that is answered, when its answer is there: a client that takes it slowly holds none
+// of its request.
+void GrpcStream::ReleaseMessage() {
+  reader_.Pop();
+  packed_ = {};
+  message_ = {};
   inflated_ = InflatedMessage();
   request_codec_.Trim();
+}
+
+// The share of the capacity comes last: who is admitted in its place finds the memory there.
+void GrpcStream::ReleaseRequest() {
+  ReleaseMessage();
   Reset();
 }
 

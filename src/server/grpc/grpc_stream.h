@@ -125,6 +125,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   absl::Status CountMessage(const absl::Status& status, BadRequestReason reason);
   void CountBadRequest(const absl::Status& status);
   void GiveBack();
+  void ReleaseMessage();
   void ReleaseRequest();
   void ReleaseAnswer();
 

@@ -102,8 +102,7 @@ void Connection::OpenNow() {
 void Connection::Close() {
   HPS_DCHECK(state_ != State::kCalling);
   state_ = State::kClosed;
-  input_.Release();
-  input_size_ = 0;
+  ReleaseInput();
   EndRequest();
   transport_.Close();
   EndConnection();

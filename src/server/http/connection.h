@@ -108,6 +108,8 @@ class Connection final : public ServedConnection, public InferenceCall, private 
   bool Pack(uint64_t bytes);
   bool WriteOn();
   void EndAnswer();
+  void ReleaseRequest();
+  void ReleaseInput();
   void EndRequest();
   void Linger();
 

@@ -231,6 +231,7 @@ void Connection::OnNoMemory() {
   if (state_ == State::kClosed) return;
   server_.parts().counters->CountRefused(RefusedReason::kCapacity);
   if (state_ != State::kReading) return Close();  // some of another answer may have been sent
+  ReleaseInput();
   EndRequest();
   iovec piece{.iov_base = const_cast<char*>(kNoMemoryAnswer.data()),
               .iov_len = kNoMemoryAnswer.size()};
@@ -302,6 +303,9 @@ void Connection::SendError(HttpError error) {
   json.Member("error", error.message);
   json.EndObject();
   pieces_.push_back(AsBytes(std::string_view(text_)));
+  rows_.Release();
+  ReleaseRequest();
+  Reset();  // the share of the capacity, when the memory is there
   std::string extra;
   if (error.code == 429) extra = "Retry-After: 1\r\n";
   if (error.code == 401) extra = "WWW-Authenticate: Bearer\r\n";
@@ -337,6 +341,7 @@ void Connection::SendApi(absl::StatusOr<ApiAnswer> answer) {
 // Puts the status line and the fields before `pieces_` and begins to write.
 void Connection::Send(int code, std::string_view content_type, std::string_view extra_fields) {
   close_ = close_ || server_.draining();
+  ReleaseRequest();
   uint64_t bytes = 0;
   for (const std::span<const std::byte> piece : pieces_) bytes += piece.size();
   Coding coding = Coding::kIdentity;
@@ -417,13 +422,26 @@ bool Connection::WriteOn() {
   return true;
 }
 
+// What the request brought, when its answer is there: a client that reads slowly holds none of it.
+// What has come behind the request stays, unless nobody is to read it.
+void Connection::ReleaseRequest() {
+  decoder_.Reset();
+  body_.Release();
+  unpacked_ = PackedBody();
+  unread_ |= close_ && input_size_ != body_end_;
+  if (close_ || input_size_ == body_end_) ReleaseInput();
+}
+
+void Connection::ReleaseInput() {
+  input_.Release();
+  input_size_ = body_end_ = 0;
+}
+
 // Gives back all that the request held, also what its call held of the server's capacity. That
 // comes last: who is admitted in its place finds the memory there.
 void Connection::EndRequest() {
-  decoder_.Reset();
+  ReleaseRequest();
   rows_.Release();
-  body_.Release();
-  unpacked_ = PackedBody();
   packed_ = PackedBody();
   packed_share_.Release();
   api_ = ApiAnswer();
@@ -440,9 +458,7 @@ void Connection::EndRequest() {
 void Connection::EndAnswer() {
   const TimePoint now = RealClock().Now();
   if (close_) {
-    const bool has_read_all = !unread_ && !readable_ && input_size_ == body_end_;
-    input_.Release();
-    input_size_ = 0;
+    const bool has_read_all = !unread_ && !readable_;
     EndRequest();
     transport_.EndSending();
     if (has_read_all) return Close();
@@ -454,7 +470,7 @@ void Connection::EndAnswer() {
     std::memmove(input_.bytes().data(), input_.bytes().data() + body_end_, rest);
   }
   input_size_ = rest;
-  if (rest == 0) input_.Release();
+  body_end_ = 0;
   EndRequest();
   state_ = State::kReading;
   ExpectNextRequest(now);

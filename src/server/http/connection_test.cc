@@ -7,6 +7,7 @@
 
 #include "server/http/compression.h"
 #include "server/http/test_http_world.h"
+#include "server/net/connection_server.h"
 
 namespace hps::server {
 namespace {
@@ -247,6 +248,43 @@ TEST_F(ConnectionTest, AClientThatDoesNotReadIsCutOff) {
   ASSERT_EQ(poll(&wait, 1, 60'000), 1);
   EXPECT_TRUE(AwaitConnections(0));
   EXPECT_EQ(BadRequests("timeout"), 1u);
+}
+
+// Catches: a client that does not read its answer, and so holds the memory of its request.
+TEST_F(ConnectionTest, AnAnswerThatIsNotReadHoldsNothingOfItsRequest) {
+  constexpr size_t kUnreadBytes = size_t{16} << 20;  // more than two sockets hold
+  config_.write_timeout = std::chrono::minutes(2);
+  Start();
+  const auto await_lent = [this](uint64_t bytes) {
+    const BufferPool& pool = dynamic_cast<ConnectionServer&>(*server_).pool();
+    const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
+    while (pool.lent_bytes() != bytes && RealClock().Now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(pool.lent_bytes(), bytes);
+  };
+  const std::vector<int64_t> keys(100'000, 7);
+  Latch prepared(1);
+  inference_.on_prepare = [&](InferenceCall&) {
+    prepared.CountDown();
+    return absl::InvalidArgumentError(std::string(kUnreadBytes, 'x'));
+  };
+  auto refused = Connect();
+  refused->Send(BinaryInfer(keys));
+  ASSERT_TRUE(prepared.WaitUntil(DeadlineAfter(RealClock(), std::chrono::seconds(30))));
+  await_lent(0);
+  EXPECT_EQ(refused->Read().code, 400);
+
+  Latch answered(1);
+  inference_.on_prepare = nullptr;
+  inference_.dim = kUnreadBytes / sizeof(float);
+  inference_.on_run = [&](InferenceCall& call) {
+    answered.CountDown();
+    inference_.Finish(call);
+  };
+  auto served = Connect();
+  served->Send(BinaryInfer({7}));
+  ASSERT_TRUE(answered.WaitUntil(DeadlineAfter(RealClock(), std::chrono::seconds(30))));
+  await_lent(BufferPool::LentFor(kUnreadBytes));
+  EXPECT_EQ(served->Read().code, 200);
 }
 
 TEST_F(ConnectionTest, AnIdleClientIsCutOff) {
