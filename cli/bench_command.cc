@@ -5,10 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +19,7 @@
 #include "bench/scenario_list.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/read_file.h"
 
 namespace hps::cli {
 namespace {
@@ -29,45 +27,28 @@ namespace {
 // Rare enough to disturb no figure.
 constexpr auto kBeat = std::chrono::seconds(1);
 
-absl::Status FileError(const std::string& path, int error, const char* done = "written") {
-  const std::string message = absl::StrCat(path, " can't be ", done, ": ", std::strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(message);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::PermissionDeniedError(message);
-    case EISDIR:
-      return absl::InvalidArgumentError(message);
-    case ENOSPC:
-    case EDQUOT:
-      return absl::ResourceExhaustedError(message);
-    default:
-      return absl::UnavailableError(message);
-  }
-}
+// Far beyond any report.
+constexpr size_t kKeptBytesMax = size_t{64} << 20;
 
 // Whether a file can be made there: a scenario runs for minutes, and its figures are not to be lost
 // for a misspelt path. Touches nothing.
 absl::Status CheckWritable(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return FileError(path, EISDIR);
+  if (std::filesystem::is_directory(path, ignored)) return FileError(path, EISDIR, "written");
   const std::filesystem::path directory = std::filesystem::path(path).parent_path();
   const bool exists = access(path.c_str(), F_OK) == 0;
   const std::string checked = exists ? path : directory.empty() ? "." : directory.string();
   if (access(checked.c_str(), exists ? W_OK : W_OK | X_OK) == 0) return absl::OkStatus();
-  return FileError(path, errno);
+  return FileError(path, errno, "written");
 }
 
 absl::Status WriteFile(const std::string& path, const std::string& text) {
   std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return FileError(path, errno);
+  if (file == nullptr) return FileError(path, errno, "written");
   errno = 0;
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const bool closed = std::fclose(file) == 0;
-  return written && closed ? absl::OkStatus() : FileError(path, errno);
+  return written && closed ? absl::OkStatus() : FileError(path, errno, "written");
 }
 
 absl::StatusOr<bench::Report> Measure(const BenchArguments& arguments,
@@ -100,13 +81,9 @@ absl::StatusOr<bench::Report> Measure(const BenchArguments& arguments,
 
 // A report that `--out` wrote.
 absl::StatusOr<bench::Report> ReadKept(const std::string& path, const std::string& scenario) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return FileError(path, EISDIR, "read");
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file.is_open()) return FileError(path, errno, "read");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  absl::StatusOr<bench::Report> report = bench::ReadReport(text);
+  const absl::StatusOr<std::string> text = ReadFile(path, kKeptBytesMax);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<bench::Report> report = bench::ReadReport(*text);
   if (!report.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": ", std::string(report.status().message())));

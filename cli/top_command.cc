@@ -5,15 +5,14 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
 #include "cli/http_client.h"
+#include "cli/read_file.h"
 #include "cli/top_figures.h"
 
 namespace hps::cli {
@@ -21,6 +20,7 @@ namespace {
 
 constexpr const char* kPath = "/api/overview";
 constexpr size_t kTokenBytesMax = 4096;
+constexpr size_t kTokenFileBytesMax = size_t{1} << 20;
 
 std::atomic<bool> stopped{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
@@ -87,21 +87,27 @@ Size TerminalSize() {
   return {size.ws_col, size.ws_row};
 }
 
+// The first line of `file`, else HPS_TOKEN, which need not be set.
 absl::StatusOr<std::string> ReadToken(const std::string& file) {
-  if (file.empty()) {
-    const char* const token = std::getenv("HPS_TOKEN");
-    return std::string(token == nullptr ? "" : token);
-  }
-  errno = 0;
-  std::ifstream stream(file);
-  if (!stream.is_open())
-    return absl::ErrnoToStatus(errno, absl::StrCat("the token's file '", file, "'"));
   std::string token;
-  if (!std::getline(stream, token) || token.empty() || token.size() > kTokenBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", file, "' holds no token in its first line"));
+  if (file.empty()) {
+    const char* const variable = std::getenv("HPS_TOKEN");
+    if (variable == nullptr || *variable == '\0') return token;
+    token = variable;
+  } else {
+    absl::StatusOr<std::string> text = ReadFile(file, kTokenFileBytesMax);
+    if (!text.ok()) return text;
+    token = text->substr(0, text->find('\n'));
+    if (token.ends_with('\r')) token.pop_back();
   }
-  return token;
+  // What the server takes; a line's end would be another line of the request's header.
+  if (!token.empty() && token.size() <= kTokenBytesMax &&
+      token.find_first_of(" \t\r\n") == std::string::npos) {
+    return token;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(file.empty() ? "HPS_TOKEN" : absl::StrCat("'", file, "'"),
+                   ": the token is one line of 1 to ", kTokenBytesMax, " bytes without blanks"));
 }
 
 // False when it is time to end.

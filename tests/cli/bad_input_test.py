@@ -381,6 +381,14 @@ class UsageTest(support.CommandTestCase):
         none, gone = self.directory / "none", "No such file or directory"
         ask = ["top", "--server", "https://127.0.0.1:1", "--count", 1]
         self.fail_with(1, "NOT_FOUND", [none, gone], *ask, "--token-file", none)
+        self.fail_with(1, "INVALID_ARGUMENT", [self.directory, "Is a directory"], *ask,
+                       "--token-file", self.directory)
+        self.fail_with(1, "UNAVAILABLE", ["/proc/self/mem", "Input/output error"], *ask,
+                       "--token-file", "/proc/self/mem")
+        self.fail_with(1, "INVALID_ARGUMENT", ["/dev/null", "one line"], *ask, "--token-file",
+                       "/dev/null")
+        self.fail_with(1, "RESOURCE_EXHAUSTED", ["/dev/zero"], *ask, "--token-file", "/dev/zero")
+        self.fail_with(1, "RESOURCE_EXHAUSTED", ["/dev/zero"], "bench", "l2", "--from", "/dev/zero")
         self.fail_with(1, "NOT_FOUND", [none, gone], "bench", "l2", "--from", none)
         self.fail_with(1, "INVALID_ARGUMENT", [self.directory, "Is a directory"], "bench", "l2",
                        "--from", self.directory)
