@@ -15,6 +15,7 @@
 #include "hps/units.h"
 #include "import/formats/file.h"
 #include "model/config_settings.h"
+#include "model/config_values.h"
 #include "model/setting_list.h"
 
 namespace hps {
@@ -282,6 +283,15 @@ absl::Status CheckBudgets(const Config& config, const std::string& level, uint64
   return absl::OkStatus();
 }
 
+// Of the settings whose defaults depend on the file.
+void DeriveDefaults(const FileContext& file, Config& config) {
+  // Else a command would depend on where it is typed.
+  if (!config.origin.contains("store.path"))
+    config.store.path = ResolvePath(file.directory, config.store.path);
+  if (!config.origin.contains("server.body_bytes_max"))
+    config.server.body_bytes_max = DefaultBodyBytesMax(config.server);
+}
+
 // Relative to nothing, so that it means the same in any file.
 std::string AbsolutePath(const std::string& path) {
   std::error_code error;
@@ -320,9 +330,7 @@ absl::StatusOr<Config> LoadConfig(const std::string& path) {
   }
   Config config;
   HPS_RETURN_IF_ERROR(ReadSection(file, "", root, config));
-  // The default is relative to the file, too: else a command would depend on where it is typed.
-  if (!config.origin.contains("store.path"))
-    config.store.path = (std::filesystem::path(file.directory) / config.store.path).string();
+  DeriveDefaults(file, config);
   if (const absl::Status status = ValidateConfig(config); !status.ok())
     return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
   return config;

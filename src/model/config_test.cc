@@ -142,6 +142,14 @@ TEST_F(ConfigTest, TheDefaultStoreIsBesideTheFile) {
       << PrintConfig(*config);
 }
 
+// Catches: a default that is written otherwise than the same path of the file.
+TEST_F(ConfigTest, TheDefaultStoreIsReadAsAnyPath) {
+  std::ofstream(path_) << "[lookup]\n";
+  const auto config = LoadConfig(directory_ + "/./hps.toml");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->store.path, directory_ + "/store");
+}
+
 TEST_F(ConfigTest, AnAbsolutePathStaysAsItIs) {
   const auto config = Load("[store]\npath = \"/somewhere/else\"\n");
   ASSERT_TRUE(config.ok()) << config.status();
@@ -234,6 +242,23 @@ TEST_F(ConfigTest, TheServersSettingsAreChecked) {
   ExpectInvalid("[server.security]\ntls_client_ca = \"k\"\n", "", {"needs", "tls_certificate"});
   ExpectInvalid("[server]\ngrcp = \"\"\n", "2:1", {"did you mean 'grpc'"});
   ExpectInvalid("[log]\nlevel = \"loud\"\n", "2:9", {"\"debug\" | ", "\"loud\""});
+}
+
+// Catches: a server with less memory that is refused for a limit that nobody has set.
+TEST_F(ConfigTest, TheDefaultBodyFitsTheBytesInFlight) {
+  const auto body_bytes_max = [this](const std::string& bytes_in_flight_max) {
+    const auto config = Load("[server]\nbytes_in_flight_max = \"" + bytes_in_flight_max + "\"\n");
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? config->server.body_bytes_max : 0;
+  };
+  EXPECT_EQ(body_bytes_max("4MiB"), uint64_t{1} << 20);
+  EXPECT_EQ(body_bytes_max("255MiB"), (uint64_t{255} << 20) / 4);
+  EXPECT_EQ(body_bytes_max("256MiB"), uint64_t{64} << 20);
+  EXPECT_EQ(body_bytes_max("2GiB"), uint64_t{64} << 20);
+  EXPECT_THAT(PrintConfig(*Load("[server]\nbytes_in_flight_max = \"64MiB\"\n")),
+              HasSubstr("server.body_bytes_max = \"16MiB\"  # default\n"));
+  ExpectInvalid("[server]\nbytes_in_flight_max = \"128MiB\"\nbody_bytes_max = \"64MiB\"\n", "",
+                {"server.body_bytes_max = 64MiB", "at most a quarter"});
 }
 
 TEST_F(ConfigTest, ModelsAreChecked) {

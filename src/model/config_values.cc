@@ -195,13 +195,17 @@ absl::Status DurationCodec::Check(Duration value) const {
 
 std::string DurationCodec::Print(Duration value) const { return QuoteToml(FormatDuration(value)); }
 
+// An absolute path stays as it is: operator/ drops what is left of it.
+std::string ResolvePath(const std::string& directory, const std::string& path) {
+  return (std::filesystem::path(directory) / path).lexically_normal().string();
+}
+
 absl::Status PathCodec::Read(const ConfigValue& value, const std::string& directory,
                              std::string& out) const {
   const auto* given = std::get_if<std::string>(&value);
   if (given == nullptr) return WrongType("a path", value);
   if (given->empty()) return absl::InvalidArgumentError("expected a path, found \"\"");
-  // An absolute path stays as it is: operator/ drops what is left of it.
-  out = (std::filesystem::path(directory) / *given).lexically_normal().string();
+  out = ResolvePath(directory, *given);
   return absl::OkStatus();
 }
 

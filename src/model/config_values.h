@@ -79,6 +79,9 @@ struct DurationCodec {
   std::string Print(Duration value) const;
 };
 
+// A path of a configuration file, which is relative to that file's directory.
+std::string ResolvePath(const std::string& directory, const std::string& path);
+
 // A path of a file or directory; empty = not set.
 struct PathCodec {
   std::string type() const { return "path"; }

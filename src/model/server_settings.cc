@@ -66,7 +66,7 @@ std::vector<Setting<Config>> LimitSettings() {
       MakeSetting<Config>(
           {"server", "body_bytes_max",
            "Body of a request, unpacked, and its tensors; at most a quarter of "
-           "`bytes_in_flight_max`."},
+           "`bytes_in_flight_max`, and that by default where it is less than 64MiB."},
           SizeCodec{1024, uint64_t{1} << 31},
           [](auto& c) -> auto& { return c.server.body_bytes_max; }),
       MakeSetting<Config>(
@@ -154,6 +154,10 @@ std::vector<Setting<Config>> ServerSettings() {
   for (std::vector<Setting<Config>> part : {LimitSettings(), SecuritySettings()})
     std::move(part.begin(), part.end(), std::back_inserter(all));
   return all;
+}
+
+uint64_t DefaultBodyBytesMax(const ServerConfig& config) {
+  return std::min(ServerConfig().body_bytes_max, config.bytes_in_flight_max / kBodyPart);
 }
 
 absl::Status CheckServer(const ServerConfig& config) {

@@ -44,6 +44,10 @@ Setting<Target> MakeSetting(const SettingDescription& description, Codec codec, 
 // [server] and the sections below it, and [log].
 std::vector<Setting<Config>> ServerSettings();
 
+// What body_bytes_max is where it is not set: its default, or the largest that CheckServer allows
+// beside the other settings.
+uint64_t DefaultBodyBytesMax(const ServerConfig& config);
+
 // What no setting can check alone. Errors: INVALID_ARGUMENT.
 absl::Status CheckServer(const ServerConfig& config);
 
