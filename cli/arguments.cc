@@ -501,8 +501,6 @@ absl::Status Parser::CheckTogether() const {
     return error("--table MODEL/TABLE or --model MODEL is required");
   if (command == "lookup" && !lookup_.keys.has_value() && lookup_.keys_file.empty())
     return error("--keys 1,2,3 or --keys-file F.npy is required");
-  if (command == "serve" && serve_.http == "" && serve_.grpc == "")
-    return error("--http and --grpc are both '' (off): there is nothing to serve");
   if (command == "generate") {
     const absl::Status valid = ValidateGenerateRequest(generate_.Request());
     if (!valid.ok()) return error(std::string(valid.message()));

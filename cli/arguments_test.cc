@@ -225,7 +225,6 @@ TEST(ArgumentsTest, ValuesOutOfRangeAreWrongUsage) {
       "--default");
   ExpectUsageError({"lookup", "--store", "s", "--table", "m/t", "--keys", "18446744073709551616"},
                    "--keys");
-  ExpectUsageError({"serve", "--store", "s", "--http", "", "--grpc", ""}, "nothing to serve");
 }
 
 TEST(ArgumentsTest, AnEmptyPathIsNone) {

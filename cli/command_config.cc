@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "hps/server.h"
 
 namespace hps::cli {
 namespace {
@@ -14,22 +14,6 @@ absl::StatusOr<Config> StoreConfigOf(const StoreArguments& arguments) {
   config.store.path = arguments.store;
   config.origin["store.path"] = "--store";
   return config;
-}
-
-// Where a setting was turned off, for who has to change it.
-std::string OriginOf(const Config& config, const std::string& name) {
-  const auto origin = config.origin.find(name);
-  return origin == config.origin.end() ? "default" : origin->second;
-}
-
-// Metrics alone are no server: nobody could ask for a row.
-absl::Status CheckServesSomething(const Config& config) {
-  if (!config.server.http.empty() || !config.server.grpc.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("server.http (", OriginOf(config, "server.http"),
-                                                 ") and server.grpc (",
-                                                 OriginOf(config, "server.grpc"),
-                                                 ") are both \"\" (off): there is nothing to "
-                                                 "serve"));
 }
 
 }  // namespace
@@ -55,8 +39,9 @@ absl::StatusOr<Config> ConfigOfServer(const ServeArguments& arguments) {
   replace(arguments.http, "http", config->server.http);
   replace(arguments.grpc, "grpc", config->server.grpc);
   replace(arguments.metrics, "metrics", config->server.metrics);
-  if (absl::Status valid = ValidateConfig(*config); !valid.ok()) return valid;
-  if (absl::Status served = CheckServesSomething(*config); !served.ok()) return served;
+  // What is only printed need not be complete: the token may be in another process' environment.
+  absl::Status valid = arguments.print_config ? ValidateConfig(*config) : Server::Check(*config);
+  if (!valid.ok()) return valid;
   return config;
 }
 

@@ -13,7 +13,7 @@ namespace hps::cli {
 absl::StatusOr<Config> ConfigOfCommand(const StoreArguments& arguments);
 
 // Of a server: all levels, and the addresses of its command line. Errors: those of LoadConfig and
-// ValidateConfig; INVALID_ARGUMENT when it is to serve neither HTTP nor gRPC.
+// Server::Check; where it is only printed, those of ValidateConfig instead.
 absl::StatusOr<Config> ConfigOfServer(const ServeArguments& arguments);
 
 }  // namespace hps::cli

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -35,7 +36,21 @@ TEST(CommandConfigTest, AServerHasAllLevelsAndItsOptionsCount) {
   EXPECT_EQ(ConfigOfServer(arguments).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Catches: a server of nothing that is only found out when it starts, with exit status 1.
+// Catches: a contradiction that is only found out when the server starts, with exit status 1.
+TEST(CommandConfigTest, AServerIsCheckedBeforeItStarts) {
+  const std::string file = testing::TempDir() + "/hps_command_config_control.toml";
+  std::ofstream(file) << "[server.security]\nrepository_control = true\n";
+  ASSERT_EQ(unsetenv("HPS_TOKEN"), 0);
+  ServeArguments arguments;
+  arguments.store.config = file;
+  const absl::Status status = ConfigOfServer(arguments).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("needs a token"), std::string::npos) << status;
+  arguments.print_config = true;
+  EXPECT_TRUE(ConfigOfServer(arguments).ok());
+  std::filesystem::remove(file);
+}
+
 TEST(CommandConfigTest, AServerServesHttpOrGrpc) {
   const std::string file = testing::TempDir() + "/hps_command_config_test.toml";
   std::ofstream(file) << "[server]\nhttp = \"\"\n";
@@ -48,6 +63,10 @@ TEST(CommandConfigTest, AServerServesHttpOrGrpc) {
   EXPECT_EQ(status.message(), "server.http (" + file +
                                   ":2) and server.grpc (--grpc) are both \"\" (off): there is "
                                   "nothing to serve");
+  arguments.http = "";
+  EXPECT_EQ(ConfigOfServer(arguments).status().message(),
+            "server.http (--http) and server.grpc (--grpc) are both \"\" (off): there is nothing "
+            "to serve");
   arguments.http = "127.0.0.1:1";
   EXPECT_TRUE(ConfigOfServer(arguments).ok());
   std::filesystem::remove(file);

@@ -38,12 +38,15 @@ struct LoadReport {
 
 class Server {
  public:
+  // What Start refuses before it touches anything. Errors: those of ValidateConfig;
+  // INVALID_ARGUMENT: neither HTTP nor gRPC, repository control without a token.
+  static absl::Status Check(const Config& config);
+
   // `on_loaded` is called once, on a thread of the server, when the models have been loaded: it is
   // ready then, unless one could not be.
-  // Errors: those of Store::Open; INVALID_ARGUMENT (an address, neither HTTP nor gRPC, a
-  // certificate, repository control without a token), NOT_FOUND (a certificate's file), UNAVAILABLE
-  // (an address that is in use), UNIMPLEMENTED (gRPC in a build that lacks it, but for its default
-  // address, which is not served then).
+  // Errors: those of Check and of Store::Open; INVALID_ARGUMENT (a certificate), NOT_FOUND (a
+  // certificate's file), UNAVAILABLE (an address that is in use), UNIMPLEMENTED (gRPC in a build
+  // that lacks it, but for its default address, which is not served then).
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const Config& config, std::function<void(const LoadReport&)> on_loaded = {});
 

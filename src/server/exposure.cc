@@ -5,6 +5,15 @@
 #include "absl/strings/str_cat.h"
 
 namespace hps::server {
+namespace {
+
+// Where a setting was turned off, for who has to change it.
+std::string OriginOf(const Config& config, const std::string& name) {
+  const auto origin = config.origin.find(name);
+  return origin == config.origin.end() ? "set in code" : origin->second;
+}
+
+}  // namespace
 
 bool IsLoopback(std::string_view address) {
   const std::string_view host = address.substr(0, address.rfind(':'));
@@ -36,10 +45,11 @@ absl::Status CheckControl(const ServerConfig& config, bool has_token) {
       "in the environment");
 }
 
-absl::Status CheckAddresses(const ServerConfig& config) {
-  if (!config.http.empty() || !config.grpc.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "server.http and server.grpc are both \"\" (off): there is nothing to serve");
+absl::Status CheckAddresses(const Config& config) {
+  if (!config.server.http.empty() || !config.server.grpc.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "server.http (", OriginOf(config, "server.http"), ") and server.grpc (",
+      OriginOf(config, "server.grpc"), ") are both \"\" (off): there is nothing to serve"));
 }
 
 }  // namespace hps::server

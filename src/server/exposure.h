@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "hps/server_config.h"
+#include "hps/config.h"
 
 namespace hps::server {
 
@@ -20,7 +20,7 @@ std::vector<std::string> ExposureWarnings(const ServerConfig& config, bool has_t
 // Errors: INVALID_ARGUMENT: load and unload by API for everyone.
 absl::Status CheckControl(const ServerConfig& config, bool has_token);
 
-// Errors: INVALID_ARGUMENT: nobody can ask anything.
-absl::Status CheckAddresses(const ServerConfig& config);
+// Errors: INVALID_ARGUMENT: nobody can ask anything; metrics alone answer no look-up.
+absl::Status CheckAddresses(const Config& config);
 
 }  // namespace hps::server

@@ -41,12 +41,15 @@ TEST(ExposureTest, ControlNeedsAToken) {
 }
 
 TEST(ExposureTest, SomethingIsServed) {
-  ServerConfig config;
+  Config config;
   EXPECT_TRUE(CheckAddresses(config).ok());
-  config.http = "";
+  config.server.http = "";
+  config.origin["server.http"] = "hps.toml:2";
   EXPECT_TRUE(CheckAddresses(config).ok());
-  config.grpc = "";
-  EXPECT_EQ(CheckAddresses(config).code(), absl::StatusCode::kInvalidArgument);
+  config.server.grpc = "";
+  EXPECT_EQ(CheckAddresses(config),
+            absl::InvalidArgumentError("server.http (hps.toml:2) and server.grpc (set in code) are "
+                                       "both \"\" (off): there is nothing to serve"));
 }
 
 }  // namespace

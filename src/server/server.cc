@@ -115,8 +115,6 @@ class RunningServer final : public Server {
 };
 
 absl::Status RunningServer::Open() {
-  HPS_RETURN_IF_ERROR(server::CheckControl(config_.server, HasToken(config_.server)));
-  HPS_RETURN_IF_ERROR(server::CheckAddresses(config_.server));
   HPS_ASSIGN_OR_RETURN(store_, Store::Open(config_, OpenMode::kServe));
   open_seconds_ = SecondsSince(started_at_);
   HPS_ASSIGN_OR_RETURN(
@@ -265,8 +263,15 @@ absl::Status RunningServer::Reopen() {
 
 }  // namespace
 
+absl::Status Server::Check(const Config& config) {
+  HPS_RETURN_IF_ERROR(ValidateConfig(config));
+  HPS_RETURN_IF_ERROR(server::CheckControl(config.server, HasToken(config.server)));
+  return server::CheckAddresses(config);
+}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const Config& config, std::function<void(const LoadReport&)> on_loaded) {
+  HPS_RETURN_IF_ERROR(Check(config));
   auto server = std::make_unique<RunningServer>(config, std::move(on_loaded));
   HPS_RETURN_IF_ERROR(server->Open());
   return server;

@@ -235,7 +235,7 @@ class ServeTest(support.CommandTestCase):
                        "serve", "--config", config)
         config.write_text(f"[store]\npath = \"{other}\"\n[server.security]\n"
                           "repository_control = true\n")
-        self.fail_with(1, "INVALID_ARGUMENT", ["needs a token"], "serve", "--config", config,
+        self.fail_with(2, "INVALID_ARGUMENT", ["needs a token"], "serve", "--config", config,
                        "--http", LOOPBACK, "--grpc", "", "--metrics", "")
         config.write_text(f"[store]\npath = \"{other}\"\n[[model]]\nname = \"nn\"\n")
         self.fail_with(1, "NOT_FOUND", ["'nn'", "'n'"], "serve", "--config", config, "--http",
