@@ -28,18 +28,18 @@ uint64_t RowCount(const ImportPlan& plan) {
 }
 
 absl::StatusOr<size_t> LaneCount(const ImportOptions& options) {
-  if (options.memory_bytes_max < kLaneBytesMin) {
+  if (options.memory_bytes_max < kImportMemoryBytesMin) {
     return absl::InvalidArgumentError(absl::StrCat("import: memory_bytes_max is ",
                                                    options.memory_bytes_max, ", expected at least ",
-                                                   kLaneBytesMin));
+                                                   kImportMemoryBytesMin));
   }
   const uint64_t threads =
       options.threads != 0 ? options.threads : std::max(std::thread::hardware_concurrency(), 1U);
   // Each thread's part of the import takes memory, too.
   const uint64_t with_parts = options.memory_bytes_max / (2 * kPartBytesMax);
-  return static_cast<size_t>(
-      std::min<uint64_t>({threads, kImportThreadsMax, options.memory_bytes_max / kLaneBytesMin,
-                          std::max<uint64_t>(with_parts, 2)}));
+  return static_cast<size_t>(std::min<uint64_t>({threads, kImportThreadsMax,
+                                                 options.memory_bytes_max / kImportMemoryBytesMin,
+                                                 std::max<uint64_t>(with_parts, 2)}));
 }
 
 // What is left for buffers beside the parts that are written, one for each thread.

@@ -49,7 +49,7 @@ std::vector<OrderedKey> ThinnedSamples(std::span<const RunSlice> slices) {
 }  // namespace
 
 LanePlan PlanLane(uint64_t lane_bytes, size_t row_bytes) {
-  HPS_CHECK(lane_bytes >= kLaneBytesMin && row_bytes <= kRowBytesMax);
+  HPS_CHECK(lane_bytes >= kImportMemoryBytesMin && row_bytes <= kRowBytesMax);
   LanePlan plan;
   plan.io_bytes = std::clamp<uint64_t>(lane_bytes / 16, kIoBytesMin, kIoBytesMax);
   const uint64_t left = lane_bytes - plan.io_bytes - kPieceKeysBytes;

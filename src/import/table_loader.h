@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "base/executor.h"
 #include "hps/table_spec.h"
+#include "hps/transfer.h"
 #include "import/formats/elements.h"
 #include "import/formats/table_reader.h"
 #include "import/memory_budget.h"
@@ -29,10 +30,8 @@
 
 namespace hps {
 
-// Least memory of one lane (a thread's share): a few of the widest rows, and their buffers.
-inline constexpr uint64_t kLaneBytesMin = kImportMemoryBytesMin;
-
-// How the memory of a lane is used for rows of one width.
+// How the memory of a lane (a thread's share of an import) is used for rows of one width. The least
+// of it, kImportMemoryBytesMin, holds a few of the widest rows, and their buffers.
 struct LanePlan {
   size_t io_bytes = 0;         // of one buffer between files, runs and the store
   uint64_t run_rows_max = 0;   // of a run that is sorted at once
@@ -40,14 +39,14 @@ struct LanePlan {
   size_t merged_runs_max = 0;  // spilled runs that one merge reads
 };
 
-// REQUIRES: lane_bytes >= kLaneBytesMin, row_bytes <= kRowBytesMax.
+// REQUIRES: lane_bytes >= kImportMemoryBytesMin, row_bytes <= kRowBytesMax.
 LanePlan PlanLane(uint64_t lane_bytes, size_t row_bytes);
 
 // What the loaders of one import share.
 struct LoadContext {
   Executor& executor;
   size_t lane_count = 1;
-  MemoryBudget& budget;  // at least lane_count * kLaneBytesMin
+  MemoryBudget& budget;  // at least lane_count * kImportMemoryBytesMin
   std::string spill_directory;
   std::function<void(const std::string& step, uint64_t rows_done)> progress;  // may be empty
 };

@@ -119,7 +119,7 @@ TEST_F(TableLoaderTest, CopiesThroughWhatIsAscending) {
     std::vector<Key> keys = DistinctKeys(count, 9);
     std::sort(keys.begin(), keys.end());
     // Less memory than the rows have: nothing has to be held.
-    const Outcome outcome = Load(MemoryReader(keys, 16), 2 * kLaneBytesMin, 2);
+    const Outcome outcome = Load(MemoryReader(keys, 16), 2 * kImportMemoryBytesMin, 2);
     ExpectAllRows(outcome, keys);
     EXPECT_EQ(outcome.spilled_runs, 0U);
   }
@@ -142,11 +142,11 @@ TEST_F(TableLoaderTest, SpillsWhatDoesNotFitAndStaysInItsMemory) {
 // With the least memory two runs merge at a time: many passes, the widest rows.
 TEST_F(TableLoaderTest, MergesInPassesWhenRunsAreMany) {
   const std::vector<Key> keys = DistinctKeys(400, 2);
-  const Outcome outcome = Load(MemoryReader(keys, 4096), 2 * kLaneBytesMin, 2);
+  const Outcome outcome = Load(MemoryReader(keys, 4096), 2 * kImportMemoryBytesMin, 2);
   ExpectAllRows(outcome, keys);
   EXPECT_GE(outcome.spilled_runs, 40U);
   EXPECT_GE(outcome.merge_passes, 4U);
-  EXPECT_LE(outcome.memory_bytes_peak, 2 * kLaneBytesMin);
+  EXPECT_LE(outcome.memory_bytes_peak, 2 * kImportMemoryBytesMin);
 }
 
 // A sparse file may claim any number of rows: what is known of its runs would not fit the memory.
@@ -209,7 +209,7 @@ TEST_F(TableLoaderTest, ErrorsOfTheReaderAndOfTheStoreEndIt) {
 
 TEST(PlanLaneTest, EveryWidthFitsTheLeastMemory) {
   for (const size_t row_bytes : {2, 64, 512, 16384}) {
-    for (const uint64_t bytes : {kLaneBytesMin, uint64_t{1} << 20, uint64_t{256} << 20}) {
+    for (const uint64_t bytes : {kImportMemoryBytesMin, uint64_t{1} << 20, uint64_t{256} << 20}) {
       const LanePlan plan = PlanLane(bytes, row_bytes);
       EXPECT_GE(plan.run_rows_max, 1U);
       EXPECT_GE(plan.merged_runs_max, 2U);
