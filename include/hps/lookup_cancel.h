@@ -28,6 +28,10 @@ class LookupCancel {
 
   // Makes it ready for the next look-up. REQUIRES: none runs with it.
   virtual void Reset() = 0;
+
+ private:
+  friend class CancelPoint;  // the one implementation
+  LookupCancel() = default;
 };
 
 }  // namespace hps

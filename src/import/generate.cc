@@ -201,7 +201,9 @@ absl::Status GenerateTables(const GenerateRequest& request) {
   std::error_code error;
   std::filesystem::create_directories(request.out, error);
   if (error) return FileError(error.value(), "can't make the directory", request.out);
-  if (!std::filesystem::is_empty(request.out, error) || error) {
+  const bool is_empty = std::filesystem::is_empty(request.out, error);
+  if (error) return FileError(error.value(), "can't look into the directory", request.out);
+  if (!is_empty) {
     return absl::AlreadyExistsError(
         absl::StrCat(request.out, ": expected an empty directory, found files in it"));
   }

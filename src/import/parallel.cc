@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <utility>
 
 #include "base/clock.h"
@@ -66,16 +67,25 @@ absl::Status RunSteps(Executor& executor, const StepPlan& plan) {
   const size_t lane_count = std::min(plan.lane_count, plan.step_count);
   Latch done(lane_count);
   std::deque<Lane> lanes;
-  for (size_t i = 0; i < lane_count; ++i) {
-    lanes.emplace_back(steps, done);
-    if (absl::Status posted = executor.Post(&lanes.back()); !posted.ok()) {
+  for (size_t i = 0; i < lane_count; ++i) lanes.emplace_back(steps, done);
+  // From here on the lanes use what lies on this stack: nothing may leave before they are done.
+  for (Lane& lane : lanes) {
+    if (absl::Status posted = executor.Post(&lane); !posted.ok()) {
       steps.Fail(std::move(posted));
       done.CountDown();
     }
   }
+  std::exception_ptr thrown;
   while (!executor.Await(done, DeadlineAfter(executor.clock(), kTickInterval))) {
-    if (plan.tick) plan.tick();
+    if (!plan.tick || thrown != nullptr) continue;
+    try {
+      plan.tick();
+    } catch (...) {
+      thrown = std::current_exception();
+      steps.Fail(absl::CancelledError());
+    }
   }
+  if (thrown != nullptr) std::rethrow_exception(thrown);
   return steps.first_error();
 }
 

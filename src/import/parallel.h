@@ -13,7 +13,7 @@ namespace hps {
 // Runs step(i, failed) once for each i < step_count, at most `lane_count` of them at a time, begun
 // in ascending order. `failed` turns true when any step has failed: a long step looks at it now and
 // then and may end early with any status. `tick` is called from the calling thread a few times a
-// second. Returns when no step runs any more.
+// second; what it throws ends the steps and is thrown on. Returns when no step runs any more.
 // Errors: the first error that occurred; RESOURCE_EXHAUSTED where a step had no memory;
 // RESOURCE_EXHAUSTED or UNAVAILABLE from the executor.
 struct StepPlan {

@@ -5,6 +5,8 @@
 #include <array>
 #include <memory>
 #include <new>
+#include <stdexcept>
+#include <thread>
 
 namespace hps {
 namespace {
@@ -51,6 +53,25 @@ TEST(RunStepsTest, AStepWithoutMemoryIsAnError) {
   };
   EXPECT_EQ(RunSteps(*pool, {.step_count = 10, .lane_count = 2, .step = step}).code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+// Catches: lanes that go on with a stack that has gone.
+TEST(RunStepsTest, WhatTheTickThrowsComesWhenNoStepRunsAnyMore) {
+  const auto pool = Pool(2);
+  std::atomic<size_t> begun = 0;
+  std::atomic<size_t> ended = 0;
+  const auto step = [&](size_t, const std::atomic<bool>& failed) {
+    begun.fetch_add(1);
+    while (!failed.load()) std::this_thread::yield();
+    ended.fetch_add(1);
+    return absl::OkStatus();
+  };
+  const auto tick = [] { throw std::runtime_error("who asked for progress"); };
+  EXPECT_THROW(
+      (void)RunSteps(*pool, {.step_count = 1000, .lane_count = 2, .step = step, .tick = tick}),
+      std::runtime_error);
+  EXPECT_GT(begun.load(), 0u);
+  EXPECT_EQ(ended.load(), begun.load());
 }
 
 TEST(RunStepsTest, AnErrorEndsItAndIsReturned) {

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/mutex.h"
+#include "base/out_of_memory.h"
 #include "hps/table_spec.h"
 #include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/cuda_status.h"
@@ -90,14 +91,15 @@ absl::Status GpuCache::MakeCalls() {
   try {
     MutexLock lock(mutex_);
     free_calls_.reserve(options_.calls_max);
+    calls_.reserve(options_.calls_max);
     for (size_t i = 0; i < options_.calls_max; ++i) {
       const auto give_back = [this](GpuCall* call) {
         MutexLock giving(mutex_);
         free_calls_.push_back(call);
       };
       HPS_ASSIGN_OR_RETURN(auto call, GpuCall::Create(options_.device, sizes, give_back));
-      free_calls_.push_back(call.get());
       calls_.push_back(std::move(call));
+      free_calls_.push_back(calls_.back().get());
     }
   } catch (const std::exception&) {
     return absl::ResourceExhaustedError(
@@ -128,17 +130,16 @@ absl::StatusOr<std::unique_ptr<DeviceCacheTable>> GpuCache::OpenTable(size_t row
                      " bytes and needs at least ", GpuCacheTable::BytesOf(row_bytes, kSlabsMin)));
   }
   const uint64_t bytes = GpuCacheTable::BytesOf(row_bytes, slab_count);
-  HPS_RETURN_IF_ERROR(budget_.Reserve(bytes));
-  const GpuCacheTable::Owner owner = {.writer = writer_.get(),
-                                      .gate = gate_.at<WriterGate>(0),
-                                      .wait_for_calls = [this] { return WaitForReturnedCalls(); },
-                                      .release = [this, bytes] { budget_.Release(bytes); }};
-  auto table = GpuCacheTable::Create(row_bytes, static_cast<uint32_t>(slab_count), owner);
-  if (!table.ok()) {
-    budget_.Release(bytes);
-    return table.status();
-  }
-  return *std::move(table);
+  HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, budget_.Lend(bytes));
+  return WithMemoryFor("gpu cache: no memory for a table",
+                       [&]() -> absl::StatusOr<std::unique_ptr<DeviceCacheTable>> {
+                         return GpuCacheTable::Create(
+                             row_bytes, static_cast<uint32_t>(slab_count),
+                             {.writer = writer_.get(),
+                              .gate = gate_.at<WriterGate>(0),
+                              .wait_for_calls = [this] { return WaitForReturnedCalls(); },
+                              .budget = std::move(lease)});
+                       });
 }
 
 bool GpuCache::WaitForReturnedCalls() {

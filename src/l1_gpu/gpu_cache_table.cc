@@ -104,7 +104,6 @@ GpuCacheTable::~GpuCacheTable() {
   }
   memory_ = {};
   counters_ = {};
-  owner_.release();
 }
 
 TableView GpuCacheTable::view() const {

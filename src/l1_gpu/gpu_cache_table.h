@@ -16,6 +16,7 @@
 #include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/slab.h"
 #include "l1_gpu/writer.h"
+#include "tier/byte_budget.h"
 #include "tier/device_cache.h"
 
 namespace hps {
@@ -34,9 +35,9 @@ class GpuCacheTable final : public DeviceCacheTable {
     WriterGate* gate = nullptr;
     // Waits until no look-up that was returned uses the table any more; false when it can't tell.
     std::function<bool()> wait_for_calls;
-    std::function<void()> release;  // runs when the memory is free again
+    ByteBudget::Lease budget;  // given back when the memory is free again
   };
-  // An empty table. Errors: RESOURCE_EXHAUSTED, INTERNAL (`owner` is not called then).
+  // An empty table. Errors: RESOURCE_EXHAUSTED, INTERNAL (`owner` is not asked then).
   static absl::StatusOr<std::unique_ptr<GpuCacheTable>> Create(size_t row_bytes,
                                                                uint32_t slab_count, Owner owner);
   ~GpuCacheTable() override;

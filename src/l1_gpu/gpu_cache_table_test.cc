@@ -8,6 +8,7 @@
 
 #include "hps/table_spec.h"
 #include "l1_gpu/test_gpu.h"
+#include "tier/byte_budget.h"
 
 namespace hps {
 namespace {
@@ -43,7 +44,7 @@ class GpuCacheTableTest : public GpuTest {
                                        {.writer = writer_.get(),
                                         .gate = gate_.at<WriterGate>(0),
                                         .wait_for_calls = [] { return true; },
-                                        .release = [this] { ++releases_; }});
+                                        .budget = {}});
     ASSERT_TRUE(table.ok()) << table.status();
     table_ = {*std::move(table), 1};
   }
@@ -57,7 +58,6 @@ class GpuCacheTableTest : public GpuTest {
 
   std::unique_ptr<Writer> writer_;
   DeviceBuffer gate_;
-  int releases_ = 0;
   StampedTable table_;
 };
 
@@ -102,18 +102,19 @@ TEST_F(GpuCacheTableTest, RaisingWaitsForTheInsertionsThatWereLetIn) {
   EXPECT_EQ(*table_.table->Replace(batch.batch(), 1), 2u);
 }
 
-TEST_F(GpuCacheTableTest, ReleasesItsBudgetOnceAndItsMemoryWhenItDies) {
+TEST_F(GpuCacheTableTest, GivesItsBudgetAndItsMemoryBackWhenItDies) {
+  ByteBudget budget("a cache", 100);
   const size_t free_before = FreeDeviceBytes();
   auto table = GpuCacheTable::Create(1000, 100'000,
                                      {.writer = writer_.get(),
                                       .gate = gate_.at<WriterGate>(0),
                                       .wait_for_calls = [] { return true; },
-                                      .release = [this] { ++releases_; }});
+                                      .budget = *budget.Lend(100)});
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_LT(FreeDeviceBytes(), free_before);
-  EXPECT_EQ(releases_, 0);
+  EXPECT_FALSE(budget.Lend(1).ok());
   table->reset();
-  EXPECT_EQ(releases_, 1);
+  EXPECT_TRUE(budget.Lend(100).ok());
   EXPECT_GE(FreeDeviceBytes(), free_before);
 }
 

@@ -101,14 +101,8 @@ absl::StatusOr<std::unique_ptr<DeviceCacheTable>> HostCache::OpenTable(size_t ro
         " bytes and needs at least ", HostCacheTable::BytesOf(row_bytes, SlabTable::kSlabsMin)));
   }
   const uint64_t bytes = HostCacheTable::BytesOf(row_bytes, slab_count);
-  HPS_RETURN_IF_ERROR(budget_.Reserve(bytes));
-  auto table =
-      HostCacheTable::Create(row_bytes, slab_count, [this, bytes] { budget_.Release(bytes); });
-  if (!table.ok()) {
-    budget_.Release(bytes);
-    return table.status();
-  }
-  return *std::move(table);
+  HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, budget_.Lend(bytes));
+  return HostCacheTable::Create(row_bytes, slab_count, std::move(lease));
 }
 
 absl::StatusOr<DeviceCallLease> HostCache::AcquireCall(size_t keys_max) {

@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/macros.h"
+#include "base/out_of_memory.h"
 
 namespace hps {
 namespace {
@@ -35,20 +37,24 @@ uint64_t HostCacheTable::SlabsWithin(size_t row_bytes, uint64_t bytes_max) {
                   (bytes_max - sizeof(HostCacheTable)) / (slab_bytes + kWatermarkBytesPerSlab));
 }
 
-absl::StatusOr<std::unique_ptr<HostCacheTable>> HostCacheTable::Create(
-    size_t row_bytes, size_t slab_count, std::function<void()> release) {
-  HPS_ASSIGN_OR_RETURN(SlabTable slabs, SlabTable::Create(slab_count, row_bytes));
-  return std::unique_ptr<HostCacheTable>(new HostCacheTable(std::move(slabs), std::move(release)));
+absl::StatusOr<std::unique_ptr<HostCacheTable>> HostCacheTable::Create(size_t row_bytes,
+                                                                       size_t slab_count,
+                                                                       ByteBudget::Lease budget) {
+  return WithMemoryFor("host cache: no memory for a table",
+                       [&]() -> absl::StatusOr<std::unique_ptr<HostCacheTable>> {
+                         HPS_ASSIGN_OR_RETURN(SlabTable slabs,
+                                              SlabTable::Create(slab_count, row_bytes));
+                         return std::unique_ptr<HostCacheTable>(
+                             new HostCacheTable(std::move(slabs), std::move(budget)));
+                       });
 }
 
-HostCacheTable::HostCacheTable(SlabTable slabs, std::function<void()> release)
+HostCacheTable::HostCacheTable(SlabTable slabs, ByteBudget::Lease budget)
     : row_bytes_(slabs.row_bytes()),
       bytes_(BytesOf(slabs.row_bytes(), slabs.slab_count())),
-      release_(std::move(release)),
+      budget_(std::move(budget)),
       fence_(slabs.slab_count() * SlabTable::kSlabSlots),
       slabs_(std::move(slabs)) {}
-
-HostCacheTable::~HostCacheTable() { release_(); }
 
 bool HostCacheTable::Read(Key key, std::byte* row) const {
   MutexLock lock(mutex_);

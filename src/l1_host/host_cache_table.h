@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 
@@ -15,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "l1_host/slab_table.h"
+#include "tier/byte_budget.h"
 #include "tier/device_cache.h"
 
 namespace hps {
@@ -27,10 +27,9 @@ class HostCacheTable final : public DeviceCacheTable {
   // The most slabs that fit; may be fewer than SlabTable::kSlabsMin.
   static uint64_t SlabsWithin(size_t row_bytes, uint64_t bytes_max);
 
-  // `release` runs when the table dies. Errors: RESOURCE_EXHAUSTED (`release` does not run then).
+  // `budget` holds what BytesOf says, until the table dies. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<HostCacheTable>> Create(size_t row_bytes, size_t slab_count,
-                                                                std::function<void()> release);
-  ~HostCacheTable() override;
+                                                                ByteBudget::Lease budget);
 
   // Copies the row of a held key to `row`, which has row_bytes() bytes, and marks it as used.
   // Returns whether it was held; `row` is left untouched otherwise.
@@ -48,12 +47,12 @@ class HostCacheTable final : public DeviceCacheTable {
   LevelStatistics Statistics() const override;
 
  private:
-  HostCacheTable(SlabTable slabs, std::function<void()> release);
+  HostCacheTable(SlabTable slabs, ByteBudget::Lease budget);
   absl::Status Validate(const RowBatch& batch) const;
 
   const size_t row_bytes_;
   const uint64_t bytes_;
-  const std::function<void()> release_;
+  const ByteBudget::Lease budget_;
   Fence fence_;
   mutable Mutex mutex_;
   mutable SlabTable slabs_ HPS_GUARDED_BY(mutex_);  // mutable: a look-up stamps what it finds

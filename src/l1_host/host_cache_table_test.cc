@@ -28,17 +28,17 @@ TEST(HostCacheTableTest, BytesCoverSlabsRowsAndWatermarks) {
   }
 }
 
-TEST(HostCacheTableTest, ReleasesItsBudgetOnceWhenItDies) {
-  int releases = 0;
-  auto table = HostCacheTable::Create(16, SlabTable::kSlabsMin, [&] { ++releases; });
+TEST(HostCacheTableTest, GivesItsBudgetBackWhenItDies) {
+  ByteBudget budget("a cache", 100);
+  auto table = HostCacheTable::Create(16, SlabTable::kSlabsMin, *budget.Lend(100));
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_EQ(releases, 0);
+  EXPECT_FALSE(budget.Lend(1).ok());
   table->reset();
-  EXPECT_EQ(releases, 1);
+  EXPECT_TRUE(budget.Lend(100).ok());
 }
 
 TEST(HostCacheTableTest, ReadLeavesTheOutputAloneWhereNothingIsHeld) {
-  auto table = HostCacheTable::Create(1, SlabTable::kSlabsMin, [] {});
+  auto table = HostCacheTable::Create(1, SlabTable::kSlabsMin, {});
   ASSERT_TRUE(table.ok()) << table.status();
   const Key key = 7;
   std::byte row{1};

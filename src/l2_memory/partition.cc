@@ -142,9 +142,13 @@ Partition::Entry Partition::MakeEntry(HashedKey key) {
     if (entry.line == nullptr) entry = MoveOneAway(second, depth);
   }
   if (entry.line != nullptr) return entry;
+  uint32_t worst = 0;
   for (IndexLine* line : {&first, &second}) {
     for (size_t e = 0; e < IndexLine::kEntries; ++e) {
-      if (entry.line == nullptr || Badness({line, e}) > Badness(entry)) entry = {line, e};
+      const uint32_t badness = Badness({line, e});  // once each: it may be drawn
+      if (entry.line != nullptr && badness <= worst) continue;
+      entry = {line, e};
+      worst = badness;
     }
   }
   Remove(entry);

@@ -28,6 +28,8 @@ constexpr uint64_t kIndexFillPercent = 70;
 constexpr uint64_t kAbsentPercentMax = 10;
 // Of each partition: the table's pointer to it, and what the heap adds to an object.
 constexpr uint64_t kPartitionHeapBytes = sizeof(void*) + 2 * sizeof(size_t);
+// A budget above what a process can address counts as this: sizes stay far from 64 bits.
+constexpr uint64_t kBudgetMax = uint64_t{1} << 48;
 // What the block is rounded up to.
 constexpr uint64_t kBlockPageBytes = 4096;
 
@@ -105,7 +107,7 @@ absl::StatusOr<TableLayout> LayoutForBytes(size_t row_bytes, uint64_t bytes_max,
                      smallest.total_bytes(), " bytes, its budget is ", bytes_max));
   }
   uint64_t fits = kSlotsPerTableMin;
-  uint64_t too_many = std::max(fits, bytes_max / row_bytes) + 1;
+  uint64_t too_many = std::max(fits, std::min(bytes_max, kBudgetMax) / row_bytes) + 1;
   while (too_many - fits > 1) {
     const uint64_t middle = fits + (too_many - fits) / 2;
     const bool middle_fits = LayoutForSlots(row_bytes, middle, options).total_bytes() <= bytes_max;

@@ -93,7 +93,7 @@ void ModelState::Replace(std::vector<std::shared_ptr<ServedTable>> tables, bool 
     by_slot[SlotForName(table->spec().name)] = table.get();
   auto next = std::make_unique<const ModelSnapshot>(std::move(tables), std::move(by_slot),
                                                     current_owned_->number() + 1, unloaded);
-  retired_.reserve(retired_.size() + 1);  // from here on nothing may fail: readers see both
+  std::list<Retired> retired(1);  // from here on nothing may fail: readers see both
   current_.store(next.get(), std::memory_order_seq_cst);
   std::swap(current_owned_, next);
   const uint64_t epoch = domain_.Advance();
@@ -101,7 +101,8 @@ void ModelState::Replace(std::vector<std::shared_ptr<ServedTable>> tables, bool 
     const auto now = current_owned_->tables();
     if (std::find(now.begin(), now.end(), old) == now.end()) old->Retire();
   }
-  retired_.push_back({.snapshot = std::move(next), .epoch = epoch});
+  retired.front() = {.snapshot = std::move(next), .epoch = epoch};
+  retired_.splice(retired_.end(), retired);
   retired_count_.fetch_add(1, std::memory_order_acq_rel);
   domain_.BeginWaiting();
 }
@@ -123,8 +124,9 @@ bool ModelState::AwaitReclaimed(Deadline deadline) {
 size_t ModelState::SlotForName(const std::string& name) {
   const auto found = std::find(slot_names_.begin(), slot_names_.end(), name);
   if (found != slot_names_.end()) return static_cast<size_t>(found - slot_names_.begin());
+  // A name has counters, also where the memory ends between the two.
+  if (counters_.size() == slot_names_.size()) counters_.emplace_back();
   slot_names_.push_back(name);
-  counters_.emplace_back();
   return slot_names_.size() - 1;
 }
 
@@ -207,13 +209,12 @@ void ModelState::PostReclaim() {
 }
 
 void ModelState::Reclaim() {
-  std::vector<Retired> free_now;  // freed at the end, outside the lock
+  std::list<Retired> free_now;  // freed at the end, outside the lock; nothing here allocates
   {
     MutexLock lock(mutex_);
     const auto first = std::partition(retired_.begin(), retired_.end(),
                                       [&](const Retired& old) { return !CanReclaim(old); });
-    free_now.assign(std::move_iterator(first), std::move_iterator(retired_.end()));
-    retired_.erase(first, retired_.end());
+    free_now.splice(free_now.end(), retired_, first, retired_.end());
     retired_count_.fetch_sub(free_now.size(), std::memory_order_acq_rel);
     domain_.EndWaiting(free_now.size());
     freeing_count_ += free_now.size();

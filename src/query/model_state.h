@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -119,7 +120,7 @@ class ModelState final : private EpochDomain::Waiter {
   ReclaimTask reclaim_task_{*this};
   mutable Mutex mutex_;
   std::unique_ptr<const ModelSnapshot> current_owned_ HPS_GUARDED_BY(mutex_);
-  std::vector<Retired> retired_ HPS_GUARDED_BY(mutex_);
+  std::list<Retired> retired_ HPS_GUARDED_BY(mutex_);
   size_t freeing_count_ HPS_GUARDED_BY(mutex_) = 0;  // snapshots on their way out of memory
   CondVar reclaimed_;
   std::vector<std::string> slot_names_ HPS_GUARDED_BY(mutex_);

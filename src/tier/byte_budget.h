@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "base/mutex.h"
@@ -16,6 +17,26 @@ namespace hps {
 
 class ByteBudget {
  public:
+  // Bytes that are lent for as long as it lives. An empty one holds nothing. The budget outlives
+  // it.
+  class Lease {
+   public:
+    Lease() = default;
+    Lease(Lease&& other) noexcept
+        : budget_(std::exchange(other.budget_, nullptr)), bytes_(other.bytes_) {}
+    Lease& operator=(Lease&&) = delete;
+    ~Lease() {
+      if (budget_ != nullptr) budget_->Return(bytes_);
+    }
+
+   private:
+    friend class ByteBudget;
+    Lease(ByteBudget* budget, uint64_t bytes) : budget_(budget), bytes_(bytes) {}
+
+    ByteBudget* budget_ = nullptr;
+    uint64_t bytes_ = 0;
+  };
+
   // `cache` names the cache in errors: "gpu cache".
   ByteBudget(std::string cache, uint64_t bytes_max)
       : cache_(std::move(cache)), bytes_max_(bytes_max) {}
@@ -29,7 +50,7 @@ class ByteBudget {
 
   // Lends the bytes of a table.
   // Errors: RESOURCE_EXHAUSTED (says how many are left); nothing is lent then.
-  absl::Status Reserve(uint64_t bytes) {
+  absl::StatusOr<Lease> Lend(uint64_t bytes) {
     MutexLock lock(mutex_);
     if (bytes > bytes_max_ - bytes_lent_) {
       return absl::ResourceExhaustedError(absl::StrCat(cache_, ": a table of ", bytes, " bytes, ",
@@ -37,16 +58,15 @@ class ByteBudget {
                                                        " bytes are left"));
     }
     bytes_lent_ += bytes;
-    return absl::OkStatus();
+    return Lease(this, bytes);
   }
 
-  // REQUIRES: `bytes` were lent.
-  void Release(uint64_t bytes) {
+ private:
+  void Return(uint64_t bytes) {
     MutexLock lock(mutex_);
     bytes_lent_ -= bytes;
   }
 
- private:
   const std::string cache_;
   const uint64_t bytes_max_;
   Mutex mutex_;

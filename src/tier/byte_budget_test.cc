@@ -3,29 +3,49 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <utility>
+
 namespace hps {
 namespace {
 
 TEST(ByteBudgetTest, LendsNoMoreThanThereIs) {
   ByteBudget budget("a cache", 100);
-  EXPECT_TRUE(budget.Reserve(60).ok());
-  const absl::Status refused = budget.Reserve(41);
+  std::optional<ByteBudget::Lease> most = *budget.Lend(60);
+  const absl::Status refused = budget.Lend(41).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()),
               testing::AllOf(testing::StartsWith("a cache: "), testing::HasSubstr("41 bytes"),
                              testing::HasSubstr("40 of 100 bytes")));
-  EXPECT_EQ(budget.Reserve(UINT64_MAX).code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(budget.Reserve(40).ok());
-  budget.Release(60);
-  budget.Release(40);
-  EXPECT_TRUE(budget.Reserve(100).ok());
-  budget.Release(100);
+  EXPECT_EQ(budget.Lend(UINT64_MAX).status().code(), absl::StatusCode::kResourceExhausted);
+  {
+    const auto rest = budget.Lend(40);
+    EXPECT_TRUE(rest.ok());
+    EXPECT_FALSE(budget.Lend(1).ok());
+  }
+  EXPECT_TRUE(budget.Lend(40).ok());
+  most.reset();
+  EXPECT_TRUE(budget.Lend(100).ok());
+}
+
+TEST(ByteBudgetTest, ALeaseThatWasMovedFromGivesNothingBack) {
+  ByteBudget budget("a cache", 100);
+  ByteBudget::Lease first = *budget.Lend(60);
+  std::optional<ByteBudget::Lease> second;
+  {
+    ByteBudget::Lease passing = std::move(first);
+    second.emplace(std::move(passing));
+  }
+  EXPECT_FALSE(budget.Lend(41).ok());
+  second.reset();
+  EXPECT_TRUE(budget.Lend(100).ok());
 }
 
 TEST(ByteBudgetDeathTest, ATableThatOutlivesItsCacheIsABug) {
   const auto leave_lent = [] {
-    ByteBudget budget("a cache", 100);
-    (void)budget.Reserve(1);
+    std::optional<ByteBudget> budget(std::in_place, "a cache", 100);
+    const ByteBudget::Lease lease = *budget->Lend(1);
+    budget.reset();
   };
   EXPECT_DEATH(leave_lent(), "bytes_lent_ == 0");
 }

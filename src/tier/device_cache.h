@@ -82,7 +82,9 @@ struct DeviceRowPiece {
   // [n]; kHitL2 and kHitL3 take their row, kUnanswered nothing, others the default row. Borrowed
   // until Finish returns.
   std::span<const KeyStatus> statuses;
-  HostRows rows;  // [n] rows, borrowed until Finish returns; n = 0 where no status takes one
+  // [n] rows; n = 0 where no status takes one. Those in the call's staging are read until the call
+  // has ended, others are borrowed until Finish returns.
+  HostRows rows;
   // Set it where a change of the table has begun since the apply epoch that was read before Begin:
   // the cache may have taken the older row after its probe, and would show it again after this
   // look-up has shown the newer one. Keys that the cache holds by now are answered from it.
@@ -172,8 +174,8 @@ class DeviceCacheTable {
   // held ones are left alone; fenced as LossyTable::Insert. `batch.absent` must be empty. Of
   // duplicates one enters. Returns how many keys the fence refused; what became of the others is
   // known later, see Statistics.
-  // Errors: RESOURCE_EXHAUSTED (no room in the writer's staging: nothing was taken, the caller
-  // drops it), INTERNAL.
+  // Errors: RESOURCE_EXHAUSTED (no room in the writer's staging: the caller drops the keys, of
+  // which some may have been taken where they need several steps), INTERNAL.
   virtual absl::StatusOr<uint64_t> Replace(const RowBatch& batch, ApplyEpoch epoch) = 0;
 
   // Change: overwrites the rows of keys that are held, whatever their version (the applier orders

@@ -46,7 +46,8 @@ class LossyTable {
   // Writes the rows of the keys that are held. A key whose state can't be decided is a kMiss only
   // if that can't make an answer older (else it is probed again).
   // Errors (outcomes are then undefined, and the caller passes the shard by): UNAVAILABLE,
-  // DEADLINE_EXCEEDED. A table that can't block returns no error and ignores the deadline.
+  // DEADLINE_EXCEEDED. A table that can't block ignores the deadline, and its only error is
+  // UNAVAILABLE where too many fetch at a time.
   virtual absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) = 0;
 
   // Promotion: takes rows that are not held, evicting others as the policy says. `epoch` is the

@@ -24,9 +24,11 @@ absl::StatusOr<uint32_t> DimOf(const File& keys, const File& rows, std::optional
     const std::optional<uint64_t> expected =
         CheckedMultiply(row_count, uint64_t{*dim} * sizeof(float));
     if (expected != found) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(rows.path(), ": expected ", row_count, " rows of dim ", *dim, " = ",
-                       expected.value_or(0), " bytes, found ", found));
+      const std::string bytes =
+          expected.has_value() ? absl::StrCat(*expected) : std::string("more than 2^64");
+      return absl::InvalidArgumentError(absl::StrCat(rows.path(), ": expected ", row_count,
+                                                     " rows of dim ", *dim, " = ", bytes,
+                                                     " bytes, found ", found));
     }
     return *dim;
   }

@@ -6,10 +6,12 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <exception>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/macros.h"
 
 namespace hps {
@@ -17,9 +19,18 @@ namespace {
 
 constexpr int kAttemptsMax = 8;  // names are drawn from 2^64
 
+// Names need not be secret, only mostly unlike: a file that exists is never taken.
+uint64_t Draw() {
+  try {
+    std::random_device random;
+    return (uint64_t{random()} << 32) | random();
+  } catch (const std::exception&) {
+    return static_cast<uint64_t>(RealClock().Now().time_since_epoch().count());
+  }
+}
+
 std::string DrawName(const std::string& path) {
-  std::random_device random;
-  const uint64_t drawn = (uint64_t{random()} << 32) | random();
+  const uint64_t drawn = Draw();
   char digits[17];
   std::snprintf(digits, sizeof(digits), "%016" PRIx64, drawn);
   return absl::StrCat(path, ".", digits, ".partial");
