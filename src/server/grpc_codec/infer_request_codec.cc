@@ -42,7 +42,8 @@ constexpr std::array<uint32_t, kDatatypeNames.size()> kContentsFields = {1, 4, 4
                                                                          2, 3, 0, 0, 6, 7, 0};
 
 constexpr auto kTimeoutMax = std::chrono::hours(24 * 365);
-// Fields that tell who asks and for how long are among so many; more are looked at in their turn.
+// Fields that tell who asks and for how long are among so many, with those of parameters; more are
+// looked at in their turn.
 constexpr size_t kHeadFieldsMax = 4096;
 // What a message may leave behind for the next one.
 constexpr size_t kKeptBytesMax = size_t{1} << 20;
@@ -116,8 +117,7 @@ struct Parameter {
   uint64_t number = 0;  // also of a bool
 };
 
-absl::Status ReadParameterValue(std::span<const std::byte> bytes, Parameter* parameter) {
-  WireReader reader(bytes);
+absl::Status ReadParameterValue(WireReader reader, Parameter* parameter) {
   uint32_t field = 0;
   WireType type{};
   while (reader.Next(&field, &type)) {
@@ -134,8 +134,10 @@ absl::Status ReadParameterValue(std::span<const std::byte> bytes, Parameter* par
   return reader.malformed() ? Malformed("parameter") : absl::OkStatus();
 }
 
-absl::Status ReadParameter(std::span<const std::byte> bytes, Parameter* parameter) {
-  WireReader reader(bytes);
+// `fields_left`: WireReader's.
+absl::Status ReadParameter(std::span<const std::byte> bytes, size_t* fields_left,
+                           Parameter* parameter) {
+  WireReader reader(bytes, fields_left);
   uint32_t field = 0;
   WireType type{};
   while (reader.Next(&field, &type)) {
@@ -144,7 +146,7 @@ absl::Status ReadParameter(std::span<const std::byte> bytes, Parameter* paramete
     } else if (field == kMapValue) {
       std::span<const std::byte> value;
       if (type != WireType::kBytes || !reader.ReadBytes(&value)) return Malformed("parameter");
-      HPS_RETURN_IF_ERROR(ReadParameterValue(value, parameter));
+      HPS_RETURN_IF_ERROR(ReadParameterValue(WireReader(value, fields_left), parameter));
     } else {
       reader.Skip(type);
     }
@@ -152,12 +154,24 @@ absl::Status ReadParameter(std::span<const std::byte> bytes, Parameter* paramete
   return reader.malformed() ? Malformed("parameter") : absl::OkStatus();
 }
 
+// Fills in the request's time-out, where the parameter is that.
+absl::Status TakeTimeout(const Parameter& parameter, InferenceRequest* request) {
+  if (parameter.name != "timeout") return absl::OkStatus();
+  const auto timeout_us = static_cast<int64_t>(parameter.number);
+  if (!parameter.is_number || timeout_us < 0) {
+    return absl::InvalidArgumentError("the parameter 'timeout' must be a number of microseconds");
+  }
+  constexpr auto kMax = std::chrono::duration_cast<std::chrono::microseconds>(kTimeoutMax);
+  request->timeout = std::min(std::chrono::microseconds(timeout_us), kMax);
+  return absl::OkStatus();
+}
+
 // Reads one parameter of a tensor and refuses those that ask for what hps does not do.
 absl::Status CheckTensorParameter(WireReader& reader, WireType type) {
   std::span<const std::byte> bytes;
   if (type != WireType::kBytes || !reader.ReadBytes(&bytes)) return Malformed("parameter");
   Parameter parameter;
-  HPS_RETURN_IF_ERROR(ReadParameter(bytes, &parameter));
+  HPS_RETURN_IF_ERROR(ReadParameter(bytes, nullptr, &parameter));
   if (parameter.name == "classification") {
     return absl::UnimplementedError("the classification extension is not supported");
   }
@@ -201,19 +215,22 @@ absl::Status InferRequestCodec::Parse(std::span<const std::byte> message,
 }
 
 void InferRequestCodec::ParseHead(std::span<const std::byte> message, InferenceRequest* request) {
-  WireReader reader(message);
+  size_t fields_left = kHeadFieldsMax;
+  WireReader reader(message, &fields_left);
   uint32_t field = 0;
   WireType type{};
-  std::span<const std::byte> bytes;
-  for (size_t i = 0; i < kHeadFieldsMax && reader.Next(&field, &type); ++i) {
+  while (reader.Next(&field, &type)) {
+    std::span<const std::byte> bytes;
+    Parameter parameter;
     if (field == kModelName) {
       TakeText(reader, type, "model name", &request->model).IgnoreError();
     } else if (field == kId) {
       TakeText(reader, type, "request id", &request->id).IgnoreError();
-    } else if (field == kParameters && type == WireType::kBytes) {
-      if (reader.ReadBytes(&bytes)) ParseParameter(bytes, request).IgnoreError();
-    } else {
+    } else if (field != kParameters || type != WireType::kBytes) {
       reader.Skip(type);
+    } else if (reader.ReadBytes(&bytes) && ReadParameter(bytes, &fields_left, &parameter).ok()) {
+      // One that was not read to its end may say something else there.
+      if (fields_left > 0) TakeTimeout(parameter, request).IgnoreError();
     }
   }
 }
@@ -270,18 +287,11 @@ absl::Status InferRequestCodec::ParseFields(std::span<const std::byte> message,
 absl::Status InferRequestCodec::ParseParameter(std::span<const std::byte> bytes,
                                                InferenceRequest* request) {
   Parameter parameter;
-  HPS_RETURN_IF_ERROR(ReadParameter(bytes, &parameter));
+  HPS_RETURN_IF_ERROR(ReadParameter(bytes, nullptr, &parameter));
   if (parameter.name == "triton_enable_empty_final_response") {
     wants_final_mark_ = parameter.number != 0;
   }
-  if (parameter.name != "timeout") return absl::OkStatus();
-  const auto timeout_us = static_cast<int64_t>(parameter.number);
-  if (!parameter.is_number || timeout_us < 0) {
-    return absl::InvalidArgumentError("the parameter 'timeout' must be a number of microseconds");
-  }
-  constexpr auto kMax = std::chrono::duration_cast<std::chrono::microseconds>(kTimeoutMax);
-  request->timeout = std::min(std::chrono::microseconds(timeout_us), kMax);
-  return absl::OkStatus();
+  return TakeTimeout(parameter, request);
 }
 
 absl::Status InferRequestCodec::ParseInput(std::span<const std::byte> bytes,

@@ -31,8 +31,8 @@ class InferRequestCodec {
                      InferenceRequest* request);
 
   // Fills in model, id and timeout alone, as far as they are there and right, and looks at no more
-  // than the first fields: for a message that must wait, or is refused before it is read. It may be
-  // cut off.
+  // than the first fields, those within parameters included: for a message that must wait, or is
+  // refused before it is read. It may be cut off.
   void ParseHead(std::span<const std::byte> message, InferenceRequest* request);
 
   // Whether the last message asked its stream for a mark on the last answer.

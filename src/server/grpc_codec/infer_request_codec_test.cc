@@ -149,6 +149,15 @@ TEST_F(InferRequestCodecTest, TheHeadTellsWhoAsksAndForHowLong) {
   std::string many;
   for (int i = 0; i < 100'000; ++i) many += Number(9, 1);
   EXPECT_EQ(head(Field(1, "m") + many + Field(3, "id")), "m,,0") << "few fields are looked at";
+  // Catches: fields of parameters that are looked at beside those, however many there are.
+  const std::string wait = Parameter("timeout", Number(2, 1500));
+  EXPECT_EQ(head(Field(4, wait) + Field(3, "id")), ",id,1500");
+  EXPECT_EQ(head(Field(4, many + wait) + Field(3, "id")), ",,0");
+  EXPECT_EQ(head(Field(4, wait + many) + Field(3, "id")), ",,0") << "it may say something else";
+  EXPECT_EQ(head(Field(4, Parameter("x", many)) + Field(3, "id")), ",,0");
+  std::string parameters;
+  for (int i = 0; i < 1400; ++i) parameters += Field(4, Parameter("x", Number(2, 1)));
+  EXPECT_EQ(head(parameters + Field(3, "id")), ",,0") << "each has four fields";
 }
 
 TEST_F(InferRequestCodecTest, WhatIsNotServedIsUnimplemented) {

@@ -21,7 +21,10 @@ enum class WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 
 // malformed() tells which. After that, nothing more is read.
 class WireReader {
  public:
-  explicit WireReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+  // `fields_left`: how many fields may be looked at, of this reader and of all that share it; null:
+  // as many as there are. Where none is left, there is no next one.
+  explicit WireReader(std::span<const std::byte> bytes, size_t* fields_left = nullptr)
+      : rest_(bytes), fields_left_(fields_left) {}
 
   bool malformed() const { return malformed_; }
   bool empty() const { return rest_.empty(); }
@@ -29,6 +32,10 @@ class WireReader {
   // The next field's number and type. Its value must be read or skipped before the next one.
   bool Next(uint32_t* field, WireType* type) {
     if (malformed_ || rest_.empty()) return false;
+    if (fields_left_ != nullptr) {
+      if (*fields_left_ == 0) return false;
+      --*fields_left_;
+    }
     uint64_t tag = 0;
     if (!ReadVarint(&tag)) return false;
     const uint64_t wire_type = tag & 7;
@@ -98,6 +105,7 @@ class WireReader {
   static constexpr uint64_t kFieldMax = (uint64_t{1} << 29) - 1;
 
   std::span<const std::byte> rest_;
+  size_t* fields_left_;
   bool malformed_ = false;
 };
 
