@@ -86,7 +86,7 @@ THIRD_PARTY = {
 }
 # Headers of the C++ library, of C and of the system.
 SYSTEM_HEADER = re.compile(
-    r"[a-z_]+|(sys|linux|netinet|arpa|net)/[a-z_]+\.h|"
+    r"[a-z_]+|(sys|linux|netinet|arpa|net)/[a-z_]+\.h|sanitizer/asan_interface\.h|"
     r"(cpuid|emmintrin|errno|fcntl|immintrin|malloc|poll|pthread|sched|signal|spawn|time|unistd|"
     r"cxxabi|dirent|dlfcn|execinfo|math|netdb|stdint|stdio|stdlib|string)\.h")
 # Written by the build, not in the tree.

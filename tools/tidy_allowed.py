@@ -38,6 +38,7 @@ ALLOWED = {
     ("macro", "src/base/macros.h"): "the project's macros",
     ("macro", "src/base/fault_point.h"): "a fault point compiles to nothing in a release",
     ("preprocessor", "src/base/macros.h"): "attributes that one compiler has; debug checks",
+    ("preprocessor", "src/base/poison.h"): "calls of address sanitizer, in its builds",
     ("preprocessor", "src/base/spin.h"): "an instruction for waits that one architecture has",
     ("preprocessor", "src/base/fault_point.h"): "a fault point compiles to nothing in a release",
     ("preprocessor", "src/base/fault_point.cc"): "is empty in a build without fault points",

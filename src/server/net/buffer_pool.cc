@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "base/poison.h"
 
 namespace hps::server {
 namespace {
@@ -35,7 +36,13 @@ void BufferPool::Lease::Release() {
   std::exchange(pool_, nullptr)->Return(std::exchange(bytes_, std::span<std::byte>()), use_);
 }
 
-BufferPool::~BufferPool() { HPS_CHECK(lent_bytes() == 0); }
+BufferPool::~BufferPool() {
+  HPS_CHECK(lent_bytes() == 0);
+  MutexLock lock(mutex_);
+  for (size_t index = 0; index < kClassCount; ++index) {
+    for (const Memory& memory : kept_[index]) UnpoisonMemory({memory.get(), ClassBytes(index)});
+  }
+}
 
 size_t BufferPool::ClassOf(size_t bytes) {
   const size_t last = std::max<size_t>(bytes, 1) - 1;  // the last byte that is to be there
@@ -99,6 +106,7 @@ BufferPool::Memory BufferPool::TakeKept(size_t index) {
   Memory memory = std::move(kept.back());
   kept.pop_back();
   kept_bytes_ -= ClassBytes(index);
+  UnpoisonMemory({memory.get(), ClassBytes(index)});
   return memory;
 }
 
@@ -110,6 +118,7 @@ void BufferPool::Return(std::span<std::byte> bytes, Use use) {
   try {
     kept_[ClassOf(bytes.size())].push_back(std::move(memory));
     kept_bytes_ += bytes.size();
+    PoisonMemory(bytes);  // until it is lent again
   } catch (const std::bad_alloc&) {
     // No room in the list: it is freed.
   }

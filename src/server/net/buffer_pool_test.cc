@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/poison.h"
+
 namespace hps::server {
 namespace {
 
@@ -91,6 +93,21 @@ TEST(BufferPoolTest, LeasesMove) {
   lease.Release();
   EXPECT_TRUE(lease.empty());
   EXPECT_EQ(pool.lent_bytes(), 0u);
+}
+
+// Catches: a view of memory that has been given back, and may be another request's.
+TEST(BufferPoolDeathTest, MemoryThatWasGivenBackIsNotToBeTouched) {
+  if (!kPoisonsMemory) return;
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  BufferPool pool(1 << 20, 8 << 10);
+  BufferPool::Lease lease = *pool.Acquire(8000, kAnswer);
+  const std::span<std::byte> bytes = lease.bytes();
+  lease.Release();
+  EXPECT_DEATH(bytes.front() = std::byte{1}, "use-after-poison");
+  EXPECT_DEATH(bytes.back() = std::byte{1}, "use-after-poison");
+  lease = *pool.Acquire(8000, kAnswer);
+  ASSERT_EQ(lease.bytes().data(), bytes.data());
+  std::memset(bytes.data(), 1, bytes.size());
 }
 
 }  // namespace
