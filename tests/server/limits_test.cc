@@ -12,6 +12,7 @@
 #include "server/core/prepared_call.h"
 #include "server/core/test_server_world.h"
 #include "server/grpc/grpc_session.h"
+#include "server/grpc/message_reader.h"
 #include "server/grpc/test_gated_inference.h"
 #include "server/grpc/test_http2_client.h"
 #include "server/grpc/test_packed.h"
@@ -236,18 +237,11 @@ class CountTest : public CapacityWorld {
  protected:
   static constexpr uint64_t kPoolBytes = 64 << 10;
 
-  uint64_t Count(const std::vector<std::pair<std::string, uint64_t>>& counts,
-                 const std::string& reason) {
-    for (const auto& [name, count] : counts) {
-      if (name == reason) return count;
-    }
-    return 0;
-  }
   void ExpectCounts(uint64_t over_limit, uint64_t over_capacity) {
     const ServerStatistics counted = world_.core().Snapshot();
-    EXPECT_EQ(Count(counted.bad_requests, "limit"), over_limit);
-    EXPECT_EQ(Count(counted.bad_requests, "protocol"), 0u);
-    EXPECT_EQ(Count(counted.refused, "capacity"), over_capacity);
+    EXPECT_EQ(CountOf("limit", counted.bad_requests), over_limit);
+    EXPECT_EQ(CountOf("protocol", counted.bad_requests), 0u);
+    EXPECT_EQ(CountOf("capacity", counted.refused), over_capacity);
   }
   // The second message of a stream, of which some comes with the first one, and some while that is
   // looked up.
@@ -295,6 +289,44 @@ TEST_F(CountTest, WhatIsTooLongIsOverALimitAndWhatHasNoRoomOverTheCapacity) {
   ExpectCounts(2, 1);
   SendSecond(7, 100'000);
   ExpectCounts(3, 1);
+}
+
+class LargestAnswerTest : public CapacityWorld {
+ protected:
+  void SetUp() override {
+    ServerConfig& server = world_.config().server;
+    server.body_bytes_max = kMebibyte;
+    server.bytes_in_flight_max = 4 * kMebibyte;
+    server.response_bytes_max = 2048 * kMebibyte;  // the most that it may be
+    CapacityWorld::SetUp();
+  }
+};
+
+// Catches: an answer for which there can never be room, refused as if there were some later. So
+// response_bytes_max needs no bound by bytes_in_flight_max.
+TEST_F(LargestAnswerTest, WhatCanNeverBeAnsweredIsOverALimit) {
+  StartHttp();
+  size_t answered = 0;
+  size_t over_limit = 0;
+  for (const int64_t count : {1'000, 60'000, 80'000, 90'000, 100'000, 110'000, 120'000, 130'000}) {
+    SCOPED_TRACE(count);
+    const std::string json =
+        absl::StrCat(R"({"inputs":[{"name":"t","datatype":"INT64","shape":[)", count,
+                     R"(],"parameters":{"binary_data_size":)", count * 8,
+                     R"(}}],"outputs":[{"name":"t"},{"name":"t.status"}]})");
+    const std::vector<int64_t> keys(static_cast<size_t>(count), 7);
+    AwaitIdle();
+    const HttpReply reply =
+        HttpClient(server_->address())
+            .Ask(Post(kPath, json + std::string(AsText(std::as_bytes(std::span(keys)))),
+                      absl::StrCat("Inference-Header-Content-Length: ", json.size(), "\r\n")));
+    EXPECT_TRUE(reply.code == 200 || reply.code == 400) << reply.code << " " << reply.body;
+    answered += reply.code == 200;
+    over_limit += reply.code == 400;
+  }
+  EXPECT_GT(answered, 0u);
+  EXPECT_GT(over_limit, 0u);
+  EXPECT_EQ(CountOf("capacity", world_.core().Snapshot().refused), 0u);
 }
 
 // A call asks what time it is when its rows are there, and when its share of the capacity is about
@@ -412,6 +444,52 @@ TEST_F(ReleaseTest, AnAnswerThatIsNotTakenHoldsNothingOfItsRequestOverGrpc) {
     }
   }
   AwaitIdle();
+}
+
+// Catches: packed messages of a stream that are mixed up, or leave memory behind, where they come
+// while another one is looked up.
+TEST_F(ReleaseTest, PackedMessagesOfAStreamThatComeAtOnceAreAnsweredInOrder) {
+  constexpr int64_t kMessages = 20;
+  StartGrpc();
+  std::string messages;
+  for (int64_t key = 0; key < kMessages; ++key) {
+    messages += Framed(Packed(Field(1, "m") + Input("t", "INT64", {1}) +
+                              Field(7, AsText(std::as_bytes(std::span(&key, 1))))),
+                       1);
+  }
+  auto fields = CallFields("/inference.GRPCInferenceService/ModelStreamInfer");
+  fields.emplace_back("grpc-encoding", "gzip");
+  Http2Client client(server_->address());
+  client.Begin();
+  client.SendFields(1, fields);
+  Http2Frame frame;
+  size_t at = 0;  // in the answers
+  for (const size_t with_first : {size_t{0}, size_t{1}, messages.size() / 2, messages.size()}) {
+    SCOPED_TRACE(with_first);
+    gate_->Close();
+    const size_t first_bytes = messages.size() / kMessages + 10 + with_first;
+    client.SendData(1, std::string_view(messages).substr(0, first_bytes), /*end=*/false);
+    ASSERT_TRUE(gate_->AwaitWaiting(1));
+    if (first_bytes < messages.size())
+      client.SendData(1, messages.substr(first_bytes), /*end=*/false);
+    gate_->Open();
+    for (int64_t key = 0; key < kMessages; ++key) {
+      const std::string& got = client.answer(1).data;
+      const auto has = [&](size_t bytes) {
+        while (got.size() < at + bytes && client.Receive(&frame)) continue;
+        return got.size() >= at + bytes;
+      };
+      ASSERT_TRUE(has(kMessagePrefixBytes));
+      const size_t bytes = __builtin_bswap32(LoadLittleEndian<uint32_t>(got.data() + at + 1));
+      ASSERT_TRUE(has(kMessagePrefixBytes + bytes));
+      at += kMessagePrefixBytes + bytes;
+      const std::string row = got.substr(at - sizeof(float), sizeof(float));
+      EXPECT_TRUE(ServerWorld::IsRow("m/t", key, 1, AsBytes(std::string_view(row)))) << key;
+    }
+    AwaitIdle();  // the stream is open
+  }
+  client.SendData(1, "", /*end=*/true);
+  EXPECT_EQ(client.Await(1).code(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Bytes, LimitsTest,

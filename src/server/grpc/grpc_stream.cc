@@ -223,8 +223,7 @@ void GrpcStream::Answer(const MessageReader::Message& message) {
   left_at_ = Now();
   if (call_deadline_ <= left_at_) return RefuseLate();
   if (const absl::Status read = ReadHead(); absl::IsResourceExhausted(read)) {
-    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
-    return SendRefusal(read);
+    return SendError(CountMessage(read, BadRequestReason::kSyntax));
   }  // any other error is told in its turn
   SetTimeout();
   const TimePoint until = arrival_ + server_.parts().inference->TimeFor(request.timeout);
@@ -268,12 +267,7 @@ void GrpcStream::RefuseLate() {
 void GrpcStream::AnswerNow() {
   if (call_deadline_ <= Now() && control_method_ == nullptr) return RefuseLate();
   const absl::StatusOr<std::span<const std::byte>> bytes = Unpack(packed_);
-  if (!bytes.ok()) {
-    const BadRequestReason reason = absl::IsUnimplemented(bytes.status())
-                                        ? BadRequestReason::kUnknown
-                                        : BadRequestReason::kSyntax;
-    return SendError(CountMessage(bytes.status(), reason));
-  }
+  if (!bytes.ok()) return SendError(CountMessage(bytes.status(), BadRequestReason::kSyntax));
   message_ = *bytes;
   if (control_method_ != nullptr) return AnswerControl();
   const absl::Status started = StartInference();
@@ -287,6 +281,7 @@ absl::StatusOr<std::span<const std::byte>> GrpcStream::Unpack(
       inflated_, InflateMessage(coding_, message.bytes, server_.parts().config->body_bytes_max,
                                 server_.pool()));
   reader_.Pop();  // nobody reads the packed one any more, and its numbers may need the room
+  packed_.bytes = {};
   return inflated_.memory.bytes().first(inflated_.size);
 }
 
@@ -313,7 +308,7 @@ void GrpcStream::Run() {
 
 void GrpcStream::SendControl(ControlMethods::Answer answer) {
   if (answer.ok()) return SendText(*std::move(answer));
-  CountBadRequest(answer.status());
+  CountBadRequest(answer.status(), BadRequestReason::kSyntax);
   SendError(answer.status());
 }
 
@@ -334,7 +329,7 @@ absl::Status GrpcStream::StartInference() {
   if (const absl::Status parsed =
           request_codec_.Parse(message_, server_.parts().config->body_bytes_max, &request);
       !parsed.ok()) {
-    CountBadRequest(parsed);
+    CountBadRequest(parsed, BadRequestReason::kSyntax);
     return parsed;
   }
   request.body_bytes =
@@ -530,25 +525,24 @@ void GrpcStream::OnClosed(bool cut) {
   if (cut || Now() < call_deadline_) server_.parts().inference->Cancel(*this);
 }
 
-// Of a message that could not be read: counts it, with `reason` where it is neither too long nor
-// without room, and gives what its client is told. To gRPC one that is too long is no other than
-// one that there is no room for now.
-absl::Status GrpcStream::CountMessage(const absl::Status& status, BadRequestReason reason) {
-  ServerCounters& counters = *server_.parts().counters;
+// Of a message that could not be read: counts it, and gives what its client is told. To gRPC one
+// that is too long is no other than one that there is no room for now.
+absl::Status GrpcStream::CountMessage(const absl::Status& status, BadRequestReason invalid) {
   if (absl::IsResourceExhausted(status)) {
-    counters.CountRefused(RefusedReason::kCapacity);
+    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
+    server_.NoteRefused();
     return status;
   }
-  const bool is_long = absl::IsOutOfRange(status);
-  counters.CountBadRequest(is_long ? BadRequestReason::kLimit : reason);
-  return is_long ? absl::ResourceExhaustedError(status.message()) : status;
+  CountBadRequest(status, invalid);
+  return absl::IsOutOfRange(status) ? absl::ResourceExhaustedError(status.message()) : status;
 }
 
-void GrpcStream::CountBadRequest(const absl::Status& status) {
+// `invalid`: the reason where it is INVALID_ARGUMENT.
+void GrpcStream::CountBadRequest(const absl::Status& status, BadRequestReason invalid) {
   ServerCounters& counters = *server_.parts().counters;
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
-      return counters.CountBadRequest(BadRequestReason::kSyntax);
+      return counters.CountBadRequest(invalid);
     case absl::StatusCode::kOutOfRange:
       return counters.CountBadRequest(BadRequestReason::kLimit);
     case absl::StatusCode::kNotFound:

@@ -122,8 +122,8 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   void SendText(std::string text);
   void Send();
   void Finish(const absl::Status& status);
-  absl::Status CountMessage(const absl::Status& status, BadRequestReason reason);
-  void CountBadRequest(const absl::Status& status);
+  absl::Status CountMessage(const absl::Status& status, BadRequestReason invalid);
+  void CountBadRequest(const absl::Status& status, BadRequestReason invalid);
   void GiveBack();
   void ReleaseMessage();
   void ReleaseRequest();

@@ -105,8 +105,11 @@ absl::StatusOr<MessageReader::Step> MessageReader::Front(uint64_t bytes_max, Buf
 
 void MessageReader::Pop() {
   begin_ += std::exchange(front_bytes_, 0);
-  if (begin_ < end_ || later_end_ > 0) return;
-  Clear();  // a stream may wait for long
+  if (begin_ < end_) return;
+  // A stream may wait for long, or its next message be looked up: this one's memory goes.
+  memory_ = std::exchange(later_, BufferPool::Lease());
+  begin_ = 0;
+  end_ = std::exchange(later_end_, 0);
 }
 
 void MessageReader::Clear() {

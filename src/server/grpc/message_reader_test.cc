@@ -94,6 +94,21 @@ TEST_F(MessageReaderTest, KeepsTheOrderOfWhatComesAfterAMessageIsDropped) {
   EXPECT_EQ(reader_.lent_bytes(), 0u);
 }
 
+// Catches: memory of a packed message that is held while what it has become is looked up, because
+// the next one has come meanwhile.
+TEST_F(MessageReaderTest, AMessageThatIsDroppedLeavesItsMemoryToNone) {
+  const std::string later = Framed("later");
+  ASSERT_TRUE(Add(Framed(std::string(kMessageMax, 'x'))).ok());
+  ASSERT_EQ(*Front(), Step::kMessage);
+  ASSERT_TRUE(Add(later.substr(0, 7)).ok());
+  reader_.Pop();
+  EXPECT_EQ(reader_.lent_bytes(), BufferPool::LentFor(2 * later.size()));
+  EXPECT_EQ(pool_.lent_bytes(), reader_.lent_bytes());
+  ASSERT_TRUE(Add(later.substr(7)).ok());
+  ASSERT_EQ(*Front(), Step::kMessage);
+  EXPECT_EQ(AsText(message_.bytes), "later");
+}
+
 TEST_F(MessageReaderTest, RefusesWhatIsTooLongBeforeItComes) {
   const std::string prefix = Framed(std::string(kMessageMax + 1, 'x')).substr(0, 5);
   ASSERT_TRUE(Add(prefix).ok());

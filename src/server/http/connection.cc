@@ -221,8 +221,7 @@ std::span<std::byte> Connection::RoomToRead() {
     absl::StatusOr<BufferPool::Lease> lease =
         server_.pool().Acquire(kInputBytes, BufferPool::Use::kRequest);
     if (!lease.ok()) {
-      CountNoRoom(lease.status());
-      Refuse(ErrorOf(lease.status()));
+      Refuse(NoRoom(lease.status()));
       return {};
     }
     input_ = *std::move(lease);
@@ -348,8 +347,7 @@ bool Connection::TakeBodyRoom(size_t bytes) {
   absl::StatusOr<BufferPool::Lease> lease =
       server_.pool().Acquire(std::max(wanted, bytes), BufferPool::Use::kRequest);
   if (!lease.ok()) {
-    CountNoRoom(lease.status());
-    Refuse(ErrorOf(lease.status()));
+    Refuse(NoRoom(lease.status()));
     return false;
   }
   if (body_size_ > 0) std::memcpy(lease->bytes().data(), body_.bytes().data(), body_size_);
@@ -357,11 +355,18 @@ bool Connection::TakeBodyRoom(size_t bytes) {
   return true;
 }
 
-// Of a buffer that a request did not get: it could never have it, or not now.
-void Connection::CountNoRoom(const absl::Status& status) {
-  ServerCounters& counters = *server_.parts().counters;
-  if (absl::IsOutOfRange(status)) return counters.CountBadRequest(BadRequestReason::kLimit);
-  counters.CountRefused(RefusedReason::kCapacity);
+// Of a buffer that a request did not get: it could never have it, or not now. Of the latter the
+// server takes note.
+HttpError Connection::NoRoom(const absl::Status& status) {
+  HttpError error = ErrorOf(status);
+  if (absl::IsOutOfRange(status)) {
+    error.code = 413;
+    error.reason = BadRequestReason::kLimit;
+    return error;
+  }
+  server_.parts().counters->CountRefused(RefusedReason::kCapacity);
+  server_.NoteRefused();
+  return error;
 }
 
 bool Connection::SendContinue() {

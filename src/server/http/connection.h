@@ -82,7 +82,7 @@ class Connection final : public ServedConnection, public InferenceCall, private 
   void BeginBody();
   void Judge();  // sets early_error_ for what the head alone shows to be refused
   bool TakeBodyRoom(size_t bytes);
-  void CountNoRoom(const absl::Status& status);
+  HttpError NoRoom(const absl::Status& status);
   bool SendContinue();
 
   // Answering.

@@ -56,16 +56,8 @@ void Connection::Answer() {
   set_is_new(false);
   if (early_error_) return SendError(*std::exchange(early_error_, std::nullopt));
   if (const absl::Status status = Unpack(); !status.ok()) {
-    if (status.code() == absl::StatusCode::kOutOfRange) {
-      return SendError({.code = 413,
-                        .message = std::string(status.message()),
-                        .reason = BadRequestReason::kLimit,
-                        .allow = {}});
-    }
-    if (absl::IsResourceExhausted(status)) {
-      CountNoRoom(status);
-      return SendRefusal(status);
-    }
+    const bool has_no_room = absl::IsOutOfRange(status) || absl::IsResourceExhausted(status);
+    if (has_no_room) return SendError(NoRoom(status));
     return SendError(status, BadRequestReason::kContent);
   }
   switch (route_.kind) {
@@ -107,7 +99,7 @@ void Connection::StartInfer() {
   request.model = route_.model;
   request.version = route_.version;
   const absl::Status decoded = Decode(body, json_bytes);
-  if (absl::IsResourceExhausted(decoded)) CountNoRoom(decoded);
+  if (absl::IsResourceExhausted(decoded)) return SendError(NoRoom(decoded));
   if (!decoded.ok()) return SendError(decoded, ReasonOf(decoded, decoder_.failed_in_syntax()));
   request.body_bytes = input_.bytes().size() + body_.bytes().size() +
                        unpacked_.memory.bytes().size() + decoder_.lent_bytes();
@@ -116,10 +108,7 @@ void Connection::StartInfer() {
   }
   absl::StatusOr<BufferPool::Lease> rows =
       server_.pool().Acquire(row_bytes(), BufferPool::Use::kAnswer);
-  if (!rows.ok()) {
-    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
-    return SendRefusal(rows.status());
-  }
+  if (!rows.ok()) return SendError(NoRoom(rows.status()));
   rows_ = *std::move(rows);
   std::byte* at = rows_.bytes().data();
   for (OutputTensor& output : outputs) {

@@ -291,6 +291,15 @@ inline float RowElement(const std::string& bytes, size_t index) {
   return LoadLittleEndian<float>(bytes.data() + index * 4);
 }
 
+// Of a list of ServerStatistics.
+inline uint64_t CountOf(std::string_view reason,
+                        const std::vector<std::pair<std::string, uint64_t>>& counts) {
+  for (const auto& [name, count] : counts) {
+    if (name == reason) return count;
+  }
+  return 0;
+}
+
 class HttpWorld : public testing::Test {
  protected:
   HttpWorld() {
@@ -328,13 +337,6 @@ class HttpWorld : public testing::Test {
     return CountOf(reason, Counted().bad_requests);
   }
   uint64_t Refused(std::string_view reason) const { return CountOf(reason, Counted().refused); }
-  static uint64_t CountOf(std::string_view reason,
-                          const std::vector<std::pair<std::string, uint64_t>>& counts) {
-    for (const auto& [name, count] : counts) {
-      if (name == reason) return count;
-    }
-    return 0;
-  }
 
   ServerConfig config_;
   FakeInference inference_;
