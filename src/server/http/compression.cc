@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -102,8 +101,8 @@ absl::StatusOr<PackedBody> Deflate(Coding coding,
   for (const std::span<const std::byte> piece : pieces) total += piece.size();
   if (total > kStepBytesMax) return OutOfMemory();
   PackedBody body;
-  const size_t room = std::min(
-      {bytes_max, size_t{deflateBound(&stream, total)}, size_t{std::numeric_limits<uInt>::max()}});
+  // Of what is at most a gibibyte, so that it fits zlib's count, too.
+  const size_t room = std::min<size_t>(bytes_max, deflateBound(&stream, total));
   HPS_ASSIGN_OR_RETURN(body.memory, pool.Acquire(room, BufferPool::Use::kAnswer));
   stream.next_out = ZlibBytes(body.memory.bytes().data());
   stream.avail_out = static_cast<uInt>(room);

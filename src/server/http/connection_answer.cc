@@ -334,7 +334,9 @@ void Connection::Send(int code, std::string_view content_type, std::string_view 
   uint64_t bytes = 0;
   for (const std::span<const std::byte> piece : pieces_) bytes += piece.size();
   Coding coding = Coding::kIdentity;
-  if (head_.accepted_coding != Coding::kIdentity && bytes >= kPackedBytesMin && Pack(bytes)) {
+  const bool may_pack = head_.accepted_coding != Coding::kIdentity && bytes >= kPackedBytesMin &&
+                        head_.method != Method::kHead;  // of which no body is sent
+  if (may_pack && Pack(bytes)) {
     coding = head_.accepted_coding;
     bytes = packed_.size;
   }
