@@ -61,9 +61,10 @@ class ModelLifeCycle {
 
   // Commits staged imports and switches the model to its newest tables; also loads it when it was
   // unloaded. The other models keep their tables. Errors: NOT_FOUND, which names the nearest model;
-  // FAILED_PRECONDITION: an import that was staged for it (or, where it is too damaged to tell, for
-  // any) since the last load was damaged or does not fit the tables that there are, and has been
-  // removed: said once, and the model is loaded as it was; those of DurableStore (DATA_LOSS,
+  // FAILED_PRECONDITION: an import that was staged for a table of it (or, where it is too damaged
+  // to tell, for any) was damaged or does not fit the tables that there are, and has been removed,
+  // and the table has not been imported again since: said once, also where nothing is left of the
+  // model; else it is loaded with the tables that it has; those of DurableStore (DATA_LOSS,
   // RESOURCE_EXHAUSTED, UNAVAILABLE): what was served before stays.
   virtual absl::Status Load(const std::string& model) = 0;
 

@@ -201,7 +201,6 @@ absl::StatusOr<BulkImport::Result> RocksImport::Commit() {
 
 absl::StatusOr<BulkImport::Result> RocksImport::CommitTo(Database& database) {
   Result result;
-  import_.fresh = true;
   HPS_ASSIGN_OR_RETURN(result.tables, CommitNewest(database, import_));
   return result;
 }

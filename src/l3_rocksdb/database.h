@@ -23,6 +23,7 @@
 #include "l3_rocksdb/background_errors.h"
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/fetch_scratch.h"
+#include "l3_rocksdb/lost_imports.h"
 #include "l3_rocksdb/owner_lock.h"
 #include "l3_rocksdb/reader_file_system.h"
 #include "l3_rocksdb/rocks_options.h"
@@ -123,6 +124,8 @@ class Database : public std::enable_shared_from_this<Database> {
 
   // Changes of the set of tables go one after another.
   Mutex& change_mutex() { return change_mutex_; }
+  // REQUIRES: change_mutex() is held.
+  LostImports& lost_imports() { return lost_imports_; }
 
  private:
   Database(const RocksStoreOptions& options, bool damaged, const RocksOptions& rocks_options);
@@ -196,6 +199,7 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status last_recovery_ HPS_GUARDED_BY(recovery_mutex_);
 
   Mutex change_mutex_;
+  LostImports lost_imports_;  // guarded by change_mutex_
   mutable Mutex mutex_;
   CatalogContents catalog_ HPS_GUARDED_BY(mutex_);
   std::map<Incarnation, std::unique_ptr<Family>> families_ HPS_GUARDED_BY(mutex_);

@@ -94,7 +94,8 @@ rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const StagedImport
   return ingestion;
 }
 
-// A file that was left staged may have rotted since.
+// A file that was left staged may have rotted since. Errors: DATA_LOSS (it has, or it is not
+// there), UNAVAILABLE.
 absl::Status CheckFile(const Database& database, const StagedImport& import,
                        const StagedFile& file) {
   const std::string path = import.directory + "/" + file.name;
@@ -105,7 +106,6 @@ absl::Status CheckFile(const Database& database, const StagedImport& import,
 }
 
 absl::Status CheckFiles(const Database& database, const StagedImport& import) {
-  if (import.fresh) return absl::OkStatus();
   for (const StagedTable& table : import.tables) {
     for (const StagedFile& file : table.row_files)
       HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
@@ -145,7 +145,6 @@ absl::Status Ingest(Database& database, const StagedImport& import,
     ingestions.push_back(IngestionOf(database.env(), import, table.row_files, handles[i]));
   }
   if (ingestions.empty()) return absl::OkStatus();
-  HPS_RETURN_IF_ERROR(CheckFiles(database, import));
   ingestions.push_back(IngestionOf(database.env(), import, key_files, database.key_list()));
   HPS_RETURN_IF_ERROR(database.Ingest(ingestions));
   for (size_t i = 0; i < import.tables.size(); ++i)
@@ -173,7 +172,9 @@ bool IsReplaced(const StagedImport& import, const std::set<std::string>& newer_n
   });
 }
 
-// See CommitImport. REQUIRES: the database's change_mutex() is held.
+// See CommitImport. Does not read the import's files: those that this process has just written are
+// as it has written them, and reading them again would cost a large import a third of its time.
+// REQUIRES: the database's change_mutex() is held.
 absl::Status CommitLocked(Database& database, const StagedImport& import,
                           rocksdb::WriteBatch& records) {
   HPS_RETURN_IF_ERROR(CheckCommit(database, import));
@@ -206,12 +207,14 @@ class ReadyImports {
  public:
   explicit ReadyImports(Database& database) : database_(database) {}
 
-  // Errors: those of TakeReadyImports. What becomes of the single imports is in waiting().
+  // Errors: those of TakeReadyImports. What becomes of the single imports is in waiting_ and in the
+  // database's lost_imports().
   absl::Status Commit();
 
   // Whether a newer import may switch. Errors: UNAVAILABLE (see CommitNewest).
   absl::Status CheckMayPass(const StagedImport& newer) const;
-  // A newer import has switched: those that wait and that it replaces are removed.
+  // A newer import has switched: those that wait and that it replaces are removed, and those of its
+  // tables that were lost are forgotten.
   void RemoveReplacedBy(const StagedImport& newer);
   // Whether one that waits has the table.
   bool WaitFor(const std::string& table) const;
@@ -219,16 +222,17 @@ class ReadyImports {
   absl::Status TakeOut(const std::string& table);
 
   bool changed() const { return changed_; }
-  std::vector<LostImport> TakeLost() { return std::exchange(lost_, {}); }
   const absl::Status& first_error() const { return first_error_; }
 
  private:
-  absl::Status CommitOne(const StagedImport& import);
+  absl::Status CommitOne(const StagedImport& import, bool& is_lost);
+  absl::Status CheckImport(const StagedImport& import, bool& is_lost) const;
+  void GiveUp(std::span<const StagedImport> older, const StagedImport& import,
+              const absl::Status& why);
   void Remove(const StagedImport& import) const;
 
   Database& database_;
   std::vector<StagedImport> waiting_;
-  std::vector<LostImport> lost_;
   absl::Status first_error_;
   bool changed_ = false;
 };
@@ -238,38 +242,72 @@ absl::Status ReadyImports::Commit() {
   size_t damaged_count = 0;
   absl::StatusOr<std::vector<StagedImport>> imports =
       TakeReadyImports(database_.env(), database_.path(), &damaged_count);
-  for (size_t i = 0; i < damaged_count; ++i)
-    lost_.push_back({.tables = {}, .why = absl::DataLossError("the import's manifest is damaged")});
+  if (damaged_count > 0) {
+    database_.lost_imports().AddUnknown(
+        absl::DataLossError("the manifest of a staged import is damaged"));
+  }
   HPS_RETURN_IF_ERROR(imports.status());
-  for (StagedImport& import : *imports) {
-    const absl::Status committed = CommitOne(import);
-    // Neither will ever be otherwise.
-    const bool given_up = absl::IsFailedPrecondition(committed) || absl::IsDataLoss(committed);
-    if (given_up) {
-      LogError(absl::StrCat("a staged import is given up: ", committed.ToString()));
-      const std::set<std::string> tables = TablesOf(import);
-      lost_.push_back({.tables = {tables.begin(), tables.end()}, .why = committed});
+  for (size_t i = 0; i < imports->size(); ++i) {
+    const StagedImport& import = (*imports)[i];
+    bool is_lost = false;
+    const absl::Status committed = CommitOne(import, is_lost);
+    if (is_lost) {
+      GiveUp(std::span(*imports).first(i), import, committed);
+      continue;
     }
-    if (committed.ok() || given_up) {
+    if (committed.ok()) {
       Remove(import);
       continue;
     }
     LogError(absl::StrCat("a staged import has to wait: ", committed.ToString()));
     first_error_.Update(committed);
-    waiting_.push_back(std::move(import));
+    waiting_.push_back(import);
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadyImports::CommitOne(const StagedImport& import) {
+absl::Status ReadyImports::CommitOne(const StagedImport& import, bool& is_lost) {
   HPS_ASSIGN_OR_RETURN(const bool committed_before, AnyUsed(database_, import));
-  if (committed_before) return absl::OkStatus();
-  HPS_RETURN_IF_ERROR(CheckMayPass(import));
-  rocksdb::WriteBatch no_more_records;
-  HPS_RETURN_IF_ERROR(CommitLocked(database_, import, no_more_records));
-  changed_ = true;
+  if (!committed_before) {
+    HPS_RETURN_IF_ERROR(CheckMayPass(import));
+    HPS_RETURN_IF_ERROR(CheckImport(import, is_lost));
+    rocksdb::WriteBatch no_more_records;
+    HPS_RETURN_IF_ERROR(CommitLocked(database_, import, no_more_records));
+    changed_ = true;
+  }
   RemoveReplacedBy(import);
   return absl::OkStatus();
+}
+
+// `is_lost`: it can never be committed, whatever becomes of the store. What the store itself says
+// is no reason for that, not even that it is damaged: the import may be all that is left then.
+absl::Status ReadyImports::CheckImport(const StagedImport& import, bool& is_lost) const {
+  const absl::Status fits = CheckShapes(database_.catalog(), SpecsOf(import));
+  is_lost = !fits.ok();
+  HPS_RETURN_IF_ERROR(fits);
+  // What has to wait for room is not read for nothing.
+  HPS_RETURN_IF_ERROR(CheckCommit(database_, import));
+  HPS_RETURN_IF_ERROR(database_.CheckRoomFor(0));
+  const absl::Status whole = CheckFiles(database_, import);
+  is_lost = absl::IsDataLoss(whole);
+  return whole;
+}
+
+// `older` were ready before it.
+void ReadyImports::GiveUp(std::span<const StagedImport> older, const StagedImport& import,
+                          const absl::Status& why) {
+  LogError(absl::StrCat("a staged import is given up: ", why.ToString()));
+  Remove(import);
+  // Else it is there the next time, and is given up then.
+  if (!IsNotReady(database_.env(), import.directory)) return;
+  for (const std::string& table : TablesOf(import)) {
+    std::set<Incarnation> before;
+    for (const StagedImport& other : older) {
+      for (const StagedTable& staged : other.tables)
+        if (staged.spec.name == table) before.insert(staged.incarnation);
+    }
+    database_.lost_imports().Add(table, why, std::move(before));
+  }
 }
 
 absl::Status ReadyImports::CheckMayPass(const StagedImport& newer) const {
@@ -294,6 +332,8 @@ void ReadyImports::RemoveReplacedBy(const StagedImport& newer) {
     Remove(older);
     return true;
   });
+  for (const StagedTable& table : newer.tables)
+    database_.lost_imports().Replace(table.spec.name, table.incarnation);
 }
 
 bool ReadyImports::WaitFor(const std::string& table) const {
@@ -338,16 +378,15 @@ absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSp
 absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const StagedImport& import,
                                                     rocksdb::WriteBatch& records) {
   MutexLock lock(database.change_mutex());
+  HPS_RETURN_IF_ERROR(CheckFiles(database, import));
   HPS_RETURN_IF_ERROR(CommitLocked(database, import, records));
   return InfosOf(database, import);
 }
 
-absl::StatusOr<bool> CommitReadyImports(Database& database, std::vector<LostImport>* lost) {
+absl::StatusOr<bool> CommitReadyImports(Database& database) {
   MutexLock lock(database.change_mutex());
   ReadyImports ready(database);
-  const absl::Status committed = ready.Commit();
-  *lost = ready.TakeLost();
-  HPS_RETURN_IF_ERROR(committed);
+  HPS_RETURN_IF_ERROR(ready.Commit());
   if (!ready.changed()) HPS_RETURN_IF_ERROR(ready.first_error());
   return ready.changed();
 }
@@ -374,6 +413,7 @@ absl::Status DropAfterStaged(Database& database, const std::string& table) {
   // A table that is only staged exists for whoever has staged it.
   const bool only_staged = absl::IsNotFound(dropped) && ready.WaitFor(table);
   if (!only_staged) HPS_RETURN_IF_ERROR(dropped);
+  database.lost_imports().Forget(table);
   return ready.TakeOut(table);
 }
 

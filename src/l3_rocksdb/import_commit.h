@@ -16,16 +16,17 @@ namespace hps {
 // All or nothing. The staging directory keeps its files, so that a process that dies in between
 // loses nothing; the caller removes it afterwards.
 // `records` may hold more records of the new incarnations; they are written with the switch.
-// Errors: those of BulkImport::Commit.
+// Errors: those of BulkImport::Commit; DATA_LOSS (a file is not as it was written).
 absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const StagedImport& import,
                                                     rocksdb::WriteBatch& records);
 
 // Commits the imports that were left staged and ready, oldest first, and removes dead staging. An
-// import that can't ever be committed is logged, removed, and told in `lost`. One that can't be
+// import that can't ever be committed, because its own files are damaged or its tables have another
+// shape, is logged, removed, and noted in the database's lost_imports(). One that can't be
 // committed now is logged and waits, and with it newer ones that share tables with it but do not
 // replace all of it. Returns whether a table has changed. Errors: the first import's that waits,
 // unless one has changed a table.
-absl::StatusOr<bool> CommitReadyImports(Database& database, std::vector<LostImport>* lost);
+absl::StatusOr<bool> CommitReadyImports(Database& database);
 
 // The same, then `import`, which is newer than all of them. What becomes of them is no error of
 // `import`, unless one that it does not replace has to wait and shares a table with it: then it

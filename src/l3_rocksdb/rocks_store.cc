@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "base/mutex.h"
@@ -95,7 +94,7 @@ class RocksStore final : public DurableStore {
       std::span<const TableSpec> specs) override;
   absl::Status Drop(const std::string& name) override;
   absl::StatusOr<bool> Refresh() override;
-  std::vector<LostImport> TakeLostImports() override;
+  std::vector<LostImport> TakeLostImports(const std::string& model) override;
   absl::Status Sync() override { return database()->Sync(); }
   DurableStatistics Statistics() const override { return database()->Statistics(); }
 
@@ -105,7 +104,6 @@ class RocksStore final : public DurableStore {
     return database_;
   }
   absl::Status CheckWritable(std::string_view what) const;
-  absl::StatusOr<bool> CommitStaged(Database& database) HPS_REQUIRES(refresh_mutex_);
   absl::StatusOr<bool> CatchUp() HPS_REQUIRES(refresh_mutex_);
   void MoveSources(const std::set<Incarnation>& changed) HPS_REQUIRES(mutex_);
 
@@ -113,7 +111,6 @@ class RocksStore final : public DurableStore {
   std::shared_ptr<Database> database_ HPS_GUARDED_BY(mutex_);  // replaced when read-only
   // Of the tables that are open, read-only; all of them read from database_.
   std::map<Incarnation, std::weak_ptr<TableSource>> sources_ HPS_GUARDED_BY(mutex_);
-  std::vector<LostImport> lost_imports_ HPS_GUARDED_BY(mutex_);
   Mutex refresh_mutex_;  // one refresh at a time; taken before mutex_
   // When last looked at, read-only: what has changed since in database_ is not in it.
   ReaderFileSystem::State seen_ HPS_GUARDED_BY(refresh_mutex_);
@@ -168,22 +165,13 @@ absl::Status RocksStore::Drop(const std::string& name) {
 absl::StatusOr<bool> RocksStore::Refresh() {
   MutexLock lock(refresh_mutex_);
   const std::shared_ptr<Database> current = database();
-  return current->read_only() ? CatchUp() : CommitStaged(*current);
+  return current->read_only() ? CatchUp() : CommitReadyImports(*current);
 }
 
-absl::StatusOr<bool> RocksStore::CommitStaged(Database& database) {
-  std::vector<LostImport> lost;
-  const absl::StatusOr<bool> changed = CommitReadyImports(database, &lost);
-  MutexLock lock(mutex_);
-  for (LostImport& import : lost) {
-    if (lost_imports_.size() < kTablesPerStoreMax) lost_imports_.push_back(std::move(import));
-  }
-  return changed;
-}
-
-std::vector<LostImport> RocksStore::TakeLostImports() {
-  MutexLock lock(mutex_);
-  return std::exchange(lost_imports_, {});
+std::vector<LostImport> RocksStore::TakeLostImports(const std::string& model) {
+  const std::shared_ptr<Database> current = database();
+  MutexLock lock(current->change_mutex());
+  return current->lost_imports().Take(model);
 }
 
 // A reader is a state of the store. Tables that were opened from the old one read from the new one
@@ -231,8 +219,7 @@ absl::StatusOr<std::unique_ptr<DurableStore>> OpenRocksStore(const RocksStoreOpt
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<Database> database, Database::Open(options));
   if (options.mode != OpenMode::kReadOnly) {
     // A staged import that can't be taken now is no reason not to serve what is there.
-    std::vector<LostImport> logged;
-    const absl::Status committed = CommitReadyImports(*database, &logged).status();
+    const absl::Status committed = CommitReadyImports(*database).status();
     if (!committed.ok()) {
       LogError(absl::StrCat("store '", options.config.path,
                             "': staged imports: ", committed.ToString()));

@@ -160,7 +160,7 @@ void RemoveStagedFile(rocksdb::Env* env, const std::string& directory, const std
   }
 }
 
-// Not the end of anything: the next writer tries again.
+// Not the end of anything when it fails: the next writer tries again.
 void RemoveAndLog(rocksdb::Env* env, const std::string& directory, const char* what) {
   const absl::Status removed = RemoveLocked(env, directory);
   LogWarning(absl::StrCat("'", directory, "' held ", what, ": ",
@@ -178,17 +178,6 @@ void RemoveRemains(rocksdb::Env* env, const std::vector<std::string>& directorie
       RemoveAndLog(env, directory, "the remains of an import that ended early");
     }
   }
-}
-
-// Those that can't be told to be ready or not are left to the store's owner, who has to know.
-// REQUIRES: the staging lock is held.
-absl::StatusOr<std::vector<std::string>> NotReady(rocksdb::Env* env, const std::string& store) {
-  HPS_ASSIGN_OR_RETURN(std::vector<std::string> directories, Directories(env, store));
-  std::erase_if(directories, [&](const std::string& directory) {
-    const absl::StatusOr<bool> is_ready = IsReady(env, directory);
-    return !is_ready.ok() || *is_ready;
-  });
-  return directories;
 }
 
 }  // namespace
@@ -247,8 +236,13 @@ absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const s
   // Between making a directory and locking it, it looks like one that was left behind.
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
   // Not only at the commit: the room that they take may be what this import lacks to come so far.
-  HPS_ASSIGN_OR_RETURN(const std::vector<std::string> not_ready, NotReady(env, store));
-  RemoveRemains(env, not_ready);
+  const absl::StatusOr<Staging> others = ReadStaging(env, store);
+  if (others.ok()) {
+    RemoveRemains(env, others->not_ready);
+  } else {
+    LogWarning(absl::StrCat("store '", store,
+                            "': what ended imports have left stays: ", others.status().ToString()));
+  }
   std::random_device random;
   char id[17];
   std::snprintf(id, sizeof(id), "%08x%08x", random(), random());
@@ -294,9 +288,10 @@ absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
   if (directories.empty()) return std::vector<StagedImport>();
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
   HPS_ASSIGN_OR_RETURN(Staging staging, ReadStaging(env, store));
-  for (const std::string& directory : staging.damaged)
+  for (const std::string& directory : staging.damaged) {
     RemoveAndLog(env, directory, "a staged import whose manifest is damaged");
-  *damaged_count += staging.damaged.size();
+    *damaged_count += IsNotReady(env, directory) ? 1 : 0;
+  }
   RemoveRemains(env, staging.not_ready);
   return std::move(staging.ready);
 }
@@ -307,15 +302,13 @@ absl::StatusOr<std::vector<WaitingImport>> ListReadyImports(rocksdb::Env* env,
   std::vector<StagedImport> ready;
   std::vector<WaitingImport> unreadable;
   for (const std::string& directory : directories) {
-    absl::StatusOr<bool> is_ready = IsReady(env, directory);
-    if (is_ready.ok() && !*is_ready) continue;
+    if (IsNotReady(env, directory)) continue;
     absl::StatusOr<StagedImport> import = ReadManifest(env, directory);
     if (import.ok()) {
       ready.push_back(*std::move(import));
       continue;
     }
-    is_ready = IsReady(env, directory);
-    if (is_ready.ok() && !*is_ready) continue;  // its owner has just taken it
+    if (IsNotReady(env, directory)) continue;  // its owner has just taken it
     unreadable.push_back(
         {.tables = {}, .problem = absl::StrCat("'", directory, "': ", import.status().ToString())});
   }
@@ -330,6 +323,11 @@ absl::Status RemoveStaging(rocksdb::Env* env, const std::string& store,
                            const std::string& directory) {
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
   return RemoveLocked(env, directory);
+}
+
+bool IsNotReady(rocksdb::Env* env, const std::string& directory) {
+  const absl::StatusOr<bool> is_ready = IsReady(env, directory);
+  return is_ready.ok() && !*is_ready;
 }
 
 absl::Status TakeOutTable(rocksdb::Env* env, const std::string& store, const std::string& table,

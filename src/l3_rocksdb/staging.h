@@ -40,9 +40,6 @@ struct StagedImport {
   std::string directory;
   uint64_t order = 0;  // in which staged imports became ready
   std::vector<StagedTable> tables;
-  // This process has just written the files: they can't have rotted, and reading them again would
-  // cost a large import a third of its time. Not stored.
-  bool fresh = false;
 };
 
 struct StagingDirectory {
@@ -62,8 +59,8 @@ absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport
 
 // For the store's owner: the imports that are ready, oldest first. Removes what ended commands have
 // left, and imports whose manifest is damaged, which can never be committed; both are logged, and
-// how many the latter are is added to `damaged_count`. One made by another version of hps is left
-// alone.
+// how many of the latter have gone is added to `damaged_count`. One made by another version of hps
+// is left alone.
 // Errors: UNAVAILABLE, RESOURCE_EXHAUSTED: something can't be read now, and what the order of the
 // imports is can't be told.
 absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
@@ -84,6 +81,9 @@ inline constexpr char kLinkSuffix[] = ".in";
 // there still, or half of it.
 absl::Status RemoveStaging(rocksdb::Env* env, const std::string& store,
                            const std::string& directory);
+
+// Whether the owner of the store would find no import in the directory, if it looked again.
+bool IsNotReady(rocksdb::Env* env, const std::string& directory);
 
 // Takes a table out of an import that is ready, with its files: the others will switch without it.
 // An import of this table alone is removed. Takes the staging lock.

@@ -5,12 +5,17 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "base/fault_point.h"
 #include "base/log.h"
+#include "l3_rocksdb/bulk_import.h"
+#include "l3_rocksdb/catalog.h"
+#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/import_commit.h"
 #include "l3_rocksdb/test_store.h"
 
 namespace hps {
@@ -22,17 +27,20 @@ class StagingTest : public testing::Test {
  protected:
   StagingTest() {
     SetLogLevel(LogLevel::kOff);
-    RocksStoreOptions server = Options();
-    server.role = OwnerRole::kServer;
-    auto opened = OpenRocksStore(server);
-    EXPECT_TRUE(opened.ok()) << opened.status();
-    if (opened.ok()) server_ = *std::move(opened);
+    OpenServer();
   }
   ~StagingTest() override {
     FaultPoints::DisarmAll();
     SetLogLevel(LogLevel::kWarning);
   }
 
+  void OpenServer() {
+    RocksStoreOptions server = Options();
+    server.role = OwnerRole::kServer;
+    auto opened = OpenRocksStore(server);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    if (opened.ok()) server_ = *std::move(opened);
+  }
   std::string path() const { return directory_.path() + "/store"; }
   RocksStoreOptions Options() const { return TestOptions(path()); }
 
@@ -62,6 +70,17 @@ class StagingTest : public testing::Test {
     ASSERT_TRUE(result.ok()) << result.status();
     ASSERT_TRUE(result->staged);
   }
+  // Stage, of an import whose rows have rotted since.
+  void StageRotten(const std::vector<std::string>& names, Key row_count) {
+    const std::vector<std::string> before = StagedDirectories();
+    Stage(names, row_count);
+    for (const std::string& directory : StagedDirectories()) {
+      if (std::find(before.begin(), before.end(), directory) != before.end()) continue;
+      std::fstream file(directory + "/t0-p0-0.sst", std::ios::in | std::ios::out);
+      file.seekp(100).put('\x55').put('\x55').put('\x55');
+      ASSERT_TRUE(file.flush());
+    }
+  }
   std::map<std::string, uint64_t> RowCounts() const {
     std::map<std::string, uint64_t> counts;
     const auto tables = server_->Tables();
@@ -69,8 +88,15 @@ class StagingTest : public testing::Test {
     for (const TableInfo& table : *tables) counts[table.spec.name] = table.row_count;
     return counts;
   }
+  // Which tables of the model were lost, "" for what nobody can tell.
+  std::vector<std::string> Lost() {
+    std::vector<std::string> tables;
+    for (const LostImport& lost : server_->TakeLostImports("m")) tables.push_back(lost.table);
+    return tables;
+  }
   std::vector<std::string> StagedDirectories() const {
     std::vector<std::string> directories;
+    if (!std::filesystem::exists(path() + "/staging")) return directories;
     for (const auto& entry : std::filesystem::directory_iterator(path() + "/staging"))
       directories.push_back(entry.path());
     return directories;
@@ -84,6 +110,7 @@ class StagingTest : public testing::Test {
   }
 
   using Counts = std::map<std::string, uint64_t>;
+  using Tables = std::vector<std::string>;
   TestDirectory directory_;
   std::unique_ptr<DurableStore> server_;
 };
@@ -206,23 +233,87 @@ TEST_F(StagingTest, ANewerImportThatReplacesOnlyAPartWaitsBehindIt) {
 // Catches: an import that was dropped for a newer one that then could not be committed.
 TEST_F(StagingTest, ANewerImportThatIsGivenUpReplacesNothing) {
   Stage({"a"}, 10);
-  Stage({"a"}, 20);
+  StageRotten({"a"}, 20);
   std::ofstream(StagedDirectories().at(0) + "/unknown") << "left alone until the end";
-  // The newer one's rows rot.
-  std::string newer;
-  for (const std::string& directory : StagedDirectories()) {
-    const std::string file = directory + "/t0-p0-0.sst";
-    if (newer.empty() ||
-        std::filesystem::last_write_time(file) > std::filesystem::last_write_time(newer)) {
-      newer = file;
-    }
-  }
-  std::fstream stream(newer, std::ios::in | std::ios::out | std::ios::binary);
-  stream.seekp(100).put('\x55').put('\x55').put('\x55');
-  stream.close();
   EXPECT_TRUE(*server_->Refresh());
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
   EXPECT_TRUE(StagedDirectories().empty());
+  EXPECT_EQ(Lost(), Tables{"m/a"});
+  EXPECT_EQ(Lost(), Tables{}) << "it is told once";
+}
+
+TEST_F(StagingTest, WhatANewerImportReplacesIsNotLost) {
+  StageRotten({"a", "b"}, 10);
+  Stage({"a"}, 20);
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(Lost(), Tables{"m/b"});
+
+  StageRotten({"a", "b"}, 10);
+  EXPECT_FALSE(*server_->Refresh());
+  ASSERT_TRUE(ImportAsOwner({"b"}, 30).ok());
+  EXPECT_TRUE(server_->TakeLostImports("").empty()) << "they are another model's";
+  EXPECT_TRUE(server_->TakeLostImports("m/a").empty());
+  EXPECT_EQ(Lost(), Tables{"m/a"});
+}
+
+// Catches: a loss that is forgotten when an older import, which had to wait, is taken.
+TEST_F(StagingTest, AnOlderImportDoesNotMakeUpForALostOne) {
+  Stage({"a"}, 10);
+  StageRotten({"a", "b"}, 20);
+  FailCommits(1);
+  EXPECT_EQ(server_->Refresh().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
+  EXPECT_EQ(Lost(), (Tables{"m/a", "m/b"}));
+}
+
+TEST_F(StagingTest, WhatADropLosesIsToldUnlessItIsOfTheTable) {
+  Stage({"a", "b"}, 10);
+  EXPECT_TRUE(*server_->Refresh());
+  StageRotten({"a"}, 20);
+  StageRotten({"b"}, 20);
+  ASSERT_TRUE(server_->Drop("m/a").ok());
+  EXPECT_EQ(Lost(), Tables{"m/b"});
+}
+
+TEST_F(StagingTest, WhatOpeningLosesIsTold) {
+  StageRotten({"a"}, 10);
+  Stage({"b"}, 10);
+  server_.reset();
+  OpenServer();
+  EXPECT_EQ(RowCounts(), (Counts{{"m/b", 10}}));
+  EXPECT_EQ(Lost(), Tables{"m/a"});
+}
+
+// Catches: an import that is thrown away because the store that it was to come into is damaged.
+TEST_F(StagingTest, ADamagedStoreLosesNoStagedImport) {
+  server_.reset();
+  RocksStoreOptions server = Options();
+  server.role = OwnerRole::kServer;
+  server.config.cache_bytes = 0;  // what was read before the damage is not kept
+  const auto database = Database::Open(server);
+  ASSERT_TRUE(database.ok()) << database.status();
+  // Whatever incarnation is drawn lies between these, and is looked for in the file that they are
+  // in.
+  rocksdb::WriteBatch batch;
+  PutUsed(batch, 1);
+  PutUsed(batch, (Incarnation{1} << 52) - 1);
+  ASSERT_TRUE((*database)->Write(batch, true).ok());
+  const auto imported = Fill(RocksImport::Begin(*database, server, Specs({"a"})), 1, 10);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  rocksdb::ColumnFamilyMetaData catalog;
+  (*database)->db().GetColumnFamilyMetaData(&catalog);
+  for (const rocksdb::LevelMetaData& level : catalog.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files)
+      std::fstream(path() + file.name, std::ios::in | std::ios::out).seekp(20).put('\x55').flush();
+  }
+
+  Stage({"a"}, 20);
+  const absl::Status refreshed = CommitReadyImports(**database).status();
+  EXPECT_EQ(refreshed.code(), absl::StatusCode::kDataLoss) << refreshed;
+  EXPECT_EQ(StagedDirectories().size(), 1u);
+  MutexLock lock((*database)->change_mutex());
+  EXPECT_TRUE((*database)->lost_imports().Take("m").empty());
 }
 
 TEST_F(StagingTest, AnImportWhoseManifestIsDamagedIsRemoved) {
@@ -231,6 +322,8 @@ TEST_F(StagingTest, AnImportWhoseManifestIsDamagedIsRemoved) {
   EXPECT_FALSE(*server_->Refresh());
   EXPECT_TRUE(StagedDirectories().empty());
   EXPECT_TRUE(RowCounts().empty());
+  EXPECT_TRUE(ImportAsOwner({"a"}, 10).ok());
+  EXPECT_EQ(Lost(), Tables{""}) << "it may have been another table's";
 }
 
 TEST_F(StagingTest, AnImportThatLacksAFileIsGivenUp) {

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
 
@@ -33,6 +32,19 @@ class PinnedModel final : public LoadedModel {
   const StoreLifeCycle::Parts parts_;
 };
 
+// One of them stands for all: whoever reads it looks into the log.
+std::string WhatWasLost(const std::vector<LostImport>& lost) {
+  const LostImport& first = lost.front();
+  const char* why = absl::IsDataLoss(first.why) ? " was damaged and has been removed"
+                                                : " can't be taken and has been removed";
+  if (first.table.empty())
+    return absl::StrCat("an import that was staged for it, or for another model,", why);
+  const size_t others = lost.size() - 1;
+  return absl::StrCat(
+      "the import of table '", first.table, "' that was staged", why,
+      others == 0 ? std::string() : absl::StrCat(", as well as those of ", others, " more"));
+}
+
 }  // namespace
 
 void LogErrors(const ServedModels::ModelErrors& errors, const std::string& except) {
@@ -49,56 +61,20 @@ absl::Status FirstOf(const absl::StatusOr<ServedModels::ModelErrors>& errors) {
 }
 
 absl::Status StoreLifeCycle::LoadAll() {
-  const absl::Status refreshed = parts_.durable->Refresh().status();
-  NoteLostImports();
-  HPS_RETURN_IF_ERROR(refreshed);
+  HPS_RETURN_IF_ERROR(parts_.durable->Refresh().status());
   return FirstOf(parts_.models->Switch(ServedModels::Missing::kIgnored));
 }
 
 absl::Status StoreLifeCycle::Load(const std::string& model) {
-  const absl::Status refreshed = parts_.durable->Refresh().status();
-  const std::set<std::string> lost_now = NoteLostImports();
-  HPS_RETURN_IF_ERROR(refreshed);
-  const uint64_t version = VersionOf(model);
-  HPS_RETURN_IF_ERROR(parts_.models->Load(model));
-  MutexLock lock(lost_mutex_);
-  auto lost = lost_.find(model);
-  if (lost == lost_.end()) lost = lost_.find(std::string());
-  if (lost == lost_.end()) return absl::OkStatus();
-  // What was lost earlier, and has been imported again since, is no news.
-  const bool is_replaced = !lost_now.contains(lost->first) && VersionOf(model) != version;
-  const std::string what = std::move(lost->second);
-  lost_.erase(lost);
-  if (is_replaced) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("model '", model, "': ", what,
-                   "; the log has the reason. The tables that it had are served: import it again"));
-}
-
-std::set<std::string> StoreLifeCycle::NoteLostImports() {
-  std::set<std::string> models;
-  MutexLock lock(lost_mutex_);
-  for (const LostImport& import : parts_.durable->TakeLostImports()) {
-    const std::string model = import.tables.empty() ? std::string() : ModelOf(import.tables[0]);
-    const bool is_damaged = absl::IsDataLoss(import.why);
-    if (lost_.size() == kTablesPerStoreMax && !lost_.contains(model)) continue;
-    lost_[model] = import.tables.empty()
-                       ? "an import that was staged for it, or for another model, was damaged and "
-                         "has been removed"
-                   : is_damaged
-                       ? "the import that was staged for it was damaged and has been removed"
-                       : "the import that was staged for it can't be taken and has been "
-                         "removed";
-    models.insert(model);
-  }
-  return models;
-}
-
-uint64_t StoreLifeCycle::VersionOf(const std::string& model) const {
-  for (const ModelInfo& info : parts_.models->List()) {
-    if (info.name == model) return info.version;
-  }
-  return 0;
+  HPS_RETURN_IF_ERROR(parts_.durable->Refresh().status());
+  const absl::Status loaded = parts_.models->Load(model);
+  // After any other error the loss is told by the load that comes to its end.
+  if (!loaded.ok() && !absl::IsNotFound(loaded)) return loaded;
+  const std::vector<LostImport> lost = parts_.durable->TakeLostImports(model);
+  if (lost.empty()) return loaded;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "model '", model, "': ", WhatWasLost(lost), "; the log has the reason. ",
+      loaded.ok() ? "The tables that it had are served" : "It has no tables", ": import it again"));
 }
 
 absl::Status StoreLifeCycle::Unload(const std::string& model, std::chrono::nanoseconds wait_max) {

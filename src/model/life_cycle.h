@@ -1,13 +1,10 @@
 // Store::life_cycle over the parts of an opened store.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "base/mutex.h"
 #include "hps/model_life_cycle.h"
 #include "model/device_level.h"
 #include "model/served_models.h"
@@ -38,15 +35,7 @@ class StoreLifeCycle final : public ModelLifeCycle {
   std::vector<int> devices() const override;
 
  private:
-  // Takes note of imports that were given up, by model, and returns which models those are.
-  std::set<std::string> NoteLostImports();
-  uint64_t VersionOf(const std::string& model) const;
-
   const Parts parts_;
-  Mutex lost_mutex_;
-  // By model, "" for one that nobody can tell: what its next load is to be told of an import that
-  // was given up.
-  std::map<std::string, std::string> lost_ HPS_GUARDED_BY(lost_mutex_);
 };
 
 // The first of the errors, and a line in the log for each of the others.

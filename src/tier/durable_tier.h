@@ -126,10 +126,10 @@ class BulkImport {
   virtual absl::StatusOr<Result> Commit() = 0;
 };
 
-// An import that was left staged and can never be committed. It has been removed.
+// A table's import that was left staged, could never be committed and has been removed.
 struct LostImport {
-  std::vector<std::string> tables;  // empty: nobody can tell, its own list of them is damaged
-  absl::Status why;                 // for the log: it may name paths
+  std::string table;  // empty: nobody can tell, the import's own list of tables is damaged
+  absl::Status why;   // DATA_LOSS: damaged; else it does not fit. For the log: it may name paths
 };
 
 // The store of one node. Thread-safe.
@@ -162,8 +162,10 @@ class DurableStore {
   // those of opening; what was seen before stays.
   virtual absl::StatusOr<bool> Refresh() = 0;
 
-  // The imports that Refresh gave up, since the last call.
-  virtual std::vector<LostImport> TakeLostImports() = 0;
+  // What was lost of the model's tables (MODEL/...), by opening, Refresh, an import or Drop, and
+  // has neither been imported again nor dropped since; and what nobody can tell the tables of,
+  // whatever the model. Each is told once.
+  virtual std::vector<LostImport> TakeLostImports(const std::string& model) = 0;
 
   // Makes everything written so far durable, whatever the sync mode.
   virtual absl::Status Sync() = 0;

@@ -332,7 +332,9 @@ class FaultyDurableStore final : public DurableStore {
     return call.Leave(store_->Refresh());
   }
 
-  std::vector<LostImport> TakeLostImports() override { return store_->TakeLostImports(); }
+  std::vector<LostImport> TakeLostImports(const std::string& model) override {
+    return store_->TakeLostImports(model);
+  }
 
   absl::Status Sync() override {
     FaultyCall call(faults_, TierOperation::kSync);

@@ -18,10 +18,10 @@ constexpr uint64_t kNewRows = 200;
 
 class StagingFaultTest : public FailingDiskTest {
  protected:
-  void OpenServer() {
+  void OpenServer() { OpenServer(TestStoreOptions(directory_.path("store"))); }
+  void OpenServer(RocksStoreOptions options) {
     server_.reset();
     Clean();
-    RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
     options.role = OwnerRole::kServer;
     auto opened = OpenRocksStore(options);
     ASSERT_TRUE(opened.ok()) << opened.status();
@@ -78,6 +78,32 @@ TEST_F(StagingFaultTest, AStagedImportIsReadyOrGoneWhateverCallFails) {
               static_cast<unsigned long long>(call_count), static_cast<unsigned long long>(failed),
               static_cast<unsigned long long>(trials));
   EXPECT_GT(failed, trials);
+}
+
+// Catches: a loss that is told at every load while the disk keeps what is to be removed.
+TEST_F(StagingFaultTest, OnlyWhatHasGoneIsLost) {
+  for (const char* damaged : {".sst", "/manifest"}) {
+    SCOPED_TRACE(damaged);
+    OpenServer(Options(SyncMode::kNever));
+    ASSERT_TRUE(Stage().ok());
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(directory_.path("store") + "/staging")) {
+      if (entry.path().string().ends_with(damaged))
+        std::filesystem::resize_file(entry.path(), entry.file_size() - 1);
+    }
+    disk_->Fail({.nth = 0, .sticky = true, .calls = kFileChange, .path_contains = "/manifest"});
+    EXPECT_TRUE(server_->Refresh().ok());
+    EXPECT_FALSE(NothingIsStaged());
+    EXPECT_TRUE(server_->TakeLostImports("m").empty());
+    disk_->Heal();
+    EXPECT_TRUE(server_->Refresh().ok());
+    EXPECT_TRUE(NothingIsStaged());
+    EXPECT_EQ(server_->TakeLostImports("m").size(), 1U);
+    EXPECT_TRUE(server_->Refresh().ok());
+    EXPECT_TRUE(server_->TakeLostImports("m").empty());
+    EXPECT_EQ(RowCount(), kOldRows);
+  }
+  server_.reset();
 }
 
 }  // namespace

@@ -177,6 +177,22 @@ TEST_F(ServerCoreTest, IsNotReadyWhereTheLoadEndedBeforeItCameToTheModels) {
   EXPECT_TRUE(core.repository().ServerReady());
 }
 
+// Catches: a log that says that a model was not loaded while it is served.
+TEST_F(ServerCoreTest, TheLogSaysWhetherAModelIsServedAfterALoadThatFailed) {
+  world_.OpenStore();
+  WatchedModels models(world_.store().life_cycle());
+  models.load_failure = absl::FailedPreconditionError("an import is lost");
+  auto created = ServerCore::Create(world_.config(), models);
+  ASSERT_TRUE(created.ok()) << created.status();
+  const auto logged = [&](const char* model) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ((*created)->repository().Load(model), models.load_failure);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(logged("m").find("its model is served all the same"), std::string::npos);
+  EXPECT_NE(logged("none").find("a model was not loaded"), std::string::npos);
+}
+
 TEST_F(ServerCoreTest, AModelThatHasLostItsTablesDoesNotKeepTheOthersFromBeingReady) {
   world_.OpenStore();
   auto created = ServerCore::Create(world_.config(), world_.store().life_cycle());

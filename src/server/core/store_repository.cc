@@ -87,7 +87,10 @@ absl::Status StoreRepository::Load(std::string_view name) {
   Refresh();
   const ServerModel* const model = models_.Find(name);
   if (!loaded.ok()) {
-    LogWarning(absl::StrCat("a model was not loaded: ", loaded.ToString()));
+    const bool is_served = model != nullptr && model->index_entry().state == ModelState::kReady;
+    LogWarning(absl::StrCat(is_served ? "a load has failed, and its model is served all the same: "
+                                      : "a model was not loaded: ",
+                            loaded.ToString()));
   } else if (model != nullptr) {
     LogInfo(absl::StrCat("model '", model->name(), "' was loaded: version ",
                          model->index_entry().version));

@@ -35,12 +35,17 @@ class WatchedModels final : public ModelLifeCycle {
   std::vector<int> asked_devices;
   // When set, LoadAll ends with it before it comes to the models.
   absl::Status load_all_failure;
+  // When set, what Load says after it has loaded the model.
+  absl::Status load_failure;
 
   std::vector<ModelInfo> List() const override { return models_.List(); }
   absl::Status LoadAll() override {
     return load_all_failure.ok() ? models_.LoadAll() : load_all_failure;
   }
-  absl::Status Load(const std::string& model) override { return models_.Load(model); }
+  absl::Status Load(const std::string& model) override {
+    const absl::Status loaded = models_.Load(model);
+    return load_failure.ok() ? loaded : load_failure;
+  }
   absl::Status Unload(const std::string& model, std::chrono::nanoseconds wait_max) override {
     return models_.Unload(model, wait_max);
   }
