@@ -104,13 +104,13 @@ class Database : public std::enable_shared_from_this<Database> {
   // dropped now is tried again by TidyUp, or dropped at the next open.
   void DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
 
-  // Makes `tables` current in one step, durably. `batch` may hold more records of theirs. Takes
-  // the handles. On an error the old tables are current, or the new ones where the disk failed
-  // after the change; the next open may show the others then, but never a mix.
-  // REQUIRES: change_mutex() is held.
+  // Makes `tables` current in one step, durably, and with it no incarnation of `replaced` ever:
+  // they are staged still. `batch` may hold more records of theirs. Takes the handles. On an error
+  // the old tables are current, or the new ones where the disk failed after the change; the next
+  // open may show the others then, but never a mix. REQUIRES: change_mutex() is held.
   absl::Status SwitchTables(const std::vector<TableRecord>& tables,
                             const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
-                            rocksdb::WriteBatch& batch);
+                            const std::vector<Incarnation>& replaced, rocksdb::WriteBatch& batch);
   // As SwitchTables, also on a full disk. REQUIRES: change_mutex() is held. Errors: NOT_FOUND.
   absl::Status DropTable(const std::string& name);
 
@@ -209,6 +209,7 @@ class Database : public std::enable_shared_from_this<Database> {
   // What switches that failed have tried to make current: it may be in the log. Until the log says
   // otherwise their column families must be there for the next open.
   std::vector<TableRecord> switches_in_doubt_ HPS_GUARDED_BY(mutex_);
+  std::vector<Incarnation> replaced_in_doubt_ HPS_GUARDED_BY(mutex_);
 };
 
 // Keeps a family readable, and its database open. Movable.

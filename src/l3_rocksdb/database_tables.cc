@@ -139,21 +139,25 @@ absl::Status Database::UndoSwitches() {
       // The import may be tried again.
       DeleteUsed(batch, table.incarnation);
     }
+    for (const Incarnation incarnation : replaced_in_doubt_) DeleteUsed(batch, incarnation);
   }
   if (batch.Count() == 0) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(Commit(batch, true));
   MutexLock lock(mutex_);
   switches_in_doubt_.clear();
+  replaced_in_doubt_.clear();
   return absl::OkStatus();
 }
 
 absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
                                     const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
+                                    const std::vector<Incarnation>& replaced,
                                     rocksdb::WriteBatch& batch) {
   for (const TableRecord& table : tables) {
     PutTable(batch, table);
     PutUsed(batch, table.incarnation);
   }
+  for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
   absl::Status ready = CheckRoomFor(batch.GetDataSize());
   if (ready.ok()) ready = GoOn();
   if (!ready.ok()) {
@@ -169,6 +173,7 @@ absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
     {
       MutexLock lock(mutex_);
       switches_in_doubt_.insert(switches_in_doubt_.end(), tables.begin(), tables.end());
+      replaced_in_doubt_.insert(replaced_in_doubt_.end(), replaced.begin(), replaced.end());
       leftovers_.insert(leftovers_.end(), handles.begin(), handles.end());
     }
     const absl::Status dropped = DropLeftovers();

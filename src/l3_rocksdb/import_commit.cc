@@ -176,7 +176,7 @@ bool IsReplaced(const StagedImport& import, const std::set<std::string>& newer_n
 // as it has written them, and reading them again would cost a large import a third of its time.
 // REQUIRES: the database's change_mutex() is held.
 absl::Status CommitLocked(Database& database, const StagedImport& import,
-                          rocksdb::WriteBatch& records) {
+                          const std::vector<Incarnation>& replaced, rocksdb::WriteBatch& records) {
   HPS_RETURN_IF_ERROR(CheckCommit(database, import));
   HPS_RETURN_IF_ERROR(database.CheckRoomFor(0));
   HPS_FAULT_POINT("l3.import.before_families");
@@ -188,7 +188,7 @@ absl::Status CommitLocked(Database& database, const StagedImport& import,
     database.DropFamilies(handles);
     return ingested;
   }
-  HPS_RETURN_IF_ERROR(database.SwitchTables(tables, handles, records));
+  HPS_RETURN_IF_ERROR(database.SwitchTables(tables, handles, replaced, records));
   HPS_FAULT_POINT("l3.import.after_switch");
   return absl::OkStatus();
 }
@@ -213,6 +213,9 @@ class ReadyImports {
 
   // Whether a newer import may switch. Errors: UNAVAILABLE (see CommitNewest).
   absl::Status CheckMayPass(const StagedImport& newer) const;
+  // Of those that wait and that a newer import replaces. They are still there when it has switched,
+  // also where the process ends right then, and must not switch over it.
+  std::vector<Incarnation> IncarnationsReplacedBy(const StagedImport& newer) const;
   // A newer import has switched: those that wait and that it replaces are removed, and those of its
   // tables that were lost are forgotten.
   void RemoveReplacedBy(const StagedImport& newer);
@@ -272,7 +275,8 @@ absl::Status ReadyImports::CommitOne(const StagedImport& import, bool& is_lost) 
     HPS_RETURN_IF_ERROR(CheckMayPass(import));
     HPS_RETURN_IF_ERROR(CheckImport(import, is_lost));
     rocksdb::WriteBatch no_more_records;
-    HPS_RETURN_IF_ERROR(CommitLocked(database_, import, no_more_records));
+    HPS_RETURN_IF_ERROR(
+        CommitLocked(database_, import, IncarnationsReplacedBy(import), no_more_records));
     changed_ = true;
   }
   RemoveReplacedBy(import);
@@ -323,6 +327,16 @@ absl::Status ReadyImports::CheckMayPass(const StagedImport& newer) const {
         "' and others is staged and can't be committed now: ", first_error_.message()));
   }
   return absl::OkStatus();
+}
+
+std::vector<Incarnation> ReadyImports::IncarnationsReplacedBy(const StagedImport& newer) const {
+  const std::set<std::string> names = TablesOf(newer);
+  std::vector<Incarnation> incarnations;
+  for (const StagedImport& older : waiting_) {
+    if (!IsReplaced(older, names)) continue;
+    for (const StagedTable& table : older.tables) incarnations.push_back(table.incarnation);
+  }
+  return incarnations;
 }
 
 void ReadyImports::RemoveReplacedBy(const StagedImport& newer) {
@@ -379,7 +393,7 @@ absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const St
                                                     rocksdb::WriteBatch& records) {
   MutexLock lock(database.change_mutex());
   HPS_RETURN_IF_ERROR(CheckFiles(database, import));
-  HPS_RETURN_IF_ERROR(CommitLocked(database, import, records));
+  HPS_RETURN_IF_ERROR(CommitLocked(database, import, {}, records));
   return InfosOf(database, import);
 }
 
@@ -398,7 +412,8 @@ absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database,
   HPS_RETURN_IF_ERROR(ready.Commit());
   HPS_RETURN_IF_ERROR(ready.CheckMayPass(import));
   rocksdb::WriteBatch no_more_records;
-  HPS_RETURN_IF_ERROR(CommitLocked(database, import, no_more_records));
+  HPS_RETURN_IF_ERROR(
+      CommitLocked(database, import, ready.IncarnationsReplacedBy(import), no_more_records));
   ready.RemoveReplacedBy(import);
   return InfosOf(database, import);
 }

@@ -211,6 +211,21 @@ TEST_F(StagingTest, AnImportThatWaitsIsReplacedByANewerOneOfItsTables) {
   EXPECT_TRUE(StagedDirectories().empty());
 }
 
+// Catches: an import that had to wait, and comes back over the newer one that has replaced it.
+TEST_F(StagingTest, AReplacedImportIsNotCommittedWhereTheProcessEndsBeforeItIsRemoved) {
+  Stage({"a"}, 10);
+  FailCommits(1);
+  FaultPoints::Arm(
+      "l3.import.after_switch",
+      {.action = FaultAction::kFail, .status = absl::AbortedError("planned: end"), .times = 1});
+  EXPECT_EQ(ImportAsOwner({"a"}, 30).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(StagedDirectories().size(), 1u);
+  server_.reset();
+  OpenServer();
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}}));
+  EXPECT_TRUE(StagedDirectories().empty());
+}
+
 TEST_F(StagingTest, ANewerImportThatReplacesOnlyAPartWaitsBehindIt) {
   Stage({"a", "b"}, 10);
   Stage({"a"}, 20);
