@@ -2,6 +2,7 @@
 
 #include <rocksdb/convenience.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -32,6 +33,21 @@ namespace {
 constexpr Duration kReaderTimeout = std::chrono::seconds(10);
 // A timer, and one more of each kind of background work than its number says.
 constexpr size_t kRocksThreadsBeside = 3;
+
+// RocksDB's threads for flushes and compactions, of all databases of the process. It starts those
+// that lack when there is work for them, maybe on one of them, where a failure ends the process: so
+// they are all started here. Throws std::system_error.
+void StartBackgroundThreads(const rocksdb::DBOptions& options) {
+  // As RocksDB divides them.
+  const int flush_threads = std::max(1, options.max_background_jobs / 4);
+  const int compaction_threads = std::max(1, options.max_background_jobs - flush_threads);
+  for (const auto& [priority, threads] : {std::pair(rocksdb::Env::HIGH, flush_threads),
+                                          std::pair(rocksdb::Env::LOW, compaction_threads)}) {
+    options.env->IncBackgroundThreadsIfNeeded(threads, priority);
+    // Their number may be known, but not their threads, from an earlier try that failed.
+    options.env->Schedule([](void*) {}, nullptr, priority);
+  }
+}
 
 }  // namespace
 
@@ -173,8 +189,8 @@ absl::Status Database::OpenFiles(const Database* former) {
   return OpenError(opened, path());
 }
 
-// RocksDB throws when it can't start the threads that it keeps, and its threads may end the process
-// where they can't start another later. So they are tried before.
+// RocksDB throws when it can't start the threads that it keeps, and then never closes what it has
+// opened. So they are tried before.
 absl::Status Database::CheckThreadsCanStart() const {
   const rocksdb::DBOptions db_options = rocks_options_.database();
   const auto thread_count =
@@ -207,6 +223,7 @@ absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::strin
   }
   HPS_RETURN_IF_ERROR(CheckThreadsCanStart());
   try {
+    StartBackgroundThreads(db_options);
     return CallOpen(db_options, descriptors);
   } catch (const std::system_error& error) {  // the one way std::thread reports it
     return absl::ResourceExhaustedError(absl::StrCat(
