@@ -86,7 +86,9 @@ std::string Describe(const Damage& damage) {
 
 void WriteReport(const VerifyReport& report, double seconds, JsonWriter& json) {
   json.Member("tables", report.tables).Member("rows", report.rows);
-  json.Member("bytes", report.bytes).Member("seconds", seconds);
+  json.Member("rows_lost", report.rows_lost)
+      .Member("bytes", report.bytes)
+      .Member("seconds", seconds);
   json.Name("damage").BeginArray();
   for (const Damage& damage : report.damage) {
     json.BeginObject().Member("table", std::string_view(damage.table));
@@ -137,6 +139,7 @@ absl::Status RunVerify(const VerifyArguments& arguments, const Config& config, O
   } else {
     for (const Damage& damage : report->damage) output.Line(OneLine(Describe(damage)));
     output.Line(absl::StrCat(report->tables, " tables, ", report->rows, " rows, ",
+                             report->rows_lost, " lost, ",
                              ReadableBytes(static_cast<double>(report->bytes)), " read in ",
                              Fixed(seconds, 2), " s: ", report->damage_count, " damaged"));
     if (arguments.repair)

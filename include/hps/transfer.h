@@ -80,7 +80,8 @@ struct Damage {
 
 struct VerifyReport {
   uint64_t tables = 0;
-  uint64_t rows = 0;
+  uint64_t rows = 0;       // that are whole
+  uint64_t rows_lost = 0;  // of keys that exist: marked by a repair before, or damaged
   uint64_t bytes = 0;
   std::vector<Damage> damage;     // the first kDamageListedMax of them
   uint64_t damage_count = 0;      // all

@@ -13,6 +13,7 @@
 #include "l3_rocksdb/incarnation_draw.h"
 #include "l3_rocksdb/part_writer.h"
 #include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/row_progress.h"
 #include "l3_rocksdb/row_walk.h"
 #include "l3_rocksdb/store_files.h"
 
@@ -22,8 +23,13 @@ namespace {
 // Copies one table into a staged one of a new incarnation.
 class TableCopy final : public RowVisitor {
  public:
-  TableCopy(const Database::Pin& pin, StagedTable& target, PartWriter& writer)
-      : pin_(pin), target_(target), writer_(writer), lost_ranges_(pin.family().lost_ranges) {}
+  TableCopy(const Database::Pin& pin, StagedTable& target, PartWriter& writer,
+            RowProgress& progress)
+      : pin_(pin),
+        target_(target),
+        writer_(writer),
+        progress_(progress),
+        lost_ranges_(pin.family().lost_ranges) {}
 
   absl::Status OnRow(Key key, std::string_view value) override {
     return Put(key, value.substr(0, value.size() - kRowTailBytes), RowVersion(value));
@@ -51,12 +57,14 @@ class TableCopy final : public RowVisitor {
     value_.assign(row);
     value_.resize(row.size() + kRowTailBytes);
     FinishRow(target_.incarnation, key, version, row.size(), value_.data() + row.size());
+    progress_.AddRow();
     return writer_.AddValue(key, value_);
   }
 
   const Database::Pin& pin_;
   StagedTable& target_;
   PartWriter& writer_;
+  RowProgress& progress_;
   std::vector<LostRange> lost_ranges_;
   std::string value_;
   uint64_t lost_count_ = 0;
@@ -79,7 +87,8 @@ std::vector<LostRange> TableCopy::TakeLostRanges() {
 
 class Repair {
  public:
-  explicit Repair(Database& database) : database_(database) {}
+  Repair(Database& database, const ProgressFunction& progress, uint64_t row_count)
+      : database_(database), progress_(progress, "copying rows", row_count) {}
   absl::StatusOr<uint64_t> Run(const std::set<std::string>& names);
 
  private:
@@ -87,6 +96,7 @@ class Repair {
   absl::Status CopyRecords(const Family& family, TableCopy& copy, Incarnation incarnation);
 
   Database& database_;
+  RowProgress progress_;
   std::string directory_;
   rocksdb::WriteBatch batch_;
   uint64_t lost_count_ = 0;
@@ -97,7 +107,7 @@ absl::Status Repair::CopyTable(const std::string& name, StagedTable& target, siz
   target.spec = pin.family().table.spec;
   target.incarnation = DrawIncarnation();
   PartWriter writer(database_.rocks_options(), target, directory_, absl::StrCat("t", number));
-  TableCopy copy(pin, target, writer);
+  TableCopy copy(pin, target, writer, progress_);
   HPS_RETURN_IF_ERROR(WalkRows(pin, copy));
   HPS_ASSIGN_OR_RETURN(WrittenPart written, writer.Finish());
   target.row_count = written.row_count;
@@ -142,12 +152,17 @@ absl::StatusOr<uint64_t> Repair::Run(const std::set<std::string>& names) {
 }  // namespace
 
 absl::StatusOr<uint64_t> RepairTables(const RocksStoreOptions& options,
-                                      const std::set<std::string>& names) {
+                                      const std::set<std::string>& names,
+                                      const ProgressFunction& progress) {
   RocksStoreOptions writer = options;
   writer.mode = OpenMode::kReadWrite;
   HPS_ASSIGN_OR_RETURN(const std::shared_ptr<Database> database, Database::OpenDamaged(writer));
   if (names.empty()) return uint64_t{0};
-  return Repair(*database).Run(names);
+  uint64_t row_count = 0;
+  const CatalogContents catalog = database->catalog();
+  for (const auto& [name, table] : catalog.tables)
+    row_count += names.contains(name) ? table.row_count : 0;
+  return Repair(*database, progress, row_count).Run(names);
 }
 
 }  // namespace hps

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "hps/transfer.h"
 #include "l3_rocksdb/options.h"
 
 namespace hps {
@@ -14,6 +15,7 @@ namespace hps {
 // REQUIRES: the logs of the store have no damage (RocksDB, when told to bear damaged table files,
 // also bears damaged logs, and goes on after a hole in them).
 absl::StatusOr<uint64_t> RepairTables(const RocksStoreOptions& options,
-                                      const std::set<std::string>& names);
+                                      const std::set<std::string>& names,
+                                      const ProgressFunction& progress);
 
 }  // namespace hps

@@ -19,6 +19,7 @@
 #include "l3_rocksdb/reader_file_system.h"
 #include "l3_rocksdb/repair.h"
 #include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/row_progress.h"
 #include "l3_rocksdb/row_walk.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_files.h"
@@ -54,12 +55,9 @@ class Verifier {
   absl::Status CheckTableFiles(Database& database);
   absl::Status CheckNamesAllFiles(const std::vector<rocksdb::LiveFileMetaData>& named);
   absl::Status CheckTableFile(const rocksdb::LiveFileMetaData& file, const std::string& table);
-  absl::Status CheckRows(Database& database, const std::string& name);
+  absl::Status CheckRows(Database& database, const std::string& name, RowProgress& progress);
   absl::Status FailedRead(const rocksdb::Status& status, const std::string& file) const {
     return FromRocksStatus(status, absl::StrCat("reading '", path(), "/", file, "'"));
-  }
-  void Report(const std::string& step, uint64_t done, uint64_t total) const {
-    if (progress_) progress_({step, done, total});
   }
 
   const RocksStoreOptions options_;
@@ -74,15 +72,18 @@ class Verifier {
 // Counts what a walk over one table finds.
 class RowCheck final : public RowVisitor {
  public:
-  RowCheck(Verifier& verifier, const Database::Pin& pin) : verifier_(verifier), pin_(pin) {}
+  RowCheck(Verifier& verifier, const Database::Pin& pin, RowProgress& progress)
+      : verifier_(verifier), pin_(pin), progress_(progress) {}
 
   absl::Status OnRow(Key, std::string_view value) override {
-    ++row_count_;
+    ++(value.size() == kRowTailBytes ? lost_count_ : row_count_);
     verifier_.report().bytes += value.size();
+    progress_.AddRow();
     return absl::OkStatus();
   }
   absl::Status OnLostRow(Key key, const std::string& why) override {
     ++lost_count_;
+    progress_.AddRow();
     verifier_.Add({name(), "", key, why});
     return absl::OkStatus();
   }
@@ -107,6 +108,7 @@ class RowCheck final : public RowVisitor {
 
   Verifier& verifier_;
   const Database::Pin& pin_;
+  RowProgress& progress_;
   uint64_t row_count_ = 0;
   uint64_t lost_count_ = 0;
 };
@@ -230,16 +232,21 @@ absl::Status Verifier::CheckTableFiles(Database& database) {
   std::vector<rocksdb::LiveFileMetaData> files;
   database.db().GetLiveFilesMetaData(&files);
   if (mark_damaged_) HPS_RETURN_IF_ERROR(CheckNamesAllFiles(files));
+  uint64_t total = 0;
+  for (const rocksdb::LiveFileMetaData& file : files) total += file.size;
+  ProgressReporter progress(progress_, total);
   uint64_t done = 0;
   for (const rocksdb::LiveFileMetaData& file : files) {
+    progress.Report("reading files", done);
     const auto table = tables.find(file.column_family_name);
     HPS_RETURN_IF_ERROR(CheckTableFile(file, table == tables.end() ? "" : table->second));
-    Report("reading files", ++done, files.size());
+    done += file.size;
   }
   return absl::OkStatus();
 }
 
-absl::Status Verifier::CheckRows(Database& database, const std::string& name) {
+absl::Status Verifier::CheckRows(Database& database, const std::string& name,
+                                 RowProgress& progress) {
   const absl::StatusOr<Database::Pin> pin = database.PinTable(name);
   if (!pin.ok()) {
     if (!absl::IsDataLoss(pin.status())) return pin.status();
@@ -247,9 +254,10 @@ absl::Status Verifier::CheckRows(Database& database, const std::string& name) {
     return absl::OkStatus();
   }
   const Family& family = pin->family();
-  RowCheck check(*this, *pin);
+  RowCheck check(*this, *pin, progress);
   HPS_RETURN_IF_ERROR(WalkRows(*pin, check));
   report_.rows += check.row_count();
+  report_.rows_lost += check.lost_count();
   const uint64_t found_count = check.row_count() + check.lost_count();
   if (!family.changed && found_count != family.table.row_count) {
     Add({name, "", std::nullopt,
@@ -284,9 +292,11 @@ absl::Status Verifier::Run() {
   }
   HPS_RETURN_IF_ERROR(CheckTableFiles(**database));
   const CatalogContents catalog = (*database)->catalog();
+  uint64_t total = 0;
+  for (const TableRecord* table : catalog.InOrder()) total += table->row_count;
+  RowProgress progress(progress_, "reading rows", total);
   for (const TableRecord* table : catalog.InOrder()) {
-    Report("reading rows", report_.tables, catalog.tables.size());
-    HPS_RETURN_IF_ERROR(CheckRows(**database, table->spec.name));
+    HPS_RETURN_IF_ERROR(CheckRows(**database, table->spec.name, progress));
     ++report_.tables;
   }
   return absl::OkStatus();
@@ -324,7 +334,8 @@ absl::StatusOr<VerifyReport> VerifyRocksStore(const RocksStoreOptions& options, 
                                             ": ", damage->what,
                                             ": only table files and hps.manifest can be repaired"));
   }
-  HPS_ASSIGN_OR_RETURN(report.rows_marked_lost, RepairTables(options, verifier.damaged_tables()));
+  HPS_ASSIGN_OR_RETURN(report.rows_marked_lost,
+                       RepairTables(options, verifier.damaged_tables(), progress));
   return report;
 }
 

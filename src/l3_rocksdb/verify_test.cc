@@ -179,12 +179,16 @@ TEST_F(VerifyTest, RepairMarksTheKeysOfADamagedBlockLost) {
   }
   const VerifyReport found = Verify();
   EXPECT_EQ(found.rows, kRows - lost + 10);
+  EXPECT_EQ(found.rows_lost, lost);
   EXPECT_EQ(std::count_if(found.damage.begin(), found.damage.end(),
                           [](const Damage& damage) { return damage.key.has_value(); }),
             static_cast<std::ptrdiff_t>(lost));
   const VerifyReport repaired = Verify(true);
   EXPECT_EQ(repaired.rows_marked_lost, lost);
-  EXPECT_EQ(Verify().damage_count, 0u);
+  const VerifyReport after = Verify();
+  EXPECT_EQ(after.damage_count, 0u);
+  EXPECT_EQ(after.rows, kRows - lost + 10) << "a mark is no row";
+  EXPECT_EQ(after.rows_lost, lost);
   const auto store = Open(OpenMode::kReadWrite);
   EXPECT_EQ(ExpectNoWrongAnswer(*store, "m/a", kRows), lost);
   EXPECT_EQ(ExpectNoWrongAnswer(*store, "m/b", 10), 0u);
@@ -192,6 +196,23 @@ TEST_F(VerifyTest, RepairMarksTheKeysOfADamagedBlockLost) {
   const FetchedRows others(**table, {1, -1, 3 * static_cast<Key>(kRows)});
   EXPECT_EQ(others.counts->absent, 3u);
   EXPECT_EQ((*table)->Positions()->at(0), (StreamPosition{2, 1, 77}));
+}
+
+TEST_F(VerifyTest, EachLongStepShowsThatItGoesOn) {
+  {
+    const auto store = Open();
+    Import(*store, "m/a", 4000);
+  }
+  FlipBit(RowFile(), 50'000, 3);
+  std::vector<std::string> steps;
+  const auto report =
+      VerifyRocksStore(Options(OpenMode::kReadWrite), true, [&](const Progress& progress) {
+        EXPECT_LE(progress.done, progress.total);
+        EXPECT_GE(progress.total, 4000u);
+        if (steps.empty() || steps.back() != progress.step) steps.push_back(progress.step);
+      });
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(steps, (std::vector<std::string>{"reading files", "reading rows", "copying rows"}));
 }
 
 // Keys that an update brought are in no list: what a damaged block held of them can't be told, so

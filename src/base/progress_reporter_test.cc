@@ -1,4 +1,4 @@
-#include "import/progress_reporter.h"
+#include "base/progress_reporter.h"
 
 #include <gtest/gtest.h>
 
