@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
 #include "base/limits.h"
@@ -27,6 +28,15 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
           .memory_bytes_max = request.memory_bytes_max,
           .threads = request.threads,
           .progress = request.progress};
+}
+
+// What the store says of a table that is to be imported, with the files that it is to come from.
+absl::Status NamingFiles(const absl::Status& status, const ImportPlan& plan) {
+  for (const TableSource& source : plan.tables) {
+    if (absl::StrContains(status.message(), absl::StrCat("table '", source.spec.name, "'")))
+      return absl::Status(status.code(), absl::StrCat(source.path, ": ", status.message()));
+  }
+  return status;
 }
 
 // The result of a switch that was to bring one model to what has been committed.
@@ -158,10 +168,10 @@ absl::StatusOr<std::unique_ptr<LookupSession>> OpenedStore::NewSession(
 
 absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
   HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request));
-  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<BulkImport> import,
-                       durable_->BeginImport(plan.specs()));
+  const auto import = durable_->BeginImport(plan.specs());
+  if (!import.ok()) return NamingFiles(import.status(), plan);
   HPS_ASSIGN_OR_RETURN(ImportReport report,
-                       RunImport(plan, *import, OptionsOf(config_, request), nullptr));
+                       RunImport(plan, **import, OptionsOf(config_, request), nullptr));
   HPS_RETURN_IF_ERROR(Concerning(ModelOf(request.name), "'" + request.name + "' is imported",
                                  models_->Switch(ServedModels::Missing::kIgnored)));
   return report;
@@ -204,9 +214,9 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const Config& config, OpenMode 
 absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
   HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request));
-  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<BulkImport> import,
-                       StageDurableImport(config.store, plan.specs()));
-  return RunImport(plan, *import, OptionsOf(config, request), nullptr);
+  const auto import = StageDurableImport(config.store, plan.specs());
+  if (!import.ok()) return NamingFiles(import.status(), plan);
+  return RunImport(plan, **import, OptionsOf(config, request), nullptr);
 }
 
 absl::StatusOr<std::vector<WaitingImport>> WaitingImports(const Config& config) {

@@ -226,6 +226,20 @@ TEST_F(StoreTest, SessionsSeeImportsAndDrops) {
   EXPECT_EQ(store->NewSession("m", {}).status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(StoreTest, ATableOfAnotherWidthIsRefusedByTableAndFile) {
+  const ImportRequest wide = ModelFiles("m", {"a", "t"}, 10, 1, 8);
+  const auto expect_refused = [&](const absl::Status& refused) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr(wide.from + "/t: table 'm/t' exists with dim 4"));
+  };
+  ImportRequest request = wide;
+  request.dim = 8;
+  Import(Files("m/t", 10, 1));
+  expect_refused(ImportTables(config_, request).status());
+  expect_refused(Open()->Import(request).status());
+}
+
 TEST_F(StoreTest, StagedImportsComeWithReload) {
   Import(Files("m/t", 10, 1));
   const auto store = Open();
