@@ -322,7 +322,7 @@ std::span<const DuplicateRecord> GpuCall::DuplicatesOf(size_t query) const {
 HostRows GpuCall::Staging(size_t query, size_t row_count) {
   const size_t row_bytes = queries_[query].row_bytes;
   const size_t left_bytes = buffers_->sizes.staging_bytes - staging_used_bytes_;
-  const size_t count = std::min(row_count, left_bytes / row_bytes);
+  const size_t count = row_count <= left_bytes / row_bytes ? row_count : 0;
   HostRows rows{buffers_->staging + staging_used_bytes_, count, row_bytes, row_bytes};
   staging_used_bytes_ += count * row_bytes;
   return rows;

@@ -12,10 +12,19 @@
 #include "tier/device_query.h"
 
 namespace hps {
+namespace {
+
+// What the device has of rows that were not brought.
+constexpr std::byte kNotBrought{0xdb};
+
+}  // namespace
 
 HostCall::HostCall(size_t keys_max, std::span<std::byte> staging,
                    std::function<void(HostCall*)> give_back)
-    : keys_max_(keys_max), staging_(staging), give_back_(std::move(give_back)) {
+    : keys_max_(keys_max),
+      staging_(staging),
+      brought_(staging.size(), kNotBrought),
+      give_back_(std::move(give_back)) {
   queries_.reserve(kTablesPerCallMax);
   counts_.reserve(kTablesPerCallMax);
   begin_.reserve(kTablesPerCallMax + 1);
@@ -30,6 +39,7 @@ HostCall::HostCall(size_t keys_max, std::span<std::byte> staging,
 void HostCall::Lease(size_t keys_leased) {
   HPS_CHECK(keys_leased <= keys_max_);
   keys_leased_ = keys_leased;
+  std::fill_n(brought_.begin(), staging_used_bytes_, kNotBrought);
   staging_used_bytes_ = 0;
   begun_ = false;
   queries_.clear();
@@ -92,10 +102,31 @@ absl::StatusOr<DeviceMisses> HostCall::Misses(Deadline) {
 
 HostRows HostCall::Staging(size_t query, size_t row_count) {
   const size_t row_bytes = queries_[query].request.row_bytes;
-  const size_t count = std::min(row_count, (staging_.size() - staging_used_bytes_) / row_bytes);
+  const size_t left_bytes = staging_.size() - staging_used_bytes_;
+  const size_t count = row_count <= left_bytes / row_bytes ? row_count : 0;
   HostRows rows{staging_.data() + staging_used_bytes_, count, row_bytes, row_bytes};
   staging_used_bytes_ += count * row_bytes;
   return rows;
+}
+
+bool HostCall::IsStaged(const HostRows& rows) const {
+  const std::byte* const end = staging_.data() + staging_used_bytes_;
+  return rows.stride_bytes == rows.row_bytes && rows.data >= staging_.data() && rows.data <= end &&
+         rows.row_count * rows.row_bytes <= static_cast<size_t>(end - rows.data);
+}
+
+absl::Status HostCall::Bring(const HostRows& rows) {
+  if (rows.row_count == 0) return absl::OkStatus();
+  HPS_CHECK(IsStaged(rows));
+  std::memcpy(brought_.data() + (rows.data - staging_.data()), rows.data,
+              rows.row_count * rows.row_bytes);
+  return absl::OkStatus();
+}
+
+const std::byte* HostCall::RowOf(const DeviceRowPiece& piece, size_t row) const {
+  if (!piece.brought) return piece.rows.row(row);
+  HPS_CHECK(IsStaged(piece.rows));
+  return brought_.data() + (piece.rows.row(row) - staging_.data());
 }
 
 absl::Status HostCall::Validate(const DeviceRowPiece& piece) const {
@@ -152,7 +183,7 @@ void HostCall::Answer(size_t query, size_t unique, const DeviceRowPiece& piece, 
   if (piece.probe_again && table != nullptr && table->Read(unique_keys_[unique], first)) {
     status = KeyStatus::kHitL1;
   } else if (status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3) {
-    std::memcpy(first, piece.rows.row(row), request.row_bytes);
+    std::memcpy(first, RowOf(piece, row), request.row_bytes);
   } else if (!request.default_row.empty()) {
     std::memcpy(first, request.default_row.data(), request.row_bytes);
   } else {

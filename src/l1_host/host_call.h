@@ -1,7 +1,9 @@
 // One look-up in the host's device cache, with all the buffers that it needs.
 //
 // Both phases complete at once: Begin has probed when it returns, Finish has scattered. What makes
-// this the oracle is that nothing else is clever: misses are (key, position) pairs, sorted.
+// this the oracle is that nothing else is clever: misses are (key, position) pairs, sorted. Rows
+// that are brought are copied once more, as to a device: those that were said to be brought and
+// were not are wrong here too.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +33,7 @@ class HostCall final : public DeviceCall {
   DeviceMissesSoFar Peek(size_t query) override { return {keys_[query], true}; }
   absl::StatusOr<DeviceMisses> Misses(Deadline deadline) override;
   HostRows Staging(size_t query, size_t row_count) override;
-  absl::Status Bring(const HostRows&) override { return absl::OkStatus(); }
+  absl::Status Bring(const HostRows& rows) override;
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override;
   absl::Status Widen() override;
   absl::Status Wait(Deadline deadline) override;
@@ -54,9 +56,13 @@ class HostCall final : public DeviceCall {
   absl::Status CheckAllAnswered() const;
   void Probe(size_t query);
   void Answer(size_t query, size_t unique, const DeviceRowPiece& piece, size_t row);
+  bool IsStaged(const HostRows& rows) const;
+  // Row `row` of a piece, where the device reads it.
+  const std::byte* RowOf(const DeviceRowPiece& piece, size_t row) const;
 
   const size_t keys_max_;
   const std::span<std::byte> staging_;
+  std::vector<std::byte> brought_;  // the staging as the device has it
   const std::function<void(HostCall*)> give_back_;
   size_t keys_leased_ = 0;
   size_t staging_used_bytes_ = 0;

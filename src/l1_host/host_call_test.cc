@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 namespace hps {
@@ -33,6 +34,31 @@ TEST(HostCallTest, IsGivenBackByItsLeaseAndForgetsTheLastLookUp) {
     EXPECT_EQ(given_back.size(), lookups);
   }
   EXPECT_EQ(given_back.front(), &call);
+}
+
+// As on a device: what is read as brought is what was brought, of this look-up.
+TEST(HostCallTest, ReadsBroughtRowsAsTheyWereBrought) {
+  std::array<std::byte, 4> staging{};
+  HostCall call(4, staging, [](HostCall*) {});
+  const Key key = 7;
+  std::byte row{};
+  const DeviceCacheQuery query{
+      .keys = &key, .key_count = 1, .rows = &row, .row_bytes = 1, .row_stride_bytes = 1};
+  for (const bool is_brought : {true, false}) {
+    call.Lease(1);
+    const DeviceCallLease lease(&call);
+    ASSERT_EQ(lease->Begin({&query, 1}, Stream()), absl::OkStatus());
+    const HostRows rows = lease->Staging(0, 1);
+    ASSERT_EQ(rows.row_count, 1u);
+    *rows.row(0) = std::byte{42};
+    if (is_brought) {
+      ASSERT_EQ(lease->Bring(rows), absl::OkStatus());
+    }
+    const KeyStatus hit = KeyStatus::kHitL2;
+    const DeviceRowPiece piece{.statuses = {&hit, 1}, .rows = rows, .brought = true};
+    ASSERT_EQ(lease->Finish({&piece, 1}), absl::OkStatus());
+    EXPECT_EQ(row == std::byte{42}, is_brought);
+  }
 }
 
 TEST(HostCallTest, HoldsItsLeaseNotItsCapacity) {

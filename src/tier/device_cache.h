@@ -112,9 +112,10 @@ class DeviceCall {
   // Waits for the probe. Errors: DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
   virtual absl::StatusOr<DeviceMisses> Misses(Deadline deadline) = 0;
 
-  // Pinned memory for at most `row_count` packed rows of the query, so that what is fetched into it
-  // needs no second copy on the host. Fewer rows, or none, when there is no more: the caller then
-  // fetches into memory of its own. Valid until the call is returned; after Begin.
+  // Pinned memory for `row_count` packed rows of the query, so that what is fetched into it needs
+  // no second copy on the host. All of them, or none where not so many are left: the caller then
+  // fetches into memory of its own, and what is left is for others. Valid until the call is
+  // returned; after Begin.
   virtual HostRows Staging(size_t query, size_t row_count) = 0;
 
   // Starts the copy of rows in Staging to the device, also while the probe is under way and the
@@ -124,10 +125,14 @@ class DeviceCall {
   // Sends rows of misses to their positions, every duplicate of a key included. May be called
   // several times, each key being answered once, so that copies overlap with fetching.
   // Asynchronous for rows that lie in Staging; others are copied first, and when there are many
-  // they wait for the device, at most until the deadline that Misses was given. Errors:
+  // they wait for the device, at most until the deadline that Misses or, since then,
+  // ProlongFinish was given. Errors:
   // INVALID_ARGUMENT (a piece that is not within the misses, answers a key again, or lacks rows),
   // DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
   virtual absl::Status Finish(std::span<const DeviceRowPiece> pieces) = 0;
+
+  // Gives Finish another deadline. Nothing to do where it never waits.
+  virtual void ProlongFinish(Deadline) {}
 
   // Widens the rows of queries that ask for it, with one launch for all. Once, when every miss has
   // been answered. Asynchronous. Errors: FAILED_PRECONDITION (a miss was left without an answer),
