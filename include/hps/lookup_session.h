@@ -102,9 +102,10 @@ class LookupSession {
   // whole call; they add up to the number of keys asked. Allocates nothing after warm-up when the
   // upper levels answer.
   // Errors: INVALID_ARGUMENT (table number, buffer sizes, threshold outside [0, 1]),
-  // RESOURCE_EXHAUSTED (more than keys_max keys), UNAVAILABLE (the model was unloaded), NOT_FOUND
-  // (the table has been dropped),
-  // FAILED_PRECONDITION (the table was imported again with another shape); nothing is written then.
+  // RESOURCE_EXHAUSTED (more than keys_max keys; no memory), UNAVAILABLE (the model was unloaded),
+  // NOT_FOUND (the table has been dropped),
+  // FAILED_PRECONDITION (the table was imported again with another shape); nothing is written then,
+  // but perhaps where there was no memory.
   // A level that fails is not an error: see KeyStatus::kDefaultDegraded.
   virtual absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) = 0;
 

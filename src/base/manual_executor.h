@@ -24,7 +24,9 @@ class ManualExecutor final : public Executor {
  public:
   // Await runs the queued tasks in an order drawn from `seed`; 0 = the order of posting.
   explicit ManualExecutor(uint64_t seed = 0, size_t queue_max = 1024)
-      : random_(seed), in_order_(seed == 0), queue_max_(queue_max) {}
+      : random_(seed), in_order_(seed == 0), queue_max_(queue_max) {
+    queue_.reserve(queue_max);  // posting needs no memory, as with threads
+  }
 
   absl::Status Post(Task* task) override;
   // Runs tasks until the latch is open. When none is left, or while held, time passes to the

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/limits.h"
 #include "base/macros.h"
 
 namespace hps {
@@ -12,6 +13,9 @@ namespace {
 // which PCIe moves this much. A gap in the answers that is smaller is sent along.
 constexpr size_t kGapBytesMax = size_t{128} << 10;
 
+// Answers that are collected before they are sent.
+constexpr size_t kPiecesMax = 256;
+
 size_t TotalKeys(std::span<const QueryWork> queries) {
   size_t total = 0;
   for (const QueryWork& query : queries) total += query.key_count;
@@ -19,6 +23,12 @@ size_t TotalKeys(std::span<const QueryWork> queries) {
 }
 
 }  // namespace
+
+CacheLookup::CacheLookup(DeviceCache& cache, size_t cache_index, size_t keys_max)
+    : cache_(cache), cache_index_(cache_index), statuses_(new KeyStatus[keys_max]) {
+  requests_.reserve(kTablesPerCallMax);
+  pieces_.reserve(kPiecesMax);
+}
 
 absl::Status CacheLookup::Begin(std::span<QueryWork> queries, MemorySpace space, Stream stream) {
   ready_on_return_ = space == MemorySpace::kHost || stream.handle == nullptr;
@@ -38,12 +48,10 @@ void CacheLookup::NumberMisses(std::span<QueryWork> queries) {
     query.fetched_ahead = 0;
     number += query.key_count;
   }
-  if (statuses_.size() < number) statuses_.resize(number);
 }
 
 HostRows CacheLookup::StageAhead(size_t query, size_t row_count) {
-  const HostRows rows = call_->Staging(query, row_count);
-  return rows.row_count == row_count ? rows : HostRows();
+  return call_->Staging(query, row_count);
 }
 
 void CacheLookup::Bring(const HostRows& rows) {
@@ -56,9 +64,8 @@ void CacheLookup::MakeRequests(std::span<QueryWork> queries, MemorySpace space) 
     if (query.out.converts() && space == MemorySpace::kHost)
       native_bytes += query.key_count * query.table->table->row_bytes();
   }
-  if (native_rows_.size() < native_bytes) native_rows_.resize(native_bytes);
   requests_.clear();
-  std::byte* native = native_rows_.data();
+  std::byte* native = native_rows_.Get(native_bytes);
   for (const QueryWork& query : queries) {
     const ServedTable& table = *query.table->table;
     const bool has_l1 = query.table->top == TableWork::Top::kL1;
@@ -92,6 +99,9 @@ absl::Status CacheLookup::TakeMisses(std::span<QueryWork> queries, std::span<Tab
 
 // Gives every query a place for the answers to its misses.
 void CacheLookup::Stage(std::span<QueryWork> queries, const DeviceMisses& misses) {
+  own_bytes_max_ = own_used_bytes_ = 0;
+  for (size_t i = 0; i < queries.size(); ++i)
+    own_bytes_max_ += misses.keys[i].size() * queries[i].table->table->row_bytes();
   for (size_t i = 0; i < queries.size(); ++i) {
     QueryWork& query = queries[i];
     const size_t count = misses.keys[i].size();
@@ -110,11 +120,12 @@ void CacheLookup::StageRows(size_t number, QueryWork& query) {
   const size_t row_bytes = query.table->table->row_bytes();
   query.staged_rows = call_->Staging(number, count);
   if (query.staged_rows.row_count == count) return;
-  if (own_rows_.size() <= number) own_rows_.resize(number + 1);
-  std::vector<std::byte>& own = own_rows_[number];
-  if (own.size() < count * row_bytes) own.resize(count * row_bytes);
-  query.staged_rows = {
-      .data = own.data(), .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
+  // Room for all queries at once, so that it stays where it is while the call needs it.
+  query.staged_rows = {.data = own_rows_.Get(own_bytes_max_) + own_used_bytes_,
+                       .row_count = count,
+                       .row_bytes = row_bytes,
+                       .stride_bytes = row_bytes};
+  own_used_bytes_ += count * row_bytes;
 }
 
 // The misses of a query are unique; those of two queries of one table have to be made so.
@@ -143,10 +154,11 @@ void CacheLookup::Send(std::span<const DeviceRowPiece> pieces) {
   sent_ = call_->Finish(pieces);
 }
 
-void CacheLookup::SendAnswered(std::span<QueryWork> queries) {
+void CacheLookup::SendAnswered(std::span<QueryWork> queries, Deadline deadline) {
   pieces_.clear();
+  call_->ProlongFinish(deadline);
   for (size_t i = 0; i < queries.size(); ++i) AddPieces(i, queries[i]);
-  Send(pieces_);
+  SendPieces();
   for (QueryWork& query : queries) {
     if (query.answered_begin >= query.answered_end) continue;
     std::fill(query.staged_status.begin() + static_cast<std::ptrdiff_t>(query.answered_begin),
@@ -155,6 +167,16 @@ void CacheLookup::SendAnswered(std::span<QueryWork> queries) {
     query.answered_begin = SIZE_MAX;
     query.answered_end = 0;
   }
+}
+
+void CacheLookup::AddPiece(const DeviceRowPiece& piece) {
+  if (pieces_.size() == kPiecesMax) SendPieces();
+  pieces_.push_back(piece);
+}
+
+void CacheLookup::SendPieces() {
+  Send(pieces_);
+  pieces_.clear();
 }
 
 // The answers of one query, in as few pieces as do not send much that is none.
@@ -170,11 +192,11 @@ void CacheLookup::AddPieces(size_t number, QueryWork& query) {
     HostRows rows = query.staged_rows;
     rows.data = query.staged_rows.row(first);
     rows.row_count = has_rows ? end - first : 0;
-    pieces_.push_back({.query = number,
-                       .first = first,
-                       .statuses = query.staged_status.subspan(first, end - first),
-                       .rows = rows,
-                       .probe_again = changed});
+    AddPiece({.query = number,
+              .first = first,
+              .statuses = query.staged_status.subspan(first, end - first),
+              .rows = rows,
+              .probe_again = changed});
   };
   for (size_t i = query.answered_begin; i < query.answered_end; ++i) {
     const KeyStatus status = query.staged_status[i];

@@ -1,8 +1,10 @@
 // A call's two phases at a device cache: probe all tables at once, and later send the rows of the
 // misses to their places, piece by piece as they come.
 //
-// Belongs to one session; for one thread. Keeps its buffers from call to call; they grow to the
-// largest call's size.
+// Belongs to one session; for one thread. Allocates when it is made, and room for rows where a call
+// needs more of it than any before: hits that wait for conversion, and misses for which the device
+// lends no staging. From Begin, Send, SendAnswered and TakeMisses std::bad_alloc may leave: then
+// the call has to be abandoned.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +18,29 @@
 
 namespace hps {
 
+// Room for what one call needs, kept for the next one, which finds it with any content.
+class CallRoom {
+ public:
+  // Of at least `byte_count` bytes: what was got before is gone where that was less.
+  std::byte* Get(size_t byte_count) {
+    if (byte_count > byte_count_) {
+      byte_count_ = 0;
+      bytes_.reset();  // before there is another one
+      bytes_.reset(new std::byte[byte_count]);
+      byte_count_ = byte_count;
+    }
+    return bytes_.get();
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  size_t byte_count_ = 0;
+};
+
 class CacheLookup {
  public:
-  CacheLookup(DeviceCache& cache, size_t cache_index) : cache_(cache), cache_index_(cache_index) {}
+  // For calls of at most `keys_max` keys.
+  CacheLookup(DeviceCache& cache, size_t cache_index, size_t keys_max);
 
   // Begins the probe of all queries. The hits are on their way to the caller's rows.
   // Errors: those of DeviceCache::AcquireCall and DeviceCall::Begin.
@@ -35,7 +57,7 @@ class CacheLookup {
   void Bring(const HostRows& rows);
 
   // Room for what becomes of a query's misses, by their index.
-  KeyStatus* statuses_of(const QueryWork& query) { return statuses_.data() + query.first_miss; }
+  KeyStatus* statuses_of(const QueryWork& query) { return statuses_.get() + query.first_miss; }
 
   // Waits for the probe, stages the queries and makes the tables' miss lists.
   // Errors: those of DeviceCall::Misses.
@@ -51,8 +73,9 @@ class CacheLookup {
   // The first error of Send, so that nobody waits for rows that can't be sent.
   const absl::Status& sent() const { return sent_; }
 
-  // Sends what QueryWork::Answer has collected since the last time.
-  void SendAnswered(std::span<QueryWork> queries);
+  // Sends what QueryWork::Answer has collected since the last time. Waits for the device at most
+  // until the deadline.
+  void SendAnswered(std::span<QueryWork> queries, Deadline deadline);
 
   // Ends the call and takes the counts. Waits until the rows are there where the caller needs them
   // on return, which is on the host and where no stream of the caller's could be waited for; and
@@ -70,6 +93,8 @@ class CacheLookup {
   static void ListMisses(TableWork& table, std::span<QueryWork> queries, const DeviceMisses& misses,
                          MissArena& arena);
   void AddPieces(size_t number, QueryWork& query);
+  void AddPiece(const DeviceRowPiece& piece);
+  void SendPieces();
   void ProlongBypasses(std::span<QueryWork> queries);
   void ConvertRows(std::span<QueryWork> queries);
 
@@ -81,9 +106,11 @@ class CacheLookup {
   bool probes_again_ = false;
   std::vector<DeviceCacheQuery> requests_;
   std::vector<DeviceRowPiece> pieces_;
-  std::vector<KeyStatus> statuses_;
-  std::vector<std::vector<std::byte>> own_rows_;  // [queries], where the device lends no staging
-  std::vector<std::byte> native_rows_;            // hits that wait for conversion
+  const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max]
+  CallRoom native_rows_;                         // hits that wait for conversion
+  CallRoom own_rows_;                            // of misses, where the device lends no staging
+  size_t own_bytes_max_ = 0;                     // as if it lent none to any query of the call
+  size_t own_used_bytes_ = 0;
 };
 
 }  // namespace hps

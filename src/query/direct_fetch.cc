@@ -17,9 +17,8 @@ DirectFetch::DirectFetch(size_t keys_max, size_t row_bytes_max)
 
 bool DirectFetch::Fetch(TableWork& table, QueryWork& query, Deadline deadline) {
   if (!table.l2_usable || table.table->l2()->can_block()) return false;
-  LossyTable& l2 = *table.table->l2();
   const absl::StatusOr<FetchCounts> counts =
-      query.out.converts() ? FetchConverted(l2, query, deadline) : FetchRows(l2, query, deadline);
+      query.out.converts() ? FetchConverted(query, deadline) : FetchRows(query, deadline);
   if (!counts.ok()) {
     table.l2_usable = false;
     table.table->l2_bypass().Trip();
@@ -30,8 +29,7 @@ bool DirectFetch::Fetch(TableWork& table, QueryWork& query, Deadline deadline) {
   return true;
 }
 
-absl::StatusOr<FetchCounts> DirectFetch::FetchRows(LossyTable& l2, QueryWork& query,
-                                                   Deadline deadline) {
+absl::StatusOr<FetchCounts> DirectFetch::FetchRows(QueryWork& query, Deadline deadline) {
   if (query.key_count == 0) return FetchCounts();
   const FetchBatch batch = {.keys = {query.keys, query.key_count},
                             .rows = {.data = query.out.row(0),
@@ -39,12 +37,12 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchRows(LossyTable& l2, QueryWork& qu
                                      .row_bytes = query.table->table->row_bytes(),
                                      .stride_bytes = query.out.stride_bytes()},
                             .outcomes = {outcomes_.get(), query.key_count}};
-  return l2.Fetch(batch, deadline);
+  return query.table->table->FetchFromL2(batch, deadline);
 }
 
-absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(LossyTable& l2, QueryWork& query,
-                                                        Deadline deadline) {
-  const size_t row_bytes = query.table->table->row_bytes();
+absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryWork& query, Deadline deadline) {
+  const ServedTable& table = *query.table->table;
+  const size_t row_bytes = table.row_bytes();
   FetchCounts sum;
   for (size_t first = 0; first < query.key_count; first += kConvertChunkKeys) {
     const size_t count = std::min(kConvertChunkKeys, query.key_count - first);
@@ -55,7 +53,7 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(LossyTable& l2, QueryWor
                                        .row_bytes = row_bytes,
                                        .stride_bytes = row_bytes},
                               .outcomes = outcomes};
-    HPS_ASSIGN_OR_RETURN(const FetchCounts counts, l2.Fetch(batch, deadline));
+    HPS_ASSIGN_OR_RETURN(const FetchCounts counts, table.FetchFromL2(batch, deadline));
     sum.hits += counts.hits;
     sum.absent += counts.absent;
     for (size_t i = 0; i < count; ++i) {

@@ -35,8 +35,8 @@ class DirectFetch {
   }
 
  private:
-  absl::StatusOr<FetchCounts> FetchRows(LossyTable& l2, QueryWork& query, Deadline deadline);
-  absl::StatusOr<FetchCounts> FetchConverted(LossyTable& l2, QueryWork& query, Deadline deadline);
+  absl::StatusOr<FetchCounts> FetchRows(QueryWork& query, Deadline deadline);
+  absl::StatusOr<FetchCounts> FetchConverted(QueryWork& query, Deadline deadline);
   void NoteOutcomes(QueryWork& query, const FetchCounts& counts);
 
   const std::unique_ptr<FetchOutcome[]> outcomes_;  // [keys_max]

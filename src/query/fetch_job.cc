@@ -54,11 +54,7 @@ void FetchJob::Fetch() {
     FetchFromLevel();
   } catch (const std::bad_alloc&) {
     std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
-    if (order_.level == Level::kL3) {
-      service_.CountL3Error(absl::StatusCode::kResourceExhausted);
-    } else {
-      order_.counters->l2_errors().Add(absl::StatusCode::kResourceExhausted);
-    }
+    service_.CountL3Error(absl::StatusCode::kResourceExhausted);
   }
 }
 
@@ -74,7 +70,7 @@ void FetchJob::FetchFromLevel() {
     if (table.l2() != nullptr && table.epochs().begun() > order_.epoch) AgreeWithL2();
     return;
   }
-  const absl::Status fetched = table.l2()->Fetch(BatchOf(), order_.deadline).status();
+  const absl::Status fetched = table.FetchFromL2(BatchOf(), order_.deadline).status();
   if (fetched.ok()) return;
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   table.l2_bypass().Trip();
@@ -106,7 +102,7 @@ void FetchJob::AgreeWithL2() {
   }
   FetchBatch batch = BatchOf();
   batch.outcomes = {l2_outcomes_.get(), key_count_};
-  const absl::Status fetched = table.l2()->Fetch(batch, order_.deadline).status();
+  const absl::Status fetched = table.FetchFromL2(batch, order_.deadline).status();
   if (!fetched.ok()) {
     table.l2_bypass().Trip();
     order_.counters->l2_errors().Add(fetched.code());

@@ -32,7 +32,7 @@ class LevelFetch {
 
   // Answers the open keys that the level has by `deadline`; the others stay open, so do all when no
   // scratch is left. A level that can't block (some L2) is asked on this thread, whatever the
-  // deadline. Levels that time out are passed by from then on.
+  // deadline. An L2 that times out is passed by while a change is open (tier/fence.h).
   void Fetch(std::span<TableWork> tables, FetchJob::Level level, const ModelState::Guard& guard,
              Deadline deadline, AfterWave after_wave = Nothing);
 

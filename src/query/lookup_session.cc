@@ -9,13 +9,16 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/names.h"
+#include "base/no_memory.h"
 
 namespace hps {
 namespace {
 
-// A device answers in microseconds; one that does not within this is down. It is waited for also
-// where the caller's deadline is shorter, because the buffers are its own until it is done.
+// A device answers in microseconds; one that does not within this is down.
 constexpr Duration kDeviceWaitMax = std::chrono::seconds(1);
+// It is waited for this long also where the caller leaves less time, or none: else a caller who
+// wants just what is at hand would take a device that works for one that hangs.
+constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(5);
 
 }  // namespace
 
@@ -35,22 +38,57 @@ template <MemorySpace kSpace>
 absl::Status LevelSession::LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts) {
   const ModelState::Guard guard(model_, reader_,
                                 pin_.snapshot());  // one snapshot for the whole call
-  HPS_RETURN_IF_ERROR(CheckRequest(
-      request, {.tables = session_tables_, .keys_max = options_.keys_max}, guard.snapshot()));
-  BeginCall(request, guard.snapshot());
-  if (cache_lookup_ == nullptr) {
-    AnswerFromHostLevels(guard);
-  } else if (absl::Status failed = AnswerThroughCache(kSpace, request.stream, guard);
-             !failed.ok()) {
-    LeaveCache(guard, failed.code());
-    if (kSpace == MemorySpace::kDevice) return failed;  // only the cache can write there
-    RestartCall();
-    AnswerFromHostLevels(guard);
-    PassByCache();  // also the changes that this call may have shown
+  try {
+    HPS_RETURN_IF_ERROR(CheckRequest(
+        request, {.tables = session_tables_, .keys_max = options_.keys_max}, guard.snapshot()));
+    BeginCall(request, guard.snapshot());
+    if (cache_lookup_ == nullptr) {
+      AnswerFromHostLevels(guard);
+    } else {
+      HPS_RETURN_IF_ERROR(AnswerOnDevice(kSpace, request.stream, guard));
+    }
+  } catch (const std::bad_alloc&) {
+    EndCall(guard);
+    return NoMemory();
   }
   Count(counts);
   level_fetch_.PromoteHeld(guard);
   return absl::OkStatus();
+}
+
+// Fails only where the outputs are on the device: only the cache can write there.
+absl::Status LevelSession::AnswerOnDevice(MemorySpace space, Stream stream,
+                                          const ModelState::Guard& guard) {
+  const bool on_host = space == MemorySpace::kHost;
+  if (on_host && !breaker_->Admits(shared_.fetch.clock().Now())) {
+    AnswerWithoutCache(guard);
+    return absl::OkStatus();
+  }
+  absl::Status asked = AskCache(space, stream, guard);
+  if (asked.ok()) {
+    breaker_->NoteAnswer();
+    return asked;
+  }
+  LeaveCache(guard, asked.code());
+  if (!on_host) return asked;
+  AnswerWithoutCache(guard);
+  return absl::OkStatus();
+}
+
+// A call for which there is no memory has failed at the cache: the host's levels need none.
+absl::Status LevelSession::AskCache(MemorySpace space, Stream stream,
+                                    const ModelState::Guard& guard) {
+  try {
+    return AnswerThroughCache(space, stream, guard);
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
+  }
+}
+
+void LevelSession::AnswerWithoutCache(const ModelState::Guard& guard) {
+  RestartCall();
+  AnswerFromHostLevels(guard);
+  PassByCache();  // also the changes that this call may have shown
 }
 
 void LevelSession::AnswerFromHostLevels(const ModelState::Guard& guard) {
@@ -63,13 +101,12 @@ void LevelSession::AnswerFromHostLevels(const ModelState::Guard& guard) {
 
 absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
                                               const ModelState::Guard& guard) {
-  const Deadline device_deadline =
-      std::max(deadline_, DeadlineAfter(shared_.fetch.clock(), kDeviceWaitMax));
-  const auto send_answered = [this] { cache_lookup_->SendAnswered(queries_); };
+  const auto send_answered = [&] { cache_lookup_->SendAnswered(queries_, DeviceDeadline(space)); };
   HPS_RETURN_IF_ERROR(cache_lookup_->Begin(queries_, space, stream));  // hits go to their places
   staged_fetch_->CallHelpers();
-  staged_fetch_->FetchAhead(tables_, queries_, device_deadline);  // while the device probes
-  HPS_RETURN_IF_ERROR(cache_lookup_->TakeMisses(queries_, tables_, arena_, device_deadline));
+  const Deadline probe_deadline = DeviceDeadline(space);
+  staged_fetch_->FetchAhead(tables_, queries_, probe_deadline);  // while the device probes
+  HPS_RETURN_IF_ERROR(cache_lookup_->TakeMisses(queries_, tables_, arena_, probe_deadline));
   ApplyMissPolicy(TableWork::Top::kL1, guard);
   staged_fetch_->Fetch(tables_, queries_);  // the rest from an L2 that can't block
   level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
@@ -80,7 +117,7 @@ absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
   ServeDefaults();
   send_answered();
   staged_fetch_->Promote(tables_, guard);  // while the device is at its copies
-  return cache_lookup_->Finish(queries_, device_deadline);
+  return cache_lookup_->Finish(queries_, DeviceDeadline(space));
 }
 
 // ---- Its steps, in order ----
@@ -192,6 +229,14 @@ Deadline LevelSession::L2Deadline() const {
   return now + std::max(deadline_ - now, Duration::zero()) / 2;
 }
 
+// A device that hangs must leave the host's levels time to answer; for outputs on the device there
+// are none.
+Deadline LevelSession::DeviceDeadline(MemorySpace space) const {
+  const TimePoint now = shared_.fetch.clock().Now();
+  if (space == MemorySpace::kDevice || deadline_ == kNoDeadline) return now + kDeviceWaitMax;
+  return now + std::clamp<Duration>((deadline_ - now) / 2, kDeviceWaitMin, kDeviceWaitMax);
+}
+
 void LevelSession::ServeDefaults() {
   bool any = false;
   for (TableWork& table : tables_) {
@@ -205,14 +250,25 @@ void LevelSession::ServeDefaults() {
     shared_.deadlines_exceeded.fetch_add(1, std::memory_order_relaxed);
 }
 
-// The cache has failed: nothing of the call is under way there any more, and the next ones pass it
-// by. What has been fetched already is promoted all the same.
+// The cache has failed, or has no call to lend: the next calls pass it by too while changes are
+// open, since this one may show them.
 void LevelSession::LeaveCache(const ModelState::Guard& guard, absl::StatusCode failed) {
-  staged_fetch_->DismissHelpers();
-  cache_lookup_->Abandon();
-  level_fetch_.PromoteHeld(guard);
+  EndCall(guard);
   PassByCache();
-  for (TableWork& table : tables_) table.counters->l1_errors().Add(failed);
+  if (failed == absl::StatusCode::kDeadlineExceeded)
+    breaker_->NoteHang(shared_.fetch.clock().Now());
+  // It is one failure, whatever the number of tables.
+  if (!tables_.empty()) tables_.front().counters->l1_errors().Add(failed);
+}
+
+// Nothing of the call is under way any more. What has been fetched already is promoted all the
+// same.
+void LevelSession::EndCall(const ModelState::Guard& guard) {
+  if (cache_lookup_ != nullptr) {
+    staged_fetch_->DismissHelpers();
+    cache_lookup_->Abandon();
+  }
+  level_fetch_.PromoteHeld(guard);
 }
 
 void LevelSession::PassByCache() {
@@ -265,6 +321,7 @@ LevelSession::LevelSession(Parts parts)
       shared_(parts.shared),
       options_(parts.options),
       cache_index_(parts.cache_index),
+      breaker_(parts.breaker),
       number_(parts.number),
       reader_(std::move(parts.reader)),
       arena_(options_.keys_max, kTablesPerCallMax),
@@ -284,7 +341,7 @@ void LevelSession::MakeSteps(DeviceCache* cache) {
   }
   direct_fetch_ = std::make_unique<DirectFetch>(options_.keys_max, converted_bytes_max);
   if (cache == nullptr) return;
-  cache_lookup_ = std::make_unique<CacheLookup>(*cache, cache_index_);
+  cache_lookup_ = std::make_unique<CacheLookup>(*cache, cache_index_, options_.keys_max);
   staged_fetch_ =
       std::make_unique<StagedFetch>(StagedFetch::Options{.service = &shared_.fetch,
                                                          .lookup = cache_lookup_.get(),

@@ -9,7 +9,7 @@
 //   miss_list.h      de-duplication.
 //
 // For one thread at a time. Allocates when it is made, and where a device cache's call is larger
-// than any before.
+// than any before; where there is no memory for that, the call passes by the cache.
 #pragma once
 
 #include <atomic>
@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "base/epoch.h"
 #include "hps/lookup_session.h"
+#include "query/cache_breaker.h"
 #include "query/cache_lookup.h"
 #include "query/crew.h"
 #include "query/direct_fetch.h"
@@ -56,9 +57,10 @@ class LevelSession final : public LookupSession {
     SessionShared shared;
     SessionOptions options;
     EpochDomain::Reader reader;
-    DeviceCache* cache = nullptr;   // null: the session has no L1
-    size_t cache_index = kNoCache;  // of ServedTable::l1
-    size_t number = 0;              // of the session, for its shard of the counters
+    DeviceCache* cache = nullptr;     // null: the session has no L1
+    size_t cache_index = kNoCache;    // of ServedTable::l1
+    CacheBreaker* breaker = nullptr;  // of the cache
+    size_t number = 0;                // of the session, for its shard of the counters
   };
 
   // Errors: FAILED_PRECONDITION (nothing published yet), UNAVAILABLE (unloaded),
@@ -79,7 +81,10 @@ class LevelSession final : public LookupSession {
   template <MemorySpace kSpace>
   absl::Status LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts);
   void AnswerFromHostLevels(const ModelState::Guard& guard);
+  absl::Status AnswerOnDevice(MemorySpace space, Stream stream, const ModelState::Guard& guard);
+  absl::Status AskCache(MemorySpace space, Stream stream, const ModelState::Guard& guard);
   absl::Status AnswerThroughCache(MemorySpace space, Stream stream, const ModelState::Guard& guard);
+  void AnswerWithoutCache(const ModelState::Guard& guard);
 
   template <MemorySpace kSpace>
   void BeginCall(const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot);
@@ -92,8 +97,10 @@ class LevelSession final : public LookupSession {
   void ApplyMissPolicy(TableWork::Top asked, const ModelState::Guard& guard);
   bool IsHitRateReached(const TableWork& table);
   Deadline L2Deadline() const;
+  Deadline DeviceDeadline(MemorySpace space) const;
   void ServeDefaults();
   void LeaveCache(const ModelState::Guard& guard, absl::StatusCode failed);
+  void EndCall(const ModelState::Guard& guard);
   void PassByCache();
   void RestartCall();
   void Count(LookupCounts* counts);
@@ -103,6 +110,7 @@ class LevelSession final : public LookupSession {
   const SessionShared shared_;
   const SessionOptions options_;
   const size_t cache_index_;
+  CacheBreaker* const breaker_;
   const size_t number_;
   EpochDomain::Reader reader_;
   std::vector<SessionTable> session_tables_;

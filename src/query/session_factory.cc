@@ -1,10 +1,13 @@
 #include "query/session_factory.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/limits.h"
 #include "base/macros.h"
+#include "query/cache_breaker.h"
 #include "query/crew.h"
 #include "query/fetch_service.h"
 #include "query/lookup_session.h"
@@ -80,6 +83,7 @@ class LevelSessionFactory final : public SessionFactory {
                                  .reader = std::move(reader),
                                  .cache = has_cache ? options_.caches[cache_index] : nullptr,
                                  .cache_index = has_cache ? cache_index : kNoCache,
+                                 .breaker = has_cache ? &breakers_[cache_index] : nullptr,
                                  .number = sessions_made_.fetch_add(1)});
   }
 
@@ -87,6 +91,7 @@ class LevelSessionFactory final : public SessionFactory {
   EpochDomain domain_;
   const std::unique_ptr<FetchService> fetch_;
   CrewPool crews_;
+  std::array<CacheBreaker, kCachesMax> breakers_;
   std::atomic<size_t> sessions_made_{0};
   std::atomic<uint64_t> lookups_{0};
   std::atomic<uint64_t> deadlines_exceeded_{0};

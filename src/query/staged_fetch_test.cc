@@ -58,7 +58,7 @@ class MissingCall final : public DeviceCall {
   absl::StatusOr<DeviceMisses> Misses(Deadline) override { return DeviceMisses{keys_, positions_}; }
   HostRows Staging(size_t, size_t row_count) override {
     const HostRows rows = {.data = staging_.data() + staged_rows_ * kRowBytes,
-                           .row_count = std::min(row_count, staging_rows - staged_rows_),
+                           .row_count = row_count <= staging_rows - staged_rows_ ? row_count : 0,
                            .row_bytes = kRowBytes,
                            .stride_bytes = kRowBytes};
     staged_rows_ += rows.row_count;
@@ -222,7 +222,7 @@ class StagedFetchTest : public testing::Test {
   const WorldTable b_ = MakeTable(2);
   std::vector<std::unique_ptr<CrewPool>> crews_;
   std::unique_ptr<FetchService> service_;
-  CacheLookup lookup_{cache_, 0};
+  CacheLookup lookup_{cache_, 0, kKeysMax};
   std::unique_ptr<StagedFetch> fetch_;
   MissArena arena_{kKeysMax, 4};
   std::vector<Key> keys_;

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <vector>
 
 #include "l1_host/host_cache.h"
 #include "tests/query/test_allocation_world.h"
@@ -23,6 +25,15 @@ class AllocationTest : public AllocationWorld {
 class SmallCacheAllocationTest : public AllocationTest {
  protected:
   SmallCacheAllocationTest() : AllocationTest(kRows / 8) {}
+};
+
+// Rows of misses need memory of the session's.
+class NoStagingAllocationTest : public AllocationWorld {
+ protected:
+  NoStagingAllocationTest() {
+    Open(*MakeHostCache({.device = 0, .bytes_max = uint64_t{64} << 20, .call_staging_bytes = 0}),
+         kRows);
+  }
 };
 
 TEST_F(AllocationTest, TheCounterCounts) {
@@ -74,6 +85,30 @@ TEST_F(AllocationTest, NothingIsAllocatedThroughACache) {
     ASSERT_TRUE(factory_->DrainPromotions(std::chrono::minutes(1)).ok());
     EXPECT_EQ(AllocationsOfCall(**session, 1000, 200, 0.1, &counts), 0);
     EXPECT_EQ(counts[KeyStatus::kDefaultPending], 100 * kTables);
+    ASSERT_TRUE(factory_->DrainPromotions(std::chrono::minutes(1)).ok());
+  }
+}
+
+// Catches a session that keeps room for each query that has ever needed it: after some calls that
+// is as many times the largest call as a call has queries.
+TEST_F(NoStagingAllocationTest, TheRoomOfACallServesEveryQueryOfTheNext) {
+  auto session = factory_->NewSession(*model_, {.device = 0});
+  ASSERT_TRUE(session.ok());
+  std::vector<Key> keys(1000);
+  std::iota(keys.begin(), keys.end(), 0);
+  std::vector<std::byte> rows(keys.size() * (*session)->output_row_bytes(0));
+  for (uint32_t asked = 0; asked < kTables; ++asked) {
+    std::vector<HostTableQuery> queries;
+    for (uint32_t t = 0; t < kTables; ++t) queries.push_back({.table = t});
+    queries[asked].keys = keys;
+    queries[asked].rows = rows;
+    LookupCounts counts;
+    const uint64_t before = allocations_here;
+    const absl::Status status = (*session)->Lookup({.queries = queries}, &counts);
+    const uint64_t allocations = allocations_here - before;
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(counts[KeyStatus::kHitL3], keys.size());
+    EXPECT_EQ(allocations, asked == 0 ? 1 : 0) << "of query " << asked;
     ASSERT_TRUE(factory_->DrainPromotions(std::chrono::minutes(1)).ok());
   }
 }
