@@ -39,8 +39,8 @@ int CreateThread(pthread_t* thread, const pthread_attr_t* attributes, void* (*ru
 namespace hps {
 namespace {
 
-// Catches: a thread that RocksDB starts when there is work for it, as an earlier try to open a
-// store has failed to.
+// Catches: a thread that is first started when there is work for it, also after tries that have
+// failed at each of the threads.
 TEST(ThreadShortageTest, AStoreThatIsOpenStartsNoThread) {
   SetLogLevel(LogLevel::kOff);
   const TemporaryDirectory directory;
