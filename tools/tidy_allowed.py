@@ -22,6 +22,8 @@ ALLOWED = {
     ("throw", "src/import/parallel_test.cc"): "what a failed allocation does",
     ("throw", "tests/faults/failing_new.cc"): "what a failed allocation does",
     ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
+    ("throw", "src/query/l2_failure_test.cc"): "what a failed allocation does",
+    ("throw", "tests/query/cache_lookup_test.cc"): "what a failed allocation does",
     ("throw", "src/base/replaced_new.h"): "operator new reports by std::bad_alloc",
     ("throw", "src/base/failing_new.h"): "operator new reports by std::bad_alloc",
     ("names", "src/l1_gpu/test_counted_runtime.h"): "the linker's --wrap makes these names",

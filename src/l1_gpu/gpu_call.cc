@@ -262,10 +262,10 @@ absl::StatusOr<DeviceMisses> GpuCall::Misses(Deadline deadline) {
     }
     HPS_RETURN_IF_ERROR(probe_status_);
     in_flight_ = sender_.brought();
-    sender_.set_deadline(deadline);
     ReadMisses();
     state_ = State::kMissed;
   }
+  sender_.set_deadline(deadline);
   return DeviceMisses{missed_, positions_};
 }
 

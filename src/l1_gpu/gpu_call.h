@@ -50,7 +50,6 @@ class GpuCall final : public DeviceCall {
   HostRows Staging(size_t query, size_t row_count) override;
   absl::Status Bring(const HostRows& rows) override;
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override;
-  void ProlongFinish(Deadline deadline) override { sender_.set_deadline(deadline); }
   absl::Status Widen() override;
   absl::Status Wait(Deadline deadline) override;
   LookupCounts counts(size_t query) const override { return counts_[query]; }

@@ -156,7 +156,7 @@ void CacheLookup::Send(std::span<const DeviceRowPiece> pieces) {
 
 void CacheLookup::SendAnswered(std::span<QueryWork> queries, Deadline deadline) {
   pieces_.clear();
-  call_->ProlongFinish(deadline);
+  if (sent_.ok()) sent_ = call_->Misses(deadline).status();
   for (size_t i = 0; i < queries.size(); ++i) AddPieces(i, queries[i]);
   SendPieces();
   for (QueryWork& query : queries) {

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <vector>
 
@@ -20,7 +19,6 @@ using testing::Each;
 using testing::ElementsAre;
 
 constexpr auto kTimeoutZero = Duration::zero();
-constexpr auto kLate = static_cast<size_t>(absl::StatusCode::kDeadlineExceeded);
 
 std::vector<Key> Range(Key first, size_t count) {
   std::vector<Key> keys(count);
@@ -300,81 +298,6 @@ TEST_F(LookupSessionTest, AnL2ThatBlocksIsAskedInJobsOncePerKey) {
                           KeyStatus::kHitL3, KeyStatus::kHitL2, KeyStatus::kAbsent));
   EXPECT_EQ(a.l2_log->keys_fetched - asked, 4);
   EXPECT_TRUE(IsRow(answer, 0, 1, 2) && IsRow(answer, 4, 1, 1) && IsRow(answer, 3, 1, 3));
-}
-
-TEST_F(LookupSessionTest, AnL2ThatHangsLeavesL3TimeToAnswer) {
-  using std::chrono::milliseconds;
-  tables_.push_back(MakeWorldTable({.l2_blocks = true, .keys = {1, 2}}, &world_.executor()));
-  const WorldTable& a = tables_.back();
-  Serve(a);
-  Ask(*session_, {1, 2});
-  world_.executor().RunAll();
-  const ApplyEpoch open = a.served->epochs().Begin();
-  a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kDelay});
-  for (const Duration waited : {milliseconds(50), milliseconds(0)}) {  // then it is passed by
-    const TimePoint before = world_.executor().clock().Now();
-    const WorldAnswer answer = Ask(*session_, {1, 2}, 0, {.timeout = milliseconds(100)});
-    EXPECT_THAT(answer.statuses, Each(KeyStatus::kHitL3));
-    EXPECT_EQ(world_.executor().clock().Now() - before, waited);
-    EXPECT_EQ(world_.statistics().tables[0].l2.errors, 1);
-    EXPECT_EQ(world_.statistics().tables[0].l2.errors_by_code[kLate], 1);
-    EXPECT_TRUE(a.served->l2_bypass().bypassed());
-  }
-  a.served->epochs().Publish(open);
-}
-
-// Where another table's L2 has used the time up, the answer comes too late to be taken.
-TEST_F(LookupSessionTest, AnL2WhoseAnswerIsLateHasFailed) {
-  using std::chrono::milliseconds;
-  const WorldTable& a = Make({.l2_blocks = true});
-  const WorldTable& b = Make({.name = "m/b", .stamp = 2, .l2_blocks = true});
-  world_.Publish({&a, &b});
-  session_ = world_.NewSession();
-  for (const uint32_t table : {0, 1}) Ask(*session_, {1}, table);
-  world_.executor().RunAll();
-  const ApplyEpoch open = b.served->epochs().Begin();
-  a.l2_faults->Plan(TierOperation::kFetch,
-                    {.fault = TierFault::kNone, .times = 1, .before = [this] {
-                       world_.executor().manual_clock().Advance(milliseconds(60));
-                     }});
-  const std::vector<Key> keys = {1};
-  std::vector<std::byte> rows_a(32), rows_b(32);
-  std::vector<KeyStatus> status_a(1), status_b(1);
-  const std::vector<HostTableQuery> queries = {
-      {.table = 0, .keys = keys, .rows = rows_a, .status = status_a},
-      {.table = 1, .keys = keys, .rows = rows_b, .status = status_b}};
-  ASSERT_TRUE(session_->Lookup({.queries = queries, .timeout = milliseconds(100)}, nullptr).ok());
-  EXPECT_EQ(status_a[0], KeyStatus::kHitL2);
-  EXPECT_EQ(status_b[0], KeyStatus::kHitL3);
-  EXPECT_TRUE(StampedRow::Matches(2, 1, 0, rows_b));
-  EXPECT_EQ(world_.statistics().tables[0].l2.errors, 0);
-  EXPECT_EQ(world_.statistics().tables[1].l2.errors, 1);
-  EXPECT_EQ(world_.statistics().tables[1].l2.errors_by_code[kLate], 1);
-  EXPECT_TRUE(b.served->l2_bypass().bypassed());
-  b.served->epochs().Publish(open);
-}
-
-// It may miss the change that is open, as any L2 that fails.
-TEST_F(LookupSessionTest, AnL2ThatRunsOutOfMemoryHasFailed) {
-  for (const bool blocks : {false, true}) {
-    const WorldTable& a = Make({.l2_blocks = blocks});
-    Serve(a);
-    Ask(*session_, {1});
-    world_.executor().RunAll();
-    const uint64_t errors = world_.statistics().tables[0].l2.errors;
-    const ApplyEpoch open = a.served->epochs().Begin();
-    a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kNone, .times = 1, .before = [] {
-                                                throw std::bad_alloc();
-                                              }});
-    const WorldAnswer answer = Ask(*session_, {1});
-    ASSERT_TRUE(answer.status.ok()) << answer.status;
-    EXPECT_EQ(answer.statuses[0], KeyStatus::kHitL3);
-    EXPECT_EQ(world_.statistics().tables[0].l2.errors, errors + 1);
-    EXPECT_TRUE(a.served->l2_bypass().bypassed());
-    a.served->epochs().Publish(open);
-    session_.reset();
-    world_.executor().RunAll();
-  }
 }
 
 // Passing by is a state: after a failure L2 is passed by until the change that was open then has

@@ -109,7 +109,8 @@ class DeviceCall {
   // keys. `probed` too when the device has failed: Misses says so.
   virtual DeviceMissesSoFar Peek(size_t query) = 0;
 
-  // Waits for the probe. Errors: DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
+  // Waits for the probe. Called again it says the same, and gives Finish another deadline. Errors:
+  // DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
   virtual absl::StatusOr<DeviceMisses> Misses(Deadline deadline) = 0;
 
   // Pinned memory for `row_count` packed rows of the query, so that what is fetched into it needs
@@ -125,14 +126,10 @@ class DeviceCall {
   // Sends rows of misses to their positions, every duplicate of a key included. May be called
   // several times, each key being answered once, so that copies overlap with fetching.
   // Asynchronous for rows that lie in Staging; others are copied first, and when there are many
-  // they wait for the device, at most until the deadline that Misses or, since then,
-  // ProlongFinish was given. Errors:
+  // they wait for the device, at most until the deadline that Misses was given last. Errors:
   // INVALID_ARGUMENT (a piece that is not within the misses, answers a key again, or lacks rows),
   // DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
   virtual absl::Status Finish(std::span<const DeviceRowPiece> pieces) = 0;
-
-  // Gives Finish another deadline. Nothing to do where it never waits.
-  virtual void ProlongFinish(Deadline) {}
 
   // Widens the rows of queries that ask for it, with one launch for all. Once, when every miss has
   // been answered. Asynchronous. Errors: FAILED_PRECONDITION (a miss was left without an answer),

@@ -106,7 +106,6 @@ class FaultyDeviceCall final : public DeviceCall {
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override {
     return Run(faults_, TierOperation::kFinish, kNoDeadline, [&] { return call_->Finish(pieces); });
   }
-  void ProlongFinish(Deadline deadline) override { call_->ProlongFinish(deadline); }
   absl::Status Widen() override { return call_->Widen(); }
   absl::Status Wait(Deadline deadline) override {
     return Run(faults_, TierOperation::kWait, deadline, [&] { return call_->Wait(deadline); });

@@ -1,0 +1,113 @@
+// What a look-up makes of an L2 that hangs, is late, or finds no memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "query/test_query_world.h"
+
+namespace hps {
+namespace {
+
+using testing::Each;
+
+constexpr auto kLate = static_cast<size_t>(absl::StatusCode::kDeadlineExceeded);
+
+class L2FailureTest : public testing::Test {
+ protected:
+  // Rows of keys 1 and 2.
+  WorldTable& Make(WorldTableOptions options) {
+    options.keys = {1, 2};
+    tables_.push_back(MakeWorldTable(options, &world_.executor()));
+    return tables_.back();
+  }
+  void Serve(const WorldTable& table) {
+    world_.Publish({&table});
+    session_ = world_.NewSession();
+  }
+
+  std::deque<WorldTable> tables_;  // what the world's levels borrow from outlives it
+  World world_;
+  std::unique_ptr<LookupSession> session_;
+};
+
+TEST_F(L2FailureTest, AnL2ThatHangsLeavesL3TimeToAnswer) {
+  using std::chrono::milliseconds;
+  const WorldTable& a = Make({.l2_blocks = true});
+  Serve(a);
+  Ask(*session_, {1, 2});
+  world_.executor().RunAll();
+  const ApplyEpoch open = a.served->epochs().Begin();
+  a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kDelay});
+  for (const Duration waited : {milliseconds(50), milliseconds(0)}) {  // then it is passed by
+    const TimePoint before = world_.executor().clock().Now();
+    const WorldAnswer answer = Ask(*session_, {1, 2}, 0, {.timeout = milliseconds(100)});
+    EXPECT_THAT(answer.statuses, Each(KeyStatus::kHitL3));
+    EXPECT_EQ(world_.executor().clock().Now() - before, waited);
+    EXPECT_EQ(world_.statistics().tables[0].l2.errors, 1);
+    EXPECT_EQ(world_.statistics().tables[0].l2.errors_by_code[kLate], 1);
+    EXPECT_TRUE(a.served->l2_bypass().bypassed());
+  }
+  a.served->epochs().Publish(open);
+}
+
+// Where another table's L2 has used the time up, the answer comes too late to be taken.
+TEST_F(L2FailureTest, AnL2WhoseAnswerIsLateHasFailed) {
+  using std::chrono::milliseconds;
+  const WorldTable& a = Make({.l2_blocks = true});
+  const WorldTable& b = Make({.name = "m/b", .stamp = 2, .l2_blocks = true});
+  world_.Publish({&a, &b});
+  session_ = world_.NewSession();
+  for (const uint32_t table : {0, 1}) Ask(*session_, {1}, table);
+  world_.executor().RunAll();
+  const ApplyEpoch open = b.served->epochs().Begin();
+  a.l2_faults->Plan(TierOperation::kFetch,
+                    {.fault = TierFault::kNone, .times = 1, .before = [this] {
+                       world_.executor().manual_clock().Advance(milliseconds(60));
+                     }});
+  const std::vector<Key> keys = {1};
+  std::vector<std::byte> rows_a(32), rows_b(32);
+  std::vector<KeyStatus> status_a(1), status_b(1);
+  const std::vector<HostTableQuery> queries = {
+      {.table = 0, .keys = keys, .rows = rows_a, .status = status_a},
+      {.table = 1, .keys = keys, .rows = rows_b, .status = status_b}};
+  ASSERT_TRUE(session_->Lookup({.queries = queries, .timeout = milliseconds(100)}, nullptr).ok());
+  EXPECT_EQ(status_a[0], KeyStatus::kHitL2);
+  EXPECT_EQ(status_b[0], KeyStatus::kHitL3);
+  EXPECT_TRUE(StampedRow::Matches(2, 1, 0, rows_b));
+  EXPECT_EQ(world_.statistics().tables[0].l2.errors, 0);
+  EXPECT_EQ(world_.statistics().tables[1].l2.errors, 1);
+  EXPECT_EQ(world_.statistics().tables[1].l2.errors_by_code[kLate], 1);
+  EXPECT_TRUE(b.served->l2_bypass().bypassed());
+  b.served->epochs().Publish(open);
+}
+
+// It may miss the change that is open, as any L2 that fails.
+TEST_F(L2FailureTest, AnL2ThatRunsOutOfMemoryHasFailed) {
+  for (const bool blocks : {false, true}) {
+    const WorldTable& a = Make({.l2_blocks = blocks});
+    Serve(a);
+    Ask(*session_, {1});
+    world_.executor().RunAll();
+    const uint64_t errors = world_.statistics().tables[0].l2.errors;
+    const ApplyEpoch open = a.served->epochs().Begin();
+    a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kNone, .times = 1, .before = [] {
+                                                throw std::bad_alloc();
+                                              }});
+    const WorldAnswer answer = Ask(*session_, {1});
+    ASSERT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_EQ(answer.statuses[0], KeyStatus::kHitL3);
+    EXPECT_EQ(world_.statistics().tables[0].l2.errors, errors + 1);
+    EXPECT_TRUE(a.served->l2_bypass().bypassed());
+    a.served->epochs().Publish(open);
+    session_.reset();
+    world_.executor().RunAll();
+  }
+}
+
+}  // namespace
+}  // namespace hps
