@@ -132,9 +132,9 @@ std::vector<Setting<Config>> L1Settings() {
           IntegerCodec{1, 1024}, [](auto& c) -> auto& { return c.l1.calls_max; }),
       MakeSetting<Config>(
           {"l1", "call_keys_max",
-           "Keys of one look-up through level 1, over all its tables; a key takes about 40 bytes "
+           "Keys of one look-up through level 1, over all its tables; a key takes about 50 bytes "
            "of "
-           "a call's buffers on the device and 32 on the host."},
+           "a call's buffers on the device and 55 on the host."},
           IntegerCodec{1, kKeysPerCallMax}, [](auto& c) -> auto& { return c.l1.call_keys_max; }),
       MakeSetting<Config>(
           {"l1", "call_staging_bytes",
