@@ -147,6 +147,12 @@ void CacheLookup::ListMisses(TableWork& table, std::span<QueryWork> queries,
   table.misses = arena.MakeList();
 }
 
+void CacheLookup::Send(std::span<const DeviceRowPiece> pieces, Deadline deadline) {
+  if (pieces.empty()) return;
+  if (sent_.ok()) sent_ = call_->Misses(deadline).status();
+  Send(pieces);
+}
+
 void CacheLookup::Send(std::span<const DeviceRowPiece> pieces) {
   if (pieces.empty() || !sent_.ok()) return;
   probes_again_ |=

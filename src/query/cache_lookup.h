@@ -67,8 +67,9 @@ class CacheLookup {
   // Gives a query a place for the rows of its misses. For one that has none.
   void StageRows(size_t number, QueryWork& query);
 
-  // Sends answers on their way; or nothing, once something has failed: Finish says so.
-  void Send(std::span<const DeviceRowPiece> pieces);
+  // Sends answers on their way; or nothing, once something has failed: Finish says so. Waits for
+  // the device at most until the deadline.
+  void Send(std::span<const DeviceRowPiece> pieces, Deadline deadline);
 
   // The first error of Send, so that nobody waits for rows that can't be sent.
   const absl::Status& sent() const { return sent_; }
@@ -89,6 +90,7 @@ class CacheLookup {
  private:
   void MakeRequests(std::span<QueryWork> queries, MemorySpace space);
   void NumberMisses(std::span<QueryWork> queries);
+  void Send(std::span<const DeviceRowPiece> pieces);
   void Stage(std::span<QueryWork> queries, const DeviceMisses& misses);
   static void ListMisses(TableWork& table, std::span<QueryWork> queries, const DeviceMisses& misses,
                          MissArena& arena);

@@ -16,9 +16,9 @@ namespace {
 
 // A device answers in microseconds; one that does not within this is down.
 constexpr Duration kDeviceWaitMax = std::chrono::seconds(1);
-// It is waited for this long also where the caller leaves less time, or none: else a caller who
-// wants just what is at hand would take a device that works for one that hangs.
-constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(5);
+// It is waited for this long also where the caller leaves less time, or none: a device that works
+// may have the rows of other large calls to copy before, and must not be taken for one that hangs.
+constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -108,7 +108,8 @@ absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
   staged_fetch_->FetchAhead(tables_, queries_, probe_deadline);  // while the device probes
   HPS_RETURN_IF_ERROR(cache_lookup_->TakeMisses(queries_, tables_, arena_, probe_deadline));
   ApplyMissPolicy(TableWork::Top::kL1, guard);
-  staged_fetch_->Fetch(tables_, queries_);  // the rest from an L2 that can't block
+  // The rest from an L2 that can't block.
+  staged_fetch_->Fetch(tables_, queries_, DeviceDeadline(space) - shared_.fetch.clock().Now());
   level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
   ApplyMissPolicy(TableWork::Top::kL2, guard);
   send_answered();  // nothing that is known waits for L3

@@ -117,7 +117,9 @@ bool StagedFetch::AddKnownMisses(Ahead& ahead, const DeviceMissesSoFar& misses) 
   return misses.probed;
 }
 
-void StagedFetch::Fetch(std::span<TableWork> tables, std::span<QueryWork> queries) {
+void StagedFetch::Fetch(std::span<TableWork> tables, std::span<QueryWork> queries,
+                        Duration send_wait_max) {
+  send_wait_max_ = send_wait_max;
   if (!std::exchange(begun_, false)) Begin(tables, queries);
   // What has begun to be brought goes on to be.
   ahead_end_ = brought_.end > 0 ? Progress{piece_count_, bytes_} : Progress();
@@ -270,7 +272,7 @@ void StagedFetch::Send(size_t first_piece, size_t end_piece) {
     __builtin_prefetch(&pieces_[i + kPiecesAhead]);
     if (pieces_[i].hit_count + pieces_[i].absent_count > 0) AddReady(pieces_[i]);
   }
-  lookup_.Send(ready_);
+  lookup_.Send(ready_, DeadlineAfter(service_.clock(), send_wait_max_));
   for (const DeviceRowPiece& ready : ready_) {
     std::fill_n(lookup_.statuses_of(queries_[ready.query]) + ready.first, ready.statuses.size(),
                 kUnanswered);

@@ -68,7 +68,8 @@ class StagedFetch final : private Crew::Work {
 
   // Asks L2 for the misses of all tables of which it can't block, and answers what it has: the rest
   // stays open. Tables that the call names twice are left to LevelFetch, which de-duplicates.
-  void Fetch(std::span<TableWork> tables, std::span<QueryWork> queries);
+  // What is sent waits for the device at most `send_wait_max` each time.
+  void Fetch(std::span<TableWork> tables, std::span<QueryWork> queries, Duration send_wait_max);
 
   // Sends helpers away that were called for a call that has come to nothing.
   void DismissHelpers() { crew_->Close(); }
@@ -138,6 +139,7 @@ class StagedFetch final : private Crew::Work {
   FetchService& service_;
   CacheLookup& lookup_;
   const StagedFetchTuning tuning_;
+  Duration send_wait_max_{};
   const CrewLease crew_;
   const std::unique_ptr<FetchOutcome[]> outcomes_;  // [keys_max], by the numbers of the misses
   const std::unique_ptr<Piece[]> pieces_;

@@ -16,6 +16,8 @@
 namespace hps {
 namespace {
 
+constexpr Duration kSendWaitMax = std::chrono::seconds(1);
+
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -235,7 +237,7 @@ TEST_F(StagedFetchTest, EveryMissIsFetchedOnceAndSent) {
     SCOPED_TRACE(key_count);
     const uint64_t fetched = a_.l2_log->keys_fetched;
     Begin({&a_, &b_}, key_count);
-    fetch_->Fetch(works_, queries_);
+    fetch_->Fetch(works_, queries_, kSendWaitMax);
     if (key_count > 0) ExpectAnswers();
     EXPECT_EQ(a_.l2_log->keys_fetched - fetched, key_count);
     executor_.RunAll();
@@ -248,7 +250,7 @@ TEST_F(StagedFetchTest, HelpersAndTheCallerShareThePieces) {
   for (int call = 0; call < 50; ++call) {
     Begin({&a_, &b_}, 500);
     fetch_->CallHelpers();
-    fetch_->Fetch(works_, queries_);
+    fetch_->Fetch(works_, queries_, kSendWaitMax);
     ExpectAnswers();
   }
   pool.reset();  // its last task ends before the crews do
@@ -258,7 +260,7 @@ TEST_F(StagedFetchTest, HelpersAndTheCallerShareThePieces) {
 TEST_F(StagedFetchTest, AnswersAreSentTogetherFromTheRowsThatAreThere) {
   Use(executor_, {.piece_bytes = 128, .send_bytes = 300});
   Begin({&a_}, 40);
-  fetch_->Fetch(works_, queries_);
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
   EXPECT_THAT(cache_.call.rows_sent,
               ElementsAre(ElementsAre(12), ElementsAre(12), ElementsAre(12), ElementsAre(4)));
   EXPECT_THAT(cache_.call.rows_brought, IsEmpty()) << "nobody has fetched ahead";
@@ -275,7 +277,7 @@ TEST_F(StagedFetchTest, MissesAreFetchedWhileTheDeviceProbes) {
       EXPECT_EQ(queries_[0].fetched_ahead, key_count);
       EXPECT_EQ(queries_[1].fetched_ahead, key_count);
       EXPECT_THAT(cache_.call.rows_sent, IsEmpty()) << "the probe may still be at work";
-      fetch_->Fetch(works_, queries_);
+      fetch_->Fetch(works_, queries_, kSendWaitMax);
       if (key_count > 0) ExpectAnswers();
       EXPECT_EQ(a_.l2_log->keys_fetched - fetched, key_count);
       executor_.RunAll();
@@ -291,7 +293,7 @@ TEST_F(StagedFetchTest, RowsAreBroughtBeforeTheyAreAnswered) {
   cache_.call.known_at_a_time = 2;
   Begin({&a_}, 40);
   EXPECT_THAT(cache_.call.rows_brought, ElementsAre(4, 4, 8, 8, 8));
-  fetch_->Fetch(works_, queries_);
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
   ExpectAnswers();
   EXPECT_THAT(cache_.call.rows_brought, ElementsAre(4, 4, 8, 8, 8, 8)) << "goes on as it began";
   EXPECT_THAT(cache_.call.rows_sent, ElementsAre(ElementsAre(40)));
@@ -303,7 +305,7 @@ TEST_F(StagedFetchTest, WhatIsOnItsWayIsAnsweredLast) {
   cache_.call.known_at_a_time = 2;
   cache_.call.staging_rows = 32;  // the others have to wait for the end of the probe
   Begin({&a_}, 40);
-  fetch_->Fetch(works_, queries_);
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
   ExpectAnswers();
   EXPECT_THAT(cache_.call.rows_sent, ElementsAre(ElementsAre(8), ElementsAre(32)));
 }
@@ -315,7 +317,7 @@ TEST_F(StagedFetchTest, WhatTheStagingHasNoRoomForIsFetchedAfterTheProbe) {
     cache_.call.staging_rows = staging_rows;
     Begin({&a_, &b_}, 1000);
     EXPECT_LE(queries_[0].fetched_ahead + queries_[1].fetched_ahead, staging_rows);
-    fetch_->Fetch(works_, queries_);
+    fetch_->Fetch(works_, queries_, kSendWaitMax);
     ExpectAnswers();
     executor_.RunAll();
   }
@@ -327,20 +329,20 @@ TEST_F(StagedFetchTest, TablesWhoseCallsMayNotWaitAreLeftToTheMissPolicy) {
   Begin({&a_}, 100);
   EXPECT_EQ(a_.l2_log->fetches, 0);
   EXPECT_EQ(queries_[0].fetched_ahead, 0);
-  fetch_->Fetch(works_, queries_);
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
   ExpectAnswers();
 }
 
 TEST_F(StagedFetchTest, HelpersAreCalledWhereTheWorkIsWorthIt) {
   Use(executor_, {.piece_bytes = 128, .alone_max = std::chrono::microseconds(10)});
   Begin({&a_}, 100);  // under 2 us of work
-  fetch_->Fetch(works_, queries_);
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
   EXPECT_EQ(executor_.queued_count(), 0);
   fetch_->CallHelpers();
   EXPECT_EQ(executor_.queued_count(), 0);
 
   Begin({&a_}, 3000);  // 54 us: a helper for each 20
-  fetch_->Fetch(works_, queries_);
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
   EXPECT_EQ(executor_.queued_count(), 2);
   executor_.RunAll();
   fetch_->CallHelpers();
@@ -353,7 +355,7 @@ TEST_F(StagedFetchTest, APieceThatFailsStaysOpenAndTheOthersStand) {
   const ApplyEpoch open = a_.served->epochs().Begin();
   Begin({&a_}, 40);
   a_.l2_faults->Plan(TierOperation::kFetch, {.calls_skipped = 2, .times = 3});
-  fetch_->Fetch(works_, queries_);
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
   ExpectAnswers([](Key key) { return key >= 8 && key < 20; });
   ErrorCounts errors{};
   EXPECT_EQ(counters_.l2_errors().AddTo(&errors), 1) << "one for the call";
@@ -364,7 +366,7 @@ TEST_F(StagedFetchTest, APieceThatFailsStaysOpenAndTheOthersStand) {
 // What is not for it is left to others, untouched.
 TEST_F(StagedFetchTest, AnL2ThatCanBlockOrIsPassedByIsNotAsked) {
   const auto expect_untouched = [&] {
-    fetch_->Fetch(works_, queries_);
+    fetch_->Fetch(works_, queries_, kSendWaitMax);
     EXPECT_THAT(cache_.call.rows_sent, IsEmpty());
     EXPECT_EQ(works_[0].misses.open().size(), 40);
     EXPECT_EQ(a_.l2_log->fetches, 0);
@@ -389,7 +391,7 @@ TEST_F(StagedFetchTest, PiecesThatAChangeHasMetAreProbedAgain) {
                      {.fault = TierFault::kNone, .calls_skipped = 4, .times = 1, .before = [&] {
                         open = a_.served->epochs().Begin();
                       }});
-  fetch_->Fetch(works_, queries_);
+  fetch_->Fetch(works_, queries_, kSendWaitMax);
   ExpectAnswers();
   EXPECT_FALSE(cache_.call.answers[0].probe_again);
   EXPECT_TRUE(cache_.call.answers[39].probe_again);

@@ -363,7 +363,7 @@ TEST_F(HangingDeviceTest, LeavesL3TimeToAnswerAndIsLeftAloneForAWhile) {
   uint64_t hung = 0;
   for (const TierOperation step : {TierOperation::kMisses, TierOperation::kWait}) {
     for (const Case& c :
-         {Case{milliseconds(50), milliseconds(25)}, Case{milliseconds(1000), milliseconds(500)},
+         {Case{milliseconds(200), milliseconds(100)}, Case{milliseconds(1000), milliseconds(500)},
           Case{milliseconds(10'000), milliseconds(1000)},
           Case{Duration::max(), milliseconds(1000)}}) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(step) << " " << c.timeout.count());
@@ -403,7 +403,7 @@ TEST_F(HangingDeviceTest, IsWaitedForAMomentWhereNoTimeIsLeft) {
   const WorldAnswer answer = Ask(*session_, {1, 2}, 0, at_hand);
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_THAT(answer.statuses, Each(KeyStatus::kDefaultDegraded));
-  EXPECT_EQ(Now() - before, std::chrono::milliseconds(5));
+  EXPECT_EQ(Now() - before, std::chrono::milliseconds(100));
 }
 
 TEST_F(HangingDeviceTest, IsWaitedForASecondWhereTheRowsAreWantedOnIt) {
