@@ -66,7 +66,10 @@ TEST(RunStepsTest, WhatTheTickThrowsComesWhenNoStepRunsAnyMore) {
     ended.fetch_add(1);
     return absl::OkStatus();
   };
-  const auto tick = [] { throw std::runtime_error("who asked for progress"); };
+  const auto tick = [&] {
+    while (begun.load() == 0) std::this_thread::yield();
+    throw std::runtime_error("who asked for progress");
+  };
   EXPECT_THROW(
       (void)RunSteps(*pool, {.step_count = 1000, .lane_count = 2, .step = step, .tick = tick}),
       std::runtime_error);
