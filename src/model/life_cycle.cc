@@ -39,7 +39,8 @@ std::string WhatWasLost(const std::vector<LostImport>& lost) {
                                                 : " can't be taken and has been removed";
   if (first.table.empty())
     return absl::StrCat("an import that was staged for it, or for another model,", why);
-  const size_t others = lost.size() - 1;
+  const auto others = std::count_if(lost.begin() + 1, lost.end(),
+                                    [](const LostImport& one) { return !one.table.empty(); });
   return absl::StrCat(
       "the import of table '", first.table, "' that was staged", why,
       others == 0 ? std::string() : absl::StrCat(", as well as those of ", others, " more"));
