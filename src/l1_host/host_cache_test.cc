@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/failing_new.h"
 #include "base/limits.h"
 #include "tier/device_cache_contract.h"
 
@@ -49,27 +48,6 @@ TEST(HostCacheTest, SaysWhenATablesMemoryCantBeHad) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   // The reservation was given back.
   EXPECT_TRUE((*cache)->OpenTable(64, 1 << 20).ok());
-}
-
-// Catches: a budget that keeps the bytes of a table that never was.
-TEST(HostCacheTest, ATableThatLacksAnyAllocationIsAStatusAndKeepsNothing) {
-  auto cache = MakeHostCache({.bytes_max = 1 << 20});
-  ASSERT_TRUE(cache.ok()) << cache.status();
-  int64_t failures = 0;
-  for (;; ++failures) {
-    may_fail_here = true;
-    FailAllocation(failures + 1);
-    const absl::Status status = (*cache)->OpenTable(64, 1 << 20).status();
-    const bool failed = AllocationFailed();
-    FailAllocation(0);
-    may_fail_here = false;
-    if (!failed) {
-      EXPECT_EQ(status, absl::OkStatus());
-      break;
-    }
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << failures;
-  }
-  EXPECT_GT(failures, 1);
 }
 
 TEST(HostCacheTest, TellsItsDevice) { EXPECT_EQ((*MakeHostCache({.device = 3}))->device(), 3); }

@@ -128,5 +128,26 @@ TEST_F(QueryNoMemoryTest, EachAllocationOfACallOnTheDeviceMayFail) {
   Sweep<DeviceLookupRequest, DeviceTableQuery>();
 }
 
+// Catches: a budget that keeps the bytes of a table that never was.
+TEST(HostCacheNoMemoryTest, ATableThatLacksAnyAllocationIsAStatusAndKeepsNothing) {
+  auto cache = MakeHostCache({.bytes_max = 1 << 20});
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  int64_t failures = 0;
+  for (;; ++failures) {
+    may_fail_here = true;
+    FailAllocation(failures + 1);
+    const absl::Status status = (*cache)->OpenTable(64, 1 << 20).status();
+    const bool failed = AllocationFailed();
+    FailAllocation(0);
+    may_fail_here = false;
+    if (!failed) {
+      EXPECT_EQ(status, absl::OkStatus());
+      break;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << failures;
+  }
+  EXPECT_GT(failures, 1);
+}
+
 }  // namespace
 }  // namespace hps
