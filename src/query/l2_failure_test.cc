@@ -2,13 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <memory>
 #include <new>
 #include <utility>
 #include <vector>
 
-#include "query/test_query_world.h"
+#include "query/test_served_world.h"
 
 namespace hps {
 namespace {
@@ -17,22 +16,13 @@ using testing::Each;
 
 constexpr auto kLate = static_cast<size_t>(absl::StatusCode::kDeadlineExceeded);
 
-class L2FailureTest : public testing::Test {
+class L2FailureTest : public ServedWorldTest {
  protected:
   // Rows of keys 1 and 2.
   WorldTable& Make(WorldTableOptions options) {
     options.keys = {1, 2};
-    tables_.push_back(MakeWorldTable(options, &world_.executor()));
-    return tables_.back();
+    return Add(options, &world_.executor());
   }
-  void Serve(const WorldTable& table) {
-    world_.Publish({&table});
-    session_ = world_.NewSession();
-  }
-
-  std::deque<WorldTable> tables_;  // what the world's levels borrow from outlives it
-  World world_;
-  std::unique_ptr<LookupSession> session_;
 };
 
 TEST_F(L2FailureTest, AnL2ThatHangsLeavesL3TimeToAnswer) {

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <numeric>
 #include <vector>
 
-#include "query/test_query_world.h"
+#include "query/test_served_world.h"
 
 namespace hps {
 namespace {
@@ -34,21 +33,12 @@ bool IsZero(std::span<const std::byte> row) {
   return std::all_of(row.begin(), row.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-class LookupSessionTest : public testing::Test {
+class LookupSessionTest : public ServedWorldTest {
  protected:
   WorldTable& Make(WorldTableOptions options) {
     if (options.keys.empty()) options.keys = Range(0, 100);
-    tables_.push_back(MakeWorldTable(options, nullptr));
-    return tables_.back();
+    return Add(options, nullptr);
   }
-  void Serve(const WorldTable& table) {
-    world_.Publish({&table});
-    session_ = world_.NewSession();
-  }
-
-  std::deque<WorldTable> tables_;  // what the world's levels borrow from outlives it
-  World world_;
-  std::unique_ptr<LookupSession> session_;
 };
 
 TEST_F(LookupSessionTest, L3AnswersThenL2DoesAndAbsenceIsRemembered) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,16 @@
 
 namespace hps {
 namespace {
+
+// Looks keys of the first table up, whose rows have 32 bytes, for a caller who wants them on the
+// device.
+absl::Status AskOnDevice(LookupSession& session, const std::vector<Key>& keys,
+                         std::optional<Duration> timeout = {}) {
+  std::vector<std::byte> rows(keys.size() * 32);
+  const DeviceTableQuery query{.keys = {keys.data(), keys.size()},
+                               .rows = {rows.data(), rows.size()}};
+  return session.Lookup(DeviceLookupRequest{.queries = {&query, 1}, .timeout = timeout}, nullptr);
+}
 
 using testing::Each;
 using testing::ElementsAre;
@@ -268,15 +279,10 @@ TEST(CacheFaultTest, ADeviceThatFailsInAnyStepFailsNoHostLookUp) {
       EXPECT_EQ(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "the lease has come back";
 
       faults.Plan(step, {.fault = fault, .status = fault_status, .times = 1});
-      std::vector<std::byte> rows(2 * 32);
-      const std::vector<Key> two = {11, 77};
-      const DeviceTableQuery query{.keys = {two.data(), two.size()},
-                                   .rows = {rows.data(), rows.size()}};
-      const DeviceLookupRequest request{.queries = {&query, 1}};
-      const absl::Status status = session->Lookup(request, nullptr);
+      const absl::Status status = AskOnDevice(*session, {11, 77});
       EXPECT_EQ(status.code(), fault_status.code()) << status;
       faults.Clear();
-      EXPECT_TRUE(session->Lookup(request, nullptr).ok());
+      EXPECT_TRUE(AskOnDevice(*session, {11, 77}).ok());
     }
   }
 }
@@ -408,14 +414,9 @@ TEST_F(HangingDeviceTest, IsWaitedForAMomentWhereNoTimeIsLeft) {
 
 TEST_F(HangingDeviceTest, IsWaitedForASecondWhereTheRowsAreWantedOnIt) {
   faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
-  const std::vector<Key> keys = {1, 2};
-  std::vector<std::byte> rows(2 * 32);
-  const DeviceTableQuery query{.keys = {keys.data(), keys.size()},
-                               .rows = {rows.data(), rows.size()}};
   for (const Duration timeout : {Duration(std::chrono::seconds(10)), Duration::max()}) {
     const TimePoint before = Now();
-    const DeviceLookupRequest request{.queries = {&query, 1}, .timeout = timeout};
-    const absl::Status status = session_->Lookup(request, nullptr);
+    const absl::Status status = AskOnDevice(*session_, {1, 2}, timeout);
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_EQ(Now() - before, std::chrono::seconds(1));
   }
@@ -471,14 +472,9 @@ TEST(CacheFaultTest, ACallThatRunsOutOfMemoryLeavesNothingBehind) {
 
     if (c.calls_skipped > 0) continue;
     faults.Plan(c.step, no_memory);
-    std::vector<std::byte> rows(2 * 32);
-    const std::vector<Key> two = {11, 77};
-    const DeviceTableQuery query{.keys = {two.data(), two.size()},
-                                 .rows = {rows.data(), rows.size()}};
-    const DeviceLookupRequest request{.queries = {&query, 1}};
-    const absl::Status status = session->Lookup(request, nullptr);
+    const absl::Status status = AskOnDevice(*session, {11, 77});
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-    EXPECT_TRUE(session->Lookup(request, nullptr).ok());
+    EXPECT_TRUE(AskOnDevice(*session, {11, 77}).ok());
   }
 }
 
