@@ -85,7 +85,8 @@ void GrpcConnection::OnNoMemory() {
 
 void GrpcConnection::Handle(uint32_t events, bool may_start) {
   may_begin_ = may_start;
-  if ((events & kTurn) != 0) has_turn_ = true;
+  // What the turn was for may have been read meanwhile: what comes later waits for its own.
+  if ((events & kTurn) != 0 && IsIdle()) has_turn_ = true;
   if ((events & kOpened) != 0) OpenNow();
   if ((events & kAnswered) != 0) EndCalls();
   if (state_ == State::kClosed || state_ == State::kEnding) return;
