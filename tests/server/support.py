@@ -34,7 +34,8 @@ WAIT_S = 120  # for anything: a busy machine gets there too
 ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 # Nothing is late because a machine is busy: what ends by its time is tested with times of its own.
 PATIENCE = '[lookup]\ntimeout = "1min"\n'
-DRAIN = 'drain_timeout = "10min"\n'
+TIMEOUTS = ("drain_timeout", "header_timeout", "body_timeout", "write_timeout", "idle_timeout",
+            "stream_idle_timeout")
 
 
 def stamped(table: str, keys: np.ndarray, version: int = 1) -> np.ndarray:
@@ -47,6 +48,12 @@ def has_grpc() -> bool:
     """Whether this build serves gRPC: the options that it was configured with say it."""
     options = (HPS.parent.parent / "CMakeCache.txt").read_text()
     return re.search(r"^HPS_GRPC:BOOL=ON$", options, re.MULTILINE) is not None
+
+
+def patient_timeouts(settings: str) -> str:
+    """Those of a server that these settings of it leave open."""
+    return "".join(f'{name} = "10min"\n' for name in TIMEOUTS
+                   if not re.search(rf"^{name} *=", settings, re.MULTILINE))
 
 
 class HeldPorts:
@@ -77,7 +84,7 @@ class RunningServer:
             f'[l2]\nbytes_max = "64MiB"\n{PATIENCE}'
             f'[server]\nhttp = "127.0.0.1:{ports.get("http", 0)}"\ngrpc = "{grpc}"\n'
             f'metrics = "127.0.0.1:{ports.get("metrics", 0)}"\n{settings}\n'
-            f'{"" if "drain_timeout" in settings else DRAIN}'
+            f'{patient_timeouts(settings)}'
             f'[server.security]\n{security}\n[log]\nlevel = "info"\nfile = "{directory}/hps.log"\n'
             f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n')
         self.output: list[str] = []
@@ -155,7 +162,7 @@ class RunningServer:
         self.close()
 
     def close(self) -> None:
-        self.reader.join(timeout=10)
+        self.reader.join(timeout=WAIT_S)  # what it has said last is in its output
         self.process.stdout.close()
 
 
