@@ -29,6 +29,7 @@ class GrpcLateDataTest : public testing::Test {
   GrpcLateDataTest() {
     world_.Import("m/t", 10, 8);
     world_.config().server.body_bytes_max = kMessageBytesMax;
+    world_.config().server.body_timeout = std::chrono::minutes(10);  // thousands of calls begin
     world_.Start();
     gate_ = std::make_unique<GatedInference>(world_.inference());
     ProtocolParts parts = world_.Parts(gate_.get());

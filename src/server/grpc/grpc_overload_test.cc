@@ -58,6 +58,8 @@ class GrpcOverloadTest : public testing::Test {
   void Start(size_t thread_count) {
     config_ = world_.config().server;
     config_.threads = thread_count;
+    // Calls that have begun, and answers that nobody reads yet, wait for the test's next step.
+    config_.body_timeout = config_.write_timeout = std::chrono::minutes(10);
     ProtocolParts parts = world_.Parts(&gate_);
     parts.config = &config_;
     auto server = StartGrpcServer(parts, "127.0.0.1:0");

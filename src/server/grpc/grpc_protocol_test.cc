@@ -28,6 +28,7 @@ const std::string kStream = "/inference.GRPCInferenceService/ModelStreamInfer";
 const std::string kLive = "/inference.GRPCInferenceService/ServerLive";
 constexpr uint32_t kDim = 8;
 constexpr size_t kRows = 2000;
+constexpr int kTries = 20;  // of a client that may be late by itself
 
 // Keys 0 to n - 1 of the table.
 std::string InferRequest(size_t n) {
@@ -39,10 +40,7 @@ std::string InferRequest(size_t n) {
 
 class GrpcProtocolTest : public testing::Test {
  protected:
-  GrpcProtocolTest() {
-    world_.Import("m/t", kRows, kDim);
-    config().drain_timeout = std::chrono::seconds(5);
-  }
+  GrpcProtocolTest() { world_.Import("m/t", kRows, kDim); }
   ~GrpcProtocolTest() override {
     if (gate_ != nullptr) gate_->Open();
     server_.reset();
@@ -76,11 +74,18 @@ class GrpcProtocolTest : public testing::Test {
                                      rows.subspan(i * row_bytes, row_bytes)));
     }
   }
-  // The server answers on, and nothing stays behind.
-  void ExpectWell() {
-    const auto client = Connect();
+  // A new connection whose first call, a look-up of three rows, has been answered. Where time-outs
+  // are so short that a client which is kept from a processor meets them, it has some tries.
+  std::unique_ptr<Http2Client> ConnectAndCall(int tries) {
+    auto client = Connect();
     client->Call(1, kInfer, InferRequest(3));
-    EXPECT_EQ(client->Await(1).code(), 0) << client->answer(1).message();
+    if (client->Await(1).code() != 0 && tries > 1) return ConnectAndCall(tries - 1);
+    EXPECT_EQ(client->answer(1).code(), 0) << client->answer(1).message();
+    return client;
+  }
+  // The server answers on, and nothing stays behind.
+  void ExpectWell(int tries = 1) {
+    const auto client = ConnectAndCall(tries);
     const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
     const auto held = [&] {
       return world_.core().engine().admission().bytes_in_flight() +
@@ -89,17 +94,11 @@ class GrpcProtocolTest : public testing::Test {
     while (held() != 0 && RealClock().Now() < deadline) std::this_thread::yield();
     EXPECT_EQ(held(), 0u);
   }
-  // Of one reason, by its name.
-  static uint64_t CountOf(const std::vector<std::pair<std::string, uint64_t>>& counts,
-                          const std::string& name) {
-    for (const auto& [reason, count] : counts) {
-      if (reason == name) return count;
-    }
-    return 0;
-  }
   uint64_t bad_requests(BadRequestReason reason) {
-    return CountOf(world_.core().Snapshot().bad_requests,
-                   kBadRequestReasonNames[static_cast<size_t>(reason)]);
+    const ServerStatistics statistics = world_.core().Snapshot();
+    for (const auto& [name, count] : statistics.bad_requests)
+      if (name == kBadRequestReasonNames[static_cast<size_t>(reason)]) return count;
+    return 0;
   }
 
   ServerWorld world_;
@@ -275,7 +274,7 @@ TEST_F(GrpcProtocolTest, PingsAreAnsweredNowAndThen) {
     EXPECT_EQ(client->Await(id).code(), 0);
   }
   EXPECT_EQ(client->acknowledged_pings(), 10u);
-  for (int i = 0; i < 4; ++i) client->Send(ping);
+  client->Send(ping.bytes() + ping.bytes() + ping.bytes() + ping.bytes());
   EXPECT_EQ(client->AwaitEnd(), NGHTTP2_ENHANCE_YOUR_CALM);
   ExpectWell();
 }
@@ -337,24 +336,32 @@ TEST_F(GrpcProtocolTest, AClientThatNeverReadsIsCutOff) {
   ExpectWell();
 }
 
-TEST_F(GrpcProtocolTest, SlowRequestsAreEnded) {
-  config().body_timeout = config().header_timeout = milliseconds(500);
+TEST_F(GrpcProtocolTest, ARequestThatDoesNotEndIsEnded) {
+  config().body_timeout = milliseconds(500);
   const auto client = Connect();
   client->SendFields(1, CallFields(kInfer));
   client->SendData(1, Framed(InferRequest(5)).substr(0, 20), /*end=*/false);
   EXPECT_EQ(client->Await(1).code(), 1);
   EXPECT_EQ(client->answer(1).message(), "the request did not come in time");
-  client->Send(Http2Frame{NGHTTP2_HEADERS, 0, 3, PackFields(CallFields(kInfer))});
-  EXPECT_EQ(client->Await(3).reset, NGHTTP2_CANCEL);
-  // A client that says nothing at all.
-  Http2Client silent(server_->address());
+  ExpectWell(kTries);
+}
+
+TEST_F(GrpcProtocolTest, FieldsThatDoNotEndAreEnded) {
+  config().header_timeout = milliseconds(500);
+  int64_t reset = -1;
+  for (int i = 0; i < kTries && reset < 0; ++i) {
+    const auto client = Connect();
+    client->Settle();
+    client->Send(Http2Frame{NGHTTP2_HEADERS, 0, 1, PackFields(CallFields(kInfer))});
+    reset = client->Await(1).reset;
+  }
+  EXPECT_EQ(reset, NGHTTP2_CANCEL);
+  Http2Client silent(server_->address());  // says nothing at all
   silent.AwaitEnd();
-  ExpectWell();
+  ExpectWell(kTries);
 }
 
 TEST_F(GrpcProtocolTest, ADeadlineOfTheCallEndsItsWaiting) {
-  config().stream_idle_timeout = std::chrono::minutes(1);
-  config().header_timeout = milliseconds(500);  // how often time is looked at
   const auto client = Connect();
   auto fields = CallFields(kStream);
   fields.emplace_back("grpc-timeout", "50m");
@@ -370,10 +377,7 @@ TEST_F(GrpcProtocolTest, ADeadlineOfTheCallEndsItsWaiting) {
 
 TEST_F(GrpcProtocolTest, IdleConnectionsAreClosed) {
   config().idle_timeout = milliseconds(500);
-  const auto client = Connect();
-  client->Call(1, kLive, "");
-  EXPECT_EQ(client->Await(1).code(), 0);
-  EXPECT_EQ(client->AwaitEnd(), NGHTTP2_NO_ERROR);
+  EXPECT_EQ(ConnectAndCall(kTries)->AwaitEnd(), NGHTTP2_NO_ERROR);
 }
 
 TEST_F(GrpcProtocolTest, WhatAStreamSendsBeforeItsTurnIsBounded) {

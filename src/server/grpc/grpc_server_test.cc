@@ -356,6 +356,7 @@ TEST_F(GrpcServerTest, AStreamThatWaitsTooLongForItsClientIsEnded) {
   config().stream_idle_timeout = std::chrono::milliseconds(500);
   ASSERT_TRUE(Start().ok());
   grpc::ClientContext context;
+  context.set_initial_metadata_corked(true);  // the call comes with its first request
   const auto stream = stub_->ModelStreamInfer(&context);
   inference::ModelStreamInferResponse response;
   ASSERT_TRUE(stream->Write(Request({7})) && stream->Read(&response));
