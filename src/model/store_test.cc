@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -407,8 +408,14 @@ TEST_F(StoreTest, ACallNeverSeesAMixOfTwoImports) {
       ++calls;
     }
   });
-  for (int version = 2; version <= 12; ++version)
+  for (int version = 2; version <= 12; ++version) {
     EXPECT_TRUE(store->Import(ModelFiles("m", {"a", "b"}, 64, static_cast<float>(version))).ok());
+    // A call at least between two switches, however seldom the reader has a turn.
+    const uint64_t before = calls;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (calls == before && !HasFatalFailure() && std::chrono::steady_clock::now() < end)
+      std::this_thread::yield();
+  }
   stop = true;
   reader.join();
   EXPECT_EQ(mixed, 0u);
