@@ -27,6 +27,9 @@ constexpr uint64_t kTlsConnectionBytes = 64 << 10;
 // How long a thread waits for room at a time. Who makes room wakes it, but those that end look-ups
 // are not all threads of this server.
 constexpr Duration kRoomWait = std::chrono::milliseconds(1);
+// What a thread that is about to look up does by itself after that: most look-ups take less time
+// than another thread to come.
+constexpr size_t kDoneNext = 1;
 // Sockets that one turn of a thread accepts: then those that are open have theirs.
 constexpr size_t kAcceptsPerTurn = 64;
 constexpr Duration kTickMin = std::chrono::milliseconds(10);
@@ -157,9 +160,23 @@ void ConnectionServer::OnSocket(void* source, SocketEnd end, bool is_last) {
                 RealClock().Now());
 }
 
+// One of the server's own threads comes for it itself, or calls help.
 void ConnectionServer::Leave(Backlog::Entry& entry, Backlog::Kind kind, TimePoint since) {
   backlog_.Push(entry, kind, since);
-  loop_->WakeOne();
+  if (loop_->IsOwnThread()) {
+    loop_->WakeOneLater();
+  } else {
+    loop_->WakeOne();
+  }
+}
+
+void ConnectionServer::CallHelp() {
+  const size_t left_count = backlog_.size();
+  if (left_count > kDoneNext) {
+    loop_->WakeOne();
+  } else if (left_count > 0) {
+    loop_->WakeOneLater();
+  }
 }
 
 bool ConnectionServer::DoLeft() {

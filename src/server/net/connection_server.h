@@ -47,9 +47,7 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
     Leave(connection.waiting(), Backlog::Kind::kBegun, RealClock().Now());
   }
   // This thread is about to look up, maybe for long: others come for what is left.
-  void CallHelp() {
-    if (HasLeft()) loop_->WakeOne();
-  }
+  void CallHelp();
 
   // Whether a request that is whole now, on a connection that is read now, goes on.
   bool MayBegin() const {

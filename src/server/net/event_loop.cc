@@ -24,6 +24,13 @@ absl::Status SystemError(const char* what) {
   return absl::ResourceExhaustedError(absl::StrCat("server: ", what, ": ", std::strerror(errno)));
 }
 
+timespec AsTimespec(std::chrono::nanoseconds time) {
+  return {.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
+}
+
+// Whose thread this is; null: nobody's.
+thread_local const EventLoop* own_loop = nullptr;
+
 void CloseIfOpen(int fd) {
   if (fd >= 0) close(fd);
 }
@@ -49,7 +56,9 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create(const Options& opti
   loop->stop_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   loop->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   loop->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (loop->epoll_ < 0 || loop->stop_ < 0 || loop->timer_ < 0 || loop->wake_ < 0) {
+  loop->later_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (loop->epoll_ < 0 || loop->stop_ < 0 || loop->timer_ < 0 || loop->wake_ < 0 ||
+      loop->later_ < 0) {
     return SystemError("no descriptors for an event loop");
   }
   // Level-triggered: once written, it wakes every thread.
@@ -57,16 +66,17 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create(const Options& opti
   HPS_RETURN_IF_ERROR(loop->Add(loop->timer_, EPOLLIN | EPOLLET, &loop->timer_));
   // Each write is an event, and never read.
   HPS_RETURN_IF_ERROR(loop->Add(loop->wake_, EPOLLIN | EPOLLET, &loop->wake_));
-  const std::chrono::nanoseconds period = options.tick_period;
-  const timespec spec{.tv_sec = period.count() / 1'000'000'000,
-                      .tv_nsec = period.count() % 1'000'000'000};
-  const itimerspec times{.it_interval = spec, .it_value = spec};
+  // ... and so is each time that it ends.
+  HPS_RETURN_IF_ERROR(loop->Add(loop->later_, EPOLLIN | EPOLLET, &loop->later_));
+  const timespec period = AsTimespec(options.tick_period);
+  const itimerspec times{.it_interval = period, .it_value = period};
   if (timerfd_settime(loop->timer_, 0, &times, nullptr) != 0) return SystemError("timer");
   return loop;
 }
 
 EventLoop::~EventLoop() {
   Stop();
+  CloseIfOpen(later_);
   CloseIfOpen(wake_);
   CloseIfOpen(timer_);
   CloseIfOpen(stop_);
@@ -112,19 +122,31 @@ void EventLoop::WakeOne() {
   HPS_CHECK(write(wake_, &one, sizeof(one)) == sizeof(one));
 }
 
+// In the order of WakeOne's.
+void EventLoop::WakeOneLater() {
+  if (waiting_threads_.load() == 0 || is_later_set_.exchange(true)) return;
+  const itimerspec once{.it_interval = {}, .it_value = AsTimespec(kLater)};
+  HPS_CHECK(timerfd_settime(later_, 0, &once, nullptr) == 0);
+}
+
+bool EventLoop::IsOwnThread() const { return own_loop == this; }
+
 void EventLoop::AcceptAgain(int listener) {
   epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.ptr = &epoll_}};
   HPS_CHECK(epoll_ctl(epoll_, EPOLL_CTL_MOD, listener, &event) == 0);
 }
 
 void EventLoop::Wait() {
+  own_loop = this;
   std::array<epoll_event, kEventsPerLook> events;
   bool has_more = false;
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int count = Look(has_more, events);
     // This thread comes for what is left, but perhaps late: others are to be woken meanwhile.
     for (int i = 0; i < count; ++i) {
-      if (events[static_cast<size_t>(i)].data.ptr == &wake_) is_woken_.store(false);
+      const void* const source = events[static_cast<size_t>(i)].data.ptr;
+      if (source == &wake_) is_woken_.store(false);
+      if (source == &later_) is_later_set_.store(false);
     }
     for (int i = 0; i < count; ++i) {
       Report(events[static_cast<size_t>(i)], i + 1 == count);
@@ -151,7 +173,8 @@ int EventLoop::Look(bool has_more, std::span<epoll_event> events) {
 }
 
 void EventLoop::Report(const epoll_event& event, bool is_last) {
-  if (event.data.ptr == &stop_ || event.data.ptr == &wake_) return;
+  const void* const source = event.data.ptr;
+  if (source == &stop_ || source == &wake_ || source == &later_) return;
   if (event.data.ptr == &timer_) {
     uint64_t expirations = 0;
     if (read(timer_, &expirations, sizeof(expirations)) > 0) handler_.OnTick();

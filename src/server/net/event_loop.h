@@ -74,8 +74,15 @@ class EventLoop {
 
   // Reports what happens to the socket from now on, until it is closed: at least once.
   absl::Status Watch(int fd, void* source);
+  static constexpr Duration kLater = std::chrono::milliseconds(1);
+
   // Something was left for later: where threads wait, one of them comes for it. Any thread.
   void WakeOne();
+  // ... when kLater has passed, unless a thread comes for it before: for one of the loop's own
+  // threads, which is about to come itself. Waking another costs it more than most of what is left.
+  void WakeOneLater();
+  // Whether this thread is one of the loop's own.
+  bool IsOwnThread() const;
   // Reports the listening socket once more, if somebody waits there.
   void AcceptAgain(int listener);
 
@@ -94,9 +101,11 @@ class EventLoop {
   int stop_ = -1;
   int timer_ = -1;
   int wake_ = -1;
+  int later_ = -1;
   std::atomic<bool> stopping_ = false;
   std::atomic<size_t> waiting_threads_ = 0;
-  std::atomic<bool> is_woken_ = false;  // by an event that no thread has taken yet
+  std::atomic<bool> is_woken_ = false;      // by an event that no thread has taken yet
+  std::atomic<bool> is_later_set_ = false;  // the timer, whose event no thread has taken yet
   std::unique_ptr<WorkerPool> threads_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };

@@ -72,10 +72,10 @@ class EchoConnection final : public ServedConnection {
 
 class EchoServer final : public ConnectionServer {
  public:
-  EchoServer(const ProtocolParts& parts, size_t thread_count)
-      : ConnectionServer(parts, {.name = "echo",
-                                 .thread_count = thread_count,
-                                 .tick_period = std::chrono::milliseconds(20)}) {}
+  EchoServer(const ProtocolParts& parts, size_t thread_count,
+             Duration tick_period = std::chrono::milliseconds(20))
+      : ConnectionServer(
+            parts, {.name = "echo", .thread_count = thread_count, .tick_period = tick_period}) {}
   ~EchoServer() override { Stop(); }
 
   using ConnectionServer::Listen;
