@@ -13,6 +13,27 @@ namespace {
 // Polls before a waiting thread gives way: some tens of microseconds.
 constexpr int kPollsWithoutPause = 64;
 
+// Lets the calling thread ask the driver while other threads capture graphs: otherwise a question
+// during a capture in mode Global fails and invalidates that capture.
+class RelaxedCaptureScope {
+ public:
+  RelaxedCaptureScope() { Exchange(); }
+  ~RelaxedCaptureScope() { Exchange(); }
+  RelaxedCaptureScope(const RelaxedCaptureScope&) = delete;
+  RelaxedCaptureScope& operator=(const RelaxedCaptureScope&) = delete;
+
+ private:
+  void Exchange() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // the thread's, in the scope
+};
+
+// Of a question that somebody's capture forbids: it tells nothing of the work, and passes.
+bool IsOfCapture(cudaError_t error) {
+  return error == cudaErrorStreamCaptureUnsupported || error == cudaErrorStreamCaptureInvalidated ||
+         error == cudaErrorStreamCaptureImplicit || error == cudaErrorStreamCaptureWrongThread;
+}
+
 }  // namespace
 
 absl::StatusOr<DeviceBuffer> MakeDeviceBuffer(const char* what, uint64_t bytes) {
@@ -66,8 +87,9 @@ absl::StatusOr<CudaEvent> MakeEvent() {
 }
 
 absl::StatusOr<bool> IsDone(cudaEvent_t event) {
+  const RelaxedCaptureScope relaxed;
   const cudaError_t error = cudaEventQuery(event);
-  if (error == cudaErrorNotReady) {
+  if (error == cudaErrorNotReady || IsOfCapture(error)) {
     (void)cudaGetLastError();
     return false;
   }

@@ -92,8 +92,8 @@ absl::StatusOr<CudaStream> MakeStream(StreamPriority priority);
 // Without times, which would make it dearer.
 absl::StatusOr<CudaEvent> MakeEvent();
 
-// Whether what was recorded by the event is done. An event that was never recorded is.
-// Errors: INTERNAL.
+// Whether what was recorded by the event is done. An event that was never recorded is. Harms no
+// capture of a graph on another thread. Errors: INTERNAL.
 absl::StatusOr<bool> IsDone(cudaEvent_t event);
 
 // Polls until the event is done: first without a pause, since most waits end within microseconds,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/test_gpu.h"
@@ -77,6 +78,29 @@ TEST_F(CudaResourcesTest, WaitsForAnEventAtMostUntilTheDeadline) {
   const absl::Status late = WaitFor(event.get(), TimePoint::min(), "a long set");
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
   EXPECT_EQ(WaitFor(event.get(), kNoDeadline, "a long set"), absl::OkStatus());
+}
+
+// Would catch a question that fails beside a capture of somebody else's, and invalidates it.
+TEST_F(CudaResourcesTest, AsksForAnEventBesideACaptureOfAnotherThread) {
+  const auto captured = *MakeStream(StreamPriority::kHigh);
+  const auto stream = *MakeStream(StreamPriority::kHigh);
+  const auto event = *MakeEvent();
+  const auto buffer = *MakeDeviceBuffer("to be set", 1 << 20);
+  ASSERT_EQ(cudaMemsetAsync(buffer.data(), 1, buffer.bytes(), stream.get()), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event.get(), stream.get()), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeGlobal), cudaSuccess);
+  std::thread([&] {
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+    EXPECT_EQ(WaitFor(event.get(), kNoDeadline, "a set"), absl::OkStatus());
+  }).join();
+  // Also where the capturing thread itself asks.
+  const absl::StatusOr<bool> done = IsDone(event.get());
+  EXPECT_TRUE(done.ok() && *done) << done.status();
+  EXPECT_EQ(cudaMemsetAsync(buffer.data(), 2, buffer.bytes(), captured.get()), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(captured.get(), &graph), cudaSuccess);
+  ASSERT_NE(graph, nullptr);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
 }
 
 }  // namespace

@@ -93,6 +93,30 @@ TEST_F(WriterTest, HandsOnWhatALaunchAnswersAndGoesOn) {
   EXPECT_EQ(writer_->Flush(kNoDeadline), absl::OkStatus());
 }
 
+// Would catch a writer that fails for good beside a capture of another thread, or spoils it.
+TEST_F(WriterTest, WritesBesideACaptureOfAnotherThread) {
+  const auto captured = *MakeStream(StreamPriority::kHigh);
+  const auto buffer = *MakeDeviceBuffer("to be set", 1000);
+  const auto set = [&](cudaStream_t stream) {
+    return CudaStatus(cudaMemsetAsync(buffer.data(), 1, buffer.bytes(), stream), "set");
+  };
+  ASSERT_EQ(writer_->Submit(kNoDeadline, set), absl::OkStatus());
+  ASSERT_EQ(writer_->Flush(kNoDeadline), absl::OkStatus());
+  ASSERT_EQ(cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeGlobal), cudaSuccess);
+  std::thread([&] {
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+    for (int round = 0; round < 10; ++round) {
+      EXPECT_EQ(writer_->Submit(kNoDeadline, set), absl::OkStatus());
+      EXPECT_EQ(writer_->Flush(kNoDeadline), absl::OkStatus());
+    }
+  }).join();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(captured.get(), &graph), cudaSuccess);
+  ASSERT_NE(graph, nullptr);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(writer_->Flush(kNoDeadline), absl::OkStatus());
+}
+
 TEST_F(WriterTest, AHeldStepKeepsItsRoomUntilItDies) {
   const auto full = [&] {
     return !writer_->Reserve(writer_->step_bytes_max(), TimePoint::min()).ok();
