@@ -97,12 +97,16 @@ absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes
 }
 
 absl::Status CallBuffers::ZeroMisses() {
-  std::memset(miss_pinned_, 0, MissPinnedBytes(sizes.keys_max));
   HPS_RETURN_IF_ERROR(
       CudaStatus(cudaMemsetAsync(miss_device_, 0, MissDeviceBytes(sizes.keys_max), stream.get()),
                  "a new call"));
   HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(last.get(), stream.get()), "a new call"));
-  return WaitFor(last.get(), DeadlineAfter(RealClock(), kZeroingWaitMax), "a new call");
+  HPS_RETURN_IF_ERROR(
+      WaitFor(last.get(), DeadlineAfter(RealClock(), kZeroingWaitMax), "a new call"));
+  // Last: it takes longer than all of the above, and a device that has failed fails at each
+  // look-up.
+  std::memset(miss_pinned_, 0, MissPinnedBytes(sizes.keys_max));
+  return absl::OkStatus();
 }
 
 absl::Status CallBuffers::GrowOutput(uint64_t bytes, cudaStream_t user) {
