@@ -74,7 +74,14 @@ absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_
         return CudaStatus(cudaMemsetAsync(memory.data(), 0, zeroed_bytes, stream), "a new table");
       }));
   // Look-ups on other streams must not find the memory's last content.
-  HPS_RETURN_IF_ERROR(writer.Flush(DeadlineAfter(RealClock(), kWriteWaitMax)));
+  const absl::Status zeroed = writer.Flush(DeadlineAfter(RealClock(), kWriteWaitMax));
+  if (absl::IsDeadlineExceeded(zeroed)) {
+    // Freeing would wait for a device that hangs.
+    memory.Abandon();
+    counters.Abandon();
+    owner.budget.Abandon();
+  }
+  HPS_RETURN_IF_ERROR(zeroed);
   const TableView view = {.slabs = memory.at<Slab>(kCountersBytes),
                           .rows = memory.data() + zeroed_bytes,
                           .counters = memory.at<TableCounters>(0),
@@ -101,6 +108,7 @@ GpuCacheTable::~GpuCacheTable() {
   if (!idle || absl::IsDeadlineExceeded(written)) {
     memory_.Abandon();
     counters_.Abandon();
+    owner_.budget.Abandon();
   }
   memory_ = {};
   counters_ = {};

@@ -35,9 +35,12 @@ class GpuCacheTable final : public DeviceCacheTable {
     WriterGate* gate = nullptr;
     // Waits until no look-up that was returned uses the table any more; false when it can't tell.
     std::function<bool()> wait_for_calls;
-    ByteBudget::Lease budget;  // given back when the memory is free again
+    // Given back when the memory is free again; abandoned with memory that a device which hangs
+    // may still use.
+    ByteBudget::Lease budget;
   };
-  // An empty table. Errors: RESOURCE_EXHAUSTED, INTERNAL (`owner` is not asked then).
+  // An empty table. Errors: RESOURCE_EXHAUSTED, INTERNAL, DEADLINE_EXCEEDED (the device hangs);
+  // `owner` is not asked then.
   static absl::StatusOr<std::unique_ptr<GpuCacheTable>> Create(size_t row_bytes,
                                                                uint32_t slab_count, Owner owner);
   ~GpuCacheTable() override;
@@ -75,7 +78,7 @@ class GpuCacheTable final : public DeviceCacheTable {
   const TableView view_;
   DeviceBuffer memory_;
   PinnedBuffer counters_;  // a copy of the device's, as of the last write that is done
-  const Owner owner_;
+  Owner owner_;
   Fence fence_;
   std::atomic<uint64_t> last_insertion_step_{0};  // its number plus one; 0 = none
   // How far the dump under way has come. Read and written by launches, under the writer's lock,

@@ -118,5 +118,19 @@ TEST_F(GpuCacheTableTest, GivesItsBudgetAndItsMemoryBackWhenItDies) {
   EXPECT_GE(FreeDeviceBytes(), free_before);
 }
 
+// Would catch a budget that promises bytes which the device has not given back.
+TEST_F(GpuCacheTableTest, KeepsItsBudgetWithMemoryThatLookUpsMayStillUse) {
+  ByteBudget budget("a cache", 100);
+  auto table = GpuCacheTable::Create(64, 100,
+                                     {.writer = writer_.get(),
+                                      .gate = gate_.at<WriterGate>(0),
+                                      .wait_for_calls = [] { return false; },
+                                      .budget = *budget.Lend(60)});
+  ASSERT_TRUE(table.ok()) << table.status();
+  table->reset();
+  EXPECT_TRUE(budget.Lend(40).ok());
+  EXPECT_FALSE(budget.Lend(41).ok());
+}
+
 }  // namespace
 }  // namespace hps

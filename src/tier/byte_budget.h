@@ -28,6 +28,10 @@ class ByteBudget {
     ~Lease() {
       if (budget_ != nullptr) budget_->Return(bytes_);
     }
+    // Takes the bytes out of the budget for ever, for memory that can't be freed.
+    void Abandon() {
+      if (ByteBudget* const budget = std::exchange(budget_, nullptr)) budget->Abandon(bytes_);
+    }
 
    private:
     friend class ByteBudget;
@@ -67,9 +71,15 @@ class ByteBudget {
     bytes_lent_ -= bytes;
   }
 
+  void Abandon(uint64_t bytes) {
+    MutexLock lock(mutex_);
+    bytes_lent_ -= bytes;
+    bytes_max_ -= bytes;
+  }
+
   const std::string cache_;
-  const uint64_t bytes_max_;
   Mutex mutex_;
+  uint64_t bytes_max_ HPS_GUARDED_BY(mutex_);  // without what was abandoned
   uint64_t bytes_lent_ HPS_GUARDED_BY(mutex_) = 0;
 };
 
