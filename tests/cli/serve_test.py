@@ -87,7 +87,8 @@ class ServeTest(support.CommandTestCase):
     def configure(self, more: str) -> None:
         """Of `serve`. Nothing is late, and no drain is cut short, because a machine is busy."""
         self.config.write_text(f"[store]\npath = \"{self.store}\"\n[lookup]\ntimeout = \"1min\"\n"
-                               f"[server]\ndrain_timeout = \"10min\"\n{more}")
+                               "[server]\ndrain_timeout = \"10min\"\nbody_timeout = \"10min\"\n"
+                               f"{more}")
 
     def serve(self, *arguments, **options) -> ServeProcess:
         server = ServeProcess(*(arguments or ("--config", self.config)), **options)

@@ -86,7 +86,7 @@ class OwnerTest(support.CommandTestCase):
             self.assertIsNone(server.poll())
         self.assertEqual(os.readlink(f"/proc/{server.pid}/fd/2"), "/dev/null")
         server.terminate()
-        self.assertEqual(server.wait(30), 0)
+        self.assertEqual(server.wait(support.TIMEOUT_S), 0)
 
     def test_an_import_beside_an_owner_is_staged(self) -> None:
         owner = self.own()

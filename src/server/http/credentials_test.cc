@@ -206,6 +206,7 @@ TEST_F(CredentialsTest, ReopenReadsCertificatesAgainOrKeepsThem) {
 // What OpenSSL holds for a connection is a part of the server's bytes in flight.
 TEST_F(CredentialsTest, TlsConnectionsTakeOfTheServersBytes) {
   UseTls(MakeTestCertificate());
+  config_.header_timeout = std::chrono::minutes(10);  // of handshakes that are never begun
   Start();
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 16; ++i) clients.push_back(std::make_unique<HttpClient>(server_->address()));
