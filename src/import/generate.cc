@@ -1,5 +1,7 @@
 #include "hps/generate.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -174,6 +176,18 @@ absl::Status Generator::WriteAll() {
   return absl::OkStatus();
 }
 
+absl::Status FillDirectory(const GenerateRequest& request) {
+  std::error_code error;
+  const bool is_empty = std::filesystem::is_empty(request.out, error);
+  if (error) return FileError(error.value(), "can't look into the directory", request.out);
+  if (!is_empty) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(request.out, ": expected an empty directory, found files in it"));
+  }
+  HPS_RETURN_IF_ERROR(CheckRoom(request));
+  return Generator(request).WriteAll();
+}
+
 }  // namespace
 
 absl::Status ValidateGenerateRequest(const GenerateRequest& request) {
@@ -199,16 +213,13 @@ absl::Status ValidateGenerateRequest(const GenerateRequest& request) {
 absl::Status GenerateTables(const GenerateRequest& request) {
   HPS_RETURN_IF_ERROR(ValidateGenerateRequest(request));
   std::error_code error;
+  const bool was_there = std::filesystem::exists(request.out, error);
   std::filesystem::create_directories(request.out, error);
   if (error) return FileError(error.value(), "can't make the directory", request.out);
-  const bool is_empty = std::filesystem::is_empty(request.out, error);
-  if (error) return FileError(error.value(), "can't look into the directory", request.out);
-  if (!is_empty) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(request.out, ": expected an empty directory, found files in it"));
-  }
-  HPS_RETURN_IF_ERROR(CheckRoom(request));
-  return Generator(request).WriteAll();
+  const absl::Status filled = FillDirectory(request);
+  // Goes when it is empty, which is for the system to say.
+  if (!filled.ok() && !was_there) ::rmdir(request.out.c_str());
+  return filled;
 }
 
 void PlantedRow(uint64_t seed, uint32_t table, Key key, std::span<float> row) {

@@ -126,7 +126,12 @@ TEST(GenerateTest, RefusesWhatTheDiskHasNoRoomFor) {
                             .requests = uint64_t{1} << 32})
                 .code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(std::filesystem::is_empty(directory.Path("new")));
+  EXPECT_FALSE(std::filesystem::exists(directory.Path("new")));
+  // Only what was made goes.
+  std::filesystem::create_directory(directory.Path("there"));
+  EXPECT_EQ(GenerateTables({.out = directory.Path("there"), .rows = uint64_t{1} << 50}).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(std::filesystem::is_empty(directory.Path("there")));
 }
 
 // Catches: all that is in the directory taken for its own, so that of two that began together, the

@@ -274,6 +274,7 @@ class BadInputTest(support.CommandTestCase):
         self.assertEqual(os.listdir(out) if out.exists() else [], [])
         self.fail_with(1, "RESOURCE_EXHAUSTED", [out], "generate", "--out", out, "--tables", 1,
                        "--rows", 20_000, "--dim", 16)
+        self.assertFalse(out.exists())
         self.limits = {}
         self.succeed("import", "--store", new, "--table", "m/t", "--from", big)
         self.assertEqual(self.succeed("verify", "--store", self.store)["damage_count"], 0)
