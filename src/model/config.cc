@@ -14,6 +14,7 @@
 #include "base/names.h"
 #include "hps/units.h"
 #include "import/formats/file.h"
+#include "model/config_keys.h"
 #include "model/config_settings.h"
 #include "model/config_values.h"
 #include "model/setting_list.h"
@@ -321,6 +322,12 @@ absl::StatusOr<Config> LoadConfig(const std::string& path) {
         path,
         ": expected TOML, found JSON; docs/from_hugectr.md tells what became of each setting "
         "of a ps.json"));
+  }
+  if (const std::optional<TextPlace> deep = FindDeepKey(text, kConfigKeyPartsMax)) {
+    const toml::source_position begin = {.line = deep->line, .column = deep->column};
+    return InvalidAt(
+        file, {.begin = begin, .end = begin, .path = nullptr},
+        absl::StrCat("a key of more than ", kConfigKeyPartsMax, " parts; no setting has so many"));
   }
   toml::table root;
   try {

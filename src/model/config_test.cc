@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/limits.h"
+#include "model/config_keys.h"
 #include "model/config_settings.h"
 #include "tier/device_cache_factory.h"
 
@@ -291,6 +292,18 @@ TEST_F(ConfigTest, TomlThatDoesNotParseNamesThePlace) {
 }
 
 // A setting that can't have its effect must not be ignored in silence.
+// Catches: a parser that takes its tables apart by recursion, let loose on a key with more parts
+// than the stack has room for.
+TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
+  std::string key = "a";
+  for (int i = 0; i < 500'000; ++i) key += ".a";
+  for (const std::string& text :
+       {"[" + key + "]", "[[" + key + "]]", key + " = 1", "x = { " + key + " = 1 }", "[" + key}) {
+    const size_t column = text.find('.', 0) + 1 + 2 * (kConfigKeyPartsMax - 1);
+    ExpectInvalid("\n" + text, "2:" + std::to_string(column), {"more than 8 parts"});
+  }
+}
+
 TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
   ExpectError("[l2]\nkind = \"redis\"\n", unimplemented, "2:8", {"l2.kind", "Redis"});

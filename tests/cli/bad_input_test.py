@@ -423,6 +423,9 @@ class UsageTest(support.CommandTestCase):
             self.fail_with(2, "INVALID_ARGUMENT", [file, *parts], "inspect", "--config", file)
         self.fail_with(2, "NOT_FOUND", ["none.toml"], "inspect", "--config",
                        self.directory / "none.toml")
+        file.write_text("[" + "a." * 500_000 + "a]\n")
+        self.fail_with(2, "INVALID_ARGUMENT", [file, ":1:17:", "parts"], "inspect", "--config",
+                       file)
         file.write_text('[l2]\nkind = "redis"\n')
         self.fail_with(2, "UNIMPLEMENTED", ["Redis"], "inspect", "--config", file)
 
