@@ -42,6 +42,17 @@ TEST(CudaStatusTest, ADeviceThatIsNotThereIsUnavailable) {
 
 using CudaResourcesTest = GpuTest;
 
+// Catches: what is made on the device that a thread had before, in place of one that can't be used.
+TEST_F(CudaResourcesTest, ADeviceThatCantBeChosenIsUnavailable) {
+  {
+    const DeviceScope scope(GpuDeviceCount());
+    EXPECT_EQ(scope.Check().code(), absl::StatusCode::kUnavailable) << scope.Check();
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "forgotten";
+  EXPECT_TRUE(DeviceScope(0).Check().ok());
+  EXPECT_TRUE(MakeDeviceBuffer("a little", 1 << 20).ok());
+}
+
 TEST_F(CudaResourcesTest, BuffersOfNothingHaveNoMemory) {
   EXPECT_EQ(MakeDeviceBuffer("nothing", 0)->data(), nullptr);
   EXPECT_EQ(MakePinnedBuffer("nothing", 0)->data(), nullptr);

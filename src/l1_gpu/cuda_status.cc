@@ -58,12 +58,20 @@ absl::Status CheckGpuDevice(int device) {
       absl::StrCat("gpu cache: device ", device, " is not there, this machine has ", count));
 }
 
-DeviceScope::DeviceScope(int device) {
+// Whoever makes something on the device checks. Of a device that was chosen before, errors show at
+// the first operation, which can tell them to somebody.
+DeviceScope::DeviceScope(int device) : device_(device) {
   int current = -1;
-  // Errors show at the first operation on the device, which can tell them to somebody.
   if (cudaGetDevice(&current) == cudaSuccess && current == device) return;
   former_ = current;
-  (void)cudaSetDevice(device);
+  error_ = cudaSetDevice(device);
+  if (error_ != cudaSuccess) (void)cudaGetLastError();
+}
+
+absl::Status DeviceScope::Check() const {
+  if (error_ == cudaSuccess) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("gpu cache: device ", device_, " can't be used: ", cudaGetErrorString(error_)));
 }
 
 DeviceScope::~DeviceScope() {

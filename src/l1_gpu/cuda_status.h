@@ -40,11 +40,17 @@ class DeviceScope {
  public:
   explicit DeviceScope(int device);
   ~DeviceScope();
+  // UNAVAILABLE where the device could not be made the current one: it is full, or another
+  // process' alone. What follows would be done on the former one.
+  absl::Status Check() const;
+
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
+  const int device_;
   int former_ = -1;  // -1: was the same already
+  cudaError_t error_ = cudaSuccess;
 };
 
 }  // namespace hps

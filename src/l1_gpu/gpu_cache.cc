@@ -74,6 +74,7 @@ GpuCache::~GpuCache() {
 
 absl::Status GpuCache::MakeResources() {
   const DeviceScope scope(options_.device);
+  HPS_RETURN_IF_ERROR(scope.Check());
   HPS_ASSIGN_OR_RETURN(gate_, MakeDeviceBuffer("the writers' gate", sizeof(WriterGate)));
   HPS_ASSIGN_OR_RETURN(writer_, Writer::Create(options_.device, kWriterStagingBytes));
   // On the writer's stream, which does not wait for the default one; flushed, for the look-ups'.
