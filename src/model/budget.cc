@@ -95,6 +95,11 @@ std::vector<uint64_t> RedivideBudget(uint64_t bytes_max, std::span<const BudgetR
   return parts;
 }
 
+uint64_t NeedOf(uint64_t bytes, uint64_t row_count, size_t row_bytes) {
+  if (bytes != UINT64_MAX) return bytes;
+  return row_count <= UINT64_MAX / row_bytes ? row_count * row_bytes : UINT64_MAX;
+}
+
 uint64_t RowsThatFit(
     uint64_t bytes, size_t row_bytes,
     const std::function<uint64_t(uint64_t row_count, size_t row_bytes)>& bytes_for) {

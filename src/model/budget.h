@@ -40,6 +40,11 @@ std::vector<uint64_t> DivideBudget(uint64_t bytes_max, std::span<const BudgetReq
 // REQUIRES: the sum of held_bytes is at most `bytes_max`.
 std::vector<uint64_t> RedivideBudget(uint64_t bytes_max, std::span<const BudgetRequest> requests);
 
+// needed_bytes of a table whose level says that its rows need `bytes`. UINT64_MAX is more than the
+// level can have in one table: then what the rows take alone, because a need without end would take
+// the parts of all others.
+uint64_t NeedOf(uint64_t bytes, uint64_t row_count, size_t row_bytes);
+
 // How many rows of that width a table of `bytes` holds, where `bytes_for` says what rows need.
 uint64_t RowsThatFit(
     uint64_t bytes, size_t row_bytes,

@@ -134,6 +134,22 @@ TEST(BudgetTest, NeverGivesMoreThanThereIs) {
   }
 }
 
+// Catches: a table that no level can hold whole, and that takes the parts of all others.
+TEST(NeedOfTest, HasAnEndForATableThatFitsNoLevel) {
+  EXPECT_EQ(NeedOf(123, 10, 4), 123u);
+  EXPECT_EQ(NeedOf(UINT64_MAX, uint64_t{1} << 32, 16), uint64_t{1} << 36);
+  EXPECT_EQ(NeedOf(UINT64_MAX, UINT64_MAX / 16, 16), UINT64_MAX / 16 * 16);
+  EXPECT_EQ(NeedOf(UINT64_MAX, UINT64_MAX / 16 + 1, 16), UINT64_MAX);
+  const uint64_t large = NeedOf(UINT64_MAX, uint64_t{1} << 32, 16);
+  const std::vector<BudgetRequest> requests = {
+      {.least_bytes = 1 << 10, .needed_bytes = large},
+      {.least_bytes = 1 << 10, .needed_bytes = large / 4},
+  };
+  const std::vector<uint64_t> parts = DivideBudget(uint64_t{5} << 20, requests);
+  EXPECT_NEAR(static_cast<double>(parts[0]), 4 << 20, 4 << 10);
+  EXPECT_NEAR(static_cast<double>(parts[1]), 1 << 20, 4 << 10);
+}
+
 TEST(RowsThatFitTest, IsTheMostThatFit) {
   const auto bytes_for = [](uint64_t rows, size_t row_bytes) {
     return 1000 + (rows + 9) / 10 * 10 * (row_bytes + 4);

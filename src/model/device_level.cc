@@ -117,8 +117,9 @@ std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
     if (demand.served != nullptr) request.held_bytes = BytesOf(*demand.served);
     held_by_demands += request.held_bytes;
     request.least_bytes = caches_.front()->TableBytes(row_bytes, 1);
+    const uint64_t bytes = caches_.front()->TableBytes(row_bytes, demand.row_count);
     request.needed_bytes =
-        std::max(request.least_bytes, caches_.front()->TableBytes(row_bytes, demand.row_count));
+        std::max(request.least_bytes, NeedOf(bytes, demand.row_count, row_bytes));
     request.share = demand.share;
     request.fixed_bytes = demand.fixed_bytes;
   }
