@@ -57,7 +57,7 @@ struct DurableStatistics {
 
 struct StoreStatistics {
   uint64_t lookups = 0;
-  uint64_t promotions_dropped = 0;  // the promotion queue was full
+  uint64_t promotions_dropped = 0;  // a queue, or level 1's writer, was full
   uint64_t deadlines_exceeded = 0;
   uint64_t l3_errors = 0;
   ErrorCounts l3_errors_by_code{};

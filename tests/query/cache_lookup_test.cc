@@ -512,6 +512,27 @@ TEST(CacheFaultTest, AFailureIsOneHoweverManyTablesTheCallNames) {
   EXPECT_EQ(world.statistics().tables[0].l1.errors + world.statistics().tables[1].l1.errors, 1);
 }
 
+// Catches: a writer with too much to do, for which an operator is called to a level that works.
+TEST(CacheFaultTest, APromotionThatFindsNoRoomIsDroppedAndNoError) {
+  TierFaults faults;
+  auto cache = WithFaults(*MakeHostCache({.device = 0, .bytes_max = uint64_t{4} << 20}), &faults);
+  const WorldTable a = MakeWorldTable({.keys = {1}}, nullptr);
+  World world(0, {cache.get()});
+  a.served->AttachL1(0, *cache->OpenTable(32, cache->TableBytes(32, 100)));
+  world.Publish({&a});
+  const auto session = world.NewSession({.device = 0});
+  for (const bool is_full : {true, false}) {
+    faults.Plan(TierOperation::kInsert, {.fault = TierFault::kFail,
+                                         .status = is_full ? absl::ResourceExhaustedError("full")
+                                                           : absl::InternalError("!"),
+                                         .times = 1});
+    Ask(*session, {1});
+    world.executor().RunAll();
+    EXPECT_EQ(world.statistics().promotions_dropped, 1);
+    EXPECT_EQ(world.statistics().tables[0].l1.errors, is_full ? 0 : 1);
+  }
+}
+
 // The cache's calls take 16 keys: a larger look-up passes by the cache, and stays so while a change
 // is open.
 TEST_F(CacheLookupTest, ACacheThatFailsIsPassedBy) {
