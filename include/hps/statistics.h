@@ -59,6 +59,7 @@ struct StoreStatistics {
   uint64_t lookups = 0;
   uint64_t promotions_dropped = 0;  // a queue, or level 1's writer, was full
   uint64_t deadlines_exceeded = 0;
+  uint64_t l1_down = 0;  // devices that the look-up which asked last had no answer from
   uint64_t l3_errors = 0;
   ErrorCounts l3_errors_by_code{};
   DurableStatistics l3;

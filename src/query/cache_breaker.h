@@ -1,5 +1,6 @@
-// Whether calls ask a device at all: one that did not answer in time is left alone for a while, so
-// that not every call waits for it in vain. Shared by the sessions on one device. Thread-safe.
+// Whether calls ask a device at all: one that did not answer in time, or has failed, is left alone
+// for a while, so that not every call waits for it in vain. Shared by the sessions on one device.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -10,7 +11,7 @@ namespace hps {
 
 class CacheBreaker {
  public:
-  // How long a device that hangs is left alone before one call tries it again.
+  // How long it is left alone before one call tries it again.
   static constexpr Duration kRest = std::chrono::seconds(1);
 
   // Whether a call that begins now may ask.
@@ -21,7 +22,10 @@ class CacheBreaker {
            until_.compare_exchange_strong(until, now + kRest, std::memory_order_relaxed);
   }
 
-  void NoteHang(TimePoint now) { until_.store(now + kRest, std::memory_order_relaxed); }
+  // The call that asked last had no answer: it hangs, or has failed.
+  bool is_down() const { return until_.load(std::memory_order_relaxed) != TimePoint(); }
+
+  void NoteFailure(TimePoint now) { until_.store(now + kRest, std::memory_order_relaxed); }
   void NoteAnswer() {
     if (until_.load(std::memory_order_relaxed) != TimePoint())
       until_.store(TimePoint(), std::memory_order_relaxed);

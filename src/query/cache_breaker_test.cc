@@ -11,7 +11,7 @@ constexpr Duration kTick{1};
 TEST(CacheBreakerTest, LetsOneCallTryADeviceThatHungNowAndThen) {
   CacheBreaker breaker;
   EXPECT_TRUE(breaker.Admits(kNow) && breaker.Admits(kNow));
-  breaker.NoteHang(kNow);
+  breaker.NoteFailure(kNow);
   EXPECT_FALSE(breaker.Admits(kNow));
   EXPECT_FALSE(breaker.Admits(kNow + CacheBreaker::kRest - kTick));
   EXPECT_TRUE(breaker.Admits(kNow + CacheBreaker::kRest));

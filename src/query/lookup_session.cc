@@ -20,6 +20,12 @@ constexpr Duration kDeviceWaitMax = std::chrono::seconds(1);
 // may have the rows of other large calls to copy before, and must not be taken for one that hangs.
 constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
 
+// Whether the device itself has failed: one that has no call or no memory left for this look-up
+// may answer the next one.
+bool IsOfDevice(absl::StatusCode failed) {
+  return failed == absl::StatusCode::kDeadlineExceeded || failed == absl::StatusCode::kInternal;
+}
+
 }  // namespace
 
 // ---- The read path ----
@@ -256,8 +262,7 @@ void LevelSession::ServeDefaults() {
 void LevelSession::LeaveCache(const ModelState::Guard& guard, absl::StatusCode failed) {
   EndCall(guard);
   PassByCache();
-  if (failed == absl::StatusCode::kDeadlineExceeded)
-    breaker_->NoteHang(shared_.fetch.clock().Now());
+  if (IsOfDevice(failed)) breaker_->NoteFailure(shared_.fetch.clock().Now());
   // It is one failure, whatever the number of tables.
   if (!tables_.empty()) tables_.front().counters->l1_errors().Add(failed);
 }

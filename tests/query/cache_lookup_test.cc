@@ -9,7 +9,6 @@
 #include <memory>
 #include <new>
 #include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,16 +20,6 @@
 
 namespace hps {
 namespace {
-
-// Looks keys of the first table up, whose rows have 32 bytes, for a caller who wants them on the
-// device.
-absl::Status AskOnDevice(LookupSession& session, const std::vector<Key>& keys,
-                         std::optional<Duration> timeout = {}) {
-  std::vector<std::byte> rows(keys.size() * 32);
-  const DeviceTableQuery query{.keys = {keys.data(), keys.size()},
-                               .rows = {rows.data(), rows.size()}};
-  return session.Lookup(DeviceLookupRequest{.queries = {&query, 1}, .timeout = timeout}, nullptr);
-}
 
 using testing::Each;
 using testing::ElementsAre;
@@ -312,113 +301,6 @@ TEST(CacheFaultTest, WithoutAStreamTheRowsAreThereOnReturn) {
     ASSERT_TRUE(session->Lookup(request, nullptr).ok());
     EXPECT_EQ(faults.calls(TierOperation::kWait), waits + 1);
     world.executor().RunAll();
-  }
-}
-
-// An executor that is made later: a device is made before the world whose time it passes.
-class LaterExecutor final : public Executor {
- public:
-  void Become(Executor& executor) { executor_ = &executor; }
-  absl::Status Post(Task* task) override { return executor_->Post(task); }
-  bool Await(Latch& latch, Deadline deadline) override { return executor_->Await(latch, deadline); }
-  const Clock& clock() const override { return executor_->clock(); }
-  size_t thread_count() const override { return executor_->thread_count(); }
-  size_t queued_count() const override { return executor_->queued_count(); }
-
- private:
-  Executor* executor_ = nullptr;
-};
-
-// A device that does not answer in one step of a call; below it there is only L3.
-class HangingDeviceTest : public testing::Test {
- protected:
-  HangingDeviceTest() {
-    executor_.Become(world_.executor());
-    a_.served->AttachL1(0, *cache_->OpenTable(32, cache_->TableBytes(32, 100)));
-    world_.Publish({&a_});
-    session_ = world_.NewSession({.device = 0});
-  }
-
-  TimePoint Now() { return world_.executor().clock().Now(); }
-  // What L3 answers, and how long it takes.
-  Duration AskL3(Duration timeout) {
-    const TimePoint before = Now();
-    const WorldAnswer answer = Ask(*session_, {1, 2, 3}, 0, {.timeout = timeout});
-    EXPECT_TRUE(answer.status.ok()) << answer.status;
-    EXPECT_THAT(answer.statuses,
-                ElementsAre(KeyStatus::kHitL3, KeyStatus::kHitL3, KeyStatus::kAbsent));
-    EXPECT_TRUE(StampedRow::Matches(1, 2, 0, answer.row(1)));
-    return Now() - before;
-  }
-
-  LaterExecutor executor_;
-  TierFaults faults_{&executor_};
-  std::unique_ptr<DeviceCache> cache_ =
-      WithFaults(*MakeHostCache({.device = 0, .bytes_max = uint64_t{4} << 20}), &faults_);
-  const WorldTable a_ = MakeWorldTable({.has_l2 = false, .keys = {1, 2}}, nullptr);
-  World world_{0, {cache_.get()}};
-  std::unique_ptr<LookupSession> session_;
-};
-
-TEST_F(HangingDeviceTest, LeavesL3TimeToAnswerAndIsLeftAloneForAWhile) {
-  using std::chrono::milliseconds;
-  struct Case {
-    Duration timeout;
-    Duration waited;
-  };
-  uint64_t hung = 0;
-  for (const TierOperation step : {TierOperation::kMisses, TierOperation::kWait}) {
-    for (const Case& c :
-         {Case{milliseconds(200), milliseconds(100)}, Case{milliseconds(1000), milliseconds(500)},
-          Case{milliseconds(10'000), milliseconds(1000)},
-          Case{Duration::max(), milliseconds(1000)}}) {
-      SCOPED_TRACE(testing::Message() << static_cast<int>(step) << " " << c.timeout.count());
-      ASSERT_TRUE(a_.served->l1(0)->Clear().ok());
-      const uint64_t hung_here = faults_.injected(step);
-      faults_.Plan(step, {.fault = TierFault::kDelay});
-      EXPECT_EQ(AskL3(c.timeout), c.waited);
-      EXPECT_EQ(world_.statistics().tables[0].l1.errors, ++hung);
-      EXPECT_EQ(AskL3(c.timeout), Duration::zero()) << "nobody waits in vain again";
-      EXPECT_EQ(AskL3(c.timeout), Duration::zero());
-      world_.executor().manual_clock().Advance(CacheBreaker::kRest);
-      EXPECT_EQ(AskL3(c.timeout), c.waited) << "one call tries it again";
-      EXPECT_EQ(AskL3(c.timeout), Duration::zero());
-      EXPECT_EQ(world_.statistics().tables[0].l1.errors, ++hung);
-      EXPECT_EQ(faults_.injected(step) - hung_here, 2);
-      faults_.Clear();
-      world_.executor().manual_clock().Advance(CacheBreaker::kRest);
-      world_.executor().RunAll();
-      for (int calls = 0; calls < 2; ++calls) {
-        Ask(*session_, {1, 2});
-        world_.executor().RunAll();
-      }
-      EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL1) << "it answers again";
-    }
-  }
-}
-
-// A caller who leaves no time gets what is at hand, hence what a device that works holds.
-TEST_F(HangingDeviceTest, IsWaitedForAMomentWhereNoTimeIsLeft) {
-  Ask(*session_, {1});
-  world_.executor().RunAll();
-  const HostLookupRequest at_hand{.timeout = Duration::zero()};
-  EXPECT_THAT(Ask(*session_, {1, 2}, 0, at_hand).statuses,
-              ElementsAre(KeyStatus::kHitL1, KeyStatus::kDefaultDegraded));
-  faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
-  const TimePoint before = Now();
-  const WorldAnswer answer = Ask(*session_, {1, 2}, 0, at_hand);
-  ASSERT_TRUE(answer.status.ok()) << answer.status;
-  EXPECT_THAT(answer.statuses, Each(KeyStatus::kDefaultDegraded));
-  EXPECT_EQ(Now() - before, std::chrono::milliseconds(100));
-}
-
-TEST_F(HangingDeviceTest, IsWaitedForASecondWhereTheRowsAreWantedOnIt) {
-  faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
-  for (const Duration timeout : {Duration(std::chrono::seconds(10)), Duration::max()}) {
-    const TimePoint before = Now();
-    const absl::Status status = AskOnDevice(*session_, {1, 2}, timeout);
-    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    EXPECT_EQ(Now() - before, std::chrono::seconds(1));
   }
 }
 

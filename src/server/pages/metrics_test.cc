@@ -123,6 +123,15 @@ TEST(MetricsTest, AStoreThatCanNotBeWrittenIsATierThatIsDown) {
   EXPECT_EQ(Samples(MetricsText(snapshot)).at(R"(hps_tier_up{tier="l3"})"), 0);
 }
 
+TEST(MetricsTest, ADeviceThatDoesNotAnswerIsATierThatIsDown) {
+  const Config config;
+  Snapshot snapshot = FullSnapshot(&config);
+  snapshot.store.l1_down = 1;
+  const auto samples = Samples(MetricsText(snapshot));
+  EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l1"})"), 0);
+  EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l2"})"), 1);
+}
+
 // Families move when others are added; a builder must still add to its own.
 TEST(MetricListTest, BuildersStayWithTheirFamily) {
   MetricList list;

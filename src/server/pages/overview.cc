@@ -110,8 +110,8 @@ Json LevelJson(const LevelStatistics& level) {
           {"dropped", level.dropped},       {"errors", level.errors}};
 }
 
-Json TotalsJson(const char* name, const char* kind, const LevelTotals& totals) {
-  Json json = {{"name", name}, {"kind", kind}, {"up", true}};
+Json TotalsJson(const char* name, const char* kind, bool up, const LevelTotals& totals) {
+  Json json = {{"name", name}, {"kind", kind}, {"up", up}};
   json.update(LevelJson(totals.sum));
   json["bytes_max"] = totals.bytes_max;
   return json;
@@ -121,11 +121,11 @@ Json TotalsJson(const char* name, const char* kind, const LevelTotals& totals) {
 Json LevelsJson(const Snapshot& snapshot) {
   Json levels = Json::array();
   if (const LevelTotals l1 = TotalsOfL1(snapshot); l1.configured) {
-    levels.push_back(TotalsJson("l1", "gpu", l1));
+    levels.push_back(TotalsJson("l1", "gpu", snapshot.store.l1_down == 0, l1));
   }
   if (const LevelTotals l2 = TotalsOfL2(snapshot); l2.configured) {
     const bool is_redis = snapshot.config->l2.kind == L2Kind::kRedis;
-    levels.push_back(TotalsJson("l2", is_redis ? "redis" : "memory", l2));
+    levels.push_back(TotalsJson("l2", is_redis ? "redis" : "memory", /*up=*/true, l2));
   }
   uint64_t rows = 0;
   uint64_t bytes = 0;

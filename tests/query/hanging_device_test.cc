@@ -1,0 +1,150 @@
+// Sessions with a device cache that does not answer in time, or fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "l1_host/host_cache.h"
+#include "query/cache_breaker.h"
+#include "query/test_query_world.h"
+#include "tier/fault_cache.h"
+
+namespace hps {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+// An executor that is made later: a device is made before the world whose time it passes.
+class LaterExecutor final : public Executor {
+ public:
+  void Become(Executor& executor) { executor_ = &executor; }
+  absl::Status Post(Task* task) override { return executor_->Post(task); }
+  bool Await(Latch& latch, Deadline deadline) override { return executor_->Await(latch, deadline); }
+  const Clock& clock() const override { return executor_->clock(); }
+  size_t thread_count() const override { return executor_->thread_count(); }
+  size_t queued_count() const override { return executor_->queued_count(); }
+
+ private:
+  Executor* executor_ = nullptr;
+};
+
+// A device that does not answer in one step of a call; below it there is only L3.
+class HangingDeviceTest : public testing::Test {
+ protected:
+  HangingDeviceTest() {
+    executor_.Become(world_.executor());
+    a_.served->AttachL1(0, *cache_->OpenTable(32, cache_->TableBytes(32, 100)));
+    world_.Publish({&a_});
+    session_ = world_.NewSession({.device = 0});
+  }
+
+  TimePoint Now() { return world_.executor().clock().Now(); }
+  // What L3 answers, and how long it takes.
+  Duration AskL3(Duration timeout) {
+    const TimePoint before = Now();
+    const WorldAnswer answer = Ask(*session_, {1, 2, 3}, 0, {.timeout = timeout});
+    EXPECT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_THAT(answer.statuses,
+                ElementsAre(KeyStatus::kHitL3, KeyStatus::kHitL3, KeyStatus::kAbsent));
+    EXPECT_TRUE(StampedRow::Matches(1, 2, 0, answer.row(1)));
+    return Now() - before;
+  }
+
+  LaterExecutor executor_;
+  TierFaults faults_{&executor_};
+  std::unique_ptr<DeviceCache> cache_ =
+      WithFaults(*MakeHostCache({.device = 0, .bytes_max = uint64_t{4} << 20}), &faults_);
+  const WorldTable a_ = MakeWorldTable({.has_l2 = false, .keys = {1, 2}}, nullptr);
+  World world_{0, {cache_.get()}};
+  std::unique_ptr<LookupSession> session_;
+};
+
+TEST_F(HangingDeviceTest, LeavesL3TimeToAnswerAndIsLeftAloneForAWhile) {
+  using std::chrono::milliseconds;
+  struct Case {
+    Duration timeout;
+    Duration waited;
+  };
+  uint64_t hung = 0;
+  for (const TierOperation step : {TierOperation::kMisses, TierOperation::kWait}) {
+    for (const Case& c :
+         {Case{milliseconds(200), milliseconds(100)}, Case{milliseconds(1000), milliseconds(500)},
+          Case{milliseconds(10'000), milliseconds(1000)},
+          Case{Duration::max(), milliseconds(1000)}}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(step) << " " << c.timeout.count());
+      ASSERT_TRUE(a_.served->l1(0)->Clear().ok());
+      const uint64_t hung_here = faults_.injected(step);
+      faults_.Plan(step, {.fault = TierFault::kDelay});
+      EXPECT_EQ(AskL3(c.timeout), c.waited);
+      EXPECT_EQ(world_.statistics().tables[0].l1.errors, ++hung);
+      EXPECT_EQ(world_.statistics().l1_down, 1);
+      EXPECT_EQ(AskL3(c.timeout), Duration::zero()) << "nobody waits in vain again";
+      EXPECT_EQ(AskL3(c.timeout), Duration::zero());
+      world_.executor().manual_clock().Advance(CacheBreaker::kRest);
+      EXPECT_EQ(AskL3(c.timeout), c.waited) << "one call tries it again";
+      EXPECT_EQ(AskL3(c.timeout), Duration::zero());
+      EXPECT_EQ(world_.statistics().tables[0].l1.errors, ++hung);
+      EXPECT_EQ(faults_.injected(step) - hung_here, 2);
+      faults_.Clear();
+      world_.executor().manual_clock().Advance(CacheBreaker::kRest);
+      world_.executor().RunAll();
+      for (int calls = 0; calls < 2; ++calls) {
+        Ask(*session_, {1, 2});
+        world_.executor().RunAll();
+      }
+      EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL1) << "it answers again";
+      EXPECT_EQ(world_.statistics().l1_down, 0);
+    }
+  }
+}
+
+// Catches: a device that fails for good, which every call asks again.
+TEST_F(HangingDeviceTest, OneThatFailsIsLeftAloneForAWhile) {
+  faults_.Plan(TierOperation::kBegin,
+               {.fault = TierFault::kFail, .status = absl::InternalError("illegal access")});
+  for (int calls = 0; calls < 5; ++calls) AskL3(Duration::max());
+  EXPECT_EQ(faults_.injected(TierOperation::kBegin), 1);
+  EXPECT_EQ(world_.statistics().l1_down, 1);
+  world_.executor().manual_clock().Advance(CacheBreaker::kRest);
+  AskL3(Duration::max());
+  EXPECT_EQ(faults_.injected(TierOperation::kBegin), 2);
+  faults_.Clear();
+  world_.executor().manual_clock().Advance(CacheBreaker::kRest);
+  Ask(*session_, {1});
+  EXPECT_EQ(world_.statistics().l1_down, 0);
+  faults_.Plan(TierOperation::kBegin, {.fault = TierFault::kFail,
+                                       .status = absl::ResourceExhaustedError("no call left"),
+                                       .times = 1});
+  Ask(*session_, {1});
+  EXPECT_EQ(world_.statistics().l1_down, 0) << "the next one may find one";
+}
+
+// A caller who leaves no time gets what is at hand, hence what a device that works holds.
+TEST_F(HangingDeviceTest, IsWaitedForAMomentWhereNoTimeIsLeft) {
+  Ask(*session_, {1});
+  world_.executor().RunAll();
+  const HostLookupRequest at_hand{.timeout = Duration::zero()};
+  EXPECT_THAT(Ask(*session_, {1, 2}, 0, at_hand).statuses,
+              ElementsAre(KeyStatus::kHitL1, KeyStatus::kDefaultDegraded));
+  faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
+  const TimePoint before = Now();
+  const WorldAnswer answer = Ask(*session_, {1, 2}, 0, at_hand);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_THAT(answer.statuses, Each(KeyStatus::kDefaultDegraded));
+  EXPECT_EQ(Now() - before, std::chrono::milliseconds(100));
+}
+
+TEST_F(HangingDeviceTest, IsWaitedForASecondWhereTheRowsAreWantedOnIt) {
+  faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
+  for (const Duration timeout : {Duration(std::chrono::seconds(10)), Duration::max()}) {
+    const TimePoint before = Now();
+    const absl::Status status = AskOnDevice(*session_, {1, 2}, timeout);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_EQ(Now() - before, std::chrono::seconds(1));
+  }
+}
+
+}  // namespace
+}  // namespace hps
