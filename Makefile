@@ -5,6 +5,9 @@
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
+# Paths of the checkout are none of an object's: ccache gives one what another has compiled.
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
 HPS_CUDA_VENV ?= $(CURDIR)/.venv-cuda
 export HPS_CUDA_VENV
 SCENARIOS ?= l2 l3 import session serve
