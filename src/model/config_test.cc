@@ -291,7 +291,6 @@ TEST_F(ConfigTest, TomlThatDoesNotParseNamesThePlace) {
   ExpectInvalid(std::string(100'000, '['), "1:3", {});
 }
 
-// A setting that can't have its effect must not be ignored in silence.
 // Catches: a parser that takes its tables apart by recursion, let loose on a key with more parts
 // than the stack has room for.
 TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
@@ -304,6 +303,7 @@ TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
   }
 }
 
+// A setting that can't have its effect must not be ignored in silence.
 TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
   ExpectError("[l2]\nkind = \"redis\"\n", unimplemented, "2:8", {"l2.kind", "Redis"});

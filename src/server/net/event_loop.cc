@@ -175,10 +175,10 @@ int EventLoop::Look(bool has_more, std::span<epoll_event> events) {
 void EventLoop::Report(const epoll_event& event, bool is_last) {
   const void* const source = event.data.ptr;
   if (source == &stop_ || source == &wake_ || source == &later_) return;
-  if (event.data.ptr == &timer_) {
+  if (source == &timer_) {
     uint64_t expirations = 0;
     if (read(timer_, &expirations, sizeof(expirations)) > 0) handler_.OnTick();
-  } else if (event.data.ptr == &epoll_) {
+  } else if (source == &epoll_) {
     handler_.OnAcceptable();
   } else {
     const bool reset = (event.events & (EPOLLHUP | EPOLLERR)) != 0;
