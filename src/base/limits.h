@@ -37,6 +37,12 @@ inline constexpr size_t kPromotionsQueuedMax = 256;
 // Device caches of one process: one for each GPU of a node, and as many to spare.
 inline constexpr size_t kCachesMax = 16;
 
+// Look-ups at a time in one device's cache; each has buffers of its own, tens of MiB with the
+// defaults. So many at least where the configuration leaves it to the machine: threads that look up
+// without a server need them too.
+inline constexpr size_t kDeviceCallsMin = 16;
+inline constexpr size_t kDeviceCallsMax = 1024;
+
 // The staging of a GPU cache's writer, in pinned and once more in device memory. A step of a write
 // takes at most a quarter: 8 MiB travel for longer than a launch takes, and hold 512 of the widest
 // rows.

@@ -128,8 +128,9 @@ std::vector<Setting<Config>> L1Settings() {
           [](auto& c) -> auto& { return c.l1.preload; }),
       MakeSetting<Config>(
           {"l1", "calls_max",
-           "Look-ups at a time on one device; each has buffers on the device and on the host."},
-          IntegerCodec{1, 1024}, [](auto& c) -> auto& { return c.l1.calls_max; }),
+           "Look-ups at a time on one device; each has buffers on the device and on the host. 0 = "
+           "the server's look-ups (`[server] lookups`), divided by the devices, and at least 16."},
+          IntegerCodec{0, kDeviceCallsMax}, [](auto& c) -> auto& { return c.l1.calls_max; }),
       MakeSetting<Config>(
           {"l1", "call_keys_max",
            "Keys of one look-up through level 1, over all its tables; a key takes about 50 bytes "

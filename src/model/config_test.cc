@@ -201,7 +201,7 @@ TEST_F(ConfigTest, OutOfRangeNamesTheRange) {
   ExpectInvalid("[threads]\npromote = 0\n", "2:11", {"1 to 64"});
   ExpectInvalid("[l1]\ndevices = [-1]\n", "2:11", {"0 to 1023"});
   ExpectInvalid("[l1]\npreload = -0.1\n", "2:11", {"l1.preload", "0.0 to 1.0"});
-  ExpectInvalid("[l1]\ncalls_max = 0\n", "2:13", {"1 to 1024"});
+  ExpectInvalid("[l1]\ncalls_max = 1025\n", "2:13", {"0 to 1024"});
   ExpectInvalid("[l1]\ncall_keys_max = 4194305\n", "2:17", {"1 to 4194304"});
   ExpectInvalid("[l2]\noverflow_margin = 0.5\nresolution_target = 0.6\n", "",
                 {"l2.resolution_target", "overflow_margin"});

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/server_threads.h"
 #include "hps/npy_files.h"
 #include "hps/units.h"
 #include "model/budget.h"
@@ -21,6 +23,14 @@ constexpr auto kDumpTimeout = std::chrono::seconds(10);
 
 std::string PartOf(const ServedTable& table, const DeviceCache& cache) {
   return absl::StrCat("table '", table.spec().name, "' on device ", cache.device());
+}
+
+// Look-ups at a time on each of so many devices: the server spreads its own over them evenly.
+size_t CallsMax(const Config& config, size_t device_count) {
+  if (config.l1.calls_max != 0) return config.l1.calls_max;
+  const size_t devices = std::max<size_t>(1, device_count);
+  const size_t lookups = (LookupSlots(config.server) + devices - 1) / devices;
+  return std::clamp(lookups, kDeviceCallsMin, kDeviceCallsMax);
 }
 
 // What so many rows ask of a cache.
@@ -62,10 +72,29 @@ absl::Status DeviceLevel::Open(const DeviceCacheFactory& factory) {
     devices = found.ok() ? *std::move(found) : std::vector<int>();
     if (devices.size() > kCachesMax) devices.resize(kCachesMax);
   }
+  // Where one is left out the others get its look-ups too: they are made anew for them.
+  size_t made_for = 0;
+  do {
+    made_for = devices.size();
+    HPS_RETURN_IF_ERROR(MakeCaches(factory, devices));
+    std::erase_if(devices, [this](int device) { return left_out_.contains(device); });
+  } while (CallsMax(config_, devices.size()) != CallsMax(config_, made_for));
+  if (caches_.empty()) {
+    if (devices_status_.ok()) devices_status_ = factory.Support();
+    return absl::OkStatus();
+  }
+  HPS_ASSIGN_OR_RETURN(executor_, WorkerPool::Create({.name = "hps-l1-fill", .queue_max = 1}));
+  return absl::OkStatus();
+}
+
+absl::Status DeviceLevel::MakeCaches(const DeviceCacheFactory& factory,
+                                     std::span<const int> devices) {
+  const L1Config& l1 = config_.l1;
+  caches_.clear();
   for (const int device : devices) {
     auto cache = factory.Make({.device = device,
                                .bytes_max = l1.bytes_max,
-                               .calls_max = l1.calls_max,
+                               .calls_max = CallsMax(config_, devices.size()),
                                .call_keys_max = l1.call_keys_max,
                                .call_staging_bytes = l1.call_staging_bytes});
     if (cache.ok()) {
@@ -77,11 +106,6 @@ absl::Status DeviceLevel::Open(const DeviceCacheFactory& factory) {
       return cache.status();
     }
   }
-  if (caches_.empty()) {
-    if (devices_status_.ok()) devices_status_ = factory.Support();
-    return absl::OkStatus();
-  }
-  HPS_ASSIGN_OR_RETURN(executor_, WorkerPool::Create({.name = "hps-l1-fill", .queue_max = 1}));
   return absl::OkStatus();
 }
 

@@ -107,6 +107,8 @@ class DeviceLevel {
 
   explicit DeviceLevel(const Config& config) : config_(config) {}
   absl::Status Open(const DeviceCacheFactory& factory);
+  // One on each device that has room for it; in place of those that were made before.
+  absl::Status MakeCaches(const DeviceCacheFactory& factory, std::span<const int> devices);
   absl::Status Attach(ServedTable& table, size_t cache, uint64_t bytes);
   std::vector<Key> KeysFor(const Adoption& adoption, size_t cache) const;
   bool MayFill(const ServedTable& table) const;

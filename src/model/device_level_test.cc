@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "l1_host/host_cache.h"
@@ -35,6 +36,7 @@ class HostDevices final : public DeviceCacheFactory {
   absl::StatusOr<std::string> DeviceName(int) const override { return "host"; }
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
       const DeviceCacheOptions& options) const override {
+    calls_max[options.device] = options.calls_max;
     if (options.device == full) return absl::ResourceExhaustedError("no memory is left there");
     if (std::find(present.begin(), present.end(), options.device) == present.end())
       return absl::UnavailableError("there is none");
@@ -47,6 +49,7 @@ class HostDevices final : public DeviceCacheFactory {
 
   std::vector<int> present = {0};
   int full = -1;
+  mutable std::map<int, size_t> calls_max{};  // of the last cache that was asked for, by device
 };
 
 class DeviceLevelTest : public StoreFilesTest {
@@ -210,6 +213,36 @@ TEST_F(DeviceLevelTest, ADeviceWithoutRoomIsLeftOutUnlessItIsListed) {
   config_.l1.devices = {0, 1};
   EXPECT_EQ(OpenStore(config_, OpenMode::kReadWrite, devices_).status().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+// Catches: a server's look-up that finds no call left.
+TEST_F(DeviceLevelTest, ThereIsACallForEachLookUpOfTheServer) {
+  struct Case {
+    uint32_t calls_max;
+    uint32_t lookups;
+    std::vector<int> present;
+    int full;
+    std::map<int, size_t> expected;
+  };
+  config_.server.threads = 100;
+  config_.l1.call_keys_max = 16;
+  config_.l1.call_staging_bytes = 1024;
+  Import(Files("t", 10, 1));
+  for (const Case& c :
+       {Case{0, 40, {0}, -1, {{0, 40}}}, Case{0, 41, {0, 1}, -1, {{0, 21}, {1, 21}}},
+        Case{0, 40, {0, 1}, 1, {{0, 40}, {1, 20}}}, Case{0, 99, {0}, -1, {{0, 99}}},
+        Case{0, 3, {0}, -1, {{0, 16}}}, Case{5, 40, {0, 1}, 1, {{0, 5}, {1, 5}}}}) {
+    SCOPED_TRACE(testing::Message() << c.calls_max << " " << c.lookups << " " << c.full);
+    config_.l1.calls_max = c.calls_max;
+    config_.server.lookups = c.lookups;
+    devices_.present = c.present;
+    devices_.full = c.full;
+    devices_.calls_max.clear();
+    const std::unique_ptr<Store> store = Open();
+    ASSERT_NE(store, nullptr);
+    EXPECT_EQ(LookUp(*store, "t", {1}).value, 1);
+    EXPECT_EQ(devices_.calls_max, c.expected);
+  }
 }
 
 TEST_F(DeviceLevelTest, ACallIsBoundedByThePool) {

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "base/macros.h"
+#include "base/server_threads.h"
 
 namespace hps::server {
 namespace {
-
-size_t Cores() { return std::max(1U, std::thread::hardware_concurrency()); }
 
 // A device's session takes fewer keys at once than the host's.
 size_t LookupKeysMax(const Config& config, const ModelLifeCycle& life_cycle) {
@@ -28,15 +26,6 @@ InferenceEngine::Options EngineOptions(const Config& config, const ModelLifeCycl
 }
 
 }  // namespace
-
-size_t ProtocolThreads(const ServerConfig& config) {
-  return config.threads != 0 ? config.threads : 2 * Cores();
-}
-
-size_t LookupSlots(const ServerConfig& config) {
-  const size_t wanted = config.lookups != 0 ? config.lookups : Cores();
-  return std::max<size_t>(1, std::min(wanted, ProtocolThreads(config) - 1));
-}
 
 ServerCore::ServerCore(const Config& config, ModelLifeCycle& life_cycle, const Options& options)
     : clock_(options.clock),

@@ -89,9 +89,4 @@ class ServerCore final : public StatisticsSource {
   std::unique_ptr<WorkerPool> timer_;
 };
 
-// How many look-ups run at a time, and how many threads a protocol has: [server] lookups and
-// threads, or what the machine's cores ask for.
-size_t LookupSlots(const ServerConfig& config);
-size_t ProtocolThreads(const ServerConfig& config);
-
 }  // namespace hps::server

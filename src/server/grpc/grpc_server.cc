@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "base/macros.h"
+#include "base/server_threads.h"
 #include "server/core/server_core.h"
 #include "server/grpc/grpc_connection.h"
 

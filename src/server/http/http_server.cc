@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/macros.h"
+#include "base/server_threads.h"
 #include "server/core/server_core.h"
 #include "server/http/connection.h"
 
