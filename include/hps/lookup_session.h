@@ -113,8 +113,10 @@ class LookupSession {
   // request.stream; rows and statuses are there when that stream has passed the call, and without
   // a stream on return. `counts` is host memory, complete on return.
   // Errors: as above; UNIMPLEMENTED in a build without GPU support, or for a session on the host;
-  // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED or INTERNAL from the cache. After the last two the device
-  // may still write to the outputs: synchronize it before they are freed.
+  // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED, INTERNAL or UNAVAILABLE from the cache. After the last
+  // three the device may still write to the outputs: synchronize it before they are freed.
+  // DEADLINE_EXCEEDED: the device, or the stream's earlier work, was not done when the timeout had
+  // passed, and at least 0.1 s; or after a minute, where the timeout is without end.
   virtual absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) = 0;
 };
 

@@ -14,16 +14,22 @@
 namespace hps {
 namespace {
 
-// A device answers in microseconds; one that does not within this is down.
+// A device answers in microseconds; one that does not within this is down, where the host's levels
+// can answer in its place.
 constexpr Duration kDeviceWaitMax = std::chrono::seconds(1);
+// Where they can't, and the caller waits for as long as it takes: a thread must come back from a
+// device that hangs.
+constexpr Duration kDeviceWaitUnasked = std::chrono::minutes(1);
 // It is waited for this long also where the caller leaves less time, or none: a device that works
 // may have the rows of other large calls to copy before, and must not be taken for one that hangs.
 constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
 
 // Whether the device itself has failed: one that has no call or no memory left for this look-up
-// may answer the next one.
-bool IsOfDevice(absl::StatusCode failed) {
-  return failed == absl::StatusCode::kDeadlineExceeded || failed == absl::StatusCode::kInternal;
+// may answer the next one, and on a caller's stream the look-up may have waited for the caller's
+// own work.
+bool IsOfDevice(absl::StatusCode failed, Stream stream) {
+  if (failed == absl::StatusCode::kDeadlineExceeded) return stream.handle == nullptr;
+  return failed == absl::StatusCode::kInternal || failed == absl::StatusCode::kUnavailable;
 }
 
 }  // namespace
@@ -76,6 +82,7 @@ absl::Status LevelSession::AnswerOnDevice(MemorySpace space, Stream stream,
     return asked;
   }
   LeaveCache(guard, asked.code());
+  if (IsOfDevice(asked.code(), stream)) breaker_->NoteFailure(shared_.fetch.clock().Now());
   if (!on_host) return asked;
   AnswerWithoutCache(guard);
   return absl::OkStatus();
@@ -236,11 +243,15 @@ Deadline LevelSession::L2Deadline() const {
   return now + std::max(deadline_ - now, Duration::zero()) / 2;
 }
 
-// A device that hangs must leave the host's levels time to answer; for outputs on the device there
-// are none.
+// A device that hangs must leave the host's levels time to answer. For outputs on the device there
+// are none: it has all of the caller's time, in which the caller's stream may be at work too.
 Deadline LevelSession::DeviceDeadline(MemorySpace space) const {
   const TimePoint now = shared_.fetch.clock().Now();
-  if (space == MemorySpace::kDevice || deadline_ == kNoDeadline) return now + kDeviceWaitMax;
+  if (space == MemorySpace::kDevice) {
+    if (deadline_ == kNoDeadline) return now + kDeviceWaitUnasked;
+    return std::max(deadline_, now + kDeviceWaitMin);
+  }
+  if (deadline_ == kNoDeadline) return now + kDeviceWaitMax;
   return now + std::clamp<Duration>((deadline_ - now) / 2, kDeviceWaitMin, kDeviceWaitMax);
 }
 
@@ -262,7 +273,6 @@ void LevelSession::ServeDefaults() {
 void LevelSession::LeaveCache(const ModelState::Guard& guard, absl::StatusCode failed) {
   EndCall(guard);
   PassByCache();
-  if (IsOfDevice(failed)) breaker_->NoteFailure(shared_.fetch.clock().Now());
   // It is one failure, whatever the number of tables.
   if (!tables_.empty()) tables_.front().counters->l1_errors().Add(failed);
 }

@@ -206,11 +206,12 @@ inline WorldAnswer Ask(LookupSession& session, std::vector<Key> keys, uint32_t t
 // Looks keys of the first table up, whose rows have 32 bytes, for a caller who wants them on the
 // device.
 inline absl::Status AskOnDevice(LookupSession& session, const std::vector<Key>& keys,
-                                std::optional<Duration> timeout = {}) {
+                                std::optional<Duration> timeout = {}, Stream stream = {}) {
   std::vector<std::byte> rows(keys.size() * 32);
   const DeviceTableQuery query{.keys = {keys.data(), keys.size()},
                                .rows = {rows.data(), rows.size()}};
-  return session.Lookup(DeviceLookupRequest{.queries = {&query, 1}, .timeout = timeout}, nullptr);
+  return session.Lookup(
+      DeviceLookupRequest{.queries = {&query, 1}, .timeout = timeout, .stream = stream}, nullptr);
 }
 
 }  // namespace hps

@@ -102,18 +102,22 @@ TEST_F(HangingDeviceTest, LeavesL3TimeToAnswerAndIsLeftAloneForAWhile) {
 
 // Catches: a device that fails for good, which every call asks again.
 TEST_F(HangingDeviceTest, OneThatFailsIsLeftAloneForAWhile) {
-  faults_.Plan(TierOperation::kBegin,
-               {.fault = TierFault::kFail, .status = absl::InternalError("illegal access")});
-  for (int calls = 0; calls < 5; ++calls) AskL3(Duration::max());
-  EXPECT_EQ(faults_.injected(TierOperation::kBegin), 1);
-  EXPECT_EQ(world_.statistics().l1_down, 1);
-  world_.executor().manual_clock().Advance(CacheBreaker::kRest);
-  AskL3(Duration::max());
-  EXPECT_EQ(faults_.injected(TierOperation::kBegin), 2);
-  faults_.Clear();
-  world_.executor().manual_clock().Advance(CacheBreaker::kRest);
-  Ask(*session_, {1});
-  EXPECT_EQ(world_.statistics().l1_down, 0);
+  uint64_t failed = 0;
+  for (const absl::Status& failure :
+       {absl::InternalError("illegal access"), absl::UnavailableError("device is busy")}) {
+    SCOPED_TRACE(failure.ToString());
+    faults_.Plan(TierOperation::kBegin, {.fault = TierFault::kFail, .status = failure});
+    for (int calls = 0; calls < 5; ++calls) AskL3(Duration::max());
+    EXPECT_EQ(faults_.injected(TierOperation::kBegin), ++failed);
+    EXPECT_EQ(world_.statistics().l1_down, 1);
+    world_.executor().manual_clock().Advance(CacheBreaker::kRest);
+    AskL3(Duration::max());
+    EXPECT_EQ(faults_.injected(TierOperation::kBegin), ++failed);
+    faults_.Clear();
+    world_.executor().manual_clock().Advance(CacheBreaker::kRest);
+    Ask(*session_, {1});
+    EXPECT_EQ(world_.statistics().l1_down, 0);
+  }
   faults_.Plan(TierOperation::kBegin, {.fault = TierFault::kFail,
                                        .status = absl::ResourceExhaustedError("no call left"),
                                        .times = 1});
@@ -136,14 +140,49 @@ TEST_F(HangingDeviceTest, IsWaitedForAMomentWhereNoTimeIsLeft) {
   EXPECT_EQ(Now() - before, std::chrono::milliseconds(100));
 }
 
-TEST_F(HangingDeviceTest, IsWaitedForASecondWhereTheRowsAreWantedOnIt) {
-  faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
-  for (const Duration timeout : {Duration(std::chrono::seconds(10)), Duration::max()}) {
-    const TimePoint before = Now();
-    const absl::Status status = AskOnDevice(*session_, {1, 2}, timeout);
-    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    EXPECT_EQ(Now() - before, std::chrono::seconds(1));
+// Catches: a wait that is not the caller's, for rows that no other level can give.
+TEST_F(HangingDeviceTest, HasTheCallersTimeWhereTheRowsAreWantedOnIt) {
+  using std::chrono::milliseconds;
+  struct Case {
+    Duration timeout;
+    Duration waited;
+  };
+  for (const TierOperation step : {TierOperation::kMisses, TierOperation::kWait}) {
+    for (const Case& c :
+         {Case{Duration::zero(), milliseconds(100)}, Case{milliseconds(5), milliseconds(100)},
+          Case{milliseconds(300), milliseconds(300)},
+          Case{milliseconds(10'000), milliseconds(10'000)},
+          Case{Duration::max(), std::chrono::minutes(1)}}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(step) << " " << c.timeout.count());
+      faults_.Plan(step, {.fault = TierFault::kDelay});
+      const TimePoint before = Now();
+      const absl::Status status = AskOnDevice(*session_, {1, 2}, c.timeout);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+      EXPECT_EQ(Now() - before, c.waited);
+      EXPECT_EQ(world_.statistics().l1_down, 1);
+      faults_.Clear();
+      EXPECT_TRUE(AskOnDevice(*session_, {1, 2}).ok());
+      EXPECT_EQ(world_.statistics().l1_down, 0);
+    }
   }
+}
+
+// Catches: a caller whose stream is at work, by whom level 1 is lost for all others.
+TEST_F(HangingDeviceTest, IsNotBlamedForACallersStream) {
+  int callers_stream = 0;  // the host's cache does not look at it
+  faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
+  EXPECT_EQ(AskOnDevice(*session_, {1, 2}, Duration::zero(), {.handle = &callers_stream}).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  faults_.Clear();
+  EXPECT_EQ(world_.statistics().l1_down, 0);
+  Ask(*session_, {1});
+  world_.executor().RunAll();
+  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL1);
+  faults_.Plan(TierOperation::kMisses,
+               {.fault = TierFault::kFail, .status = absl::InternalError("illegal access")});
+  EXPECT_EQ(AskOnDevice(*session_, {1, 2}, {}, {.handle = &callers_stream}).code(),
+            absl::StatusCode::kInternal);
+  EXPECT_EQ(world_.statistics().l1_down, 1) << "that is no matter of its stream";
 }
 
 }  // namespace
