@@ -71,7 +71,8 @@ absl::Status StoreLifeCycle::Load(const std::string& model) {
   const absl::Status loaded = parts_.models->Load(model);
   // After any other error the loss is told by the load that comes to its end.
   if (!loaded.ok() && !absl::IsNotFound(loaded)) return loaded;
-  const std::vector<LostImport> lost = parts_.durable->TakeLostImports(model);
+  const std::vector<LostImport> lost =
+      parts_.durable->TakeLostImports(model, /*is_known=*/loaded.ok());
   if (lost.empty()) return loaded;
   return absl::FailedPreconditionError(absl::StrCat(
       "model '", model, "': ", WhatWasLost(lost), "; the log has the reason. ",

@@ -319,6 +319,7 @@ TEST_F(LifeCycleTest, AnImportThatNobodyCanReadIsToldAlsoAfterANewerOne) {
   DamageStaged(config_.store.path, "manifest");
   ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
   Import("a/t", 3);
+  EXPECT_EQ(store_->LoadModel("aa").code(), absl::StatusCode::kNotFound) << "it takes no loss";
   EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(*AskNow("a"), 3);
   EXPECT_EQ(store_->LoadModel("b").code(), absl::StatusCode::kNotFound);
