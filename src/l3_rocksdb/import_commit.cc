@@ -235,6 +235,7 @@ class ReadyImports {
   void Remove(const StagedImport& import) const;
 
   Database& database_;
+  FileLock lock_;  // TakenImports::lock
   std::vector<StagedImport> waiting_;
   absl::Status first_error_;
   bool changed_ = false;
@@ -242,20 +243,18 @@ class ReadyImports {
 
 absl::Status ReadyImports::Commit() {
   database_.TidyUp();
-  size_t damaged_count = 0;
-  absl::StatusOr<std::vector<StagedImport>> imports =
-      TakeReadyImports(database_.env(), database_.path(), &damaged_count);
-  if (damaged_count > 0) {
+  HPS_ASSIGN_OR_RETURN(TakenImports taken, TakeReadyImports(database_.env(), database_.path()));
+  lock_ = std::move(taken.lock);
+  if (taken.damaged_count > 0) {
     database_.lost_imports().AddUnknown(
         absl::DataLossError("the manifest of a staged import is damaged"));
   }
-  HPS_RETURN_IF_ERROR(imports.status());
-  for (size_t i = 0; i < imports->size(); ++i) {
-    const StagedImport& import = (*imports)[i];
+  for (size_t i = 0; i < taken.ready.size(); ++i) {
+    const StagedImport& import = taken.ready[i];
     bool is_lost = false;
     const absl::Status committed = CommitOne(import, is_lost);
     if (is_lost) {
-      GiveUp(std::span(*imports).first(i), import, committed);
+      GiveUp(std::span(taken.ready).first(i), import, committed);
       continue;
     }
     if (committed.ok()) {

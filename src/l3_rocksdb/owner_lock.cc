@@ -18,6 +18,7 @@ namespace {
 constexpr int kWriterByte = 0;
 constexpr int kServerByte = 1;
 constexpr int kStagingByte = 2;
+constexpr int kCommitByte = 3;
 // While a lock is waited for, it is asked for this often. The system's own wait, F_OFD_SETLKW, has
 // no deadline: only a signal ends it, and signals belong to the process, not to a library; a helper
 // thread in it could not be ended. inotify tells of the holder's close before the kernel has let
@@ -132,6 +133,14 @@ absl::StatusOr<bool> OwnerLock::WriterHasStore(const std::string& store) {
 absl::StatusOr<FileLock> TakeStagingLock(const std::string& store) {
   return FileLock::Take(LockFileOf(store), kStagingByte,
                         DeadlineAfter(RealClock(), kStagingLockTimeout));
+}
+
+absl::StatusOr<FileLock> TakeCommitLock(const std::string& store) {
+  return FileLock::Take(LockFileOf(store), kCommitByte, RealClock().Now());
+}
+
+absl::StatusOr<bool> CommitLockIsHeld(const std::string& store) {
+  return FileLock::IsHeld(LockFileOf(store), kCommitByte);
 }
 
 }  // namespace hps

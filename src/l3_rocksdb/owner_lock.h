@@ -60,4 +60,9 @@ class OwnerLock {
 // Serializes making and removing staging directories; held for moments.
 absl::StatusOr<FileLock> TakeStagingLock(const std::string& store);
 
+// Says that the store's owner commits staged imports: nobody else removes one that is ready.
+// Taken, and asked for, while the staging lock is held. Errors: those of FileLock.
+absl::StatusOr<FileLock> TakeCommitLock(const std::string& store);
+absl::StatusOr<bool> CommitLockIsHeld(const std::string& store);
+
 }  // namespace hps

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <iterator>
 #include <random>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -145,9 +147,11 @@ WaitingImport Describe(rocksdb::Env* env, const StagedImport& import) {
 absl::Status RemoveLocked(rocksdb::Env* env, const std::string& directory) {
   HPS_ASSIGN_OR_RETURN(const bool is_ready, IsReady(env, directory));
   if (is_ready) {
+    HPS_FAULT_POINT("l3.stage.before_removal");
     HPS_RETURN_IF_ERROR(RemoveFile(env, directory + kManifestName));
     // Else a power cut could bring back what a drop or a newer import has replaced.
     HPS_RETURN_IF_ERROR(SyncDirectory(env, directory));
+    HPS_FAULT_POINT("l3.stage.in_removal");
   }
   return RemoveTree(env, directory);
 }
@@ -177,6 +181,37 @@ void RemoveRemains(rocksdb::Env* env, const std::vector<std::string>& directorie
     } else if (!*held) {
       RemoveAndLog(env, directory, "the remains of an import that ended early");
     }
+  }
+}
+
+// A newer import of another shape may be refused where the older one fits.
+using TableShape = std::tuple<std::string, uint32_t, Dtype>;
+
+std::set<TableShape> ShapesOf(const StagedImport& import) {
+  std::set<TableShape> shapes;
+  for (const StagedTable& table : import.tables)
+    shapes.emplace(table.spec.name, table.spec.dim, table.spec.dtype);
+  return shapes;
+}
+
+// Of `older`, oldest first, those whose tables are all in newer ones or in `newest`. Tables that
+// were imported together switch together: none is taken out alone.
+// REQUIRES: the staging lock is held; `newest` is ready, durably.
+void RemoveReplaced(rocksdb::Env* env, const std::string& store,
+                    const std::vector<StagedImport>& older, const StagedImport& newest) {
+  if (older.empty()) return;
+  const absl::StatusOr<bool> committing = CommitLockIsHeld(store);
+  if (!committing.ok()) LogWarning(committing.status().ToString());
+  if (!committing.ok() || *committing) return;
+  std::set<TableShape> newer = ShapesOf(newest);
+  for (auto import = older.rbegin(); import != older.rend(); ++import) {
+    std::set<TableShape> shapes = ShapesOf(*import);
+    if (!std::includes(newer.begin(), newer.end(), shapes.begin(), shapes.end())) {
+      newer.merge(shapes);
+      continue;
+    }
+    const absl::Status removed = RemoveLocked(env, import->directory);
+    if (!removed.ok()) LogWarning(absl::StrCat("a replaced import is left: ", removed.ToString()));
   }
 }
 
@@ -271,7 +306,10 @@ absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport
   HPS_FAULT_POINT("l3.stage.before_ready");
   const std::string manifest = import.directory + kManifestName;
   const absl::Status written = WriteFileDurably(env, manifest, EncodeStagedImport(import));
-  if (written.ok()) return written;
+  if (written.ok()) {
+    RemoveReplaced(env, store, others.ready, import);
+    return absl::OkStatus();
+  }
   // It may have its name by now. Nobody has seen it: who looks holds the staging lock.
   const absl::Status taken_back = RemoveFile(env, manifest);
   if (taken_back.ok()) return written;
@@ -281,19 +319,20 @@ absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport
                                                    taken_back.message()));
 }
 
-absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
-                                                           const std::string& store,
-                                                           size_t* damaged_count) {
+absl::StatusOr<TakenImports> TakeReadyImports(rocksdb::Env* env, const std::string& store) {
+  TakenImports taken;
   HPS_ASSIGN_OR_RETURN(const std::vector<std::string> directories, Directories(env, store));
-  if (directories.empty()) return std::vector<StagedImport>();
+  if (directories.empty()) return taken;
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
+  HPS_ASSIGN_OR_RETURN(taken.lock, TakeCommitLock(store));
   HPS_ASSIGN_OR_RETURN(Staging staging, ReadStaging(env, store));
   for (const std::string& directory : staging.damaged) {
     RemoveAndLog(env, directory, "a staged import whose manifest is damaged");
-    *damaged_count += IsNotReady(env, directory) ? 1 : 0;
+    taken.damaged_count += IsNotReady(env, directory) ? 1 : 0;
   }
   RemoveRemains(env, staging.not_ready);
-  return std::move(staging.ready);
+  taken.ready = std::move(staging.ready);
+  return taken;
 }
 
 absl::StatusOr<std::vector<WaitingImport>> ListReadyImports(rocksdb::Env* env,

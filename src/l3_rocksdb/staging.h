@@ -54,18 +54,24 @@ absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const s
 // The last step: from here on the owner of the store may take the import. Sets `order`. After an
 // error the import is not ready, unless that can't be had any more: `may_be_ready` says so, and the
 // directory must be left then. Errors: UNAVAILABLE, RESOURCE_EXHAUSTED.
+// Then removes older imports that are ready and whose tables are all in newer ones, of the same
+// shape, unless the owner is committing: imports beside a server that loads none of them must not
+// fill the disk. One that can't be removed goes with the next import, or when the owner commits.
 absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport& import,
                        bool& may_be_ready);
 
-// For the store's owner: the imports that are ready, oldest first. Removes what ended commands have
-// left, and imports whose manifest is damaged, which can never be committed; both are logged, and
-// how many of the latter have gone is added to `damaged_count`. One made by another version of hps
-// is left alone.
+struct TakenImports {
+  std::vector<StagedImport> ready;  // oldest first
+  size_t damaged_count = 0;         // of those that have gone because their manifest was damaged
+  FileLock lock;                    // while it is held, no newer import removes one of `ready`
+};
+
+// For the store's owner: the imports that are ready. Removes what ended commands have left, and
+// imports whose manifest is damaged, which can never be committed; both are logged. One made by
+// another version of hps is left alone.
 // Errors: UNAVAILABLE, RESOURCE_EXHAUSTED: something can't be read now, and what the order of the
 // imports is can't be told.
-absl::StatusOr<std::vector<StagedImport>> TakeReadyImports(rocksdb::Env* env,
-                                                           const std::string& store,
-                                                           size_t* damaged_count);
+absl::StatusOr<TakenImports> TakeReadyImports(rocksdb::Env* env, const std::string& store);
 
 // For those who do not own the store, without a lock: what TakeReadyImports would give now, and
 // after it the imports that it could not read. Changes nothing.

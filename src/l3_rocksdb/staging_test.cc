@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <thread>
+#include <utility>
 
 #include "base/fault_point.h"
 #include "base/log.h"
@@ -102,6 +104,24 @@ class StagingTest : public testing::Test {
       directories.push_back(entry.path());
     return directories;
   }
+  // As while the owner commits: what is staged meanwhile replaces nothing yet.
+  FileLock CommitLock() const {
+    auto lock = TakeCommitLock(path());
+    EXPECT_TRUE(lock.ok()) << lock.status();
+    return lock.ok() ? *std::move(lock) : FileLock();
+  }
+  // The tables of each import that waits, with the rows of its first one.
+  using Waiting = std::vector<std::pair<std::vector<std::string>, uint64_t>>;
+  Waiting WhatWaits() const {
+    Waiting waiting;
+    const auto imports = ListWaitingImports(Options());
+    EXPECT_TRUE(imports.ok()) << imports.status();
+    for (const WaitingImport& import : *imports) {
+      waiting.push_back({{}, import.tables.at(0).row_count});
+      for (const TableInfo& table : import.tables) waiting.back().first.push_back(table.spec.name);
+    }
+    return waiting;
+  }
   // The next `times` commits find the disk full.
   static void FailCommits(uint64_t times) {
     FaultPoints::Arm("l3.import.before_families",
@@ -124,6 +144,72 @@ TEST_F(StagingTest, TheOwnersImportComesAfterWhatWasStagedBefore) {
   EXPECT_TRUE(StagedDirectories().empty());
   EXPECT_FALSE(*server_->Refresh());
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}, {"m/b", 20}}));
+}
+
+// Catches: a copy on the disk for every import that is made beside a server that loads none.
+TEST_F(StagingTest, AStagedImportIsRemovedWhenNewerOnesHaveAllItsTables) {
+  Stage({"a", "b"}, 10);
+  Stage({"c"}, 10);
+  Stage({"b"}, 20);
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a", "m/b"}, 10}, {{"m/c"}, 10}, {{"m/b"}, 20}}))
+      << "what is imported together switches together";
+  Stage({"a"}, 30);
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/c"}, 10}, {{"m/b"}, 20}, {{"m/a"}, 30}}));
+  Stage({"a", "b"}, 40);
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/c"}, 10}, {{"m/a", "m/b"}, 40}}));
+  EXPECT_EQ(StagedDirectories().size(), 2u);
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 40}, {"m/b", 40}, {"m/c", 10}}));
+  EXPECT_EQ(Lost(), Tables{});
+}
+
+// Catches: files that go while the owner reads them, and an import that is taken for damaged then.
+TEST_F(StagingTest, NothingIsRemovedUnderTheOwnerThatCommitsIt) {
+  Stage({"a"}, 10);
+  FaultPoints::Arm("l3.import.before_families", {.action = FaultAction::kWait});
+  absl::StatusOr<bool> changed = false;
+  std::thread owner([&] { changed = server_->Refresh(); });
+  EXPECT_TRUE(FaultPoints::AwaitWaiting("l3.import.before_families",
+                                        DeadlineAfter(RealClock(), kFaultWaitMax)));
+  Stage({"a"}, 20);
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 10}, {{"m/a"}, 20}}));
+  FaultPoints::DisarmAll();
+  owner.join();
+  EXPECT_TRUE(changed.ok() && *changed) << changed.status();
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
+  EXPECT_EQ(Lost(), Tables{});
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 20}}));
+  Stage({"a"}, 30);
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 30}})) << "the owner has ended";
+}
+
+// Catches: an import that goes for a newer one that the store then refuses.
+TEST_F(StagingTest, AnImportOfAnotherShapeRemovesNothing) {
+  Stage({"a"}, 10);
+  const TableSpec wide = {.name = "m/a", .dim = 2 * kDim};
+  StampedRows rows(1, 2 * kDim * 4, {1, 2, 3});
+  const auto import = StageImport(Options(), {&wide, 1});
+  ASSERT_TRUE(import.ok()) << import.status();
+  ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
+  ASSERT_TRUE((*import)->Commit().ok());
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 10}, {{"m/a"}, 3}}));
+}
+
+// What can't be removed is no error of the newer import, and goes later.
+TEST_F(StagingTest, AReplacedImportThatCannotBeRemovedGoesLater) {
+  for (const char* point : {"l3.stage.before_removal", "l3.stage.in_removal"}) {
+    SCOPED_TRACE(point);
+    Stage({"a"}, 10);
+    FaultPoints::Arm(point, {.action = FaultAction::kFail});
+    Stage({"a"}, 20);
+    FaultPoints::DisarmAll();
+    EXPECT_EQ(StagedDirectories().size(), 2u);
+    Stage({"a"}, 30);
+    EXPECT_EQ(StagedDirectories().size(), 1u);
+    EXPECT_TRUE(*server_->Refresh());
+    EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}}));
+    EXPECT_EQ(Lost(), Tables{});
+  }
 }
 
 TEST_F(StagingTest, WhoDoesNotOwnTheStoreSeesWhatWaits) {
@@ -205,7 +291,10 @@ TEST_F(StagingTest, WhatMustWaitIsAnErrorWhenNothingElseHasChanged) {
 
 TEST_F(StagingTest, AnImportThatWaitsIsReplacedByANewerOneOfItsTables) {
   Stage({"a"}, 10);
-  Stage({"a", "b"}, 20);
+  {
+    const FileLock lock = CommitLock();
+    Stage({"a", "b"}, 20);
+  }
   FailCommits(1);
   EXPECT_TRUE(*server_->Refresh());
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 20}, {"m/b", 20}}));
@@ -249,7 +338,10 @@ TEST_F(StagingTest, ANewerImportThatReplacesOnlyAPartWaitsBehindIt) {
 // Catches: an import that was dropped for a newer one that then could not be committed.
 TEST_F(StagingTest, ANewerImportThatIsGivenUpReplacesNothing) {
   Stage({"a"}, 10);
-  StageRotten({"a"}, 20);
+  {
+    const FileLock lock = CommitLock();
+    StageRotten({"a"}, 20);
+  }
   std::ofstream(StagedDirectories().at(0) + "/unknown") << "left alone until the end";
   EXPECT_TRUE(*server_->Refresh());
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
@@ -276,7 +368,10 @@ TEST_F(StagingTest, WhatANewerImportReplacesIsNotLost) {
 // Catches: a loss that is forgotten when an older import, which had to wait, is taken.
 TEST_F(StagingTest, AnOlderImportDoesNotMakeUpForALostOne) {
   Stage({"a"}, 10);
-  StageRotten({"a", "b"}, 20);
+  {
+    const FileLock lock = CommitLock();
+    StageRotten({"a", "b"}, 20);
+  }
   FailCommits(1);
   EXPECT_EQ(server_->Refresh().status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(*server_->Refresh());

@@ -102,7 +102,7 @@ class OwnerTest(support.CommandTestCase):
         self.assertEqual([table["name"] for table in inspected["tables"]], ["m/t"])
         self.assertEqual([[(table["name"], table["rows"], table["dim"]) for table in one["tables"]]
                           for one in inspected["staged"]],
-                         [[("m/t", 100, 4)], [("m/t", 100, 4)], [("m/u", 100, 4)]])
+                         [[("m/t", 100, 4)], [("m/u", 100, 4)]])
         self.assertEqual(owner.ask("reload"), "OK")
         self.assertEqual(self.succeed("inspect", "--store", self.store)["staged"], [])
         self.assertIn("3.000000", owner.ask("lookup m/t 5"))

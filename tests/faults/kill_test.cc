@@ -231,9 +231,32 @@ TEST_F(StagedImportKillTest, ACommandThatDiesBeforeItIsReadyChangesNothing) {
   EXPECT_TRUE(RefreshAndCompare());
 }
 
+// Catches: a replaced import that goes before the newer one is complete, or comes back over it.
+TEST_F(StagedImportKillTest, ACommandThatDiesWhileItReplacesAnImportLeavesItsOwn) {
+  ASSERT_NE(server_, nullptr);
+  const RocksStoreOptions options = TestStoreOptions(harness_.store());
+  for (const char* point : {"l3.stage.before_removal", "l3.stage.in_removal"}) {
+    SCOPED_TRACE(point);
+    ASSERT_TRUE(harness_.RunToEnd(1, {}, "staged").ok());
+    const auto older = ListWaitingImports(options);
+    ASSERT_TRUE(older.ok() && older->size() == 1) << older.status();
+    const auto ending =
+        harness_.RunToEnd(1, {absl::StrCat("HPS_FAULT_ARM=", point, "=abort")}, "staged");
+    ASSERT_TRUE(ending.ok() && ending->killed);
+    const auto waiting = ListWaitingImports(options);
+    ASSERT_TRUE(waiting.ok() && !waiting->empty()) << waiting.status();
+    const Incarnation newest = waiting->back().tables.at(0).incarnation;
+    EXPECT_NE(newest, older->at(0).tables.at(0).incarnation);
+    EXPECT_TRUE(RefreshAndCompare());
+    EXPECT_EQ(server_->Tables()->at(0).incarnation, newest);
+    EXPECT_TRUE(std::filesystem::is_empty(harness_.store() + "/staging"));
+  }
+}
+
 // Points that no planned event passes; each has its own test.
 const std::set<std::string>& PointsTestedElsewhere() {
-  static const std::set<std::string> points = {"l3.stage.before_ready"};
+  static const std::set<std::string> points = {"l3.stage.before_ready", "l3.stage.before_removal",
+                                               "l3.stage.in_removal"};
   return points;
 }
 

@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t kOldRows = 100;
 constexpr uint64_t kNewRows = 200;
+constexpr uint64_t kNewestRows = 300;
 
 class StagingFaultTest : public FailingDiskTest {
  protected:
@@ -31,9 +32,9 @@ class StagingFaultTest : public FailingDiskTest {
     ASSERT_TRUE(imported.ok()) << imported;
   }
   // As a command does it beside the server, on the disk that fails.
-  absl::StatusOr<BulkImport::Result> Stage() {
+  absl::StatusOr<BulkImport::Result> Stage(uint64_t row_count = kNewRows) {
     const TableSpec spec = OneTable();
-    return FillOneTable(StageImport(Options(SyncMode::kNever), {&spec, 1}), kNewRows);
+    return FillOneTable(StageImport(Options(SyncMode::kNever), {&spec, 1}), row_count);
   }
   uint64_t RowCount() const { return server_->Tables()->at(0).row_count; }
   bool NothingIsStaged() const {
@@ -78,6 +79,41 @@ TEST_F(StagingFaultTest, AStagedImportIsReadyOrGoneWhateverCallFails) {
               static_cast<unsigned long long>(call_count), static_cast<unsigned long long>(failed),
               static_cast<unsigned long long>(trials));
   EXPECT_GT(failed, trials);
+}
+
+// Catches: an import that goes before the newer one is there for good.
+TEST_F(StagingFaultTest, TheNewestCompleteImportIsThereWhateverCallFails) {
+  OpenServer();
+  ASSERT_TRUE(Stage().ok());
+  disk_->Fail({.nth = UINT64_MAX});
+  ASSERT_TRUE(Stage(kNewestRows).ok());
+  const uint64_t call_count = disk_->matching_calls();
+  const uint64_t trials = Trials(call_count);
+  uint64_t older_taken = 0;
+  for (uint64_t trial = 0; trial < trials; ++trial) {
+    const uint64_t nth = trial * call_count / trials;
+    for (const bool sticky : {false, true}) {
+      SCOPED_TRACE(absl::StrCat("call ", nth, sticky ? " and all later" : ""));
+      OpenServer();
+      ASSERT_TRUE(Stage().ok());
+      disk_->Fail({.nth = nth, .sticky = sticky});
+      const auto newest = Stage(kNewestRows);
+      disk_->Heal();
+      const auto changed = server_->Refresh();
+      ASSERT_TRUE(changed.ok()) << changed.status();
+      EXPECT_TRUE(*changed);
+      const bool says_may =
+          absl::StrContains(newest.status().message(), "may be left staged all the same");
+      if (!says_may) {
+        EXPECT_EQ(RowCount(), newest.ok() ? kNewestRows : kNewRows) << newest.status();
+      }
+      EXPECT_NE(RowCount(), kOldRows);
+      older_taken += RowCount() == kNewRows;
+      EXPECT_TRUE(server_->Refresh().ok());
+      EXPECT_TRUE(NothingIsStaged());
+    }
+  }
+  EXPECT_GT(older_taken, 0u);
 }
 
 // Catches: a loss that is told at every load while the disk keeps what is to be removed.
