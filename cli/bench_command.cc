@@ -1,10 +1,6 @@
 // hps bench: one benchmark scenario.
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -14,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/heartbeat.h"
 #include "bench/report.h"
+#include "bench/report_file.h"
 #include "bench/report_html.h"
 #include "bench/report_reader.h"
 #include "bench/scenario_list.h"
@@ -29,27 +26,6 @@ constexpr auto kBeat = std::chrono::seconds(1);
 
 // Far beyond any report.
 constexpr size_t kKeptBytesMax = size_t{64} << 20;
-
-// Whether a file can be made there: a scenario runs for minutes, and its figures are not to be lost
-// for a misspelt path. Touches nothing.
-absl::Status CheckWritable(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return FileError(path, EISDIR, "written");
-  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
-  const bool exists = access(path.c_str(), F_OK) == 0;
-  const std::string checked = exists ? path : directory.empty() ? "." : directory.string();
-  if (access(checked.c_str(), exists ? W_OK : W_OK | X_OK) == 0) return absl::OkStatus();
-  return FileError(path, errno, "written");
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return FileError(path, errno, "written");
-  errno = 0;
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const bool closed = std::fclose(file) == 0;
-  return written && closed ? absl::OkStatus() : FileError(path, errno, "written");
-}
 
 absl::StatusOr<bench::Report> Measure(const BenchArguments& arguments,
                                       const bench::NamedScenario& scenario) {
@@ -101,7 +77,7 @@ absl::Status RunBench(const BenchArguments& arguments, Output& output) {
     return absl::NotFoundError(absl::StrCat("no scenario '", arguments.scenario, "'"));
   for (const std::string& path : {arguments.out, arguments.html}) {
     if (path.empty()) continue;
-    if (absl::Status status = CheckWritable(path); !status.ok()) return status;
+    if (absl::Status status = bench::CheckReportFile(path); !status.ok()) return status;
   }
   const absl::StatusOr<bench::Report> report = arguments.from.empty()
                                                    ? Measure(arguments, *scenario)
@@ -110,11 +86,13 @@ absl::Status RunBench(const BenchArguments& arguments, Output& output) {
   const std::string object = bench::ReportJson(report->scenario, report->machine, report->results);
   // The files first: what is printed as the result stands only where everything went well.
   if (!arguments.out.empty()) {
-    if (absl::Status status = WriteFile(arguments.out, object); !status.ok()) return status;
+    if (absl::Status status = bench::WriteReportFile(arguments.out, object); !status.ok())
+      return status;
   }
   if (!arguments.html.empty()) {
     const std::string page = bench::ReportHtml(*report);
-    if (absl::Status status = WriteFile(arguments.html, page); !status.ok()) return status;
+    if (absl::Status status = bench::WriteReportFile(arguments.html, page); !status.ok())
+      return status;
   }
   output.Replace(output.is_json()
                      ? object

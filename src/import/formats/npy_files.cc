@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<NpyRowWriter>> NpyRowWriter::Create(const std::st
         absl::StrCat(path, ": expected a regular file to replace, or none, found ",
                      S_ISDIR(found.st_mode) ? "a directory" : "a device, pipe or socket"));
   }
-  HPS_ASSIGN_OR_RETURN(PendingFile pending, PendingFile::Create(path));
+  HPS_ASSIGN_OR_RETURN(PendingFile pending, PendingFile::CreateToReplace(path));
   auto writer = std::make_unique<FileRowWriter>(std::move(pending), *data_bytes);
   const std::array<uint64_t, 2> shape = {row_count, dim};
   HPS_RETURN_IF_ERROR(writer->WriteHeader(FormatNpyHeader("<f4", shape)));

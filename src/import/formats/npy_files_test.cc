@@ -115,6 +115,18 @@ TEST(NpyFilesTest, AWriterReplacesOnlyFiles) {
   }
 }
 
+// Catches: a link to rows elsewhere that becomes a file of its own.
+TEST(NpyFilesTest, AWriterFollowsLinks) {
+  const TestDirectory directory;
+  std::filesystem::create_symlink(directory.Write("rows.npy", "old"), directory.Path("link"));
+  auto writer = NpyRowWriter::Create(directory.Path("link"), 1, 1);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append(std::array<float, 1>{1}).ok());
+  ASSERT_TRUE((*writer)->Commit().ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(directory.Path("link")));
+  EXPECT_NE(directory.Read("rows.npy"), "old");
+}
+
 TEST(NpyFilesTest, AWriterRefusesWhatCanNotBeWritten) {
   const TestDirectory directory;
   EXPECT_EQ(NpyRowWriter::Create(directory.Path("none/rows.npy"), 1, 1).status().code(),

@@ -1,13 +1,16 @@
 #include "import/formats/pending_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <random>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +21,8 @@ namespace hps {
 namespace {
 
 constexpr int kAttemptsMax = 8;  // names are drawn from 2^64
+constexpr int kLinksMax = 40;    // as Linux follows
+constexpr mode_t kPermissions = S_IRWXU | S_IRWXG | S_IRWXO;
 
 // Names need not be secret, only mostly unlike: a file that exists is never taken.
 uint64_t Draw() {
@@ -38,12 +43,37 @@ std::string DrawName(const std::string& path) {
 
 }  // namespace
 
+absl::StatusOr<std::string> FollowLinks(const std::string& path) {
+  std::filesystem::path place = path;
+  std::error_code error;
+  for (int links = 0; std::filesystem::is_symlink(place, error); ++links) {
+    if (links == kLinksMax) return FileError(ELOOP, "can't write", path);
+    const std::filesystem::path target = std::filesystem::read_symlink(place, error);
+    if (error) return FileError(error.value(), "can't write", path);
+    place = place.parent_path() / target;
+  }
+  return place.string();
+}
+
 absl::StatusOr<PendingFile> PendingFile::Create(const std::string& path) {
   for (int attempt = 1;; ++attempt) {
     absl::StatusOr<File> file = File::CreateNew(DrawName(path));
     if (file.ok()) return PendingFile(*std::move(file), path);
     if (!absl::IsAlreadyExists(file.status()) || attempt == kAttemptsMax) return file.status();
   }
+}
+
+absl::StatusOr<PendingFile> PendingFile::CreateToReplace(const std::string& path) {
+  HPS_ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
+  HPS_ASSIGN_OR_RETURN(PendingFile file, Create(target));
+  struct stat old {};
+  if (::stat(target.c_str(), &old) != 0) return file;
+  const char* const pending = file.file_.path().c_str();
+  // Who may not give files away keeps the new one. The mode comes after: this may change it.
+  [[maybe_unused]] const int given = ::chown(pending, old.st_uid, old.st_gid);
+  if (::chmod(pending, old.st_mode & kPermissions) != 0)
+    return FileError(errno, "can't write", target);
+  return file;
 }
 
 PendingFile::PendingFile(PendingFile&& other) noexcept

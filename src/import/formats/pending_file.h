@@ -20,18 +20,25 @@ class PendingFile {
   // Errors: NOT_FOUND (its directory), PERMISSION_DENIED, RESOURCE_EXHAUSTED.
   static absl::StatusOr<PendingFile> Create(const std::string& path);
 
+  // To be given the name by Replace: of the file that symbolic links lead to from `path`, with the
+  // mode of the one that is there and, where the system allows it, its owner. Others are refused
+  // the new bytes as they were the old ones from the first on.
+  // Errors: those of Create; INVALID_ARGUMENT (the links lead round).
+  static absl::StatusOr<PendingFile> CreateToReplace(const std::string& path);
+
   PendingFile(PendingFile&& other) noexcept;
   PendingFile& operator=(PendingFile&&) = delete;
   ~PendingFile();
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return path_; }  // which it will have
   const File& file() const { return file_; }
 
   // Gives the file its name, which must be free, in one step. The caller has synced the file.
   // Errors: ALREADY_EXISTS (what is there stays as it is), those of Create.
   absl::Status Publish();
 
-  // Gives the file its name in place of one that has it. Errors: those of Create.
+  // Gives the file its name in place of one that has it. The caller has synced the file.
+  // Errors: those of Create.
   absl::Status Replace();
 
  private:
@@ -41,5 +48,8 @@ class PendingFile {
   std::string path_;
   bool pending_ = true;  // false when published or moved from
 };
+
+// Where symbolic links lead from `path`, which need not exist. Errors: INVALID_ARGUMENT (round).
+absl::StatusOr<std::string> FollowLinks(const std::string& path);
 
 }  // namespace hps

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/bytes.h"
 #include "import/formats/test_files.h"
 
@@ -44,6 +46,41 @@ TEST(PendingFileTest, IsRemovedUnlessPublishedAlsoAfterAMove) {
     EXPECT_EQ(directory.List().size(), 2U);
   }
   EXPECT_TRUE(directory.List().empty());
+}
+
+// Catches: a link that becomes a file, and rows that everybody may read where one alone might.
+TEST(PendingFileTest, ReplacesWhatLinksLeadToAndKeepsItsMode) {
+  const TestDirectory directory;
+  directory.Write("there/f", "old");
+  std::filesystem::permissions(directory.Path("there/f"), std::filesystem::perms(0600));
+  std::filesystem::create_symlink("f", directory.Path("there/g"));
+  std::filesystem::create_symlink("there/g", directory.Path("link"));
+  auto file = PendingFile::CreateToReplace(directory.Path("link"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto mode = [](const std::string& path) {
+    return std::filesystem::status(path).permissions();
+  };
+  EXPECT_EQ(mode(file->file().path()), std::filesystem::perms(0600)) << "before a byte is in it";
+  ASSERT_TRUE(file->file().WriteAt(0, AsBytes("new")).ok());
+  EXPECT_EQ(directory.Read("there/f"), "old");
+  ASSERT_EQ(file->Replace(), absl::OkStatus());
+  EXPECT_EQ(directory.Read("there/f"), "new");
+  EXPECT_EQ(mode(directory.Path("there/f")), std::filesystem::perms(0600));
+  EXPECT_TRUE(std::filesystem::is_symlink(directory.Path("link")));
+  EXPECT_TRUE(std::filesystem::is_symlink(directory.Path("there/g")));
+}
+
+TEST(PendingFileTest, MakesTheFileThatALinkLeadsToAndFollowsNoneInACircle) {
+  const TestDirectory directory;
+  std::filesystem::create_symlink("f", directory.Path("link"));
+  auto file = PendingFile::CreateToReplace(directory.Path("link"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ(file->Replace(), absl::OkStatus());
+  EXPECT_EQ(directory.List(), (std::vector<std::string>{"f", "link"}));
+  EXPECT_TRUE(std::filesystem::is_symlink(directory.Path("link")));
+  std::filesystem::create_symlink("round", directory.Path("round"));
+  EXPECT_EQ(PendingFile::CreateToReplace(directory.Path("round")).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(PendingFileTest, WithoutADirectoryItIsNotFound) {
