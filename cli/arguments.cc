@@ -6,12 +6,15 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bench/scenario_list.h"
 #include "cli/http_client.h"
 #include "cli/values.h"
+#include "hps/names.h"
 #include "hps/table_spec.h"
 #include "hps/units.h"
 
@@ -408,7 +411,7 @@ class Parser {
     take_.emplace_back(command, [this, &arguments] { line_.command = arguments; });
   }
   absl::Status CheckTogether() const;
-  absl::Status NoCommand(int argc, const char* const* argv) const;
+  absl::Status CheckCommand(int argc, const char* const* argv) const;
 
   CLI::App app_{"hps: a hierarchical parameter server for recommendation inference", "hps"};
   bool json_ = false;
@@ -443,6 +446,8 @@ std::vector<std::string> ReversedArguments(int argc, const char* const* argv) {
 }
 
 absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
+  // First: help is help, whatever else stands there.
+  if (absl::Status status = CheckCommand(argc, argv); !status.ok()) return status;
   try {
     app_.parse(ReversedArguments(argc, argv));
   } catch (const CLI::CallForVersion& version) {
@@ -454,8 +459,8 @@ absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
     return line_;
   } catch (const CLI::ParseError& error) {
     const auto chosen = app_.get_subcommands();
-    if (chosen.empty()) return NoCommand(argc, argv);
-    return absl::InvalidArgumentError(absl::StrCat(chosen.front()->get_name(), ": ", error.what()));
+    const std::string where = chosen.empty() ? "" : chosen.front()->get_name() + ": ";
+    return absl::InvalidArgumentError(where + error.what());
   }
   line_.json = json_;
   for (const auto& [command, take] : take_) {
@@ -465,19 +470,29 @@ absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
   return line_;
 }
 
-// The error for a command line without a known command: names what stands in its place.
-absl::Status Parser::NoCommand(int argc, const char* const* argv) const {
+// The error for a command line without a known command: names what stands in its place. What says
+// something of hps itself stands for one.
+absl::Status Parser::CheckCommand(int argc, const char* const* argv) const {
+  const std::set<std::string> instead = {"--help", "-h", "--version"};
+  std::vector<std::string> names;
+  for (const auto& [command, take] : take_) names.push_back(command->get_name());
   std::string message = "a command is required";
+  std::string nearest;
+  bool is_asked = false;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--json") continue;
+    if (std::find(names.begin(), names.end(), word) != names.end()) return absl::OkStatus();
+    is_asked |= instead.contains(word);
+    if (instead.contains(word) || word.substr(0, word.find('=')) == "--json") continue;
     const char* const what = word.starts_with("-") ? "an option of hps" : "a command";
     message = absl::StrCat("'", word, "' is not ", what);
+    nearest = DidYouMean(word, names);
+    is_asked = false;
     break;
   }
-  absl::StrAppend(&message, "; commands are:");
-  for (const auto& [command, take] : take_) absl::StrAppend(&message, " ", command->get_name());
-  return absl::InvalidArgumentError(message);
+  if (is_asked) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(message, "; commands are: ", absl::StrJoin(names, " "), nearest));
 }
 
 // What options must be given together.

@@ -100,6 +100,16 @@ TEST(ArgumentsTest, HelpAtEveryLevelHasAnExample) {
   EXPECT_THAT(Parse({"--version"})->text, HasSubstr("hps "));
 }
 
+// Catches: help for a command that there is not, with exit status 0.
+TEST(ArgumentsTest, HelpOfAnUnknownCommandIsWrongUsage) {
+  ExpectUsageError({"nosuch", "--help"}, "'nosuch' is not a command; commands are: import");
+  ExpectUsageError({"--help", "lokup"}, "serve top; did you mean 'lookup'?");
+  ExpectUsageError({"--json", "--nosuch", "--version"}, "'--nosuch' is not an option of hps");
+  ExpectUsageError({"nosuch", "import", "--help"}, "'nosuch' is not a command");
+  EXPECT_TRUE(Parse({"--json", "--help"}).ok());
+  EXPECT_TRUE(Parse({"--json", "import", "-h"}).ok());
+}
+
 TEST(ArgumentsTest, WrongUsageNamesCommandAndOption) {
   ExpectUsageError({}, "a command is required; commands are: import lookup");
   ExpectUsageError({"--json"}, "a command is required; commands are: import lookup");
