@@ -5,15 +5,17 @@
                             all files, clang-tidy on the files that changed
     tools/check.py --all    clang-tidy on all files, too
 
-Files that clang or clang-tidy found nothing in, and that are as they were then with all that they
-include, are not looked at again (build/check remembers them; it can be copied between checkouts).
+What clang or clang-tidy found nothing in, and what is as it was then with all that it includes, is
+not looked at again (build/check remembers it; it can be copied between checkouts).
 
-Every file that a tool looks at counts as one case; layers.py and tidy.py are one case each. The
+Everything that a tool looks at counts as one case: a file, for clang a unit of up to eight;
+layers.py and tidy.py are one case each. The
 last line is "N passed, N failed"; the exit status is 1 if any failed.
 """
 
 import argparse
 import concurrent.futures
+import dataclasses
 import functools
 import hashlib
 import json
@@ -29,7 +31,10 @@ from collections.abc import Callable
 from source_tree import SourceTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "cpu"
+BUILD = ROOT / "build" / "analysis"
+# Most of clang's time goes into headers: eight sources of a target are compiled as one.
+CONFIGURE = ["cmake", "--preset", "cpu", "-B", str(BUILD), "-DCMAKE_UNITY_BUILD=ON",
+             "-DCMAKE_UNITY_BUILD_BATCH_SIZE=8"]
 PROGRESS_S = 10
 # clang-tidy takes seconds per file. When a change is larger than this, or can't be told, every
 # n-th file is taken; `make check-all` takes them all.
@@ -38,6 +43,8 @@ GENERATED_HEADERS = ["hps_bench_commit", "hps_proto"]  # targets
 SEEN = ROOT / "build" / "check"
 CLANG = ["clang++-14", "-fsyntax-only", "-Wthread-safety", "-Wno-unknown-warning-option",
          "-Wno-gnu-zero-variadic-macro-arguments"]
+# What one source calls a thing hides what another in its unit does; g++ looks at each alone.
+CLANG_IN_UNITS = ["-Wno-shadow"]
 CLANG_TIDY = ["clang-tidy-14", "--quiet", "--extra-arg=-Wno-unknown-warning-option",
               "--extra-arg=-Wno-gnu-zero-variadic-macro-arguments"]
 
@@ -48,25 +55,41 @@ def run(command: list[str]) -> tuple[bool, str]:
     return done.returncode == 0, done.stdout
 
 
-def compile_commands() -> dict[str, list[str]]:
-    """Source file -> the arguments that it is compiled with, without compiler and output."""
-    for command in (["cmake", "--preset", "cpu"], ["ninja", "-C", str(BUILD), *GENERATED_HEADERS]):
+@dataclasses.dataclass
+class Unit:
+    """What is compiled at once: a source file, or a generated one that includes several."""
+    path: str
+    sources: list[str]
+    flags: list[str]  # without compiler, file and output
+
+
+def sources_of(path: str) -> list[str]:
+    if "/Unity/" in path:
+        included = re.findall(r'^#include "(.+)"', (ROOT / path).read_text(), re.MULTILINE)
+        return [named_from_root(file) for file in included]
+    return [] if path.startswith("build/") else [path]  # generated
+
+
+def units() -> list[Unit]:
+    """Everything that is compiled; a source that two targets have is in two units."""
+    for command in (CONFIGURE, ["ninja", "-C", str(BUILD), *GENERATED_HEADERS]):
         ok, output = run(command)
         if not ok:
             print(output)
             sys.exit(f"check: `{' '.join(command)}` failed")
-    commands = {}
+    found = []
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         words = shlex.split(entry["command"])
         compiler_at = [bool(re.search(r"\+\+[-\d]*$", word)) for word in words].index(True)
         words = words[compiler_at + 1:]
         output_at = words.index("-o")
         arguments = words[:output_at] + words[output_at + 2:]
-        path = str(pathlib.Path(entry["file"]).relative_to(ROOT))
-        if path.startswith("build/"):  # generated
-            continue
-        commands[path] = [word for word in arguments if word not in ("-c", entry["file"])]
-    return commands
+        path = named_from_root(entry["file"])
+        sources = [file for file in sources_of(path) if not file.startswith("build/")]
+        if sources:
+            found.append(Unit(path, sources, [word for word in arguments
+                                              if word not in ("-c", entry["file"])]))
+    return found
 
 
 @functools.lru_cache(maxsize=None)
@@ -79,16 +102,21 @@ def named_from_root(text: str) -> str:
     return text.replace(f"{ROOT}/", "").replace(str(ROOT), ".")
 
 
-class SeenFile:
-    """A source file and a tool that looks at it: whether it found nothing when it looked last, and
-    the command, the file and all that it includes are as they were then."""
+def includes_of(unit: Unit) -> pathlib.Path:
+    """Clang writes it, when it looks at the unit."""
+    return SEEN / f"{unit.path.replace('/', '+')}.d"
 
-    def __init__(self, tool: str, path: str, command: list[str], beside: tuple[str, ...] = ()):
-        name = SEEN / path.replace("/", "+")
-        self.stamp = name.with_name(f"{name.name}.{tool}.json")
-        self.includes = name.with_name(f"{name.name}.d")  # clang writes it
+
+class SeenUnit:
+    """A unit and a tool that looks at it, or at one of its sources: whether it found nothing when
+    it looked last, and the command, the sources and all that they include are as they were."""
+
+    def __init__(self, tool: str, unit: Unit, path: str, command: list[str],
+                 beside: tuple[str, ...] = ()):
+        self.stamp = SEEN / f"{path.replace('/', '+')}.{tool}.json"
+        self.unit = unit
         self.command = command
-        self.named_command = named_from_root(shlex.join(command))
+        self.named_command = named_from_root(shlex.join([*command, *unit.sources]))
         self.beside = beside
 
     def is_current(self) -> bool:
@@ -103,9 +131,11 @@ class SeenFile:
         start_ns = time.time_ns()
         self.stamp.unlink(missing_ok=True)
         ok, output = run(self.command)
-        if ok:
-            listed = self.includes.read_text().split(":", 1)[1].replace("\\\n", " ").split()
-            files = [named_from_root(file) for file in listed] + list(self.beside)
+        if ok and includes_of(self.unit).exists():
+            listed = includes_of(self.unit).read_text().split(":", 1)[1].replace("\\\n", " ")
+            files = [named_from_root(file) for file in listed.split()] + list(self.beside)
+            if self.unit.path not in self.unit.sources:
+                files.remove(self.unit.path)  # it names the checkout
             # What has changed while the tool looked may not be what it saw.
             if max((ROOT / file).stat().st_mtime_ns for file in files) < start_ns:
                 self.stamp.write_text(json.dumps({
@@ -178,15 +208,21 @@ class Tally:
               f"({time.monotonic() - start:.1f} s)", flush=True)
 
 
-def writes_includes(path: str) -> list[str]:
-    return ["-MMD", "-MF", str(SeenFile("clang", path, []).includes)]
-
-
-def look_at_changed(tally: Tally, step: str, files: dict[str, SeenFile]) -> None:
+def look_at_changed(tally: Tally, step: str, files: dict[str, SeenUnit]) -> None:
     """What is as it was when nothing was found in it counts as passed."""
     changed = {path: file.look for path, file in files.items() if not file.is_current()}
     tally.passed += len(files) - len(changed)
     tally.run_many(step, changed)
+
+
+def clang(unit: Unit) -> SeenUnit:
+    writes_includes = ["-MMD", "-MF", str(includes_of(unit))]
+    return SeenUnit("clang", unit, unit.path, [*CLANG, *unit.flags, *CLANG_IN_UNITS,
+                                               *writes_includes, unit.path])
+
+
+def clang_tidy(unit: Unit, path: str) -> SeenUnit:
+    return SeenUnit("tidy", unit, path, [*CLANG_TIDY, path, "--", *unit.flags], (".clang-tidy",))
 
 
 def main() -> int:
@@ -202,14 +238,13 @@ def main() -> int:
     tally.run_many("format", {
         path: functools.partial(run, ["clang-format-14", "--dry-run", "--Werror", path])
         for path in tree.ending(".h", ".cc", ".cu", ".cuh")})
-    commands = compile_commands()
+    compiled = units()
     SEEN.mkdir(exist_ok=True)
-    look_at_changed(tally, "clang", {
-        path: SeenFile("clang", path, [*CLANG, *flags, *writes_includes(path), path])
-        for path, flags in commands.items()})
+    look_at_changed(tally, "clang", {unit.path: clang(unit) for unit in compiled})
+    unit_of = {path: unit for unit in compiled for path in unit.sources}
     look_at_changed(tally, "clang-tidy", {
-        path: SeenFile("tidy", path, [*CLANG_TIDY, "-p", str(BUILD), path], (".clang-tidy",))
-        for path in files_to_tidy(sorted(commands), arguments.all)})
+        path: clang_tidy(unit_of[path], path)
+        for path in files_to_tidy(sorted(unit_of), arguments.all)})
     print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
     return 1 if tally.failed else 0
 

@@ -1,5 +1,6 @@
 """Plants what clang's tools are there to find, with the flags that `make check` gives them."""
 
+import dataclasses
 import shutil
 import subprocess
 import unittest
@@ -50,25 +51,42 @@ class CheckTest(PlantedTest):
         locked = UNGUARDED.replace("{ ++", "{ hps::MutexLock lock(mutex_); ++")
         self.assertEqual(self.clang(locked), "")
 
+    def seen(self, unit: check.Unit) -> check.SeenUnit:
+        check.digest.cache_clear()
+        return check.clang(dataclasses.replace(unit, flags=[*FLAGS, *unit.flags]))
+
     @needs("clang++-14")
-    def test_a_file_is_looked_at_again_when_what_it_includes_changed(self):
+    def test_a_unit_is_looked_at_again_when_what_it_includes_changed(self):
         root = self.plant({"a.cc": '#include "a.h"\n', "a.h": "\n"})
         path = str(root / "a.cc")
-
-        def seen(*flags: str) -> check.SeenFile:
-            check.digest.cache_clear()
-            includes = ["-MMD", "-MF", str(check.SeenFile("clang", path, []).includes)]
-            return check.SeenFile("clang", path, [*check.CLANG, *FLAGS, *flags, *includes, path])
-
-        with unittest.mock.patch.object(check, "SEEN", root):
-            self.assertFalse(seen().is_current())
-            self.assertEqual(seen().look(), (True, ""))
-            self.assertTrue(seen().is_current())
-            self.assertFalse(seen("-O1").is_current())
+        unit = check.Unit(path, [path], [])
+        with unittest.mock.patch.object(check, "SEEN", root / "seen"):
+            check.SEEN.mkdir()
+            self.assertFalse(self.seen(unit).is_current())
+            self.assertEqual(self.seen(unit).look(), (True, ""))
+            self.assertTrue(self.seen(unit).is_current())
+            self.assertFalse(self.seen(dataclasses.replace(unit, flags=["-O1"])).is_current())
             (root / "a.h").write_text("int a(int a) { int b; }\n")
-            self.assertFalse(seen().is_current())
-            self.assertFalse(seen().look()[0])
-            self.assertFalse(seen().is_current())
+            self.assertFalse(self.seen(unit).is_current())
+            self.assertFalse(self.seen(unit).look()[0])
+            self.assertFalse(self.seen(unit).is_current())
+
+    @needs("clang++-14")
+    def test_a_unit_is_looked_at_again_when_it_has_another_source(self):
+        root = self.plant({"a.cc": "int a;\n", "b.cc": UNGUARDED, "Unity/u.cxx": ""})
+        sources = [str(root / "a.cc"), str(root / "b.cc")]
+        path = root / "Unity" / "u.cxx"
+        with unittest.mock.patch.object(check, "SEEN", root / "seen"):
+            check.SEEN.mkdir()
+            for count in (1, 2):
+                path.write_text("".join(f'#include "{file}"\n' for file in sources[:count]))
+                self.assertEqual(check.sources_of(str(path)), sources[:count])
+                unit = check.Unit(str(path), check.sources_of(str(path)), [])
+                self.assertFalse(self.seen(unit).is_current())
+                ok, output = self.seen(unit).look()
+                self.assertEqual(ok, count == 1, output)
+                self.assertEqual(self.seen(unit).is_current(), count == 1)
+        self.assertIn("requires holding mutex", output)
 
     @needs("clang-tidy-14")
     def test_clang_tidy_finds_a_use_after_move(self):
