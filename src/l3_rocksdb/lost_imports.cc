@@ -19,7 +19,7 @@ void LostImports::Replace(const std::string& table, Incarnation incarnation) {
   if (found != tables_.end() && !found->second.older.contains(incarnation)) tables_.erase(found);
 }
 
-std::vector<LostImport> LostImports::Take(const std::string& model, bool is_known) {
+std::vector<LostImport> LostImports::Take(const std::string& model) {
   std::vector<LostImport> taken;
   const std::string prefix = model + "/";
   for (auto it = tables_.lower_bound(prefix);
@@ -27,8 +27,7 @@ std::vector<LostImport> LostImports::Take(const std::string& model, bool is_know
     taken.push_back({.table = it->first, .why = std::move(it->second.why)});
     it = tables_.erase(it);
   }
-  if (is_known && !unknown_.ok())
-    taken.push_back({.table = {}, .why = std::exchange(unknown_, {})});
+  if (!unknown_.ok()) taken.push_back({.table = {}, .why = std::exchange(unknown_, {})});
   return taken;
 }
 

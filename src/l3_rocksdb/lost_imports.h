@@ -30,7 +30,7 @@ class LostImports {
   void Forget(const std::string& table) { tables_.erase(table); }
 
   // As DurableStore::TakeLostImports.
-  std::vector<LostImport> Take(const std::string& model, bool is_known);
+  std::vector<LostImport> Take(const std::string& model);
 
  private:
   struct Loss {

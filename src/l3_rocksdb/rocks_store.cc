@@ -94,7 +94,7 @@ class RocksStore final : public DurableStore {
       std::span<const TableSpec> specs) override;
   absl::Status Drop(const std::string& name) override;
   absl::StatusOr<bool> Refresh() override;
-  std::vector<LostImport> TakeLostImports(const std::string& model, bool is_known) override;
+  std::vector<LostImport> TakeLostImports(const std::string& model) override;
   absl::Status Sync() override { return database()->Sync(); }
   DurableStatistics Statistics() const override { return database()->Statistics(); }
 
@@ -168,10 +168,10 @@ absl::StatusOr<bool> RocksStore::Refresh() {
   return current->read_only() ? CatchUp() : CommitReadyImports(*current);
 }
 
-std::vector<LostImport> RocksStore::TakeLostImports(const std::string& model, bool is_known) {
+std::vector<LostImport> RocksStore::TakeLostImports(const std::string& model) {
   const std::shared_ptr<Database> current = database();
   MutexLock lock(current->change_mutex());
-  return current->lost_imports().Take(model, is_known);
+  return current->lost_imports().Take(model);
 }
 
 // A reader is a state of the store. Tables that were opened from the old one read from the new one

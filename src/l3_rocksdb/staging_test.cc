@@ -93,8 +93,7 @@ class StagingTest : public testing::Test {
   // Which tables of the model were lost, "" for what nobody can tell.
   std::vector<std::string> Lost() {
     std::vector<std::string> tables;
-    for (const LostImport& lost : server_->TakeLostImports("m", /*is_known=*/true))
-      tables.push_back(lost.table);
+    for (const LostImport& lost : server_->TakeLostImports("m")) tables.push_back(lost.table);
     return tables;
   }
   std::vector<std::string> StagedDirectories() const {
@@ -359,9 +358,8 @@ TEST_F(StagingTest, WhatANewerImportReplacesIsNotLost) {
   StageRotten({"a", "b"}, 10);
   EXPECT_FALSE(*server_->Refresh());
   ASSERT_TRUE(ImportAsOwner({"b"}, 30).ok());
-  EXPECT_TRUE(server_->TakeLostImports("", /*is_known=*/true).empty())
-      << "they are another model's";
-  EXPECT_TRUE(server_->TakeLostImports("m/a", /*is_known=*/true).empty());
+  EXPECT_TRUE(server_->TakeLostImports("").empty()) << "they are another model's";
+  EXPECT_TRUE(server_->TakeLostImports("m/a").empty());
   EXPECT_EQ(Lost(), Tables{"m/a"});
 }
 
@@ -425,7 +423,7 @@ TEST_F(StagingTest, ADamagedStoreLosesNoStagedImport) {
   EXPECT_EQ(refreshed.code(), absl::StatusCode::kDataLoss) << refreshed;
   EXPECT_EQ(StagedDirectories().size(), 1u);
   MutexLock lock((*database)->change_mutex());
-  EXPECT_TRUE((*database)->lost_imports().Take("m", /*is_known=*/true).empty());
+  EXPECT_TRUE((*database)->lost_imports().Take("m").empty());
 }
 
 TEST_F(StagingTest, AnImportWhoseManifestIsDamagedIsRemoved) {

@@ -71,9 +71,10 @@ absl::Status StoreLifeCycle::Load(const std::string& model) {
   const absl::Status loaded = parts_.models->Load(model);
   // After any other error the loss is told by the load that comes to its end.
   if (!loaded.ok() && !absl::IsNotFound(loaded)) return loaded;
-  const std::vector<LostImport> lost =
-      parts_.durable->TakeLostImports(model, /*is_known=*/loaded.ok());
+  const std::vector<LostImport> lost = parts_.durable->TakeLostImports(model);
   if (lost.empty()) return loaded;
+  if (!loaded.ok() && lost.front().table.empty())  // the name may be a wrong one
+    return absl::NotFoundError(absl::StrCat(loaded.message(), "; ", WhatWasLost(lost)));
   return absl::FailedPreconditionError(absl::StrCat(
       "model '", model, "': ", WhatWasLost(lost), "; the log has the reason. ",
       loaded.ok() ? "The tables that it had are served" : "It has no tables", ": import it again"));

@@ -319,10 +319,29 @@ TEST_F(LifeCycleTest, AnImportThatNobodyCanReadIsToldAlsoAfterANewerOne) {
   DamageStaged(config_.store.path, "manifest");
   ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
   Import("a/t", 3);
-  EXPECT_EQ(store_->LoadModel("aa").code(), absl::StatusCode::kNotFound) << "it takes no loss";
   EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(*AskNow("a"), 3);
   EXPECT_EQ(store_->LoadModel("b").code(), absl::StatusCode::kNotFound);
+}
+
+// Catches: a wrong name that answers as a known one; and a first import whose loss nobody is told.
+TEST_F(LifeCycleTest, AnImportThatNobodyCanReadIsToldToAnUnknownModelToo) {
+  Import("a/t", 1);
+  Open();
+  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  Import("b/t", 2);
+  DamageStaged(config_.store.path, "manifest");
+  const absl::Status lost = store_->LoadModel("b");
+  EXPECT_EQ(lost.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(lost.message()), HasSubstr("'b'"));
+  EXPECT_THAT(std::string(lost.message()),
+              HasSubstr("staged for it, or for another model, was damaged and has been removed"));
+  Import("b/t", 3);
+  EXPECT_TRUE(store_->LoadModel("b").ok());
+  EXPECT_EQ(*AskNow("b"), 3);
+  const absl::Status unknown = store_->LoadModel("c");
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(unknown.message()), Not(HasSubstr("staged")));
 }
 
 TEST_F(LifeCycleTest, WhatIsLostWhenTheStoreIsOpenedIsTold) {

@@ -71,7 +71,7 @@ class TestStore final : public DurableStore {
     return absl::UnimplementedError("BeginImport");
   }
   absl::StatusOr<bool> Refresh() override { return false; }
-  std::vector<LostImport> TakeLostImports(const std::string&, bool) override { return {}; }
+  std::vector<LostImport> TakeLostImports(const std::string&) override { return {}; }
   absl::Status Sync() override { return absl::OkStatus(); }
   DurableStatistics Statistics() const override { return {}; }
 

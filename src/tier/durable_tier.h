@@ -164,9 +164,8 @@ class DurableStore {
 
   // What was lost of the model's tables (MODEL/...), by opening, Refresh, an import or Drop, and
   // has neither been imported again nor dropped since; and what nobody can tell the tables of,
-  // where the model `is_known`: a misspelt name must not take what is another one's. Each is told
-  // once.
-  virtual std::vector<LostImport> TakeLostImports(const std::string& model, bool is_known) = 0;
+  // whatever the model. Each is told once.
+  virtual std::vector<LostImport> TakeLostImports(const std::string& model) = 0;
 
   // Makes everything written so far durable, whatever the sync mode.
   virtual absl::Status Sync() = 0;

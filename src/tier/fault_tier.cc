@@ -332,8 +332,8 @@ class FaultyDurableStore final : public DurableStore {
     return call.Leave(store_->Refresh());
   }
 
-  std::vector<LostImport> TakeLostImports(const std::string& model, bool is_known) override {
-    return store_->TakeLostImports(model, is_known);
+  std::vector<LostImport> TakeLostImports(const std::string& model) override {
+    return store_->TakeLostImports(model);
   }
 
   absl::Status Sync() override {
