@@ -52,8 +52,8 @@ struct L1Config {
   uint64_t bytes_max = uint64_t{2} << 30;  // per device, of rows and their metadata
   double preload = 0.0;                    // share of every table loaded at start
   // Look-ups at a time on one device; each has buffers of its own, of which a key takes about 50
-  // bytes on the device and 55 on the host. 0 = the server's look-ups, divided by the devices, and
-  // at least 16.
+  // bytes on the device and 55 on the host. 0 = 16; of a server its look-ups, divided by the
+  // devices, if they are more and the device has room for them.
   uint32_t calls_max = 0;
   uint32_t call_keys_max = uint32_t{1} << 18;       // keys of one look-up, over all its tables
   uint64_t call_staging_bytes = uint64_t{8} << 20;  // rows of misses that one look-up may stage

@@ -129,7 +129,8 @@ std::vector<Setting<Config>> L1Settings() {
       MakeSetting<Config>(
           {"l1", "calls_max",
            "Look-ups at a time on one device; each has buffers on the device and on the host. 0 = "
-           "the server's look-ups (`[server] lookups`), divided by the devices, and at least 16."},
+           "16; of a server its look-ups (`[server] lookups`), divided by the devices, if they are "
+           "more and the device has room for them."},
           IntegerCodec{0, kDeviceCallsMax}, [](auto& c) -> auto& { return c.l1.calls_max; }),
       MakeSetting<Config>(
           {"l1", "call_keys_max",

@@ -25,11 +25,11 @@ std::string PartOf(const ServedTable& table, const DeviceCache& cache) {
   return absl::StrCat("table '", table.spec().name, "' on device ", cache.device());
 }
 
-// Look-ups at a time on each of so many devices: the server spreads its own over them evenly.
-size_t CallsMax(const Config& config, size_t device_count) {
+// Look-ups at a time on each of so many devices: a server spreads its own over them evenly.
+size_t CallsMax(const Config& config, bool is_server, size_t device_count) {
   if (config.l1.calls_max != 0) return config.l1.calls_max;
-  const size_t devices = std::max<size_t>(1, device_count);
-  const size_t lookups = (LookupSlots(config.server) + devices - 1) / devices;
+  if (!is_server || device_count == 0) return kDeviceCallsMin;
+  const size_t lookups = (LookupSlots(config.server) + device_count - 1) / device_count;
   return std::clamp(lookups, kDeviceCallsMin, kDeviceCallsMax);
 }
 
@@ -57,13 +57,13 @@ absl::StatusOr<std::vector<Key>> KeysHeld(DeviceCacheTable& table) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceLevel>> DeviceLevel::Create(
-    const Config& config, const DeviceCacheFactory& factory) {
+    const Config& config, bool is_server, const DeviceCacheFactory& factory) {
   std::unique_ptr<DeviceLevel> level(new DeviceLevel(config));
-  HPS_RETURN_IF_ERROR(level->Open(factory));
+  HPS_RETURN_IF_ERROR(level->Open(is_server, factory));
   return level;
 }
 
-absl::Status DeviceLevel::Open(const DeviceCacheFactory& factory) {
+absl::Status DeviceLevel::Open(bool is_server, const DeviceCacheFactory& factory) {
   const L1Config& l1 = config_.l1;
   std::vector<int> devices = l1.devices;
   if (l1.devices_auto) {
@@ -72,13 +72,8 @@ absl::Status DeviceLevel::Open(const DeviceCacheFactory& factory) {
     devices = found.ok() ? *std::move(found) : std::vector<int>();
     if (devices.size() > kCachesMax) devices.resize(kCachesMax);
   }
-  // Where one is left out the others get its look-ups too: they are made anew for them.
-  size_t made_for = 0;
-  do {
-    made_for = devices.size();
-    HPS_RETURN_IF_ERROR(MakeCaches(factory, devices));
-    std::erase_if(devices, [this](int device) { return left_out_.contains(device); });
-  } while (CallsMax(config_, devices.size()) != CallsMax(config_, made_for));
+  const size_t calls_max = CallsMax(config_, is_server, devices.size());
+  for (const int device : devices) HPS_RETURN_IF_ERROR(MakeCache(factory, device, calls_max));
   if (caches_.empty()) {
     if (devices_status_.ok()) devices_status_ = factory.Support();
     return absl::OkStatus();
@@ -87,24 +82,31 @@ absl::Status DeviceLevel::Open(const DeviceCacheFactory& factory) {
   return absl::OkStatus();
 }
 
-absl::Status DeviceLevel::MakeCaches(const DeviceCacheFactory& factory,
-                                     std::span<const int> devices) {
+absl::Status DeviceLevel::MakeCache(const DeviceCacheFactory& factory, int device,
+                                    size_t calls_max) {
   const L1Config& l1 = config_.l1;
-  caches_.clear();
-  for (const int device : devices) {
-    auto cache = factory.Make({.device = device,
-                               .bytes_max = l1.bytes_max,
-                               .calls_max = CallsMax(config_, devices.size()),
-                               .call_keys_max = l1.call_keys_max,
-                               .call_staging_bytes = l1.call_staging_bytes});
-    if (cache.ok()) {
-      caches_.push_back(*std::move(cache));
-    } else if (l1.devices_auto) {
-      LogWarning(absl::StrCat("device ", device, " is left out: ", cache.status().ToString()));
-      left_out_[device] = cache.status();
-    } else {
-      return cache.status();
-    }
+  const auto make = [&](size_t calls) {
+    return factory.Make({.device = device,
+                         .bytes_max = l1.bytes_max,
+                         .calls_max = calls,
+                         .call_keys_max = l1.call_keys_max,
+                         .call_staging_bytes = l1.call_staging_bytes});
+  };
+  auto cache = make(calls_max);
+  if (absl::IsResourceExhausted(cache.status()) && l1.calls_max == 0 &&
+      calls_max > kDeviceCallsMin) {
+    LogWarning(absl::StrCat("device ", device, " has no room for ", calls_max,
+                            " look-ups at a time, and gets ", kDeviceCallsMin, ": ",
+                            cache.status().ToString()));
+    cache = make(kDeviceCallsMin);
+  }
+  if (cache.ok()) {
+    caches_.push_back(*std::move(cache));
+  } else if (l1.devices_auto) {
+    LogWarning(absl::StrCat("device ", device, " is left out: ", cache.status().ToString()));
+    left_out_.emplace(device, cache.status());
+  } else {
+    return cache.status();
   }
   return absl::OkStatus();
 }

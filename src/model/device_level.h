@@ -33,10 +33,11 @@ namespace hps {
 
 class DeviceLevel {
  public:
-  // `config` and `factory` are borrowed. Devices that are listed must be there; of those that
+  // `config` and `factory` are borrowed; a server has calls for its look-ups where the
+  // configuration does not say how many. Devices that are listed must be there; of those that
   // "auto" found, one that has no room is left out, with a warning.
   // Errors: those of DeviceCacheFactory::Make, for a listed device.
-  static absl::StatusOr<std::unique_ptr<DeviceLevel>> Create(const Config& config,
+  static absl::StatusOr<std::unique_ptr<DeviceLevel>> Create(const Config& config, bool is_server,
                                                              const DeviceCacheFactory& factory);
   ~DeviceLevel();
   DeviceLevel(const DeviceLevel&) = delete;
@@ -106,9 +107,9 @@ class DeviceLevel {
   };
 
   explicit DeviceLevel(const Config& config) : config_(config) {}
-  absl::Status Open(const DeviceCacheFactory& factory);
-  // One on each device that has room for it; in place of those that were made before.
-  absl::Status MakeCaches(const DeviceCacheFactory& factory, std::span<const int> devices);
+  absl::Status Open(bool is_server, const DeviceCacheFactory& factory);
+  // With fewer calls where there is no room for so many, and they were not asked for.
+  absl::Status MakeCache(const DeviceCacheFactory& factory, int device, size_t calls_max);
   absl::Status Attach(ServedTable& table, size_t cache, uint64_t bytes);
   std::vector<Key> KeysFor(const Adoption& adoption, size_t cache) const;
   bool MayFill(const ServedTable& table) const;

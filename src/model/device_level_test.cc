@@ -37,7 +37,8 @@ class HostDevices final : public DeviceCacheFactory {
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
       const DeviceCacheOptions& options) const override {
     calls_max[options.device] = options.calls_max;
-    if (options.device == full) return absl::ResourceExhaustedError("no memory is left there");
+    if (options.device == full || options.calls_max > calls_with_room)
+      return absl::ResourceExhaustedError("no memory is left there");
     if (std::find(present.begin(), present.end(), options.device) == present.end())
       return absl::UnavailableError("there is none");
     return MakeHostCache({.device = options.device,
@@ -49,6 +50,7 @@ class HostDevices final : public DeviceCacheFactory {
 
   std::vector<int> present = {0};
   int full = -1;
+  size_t calls_with_room = SIZE_MAX;
   mutable std::map<int, size_t> calls_max{};  // of the last cache that was asked for, by device
 };
 
@@ -215,34 +217,43 @@ TEST_F(DeviceLevelTest, ADeviceWithoutRoomIsLeftOutUnlessItIsListed) {
             absl::StatusCode::kResourceExhausted);
 }
 
-// Catches: a server's look-up that finds no call left.
-TEST_F(DeviceLevelTest, ThereIsACallForEachLookUpOfTheServer) {
+// Catches: a server's look-up that finds no call left; and memory for many that nobody asks for.
+TEST_F(DeviceLevelTest, ThereIsACallForEachLookUpOfAServer) {
   struct Case {
+    OpenMode mode;
     uint32_t calls_max;
     uint32_t lookups;
     std::vector<int> present;
-    int full;
+    size_t calls_with_room;
     std::map<int, size_t> expected;
   };
   config_.server.threads = 100;
   config_.l1.call_keys_max = 16;
   config_.l1.call_staging_bytes = 1024;
   Import(Files("t", 10, 1));
-  for (const Case& c :
-       {Case{0, 40, {0}, -1, {{0, 40}}}, Case{0, 41, {0, 1}, -1, {{0, 21}, {1, 21}}},
-        Case{0, 40, {0, 1}, 1, {{0, 40}, {1, 20}}}, Case{0, 99, {0}, -1, {{0, 99}}},
-        Case{0, 3, {0}, -1, {{0, 16}}}, Case{5, 40, {0, 1}, 1, {{0, 5}, {1, 5}}}}) {
-    SCOPED_TRACE(testing::Message() << c.calls_max << " " << c.lookups << " " << c.full);
+  for (const Case& c : {Case{OpenMode::kServe, 0, 40, {0}, 40, {{0, 40}}},
+                        Case{OpenMode::kServe, 0, 41, {0, 1}, 40, {{0, 21}, {1, 21}}},
+                        Case{OpenMode::kServe, 0, 3, {0}, 40, {{0, 16}}},
+                        Case{OpenMode::kServe, 0, 41, {0}, 40, {{0, 16}}},
+                        Case{OpenMode::kServe, 5, 40, {0, 1}, 40, {{0, 5}, {1, 5}}},
+                        Case{OpenMode::kReadWrite, 0, 40, {0}, 40, {{0, 16}}}}) {
+    SCOPED_TRACE(testing::Message() << static_cast<int>(c.mode) << " " << c.calls_max << " "
+                                    << c.lookups << " " << c.present.size());
     config_.l1.calls_max = c.calls_max;
     config_.server.lookups = c.lookups;
     devices_.present = c.present;
-    devices_.full = c.full;
+    devices_.calls_with_room = c.calls_with_room;
     devices_.calls_max.clear();
-    const std::unique_ptr<Store> store = Open();
+    const std::unique_ptr<Store> store = Open(c.mode);
     ASSERT_NE(store, nullptr);
+    ASSERT_TRUE(store->life_cycle().LoadAll().ok());
     EXPECT_EQ(LookUp(*store, "t", {1}).value, 1);
     EXPECT_EQ(devices_.calls_max, c.expected);
   }
+  // What was asked for is not made less.
+  config_.l1.calls_max = 41;
+  EXPECT_EQ(Open()->NewSession("m", {.device = 0}).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(DeviceLevelTest, ACallIsBoundedByThePool) {

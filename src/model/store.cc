@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, O
 absl::Status OpenedStore::MakeLevels(OpenMode mode, const DeviceCacheFactory& devices) {
   HPS_ASSIGN_OR_RETURN(durable_, OpenDurableStore(config_.store, mode, StoreRole::kServer));
   l2_ = MakeL2Tier(config_.l2);
-  HPS_ASSIGN_OR_RETURN(l1_, DeviceLevel::Create(config_, devices));
+  HPS_ASSIGN_OR_RETURN(l1_, DeviceLevel::Create(config_, mode == OpenMode::kServe, devices));
   HPS_ASSIGN_OR_RETURN(promote_executor_,
                        MakePool("hps-promote", config_.threads.promote, kPromotionsQueuedMax));
   HPS_ASSIGN_OR_RETURN(fetch_executor_,
