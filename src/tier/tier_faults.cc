@@ -71,9 +71,9 @@ uint64_t TierFaults::injected(TierOperation operation) const {
 TierFaultRule TierFaults::Draw() {
   const double chance = std::uniform_real_distribution<double>(0, 1)(random_);
   double bound = rates_.fail;
-  if (chance < bound) return {.fault = TierFault::kFail};
+  if (chance < bound) return {.fault = TierFault::kFail, .status = rates_.status};
   bound += rates_.fail_late;
-  if (chance < bound) return {.fault = TierFault::kFailLate};
+  if (chance < bound) return {.fault = TierFault::kFailLate, .status = rates_.status};
   bound += rates_.drop;
   if (chance < bound) return {.fault = TierFault::kDrop};
   bound += rates_.corrupt;

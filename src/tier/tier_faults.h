@@ -80,6 +80,7 @@ struct TierFaultRates {
   double fail_late = 0;
   double drop = 0;
   double corrupt = 0;
+  absl::Status status = absl::UnavailableError("a planned fault");  // of fail and fail_late
 };
 
 inline constexpr Duration kTierStallMax = std::chrono::seconds(60);

@@ -10,6 +10,7 @@
 #include "base/macros.h"
 #include "l1_host/host_cache.h"
 #include "l2_memory/memory_tier.h"
+#include "query/cache_breaker.h"
 #include "tier/fault_cache.h"
 #include "tier/fault_tier.h"
 #include "tier/plain_tier.h"
@@ -78,6 +79,7 @@ class SimulatedWorld::Reader final : public Task {
         const bool right = newest.absent ? question.statuses[i] == KeyStatus::kAbsent
                                          : StampedRow::Matches(history.number(), question.keys[i],
                                                                newest.version, question.row(i));
+        world_.counts_.l1_hits_at_the_end += question.statuses[i] == KeyStatus::kHitL1 ? 1 : 0;
         if (right) continue;
         world_.Report(absl::StrCat("convergence: table ", history.number(), ", key ",
                                    question.keys[i], " is not the newest, ",
@@ -208,6 +210,8 @@ SimulationCounts& SimulationCounts::operator+=(const SimulationCounts& other) {
   l2_clears += other.l2_clears;
   l1_clears += other.l1_clears;
   l1_faults += other.l1_faults;
+  l1_hits_at_the_end += other.l1_hits_at_the_end;
+  without_l1_hits_at_the_end += other.without_l1_hits_at_the_end;
   switches += other.switches;
   restarts += other.restarts;
   faults += other.faults;
@@ -414,6 +418,9 @@ void SimulatedWorld::PlanFaults() {
     table->l2_faults.PlanBySeed(random_(), kL2, {.fail = 0.05, .fail_late = 0.05});
     table->l3_faults.PlanBySeed(random_(), kL3, {.fail = 0.05, .fail_late = 0.05});
   }
+  // None for which the sessions leave the device alone for a while: most of the run would pass it
+  // by.
+  const absl::Status l1_failure = absl::ResourceExhaustedError("a planned fault");
   constexpr std::array kL1 = {
       TierOperation::kAcquireCall,     TierOperation::kBegin, TierOperation::kMisses,
       TierOperation::kFinish,          TierOperation::kWait,  TierOperation::kInsert,
@@ -421,7 +428,7 @@ void SimulatedWorld::PlanFaults() {
       TierOperation::kRaiseWatermarks, TierOperation::kFlush,
   };
   for (const auto& faults : cache_faults_)
-    faults->PlanBySeed(random_(), kL1, {.fail = 0.02, .fail_late = 0.02});
+    faults->PlanBySeed(random_(), kL1, {.fail = 0.02, .fail_late = 0.02, .status = l1_failure});
 }
 
 // Lets another task run in the middle of this one, as on another thread.
@@ -463,10 +470,12 @@ void SimulatedWorld::CheckConvergence() {
       counts_.l1_faults += faults->injected(operation);
     faults->Clear();
   }
+  executor_.manual_clock().Advance(CacheBreaker::kRest);
   for (int round = 0; round < 2; ++round) {  // the second one meets what the first one promoted
     for (const auto& reader : readers_) reader->CheckNewest();
     executor_.RunAll();
   }
+  counts_.without_l1_hits_at_the_end += counts_.l1_hits_at_the_end == 0 ? 1 : 0;
 }
 
 SimulationCounts SimulatedWorld::Counts() const {
