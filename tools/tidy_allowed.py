@@ -18,6 +18,7 @@ ALLOWED = {
     ("parameters", "src/server/grpc/grpc_session.cc"): "the functions of nghttp2's C API",
     ("parameters", "src/server/grpc/grpc_session.h"): "the functions of nghttp2's C API",
     ("parameters", "src/server/net/tls.cc"): "a function of OpenSSL's C API",
+    ("sleep", "src/l1_gpu/cuda_resources.cc"): "a device opens no latch; it is polled",
     ("sleep", "src/l2_memory/concurrency_test.cc"): "the length of a run that others race in",
     ("throw", "src/import/parallel_test.cc"): "what a failed allocation does",
     ("throw", "tests/faults/failing_new.cc"): "what a failed allocation does",

@@ -116,7 +116,7 @@ class LookupSession {
   // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED, INTERNAL or UNAVAILABLE from the cache. After the last
   // three the device may still write to the outputs: synchronize it before they are freed.
   // DEADLINE_EXCEEDED: the device, or the stream's earlier work, was not done when the timeout had
-  // passed, and at least 0.1 s; or after a minute, where the timeout is without end.
+  // passed, and at least 0.1 s; at most a minute. A cancel is seen before the next wait.
   virtual absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) = 0;
 };
 

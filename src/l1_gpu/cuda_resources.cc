@@ -10,8 +10,11 @@
 namespace hps {
 namespace {
 
-// Polls before a waiting thread gives way: some tens of microseconds.
+// Polls before a waiting thread gives way, some tens of microseconds, and before it sleeps between
+// them: some milliseconds, longer than look-ups take.
 constexpr int kPollsWithoutPause = 64;
+constexpr int kPollsWithoutSleep = 10'000;
+constexpr Duration kSleep = std::chrono::microseconds(50);
 
 // Lets the calling thread ask the driver while other threads capture graphs: otherwise a question
 // during a capture in mode Global fails and invalidates that capture.
@@ -105,7 +108,11 @@ absl::Status WaitFor(cudaEvent_t event, Deadline deadline, const char* what) {
       return absl::DeadlineExceededError(
           absl::StrCat("gpu cache: ", what, " was not done by the deadline"));
     }
-    if (polls >= kPollsWithoutPause) std::this_thread::yield();
+    if (polls >= kPollsWithoutSleep) {
+      std::this_thread::sleep_for(kSleep);
+    } else if (polls >= kPollsWithoutPause) {
+      std::this_thread::yield();
+    }
   }
 }
 

@@ -97,7 +97,7 @@ absl::StatusOr<CudaEvent> MakeEvent();
 absl::StatusOr<bool> IsDone(cudaEvent_t event);
 
 // Polls until the event is done: first without a pause, since most waits end within microseconds,
-// then giving way to other threads. Errors: DEADLINE_EXCEEDED, INTERNAL.
+// then giving way to other threads, at last with pauses. Errors: DEADLINE_EXCEEDED, INTERNAL.
 absl::Status WaitFor(cudaEvent_t event, Deadline deadline, const char* what);
 
 }  // namespace hps

@@ -3,8 +3,8 @@
 // Begin copies keys that lie on the host and launches one probe for all tables; Peek and Misses
 // read what it writes into pinned memory, while it runs and when it is done; Finish sends answers
 // with one launch; Wait is the second synchronization. Outputs on the host are written by Wait
-// alone, from rows that the device has collected: two synchronizations for up to kCallOutputBytes
-// of rows, one when few rows are asked and all hit; more bytes travel in pieces.
+// alone, from rows that the device has collected: one synchronization when few rows are asked and
+// all hit, else one more for each half of kCallOutputBytes of rows.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -109,7 +109,7 @@ void LevelFetch::FlyWave(FetchJob::Level level, const ModelState::Guard& guard, 
 }
 
 bool LevelFetch::IsTooLate(Deadline deadline) const {
-  return service_.clock().Now() >= deadline || IsCancelled();
+  return service_.clock().Now() >= deadline || is_cancelled();
 }
 
 void LevelFetch::LandWave(FetchJob::Level level) {
@@ -118,7 +118,7 @@ void LevelFetch::LandWave(FetchJob::Level level) {
     if (flight.posted && !flight.answered) {
       latch_.CountDown();  // in place of the task, which no longer will
       // A call that was given up says nothing about the level.
-      if (level == FetchJob::Level::kL2 && !IsCancelled()) {
+      if (level == FetchJob::Level::kL2 && !is_cancelled()) {
         flight.table->table->l2_bypass().Trip();
         flight.table->counters->l2_errors().Add(absl::StatusCode::kDeadlineExceeded);
       }

@@ -29,6 +29,7 @@ class LevelFetch {
 
   // What ends the waits of the call that begins now, besides its deadlines; null = nothing.
   void set_cancel(CancelPoint* cancel) { cancel_ = cancel; }
+  bool is_cancelled() const { return cancel_ != nullptr && cancel_->is_cancelled(); }
 
   // Answers the open keys that the level has by `deadline`; the others stay open, so do all when no
   // scratch is left. A level that can't block (some L2) is asked on this thread, whatever the
@@ -74,7 +75,6 @@ class LevelFetch {
   static void LeaveRestOpen(std::span<TableWork> tables, FetchJob::Level level, Progress progress);
 
   bool IsTooLate(Deadline deadline) const;
-  bool IsCancelled() const { return cancel_ != nullptr && cancel_->is_cancelled(); }
 
   FetchService& service_;
   CancelPoint* cancel_ = nullptr;

@@ -17,18 +17,18 @@ namespace {
 // A device answers in microseconds; one that does not within this is down, where the host's levels
 // can answer in its place.
 constexpr Duration kDeviceWaitMax = std::chrono::seconds(1);
-// Where they can't, and the caller waits for as long as it takes: a thread must come back from a
-// device that hangs.
-constexpr Duration kDeviceWaitUnasked = std::chrono::minutes(1);
+// Where they can't, and the caller would wait longer: a thread must come back from a device that
+// hangs.
+constexpr Duration kOutputsWaitMax = std::chrono::minutes(1);
 // It is waited for this long also where the caller leaves less time, or none: a device that works
 // may have the rows of other large calls to copy before, and must not be taken for one that hangs.
 constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
 
 // Whether the device itself has failed: one that has no call or no memory left for this look-up
-// may answer the next one, and on a caller's stream the look-up may have waited for the caller's
+// may answer the next one, and in a caller's stream the look-up may have waited for the caller's
 // own work.
-bool IsOfDevice(absl::StatusCode failed, Stream stream) {
-  if (failed == absl::StatusCode::kDeadlineExceeded) return stream.handle == nullptr;
+bool IsOfDevice(absl::StatusCode failed, bool is_in_callers_stream) {
+  if (failed == absl::StatusCode::kDeadlineExceeded) return !is_in_callers_stream;
   return failed == absl::StatusCode::kInternal || failed == absl::StatusCode::kUnavailable;
 }
 
@@ -81,9 +81,13 @@ absl::Status LevelSession::AnswerOnDevice(MemorySpace space, Stream stream,
     breaker_->NoteAnswer();
     return asked;
   }
-  LeaveCache(guard, asked.code());
-  if (IsOfDevice(asked.code(), stream)) breaker_->NoteFailure(shared_.fetch.clock().Now());
-  if (!on_host) return asked;
+  EndCall(guard);
+  // It is one failure, whatever the number of tables.
+  if (!tables_.empty()) tables_.front().counters->l1_errors().Add(asked.code());
+  if (IsOfDevice(asked.code(), !on_host && stream.handle != nullptr))
+    breaker_->NoteFailure(shared_.fetch.clock().Now());
+  if (!on_host) return asked;  // nothing that it has read is shown
+  PassByCache();
   AnswerWithoutCache(guard);
   return absl::OkStatus();
 }
@@ -141,6 +145,7 @@ void LevelSession::BeginCall(const LookupRequest<kSpace>& request, const ModelSn
   const Duration timeout = request.timeout.value_or(shared_.timeout);
   may_wait_ = timeout > Duration::zero();
   deadline_ = DeadlineAfter(shared_.fetch.clock(), std::max(timeout, Duration::zero()));
+  outputs_deadline_ = std::min(deadline_, DeadlineAfter(shared_.fetch.clock(), kOutputsWaitMax));
   level_fetch_.set_cancel(CancelPoint::Of(request.cancel));
   arena_.Reset();
   queries_.clear();
@@ -248,8 +253,8 @@ Deadline LevelSession::L2Deadline() const {
 Deadline LevelSession::DeviceDeadline(MemorySpace space) const {
   const TimePoint now = shared_.fetch.clock().Now();
   if (space == MemorySpace::kDevice) {
-    if (deadline_ == kNoDeadline) return now + kDeviceWaitUnasked;
-    return std::max(deadline_, now + kDeviceWaitMin);
+    const Deadline at_least = now + kDeviceWaitMin;
+    return level_fetch_.is_cancelled() ? at_least : std::max(outputs_deadline_, at_least);
   }
   if (deadline_ == kNoDeadline) return now + kDeviceWaitMax;
   return now + std::clamp<Duration>((deadline_ - now) / 2, kDeviceWaitMin, kDeviceWaitMax);
@@ -266,15 +271,6 @@ void LevelSession::ServeDefaults() {
   }
   if (any && may_wait_ && shared_.fetch.clock().Now() >= deadline_)
     shared_.deadlines_exceeded.fetch_add(1, std::memory_order_relaxed);
-}
-
-// The cache has failed, or has no call to lend: the next calls pass it by too while changes are
-// open, since this one may show them.
-void LevelSession::LeaveCache(const ModelState::Guard& guard, absl::StatusCode failed) {
-  EndCall(guard);
-  PassByCache();
-  // It is one failure, whatever the number of tables.
-  if (!tables_.empty()) tables_.front().counters->l1_errors().Add(failed);
 }
 
 // Nothing of the call is under way any more. What has been fetched already is promoted all the

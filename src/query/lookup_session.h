@@ -99,7 +99,6 @@ class LevelSession final : public LookupSession {
   Deadline L2Deadline() const;
   Deadline DeviceDeadline(MemorySpace space) const;
   void ServeDefaults();
-  void LeaveCache(const ModelState::Guard& guard, absl::StatusCode failed);
   void EndCall(const ModelState::Guard& guard);
   void PassByCache();
   void RestartCall();
@@ -126,6 +125,7 @@ class LevelSession final : public LookupSession {
   std::vector<TableWork> tables_;
   std::vector<TableWork*> table_by_number_;  // as queries name them; null = not in the call yet
   Deadline deadline_ = kNoDeadline;
+  Deadline outputs_deadline_ = kNoDeadline;  // where they are on the device
   bool may_wait_ = true;
 };
 

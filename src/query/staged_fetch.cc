@@ -25,6 +25,8 @@ constexpr size_t kPiecesAhead = 8;
 
 // Looks for misses before a caller that finds none gives way to other threads.
 constexpr size_t kRoundsWithoutPause = 256;
+// ... and before the probe takes longer than look-ups do.
+constexpr size_t kRoundsMax = 20'000;
 
 }  // namespace
 
@@ -88,7 +90,8 @@ void StagedFetch::FetchAhead(std::span<TableWork> tables, std::span<QueryWork> q
     if (piece_count_ > known || (crew_->is_open() && crew_->DoOne())) continue;
     PauseCore();
     if (idle_rounds < kRoundsWithoutPause) continue;
-    if (service_.clock().Now() >= deadline) return;
+    // Who waits for the rest, TakeMisses, does not keep a core.
+    if (idle_rounds >= kRoundsMax || service_.clock().Now() >= deadline) return;
     std::this_thread::yield();
   }
 }

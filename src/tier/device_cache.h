@@ -93,7 +93,8 @@ struct DeviceRowPiece {
   bool brought = false;
 };
 
-// One look-up in flight. For one thread.
+// One look-up in flight. For one thread. Where INTERNAL is said, a device that has been lost may be
+// UNAVAILABLE instead.
 class DeviceCall {
  public:
   // One launch for all queries; once per lease. Errors: RESOURCE_EXHAUSTED (more keys than were

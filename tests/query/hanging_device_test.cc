@@ -152,6 +152,7 @@ TEST_F(HangingDeviceTest, HasTheCallersTimeWhereTheRowsAreWantedOnIt) {
          {Case{Duration::zero(), milliseconds(100)}, Case{milliseconds(5), milliseconds(100)},
           Case{milliseconds(300), milliseconds(300)},
           Case{milliseconds(10'000), milliseconds(10'000)},
+          Case{std::chrono::hours(1), std::chrono::minutes(1)},
           Case{Duration::max(), std::chrono::minutes(1)}}) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(step) << " " << c.timeout.count());
       faults_.Plan(step, {.fault = TierFault::kDelay});
@@ -165,6 +166,23 @@ TEST_F(HangingDeviceTest, HasTheCallersTimeWhereTheRowsAreWantedOnIt) {
       EXPECT_EQ(world_.statistics().l1_down, 0);
     }
   }
+}
+
+TEST_F(HangingDeviceTest, HasAMomentWhereTheLookUpIsCancelled) {
+  const std::unique_ptr<LookupCancel> cancel = LookupCancel::Create();
+  cancel->Cancel();
+  const std::vector<Key> keys = {1, 2};
+  std::vector<std::byte> rows(keys.size() * 32);
+  const DeviceTableQuery query{.keys = {keys.data(), keys.size()},
+                               .rows = {rows.data(), rows.size()}};
+  faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
+  const TimePoint before = Now();
+  const absl::Status status = session_->Lookup(
+      DeviceLookupRequest{
+          .queries = {&query, 1}, .timeout = Duration::max(), .cancel = cancel.get()},
+      nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_EQ(Now() - before, std::chrono::milliseconds(100));
 }
 
 // Catches: a caller whose stream is at work, by whom level 1 is lost for all others.
