@@ -8,9 +8,9 @@
 What clang or clang-tidy found nothing in, and what is as it was then with all that it includes, is
 not looked at again (build/check remembers it; it can be copied between checkouts).
 
-Everything that a tool looks at counts as one case: a file, for clang a unit of up to eight;
-layers.py and tidy.py are one case each. The
-last line is "N passed, N failed"; the exit status is 1 if any failed.
+Everything that a tool looks at counts as one case: a file, for clang a unit of up to eight, for
+clang-format 32; layers.py and tidy.py are one case each. The last line is "N passed, N failed"; the exit status is 1
+if any failed.
 """
 
 import argparse
@@ -45,6 +45,8 @@ CLANG = ["clang++-14", "-fsyntax-only", "-Wthread-safety", "-Wno-unknown-warning
          "-Wno-gnu-zero-variadic-macro-arguments"]
 # What one source calls a thing hides what another in its unit does; g++ looks at each alone.
 CLANG_IN_UNITS = ["-Wno-shadow"]
+CLANG_FORMAT = ["clang-format-14", "--dry-run", "--Werror"]
+FORMAT_FILES = 32  # at once: a file takes less than its start
 CLANG_TIDY = ["clang-tidy-14", "--quiet", "--extra-arg=-Wno-unknown-warning-option",
               "--extra-arg=-Wno-gnu-zero-variadic-macro-arguments"]
 
@@ -235,9 +237,11 @@ def main() -> int:
     tally.run_one("layers", [sys.executable, str(tools / "layers.py")])
     tally.run_one("style", [sys.executable, str(tools / "tidy.py")])
     tree = SourceTree(ROOT)
+    paths = list(tree.ending(".h", ".cc", ".cu", ".cuh"))
     tally.run_many("format", {
-        path: functools.partial(run, ["clang-format-14", "--dry-run", "--Werror", path])
-        for path in tree.ending(".h", ".cc", ".cu", ".cuh")})
+        f"from {paths[first]} on": functools.partial(run, [*CLANG_FORMAT,
+                                                           *paths[first:first + FORMAT_FILES]])
+        for first in range(0, len(paths), FORMAT_FILES)})
     compiled = units()
     SEEN.mkdir(exist_ok=True)
     look_at_changed(tally, "clang", {unit.path: clang(unit) for unit in compiled})

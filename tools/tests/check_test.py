@@ -99,9 +99,9 @@ class CheckTest(PlantedTest):
 
     @needs("clang-format-14")
     def test_clang_format_finds_a_difference(self):
-        root = self.plant({"a.cc": "int  a;\n", ".clang-format":
+        root = self.plant({"a.cc": "int  a;\n", "b.cc": "int b;\n", ".clang-format":
                            (check.ROOT / ".clang-format").read_text()})
-        command = ["clang-format-14", "--dry-run", "--Werror", str(root / "a.cc")]
+        command = [*check.CLANG_FORMAT, str(root / "b.cc"), str(root / "a.cc")]
         self.assertIn("clang-format-violations", self.output(command))
         (root / "a.cc").write_text("int a;\n")
         self.assertEqual(self.output(command), "")
