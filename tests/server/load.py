@@ -4,6 +4,7 @@ import dataclasses
 import http.client
 import importlib
 import json
+import socket
 import threading
 import time
 
@@ -21,6 +22,7 @@ class Answer:
     version: int = 0      # of the rows; 0 = no answer
     status: int = 0       # as HTTP counts them, also over gRPC; 0 = the connection ended
     error: str = ""
+    cut_off: bool = False  # something of an answer had come when the connection ended
 
 
 class HttpConnection:
@@ -38,9 +40,12 @@ class HttpConnection:
             {"name": table, "shape": [KEYS], "datatype": "INT64", "data": asked.tolist()}
             for table, asked in keys.items()]})
         self.connection.request("POST", f"/v2/models/{MODEL}/infer", body, self.headers)
+        # A connection that is closed while it is idle ends without a byte, whatever was just sent.
+        answer.cut_off = bool(self.connection.sock.recv(1, socket.MSG_PEEK))
         response = self.connection.getresponse()
         answer.status = response.status
         content = response.read()
+        answer.cut_off = response.length != 0  # none: the fields have not come to their end
         if response.status != 200:
             answer.error = content.decode(errors="replace")
             return None
@@ -57,6 +62,7 @@ class GrpcConnection:
 
     FAILURES = (OSError, ValueError)
     STATUSES = {"NOT_FOUND": 404, "UNAVAILABLE": 503}
+    CUT_OFF = "Stream removed"  # what is said of a call that the server had accepted
     OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
 
     def __init__(self, server: RunningServer, headers: dict) -> None:
@@ -75,6 +81,7 @@ class GrpcConnection:
         except utilities.InferenceServerException as error:
             answer.status = self.STATUSES.get(str(error.status()).rpartition(".")[2], 500)
             answer.error = str(error)
+            answer.cut_off = self.CUT_OFF in answer.error
             return None
         answer.status = 200
         return {table: result.as_numpy(table) for table in keys}
