@@ -1,5 +1,7 @@
 #include "server/core/admission.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 
 namespace hps::server {
@@ -27,10 +29,14 @@ absl::Status Admission::Reserve(uint64_t key_count, uint64_t byte_count, Reserva
                                               " keys; [server] keys_in_flight_max is ",
                                               limits_.keys_max));
   }
-  if (byte_count > limits_.bytes_max) {
+  if (byte_count > limits_.bytes_max || limits_.bytes_max - byte_count < limits_.connection_bytes) {
+    const std::string beside =
+        limits_.connection_bytes == 0
+            ? ""
+            : absl::StrCat(", of which its connection has ", limits_.connection_bytes);
     return absl::OutOfRangeError(absl::StrCat("the request and its answer take ", byte_count,
                                               " bytes; [server] bytes_in_flight_max is ",
-                                              limits_.bytes_max));
+                                              limits_.bytes_max, beside));
   }
   if (!Take(calls_, 1, limits_.calls_max)) return Full("calls in flight");
   if (!Take(keys_, key_count, limits_.keys_max)) {

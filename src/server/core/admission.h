@@ -13,12 +13,17 @@
 
 namespace hps::server {
 
+// What OpenSSL takes for a connection, most of it during the handshake: its buffers for a record
+// each way, the keys, the certificates and what it has of the client's.
+inline constexpr uint64_t kTlsConnectionBytes = uint64_t{64} << 10;
+
 class Admission {
  public:
   struct Limits {
     uint64_t keys_max = 0;
     uint64_t bytes_max = 0;
     uint64_t calls_max = 0;
+    uint64_t connection_bytes = 0;  // of bytes_max, that each call's own connection holds
   };
   class Reservation;
 

@@ -40,6 +40,17 @@ TEST(AdmissionTest, SaysWhatNeverFits) {
   EXPECT_TRUE(admission.Reserve(10, 100, &a).ok());
 }
 
+// Catches: a call that is told to try again for ever, since its own connection holds what it lacks.
+TEST(AdmissionTest, SaysWhatNeverFitsBesideItsConnection) {
+  Admission admission({.keys_max = 10, .bytes_max = 100, .calls_max = 2, .connection_bytes = 30});
+  Admission::Reservation connection;
+  ASSERT_TRUE(admission.ReserveBytes(30, &connection).ok());
+  Admission::Reservation a;
+  EXPECT_EQ(admission.Reserve(1, 71, &a).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(admission.Reserve(1, ~uint64_t{0}, &a).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_TRUE(admission.Reserve(1, 70, &a).ok());
+}
+
 TEST(AdmissionTest, BoundsCalls) {
   Admission admission({.keys_max = 10, .bytes_max = 100, .calls_max = 1});
   Admission::Reservation a;

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "server/core/admission.h"
 #include "server/core/test_server_world.h"
 #include "server/core/test_watched_models.h"
 
@@ -43,6 +44,26 @@ TEST_F(ServerCoreTest, AnswersByTable) {
   }
   for (size_t i = 0; i < items.size(); ++i)
     EXPECT_TRUE(ServerWorld::IsRow("m/item", items[i], 1, call.bytes(1).subspan(i * 32, 32)));
+}
+
+// Catches: a call over TLS that is told to try again for ever, since its connection has what it
+// lacks.
+TEST_F(ServerCoreTest, WhatDoesNotFitBesideItsTlsConnectionNeverFits) {
+  ServerConfig& config = world_.config().server;
+  config.bytes_in_flight_max = uint64_t{4} << 20;
+  config.body_bytes_max = uint64_t{1} << 20;
+  config.tls_certificate = config.tls_key = "one";
+  world_.Start();
+  Admission::Reservation connection;
+  ASSERT_TRUE(world_.inference().ReserveBytes(kTlsConnectionBytes, &connection).ok());
+  const std::vector<Key> keys = {1};
+  TestCall call;
+  call.request.model = "n";
+  call.AddKeys("t", keys);
+  call.request.body_bytes = config.bytes_in_flight_max - kTlsConnectionBytes;
+  EXPECT_EQ(call.Prepare(world_.inference()).code(), absl::StatusCode::kOutOfRange);
+  call.request.body_bytes -= uint64_t{64} << 10;  // for the call itself and its row
+  EXPECT_TRUE(call.Answer(world_.inference()).ok());
 }
 
 TEST_F(ServerCoreTest, AnswersKeysAsTheOriginal) {

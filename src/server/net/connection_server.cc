@@ -21,9 +21,6 @@ constexpr uint64_t kPoolKeptBytes = uint64_t{64} << 20;
 constexpr uint64_t kSmallRequestsPart = 8;
 // Loads and unloads that wait for the one that runs.
 constexpr size_t kSlowTasksMax = 64;
-// What OpenSSL takes for a connection, most of it during the handshake: its buffers for a record
-// each way, the keys, the certificates and what it has of the client's.
-constexpr uint64_t kTlsConnectionBytes = 64 << 10;
 // How long a thread waits for room at a time. Who makes room wakes it, but those that end look-ups
 // are not all threads of this server.
 constexpr Duration kRoomWait = std::chrono::milliseconds(1);
