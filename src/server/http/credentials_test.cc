@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/executor.h"
 #include "openssl/err.h"
 #include "openssl/ssl.h"
 #include "server/http/test_http_world.h"
@@ -84,6 +85,31 @@ TEST_F(CredentialsTest, ControlNeedsASettingAndAToken) {
   EXPECT_EQ(
       Ask(Post("/v2/repository/models/emb/unload", "", "Authorization: Bearer s3cret\r\n")).code,
       200);
+}
+
+// Catches: a load that is refused since too many wait, and that no metric tells of.
+TEST_F(CredentialsTest, LoadsBeyondThoseThatWaitAreRefusedAndCounted) {
+  config_.token_file = Write("token", "s3cret\n");
+  config_.repository_control = true;
+  Latch end(1);
+  repository_.on_load = [&end] {
+    EXPECT_TRUE(end.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1))));
+  };
+  const std::string load =
+      Post("/v2/repository/models/emb/load", "{}", "Authorization: Bearer s3cret\r\n");
+  constexpr size_t kLoads = 100;  // one runs, 64 wait
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (size_t i = 0; i < kLoads; ++i) {
+    clients.push_back(Connect());
+    clients.back()->Send(load);
+  }
+  const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(20));
+  while (Refused("capacity") == 0 && RealClock().Now() < deadline) std::this_thread::yield();
+  end.CountDown();
+  size_t refused = 0;
+  for (const auto& client : clients) refused += client->Read().code == 429 ? 1 : 0;
+  EXPECT_GT(refused, 0U);
+  EXPECT_EQ(Refused("capacity"), refused);
 }
 
 TEST_F(CredentialsTest, ReopenReadsTheTokenAgainOrKeepsIt) {

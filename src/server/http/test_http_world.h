@@ -148,12 +148,14 @@ class FakeRepository final : public ModelRepository {
   bool ServerReady() const override { return ready; }
   absl::Status Load(std::string_view model) override {
     ++loads;
+    if (on_load) on_load();
     return model == "emb" ? absl::OkStatus() : absl::NotFoundError("there is no such model");
   }
   absl::Status Unload(std::string_view) override { return absl::OkStatus(); }
 
   std::atomic<bool> ready = true;
   std::atomic<int> loads = 0;
+  std::function<void()> on_load;
 };
 
 class FakePages final : public PageSource {

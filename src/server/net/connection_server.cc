@@ -243,6 +243,12 @@ void ConnectionServer::Accept(int fd) {
   connection->Activate(ServedConnection::kOpened, /*may_start=*/false);
 }
 
+absl::Status ConnectionServer::PostSlow(Task* task) {
+  const absl::Status posted = slow_->Post(task);
+  if (!posted.ok()) parts_.counters->CountRefused(RefusedReason::kCapacity);
+  return posted;
+}
+
 ServedConnection* ConnectionServer::TakeConnection() {
   MutexLock lock(mutex_);
   if (open_count_ == parts_.config->connections_max) return nullptr;

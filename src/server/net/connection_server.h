@@ -69,8 +69,8 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   // A request was not answered because the server has too much to do.
   void NoteRefused() { backlog_.NoteRefused(); }
 
-  // Runs `task` where it may take its time. Errors: RESOURCE_EXHAUSTED.
-  absl::Status PostSlow(Task* task) { return slow_->Post(task); }
+  // Runs `task` where it may take its time. Errors: RESOURCE_EXHAUSTED, which is counted.
+  absl::Status PostSlow(Task* task);
 
   // The connection has ended and may be opened again with another socket.
   void OnClosed(ServedConnection& connection);
