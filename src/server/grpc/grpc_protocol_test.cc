@@ -372,6 +372,8 @@ TEST_F(GrpcProtocolTest, ADeadlineOfTheCallEndsItsWaiting) {
   client->SendFields(3, fields);
   client->SendData(3, Framed(InferRequest(1)));
   EXPECT_EQ(client->Await(3).code(), 4);
+  client->Call(5, kInfer, InferRequest(1));
+  EXPECT_EQ(client->Await(5).code(), 0) << "the connection goes on";
   ExpectWell();
 }
 
