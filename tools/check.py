@@ -9,8 +9,8 @@ What clang or clang-tidy found nothing in, and what is as it was then with all t
 not looked at again (build/check remembers it; it can be copied between checkouts).
 
 Everything that a tool looks at counts as one case: a file, for clang a unit of up to eight, for
-clang-format 32; layers.py and tidy.py are one case each. The last line is "N passed, N failed"; the exit status is 1
-if any failed.
+clang-format 32; layers.py and tidy.py are one case each. The last line is "N passed, N failed"; the
+exit status is 1 if any failed.
 """
 
 import argparse
