@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "base/out_of_memory.h"
@@ -15,6 +16,7 @@
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/gpu_cache_table.h"
 #include "l1_gpu/gpu_call.h"
+#include "l1_gpu/last_wait.h"
 #include "l1_gpu/slab.h"
 #include "l1_gpu/writer.h"
 #include "tier/byte_budget.h"
@@ -25,12 +27,10 @@ namespace {
 // How long a new cache waits for its memory to be zeroed.
 constexpr Duration kFirstWaitMax = std::chrono::seconds(60);
 
-// How long a table or a cache that dies waits for look-ups that were returned before they ended.
-constexpr Duration kLastWaitMax = std::chrono::seconds(60);
-
 class GpuCache final : public DeviceCache {
  public:
-  explicit GpuCache(const DeviceCacheOptions& options) : options_(options) {}
+  GpuCache(const DeviceCacheOptions& options, Duration last_wait_max)
+      : options_(options), last_wait_max_(last_wait_max), last_wait_(last_wait_max) {}
   ~GpuCache() override;
 
   // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL; the destructor frees what was made.
@@ -44,13 +44,17 @@ class GpuCache final : public DeviceCache {
 
  private:
   absl::Status MakeCalls();
-  // Waits for look-ups that were returned before they ended, without the lock. False when the time
-  // has passed.
+  // Waits for look-ups that were returned before they ended, without the lock, as LastWait says.
+  // False when the device hangs.
   bool WaitForReturnedCalls();
+  // Of a device that hangs: freeing would wait for it.
+  void LeaveToDevice();
   // Returned, while the device is still at work on it.
   bool IsFreeAndBusy(GpuCall* call);
 
   const DeviceCacheOptions options_;
+  const Duration last_wait_max_;
+  LastWait last_wait_;  // for look-ups
   ByteBudget budget_{"gpu cache", options_.bytes_max};
   DeviceBuffer gate_;
   std::unique_ptr<Writer> writer_;
@@ -66,17 +70,28 @@ GpuCache::~GpuCache() {
     MutexLock lock(mutex_);
     HPS_CHECK(free_calls_.size() == calls_.size());
   }
-  (void)WaitForReturnedCalls();
+  const bool hangs = (writer_ != nullptr && absl::IsDeadlineExceeded(writer_->FlushToFree())) ||
+                     !WaitForReturnedCalls();
+  if (hangs) LeaveToDevice();
   calls_.clear();
   writer_.reset();
   gate_ = {};
+}
+
+void GpuCache::LeaveToDevice() {
+  LogWarning(absl::StrCat("device ", options_.device, " does not answer: the buffers of ",
+                          calls_.size(), " look-ups there stay taken until this process ends"));
+  for (std::unique_ptr<GpuCall>& call : calls_) (void)call.release();
+  (void)writer_.release();
+  gate_.Abandon();
 }
 
 absl::Status GpuCache::MakeResources() {
   const DeviceScope scope(options_.device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_ASSIGN_OR_RETURN(gate_, MakeDeviceBuffer("the writers' gate", sizeof(WriterGate)));
-  HPS_ASSIGN_OR_RETURN(writer_, Writer::Create(options_.device, kWriterStagingBytes));
+  HPS_ASSIGN_OR_RETURN(writer_,
+                       Writer::Create(options_.device, kWriterStagingBytes, last_wait_max_));
   // On the writer's stream, which does not wait for the default one; flushed, for the look-ups'.
   const Deadline deadline = DeadlineAfter(RealClock(), kFirstWaitMax);
   HPS_RETURN_IF_ERROR(writer_->Submit(deadline, [&](cudaStream_t stream) {
@@ -144,10 +159,11 @@ absl::StatusOr<std::unique_ptr<DeviceCacheTable>> GpuCache::OpenTable(size_t row
 }
 
 bool GpuCache::WaitForReturnedCalls() {
-  const Deadline deadline = DeadlineAfter(RealClock(), kLastWaitMax);
-  return std::all_of(calls_.begin(), calls_.end(), [&](const std::unique_ptr<GpuCall>& call) {
-    return !IsFreeAndBusy(call.get()) || call->WaitForDevice(deadline);
-  });
+  const Deadline deadline = last_wait_.deadline();
+  absl::Status waited;
+  for (const std::unique_ptr<GpuCall>& call : calls_)
+    if (IsFreeAndBusy(call.get())) waited.Update(call->WaitForDevice(deadline));
+  return last_wait_.Answers(waited);
 }
 
 bool GpuCache::IsFreeAndBusy(GpuCall* call) {
@@ -182,7 +198,8 @@ absl::StatusOr<DeviceCallLease> GpuCache::AcquireCall(size_t keys_max) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(const DeviceCacheOptions& options) {
+absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(const DeviceCacheOptions& options,
+                                                          Duration last_wait_max) {
   if (options.calls_max == 0 || options.call_keys_max == 0 ||
       options.call_keys_max > kKeysPerCallMax) {
     return absl::InvalidArgumentError(
@@ -190,7 +207,7 @@ absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(const DeviceCacheOptio
                      " keys; expected at least one call of 1 to ", kKeysPerCallMax, " keys"));
   }
   HPS_RETURN_IF_ERROR(CheckGpuDevice(options.device));
-  auto cache = std::make_unique<GpuCache>(options);
+  auto cache = std::make_unique<GpuCache>(options, last_wait_max);
   HPS_RETURN_IF_ERROR(cache->MakeResources());
   return cache;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "l1_gpu/last_wait.h"
 #include "tier/device_cache.h"
 #include "tier/device_cache_factory.h"
 
@@ -17,6 +18,9 @@ namespace hps {
 // Errors: UNAVAILABLE (no driver, or no such device), INVALID_ARGUMENT (no calls, or no keys per
 // call, or more than kKeysPerCallMax), RESOURCE_EXHAUSTED (memory; nothing stays allocated),
 // INTERNAL.
-absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(const DeviceCacheOptions& options);
+// What dies waits for the device for `last_wait_max`; memory of one that hangs stays taken, with a
+// line in the log.
+absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(const DeviceCacheOptions& options,
+                                                          Duration last_wait_max = LastWait::kMax);
 
 }  // namespace hps

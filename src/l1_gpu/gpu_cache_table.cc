@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/log.h"
 #include "base/macros.h"
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/kernels.h"
@@ -31,6 +32,16 @@ size_t KeysRoom(size_t key_count) { return RoundUp(key_count * sizeof(Key), 16);
 absl::Status LateStatus(absl::Status status) {
   if (!absl::IsResourceExhausted(status)) return status;
   return absl::DeadlineExceededError(status.message());
+}
+
+// Of a device that hangs: freeing would wait for it.
+void LeaveToDevice(int device, DeviceBuffer& memory, PinnedBuffer& counters,
+                   ByteBudget::Lease& budget) {
+  LogWarning(absl::StrCat("device ", device, " does not answer: ", memory.bytes(),
+                          " bytes of a table there stay taken until this process ends"));
+  memory.Abandon();
+  counters.Abandon();
+  budget.Abandon();
 }
 
 void Raise(std::atomic<uint64_t>& number, uint64_t to) {
@@ -69,17 +80,16 @@ absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_
   const size_t slabs_bytes = RoundUp(uint64_t{slab_count} * sizeof(Slab), kAlignment);
   // Everything but the rows, which lie at the end.
   const size_t zeroed_bytes = kCountersBytes + slabs_bytes;
-  HPS_RETURN_IF_ERROR(
-      writer.Submit(DeadlineAfter(RealClock(), kWriteWaitMax), [&](cudaStream_t stream) {
-        return CudaStatus(cudaMemsetAsync(memory.data(), 0, zeroed_bytes, stream), "a new table");
-      }));
+  absl::Status zeroed = writer.Submit(writer.last_wait().deadline(), [&](cudaStream_t stream) {
+    return CudaStatus(cudaMemsetAsync(memory.data(), 0, zeroed_bytes, stream), "a new table");
+  });
   // Look-ups on other streams must not find the memory's last content.
-  const absl::Status zeroed = writer.Flush(DeadlineAfter(RealClock(), kWriteWaitMax));
-  if (absl::IsDeadlineExceeded(zeroed)) {
-    // Freeing would wait for a device that hangs.
-    memory.Abandon();
-    counters.Abandon();
-    owner.budget.Abandon();
+  const absl::Status flushed = writer.FlushToFree();
+  zeroed.Update(flushed);
+  if (absl::IsDeadlineExceeded(flushed)) {
+    LeaveToDevice(writer.device(), memory, counters, owner.budget);
+    // Also where the writer had no room.
+    return absl::DeadlineExceededError(zeroed.message());
   }
   HPS_RETURN_IF_ERROR(zeroed);
   const TableView view = {.slabs = memory.at<Slab>(kCountersBytes),
@@ -103,13 +113,8 @@ GpuCacheTable::GpuCacheTable(const TableView& view, DeviceBuffer memory, PinnedB
 
 GpuCacheTable::~GpuCacheTable() {
   const DeviceScope scope(owner_.writer->device());
-  const absl::Status written = Flush(DeadlineAfter(RealClock(), kWriteWaitMax));
-  const bool idle = owner_.wait_for_calls();
-  if (!idle || absl::IsDeadlineExceeded(written)) {
-    memory_.Abandon();
-    counters_.Abandon();
-    owner_.budget.Abandon();
-  }
+  if (absl::IsDeadlineExceeded(owner_.writer->FlushToFree()) || !owner_.wait_for_calls())
+    LeaveToDevice(owner_.writer->device(), memory_, counters_, owner_.budget);
   memory_ = {};
   counters_ = {};
 }

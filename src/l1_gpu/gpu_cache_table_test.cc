@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -130,6 +131,40 @@ TEST_F(GpuCacheTableTest, KeepsItsBudgetWithMemoryThatLookUpsMayStillUse) {
   table->reset();
   EXPECT_TRUE(budget.Lend(40).ok());
   EXPECT_FALSE(budget.Lend(41).ok());
+}
+
+// Catches: memory that is freed while a writer is at work on it, or a budget that counts on it; and
+// a wait for the device that never ends.
+TEST_F(GpuCacheTableTest, LeavesItsMemoryToADeviceThatHangs) {
+  auto writer = *Writer::Create(0, 64 << 10, kLastWaitOfTests);
+  ByteBudget budget("a cache", 100);
+  const auto make = [&](uint64_t budget_bytes) {
+    return GpuCacheTable::Create(64, 100,
+                                 {.writer = writer.get(),
+                                  .gate = gate_.at<WriterGate>(0),
+                                  .wait_for_calls = [] { return true; },
+                                  .budget = *budget.Lend(budget_bytes)});
+  };
+  auto first = make(10);
+  auto second = make(20);
+  ASSERT_TRUE(first.ok() && second.ok());
+  std::optional<StreamHold> hold;
+  ASSERT_EQ(writer->Submit(kNoDeadline,
+                           [&](cudaStream_t stream) {
+                             hold.emplace(stream);
+                             return absl::OkStatus();
+                           }),
+            absl::OkStatus());
+  first->reset();
+  second->reset();
+  EXPECT_EQ(make(30).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(budget.Lend(41).ok());
+  EXPECT_TRUE(budget.Lend(40).ok());
+  hold.reset();
+  auto after = make(40);
+  ASSERT_TRUE(after.ok()) << after.status();
+  after->reset();
+  EXPECT_TRUE(budget.Lend(40).ok()) << "it answers again";
 }
 
 }  // namespace

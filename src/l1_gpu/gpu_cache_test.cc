@@ -315,6 +315,34 @@ TEST_F(GpuCacheTest, ALookUpIsOrderedOnTheDefaultStreamByItsName) {
   EXPECT_TRUE(misses->keys[0].empty());
 }
 
+// Catches: a cache or a table that dies before the look-ups that were returned while the device
+// was at work on them, and frees what they use; and one that waits for them without end.
+TEST_F(GpuCacheTest, LeavesItsMemoryToADeviceThatHangs) {
+  auto cache =
+      *MakeGpuCache({.bytes_max = 1 << 20, .calls_max = 2, .call_keys_max = 10}, kLastWaitOfTests);
+  StampedTable table = {*cache->OpenTable(16, cache->TableBytes(16, 100)), 1};
+  const CudaStream stream = *MakeStream(StreamPriority::kHigh);
+  const auto keys = *MakeDeviceBuffer("keys", 2 * sizeof(Key));
+  const auto rows = *MakeDeviceBuffer("rows", 32);
+  ASSERT_EQ(cudaMemset(keys.data(), 0, keys.bytes()), cudaSuccess);
+  const DeviceCacheQuery query = {.table = table.table.get(),
+                                  .space = MemorySpace::kDevice,
+                                  .keys = keys.at<Key>(0),
+                                  .key_count = 2,
+                                  .rows = rows.data(),
+                                  .row_bytes = 16,
+                                  .row_stride_bytes = 16};
+  const StreamHold hold(stream.get());
+  {
+    auto call = *cache->AcquireCall(2);
+    ASSERT_EQ(call->Begin({&query, 1}, Stream{stream.get()}), absl::OkStatus());
+    EXPECT_EQ(call->Misses(RealClock().Now()).status().code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  table.table.reset();
+  EXPECT_FALSE(cache->OpenTable(16, uint64_t{1} << 20).ok()) << "its bytes are the device's";
+  cache.reset();
+}
+
 // In a process of its own: whatever is asked of a device that has failed is INTERNAL, in its own
 // words, and everything can still be destroyed. Gives the exit status.
 int UseABrokenDevice() {

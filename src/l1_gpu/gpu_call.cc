@@ -121,9 +121,9 @@ bool GpuCall::IsIdle() {
   return !in_flight_;
 }
 
-bool GpuCall::WaitForDevice(Deadline deadline) const {
-  return !absl::IsDeadlineExceeded(WaitFor(buffers_->last.get(), deadline, "a look-up")) &&
-         !absl::IsDeadlineExceeded(WaitFor(buffers_->brought.get(), deadline, "a look-up's rows"));
+absl::Status GpuCall::WaitForDevice(Deadline deadline) const {
+  HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "a look-up"));
+  return WaitFor(buffers_->brought.get(), deadline, "a look-up's rows");
 }
 
 void GpuCall::Return() {

@@ -41,8 +41,8 @@ class GpuCall final : public DeviceCall {
   // on a device that has failed is idle: its next Begin says so.
   bool IsIdle();
   // Waits for the end of the look-up that the device is at work on: of the next one, if the call is
-  // lent again meanwhile. False when the deadline has passed. Thread-safe.
-  bool WaitForDevice(Deadline deadline) const;
+  // lent again meanwhile. Errors: DEADLINE_EXCEEDED, INTERNAL. Thread-safe.
+  absl::Status WaitForDevice(Deadline deadline) const;
 
   absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) override;
   DeviceMissesSoFar Peek(size_t query) override;

@@ -6,14 +6,18 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/cuda_status.h"
@@ -36,6 +40,34 @@ class GpuTest : public testing::Test {
     ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
   }
 };
+
+// Keeps a stream from going on, as a device that hangs does, until it dies; or for a minute, so
+// that who waits for it without end fails.
+class StreamHold {
+ public:
+  explicit StreamHold(cudaStream_t stream) {
+    EXPECT_EQ(cudaLaunchHostFunc(stream, &StreamHold::Wait, this), cudaSuccess);
+  }
+  ~StreamHold() {
+    released_ = true;
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+  StreamHold(const StreamHold&) = delete;
+  StreamHold& operator=(const StreamHold&) = delete;
+
+ private:
+  static void Wait(void* hold) {
+    const TimePoint end = RealClock().Now() + std::chrono::minutes(1);
+    while (!static_cast<StreamHold*>(hold)->released_ && RealClock().Now() < end)
+      std::this_thread::yield();
+  }
+
+  std::atomic<bool> released_{false};
+};
+
+// What dies on a device that is held gives it up after this long; a device that works answers
+// sooner, also under a sanitizer.
+inline constexpr Duration kLastWaitOfTests = std::chrono::seconds(2);
 
 // Bytes of the device that nobody has allocated. The runtime itself gives some back now and then:
 // less than before is a leak, more is not.

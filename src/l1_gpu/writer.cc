@@ -13,19 +13,17 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 
-// How long a writer that dies waits for a device that may hang.
-constexpr Duration kLastWaitMax = std::chrono::seconds(60);
-
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Writer>> Writer::Create(int device, size_t staging_bytes) {
+absl::StatusOr<std::unique_ptr<Writer>> Writer::Create(int device, size_t staging_bytes,
+                                                       Duration last_wait_max) {
   HPS_ASSIGN_OR_RETURN(CudaStream stream, MakeStream(StreamPriority::kLow));
   HPS_ASSIGN_OR_RETURN(PinnedBuffer pinned,
                        MakePinnedBuffer("pinned staging of the writer", staging_bytes));
   HPS_ASSIGN_OR_RETURN(DeviceBuffer staging,
                        MakeDeviceBuffer("the writer's staging", staging_bytes));
   std::unique_ptr<Writer> writer(
-      new Writer(device, std::move(stream), std::move(pinned), std::move(staging)));
+      new Writer(device, std::move(stream), std::move(pinned), std::move(staging), last_wait_max));
   MutexLock lock(writer->mutex_);
   writer->entries_.resize(kStepsMax);
   for (Entry& entry : writer->entries_) {
@@ -34,16 +32,25 @@ absl::StatusOr<std::unique_ptr<Writer>> Writer::Create(int device, size_t stagin
   return writer;
 }
 
-Writer::Writer(int device, CudaStream stream, PinnedBuffer pinned, DeviceBuffer staging)
+Writer::Writer(int device, CudaStream stream, PinnedBuffer pinned, DeviceBuffer staging,
+               Duration last_wait_max)
     : device_(device),
       ring_bytes_(pinned.bytes()),
       stream_(std::move(stream)),
       pinned_(std::move(pinned)),
-      staging_(std::move(staging)) {}
+      staging_(std::move(staging)),
+      last_wait_(last_wait_max) {}
 
 Writer::~Writer() {
-  // There is nobody to tell of an error; what the device can't finish, freeing waits for.
-  (void)Flush(DeadlineAfter(RealClock(), kLastWaitMax));
+  if (!absl::IsDeadlineExceeded(FlushToFree())) return;
+  pinned_.Abandon();
+  staging_.Abandon();
+}
+
+absl::Status Writer::FlushToFree() {
+  absl::Status flushed = Flush(last_wait_.deadline());
+  last_wait_.Answers(flushed);
+  return flushed;
 }
 
 absl::Status Writer::Failed(absl::Status status) {

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "l1_gpu/cuda_resources.h"
+#include "l1_gpu/last_wait.h"
 
 namespace hps {
 
@@ -30,13 +31,16 @@ class Writer {
  public:
   class Step;
 
-  // `staging_bytes` is the ring's size, in pinned and once more in device memory.
+  // `staging_bytes` is the ring's size, in pinned and once more in device memory; `last_wait_max`
+  // is how long FlushToFree waits.
   // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL. REQUIRES: the device is current.
-  static absl::StatusOr<std::unique_ptr<Writer>> Create(int device, size_t staging_bytes);
+  static absl::StatusOr<std::unique_ptr<Writer>> Create(int device, size_t staging_bytes,
+                                                        Duration last_wait_max = LastWait::kMax);
 
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
-  // Waits until the device is done. REQUIRES: no step is alive.
+  // Waits until the device is done; leaves the staging to one that hangs. REQUIRES: no step is
+  // alive.
   ~Writer();
 
   int device() const { return device_; }
@@ -74,6 +78,11 @@ class Writer {
   // Errors: DEADLINE_EXCEEDED, INTERNAL.
   absl::Status Flush(Deadline deadline);
 
+  // As Flush, for who frees or makes memory that the device may be at work on: waits as last_wait()
+  // says.
+  absl::Status FlushToFree();
+  const LastWait& last_wait() const { return last_wait_; }
+
   // Waits until the step is done. REQUIRES: it was submitted (its number was taken before).
   absl::Status WaitUntilDone(uint64_t step_number, Deadline deadline);
 
@@ -90,7 +99,8 @@ class Writer {
     CudaEvent done;    // of a submitted step
   };
 
-  Writer(int device, CudaStream stream, PinnedBuffer pinned, DeviceBuffer staging);
+  Writer(int device, CudaStream stream, PinnedBuffer pinned, DeviceBuffer staging,
+         Duration last_wait_max);
 
   Entry& EntryOf(uint64_t number) HPS_REQUIRES(mutex_) { return entries_[number % kStepsMax]; }
   // Takes back the room of steps that are done.
@@ -106,8 +116,9 @@ class Writer {
   const int device_;
   const size_t ring_bytes_;
   const CudaStream stream_;
-  const PinnedBuffer pinned_;
-  const DeviceBuffer staging_;
+  PinnedBuffer pinned_;
+  DeviceBuffer staging_;
+  LastWait last_wait_;
   Mutex mutex_;
   std::vector<Entry> entries_ HPS_GUARDED_BY(mutex_);  // a ring of kStepsMax
   uint64_t oldest_ HPS_GUARDED_BY(mutex_) = 0;         // number of the oldest step not reaped

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -91,6 +92,24 @@ TEST_F(WriterTest, HandsOnWhatALaunchAnswersAndGoesOn) {
   EXPECT_EQ(failed.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(writer_->Submit(kNoDeadline, Nothing), absl::OkStatus());
   EXPECT_EQ(writer_->Flush(kNoDeadline), absl::OkStatus());
+}
+
+// Catches: a writer whose end waits for a device that hangs, for as long as that hangs.
+TEST_F(WriterTest, LeavesItsStagingToADeviceThatHangs) {
+  auto writer = *Writer::Create(0, 32 << 20, kLastWaitOfTests);
+  const auto set = *MakeDeviceBuffer("to be set", 1000);
+  const size_t free_before = FreeDeviceBytes();
+  std::optional<StreamHold> hold;
+  ASSERT_EQ(writer->Submit(kNoDeadline,
+                           [&](cudaStream_t stream) {
+                             hold.emplace(stream);
+                             return CudaStatus(cudaMemsetAsync(set.data(), 1, set.bytes(), stream),
+                                               "set");
+                           }),
+            absl::OkStatus());
+  EXPECT_EQ(writer->FlushToFree().code(), absl::StatusCode::kDeadlineExceeded);
+  writer.reset();
+  EXPECT_LE(FreeDeviceBytes(), free_before) << "the staging is the device's";
 }
 
 // Would catch a writer that fails for good beside a capture of another thread, or spoils it.

@@ -1,0 +1,25 @@
+#include "l1_gpu/last_wait.h"
+
+#include <gtest/gtest.h>
+
+namespace hps {
+namespace {
+
+// Catches: a minute on the promotions' thread for each table of a device that hangs.
+TEST(LastWaitTest, IsNotRepeatedUntilTheDeviceAnswers) {
+  constexpr Duration kLong = std::chrono::hours(1000);
+  LastWait wait(kLong);
+  const TimePoint before = RealClock().Now();
+  EXPECT_GE(wait.deadline(), before + kLong);
+  EXPECT_FALSE(wait.Answers(absl::DeadlineExceededError("late")));
+  EXPECT_LT(wait.deadline(), before + kLong);
+  EXPECT_FALSE(wait.Answers(absl::DeadlineExceededError("still late")));
+  EXPECT_LT(wait.deadline(), before + kLong);
+  EXPECT_TRUE(wait.Answers(absl::InternalError("it has failed, and holds nobody up")));
+  EXPECT_GE(wait.deadline(), before + kLong);
+  EXPECT_TRUE(wait.Answers(absl::OkStatus()));
+  EXPECT_GE(wait.deadline(), before + kLong);
+}
+
+}  // namespace
+}  // namespace hps
