@@ -1,9 +1,59 @@
 #include "l1_gpu/cuda_status.h"
 
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+
 #include "absl/strings/str_cat.h"
 
 namespace hps {
 namespace {
+
+// What the driver has, and the runtime has not: to make a device the current one and the former one
+// again without setting that. For a thread without a choice that would be device 0, on which
+// cudaSetDevice makes a context, hundreds of megabytes. Null where there is no driver.
+struct Driver {
+  decltype(&cuDevicePrimaryCtxRetain) retain = nullptr;
+  decltype(&cuCtxPushCurrent) push = nullptr;
+  decltype(&cuCtxPopCurrent) pop = nullptr;
+};
+
+template <typename Function>
+Function DriverFunction(const char* name) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion(name, &function, CUDART_VERSION, cudaEnableDefault, &found);
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return error == cudaSuccess && found == cudaDriverEntryPointSuccess
+             ? std::bit_cast<Function>(function)
+             : nullptr;
+}
+
+const Driver& TheDriver() {
+  static const Driver driver = {
+      .retain = DriverFunction<decltype(Driver::retain)>("cuDevicePrimaryCtxRetain"),
+      .push = DriverFunction<decltype(Driver::push)>("cuCtxPushCurrent"),
+      .pop = DriverFunction<decltype(Driver::pop)>("cuCtxPopCurrent")};
+  return driver;
+}
+
+constexpr int kDevicesMax = 1024;
+
+// The context of a device that the runtime uses, too; kept for as long as the process lives.
+CUresult PrimaryContext(const Driver& driver, int device, CUcontext* context) {
+  static std::array<std::atomic<CUcontext>, kDevicesMax> contexts{};
+  if (device < 0 || device >= kDevicesMax) return CUDA_ERROR_INVALID_DEVICE;
+  std::atomic<CUcontext>& kept = contexts[static_cast<size_t>(device)];
+  *context = kept.load(std::memory_order_acquire);
+  if (*context != nullptr) return CUDA_SUCCESS;
+  const CUresult error = driver.retain(context, device);
+  // Two threads get the same one.
+  if (error == CUDA_SUCCESS) kept.store(*context, std::memory_order_release);
+  return error;
+}
 
 absl::StatusCode CodeOf(cudaError_t error) {
   switch (error) {
@@ -24,6 +74,17 @@ absl::StatusCode CodeOf(cudaError_t error) {
     default:
       return absl::StatusCode::kInternal;
   }
+}
+
+// The driver's errors have the runtime's numbers.
+cudaError_t Push(int device) {
+  const Driver& driver = TheDriver();
+  if (driver.retain == nullptr || driver.push == nullptr || driver.pop == nullptr)
+    return cudaErrorInsufficientDriver;
+  CUcontext context = nullptr;
+  CUresult error = PrimaryContext(driver, device, &context);
+  if (error == CUDA_SUCCESS) error = driver.push(context);
+  return static_cast<cudaError_t>(error);
 }
 
 }  // namespace
@@ -62,10 +123,13 @@ absl::Status CheckGpuDevice(int device) {
 // the first operation, which can tell them to somebody.
 DeviceScope::DeviceScope(int device) : device_(device) {
   int current = -1;
-  if (cudaGetDevice(&current) == cudaSuccess && current == device) return;
-  former_ = current;
-  error_ = cudaSetDevice(device);
-  if (error_ != cudaSuccess) (void)cudaGetLastError();
+  error_ = cudaGetDevice(&current);
+  if (error_ != cudaSuccess) {
+    (void)cudaGetLastError();
+  } else if (current != device) {
+    error_ = Push(device);
+    is_pushed_ = error_ == cudaSuccess;
+  }
 }
 
 absl::Status DeviceScope::Check() const {
@@ -75,7 +139,8 @@ absl::Status DeviceScope::Check() const {
 }
 
 DeviceScope::~DeviceScope() {
-  if (former_ >= 0) (void)cudaSetDevice(former_);
+  CUcontext own = nullptr;
+  if (is_pushed_) (void)TheDriver().pop(&own);
 }
 
 }  // namespace hps

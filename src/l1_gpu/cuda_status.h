@@ -35,7 +35,9 @@ int GpuDeviceCount();
 absl::Status CheckGpuDevice(int device);
 
 // Makes a device the calling thread's current one, and the former one again when it dies: a thread
-// of the caller may be at work on another device.
+// of the caller may be at work on another device. One that has never chosen a device is left so.
+//
+// Costs a question where the device is the current one already, else two calls of the driver.
 class DeviceScope {
  public:
   explicit DeviceScope(int device);
@@ -49,7 +51,7 @@ class DeviceScope {
 
  private:
   const int device_;
-  int former_ = -1;  // -1: was the same already
+  bool is_pushed_ = false;
   cudaError_t error_ = cudaSuccess;
 };
 

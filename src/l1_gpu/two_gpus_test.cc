@@ -1,8 +1,11 @@
 // What a process with caches on two devices relies on. Skips itself where there is one.
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -140,6 +143,35 @@ TEST_F(TwoGpusTest, MemoryOfTheOtherDeviceIsRefused) {
     EXPECT_EQ(begin(node.query(), other.stream), absl::StatusCode::kInvalidArgument);
     EXPECT_LT(WrongRows(static_cast<int>(device)), 5u);
   }
+}
+
+// In a process of its own, in which nobody has chosen a device. Gives the exit status.
+int UseDevice1OnAThreadWithoutADevice() {
+  void* function = nullptr;
+  if (cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, CUDART_VERSION,
+                                       cudaEnableDefault) != cudaSuccess)
+    return 1;
+  const auto state = std::bit_cast<decltype(&cuDevicePrimaryCtxGetState)>(function);
+  const auto has_context = [&](int device) {
+    unsigned flags = 0;
+    int active = 0;
+    return state(device, &flags, &active) != CUDA_SUCCESS || active != 0;
+  };
+  if (has_context(0) || has_context(1)) return 2;
+  {
+    const DeviceScope scope(1);
+    if (!scope.Check().ok() || !MakeDeviceBuffer("test memory", 1000).ok()) return 3;
+  }
+  if (has_context(0) || !has_context(1)) return 4;
+  int current = -1;
+  return cudaGetDevice(&current) == cudaSuccess && current == 0 ? 0 : 5;
+}
+
+// Catches: a context on device 0, hundreds of megabytes of it, of a process that uses another one.
+TEST(TwoGpusDeathTest, AThreadThatHasChosenNoDeviceIsLeftSo) {
+  if (GpuDeviceCount() < 2) GTEST_SKIP() << "needs two GPUs";
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(std::exit(UseDevice1OnAThreadWithoutADevice()), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
