@@ -354,7 +354,6 @@ LevelStatistics GpuCacheTable::Statistics() const {
                         Counter(&TableCounters::cleared);
   statistics.evictions = Counter(&TableCounters::evictions);
   statistics.updates = Counter(&TableCounters::updates);
-  statistics.dropped = Counter(&TableCounters::dropped);
   statistics.insertions = Counter(&TableCounters::insertions);
   statistics.entries = statistics.insertions - std::min(gone, statistics.insertions);
   statistics.bytes_used = statistics.bytes_max = BytesOf(row_bytes(), view_.slab_count);

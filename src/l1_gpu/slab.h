@@ -40,7 +40,6 @@ struct TableCounters {
   uint64_t updates;
   uint64_t erased;
   uint64_t cleared;
-  uint64_t dropped;  // insertions for which no slot could be had
 };
 
 // How writers tell readers that they are at work: see slab_reader.cuh. One per device, zero at
