@@ -63,16 +63,16 @@ cudaError_t LaunchFlat(const RowMove& move, cudaStream_t stream) {
   constexpr uint64_t kPerBlock = uint64_t{kBlockThreads} * kDepth;
   const auto blocks =
       static_cast<uint32_t>((uint64_t{move.count} * kUnits + kPerBlock - 1) / kPerBlock);
-  return LaunchKernelAhead({blocks, kBlockThreads, stream},
-                           FlatGather<kUnits, kBlockThreads, kDepth, kStreamed>, move);
+  return LaunchKernelAhead<FlatGather<kUnits, kBlockThreads, kDepth, kStreamed>>(
+      {blocks, kBlockThreads, stream}, move);
 }
 
 template <typename Rows, CopyTo kTo, int kBlockThreads, int kBlocks>
 cudaError_t LaunchTiles(const RowMove& move, cudaStream_t stream) {
   constexpr uint32_t kPerBlock = Rows::kTileKeys * kBlockThreads / kWarpLanes;
   const uint32_t blocks = (move.count + kPerBlock - 1) / kPerBlock;
-  return LaunchKernel({blocks, kBlockThreads, stream}, TileCopy<Rows, kTo, kBlockThreads, kBlocks>,
-                      move);
+  return LaunchKernel<TileCopy<Rows, kTo, kBlockThreads, kBlocks>>({blocks, kBlockThreads, stream},
+                                                                   move);
 }
 
 template <int kUnits>
@@ -174,24 +174,25 @@ cudaError_t LaunchScatterRows(int shape, const RowMove& move, cudaStream_t strea
 cudaError_t LaunchFindSlots(const TableView& table, const KeyList& list, uint32_t* slots,
                             uint32_t* missing, cudaStream_t stream) {
   const uint32_t blocks = (list.count + kThreads - 1) / kThreads;
-  return LaunchKernel({blocks, kThreads, stream}, FindSlotsKernel, table, list.keys, list.count,
-                      slots, missing);
+  return LaunchKernel<FindSlotsKernel>({blocks, kThreads, stream}, table, list.keys, list.count,
+                                       slots, missing);
 }
 
 cudaError_t LaunchMakeRows(const KeyList& list, uint32_t row_bytes, std::byte* rows,
                            cudaStream_t stream) {
   const uint64_t words = uint64_t{list.count} * row_bytes / 4;
   const auto blocks = static_cast<uint32_t>((words + kThreads - 1) / kThreads);
-  return LaunchKernel({blocks, kThreads, stream}, MakeRowsKernel, list.keys, words, row_bytes / 4,
-                      reinterpret_cast<uint32_t*>(rows));
+  return LaunchKernel<MakeRowsKernel>({blocks, kThreads, stream}, list.keys, words, row_bytes / 4,
+                                      reinterpret_cast<uint32_t*>(rows));
 }
 
 cudaError_t LaunchCompareRows(const KeyList& list, uint32_t row_bytes, const std::byte* rows,
                               uint32_t* different, cudaStream_t stream) {
   constexpr uint32_t kRowsPerBlock = kThreads / kWarpLanes;
   const uint32_t blocks = (list.count + kRowsPerBlock - 1) / kRowsPerBlock;
-  return LaunchKernel({blocks, kThreads, stream}, CompareRowsKernel, list.keys, list.count,
-                      row_bytes / 4, reinterpret_cast<const uint32_t*>(rows), different);
+  return LaunchKernel<CompareRowsKernel>({blocks, kThreads, stream}, list.keys, list.count,
+                                         row_bytes / 4, reinterpret_cast<const uint32_t*>(rows),
+                                         different);
 }
 
 }  // namespace hps

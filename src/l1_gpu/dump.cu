@@ -54,12 +54,12 @@ __global__ void __launch_bounds__(kThreads) ClearKernel(const TableView table) {
 cudaError_t LaunchDump(const TableView& table, SlabRange slabs, Key* keys, uint32_t* key_count,
                        cudaStream_t stream) {
   if (slabs.begin >= slabs.end) return cudaSuccess;
-  return LaunchKernel({BlocksFor(slabs.end - slabs.begin), kThreads, stream}, DumpKernel, table,
-                      slabs, keys, key_count);
+  return LaunchKernel<DumpKernel>({BlocksFor(slabs.end - slabs.begin), kThreads, stream}, table,
+                                  slabs, keys, key_count);
 }
 
 cudaError_t LaunchClear(const TableView& table, cudaStream_t stream) {
-  return LaunchKernel({BlocksFor(table.slab_count), kThreads, stream}, ClearKernel, table);
+  return LaunchKernel<ClearKernel>({BlocksFor(table.slab_count), kThreads, stream}, table);
 }
 
 }  // namespace hps

@@ -16,6 +16,7 @@
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/gpu_cache_table.h"
 #include "l1_gpu/gpu_call.h"
+#include "l1_gpu/kernels.h"
 #include "l1_gpu/last_wait.h"
 #include "l1_gpu/slab.h"
 #include "l1_gpu/writer.h"
@@ -89,6 +90,7 @@ void GpuCache::LeaveToDevice() {
 absl::Status GpuCache::MakeResources() {
   const DeviceScope scope(options_.device);
   HPS_RETURN_IF_ERROR(scope.Check());
+  HPS_RETURN_IF_ERROR(CudaStatus(LoadKernels(), "loading the kernels"));
   HPS_ASSIGN_OR_RETURN(gate_, MakeDeviceBuffer("the writers' gate", sizeof(WriterGate)));
   HPS_ASSIGN_OR_RETURN(writer_,
                        Writer::Create(options_.device, kWriterStagingBytes, last_wait_max_));

@@ -1,5 +1,5 @@
 // Launches of kernels that return their own error. The thread's last error, where <<<>>> leaves it,
-// may be one that the caller of a look-up has left there. For .cu files.
+// may be one that the caller of a look-up has left there.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -45,10 +45,33 @@ inline bool DevicesLaunchAhead() {
   return all;
 }
 
+// A kernel that LaunchKernel or LaunchKernelAhead is called for anywhere in the program: in a list
+// from before main() on, so that none is forgotten where all are to be loaded.
+class LaunchedKernel {
+ public:
+  explicit LaunchedKernel(const void* kernel) : kernel_(kernel), next_(first_) { first_ = this; }
+  LaunchedKernel(const LaunchedKernel&) = delete;
+  LaunchedKernel& operator=(const LaunchedKernel&) = delete;
+
+  const void* kernel() const { return kernel_; }
+  const LaunchedKernel* next() const { return next_; }
+  static const LaunchedKernel* first() { return first_; }
+
+ private:
+  const void* const kernel_;
+  const LaunchedKernel* const next_;
+  static inline const LaunchedKernel* first_ = nullptr;
+};
+
 namespace internal {
 
-inline cudaError_t LaunchKernel(const LaunchShape& shape, const void* kernel, void** arguments,
-                                bool ahead) {
+template <auto kKernel>
+struct LaunchedKernelOf {
+  static inline const LaunchedKernel entry{reinterpret_cast<const void*>(kKernel)};
+};
+
+inline cudaError_t Launch(const LaunchShape& shape, const void* kernel, void** arguments,
+                          bool ahead) {
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.grid();
@@ -68,22 +91,26 @@ inline cudaError_t LaunchKernel(const LaunchShape& shape, const void* kernel, vo
   return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
+// The kernel is given once more for the types of its parameters.
+template <auto kKernel, typename... Parameters>
+cudaError_t LaunchTyped(const LaunchShape& shape, bool ahead, void (*)(Parameters...),
+                        const std::type_identity_t<Parameters>&... arguments) {
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  return Launch(shape, LaunchedKernelOf<kKernel>::entry.kernel(), pointers, ahead);
+}
+
 }  // namespace internal
 
-template <typename... Parameters>
-cudaError_t LaunchKernel(const LaunchShape& shape, void (*kernel)(Parameters...),
-                         const std::type_identity_t<Parameters>&... arguments) {
-  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
-  return internal::LaunchKernel(shape, reinterpret_cast<const void*>(kernel), pointers, false);
+template <auto kKernel, typename... Arguments>
+cudaError_t LaunchKernel(const LaunchShape& shape, const Arguments&... arguments) {
+  return internal::LaunchTyped<kKernel>(shape, false, kKernel, arguments...);
 }
 
 // As LaunchKernel, for a kernel that calls WaitForKernelBefore: on devices that can do so its
 // blocks take their places while the kernel before it on the stream comes to its end.
-template <typename... Parameters>
-cudaError_t LaunchKernelAhead(const LaunchShape& shape, void (*kernel)(Parameters...),
-                              const std::type_identity_t<Parameters>&... arguments) {
-  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
-  return internal::LaunchKernel(shape, reinterpret_cast<const void*>(kernel), pointers, true);
+template <auto kKernel, typename... Arguments>
+cudaError_t LaunchKernelAhead(const LaunchShape& shape, const Arguments&... arguments) {
+  return internal::LaunchTyped<kKernel>(shape, true, kKernel, arguments...);
 }
 
 }  // namespace hps

@@ -21,6 +21,10 @@
 
 namespace hps {
 
+// Loads all kernels on the current device, which the driver would else do at the first launch of
+// each: it takes memory of the device then, and may wait for all that the device is at work on.
+cudaError_t LoadKernels();
+
 // One table's part of a look-up. All pointers are device-accessible.
 struct QueryView {
   TableView table;  // slabs may be null; row_bytes is given all the same

@@ -64,7 +64,7 @@ cudaError_t Launch(const Request& request) {
   }
   shape.threads = kThreads;
   shape.shared_percent = kSharedPercentBeside;
-  return LaunchKernelAhead(shape, QueryKernel<Rows, kTasks, kThreads, kBlocks>, launch);
+  return LaunchKernelAhead<QueryKernel<Rows, kTasks, kThreads, kBlocks>>(shape, launch);
 }
 
 template <int kTasks>

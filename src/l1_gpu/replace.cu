@@ -9,7 +9,7 @@ template <typename Rows, int kBlocks>
 cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
   constexpr int kThreads = 256;
   const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks);
-  return LaunchKernel({blocks, kThreads, stream}, ReplaceKernel<Rows, kThreads, kBlocks>, launch);
+  return LaunchKernel<ReplaceKernel<Rows, kThreads, kBlocks>>({blocks, kThreads, stream}, launch);
 }
 
 }  // namespace

@@ -131,8 +131,8 @@ cudaError_t Scatter(std::span<const ScatterPiece> pieces, const MissBuffers& mis
   if (tiles == 0) return cudaSuccess;
   launch.tile_count = tiles;
   constexpr uint32_t kTilesPerBlock = kThreads / kWarpLanes;
-  return LaunchKernel({(tiles + kTilesPerBlock - 1) / kTilesPerBlock, kThreads, stream},
-                      ScatterKernel, launch);
+  return LaunchKernel<ScatterKernel>(
+      {(tiles + kTilesPerBlock - 1) / kTilesPerBlock, kThreads, stream}, launch);
 }
 
 // Asks the tables for the unique keys of pieces, once per key, so that all its positions show the

@@ -21,7 +21,7 @@ __global__ void GateVisitKernel(GateVisit visit, WriterGate* gate, WriterGate::W
 
 cudaError_t LaunchGateVisit(const GateVisit& visit, WriterGate* gate, WriterGate::Words* within,
                             cudaStream_t stream) {
-  return LaunchKernel({1, visit.threads, stream}, GateVisitKernel, visit, gate, within);
+  return LaunchKernel<GateVisitKernel>({1, visit.threads, stream}, visit, gate, within);
 }
 
 }  // namespace hps

@@ -88,16 +88,16 @@ uint32_t BlocksFor(size_t count, size_t per_block) {
 
 cudaError_t LaunchRowCheck(const RowCheckArgs& args, cudaStream_t stream) {
   if (args.key_count == 0) return cudaSuccess;
-  return LaunchKernel({BlocksFor(args.key_count, kRowsPerBlock), kThreadsPerBlock, stream},
-                      RowCheckKernel, args);
+  return LaunchKernel<RowCheckKernel>(
+      {BlocksFor(args.key_count, kRowsPerBlock), kThreadsPerBlock, stream}, args);
 }
 
 cudaError_t LaunchMakeKeys(const MakeKeysArgs& args, cudaStream_t stream) {
   if (args.count == 0) return cudaSuccess;
-  return LaunchKernel({BlocksFor(args.count, kThreadsPerBlock), kThreadsPerBlock, stream},
-                      MakeKeysKernel, args);
+  return LaunchKernel<MakeKeysKernel>(
+      {BlocksFor(args.count, kThreadsPerBlock), kThreadsPerBlock, stream}, args);
 }
 
-cudaError_t LaunchTrap(cudaStream_t stream) { return LaunchKernel({1, 1, stream}, TrapKernel); }
+cudaError_t LaunchTrap(cudaStream_t stream) { return LaunchKernel<TrapKernel>({1, 1, stream}); }
 
 }  // namespace hps

@@ -21,7 +21,7 @@ cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
   // That share would leave room for one block on a multiprocessor; an update that may have all that
   // the device runs has several there.
   if (launch.view.blocks_max != 0) shape.shared_percent = kSharedPercentBeside;
-  return LaunchKernel(shape, UpdateKernel<Rows, kThreads, kBlocks>, launch);
+  return LaunchKernel<UpdateKernel<Rows, kThreads, kBlocks>>(shape, launch);
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ cudaError_t LaunchErase(const WriteView& write, cudaStream_t stream) {
   if (write.key_count == 0) return cudaSuccess;
   WriteLaunch launch = LaunchOfWrite(write);
   const uint32_t blocks = SetTiles(launch, kEraseTileKeys, kThreads, 4);
-  return LaunchKernel({blocks, kThreads, stream}, EraseKernel, launch);
+  return LaunchKernel<EraseKernel>({blocks, kThreads, stream}, launch);
 }
 
 }  // namespace hps

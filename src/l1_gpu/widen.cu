@@ -86,7 +86,7 @@ cudaError_t Launch(std::span<const RowsToWiden> parts, cudaStream_t stream) {
   }
   launch.part_count = static_cast<uint32_t>(parts.size());
   if (blocks == 0) return cudaSuccess;
-  return LaunchKernel({blocks, kThreads, stream}, WidenKernel, launch);
+  return LaunchKernel<WidenKernel>({blocks, kThreads, stream}, launch);
 }
 
 }  // namespace
