@@ -22,9 +22,10 @@ build=$(cd "$1" && pwd)
 mkdir -p "$2" && out=$(cd "$2" && pwd)
 readonly seconds_max=470
 # What compute-sanitizer, which makes it a hundred times slower, has the time for; nor does it go
-# with cases about the device's whole memory, or about time, or with those that fork.
+# with cases about the whole memory, or about time, or with those that fork. It waits itself
+# for what a test keeps from ending.
 readonly small_cases="-*Random*:*Concurren*:*Lru*:*ThreeQuarters*:*Beside*:*Leak*:*LargerThan*:\
-*CantBeHad*:*MoreThanTheDevice*:*DeviceMemoryComesBack*:*Deadlines*:*DeathTest*"
+*Hangs*:*CantBeHad*:*MoreThanTheDevice*:*DeviceMemoryComesBack*:*Deadlines*:*DeathTest*"
 all_steps="tests lookup demo bench_l1 bench_session memcheck racecheck multi_gpu"
 steps=" ${HPS_GPU_CHECK_STEPS:-$all_steps} "
 scratch=$(mktemp -d)

@@ -35,7 +35,10 @@ class GpuCache final : public DeviceCache {
   ~GpuCache() override;
 
   // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL; the destructor frees what was made.
+  // DEADLINE_EXCEEDED: the device hangs; LeaveToDevice.
   absl::Status MakeResources();
+  // Of a device that hangs, all that was made: freeing would wait for it.
+  void LeaveToDevice();
 
   int device() const override { return options_.device; }
   uint64_t TableBytes(size_t row_bytes, uint64_t row_count) const override;
@@ -48,8 +51,6 @@ class GpuCache final : public DeviceCache {
   // Waits for look-ups that were returned before they ended, without the lock, as LastWait says.
   // False when the device hangs.
   bool WaitForReturnedCalls();
-  // Of a device that hangs: freeing would wait for it.
-  void LeaveToDevice();
   // Returned, while the device is still at work on it.
   bool IsFreeAndBusy(GpuCall* call);
 
@@ -83,6 +84,9 @@ void GpuCache::LeaveToDevice() {
   LogWarning(absl::StrCat("device ", options_.device, " does not answer: the buffers of ",
                           calls_.size(), " look-ups there stay taken until this process ends"));
   for (std::unique_ptr<GpuCall>& call : calls_) (void)call.release();
+  calls_.clear();
+  MutexLock lock(mutex_);
+  free_calls_.clear();
   (void)writer_.release();
   gate_.Abandon();
 }
@@ -210,7 +214,9 @@ absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(const DeviceCacheOptio
   }
   HPS_RETURN_IF_ERROR(CheckGpuDevice(options.device));
   auto cache = std::make_unique<GpuCache>(options, last_wait_max);
-  HPS_RETURN_IF_ERROR(cache->MakeResources());
+  const absl::Status made = cache->MakeResources();
+  if (absl::IsDeadlineExceeded(made)) cache->LeaveToDevice();
+  HPS_RETURN_IF_ERROR(made);
   return cache;
 }
 

@@ -72,6 +72,8 @@ absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_
   HPS_CHECK(slab_count >= kSlabsMin);
   Writer& writer = *owner.writer;
   const DeviceScope scope(writer.device());
+  // On a device that hangs nothing is made that could not be freed.
+  HPS_RETURN_IF_ERROR(writer.FlushToFree());
   HPS_ASSIGN_OR_RETURN(DeviceBuffer memory,
                        MakeDeviceBuffer("a table", BytesOf(row_bytes, slab_count)));
   HPS_ASSIGN_OR_RETURN(PinnedBuffer counters,

@@ -1,10 +1,11 @@
 // How long who frees memory of a device waits before for the device's work. Freeing itself waits
 // without end: on a device that hangs the memory is left to it instead. Whoever waits in vain tells
-// those that come after, who then just look; until one finds that the work is done.
+// those that come after, who then wait for a moment only; until one finds that the work is done.
 //
 // Thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
@@ -16,12 +17,14 @@ namespace hps {
 class LastWait {
  public:
   static constexpr Duration kMax = std::chrono::minutes(1);
+  // Far longer than what a device that answers is at work on, so that it gives its memory back.
+  static constexpr Duration kAgain = std::chrono::seconds(1);
 
   explicit LastWait(Duration at_most = kMax) : at_most_(at_most) {}
 
   Deadline deadline() const {
-    return hangs_.load(std::memory_order_relaxed) ? RealClock().Now()
-                                                  : DeadlineAfter(RealClock(), at_most_);
+    const bool hangs = hangs_.load(std::memory_order_relaxed);
+    return DeadlineAfter(RealClock(), hangs ? std::min(kAgain, at_most_) : at_most_);
   }
 
   // How a wait until deadline() has ended: any end but that of the time tells that the device

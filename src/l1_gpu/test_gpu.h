@@ -41,8 +41,8 @@ class GpuTest : public testing::Test {
   }
 };
 
-// Keeps a stream from going on, as a device that hangs does, until it dies; or for a minute, so
-// that who waits for it without end fails.
+// Keeps a stream from going on, as a device that hangs does, until it dies; or for half a minute,
+// after which it fails: somebody waits for it without end.
 class StreamHold {
  public:
   explicit StreamHold(cudaStream_t stream) {
@@ -51,18 +51,23 @@ class StreamHold {
   ~StreamHold() {
     released_ = true;
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_FALSE(is_over_) << "a wait without end";
   }
   StreamHold(const StreamHold&) = delete;
   StreamHold& operator=(const StreamHold&) = delete;
 
  private:
-  static void Wait(void* hold) {
-    const TimePoint end = RealClock().Now() + std::chrono::minutes(1);
-    while (!static_cast<StreamHold*>(hold)->released_ && RealClock().Now() < end)
+  static void Wait(void* of) {
+    auto* const hold = static_cast<StreamHold*>(of);
+    const TimePoint end = RealClock().Now() + std::chrono::seconds(30);
+    while (!hold->released_ && !hold->is_over_) {
+      hold->is_over_ = RealClock().Now() >= end;
       std::this_thread::yield();
+    }
   }
 
   std::atomic<bool> released_{false};
+  std::atomic<bool> is_over_{false};
 };
 
 // What dies on a device that is held gives it up after this long; a device that works answers
