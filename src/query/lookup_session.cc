@@ -123,7 +123,8 @@ absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
   staged_fetch_->CallHelpers();
   const Deadline probe_deadline = DeviceDeadline(space);
   staged_fetch_->FetchAhead(tables_, queries_, probe_deadline);  // while the device probes
-  HPS_RETURN_IF_ERROR(cache_lookup_->TakeMisses(queries_, tables_, arena_, probe_deadline));
+  HPS_RETURN_IF_ERROR(cache_lookup_->TakeMisses(queries_, tables_, arena_,
+                                                std::min(probe_deadline, DeviceDeadline(space))));
   ApplyMissPolicy(TableWork::Top::kL1, guard);
   // The rest from an L2 that can't block.
   staged_fetch_->Fetch(tables_, queries_, DeviceDeadline(space) - shared_.fetch.clock().Now());
@@ -253,8 +254,11 @@ Deadline LevelSession::L2Deadline() const {
 Deadline LevelSession::DeviceDeadline(MemorySpace space) const {
   const TimePoint now = shared_.fetch.clock().Now();
   if (space == MemorySpace::kDevice) {
-    const Deadline at_least = now + kDeviceWaitMin;
-    return level_fetch_.is_cancelled() ? at_least : std::max(outputs_deadline_, at_least);
+    if (level_fetch_.is_cancelled()) return now + kDeviceWaitMin;
+    // Also where the other levels have taken most of the time.
+    const Deadline at_least =
+        now + std::clamp<Duration>(deadline_ - now, kDeviceWaitMin, kDeviceWaitMax);
+    return std::max(outputs_deadline_, at_least);
   }
   if (deadline_ == kNoDeadline) return now + kDeviceWaitMax;
   return now + std::clamp<Duration>((deadline_ - now) / 2, kDeviceWaitMin, kDeviceWaitMax);
