@@ -19,6 +19,7 @@ namespace {
 // Keys that are kept of an old incarnation: 128 MiB while it is replaced.
 constexpr size_t kHotKeysMax = size_t{16} << 20;
 constexpr size_t kDumpKeys = size_t{64} << 10;
+constexpr size_t kTrialRowBytes = 512;
 constexpr auto kDumpTimeout = std::chrono::seconds(10);
 
 std::string PartOf(const ServedTable& table, const DeviceCache& cache) {
@@ -93,6 +94,13 @@ absl::Status DeviceLevel::MakeCache(const DeviceCacheFactory& factory, int devic
                          .call_staging_bytes = l1.call_staging_bytes});
   };
   auto cache = make(calls_max);
+  if (l1.calls_max == 0 && calls_max > kDeviceCallsMin) {
+    // The tables come first: they take their memory later.
+    if (cache.ok()) {
+      const absl::Status room = (*cache)->OpenTable(kTrialRowBytes, l1.bytes_max).status();
+      if (absl::IsResourceExhausted(room)) cache = room;
+    }
+  }
   if (absl::IsResourceExhausted(cache.status()) && l1.calls_max == 0 &&
       calls_max > kDeviceCallsMin) {
     LogWarning(absl::StrCat("device ", device, " has no room for ", calls_max,
