@@ -44,7 +44,6 @@ struct SimulationCounts {
   uint64_t l1_clears = 0;
   uint64_t l1_faults = 0;
   uint64_t l1_hits_at_the_end = 0;
-  uint64_t without_l1_hits_at_the_end = 0;  // histories
   uint64_t switches = 0;
   uint64_t restarts = 0;
   uint64_t faults = 0;
