@@ -162,6 +162,20 @@ def rule_names(source: CppSource):
             yield variable.line, "names", f"variable {variable.name}: {wanted}"
 
 
+def rule_unused(source: CppSource):
+    """Compilers say nothing of a constant, or of a constexpr function, of a source file."""
+    if not source.path.endswith((".cc", ".cu")):
+        return
+    named = [(variable.line, variable.name, variable.head) for variable in source.variables
+             if variable.scope == "namespace"]
+    named += [(function.first_line, function.name, function.head)
+              for function in source.functions if not function.is_member]
+    for line, name, head in named:
+        if re.search(r"\bconstexpr\b", head) and \
+                len(re.findall(rf"\b{re.escape(name)}\b", source.code)) == 1:
+            yield line, "unused", f"{name} is used nowhere in its file"
+
+
 def rule_preprocessor(source: CppSource):
     for line, position, directive in source.directives:
         if found := re.match(r"#\s*define\s+(\w+)", directive):
@@ -237,5 +251,5 @@ def rule_python(path: str, text: str):
                        f"{node.name} has {lines} lines, the limit is {FUNCTION_LINES_MAX}")
 
 
-CPP_RULES = [rule_header, rule_functions, rule_virtuals, rule_names, rule_preprocessor,
-             rule_banned, rule_comments]
+CPP_RULES = [rule_header, rule_functions, rule_virtuals, rule_names, rule_unused,
+             rule_preprocessor, rule_banned, rule_comments]

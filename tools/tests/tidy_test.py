@@ -91,7 +91,8 @@ class TidyTest(PlantedTest):
         for text in ["class row_cache {};\n", "enum class Kind { kGood, BAD };\n",
                      "void do_it();\n", "class A {\n  int count;\n};\n",
                      "struct A {\n  int count_;\n};\n", "struct A {\n  int rowCount;\n};\n",
-                     "constexpr int limit = 3;\n", "inline constexpr int LIMIT = 3;\n",
+                     "constexpr int limit = 3;\nstatic_assert(limit > 0);\n",
+                     "inline constexpr int LIMIT = 3;\nstatic_assert(LIMIT > 0);\n",
                      "using row_id = int;\n",
                      "class A {\n public:\n  A();\n\n private:\n  int count = 0;\n};\n",
                      "class A {\n  void set_it(int a, int b, int c);\n};\n",
@@ -102,11 +103,20 @@ class TidyTest(PlantedTest):
                      "struct A {\n  int row_count = 0;\n  std::vector<int> keys{};\n};\n",
                      "class A {\n public:\n  int count = 0;\n\n private:\n  int a_ = 0;\n};\n",
                      "class A {\n  bool end_it(int a, int b, int c) override;\n};\n",
-                     "constexpr int kLimit = 3;\n", "int main() { return 0; }\n",
+                     "constexpr int kLimit = 3;\nstatic_assert(kLimit > 0);\n",
+                     "int main() { return 0; }\n",
                      "class A {\n  std::vector<int> free_ HPS_GUARDED_BY(mutex_);\n};\n",
                      "bool operator==(const A& a, const A& b);\n",
                      "class HPS_CAPABILITY(\"mutex\") Mutex {\n  A::B a_;\n};\n"]:
             self.assert_clean(text)
+
+    def test_unused(self):
+        self.assert_breaks("unused", "namespace {\nconstexpr int kA = 1;\n}  // namespace\n")
+        self.assert_breaks("unused", "namespace {\nconstexpr int Twice(int a) { return 2 * a; }\n"
+                                     "}  // namespace\n")
+        self.assert_clean("namespace {\nconstexpr int kA = 1;\nint B() { return kA; }\n"
+                          "}  // namespace\n")
+        self.assert_clean(HEADER + "inline constexpr int kA = 1;\n", "src/tier/a.h")
 
     def test_macros_and_conditions(self):
         self.assertEqual(self.rules("src/tier/a.cc", "#define HPS_X 1\n"), ["macro"])
