@@ -93,16 +93,14 @@ absl::Status DeviceLevel::MakeCache(const DeviceCacheFactory& factory, int devic
                          .call_keys_max = l1.call_keys_max,
                          .call_staging_bytes = l1.call_staging_bytes});
   };
+  const bool may_be_fewer = l1.calls_max == 0 && calls_max > kDeviceCallsMin;
   auto cache = make(calls_max);
-  if (l1.calls_max == 0 && calls_max > kDeviceCallsMin) {
-    // The tables come first: they take their memory later.
-    if (cache.ok()) {
-      const absl::Status room = (*cache)->OpenTable(kTrialRowBytes, l1.bytes_max).status();
-      if (absl::IsResourceExhausted(room)) cache = room;
-    }
+  if (may_be_fewer && cache.ok()) {
+    // The tables, which take their memory later, come first.
+    const absl::Status room = (*cache)->OpenTable(kTrialRowBytes, l1.bytes_max).status();
+    if (absl::IsResourceExhausted(room)) cache = room;
   }
-  if (absl::IsResourceExhausted(cache.status()) && l1.calls_max == 0 &&
-      calls_max > kDeviceCallsMin) {
+  if (may_be_fewer && absl::IsResourceExhausted(cache.status())) {
     LogWarning(absl::StrCat("device ", device, " has no room for ", calls_max,
                             " look-ups at a time, and gets ", kDeviceCallsMin, ": ",
                             cache.status().ToString()));

@@ -41,8 +41,9 @@ class HostDevices final : public DeviceCacheFactory {
       return absl::ResourceExhaustedError("no memory is left there");
     if (std::find(present.begin(), present.end(), options.device) == present.end())
       return absl::UnavailableError("there is none");
+    const bool has_room_for_tables = options.calls_max <= calls_beside_tables;
     return MakeHostCache({.device = options.device,
-                          .bytes_max = options.bytes_max,
+                          .bytes_max = options.bytes_max / (has_room_for_tables ? 1 : 2),
                           .calls_max = options.calls_max,
                           .call_keys_max = options.call_keys_max,
                           .call_staging_bytes = options.call_staging_bytes});
@@ -51,6 +52,7 @@ class HostDevices final : public DeviceCacheFactory {
   std::vector<int> present = {0};
   int full = -1;
   size_t calls_with_room = SIZE_MAX;
+  size_t calls_beside_tables = SIZE_MAX;
   mutable std::map<int, size_t> calls_max{};  // of the last cache that was asked for, by device
 };
 
@@ -250,6 +252,11 @@ TEST_F(DeviceLevelTest, ThereIsACallForEachLookUpOfAServer) {
     EXPECT_EQ(LookUp(*store, "t", {1}).value, 1);
     EXPECT_EQ(devices_.calls_max, c.expected);
   }
+  config_.l1.calls_max = 0;
+  config_.server.lookups = 40;
+  devices_.calls_beside_tables = 39;
+  EXPECT_EQ(Open(OpenMode::kServe)->Statistics().tables.size(), 0U) << "nothing is loaded yet";
+  EXPECT_EQ(devices_.calls_max, (std::map<int, size_t>{{0, 16}})) << "the tables come first";
   // What was asked for is not made less.
   config_.l1.calls_max = 41;
   EXPECT_EQ(Open()->NewSession("m", {.device = 0}).status().code(),
