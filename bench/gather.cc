@@ -13,6 +13,9 @@ namespace {
 
 constexpr size_t kLineBytes = 64;
 
+using GatherFunction = void (*)(std::span<const std::byte* const> rows, size_t row_bytes,
+                                std::byte* out, size_t ahead);
+
 template <bool kFar>
 void PrefetchRow(const std::byte* row, size_t row_bytes) {
   for (size_t offset = 0; offset < row_bytes; offset += kLineBytes)
@@ -79,22 +82,72 @@ __attribute__((target("avx512f"))) void GatherWide(std::span<const std::byte* co
   if constexpr (kStreaming) _mm_sfence();
 }
 
-bool HasWideVectors() { return __builtin_cpu_supports("avx512f") != 0; }
+__m256i* HalfVector(std::byte* bytes) { return static_cast<__m256i*>(static_cast<void*>(bytes)); }
+const __m256i* HalfVector(const std::byte* bytes) {
+  return static_cast<const __m256i*>(static_cast<const void*>(bytes));
+}
+
+template <bool kFar, bool kStreaming>
+__attribute__((target("avx2"))) void GatherHalfWide(std::span<const std::byte* const> rows,
+                                                    size_t row_bytes, std::byte* out,
+                                                    size_t ahead) {
+  constexpr size_t kHalf = sizeof(__m256i);
+  const size_t primed = std::min(ahead, rows.size());
+  for (size_t i = 0; i < primed; ++i) PrefetchRow<kFar>(rows[i], row_bytes);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i + ahead < rows.size()) PrefetchRow<kFar>(rows[i + ahead], row_bytes);
+    std::byte* const to = out + i * row_bytes;
+    for (size_t offset = 0; offset < row_bytes; offset += kLineBytes) {
+      const __m256i low = _mm256_load_si256(HalfVector(rows[i] + offset));
+      const __m256i high = _mm256_load_si256(HalfVector(rows[i] + offset + kHalf));
+      if constexpr (kStreaming) {
+        _mm256_stream_si256(HalfVector(to + offset), low);
+        _mm256_stream_si256(HalfVector(to + offset + kHalf), high);
+      } else {
+        _mm256_store_si256(HalfVector(to + offset), low);
+        _mm256_store_si256(HalfVector(to + offset + kHalf), high);
+      }
+    }
+  }
+  if constexpr (kStreaming) _mm_sfence();
+}
+
+// Those with the machine's widest vectors; null where it has none that are wider than a word's.
+template <bool kFar, bool kStreaming>
+GatherFunction WidestGather() {
+  if (__builtin_cpu_supports("avx512f") != 0) return GatherWide<kFar, kStreaming>;
+  if (__builtin_cpu_supports("avx2") != 0) return GatherHalfWide<kFar, kStreaming>;
+  return nullptr;
+}
 
 #else
 
-bool HasWideVectors() { return false; }
+template <bool kFar, bool kStreaming>
+GatherFunction WidestGather() {
+  return nullptr;
+}
 
 #endif
+
+GatherFunction GatherFor(GatherShape shape) {
+  GatherFunction widest = nullptr;
+  if (shape.far) {
+    widest = shape.streaming ? WidestGather<true, true>() : WidestGather<true, false>();
+    return widest != nullptr ? widest : GatherPlain<true>;
+  }
+  widest = shape.streaming ? WidestGather<false, true>() : WidestGather<false, false>();
+  return widest != nullptr ? widest : GatherPlain<false>;
+}
 
 }  // namespace
 
 std::vector<GatherShape> GatherShapes() {
+  const bool can_stream = WidestGather<false, true>() != nullptr;
   std::vector<GatherShape> shapes;
   for (const size_t ahead : {0, 4, 8, 16, 32, 64}) {
     for (const bool far : {false, true}) {
       shapes.push_back({.ahead = ahead, .far = far, .streaming = false});
-      if (HasWideVectors()) shapes.push_back({.ahead = ahead, .far = far, .streaming = true});
+      if (can_stream) shapes.push_back({.ahead = ahead, .far = far, .streaming = true});
     }
   }
   return shapes;
@@ -102,17 +155,7 @@ std::vector<GatherShape> GatherShapes() {
 
 void Gather(std::span<const std::byte* const> rows, size_t row_bytes, std::byte* out,
             GatherShape shape) {
-  auto* gather = shape.far ? GatherPlain<true> : GatherPlain<false>;
-#if defined(__x86_64__)
-  if (HasWideVectors()) {
-    if (shape.streaming) {
-      gather = shape.far ? GatherWide<true, true> : GatherWide<false, true>;
-    } else {
-      gather = shape.far ? GatherWide<true, false> : GatherWide<false, false>;
-    }
-  }
-#endif
-  gather(rows, row_bytes, out, shape.ahead);
+  GatherFor(shape)(rows, row_bytes, out, shape.ahead);
 }
 
 void GatherThroughLines(std::span<const uint64_t* const> lines,

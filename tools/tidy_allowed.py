@@ -9,7 +9,9 @@ ALLOWED = {
     ("mutex", "src/base/mutex.h"): "the wrapper itself",
     ("thread", "src/base/executor.cc"): "the pool owns and joins the process's threads",
     ("preprocessor", "bench/gather.cc"): "vector instructions that one architecture has",
-    ("preprocessor", "src/l2_memory/fetch.cc"): "vector instructions that one architecture has",
+    ("preprocessor", "src/l2_memory/fetch_avx2.cc"): "vector instructions of one architecture",
+    ("macro", "src/l2_memory/fetch_avx2.cc"): "whether this file has anything in it",
+    ("include-order", "src/l2_memory/fetch_avx2.cc"): "its own header is not for AVX2",
     ("preprocessor", "src/l2_memory/fetch_avx512.cc"): "vector instructions of one architecture",
     ("macro", "src/l2_memory/fetch_avx512.cc"): "whether this file has anything in it",
     ("include-order", "src/l2_memory/fetch_avx512.cc"): "its own header is not for AVX-512",
@@ -82,8 +84,8 @@ UNTESTED = {
 TESTED_BY = {
     "src/l1_gpu/gpu_cache_test.cc": ["dump", "query", "replace", "scatter", "update", "widen"],
     "src/l2_memory/memory_tier_test.cc": [
-        "fetch", "fetch_avx512", "memory_table", "page_allocator", "partition", "reader_pool",
-        "slot_pool", "table_layout"],
+        "fetch", "fetch_avx2", "fetch_avx512", "memory_table", "page_allocator", "partition",
+        "reader_pool", "slot_pool", "table_layout"],
     "src/l3_rocksdb/rocks_store_test.cc": [
         "bulk_import", "catalog", "cursor", "damage_log", "database",
         "fetch", "import_commit", "info_log", "key_list", "log_check", "log_syncer",

@@ -39,7 +39,9 @@ FetchFunction FetchFunctionForMachine();
 void FetchPortable(const FetchSource& source, const FetchBatch& batch, FetchRange range,
                    bool streaming, FetchCounts& counts);
 
-// For x86 machines with AVX-512 (F, BW, VL, DQ); null where the compiler can't build it.
+// For x86 machines with AVX2, and with AVX-512 (F, BW, VL, DQ); null where the machine can't run it
+// or the compiler can't build it.
+FetchFunction FetchAvx2();
 FetchFunction FetchAvx512();
 
 }  // namespace hps

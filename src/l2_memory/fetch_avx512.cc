@@ -10,6 +10,8 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -18,6 +20,8 @@
 #include "base/hash.h"
 #include "l2_memory/index_line.h"
 
+// All headers stand above, so that no function that other files have, too, is built from here for
+// machines with these instructions only.
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,bmi,bmi2")
 // The compiler's own header starts some results from a value that is undefined on purpose.
@@ -35,7 +39,7 @@ constexpr size_t kVectorBytes = 64;
 __m512i All(uint64_t value) { return _mm512_set1_epi64(static_cast<int64_t>(value)); }
 
 struct Avx512Machine {
-  // Places::Locate for eight keys at once, in kGroupKeys parts of about one multiplication: a core
+  // PlaceOf eight keys at once, in kGroupKeys parts of about one multiplication: a core
   // that waits for one of them in front of everything else has no room for what comes after it.
   class Locator {
    public:
@@ -103,12 +107,6 @@ struct Avx512Machine {
     __m512i partition_;
   };
 
-  static void LocateGroup(const PlaceShape& shape, const Key* keys, size_t place, Places& places) {
-    Locator locator(shape, keys);
-    for (size_t part = 0; part < kGroupKeys; ++part) locator.Advance(part);
-    locator.Store(place, places);
-  }
-
   // ProbeLine with one comparison for all keys, and slots and stamps from one load. Every eight
   // aligned bytes of a vector load are loaded at once on all machines that have these instructions,
   // loads stay in program order, and the signal fences keep the compiler to it. Few loads matter
@@ -165,14 +163,9 @@ struct Avx512Machine {
   static void FinishStreaming() { _mm_sfence(); }
 };
 
-bool CanStream(const FetchBatch& batch) {
-  const auto address = std::bit_cast<uintptr_t>(batch.rows.data);
-  return (address | batch.rows.stride_bytes | batch.rows.row_bytes) % kVectorBytes == 0;
-}
-
 void Fetch(const FetchSource& source, const FetchBatch& batch, FetchRange range, bool streaming,
            FetchCounts& counts) {
-  FetchWith<Avx512Machine>(source, batch, range, streaming && CanStream(batch), counts);
+  FetchWith<Avx512Machine>(source, batch, range, streaming, counts);
 }
 
 }  // namespace
@@ -180,7 +173,12 @@ void Fetch(const FetchSource& source, const FetchBatch& batch, FetchRange range,
 #pragma GCC diagnostic pop
 #pragma GCC pop_options
 
-FetchFunction FetchAvx512() { return Fetch; }
+FetchFunction FetchAvx512() {
+  static const bool runs = __builtin_cpu_supports("avx512f") &&
+                           __builtin_cpu_supports("avx512bw") &&
+                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return runs ? Fetch : nullptr;
+}
 
 }  // namespace hps
 

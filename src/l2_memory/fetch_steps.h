@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -38,25 +39,55 @@ struct PlaceShape {
   IndexLine* lines = nullptr;  // of the first partition; those of the others follow without a gap
 };
 
-// Where the keys under way belong: their partitions and first lines. Aligned, so that a group is
-// stored at once.
+struct Place {
+  IndexLine* line = nullptr;  // the key's first
+  uint64_t partition = 0;
+};
+
+inline Place PlaceOf(const PlaceShape& shape, Key key) {
+  const uint64_t hash = HashKey(key, kL2HashSeed);
+  const uint64_t partition = HashToRange(hash, shape.partition_count);
+  return {shape.lines + partition * shape.line_count +
+              FirstLine(hash, static_cast<uint32_t>(shape.line_count)),
+          partition};
+}
+
+// Where the keys under way belong. Aligned, so that a group is stored at once.
 struct Places {
   alignas(kCacheLineBytes) std::array<IndexLine*, kKeysUnderWay> lines;
   alignas(kCacheLineBytes) std::array<uint64_t, kKeysUnderWay> partitions;
 
-  void Locate(const PlaceShape& shape, Key key, size_t at) {
-    const uint64_t hash = HashKey(key, kL2HashSeed);
-    partitions[at] = HashToRange(hash, shape.partition_count);
-    lines[at] = shape.lines + partitions[at] * shape.line_count +
-                FirstLine(hash, static_cast<uint32_t>(shape.line_count));
+  void Set(size_t at, Place place) {
+    lines[at] = place.line;
+    partitions[at] = place.partition;
   }
 };
 
+// The `Locator` below for machines that hash one key at a time.
+class KeyLocator {
+ public:
+  KeyLocator(const PlaceShape& shape, const Key* keys) : shape_(shape), keys_(keys) {}
+
+  void Advance(size_t) {}
+  void Store(size_t place, Places& places) const {
+    for (size_t i = 0; i < kGroupKeys; ++i) places.Set(place + i, PlaceOf(shape_, keys_[i]));
+  }
+
+ private:
+  const PlaceShape& shape_;
+  const Key* const keys_;
+};
+
+// Rows can be stored past the caches where they are whole cache lines.
+inline bool CanStream(const FetchBatch& batch) {
+  const auto address = std::bit_cast<uintptr_t>(batch.rows.data);
+  return (address | batch.rows.stride_bytes | batch.rows.row_bytes) % kCacheLineBytes == 0;
+}
+
 // `Machine` has
-//   LocateGroup   Places::Locate for kGroupKeys keys,
-//   Locator       the same in parts: made of the table's shape and the keys, which both outlive it,
-//                 then Advance(part) for part = 0 to kGroupKeys - 1, then Store, which alone writes
-//                 to the places,
+//   Locator       the places of kGroupKeys keys, found in parts: made of the table's shape and the
+//                 keys, which both outlive it, then Advance(part) for part = 0 to kGroupKeys - 1,
+//                 then Store, which alone writes to the places,
 //   Probe         as ProbeLine,
 //   Copy, CopyLine, the same two streaming, and FinishStreaming.
 // With `kRowLines` > 0, rows are of so many cache lines and aligned to them; 0 = of any size.
@@ -172,13 +203,8 @@ class FetchSteps {
   }
 
   void Locate(Group group) {
-    const Key* const keys = batch_.keys.data() + group.begin;
-    if (group.count == kGroupKeys) [[likely]] {
-      Machine::LocateGroup(place_shape_, keys, group.place, places_);
-    } else {
-      for (size_t i = 0; i < group.count; ++i)
-        places_.Locate(place_shape_, keys[i], group.place + i);
-    }
+    for (size_t i = 0; i < group.count; ++i)
+      places_.Set(group.place + i, PlaceOf(place_shape_, batch_.keys[group.begin + i]));
   }
 
   // Returns the row that is to be asked for; some row if there is none or it isn't known yet.
@@ -367,11 +393,12 @@ void RunSteps(const FetchSource& source, const FetchBatch& batch, FetchRange ran
   run(source, batch, range, counts);
 }
 
-// Chooses the steps for the rows of `source`.
+// Chooses the steps for the rows of `source`, and streams only where the answer allows it.
 template <typename Machine>
 void FetchWith(const FetchSource& source, const FetchBatch& batch, FetchRange range, bool streaming,
                FetchCounts& counts) {
   const PartitionShape& shape = *source.shape;
+  streaming = streaming && CanStream(batch);
   const bool whole_lines =
       shape.row_bytes % kCacheLineBytes == 0 && shape.stride_bytes == shape.row_bytes;
   switch (whole_lines ? shape.row_bytes / kCacheLineBytes : 0) {

@@ -18,6 +18,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -49,23 +50,33 @@ struct LineProbe {
   uint64_t sequence = 0;  // of the line, as of before it was looked at
 };
 
+// The entry that is taken among those of the mask `same`, whose keys were found to be the one that
+// is looked for after `sequence` was read. A free entry keeps its last key, so there may be two.
+inline LineProbe TakenEntry(const IndexLine& line, unsigned same, uint64_t sequence) {
+  for (; same != 0; same &= same - 1) {
+    const auto entry = static_cast<unsigned>(std::countr_zero(same));
+    const SlotNumber slot = line.slots[entry].load(std::memory_order_seq_cst);
+    if (slot == kNoSlot) [[unlikely]]
+      continue;
+    return {slot, static_cast<uint8_t>(entry), line.stamps[entry].load(std::memory_order_relaxed),
+            sequence};
+  }
+  return {.sequence = sequence};
+}
+
 // Reads like one atomic look at the line. REQUIRES: an epoch guard is held.
+//
+// All keys are compared before anything is decided: which entry has the key can't be foreseen, and
+// a core that guesses wrong throws away what it has begun for the keys after it.
 inline LineProbe ProbeLine(const IndexLine& line, Key key) {
   for (;;) {
-    LineProbe probe;
-    probe.sequence = line.sequence.load(std::memory_order_acquire);
-    for (size_t i = 0; i < IndexLine::kEntries; ++i) {
-      if (line.keys[i].load(std::memory_order_acquire) != key) continue;
-      // A free entry keeps its last key, so there may be a second entry with this one.
-      const SlotNumber slot = line.slots[i].load(std::memory_order_seq_cst);
-      if (slot == kNoSlot) continue;
-      probe.slot = slot;
-      probe.entry = static_cast<uint8_t>(i);
-      probe.stamp = line.stamps[i].load(std::memory_order_relaxed);
-      break;
-    }
-    if (probe.slot == kNoSlot) return probe;
-    if (line.sequence.load(std::memory_order_acquire) == probe.sequence) return probe;
+    const uint64_t sequence = line.sequence.load(std::memory_order_acquire);
+    unsigned same = 0;
+    for (size_t i = 0; i < IndexLine::kEntries; ++i)
+      same |= unsigned{line.keys[i].load(std::memory_order_acquire) == key} << i;
+    const LineProbe probe = TakenEntry(line, same, sequence);
+    if (probe.slot == kNoSlot || line.sequence.load(std::memory_order_acquire) == sequence)
+      return probe;
   }
 }
 

@@ -58,15 +58,27 @@ size_t HeldOf(LossyTable& table, const std::vector<Key>& keys, size_t row_bytes)
   return ContractFetch(table, keys, row_bytes).CountOf(FetchOutcome::kHit);
 }
 
-// Widths that no table has, for the copies' last bytes, by the portable path and by the machine's.
+// Those that this machine can run.
+std::vector<FetchFunction> FetchFunctions() {
+  std::vector<FetchFunction> functions = {FetchPortable};
+  for (const FetchFunction fetch : {FetchAvx2(), FetchAvx512()}) {
+    if (fetch != nullptr) functions.push_back(fetch);
+  }
+  return functions;
+}
+
+std::unique_ptr<LossyTable> OpenWith(FetchFunction fetch, size_t row_bytes, uint64_t bytes_max) {
+  const auto layout = LayoutForBytes(row_bytes, bytes_max, {});
+  EXPECT_TRUE(layout.ok()) << layout.status();
+  return *MemoryTable::Create(*layout, bytes_max, MakeSystemPageAllocator(false), fetch);
+}
+
+// Widths that no table has, for the copies' last bytes.
 TEST(MemoryTableTest, CopiesRowsOfOddWidths) {
-  for (const FetchFunction fetch : {&FetchPortable, FetchFunctionForMachine()}) {
+  for (const FetchFunction fetch : FetchFunctions()) {
     for (const size_t row_bytes :
          {1, 3, 4, 8, 15, 16, 63, 64, 65, 127, 128, 129, 512, 1000, 16384}) {
-      const auto layout = LayoutForBytes(row_bytes, 16 << 20, {});
-      ASSERT_TRUE(layout.ok());
-      const auto table =
-          *MemoryTable::Create(*layout, 16 << 20, MakeSystemPageAllocator(false), fetch);
+      const auto table = OpenWith(fetch, row_bytes, 16 << 20);
       const std::vector<Key> keys = Range(-40, 130);
       Insert(*table, keys, row_bytes);
       const ContractFetch answer(*table, keys, row_bytes);
@@ -79,21 +91,23 @@ TEST(MemoryTableTest, CopiesRowsOfOddWidths) {
 TEST(MemoryTableTest, StoresLargeBatchesRightWhateverTheAlignment) {
   constexpr size_t kRowBytes = 128;
   constexpr size_t kRows = 10'000;
-  const auto table = Open({}, kRowBytes, 8 << 20);
   const std::vector<Key> keys = Range(0, kRows);
-  ASSERT_EQ(Insert(*table, keys, kRowBytes).inserted, kRows);
   const auto block = *MakeSystemPageAllocator(false)->Allocate(kRows * 256 + 64);
   std::vector<FetchOutcome> outcomes(kRows);
-  for (const size_t offset : {0, 4, 16, 64}) {
-    for (const size_t stride : {128, 132, 192}) {
-      std::byte* const out = block->bytes().data() + offset;
-      const auto counts = table->Fetch(
-          {.keys = keys, .rows = {out, kRows, kRowBytes, stride}, .outcomes = outcomes},
-          kNoDeadline);
-      ASSERT_TRUE(counts.ok());
-      ASSERT_EQ(counts->hits, kRows);
-      for (size_t i = 0; i < kRows; ++i)
-        ASSERT_TRUE(StampedRow::Matches(kTable, keys[i], 1, {out + i * stride, kRowBytes}));
+  for (const FetchFunction fetch : FetchFunctions()) {
+    const auto table = OpenWith(fetch, kRowBytes, 8 << 20);
+    ASSERT_EQ(Insert(*table, keys, kRowBytes).inserted, kRows);
+    for (const size_t offset : {0, 4, 16, 64}) {
+      for (const size_t stride : {128, 132, 192}) {
+        std::byte* const out = block->bytes().data() + offset;
+        const auto counts = table->Fetch(
+            {.keys = keys, .rows = {out, kRows, kRowBytes, stride}, .outcomes = outcomes},
+            kNoDeadline);
+        ASSERT_TRUE(counts.ok());
+        ASSERT_EQ(counts->hits, kRows);
+        for (size_t i = 0; i < kRows; ++i)
+          ASSERT_TRUE(StampedRow::Matches(kTable, keys[i], 1, {out + i * stride, kRowBytes}));
+      }
     }
   }
 }
