@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <functional>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include "base/macros.h"
 #include "base/mutex.h"
+#include "base/no_memory.h"
 #include "server/pages/assets.h"
 #include "server/pages/key_lookup.h"
 #include "server/pages/metrics.h"
@@ -82,7 +84,12 @@ class Pages final : public PageSource {
     if (!lookup_mutex_.TryLock()) {
       return absl::ResourceExhaustedError("a key is being looked up for someone else: try again");
     }
-    absl::StatusOr<std::string> answer = AnswerKeyQuestion(*parts_.store, question);
+    absl::StatusOr<std::string> answer;
+    try {
+      answer = AnswerKeyQuestion(*parts_.store, question);
+    } catch (const std::bad_alloc&) {
+      answer = NoMemory();
+    }
     lookup_mutex_.Unlock();
     if (!answer.ok()) return answer.status();
     return Page{.content_type = kJsonType, .fixed = {}, .made = *std::move(answer)};
