@@ -92,7 +92,9 @@ class Connection final : public ServedConnection, public InferenceCall, private 
   absl::Status Decode(std::span<char> body, uint64_t json_bytes);
   uint64_t row_bytes() const;  // of the buffer for the outputs
   void StartControl();
-  void Run() override;  // a load or unload, where it may take its time
+  void Run() override;  // what may take its time: a load or unload, or the end of a call
+  bool TakesLong() const;
+  void TellAnswered();
   void EndCall();
   void NoteGone(uint32_t events);
   void GiveUpCall();
@@ -158,6 +160,7 @@ class Connection final : public ServedConnection, public InferenceCall, private 
   PackedBody packed_;
   Admission::Reservation packed_share_;  // of the capacity, for that
   BufferPool::Lease rows_;
+  bool takes_long_ = false;  // to encode or pack, so that it is not done by who looks up
   absl::Status call_status_;
   bool is_control_ = false;
   std::string text_;  // JSON

@@ -24,6 +24,8 @@ constexpr size_t kPackedBytesMin = 1024;
 // Text of an answer that a connection keeps room for.
 constexpr size_t kTextBytesKept = 16 << 10;
 constexpr size_t kRowsAlignment = 64;
+// Of JSON, or of what is to be packed: encoding more takes longer than looking it up.
+constexpr uint64_t kLongAnswerBytesMin = 1 << 20;
 
 constexpr std::string_view kNoMemoryAnswer =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
@@ -115,6 +117,7 @@ void Connection::StartInfer() {
     output.data = at;
     at += RoundUp(output.byte_count, kRowsAlignment);
   }
+  takes_long_ = TakesLong();
   state_ = State::kCalling;
   SetDeadline(ended_ ? RealClock().Now() + kGoneTimeout : kNoDeadline);
   {
@@ -136,6 +139,13 @@ uint64_t Connection::AnswerBytes() const {
          AnswerTextMax(*this, decoder_, server_.parts().config->response_bytes_max);
 }
 
+bool Connection::TakesLong() const {
+  const uint64_t text_bytes =
+      AnswerTextMax(*this, decoder_, server_.parts().config->response_bytes_max);
+  const bool packs = head_.accepted_coding != Coding::kIdentity;
+  return text_bytes + (packs ? row_bytes() : 0) >= kLongAnswerBytesMin;
+}
+
 absl::Status Connection::Decode(std::span<char> body, uint64_t json_bytes) {
   if (head_.json_bytes != 0) {
     return decoder_.Decode(
@@ -155,6 +165,11 @@ void Connection::OnDone(const absl::Status& status) {
     if (answered_meanwhile_) return;
     is_calling_ = false;
   }
+  if (status.ok() && takes_long_ && !is_control_ && server_.PostEncoding(this).ok()) return;
+  TellAnswered();
+}
+
+void Connection::TellAnswered() {
   if (Note(kAnswered)) Drive(/*may_start=*/false);
 }
 
@@ -166,6 +181,7 @@ void Connection::StartControl() {
 }
 
 void Connection::Run() {
+  if (!is_control_) return TellAnswered();
   ModelRepository& repository = *server_.parts().repository;
   absl::Status status;
   try {
@@ -210,7 +226,7 @@ void Connection::GiveUpCall() {
     if (!std::exchange(answered_meanwhile_, false)) return;
     is_calling_ = false;
   }
-  if (Note(kAnswered)) Drive(/*may_start=*/false);
+  TellAnswered();
 }
 
 // An allocation failed on the way of this connection's request, which no one else has now. The

@@ -14,6 +14,9 @@
 namespace hps::server {
 namespace {
 
+// Threads are two for each core: a machine's cores are never all at work on long answers.
+constexpr size_t kThreadsPerEncoder = 4;
+
 Duration ShortestTimeout(const ServerConfig& config) {
   return std::min(
       {config.header_timeout, config.body_timeout, config.write_timeout, config.idle_timeout});
@@ -43,8 +46,20 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolPart
                                                               const std::string& address,
                                                               HttpRole role) {
   std::unique_ptr<HttpServer> server(new HttpServer(parts, role));
+  if (role == HttpRole::kEverything) {
+    const size_t threads = std::max<size_t>(ProtocolThreads(*parts.config) / kThreadsPerEncoder, 1);
+    HPS_ASSIGN_OR_RETURN(server->encoders_,
+                         WorkerPool::Create({.name = "hps-http-encode",
+                                             .thread_count = threads,
+                                             .queue_max = parts.config->connections_max}));
+  }
   HPS_RETURN_IF_ERROR(server->Listen(address));
   return server;
+}
+
+absl::Status HttpServer::PostEncoding(Task* task) {
+  if (encoders_ == nullptr) return absl::UnimplementedError("no answer of metrics takes long");
+  return encoders_->Post(task);
 }
 
 std::unique_ptr<ServedConnection> HttpServer::NewConnection() {

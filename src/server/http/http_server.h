@@ -8,7 +8,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/executor.h"
 #include "server/core/protocol_server.h"
 #include "server/net/connection_server.h"
 
@@ -23,6 +25,10 @@ class HttpServer final : public ConnectionServer {
 
   HttpRole role() const { return role_; }
 
+  // Runs `task`, which encodes a long answer, on a thread that no look-up and no other connection
+  // waits for. Errors: those of Executor::Post; then it is to be done in place.
+  absl::Status PostEncoding(Task* task);
+
  private:
   HttpServer(const ProtocolParts& parts, HttpRole role);
 
@@ -30,6 +36,7 @@ class HttpServer final : public ConnectionServer {
   void OnRefusedConnection(int fd) override;
 
   const HttpRole role_;
+  std::unique_ptr<WorkerPool> encoders_;  // null: for metrics only
 };
 
 }  // namespace hps::server

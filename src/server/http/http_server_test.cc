@@ -1,5 +1,9 @@
 #include "server/http/http_server.h"
 
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "server/http/test_http_world.h"
 
 namespace hps::server {
@@ -34,6 +38,28 @@ TEST_F(HttpServerTest, AnswersJsonWithJson) {
                         R"("datatype":"FP32","shape":[2,4],"data":[8,9,10,11,16,17,18,19]}]})");
   EXPECT_EQ(reply.fields.at("content-type"), "application/json");
   EXPECT_FALSE(reply.fields.contains("inference-header-content-length"));
+}
+
+// Catches: a look-up slot that is held while a long answer is encoded.
+TEST_F(HttpServerTest, EncodesLongAnswersOnAThreadOfTheirOwn) {
+  std::thread::id looked_up_by, packed_by;
+  inference_.on_run = [&](InferenceCall& call) {
+    looked_up_by = std::this_thread::get_id();
+    inference_.Finish(call);
+  };
+  inference_.on_reserve = [&] { packed_by = std::this_thread::get_id(); };  // packing does that
+  const auto is_packed_elsewhere = [&](std::string request) {
+    request.insert(request.find("Content-Length"), "Accept-Encoding: gzip\r\n");
+    EXPECT_EQ(Ask(request).code, 200);
+    return packed_by != looked_up_by;
+  };
+  inference_.dim = 4096;  // 16 KiB a row
+  EXPECT_FALSE(is_packed_elsewhere(BinaryInfer(std::vector<int64_t>(4, 1))));
+  EXPECT_TRUE(is_packed_elsewhere(BinaryInfer(std::vector<int64_t>(100, 1))));
+  EXPECT_FALSE(is_packed_elsewhere(JsonInfer("[1]", "1")));
+  std::string keys = "[1";
+  for (int i = 1; i < 60; ++i) keys += ",1";
+  EXPECT_TRUE(is_packed_elsewhere(JsonInfer(keys + "]", "60")));  // its text is long, not its rows
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ class FakeInference final : public Inference {
   Duration TimeFor(Duration timeout) const override { return timeout; }
 
   absl::Status ReserveBytes(uint64_t byte_count, Admission::Reservation* reservation) override {
+    if (on_reserve) on_reserve();
     return admission.ReserveBytes(byte_count, reservation);
   }
 
@@ -120,6 +121,7 @@ class FakeInference final : public Inference {
   std::function<absl::Status(InferenceCall&)> on_prepare;
   std::function<void(InferenceCall&)> on_run;
   std::function<void(InferenceCall&)> on_cancel;
+  std::function<void()> on_reserve;
   std::atomic<size_t> prepared = 0;
   std::atomic<size_t> cancelled = 0;
   std::atomic<uint64_t> body_bytes = 0;    // of the last call
