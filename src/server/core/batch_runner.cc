@@ -31,15 +31,20 @@ BatchRunner::BatchRunner(const Options& options)
 
 void BatchRunner::Run(CallList calls) {
   const VersionUse version = calls.head()->version.Share();
-  calls.head()->model->counters.CountBatch(calls.size());
+  ModelCounters& counters = calls.head()->model->counters;
+  const size_t call_count = calls.size();
+  counters.CountBatch(call_count);
   absl::Status status;
   calls = EndCancelled(calls);
   while (status.ok() && !calls.empty()) {
     const Deadline deadline = EarliestDeadline(calls.head());
     BeginLookUp(calls.head());
+    const TimePoint begun_at = options_.clock->Now();
     status = LookUp(*version, calls.head(), deadline);
     const bool interrupted = EndLookUp(calls.head());
-    if (status.ok()) calls = EndAnswered(calls, interrupted || options_.clock->Now() >= deadline);
+    const TimePoint now = options_.clock->Now();
+    counters.AddBatchTime(call_count, now - begun_at);
+    if (status.ok()) calls = EndAnswered(calls, interrupted || now >= deadline);
   }
   while (PreparedCall* call = calls.Pop()) call->Finish(status);
 }

@@ -53,7 +53,7 @@ void PreparedCall::Finish(const absl::Status& status) {
     model->counters.CountStage(Stage::kQueue, started_at - run_at);
     model->counters.CountStage(Stage::kLookup, done_at - started_at);
   }
-  model->counters.CountCall(status.ok(), key_count);
+  model->counters.CountCall(status.ok(), key_count, done_at - arrival);
   version.Release();  // the rows are there: a slow client holds no tables
   call->OnDone(status);
 }

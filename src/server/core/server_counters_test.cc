@@ -15,8 +15,8 @@ using ::testing::Pair;
 TEST(LatencyCounterTest, BucketsHoldTheirUpperBound) {
   LatencyCounter counter;
   counter.Add(Duration(0));
-  counter.Add(std::chrono::microseconds(50));
-  counter.Add(std::chrono::nanoseconds(50'001));
+  counter.Add(std::chrono::microseconds(5));
+  counter.Add(std::chrono::nanoseconds(5'001));
   counter.Add(std::chrono::seconds(10));
   counter.Add(std::chrono::seconds(11));
   const LatencyHistogram histogram = counter.Snapshot();
@@ -25,7 +25,7 @@ TEST(LatencyCounterTest, BucketsHoldTheirUpperBound) {
   EXPECT_EQ(histogram.counts[1], 1u);
   EXPECT_EQ(histogram.counts[kLatencyBucketSeconds.size() - 1], 1u);
   EXPECT_EQ(histogram.counts.back(), 1u);
-  EXPECT_EQ(histogram.sum_ns, 50'000u + 50'001 + 21'000'000'000);
+  EXPECT_EQ(histogram.sum_ns, 5'000u + 5'001 + 21'000'000'000);
 }
 
 TEST(ServerCountersTest, FillsWhatWasCounted) {
@@ -56,12 +56,16 @@ TEST(ServerCountersTest, FillsWhatWasCounted) {
 TEST(ModelCountersTest, BatchesByPowersOfTwo) {
   ModelCounters counters;
   for (const size_t calls : {1, 2, 3, 4, 7, 8, 1'000'000}) counters.CountBatch(calls);
-  counters.CountCall(true, 10);
-  counters.CountCall(false, 5);
+  counters.AddBatchTime(2, std::chrono::microseconds(7));
+  counters.AddBatchTime(3, std::chrono::microseconds(1));
+  counters.CountCall(true, 10, std::chrono::seconds(1));
+  counters.CountCall(false, 5, std::chrono::microseconds(3));
   ModelServerStatistics statistics;
   counters.Fill(&statistics);
   EXPECT_THAT(statistics.batch_sizes,
               ElementsAre(Pair(1, 1), Pair(2, 2), Pair(4, 2), Pair(8, 1), Pair(65536, 1)));
+  EXPECT_THAT(statistics.batch_lookup_ns, ElementsAre(0, 8000, 0, 0, 0));
+  EXPECT_EQ(statistics.failed_ns, 3000u);
   EXPECT_EQ(statistics.batches, 7u);
   EXPECT_EQ(statistics.requests, 1u);
   EXPECT_EQ(statistics.requests_failed, 1u);

@@ -14,11 +14,11 @@
 
 namespace hps::server {
 
-// Upper bounds of the latency buckets, in seconds: 50 us to 10 s, about four to a decade. The last
-// bucket of a histogram has no bound.
-inline constexpr std::array<double, 18> kLatencyBucketSeconds = {
-    50e-6, 100e-6, 200e-6, 300e-6, 500e-6, 1e-3,   2e-3, 3e-3, 5e-3,
-    10e-3, 20e-3,  50e-3,  100e-3, 200e-3, 500e-3, 1.0,  2.0,  10.0};
+// Upper bounds of the latency buckets, in seconds: 5 us, which a small look-up in memory takes, to
+// 10 s, about four to a decade. The last bucket of a histogram has no bound.
+inline constexpr std::array<double, 22> kLatencyBucketSeconds = {
+    5e-6, 10e-6, 20e-6, 30e-6, 50e-6, 100e-6, 200e-6, 300e-6, 500e-6, 1e-3, 2e-3,
+    3e-3, 5e-3,  10e-3, 20e-3, 50e-3, 100e-3, 200e-3, 500e-3, 1.0,    2.0,  10.0};
 
 struct LatencyHistogram {
   std::array<uint64_t, kLatencyBucketSeconds.size() + 1> counts{};  // not cumulative
@@ -38,13 +38,15 @@ struct ModelServerStatistics {
   std::string version;
   uint64_t requests = 0;         // answered OK
   uint64_t requests_failed = 0;  // admitted, answered with an error
+  uint64_t failed_ns = 0;        // that they took, until then
   uint64_t keys = 0;
   uint64_t batches = 0;  // look-ups that answered them
   uint64_t last_request_unix_ms = 0;
   std::array<LatencyHistogram, kStageCount> stages;
   // Look-ups by how many calls they answered: (calls, look-ups), ascending, in powers of two.
   std::vector<std::pair<uint64_t, uint64_t>> batch_sizes;
-  uint64_t queue_depth = 0;  // calls that wait now
+  std::vector<uint64_t> batch_lookup_ns;  // that the look-ups of each of batch_sizes took
+  uint64_t queue_depth = 0;               // calls that wait now
 };
 
 struct ServerStatistics {

@@ -86,15 +86,18 @@ void Describe(const ModelServerStatistics& model, inference::ModelStatistics* st
   inference::InferStatistics* times = statistics->mutable_inference_stats();
   set_stage(Stage::kTotal, times->mutable_success());
   times->mutable_fail()->set_count(model.requests_failed);
+  times->mutable_fail()->set_ns(model.failed_ns);
   set_stage(Stage::kQueue, times->mutable_queue());
   set_stage(Stage::kDecode, times->mutable_compute_input());
   set_stage(Stage::kLookup, times->mutable_compute_infer());
   set_stage(Stage::kEncode, times->mutable_compute_output());
-  for (const auto& [calls, lookups] : model.batch_sizes) {
+  for (size_t i = 0; i < model.batch_sizes.size(); ++i) {
+    const auto& [calls, lookups] = model.batch_sizes[i];
     inference::InferBatchStatistics* batch = statistics->add_batch_stats();
     batch->set_batch_size(calls);
     batch->mutable_compute_input()->set_count(lookups);
     batch->mutable_compute_infer()->set_count(lookups);
+    batch->mutable_compute_infer()->set_ns(model.batch_lookup_ns[i]);
     batch->mutable_compute_output()->set_count(lookups);
   }
 }

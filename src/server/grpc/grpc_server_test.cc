@@ -236,6 +236,10 @@ TEST_F(GrpcServerTest, StatisticsCountWhatWasAnswered) {
        {times.success(), times.compute_input(), times.compute_infer(), times.compute_output()}) {
     EXPECT_EQ(stage.count(), 3U);
   }
+  const auto& batches = response.model_stats(0).batch_stats();
+  ASSERT_EQ(batches.size(), 1);  // each alone
+  EXPECT_EQ(batches[0].compute_infer().count(), 3U);
+  EXPECT_GT(batches[0].compute_infer().ns(), 0U);
 }
 
 TEST_F(GrpcServerTest, RepositoryIsListedAndNotChanged) {

@@ -164,7 +164,7 @@ void WriteStatistics(const ModelServerStatistics& model, JsonWriter& json) {
   json.Key("inference_stats");
   json.BeginObject();
   WriteStage("success", model, Stage::kTotal, json);
-  WriteDuration("fail", model.requests_failed, 0, json);
+  WriteDuration("fail", model.requests_failed, model.failed_ns, json);
   WriteStage("queue", model, Stage::kQueue, json);
   WriteStage("compute_input", model, Stage::kDecode, json);
   WriteStage("compute_infer", model, Stage::kLookup, json);
@@ -177,11 +177,12 @@ void WriteStatistics(const ModelServerStatistics& model, JsonWriter& json) {
   json.EndObject();
   json.Key("batch_stats");
   json.BeginArray();
-  for (const auto& [calls, lookups] : model.batch_sizes) {
+  for (size_t i = 0; i < model.batch_sizes.size(); ++i) {
+    const auto& [calls, lookups] = model.batch_sizes[i];
     json.BeginObject();
     json.Member("batch_size", calls);
-    WriteDuration("compute_input", lookups, 0, json);
-    WriteDuration("compute_infer", lookups, 0, json);
+    WriteDuration("compute_input", lookups, 0, json);  // each request is decoded by itself
+    WriteDuration("compute_infer", lookups, model.batch_lookup_ns[i], json);
     WriteDuration("compute_output", lookups, 0, json);
     json.EndObject();
   }

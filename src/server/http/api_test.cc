@@ -45,7 +45,9 @@ TEST_F(ApiTest, GivesStatistics) {
     const std::string body = client->Ask(Get(path)).body;
     EXPECT_TRUE(body.starts_with(R"({"model_stats":[{"name":"emb","version":"1",)")) << body;
     EXPECT_NE(body.find(R"("inference_count":7,"execution_count":0)"), std::string::npos);
-    EXPECT_NE(body.find(R"("batch_stats":[{"batch_size":1,"compute_input":{"count":5)"),
+    EXPECT_NE(body.find(R"("fail":{"count":2,"ns":3000})"), std::string::npos);
+    EXPECT_NE(body.find(R"("batch_stats":[{"batch_size":1,"compute_input":{"count":5,"ns":0},)"
+                        R"("compute_infer":{"count":5,"ns":700})"),
               std::string::npos);
   }
   EXPECT_EQ(client->Ask(Get("/v2/models/x/stats")).code, 404);

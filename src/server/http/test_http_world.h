@@ -183,7 +183,10 @@ class FakeStatistics final : public StatisticsSource {
     model.model = "emb";
     model.version = "1";
     model.requests = 7;
+    model.requests_failed = 2;
+    model.failed_ns = 3000;
     model.batch_sizes = {{1, 5}};
+    model.batch_lookup_ns = {700};
     return statistics;
   }
 };

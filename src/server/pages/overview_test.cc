@@ -22,7 +22,7 @@ TEST(OverviewTest, HasWhatTheDashboardShows) {
   EXPECT_EQ(json["server"]["refused"]["capacity"], 3);
   EXPECT_EQ(json["latency_bucket_seconds"].size() + 1,
             json["models"][0]["stages"]["total"]["counts"].size());
-  EXPECT_EQ(json["models"][0]["stages"]["total"]["counts"][5], 10);
+  EXPECT_EQ(json["models"][0]["stages"]["total"]["counts"][9], 10);
   EXPECT_EQ(json["models"][0]["batch_sizes"][1], Json({2, 3}));
   EXPECT_EQ(json["models"][1]["state"], "unavailable");
   EXPECT_EQ(json["models"][1]["reason"], "no \"tables\"");

@@ -105,9 +105,10 @@ inline Snapshot FullSnapshot(const Config* config) {
   model.batches = 9;
   model.queue_depth = 6;
   model.batch_sizes = {{1, 5}, {2, 3}, {4, 1}};
+  model.batch_lookup_ns = {50, 30, 10};
   LatencyHistogram& total = model.stages[static_cast<size_t>(Stage::kTotal)];
-  total.counts[0] = 5;
-  total.counts[5] = 10;
+  total.counts[4] = 5;   // until 50 us
+  total.counts[9] = 10;  // until 1 ms
   total.counts.back() = 1;
   total.count = 16;
   total.sum_ns = 2'500'000'000;
