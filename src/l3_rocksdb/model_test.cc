@@ -1,6 +1,7 @@
 // A long random life of a store, driven together with plain maps.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <random>
@@ -161,7 +162,9 @@ class ModelRunner {
 };
 
 TEST(RocksStoreModelTest, AgreesWithPlainMaps) {
-  const uint64_t seed = std::random_device{}();
+  const char* const given = std::getenv("HPS_TEST_SEED");
+  const uint64_t seed =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
   std::cout << "seed " << seed << "\n";
   ModelRunner runner(seed);
   for (uint64_t done = 0; done < kKeyOperations && !testing::Test::HasFailure();)

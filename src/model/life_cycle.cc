@@ -61,16 +61,28 @@ absl::Status FirstOf(const absl::StatusOr<ServedModels::ModelErrors>& errors) {
   return errors->begin()->second;
 }
 
+// An import that can't be taken is no reason not to serve what is there: it waits for a load, which
+// says so. Where nothing is there, it is all that there is to say.
 absl::Status StoreLifeCycle::LoadAll() {
-  HPS_RETURN_IF_ERROR(parts_.durable->Refresh().status());
-  return FirstOf(parts_.models->Switch(ServedModels::Missing::kIgnored));
+  const absl::Status refreshed = parts_.durable->Refresh().status();
+  HPS_RETURN_IF_ERROR(FirstOf(parts_.models->Switch(ServedModels::Missing::kIgnored)));
+  if (refreshed.ok()) return refreshed;
+  const std::vector<ModelInfo> models = List();
+  const bool serves_some = std::any_of(models.begin(), models.end(), [](const ModelInfo& model) {
+    return model.condition == ModelCondition::kLoaded;
+  });
+  if (!serves_some) return refreshed;
+  LogWarning(absl::StrCat("what was staged waits for a load: ", refreshed.ToString()));
+  return absl::OkStatus();
 }
 
 absl::Status StoreLifeCycle::Load(const std::string& model) {
-  HPS_RETURN_IF_ERROR(parts_.durable->Refresh().status());
+  // What can't be taken may be another model's: this one is loaded as it is in the store.
+  const absl::Status refreshed = parts_.durable->Refresh().status();
   const absl::Status loaded = parts_.models->Load(model);
   // After any other error the loss is told by the load that comes to its end.
   if (!loaded.ok() && !absl::IsNotFound(loaded)) return loaded;
+  HPS_RETURN_IF_ERROR(refreshed);
   const std::vector<LostImport> lost = parts_.durable->TakeLostImports(model);
   if (lost.empty()) return loaded;
   if (!loaded.ok() && lost.front().table.empty())  // the name may be a wrong one

@@ -296,6 +296,47 @@ TEST_F(LifeCycleTest, ALossIsToldByTheLoadThatComesToItsEnd) {
   EXPECT_TRUE(store_->LoadModel("a").ok());
 }
 
+// Catches: a server that serves nothing after a restart because one import has no room.
+TEST_F(LifeCycleTest, WhatIsThereIsLoadedWhileAnImportCantBeTaken) {
+  Import("a/t", 1);
+  Open();
+  Import("a/t", 2);
+  store_.reset();
+  const auto refuse = [](uint64_t times) {
+    FaultPoints::Arm("l3.import.before_families",
+                     {.action = FaultAction::kFail,
+                      .status = absl::ResourceExhaustedError("planned: no space"),
+                      .times = times});
+  };
+  refuse(2);  // as it is opened, and as all is loaded
+  Open();
+  EXPECT_TRUE(store_->life_cycle().LoadAll().ok());
+  EXPECT_EQ(*AskNow("a"), 1);
+  EXPECT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_EQ(*AskNow("a"), 2);
+
+  Import("b/t", 3);
+  ASSERT_TRUE(store_->UnloadModel("a").ok());
+  refuse(1);
+  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(*AskNow("a"), 2) << "the import was another model's";
+}
+
+// Catches: a server that is ready with nothing to serve.
+TEST_F(LifeCycleTest, AnImportThatCantBeTakenIsToldWhereNothingElseIsThere) {
+  Import("a/t", 0);
+  Open();
+  ASSERT_TRUE(store_->Drop("a/t").ok());
+  Import("a/t", 1);
+  FaultPoints::Arm("l3.import.before_families",
+                   {.action = FaultAction::kFail,
+                    .status = absl::ResourceExhaustedError("planned: no space"),
+                    .times = 1});
+  EXPECT_EQ(store_->life_cycle().LoadAll().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(store_->life_cycle().LoadAll().ok());
+  EXPECT_EQ(*AskNow("a"), 1);
+}
+
 TEST_F(LifeCycleTest, ANewModelIsNotUnknownWhereItsImportIsLost) {
   Import("a/t", 1);
   Open();
