@@ -135,6 +135,41 @@ TEST_F(DamagedFileTest, AKeyListDoesNotEndBeforeAFirstBlockThatIsDamaged) {
   EXPECT_GE(CountLost(**Open(OpenMode::kReadOnly)->OpenTable("m/t")), lost);
 }
 
+// Catches: imports and repairs that fail for good, as RocksDB looks at the damaged list beside
+// theirs.
+TEST_F(DamagedFileTest, ADamagedKeyListKeepsNoImportAndNoRepair) {
+  Import();
+  Damage(Files(false)[0], 20);  // the first block, which no look-up reads
+  const auto import_other = [this] {
+    const auto store = Open(OpenMode::kReadWrite);
+    const TableSpec spec = {.name = "m/other", .dim = kRowBytes / 4};
+    auto import = store->BeginImport({&spec, 1});
+    ASSERT_TRUE(import.ok()) << import.status();
+    StampedRows rows(kStamp, kRowBytes, Keys(0, 5000));
+    ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
+    const auto committed = (*import)->Commit();
+    ASSERT_TRUE(committed.ok()) << committed.status();
+  };
+  // Which list is beside a new one is as its incarnation falls.
+  for (int i = 0; i < 6; ++i) import_other();
+  for (int i = 0; i < 4; ++i) {
+    const auto repaired = VerifyRocksStore(Options(OpenMode::kReadWrite), true, {});
+    ASSERT_TRUE(repaired.ok()) << repaired.status();
+    EXPECT_EQ(repaired->rows_marked_lost, 0u);
+    EXPECT_EQ(VerifyRocksStore(Options(OpenMode::kReadWrite), false, {})->damage_count, 0u);
+    EXPECT_EQ(CountLost(**Open(OpenMode::kReadOnly)->OpenTable("m/t")), 0u);
+    import_other();
+  }
+}
+
+TEST_F(DamagedFileTest, AMissingKeyListKeepsNoRepair) {
+  Import();
+  std::filesystem::remove(Files(false)[0]);
+  const auto repaired = VerifyRocksStore(Options(OpenMode::kReadWrite), true, {});
+  ASSERT_TRUE(repaired.ok()) << repaired.status();
+  EXPECT_EQ(CountLost(**Open(OpenMode::kReadOnly)->OpenTable("m/t")), 0u);
+}
+
 // Of the table below: even keys are imported, some are written again or deleted, some odd ones
 // come.
 constexpr Key kLastKey = 6000;

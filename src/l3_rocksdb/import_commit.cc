@@ -2,6 +2,7 @@
 
 #include <rocksdb/file_checksum.h>
 #include <rocksdb/metadata.h>
+#include <rocksdb/sst_file_reader.h>
 
 #include <algorithm>
 #include <memory>
@@ -21,6 +22,8 @@
 
 namespace hps {
 namespace {
+
+constexpr size_t kKeyListBatchBytes = 1 << 20;
 
 std::vector<TableSpec> SpecsOf(const StagedImport& import) {
   std::vector<TableSpec> specs;
@@ -134,22 +137,71 @@ absl::Status CheckTaken(Database& database, rocksdb::ColumnFamilyHandle* family,
                    "' was not taken over with the range of keys that was written"));
 }
 
-absl::Status Ingest(Database& database, const StagedImport& import,
-                    const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
-  std::vector<rocksdb::IngestExternalFileArg> ingestions;
-  std::vector<StagedFile> key_files;
-  for (size_t i = 0; i < import.tables.size(); ++i) {
-    const StagedTable& table = import.tables[i];
-    key_files.insert(key_files.end(), table.key_files.begin(), table.key_files.end());
-    if (table.row_files.empty()) continue;
-    ingestions.push_back(IngestionOf(database.env(), import, table.row_files, handles[i]));
+// The records of the files, one by one.
+absl::Status WriteKeyLists(Database& database, const StagedImport& import,
+                           const std::vector<StagedFile>& files) {
+  rocksdb::Options options = database.rocks_options().for_key_list_files();
+  options.env = database.env();
+  rocksdb::WriteBatch batch;
+  for (const StagedFile& file : files) {
+    const std::string path = import.directory + "/" + file.name;
+    const std::string what = absl::StrCat("reading '", path, "'");
+    rocksdb::SstFileReader reader(options);
+    HPS_RETURN_IF_ERROR(FromReadStatus(reader.Open(path), what));
+    const std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(rocksdb::ReadOptions()));
+    for (it->SeekToFirst(); it->Valid(); it->Next()) {
+      batch.Put(database.key_list(), it->key(), it->value());
+      if (batch.GetDataSize() < kKeyListBatchBytes) continue;
+      HPS_RETURN_IF_ERROR(database.Write(batch, /*durable=*/false));
+      batch.Clear();
+    }
+    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), what));
   }
-  if (ingestions.empty()) return absl::OkStatus();
+  return database.Write(batch, /*durable=*/true);
+}
+
+using FamilyHandles = std::vector<rocksdb::ColumnFamilyHandle*>;
+
+std::vector<rocksdb::IngestExternalFileArg> RowIngestions(Database& database,
+                                                          const StagedImport& import,
+                                                          const FamilyHandles& handles) {
+  std::vector<rocksdb::IngestExternalFileArg> ingestions;
+  for (size_t i = 0; i < import.tables.size(); ++i) {
+    const std::vector<StagedFile>& files = import.tables[i].row_files;
+    if (!files.empty())
+      ingestions.push_back(IngestionOf(database.env(), import, files, handles[i]));
+  }
+  return ingestions;
+}
+
+std::vector<StagedFile> KeyFilesOf(const StagedImport& import) {
+  std::vector<StagedFile> files;
+  for (const StagedTable& table : import.tables)
+    files.insert(files.end(), table.key_files.begin(), table.key_files.end());
+  return files;
+}
+
+// RocksDB looks at the neighbours of what it takes over. Where the list of another table is damaged
+// it takes no list, and no import or repair would come to its end: records are written there.
+absl::Status TakeOver(Database& database, const StagedImport& import, const FamilyHandles& handles,
+                      const std::vector<StagedFile>& key_files) {
+  std::vector<rocksdb::IngestExternalFileArg> ingestions = RowIngestions(database, import, handles);
   ingestions.push_back(IngestionOf(database.env(), import, key_files, database.key_list()));
-  HPS_RETURN_IF_ERROR(database.Ingest(ingestions));
+  const absl::Status ingested = database.Ingest(ingestions);
+  if (ingested.ok()) return CheckTaken(database, database.key_list(), key_files);
+  if (!absl::IsDataLoss(ingested)) return ingested;
+  HPS_RETURN_IF_ERROR(database.Ingest(RowIngestions(database, import, handles)));
+  LogWarning(absl::StrCat("key lists are written one by one: ", ingested.ToString()));
+  return WriteKeyLists(database, import, key_files);
+}
+
+absl::Status Ingest(Database& database, const StagedImport& import, const FamilyHandles& handles) {
+  const std::vector<StagedFile> key_files = KeyFilesOf(import);
+  if (key_files.empty()) return absl::OkStatus();  // no table has a row
+  HPS_RETURN_IF_ERROR(TakeOver(database, import, handles, key_files));
   for (size_t i = 0; i < import.tables.size(); ++i)
     HPS_RETURN_IF_ERROR(CheckTaken(database, handles[i], import.tables[i].row_files));
-  return CheckTaken(database, database.key_list(), key_files);
+  return absl::OkStatus();
 }
 
 absl::Status IngestFiles(Database& database, const StagedImport& import,
