@@ -3,6 +3,7 @@
 // Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,10 @@
 #include "server/core/server_statistics.h"
 
 namespace hps::server {
+
+// Of a body or message that is no inference's, as it comes and unpacked: nobody has more to say
+// there, probes need no token, and what is parsed into objects takes a multiple of its size.
+inline constexpr uint64_t kControlBytesMax = 64 << 10;
 
 // Gives the snapshot behind the v2 statistics extension, the metrics and the dashboard.
 class StatisticsSource {

@@ -190,10 +190,16 @@ void GrpcStream::OnEnd() {
   if (phase_ == Phase::kReading) TakeMessages();
 }
 
+// Unpacked, too.
+uint64_t GrpcStream::message_bytes_max() const {
+  const uint64_t most = server_.parts().config->body_bytes_max;
+  return control_method_ == nullptr ? most : std::min(most, kControlBytesMax);
+}
+
 void GrpcStream::TakeMessages() {
   MessageReader::Message message;
   const absl::StatusOr<MessageReader::Step> step =
-      reader_.Front(server_.parts().config->body_bytes_max, server_.pool(), &message);
+      reader_.Front(message_bytes_max(), server_.pool(), &message);
   if (!step.ok()) return Finish(CountMessage(step.status(), BadRequestReason::kProtocol));
   const bool has_message = *step == MessageReader::Step::kMessage;
   const char* wrong = nullptr;
@@ -277,9 +283,8 @@ void GrpcStream::AnswerNow() {
 absl::StatusOr<std::span<const std::byte>> GrpcStream::Unpack(
     const MessageReader::Message& message) {
   if (!message.is_compressed) return message.bytes;
-  HPS_ASSIGN_OR_RETURN(
-      inflated_, InflateMessage(coding_, message.bytes, server_.parts().config->body_bytes_max,
-                                server_.pool()));
+  HPS_ASSIGN_OR_RETURN(inflated_,
+                       InflateMessage(coding_, message.bytes, message_bytes_max(), server_.pool()));
   reader_.Pop();  // nobody reads the packed one any more, and its numbers may need the room
   packed_.bytes = {};
   return inflated_.memory.bytes().first(inflated_.size);

@@ -102,6 +102,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   // Reading.
   absl::Status Admit();
   void Read();
+  uint64_t message_bytes_max() const;  // of the method
   void TakeMessages();
   void Answer(const MessageReader::Message& message);
   absl::Status ReadHead();

@@ -306,17 +306,17 @@ void Connection::Judge() {
 
 void Connection::BeginBody() {
   const ServerConfig& config = *server_.parts().config;
-  const bool too_large = head_.content_length > config.body_bytes_max;
+  const bool too_large = head_.content_length > body_bytes_max();
   const size_t room = input_.bytes().size() - head_bytes_;
   const size_t have = input_size_ - head_bytes_;
   const bool complete = !head_.chunked && head_.content_length <= have;
   if (!complete) SetDeadline(Now() + config.body_timeout);
+  if (too_large && early_error_) return Refuse(*std::exchange(early_error_, std::nullopt));
   if (too_large) {
-    return Refuse(
-        {.code = 413,
-         .message = absl::StrCat("the body is larger than ", config.body_bytes_max, " bytes"),
-         .reason = BadRequestReason::kLimit,
-         .allow = {}});
+    return Refuse({.code = 413,
+                   .message = absl::StrCat("the body is larger than ", body_bytes_max(), " bytes"),
+                   .reason = BadRequestReason::kLimit,
+                   .allow = {}});
   }
   if (early_error_ && !complete &&
       (head_.chunked || head_.expects_continue || head_.content_length > room)) {
@@ -338,11 +338,16 @@ void Connection::BeginBody() {
   input_size_ = head_bytes_;
 }
 
+// Unpacked, too.
+uint64_t Connection::body_bytes_max() const {
+  const uint64_t most = server_.parts().config->body_bytes_max;
+  return route_.kind == RouteKind::kInfer ? most : std::min(most, kControlBytesMax);
+}
+
 // Room for `bytes`, and for some more that may come. False: refused.
 bool Connection::TakeBodyRoom(size_t bytes) {
   if (bytes <= body_.bytes().size()) return true;
-  const uint64_t limit =
-      head_.chunked ? server_.parts().config->body_bytes_max : head_.content_length;
+  const uint64_t limit = head_.chunked ? body_bytes_max() : head_.content_length;
   const size_t wanted = std::min<uint64_t>(std::max(bytes, body_size_ * kBodyGrowth), limit);
   absl::StatusOr<BufferPool::Lease> lease =
       server_.pool().Acquire(std::max(wanted, bytes), BufferPool::Use::kRequest);
@@ -383,7 +388,7 @@ Connection::Step Connection::ParseChunks() {
     const std::string_view text = AsText(input_.bytes().subspan(consumed, input_size_ - consumed));
     RequestParser::ChunkStep step;
     HttpError error;
-    if (!parser_.ParseChunk(text, server_.parts().config->body_bytes_max, &step, &error)) {
+    if (!parser_.ParseChunk(text, body_bytes_max(), &step, &error)) {
       Refuse(std::move(error));
       return Step::kDone;
     }

@@ -116,6 +116,7 @@ class Connection final : public ServedConnection, public InferenceCall, private 
   void Linger();
 
   std::span<char> Body() const;
+  uint64_t body_bytes_max() const;  // of the request
 
   HttpServer& server_;
 

@@ -81,7 +81,7 @@ absl::Status Connection::Unpack() {
   const std::span<char> body = Body();
   if (head_.content_coding == Coding::kIdentity || body.empty()) return absl::OkStatus();
   HPS_ASSIGN_OR_RETURN(unpacked_, Inflate(head_.content_coding, std::as_bytes(body),
-                                          server_.parts().config->body_bytes_max, server_.pool()));
+                                          body_bytes_max(), server_.pool()));
   body_.Release();  // nobody reads the packed one any more, and its tensors may need the room
   return absl::OkStatus();
 }

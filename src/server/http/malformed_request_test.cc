@@ -1,6 +1,7 @@
 // Every request that is wrong gets the answer that the documentation names, and costs nobody else
 // anything: the server answers on, and nothing stays behind.
 #include "server/http/connection.h"
+#include "server/http/compression.h"
 #include "server/http/test_http_world.h"
 
 namespace hps::server {
@@ -181,6 +182,31 @@ TEST_F(MalformedRequestTest, ABodyThatIsRefusedIsNotReset) {
   // The client sends some of it before it reads: the answer must still arrive.
   client->Send(Raw("Content-Length: 2000000\r\n", std::string(600'000, 'a')));
   EXPECT_EQ(client->Read().code, 413);
+}
+
+// Catches: strangers who hold the server's bytes with bodies that nobody wants. Probes need no
+// token.
+TEST_F(MalformedRequestTest, OnlyInferencesHaveLargeBodies) {
+  const std::string large(70'000, ' ');
+  const std::string probe = "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n";
+  const auto sent_to_index = [](std::string_view body, std::string_view fields) {
+    return Post("/v2/repository/index", body, fields);
+  };
+  EXPECT_EQ(Ask(absl::StrCat(probe, "Content-Length: 65536\r\n\r\n", large.substr(0, 65536))).code,
+            200);
+  // Before any of it has come.
+  EXPECT_EQ(Ask(absl::StrCat(probe, "Content-Length: 65537\r\n\r\n")).code, 413);
+  EXPECT_EQ(Ask(absl::StrCat(probe, "Transfer-Encoding: chunked\r\n\r\n11171\r\n")).code, 413);
+  EXPECT_EQ(Ask(sent_to_index(large, "")).code, 413);
+  EXPECT_EQ(Ask("GET /v2/nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n").code, 404);
+  BufferPool pool(1 << 20, 0);
+  const std::array<std::span<const std::byte>, 1> piece = {AsBytes(std::string_view(large))};
+  const PackedBody packed = *Deflate(Coding::kGzip, piece, SIZE_MAX, pool);
+  EXPECT_EQ(Ask(sent_to_index(AsText(packed.memory.bytes().first(packed.size)),
+                              "Content-Encoding: gzip\r\n"))
+                .code,
+            413);
+  EXPECT_EQ(Ask(BinaryInfer(std::vector<int64_t>(20'000, 1))).code, 200);
 }
 
 }  // namespace
