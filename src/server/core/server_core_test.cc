@@ -214,6 +214,22 @@ TEST_F(ServerCoreTest, TheLogSaysWhetherAModelIsServedAfterALoadThatFailed) {
   EXPECT_NE(logged("none").find("a model was not loaded"), std::string::npos);
 }
 
+// Catches: the server's paths, which an error of the store names, in answers.
+TEST_F(ServerCoreTest, WhereTheStoreLiesIsForTheLogAlone) {
+  world_.OpenStore();
+  WatchedModels models(world_.store().life_cycle());
+  const std::string path = world_.config().store.path;
+  models.load_failure = absl::UnavailableError(path + "/000017.sst: no such file");
+  auto created = ServerCore::Create(world_.config(), models);
+  ASSERT_TRUE(created.ok()) << created.status();
+  testing::internal::CaptureStderr();
+  const absl::Status told = (*created)->repository().Load("m");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(path + "/000017.sst"), std::string::npos);
+  EXPECT_EQ(told.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(told.message()), HasSubstr("log has the reason"));
+  EXPECT_THAT(std::string(told.message()), Not(HasSubstr(path)));
+}
+
 TEST_F(ServerCoreTest, AModelThatHasLostItsTablesDoesNotKeepTheOthersFromBeingReady) {
   world_.OpenStore();
   auto created = ServerCore::Create(world_.config(), world_.store().life_cycle());

@@ -44,11 +44,14 @@ absl::Status LoadTakesNoParameters() {
 
 StoreRepository::StoreRepository(ModelLifeCycle& life_cycle,
                                  const ModelVersion::Options& version_options,
-                                 ModelDirectory& models)
-    : life_cycle_(life_cycle), version_options_(version_options), models_(models) {
+                                 ModelDirectory& models, std::string store_path)
+    : life_cycle_(life_cycle),
+      version_options_(version_options),
+      models_(models),
+      store_path_(std::move(store_path)) {
   for (const ModelInfo& info : life_cycle_.List()) {
     ServerModel& model = models_.FindOrAdd(info.name);
-    model.SetUnavailable(WhyUnavailable(info));
+    model.SetUnavailable(ForClients(WhyUnavailable(info)));
     model.SetLoading();
   }
 }
@@ -95,7 +98,7 @@ absl::Status StoreRepository::Load(std::string_view name) {
     LogInfo(absl::StrCat("model '", model->name(), "' was loaded: version ",
                          model->index_entry().version));
   }
-  return loaded;
+  return absl::Status(loaded.code(), ForClients(loaded.message()));
 }
 
 absl::Status StoreRepository::Unload(std::string_view name) {
@@ -110,7 +113,7 @@ absl::Status StoreRepository::Unload(std::string_view name) {
   } else {
     LogWarning(absl::StrCat("a model was not unloaded: ", unloaded.ToString()));
   }
-  return unloaded;
+  return absl::Status(unloaded.code(), ForClients(unloaded.message()));
 }
 
 absl::Status StoreRepository::LoadAll() {
@@ -145,10 +148,20 @@ void StoreRepository::Refresh() {
 
 void StoreRepository::RefreshModel(const ModelInfo& info) {
   ServerModel& model = models_.FindOrAdd(info.name);
-  if (info.condition != ModelCondition::kLoaded) return model.SetUnavailable(WhyUnavailable(info));
+  if (info.condition != ModelCondition::kLoaded)
+    return model.SetUnavailable(ForClients(WhyUnavailable(info)));
   absl::StatusOr<std::unique_ptr<LoadedModel>> opened = life_cycle_.Open(info.name);
-  if (!opened.ok()) return model.SetUnavailable(std::string(opened.status().message()));
-  model.SetReady(ModelVersion::Make(*std::move(opened), version_options_), info.reason);
+  if (!opened.ok()) {
+    LogWarning(absl::StrCat("a model can't be served: ", opened.status().ToString()));
+    return model.SetUnavailable(ForClients(opened.status().message()));
+  }
+  model.SetReady(ModelVersion::Make(*std::move(opened), version_options_), ForClients(info.reason));
+}
+
+std::string StoreRepository::ForClients(absl::string_view reason) const {
+  const bool names_store = !store_path_.empty() && reason.find(store_path_) != reason.npos;
+  return names_store ? "the store could not do it; the server's log has the reason"
+                     : std::string(reason);
 }
 
 }  // namespace hps::server

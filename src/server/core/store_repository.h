@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "hps/model_life_cycle.h"
 #include "server/core/model_repository.h"
@@ -21,9 +22,10 @@ namespace hps::server {
 
 class StoreRepository final : public ModelRepository {
  public:
-  // `life_cycle` and `models` are borrowed. Knows the names of the models from the start.
+  // `life_cycle` and `models` are borrowed. Knows the names of the models from the start. What it
+  // says goes to clients: an error that names `store_path` is for the log alone.
   StoreRepository(ModelLifeCycle& life_cycle, const ModelVersion::Options& version_options,
-                  ModelDirectory& models);
+                  ModelDirectory& models, std::string store_path);
 
   std::vector<ModelIndexEntry> Index() const override;
   absl::StatusOr<ModelMetadata> Metadata(std::string_view model,
@@ -44,10 +46,12 @@ class StoreRepository final : public ModelRepository {
  private:
   void Refresh() HPS_REQUIRES(change_mutex_);
   void RefreshModel(const ModelInfo& info) HPS_REQUIRES(change_mutex_);
+  std::string ForClients(absl::string_view reason) const;
 
   ModelLifeCycle& life_cycle_;
   const ModelVersion::Options version_options_;
   ModelDirectory& models_;
+  const std::string store_path_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> loaded_once_{false};
   std::atomic<bool> any_failed_{false};

@@ -217,6 +217,19 @@ TEST_F(GrpcServerTest, DescribesItsModels) {
             StatusCode::NOT_FOUND);
 }
 
+// Catches: what failed inside, with the server's paths, in an answer.
+TEST_F(GrpcServerTest, WhatFailedInsideIsForTheLog) {
+  for (const auto code : {absl::StatusCode::kInternal, absl::StatusCode::kDataLoss,
+                          absl::StatusCode::kUnknown, absl::StatusCode::kFailedPrecondition}) {
+    gate_->on_prepare = [code](const InferenceCall&) { return absl::Status(code, "because"); };
+    inference::ModelInferResponse answer;
+    const grpc::Status status = Infer(Request({1}), &answer);
+    EXPECT_EQ(static_cast<int>(status.error_code()), static_cast<int>(code));
+    const bool is_told = code == absl::StatusCode::kFailedPrecondition;
+    EXPECT_EQ(status.error_message() == "because", is_told) << status.error_message();
+  }
+}
+
 TEST_F(GrpcServerTest, StatisticsCountWhatWasAnswered) {
   inference::ModelInferResponse answer;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(Infer(Request({1, 2}), &answer).ok());

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/log.h"
 #include "base/macros.h"
 #include "base/no_memory.h"
 #include "base/text.h"
@@ -399,8 +400,14 @@ void GrpcStream::SendRefusal(const absl::Status& status) {
   SendError(status);
 }
 
-// A stream goes on: the message says which request failed and why.
-void GrpcStream::SendError(const absl::Status& status) {
+// A stream goes on: the message says which request failed and why. What failed inside is for the
+// log.
+void GrpcStream::SendError(const absl::Status& error) {
+  absl::Status status = error;
+  if (absl::IsInternal(error) || absl::IsUnknown(error) || absl::IsDataLoss(error)) {
+    LogError(absl::StrCat("grpc: a call failed: ", error.ToString()));
+    status = absl::Status(error.code(), "the server failed; its log has the reason");
+  }
   if (!is_stream_) return Finish(status);
   // Where that fails the message says less.
   if (request.model.empty() && request.id.empty()) ReadHead().IgnoreError();

@@ -1,7 +1,7 @@
 // Every request that is wrong gets the answer that the documentation names, and costs nobody else
 // anything: the server answers on, and nothing stays behind.
-#include "server/http/connection.h"
 #include "server/http/compression.h"
+#include "server/http/connection.h"
 #include "server/http/test_http_world.h"
 
 namespace hps::server {
@@ -198,7 +198,8 @@ TEST_F(MalformedRequestTest, OnlyInferencesHaveLargeBodies) {
   EXPECT_EQ(Ask(absl::StrCat(probe, "Content-Length: 65537\r\n\r\n")).code, 413);
   EXPECT_EQ(Ask(absl::StrCat(probe, "Transfer-Encoding: chunked\r\n\r\n11171\r\n")).code, 413);
   EXPECT_EQ(Ask(sent_to_index(large, "")).code, 413);
-  EXPECT_EQ(Ask("GET /v2/nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n").code, 404);
+  const std::string nowhere = "GET /v2/nowhere HTTP/1.1\r\nHost: x\r\n";
+  EXPECT_EQ(Ask(nowhere + "Content-Length: 99999999\r\n\r\n").code, 404);
   BufferPool pool(1 << 20, 0);
   const std::array<std::span<const std::byte>, 1> piece = {AsBytes(std::string_view(large))};
   const PackedBody packed = *Deflate(Coding::kGzip, piece, SIZE_MAX, pool);
