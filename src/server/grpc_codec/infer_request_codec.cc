@@ -45,8 +45,9 @@ constexpr auto kTimeoutMax = std::chrono::hours(24 * 365);
 // Fields that tell who asks and for how long are among so many, with those of parameters; more are
 // looked at in their turn.
 constexpr size_t kHeadFieldsMax = 4096;
-// What a message may leave behind for the next one.
-constexpr size_t kKeptBytesMax = size_t{1} << 20;
+// What a message may leave behind for the next one: there are thousands of these objects, and what
+// they keep is not in the account of the requests.
+constexpr size_t kKeptBytesMax = size_t{16} << 10;
 // As many as the keys of the largest call: a message of one-byte numbers must not grow eightfold.
 constexpr size_t kUnpackedBytesMax = kKeysPerCallMax * sizeof(uint64_t);
 

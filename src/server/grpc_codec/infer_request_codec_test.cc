@@ -196,6 +196,16 @@ TEST_F(InferRequestCodecTest, LimitsHold) {
   ExpectError(ones(11), StatusCode::kOutOfRange, "at most 80 bytes");
 }
 
+// Catches: memory of refused requests, which thousands of idle calls kept.
+TEST_F(InferRequestCodecTest, KeepsLittleForTheNextRequest) {
+  constexpr size_t kKeptBytesMax = size_t{16} << 10;
+  const std::string numbers(131'072, '\x01');
+  ASSERT_TRUE(Parse(Input("t", "INT64", {1}, Field(5, Field(3, numbers)))).ok());
+  ASSERT_GE(codec_.unpacked_bytes(), numbers.size() * sizeof(int64_t));
+  codec_.Trim();
+  EXPECT_LE(codec_.unpacked_bytes(), kKeptBytesMax);
+}
+
 TEST_F(InferRequestCodecTest, VeryLongTimeoutIsAYear) {
   ASSERT_TRUE(Parse(Field(4, Parameter("timeout", Number(2, ~uint64_t{0} >> 1)))).ok());
   EXPECT_EQ(request_.timeout, std::chrono::hours(24 * 365));
