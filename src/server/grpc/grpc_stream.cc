@@ -100,7 +100,8 @@ void GrpcStream::OnField(std::string_view name, std::string_view value) {
   } else if (name == "content-type") {
     is_grpc_ = IsGrpc(value);
   } else if (name == "authorization") {
-    is_admitted_ = server_.Admits(value);
+    // Of two, a proxy in front may have looked at the other one.
+    is_admitted_ = !is_admitted_.has_value() && server_.Admits(value);
   } else if (name == "grpc-encoding") {
     coding_ = CodingOf(value);
   } else if (name == "grpc-timeout") {
@@ -148,7 +149,8 @@ absl::Status GrpcStream::Admit() {
     if (!is_admitted_.has_value()) is_admitted_ = server_.Admits({});
     if (!*is_admitted_) {
       server_.parts().counters->CountAuthFailure();
-      return absl::UnauthenticatedError("a bearer token is needed: 'authorization: Bearer TOKEN'");
+      return absl::UnauthenticatedError(
+          "one bearer token is needed: 'authorization: Bearer TOKEN'");
     }
   }
   if (!is_stream_ && !is_watch()) return absl::OkStatus();

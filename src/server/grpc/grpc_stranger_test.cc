@@ -1,0 +1,103 @@
+// What clients may do without a token, and what they are told of the server's inside.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/core/protocol_server.h"
+#include "server/core/test_server_world.h"
+#include "server/grpc/test_gated_inference.h"
+#include "server/grpc/test_http2_client.h"
+#include "server/grpc/test_packed.h"
+#include "server/grpc_codec/test_infer_messages.h"
+
+namespace hps::server {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kService = "/inference.GRPCInferenceService/";
+constexpr size_t kControlBytesMax = size_t{64} << 10;
+
+class GrpcStrangerTest : public testing::Test {
+ protected:
+  GrpcStrangerTest() {
+    world_.Import("m/t", 10, 8);
+    std::string pattern = (std::filesystem::temp_directory_path() / "hps_grpc_XXXXXX").string();
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  ~GrpcStrangerTest() override {
+    server_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  void UseToken() {
+    std::ofstream(directory_ + "/token") << "se-cret";
+    world_.config().server.token_file = directory_ + "/token";
+  }
+  std::unique_ptr<Http2Client> Connect() {
+    if (server_ == nullptr) {
+      world_.Start();
+      gate_ = std::make_unique<GatedInference>(world_.inference());
+      auto server = StartGrpcServer(world_.Parts(gate_.get()), "127.0.0.1:0");
+      EXPECT_TRUE(server.ok()) << server.status();
+      server_ = *std::move(server);
+    }
+    auto client = std::make_unique<Http2Client>(server_->address());
+    EXPECT_TRUE(client->Begin());
+    client->Settle();
+    return client;
+  }
+  static int Ask(Http2Client& client, uint32_t id, const std::vector<std::string>& authorizations) {
+    auto fields = CallFields(kService + "ServerMetadata");
+    for (const std::string& text : authorizations) fields.emplace_back("authorization", text);
+    client.SendFields(id, fields);
+    client.SendData(id, Framed(""));
+    return client.Await(id).code();
+  }
+
+  ServerWorld world_;
+  std::string directory_;
+  std::unique_ptr<GatedInference> gate_;
+  std::unique_ptr<ProtocolServer> server_;
+};
+
+// Catches: messages of unknown fields, of which protobuf made tens of times as much.
+TEST_F(GrpcStrangerTest, MessagesOfControlMethodsAreSmall) {
+  const auto client = Connect();
+  std::string unknown;
+  while (unknown.size() < kControlBytesMax) unknown += "\x7b\x7c";
+  client->Call(1, kService + "ServerLive", unknown);
+  EXPECT_EQ(client->Await(1).code(), 0) << client->answer(1).message();
+  unknown += "\x7b\x7c";
+  client->Call(3, kService + "ServerLive", unknown);
+  EXPECT_EQ(client->Await(3).code(), 8);
+  EXPECT_THAT(client->answer(3).message(), HasSubstr("of at most 65536 bytes"));
+  client->Call(5, "/grpc.health.v1.Health/Watch", unknown);
+  EXPECT_EQ(client->Await(5).code(), 8);
+  auto fields = CallFields(kService + "ServerLive");
+  fields.emplace_back("grpc-encoding", "gzip");
+  client->SendFields(7, fields);
+  client->SendData(7, Framed(Packed(unknown), 1));
+  EXPECT_EQ(client->Await(7).code(), 8);
+  EXPECT_THAT(client->answer(7).message(), HasSubstr("more than 65536 bytes"));
+}
+
+// Catches: a call that brings a token of its own behind the one that a proxy has looked at.
+TEST_F(GrpcStrangerTest, OfTwoTokensNoneCounts) {
+  UseToken();
+  const auto client = Connect();
+  EXPECT_EQ(Ask(*client, 1, {"Bearer se-cret"}), 0);
+  EXPECT_EQ(Ask(*client, 3, {"Bearer wrong", "Bearer se-cret"}), 16);
+  EXPECT_EQ(Ask(*client, 5, {"Bearer se-cret", "Bearer se-cret"}), 16);
+  EXPECT_EQ(Ask(*client, 7, {"Bearer se-cret", "Bearer wrong", "Bearer se-cret"}), 16);
+  EXPECT_EQ(world_.core().Snapshot().auth_failures, 3u);
+}
+
+}  // namespace
+}  // namespace hps::server
