@@ -179,22 +179,24 @@ void GrpcConnection::Write() {
     if (out_.empty()) break;
     const IoState state = out_.WriteTo(transport_);
     if (state == IoState::kFailed) return Close();
-    if (state == IoState::kBlocked) {
-      // From when the client first let it wait; what it takes later buys no more time.
-      if (!std::exchange(is_blocked_, true)) {
-        blocked_since_ = Now();
-        NoteDeadline(blocked_since_ + server_.parts().config->write_timeout);
-      }
-      return;
-    }
-    is_blocked_ = false;
+    NoteBlock(state == IoState::kBlocked);
     OnFlushed();
+    if (state == IoState::kBlocked) return;
   }
   if (nghttp2_session_want_read(session_.get()) != 0 ||
       nghttp2_session_want_write(session_.get()) != 0) {
     return;
   }
   BeginLinger();
+}
+
+// A block lasts until the client has taken all that it began with; a part of it buys no more time.
+void GrpcConnection::NoteBlock(bool is_blocked) {
+  if (out_.sent() >= blocked_end_) is_blocked_ = false;
+  if (!is_blocked || std::exchange(is_blocked_, true)) return;
+  blocked_since_ = Now();
+  blocked_end_ = out_.end();
+  NoteDeadline(blocked_since_ + server_.parts().config->write_timeout);
 }
 
 // Both have said that they end. Calls that are looked up yet come back without it.
@@ -210,10 +212,15 @@ void GrpcConnection::BeginLinger() {
   NoteDeadline(linger_until_);
 }
 
+// Tells the streams all of whose bytes in the output have been sent, though others' wait.
 void GrpcConnection::OnFlushed() {
-  std::vector<GrpcStream*> flushed;
-  flushed.swap(flushing_);
-  for (GrpcStream* stream : flushed) {
+  size_t kept = 0;
+  for (size_t i = 0; i < flushing_.size(); ++i) {
+    GrpcStream* const stream = flushing_[i];
+    if (stream->output_end > out_.sent()) {
+      flushing_[kept++] = stream;
+      continue;
+    }
     stream->in_output = false;
     if (!stream->is_open) {
       Recycle(*stream);
@@ -221,8 +228,7 @@ void GrpcConnection::OnFlushed() {
     }
     Tell(*stream, [&] { stream->OnFlushed(); });
   }
-  flushed.clear();
-  if (flushing_.empty()) flushing_.swap(flushed);  // its memory
+  flushing_.resize(kept);
 }
 
 void GrpcConnection::Linger() {

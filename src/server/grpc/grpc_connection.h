@@ -100,6 +100,7 @@ class GrpcConnection final : public ServedConnection {
   bool Fill();
   void Write();
   void OnFlushed();
+  void NoteBlock(bool is_blocked);
   void BeginLinger();
   void Linger();
   void Close();
@@ -155,6 +156,7 @@ class GrpcConnection final : public ServedConnection {
   TimePoint opened_at_{};
   TimePoint idle_since_{};
   TimePoint blocked_since_{};
+  uint64_t blocked_end_ = 0;  // of the output that the block began with
   TimePoint linger_until_{};
   TimePoint pinged_at_{};           // by the server; the epoch: it waits for no answer
   PingLimit pings_;                 // of the client

@@ -146,6 +146,7 @@ int GrpcConnection::SendData(GrpcStream& stream, std::span<const std::byte> head
   }
   out_.AddCopy(head);
   stream.TakeUnsent(bytes, &out_);
+  stream.output_end = out_.end();
   return 0;
 }
 

@@ -82,6 +82,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   bool is_open = false;          // for HTTP/2
   bool has_answer_head = false;  // was begun to be answered
   bool in_output = false;        // views of its memory are being sent
+  uint64_t output_end = 0;       // ... up to there in the connection's output
   bool in_server = false;        // it is looked up, or works elsewhere
   bool awaits_turn = false;      // ... or waits in the backlog, or its turn is on its way
   bool holds_turn = false;       // it had its turn, and is not looked up yet

@@ -11,14 +11,14 @@ namespace hps::server {
 namespace {
 
 constexpr size_t kPiecesPerWrite = 128;
-// Of memory that an empty queue keeps.
+// Of memory that an empty queue keeps, and of what has been sent that stays before the rest.
 constexpr size_t kKeptBytesMax = 4096;
 
 }  // namespace
 
 void OutputQueue::AddCopy(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  const size_t offset = copies_.size();
+  const uint64_t offset = copies_begin_ + copies_.size();
   // A copy behind another one is one piece with it.
   const bool joins = !pieces_.empty() && pieces_.size() > first_ &&
                      pieces_.back().data == nullptr &&
@@ -42,10 +42,12 @@ IoState OutputQueue::WriteTo(Transport& transport) {
     for (size_t i = 0; i < count; ++i) {
       const Piece& piece = pieces_[first_ + i];
       const std::byte* const data =
-          piece.data != nullptr ? piece.data : AsBytePointer(copies_.data()) + piece.offset;
+          piece.data != nullptr ? piece.data
+                                : AsBytePointer(copies_.data()) + (piece.offset - copies_begin_);
       batch[i] = {.iov_base = const_cast<std::byte*>(data), .iov_len = piece.size};
     }
     const IoResult result = transport.Write({batch.data(), count});
+    if (result.state == IoState::kBlocked) DropSent();
     if (result.state != IoState::kDone)
       return result.state == IoState::kBlocked ? IoState::kBlocked : IoState::kFailed;
     Advance(result.bytes);
@@ -56,6 +58,7 @@ IoState OutputQueue::WriteTo(Transport& transport) {
 
 void OutputQueue::Advance(size_t sent) {
   bytes_ -= sent;
+  sent_ += sent;
   while (sent > 0) {
     Piece& piece = pieces_[first_];
     const size_t step = std::min(sent, piece.size);
@@ -67,11 +70,29 @@ void OutputQueue::Advance(size_t sent) {
   }
 }
 
+// A client that always takes less than there is never empties the queue. Only what is at least as
+// long as what stays is dropped: each byte moves once or so.
+void OutputQueue::DropSent() {
+  if (first_ * sizeof(Piece) >= kKeptBytesMax && first_ >= pieces_.size() - first_) {
+    pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<ptrdiff_t>(first_));
+    first_ = 0;
+  }
+  const auto copy = std::find_if(pieces_.begin() + static_cast<ptrdiff_t>(first_), pieces_.end(),
+                                 [](const Piece& piece) { return piece.data == nullptr; });
+  const uint64_t begin = copy == pieces_.end() ? copies_begin_ + copies_.size() : copy->offset;
+  const size_t sent = begin - copies_begin_;
+  if (sent < kKeptBytesMax || sent < copies_.size() - sent) return;
+  copies_.erase(0, sent);
+  copies_begin_ = begin;
+}
+
 void OutputQueue::Clear() {
   pieces_.clear();
   copies_.clear();
   if (copies_.capacity() > kKeptBytesMax) copies_ = std::string();
   if (pieces_.capacity() * sizeof(Piece) > kKeptBytesMax) pieces_ = std::vector<Piece>();
+  sent_ += bytes_;
+  copies_begin_ = 0;
   first_ = bytes_ = 0;
 }
 

@@ -32,6 +32,7 @@ TEST(OutputQueueTest, SendsCopiesAndViewsInTheirOrderHoweverOftenItIsBlocked) {
   transport.Open(ends[0], nullptr);
   OutputQueue queue;
   EXPECT_EQ(queue.WriteTo(transport), IoState::kDone);
+  const uint64_t begin = queue.end();
   const std::string views(size_t{4} << 20, 'v');
   std::string expected;
   for (int i = 0; i < 2000; ++i) {
@@ -51,9 +52,40 @@ TEST(OutputQueueTest, SendsCopiesAndViewsInTheirOrderHoweverOftenItIsBlocked) {
   sent += Drain(ends[1]);
   EXPECT_TRUE(queue.empty());
   EXPECT_TRUE(sent == expected);
+  EXPECT_EQ(queue.sent(), begin + expected.size());
   close(ends[1]);
   queue.AddCopy(AsBytes(std::string_view("x")));
   EXPECT_EQ(queue.WriteTo(transport), IoState::kFailed);
+}
+
+// Catches: what was sent, kept for as long as the queue is not empty.
+TEST(OutputQueueTest, DropsWhatIsSentThoughItIsNeverEmpty) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
+  Transport transport;
+  transport.Open(ends[0], nullptr);
+  OutputQueue queue;
+  const std::string view(1000, 'v');
+  std::string expected;
+  std::string sent;
+  for (int i = 0; i < 20; ++i) {
+    while (queue.bytes() < size_t{1} << 20) {
+      const std::string copied(1000, static_cast<char>('a' + i));
+      queue.AddCopy(AsBytes(std::string_view(copied)));
+      queue.AddView(AsBytes(std::string_view(view)));
+      expected += copied + view;
+    }
+    ASSERT_EQ(queue.WriteTo(transport), IoState::kBlocked);
+    EXPECT_EQ(queue.end(), expected.size());
+    EXPECT_EQ(queue.sent() + queue.bytes(), expected.size());
+    sent += Drain(ends[1]);
+    EXPECT_EQ(queue.sent(), sent.size());
+  }
+  EXPECT_LT(queue.kept_bytes(), size_t{4} << 20);
+  while (queue.WriteTo(transport) == IoState::kBlocked) sent += Drain(ends[1]);
+  sent += Drain(ends[1]);
+  EXPECT_TRUE(sent == expected);
+  close(ends[1]);
 }
 
 }  // namespace
