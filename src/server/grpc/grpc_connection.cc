@@ -29,9 +29,15 @@ GrpcConnection::GrpcConnection(GrpcServer& server) : ServedConnection(server), s
 
 GrpcConnection::~GrpcConnection() = default;
 
-absl::Status GrpcConnection::TakePlace() { return server_.places().Take(&place_count_); }
+absl::Status GrpcConnection::TakePlace(bool is_watch) {
+  return is_watch ? server_.watch_places().Take(&watch_count_)
+                  : server_.places().Take(&place_count_);
+}
 
-void GrpcConnection::ReturnPlace() { server_.places().Return(&place_count_); }
+void GrpcConnection::ReturnPlace(bool is_watch) {
+  if (is_watch) return server_.watch_places().Return(&watch_count_);
+  server_.places().Return(&place_count_);
+}
 
 bool GrpcConnection::NoteStream(GrpcStream& stream) {
   // Under the lock: who finds the stream in the list finds this thread gone.

@@ -60,8 +60,8 @@ class GrpcConnection final : public ServedConnection {
   void AddRunnable(GrpcStream& stream);
   // The client may send as much again.
   void Consume(const GrpcStream& stream, size_t bytes);
-  absl::Status TakePlace();
-  void ReturnPlace();
+  absl::Status TakePlace(bool is_watch);
+  void ReturnPlace(bool is_watch);
   // What is unsent of the stream is to be sent, and its status where it ends.
   void SubmitAnswer(GrpcStream& stream);
   void SubmitEnd(GrpcStream& stream);
@@ -150,6 +150,7 @@ class GrpcConnection final : public ServedConnection {
   GrpcStream* runnable_head_ = nullptr;
   GrpcStream* runnable_tail_ = nullptr;
   size_t place_count_ = 0;
+  size_t watch_count_ = 0;
 
   TimePoint read_at_{};
   TimePoint arrived_at_{};

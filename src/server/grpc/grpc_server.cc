@@ -15,6 +15,9 @@ namespace {
 
 // A request for one key is longer, its fields and its message together; pings and windows are not.
 constexpr size_t kRequestBytesMin = 64;
+// Of health's Watch: a client has one for each of its connections.
+constexpr size_t kWatchesMax = 512;
+constexpr size_t kConnectionWatchesMax = 4;
 
 Duration ShortestTimeout(const ServerConfig& config) {
   return std::min({config.header_timeout, config.body_timeout, config.write_timeout,
@@ -38,7 +41,11 @@ GrpcServer::GrpcServer(const ProtocolParts& parts, bool has_token)
                                .request_bytes_min = kRequestBytesMin}),
       control_(parts, {parts.config->repository_control && has_token}),
       places_({.places_max = kGrpcStreamsMax,
-               .connection_places_max = parts.config->connection_streams_max}) {}
+               .connection_places_max = parts.config->connection_streams_max}),
+      watch_places_({.places_max = kWatchesMax,
+                     .connection_places_max = kConnectionWatchesMax,
+                     .name = "health watches",
+                     .connection_limit = "it may have"}) {}
 
 GrpcServer::~GrpcServer() { Stop(); }
 

@@ -29,6 +29,8 @@ class GrpcServer final : public ConnectionServer {
 
   const ControlMethods& control() const { return control_; }
   StreamPlaces& places() { return places_; }
+  // Of health's Watch, which asks for no token: strangers take no streams of inferences.
+  StreamPlaces& watch_places() { return watch_places_; }
 
   // An object for one more call of a connection that has so many; null where the server has no more
   // for it, or no memory.
@@ -43,6 +45,7 @@ class GrpcServer final : public ConnectionServer {
 
   const ControlMethods control_;
   StreamPlaces places_;
+  StreamPlaces watch_places_;
 
   Mutex streams_mutex_;
   std::vector<std::unique_ptr<GrpcStream>> streams_ HPS_GUARDED_BY(streams_mutex_);

@@ -21,6 +21,7 @@ namespace {
 using testing::HasSubstr;
 
 const std::string kService = "/inference.GRPCInferenceService/";
+const std::string kThreeKeys = Field(1, "m") + Input("t", "INT64", {3}) + Field(7, Keys(3));
 constexpr size_t kControlBytesMax = size_t{64} << 10;
 
 class GrpcStrangerTest : public testing::Test {
@@ -61,6 +62,14 @@ class GrpcStrangerTest : public testing::Test {
     return client.Await(id).code();
   }
 
+  // Until the first answer, or the end.
+  static void Watch(Http2Client& client, uint32_t id) {
+    client.Call(id, "/grpc.health.v1.Health/Watch", "");
+    const Http2Client::Answer& answer = client.answer(id);
+    Http2Frame frame;
+    while (answer.data.empty() && !answer.ended && client.Receive(&frame)) continue;
+  }
+
   ServerWorld world_;
   std::string directory_;
   std::unique_ptr<GatedInference> gate_;
@@ -97,6 +106,52 @@ TEST_F(GrpcStrangerTest, OfTwoTokensNoneCounts) {
   EXPECT_EQ(Ask(*client, 5, {"Bearer se-cret", "Bearer se-cret"}), 16);
   EXPECT_EQ(Ask(*client, 7, {"Bearer se-cret", "Bearer wrong", "Bearer se-cret"}), 16);
   EXPECT_EQ(world_.core().Snapshot().auth_failures, 3u);
+}
+
+// Catches: watches of strangers in the places of streams that bring a token.
+TEST_F(GrpcStrangerTest, WatchesTakeNoPlacesOfStreams) {
+  UseToken();
+  world_.config().server.connection_streams_max = 1;
+  const auto client = Connect();
+  for (uint32_t id = 1; id < 9; id += 2) {
+    Watch(*client, id);
+    EXPECT_EQ(client->answer(id).code(), -1) << client->answer(id).message();
+  }
+  Watch(*client, 9);
+  EXPECT_EQ(client->answer(9).code(), 8);
+  EXPECT_EQ(client->answer(9).message(),
+            "the connection has 4 health watches open, which is all that it may have");
+  auto fields = CallFields(kService + "ModelStreamInfer");
+  fields.emplace_back("authorization", "Bearer se-cret");
+  client->SendFields(11, fields);
+  client->SendData(11, Framed(kThreeKeys));
+  EXPECT_EQ(client->Await(11).code(), 0) << client->answer(11).message();
+  // Its place is free again when a watch has ended.
+  client->Send(Http2Frame{NGHTTP2_RST_STREAM, 0, 1, BigEndian(NGHTTP2_CANCEL, 4)});
+  Watch(*client, 13);
+  EXPECT_EQ(client->answer(13).code(), -1) << client->answer(13).message();
+}
+
+// Catches: paths and the store's words in answers.
+TEST_F(GrpcStrangerTest, AFailureOfTheServerIsNotExplainedToAClient) {
+  const auto client = Connect();
+  absl::Status failure;
+  gate_->on_prepare = [&failure](const InferenceCall&) { return failure; };
+  uint32_t id = 1;
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kInternal, absl::StatusCode::kUnknown, absl::StatusCode::kDataLoss}) {
+    failure = absl::Status(code, "reading /secret/path failed");
+    client->Call(id, kService + "ModelInfer", kThreeKeys);
+    EXPECT_EQ(client->Await(id).code(), static_cast<int>(code));
+    EXPECT_EQ(client->answer(id).message(), "the server failed; its log has the reason");
+    client->Call(id + 2, kService + "ModelStreamInfer", kThreeKeys);
+    EXPECT_THAT(client->Await(id + 2).data, HasSubstr("the server failed; its log has the reason"));
+    EXPECT_THAT(client->answer(id + 2).data, testing::Not(HasSubstr("secret")));
+    id += 4;
+  }
+  failure = absl::NotFoundError("there is no model 'm'");
+  client->Call(id, kService + "ModelInfer", kThreeKeys);
+  EXPECT_EQ(client->Await(id).message(), "there is no model 'm'") << "what a client can mend";
 }
 
 }  // namespace

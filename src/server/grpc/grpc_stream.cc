@@ -68,7 +68,7 @@ void GrpcStream::NoteArrival() {
 
 void GrpcStream::End() {
   GiveBack();
-  if (has_place_) connection_->ReturnPlace();
+  if (has_place_) connection_->ReturnPlace(is_watch());
   has_place_ = false;
   connection_ = nullptr;
   deadline_ = kNoDeadline;
@@ -154,7 +154,7 @@ absl::Status GrpcStream::Admit() {
     }
   }
   if (!is_stream_ && !is_watch()) return absl::OkStatus();
-  const absl::Status placed = connection_->TakePlace();
+  const absl::Status placed = connection_->TakePlace(is_watch());
   has_place_ = placed.ok();
   if (!placed.ok()) server_.parts().counters->CountRefused(RefusedReason::kCapacity);
   return placed;

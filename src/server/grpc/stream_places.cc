@@ -7,13 +7,14 @@ namespace hps::server {
 
 absl::Status StreamPlaces::Take(size_t* connection_places) {
   if (*connection_places >= limits_.connection_places_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the connection has ", *connection_places,
-        " streams open, which is all that [server] connection_streams_max lets it have"));
+    return absl::ResourceExhaustedError(absl::StrCat("the connection has ", *connection_places, " ",
+                                                     limits_.name, " open, which is all that ",
+                                                     limits_.connection_limit));
   }
   if (taken_.fetch_add(1, std::memory_order_relaxed) >= limits_.places_max) {
     taken_.fetch_sub(1, std::memory_order_relaxed);
-    return absl::ResourceExhaustedError("the server is at its capacity (streams); try again later");
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the server is at its capacity (", limits_.name, "); try again later"));
   }
   ++*connection_places;
   return absl::OkStatus();

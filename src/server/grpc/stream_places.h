@@ -1,4 +1,4 @@
-// How many streams each connection, and all together, may hold open.
+// How many streams of a kind each connection, and all together, may hold open.
 //
 // A stream holds its call while its client sends nothing, so without a bound a few connections with
 // idle streams would take every call that the server has.
@@ -18,6 +18,8 @@ class StreamPlaces {
   struct Limits {
     size_t places_max = 0;
     size_t connection_places_max = 0;
+    const char* name = "streams";
+    const char* connection_limit = "[server] connection_streams_max lets it have";
   };
 
   explicit StreamPlaces(const Limits& limits) : limits_(limits) {}
