@@ -26,6 +26,8 @@ using server::ServerCore;
 constexpr Duration kCutOffMax = std::chrono::seconds(10);
 // How long before a drain's deadline look-ups are ended, so that their answers are sent in time.
 constexpr Duration kLastAnswersMax = std::chrono::seconds(1);
+// What a scrape that has begun may take beyond all else.
+constexpr Duration kScrapeMax = std::chrono::milliseconds(500);
 // What giving everything back may take beyond the drain's deadline.
 constexpr Duration kCloseMax = std::chrono::milliseconds(500);
 
@@ -103,6 +105,7 @@ class RunningServer final : public Server {
   std::unique_ptr<ServerCore> core_;
   std::unique_ptr<server::PageSource> pages_;
   std::vector<std::unique_ptr<ProtocolServer>> protocols_;
+  std::unique_ptr<ProtocolServer> metrics_;  // tells of the others' drain, so drains after them
   Mutex drain_mutex_;
   bool drained_ HPS_GUARDED_BY(drain_mutex_) = false;
   absl::Status drain_status_ HPS_GUARDED_BY(drain_mutex_);
@@ -159,9 +162,9 @@ absl::Status RunningServer::StartProtocols() {
     }
   }
   if (!config.metrics.empty()) {
-    HPS_RETURN_IF_ERROR(
-        Add(server::StartHttpServer(parts, config.metrics, server::HttpRole::kMetricsOnly),
-            &addresses_.metrics));
+    HPS_ASSIGN_OR_RETURN(
+        metrics_, server::StartHttpServer(parts, config.metrics, server::HttpRole::kMetricsOnly));
+    addresses_.metrics = metrics_->address();
   }
   return absl::OkStatus();
 }
@@ -218,6 +221,7 @@ absl::Status RunningServer::DrainProtocols() {
   absl::Status status;
   for (const DrainTask& task : tasks) status.Update(task.status);
   core_->RefuseCalls();
+  if (metrics_ != nullptr) status.Update(metrics_->Drain(DeadlineAfter(RealClock(), kScrapeMax)));
   if (status.ok()) {
     LogInfo("drained");
   } else {
@@ -244,6 +248,7 @@ absl::Status RunningServer::Close() {
 void RunningServer::EndParts() {
   load_pool_.reset();
   drain_pool_.reset();
+  metrics_.reset();
   protocols_.clear();
   pages_.reset();
   core_.reset();
@@ -253,6 +258,7 @@ void RunningServer::EndParts() {
 absl::Status RunningServer::Reopen() {
   absl::Status status;
   for (const auto& protocol : protocols_) status.Update(protocol->Reopen());
+  if (metrics_ != nullptr) status.Update(metrics_->Reopen());
   if (status.ok()) {
     LogInfo("certificates and token were read again");
   } else {

@@ -8,6 +8,8 @@ import signal
 import socket
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import support
 from load import Load, LoadTestCase
@@ -62,6 +64,12 @@ class ConnectionDrainTest(support.ServerTestCase):
             while "draining" not in server.output:
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.01)
+            # The metrics tell of it, on a new connection.
+            with urllib.request.urlopen(f"http://{server.metrics}/metrics", timeout=WAIT_S) as page:
+                self.assertIn("\nhps_draining 1\n", page.read().decode())
+            with self.assertRaises(urllib.error.HTTPError) as ready:
+                urllib.request.urlopen(f"http://{server.metrics}/v2/health/ready", timeout=WAIT_S)
+            self.assertEqual(ready.exception.code, 503)
             connection.sendall(body[10:])
             answer = b""
             while part := connection.recv(65536):

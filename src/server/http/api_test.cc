@@ -100,6 +100,8 @@ TEST_F(ApiTest, TheMetricsPortShowsMetricsOnly) {
     EXPECT_EQ(client->Ask(Get(path)).code, 404) << path;
   }
   EXPECT_EQ(client->Ask(BinaryInfer({1})).code, 404);
+  EXPECT_EQ(Counted().requests_http, 0u) << "scrapes are no requests";
+  EXPECT_EQ(Counted().connections_http, 0u);
 }
 
 }  // namespace

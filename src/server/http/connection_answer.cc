@@ -53,7 +53,7 @@ std::string_view CodingName(Coding coding) { return coding == Coding::kGzip ? "g
 }  // namespace
 
 void Connection::Answer() {
-  server_.parts().counters->CountRequest(Protocol::kHttp);
+  server_.CountRequest();
   close_ = !head_.keep_alive || close_;
   set_is_new(false);
   if (early_error_) return SendError(*std::exchange(early_error_, std::nullopt));
@@ -320,7 +320,7 @@ void Connection::SendError(HttpError error) {
 
 void Connection::Refuse(HttpError error) {
   if (error.code == 400 || error.code == 431 || error.code == 413 || error.code == 408) {
-    server_.parts().counters->CountRequest(Protocol::kHttp);
+    server_.CountRequest();
   }
   close_ = true;
   unread_ = true;

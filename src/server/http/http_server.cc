@@ -37,6 +37,7 @@ HttpServer::HttpServer(const ProtocolParts& parts, HttpRole role)
           {.name = "hps-http",
            .thread_count = role == HttpRole::kMetricsOnly ? 1 : ProtocolThreads(*parts.config),
            .tick_period = TickPeriodFor(ShortestTimeout(*parts.config)),
+           .is_counted = role == HttpRole::kEverything,
            .leaves_unread = role == HttpRole::kEverything}),
       role_(role) {}
 

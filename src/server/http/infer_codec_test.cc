@@ -71,6 +71,12 @@ TEST_F(InferCodecTest, BinaryTensorsFollowInOrder) {
   EXPECT_EQ(AsText(request_.inputs[3].bytes), "bbbb");
 }
 
+TEST_F(InferCodecTest, SaysThatATimeoutIsANumber) {
+  const absl::Status status = Decode(R"({"inputs":[],"parameters":{"timeout":"100"}})");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "parameter 'timeout' is a number of microseconds");
+}
+
 TEST_F(InferCodecTest, RefusesWrongRequests) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   for (const char* json :

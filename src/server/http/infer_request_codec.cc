@@ -150,6 +150,9 @@ void InferDecoder::ReadRequestParameters(JsonReader& json, InferenceRequest* req
   while (json.ok() && json.NextMember(&key)) {
     if (key == "timeout") {
       uint64_t timeout_us = 0;
+      if (json.Peek() != JsonKind::kNumber) {
+        json.Fail(absl::InvalidArgumentError("parameter 'timeout' is a number of microseconds"));
+      }
       if (!json.ReadUint64(&timeout_us)) return;
       constexpr uint64_t kMax = std::numeric_limits<int64_t>::max() / 1000;
       request->timeout = std::chrono::microseconds(std::min(timeout_us, kMax));

@@ -260,7 +260,7 @@ ServedConnection* ConnectionServer::TakeConnection() {
   ServedConnection* const connection = free_.back();
   free_.pop_back();
   ++open_count_;
-  parts_.counters->AddConnections(options_.protocol, 1);
+  CountConnections(1);
   return connection;
 }
 
@@ -268,7 +268,7 @@ void ConnectionServer::OnClosed(ServedConnection& connection) {
   backlog_.Remove(connection.waiting());
   MutexLock lock(mutex_);
   free_.push_back(&connection);
-  parts_.counters->AddConnections(options_.protocol, -1);
+  CountConnections(-1);
   if (--open_count_ == 0) none_open_.NotifyAll();
 }
 

@@ -66,6 +66,9 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
     backlog_.WakeOne();
   }
 
+  void CountRequest() {
+    if (options_.is_counted) parts_.counters->CountRequest(options_.protocol);
+  }
   // A request was not answered because the server has too much to do.
   void NoteRefused() { backlog_.NoteRefused(); }
 
@@ -82,6 +85,7 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
     const char* tls_protocol = nullptr;  // TlsContext::Create's
     size_t thread_count = 1;
     Duration tick_period{};
+    bool is_counted = true;  // as a server of requests, in its connections and requests
     bool leaves_unread =
         true;  // what there is no room to look up; metrics and probes wait for none
     size_t request_bytes_min = 0;  // less than that is none, and read at once
@@ -116,6 +120,9 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   ServedConnection* ConnectionAt(size_t index);
   void ActivateAll(uint32_t event);
   bool AwaitNoConnections(Deadline deadline);
+  void CountConnections(int64_t change) {
+    if (options_.is_counted) parts_.counters->AddConnections(options_.protocol, change);
+  }
 
   const ProtocolParts parts_;
   const Options options_;
