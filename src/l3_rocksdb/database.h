@@ -154,6 +154,9 @@ class Database : public std::enable_shared_from_this<Database> {
   std::vector<rocksdb::ColumnFamilyHandle*> HandlesOf(const std::vector<Pin>& pins);
   rocksdb::Status FlushFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
   rocksdb::Status RequestFlushes(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
+  rocksdb::Status RequestFlushesThoughStopped(
+      const std::vector<rocksdb::ColumnFamilyHandle*>& families);
+  rocksdb::Status RequestFlushesWithRoom(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
   rocksdb::Status WriteToRocks(rocksdb::WriteBatch& batch);
   absl::Status WriteAfterStall(rocksdb::WriteBatch& batch);
   std::optional<Incarnation> IncarnationInRocks(const std::string& name,

@@ -19,6 +19,7 @@ namespace {
 // a disk that is busy. A disk that takes longer counts as one that fails.
 constexpr Duration kFlushTimeout = std::chrono::seconds(60);
 constexpr Duration kStallTimeout = std::chrono::seconds(60);
+constexpr int kStoppedTriesMax = 10;
 
 uint64_t UnflushedOf(rocksdb::DB& database, rocksdb::ColumnFamilyHandle* family) {
   uint64_t unflushed = 0;
@@ -114,7 +115,7 @@ std::vector<rocksdb::ColumnFamilyHandle*> Database::HandlesOf(const std::vector<
 rocksdb::Status Database::FlushFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
   const Deadline deadline = DeadlineAfter(RealClock(), kFlushTimeout);
   const uint64_t errors_before = background_errors_->pending().count;
-  const rocksdb::Status requested = RequestFlushes(families);
+  const rocksdb::Status requested = RequestFlushesThoughStopped(families);
   if (!requested.ok()) return requested;
   for (rocksdb::ColumnFamilyHandle* family : families) {
     for (;;) {
@@ -135,18 +136,27 @@ rocksdb::Status Database::RequestFlushes(
   rocksdb::FlushOptions options;
   options.wait = false;
   options.allow_write_stall = true;
-  const auto request_all = [&] {
-    rocksdb::Status status;
-    for (size_t i = 0; i < families.size() && status.ok(); ++i) {
-      const SwitchGate::Switching switching(switch_gate_);
-      status = db_->Flush(options, families[i]);
-    }
-    return status;
-  };
-  rocksdb::Status requested = request_all();
-  if (!requested.IsTryAgain()) return requested;
-  // Where failed flushes have left a family as many memtables as it may have, RocksDB is stopped
-  // until they are flushed, and refuses to flush them because it is stopped.
+  rocksdb::Status status;
+  for (size_t i = 0; i < families.size() && status.ok(); ++i) {
+    const SwitchGate::Switching switching(switch_gate_);
+    status = db_->Flush(options, families[i]);
+  }
+  return status;
+}
+
+// Where failed flushes have left a family as many memtables as it may have, RocksDB is stopped
+// until they are flushed, and refuses to flush them because it is stopped. A flush that fails
+// meanwhile leaves one more, so that it may take more than one try.
+rocksdb::Status Database::RequestFlushesThoughStopped(
+    const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
+  rocksdb::Status requested = RequestFlushes(families);
+  for (int i = 0; i < kStoppedTriesMax && requested.IsTryAgain(); ++i)
+    requested = RequestFlushesWithRoom(families);
+  return requested;
+}
+
+rocksdb::Status Database::RequestFlushesWithRoom(
+    const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
   const int buffers_max = rocks_options_.rows().max_write_buffer_number;
   std::vector<rocksdb::ColumnFamilyHandle*> widened;
   for (rocksdb::ColumnFamilyHandle* family : families) {
@@ -156,7 +166,7 @@ rocksdb::Status Database::RequestFlushes(
     if (!set.ok()) return set;
     widened.push_back(family);
   }
-  requested = request_all();
+  rocksdb::Status requested = RequestFlushes(families);
   for (rocksdb::ColumnFamilyHandle* family : widened) {
     const rocksdb::Status set = SetBuffersMax(*db_, family, static_cast<uint64_t>(buffers_max));
     if (requested.ok()) requested = set;
