@@ -192,6 +192,10 @@ absl::Status TakeOver(Database& database, const StagedImport& import, const Fami
   if (!absl::IsDataLoss(ingested)) return ingested;
   HPS_RETURN_IF_ERROR(database.Ingest(RowIngestions(database, import, handles)));
   LogWarning(absl::StrCat("key lists are written one by one: ", ingested.ToString()));
+  // A compaction of what is written now with what is damaged would end all writing.
+  const rocksdb::Status kept =
+      database.db().SetOptions(database.key_list(), {{"disable_auto_compactions", "true"}});
+  if (!kept.ok()) return FromReadStatus(kept, "key lists beside a damaged one");
   return WriteKeyLists(database, import, key_files);
 }
 

@@ -62,16 +62,18 @@ absl::Status FirstOf(const absl::StatusOr<ServedModels::ModelErrors>& errors) {
 }
 
 // An import that can't be taken is no reason not to serve what is there: it waits for a load, which
-// says so. Where nothing is there, it is all that there is to say.
+// says so. Where a model, or every one, waits for it, it is what there is to say.
 absl::Status StoreLifeCycle::LoadAll() {
   const absl::Status refreshed = parts_.durable->Refresh().status();
   HPS_RETURN_IF_ERROR(FirstOf(parts_.models->Switch(ServedModels::Missing::kIgnored)));
   if (refreshed.ok()) return refreshed;
   const std::vector<ModelInfo> models = List();
-  const bool serves_some = std::any_of(models.begin(), models.end(), [](const ModelInfo& model) {
-    return model.condition == ModelCondition::kLoaded;
-  });
-  if (!serves_some) return refreshed;
+  const auto has = [&models](ModelCondition condition) {
+    return std::any_of(models.begin(), models.end(), [condition](const ModelInfo& model) {
+      return model.condition == condition;
+    });
+  };
+  if (!has(ModelCondition::kLoaded) || has(ModelCondition::kWaiting)) return refreshed;
   LogWarning(absl::StrCat("what was staged waits for a load: ", refreshed.ToString()));
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/macros.h"
+#include "base/mutex.h"
 #include "base/server_threads.h"
 #include "server/core/server_core.h"
 #include "server/http/connection.h"
@@ -41,7 +42,11 @@ HttpServer::HttpServer(const ProtocolParts& parts, HttpRole role)
            .leaves_unread = role == HttpRole::kEverything}),
       role_(role) {}
 
-HttpServer::~HttpServer() { Stop(); }
+HttpServer::~HttpServer() {
+  Stop();
+  // Another protocol's thread, which ended a call of this one, may still be on its way out of Post.
+  MutexLock lock(encoders_mutex_);
+}
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolParts& parts,
                                                               const std::string& address,
@@ -60,6 +65,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolPart
 
 absl::Status HttpServer::PostEncoding(Task* task) {
   if (encoders_ == nullptr) return absl::UnimplementedError("no answer of metrics takes long");
+  MutexLock lock(encoders_mutex_);
   return encoders_->Post(task);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "server/core/protocol_server.h"
 #include "server/net/connection_server.h"
 
@@ -36,6 +37,7 @@ class HttpServer final : public ConnectionServer {
   void OnRefusedConnection(int fd) override;
 
   const HttpRole role_;
+  Mutex encoders_mutex_;                  // held in Post
   std::unique_ptr<WorkerPool> encoders_;  // null: for metrics only
 };
 
