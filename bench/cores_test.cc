@@ -8,7 +8,7 @@
 #include <memory>
 #include <thread>
 
-#include "bench/serve_world.h"
+#include "bench/serve/serve_world.h"
 
 namespace hps::bench {
 namespace {

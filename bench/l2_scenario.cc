@@ -15,7 +15,7 @@
 #include "bench/report.h"
 #include "l2_memory/memory_tier.h"
 #include "l2_memory/page_allocator.h"
-#include "tier/stamped_row.h"
+#include "testing/fakes/stamped_row.h"
 
 namespace hps::bench {
 namespace {

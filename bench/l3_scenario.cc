@@ -26,7 +26,7 @@
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/row_codec.h"
 #include "l3_rocksdb/status.h"
-#include "tier/stamped_row.h"
+#include "testing/fakes/stamped_row.h"
 
 namespace hps::bench {
 namespace {

@@ -17,8 +17,8 @@
 #include "bench/measure.h"
 #include "l2_memory/memory_tier.h"
 #include "query/session_factory.h"
+#include "testing/fakes/plain_tier.h"
 #include "tier/device_cache_factory.h"
-#include "tier/plain_tier.h"
 
 namespace hps::bench {
 namespace {

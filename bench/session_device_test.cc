@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "l1_host/host_cache.h"
+#include "testing/host_device_cache/host_cache.h"
 
 namespace hps::bench {
 namespace {

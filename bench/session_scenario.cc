@@ -18,7 +18,7 @@
 #include "bench/session_device.h"
 #include "l2_memory/memory_tier.h"
 #include "query/session_factory.h"
-#include "tier/plain_tier.h"
+#include "testing/fakes/plain_tier.h"
 
 namespace hps::bench {
 namespace {

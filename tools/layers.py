@@ -5,7 +5,7 @@
 
 The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is named beside it:
 
-    0  include/hps, src/base
+    0  include/hps, src/base, src/types over it
     1  src/tier
     2  src/l1_* l2_* l3_* no_gpu           never each other
     3  src/query update import dense       never each other, no layer 2
@@ -13,6 +13,8 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
     5  cli python triton src/server        include only include/hps (cli: bench/ too; server: base/
                                            too, for mutexes, limits and the log), link model
        tests/ bench/                       anything
+       src/testing                         base types tier; only tests include or link it (bench/
+                                           may include its headers: the command links bench/)
 
 Each third-party library stays behind the folders named in THIRD_PARTY.
 """
@@ -23,12 +25,14 @@ import sys
 
 from source_tree import Finding, SourceTree, line_of
 
-LOW = {"include", "base"}
-LEVELS = {"l1_host", "l1_gpu", "no_gpu", "l2_memory", "l2_redis", "l3_rocksdb"}
+LOW = {"include", "base", "types"}
+LEVELS = {"l1_gpu", "no_gpu", "l2_memory", "l2_redis", "l3_rocksdb"}
 MIDDLE = {"query", "update", "import", "dense"}
 
 # Folder -> folders whose headers it may include (itself always).
-MAY_INCLUDE: dict[str, set[str]] = {"include": set(), "base": {"include"}, "tier": LOW}
+MAY_INCLUDE: dict[str, set[str]] = {
+    "include": set(), "base": {"include"}, "types": {"include", "base"}, "tier": LOW,
+    "testing": LOW | {"tier"}}
 MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE}
 MAY_INCLUDE["model"] = LOW | {"tier"} | LEVELS | MIDDLE
 MAY_INCLUDE |= {folder: {"include"} for folder in ("python", "triton", "examples")}
@@ -55,7 +59,7 @@ CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "no_gpu"],
                        "${HPS_SERVER_GRPC}": ["server_grpc", "server_no_grpc"]}
 
 TEST_FILE = re.compile(r"(_test\.(cc|cu)|/test_\w+\.(h|cuh|cc|cu)|_world\.h|"
-                       r"_contract(_\w+)?\.(h|cc))$")
+                       r"_contract(_\w+)?\.(h|cc))$|^src/testing/")
 
 FREE = {"tests", "bench"}  # may include and link anything
 
@@ -152,7 +156,7 @@ def check_include(tree: SourceTree, path: str, folder: str, include) -> str | No
         return f"<{include.path}> is a header of this project: use quotes"
     allowed = MAY_INCLUDE.get(folder)
     other = folder_of(target)
-    if folder in FREE or other == folder:
+    if folder in FREE or other == folder or (other == "testing" and is_test(path)):
         return None
     if allowed is None:
         return f"{folder}/ has no place in the layers: add it to tools/layers.py"
@@ -205,8 +209,12 @@ def cmake_commands(tree: SourceTree, path: str):
             yield line_of(text, match.start()), *parse_command(match[1], words)
 
 
-def check_linked_folder(folder: str, other: str) -> str | None:
-    if other == folder:
+def check_linked_folder(folder: str, other: str, is_test_command: bool) -> str | None:
+    if other == folder or (other == "testing" and is_test_command):
+        return None
+    if other == "testing" and folder != "tests":
+        return f"{folder}/: only tests link testing/"
+    if folder in FREE:
         return None
     if other not in MAY_INCLUDE.get(folder, set()) | MAY_LINK_TOO.get(folder, set()):
         return f"{folder}/ must not link {other}/"
@@ -217,10 +225,8 @@ def check_links(tree: SourceTree) -> list[Finding]:
     findings = []
     for path in tree.ending("/CMakeLists.txt"):
         folder = folder_of(path)
-        if folder in FREE:
-            continue
         for line, is_test_command, folders, libraries in cmake_commands(tree, path):
-            messages = [check_linked_folder(folder, other) for other in folders]
+            messages = [check_linked_folder(folder, other, is_test_command) for other in folders]
             for target in libraries:
                 library = third_party_of(target, 1)
                 stand_in = f"src/{folder}/x_test.cc" if is_test_command else f"src/{folder}/x.cc"

@@ -44,8 +44,8 @@ def check_files(tree: SourceTree) -> tuple[list[Finding], list[CppSource]]:
 
 def check_tests(tree: SourceTree, untested: dict[str, str],
                 reached: dict[str, str]) -> list[Finding]:
-    """Every source file has a test of its name beside it, or one that includes its header; or it
-    is known which other test reaches it, or why none does."""
+    """Every source file has a test of its name beside it, or one there or in a folder above that
+    includes its header; or it is known which other test reaches it, or why none does."""
     findings = []
     names = set(tree.files)
     included_by_tests = {(str(pathlib.PurePosixPath(path).parent), tree.resolve(include.path))
@@ -56,9 +56,9 @@ def check_tests(tree: SourceTree, untested: dict[str, str],
         if not path.startswith(TESTED_FOLDERS) or tidy_rules.is_test(path) or \
                 stem.endswith("_bench"):
             continue
-        header = (str(pathlib.PurePosixPath(path).parent), stem + ".h")
-        has_test = header in included_by_tests or stem + "_test.cc" in names or \
-            stem + "_test.cu" in names
+        folders = [str(folder) for folder in pathlib.PurePosixPath(path).parents]
+        has_test = any((folder, stem + ".h") in included_by_tests for folder in folders) or \
+            stem + "_test.cc" in names or stem + "_test.cu" in names
         if not has_test and path not in untested and path not in reached:
             findings.append(Finding(path, 1, "untested", "no test beside it includes its header"))
         if has_test and path in untested:

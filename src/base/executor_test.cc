@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/manual_executor.h"
+#include "testing/fakes/manual_executor.h"
 
 namespace hps {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "base/progress_reporter.h"
 #include "import/formats/table_writer.h"
+#include "types/progress_reporter.h"
 
 namespace hps {
 namespace {

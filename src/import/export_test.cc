@@ -6,7 +6,7 @@
 
 #include "import/formats/test_files.h"
 #include "import/import.h"
-#include "import/test_store.h"
+#include "import/test_import_store.h"
 
 namespace hps {
 namespace {

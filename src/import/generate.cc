@@ -16,12 +16,12 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "base/progress_reporter.h"
 #include "hps/table_spec.h"
 #include "import/formats/file.h"
 #include "import/formats/npy.h"
 #include "import/formats/table_writer.h"
 #include "import/zipf.h"
+#include "types/progress_reporter.h"
 
 namespace hps {
 namespace {

@@ -13,7 +13,7 @@
 #include "import/formats/npy.h"
 #include "import/formats/test_files.h"
 #include "import/import.h"
-#include "import/test_store.h"
+#include "import/test_import_store.h"
 
 namespace hps {
 namespace {

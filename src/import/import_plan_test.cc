@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/test_unprivileged.h"
 #include "import/formats/test_files.h"
+#include "testing/unprivileged.h"
 
 namespace hps {
 namespace {

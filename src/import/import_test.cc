@@ -11,7 +11,7 @@
 #include "import/export.h"
 #include "import/formats/elements.h"
 #include "import/formats/test_files.h"
-#include "import/test_store.h"
+#include "import/test_import_store.h"
 
 namespace hps {
 namespace {

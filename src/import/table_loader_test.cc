@@ -6,8 +6,8 @@
 
 #include "base/bytes.h"
 #include "import/formats/test_files.h"
-#include "import/test_store.h"
-#include "tier/stamped_row.h"
+#include "import/test_import_store.h"
+#include "testing/fakes/stamped_row.h"
 
 namespace hps {
 namespace {

@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "base/counted_new.h"
 #include "l1_gpu/gpu_cache.h"
 #include "l1_gpu/test_counted_runtime.h"
 #include "l1_gpu/test_gpu.h"
+#include "testing/memory/counted_new.h"
 
 namespace hps {
 namespace {

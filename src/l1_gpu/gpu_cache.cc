@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "base/out_of_memory.h"
@@ -16,9 +16,9 @@
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/gpu_cache_table.h"
 #include "l1_gpu/gpu_call.h"
-#include "l1_gpu/kernels.h"
+#include "l1_gpu/kernels/kernels.h"
+#include "l1_gpu/kernels/slab.h"
 #include "l1_gpu/last_wait.h"
-#include "l1_gpu/slab.h"
 #include "l1_gpu/writer.h"
 #include "tier/byte_budget.h"
 

@@ -1,7 +1,7 @@
 // The device cache of one GPU (level 1): hot rows of many tables in its memory.
 //
 // What it owns: the budget that its tables share, the one writer, and a pool of calls. See
-// tier/device_cache.h for what it does and l1_gpu/kernels.h for how the device does it.
+// tier/device_cache.h for what it does and l1_gpu/kernels/kernels.h for how the device does it.
 #pragma once
 
 #include <memory>

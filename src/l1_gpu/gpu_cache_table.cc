@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "l1_gpu/cuda_status.h"
-#include "l1_gpu/kernels.h"
+#include "l1_gpu/kernels/kernels.h"
 
 namespace hps {
 namespace {

@@ -15,7 +15,7 @@
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/test_gpu.h"
 #include "l1_gpu/test_row_check.h"
-#include "tier/device_cache_contract.h"
+#include "testing/contracts/device_cache_contract.h"
 
 namespace hps {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/macros.h"
 #include "hps/table_spec.h"
 #include "l1_gpu/cuda_status.h"
-#include "l1_gpu/statuses.h"
+#include "l1_gpu/kernels/statuses.h"
 #include "tier/device_query.h"
 
 namespace hps {

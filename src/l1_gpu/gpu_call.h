@@ -21,7 +21,7 @@
 #include "l1_gpu/call_buffers.h"
 #include "l1_gpu/gpu_cache_table.h"
 #include "l1_gpu/host_output.h"
-#include "l1_gpu/kernels.h"
+#include "l1_gpu/kernels/kernels.h"
 #include "l1_gpu/piece_sender.h"
 #include "tier/device_cache.h"
 

@@ -24,7 +24,7 @@
 #include "l1_gpu/gpu_cache.h"
 #include "l1_gpu/test_gpu.h"
 #include "l1_gpu/test_row_check.h"
-#include "tier/stamped_row.h"
+#include "testing/fakes/stamped_row.h"
 
 namespace hps {
 namespace {

@@ -3,7 +3,7 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "hps/table_spec.h"
-#include "l1_gpu/query_task.h"
+#include "l1_gpu/kernels/query_task.h"
 
 namespace hps {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "l1_gpu/query_task.h"
+#include "l1_gpu/kernels/query_task.h"
 
 namespace hps {
 namespace {

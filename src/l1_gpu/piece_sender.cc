@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "l1_gpu/cuda_status.h"
-#include "l1_gpu/statuses.h"
+#include "l1_gpu/kernels/statuses.h"
 
 namespace hps {
 namespace {

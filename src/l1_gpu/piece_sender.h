@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "l1_gpu/call_buffers.h"
-#include "l1_gpu/kernels.h"
+#include "l1_gpu/kernels/kernels.h"
 #include "tier/device_cache.h"
 
 namespace hps {

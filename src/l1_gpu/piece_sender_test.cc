@@ -11,7 +11,7 @@
 
 #include "base/limits.h"
 #include "l1_gpu/test_gpu.h"
-#include "tier/stamped_row.h"
+#include "testing/fakes/stamped_row.h"
 
 namespace hps {
 namespace {

@@ -1,7 +1,7 @@
 #include "l1_gpu/test_gate_visit.h"
 
-#include "l1_gpu/kernel_launch.h"
-#include "l1_gpu/slab_writer.cuh"
+#include "l1_gpu/kernels/kernel_launch.h"
+#include "l1_gpu/kernels/slab_writer.cuh"
 
 namespace hps {
 namespace {

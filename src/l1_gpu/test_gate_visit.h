@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "l1_gpu/slab.h"
+#include "l1_gpu/kernels/slab.h"
 
 namespace hps {
 

@@ -21,7 +21,7 @@
 #include "base/mutex.h"
 #include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/cuda_status.h"
-#include "tier/device_cache_contract_fixture.h"
+#include "testing/contracts/device_cache_contract_fixture.h"
 
 namespace hps {
 

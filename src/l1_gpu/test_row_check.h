@@ -1,5 +1,5 @@
-// Checks stamped rows (tier/stamped_row.h) where they lie, on the device, so that a test can look
-// at more rows than would fit through the bus. Include it in tests only.
+// Checks stamped rows (testing/fakes/stamped_row.h) where they lie, on the device, so that a test
+// can look at more rows than would fit through the bus. Include it in tests only.
 #pragma once
 
 #include <cuda_runtime_api.h>

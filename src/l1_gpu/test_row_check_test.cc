@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "l1_gpu/test_gpu.h"
-#include "tier/stamped_row.h"
+#include "testing/fakes/stamped_row.h"
 
 namespace hps {
 namespace {

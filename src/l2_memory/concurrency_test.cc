@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "l2_memory/memory_tier.h"
-#include "tier/test_lossy_rows.h"
+#include "testing/contracts/lossy_rows.h"
 
 namespace hps {
 namespace {

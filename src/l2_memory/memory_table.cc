@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "l2_memory/fetch.h"
+#include "l2_memory/memory_fetch.h"
 
 namespace hps {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/epoch.h"
-#include "l2_memory/fetch.h"
+#include "l2_memory/memory_fetch.h"
 #include "l2_memory/page_allocator.h"
 #include "l2_memory/partition.h"
 #include "l2_memory/reader_pool.h"

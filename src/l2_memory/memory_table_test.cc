@@ -9,7 +9,7 @@
 #include <new>
 
 #include "l2_memory/memory_tier.h"
-#include "tier/test_lossy_rows.h"
+#include "testing/contracts/lossy_rows.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tier/lossy_contract.h"
+#include "testing/contracts/lossy_contract.h"
 
 namespace hps {
 namespace {

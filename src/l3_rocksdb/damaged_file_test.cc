@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "l3_rocksdb/database.h"
+#include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
-#include "l3_rocksdb/verify.h"
 
 namespace hps {
 namespace {

@@ -5,11 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/fault_point.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "l3_rocksdb/database.h"
-#include "l3_rocksdb/key_list.h"
-#include "l3_rocksdb/manifest_mark.h"
+#include "l3_rocksdb/files/manifest_mark.h"
+#include "l3_rocksdb/salvage/key_list.h"
 #include "l3_rocksdb/status.h"
 
 namespace hps {

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "l3_rocksdb/database.h"
-#include "l3_rocksdb/log_syncer.h"
+#include "l3_rocksdb/files/log_syncer.h"
 #include "l3_rocksdb/status.h"
 
 namespace hps {

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "l3_rocksdb/database.h"
-#include "l3_rocksdb/reader_file_system.h"
+#include "l3_rocksdb/files/reader_file_system.h"
 #include "l3_rocksdb/test_store.h"
 
 namespace hps {

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "l3_rocksdb/info_log.h"
+#include "l3_rocksdb/files/info_log.h"
 
 namespace hps {
 namespace {

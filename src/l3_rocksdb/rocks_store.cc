@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "base/mutex.h"
-#include "l3_rocksdb/bulk_import.h"
 #include "l3_rocksdb/database.h"
-#include "l3_rocksdb/import_commit.h"
-#include "l3_rocksdb/table.h"
+#include "l3_rocksdb/import/bulk_import.h"
+#include "l3_rocksdb/import/import_commit.h"
+#include "l3_rocksdb/store_table.h"
 
 namespace hps {
 namespace {

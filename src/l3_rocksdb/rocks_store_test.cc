@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "l3_rocksdb/test_store.h"
-#include "tier/durable_contract.h"
+#include "testing/contracts/durable_contract.h"
 
 namespace hps {
 namespace {

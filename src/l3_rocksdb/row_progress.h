@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "base/progress_reporter.h"
+#include "types/progress_reporter.h"
 
 namespace hps {
 

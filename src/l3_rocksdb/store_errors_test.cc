@@ -12,15 +12,15 @@
 #include <fstream>
 #include <system_error>
 
-#include "base/fault_point.h"
-#include "base/test_unprivileged.h"
 #include "l3_rocksdb/catalog.h"
-#include "l3_rocksdb/import_commit.h"
-#include "l3_rocksdb/owner_lock.h"
+#include "l3_rocksdb/files/owner_lock.h"
+#include "l3_rocksdb/import/import_commit.h"
+#include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/test_disk.h"
 #include "l3_rocksdb/test_store.h"
-#include "l3_rocksdb/verify.h"
+#include "testing/faults/fault_points.h"
+#include "testing/unprivileged.h"
 
 namespace hps {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "l3_rocksdb/rocks_store.h"
-#include "tier/stamped_rows.h"
+#include "testing/fakes/stamped_rows.h"
 
 namespace hps {
 

@@ -11,13 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "base/names.h"
 #include "hps/units.h"
 #include "import/formats/file.h"
 #include "model/config_keys.h"
 #include "model/config_settings.h"
 #include "model/config_values.h"
 #include "model/setting_list.h"
+#include "types/names.h"
 
 namespace hps {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "base/server_threads.h"
 #include "hps/npy_files.h"

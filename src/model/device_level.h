@@ -26,7 +26,7 @@
 #include "base/mutex.h"
 #include "hps/config.h"
 #include "hps/statistics.h"
-#include "query/served_table.h"
+#include "query/snapshot/served_table.h"
 #include "tier/device_cache_factory.h"
 
 namespace hps {

@@ -12,9 +12,9 @@
 #include <map>
 #include <thread>
 
-#include "l1_host/host_cache.h"
 #include "model/open_store.h"
 #include "model/test_store_files.h"
+#include "testing/host_device_cache/host_cache.h"
 
 namespace hps {
 namespace {

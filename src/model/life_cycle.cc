@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 
 namespace hps {

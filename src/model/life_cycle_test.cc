@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "base/fault_point.h"
 #include "hps/store.h"
-#include "l1_host/host_cache.h"
 #include "model/open_store.h"
 #include "model/test_store_files.h"
+#include "testing/faults/fault_points.h"
+#include "testing/host_device_cache/host_cache.h"
 #include "tier/device_cache_factory.h"
 
 namespace hps {

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "query/served_table.h"
+#include "query/snapshot/served_table.h"
 
 namespace hps {
 

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
-#include "base/names.h"
 #include "hps/units.h"
 #include "model/preload.h"
+#include "types/names.h"
 
 namespace hps {
 namespace {

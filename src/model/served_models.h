@@ -31,8 +31,8 @@
 #include "model/budget.h"
 #include "model/device_level.h"
 #include "model/tier_factory.h"
-#include "query/model_state.h"
 #include "query/session_factory.h"
+#include "query/snapshot/model_state.h"
 #include "tier/durable_tier.h"
 
 namespace hps {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "model/served_models.h"
 
 namespace hps {

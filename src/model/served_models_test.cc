@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/macros.h"
-#include "base/manual_executor.h"
-#include "tier/plain_tier.h"
+#include "testing/fakes/manual_executor.h"
+#include "testing/fakes/plain_tier.h"
 
 namespace hps {
 namespace {

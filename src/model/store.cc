@@ -9,7 +9,6 @@
 #include "base/executor.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "base/row_convert.h"
 #include "import/export.h"
 #include "import/import.h"
 #include "import/import_plan.h"
@@ -19,6 +18,7 @@
 #include "model/served_models.h"
 #include "model/tier_factory.h"
 #include "query/session_factory.h"
+#include "types/row_convert.h"
 
 namespace hps {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "l2_memory/memory_tier.h"
 #include "l3_rocksdb/rocks_store.h"
-#include "l3_rocksdb/verify.h"
+#include "l3_rocksdb/salvage/verify.h"
 
 namespace hps {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "query/fetch_service.h"
+#include "query/fetch/fetch_service.h"
 #include "query/test_query_world.h"
 
 namespace hps {

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "hps/lookup_session.h"
 #include "query/lookup_counters.h"
-#include "query/model_snapshot.h"
+#include "query/snapshot/model_snapshot.h"
 
 namespace hps {
 

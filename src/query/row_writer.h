@@ -8,8 +8,8 @@
 #include <cstring>
 #include <span>
 
-#include "base/row_convert.h"
-#include "query/served_table.h"
+#include "query/snapshot/served_table.h"
+#include "types/row_convert.h"
 
 namespace hps {
 

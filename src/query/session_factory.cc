@@ -8,9 +8,9 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "query/cache_breaker.h"
-#include "query/crew.h"
-#include "query/fetch_service.h"
-#include "query/lookup_session.h"
+#include "query/fetch/crew.h"
+#include "query/fetch/fetch_service.h"
+#include "query/lookup_session_impl.h"
 
 namespace hps {
 namespace {

@@ -20,8 +20,8 @@
 #include "base/limits.h"
 #include "hps/lookup_session.h"
 #include "hps/statistics.h"
-#include "query/model_state.h"
-#include "query/staged_fetch.h"
+#include "query/fetch/staged_fetch.h"
+#include "query/snapshot/model_state.h"
 #include "tier/device_cache.h"
 
 namespace hps {

@@ -10,11 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "query/fetch_job.h"
+#include "query/fetch/fetch_job.h"
 #include "query/lookup_counters.h"
 #include "query/miss_list.h"
 #include "query/query_work.h"
-#include "query/served_table.h"
+#include "query/snapshot/served_table.h"
 
 namespace hps {
 

@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/manual_executor.h"
-#include "query/model_state.h"
 #include "query/session_factory.h"
+#include "query/snapshot/model_state.h"
 #include "query/test_observed_tables.h"
-#include "tier/fault_tier.h"
-#include "tier/plain_tier.h"
-#include "tier/stamped_row.h"
+#include "testing/fakes/manual_executor.h"
+#include "testing/fakes/plain_tier.h"
+#include "testing/fakes/stamped_row.h"
+#include "testing/faults/fault_tier.h"
 
 namespace hps {
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "hps/store.h"

@@ -32,7 +32,7 @@
 #include "hps/statistics.h"
 #include "hps/types.h"
 #include "tier/fence.h"
-#include "tier/fetch.h"
+#include "tier/fetch_batch.h"
 #include "tier/lossy_tier.h"
 
 namespace hps {

@@ -22,7 +22,7 @@
 #include "hps/statistics.h"
 #include "hps/table_spec.h"
 #include "hps/transfer.h"
-#include "tier/fetch.h"
+#include "tier/fetch_batch.h"
 #include "tier/lossy_tier.h"
 
 namespace hps {

@@ -20,7 +20,7 @@
 #include "hps/statistics.h"
 #include "hps/table_spec.h"
 #include "tier/fence.h"
-#include "tier/fetch.h"
+#include "tier/fetch_batch.h"
 
 namespace hps {
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
-#include "tests/faults/failing_new.h"
+#include "base/logging.h"
+#include "tests/faults/allocation_failure.h"
 #include "tests/faults/one_table.h"
 #include "tests/faults/temporary_directory.h"
-#include "tests/faults/test_store.h"
+#include "tests/faults/test_fault_store.h"
 #include "tests/faults/trials.h"
 
 namespace hps {

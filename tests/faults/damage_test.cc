@@ -13,8 +13,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
-#include "l3_rocksdb/verify.h"
+#include "base/logging.h"
+#include "l3_rocksdb/salvage/verify.h"
 #include "tests/faults/store_run.h"
 #include "tests/faults/temporary_directory.h"
 #include "tests/faults/trials.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "l3_rocksdb/verify.h"
+#include "l3_rocksdb/salvage/verify.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/store_run.h"
 

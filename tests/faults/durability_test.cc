@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "l3_rocksdb/rocks_store.h"
+#include "testing/fakes/stamped_rows.h"
 #include "tests/faults/failing_disk.h"
-#include "tier/stamped_rows.h"
 
 namespace hps {
 namespace {

@@ -9,10 +9,10 @@
 #include <random>
 #include <string>
 
-#include "base/log.h"
+#include "base/logging.h"
 #include "tests/faults/fault_file_system.h"
 #include "tests/faults/temporary_directory.h"
-#include "tests/faults/test_store.h"
+#include "tests/faults/test_fault_store.h"
 #include "tests/faults/trials.h"
 
 namespace hps {

@@ -1,5 +1,5 @@
-// The contract suites through the decorators of tier/fault_tier.h: without a plan nothing changes,
-// and with a planted defect the suite fails, so the suite would notice such a tier.
+// The contract suites through the decorators of testing/faults/fault_tier.h: without a plan nothing
+// changes, and with a planted defect the suite fails, so the suite would notice such a tier.
 //
 // HPS_TEST_PLANTED names a defect; the program then runs the suites with it.
 #include <gtest/gtest.h>
@@ -11,13 +11,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "l3_rocksdb/rocks_store.h"
+#include "testing/contracts/durable_contract.h"
+#include "testing/contracts/lossy_contract.h"
+#include "testing/fakes/plain_tier.h"
+#include "testing/faults/fault_tier.h"
 #include "tests/faults/child_process.h"
 #include "tests/faults/temporary_directory.h"
-#include "tests/faults/test_store.h"
-#include "tier/durable_contract.h"
-#include "tier/fault_tier.h"
-#include "tier/lossy_contract.h"
-#include "tier/plain_tier.h"
+#include "tests/faults/test_fault_store.h"
 
 namespace hps {
 namespace {

@@ -15,10 +15,10 @@
 #include <fstream>
 #include <string>
 
-#include "base/fault_point.h"
+#include "testing/faults/fault_points.h"
 #include "tests/faults/child_process.h"
 #include "tests/faults/planned_events.h"
-#include "tests/faults/test_store.h"
+#include "tests/faults/test_fault_store.h"
 
 namespace hps {
 namespace {
@@ -74,6 +74,8 @@ void WriteRecord(const char* file) {
 }
 
 int Run(const Arguments& arguments) {
+  const absl::Status armed = FaultPoints::ArmFromEnvironment();
+  if (!armed.ok()) return Fail(armed);
   const char* record = std::getenv("HPS_TEST_RECORD");
   if (record != nullptr) FaultPoints::Record();
   const bool fails_by_plan = std::getenv("HPS_FAULT_ARM") != nullptr;

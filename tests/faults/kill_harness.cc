@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "tests/faults/test_store.h"
+#include "tests/faults/test_fault_store.h"
 
 namespace hps {
 namespace {

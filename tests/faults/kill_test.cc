@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/faults/child_process.h"
 #include "tests/faults/kill_harness.h"
-#include "tests/faults/test_store.h"
+#include "tests/faults/test_fault_store.h"
 #include "tests/faults/trials.h"
 
 namespace hps {

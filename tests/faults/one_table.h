@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/macros.h"
+#include "testing/fakes/stamped_rows.h"
 #include "tier/durable_tier.h"
-#include "tier/stamped_rows.h"
 
 namespace hps {
 

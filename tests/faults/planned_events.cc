@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "base/macros.h"
-#include "tier/stamped_row.h"
+#include "testing/fakes/stamped_row.h"
 
 namespace hps {
 namespace {

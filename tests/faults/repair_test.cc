@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "l3_rocksdb/verify.h"
+#include "l3_rocksdb/salvage/verify.h"
+#include "testing/fakes/stamped_rows.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/one_table.h"
-#include "tier/stamped_rows.h"
 
 namespace hps {
 namespace {

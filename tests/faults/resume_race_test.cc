@@ -14,8 +14,8 @@
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "l3_rocksdb/rocks_store.h"
+#include "testing/fakes/stamped_rows.h"
 #include "tests/faults/failing_disk.h"
-#include "tier/stamped_rows.h"
 
 namespace hps {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "tests/faults/planned_events.h"
-#include "tests/faults/test_store.h"
+#include "tests/faults/test_fault_store.h"
 
 namespace hps {
 

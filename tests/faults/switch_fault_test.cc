@@ -16,7 +16,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "l3_rocksdb/database.h"
-#include "l3_rocksdb/verify.h"
+#include "l3_rocksdb/salvage/verify.h"
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/one_table.h"
 #include "tests/faults/store_run.h"

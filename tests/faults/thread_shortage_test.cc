@@ -8,10 +8,10 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "base/log.h"
+#include "base/logging.h"
 #include "tests/faults/one_table.h"
 #include "tests/faults/temporary_directory.h"
-#include "tests/faults/test_store.h"
+#include "tests/faults/test_fault_store.h"
 
 namespace {
 

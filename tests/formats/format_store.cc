@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "l3_rocksdb/rocks_store.h"
-#include "l3_rocksdb/verify.h"
-#include "tier/stamped_rows.h"
+#include "l3_rocksdb/salvage/verify.h"
+#include "testing/fakes/stamped_rows.h"
 
 namespace hps {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "l3_rocksdb/rocks_store.h"
+#include "l3_rocksdb/salvage/verify.h"
 #include "l3_rocksdb/test_store.h"
-#include "l3_rocksdb/verify.h"
 #include "tests/formats/format_store.h"
 
 namespace hps {

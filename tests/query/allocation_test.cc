@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "l1_host/host_cache.h"
+#include "testing/host_device_cache/host_cache.h"
 #include "tests/query/test_allocation_world.h"
 
 namespace hps {

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/row_convert.h"
-#include "l1_host/host_cache.h"
 #include "query/cache_breaker.h"
 #include "query/test_query_world.h"
-#include "tier/fault_cache.h"
+#include "testing/faults/fault_cache.h"
+#include "testing/host_device_cache/host_cache.h"
+#include "types/row_convert.h"
 
 namespace hps {
 namespace {

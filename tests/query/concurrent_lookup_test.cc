@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/executor.h"
-#include "l1_host/host_cache.h"
 #include "l2_memory/memory_tier.h"
 #include "query/test_query_world.h"
+#include "testing/host_device_cache/host_cache.h"
 
 namespace hps {
 namespace {

@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "l1_host/host_cache.h"
 #include "query/cache_breaker.h"
 #include "query/test_query_world.h"
-#include "tier/fault_cache.h"
+#include "testing/faults/fault_cache.h"
+#include "testing/host_device_cache/host_cache.h"
 
 namespace hps {
 namespace {

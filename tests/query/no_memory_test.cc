@@ -8,9 +8,9 @@
 #include <numeric>
 #include <vector>
 
-#include "base/failing_new.h"
-#include "l1_host/host_cache.h"
 #include "query/test_query_world.h"
+#include "testing/host_device_cache/host_cache.h"
+#include "testing/memory/failing_new.h"
 
 namespace hps {
 namespace {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "base/row_convert.h"
-#include "l1_host/host_cache.h"
 #include "l2_memory/memory_tier.h"
 #include "query/test_query_world.h"
+#include "testing/host_device_cache/host_cache.h"
+#include "types/row_convert.h"
 
 namespace hps {
 namespace {

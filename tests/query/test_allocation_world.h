@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted_new.h"
 #include "base/executor.h"
 #include "l2_memory/memory_tier.h"
 #include "query/session_factory.h"
+#include "testing/fakes/plain_tier.h"
+#include "testing/memory/counted_new.h"
 #include "tier/device_cache.h"
-#include "tier/plain_tier.h"
 
 namespace hps {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "base/counted_new.h"
 #include "server/core/test_server_world.h"
 #include "server/core/test_watched_models.h"
+#include "testing/memory/counted_new.h"
 
 namespace hps::server {
 namespace {

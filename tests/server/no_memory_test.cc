@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "base/failing_new.h"
 #include "server/core/test_server_world.h"
 #include "server/grpc/test_http2_client.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/http/test_http_world.h"
 #include "server/net/connection_server.h"
 #include "server/pages/pages.h"
+#include "testing/memory/failing_new.h"
 
 namespace hps::server {
 namespace {

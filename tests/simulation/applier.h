@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/executor.h"
-#include "tests/simulation/table.h"
+#include "tests/simulation/simulated_table.h"
 
 namespace hps {
 

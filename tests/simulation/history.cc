@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "tier/stamped_row.h"
+#include "testing/fakes/stamped_row.h"
 
 namespace hps {
 

@@ -8,12 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "l1_host/host_cache.h"
 #include "l2_memory/memory_tier.h"
 #include "query/cache_breaker.h"
-#include "tier/fault_cache.h"
-#include "tier/fault_tier.h"
-#include "tier/plain_tier.h"
+#include "testing/fakes/plain_tier.h"
+#include "testing/faults/fault_cache.h"
+#include "testing/faults/fault_tier.h"
+#include "testing/host_device_cache/host_cache.h"
 
 namespace hps {
 namespace {

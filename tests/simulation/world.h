@@ -19,12 +19,12 @@
 #include <string>
 #include <vector>
 
-#include "base/manual_executor.h"
-#include "query/model_state.h"
 #include "query/session_factory.h"
+#include "query/snapshot/model_state.h"
+#include "testing/fakes/manual_executor.h"
+#include "testing/fakes/plain_tier.h"
 #include "tests/simulation/applier.h"
-#include "tests/simulation/table.h"
-#include "tier/plain_tier.h"
+#include "tests/simulation/simulated_table.h"
 
 namespace hps {
 

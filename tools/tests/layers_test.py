@@ -39,7 +39,7 @@ class LayersTest(PlantedTest):
                 ("src/tier/a.h", '"l2_memory/table.h"', "l2_memory/"),
                 ("src/l2_memory/a.cc", '"l3_rocksdb/store.h"', "l3_rocksdb/"),
                 ("src/l2_memory/a_test.cc", '"l3_rocksdb/store.h"', "l3_rocksdb/"),
-                ("src/l1_host/a.cc", '"query/session.h"', "query/"),
+                ("src/l2_memory/a.cc", '"query/session.h"', "query/"),
                 ("src/query/a.cc", '"l2_memory/table.h"', "l2_memory/"),
                 ("src/query/a.cc", '"import/reader.h"', "import/"),
                 ("src/import/a.cc", '"model/store.h"', "model/"),
@@ -68,8 +68,8 @@ class LayersTest(PlantedTest):
                 ("src/model/a.cc", "<spdlog/spdlog.h>", "spdlog"),
                 ("src/query/a.cc", "<nlohmann/json.hpp>", "nlohmann-json"),
                 ("src/l2_memory/a.cc", "<xxhash.h>", "xxHash"),
-                ("src/l1_host/a.cc", "<cuda_runtime.h>", "CUDA"),
-                ("src/l1_host/b.cc", "<nv/target>", "CUDA"),
+                ("src/l2_memory/a.cc", "<cuda_runtime.h>", "CUDA"),
+                ("src/l2_memory/b.cc", "<nv/target>", "CUDA"),
                 ("src/no_gpu/a.cc", "<cub/cub.cuh>", "CUDA"),
                 ("src/base/a.cc", "<gtest/gtest.h>", "GoogleTest"),
                 ("src/base/a_test.cc", "<benchmark/benchmark.h>", "Google Benchmark")]:
@@ -80,7 +80,7 @@ class LayersTest(PlantedTest):
                 ("src/model/a.cc", "<toml++/toml.h>"), ("cli/a.cc", "<CLI/CLI.hpp>"),
                 ("src/base/a.cc", "<spdlog/spdlog.h>"), ("src/import/a.cc", "<nlohmann/json.hpp>"),
                 ("src/base/a_test.cc", "<gtest/gtest.h>"),
-                ("src/tier/lossy_contract.h", "<gtest/gtest.h>"),
+                ("src/testing/contracts/lossy_contract.h", "<gtest/gtest.h>"),
                 ("src/l1_gpu/a.cu", "<cuda_runtime.h>"),
                 ("src/l1_gpu/a_test.cu", "<gtest/gtest.h>"),
                 ("src/query/a.cc", '"absl/strings/str_cat.h"'), ("src/query/a.cc", "<sys/mman.h>")]:

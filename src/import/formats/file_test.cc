@@ -6,8 +6,8 @@
 
 #include <cerrno>
 
-#include "base/test_unprivileged.h"
 #include "import/formats/test_files.h"
+#include "testing/unprivileged.h"
 
 namespace hps {
 namespace {

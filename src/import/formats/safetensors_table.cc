@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "base/names.h"
 #include "hps/table_spec.h"
 #include "import/formats/array_reader.h"
 #include "import/formats/npy.h"
 #include "import/formats/safetensors.h"
+#include "types/names.h"
 
 namespace hps {
 namespace {

@@ -8,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/manual_executor.h"
 #include "server/core/batch_queue.h"
 #include "server/core/batch_runner.h"
 #include "server/core/model_version.h"
@@ -16,6 +15,7 @@
 #include "server/core/store_repository.h"
 #include "server/core/test_server_world.h"
 #include "server/core/test_watched_models.h"
+#include "testing/fakes/manual_executor.h"
 
 namespace hps::server {
 namespace {

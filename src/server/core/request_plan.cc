@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "base/names.h"
+#include "types/names.h"
 
 namespace hps::server {
 namespace {

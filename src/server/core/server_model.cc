@@ -1,7 +1,7 @@
 #include "server/core/server_model.h"
 
 #include "absl/strings/str_cat.h"
-#include "base/names.h"
+#include "types/names.h"
 
 namespace hps::server {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "server/core/request_plan.h"
 

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/manual_executor.h"
 #include "server/core/batch_queue.h"
 #include "server/core/inference_engine.h"
 #include "server/core/test_server_world.h"
 #include "server/core/test_watched_models.h"
+#include "testing/fakes/manual_executor.h"
 
 namespace hps::server {
 namespace {

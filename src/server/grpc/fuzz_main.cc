@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "server/grpc/fuzz_target.h"
+#include "server/grpc/fuzz_wire_target.h"
 
 // HPS_FUZZ_SEEDS names a directory that a corpus is to be begun in.
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {

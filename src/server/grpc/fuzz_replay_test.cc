@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "server/grpc/fuzz_target.h"
+#include "server/grpc/fuzz_wire_target.h"
 
 namespace hps::server {
 namespace {

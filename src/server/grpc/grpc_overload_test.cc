@@ -13,7 +13,7 @@
 #include "server/grpc/test_gated_inference.h"
 #include "server/grpc/test_http2_client.h"
 #include "server/grpc/test_packed.h"
-#include "server/grpc_codec/infer_response_codec.h"
+#include "server/grpc_codec/proto_infer_response.h"
 #include "server/grpc_codec/test_infer_messages.h"
 #include "server/grpc_codec/wire_format.h"
 #include "server/net/connection_server.h"

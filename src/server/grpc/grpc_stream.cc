@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "base/no_memory.h"
 #include "base/text.h"

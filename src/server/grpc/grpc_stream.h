@@ -26,8 +26,8 @@
 #include "server/grpc/message_inflater.h"
 #include "server/grpc/message_reader.h"
 #include "server/grpc/output_queue.h"
-#include "server/grpc_codec/infer_request_codec.h"
-#include "server/grpc_codec/infer_response_codec.h"
+#include "server/grpc_codec/proto_infer_request.h"
+#include "server/grpc_codec/proto_infer_response.h"
 #include "server/net/backlog.h"
 #include "server/net/buffer_pool.h"
 

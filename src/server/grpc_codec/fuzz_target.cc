@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "server/grpc_codec/infer_request_codec.h"
+#include "server/grpc_codec/proto_infer_request.h"
 
 namespace hps::server {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <atomic>
 
-#include "base/replaced_new.h"
 #include "server/http/test_http_world.h"
+#include "testing/memory/replaced_new.h"
 
 namespace {
 

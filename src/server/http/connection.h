@@ -28,7 +28,7 @@
 #include "server/http/api.h"
 #include "server/http/compression.h"
 #include "server/http/http_error.h"
-#include "server/http/infer_request_codec.h"
+#include "server/http/json_infer_request.h"
 #include "server/http/request_head.h"
 #include "server/http/route.h"
 #include "server/net/buffer_pool.h"

@@ -8,12 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
-#include "base/log.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "base/no_memory.h"
 #include "server/http/connection.h"
 #include "server/http/http_server.h"
-#include "server/http/infer_answer_codec.h"
+#include "server/http/json_infer_response.h"
 #include "server/http/json_writer.h"
 
 namespace hps::server {

@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/macros.h"
-#include "server/http/infer_request_codec.h"
+#include "server/http/json_infer_request.h"
 #include "server/http/request_head.h"
 #include "server/http/route.h"
 

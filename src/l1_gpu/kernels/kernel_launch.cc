@@ -1,0 +1,18 @@
+#include "l1_gpu/kernels/kernel_launch.h"
+
+#include "l1_gpu/kernels/kernels.h"
+
+namespace hps {
+
+cudaError_t LoadKernels() {
+  for (const LaunchedKernel* kernel = LaunchedKernel::first(); kernel != nullptr;
+       kernel = kernel->next()) {
+    // Among them is what is known of a loaded kernel only.
+    cudaFuncAttributes attributes = {};
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel->kernel());
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace hps

@@ -1,0 +1,161 @@
+#include <algorithm>
+#include <array>
+
+#include "l1_gpu/kernels/kernel_launch.h"
+#include "l1_gpu/kernels/kernels.h"
+#include "l1_gpu/kernels/query_kernel.cuh"
+#include "l1_gpu/kernels/query_launch.h"
+
+namespace hps {
+namespace {
+
+// Calls of up to this many keys wait for one read after the other, not for bandwidth.
+constexpr uint64_t kTinyCallKeys = 8192;
+// Up to this many, narrow rows leave multiprocessors idle unless they are spread thin.
+constexpr uint64_t kSmallCallKeys = 65536;
+
+struct Request {
+  std::span<const QueryTask> tasks;
+  const QueryCall& call;
+  cudaStream_t stream;
+  uint64_t key_count;       // of all tasks
+  uint32_t task_key_count;  // of the largest one
+};
+
+// The blocks of tasks that come with the launch: one after the other; or a row of the grid for each
+// task where few of its blocks have nothing to do then, since a block that need not look for its
+// task begins sooner.
+template <int kTasks, uint32_t kBlockKeys>
+LaunchShape PlaceTasks(const Request& request, QueryLaunch<kTasks>& launch) {
+  const auto blocks_of = [](uint64_t keys) {
+    return static_cast<uint32_t>((keys + kBlockKeys - 1) / kBlockKeys);
+  };
+  std::copy(request.tasks.begin(), request.tasks.end(), launch.tasks);
+  const auto count = static_cast<uint32_t>(request.tasks.size());
+  const uint32_t row = std::max(blocks_of(request.task_key_count), 1U);
+  const uint32_t needed = blocks_of(request.key_count);
+  if (uint64_t{row} * count <= needed + needed / 8 + count) return {row, 0, request.stream, count};
+  uint32_t blocks = 0;
+  for (uint32_t i = 0; i < kTasks; ++i) {
+    launch.block_begins[i] = i < count ? blocks : UINT32_MAX;
+    if (i < count) blocks += blocks_of(request.tasks[i].key_count);
+  }
+  return {blocks, 0, request.stream};
+}
+
+template <typename Rows, int kTasks, int kThreads, int kBlocks>
+cudaError_t Launch(const Request& request) {
+  constexpr uint32_t kBlockKeys = Rows::kTileKeys * (kThreads / kWarpLanes);
+  QueryLaunch<kTasks> launch;
+  launch.call = request.call;
+  LaunchShape shape = {0, 0, request.stream};
+  if constexpr (kTasks == 0) {
+    QueryTask* const tasks = request.call.misses.queries;
+    launch.task_count = static_cast<uint32_t>(request.tasks.size());
+    launch.tasks_in_memory = tasks;
+    shape.blocks =
+        BlockBeginInMemory<kBlockKeys>(launch.task_count, static_cast<uint32_t>(request.key_count));
+    const cudaError_t copied =
+        cudaMemcpyAsync(tasks, request.tasks.data(), request.tasks.size_bytes(),
+                        cudaMemcpyHostToDevice, request.stream);
+    if (copied != cudaSuccess) return copied;
+  } else {
+    shape = PlaceTasks<kTasks, kBlockKeys>(request, launch);
+  }
+  shape.threads = kThreads;
+  shape.shared_percent = kSharedPercentBeside;
+  return LaunchKernelAhead<QueryKernel<Rows, kTasks, kThreads, kBlocks>>(shape, launch);
+}
+
+template <int kTasks>
+cudaError_t LaunchKind(const Request& request, CopyKind kind) {
+  const bool tiny = request.key_count <= kTinyCallKeys;
+  switch (kind) {
+    case CopyKind::kUnits32:
+      return tiny ? Launch<RowsOfUnits<32, 4, 4>, kTasks, 128, 8>(request)
+                  : Launch<RowsOfUnits<32, 8, 8, true>, kTasks, 64, 16>(request);
+    case CopyKind::kUnits16:
+      return tiny ? Launch<RowsOfUnits<16, 4, 4>, kTasks, 128, 8>(request)
+                  : Launch<RowsOfUnits<16, 16, 4, true>, kTasks, 128, 8>(request);
+    case CopyKind::kUnits8:
+      if (tiny) return Launch<RowsOfUnits<8, 4, 4>, kTasks, 128, 8>(request);
+      return request.key_count <= kSmallCallKeys
+                 ? Launch<RowsOfUnits<8, 16, 4>, kTasks, 128, 8>(request)
+                 : Launch<RowsOfUnits<8, 32, 4, true>, kTasks, 128, 8>(request);
+    case CopyKind::kUnits4:
+      return Launch<RowsOfUnits<4, 16, 4>, kTasks, 128, 8>(request);
+    case CopyKind::kUnits:
+      return Launch<RowsOfWidth<uint4, 8, 4>, kTasks, 128, 8>(request);
+    default:
+      return Launch<RowsOfAnyKind<8>, kTasks, 128, 8>(request);
+  }
+}
+
+// The kind that all tasks with keys have, else kBytes, whose kernel copies all kinds.
+CopyKind CommonKind(std::span<const QueryTask> tasks) {
+  const auto has_keys = [](const QueryTask& task) { return task.key_count > 0; };
+  const auto first = std::find_if(tasks.begin(), tasks.end(), has_keys);
+  if (first == tasks.end()) return CopyKind::kBytes;
+  const bool same = std::all_of(first, tasks.end(), [&](const QueryTask& task) {
+    return !has_keys(task) || task.kind == first->kind;
+  });
+  return same ? first->kind : CopyKind::kBytes;
+}
+
+// The one gate of all tables that are there.
+WriterGate* GateOf(std::span<const QueryView> queries) {
+  const auto first = std::find_if(queries.begin(), queries.end(), [](const QueryView& query) {
+    return query.table.slabs != nullptr;
+  });
+  return first == queries.end() ? nullptr : first->table.gate;
+}
+
+}  // namespace
+
+QueryTask TaskOfQuery(const QueryView& query) {
+  QueryTask task = {};
+  task.keys = query.keys;
+  task.slabs = query.table.slabs;
+  task.table_rows = query.table.rows;
+  task.rows = query.rows;
+  task.status = query.status;
+  task.row_stride_bytes = query.row_stride_bytes;
+  task.key_count = query.key_count;
+  task.first_key = query.first_key;
+  task.slab_count = query.table.slab_count;
+  task.stamp_epoch = static_cast<uint8_t>(query.table.stamp_epoch);
+  task.row_bytes = static_cast<uint16_t>(query.table.row_bytes);
+  const uint64_t rows = reinterpret_cast<uintptr_t>(query.rows);
+  task.kind = CopyKindOf(query.table.row_bytes, rows | query.row_stride_bytes);
+  return task;
+}
+
+cudaError_t LaunchQueryTasks(std::span<const QueryTask> tasks, const QueryCall& call,
+                             cudaStream_t stream) {
+  Request request = {tasks, call, stream, 0, 0};
+  for (const QueryTask& task : tasks) {
+    request.key_count += task.key_count;
+    request.task_key_count = std::max(request.task_key_count, task.key_count);
+  }
+  if (tasks.size() > kTasksInLaunch) return Launch<RowsOfAnyKind<8>, 0, 128, 8>(request);
+  const CopyKind kind = CommonKind(tasks);
+  if (tasks.size() == 1) return LaunchKind<1>(request, kind);
+  return LaunchKind<kTasksInLaunch>(request, kind);
+}
+
+cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& misses,
+                        uint32_t generation, cudaStream_t stream) {
+  if (queries.empty()) return cudaSuccess;
+  const QueryCall call = {GateOf(queries), generation, true, misses};
+  if (queries.size() == 1) {
+    QueryTask task = TaskOfQuery(queries[0]);
+    return LaunchQueryTasks({&task, 1}, call, stream);
+  }
+  std::array<QueryTask, kTasksInLaunch> few;
+  const std::span<QueryTask> tasks(
+      queries.size() <= kTasksInLaunch ? few.data() : misses.pinned_queries, queries.size());
+  std::transform(queries.begin(), queries.end(), tasks.begin(), TaskOfQuery);
+  return LaunchQueryTasks(tasks, call, stream);
+}
+
+}  // namespace hps

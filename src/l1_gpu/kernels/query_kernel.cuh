@@ -1,0 +1,378 @@
+// The query kernel: one warp per tile of up to 32 keys of one query, for all queries of a call.
+//
+// Bound: per key it reads the key (8 bytes), one slab (64, which a 64-byte DRAM granule costs also
+// if less was asked for; a second one for keys that live in their second slab) and the row, and
+// writes the row. A gather by known index reads and writes the row only: 0.93 of its speed is the
+// most at 512-byte rows and 0.78 at 128.
+//
+// Key, slab and row are three dependent reads; everything else hides behind them. Rows go to the
+// output before it is known that they are whole, since holding them back costs more than writing
+// the few again that are read beside a writer. A tile is read in one of three ways, each of which
+// gives way to the next: as if nobody wrote, which lets slabs and rows come from the
+// multiprocessor's own cache; beside updates; beside any writer (slab_reader.cuh).
+#pragma once
+
+#include <cstdint>
+
+#include "l1_gpu/kernels/miss_recorder.cuh"
+#include "l1_gpu/kernels/query_task.h"
+#include "l1_gpu/kernels/row_copy.cuh"
+#include "l1_gpu/kernels/slab_reader.cuh"
+
+namespace hps {
+
+// Up to kTasks tasks come with the launch, in constant memory, which is fastest; kTasks = 0: they
+// lie in device memory. What a warp needs first comes first: a line of constant memory that was not
+// read yet takes as long as a line of L2.
+template <int kTasks>
+struct QueryLaunch {
+  // The tasks', and the greatest number after them. Not read where each task has a row of the grid.
+  uint32_t block_begins[kTasks == 0 ? 1 : kTasks];
+  uint32_t task_count;
+  const QueryTask* tasks_in_memory;
+  QueryTask tasks[kTasks == 0 ? 1 : kTasks];
+  QueryCall call;
+};
+
+// A block's task and which of the task's blocks it is. A block never has keys of two tasks, so that
+// the task is found once and is the same for all its warps.
+struct BlockPlace {
+  uint32_t task;
+  uint32_t block;
+};
+
+// Where the blocks of a task in device memory begin. A block more than it may need for each task
+// before it, so that the number of keys before it says it all.
+template <uint32_t kBlockKeys>
+constexpr uint32_t BlockBeginInMemory(uint32_t number, uint32_t first_key) {
+  return first_key / kBlockKeys + number;
+}
+
+template <int kTasks, uint32_t kBlockKeys>
+__device__ inline BlockPlace PlaceOfBlock(const QueryLaunch<kTasks>& launch) {
+  if (kTasks == 1) return {0, blockIdx.x};
+  if (gridDim.y > 1) return {blockIdx.y, blockIdx.x};
+  // The last task that does not begin after this block.
+  if constexpr (kTasks > 0) {
+    // Counting has no step that waits for the one before, as a search has.
+    uint32_t begun = 0;
+#pragma unroll
+    for (int i = 1; i < kTasks; ++i) begun += launch.block_begins[i] <= blockIdx.x ? 1 : 0;
+    return {begun, blockIdx.x - launch.block_begins[begun]};
+  }
+  const auto begin_of = [&](uint32_t number) {
+    return BlockBeginInMemory<kBlockKeys>(number, launch.tasks_in_memory[number].first_key);
+  };
+  uint32_t begin = 0;
+  for (uint32_t count = launch.task_count; count > 1;) {
+    const uint32_t half = count / 2;
+    const bool after = begin_of(begin + half) <= blockIdx.x;
+    begin += after ? half : 0;
+    count = after ? count - half : half;
+  }
+  return {begin, blockIdx.x - begin_of(begin)};
+}
+
+// What lane i of a warp knows of key i of its tile.
+struct TileKey {
+  uint64_t key;
+  uint32_t position;
+  bool active;
+};
+
+// Where a tile's keys are, as their slabs said.
+struct FoundSlot {
+  uint32_t slab;
+  uint32_t way;
+  uint32_t slot;  // in the table; kNoSlot: not held
+  uint32_t control;
+  uint32_t stamps;
+};
+
+template <typename Unit>
+__device__ inline void CopyRow(std::byte* to, const std::byte* from, uint32_t row_bytes) {
+  for (uint32_t i = threadIdx.x % kWarpLanes; i < row_bytes / sizeof(Unit); i += kWarpLanes) {
+    reinterpret_cast<Unit*>(to)[i] = LoadRelaxed(reinterpret_cast<const Unit*>(from) + i);
+  }
+}
+
+__device__ inline void CopyRow(CopyKind kind, std::byte* to, const std::byte* from,
+                               uint32_t row_bytes) {
+  if (kind == CopyKind::kBytes) {
+    CopyRow<uint8_t>(to, from, row_bytes);
+  } else if (kind == CopyKind::kWords) {
+    CopyRow<uint32_t>(to, from, row_bytes);
+  } else {
+    CopyRow<uint4>(to, from, row_bytes);
+  }
+}
+
+// Searches one key until its answer is proved; gives its slot. For all lanes of a warp.
+__device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriterGate* gate, uint64_t key,
+                                           uint32_t position) {
+  const GateWords* const words = GateOfWarp(gate);
+  const SlabPair pair = SlabsOf(key, task.slab_count);
+  Slab* const first = task.slabs + pair.first;
+  Slab* const second = task.slabs + pair.second;
+  uint32_t* const row_lock = RowLockOf(gate, key);
+  for (;;) {
+    const unsigned long long gate_before = LoadAcquire(&words->slabs);
+    uint32_t control = 0, matches = 0, second_control = 0;
+    if (!SearchSlab(first, key, &control, &matches)) continue;
+    const bool went_on = matches == 0 && (control & kControlOverflowed) != 0;
+    if (went_on && !SearchSlab(second, key, &second_control, &matches)) continue;
+    uint32_t slot = kNoSlot;
+    uint32_t row_version = 0;
+    if (matches != 0) {
+      slot = (went_on ? pair.second : pair.first) * kSlabSlots + __ffs(matches) - 1;
+      row_version = __shfl_sync(kAllLanes, LoadRelaxed(row_lock), 0);
+      if ((row_version & kRowLocked) != 0) continue;
+      FenceGpu();
+      __syncwarp();
+      CopyRow(task.kind, task.rows + position * task.row_stride_bytes,
+              task.table_rows + static_cast<uint64_t>(slot) * RowStrideBytes(task.row_bytes),
+              task.row_bytes);
+    }
+    FenceGpu();
+    __syncwarp();
+    const bool stood_still = (slot == kNoSlot || LoadRelaxed(row_lock) == row_version) &&
+                             (!went_on || LoadRelaxed(&second->control) == second_control) &&
+                             LoadRelaxed(&first->control) == control &&
+                             !VersionsMayHaveWrapped(gate_before, LoadAcquire(&words->slabs));
+    if (__all_sync(kAllLanes, stood_still)) return slot;
+  }
+}
+
+__device__ inline FoundSlot FoundIn(uint32_t slab, const Probe& probe) {
+  FoundSlot found;
+  found.slab = slab;
+  found.way = __ffs(probe.matches) - 1;
+  found.slot = probe.matches != 0 ? slab * kSlabSlots + found.way : kNoSlot;
+  found.control = probe.control;
+  found.stamps = probe.stamps;
+  return found;
+}
+
+// Tiles of up to this many keys are those of calls that wait for one read after the other: both
+// slabs of a key are read at once, with one instruction for the tile.
+inline constexpr int kBothSlabsTileKeys = 4;
+
+template <Beside kBeside>
+__device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey& mine) {
+  const SlabPair pair = SlabsOf(mine.key, task.slab_count);
+  const uint32_t lane = threadIdx.x % kWarpLanes;
+  const uint32_t owner = lane % kBothSlabsTileKeys;
+  const uint64_t key = __shfl_sync(kAllLanes, mine.key, owner);
+  const uint32_t second = __shfl_sync(kAllLanes, pair.second, owner);
+  const uint32_t active = __ballot_sync(kAllLanes, mine.active);
+  Probe probe = {0, 0, 0};
+  ProbeSlabs<2 * kBothSlabsTileKeys, kBeside>(task.slabs,
+                                              lane < kBothSlabsTileKeys ? pair.first : second, key,
+                                              active | active << kBothSlabsTileKeys, probe);
+  Probe other;
+  other.control = __shfl_sync(kAllLanes, probe.control, owner + kBothSlabsTileKeys);
+  other.stamps = __shfl_sync(kAllLanes, probe.stamps, owner + kBothSlabsTileKeys);
+  other.matches = __shfl_sync(kAllLanes, probe.matches, owner + kBothSlabsTileKeys);
+  if (!mine.active) probe.matches = other.matches = 0;
+  const bool in_second = probe.matches == 0 && other.matches != 0;
+  return FoundIn(in_second ? pair.second : pair.first, in_second ? other : probe);
+}
+
+// Probes the slabs of a tile's keys. For all lanes of a warp.
+template <int kTileKeys, Beside kBeside = Beside::kWriters>
+__device__ inline FoundSlot FindSlots(const QueryTask& task, const TileKey& mine) {
+  if constexpr (kTileKeys <= kBothSlabsTileKeys) return FindSlotsAtOnce<kBeside>(task, mine);
+  const SlabPair pair = SlabsOf(mine.key, task.slab_count);
+  Probe probe = {0, 0, 0};
+  ProbeSlabs<kTileKeys, kBeside>(task.slabs, pair.first, mine.key,
+                                 __ballot_sync(kAllLanes, mine.active), probe);
+  const bool goes_on =
+      mine.active && probe.matches == 0 && (probe.control & kControlOverflowed) != 0;
+  const uint32_t going_on = __ballot_sync(kAllLanes, goes_on);
+  if (going_on != 0)
+    ProbeSlabs<kTileKeys, kBeside>(task.slabs, pair.second, mine.key, going_on, probe);
+  return FoundIn(goes_on ? pair.second : pair.first, probe);
+}
+
+// Other lanes and writers may change stamps at the same time: then one of the stamps is lost. They
+// are read once more, lest all that others have stamped since the probe be lost; it is rare.
+__device__ inline void Touch(const QueryTask& task, const FoundSlot& found) {
+  if (found.slot == kNoSlot || StampOfSlot(found.stamps, found.way) == task.stamp_epoch) return;
+  uint32_t* const stamps = &task.slabs[found.slab].stamps;
+  StoreRelaxed(stamps, WithStamp(LoadRelaxed(stamps), found.way, task.stamp_epoch));
+}
+
+__device__ inline RowPlaces PlacesOfTile(const QueryTask& task, uint32_t first_position) {
+  return {task.table_rows, RowStrideBytes(task.row_bytes),
+          task.rows + first_position * task.row_stride_bytes, task.row_stride_bytes};
+}
+
+// Status and miss of the lane's key, whose slot is known. For all lanes of a warp.
+__device__ inline void Answer(const QueryCall& call, const QueryTask& task, uint32_t number,
+                              const TileKey& mine, uint32_t slot) {
+  if (slot != kNoSlot && task.status != nullptr) task.status[mine.position] = KeyStatus::kHitL1;
+  const bool missing = mine.active && slot == kNoSlot;
+  if (call.records_misses && __any_sync(kAllLanes, missing))
+    RecordMisses(call.misses, call.generation, task, number, {mine.key, mine.position, missing});
+}
+
+// A row that was being overwritten is read again, with the tile's others that were, this often
+// before it is read alone: keys that are asked for together are also updated together.
+inline constexpr int kRoundsBesideWriters = 8;
+
+// Reads a tile beside updates, which leave slabs still: only rows have to be proved. Gives the
+// lane's slot, or false when slabs were changed. For all lanes of a warp.
+template <typename Rows>
+__device__ inline bool ReadTileBesideUpdates(const QueryTask& task, WriterGate* gate,
+                                             unsigned long long before, const TileKey& mine,
+                                             uint32_t& slot) {
+  FenceBehindDependency();
+  if (!__all_sync(kAllLanes, IsQuiet(before))) return false;
+  const uint32_t* const row_lock = RowLockOf(gate, mine.key);
+  uint32_t version = kRowLocked;
+  if (mine.active) version = LoadRelaxed(row_lock);
+  const FoundSlot found = FindSlots<Rows::kTileKeys>(task, mine);
+  Touch(task, found);
+  const uint32_t first_position = __shfl_sync(kAllLanes, mine.position, 0);
+  bool pending = found.slot != kNoSlot;
+  for (int round = 0; round < kRoundsBesideWriters && __any_sync(kAllLanes, pending); ++round) {
+    FenceBehindDependency();
+    const bool readable = pending && (version & kRowLocked) == 0;
+    Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), task.row_bytes,
+                                        readable ? found.slot : kNoSlot, task.kind);
+    FenceBehindDependency();
+    __syncwarp();
+    const uint32_t version_before = version;
+    if (pending) version = LoadRelaxed(row_lock);
+    pending = pending && !(readable && version == version_before);
+  }
+  slot = found.slot;
+  return __all_sync(kAllLanes, !pending && LoadGate(GateOfWarp(gate)).x == before);
+}
+
+// Reads a tile beside writers: keeps what can be proved, reads the rest again. Gives the lane's
+// slot. For all lanes of a warp.
+template <typename Rows>
+__device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGate* gate,
+                                                 const TileKey& mine) {
+  const GateWords* const words = GateOfWarp(gate);
+  const uint32_t first_position = __shfl_sync(kAllLanes, mine.position, 0);
+  uint32_t slot = kNoSlot;
+  bool pending = mine.active;
+  bool not_found = false;
+  for (int round = 0; round < kRoundsBesideWriters && __any_sync(kAllLanes, pending); ++round) {
+    const unsigned long long gate_before = LoadAcquire(&words->slabs);
+    const FoundSlot found = FindSlots<Rows::kTileKeys>(task, {mine.key, mine.position, pending});
+    uint32_t row_version = kRowLocked;
+    bool readable = false;
+    if (found.slot != kNoSlot) {
+      // The key once more, now that the control word is known to have been read before it.
+      FenceBehindDependency();
+      row_version = LoadRelaxed(RowLockOf(gate, mine.key));
+      const uint64_t key = LoadRelaxed(KeyOfSlot(task.slabs + found.slab, found.way));
+      readable = key == mine.key && (row_version & kRowLocked) == 0 &&
+                 (found.control & kControlLocked) == 0;
+    }
+    FenceBehindDependency();
+    __syncwarp();
+    Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), task.row_bytes,
+                                        readable ? found.slot : kNoSlot, task.kind);
+    Touch(task, found);
+    FenceBehindDependency();
+    __syncwarp();
+    const bool proved = readable && LoadRelaxed(&task.slabs[found.slab].control) == found.control &&
+                        LoadRelaxed(RowLockOf(gate, mine.key)) == row_version &&
+                        !VersionsMayHaveWrapped(gate_before, LoadAcquire(&words->slabs));
+    if (proved) slot = found.slot;
+    not_found |= pending && found.slot == kNoSlot;
+    pending = pending && found.slot != kNoSlot && !proved;
+  }
+  uint32_t unproved = __ballot_sync(kAllLanes, pending || not_found);
+  for (; unproved != 0; unproved &= unproved - 1) {
+    const uint32_t lane = __ffs(unproved) - 1;
+    const uint32_t again = ReadUntilProved(task, gate, __shfl_sync(kAllLanes, mine.key, lane),
+                                           __shfl_sync(kAllLanes, mine.position, lane));
+    if (threadIdx.x % kWarpLanes == lane) slot = again;
+  }
+  return slot;
+}
+
+// These two apart, and the last things that a warp does, so that what they need costs the others no
+// registers.
+template <typename Rows>
+__device__ __noinline__ void AnswerBesideWriters(const QueryCall& call, const QueryTask& task,
+                                                 uint32_t number, TileKey mine) {
+  const uint32_t slot = ReadTileBesideWriters<Rows>(task, call.gate, mine);
+  Answer(call, task, number, mine, slot);
+}
+
+template <typename Rows>
+__device__ __noinline__ void AnswerBesideUpdates(const QueryCall& call, const QueryTask& task,
+                                                 uint32_t number, TileKey mine,
+                                                 unsigned long long gate_before) {
+  uint32_t slot = kNoSlot;
+  if (!ReadTileBesideUpdates<Rows>(task, call.gate, gate_before, mine, slot))
+    return AnswerBesideWriters<Rows>(call, task, number, mine);
+  Answer(call, task, number, mine, slot);
+}
+
+// Answers a tile as if nobody wrote, and again if somebody did.
+template <typename Rows>
+__device__ inline void AnswerTile(const QueryCall& call, const QueryTask& task, uint32_t number,
+                                  const TileKey& mine) {
+  // No word is ever less than it was when it was quiet, so that a sum stands for both.
+  const auto sum = [](ulonglong2 gate) { return gate.x + gate.y; };
+  const GateWords* const words = GateOfWarp(call.gate);
+  const ulonglong2 gate = AcquireGate(words);
+  const unsigned long long before = sum(gate);
+  if (!__all_sync(kAllLanes, IsQuiet(before)))
+    return AnswerBesideUpdates<Rows>(call, task, number, mine, gate.x);
+  const FoundSlot found = FindSlots<Rows::kTileKeys, Beside::kNobody>(task, mine);
+  const uint32_t first_position = mine.position - threadIdx.x % kWarpLanes;
+  Rows::template Copy<CopyTo::kArrayOfStill>(PlacesOfTile(task, first_position), task.row_bytes,
+                                             found.slot, task.kind);
+  Touch(task, found);
+  FenceBehindDependency();
+  __syncwarp();
+  if (__all_sync(kAllLanes, sum(LoadGate(words)) == before))
+    return Answer(call, task, number, mine, found.slot);
+  AnswerBesideUpdates<Rows>(call, task, number, mine, LoadGate(words).x);
+}
+
+// Asks for a constant before what follows, so that it is on its way while the kernel waits.
+__device__ inline void Have(const void* pointer) { asm volatile("" : : "l"(pointer) : "memory"); }
+__device__ inline void Have(uint32_t number) { asm volatile("" : : "r"(number) : "memory"); }
+
+template <typename Rows, int kTasks, int kThreads, int kBlocks>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    QueryKernel(const __grid_constant__ QueryLaunch<kTasks> launch) {
+  constexpr uint32_t kBlockKeys = Rows::kTileKeys * (kThreads / kWarpLanes);
+  if constexpr (kTasks == 0) WaitForKernelBefore();
+  const QueryCall& call = launch.call;
+  const BlockPlace place = PlaceOfBlock<kTasks, kBlockKeys>(launch);
+  const QueryTask& task =
+      kTasks == 0 ? launch.tasks_in_memory[place.task] : launch.tasks[place.task];
+  const uint32_t lane = threadIdx.x % kWarpLanes;
+  const uint32_t first_position =
+      place.block * kBlockKeys + threadIdx.x / kWarpLanes * Rows::kTileKeys;
+  TileKey mine = {0, first_position + lane, false};
+  mine.active = lane < Rows::kTileKeys && mine.position < task.key_count;
+  const auto* const key = reinterpret_cast<const uint64_t*>(task.keys) + mine.position;
+  if constexpr (kTasks != 0) {
+    Have(key);
+    Have(task.slabs);
+    Have(task.slab_count);
+    Have(call.gate);
+    WaitForKernelBefore();
+  }
+  if (mine.active) mine.key = LoadOnce(key);
+  if (call.records_misses && blockIdx.y == 0) ClearNextCounters(call.misses, call.generation);
+  if (first_position >= task.key_count) return;
+  if (task.slabs != nullptr) {
+    AnswerTile<Rows>(call, task, place.task, mine);
+  } else {
+    Answer(call, task, place.task, mine, kNoSlot);
+  }
+}
+
+}  // namespace hps

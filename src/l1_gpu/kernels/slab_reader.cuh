@@ -1,0 +1,188 @@
+// How kernels read slabs while other kernels write them, without a lock.
+//
+// The gate. Every writing block announces itself at the gate, in all its copies, before its first
+// change and takes its leave after its last one. A reader that saw the same quiet copy before it
+// read the slabs and after it read the rows ran beside no writer: all it saw was still. This costs
+// one load of a line that is always in L2, and is what happens nearly always. The first look is an
+// acquire: what the multiprocessor's own cache holds behind it was read behind it too, so that such
+// a reader may take slabs and rows from there, where the hot ones are.
+//
+// What a slab says, keys and which slots are valid, changes under the lock of its control word; a
+// row that stays is overwritten under the lock of its key. Beside updates alone, which have a word
+// of their own at the gate, slabs are still: a key that is not found is not held, and a row is
+// whole whose lock was free and the same before it was read and after. (Locks go by keys, not by
+// slots, so that a reader fetches the lock while it fetches the slab.)
+//
+// Beside other writers a reader checks slab by slab. The
+// reader reads control word A, the keys, the row's lock, then the row, and reads, with fences
+// between, the slot's key again, the control word and the row lock again (B). Where both are as
+// they were and were not locked, the slab stood still from A to B, so the key, which was read
+// between them, owned the row that was read between them, which nobody overwrote. (The first
+// probe's keys don't prove this: control word and keys are two sectors, which may be served in any
+// order.)
+//
+// A miss is checked by a search of its own: first slab A1, its keys; second slab A2, its keys; then
+// B2 and B1. At any time between A2 and B2 both slabs were as read, so that the key was in neither
+// of them, also if it was moved before or after. A slab that was locked when it was read proves
+// nothing. What can't be proved is read again, so a held key is never reported as a miss.
+//
+// Versions of slabs have 23 bits and wrap. A write changes a slab's version at most once for each
+// of its keys, a launch has at most kKeysPerWriteMax = 2^20 keys and one launch writes at a time.
+// The gate counts keys when their blocks take their leave (in 44 bits, which last for more than an
+// hour at full speed): between two looks at it versions advance
+// by no more than the keys counted between them and those of the launch that is at work at the
+// second look. Up to 2^22 + 2^20 of them can't wrap; a reader that slept through more reads again.
+// Versions of row locks have 31 bits: to wrap, as many updates would have to follow each other on
+// one lock while one tile is read.
+#pragma once
+
+#include <cstdint>
+
+#include "l1_gpu/kernels/device_memory.cuh"
+#include "l1_gpu/kernels/kernels.h"
+#include "l1_gpu/kernels/slab.h"
+
+namespace hps {
+
+inline constexpr uint32_t kControlLocked = 1;
+inline constexpr uint32_t kControlOverflowed = 2;
+inline constexpr uint32_t kControlValidShift = 2;
+inline constexpr uint32_t kControlValidMask = (1u << kSlabSlots) - 1;
+inline constexpr uint32_t kControlVersionStep = 1u << 9;
+
+__device__ inline uint32_t ValidSlots(uint32_t control) {
+  return control >> kControlValidShift & kControlValidMask;
+}
+
+// Of the words of WriterGate.
+inline constexpr uint32_t kGateKeysShift = 20;
+inline constexpr unsigned long long kGateBlocksMask = (1ull << kGateKeysShift) - 1;
+
+__device__ inline bool IsQuiet(unsigned long long gate) { return (gate & kGateBlocksMask) == 0; }
+__device__ inline bool VersionsMayHaveWrapped(unsigned long long before, unsigned long long after) {
+  return (after >> kGateKeysShift) - (before >> kGateKeysShift) >= 4 * kKeysPerWriteMax;
+}
+
+using GateWords = WriterGate::Words;
+
+// The copy that this warp looks at, always the same.
+__device__ inline const GateWords* GateOfWarp(const WriterGate* gate) {
+  const uint32_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / kWarpLanes + blockIdx.y;
+  return gate->copies + warp % WriterGate::kCopies;
+}
+
+// x: of slabs; y: of rows.
+__device__ inline ulonglong2 LoadGate(const GateWords* words) {
+  return LoadRelaxed(reinterpret_cast<const ulonglong2*>(words));
+}
+__device__ inline ulonglong2 AcquireGate(const GateWords* words) {
+  return LoadAcquire(reinterpret_cast<const ulonglong2*>(words));
+}
+
+// What else goes on while slabs are read.
+enum class Beside {
+  // So the gate says, which was acquired; it is looked at again, and what was read counts only if
+  // it still says so. Stamps are written all the same, by the uses of other queries.
+  kNobody,
+  kWriters,  // or nothing is known
+};
+
+inline constexpr uint32_t kRowLocked = 1;
+inline constexpr uint32_t kRowVersionStep = 2;
+
+__device__ inline uint32_t* RowLockOf(WriterGate* gate, uint64_t key) {
+  static_assert(WriterGate::kRowLocks == 1u << 20);
+  return gate->row_locks + (static_cast<uint32_t>(key ^ key >> 32) * 0x9e3779b1u >> 12);
+}
+
+struct SlabPair {
+  uint32_t first;
+  uint32_t second;
+};
+
+// A multiply and xor-shift mix, whose halves make two independent choices.
+__device__ inline SlabPair SlabsOf(uint64_t key, uint32_t slab_count) {
+  constexpr uint64_t kMultiplier = 0xd6e8feb86659fd93;
+  uint64_t hash = (key ^ key >> 32) * kMultiplier;
+  hash = (hash ^ hash >> 32) * kMultiplier;
+  hash ^= hash >> 32;
+  SlabPair slabs;
+  slabs.first = __umulhi(static_cast<uint32_t>(hash), slab_count);
+  slabs.second = __umulhi(static_cast<uint32_t>(hash >> 32), slab_count);
+  if (slabs.second == slabs.first)
+    slabs.second = slabs.first + 1 == slab_count ? 0 : slabs.first + 1;
+  return slabs;
+}
+
+// Slot j's key is this one of the slab's keys: even words are the upper halves of 16-byte pieces.
+__device__ inline uint32_t KeyIndexOfSlot(uint32_t slot) {
+  return slot < 4 ? 2 * slot : 2 * slot - 7;
+}
+__device__ inline uint64_t* KeyOfSlot(Slab* slab, uint32_t slot) {
+  return reinterpret_cast<uint64_t*>(slab->keys) + KeyIndexOfSlot(slot);
+}
+
+// What the owner lane of a key learns of a slab.
+struct Probe {
+  uint32_t control;
+  uint32_t stamps;
+  uint32_t matches;  // bit j: slot j is valid and holds the key
+};
+
+// Reads the slabs of up to kKeys keys, that of lane i's key being `slab` of lane i: four lanes read
+// a slab, 16 bytes each, so that each is one request of 64 bytes, and eight slabs are read with one
+// instruction. Lanes outside `wanted` keep what `probe` was. For all lanes of a warp.
+template <int kKeys, Beside kBeside = Beside::kWriters>
+__device__ inline void ProbeSlabs(Slab* slabs, uint32_t slab, uint64_t key, uint32_t wanted,
+                                  Probe& probe) {
+  constexpr int kSteps = (kKeys + 7) / 8;
+  const uint32_t lane = threadIdx.x % kWarpLanes;
+  const uint32_t part = lane % 4;
+  uint4 words[kSteps];
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const uint32_t owner = step * 8 + lane / 4;
+    const uint32_t owners_slab = __shfl_sync(kAllLanes, slab, owner);
+    words[step] = make_uint4(0, 0, 0, 0);
+    if ((wanted >> owner & 1) == 0) continue;
+    const uint4* const from = reinterpret_cast<const uint4*>(slabs + owners_slab) + part;
+    words[step] = kBeside == Beside::kNobody ? LoadNear(from) : LoadRelaxed(from);
+  }
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const uint4& word = words[step];
+    const uint64_t owners_key = __shfl_sync(kAllLanes, key, step * 8 + lane / 4);
+    const uint64_t low = static_cast<uint64_t>(word.y) << 32 | word.x;
+    const uint64_t high = static_cast<uint64_t>(word.w) << 32 | word.z;
+    const uint32_t low_matches = __ballot_sync(kAllLanes, part != 0 && low == owners_key);
+    const uint32_t high_matches = __ballot_sync(kAllLanes, high == owners_key);
+    const uint32_t control = __shfl_sync(kAllLanes, word.x, lane % 8 * 4);
+    const uint32_t stamps = __shfl_sync(kAllLanes, word.y, lane % 8 * 4);
+    if (lane / 8 == step && (wanted >> lane & 1)) {
+      const uint32_t shift = lane % 8 * 4;
+      const uint32_t matches = (high_matches >> shift & 15) | (low_matches >> shift & 15) >> 1 << 4;
+      probe = {control, stamps, matches & ValidSlots(control)};
+    }
+  }
+}
+
+__device__ inline uint32_t StampOfSlot(uint32_t stamps, uint32_t slot) {
+  return stamps >> 4 * slot & 15;
+}
+__device__ inline uint32_t WithStamp(uint32_t stamps, uint32_t slot, uint32_t stamp) {
+  return (stamps & ~(15u << 4 * slot)) | stamp << 4 * slot;
+}
+
+// What a whole warp finds out about one slab and one key, in proper order: the control word, then
+// the keys. False: the slab was locked.
+__device__ inline bool SearchSlab(Slab* slab, uint64_t key, uint32_t* control, uint32_t* matches) {
+  const uint32_t lane = threadIdx.x % kWarpLanes;
+  *control = __shfl_sync(kAllLanes, LoadRelaxed(&slab->control), 0);
+  FenceGpu();
+  __syncwarp();
+  const bool match = lane < kSlabSlots && LoadRelaxed(KeyOfSlot(slab, lane)) == key;
+  *matches = __ballot_sync(kAllLanes, match) & ValidSlots(*control);
+  return (*control & kControlLocked) == 0;
+}
+
+}  // namespace hps

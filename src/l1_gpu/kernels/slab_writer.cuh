@@ -1,0 +1,150 @@
+// How kernels change slabs. All writes of a device run one kernel after the other; within a kernel
+// warps write at the same time.
+//
+// A slab is locked by setting bit 0 of its control word, and unlocked by a store of the new word
+// with a new version, behind a fence that puts rows, keys and stamps before it. Another fence after
+// the lock keeps them behind it: a reader that sees any of them sees the lock.
+//
+// An update changes no slab: it locks rows by their keys (WriterGate::row_locks) in the same
+// manner, and announces itself at the gate's other word.
+//
+// No deadlock: nobody waits while it holds a lock. Locks are tried, in ascending order of slabs,
+// and who fails gives back what it has and tries again with the next round of its warp. No
+// livelock: at any time the holder of the highest slab either has all it needs or tries a higher
+// one, which then nobody else holds; so some try always succeeds, and the keys of a launch are
+// finite. (A third slab is only tried for a move, which can be done without.)
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "l1_gpu/kernels/row_copy.cuh"
+#include "l1_gpu/kernels/slab_reader.cuh"
+
+namespace hps {
+
+// One write, as the kernels see it.
+struct WriteLaunch {
+  WriteView view;
+  CopyKind kind;
+  uint32_t tile_count;
+  uint32_t dumped_slab_count;
+};
+
+__device__ inline bool TryLock(Slab* slab) {
+  return (atomicOr(&slab->control, kControlLocked) & kControlLocked) == 0;
+}
+// Behind a fence of every lane that wrote to the slab, and a __syncwarp.
+__device__ inline void Unlock(Slab* slab, uint32_t control) {
+  StoreRelaxed(&slab->control, control & ~kControlLocked);
+}
+
+__device__ inline bool IsFull(uint32_t control) { return ValidSlots(control) == kControlValidMask; }
+__device__ inline uint32_t WithSlot(uint32_t control, uint32_t slot) {
+  return control | 1u << (kControlValidShift + slot);
+}
+__device__ inline uint32_t WithoutSlot(uint32_t control, uint32_t slot) {
+  return control & ~(1u << (kControlValidShift + slot));
+}
+__device__ inline uint32_t FreeSlot(uint32_t control) {
+  return __ffs(~ValidSlots(control) & kControlValidMask) - 1;
+}
+
+// One of the two words of the gate.
+using GateWord = unsigned long long GateWords::*;
+
+// Adds to a word of all copies of the gate, whatever the size of the block.
+__device__ inline void AddToGate(WriterGate* gate, GateWord word, unsigned long long amount) {
+  for (uint32_t copy = threadIdx.x; copy < WriterGate::kCopies; copy += blockDim.x)
+    atomicAdd(&(gate->copies[copy].*word), amount);
+}
+
+// Announces a writing block at a word of the gate, before its first lock. For all threads of a
+// block.
+__device__ inline void EnterGate(WriterGate* gate, GateWord word) {
+  AddToGate(gate, word, 1);
+  if (threadIdx.x < WriterGate::kCopies) FenceGpu();
+  __syncthreads();
+}
+// Takes leave, after the last unlock of the block, which wrote at most `key_count` keys, at least
+// one: else the word would be again what it was before.
+__device__ inline void LeaveGate(WriterGate* gate, GateWord word, uint32_t key_count) {
+  __syncthreads();
+  if (threadIdx.x < WriterGate::kCopies) FenceGpu();
+  AddToGate(gate, word, (static_cast<unsigned long long>(key_count) << kGateKeysShift) - 1);
+}
+
+// Runs write(first key of a tile) for the block's warps over all tiles, within a word of the gate.
+template <int kTileKeys, typename Write>
+__device__ inline void WriteTiles(const WriteLaunch& launch, GateWord word, const Write& write) {
+  WriterGate* const gate = launch.view.table.gate;
+  EnterGate(gate, word);
+  const uint32_t warps = blockDim.x / kWarpLanes;
+  const uint32_t stride = gridDim.x * warps;
+  for (uint32_t tile = blockIdx.x * warps + threadIdx.x / kWarpLanes; tile < launch.tile_count;
+       tile += stride) {
+    write(tile * kTileKeys);
+  }
+  LeaveGate(gate, word,
+            (launch.tile_count / stride + 1) * warps * static_cast<uint32_t>(kTileKeys));
+}
+
+// Adds a warp's sum of `amount` to a counter.
+__device__ inline void AddToCounter(uint64_t* counter, uint32_t amount) {
+  const uint32_t sum = __reduce_add_sync(kAllLanes, amount);
+  if (sum != 0 && threadIdx.x % kWarpLanes == 0)
+    atomicAdd(reinterpret_cast<unsigned long long*>(counter), static_cast<unsigned long long>(sum));
+}
+
+// Where the table holds lane i's key while nothing is inserted: no lock is needed to know it.
+template <int kTileKeys>
+__device__ inline uint32_t HeldSlot(const TableView& table, uint64_t key, bool active) {
+  const SlabPair pair = SlabsOf(key, table.slab_count);
+  Probe probe = {0, 0, 0};
+  ProbeSlabs<kTileKeys>(table.slabs, pair.first, key, __ballot_sync(kAllLanes, active), probe);
+  const bool goes_on = active && probe.matches == 0 && (probe.control & kControlOverflowed) != 0;
+  const uint32_t going_on = __ballot_sync(kAllLanes, goes_on);
+  if (going_on != 0) ProbeSlabs<kTileKeys>(table.slabs, pair.second, key, going_on, probe);
+  if (probe.matches == 0) return kNoSlot;
+  return (goes_on ? pair.second : pair.first) * kSlabSlots + __ffs(probe.matches) - 1;
+}
+
+__device__ inline RowPlaces PlacesOfTile(const WriteLaunch& launch, uint32_t first) {
+  const TableView& table = launch.view.table;
+  return {table.rows, table.row_stride_bytes,
+          const_cast<std::byte*>(launch.view.rows) + first * launch.view.row_stride_bytes,
+          launch.view.row_stride_bytes};
+}
+
+inline WriteLaunch LaunchOfWrite(const WriteView& write) {
+  WriteLaunch launch = {};
+  launch.view = write;
+  launch.kind = CopyKindOf(write.table.row_bytes,
+                           reinterpret_cast<uintptr_t>(write.rows) | write.row_stride_bytes);
+  return launch;
+}
+
+// Multiprocessors of the current device.
+inline uint32_t MultiprocessorCount() {
+  int device = 0, count = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) {
+    return 1;
+  }
+  return static_cast<uint32_t>(count);
+}
+
+// Cuts the write into tiles of a warp and gives the blocks for them: as many as run at a time, or
+// are allowed. A block goes through many tiles: were there a block for every few of them, their
+// atomics on the gate and the counters alone would take longer than the rows.
+inline uint32_t SetTiles(WriteLaunch& launch, uint32_t tile_keys, uint32_t threads,
+                         uint32_t blocks_per_multiprocessor) {
+  launch.tile_count = (launch.view.key_count + tile_keys - 1) / tile_keys;
+  const uint32_t tiles_per_block = threads / kWarpLanes;
+  const uint32_t needed = (launch.tile_count + tiles_per_block - 1) / tiles_per_block;
+  const uint32_t running = blocks_per_multiprocessor * MultiprocessorCount();
+  const uint32_t allowed = launch.view.blocks_max == 0 ? running : launch.view.blocks_max;
+  return std::min({needed, running, allowed});
+}
+
+}  // namespace hps

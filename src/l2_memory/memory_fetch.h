@@ -1,0 +1,47 @@
+// The read path of level 2: many keys at a time, so that their cache misses overlap.
+//
+// Groups of keys pass through the steps hash, first line, second line, copy, and each step
+// prefetches what the next one will touch. The steps of different groups take turns key by key.
+//
+// Bound: the plain gather of the same rows by known address. On top of it a key costs a line of the
+// index on a page of its own, seldom two: in a virtual machine whose host maps pages of 4 KiB, the
+// walk for that page costs as much as the line.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "l2_memory/partition.h"
+#include "tier/fetch_batch.h"
+
+namespace hps {
+
+struct FetchSource {
+  std::span<PartitionView> partitions;  // readers write stamps
+  const PartitionShape* shape = nullptr;
+};
+
+struct FetchRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// Answers the keys of `range` and adds to `counts`. With `streaming`, rows are stored past the
+// caches, where they are aligned to do so. REQUIRES: an epoch guard of the table is held; the
+// batch's sizes agree.
+using FetchFunction = void (*)(const FetchSource& source, const FetchBatch& batch, FetchRange range,
+                               bool streaming, FetchCounts& counts);
+
+// The fastest for this machine.
+FetchFunction FetchFunctionForMachine();
+
+// For any machine.
+void FetchPortable(const FetchSource& source, const FetchBatch& batch, FetchRange range,
+                   bool streaming, FetchCounts& counts);
+
+// For x86 machines with AVX2, and with AVX-512 (F, BW, VL, DQ); null where the machine can't run it
+// or the compiler can't build it.
+FetchFunction FetchAvx2();
+FetchFunction FetchAvx512();
+
+}  // namespace hps

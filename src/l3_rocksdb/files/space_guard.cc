@@ -1,0 +1,29 @@
+#include "l3_rocksdb/files/space_guard.h"
+
+#include <rocksdb/env.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hps {
+
+SpaceGuard::SpaceGuard(rocksdb::Env* env, std::string directory, uint64_t free_bytes_min)
+    : env_(env), directory_(std::move(directory)), free_bytes_min_(free_bytes_min) {}
+
+std::optional<uint64_t> SpaceGuard::FreeBytes() const {
+  uint64_t free_bytes = 0;
+  if (!env_->GetFreeSpace(directory_, &free_bytes).ok()) return std::nullopt;
+  return free_bytes;
+}
+
+absl::Status SpaceGuard::CheckRoomFor(uint64_t bytes) const {
+  const std::optional<uint64_t> free_bytes = FreeBytes();
+  if (!free_bytes.has_value()) return absl::OkStatus();
+  if (*free_bytes >= bytes && *free_bytes - bytes >= free_bytes_min_) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("store '", directory_, "': the disk has ", *free_bytes, " bytes free; ", bytes,
+                   " are needed beside the ", free_bytes_min_, " that stay free"));
+}
+
+}  // namespace hps

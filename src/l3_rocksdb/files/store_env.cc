@@ -1,0 +1,53 @@
+#include "l3_rocksdb/files/store_env.h"
+
+#include <rocksdb/system_clock.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace hps {
+namespace {
+
+class MonotonicClock final : public rocksdb::SystemClockWrapper {
+ public:
+  MonotonicClock() : SystemClockWrapper(rocksdb::SystemClock::Default()) {}
+
+  const char* Name() const override { return "MonotonicClock"; }
+  uint64_t NowMicros() override {
+    const auto passed = RealClock().Now() - began_;
+    return began_micros_ +
+           static_cast<uint64_t>(
+               std::chrono::duration_cast<std::chrono::microseconds>(passed).count());
+  }
+
+ private:
+  const uint64_t began_micros_ = target_->NowMicros();
+  const TimePoint began_ = RealClock().Now();
+};
+
+// One for all databases of the process.
+const std::shared_ptr<rocksdb::SystemClock>& TheClock() {
+  static const std::shared_ptr<rocksdb::SystemClock> clock = std::make_shared<MonotonicClock>();
+  return clock;
+}
+
+class StoreEnv final : public rocksdb::EnvWrapper {
+ public:
+  explicit StoreEnv(std::unique_ptr<rocksdb::Env> files) : EnvWrapper(std::move(files)) {
+    file_system_ = target()->GetFileSystem();
+    system_clock_ = TheClock();
+  }
+
+  const char* Name() const override { return "StoreEnv"; }
+  uint64_t NowMicros() override { return system_clock_->NowMicros(); }
+};
+
+}  // namespace
+
+std::unique_ptr<rocksdb::Env> NewStoreEnv(const std::shared_ptr<rocksdb::FileSystem>& files) {
+  return std::make_unique<StoreEnv>(rocksdb::NewCompositeEnv(files));
+}
+
+}  // namespace hps

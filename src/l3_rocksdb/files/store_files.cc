@@ -1,0 +1,169 @@
+#include "l3_rocksdb/files/store_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+constexpr char kTemporaryExtension[] = ".dbtmp";  // of what RocksDB will rename
+
+bool IsOurs(const std::string& name) {
+  return name == "." || name == ".." || name == "hps.lock" || name == "hps.manifest" ||
+         name == "hps.manifest.tmp" || name == "hps.reserve" || name == "staging" ||
+         name == "lost+found";
+}
+
+// What RocksDB makes before CURRENT, and so may be left of a creation that was cut short.
+bool IsOfCreation(const std::string& name) {
+  return name == "LOCK" || name == "IDENTITY" || name.starts_with("MANIFEST-") ||
+         name.ends_with(kTemporaryExtension);
+}
+
+// What holds rows. Numbered, as RocksDB names them: other files may end like that, too.
+bool HoldsRows(const std::string& name) {
+  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  const std::string_view extension = std::string_view(name).substr(digits);
+  return digits > 0 && (extension == ".sst" || extension == ".log");
+}
+
+bool IsGone(const rocksdb::Status& status) {
+  return status.IsNotFound() || status.IsPathNotFound();
+}
+
+}  // namespace
+
+absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path) {
+  if (path.empty()) return absl::InvalidArgumentError("the store's path is empty");
+  std::vector<std::string> names;
+  const rocksdb::Status listed = env->GetChildren(path, &names);
+  if (IsGone(listed)) {
+    // RocksDB says this of a directory that may not be read, too.
+    std::error_code error;
+    static_cast<void>(std::filesystem::directory_iterator(path, error));
+    if (error == std::errc::permission_denied) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("store '", path, "': the directory can't be read: ", error.message()));
+    }
+    if (env->FileExists(path).ok() && !std::filesystem::is_directory(path, error)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("store '", path, "': there is a file, expected a directory"));
+    }
+    return StoreFiles::kNone;
+  }
+  if (!listed.ok()) {
+    std::error_code error;
+    if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("store '", path, "': there is a file, expected a directory"));
+    }
+    return FromRocksStatus(listed, absl::StrCat("store '", path, "': listing the directory"));
+  }
+  bool empty = true;
+  bool rows = false;
+  for (const std::string& name : names) {
+    if (name == "CURRENT") return StoreFiles::kStore;
+    rows |= HoldsRows(name);
+    empty &= IsOurs(name) || IsOfCreation(name);
+  }
+  if (rows) {
+    return absl::DataLossError(
+        absl::StrCat("store '", path, "': the file CURRENT is missing beside the rows"));
+  }
+  if (!empty) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("store '", path, "': the directory is neither empty nor a store"));
+  }
+  return StoreFiles::kNone;
+}
+
+absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
+  absl::Status error = FromReadStatus(status, absl::StrCat("store '", path, "': opening"));
+  if (!status.IsInvalidArgument()) return error;
+  // RocksDB says this for a comparator or a column family that it does not know, but also when
+  // CURRENT can't be opened, which it first tries to see whether direct I/O works.
+  const bool failed_read = absl::StrContains(error.message(), "Direct I/O is not supported") ||
+                           absl::StrContains(error.message(), "incompatible with filesystem");
+  return failed_read ? absl::UnavailableError(error.message())
+                     : absl::DataLossError(error.message());
+}
+
+absl::Status MakeDirectories(rocksdb::Env* env, const std::string& path) {
+  const std::string what = absl::StrCat("making '", path, "'");
+  const rocksdb::Status found = env->FileExists(path);
+  if (!found.ok() && !found.IsNotFound()) return FromRocksStatus(found, what);
+  if (found.ok()) return FromRocksStatus(env->CreateDirIfMissing(path), what);
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty() && parent != path) HPS_RETURN_IF_ERROR(MakeDirectories(env, parent.string()));
+  HPS_RETURN_IF_ERROR(FromRocksStatus(env->CreateDirIfMissing(path), what));
+  return SyncDirectory(env, parent.empty() ? "." : parent.string());
+}
+
+absl::Status SyncDirectory(rocksdb::Env* env, const std::string& path) {
+  std::unique_ptr<rocksdb::Directory> directory;
+  rocksdb::Status status = env->NewDirectory(path, &directory);
+  if (status.ok()) status = directory->Fsync();
+  return FromRocksStatus(status, absl::StrCat("syncing the directory '", path, "'"));
+}
+
+absl::Status RemoveTree(rocksdb::Env* env, const std::string& path) {
+  std::vector<std::string> names;
+  const rocksdb::Status listed = env->GetChildren(path, &names);
+  if (IsGone(listed)) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(FromRocksStatus(listed, absl::StrCat("listing '", path, "'")));
+  for (const std::string& name : names) {
+    if (name == "." || name == "..") continue;
+    const std::string child = absl::StrCat(path, "/", name);
+    bool is_directory = false;
+    if (env->IsDirectory(child, &is_directory).ok() && is_directory) {
+      HPS_RETURN_IF_ERROR(RemoveTree(env, child));
+    } else {
+      HPS_RETURN_IF_ERROR(RemoveFile(env, child));
+    }
+  }
+  const rocksdb::Status removed = env->DeleteDir(path);
+  if (IsGone(removed)) return absl::OkStatus();
+  return FromRocksStatus(removed, absl::StrCat("removing '", path, "'"));
+}
+
+absl::Status RemoveFile(rocksdb::Env* env, const std::string& path) {
+  const rocksdb::Status removed = env->DeleteFile(path);
+  if (IsGone(removed)) return absl::OkStatus();
+  return FromRocksStatus(removed, absl::StrCat("removing '", path, "'"));
+}
+
+absl::Status RemoveTemporaryFiles(rocksdb::Env* env, const std::string& path) {
+  std::vector<std::string> names;
+  absl::Status removed =
+      FromRocksStatus(env->GetChildren(path, &names), absl::StrCat("listing '", path, "'"));
+  for (const std::string& name : names) {
+    if (name.ends_with(kTemporaryExtension))
+      removed.Update(RemoveFile(env, absl::StrCat(path, "/", name)));
+  }
+  return removed;
+}
+
+absl::Status WriteFileDurably(rocksdb::Env* env, const std::string& path,
+                              std::string_view content) {
+  const std::string temporary = path + ".tmp";
+  const std::string what = absl::StrCat("writing '", path, "'");
+  std::unique_ptr<rocksdb::WritableFile> file;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(env->NewWritableFile(temporary, &file, rocksdb::EnvOptions()), what));
+  rocksdb::Status status = file->Append({content.data(), content.size()});
+  if (status.ok()) status = file->Sync();
+  if (status.ok()) status = file->Close();
+  if (status.ok()) status = env->RenameFile(temporary, path);
+  HPS_RETURN_IF_ERROR(FromRocksStatus(status, what));
+  return SyncDirectory(env, std::filesystem::path(path).parent_path().string());
+}
+
+}  // namespace hps

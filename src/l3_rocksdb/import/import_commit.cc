@@ -1,0 +1,490 @@
+#include "l3_rocksdb/import/import_commit.h"
+
+#include <rocksdb/file_checksum.h>
+#include <rocksdb/metadata.h>
+#include <rocksdb/sst_file_reader.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
+#include "base/limits.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "l3_rocksdb/files/file_checksum.h"
+#include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/status.h"
+#include "l3_rocksdb/store_table.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kKeyListBatchBytes = 1 << 20;
+
+std::vector<TableSpec> SpecsOf(const StagedImport& import) {
+  std::vector<TableSpec> specs;
+  for (const StagedTable& table : import.tables) specs.push_back(table.spec);
+  return specs;
+}
+
+absl::StatusOr<bool> AnyUsed(Database& database, const StagedImport& import) {
+  for (const StagedTable& table : import.tables) {
+    HPS_ASSIGN_OR_RETURN(const bool used, WasUsed(database.db(), table.incarnation));
+    if (used) return true;
+  }
+  return false;
+}
+
+absl::Status CheckCommit(Database& database, const StagedImport& import) {
+  const CatalogContents catalog = database.catalog();
+  HPS_RETURN_IF_ERROR(CheckShapes(catalog, SpecsOf(import)));
+  HPS_ASSIGN_OR_RETURN(const bool used, AnyUsed(database, import));
+  if (used) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", import.directory, "': an incarnation of this import was used before"));
+  }
+  size_t table_count = catalog.tables.size();
+  for (const StagedTable& table : import.tables)
+    table_count += catalog.tables.contains(table.spec.name) ? 0 : 1;
+  if (table_count > kTablesPerStoreMax) {
+    return absl::ResourceExhaustedError(absl::StrCat("store '", database.path(), "': ", table_count,
+                                                     " tables, at most ", kTablesPerStoreMax));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport& import) {
+  const CatalogContents catalog = database.catalog();
+  uint64_t next_order = 1;
+  for (const auto& [name, table] : catalog.tables)
+    next_order = std::max(next_order, table.order + 1);
+  std::vector<TableRecord> records;
+  for (const StagedTable& table : import.tables) {
+    const auto known = catalog.tables.find(table.spec.name);
+    const uint64_t order = known != catalog.tables.end() ? known->second.order : next_order++;
+    records.push_back({table.spec, table.incarnation, table.row_count, order});
+  }
+  return records;
+}
+
+// The files of one column family, by links of their own when the file system has links: RocksDB
+// takes the links away, the staging directory keeps the files.
+rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const StagedImport& import,
+                                           const std::vector<StagedFile>& files,
+                                           rocksdb::ColumnFamilyHandle* family) {
+  rocksdb::IngestExternalFileArg ingestion;
+  ingestion.column_family = family;
+  ingestion.options.move_files = true;
+  ingestion.options.write_global_seqno = false;    // the files stay as they were checksummed
+  ingestion.options.verify_file_checksum = false;  // has been done
+  for (const StagedFile& file : files) {
+    const std::string path = import.directory + "/" + file.name;
+    const std::string link = path + kLinkSuffix;
+    const bool linked = env->FileExists(link).ok() || env->LinkFile(path, link).ok();
+    ingestion.options.move_files &= linked;
+    ingestion.external_files.push_back(linked ? link : path);
+    ingestion.files_checksums.push_back(file.checksum);
+    ingestion.files_checksum_func_names.emplace_back(rocksdb::kStandardDbFileChecksumFuncName);
+  }
+  if (!ingestion.options.move_files) {
+    for (size_t i = 0; i < files.size(); ++i)
+      ingestion.external_files[i] = import.directory + "/" + files[i].name;
+  }
+  return ingestion;
+}
+
+// A file that was left staged may have rotted since. Errors: DATA_LOSS (it has, or it is not
+// there), UNAVAILABLE.
+absl::Status CheckFile(const Database& database, const StagedImport& import,
+                       const StagedFile& file) {
+  const std::string path = import.directory + "/" + file.name;
+  HPS_ASSIGN_OR_RETURN(const FileChecksum found, ChecksumOf(database.env(), path));
+  if (found.checksum == file.checksum) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("'", path, "': its checksum is not that of what was written"));
+}
+
+absl::Status CheckFiles(const Database& database, const StagedImport& import) {
+  for (const StagedTable& table : import.tables) {
+    for (const StagedFile& file : table.row_files)
+      HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
+    for (const StagedFile& file : table.key_files)
+      HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
+  }
+  return absl::OkStatus();
+}
+
+// Whether RocksDB has taken over the files with the ranges of keys that were written.
+absl::Status CheckTaken(Database& database, rocksdb::ColumnFamilyHandle* family,
+                        const std::vector<StagedFile>& files) {
+  rocksdb::ColumnFamilyMetaData taken;
+  database.db().GetColumnFamilyMetaData(family, &taken);
+  std::set<std::pair<std::string, std::string>> ranges;
+  for (const rocksdb::LevelMetaData& level : taken.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files)
+      ranges.emplace(file.smallestkey, file.largestkey);
+  }
+  const auto missing = std::find_if(files.begin(), files.end(), [&](const StagedFile& file) {
+    return !ranges.contains({file.first_key, file.last_key});
+  });
+  if (missing == files.end()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("store '", database.path(), "': '", missing->name,
+                   "' was not taken over with the range of keys that was written"));
+}
+
+// The records of the files, one by one.
+absl::Status WriteKeyLists(Database& database, const StagedImport& import,
+                           const std::vector<StagedFile>& files) {
+  rocksdb::Options options = database.rocks_options().for_key_list_files();
+  options.env = database.env();
+  rocksdb::WriteBatch batch;
+  for (const StagedFile& file : files) {
+    const std::string path = import.directory + "/" + file.name;
+    const std::string what = absl::StrCat("reading '", path, "'");
+    rocksdb::SstFileReader reader(options);
+    HPS_RETURN_IF_ERROR(FromReadStatus(reader.Open(path), what));
+    const std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(rocksdb::ReadOptions()));
+    for (it->SeekToFirst(); it->Valid(); it->Next()) {
+      batch.Put(database.key_list(), it->key(), it->value());
+      if (batch.GetDataSize() < kKeyListBatchBytes) continue;
+      HPS_RETURN_IF_ERROR(database.Write(batch, /*durable=*/false));
+      batch.Clear();
+    }
+    HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), what));
+  }
+  return database.Write(batch, /*durable=*/true);
+}
+
+using FamilyHandles = std::vector<rocksdb::ColumnFamilyHandle*>;
+
+std::vector<rocksdb::IngestExternalFileArg> RowIngestions(Database& database,
+                                                          const StagedImport& import,
+                                                          const FamilyHandles& handles) {
+  std::vector<rocksdb::IngestExternalFileArg> ingestions;
+  for (size_t i = 0; i < import.tables.size(); ++i) {
+    const std::vector<StagedFile>& files = import.tables[i].row_files;
+    if (!files.empty())
+      ingestions.push_back(IngestionOf(database.env(), import, files, handles[i]));
+  }
+  return ingestions;
+}
+
+std::vector<StagedFile> KeyFilesOf(const StagedImport& import) {
+  std::vector<StagedFile> files;
+  for (const StagedTable& table : import.tables)
+    files.insert(files.end(), table.key_files.begin(), table.key_files.end());
+  return files;
+}
+
+// RocksDB looks at the neighbours of what it takes over. Where the list of another table is damaged
+// it takes no list, and no import or repair would come to its end: records are written there.
+absl::Status TakeOver(Database& database, const StagedImport& import, const FamilyHandles& handles,
+                      const std::vector<StagedFile>& key_files) {
+  std::vector<rocksdb::IngestExternalFileArg> ingestions = RowIngestions(database, import, handles);
+  ingestions.push_back(IngestionOf(database.env(), import, key_files, database.key_list()));
+  const absl::Status ingested = database.Ingest(ingestions);
+  if (ingested.ok()) return CheckTaken(database, database.key_list(), key_files);
+  if (!absl::IsDataLoss(ingested)) return ingested;
+  HPS_RETURN_IF_ERROR(database.Ingest(RowIngestions(database, import, handles)));
+  LogWarning(absl::StrCat("key lists are written one by one: ", ingested.ToString()));
+  // A compaction of what is written now with what is damaged would end all writing.
+  const rocksdb::Status kept =
+      database.db().SetOptions(database.key_list(), {{"disable_auto_compactions", "true"}});
+  if (!kept.ok()) return FromReadStatus(kept, "key lists beside a damaged one");
+  return WriteKeyLists(database, import, key_files);
+}
+
+absl::Status Ingest(Database& database, const StagedImport& import, const FamilyHandles& handles) {
+  const std::vector<StagedFile> key_files = KeyFilesOf(import);
+  if (key_files.empty()) return absl::OkStatus();  // no table has a row
+  HPS_RETURN_IF_ERROR(TakeOver(database, import, handles, key_files));
+  for (size_t i = 0; i < import.tables.size(); ++i)
+    HPS_RETURN_IF_ERROR(CheckTaken(database, handles[i], import.tables[i].row_files));
+  return absl::OkStatus();
+}
+
+absl::Status IngestFiles(Database& database, const StagedImport& import,
+                         const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
+  HPS_FAULT_POINT("l3.import.before_ingest");
+  HPS_RETURN_IF_ERROR(Ingest(database, import, handles));
+  HPS_FAULT_POINT("l3.import.before_switch");
+  return absl::OkStatus();
+}
+
+std::set<std::string> TablesOf(const StagedImport& import) {
+  std::set<std::string> names;
+  for (const StagedTable& table : import.tables) names.insert(table.spec.name);
+  return names;
+}
+
+bool IsReplaced(const StagedImport& import, const std::set<std::string>& newer_names) {
+  return std::all_of(import.tables.begin(), import.tables.end(), [&](const StagedTable& table) {
+    return newer_names.contains(table.spec.name);
+  });
+}
+
+// See CommitImport. Does not read the import's files: those that this process has just written are
+// as it has written them, and reading them again would cost a large import a third of its time.
+// REQUIRES: the database's change_mutex() is held.
+absl::Status CommitLocked(Database& database, const StagedImport& import,
+                          const std::vector<Incarnation>& replaced, rocksdb::WriteBatch& records) {
+  HPS_RETURN_IF_ERROR(CheckCommit(database, import));
+  HPS_RETURN_IF_ERROR(database.CheckRoomFor(0));
+  HPS_FAULT_POINT("l3.import.before_families");
+  const std::vector<TableRecord> tables = RecordsOf(database, import);
+  HPS_ASSIGN_OR_RETURN(const std::vector<rocksdb::ColumnFamilyHandle*> handles,
+                       database.CreateFamilies(tables));
+  const absl::Status ingested = IngestFiles(database, import, handles);
+  if (!ingested.ok()) {
+    database.DropFamilies(handles);
+    return ingested;
+  }
+  HPS_RETURN_IF_ERROR(database.SwitchTables(tables, handles, replaced, records));
+  HPS_FAULT_POINT("l3.import.after_switch");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TableInfo>> InfosOf(Database& database, const StagedImport& import) {
+  std::vector<TableInfo> infos;
+  for (const StagedTable& table : import.tables) {
+    HPS_ASSIGN_OR_RETURN(const Database::Pin pin, database.PinTable(table.spec.name));
+    infos.push_back(InfoOf(database, pin.family()));
+  }
+  return infos;
+}
+
+// Commits staged imports in their order. REQUIRES: the database's change_mutex() is held.
+class ReadyImports {
+ public:
+  explicit ReadyImports(Database& database) : database_(database) {}
+
+  // Errors: those of TakeReadyImports. What becomes of the single imports is in waiting_ and in the
+  // database's lost_imports().
+  absl::Status Commit();
+
+  // Whether a newer import may switch. Errors: UNAVAILABLE (see CommitNewest).
+  absl::Status CheckMayPass(const StagedImport& newer) const;
+  // Of those that wait and that a newer import replaces. They are still there when it has switched,
+  // also where the process ends right then, and must not switch over it.
+  std::vector<Incarnation> IncarnationsReplacedBy(const StagedImport& newer) const;
+  // A newer import has switched: those that wait and that it replaces are removed, and those of its
+  // tables that were lost are forgotten.
+  void RemoveReplacedBy(const StagedImport& newer);
+  // Whether one that waits has the table.
+  bool WaitFor(const std::string& table) const;
+  // The table was dropped: those that wait go on without it. Errors: those of TakeOutTable.
+  absl::Status TakeOut(const std::string& table);
+
+  bool changed() const { return changed_; }
+  const absl::Status& first_error() const { return first_error_; }
+
+ private:
+  absl::Status CommitOne(const StagedImport& import, bool& is_lost);
+  absl::Status CheckImport(const StagedImport& import, bool& is_lost) const;
+  void GiveUp(std::span<const StagedImport> older, const StagedImport& import,
+              const absl::Status& why);
+  void Remove(const StagedImport& import) const;
+
+  Database& database_;
+  FileLock lock_;  // TakenImports::lock
+  std::vector<StagedImport> waiting_;
+  absl::Status first_error_;
+  bool changed_ = false;
+};
+
+absl::Status ReadyImports::Commit() {
+  database_.TidyUp();
+  HPS_ASSIGN_OR_RETURN(TakenImports taken, TakeReadyImports(database_.env(), database_.path()));
+  lock_ = std::move(taken.lock);
+  if (taken.damaged_count > 0) {
+    database_.lost_imports().AddUnknown(
+        absl::DataLossError("the manifest of a staged import is damaged"));
+  }
+  for (size_t i = 0; i < taken.ready.size(); ++i) {
+    const StagedImport& import = taken.ready[i];
+    bool is_lost = false;
+    const absl::Status committed = CommitOne(import, is_lost);
+    if (is_lost) {
+      GiveUp(std::span(taken.ready).first(i), import, committed);
+      continue;
+    }
+    if (committed.ok()) {
+      Remove(import);
+      continue;
+    }
+    LogError(absl::StrCat("a staged import has to wait: ", committed.ToString()));
+    first_error_.Update(committed);
+    waiting_.push_back(import);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadyImports::CommitOne(const StagedImport& import, bool& is_lost) {
+  HPS_ASSIGN_OR_RETURN(const bool committed_before, AnyUsed(database_, import));
+  if (!committed_before) {
+    HPS_RETURN_IF_ERROR(CheckMayPass(import));
+    HPS_RETURN_IF_ERROR(CheckImport(import, is_lost));
+    rocksdb::WriteBatch no_more_records;
+    HPS_RETURN_IF_ERROR(
+        CommitLocked(database_, import, IncarnationsReplacedBy(import), no_more_records));
+    changed_ = true;
+  }
+  RemoveReplacedBy(import);
+  return absl::OkStatus();
+}
+
+// `is_lost`: it can never be committed, whatever becomes of the store. What the store itself says
+// is no reason for that, not even that it is damaged: the import may be all that is left then.
+absl::Status ReadyImports::CheckImport(const StagedImport& import, bool& is_lost) const {
+  const absl::Status fits = CheckShapes(database_.catalog(), SpecsOf(import));
+  is_lost = !fits.ok();
+  HPS_RETURN_IF_ERROR(fits);
+  // What has to wait for room is not read for nothing.
+  HPS_RETURN_IF_ERROR(CheckCommit(database_, import));
+  HPS_RETURN_IF_ERROR(database_.CheckRoomFor(0));
+  const absl::Status whole = CheckFiles(database_, import);
+  is_lost = absl::IsDataLoss(whole);
+  return whole;
+}
+
+// `older` were ready before it.
+void ReadyImports::GiveUp(std::span<const StagedImport> older, const StagedImport& import,
+                          const absl::Status& why) {
+  LogError(absl::StrCat("a staged import is given up: ", why.ToString()));
+  Remove(import);
+  // Else it is there the next time, and is given up then.
+  if (!IsNotReady(database_.env(), import.directory)) return;
+  for (const std::string& table : TablesOf(import)) {
+    std::set<Incarnation> before;
+    for (const StagedImport& other : older) {
+      for (const StagedTable& staged : other.tables)
+        if (staged.spec.name == table) before.insert(staged.incarnation);
+    }
+    database_.lost_imports().Add(table, why, std::move(before));
+  }
+}
+
+absl::Status ReadyImports::CheckMayPass(const StagedImport& newer) const {
+  const std::set<std::string> names = TablesOf(newer);
+  for (const StagedImport& older : waiting_) {
+    const auto is_shared = [&](const StagedTable& table) {
+      return names.contains(table.spec.name);
+    };
+    const auto shared = std::find_if(older.tables.begin(), older.tables.end(), is_shared);
+    if (shared == older.tables.end() || IsReplaced(older, names)) continue;
+    return absl::UnavailableError(absl::StrCat(
+        "store '", database_.path(), "': an older import of table '", shared->spec.name,
+        "' and others is staged and can't be committed now: ", first_error_.message()));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Incarnation> ReadyImports::IncarnationsReplacedBy(const StagedImport& newer) const {
+  const std::set<std::string> names = TablesOf(newer);
+  std::vector<Incarnation> incarnations;
+  for (const StagedImport& older : waiting_) {
+    if (!IsReplaced(older, names)) continue;
+    for (const StagedTable& table : older.tables) incarnations.push_back(table.incarnation);
+  }
+  return incarnations;
+}
+
+void ReadyImports::RemoveReplacedBy(const StagedImport& newer) {
+  const std::set<std::string> names = TablesOf(newer);
+  std::erase_if(waiting_, [&](const StagedImport& older) {
+    if (!IsReplaced(older, names)) return false;
+    Remove(older);
+    return true;
+  });
+  for (const StagedTable& table : newer.tables)
+    database_.lost_imports().Replace(table.spec.name, table.incarnation);
+}
+
+bool ReadyImports::WaitFor(const std::string& table) const {
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const StagedImport& import) { return TablesOf(import).contains(table); });
+}
+
+absl::Status ReadyImports::TakeOut(const std::string& table) {
+  for (StagedImport& import : waiting_) {
+    if (!TablesOf(import).contains(table)) continue;
+    const absl::Status taken = TakeOutTable(database_.env(), database_.path(), table, import);
+    if (taken.ok()) continue;
+    return absl::Status(taken.code(),
+                        absl::StrCat("store '", database_.path(), "': table '", table,
+                                     "' is dropped, but a staged import would bring it back: ",
+                                     taken.message(), "; drop it again"));
+  }
+  return absl::OkStatus();
+}
+
+void ReadyImports::Remove(const StagedImport& import) const {
+  const absl::Status removed = RemoveStaging(database_.env(), database_.path(), import.directory);
+  if (!removed.ok()) LogWarning(absl::StrCat("a staged import is left: ", removed.ToString()));
+}
+
+}  // namespace
+
+absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSpec> specs) {
+  for (const TableSpec& spec : specs) {
+    const auto known = catalog.tables.find(spec.name);
+    if (known == catalog.tables.end()) continue;
+    const TableSpec& has = known->second.spec;
+    if (has.dim == spec.dim && has.dtype == spec.dtype) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("table '", spec.name, "' exists with dim ", has.dim, " and dtype ",
+                     std::string(DtypeName(has.dtype)), "; the import has dim ", spec.dim,
+                     " and dtype ", std::string(DtypeName(spec.dtype)), ": drop the table first"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const StagedImport& import,
+                                                    rocksdb::WriteBatch& records) {
+  MutexLock lock(database.change_mutex());
+  HPS_RETURN_IF_ERROR(CheckFiles(database, import));
+  HPS_RETURN_IF_ERROR(CommitLocked(database, import, {}, records));
+  return InfosOf(database, import);
+}
+
+absl::StatusOr<bool> CommitReadyImports(Database& database) {
+  MutexLock lock(database.change_mutex());
+  ReadyImports ready(database);
+  HPS_RETURN_IF_ERROR(ready.Commit());
+  if (!ready.changed()) HPS_RETURN_IF_ERROR(ready.first_error());
+  return ready.changed();
+}
+
+absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database,
+                                                    const StagedImport& import) {
+  MutexLock lock(database.change_mutex());
+  ReadyImports ready(database);
+  HPS_RETURN_IF_ERROR(ready.Commit());
+  HPS_RETURN_IF_ERROR(ready.CheckMayPass(import));
+  rocksdb::WriteBatch no_more_records;
+  HPS_RETURN_IF_ERROR(
+      CommitLocked(database, import, ready.IncarnationsReplacedBy(import), no_more_records));
+  ready.RemoveReplacedBy(import);
+  return InfosOf(database, import);
+}
+
+absl::Status DropAfterStaged(Database& database, const std::string& table) {
+  MutexLock lock(database.change_mutex());
+  ReadyImports ready(database);
+  HPS_RETURN_IF_ERROR(ready.Commit());
+  // Also for what changes in imports that wait, for want of room maybe.
+  const SpaceReserve::Loan room = database.LendRoom();
+  const absl::Status dropped = database.DropTable(table);
+  // A table that is only staged exists for whoever has staged it.
+  const bool only_staged = absl::IsNotFound(dropped) && ready.WaitFor(table);
+  if (!only_staged) HPS_RETURN_IF_ERROR(dropped);
+  database.lost_imports().Forget(table);
+  return ready.TakeOut(table);
+}
+
+}  // namespace hps

@@ -1,0 +1,499 @@
+// Imports that wait for the store's owner: their order, what becomes of those that can't be taken,
+// and what the makers of others notice of it.
+#include "l3_rocksdb/import/staging.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "base/logging.h"
+#include "l3_rocksdb/catalog.h"
+#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/import/bulk_import.h"
+#include "l3_rocksdb/import/import_commit.h"
+#include "l3_rocksdb/test_store.h"
+#include "testing/faults/fault_points.h"
+
+namespace hps {
+namespace {
+
+constexpr uint32_t kDim = 4;
+
+class StagingTest : public testing::Test {
+ protected:
+  StagingTest() {
+    SetLogLevel(LogLevel::kOff);
+    OpenServer();
+  }
+  ~StagingTest() override {
+    FaultPoints::DisarmAll();
+    SetLogLevel(LogLevel::kWarning);
+  }
+
+  void OpenServer() {
+    RocksStoreOptions server = Options();
+    server.role = OwnerRole::kServer;
+    auto opened = OpenRocksStore(server);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    if (opened.ok()) server_ = *std::move(opened);
+  }
+  std::string path() const { return directory_.path() + "/store"; }
+  RocksStoreOptions Options() const { return TestOptions(path()); }
+
+  static std::vector<TableSpec> Specs(const std::vector<std::string>& names) {
+    std::vector<TableSpec> specs;
+    for (const std::string& name : names) specs.push_back({.name = "m/" + name, .dim = kDim});
+    return specs;
+  }
+  // Gives each table `row_count` rows and commits.
+  static absl::StatusOr<BulkImport::Result> Fill(absl::StatusOr<std::unique_ptr<BulkImport>> import,
+                                                 size_t table_count, Key row_count) {
+    HPS_RETURN_IF_ERROR(import.status());
+    std::vector<Key> keys;
+    for (Key key = 0; key < row_count; ++key) keys.push_back(key);
+    for (size_t table = 0; table < table_count; ++table) {
+      StampedRows rows(1, kDim * 4, keys);
+      HPS_RETURN_IF_ERROR((*import)->Add(table, 0, rows.keys(), rows.rows()));
+      HPS_RETURN_IF_ERROR((*import)->FinishPart(table, 0));
+    }
+    return (*import)->Commit();
+  }
+  absl::Status ImportAsOwner(const std::vector<std::string>& names, Key row_count) {
+    return Fill(server_->BeginImport(Specs(names)), names.size(), row_count).status();
+  }
+  void Stage(const std::vector<std::string>& names, Key row_count) {
+    const auto result = Fill(StageImport(Options(), Specs(names)), names.size(), row_count);
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_TRUE(result->staged);
+  }
+  // Stage, of an import whose rows have rotted since.
+  void StageRotten(const std::vector<std::string>& names, Key row_count) {
+    const std::vector<std::string> before = StagedDirectories();
+    Stage(names, row_count);
+    for (const std::string& directory : StagedDirectories()) {
+      if (std::find(before.begin(), before.end(), directory) != before.end()) continue;
+      std::fstream file(directory + "/t0-p0-0.sst", std::ios::in | std::ios::out);
+      file.seekp(100).put('\x55').put('\x55').put('\x55');
+      ASSERT_TRUE(file.flush());
+    }
+  }
+  std::map<std::string, uint64_t> RowCounts() const {
+    std::map<std::string, uint64_t> counts;
+    const auto tables = server_->Tables();
+    EXPECT_TRUE(tables.ok()) << tables.status();
+    for (const TableInfo& table : *tables) counts[table.spec.name] = table.row_count;
+    return counts;
+  }
+  // Which tables of the model were lost, "" for what nobody can tell.
+  std::vector<std::string> Lost() {
+    std::vector<std::string> tables;
+    for (const LostImport& lost : server_->TakeLostImports("m")) tables.push_back(lost.table);
+    return tables;
+  }
+  std::vector<std::string> StagedDirectories() const {
+    std::vector<std::string> directories;
+    if (!std::filesystem::exists(path() + "/staging")) return directories;
+    for (const auto& entry : std::filesystem::directory_iterator(path() + "/staging"))
+      directories.push_back(entry.path());
+    return directories;
+  }
+  // As while the owner commits: what is staged meanwhile replaces nothing yet.
+  FileLock CommitLock() const {
+    auto lock = TakeCommitLock(path());
+    EXPECT_TRUE(lock.ok()) << lock.status();
+    return lock.ok() ? *std::move(lock) : FileLock();
+  }
+  // The tables of each import that waits, with the rows of its first one.
+  using Waiting = std::vector<std::pair<std::vector<std::string>, uint64_t>>;
+  Waiting WhatWaits() const {
+    Waiting waiting;
+    const auto imports = ListWaitingImports(Options());
+    EXPECT_TRUE(imports.ok()) << imports.status();
+    for (const WaitingImport& import : *imports) {
+      waiting.push_back({{}, import.tables.at(0).row_count});
+      for (const TableInfo& table : import.tables) waiting.back().first.push_back(table.spec.name);
+    }
+    return waiting;
+  }
+  // The next `times` commits find the disk full.
+  static void FailCommits(uint64_t times) {
+    FaultPoints::Arm("l3.import.before_families",
+                     {.action = FaultAction::kFail,
+                      .status = absl::ResourceExhaustedError("planned: no space"),
+                      .times = times});
+  }
+
+  using Counts = std::map<std::string, uint64_t>;
+  using Tables = std::vector<std::string>;
+  TestDirectory directory_;
+  std::unique_ptr<DurableStore> server_;
+};
+
+// Catches: an older staged import that switches over a newer one of the owner's own.
+TEST_F(StagingTest, TheOwnersImportComesAfterWhatWasStagedBefore) {
+  Stage({"a", "b"}, 20);
+  ASSERT_TRUE(ImportAsOwner({"a"}, 30).ok());
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}, {"m/b", 20}}));
+  EXPECT_TRUE(StagedDirectories().empty());
+  EXPECT_FALSE(*server_->Refresh());
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}, {"m/b", 20}}));
+}
+
+// Catches: a copy on the disk for every import that is made beside a server that loads none.
+TEST_F(StagingTest, AStagedImportIsRemovedWhenNewerOnesHaveAllItsTables) {
+  Stage({"a", "b"}, 10);
+  Stage({"c"}, 10);
+  Stage({"b"}, 20);
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a", "m/b"}, 10}, {{"m/c"}, 10}, {{"m/b"}, 20}}))
+      << "what is imported together switches together";
+  Stage({"a"}, 30);
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/c"}, 10}, {{"m/b"}, 20}, {{"m/a"}, 30}}));
+  Stage({"a", "b"}, 40);
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/c"}, 10}, {{"m/a", "m/b"}, 40}}));
+  EXPECT_EQ(StagedDirectories().size(), 2u);
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 40}, {"m/b", 40}, {"m/c", 10}}));
+  EXPECT_EQ(Lost(), Tables{});
+}
+
+// Catches: files that go while the owner reads them, and an import that is taken for damaged then.
+TEST_F(StagingTest, NothingIsRemovedUnderTheOwnerThatCommitsIt) {
+  Stage({"a"}, 10);
+  FaultPoints::Arm("l3.import.before_families", {.action = FaultAction::kWait});
+  absl::StatusOr<bool> changed = false;
+  std::thread owner([&] { changed = server_->Refresh(); });
+  EXPECT_TRUE(FaultPoints::AwaitWaiting("l3.import.before_families",
+                                        DeadlineAfter(RealClock(), kFaultWaitMax)));
+  Stage({"a"}, 20);
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 10}, {{"m/a"}, 20}}));
+  FaultPoints::DisarmAll();
+  owner.join();
+  EXPECT_TRUE(changed.ok() && *changed) << changed.status();
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
+  EXPECT_EQ(Lost(), Tables{});
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 20}}));
+  Stage({"a"}, 30);
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 30}})) << "the owner has ended";
+}
+
+// Catches: an import that goes for a newer one that the store then refuses.
+TEST_F(StagingTest, AnImportOfAnotherShapeRemovesNothing) {
+  Stage({"a"}, 10);
+  const TableSpec wide = {.name = "m/a", .dim = 2 * kDim};
+  StampedRows rows(1, 2 * kDim * 4, {1, 2, 3});
+  const auto import = StageImport(Options(), {&wide, 1});
+  ASSERT_TRUE(import.ok()) << import.status();
+  ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
+  ASSERT_TRUE((*import)->Commit().ok());
+  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 10}, {{"m/a"}, 3}}));
+}
+
+// What can't be removed is no error of the newer import, and goes later.
+TEST_F(StagingTest, AReplacedImportThatCannotBeRemovedGoesLater) {
+  for (const char* point : {"l3.stage.before_removal", "l3.stage.in_removal"}) {
+    SCOPED_TRACE(point);
+    Stage({"a"}, 10);
+    FaultPoints::Arm(point, {.action = FaultAction::kFail});
+    Stage({"a"}, 20);
+    FaultPoints::DisarmAll();
+    EXPECT_EQ(StagedDirectories().size(), 2u);
+    Stage({"a"}, 30);
+    EXPECT_EQ(StagedDirectories().size(), 1u);
+    EXPECT_TRUE(*server_->Refresh());
+    EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}}));
+    EXPECT_EQ(Lost(), Tables{});
+  }
+}
+
+TEST_F(StagingTest, WhoDoesNotOwnTheStoreSeesWhatWaits) {
+  EXPECT_TRUE(ListWaitingImports(Options())->empty());
+  Stage({"a", "b"}, 20);
+  Stage({"a"}, 30);
+  const auto unfinished = StageImport(Options(), Specs({"c"}));
+  ASSERT_TRUE(unfinished.ok()) << unfinished.status();
+  const auto waiting = ListWaitingImports(Options());
+  ASSERT_TRUE(waiting.ok()) << waiting.status();
+  ASSERT_EQ(waiting->size(), 2u) << "what is in the making does not wait";
+  ASSERT_EQ((*waiting)[0].tables.size(), 2u);
+  EXPECT_EQ((*waiting)[0].tables[1].spec.name, "m/b");
+  ASSERT_EQ((*waiting)[1].tables.size(), 1u);
+  const TableInfo& newest = (*waiting)[1].tables[0];
+  EXPECT_EQ(newest.row_count, 30u);
+  EXPECT_EQ(newest.spec.dim, kDim);
+  EXPECT_GT(newest.bytes, 30u * kDim * 4);
+  EXPECT_GT(newest.incarnation, 0u);
+  EXPECT_EQ((*waiting)[1].problem, "");
+  EXPECT_EQ(StagedDirectories().size(), 3u);
+  ASSERT_TRUE(*server_->Refresh());
+  EXPECT_TRUE(ListWaitingImports(Options())->empty());
+  RocksStoreOptions elsewhere = Options();
+  elsewhere.config.path = directory_.path() + "/none";
+  EXPECT_TRUE(ListWaitingImports(elsewhere)->empty());
+}
+
+// Catches: remains that only the owner of the store removes, beside a server or at the end of an
+// import: imports that were killed kept the room that the next one needed to come to its end.
+TEST_F(StagingTest, ANewImportRemovesWhatEndedOnesHaveLeft) {
+  Stage({"a"}, 20);
+  const auto unfinished = StageImport(Options(), Specs({"b"}));
+  ASSERT_TRUE(unfinished.ok()) << unfinished.status();
+  const std::string remains = path() + "/staging/0123456789abcdef";
+  std::filesystem::create_directory(remains);
+  std::ofstream(remains + "/lock").close();
+  std::ofstream(remains + "/t0-p0-0.sst") << "rows";
+  std::filesystem::create_directory(path() + "/staging/0123456789abcdee");  // not even a lock
+  const auto next = StageImport(Options(), Specs({"c"}));
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_FALSE(std::filesystem::exists(remains));
+  EXPECT_EQ(StagedDirectories().size(), 3u) << "what is ready or in the making stays";
+  EXPECT_EQ(ListWaitingImports(Options())->size(), 1u);
+}
+
+TEST_F(StagingTest, AWaitingImportThatCannotBeReadIsListedWithTheReason) {
+  Stage({"a"}, 10);
+  std::filesystem::resize_file(StagedDirectories().at(0) + "/manifest", 40);
+  Stage({"b"}, 10);
+  const auto waiting = ListWaitingImports(Options());
+  ASSERT_TRUE(waiting.ok()) << waiting.status();
+  ASSERT_EQ(waiting->size(), 2u);
+  EXPECT_EQ((*waiting)[0].tables.at(0).spec.name, "m/b");
+  EXPECT_TRUE((*waiting)[1].tables.empty());
+  EXPECT_NE((*waiting)[1].problem.find("DATA_LOSS"), std::string::npos) << (*waiting)[1].problem;
+  EXPECT_EQ(StagedDirectories().size(), 2u) << "a look changes nothing";
+}
+
+TEST_F(StagingTest, AnImportThatHasToWaitKeepsNoOtherBack) {
+  Stage({"a"}, 10);
+  Stage({"b"}, 20);
+  FailCommits(1);
+  const auto changed = server_->Refresh();
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  EXPECT_TRUE(*changed);
+  EXPECT_EQ(RowCounts(), (Counts{{"m/b", 20}}));
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}, {"m/b", 20}}));
+  EXPECT_TRUE(StagedDirectories().empty());
+}
+
+TEST_F(StagingTest, WhatMustWaitIsAnErrorWhenNothingElseHasChanged) {
+  Stage({"a"}, 10);
+  FailCommits(1);
+  EXPECT_EQ(server_->Refresh().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(StagedDirectories().size(), 1u);
+}
+
+TEST_F(StagingTest, AnImportThatWaitsIsReplacedByANewerOneOfItsTables) {
+  Stage({"a"}, 10);
+  {
+    const FileLock lock = CommitLock();
+    Stage({"a", "b"}, 20);
+  }
+  FailCommits(1);
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 20}, {"m/b", 20}}));
+  EXPECT_TRUE(StagedDirectories().empty());
+}
+
+// Catches: an import that had to wait, and comes back over the newer one that has replaced it.
+TEST_F(StagingTest, AReplacedImportIsNotCommittedWhereTheProcessEndsBeforeItIsRemoved) {
+  Stage({"a"}, 10);
+  FailCommits(1);
+  FaultPoints::Arm(
+      "l3.import.after_switch",
+      {.action = FaultAction::kFail, .status = absl::AbortedError("planned: end"), .times = 1});
+  EXPECT_EQ(ImportAsOwner({"a"}, 30).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(StagedDirectories().size(), 1u);
+  server_.reset();
+  OpenServer();
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}}));
+  EXPECT_TRUE(StagedDirectories().empty());
+}
+
+TEST_F(StagingTest, ANewerImportThatReplacesOnlyAPartWaitsBehindIt) {
+  Stage({"a", "b"}, 10);
+  Stage({"a"}, 20);
+  FailCommits(3);
+  EXPECT_EQ(server_->Refresh().status().code(), absl::StatusCode::kResourceExhausted);
+  const absl::Status behind = ImportAsOwner({"b"}, 30);
+  EXPECT_EQ(behind.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(std::string(behind.message()).find("'m/b'"), std::string::npos) << behind;
+  EXPECT_TRUE(RowCounts().empty());
+  EXPECT_EQ(StagedDirectories().size(), 2u);
+  // What others have staged is no error of an import of another table.
+  const absl::Status beside = ImportAsOwner({"c"}, 40);
+  EXPECT_TRUE(beside.ok()) << beside;
+  EXPECT_EQ(RowCounts(), (Counts{{"m/c", 40}}));
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 20}, {"m/b", 10}, {"m/c", 40}}));
+  EXPECT_TRUE(StagedDirectories().empty());
+}
+
+// Catches: an import that was dropped for a newer one that then could not be committed.
+TEST_F(StagingTest, ANewerImportThatIsGivenUpReplacesNothing) {
+  Stage({"a"}, 10);
+  {
+    const FileLock lock = CommitLock();
+    StageRotten({"a"}, 20);
+  }
+  std::ofstream(StagedDirectories().at(0) + "/unknown") << "left alone until the end";
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
+  EXPECT_TRUE(StagedDirectories().empty());
+  EXPECT_EQ(Lost(), Tables{"m/a"});
+  EXPECT_EQ(Lost(), Tables{}) << "it is told once";
+}
+
+TEST_F(StagingTest, WhatANewerImportReplacesIsNotLost) {
+  StageRotten({"a", "b"}, 10);
+  Stage({"a"}, 20);
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(Lost(), Tables{"m/b"});
+
+  StageRotten({"a", "b"}, 10);
+  EXPECT_FALSE(*server_->Refresh());
+  ASSERT_TRUE(ImportAsOwner({"b"}, 30).ok());
+  EXPECT_TRUE(server_->TakeLostImports("").empty()) << "they are another model's";
+  EXPECT_TRUE(server_->TakeLostImports("m/a").empty());
+  EXPECT_EQ(Lost(), Tables{"m/a"});
+}
+
+// Catches: a loss that is forgotten when an older import, which had to wait, is taken.
+TEST_F(StagingTest, AnOlderImportDoesNotMakeUpForALostOne) {
+  Stage({"a"}, 10);
+  {
+    const FileLock lock = CommitLock();
+    StageRotten({"a", "b"}, 20);
+  }
+  FailCommits(1);
+  EXPECT_EQ(server_->Refresh().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
+  EXPECT_EQ(Lost(), (Tables{"m/a", "m/b"}));
+}
+
+TEST_F(StagingTest, WhatADropLosesIsToldUnlessItIsOfTheTable) {
+  Stage({"a", "b"}, 10);
+  EXPECT_TRUE(*server_->Refresh());
+  StageRotten({"a"}, 20);
+  StageRotten({"b"}, 20);
+  ASSERT_TRUE(server_->Drop("m/a").ok());
+  EXPECT_EQ(Lost(), Tables{"m/b"});
+}
+
+TEST_F(StagingTest, WhatOpeningLosesIsTold) {
+  StageRotten({"a"}, 10);
+  Stage({"b"}, 10);
+  server_.reset();
+  OpenServer();
+  EXPECT_EQ(RowCounts(), (Counts{{"m/b", 10}}));
+  EXPECT_EQ(Lost(), Tables{"m/a"});
+}
+
+// Catches: an import that is thrown away because the store that it was to come into is damaged.
+TEST_F(StagingTest, ADamagedStoreLosesNoStagedImport) {
+  server_.reset();
+  RocksStoreOptions server = Options();
+  server.role = OwnerRole::kServer;
+  server.config.cache_bytes = 0;  // what was read before the damage is not kept
+  const auto database = Database::Open(server);
+  ASSERT_TRUE(database.ok()) << database.status();
+  // Whatever incarnation is drawn lies between these, and is looked for in the file that they are
+  // in.
+  rocksdb::WriteBatch batch;
+  PutUsed(batch, 1);
+  PutUsed(batch, (Incarnation{1} << 52) - 1);
+  ASSERT_TRUE((*database)->Write(batch, true).ok());
+  const auto imported = Fill(RocksImport::Begin(*database, server, Specs({"a"})), 1, 10);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  rocksdb::ColumnFamilyMetaData catalog;
+  (*database)->db().GetColumnFamilyMetaData(&catalog);
+  for (const rocksdb::LevelMetaData& level : catalog.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files)
+      std::fstream(path() + file.name, std::ios::in | std::ios::out).seekp(20).put('\x55').flush();
+  }
+
+  Stage({"a"}, 20);
+  const absl::Status refreshed = CommitReadyImports(**database).status();
+  EXPECT_EQ(refreshed.code(), absl::StatusCode::kDataLoss) << refreshed;
+  EXPECT_EQ(StagedDirectories().size(), 1u);
+  MutexLock lock((*database)->change_mutex());
+  EXPECT_TRUE((*database)->lost_imports().Take("m").empty());
+}
+
+TEST_F(StagingTest, AnImportWhoseManifestIsDamagedIsRemoved) {
+  Stage({"a"}, 10);
+  std::filesystem::resize_file(StagedDirectories().at(0) + "/manifest", 40);
+  EXPECT_FALSE(*server_->Refresh());
+  EXPECT_TRUE(StagedDirectories().empty());
+  EXPECT_TRUE(RowCounts().empty());
+  EXPECT_TRUE(ImportAsOwner({"a"}, 10).ok());
+  EXPECT_EQ(Lost(), Tables{""}) << "it may have been another table's";
+}
+
+TEST_F(StagingTest, AnImportThatLacksAFileIsGivenUp) {
+  Stage({"a"}, 10);
+  Stage({"b"}, 10);
+  std::filesystem::remove(StagedDirectories().at(0) + "/t0-p0-0.sst");
+  EXPECT_TRUE(*server_->Refresh());
+  EXPECT_EQ(RowCounts().size(), 1u);
+  EXPECT_TRUE(StagedDirectories().empty());
+}
+
+// Catches: a lock that is told free because the process has no descriptor left to ask.
+TEST_F(StagingTest, ALockThatCannotBeAskedIsNotFree) {
+  ASSERT_TRUE(*FileLock::IsHeld(path() + "/hps.lock", 0));
+  EXPECT_FALSE(*FileLock::IsHeld(path() + "/no.lock", 0));
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status held = FileLock::IsHeld(path() + "/hps.lock", 0).status();
+  const absl::Status server = OwnerLock::ServerHasStore(path()).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(held.code(), absl::StatusCode::kResourceExhausted) << held;
+  EXPECT_EQ(server.code(), absl::StatusCode::kResourceExhausted) << server;
+}
+
+TEST_F(StagingTest, WhatFailedInTheMiddleIsNeverCommitted) {
+  ASSERT_TRUE(ImportAsOwner({"a"}, 10).ok());
+  const auto import = server_->BeginImport(Specs({"a"}));
+  ASSERT_TRUE(import.ok()) << import.status();
+  StampedRows rows(1, kDim * 4, {1, 2, 3});
+  StampedRows disordered(1, kDim * 4, {7, 6});
+  ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
+  EXPECT_EQ((*import)->Add(0, 0, disordered.keys(), disordered.rows()).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ((*import)->Commit().status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
+}
+
+// Catches: writers, with their memory and open files, that stay until the end of the import.
+TEST_F(StagingTest, AFinishedPartHoldsNoFileOpen) {
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  std::vector<std::string> names;
+  for (int i = 0; i < 40; ++i) names.push_back("t" + std::to_string(i));
+  const auto import = server_->BeginImport(Specs(names));
+  ASSERT_TRUE(import.ok()) << import.status();
+  const auto before = open_files();
+  for (size_t table = 0; table < names.size(); ++table) {
+    StampedRows rows(1, kDim * 4, {1, 2, 3});
+    ASSERT_TRUE((*import)->Add(table, 0, rows.keys(), rows.rows()).ok());
+    ASSERT_TRUE((*import)->FinishPart(table, 0).ok());
+    ASSERT_LE(open_files(), before);
+  }
+  ASSERT_TRUE((*import)->Commit().ok());
+  EXPECT_EQ(RowCounts().size(), names.size());
+  EXPECT_EQ(RowCounts()["m/t39"], 3u);
+}
+
+}  // namespace
+}  // namespace hps

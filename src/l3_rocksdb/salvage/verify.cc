@@ -1,0 +1,342 @@
+#include "l3_rocksdb/salvage/verify.h"
+
+#include <rocksdb/file_checksum.h>
+#include <rocksdb/sst_file_reader.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l3_rocksdb/database.h"
+#include "l3_rocksdb/files/file_checksum.h"
+#include "l3_rocksdb/files/log_check.h"
+#include "l3_rocksdb/files/manifest_mark.h"
+#include "l3_rocksdb/files/owner_lock.h"
+#include "l3_rocksdb/files/reader_file_system.h"
+#include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/row_progress.h"
+#include "l3_rocksdb/salvage/key_list.h"
+#include "l3_rocksdb/salvage/repair.h"
+#include "l3_rocksdb/salvage/row_walk.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+constexpr Duration kOpenTimeout = std::chrono::seconds(10);
+
+class Verifier {
+ public:
+  Verifier(const RocksStoreOptions& options, const ProgressFunction& progress)
+      : options_(options), env_(EnvOf(options)), progress_(progress) {}
+
+  // Everything that can be checked; fills the report and the set of damaged tables.
+  absl::Status Run();
+
+  VerifyReport& report() { return report_; }
+  const std::set<std::string>& damaged_tables() const { return damaged_tables_; }
+  const std::optional<Damage>& log_damage() const { return log_damage_; }
+  void Add(Damage damage);
+
+ private:
+  const std::string& path() const { return options_.config.path; }
+  void AddToLogs(const Damage& damage) {
+    if (!log_damage_.has_value()) log_damage_ = damage;
+    Add(damage);
+  }
+  absl::Status CheckCurrent();
+  absl::Status CheckLogs();
+  absl::Status CheckMark();
+  absl::Status CheckUnopened(const absl::Status& why);
+  absl::Status CheckTableFiles(Database& database);
+  absl::Status CheckNamesAllFiles(const std::vector<rocksdb::LiveFileMetaData>& named);
+  absl::Status CheckTableFile(const rocksdb::LiveFileMetaData& file, const std::string& table);
+  absl::Status CheckRows(Database& database, const std::string& name, RowProgress& progress);
+  absl::Status FailedRead(const rocksdb::Status& status, const std::string& file) const {
+    return FromRocksStatus(status, absl::StrCat("reading '", path(), "/", file, "'"));
+  }
+
+  const RocksStoreOptions options_;
+  rocksdb::Env* const env_;
+  const ProgressFunction& progress_;
+  VerifyReport report_;
+  std::set<std::string> damaged_tables_;
+  std::optional<Damage> log_damage_{};  // the first: nothing can be repaired then
+  bool mark_damaged_ = false;
+};
+
+// Counts what a walk over one table finds.
+class RowCheck final : public RowVisitor {
+ public:
+  RowCheck(Verifier& verifier, const Database::Pin& pin, RowProgress& progress)
+      : verifier_(verifier), pin_(pin), progress_(progress) {}
+
+  absl::Status OnRow(Key, std::string_view value) override {
+    ++(value.size() == kRowTailBytes ? lost_count_ : row_count_);
+    verifier_.report().bytes += value.size();
+    progress_.AddRow();
+    return absl::OkStatus();
+  }
+  absl::Status OnLostRow(Key key, const std::string& why) override {
+    ++lost_count_;
+    progress_.AddRow();
+    verifier_.Add({name(), "", key, why});
+    return absl::OkStatus();
+  }
+  absl::Status OnGap(Key first, Key last, const std::string& why) override {
+    verifier_.Add(
+        {name(), "", std::nullopt,
+         absl::StrCat("not all can be read from key ", first, " to key ", last, ": ", why)});
+    return absl::OkStatus();
+  }
+  absl::Status OnDamagedList(Key first, Key last) override {
+    verifier_.Add(
+        {name(), "", std::nullopt,
+         absl::StrCat("the list of the keys from ", first, " to ", last, " can't be read either")});
+    return absl::OkStatus();
+  }
+
+  uint64_t row_count() const { return row_count_; }
+  uint64_t lost_count() const { return lost_count_; }
+
+ private:
+  const std::string& name() const { return pin_.family().table.spec.name; }
+
+  Verifier& verifier_;
+  const Database::Pin& pin_;
+  RowProgress& progress_;
+  uint64_t row_count_ = 0;
+  uint64_t lost_count_ = 0;
+};
+
+void Verifier::Add(Damage damage) {
+  if (!damage.table.empty()) damaged_tables_.insert(damage.table);
+  ++report_.damage_count;
+  if (report_.damage.size() < kDamageListedMax) report_.damage.push_back(std::move(damage));
+}
+
+absl::Status Verifier::CheckCurrent() {
+  std::string content;
+  const rocksdb::Status read = rocksdb::ReadFileToString(env_, path() + "/CURRENT", &content);
+  if (!read.ok() && !IsDamage(read)) return FailedRead(read, "CURRENT");
+  if (!read.ok()) {
+    AddToLogs({"", "CURRENT", std::nullopt, read.ToString()});
+    return absl::OkStatus();
+  }
+  const bool well_formed = content.starts_with("MANIFEST-") && content.ends_with('\n') &&
+                           content.find('/') == std::string::npos;
+  if (!well_formed) {
+    Add({"", "CURRENT", std::nullopt, "does not name a MANIFEST"});
+    return absl::OkStatus();
+  }
+  const std::string manifest = content.substr(0, content.size() - 1);
+  const rocksdb::Status found = env_->FileExists(path() + "/" + manifest);
+  if (!found.ok() && !IsDamage(found)) return FailedRead(found, manifest);
+  if (!found.ok()) Add({"", "CURRENT", std::nullopt, "names a MANIFEST that is not there"});
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckLogs() {
+  std::vector<std::string> names;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(env_->GetChildren(path(), &names), absl::StrCat("listing '", path(), "'")));
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    if (!name.starts_with("MANIFEST-") && !name.ends_with(".log")) continue;
+    // How far a MANIFEST must be whole, its mark knows.
+    const auto damage = CheckLog(env_, path() + "/" + name, true);
+    HPS_RETURN_IF_ERROR(damage.status());
+    if (!damage->has_value()) continue;
+    AddToLogs(
+        {"", name, std::nullopt, absl::StrCat((*damage)->what, " at byte ", (*damage)->offset)});
+  }
+  return absl::OkStatus();
+}
+
+// A mark that can't be read costs a check; a repair writes it anew.
+absl::Status Verifier::CheckMark() {
+  HPS_ASSIGN_OR_RETURN(const ManifestMark mark, ReadManifestMark(env_, path()));
+  if (mark.state == ManifestMark::State::kDamaged) {
+    mark_damaged_ = true;
+    Add({"", "hps.manifest", std::nullopt, "both of its copies are damaged"});
+  }
+  if (mark.state == ManifestMark::State::kOneCopy)
+    Add({"", "hps.manifest", std::nullopt, "one of its two copies is damaged"});
+  const absl::Status checked = CheckManifest(env_, path(), mark);
+  if (checked.ok() || !absl::IsDataLoss(checked)) return checked;
+  AddToLogs({"", "hps.manifest", std::nullopt, std::string(checked.message())});
+  return absl::OkStatus();
+}
+
+// The store can't be opened: at least each table file is looked at by itself.
+absl::Status Verifier::CheckUnopened(const absl::Status& why) {
+  Add({"", "", std::nullopt, std::string(why.message())});
+  std::vector<std::string> names;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(env_->GetChildren(path(), &names), absl::StrCat("listing '", path(), "'")));
+  const RocksOptions rocks_options(options_);
+  for (const std::string& name : names) {
+    if (!name.ends_with(".sst")) continue;
+    rocksdb::SstFileReader reader(rocks_options.for_row_files());
+    rocksdb::Status status = reader.Open(path() + "/" + name);
+    if (status.ok()) status = reader.VerifyChecksum();
+    if (status.ok()) continue;
+    // "Invalid argument" is what a file says whose properties name what RocksDB does not know.
+    if (!IsDamage(status) && !status.IsInvalidArgument()) return FailedRead(status, name);
+    Add({"", name, std::nullopt, status.ToString()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckTableFile(const rocksdb::LiveFileMetaData& file,
+                                      const std::string& table) {
+  const std::string name = file.relative_filename;
+  const absl::StatusOr<FileChecksum> found = ChecksumOf(env_, path() + "/" + name);
+  if (!found.ok()) {
+    if (!absl::IsDataLoss(found.status())) return found.status();
+    Add({table, name, std::nullopt, std::string(found.status().message())});
+    return absl::OkStatus();
+  }
+  report_.bytes += found->bytes;
+  if (file.file_checksum_func_name == rocksdb::kStandardDbFileChecksumFuncName &&
+      file.file_checksum != found->checksum) {
+    Add({table, name, std::nullopt, "the file's checksum is not the one in the MANIFEST"});
+  }
+  return absl::OkStatus();
+}
+
+// Without a mark, a MANIFEST that has lost its end shows by the files that it does not name.
+absl::Status Verifier::CheckNamesAllFiles(const std::vector<rocksdb::LiveFileMetaData>& named) {
+  std::vector<std::string> names;
+  HPS_RETURN_IF_ERROR(
+      FromRocksStatus(env_->GetChildren(path(), &names), absl::StrCat("listing '", path(), "'")));
+  for (const std::string& name : names) {
+    const bool is_named = std::any_of(named.begin(), named.end(), [&](const auto& file) {
+      return file.relative_filename == name;
+    });
+    if (!name.ends_with(".sst") || is_named) continue;
+    AddToLogs(
+        {"", name, std::nullopt, "is not named by the MANIFEST, which may have lost its end"});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckTableFiles(Database& database) {
+  const CatalogContents catalog = database.catalog();
+  std::map<std::string, std::string> tables;  // by column family
+  for (const auto& [name, table] : catalog.tables) tables[FamilyName(table.incarnation)] = name;
+  std::vector<rocksdb::LiveFileMetaData> files;
+  database.db().GetLiveFilesMetaData(&files);
+  if (mark_damaged_) HPS_RETURN_IF_ERROR(CheckNamesAllFiles(files));
+  uint64_t total = 0;
+  for (const rocksdb::LiveFileMetaData& file : files) total += file.size;
+  ProgressReporter progress(progress_, total);
+  uint64_t done = 0;
+  for (const rocksdb::LiveFileMetaData& file : files) {
+    progress.Report("reading files", done);
+    const auto table = tables.find(file.column_family_name);
+    HPS_RETURN_IF_ERROR(CheckTableFile(file, table == tables.end() ? "" : table->second));
+    done += file.size;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckRows(Database& database, const std::string& name,
+                                 RowProgress& progress) {
+  const absl::StatusOr<Database::Pin> pin = database.PinTable(name);
+  if (!pin.ok()) {
+    if (!absl::IsDataLoss(pin.status())) return pin.status();
+    Add({name, "", std::nullopt, std::string(pin.status().message())});
+    return absl::OkStatus();
+  }
+  const Family& family = pin->family();
+  RowCheck check(*this, *pin, progress);
+  HPS_RETURN_IF_ERROR(WalkRows(*pin, check));
+  report_.rows += check.row_count();
+  report_.rows_lost += check.lost_count();
+  const uint64_t found_count = check.row_count() + check.lost_count();
+  if (!family.changed && found_count != family.table.row_count) {
+    Add({name, "", std::nullopt,
+         absl::StrCat("has ", found_count, " rows, expected ", family.table.row_count)});
+  }
+  const absl::StatusOr<uint64_t> listed =
+      CountKeyList(database.db(), database.key_list(), family.table.incarnation);
+  if (!listed.ok()) {
+    if (!absl::IsDataLoss(listed.status())) return listed.status();
+    Add({name, "", std::nullopt, std::string(listed.status().message())});
+  } else if (*listed != family.table.row_count) {
+    Add({name, "", std::nullopt,
+         absl::StrCat("its key list has ", *listed, " keys, expected ", family.table.row_count)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::Run() {
+  HPS_RETURN_IF_ERROR(CheckCurrent());
+  HPS_RETURN_IF_ERROR(CheckLogs());
+  HPS_RETURN_IF_ERROR(CheckMark());
+  RocksStoreOptions reader = options_;
+  reader.mode = OpenMode::kReadOnly;
+  absl::StatusOr<std::shared_ptr<Database>> database = Database::Open(reader);
+  if (!database.ok()) {
+    if (!absl::IsDataLoss(database.status())) return database.status();
+    HPS_RETURN_IF_ERROR(CheckUnopened(database.status()));
+    if (log_damage_.has_value()) return absl::OkStatus();
+    database = Database::OpenDamaged(reader);
+    if (absl::IsDataLoss(database.status())) return absl::OkStatus();
+    HPS_RETURN_IF_ERROR(database.status());
+  }
+  HPS_RETURN_IF_ERROR(CheckTableFiles(**database));
+  const CatalogContents catalog = (*database)->catalog();
+  uint64_t total = 0;
+  for (const TableRecord* table : catalog.InOrder()) total += table->row_count;
+  RowProgress progress(progress_, "reading rows", total);
+  for (const TableRecord* table : catalog.InOrder()) {
+    HPS_RETURN_IF_ERROR(CheckRows(**database, table->spec.name, progress));
+    ++report_.tables;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNobodyWrites(const std::string& path) {
+  HPS_ASSIGN_OR_RETURN(const bool written_to, OwnerLock::WriterHasStore(path));
+  if (!written_to) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("store '", path, "' is open for writing in another process"));
+}
+
+}  // namespace
+
+absl::StatusOr<VerifyReport> VerifyRocksStore(const RocksStoreOptions& options, bool repair,
+                                              const ProgressFunction& progress) {
+  const absl::StatusOr<StoreFiles> found = FindStore(EnvOf(options), options.config.path);
+  if (!found.ok() && !absl::IsDataLoss(found.status())) return found.status();
+  if (found.ok() && *found == StoreFiles::kNone)
+    return absl::NotFoundError(absl::StrCat("there is no store at '", options.config.path, "'"));
+  HPS_RETURN_IF_ERROR(CheckNobodyWrites(options.config.path));
+  // A writer that comes meanwhile does not make damage of what it removes.
+  HPS_ASSIGN_OR_RETURN(const std::shared_ptr<ReaderFileSystem> files,
+                       ReaderFileSystem::Take(EnvOf(options)->GetFileSystem(), options.config.path,
+                                              nullptr, DeadlineAfter(RealClock(), kOpenTimeout)));
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(files);
+  RocksStoreOptions reader = options;
+  reader.env = env.get();
+  Verifier verifier(reader, progress);
+  HPS_RETURN_IF_ERROR(verifier.Run());
+  VerifyReport report = std::move(verifier.report());
+  if (!repair || report.damage_count == 0) return report;
+  if (const std::optional<Damage>& damage = verifier.log_damage()) {
+    return absl::DataLossError(absl::StrCat("store '", options.config.path, "': ", damage->file,
+                                            ": ", damage->what,
+                                            ": only table files and hps.manifest can be repaired"));
+  }
+  HPS_ASSIGN_OR_RETURN(report.rows_marked_lost,
+                       RepairTables(options, verifier.damaged_tables(), progress));
+  return report;
+}
+
+}  // namespace hps

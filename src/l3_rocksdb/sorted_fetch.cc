@@ -1,0 +1,211 @@
+#include "l3_rocksdb/sorted_fetch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/limits.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "base/out_of_memory.h"
+#include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/salvage/damage_log.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kCacheLineBytes = 64;
+// Values that are asked for before the one that is checked: a checksum waits for every line of its
+// value, and those of a cached block are seldom in the processor's caches.
+constexpr size_t kValuesAhead = 4;
+// Of wide rows the first lines are asked for; the machine's own prefetcher sees the rest coming.
+constexpr size_t kPrefetchBytesMax = 1024;
+
+// Inlined, because the compiler takes a function that only prefetches for one without effect.
+[[gnu::always_inline]] inline void PrefetchValue(const rocksdb::PinnableSlice& value) {
+  const size_t bytes = std::min(value.size(), kPrefetchBytesMax);
+  for (size_t offset = 0; offset < bytes; offset += kCacheLineBytes)
+    __builtin_prefetch(value.data() + offset);
+}
+
+// One call. Holds what every piece needs.
+class Fetcher {
+ public:
+  Fetcher(const Database::Pin& pin, const FetchBatch& batch, Deadline deadline,
+          FetchScratch& scratch)
+      : database_(pin.database()),
+        family_(pin.family()),
+        row_bytes_(family_.table.spec.row_bytes()),
+        batch_(batch),
+        deadline_(deadline),
+        scratch_(scratch) {
+    // The checksum of a row does not replace that of its block: a damaged block may hide a key.
+    read_options_.verify_checksums = true;
+  }
+
+  absl::StatusOr<FetchCounts> Run();
+
+ private:
+  // Keys at positions order_[0], order_[1], ... or, without an order, first, first + 1, ...
+  size_t PositionOf(size_t i) const { return sorted_ ? first_ + i : first_ + scratch_.order[i]; }
+  absl::Status FetchTask(size_t key_count);
+  absl::Status FetchPiece(size_t begin, size_t key_count);
+  void TakeValue(size_t position, const rocksdb::Status& status, rocksdb::PinnableSlice& value);
+  void TakeRow(size_t position, std::string_view value);
+  rocksdb::Status GetAlone(Key key, rocksdb::PinnableSlice& value) const;
+  bool SetRocksDeadline();
+
+  Database& database_;
+  const Family& family_;
+  const size_t row_bytes_;
+  const FetchBatch& batch_;
+  const Deadline deadline_;
+  FetchScratch& scratch_;
+  rocksdb::ReadOptions read_options_;
+  bool sorted_ = false;
+  size_t first_ = 0;  // position of the task's first key
+  FetchCounts counts_;
+  absl::Status trouble_;  // the first key that could not be read for a reason other than damage
+};
+
+absl::StatusOr<FetchCounts> Fetcher::Run() {
+  const size_t key_count = batch_.keys.size();
+  HPS_DCHECK(batch_.outcomes.size() == key_count);
+  HPS_DCHECK(batch_.rows.row_count >= key_count && batch_.rows.row_bytes == row_bytes_);
+  sorted_ = std::is_sorted(batch_.keys.begin(), batch_.keys.end());
+  for (first_ = 0; first_ < key_count; first_ += kFetchTaskKeysMax) {
+    const absl::Status fetched = FetchTask(std::min(kFetchTaskKeysMax, key_count - first_));
+    if (!fetched.ok()) {
+      // The tasks after this one have not been begun; this one has marked its own keys.
+      const size_t next = std::min(key_count, first_ + kFetchTaskKeysMax);
+      std::fill(batch_.outcomes.begin() + static_cast<std::ptrdiff_t>(next), batch_.outcomes.end(),
+                FetchOutcome::kMiss);
+      return fetched;
+    }
+  }
+  if (!trouble_.ok()) return trouble_;
+  return counts_;
+}
+
+absl::Status Fetcher::FetchTask(size_t key_count) {
+  if (!sorted_) {
+    const auto order = std::span(scratch_.order).first(key_count);
+    std::iota(order.begin(), order.end(), 0);
+    const Key* keys = batch_.keys.data() + first_;
+    std::sort(order.begin(), order.end(),
+              [keys](uint32_t a, uint32_t b) { return keys[a] < keys[b]; });
+  }
+  for (size_t begin = 0; begin < key_count; begin += kFetchPieceKeysMax) {
+    const absl::Status fetched = FetchPiece(begin, std::min(kFetchPieceKeysMax, key_count - begin));
+    if (!fetched.ok()) {
+      for (size_t i = begin; i < key_count; ++i)
+        batch_.outcomes[PositionOf(i)] = FetchOutcome::kMiss;
+      return fetched;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// False when the deadline has passed. RocksDB's deadlines are points in its environment's time,
+// which nobody can set (store_env.h).
+bool Fetcher::SetRocksDeadline() {
+  if (deadline_ == kNoDeadline) return true;
+  const Duration left = deadline_ - RealClock().Now();
+  if (left <= Duration::zero()) return false;
+  read_options_.deadline = std::chrono::microseconds(database_.db().GetEnv()->NowMicros()) +
+                           std::max(std::chrono::duration_cast<std::chrono::microseconds>(left),
+                                    std::chrono::microseconds(1));
+  return true;
+}
+
+absl::Status Fetcher::FetchPiece(size_t begin, size_t key_count) {
+  if (!SetRocksDeadline())
+    return absl::DeadlineExceededError(
+        absl::StrCat("table '", family_.table.spec.name, "': fetch: the deadline has passed"));
+  for (size_t i = 0; i < key_count; ++i) {
+    char* key = scratch_.key_bytes.data() + i * kKeyBytes;
+    EncodeKey(batch_.keys[PositionOf(begin + i)], key);
+    scratch_.keys[i] = rocksdb::Slice(key, kKeyBytes);
+  }
+  database_.db().MultiGet(read_options_, family_.handle, key_count, scratch_.keys.data(),
+                          scratch_.values.data(), scratch_.statuses.data(), true);
+  for (size_t i = 0; i < key_count; ++i) {
+    if (i + kValuesAhead < key_count) PrefetchValue(scratch_.values[i + kValuesAhead]);
+    TakeValue(PositionOf(begin + i), scratch_.statuses[i], scratch_.values[i]);
+    scratch_.values[i].Reset();
+  }
+  return absl::OkStatus();
+}
+
+rocksdb::Status Fetcher::GetAlone(Key key, rocksdb::PinnableSlice& value) const {
+  char bytes[kKeyBytes];
+  EncodeKey(key, bytes);
+  value.Reset();
+  return database_.db().Get(read_options_, family_.handle, rocksdb::Slice(bytes, kKeyBytes),
+                            &value);
+}
+
+void Fetcher::TakeValue(size_t position, const rocksdb::Status& status,
+                        rocksdb::PinnableSlice& value) {
+  const Key key = batch_.keys[position];
+  rocksdb::Status own = status;
+  // A MultiGet may blame all keys of a file for one block: each is asked for alone then.
+  if (!own.ok() && !own.IsNotFound() && !own.IsTimedOut()) own = GetAlone(key, value);
+  if (own.ok()) return TakeRow(position, {value.data(), value.size()});
+  FetchOutcome& outcome = batch_.outcomes[position];
+  if (own.IsNotFound() && !InLostRange(family_, key)) {
+    outcome = FetchOutcome::kAbsent;
+    ++counts_.absent;
+  } else if (own.IsNotFound() || own.IsCorruption()) {
+    outcome = FetchOutcome::kLost;
+    ++counts_.lost;
+    if (!own.IsNotFound()) ReportDamage(family_.table.spec.name, own.ToString());
+  } else {
+    outcome = FetchOutcome::kMiss;
+    ++counts_.misses;
+    trouble_.Update(
+        FromRocksStatus(own, absl::StrCat("table '", family_.table.spec.name, "': fetching")));
+  }
+}
+
+void Fetcher::TakeRow(size_t position, std::string_view value) {
+  const Key key = batch_.keys[position];
+  const RowState state = CheckRow(family_.table.incarnation, key, value, row_bytes_);
+  if (state != RowState::kIntact) {
+    if (state == RowState::kDamaged)
+      ReportDamage(family_.table.spec.name, absl::StrCat("the row of key ", key, " is damaged"));
+    batch_.outcomes[position] = FetchOutcome::kLost;
+    ++counts_.lost;
+    return;
+  }
+  std::memcpy(batch_.rows.row(position), value.data(), row_bytes_);
+  if (!batch_.versions.empty()) batch_.versions[position] = RowVersion(value);
+  batch_.outcomes[position] = FetchOutcome::kHit;
+  ++counts_.hits;
+}
+
+}  // namespace
+
+bool InLostRange(const Family& family, Key key) {
+  for (const LostRange& range : family.lost_ranges) {
+    if (key >= range.first && key <= range.last) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch& batch,
+                                      Deadline deadline) {
+  const FetchScratchPool::Lease scratch(pin.database().scratches());
+  if (!scratch) {
+    std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
+    return OutOfMemory("fetch: no memory for its scratch");
+  }
+  Fetcher fetcher(pin, batch, deadline, *scratch);
+  return fetcher.Run();
+}
+
+}  // namespace hps

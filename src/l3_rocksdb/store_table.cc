@@ -1,0 +1,168 @@
+#include "l3_rocksdb/store_table.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "base/fault_point.h"
+#include "base/limits.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "base/out_of_memory.h"
+#include "l3_rocksdb/cursor.h"
+#include "l3_rocksdb/key_codec.h"
+#include "l3_rocksdb/row_codec.h"
+#include "l3_rocksdb/sorted_fetch.h"
+
+namespace hps {
+namespace {
+
+// Key, tag and lengths of an entry of a write batch, rounded up.
+constexpr size_t kBatchEntryBytes = 32;
+
+}  // namespace
+
+void TableSource::MoveTo(Database::Pin newer) {
+  HPS_CHECK(moves_);
+  MutexLock lock(mutex_);
+  std::swap(pin_, newer);
+}
+
+Database::Pin TableSource::Share() const {
+  MutexLock lock(mutex_);
+  return pin_.Share();
+}
+
+RocksTable::RocksTable(std::shared_ptr<TableSource> source)
+    : source_(std::move(source)),
+      spec_(source_->Share().family().table.spec),
+      incarnation_(source_->Share().family().table.incarnation) {}
+
+absl::StatusOr<FetchCounts> RocksTable::Fetch(const FetchBatch& batch, Deadline deadline) {
+  return source_->With([&](const Database::Pin& pin) { return FetchRows(pin, batch, deadline); });
+}
+
+absl::Status RocksTable::CheckWrite(const Database::Pin& pin, const DurableWrite& write) const {
+  const RowBatch& upserts = write.upserts;
+  HPS_CHECK(upserts.absent.empty());
+  HPS_CHECK(upserts.keys.empty() || upserts.rows.row_bytes == spec().row_bytes());
+  HPS_CHECK(upserts.versions.empty() || upserts.versions.size() == upserts.keys.size());
+  if (pin.database().read_only()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("table '", spec().name, "': the store is open read-only"));
+  }
+  if (!pin.family().current) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "table '", spec().name, "': incarnation ", incarnation(), " has been replaced or dropped"));
+  }
+  for (const StreamPosition& position : write.positions) {
+    if (position.partition >= kPositionsMax) {
+      return absl::InvalidArgumentError(absl::StrCat("table '", spec().name, "': partition ",
+                                                     position.partition, ", at most ",
+                                                     kPositionsMax - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RocksTable::Write(const DurableWrite& write) {
+  return source_->With([&](const Database::Pin& pin) { return WriteTo(pin, write); });
+}
+
+absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& write) const {
+  HPS_RETURN_IF_ERROR(CheckWrite(pin, write));
+  const size_t entry_bytes = spec_.row_bytes() + kRowTailBytes + kBatchEntryBytes;
+  Family& family = pin.family();
+  // Nothing is begun before the whole batch is there.
+  HPS_ASSIGN_OR_RETURN(
+      rocksdb::WriteBatch batch,
+      WithMemoryFor("no memory for a batch of rows", [&]() -> absl::StatusOr<rocksdb::WriteBatch> {
+        rocksdb::WriteBatch filled(write.upserts.keys.size() * entry_bytes +
+                                   write.deletes.size() * kBatchEntryBytes);
+        PutRows(family, write, filled);
+        return filled;
+      }));
+  const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
+  HPS_FAULT_POINT("l3.write.before_commit");
+  HPS_RETURN_IF_ERROR(pin.database().Write(batch, false));
+  if (rows_change) family.changed = true;
+  HPS_FAULT_POINT("l3.write.after_commit");
+  return absl::OkStatus();
+}
+
+void RocksTable::PutRows(const Family& family, const DurableWrite& write,
+                         rocksdb::WriteBatch& batch) const {
+  std::array<char, kKeyBytes> key_bytes;
+  const rocksdb::Slice key_slice(key_bytes.data(), key_bytes.size());
+  std::string value(spec_.row_bytes() + kRowTailBytes, '\0');
+  for (size_t i = 0; i < write.upserts.keys.size(); ++i) {
+    const Key key = write.upserts.keys[i];
+    EncodeKey(key, key_bytes.data());
+    std::memcpy(value.data(), write.upserts.rows.row(i), spec_.row_bytes());
+    FinishRow(incarnation(), key, write.upserts.versions.empty() ? 0 : write.upserts.versions[i],
+              spec_.row_bytes(), value.data() + spec_.row_bytes());
+    batch.Put(family.handle, key_slice, value);
+  }
+  for (const Key key : write.deletes) {
+    EncodeKey(key, key_bytes.data());
+    batch.Delete(family.handle, key_slice);
+  }
+  for (const StreamPosition& position : write.positions)
+    PutPosition(batch, incarnation(), position);
+  const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
+  if (rows_change && !family.changed) PutChanged(batch, incarnation());
+}
+
+absl::StatusOr<std::vector<StreamPosition>> RocksTable::Positions() const {
+  const Database::Pin pin = source_->Share();
+  HPS_ASSIGN_OR_RETURN(IncarnationRecords records,
+                       ReadIncarnation(pin.database().db(), incarnation()));
+  return std::move(records.positions);
+}
+
+absl::StatusOr<std::unique_ptr<RowCursor>> RocksTable::Scan() const {
+  return MakeCursor(source_->Share());
+}
+
+TableInfo RocksTable::Info() const {
+  const Database::Pin pin = source_->Share();
+  return InfoOf(pin.database(), pin.family());
+}
+
+bool RocksTable::IsCurrent() const {
+  return source_->Share().family().current && !source_->outdated();
+}
+
+TableInfo InfoOf(Database& database, const Family& family) {
+  TableInfo info;
+  info.spec = family.table.spec;
+  info.incarnation = family.table.incarnation;
+  info.row_count = family.table.row_count;
+  if (family.changed) {
+    uint64_t estimate = 0;
+    if (database.db().GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys,
+                                     &estimate)) {
+      info.row_count = estimate;
+    }
+  }
+  uint64_t file_bytes = 0;
+  uint64_t memory_bytes = 0;
+  database.db().GetIntProperty(family.handle, rocksdb::DB::Properties::kLiveSstFilesSize,
+                               &file_bytes);
+  if (family.changed) {
+    database.db().GetIntProperty(family.handle, rocksdb::DB::Properties::kCurSizeAllMemTables,
+                                 &memory_bytes);
+  }
+  info.bytes = file_bytes + memory_bytes;
+  const absl::StatusOr<IncarnationRecords> records =
+      ReadIncarnation(database.db(), info.incarnation);
+  if (!records.ok()) {
+    LogError(absl::StrCat("table '", info.spec.name, "': ", records.status().ToString()));
+    return info;
+  }
+  for (const StreamPosition& position : records->positions)
+    info.positions.push_back({position.partition, position.offset});
+  return info;
+}
+
+}  // namespace hps

@@ -1,0 +1,166 @@
+#include "query/fetch/crew.h"
+
+#include <algorithm>
+
+#include "base/macros.h"
+#include "base/spin.h"
+
+namespace hps {
+namespace {
+
+// A piece takes 10 to 20 us; a helper that has not finished its last one after this has lost its
+// core, and then the caller gives up its own.
+constexpr Duration kCloseSpin = std::chrono::microseconds(50);
+
+// Helpers that the caller posts, and each helper in its turn: waking one costs the waker 7 us on a
+// virtual machine, and so fifteen are awake after four steps and not fifteen.
+constexpr size_t kWokenByEach = 2;
+
+}  // namespace
+
+Crew::Crew(CrewPool& pool)
+    : pool_(pool),
+      helpers_max_(pool.options_.helpers_max),
+      helpers_(new Helper[pool.options_.helpers_max]) {
+  for (size_t i = 0; i < helpers_max_; ++i) helpers_[i].crew = this;
+}
+
+void Crew::Call(size_t helper_count) {
+  if (helper_count == 0) return;
+  called_.store(true, std::memory_order_seq_cst);
+  wanted_count_.store(std::min(helper_count, helpers_max_), std::memory_order_relaxed);
+  next_helper_.store(0, std::memory_order_seq_cst);
+  Wake(kWokenByEach);
+}
+
+void Crew::Wake(size_t helper_count) {
+  while (helper_count > 0 && called_.load(std::memory_order_relaxed)) {
+    const size_t next = next_helper_.fetch_add(1, std::memory_order_relaxed);
+    if (next >= wanted_count_.load(std::memory_order_relaxed)) return;
+    Helper& helper = helpers_[next];
+    if (helper.busy.load(std::memory_order_relaxed) ||
+        helper.busy.exchange(true, std::memory_order_acquire)) {
+      continue;
+    }
+    queued_count_.fetch_add(1, std::memory_order_relaxed);
+    if (!pool_.options_.executor->Post(&helper).ok()) {
+      queued_count_.fetch_sub(1, std::memory_order_relaxed);
+      helper.busy.store(false, std::memory_order_release);
+      return;  // the workers have more to do than they can
+    }
+    --helper_count;
+  }
+}
+
+void Crew::Open(Work& work) {
+  HPS_CHECK(work_.load(std::memory_order_relaxed) == nullptr);
+  const TimePoint now = RealClock().Now();
+  // Where this call came soon after the last one, the next one is expected to.
+  const bool lingers = now - closed_at_ <= pool_.options_.spin;
+  if (lingers_.load(std::memory_order_relaxed) != lingers)
+    lingers_.store(lingers, std::memory_order_relaxed);
+  piece_count_.store(0, std::memory_order_relaxed);
+  next_piece_.store(0, std::memory_order_relaxed);
+  work_.store(&work, std::memory_order_seq_cst);
+}
+
+void Crew::Announce(size_t piece_count) {
+  piece_count_.store(piece_count, std::memory_order_release);
+}
+
+bool Crew::DoOneOf(Work& work) {
+  size_t piece = next_piece_.load(std::memory_order_relaxed);
+  do {
+    if (piece >= piece_count_.load(std::memory_order_acquire)) return false;
+  } while (!next_piece_.compare_exchange_weak(piece, piece + 1, std::memory_order_relaxed));
+  work.DoPiece(piece);
+  return true;
+}
+
+// Who has entered before the work is taken away is waited for; who enters later sees no work:
+// both sides write, then read, all of it sequentially consistent.
+void Crew::Close() {
+  called_.store(false, std::memory_order_seq_cst);
+  if (is_open()) closed_at_ = RealClock().Now();
+  work_.store(nullptr, std::memory_order_seq_cst);
+  SpinLimit limit(kCloseSpin);
+  while (inside_count_.load(std::memory_order_seq_cst) != 0 && limit.Spin()) {
+  }
+  if (inside_count_.load(std::memory_order_seq_cst) == 0) return;
+  MutexLock lock(mutex_);
+  closing_.store(true, std::memory_order_seq_cst);
+  while (inside_count_.load(std::memory_order_seq_cst) != 0) left_.Wait(mutex_);
+  closing_.store(false, std::memory_order_seq_cst);
+}
+
+void Crew::Helper::Run() {
+  crew->queued_count_.fetch_sub(1, std::memory_order_relaxed);
+  crew->Wake(kWokenByEach);
+  crew->Help();
+  busy.store(false, std::memory_order_release);
+}
+
+void Crew::Help() {
+  while (AwaitWork() && TakePieces()) {
+  }
+}
+
+bool Crew::IsKeepingOthersWaiting() const {
+  return pool_.options_.executor->queued_count() > queued_count_.load(std::memory_order_relaxed);
+}
+
+bool Crew::AwaitWork() {
+  SpinLimit limit(pool_.options_.spin);
+  while (work_.load(std::memory_order_seq_cst) == nullptr) {
+    const bool wanted =
+        called_.load(std::memory_order_seq_cst) || lingers_.load(std::memory_order_relaxed);
+    if (!wanted || IsKeepingOthersWaiting() || !limit.Spin()) return false;
+  }
+  return true;
+}
+
+bool Crew::TakePieces() {
+  bool stays = true;
+  inside_count_.fetch_add(1, std::memory_order_seq_cst);
+  Work* const open = work_.load(std::memory_order_seq_cst);
+  const auto is_open = [&] { return work_.load(std::memory_order_relaxed) == open; };
+  while (open != nullptr && stays && is_open()) {
+    if (DoOneOf(*open)) continue;
+    SpinLimit limit(pool_.options_.spin);
+    while (stays && is_open() &&
+           next_piece_.load(std::memory_order_relaxed) >=
+               piece_count_.load(std::memory_order_relaxed)) {
+      stays = !IsKeepingOthersWaiting() && limit.Spin();
+    }
+  }
+  if (inside_count_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+      closing_.load(std::memory_order_seq_cst)) {
+    MutexLock lock(mutex_);
+    left_.NotifyAll();
+  }
+  return stays;
+}
+
+void ReturnCrew::operator()(Crew* crew) const {
+  HPS_CHECK(crew->work_.load(std::memory_order_relaxed) == nullptr);
+  crew->pool_.Return(crew);
+}
+
+CrewLease CrewPool::Acquire() {
+  MutexLock lock(mutex_);
+  if (free_.empty()) {
+    free_.reserve(crews_.size() + 1);
+    crews_.push_back(std::unique_ptr<Crew>(new Crew(*this)));
+    free_.push_back(crews_.back().get());
+  }
+  Crew* const crew = free_.back();
+  free_.pop_back();
+  return CrewLease(crew);
+}
+
+void CrewPool::Return(Crew* crew) {
+  MutexLock lock(mutex_);
+  free_.push_back(crew);
+}
+
+}  // namespace hps

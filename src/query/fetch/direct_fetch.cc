@@ -1,0 +1,86 @@
+#include "query/fetch/direct_fetch.h"
+
+#include <algorithm>
+
+#include "base/macros.h"
+
+namespace hps {
+namespace {
+
+// Rows that are fetched before they are converted: few enough to stay in a core's cache.
+constexpr size_t kConvertChunkKeys = 256;
+
+}  // namespace
+
+DirectFetch::DirectFetch(size_t keys_max, size_t row_bytes_max)
+    : outcomes_(new FetchOutcome[keys_max]), native_rows_(kConvertChunkKeys * row_bytes_max) {}
+
+bool DirectFetch::Fetch(TableWork& table, QueryWork& query, Deadline deadline) {
+  if (!table.l2_usable || table.table->l2()->can_block()) return false;
+  const absl::StatusOr<FetchCounts> counts =
+      query.out.converts() ? FetchConverted(query, deadline) : FetchRows(query, deadline);
+  if (!counts.ok()) {
+    table.l2_usable = false;
+    table.table->l2_bypass().Trip();
+    table.counters->l2_errors().Add(counts.status().code());
+    return false;
+  }
+  NoteOutcomes(query, *counts);
+  return true;
+}
+
+absl::StatusOr<FetchCounts> DirectFetch::FetchRows(QueryWork& query, Deadline deadline) {
+  if (query.key_count == 0) return FetchCounts();
+  const FetchBatch batch = {.keys = {query.keys, query.key_count},
+                            .rows = {.data = query.out.row(0),
+                                     .row_count = query.key_count,
+                                     .row_bytes = query.table->table->row_bytes(),
+                                     .stride_bytes = query.out.stride_bytes()},
+                            .outcomes = {outcomes_.get(), query.key_count}};
+  return query.table->table->FetchFromL2(batch, deadline);
+}
+
+absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryWork& query, Deadline deadline) {
+  const ServedTable& table = *query.table->table;
+  const size_t row_bytes = table.row_bytes();
+  FetchCounts sum;
+  for (size_t first = 0; first < query.key_count; first += kConvertChunkKeys) {
+    const size_t count = std::min(kConvertChunkKeys, query.key_count - first);
+    const std::span<FetchOutcome> outcomes(outcomes_.get() + first, count);
+    const FetchBatch batch = {.keys = {query.keys + first, count},
+                              .rows = {.data = native_rows_.data(),
+                                       .row_count = count,
+                                       .row_bytes = row_bytes,
+                                       .stride_bytes = row_bytes},
+                              .outcomes = outcomes};
+    HPS_ASSIGN_OR_RETURN(const FetchCounts counts, table.FetchFromL2(batch, deadline));
+    sum.hits += counts.hits;
+    sum.absent += counts.absent;
+    for (size_t i = 0; i < count; ++i) {
+      if (outcomes[i] == FetchOutcome::kHit)
+        query.out.Write(first + i, native_rows_.data() + i * row_bytes);
+    }
+  }
+  return sum;
+}
+
+// L2 has written the rows of its hits; this gives them their status, and the default row to what L2
+// knows to be absent.
+void DirectFetch::NoteOutcomes(QueryWork& query, const FetchCounts& counts) {
+  asked_count_ = query.key_count;
+  answered_count_ = counts.hits + counts.absent;
+  query.counts[KeyStatus::kHitL2] += counts.hits;
+  if (counts.hits == query.key_count) {
+    if (query.status != nullptr) std::fill_n(query.status, query.key_count, KeyStatus::kHitL2);
+    return;
+  }
+  for (size_t i = 0; i < query.key_count; ++i) {
+    if (outcomes_[i] == FetchOutcome::kHit) {
+      if (query.status != nullptr) query.status[i] = KeyStatus::kHitL2;
+    } else if (outcomes_[i] == FetchOutcome::kAbsent) {
+      query.AnswerPosition(i, KeyStatus::kAbsent, nullptr);
+    }
+  }
+}
+
+}  // namespace hps

@@ -1,0 +1,254 @@
+#include "query/fetch/fetch_job.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/macros.h"
+#include "query/fetch/fetch_service.h"
+
+namespace hps {
+
+FetchJob::FetchJob(FetchService& service, size_t id)
+    : service_(service),
+      id_(id),
+      keys_(new Key[kFetchTaskKeysMax]),
+      rows_(new std::byte[kFetchTaskRowBytesMax]),
+      outcomes_(new FetchOutcome[kFetchTaskKeysMax]),
+      versions_(new Version[kFetchTaskKeysMax]),
+      absent_(new uint8_t[kFetchTaskKeysMax]),
+      from_l2_(new uint8_t[kFetchTaskKeysMax]),
+      l2_outcomes_(new FetchOutcome[kFetchTaskKeysMax]),
+      missed_keys_(new Key[kFetchTaskKeysMax]) {}
+
+size_t FetchJob::KeysMax(size_t row_bytes) {
+  return std::min(kFetchTaskKeysMax, kFetchTaskRowBytesMax / row_bytes);
+}
+
+void FetchJob::Prepare(const Order& order, size_t key_count) {
+  HPS_CHECK(key_count <= KeysMax(order.table->row_bytes()));
+  order_ = order;
+  key_count_ = key_count;
+  missed_count_ = 0;
+  stage_ = Stage::kFetch;
+  background_ = false;
+}
+
+HostRows FetchJob::RowsOf(size_t count) const {
+  const size_t row_bytes = order_.table->row_bytes();
+  return {
+      .data = rows_.get(), .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
+}
+
+FetchBatch FetchJob::BatchOf() {
+  return {.keys = keys(),
+          .rows = RowsOf(key_count_),
+          .outcomes = {outcomes_.get(), key_count_},
+          .versions = {versions_.get(), key_count_}};
+}
+
+// No exception leaves it, nor Promote: they run on threads that serve everybody.
+void FetchJob::Fetch() {
+  try {
+    FetchFromLevel();
+  } catch (const std::bad_alloc&) {
+    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+    service_.CountL3Error(absl::StatusCode::kResourceExhausted);
+  }
+}
+
+void FetchJob::FetchFromLevel() {
+  ServedTable& table = *order_.table;
+  std::fill_n(versions_.get(), key_count_, Version{0});
+  std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  std::fill_n(from_l2_.get(), key_count_, uint8_t{0});
+  if (order_.level == Level::kL3) {
+    // What it reached before it failed is valid; the rest is kMiss.
+    const absl::Status fetched = table.l3().Fetch(BatchOf(), order_.deadline).status();
+    if (!fetched.ok()) service_.CountL3Error(fetched.code());
+    if (table.l2() != nullptr && table.epochs().begun() > order_.epoch) AgreeWithL2();
+    return;
+  }
+  const absl::Status fetched = table.FetchFromL2(BatchOf(), order_.deadline).status();
+  if (fetched.ok()) return;
+  std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  table.l2_bypass().Trip();
+  order_.counters->l2_errors().Add(fetched.code());
+}
+
+// Rows to promote, of which only the keys are known. The epoch is read before the bypass: a change
+// that L2 has missed has raised L1's watermarks above an epoch from before it, and has tripped the
+// bypass before it is published.
+void FetchJob::FetchFromL2Anew() {
+  order_.epoch = order_.table->epochs().published();
+  if (order_.table->l2_bypass().bypassed()) {
+    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  } else {
+    Fetch();
+  }
+}
+
+// A change that has begun since the call read its epoch is in L3 before it is in L2, and L2 may
+// have taken the older row after the call has asked it. Then L3 gave the newer row, and the next
+// call would get the older one from L2. So L2 is asked again, now that no older row can get into
+// it any more; what it holds is the answer. A level that is passed by stays so until that change is
+// done: the newer row may have been shown.
+void FetchJob::AgreeWithL2() {
+  ServedTable& table = *order_.table;
+  if (table.l2_bypass().bypassed()) {
+    table.l2_bypass().Trip();
+    return;
+  }
+  FetchBatch batch = BatchOf();
+  batch.outcomes = {l2_outcomes_.get(), key_count_};
+  const absl::Status fetched = table.FetchFromL2(batch, order_.deadline).status();
+  if (!fetched.ok()) {
+    table.l2_bypass().Trip();
+    order_.counters->l2_errors().Add(fetched.code());
+    // Rows may have been overwritten: what L3 said of them is lost.
+    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+    return;
+  }
+  for (size_t i = 0; i < key_count_; ++i) {
+    if (l2_outcomes_[i] != FetchOutcome::kHit && l2_outcomes_[i] != FetchOutcome::kAbsent) continue;
+    outcomes_[i] = l2_outcomes_[i];
+    from_l2_[i] = 1;
+  }
+}
+
+bool FetchJob::HandOver() {
+  MutexLock lock(mutex_);
+  if (latch_ == nullptr) return false;
+  done_ = true;
+  // Under the lock, so that the waiter, which takes it too, does not leave while the latch is used.
+  std::exchange(latch_, nullptr)->CountDown();
+  return true;
+}
+
+bool FetchJob::Take() {
+  MutexLock lock(mutex_);
+  if (!done_) {
+    latch_ = nullptr;
+    service_.ledger_.Begin(id_);
+    return false;
+  }
+  done_ = false;
+  pin_.Release();
+  return true;
+}
+
+void FetchJob::Run() {
+  if (stage_ != Stage::kFetch) {
+    if (stage_ == Stage::kFetchAndPromote) FetchFromL2Anew();
+    Promote();
+    service_.End(this);
+    return;
+  }
+  if (background_) {
+    order_.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
+    Fetch();
+    service_.Continue(this);
+    return;
+  }
+  // A job that is begun after its deadline would only keep a thread from one that is in time.
+  if (service_.clock().Now() < order_.deadline) {
+    Fetch();
+  } else {
+    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  }
+  if (!HandOver()) service_.Continue(this);
+}
+
+bool FetchJob::L1Takes(const Order& order) {
+  if (order.cache == kNoCache || order.table->l1(order.cache) == nullptr) return false;
+  return !order.table->l1_bypass(order.cache).bypassed() &&
+         order.epoch >= order.table->l1_epoch(order.cache);
+}
+
+// What is fetched from L2 is there.
+bool FetchJob::L2Takes(const Order& order) {
+  return order.level == Level::kL3 && order.table->l2() != nullptr &&
+         !order.table->l2_bypass().bypassed();
+}
+
+bool FetchJob::HasTaker(const Order& order) {
+  return !order.table->retired() && (L1Takes(order) || L2Takes(order));
+}
+
+bool FetchJob::HasPromotion() const {
+  if (!HasTaker(order_)) return false;
+  const bool l2 = L2Takes(order_);
+  const std::span<const FetchOutcome> answers = outcomes();
+  return std::any_of(answers.begin(), answers.end(), [&](FetchOutcome outcome) {
+    return outcome == FetchOutcome::kHit || (l2 && outcome == FetchOutcome::kAbsent);
+  });
+}
+
+void FetchJob::Promote() {
+  if (order_.table->retired()) return;
+  try {
+    if (L2Takes(order_)) PromoteIntoL2(*order_.table->l2());
+    if (L1Takes(order_)) PromoteIntoL1(*order_.table->l1(order_.cache));
+  } catch (const std::bad_alloc&) {
+    service_.CountDroppedPromotion();
+  }
+}
+
+void FetchJob::PromoteIntoL2(LossyTable& l2) {
+  const size_t count = KeepOnly(FetchOutcome::kHit, FetchOutcome::kAbsent);
+  if (count == 0) return;
+  for (size_t i = 0; i < count; ++i) absent_[i] = outcomes_[i] == FetchOutcome::kAbsent ? 1 : 0;
+  const RowBatch batch = {.keys = keys(),
+                          .rows = RowsOf(count),
+                          .versions = {versions_.get(), count},
+                          .absent = {absent_.get(), count}};
+  const absl::Status inserted = l2.Insert(batch, order_.epoch).status();
+  if (!inserted.ok()) order_.counters->l2_errors().Add(inserted.code());
+}
+
+void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
+  const size_t count = KeepOnly(FetchOutcome::kHit, FetchOutcome::kHit);
+  if (count == 0) return;
+  const RowBatch batch = {
+      .keys = keys(), .rows = RowsOf(count), .versions = {versions_.get(), count}};
+  const absl::Status replaced = l1.Replace(batch, order_.epoch).status();
+  // Its writer has too much to do: nothing is wrong with the level.
+  if (absl::IsResourceExhausted(replaced)) return service_.CountDroppedPromotion();
+  if (!replaced.ok()) order_.counters->l1_errors().Add(replaced.code());
+}
+
+void FetchJob::ListMisses() {
+  for (size_t i = 0; i < key_count_; ++i) {
+    if (outcomes_[i] == FetchOutcome::kMiss) missed_keys_[missed_count_++] = keys_[i];
+  }
+}
+
+void FetchJob::AskL3ForMisses() {
+  std::sort(missed_keys_.get(), missed_keys_.get() + missed_count_);  // L3 is fastest so
+  std::copy_n(missed_keys_.get(), missed_count_, keys_.get());
+  Order order = order_;
+  order.level = Level::kL3;
+  order.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
+  Prepare(order, missed_count_);
+  background_ = true;
+}
+
+size_t FetchJob::KeepOnly(FetchOutcome outcome, FetchOutcome or_outcome) {
+  const size_t row_bytes = order_.table->row_bytes();
+  size_t kept = 0;
+  for (size_t i = 0; i < key_count_; ++i) {
+    if (outcomes_[i] != outcome && outcomes_[i] != or_outcome) continue;
+    if (kept != i) {
+      keys_[kept] = keys_[i];
+      outcomes_[kept] = outcomes_[i];
+      versions_[kept] = versions_[i];
+      std::memcpy(rows_.get() + kept * row_bytes, rows_.get() + i * row_bytes, row_bytes);
+    }
+    ++kept;
+  }
+  key_count_ = kept;
+  return kept;
+}
+
+}  // namespace hps

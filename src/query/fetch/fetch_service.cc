@@ -1,0 +1,204 @@
+#include "query/fetch/fetch_service.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+
+namespace hps {
+
+void ReturnFetchJob::operator()(FetchJob* job) const { job->service_.Return(job); }
+
+absl::StatusOr<std::unique_ptr<FetchService>> FetchService::Create(const Options& options) {
+  if (options.fetch_executor == nullptr || options.promote_executor == nullptr)
+    return absl::InvalidArgumentError("fetch service: an executor is missing");
+  if (options.jobs_per_level < 2) {
+    return absl::InvalidArgumentError(absl::StrCat("fetch service: ", options.jobs_per_level,
+                                                   " scratch buffers; at least 2 are needed"));
+  }
+  try {
+    return std::unique_ptr<FetchService>(new FetchService(options));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat("fetch service: no memory for 2 x ",
+                                                     options.jobs_per_level, " scratch buffers of ",
+                                                     kFetchTaskRowBytesMax, " bytes"));
+  }
+}
+
+FetchService::FetchService(const Options& options)
+    : options_(options), ledger_(options.jobs_per_level * pools_.size()) {
+  size_t id = 0;
+  for (Pool& pool : pools_) {
+    MutexLock lock(pool.mutex);
+    for (size_t i = 0; i < options.jobs_per_level; ++i)
+      pool.jobs.push_back(std::make_unique<FetchJob>(*this, id++));
+    for (const auto& job : pool.jobs) pool.free.push_back(job.get());
+  }
+}
+
+FetchService::~FetchService() {
+  for (Pool& pool : pools_) {
+    MutexLock lock(pool.mutex);
+    HPS_CHECK(pool.free.size() == pool.jobs.size());
+  }
+}
+
+FetchJobLease FetchService::Acquire(FetchJob::Level level) {
+  Pool& pool = pools_[static_cast<size_t>(level)];
+  MutexLock lock(pool.mutex);
+  if (pool.free.empty()) return nullptr;
+  FetchJob* job = pool.free.back();
+  pool.free.pop_back();
+  return FetchJobLease(job);
+}
+
+size_t FetchService::FairShare(FetchJob::Level level) const {
+  const Pool& pool = pools_[static_cast<size_t>(level)];
+  MutexLock lock(pool.mutex);
+  return std::max<size_t>(1, pool.free.size() / 2);
+}
+
+bool FetchService::Claim(FetchJob* job) {
+  if (job->on_its_own_) return true;
+  Pool& pool = PoolOf(*job);
+  if (pool.on_their_own.fetch_add(1, std::memory_order_relaxed) >= options_.jobs_per_level / 2) {
+    pool.on_their_own.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
+  job->on_its_own_ = true;
+  return true;
+}
+
+void FetchService::Return(FetchJob* job) {
+  Pool& pool = PoolOf(*job);
+  if (job->on_its_own_) pool.on_their_own.fetch_sub(1, std::memory_order_relaxed);
+  job->on_its_own_ = false;
+  MutexLock lock(pool.mutex);
+  pool.free.push_back(job);
+}
+
+bool FetchService::Post(FetchJob& job, SnapshotPin pin, Latch& latch) {
+  {
+    MutexLock lock(job.mutex_);
+    job.latch_ = &latch;
+    job.done_ = false;
+  }
+  job.pin_ = std::move(pin);
+  if (options_.fetch_executor->Post(&job).ok()) return true;
+  job.pin_.Release();
+  MutexLock lock(job.mutex_);
+  job.latch_ = nullptr;
+  return false;
+}
+
+bool FetchService::PostInBackground(FetchJobLease job, SnapshotPin pin) {
+  if (!Claim(job.get())) return false;
+  job->background_ = true;
+  job->pin_ = std::move(pin);
+  ledger_.Begin(job->id());
+  FetchJob* posted = job.release();
+  if (options_.fetch_executor->Post(posted).ok()) return true;
+  ledger_.End(posted->id());
+  posted->pin_.Release();
+  Return(posted);
+  return false;
+}
+
+void FetchService::Promote(FetchJobLease job, SnapshotPin pin) {
+  if (job->HasPromotion()) PromoteOrDrop(std::move(job), std::move(pin), FetchJob::Stage::kPromote);
+}
+
+void FetchService::PromoteByKeys(FetchJobLease job, SnapshotPin pin) {
+  PromoteOrDrop(std::move(job), std::move(pin), FetchJob::Stage::kFetchAndPromote);
+}
+
+void FetchService::PromoteOrDrop(FetchJobLease job, SnapshotPin pin, FetchJob::Stage stage) {
+  job->pin_ = std::move(pin);
+  ledger_.Begin(job->id());
+  FetchJob* owned = job.release();
+  if (PostPromotion(owned, stage)) return;
+  CountDroppedPromotion();
+  ledger_.End(owned->id());
+  owned->pin_.Release();
+  Return(owned);
+}
+
+bool FetchService::PostPromotion(FetchJob* job, FetchJob::Stage stage) {
+  if (Claim(job)) {
+    job->stage_ = stage;
+    if (options_.promote_executor->Post(job).ok()) return true;
+    job->stage_ = FetchJob::Stage::kFetch;
+  }
+  return false;
+}
+
+// Keys of a background job have been said to be pending: where a queue is full, it does here what
+// it would have posted.
+void FetchService::Continue(FetchJob* job) {
+  if (job->background_ && job->order_.level == FetchJob::Level::kL2) job->ListMisses();
+  if (job->missed_count_ > 0) {
+    // Inserted here, because the promote executor may outlive the fetch executor: its tasks must
+    // not post there. The scratch is needed for what comes next.
+    job->Promote();
+    job->AskL3ForMisses();
+    if (options_.fetch_executor->Post(job).ok()) return;
+    job->Fetch();
+  }
+  if (job->HasPromotion()) {
+    if (PostPromotion(job, FetchJob::Stage::kPromote)) return;
+    if (job->background_) {
+      job->Promote();
+    } else {
+      CountDroppedPromotion();
+    }
+  }
+  End(job);
+}
+
+void FetchService::End(FetchJob* job) {
+  job->pin_.Release();
+  ledger_.End(job->id());
+  Return(job);
+}
+
+absl::Status FetchService::Drain(Duration timeout) {
+  return ledger_.Drain(*options_.promote_executor, timeout);
+}
+
+void FetchService::Ledger::Begin(size_t job) {
+  MutexLock lock(mutex_);
+  begun_[job] = ++last_;
+}
+
+void FetchService::Ledger::End(size_t job) {
+  MutexLock lock(mutex_);
+  begun_[job] = 0;
+  if (awaited_ == 0 || !DoneUpTo(awaited_)) return;
+  awaited_ = 0;
+  drained_.CountDown();
+}
+
+bool FetchService::Ledger::DoneUpTo(uint64_t number) const {
+  return std::none_of(begun_.begin(), begun_.end(),
+                      [&](uint64_t begun) { return begun != 0 && begun <= number; });
+}
+
+absl::Status FetchService::Ledger::Drain(Executor& executor, Duration timeout) {
+  MutexLock draining(drain_mutex_);
+  {
+    MutexLock lock(mutex_);
+    if (DoneUpTo(last_)) return absl::OkStatus();
+    awaited_ = last_;
+    drained_.Reset(1);
+  }
+  if (executor.Await(drained_, DeadlineAfter(executor.clock(), timeout))) return absl::OkStatus();
+  MutexLock lock(mutex_);
+  if (awaited_ == 0) return absl::OkStatus();  // done at the last moment
+  awaited_ = 0;
+  drained_.CountDown();
+  return absl::DeadlineExceededError("promotions are still under way");
+}
+
+}  // namespace hps

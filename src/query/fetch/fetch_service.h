@@ -1,0 +1,133 @@
+// Fetching from levels that can block, and promotion: the work of look-ups that is not done on the
+// caller's thread.
+//
+// A bounded pool of jobs for each blocking level: when all are held, by calls, by promotions or by
+// work that outlived its call, the level counts as down for those that find none. Promotions and
+// background fetches may hold half of them, so that inserting never stands in the way of answering;
+// one more promotion is dropped and counted, one more background fetch is refused.
+//
+// Thread-safe. Must outlive the executors' last task.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "query/error_counter.h"
+#include "query/fetch/fetch_job.h"
+
+namespace hps {
+
+// Bounds a fetch that nobody waits for. No caller's patience is its measure: a job of 4,096 rows
+// that are all on a slow disk takes a second or two, and a level that has not answered after five
+// times that hangs, and must not keep scratch and worker for ever.
+inline constexpr Duration kBackgroundFetchTimeout = std::chrono::seconds(10);
+
+struct ReturnFetchJob {
+  void operator()(FetchJob* job) const;
+};
+using FetchJobLease = std::unique_ptr<FetchJob, ReturnFetchJob>;
+
+class FetchService {
+ public:
+  struct Options {
+    Executor* fetch_executor = nullptr;
+    Executor* promote_executor = nullptr;
+    size_t jobs_per_level = 0;
+  };
+
+  static absl::StatusOr<std::unique_ptr<FetchService>> Create(const Options& options);
+  ~FetchService();
+  FetchService(const FetchService&) = delete;
+  FetchService& operator=(const FetchService&) = delete;
+
+  // Null when all jobs of the level are held.
+  FetchJobLease Acquire(FetchJob::Level level);
+
+  // How many jobs of a level one call may hold at a time, so that others find some: a share of
+  // those that are free now, at least one.
+  size_t FairShare(FetchJob::Level level) const;
+
+  // Shares the job with a task that counts `latch` down when it is done. On true the caller owes a
+  // Take once it has waited; on false (the queue is full) nothing has happened.
+  bool Post(FetchJob& job, SnapshotPin pin, Latch& latch);
+
+  // Fetches with nobody waiting, from L2 down to L3 where the order says L2, and promotes. False:
+  // there are too many of its kind, or the queue is full; the job has been returned.
+  bool PostInBackground(FetchJobLease job, SnapshotPin pin);
+
+  // Promotes what an answered job holds, and returns it. Drops and counts it when there are too
+  // many promotions.
+  void Promote(FetchJobLease job, SnapshotPin pin);
+
+  // The same for an order of L2 that has not been answered: its task asks for the keys and inserts
+  // what it gets. For an L2 that can't block.
+  void PromoteByKeys(FetchJobLease job, SnapshotPin pin);
+
+  // Waits until the promotions and the background fetches begun so far are done.
+  // Errors: DEADLINE_EXCEEDED.
+  absl::Status Drain(Duration timeout);
+
+  Executor& fetch_executor() const { return *options_.fetch_executor; }
+  const Clock& clock() const { return options_.fetch_executor->clock(); }
+  uint64_t promotions_dropped() const { return promotions_dropped_.load(); }
+  void CountDroppedPromotion() { promotions_dropped_.fetch_add(1, std::memory_order_relaxed); }
+  const ErrorCounter& l3_errors() const { return l3_errors_; }
+  void CountL3Error(absl::StatusCode code) { l3_errors_.Add(code); }
+
+ private:
+  friend class FetchJob;
+  friend struct ReturnFetchJob;
+
+  // What Drain waits for: jobs that run on their own, by the order in which they began to.
+  class Ledger {
+   public:
+    explicit Ledger(size_t job_count) : begun_(job_count, 0) {}
+    void Begin(size_t job);
+    void End(size_t job);
+    absl::Status Drain(Executor& executor, Duration timeout);
+
+   private:
+    bool DoneUpTo(uint64_t number) const HPS_REQUIRES(mutex_);
+
+    Mutex drain_mutex_;  // one Drain at a time; taken before mutex_
+    Mutex mutex_;
+    std::vector<uint64_t> begun_ HPS_GUARDED_BY(mutex_);  // by job; 0 = not on its own
+    uint64_t last_ HPS_GUARDED_BY(mutex_) = 0;
+    uint64_t awaited_ HPS_GUARDED_BY(mutex_) = 0;  // 0 = nobody waits
+    Latch drained_;
+  };
+
+  struct Pool {
+    std::vector<std::unique_ptr<FetchJob>> jobs;
+    mutable Mutex mutex;
+    std::vector<FetchJob*> free HPS_GUARDED_BY(mutex);  // capacity for all: never allocates
+    std::atomic<size_t> on_their_own{0};                // in the background, or promoting
+  };
+
+  explicit FetchService(const Options& options);
+  Pool& PoolOf(const FetchJob& job) { return pools_[job.id() / options_.jobs_per_level]; }
+  void Return(FetchJob* job);
+  // Counts the job as one that nobody waits for, until it is returned. False: there are too many.
+  bool Claim(FetchJob* job);
+  // For jobs that a task owns.
+  void Continue(FetchJob* job);  // after its fetch
+  void End(FetchJob* job);       // after its insertion, or without one
+  bool PostPromotion(FetchJob* job, FetchJob::Stage stage);
+  void PromoteOrDrop(FetchJobLease job, SnapshotPin pin, FetchJob::Stage stage);
+
+  const Options options_;
+  std::array<Pool, 2> pools_;  // by level
+  Ledger ledger_;
+  std::atomic<uint64_t> promotions_dropped_{0};
+  ErrorCounter l3_errors_;
+};
+
+}  // namespace hps

@@ -1,0 +1,375 @@
+#include "query/fetch/staged_fetch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/spin.h"
+
+namespace hps {
+namespace {
+
+// What gathering from L2 takes one thread: 28 ns for a row of 128 bytes and 66 ns for one of 512
+// (bench/results/l2-*.json, "fetch").
+constexpr uint64_t kGatherRowPs = 15'000;
+constexpr uint64_t kGatherBytePs = 100;
+
+// The caller watches the pieces of others for this long, to have each brought as it comes, before
+// it blocks. Longer than the gathering of most calls takes.
+constexpr Duration kLastPiecesSpin = std::chrono::microseconds(500);
+
+// Pieces that are asked for before they are looked at.
+constexpr size_t kPiecesAhead = 8;
+
+// Looks for misses before a caller that finds none gives way to other threads.
+constexpr size_t kRoundsWithoutPause = 256;
+// ... and before the probe takes longer than look-ups do.
+constexpr size_t kRoundsMax = 20'000;
+
+}  // namespace
+
+StagedFetch::StagedFetch(Options options)
+    : service_(*options.service),
+      lookup_(*options.lookup),
+      tuning_(options.tuning),
+      crew_(std::move(options.crew)),
+      outcomes_(new FetchOutcome[options.keys_max]),
+      pieces_(new Piece[2 * kPiecesMax + kTablesPerCallMax + kPiecesAhead]) {
+  ahead_.reserve(kAheadQueriesMax);
+  sums_.reserve(kTablesPerCallMax);
+  ready_.reserve(2 * kPiecesMax + kTablesPerCallMax);
+}
+
+void StagedFetch::CallHelpers() {
+  helpers_called_ = 0;
+  CallHelpersFor(last_helpers_);
+}
+
+void StagedFetch::CallHelpersFor(size_t helper_count) {
+  if (helper_count <= helpers_called_) return;
+  helpers_called_ = helper_count;
+  crew_->Call(helper_count);
+}
+
+void StagedFetch::Begin(std::span<TableWork> tables, std::span<QueryWork> queries) {
+  queries_ = queries;
+  sums_.assign(tables.size(), TableSum());
+  ahead_.clear();
+  piece_count_ = 0;
+  bytes_ = row_count_ = 0;
+  fetched_ = brought_ = sent_ = Progress();
+  ahead_end_ = {SIZE_MAX, UINT64_MAX};
+}
+
+void StagedFetch::FetchAhead(std::span<TableWork> tables, std::span<QueryWork> queries,
+                             Deadline deadline) {
+  Begin(tables, queries);
+  begun_ = true;
+  if (queries.size() > kAheadQueriesMax) return;
+  for (const TableWork& table : tables) {
+    // The miss policy of the others needs to know all misses.
+    if (!Wanted(table) || table.hit_rate_threshold < 1.0) continue;
+    const size_t row_bytes = table.table->row_bytes();
+    ahead_.push_back({.table = &table,
+                      .query = table.first_query,
+                      .number = static_cast<size_t>(table.first_query - queries.data()),
+                      .piece_keys = (tuning_.piece_bytes - 1) / row_bytes + 1});
+  }
+  if (ahead_.empty()) return;
+  for (size_t idle_rounds = 0;; ++idle_rounds) {
+    const size_t known = piece_count_;
+    const bool probed = AddKnownMisses();
+    if (piece_count_ > known) {
+      idle_rounds = 0;
+      AnnouncePieces();
+    }
+    if (probed) return;
+    if (piece_count_ > 0) BringFetched();
+    if (piece_count_ > known || (crew_->is_open() && crew_->DoOne())) continue;
+    PauseCore();
+    if (idle_rounds < kRoundsWithoutPause) continue;
+    // Who waits for the rest, TakeMisses, does not keep a core.
+    if (idle_rounds >= kRoundsMax || service_.clock().Now() >= deadline) return;
+    std::this_thread::yield();
+  }
+}
+
+// True when the probe is done.
+bool StagedFetch::AddKnownMisses() {
+  bool probed = true;
+  for (Ahead& ahead : ahead_) probed &= AddKnownMisses(ahead, lookup_.Peek(ahead.number));
+  return probed;
+}
+
+bool StagedFetch::AddKnownMisses(Ahead& ahead, const DeviceMissesSoFar& misses) {
+  QueryWork& query = *ahead.query;
+  while (!ahead.is_full) {
+    const std::span<const Key> keys = misses.keys.subspan(query.fetched_ahead);
+    const size_t piece_keys = piece_count_ < kFirstPieces ? ahead.piece_keys : 2 * ahead.piece_keys;
+    if (keys.size() < (misses.probed ? 1 : piece_keys)) break;
+    const size_t count = std::min(keys.size(), piece_keys);
+    const HostRows rows =
+        piece_count_ < kPiecesMax ? lookup_.StageAhead(ahead.number, count) : HostRows();
+    ahead.is_full = rows.row_count < count;
+    if (ahead.is_full) break;
+    AddPiece(*ahead.table, query.fetched_ahead, keys.first(count)).rows = rows;
+    query.fetched_ahead += count;
+  }
+  return misses.probed;
+}
+
+void StagedFetch::Fetch(std::span<TableWork> tables, std::span<QueryWork> queries,
+                        Duration send_wait_max) {
+  send_wait_max_ = send_wait_max;
+  if (!std::exchange(begun_, false)) Begin(tables, queries);
+  // What has begun to be brought goes on to be.
+  ahead_end_ = brought_.end > 0 ? Progress{piece_count_, bytes_} : Progress();
+  AddRest(tables);
+  sent_ = ahead_end_;
+  last_helpers_ = HelpersWanted();
+  if (piece_count_ > 0) {
+    AnnouncePieces();
+    SpinLimit limit(kLastPiecesSpin);
+    for (bool in_time = true; fetched_.end < piece_count_ && in_time;) {
+      BringFetched();
+      SendFetched(tuning_.send_bytes);
+      in_time = crew_->DoOne() || limit.Spin();
+    }
+  }
+  crew_->Close();
+  BringFetched();
+  SendFetched(1);
+  Send(0, brought_.end);  // behind the others, since they wait for all that is being brought
+  NoteOutcomes(tables);
+}
+
+bool StagedFetch::Wanted(const TableWork& table) {
+  return table.l2_usable && !table.table->l2()->can_block() && table.has_one_query();
+}
+
+// What was not fetched ahead.
+void StagedFetch::AddRest(std::span<TableWork> tables) {
+  uint64_t rest_bytes = 0;
+  const auto rest_of = [](const TableWork& table) {
+    const bool untouched = table.misses.open().size() == table.misses.size();
+    return Wanted(table) && untouched ? table.misses.size() - table.first_query->fetched_ahead : 0;
+  };
+  for (const TableWork& table : tables) rest_bytes += rest_of(table) * table.table->row_bytes();
+  const uint64_t piece_bytes = std::max<uint64_t>(tuning_.piece_bytes, rest_bytes / kPiecesMax + 1);
+  for (const TableWork& table : tables) {
+    const size_t piece_keys =
+        std::max<uint64_t>(1, (piece_bytes - 1) / table.table->row_bytes() + 1);
+    for (size_t rest = rest_of(table); rest > 0;) {
+      const size_t first = table.misses.size() - rest;
+      const size_t count = std::min(piece_keys, rest);
+      Piece& piece = AddPiece(table, first, table.misses.keys().subspan(first, count));
+      piece.rows = table.first_query->staged_rows;
+      piece.rows.data = table.first_query->staged_rows.row(first);
+      piece.rows.row_count = count;
+      rest -= count;
+    }
+  }
+}
+
+StagedFetch::Piece& StagedFetch::AddPiece(const TableWork& table, size_t first,
+                                          std::span<const Key> keys) {
+  Piece& piece = pieces_[piece_count_++];
+  piece.table = &table;
+  piece.query = table.first_query;
+  piece.query_number = static_cast<size_t>(table.first_query - queries_.data());
+  piece.keys = keys;
+  piece.first = first;
+  piece.brought = false;
+  piece.fetched.store(false, std::memory_order_relaxed);
+  row_count_ += keys.size();
+  bytes_ += keys.size() * table.table->row_bytes();
+  return piece;
+}
+
+void StagedFetch::AnnouncePieces() {
+  if (!crew_->is_open()) crew_->Open(*this);
+  crew_->Announce(piece_count_);
+  CallHelpersFor(HelpersWanted());
+}
+
+size_t StagedFetch::HelpersWanted() const {
+  const Duration work =
+      std::chrono::nanoseconds((row_count_ * kGatherRowPs + bytes_ * kGatherBytePs) / 1000);
+  if (work <= tuning_.alone_max || piece_count_ < 2) return 0;
+  const auto shares = static_cast<size_t>(work / std::max(tuning_.helper_share, Duration(1)));
+  return std::min({shares, piece_count_ - 1, crew_->helpers_max()});
+}
+
+// On any thread. Writes only what is the piece's: its rows, statuses and outcomes.
+void StagedFetch::DoPiece(size_t number) {
+  Piece& piece = pieces_[number];
+  const size_t count = piece.keys.size();
+  const std::span<FetchOutcome> outcomes(outcomes_.get() + piece.query->first_miss + piece.first,
+                                         count);
+  const FetchBatch batch = {
+      .keys = piece.keys, .rows = piece.rows, .outcomes = outcomes, .rows_go_to_device = true};
+  const absl::StatusOr<FetchCounts> counts = piece.table->table->FetchFromL2(batch, kNoDeadline);
+  piece.code = counts.status().code();
+  piece.hit_count = counts.ok() ? counts->hits : 0;
+  piece.absent_count = counts.ok() ? counts->absent : 0;
+  if (!counts.ok()) std::fill(outcomes.begin(), outcomes.end(), FetchOutcome::kMiss);
+  KeyStatus* const statuses = lookup_.statuses_of(*piece.query) + piece.first;
+  for (size_t i = 0; i < count; ++i) {
+    statuses[i] = outcomes[i] == FetchOutcome::kHit      ? KeyStatus::kHitL2
+                  : outcomes[i] == FetchOutcome::kAbsent ? KeyStatus::kAbsent
+                                                         : kUnanswered;
+  }
+  piece.fetched.store(true, std::memory_order_release);
+}
+
+void StagedFetch::NoteFetched() {
+  for (; fetched_.end < piece_count_; ++fetched_.end) {
+    const Piece& piece = pieces_[fetched_.end];
+    __builtin_prefetch(&pieces_[fetched_.end + kPiecesAhead].fetched);
+    if (!piece.fetched.load(std::memory_order_acquire)) break;
+    fetched_.bytes += piece.bytes();
+  }
+}
+
+// Neighbours travel as one. Every copy takes time of its own; the first one is small, since the
+// device has nothing else to do, and each next one is as large as all before it, which are brought
+// while so much more is fetched.
+void StagedFetch::BringFetched() {
+  NoteFetched();
+  const Progress ready = fetched_.end <= ahead_end_.end ? fetched_ : ahead_end_;
+  const bool is_last = ready.end == ahead_end_.end;
+  const uint64_t least = is_last ? 1
+                                 : std::clamp<uint64_t>(brought_.bytes, tuning_.bring_bytes_min,
+                                                        tuning_.bring_bytes_max);
+  if (ready.bytes - brought_.bytes < least) return;
+  HostRows rows;
+  for (size_t i = brought_.end; i < ready.end; ++i) {
+    Piece& piece = pieces_[i];
+    piece.brought = piece.hit_count > 0;
+    if (!piece.brought) continue;
+    if (rows.row_count > 0 && rows.row(rows.row_count) == piece.rows.data) {
+      rows.row_count += piece.keys.size();
+      continue;
+    }
+    lookup_.Bring(rows);
+    rows = piece.rows;
+  }
+  lookup_.Bring(rows);
+  brought_ = ready;
+}
+
+// Of what has not been brought, if it is so many bytes.
+void StagedFetch::SendFetched(size_t bytes_min) {
+  NoteFetched();
+  if (fetched_.end <= sent_.end || fetched_.bytes - sent_.bytes < bytes_min) return;
+  Send(sent_.end, fetched_.end);
+  sent_ = fetched_;
+}
+
+void StagedFetch::Send(size_t first_piece, size_t end_piece) {
+  ready_.clear();
+  for (size_t i = first_piece; i < end_piece; ++i) {
+    __builtin_prefetch(&pieces_[i + kPiecesAhead].hit_count);  // from another core's cache
+    __builtin_prefetch(&pieces_[i + kPiecesAhead]);
+    if (pieces_[i].hit_count + pieces_[i].absent_count > 0) AddReady(pieces_[i]);
+  }
+  lookup_.Send(ready_, DeadlineAfter(service_.clock(), send_wait_max_));
+  for (const DeviceRowPiece& ready : ready_) {
+    std::fill_n(lookup_.statuses_of(queries_[ready.query]) + ready.first, ready.statuses.size(),
+                kUnanswered);
+  }
+}
+
+// Neighbours travel as one.
+void StagedFetch::AddReady(const Piece& piece) {
+  const std::span<const KeyStatus> statuses = piece.query->staged_status;
+  // Read after the rows were fetched: a change that has begun later is in none of them.
+  const bool changed = piece.table->table->epochs().begun() > piece.table->epoch;
+  if (!ready_.empty()) {
+    DeviceRowPiece& last = ready_.back();
+    if (last.query == piece.query_number && last.first + last.statuses.size() == piece.first &&
+        last.rows.row(last.rows.row_count) == piece.rows.data && last.brought == piece.brought) {
+      last.statuses = statuses.subspan(last.first, last.statuses.size() + piece.keys.size());
+      last.rows.row_count += piece.keys.size();
+      last.probe_again |= changed;
+      return;
+    }
+  }
+  ready_.push_back({.query = piece.query_number,
+                    .first = piece.first,
+                    .statuses = statuses.subspan(piece.first, piece.keys.size()),
+                    .rows = piece.rows,
+                    .probe_again = changed,
+                    .brought = piece.brought});
+}
+
+void StagedFetch::NoteOutcomes(std::span<TableWork> tables) {
+  for (size_t i = 0; i < piece_count_; ++i) {
+    const Piece& piece = pieces_[i];
+    TableSum& sum = sums_[static_cast<size_t>(piece.table - tables.data())];
+    ++sum.piece_count;
+    sum.hit_count += piece.hit_count;
+    sum.absent_count += piece.absent_count;
+    if (piece.code != absl::StatusCode::kOk) sum.code = piece.code;
+  }
+  for (size_t t = 0; t < tables.size(); ++t) {
+    TableWork& table = tables[t];
+    const TableSum& sum = sums_[t];
+    if (sum.piece_count == 0) continue;
+    table.l2_usable = false;  // it is asked once
+    if (sum.code != absl::StatusCode::kOk) {
+      table.table->l2_bypass().Trip();
+      table.counters->l2_errors().Add(sum.code);
+    }
+    if (sum.hit_count + sum.absent_count == table.misses.size()) {
+      table.misses.CloseAll();
+      continue;
+    }
+    const FetchOutcome* const outcomes = outcomes_.get() + table.first_query->first_miss;
+    table.misses.BeginNarrowing();
+    for (const uint32_t index : table.misses.open()) {
+      if (outcomes[index] != FetchOutcome::kHit && outcomes[index] != FetchOutcome::kAbsent)
+        table.misses.StaysOpen(index);
+    }
+    table.misses.EndNarrowing();
+    if (table.first_query->staged_rows.data == nullptr)
+      lookup_.StageRows(static_cast<size_t>(table.first_query - queries_.data()),
+                        *table.first_query);
+  }
+}
+
+void StagedFetch::Promote(std::span<TableWork> tables, const ModelState::Guard& guard) {
+  for (size_t t = 0; t < tables.size(); ++t) {
+    if (sums_[t].hit_count > 0) PromoteTable(tables[t], sums_[t].hit_count, guard);
+  }
+}
+
+void StagedFetch::PromoteTable(const TableWork& table, size_t hit_count,
+                               const ModelState::Guard& guard) {
+  const FetchJob::Order order = {.table = table.table,
+                                 .counters = table.counters,
+                                 .level = FetchJob::Level::kL2,
+                                 .cache = table.cache,
+                                 .epoch = table.epoch};
+  if (!FetchJob::HasTaker(order)) return;
+  const FetchOutcome* const outcomes = outcomes_.get() + table.first_query->first_miss;
+  size_t miss = 0;
+  while (hit_count > 0) {
+    FetchJobLease job = service_.Acquire(FetchJob::Level::kL2);
+    const size_t key_count = std::min(hit_count, FetchJob::KeysMax(table.table->row_bytes()));
+    if (job == nullptr) {
+      service_.CountDroppedPromotion();
+      return;
+    }
+    job->Prepare(order, key_count);
+    for (size_t filled = 0; filled < key_count; ++miss) {
+      if (outcomes[miss] == FetchOutcome::kHit) job->keys()[filled++] = table.misses.key(miss);
+    }
+    service_.PromoteByKeys(std::move(job), SnapshotPin(guard));
+    hit_count -= key_count;
+  }
+}
+
+}  // namespace hps

@@ -1,0 +1,410 @@
+#include "query/lookup_session_impl.h"
+
+#include <algorithm>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "base/no_memory.h"
+#include "types/names.h"
+
+namespace hps {
+namespace {
+
+// A device answers in microseconds; one that does not within this is down, where the host's levels
+// can answer in its place.
+constexpr Duration kDeviceWaitMax = std::chrono::seconds(1);
+// Where they can't, and the caller would wait longer: a thread must come back from a device that
+// hangs.
+constexpr Duration kOutputsWaitMax = std::chrono::minutes(1);
+// It is waited for this long also where the caller leaves less time, or none: a device that works
+// may have the rows of other large calls to copy before, and must not be taken for one that hangs.
+constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
+
+// Whether the device itself has failed: one that has no call or no memory left for this look-up
+// may answer the next one, and in a caller's stream the look-up may have waited for the caller's
+// own work.
+bool IsOfDevice(absl::StatusCode failed, bool is_in_callers_stream) {
+  if (failed == absl::StatusCode::kDeadlineExceeded) return !is_in_callers_stream;
+  return failed == absl::StatusCode::kInternal || failed == absl::StatusCode::kUnavailable;
+}
+
+}  // namespace
+
+// ---- The read path ----
+
+absl::Status LevelSession::Lookup(const HostLookupRequest& request, LookupCounts* counts) {
+  return LookupIn(request, counts);
+}
+
+absl::Status LevelSession::Lookup(const DeviceLookupRequest& request, LookupCounts* counts) {
+  if (cache_lookup_ == nullptr)
+    return absl::UnimplementedError("look-up: device queries need a session on a device");
+  return LookupIn(request, counts);
+}
+
+template <MemorySpace kSpace>
+absl::Status LevelSession::LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts) {
+  const ModelState::Guard guard(model_, reader_,
+                                pin_.snapshot());  // one snapshot for the whole call
+  try {
+    HPS_RETURN_IF_ERROR(CheckRequest(
+        request, {.tables = session_tables_, .keys_max = options_.keys_max}, guard.snapshot()));
+    BeginCall(request, guard.snapshot());
+    if (cache_lookup_ == nullptr) {
+      AnswerFromHostLevels(guard);
+    } else {
+      HPS_RETURN_IF_ERROR(AnswerOnDevice(kSpace, request.stream, guard));
+    }
+  } catch (const std::bad_alloc&) {
+    EndCall(guard);
+    return NoMemory();
+  }
+  Count(counts);
+  level_fetch_.PromoteHeld(guard);
+  return absl::OkStatus();
+}
+
+// Fails only where the outputs are on the device: only the cache can write there.
+absl::Status LevelSession::AnswerOnDevice(MemorySpace space, Stream stream,
+                                          const ModelState::Guard& guard) {
+  const bool on_host = space == MemorySpace::kHost;
+  if (on_host && !breaker_->Admits(shared_.fetch.clock().Now())) {
+    AnswerWithoutCache(guard);
+    return absl::OkStatus();
+  }
+  absl::Status asked = AskCache(space, stream, guard);
+  if (asked.ok()) {
+    breaker_->NoteAnswer();
+    return asked;
+  }
+  EndCall(guard);
+  // It is one failure, whatever the number of tables.
+  if (!tables_.empty()) tables_.front().counters->l1_errors().Add(asked.code());
+  if (IsOfDevice(asked.code(), !on_host && stream.handle != nullptr))
+    breaker_->NoteFailure(shared_.fetch.clock().Now());
+  if (!on_host) return asked;  // nothing that it has read is shown
+  PassByCache();
+  AnswerWithoutCache(guard);
+  return absl::OkStatus();
+}
+
+// A call for which there is no memory has failed at the cache: the host's levels need none.
+absl::Status LevelSession::AskCache(MemorySpace space, Stream stream,
+                                    const ModelState::Guard& guard) {
+  try {
+    return AnswerThroughCache(space, stream, guard);
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
+  }
+}
+
+void LevelSession::AnswerWithoutCache(const ModelState::Guard& guard) {
+  RestartCall();
+  AnswerFromHostLevels(guard);
+  PassByCache();  // also the changes that this call may have shown
+}
+
+void LevelSession::AnswerFromHostLevels(const ModelState::Guard& guard) {
+  for (TableWork& table : tables_) FetchDirectly(table);  // from an L2 that can't block
+  level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
+  ApplyMissPolicy(TableWork::Top::kL2, guard);
+  level_fetch_.Fetch(tables_, FetchJob::Level::kL3, guard, deadline_);
+  ServeDefaults();
+}
+
+absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
+                                              const ModelState::Guard& guard) {
+  const auto send_answered = [&] { cache_lookup_->SendAnswered(queries_, DeviceDeadline(space)); };
+  HPS_RETURN_IF_ERROR(cache_lookup_->Begin(queries_, space, stream));  // hits go to their places
+  staged_fetch_->CallHelpers();
+  const Deadline probe_deadline = DeviceDeadline(space);
+  staged_fetch_->FetchAhead(tables_, queries_, probe_deadline);  // while the device probes
+  HPS_RETURN_IF_ERROR(cache_lookup_->TakeMisses(queries_, tables_, arena_,
+                                                std::min(probe_deadline, DeviceDeadline(space))));
+  ApplyMissPolicy(TableWork::Top::kL1, guard);
+  // The rest from an L2 that can't block.
+  staged_fetch_->Fetch(tables_, queries_, DeviceDeadline(space) - shared_.fetch.clock().Now());
+  level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
+  ApplyMissPolicy(TableWork::Top::kL2, guard);
+  send_answered();  // nothing that is known waits for L3
+  HPS_RETURN_IF_ERROR(cache_lookup_->sent());
+  level_fetch_.Fetch(tables_, FetchJob::Level::kL3, guard, deadline_, send_answered);
+  ServeDefaults();
+  send_answered();
+  staged_fetch_->Promote(tables_, guard);  // while the device is at its copies
+  return cache_lookup_->Finish(queries_, DeviceDeadline(space));
+}
+
+// ---- Its steps, in order ----
+
+template <MemorySpace kSpace>
+void LevelSession::BeginCall(const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot) {
+  const Duration timeout = request.timeout.value_or(shared_.timeout);
+  may_wait_ = timeout > Duration::zero();
+  deadline_ = DeadlineAfter(shared_.fetch.clock(), std::max(timeout, Duration::zero()));
+  outputs_deadline_ = std::min(deadline_, DeadlineAfter(shared_.fetch.clock(), kOutputsWaitMax));
+  level_fetch_.set_cancel(CancelPoint::Of(request.cancel));
+  arena_.Reset();
+  queries_.clear();
+  tables_.clear();
+  std::fill(table_by_number_.begin(), table_by_number_.end(), nullptr);
+  for (const TableQuery<kSpace>& query : request.queries) BeginQuery(query, request, snapshot);
+}
+
+template <MemorySpace kSpace>
+void LevelSession::BeginQuery(const TableQuery<kSpace>& query, const LookupRequest<kSpace>& request,
+                              const ModelSnapshot& snapshot) {
+  TableWork*& table = table_by_number_[query.table];
+  if (table == nullptr) table = &BeginTable(query.table, request.hit_rate_threshold, snapshot);
+  table->keys_on_host = kSpace == MemorySpace::kHost;
+  QueryWork& work = queries_.emplace_back();
+  work.table = table;
+  work.keys = query.keys.data();
+  work.key_count = query.keys.size();
+  work.status = query.status.empty() ? nullptr : query.status.data();
+  work.out = RowWriter(
+      *table->table, options_.output_dtype == Dtype::kFloat32, query.rows.data(),
+      query.row_stride_bytes == 0 ? output_row_bytes(query.table) : query.row_stride_bytes);
+  (table->first_query == nullptr ? table->first_query : table->last_query->next_of_table) = &work;
+  table->last_query = &work;
+}
+
+TableWork& LevelSession::BeginTable(uint32_t number, std::optional<double> threshold,
+                                    const ModelSnapshot& snapshot) {
+  ServedTable* served = snapshot.table(session_tables_[number].slot);
+  TableWork& table = tables_.emplace_back();
+  table.table = served;
+  table.counters = session_tables_[number].counters;
+  table.queries = queries_.data();
+  table.hit_rate_threshold = threshold.value_or(served->hit_rate_threshold());
+  table.epoch = served->epochs().published();
+  table.l2_usable = served->l2() != nullptr && !served->l2_bypass().bypassed();
+  table.cache = cache_index_;
+  const bool has_l1 = cache_index_ != kNoCache && served->l1(cache_index_) != nullptr &&
+                      !served->l1_bypass(cache_index_).bypassed();
+  table.top = has_l1                    ? TableWork::Top::kL1
+              : served->l2() != nullptr ? TableWork::Top::kL2
+                                        : TableWork::Top::kL3;
+  return table;
+}
+
+// Asks L2 for every position, and lists what is not answered then, each key once.
+void LevelSession::FetchDirectly(TableWork& table) {
+  bool asked = false;
+  for (QueryWork* query = table.first_query; query != nullptr; query = query->next_of_table) {
+    const bool answered = direct_fetch_->Fetch(table, *query, deadline_);
+    asked |= answered;
+    if (answered && direct_fetch_->answered_all()) continue;
+    const auto number = static_cast<uint32_t>(query - queries_.data());
+    for (size_t i = 0; i < query->key_count; ++i) {
+      if (!answered || !direct_fetch_->IsAnswered(i))
+        arena_.Add(query->keys[i], number, static_cast<uint32_t>(i));
+    }
+  }
+  table.l2_usable &= !asked;  // it is asked once
+  table.missed_positions = arena_.added_count();
+  table.misses = arena_.MakeList();
+}
+
+// Where the highest level, which has just been asked, held enough of the keys, the call does not
+// wait for the others. A table that has been replaced meanwhile takes no insertions: what would be
+// pending there for ever is waited for.
+void LevelSession::ApplyMissPolicy(TableWork::Top asked, const ModelState::Guard& guard) {
+  for (TableWork& table : tables_) {
+    if (table.top != asked || table.misses.open().empty() || !IsHitRateReached(table)) continue;
+    if (table.table->retired()) continue;
+    const bool ask_l2 = asked == TableWork::Top::kL1 && table.l2_usable;
+    level_fetch_.FetchInBackground(table, ask_l2 ? FetchJob::Level::kL2 : FetchJob::Level::kL3,
+                                   guard);
+  }
+}
+
+bool LevelSession::IsHitRateReached(const TableWork& table) {
+  if (table.hit_rate_threshold >= 1.0) return false;
+  if (table.hit_rate_threshold <= 0.0) return true;
+  const auto is_reached_with = [&](uint64_t unique_count) {
+    const auto open_count = static_cast<double>(table.misses.open().size());
+    return 1.0 - open_count / static_cast<double>(unique_count) >= table.hit_rate_threshold;
+  };
+  // The number of unique keys is between what it is when all hits are of one key and when they
+  // differ; mostly either says the same.
+  const uint64_t hit_positions = table.key_count() - table.missed_positions;
+  if (!is_reached_with(table.misses.size() + hit_positions)) return false;
+  if (is_reached_with(table.misses.size() + std::min<uint64_t>(hit_positions, 1))) return true;
+  if (!table.keys_on_host) return true;  // keys on a device are not read for this
+  unique_counter_.Begin(table.key_count());
+  for (const QueryWork* query = table.first_query; query != nullptr; query = query->next_of_table)
+    unique_counter_.Add({query->keys, query->key_count});
+  return is_reached_with(unique_counter_.count());
+}
+
+// An L2 that hangs must leave L3 time to answer.
+Deadline LevelSession::L2Deadline() const {
+  if (deadline_ == kNoDeadline) return kNoDeadline;
+  const TimePoint now = shared_.fetch.clock().Now();
+  return now + std::max(deadline_ - now, Duration::zero()) / 2;
+}
+
+// A device that hangs must leave the host's levels time to answer. For outputs on the device there
+// are none: it has all of the caller's time, in which the caller's stream may be at work too.
+Deadline LevelSession::DeviceDeadline(MemorySpace space) const {
+  const TimePoint now = shared_.fetch.clock().Now();
+  if (space == MemorySpace::kDevice) {
+    if (level_fetch_.is_cancelled()) return now + kDeviceWaitMin;
+    // Also where the other levels have taken most of the time.
+    const Deadline at_least =
+        now + std::clamp<Duration>(deadline_ - now, kDeviceWaitMin, kDeviceWaitMax);
+    return std::max(outputs_deadline_, at_least);
+  }
+  if (deadline_ == kNoDeadline) return now + kDeviceWaitMax;
+  return now + std::clamp<Duration>((deadline_ - now) / 2, kDeviceWaitMin, kDeviceWaitMax);
+}
+
+void LevelSession::ServeDefaults() {
+  bool any = false;
+  for (TableWork& table : tables_) {
+    for (uint32_t index : table.misses.open()) {
+      table.Answer(index, KeyStatus::kDefaultDegraded, nullptr);
+      any = true;
+    }
+    table.misses.CloseAll();
+  }
+  if (any && may_wait_ && shared_.fetch.clock().Now() >= deadline_)
+    shared_.deadlines_exceeded.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Nothing of the call is under way any more. What has been fetched already is promoted all the
+// same.
+void LevelSession::EndCall(const ModelState::Guard& guard) {
+  if (cache_lookup_ != nullptr) {
+    staged_fetch_->DismissHelpers();
+    cache_lookup_->Abandon();
+  }
+  level_fetch_.PromoteHeld(guard);
+}
+
+void LevelSession::PassByCache() {
+  for (TableWork& table : tables_) table.table->l1_bypass(cache_index_).Trip();
+}
+
+// The call begins anew, without the cache.
+void LevelSession::RestartCall() {
+  arena_.Reset();
+  for (QueryWork& query : queries_) {
+    query.staged = false;
+    query.counts = LookupCounts();
+  }
+  for (TableWork& table : tables_) {
+    table.misses = MissList();
+    table.missed_positions = 0;
+    table.l2_usable = table.table->l2() != nullptr && !table.table->l2_bypass().bypassed();
+    if (table.top == TableWork::Top::kL1)
+      table.top = table.table->l2() != nullptr ? TableWork::Top::kL2 : TableWork::Top::kL3;
+  }
+}
+
+void LevelSession::Count(LookupCounts* counts) {
+  LookupCounts sum;
+  for (const QueryWork& query : queries_) {
+    query.table->counters->Add(number_, query.counts, cache_index_);
+    for (size_t i = 0; i < kKeyStatusCount; ++i) sum.by_status[i] += query.counts.by_status[i];
+  }
+  if (counts != nullptr) *counts = sum;
+  shared_.lookups.fetch_add(1, std::memory_order_relaxed);
+}
+
+// ---- Making a session, and what it knows of the tables ----
+
+absl::StatusOr<std::unique_ptr<LookupSession>> LevelSession::Create(Parts parts) {
+  DeviceCache* const cache = parts.cache;
+  try {
+    std::unique_ptr<LevelSession> session(new LevelSession(std::move(parts)));
+    HPS_RETURN_IF_ERROR(session->ListTables());
+    session->MakeSteps(cache);
+    return session;
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("session: no memory for its scratch");
+  }
+}
+
+LevelSession::LevelSession(Parts parts)
+    : model_(parts.model),
+      pin_(std::move(parts.pin)),
+      shared_(parts.shared),
+      options_(parts.options),
+      cache_index_(parts.cache_index),
+      breaker_(parts.breaker),
+      number_(parts.number),
+      reader_(std::move(parts.reader)),
+      arena_(options_.keys_max, kTablesPerCallMax),
+      unique_counter_(options_.keys_max),
+      level_fetch_(shared_.fetch) {
+  queries_.reserve(kTablesPerCallMax);
+  tables_.reserve(kTablesPerCallMax);
+}
+
+// Needs the list of tables.
+void LevelSession::MakeSteps(DeviceCache* cache) {
+  table_by_number_.resize(session_tables_.size());
+  size_t converted_bytes_max = 0;
+  for (const SessionTable& table : session_tables_) {
+    if (options_.output_dtype.has_value())
+      converted_bytes_max = std::max(converted_bytes_max, table.spec.row_bytes());
+  }
+  direct_fetch_ = std::make_unique<DirectFetch>(options_.keys_max, converted_bytes_max);
+  if (cache == nullptr) return;
+  cache_lookup_ = std::make_unique<CacheLookup>(*cache, cache_index_, options_.keys_max);
+  staged_fetch_ =
+      std::make_unique<StagedFetch>(StagedFetch::Options{.service = &shared_.fetch,
+                                                         .lookup = cache_lookup_.get(),
+                                                         .keys_max = options_.keys_max,
+                                                         .crew = shared_.crews.Acquire(),
+                                                         .tuning = shared_.tuning});
+}
+
+absl::Status LevelSession::ListTables() {
+  const ModelState::Guard guard(model_, reader_, pin_.snapshot());
+  if (guard.snapshot().number() == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("session: model '", model_.name(), "' has no tables yet"));
+  }
+  if (guard.snapshot().unloaded()) {
+    return absl::UnavailableError(
+        absl::StrCat("session: model '", model_.name(), "' was unloaded; load it to use it again"));
+  }
+  for (const auto& served : guard.snapshot().tables()) {
+    SessionTable table{.spec = served->spec(), .slot = model_.SlotOf(served->spec().name)};
+    table.counters = &model_.counters(table.slot);
+    table.output_row_bytes = options_.output_dtype.has_value()
+                                 ? size_t{table.spec.dim} * sizeof(float)
+                                 : table.spec.row_bytes();
+    session_tables_.push_back(std::move(table));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> LevelSession::FindTable(std::string_view name) const {
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < session_tables_.size(); ++i) {
+    if (session_tables_[i].spec.name == name) return i;
+    names.push_back(session_tables_[i].spec.name);
+  }
+  return absl::NotFoundError(absl::StrCat("session: model '", model_.name(), "' has no table '",
+                                          std::string(name), "'", DidYouMean(name, names)));
+}
+
+std::vector<TableSpec> LevelSession::tables() const {
+  std::vector<TableSpec> specs;
+  for (const SessionTable& table : session_tables_) specs.push_back(table.spec);
+  return specs;
+}
+
+size_t LevelSession::output_row_bytes(uint32_t table) const {
+  return table < session_tables_.size() ? session_tables_[table].output_row_bytes : 0;
+}
+
+}  // namespace hps

@@ -1,0 +1,132 @@
+// The look-up session: query -> L1 -> de-duplication -> L2 -> L3 -> reply -> promotion.
+//
+// See include/hps/lookup_session.h for what callers get. The .cc file is the read path, one step a
+// line; the steps' machinery is in
+//   cache_lookup.h   calls through a device cache,
+//   direct_fetch.h   an L2 that writes into the caller's rows itself,
+//   staged_fetch.h   an L2 that writes into the memory from which the device takes the rows,
+//   level_fetch.h    asking a level in jobs, until the deadline,
+//   miss_list.h      de-duplication.
+//
+// For one thread at a time. Allocates when it is made, and where a device cache's call is larger
+// than any before; where there is no memory for that, the call passes by the cache.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/epoch.h"
+#include "hps/lookup_session.h"
+#include "query/cache_breaker.h"
+#include "query/cache_lookup.h"
+#include "query/fetch/crew.h"
+#include "query/fetch/direct_fetch.h"
+#include "query/fetch/fetch_service.h"
+#include "query/fetch/level_fetch.h"
+#include "query/fetch/staged_fetch.h"
+#include "query/miss_list.h"
+#include "query/request_check.h"
+#include "query/snapshot/model_state.h"
+#include "query/table_work.h"
+#include "query/unique_counter.h"
+
+namespace hps {
+
+// What all sessions of a factory share.
+struct SessionShared {
+  FetchService& fetch;
+  CrewPool& crews;
+  Duration timeout{};  // where a request names none
+  std::atomic<uint64_t>& lookups;
+  std::atomic<uint64_t>& deadlines_exceeded;
+  StagedFetchTuning tuning;
+};
+
+class LevelSession final : public LookupSession {
+ public:
+  struct Parts {
+    ModelState& model;
+    SnapshotPin pin;  // empty: the tables of the moment
+    SessionShared shared;
+    SessionOptions options;
+    EpochDomain::Reader reader;
+    DeviceCache* cache = nullptr;     // null: the session has no L1
+    size_t cache_index = kNoCache;    // of ServedTable::l1
+    CacheBreaker* breaker = nullptr;  // of the cache
+    size_t number = 0;                // of the session, for its shard of the counters
+  };
+
+  // Errors: FAILED_PRECONDITION (nothing published yet), UNAVAILABLE (unloaded),
+  // RESOURCE_EXHAUSTED (no memory).
+  static absl::StatusOr<std::unique_ptr<LookupSession>> Create(Parts parts);
+
+  absl::StatusOr<uint32_t> FindTable(std::string_view name) const override;
+  std::vector<TableSpec> tables() const override;
+  size_t output_row_bytes(uint32_t table) const override;
+  absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) override;
+  absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) override;
+
+ private:
+  explicit LevelSession(Parts parts);
+  absl::Status ListTables();
+  void MakeSteps(DeviceCache* cache);
+
+  template <MemorySpace kSpace>
+  absl::Status LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts);
+  void AnswerFromHostLevels(const ModelState::Guard& guard);
+  absl::Status AnswerOnDevice(MemorySpace space, Stream stream, const ModelState::Guard& guard);
+  absl::Status AskCache(MemorySpace space, Stream stream, const ModelState::Guard& guard);
+  absl::Status AnswerThroughCache(MemorySpace space, Stream stream, const ModelState::Guard& guard);
+  void AnswerWithoutCache(const ModelState::Guard& guard);
+
+  template <MemorySpace kSpace>
+  void BeginCall(const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot);
+  template <MemorySpace kSpace>
+  void BeginQuery(const TableQuery<kSpace>& query, const LookupRequest<kSpace>& request,
+                  const ModelSnapshot& snapshot);
+  TableWork& BeginTable(uint32_t number, std::optional<double> threshold,
+                        const ModelSnapshot& snapshot);
+  void FetchDirectly(TableWork& table);
+  void ApplyMissPolicy(TableWork::Top asked, const ModelState::Guard& guard);
+  bool IsHitRateReached(const TableWork& table);
+  Deadline L2Deadline() const;
+  Deadline DeviceDeadline(MemorySpace space) const;
+  void ServeDefaults();
+  void EndCall(const ModelState::Guard& guard);
+  void PassByCache();
+  void RestartCall();
+  void Count(LookupCounts* counts);
+
+  ModelState& model_;
+  const SnapshotPin pin_;
+  const SessionShared shared_;
+  const SessionOptions options_;
+  const size_t cache_index_;
+  CacheBreaker* const breaker_;
+  const size_t number_;
+  EpochDomain::Reader reader_;
+  std::vector<SessionTable> session_tables_;
+  MissArena arena_;
+  UniqueCounter unique_counter_;
+  LevelFetch level_fetch_;
+  std::unique_ptr<DirectFetch> direct_fetch_;
+  // Null without a cache.
+  std::unique_ptr<CacheLookup> cache_lookup_;
+  std::unique_ptr<StagedFetch> staged_fetch_;
+  // Of the call that runs. Their addresses stay: they refer to each other.
+  std::vector<QueryWork> queries_;
+  std::vector<TableWork> tables_;
+  std::vector<TableWork*> table_by_number_;  // as queries name them; null = not in the call yet
+  Deadline deadline_ = kNoDeadline;
+  Deadline outputs_deadline_ = kNoDeadline;  // where they are on the device
+  bool may_wait_ = true;
+};
+
+}  // namespace hps

@@ -1,0 +1,141 @@
+#include "testing/host_device_cache/host_cache.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "base/macros.h"
+#include "base/mutex.h"
+#include "hps/table_spec.h"
+#include "testing/host_device_cache/host_cache_table.h"
+#include "testing/host_device_cache/host_call.h"
+#include "tier/byte_budget.h"
+
+namespace hps {
+namespace {
+
+class HostCache final : public DeviceCache {
+ public:
+  explicit HostCache(const HostCacheOptions& options) : options_(options) {}
+  ~HostCache() override;
+
+  absl::Status MakeCalls();
+
+  int device() const override { return options_.device; }
+  uint64_t TableBytes(size_t row_bytes, uint64_t row_count) const override;
+  absl::StatusOr<std::unique_ptr<DeviceCacheTable>> OpenTable(size_t row_bytes,
+                                                              uint64_t bytes_max) override;
+  absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) override;
+
+ private:
+  const HostCacheOptions options_;
+  ByteBudget budget_{"host cache", options_.bytes_max};
+  std::unique_ptr<std::byte[]> staging_;
+  std::vector<std::unique_ptr<HostCall>> calls_;
+  Mutex mutex_;
+  // Capacity for all calls is reserved: giving one back never allocates.
+  std::vector<HostCall*> free_calls_ HPS_GUARDED_BY(mutex_);
+};
+
+HostCache::~HostCache() {
+  MutexLock lock(mutex_);
+  HPS_CHECK(free_calls_.size() == calls_.size());
+}
+
+absl::Status HostCache::MakeCalls() {
+  const auto no_memory = [&] {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "host cache: no memory for ", options_.calls_max, " calls of ", options_.call_keys_max,
+        " keys and ", options_.call_staging_bytes, " bytes of staging"));
+  };
+  const std::optional<uint64_t> staging_bytes =
+      CheckedMultiply(options_.calls_max, options_.call_staging_bytes);
+  if (!staging_bytes.has_value()) return no_memory();
+  staging_.reset(new (std::nothrow) std::byte[*staging_bytes]);
+  if (staging_ == nullptr) return no_memory();
+  try {
+    MutexLock lock(mutex_);
+    free_calls_.reserve(options_.calls_max);
+    for (size_t i = 0; i < options_.calls_max; ++i) {
+      const std::span<std::byte> staging(staging_.get() + i * options_.call_staging_bytes,
+                                         options_.call_staging_bytes);
+      const auto give_back = [this](HostCall* call) {
+        MutexLock giving(mutex_);
+        free_calls_.push_back(call);
+      };
+      calls_.push_back(std::make_unique<HostCall>(options_.call_keys_max, staging, give_back));
+      free_calls_.push_back(calls_.back().get());
+    }
+  } catch (const std::exception&) {
+    return no_memory();
+  }
+  return absl::OkStatus();
+}
+
+uint64_t HostCache::TableBytes(size_t row_bytes, uint64_t row_count) const {
+  HPS_CHECK(row_bytes > 0 && row_bytes <= kRowBytesMax);
+  const uint64_t slab_count =
+      row_count / (SlabTable::kSlabSlots * 3) * 4 +
+      (row_count % (SlabTable::kSlabSlots * 3) * 4 + SlabTable::kSlabSlots * 3 - 1) /
+          (SlabTable::kSlabSlots * 3);
+  return HostCacheTable::BytesOf(row_bytes, std::max<uint64_t>(slab_count, SlabTable::kSlabsMin));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceCacheTable>> HostCache::OpenTable(size_t row_bytes,
+                                                                       uint64_t bytes_max) {
+  if (row_bytes == 0 || row_bytes > kRowBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a table of rows of ", row_bytes,
+                                                   " bytes, allowed are 1 to ", kRowBytesMax));
+  }
+  const uint64_t slab_count = HostCacheTable::SlabsWithin(row_bytes, bytes_max);
+  if (slab_count < SlabTable::kSlabsMin) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "host cache: a table of rows of ", row_bytes, " bytes got ", bytes_max,
+        " bytes and needs at least ", HostCacheTable::BytesOf(row_bytes, SlabTable::kSlabsMin)));
+  }
+  const uint64_t bytes = HostCacheTable::BytesOf(row_bytes, slab_count);
+  HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, budget_.Lend(bytes));
+  return HostCacheTable::Create(row_bytes, slab_count, std::move(lease));
+}
+
+absl::StatusOr<DeviceCallLease> HostCache::AcquireCall(size_t keys_max) {
+  if (keys_max > options_.call_keys_max) {
+    return absl::ResourceExhaustedError(absl::StrCat("host cache: a call of ", keys_max,
+                                                     " keys, at most ", options_.call_keys_max));
+  }
+  HostCall* call = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (free_calls_.empty()) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("host cache: all ", options_.calls_max, " calls are lent"));
+    }
+    call = free_calls_.back();
+    free_calls_.pop_back();
+  }
+  call->Lease(keys_max);
+  return DeviceCallLease(call);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceCache>> MakeHostCache(const HostCacheOptions& options) {
+  if (options.calls_max == 0 || options.call_keys_max == 0 ||
+      options.call_keys_max > kKeysPerCallMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("host cache: ", options.calls_max, " calls of ", options.call_keys_max,
+                     " keys; expected at least one call of 1 to ", kKeysPerCallMax, " keys"));
+  }
+  auto cache = std::make_unique<HostCache>(options);
+  HPS_RETURN_IF_ERROR(cache->MakeCalls());
+  return cache;
+}
+
+}  // namespace hps
