@@ -39,7 +39,7 @@ test-gpu: gpu  ## what needs a GPU: tests, benchmarks of level 1; JSON into buil
 check: setup-check  ## layers, style, format, clang's analysis; clang-tidy on changed files
 	@tools/check.py
 
-check-all: setup-check  ## as check, with clang-tidy on all files
+check-all: setup-check  ## as check, with clang and clang-tidy on all files, tests too
 	@tools/check.py --all
 
 bench: setup-test build  ## run the benchmarks (SCENARIOS="l2 l3 import session serve"): build/bench
