@@ -32,7 +32,7 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
 
 // What the store says of a table that is to be imported, with the files that it is to come from.
 absl::Status NamingFiles(const absl::Status& status, const ImportPlan& plan) {
-  for (const TableSource& source : plan.tables) {
+  for (const ImportSource& source : plan.tables) {
     if (absl::StrContains(status.message(), absl::StrCat("table '", source.spec.name, "'")))
       return absl::Status(status.code(), absl::StrCat(source.path, ": ", status.message()));
   }
