@@ -64,8 +64,9 @@ struct LookupRequest {
   // kDefaultDegraded. Not set = the configured [lookup] timeout. Zero = take what L1 and a
   // non-blocking L2 hold.
   std::optional<std::chrono::nanoseconds> timeout{};
-  // Share of a table's unique keys that the highest level must hold for the call not to wait for
-  // the others (they are answered kDefaultPending and inserted in the background).
+  // Hit rate of the highest level from which on the call does not wait for a table's misses; they
+  // are answered kDefaultPending and inserted in the background. The hit rate is
+  // 1 - unique misses / (unique misses + positions that hit).
   // 1.0 = always wait, 0.0 = never wait. Not set = the configured value.
   std::optional<double> hit_rate_threshold{};
   // Ends the wait from another thread, as if the timeout had passed then. Null: nobody does.
