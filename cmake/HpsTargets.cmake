@@ -41,7 +41,7 @@ if(HPS_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # Instrumented code of the standard library (std::regex) looks uninitialized to GCC 12, falsely.
   list(APPEND HPS_WARNINGS -Wno-maybe-uninitialized)
 endif()
-if(HPS_UNITY)
+if(HPS_UNITY AND NOT HPS_CUDA)  # kernels share names
   set(CMAKE_UNITY_BUILD ON)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
   # A name in one source may hide a name in another source of the same unit.

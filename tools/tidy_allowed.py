@@ -42,6 +42,7 @@ ALLOWED = {
     ("abort", "src/base/macros.cc"): "a failed HPS_CHECK ends the process",
     ("macro", "src/base/macros.h"): "the project's macros",
     ("macro", "src/base/fault_point.h"): "returns the fault from the function that it stands in",
+    ("preprocessor", "src/l1_gpu/kernels/device_memory.cuh"): "a choice by the GPU's architecture",
     ("preprocessor", "src/base/macros.h"): "attributes that one compiler has; debug checks",
     ("preprocessor", "src/base/poison.h"): "calls of address sanitizer, in its builds",
     ("preprocessor", "src/base/spin.h"): "an instruction for waits that one architecture has",

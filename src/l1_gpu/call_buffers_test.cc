@@ -56,9 +56,9 @@ TEST_F(CallBuffersTest, TheMissesAreZeroAtFirstAndWhenAskedFor) {
                          cudaMemcpyDeviceToHost),
               cudaSuccess);
     EXPECT_EQ(claims, std::vector<uint64_t>(200, 0));
-    for (size_t i = 0; i < 100; ++i) ASSERT_EQ(buffers.misses.records[i].generation, 0u);
+    for (size_t i = 0; i < 100; ++i) ASSERT_EQ(buffers.misses.records[i].check, 0u);
     ASSERT_EQ(cudaMemset(buffers.misses.claims, 7, 200 * sizeof(uint64_t)), cudaSuccess);
-    buffers.misses.records[50].generation = 3;
+    buffers.misses.records[50].check = 3;
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     ASSERT_EQ(buffers.ZeroMisses(), absl::OkStatus());
   }

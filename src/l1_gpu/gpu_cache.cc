@@ -53,6 +53,7 @@ class GpuCache final : public DeviceCache {
   bool WaitForReturnedCalls();
   // Returned, while the device is still at work on it.
   bool IsFreeAndBusy(GpuCall* call);
+  GpuCall* TakeIdleCall();
 
   const DeviceCacheOptions options_;
   const Duration last_wait_max_;
@@ -184,22 +185,32 @@ absl::StatusOr<DeviceCallLease> GpuCache::AcquireCall(size_t keys_max) {
         absl::StrCat("gpu cache: a call of ", keys_max, " keys, at most ", options_.call_keys_max));
   }
   const DeviceScope scope(options_.device);
-  GpuCall* call = nullptr;
-  {
-    MutexLock lock(mutex_);
-    // The one that was given back last is the warmest.
-    const auto idle = std::find_if(free_calls_.rbegin(), free_calls_.rend(),
-                                   [](GpuCall* free) { return free->IsIdle(); });
-    if (idle == free_calls_.rend()) {
-      return absl::ResourceExhaustedError(absl::StrCat("gpu cache: all ", options_.calls_max,
-                                                       " calls are lent, or the device is ",
-                                                       "still at work on them"));
-    }
-    call = *idle;
-    free_calls_.erase(std::next(idle).base());
+  GpuCall* const call = TakeIdleCall();
+  if (call == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("gpu cache: all ", options_.calls_max,
+                     " calls are lent, or the device is still at work on them"));
   }
   call->Lease(keys_max);
   return DeviceCallLease(call);
+}
+
+// Takes calls off the list one by one, so that the driver is asked about each without the lock.
+// Calls on which the device is still at work go to the list's other end. Null when none is idle.
+GpuCall* GpuCache::TakeIdleCall() {
+  for (size_t tries = 0; tries < options_.calls_max; ++tries) {
+    GpuCall* call = nullptr;
+    {
+      MutexLock lock(mutex_);
+      if (free_calls_.empty()) return nullptr;
+      call = free_calls_.back();  // the one that was given back last is the warmest
+      free_calls_.pop_back();
+    }
+    if (call->IsIdle()) return call;
+    MutexLock lock(mutex_);
+    free_calls_.insert(free_calls_.begin(), call);  // capacity is reserved: does not allocate
+  }
+  return nullptr;
 }
 
 }  // namespace

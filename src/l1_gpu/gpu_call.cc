@@ -269,7 +269,6 @@ absl::StatusOr<DeviceMisses> GpuCall::Misses(Deadline deadline) {
   return DeviceMisses{missed_, positions_};
 }
 
-// The device writes a record with one store, so that it is there as a whole with its generation.
 bool GpuCall::ReadRecords(size_t query, size_t count_max) {
   const QueryView& view = views_[query];
   const MissRecord* const records = buffers_->misses.records + view.first_key;
@@ -278,12 +277,10 @@ bool GpuCall::ReadRecords(size_t query, size_t count_max) {
   const size_t end = unique + std::min(count_max, view.key_count - unique);
   bool more = true;
   for (; unique < end; ++unique) {
-    const MissRecord& record = records[unique];
-    if (__atomic_load_n(&record.generation, __ATOMIC_ACQUIRE) != generation_) {
+    if (!ReadMissRecord(records[unique], generation_, &keys[unique])) {
       more = false;
       break;
     }
-    keys[unique] = record.key;
     answers_[view.first_key + unique] = kNoAnswer;
   }
   missed_[query] = {keys, unique};

@@ -1,5 +1,7 @@
 #include "l1_gpu/misses.h"
 
+#include <random>
+
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "hps/table_spec.h"
@@ -66,6 +68,8 @@ MissBuffers CarveMissBuffers(size_t keys_max, std::byte* device, std::byte* pinn
   CarveDevice(keys_max, device_carver, buffers);
   Carver pinned_carver(pinned);
   CarvePinned(keys_max, pinned_carver, buffers);
+  std::random_device random;
+  buffers.claim_multiplier = uint64_t{random()} << 32 | random() | 1;
   return buffers;
 }
 

@@ -3,8 +3,8 @@
 //
 // Nothing is cleared between calls: what a call writes carries its generation, and anything else is
 // left over from an earlier call. So a call without misses costs nothing, and the host needs no
-// count from the device: the records of a query lie one behind the other, and the first one of
-// another generation ends them.
+// count from the device: the records of a query lie one behind the other, and the first one that is
+// not of the call's generation ends them.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,30 @@
 
 namespace hps {
 
-// A missing key of a query; its index among the query's records is its unique index. Written with
-// one 16-byte store.
+// A missing key of a query; its index among the query's records is its unique index.
+//
+// The host reads records while the device writes them. The device writes a record with one 128-bit
+// store, which PTX's memory model does not divide. `check` depends on the key and on the
+// generation: a record of which the host sees only a part counts as not written yet.
 struct alignas(16) MissRecord {
   Key key;
-  uint32_t position;    // of the query's keys: one that asks for the key
-  uint32_t generation;  // of the call
+  uint32_t position;  // of the query's keys: one that asks for the key
+  uint32_t check;     // MissCheck of the key and the call's generation
 };
 static_assert(sizeof(MissRecord) == 16);
+
+constexpr uint32_t MissCheck(Key key, uint32_t generation) {
+  return generation ^
+         static_cast<uint32_t>((static_cast<uint64_t>(key) * 0x9e3779b97f4a7c15u) >> 32);
+}
+
+// Whether a call of this generation has written the record, all of it. Reads the key behind the
+// check. On success `*key` is the record's.
+inline bool ReadMissRecord(const MissRecord& record, uint32_t generation, Key* key) {
+  const uint32_t check = __atomic_load_n(&record.check, __ATOMIC_ACQUIRE);
+  *key = __atomic_load_n(&record.key, __ATOMIC_RELAXED);
+  return check == MissCheck(*key, generation);
+}
 
 // More positions of a query that ask for a key which has a MissRecord. A key may have several.
 struct alignas(16) DuplicateRecord {
@@ -55,6 +71,9 @@ struct MissBuffers {
   MissRecord* records = nullptr;                 // [keys_max]
   DuplicateRecord* duplicate_records = nullptr;  // [keys_max]
   QueryTask* pinned_queries = nullptr;           // [kTablesPerCallMax]
+  // Odd, drawn when the buffers are made: the multiplier by which a key finds its claim
+  // (multiply-shift hashing, Dietzfelbinger et al. 1997). Nobody can choose keys that all collide.
+  uint64_t claim_multiplier = 1;
 };
 
 // The buffers' memory, and where they lie in it. Both blocks are aligned to 256 bytes.

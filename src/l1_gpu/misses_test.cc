@@ -52,5 +52,37 @@ TEST(MissBuffersTest, PartsLieApartWithinTheirBlocks) {
   }
 }
 
+// Catches a record that is believed when the host has seen one half of it only.
+TEST(MissRecordTest, ATornRecordIsNotBelieved) {
+  const auto record_of = [](Key key, uint32_t position, uint32_t generation) {
+    return MissRecord{.key = key, .position = position, .check = MissCheck(key, generation)};
+  };
+  const MissRecord empty{};
+  const MissRecord old_record = record_of(7, 1, 4);
+  const MissRecord new_record = record_of(-9, 2, 5);
+  Key key = 0;
+  EXPECT_TRUE(ReadMissRecord(new_record, 5, &key));
+  EXPECT_EQ(key, -9);
+  EXPECT_FALSE(ReadMissRecord(new_record, 4, &key));
+  EXPECT_FALSE(ReadMissRecord(old_record, 5, &key));
+  EXPECT_FALSE(ReadMissRecord(empty, 5, &key));
+  for (const MissRecord& before : {empty, old_record}) {
+    MissRecord torn = before;
+    torn.key = new_record.key;  // the first half has come
+    EXPECT_FALSE(ReadMissRecord(torn, 5, &key));
+    torn = before;
+    torn.position = new_record.position;  // the second half has come
+    torn.check = new_record.check;
+    EXPECT_FALSE(ReadMissRecord(torn, 5, &key));
+  }
+}
+
+TEST(MissRecordTest, TheMultiplierIsDrawnAndOdd) {
+  const MissBuffers a = CarveMissBuffers(1, nullptr, nullptr);
+  const MissBuffers b = CarveMissBuffers(1, nullptr, nullptr);
+  EXPECT_EQ(a.claim_multiplier % 2, 1u);
+  EXPECT_NE(a.claim_multiplier, b.claim_multiplier);
+}
+
 }  // namespace
 }  // namespace hps

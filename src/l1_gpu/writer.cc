@@ -107,8 +107,26 @@ absl::StatusOr<Writer::Step> Writer::ReserveBehind(size_t steps_ahead_max, size_
                                                        " bytes in the writer's staging of ",
                                                        ring_bytes_, " bytes"));
     }
-    std::this_thread::yield();
+    AwaitProgress(deadline);
   }
+}
+
+// Without the lock. A step's event may be that of a later step when the wait ends, so that the wait
+// is short and the caller looks again.
+void Writer::AwaitProgress(Deadline deadline) {
+  constexpr Duration kWaitMax = std::chrono::milliseconds(1);
+  cudaEvent_t done = nullptr;
+  {
+    MutexLock lock(mutex_);
+    const Entry& entry = EntryOf(oldest_);
+    if (oldest_ < next_ && entry.state == State::kSubmitted) done = entry.done.get();
+  }
+  if (done == nullptr) {
+    std::this_thread::yield();  // another thread has the oldest step
+    return;
+  }
+  // Reap reports a failure of the device.
+  (void)WaitFor(done, std::min(deadline, RealClock().Now() + kWaitMax), "a write");
 }
 
 absl::Status Writer::BeginSubmit(const Step& step, size_t input_bytes) {
@@ -151,7 +169,7 @@ absl::Status Writer::WaitUntilDone(uint64_t step_number, Deadline deadline) {
       return absl::DeadlineExceededError(
           "gpu cache: the device had not done the writes by the deadline");
     }
-    std::this_thread::yield();
+    AwaitProgress(deadline);
   }
 }
 

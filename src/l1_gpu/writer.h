@@ -105,6 +105,8 @@ class Writer {
   Entry& EntryOf(uint64_t number) HPS_REQUIRES(mutex_) { return entries_[number % kStepsMax]; }
   // Takes back the room of steps that are done.
   absl::Status Reap() HPS_REQUIRES(mutex_);
+  // Waits a moment for the oldest step.
+  void AwaitProgress(Deadline deadline);
   // Where `bytes` of room begin, or false.
   bool FindRoom(size_t bytes, uint64_t* begin) const HPS_REQUIRES(mutex_);
   absl::Status BeginSubmit(const Step& step, size_t input_bytes) HPS_REQUIRES(mutex_);

@@ -10,14 +10,23 @@
 
 namespace hps {
 
-// Where one access must come after another one whose value it depends on: a load whose address, or
-// whether it is made at all, comes from what was loaded or exchanged before, or a load behind the
-// store of what was loaded before. The hardware can't but keep these orders: what others write is
-// read in L2, or behind an acquire from the multiprocessor's own cache (LoadNear), and then counts
-// only if the gate says afterwards that nobody wrote. The memory model asks for a fence all the
-// same, and for loads of the device's scope. These cost the query 3 to 5 %, and more where keys
-// are skewed, and so two of its targets; kFormalFences turns them on, for whom the letter counts.
+// Whether kernels use the fences that PTX's memory model asks for between dependent accesses: a
+// load whose address, or whether it is made at all, comes from what was loaded or exchanged before,
+// or a load behind the store of what was loaded before.
+//
+// Off for Hopper (sm_90). There the hardware keeps these orders: what others write is read in L2,
+// or behind an acquire from the multiprocessor's own cache (LoadNear), and then counts only if the
+// gate says afterwards that nobody wrote. The concurrency tests ran on H100 and H200 with fences
+// off and on (l1_gpu_fences_test); the fences cost the query 3 to 5 %, more with skewed keys. On
+// for every other architecture, where this was not measured. HPS_FORMAL_FENCES=0 or 1 overrides the
+// choice.
+#if defined(HPS_FORMAL_FENCES)
+inline constexpr bool kFormalFences = HPS_FORMAL_FENCES != 0;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 inline constexpr bool kFormalFences = false;
+#else
+inline constexpr bool kFormalFences = true;
+#endif
 
 inline constexpr uint32_t kWarpLanes = 32;
 inline constexpr uint32_t kAllLanes = 0xffffffff;

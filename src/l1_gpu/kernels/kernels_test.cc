@@ -51,7 +51,9 @@ class KernelsTest : public GpuTest {
   // How many misses of the only query were listed.
   size_t ListedCount(uint32_t generation) const {
     size_t count = 0;
-    while (count < kKeys && buffers_->misses.records[count].generation == generation) ++count;
+    Key key = 0;
+    while (count < kKeys && ReadMissRecord(buffers_->misses.records[count], generation, &key))
+      ++count;
     return count;
   }
 

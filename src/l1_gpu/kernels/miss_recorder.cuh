@@ -39,8 +39,8 @@ __device__ inline uint32_t ClaimMiss(const MissBuffers& buffers, uint32_t genera
       reinterpret_cast<unsigned long long*>(buffers.claims) + 2ull * query.first_key;
   const uint32_t claim_count = 2 * query.key_count;
   const unsigned long long mine = static_cast<unsigned long long>(generation) << 32 | position;
-  uint32_t at =
-      __umulhi(static_cast<uint32_t>((key ^ key >> 29) * 0x9e3779b97f4a7c15 >> 32), claim_count);
+  uint32_t at = __umulhi(static_cast<uint32_t>((key ^ key >> 29) * buffers.claim_multiplier >> 32),
+                         claim_count);
   for (;;) {
     unsigned long long seen = LoadRelaxed(reinterpret_cast<const uint64_t*>(claims + at));
     if (seen >> 32 != generation) {
@@ -68,11 +68,17 @@ __device__ inline uint32_t TakePlaces(uint32_t* counter, uint32_t lanes) {
   return __shfl_sync(kAllLanes, first, leader) + __popc(lanes & LanesBelow());
 }
 
-__device__ inline void StoreRecord(void* to, uint4 record) {
-  asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};"
-               :
-               : "l"(to), "r"(record.x), "r"(record.y), "r"(record.z), "r"(record.w)
-               : "memory");
+// One access of 128 bits: a vector of four words would be four accesses in any order.
+__device__ inline void StoreRecord(void* to, uint64_t low, uint64_t high) {
+  asm volatile(
+      "{\n\t"
+      ".reg .b128 record;\n\t"
+      "mov.b128 record, {%1, %2};\n\t"
+      "st.relaxed.sys.global.b128 [%0], record;\n\t"
+      "}"
+      :
+      : "l"(to), "l"(low), "l"(high)
+      : "memory");
 }
 
 // What a lane may have to list.
@@ -97,9 +103,8 @@ static __device__ __noinline__ void RecordMisses(const MissBuffers& buffers, uin
   if (owners != 0) {
     const uint32_t unique = TakePlaces(&counters->unique, owners);
     if (missing && owner == position) {
-      StoreRecord(buffers.records + first + unique,
-                  make_uint4(static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32), position,
-                             generation));
+      const uint64_t check = MissCheck(static_cast<Key>(key), generation);
+      StoreRecord(buffers.records + first + unique, key, check << 32 | position);
       buffers.unique_of[first + position] = unique;
       buffers.positions[first + unique] = position;
       buffers.keys[first + unique] = static_cast<Key>(key);
@@ -117,7 +122,7 @@ static __device__ __noinline__ void RecordMisses(const MissBuffers& buffers, uin
   const uint32_t record = TakePlaces(&counters->duplicate_records, leaders);
   if (leads) {
     StoreRecord(buffers.duplicate_records + first + record,
-                make_uint4(owner, __popc(same), generation, 0));
+                static_cast<uint64_t>(__popc(same)) << 32 | owner, generation);
   }
 }
 
