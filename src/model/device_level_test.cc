@@ -248,7 +248,7 @@ TEST_F(DeviceLevelTest, ThereIsACallForEachLookUpOfAServer) {
     devices_.calls_max.clear();
     const std::unique_ptr<Store> store = Open(c.mode);
     ASSERT_NE(store, nullptr);
-    ASSERT_TRUE(store->life_cycle().LoadAll().ok());
+    ASSERT_TRUE(store->models().LoadAll().ok());
     EXPECT_EQ(LookUp(*store, "t", {1}).value, 1);
     EXPECT_EQ(devices_.calls_max, c.expected);
   }
@@ -328,8 +328,8 @@ TEST_F(DeviceLevelTest, NothingIsFilledOnceItIsToEnd) {
   config_.model = {{.name = "m", .table = {{.name = "t", .l1_hot_keys = KeysFile({7})}}}};
   Import(Files("t", 9000, 3));
   const auto store = Open(OpenMode::kServe);
-  store->life_cycle().StopPreloading();
-  ASSERT_TRUE(store->life_cycle().LoadAll().ok());
+  store->models().StopPreloading();
+  ASSERT_TRUE(store->models().LoadAll().ok());
   EXPECT_EQ(store->Statistics().tables.front().l1.entries, 0u);
   EXPECT_EQ(LookUp(*store, "t", {7}).value, 3);
 }

@@ -26,7 +26,7 @@
 #include "base/mutex.h"
 #include "hps/config.h"
 #include "hps/lookup_session.h"
-#include "hps/model_life_cycle.h"
+#include "hps/model_manager.h"
 #include "hps/statistics.h"
 #include "model/budget.h"
 #include "model/device_level.h"

@@ -241,14 +241,14 @@ TEST_F(StoreTest, ATableOfAnotherWidthIsRefusedByTableAndFile) {
   expect_refused(Open()->Import(request).status());
 }
 
-TEST_F(StoreTest, StagedImportsComeWithReload) {
+TEST_F(StoreTest, LoadAllCommitsStagedImports) {
   Import(Files("m/t", 10, 1));
   const auto store = Open();
   const auto staged = ImportTables(config_, Files("m/t", 10, 2));
   ASSERT_TRUE(staged.ok()) << staged.status();
   EXPECT_TRUE(staged->staged);
   EXPECT_EQ(LookUp(*store, "m/t", {3}).firsts[0], 1);
-  ASSERT_TRUE(store->Reload().ok());
+  ASSERT_TRUE(store->models().LoadAll().ok());
   EXPECT_EQ(LookUp(*store, "m/t", {3}).firsts[0], 2);
   EXPECT_EQ(DropTable(config_, "m/t").code(), absl::StatusCode::kUnavailable);
 }
@@ -279,13 +279,13 @@ TEST_F(StoreTest, ATableThatIsOnlyStagedCanBeDropped) {
   EXPECT_TRUE(Open()->Tables()->empty());
 }
 
-TEST_F(StoreTest, AReaderCatchesUpWithReload) {
+TEST_F(StoreTest, AReaderCatchesUpWithLoadAll) {
   Import(Files("m/t", 10, 1));
   const auto reader = Open(OpenMode::kReadOnly);
   Import(Files("m/t", 10, 2));
   Import(Files("m/u", 10, 3));
   EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 1);
-  ASSERT_TRUE(reader->Reload().ok());
+  ASSERT_TRUE(reader->models().LoadAll().ok());
   EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 2);
   EXPECT_EQ(LookUp(*reader, "m/u", {3}).firsts[0], 3);
   EXPECT_EQ(reader->Import(Files("m/t", 10, 4)).status().code(),
@@ -293,7 +293,7 @@ TEST_F(StoreTest, AReaderCatchesUpWithReload) {
 }
 
 // Would catch a level 2 that answers with the row from before.
-TEST_F(StoreTest, AReaderSeesWrittenRowsOfTheSameImportAfterReload) {
+TEST_F(StoreTest, AReaderSeesWrittenRowsOfTheSameImportAfterLoadAll) {
   Import(ModelFiles("m", {"t", "u"}, 10, 1));
   const auto reader = Open(OpenMode::kReadOnly);
   EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 1);
@@ -314,7 +314,7 @@ TEST_F(StoreTest, AReaderSeesWrittenRowsOfTheSameImportAfterReload) {
     ASSERT_TRUE((*table)->Write({.upserts = {.keys = {&key, 1}, .rows = rows}}).ok());
   }
   EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 1);
-  ASSERT_TRUE(reader->Reload().ok());
+  ASSERT_TRUE(reader->models().LoadAll().ok());
   EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 7);
   EXPECT_EQ(LookUp(*reader, "m/t", {4}).firsts[0], 1);
   EXPECT_EQ(LookUp(*reader, "m/u", {3}).counts[KeyStatus::kHitL2], 1u);  // kept its levels

@@ -50,7 +50,7 @@ int Main(int argc, char** argv) {
     Key key = 0;
     words >> command >> table >> key;
     if (command == "reload") {
-      std::cout << (*store)->Reload() << std::endl;
+      std::cout << (*store)->models().LoadAll() << std::endl;
     } else {
       std::cout << LookUp(**store, table, key) << std::endl;
     }

@@ -21,7 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "hps/lookup_session.h"
-#include "hps/model_life_cycle.h"
+#include "hps/model_manager.h"
 #include "hps/table_spec.h"
 
 namespace hps::server {

@@ -17,7 +17,7 @@ constexpr auto kUnloadWaitMax = std::chrono::seconds(30);
 
 std::string WhyUnavailable(const ModelInfo& info) {
   switch (info.condition) {
-    case ModelCondition::kWaiting:
+    case ModelCondition::kNotLoaded:
       return "it is not loaded yet";
     case ModelCondition::kUnloaded:
       return "it was unloaded";
@@ -42,7 +42,7 @@ absl::Status LoadTakesNoParameters() {
       "server's configuration");
 }
 
-StoreRepository::StoreRepository(ModelLifeCycle& life_cycle,
+StoreRepository::StoreRepository(ModelManager& life_cycle,
                                  const ModelVersion::Options& version_options,
                                  ModelDirectory& models, std::string store_path)
     : life_cycle_(life_cycle),
@@ -140,7 +140,7 @@ void StoreRepository::Refresh() {
   for (const ModelInfo& info : models) {
     RefreshModel(info);
     any_failed |= info.condition == ModelCondition::kFailed;
-    all_tried &= info.condition != ModelCondition::kWaiting;
+    all_tried &= info.condition != ModelCondition::kNotLoaded;
   }
   if (all_tried) loaded_once_.store(true, std::memory_order_release);
   any_failed_.store(any_failed, std::memory_order_relaxed);

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "hps/model_life_cycle.h"
+#include "hps/model_manager.h"
 
 namespace hps::server {
 
-class WatchedModels final : public ModelLifeCycle {
+class WatchedModels final : public ModelManager {
  public:
   struct Look {
     std::string model;
@@ -26,7 +26,7 @@ class WatchedModels final : public ModelLifeCycle {
   };
   using Hook = std::function<void(Look&)>;
 
-  explicit WatchedModels(ModelLifeCycle& models) : models_(models) {}
+  explicit WatchedModels(ModelManager& models) : models_(models) {}
 
   void set_hook(Hook hook) { hook_ = std::move(hook); }
   size_t look_count() const { return look_count_; }
@@ -112,7 +112,7 @@ class WatchedModels final : public ModelLifeCycle {
     const std::unique_ptr<LoadedModel> model_;
   };
 
-  ModelLifeCycle& models_;
+  ModelManager& models_;
   Hook hook_;
   std::atomic<size_t> look_count_ = 0;
 };

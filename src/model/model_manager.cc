@@ -1,4 +1,4 @@
-#include "model/life_cycle.h"
+#include "model/model_manager.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,25 +11,61 @@
 namespace hps {
 namespace {
 
+// A session that keeps the store's resources alive.
+class OwningSession final : public LookupSession {
+ public:
+  OwningSession(std::shared_ptr<void> resources, std::unique_ptr<LookupSession> session)
+      : resources_(std::move(resources)), session_(std::move(session)) {}
+
+  absl::StatusOr<uint32_t> FindTable(std::string_view name) const override {
+    return session_->FindTable(name);
+  }
+  std::vector<TableSpec> tables() const override { return session_->tables(); }
+  size_t output_row_bytes(uint32_t table) const override {
+    return session_->output_row_bytes(table);
+  }
+  absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) override {
+    return session_->Lookup(request, counts);
+  }
+  absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) override {
+    return session_->Lookup(request, counts);
+  }
+
+ private:
+  const std::shared_ptr<void> resources_;  // declared first: destroyed after the session
+  const std::unique_ptr<LookupSession> session_;
+};
+
+// Calls `make` with the options that the device allows.
+template <typename Make>
+absl::StatusOr<std::unique_ptr<LookupSession>> MakeSession(const StoreModelManager::Parts& parts,
+                                                           const SessionOptions& options,
+                                                           Make make) {
+  HPS_RETURN_IF_ERROR(parts.l1->CheckDevice(options.device));
+  SessionOptions granted = options;
+  if (options.device != -1) granted.keys_max = std::min(options.keys_max, parts.device_keys_max);
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<LookupSession> session, make(granted));
+  return std::make_unique<OwningSession>(parts.resources, std::move(session));
+}
+
 class PinnedModel final : public LoadedModel {
  public:
-  PinnedModel(ServedModels::Pinned pinned, const StoreLifeCycle::Parts& parts)
-      : pinned_(std::move(pinned)), parts_(parts) {}
+  PinnedModel(ServedModels::Pinned pinned, const StoreModelManager::Parts& parts)
+      : parts_(parts), pinned_(std::move(pinned)) {}
 
   uint64_t version() const override { return pinned_.version; }
   const std::vector<TableSpec>& tables() const override { return pinned_.tables; }
 
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       const SessionOptions& options) override {
-    HPS_RETURN_IF_ERROR(parts_.l1->CheckDevice(options.device));
-    SessionOptions granted = options;
-    if (options.device != -1) granted.keys_max = std::min(options.keys_max, parts_.device_keys_max);
-    return parts_.sessions->NewPinnedSession(pinned_.pin, granted);
+    return MakeSession(parts_, options, [&](const SessionOptions& granted) {
+      return parts_.sessions->NewPinnedSession(pinned_.pin, granted);
+    });
   }
 
  private:
+  const StoreModelManager::Parts parts_;  // declared first: its resources outlive the pin
   const ServedModels::Pinned pinned_;
-  const StoreLifeCycle::Parts parts_;
 };
 
 // One of them stands for all: whoever reads it looks into the log.
@@ -63,7 +99,7 @@ absl::Status FirstOf(const absl::StatusOr<ServedModels::ModelErrors>& errors) {
 
 // An import that can't be taken is no reason not to serve what is there: it waits for a load, which
 // says so. Where a model, or every one, waits for it, it is what there is to say.
-absl::Status StoreLifeCycle::LoadAll() {
+absl::Status StoreModelManager::LoadAll() {
   const absl::Status refreshed = parts_.durable->Refresh().status();
   HPS_RETURN_IF_ERROR(FirstOf(parts_.models->Switch(ServedModels::Missing::kIgnored)));
   if (refreshed.ok()) return refreshed;
@@ -73,12 +109,12 @@ absl::Status StoreLifeCycle::LoadAll() {
       return model.condition == condition;
     });
   };
-  if (!has(ModelCondition::kLoaded) || has(ModelCondition::kWaiting)) return refreshed;
+  if (!has(ModelCondition::kLoaded) || has(ModelCondition::kNotLoaded)) return refreshed;
   LogWarning(absl::StrCat("what was staged waits for a load: ", refreshed.ToString()));
   return absl::OkStatus();
 }
 
-absl::Status StoreLifeCycle::Load(const std::string& model) {
+absl::Status StoreModelManager::Load(const std::string& model) {
   // What can't be taken may be another model's: this one is loaded as it is in the store.
   const absl::Status refreshed = parts_.durable->Refresh().status();
   const absl::Status loaded = parts_.models->Load(model);
@@ -94,7 +130,8 @@ absl::Status StoreLifeCycle::Load(const std::string& model) {
       loaded.ok() ? "The tables that it had are served" : "It has no tables", ": import it again"));
 }
 
-absl::Status StoreLifeCycle::Unload(const std::string& model, std::chrono::nanoseconds wait_max) {
+absl::Status StoreModelManager::Unload(const std::string& model,
+                                       std::chrono::nanoseconds wait_max) {
   HPS_RETURN_IF_ERROR(parts_.models->Unload(model));
   if (parts_.models->AwaitReclaimed(model, DeadlineAfter(RealClock(), wait_max)))
     return absl::OkStatus();
@@ -102,12 +139,19 @@ absl::Status StoreLifeCycle::Unload(const std::string& model, std::chrono::nanos
       absl::StrCat("model '", model, "' is unloaded, but calls that still run hold its memory"));
 }
 
-absl::StatusOr<std::unique_ptr<LoadedModel>> StoreLifeCycle::Open(const std::string& model) {
+absl::StatusOr<std::unique_ptr<LoadedModel>> StoreModelManager::Open(const std::string& model) {
   HPS_ASSIGN_OR_RETURN(ServedModels::Pinned pinned, parts_.models->Pin(model));
   return std::make_unique<PinnedModel>(std::move(pinned), parts_);
 }
 
-std::vector<int> StoreLifeCycle::devices() const {
+absl::StatusOr<std::unique_ptr<LookupSession>> StoreModelManager::NewSession(
+    const std::string& model, const SessionOptions& options) {
+  return MakeSession(parts_, options, [&](const SessionOptions& granted) {
+    return parts_.models->NewSession(model, granted);
+  });
+}
+
+std::vector<int> StoreModelManager::devices() const {
   std::vector<int> devices;
   for (const DeviceCache* cache : parts_.l1->caches()) devices.push_back(cache->device());
   return devices;
