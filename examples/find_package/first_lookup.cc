@@ -48,7 +48,7 @@ bool WriteTable(const std::filesystem::path& directory) {
 
 // Looks present and absent keys up and counts the elements that are not what they should be.
 absl::StatusOr<int> CountWrong(hps::LookupSession& session) {
-  const absl::StatusOr<uint32_t> table = session.FindTable("shop/item");
+  const absl::StatusOr<hps::TableIndex> table = session.FindTable("item");
   if (!table.ok()) return table.status();
 
   const std::vector<hps::Key> keys = {0, 999, 7, 1000, -1};  // the last two are absent

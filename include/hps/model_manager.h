@@ -50,7 +50,7 @@ class LoadedModel {
 
   virtual uint64_t version() const = 0;
   // In declared order: element i describes the table with TableIndex{i} in sessions of this handle.
-  virtual const std::vector<TableSpec>& tables() const = 0;
+  virtual std::span<const TableSpec> tables() const = 0;
   // A session that always answers from this version. The session pins the version, too.
   // Errors: those of Store::NewSession.
   virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(

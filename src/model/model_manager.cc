@@ -17,11 +17,11 @@ class OwningSession final : public LookupSession {
   OwningSession(std::shared_ptr<void> resources, std::unique_ptr<LookupSession> session)
       : resources_(std::move(resources)), session_(std::move(session)) {}
 
-  absl::StatusOr<uint32_t> FindTable(std::string_view name) const override {
+  absl::StatusOr<TableIndex> FindTable(std::string_view name) const override {
     return session_->FindTable(name);
   }
-  std::vector<TableSpec> tables() const override { return session_->tables(); }
-  size_t output_row_bytes(uint32_t table) const override {
+  std::span<const TableSpec> tables() const override { return session_->tables(); }
+  size_t output_row_bytes(TableIndex table) const override {
     return session_->output_row_bytes(table);
   }
   absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) override {
@@ -54,7 +54,7 @@ class PinnedModel final : public LoadedModel {
       : parts_(parts), pinned_(std::move(pinned)) {}
 
   uint64_t version() const override { return pinned_.version; }
-  const std::vector<TableSpec>& tables() const override { return pinned_.tables; }
+  std::span<const TableSpec> tables() const override { return pinned_.tables; }
 
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       const SessionOptions& options) override {

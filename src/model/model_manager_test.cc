@@ -120,7 +120,7 @@ class ModelManagerTest : public StoreFilesTest {
   static absl::StatusOr<float> Ask(LookupSession& session, uint32_t dim = 4) {
     const Key key = 1;
     std::vector<float> row(dim);
-    const HostTableQuery query = {.table = 0,
+    const HostTableQuery query = {.table = {0},
                                   .keys = std::span<const Key>(&key, 1),
                                   .rows = std::as_writable_bytes(std::span(row)),
                                   .status = {}};
@@ -454,7 +454,7 @@ TEST_F(ModelManagerTest, WhoHoldsAModelKeepsItsRows) {
   auto held = store_->models().Open("a");
   ASSERT_TRUE(held.ok()) << held.status();
   EXPECT_EQ((*held)->version(), 1u);
-  EXPECT_EQ((*held)->tables().at(0).name, "a/t");
+  EXPECT_EQ((*held)->tables()[0].name, "a/t");
   auto session = (*held)->NewSession({});
   ASSERT_TRUE(session.ok());
 

@@ -232,7 +232,7 @@ absl::StatusOr<ServedModels::BuildingModel> ServedModels::PinModel(const Wanted&
   for (const TableInfo& info : wanted.tables) {
     Building& table = building.tables.emplace_back();
     std::shared_ptr<ServedTable> served =
-        state == nullptr ? nullptr : state->FindTable(info.spec.name);
+        state == nullptr ? nullptr : state->CurrentTable(info.spec.name);
     if (served != nullptr && served->incarnation() == info.incarnation &&
         served->l3().IsCurrent()) {
       table.l2_bytes = l2_bytes_[info.spec.name];
@@ -311,7 +311,8 @@ void ServedModels::AdoptL1(const Building& table) const {
   if (parts_.l1 == nullptr || table.l1_bytes == 0) return;
   const std::string& name = table.served->spec().name;
   const ModelState* state = FindModel(ModelOf(name));
-  const std::shared_ptr<ServedTable> former = state == nullptr ? nullptr : state->FindTable(name);
+  const std::shared_ptr<ServedTable> former =
+      state == nullptr ? nullptr : state->CurrentTable(name);
   const TableConfig* override_of_table = OverrideOf(name);
   parts_.l1->Adopt(
       {.table = table.served,

@@ -195,7 +195,7 @@ TEST_F(StoreTest, ModelsOfTheConfiguration) {
     const auto store = Open();
     const auto session = store->NewSession("m", {});
     ASSERT_TRUE(session.ok()) << session.status();
-    const std::vector<TableSpec> tables = (*session)->tables();
+    const std::span<const TableSpec> tables = (*session)->tables();
     ASSERT_EQ(tables.size(), 2u);
     EXPECT_EQ(tables[0].name, "m/c");
     EXPECT_EQ(tables[1].name, "m/a");

@@ -169,8 +169,8 @@ TEST_F(HangingDeviceTest, HasTheCallersTimeWhereTheRowsAreWantedOnIt) {
 }
 
 TEST_F(HangingDeviceTest, HasAMomentWhereTheLookUpIsCancelled) {
-  const std::unique_ptr<LookupCancel> cancel = LookupCancel::Create();
-  cancel->Cancel();
+  LookupCancel cancel;
+  cancel.Cancel();
   const std::vector<Key> keys = {1, 2};
   std::vector<std::byte> rows(keys.size() * 32);
   const DeviceTableQuery query{.keys = {keys.data(), keys.size()},
@@ -178,8 +178,7 @@ TEST_F(HangingDeviceTest, HasAMomentWhereTheLookUpIsCancelled) {
   faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
   const TimePoint before = Now();
   const absl::Status status = session_->Lookup(
-      DeviceLookupRequest{
-          .queries = {&query, 1}, .timeout = Duration::max(), .cancel = cancel.get()},
+      DeviceLookupRequest{.queries = {&query, 1}, .timeout = Duration::max(), .cancel = &cancel},
       nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_EQ(Now() - before, std::chrono::milliseconds(100));

@@ -126,10 +126,10 @@ class TablePlan {
   const InputTensor& InputOf(size_t part) const { return call_.request.inputs[part]; }
 
   absl::Status AddInput(const InputTensor& input) {
-    const int table = version_.FindTable(input.name);
-    if (table < 0) return NoSuchTensor("input", input.name, version_);
+    const std::optional<uint32_t> table = version_.IndexOfTable(input.name);
+    if (!table.has_value()) return NoSuchTensor("input", input.name, version_);
     for (const TablePart& part : plan_.parts) {
-      if (part.table == static_cast<uint32_t>(table)) return Invalid(input, "it is given twice");
+      if (part.table == *table) return Invalid(input, "it is given twice");
     }
     HPS_ASSIGN_OR_RETURN(const uint64_t key_count, CheckedKeys(input));
     if (input.shape.dim_count != 1 && input.shape.dim_count != 2) {
@@ -137,10 +137,10 @@ class TablePlan {
           input, absl::StrCat("keys are of shape [n] or [batch, k], not ", ShapeText(input.shape)));
     }
     HPS_RETURN_IF_ERROR(CheckKeyTotal(key_count));
-    plan_.parts.push_back({.table = static_cast<uint32_t>(table),
+    plan_.parts.push_back({.table = *table,
                            .keys = input.bytes.data(),
                            .key_count = static_cast<size_t>(key_count),
-                           .row_bytes = version_.tables()[static_cast<size_t>(table)].row_bytes,
+                           .row_bytes = version_.tables()[*table].row_bytes,
                            .rows_output = TablePart::kNoOutput});
     plan_.key_count += static_cast<size_t>(key_count);
     return absl::OkStatus();
@@ -176,13 +176,10 @@ class TablePlan {
     std::string_view table_name = name;
     const bool is_status = table_name.ends_with(kStatusSuffix);
     if (is_status) table_name.remove_suffix(kStatusSuffix.size());
-    const int table = version_.FindTable(table_name);
-    if (table < 0) return NoSuchTensor("output", name, version_);
+    const std::optional<uint32_t> table = version_.IndexOfTable(table_name);
+    if (!table.has_value()) return NoSuchTensor("output", name, version_);
     size_t number = 0;
-    while (number < plan_.parts.size() &&
-           plan_.parts[number].table != static_cast<uint32_t>(table)) {
-      ++number;
-    }
+    while (number < plan_.parts.size() && plan_.parts[number].table != *table) ++number;
     if (number == plan_.parts.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("output '", Text(name), "': the input '", Text(table_name), "' is missing"));
@@ -239,7 +236,8 @@ absl::StatusOr<KeysInputs> FindKeysInputs(const InferenceRequest& request,
   for (const InputTensor& input : request.inputs) {
     const bool is_keys = input.name == kKeysInput;
     if (!is_keys && input.name != kKeyCountsInput) {
-      if (version.FindTable(input.name) < 0) return NoSuchTensor("input", input.name, version);
+      if (!version.IndexOfTable(input.name).has_value())
+        return NoSuchTensor("input", input.name, version);
       return Invalid(input, "a table's own input can't come with KEYS and NUMKEYS");
     }
     const InputTensor*& place = is_keys ? found.keys : found.counts;
@@ -351,8 +349,8 @@ absl::Status PlanByKeys(const ModelVersion& version, const PlanLimits& limits, I
 }  // namespace
 
 bool HasKeysConvention(const ModelVersion& version) {
-  return version.FindTable(kKeysInput) < 0 && version.FindTable(kKeyCountsInput) < 0 &&
-         version.FindTable(kRowsOutput) < 0;
+  return !version.IndexOfTable(kKeysInput) && !version.IndexOfTable(kKeyCountsInput) &&
+         !version.IndexOfTable(kRowsOutput);
 }
 
 absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,

@@ -68,7 +68,7 @@ absl::StatusOr<ModelMetadata> StoreRepository::Metadata(std::string_view name,
   if (model == nullptr) return models_.NoSuchModel(name);
   HPS_ASSIGN_OR_RETURN(const VersionUse use, model->FindVersion(version));
   ModelMetadata metadata{.name = model->name(), .version = use->number_text()};
-  metadata.tables = use->specs();
+  metadata.tables.assign(use->specs().begin(), use->specs().end());
   for (const ModelVersion::Table& table : use->tables()) {
     metadata.inputs.push_back(Tensor(table.name, Datatype::kInt64, {-1}));
     metadata.outputs.push_back(

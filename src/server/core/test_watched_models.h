@@ -64,11 +64,11 @@ class WatchedModels final : public ModelManager {
    public:
     Session(WatchedModels& watch, std::string model, std::unique_ptr<LookupSession> session)
         : watch_(watch), model_(std::move(model)), session_(std::move(session)) {}
-    absl::StatusOr<uint32_t> FindTable(std::string_view name) const override {
+    absl::StatusOr<TableIndex> FindTable(std::string_view name) const override {
       return session_->FindTable(name);
     }
-    std::vector<TableSpec> tables() const override { return session_->tables(); }
-    size_t output_row_bytes(uint32_t table) const override {
+    std::span<const TableSpec> tables() const override { return session_->tables(); }
+    size_t output_row_bytes(TableIndex table) const override {
       return session_->output_row_bytes(table);
     }
     absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) override {
@@ -95,7 +95,7 @@ class WatchedModels final : public ModelManager {
     Model(WatchedModels& watch, std::string name, std::unique_ptr<LoadedModel> model)
         : watch_(watch), name_(std::move(name)), model_(std::move(model)) {}
     uint64_t version() const override { return model_->version(); }
-    const std::vector<TableSpec>& tables() const override { return model_->tables(); }
+    std::span<const TableSpec> tables() const override { return model_->tables(); }
     absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
         const SessionOptions& options) override {
       watch_.asked_devices.push_back(options.device);
