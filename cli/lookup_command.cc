@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
-#include "hps/npy_files.h"
 #include "hps/store.h"
+#include "import/formats/npy_files.h"
 
 namespace hps::cli {
 namespace {

@@ -22,8 +22,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "hps/generate.h"
 #include "hps/store.h"
+#include "import/generate.h"
 
 namespace hps {
 namespace {

@@ -18,7 +18,7 @@
 namespace hps {
 
 enum class SyncMode { kAlways, kInterval, kNever };          // "always", "interval", "never"
-enum class L2Kind { kMemory, kRedis, kNone };                // "memory", "redis", "none"
+enum class L2Kind { kMemory, kNone };                        // "memory", "none"
 enum class EvictionPolicy { kOldest, kLeastUsed, kRandom };  // "oldest", "least_used", "random"
 
 struct StoreConfig {
@@ -30,20 +30,14 @@ struct StoreConfig {
   uint64_t free_bytes_min = uint64_t{256} << 20;  // writes are refused below this much free disk
 };
 
-struct RedisConfig {
-  std::vector<std::string> nodes = {"127.0.0.1:6379"};  // host:port
-  bool cluster = false;
-};
-
 struct L2Config {
   L2Kind kind = L2Kind::kMemory;
   uint64_t bytes_max = uint64_t{4} << 30;
   double preload = 0.0;  // share of every table loaded at start
   EvictionPolicy eviction = EvictionPolicy::kOldest;
-  double overflow_margin = 0.98;   // eviction begins when a table's budget is filled to this share
-  double resolution_target = 0.9;  // ... and goes down to this one
-  bool huge_pages = true;          // asked for; used where the system gives them
-  RedisConfig redis;
+  double evict_from = 0.98;  // eviction starts when a table fills this share of its budget
+  double evict_to = 0.9;     // eviction stops at this share
+  bool huge_pages = true;    // requested from the operating system; used if available
 };
 
 struct L1Config {
@@ -71,10 +65,6 @@ struct ThreadsConfig {
   std::chrono::nanoseconds helper_spin = std::chrono::microseconds(500);
 };
 
-struct UpdateConfig {
-  std::vector<std::string> brokers{};  // host:port; empty = no stream
-};
-
 struct TableConfig {
   std::string name;                    // without the model's name
   std::optional<double> l2_share{};    // of the table that L2 may hold
@@ -87,7 +77,6 @@ struct TableConfig {
 struct ModelConfig {
   std::string name;
   std::vector<std::string> tables{};  // declared order; empty = order of first import
-  std::string dense;                  // an ONNX file; empty = look-ups only
   std::vector<TableConfig> table{};   // [[model.table]]
 };
 
@@ -97,7 +86,6 @@ struct Config {
   L1Config l1;
   LookupConfig lookup;
   ThreadsConfig threads;
-  UpdateConfig update;
   ServerConfig server;
   LogConfig log;
   std::vector<ModelConfig> model{};  // empty = all models of the store

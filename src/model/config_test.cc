@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/limits.h"
+#include "model/config_check.h"
 #include "model/config_keys.h"
 #include "model/config_settings.h"
 #include "tier/device_cache_factory.h"
@@ -79,8 +80,8 @@ kind = "none"
 bytes_max = "3GiB"
 preload = 1
 eviction = "least_used"
-overflow_margin = 0.9
-resolution_target = 0.8
+evict_from = 0.9
+evict_to = 0.8
 huge_pages = false
 [l1]
 devices = []
@@ -113,8 +114,8 @@ name = "dcn"
   EXPECT_EQ(config->l2.bytes_max, uint64_t{3} << 30);
   EXPECT_EQ(config->l2.preload, 1.0);
   EXPECT_EQ(config->l2.eviction, EvictionPolicy::kLeastUsed);
-  EXPECT_EQ(config->l2.overflow_margin, 0.9);
-  EXPECT_EQ(config->l2.resolution_target, 0.8);
+  EXPECT_EQ(config->l2.evict_from, 0.9);
+  EXPECT_EQ(config->l2.evict_to, 0.8);
   EXPECT_FALSE(config->l2.huge_pages);
   EXPECT_FALSE(config->l1.devices_auto);
   EXPECT_TRUE(config->l1.devices.empty());
@@ -165,7 +166,8 @@ TEST_F(ConfigTest, AnUnknownSettingNamesTheNearest) {
   ExpectInvalid("[[model]]\nname = \"m\"\ntabels = []\n", "3:1", {"'model.tabels'", "'tables'"});
   ExpectInvalid("[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\nl2_shar = 0.5\n", "5:1",
                 {"'model.table.l2_shar'", "'l2_share'"});
-  ExpectInvalid("[l2.redis]\nclusters = true\n", "2:1", {"'l2.redis.clusters'", "'cluster'"});
+  ExpectInvalid("[server.batching]\nwaits = \"1s\"\n", "2:1",
+                {"'server.batching.waits'", "did you mean 'wait'"});
   ExpectInvalid("[entirely_else]\n", "1:2", {"'entirely_else'"});
 }
 
@@ -203,8 +205,7 @@ TEST_F(ConfigTest, OutOfRangeNamesTheRange) {
   ExpectInvalid("[l1]\npreload = -0.1\n", "2:11", {"l1.preload", "0.0 to 1.0"});
   ExpectInvalid("[l1]\ncalls_max = 1025\n", "2:13", {"0 to 1024"});
   ExpectInvalid("[l1]\ncall_keys_max = 4194305\n", "2:17", {"1 to 4194304"});
-  ExpectInvalid("[l2]\noverflow_margin = 0.5\nresolution_target = 0.6\n", "",
-                {"l2.resolution_target", "overflow_margin"});
+  ExpectInvalid("[l2]\nevict_from = 0.5\nevict_to = 0.6\n", "", {"l2.evict_to", "evict_from"});
   ExpectInvalid("[server]\nhttp = \"localhost\"\n", "2:8", {"\"host:port\""});
   ExpectInvalid("[server]\nhttp = \"localhost:65536\"\n", "2:8", {"a port from 0 to 65535"});
   ExpectInvalid("[store]\npath = \"\"\n", "2:8", {"expected a path"});
@@ -303,18 +304,34 @@ TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
   }
 }
 
-// A setting that can't have its effect must not be ignored in silence.
+// A setting that cannot have its effect must not be ignored silently.
 TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
-  ExpectError("[l2]\nkind = \"redis\"\n", unimplemented, "2:8", {"l2.kind", "Redis"});
-  ExpectError("[l2.redis]\ncluster = true\n", unimplemented, "2:11", {"Redis"});
+  const std::string reserved = "not part of this version";
+  ExpectError("[l2]\nkind = \"redis\"\n", unimplemented, "2:8", {"l2.kind", "redis", reserved});
+  ExpectError("[l2.redis]\ncluster = true\n", unimplemented, "1:5", {"'l2.redis'", reserved});
+  ExpectError("[update]\nbrokers = []\n", unimplemented, "1:2", {"'update'", reserved});
+  ExpectError("[[model]]\nname = \"m\"\ndense = \"m.onnx\"\n", unimplemented, "3:1",
+              {"'model.dense'", reserved});
   if (!BuiltInDeviceCacheFactory().Support().ok())
     ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
-  ExpectError("[update]\nbrokers = [\"a:9092\"]\n", unimplemented, "2:11", {"update stream"});
-  ExpectError("[[model]]\nname = \"m\"\ndense = \"m.onnx\"\n", unimplemented, "3:9", {"dense"});
-  EXPECT_TRUE(Load("[update]\nbrokers = []\n[server]\nhttp = \"127.0.0.1:8000\"\n"
-                   "[l2.redis]\ncluster = false\n[l1]\ndevices = \"auto\"\n")
-                  .ok());
+  EXPECT_TRUE(Load("[l1]\ndevices = \"auto\"\n").ok());
+}
+
+TEST_F(ConfigTest, AnOldNameIsReadWithAWarning) {
+  const LogCounts before = CountLogLines();
+  const auto config = Load("[l2]\noverflow_margin = 0.8\nresolution_target = 0.7\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->l2.evict_from, 0.8);
+  EXPECT_EQ(config->l2.evict_to, 0.7);
+  constexpr auto kWarning = static_cast<size_t>(LogLevel::kWarning);
+  const LogCounts after = CountLogLines();
+  EXPECT_EQ(after.written[kWarning] + after.left_out,
+            before.written[kWarning] + before.left_out + 2);
+  EXPECT_THAT(PrintConfig(*config), HasSubstr("l2.evict_from = 0.8  # " + path_ + ":2\n"));
+  ExpectInvalid("[l2]\noverflow_margin = 2.0\n", "2:19", {"l2.evict_from = 2.0", "0.01 to 1.0"});
+  ExpectInvalid("[l2]\nevict_from = 0.9\noverflow_margin = 0.9\n", "3:1",
+                {"'l2.evict_from' is given twice", "'l2.overflow_margin'"});
 }
 
 TEST_F(ConfigTest, TheFileItself) {

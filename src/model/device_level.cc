@@ -8,10 +8,10 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/server_threads.h"
-#include "hps/npy_files.h"
-#include "hps/units.h"
+#include "import/formats/npy_files.h"
 #include "model/budget.h"
 #include "model/preload.h"
+#include "types/units.h"
 
 namespace hps {
 namespace {

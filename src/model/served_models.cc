@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/macros.h"
-#include "hps/units.h"
 #include "model/preload.h"
 #include "types/names.h"
+#include "types/units.h"
 
 namespace hps {
 namespace {
@@ -23,7 +23,7 @@ absl::Status AboutModel(const std::string& model, const absl::Status& status) {
 
 absl::Status NoSuchModel(const std::string& model, const std::vector<std::string>& known) {
   return absl::NotFoundError(
-      absl::StrCat("the store has no model '", model, "'", DidYouMean(model, known)));
+      absl::StrCat("the store has no model '", model, "'", NearestNameHint(model, known)));
 }
 
 }  // namespace
@@ -149,7 +149,7 @@ absl::Status ServedModels::ApplyDeclaredOrder(const ModelConfig& config, Missing
     if (missing == Missing::kIgnored || std::find(names.begin(), names.end(), name) != names.end())
       return absl::OkStatus();
     return absl::NotFoundError(absl::StrCat("model '", config.name, "' has no table '", name,
-                                            "' in the store", DidYouMean(name, names)));
+                                            "' in the store", NearestNameHint(name, names)));
   };
   for (const TableConfig& table : config.table) HPS_RETURN_IF_ERROR(check(table.name));
   if (config.tables.empty()) return absl::OkStatus();

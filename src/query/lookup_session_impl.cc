@@ -398,7 +398,8 @@ absl::StatusOr<TableIndex> LevelSession::FindTable(std::string_view name) const 
     names.push_back(specs_[i].name);
   }
   return absl::NotFoundError(absl::StrCat("session: model '", model_.name(), "' has no table '",
-                                          std::string(name), "'", DidYouMean(full_name, names)));
+                                          std::string(name), "'",
+                                          NearestNameHint(full_name, names)));
 }
 
 size_t LevelSession::output_row_bytes(TableIndex table) const {

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "hps/generate.h"
 #include "hps/store.h"
+#include "import/generate.h"
 
 namespace hps {
 namespace {

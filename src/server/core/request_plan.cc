@@ -89,7 +89,7 @@ absl::Status NoSuchTensor(const char* kind, std::string_view name, const ModelVe
   std::vector<std::string> names;
   for (const ModelVersion::Table& table : version.tables()) names.push_back(table.name);
   return absl::NotFoundError(
-      absl::StrCat("the model has no ", kind, " '", Text(name), "'", DidYouMean(name, names)));
+      absl::StrCat("the model has no ", kind, " '", Text(name), "'", NearestNameHint(name, names)));
 }
 
 bool IsKeysRequest(const InferenceRequest& request, const ModelVersion& version) {
