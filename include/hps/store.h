@@ -95,7 +95,7 @@ absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequ
 // ones last. Read-only and lock-free, so an import that is just being committed may be listed.
 // Empty if there is no store.
 // Errors: INVALID_ARGUMENT (configuration); UNAVAILABLE, PERMISSION_DENIED (directory).
-absl::StatusOr<std::vector<WaitingImport>> WaitingImports(const Config& config);
+absl::StatusOr<std::vector<PendingImport>> PendingImports(const Config& config);
 
 // Removes a table from a store that no process has open for writing.
 // Errors: as Store::Drop and Store::Open.

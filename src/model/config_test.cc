@@ -134,7 +134,7 @@ name = "dcn"
   EXPECT_EQ(config->origin.at("model[dlrm].table[item].l2_bytes"), path_ + ":33");
 }
 
-// Catches: a default that is relative to the directory in which the command is typed.
+// Catches: a default that is relative to the working directory.
 TEST_F(ConfigTest, TheDefaultStoreIsBesideTheFile) {
   const auto config = Load("[lookup]\ntimeout = \"1s\"\n");
   ASSERT_TRUE(config.ok()) << config.status();
@@ -144,7 +144,7 @@ TEST_F(ConfigTest, TheDefaultStoreIsBesideTheFile) {
       << PrintConfig(*config);
 }
 
-// Catches: a default that is written otherwise than the same path of the file.
+// Catches: a default that is normalized differently from a path in the file.
 TEST_F(ConfigTest, TheDefaultStoreIsReadAsAnyPath) {
   std::ofstream(path_) << "[lookup]\n";
   const auto config = LoadConfig(directory_ + "/./hps.toml");
@@ -234,7 +234,7 @@ TEST_F(ConfigTest, TheServersSettingsAreChecked) {
   ExpectInvalid("[server]\nkeys_in_flight_max = \"1GiB\"\n", "2:22", {"expected an integer"});
   ExpectInvalid("[server]\nthreads = 1\n", "", {"server.threads", "at least 2"});
   ExpectInvalid("[server]\nthreads = 4\nlookups = 4\n", "", {"server.lookups", "fewer"});
-  // Catches: bodies that are allowed and never served.
+  // Catches: bodies that are allowed but never accepted.
   ExpectInvalid("[server]\nbytes_in_flight_max = \"48MiB\"\nbody_bytes_max = \"17MiB\"\n", "",
                 {"server.body_bytes_max = 17MiB", "server.bytes_in_flight_max, which is 48MiB"});
   EXPECT_TRUE(Load("[server]\nbytes_in_flight_max = \"68MiB\"\nbody_bytes_max = \"17MiB\"\n").ok());
@@ -246,7 +246,7 @@ TEST_F(ConfigTest, TheServersSettingsAreChecked) {
   ExpectInvalid("[log]\nlevel = \"loud\"\n", "2:9", {"\"debug\" | ", "\"loud\""});
 }
 
-// Catches: a server with less memory that is refused for a limit that nobody has set.
+// Catches: a server with little memory that is refused because of a default.
 TEST_F(ConfigTest, TheDefaultBodyFitsTheBytesInFlight) {
   const auto body_bytes_max = [this](const std::string& bytes_in_flight_max) {
     const auto config = Load("[server]\nbytes_in_flight_max = \"" + bytes_in_flight_max + "\"\n");
@@ -276,7 +276,7 @@ TEST_F(ConfigTest, ModelsAreChecked) {
       "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n[[model.table]]\n"
       "name = \"t\"\n",
       "", {"'t' is given twice"});
-  // Catches: settings of a table that is not served, which are ignored in silence.
+  // Catches: settings of a table that is not served and that are ignored silently.
   ExpectInvalid(
       "[[model]]\nname = \"m\"\ntables = [\"user\"]\n[[model.table]]\nname = \"usr\"\n"
       "l2_share = 1.0\n",
@@ -292,8 +292,7 @@ TEST_F(ConfigTest, TomlThatDoesNotParseNamesThePlace) {
   ExpectInvalid(std::string(100'000, '['), "1:3", {});
 }
 
-// Catches: a parser that takes its tables apart by recursion, let loose on a key with more parts
-// than the stack has room for.
+// Catches: a recursive parser that overflows the stack on a key with many parts.
 TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
   std::string key = "a";
   for (int i = 0; i < 500'000; ++i) key += ".a";
@@ -339,7 +338,7 @@ TEST_F(ConfigTest, TheFileItself) {
   EXPECT_EQ(LoadConfig(directory_ + "/none/none.toml").status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(LoadConfig(directory_).status().code(), absl::StatusCode::kInvalidArgument);
-  // Catches: a pipe that nobody writes to, which is waited for.
+  // Catches: waiting for a pipe without a writer.
   const std::string pipe = directory_ + "/pipe.toml";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(
@@ -388,7 +387,7 @@ TEST_F(ConfigTest, WhatIsPrintedReadsBack) {
   EXPECT_EQ(again->store.path, config->store.path);
 }
 
-// Catches: a relative path printed as it is, which means another directory in another file.
+// Catches: a relative path printed unchanged, which means another directory in another file.
 TEST_F(ConfigTest, WhatIsPrintedMeansTheSameAnywhere) {
   const std::string odd = directory_ + "/a \"b\" \\ # '\n\t";
   std::filesystem::create_directories(odd);
@@ -415,7 +414,7 @@ TEST_F(ConfigTest, BudgetsInBytesMustFitTogether) {
       "[[model.table]]\nname = \"u\"\nl2_bytes = ";
   EXPECT_TRUE(Load(text + "40\n").ok());
   ExpectInvalid(text + "41\n", "", {"model 'm', table 'u'", "41B", "100B", "40B left"});
-  // Catches: budgets of level 1 that it can't keep, which are cut in silence.
+  // Catches: budgets that exceed level 1 and are cut silently.
   const std::string l1 =
       "[l1]\nbytes_max = 100\n[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n"
       "l1_bytes = 60\n[[model]]\nname = \"n\"\n[[model.table]]\nname = \"t\"\nl1_bytes = ";

@@ -68,18 +68,16 @@ class PinnedModel final : public LoadedModel {
   const ServedModels::Pinned pinned_;
 };
 
-// One of them stands for all: whoever reads it looks into the log.
-std::string WhatWasLost(const std::vector<LostImport>& lost) {
-  const LostImport& first = lost.front();
-  const char* why = absl::IsDataLoss(first.why) ? " was damaged and has been removed"
-                                                : " can't be taken and has been removed";
-  if (first.table.empty())
-    return absl::StrCat("an import that was staged for it, or for another model,", why);
+// Describes the first one; the log has all of them.
+std::string DescribeRejected(const std::vector<RejectedImport>& lost) {
+  const RejectedImport& first = lost.front();
+  const char* why = absl::IsDataLoss(first.why) ? " was corrupt and was discarded"
+                                                : " could not be committed and was discarded";
+  if (first.table.empty()) return absl::StrCat("a staged import of this or another model", why);
   const auto others = std::count_if(lost.begin() + 1, lost.end(),
-                                    [](const LostImport& one) { return !one.table.empty(); });
-  return absl::StrCat(
-      "the import of table '", first.table, "' that was staged", why,
-      others == 0 ? std::string() : absl::StrCat(", as well as those of ", others, " more"));
+                                    [](const RejectedImport& one) { return !one.table.empty(); });
+  return absl::StrCat("the staged import of table '", first.table, "'", why,
+                      others == 0 ? std::string() : absl::StrCat(" (and ", others, " more)"));
 }
 
 }  // namespace
@@ -87,21 +85,21 @@ std::string WhatWasLost(const std::vector<LostImport>& lost) {
 void LogErrors(const ServedModels::ModelErrors& errors, const std::string& except) {
   for (const auto& [model, error] : errors) {
     if (model != except)
-      LogWarning(absl::StrCat("a model keeps the tables that it had: ", error.ToString()));
+      LogWarning(absl::StrCat("a model keeps its current version: ", error.ToString()));
   }
 }
 
-absl::Status FirstOf(const absl::StatusOr<ServedModels::ModelErrors>& errors) {
+absl::Status FirstError(const absl::StatusOr<ServedModels::ModelErrors>& errors) {
   if (!errors.ok() || errors->empty()) return errors.status();
   LogErrors(*errors, errors->begin()->first);
   return errors->begin()->second;
 }
 
-// An import that can't be taken is no reason not to serve what is there: it waits for a load, which
-// says so. Where a model, or every one, waits for it, it is what there is to say.
+// An import that cannot be committed does not prevent serving the current tables; the next Load
+// reports it. It is returned here only if a model is not loaded because of it, or none is.
 absl::Status StoreModelManager::LoadAll() {
   const absl::Status refreshed = parts_.durable->Refresh().status();
-  HPS_RETURN_IF_ERROR(FirstOf(parts_.models->Switch(ServedModels::Missing::kIgnored)));
+  HPS_RETURN_IF_ERROR(FirstError(parts_.models->Switch(ServedModels::Missing::kIgnored)));
   if (refreshed.ok()) return refreshed;
   const std::vector<ModelInfo> models = List();
   const auto has = [&models](ModelCondition condition) {
@@ -110,24 +108,26 @@ absl::Status StoreModelManager::LoadAll() {
     });
   };
   if (!has(ModelCondition::kLoaded) || has(ModelCondition::kNotLoaded)) return refreshed;
-  LogWarning(absl::StrCat("what was staged waits for a load: ", refreshed.ToString()));
+  LogWarning(absl::StrCat(
+      "a staged import could not be committed and will be tried again at the next load: ",
+      refreshed.ToString()));
   return absl::OkStatus();
 }
 
 absl::Status StoreModelManager::Load(const std::string& model) {
-  // What can't be taken may be another model's: this one is loaded as it is in the store.
+  // The import that cannot be committed may be another model's: load this one as it is.
   const absl::Status refreshed = parts_.durable->Refresh().status();
   const absl::Status loaded = parts_.models->Load(model);
-  // After any other error the loss is told by the load that comes to its end.
+  // After any other error, the next Load that gets this far reports rejected imports.
   if (!loaded.ok() && !absl::IsNotFound(loaded)) return loaded;
   HPS_RETURN_IF_ERROR(refreshed);
-  const std::vector<LostImport> lost = parts_.durable->TakeLostImports(model);
+  const std::vector<RejectedImport> lost = parts_.durable->TakeRejectedImports(model);
   if (lost.empty()) return loaded;
-  if (!loaded.ok() && lost.front().table.empty())  // the name may be a wrong one
-    return absl::NotFoundError(absl::StrCat(loaded.message(), "; ", WhatWasLost(lost)));
+  if (!loaded.ok() && lost.front().table.empty())  // the name may be misspelt
+    return absl::NotFoundError(absl::StrCat(loaded.message(), "; ", DescribeRejected(lost)));
   return absl::FailedPreconditionError(absl::StrCat(
-      "model '", model, "': ", WhatWasLost(lost), "; the log has the reason. ",
-      loaded.ok() ? "The tables that it had are served" : "It has no tables", ": import it again"));
+      "model '", model, "': ", DescribeRejected(lost), "; the log has the reason. ",
+      loaded.ok() ? "Its current tables are served" : "It has no tables", ": import it again"));
 }
 
 absl::Status StoreModelManager::Unload(const std::string& model,
@@ -136,7 +136,8 @@ absl::Status StoreModelManager::Unload(const std::string& model,
   if (parts_.models->AwaitReclaimed(model, DeadlineAfter(RealClock(), wait_max)))
     return absl::OkStatus();
   return absl::DeadlineExceededError(
-      absl::StrCat("model '", model, "' is unloaded, but calls that still run hold its memory"));
+      absl::StrCat("model '", model,
+                   "' is unloaded, but running lookups or open handles still hold its memory"));
 }
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> StoreModelManager::Open(const std::string& model) {

@@ -44,10 +44,10 @@ class StoreModelManager final : public ModelManager {
   const Parts parts_;
 };
 
-// The first of the errors, and a line in the log for each of the others.
-absl::Status FirstOf(const absl::StatusOr<ServedModels::ModelErrors>& errors);
+// Returns the first error and logs the others.
+absl::Status FirstError(const absl::StatusOr<ServedModels::ModelErrors>& errors);
 
-// What no caller hears of goes into the log.
+// Logs the errors of all models but `except`, which the caller returns.
 void LogErrors(const ServedModels::ModelErrors& errors, const std::string& except);
 
 }  // namespace hps

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 
 constexpr size_t kRows = 1000;
 
-// A cache that says when a table gets its part of it: in the middle of a load.
+// A cache with a callback when a table is opened in it, in the middle of a load.
 class ObservedCache final : public DeviceCache {
  public:
   ObservedCache(std::unique_ptr<DeviceCache> cache, const std::function<void()>& on_open)
@@ -50,7 +50,7 @@ class ObservedCache final : public DeviceCache {
   const std::function<void()>& on_open_;
 };
 
-// Device caches in host memory, so that level 1's part of a life cycle can be seen.
+// Device caches in host memory, so that tests see level 1.
 class HostDevices final : public DeviceCacheFactory {
  public:
   absl::Status Support() const override { return absl::OkStatus(); }
@@ -102,7 +102,7 @@ class ModelManagerTest : public StoreFilesTest {
   void Import(const std::string& table, float value, uint32_t dim = kTestDim) {
     StoreFilesTest::Import(Files(table, kRows, value, dim));
   }
-  // Stages an import whose rows have rotted since. REQUIRES: the store is open.
+  // Stages an import and corrupts it. REQUIRES: the store is open.
   void ImportDamaged(const std::string& table, float value) {
     std::set<std::filesystem::path> older;
     for (const auto& entry : std::filesystem::directory_iterator(config_.store.path + "/staging"))
@@ -116,7 +116,7 @@ class ModelManagerTest : public StoreFilesTest {
     store_ = *std::move(store);
   }
 
-  // The first element of key 1's row, or what went wrong.
+  // The first element of key 1's row, or the error.
   static absl::StatusOr<float> Ask(LookupSession& session, uint32_t dim = 4) {
     const Key key = 1;
     std::vector<float> row(dim);
@@ -173,7 +173,7 @@ TEST_F(ModelManagerTest, AServersStoreLoadsNothingByItself) {
   EXPECT_THAT(store_->models().devices(), ElementsAre(0));
 }
 
-// Would catch a model that is waited for although nothing is left of it.
+// Catches: waiting for a model without tables.
 TEST_F(ModelManagerTest, AModelThatHasLostItsTablesIsNotWaitedFor) {
   Import("a/t", 1);
   Import("a/u", 1);
@@ -196,7 +196,7 @@ TEST_F(ModelManagerTest, AModelThatHasLostItsTablesIsNotWaitedFor) {
   EXPECT_EQ(*AskNow("a"), 3);
 }
 
-// Would catch a model that is said not to be in the store while it is loaded again.
+// Catches: a model reported as not in the store while it is being loaded again.
 TEST_F(ModelManagerTest, AModelThatIsBeingLoadedAgainIsNotUnknown) {
   Import("a/t", 1);
   Open();
@@ -210,7 +210,7 @@ TEST_F(ModelManagerTest, AModelThatIsBeingLoadedAgainIsNotUnknown) {
   EXPECT_EQ(*AskNow("a"), 1);
 }
 
-// Would catch a load that says it is done, when what was staged for it was thrown away.
+// Catches: a load that reports success although its staged import was discarded.
 TEST_F(ModelManagerTest, ALoadSaysThatWhatWasStagedForItIsLost) {
   Import("a/t", 1);
   Import("b/t", 1);
@@ -246,19 +246,19 @@ TEST_F(ModelManagerTest, ALoadSaysThatWhatWasStagedForItIsLost) {
   EXPECT_EQ(*AskNow("a"), 3);
   EXPECT_TRUE(store_->models().Load("a").ok());
 
-  // Of two the newer one has taken the place of the older one, before it was damaged.
+  // The newer of two imports had replaced the older one before it was damaged.
   Import("a/t", 4);
   ImportDamaged("a/t", 5);
   EXPECT_EQ(store_->models().Load("a").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(*AskNow("a"), 3);
-  // And the other way round nothing is lost.
+  // In the other order nothing is lost.
   ImportDamaged("a/t", 6);
   Import("a/t", 7);
   EXPECT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(*AskNow("a"), 7);
 }
 
-// Would catch losses that are judged by the model's version.
+// Catches: losses judged by the model's version.
 TEST_F(ModelManagerTest, ALossIsTheTablesOwn) {
   Import("a/t", 1);
   Import("a/u", 1);
@@ -269,13 +269,13 @@ TEST_F(ModelManagerTest, ALossIsTheTablesOwn) {
   ASSERT_TRUE(store_->models().LoadAll().ok());
   Import("a/u", 2);
   EXPECT_EQ(store_->models().Load("a").code(), absl::StatusCode::kFailedPrecondition);
-  // It has been imported again, and switched to before the load.
+  // The table was imported again and switched to before the load.
   ImportDamaged("a/t", 3);
   ASSERT_TRUE(store_->models().LoadAll().ok());
   ASSERT_TRUE(store_->Import(Files("a/t", kRows, 4)).ok());
   EXPECT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(*AskNow("a"), 4);
-  // It has been dropped.
+  // The table was dropped.
   ImportDamaged("a/u", 5);
   ASSERT_TRUE(store_->Drop("a/u").ok());
   EXPECT_TRUE(store_->models().Load("a").ok());
@@ -345,13 +345,12 @@ TEST_F(ModelManagerTest, ANewModelIsNotUnknownWhereItsImportIsLost) {
   ImportDamaged("c/u", 2);
   const absl::Status loaded = store_->models().Load("c");
   EXPECT_EQ(loaded.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(loaded.message()),
-              HasSubstr("and has been removed, as well as those of 1 more"));
+  EXPECT_THAT(std::string(loaded.message()), HasSubstr("and was discarded (and 1 more)"));
   EXPECT_THAT(std::string(loaded.message()), HasSubstr("It has no tables: import it again"));
   EXPECT_EQ(store_->models().Load("c").code(), absl::StatusCode::kNotFound);
 }
 
-// Whose it was nobody knows: a later import of a table does not make up for it.
+// The model of the import is unknown, so a later import of a table does not make up for it.
 TEST_F(ModelManagerTest, AnImportThatNobodyCanReadIsToldAlsoAfterANewerOne) {
   Import("a/t", 1);
   Open();
@@ -365,7 +364,8 @@ TEST_F(ModelManagerTest, AnImportThatNobodyCanReadIsToldAlsoAfterANewerOne) {
   EXPECT_EQ(store_->models().Load("b").code(), absl::StatusCode::kNotFound);
 }
 
-// Catches: a wrong name that answers as a known one; and a first import whose loss nobody is told.
+// Catches: an unknown name that is treated as a known one, and an unreported loss of a first
+// import.
 TEST_F(ModelManagerTest, AnImportThatNobodyCanReadIsToldToAnUnknownModelToo) {
   Import("a/t", 1);
   Open();
@@ -376,7 +376,7 @@ TEST_F(ModelManagerTest, AnImportThatNobodyCanReadIsToldToAnUnknownModelToo) {
   EXPECT_EQ(lost.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(lost.message()), HasSubstr("'b'"));
   EXPECT_THAT(std::string(lost.message()),
-              HasSubstr("staged for it, or for another model, was damaged and has been removed"));
+              HasSubstr("a staged import of this or another model was corrupt and was discarded"));
   Import("b/t", 3);
   EXPECT_TRUE(store_->models().Load("b").ok());
   EXPECT_EQ(*AskNow("b"), 3);
@@ -448,7 +448,7 @@ TEST_F(ModelManagerTest, UnloadAndLoadOfWhatIsNotThere) {
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kUnloaded);
 }
 
-TEST_F(ModelManagerTest, WhoHoldsAModelKeepsItsRows) {
+TEST_F(ModelManagerTest, AHandleKeepsItsVersion) {
   Import("a/t", 1);
   Open(OpenMode::kReadWrite);
   auto held = store_->models().Open("a");
@@ -466,7 +466,7 @@ TEST_F(ModelManagerTest, WhoHoldsAModelKeepsItsRows) {
   EXPECT_EQ(*Ask(**(*held)->NewSession({})), 1) << "also a new session of it";
   EXPECT_EQ(InfoOf("a").version, 2u);
 
-  // Of other shape, and dropped: what is held goes on.
+  // Another shape, then dropped: the handle keeps its version.
   ASSERT_TRUE(store_->Drop("a/t").ok());
   EXPECT_EQ(*Ask(**session), 1);
   Import("a/t", 3, 8);
@@ -474,7 +474,7 @@ TEST_F(ModelManagerTest, WhoHoldsAModelKeepsItsRows) {
   EXPECT_EQ(*AskNow("a", 8), 3);
   EXPECT_EQ(*Ask(**session), 1);
 
-  // An unload waits for it, and says so when it is not given back in time.
+  // Unload waits for the handle and returns an error if it is not released in time.
   EXPECT_EQ(store_->models().Unload("a", std::chrono::milliseconds(10)).code(),
             absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(*Ask(**session), 1);

@@ -1,10 +1,10 @@
 #include "hps/store.h"
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
 #include "base/limits.h"
@@ -18,6 +18,7 @@
 #include "model/served_models.h"
 #include "model/tier_factory.h"
 #include "query/session_factory.h"
+#include "tier/table_payload.h"
 #include "types/row_convert.h"
 
 namespace hps {
@@ -30,18 +31,19 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
           .progress = request.progress};
 }
 
-// What the store says of a table that is to be imported, with the files that it is to come from.
-absl::Status NamingFiles(const absl::Status& status, const ImportPlan& plan) {
+// Adds the source files of the table that the error is about, if it is about one table.
+absl::Status WithSourceFiles(const absl::Status& status, const ImportPlan& plan) {
+  const std::optional<std::string> table = TableOfError(status);
   for (const TableSource& source : plan.tables) {
-    if (absl::StrContains(status.message(), absl::StrCat("table '", source.spec.name, "'")))
+    if (source.spec.name == table)
       return absl::Status(status.code(), absl::StrCat(source.path, ": ", status.message()));
   }
   return status;
 }
 
-// The result of a switch that was to bring one model to what has been committed.
-absl::Status Concerning(const std::string& model, const std::string& committed,
-                        const absl::StatusOr<ServedModels::ModelErrors>& errors) {
+// The result of a switch for one model; `committed` says what it was switched for.
+absl::Status StatusOfModel(const std::string& model, const std::string& committed,
+                           const absl::StatusOr<ServedModels::ModelErrors>& errors) {
   absl::Status status = errors.status();
   if (errors.ok()) {
     LogErrors(*errors, model);
@@ -60,12 +62,13 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> MakePool(const char* name, uint32_t 
       {.name = name, .thread_count = threads == 0 ? cores : threads, .queue_max = queue_max});
 }
 
-// NOT_FOUND for a table that nobody has: a misspelt name must change no byte of the store, and
-// opening it for writing does. What can't be told here the writer will say.
-absl::Status CheckCanBeThere(const Config& config, const std::string& table) {
-  const auto waiting = WaitingDurableImports(config.store);
-  if (!waiting.ok()) return absl::OkStatus();
-  for (const WaitingImport& import : *waiting) {
+// NOT_FOUND if neither the store nor a pending import has the table. Checked without opening the
+// store for writing, because that changes files, and a misspelt name must not. If this check cannot
+// tell, DropTable reports the error of the writer.
+absl::Status CheckTableExists(const Config& config, const std::string& table) {
+  const auto pending = PendingDurableImports(config.store);
+  if (!pending.ok()) return absl::OkStatus();
+  for (const PendingImport& import : *pending) {
     if (!import.problem.empty()) return absl::OkStatus();
     for (const TableInfo& info : import.tables)
       if (info.spec.name == table) return absl::OkStatus();
@@ -159,7 +162,7 @@ absl::Status LoadModels(OpenMode mode, ServedModels& models) {
   // A store that is being created lacks the configured tables until its first import.
   const auto errors = models.Switch(mode == OpenMode::kCreate ? ServedModels::Missing::kIgnored
                                                               : ServedModels::Missing::kError);
-  if (!errors.ok() || !models.HasTables()) return FirstOf(errors);
+  if (!errors.ok() || !models.HasTables()) return FirstError(errors);
   LogErrors(*errors, "");
   return absl::OkStatus();
 }
@@ -177,11 +180,11 @@ absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, O
 absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
   HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request));
   const auto import = durable_.BeginImport(plan.specs());
-  if (!import.ok()) return NamingFiles(import.status(), plan);
+  if (!import.ok()) return WithSourceFiles(import.status(), plan);
   HPS_ASSIGN_OR_RETURN(ImportReport report,
                        RunImport(plan, **import, OptionsOf(config_, request), nullptr));
-  HPS_RETURN_IF_ERROR(Concerning(ModelOf(request.name), "'" + request.name + "' is imported",
-                                 models_.Switch(ServedModels::Missing::kIgnored)));
+  HPS_RETURN_IF_ERROR(StatusOfModel(ModelOf(request.name), "'" + request.name + "' is imported",
+                                    models_.Switch(ServedModels::Missing::kIgnored)));
   return report;
 }
 
@@ -194,8 +197,8 @@ absl::StatusOr<ExportReport> OpenedStore::Export(const ExportRequest& request) {
 absl::Status OpenedStore::Drop(const std::string& table) {
   HPS_RETURN_IF_ERROR(ValidateTableName(table));
   HPS_RETURN_IF_ERROR(durable_.Drop(table));
-  return Concerning(ModelOf(table), "'" + table + "' is dropped",
-                    models_.Switch(ServedModels::Missing::kIgnored));
+  return StatusOfModel(ModelOf(table), "'" + table + "' is dropped",
+                       models_.Switch(ServedModels::Missing::kIgnored));
 }
 
 StoreStatistics OpenedStore::Statistics() const {
@@ -222,19 +225,19 @@ absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequ
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
   HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request));
   const auto import = StageDurableImport(config.store, plan.specs());
-  if (!import.ok()) return NamingFiles(import.status(), plan);
+  if (!import.ok()) return WithSourceFiles(import.status(), plan);
   return RunImport(plan, **import, OptionsOf(config, request), nullptr);
 }
 
-absl::StatusOr<std::vector<WaitingImport>> WaitingImports(const Config& config) {
+absl::StatusOr<std::vector<PendingImport>> PendingImports(const Config& config) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
-  return WaitingDurableImports(config.store);
+  return PendingDurableImports(config.store);
 }
 
 absl::Status DropTable(const Config& config, const std::string& table) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
   HPS_RETURN_IF_ERROR(ValidateTableName(table));
-  HPS_RETURN_IF_ERROR(CheckCanBeThere(config, table));
+  HPS_RETURN_IF_ERROR(CheckTableExists(config, table));
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DurableStore> store,
                        OpenDurableStore(config.store, OpenMode::kReadWrite, StoreRole::kCommand));
   return store->Drop(table);

@@ -122,7 +122,7 @@ TEST_F(StoreTest, PreloadsAShareOfEveryTable) {
   }
 }
 
-// A switch is as good as a start: the new tables are filled before a call sees them.
+// As at start, new tables are filled before a lookup sees them.
 TEST_F(StoreTest, PreloadsANewImportBeforeItIsServed) {
   config_.l2.preload = 1.0;
   Import(Files("m/t", 1000, 1));
@@ -168,7 +168,7 @@ TEST_F(StoreTest, BudgetsAreDividedAndOverridden) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("table 'b'"));
 }
 
-// Catches: an import that is committed and then answered with RESOURCE_EXHAUSTED until a restart.
+// Catches: a committed import whose lookups fail with RESOURCE_EXHAUSTED until a restart.
 TEST_F(StoreTest, ANewTableIsServedAlsoWhereLevel2IsFull) {
   Import(Files("m/t", 50'000, 7));
   config_.l2.bytes_max = uint64_t{1} << 20;
@@ -253,7 +253,7 @@ TEST_F(StoreTest, LoadAllCommitsStagedImports) {
   EXPECT_EQ(DropTable(config_, "m/t").code(), absl::StatusCode::kUnavailable);
 }
 
-// Catches: a store that is opened for writing first, which makes new files.
+// Catches: opening the store for writing first, which creates files.
 TEST_F(StoreTest, DroppingATableThatIsNotThereChangesNoFile) {
   Import(Files("m/t", 10, 1));
   const auto files = [&] {
@@ -292,7 +292,7 @@ TEST_F(StoreTest, AReaderCatchesUpWithLoadAll) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// Would catch a level 2 that answers with the row from before.
+// Catches: a level 2 that answers with the old row.
 TEST_F(StoreTest, AReaderSeesWrittenRowsOfTheSameImportAfterLoadAll) {
   Import(ModelFiles("m", {"t", "u"}, 10, 1));
   const auto reader = Open(OpenMode::kReadOnly);
@@ -320,7 +320,7 @@ TEST_F(StoreTest, AReaderSeesWrittenRowsOfTheSameImportAfterLoadAll) {
   EXPECT_EQ(LookUp(*reader, "m/u", {3}).counts[KeyStatus::kHitL2], 1u);  // kept its levels
 }
 
-// Of this build and this machine: without GPUs, with GPUs but none here, or with one.
+// Depends on build and machine: no GPU support, GPU support without a GPU, or a GPU.
 TEST_F(StoreTest, ASessionOnADeviceThatIsNotThere) {
   Import(Files("m/t", 10, 1));
   const auto store = Open();
@@ -340,7 +340,7 @@ TEST_F(StoreTest, DefaultRows) {
   EXPECT_EQ(DefaultRow(own), (std::vector<float>{1, -2}));
 }
 
-// Would catch a table that gives bytes up to another one and begins empty.
+// Catches: a table that starts empty after its budget was reduced.
 TEST_F(StoreTest, ATableThatShrinksKeepsItsWarmestRows) {
   config_.l2.bytes_max = uint64_t{8} << 20;
   Import(Files("m/t", 150'000, 1));
@@ -372,7 +372,7 @@ TEST_F(StoreTest, ATableThatShrinksKeepsItsWarmestRows) {
   EXPECT_GT(ask(hot)[KeyStatus::kHitL2], hot.size() * 95 / 100);
 }
 
-// Would catch a call that sees tables of two imports, or a row that goes back to an older one.
+// Catches: a lookup that sees tables of two imports, or a row that returns to an older one.
 TEST_F(StoreTest, ACallNeverSeesAMixOfTwoImports) {
   const auto store = Open(OpenMode::kCreate);
   ASSERT_TRUE(store->Import(ModelFiles("m", {"a", "b"}, 64, 1)).ok());
@@ -410,7 +410,7 @@ TEST_F(StoreTest, ACallNeverSeesAMixOfTwoImports) {
   });
   for (int version = 2; version <= 12; ++version) {
     EXPECT_TRUE(store->Import(ModelFiles("m", {"a", "b"}, 64, static_cast<float>(version))).ok());
-    // A call at least between two switches, however seldom the reader has a turn.
+    // At least one lookup between two switches, even if the reader rarely runs.
     const uint64_t before = calls;
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (calls == before && !HasFatalFailure() && std::chrono::steady_clock::now() < end)

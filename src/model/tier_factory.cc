@@ -31,8 +31,8 @@ absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig
   return StageImport(OptionsOf(config, OpenMode::kCreate, StoreRole::kCommand), specs);
 }
 
-absl::StatusOr<std::vector<WaitingImport>> WaitingDurableImports(const StoreConfig& config) {
-  return ListWaitingImports(OptionsOf(config, OpenMode::kReadOnly, StoreRole::kCommand));
+absl::StatusOr<std::vector<PendingImport>> PendingDurableImports(const StoreConfig& config) {
+  return ListPendingImports(OptionsOf(config, OpenMode::kReadOnly, StoreRole::kCommand));
 }
 
 absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool repair,

@@ -48,7 +48,7 @@ class LevelSessionFactory final : public SessionFactory {
     statistics->lookups += lookups_.load();
     statistics->deadlines_exceeded += deadlines_exceeded_.load();
     statistics->promotions_dropped += fetch_->promotions_dropped();
-    for (const CacheBreaker& breaker : breakers_) statistics->l1_down += breaker.is_down();
+    for (const CacheBreaker& breaker : breakers_) statistics->l1_unavailable += breaker.is_down();
     statistics->l3_errors += fetch_->l3_errors().AddTo(&statistics->l3_errors_by_code);
   }
 

@@ -19,6 +19,7 @@
 #include "l3_rocksdb/files/store_files.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_table.h"
+#include "tier/table_payload.h"
 
 namespace hps {
 namespace {
@@ -436,10 +437,12 @@ absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSp
     if (known == catalog.tables.end()) continue;
     const TableSpec& has = known->second.spec;
     if (has.dim == spec.dim && has.dtype == spec.dtype) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("table '", spec.name, "' exists with dim ", has.dim, " and dtype ",
-                     std::string(DtypeName(has.dtype)), "; the import has dim ", spec.dim,
-                     " and dtype ", std::string(DtypeName(spec.dtype)), ": drop the table first"));
+    return WithTable(
+        absl::FailedPreconditionError(absl::StrCat(
+            "table '", spec.name, "' exists with dim ", has.dim, " and dtype ",
+            std::string(DtypeName(has.dtype)), "; the import has dim ", spec.dim, " and dtype ",
+            std::string(DtypeName(spec.dtype)), ": drop the table first")),
+        spec.name);
   }
   return absl::OkStatus();
 }

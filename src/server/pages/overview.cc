@@ -121,7 +121,7 @@ Json TotalsJson(const char* name, const char* kind, bool up, const LevelTotals& 
 Json LevelsJson(const Snapshot& snapshot) {
   Json levels = Json::array();
   if (const LevelTotals l1 = TotalsOfL1(snapshot); l1.configured) {
-    levels.push_back(TotalsJson("l1", "gpu", snapshot.store.l1_down == 0, l1));
+    levels.push_back(TotalsJson("l1", "gpu", snapshot.store.l1_unavailable == 0, l1));
   }
   if (const LevelTotals l2 = TotalsOfL2(snapshot); l2.configured) {
     levels.push_back(TotalsJson("l2", "memory", /*up=*/true, l2));
