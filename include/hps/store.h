@@ -38,9 +38,9 @@ enum class OpenMode {
 
 class Store {
  public:
-  // Opens config.store.path. Unless the mode is kServe, also commits staged imports (kReadWrite,
-  // kCreate), loads the models and preloads level 2. Succeeds if at least one model could be
-  // loaded; NewSession returns the error of each other model.
+  // Opens config.store.path and, unless read-only, commits staged imports. In modes other than
+  // kServe, also loads the models and preloads level 2. If a model cannot be loaded, NewSession
+  // returns its error; Open fails only if no model could be loaded.
   // Errors: NOT_FOUND (no store there, or a configured model or table is not in it),
   // FAILED_PRECONDITION (the store was written by a newer version), UNAVAILABLE (another process
   // has it open for writing), RESOURCE_EXHAUSTED (disk full), DATA_LOSS (corrupt; the message names
