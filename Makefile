@@ -39,14 +39,15 @@ test-gpu: gpu  ## what needs a GPU: tests, benchmarks of level 1; JSON into buil
 check: setup-check  ## layers, style, format, clang's analysis; clang-tidy on changed files
 	@tools/check.py
 
-check-all: setup-check  ## as check, with clang-tidy on all files
+check-all: setup-check  ## as check, with clang and clang-tidy on all files, tests too
 	@tools/check.py --all
 
-bench: build  ## run the benchmarks (SCENARIOS="l2 l3 import session serve"): build/bench
+bench: setup-test build  ## run the benchmarks (SCENARIOS="l2 l3 import session serve"): build/bench
 	@mkdir -p build/bench
 	@set -e; for scenario in $(SCENARIOS); do \
-	  build/cpu/bin/hps bench $$scenario --out build/bench/$$scenario.json \
-	  --html build/bench/$$scenario.html; done
+	  build/cpu/bin/hps bench $$scenario --out build/bench/$$scenario.json; \
+	  .venv/bin/python tools/bench_report.py build/bench/$$scenario.json \
+	  --out build/bench/$$scenario.html; done
 
 format: setup-check  ## format every source file in place
 	@git ls-files -co --exclude-standard '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-14 -i

@@ -298,17 +298,13 @@ CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
       ->type_name("SCENARIO");
   AddPath(*command, "--out", arguments.out, "Also write the JSON to this file")
       ->type_name("F.json");
-  AddPath(*command, "--html", arguments.html, "Also write a page with plots to this file")
-      ->type_name("F.html");
-  AddPath(*command, "--from", arguments.from, "Show a JSON that was kept; measure nothing")
-      ->type_name("F.json");
   AddPath(*command, "--directory", arguments.directory, "Scratch directory on the disk to measure")
       ->type_name("DIR");
   command->add_flag("--quick", arguments.quick,
                     "Small sizes: shows that the scenario works, measures nothing of worth");
   AddDevice(*command, arguments.device, "GPU to measure; -1 = none");
   command->footer(
-      "Example:\n  hps bench l2\n  hps bench session --out session.json --html session.html");
+      "Example:\n  hps bench l2\n  hps bench session --out session.json");
   return command;
 }
 

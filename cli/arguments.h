@@ -75,8 +75,6 @@ struct GenerateArguments {
 struct BenchArguments {
   std::string scenario;
   std::string out;
-  std::string html;
-  std::string from;  // a report that was kept: nothing is measured
   std::string directory;
   bool quick = false;
   int device = -1;

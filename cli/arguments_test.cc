@@ -81,12 +81,11 @@ TEST(ArgumentsTest, TheOtherCommands) {
   EXPECT_EQ(std::get<GenerateArguments>(generate->command).tables, 26u);
   EXPECT_EQ(std::get<GenerateArguments>(generate->command).alpha, 1.1);
   const auto bench =
-      Parse({"--json", "bench", "l2", "--out", "f", "--quick", "--html", "h", "--from", "k"});
+      Parse({"--json", "bench", "l2", "--out", "f", "--quick"});
   ASSERT_TRUE(bench.ok()) << bench.status();
   EXPECT_TRUE(bench->json);
   EXPECT_EQ(std::get<BenchArguments>(bench->command).scenario, "l2");
-  EXPECT_EQ(std::get<BenchArguments>(bench->command).html, "h");
-  EXPECT_EQ(std::get<BenchArguments>(bench->command).from, "k");
+  EXPECT_EQ(std::get<BenchArguments>(bench->command).out, "f");
 }
 
 TEST(ArgumentsTest, HelpAtEveryLevelHasAnExample) {
@@ -194,7 +193,7 @@ TEST(ArgumentsTest, NothingBehindTheEqualSignIsAnEmptyValue) {
        "--tensor=", "--stream-from=", "--format=", "--dtype="},
       {"--store="},
       {"--alpha=", "--seed=", "--requests=", "--format="},
-      {"--out=", "--html=", "--from=", "--directory=", "--device="},
+      {"--out=", "--directory=", "--device="},
       {"--interval=", "--count=", "--token-file=", "--tls-ca="}};
   for (size_t i = 0; i < commands.size(); ++i) {
     for (const char* option : options[i]) {
@@ -251,8 +250,6 @@ TEST(ArgumentsTest, AnEmptyPathIsNone) {
                    kError);
   ExpectUsageError({"generate", "--tables", "1", "--rows", "1", "--dim", "1", "--out", ""}, kError);
   ExpectUsageError({"bench", "l2", "--out", ""}, kError);
-  ExpectUsageError({"bench", "l2", "--html", ""}, kError);
-  ExpectUsageError({"bench", "l2", "--from", ""}, kError);
   ExpectUsageError({"bench", "l2", "--directory", ""}, kError);
 }
 

@@ -3,9 +3,9 @@
 #   hps_library(l2_memory SOURCES ... HEADERS ... DEPENDS base tier)
 #   hps_test(l2_memory SOURCES ... DEPENDS ...)
 #
-# Sanitizer builds compile eight sources of a target as one file, which takes a third of the time.
-# ALONE names those of the SOURCES that have a name in common with another one (a constant in the
-# unnamed namespace), or are for another instruction set.
+# HPS_UNITY compiles eight sources of a target as one file, which takes a third less time. ALONE
+# names those of the SOURCES that have a name in common with another one (a constant in the unnamed
+# namespace), or are for another instruction set.
 #
 # DEPENDS names folders; it repeats the layer picture of ARCHITECTURE.md, and the layer check
 # compares it with the real includes.
@@ -41,8 +41,10 @@ if(HPS_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # Instrumented code of the standard library (std::regex) looks uninitialized to GCC 12, falsely.
   list(APPEND HPS_WARNINGS -Wno-maybe-uninitialized)
 endif()
-if(HPS_SANITIZE OR HPS_FUZZ)
-  # What one source calls a thing hides what another one in the same file does.
+if(HPS_UNITY)
+  set(CMAKE_UNITY_BUILD ON)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+  # A name in one source may hide a name in another source of the same unit.
   list(APPEND HPS_WARNINGS -Wno-shadow)
 endif()
 target_compile_options(hps_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${HPS_WARNINGS}>")
@@ -62,8 +64,6 @@ if(HPS_SANITIZE OR HPS_FUZZ)
   add_compile_definitions(HPS_SANITIZED=1)
   # A sanitizer's reports stay readable at -O1, which compiles in half the time.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
-  set(CMAKE_UNITY_BUILD ON)
-  set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 endif()
 
 function(hps_library name)
@@ -103,6 +103,9 @@ function(hps_test name)
   add_executable(${name}_test ${ARG_SOURCES})
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPENDS} ${ARG_LIBRARIES} GTest::gmock
                         GTest::gtest_main hps_options)
+  # Most of a full build's time goes into optimizing tests, which gain little from it.
+  target_compile_options(${name}_test PRIVATE
+                         $<$<COMPILE_LANGUAGE:CXX>:$<IF:$<BOOL:${HPS_SANITIZE}>,-O0,-O1>>)
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                         ${PROJECT_BINARY_DIR}/tests)
 endfunction()

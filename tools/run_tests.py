@@ -222,7 +222,7 @@ def without_address_randomization() -> list[str]:
 def gtest_programs(preset: str, suites: dict) -> list[Program]:
     names = built_tests(preset)
     if preset in SANITIZED:
-        names = [name for name in names if name in suites["sanitized"]]
+        names = [name for name in names if name in suites[preset]]
     prefix = without_address_randomization() if preset == "tsan" else []
     timeouts = suites["timeout_s_of"]
     return [Program(f"{preset} {name}", [*prefix, str(ROOT / "build" / preset / "tests" / name)],
@@ -249,17 +249,17 @@ def python_programs(preset: str, suites: dict) -> list[Program]:
 
 def undecided(suites: dict, tests: list[str]) -> list[str]:
     """What suites.toml gets wrong about the programs that there are."""
-    named = {name: kind for kind in ("sanitized", "not_sanitized") for name in suites[kind]}
+    named = {name: kind for kind in (*SANITIZED, "not_sanitized") for name in suites[kind]}
     problems = [f"{kind} names {name}, which is not a test program"
                 for name, kind in named.items() if name not in tests]
-    return problems + [f"{name} is neither in sanitized nor in not_sanitized"
+    return problems + [f"{name} is under no sanitizer and not in not_sanitized"
                        for name in tests if name not in named]
 
 
 def build_presets(presets: list[str], suites: dict) -> list[Result]:
     results = []
     for preset in presets:
-        targets = suites["sanitized"] if preset in SANITIZED else []
+        targets = suites[preset] if preset in SANITIZED else []
         results.append(build(preset, targets))
     return [result for result in results if result.failed]
 

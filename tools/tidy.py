@@ -4,9 +4,10 @@
     tools/tidy.py [ROOT]
 
 Lengths (function, file, public header, line), parameters, virtual functions, names, includes,
-conditional compilation, banned constructs, comments, a test beside every source file, explicit
-source lists. CONTRIBUTING.md has the rules with their reasons; tools/tidy_allowed.py the
-exceptions. Prints one line per finding, then the share of code in long functions.
+conditional compilation, banned constructs, comments, type names that two files define, a test
+beside every source file, explicit source lists. CONTRIBUTING.md has the rules with their reasons,
+tools/tidy_allowed.py the exceptions. Prints one line per finding, then the share of code in long
+functions.
 """
 
 import pathlib
@@ -15,13 +16,14 @@ import sys
 
 import tidy_allowed
 import tidy_rules
-from cpp_source import CppSource
+from cpp_source import CppSource, matching
 from source_tree import Finding, SourceTree
 
 TEXT_SUFFIXES = (".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".cmake", ".toml", "CMakeLists.txt",
                  "CMakePresets.json", "Makefile")
 BUILT_FOLDERS = ("src/", "bench/", "cli/", "tests/")
 TESTED_FOLDERS = ("src/",)
+NAMESPACE = re.compile(r"\bnamespace\s*([\w:]*)\s*\{")
 
 
 def check_files(tree: SourceTree) -> tuple[list[Finding], list[CppSource]]:
@@ -66,6 +68,31 @@ def check_tests(tree: SourceTree, untested: dict[str, str],
                                     "has a test: take it off tools/tidy_allowed.py"))
     findings += [Finding(path, 1, "untested", "tools/tidy_allowed.py names it; it is not there")
                  for path in untested if path not in names]
+    return findings
+
+
+def namespaces_at(source: CppSource, position: int) -> list[str]:
+    """Names of the namespaces around a position, outermost first; "" = unnamed."""
+    return [match[1] for match in NAMESPACE.finditer(source.code, 0, position)
+            if matching(source.code, match.end() - 1, "{}") > position]
+
+
+def check_type_names(sources: list[CppSource]) -> list[Finding]:
+    """No two types of one name: a linker that meets both keeps either one's functions."""
+    findings, defined = [], {}
+    for source in sources:
+        for found in source.types:
+            nested = any(other.begin < found.begin < other.end for other in source.classes)
+            if found.kind in ("alias", "concept") or nested or "::" in found.name or not found.name:
+                continue
+            namespaces = namespaces_at(source, found.begin)
+            if "" in namespaces:
+                continue
+            name = "::".join([*namespaces, found.name])
+            first = defined.setdefault(name, source.path)
+            if first != source.path:
+                findings.append(Finding(source.path, found.line, "type-name",
+                                        f"{name} is also defined in {first}"))
     return findings
 
 
@@ -123,6 +150,7 @@ def check(root: pathlib.Path, allowed=None, untested=None) -> tuple[list[Finding
     findings = without_allowed(findings, tidy_allowed.ALLOWED if allowed is None else allowed)
     reached = tested_by(tree, tidy_allowed.TESTED_BY) if untested is None else {}
     findings += check_tests(tree, tidy_allowed.UNTESTED if untested is None else untested, reached)
+    findings += check_type_names(sources)
     findings += check_cmake(tree)
     long_lines, code_lines = share_in_long_functions(sources)
     share = 100 * long_lines / max(code_lines, 1)

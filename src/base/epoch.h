@@ -8,7 +8,7 @@
 //           if (domain.SafeEpoch() >= retired) free(x);
 //   reader: EpochDomain::Guard guard(reader); use(x);
 //
-// A Reader is a place in the domain; it is made once (per thread, session or task), not per call.
+// A Reader owns one place in the domain; it is made once per thread, session or task, not per call.
 // Guards of one Reader must not nest or run concurrently. Thread-safe otherwise.
 // Source of the algorithm: K. Fraser, "Practical lock-freedom", 2004, section 5.2.3.
 #pragma once
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/limits.h"
 #include "base/macros.h"
 #include "base/mutex.h"
 
@@ -30,12 +31,13 @@ class EpochDomain {
   class Reader;
   class Guard;
 
-  // Room for `readers_max` readers, 64 bytes each.
-  explicit EpochDomain(size_t readers_max = kReadersMax)
-      : readers_max_(readers_max), places_(new Place[readers_max]) {}
+  // At most `readers_max` readers, 64 bytes each. Memory for the first kBlockPlaces is allocated
+  // here, more by AddReader when it is needed.
+  explicit EpochDomain(size_t readers_max = kEpochReadersMax);
   EpochDomain(const EpochDomain&) = delete;
   EpochDomain& operator=(const EpochDomain&) = delete;
 
+  // Takes a mutex; allocates where the domain grows.
   // Errors: RESOURCE_EXHAUSTED when `readers_max` readers exist.
   absl::StatusOr<Reader> AddReader();
 
@@ -44,7 +46,7 @@ class EpochDomain {
   uint64_t Advance() { return epoch_.fetch_add(1, std::memory_order_seq_cst) + 1; }
 
   // The greatest epoch e such that no guard that began before Advance returned e is still held.
-  // Costs one look at each place in use.
+  // Reads one cache line for each place that was ever in use.
   uint64_t SafeEpoch() const;
 
   // Someone who waits for guards to end without looking at them again and again.
@@ -62,32 +64,38 @@ class EpochDomain {
   void AddWaiter(Waiter* waiter);
   void RemoveWaiter(Waiter* waiter);
 
-  // After BeginWaiting either SafeEpoch sees the end of a guard, or who ended it sees the waiting.
-  void BeginWaiting() { waiting_count_.fetch_add(1, std::memory_order_acq_rel); }
+  // After BeginWaiting, either SafeEpoch sees the end of a guard, or Reader::LeaveAndAnnounce sees
+  // the waiting: each side stores first and loads then, all of it sequentially consistent.
+  void BeginWaiting() { waiting_count_.fetch_add(1, std::memory_order_seq_cst); }
   void EndWaiting(size_t count) { waiting_count_.fetch_sub(count, std::memory_order_acq_rel); }
 
-  // For those who held a guard, after its end; costs one atomic addition when nobody waits.
-  void AnnounceEnd() {
-    if (waiting_count_.fetch_add(0, std::memory_order_acq_rel) != 0) TellWaiters();
-  }
+  // Bytes that are allocated for places.
+  size_t bytes() const;
 
-  size_t bytes() const { return readers_max_ * sizeof(Place); }
-
-  static constexpr size_t kReadersMax = 4096;
+  static constexpr size_t kBlockPlaces = 4096;
 
  private:
   struct alignas(64) Place {
     std::atomic<uint64_t> entered{0};  // 0 = no guard held
-    std::atomic<bool> taken{false};
   };
 
   void TellWaiters();
 
+  Place& place(size_t index) const {
+    return blocks_[index / kBlockPlaces].load(std::memory_order_acquire)[index % kBlockPlaces];
+  }
+  size_t PlacesOfBlock(size_t block) const;
+  void AddBlock(size_t block) HPS_REQUIRES(readers_mutex_);
+
   std::atomic<uint64_t> epoch_{1};
   std::atomic<size_t> places_used_{0};  // places at and after this were never taken
   const size_t readers_max_;
-  const std::unique_ptr<Place[]> places_;
-  // Read-modify-write on both sides, so that one of the two always sees the other.
+  const size_t block_count_;
+  // [block_count_]; a block that is set stays.
+  const std::unique_ptr<std::atomic<Place*>[]> blocks_;
+  Mutex readers_mutex_;
+  std::vector<std::unique_ptr<Place[]>> block_memory_ HPS_GUARDED_BY(readers_mutex_);
+  std::vector<Place*> free_ HPS_GUARDED_BY(readers_mutex_);  // were taken before
   std::atomic<size_t> waiting_count_{0};
   Mutex waiters_mutex_;
   std::vector<Waiter*> waiters_ HPS_GUARDED_BY(waiters_mutex_);
@@ -107,6 +115,9 @@ class EpochDomain::Reader {
   // Enter and Leave are what Guard does; for holders that are no scope, such as a queued task.
   void Enter();
   void Leave();
+  // Leave, and tell the domain's waiters if there are any. Without waiters it writes no memory that
+  // other cores use.
+  void LeaveAndAnnounce();
   bool entered() const { return place_->entered.load(std::memory_order_relaxed) != 0; }
 
  private:
@@ -140,5 +151,10 @@ inline void EpochDomain::Reader::Enter() {
 }
 
 inline void EpochDomain::Reader::Leave() { place_->entered.store(0, std::memory_order_release); }
+
+inline void EpochDomain::Reader::LeaveAndAnnounce() {
+  place_->entered.store(0, std::memory_order_seq_cst);
+  if (domain_->waiting_count_.load(std::memory_order_seq_cst) != 0) domain_->TellWaiters();
+}
 
 }  // namespace hps

@@ -46,15 +46,25 @@ TEST(EpochTest, HasRoomForAsManyReadersAsItWasMadeFor) {
   EXPECT_EQ(domain.bytes(), 2u * 64);
 }
 
-TEST(EpochTest, RefusesMoreReadersThanPlacesAndReusesPlaces) {
-  EpochDomain domain;
+// Catches a fixed number of places: the server has a session for each slot, model and version.
+TEST(EpochTest, GrowsToAsManyReadersAsAreNeededAndReusesPlaces) {
+  constexpr size_t kReaders = 20'000;
+  EpochDomain domain(kReaders);
+  EXPECT_EQ(domain.bytes(), EpochDomain::kBlockPlaces * 64);
   std::vector<EpochDomain::Reader> readers;
-  for (size_t i = 0; i < EpochDomain::kReadersMax; ++i) {
+  for (size_t i = 0; i < kReaders; ++i) {
     auto reader = domain.AddReader();
     ASSERT_TRUE(reader.ok());
     readers.push_back(*std::move(reader));
   }
+  EXPECT_EQ(domain.bytes(), kReaders * 64);
   EXPECT_EQ(domain.AddReader().status().code(), absl::StatusCode::kResourceExhausted);
+  const uint64_t retired = domain.Advance();
+  EXPECT_GE(domain.SafeEpoch(), retired);
+  {
+    EpochDomain::Guard guard(readers.back());  // in the last block
+    EXPECT_LT(domain.SafeEpoch(), domain.Advance());
+  }
   readers.pop_back();
   EXPECT_TRUE(domain.AddReader().ok());
 }

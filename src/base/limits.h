@@ -10,6 +10,10 @@ namespace hps {
 // 256 keys ends within a millisecond or two when its blocks are cached.
 inline constexpr size_t kFetchPieceKeysMax = 256;
 
+// Readers of one epoch domain. The server has a session for each lookup slot, model and version in
+// use: 128 slots x 32 models x 2 versions are 8,192. A place takes 64 bytes when it is used.
+inline constexpr size_t kEpochReadersMax = size_t{1} << 20;
+
 // Keys and row bytes of one task of a blocking level: one scratch buffer holds both. 2 MiB are
 // 4,096 rows of 512 bytes; of wider rows a task takes fewer (128 of the widest, 16 KiB), so that
 // scratch need not grow when a model with wider rows is loaded.

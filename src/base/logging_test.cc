@@ -79,7 +79,7 @@ TEST_F(LogTest, JsonLinesSayWhereTheyComeFrom) {
   EXPECT_THAT(ReadFile(path_),
               MatchesRegex("\\{\"time\":\"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z\",\"level\":"
                            "\"warning\",\"message\":\"a \\\\\"quoted\\\\\"\\\\nline\","
-                           "\"place\":\"log_test.cc:[0-9]+\"\\}\n"));
+                           "\"place\":\"logging_test.cc:[0-9]+\"\\}\n"));
 }
 
 TEST_F(LogTest, AppendsToAFileThatOthersMayNotRead) {

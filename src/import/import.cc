@@ -23,7 +23,7 @@ namespace {
 
 uint64_t RowCount(const ImportPlan& plan) {
   uint64_t rows = 0;
-  for (const TableSource& table : plan.tables) rows += table.shape.row_count;
+  for (const ImportSource& table : plan.tables) rows += table.shape.row_count;
   return rows;
 }
 
@@ -55,7 +55,7 @@ absl::Status CheckRoom(const ImportPlan& plan, const std::string& directory) {
   const std::filesystem::space_info disk = std::filesystem::space(directory, error);
   if (error) return absl::OkStatus();  // whoever writes there first will say why
   uint64_t needed = 0;
-  for (const TableSource& table : plan.tables) {
+  for (const ImportSource& table : plan.tables) {
     const std::optional<uint64_t> bytes =
         CheckedMultiply(table.shape.row_count, table.spec.row_bytes());
     const std::optional<uint64_t> sum = bytes.has_value() ? CheckedAdd(needed, *bytes) : bytes;
@@ -68,7 +68,7 @@ absl::Status CheckRoom(const ImportPlan& plan, const std::string& directory) {
   return absl::OkStatus();
 }
 
-void AddWarnings(const TableSource& table, const ElementCounts& counts,
+void AddWarnings(const ImportSource& table, const ElementCounts& counts,
                  std::vector<std::string>& warnings) {
   if (counts.non_finite > 0) {
     warnings.push_back(absl::StrCat("table '", table.spec.name, "': ", counts.non_finite,
@@ -106,7 +106,7 @@ absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& impor
   }
   ImportReport report;
   for (size_t i = 0; i < plan.tables.size(); ++i) {
-    const TableSource& table = plan.tables[i];
+    const ImportSource& table = plan.tables[i];
     HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> reader, table.Open());
     TableLoader loader(context, table.spec, *reader, import, i);
     HPS_RETURN_IF_ERROR(loader.Load());

@@ -129,10 +129,10 @@ absl::StatusOr<std::vector<std::byte>> DefaultRow(const ImportRequest& request,
       Text(DtypeName(spec.dtype)), ", whose largest finite value is ", LargestFinite(spec.dtype)));
 }
 
-absl::StatusOr<TableSource> OpenSource(const ImportRequest& request, const std::string& name,
-                                       const std::string& path) {
+absl::StatusOr<ImportSource> OpenSource(const ImportRequest& request, const std::string& name,
+                                        const std::string& path) {
   HPS_RETURN_IF_ERROR(ValidateTableName(name));
-  TableSource source;
+  ImportSource source;
   {
     HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> reader, OpenTable(request, path));
     source.shape = reader->shape();
@@ -224,7 +224,7 @@ absl::StatusOr<std::vector<NamedPath>> ListTables(const std::string& directory) 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TableReader>> TableSource::Open() const {
+absl::StatusOr<std::unique_ptr<TableReader>> ImportSource::Open() const {
   absl::StatusOr<std::unique_ptr<TableReader>> reader = OpenTable(request, path);
   if (absl::IsInvalidArgument(reader.status())) {
     return absl::DataLossError(
@@ -240,14 +240,14 @@ absl::StatusOr<std::unique_ptr<TableReader>> TableSource::Open() const {
 
 std::vector<TableSpec> ImportPlan::specs() const {
   std::vector<TableSpec> specs;
-  for (const TableSource& table : tables) specs.push_back(table.spec);
+  for (const ImportSource& table : tables) specs.push_back(table.spec);
   return specs;
 }
 
 absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request) {
   ImportPlan plan;
   if (request.name.find('/') != std::string::npos) {
-    HPS_ASSIGN_OR_RETURN(TableSource source, OpenSource(request, request.name, request.from));
+    HPS_ASSIGN_OR_RETURN(ImportSource source, OpenSource(request, request.name, request.from));
     plan.tables.push_back(std::move(source));
     return plan;
   }
@@ -261,7 +261,7 @@ absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request) {
           table.path, ": ", status.message(),
           "; rename it, take it out of the directory, or import it alone as MODEL/TABLE"));
     }
-    HPS_ASSIGN_OR_RETURN(TableSource source, OpenSource(request, name, table.path));
+    HPS_ASSIGN_OR_RETURN(ImportSource source, OpenSource(request, name, table.path));
     plan.tables.push_back(std::move(source));
   }
   return plan;

@@ -17,7 +17,7 @@
 
 namespace hps {
 
-struct TableSource {
+struct ImportSource {
   TableSpec spec;    // the dtype that the table will have; the files' may be float32 instead
   TableShape shape;  // of the files
   ImportRequest request;
@@ -29,7 +29,7 @@ struct TableSource {
 };
 
 struct ImportPlan {
-  std::vector<TableSource> tables;
+  std::vector<ImportSource> tables;
 
   std::vector<TableSpec> specs() const;
 };

@@ -9,15 +9,21 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
+#include <cstdint>
 
 #include "l2_memory/partition.h"
 #include "tier/fetch_batch.h"
 
 namespace hps {
 
+// The arrays of a table. Each begins with the first partition's part, and those of the others
+// follow without a gap: partition p's lines begin at lines + p * shape->line_count, and so on.
 struct FetchSource {
-  std::span<PartitionView> partitions;  // readers write stamps
+  IndexLine* lines = nullptr;  // readers write stamps
+  const std::byte* rows = nullptr;
+  const std::atomic<Version>* versions = nullptr;
+  const std::atomic<uint8_t>* ticks = nullptr;  // one for each partition
+  uint64_t partition_count = 0;
   const PartitionShape* shape = nullptr;
 };
 

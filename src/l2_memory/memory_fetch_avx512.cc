@@ -174,9 +174,11 @@ void Fetch(const FetchSource& source, const FetchBatch& batch, FetchRange range,
 #pragma GCC pop_options
 
 FetchFunction FetchAvx512() {
-  static const bool runs = __builtin_cpu_supports("avx512f") &&
-                           __builtin_cpu_supports("avx512bw") &&
-                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  // All that the pragma above names: a virtual machine may hide any of them.
+  static const bool runs =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   return runs ? Fetch : nullptr;
 }
 

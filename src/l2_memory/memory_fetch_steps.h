@@ -98,11 +98,10 @@ template <typename Machine, size_t kRowLines, bool kStreaming>
 class FetchSteps {
  public:
   FetchSteps(const FetchSource& source, const FetchBatch& batch)
-      : place_shape_{source.partitions.size(), source.shape->line_count,
-                     source.partitions[0].lines},
-        rows_(source.partitions[0].rows),
-        versions_(source.partitions[0].versions),
-        ticks_(source.partitions[0].tick),
+      : place_shape_{source.partition_count, source.shape->line_count, source.lines},
+        rows_(source.rows),
+        versions_(source.versions),
+        ticks_(source.ticks),
         slot_count_(source.shape->slot_count),
         row_bytes_(source.shape->row_bytes),
         stride_bytes_(source.shape->stride_bytes),

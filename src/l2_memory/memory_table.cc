@@ -88,7 +88,12 @@ absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline
                            batch.rows.stride_bytes >= batch.rows.row_bytes));
   const ReaderPool::Lease lease = readers_.Acquire();
   if (!lease) return absl::UnavailableError("level 2: too many fetches at a time in one table");
-  const FetchSource source = {{views_.get(), layout_.partition_count}, &layout_.shape};
+  const FetchSource source = {.lines = views_[0].lines,
+                              .rows = views_[0].rows,
+                              .versions = views_[0].versions,
+                              .ticks = views_[0].tick,
+                              .partition_count = layout_.partition_count,
+                              .shape = &layout_.shape};
   const bool streaming =
       batch.rows_go_to_device || count * batch.rows.row_bytes > kStreamingBytesMin;
   FetchCounts counts;

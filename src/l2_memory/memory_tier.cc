@@ -23,7 +23,9 @@ class MemoryTier final : public LossyTier {
     HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
     HPS_ASSIGN_OR_RETURN(const TableLayout layout,
                          LayoutForBytes(spec.row_bytes(), bytes_max, options_));
-    return MemoryTable::Create(layout, bytes_max, pages_, FetchFunctionForMachine());
+    return MemoryTable::Create(
+        layout, bytes_max, pages_,
+        options_.fetch != nullptr ? options_.fetch : FetchFunctionForMachine());
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "hps/config.h"
+#include "l2_memory/memory_fetch.h"
 #include "l2_memory/page_allocator.h"
 #include "tier/lossy_tier.h"
 
@@ -21,6 +22,7 @@ struct MemoryTierOptions {
   double resolution_target = 0.9;  // in (0, overflow_margin]; ... and goes down to here
   bool huge_pages = true;          // asked for; used where the system gives them
   size_t partitions = 0;           // at least so many per table; 0 = as its size asks for
+  FetchFunction fetch = nullptr;   // null = FetchFunctionForMachine(); another one in tests
 };
 
 // A tier whose tables can't block. Errors of its tables: Fetch is UNAVAILABLE when more than

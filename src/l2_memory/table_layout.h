@@ -13,7 +13,7 @@
 namespace hps {
 
 // Room for the table object itself and the allocator's overhead on the arrays that it owns.
-inline constexpr size_t kTableObjectBytes = 1024;
+inline constexpr size_t kTableObjectBytes = 1536;
 
 struct TableLayout {
   PartitionShape shape;

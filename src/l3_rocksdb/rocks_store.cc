@@ -110,7 +110,7 @@ class RocksStore final : public DurableStore {
   mutable Mutex mutex_;
   std::shared_ptr<Database> database_ HPS_GUARDED_BY(mutex_);  // replaced when read-only
   // Of the tables that are open, read-only; all of them read from database_.
-  std::map<Incarnation, std::weak_ptr<TableSource>> sources_ HPS_GUARDED_BY(mutex_);
+  std::map<Incarnation, std::weak_ptr<StoreTableSource>> sources_ HPS_GUARDED_BY(mutex_);
   Mutex refresh_mutex_;  // one refresh at a time; taken before mutex_
   // When last looked at, read-only: what has changed since in database_ is not in it.
   ReaderFileSystem::State seen_ HPS_GUARDED_BY(refresh_mutex_);
@@ -140,11 +140,11 @@ absl::StatusOr<std::unique_ptr<DurableTable>> RocksStore::OpenTable(const std::s
   MutexLock lock(mutex_);
   HPS_ASSIGN_OR_RETURN(Database::Pin pin, database_->PinTable(name));
   if (!database_->read_only())
-    return std::make_unique<RocksTable>(std::make_shared<TableSource>(std::move(pin), false));
-  std::weak_ptr<TableSource>& known = sources_[pin.family().table.incarnation];
-  std::shared_ptr<TableSource> source = known.lock();
+    return std::make_unique<RocksTable>(std::make_shared<StoreTableSource>(std::move(pin), false));
+  std::weak_ptr<StoreTableSource>& known = sources_[pin.family().table.incarnation];
+  std::shared_ptr<StoreTableSource> source = known.lock();
   if (source == nullptr) {
-    source = std::make_shared<TableSource>(std::move(pin), true);
+    source = std::make_shared<StoreTableSource>(std::move(pin), true);
     known = source;
   }
   return std::make_unique<RocksTable>(std::move(source));
@@ -195,9 +195,9 @@ void RocksStore::MoveSources(const std::set<Incarnation>& changed) {
   std::map<Incarnation, std::string> names;
   const CatalogContents catalog = database_->catalog();
   for (const auto& [name, table] : catalog.tables) names[table.incarnation] = name;
-  std::map<Incarnation, std::weak_ptr<TableSource>> kept;
+  std::map<Incarnation, std::weak_ptr<StoreTableSource>> kept;
   for (const auto& [incarnation, known] : sources_) {
-    const std::shared_ptr<TableSource> source = known.lock();
+    const std::shared_ptr<StoreTableSource> source = known.lock();
     if (source == nullptr) continue;
     const auto name = names.find(incarnation);
     const bool stays = name != names.end() && !changed.contains(incarnation);

@@ -22,18 +22,18 @@ constexpr size_t kBatchEntryBytes = 32;
 
 }  // namespace
 
-void TableSource::MoveTo(Database::Pin newer) {
+void StoreTableSource::MoveTo(Database::Pin newer) {
   HPS_CHECK(moves_);
   MutexLock lock(mutex_);
   std::swap(pin_, newer);
 }
 
-Database::Pin TableSource::Share() const {
+Database::Pin StoreTableSource::Share() const {
   MutexLock lock(mutex_);
   return pin_.Share();
 }
 
-RocksTable::RocksTable(std::shared_ptr<TableSource> source)
+RocksTable::RocksTable(std::shared_ptr<StoreTableSource> source)
     : source_(std::move(source)),
       spec_(source_->Share().family().table.spec),
       incarnation_(source_->Share().family().table.incarnation) {}

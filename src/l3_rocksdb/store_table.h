@@ -16,10 +16,10 @@ namespace hps {
 // Where the rows of one incarnation are read. One that a reader has moves on to each newer state of
 // the store that has the same rows, so that the older states can go, with the memory and the files
 // that they hold. Thread-safe.
-class TableSource {
+class StoreTableSource {
  public:
   // `moves`: MoveTo may be called.
-  TableSource(Database::Pin pin, bool moves) : moves_(moves), pin_(std::move(pin)) {}
+  StoreTableSource(Database::Pin pin, bool moves) : moves_(moves), pin_(std::move(pin)) {}
 
   // REQUIRES: `newer` has the same incarnation, with the same rows.
   void MoveTo(Database::Pin newer);
@@ -43,7 +43,7 @@ class TableSource {
 
 class RocksTable final : public DurableTable {
  public:
-  explicit RocksTable(std::shared_ptr<TableSource> source);
+  explicit RocksTable(std::shared_ptr<StoreTableSource> source);
 
   const TableSpec& spec() const override { return spec_; }
   Incarnation incarnation() const override { return incarnation_; }
@@ -59,7 +59,7 @@ class RocksTable final : public DurableTable {
   absl::Status WriteTo(const Database::Pin& pin, const DurableWrite& write) const;
   void PutRows(const Family& family, const DurableWrite& write, rocksdb::WriteBatch& batch) const;
 
-  const std::shared_ptr<TableSource> source_;
+  const std::shared_ptr<StoreTableSource> source_;
   const TableSpec spec_;
   const Incarnation incarnation_;
 };

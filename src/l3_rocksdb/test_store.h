@@ -10,23 +10,9 @@
 
 #include "l3_rocksdb/rocks_store.h"
 #include "testing/fakes/stamped_rows.h"
+#include "testing/test_directory.h"
 
 namespace hps {
-
-class TestDirectory {
- public:
-  TestDirectory() {
-    path_ = (std::filesystem::temp_directory_path() / "hps-test-XXXXXX").string();
-    EXPECT_NE(mkdtemp(path_.data()), nullptr);
-  }
-  ~TestDirectory() { std::filesystem::remove_all(path_); }
-  TestDirectory(const TestDirectory&) = delete;
-  TestDirectory& operator=(const TestDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // Small budgets, and no disk is too full for a test.
 inline RocksStoreOptions TestOptions(const std::string& path) {

@@ -106,7 +106,7 @@ class ServedModels {
   // Whether any model has a table.
   bool HasTables() const;
 
-  // Of all tables, sorted by model.
+  // Statistics of all tables, sorted by model.
   std::vector<TableStatistics> Statistics() const;
 
  private:

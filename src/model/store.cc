@@ -34,7 +34,7 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
 // Adds the source files of the table that the error is about, if it is about one table.
 absl::Status WithSourceFiles(const absl::Status& status, const ImportPlan& plan) {
   const std::optional<std::string> table = TableOfError(status);
-  for (const TableSource& source : plan.tables) {
+  for (const ImportSource& source : plan.tables) {
     if (source.spec.name == table)
       return absl::Status(status.code(), absl::StrCat(source.path, ": ", status.message()));
   }

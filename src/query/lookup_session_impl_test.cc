@@ -436,7 +436,7 @@ TEST_F(LookupSessionTest, AStalePromotionIsRefused) {
   const WorldAnswer old = Ask(*session_, {1, 2});
   EXPECT_TRUE(IsRow(old, 0, 1, 1, 0));
   ASSERT_EQ(world_.executor().queued_count(), 1) << "the promotion waits";
-  StampedBatch change(1, {1}, 9, 32);
+  StampedQuery change(1, {1}, 9, 32);
   const ApplyEpoch epoch = a.served->epochs().Begin();
   ASSERT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch, kNoDeadline).ok());
   ASSERT_TRUE(a.l3->Write({.upserts = change.batch()}).ok());
@@ -459,7 +459,7 @@ TEST_F(LookupSessionTest, AStalePromotionIsRefused) {
 TEST_F(LookupSessionTest, AChangeDuringTheFetchRefusesThePromotion) {
   const WorldTable& a = Make({});
   Serve(a);
-  StampedBatch change(1, {1}, 9, 32);
+  StampedQuery change(1, {1}, 9, 32);
   const auto answer_then_change = [&] {
     const ApplyEpoch epoch = a.served->epochs().Begin();
     EXPECT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch, kNoDeadline).ok());
@@ -479,8 +479,8 @@ TEST_F(LookupSessionTest, AnOlderRowThatCameIntoL2MeanwhileIsTheAnswer) {
   for (bool l2_fails : {false, true}) {
     const WorldTable& a = Make({});
     Serve(a);
-    StampedBatch older(1, {1}, 0, 32);
-    StampedBatch change(1, {1}, 9, 32);
+    StampedQuery older(1, {1}, 0, 32);
+    StampedQuery change(1, {1}, 9, 32);
     ApplyEpoch epoch = 0;
     a.l3_faults->Plan(
         TierOperation::kFetch,
@@ -516,7 +516,7 @@ TEST_F(LookupSessionTest, EvictionThenPromotionKeepsTheOldRowOut) {
   const WorldTable& a = Make({});
   Serve(a);
   Ask(*session_, {1});  // its promotion, of version 0, waits
-  StampedBatch change(1, {1}, 9, 32);
+  StampedQuery change(1, {1}, 9, 32);
   const ApplyEpoch epoch = a.served->epochs().Begin();
   ASSERT_TRUE(a.l2->RaiseWatermarks(change.batch().keys, epoch, kNoDeadline).ok());
   ASSERT_TRUE(a.l3->Write({.upserts = change.batch()}).ok());

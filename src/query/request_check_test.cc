@@ -162,16 +162,5 @@ TEST_F(RequestCheckTest, FactoryOptions) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(RequestCheckTest, ReadersAreBounded) {
-  std::vector<EpochDomain::Reader> readers;
-  for (;;) {
-    auto reader = world_.factory().epoch_domain().AddReader();
-    if (!reader.ok()) break;
-    readers.push_back(*std::move(reader));
-  }
-  EXPECT_EQ(world_.factory().NewSession(world_.model(), {}).status().code(),
-            absl::StatusCode::kResourceExhausted);
-}
-
 }  // namespace
 }  // namespace hps

@@ -52,7 +52,7 @@ class SessionFactory {
   // Errors: INVALID_ARGUMENT (keys_max of 0 or over kKeysPerCallMax, an output dtype other than
   // float32), UNAVAILABLE (no such device, or the model was unloaded), FAILED_PRECONDITION (nothing
   // published yet),
-  // RESOURCE_EXHAUSTED (memory, or EpochDomain::kReadersMax sessions).
+  // RESOURCE_EXHAUSTED (memory, or kEpochReadersMax sessions).
   virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       ModelState& model, const SessionOptions& options) = 0;
 

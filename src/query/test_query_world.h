@@ -64,9 +64,9 @@ inline std::vector<std::byte> Stamped(uint64_t stamp, Key key, Version version, 
 }
 
 // Rows of one version, as a batch; the object owns what the batch borrows.
-class StampedBatch {
+class StampedQuery {
  public:
-  StampedBatch(uint64_t stamp, std::vector<Key> keys, Version version, size_t row_bytes)
+  StampedQuery(uint64_t stamp, std::vector<Key> keys, Version version, size_t row_bytes)
       : keys_(std::move(keys)),
         versions_(keys_.size(), version),
         rows_(keys_.size() * row_bytes),
@@ -102,7 +102,7 @@ inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* exe
                        .default_row = options.default_row};
   auto l3 = std::make_unique<PlainDurableTable>(spec, options.incarnation);
   table.l3 = l3.get();
-  StampedBatch rows(options.stamp, options.keys, 0, spec.row_bytes());
+  StampedQuery rows(options.stamp, options.keys, 0, spec.row_bytes());
   EXPECT_TRUE(l3->Write({.upserts = rows.batch()}).ok());
   ServedTable::Parts parts;
   parts.l3 = WithFaults(

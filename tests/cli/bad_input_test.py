@@ -401,8 +401,6 @@ class UsageTest(support.CommandTestCase):
         bench = ["bench", "session", "--quick", "--directory", self.directory / "scratch", "--out"]
         self.fail_with(1, "NOT_FOUND", ["none/x.json"], *bench, self.directory / "none" / "x.json")
         self.fail_with(1, "INVALID_ARGUMENT", ["directory"], *bench, self.directory)
-        self.fail_with(1, "NOT_FOUND", ["none/x.html"], *bench[:-1], "--html",
-                       self.directory / "none" / "x.html")
         if os.geteuid() == 0:
             self.fail_with(1, "RESOURCE_EXHAUSTED", ["/dev/full"], *bench, "/dev/full")
         self.assertFalse((self.directory / "scratch").exists())

@@ -170,7 +170,7 @@ TEST(CacheLookupPiecesTest, EveryMissIsAnsweredOnceWhateverItsPieceAndLevel) {
       EXPECT_EQ(Ask(*session, keys, 0).counts[KeyStatus::kHitL1], 13) << "all were promoted";
       for (const WorldTable* table : {&a, &b})
         ASSERT_TRUE(table->l2->Erase(std::vector<Key>{20, 30, 31, 500}).ok());
-      ASSERT_TRUE(a.l2->Insert(StampedBatch(1, {20}, 0, 32).batch(), 0).ok());
+      ASSERT_TRUE(a.l2->Insert(StampedQuery(1, {20}, 0, 32).batch(), 0).ok());
       clear_l1();
     }
   }

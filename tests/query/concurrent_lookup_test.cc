@@ -57,7 +57,7 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
       auto l3 = std::make_unique<PlainDurableTable>(spec, generation * kTables + t);
       std::vector<Key> keys(kKeys);
       for (Key key = 0; key < kKeys; ++key) keys[static_cast<size_t>(key)] = key;
-      StampedBatch rows(StampOf(generation, t), keys, 0, kRowBytes);
+      StampedQuery rows(StampOf(generation, t), keys, 0, kRowBytes);
       ASSERT_TRUE(l3->Write({.upserts = rows.batch()}).ok());
       ServedTable::Parts parts;
       parts.l3 = std::move(l3);
@@ -82,7 +82,7 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
     std::vector<Key> keys;
     const auto first = static_cast<Key>(random() % kKeys);
     for (Key i = 0; i < 16; ++i) keys.push_back((first + i * 7) % kKeys);
-    StampedBatch rows(StampOf(generation_, t), keys, ++version_, kRowBytes);
+    StampedQuery rows(StampOf(generation_, t), keys, ++version_, kRowBytes);
     ServedTable& table = *served_[t];
     DeviceCacheTable* l1 = table.l1(0);
     const ApplyEpoch epoch = table.epochs().Begin();

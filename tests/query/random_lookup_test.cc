@@ -134,7 +134,7 @@ class RandomWorld {
     std::sort(changed.begin(), changed.end());
     changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
     const bool deletes = Chance(0.2);
-    StampedBatch rows(StampOf(t), changed, ++version_, RowBytes(t));
+    StampedQuery rows(StampOf(t), changed, ++version_, RowBytes(t));
     ApplyEpochs& epochs = table.served->epochs();
     DeviceCacheTable* l1 = table.served->l1(0);
     const ApplyEpoch epoch = epochs.Begin();

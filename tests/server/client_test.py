@@ -76,7 +76,38 @@ class ClientCases:
             self.assertEqual(inputs[table]["datatype"], "INT64")
             self.assertEqual(outputs[table]["datatype"], "FP32")
             self.assertEqual(int(outputs[table]["shape"][-1]), dim)
-        self.assertLessEqual(len(TABLES), len(inputs))
+            self.assertEqual(outputs[table + ".status"]["datatype"], "UINT8")
+        self.assertEqual((inputs["KEYS"]["datatype"], inputs["NUMKEYS"]["datatype"]),
+                         ("INT64", "INT32"))
+        self.assertEqual([int(dim) for dim in inputs["NUMKEYS"]["shape"]], [1, len(TABLES)])
+        self.assertEqual(outputs["OUTPUT0"]["datatype"], "FP32")
+        self.assertEqual(len(inputs), len(TABLES) + 2)
+        self.assertEqual(len(outputs), 2 * len(TABLES) + 1)
+        config = self.as_dict(self.client.get_model_config(MODEL))
+        config = config.get("config", config)
+        self.assertEqual({tensor["name"] for tensor in config["input"]}, set(inputs))
+        self.assertEqual({tensor["name"] for tensor in config["output"]}, set(outputs))
+        self.assertTrue(all(tensor["optional"] for tensor in config["input"]))
+
+    def test_every_output_with_the_inputs_of_either_way(self) -> None:
+        model = self.as_dict(self.client.get_model_metadata(MODEL))
+        names = [tensor["name"] for tensor in model["outputs"]]
+        keys = {"user": self.case.keys(3), "item": self.case.keys(5)}
+        keys["item"][1] = -7  # absent
+        for inputs in (dict(reversed(keys.items())),
+                       {"KEYS": np.concatenate([keys[table] for table in TABLES]).reshape(1, -1),
+                        "NUMKEYS": np.array([[len(keys[table]) for table in TABLES]],
+                                            dtype=np.int32)}):
+            answer = self.infer(inputs, names)
+            for table in TABLES:
+                rows, status = answer.as_numpy(table), answer.as_numpy(table + ".status")
+                present = keys[table] >= 0
+                self.assertEqual((status != 0).tolist(), present.tolist())
+                self.case.assert_stamped(table, keys[table][present], rows[present])
+            joint = np.concatenate([answer.as_numpy(table).reshape(-1) for table in TABLES])
+            np.testing.assert_array_equal(answer.as_numpy("OUTPUT0"), joint)
+        only = self.infer({"item": keys["item"]}, ["OUTPUT0"]).as_numpy("OUTPUT0")
+        np.testing.assert_array_equal(only, self.infer(keys).as_numpy("item").reshape(-1))
 
     def test_configuration_index_and_statistics(self) -> None:
         config = self.as_dict(self.client.get_model_config(MODEL))

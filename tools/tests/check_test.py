@@ -59,7 +59,7 @@ class CheckTest(PlantedTest):
     def test_a_unit_is_looked_at_again_when_what_it_includes_changed(self):
         root = self.plant({"a.cc": '#include "a.h"\n', "a.h": "\n"})
         path = str(root / "a.cc")
-        unit = check.Unit(path, [path], [])
+        unit = check.Unit(path, [path], [], False)
         with unittest.mock.patch.object(check, "SEEN", root / "seen"):
             check.SEEN.mkdir()
             self.assertFalse(self.seen(unit).is_current())
@@ -81,7 +81,7 @@ class CheckTest(PlantedTest):
             for count in (1, 2):
                 path.write_text("".join(f'#include "{file}"\n' for file in sources[:count]))
                 self.assertEqual(check.sources_of(str(path)), sources[:count])
-                unit = check.Unit(str(path), check.sources_of(str(path)), [])
+                unit = check.Unit(str(path), check.sources_of(str(path)), [], False)
                 self.assertFalse(self.seen(unit).is_current())
                 ok, output = self.seen(unit).look()
                 self.assertEqual(ok, count == 1, output)

@@ -78,10 +78,10 @@ class RunTestsTest(PlantedTest):
         self.assertEqual(self.counts(run_tests.run_program(program)), (1, 1, 1))
 
     def test_a_program_nobody_decided_about_is_found(self):
-        suites = {"sanitized": ["a_test"], "not_sanitized": {"b_test": "why"}}
+        suites = {"asan-ubsan": ["a_test"], "tsan": [], "not_sanitized": {"b_test": "why"}}
         self.assertEqual(run_tests.undecided(suites, ["a_test", "b_test"]), [])
         self.assertEqual(run_tests.undecided(suites, ["a_test", "b_test", "c_test"]),
-                         ["c_test is neither in sanitized nor in not_sanitized"])
+                         ["c_test is under no sanitizer and not in not_sanitized"])
         self.assertEqual(len(run_tests.undecided(suites, [])), 2)
 
 

@@ -45,6 +45,17 @@ class TidyTest(PlantedTest):
         self.assert_breaks("file-length", HEADER + "// A line.\n" * 149, "include/hps/a.h")
         self.assert_clean(HEADER + "// A line.\n" * 148, "include/hps/a.h")
 
+    def test_two_types_of_one_name(self):
+        other = {"src/base/b.h": HEADER + "namespace hps {\nstruct Twice {};\n}\n"}
+        text = "namespace hps {\nclass Twice {\n  int one_ = 0;\n};\n}\n"
+        self.assertEqual(set(self.rules("src/tier/a.cc", text, other)), {"type-name"})
+        for clean in (text.replace("Twice", "Once"),
+                      text.replace("namespace hps", "namespace hps::tier"),
+                      "namespace hps {\nnamespace {\n" + text[16:] + "}\n",
+                      "namespace hps {\nclass Outer {\n  struct Twice {};\n};\n}\n",
+                      "namespace hps {\nclass Outer::Twice {};\nclass Twice;\n}\n"):
+            self.assertEqual(self.rules("src/tier/a.cc", clean, other), [], clean)
+
     def test_headers(self):
         self.assert_breaks("pragma-once", "// A header that says what it is for.\n", "src/tier/a.h")
         self.assert_breaks("header-comment", "#pragma once\n// Late words.\n", "src/tier/a.h")

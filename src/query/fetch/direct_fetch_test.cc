@@ -25,9 +25,9 @@ class DirectFetchTest : public testing::Test {
     std::vector<Key> rows, absent;
     for (Key key = 0; key < 300; key += 3) rows.push_back(key);
     for (Key key = 1; key < 300; key += 3) absent.push_back(key);
-    EXPECT_TRUE(table_.l2->Insert(StampedBatch(1, rows, 0, kRowBytes).batch(), 0).ok());
+    EXPECT_TRUE(table_.l2->Insert(StampedQuery(1, rows, 0, kRowBytes).batch(), 0).ok());
     const std::vector<uint8_t> all_absent(absent.size(), 1);
-    StampedBatch batch(1, absent, 0, kRowBytes);
+    StampedQuery batch(1, absent, 0, kRowBytes);
     RowBatch of_absent = batch.batch();
     of_absent.absent = all_absent;
     EXPECT_TRUE(table_.l2->Insert(of_absent, 0).ok());

@@ -134,9 +134,9 @@ WorldTable MakeTable(uint64_t stamp) {
   std::vector<Key> rows, absent;
   for (Key key = 0; key < 3000; key += 3) rows.push_back(key);
   for (Key key = 1; key < 3000; key += 3) absent.push_back(key);
-  EXPECT_TRUE(table.l2->Insert(StampedBatch(stamp, rows, 0, kRowBytes).batch(), 0).ok());
+  EXPECT_TRUE(table.l2->Insert(StampedQuery(stamp, rows, 0, kRowBytes).batch(), 0).ok());
   const std::vector<uint8_t> all_absent(absent.size(), 1);
-  StampedBatch batch(stamp, absent, 0, kRowBytes);
+  StampedQuery batch(stamp, absent, 0, kRowBytes);
   RowBatch of_absent = batch.batch();
   of_absent.absent = all_absent;
   EXPECT_TRUE(table.l2->Insert(of_absent, 0).ok());

@@ -139,9 +139,8 @@ class ModelState::Guard {
     snapshot_ = pinned == nullptr ? current : pinned;
   }
   ~Guard() {
-    reader_.Leave();
     // Snapshots of other models may have waited for this guard too.
-    state_.domain_.AnnounceEnd();
+    reader_.LeaveAndAnnounce();
   }
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;

@@ -131,16 +131,15 @@ void BatchRunner::AddPart(const PreparedCall& call, const TablePart& part, Place
     std::memcpy(&aligned_keys_[key_count_], key_bytes, key_count * sizeof(Key));
     keys = &aligned_keys_[key_count_];
   }
-  const auto output = [&](size_t index) { return call.call->outputs[index].data; };
+  const auto at = [&](const OutputPlace& output) {
+    return call.call->outputs[output.output].data + output.offset_bytes;
+  };
   HostTableQuery& query = queries_.emplace_back();
   query.table = {part.table};
   query.keys = {keys, key_count};
-  query.rows = {output(part.rows_output) + part.rows_offset_bytes + place.key * part.row_bytes,
-                key_count * part.row_bytes};
-  if (part.status_output != TablePart::kNoOutput) {
-    query.status = {
-        AsElements<KeyStatus>(output(part.status_output)) + part.status_offset + place.key,
-        key_count};
+  query.rows = {at(part.rows()) + place.key * part.row_bytes, key_count * part.row_bytes};
+  if (part.status().is_set()) {
+    query.status = {AsElements<KeyStatus>(at(part.status())) + place.key, key_count};
   } else if (with_statuses) {
     query.status = {&statuses_[key_count_], key_count};
   }
@@ -207,6 +206,7 @@ void BatchRunner::EndOne(PreparedCall* call, bool is_late) {
       return;
     }
   }
+  call->CopyJointOutputs();
   call->Finish(absl::OkStatus());
 }
 

@@ -33,16 +33,14 @@ struct TensorMetadata {
   std::vector<int64_t> shape;  // -1 = any
 };
 
-// What a client needs to know to ask by table: one input and one output for each. KEYS, NUMKEYS and
-// OUTPUT0, the other way to ask, are not listed: clients that know a model only by its metadata
-// (perf_analyzer) send every input and ask for every output, and no call can do both.
+// Every input and output of both conventions (request_plan.h). A call brings its keys in one way or
+// the other, so that each input alone is optional; it may ask for all outputs.
 struct ModelMetadata {
   std::string name;
   std::string version;
   std::vector<TableSpec> tables;  // declared order
   std::vector<TensorMetadata> inputs;
   std::vector<TensorMetadata> outputs;
-  std::vector<std::string> optional_outputs;  // the statuses
 };
 
 // Triton's clients may send a configuration and files with a load. They would have no effect here,

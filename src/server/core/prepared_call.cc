@@ -1,5 +1,7 @@
 #include "server/core/prepared_call.h"
 
+#include <cstring>
+
 #include "server/core/server_model.h"
 
 namespace hps::server {
@@ -44,6 +46,18 @@ void PreparedCall::Reset() {
   ClearTensorList(&parts);
   key_count = 0;
   model = nullptr;
+}
+
+void PreparedCall::CopyJointOutputs() {
+  const auto at = [this](const OutputPlace& place) {
+    return call->outputs[place.output].data + place.offset_bytes;
+  };
+  for (const TablePart& part : parts) {
+    if (part.table_rows.is_set() && part.joint_rows.is_set())
+      std::memcpy(at(part.joint_rows), at(part.table_rows), part.key_count * part.row_bytes);
+    if (part.table_status.is_set() && part.joint_status.is_set())
+      std::memcpy(at(part.joint_status), at(part.table_status), part.key_count);
+  }
 }
 
 void PreparedCall::Finish(const absl::Status& status) {

@@ -21,18 +21,32 @@ namespace hps::server {
 class ServerModel;
 struct ModelQueue;
 
-// The keys of one table in a call, and where their answers go.
-struct TablePart {
-  static constexpr size_t kNoOutput = static_cast<size_t>(-1);
+// A place in the answer: an output of the call, from an offset on.
+struct OutputPlace {
+  static constexpr size_t kNone = static_cast<size_t>(-1);
 
+  size_t output = kNone;  // index in the call's outputs
+  size_t offset_bytes = 0;
+
+  bool is_set() const { return output != kNone; }
+};
+
+// The keys of one table in a call, and where their answers go: to the table's own outputs, to the
+// joint ones of all tables (OUTPUT0), or to both. The lookup writes to `rows()` and `status()`;
+// where both are asked for, the joint ones are copies.
+struct TablePart {
   uint32_t table = 0;               // index in the version's tables
   const std::byte* keys = nullptr;  // [key_count] of 8 bytes, not necessarily aligned
   size_t key_count = 0;
+  Shape key_shape{};
   size_t row_bytes = 0;
-  size_t rows_output = 0;  // index in the call's outputs
-  size_t rows_offset_bytes = 0;
-  size_t status_output = kNoOutput;
-  size_t status_offset = 0;  // of the part's first status
+  OutputPlace table_rows{};
+  OutputPlace joint_rows{};
+  OutputPlace table_status{};
+  OutputPlace joint_status{};
+
+  const OutputPlace& rows() const { return table_rows.is_set() ? table_rows : joint_rows; }
+  const OutputPlace& status() const { return table_status.is_set() ? table_status : joint_status; }
 };
 
 struct PreparedCall {
@@ -44,6 +58,9 @@ struct PreparedCall {
 
   // Gives back what the call holds, and counts the time that it took when it was answered.
   void Reset();
+
+  // Fills in joint outputs whose rows were looked up for the tables' own outputs.
+  void CopyJointOutputs();
 
   // Ends the call: counts it, lets go of the model's version, and hands it back to the codec.
   void Finish(const absl::Status& status);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -88,6 +89,10 @@ absl::Status CheckResponse(const InferenceCall& call, const PlanLimits& limits) 
 absl::Status NoSuchTensor(const char* kind, std::string_view name, const ModelVersion& version) {
   std::vector<std::string> names;
   for (const ModelVersion::Table& table : version.tables()) names.push_back(table.name);
+  if (HasKeysConvention(version)) {
+    for (const std::string_view other : {kKeysInput, kKeyCountsInput, kRowsOutput})
+      names.emplace_back(other);
+  }
   return absl::NotFoundError(
       absl::StrCat("the model has no ", kind, " '", Text(name), "'", NearestNameHint(name, names)));
 }
@@ -100,188 +105,10 @@ bool IsKeysRequest(const InferenceRequest& request, const ModelVersion& version)
   return names_it && HasKeysConvention(version);
 }
 
-// ---- One input per table ----
-
-class TablePlan {
- public:
-  TablePlan(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
-            PreparedCall& plan)
-      : version_(version), limits_(limits), call_(call), plan_(plan) {}
-
-  absl::Status Make() {
-    if (call_.request.inputs.empty())
-      return absl::InvalidArgumentError("the request has no input: give one for each table asked");
-    for (const InputTensor& input : call_.request.inputs) HPS_RETURN_IF_ERROR(AddInput(input));
-    HPS_RETURN_IF_ERROR(CheckKeyTotal(plan_.key_count));
-    if (call_.request.output_names.empty()) {
-      for (size_t i = 0; i < plan_.parts.size(); ++i) HPS_RETURN_IF_ERROR(AddRows(i));
-    } else {
-      for (const std::string_view name : call_.request.output_names)
-        HPS_RETURN_IF_ERROR(AddOutput(name));
-    }
-    return DropUnwanted();
-  }
-
- private:
-  const InputTensor& InputOf(size_t part) const { return call_.request.inputs[part]; }
-
-  absl::Status AddInput(const InputTensor& input) {
-    const std::optional<uint32_t> table = version_.IndexOfTable(input.name);
-    if (!table.has_value()) return NoSuchTensor("input", input.name, version_);
-    for (const TablePart& part : plan_.parts) {
-      if (part.table == *table) return Invalid(input, "it is given twice");
-    }
-    HPS_ASSIGN_OR_RETURN(const uint64_t key_count, CheckedKeys(input));
-    if (input.shape.dim_count != 1 && input.shape.dim_count != 2) {
-      return Invalid(
-          input, absl::StrCat("keys are of shape [n] or [batch, k], not ", ShapeText(input.shape)));
-    }
-    HPS_RETURN_IF_ERROR(CheckKeyTotal(key_count));
-    plan_.parts.push_back({.table = *table,
-                           .keys = input.bytes.data(),
-                           .key_count = static_cast<size_t>(key_count),
-                           .row_bytes = version_.tables()[*table].row_bytes,
-                           .rows_output = TablePart::kNoOutput});
-    plan_.key_count += static_cast<size_t>(key_count);
-    return absl::OkStatus();
-  }
-
-  absl::Status AddRows(size_t number) {
-    TablePart& part = plan_.parts[number];
-    const InputTensor& input = InputOf(number);
-    HPS_ASSIGN_OR_RETURN(const size_t bytes,
-                         OutputBytes(input.name, part.key_count, part.row_bytes, limits_));
-    part.rows_output = call_.outputs.size();
-    OutputTensor& output = call_.outputs.emplace_back();
-    output.name = input.name;
-    output.datatype = Datatype::kFp32;
-    output.shape = input.shape;
-    output.shape.dims[output.shape.dim_count++] = version_.tables()[part.table].dim;
-    output.byte_count = bytes;
-    return absl::OkStatus();
-  }
-
-  absl::Status AddStatus(size_t number, std::string_view name) {
-    TablePart& part = plan_.parts[number];
-    part.status_output = call_.outputs.size();
-    OutputTensor& output = call_.outputs.emplace_back();
-    output.name = name;
-    output.datatype = Datatype::kUint8;
-    output.shape = InputOf(number).shape;
-    output.byte_count = part.key_count;
-    return absl::OkStatus();
-  }
-
-  absl::Status AddOutput(std::string_view name) {
-    std::string_view table_name = name;
-    const bool is_status = table_name.ends_with(kStatusSuffix);
-    if (is_status) table_name.remove_suffix(kStatusSuffix.size());
-    const std::optional<uint32_t> table = version_.IndexOfTable(table_name);
-    if (!table.has_value()) return NoSuchTensor("output", name, version_);
-    size_t number = 0;
-    while (number < plan_.parts.size() && plan_.parts[number].table != *table) ++number;
-    if (number == plan_.parts.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("output '", Text(name), "': the input '", Text(table_name), "' is missing"));
-    }
-    const TablePart& part = plan_.parts[number];
-    const size_t taken = is_status ? part.status_output : part.rows_output;
-    if (taken != TablePart::kNoOutput) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("output '", Text(name), "': it is asked for twice"));
-    }
-    return is_status ? AddStatus(number, name) : AddRows(number);
-  }
-
-  // An input whose rows nobody asked for is not looked up.
-  absl::Status DropUnwanted() {
-    for (size_t i = 0; i < plan_.parts.size(); ++i) {
-      const TablePart& part = plan_.parts[i];
-      if (part.rows_output != TablePart::kNoOutput || part.status_output == TablePart::kNoOutput)
-        continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("output '", Text(InputOf(i).name), Text(kStatusSuffix),
-                       "' comes with the rows: ask for output '", Text(InputOf(i).name), "' too"));
-    }
-    std::erase_if(plan_.parts, [](const TablePart& part) {
-      return part.rows_output == TablePart::kNoOutput || part.key_count == 0;
-    });
-    plan_.key_count = 0;
-    for (const TablePart& part : plan_.parts) plan_.key_count += part.key_count;
-    return CheckResponse(call_, limits_);
-  }
-
-  const ModelVersion& version_;
-  const PlanLimits& limits_;
-  InferenceCall& call_;
-  PreparedCall& plan_;
-};
-
-// ---- KEYS, NUMKEYS -> OUTPUT0 ----
-
 absl::Status CheckFlat(const InputTensor& input) {
   const auto dims = input.shape.values();
   if (dims.size() == 1 || (dims.size() == 2 && dims[0] == 1)) return absl::OkStatus();
   return Invalid(input, absl::StrCat("its shape is [n] or [1, n], not ", ShapeText(input.shape)));
-}
-
-struct KeysInputs {
-  const InputTensor* keys = nullptr;
-  const InputTensor* counts = nullptr;
-};
-
-absl::StatusOr<KeysInputs> FindKeysInputs(const InferenceRequest& request,
-                                          const ModelVersion& version) {
-  KeysInputs found;
-  for (const InputTensor& input : request.inputs) {
-    const bool is_keys = input.name == kKeysInput;
-    if (!is_keys && input.name != kKeyCountsInput) {
-      if (!version.IndexOfTable(input.name).has_value())
-        return NoSuchTensor("input", input.name, version);
-      return Invalid(input, "a table's own input can't come with KEYS and NUMKEYS");
-    }
-    const InputTensor*& place = is_keys ? found.keys : found.counts;
-    if (place != nullptr) return Invalid(input, "it is given twice");
-    place = &input;
-  }
-  if (found.keys == nullptr) return absl::InvalidArgumentError("the input 'KEYS' is missing");
-  if (found.counts == nullptr) return absl::InvalidArgumentError("the input 'NUMKEYS' is missing");
-  return found;
-}
-
-// Which of the two outputs are asked for, and in which order.
-struct KeysOutputs {
-  size_t rows = TablePart::kNoOutput;
-  size_t status = TablePart::kNoOutput;
-};
-
-absl::StatusOr<KeysOutputs> FindKeysOutputs(const InferenceRequest& request,
-                                            const ModelVersion& version) {
-  if (request.output_names.empty()) return KeysOutputs{.rows = 0};
-  KeysOutputs found;
-  for (size_t i = 0; i < request.output_names.size(); ++i) {
-    const std::string_view name = request.output_names[i];
-    if (name != kRowsOutput && name != kStatusOutput) return NoSuchTensor("output", name, version);
-    size_t& place = name == kRowsOutput ? found.rows : found.status;
-    if (place != TablePart::kNoOutput) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("output '", Text(name), "': it is asked for twice"));
-    }
-    place = i;
-  }
-  if (found.rows != TablePart::kNoOutput) return found;
-  return absl::InvalidArgumentError(
-      "output 'OUTPUT0.status' comes with the rows: ask for output 'OUTPUT0' too");
-}
-
-void AddFlatOutput(std::string_view name, Datatype datatype, size_t byte_count,
-                   InferenceCall& call) {
-  OutputTensor& output = call.outputs.emplace_back();
-  output.name = name;
-  output.datatype = datatype;
-  output.shape.dim_count = 1;
-  output.shape.dims[0] = static_cast<int64_t>(byte_count / DatatypeBytes(datatype));
-  output.byte_count = byte_count;
 }
 
 // The number of keys of table `index`, as the client says. Errors: INVALID_ARGUMENT.
@@ -291,60 +118,248 @@ absl::StatusOr<uint64_t> KeyCountOf(const InputTensor& counts, size_t index) {
   return static_cast<uint64_t>(count);
 }
 
-absl::Status PlanByKeys(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
-                        PreparedCall& plan) {
-  HPS_ASSIGN_OR_RETURN(const KeysInputs inputs, FindKeysInputs(call.request, version));
-  HPS_ASSIGN_OR_RETURN(const KeysOutputs outputs, FindKeysOutputs(call.request, version));
-  HPS_ASSIGN_OR_RETURN(const uint64_t key_count, CheckedKeys(*inputs.keys));
-  HPS_RETURN_IF_ERROR(CheckFlat(*inputs.keys));
-  HPS_RETURN_IF_ERROR(CheckKeyTotal(key_count));
-  if (inputs.counts->datatype != Datatype::kInt32) {
-    return Invalid(*inputs.counts, absl::StrCat("numbers of keys are INT32, not ",
-                                                Text(DatatypeName(inputs.counts->datatype))));
-  }
-  HPS_ASSIGN_OR_RETURN(const uint64_t count_count,
-                       CheckedElements(*inputs.counts, sizeof(int32_t)));
-  HPS_RETURN_IF_ERROR(CheckFlat(*inputs.counts));
-  if (count_count != version.tables().size()) {
-    return Invalid(*inputs.counts, absl::StrCat(count_count, " numbers of keys, but the model has ",
-                                                version.tables().size(), " tables"));
-  }
-  uint64_t keys_before = 0;
-  uint64_t bytes_before = 0;
-  for (size_t i = 0; i < count_count; ++i) {
-    HPS_ASSIGN_OR_RETURN(const uint64_t of_table, KeyCountOf(*inputs.counts, i));
-    const size_t row_bytes = version.tables()[i].row_bytes;
-    if (of_table > key_count - keys_before) {
-      return Invalid(*inputs.counts,
-                     absl::StrCat("its sum is over the ", key_count, " keys that KEYS has"));
+// Makes a plan in two steps: the inputs of either convention become parts, one for each table; then
+// the outputs of either convention get places in the answer.
+class RequestPlanner {
+ public:
+  RequestPlanner(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
+                 PreparedCall& plan)
+      : version_(version), limits_(limits), call_(call), plan_(plan) {}
+
+  absl::Status Make() {
+    const bool by_keys = IsKeysRequest(call_.request, version_);
+    HPS_RETURN_IF_ERROR(by_keys ? AddKeysInputs() : AddTableInputs());
+    if (!call_.request.output_names.empty()) {
+      if (AsksForJointOutput()) SortParts();
+      for (const std::string_view name : call_.request.output_names)
+        HPS_RETURN_IF_ERROR(AddOutput(name));
+    } else if (by_keys) {
+      HPS_RETURN_IF_ERROR(AddJointRows());
+    } else {
+      for (size_t i = 0; i < plan_.parts.size(); ++i)
+        HPS_RETURN_IF_ERROR(AddTableRows(plan_.parts[i], call_.request.inputs[i].name));
     }
-    if (of_table != 0) {
-      plan.parts.push_back({.table = static_cast<uint32_t>(i),
-                            .keys = inputs.keys->bytes.data() + keys_before * sizeof(Key),
-                            .key_count = static_cast<size_t>(of_table),
-                            .row_bytes = row_bytes,
-                            .rows_output = outputs.rows,
-                            .rows_offset_bytes = static_cast<size_t>(bytes_before),
-                            .status_output = outputs.status,
-                            .status_offset = static_cast<size_t>(keys_before)});
-    }
-    keys_before += of_table;
-    // At most kKeysPerCallMax rows of at most kRowBytesMax each, doubled by the conversion.
-    bytes_before += of_table * row_bytes;
+    HPS_RETURN_IF_ERROR(CheckStatuses());
+    DropUnwanted();
+    return CheckResponse(call_, limits_);
   }
-  if (keys_before != key_count) {
-    return Invalid(*inputs.counts,
+
+ private:
+  // ---- Inputs ----
+
+  absl::Status AddTableInputs() {
+    if (call_.request.inputs.empty())
+      return absl::InvalidArgumentError("the request has no input: give one for each table asked");
+    uint64_t key_count = 0;
+    for (const InputTensor& input : call_.request.inputs) {
+      HPS_RETURN_IF_ERROR(AddTableInput(input));
+      key_count += plan_.parts.back().key_count;
+      HPS_RETURN_IF_ERROR(CheckKeyTotal(key_count));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddTableInput(const InputTensor& input) {
+    const std::optional<uint32_t> table = version_.IndexOfTable(input.name);
+    if (!table.has_value()) return NoSuchTensor("input", input.name, version_);
+    if (FindPart(*table) != nullptr) return Invalid(input, "it is given twice");
+    HPS_ASSIGN_OR_RETURN(const uint64_t key_count, CheckedKeys(input));
+    if (input.shape.dim_count != 1 && input.shape.dim_count != 2) {
+      return Invalid(
+          input, absl::StrCat("keys are of shape [n] or [batch, k], not ", ShapeText(input.shape)));
+    }
+    HPS_RETURN_IF_ERROR(CheckKeyTotal(key_count));
+    AddPart(*table, input.bytes.data(), key_count, input.shape);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddKeysInputs() {
+    const InputTensor* keys = nullptr;
+    const InputTensor* counts = nullptr;
+    for (const InputTensor& input : call_.request.inputs) {
+      const bool is_keys = input.name == kKeysInput;
+      if (!is_keys && input.name != kKeyCountsInput) {
+        if (!version_.IndexOfTable(input.name)) return NoSuchTensor("input", input.name, version_);
+        return Invalid(input, "a table's own input can't come with KEYS and NUMKEYS");
+      }
+      const InputTensor*& place = is_keys ? keys : counts;
+      if (place != nullptr) return Invalid(input, "it is given twice");
+      place = &input;
+    }
+    if (keys == nullptr) return absl::InvalidArgumentError("the input 'KEYS' is missing");
+    if (counts == nullptr) return absl::InvalidArgumentError("the input 'NUMKEYS' is missing");
+    return DivideKeys(*keys, *counts);
+  }
+
+  absl::Status CheckCounts(const InputTensor& counts) const {
+    if (counts.datatype != Datatype::kInt32) {
+      return Invalid(counts, absl::StrCat("numbers of keys are INT32, not ",
+                                          Text(DatatypeName(counts.datatype))));
+    }
+    HPS_ASSIGN_OR_RETURN(const uint64_t count, CheckedElements(counts, sizeof(int32_t)));
+    HPS_RETURN_IF_ERROR(CheckFlat(counts));
+    if (count == version_.tables().size()) return absl::OkStatus();
+    return Invalid(counts, absl::StrCat(count, " numbers of keys, but the model has ",
+                                        version_.tables().size(), " tables"));
+  }
+
+  absl::Status DivideKeys(const InputTensor& keys, const InputTensor& counts) {
+    HPS_ASSIGN_OR_RETURN(const uint64_t key_count, CheckedKeys(keys));
+    HPS_RETURN_IF_ERROR(CheckFlat(keys));
+    HPS_RETURN_IF_ERROR(CheckKeyTotal(key_count));
+    HPS_RETURN_IF_ERROR(CheckCounts(counts));
+    uint64_t keys_before = 0;
+    for (size_t i = 0; i < version_.tables().size(); ++i) {
+      HPS_ASSIGN_OR_RETURN(const uint64_t of_table, KeyCountOf(counts, i));
+      if (of_table > key_count - keys_before) {
+        return Invalid(counts,
+                       absl::StrCat("its sum is over the ", key_count, " keys that KEYS has"));
+      }
+      Shape shape{.dim_count = 1};
+      shape.dims[0] = static_cast<int64_t>(of_table);
+      AddPart(i, keys.bytes.data() + keys_before * sizeof(Key), of_table, shape);
+      keys_before += of_table;
+    }
+    if (keys_before == key_count) return absl::OkStatus();
+    return Invalid(counts,
                    absl::StrCat("its sum is ", keys_before, ", but KEYS has ", key_count, " keys"));
   }
-  plan.key_count = static_cast<size_t>(key_count);
-  HPS_ASSIGN_OR_RETURN(const size_t bytes, OutputBytes(kRowsOutput, bytes_before, 1, limits));
-  if (outputs.status < outputs.rows)
-    AddFlatOutput(kStatusOutput, Datatype::kUint8, plan.key_count, call);
-  AddFlatOutput(kRowsOutput, Datatype::kFp32, bytes, call);
-  if (outputs.status != TablePart::kNoOutput && outputs.status > outputs.rows)
-    AddFlatOutput(kStatusOutput, Datatype::kUint8, plan.key_count, call);
-  return CheckResponse(call, limits);
-}
+
+  void AddPart(size_t table, const std::byte* keys, uint64_t key_count, const Shape& shape) {
+    plan_.parts.push_back({.table = static_cast<uint32_t>(table),
+                           .keys = keys,
+                           .key_count = static_cast<size_t>(key_count),
+                           .key_shape = shape,
+                           .row_bytes = version_.tables()[table].row_bytes});
+  }
+
+  TablePart* FindPart(uint32_t table) const {
+    for (TablePart& part : plan_.parts) {
+      if (part.table == table) return &part;
+    }
+    return nullptr;
+  }
+
+  // ---- Outputs ----
+
+  bool IsJointOutput(std::string_view name) const {
+    return (name == kRowsOutput || name == kStatusOutput) && HasKeysConvention(version_);
+  }
+
+  bool AsksForJointOutput() const {
+    const auto& names = call_.request.output_names;
+    return std::any_of(names.begin(), names.end(),
+                       [&](std::string_view name) { return IsJointOutput(name); });
+  }
+
+  // OUTPUT0 has the tables in declared order.
+  void SortParts() {
+    std::sort(plan_.parts.begin(), plan_.parts.end(),
+              [](const TablePart& a, const TablePart& b) { return a.table < b.table; });
+  }
+
+  absl::Status AddOutput(std::string_view name) {
+    if (IsJointOutput(name)) return name == kRowsOutput ? AddJointRows() : AddJointStatus();
+    std::string_view table_name = name;
+    const bool is_status = table_name.ends_with(kStatusSuffix);
+    if (is_status) table_name.remove_suffix(kStatusSuffix.size());
+    const std::optional<uint32_t> table = version_.IndexOfTable(table_name);
+    if (!table.has_value()) return NoSuchTensor("output", name, version_);
+    TablePart* const part = FindPart(*table);
+    if (part == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("output '", Text(name), "': the input '", Text(table_name), "' is missing"));
+    }
+    if (!is_status) return AddTableRows(*part, name);
+    if (part->table_status.is_set()) return AskedTwice(name);
+    part->table_status = {.output = call_.outputs.size()};
+    AddTensor(name, Datatype::kUint8, part->key_shape, part->key_count);
+    return absl::OkStatus();
+  }
+
+  // `name` is the request's, which lives as long as the answer; the version may be gone by then.
+  absl::Status AddTableRows(TablePart& part, std::string_view name) {
+    if (part.table_rows.is_set()) return AskedTwice(name);
+    HPS_ASSIGN_OR_RETURN(const size_t bytes,
+                         OutputBytes(name, part.key_count, part.row_bytes, limits_));
+    part.table_rows = {.output = call_.outputs.size()};
+    Shape shape = part.key_shape;
+    shape.dims[shape.dim_count++] = version_.tables()[part.table].dim;
+    AddTensor(name, Datatype::kFp32, shape, bytes);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddJointRows() {
+    if (std::exchange(has_joint_rows_, true)) return AskedTwice(kRowsOutput);
+    uint64_t bytes = 0;  // at most kKeysPerCallMax rows of at most kRowBytesMax each, as float32
+    for (TablePart& part : plan_.parts) {
+      part.joint_rows = {.output = call_.outputs.size(),
+                         .offset_bytes = static_cast<size_t>(bytes)};
+      bytes += part.key_count * part.row_bytes;
+    }
+    HPS_ASSIGN_OR_RETURN(const size_t checked_bytes, OutputBytes(kRowsOutput, bytes, 1, limits_));
+    Shape shape{.dim_count = 1};
+    shape.dims[0] = static_cast<int64_t>(bytes / sizeof(float));
+    AddTensor(kRowsOutput, Datatype::kFp32, shape, checked_bytes);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddJointStatus() {
+    if (std::exchange(has_joint_status_, true)) return AskedTwice(kStatusOutput);
+    size_t count = 0;
+    for (TablePart& part : plan_.parts) {
+      part.joint_status = {.output = call_.outputs.size(), .offset_bytes = count};
+      count += part.key_count;
+    }
+    Shape shape{.dim_count = 1};
+    shape.dims[0] = static_cast<int64_t>(count);
+    AddTensor(kStatusOutput, Datatype::kUint8, shape, count);
+    return absl::OkStatus();
+  }
+
+  void AddTensor(std::string_view name, Datatype datatype, const Shape& shape, size_t byte_count) {
+    OutputTensor& output = call_.outputs.emplace_back();
+    output.name = name;
+    output.datatype = datatype;
+    output.shape = shape;
+    output.byte_count = byte_count;
+  }
+
+  static absl::Status AskedTwice(std::string_view name) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("output '", Text(name), "': it is asked for twice"));
+  }
+
+  // A status tells which level answered with the row, so that it comes with the row only.
+  absl::Status CheckStatuses() const {
+    for (const TablePart& part : plan_.parts) {
+      const bool has_rows = part.table_rows.is_set() || part.joint_rows.is_set();
+      if (has_rows || !(part.table_status.is_set() || part.joint_status.is_set())) continue;
+      const std::string rows = part.table_status.is_set() ? version_.tables()[part.table].name
+                                                          : std::string(kRowsOutput);
+      return absl::InvalidArgumentError(absl::StrCat("output '", rows, Text(kStatusSuffix),
+                                                     "' requires output '", rows, "'; add '", rows,
+                                                     "' to the requested outputs"));
+    }
+    return absl::OkStatus();
+  }
+
+  // A table whose rows are in no output is not looked up.
+  void DropUnwanted() {
+    std::erase_if(plan_.parts, [](const TablePart& part) {
+      return part.key_count == 0 || !(part.table_rows.is_set() || part.joint_rows.is_set());
+    });
+    plan_.key_count = 0;
+    for (const TablePart& part : plan_.parts) plan_.key_count += part.key_count;
+  }
+
+  const ModelVersion& version_;
+  const PlanLimits& limits_;
+  InferenceCall& call_;
+  PreparedCall& plan_;
+  bool has_joint_rows_ = false;
+  bool has_joint_status_ = false;
+};
 
 }  // namespace
 
@@ -362,8 +377,7 @@ absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits, 
     return absl::OutOfRangeError(absl::StrCat("the request has ", call.request.inputs.size(),
                                               " inputs; the maximum is ", kTablesPerCallMax));
   }
-  if (IsKeysRequest(call.request, version)) return PlanByKeys(version, limits, call, plan);
-  return TablePlan(version, limits, call, plan).Make();
+  return RequestPlanner(version, limits, call, plan).Make();
 }
 
 }  // namespace hps::server

@@ -1,9 +1,9 @@
 // From a client's tensors to the tables that are looked up: everything that can be wrong with a
 // request's content is found here, before anything is allocated or read for it.
 //
-// Two conventions (docs/server.md): by table, one input per table; and KEYS, NUMKEYS -> OUTPUT0, as
-// the original's Triton backend. A model with a table named KEYS, NUMKEYS or OUTPUT0 is asked by
-// table only.
+// Two conventions (docs/server.md): by table, one input and one output per table; and KEYS, NUMKEYS
+// -> OUTPUT0, as HugeCTR's Triton backend. Inputs of either one may ask for outputs of either one,
+// also of both. A model with a table named KEYS, NUMKEYS or OUTPUT0 is asked by table only.
 #pragma once
 
 #include <cstddef>

@@ -104,7 +104,7 @@ TEST_F(RequestPlanTest, EveryTableGetsItsOutput) {
   EXPECT_EQ(plan_.key_count, 11u);
   ASSERT_EQ(plan_.parts.size(), 2u);
   EXPECT_EQ(plan_.parts[0].table, 1u);
-  EXPECT_EQ(plan_.parts[1].rows_output, 1u);
+  EXPECT_EQ(plan_.parts[1].rows().output, 1u);
 }
 
 TEST_F(RequestPlanTest, NoKeysAreAnEmptyOutput) {
@@ -124,8 +124,8 @@ TEST_F(RequestPlanTest, WhatNobodyAsksForIsNotLookedUp) {
   ASSERT_TRUE(Plan().ok());
   ASSERT_EQ(plan_.parts.size(), 1u);
   EXPECT_EQ(plan_.parts[0].table, 1u);
-  EXPECT_EQ(plan_.parts[0].rows_output, 1u);
-  EXPECT_EQ(plan_.parts[0].status_output, 0u);
+  EXPECT_EQ(plan_.parts[0].rows().output, 1u);
+  EXPECT_EQ(plan_.parts[0].status().output, 0u);
   EXPECT_EQ(plan_.key_count, 2u);
 }
 
@@ -162,19 +162,19 @@ TEST_F(RequestPlanTest, WhatIsWrongWithOutputs) {
   call_.request.output_names = {"usr"};
   ExpectError(kNotFound, "no output 'usr'; did you mean 'user'");
   Add("user", Datatype::kInt64, {1}, 8);
-  call_.request.output_names = {"OUTPUT0"};
-  ExpectError(kNotFound, "no output 'OUTPUT0'");
+  call_.request.output_names = {"OUTPUT"};
+  ExpectError(kNotFound, "no output 'OUTPUT'; did you mean 'OUTPUT0'");
   Add("user", Datatype::kInt64, {1}, 8);
   call_.request.output_names = {"item"};
   ExpectError(kInvalid, "the input 'item' is missing");
-  for (const std::string_view name : {"user", "user.status"}) {
+  for (const std::string_view name : {"user", "user.status", "OUTPUT0", "OUTPUT0.status"}) {
     Add("user", Datatype::kInt64, {1}, 8);
     call_.request.output_names = {name, name};
     ExpectError(kInvalid, "asked for twice");
   }
   Add("user", Datatype::kInt64, {1}, 8);
   call_.request.output_names = {"user.status"};
-  ExpectError(kInvalid, "ask for output 'user' too");
+  ExpectError(kInvalid, "output 'user.status' requires output 'user'; add 'user'");
 }
 
 TEST_F(RequestPlanTest, Limits) {
@@ -211,7 +211,7 @@ TEST_F(RequestPlanTest, KeysGoToTablesInDeclaredOrder) {
   EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(2 * 4 + 3 * 8));
   ASSERT_EQ(plan_.parts.size(), 2u);
   EXPECT_EQ(plan_.parts[1].keys, zeros_.data() + 16);
-  EXPECT_EQ(plan_.parts[1].rows_offset_bytes, 2u * 4 * 4);
+  EXPECT_EQ(plan_.parts[1].rows().offset_bytes, 2u * 4 * 4);
   Forget();
   AddCounts({0, 5});
   Add("KEYS", Datatype::kUint64, {5}, 40);
@@ -243,17 +243,17 @@ TEST_F(RequestPlanTest, KeysHaveStatusesWhereTheyAreAskedFor) {
     EXPECT_THAT(status.shape.values(), ElementsAre(5));
     EXPECT_EQ(status.byte_count, 5u);
     for (const TablePart& part : plan_.parts) {
-      EXPECT_EQ(&call_.outputs[part.rows_output], &rows);
-      EXPECT_EQ(&call_.outputs[part.status_output], &status);
+      EXPECT_EQ(&call_.outputs[part.rows().output], &rows);
+      EXPECT_EQ(&call_.outputs[part.status().output], &status);
     }
-    EXPECT_EQ(plan_.parts[0].status_offset, 0u);
-    EXPECT_EQ(plan_.parts[1].status_offset, 2u);
+    EXPECT_EQ(plan_.parts[0].status().offset_bytes, 0u);
+    EXPECT_EQ(plan_.parts[1].status().offset_bytes, 2u);
     Forget();
   }
   Add("KEYS", Datatype::kInt64, {1, 5}, 40);
   AddCounts({2, 3});
   call_.request.output_names = {"OUTPUT0.status"};
-  ExpectError(kInvalid, "comes with the rows");
+  ExpectError(kInvalid, "requires output 'OUTPUT0'");
   Add("KEYS", Datatype::kInt64, {1, 5}, 40);
   AddCounts({2, 3});
   call_.request.output_names = {"OUTPUT0", "OUTPUT0.status", "OUTPUT0.status"};
@@ -308,12 +308,60 @@ TEST_F(RequestPlanTest, WhatIsWrongWithKeys) {
   ExpectError(kNotFound, "no input 'other'");
   keys();
   AddCounts({2, 3});
-  call_.request.output_names = {"user"};
-  ExpectError(kNotFound, "no output 'user'");
+  call_.request.output_names = {"usr"};
+  ExpectError(kNotFound, "no output 'usr'; did you mean 'user'");
   keys();
   AddCounts({2, 3});
   call_.request.output_names = {"OUTPUT0", "OUTPUT0"};
   ExpectError(kInvalid, "asked for twice");
+}
+
+TEST_F(RequestPlanTest, InputsByTableGiveTheJointOutputInDeclaredOrder) {
+  Add("item", Datatype::kInt64, {2, 1}, 16);
+  Add("user", Datatype::kInt64, {3}, 24);
+  call_.request.output_names = {"OUTPUT0.status", "item", "OUTPUT0", "user.status"};
+  ASSERT_TRUE(Plan().ok());
+  ASSERT_EQ(call_.outputs.size(), 4u);
+  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(5));
+  EXPECT_THAT(call_.outputs[1].shape.values(), ElementsAre(2, 1, 8));
+  EXPECT_THAT(call_.outputs[2].shape.values(), ElementsAre(3 * 4 + 2 * 8));
+  EXPECT_THAT(call_.outputs[3].shape.values(), ElementsAre(3));
+  ASSERT_EQ(plan_.parts.size(), 2u);
+  const TablePart& user = plan_.parts[0];
+  EXPECT_EQ(user.table, 0u);
+  EXPECT_EQ(user.rows().output, 2u);
+  EXPECT_EQ(user.status().output, 3u);
+  EXPECT_EQ(user.joint_status.offset_bytes, 0u);
+  const TablePart& item = plan_.parts[1];
+  EXPECT_EQ(item.rows().output, 1u);
+  EXPECT_EQ(item.joint_rows.output, 2u);
+  EXPECT_EQ(item.joint_rows.offset_bytes, 3u * 4 * 4);
+  EXPECT_EQ(item.joint_status.offset_bytes, 3u);
+  Forget();
+  Add("item", Datatype::kInt64, {2}, 16);  // the other table is not asked
+  call_.request.output_names = {"OUTPUT0"};
+  ASSERT_TRUE(Plan().ok());
+  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(2 * 8));
+}
+
+TEST_F(RequestPlanTest, KeysGiveTheTablesOutputs) {
+  Add("KEYS", Datatype::kInt64, {1, 5}, 40);
+  AddCounts({5, 0});
+  call_.request.output_names = {"item", "item.status", "user", "user.status", "OUTPUT0"};
+  ASSERT_TRUE(Plan().ok());
+  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(0, 8));
+  EXPECT_THAT(call_.outputs[1].shape.values(), ElementsAre(0));
+  EXPECT_THAT(call_.outputs[2].shape.values(), ElementsAre(5, 4));
+  EXPECT_THAT(call_.outputs[3].shape.values(), ElementsAre(5));
+  EXPECT_THAT(call_.outputs[4].shape.values(), ElementsAre(5 * 4));
+  ASSERT_EQ(plan_.parts.size(), 1u);
+  Forget();
+  Add("KEYS", Datatype::kInt64, {1, 5}, 40);
+  AddCounts({2, 3});
+  call_.request.output_names = {"item"};
+  ASSERT_TRUE(Plan().ok());
+  ASSERT_EQ(plan_.parts.size(), 1u) << "a table whose rows are not asked for is not looked up";
+  EXPECT_EQ(plan_.parts[0].keys, zeros_.data() + 16);
 }
 
 // A table's own name wins: else it could not be asked.

@@ -73,7 +73,15 @@ absl::StatusOr<ModelMetadata> StoreRepository::Metadata(std::string_view name,
     metadata.inputs.push_back(Tensor(table.name, Datatype::kInt64, {-1}));
     metadata.outputs.push_back(
         Tensor(table.name, Datatype::kFp32, {-1, static_cast<int64_t>(table.dim)}));
-    metadata.optional_outputs.push_back(table.name + std::string(kStatusSuffix));
+    metadata.outputs.push_back(
+        Tensor(table.name + std::string(kStatusSuffix), Datatype::kUint8, {-1}));
+  }
+  if (HasKeysConvention(*use)) {
+    const auto table_count = static_cast<int64_t>(use->tables().size());
+    metadata.inputs.push_back(Tensor(std::string(kKeysInput), Datatype::kInt64, {1, -1}));
+    metadata.inputs.push_back(
+        Tensor(std::string(kKeyCountsInput), Datatype::kInt32, {1, table_count}));
+    metadata.outputs.push_back(Tensor(std::string(kRowsOutput), Datatype::kFp32, {-1}));
   }
   return metadata;
 }

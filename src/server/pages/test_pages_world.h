@@ -20,7 +20,7 @@
 
 namespace hps::server {
 
-class FakeStatistics final : public StatisticsSource {
+class FakePageStatistics final : public StatisticsSource {
  public:
   ServerStatistics Snapshot() const override {
     ++asked;
@@ -31,7 +31,7 @@ class FakeStatistics final : public StatisticsSource {
   mutable int asked = 0;
 };
 
-class FakeRepository final : public ModelRepository {
+class FakePageRepository final : public ModelRepository {
  public:
   std::vector<ModelIndexEntry> Index() const override { return index; }
   absl::StatusOr<ModelMetadata> Metadata(std::string_view, std::string_view) const override {
@@ -71,8 +71,8 @@ class PagesWorld : public testing::Test {
   const std::string directory_;
   Config config_;
   std::unique_ptr<Store> store_;
-  FakeStatistics statistics_;
-  FakeRepository repository_;
+  FakePageStatistics statistics_;
+  FakePageRepository repository_;
 
  private:
   static void Write(const std::string& path, const void* from, size_t bytes) {
