@@ -45,6 +45,7 @@ struct TableStatistics {
   LevelStatistics l1;                          // sum over all devices
   std::vector<DeviceStatistics> l1_devices{};  // devices on which the table has a budget
   LevelStatistics l2;
+  bool l2_bypassed = false;  // level 2's circuit breaker is open: lookups go to level 3
 };
 
 // Level 3, as used by this process.

@@ -45,6 +45,59 @@ TEST_F(L2FailureTest, AnL2ThatHangsLeavesL3TimeToAnswer) {
   a.served->epochs().Publish(open);
 }
 
+// Catches: without updates every lookup waits half of its time for an L2 that is down.
+TEST_F(L2FailureTest, AnL2ThatHangsIsProbedOnceASecondWithoutUpdates) {
+  using std::chrono::milliseconds;
+  const WorldTable& a = Make({.l2_blocks = true});
+  Serve(a);
+  Ask(*session_, {1, 2});
+  world_.executor().RunAll();
+  a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kDelay});
+  const auto expect_wait = [&](Duration waited, uint64_t errors) {
+    const TimePoint before = world_.executor().clock().Now();
+    const WorldAnswer answer = Ask(*session_, {1, 2}, 0, {.timeout = milliseconds(100)});
+    EXPECT_THAT(answer.statuses, Each(KeyStatus::kHitL3));
+    EXPECT_EQ(world_.executor().clock().Now() - before, waited);
+    EXPECT_EQ(world_.statistics().tables[0].l2.errors, errors);
+    EXPECT_TRUE(world_.statistics().tables[0].l2_bypassed);
+    EXPECT_FALSE(a.served->l2_bypass().bypassed()) << "no change is open";
+  };
+  expect_wait(milliseconds(50), 1);
+  expect_wait(milliseconds(0), 1);
+  world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
+  expect_wait(milliseconds(50), 2);  // one lookup probes
+  expect_wait(milliseconds(0), 2);
+  a.l2_faults->Clear();
+  world_.executor().RunAll();
+  expect_wait(milliseconds(0), 2);  // an answer that came too late closes nothing
+  world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
+  for (int i = 0; i < 2; ++i) {
+    const WorldAnswer answer = Ask(*session_, {1, 2}, 0, {.timeout = milliseconds(100)});
+    EXPECT_THAT(answer.statuses, Each(KeyStatus::kHitL2));
+    EXPECT_FALSE(world_.statistics().tables[0].l2_bypassed);
+  }
+}
+
+// A lookup that bypasses L2 may show a row that L2 does not have yet: the next one must not be
+// shown L2's older row when the circuit breaker has closed.
+TEST_F(L2FailureTest, AnL2ThatWasBypassedBesideAChangeIsInQuarantineUntilItIsPublished) {
+  using std::chrono::milliseconds;
+  const WorldTable& a = Make({.l2_blocks = true});
+  Serve(a);
+  Ask(*session_, {1});
+  world_.executor().RunAll();
+  a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kFail, .times = 1});
+  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3);
+  EXPECT_FALSE(a.served->l2_bypass().bypassed());
+  const ApplyEpoch open = a.served->epochs().Begin();
+  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3) << "the breaker is open";
+  world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
+  EXPECT_TRUE(a.served->l2_bypass().bypassed());
+  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3);
+  a.served->epochs().Publish(open);
+  EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL2);
+}
+
 // Where another table's L2 has used the time up, the answer comes too late to be taken.
 TEST_F(L2FailureTest, AnL2WhoseAnswerIsLateHasFailed) {
   using std::chrono::milliseconds;

@@ -24,8 +24,8 @@
 #include "absl/status/statusor.h"
 #include "base/epoch.h"
 #include "hps/lookup_session.h"
-#include "query/cache_breaker.h"
 #include "query/cache_lookup.h"
+#include "query/circuit_breaker.h"
 #include "query/fetch/crew.h"
 #include "query/fetch/direct_fetch.h"
 #include "query/fetch/fetch_service.h"
@@ -57,10 +57,10 @@ class LevelSession final : public LookupSession {
     SessionShared shared;
     SessionOptions options;
     EpochDomain::Reader reader;
-    DeviceCache* cache = nullptr;     // null: the session has no L1
-    size_t cache_index = kNoCache;    // of ServedTable::l1
-    CacheBreaker* breaker = nullptr;  // of the cache
-    size_t number = 0;                // of the session, for its shard of the counters
+    DeviceCache* cache = nullptr;       // null: the session has no L1
+    size_t cache_index = kNoCache;      // of ServedTable::l1
+    CircuitBreaker* breaker = nullptr;  // of the cache
+    size_t number = 0;                  // of the session, for its shard of the counters
   };
 
   // Errors: FAILED_PRECONDITION (nothing published yet), UNAVAILABLE (unloaded),
@@ -109,7 +109,7 @@ class LevelSession final : public LookupSession {
   const SessionShared shared_;
   const SessionOptions options_;
   const size_t cache_index_;
-  CacheBreaker* const breaker_;
+  CircuitBreaker* const breaker_;
   const size_t number_;
   EpochDomain::Reader reader_;
   std::vector<TableSpec> specs_;              // by TableIndex

@@ -290,10 +290,10 @@ TEST_F(LookupSessionTest, AnL2ThatBlocksIsAskedInJobsOncePerKey) {
   EXPECT_EQ(a.l2_log->keys_fetched - asked, 4);
   EXPECT_TRUE(IsRow(answer, 0, 1, 2) && IsRow(answer, 4, 1, 1) && IsRow(answer, 3, 1, 3));
 }
-
-// Passing by is a state: after a failure L2 is passed by until the change that was open then has
-// been published, also once it would answer again.
-TEST_F(LookupSessionTest, AFailedL2IsPassedByUntilTheOpenChangeIsDone) {
+// Quarantine is a state: after a failure L2 is bypassed until the change that was open has been
+// published, also when it would answer again and its circuit breaker has closed.
+// published, also when it would answer again and its circuit breaker has closed.
+TEST_F(LookupSessionTest, AFailedL2IsBypassedUntilTheOpenChangeIsPublished) {
   for (bool blocks : {false, true}) {
     const WorldTable& a = Make({.l2_blocks = blocks});
     Serve(a);
@@ -303,7 +303,9 @@ TEST_F(LookupSessionTest, AFailedL2IsPassedByUntilTheOpenChangeIsDone) {
     const ApplyEpoch open = a.served->epochs().Begin();
     a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kFail, .times = 1});
     EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3);
-    EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3) << "still passed by";
+    EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3) << "still bypassed";
+    world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
+    EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3) << "still in quarantine";
     EXPECT_EQ(a.l2_faults->injected(TierOperation::kFetch), 1);
     a.served->epochs().Publish(open);
     EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL2);

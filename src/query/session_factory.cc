@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "query/cache_breaker.h"
+#include "query/circuit_breaker.h"
 #include "query/fetch/crew.h"
 #include "query/fetch/fetch_service.h"
 #include "query/lookup_session_impl.h"
@@ -48,7 +48,7 @@ class LevelSessionFactory final : public SessionFactory {
     statistics->lookups += lookups_.load();
     statistics->deadlines_exceeded += deadlines_exceeded_.load();
     statistics->promotions_dropped += fetch_->promotions_dropped();
-    for (const CacheBreaker& breaker : breakers_) statistics->l1_unavailable += breaker.is_down();
+    for (const CircuitBreaker& breaker : breakers_) statistics->l1_unavailable += breaker.is_open();
     statistics->l3_errors += fetch_->l3_errors().AddTo(&statistics->l3_errors_by_code);
   }
 
@@ -92,7 +92,7 @@ class LevelSessionFactory final : public SessionFactory {
   EpochDomain domain_;
   const std::unique_ptr<FetchService> fetch_;
   CrewPool crews_;
-  std::array<CacheBreaker, kCachesMax> breakers_;
+  std::array<CircuitBreaker, kCachesMax> breakers_;
   std::atomic<size_t> sessions_made_{0};
   std::atomic<uint64_t> lookups_{0};
   std::atomic<uint64_t> deadlines_exceeded_{0};

@@ -32,8 +32,9 @@ struct TableWork {
   double hit_rate_threshold = 1.0;
   ApplyEpoch epoch = 0;  // read before the first fetch
   Top top = Top::kL3;
-  bool l2_usable = false;   // there is one, it is not passed by, and has not been asked yet
-  size_t cache = kNoCache;  // L1 that takes promotions
+  bool l2_usable = false;    // there is one, it is not passed by, and has not been asked yet
+  bool l2_bypassed = false;  // its circuit breaker is open: L3 is asked in its place
+  size_t cache = kNoCache;   // L1 that takes promotions
   bool keys_on_host = true;
 
   MissList misses;

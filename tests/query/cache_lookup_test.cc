@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "query/cache_breaker.h"
+#include "query/circuit_breaker.h"
 #include "query/test_query_world.h"
 #include "testing/faults/fault_cache.h"
 #include "testing/host_device_cache/host_cache.h"
@@ -267,7 +267,7 @@ TEST(CacheFaultTest, ADeviceThatFailsInAnyStepFailsNoHostLookUp) {
       a.served->epochs().Publish(open);
       EXPECT_NE(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "not refreshed yet";
       a.served->l1_bypass(0).NoteApplied(open);
-      world.executor().manual_clock().Advance(CacheBreaker::kRest);
+      world.executor().manual_clock().Advance(CircuitBreaker::kRest);
       EXPECT_EQ(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "the lease has come back";
 
       faults.Plan(step, {.fault = fault, .status = fault_status, .times = 1});

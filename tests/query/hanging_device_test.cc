@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "query/cache_breaker.h"
+#include "query/circuit_breaker.h"
 #include "query/test_query_world.h"
 #include "testing/faults/fault_cache.h"
 #include "testing/host_device_cache/host_cache.h"
@@ -82,13 +82,13 @@ TEST_F(HangingDeviceTest, LeavesL3TimeToAnswerAndIsLeftAloneForAWhile) {
       EXPECT_EQ(world_.statistics().l1_unavailable, 1);
       EXPECT_EQ(AskL3(c.timeout), Duration::zero()) << "nobody waits in vain again";
       EXPECT_EQ(AskL3(c.timeout), Duration::zero());
-      world_.executor().manual_clock().Advance(CacheBreaker::kRest);
+      world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
       EXPECT_EQ(AskL3(c.timeout), c.waited) << "one call tries it again";
       EXPECT_EQ(AskL3(c.timeout), Duration::zero());
       EXPECT_EQ(world_.statistics().tables[0].l1.errors, ++hung);
       EXPECT_EQ(faults_.injected(step) - hung_here, 2);
       faults_.Clear();
-      world_.executor().manual_clock().Advance(CacheBreaker::kRest);
+      world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
       world_.executor().RunAll();
       for (int calls = 0; calls < 2; ++calls) {
         Ask(*session_, {1, 2});
@@ -110,11 +110,11 @@ TEST_F(HangingDeviceTest, OneThatFailsIsLeftAloneForAWhile) {
     for (int calls = 0; calls < 5; ++calls) AskL3(Duration::max());
     EXPECT_EQ(faults_.injected(TierOperation::kBegin), ++failed);
     EXPECT_EQ(world_.statistics().l1_unavailable, 1);
-    world_.executor().manual_clock().Advance(CacheBreaker::kRest);
+    world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
     AskL3(Duration::max());
     EXPECT_EQ(faults_.injected(TierOperation::kBegin), ++failed);
     faults_.Clear();
-    world_.executor().manual_clock().Advance(CacheBreaker::kRest);
+    world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
     Ask(*session_, {1});
     EXPECT_EQ(world_.statistics().l1_unavailable, 0);
   }

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "l2_memory/memory_tier.h"
-#include "query/cache_breaker.h"
+#include "query/circuit_breaker.h"
 #include "testing/fakes/plain_tier.h"
 #include "testing/faults/fault_cache.h"
 #include "testing/faults/fault_tier.h"
@@ -470,7 +470,7 @@ void SimulatedWorld::CheckConvergence() {
       counts_.l1_faults += faults->injected(operation);
     faults->Clear();
   }
-  executor_.manual_clock().Advance(CacheBreaker::kRest);
+  executor_.manual_clock().Advance(CircuitBreaker::kRest);
   for (int round = 0; round < 2; ++round) {  // the second one meets what the first one promoted
     for (const auto& reader : readers_) reader->CheckNewest();
     executor_.RunAll();

@@ -356,7 +356,8 @@ absl::Status ReadyImports::CheckImport(const StagedImport& import, bool& is_lost
 // `older` were ready before it.
 void ReadyImports::GiveUp(std::span<const StagedImport> older, const StagedImport& import,
                           const absl::Status& why) {
-  LogError(absl::StrCat("a staged import is given up: ", why.ToString()));
+  LogError(absl::StrCat("discarding a staged import: ",
+                        why.ToString(absl::StatusToStringMode::kWithNoExtraData)));
   Remove(import);
   // Else it is there the next time, and is given up then.
   if (!IsNotReady(database_.env(), import.directory)) return;

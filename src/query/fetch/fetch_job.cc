@@ -60,21 +60,30 @@ void FetchJob::Fetch() {
 
 void FetchJob::FetchFromLevel() {
   ServedTable& table = *order_.table;
+  failed_ = false;
   std::fill_n(versions_.get(), key_count_, Version{0});
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   std::fill_n(from_l2_.get(), key_count_, uint8_t{0});
   if (order_.level == Level::kL3) {
     // What it reached before it failed is valid; the rest is kMiss.
     const absl::Status fetched = table.l3().Fetch(BatchOf(), order_.deadline).status();
-    if (!fetched.ok()) service_.CountL3Error(fetched.code());
+    failed_ = !fetched.ok();
+    if (failed_) service_.CountL3Error(fetched.code());
     if (table.l2() != nullptr && table.epochs().begun() > order_.epoch) AgreeWithL2();
     return;
   }
   const absl::Status fetched = table.FetchFromL2(BatchOf(), order_.deadline).status();
-  if (fetched.ok()) return;
+  failed_ = !fetched.ok();
+  if (!failed_) return;
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  NoteL2Failure(fetched.code());
+}
+
+void FetchJob::NoteL2Failure(absl::StatusCode code) {
+  ServedTable& table = *order_.table;
   table.l2_bypass().Trip();
-  order_.counters->l2_errors().Add(fetched.code());
+  if (table.l2()->can_block()) table.l2_breaker().NoteFailure(service_.clock().Now());
+  order_.counters->l2_errors().Add(code);
 }
 
 // Rows to promote, of which only the keys are known. The epoch is read before the bypass: a change
@@ -96,7 +105,7 @@ void FetchJob::FetchFromL2Anew() {
 // done: the newer row may have been shown.
 void FetchJob::AgreeWithL2() {
   ServedTable& table = *order_.table;
-  if (table.l2_bypass().bypassed()) {
+  if (order_.l2_bypassed || table.l2_bypass().bypassed()) {
     table.l2_bypass().Trip();
     return;
   }
@@ -104,8 +113,7 @@ void FetchJob::AgreeWithL2() {
   batch.outcomes = {l2_outcomes_.get(), key_count_};
   const absl::Status fetched = table.FetchFromL2(batch, order_.deadline).status();
   if (!fetched.ok()) {
-    table.l2_bypass().Trip();
-    order_.counters->l2_errors().Add(fetched.code());
+    NoteL2Failure(fetched.code());
     // Rows may have been overwritten: what L3 said of them is lost.
     std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
     return;
@@ -169,7 +177,7 @@ bool FetchJob::L1Takes(const Order& order) {
 // What is fetched from L2 is there.
 bool FetchJob::L2Takes(const Order& order) {
   return order.level == Level::kL3 && order.table->l2() != nullptr &&
-         !order.table->l2_bypass().bypassed();
+         !order.table->l2_bypass().bypassed() && !order.table->l2_breaker().is_open();
 }
 
 bool FetchJob::HasTaker(const Order& order) {
@@ -204,7 +212,9 @@ void FetchJob::PromoteIntoL2(LossyTable& l2) {
                           .versions = {versions_.get(), count},
                           .absent = {absent_.get(), count}};
   const absl::Status inserted = l2.Insert(batch, order_.epoch).status();
-  if (!inserted.ok()) order_.counters->l2_errors().Add(inserted.code());
+  if (inserted.ok()) return;
+  if (l2.can_block()) order_.table->l2_breaker().NoteFailure(service_.clock().Now());
+  order_.counters->l2_errors().Add(inserted.code());
 }
 
 void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {

@@ -43,8 +43,9 @@ class FetchJob final : public Task {
     ServedTable* table = nullptr;
     LookupCounters* counters = nullptr;
     Level level = Level::kL3;
-    size_t cache = kNoCache;  // L1 that takes the rows too
-    ApplyEpoch epoch = 0;     // as read before the call's first fetch
+    size_t cache = kNoCache;   // L1 that takes the rows too
+    ApplyEpoch epoch = 0;      // as read before the call's first fetch
+    bool l2_bypassed = false;  // by the lookup, because its circuit breaker is open
     Deadline deadline = kNoDeadline;
   };
 
@@ -68,6 +69,8 @@ class FetchJob final : public Task {
 
   // Asks the level now, on the calling thread. Failures are counted; L2's trip its bypass.
   void Fetch();
+  // The level returned an error.
+  bool failed() const { return failed_; }
 
   // After the latch, or the deadline: true = the answer is there and the job is the caller's; false
   // = the task keeps the job, and the caller must forget it.
@@ -93,6 +96,7 @@ class FetchJob final : public Task {
   static bool L2Takes(const Order& order);
   void FetchFromLevel();
   void FetchFromL2Anew();
+  void NoteL2Failure(absl::StatusCode code);
   HostRows RowsOf(size_t count) const;
   FetchBatch BatchOf();
   bool HandOver();  // false: nobody waits, the task owns the job
@@ -119,6 +123,7 @@ class FetchJob final : public Task {
   Order order_;
   size_t key_count_ = 0;
   size_t missed_count_ = 0;
+  bool failed_ = false;
   Stage stage_ = Stage::kFetch;
   bool background_ = false;  // posted with nobody waiting
   bool on_its_own_ = false;  // counted by the pool: in the background, or promoting

@@ -18,6 +18,7 @@ FetchJob::Order OrderFor(const TableWork& table, FetchJob::Level level, Deadline
           .level = level,
           .cache = table.cache,
           .epoch = table.epoch,
+          .l2_bypassed = table.l2_bypassed,
           .deadline = deadline};
 }
 
@@ -39,6 +40,7 @@ void LevelFetch::Fetch(std::span<TableWork> tables, FetchJob::Level level,
                        const ModelState::Guard& guard, Deadline deadline, AfterWave after_wave) {
   size_t open_count = 0;
   for (TableWork& table : tables) {
+    if (level == FetchJob::Level::kL2) BypassFailing(table);
     if (!Wanted(table, level)) continue;
     open_count += table.misses.open().size();
     if (level == FetchJob::Level::kL3) table.misses.SortOpenByKey();
@@ -55,6 +57,13 @@ void LevelFetch::Fetch(std::span<TableWork> tables, FetchJob::Level level,
     after_wave();
   }
   LeaveRestOpen(tables, level, progress);
+}
+
+void LevelFetch::BypassFailing(TableWork& table) {
+  if (!table.l2_usable || !table.table->l2()->can_block() || table.misses.open().empty()) return;
+  if (table.table->l2_breaker().Admits(service_.clock().Now())) return;
+  table.l2_usable = false;
+  table.l2_bypassed = true;
 }
 
 void LevelFetch::FillWave(std::span<TableWork> tables, FetchJob::Level level, Deadline deadline,
@@ -120,8 +129,11 @@ void LevelFetch::LandWave(FetchJob::Level level) {
       // A call that was given up says nothing about the level.
       if (level == FetchJob::Level::kL2 && !is_cancelled()) {
         flight.table->table->l2_bypass().Trip();
+        flight.table->table->l2_breaker().NoteFailure(service_.clock().Now());
         flight.table->counters->l2_errors().Add(absl::StatusCode::kDeadlineExceeded);
       }
+    } else if (flight.posted && level == FetchJob::Level::kL2 && !flight.job->failed()) {
+      flight.table->table->l2_breaker().NoteAnswer();
     }
     CopyOut(flight, level);
     if (flight.posted && !flight.answered) static_cast<void>(flight.job.release());
@@ -162,6 +174,10 @@ void LevelFetch::LeaveRestOpen(std::span<TableWork> tables, FetchJob::Level leve
 
 void LevelFetch::FetchInBackground(TableWork& table, FetchJob::Level level,
                                    const ModelState::Guard& guard) {
+  if (level == FetchJob::Level::kL2) {
+    BypassFailing(table);
+    if (table.l2_bypassed) level = FetchJob::Level::kL3;
+  }
   if (level == FetchJob::Level::kL3) table.misses.SortOpenByKey();
   const std::span<const uint32_t> open = table.misses.open();
   const FetchJob::Order order = OrderFor(table, level, kNoDeadline);

@@ -33,7 +33,8 @@ class LevelFetch {
 
   // Answers the open keys that the level has by `deadline`; the others stay open, so do all when no
   // scratch is left. A level that can't block (some L2) is asked on this thread, whatever the
-  // deadline. An L2 that times out is passed by while a change is open (tier/fence.h).
+  // deadline. An L2 that times out is bypassed for a while (query/circuit_breaker.h), and while a
+  // change is open (tier/fence.h).
   void Fetch(std::span<TableWork> tables, FetchJob::Level level, const ModelState::Guard& guard,
              Deadline deadline, AfterWave after_wave = Nothing);
 
@@ -64,6 +65,8 @@ class LevelFetch {
     size_t open = 0;
   };
 
+  // Has the table's L2 left out where its circuit breaker is open.
+  void BypassFailing(TableWork& table);
   static bool Wanted(const TableWork& table, FetchJob::Level level);
   static bool CanBlock(const TableWork& table, FetchJob::Level level);
   void FillWave(std::span<TableWork> tables, FetchJob::Level level, Deadline deadline,

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "base/limits.h"
 #include "hps/table_spec.h"
+#include "query/circuit_breaker.h"
 #include "tier/device_cache.h"
 #include "tier/durable_tier.h"
 #include "tier/fence.h"
@@ -79,6 +80,8 @@ class ServedTable {
   // Whether readers pass by the level; see tier/fence.h. Who refreshes an L1 notes there what it
   // has applied.
   ShardBypass& l2_bypass() { return l2_bypass_; }
+  // For an L2 that can block. One that cannot costs no time when it fails.
+  CircuitBreaker& l2_breaker() { return l2_breaker_; }
   ShardBypass& l1_bypass(size_t cache) { return *l1_[cache].bypass; }
 
   // True once the table's model has switched to snapshots without it: promotions into it are
@@ -103,6 +106,7 @@ class ServedTable {
   std::vector<std::byte> default_row_float32_;
   ApplyEpochs epochs_;
   ShardBypass l2_bypass_{epochs_};
+  CircuitBreaker l2_breaker_;
   std::atomic<bool> retired_{false};
   const std::unique_ptr<DurableTable> l3_;
   const std::unique_ptr<LossyTable> l2_;

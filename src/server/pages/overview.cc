@@ -124,7 +124,7 @@ Json LevelsJson(const Snapshot& snapshot) {
     levels.push_back(TotalsJson("l1", "gpu", snapshot.store.l1_unavailable == 0, l1));
   }
   if (const LevelTotals l2 = TotalsOfL2(snapshot); l2.configured) {
-    levels.push_back(TotalsJson("l2", "memory", /*up=*/true, l2));
+    levels.push_back(TotalsJson("l2", "memory", IsL2Up(snapshot), l2));
   }
   uint64_t rows = 0;
   uint64_t bytes = 0;

@@ -43,4 +43,10 @@ LevelTotals TotalsOfL2(const Snapshot& snapshot) {
           .configured = configured};
 }
 
+bool IsL2Up(const Snapshot& snapshot) {
+  const std::vector<TableStatistics>& tables = snapshot.store.tables;
+  return std::none_of(tables.begin(), tables.end(),
+                      [](const TableStatistics& table) { return table.l2_bypassed; });
+}
+
 }  // namespace hps::server
