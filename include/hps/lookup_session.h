@@ -71,8 +71,9 @@ struct LookupRequest {
   // Zero = ask only levels that cannot block (level 1, and level 2 in memory). Not set =
   // [lookup] timeout.
   std::optional<std::chrono::nanoseconds> timeout{};
-  // If the highest level holds at least this share of a table's unique keys, the lookup does not
-  // wait for the other keys: they get kDefaultPending and are inserted in the background.
+  // If the hit rate of a table in the highest level is at least this, the lookup does not wait for
+  // the table's misses: they get kDefaultPending and are inserted in the background. The hit rate
+  // is 1 - unique misses / (unique misses + keys that hit, duplicates included).
   // 1.0 = always wait, 0.0 = never wait. Not set = [lookup] hit_rate_threshold.
   std::optional<double> hit_rate_threshold{};
   // Lets another thread end the wait early. Null = cannot be cancelled.

@@ -128,9 +128,10 @@ void AddL1(L1Config& l1, SettingList& list) {
 
 void AddLookup(Config& config, SettingList& list) {
   list.Section("lookup");
-  list.Add("hit_rate_threshold", config.lookup.hit_rate_threshold, kShare,
-           "If the highest level holds at least this share of a table's unique keys, the lookup "
-           "does not wait for the others; 1.0 = always wait, 0.0 = never wait.");
+  list.Add(
+      "hit_rate_threshold", config.lookup.hit_rate_threshold, kShare,
+      "If a table's hit rate in the highest level is at least this, the lookup does not wait for "
+      "the table's misses; 1.0 = always wait, 0.0 = never wait.");
   list.Add("timeout", config.lookup.timeout, DurationCodec{Duration(0), hours(1)},
            "Longest wait of a lookup. Keys whose rows have not arrived get the default row and the "
            "status `default_degraded`.");

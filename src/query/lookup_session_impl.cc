@@ -223,23 +223,15 @@ void LevelSession::ApplyMissPolicy(TableWork::Top asked, const ModelState::Guard
   }
 }
 
+// The hit rate is 1 - unique misses / (unique misses + positions that hit): both are known without
+// looking at the keys again.
 bool LevelSession::IsHitRateReached(const TableWork& table) {
   if (table.hit_rate_threshold >= 1.0) return false;
   if (table.hit_rate_threshold <= 0.0) return true;
-  const auto is_reached_with = [&](uint64_t unique_count) {
-    const auto open_count = static_cast<double>(table.misses.open().size());
-    return 1.0 - open_count / static_cast<double>(unique_count) >= table.hit_rate_threshold;
-  };
-  // The number of unique keys is between what it is when all hits are of one key and when they
-  // differ; mostly either says the same.
   const uint64_t hit_positions = table.key_count() - table.missed_positions;
-  if (!is_reached_with(table.misses.size() + hit_positions)) return false;
-  if (is_reached_with(table.misses.size() + std::min<uint64_t>(hit_positions, 1))) return true;
-  if (!table.keys_on_host) return true;  // keys on a device are not read for this
-  unique_counter_.Begin(table.key_count());
-  for (const QueryWork* query = table.first_query; query != nullptr; query = query->next_of_table)
-    unique_counter_.Add({query->keys, query->key_count});
-  return is_reached_with(unique_counter_.count());
+  const auto key_count = static_cast<double>(table.misses.size() + hit_positions);
+  const auto open_count = static_cast<double>(table.misses.open().size());
+  return 1.0 - open_count / key_count >= table.hit_rate_threshold;
 }
 
 // An L2 that hangs must leave L3 time to answer.
@@ -314,7 +306,7 @@ void LevelSession::Count(LookupCounts* counts) {
     for (size_t i = 0; i < kKeyStatusCount; ++i) sum.by_status[i] += query.counts.by_status[i];
   }
   if (counts != nullptr) *counts = sum;
-  shared_.lookups.fetch_add(1, std::memory_order_relaxed);
+  shared_.lookups.Add(number_, 1);
 }
 
 // ---- Making a session, and what it knows of the tables ----
@@ -341,7 +333,6 @@ LevelSession::LevelSession(Parts parts)
       number_(parts.number),
       reader_(std::move(parts.reader)),
       arena_(options_.keys_max, kTablesPerCallMax),
-      unique_counter_(options_.keys_max),
       level_fetch_(shared_.fetch) {
   queries_.reserve(kTablesPerCallMax);
   tables_.reserve(kTablesPerCallMax);

@@ -33,9 +33,9 @@
 #include "query/fetch/staged_fetch.h"
 #include "query/miss_list.h"
 #include "query/request_check.h"
+#include "query/sharded_counter.h"
 #include "query/snapshot/model_state.h"
 #include "query/table_work.h"
-#include "query/unique_counter.h"
 
 namespace hps {
 
@@ -44,7 +44,7 @@ struct SessionShared {
   FetchService& fetch;
   CrewPool& crews;
   Duration timeout{};  // where a request names none
-  std::atomic<uint64_t>& lookups;
+  ShardedCounter& lookups;
   std::atomic<uint64_t>& deadlines_exceeded;
   StagedFetchTuning tuning;
 };
@@ -115,7 +115,6 @@ class LevelSession final : public LookupSession {
   std::vector<TableSpec> specs_;              // by TableIndex
   std::vector<SessionTable> session_tables_;  // by TableIndex
   MissArena arena_;
-  UniqueCounter unique_counter_;
   LevelFetch level_fetch_;
   std::unique_ptr<DirectFetch> direct_fetch_;
   // Null without a cache.

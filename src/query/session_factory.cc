@@ -45,7 +45,7 @@ class LevelSessionFactory final : public SessionFactory {
   absl::Status DrainPromotions(Duration timeout) override { return fetch_->Drain(timeout); }
 
   void AddStatistics(StoreStatistics* statistics) const override {
-    statistics->lookups += lookups_.load();
+    statistics->lookups += lookups_.Sum();
     statistics->deadlines_exceeded += deadlines_exceeded_.load();
     statistics->promotions_dropped += fetch_->promotions_dropped();
     for (const CircuitBreaker& breaker : breakers_) statistics->l1_unavailable += breaker.is_open();
@@ -94,7 +94,7 @@ class LevelSessionFactory final : public SessionFactory {
   CrewPool crews_;
   std::array<CircuitBreaker, kCachesMax> breakers_;
   std::atomic<size_t> sessions_made_{0};
-  std::atomic<uint64_t> lookups_{0};
+  ShardedCounter lookups_;
   std::atomic<uint64_t> deadlines_exceeded_{0};
 };
 
