@@ -132,7 +132,7 @@ struct Buffers {
 absl::StatusOr<double> TimeCall(Model& model, Buffers& buffers, size_t set) {
   std::array<HostTableQuery, kTables> queries;
   for (uint32_t t = 0; t < kTables; ++t) {
-    queries[t] = {.table = t,
+    queries[t] = {.table = {t},
                   .keys = buffers.KeysOf(set, t),
                   .rows = buffers.RowsOf(t),
                   .status = std::span(buffers.statuses).subspan(t * kKeysPerTable, kKeysPerTable)};

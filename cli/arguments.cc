@@ -14,9 +14,9 @@
 #include "bench/scenario_list.h"
 #include "cli/http_client.h"
 #include "cli/values.h"
-#include "hps/names.h"
 #include "hps/table_spec.h"
-#include "hps/units.h"
+#include "types/names.h"
+#include "types/units.h"
 
 namespace hps::cli {
 namespace {
@@ -482,7 +482,7 @@ absl::Status Parser::CheckCommand(int argc, const char* const* argv) const {
     if (instead.contains(word) || word.substr(0, word.find('=')) == "--json") continue;
     const char* const what = word.starts_with("-") ? "an option of hps" : "a command";
     message = absl::StrCat("'", word, "' is not ", what);
-    nearest = DidYouMean(word, names);
+    nearest = NearestNameHint(word, names);
     is_asked = false;
     break;
   }

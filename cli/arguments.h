@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "hps/generate.h"
 #include "hps/transfer.h"
 #include "hps/types.h"
+#include "import/generate.h"
 
 namespace hps::cli {
 

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
-#include "hps/npy_files.h"
 #include "hps/store.h"
+#include "import/formats/npy_files.h"
 
 namespace hps::cli {
 namespace {
@@ -35,9 +35,9 @@ absl::StatusOr<Answer> LookUp(Store& store, const LookupArguments& arguments,
                                .output_dtype = Dtype::kFloat32,
                                .keys_max = std::clamp<size_t>(keys.size(), 1, kChunkKeys)});
   if (!session.ok()) return session.status();
-  const absl::StatusOr<uint32_t> table = (*session)->FindTable(arguments.table);
+  const absl::StatusOr<TableIndex> table = (*session)->FindTable(arguments.table);
   if (!table.ok()) return table.status();
-  Answer answer = {.dim = (*session)->tables()[*table].dim};
+  Answer answer = {.dim = (*session)->tables()[table->value].dim};
   answer.statuses.resize(keys.size());
   std::unique_ptr<NpyRowWriter> writer;
   if (!arguments.out.empty()) {

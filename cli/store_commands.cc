@@ -42,9 +42,9 @@ void WriteTable(const TableInfo& table, JsonWriter& json) {
   json.EndArray().EndObject();
 }
 
-void WriteWaiting(const std::vector<WaitingImport>& waiting, JsonWriter& json) {
+void WriteWaiting(const std::vector<PendingImport>& waiting, JsonWriter& json) {
   json.Name("staged").BeginArray();
-  for (const WaitingImport& import : waiting) {
+  for (const PendingImport& import : waiting) {
     json.BeginObject().Name("tables").BeginArray();
     for (const TableInfo& table : import.tables) WriteTable(table, json);
     json.EndArray();
@@ -64,11 +64,11 @@ void PrintTable(const std::string& before, const TableInfo& table, Output& outpu
       ", incarnation ", table.incarnation));
 }
 
-void PrintWaiting(const std::vector<WaitingImport>& waiting, Output& output) {
+void PrintWaiting(const std::vector<PendingImport>& waiting, Output& output) {
   if (waiting.empty()) return;
   output.Line(absl::StrCat(waiting.size(), waiting.size() == 1 ? " import" : " imports",
                            " staged, to be taken by a server at its next start or `load`:"));
-  for (const WaitingImport& import : waiting) {
+  for (const PendingImport& import : waiting) {
     for (const TableInfo& table : import.tables) PrintTable("staged ", table, output);
     if (!import.problem.empty())
       output.Line(OneLine("staged, but can't be read: " + import.problem));
@@ -104,7 +104,7 @@ void WriteReport(const VerifyReport& report, double seconds, JsonWriter& json) {
 
 absl::Status RunInspect(const InspectArguments&, const Config& config, Output& output) {
   // First, so that an import which is being taken is not overlooked in both places.
-  const absl::StatusOr<std::vector<WaitingImport>> waiting = WaitingImports(config);
+  const absl::StatusOr<std::vector<PendingImport>> waiting = PendingImports(config);
   const auto store = Store::Open(config, OpenMode::kReadOnly);
   if (!store.ok()) return store.status();
   const absl::StatusOr<std::vector<TableInfo>> tables = (*store)->Tables();

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
-#include "hps/generate.h"
 #include "hps/store.h"
+#include "import/generate.h"
 
 namespace hps::cli {
 namespace {

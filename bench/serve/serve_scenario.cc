@@ -162,8 +162,7 @@ absl::StatusOr<Result> ServeBench::MeasureAdded(const ServeProtocol& protocol,
   HPS_ASSIGN_OR_RETURN(const Config config, LoadConfig(world_.config_path()));
   HPS_ASSIGN_OR_RETURN(const auto store, Store::Open(config, OpenMode::kReadOnly));
   HPS_ASSIGN_OR_RETURN(const auto session, store->NewSession(kServeModel, {}));
-  HPS_ASSIGN_OR_RETURN(const uint32_t table,
-                       session->FindTable(absl::StrCat(kServeModel, "/", kServeTable)));
+  HPS_ASSIGN_OR_RETURN(const TableIndex table, session->FindTable(kServeTable));
   std::vector<std::byte> rows(kServeKeys * kRowBytes);
   std::vector<std::vector<Key>> keys;
   for (size_t i = 0; i < kRequests; ++i) keys.push_back(world_.MakeRequest(kServeKeys, i).keys);

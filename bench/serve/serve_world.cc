@@ -24,8 +24,8 @@
 #include "bench/scratch.h"
 #include "bench/serve/serve_client.h"
 #include "hps/config.h"
-#include "hps/generate.h"
 #include "hps/store.h"
+#include "import/generate.h"
 
 namespace hps::bench {
 namespace {

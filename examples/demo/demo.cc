@@ -1,12 +1,12 @@
-// The whole of hps in one program: makes a Criteo-shaped model with a planted truth, imports it,
-// sends a power-law stream of look-ups through sessions, checks every row that comes back, and
-// prints what each level answered.
+// hps in one program: generates a Criteo-shaped model whose rows are a known function of the key,
+// imports it, looks up a power-law stream of keys, checks every row, and prints how many keys each
+// level answered.
 //
-//   hps_demo [DIRECTORY]     (a temporary one, removed at the end, when none is given)
+//   hps_demo [DIRECTORY]     (default: a temporary directory, removed at the end)
 //
-// Where the build and the machine have a GPU, the last passes go through its cache, level 1.
-// Exit status: 0 when every row was right, 2 for other arguments, else 1.
-// Uses nothing but include/hps.
+// With a GPU, the last passes use its cache, level 1.
+// Exit status: 0 = every row was right, 2 = wrong arguments, 1 = any other error.
+// Uses include/hps and the table generator of src/import.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "hps/generate.h"
 #include "hps/store.h"
+#include "import/generate.h"
 
 namespace hps {
 namespace {
@@ -61,7 +61,7 @@ std::vector<Key> ReadKeys(const std::string& path, size_t count) {
   return keys;
 }
 
-// What was planted: which keys each table has, and what is asked.
+// The generated data: the keys of each table, and the stream of requests.
 struct Truth {
   std::array<std::unordered_set<Key>, kTables> present;
   std::vector<Key> requests;  // [calls * lines per call, tables]
@@ -103,7 +103,7 @@ struct Measured {
   }
 };
 
-// The keys of one call, table by table, and where the answers go.
+// The keys of one lookup by table, and the buffers for the answers.
 struct Call {
   std::array<std::vector<Key>, kTables> keys;
   std::array<std::vector<float>, kTables> rows;
@@ -131,7 +131,7 @@ struct Call {
     }
   }
 
-  // Rows that differ from the planted truth in a single bit, or are not said to be what they are.
+  // Number of keys whose row differs from the generated one in any bit, or whose status is wrong.
   uint64_t CountWrong(const Truth& truth) const {
     uint64_t wrong = 0;
     std::array<float, kDim> expected{};
@@ -164,7 +164,7 @@ Measured Stream(Store& store, const Truth& truth, int device) {
     const absl::Status status = (*session)->Lookup(
         HostLookupRequest{.queries = call.queries, .timeout = std::chrono::seconds(30)}, &counts);
     measured.call_seconds.push_back(Seconds(Clock::now() - start));
-    if (!status.ok()) Fail("look-up", status);
+    if (!status.ok()) Fail("lookup", status);
     for (size_t s = 0; s < kKeyStatusCount; ++s)
       measured.counts.by_status[s] += counts.by_status[s];
     measured.wrong_rows += call.CountWrong(truth);
@@ -200,7 +200,7 @@ void PrintPass(const char* name, const Measured& measured, const MemoryUsed& use
   std::fflush(stdout);
 }
 
-// Opens the store with one kind of levels, streams, prints. Adds to the rows that were checked.
+// Opens the store with one configuration, runs the stream and prints. Adds to the checked rows.
 struct Checked {
   uint64_t rows = 0;
   uint64_t wrong_rows = 0;
@@ -215,7 +215,7 @@ void RunPass(const char* name, const Config& config, const Truth& truth, int dev
   checked->wrong_rows += measured.wrong_rows;
 }
 
-// Whether sessions can be had on the first GPU; says why where they can't.
+// Whether sessions can use the first GPU; prints the reason if not.
 bool HasGpu(const Config& config) {
   Config with_gpu = config;
   with_gpu.l1.devices = {0};

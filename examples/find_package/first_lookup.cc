@@ -1,6 +1,6 @@
-// Makes a table, imports it, looks rows up and compares them: the whole API in one page.
+// Writes a table, imports it, looks up rows and compares them: the main API on one page.
 //
-//   first_lookup DIRECTORY    a directory to work in; it must be empty or not exist
+//   first_lookup DIRECTORY    working directory; must be empty or not exist
 
 #include <chrono>
 #include <cstring>
@@ -19,10 +19,10 @@ constexpr uint32_t kDim = 4;
 constexpr int64_t kRowCount = 1000;
 constexpr float kDefaultValue = 0.5F;
 
-// What the table holds: element i of the row of `key`.
+// Element i of the row of `key`.
 float Element(int64_t key, uint32_t i) { return static_cast<float>(key) + 0.25F * float(i); }
 
-// Writes a file of the elements' bytes, as a HugeCTR table has them.
+// Writes the bytes of the elements, as in a HugeCTR table.
 template <typename T>
 bool WriteFile(const std::filesystem::path& path, const std::vector<T>& elements) {
   std::ofstream file(path, std::ios::binary);
@@ -46,9 +46,9 @@ bool WriteTable(const std::filesystem::path& directory) {
   return WriteFile(directory / "key", keys) && WriteFile(directory / "emb_vector", rows);
 }
 
-// Looks present and absent keys up and counts the elements that are not what they should be.
+// Looks up present and absent keys and counts wrong elements.
 absl::StatusOr<int> CountWrong(hps::LookupSession& session) {
-  const absl::StatusOr<uint32_t> table = session.FindTable("shop/item");
+  const absl::StatusOr<hps::TableIndex> table = session.FindTable("item");
   if (!table.ok()) return table.status();
 
   const std::vector<hps::Key> keys = {0, 999, 7, 1000, -1};  // the last two are absent
@@ -59,7 +59,7 @@ absl::StatusOr<int> CountWrong(hps::LookupSession& session) {
                                   .rows = std::as_writable_bytes(std::span(rows)),
                                   .status = status};
   hps::LookupCounts counts;
-  // What has not come by then is answered with default rows, whose status says so.
+  // Rows that have not arrived by then are replaced by default rows, which the status shows.
   const absl::Status done =
       session.Lookup({.queries = {&query, 1}, .timeout = std::chrono::minutes(1)}, &counts);
   if (!done.ok()) return done;

@@ -1,5 +1,5 @@
-// Every setting of hps as a value, the same names and defaults as in the TOML file
-// (docs/configuration.md lists each with its meaning).
+// All settings of hps as values, with the names and defaults of the TOML file.
+// docs/configuration.md describes each of them.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 namespace hps {
 
 enum class SyncMode { kAlways, kInterval, kNever };          // "always", "interval", "never"
-enum class L2Kind { kMemory, kRedis, kNone };                // "memory", "redis", "none"
+enum class L2Kind { kMemory, kNone };                        // "memory", "none"
 enum class EvictionPolicy { kOldest, kLeastUsed, kRandom };  // "oldest", "least_used", "random"
 
 struct StoreConfig {
@@ -27,67 +27,57 @@ struct StoreConfig {
   uint64_t write_buffer_bytes = uint64_t{256} << 20;
   SyncMode sync = SyncMode::kInterval;
   std::chrono::nanoseconds sync_interval = std::chrono::seconds(1);
-  uint64_t free_bytes_min = uint64_t{256} << 20;  // writes are refused below this much free disk
-};
-
-struct RedisConfig {
-  std::vector<std::string> nodes = {"127.0.0.1:6379"};  // host:port
-  bool cluster = false;
+  uint64_t free_bytes_min = uint64_t{256} << 20;  // writes are refused with less free disk
 };
 
 struct L2Config {
   L2Kind kind = L2Kind::kMemory;
-  uint64_t bytes_max = uint64_t{4} << 30;
-  double preload = 0.0;  // share of every table loaded at start
+  uint64_t bytes_max = uint64_t{4} << 30;  // rows and metadata of all tables
+  double preload = 0.0;                    // share of every table that is loaded at start
   EvictionPolicy eviction = EvictionPolicy::kOldest;
-  double overflow_margin = 0.98;   // eviction begins when a table's budget is filled to this share
-  double resolution_target = 0.9;  // ... and goes down to this one
-  bool huge_pages = true;          // asked for; used where the system gives them
-  RedisConfig redis;
+  double evict_from = 0.98;  // eviction starts when a table fills this share of its budget
+  double evict_to = 0.9;     // eviction stops at this share
+  bool huge_pages = true;    // requested from the operating system; used if available
 };
 
 struct L1Config {
-  bool devices_auto = true;    // every GPU present; none without a GPU
-  std::vector<int> devices{};  // when not auto: a listed one that is missing is an error
-  uint64_t bytes_max = uint64_t{2} << 30;  // per device, of rows and their metadata
-  double preload = 0.0;                    // share of every table loaded at start
-  // Look-ups at a time on one device; each has buffers of its own, of which a key takes about 50
-  // bytes on the device and 55 on the host. 0 = 16; of a server its look-ups, divided by the
-  // devices, if they are more and the device has room for them.
+  bool devices_auto = true;                // all GPUs that are present; none without a GPU
+  std::vector<int> devices{};              // if not devices_auto; each of them must be present
+  uint64_t bytes_max = uint64_t{2} << 30;  // per device: rows and metadata of all tables
+  double preload = 0.0;                    // share of every table that is loaded at start
+  // Concurrent lookups per device. Each has its own buffers: about 50 bytes per key on the device
+  // and 55 on the host. 0 = 16. For a server, 0 = max(16, server.lookups / number of devices),
+  // reduced if device memory is short.
   uint32_t calls_max = 0;
-  uint32_t call_keys_max = uint32_t{1} << 18;       // keys of one look-up, over all its tables
-  uint64_t call_staging_bytes = uint64_t{8} << 20;  // rows of misses that one look-up may stage
+  uint32_t call_keys_max = uint32_t{1} << 18;       // keys of one lookup, over all its tables
+  uint64_t call_staging_bytes = uint64_t{8} << 20;  // pinned memory of one lookup for missing rows
 };
 
 struct LookupConfig {
-  double hit_rate_threshold = 1.0;
+  double hit_rate_threshold = 1.0;  // see LookupRequest
   std::chrono::nanoseconds timeout = std::chrono::seconds(1);
 };
 
 struct ThreadsConfig {
-  uint32_t fetch = 0;    // workers that fetch from blocking levels; 0 = the number of cores
-  uint32_t promote = 1;  // workers that insert into upper levels after the reply
-  // How long a worker that helps with a device's misses waits for more, on its core.
+  uint32_t fetch = 0;    // threads that read from levels that can block; 0 = number of cores
+  uint32_t promote = 1;  // threads that insert rows into upper levels after a lookup
+  // How long a fetch thread that helped a device lookup spins for the next one.
   std::chrono::nanoseconds helper_spin = std::chrono::microseconds(500);
 };
 
-struct UpdateConfig {
-  std::vector<std::string> brokers{};  // host:port; empty = no stream
-};
-
+// Budgets of one table. At most one of the two of a level may be set; 0 keeps the table out of it.
 struct TableConfig {
-  std::string name;                    // without the model's name
-  std::optional<double> l2_share{};    // of the table that L2 may hold
-  std::optional<uint64_t> l2_bytes{};  // instead of the share
-  std::optional<double> l1_share{};
+  std::string name;                  // without the model's name
+  std::optional<double> l2_share{};  // as a share of the table
+  std::optional<uint64_t> l2_bytes{};
+  std::optional<double> l1_share{};  // of each device
   std::optional<uint64_t> l1_bytes{};
-  std::string l1_hot_keys;  // an .npy file of keys that L1 loads at start; empty = none
+  std::string l1_hot_keys;  // .npy file of keys that level 1 loads at start; empty = none
 };
 
 struct ModelConfig {
   std::string name;
-  std::vector<std::string> tables{};  // declared order; empty = order of first import
-  std::string dense;                  // an ONNX file; empty = look-ups only
+  std::vector<std::string> tables{};  // declared order; empty = all, in the order of first import
   std::vector<TableConfig> table{};   // [[model.table]]
 };
 
@@ -97,30 +87,28 @@ struct Config {
   L1Config l1;
   LookupConfig lookup;
   ThreadsConfig threads;
-  UpdateConfig update;
   ServerConfig server;
   LogConfig log;
   std::vector<ModelConfig> model{};  // empty = all models of the store
 
-  // Where a setting came from when it is not the default: "l2.bytes_max" -> "hps.toml:4". Settings
-  // of models are named "model[dlrm].tables" and "model[dlrm].table[user].l2_share".
+  // Set by LoadConfig: where each setting that the file has was read, "l2.bytes_max" ->
+  // "hps.toml:4". Settings of models are "model[dlrm].tables", "model[dlrm].table[user].l2_share".
   std::map<std::string, std::string> origin{};
 };
 
-// Reads a TOML file, strictly. Relative paths in it are relative to the file.
-// Errors: NOT_FOUND / PERMISSION_DENIED for the file; INVALID_ARGUMENT with line and column for
-// TOML that does not parse, an unknown setting (names the nearest known one), a wrong type, a value
-// out of range; UNIMPLEMENTED for a setting whose part this build does not have.
+// Reads a TOML file. Relative paths in it are relative to the file.
+// Errors: NOT_FOUND, PERMISSION_DENIED for the file. INVALID_ARGUMENT, with line and column, for
+// invalid TOML, an unknown setting (with the nearest known name), a wrong type or a value out of
+// range. UNIMPLEMENTED for a setting that is reserved for a later version or needs a GPU build.
 absl::StatusOr<Config> LoadConfig(const std::string& path);
 
-// What LoadConfig checks, for a configuration that was made in code; Store::Open calls it.
-// Errors: INVALID_ARGUMENT, UNIMPLEMENTED, as LoadConfig.
+// The checks of LoadConfig, for a configuration made in code. Store::Open calls it.
+// Errors: INVALID_ARGUMENT.
 absl::Status ValidateConfig(const Config& config);
 
-// The whole configuration as TOML, one line per setting: `l2.preload = 0.5  # hps.toml:4`, where
-// the comment tells where the value came from. Paths are printed absolute, so that LoadConfig reads
-// the same back from a file anywhere (paths that are not UTF-8 excepted: TOML has no way to write
-// them).
+// The configuration as TOML with one line per setting, and where the value came from:
+// `l2.preload = 0.5  # hps.toml:4`. Paths are absolute, so that the result can be stored anywhere
+// and read back. (A path that is not UTF-8 cannot be read back, because TOML cannot express it.)
 std::string PrintConfig(const Config& config);
 
 }  // namespace hps

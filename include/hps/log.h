@@ -1,8 +1,8 @@
-// The log of a process that uses hps: one line per event, as text or JSON, on stderr or in a file.
+// The log of a process that uses hps: one line per event, as text or JSON, to stderr or a file.
 //
-// A line tells time, level, and what happened where and why; never a secret or a row. One place in
-// the code that would write too many lines writes some and then one a second, each with the number
-// of those left out.
+// A line has the time, the level, what happened, to what, and why. It never contains rows or
+// secrets. A place in the code that logs too often is limited to one line per second; that line
+// has the number of lines that were left out.
 //
 // Thread-safe.
 #pragma once
@@ -19,27 +19,28 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };  // "debug", "inf
 enum class LogFormat { kText, kJson };                          // "text", "json"
 
 struct LogConfig {
-  LogLevel level = LogLevel::kWarning;  // lines below it are dropped
+  LogLevel level = LogLevel::kWarning;  // lines below it are not written
   LogFormat format = LogFormat::kText;
-  std::string file;  // appended to, made with mode 0640; no pipe; empty = stderr
+  // Opened for appending, created with mode 0640. Empty = stderr.
+  std::string file;
 };
 
-// Lines since the process began.
+// Number of lines since the process started.
 struct LogCounts {
   std::array<uint64_t, 4> written{};  // by level: debug, info, warning, error
   uint64_t left_out = 0;
 };
 
-// Before it is called: text on stderr, from kWarning.
-// Errors: NOT_FOUND, PERMISSION_DENIED, ... for the file, INVALID_ARGUMENT for what is neither a
-// regular file nor a device like /dev/null: writing could wait; the log stays as it was then.
+// Until the first call, warnings and errors are written to stderr as text.
+// Errors: NOT_FOUND, PERMISSION_DENIED and others for the file; INVALID_ARGUMENT if it is neither a
+// regular file nor a device such as /dev/null, because writing to it might block. The log is
+// unchanged then.
 absl::Status ConfigureLog(const LogConfig& config);
 
-// Opens the configured file anew by its name: what log rotation asks for after it has renamed the
-// old one. Errors: as ConfigureLog; lines go on to the old file then.
+// Closes the configured file and opens it again by its name, for log rotation.
+// Errors: as ConfigureLog; logging to the old file continues then.
 absl::Status ReopenLog();
 
-// Changes the level alone.
 void SetLogLevel(LogLevel level);
 
 LogCounts CountLogLines();

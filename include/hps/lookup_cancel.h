@@ -1,37 +1,41 @@
-// Ends a look-up's wait from another thread.
+// Cancels a lookup from another thread.
 //
-// A cancelled look-up returns as if its timeout had passed then: what has not arrived is answered
-// with default rows and KeyStatus::kDefaultDegraded. Like a timeout it ends the wait, not the work:
-// a level that hangs goes on in buffers of its own, and the caller's are the caller's again when
-// Lookup returns. What a device does in the caller's buffers is waited for all the same.
+// A cancelled lookup returns as if its timeout had passed: keys whose rows have not arrived get
+// default rows and KeyStatus::kDefaultDegraded. Cancelling ends the wait, not the work: a level
+// that hangs continues in internal buffers. The caller may reuse its own buffers as soon as Lookup
+// has returned, because Lookup still waits for everything that a device does in them.
 //
-//   std::unique_ptr<LookupCancel> cancel = LookupCancel::Create();
-//   ... session->Lookup({.queries = queries, .cancel = cancel.get()}, &counts); ...
-//   cancel->Cancel();  // on another thread
+//   LookupCancel cancel;
+//   ... session->Lookup({.queries = queries, .cancel = &cancel}, &counts); ...
+//   cancel.Cancel();  // on another thread
 //
-// One look-up at a time. It must outlive the look-ups that it is given to.
+// Usable for one lookup at a time. Must outlive the lookups that it is passed to. Thread-safe.
 #pragma once
 
 #include <memory>
 
 namespace hps {
 
-class LookupCancel {
+class CancelPoint;
+
+class LookupCancel final {
  public:
-  static std::unique_ptr<LookupCancel> Create();
+  LookupCancel();
+  ~LookupCancel();
+  LookupCancel(const LookupCancel&) = delete;
+  LookupCancel& operator=(const LookupCancel&) = delete;
 
-  virtual ~LookupCancel() = default;
+  // Cancels the running lookup and every later one until Reset. Does not block.
+  void Cancel();
+  bool is_cancelled() const;
 
-  // Ends the look-up that runs, and those that begin before Reset. Any thread; does not block.
-  virtual void Cancel() = 0;
-  virtual bool is_cancelled() const = 0;
-
-  // Makes it ready for the next look-up. REQUIRES: none runs with it.
-  virtual void Reset() = 0;
+  // Allows the next lookup. REQUIRES: no lookup is running with this object.
+  void Reset();
 
  private:
-  friend class CancelPoint;  // the one implementation
-  LookupCancel() = default;
+  friend class CancelPoint;
+
+  const std::unique_ptr<CancelPoint> point_;
 };
 
 }  // namespace hps

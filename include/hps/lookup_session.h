@@ -1,16 +1,16 @@
-// Answers: given these keys of these tables, what are their rows?
+// Looks up the rows of keys.
 //
-// A session belongs to one model. It is for one thread at a time; sessions are cheap, so every
-// thread has its own, and they share the model's levels. One call may ask many tables, sees one
-// snapshot of the whole model, and fills the caller's buffers:
+// A session belongs to one model. It is for one thread at a time; every thread makes its own.
+// Sessions of a model share its caches. One lookup may ask for keys of several tables. It sees one
+// version of the model and writes into buffers of the caller:
 //
 //   auto session = store->NewSession("dlrm", {});
-//   HostTableQuery query{.table = *(*session)->FindTable("dlrm/user"), .keys = keys, .rows = rows};
+//   HostTableQuery query{.table = *(*session)->FindTable("user"), .keys = keys, .rows = rows};
 //   LookupCounts counts;
 //   absl::Status status = (*session)->Lookup({.queries = {&query, 1}}, &counts);
 //
 // An absent key is a result, not an error: its row is the table's default row. A default row that
-// stands in for a row which may exist is flagged per key (KeyStatus) and counted.
+// replaces a row that may exist is marked in the key's KeyStatus and counted.
 #pragma once
 
 #include <array>
@@ -22,7 +22,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,20 +32,28 @@
 
 namespace hps {
 
-// The keys of one table and where their answers go. The caller owns every buffer until the call
-// returns (host, or device without a stream) or until its stream has passed the call (device).
+// A table of a session: its position in LookupSession::tables().
+struct TableIndex {
+  uint32_t value = 0;
+
+  friend bool operator==(TableIndex, TableIndex) = default;
+};
+
+// Keys of one table and the buffers for their answers. The buffers belong to the caller. hps uses
+// them until Lookup returns, and device buffers of a request with a stream until the stream has
+// completed the lookup.
 template <MemorySpace kSpace>
 struct TableQuery {
-  uint32_t table = 0;                // from LookupSession::FindTable
-  Span<const Key, kSpace> keys;      // [n], duplicates allowed
-  Span<std::byte, kSpace> rows;      // [n, row_stride_bytes], at least up to the last row's end
-  size_t row_stride_bytes = 0;       // 0 = packed: the output row's size
-  Span<KeyStatus, kSpace> status{};  // [n], or empty when not wanted
+  TableIndex table{};
+  SpanIn<const Key, kSpace> keys{};    // [n], duplicates allowed
+  SpanIn<std::byte, kSpace> rows{};    // row i at i * row_stride_bytes; ends after the last row
+  size_t row_stride_bytes = 0;         // 0 = output_row_bytes(table): rows without gaps
+  SpanIn<KeyStatus, kSpace> status{};  // [n]; empty = not wanted
 };
 using HostTableQuery = TableQuery<MemorySpace::kHost>;
 using DeviceTableQuery = TableQuery<MemorySpace::kDevice>;
 
-// Positions of a call (duplicates included) by what was answered.
+// Number of keys of a lookup, duplicates included, by status.
 struct LookupCounts {
   std::array<uint64_t, kKeyStatusCount> by_status{};
 
@@ -60,28 +67,29 @@ struct LookupCounts {
 template <MemorySpace kSpace>
 struct LookupRequest {
   std::span<const TableQuery<kSpace>> queries;
-  // Ends the wait, not the work: what has not arrived by then is answered with default rows and
-  // kDefaultDegraded. Not set = the configured [lookup] timeout. Zero = take what L1 and a
-  // non-blocking L2 hold.
+  // Longest wait. Keys whose rows have not arrived by then get default rows and kDefaultDegraded.
+  // Zero = ask only levels that cannot block (level 1, and level 2 in memory). Not set =
+  // [lookup] timeout.
   std::optional<std::chrono::nanoseconds> timeout{};
-  // Hit rate of the highest level from which on the call does not wait for a table's misses; they
-  // are answered kDefaultPending and inserted in the background. The hit rate is
-  // 1 - unique misses / (unique misses + positions that hit).
-  // 1.0 = always wait, 0.0 = never wait. Not set = the configured value.
+  // If the hit rate of a table in the highest level is at least this, the lookup does not wait for
+  // the table's misses: they get kDefaultPending and are inserted in the background. The hit rate
+  // is 1 - unique misses / (unique misses + keys that hit, duplicates included).
+  // 1.0 = always wait, 0.0 = never wait. Not set = [lookup] hit_rate_threshold.
   std::optional<double> hit_rate_threshold{};
-  // Ends the wait from another thread, as if the timeout had passed then. Null: nobody does.
+  // Lets another thread end the wait early. Null = cannot be cancelled.
   LookupCancel* cancel = nullptr;
-  // Device queries only. Null: the keys are ready before the call, and the answers on return.
+  // Device queries only; see LookupSession::Lookup. Null = no stream.
   Stream stream{};
 };
 using HostLookupRequest = LookupRequest<MemorySpace::kHost>;
 using DeviceLookupRequest = LookupRequest<MemorySpace::kDevice>;
 
 struct SessionOptions {
-  int device = -1;  // -1 = host; else the GPU that the caches and buffers are on
-  std::optional<Dtype> output_dtype{};  // kFloat32 converts in the last copy; not set = as stored
-  // Keys of a call, over all its tables; bounds the session's scratch. On a device it is lowered to
-  // [l1] call_keys_max.
+  int device = -1;  // the GPU whose cache the session uses; -1 = host levels only
+  // Element type of output rows: kFloat32 (converted) or not set (as stored).
+  std::optional<Dtype> output_dtype{};
+  // Most keys of one lookup, over all its tables; sets the size of the session's scratch memory.
+  // Sessions on a device use at most [l1] call_keys_max.
   size_t keys_max = size_t{1} << 20;
 };
 
@@ -89,35 +97,35 @@ class LookupSession {
  public:
   virtual ~LookupSession() = default;
 
-  // The number by which queries name a table. It stays valid while the session lives.
-  // Errors: NOT_FOUND, which names the nearest table of the model.
-  virtual absl::StatusOr<uint32_t> FindTable(std::string_view name) const = 0;
+  // `name` with or without the model's name: "user" or "dlrm/user". Valid for the session's life.
+  // Errors: NOT_FOUND, with the nearest table name of the model.
+  virtual absl::StatusOr<TableIndex> FindTable(std::string_view name) const = 0;
 
-  // The model's tables, in declared order; index = FindTable's number.
-  virtual std::vector<TableSpec> tables() const = 0;
+  // The model's tables in declared order, by TableIndex::value. Valid for the session's life.
+  virtual std::span<const TableSpec> tables() const = 0;
 
-  // Bytes of one output row of a table (output_dtype considered).
-  virtual size_t output_row_bytes(uint32_t table) const = 0;
+  // Bytes of one output row in SessionOptions::output_dtype; 0 if there is no such table.
+  virtual size_t output_row_bytes(TableIndex table) const = 0;
 
-  // Fills rows and statuses of every query. `counts` (may be null) gets the six counts of the
-  // whole call; they add up to the number of keys asked. Allocates nothing after warm-up when the
-  // upper levels answer.
-  // Errors: INVALID_ARGUMENT (table number, buffer sizes, threshold outside [0, 1]),
-  // RESOURCE_EXHAUSTED (more than keys_max keys; no memory), UNAVAILABLE (the model was unloaded),
-  // NOT_FOUND (the table has been dropped),
-  // FAILED_PRECONDITION (the table was imported again with another shape); nothing is written then,
-  // but perhaps where there was no memory.
-  // A level that fails is not an error: see KeyStatus::kDefaultDegraded.
+  // Writes the row and, if wanted, the status of every key. `counts` (may be null) gets the counts
+  // of the whole lookup; their total is the number of keys. After warm-up it allocates no memory if
+  // levels 1 and 2 answer.
+  // Errors: INVALID_ARGUMENT (table, buffer sizes, threshold outside [0, 1]), RESOURCE_EXHAUSTED
+  // (more than keys_max keys; no memory), UNAVAILABLE (model unloaded), NOT_FOUND (table dropped),
+  // FAILED_PRECONDITION (table imported again with another shape). Nothing is written then, unless
+  // the error is that there is no memory.
+  // A level that fails is not an error; see KeyStatus::kDefaultDegraded.
   virtual absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) = 0;
 
-  // The same with keys and outputs on the session's device. Reads the keys in the order of
-  // request.stream; rows and statuses are there when that stream has passed the call, and without
-  // a stream on return. `counts` is host memory, complete on return.
-  // Errors: as above; UNIMPLEMENTED in a build without GPU support, or for a session on the host;
-  // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED, INTERNAL or UNAVAILABLE from the cache. After the last
-  // three the device may still write to the outputs: synchronize it before they are freed.
-  // DEADLINE_EXCEEDED: the device, or the stream's earlier work, was not done when the timeout had
-  // passed, and at least 0.1 s; at most a minute. A cancel is seen before the next wait.
+  // The same for keys and outputs on the session's device. With request.stream, keys are read in
+  // stream order, and outputs are ready when the stream has completed the lookup; without, keys
+  // must be ready before the call, and outputs are ready on return. `counts` is in host memory and
+  // complete on return.
+  // Errors: as above. UNIMPLEMENTED: a build without GPU support, or a session on the host.
+  // DEADLINE_EXCEEDED: the device, or earlier work of the stream, did not finish within the
+  // timeout, which counts as at least 0.1 s and at most 1 min here. RESOURCE_EXHAUSTED, INTERNAL,
+  // UNAVAILABLE: the device cache failed. After DEADLINE_EXCEEDED, INTERNAL and UNAVAILABLE the
+  // device may still write to the outputs: synchronize it before you free them.
   virtual absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) = 0;
 };
 

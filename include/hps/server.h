@@ -4,9 +4,11 @@
 //   ... (*server)->addresses() ...
 //   absl::Status status = (*server)->Drain();
 //
-// It opens the store for writing and listens at once; it says "ready" when the models of the
-// configuration are loaded. Thread-safe. Signals are the caller's (`hps serve` maps SIGTERM to
-// Drain and SIGHUP to Reopen).
+// The server opens the store for writing and accepts connections before the models are loaded. It
+// reports "ready" when all configured models are loaded. It handles no signals; `hps serve` calls
+// Drain on SIGTERM and Reopen on SIGHUP.
+//
+// Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -20,53 +22,53 @@
 
 namespace hps {
 
-// Where a server listens, as host:port with the port that was really taken (a configured port of 0
-// lets the system choose). Empty: that protocol is off, or this build lacks it.
+// The addresses that a server listens on, as host:port. If the configured port is 0, the port here
+// is the one that the operating system chose. Empty = the protocol is off or not in this build.
 struct ServerAddresses {
   std::string http;
   std::string grpc;
   std::string metrics;
 };
 
-// How the first loading of the models ended.
+// Result of the first loading of the models.
 struct LoadReport {
-  absl::Status status;      // of the first model that could not be loaded; the others are served
-  double seconds = 0;       // since Start was called
-  double open_seconds = 0;  // of them for opening the store: what a crash left is recovered there
-  size_t models = 0;        // that are served
+  absl::Status status;      // error of the first model that could not be loaded
+  double seconds = 0;       // since the call of Start
+  double open_seconds = 0;  // the part of them spent opening the store, crash recovery included
+  size_t models = 0;        // number of models that are served
 };
 
 class Server {
  public:
-  // What Start refuses before it touches anything. Errors: those of ValidateConfig;
-  // INVALID_ARGUMENT: neither HTTP nor gRPC, repository control without a token.
+  // The checks that Start makes before it opens anything. Errors: those of ValidateConfig;
+  // INVALID_ARGUMENT: neither HTTP nor gRPC is on, or repository control is on without a token.
   static absl::Status Check(const Config& config);
 
-  // `on_loaded` is called once, on a thread of the server, when the models have been loaded: it is
-  // ready then, unless one could not be.
-  // Errors: those of Check and of Store::Open; INVALID_ARGUMENT (a certificate), NOT_FOUND (a
-  // certificate's file), UNAVAILABLE (an address that is in use), UNIMPLEMENTED (gRPC in a build
-  // that lacks it, but for its default address, which is not served then).
+  // `on_loaded` is called once, on a thread of the server, when loading has ended. The server is
+  // ready then if the report's status is OK.
+  // Errors: those of Check and of Store::Open; INVALID_ARGUMENT (certificate), NOT_FOUND (file of
+  // a certificate), UNAVAILABLE (address in use), UNIMPLEMENTED (gRPC in a build without it, unless
+  // server.grpc has its default value, which is ignored then).
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const Config& config, std::function<void(const LoadReport&)> on_loaded = {});
 
-  // Drains what the caller has not drained, and waits for what hangs.
+  // Drains, and waits for all background work without a limit. See Close.
   virtual ~Server() = default;
 
   virtual const ServerAddresses& addresses() const = 0;
 
-  // Says "not ready", takes no new connection and closes idle ones at once, answers what has begun
-  // to come, at most for [server] drain_timeout, then closes everything. Shortly before that time
-  // is over, requests that are still looked up are answered with the rows that have come, as if
-  // their deadlines had passed. A second call waits for the first. Errors: DEADLINE_EXCEEDED when
-  // requests had to be cut off; the server has ended all the same.
+  // Stops serving. Reports "not ready", refuses new connections, closes idle ones and answers the
+  // requests that have begun to arrive, for at most server.drain_timeout. Shortly before that time
+  // ends, running lookups are cancelled and answered with the rows that they have. Then all
+  // connections are closed. A second call waits for the first.
+  // Errors: DEADLINE_EXCEEDED if connections with open requests were closed. The server has stopped
+  // then, too.
   virtual absl::Status Drain() = 0;
 
-  // Drains, and gives everything back in order: threads, memory, the store. Takes until
-  // drain_timeout after the drain began, and half a second more. Errors: DEADLINE_EXCEEDED when
-  // something was not given back by then, because a disk does not answer, say. The server must not
-  // be destroyed then: the process is to end without it (std::_Exit). Nothing durable is lost, the
-  // store is as after a kill -9. Nothing but the destructor may be called afterwards.
+  // Drains, then releases threads, memory and the store, by 0.5 s after the drain timeout.
+  // Errors: DEADLINE_EXCEEDED if something was not released by then, for example because a disk
+  // does not respond. In that case do not destroy the server, but end the process with std::_Exit.
+  // No committed data is lost. After Close, call nothing but the destructor.
   virtual absl::Status Close() = 0;
 
   // Reads certificates and tokens from their files again; new connections use them.

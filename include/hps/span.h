@@ -1,7 +1,7 @@
-// Borrowed memory whose type says where it lies, so that the compiler refuses to mix host and
-// device.
+// Borrowed memory whose type says where it is, so that the compiler refuses to mix host and device
+// memory: HostSpan is std::span; DeviceSpan has a pointer and a size, but no element access.
 //
-// A Span owns nothing: what it points to must outlive the call that it is passed to.
+// Neither owns the memory. It must stay valid until the call that it is passed to is done with it.
 #pragma once
 
 #include <cstddef>
@@ -14,44 +14,31 @@ namespace hps {
 
 enum class MemorySpace { kHost, kDevice };
 
-// `size` elements of T in one memory space. Elements are reached only through a host span.
-template <typename T, MemorySpace kSpace>
-class Span {
+template <typename T>
+using HostSpan = std::span<T>;
+
+// `size` elements in device memory.
+template <typename T>
+class DeviceSpan {
  public:
-  constexpr Span() = default;
-  constexpr Span(T* data, size_t size) : data_(data), size_(size) {}
-  // A host span is what std::span is; the conversion from it is for the host only.
-  template <typename Range>
-  requires(kSpace == MemorySpace::kHost && std::is_constructible_v<std::span<T>, Range&&>)
-      // NOLINTNEXTLINE(google-explicit-constructor): reads like std::span
-      constexpr Span(Range&& range) {
-    const std::span<T> elements(range);
-    data_ = elements.data();
-    size_ = elements.size();
-  }
+  constexpr DeviceSpan() = default;
+  constexpr DeviceSpan(T* data, size_t size) : data_(data), size_(size) {}
 
   constexpr T* data() const { return data_; }
   constexpr size_t size() const { return size_; }
   constexpr bool empty() const { return size_ == 0; }
-  constexpr T& operator[](size_t i) const requires(kSpace == MemorySpace::kHost) {
-    return data_[i];
-  }
-  constexpr std::span<T> elements() const requires(kSpace == MemorySpace::kHost) {
-    return {data_, size_};
-  }
 
  private:
   T* data_ = nullptr;
   size_t size_ = 0;
 };
 
-template <typename T>
-using HostSpan = Span<T, MemorySpace::kHost>;
-template <typename T>
-using DeviceSpan = Span<T, MemorySpace::kDevice>;
+// HostSpan<T> or DeviceSpan<T>.
+template <typename T, MemorySpace kSpace>
+using SpanIn = std::conditional_t<kSpace == MemorySpace::kHost, HostSpan<T>, DeviceSpan<T>>;
 
-// `row_count` rows of `row_bytes` bytes each, the first bytes of two neighbours `stride_bytes`
-// apart. REQUIRES: stride_bytes >= row_bytes.
+// `row_count` rows of `row_bytes` bytes each. Row i starts at data + i * stride_bytes.
+// REQUIRES: stride_bytes >= row_bytes.
 template <MemorySpace kSpace>
 struct RowsView {
   std::byte* data = nullptr;
@@ -65,11 +52,10 @@ struct RowsView {
 using HostRows = RowsView<MemorySpace::kHost>;
 using DeviceRows = RowsView<MemorySpace::kDevice>;
 
-// A caller's CUDA stream, or "none". Opaque, so that no CUDA header is needed to use hps.
+// A CUDA stream of the caller, or none. Opaque, so that users of hps need no CUDA header.
 struct Stream {
-  // A cudaStream_t; cudaStreamLegacy for the default stream. Null = hps uses one of its own, which
-  // nobody else can order work with, nor wait for: what it reads must be ready before the call, and
-  // what it writes is complete on return.
+  // A cudaStream_t; cudaStreamLegacy for the default stream. Null = hps uses an internal stream:
+  // inputs must be ready before the call, and outputs are complete on return.
   void* handle = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// What a store has answered and what its levels hold, summed since it was opened.
+// Counters and sizes of an open store. Counters start at 0 when the store is opened.
 #pragma once
 
 #include <array>
@@ -11,27 +11,27 @@
 
 namespace hps {
 
-// Failed or timed-out operations, by the number of their absl::StatusCode.
+// Number of failed or timed-out operations, indexed by absl::StatusCode.
 inline constexpr size_t kStatusCodeCount = 17;
 using ErrorCounts = std::array<uint64_t, kStatusCodeCount>;
 
-// One table in one lossy level (L1 or L2).
+// One table in level 1 or 2.
 struct LevelStatistics {
-  uint64_t entries = 0;         // rows held
-  uint64_t absent_entries = 0;  // keys held as "no level has it"
+  uint64_t entries = 0;         // cached rows
+  uint64_t absent_entries = 0;  // cached keys that level 3 does not have
   uint64_t bytes_used = 0;      // metadata included
-  uint64_t bytes_max = 0;       // the budget
+  uint64_t bytes_max = 0;       // the table's budget; 0 = the table is not in this level
   uint64_t insertions = 0;
   uint64_t updates = 0;
   uint64_t evictions = 0;
-  uint64_t refused = 0;          // promotions that the fence kept out
+  uint64_t refused = 0;          // insertions of rows that an update had already replaced
   uint64_t dropped = 0;          // insertions for which there was no room
   uint64_t errors = 0;           // failed or timed-out operations
-  ErrorCounts errors_by_code{};  // of them, those that look-ups and promotions met
+  ErrorCounts errors_by_code{};  // those of lookups and promotions only
 };
 
-// One table in the L1 of one device. Of the keys that sessions on the device asked for (duplicates
-// included), those that L1 answered, and the others.
+// One table in level 1 of one device. Hits and misses count the keys of sessions on the device,
+// duplicates included.
 struct DeviceStatistics {
   int device = 0;
   uint64_t hits = 0;
@@ -42,25 +42,25 @@ struct DeviceStatistics {
 struct TableStatistics {
   std::string name;
   LookupCounts keys;
-  LevelStatistics l1;                          // over all devices
-  std::vector<DeviceStatistics> l1_devices{};  // those where the table has a part
+  LevelStatistics l1;                          // sum over all devices
+  std::vector<DeviceStatistics> l1_devices{};  // devices on which the table has a budget
   LevelStatistics l2;
   bool l2_bypassed = false;  // level 2's circuit breaker is open: lookups go to level 3
 };
 
-// Level 3 as this process has met it.
+// Level 3, as used by this process.
 struct DurableStatistics {
-  uint64_t damaged_reads = 0;      // rows and blocks whose checksum was wrong
-  uint64_t background_errors = 0;  // of the disk, while files were written
-  bool writable = true;            // false: read-only, or a disk's error keeps writes for now
-  uint64_t free_bytes = 0;         // of the store's disk; 0 also when it can't be told
+  uint64_t damaged_reads = 0;      // rows and blocks with a wrong checksum
+  uint64_t background_errors = 0;  // disk errors while files were written
+  bool writable = true;            // false: opened read-only, or refusing writes after a disk error
+  uint64_t free_bytes = 0;         // on the store's disk; 0 also if unknown
 };
 
 struct StoreStatistics {
   uint64_t lookups = 0;
-  uint64_t promotions_dropped = 0;  // a queue, or level 1's writer, was full
-  uint64_t deadlines_exceeded = 0;
-  uint64_t l1_down = 0;  // devices that the look-up which asked last had no answer from
+  uint64_t promotions_dropped = 0;  // because a queue or level 1's writer was full
+  uint64_t deadlines_exceeded = 0;  // lookups that did not get all rows in time
+  uint64_t l1_unavailable = 0;      // devices that did not answer their latest lookup
   uint64_t l3_errors = 0;
   ErrorCounts l3_errors_by_code{};
   DurableStatistics l3;

@@ -1,4 +1,4 @@
-// What a table is: its name, the shape of its rows, and the row that an absent key gets.
+// The description of a table: name, row shape, and the row of an absent key.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace hps {
 
 inline constexpr size_t kNameBytesMax = 120;      // of a model's or a table's name
 inline constexpr size_t kRowBytesMax = 16 << 10;  // 16 KiB
-inline constexpr size_t kDimMax = kRowBytesMax;   // further bounded by kRowBytesMax
+inline constexpr size_t kDimMax = kRowBytesMax;   // kRowBytesMax limits it further
 
-// A value type: copyable, comparable, no invariant until ValidateTableSpec has accepted it.
+// A plain value; check it with ValidateTableSpec.
 struct TableSpec {
   std::string name;  // "<model>/<table>", each part [a-zA-Z0-9_-]{1,120}
   uint32_t dim = 0;  // elements per row
@@ -28,25 +28,25 @@ struct TableSpec {
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 
-// Errors: INVALID_ARGUMENT, which says which part of the name is wrong and why.
+// Errors: INVALID_ARGUMENT, with the invalid part of the name and the reason.
 absl::Status ValidateTableName(std::string_view name);
 
-// Errors: INVALID_ARGUMENT for the name, a dim of 0, a row over kRowBytesMax, or a default row of
-// another size than the rows.
+// Errors: INVALID_ARGUMENT: an invalid name, a dim of 0, rows larger than kRowBytesMax, or a
+// default row whose size is not row_bytes().
 absl::Status ValidateTableSpec(const TableSpec& spec);
 
-// One table as the store has it.
+// A table in a store.
 struct TableInfo {
   struct Position {
     uint32_t partition = 0;
-    uint64_t offset = 0;  // the next one to read
+    uint64_t offset = 0;  // of the next message to read
   };
 
   TableSpec spec;
   Incarnation incarnation = 0;
-  uint64_t row_count = 0;  // exact after an import, an estimate once updates have been applied
+  uint64_t row_count = 0;  // exact after an import; estimated once updates have been applied
   uint64_t bytes = 0;      // on disk
-  std::vector<Position> positions;  // in the update stream, by partition
+  std::vector<Position> positions;  // in the update stream, sorted by partition
 };
 
 }  // namespace hps

@@ -1,4 +1,4 @@
-// Tables in and out of a store: the requests and reports of import, export and verify.
+// Requests and reports of import, export and verification.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,26 @@ namespace hps {
 
 enum class TableFormat { kAuto, kHugectr, kNpy, kSafetensors };
 
-// Called from the importing thread now and then, at most a few times a second.
 struct Progress {
   std::string step;  // "reading keys", "sorting", "writing", ...
   uint64_t done = 0;
-  uint64_t total = 0;  // 0 = not known
+  uint64_t total = 0;  // 0 = unknown
 };
+// Called on the thread that imports or exports, at most a few times per second.
 using ProgressFunction = std::function<void(const Progress&)>;
 
 struct ImportRequest {
-  std::string name;  // "<model>/<table>"; or "<model>": every sub-folder or file of `from`
+  std::string
+      name;  // "<model>/<table>"; or "<model>": each sub-folder or file of `from` is a table
   std::string from;
   TableFormat format = TableFormat::kAuto;
-  std::optional<uint32_t> dim{};              // needed where the files don't tell
-  std::optional<Dtype> dtype{};               // needed where the files don't tell; else float32
+  std::optional<uint32_t> dim{};              // required if the files do not contain it
+  std::optional<Dtype> dtype{};               // if the files do not contain it; default float32
   double default_value = 0.0;                 // every element of the default row
   std::optional<std::string> default_file{};  // .npy with [dim] elements, instead of default_value
-  std::optional<std::string> tensor{};  // safetensors: one [n, dim] tensor, keys = row numbers
+  std::optional<std::string> tensor{};  // of a safetensors file: [n, dim], keys are row numbers
   uint64_t memory_bytes_max = uint64_t{512} << 20;  // at least kImportMemoryBytesMin
-  uint32_t threads = 0;                             // 0 = the number of cores
+  uint32_t threads = 0;                             // 0 = number of cores
   ProgressFunction progress{};
 };
 
@@ -41,25 +42,26 @@ inline constexpr uint64_t kImportMemoryBytesMin = 256 << 10;
 struct ImportedTable {
   TableInfo info;
   uint64_t bytes_read = 0;
-  uint64_t non_finite_count = 0;  // NaN and infinite elements: allowed, counted, warned about
+  uint64_t non_finite_count = 0;  // NaN and infinite elements; they are imported, with a warning
 };
 
 struct ImportReport {
   std::vector<ImportedTable> tables;
   double seconds = 0;
-  bool staged = false;  // a server has the store: it will take the import on `load`
+  bool staged =
+      false;  // another process has the store open and commits the import at its next load
   std::vector<std::string> warnings;
 };
 
-// An import that was left staged and waits for the owner of the store.
-struct WaitingImport {
-  std::vector<TableInfo> tables;  // as they will be
-  std::string problem{};          // why it can't be read; else empty
+// A staged import that has not been committed.
+struct PendingImport {
+  std::vector<TableInfo> tables;  // as they will be after the commit
+  std::string problem{};          // why the import cannot be read; else empty
 };
 
 struct ExportRequest {
   std::string name;  // "<model>/<table>"
-  std::string to;    // a directory, created; it must not hold a table already
+  std::string to;    // directory; created if missing; must not hold a table
   TableFormat format = TableFormat::kHugectr;
   ProgressFunction progress{};
 };
@@ -70,22 +72,22 @@ struct ExportReport {
   double seconds = 0;
 };
 
-// One damaged place of a store.
+// One damaged row or file of a store.
 struct Damage {
-  std::string table;  // empty when it can't be told
-  std::string file;   // relative to the store; empty when it is a row
+  std::string table;  // empty if unknown
+  std::string file;   // relative to the store; empty for a row
   std::optional<Key> key{};
   std::string what;
 };
 
 struct VerifyReport {
   uint64_t tables = 0;
-  uint64_t rows = 0;       // that are whole
-  uint64_t rows_lost = 0;  // of keys that exist: marked by a repair before, or damaged
+  uint64_t rows = 0;       // intact ones
+  uint64_t rows_lost = 0;  // damaged now, or recorded as lost by an earlier repair
   uint64_t bytes = 0;
-  std::vector<Damage> damage;     // the first kDamageListedMax of them
+  std::vector<Damage> damage;     // the first kDamageListedMax
   uint64_t damage_count = 0;      // all
-  uint64_t rows_marked_lost = 0;  // with repair: they answer kDefaultDegraded, never kAbsent
+  uint64_t rows_marked_lost = 0;  // by this repair: lookups return kDefaultDegraded, never kAbsent
 };
 inline constexpr size_t kDamageListedMax = 1000;
 

@@ -1,4 +1,4 @@
-// The words that every part of hps shares: key, version, element type, per-key status.
+// Basic types of hps: key, version, element type, status of a key.
 #pragma once
 
 #include <array>
@@ -8,20 +8,20 @@
 
 namespace hps {
 
-// Names a row of a table. Every 64-bit value is legal, also -1, the minimum and the maximum.
-// 32-bit keys widen on input; unsigned 64-bit ones are taken bit for bit.
+// Identifies a row of a table. Every 64-bit value is valid, including -1, the minimum and the
+// maximum. 32-bit keys are widened; unsigned 64-bit keys keep their bits.
 using Key = int64_t;
 
-// Orders the values of one row inside one incarnation of its table: topic generation in the upper
-// 16 bits (from 1), stream offset in the lower 48. 0 = as imported.
+// Orders the values of one row within one incarnation of its table: the topic's generation (from 1)
+// in the upper 16 bits, the stream offset in the lower 48. 0 = as imported.
 using Version = uint64_t;
 
-// One complete import of a table: a random number of kIncarnationBits bits that is never used
-// twice in a store. Entries of the upper levels belong to exactly one incarnation.
+// Identifies one import of a table: a random number of kIncarnationBits bits, unique within a
+// store. Every cached row belongs to one incarnation.
 using Incarnation = uint64_t;
 inline constexpr int kIncarnationBits = 52;
 
-// Element type of a row. The numbers are stored on disk and never change.
+// Element type of a row. The numbers are part of the file format and never change.
 enum class Dtype : uint8_t { kFloat32 = 1, kFloat16 = 2, kBfloat16 = 3 };
 
 constexpr size_t ElementBytes(Dtype dtype) { return dtype == Dtype::kFloat32 ? 4 : 2; }
@@ -39,14 +39,14 @@ constexpr std::string_view DtypeName(Dtype dtype) {
   return "unknown";
 }
 
-// What was answered for one key. The numbers are part of the wire format and never change.
+// How one key was answered. The numbers are part of the wire format and never change.
 enum class KeyStatus : uint8_t {
-  kAbsent = 0,           // no level has the key: the table's default row
-  kHitL1 = 1,            // the GPU cache answered
-  kHitL2 = 2,            // the volatile database answered
-  kHitL3 = 3,            // the persistent database answered
-  kDefaultPending = 4,   // a default row now, the real one is being inserted in the background
-  kDefaultDegraded = 5,  // a default row because a level failed or the deadline passed
+  kAbsent = 0,           // the table does not have the key: its default row
+  kHitL1 = 1,            // row from level 1, the GPU cache
+  kHitL2 = 2,            // row from level 2, the cache in host memory
+  kHitL3 = 3,            // row from level 3, the store on disk
+  kDefaultPending = 4,   // default row; the key's row is being inserted in the background
+  kDefaultDegraded = 5,  // default row, because a level failed or the deadline passed
 };
 inline constexpr size_t kKeyStatusCount = 6;
 

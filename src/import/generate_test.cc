@@ -1,4 +1,4 @@
-#include "hps/generate.h"
+#include "import/generate.h"
 
 #include <gtest/gtest.h>
 

@@ -369,8 +369,8 @@ absl::StatusOr<Database::Pin> Database::PinTable(const std::string& name) {
   if (table == catalog_.tables.end()) {
     std::vector<std::string> names;
     for (const auto& [known, record] : catalog_.tables) names.push_back(known);
-    return absl::NotFoundError(
-        absl::StrCat("store '", path(), "' has no table '", name, "'", DidYouMean(name, names)));
+    return absl::NotFoundError(absl::StrCat("store '", path(), "' has no table '", name, "'",
+                                            NearestNameHint(name, names)));
   }
   const auto found = families_.find(table->second.incarnation);
   if (found == families_.end()) {

@@ -94,7 +94,7 @@ class RocksStore final : public DurableStore {
       std::span<const TableSpec> specs) override;
   absl::Status Drop(const std::string& name) override;
   absl::StatusOr<bool> Refresh() override;
-  std::vector<LostImport> TakeLostImports(const std::string& model) override;
+  std::vector<RejectedImport> TakeRejectedImports(const std::string& model) override;
   absl::Status Sync() override { return database()->Sync(); }
   DurableStatistics Statistics() const override { return database()->Statistics(); }
 
@@ -168,7 +168,7 @@ absl::StatusOr<bool> RocksStore::Refresh() {
   return current->read_only() ? CatchUp() : CommitReadyImports(*current);
 }
 
-std::vector<LostImport> RocksStore::TakeLostImports(const std::string& model) {
+std::vector<RejectedImport> RocksStore::TakeRejectedImports(const std::string& model) {
   const std::shared_ptr<Database> current = database();
   MutexLock lock(current->change_mutex());
   return current->lost_imports().Take(model);
@@ -233,7 +233,7 @@ absl::StatusOr<std::unique_ptr<BulkImport>> StageImport(const RocksStoreOptions&
   return RocksImport::Begin(nullptr, options, specs);
 }
 
-absl::StatusOr<std::vector<WaitingImport>> ListWaitingImports(const RocksStoreOptions& options) {
+absl::StatusOr<std::vector<PendingImport>> ListPendingImports(const RocksStoreOptions& options) {
   return ListReadyImports(options.env != nullptr ? options.env : rocksdb::Env::Default(),
                           options.config.path);
 }

@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<DurableStore>> OpenRocksStore(const RocksStoreOpt
 absl::StatusOr<std::unique_ptr<BulkImport>> StageImport(const RocksStoreOptions& options,
                                                         std::span<const TableSpec> specs);
 
-// As WaitingImports of hps/store.h. Only the path and the Env of `options` are looked at.
-absl::StatusOr<std::vector<WaitingImport>> ListWaitingImports(const RocksStoreOptions& options);
+// As PendingImports of hps/store.h. Only the path and the Env of `options` are looked at.
+absl::StatusOr<std::vector<PendingImport>> ListPendingImports(const RocksStoreOptions& options);
 
 }  // namespace hps

@@ -12,13 +12,13 @@ namespace {
 std::optional<uint64_t> OwnBudget(const BudgetRequest& request) {
   if (request.fixed_bytes.has_value()) return request.fixed_bytes;
   if (!request.share.has_value()) return std::nullopt;
-  // Exact at 1.0 for every need; rounded up, so that a share is never short of a row's part.
+  // Exact at 1.0 for every need; rounded up, so that a share is never a fraction of a row short.
   const long double bytes = static_cast<long double>(request.needed_bytes) * *request.share;
-  if (bytes <= 0) return 0;  // the table is not to be in the level
+  if (bytes <= 0) return 0;  // kept out of the level
   return std::max(request.least_bytes, static_cast<uint64_t>(std::ceil(bytes)));
 }
 
-// Divides the bytes over those that hold none.
+// Divides the bytes among the tables that hold none.
 void DivideRest(uint64_t bytes_left, std::span<const BudgetRequest> requests,
                 std::vector<uint64_t>& parts) {
   std::vector<BudgetRequest> without;
@@ -67,19 +67,19 @@ std::vector<uint64_t> RedivideBudget(uint64_t bytes_max, std::span<const BudgetR
   std::vector<uint64_t> fair = DivideBudget(bytes_max, requests);
   std::vector<uint64_t> parts(requests.size());
   uint64_t bytes_left = bytes_max;
-  uint64_t wanted = 0;  // by those that hold nothing; at most bytes_max
+  uint64_t desired = 0;  // fair shares of the tables that hold none; at most bytes_max
   for (size_t i = 0; i < requests.size(); ++i) {
     parts[i] = requests[i].held_bytes;
     bytes_left -= parts[i];
-    if (parts[i] == 0) wanted += fair[i];
+    if (parts[i] == 0) desired += fair[i];
   }
-  if (bytes_left >= wanted - wanted / 4) {
+  if (bytes_left >= desired - desired / 4) {
     DivideRest(bytes_left, requests, parts);
     return parts;
   }
   fair = DivideBudget(bytes_max - bytes_max / 16, requests);
   const auto excess = [&](size_t i) {
-    // A served table keeps its place in the level.
+    // A live table is never removed from the level.
     return fair[i] != 0 && parts[i] > fair[i] ? parts[i] - fair[i] : 0;
   };
   std::vector<size_t> by_excess(requests.size());
@@ -87,11 +87,11 @@ std::vector<uint64_t> RedivideBudget(uint64_t bytes_max, std::span<const BudgetR
   std::stable_sort(by_excess.begin(), by_excess.end(),
                    [&](size_t a, size_t b) { return excess(a) > excess(b); });
   for (const size_t i : by_excess) {
-    if (bytes_left >= wanted || excess(i) == 0) break;
+    if (bytes_left >= desired || excess(i) == 0) break;
     bytes_left += excess(i);
     parts[i] = fair[i];
   }
-  DivideRest(std::min(bytes_left, wanted), requests, parts);
+  DivideRest(std::min(bytes_left, desired), requests, parts);
   return parts;
 }
 
@@ -103,7 +103,7 @@ uint64_t NeedOf(uint64_t bytes, uint64_t row_count, size_t row_bytes) {
 uint64_t RowsThatFit(
     uint64_t bytes, size_t row_bytes,
     const std::function<uint64_t(uint64_t row_count, size_t row_bytes)>& bytes_for) {
-  uint64_t least = 0;  // these fit
+  uint64_t least = 0;  // known to fit
   uint64_t most = bytes / row_bytes;
   while (least < most) {
     const uint64_t rows = most - (most - least) / 2;

@@ -54,7 +54,7 @@ TEST(BudgetTest, ATableMayHaveABudgetOfItsOwn) {
   EXPECT_FALSE(requests[3].wants_any());
 }
 
-// A share of a small table would be less than any table needs, and opening the level would fail.
+// Catches: a share of a small table that is less than the minimum, so that opening it fails.
 TEST(BudgetTest, AShareIsNeverLessThanATableNeeds) {
   const std::vector<BudgetRequest> requests = {
       {.least_bytes = 90, .needed_bytes = 100, .share = 0.5},
@@ -68,15 +68,15 @@ BudgetRequest Table(uint64_t needed_bytes, uint64_t held_bytes) {
 
 TEST(BudgetTest, ServedTablesKeepTheirsWhileTheNewOnesFindEnough) {
   EXPECT_EQ(RedivideBudget(1000, std::vector{Table(500, 500), Table(400, 0)}), (Budgets{500, 400}));
-  // A fair part of the new table were 202; with three quarters of it none has to be opened anew.
+  // The new table's fair share is 202; three quarters of it are free, so no table is re-created.
   EXPECT_EQ(RedivideBudget(1000, std::vector{Table(2010, 840), Table(500, 0)}),
             (Budgets{840, 160}));
-  // What a table held before it was imported again is free, and no other notices.
+  // The memory of a table that was imported again is free; other tables keep their budgets.
   EXPECT_EQ(RedivideBudget(1000, std::vector{Table(2010, 501), Table(2050, 0)}),
             (Budgets{501, 499}));
 }
 
-// Of 960, a sixteenth of 1024 being kept free, a fair part is 240 for each of four.
+// A sixteenth of 1024 is kept free; the fair share of each of four tables is 960 / 4 = 240.
 TEST(BudgetTest, ServedTablesMakeRoomTheLargestExcessFirst) {
   EXPECT_EQ(RedivideBudget(1024, std::vector{Table(510, 300), Table(510, 200), Table(510, 524),
                                              Table(510, 0)}),
@@ -95,7 +95,7 @@ TEST(BudgetTest, ASmallTableCostsOnlyOneItsRowsAndTheNextOneNone) {
 }
 
 TEST(BudgetTest, AServedTableKeepsItsPlaceInTheLevel) {
-  // Together their leasts are more than there is.
+  // The sum of the minimums exceeds the level.
   EXPECT_EQ(RedivideBudget(15, std::vector{Table(100, 15), Table(100, 0)}), (Budgets{15, 0}));
   EXPECT_EQ(RedivideBudget(15, std::vector{Table(100, 0), Table(100, 15)}), (Budgets{0, 15}));
 }
@@ -134,7 +134,7 @@ TEST(BudgetTest, NeverGivesMoreThanThereIs) {
   }
 }
 
-// Catches: a table that no level can hold whole, and that takes the parts of all others.
+// Catches: a table that is too large for the level and takes the shares of all others.
 TEST(NeedOfTest, HasAnEndForATableThatFitsNoLevel) {
   EXPECT_EQ(NeedOf(123, 10, 4), 123u);
   EXPECT_EQ(NeedOf(UINT64_MAX, uint64_t{1} << 32, 16), uint64_t{1} << 36);

@@ -1,28 +1,26 @@
 #include "hps/config.h"
 
 #include <toml++/toml.h>
-#include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
+#include "base/logging.h"
 #include "base/macros.h"
-#include "hps/units.h"
 #include "import/formats/file.h"
+#include "model/config_check.h"
 #include "model/config_keys.h"
 #include "model/config_settings.h"
 #include "model/config_values.h"
-#include "model/setting_list.h"
 #include "types/names.h"
 
 namespace hps {
 namespace {
 
-// The parser quotes what it saw, which may be a line break; a message is one line.
+// Replaces control characters: the parser quotes its input, and a message must be one line.
 std::string OneLine(std::string_view text) {
   std::string line;
   for (const char character : text) {
@@ -32,7 +30,7 @@ std::string OneLine(std::string_view text) {
   return line;
 }
 
-// What every step of reading one file needs: for messages, relative paths and origins.
+// The file being read: for messages, relative paths and origins.
 struct FileContext {
   std::string path;
   std::string directory;
@@ -82,11 +80,10 @@ ConfigValue ToConfigValue(const toml::node& node) {
   return OtherValue{"a date or time"};
 }
 
-template <typename Target>
-const Setting<Target>* FindSetting(const std::vector<Setting<Target>>& settings,
-                                   std::string_view section, std::string_view name) {
-  for (const Setting<Target>& setting : settings) {
-    if (setting.section == section && setting.name == name) return &setting;
+// The setting with this name or old name; null if there is none.
+const Setting* FindSetting(const std::vector<Setting>& settings, const std::string& name) {
+  for (const Setting& setting : settings) {
+    if (setting.name == name || setting.old_name == name) return &setting;
   }
   return nullptr;
 }
@@ -98,75 +95,79 @@ bool IsSection(std::string_view name) {
   return false;
 }
 
-// What was probably meant by `name` in `section` ("" = at the top): a setting or sub-section of the
-// same section, else a setting of that name elsewhere.
+// A hint for the unknown `name` in `section` ("" = top level): the nearest setting or sub-section
+// of that section, else a setting with that name in another section.
 std::string Suggestion(const std::string& section, const std::string& name) {
   std::vector<std::string> here;
   std::string elsewhere;
-  const auto consider = [&](std::string_view setting_section, std::string_view setting_name) {
-    if (setting_section == section) here.emplace_back(setting_name);
-    if (elsewhere.empty() && setting_name == name)
-      elsewhere = absl::StrCat(std::string(setting_section), ".", std::string(setting_name));
-  };
-  for (const auto& setting : ConfigSettings()) consider(setting.section, setting.name);
-  for (const auto& setting : ModelSettings()) consider(setting.section, setting.name);
-  for (const auto& setting : TableSettings()) consider(setting.section, setting.name);
-  for (const std::string& known : SectionNames()) {
-    const size_t dot = known.rfind('.');
-    const std::string parent = dot == std::string::npos ? "" : known.substr(0, dot);
-    if (parent == section) here.push_back(known.substr(dot + 1));
+  std::vector<std::string> known = SettingNames();
+  for (std::string& part : SectionNames()) known.push_back(std::move(part));
+  for (const std::string& full : known) {
+    const size_t dot = full.rfind('.');
+    const std::string parent = dot == std::string::npos ? "" : full.substr(0, dot);
+    const std::string last = full.substr(dot + 1);
+    if (parent == section) here.push_back(last);
+    if (elsewhere.empty() && last == name && dot != std::string::npos) elsewhere = full;
   }
-  const std::string meant = DidYouMean(name, here);
-  if (!meant.empty() || elsewhere.empty()) return meant;
+  const std::string hint = NearestNameHint(name, here);
+  if (!hint.empty() || elsewhere.empty()) return hint;
   return "; did you mean '" + elsewhere + "'?";
-}
-
-absl::Status UnknownSetting(const FileContext& file, const std::string& section,
-                            const toml::key& key) {
-  const std::string name(key.str());
-  const std::string full = section.empty() ? name : section + "." + name;
-  return InvalidAt(file, key.source(),
-                   absl::StrCat("unknown setting '", full, "'", Suggestion(section, name)));
-}
-
-// Reads one setting and checks it.
-template <typename Target>
-absl::Status ReadSetting(const FileContext& file, const Setting<Target>& setting,
-                         const toml::node& node, Target& target) {
-  const absl::Status read = setting.read(ToConfigValue(node), file.directory, target);
-  if (!read.ok()) {
-    return ErrorAt(
-        file, node.source(),
-        absl::Status(read.code(), absl::StrCat(std::string(setting.section), ".",
-                                               std::string(setting.name), ": ", read.message())));
-  }
-  const absl::Status checked = CheckSetting(setting, target);
-  return checked.ok() ? checked : ErrorAt(file, node.source(), checked);
 }
 
 std::string OriginOf(const FileContext& file, const toml::node& node) {
   return absl::StrCat(file.path, ":", node.source().begin.line);
 }
 
-// Origins of one table of settings: short name -> "file:line".
+// Origins of the settings of one object: short name -> "file:line".
 using Origins = std::map<std::string, std::string>;
 
-// Reads a table whose entries are settings of `section`. [[model.table]] is left to the caller.
-template <typename Target>
-absl::StatusOr<Origins> ReadTable(const FileContext& file,
-                                  const std::vector<Setting<Target>>& settings,
-                                  const std::string& section, const toml::table& table,
-                                  Target& target) {
-  Origins origins;
-  for (const auto& [key, node] : table) {
-    const std::string name(key.str());
-    if (section == "model" && name == "table") continue;
-    const Setting<Target>* setting = FindSetting(settings, section, name);
-    if (setting == nullptr) return UnknownSetting(file, section, key);
-    HPS_RETURN_IF_ERROR(ReadSetting(file, *setting, node, target));
-    origins[name] = OriginOf(file, node);
+// The settings that a table of the file may have, and the origins of those that it has.
+struct SettingGroup {
+  std::vector<Setting> settings;
+  Origins origins{};
+};
+
+// Reads and checks one setting; `full_name` has its section.
+absl::Status ReadSetting(const FileContext& file, const std::string& full_name,
+                         const toml::key& key, const toml::node& node, SettingGroup& group) {
+  const Setting* setting = FindSetting(group.settings, full_name);
+  if (setting == nullptr) {
+    const size_t dot = full_name.rfind('.');
+    const std::string section = dot == std::string::npos ? "" : full_name.substr(0, dot);
+    return InvalidAt(file, key.source(),
+                     absl::StrCat("unknown setting '", full_name, "'",
+                                  Suggestion(section, std::string(key.str()))));
   }
-  return origins;
+  if (!group.origins.emplace(setting->short_name(), OriginOf(file, node)).second) {
+    return InvalidAt(file, key.source(),
+                     absl::StrCat("'", setting->name, "' is given twice, also by its old name '",
+                                  std::string(setting->old_name), "'"));
+  }
+  if (full_name == setting->old_name) {
+    LogWarning(absl::StrCat(OriginOf(file, node), ": setting '", full_name, "' is now called '",
+                            setting->name, "'; the next version will refuse the old name"));
+  }
+  const ConfigValue value = ToConfigValue(node);
+  if (const auto* text = std::get_if<std::string>(&value);
+      text != nullptr && IsReserved(absl::StrCat(setting->name, "=", *text))) {
+    return ErrorAt(file, node.source(),
+                   absl::UnimplementedError(absl::StrCat(setting->name, " = ", QuoteToml(*text),
+                                                         " is not part of this version")));
+  }
+  if (const absl::Status read = setting->value->Read(value, file.directory); !read.ok()) {
+    return ErrorAt(file, node.source(),
+                   absl::Status(read.code(), absl::StrCat(setting->name, ": ", read.message())));
+  }
+  const absl::Status checked = CheckSetting(*setting);
+  return checked.ok() ? checked : ErrorAt(file, node.source(), checked);
+}
+
+absl::Status CheckNotReserved(const FileContext& file, const std::string& name,
+                              const toml::key& key) {
+  if (!IsReserved(name)) return absl::OkStatus();
+  return ErrorAt(
+      file, key.source(),
+      absl::UnimplementedError(absl::StrCat("'", name, "' is not part of this version")));
 }
 
 // The elements of [[name]], or an error when `node` is something else.
@@ -181,37 +182,53 @@ absl::StatusOr<const toml::array*> ArrayOfTables(const FileContext& file, const 
   return array;
 }
 
-absl::Status ReadModel(const FileContext& file, const toml::table& table, Config& config) {
-  ModelConfig model;
-  HPS_ASSIGN_OR_RETURN(const Origins origins,
-                       ReadTable(file, ModelSettings(), "model", table, model));
-  if (model.name.empty()) return InvalidAt(file, table.source(), "a [[model]] needs a name");
-  const std::string prefix = "model[" + model.name + "].";
-  for (const auto& [name, origin] : origins) config.origin[prefix + name] = origin;
-  if (const toml::node* overrides = table.get("table")) {
-    HPS_ASSIGN_OR_RETURN(const toml::array* array, ArrayOfTables(file, "model.table", *overrides));
-    for (const toml::node& element : *array) {
-      TableConfig override_of_table;
-      HPS_ASSIGN_OR_RETURN(
-          const Origins table_origins,
-          ReadTable(file, TableSettings(), "model.table", *element.as_table(), override_of_table));
-      if (override_of_table.name.empty())
-        return InvalidAt(file, element.source(), "a [[model.table]] needs a name");
-      for (const auto& [name, origin] : table_origins)
-        config.origin[prefix + "table[" + override_of_table.name + "]." + name] = origin;
-      model.table.push_back(std::move(override_of_table));
-    }
+// Reads one [[section]], which must name itself. `skipped` is the name of the arrays below it.
+absl::StatusOr<Origins> ReadNamed(const FileContext& file, const std::string& section,
+                                  const toml::table& table, std::string_view skipped,
+                                  std::vector<Setting> settings) {
+  SettingGroup group = {.settings = std::move(settings)};
+  for (const auto& [key, node] : table) {
+    if (key.str() == skipped) continue;
+    const std::string name = absl::StrCat(section, ".", std::string(key.str()));
+    HPS_RETURN_IF_ERROR(CheckNotReserved(file, name, key));
+    HPS_RETURN_IF_ERROR(ReadSetting(file, name, key, node, group));
   }
-  config.model.push_back(std::move(model));
+  if (!group.origins.contains("name"))
+    return InvalidAt(file, table.source(), absl::StrCat("a [[", section, "]] needs a name"));
+  return std::move(group.origins);
+}
+
+void AddOrigins(const std::string& prefix, const Origins& origins, Config& config) {
+  for (const auto& [name, origin] : origins) config.origin[prefix + name] = origin;
+}
+
+absl::Status ReadModel(const FileContext& file, const toml::table& table, Config& config) {
+  ModelConfig& model = config.model.emplace_back();
+  HPS_ASSIGN_OR_RETURN(const Origins origins,
+                       ReadNamed(file, "model", table, "table", SettingsOf(model)));
+  const std::string prefix = "model[" + model.name + "].";
+  AddOrigins(prefix, origins, config);
+  const toml::node* tables = table.get("table");
+  if (tables == nullptr) return absl::OkStatus();
+  HPS_ASSIGN_OR_RETURN(const toml::array* array, ArrayOfTables(file, "model.table", *tables));
+  for (const toml::node& element : *array) {
+    TableConfig& budget = model.table.emplace_back();
+    HPS_ASSIGN_OR_RETURN(
+        const Origins table_origins,
+        ReadNamed(file, "model.table", *element.as_table(), "", SettingsOf(budget)));
+    AddOrigins(absl::StrCat(prefix, "table[", budget.name, "]."), table_origins, config);
+  }
   return absl::OkStatus();
 }
 
-// Reads a section and the sections below it ([l2] and [l2.redis]).
+// Reads a section and the sections below it ([server] and [server.security]).
 absl::Status ReadSection(const FileContext& file, const std::string& section,
                          const toml::table& table, Config& config) {
+  SettingGroup group = {.settings = SettingsOf(config)};
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     const std::string full = section.empty() ? name : section + "." + name;
+    HPS_RETURN_IF_ERROR(CheckNotReserved(file, full, key));
     if (full == "model") {
       HPS_ASSIGN_OR_RETURN(const toml::array* array, ArrayOfTables(file, "model", node));
       for (const toml::node& element : *array)
@@ -227,73 +244,22 @@ absl::Status ReadSection(const FileContext& file, const std::string& section,
       HPS_RETURN_IF_ERROR(ReadSection(file, full, *node.as_table(), config));
       continue;
     }
-    const Setting<Config>* setting = FindSetting(ConfigSettings(), section, name);
-    if (setting == nullptr) return UnknownSetting(file, section, key);
-    HPS_RETURN_IF_ERROR(ReadSetting(file, *setting, node, config));
-    config.origin[full] = OriginOf(file, node);
+    HPS_RETURN_IF_ERROR(ReadSetting(file, full, key, node, group));
   }
+  AddOrigins(section + ".", group.origins, config);
   return absl::OkStatus();
 }
 
-absl::Status CheckModel(const ModelConfig& model) {
-  for (const Setting<ModelConfig>& setting : ModelSettings())
-    HPS_RETURN_IF_ERROR(CheckSetting(setting, model));
-  std::set<std::string> names;
-  for (const TableConfig& table : model.table) {
-    for (const Setting<TableConfig>& setting : TableSettings())
-      HPS_RETURN_IF_ERROR(CheckSetting(setting, table));
-    if (!names.insert(table.name).second) {
-      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "': [[model.table]] '",
-                                                     table.name, "' is given twice"));
-    }
-    const bool is_served =
-        model.tables.empty() ||
-        std::find(model.tables.begin(), model.tables.end(), table.name) != model.tables.end();
-    if (!is_served) {
-      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "': [[model.table]] '",
-                                                     table.name, "' is not one of its `tables`",
-                                                     DidYouMean(table.name, model.tables)));
-    }
-    const bool l2_twice = table.l2_share.has_value() && table.l2_bytes.has_value();
-    if (l2_twice || (table.l1_share.has_value() && table.l1_bytes.has_value())) {
-      const std::string level = l2_twice ? "l2" : "l1";
-      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "', table '",
-                                                     table.name, "': ", level, "_share and ", level,
-                                                     "_bytes exclude each other"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-// What tables are given by name must be there, whatever the store holds.
-absl::Status CheckBudgets(const Config& config, const std::string& level, uint64_t bytes_max,
-                          std::optional<uint64_t> TableConfig::*member) {
-  uint64_t bytes_left = bytes_max;
-  for (const ModelConfig& model : config.model) {
-    for (const TableConfig& table : model.table) {
-      const uint64_t bytes = (table.*member).value_or(0);
-      if (bytes > bytes_left) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("model '", model.name, "', table '", table.name, "': ", level,
-                         "_bytes = ", FormatByteSize(bytes), ", but ", level, ".bytes_max = ",
-                         FormatByteSize(bytes_max), " has ", FormatByteSize(bytes_left), " left"));
-      }
-      bytes_left -= bytes;
-    }
-  }
-  return absl::OkStatus();
-}
-
-// Of the settings whose defaults depend on the file.
+// Sets the defaults that depend on the file.
 void DeriveDefaults(const FileContext& file, Config& config) {
-  // Else a command would depend on where it is typed.
+  // The default store must not depend on the working directory.
   if (!config.origin.contains("store.path"))
     config.store.path = ResolvePath(file.directory, config.store.path);
   if (!config.origin.contains("server.body_bytes_max"))
     config.server.body_bytes_max = DefaultBodyBytesMax(config.server);
 }
 
-// Relative to nothing, so that it means the same in any file.
+// Means the same in a file anywhere.
 std::string AbsolutePath(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
@@ -304,7 +270,7 @@ void PrintLine(const std::string& name, const std::string& value, const std::str
                const Config& config, std::string& text) {
   if (value.empty()) return;
   const auto origin = config.origin.find(origin_name);
-  // A comment is one line, whatever the file is called.
+  // A file name may have line breaks; a comment must not.
   absl::StrAppend(&text, name, " = ", value, "  # ",
                   origin == config.origin.end() ? "default" : OneLine(origin->second), "\n");
 }
@@ -315,12 +281,12 @@ absl::StatusOr<Config> LoadConfig(const std::string& path) {
   HPS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const FileContext file = {.path = path,
                             .directory = std::filesystem::path(path).parent_path().string()};
-  // A ps.json of the first implementation, mostly.
+  // Probably a ps.json of HugeCTR.
   if (const size_t begin = text.find_first_not_of(" \t\r\n");
       begin != std::string::npos && text[begin] == '{') {
     return absl::InvalidArgumentError(absl::StrCat(
         path,
-        ": expected TOML, found JSON; docs/from_hugectr.md tells what became of each setting "
+        ": expected TOML, found JSON; docs/from_hugectr.md lists the equivalent of each setting "
         "of a ps.json"));
   }
   if (const std::optional<TextPlace> deep = FindDeepKey(text, kConfigKeyPartsMax)) {
@@ -343,27 +309,6 @@ absl::StatusOr<Config> LoadConfig(const std::string& path) {
   return config;
 }
 
-absl::Status ValidateConfig(const Config& config) {
-  for (const Setting<Config>& setting : ConfigSettings())
-    HPS_RETURN_IF_ERROR(CheckSetting(setting, config));
-  if (config.l2.resolution_target > config.l2.overflow_margin) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "l2.resolution_target = ", config.l2.resolution_target,
-        ": expected at most l2.overflow_margin, which is ", config.l2.overflow_margin));
-  }
-  HPS_RETURN_IF_ERROR(CheckServer(config.server));
-  std::set<std::string> names;
-  for (const ModelConfig& model : config.model) {
-    HPS_RETURN_IF_ERROR(CheckModel(model));
-    if (!names.insert(model.name).second)
-      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "' is given twice"));
-  }
-  if (config.l2.kind == L2Kind::kMemory) {
-    HPS_RETURN_IF_ERROR(CheckBudgets(config, "l2", config.l2.bytes_max, &TableConfig::l2_bytes));
-  }
-  return CheckBudgets(config, "l1", config.l1.bytes_max, &TableConfig::l1_bytes);
-}
-
 std::string PrintConfig(const Config& given) {
   Config config = given;
   config.store.path = AbsolutePath(config.store.path);
@@ -372,30 +317,23 @@ std::string PrintConfig(const Config& given) {
         &config.server.token_file, &config.log.file}) {
     *path = AbsolutePath(*path);
   }
-  for (ModelConfig& model : config.model) {
-    model.dense = AbsolutePath(model.dense);
-    for (TableConfig& table : model.table) table.l1_hot_keys = AbsolutePath(table.l1_hot_keys);
-  }
   std::string text;
-  for (const Setting<Config>& setting : ConfigSettings()) {
-    const std::string name =
-        absl::StrCat(std::string(setting.section), ".", std::string(setting.name));
-    PrintLine(name, setting.print(config), name, config, text);
-  }
-  for (const ModelConfig& model : config.model) {
+  for (const Setting& setting : SettingsOf(config))
+    PrintLine(setting.name, setting.value->Print(), setting.name, config, text);
+  const auto print_all = [&](const std::vector<Setting>& settings, const std::string& prefix) {
+    for (const Setting& setting : settings) {
+      PrintLine(setting.short_name(), setting.value->Print(), prefix + setting.short_name(), config,
+                text);
+    }
+  };
+  for (ModelConfig& model : config.model) {
     const std::string prefix = "model[" + model.name + "].";
     absl::StrAppend(&text, "[[model]]\n");
-    for (const Setting<ModelConfig>& setting : ModelSettings()) {
-      const std::string name(setting.name);
-      PrintLine(name, setting.print(model), prefix + name, config, text);
-    }
-    for (const TableConfig& table : model.table) {
+    print_all(SettingsOf(model), prefix);
+    for (TableConfig& table : model.table) {
+      table.l1_hot_keys = AbsolutePath(table.l1_hot_keys);
       absl::StrAppend(&text, "[[model.table]]\n");
-      for (const Setting<TableConfig>& setting : TableSettings()) {
-        const std::string name(setting.name);
-        PrintLine(name, setting.print(table), prefix + "table[" + table.name + "]." + name, config,
-                  text);
-      }
+      print_all(SettingsOf(table), absl::StrCat(prefix, "table[", table.name, "]."));
     }
   }
   return text;

@@ -1,6 +1,7 @@
 #include "model/config_keys.h"
 
 #include <algorithm>
+#include <array>
 
 namespace hps {
 namespace {
@@ -10,7 +11,8 @@ size_t LineEnd(std::string_view text, size_t at) {
   return std::min(text.find('\n', at), text.size());
 }
 
-// Behind the string that begins at `at`; one that is not closed ends with its line, or the text.
+// The position after the string that begins at `at`. An unclosed one ends with its line, or, if it
+// may have several lines, with the text.
 size_t BehindString(std::string_view text, size_t at) {
   const char quote = text[at];
   const bool has_escapes = quote == '"';
@@ -31,8 +33,7 @@ size_t BehindString(std::string_view text, size_t at) {
   return end;
 }
 
-// What may stand in a dotted key beside its strings. Bytes beyond ASCII are for the parser to
-// judge.
+// Characters of a dotted key outside its strings. The parser judges bytes beyond ASCII.
 bool IsInKey(char character) {
   const auto byte = static_cast<unsigned char>(character);
   const bool is_letter = (byte | 0x20) >= 'a' && (byte | 0x20) <= 'z';
@@ -67,6 +68,14 @@ std::optional<TextPlace> FindDeepKey(std::string_view text, uint32_t parts_max) 
     ++at;
   }
   return std::nullopt;
+}
+
+bool IsReserved(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kReserved = {"l2.kind=redis", "l2.kind=memory+redis",
+                                                         "l2.redis", "model.dense", "update"};
+  return std::any_of(kReserved.begin(), kReserved.end(), [name](std::string_view reserved) {
+    return name == reserved || (name.starts_with(reserved) && name[reserved.size()] == '.');
+  });
 }
 
 }  // namespace hps

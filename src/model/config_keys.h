@@ -1,6 +1,4 @@
-// How deep the keys of a configuration nest, found out before its text is parsed: the parser takes
-// its tables apart by recursion, one call for each part of a dotted key, and a file has room for a
-// key that no stack has.
+// Checks of a configuration's keys: how deep they nest, and which are reserved.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +16,14 @@ struct TextPlace {
   uint32_t column = 0;
 };
 
-// Where the first key of `text`, TOML, has more than `parts_max` parts (a.b.c has three), if any
-// has. What looks like a key and is none, a dotted version number without quotes for example, is no
-// TOML either.
+// The place in the TOML `text` of the first key with more than `parts_max` parts (a.b.c has three).
+// Run this before parsing: the parser recurses once per part, and a file of the permitted size can
+// hold a key that overflows the stack. Other text that looks like a key, such as an unquoted
+// version number, is not valid TOML either.
 std::optional<TextPlace> FindDeepKey(std::string_view text, uint32_t parts_max);
+
+// Whether `name`, with its section, is reserved for a later version: a setting, a section or
+// anything below it ("update.brokers"), or a value of a setting ("l2.kind=redis").
+bool IsReserved(std::string_view name);
 
 }  // namespace hps

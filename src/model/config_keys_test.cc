@@ -34,7 +34,7 @@ TEST(ConfigKeysTest, LeavesValuesAndCommentsAlone) {
   EXPECT_EQ(DeepKey("a = 1979-05-27T07:32:00.999\nb = 1.5"), "");
 }
 
-// Catches: a string whose end is overlooked, so that the keys behind it are taken for its content.
+// Catches: an overlooked end of a string, so that later keys are taken for its content.
 TEST(ConfigKeysTest, FindsKeysBehindStrings) {
   const std::string deep = ", { a.b.c.d = 1 } ]";
   EXPECT_EQ(DeepKey("x = [ \"\"" + deep), "1:18");

@@ -1,296 +1,326 @@
 #include "model/config_settings.h"
 
-#include <algorithm>
-#include <array>
-#include <filesystem>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
-#include "base/macros.h"
-#include "hps/table_spec.h"
-#include "hps/units.h"
 #include "model/config_values.h"
-#include "model/setting_list.h"
-#include "tier/device_cache_factory.h"
 
 namespace hps {
 namespace {
 
-constexpr std::string_view kAwaitsRedis = "Redis as level 2";
-constexpr std::string_view kAwaitsUpdate = "the update stream";
-constexpr std::string_view kAwaitsDense = "dense networks";
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 
-std::vector<Setting<Config>> StoreSettings() {
-  const EnumCodec<SyncMode> sync{{{SyncMode::kAlways, "always"},
-                                  {SyncMode::kInterval, "interval"},
-                                  {SyncMode::kNever, "never"}}};
-  return {
-      MakeSetting<Config>(
-          {"store", "path", "Directory of the store (level 3); made by the first import."},
-          PathCodec{}, [](auto& c) -> auto& { return c.store.path; }),
-      MakeSetting<Config>(
-          {"store", "cache_bytes", "Block cache of the store, shared by all tables."},
-          SizeCodec{0, kSizeMax}, [](auto& c) -> auto& { return c.store.cache_bytes; }),
-      MakeSetting<Config>(
-          {"store", "write_buffer_bytes",
-           "Memory for updates that are not yet in sorted files, shared by all tables."},
-          SizeCodec{uint64_t{1} << 20, kSizeMax},
-          [](auto& c) -> auto& { return c.store.write_buffer_bytes; }),
-      MakeSetting<Config>(
-          {"store", "sync",
-           "When written updates are forced to the disk: before each acknowledgement, "
-           "every `sync_interval`, or when the system likes. Imports always are."},
-          sync, [](auto& c) -> auto& { return c.store.sync; }),
-      MakeSetting<Config>(
-          {"store", "sync_interval", "Longest time between two forced writes."},
-          DurationCodec{std::chrono::milliseconds(1), kHour},
-          [](auto& c) -> auto& { return c.store.sync_interval; }),
-      MakeSetting<Config>(
-          {"store", "free_bytes_min", "Writes are refused below this much free disk."},
-          SizeCodec{0, kSizeMax}, [](auto& c) -> auto& { return c.store.free_bytes_min; }),
-  };
-}
+constexpr SizeCodec kSize = {0, uint64_t{1} << 50};  // 1 PiB: beyond every machine
+constexpr SizeCodec kPositiveSize = {1, uint64_t{1} << 50};
+constexpr SizeCodec kMessageSize = {1024, uint64_t{1} << 31};
+constexpr NumberCodec kShare = {0.0, 1.0};
+constexpr NumberCodec kFillShare = {0.01, 1.0};
+constexpr DurationCodec kServerTimeout = {milliseconds(1), hours(24)};
+constexpr uint64_t kCountMax = uint64_t{1} << 40;
+constexpr uint64_t kBytesInFlightMin = uint64_t{4} << 20;
 
-std::vector<Setting<Config>> L2Settings() {
-  const EnumCodec<L2Kind> kind{
-      {{L2Kind::kMemory, "memory"}, {L2Kind::kRedis, "redis"}, {L2Kind::kNone, "none"}}};
-  const EnumCodec<EvictionPolicy> eviction{{{EvictionPolicy::kOldest, "oldest"},
-                                            {EvictionPolicy::kLeastUsed, "least_used"},
-                                            {EvictionPolicy::kRandom, "random"}}};
-  Setting<Config> kind_setting = MakeSetting<Config>(
-      {"l2", "kind", "What level 2 is; this build has no Redis."}, kind,
-      [](auto& c) -> auto& { return c.l2.kind; });
-  kind_setting.check = [](const Config& config) {
-    if (config.l2.kind != L2Kind::kRedis) return absl::OkStatus();
-    return absl::UnimplementedError(
-        absl::StrCat("this build does not have ", std::string(kAwaitsRedis), ": use \"memory\""));
-  };
-  return {
-      std::move(kind_setting),
-      MakeSetting<Config>(
-          {"l2", "bytes_max",
-           "Memory of level 2 in all, metadata included; split over the tables by size."},
-          SizeCodec{1, kSizeMax}, [](auto& c) -> auto& { return c.l2.bytes_max; }),
-      MakeSetting<Config>(
-          {"l2", "preload",
-           "Share of every table that is loaded at start and when it is imported."},
-          NumberCodec{0.0, 1.0}, [](auto& c) -> auto& { return c.l2.preload; }),
-      MakeSetting<Config>(
-          {"l2", "eviction",
-           "Which rows give way: the longest unused, the least often used, or any."},
-          eviction, [](auto& c) -> auto& { return c.l2.eviction; }),
-      MakeSetting<Config>(
-          {"l2", "overflow_margin", "Eviction begins when a table fills this share of its budget."},
-          NumberCodec{0.01, 1.0}, [](auto& c) -> auto& { return c.l2.overflow_margin; }),
-      MakeSetting<Config>(
-          {"l2", "resolution_target", "Eviction ends at this share; at most `overflow_margin`."},
-          NumberCodec{0.01, 1.0}, [](auto& c) -> auto& { return c.l2.resolution_target; }),
-      MakeSetting<Config>(
-          {"l2", "huge_pages", "Ask for huge pages; used where the system gives them."},
-          BooleanCodec{}, [](auto& c) -> auto& { return c.l2.huge_pages; }),
-      MakeSetting<Config>(
-          {"l2.redis", "nodes", "Addresses of the Redis nodes.", kAwaitsRedis}, AddressListCodec{},
-          [](auto& c) -> auto& { return c.l2.redis.nodes; }),
-      MakeSetting<Config>(
-          {"l2.redis", "cluster", "Whether the nodes are a Redis Cluster.", kAwaitsRedis},
-          BooleanCodec{}, [](auto& c) -> auto& { return c.l2.redis.cluster; }),
-  };
-}
-
-std::vector<Setting<Config>> L1Settings() {
-  Setting<Config> devices = MakeSetting<Config>(
-      {"l1", "devices",
-       "GPUs that cache rows: all that are present (none without a GPU), or a list; a "
-       "listed one that is missing is an error, as is any list in a build without GPUs."},
-      DevicesCodec{}, [](auto& c) -> auto& { return c.l1; });
-  // A configuration that was made in code gets the same answer from Store::Open.
-  devices.read = [read = std::move(devices.read)](const ConfigValue& value,
-                                                  const std::string& directory, Config& config) {
-    HPS_RETURN_IF_ERROR(read(value, directory, config));
-    if (config.l1.devices.empty()) return absl::OkStatus();
-    const absl::Status support = BuiltInDeviceCacheFactory().Support();
-    if (support.ok()) return support;
-    return absl::Status(support.code(), absl::StrCat("device ", config.l1.devices.front(), ": ",
-                                                     support.message()));
-  };
-  return {
-      std::move(devices),
-      MakeSetting<Config>(
-          {"l1", "bytes_max",
-           "Device memory of level 1, per device, metadata included; split over the tables by "
-           "size."},
-          SizeCodec{1, kSizeMax}, [](auto& c) -> auto& { return c.l1.bytes_max; }),
-      MakeSetting<Config>(
-          {"l1", "preload", "Share of every table that is loaded at start."}, NumberCodec{0.0, 1.0},
-          [](auto& c) -> auto& { return c.l1.preload; }),
-      MakeSetting<Config>(
-          {"l1", "calls_max",
-           "Look-ups at a time on one device; each has buffers on the device and on the host. 0 = "
-           "16; of a server its look-ups (`[server] lookups`), divided by the devices, if they are "
-           "more and the device has room for them."},
-          IntegerCodec{0, kDeviceCallsMax}, [](auto& c) -> auto& { return c.l1.calls_max; }),
-      MakeSetting<Config>(
-          {"l1", "call_keys_max",
-           "Keys of one look-up through level 1, over all its tables; a key takes about 50 bytes "
-           "of "
-           "a call's buffers on the device and 55 on the host."},
-          IntegerCodec{1, kKeysPerCallMax}, [](auto& c) -> auto& { return c.l1.call_keys_max; }),
-      MakeSetting<Config>(
-          {"l1", "call_staging_bytes",
-           "Pinned memory of a look-up for rows that level 1 lacked; what is beyond it is copied "
-           "once more."},
-          SizeCodec{0, kSizeMax}, [](auto& c) -> auto& { return c.l1.call_staging_bytes; }),
-  };
-}
-
-std::vector<Setting<Config>> OtherSettings() {
-  return {
-      MakeSetting<Config>(
-          {"lookup", "hit_rate_threshold",
-           "Share of a table's keys that the highest level must hold for a call not to "
-           "wait for the others; 1.0 = always wait, 0.0 = never."},
-          NumberCodec{0.0, 1.0}, [](auto& c) -> auto& { return c.lookup.hit_rate_threshold; }),
-      MakeSetting<Config>(
-          {"lookup", "timeout",
-           "A call answers by then; keys that have not arrived get the default row and "
-           "the status `default_degraded`."},
-          DurationCodec{Duration(0), kHour}, [](auto& c) -> auto& { return c.lookup.timeout; }),
-      MakeSetting<Config>(
-          {"threads", "fetch",
-           "Workers that read from levels that can block; 0 = the number of cores."},
-          IntegerCodec{0, 1024}, [](auto& c) -> auto& { return c.threads.fetch; }),
-      MakeSetting<Config>(
-          {"threads", "promote", "Workers that copy rows into upper levels after a reply."},
-          IntegerCodec{1, 64}, [](auto& c) -> auto& { return c.threads.promote; }),
-      MakeSetting<Config>(
-          {"threads", "helper_spin",
-           "How long a fetch worker that helps look-ups on a device waits for more of them on its "
-           "core, where they follow each other that fast; 0 = not at all."},
-          DurationCodec{Duration(0), std::chrono::milliseconds(100)},
-          [](auto& c) -> auto& { return c.threads.helper_spin; }),
-      MakeSetting<Config>(
-          {"update", "brokers", "Kafka brokers of the update stream; empty = no stream.",
-           kAwaitsUpdate},
-          AddressListCodec{}, [](auto& c) -> auto& { return c.update.brokers; }),
-  };
-}
-
-std::vector<Setting<Config>> AllConfigSettings() {
-  std::vector<Setting<Config>> all = StoreSettings();
-  for (std::vector<Setting<Config>> part :
-       {L2Settings(), L1Settings(), OtherSettings(), ServerSettings()})
-    std::move(part.begin(), part.end(), std::back_inserter(all));
-  return all;
-}
-
-template <typename Target>
-void AppendMarkdown(const std::vector<Setting<Target>>& settings, std::string_view section,
-                    const Target& defaults, std::string& text) {
-  for (const Setting<Target>& setting : settings) {
-    if (setting.section != section) continue;
-    const std::string value = setting.print(defaults);
-    // A bar would end the cell.
-    std::string type = setting.type;
-    for (size_t at = 0; (at = type.find('|', at)) != std::string::npos; at += 2)
-      type.insert(at, "\\");
-    absl::StrAppend(&text, "| `", std::string(setting.name), "` | ", type, " | ",
-                    value.empty() ? "-" : "`" + value + "`", " | ", std::string(setting.meaning),
-                    setting.awaits.empty() ? ""
-                                           : " Only the default until this build has " +
-                                                 std::string(setting.awaits) + ".",
-                    " |\n");
+template <typename Codec, typename T>
+class CodedValue final : public SettingValue {
+ public:
+  CodedValue(Codec codec, T& member) : codec_(std::move(codec)), member_(member) {}
+  std::string type() const override { return codec_.type(); }
+  absl::Status Read(const ConfigValue& value, const std::string& directory) override {
+    return codec_.Read(value, directory, member_);
   }
+  absl::Status Check() const override { return codec_.Check(member_); }
+  std::string Print() const override { return codec_.Print(member_); }
+
+ private:
+  const Codec codec_;
+  T& member_;
+};
+
+class SettingList {
+ public:
+  // Settings that follow belong to this section.
+  void Section(std::string_view section) { section_ = section; }
+
+  template <typename Codec, typename T>
+  void Add(std::string_view name, T& member, Codec codec, std::string_view meaning,
+           std::string_view old_name = "") {
+    settings_.push_back(
+        {.name = absl::StrCat(section_, ".", std::string(name)),
+         .meaning = meaning,
+         .old_name = old_name,
+         .value = std::make_unique<CodedValue<Codec, T>>(std::move(codec), member)});
+  }
+
+  std::vector<Setting> Take() { return std::move(settings_); }
+
+ private:
+  std::string section_;
+  std::vector<Setting> settings_;
+};
+
+void AddStore(StoreConfig& store, SettingList& list) {
+  list.Section("store");
+  list.Add("path", store.path, PathCodec{},
+           "Directory of the store (level 3); created by the first import.");
+  list.Add("cache_bytes", store.cache_bytes, kSize,
+           "Block cache of the store, shared by all tables.");
+  list.Add("write_buffer_bytes", store.write_buffer_bytes, SizeCodec{uint64_t{1} << 20, kSize.max},
+           "Memory for updates that are not in sorted files yet, shared by all tables.");
+  list.Add(
+      "sync", store.sync,
+      EnumCodec<SyncMode>{{{SyncMode::kAlways, "always"},
+                           {SyncMode::kInterval, "interval"},
+                           {SyncMode::kNever, "never"}}},
+      "When updates are synced to disk: before each acknowledgement, every `sync_interval`, or "
+      "whenever the operating system does. Imports are always synced.");
+  list.Add("sync_interval", store.sync_interval, DurationCodec{milliseconds(1), hours(1)},
+           "Longest time between two syncs.");
+  list.Add("free_bytes_min", store.free_bytes_min, kSize,
+           "Writes are refused if less than this is free on the disk.");
+}
+
+void AddL2(L2Config& l2, SettingList& list) {
+  list.Section("l2");
+  list.Add("kind", l2.kind,
+           EnumCodec<L2Kind>{{{L2Kind::kMemory, "memory"}, {L2Kind::kNone, "none"}}},
+           "Implementation of level 2.");
+  list.Add("bytes_max", l2.bytes_max, kPositiveSize,
+           "Memory of level 2, metadata included; divided among the tables by size.");
+  list.Add("preload", l2.preload, kShare,
+           "Share of every table that is loaded at start and after an import.");
+  list.Add("eviction", l2.eviction,
+           EnumCodec<EvictionPolicy>{{{EvictionPolicy::kOldest, "oldest"},
+                                      {EvictionPolicy::kLeastUsed, "least_used"},
+                                      {EvictionPolicy::kRandom, "random"}}},
+           "Rows to evict first: least recently used, least often used, or random.");
+  list.Add("evict_from", l2.evict_from, kFillShare,
+           "Eviction starts when a table fills this share of its budget.", "l2.overflow_margin");
+  list.Add("evict_to", l2.evict_to, kFillShare,
+           "Eviction stops when the table is down to this share; at most `evict_from`.",
+           "l2.resolution_target");
+  list.Add("huge_pages", l2.huge_pages, BooleanCodec{},
+           "Ask the operating system for huge pages; used if available.");
+}
+
+void AddL1(L1Config& l1, SettingList& list) {
+  list.Section("l1");
+  list.Add("devices", l1, DevicesCodec{},
+           "GPUs that cache rows: all that are present (none without a GPU), or a list. A listed "
+           "GPU that is missing is an error, as is any list in a build without GPU support.");
+  list.Add(
+      "bytes_max", l1.bytes_max, kPositiveSize,
+      "Memory of level 1 on each device, metadata included; divided among the tables by size.");
+  list.Add("preload", l1.preload, kShare, "Share of every table that is loaded at start.");
+  list.Add(
+      "calls_max", l1.calls_max, IntegerCodec<uint32_t>{0, kDeviceCallsMax},
+      "Concurrent lookups per device; each has its own buffers on the device and on the host. 0 "
+      "= 16. For a server, 0 = max(16, `[server] lookups` / number of devices), reduced if "
+      "device memory is short.");
+  list.Add("call_keys_max", l1.call_keys_max, IntegerCodec<uint32_t>{1, kKeysPerCallMax},
+           "Keys of one lookup through level 1, over all its tables. Each key takes about 50 bytes "
+           "of buffers on the device and 55 on the host.");
+  list.Add("call_staging_bytes", l1.call_staging_bytes, kSize,
+           "Pinned memory of one lookup for rows that level 1 does not have. Rows beyond it are "
+           "copied once more.");
+}
+
+void AddLookup(Config& config, SettingList& list) {
+  list.Section("lookup");
+  list.Add(
+      "hit_rate_threshold", config.lookup.hit_rate_threshold, kShare,
+      "If a table's hit rate in the highest level is at least this, the lookup does not wait for "
+      "the table's misses; 1.0 = always wait, 0.0 = never wait.");
+  list.Add("timeout", config.lookup.timeout, DurationCodec{Duration(0), hours(1)},
+           "Longest wait of a lookup. Keys whose rows have not arrived get the default row and the "
+           "status `default_degraded`.");
+  list.Section("threads");
+  list.Add("fetch", config.threads.fetch, IntegerCodec<uint32_t>{0, 1024},
+           "Threads that read from levels that can block; 0 = number of cores.");
+  list.Add("promote", config.threads.promote, IntegerCodec<uint32_t>{1, 64},
+           "Threads that copy rows into upper levels after a lookup.");
+  list.Add("helper_spin", config.threads.helper_spin, DurationCodec{Duration(0), milliseconds(100)},
+           "How long a fetch thread that helped a lookup on a device spins for the next one before "
+           "it sleeps; 0 = does not spin.");
+}
+
+void AddServer(ServerConfig& server, SettingList& list) {
+  list.Section("server");
+  list.Add("http", server.http, ListenCodec{}, "Address of HTTP; empty = off.");
+  list.Add("grpc", server.grpc, ListenCodec{}, "Address of gRPC; empty = off.");
+  list.Add("metrics", server.metrics, ListenCodec{},
+           "Additional address that serves only the metrics; empty = off.");
+  list.Add("threads", server.threads, IntegerCodec<uint32_t>{0, 1024},
+           "Threads of each protocol, at least 2; 0 = two per core.");
+  list.Add("lookups", server.lookups, IntegerCodec<uint32_t>{0, 1023},
+           "Concurrent lookups, fewer than `threads`; 0 = one per core.");
+  list.Add("late_answers", server.late_answers,
+           EnumCodec<LateAnswers>{
+               {{LateAnswers::kDegraded, "degraded"}, {LateAnswers::kError, "error"}}},
+           "Answer to a request whose rows have not all arrived by its deadline: marked default "
+           "rows, or the error DEADLINE_EXCEEDED.");
+  list.Add("drain_timeout", server.drain_timeout, DurationCodec{Duration(0), hours(1)},
+           "How long running requests may continue after SIGTERM.");
+}
+
+void AddServerLimits(ServerConfig& server, SettingList& list) {
+  list.Add("keys_in_flight_max", server.keys_in_flight_max, IntegerCodec<uint64_t>{1, kCountMax},
+           "Keys of all requests in progress; further requests are refused at once.");
+  list.Add("bytes_in_flight_max", server.bytes_in_flight_max,
+           SizeCodec{kBytesInFlightMin, kSize.max},
+           "Memory of all requests and answers in progress; further requests are refused at once.");
+  list.Add("connections_max", server.connections_max, IntegerCodec<uint32_t>{1, 1'000'000},
+           "Open connections, of HTTP and of gRPC each.");
+  list.Add("body_bytes_max", server.body_bytes_max, kMessageSize,
+           "Decompressed body of a request, and its tensors; at most a quarter of "
+           "`bytes_in_flight_max`, which is also the default if that is less than 64MiB.");
+  list.Add("response_bytes_max", server.response_bytes_max, kMessageSize, "Tensors of an answer.");
+  list.Add("header_timeout", server.header_timeout, kServerTimeout,
+           "Time to receive a request's header, from its first byte to its last.");
+  list.Add("body_timeout", server.body_timeout, kServerTimeout,
+           "Time to receive a request's body.");
+  list.Add("write_timeout", server.write_timeout, kServerTimeout,
+           "Time for the client to receive an answer.");
+  list.Add("idle_timeout", server.idle_timeout, kServerTimeout,
+           "Time between two requests of a connection.");
+  list.Add("stream_idle_timeout", server.stream_idle_timeout, kServerTimeout,
+           "Time between two requests of a gRPC stream.");
+  list.Add("connection_streams_max", server.connection_streams_max, IntegerCodec<uint32_t>{1, 1024},
+           "Open gRPC streams per connection; at most 4,096 over all connections.");
+  list.Section("server.batching");
+  list.Add("keys_max", server.batch_keys_max, IntegerCodec<uint64_t>{1, kKeysPerCallMax},
+           "Keys of one lookup, over all requests that it answers. A larger request is looked up "
+           "alone, in pieces.");
+  list.Add("wait", server.batch_wait, DurationCodec{Duration(0), seconds(1)},
+           "How long a request may wait for others while lookups are running. It never waits if "
+           "none is running.");
+}
+
+void AddSecurity(ServerConfig& server, SettingList& list) {
+  list.Section("server.security");
+  list.Add("tls_certificate", server.tls_certificate, PathCodec{},
+           "PEM file with the server's certificate chain; not set = no TLS.");
+  list.Add("tls_key", server.tls_key, PathCodec{}, "PEM file with the certificate's key.");
+  list.Add("tls_client_ca", server.tls_client_ca, PathCodec{},
+           "PEM file; clients must present a certificate signed by it.");
+  list.Add("token_file", server.token_file, PathCodec{},
+           "File with the bearer token, one line; not set = the environment variable HPS_TOKEN, if "
+           "set.");
+  list.Add("repository_control", server.repository_control, BooleanCodec{},
+           "Allow loading and unloading models through the API; requires a token.");
+}
+
+void AddLog(LogConfig& log, SettingList& list) {
+  list.Section("log");
+  list.Add("level", log.level,
+           EnumCodec<LogLevel>{{{LogLevel::kDebug, "debug"},
+                                {LogLevel::kInfo, "info"},
+                                {LogLevel::kWarning, "warning"},
+                                {LogLevel::kError, "error"},
+                                {LogLevel::kOff, "off"}}},
+           "Lines below this level are not written.");
+  list.Add("format", log.format,
+           EnumCodec<LogFormat>{{{LogFormat::kText, "text"}, {LogFormat::kJson, "json"}}},
+           "Format of a line.");
+  list.Add("file", log.file, PathCodec{},
+           "A regular file, opened for appending and reopened on SIGHUP; not set = stderr.");
+}
+
+// A default-made object of each kind has the defaults.
+std::vector<Setting> SettingsOfEverything(Config& config, ModelConfig& model, TableConfig& table) {
+  std::vector<Setting> all = SettingsOf(config);
+  for (Setting& setting : SettingsOf(model)) all.push_back(std::move(setting));
+  for (Setting& setting : SettingsOf(table)) all.push_back(std::move(setting));
+  return all;
 }
 
 }  // namespace
 
-const std::vector<Setting<Config>>& ConfigSettings() {
-  static const auto* const settings = new std::vector<Setting<Config>>(AllConfigSettings());
-  return *settings;
+std::vector<Setting> SettingsOf(Config& config) {
+  SettingList list;
+  AddStore(config.store, list);
+  AddL2(config.l2, list);
+  AddL1(config.l1, list);
+  AddLookup(config, list);
+  AddServer(config.server, list);
+  AddServerLimits(config.server, list);
+  AddSecurity(config.server, list);
+  AddLog(config.log, list);
+  return list.Take();
 }
 
-const std::vector<Setting<ModelConfig>>& ModelSettings() {
-  static const auto* const settings = new std::vector<Setting<ModelConfig>>{
-      MakeSetting<ModelConfig>(
-          {"model", "name", "Its tables are those of the store named `<name>/...`."}, NameCodec{},
-          [](auto& c) -> auto& { return c.name; }),
-      MakeSetting<ModelConfig>(
-          {"model", "tables",
-           "The model's tables in declared order, without the model's name; empty = "
-           "all, in the order of their first import."},
-          NameListCodec{}, [](auto& c) -> auto& { return c.tables; }),
-      MakeSetting<ModelConfig>(
-          {"model", "dense", "ONNX file of the dense network.", kAwaitsDense}, PathCodec{},
-          [](auto& c) -> auto& { return c.dense; }),
-  };
-  return *settings;
+std::vector<Setting> SettingsOf(ModelConfig& model) {
+  SettingList list;
+  list.Section("model");
+  list.Add("name", model.name, NameCodec{}, "The model's tables in the store are `<name>/...`.");
+  list.Add("tables", model.tables, NameListCodec{},
+           "The model's tables in declared order, without the model's name; empty = all, in the "
+           "order of their first import.");
+  return list.Take();
 }
 
-const std::vector<Setting<TableConfig>>& TableSettings() {
-  static const auto* const settings = new std::vector<Setting<TableConfig>>{
-      MakeSetting<TableConfig>(
-          {"model.table", "name", "The table, without the model's name."}, NameCodec{},
-          [](auto& c) -> auto& { return c.name; }),
-      MakeSetting<TableConfig>(
-          {"model.table", "l2_share",
-           "Share of the table that level 2 has room for, instead of a budget by size."},
-          OptionalCodec<NumberCodec>{{0.0, 1.0}}, [](auto& c) -> auto& { return c.l2_share; }),
-      MakeSetting<TableConfig>(
-          {"model.table", "l2_bytes", "The table's budget in level 2."},
-          OptionalCodec<SizeCodec>{{0, kSizeMax}}, [](auto& c) -> auto& { return c.l2_bytes; }),
-      MakeSetting<TableConfig>(
-          {"model.table", "l1_share", "As `l2_share`, for level 1."},
-          OptionalCodec<NumberCodec>{{0.0, 1.0}}, [](auto& c) -> auto& { return c.l1_share; }),
-      MakeSetting<TableConfig>(
-          {"model.table", "l1_bytes", "As `l2_bytes`, for level 1, on each device."},
-          OptionalCodec<SizeCodec>{{0, kSizeMax}}, [](auto& c) -> auto& { return c.l1_bytes; }),
-      MakeSetting<TableConfig>(
-          {"model.table", "l1_hot_keys",
-           "NumPy file of keys, hottest first, that level 1 loads at start, before `l1.preload`, "
-           "as many as it has room for."},
-          PathCodec{}, [](auto& c) -> auto& { return c.l1_hot_keys; }),
-  };
-  return *settings;
+std::vector<Setting> SettingsOf(TableConfig& table) {
+  SettingList list;
+  list.Section("model.table");
+  list.Add("name", table.name, NameCodec{}, "The table, without the model's name.");
+  list.Add("l2_share", table.l2_share, OptionalCodec<NumberCodec>{kShare},
+           "Budget in level 2 as a share of the table.");
+  list.Add("l2_bytes", table.l2_bytes, OptionalCodec<SizeCodec>{kSize}, "Budget in level 2.");
+  list.Add("l1_share", table.l1_share, OptionalCodec<NumberCodec>{kShare},
+           "Budget in level 1 of each device as a share of the table.");
+  list.Add("l1_bytes", table.l1_bytes, OptionalCodec<SizeCodec>{kSize},
+           "Budget in level 1 of each device.");
+  list.Add("l1_hot_keys", table.l1_hot_keys, PathCodec{},
+           "NumPy file of keys, hottest first. Level 1 loads as many as fit at start, before "
+           "`l1.preload`.");
+  return list.Take();
 }
 
-template <typename Target>
-absl::Status CheckSetting(const Setting<Target>& setting, const Target& target) {
-  const std::string value = setting.print(target);
-  const auto prefix = [&] {
-    return absl::StrCat(std::string(setting.section), ".", std::string(setting.name), " = ", value,
-                        ": ");
-  };
-  if (const absl::Status status = setting.check(target); !status.ok())
-    return absl::Status(status.code(), absl::StrCat(prefix(), status.message()));
-  if (!setting.awaits.empty() && value != setting.print(Target())) {
-    return absl::UnimplementedError(absl::StrCat(prefix(), "this build does not have ",
-                                                 std::string(setting.awaits),
-                                                 ": leave the setting out"));
-  }
-  return absl::OkStatus();
+absl::Status CheckSetting(const Setting& setting) {
+  const absl::Status status = setting.value->Check();
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(setting.name, " = ", setting.value->Print(), ": ",
+                                                  status.message()));
 }
 
-template absl::Status CheckSetting(const Setting<Config>&, const Config&);
-template absl::Status CheckSetting(const Setting<ModelConfig>&, const ModelConfig&);
-template absl::Status CheckSetting(const Setting<TableConfig>&, const TableConfig&);
-
-std::vector<std::string> SectionNames() {
+std::vector<std::string> SettingNames() {
+  Config config;
+  ModelConfig model;
+  TableConfig table;
   std::vector<std::string> names;
-  for (const Setting<Config>& setting : ConfigSettings()) {
-    if (names.empty() || names.back() != setting.section) names.emplace_back(setting.section);
-  }
-  names.insert(names.end(), {"model", "model.table"});
+  for (const Setting& setting : SettingsOfEverything(config, model, table))
+    names.push_back(setting.name);
   return names;
 }
 
+std::vector<std::string> SectionNames() {
+  std::vector<std::string> sections;
+  for (const std::string& name : SettingNames()) {
+    const std::string section = name.substr(0, name.rfind('.'));
+    if (sections.empty() || sections.back() != section) sections.push_back(section);
+  }
+  return sections;
+}
+
 std::string SettingsAsMarkdown(std::string_view section) {
+  Config config;
+  ModelConfig model;
+  TableConfig table;
   std::string text = "| setting | type | default | meaning |\n| --- | --- | --- | --- |\n";
-  AppendMarkdown(ConfigSettings(), section, Config(), text);
-  AppendMarkdown(ModelSettings(), section, ModelConfig(), text);
-  AppendMarkdown(TableSettings(), section, TableConfig(), text);
+  for (const Setting& setting : SettingsOfEverything(config, model, table)) {
+    if (setting.section() != section) continue;
+    const std::string value = setting.value->Print();
+    std::string type = setting.value->type();
+    // An unescaped bar would end the cell.
+    for (size_t at = 0; (at = type.find('|', at)) != std::string::npos; at += 2)
+      type.insert(at, "\\");
+    absl::StrAppend(&text, "| `", setting.short_name(), "` | ", type, " | ",
+                    value.empty() ? "-" : "`" + value + "`", " | ", std::string(setting.meaning));
+    if (!setting.old_name.empty())
+      absl::StrAppend(&text, " Old name: `", std::string(setting.old_name), "`.");
+    absl::StrAppend(&text, " |\n");
+  }
   return text;
 }
 

@@ -1,11 +1,12 @@
-// The one table of all settings: it drives parsing, checking, printing and docs/configuration.md.
+// The list of all settings. It drives parsing, checking, printing and docs/configuration.md.
 //
-// A setting knows how to read itself from a value of the file, how to check itself and how to print
-// itself as TOML. Nothing here knows TOML's parser: a value arrives as a ConfigValue.
+// A setting refers to one member of a configuration object. It reads that member from a value of
+// the file, checks it, and prints it as TOML. Nothing here depends on the TOML parser: a value of
+// the file arrives as a ConfigValue.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -16,47 +17,53 @@
 
 namespace hps {
 
-// A value that no setting takes (a table, a date, a mixed list); `kind` says what it is.
+// A value that no setting accepts (a table, a date, a mixed list); `kind` describes it.
 struct OtherValue {
   std::string kind;
 };
 using ConfigValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>,
                                  std::vector<std::string>, OtherValue>;
 
-// "a boolean", "a string", ...: for errors.
+// "a boolean", "the string \"x\"", ...: for errors.
 std::string DescribeValue(const ConfigValue& value);
 
-// A setting of Target (Config, ModelConfig or TableConfig).
-template <typename Target>
-struct Setting {
-  std::string_view section;  // "store", "l2.redis", "model", "model.table"
-  std::string_view name;     // within the section
-  std::string type;          // as documented: "size", "\"memory\" | \"none\""
-  std::string_view meaning;  // one sentence, as documented
-  // The part of the project that this build lacks and that the setting is for; empty = none. Such
-  // a setting is read and checked, but may only have its default value.
-  std::string_view awaits;
-  // Errors: INVALID_ARGUMENT with what was expected, UNIMPLEMENTED for a value that no machine can
-  // have in this build; `directory` is what paths are relative to.
-  std::function<absl::Status(const ConfigValue& value, const std::string& directory,
-                             Target& target)>
-      read;
-  std::function<absl::Status(const Target& target)> check;
-  std::function<std::string(const Target& target)> print;  // TOML; "" = not set
+// One member of a configuration object, with the codec (config_values.h) that knows its type.
+class SettingValue {
+ public:
+  virtual ~SettingValue() = default;
+
+  virtual std::string type() const = 0;  // as documented: "size", "\"memory\" | \"none\""
+  // Relative paths are relative to `directory`. Errors: INVALID_ARGUMENT, with what was expected;
+  // UNIMPLEMENTED for a value that this build can never satisfy.
+  virtual absl::Status Read(const ConfigValue& value, const std::string& directory) = 0;
+  // Errors: INVALID_ARGUMENT, with the range.
+  virtual absl::Status Check() const = 0;
+  virtual std::string Print() const = 0;  // TOML; "" = not set
 };
 
-const std::vector<Setting<Config>>& ConfigSettings();
-const std::vector<Setting<ModelConfig>>& ModelSettings();
-const std::vector<Setting<TableConfig>>& TableSettings();
+struct Setting {
+  std::string name;           // with its section: "store.path", "model.table.l2_share"
+  std::string_view meaning;   // as documented
+  std::string_view old_name;  // still accepted, with a warning; "" = none
+  std::unique_ptr<SettingValue> value;
 
-// Applies `setting.check` and refuses what this build lacks.
-// Errors: INVALID_ARGUMENT, UNIMPLEMENTED; the message begins with the setting's full name.
-template <typename Target>
-absl::Status CheckSetting(const Setting<Target>& setting, const Target& target);
+  std::string section() const { return name.substr(0, name.rfind('.')); }
+  std::string short_name() const { return name.substr(name.rfind('.') + 1); }
+};
 
-// docs/configuration.md's table of one section, from the settings.
+// The settings of one object, which must outlive them.
+std::vector<Setting> SettingsOf(Config& config);
+std::vector<Setting> SettingsOf(ModelConfig& model);
+std::vector<Setting> SettingsOf(TableConfig& table);
+
+// Applies `setting.value->Check()`. The error's message begins with the setting's name and value.
+absl::Status CheckSetting(const Setting& setting);
+
+// docs/configuration.md's table of one section.
 std::string SettingsAsMarkdown(std::string_view section);
 
+// The names of all settings, in the order of the documentation; models and their tables last.
+std::vector<std::string> SettingNames();
 // The sections in the order of the documentation, "model" and "model.table" last.
 std::vector<std::string> SectionNames();
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/limits.h"
+#include "model/config_check.h"
 #include "model/config_keys.h"
 #include "model/config_settings.h"
 #include "tier/device_cache_factory.h"
@@ -79,8 +80,8 @@ kind = "none"
 bytes_max = "3GiB"
 preload = 1
 eviction = "least_used"
-overflow_margin = 0.9
-resolution_target = 0.8
+evict_from = 0.9
+evict_to = 0.8
 huge_pages = false
 [l1]
 devices = []
@@ -113,8 +114,8 @@ name = "dcn"
   EXPECT_EQ(config->l2.bytes_max, uint64_t{3} << 30);
   EXPECT_EQ(config->l2.preload, 1.0);
   EXPECT_EQ(config->l2.eviction, EvictionPolicy::kLeastUsed);
-  EXPECT_EQ(config->l2.overflow_margin, 0.9);
-  EXPECT_EQ(config->l2.resolution_target, 0.8);
+  EXPECT_EQ(config->l2.evict_from, 0.9);
+  EXPECT_EQ(config->l2.evict_to, 0.8);
   EXPECT_FALSE(config->l2.huge_pages);
   EXPECT_FALSE(config->l1.devices_auto);
   EXPECT_TRUE(config->l1.devices.empty());
@@ -133,7 +134,7 @@ name = "dcn"
   EXPECT_EQ(config->origin.at("model[dlrm].table[item].l2_bytes"), path_ + ":33");
 }
 
-// Catches: a default that is relative to the directory in which the command is typed.
+// Catches: a default that is relative to the working directory.
 TEST_F(ConfigTest, TheDefaultStoreIsBesideTheFile) {
   const auto config = Load("[lookup]\ntimeout = \"1s\"\n");
   ASSERT_TRUE(config.ok()) << config.status();
@@ -143,7 +144,7 @@ TEST_F(ConfigTest, TheDefaultStoreIsBesideTheFile) {
       << PrintConfig(*config);
 }
 
-// Catches: a default that is written otherwise than the same path of the file.
+// Catches: a default that is normalized differently from a path in the file.
 TEST_F(ConfigTest, TheDefaultStoreIsReadAsAnyPath) {
   std::ofstream(path_) << "[lookup]\n";
   const auto config = LoadConfig(directory_ + "/./hps.toml");
@@ -165,7 +166,8 @@ TEST_F(ConfigTest, AnUnknownSettingNamesTheNearest) {
   ExpectInvalid("[[model]]\nname = \"m\"\ntabels = []\n", "3:1", {"'model.tabels'", "'tables'"});
   ExpectInvalid("[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\nl2_shar = 0.5\n", "5:1",
                 {"'model.table.l2_shar'", "'l2_share'"});
-  ExpectInvalid("[l2.redis]\nclusters = true\n", "2:1", {"'l2.redis.clusters'", "'cluster'"});
+  ExpectInvalid("[server.batching]\nwaits = \"1s\"\n", "2:1",
+                {"'server.batching.waits'", "did you mean 'wait'"});
   ExpectInvalid("[entirely_else]\n", "1:2", {"'entirely_else'"});
 }
 
@@ -203,8 +205,7 @@ TEST_F(ConfigTest, OutOfRangeNamesTheRange) {
   ExpectInvalid("[l1]\npreload = -0.1\n", "2:11", {"l1.preload", "0.0 to 1.0"});
   ExpectInvalid("[l1]\ncalls_max = 1025\n", "2:13", {"0 to 1024"});
   ExpectInvalid("[l1]\ncall_keys_max = 4194305\n", "2:17", {"1 to 4194304"});
-  ExpectInvalid("[l2]\noverflow_margin = 0.5\nresolution_target = 0.6\n", "",
-                {"l2.resolution_target", "overflow_margin"});
+  ExpectInvalid("[l2]\nevict_from = 0.5\nevict_to = 0.6\n", "", {"l2.evict_to", "evict_from"});
   ExpectInvalid("[server]\nhttp = \"localhost\"\n", "2:8", {"\"host:port\""});
   ExpectInvalid("[server]\nhttp = \"localhost:65536\"\n", "2:8", {"a port from 0 to 65535"});
   ExpectInvalid("[store]\npath = \"\"\n", "2:8", {"expected a path"});
@@ -233,7 +234,7 @@ TEST_F(ConfigTest, TheServersSettingsAreChecked) {
   ExpectInvalid("[server]\nkeys_in_flight_max = \"1GiB\"\n", "2:22", {"expected an integer"});
   ExpectInvalid("[server]\nthreads = 1\n", "", {"server.threads", "at least 2"});
   ExpectInvalid("[server]\nthreads = 4\nlookups = 4\n", "", {"server.lookups", "fewer"});
-  // Catches: bodies that are allowed and never served.
+  // Catches: bodies that are allowed but never accepted.
   ExpectInvalid("[server]\nbytes_in_flight_max = \"48MiB\"\nbody_bytes_max = \"17MiB\"\n", "",
                 {"server.body_bytes_max = 17MiB", "server.bytes_in_flight_max, which is 48MiB"});
   EXPECT_TRUE(Load("[server]\nbytes_in_flight_max = \"68MiB\"\nbody_bytes_max = \"17MiB\"\n").ok());
@@ -245,7 +246,7 @@ TEST_F(ConfigTest, TheServersSettingsAreChecked) {
   ExpectInvalid("[log]\nlevel = \"loud\"\n", "2:9", {"\"debug\" | ", "\"loud\""});
 }
 
-// Catches: a server with less memory that is refused for a limit that nobody has set.
+// Catches: a server with little memory that is refused because of a default.
 TEST_F(ConfigTest, TheDefaultBodyFitsTheBytesInFlight) {
   const auto body_bytes_max = [this](const std::string& bytes_in_flight_max) {
     const auto config = Load("[server]\nbytes_in_flight_max = \"" + bytes_in_flight_max + "\"\n");
@@ -275,7 +276,7 @@ TEST_F(ConfigTest, ModelsAreChecked) {
       "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n[[model.table]]\n"
       "name = \"t\"\n",
       "", {"'t' is given twice"});
-  // Catches: settings of a table that is not served, which are ignored in silence.
+  // Catches: settings of a table that is not served and that are ignored silently.
   ExpectInvalid(
       "[[model]]\nname = \"m\"\ntables = [\"user\"]\n[[model.table]]\nname = \"usr\"\n"
       "l2_share = 1.0\n",
@@ -291,8 +292,7 @@ TEST_F(ConfigTest, TomlThatDoesNotParseNamesThePlace) {
   ExpectInvalid(std::string(100'000, '['), "1:3", {});
 }
 
-// Catches: a parser that takes its tables apart by recursion, let loose on a key with more parts
-// than the stack has room for.
+// Catches: a recursive parser that overflows the stack on a key with many parts.
 TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
   std::string key = "a";
   for (int i = 0; i < 500'000; ++i) key += ".a";
@@ -303,18 +303,34 @@ TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
   }
 }
 
-// A setting that can't have its effect must not be ignored in silence.
+// A setting that cannot have its effect must not be ignored silently.
 TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
-  ExpectError("[l2]\nkind = \"redis\"\n", unimplemented, "2:8", {"l2.kind", "Redis"});
-  ExpectError("[l2.redis]\ncluster = true\n", unimplemented, "2:11", {"Redis"});
+  const std::string reserved = "not part of this version";
+  ExpectError("[l2]\nkind = \"redis\"\n", unimplemented, "2:8", {"l2.kind", "redis", reserved});
+  ExpectError("[l2.redis]\ncluster = true\n", unimplemented, "1:5", {"'l2.redis'", reserved});
+  ExpectError("[update]\nbrokers = []\n", unimplemented, "1:2", {"'update'", reserved});
+  ExpectError("[[model]]\nname = \"m\"\ndense = \"m.onnx\"\n", unimplemented, "3:1",
+              {"'model.dense'", reserved});
   if (!BuiltInDeviceCacheFactory().Support().ok())
     ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
-  ExpectError("[update]\nbrokers = [\"a:9092\"]\n", unimplemented, "2:11", {"update stream"});
-  ExpectError("[[model]]\nname = \"m\"\ndense = \"m.onnx\"\n", unimplemented, "3:9", {"dense"});
-  EXPECT_TRUE(Load("[update]\nbrokers = []\n[server]\nhttp = \"127.0.0.1:8000\"\n"
-                   "[l2.redis]\ncluster = false\n[l1]\ndevices = \"auto\"\n")
-                  .ok());
+  EXPECT_TRUE(Load("[l1]\ndevices = \"auto\"\n").ok());
+}
+
+TEST_F(ConfigTest, AnOldNameIsReadWithAWarning) {
+  const LogCounts before = CountLogLines();
+  const auto config = Load("[l2]\noverflow_margin = 0.8\nresolution_target = 0.7\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->l2.evict_from, 0.8);
+  EXPECT_EQ(config->l2.evict_to, 0.7);
+  constexpr auto kWarning = static_cast<size_t>(LogLevel::kWarning);
+  const LogCounts after = CountLogLines();
+  EXPECT_EQ(after.written[kWarning] + after.left_out,
+            before.written[kWarning] + before.left_out + 2);
+  EXPECT_THAT(PrintConfig(*config), HasSubstr("l2.evict_from = 0.8  # " + path_ + ":2\n"));
+  ExpectInvalid("[l2]\noverflow_margin = 2.0\n", "2:19", {"l2.evict_from = 2.0", "0.01 to 1.0"});
+  ExpectInvalid("[l2]\nevict_from = 0.9\noverflow_margin = 0.9\n", "3:1",
+                {"'l2.evict_from' is given twice", "'l2.overflow_margin'"});
 }
 
 TEST_F(ConfigTest, TheFileItself) {
@@ -322,7 +338,7 @@ TEST_F(ConfigTest, TheFileItself) {
   EXPECT_EQ(LoadConfig(directory_ + "/none/none.toml").status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(LoadConfig(directory_).status().code(), absl::StatusCode::kInvalidArgument);
-  // Catches: a pipe that nobody writes to, which is waited for.
+  // Catches: waiting for a pipe without a writer.
   const std::string pipe = directory_ + "/pipe.toml";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(
@@ -371,7 +387,7 @@ TEST_F(ConfigTest, WhatIsPrintedReadsBack) {
   EXPECT_EQ(again->store.path, config->store.path);
 }
 
-// Catches: a relative path printed as it is, which means another directory in another file.
+// Catches: a relative path printed unchanged, which means another directory in another file.
 TEST_F(ConfigTest, WhatIsPrintedMeansTheSameAnywhere) {
   const std::string odd = directory_ + "/a \"b\" \\ # '\n\t";
   std::filesystem::create_directories(odd);
@@ -398,7 +414,7 @@ TEST_F(ConfigTest, BudgetsInBytesMustFitTogether) {
       "[[model.table]]\nname = \"u\"\nl2_bytes = ";
   EXPECT_TRUE(Load(text + "40\n").ok());
   ExpectInvalid(text + "41\n", "", {"model 'm', table 'u'", "41B", "100B", "40B left"});
-  // Catches: budgets of level 1 that it can't keep, which are cut in silence.
+  // Catches: budgets that exceed level 1 and are cut silently.
   const std::string l1 =
       "[l1]\nbytes_max = 100\n[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n"
       "l1_bytes = 60\n[[model]]\nname = \"n\"\n[[model.table]]\nname = \"t\"\nl1_bytes = ";

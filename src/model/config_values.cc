@@ -10,20 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
-#include "hps/units.h"
+#include "tier/device_cache_factory.h"
+#include "types/units.h"
 
 namespace hps {
 namespace {
-
-absl::Status OutOfRange(const std::string& min, const std::string& max) {
-  return absl::InvalidArgumentError(absl::StrCat("out of range, expected ", min, " to ", max));
-}
-
-// Of a number that the setting's own type can't hold, so that nobody else can say it.
-absl::Status OutOfRange(const std::string& min, const std::string& max, int64_t found) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("out of range, expected ", min, " to ", max, ", found ", found));
-}
 
 // The shortest decimal that reads back as the same number, with a point so that it is a TOML float.
 std::string PrintDouble(double value) {
@@ -33,27 +24,6 @@ std::string PrintDouble(double value) {
   const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
   std::string text(buffer.data(), result.ptr);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
-}
-
-absl::Status ReadStrings(const char* what, const ConfigValue& value,
-                         std::vector<std::string>& out) {
-  const auto* given = std::get_if<std::vector<std::string>>(&value);
-  if (given == nullptr) {
-    // An empty list has no element type of its own.
-    const auto* integers = std::get_if<std::vector<int64_t>>(&value);
-    if (integers == nullptr || !integers->empty()) return WrongType(what, value);
-    out.clear();
-    return absl::OkStatus();
-  }
-  out = *given;
-  return absl::OkStatus();
-}
-
-std::string PrintStrings(const std::vector<std::string>& values) {
-  std::string text = "[";
-  for (const std::string& value : values)
-    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", QuoteToml(value));
-  return text + "]";
 }
 
 }  // namespace
@@ -80,6 +50,13 @@ absl::Status WrongType(const char* what, const ConfigValue& value) {
       absl::StrCat("expected ", what, ", found ", DescribeValue(value)));
 }
 
+absl::Status OutOfRange(const std::string& min, const std::string& max,
+                        std::optional<int64_t> found) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("out of range, expected ", min, " to ", max,
+                   found.has_value() ? absl::StrCat(", found ", *found) : ""));
+}
+
 std::string QuoteToml(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -100,22 +77,6 @@ absl::Status BooleanCodec::Read(const ConfigValue& value, const std::string&, bo
   const auto* given = std::get_if<bool>(&value);
   if (given == nullptr) return WrongType("true or false", value);
   out = *given;
-  return absl::OkStatus();
-}
-
-std::string IntegerCodec::type() const { return absl::StrCat("integer, ", min, " to ", max); }
-
-absl::Status IntegerCodec::Read(const ConfigValue& value, const std::string&, uint32_t& out) const {
-  const auto* given = std::get_if<int64_t>(&value);
-  if (given == nullptr) return WrongType("an integer", value);
-  if (*given < 0 || *given > std::numeric_limits<uint32_t>::max())
-    return OutOfRange(std::to_string(min), std::to_string(max), *given);
-  out = static_cast<uint32_t>(*given);
-  return absl::OkStatus();
-}
-
-absl::Status IntegerCodec::Check(uint32_t value) const {
-  if (value < min || value > max) return OutOfRange(std::to_string(min), std::to_string(max));
   return absl::OkStatus();
 }
 
@@ -163,21 +124,6 @@ absl::Status SizeCodec::Check(uint64_t value) const {
 
 std::string SizeCodec::Print(uint64_t value) const { return QuoteToml(FormatByteSize(value)); }
 
-std::string CountCodec::type() const { return absl::StrCat("integer, ", min, " to ", max); }
-
-absl::Status CountCodec::Read(const ConfigValue& value, const std::string&, uint64_t& out) const {
-  const auto* given = std::get_if<int64_t>(&value);
-  if (given == nullptr) return WrongType("an integer", value);
-  if (*given < 0) return OutOfRange(std::to_string(min), std::to_string(max), *given);
-  out = static_cast<uint64_t>(*given);
-  return absl::OkStatus();
-}
-
-absl::Status CountCodec::Check(uint64_t value) const {
-  if (value < min || value > max) return OutOfRange(std::to_string(min), std::to_string(max));
-  return absl::OkStatus();
-}
-
 std::string DurationCodec::type() const { return "duration"; }
 
 absl::Status DurationCodec::Read(const ConfigValue& value, const std::string&,
@@ -195,7 +141,7 @@ absl::Status DurationCodec::Check(Duration value) const {
 
 std::string DurationCodec::Print(Duration value) const { return QuoteToml(FormatDuration(value)); }
 
-// An absolute path stays as it is: operator/ drops what is left of it.
+// operator/ returns its right operand if that is absolute.
 std::string ResolvePath(const std::string& directory, const std::string& path) {
   return (std::filesystem::path(directory) / path).lexically_normal().string();
 }
@@ -219,15 +165,16 @@ std::string PathCodec::Print(const std::string& value) const {
   return value.empty() ? "" : QuoteToml(value);
 }
 
-absl::Status AddressCodec::Read(const ConfigValue& value, const std::string&,
-                                std::string& out) const {
+absl::Status ListenCodec::Read(const ConfigValue& value, const std::string&,
+                               std::string& out) const {
   const auto* given = std::get_if<std::string>(&value);
   if (given == nullptr) return WrongType("\"host:port\"", value);
   out = *given;
   return absl::OkStatus();
 }
 
-absl::Status AddressCodec::Check(const std::string& value) const {
+absl::Status ListenCodec::Check(const std::string& value) const {
+  if (value.empty()) return absl::OkStatus();
   const size_t colon = value.rfind(':');
   uint16_t port = 0;
   const char* end = value.data() + value.size();
@@ -238,20 +185,6 @@ absl::Status AddressCodec::Check(const std::string& value) const {
     return absl::InvalidArgumentError("expected \"host:port\" with a port from 0 to 65535, found " +
                                       QuoteToml(value));
   return absl::OkStatus();
-}
-
-absl::Status AddressListCodec::Read(const ConfigValue& value, const std::string&,
-                                    std::vector<std::string>& out) const {
-  return ReadStrings("a list of \"host:port\"", value, out);
-}
-
-absl::Status AddressListCodec::Check(const std::vector<std::string>& value) const {
-  for (const std::string& address : value) HPS_RETURN_IF_ERROR(AddressCodec{}.Check(address));
-  return absl::OkStatus();
-}
-
-std::string AddressListCodec::Print(const std::vector<std::string>& value) const {
-  return PrintStrings(value);
 }
 
 absl::Status NameCodec::Read(const ConfigValue& value, const std::string&, std::string& out) const {
@@ -270,7 +203,13 @@ absl::Status NameCodec::Check(const std::string& value) const {
 
 absl::Status NameListCodec::Read(const ConfigValue& value, const std::string&,
                                  std::vector<std::string>& out) const {
-  return ReadStrings("a list of names", value, out);
+  const auto* given = std::get_if<std::vector<std::string>>(&value);
+  // An empty list arrives as a list of integers.
+  const auto* integers = std::get_if<std::vector<int64_t>>(&value);
+  if (given == nullptr && (integers == nullptr || !integers->empty()))
+    return WrongType("a list of names", value);
+  out = given == nullptr ? std::vector<std::string>() : *given;
+  return absl::OkStatus();
 }
 
 absl::Status NameListCodec::Check(const std::vector<std::string>& value) const {
@@ -284,7 +223,10 @@ absl::Status NameListCodec::Check(const std::vector<std::string>& value) const {
 }
 
 std::string NameListCodec::Print(const std::vector<std::string>& value) const {
-  return PrintStrings(value);
+  std::string text = "[";
+  for (const std::string& name : value)
+    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", QuoteToml(name));
+  return text + "]";
 }
 
 absl::Status DevicesCodec::Read(const ConfigValue& value, const std::string&, L1Config& out) const {
@@ -303,7 +245,12 @@ absl::Status DevicesCodec::Read(const ConfigValue& value, const std::string&, L1
       return OutOfRange("0", std::to_string(kDeviceMax), device);
     out.devices.push_back(static_cast<int>(device));
   }
-  return absl::OkStatus();
+  if (out.devices.empty()) return absl::OkStatus();
+  // Store::Open gives the same answer for a configuration that was made in code.
+  const absl::Status support = BuiltInDeviceCacheFactory().Support();
+  if (support.ok()) return support;
+  return absl::Status(support.code(),
+                      absl::StrCat("device ", out.devices.front(), ": ", support.message()));
 }
 
 absl::Status DevicesCodec::Check(const L1Config& value) const {

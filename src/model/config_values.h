@@ -1,8 +1,8 @@
-// How each type of setting is read from a configuration file, checked and printed as TOML.
+// How settings of each type are read from a configuration file, checked and printed as TOML.
 //
-// A codec is a value with five members: type() for the documentation; Read, whose error says what
-// was expected; Check for the range, used on values that were set in code too; and Print, which
-// gives TOML that Read reads back ("" = not set).
+// A codec is a value with four functions: type() for the documentation; Read, whose error says what
+// was expected; Check for the range, also used on values that were set in code; and Print, whose
+// TOML Read reads back ("" = not set).
 #pragma once
 
 #include <chrono>
@@ -32,13 +32,29 @@ struct BooleanCodec {
   std::string Print(bool value) const { return value ? "true" : "false"; }
 };
 
+// INVALID_ARGUMENT: "out of range, expected <min> to <max>", with ", found <found>" for a value
+// that the setting's type cannot hold.
+absl::Status OutOfRange(const std::string& min, const std::string& max,
+                        std::optional<int64_t> found = {});
+
+template <typename T>  // uint32_t or uint64_t
 struct IntegerCodec {
-  uint32_t min = 0;
-  uint32_t max = 0;
-  std::string type() const;
-  absl::Status Read(const ConfigValue& value, const std::string& directory, uint32_t& out) const;
-  absl::Status Check(uint32_t value) const;
-  std::string Print(uint32_t value) const { return std::to_string(value); }
+  T min = 0;
+  T max = 0;
+
+  std::string type() const { return "integer, " + Print(min) + " to " + Print(max); }
+  absl::Status Read(const ConfigValue& value, const std::string&, T& out) const {
+    const auto* given = std::get_if<int64_t>(&value);
+    if (given == nullptr) return WrongType("an integer", value);
+    if (!std::in_range<T>(*given)) return OutOfRange(Print(min), Print(max), *given);
+    out = static_cast<T>(*given);
+    return absl::OkStatus();
+  }
+  absl::Status Check(T value) const {
+    if (value < min || value > max) return OutOfRange(Print(min), Print(max));
+    return absl::OkStatus();
+  }
+  std::string Print(T value) const { return std::to_string(value); }
 };
 
 struct NumberCodec {
@@ -60,16 +76,6 @@ struct SizeCodec {
   std::string Print(uint64_t value) const;
 };
 
-// A number of things, which may be beyond 32 bits.
-struct CountCodec {
-  uint64_t min = 0;
-  uint64_t max = 0;
-  std::string type() const;
-  absl::Status Read(const ConfigValue& value, const std::string& directory, uint64_t& out) const;
-  absl::Status Check(uint64_t value) const;
-  std::string Print(uint64_t value) const { return std::to_string(value); }
-};
-
 struct DurationCodec {
   Duration min{};
   Duration max{};
@@ -79,7 +85,7 @@ struct DurationCodec {
   std::string Print(Duration value) const;
 };
 
-// A path of a configuration file, which is relative to that file's directory.
+// `path` relative to `directory`; an absolute path is unchanged.
 std::string ResolvePath(const std::string& directory, const std::string& path);
 
 // A path of a file or directory; empty = not set.
@@ -90,36 +96,15 @@ struct PathCodec {
   std::string Print(const std::string& value) const;
 };
 
-// "host:port".
-struct AddressCodec {
-  std::string type() const { return "host:port"; }
+// "host:port", or "" = off.
+struct ListenCodec {
+  std::string type() const { return "host:port or \"\""; }
   absl::Status Read(const ConfigValue& value, const std::string& directory, std::string& out) const;
   absl::Status Check(const std::string& value) const;
   std::string Print(const std::string& value) const { return QuoteToml(value); }
 };
 
-// "host:port", or "" where it is off.
-struct ListenCodec {
-  std::string type() const { return "host:port or \"\""; }
-  absl::Status Read(const ConfigValue& value, const std::string& directory,
-                    std::string& out) const {
-    return AddressCodec{}.Read(value, directory, out);
-  }
-  absl::Status Check(const std::string& value) const {
-    return value.empty() ? absl::OkStatus() : AddressCodec{}.Check(value);
-  }
-  std::string Print(const std::string& value) const { return QuoteToml(value); }
-};
-
-struct AddressListCodec {
-  std::string type() const { return "list of host:port"; }
-  absl::Status Read(const ConfigValue& value, const std::string& directory,
-                    std::vector<std::string>& out) const;
-  absl::Status Check(const std::vector<std::string>& value) const;
-  std::string Print(const std::vector<std::string>& value) const;
-};
-
-// A model's or a table's name.
+// The name of a model, or of a table without its model.
 struct NameCodec {
   std::string type() const { return "name"; }
   absl::Status Read(const ConfigValue& value, const std::string& directory, std::string& out) const;
@@ -178,7 +163,7 @@ struct EnumCodec {
   }
 };
 
-// A setting that need not be set.
+// A setting that may be left unset.
 template <typename Codec>
 struct OptionalCodec {
   Codec codec;

@@ -8,15 +8,15 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/server_threads.h"
-#include "hps/npy_files.h"
-#include "hps/units.h"
+#include "import/formats/npy_files.h"
 #include "model/budget.h"
 #include "model/preload.h"
+#include "types/units.h"
 
 namespace hps {
 namespace {
 
-// Keys that are kept of an old incarnation: 128 MiB while it is replaced.
+// Most keys that are copied from an old incarnation: 128 MiB.
 constexpr size_t kHotKeysMax = size_t{16} << 20;
 constexpr size_t kDumpKeys = size_t{64} << 10;
 constexpr size_t kTrialRowBytes = 512;
@@ -26,7 +26,7 @@ std::string PartOf(const ServedTable& table, const DeviceCache& cache) {
   return absl::StrCat("table '", table.spec().name, "' on device ", cache.device());
 }
 
-// Look-ups at a time on each of so many devices: a server spreads its own over them evenly.
+// Concurrent lookups per device; a server divides its own evenly among the devices.
 size_t CallsMax(const Config& config, bool is_server, size_t device_count) {
   if (config.l1.calls_max != 0) return config.l1.calls_max;
   if (!is_server || device_count == 0) return kDeviceCallsMin;
@@ -34,14 +34,14 @@ size_t CallsMax(const Config& config, bool is_server, size_t device_count) {
   return std::clamp(lookups, kDeviceCallsMin, kDeviceCallsMax);
 }
 
-// What so many rows ask of a cache.
+// The memory need of rows in a cache, as RowsThatFit takes it.
 auto NeedIn(const DeviceCache& cache) {
   return [&cache](uint64_t row_count, size_t row_bytes) {
     return cache.TableBytes(row_bytes, row_count);
   };
 }
 
-// The keys that level 1 holds of a table; all of it was asked for, and not long ago.
+// The keys that a table has in level 1; all of them were looked up recently.
 absl::StatusOr<std::vector<Key>> KeysHeld(DeviceCacheTable& table) {
   std::vector<Key> held;
   std::vector<Key> some(kDumpKeys);
@@ -96,29 +96,29 @@ absl::Status DeviceLevel::MakeCache(const DeviceCacheFactory& factory, int devic
   const bool may_be_fewer = l1.calls_max == 0 && calls_max > kDeviceCallsMin;
   auto cache = make(calls_max);
   if (may_be_fewer && cache.ok()) {
-    // The tables, which take their memory later, come first.
+    // Tables have priority over calls, but allocate later: check that they would fit.
     const absl::Status room = (*cache)->OpenTable(kTrialRowBytes, l1.bytes_max).status();
     if (absl::IsResourceExhausted(room)) cache = room;
   }
   if (may_be_fewer && absl::IsResourceExhausted(cache.status())) {
-    LogWarning(absl::StrCat("device ", device, " has no room for ", calls_max,
-                            " look-ups at a time, and gets ", kDeviceCallsMin, ": ",
+    LogWarning(absl::StrCat("device ", device, ": not enough memory for ", calls_max,
+                            " concurrent lookups, using ", kDeviceCallsMin, ": ",
                             cache.status().ToString()));
     cache = make(kDeviceCallsMin);
   }
   if (cache.ok()) {
     caches_.push_back(*std::move(cache));
   } else if (l1.devices_auto) {
-    LogWarning(absl::StrCat("device ", device, " is left out: ", cache.status().ToString()));
-    left_out_.emplace(device, cache.status());
+    LogWarning(absl::StrCat("device ", device, " is not used: ", cache.status().ToString()));
+    skipped_.emplace(device, cache.status());
   } else {
     return cache.status();
   }
   return absl::OkStatus();
 }
 
-// The executor ends first, as the last member. It is not reset here: its own thread may still post
-// through the pointer, which a reset sets to null before the thread has ended.
+// The executor is the last member, so it is destroyed first. Resetting it here would be a race: its
+// thread may still use the pointer, which reset() clears before the thread has ended.
 DeviceLevel::~DeviceLevel() { closing_.store(true); }
 
 std::vector<DeviceCache*> DeviceLevel::caches() const {
@@ -132,14 +132,14 @@ absl::Status DeviceLevel::CheckDevice(int device) const {
   for (const auto& cache : caches_) {
     if (cache->device() == device) return absl::OkStatus();
   }
-  absl::Status reason = absl::UnavailableError("l1.devices does not have it, or it is not there");
+  absl::Status reason = absl::UnavailableError("not in l1.devices, or not present");
   if (!devices_status_.ok()) reason = devices_status_;
-  if (const auto found = left_out_.find(device); found != left_out_.end()) reason = found->second;
+  if (const auto found = skipped_.find(device); found != skipped_.end()) reason = found->second;
   return absl::Status(reason.code(), absl::StrCat("device ", device, ": ", reason.message()));
 }
 
 std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
-                                          std::span<const ServedTable* const> going) const {
+                                          std::span<const ServedTable* const> replaced) const {
   if (caches_.empty()) return std::vector<uint64_t>(demands.size(), 0);
   std::vector<BudgetRequest> requests;
   uint64_t held_by_demands = 0;
@@ -160,19 +160,19 @@ std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
     MutexLock lock(mutex_);
     for (const auto& [table, bytes] : granted_) {
       const bool counts =
-          std::find(going.begin(), going.end(), table) != going.end() ||
+          std::find(replaced.begin(), replaced.end(), table) != replaced.end() ||
           std::any_of(demands.begin(), demands.end(),
                       [&, &table = table](const Demand& demand) { return demand.served == table; });
       if (!counts && !table->retired()) bytes_left -= std::min(bytes, bytes_left);
     }
   }
-  // Where a switch has failed, more may have been granted than there is: what waits goes on to.
+  // After a failed switch more may be granted than there is; pending tables keep waiting then.
   std::vector<uint64_t> parts = RedivideBudget(std::max(bytes_left, held_by_demands), requests);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i] != 0 || demands[i].served != nullptr || !requests[i].wants_any()) continue;
-    LogWarning(absl::StrCat("table '", demands[i].spec->name, "' is served without level 1: of ",
-                            "l1.bytes_max = ", FormatByteSize(config_.l1.bytes_max),
-                            " too little is left for it"));
+    LogWarning(absl::StrCat("table '", demands[i].spec->name,
+                            "' is served without level 1: too little of l1.bytes_max = ",
+                            FormatByteSize(config_.l1.bytes_max), " is left"));
   }
   return parts;
 }
@@ -183,14 +183,14 @@ uint64_t DeviceLevel::BytesOf(const ServedTable& table) const {
   return found == granted_.end() ? 0 : found->second;
 }
 
-std::shared_ptr<ServedTable> DeviceLevel::Watched(std::shared_ptr<ServedTable> table) {
+std::shared_ptr<ServedTable> DeviceLevel::Tracked(std::shared_ptr<ServedTable> table) {
   if (caches_.empty()) return table;
-  ServedTable* const watched = table.get();
-  // What is destroyed with the last pointer is the inner one, and then this level is told.
-  return {watched, [this, table = std::move(table)](ServedTable* ended) mutable {
+  ServedTable* const tracked = table.get();
+  // The deleter destroys the inner pointer after the budget has been returned.
+  return {tracked, [this, table = std::move(table)](ServedTable* ended) mutable {
             Forget(ended);
             table = nullptr;
-            PostBind();
+            PostAttach();
           }};
 }
 
@@ -209,18 +209,18 @@ void DeviceLevel::Adopt(const Adoption& adoption) {
       if (adoption.former == nullptr) Preload(table, cache, adoption.bytes);
       continue;
     }
-    // The table that it replaces will give its part back; else others that are to have less.
-    const std::string line =
-        absl::StrCat(PartOf(table, *caches_[cache]), " waits: ", attached.ToString());
+    // Memory becomes free when the replaced table, or a table that has to shrink, is destroyed.
+    const std::string line = absl::StrCat(PartOf(table, *caches_[cache]),
+                                          " waits for device memory: ", attached.ToString());
     adoption.former != nullptr ? LogInfo(line) : LogWarning(line);
     MutexLock lock(mutex_);
-    waiting_.push_back({.table = adoption.table,
+    pending_.push_back({.table = adoption.table,
                         .cache = cache,
                         .bytes = adoption.bytes,
                         .keys = std::move(keys),
                         .preload = adoption.former == nullptr});
   }
-  PostBind();  // what it waits for may have been given back meanwhile
+  PostAttach();  // memory may have become free in the meantime
 }
 
 std::vector<Key> DeviceLevel::KeysFor(const Adoption& adoption, size_t cache) const {
@@ -230,7 +230,7 @@ std::vector<Key> DeviceLevel::KeysFor(const Adoption& adoption, size_t cache) co
     if (l1 != nullptr) keys = KeysHeld(*l1);
   } else if (!adoption.hot_keys_path.empty()) {
     keys = ReadNpyKeys(adoption.hot_keys_path);
-    // The coldest, which come last, would push the hottest out.
+    // Drop the coldest keys, which come last: inserted last, they would evict the hottest.
     const size_t room =
         RowsThatFit(adoption.bytes, adoption.table->row_bytes(), NeedIn(*caches_[cache]));
     if (keys.ok() && keys->size() > room) keys->resize(room);
@@ -274,34 +274,34 @@ void DeviceLevel::Forget(const ServedTable* table) {
   granted_.erase(table);
 }
 
-void DeviceLevel::PostBind() {
-  if (closing_.load() || bind_posted_.exchange(true)) return;
-  if (!executor_->Post(&bind_task_).ok()) bind_posted_.store(false);
+void DeviceLevel::PostAttach() {
+  if (closing_.load() || attach_posted_.exchange(true)) return;
+  if (!executor_->Post(&attach_task_).ok()) attach_posted_.store(false);
 }
 
-void DeviceLevel::BindWaiting() {
-  // From here on who ends posts the task again: nothing that was freed is overlooked.
-  bind_posted_.store(false);
-  std::vector<Waiting> waiting;
+void DeviceLevel::AttachPending() {
+  // Cleared first: a table that is destroyed from now on posts the task again.
+  attach_posted_.store(false);
+  std::vector<PendingTable> pending;
   {
     MutexLock lock(mutex_);
-    waiting.swap(waiting_);
+    pending.swap(pending_);
   }
-  std::vector<std::pair<std::shared_ptr<ServedTable>, Waiting>> bound;
-  for (Waiting& part : waiting) {
+  std::vector<std::pair<std::shared_ptr<ServedTable>, PendingTable>> attached;
+  for (PendingTable& part : pending) {
     std::shared_ptr<ServedTable> table = part.table.lock();
     if (table == nullptr || table->retired() || closing_.load()) continue;
     if (Attach(*table, part.cache, part.bytes).ok()) {
-      bound.emplace_back(std::move(table), std::move(part));
+      attached.emplace_back(std::move(table), std::move(part));
       continue;
     }
     MutexLock lock(mutex_);
-    waiting_.push_back(std::move(part));
+    pending_.push_back(std::move(part));
   }
-  for (auto& [table, part] : bound) {
+  for (auto& [table, part] : attached) {
     Fill(*table, part.cache, part.keys);
     if (part.preload) Preload(*table, part.cache, part.bytes);
-    table = nullptr;  // it may have waited for this
+    table = nullptr;  // may be the last reference, whose end frees memory for other tables
   }
 }
 

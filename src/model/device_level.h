@@ -1,14 +1,16 @@
-// Level 1 of a process: a cache on each configured device, and the parts of it that tables have.
+// Level 1 of a process: a cache on each configured device, and the budgets of the tables in it.
 //
-// Every table has the same part of every device's cache. A table that comes with a switch gets its
-// part before the switch where it is free, else when others have given theirs back, those that it
-// replaces or that are to have less: no memory is held for two incarnations. Calls pass level 1 by
-// until then. A new table is filled with the keys that the old one held, as they were hot; one that
-// had nothing with those of [[model.table]] l1_hot_keys and with a share of the table, l1.preload.
+// Every table has the same budget on every device. A table of a new version gets its budget before
+// the switch if enough memory is free, otherwise when the tables that it replaces, or that have to
+// shrink, have been destroyed: memory is never held for two incarnations. Until then, lookups
+// bypass level 1. A table that replaces another one is filled with the keys that the old one held.
+// Other tables are filled with the keys of [[model.table]] l1_hot_keys and with the share
+// l1.preload.
 //
-// Every switch divides the level anew, by the rules of level 2 (RedivideBudget in budget.h).
+// Every switch divides the level again, by the rules of level 2 (RedivideBudget in budget.h).
 //
-// Thread-safe. Must outlive the tables that went through Watched. A thread of its own fills late.
+// Thread-safe. Must outlive the tables returned by Tracked. Has one thread, which fills tables that
+// had to wait for memory.
 #pragma once
 
 #include <atomic>
@@ -33,9 +35,8 @@ namespace hps {
 
 class DeviceLevel {
  public:
-  // `config` and `factory` are borrowed; a server has calls for its look-ups where the
-  // configuration does not say how many. Devices that are listed must be there; of those that
-  // "auto" found, one that has no room is left out, with a warning.
+  // `config` and `factory` are borrowed. `is_server` affects the default of l1.calls_max. Listed
+  // devices must be usable. With "auto", a device without enough memory is skipped with a warning.
   // Errors: those of DeviceCacheFactory::Make, for a listed device.
   static absl::StatusOr<std::unique_ptr<DeviceLevel>> Create(const Config& config, bool is_server,
                                                              const DeviceCacheFactory& factory);
@@ -43,64 +44,63 @@ class DeviceLevel {
   DeviceLevel(const DeviceLevel&) = delete;
   DeviceLevel& operator=(const DeviceLevel&) = delete;
 
-  // By the cache numbers of ServedTable; empty without a device.
+  // Indexed by the cache numbers of ServedTable; empty without a device.
   std::vector<DeviceCache*> caches() const;
 
-  // OK where a session may use the device: -1, or one of caches(). Errors: UNIMPLEMENTED (a build
-  // without GPUs), UNAVAILABLE, with the reason.
+  // OK if sessions may use the device: -1, or one of caches(). Errors: UNIMPLEMENTED (a build
+  // without GPU support), UNAVAILABLE, with the reason.
   absl::Status CheckDevice(int device) const;
 
-  // A table that is to be served after a switch.
+  // A table of the version that a model will switch to.
   struct Demand {
     const TableSpec* spec = nullptr;
     uint64_t row_count = 0;
-    const ServedTable* served = nullptr;    // where it stays as it is; null: it is new
+    const ServedTable* served = nullptr;    // the live table, if it is kept; null = it is new
     std::optional<double> share{};          // [[model.table]] l1_share
     std::optional<uint64_t> fixed_bytes{};  // [[model.table]] l1_bytes
   };
-  // The bytes of a device's cache for each table, in the order of `demands`; 0 = none. `going` are
-  // the tables that the switch replaces or drops: what they hold counts as free. One that stays and
-  // is to have other bytes than BytesOf has to come anew, unless it has none yet.
+  // The budget of each table on each device, in the order of `demands`; 0 = none. `replaced` are
+  // the tables that the switch replaces or drops; their memory counts as free. A kept table whose
+  // result differs from BytesOf must be re-created, unless it has no budget yet.
   std::vector<uint64_t> Divide(std::span<const Demand> demands,
-                               std::span<const ServedTable* const> going) const;
+                               std::span<const ServedTable* const> replaced) const;
 
-  // What the table was given of each device's cache; it may still be waiting for it. 0 = nothing.
+  // The table's budget on each device, even if it is still waiting for the memory. 0 = none.
   uint64_t BytesOf(const ServedTable& table) const;
 
-  // The same table, whose end is noticed: every table has to be served as this.
-  std::shared_ptr<ServedTable> Watched(std::shared_ptr<ServedTable> table);
+  // The same table, with a deleter that returns its budget. Serve every table through this.
+  std::shared_ptr<ServedTable> Tracked(std::shared_ptr<ServedTable> table);
 
   struct Adoption {
-    std::shared_ptr<ServedTable> table;  // watched, and without a part
-    const ServedTable* former =
-        nullptr;                  // the incarnation that it replaces; null when there is none
-    uint64_t bytes = 0;           // as divided
-    std::string hot_keys_path{};  // [[model.table]] l1_hot_keys
+    std::shared_ptr<ServedTable> table;   // from Tracked, without a budget
+    const ServedTable* former = nullptr;  // the incarnation that it replaces; null = none
+    uint64_t bytes = 0;                   // from Divide
+    std::string hot_keys_path{};          // [[model.table]] l1_hot_keys
   };
-  // Gives a table its part of every cache and fills it: now, or when the part is free.
+  // Opens the table in every cache and fills it: now, or when enough memory is free.
   void Adopt(const Adoption& adoption);
 
-  // Nothing more is read into the caches to fill them: the process is to end.
+  // Ends and disables filling, so that the process can exit quickly.
   void StopFilling() { filling_.store(false, std::memory_order_relaxed); }
 
-  // Puts device numbers in the place of cache numbers.
+  // Replaces cache numbers in the statistics by device numbers.
   void NameDevices(std::span<TableStatistics> tables) const;
 
  private:
   // A table that waits for memory in one cache.
-  struct Waiting {
+  struct PendingTable {
     std::weak_ptr<ServedTable> table;
     size_t cache = 0;
     uint64_t bytes = 0;
     std::vector<Key> keys{};  // to fill it with
-    bool preload = false;     // and with a share of the table
+    bool preload = false;     // whether to fill it with the share l1.preload, too
   };
 
-  // Binds what waits; one at a time.
-  class BindTask final : public Task {
+  // Runs AttachPending; at most one is queued.
+  class AttachTask final : public Task {
    public:
-    explicit BindTask(DeviceLevel& level) : level_(level) {}
-    void Run() override { level_.BindWaiting(); }
+    explicit AttachTask(DeviceLevel& level) : level_(level) {}
+    void Run() override { level_.AttachPending(); }
 
    private:
     DeviceLevel& level_;
@@ -108,7 +108,7 @@ class DeviceLevel {
 
   explicit DeviceLevel(const Config& config) : config_(config) {}
   absl::Status Open(bool is_server, const DeviceCacheFactory& factory);
-  // With fewer calls where there is no room for so many, and they were not asked for.
+  // Falls back to fewer calls if memory is short and l1.calls_max is 0.
   absl::Status MakeCache(const DeviceCacheFactory& factory, int device, size_t calls_max);
   absl::Status Attach(ServedTable& table, size_t cache, uint64_t bytes);
   std::vector<Key> KeysFor(const Adoption& adoption, size_t cache) const;
@@ -116,22 +116,22 @@ class DeviceLevel {
   void Fill(ServedTable& table, size_t cache, std::span<const Key> keys) const;
   void Preload(ServedTable& table, size_t cache, uint64_t bytes) const;
   void Forget(const ServedTable* table);
-  void PostBind();
-  void BindWaiting();
+  void PostAttach();
+  void AttachPending();
 
   const Config& config_;
   std::vector<std::unique_ptr<DeviceCache>> caches_;
-  absl::Status devices_status_;             // why there are none
-  std::map<int, absl::Status> left_out_{};  // devices without a cache, and why
+  absl::Status devices_status_;            // why there are no devices
+  std::map<int, absl::Status> skipped_{};  // devices without a cache, and why
   std::atomic<bool> closing_{false};
   std::atomic<bool> filling_{true};
-  std::atomic<bool> bind_posted_{false};
-  BindTask bind_task_{*this};
+  std::atomic<bool> attach_posted_{false};
+  AttachTask attach_task_{*this};
   mutable Mutex mutex_;
-  // Bytes of each cache, of the tables that live.
+  // Budgets of the tables that exist.
   std::map<const ServedTable*, uint64_t> granted_ HPS_GUARDED_BY(mutex_);
-  std::vector<Waiting> waiting_ HPS_GUARDED_BY(mutex_);
-  std::unique_ptr<WorkerPool> executor_;  // null without a device; ends first
+  std::vector<PendingTable> pending_ HPS_GUARDED_BY(mutex_);
+  std::unique_ptr<WorkerPool> executor_;  // null without a device; declared last, so it ends first
 };
 
 }  // namespace hps

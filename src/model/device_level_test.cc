@@ -1,4 +1,4 @@
-// Level 1 in a store, on the host's stand-in for devices.
+// Level 1 of a store, with device caches in host memory.
 #include "model/device_level.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ constexpr uint32_t kDim = kTestDim;
 constexpr size_t kRowBytes = kDim * sizeof(float);
 constexpr KeyStatus kL1 = KeyStatus::kHitL1;
 
-// Devices whose memory is the host's.
+// Device caches in host memory.
 class HostDevices final : public DeviceCacheFactory {
  public:
   absl::Status Support() const override { return absl::OkStatus(); }
@@ -116,7 +116,7 @@ class DeviceLevelTest : public StoreFilesTest {
     }
     return answer;
   }
-  // Asks until level 1 answers all keys: it may be filled in the background.
+  // Repeats until level 1 answers all keys, because it may be filled in the background.
   static void ExpectSoonInL1(Store& store, const std::string& table, const std::vector<Key>& keys,
                              float value) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -132,20 +132,20 @@ class DeviceLevelTest : public StoreFilesTest {
   static void Drain(Store& store) {
     EXPECT_TRUE(store.DrainPromotions(std::chrono::seconds(30)).ok());
   }
-  // Bytes of a table's part of level 1; 0 = it has none.
+  // A table's budget in level 1; 0 = none.
   static uint64_t PartOf(Store& store, const std::string& table) {
     for (const TableStatistics& statistics : store.Statistics().tables) {
       if (statistics.name == table) return statistics.l1.bytes_max;
     }
     return 0;
   }
-  // Until the table has its part: others may have to give theirs back first.
+  // Waits until the table has its budget; other tables may have to be destroyed first.
   static void AwaitPart(Store& store, const std::string& table) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (PartOf(store, table) == 0 && std::chrono::steady_clock::now() < end)
       std::this_thread::yield();
   }
-  // What a table of n rows asks of a device.
+  // The memory need of a table of n rows on a device.
   uint64_t Need(size_t n) const {
     return (*devices_.Make({.device = devices_.present[0], .bytes_max = 1 << 20}))
         ->TableBytes(kRowBytes, n);
@@ -188,7 +188,8 @@ TEST_F(DeviceLevelTest, OnlyTheDevicesOfTheConfiguration) {
   EXPECT_EQ(LookUp(*store, "t", {1}, 1).value, 1);
   const absl::Status status = store->NewSession("m", {.device = 0}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("device 0: l1.devices does not have it"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("device 0: not in l1.devices, or not present"));
   config_.l1.devices = {1, 7};
   EXPECT_EQ(OpenStore(config_, OpenMode::kReadOnly, devices_).status().code(),
             absl::StatusCode::kUnavailable);
@@ -219,7 +220,7 @@ TEST_F(DeviceLevelTest, ADeviceWithoutRoomIsLeftOutUnlessItIsListed) {
             absl::StatusCode::kResourceExhausted);
 }
 
-// Catches: a server's look-up that finds no call left; and memory for many that nobody asks for.
+// Catches: a server with fewer device calls than lookups, and memory for calls that are not used.
 TEST_F(DeviceLevelTest, ThereIsACallForEachLookUpOfAServer) {
   struct Case {
     OpenMode mode;
@@ -248,7 +249,7 @@ TEST_F(DeviceLevelTest, ThereIsACallForEachLookUpOfAServer) {
     devices_.calls_max.clear();
     const std::unique_ptr<Store> store = Open(c.mode);
     ASSERT_NE(store, nullptr);
-    ASSERT_TRUE(store->life_cycle().LoadAll().ok());
+    ASSERT_TRUE(store->models().LoadAll().ok());
     EXPECT_EQ(LookUp(*store, "t", {1}).value, 1);
     EXPECT_EQ(devices_.calls_max, c.expected);
   }
@@ -257,7 +258,7 @@ TEST_F(DeviceLevelTest, ThereIsACallForEachLookUpOfAServer) {
   devices_.calls_beside_tables = 39;
   EXPECT_EQ(Open(OpenMode::kServe)->Statistics().tables.size(), 0U) << "nothing is loaded yet";
   EXPECT_EQ(devices_.calls_max, (std::map<int, size_t>{{0, 16}})) << "the tables come first";
-  // What was asked for is not made less.
+  // A configured number is not reduced.
   config_.l1.calls_max = 41;
   EXPECT_EQ(Open()->NewSession("m", {.device = 0}).status().code(),
             absl::StatusCode::kResourceExhausted);
@@ -308,7 +309,7 @@ TEST_F(DeviceLevelTest, LoadsHotKeysAtStart) {
   EXPECT_EQ(LookUp(*store, "t", {6}).counts[kL1], 0u);
 }
 
-// Would catch the coldest keys of a long list, or the preload behind it, that push the hottest out.
+// Catches: the coldest keys of a long list, or the preload after it, evict the hottest.
 TEST_F(DeviceLevelTest, OfTooManyHotKeysTheHottestStay) {
   config_.l1.bytes_max = Need(5000);
   config_.l1.preload = 1.0;
@@ -322,14 +323,14 @@ TEST_F(DeviceLevelTest, OfTooManyHotKeysTheHottestStay) {
       << "next to none is lost";
 }
 
-// Would catch a process that is told to end and goes on filling its devices.
+// Catches: a process that is told to end but continues to fill its devices.
 TEST_F(DeviceLevelTest, NothingIsFilledOnceItIsToEnd) {
   config_.l1.preload = 1.0;
   config_.model = {{.name = "m", .table = {{.name = "t", .l1_hot_keys = KeysFile({7})}}}};
   Import(Files("t", 9000, 3));
   const auto store = Open(OpenMode::kServe);
-  store->life_cycle().StopPreloading();
-  ASSERT_TRUE(store->life_cycle().LoadAll().ok());
+  store->models().StopPreloading();
+  ASSERT_TRUE(store->models().LoadAll().ok());
   EXPECT_EQ(store->Statistics().tables.front().l1.entries, 0u);
   EXPECT_EQ(LookUp(*store, "t", {7}).value, 3);
 }
@@ -365,8 +366,8 @@ TEST_F(DeviceLevelTest, BudgetsAreDividedAndOverridden) {
   EXPECT_EQ(bytes["m/a"], bytes["m/d"]);
 }
 
-// The new incarnation gets its part beside the old one where there is room, and is filled with what
-// was hot before it is served: no call finds it cold.
+// The new incarnation gets its budget beside the old one if there is room, and is filled with the
+// hot keys before it is served: no lookup finds it cold.
 TEST_F(DeviceLevelTest, ASwitchKeepsTheHotKeysHot) {
   Import(Files("t", 1000, 1));
   const auto store = Open();
@@ -378,8 +379,8 @@ TEST_F(DeviceLevelTest, ASwitchKeepsTheHotKeysHot) {
   EXPECT_EQ(answer.counts[kL1], 50u);
 }
 
-// Where there is room for one incarnation only, it waits for the old one's end. Would catch memory
-// held twice (there is none), a part that is lost, and a fill with rows of the old import.
+// If there is room for one incarnation only, it waits until the old one is destroyed. Catches:
+// memory held twice, a lost budget, and rows of the old import.
 TEST_F(DeviceLevelTest, ASwitchReusesTheMemory) {
   config_.l1.bytes_max = Need(1000);
   Import(Files("t", 1000, 1));
@@ -418,7 +419,7 @@ TEST_F(DeviceLevelTest, ANewTableThatHadToWaitIsPreloaded) {
   ExpectSoonInL1(*store, "b", Iota(500), 2);
 }
 
-// Would catch a table that stays without level 1 though what was in its way has gone.
+// Catches: a table that stays without level 1 although memory has become free.
 TEST_F(DeviceLevelTest, WhatADroppedTableHeldIsGivenToOneThatHasNothing) {
   config_.l1.bytes_max = Need(1000);
   config_.l1.preload = 0.5;
@@ -433,8 +434,8 @@ TEST_F(DeviceLevelTest, WhatADroppedTableHeldIsGivenToOneThatHasNothing) {
   EXPECT_GT(PartOf(*store, "m/b"), 0u);
 }
 
-// Would catch parts that stay as they were when tables come or change their size: the newcomer went
-// without.
+// Catches: budgets that stay unchanged when tables are added or resized, so that a new table has
+// none.
 TEST_F(DeviceLevelTest, ASwitchDividesTheLevelAnew) {
   config_.l1.bytes_max = Need(20'000);
   Import(Files("a", 20'000, 1));
@@ -448,13 +449,13 @@ TEST_F(DeviceLevelTest, ASwitchDividesTheLevelAnew) {
   EXPECT_GT(PartOf(*store, "m/a"), config_.l1.bytes_max / 8 * 3);
   EXPECT_GT(PartOf(*store, "m/b"), config_.l1.bytes_max / 8 * 3);
   EXPECT_LE(PartOf(*store, "m/a") + PartOf(*store, "m/b"), config_.l1.bytes_max);
-  ExpectSoonInL1(*store, "a", Iota(64), 1);  // what was hot is hot again
-  // One becomes much smaller: the other does not grow by itself, but it may when it comes anew.
+  ExpectSoonInL1(*store, "a", Iota(64), 1);  // the hot keys were copied
+  // One becomes much smaller: the other grows only when it is imported again.
   ASSERT_TRUE(store->Import(Files("b", 10, 3)).ok());
   ASSERT_TRUE(store->Import(Files("a", 20'000, 4)).ok());
   AwaitPart(*store, "m/a");
   EXPECT_GT(PartOf(*store, "m/a"), config_.l1.bytes_max / 2);
-  // ... and much larger.
+  // One becomes much larger.
   ASSERT_TRUE(store->Import(Files("b", 20'000, 5)).ok());
   AwaitPart(*store, "m/b");
   EXPECT_GT(PartOf(*store, "m/b"), config_.l1.bytes_max / 8 * 3);
@@ -462,8 +463,8 @@ TEST_F(DeviceLevelTest, ASwitchDividesTheLevelAnew) {
   EXPECT_EQ(LookUp(*store, "b", Iota(64)).value, 5);
 }
 
-// Would catch a session that is left without its cache's tables, a torn row, or a step back while
-// incarnations come and go under it.
+// Catches: a session without its cache's tables, a torn row, or an older row while incarnations are
+// replaced.
 TEST_F(DeviceLevelTest, LookUpsGoOnWhileTablesSwitch) {
   config_.l1.bytes_max = Need(1000);
   Import(Files("t", 1000, 1));

@@ -1,4 +1,4 @@
-// Opens a store over devices of the caller's choosing: how tests give it a level 1 without a GPU.
+// Opens a store with a given device cache factory. Tests use it to have a level 1 without a GPU.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace hps {
 
-// As Store::Open, which uses the factory that the build was linked with.
+// As Store::Open, which uses the factory that is linked into the build.
 absl::StatusOr<std::unique_ptr<Store>> OpenStore(const Config& config, OpenMode mode,
                                                  const DeviceCacheFactory& devices);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kBatchKeysMax = 4096;
 constexpr size_t kBatchBytes = 4 << 20;
-// A device that takes longer to make room, or a store to read a batch, is not waited for.
+// Longest wait for a device to make room, or for the store to read a batch.
 constexpr auto kWaitMax = std::chrono::seconds(10);
 
 bool IsFull(const LevelStatistics& statistics) {
@@ -42,7 +42,7 @@ struct Batch {
             .versions = std::span(versions).first(count)};
   }
 
-  // Moves what was found to the front, `count` keys being looked at; returns how many were.
+  // Moves the keys that were found to the front, of the first `count`; returns their number.
   size_t KeepHits(size_t count) {
     size_t kept = 0;
     for (size_t i = 0; i < count; ++i) {
@@ -62,23 +62,23 @@ struct Batch {
   std::vector<FetchOutcome> outcomes;
 };
 
-// So many rows are a share of the table.
+// Number of rows of a share of the table.
 uint64_t RowsOf(const ServedTable& table, double share) {
   const double row_count = static_cast<double>(table.l3().Info().row_count);
   return static_cast<uint64_t>(std::ceil(row_count * share));
 }
 
-// Sends the first `remaining` rows of the table to `insert`, which says whether there is room for
-// more.
+// Passes the first `remaining` rows of the table to `insert`, which returns whether there is room
+// for more.
 template <typename Insert>
 absl::Status ScanRows(ServedTable& table, uint64_t remaining, Insert insert) {
   Batch batch(table.row_bytes());
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<RowCursor> cursor, table.l3().Scan());
   bool has_room = true;
   while (remaining > 0 && has_room) {
-    const size_t wanted = std::min<uint64_t>(batch.keys.size(), remaining);
+    const size_t desired = std::min<uint64_t>(batch.keys.size(), remaining);
     HPS_ASSIGN_OR_RETURN(const size_t count,
-                         cursor->Next(std::span(batch.keys).first(wanted),
+                         cursor->Next(std::span(batch.keys).first(desired),
                                       batch.View(batch.keys.size()), batch.versions));
     if (count == 0) break;
     HPS_ASSIGN_OR_RETURN(has_room, insert(batch.Rows(count)));
@@ -87,13 +87,13 @@ absl::Status ScanRows(ServedTable& table, uint64_t remaining, Insert insert) {
   return absl::OkStatus();
 }
 
-// Waits for room in the device's staging where there is none.
+// Waits if the device's staging buffer is full.
 absl::Status Replace(DeviceCacheTable& l1, const RowBatch& rows, ApplyEpoch epoch) {
   const Deadline deadline = WaitMax();
   for (;;) {
     const absl::Status status = l1.Replace(rows, epoch).status();
     if (!absl::IsResourceExhausted(status) || RealClock().Now() >= deadline) return status;
-    HPS_RETURN_IF_ERROR(l1.Flush(deadline));  // others may fill the room again
+    HPS_RETURN_IF_ERROR(l1.Flush(deadline));  // other threads may fill the buffer again
   }
 }
 
@@ -148,19 +148,19 @@ absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share,
   return inserted;
 }
 
-absl::StatusOr<uint64_t> CarryWarmRows(ServedTable& from, ServedTable& to, uint64_t rows_max,
+absl::StatusOr<uint64_t> CopyHotL2Rows(ServedTable& from, ServedTable& to, uint64_t rows_max,
                                        const std::function<bool()>& go_on) {
   if (from.l2() == nullptr || to.l2() == nullptr) return 0;
   const ApplyEpoch epoch = to.epochs().published();
-  std::vector<Key> warm(std::min(rows_max, from.l2()->Statistics().entries));
-  HPS_ASSIGN_OR_RETURN(const size_t warm_count, from.l2()->WarmestKeys(warm, WaitMax()));
+  std::vector<Key> hot(std::min(rows_max, from.l2()->Statistics().entries));
+  HPS_ASSIGN_OR_RETURN(const size_t hot_count, from.l2()->WarmestKeys(hot, WaitMax()));
   Batch batch(to.row_bytes());
-  uint64_t carried = 0;
-  // The coldest first: so the warmest are again the youngest.
-  for (size_t left = warm_count; left > 0 && go_on();) {
+  uint64_t copied = 0;
+  // The coldest first, so that the hottest rows are the youngest in the copy, too.
+  for (size_t left = hot_count; left > 0 && go_on();) {
     const size_t asked = std::min(batch.keys.size(), left);
     left -= asked;
-    std::copy_n(warm.begin() + static_cast<ptrdiff_t>(left), asked, batch.keys.begin());
+    std::copy_n(hot.begin() + static_cast<ptrdiff_t>(left), asked, batch.keys.begin());
     HPS_RETURN_IF_ERROR(from.l2()
                             ->Fetch({.keys = std::span(batch.keys).first(asked),
                                      .rows = batch.View(asked),
@@ -171,9 +171,9 @@ absl::StatusOr<uint64_t> CarryWarmRows(ServedTable& from, ServedTable& to, uint6
     const size_t held = batch.KeepHits(asked);
     if (held == 0) continue;
     HPS_ASSIGN_OR_RETURN(const InsertCounts counts, to.l2()->Insert(batch.Rows(held), epoch));
-    carried += counts.inserted;
+    copied += counts.inserted;
   }
-  return carried;
+  return copied;
 }
 
 absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share,
@@ -182,7 +182,7 @@ absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, do
   DeviceCacheTable* const l1 = table.l1(cache);
   const ApplyEpoch epoch = table.epochs().published();
   if (l1 == nullptr || share <= 0 || !go_on() || epoch < table.l1_epoch(cache)) return 0;
-  // An empty one is filled until it begins to evict: it finds out best how much it can hold.
+  // An empty level 1 is filled until it begins to evict, which is the exact limit.
   const uint64_t held = l1->Statistics().entries;
   const uint64_t rows_max = held == 0 ? UINT64_MAX : rows_that_fit - std::min(rows_that_fit, held);
   uint64_t sent = 0;
@@ -208,7 +208,7 @@ absl::StatusOr<uint64_t> FillDeviceTable(ServedTable& table, size_t cache,
     const size_t asked = std::min(batch.keys.size(), keys.size() - first);
     std::copy_n(keys.begin() + static_cast<ptrdiff_t>(first), asked, batch.keys.begin());
     HPS_ASSIGN_OR_RETURN(const size_t count, FetchHits(table, batch, asked));
-    // What was attached after a change that is still open refuses what was read before its end.
+    // Skip rows that were read before an update ended, if the table was attached during it.
     if (count == 0 || epoch < table.l1_epoch(cache) || table.l1_bypass(cache).bypassed()) continue;
     HPS_RETURN_IF_ERROR(Replace(*l1, batch.Rows(count), epoch));
     sent += count;

@@ -7,14 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/macros.h"
-#include "hps/units.h"
 #include "model/preload.h"
 #include "types/names.h"
+#include "types/units.h"
 
 namespace hps {
 namespace {
 
-// Imports that commit while tables are being pinned make the round begin anew.
+// Attempts to pin a consistent set of tables while imports commit.
 constexpr int kPinRoundsMax = 16;
 
 absl::Status AboutModel(const std::string& model, const absl::Status& status) {
@@ -23,7 +23,7 @@ absl::Status AboutModel(const std::string& model, const absl::Status& status) {
 
 absl::Status NoSuchModel(const std::string& model, const std::vector<std::string>& known) {
   return absl::NotFoundError(
-      absl::StrCat("the store has no model '", model, "'", DidYouMean(model, known)));
+      absl::StrCat("the store has no model '", model, "'", NearestNameHint(model, known)));
 }
 
 }  // namespace
@@ -37,9 +37,9 @@ absl::StatusOr<ServedModels::ModelErrors> ServedModels::Switch(Missing missing) 
 
 absl::Status ServedModels::Load(const std::string& model) {
   MutexLock change(change_mutex_);
-  HPS_ASSIGN_OR_RETURN(const std::vector<Wanted> wanted, WantedModels(Missing::kIgnored));
+  HPS_ASSIGN_OR_RETURN(const std::vector<DesiredModel> desired, DesiredModels(Missing::kIgnored));
   std::vector<std::string> names;
-  for (const Wanted& candidate : wanted) names.push_back(candidate.model);
+  for (const DesiredModel& candidate : desired) names.push_back(candidate.model);
   if (std::find(names.begin(), names.end(), model) == names.end()) return NoSuchModel(model, names);
   bool was_unloaded = false;
   {
@@ -68,15 +68,15 @@ absl::Status ServedModels::Unload(const std::string& model) {
 
 absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(const Scope& scope) {
   ModelErrors errors;
-  HPS_ASSIGN_OR_RETURN(std::vector<BuildingModel> models, PinModels(scope, errors));
+  HPS_ASSIGN_OR_RETURN(std::vector<ModelBuild> models, PinModels(scope, errors));
   DivideL2(models);
   DivideL1(models);
-  // Who gives bytes up goes first, so that the others find them free.
+  // Models that shrink switch first, so that their memory is free for the others.
   std::map<std::string, int64_t> growth;
-  for (const BuildingModel& model : models) growth[model.model] = L2Growth(model);
+  for (const ModelBuild& model : models) growth[model.model] = L2Growth(model);
   std::stable_sort(models.begin(), models.end(),
                    [&](const auto& a, const auto& b) { return growth[a.model] < growth[b.model]; });
-  for (BuildingModel& model : models) {
+  for (ModelBuild& model : models) {
     if (!model.changed) continue;
     if (absl::Status status = Serve(model); !status.ok())
       errors[model.model] = AboutModel(model.model, status);
@@ -87,33 +87,33 @@ absl::StatusOr<ServedModels::ModelErrors> ServedModels::SwitchIn(const Scope& sc
   return errors;
 }
 
-absl::StatusOr<std::vector<ServedModels::Wanted>> ServedModels::WantedModelsIn(
+absl::StatusOr<std::vector<ServedModels::DesiredModel>> ServedModels::DesiredModelsIn(
     const Scope& scope) const {
-  HPS_ASSIGN_OR_RETURN(std::vector<Wanted> wanted, WantedModels(scope.missing));
+  HPS_ASSIGN_OR_RETURN(std::vector<DesiredModel> desired, DesiredModels(scope.missing));
   MutexLock lock(mutex_);
-  std::erase_if(wanted, [&](const Wanted& model) HPS_REQUIRES(mutex_) {
+  std::erase_if(desired, [&](const DesiredModel& model) HPS_REQUIRES(mutex_) {
     return !scope.Has(model.model) || unloaded_.contains(model.model);
   });
-  return wanted;
+  return desired;
 }
 
-// Those that the switch is not for, with the tables that they have.
-std::vector<ServedModels::BuildingModel> ServedModels::KeptModels(const Scope& scope) {
-  std::vector<BuildingModel> kept;
+// The models outside `scope`, with their current tables.
+std::vector<ServedModels::ModelBuild> ServedModels::UnchangedModels(const Scope& scope) {
+  std::vector<ModelBuild> kept;
   MutexLock lock(mutex_);
   for (const auto& [name, state] : models_) {
     if (scope.Has(name)) continue;
-    BuildingModel& model = kept.emplace_back(BuildingModel{.model = name});
+    ModelBuild& model = kept.emplace_back(ModelBuild{.model = name});
     for (const std::shared_ptr<ServedTable>& table : state->Tables())
       model.tables.push_back({.served = table, .l2_bytes = l2_bytes_[table->spec().name]});
   }
   return kept;
 }
 
-absl::StatusOr<std::vector<ServedModels::Wanted>> ServedModels::WantedModels(
+absl::StatusOr<std::vector<ServedModels::DesiredModel>> ServedModels::DesiredModels(
     Missing missing) const {
   HPS_ASSIGN_OR_RETURN(const std::vector<TableInfo> tables, parts_.durable->Tables());
-  std::vector<Wanted> all;
+  std::vector<DesiredModel> all;
   std::vector<std::string> names;
   for (const TableInfo& table : tables) {
     const std::string model = ModelOf(table.spec.name);
@@ -125,31 +125,31 @@ absl::StatusOr<std::vector<ServedModels::Wanted>> ServedModels::WantedModels(
     all[static_cast<size_t>(found - names.begin())].tables.push_back(table);
   }
   if (parts_.config->model.empty()) return all;
-  std::vector<Wanted> configured;
+  std::vector<DesiredModel> configured;
   for (const ModelConfig& config : parts_.config->model) {
     const auto found = std::find(names.begin(), names.end(), config.name);
     if (found == names.end()) {
       if (missing == Missing::kError) return NoSuchModel(config.name, names);
       continue;
     }
-    Wanted& wanted = all[static_cast<size_t>(found - names.begin())];
-    HPS_RETURN_IF_ERROR(ApplyDeclaredOrder(config, missing, wanted));
-    configured.push_back(std::move(wanted));
+    DesiredModel& desired = all[static_cast<size_t>(found - names.begin())];
+    HPS_RETURN_IF_ERROR(ApplyDeclaredOrder(config, missing, desired));
+    configured.push_back(std::move(desired));
   }
   return configured;
 }
 
-// Puts the tables into the order of the configuration and drops those that it does not name.
+// Sorts the tables as the configuration does, and removes tables that it does not name.
 absl::Status ServedModels::ApplyDeclaredOrder(const ModelConfig& config, Missing missing,
-                                              Wanted& wanted) const {
+                                              DesiredModel& desired) const {
   std::vector<std::string> names;
-  for (const TableInfo& table : wanted.tables)
-    names.push_back(table.spec.name.substr(wanted.model.size() + 1));
+  for (const TableInfo& table : desired.tables)
+    names.push_back(table.spec.name.substr(desired.model.size() + 1));
   const auto check = [&](const std::string& name) {
     if (missing == Missing::kIgnored || std::find(names.begin(), names.end(), name) != names.end())
       return absl::OkStatus();
     return absl::NotFoundError(absl::StrCat("model '", config.name, "' has no table '", name,
-                                            "' in the store", DidYouMean(name, names)));
+                                            "' in the store", NearestNameHint(name, names)));
   };
   for (const TableConfig& table : config.table) HPS_RETURN_IF_ERROR(check(table.name));
   if (config.tables.empty()) return absl::OkStatus();
@@ -158,36 +158,37 @@ absl::Status ServedModels::ApplyDeclaredOrder(const ModelConfig& config, Missing
     HPS_RETURN_IF_ERROR(check(name));
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) continue;
-    ordered.push_back(wanted.tables[static_cast<size_t>(found - names.begin())]);
+    ordered.push_back(desired.tables[static_cast<size_t>(found - names.begin())]);
   }
-  wanted.tables = std::move(ordered);
+  desired.tables = std::move(ordered);
   return absl::OkStatus();
 }
 
-bool ServedModels::SameTables(const Wanted& a, const Wanted& b) {
+bool ServedModels::SameTables(const DesiredModel& a, const DesiredModel& b) {
   return a.model == b.model &&
          std::equal(a.tables.begin(), a.tables.end(), b.tables.begin(), b.tables.end(),
                     [](const auto& s, const auto& t) { return s.incarnation == t.incarnation; });
 }
 
-// Pins the tables of each model as of one moment: had an import committed between two of them, the
-// model would be a mix of two imports.
-absl::StatusOr<std::vector<ServedModels::BuildingModel>> ServedModels::PinModels(
-    const Scope& scope, ModelErrors& errors) {
-  HPS_ASSIGN_OR_RETURN(std::vector<Wanted> wanted, WantedModelsIn(scope));
-  std::vector<BuildingModel> pinned = KeptModels(scope);
+// Pins the tables of each model as of one moment. If an import committed between two of them, the
+// model would be a mix of two imports; so it is pinned again if the catalog changed meanwhile.
+absl::StatusOr<std::vector<ServedModels::ModelBuild>> ServedModels::PinModels(const Scope& scope,
+                                                                              ModelErrors& errors) {
+  HPS_ASSIGN_OR_RETURN(std::vector<DesiredModel> desired, DesiredModelsIn(scope));
+  std::vector<ModelBuild> pinned = UnchangedModels(scope);
   std::set<std::string> settled;
   for (int round = 0; round < kPinRoundsMax; ++round) {
-    std::map<std::string, absl::StatusOr<BuildingModel>> tried;
-    for (const Wanted& model : wanted) {
+    std::map<std::string, absl::StatusOr<ModelBuild>> tried;
+    for (const DesiredModel& model : desired) {
       if (!settled.contains(model.model)) tried.emplace(model.model, PinModel(model));
     }
     if (tried.empty()) break;
-    HPS_ASSIGN_OR_RETURN(std::vector<Wanted> now, WantedModelsIn(scope));
-    for (const Wanted& model : wanted) {
+    HPS_ASSIGN_OR_RETURN(std::vector<DesiredModel> now, DesiredModelsIn(scope));
+    for (const DesiredModel& model : desired) {
       const auto found = tried.find(model.model);
-      const bool unchanged = std::any_of(
-          now.begin(), now.end(), [&](const Wanted& other) { return SameTables(model, other); });
+      const bool unchanged = std::any_of(now.begin(), now.end(), [&](const DesiredModel& other) {
+        return SameTables(model, other);
+      });
       if (found == tried.end() || !unchanged) continue;
       settled.insert(model.model);
       if (found->second.ok()) {
@@ -196,28 +197,29 @@ absl::StatusOr<std::vector<ServedModels::BuildingModel>> ServedModels::PinModels
         errors[model.model] = AboutModel(model.model, found->second.status());
       }
     }
-    wanted = std::move(now);
+    desired = std::move(now);
   }
-  for (const Wanted& model : wanted) {
+  for (const DesiredModel& model : desired) {
     if (settled.contains(model.model)) continue;
-    errors[model.model] = AboutModel(
-        model.model, absl::UnavailableError("its tables in the store keep changing; try again"));
+    errors[model.model] =
+        AboutModel(model.model,
+                   absl::UnavailableError("its tables keep being imported or dropped; try again"));
   }
-  for (BuildingModel& model : EmptiedModels(scope, wanted)) {
+  for (ModelBuild& model : EmptiedModels(scope, desired)) {
     if (!settled.contains(model.model)) pinned.push_back(std::move(model));
   }
   return pinned;
 }
 
-// Models that have lost all their tables switch to none.
-std::vector<ServedModels::BuildingModel> ServedModels::EmptiedModels(
-    const Scope& scope, const std::vector<Wanted>& wanted) const {
-  std::vector<BuildingModel> emptied;
+// The models whose tables were all dropped or unloaded; they switch to no tables.
+std::vector<ServedModels::ModelBuild> ServedModels::EmptiedModels(
+    const Scope& scope, const std::vector<DesiredModel>& desired) const {
+  std::vector<ModelBuild> emptied;
   MutexLock lock(mutex_);
   for (const auto& [name, state] : models_) {
     const bool is_wanted =
-        std::any_of(wanted.begin(), wanted.end(),
-                    [&, &name = name](const Wanted& model) { return model.model == name; });
+        std::any_of(desired.begin(), desired.end(),
+                    [&, &name = name](const DesiredModel& model) { return model.model == name; });
     if (is_wanted || !scope.Has(name) || state->Tables().empty()) continue;
     emptied.push_back(
         {.model = name, .tables = {}, .changed = true, .unload = unloaded_.contains(name)});
@@ -225,14 +227,14 @@ std::vector<ServedModels::BuildingModel> ServedModels::EmptiedModels(
   return emptied;
 }
 
-absl::StatusOr<ServedModels::BuildingModel> ServedModels::PinModel(const Wanted& wanted) {
-  const ModelState* state = FindModel(wanted.model);
-  BuildingModel building = {.model = wanted.model};
-  building.changed = state == nullptr || state->Tables().size() != wanted.tables.size();
-  for (const TableInfo& info : wanted.tables) {
-    Building& table = building.tables.emplace_back();
+absl::StatusOr<ServedModels::ModelBuild> ServedModels::PinModel(const DesiredModel& desired) {
+  const ModelState* state = FindModel(desired.model);
+  ModelBuild building = {.model = desired.model};
+  building.changed = state == nullptr || state->Tables().size() != desired.tables.size();
+  for (const TableInfo& info : desired.tables) {
+    TableBuild& table = building.tables.emplace_back();
     std::shared_ptr<ServedTable> served =
-        state == nullptr ? nullptr : state->FindTable(info.spec.name);
+        state == nullptr ? nullptr : state->CurrentTable(info.spec.name);
     if (served != nullptr && served->incarnation() == info.incarnation &&
         served->l3().IsCurrent()) {
       table.l2_bytes = l2_bytes_[info.spec.name];
@@ -253,15 +255,15 @@ absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
       absl::StrCat("table '", table, "' was imported again while it was being opened"));
 }
 
-std::unique_ptr<LossyTable> ServedModels::OpenL2(Building& table) const {
+std::unique_ptr<LossyTable> ServedModels::OpenL2(TableBuild& table) const {
   if (parts_.l2->tier == nullptr) return nullptr;
   absl::Status reason;
   if (table.l2_bytes == 0) {
     const BudgetRequest request = RequestFor(table);
     if (!request.wants_any()) return nullptr;
     reason = absl::ResourceExhaustedError(absl::StrCat(
-        "it needs at least ", FormatByteSize(request.least_bytes), ", and of l2.bytes_max = ",
-        FormatByteSize(parts_.config->l2.bytes_max), " too little is left for it"));
+        "it needs at least ", FormatByteSize(request.least_bytes),
+        ", and less of l2.bytes_max = ", FormatByteSize(parts_.config->l2.bytes_max), " is left"));
   } else {
     absl::StatusOr<std::unique_ptr<LossyTable>> opened =
         parts_.l2->tier->OpenTable(table.l3->spec(), table.l3->incarnation(), table.l2_bytes);
@@ -274,20 +276,20 @@ std::unique_ptr<LossyTable> ServedModels::OpenL2(Building& table) const {
   return nullptr;
 }
 
-absl::StatusOr<std::shared_ptr<ServedTable>> ServedModels::MakeServed(Building& table) const {
+absl::StatusOr<std::shared_ptr<ServedTable>> ServedModels::MakeServed(TableBuild& table) const {
   ServedTable::Parts parts;
   parts.hit_rate_threshold = parts_.config->lookup.hit_rate_threshold;
   parts.l2 = OpenL2(table);
   parts.l3 = std::move(table.l3);
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<ServedTable> served, ServedTable::Create(std::move(parts)));
-  return parts_.l1 == nullptr ? served : parts_.l1->Watched(std::move(served));
+  return parts_.l1 == nullptr ? served : parts_.l1->Tracked(std::move(served));
 }
 
 void ServedModels::Preload(ServedTable& table) const {
   const absl::StatusOr<uint64_t> rows =
       PreloadTable(table, parts_.config->l2.preload, [this] { return MayPreload(); });
   if (rows.ok()) return;
-  // Level 3 answers in its place, or says that the row is lost.
+  // Not an error: rows that were not preloaded come from level 3.
   LogWarning(absl::StrCat("preload of table '", table.spec().name,
                           "' ended early: ", rows.status().ToString()));
 }
@@ -297,38 +299,38 @@ void ServedModels::StopPreloading() {
   if (parts_.l1 != nullptr) parts_.l1->StopFilling();
 }
 
-bool ServedModels::CarryL2(ServedTable& from, const Building& to) const {
+bool ServedModels::CopyHotRows(ServedTable& from, const TableBuild& to) const {
   const uint64_t rows = RowsThatFit(to.l2_bytes, to.served->row_bytes(), parts_.l2->bytes_for);
   const absl::StatusOr<uint64_t> carried =
-      CarryWarmRows(from, *to.served, rows, [this] { return MayPreload(); });
-  if (!carried.ok()) LogWarning("level 2: warm rows are lost: " + carried.status().ToString());
+      CopyHotL2Rows(from, *to.served, rows, [this] { return MayPreload(); });
+  if (!carried.ok())
+    LogWarning("level 2: cached rows could not be copied: " + carried.status().ToString());
   return carried.value_or(1) > 0;
 }
 
-// The table gets its part of level 1, if it has come to one, and the keys that the one that it
-// replaces holds there.
-void ServedModels::AdoptL1(const Building& table) const {
+// Gives the table its level 1 budget, if any, and the hot keys of the table that it replaces.
+void ServedModels::AdoptL1(const TableBuild& table) const {
   if (parts_.l1 == nullptr || table.l1_bytes == 0) return;
   const std::string& name = table.served->spec().name;
   const ModelState* state = FindModel(ModelOf(name));
-  const std::shared_ptr<ServedTable> former = state == nullptr ? nullptr : state->FindTable(name);
-  const TableConfig* override_of_table = OverrideOf(name);
-  parts_.l1->Adopt(
-      {.table = table.served,
-       .former = former == table.served ? nullptr : former.get(),
-       .bytes = table.l1_bytes,
-       .hot_keys_path = override_of_table == nullptr ? "" : override_of_table->l1_hot_keys});
+  const std::shared_ptr<ServedTable> former =
+      state == nullptr ? nullptr : state->CurrentTable(name);
+  const TableConfig* overrides = OverrideOf(name);
+  parts_.l1->Adopt({.table = table.served,
+                    .former = former == table.served ? nullptr : former.get(),
+                    .bytes = table.l1_bytes,
+                    .hot_keys_path = overrides == nullptr ? "" : overrides->l1_hot_keys});
 }
 
-// Makes the levels of a model's new tables, fills them, and switches the model to its tables.
-absl::Status ServedModels::Serve(BuildingModel& building) {
-  FitL2(building);
+// Creates and fills the caches of a model's new tables, then switches the model to its tables.
+absl::Status ServedModels::Serve(ModelBuild& building) {
+  ClampL2(building);
   std::vector<std::shared_ptr<ServedTable>> tables;
-  for (Building& table : building.tables) {
+  for (TableBuild& table : building.tables) {
     if (table.l3 != nullptr) {
       const std::shared_ptr<ServedTable> resized = std::move(table.served);
       HPS_ASSIGN_OR_RETURN(table.served, MakeServed(table));
-      if (resized == nullptr || !CarryL2(*resized, table)) Preload(*table.served);
+      if (resized == nullptr || !CopyHotRows(*resized, table)) Preload(*table.served);
     }
     AdoptL1(table);
     tables.push_back(table.served);
@@ -338,11 +340,11 @@ absl::Status ServedModels::Serve(BuildingModel& building) {
     state.Unload();
   } else {
     HPS_RETURN_IF_ERROR(state.Publish(std::move(tables)));
-    NoteVersion(building);
+    UpdateVersion(building);
   }
   std::erase_if(l2_bytes_,
                 [&](const auto& entry) { return ModelOf(entry.first) == building.model; });
-  for (const Building& table : building.tables)
+  for (const TableBuild& table : building.tables)
     l2_bytes_[table.served->spec().name] = table.l2_bytes;
   return absl::OkStatus();
 }
@@ -362,11 +364,10 @@ ModelState& ServedModels::FindOrAddModel(const std::string& model) {
   return *state;
 }
 
-// A switch to the same rows, after an unloading or because a table got other levels, is no new
-// version.
-void ServedModels::NoteVersion(const BuildingModel& model) {
+// A switch to the same imports, after Unload or because budgets changed, is not a new version.
+void ServedModels::UpdateVersion(const ModelBuild& model) {
   std::vector<Incarnation> incarnations;
-  for (const Building& table : model.tables) incarnations.push_back(table.served->incarnation());
+  for (const TableBuild& table : model.tables) incarnations.push_back(table.served->incarnation());
   MutexLock lock(mutex_);
   Version& version = versions_[model.model];
   if (version.number != 0 && version.incarnations == incarnations) return;
@@ -386,8 +387,8 @@ absl::StatusOr<ModelState*> ServedModels::LoadedState(const std::string& model) 
     if (const auto failed = errors_.find(model); failed != errors_.end()) return failed->second;
   }
   std::vector<std::string> known;
-  HPS_ASSIGN_OR_RETURN(const std::vector<Wanted> wanted, WantedModels(Missing::kIgnored));
-  for (const Wanted& candidate : wanted) {
+  HPS_ASSIGN_OR_RETURN(const std::vector<DesiredModel> desired, DesiredModels(Missing::kIgnored));
+  for (const DesiredModel& candidate : desired) {
     if (!candidate.tables.empty()) known.push_back(candidate.model);
   }
   if (std::find(known.begin(), known.end(), model) == known.end()) return NoSuchModel(model, known);
@@ -401,7 +402,7 @@ absl::StatusOr<std::unique_ptr<LookupSession>> ServedModels::NewSession(
 }
 
 absl::StatusOr<ServedModels::Pinned> ServedModels::Pin(const std::string& model) {
-  MutexLock change(change_mutex_);  // so that the number is that of the tables
+  MutexLock change(change_mutex_);  // the version must match the tables
   HPS_ASSIGN_OR_RETURN(ModelState* const state, LoadedState(model));
   Pinned pinned{.pin = state->PinCurrent()};
   for (const auto& table : pinned.pin.snapshot()->tables()) pinned.tables.push_back(table->spec());
@@ -415,16 +416,16 @@ bool ServedModels::AwaitReclaimed(const std::string& model, Deadline deadline) {
   return state == nullptr || state->AwaitReclaimed(deadline);
 }
 
-// Those that the store and the configuration have: the names, and whether there are tables.
+// The models of the store that the configuration selects, and whether they have tables.
 std::map<std::string, bool> ServedModels::StoredModels() const {
   std::map<std::string, bool> models;
-  if (const auto wanted = WantedModels(Missing::kIgnored); wanted.ok()) {
-    for (const Wanted& model : *wanted) models[model.model] = !model.tables.empty();
+  if (const auto desired = DesiredModels(Missing::kIgnored); desired.ok()) {
+    for (const DesiredModel& model : *desired) models[model.model] = !model.tables.empty();
   }
   return models;
 }
 
-// ... and those that are or were served.
+// `stored` and all models that have been loaded before.
 std::vector<std::string> ServedModels::KnownModels(
     const std::map<std::string, bool>& stored) const {
   std::set<std::string> names;

@@ -28,10 +28,10 @@ constexpr uint32_t kDim = 4;
 constexpr uint64_t kRowBytes = kDim * sizeof(float);
 constexpr uint64_t kLeastBytes = 100;
 
-// A store whose tables appear, change, vanish and fail as a test says. For one thread.
+// A store whose tables the test adds, changes, removes and lets fail. For one thread.
 class TestStore final : public DurableStore {
  public:
-  // Makes a new incarnation; its place in the order of tables stays.
+  // Makes a new incarnation; its position among the tables is unchanged.
   void Put(const std::string& name, uint64_t row_count) {
     auto found = std::find_if(tables_.begin(), tables_.end(),
                               [&](const TableInfo& table) { return table.spec.name == name; });
@@ -71,7 +71,7 @@ class TestStore final : public DurableStore {
     return absl::UnimplementedError("BeginImport");
   }
   absl::StatusOr<bool> Refresh() override { return false; }
-  std::vector<LostImport> TakeLostImports(const std::string&) override { return {}; }
+  std::vector<RejectedImport> TakeRejectedImports(const std::string&) override { return {}; }
   absl::Status Sync() override { return absl::OkStatus(); }
   DurableStatistics Statistics() const override { return {}; }
 
@@ -83,7 +83,7 @@ class TestStore final : public DurableStore {
   Incarnation incarnations_ = 0;
 };
 
-// Counts what is posted: a model posts its reclamation at each switch.
+// Counts posted tasks: a model posts one to reclaim memory at each switch.
 class CountingExecutor final : public Executor {
  public:
   absl::Status Post(Task* task) override {
@@ -148,7 +148,7 @@ class ServedModelsTest : public ::testing::Test {
   std::unique_ptr<ServedModels> models_;
 };
 
-// Catches: a model that gets nothing, and with it every switch refused until a restart.
+// Catches: a model without budget that makes every switch fail until a restart.
 TEST_F(ServedModelsTest, ANewModelFindsRoomBesideOneThatFillsTheBudget) {
   store_.Put("big/t", 5'000);
   EXPECT_TRUE(Switch().empty());
@@ -162,7 +162,7 @@ TEST_F(ServedModelsTest, ANewModelFindsRoomBesideOneThatFillsTheBudget) {
               ElementsAre(Pair("big/t", 4'687), Pair("new/t", 5'000), Pair("small/t", Need(10))));
 }
 
-// Catches: a table that keeps what it was given for its old size.
+// Catches: a table that keeps the budget of its old size.
 TEST_F(ServedModelsTest, AnImportedTableIsGivenBytesForItsNewSize) {
   store_.Put("a/t", 100);
   store_.Put("b/t", 100);
@@ -197,7 +197,7 @@ TEST_F(ServedModelsTest, WhereNothingIsLeftATableIsServedWithoutTheLevel) {
   EXPECT_TRUE(Switch().empty());
   EXPECT_THAT(Budgets(), ElementsAre(Pair("a/t", 150), Pair("b/t", 0)));
   EXPECT_TRUE(models_->NewSession("b", {}).ok());
-  // What becomes free is given to it.
+  // It gets memory that becomes free.
   EXPECT_TRUE(store_.Drop("a/t").ok());
   EXPECT_TRUE(Switch().empty());
   EXPECT_THAT(Budgets(), ElementsAre(Pair("b/t", 150)));
@@ -230,7 +230,7 @@ TEST_F(ServedModelsTest, ADamagedTableStopsOnlyItsModel) {
   EXPECT_EQ(Budgets()["b/t"], Need(20));
 }
 
-// A served table that can't be opened anew keeps what it holds, and nobody gets more than is left.
+// A live table that cannot be re-created keeps its budget; the others get at most the rest.
 TEST_F(ServedModelsTest, WhatADamagedTableHoldsIsNotGivenAway) {
   store_.Put("big/t", 5'000);
   EXPECT_TRUE(Switch().empty());

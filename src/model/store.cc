@@ -1,10 +1,10 @@
 #include "hps/store.h"
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
 #include "base/limits.h"
@@ -13,11 +13,12 @@
 #include "import/import.h"
 #include "import/import_plan.h"
 #include "model/device_level.h"
-#include "model/life_cycle.h"
+#include "model/model_manager.h"
 #include "model/open_store.h"
 #include "model/served_models.h"
 #include "model/tier_factory.h"
 #include "query/session_factory.h"
+#include "tier/table_payload.h"
 #include "types/row_convert.h"
 
 namespace hps {
@@ -30,18 +31,19 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
           .progress = request.progress};
 }
 
-// What the store says of a table that is to be imported, with the files that it is to come from.
-absl::Status NamingFiles(const absl::Status& status, const ImportPlan& plan) {
+// Adds the source files of the table that the error is about, if it is about one table.
+absl::Status WithSourceFiles(const absl::Status& status, const ImportPlan& plan) {
+  const std::optional<std::string> table = TableOfError(status);
   for (const ImportSource& source : plan.tables) {
-    if (absl::StrContains(status.message(), absl::StrCat("table '", source.spec.name, "'")))
+    if (source.spec.name == table)
       return absl::Status(status.code(), absl::StrCat(source.path, ": ", status.message()));
   }
   return status;
 }
 
-// The result of a switch that was to bring one model to what has been committed.
-absl::Status Concerning(const std::string& model, const std::string& committed,
-                        const absl::StatusOr<ServedModels::ModelErrors>& errors) {
+// The result of a switch for one model; `committed` says what it was switched for.
+absl::Status StatusOfModel(const std::string& model, const std::string& committed,
+                           const absl::StatusOr<ServedModels::ModelErrors>& errors) {
   absl::Status status = errors.status();
   if (errors.ok()) {
     LogErrors(*errors, model);
@@ -60,12 +62,13 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> MakePool(const char* name, uint32_t 
       {.name = name, .thread_count = threads == 0 ? cores : threads, .queue_max = queue_max});
 }
 
-// NOT_FOUND for a table that nobody has: a misspelt name must change no byte of the store, and
-// opening it for writing does. What can't be told here the writer will say.
-absl::Status CheckCanBeThere(const Config& config, const std::string& table) {
-  const auto waiting = WaitingDurableImports(config.store);
-  if (!waiting.ok()) return absl::OkStatus();
-  for (const WaitingImport& import : *waiting) {
+// NOT_FOUND if neither the store nor a pending import has the table. Checked without opening the
+// store for writing, because that changes files, and a misspelt name must not. If this check cannot
+// tell, DropTable reports the error of the writer.
+absl::Status CheckTableExists(const Config& config, const std::string& table) {
+  const auto pending = PendingDurableImports(config.store);
+  if (!pending.ok()) return absl::OkStatus();
+  for (const PendingImport& import : *pending) {
     if (!import.problem.empty()) return absl::OkStatus();
     for (const TableInfo& info : import.tables)
       if (info.spec.name == table) return absl::OkStatus();
@@ -76,127 +79,134 @@ absl::Status CheckCanBeThere(const Config& config, const std::string& table) {
   return absl::IsNotFound(opened) ? opened : absl::OkStatus();
 }
 
-// The members end in the opposite order of their making, which is the order that
-// query/session_factory.h asks for.
+// What a store holds while it is open. Its members are destroyed in the reverse order of their
+// declaration, which is the order that query/session_factory.h requires.
+struct StoreResources {
+  Config config;
+  std::unique_ptr<DurableStore> durable;
+  L2Tier l2;
+  std::unique_ptr<DeviceLevel> l1;
+  std::unique_ptr<SessionFactory> sessions;
+  std::unique_ptr<ServedModels> models;
+  std::unique_ptr<WorkerPool> promote_executor;
+  std::unique_ptr<WorkerPool> fetch_executor;
+};
+
 class OpenedStore final : public Store {
  public:
   static absl::StatusOr<std::unique_ptr<Store>> Open(const Config& config, OpenMode mode,
                                                      const DeviceCacheFactory& devices);
 
-  explicit OpenedStore(const Config& config) : config_(config) {}
+  explicit OpenedStore(std::shared_ptr<StoreResources> resources)
+      : resources_(std::move(resources)),
+        config_(resources_->config),
+        durable_(*resources_->durable),
+        models_(*resources_->models),
+        manager_({.durable = resources_->durable.get(),
+                  .l1 = resources_->l1.get(),
+                  .sessions = resources_->sessions.get(),
+                  .models = resources_->models.get(),
+                  .device_keys_max = resources_->config.l1.call_keys_max,
+                  .resources = resources_}) {}
 
-  absl::StatusOr<std::vector<TableInfo>> Tables() const override { return durable_->Tables(); }
+  absl::StatusOr<std::vector<TableInfo>> Tables() const override { return durable_.Tables(); }
   uint32_t format_version() const override { return DurableFormatVersion(); }
-  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const std::string& model,
-                                                            const SessionOptions& options) override;
-  absl::Status Reload() override { return life_cycle_->LoadAll(); }
+  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
+      const std::string& model, const SessionOptions& options) override {
+    return manager_.NewSession(model, options);
+  }
   absl::StatusOr<ImportReport> Import(const ImportRequest& request) override;
   absl::StatusOr<ExportReport> Export(const ExportRequest& request) override;
   absl::Status Drop(const std::string& table) override;
   absl::Status DrainPromotions(std::chrono::nanoseconds timeout) override {
-    return sessions_->DrainPromotions(timeout);
+    return resources_->sessions->DrainPromotions(timeout);
   }
   StoreStatistics Statistics() const override;
-  ModelLifeCycle& life_cycle() override { return *life_cycle_; }
+  ModelManager& models() override { return manager_; }
 
  private:
-  absl::Status MakeLevels(OpenMode mode, const DeviceCacheFactory& devices);
-
-  const Config config_;
-  std::unique_ptr<DurableStore> durable_;
-  L2Tier l2_;
-  std::unique_ptr<DeviceLevel> l1_;
-  std::unique_ptr<SessionFactory> sessions_;
-  std::unique_ptr<ServedModels> models_;
-  std::unique_ptr<StoreLifeCycle> life_cycle_;
-  std::unique_ptr<WorkerPool> promote_executor_;
-  std::unique_ptr<WorkerPool> fetch_executor_;
+  const std::shared_ptr<StoreResources> resources_;
+  const Config& config_;
+  DurableStore& durable_;
+  ServedModels& models_;
+  StoreModelManager manager_;
 };
 
-absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, OpenMode mode,
-                                                         const DeviceCacheFactory& devices) {
-  HPS_RETURN_IF_ERROR(ValidateConfig(config));
-  auto store = std::make_unique<OpenedStore>(config);
-  HPS_RETURN_IF_ERROR(store->MakeLevels(mode, devices));
-  return store;
+absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, StoreResources& store) {
+  const Config& config = store.config;
+  HPS_ASSIGN_OR_RETURN(store.durable, OpenDurableStore(config.store, mode, StoreRole::kServer));
+  store.l2 = MakeL2Tier(config.l2);
+  HPS_ASSIGN_OR_RETURN(store.l1, DeviceLevel::Create(config, mode == OpenMode::kServe, devices));
+  HPS_ASSIGN_OR_RETURN(store.promote_executor,
+                       MakePool("hps-promote", config.threads.promote, kPromotionsQueuedMax));
+  HPS_ASSIGN_OR_RETURN(store.fetch_executor,
+                       MakePool("hps-fetch", config.threads.fetch, kFetchesQueuedMax));
+  HPS_ASSIGN_OR_RETURN(store.sessions,
+                       SessionFactory::Create({.fetch_executor = store.fetch_executor.get(),
+                                               .promote_executor = store.promote_executor.get(),
+                                               .caches = store.l1->caches(),
+                                               .timeout = config.lookup.timeout,
+                                               .helper_spin = config.threads.helper_spin}));
+  store.models =
+      std::make_unique<ServedModels>(ServedModels::Parts{.config = &config,
+                                                         .durable = store.durable.get(),
+                                                         .l2 = &store.l2,
+                                                         .l1 = store.l1.get(),
+                                                         .sessions = store.sessions.get(),
+                                                         .reclaim = store.promote_executor.get()});
+  return absl::OkStatus();
 }
 
-absl::Status OpenedStore::MakeLevels(OpenMode mode, const DeviceCacheFactory& devices) {
-  HPS_ASSIGN_OR_RETURN(durable_, OpenDurableStore(config_.store, mode, StoreRole::kServer));
-  l2_ = MakeL2Tier(config_.l2);
-  HPS_ASSIGN_OR_RETURN(l1_, DeviceLevel::Create(config_, mode == OpenMode::kServe, devices));
-  HPS_ASSIGN_OR_RETURN(promote_executor_,
-                       MakePool("hps-promote", config_.threads.promote, kPromotionsQueuedMax));
-  HPS_ASSIGN_OR_RETURN(fetch_executor_,
-                       MakePool("hps-fetch", config_.threads.fetch, kFetchesQueuedMax));
-  HPS_ASSIGN_OR_RETURN(sessions_,
-                       SessionFactory::Create({.fetch_executor = fetch_executor_.get(),
-                                               .promote_executor = promote_executor_.get(),
-                                               .caches = l1_->caches(),
-                                               .timeout = config_.lookup.timeout,
-                                               .helper_spin = config_.threads.helper_spin}));
-  models_ = std::make_unique<ServedModels>(ServedModels::Parts{.config = &config_,
-                                                               .durable = durable_.get(),
-                                                               .l2 = &l2_,
-                                                               .l1 = l1_.get(),
-                                                               .sessions = sessions_.get(),
-                                                               .reclaim = promote_executor_.get()});
-  life_cycle_ = std::make_unique<StoreLifeCycle>(
-      StoreLifeCycle::Parts{.durable = durable_.get(),
-                            .l1 = l1_.get(),
-                            .sessions = sessions_.get(),
-                            .models = models_.get(),
-                            .device_keys_max = config_.l1.call_keys_max});
-  if (mode == OpenMode::kServe) return models_->CheckConfigured();
-  // A store that is being made lacks what its first import will bring.
-  const auto errors = models_->Switch(mode == OpenMode::kCreate ? ServedModels::Missing::kIgnored
-                                                                : ServedModels::Missing::kError);
-  // A model that can't be served does not keep the others from it; NewSession says why.
-  if (!errors.ok() || !models_->HasTables()) return FirstOf(errors);
+absl::Status LoadModels(OpenMode mode, ServedModels& models) {
+  if (mode == OpenMode::kServe) return models.CheckConfigured();
+  // A store that is being created lacks the configured tables until its first import.
+  const auto errors = models.Switch(mode == OpenMode::kCreate ? ServedModels::Missing::kIgnored
+                                                              : ServedModels::Missing::kError);
+  if (!errors.ok() || !models.HasTables()) return FirstError(errors);
   LogErrors(*errors, "");
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<LookupSession>> OpenedStore::NewSession(
-    const std::string& model, const SessionOptions& options) {
-  HPS_RETURN_IF_ERROR(l1_->CheckDevice(options.device));
-  SessionOptions granted = options;
-  if (options.device != -1)
-    granted.keys_max = std::min<size_t>(options.keys_max, config_.l1.call_keys_max);
-  return models_->NewSession(model, granted);
+absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, OpenMode mode,
+                                                         const DeviceCacheFactory& devices) {
+  HPS_RETURN_IF_ERROR(ValidateConfig(config));
+  auto resources = std::make_shared<StoreResources>();
+  resources->config = config;
+  HPS_RETURN_IF_ERROR(OpenLevels(mode, devices, *resources));
+  HPS_RETURN_IF_ERROR(LoadModels(mode, *resources->models));
+  return std::make_unique<OpenedStore>(std::move(resources));
 }
 
 absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
   HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request));
-  const auto import = durable_->BeginImport(plan.specs());
-  if (!import.ok()) return NamingFiles(import.status(), plan);
+  const auto import = durable_.BeginImport(plan.specs());
+  if (!import.ok()) return WithSourceFiles(import.status(), plan);
   HPS_ASSIGN_OR_RETURN(ImportReport report,
                        RunImport(plan, **import, OptionsOf(config_, request), nullptr));
-  HPS_RETURN_IF_ERROR(Concerning(ModelOf(request.name), "'" + request.name + "' is imported",
-                                 models_->Switch(ServedModels::Missing::kIgnored)));
+  HPS_RETURN_IF_ERROR(StatusOfModel(ModelOf(request.name), "'" + request.name + "' is imported",
+                                    models_.Switch(ServedModels::Missing::kIgnored)));
   return report;
 }
 
 absl::StatusOr<ExportReport> OpenedStore::Export(const ExportRequest& request) {
   HPS_RETURN_IF_ERROR(ValidateTableName(request.name));
-  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTable> table,
-                       durable_->OpenTable(request.name));
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTable> table, durable_.OpenTable(request.name));
   return RunExport(*table, request);
 }
 
 absl::Status OpenedStore::Drop(const std::string& table) {
   HPS_RETURN_IF_ERROR(ValidateTableName(table));
-  HPS_RETURN_IF_ERROR(durable_->Drop(table));
-  return Concerning(ModelOf(table), "'" + table + "' is dropped",
-                    models_->Switch(ServedModels::Missing::kIgnored));
+  HPS_RETURN_IF_ERROR(durable_.Drop(table));
+  return StatusOfModel(ModelOf(table), "'" + table + "' is dropped",
+                       models_.Switch(ServedModels::Missing::kIgnored));
 }
 
 StoreStatistics OpenedStore::Statistics() const {
   StoreStatistics statistics;
-  sessions_->AddStatistics(&statistics);
-  statistics.l3 = durable_->Statistics();
-  statistics.tables = models_->Statistics();
-  l1_->NameDevices(statistics.tables);
+  resources_->sessions->AddStatistics(&statistics);
+  statistics.l3 = durable_.Statistics();
+  statistics.tables = models_.Statistics();
+  resources_->l1->NameDevices(statistics.tables);
   return statistics;
 }
 
@@ -215,19 +225,19 @@ absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequ
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
   HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request));
   const auto import = StageDurableImport(config.store, plan.specs());
-  if (!import.ok()) return NamingFiles(import.status(), plan);
+  if (!import.ok()) return WithSourceFiles(import.status(), plan);
   return RunImport(plan, **import, OptionsOf(config, request), nullptr);
 }
 
-absl::StatusOr<std::vector<WaitingImport>> WaitingImports(const Config& config) {
+absl::StatusOr<std::vector<PendingImport>> PendingImports(const Config& config) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
-  return WaitingDurableImports(config.store);
+  return PendingDurableImports(config.store);
 }
 
 absl::Status DropTable(const Config& config, const std::string& table) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
   HPS_RETURN_IF_ERROR(ValidateTableName(table));
-  HPS_RETURN_IF_ERROR(CheckCanBeThere(config, table));
+  HPS_RETURN_IF_ERROR(CheckTableExists(config, table));
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DurableStore> store,
                        OpenDurableStore(config.store, OpenMode::kReadWrite, StoreRole::kCommand));
   return store->Drop(table);

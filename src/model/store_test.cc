@@ -122,7 +122,7 @@ TEST_F(StoreTest, PreloadsAShareOfEveryTable) {
   }
 }
 
-// A switch is as good as a start: the new tables are filled before a call sees them.
+// As at start, new tables are filled before a lookup sees them.
 TEST_F(StoreTest, PreloadsANewImportBeforeItIsServed) {
   config_.l2.preload = 1.0;
   Import(Files("m/t", 1000, 1));
@@ -168,7 +168,7 @@ TEST_F(StoreTest, BudgetsAreDividedAndOverridden) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("table 'b'"));
 }
 
-// Catches: an import that is committed and then answered with RESOURCE_EXHAUSTED until a restart.
+// Catches: a committed import whose lookups fail with RESOURCE_EXHAUSTED until a restart.
 TEST_F(StoreTest, ANewTableIsServedAlsoWhereLevel2IsFull) {
   Import(Files("m/t", 50'000, 7));
   config_.l2.bytes_max = uint64_t{1} << 20;
@@ -195,7 +195,7 @@ TEST_F(StoreTest, ModelsOfTheConfiguration) {
     const auto store = Open();
     const auto session = store->NewSession("m", {});
     ASSERT_TRUE(session.ok()) << session.status();
-    const std::vector<TableSpec> tables = (*session)->tables();
+    const std::span<const TableSpec> tables = (*session)->tables();
     ASSERT_EQ(tables.size(), 2u);
     EXPECT_EQ(tables[0].name, "m/c");
     EXPECT_EQ(tables[1].name, "m/a");
@@ -241,19 +241,19 @@ TEST_F(StoreTest, ATableOfAnotherWidthIsRefusedByTableAndFile) {
   expect_refused(Open()->Import(request).status());
 }
 
-TEST_F(StoreTest, StagedImportsComeWithReload) {
+TEST_F(StoreTest, LoadAllCommitsStagedImports) {
   Import(Files("m/t", 10, 1));
   const auto store = Open();
   const auto staged = ImportTables(config_, Files("m/t", 10, 2));
   ASSERT_TRUE(staged.ok()) << staged.status();
   EXPECT_TRUE(staged->staged);
   EXPECT_EQ(LookUp(*store, "m/t", {3}).firsts[0], 1);
-  ASSERT_TRUE(store->Reload().ok());
+  ASSERT_TRUE(store->models().LoadAll().ok());
   EXPECT_EQ(LookUp(*store, "m/t", {3}).firsts[0], 2);
   EXPECT_EQ(DropTable(config_, "m/t").code(), absl::StatusCode::kUnavailable);
 }
 
-// Catches: a store that is opened for writing first, which makes new files.
+// Catches: opening the store for writing first, which creates files.
 TEST_F(StoreTest, DroppingATableThatIsNotThereChangesNoFile) {
   Import(Files("m/t", 10, 1));
   const auto files = [&] {
@@ -279,21 +279,21 @@ TEST_F(StoreTest, ATableThatIsOnlyStagedCanBeDropped) {
   EXPECT_TRUE(Open()->Tables()->empty());
 }
 
-TEST_F(StoreTest, AReaderCatchesUpWithReload) {
+TEST_F(StoreTest, AReaderCatchesUpWithLoadAll) {
   Import(Files("m/t", 10, 1));
   const auto reader = Open(OpenMode::kReadOnly);
   Import(Files("m/t", 10, 2));
   Import(Files("m/u", 10, 3));
   EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 1);
-  ASSERT_TRUE(reader->Reload().ok());
+  ASSERT_TRUE(reader->models().LoadAll().ok());
   EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 2);
   EXPECT_EQ(LookUp(*reader, "m/u", {3}).firsts[0], 3);
   EXPECT_EQ(reader->Import(Files("m/t", 10, 4)).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
-// Would catch a level 2 that answers with the row from before.
-TEST_F(StoreTest, AReaderSeesWrittenRowsOfTheSameImportAfterReload) {
+// Catches: a level 2 that answers with the old row.
+TEST_F(StoreTest, AReaderSeesWrittenRowsOfTheSameImportAfterLoadAll) {
   Import(ModelFiles("m", {"t", "u"}, 10, 1));
   const auto reader = Open(OpenMode::kReadOnly);
   EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 1);
@@ -314,13 +314,13 @@ TEST_F(StoreTest, AReaderSeesWrittenRowsOfTheSameImportAfterReload) {
     ASSERT_TRUE((*table)->Write({.upserts = {.keys = {&key, 1}, .rows = rows}}).ok());
   }
   EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 1);
-  ASSERT_TRUE(reader->Reload().ok());
+  ASSERT_TRUE(reader->models().LoadAll().ok());
   EXPECT_EQ(LookUp(*reader, "m/t", {3}).firsts[0], 7);
   EXPECT_EQ(LookUp(*reader, "m/t", {4}).firsts[0], 1);
   EXPECT_EQ(LookUp(*reader, "m/u", {3}).counts[KeyStatus::kHitL2], 1u);  // kept its levels
 }
 
-// Of this build and this machine: without GPUs, with GPUs but none here, or with one.
+// Depends on build and machine: no GPU support, GPU support without a GPU, or a GPU.
 TEST_F(StoreTest, ASessionOnADeviceThatIsNotThere) {
   Import(Files("m/t", 10, 1));
   const auto store = Open();
@@ -340,7 +340,7 @@ TEST_F(StoreTest, DefaultRows) {
   EXPECT_EQ(DefaultRow(own), (std::vector<float>{1, -2}));
 }
 
-// Would catch a table that gives bytes up to another one and begins empty.
+// Catches: a table that starts empty after its budget was reduced.
 TEST_F(StoreTest, ATableThatShrinksKeepsItsWarmestRows) {
   config_.l2.bytes_max = uint64_t{8} << 20;
   Import(Files("m/t", 150'000, 1));
@@ -372,7 +372,7 @@ TEST_F(StoreTest, ATableThatShrinksKeepsItsWarmestRows) {
   EXPECT_GT(ask(hot)[KeyStatus::kHitL2], hot.size() * 95 / 100);
 }
 
-// Would catch a call that sees tables of two imports, or a row that goes back to an older one.
+// Catches: a lookup that sees tables of two imports, or a row that returns to an older one.
 TEST_F(StoreTest, ACallNeverSeesAMixOfTwoImports) {
   const auto store = Open(OpenMode::kCreate);
   ASSERT_TRUE(store->Import(ModelFiles("m", {"a", "b"}, 64, 1)).ok());
@@ -410,7 +410,7 @@ TEST_F(StoreTest, ACallNeverSeesAMixOfTwoImports) {
   });
   for (int version = 2; version <= 12; ++version) {
     EXPECT_TRUE(store->Import(ModelFiles("m", {"a", "b"}, 64, static_cast<float>(version))).ok());
-    // A call at least between two switches, however seldom the reader has a turn.
+    // At least one lookup between two switches, even if the reader rarely runs.
     const uint64_t before = calls;
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (calls == before && !HasFatalFailure() && std::chrono::steady_clock::now() < end)

@@ -31,8 +31,8 @@ absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig
   return StageImport(OptionsOf(config, OpenMode::kCreate, StoreRole::kCommand), specs);
 }
 
-absl::StatusOr<std::vector<WaitingImport>> WaitingDurableImports(const StoreConfig& config) {
-  return ListWaitingImports(OptionsOf(config, OpenMode::kReadOnly, StoreRole::kCommand));
+absl::StatusOr<std::vector<PendingImport>> PendingDurableImports(const StoreConfig& config) {
+  return ListPendingImports(OptionsOf(config, OpenMode::kReadOnly, StoreRole::kCommand));
 }
 
 absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool repair,
@@ -46,8 +46,8 @@ uint32_t DurableFormatVersion() { return kStoreFormatVersion; }
 L2Tier MakeL2Tier(const L2Config& config) {
   if (config.kind != L2Kind::kMemory) return {};
   const MemoryTierOptions options = {.eviction = config.eviction,
-                                     .overflow_margin = config.overflow_margin,
-                                     .resolution_target = config.resolution_target,
+                                     .overflow_margin = config.evict_from,
+                                     .resolution_target = config.evict_to,
                                      .huge_pages = config.huge_pages};
   return {.tier = MakeMemoryTier(options),
           .bytes_for = [options](uint64_t row_count, size_t row_bytes) {

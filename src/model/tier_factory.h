@@ -1,5 +1,5 @@
-// Makes the tiers that a configuration asks for. tier_factory.cc is the only file of the project
-// that names concrete tiers: a new tier is a folder and a line there.
+// Creates the configured tiers. tier_factory.cc is the only file of the product that names concrete
+// implementations of tiers.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,33 @@
 
 namespace hps {
 
-// Who writes: a command lets other commands wait for it; beside a server, imports are staged.
+// The role of the process that writes. If a command has the store open, other commands wait for it;
+// if a server has it open, their imports are staged.
 enum class StoreRole { kCommand, kServer };
 
 // Level 3. Errors: those of Store::Open.
 absl::StatusOr<std::unique_ptr<DurableStore>> OpenDurableStore(const StoreConfig& config,
                                                                OpenMode mode, StoreRole role);
 
-// An import into a store that need not exist and that a server may have.
+// Starts an import into a store that may not exist yet or that a server may have open.
 // Errors: those of DurableStore::BeginImport.
 absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig& config,
                                                                std::span<const TableSpec> specs);
 
-// Errors: those of WaitingImports.
-absl::StatusOr<std::vector<WaitingImport>> WaitingDurableImports(const StoreConfig& config);
+// Errors: those of PendingImports (hps/store.h).
+absl::StatusOr<std::vector<PendingImport>> PendingDurableImports(const StoreConfig& config);
 
 // Errors: those of VerifyStore.
 absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool repair,
                                                 const ProgressFunction& progress);
 
-// Of the files that this build writes.
+// Version of the file format that this build writes.
 uint32_t DurableFormatVersion();
 
 // Level 2.
 struct L2Tier {
   std::unique_ptr<LossyTier> tier;  // null: no level 2
-  // The budget with which a table holds that many rows of that width without evicting any.
+  // The budget that a table needs to hold `row_count` rows without evicting any.
   std::function<uint64_t(uint64_t row_count, size_t row_bytes)> bytes_for;
 };
 // REQUIRES: ValidateConfig has accepted the configuration.

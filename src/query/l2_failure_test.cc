@@ -116,8 +116,8 @@ TEST_F(L2FailureTest, AnL2WhoseAnswerIsLateHasFailed) {
   std::vector<std::byte> rows_a(32), rows_b(32);
   std::vector<KeyStatus> status_a(1), status_b(1);
   const std::vector<HostTableQuery> queries = {
-      {.table = 0, .keys = keys, .rows = rows_a, .status = status_a},
-      {.table = 1, .keys = keys, .rows = rows_b, .status = status_b}};
+      {.table = {0}, .keys = keys, .rows = rows_a, .status = status_a},
+      {.table = {1}, .keys = keys, .rows = rows_b, .status = status_b}};
   ASSERT_TRUE(session_->Lookup({.queries = queries, .timeout = milliseconds(100)}, nullptr).ok());
   EXPECT_EQ(status_a[0], KeyStatus::kHitL2);
   EXPECT_EQ(status_b[0], KeyStatus::kHitL3);

@@ -151,14 +151,14 @@ void LevelSession::BeginCall(const LookupRequest<kSpace>& request, const ModelSn
   arena_.Reset();
   queries_.clear();
   tables_.clear();
-  std::fill(table_by_number_.begin(), table_by_number_.end(), nullptr);
+  std::fill(table_by_index_.begin(), table_by_index_.end(), nullptr);
   for (const TableQuery<kSpace>& query : request.queries) BeginQuery(query, request, snapshot);
 }
 
 template <MemorySpace kSpace>
 void LevelSession::BeginQuery(const TableQuery<kSpace>& query, const LookupRequest<kSpace>& request,
                               const ModelSnapshot& snapshot) {
-  TableWork*& table = table_by_number_[query.table];
+  TableWork*& table = table_by_index_[query.table.value];
   if (table == nullptr) table = &BeginTable(query.table, request.hit_rate_threshold, snapshot);
   table->keys_on_host = kSpace == MemorySpace::kHost;
   QueryWork& work = queries_.emplace_back();
@@ -173,12 +173,12 @@ void LevelSession::BeginQuery(const TableQuery<kSpace>& query, const LookupReque
   table->last_query = &work;
 }
 
-TableWork& LevelSession::BeginTable(uint32_t number, std::optional<double> threshold,
+TableWork& LevelSession::BeginTable(TableIndex index, std::optional<double> threshold,
                                     const ModelSnapshot& snapshot) {
-  ServedTable* served = snapshot.table(session_tables_[number].slot);
+  ServedTable* served = snapshot.table(session_tables_[index.value].slot);
   TableWork& table = tables_.emplace_back();
   table.table = served;
-  table.counters = session_tables_[number].counters;
+  table.counters = session_tables_[index.value].counters;
   table.queries = queries_.data();
   table.hit_rate_threshold = threshold.value_or(served->hit_rate_threshold());
   table.epoch = served->epochs().published();
@@ -340,7 +340,7 @@ LevelSession::LevelSession(Parts parts)
 
 // Needs the list of tables.
 void LevelSession::MakeSteps(DeviceCache* cache) {
-  table_by_number_.resize(session_tables_.size());
+  table_by_index_.resize(session_tables_.size());
   size_t converted_bytes_max = 0;
   for (const SessionTable& table : session_tables_) {
     if (options_.output_dtype.has_value())
@@ -373,29 +373,28 @@ absl::Status LevelSession::ListTables() {
     table.output_row_bytes = options_.output_dtype.has_value()
                                  ? size_t{table.spec.dim} * sizeof(float)
                                  : table.spec.row_bytes();
+    specs_.push_back(table.spec);
     session_tables_.push_back(std::move(table));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint32_t> LevelSession::FindTable(std::string_view name) const {
+absl::StatusOr<TableIndex> LevelSession::FindTable(std::string_view name) const {
+  const bool has_model = name.find('/') != std::string_view::npos;
+  const std::string full_name =
+      has_model ? std::string(name) : absl::StrCat(model_.name(), "/", std::string(name));
   std::vector<std::string> names;
-  for (uint32_t i = 0; i < session_tables_.size(); ++i) {
-    if (session_tables_[i].spec.name == name) return i;
-    names.push_back(session_tables_[i].spec.name);
+  for (uint32_t i = 0; i < specs_.size(); ++i) {
+    if (specs_[i].name == full_name) return TableIndex{i};
+    names.push_back(specs_[i].name);
   }
   return absl::NotFoundError(absl::StrCat("session: model '", model_.name(), "' has no table '",
-                                          std::string(name), "'", DidYouMean(name, names)));
+                                          std::string(name), "'",
+                                          NearestNameHint(full_name, names)));
 }
 
-std::vector<TableSpec> LevelSession::tables() const {
-  std::vector<TableSpec> specs;
-  for (const SessionTable& table : session_tables_) specs.push_back(table.spec);
-  return specs;
-}
-
-size_t LevelSession::output_row_bytes(uint32_t table) const {
-  return table < session_tables_.size() ? session_tables_[table].output_row_bytes : 0;
+size_t LevelSession::output_row_bytes(TableIndex table) const {
+  return table.value < session_tables_.size() ? session_tables_[table.value].output_row_bytes : 0;
 }
 
 }  // namespace hps

@@ -67,9 +67,9 @@ class LevelSession final : public LookupSession {
   // RESOURCE_EXHAUSTED (no memory).
   static absl::StatusOr<std::unique_ptr<LookupSession>> Create(Parts parts);
 
-  absl::StatusOr<uint32_t> FindTable(std::string_view name) const override;
-  std::vector<TableSpec> tables() const override;
-  size_t output_row_bytes(uint32_t table) const override;
+  absl::StatusOr<TableIndex> FindTable(std::string_view name) const override;
+  std::span<const TableSpec> tables() const override { return specs_; }
+  size_t output_row_bytes(TableIndex table) const override;
   absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) override;
   absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) override;
 
@@ -91,7 +91,7 @@ class LevelSession final : public LookupSession {
   template <MemorySpace kSpace>
   void BeginQuery(const TableQuery<kSpace>& query, const LookupRequest<kSpace>& request,
                   const ModelSnapshot& snapshot);
-  TableWork& BeginTable(uint32_t number, std::optional<double> threshold,
+  TableWork& BeginTable(TableIndex index, std::optional<double> threshold,
                         const ModelSnapshot& snapshot);
   void FetchDirectly(TableWork& table);
   void ApplyMissPolicy(TableWork::Top asked, const ModelState::Guard& guard);
@@ -112,7 +112,8 @@ class LevelSession final : public LookupSession {
   CircuitBreaker* const breaker_;
   const size_t number_;
   EpochDomain::Reader reader_;
-  std::vector<SessionTable> session_tables_;
+  std::vector<TableSpec> specs_;              // by TableIndex
+  std::vector<SessionTable> session_tables_;  // by TableIndex
   MissArena arena_;
   LevelFetch level_fetch_;
   std::unique_ptr<DirectFetch> direct_fetch_;
@@ -122,7 +123,7 @@ class LevelSession final : public LookupSession {
   // Of the call that runs. Their addresses stay: they refer to each other.
   std::vector<QueryWork> queries_;
   std::vector<TableWork> tables_;
-  std::vector<TableWork*> table_by_number_;  // as queries name them; null = not in the call yet
+  std::vector<TableWork*> table_by_index_;  // null = not in the call yet
   Deadline deadline_ = kNoDeadline;
   Deadline outputs_deadline_ = kNoDeadline;  // where they are on the device
   bool may_wait_ = true;

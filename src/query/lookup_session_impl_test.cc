@@ -73,7 +73,7 @@ TEST_F(LookupSessionTest, AnySizeAndStride) {
   const WorldTable& a = Make({});
   Serve(a);
   for (size_t count : {0, 1, 31, 32, 33, 5000}) {
-    const size_t stride_bytes = session_->output_row_bytes(0) + 24;
+    const size_t stride_bytes = session_->output_row_bytes({0}) + 24;
     const std::vector<Key> keys = Range(-10, count);
     std::vector<std::byte> rows(count * stride_bytes, std::byte{0xcc});
     const HostTableQuery query{.keys = keys, .rows = rows, .row_stride_bytes = stride_bytes};
@@ -100,13 +100,14 @@ TEST_F(LookupSessionTest, ManyTablesInOneCallWithTheirOwnDefaultRows) {
                               .has_l2 = false});
   world_.Publish({&a, &b});
   session_ = world_.NewSession();
-  EXPECT_EQ(*session_->FindTable("m/b"), 1);
+  EXPECT_EQ(session_->FindTable("m/b")->value, 1);
+  EXPECT_EQ(*session_->FindTable("b"), *session_->FindTable("m/b"));
   EXPECT_EQ(session_->tables()[1].dim, 4);
   const std::vector<Key> keys = {5, 500};
   std::vector<std::byte> rows_a(64), rows_b(16), rows_a2(64);
-  const std::vector<HostTableQuery> queries = {{.table = 1, .keys = keys, .rows = rows_b},
-                                               {.table = 0, .keys = keys, .rows = rows_a},
-                                               {.table = 0, .keys = keys, .rows = rows_a2}};
+  const std::vector<HostTableQuery> queries = {{.table = {1}, .keys = keys, .rows = rows_b},
+                                               {.table = {0}, .keys = keys, .rows = rows_a},
+                                               {.table = {0}, .keys = keys, .rows = rows_a2}};
   LookupCounts counts;
   ASSERT_TRUE(session_->Lookup({.queries = queries}, &counts).ok());
   EXPECT_EQ(counts[KeyStatus::kHitL3], 3);
@@ -169,7 +170,7 @@ TEST_F(LookupSessionTest, ConvertsInTheLastCopyAtEveryLevel) {
   const WorldTable& a = Make(options);
   world_.Publish({&a});
   session_ = world_.NewSession({.output_dtype = Dtype::kFloat32});
-  EXPECT_EQ(session_->output_row_bytes(0), 12);
+  EXPECT_EQ(session_->output_row_bytes({0}), 12);
   const std::vector<std::byte> native = Stamped(1, 1, 0, 6);
   std::vector<std::byte> expected(12);
   ConvertToFloat32(Dtype::kBfloat16, native.data(), 3, expected.data());
@@ -357,7 +358,7 @@ TEST_F(LookupSessionTest, PromotionsBeyondTheMaximumAreDroppedAndCounted) {
   const std::vector<Key> keys = {1};
   std::vector<HostTableQuery> queries;
   std::vector<std::vector<std::byte>> rows(3, std::vector<std::byte>(32));
-  for (uint32_t i = 0; i < 3; ++i) queries.push_back({.table = i, .keys = keys, .rows = rows[i]});
+  for (uint32_t i = 0; i < 3; ++i) queries.push_back({.table = {i}, .keys = keys, .rows = rows[i]});
   LookupCounts counts;
   ASSERT_TRUE(session->Lookup({.queries = queries}, &counts).ok());
   EXPECT_EQ(counts[KeyStatus::kHitL3], 3);
@@ -390,8 +391,8 @@ TEST_F(LookupSessionTest, ASwitchUnderARunningCallIsNeverAMix) {
   const std::vector<Key> keys = {1, 2};
   for (uint64_t stamp : {1, 2}) {
     std::vector<std::byte> rows_a(64), rows_b(64);
-    const std::vector<HostTableQuery> queries = {{.table = 0, .keys = keys, .rows = rows_a},
-                                                 {.table = 1, .keys = keys, .rows = rows_b}};
+    const std::vector<HostTableQuery> queries = {{.table = {0}, .keys = keys, .rows = rows_a},
+                                                 {.table = {1}, .keys = keys, .rows = rows_b}};
     LookupCounts counts;
     ASSERT_TRUE(session_->Lookup({.queries = queries}, &counts).ok());
     EXPECT_TRUE(StampedRow::Matches(stamp, 1, 0, std::span(rows_a).first(32)));

@@ -87,12 +87,12 @@ absl::Status CheckRequest(const LookupRequest<kSpace>& request, const RequestLim
   uint64_t key_count = 0;
   for (size_t i = 0; i < request.queries.size(); ++i) {
     const TableQuery<kSpace>& query = request.queries[i];
-    if (query.table >= limits.tables.size()) {
+    if (query.table.value >= limits.tables.size()) {
       return absl::InvalidArgumentError(absl::StrCat("look-up: query ", i, " names table ",
-                                                     query.table, ", but the session has ",
+                                                     query.table.value, ", but the session has ",
                                                      limits.tables.size(), " tables"));
     }
-    const SessionTable& table = limits.tables[query.table];
+    const SessionTable& table = limits.tables[query.table.value];
     // Key by key of the sum, so that it can't wrap.
     if (query.keys.size() > limits.keys_max - key_count) {
       return absl::ResourceExhaustedError(absl::StrCat(

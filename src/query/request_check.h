@@ -15,7 +15,7 @@
 
 namespace hps {
 
-// A table as one session knows it. The number by which queries name it is its index.
+// A table as one session knows it.
 struct SessionTable {
   TableSpec spec;
   size_t slot = 0;  // in the model's snapshots

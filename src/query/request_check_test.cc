@@ -28,7 +28,7 @@ class RequestCheckTest : public testing::Test {
   void ExpectRefused(const HostTableQuery& query, absl::StatusCode code, const std::string& text,
                      HostLookupRequest request = {}) {
     const std::vector<HostTableQuery> queries = {
-        {.table = 0, .keys = {keys_.data(), 1}, .rows = good_rows_, .status = {&good_status_, 1}},
+        {.table = {0}, .keys = {keys_.data(), 1}, .rows = good_rows_, .status = {&good_status_, 1}},
         query};
     request.queries = queries;
     LookupCounts counts;
@@ -53,7 +53,7 @@ class RequestCheckTest : public testing::Test {
 };
 
 TEST_F(RequestCheckTest, UnknownTable) {
-  ExpectRefused({.table = 1, .keys = keys_, .rows = rows_}, absl::StatusCode::kInvalidArgument,
+  ExpectRefused({.table = {1}, .keys = keys_, .rows = rows_}, absl::StatusCode::kInvalidArgument,
                 "names table 1, but the session has 1 tables");
 }
 
@@ -92,9 +92,12 @@ TEST_F(RequestCheckTest, StatusesThatDoNotMatchTheKeys) {
 }
 
 TEST_F(RequestCheckTest, NullBuffers) {
-  ExpectRefused({.keys = {nullptr, 3}, .rows = rows_}, absl::StatusCode::kInvalidArgument, "null");
-  ExpectRefused({.keys = keys_, .rows = {nullptr, 96}}, absl::StatusCode::kInvalidArgument, "null");
-  ExpectRefused({.keys = keys_, .rows = rows_, .status = {nullptr, 3}},
+  const Key* const no_keys = nullptr;
+  std::byte* const no_rows = nullptr;
+  KeyStatus* const no_status = nullptr;
+  ExpectRefused({.keys = {no_keys, 3}, .rows = rows_}, absl::StatusCode::kInvalidArgument, "null");
+  ExpectRefused({.keys = keys_, .rows = {no_rows, 96}}, absl::StatusCode::kInvalidArgument, "null");
+  ExpectRefused({.keys = keys_, .rows = rows_, .status = {no_status, 3}},
                 absl::StatusCode::kInvalidArgument, "null");
 }
 

@@ -48,7 +48,7 @@ class LevelSessionFactory final : public SessionFactory {
     statistics->lookups += lookups_.Sum();
     statistics->deadlines_exceeded += deadlines_exceeded_.load();
     statistics->promotions_dropped += fetch_->promotions_dropped();
-    for (const CircuitBreaker& breaker : breakers_) statistics->l1_down += breaker.is_open();
+    for (const CircuitBreaker& breaker : breakers_) statistics->l1_unavailable += breaker.is_open();
     statistics->l3_errors += fetch_->l3_errors().AddTo(&statistics->l3_errors_by_code);
   }
 

@@ -66,8 +66,8 @@ class SessionFactory {
   // Waits until the promotions queued so far are done. Errors: DEADLINE_EXCEEDED.
   virtual absl::Status DrainPromotions(Duration timeout) = 0;
 
-  // Adds lookups, promotions_dropped, deadlines_exceeded, l1_down and l3_errors; not the tables,
-  // which ModelState::Statistics gives.
+  // Adds lookups, promotions_dropped, deadlines_exceeded, l1_unavailable and l3_errors; not the
+  // tables, which ModelState::Statistics gives.
   virtual void AddStatistics(StoreStatistics* statistics) const = 0;
 };
 

@@ -193,11 +193,11 @@ class World {
 inline WorldAnswer Ask(LookupSession& session, std::vector<Key> keys, uint32_t table = 0,
                        HostLookupRequest request = {}) {
   WorldAnswer answer;
-  answer.row_bytes = session.output_row_bytes(table);
+  answer.row_bytes = session.output_row_bytes({table});
   answer.rows.assign(keys.size() * answer.row_bytes, std::byte{0xcc});
   answer.statuses.assign(keys.size(), KeyStatus{0xcc});
   const HostTableQuery query{
-      .table = table, .keys = keys, .rows = answer.rows, .status = answer.statuses};
+      .table = {table}, .keys = keys, .rows = answer.rows, .status = answer.statuses};
   request.queries = {&query, 1};
   answer.status = session.Lookup(request, &answer.counts);
   return answer;

@@ -121,7 +121,7 @@ absl::Status RunningServer::Open() {
   HPS_ASSIGN_OR_RETURN(store_, Store::Open(config_, OpenMode::kServe));
   open_seconds_ = SecondsSince(started_at_);
   HPS_ASSIGN_OR_RETURN(
-      core_, ServerCore::Create(config_, store_->life_cycle(), {.started_at = started_at_}));
+      core_, ServerCore::Create(config_, store_->models(), {.started_at = started_at_}));
   pages_ = server::MakePages({.config = &config_,
                               .store = store_.get(),
                               .statistics = core_.get(),
@@ -203,7 +203,7 @@ absl::Status RunningServer::DrainProtocols() {
   if (core_ == nullptr || drain_pool_ == nullptr) return absl::OkStatus();  // it did not start
   LogInfo("draining");
   core_->BeginDrain();
-  store_->life_cycle().StopPreloading();
+  store_->models().StopPreloading();
   const Duration timeout = config_.server.drain_timeout;
   const Deadline deadline = drain_deadline_ = DeadlineAfter(RealClock(), timeout);
   Latch done(protocols_.size());

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "hps/generate.h"
 #include "hps/server.h"
 #include "hps/store.h"
+#include "import/generate.h"
 
 namespace hps::server {
 namespace {

@@ -127,7 +127,7 @@ class BulkImport {
 };
 
 // A table's import that was left staged, could never be committed and has been removed.
-struct LostImport {
+struct RejectedImport {
   std::string table;  // empty: nobody can tell, the import's own list of tables is damaged
   absl::Status why;   // DATA_LOSS: damaged; else it does not fit. For the log: it may name paths
 };
@@ -165,7 +165,7 @@ class DurableStore {
   // What was lost of the model's tables (MODEL/...), by opening, Refresh, an import or Drop, and
   // has neither been imported again nor dropped since; and what nobody can tell the tables of,
   // whatever the model. Each is told once.
-  virtual std::vector<LostImport> TakeLostImports(const std::string& model) = 0;
+  virtual std::vector<RejectedImport> TakeRejectedImports(const std::string& model) = 0;
 
   // Makes everything written so far durable, whatever the sync mode.
   virtual absl::Status Sync() = 0;

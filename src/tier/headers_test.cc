@@ -1,7 +1,6 @@
 // Each interface header compiles, and the value types behave as their comments say.
 #include <gtest/gtest.h>
 
-#include "hps/generate.h"
 #include "hps/store.h"
 #include "tier/device_cache.h"
 #include "tier/durable_tier.h"

@@ -41,7 +41,7 @@ std::string NearestName(std::string_view name, std::span<const std::string> cand
   return nearest;
 }
 
-std::string DidYouMean(std::string_view name, std::span<const std::string> candidates) {
+std::string NearestNameHint(std::string_view name, std::span<const std::string> candidates) {
   const std::string nearest = NearestName(name, candidates);
   return nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
 }

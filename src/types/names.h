@@ -1,16 +1,17 @@
-// Finding the name that was probably meant: used wherever an unknown name is an error.
+// Hints for errors about unknown names.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "hps/names.h"
-
 namespace hps {
 
-// The candidate with the smallest edit distance, or "" when there is none within a third of the
-// length. Cost: length x length per candidate.
+// The candidate with the smallest edit distance, or "" if none is within a third of the length.
+// Cost: length x length per candidate.
 std::string NearestName(std::string_view name, std::span<const std::string> candidates);
+
+// "; did you mean 'x'?" with NearestName, or "".
+std::string NearestNameHint(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace hps

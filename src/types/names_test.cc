@@ -11,13 +11,13 @@ TEST(NamesTest, FindsTheNearest) {
   const std::vector<std::string> names = {"dlrm/user", "dlrm/item", "wdl/user"};
   EXPECT_EQ(NearestName("dlrm/usr", names), "dlrm/user");
   EXPECT_EQ(NearestName("dlrm/items", names), "dlrm/item");
-  EXPECT_EQ(DidYouMean("dlrm/itm", names), "; did you mean 'dlrm/item'?");
+  EXPECT_EQ(NearestNameHint("dlrm/itm", names), "; did you mean 'dlrm/item'?");
 }
 
 TEST(NamesTest, SaysNothingWhenNothingIsNear) {
   const std::vector<std::string> names = {"completely_different"};
   EXPECT_EQ(NearestName("x", names), "");
-  EXPECT_EQ(DidYouMean("x", {}), "");
+  EXPECT_EQ(NearestNameHint("x", {}), "");
 }
 
 // Catches a comparison with every character of a hostile name: these would take minutes.

@@ -1,4 +1,4 @@
-#include "hps/units.h"
+#include "types/units.h"
 
 #include <array>
 #include <charconv>

@@ -22,7 +22,7 @@ std::string LookUp(Store& store, const std::string& name, Key key) {
   if (!session.ok()) return session.status().ToString();
   const auto table = (*session)->FindTable(name);
   if (!table.ok()) return table.status().ToString();
-  std::vector<float> row((*session)->tables()[*table].dim);
+  std::vector<float> row((*session)->tables()[table->value].dim);
   KeyStatus status = KeyStatus::kAbsent;
   const HostTableQuery query = {.table = *table,
                                 .keys = std::span<const Key>(&key, 1),
@@ -50,7 +50,7 @@ int Main(int argc, char** argv) {
     Key key = 0;
     words >> command >> table >> key;
     if (command == "reload") {
-      std::cout << (*store)->Reload() << std::endl;
+      std::cout << (*store)->models().LoadAll() << std::endl;
     } else {
       std::cout << LookUp(**store, table, key) << std::endl;
     }

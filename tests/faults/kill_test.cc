@@ -238,12 +238,12 @@ TEST_F(StagedImportKillTest, ACommandThatDiesWhileItReplacesAnImportLeavesItsOwn
   for (const char* point : {"l3.stage.before_removal", "l3.stage.in_removal"}) {
     SCOPED_TRACE(point);
     ASSERT_TRUE(harness_.RunToEnd(1, {}, "staged").ok());
-    const auto older = ListWaitingImports(options);
+    const auto older = ListPendingImports(options);
     ASSERT_TRUE(older.ok() && older->size() == 1) << older.status();
     const auto ending =
         harness_.RunToEnd(1, {absl::StrCat("HPS_FAULT_ARM=", point, "=abort")}, "staged");
     ASSERT_TRUE(ending.ok() && ending->killed);
-    const auto waiting = ListWaitingImports(options);
+    const auto waiting = ListPendingImports(options);
     ASSERT_TRUE(waiting.ok() && !waiting->empty()) << waiting.status();
     const Incarnation newest = waiting->back().tables.at(0).incarnation;
     EXPECT_NE(newest, older->at(0).tables.at(0).incarnation);

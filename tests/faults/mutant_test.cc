@@ -248,8 +248,8 @@ kind = "memory"
 bytes_max = "3GiB"
 preload = 0.5
 eviction = "least_used"
-overflow_margin = 0.9
-resolution_target = 0.8
+evict_from = 0.9
+evict_to = 0.8
 huge_pages = false
 [lookup]
 hit_rate_threshold = 0.75

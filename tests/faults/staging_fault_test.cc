@@ -130,13 +130,13 @@ TEST_F(StagingFaultTest, OnlyWhatHasGoneIsLost) {
     disk_->Fail({.nth = 0, .sticky = true, .calls = kFileChange, .path_contains = "/manifest"});
     EXPECT_TRUE(server_->Refresh().ok());
     EXPECT_FALSE(NothingIsStaged());
-    EXPECT_TRUE(server_->TakeLostImports("m").empty());
+    EXPECT_TRUE(server_->TakeRejectedImports("m").empty());
     disk_->Heal();
     EXPECT_TRUE(server_->Refresh().ok());
     EXPECT_TRUE(NothingIsStaged());
-    EXPECT_EQ(server_->TakeLostImports("m").size(), 1U);
+    EXPECT_EQ(server_->TakeRejectedImports("m").size(), 1U);
     EXPECT_TRUE(server_->Refresh().ok());
-    EXPECT_TRUE(server_->TakeLostImports("m").empty());
+    EXPECT_TRUE(server_->TakeRejectedImports("m").empty());
     EXPECT_EQ(RowCount(), kOldRows);
   }
   server_.reset();

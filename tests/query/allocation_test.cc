@@ -96,10 +96,10 @@ TEST_F(NoStagingAllocationTest, TheRoomOfACallServesEveryQueryOfTheNext) {
   ASSERT_TRUE(session.ok());
   std::vector<Key> keys(1000);
   std::iota(keys.begin(), keys.end(), 0);
-  std::vector<std::byte> rows(keys.size() * (*session)->output_row_bytes(0));
+  std::vector<std::byte> rows(keys.size() * (*session)->output_row_bytes({0}));
   for (uint32_t asked = 0; asked < kTables; ++asked) {
     std::vector<HostTableQuery> queries;
-    for (uint32_t t = 0; t < kTables; ++t) queries.push_back({.table = t});
+    for (uint32_t t = 0; t < kTables; ++t) queries.push_back({.table = {t}});
     queries[asked].keys = keys;
     queries[asked].rows = rows;
     LookupCounts counts;

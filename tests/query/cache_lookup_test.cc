@@ -89,12 +89,13 @@ TEST(CacheLookupWideningTest, DeviceQueriesOfASessionForFloat32AreWidened) {
   const std::vector<Key> keys = {2, 77, 1, 2};
   std::vector<std::byte> rows(keys.size() * 12), wide_rows(keys.size() * 32);
   std::vector<KeyStatus> statuses(keys.size());
-  const DeviceTableQuery narrow{.table = 0,
+  const DeviceTableQuery narrow{.table = {0},
                                 .keys = {keys.data(), keys.size()},
                                 .rows = {rows.data(), rows.size()},
                                 .status = {statuses.data(), statuses.size()}};
-  const DeviceTableQuery wide{
-      .table = 1, .keys = {keys.data(), keys.size()}, .rows = {wide_rows.data(), wide_rows.size()}};
+  const DeviceTableQuery wide{.table = {1},
+                              .keys = {keys.data(), keys.size()},
+                              .rows = {wide_rows.data(), wide_rows.size()}};
   const std::array queries = {narrow, wide};
   for (const KeyStatus level : {KeyStatus::kHitL3, KeyStatus::kHitL1}) {
     ASSERT_TRUE(session->Lookup(DeviceLookupRequest{.queries = queries}, nullptr).ok());
@@ -143,8 +144,10 @@ TEST(CacheLookupPiecesTest, EveryMissIsAnsweredOnceWhateverItsPieceAndLevel) {
       std::vector<std::vector<KeyStatus>> statuses(3, std::vector<KeyStatus>(keys.size()));
       for (const uint32_t number : {0, 1, 2}) {
         if (number == 2 && !twice) continue;
-        queries.push_back(
-            {.table = number % 2, .keys = keys, .rows = rows[number], .status = statuses[number]});
+        queries.push_back({.table = {number % 2},
+                           .keys = keys,
+                           .rows = rows[number],
+                           .status = statuses[number]});
       }
       LookupCounts counts;
       ASSERT_TRUE(session->Lookup({.queries = queries}, &counts).ok());
@@ -389,7 +392,7 @@ TEST(CacheFaultTest, AFailureIsOneHoweverManyTablesTheCallNames) {
   const std::vector<Key> keys = {1};
   std::vector<std::byte> rows_a(32), rows_b(32);
   const std::array<HostTableQuery, 2> queries = {
-      {{.table = 0, .keys = keys, .rows = rows_a}, {.table = 1, .keys = keys, .rows = rows_b}}};
+      {{.table = {0}, .keys = keys, .rows = rows_a}, {.table = {1}, .keys = keys, .rows = rows_b}}};
   ASSERT_TRUE(session->Lookup({.queries = queries}, nullptr).ok());
   EXPECT_EQ(world.statistics().tables[0].l1.errors + world.statistics().tables[1].l1.errors, 1);
 }

@@ -111,7 +111,7 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
         keys[t].resize(40);
         for (Key& key : keys[t]) key = static_cast<Key>(random() % kKeys);
         rows[t].resize(keys[t].size() * kRowBytes);
-        queries.push_back({.table = t, .keys = keys[t], .rows = rows[t]});
+        queries.push_back({.table = {t}, .keys = keys[t], .rows = rows[t]});
       }
       const uint64_t oldest = published_;
       LookupCounts counts;

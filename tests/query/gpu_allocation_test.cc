@@ -73,9 +73,9 @@ class GpuAllocationTest : public AllocationWorld {
     memory_.CopyIn(device_keys, std::as_bytes(std::span(keys)));
     std::vector<DeviceTableQuery> queries;
     for (uint32_t t = 0; t < kTables; ++t) {
-      const size_t bytes = count * session.output_row_bytes(t);
+      const size_t bytes = count * session.output_row_bytes({t});
       DeviceTableQuery& query = queries.emplace_back();
-      query.table = t;
+      query.table = {t};
       query.keys = {static_cast<const Key*>(static_cast<const void*>(device_keys)), count};
       query.rows = {memory_.Allocate(bytes), bytes};
       if (!wants_status) continue;

@@ -79,7 +79,7 @@ TEST_F(HangingDeviceTest, LeavesL3TimeToAnswerAndIsLeftAloneForAWhile) {
       faults_.Plan(step, {.fault = TierFault::kDelay});
       EXPECT_EQ(AskL3(c.timeout), c.waited);
       EXPECT_EQ(world_.statistics().tables[0].l1.errors, ++hung);
-      EXPECT_EQ(world_.statistics().l1_down, 1);
+      EXPECT_EQ(world_.statistics().l1_unavailable, 1);
       EXPECT_EQ(AskL3(c.timeout), Duration::zero()) << "nobody waits in vain again";
       EXPECT_EQ(AskL3(c.timeout), Duration::zero());
       world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
@@ -95,7 +95,7 @@ TEST_F(HangingDeviceTest, LeavesL3TimeToAnswerAndIsLeftAloneForAWhile) {
         world_.executor().RunAll();
       }
       EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL1) << "it answers again";
-      EXPECT_EQ(world_.statistics().l1_down, 0);
+      EXPECT_EQ(world_.statistics().l1_unavailable, 0);
     }
   }
 }
@@ -109,20 +109,20 @@ TEST_F(HangingDeviceTest, OneThatFailsIsLeftAloneForAWhile) {
     faults_.Plan(TierOperation::kBegin, {.fault = TierFault::kFail, .status = failure});
     for (int calls = 0; calls < 5; ++calls) AskL3(Duration::max());
     EXPECT_EQ(faults_.injected(TierOperation::kBegin), ++failed);
-    EXPECT_EQ(world_.statistics().l1_down, 1);
+    EXPECT_EQ(world_.statistics().l1_unavailable, 1);
     world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
     AskL3(Duration::max());
     EXPECT_EQ(faults_.injected(TierOperation::kBegin), ++failed);
     faults_.Clear();
     world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
     Ask(*session_, {1});
-    EXPECT_EQ(world_.statistics().l1_down, 0);
+    EXPECT_EQ(world_.statistics().l1_unavailable, 0);
   }
   faults_.Plan(TierOperation::kBegin, {.fault = TierFault::kFail,
                                        .status = absl::ResourceExhaustedError("no call left"),
                                        .times = 1});
   Ask(*session_, {1});
-  EXPECT_EQ(world_.statistics().l1_down, 0) << "the next one may find one";
+  EXPECT_EQ(world_.statistics().l1_unavailable, 0) << "the next one may find one";
 }
 
 // A caller who leaves no time gets what is at hand, hence what a device that works holds.
@@ -160,17 +160,17 @@ TEST_F(HangingDeviceTest, HasTheCallersTimeWhereTheRowsAreWantedOnIt) {
       const absl::Status status = AskOnDevice(*session_, {1, 2}, c.timeout);
       EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
       EXPECT_EQ(Now() - before, c.waited);
-      EXPECT_EQ(world_.statistics().l1_down, 1);
+      EXPECT_EQ(world_.statistics().l1_unavailable, 1);
       faults_.Clear();
       EXPECT_TRUE(AskOnDevice(*session_, {1, 2}).ok());
-      EXPECT_EQ(world_.statistics().l1_down, 0);
+      EXPECT_EQ(world_.statistics().l1_unavailable, 0);
     }
   }
 }
 
 TEST_F(HangingDeviceTest, HasAMomentWhereTheLookUpIsCancelled) {
-  const std::unique_ptr<LookupCancel> cancel = LookupCancel::Create();
-  cancel->Cancel();
+  LookupCancel cancel;
+  cancel.Cancel();
   const std::vector<Key> keys = {1, 2};
   std::vector<std::byte> rows(keys.size() * 32);
   const DeviceTableQuery query{.keys = {keys.data(), keys.size()},
@@ -178,8 +178,7 @@ TEST_F(HangingDeviceTest, HasAMomentWhereTheLookUpIsCancelled) {
   faults_.Plan(TierOperation::kMisses, {.fault = TierFault::kDelay});
   const TimePoint before = Now();
   const absl::Status status = session_->Lookup(
-      DeviceLookupRequest{
-          .queries = {&query, 1}, .timeout = Duration::max(), .cancel = cancel.get()},
+      DeviceLookupRequest{.queries = {&query, 1}, .timeout = Duration::max(), .cancel = &cancel},
       nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_EQ(Now() - before, std::chrono::milliseconds(100));
@@ -192,7 +191,7 @@ TEST_F(HangingDeviceTest, IsNotBlamedForACallersStream) {
   EXPECT_EQ(AskOnDevice(*session_, {1, 2}, Duration::zero(), {.handle = &callers_stream}).code(),
             absl::StatusCode::kDeadlineExceeded);
   faults_.Clear();
-  EXPECT_EQ(world_.statistics().l1_down, 0);
+  EXPECT_EQ(world_.statistics().l1_unavailable, 0);
   Ask(*session_, {1});
   world_.executor().RunAll();
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL1);
@@ -200,7 +199,7 @@ TEST_F(HangingDeviceTest, IsNotBlamedForACallersStream) {
                {.fault = TierFault::kFail, .status = absl::InternalError("illegal access")});
   EXPECT_EQ(AskOnDevice(*session_, {1, 2}, {}, {.handle = &callers_stream}).code(),
             absl::StatusCode::kInternal);
-  EXPECT_EQ(world_.statistics().l1_down, 1) << "that is no matter of its stream";
+  EXPECT_EQ(world_.statistics().l1_unavailable, 1) << "that is no matter of its stream";
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class QueryNoMemoryTest : public testing::Test {
     a.rows = {rows_a.data(), rows_a.size()};
     a.status = {statuses.data(), statuses.size()};
     b = a;
-    b.table = 1;
+    b.table = {1};
     b.rows = {rows_b.data(), rows_b.size()};
     b.status = {};
     const std::array<Query, 2> queries = {a, b};

@@ -161,7 +161,7 @@ class RandomWorld {
       const auto t = static_cast<uint32_t>(random_() % kTables);
       Asked query{.table = t, .keys = std::vector<Key>(random_() % 140)};
       for (Key& key : query.keys) key = static_cast<Key>(random_() % (kKeySpace + 40)) - 20;
-      query.stride_bytes = session_->output_row_bytes(t) + 4 * (random_() % 3);
+      query.stride_bytes = session_->output_row_bytes({t}) + 4 * (random_() % 3);
       query.rows.assign(query.keys.size() * query.stride_bytes, std::byte{0xcc});
       query.statuses.assign(query.keys.size(), KeyStatus{0xcc});
       asked.push_back(std::move(query));
@@ -169,12 +169,12 @@ class RandomWorld {
     std::vector<HostTableQuery> host_queries;
     std::vector<DeviceTableQuery> device_queries;  // the host cache's device memory is the host's
     for (Asked& query : asked) {
-      host_queries.push_back({.table = query.table,
+      host_queries.push_back({.table = {query.table},
                               .keys = query.keys,
                               .rows = query.rows,
                               .row_stride_bytes = query.stride_bytes,
                               .status = query.statuses});
-      device_queries.push_back({.table = query.table,
+      device_queries.push_back({.table = {query.table},
                                 .keys = {query.keys.data(), query.keys.size()},
                                 .rows = {query.rows.data(), query.rows.size()},
                                 .row_stride_bytes = query.stride_bytes,
@@ -206,7 +206,7 @@ class RandomWorld {
         ++sum_[query.statuses[i]];
         Check(query.table, query.keys[i], query.statuses[i],
               std::span(query.rows)
-                  .subspan(i * query.stride_bytes, session_->output_row_bytes(query.table)));
+                  .subspan(i * query.stride_bytes, session_->output_row_bytes({query.table})));
       }
       keys_checked_ += query.keys.size();
     }

@@ -80,9 +80,9 @@ class AllocationWorld : public testing::Test {
     std::vector<std::vector<KeyStatus>> statuses;
     std::vector<HostTableQuery> queries;
     for (uint32_t t = 0; t < kTables; ++t) {
-      rows.emplace_back(count * session.output_row_bytes(t));
+      rows.emplace_back(count * session.output_row_bytes({t}));
       statuses.emplace_back(count);
-      queries.push_back({.table = t, .keys = keys, .rows = rows[t], .status = statuses[t]});
+      queries.push_back({.table = {t}, .keys = keys, .rows = rows[t], .status = statuses[t]});
     }
     const HostLookupRequest request{.queries = queries, .hit_rate_threshold = threshold};
     const uint64_t before = allocations_here;

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "hps/generate.h"
 #include "hps/store.h"
+#include "import/generate.h"
 
 namespace hps {
 namespace {
@@ -131,14 +131,14 @@ class RealDataTest : public ::testing::Test {
 
 // The buffers of a call with at most one key per table.
 struct LineCall {
-  std::vector<uint32_t> tables;
+  std::vector<TableIndex> tables;
   std::vector<std::array<float, kDim>> rows;
   std::vector<KeyStatus> statuses;
   std::vector<HostTableQuery> queries;
 
   LineCall(const LookupSession& session, const std::vector<std::string>& names)
       : rows(names.size()), statuses(names.size()), queries(names.size()) {
-    for (const std::string& name : names) tables.push_back(*session.FindTable("m/" + name));
+    for (const std::string& name : names) tables.push_back(*session.FindTable(name));
   }
 
   absl::Status LookUp(LookupSession& session, const Line& line, LookupCounts* counts) {

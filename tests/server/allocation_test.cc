@@ -19,7 +19,7 @@ class ServerAllocationTest : public ::testing::Test {
     world_.config().server.lookups = 1;
     world_.ImportAll({{"model/user", 2000, 16}, {"model/item", 2000, 8}});
     world_.OpenStore();
-    watch_ = std::make_unique<WatchedModels>(world_.store().life_cycle());
+    watch_ = std::make_unique<WatchedModels>(world_.store().models());
     world_.Start(*watch_);
     for (Key key = 0; key < 1000; ++key) keys_.push_back(key);
     unaligned_.resize(keys_.size() * sizeof(Key) + 1);

@@ -119,7 +119,7 @@ class SimulatedWorld::Reader final : public Task {
     std::vector<HostTableQuery> queries;
     LookupCounts expected;
     for (Question& question : questions) {
-      queries.push_back({.table = question.table,
+      queries.push_back({.table = {question.table},
                          .keys = question.keys,
                          .rows = question.rows,
                          .status = question.statuses});

@@ -13,7 +13,8 @@ TREE = {
     "src/l2_memory/table.h": "",
     "src/l3_rocksdb/store.h": "",
     "src/query/session.h": "",
-    "src/import/reader.h": "",
+    "src/import/generate.h": "", "src/import/import.h": "", "src/import/reader.h": "",
+    "src/types/units.h": "",
     "src/model/store.h": "",
     "bench/scenario.h": "",
 }
@@ -44,7 +45,9 @@ class LayersTest(PlantedTest):
                 ("src/query/a.cc", '"import/reader.h"', "import/"),
                 ("src/import/a.cc", '"model/store.h"', "model/"),
                 ("cli/a.cc", '"model/store.h"', "model/"),
-                ("cli/a.cc", '"base/bytes.h"', "base/"),
+                ("cli/a.cc", '"tier/fence.h"', "tier/"),
+                ("cli/a.cc", '"import/import.h"', "import/"),
+                ("src/server/a.cc", '"import/generate.h"', "import/"),
                 ("src/server/a.cc", '"query/session.h"', "query/"),
                 ("examples/a/main.cc", '"base/bytes.h"', "base/")]:
             with self.subTest(path=path, include=include):
@@ -55,6 +58,9 @@ class LayersTest(PlantedTest):
                 ("src/base/a.h", '"hps/types.h"'), ("src/tier/a.h", '"base/bytes.h"'),
                 ("src/l2_memory/a.cc", '"tier/fence.h"'), ("src/model/a.cc", '"query/session.h"'),
                 ("src/model/a.cc", '"l2_memory/table.h"'), ("cli/a.cc", '"bench/scenario.h"'),
+                ("cli/a.cc", '"base/bytes.h"'), ("cli/a.cc", '"types/units.h"'),
+                ("cli/a.cc", '"import/generate.h"'), ("examples/a/b.cc", '"import/generate.h"'),
+                ("src/server/a_test.cc", '"import/generate.h"'),
                 ("tests/flow/a.cc", '"l2_memory/table.h"'), ("bench/a.cc", '"query/session.h"')]:
             with self.subTest(path=path, include=include):
                 self.assert_allowed(path, include)

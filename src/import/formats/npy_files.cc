@@ -1,4 +1,4 @@
-#include "hps/npy_files.h"
+#include "import/formats/npy_files.h"
 
 #include <sys/stat.h>
 #include <array>

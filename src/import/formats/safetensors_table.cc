@@ -38,7 +38,7 @@ absl::StatusOr<const Tensor*> FindTensor(const File& file, const SafetensorsHead
   for (size_t i = 0; i < std::min(header.tensors.size(), kNamesLookedAtMax); ++i)
     names.push_back(header.tensors[i].name.substr(0, kNameBytesMax));
   return absl::NotFoundError(absl::StrCat(file.path(), ": no tensor '", name, "' among its ",
-                                          header.tensors.size(), DidYouMean(name, names)));
+                                          header.tensors.size(), NearestNameHint(name, names)));
 }
 
 absl::StatusOr<TableShape> ShapeOf(const File& file, const Tensor& tensor) {

@@ -19,6 +19,7 @@
 #include "l3_rocksdb/files/store_files.h"
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_table.h"
+#include "tier/table_payload.h"
 
 namespace hps {
 namespace {
@@ -355,7 +356,8 @@ absl::Status ReadyImports::CheckImport(const StagedImport& import, bool& is_lost
 // `older` were ready before it.
 void ReadyImports::GiveUp(std::span<const StagedImport> older, const StagedImport& import,
                           const absl::Status& why) {
-  LogError(absl::StrCat("a staged import is given up: ", why.ToString()));
+  LogError(absl::StrCat("discarding a staged import: ",
+                        why.ToString(absl::StatusToStringMode::kWithNoExtraData)));
   Remove(import);
   // Else it is there the next time, and is given up then.
   if (!IsNotReady(database_.env(), import.directory)) return;
@@ -436,10 +438,12 @@ absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSp
     if (known == catalog.tables.end()) continue;
     const TableSpec& has = known->second.spec;
     if (has.dim == spec.dim && has.dtype == spec.dtype) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("table '", spec.name, "' exists with dim ", has.dim, " and dtype ",
-                     std::string(DtypeName(has.dtype)), "; the import has dim ", spec.dim,
-                     " and dtype ", std::string(DtypeName(spec.dtype)), ": drop the table first"));
+    return WithTable(
+        absl::FailedPreconditionError(absl::StrCat(
+            "table '", spec.name, "' exists with dim ", has.dim, " and dtype ",
+            std::string(DtypeName(has.dtype)), "; the import has dim ", spec.dim, " and dtype ",
+            std::string(DtypeName(spec.dtype)), ": drop the table first")),
+        spec.name);
   }
   return absl::OkStatus();
 }

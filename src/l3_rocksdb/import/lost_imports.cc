@@ -19,8 +19,8 @@ void LostImports::Replace(const std::string& table, Incarnation incarnation) {
   if (found != tables_.end() && !found->second.older.contains(incarnation)) tables_.erase(found);
 }
 
-std::vector<LostImport> LostImports::Take(const std::string& model) {
-  std::vector<LostImport> taken;
+std::vector<RejectedImport> LostImports::Take(const std::string& model) {
+  std::vector<RejectedImport> taken;
   const std::string prefix = model + "/";
   for (auto it = tables_.lower_bound(prefix);
        it != tables_.end() && it->first.starts_with(prefix);) {

@@ -29,8 +29,8 @@ class LostImports {
   // The table has been dropped.
   void Forget(const std::string& table) { tables_.erase(table); }
 
-  // As DurableStore::TakeLostImports.
-  std::vector<LostImport> Take(const std::string& model);
+  // As DurableStore::TakeRejectedImports.
+  std::vector<RejectedImport> Take(const std::string& model);
 
  private:
   struct Loss {

@@ -11,7 +11,7 @@ const absl::Status kDamaged = absl::DataLossError("damaged");
 
 std::vector<std::string> Taken(LostImports& lost, const std::string& model) {
   std::vector<std::string> tables;
-  for (const LostImport& import : lost.Take(model)) tables.push_back(import.table);
+  for (const RejectedImport& import : lost.Take(model)) tables.push_back(import.table);
   return tables;
 }
 using Tables = std::vector<std::string>;
@@ -38,7 +38,7 @@ TEST(LostImportsTest, OnlyANewerImportReplacesALostOne) {
   lost.Add("m/a", kDamaged, {});
   lost.Add("m/a", absl::FailedPreconditionError("another shape"), {4});
   lost.Replace("m/a", 4);
-  const std::vector<LostImport> taken = lost.Take("m");
+  const std::vector<RejectedImport> taken = lost.Take("m");
   ASSERT_EQ(taken.size(), 1u);
   EXPECT_EQ(taken[0].why.code(), absl::StatusCode::kFailedPrecondition);
   lost.Add("m/a", kDamaged, {4});

@@ -130,8 +130,8 @@ uint64_t BytesOf(rocksdb::Env* env, const std::string& directory,
   return sum;
 }
 
-WaitingImport Describe(rocksdb::Env* env, const StagedImport& import) {
-  WaitingImport waiting;
+PendingImport Describe(rocksdb::Env* env, const StagedImport& import) {
+  PendingImport waiting;
   for (const StagedTable& table : import.tables) {
     TableInfo& info = waiting.tables.emplace_back();
     info.spec = table.spec;
@@ -335,11 +335,11 @@ absl::StatusOr<TakenImports> TakeReadyImports(rocksdb::Env* env, const std::stri
   return taken;
 }
 
-absl::StatusOr<std::vector<WaitingImport>> ListReadyImports(rocksdb::Env* env,
+absl::StatusOr<std::vector<PendingImport>> ListReadyImports(rocksdb::Env* env,
                                                             const std::string& store) {
   HPS_ASSIGN_OR_RETURN(const std::vector<std::string> directories, Directories(env, store));
   std::vector<StagedImport> ready;
-  std::vector<WaitingImport> unreadable;
+  std::vector<PendingImport> unreadable;
   for (const std::string& directory : directories) {
     if (IsNotReady(env, directory)) continue;
     absl::StatusOr<StagedImport> import = ReadManifest(env, directory);
@@ -352,7 +352,7 @@ absl::StatusOr<std::vector<WaitingImport>> ListReadyImports(rocksdb::Env* env,
         {.tables = {}, .problem = absl::StrCat("'", directory, "': ", import.status().ToString())});
   }
   SortByOrder(ready);
-  std::vector<WaitingImport> waiting;
+  std::vector<PendingImport> waiting;
   for (const StagedImport& import : ready) waiting.push_back(Describe(env, import));
   std::move(unreadable.begin(), unreadable.end(), std::back_inserter(waiting));
   return waiting;

@@ -76,7 +76,7 @@ absl::StatusOr<TakenImports> TakeReadyImports(rocksdb::Env* env, const std::stri
 // For those who do not own the store, without a lock: what TakeReadyImports would give now, and
 // after it the imports that it could not read. Changes nothing.
 // Errors: UNAVAILABLE, PERMISSION_DENIED: the directories can't be listed.
-absl::StatusOr<std::vector<WaitingImport>> ListReadyImports(rocksdb::Env* env,
+absl::StatusOr<std::vector<PendingImport>> ListReadyImports(rocksdb::Env* env,
                                                             const std::string& store);
 
 // The name of a staged file while a commit has a link to it.

@@ -93,7 +93,8 @@ class StagingTest : public testing::Test {
   // Which tables of the model were lost, "" for what nobody can tell.
   std::vector<std::string> Lost() {
     std::vector<std::string> tables;
-    for (const LostImport& lost : server_->TakeLostImports("m")) tables.push_back(lost.table);
+    for (const RejectedImport& lost : server_->TakeRejectedImports("m"))
+      tables.push_back(lost.table);
     return tables;
   }
   std::vector<std::string> StagedDirectories() const {
@@ -113,9 +114,9 @@ class StagingTest : public testing::Test {
   using Waiting = std::vector<std::pair<std::vector<std::string>, uint64_t>>;
   Waiting WhatWaits() const {
     Waiting waiting;
-    const auto imports = ListWaitingImports(Options());
+    const auto imports = ListPendingImports(Options());
     EXPECT_TRUE(imports.ok()) << imports.status();
-    for (const WaitingImport& import : *imports) {
+    for (const PendingImport& import : *imports) {
       waiting.push_back({{}, import.tables.at(0).row_count});
       for (const TableInfo& table : import.tables) waiting.back().first.push_back(table.spec.name);
     }
@@ -212,12 +213,12 @@ TEST_F(StagingTest, AReplacedImportThatCannotBeRemovedGoesLater) {
 }
 
 TEST_F(StagingTest, WhoDoesNotOwnTheStoreSeesWhatWaits) {
-  EXPECT_TRUE(ListWaitingImports(Options())->empty());
+  EXPECT_TRUE(ListPendingImports(Options())->empty());
   Stage({"a", "b"}, 20);
   Stage({"a"}, 30);
   const auto unfinished = StageImport(Options(), Specs({"c"}));
   ASSERT_TRUE(unfinished.ok()) << unfinished.status();
-  const auto waiting = ListWaitingImports(Options());
+  const auto waiting = ListPendingImports(Options());
   ASSERT_TRUE(waiting.ok()) << waiting.status();
   ASSERT_EQ(waiting->size(), 2u) << "what is in the making does not wait";
   ASSERT_EQ((*waiting)[0].tables.size(), 2u);
@@ -231,10 +232,10 @@ TEST_F(StagingTest, WhoDoesNotOwnTheStoreSeesWhatWaits) {
   EXPECT_EQ((*waiting)[1].problem, "");
   EXPECT_EQ(StagedDirectories().size(), 3u);
   ASSERT_TRUE(*server_->Refresh());
-  EXPECT_TRUE(ListWaitingImports(Options())->empty());
+  EXPECT_TRUE(ListPendingImports(Options())->empty());
   RocksStoreOptions elsewhere = Options();
   elsewhere.config.path = directory_.path() + "/none";
-  EXPECT_TRUE(ListWaitingImports(elsewhere)->empty());
+  EXPECT_TRUE(ListPendingImports(elsewhere)->empty());
 }
 
 // Catches: remains that only the owner of the store removes, beside a server or at the end of an
@@ -252,14 +253,14 @@ TEST_F(StagingTest, ANewImportRemovesWhatEndedOnesHaveLeft) {
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_FALSE(std::filesystem::exists(remains));
   EXPECT_EQ(StagedDirectories().size(), 3u) << "what is ready or in the making stays";
-  EXPECT_EQ(ListWaitingImports(Options())->size(), 1u);
+  EXPECT_EQ(ListPendingImports(Options())->size(), 1u);
 }
 
 TEST_F(StagingTest, AWaitingImportThatCannotBeReadIsListedWithTheReason) {
   Stage({"a"}, 10);
   std::filesystem::resize_file(StagedDirectories().at(0) + "/manifest", 40);
   Stage({"b"}, 10);
-  const auto waiting = ListWaitingImports(Options());
+  const auto waiting = ListPendingImports(Options());
   ASSERT_TRUE(waiting.ok()) << waiting.status();
   ASSERT_EQ(waiting->size(), 2u);
   EXPECT_EQ((*waiting)[0].tables.at(0).spec.name, "m/b");
@@ -358,8 +359,8 @@ TEST_F(StagingTest, WhatANewerImportReplacesIsNotLost) {
   StageRotten({"a", "b"}, 10);
   EXPECT_FALSE(*server_->Refresh());
   ASSERT_TRUE(ImportAsOwner({"b"}, 30).ok());
-  EXPECT_TRUE(server_->TakeLostImports("").empty()) << "they are another model's";
-  EXPECT_TRUE(server_->TakeLostImports("m/a").empty());
+  EXPECT_TRUE(server_->TakeRejectedImports("").empty()) << "they are another model's";
+  EXPECT_TRUE(server_->TakeRejectedImports("m/a").empty());
   EXPECT_EQ(Lost(), Tables{"m/a"});
 }
 

@@ -4,7 +4,11 @@
 
 namespace hps {
 
-std::unique_ptr<LookupCancel> LookupCancel::Create() { return std::make_unique<CancelPoint>(); }
+LookupCancel::LookupCancel() : point_(std::make_unique<CancelPoint>()) {}
+LookupCancel::~LookupCancel() = default;
+void LookupCancel::Cancel() { point_->Cancel(); }
+bool LookupCancel::is_cancelled() const { return point_->is_cancelled(); }
+void LookupCancel::Reset() { point_->Reset(); }
 
 void CancelPoint::Cancel() {
   MutexLock lock(mutex_);

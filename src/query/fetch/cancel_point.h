@@ -1,4 +1,4 @@
-// The session's side of a LookupCancel: which latch the look-up waits for right now.
+// The implementation of LookupCancel: which latch the running lookup waits for.
 //
 // Thread-safe.
 #pragma once
@@ -9,16 +9,18 @@
 
 namespace hps {
 
-class CancelPoint final : public LookupCancel {
+class CancelPoint {
  public:
-  // Of a request; null for null.
-  static CancelPoint* Of(LookupCancel* cancel) { return static_cast<CancelPoint*>(cancel); }
+  // The implementation of a request's `cancel`, which may be null.
+  static CancelPoint* Of(const LookupCancel* cancel) {
+    return cancel == nullptr ? nullptr : cancel->point_.get();
+  }
 
-  void Cancel() override;
-  bool is_cancelled() const override;
-  void Reset() override;
+  void Cancel();
+  bool is_cancelled() const;
+  void Reset();
 
-  // executor.Await of a latch, which also ends when the look-up is cancelled. `point` may be null.
+  // As executor.Await, but also ends when the lookup is cancelled. `point` may be null.
   static bool Await(CancelPoint* point, Executor& executor, Latch& latch, Deadline deadline);
 
  private:
@@ -26,7 +28,7 @@ class CancelPoint final : public LookupCancel {
 
   mutable Mutex mutex_;
   bool cancelled_ HPS_GUARDED_BY(mutex_) = false;
-  Latch* latch_ HPS_GUARDED_BY(mutex_) = nullptr;  // that somebody waits for
+  Latch* latch_ HPS_GUARDED_BY(mutex_) = nullptr;  // null: no wait is running
 };
 
 }  // namespace hps

@@ -27,9 +27,7 @@ class CancelPointTest : public testing::Test {
     world_.Publish({&table_});
     session_ = world_.NewSession();
   }
-  WorldAnswer AskAll() {
-    return Ask(*session_, keys_, 0, {.timeout = kHour, .cancel = cancel_.get()});
-  }
+  WorldAnswer AskAll() { return Ask(*session_, keys_, 0, {.timeout = kHour, .cancel = &cancel_}); }
   static size_t CountOf(const WorldAnswer& answer, KeyStatus status) {
     return static_cast<size_t>(std::count(answer.statuses.begin(), answer.statuses.end(), status));
   }
@@ -37,13 +35,13 @@ class CancelPointTest : public testing::Test {
   std::vector<Key> keys_;
   WorldTable table_;
   World world_;
-  const std::unique_ptr<LookupCancel> cancel_ = LookupCancel::Create();
+  LookupCancel cancel_;
   std::unique_ptr<LookupSession> session_;
 };
 
 TEST_F(CancelPointTest, ACancelledLookUpTakesWhatIsNear) {
   Serve({}, 4);
-  cancel_->Cancel();
+  cancel_.Cancel();
   const TimePoint begun = world_.executor().clock().Now();
   const WorldAnswer cancelled = AskAll();
   EXPECT_TRUE(cancelled.status.ok());
@@ -52,15 +50,15 @@ TEST_F(CancelPointTest, ACancelledLookUpTakesWhatIsNear) {
   EXPECT_EQ(world_.executor().clock().Now(), begun);
   EXPECT_EQ(world_.statistics().deadlines_exceeded, 0u);
 
-  cancel_->Reset();
-  EXPECT_FALSE(cancel_->is_cancelled());
+  cancel_.Reset();
+  EXPECT_FALSE(cancel_.is_cancelled());
   EXPECT_THAT(AskAll().statuses, Each(KeyStatus::kHitL3));
 }
 
 TEST_F(CancelPointTest, ACancelEndsTheWaitAndLateRowsAreKeptForOthers) {
   Serve({}, 1000);
   table_.l3_faults->Plan(TierOperation::kFetch,
-                         {.fault = TierFault::kNone, .before = [&] { cancel_->Cancel(); }});
+                         {.fault = TierFault::kNone, .before = [&] { cancel_.Cancel(); }});
   const TimePoint begun = world_.executor().clock().Now();
   const WorldAnswer cancelled = AskAll();
   EXPECT_EQ(world_.executor().clock().Now(), begun) << "it did not wait for its hour";
@@ -70,7 +68,7 @@ TEST_F(CancelPointTest, ACancelEndsTheWaitAndLateRowsAreKeptForOthers) {
   EXPECT_EQ(come + CountOf(cancelled, KeyStatus::kDefaultDegraded), keys_.size());
 
   table_.l3_faults->Clear();
-  cancel_->Reset();
+  cancel_.Reset();
   world_.executor().RunAll();  // what was left behind ends, in memory of its own
   EXPECT_THAT(AskAll().statuses, Each(KeyStatus::kHitL2));
 }
@@ -81,13 +79,13 @@ TEST_F(CancelPointTest, ACancelledWaitForL2DoesNotPassItBy) {
   AskAll();
   world_.executor().RunAll();
   table_.l2_faults->Plan(TierOperation::kFetch,
-                         {.fault = TierFault::kNone, .before = [&] { cancel_->Cancel(); }});
+                         {.fault = TierFault::kNone, .before = [&] { cancel_.Cancel(); }});
   const WorldAnswer cancelled = AskAll();
   EXPECT_GT(CountOf(cancelled, KeyStatus::kDefaultDegraded), 0u);
   EXPECT_EQ(CountOf(cancelled, KeyStatus::kHitL3), 0u);
   table_.l2_faults->Clear();
   world_.executor().RunAll();
-  cancel_->Reset();
+  cancel_.Reset();
   EXPECT_THAT(AskAll().statuses, Each(KeyStatus::kHitL2));
   EXPECT_EQ(world_.statistics().tables[0].l2.errors, 0);
 }

@@ -130,7 +130,7 @@ size_t ModelState::SlotForName(const std::string& name) {
   return slot_names_.size() - 1;
 }
 
-std::shared_ptr<ServedTable> ModelState::FindTable(std::string_view name) const {
+std::shared_ptr<ServedTable> ModelState::CurrentTable(std::string_view name) const {
   MutexLock lock(mutex_);
   for (const std::shared_ptr<ServedTable>& table : current_owned_->tables()) {
     if (table->spec().name == name) return table;

@@ -46,7 +46,7 @@ class ModelState final : private EpochDomain::Waiter {
   const std::string& name() const { return name_; }
 
   // Switches the model to `tables`, in declared order (empty is legal: a model whose tables have
-  // been dropped). Tables whose incarnation has not changed are passed on as they are: FindTable
+  // been dropped). Tables whose incarnation has not changed are passed on as they are: CurrentTable
   // gives them. Those that are not among `tables` any more are retired. Errors: INVALID_ARGUMENT (a
   // null table, a name twice), RESOURCE_EXHAUSTED (more than kTablesPerStoreMax names over the life
   // of this object); nothing has changed then.
@@ -64,7 +64,7 @@ class ModelState final : private EpochDomain::Waiter {
 
   // The served table of that name in the current snapshot; null when there is none. For the
   // composition and appliers, not for the read path.
-  std::shared_ptr<ServedTable> FindTable(std::string_view name) const;
+  std::shared_ptr<ServedTable> CurrentTable(std::string_view name) const;
 
   // Those of the current snapshot, in declared order.
   std::vector<std::shared_ptr<ServedTable>> Tables() const;

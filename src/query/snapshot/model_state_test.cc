@@ -143,11 +143,11 @@ TEST_F(ModelStateTest, APinOutlivesItsGuard) {
 TEST_F(ModelStateTest, AnUnchangedTableIsCarriedOver) {
   const Made a = MakeTable("m/a", 1);
   ASSERT_TRUE(state_.Publish({a.table, MakeTable("m/b", 2).table}).ok());
-  ASSERT_TRUE(state_.Publish({state_.FindTable("m/a")}).ok());
+  ASSERT_TRUE(state_.Publish({state_.CurrentTable("m/a")}).ok());
   executor_.RunAll();
   EXPECT_FALSE(a.table->retired());
   EXPECT_FALSE(a.log->destroyed);
-  EXPECT_EQ(state_.FindTable("m/b"), nullptr);
+  EXPECT_EQ(state_.CurrentTable("m/b"), nullptr);
 }
 
 TEST(ServedTableTest, RefusesBadParts) {

@@ -51,33 +51,33 @@ void BatchRunner::Run(CallList calls) {
 
 void BatchRunner::Interrupt(const PreparedCall& call) {
   MutexLock lock(mutex_);
-  if (call.in_lookup) cancel_->Cancel();
+  if (call.in_lookup) cancel_.Cancel();
 }
 
 void BatchRunner::End() {
   MutexLock lock(mutex_);
   ended_.store(true, std::memory_order_relaxed);
-  cancel_->Cancel();
+  cancel_.Cancel();
 }
 
 // Who cancels a call marks it first and then comes here for the lock: so either it finds the call
 // in the look-up, or the mark is seen.
 void BatchRunner::BeginLookUp(PreparedCall* first) {
   MutexLock lock(mutex_);
-  cancel_->Reset();
+  cancel_.Reset();
   bool is_in_vain = ended_.load(std::memory_order_relaxed);
   for (PreparedCall* call = first; call != nullptr; call = call->next) {
     call->in_lookup = true;
     is_in_vain |= call->cancelled.load(std::memory_order_relaxed);
   }
-  if (is_in_vain) cancel_->Cancel();
+  if (is_in_vain) cancel_.Cancel();
 }
 
 // Whether it was interrupted.
 bool BatchRunner::EndLookUp(PreparedCall* first) {
   MutexLock lock(mutex_);
   for (PreparedCall* call = first; call != nullptr; call = call->next) call->in_lookup = false;
-  return cancel_->is_cancelled();
+  return cancel_.is_cancelled();
 }
 
 // Looks up all parts of the calls, in as many look-ups as they take.
@@ -101,8 +101,7 @@ absl::Status BatchRunner::LookUpIn(LookupSession& session, PreparedCall* first, 
     const Duration timeout = deadline > now ? deadline - now : Duration::zero();
     LookupCounts counts;
     HPS_RETURN_IF_ERROR(session.Lookup(
-        HostLookupRequest{.queries = queries_, .timeout = timeout, .cancel = cancel_.get()},
-        &counts));
+        HostLookupRequest{.queries = queries_, .timeout = timeout, .cancel = &cancel_}, &counts));
     CountDegraded(first, with_statuses, counts);
     if (first->cancelled.load(std::memory_order_relaxed) && first->next == nullptr) break;
   }
@@ -136,7 +135,7 @@ void BatchRunner::AddPart(const PreparedCall& call, const TablePart& part, Place
     return call.call->outputs[output.output].data + output.offset_bytes;
   };
   HostTableQuery& query = queries_.emplace_back();
-  query.table = part.table;
+  query.table = {part.table};
   query.keys = {keys, key_count};
   query.rows = {at(part.rows()) + place.key * part.row_bytes, key_count * part.row_bytes};
   if (part.status().is_set()) {

@@ -74,7 +74,7 @@ class BatchRunner {
   const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max], by position in the look-up
   std::vector<HostTableQuery> queries_;          // of the look-up; capacity kTablesPerCallMax
   size_t key_count_ = 0;                         // of queries_
-  const std::unique_ptr<LookupCancel> cancel_ = LookupCancel::Create();
+  LookupCancel cancel_;
   std::atomic<bool> ended_ = false;  // End was called
   Mutex mutex_;                      // whether calls are looked up: PreparedCall::in_lookup
 };

@@ -46,7 +46,7 @@ class InferenceEngineTest : public ::testing::Test {
 
   void Start() {
     world_.OpenStore();
-    watch_ = std::make_unique<WatchedModels>(world_.store().life_cycle());
+    watch_ = std::make_unique<WatchedModels>(world_.store().models());
     world_.Start(*watch_, {.clock = &clock_, .with_timer = false});
   }
 
@@ -513,7 +513,7 @@ TEST_F(InferenceEngineTest, AnUnloadWaitsForTheCallsThatRun) {
     watch_->set_hook({});
     unload = std::thread([&] { unloaded = world_.core().repository().Unload("m"); });
     const auto is_unloaded = [&] {
-      return world_.store().Models().at(0).condition == ModelCondition::kUnloaded;
+      return world_.store().models().List().at(0).condition == ModelCondition::kUnloaded;
     };
     const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
     while (!is_unloaded() && RealClock().Now() < deadline) std::this_thread::yield();
@@ -532,7 +532,7 @@ TEST_F(InferenceEngineTest, AnUnloadWaitsForTheCallsThatRun) {
 TEST_F(InferenceEngineTest, SlotsUseTheDevicesInTurn) {
   world_.config().server.lookups = 3;
   world_.OpenStore();
-  watch_ = std::make_unique<WatchedModels>(world_.store().life_cycle());
+  watch_ = std::make_unique<WatchedModels>(world_.store().models());
   watch_->pretended_devices = {4, 7};
   world_.Start(*watch_, {.clock = &clock_, .with_timer = false});
   TestCall& a = NewCall("m", {1});

@@ -57,7 +57,7 @@ class ModelRepository {
                                                  std::string_view version) const = 0;
   // All models of the configuration are loaded, and the server does not drain.
   virtual bool ServerReady() const = 0;
-  // Errors: NOT_FOUND; those of Store::LoadModel. PERMISSION_DENIED is the codecs' business.
+  // Errors: NOT_FOUND; those of ModelManager::Load. PERMISSION_DENIED is the codecs' business.
   virtual absl::Status Load(std::string_view model) = 0;
   // Returns when its last running call has ended and its memory has been given back.
   virtual absl::Status Unload(std::string_view model) = 0;

@@ -11,7 +11,7 @@ ModelVersion::ModelVersion(std::unique_ptr<LoadedModel> model, const Options& op
       sessions_(options.slot_count) {
   for (const TableSpec& spec : model_->tables()) {
     const std::string name = spec.name.substr(spec.name.find('/') + 1);
-    table_by_name_.emplace(name, static_cast<int>(tables_.size()));
+    index_by_name_.emplace(name, static_cast<uint32_t>(tables_.size()));
     tables_.push_back(
         {.name = name, .row_bytes = size_t{spec.dim} * sizeof(float), .dim = spec.dim});
   }
@@ -21,9 +21,10 @@ VersionUse ModelVersion::Make(std::unique_ptr<LoadedModel> model, const Options&
   return VersionUse(new ModelVersion(std::move(model), options));
 }
 
-int ModelVersion::FindTable(std::string_view name) const {
-  const auto found = table_by_name_.find(name);
-  return found == table_by_name_.end() ? -1 : found->second;
+std::optional<uint32_t> ModelVersion::IndexOfTable(std::string_view name) const {
+  const auto found = index_by_name_.find(name);
+  if (found == index_by_name_.end()) return std::nullopt;
+  return found->second;
 }
 
 absl::StatusOr<LookupSession*> ModelVersion::session(size_t slot) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "hps/lookup_session.h"
-#include "hps/model_life_cycle.h"
+#include "hps/model_manager.h"
 #include "hps/table_spec.h"
 
 namespace hps::server {
@@ -51,10 +52,10 @@ class ModelVersion {
   uint64_t number() const { return model_->version(); }
   const std::string& number_text() const { return number_text_; }
   std::span<const Table> tables() const { return tables_; }  // in declared order
-  const std::vector<TableSpec>& specs() const { return model_->tables(); }
+  std::span<const TableSpec> specs() const { return model_->tables(); }
 
-  // The index of a table, by its name without the model's; -1 when there is none.
-  int FindTable(std::string_view name) const;
+  // Index into tables() of the table with this name (without the model's), if there is one.
+  std::optional<uint32_t> IndexOfTable(std::string_view name) const;
 
   // The session of a slot, made on its first use. Output rows are float32. Errors: those of
   // LoadedModel::NewSession.
@@ -69,7 +70,7 @@ class ModelVersion {
   const std::unique_ptr<LoadedModel> model_;
   const std::string number_text_;
   std::vector<Table> tables_;
-  std::map<std::string, int, std::less<>> table_by_name_;
+  std::map<std::string, uint32_t, std::less<>> index_by_name_;
   std::vector<std::unique_ptr<LookupSession>> sessions_;  // by slot; end before model_
   std::atomic<uint64_t> uses_{1};
 };

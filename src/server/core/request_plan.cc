@@ -94,7 +94,7 @@ absl::Status NoSuchTensor(const char* kind, std::string_view name, const ModelVe
       names.emplace_back(other);
   }
   return absl::NotFoundError(
-      absl::StrCat("the model has no ", kind, " '", Text(name), "'", DidYouMean(name, names)));
+      absl::StrCat("the model has no ", kind, " '", Text(name), "'", NearestNameHint(name, names)));
 }
 
 bool IsKeysRequest(const InferenceRequest& request, const ModelVersion& version) {
@@ -160,16 +160,16 @@ class RequestPlanner {
   }
 
   absl::Status AddTableInput(const InputTensor& input) {
-    const int table = version_.FindTable(input.name);
-    if (table < 0) return NoSuchTensor("input", input.name, version_);
-    if (FindPart(table) != nullptr) return Invalid(input, "it is given twice");
+    const std::optional<uint32_t> table = version_.IndexOfTable(input.name);
+    if (!table.has_value()) return NoSuchTensor("input", input.name, version_);
+    if (FindPart(*table) != nullptr) return Invalid(input, "it is given twice");
     HPS_ASSIGN_OR_RETURN(const uint64_t key_count, CheckedKeys(input));
     if (input.shape.dim_count != 1 && input.shape.dim_count != 2) {
       return Invalid(
           input, absl::StrCat("keys are of shape [n] or [batch, k], not ", ShapeText(input.shape)));
     }
     HPS_RETURN_IF_ERROR(CheckKeyTotal(key_count));
-    AddPart(static_cast<size_t>(table), input.bytes.data(), key_count, input.shape);
+    AddPart(*table, input.bytes.data(), key_count, input.shape);
     return absl::OkStatus();
   }
 
@@ -179,7 +179,7 @@ class RequestPlanner {
     for (const InputTensor& input : call_.request.inputs) {
       const bool is_keys = input.name == kKeysInput;
       if (!is_keys && input.name != kKeyCountsInput) {
-        if (version_.FindTable(input.name) < 0) return NoSuchTensor("input", input.name, version_);
+        if (!version_.IndexOfTable(input.name)) return NoSuchTensor("input", input.name, version_);
         return Invalid(input, "a table's own input can't come with KEYS and NUMKEYS");
       }
       const InputTensor*& place = is_keys ? keys : counts;
@@ -233,9 +233,9 @@ class RequestPlanner {
                            .row_bytes = version_.tables()[table].row_bytes});
   }
 
-  TablePart* FindPart(int table) const {
+  TablePart* FindPart(uint32_t table) const {
     for (TablePart& part : plan_.parts) {
-      if (part.table == static_cast<uint32_t>(table)) return &part;
+      if (part.table == table) return &part;
     }
     return nullptr;
   }
@@ -263,9 +263,9 @@ class RequestPlanner {
     std::string_view table_name = name;
     const bool is_status = table_name.ends_with(kStatusSuffix);
     if (is_status) table_name.remove_suffix(kStatusSuffix.size());
-    const int table = version_.FindTable(table_name);
-    if (table < 0) return NoSuchTensor("output", name, version_);
-    TablePart* const part = FindPart(table);
+    const std::optional<uint32_t> table = version_.IndexOfTable(table_name);
+    if (!table.has_value()) return NoSuchTensor("output", name, version_);
+    TablePart* const part = FindPart(*table);
     if (part == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("output '", Text(name), "': the input '", Text(table_name), "' is missing"));
@@ -364,8 +364,8 @@ class RequestPlanner {
 }  // namespace
 
 bool HasKeysConvention(const ModelVersion& version) {
-  return version.FindTable(kKeysInput) < 0 && version.FindTable(kKeyCountsInput) < 0 &&
-         version.FindTable(kRowsOutput) < 0;
+  return !version.IndexOfTable(kKeysInput) && !version.IndexOfTable(kKeyCountsInput) &&
+         !version.IndexOfTable(kRowsOutput);
 }
 
 absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,

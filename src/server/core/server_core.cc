@@ -10,13 +10,13 @@ namespace hps::server {
 namespace {
 
 // A device's session takes fewer keys at once than the host's.
-size_t LookupKeysMax(const Config& config, const ModelLifeCycle& life_cycle) {
+size_t LookupKeysMax(const Config& config, const ModelManager& life_cycle) {
   const uint64_t keys_max = config.server.batch_keys_max;
   return life_cycle.devices().empty() ? keys_max
                                       : std::min<uint64_t>(keys_max, config.l1.call_keys_max);
 }
 
-InferenceEngine::Options EngineOptions(const Config& config, const ModelLifeCycle& life_cycle,
+InferenceEngine::Options EngineOptions(const Config& config, const ModelManager& life_cycle,
                                        const ServerCore::Options& options) {
   return {.server = config.server,
           .lookup_timeout = config.lookup.timeout,
@@ -27,7 +27,7 @@ InferenceEngine::Options EngineOptions(const Config& config, const ModelLifeCycl
 
 }  // namespace
 
-ServerCore::ServerCore(const Config& config, ModelLifeCycle& life_cycle, const Options& options)
+ServerCore::ServerCore(const Config& config, ModelManager& life_cycle, const Options& options)
     : clock_(options.clock),
       started_at_(options.started_at == TimePoint() ? options.clock->Now() : options.started_at),
       start_unix_ms_(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -41,7 +41,7 @@ ServerCore::ServerCore(const Config& config, ModelLifeCycle& life_cycle, const O
       engine_(EngineOptions(config, life_cycle, options), models_, counters_) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const Config& config,
-                                                               ModelLifeCycle& life_cycle,
+                                                               ModelManager& life_cycle,
                                                                const Options& options) {
   std::unique_ptr<ServerCore> core(new ServerCore(config, life_cycle, options));
   if (!options.with_timer) return core;

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "hps/config.h"
-#include "hps/model_life_cycle.h"
+#include "hps/model_manager.h"
 #include "server/core/inference_engine.h"
 #include "server/core/protocol_server.h"
 #include "server/core/server_counters.h"
@@ -34,10 +34,10 @@ class ServerCore final : public StatisticsSource {
   // `life_cycle` is borrowed. No model is ready before LoadAll or Load.
   // Errors: RESOURCE_EXHAUSTED when the thread can't be started.
   static absl::StatusOr<std::unique_ptr<ServerCore>> Create(const Config& config,
-                                                            ModelLifeCycle& life_cycle,
+                                                            ModelManager& life_cycle,
                                                             const Options& options);
   static absl::StatusOr<std::unique_ptr<ServerCore>> Create(const Config& config,
-                                                            ModelLifeCycle& life_cycle) {
+                                                            ModelManager& life_cycle) {
     return Create(config, life_cycle, Options());
   }
   ~ServerCore() override;
@@ -74,7 +74,7 @@ class ServerCore final : public StatisticsSource {
     ServerCore& core_;
   };
 
-  ServerCore(const Config& config, ModelLifeCycle& life_cycle, const Options& options);
+  ServerCore(const Config& config, ModelManager& life_cycle, const Options& options);
 
   const Clock* const clock_;
   const TimePoint started_at_;

@@ -151,7 +151,7 @@ TEST_F(ServerCoreTest, AnswersALargeCallInPieces) {
 
 TEST_F(ServerCoreTest, IsReadyWhenTheModelsAreLoaded) {
   world_.OpenStore();
-  auto created = ServerCore::Create(world_.config(), world_.store().life_cycle());
+  auto created = ServerCore::Create(world_.config(), world_.store().models());
   ASSERT_TRUE(created.ok()) << created.status();
   ServerCore& core = **created;
   EXPECT_FALSE(core.repository().ServerReady());
@@ -184,7 +184,7 @@ TEST_F(ServerCoreTest, IsReadyWhenTheModelsAreLoaded) {
 
 TEST_F(ServerCoreTest, IsNotReadyWhereTheLoadEndedBeforeItCameToTheModels) {
   world_.OpenStore();
-  WatchedModels models(world_.store().life_cycle());
+  WatchedModels models(world_.store().models());
   models.load_all_failure = absl::UnavailableError("the store can't be read");
   auto created = ServerCore::Create(world_.config(), models);
   ASSERT_TRUE(created.ok()) << created.status();
@@ -201,7 +201,7 @@ TEST_F(ServerCoreTest, IsNotReadyWhereTheLoadEndedBeforeItCameToTheModels) {
 // Catches: a log that says that a model was not loaded while it is served.
 TEST_F(ServerCoreTest, TheLogSaysWhetherAModelIsServedAfterALoadThatFailed) {
   world_.OpenStore();
-  WatchedModels models(world_.store().life_cycle());
+  WatchedModels models(world_.store().models());
   models.load_failure = absl::FailedPreconditionError("an import is lost");
   auto created = ServerCore::Create(world_.config(), models);
   ASSERT_TRUE(created.ok()) << created.status();
@@ -217,7 +217,7 @@ TEST_F(ServerCoreTest, TheLogSaysWhetherAModelIsServedAfterALoadThatFailed) {
 // Catches: the server's paths, which an error of the store names, in answers.
 TEST_F(ServerCoreTest, WhereTheStoreLiesIsForTheLogAlone) {
   world_.OpenStore();
-  WatchedModels models(world_.store().life_cycle());
+  WatchedModels models(world_.store().models());
   const std::string path = world_.config().store.path;
   models.load_failure = absl::UnavailableError(path + "/000017.sst: no such file");
   auto created = ServerCore::Create(world_.config(), models);
@@ -232,7 +232,7 @@ TEST_F(ServerCoreTest, WhereTheStoreLiesIsForTheLogAlone) {
 
 TEST_F(ServerCoreTest, AModelThatHasLostItsTablesDoesNotKeepTheOthersFromBeingReady) {
   world_.OpenStore();
-  auto created = ServerCore::Create(world_.config(), world_.store().life_cycle());
+  auto created = ServerCore::Create(world_.config(), world_.store().models());
   ASSERT_TRUE(created.ok()) << created.status();
   ServerCore& core = **created;
   ASSERT_TRUE(core.LoadAll().ok());
@@ -252,7 +252,7 @@ TEST_F(ServerCoreTest, TheTimerEndsCallsWhileBatchesThatItBeganAreLookedUp) {
   world_.config().server.batch_wait = std::chrono::microseconds(100);
   world_.config().server.lookups = 2;
   world_.OpenStore();
-  WatchedModels models(world_.store().life_cycle());
+  WatchedModels models(world_.store().models());
   world_.Start(models);
   Latch both_look(2);
   Latch release(1);

@@ -82,7 +82,7 @@ absl::Status ModelDirectory::NoSuchModel(std::string_view name) const {
   for (const ServerModel* model : models()) names.push_back(model->name());
   return absl::NotFoundError(absl::StrCat("there is no model '",
                                           absl::string_view(name.data(), name.size()), "'",
-                                          DidYouMean(name, names)));
+                                          NearestNameHint(name, names)));
 }
 
 }  // namespace hps::server

@@ -17,7 +17,7 @@ constexpr auto kUnloadWaitMax = std::chrono::seconds(30);
 
 std::string WhyUnavailable(const ModelInfo& info) {
   switch (info.condition) {
-    case ModelCondition::kWaiting:
+    case ModelCondition::kNotLoaded:
       return "it is not loaded yet";
     case ModelCondition::kUnloaded:
       return "it was unloaded";
@@ -42,7 +42,7 @@ absl::Status LoadTakesNoParameters() {
       "server's configuration");
 }
 
-StoreRepository::StoreRepository(ModelLifeCycle& life_cycle,
+StoreRepository::StoreRepository(ModelManager& life_cycle,
                                  const ModelVersion::Options& version_options,
                                  ModelDirectory& models, std::string store_path)
     : life_cycle_(life_cycle),
@@ -68,7 +68,7 @@ absl::StatusOr<ModelMetadata> StoreRepository::Metadata(std::string_view name,
   if (model == nullptr) return models_.NoSuchModel(name);
   HPS_ASSIGN_OR_RETURN(const VersionUse use, model->FindVersion(version));
   ModelMetadata metadata{.name = model->name(), .version = use->number_text()};
-  metadata.tables = use->specs();
+  metadata.tables.assign(use->specs().begin(), use->specs().end());
   for (const ModelVersion::Table& table : use->tables()) {
     metadata.inputs.push_back(Tensor(table.name, Datatype::kInt64, {-1}));
     metadata.outputs.push_back(
@@ -148,7 +148,7 @@ void StoreRepository::Refresh() {
   for (const ModelInfo& info : models) {
     RefreshModel(info);
     any_failed |= info.condition == ModelCondition::kFailed;
-    all_tried &= info.condition != ModelCondition::kWaiting;
+    all_tried &= info.condition != ModelCondition::kNotLoaded;
   }
   if (all_tried) loaded_once_.store(true, std::memory_order_release);
   any_failed_.store(any_failed, std::memory_order_relaxed);

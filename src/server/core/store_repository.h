@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
-#include "hps/model_life_cycle.h"
+#include "hps/model_manager.h"
 #include "server/core/model_repository.h"
 #include "server/core/model_version.h"
 #include "server/core/server_model.h"
@@ -24,7 +24,7 @@ class StoreRepository final : public ModelRepository {
  public:
   // `life_cycle` and `models` are borrowed. Knows the names of the models from the start. What it
   // says goes to clients: an error that names `store_path` is for the log alone.
-  StoreRepository(ModelLifeCycle& life_cycle, const ModelVersion::Options& version_options,
+  StoreRepository(ModelManager& life_cycle, const ModelVersion::Options& version_options,
                   ModelDirectory& models, std::string store_path);
 
   std::vector<ModelIndexEntry> Index() const override;
@@ -48,7 +48,7 @@ class StoreRepository final : public ModelRepository {
   void RefreshModel(const ModelInfo& info) HPS_REQUIRES(change_mutex_);
   std::string ForClients(absl::string_view reason) const;
 
-  ModelLifeCycle& life_cycle_;
+  ModelManager& life_cycle_;
   const ModelVersion::Options version_options_;
   ModelDirectory& models_;
   const std::string store_path_;

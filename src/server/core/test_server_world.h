@@ -184,7 +184,7 @@ class ServerWorld {
     store_ = *std::move(store);
   }
   // `life_cycle` = the store's, or a test's own over it.
-  void Start(ModelLifeCycle& life_cycle, const ServerCore::Options& options = {}) {
+  void Start(ModelManager& life_cycle, const ServerCore::Options& options = {}) {
     auto core = ServerCore::Create(config_, life_cycle, options);
     ASSERT_TRUE(core.ok()) << core.status();
     core_ = *std::move(core);
@@ -193,7 +193,7 @@ class ServerWorld {
   }
   void Start() {
     OpenStore();
-    Start(store_->life_cycle());
+    Start(store_->models());
   }
   void Stop() { core_.reset(); }
   void CloseStore() { store_.reset(); }

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "hps/model_life_cycle.h"
+#include "hps/model_manager.h"
 
 namespace hps::server {
 
-class WatchedModels final : public ModelLifeCycle {
+class WatchedModels final : public ModelManager {
  public:
   struct Look {
     std::string model;
@@ -26,7 +26,7 @@ class WatchedModels final : public ModelLifeCycle {
   };
   using Hook = std::function<void(Look&)>;
 
-  explicit WatchedModels(ModelLifeCycle& models) : models_(models) {}
+  explicit WatchedModels(ModelManager& models) : models_(models) {}
 
   void set_hook(Hook hook) { hook_ = std::move(hook); }
   size_t look_count() const { return look_count_; }
@@ -64,11 +64,11 @@ class WatchedModels final : public ModelLifeCycle {
    public:
     Session(WatchedModels& watch, std::string model, std::unique_ptr<LookupSession> session)
         : watch_(watch), model_(std::move(model)), session_(std::move(session)) {}
-    absl::StatusOr<uint32_t> FindTable(std::string_view name) const override {
+    absl::StatusOr<TableIndex> FindTable(std::string_view name) const override {
       return session_->FindTable(name);
     }
-    std::vector<TableSpec> tables() const override { return session_->tables(); }
-    size_t output_row_bytes(uint32_t table) const override {
+    std::span<const TableSpec> tables() const override { return session_->tables(); }
+    size_t output_row_bytes(TableIndex table) const override {
       return session_->output_row_bytes(table);
     }
     absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) override {
@@ -95,7 +95,7 @@ class WatchedModels final : public ModelLifeCycle {
     Model(WatchedModels& watch, std::string name, std::unique_ptr<LoadedModel> model)
         : watch_(watch), name_(std::move(name)), model_(std::move(model)) {}
     uint64_t version() const override { return model_->version(); }
-    const std::vector<TableSpec>& tables() const override { return model_->tables(); }
+    std::span<const TableSpec> tables() const override { return model_->tables(); }
     absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
         const SessionOptions& options) override {
       watch_.asked_devices.push_back(options.device);
@@ -112,7 +112,7 @@ class WatchedModels final : public ModelLifeCycle {
     const std::unique_ptr<LoadedModel> model_;
   };
 
-  ModelLifeCycle& models_;
+  ModelManager& models_;
   Hook hook_;
   std::atomic<size_t> look_count_ = 0;
 };

@@ -27,7 +27,7 @@ class UnreadWaitTest : public ::testing::Test {
     world_.ImportAll({{"m/t", 100, 4}});
     world_.config().server.lookups = 1;
     world_.OpenStore();
-    watch_ = std::make_unique<WatchedModels>(world_.store().life_cycle());
+    watch_ = std::make_unique<WatchedModels>(world_.store().models());
     world_.Start(*watch_, {.clock = &clock_, .with_timer = false});
   }
   void TearDown() override { world_.Stop(); }  // the watch goes before the world does

@@ -20,8 +20,8 @@
 #include "base/clock.h"
 #include "base/macros.h"
 #include "base/mutex.h"
-#include "hps/generate.h"
 #include "hps/store.h"
+#include "import/generate.h"
 #include "server/core/protocol_server.h"
 #include "server/core/server_core.h"
 #include "server/grpc/test_http2_frames.h"
@@ -168,7 +168,7 @@ class World {
     auto store = Store::Open(config, OpenMode::kServe);
     HPS_CHECK(store.ok());
     store_ = *std::move(store);
-    auto core = ServerCore::Create(config, store_->life_cycle());
+    auto core = ServerCore::Create(config, store_->models());
     HPS_CHECK(core.ok() && (*core)->LoadAll().ok());
     core_ = *std::move(core);
     auto server = StartGrpcServer({.config = &config_,

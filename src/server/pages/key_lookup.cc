@@ -97,7 +97,7 @@ absl::StatusOr<std::string> AnswerKeyQuestion(Store& store, const KeyQuestion& q
   const std::string model = question.table.substr(0, question.table.find('/'));
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<LookupSession> session,
                        store.NewSession(model, {.output_dtype = Dtype::kFloat32, .keys_max = 1}));
-  HPS_ASSIGN_OR_RETURN(const uint32_t table, session->FindTable(question.table));
+  HPS_ASSIGN_OR_RETURN(const TableIndex table, session->FindTable(question.table));
   std::vector<float> row(session->output_row_bytes(table) / sizeof(float));
   std::array<KeyStatus, 1> status{};
   const std::array<Key, 1> keys = {question.key};

@@ -133,7 +133,7 @@ void AddTiers(const Snapshot& snapshot, MetricList& list) {
       "hps_tier_up", "1 while the level works; a level that is not there has no sample.");
   up.Add(l3.writable, {{"tier", "l3"}});
   if (l2.configured) up.Add(IsL2Up(snapshot), {{"tier", "l2"}});
-  if (l1.configured) up.Add(snapshot.store.l1_down == 0, {{"tier", "l1"}});
+  if (l1.configured) up.Add(snapshot.store.l1_unavailable == 0, {{"tier", "l1"}});
   MetricFamilyBuilder errors = list.Counter("hps_tier_errors_total",
                                             "Failed or timed-out operations of a level, by status "
                                             "code; UNKNOWN also where none is known.");

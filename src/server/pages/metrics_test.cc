@@ -126,7 +126,7 @@ TEST(MetricsTest, AStoreThatCanNotBeWrittenIsATierThatIsDown) {
 TEST(MetricsTest, ADeviceThatDoesNotAnswerIsATierThatIsDown) {
   const Config config;
   Snapshot snapshot = FullSnapshot(&config);
-  snapshot.store.l1_down = 1;
+  snapshot.store.l1_unavailable = 1;
   const auto samples = Samples(MetricsText(snapshot));
   EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l1"})"), 0);
   EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l2"})"), 1);

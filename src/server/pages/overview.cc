@@ -121,11 +121,10 @@ Json TotalsJson(const char* name, const char* kind, bool up, const LevelTotals& 
 Json LevelsJson(const Snapshot& snapshot) {
   Json levels = Json::array();
   if (const LevelTotals l1 = TotalsOfL1(snapshot); l1.configured) {
-    levels.push_back(TotalsJson("l1", "gpu", snapshot.store.l1_down == 0, l1));
+    levels.push_back(TotalsJson("l1", "gpu", snapshot.store.l1_unavailable == 0, l1));
   }
   if (const LevelTotals l2 = TotalsOfL2(snapshot); l2.configured) {
-    const bool is_redis = snapshot.config->l2.kind == L2Kind::kRedis;
-    levels.push_back(TotalsJson("l2", is_redis ? "redis" : "memory", IsL2Up(snapshot), l2));
+    levels.push_back(TotalsJson("l2", "memory", IsL2Up(snapshot), l2));
   }
   uint64_t rows = 0;
   uint64_t bytes = 0;

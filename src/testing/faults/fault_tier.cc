@@ -332,8 +332,8 @@ class FaultyDurableStore final : public DurableStore {
     return call.Leave(store_->Refresh());
   }
 
-  std::vector<LostImport> TakeLostImports(const std::string& model) override {
-    return store_->TakeLostImports(model);
+  std::vector<RejectedImport> TakeRejectedImports(const std::string& model) override {
+    return store_->TakeRejectedImports(model);
   }
 
   absl::Status Sync() override {

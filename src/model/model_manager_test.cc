@@ -1,4 +1,4 @@
-#include "model/life_cycle.h"
+#include "model/model_manager.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 
 constexpr size_t kRows = 1000;
 
-// A cache that says when a table gets its part of it: in the middle of a load.
+// A cache with a callback when a table is opened in it, in the middle of a load.
 class ObservedCache final : public DeviceCache {
  public:
   ObservedCache(std::unique_ptr<DeviceCache> cache, const std::function<void()>& on_open)
@@ -50,7 +50,7 @@ class ObservedCache final : public DeviceCache {
   const std::function<void()>& on_open_;
 };
 
-// Device caches in host memory, so that level 1's part of a life cycle can be seen.
+// Device caches in host memory, so that tests see level 1.
 class HostDevices final : public DeviceCacheFactory {
  public:
   absl::Status Support() const override { return absl::OkStatus(); }
@@ -90,9 +90,9 @@ void DamageStaged(const std::string& store, const std::string& ending,
   ASSERT_TRUE(file.flush());
 }
 
-class LifeCycleTest : public StoreFilesTest {
+class ModelManagerTest : public StoreFilesTest {
  protected:
-  LifeCycleTest() : StoreFilesTest(uint64_t{16} << 20) {
+  ModelManagerTest() : StoreFilesTest(uint64_t{16} << 20) {
     config_.l2.preload = 1.0;
     config_.l1.bytes_max = uint64_t{1} << 20;
     config_.l1.preload = 1.0;
@@ -102,7 +102,7 @@ class LifeCycleTest : public StoreFilesTest {
   void Import(const std::string& table, float value, uint32_t dim = kTestDim) {
     StoreFilesTest::Import(Files(table, kRows, value, dim));
   }
-  // Stages an import whose rows have rotted since. REQUIRES: the store is open.
+  // Stages an import and corrupts it. REQUIRES: the store is open.
   void ImportDamaged(const std::string& table, float value) {
     std::set<std::filesystem::path> older;
     for (const auto& entry : std::filesystem::directory_iterator(config_.store.path + "/staging"))
@@ -116,11 +116,11 @@ class LifeCycleTest : public StoreFilesTest {
     store_ = *std::move(store);
   }
 
-  // The first element of key 1's row, or what went wrong.
+  // The first element of key 1's row, or the error.
   static absl::StatusOr<float> Ask(LookupSession& session, uint32_t dim = 4) {
     const Key key = 1;
     std::vector<float> row(dim);
-    const HostTableQuery query = {.table = 0,
+    const HostTableQuery query = {.table = {0},
                                   .keys = std::span<const Key>(&key, 1),
                                   .rows = std::as_writable_bytes(std::span(row)),
                                   .status = {}};
@@ -145,7 +145,7 @@ class LifeCycleTest : public StoreFilesTest {
     return bytes;
   }
   ModelInfo InfoOf(const std::string& model) {
-    for (ModelInfo& info : store_->Models()) {
+    for (ModelInfo& info : store_->models().List()) {
       if (info.name == model) return info;
     }
     return {};
@@ -155,78 +155,78 @@ class LifeCycleTest : public StoreFilesTest {
   std::unique_ptr<Store> store_;
 };
 
-TEST_F(LifeCycleTest, AServersStoreLoadsNothingByItself) {
+TEST_F(ModelManagerTest, AServersStoreLoadsNothingByItself) {
   Import("a/t", 1);
   Import("b/t", 2);
   Open();
-  EXPECT_THAT(store_->Models(), ::testing::SizeIs(2));
-  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kWaiting);
+  EXPECT_THAT(store_->models().List(), ::testing::SizeIs(2));
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kNotLoaded);
   EXPECT_EQ(InfoOf("a").version, 0u);
   EXPECT_EQ(AskNow("a").status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(AskNow("c").status().code(), absl::StatusCode::kNotFound);
-  ASSERT_TRUE(store_->LoadModel("b").ok());
+  ASSERT_TRUE(store_->models().Load("b").ok());
   EXPECT_EQ(*AskNow("b"), 2);
-  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kWaiting);
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  EXPECT_EQ(InfoOf("a").condition, ModelCondition::kNotLoaded);
+  ASSERT_TRUE(store_->models().LoadAll().ok());
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kLoaded);
   EXPECT_EQ(*AskNow("a"), 1);
-  EXPECT_THAT(store_->life_cycle().devices(), ElementsAre(0));
+  EXPECT_THAT(store_->models().devices(), ElementsAre(0));
 }
 
-// Would catch a model that is waited for although nothing is left of it.
-TEST_F(LifeCycleTest, AModelThatHasLostItsTablesIsNotWaitedFor) {
+// Catches: waiting for a model without tables.
+TEST_F(ModelManagerTest, AModelThatHasLostItsTablesIsNotWaitedFor) {
   Import("a/t", 1);
   Import("a/u", 1);
   Import("b/t", 2);
   Open();
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  ASSERT_TRUE(store_->models().LoadAll().ok());
   ASSERT_TRUE(store_->Drop("a/t").ok());
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kLoaded) << "with the other table";
   ASSERT_TRUE(store_->Drop("a/u").ok());
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kDropped);
   EXPECT_EQ(AskNow("a").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(store_->life_cycle().LoadAll().ok());
+  EXPECT_EQ(store_->models().Load("a").code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(store_->models().LoadAll().ok());
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kDropped);
   EXPECT_EQ(InfoOf("b").condition, ModelCondition::kLoaded);
 
   Import("a/t", 3);  // staged: this process has the store
-  ASSERT_TRUE(store_->LoadModel("a").ok());
+  ASSERT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kLoaded);
   EXPECT_EQ(*AskNow("a"), 3);
 }
 
-// Would catch a model that is said not to be in the store while it is loaded again.
-TEST_F(LifeCycleTest, AModelThatIsBeingLoadedAgainIsNotUnknown) {
+// Catches: a model reported as not in the store while it is being loaded again.
+TEST_F(ModelManagerTest, AModelThatIsBeingLoadedAgainIsNotUnknown) {
   Import("a/t", 1);
   Open();
-  ASSERT_TRUE(store_->LoadModel("a").ok());
-  ASSERT_TRUE(store_->UnloadModel("a").ok());
+  ASSERT_TRUE(store_->models().Load("a").ok());
+  ASSERT_TRUE(store_->models().Unload("a", std::chrono::seconds(30)).ok());
   absl::Status meanwhile;
   devices_.on_open = [&] { meanwhile = AskNow("a").status(); };
-  ASSERT_TRUE(store_->LoadModel("a").ok());
+  ASSERT_TRUE(store_->models().Load("a").ok());
   devices_.on_open = nullptr;
   EXPECT_EQ(meanwhile, absl::UnavailableError("model 'a' is not loaded yet"));
   EXPECT_EQ(*AskNow("a"), 1);
 }
 
-// Would catch a load that says it is done, when what was staged for it was thrown away.
-TEST_F(LifeCycleTest, ALoadSaysThatWhatWasStagedForItIsLost) {
+// Catches: a load that reports success although its staged import was discarded.
+TEST_F(ModelManagerTest, ALoadSaysThatWhatWasStagedForItIsLost) {
   Import("a/t", 1);
   Import("b/t", 1);
   Open();
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  ASSERT_TRUE(store_->models().LoadAll().ok());
   const auto expect_lost = [this](const std::string& model) {
-    const absl::Status loaded = store_->LoadModel(model);
+    const absl::Status loaded = store_->models().Load(model);
     EXPECT_EQ(loaded.code(), absl::StatusCode::kFailedPrecondition) << loaded;
     EXPECT_THAT(std::string(loaded.message()), HasSubstr("model '" + model + "'"));
     EXPECT_THAT(std::string(loaded.message()), testing::Not(HasSubstr(config_.store.path)));
     EXPECT_EQ(*AskNow(model), 1) << "the old rows are served";
-    EXPECT_TRUE(store_->LoadModel(model).ok()) << "it is said once";
+    EXPECT_TRUE(store_->models().Load(model).ok()) << "it is said once";
   };
   Import("a/t", 2);
   DamageStaged(config_.store.path, ".sst");
-  EXPECT_TRUE(store_->LoadModel("b").ok()) << "it is another model's";
+  EXPECT_TRUE(store_->models().Load("b").ok()) << "it is another model's";
   expect_lost("a");
 
   Import("b/t", 2);
@@ -240,64 +240,64 @@ TEST_F(LifeCycleTest, ALoadSaysThatWhatWasStagedForItIsLost) {
   // What is imported again after it was lost is there.
   Import("a/t", 2);
   DamageStaged(config_.store.path, ".sst");
-  EXPECT_TRUE(store_->LoadModel("b").ok());
+  EXPECT_TRUE(store_->models().Load("b").ok());
   Import("a/t", 3);
-  EXPECT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(*AskNow("a"), 3);
-  EXPECT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_TRUE(store_->models().Load("a").ok());
 
-  // Of two the newer one has taken the place of the older one, before it was damaged.
+  // The newer of two imports had replaced the older one before it was damaged.
   Import("a/t", 4);
   ImportDamaged("a/t", 5);
-  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store_->models().Load("a").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(*AskNow("a"), 3);
-  // And the other way round nothing is lost.
+  // In the other order nothing is lost.
   ImportDamaged("a/t", 6);
   Import("a/t", 7);
-  EXPECT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(*AskNow("a"), 7);
 }
 
-// Would catch losses that are judged by the model's version.
-TEST_F(LifeCycleTest, ALossIsTheTablesOwn) {
+// Catches: losses judged by the model's version.
+TEST_F(ModelManagerTest, ALossIsTheTablesOwn) {
   Import("a/t", 1);
   Import("a/u", 1);
   Open();
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  ASSERT_TRUE(store_->models().LoadAll().ok());
   // The model has a new version when it is loaded, but not of this table.
   ImportDamaged("a/t", 2);
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  ASSERT_TRUE(store_->models().LoadAll().ok());
   Import("a/u", 2);
-  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kFailedPrecondition);
-  // It has been imported again, and switched to before the load.
+  EXPECT_EQ(store_->models().Load("a").code(), absl::StatusCode::kFailedPrecondition);
+  // The table was imported again and switched to before the load.
   ImportDamaged("a/t", 3);
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  ASSERT_TRUE(store_->models().LoadAll().ok());
   ASSERT_TRUE(store_->Import(Files("a/t", kRows, 4)).ok());
-  EXPECT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(*AskNow("a"), 4);
-  // It has been dropped.
+  // The table was dropped.
   ImportDamaged("a/u", 5);
   ASSERT_TRUE(store_->Drop("a/u").ok());
-  EXPECT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_TRUE(store_->models().Load("a").ok());
 }
 
-TEST_F(LifeCycleTest, ALossIsToldByTheLoadThatComesToItsEnd) {
+TEST_F(ModelManagerTest, ALossIsToldByTheLoadThatComesToItsEnd) {
   Import("a/t", 1);
   Open();
-  ASSERT_TRUE(store_->LoadModel("a").ok());
+  ASSERT_TRUE(store_->models().Load("a").ok());
   ImportDamaged("a/t", 2);
   Import("a/u", 2);
   FaultPoints::Arm("l3.import.before_families",
                    {.action = FaultAction::kFail,
                     .status = absl::ResourceExhaustedError("planned: no space"),
                     .times = 1});
-  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_EQ(store_->models().Load("a").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(store_->models().Load("a").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(store_->models().Load("a").ok());
 }
 
 // Catches: a server that serves nothing after a restart because one import has no room.
-TEST_F(LifeCycleTest, WhatIsThereIsLoadedWhileAnImportCantBeTaken) {
+TEST_F(ModelManagerTest, WhatIsThereIsLoadedWhileAnImportCantBeTaken) {
   Import("a/t", 1);
   Open();
   Import("a/t", 2);
@@ -310,20 +310,20 @@ TEST_F(LifeCycleTest, WhatIsThereIsLoadedWhileAnImportCantBeTaken) {
   };
   refuse(2);  // as it is opened, and as all is loaded
   Open();
-  EXPECT_TRUE(store_->life_cycle().LoadAll().ok());
+  EXPECT_TRUE(store_->models().LoadAll().ok());
   EXPECT_EQ(*AskNow("a"), 1);
-  EXPECT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(*AskNow("a"), 2);
 
   Import("b/t", 3);
-  ASSERT_TRUE(store_->UnloadModel("a").ok());
+  ASSERT_TRUE(store_->models().Unload("a", std::chrono::seconds(30)).ok());
   refuse(1);
-  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(store_->models().Load("a").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(*AskNow("a"), 2) << "the import was another model's";
 }
 
 // Catches: a server that is ready with nothing to serve.
-TEST_F(LifeCycleTest, AnImportThatCantBeTakenIsToldWhereNothingElseIsThere) {
+TEST_F(ModelManagerTest, AnImportThatCantBeTakenIsToldWhereNothingElseIsThere) {
   Import("a/t", 0);
   Open();
   ASSERT_TRUE(store_->Drop("a/t").ok());
@@ -332,72 +332,72 @@ TEST_F(LifeCycleTest, AnImportThatCantBeTakenIsToldWhereNothingElseIsThere) {
                    {.action = FaultAction::kFail,
                     .status = absl::ResourceExhaustedError("planned: no space"),
                     .times = 1});
-  EXPECT_EQ(store_->life_cycle().LoadAll().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(store_->life_cycle().LoadAll().ok());
+  EXPECT_EQ(store_->models().LoadAll().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(store_->models().LoadAll().ok());
   EXPECT_EQ(*AskNow("a"), 1);
 }
 
-TEST_F(LifeCycleTest, ANewModelIsNotUnknownWhereItsImportIsLost) {
+TEST_F(ModelManagerTest, ANewModelIsNotUnknownWhereItsImportIsLost) {
   Import("a/t", 1);
   Open();
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  ASSERT_TRUE(store_->models().LoadAll().ok());
   ImportDamaged("c/t", 2);
   ImportDamaged("c/u", 2);
-  const absl::Status loaded = store_->LoadModel("c");
+  const absl::Status loaded = store_->models().Load("c");
   EXPECT_EQ(loaded.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(loaded.message()),
-              HasSubstr("and has been removed, as well as those of 1 more"));
+  EXPECT_THAT(std::string(loaded.message()), HasSubstr("and was discarded (and 1 more)"));
   EXPECT_THAT(std::string(loaded.message()), HasSubstr("It has no tables: import it again"));
-  EXPECT_EQ(store_->LoadModel("c").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->models().Load("c").code(), absl::StatusCode::kNotFound);
 }
 
-// Whose it was nobody knows: a later import of a table does not make up for it.
-TEST_F(LifeCycleTest, AnImportThatNobodyCanReadIsToldAlsoAfterANewerOne) {
+// The model of the import is unknown, so a later import of a table does not make up for it.
+TEST_F(ModelManagerTest, AnImportThatNobodyCanReadIsToldAlsoAfterANewerOne) {
   Import("a/t", 1);
   Open();
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  ASSERT_TRUE(store_->models().LoadAll().ok());
   Import("b/t", 2);
   DamageStaged(config_.store.path, "manifest");
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  ASSERT_TRUE(store_->models().LoadAll().ok());
   Import("a/t", 3);
-  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store_->models().Load("a").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(*AskNow("a"), 3);
-  EXPECT_EQ(store_->LoadModel("b").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->models().Load("b").code(), absl::StatusCode::kNotFound);
 }
 
-// Catches: a wrong name that answers as a known one; and a first import whose loss nobody is told.
-TEST_F(LifeCycleTest, AnImportThatNobodyCanReadIsToldToAnUnknownModelToo) {
+// Catches: an unknown name that is treated as a known one, and an unreported loss of a first
+// import.
+TEST_F(ModelManagerTest, AnImportThatNobodyCanReadIsToldToAnUnknownModelToo) {
   Import("a/t", 1);
   Open();
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
+  ASSERT_TRUE(store_->models().LoadAll().ok());
   Import("b/t", 2);
   DamageStaged(config_.store.path, "manifest");
-  const absl::Status lost = store_->LoadModel("b");
+  const absl::Status lost = store_->models().Load("b");
   EXPECT_EQ(lost.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(lost.message()), HasSubstr("'b'"));
   EXPECT_THAT(std::string(lost.message()),
-              HasSubstr("staged for it, or for another model, was damaged and has been removed"));
+              HasSubstr("a staged import of this or another model was corrupt and was discarded"));
   Import("b/t", 3);
-  EXPECT_TRUE(store_->LoadModel("b").ok());
+  EXPECT_TRUE(store_->models().Load("b").ok());
   EXPECT_EQ(*AskNow("b"), 3);
-  const absl::Status unknown = store_->LoadModel("c");
+  const absl::Status unknown = store_->models().Load("c");
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(unknown.message()), Not(HasSubstr("staged")));
 }
 
-TEST_F(LifeCycleTest, WhatIsLostWhenTheStoreIsOpenedIsTold) {
+TEST_F(ModelManagerTest, WhatIsLostWhenTheStoreIsOpenedIsTold) {
   Import("a/t", 1);
   Open();
   ImportDamaged("a/t", 2);
   store_.reset();
   Open();
-  ASSERT_TRUE(store_->life_cycle().LoadAll().ok());
-  EXPECT_EQ(store_->LoadModel("a").code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(store_->models().LoadAll().ok());
+  EXPECT_EQ(store_->models().Load("a").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(*AskNow("a"), 1);
-  EXPECT_TRUE(store_->LoadModel("a").ok());
+  EXPECT_TRUE(store_->models().Load("a").ok());
 }
 
-TEST_F(LifeCycleTest, WhatTheConfigurationNamesMustBeThere) {
+TEST_F(ModelManagerTest, WhatTheConfigurationNamesMustBeThere) {
   Import("a/t", 1);
   config_.model = {{.name = "aa"}};
   const auto store = OpenStore(config_, OpenMode::kServe, devices_);
@@ -405,7 +405,7 @@ TEST_F(LifeCycleTest, WhatTheConfigurationNamesMustBeThere) {
   EXPECT_THAT(std::string(store.status().message()), HasSubstr("did you mean 'a'"));
 }
 
-TEST_F(LifeCycleTest, UnloadGivesBackWhatTheLevelsHold) {
+TEST_F(ModelManagerTest, UnloadGivesBackWhatTheLevelsHold) {
   Import("a/t", 1);
   Import("b/t", 2);
   Open(OpenMode::kReadWrite);
@@ -414,19 +414,19 @@ TEST_F(LifeCycleTest, UnloadGivesBackWhatTheLevelsHold) {
   const auto before = BytesOf("b");
   EXPECT_GT(BytesOf("a").first, 0u);
   EXPECT_GT(BytesOf("a").second, 0u);
-  ASSERT_TRUE(store_->UnloadModel("a").ok());
+  ASSERT_TRUE(store_->models().Unload("a", std::chrono::seconds(30)).ok());
   EXPECT_EQ(BytesOf("a"), std::pair(uint64_t{0}, uint64_t{0}));
   EXPECT_EQ(BytesOf("b"), before);
   EXPECT_EQ(Ask(**old).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(AskNow("a").status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(store_->life_cycle().Open("a").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(store_->models().Open("a").status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kUnloaded);
   EXPECT_EQ(InfoOf("a").version, 1u);
-  EXPECT_TRUE(store_->Reload().ok());
+  EXPECT_TRUE(store_->models().LoadAll().ok());
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kUnloaded) << "only a load brings it back";
   EXPECT_EQ(*AskNow("b"), 2);
 
-  ASSERT_TRUE(store_->LoadModel("a").ok());
+  ASSERT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(*AskNow("a"), 1);
   EXPECT_EQ(*Ask(**old), 1) << "an old session goes on";
   EXPECT_EQ(InfoOf("a").version, 1u) << "the same rows";
@@ -434,75 +434,98 @@ TEST_F(LifeCycleTest, UnloadGivesBackWhatTheLevelsHold) {
   EXPECT_GT(BytesOf("a").second, 0u);
 }
 
-TEST_F(LifeCycleTest, UnloadAndLoadOfWhatIsNotThere) {
+TEST_F(ModelManagerTest, UnloadAndLoadOfWhatIsNotThere) {
   Import("a/t", 1);
   Open();
-  EXPECT_EQ(store_->LoadModel("aa").code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store_->UnloadModel("aa").code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store_->life_cycle().Open("aa").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(store_->UnloadModel("a").ok()) << "it waits to be loaded; now it does not";
+  EXPECT_EQ(store_->models().Load("aa").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->models().Unload("aa", std::chrono::seconds(30)).code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->models().Open("aa").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(store_->models().Unload("a", std::chrono::seconds(30)).ok())
+      << "it waits to be loaded; now it does not";
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kUnloaded);
-  EXPECT_TRUE(store_->life_cycle().LoadAll().ok());
+  EXPECT_TRUE(store_->models().LoadAll().ok());
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kUnloaded);
 }
 
-TEST_F(LifeCycleTest, WhoHoldsAModelKeepsItsRows) {
+TEST_F(ModelManagerTest, AHandleKeepsItsVersion) {
   Import("a/t", 1);
   Open(OpenMode::kReadWrite);
-  auto held = store_->life_cycle().Open("a");
+  auto held = store_->models().Open("a");
   ASSERT_TRUE(held.ok()) << held.status();
   EXPECT_EQ((*held)->version(), 1u);
-  EXPECT_EQ((*held)->tables().at(0).name, "a/t");
+  EXPECT_EQ((*held)->tables()[0].name, "a/t");
   auto session = (*held)->NewSession({});
   ASSERT_TRUE(session.ok());
 
   Import("a/t", 2);  // staged: this process has the store
   EXPECT_EQ(*AskNow("a"), 1);
-  ASSERT_TRUE(store_->LoadModel("a").ok());
+  ASSERT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(*AskNow("a"), 2);
   EXPECT_EQ(*Ask(**session), 1);
   EXPECT_EQ(*Ask(**(*held)->NewSession({})), 1) << "also a new session of it";
   EXPECT_EQ(InfoOf("a").version, 2u);
 
-  // Of other shape, and dropped: what is held goes on.
+  // Another shape, then dropped: the handle keeps its version.
   ASSERT_TRUE(store_->Drop("a/t").ok());
   EXPECT_EQ(*Ask(**session), 1);
   Import("a/t", 3, 8);
-  ASSERT_TRUE(store_->LoadModel("a").ok());
+  ASSERT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(*AskNow("a", 8), 3);
   EXPECT_EQ(*Ask(**session), 1);
 
-  // An unload waits for it, and says so when it is not given back in time.
-  EXPECT_EQ(store_->life_cycle().Unload("a", std::chrono::milliseconds(10)).code(),
+  // Unload waits for the handle and returns an error if it is not released in time.
+  EXPECT_EQ(store_->models().Unload("a", std::chrono::milliseconds(10)).code(),
             absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(*Ask(**session), 1);
   session->reset();
   held->reset();
-  EXPECT_TRUE(store_->life_cycle().Unload("a", std::chrono::minutes(1)).ok());
+  EXPECT_TRUE(store_->models().Unload("a", std::chrono::minutes(1)).ok());
 }
 
-TEST_F(LifeCycleTest, AProcessThatEndsFillsNothing) {
+TEST_F(ModelManagerTest, HandlesAndSessionsKeepTheStoreOpen) {
+  Import("a/t", 1);
+  Open(OpenMode::kReadWrite);
+  auto held = store_->models().Open("a");
+  ASSERT_TRUE(held.ok()) << held.status();
+  auto session = store_->NewSession("a", {});
+  ASSERT_TRUE(session.ok()) << session.status();
+  store_.reset();
+  EXPECT_EQ(*Ask(**session), 1);
+  session->reset();
+  auto pinned = (*held)->NewSession({});
+  ASSERT_TRUE(pinned.ok()) << pinned.status();
+  held->reset();
+  EXPECT_EQ(*Ask(**pinned), 1);
+  EXPECT_EQ(OpenStore(config_, OpenMode::kReadWrite, devices_).status().code(),
+            absl::StatusCode::kUnavailable)
+      << "the session holds the lock";
+  pinned->reset();
+  EXPECT_TRUE(OpenStore(config_, OpenMode::kReadWrite, devices_).ok());
+}
+
+TEST_F(ModelManagerTest, AProcessThatEndsFillsNothing) {
   Import("a/t", 1);
   Open();
-  store_->life_cycle().StopPreloading();
-  ASSERT_TRUE(store_->LoadModel("a").ok());
+  store_->models().StopPreloading();
+  ASSERT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(store_->Statistics().tables.at(0).l2.entries, 0u);
   EXPECT_EQ(*AskNow("a"), 1);
 }
 
-TEST_F(LifeCycleTest, ALoadSwitchesItsModelAlone) {
+TEST_F(ModelManagerTest, ALoadSwitchesItsModelAlone) {
   Import("a/t", 1);
   Import("b/t", 2);
   Open(OpenMode::kReadWrite);
   const auto bytes = BytesOf("b");
   Import("a/t", 3);
   Import("b/t", 4);
-  ASSERT_TRUE(store_->LoadModel("a").ok());
+  ASSERT_TRUE(store_->models().Load("a").ok());
   EXPECT_EQ(*AskNow("a"), 3);
   EXPECT_EQ(*AskNow("b"), 2) << "committed, but not switched to";
   EXPECT_EQ(InfoOf("b").version, 1u);
   EXPECT_EQ(BytesOf("b"), bytes);
-  ASSERT_TRUE(store_->LoadModel("b").ok());
+  ASSERT_TRUE(store_->models().Load("b").ok());
   EXPECT_EQ(*AskNow("b"), 4);
   EXPECT_EQ(InfoOf("b").version, 2u);
 }

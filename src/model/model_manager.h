@@ -1,11 +1,11 @@
-// Store::life_cycle over the parts of an opened store.
+// Store::models over the parts of an opened store.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "hps/model_life_cycle.h"
+#include "hps/model_manager.h"
 #include "model/device_level.h"
 #include "model/served_models.h"
 #include "query/session_factory.h"
@@ -13,8 +13,9 @@
 
 namespace hps {
 
-// Thread-safe. Borrows its parts.
-class StoreLifeCycle final : public ModelLifeCycle {
+// Handles and sessions made here keep `resources` alive, which owns the other parts; the manager
+// itself does so, too. Thread-safe.
+class StoreModelManager final : public ModelManager {
  public:
   struct Parts {
     DurableStore* durable = nullptr;
@@ -22,9 +23,10 @@ class StoreLifeCycle final : public ModelLifeCycle {
     SessionFactory* sessions = nullptr;
     ServedModels* models = nullptr;
     size_t device_keys_max = 0;  // of a session on a device
+    std::shared_ptr<void> resources{};
   };
 
-  explicit StoreLifeCycle(const Parts& parts) : parts_(parts) {}
+  explicit StoreModelManager(const Parts& parts) : parts_(parts) {}
 
   std::vector<ModelInfo> List() const override { return parts_.models->List(); }
   absl::Status LoadAll() override;
@@ -34,14 +36,18 @@ class StoreLifeCycle final : public ModelLifeCycle {
   void StopPreloading() override { parts_.models->StopPreloading(); }
   std::vector<int> devices() const override;
 
+  // As Store::NewSession.
+  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const std::string& model,
+                                                            const SessionOptions& options);
+
  private:
   const Parts parts_;
 };
 
-// The first of the errors, and a line in the log for each of the others.
-absl::Status FirstOf(const absl::StatusOr<ServedModels::ModelErrors>& errors);
+// Returns the first error and logs the others.
+absl::Status FirstError(const absl::StatusOr<ServedModels::ModelErrors>& errors);
 
-// What no caller hears of goes into the log.
+// Logs the errors of all models but `except`, which the caller returns.
 void LogErrors(const ServedModels::ModelErrors& errors, const std::string& except);
 
 }  // namespace hps

@@ -1,0 +1,104 @@
+// Loads, unloads and lists the models of an open store.
+//
+// Loading switches a model to the newest committed version of all its tables in one step. Running
+// lookups finish on the version that they started with. Other models are not interrupted.
+//
+// Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "hps/lookup_session.h"
+#include "hps/table_spec.h"
+
+namespace hps {
+
+enum class ModelCondition {
+  kNotLoaded,  // not loaded since the store was opened
+  kLoaded,     // its lookups are answered
+  kUnloaded,   // by Unload
+  kFailed,     // loading failed, and no earlier version is loaded
+  kDropped,    // it was loaded, and then all of its tables were dropped
+};
+
+struct ModelInfo {
+  std::string name;
+  // Counts the versions that have been loaded since the store was opened. A load that finds the
+  // same imports does not count. Unload keeps the number. 0 = never loaded.
+  uint64_t version = 0;
+  ModelCondition condition = ModelCondition::kNotLoaded;
+  // Why the last load failed; empty if it did not. A kLoaded model with a reason still serves its
+  // earlier version.
+  std::string reason;
+};
+
+// One loaded version of a model. The handle pins that version: its tables stay in memory, and
+// sessions made from it answer from them, whatever the model switches to. It also keeps the store's
+// resources alive. Handle, sessions and store may be destroyed in any order.
+//
+// Thread-safe.
+class LoadedModel {
+ public:
+  virtual ~LoadedModel() = default;
+
+  virtual uint64_t version() const = 0;
+  // In declared order: element i describes the table with TableIndex{i} in sessions of this handle.
+  virtual std::span<const TableSpec> tables() const = 0;
+  // A session that always answers from this version. The session pins the version, too.
+  // Errors: those of Store::NewSession.
+  virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
+      const SessionOptions& options) = 0;
+};
+
+class ModelManager {
+ public:
+  virtual ~ModelManager() = default;
+
+  // All models of the configuration (of the store, if the configuration names none) and all models
+  // that have been loaded before, sorted by name.
+  virtual std::vector<ModelInfo> List() const = 0;
+
+  // Commits staged imports (in a read-only store: picks up what the writer has committed) and
+  // switches every changed model that is not unloaded. Costs one directory scan if nothing has
+  // changed.
+  // In a read-only store, a table that the writer has updated since it was opened restarts with
+  // empty levels 1 and 2, because their rows may be out of date.
+  // Errors: that of the first model that could not switch. Such a model keeps its current version;
+  // all others have switched. The log has the other errors.
+  virtual absl::Status LoadAll() = 0;
+
+  // Commits staged imports and switches this model to its newest tables. Loads it again if it was
+  // unloaded. Other models do not switch.
+  // Errors: NOT_FOUND, with the nearest model name. FAILED_PRECONDITION: a staged import of this
+  // model was corrupt or had another schema, and was discarded; reported once. If the model has
+  // tables in the store, they are loaded all the same. An import that is too damaged to tell its
+  // model is reported by the next Load of any model. DATA_LOSS, RESOURCE_EXHAUSTED, UNAVAILABLE:
+  // the store failed; the model keeps its current version.
+  virtual absl::Status Load(const std::string& model) = 0;
+
+  // Takes the model out of service: its sessions answer UNAVAILABLE from now on. Then waits until
+  // all running lookups, LoadedModel handles and their sessions have released its memory in levels
+  // 1 and 2.
+  // Errors: NOT_FOUND; DEADLINE_EXCEEDED: not all memory was released within `wait_max`. The model
+  // is out of service then, too, and the memory is released later.
+  virtual absl::Status Unload(const std::string& model, std::chrono::nanoseconds wait_max) = 0;
+
+  // Pins the version of the model that is loaded now.
+  // Errors: those of Store::NewSession; UNAVAILABLE if the model is not loaded.
+  virtual absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const std::string& model) = 0;
+
+  // Ends running preloads and disables later ones, so that a process can exit quickly.
+  virtual void StopPreloading() = 0;
+
+  // Device numbers that sessions may use; empty = host only.
+  virtual std::vector<int> devices() const = 0;
+};
+
+}  // namespace hps

@@ -1,0 +1,128 @@
+#include "model/config_check.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "model/config_settings.h"
+#include "types/names.h"
+#include "types/units.h"
+
+namespace hps {
+namespace {
+
+// Parts of server.bytes_in_flight_max. The largest body needs one for the bytes received, up to two
+// while it is decompressed or decoded (buffers grow by a quarter), and one for its answer.
+constexpr uint64_t kBodyPart = 4;
+
+absl::Status CheckEach(const std::vector<Setting>& settings) {
+  for (const Setting& setting : settings) HPS_RETURN_IF_ERROR(CheckSetting(setting));
+  return absl::OkStatus();
+}
+
+absl::Status CheckServer(const ServerConfig& config) {
+  if (config.threads == 1) {
+    return absl::InvalidArgumentError(
+        "server.threads = 1: expected at least 2, because one thread refuses excess requests");
+  }
+  if (config.threads != 0 && config.lookups >= config.threads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("server.lookups = ", config.lookups,
+                     ": expected fewer than server.threads, which is ", config.threads));
+  }
+  if (config.body_bytes_max > config.bytes_in_flight_max / kBodyPart) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "server.body_bytes_max = ", FormatByteSize(config.body_bytes_max),
+        ": expected at most a quarter of server.bytes_in_flight_max, which is ",
+        FormatByteSize(config.bytes_in_flight_max), "; a larger body might never be accepted"));
+  }
+  if (config.tls_certificate.empty() != config.tls_key.empty()) {
+    return absl::InvalidArgumentError(
+        "server.security.tls_certificate and tls_key must both be set, or neither");
+  }
+  if (!config.tls_client_ca.empty() && config.tls_certificate.empty()) {
+    return absl::InvalidArgumentError(
+        "server.security.tls_client_ca needs server.security.tls_certificate");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckModel(ModelConfig& model) {
+  HPS_RETURN_IF_ERROR(CheckEach(SettingsOf(model)));
+  std::set<std::string> names;
+  for (TableConfig& table : model.table) {
+    HPS_RETURN_IF_ERROR(CheckEach(SettingsOf(table)));
+    if (!names.insert(table.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "': [[model.table]] '",
+                                                     table.name, "' is given twice"));
+    }
+    const bool is_served =
+        model.tables.empty() ||
+        std::find(model.tables.begin(), model.tables.end(), table.name) != model.tables.end();
+    if (!is_served) {
+      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "': [[model.table]] '",
+                                                     table.name, "' is not one of its `tables`",
+                                                     NearestNameHint(table.name, model.tables)));
+    }
+    const bool l2_twice = table.l2_share.has_value() && table.l2_bytes.has_value();
+    if (l2_twice || (table.l1_share.has_value() && table.l1_bytes.has_value())) {
+      const std::string level = l2_twice ? "l2" : "l1";
+      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "', table '",
+                                                     table.name, "': ", level, "_share and ", level,
+                                                     "_bytes exclude each other"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Budgets in bytes must fit, whatever the store holds.
+absl::Status CheckBudgets(const Config& config, const std::string& level, uint64_t bytes_max,
+                          std::optional<uint64_t> TableConfig::*member) {
+  uint64_t bytes_left = bytes_max;
+  for (const ModelConfig& model : config.model) {
+    for (const TableConfig& table : model.table) {
+      const uint64_t bytes = (table.*member).value_or(0);
+      if (bytes > bytes_left) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("model '", model.name, "', table '", table.name, "': ", level,
+                         "_bytes = ", FormatByteSize(bytes), ", but ", level, ".bytes_max = ",
+                         FormatByteSize(bytes_max), " has ", FormatByteSize(bytes_left), " left"));
+      }
+      bytes_left -= bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+uint64_t DefaultBodyBytesMax(const ServerConfig& config) {
+  return std::min(ServerConfig().body_bytes_max, config.bytes_in_flight_max / kBodyPart);
+}
+
+absl::Status ValidateConfig(const Config& given) {
+  Config config = given;  // settings refer to members that they could change
+  HPS_RETURN_IF_ERROR(CheckEach(SettingsOf(config)));
+  if (config.l2.evict_to > config.l2.evict_from) {
+    return absl::InvalidArgumentError(absl::StrCat("l2.evict_to = ", config.l2.evict_to,
+                                                   ": expected at most l2.evict_from, which is ",
+                                                   config.l2.evict_from));
+  }
+  HPS_RETURN_IF_ERROR(CheckServer(config.server));
+  std::set<std::string> names;
+  for (ModelConfig& model : config.model) {
+    HPS_RETURN_IF_ERROR(CheckModel(model));
+    if (!names.insert(model.name).second)
+      return absl::InvalidArgumentError(absl::StrCat("model '", model.name, "' is given twice"));
+  }
+  if (config.l2.kind == L2Kind::kMemory) {
+    HPS_RETURN_IF_ERROR(CheckBudgets(config, "l2", config.l2.bytes_max, &TableConfig::l2_bytes));
+  }
+  return CheckBudgets(config, "l1", config.l1.bytes_max, &TableConfig::l1_bytes);
+}
+
+}  // namespace hps
