@@ -16,99 +16,170 @@
 namespace hps::cli {
 namespace {
 
-// Keys of one call: bounds the memory of a look-up that writes to a file.
+// Keys of one call: bounds the memory that rows take.
 constexpr size_t kChunkKeys = 16 << 10;
 // A command waits for a slow disk rather than print default rows.
 constexpr auto kTimeout = std::chrono::minutes(10);
 
-struct Answer {
-  uint32_t dim = 0;
-  std::vector<KeyStatus> statuses{};  // [keys]
-  std::vector<float> rows{};          // [keys, dim]; empty when they went to a file
+// Where rows go as they come, in the order of the keys.
+class RowSink {
+ public:
+  virtual ~RowSink() = default;
+  // The next keys with their statuses and rows, packed. Errors: of what the rows are written to.
+  virtual absl::Status Append(std::span<const Key> keys, std::span<const KeyStatus> statuses,
+                              std::span<const float> rows) = 0;
 };
 
-absl::StatusOr<Answer> LookUp(Store& store, const LookupArguments& arguments,
-                              std::span<const Key> keys) {
+class FileSink final : public RowSink {
+ public:
+  explicit FileSink(NpyRowWriter& writer) : writer_(writer) {}
+  absl::Status Append(std::span<const Key>, std::span<const KeyStatus>,
+                      std::span<const float> rows) override {
+    return writer_.Append(rows);
+  }
+
+ private:
+  NpyRowWriter& writer_;
+};
+
+class JsonSink final : public RowSink {
+ public:
+  explicit JsonSink(JsonWriter& json) : json_(json) {}
+  absl::Status Append(std::span<const Key> keys, std::span<const KeyStatus>,
+                      std::span<const float> rows) override {
+    const size_t dim = keys.empty() ? 0 : rows.size() / keys.size();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      json_.BeginArray();
+      for (const float element : rows.subspan(i * dim, dim)) json_.Value(element);
+      json_.EndArray();
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  JsonWriter& json_;
+};
+
+class TextSink final : public RowSink {
+ public:
+  explicit TextSink(Output& output) : output_(output) {}
+  absl::Status Append(std::span<const Key> keys, std::span<const KeyStatus> statuses,
+                      std::span<const float> rows) override {
+    const size_t dim = keys.empty() ? 0 : rows.size() / keys.size();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      std::string line = absl::StrCat(keys[i], " ", std::string(KeyStatusName(statuses[i])));
+      for (const float element : rows.subspan(i * dim, dim))
+        absl::StrAppend(&line, " ", FormatFloat(element));
+      output_.Line(line);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Output& output_;
+};
+
+// A session, and the one table of it that is asked.
+struct OpenTable {
+  std::unique_ptr<LookupSession> session;
+  TableIndex table{};
+  uint32_t dim = 0;
+};
+
+absl::StatusOr<OpenTable> Open(Store& store, const LookupArguments& arguments, size_t key_count) {
   const std::string model = arguments.table.substr(0, arguments.table.find('/'));
-  const auto session =
+  auto session =
       store.NewSession(model, {.device = arguments.device,
                                .output_dtype = Dtype::kFloat32,
-                               .keys_max = std::clamp<size_t>(keys.size(), 1, kChunkKeys)});
+                               .keys_max = std::clamp<size_t>(key_count, 1, kChunkKeys)});
   if (!session.ok()) return session.status();
   const absl::StatusOr<TableIndex> table = (*session)->FindTable(arguments.table);
   if (!table.ok()) return table.status();
-  Answer answer = {.dim = (*session)->tables()[table->value].dim};
-  answer.statuses.resize(keys.size());
-  std::unique_ptr<NpyRowWriter> writer;
-  if (!arguments.out.empty()) {
-    auto created = NpyRowWriter::Create(arguments.out, keys.size(), answer.dim);
-    if (!created.ok()) return created.status();
-    writer = *std::move(created);
-  }
-  answer.rows.resize((writer != nullptr ? std::min(keys.size(), kChunkKeys) : keys.size()) *
-                     answer.dim);
+  const uint32_t dim = (*session)->tables()[table->value].dim;
+  return OpenTable{.session = *std::move(session), .table = *table, .dim = dim};
+}
+
+// Holds the rows of kChunkKeys keys at a time; `statuses`, of all keys, has a byte for each.
+absl::Status LookUp(const OpenTable& open, std::span<const Key> keys, std::span<KeyStatus> statuses,
+                    RowSink& sink) {
+  std::vector<float> buffer(std::min(keys.size(), kChunkKeys) * open.dim);
   for (size_t begin = 0; begin < keys.size(); begin += kChunkKeys) {
-    const size_t count = std::min(keys.size() - begin, kChunkKeys);
-    const std::span<float> rows(answer.rows.data() + (writer != nullptr ? 0 : begin) * answer.dim,
-                                count * answer.dim);
-    const HostTableQuery query = {.table = *table,
-                                  .keys = keys.subspan(begin, count),
+    const std::span<const Key> chunk =
+        keys.subspan(begin, std::min(keys.size() - begin, kChunkKeys));
+    const std::span<KeyStatus> chunk_statuses = statuses.subspan(begin, chunk.size());
+    const std::span<float> rows(buffer.data(), chunk.size() * open.dim);
+    const HostTableQuery query = {.table = open.table,
+                                  .keys = chunk,
                                   .rows = std::as_writable_bytes(rows),
-                                  .status = std::span(answer.statuses).subspan(begin, count)};
-    const absl::Status status = (*session)->Lookup(
+                                  .status = chunk_statuses};
+    const absl::Status status = open.session->Lookup(
         HostLookupRequest{.queries = {&query, 1}, .timeout = kTimeout, .hit_rate_threshold = 1.0},
         nullptr);
     if (!status.ok()) return status;
-    if (writer == nullptr) continue;
-    if (absl::Status written = writer->Append(rows); !written.ok()) return written;
+    if (absl::Status taken = sink.Append(chunk, chunk_statuses, rows); !taken.ok()) return taken;
   }
-  if (writer == nullptr) return answer;
-  answer.rows = {};
-  if (absl::Status status = writer->Commit(); !status.ok()) return status;
-  return answer;
+  return absl::OkStatus();
 }
 
-void WriteJson(const LookupArguments& arguments, std::span<const Key> keys, const Answer& answer,
-               JsonWriter& json) {
-  json.Member("table", std::string_view(arguments.table)).Member("dim", answer.dim);
+void WriteStatuses(std::span<const KeyStatus> statuses, JsonWriter& json) {
+  json.Name("status").BeginArray();
+  for (const KeyStatus status : statuses) json.Value(KeyStatusName(status));
+  json.EndArray();
+}
+
+// The object is complete, but for `error`, also when a lookup fails in the middle.
+absl::Status AnswerInJson(const LookupArguments& arguments, const OpenTable& open,
+                          std::span<const Key> keys, JsonWriter& json) {
+  json.Member("table", std::string_view(arguments.table)).Member("dim", open.dim);
   json.Name("keys").BeginArray();
   for (const Key key : keys) json.Value(key);
   json.EndArray();
-  if (arguments.out.empty()) {
-    json.Name("rows").BeginArray();
-    for (size_t i = 0; i < keys.size(); ++i) {
-      json.BeginArray();
-      for (size_t j = 0; j < answer.dim; ++j) json.Value(answer.rows[i * answer.dim + j]);
-      json.EndArray();
-    }
-    json.EndArray();
-  } else {
-    json.Member("out", std::string_view(arguments.out));
-  }
-  json.Name("status").BeginArray();
-  for (const KeyStatus status : answer.statuses) json.Value(KeyStatusName(status));
+  json.Name("rows").BeginArray();
+  std::vector<KeyStatus> statuses(keys.size());
+  JsonSink sink(json);
+  const absl::Status answered = LookUp(open, keys, statuses, sink);
   json.EndArray();
+  if (answered.ok()) WriteStatuses(statuses, json);
+  return answered;
 }
 
-void PrintText(const LookupArguments& arguments, std::span<const Key> keys, const Answer& answer,
-               Output& output) {
-  if (arguments.out.empty()) {
-    for (size_t i = 0; i < keys.size(); ++i) {
-      std::string line = absl::StrCat(keys[i], " ", std::string(KeyStatusName(answer.statuses[i])));
-      for (size_t j = 0; j < answer.dim; ++j)
-        absl::StrAppend(&line, " ", FormatFloat(answer.rows[i * answer.dim + j]));
-      output.Line(line);
-    }
+absl::Status AnswerInText(const OpenTable& open, std::span<const Key> keys, Output& output) {
+  std::vector<KeyStatus> statuses(keys.size());
+  TextSink sink(output);
+  return LookUp(open, keys, statuses, sink);
+}
+
+void ReportFile(const LookupArguments& arguments, const OpenTable& open, std::span<const Key> keys,
+                std::span<const KeyStatus> statuses, Output& output) {
+  if (output.is_json()) {
+    JsonWriter& json = output.json();
+    json.Member("table", std::string_view(arguments.table)).Member("dim", open.dim);
+    json.Name("keys").BeginArray();
+    for (const Key key : keys) json.Value(key);
+    json.EndArray().Member("out", std::string_view(arguments.out));
+    WriteStatuses(statuses, json);
     return;
   }
   std::array<uint64_t, kKeyStatusCount> counts{};
-  for (const KeyStatus status : answer.statuses) ++counts[static_cast<size_t>(status)];
-  std::string line = absl::StrCat(arguments.out, ": ", keys.size(), " rows of dim ", answer.dim);
+  for (const KeyStatus status : statuses) ++counts[static_cast<size_t>(status)];
+  std::string line = absl::StrCat(arguments.out, ": ", keys.size(), " rows of dim ", open.dim);
   for (size_t i = 0; i < kKeyStatusCount; ++i) {
     if (counts[i] != 0)
       absl::StrAppend(&line, ", ", counts[i], " ", std::string(kKeyStatusNames[i]));
   }
   output.Line(line);
+}
+
+absl::Status AnswerInFile(const LookupArguments& arguments, const OpenTable& open,
+                          std::span<const Key> keys, Output& output) {
+  const auto writer = NpyRowWriter::Create(arguments.out, keys.size(), open.dim);
+  if (!writer.ok()) return writer.status();
+  std::vector<KeyStatus> statuses(keys.size());
+  FileSink sink(**writer);
+  if (absl::Status status = LookUp(open, keys, statuses, sink); !status.ok()) return status;
+  if (absl::Status status = (*writer)->Commit(); !status.ok()) return status;
+  ReportFile(arguments, open, keys, statuses, output);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -126,14 +197,11 @@ absl::Status RunLookup(const LookupArguments& arguments, const Config& config, O
   if (arguments.device >= 0) for_device.l1.devices = {arguments.device};
   const auto store = Store::Open(for_device, OpenMode::kReadOnly);
   if (!store.ok()) return store.status();
-  const absl::StatusOr<Answer> answer = LookUp(**store, arguments, keys);
-  if (!answer.ok()) return answer.status();
-  if (output.is_json()) {
-    WriteJson(arguments, keys, *answer, output.json());
-  } else {
-    PrintText(arguments, keys, *answer, output);
-  }
-  return absl::OkStatus();
+  const absl::StatusOr<OpenTable> open = Open(**store, arguments, keys.size());
+  if (!open.ok()) return open.status();
+  if (!arguments.out.empty()) return AnswerInFile(arguments, *open, keys, output);
+  if (output.is_json()) return AnswerInJson(arguments, *open, keys, output.json());
+  return AnswerInText(*open, keys, output);
 }
 
 }  // namespace hps::cli

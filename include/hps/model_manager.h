@@ -34,9 +34,9 @@ struct ModelInfo {
   // same imports does not count. Unload keeps the number. 0 = never loaded.
   uint64_t version = 0;
   ModelCondition condition = ModelCondition::kNotLoaded;
-  // Why the last load failed; empty if it did not. A kLoaded model with a reason still serves its
-  // earlier version.
-  std::string reason;
+  // Why the last load failed; OK if it did not. A kLoaded model whose last load failed still serves
+  // its earlier version.
+  absl::Status load_status;
 };
 
 // One loaded version of a model. The handle pins that version: its tables stay in memory, and

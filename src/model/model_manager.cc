@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 
 namespace hps {
 namespace {
@@ -124,10 +125,11 @@ absl::Status StoreModelManager::Load(const std::string& model) {
   const std::vector<RejectedImport> lost = parts_.durable->TakeRejectedImports(model);
   if (lost.empty()) return loaded;
   if (!loaded.ok() && lost.front().table.empty())  // the name may be misspelt
-    return absl::NotFoundError(absl::StrCat(loaded.message(), "; ", DescribeRejected(lost)));
-  return absl::FailedPreconditionError(absl::StrCat(
+    return Public(
+        absl::NotFoundError(absl::StrCat(loaded.message(), "; ", DescribeRejected(lost))));
+  return Public(absl::FailedPreconditionError(absl::StrCat(
       "model '", model, "': ", DescribeRejected(lost), "; the log has the reason. ",
-      loaded.ok() ? "Its current tables are served" : "It has no tables", ": import it again"));
+      loaded.ok() ? "Its current tables are served" : "It has no tables", ": import it again")));
 }
 
 absl::Status StoreModelManager::Unload(const std::string& model,
@@ -135,9 +137,9 @@ absl::Status StoreModelManager::Unload(const std::string& model,
   HPS_RETURN_IF_ERROR(parts_.models->Unload(model));
   if (parts_.models->AwaitReclaimed(model, DeadlineAfter(RealClock(), wait_max)))
     return absl::OkStatus();
-  return absl::DeadlineExceededError(
+  return Public(absl::DeadlineExceededError(
       absl::StrCat("model '", model,
-                   "' is unloaded, but running lookups or open handles still hold its memory"));
+                   "' is unloaded, but running lookups or open handles still hold its memory")));
 }
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> StoreModelManager::Open(const std::string& model) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 #include "model/preload.h"
 #include "types/names.h"
 #include "types/units.h"
@@ -18,12 +19,13 @@ namespace {
 constexpr int kPinRoundsMax = 16;
 
 absl::Status AboutModel(const std::string& model, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("model '", model, "': ", status.message()));
+  absl::Status named(status.code(), absl::StrCat("model '", model, "': ", status.message()));
+  return IsPublic(status) ? Public(std::move(named)) : named;
 }
 
 absl::Status NoSuchModel(const std::string& model, const std::vector<std::string>& known) {
-  return absl::NotFoundError(
-      absl::StrCat("the store has no model '", model, "'", NearestNameHint(model, known)));
+  return Public(absl::NotFoundError(
+      absl::StrCat("the store has no model '", model, "'", NearestNameHint(model, known))));
 }
 
 }  // namespace
@@ -148,8 +150,9 @@ absl::Status ServedModels::ApplyDeclaredOrder(const ModelConfig& config, Missing
   const auto check = [&](const std::string& name) {
     if (missing == Missing::kIgnored || std::find(names.begin(), names.end(), name) != names.end())
       return absl::OkStatus();
-    return absl::NotFoundError(absl::StrCat("model '", config.name, "' has no table '", name,
-                                            "' in the store", NearestNameHint(name, names)));
+    return Public(
+        absl::NotFoundError(absl::StrCat("model '", config.name, "' has no table '", name,
+                                         "' in the store", NearestNameHint(name, names))));
   };
   for (const TableConfig& table : config.table) HPS_RETURN_IF_ERROR(check(table.name));
   if (config.tables.empty()) return absl::OkStatus();
@@ -201,9 +204,9 @@ absl::StatusOr<std::vector<ServedModels::ModelBuild>> ServedModels::PinModels(co
   }
   for (const DesiredModel& model : desired) {
     if (settled.contains(model.model)) continue;
-    errors[model.model] =
-        AboutModel(model.model,
-                   absl::UnavailableError("its tables keep being imported or dropped; try again"));
+    errors[model.model] = AboutModel(
+        model.model,
+        Public(absl::UnavailableError("its tables keep being imported or dropped; try again")));
   }
   for (ModelBuild& model : EmptiedModels(scope, desired)) {
     if (!settled.contains(model.model)) pinned.push_back(std::move(model));
@@ -251,8 +254,8 @@ absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
     const std::string& table, Incarnation incarnation) const {
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<DurableTable> opened, parts_.durable->OpenTable(table));
   if (opened->incarnation() == incarnation) return opened;
-  return absl::UnavailableError(
-      absl::StrCat("table '", table, "' was imported again while it was being opened"));
+  return Public(absl::UnavailableError(
+      absl::StrCat("table '", table, "' was imported again while it was being opened")));
 }
 
 std::unique_ptr<LossyTable> ServedModels::OpenL2(TableBuild& table) const {
@@ -381,8 +384,8 @@ absl::StatusOr<ModelState*> ServedModels::LoadedState(const std::string& model) 
   {
     MutexLock lock(mutex_);
     if (unloaded_.contains(model)) {
-      return absl::UnavailableError(
-          absl::StrCat("model '", model, "' was unloaded; load it to use it again"));
+      return Public(absl::UnavailableError(
+          absl::StrCat("model '", model, "' was unloaded; load it to use it again")));
     }
     if (const auto failed = errors_.find(model); failed != errors_.end()) return failed->second;
   }
@@ -392,7 +395,7 @@ absl::StatusOr<ModelState*> ServedModels::LoadedState(const std::string& model) 
     if (!candidate.tables.empty()) known.push_back(candidate.model);
   }
   if (std::find(known.begin(), known.end(), model) == known.end()) return NoSuchModel(model, known);
-  return absl::UnavailableError(absl::StrCat("model '", model, "' is not loaded yet"));
+  return Public(absl::UnavailableError(absl::StrCat("model '", model, "' is not loaded yet")));
 }
 
 absl::StatusOr<std::unique_ptr<LookupSession>> ServedModels::NewSession(
@@ -444,7 +447,7 @@ std::vector<ModelInfo> ServedModels::List() const {
     const auto version = versions_.find(model.name);
     if (version != versions_.end()) model.version = version->second.number;
     const auto failed = errors_.find(model.name);
-    if (failed != errors_.end()) model.reason = std::string(failed->second.message());
+    if (failed != errors_.end()) model.load_status = failed->second;
     const auto state = models_.find(model.name);
     if (state != models_.end() && !state->second->Tables().empty()) {
       model.condition = ModelCondition::kLoaded;

@@ -37,7 +37,7 @@ ServerCore::ServerCore(const Config& config, ModelManager& life_cycle, const Opt
                   {.slot_count = LookupSlots(config.server),
                    .devices = life_cycle.devices(),
                    .keys_max = LookupKeysMax(config, life_cycle)},
-                  models_, config.store.path),
+                  models_),
       engine_(EngineOptions(config, life_cycle, options), models_, counters_) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const Config& config,

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "base/public_message.h"
 #include "server/core/admission.h"
 #include "server/core/test_server_world.h"
 #include "server/core/test_watched_models.h"
@@ -202,12 +203,13 @@ TEST_F(ServerCoreTest, IsNotReadyWhereTheLoadEndedBeforeItCameToTheModels) {
 TEST_F(ServerCoreTest, TheLogSaysWhetherAModelIsServedAfterALoadThatFailed) {
   world_.OpenStore();
   WatchedModels models(world_.store().models());
-  models.load_failure = absl::FailedPreconditionError("an import is lost");
+  models.load_failure = Public(absl::FailedPreconditionError("an import is lost"));
   auto created = ServerCore::Create(world_.config(), models);
   ASSERT_TRUE(created.ok()) << created.status();
   const auto logged = [&](const char* model) {
     testing::internal::CaptureStderr();
-    EXPECT_EQ((*created)->repository().Load(model), models.load_failure);
+    EXPECT_EQ((*created)->repository().Load(model),
+              absl::FailedPreconditionError("an import is lost"));
     return testing::internal::GetCapturedStderr();
   };
   EXPECT_NE(logged("m").find("its model is served all the same"), std::string::npos);
@@ -226,7 +228,7 @@ TEST_F(ServerCoreTest, WhereTheStoreLiesIsForTheLogAlone) {
   const absl::Status told = (*created)->repository().Load("m");
   EXPECT_NE(testing::internal::GetCapturedStderr().find(path + "/000017.sst"), std::string::npos);
   EXPECT_EQ(told.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(told.message()), HasSubstr("log has the reason"));
+  EXPECT_THAT(std::string(told.message()), HasSubstr("see the server log"));
   EXPECT_THAT(std::string(told.message()), Not(HasSubstr(path)));
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 #include "server/core/request_plan.h"
 
 namespace hps::server {
@@ -27,7 +28,7 @@ std::string WhyUnavailable(const ModelInfo& info) {
     case ModelCondition::kFailed:
       break;
   }
-  return info.reason;
+  return MessageForClients(info.load_status);
 }
 
 TensorMetadata Tensor(std::string name, Datatype datatype, std::vector<int64_t> shape) {
@@ -42,16 +43,13 @@ absl::Status LoadTakesNoParameters() {
       "server's configuration");
 }
 
-StoreRepository::StoreRepository(ModelManager& life_cycle,
+StoreRepository::StoreRepository(ModelManager& manager,
                                  const ModelVersion::Options& version_options,
-                                 ModelDirectory& models, std::string store_path)
-    : life_cycle_(life_cycle),
-      version_options_(version_options),
-      models_(models),
-      store_path_(std::move(store_path)) {
-  for (const ModelInfo& info : life_cycle_.List()) {
+                                 ModelDirectory& models)
+    : manager_(manager), version_options_(version_options), models_(models) {
+  for (const ModelInfo& info : manager_.List()) {
     ServerModel& model = models_.FindOrAdd(info.name);
-    model.SetUnavailable(ForClients(WhyUnavailable(info)));
+    model.SetUnavailable(WhyUnavailable(info));
     model.SetLoading();
   }
 }
@@ -94,19 +92,19 @@ bool StoreRepository::ServerReady() const {
 absl::Status StoreRepository::Load(std::string_view name) {
   MutexLock change(change_mutex_);
   if (ServerModel* known = models_.Find(name)) known->SetLoading();
-  const absl::Status loaded = life_cycle_.Load(std::string(name));
+  const absl::Status loaded = manager_.Load(std::string(name));
   Refresh();
   const ServerModel* const model = models_.Find(name);
   if (!loaded.ok()) {
     const bool is_served = model != nullptr && model->index_entry().state == ModelState::kReady;
     LogWarning(absl::StrCat(is_served ? "a load has failed, and its model is served all the same: "
                                       : "a model was not loaded: ",
-                            loaded.ToString()));
+                            TextForLog(loaded)));
   } else if (model != nullptr) {
     LogInfo(absl::StrCat("model '", model->name(), "' was loaded: version ",
                          model->index_entry().version));
   }
-  return absl::Status(loaded.code(), ForClients(loaded.message()));
+  return absl::Status(loaded.code(), MessageForClients(loaded));
 }
 
 absl::Status StoreRepository::Unload(std::string_view name) {
@@ -114,20 +112,20 @@ absl::Status StoreRepository::Unload(std::string_view name) {
   ServerModel* model = models_.Find(name);
   if (model == nullptr) return models_.NoSuchModel(name);
   model->SetUnavailable("it was unloaded");
-  const absl::Status unloaded = life_cycle_.Unload(model->name(), kUnloadWaitMax);
+  const absl::Status unloaded = manager_.Unload(model->name(), kUnloadWaitMax);
   Refresh();
   if (unloaded.ok()) {
     LogInfo(absl::StrCat("model '", model->name(), "' was unloaded"));
   } else {
-    LogWarning(absl::StrCat("a model was not unloaded: ", unloaded.ToString()));
+    LogWarning(absl::StrCat("a model was not unloaded: ", unTextForLog(loaded)));
   }
-  return absl::Status(unloaded.code(), ForClients(unloaded.message()));
+  return absl::Status(unloaded.code(), MessageForClients(unloaded));
 }
 
 absl::Status StoreRepository::LoadAll() {
   MutexLock change(change_mutex_);
   for (ServerModel* model : models_.models()) model->SetLoading();
-  const absl::Status loaded = life_cycle_.LoadAll();
+  const absl::Status loaded = manager_.LoadAll();
   Refresh();
   // Where it ended before it came to the models, the server is ready when each has been loaded.
   if (loaded.ok()) loaded_once_.store(true, std::memory_order_release);
@@ -143,7 +141,7 @@ void StoreRepository::Close() {
 // anew: an old one would keep the levels that were replaced in memory.
 void StoreRepository::Refresh() {
   bool any_failed = false;
-  const std::vector<ModelInfo> models = life_cycle_.List();
+  const std::vector<ModelInfo> models = manager_.List();
   bool all_tried = !models.empty();
   for (const ModelInfo& info : models) {
     RefreshModel(info);
@@ -156,20 +154,14 @@ void StoreRepository::Refresh() {
 
 void StoreRepository::RefreshModel(const ModelInfo& info) {
   ServerModel& model = models_.FindOrAdd(info.name);
-  if (info.condition != ModelCondition::kLoaded)
-    return model.SetUnavailable(ForClients(WhyUnavailable(info)));
-  absl::StatusOr<std::unique_ptr<LoadedModel>> opened = life_cycle_.Open(info.name);
+  if (info.condition != ModelCondition::kLoaded) return model.SetUnavailable(WhyUnavailable(info));
+  absl::StatusOr<std::unique_ptr<LoadedModel>> opened = manager_.Open(info.name);
   if (!opened.ok()) {
-    LogWarning(absl::StrCat("a model can't be served: ", opened.status().ToString()));
-    return model.SetUnavailable(ForClients(opened.status().message()));
+    LogWarning(absl::StrCat("a model can't be served: ", TextForLog(opened.status())));
+    return model.SetUnavailable(MessageForClients(opened.status()));
   }
-  model.SetReady(ModelVersion::Make(*std::move(opened), version_options_), ForClients(info.reason));
-}
-
-std::string StoreRepository::ForClients(absl::string_view reason) const {
-  const bool names_store = !store_path_.empty() && reason.find(store_path_) != reason.npos;
-  return names_store ? "the store could not do it; the server's log has the reason"
-                     : std::string(reason);
+  model.SetReady(ModelVersion::Make(*std::move(opened), version_options_),
+                 MessageForClients(info.load_status));
 }
 
 }  // namespace hps::server

@@ -22,10 +22,10 @@ namespace hps::server {
 
 class StoreRepository final : public ModelRepository {
  public:
-  // `life_cycle` and `models` are borrowed. Knows the names of the models from the start. What it
-  // says goes to clients: an error that names `store_path` is for the log alone.
-  StoreRepository(ModelManager& life_cycle, const ModelVersion::Options& version_options,
-                  ModelDirectory& models, std::string store_path);
+  // `manager` and `models` are borrowed. Knows the names of the models from the start. Clients get
+  // the messages of public errors only (base/public_message.h); the log gets all of them.
+  StoreRepository(ModelManager& manager, const ModelVersion::Options& version_options,
+                  ModelDirectory& models);
 
   std::vector<ModelIndexEntry> Index() const override;
   absl::StatusOr<ModelMetadata> Metadata(std::string_view model,
@@ -46,12 +46,10 @@ class StoreRepository final : public ModelRepository {
  private:
   void Refresh() HPS_REQUIRES(change_mutex_);
   void RefreshModel(const ModelInfo& info) HPS_REQUIRES(change_mutex_);
-  std::string ForClients(absl::string_view reason) const;
 
-  ModelManager& life_cycle_;
+  ModelManager& manager_;
   const ModelVersion::Options version_options_;
   ModelDirectory& models_;
-  const std::string store_path_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> loaded_once_{false};
   std::atomic<bool> any_failed_{false};

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 #include "base/text.h"
 
 namespace hps::server {
@@ -95,8 +96,10 @@ absl::StatusOr<KeyQuestion> ParseKeyQuestion(std::string_view query) {
 
 absl::StatusOr<std::string> AnswerKeyQuestion(Store& store, const KeyQuestion& question) {
   const std::string model = question.table.substr(0, question.table.find('/'));
-  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<LookupSession> session,
-                       store.NewSession(model, {.output_dtype = Dtype::kFloat32, .keys_max = 1}));
+  const absl::StatusOr<std::unique_ptr<LookupSession>> made =
+      store.NewSession(model, {.output_dtype = Dtype::kFloat32, .keys_max = 1});
+  if (!made.ok()) return absl::Status(made.status().code(), MessageForClients(made.status()));
+  LookupSession* const session = made->get();
   HPS_ASSIGN_OR_RETURN(const TableIndex table, session->FindTable(question.table));
   std::vector<float> row(session->output_row_bytes(table) / sizeof(float));
   std::array<KeyStatus, 1> status{};
