@@ -73,7 +73,7 @@ void GrpcConnection::PutBack(InferenceCall& call) {
   // Nobody is to hand this connection another one before this one is looked up.
   stream.holds_turn = true;
   server_.HoldTurn();
-  stream.is_runnable = true;
+  stream.execution = GrpcStream::Execution::kRunnable;
   stream.next = runnable_head_;
   runnable_head_ = &stream;
   if (runnable_tail_ == nullptr) runnable_tail_ = &stream;
@@ -209,7 +209,7 @@ void GrpcConnection::NoteBlock(bool is_blocked) {
 void GrpcConnection::BeginLinger() {
   state_ = State::kLingering;
   for (size_t i = streams_.size(); i-- > 0;) {
-    if (streams_[i]->is_open) CloseStream(*streams_[i], /*cut=*/true);
+    if (streams_[i]->is_open()) CloseStream(*streams_[i], /*cut=*/true);
   }
   session_.reset();
   transport_.EndSending();
@@ -228,7 +228,7 @@ void GrpcConnection::OnFlushed() {
       continue;
     }
     stream->in_output = false;
-    if (!stream->is_open) {
+    if (!stream->is_open()) {
       Recycle(*stream);
       continue;
     }
@@ -259,7 +259,7 @@ void GrpcConnection::Close() {
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
     stream.in_output = false;
-    if (stream.is_open) {
+    if (stream.is_open()) {
       CloseStream(stream, /*cut=*/true);
     } else {
       Recycle(stream);
@@ -280,18 +280,19 @@ bool GrpcConnection::MayBegin() {
 }
 
 void GrpcConnection::AwaitTurn(GrpcStream& stream) {
-  stream.in_server = stream.awaits_turn = true;
+  stream.execution = GrpcStream::Execution::kQueued;
   server_.Leave(stream.waiting(), Backlog::Kind::kLater, stream.arrival());
 }
 
 bool GrpcConnection::ForgetTurn(GrpcStream& stream) {
-  if (!stream.awaits_turn || !server_.Forget(stream.waiting())) return false;
-  stream.in_server = stream.awaits_turn = false;
+  if (stream.execution != GrpcStream::Execution::kQueued || !server_.Forget(stream.waiting()))
+    return false;
+  stream.execution = GrpcStream::Execution::kNone;
   return true;
 }
 
 void GrpcConnection::AddRunnable(GrpcStream& stream) {
-  stream.in_server = stream.is_runnable = true;
+  stream.execution = GrpcStream::Execution::kRunnable;
   stream.next = nullptr;
   (runnable_head_ == nullptr ? runnable_head_ : runnable_tail_->next) = &stream;
   runnable_tail_ = &stream;
@@ -302,10 +303,10 @@ GrpcStream* GrpcConnection::TakeRunnable() {
   while (GrpcStream* const stream = runnable_head_) {
     runnable_head_ = stream->next;
     if (runnable_head_ == nullptr) runnable_tail_ = nullptr;
-    stream->is_runnable = false;
-    if (stream->is_open) return stream;
+    stream->execution = GrpcStream::Execution::kRunning;
+    if (stream->is_open()) return stream;
     ReleaseTurn(*stream);
-    stream->in_server = false;
+    stream->execution = GrpcStream::Execution::kNone;
     Recycle(*stream);
   }
   return nullptr;
@@ -324,17 +325,17 @@ void GrpcConnection::EndCalls() {
   }
   while (oldest != nullptr) {
     GrpcStream* const ended = std::exchange(oldest, oldest->next);
-    ended->in_server = false;
-    const bool has_turn = std::exchange(ended->awaits_turn, false);
-    if (ended->is_open) Tell(*ended, [&] { has_turn ? ended->OnTurn() : ended->OnCallEnded(); });
+    const bool has_turn = std::exchange(ended->execution, GrpcStream::Execution::kNone) ==
+                          GrpcStream::Execution::kQueued;
+    if (ended->is_open()) Tell(*ended, [&] { has_turn ? ended->OnTurn() : ended->OnCallEnded(); });
     // Where it is not to be looked up.
-    if (!ended->is_runnable) ReleaseTurn(*ended);
-    if (!ended->is_open) Recycle(*ended);
+    if (ended->execution != GrpcStream::Execution::kRunnable) ReleaseTurn(*ended);
+    if (!ended->is_open()) Recycle(*ended);
   }
 }
 
 void GrpcConnection::CloseStream(GrpcStream& stream, bool cut) {
-  stream.is_open = false;
+  stream.http = GrpcStream::Http::kClosed;
   ForgetTurn(stream);
   stream.OnClosed(cut);
   Recycle(stream);
@@ -342,7 +343,8 @@ void GrpcConnection::CloseStream(GrpcStream& stream, bool cut) {
 
 // Gives the stream back when nobody has anything of it any more; and, at the end, the connection.
 void GrpcConnection::Recycle(GrpcStream& stream) {
-  if (stream.is_open || stream.in_server || stream.in_output) return;
+  if (stream.is_open() || stream.execution != GrpcStream::Execution::kNone || stream.in_output)
+    return;
   streams_.back()->index = stream.index;
   streams_[stream.index] = streams_.back();
   streams_.pop_back();
@@ -386,7 +388,7 @@ void GrpcConnection::CheckTime(TimePoint now) {
   if (is_blocked_) NoteDeadline(blocked_since_ + config.write_timeout);
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
-    if (!stream.is_open) continue;
+    if (!stream.is_open()) continue;
     Tell(stream, [&] { stream.OnTime(now); });
   }
   if (streams_.empty() && now >= idle_since_ + config.idle_timeout) return GoAway();
@@ -404,7 +406,7 @@ void GrpcConnection::BeginDrain() {
   draining_ = true;
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
-    if (!stream.is_open) continue;
+    if (!stream.is_open()) continue;
     Tell(stream, [&] { stream.OnDrain(); });
   }
   GoAway();

@@ -33,10 +33,10 @@ const nghttp2_nv kContentType = Field("content-type", "application/grpc");
 const nghttp2_nv kAccepted = Field("grpc-accept-encoding", "identity,deflate,gzip");
 
 nghttp2_nv CodeField(const GrpcStream& stream) {
-  return Field("grpc-status", StatusCodeText(stream.end_code()));
+  return Field("grpc-status", StatusCodeText(stream.response().end_code()));
 }
 nghttp2_nv MessageField(const GrpcStream& stream) {
-  return CopiedField("grpc-message", stream.end_message());
+  return CopiedField("grpc-message", stream.response().end_message());
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ int GrpcConnection::BeginFields(int32_t id) {
     return NGHTTP2_ERR_CALLBACK_FAILURE;
   }
   stream->index = streams_.size() - 1;
-  stream->is_open = true;
+  stream->http = GrpcStream::Http::kOpen;
   stream->Begin(*this, id);
   return nghttp2_session_set_stream_user_data(session_.get(), id, stream) == 0
              ? 0
@@ -79,12 +79,12 @@ void GrpcConnection::Consume(const GrpcStream& stream, size_t bytes) {
 }
 
 void GrpcConnection::SubmitAnswer(GrpcStream& stream) {
-  if (stream.has_answer_head) {
+  if (stream.http == GrpcStream::Http::kAnswering) {
     Check(nghttp2_session_resume_data(session_.get(), stream.id()));
     return;
   }
-  stream.has_answer_head = true;
-  if (stream.unsent_bytes() > kSharedAnswerBytes) {
+  stream.http = GrpcStream::Http::kAnswering;
+  if (stream.response().unsent_bytes() > kSharedAnswerBytes) {
     const nghttp2_extpri turns = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
     Check(nghttp2_session_change_extpri_stream_priority(session_.get(), stream.id(), &turns, 1));
   }
@@ -96,20 +96,20 @@ void GrpcConnection::SubmitAnswer(GrpcStream& stream) {
 }
 
 void GrpcConnection::SubmitEnd(GrpcStream& stream) {
-  if (stream.has_answer_head) {
+  if (stream.http == GrpcStream::Http::kAnswering) {
     Check(nghttp2_session_resume_data(session_.get(), stream.id()));
     return;
   }
-  stream.has_answer_head = true;
+  stream.http = GrpcStream::Http::kAnswering;
   const std::array<nghttp2_nv, 5> fields = {kOk, kContentType, CodeField(stream),
                                             MessageField(stream), kAccepted};
-  const bool is_unknown_coding = stream.end_code() == absl::StatusCode::kUnimplemented;
+  const bool is_unknown_coding = stream.response().end_code() == absl::StatusCode::kUnimplemented;
   Check(nghttp2_submit_response(session_.get(), stream.id(), fields.data(),
                                 is_unknown_coding ? 5 : 4, nullptr));
 }
 
 void GrpcConnection::SubmitHttpStatus(GrpcStream& stream, std::string_view code) {
-  stream.has_answer_head = true;
+  stream.http = GrpcStream::Http::kAnswering;
   const nghttp2_nv field = CopiedField(":status", code);
   Check(nghttp2_submit_response(session_.get(), stream.id(), &field, 1, nullptr));
 }
@@ -124,14 +124,14 @@ void GrpcConnection::EndEarly(int32_t id, uint32_t error) {
 }
 
 ssize_t GrpcConnection::NextData(GrpcStream& stream, size_t bytes_max, uint32_t* flags) {
-  const size_t rest = stream.unsent_bytes();
-  if (rest == 0 && !stream.ends()) return NGHTTP2_ERR_DEFERRED;
+  const size_t rest = stream.response().unsent_bytes();
+  if (rest == 0 && !stream.response().ends()) return NGHTTP2_ERR_DEFERRED;
   const size_t bytes = std::min(rest, bytes_max);
   if (bytes > 0) *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-  if (bytes == rest && stream.ends()) {
+  if (bytes == rest && stream.response().ends()) {
     *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
     const std::array<nghttp2_nv, 2> fields = {CodeField(stream), MessageField(stream)};
-    const size_t count = stream.end_message().empty() ? 1 : 2;
+    const size_t count = stream.response().end_message().empty() ? 1 : 2;
     if (nghttp2_submit_trailer(session_.get(), stream.id(), fields.data(), count) != 0)
       return NGHTTP2_ERR_CALLBACK_FAILURE;
   }
@@ -145,7 +145,7 @@ int GrpcConnection::SendData(GrpcStream& stream, std::span<const std::byte> head
     stream.in_output = true;
   }
   out_.AddCopy(head);
-  stream.TakeUnsent(bytes, &out_);
+  stream.response().TakeUnsent(bytes, &out_);
   stream.output_end = out_.end();
   return 0;
 }
