@@ -117,6 +117,7 @@ class GrpcConnection final : public ServedConnection {
   void Check(int result);
 
   // What has come, from nghttp2's callbacks.
+  GrpcStream* NewStream();
   int BeginFields(int32_t id);
   void CheckIdle();
   void CountUseful(size_t payload_bytes);

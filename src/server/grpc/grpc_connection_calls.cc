@@ -46,9 +46,21 @@ void GrpcConnection::Check(int result) {
   if (nghttp2_is_fatal(result) != 0) is_broken_ = true;
 }
 
+// Null: the server has no capacity for another call, or no memory.
+GrpcStream* GrpcConnection::NewStream() {
+  try {
+    if (streams_.size() == streams_.capacity()) streams_.reserve(2 * streams_.size() + 1);
+    GrpcStream* const stream = server_.TakeStream(streams_.size());
+    if (stream != nullptr) streams_.push_back(stream);
+    return stream;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 int GrpcConnection::BeginFields(int32_t id) {
   set_is_new(false);
-  GrpcStream* const stream = server_.TakeStream(streams_.size());
+  GrpcStream* const stream = NewStream();
   if (stream == nullptr) {
     refused_field_bytes_ = 0;
     server_.parts().counters->CountRequest(Protocol::kGrpc);
@@ -59,12 +71,6 @@ int GrpcConnection::BeginFields(int32_t id) {
         Field("grpc-message", "the server is at its capacity (calls); try again later")};
     Check(nghttp2_submit_response(session_.get(), id, fields.data(), fields.size(), nullptr));
     return 0;
-  }
-  try {
-    streams_.push_back(stream);
-  } catch (const std::bad_alloc&) {
-    server_.ReturnStream(*stream);
-    return NGHTTP2_ERR_CALLBACK_FAILURE;
   }
   stream->index = streams_.size() - 1;
   stream->http = GrpcStream::Http::kOpen;

@@ -33,7 +33,7 @@ class GrpcServer final : public ConnectionServer {
   StreamPlaces& watch_places() { return watch_places_; }
 
   // An object for one more call of a connection that has so many; null where the server has no more
-  // for it, or no memory.
+  // for it. Throws std::bad_alloc, with nothing changed.
   GrpcStream* TakeStream(size_t connection_calls);
   void ReturnStream(GrpcStream& stream);
 

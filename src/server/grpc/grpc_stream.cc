@@ -8,7 +8,6 @@
 #include "base/bytes.h"
 #include "base/logging.h"
 #include "base/macros.h"
-#include "base/no_memory.h"
 #include "base/text.h"
 #include "server/grpc/grpc_connection.h"
 #include "server/grpc/grpc_server.h"
@@ -244,7 +243,7 @@ void GrpcStream::Run() {
   try {
     result_ = server_.control().Call(*control_method_, AsText(request_reader_.message()));
   } catch (const std::bad_alloc&) {
-    result_ = NoMemory();
+    result_ = absl::ResourceExhaustedError("out of memory; try again later");
   }
   connection_->OnCallEnded(*this);
 }
