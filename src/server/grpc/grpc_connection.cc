@@ -109,8 +109,7 @@ void GrpcConnection::OpenNow() {
   readable_ = hung_up_ = is_broken_ = draining_ = is_blocked_ = has_settings_ = has_turn_ = false;
   read_at_ = arrived_at_ = opened_at_ = idle_since_ = Now();
   pinged_at_ = {};
-  pings_.Reset();
-  idle_bytes_ = late_bytes_max_ = 0;
+  flood_limit_ = FloodLimit();
   session_.reset(GrpcSession::Create(*this));
   const ServerConfig& config = *server_.parts().config;
   NoteDeadline(opened_at_ + std::min(config.header_timeout, config.idle_timeout));
@@ -157,7 +156,7 @@ void GrpcConnection::Read() {
 }
 
 void GrpcConnection::Feed(std::span<const std::byte> bytes) {
-  idle_bytes_ += bytes.size();
+  flood_limit_.OnReceived(bytes.size());
   const ssize_t taken =
       nghttp2_session_mem_recv(session_.get(), AsAligned<uint8_t>(bytes.data()), bytes.size());
   if (taken >= 0 && !is_broken_) return CheckIdle();

@@ -13,8 +13,6 @@
 namespace hps::server {
 namespace {
 
-// Bytes of frames that bring nothing, since something was answered: 28,000 of the smallest.
-constexpr size_t kIdleBytesMax = size_t{256} << 10;
 constexpr size_t kFrameHeadBytes = 9;
 // Larger answers take turns with the others of their connection.
 constexpr size_t kSharedAnswerBytes = size_t{64} << 10;
@@ -126,7 +124,7 @@ void GrpcConnection::ResetStream(GrpcStream& stream) { EndEarly(stream.id(), NGH
 // is on its way fits the connection's window.
 void GrpcConnection::EndEarly(int32_t id, uint32_t error) {
   Check(nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, error));
-  late_bytes_max_ = std::min<size_t>(late_bytes_max_ + kStreamWindowBytes, kConnectionWindowBytes);
+  flood_limit_.AllowLate(kStreamWindowBytes, kConnectionWindowBytes);
 }
 
 ssize_t GrpcConnection::NextData(GrpcStream& stream, size_t bytes_max, uint32_t* flags) {
@@ -158,10 +156,7 @@ int GrpcConnection::SendData(GrpcStream& stream, std::span<const std::byte> head
 
 void GrpcConnection::OnSent(const nghttp2_frame& frame) {
   const bool has_fields = frame.hd.type == NGHTTP2_HEADERS;
-  if (has_fields || frame.hd.type == NGHTTP2_DATA) {
-    idle_bytes_ = 0;
-    pings_.Reset();
-  }
+  if (has_fields || frame.hd.type == NGHTTP2_DATA) flood_limit_.OnAnswered();
   if (frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code != NGHTTP2_NO_ERROR)
     server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
   // Answered before the client has sent everything: it need not.
@@ -172,19 +167,15 @@ void GrpcConnection::OnSent(const nghttp2_frame& frame) {
 }
 
 void GrpcConnection::CheckIdle() {
-  if (idle_bytes_ <= kIdleBytesMax) return;
-  const size_t late_bytes = std::min(idle_bytes_ - kIdleBytesMax, late_bytes_max_);
-  idle_bytes_ -= late_bytes;
-  late_bytes_max_ -= late_bytes;
-  if (idle_bytes_ > kIdleBytesMax) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
+  if (flood_limit_.IsExceeded()) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 void GrpcConnection::CountUseful(size_t payload_bytes) {
-  idle_bytes_ -= std::min(idle_bytes_, payload_bytes + kFrameHeadBytes);
+  flood_limit_.OnUseful(payload_bytes + kFrameHeadBytes);
 }
 
 void GrpcConnection::CountPing() {
-  if (!pings_.Admit(read_at_)) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
+  if (!flood_limit_.AdmitPing(read_at_)) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 void GrpcConnection::Refuse(uint32_t error) {
