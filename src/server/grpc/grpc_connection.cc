@@ -13,9 +13,9 @@ namespace hps::server {
 namespace {
 
 constexpr size_t kReadBytes = size_t{64} << 10;
-// Reads of one turn of a thread: then the other connections have theirs.
+// Reads of one thread before it serves other connections.
 constexpr size_t kReadsPerTurn = 4;
-// ... of what is thrown away.
+// Reads whose bytes are discarded, after the end of the connection.
 constexpr size_t kLingerReads = 16;
 // A client that has said nothing for so long is asked whether it is there, and then has so long.
 constexpr Duration kKeepaliveTime = std::chrono::seconds(120);
@@ -70,7 +70,7 @@ InferenceCall* GrpcConnection::TakeCall(bool may_start) {
 
 void GrpcConnection::PutBack(InferenceCall& call) {
   auto& stream = static_cast<GrpcStream&>(call);
-  // Nobody is to hand this connection another one before this one is looked up.
+  // The connection gets no other turn before this call's lookup begins.
   stream.holds_turn = true;
   server_.HoldTurn();
   stream.execution = GrpcStream::Execution::kRunnable;
@@ -79,8 +79,8 @@ void GrpcConnection::PutBack(InferenceCall& call) {
   if (runnable_tail_ == nullptr) runnable_tail_ = &stream;
 }
 
-// Without a call nobody waits for it. What comes beside calls is read in turns, and each call that
-// begins waits by itself: a socket could not say which of them came when.
+// Without a call no client waits for it. What comes beside calls is read in turns, and each call
+// that begins waits by itself: a socket could not say which of them came when.
 bool GrpcConnection::IsIdle() const {
   return state_ == State::kOpen && !readable_ && has_settings_ && out_.empty() && streams_.empty();
 }
@@ -297,7 +297,7 @@ void GrpcConnection::AddRunnable(GrpcStream& stream) {
   runnable_tail_ = &stream;
 }
 
-// The next call that somebody still waits for.
+// The next runnable call whose client has not gone.
 GrpcStream* GrpcConnection::TakeRunnable() {
   while (GrpcStream* const stream = runnable_head_) {
     runnable_head_ = stream->next;
@@ -340,7 +340,8 @@ void GrpcConnection::CloseStream(GrpcStream& stream, bool cut) {
   Recycle(stream);
 }
 
-// Gives the stream back when nobody has anything of it any more; and, at the end, the connection.
+// Returns the stream to the server when it is closed and no longer in use. Returns the connection
+// when its last stream has gone and it is ending.
 void GrpcConnection::Recycle(GrpcStream& stream) {
   if (stream.is_open() || stream.execution != GrpcStream::Execution::kNone || stream.in_output)
     return;

@@ -39,9 +39,10 @@ class GrpcConnection final : public ServedConnection {
   explicit GrpcConnection(GrpcServer& server);
   ~GrpcConnection() override;
 
-  // The call is the stream's again. Any thread.
+  // The lookup or the slow method of the stream has ended. Any thread.
   void OnCallEnded(GrpcStream& stream);
-  // It has its turn. Any thread that looks up. False: whoever drives now goes on with it.
+  // The stream's queued request may begin. Any lookup thread. False: another thread drives the
+  // connection and handles the event.
   bool OnTurn(GrpcStream& stream);
 
   // ---- For its streams.
@@ -53,11 +54,11 @@ class GrpcConnection final : public ServedConnection {
   using ServedConnection::NoteDeadline;
   // Whether a request that is whole now may begin before anything else that waits.
   bool MayBegin();
-  // ... else it waits for its turn.
+  // Queues the stream's request if it may not begin at once.
   void AwaitTurn(GrpcStream& stream);
-  // It waits no more. False: it did not, or its turn is on its way.
+  // Removes it from the queue. False: it was not queued, or has just been dispatched.
   bool ForgetTurn(GrpcStream& stream);
-  // The call is looked up as soon as a thread may.
+  // The lookup begins as soon as a thread is free.
   void AddRunnable(GrpcStream& stream);
   // The client may send as much again.
   void Consume(const GrpcStream& stream, size_t bytes);

@@ -39,7 +39,7 @@ void GrpcStream::Begin(GrpcConnection& connection, int32_t id) {
   SetDeadline(connection.read_at() + server_.parts().config->header_timeout);
 }
 
-// A request came when its socket had something to read, not when there was time to read it.
+// A request arrived when its socket became readable, not when the server read it.
 void GrpcStream::NoteArrival() {
   arrival_ = connection_->arrived_at();
   unread_wait_ = connection_->read_at() - arrival_;
@@ -84,7 +84,7 @@ void GrpcStream::OnFields() {
   if (metadata_.is_too_large()) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
     return Finish(absl::ResourceExhaustedError(
-        absl::StrCat("the call's metadata are more than ", kCallFieldBytesMax, " bytes")));
+        absl::StrCat("the call's metadata is larger than ", kCallFieldBytesMax, " bytes")));
   }
   if (!metadata_.is_post() || !metadata_.is_grpc()) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
@@ -103,7 +103,8 @@ void GrpcStream::OnFields() {
         "there is no method '", PrintableText(std::string_view(path).substr(0, 256)), "'"));
   } else if (status.ok() && metadata_.timeout_state() == Timeout::kInvalid) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
-    status = absl::InvalidArgumentError("grpc-timeout is none");
+    status = absl::InvalidArgumentError(
+        "grpc-timeout is invalid: send at most 8 digits and one of the units H, M, S, m, u, n");
   }
   if (!status.ok()) return Finish(status);
   Read();
@@ -119,7 +120,7 @@ absl::Status GrpcStream::Admit() {
     if (!is_admitted) {
       server_.parts().counters->CountAuthFailure();
       return absl::UnauthenticatedError(
-          "one bearer token is needed: 'authorization: Bearer TOKEN'");
+          "exactly one bearer token is required: 'authorization: Bearer TOKEN'");
     }
   }
   if (!is_stream_ && !is_watch()) return absl::OkStatus();
@@ -129,7 +130,7 @@ absl::Status GrpcStream::Admit() {
   return placed;
 }
 
-// Waits for the next request, or for the only one.
+// Waits for the next request of a stream, or for the only request.
 void GrpcStream::Read() {
   const bool has_all = request_reader_.is_ended() && !request_reader_.has_more();
   if (is_stream_ && server_.draining() && !has_all) return Finish(ShuttingDown());
@@ -162,7 +163,7 @@ void GrpcStream::OnEnd() {
   if (phase_ == Phase::kReading) TakeMessages();
 }
 
-// Unpacked, too.
+// The limit also holds for the inflated message.
 uint64_t GrpcStream::message_bytes_max() const {
   const uint64_t most = server_.parts().config->body_bytes_max;
   return control_method_ == nullptr ? most : std::min(most, kControlBytesMax);
@@ -202,7 +203,7 @@ absl::Status GrpcStream::ReadHead() {
   return absl::OkStatus();
 }
 
-// The connection hears of it as of an event: another thread may drive it.
+// Another thread may drive the connection, so the turn is passed to it as an event.
 bool GrpcStream::TakeTurn(const Backlog::Turn& /*turn*/) { return connection_->OnTurn(*this); }
 
 void GrpcStream::OnTurn() {
@@ -212,10 +213,11 @@ void GrpcStream::OnTurn() {
   AnswerNow();
 }
 
-// Before anything is made of its bytes.
+// Called before the request is parsed.
 void GrpcStream::RefuseLate() {
   server_.parts().counters->CountDeadlineExceeded(LateStage::kQueue);
-  SendRefusal(absl::DeadlineExceededError("the call's time was over before its request was read"));
+  SendRefusal(
+      absl::DeadlineExceededError("the call's deadline passed before its request was read"));
 }
 
 void GrpcStream::AnswerNow() {
@@ -254,7 +256,7 @@ void GrpcStream::SendControl(ControlMethods::Answer answer) {
   SendError(answer.status());
 }
 
-// Its request stays where it is.
+// Keeps the request: the method is called again later.
 void GrpcStream::TellWatcher() {
   const ControlMethods::Answer now =
       server_.control().Call(*control_method_, AsText(request_reader_.message()));
@@ -439,8 +441,7 @@ void GrpcStream::OnTime(TimePoint now) {
   }
 }
 
-// Gives the look-up up of a client that has gone. One that is past its deadline has it as its own,
-// and ends by it.
+// Cancels the lookup if the client has gone. A lookup past its deadline ends by itself.
 void GrpcStream::OnClosed(bool cut) {
   SetDeadline(kNoDeadline);
   if (execution != Execution::kRunning || control_method_ != nullptr) return;
@@ -475,7 +476,7 @@ void GrpcStream::CountBadRequest(const absl::Status& status, BadRequestReason in
   }
 }
 
-// All that it holds of the server's memory.
+// Releases all memory of the call that belongs to the server.
 void GrpcStream::GiveBack() {
   ReleaseAnswer();
   request_reader_.Release();

@@ -54,25 +54,25 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   explicit GrpcStream(GrpcServer& server);
   ~GrpcStream() override;
 
-  // ---- What its connection tells it.
+  // ---- Events, from the connection.
 
-  // REQUIRES: new, or given back. `id`: of HTTP/2's stream.
+  // REQUIRES: the object is new, or End was called. `id` is that of the HTTP/2 stream.
   void Begin(GrpcConnection& connection, int32_t id);
   void OnField(std::string_view name, std::string_view value);
-  void OnFields();  // all of them are there
+  void OnFields();  // all header fields have arrived
   void OnData(std::span<const std::byte> bytes);
   void OnEnd();        // the client sends no more
-  void OnTurn();       // what awaits its turn begins
-  void OnCallEnded();  // the server has handed the call back
-  void OnFlushed();    // what was to be sent of an answer is with the system
+  void OnTurn();       // the queued request may begin
+  void OnCallEnded();  // the lookup or the slow method has ended
+  void OnFlushed();    // the kernel has taken all bytes of the response
   void OnDrain();
-  void OnTime(TimePoint now);  // ends it, or tells something, where its deadline has passed
-  // HTTP/2's stream is closed. `cut`: with its connection.
+  void OnTime(TimePoint now);  // acts if the deadline of the phase has passed
+  // The HTTP/2 stream is closed. `cut`: because the connection is.
   void OnClosed(bool cut);
-  // An allocation failed on its way.
+  // An allocation of this call failed: ends it with RESOURCE_EXHAUSTED.
   void OnNoMemory();
 
-  // Gives back all that it has, to be given to the server again.
+  // Releases everything, so that the object can be reused.
   void End();
 
   // ---- What the connection sends.
@@ -80,7 +80,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   ResponseWriter& response() { return response_; }
   const ResponseWriter& response() const { return response_; }
 
-  // ---- What the connection keeps of it.
+  // ---- State that the connection keeps for the call.
   int32_t id() const { return id_; }
   TimePoint arrival() const { return arrival_; }  // of its request
   size_t field_bytes() const { return metadata_.bytes(); }
@@ -142,8 +142,8 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   TimePoint deadline_ = kNoDeadline;       // of the phase
   TimePoint call_deadline_ = kNoDeadline;  // grpc-timeout's
   TimePoint arrival_{};                    // of the request that is read or answered now
-  Duration unread_wait_{};                 // ... which it waited from then on
-  TimePoint left_at_{};                    // when it began to wait for its turn
+  Duration unread_wait_{};                 // how long that request waited before it was read
+  TimePoint left_at_{};                    // when the request was queued
   Backlog::Entry waiting_{this};
 
   CallMetadata metadata_;
@@ -159,7 +159,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   ResponseWriter response_;
 };
 
-// Does what one of a stream's callbacks does; where there is no memory for it, the stream ends.
+// Calls `act`, an event of the stream. If an allocation fails in it, the call ends.
 template <typename Act>
 void Tell(GrpcStream& stream, const Act& act) {
   try {
