@@ -13,9 +13,9 @@ namespace hps::server {
 namespace {
 
 constexpr size_t kReadBytes = size_t{64} << 10;
-// Reads of one turn of a thread: then the other connections have theirs.
+// Reads of one thread before it serves other connections.
 constexpr size_t kReadsPerTurn = 4;
-// ... of what is thrown away.
+// Reads whose bytes are discarded, after the end of the connection.
 constexpr size_t kLingerReads = 16;
 // A client that has said nothing for so long is asked whether it is there, and then has so long.
 constexpr Duration kKeepaliveTime = std::chrono::seconds(120);
@@ -70,17 +70,17 @@ InferenceCall* GrpcConnection::TakeCall(bool may_start) {
 
 void GrpcConnection::PutBack(InferenceCall& call) {
   auto& stream = static_cast<GrpcStream&>(call);
-  // Nobody is to hand this connection another one before this one is looked up.
+  // The connection gets no other turn before this call's lookup begins.
   stream.holds_turn = true;
   server_.HoldTurn();
-  stream.is_runnable = true;
+  stream.execution = GrpcStream::Execution::kRunnable;
   stream.next = runnable_head_;
   runnable_head_ = &stream;
   if (runnable_tail_ == nullptr) runnable_tail_ = &stream;
 }
 
-// Without a call nobody waits for it. What comes beside calls is read in turns, and each call that
-// begins waits by itself: a socket could not say which of them came when.
+// Without a call no client waits for it. What comes beside calls is read in turns, and each call
+// that begins waits by itself: a socket could not say which of them came when.
 bool GrpcConnection::IsIdle() const {
   return state_ == State::kOpen && !readable_ && has_settings_ && out_.empty() && streams_.empty();
 }
@@ -109,8 +109,7 @@ void GrpcConnection::OpenNow() {
   readable_ = hung_up_ = is_broken_ = draining_ = is_blocked_ = has_settings_ = has_turn_ = false;
   read_at_ = arrived_at_ = opened_at_ = idle_since_ = Now();
   pinged_at_ = {};
-  pings_.Reset();
-  idle_bytes_ = late_bytes_max_ = 0;
+  flood_limit_ = FloodLimit();
   session_.reset(GrpcSession::Create(*this));
   const ServerConfig& config = *server_.parts().config;
   NoteDeadline(opened_at_ + std::min(config.header_timeout, config.idle_timeout));
@@ -157,7 +156,7 @@ void GrpcConnection::Read() {
 }
 
 void GrpcConnection::Feed(std::span<const std::byte> bytes) {
-  idle_bytes_ += bytes.size();
+  flood_limit_.OnReceived(bytes.size());
   const ssize_t taken =
       nghttp2_session_mem_recv(session_.get(), AsAligned<uint8_t>(bytes.data()), bytes.size());
   if (taken >= 0 && !is_broken_) return CheckIdle();
@@ -209,7 +208,7 @@ void GrpcConnection::NoteBlock(bool is_blocked) {
 void GrpcConnection::BeginLinger() {
   state_ = State::kLingering;
   for (size_t i = streams_.size(); i-- > 0;) {
-    if (streams_[i]->is_open) CloseStream(*streams_[i], /*cut=*/true);
+    if (streams_[i]->is_open()) CloseStream(*streams_[i], /*cut=*/true);
   }
   session_.reset();
   transport_.EndSending();
@@ -228,7 +227,7 @@ void GrpcConnection::OnFlushed() {
       continue;
     }
     stream->in_output = false;
-    if (!stream->is_open) {
+    if (!stream->is_open()) {
       Recycle(*stream);
       continue;
     }
@@ -259,7 +258,7 @@ void GrpcConnection::Close() {
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
     stream.in_output = false;
-    if (stream.is_open) {
+    if (stream.is_open()) {
       CloseStream(stream, /*cut=*/true);
     } else {
       Recycle(stream);
@@ -280,32 +279,33 @@ bool GrpcConnection::MayBegin() {
 }
 
 void GrpcConnection::AwaitTurn(GrpcStream& stream) {
-  stream.in_server = stream.awaits_turn = true;
+  stream.execution = GrpcStream::Execution::kQueued;
   server_.Leave(stream.waiting(), Backlog::Kind::kLater, stream.arrival());
 }
 
 bool GrpcConnection::ForgetTurn(GrpcStream& stream) {
-  if (!stream.awaits_turn || !server_.Forget(stream.waiting())) return false;
-  stream.in_server = stream.awaits_turn = false;
+  if (stream.execution != GrpcStream::Execution::kQueued || !server_.Forget(stream.waiting()))
+    return false;
+  stream.execution = GrpcStream::Execution::kNone;
   return true;
 }
 
 void GrpcConnection::AddRunnable(GrpcStream& stream) {
-  stream.in_server = stream.is_runnable = true;
+  stream.execution = GrpcStream::Execution::kRunnable;
   stream.next = nullptr;
   (runnable_head_ == nullptr ? runnable_head_ : runnable_tail_->next) = &stream;
   runnable_tail_ = &stream;
 }
 
-// The next call that somebody still waits for.
+// The next runnable call whose client has not gone.
 GrpcStream* GrpcConnection::TakeRunnable() {
   while (GrpcStream* const stream = runnable_head_) {
     runnable_head_ = stream->next;
     if (runnable_head_ == nullptr) runnable_tail_ = nullptr;
-    stream->is_runnable = false;
-    if (stream->is_open) return stream;
+    stream->execution = GrpcStream::Execution::kRunning;
+    if (stream->is_open()) return stream;
     ReleaseTurn(*stream);
-    stream->in_server = false;
+    stream->execution = GrpcStream::Execution::kNone;
     Recycle(*stream);
   }
   return nullptr;
@@ -324,25 +324,27 @@ void GrpcConnection::EndCalls() {
   }
   while (oldest != nullptr) {
     GrpcStream* const ended = std::exchange(oldest, oldest->next);
-    ended->in_server = false;
-    const bool has_turn = std::exchange(ended->awaits_turn, false);
-    if (ended->is_open) Tell(*ended, [&] { has_turn ? ended->OnTurn() : ended->OnCallEnded(); });
+    const bool has_turn = std::exchange(ended->execution, GrpcStream::Execution::kNone) ==
+                          GrpcStream::Execution::kQueued;
+    if (ended->is_open()) Tell(*ended, [&] { has_turn ? ended->OnTurn() : ended->OnCallEnded(); });
     // Where it is not to be looked up.
-    if (!ended->is_runnable) ReleaseTurn(*ended);
-    if (!ended->is_open) Recycle(*ended);
+    if (ended->execution != GrpcStream::Execution::kRunnable) ReleaseTurn(*ended);
+    if (!ended->is_open()) Recycle(*ended);
   }
 }
 
 void GrpcConnection::CloseStream(GrpcStream& stream, bool cut) {
-  stream.is_open = false;
+  stream.http = GrpcStream::Http::kClosed;
   ForgetTurn(stream);
   stream.OnClosed(cut);
   Recycle(stream);
 }
 
-// Gives the stream back when nobody has anything of it any more; and, at the end, the connection.
+// Returns the stream to the server when it is closed and no longer in use. Returns the connection
+// when its last stream has gone and it is ending.
 void GrpcConnection::Recycle(GrpcStream& stream) {
-  if (stream.is_open || stream.in_server || stream.in_output) return;
+  if (stream.is_open() || stream.execution != GrpcStream::Execution::kNone || stream.in_output)
+    return;
   streams_.back()->index = stream.index;
   streams_[stream.index] = streams_.back();
   streams_.pop_back();
@@ -386,7 +388,7 @@ void GrpcConnection::CheckTime(TimePoint now) {
   if (is_blocked_) NoteDeadline(blocked_since_ + config.write_timeout);
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
-    if (!stream.is_open) continue;
+    if (!stream.is_open()) continue;
     Tell(stream, [&] { stream.OnTime(now); });
   }
   if (streams_.empty() && now >= idle_since_ + config.idle_timeout) return GoAway();
@@ -404,7 +406,7 @@ void GrpcConnection::BeginDrain() {
   draining_ = true;
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
-    if (!stream.is_open) continue;
+    if (!stream.is_open()) continue;
     Tell(stream, [&] { stream.OnDrain(); });
   }
   GoAway();

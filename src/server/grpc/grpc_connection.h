@@ -1,16 +1,17 @@
 // One gRPC connection: HTTP/2 by libnghttp2 over a socket that the event loop watches.
 //
-// Whoever drives it (server/net/served_connection.h) has nghttp2's session, which needs no lock.
-// Of several calls that can be looked up, each thread takes one.
+// The thread that drives the connection (server/net/served_connection.h) owns nghttp2's session,
+// which needs no lock. If several calls are ready, each lookup thread takes one.
 //
-// Memory: an idle connection has its session. A call takes room for its request and its answer from
-// the server's pool; rows are sent from where they were looked up.
+// Memory: an idle connection has its session. A call takes memory for its request and its response
+// from the server's pool. Rows are sent from the memory into which they were looked up.
 //
-// Bounds: beside those of HTTP/2 itself (windows, streams, header lists), of what costs a client
-// little: streams that it resets (nghttp2's rate limit), CONTINUATION frames, pings, and frames
-// that bring nothing.
+// Limits, besides those of HTTP/2 (windows, streams, header lists), on what costs a client little:
+// streams that it resets (nghttp2's rate limit), CONTINUATION frames, pings, and frames without
+// fields or data (FloodLimit).
 //
-// Thread-safe: what ServedConnection says, and OnCallEnded. All else belongs to whoever drives.
+// Thread-safe: OnCallEnded, OnTurn and what ServedConnection documents as thread-safe. Only the
+// driving thread may call the rest.
 #pragma once
 
 #include <nghttp2/nghttp2.h>
@@ -24,9 +25,9 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "server/grpc/flood_limit.h"
 #include "server/grpc/grpc_stream.h"
 #include "server/grpc/output_queue.h"
-#include "server/grpc/ping_limit.h"
 #include "server/net/served_connection.h"
 
 namespace hps::server {
@@ -38,9 +39,10 @@ class GrpcConnection final : public ServedConnection {
   explicit GrpcConnection(GrpcServer& server);
   ~GrpcConnection() override;
 
-  // The call is the stream's again. Any thread.
+  // The lookup or the slow method of the stream has ended. Any thread.
   void OnCallEnded(GrpcStream& stream);
-  // It has its turn. Any thread that looks up. False: whoever drives now goes on with it.
+  // The stream's queued request may begin. Any lookup thread. False: another thread drives the
+  // connection and handles the event.
   bool OnTurn(GrpcStream& stream);
 
   // ---- For its streams.
@@ -52,11 +54,11 @@ class GrpcConnection final : public ServedConnection {
   using ServedConnection::NoteDeadline;
   // Whether a request that is whole now may begin before anything else that waits.
   bool MayBegin();
-  // ... else it waits for its turn.
+  // Queues the stream's request if it may not begin at once.
   void AwaitTurn(GrpcStream& stream);
-  // It waits no more. False: it did not, or its turn is on its way.
+  // Removes it from the queue. False: it was not queued, or has just been dispatched.
   bool ForgetTurn(GrpcStream& stream);
-  // The call is looked up as soon as a thread may.
+  // The lookup begins as soon as a thread is free.
   void AddRunnable(GrpcStream& stream);
   // The client may send as much again.
   void Consume(const GrpcStream& stream, size_t bytes);
@@ -117,6 +119,7 @@ class GrpcConnection final : public ServedConnection {
   void Check(int result);
 
   // What has come, from nghttp2's callbacks.
+  GrpcStream* NewStream();
   int BeginFields(int32_t id);
   void CheckIdle();
   void CountUseful(size_t payload_bytes);
@@ -159,11 +162,9 @@ class GrpcConnection final : public ServedConnection {
   TimePoint blocked_since_{};
   uint64_t blocked_end_ = 0;  // of the output that the block began with
   TimePoint linger_until_{};
-  TimePoint pinged_at_{};           // by the server; the epoch: it waits for no answer
-  PingLimit pings_;                 // of the client
-  size_t refused_field_bytes_ = 0;  // of the call that there was no room for last
-  size_t idle_bytes_ = 0;           // that brought nothing, since something was answered
-  size_t late_bytes_max_ = 0;       // that may still come of calls that were ended early
+  TimePoint pinged_at_{};  // by the server; the epoch: it waits for no answer
+  FloodLimit flood_limit_;
+  size_t refused_field_bytes_ = 0;  // of the last call that was refused for lack of capacity
 };
 
 }  // namespace hps::server

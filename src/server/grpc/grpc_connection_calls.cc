@@ -13,8 +13,6 @@
 namespace hps::server {
 namespace {
 
-// Bytes of frames that bring nothing, since something was answered: 28,000 of the smallest.
-constexpr size_t kIdleBytesMax = size_t{256} << 10;
 constexpr size_t kFrameHeadBytes = 9;
 // Larger answers take turns with the others of their connection.
 constexpr size_t kSharedAnswerBytes = size_t{64} << 10;
@@ -33,10 +31,10 @@ const nghttp2_nv kContentType = Field("content-type", "application/grpc");
 const nghttp2_nv kAccepted = Field("grpc-accept-encoding", "identity,deflate,gzip");
 
 nghttp2_nv CodeField(const GrpcStream& stream) {
-  return Field("grpc-status", StatusCodeText(stream.end_code()));
+  return Field("grpc-status", StatusCodeText(stream.response().end_code()));
 }
 nghttp2_nv MessageField(const GrpcStream& stream) {
-  return CopiedField("grpc-message", stream.end_message());
+  return CopiedField("grpc-message", stream.response().end_message());
 }
 
 }  // namespace
@@ -46,9 +44,21 @@ void GrpcConnection::Check(int result) {
   if (nghttp2_is_fatal(result) != 0) is_broken_ = true;
 }
 
+// Null: the server has no capacity for another call, or no memory.
+GrpcStream* GrpcConnection::NewStream() {
+  try {
+    if (streams_.size() == streams_.capacity()) streams_.reserve(2 * streams_.size() + 1);
+    GrpcStream* const stream = server_.TakeStream(streams_.size());
+    if (stream != nullptr) streams_.push_back(stream);
+    return stream;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 int GrpcConnection::BeginFields(int32_t id) {
   set_is_new(false);
-  GrpcStream* const stream = server_.TakeStream(streams_.size());
+  GrpcStream* const stream = NewStream();
   if (stream == nullptr) {
     refused_field_bytes_ = 0;
     server_.parts().counters->CountRequest(Protocol::kGrpc);
@@ -60,14 +70,8 @@ int GrpcConnection::BeginFields(int32_t id) {
     Check(nghttp2_submit_response(session_.get(), id, fields.data(), fields.size(), nullptr));
     return 0;
   }
-  try {
-    streams_.push_back(stream);
-  } catch (const std::bad_alloc&) {
-    server_.ReturnStream(*stream);
-    return NGHTTP2_ERR_CALLBACK_FAILURE;
-  }
   stream->index = streams_.size() - 1;
-  stream->is_open = true;
+  stream->http = GrpcStream::Http::kOpen;
   stream->Begin(*this, id);
   return nghttp2_session_set_stream_user_data(session_.get(), id, stream) == 0
              ? 0
@@ -79,12 +83,12 @@ void GrpcConnection::Consume(const GrpcStream& stream, size_t bytes) {
 }
 
 void GrpcConnection::SubmitAnswer(GrpcStream& stream) {
-  if (stream.has_answer_head) {
+  if (stream.http == GrpcStream::Http::kAnswering) {
     Check(nghttp2_session_resume_data(session_.get(), stream.id()));
     return;
   }
-  stream.has_answer_head = true;
-  if (stream.unsent_bytes() > kSharedAnswerBytes) {
+  stream.http = GrpcStream::Http::kAnswering;
+  if (stream.response().unsent_bytes() > kSharedAnswerBytes) {
     const nghttp2_extpri turns = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
     Check(nghttp2_session_change_extpri_stream_priority(session_.get(), stream.id(), &turns, 1));
   }
@@ -96,20 +100,20 @@ void GrpcConnection::SubmitAnswer(GrpcStream& stream) {
 }
 
 void GrpcConnection::SubmitEnd(GrpcStream& stream) {
-  if (stream.has_answer_head) {
+  if (stream.http == GrpcStream::Http::kAnswering) {
     Check(nghttp2_session_resume_data(session_.get(), stream.id()));
     return;
   }
-  stream.has_answer_head = true;
+  stream.http = GrpcStream::Http::kAnswering;
   const std::array<nghttp2_nv, 5> fields = {kOk, kContentType, CodeField(stream),
                                             MessageField(stream), kAccepted};
-  const bool is_unknown_coding = stream.end_code() == absl::StatusCode::kUnimplemented;
+  const bool is_unknown_coding = stream.response().end_code() == absl::StatusCode::kUnimplemented;
   Check(nghttp2_submit_response(session_.get(), stream.id(), fields.data(),
                                 is_unknown_coding ? 5 : 4, nullptr));
 }
 
 void GrpcConnection::SubmitHttpStatus(GrpcStream& stream, std::string_view code) {
-  stream.has_answer_head = true;
+  stream.http = GrpcStream::Http::kAnswering;
   const nghttp2_nv field = CopiedField(":status", code);
   Check(nghttp2_submit_response(session_.get(), stream.id(), &field, 1, nullptr));
 }
@@ -120,18 +124,18 @@ void GrpcConnection::ResetStream(GrpcStream& stream) { EndEarly(stream.id(), NGH
 // is on its way fits the connection's window.
 void GrpcConnection::EndEarly(int32_t id, uint32_t error) {
   Check(nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, error));
-  late_bytes_max_ = std::min<size_t>(late_bytes_max_ + kStreamWindowBytes, kConnectionWindowBytes);
+  flood_limit_.AllowLate(kStreamWindowBytes, kConnectionWindowBytes);
 }
 
 ssize_t GrpcConnection::NextData(GrpcStream& stream, size_t bytes_max, uint32_t* flags) {
-  const size_t rest = stream.unsent_bytes();
-  if (rest == 0 && !stream.ends()) return NGHTTP2_ERR_DEFERRED;
+  const size_t rest = stream.response().unsent_bytes();
+  if (rest == 0 && !stream.response().ends()) return NGHTTP2_ERR_DEFERRED;
   const size_t bytes = std::min(rest, bytes_max);
   if (bytes > 0) *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-  if (bytes == rest && stream.ends()) {
+  if (bytes == rest && stream.response().ends()) {
     *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
     const std::array<nghttp2_nv, 2> fields = {CodeField(stream), MessageField(stream)};
-    const size_t count = stream.end_message().empty() ? 1 : 2;
+    const size_t count = stream.response().end_message().empty() ? 1 : 2;
     if (nghttp2_submit_trailer(session_.get(), stream.id(), fields.data(), count) != 0)
       return NGHTTP2_ERR_CALLBACK_FAILURE;
   }
@@ -145,17 +149,14 @@ int GrpcConnection::SendData(GrpcStream& stream, std::span<const std::byte> head
     stream.in_output = true;
   }
   out_.AddCopy(head);
-  stream.TakeUnsent(bytes, &out_);
+  stream.response().TakeUnsent(bytes, &out_);
   stream.output_end = out_.end();
   return 0;
 }
 
 void GrpcConnection::OnSent(const nghttp2_frame& frame) {
   const bool has_fields = frame.hd.type == NGHTTP2_HEADERS;
-  if (has_fields || frame.hd.type == NGHTTP2_DATA) {
-    idle_bytes_ = 0;
-    pings_.Reset();
-  }
+  if (has_fields || frame.hd.type == NGHTTP2_DATA) flood_limit_.OnAnswered();
   if (frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code != NGHTTP2_NO_ERROR)
     server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
   // Answered before the client has sent everything: it need not.
@@ -166,19 +167,15 @@ void GrpcConnection::OnSent(const nghttp2_frame& frame) {
 }
 
 void GrpcConnection::CheckIdle() {
-  if (idle_bytes_ <= kIdleBytesMax) return;
-  const size_t late_bytes = std::min(idle_bytes_ - kIdleBytesMax, late_bytes_max_);
-  idle_bytes_ -= late_bytes;
-  late_bytes_max_ -= late_bytes;
-  if (idle_bytes_ > kIdleBytesMax) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
+  if (flood_limit_.IsExceeded()) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 void GrpcConnection::CountUseful(size_t payload_bytes) {
-  idle_bytes_ -= std::min(idle_bytes_, payload_bytes + kFrameHeadBytes);
+  flood_limit_.OnUseful(payload_bytes + kFrameHeadBytes);
 }
 
 void GrpcConnection::CountPing() {
-  if (!pings_.Admit(read_at_)) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
+  if (!flood_limit_.AdmitPing(read_at_)) Refuse(NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 void GrpcConnection::Refuse(uint32_t error) {

@@ -16,7 +16,7 @@ class GrpcDrainTest : public GrpcWorld {
   }
 };
 
-// Would catch a server that is gone, or whose queue is, when the look-up of a call ends.
+// Would catch a server that is gone, or whose queue is, when the lookup of a call ends.
 TEST_F(GrpcDrainTest, EndsOnlyWhenTheLookupsOfItsCallsHaveEnded) {
   gate_->Close();
   std::thread waiting([&] {

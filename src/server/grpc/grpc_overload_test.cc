@@ -281,7 +281,7 @@ TEST_F(GrpcNoTurnsTest, EachWaitHasAnEnd) {
   for (const uint32_t id : {7u, 11u, 13u}) {
     EXPECT_EQ(client_->Await(id).code(), 4);
     EXPECT_EQ(client_->answer(id).message(),
-              "the call's time was over before its request was read");
+              "the call's deadline passed before its request was read");
   }
   Release();
   EXPECT_EQ(client_->Await(9).code(), 0) << "it has the time";
@@ -298,7 +298,7 @@ TEST_F(GrpcNoTurnsTest, OfAStreamTheErrorSaysWhichRequestItWas) {
   const std::string packed_message = Field(1, "m") + Field(3, "id-1") + message;
   client_->SendData(9, Framed(Packed(packed_message), 1), /*end=*/false);
   const std::string refusal = Framed(
-      StreamErrorMessage("the call's time was over before its request was read", "m", "id-1"));
+      StreamErrorMessage("the call's deadline passed before its request was read", "m", "id-1"));
   Http2Frame frame;
   for (const uint32_t id : {7u, 9u}) {
     while (client_->answer(id).data.size() < refusal.size() && client_->Receive(&frame)) continue;

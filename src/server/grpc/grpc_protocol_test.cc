@@ -74,7 +74,7 @@ class GrpcProtocolTest : public testing::Test {
                                      rows.subspan(i * row_bytes, row_bytes)));
     }
   }
-  // A new connection whose first call, a look-up of three rows, has been answered. Where time-outs
+  // A new connection whose first call, a lookup of three rows, has been answered. Where time-outs
   // are so short that a client which is kept from a processor meets them, it has some tries.
   std::unique_ptr<Http2Client> ConnectAndCall(int tries) {
     auto client = Connect();
@@ -175,7 +175,7 @@ TEST_F(GrpcProtocolTest, ACallHasOneMessage) {
       {"the call ended within a message", Framed("abc").substr(0, 7)},
       {"the call has more than one request message", Framed("") + Framed("")},
       {"the call has more than one request message", Framed("") + "x"},
-      {"what came is no message of gRPC", Framed("", 2)},
+      {"invalid gRPC message prefix: the compressed flag must be 0 or 1", Framed("", 2)},
   };
   uint32_t id = 1;
   for (const auto& [message, bytes] : wrong) {

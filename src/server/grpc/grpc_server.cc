@@ -1,7 +1,6 @@
 #include "server/grpc/grpc_server.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "base/limits.h"
@@ -68,12 +67,8 @@ GrpcStream* GrpcServer::TakeStream(size_t connection_calls) {
   if (calls >= kGrpcCallsMax - kGrpcCallsKept && connection_calls >= kGrpcFewCalls) return nullptr;
   if (free_streams_.empty()) {
     if (streams_.size() == kGrpcCallsMax) return nullptr;
-    try {
-      free_streams_.reserve(streams_.size() + 1);  // so that ReturnStream allocates nothing
-      streams_.push_back(std::make_unique<GrpcStream>(*this));
-    } catch (const std::bad_alloc&) {
-      return nullptr;
-    }
+    free_streams_.reserve(streams_.size() + 1);  // so that ReturnStream allocates nothing
+    streams_.push_back(std::make_unique<GrpcStream>(*this));
     return streams_.back().get();
   }
   GrpcStream* const stream = free_streams_.back();

@@ -28,12 +28,12 @@ class GrpcServer final : public ConnectionServer {
   // ---- For its connections and their streams.
 
   const ControlMethods& control() const { return control_; }
-  StreamPlaces& places() { return places_; }
+  StreamLimiter& places() { return places_; }
   // Of health's Watch, which asks for no token: strangers take no streams of inferences.
-  StreamPlaces& watch_places() { return watch_places_; }
+  StreamLimiter& watch_places() { return watch_places_; }
 
   // An object for one more call of a connection that has so many; null where the server has no more
-  // for it, or no memory.
+  // for it. Throws std::bad_alloc, with nothing changed.
   GrpcStream* TakeStream(size_t connection_calls);
   void ReturnStream(GrpcStream& stream);
 
@@ -44,8 +44,8 @@ class GrpcServer final : public ConnectionServer {
   void OnRefusedConnection(int /*fd*/) override {}
 
   const ControlMethods control_;
-  StreamPlaces places_;
-  StreamPlaces watch_places_;
+  StreamLimiter places_;
+  StreamLimiter watch_places_;
 
   Mutex streams_mutex_;
   std::vector<std::unique_ptr<GrpcStream>> streams_ HPS_GUARDED_BY(streams_mutex_);

@@ -8,7 +8,6 @@
 #include "base/bytes.h"
 #include "base/logging.h"
 #include "base/macros.h"
-#include "base/no_memory.h"
 #include "base/text.h"
 #include "server/grpc/grpc_connection.h"
 #include "server/grpc/grpc_server.h"
@@ -19,35 +18,15 @@ namespace {
 
 constexpr std::string_view kInferPath = "/inference.GRPCInferenceService/ModelInfer";
 constexpr std::string_view kStreamPath = "/inference.GRPCInferenceService/ModelStreamInfer";
-// Of a text that stays for the next call.
-constexpr size_t kKeptBytesMax = 4096;
-// Unpacked for ReadHead.
-constexpr size_t kPackedHeadBytes = 4096;
 constexpr Duration kWatchPeriod = std::chrono::milliseconds(500);
 
 TimePoint Now() { return RealClock().Now(); }
 
 absl::Status ShuttingDown() { return absl::UnavailableError("the server is shutting down"); }
 
-MessageCoding CodingOf(std::string_view name) {
-  if (name == "identity") return MessageCoding::kIdentity;
-  if (name == "gzip") return MessageCoding::kGzip;
-  return name == "deflate" ? MessageCoding::kDeflate : MessageCoding::kUnknown;
-}
-
-bool IsGrpc(std::string_view content_type) {
-  constexpr std::string_view kType = "application/grpc";
-  if (!content_type.starts_with(kType)) return false;
-  const std::string_view rest = content_type.substr(kType.size());
-  return rest.empty() || rest == "+proto" || rest.front() == ';';
-}
-
-void Trim(std::string* text) {
-  text->clear();
-  if (text->capacity() > kKeptBytesMax) *text = std::string();
-}
-
 }  // namespace
+
+GrpcStream::GrpcStream(GrpcServer& server) : server_(server), request_reader_(server.pool()) {}
 
 GrpcStream::~GrpcStream() { Reset(); }
 
@@ -60,7 +39,7 @@ void GrpcStream::Begin(GrpcConnection& connection, int32_t id) {
   SetDeadline(connection.read_at() + server_.parts().config->header_timeout);
 }
 
-// A request came when its socket had something to read, not when there was time to read it.
+// A request arrived when its socket became readable, not when the server read it.
 void GrpcStream::NoteArrival() {
   arrival_ = connection_->arrived_at();
   unread_wait_ = connection_->read_at() - arrival_;
@@ -72,14 +51,15 @@ void GrpcStream::End() {
   has_place_ = false;
   connection_ = nullptr;
   deadline_ = kNoDeadline;
-  field_bytes_ = unread_ = 0;
-  is_post_ = is_grpc_ = is_timeout_wrong_ = is_stream_ = is_ended_ = ends_ = false;
-  is_open = has_answer_head = in_output = in_server = awaits_turn = is_runnable = false;
-  is_admitted_.reset();
-  coding_ = MessageCoding::kIdentity;
+  unread_ = 0;
+  is_stream_ = false;
+  http = Http::kClosed;
+  execution = Execution::kNone;
+  in_output = false;
   control_method_ = nullptr;
-  end_code_ = absl::StatusCode::kOk;
-  for (std::string* text : {&path_, &told_, &end_message_}) Trim(text);
+  metadata_.Clear();
+  request_reader_.Clear();
+  response_.Clear();
 }
 
 void GrpcStream::SetDeadline(TimePoint deadline) {
@@ -90,25 +70,8 @@ void GrpcStream::SetDeadline(TimePoint deadline) {
 // ---- Reading ------------------------------------------------------------------------------------
 
 void GrpcStream::OnField(std::string_view name, std::string_view value) {
-  constexpr size_t kBytesBeside = 32;
-  field_bytes_ += name.size() + value.size() + kBytesBeside;
-  if (field_bytes_ > kCallFieldBytesMax || phase_ != Phase::kFields) return;
-  if (name == ":path") {
-    path_.assign(value);
-  } else if (name == ":method") {
-    is_post_ = value == "POST";
-  } else if (name == "content-type") {
-    is_grpc_ = IsGrpc(value);
-  } else if (name == "authorization") {
-    // Of two, a proxy in front may have looked at the other one.
-    is_admitted_ = !is_admitted_.has_value() && server_.Admits(value);
-  } else if (name == "grpc-encoding") {
-    coding_ = CodingOf(value);
-  } else if (name == "grpc-timeout") {
-    const std::optional<Duration> timeout = ParseTimeout(value);
-    is_timeout_wrong_ = !timeout.has_value();
-    if (timeout) call_deadline_ = arrival_ + *timeout;
-  }
+  if (phase_ != Phase::kFields) return metadata_.Count(name, value);
+  metadata_.Add(name, value, [this](std::string_view token) { return server_.Admits(token); });
 }
 
 void GrpcStream::OnFields() {
@@ -116,28 +79,32 @@ void GrpcStream::OnFields() {
   server_.parts().counters->CountRequest(Protocol::kGrpc);
   phase_ = Phase::kReading;
   SetDeadline(kNoDeadline);
-  if (field_bytes_ > kCallFieldBytesMax) {
+  using Timeout = CallMetadata::Timeout;
+  if (metadata_.timeout_state() == Timeout::kValid) call_deadline_ = arrival_ + metadata_.timeout();
+  if (metadata_.is_too_large()) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
     return Finish(absl::ResourceExhaustedError(
-        absl::StrCat("the call's metadata are more than ", kCallFieldBytesMax, " bytes")));
+        absl::StrCat("the call's metadata is larger than ", kCallFieldBytesMax, " bytes")));
   }
-  if (!is_post_ || !is_grpc_) {
+  if (!metadata_.is_post() || !metadata_.is_grpc()) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
     phase_ = Phase::kFinishing;
     SetDeadline(Now() + server_.parts().config->write_timeout);
-    return connection_->SubmitHttpStatus(*this, is_post_ ? "415" : "405");
+    return connection_->SubmitHttpStatus(*this, metadata_.is_post() ? "415" : "405");
   }
-  is_stream_ = path_ == kStreamPath;
-  const bool is_inference = is_stream_ || path_ == kInferPath;
-  control_method_ = is_inference ? nullptr : ControlMethods::Find(path_);
+  const std::string& path = metadata_.path();
+  is_stream_ = path == kStreamPath;
+  const bool is_inference = is_stream_ || path == kInferPath;
+  control_method_ = is_inference ? nullptr : ControlMethods::Find(path);
   absl::Status status = Admit();
   if (status.ok() && !is_inference && control_method_ == nullptr) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kUnknown);
     status = absl::UnimplementedError(absl::StrCat(
-        "there is no method '", PrintableText(std::string_view(path_).substr(0, 256)), "'"));
-  } else if (status.ok() && is_timeout_wrong_) {
+        "there is no method '", PrintableText(std::string_view(path).substr(0, 256)), "'"));
+  } else if (status.ok() && metadata_.timeout_state() == Timeout::kInvalid) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
-    status = absl::InvalidArgumentError("grpc-timeout is none");
+    status = absl::InvalidArgumentError(
+        "grpc-timeout is invalid: send at most 8 digits and one of the units H, M, S, m, u, n");
   }
   if (!status.ok()) return Finish(status);
   Read();
@@ -146,11 +113,14 @@ void GrpcStream::OnFields() {
 absl::Status GrpcStream::Admit() {
   const bool is_health = control_method_ != nullptr && control_method_->is_health;
   if (!is_health) {
-    if (!is_admitted_.has_value()) is_admitted_ = server_.Admits({});
-    if (!*is_admitted_) {
+    const CallMetadata::Token token = metadata_.token();
+    const bool is_admitted = token == CallMetadata::Token::kAbsent
+                                 ? server_.Admits({})
+                                 : token == CallMetadata::Token::kAccepted;
+    if (!is_admitted) {
       server_.parts().counters->CountAuthFailure();
       return absl::UnauthenticatedError(
-          "one bearer token is needed: 'authorization: Bearer TOKEN'");
+          "exactly one bearer token is required: 'authorization: Bearer TOKEN'");
     }
   }
   if (!is_stream_ && !is_watch()) return absl::OkStatus();
@@ -160,9 +130,9 @@ absl::Status GrpcStream::Admit() {
   return placed;
 }
 
-// Waits for the next request, or for the only one.
+// Waits for the next request of a stream, or for the only request.
 void GrpcStream::Read() {
-  const bool has_all = is_ended_ && !reader_.has_more();
+  const bool has_all = request_reader_.is_ended() && !request_reader_.has_more();
   if (is_stream_ && server_.draining() && !has_all) return Finish(ShuttingDown());
   phase_ = Phase::kReading;
   const ServerConfig& config = *server_.parts().config;
@@ -175,8 +145,8 @@ void GrpcStream::Read() {
 void GrpcStream::OnData(std::span<const std::byte> bytes) {
   const bool reads = phase_ == Phase::kReading;
   if (phase_ == Phase::kFinishing) return connection_->Consume(*this, bytes.size());
-  if (is_stream_ && reads && !reader_.has_more()) NoteArrival();
-  if (const absl::Status added = reader_.Add(bytes, server_.pool()); !added.ok()) {
+  if (is_stream_ && reads && !request_reader_.has_more()) NoteArrival();
+  if (const absl::Status added = request_reader_.Add(bytes); !added.ok()) {
     const absl::Status told = CountMessage(added, BadRequestReason::kProtocol);
     return reads ? Finish(told) : connection_->ResetStream(*this);
   }
@@ -189,45 +159,27 @@ void GrpcStream::OnData(std::span<const std::byte> bytes) {
 }
 
 void GrpcStream::OnEnd() {
-  is_ended_ = true;
+  request_reader_.SetEnded();
   if (phase_ == Phase::kReading) TakeMessages();
 }
 
-// Unpacked, too.
+// The limit also holds for the inflated message.
 uint64_t GrpcStream::message_bytes_max() const {
   const uint64_t most = server_.parts().config->body_bytes_max;
   return control_method_ == nullptr ? most : std::min(most, kControlBytesMax);
 }
 
 void GrpcStream::TakeMessages() {
-  MessageReader::Message message;
-  const absl::StatusOr<MessageReader::Step> step =
-      reader_.Front(message_bytes_max(), server_.pool(), &message);
+  const absl::StatusOr<RequestReader::Step> step =
+      request_reader_.Next(message_bytes_max(), is_stream_);
   if (!step.ok()) return Finish(CountMessage(step.status(), BadRequestReason::kProtocol));
-  const bool has_message = *step == MessageReader::Step::kMessage;
-  const char* wrong = nullptr;
-  if (has_message && !is_stream_ && reader_.has_more()) {
-    wrong = "the call has more than one request message";
-  } else if (!has_message && is_ended_) {
-    if (reader_.has_more()) {
-      wrong = "the call ended within a message";
-    } else if (is_stream_) {
-      return Finish(absl::OkStatus());
-    } else {
-      wrong = "the call has no request message";
-    }
-  }
-  if (wrong != nullptr) {
-    server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
-    return Finish(absl::InvalidArgumentError(wrong));
-  }
-  if (has_message && (is_stream_ || is_ended_)) Answer(message);
+  if (*step == RequestReader::Step::kEnd) return Finish(absl::OkStatus());
+  if (*step == RequestReader::Step::kMessage) Answer();
 }
 
-void GrpcStream::Answer(const MessageReader::Message& message) {
+void GrpcStream::Answer() {
   phase_ = Phase::kCalling;
   SetDeadline(kNoDeadline);
-  packed_ = message;
   if (control_method_ != nullptr || connection_->MayBegin()) return AnswerNow();
   left_at_ = Now();
   if (call_deadline_ <= left_at_) return RefuseLate();
@@ -245,19 +197,13 @@ void GrpcStream::Answer(const MessageReader::Message& message) {
 // where it is: the request's views are of it.
 absl::Status GrpcStream::ReadHead() {
   request.model = request.id = {};
-  std::span<const std::byte> bytes = packed_.bytes;
-  if (packed_.is_compressed) {
-    if (inflated_.memory.empty()) {
-      HPS_ASSIGN_OR_RETURN(inflated_,
-                           InflateHead(coding_, bytes, kPackedHeadBytes, server_.pool()));
-    }
-    bytes = inflated_.memory.bytes().first(inflated_.size);
-  }
+  HPS_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes,
+                       request_reader_.Head(metadata_.coding()));
   request_codec_.ParseHead(bytes, &request);
   return absl::OkStatus();
 }
 
-// The connection hears of it as of an event: another thread may drive it.
+// Another thread may drive the connection, so the turn is passed to it as an event.
 bool GrpcStream::TakeTurn(const Backlog::Turn& /*turn*/) { return connection_->OnTurn(*this); }
 
 void GrpcStream::OnTurn() {
@@ -267,49 +213,39 @@ void GrpcStream::OnTurn() {
   AnswerNow();
 }
 
-// Before anything is made of its bytes.
+// Called before the request is parsed.
 void GrpcStream::RefuseLate() {
   server_.parts().counters->CountDeadlineExceeded(LateStage::kQueue);
-  SendRefusal(absl::DeadlineExceededError("the call's time was over before its request was read"));
+  SendRefusal(
+      absl::DeadlineExceededError("the call's deadline passed before its request was read"));
 }
 
 void GrpcStream::AnswerNow() {
   if (call_deadline_ <= Now() && control_method_ == nullptr) return RefuseLate();
-  const absl::StatusOr<std::span<const std::byte>> bytes = Unpack(packed_);
-  if (!bytes.ok()) return SendError(CountMessage(bytes.status(), BadRequestReason::kSyntax));
-  message_ = *bytes;
+  const absl::Status unpacked = request_reader_.Unpack(metadata_.coding(), message_bytes_max());
+  if (!unpacked.ok()) return SendError(CountMessage(unpacked, BadRequestReason::kSyntax));
   if (control_method_ != nullptr) return AnswerControl();
   const absl::Status started = StartInference();
   if (!started.ok()) SendRefusal(started);
-}
-
-absl::StatusOr<std::span<const std::byte>> GrpcStream::Unpack(
-    const MessageReader::Message& message) {
-  if (!message.is_compressed) return message.bytes;
-  HPS_ASSIGN_OR_RETURN(inflated_,
-                       InflateMessage(coding_, message.bytes, message_bytes_max(), server_.pool()));
-  reader_.Pop();  // nobody reads the packed one any more, and its numbers may need the room
-  packed_.bytes = {};
-  return inflated_.memory.bytes().first(inflated_.size);
 }
 
 // ---- Answering ----------------------------------------------------------------------------------
 
 void GrpcStream::AnswerControl() {
   if (!control_method_->is_slow)
-    return SendControl(server_.control().Call(*control_method_, AsText(message_)));
-  in_server = true;
+    return SendControl(server_.control().Call(*control_method_, AsText(request_reader_.message())));
+  execution = Execution::kRunning;
   const absl::Status posted = server_.PostSlow(this);
   if (posted.ok()) return;
-  in_server = false;
+  execution = Execution::kNone;
   SendError(posted);
 }
 
 void GrpcStream::Run() {
   try {
-    control_answer_ = server_.control().Call(*control_method_, AsText(message_));
+    result_ = server_.control().Call(*control_method_, AsText(request_reader_.message()));
   } catch (const std::bad_alloc&) {
-    control_answer_ = NoMemory();
+    result_ = absl::ResourceExhaustedError("out of memory; try again later");
   }
   connection_->OnCallEnded(*this);
 }
@@ -320,10 +256,11 @@ void GrpcStream::SendControl(ControlMethods::Answer answer) {
   SendError(answer.status());
 }
 
-// Its request stays where it is.
+// Keeps the request: the method is called again later.
 void GrpcStream::TellWatcher() {
-  const ControlMethods::Answer now = server_.control().Call(*control_method_, AsText(message_));
-  if (now.ok() && *now != told_) return SendText(*now);
+  const ControlMethods::Answer now =
+      server_.control().Call(*control_method_, AsText(request_reader_.message()));
+  if (now.ok() && *now != response_.text()) return SendText(*now);
   if (server_.draining()) return Finish(ShuttingDown());
   SetDeadline(std::min(Now() + kWatchPeriod, call_deadline_));
 }
@@ -334,14 +271,13 @@ absl::Status GrpcStream::StartInference() {
   request.protocol = Protocol::kGrpc;
   request.arrival = arrival_;
   request.unread_wait = unread_wait_;
-  if (const absl::Status parsed =
-          request_codec_.Parse(message_, server_.parts().config->body_bytes_max, &request);
+  if (const absl::Status parsed = request_codec_.Parse(
+          request_reader_.message(), server_.parts().config->body_bytes_max, &request);
       !parsed.ok()) {
     CountBadRequest(parsed, BadRequestReason::kSyntax);
     return parsed;
   }
-  request.body_bytes =
-      reader_.lent_bytes() + inflated_.memory.bytes().size() + request_codec_.unpacked_bytes();
+  request.body_bytes = request_reader_.held_bytes() + request_codec_.unpacked_bytes();
   SetTimeout();
   HPS_RETURN_IF_ERROR(server_.parts().inference->Prepare(*this));
   const size_t answer_bytes = response_codec_.Plan(
@@ -353,8 +289,8 @@ absl::Status GrpcStream::StartInference() {
     server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     return rows.status();
   }
-  rows_ = *std::move(rows);
-  response_codec_.Place(rows_.bytes().data(), this);
+  response_.HoldRows(*std::move(rows));
+  response_codec_.Place(response_.rows().data(), this);
   connection_->AddRunnable(*this);
   return absl::OkStatus();
 }
@@ -376,24 +312,25 @@ uint64_t GrpcStream::AnswerBytes() const {
 }
 
 void GrpcStream::OnDone(const absl::Status& status) {
-  call_status_ = status;
+  if (status.ok()) {
+    result_ = std::string();
+  } else {
+    result_ = status;
+  }
   connection_->OnCallEnded(*this);
 }
 
 void GrpcStream::OnCallEnded() {
   if (phase_ != Phase::kCalling) return;  // it was ended meanwhile
-  if (control_method_ != nullptr) return SendControl(std::move(control_answer_));
-  const absl::Status status = std::exchange(call_status_, absl::OkStatus());
-  if (status.ok()) return SendRows();
-  SendRefusal(status);
+  if (control_method_ != nullptr) return SendControl(std::move(result_));
+  if (result_.ok()) return SendRows();
+  SendRefusal(std::exchange(result_, std::string()).status());
 }
 
 void GrpcStream::SendRows() {
   ReleaseMessage();
-  pieces_.clear();
-  pieces_.emplace_back(prefix_);
-  for (const std::span<std::byte> piece : response_codec_.pieces()) pieces_.emplace_back(piece);
-  Send();
+  response_.SetMessage(response_codec_.pieces(), BeginSending());
+  connection_->SubmitAnswer(*this);
 }
 
 // Of an inference.
@@ -422,35 +359,23 @@ void GrpcStream::SendError(const absl::Status& error) {
 }
 
 void GrpcStream::SendText(std::string text) {
-  told_ = std::move(text);
   if (!is_watch()) ReleaseMessage();
-  pieces_.clear();
-  pieces_.emplace_back(prefix_);
-  pieces_.emplace_back(AsBytes(std::string_view(told_)));
-  Send();
+  response_.SetText(std::move(text), BeginSending());
+  connection_->SubmitAnswer(*this);
 }
 
-void GrpcStream::Send() {
+ResponseWriter::After GrpcStream::BeginSending() {
   phase_ = is_stream_ || is_watch() ? Phase::kSending : Phase::kFinishing;
   SetDeadline(Now() + server_.parts().config->write_timeout);
-  size_t bytes = 0;
-  for (const std::span<const std::byte> piece : pieces_) bytes += piece.size();
-  unsent_bytes_ = bytes;
-  first_piece_ = 0;
-  prefix_[0] = std::byte{0};
-  StoreLittleEndian(prefix_.data() + 1,
-                    __builtin_bswap32(static_cast<uint32_t>(bytes - prefix_.size())));
-  ends_ = phase_ == Phase::kFinishing;
-  connection_->SubmitAnswer(*this);
+  return phase_ == Phase::kFinishing ? ResponseWriter::After::kStatus
+                                     : ResponseWriter::After::kMore;
 }
 
 void GrpcStream::Finish(const absl::Status& status) {
   phase_ = Phase::kFinishing;
   SetDeadline(Now() + server_.parts().config->write_timeout);
-  end_code_ = status.code();
-  end_message_ =
-      StatusMessageText(std::string_view(status.message().data(), status.message().size()));
-  ends_ = true;
+  response_.SetStatus(status.code(), StatusMessageText(std::string_view(status.message().data(),
+                                                                        status.message().size())));
   GiveBack();
   connection_->SubmitEnd(*this);
 }
@@ -460,38 +385,23 @@ void GrpcStream::OnNoMemory() {
   if (phase_ == Phase::kFinishing || phase_ == Phase::kSending) {
     return connection_->ResetStream(*this);
   }
-  // Short enough to need no memory.
-  if (!in_server) GiveBack();
+  if (execution == Execution::kNone) GiveBack();
   phase_ = Phase::kFinishing;
   SetDeadline(Now() + server_.parts().config->write_timeout);
-  end_code_ = absl::StatusCode::kResourceExhausted;
-  end_message_.assign("no memory");
-  ends_ = true;
-  unsent_bytes_ = 0;
+  // The text is short enough to be stored without an allocation.
+  response_.SetStatus(absl::StatusCode::kResourceExhausted, "no memory");
   connection_->SubmitEnd(*this);
 }
 
-void GrpcStream::TakeUnsent(size_t bytes, OutputQueue* out) {
-  unsent_bytes_ -= bytes;
-  while (bytes > 0) {
-    std::span<const std::byte>& piece = pieces_[first_piece_];
-    const size_t step = std::min(bytes, piece.size());
-    out->AddView(piece.first(step));
-    piece = piece.subspan(step);
-    bytes -= step;
-    if (piece.empty()) ++first_piece_;
-  }
-}
-
 void GrpcStream::OnFlushed() {
-  if (phase_ != Phase::kSending || unsent_bytes_ > 0) return;
+  if (phase_ != Phase::kSending || response_.unsent_bytes() > 0) return;
   ReleaseAnswer();
   if (is_watch()) {
     phase_ = Phase::kWatching;
     return TellWatcher();
   }
   ReleaseRequest();
-  if (reader_.has_more()) {
+  if (request_reader_.has_more()) {
     arrival_ = Now();
     unread_wait_ = Duration::zero();
   }
@@ -531,11 +441,10 @@ void GrpcStream::OnTime(TimePoint now) {
   }
 }
 
-// Gives the look-up up of a client that has gone. One that is past its deadline has it as its own,
-// and ends by it.
+// Cancels the lookup if the client has gone. A lookup past its deadline ends by itself.
 void GrpcStream::OnClosed(bool cut) {
   SetDeadline(kNoDeadline);
-  if (!in_server || awaits_turn || is_runnable || control_method_ != nullptr) return;
+  if (execution != Execution::kRunning || control_method_ != nullptr) return;
   if (cut || Now() < call_deadline_) server_.parts().inference->Cancel(*this);
 }
 
@@ -567,20 +476,17 @@ void GrpcStream::CountBadRequest(const absl::Status& status, BadRequestReason in
   }
 }
 
-// All that it holds of the server's memory.
+// Releases all memory of the call that belongs to the server.
 void GrpcStream::GiveBack() {
   ReleaseAnswer();
-  reader_.Clear();
+  request_reader_.Release();
   ReleaseRequest();
 }
 
 // The message that is answered, when its answer is there: a client that takes it slowly holds none
 // of its request.
 void GrpcStream::ReleaseMessage() {
-  reader_.Pop();
-  packed_ = {};
-  message_ = {};
-  inflated_ = InflatedMessage();
+  request_reader_.ReleaseMessage();
   request_codec_.Trim();
 }
 
@@ -590,10 +496,6 @@ void GrpcStream::ReleaseRequest() {
   Reset();
 }
 
-void GrpcStream::ReleaseAnswer() {
-  rows_.Release();
-  pieces_.clear();
-  first_piece_ = unsent_bytes_ = 0;
-}
+void GrpcStream::ReleaseAnswer() { response_.Release(); }
 
 }  // namespace hps::server

@@ -1,93 +1,98 @@
-// One gRPC call on its way through the server; then the object is used again for another.
+// One gRPC call. The object is reused for later calls.
 //
-// Inference is read and answered by our own codec, with the rows in a pooled buffer that the
-// connection sends from; the other methods go to ControlMethods. A stream's requests are answered
-// one after the other, in order.
+// CallMetadata parses the header fields, RequestReader collects the request messages and
+// ResponseWriter holds what is sent. This class decides what happens next. Our own codec reads and
+// writes inference messages, with the rows in a pooled buffer from which the connection sends. The
+// other methods go to ControlMethods. The requests of a stream are answered one at a time, in
+// order.
 //
-// It belongs to whoever drives its connection, but for what says otherwise.
+// Not thread-safe: only the thread that drives the connection may call it. TakeTurn, Run and OnDone
+// may be called by any thread.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <new>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/executor.h"
 #include "server/core/inference_call.h"
+#include "server/grpc/call_metadata.h"
 #include "server/grpc/control_methods.h"
-#include "server/grpc/message_inflater.h"
-#include "server/grpc/message_reader.h"
-#include "server/grpc/output_queue.h"
+#include "server/grpc/request_reader.h"
+#include "server/grpc/response_writer.h"
 #include "server/grpc_codec/proto_infer_request.h"
 #include "server/grpc_codec/proto_infer_response.h"
 #include "server/net/backlog.h"
-#include "server/net/buffer_pool.h"
 
 namespace hps::server {
-
-// Of all the fields of a call together, each with 32 bytes more, as HTTP/2 counts them.
-inline constexpr size_t kCallFieldBytesMax = 16 << 10;
 
 class GrpcConnection;
 class GrpcServer;
 
 class GrpcStream final : public InferenceCall, private Task, private Backlog::Waiter {
  public:
-  explicit GrpcStream(GrpcServer& server) : server_(server) {}
+  // The call is with the server's queue or its workers while it is not kNone.
+  enum class Execution : uint8_t {
+    kNone,
+    kQueued,    // in the backlog, or its turn is on its way
+    kRunnable,  // waits for a thread to look it up
+    kRunning,   // is looked up, or runs on another executor
+  };
+  // The response as HTTP/2 sees it.
+  enum class Http : uint8_t {
+    kClosed,
+    kOpen,
+    kAnswering,  // open, and the response's header fields were submitted
+  };
+
+  explicit GrpcStream(GrpcServer& server);
   ~GrpcStream() override;
 
-  // ---- What its connection tells it.
+  // ---- Events, from the connection.
 
-  // REQUIRES: new, or given back. `id`: of HTTP/2's stream.
+  // REQUIRES: the object is new, or End was called. `id` is that of the HTTP/2 stream.
   void Begin(GrpcConnection& connection, int32_t id);
   void OnField(std::string_view name, std::string_view value);
-  void OnFields();  // all of them are there
+  void OnFields();  // all header fields have arrived
   void OnData(std::span<const std::byte> bytes);
   void OnEnd();        // the client sends no more
-  void OnTurn();       // what awaits its turn begins
-  void OnCallEnded();  // the server has handed the call back
-  void OnFlushed();    // what was to be sent of an answer is with the system
+  void OnTurn();       // the queued request may begin
+  void OnCallEnded();  // the lookup or the slow method has ended
+  void OnFlushed();    // the kernel has taken all bytes of the response
   void OnDrain();
-  void OnTime(TimePoint now);  // ends it, or tells something, where its deadline has passed
-  // HTTP/2's stream is closed. `cut`: with its connection.
+  void OnTime(TimePoint now);  // acts if the deadline of the phase has passed
+  // The HTTP/2 stream is closed. `cut`: because the connection is.
   void OnClosed(bool cut);
-  // An allocation failed on its way.
+  // An allocation of this call failed: ends it with RESOURCE_EXHAUSTED.
   void OnNoMemory();
 
-  // Gives back all that it has, to be given to the server again.
+  // Releases everything, so that the object can be reused.
   void End();
 
   // ---- What the connection sends.
 
-  size_t unsent_bytes() const { return unsent_bytes_; }
-  bool ends() const { return ends_; }  // its status follows what is unsent
-  absl::StatusCode end_code() const { return end_code_; }
-  const std::string& end_message() const { return end_message_; }  // encoded
-  void TakeUnsent(size_t bytes, OutputQueue* out);
+  ResponseWriter& response() { return response_; }
+  const ResponseWriter& response() const { return response_; }
 
-  // ---- What the connection keeps of it.
+  // ---- State that the connection keeps for the call.
   int32_t id() const { return id_; }
   TimePoint arrival() const { return arrival_; }  // of its request
-  size_t field_bytes() const { return field_bytes_; }
+  size_t field_bytes() const { return metadata_.bytes(); }
   Backlog::Entry& waiting() { return waiting_; }
-  size_t index = 0;              // among the connection's streams
-  bool is_open = false;          // for HTTP/2
-  bool has_answer_head = false;  // was begun to be answered
-  bool in_output = false;        // views of its memory are being sent
-  uint64_t output_end = 0;       // ... up to there in the connection's output
-  bool in_server = false;        // it is looked up, or works elsewhere
-  bool awaits_turn = false;      // ... or waits in the backlog, or its turn is on its way
-  bool holds_turn = false;       // it had its turn, and is not looked up yet
-  bool is_runnable = false;      // ... or waits for a thread to begin that
-  GrpcStream* next = nullptr;    // in the connection's list
+  bool is_open() const { return http != Http::kClosed; }
+  size_t index = 0;  // among the connection's streams
+  Http http = Http::kClosed;
+  Execution execution = Execution::kNone;
+  bool holds_turn = false;     // it had its turn, and its lookup has not begun
+  bool in_output = false;      // the connection's output has views of its memory
+  uint64_t output_end = 0;     // the position in the output where the last view ends
+  GrpcStream* next = nullptr;  // in the connection's list
 
   void OnDone(const absl::Status& status) override;
   uint64_t AnswerBytes() const override;
@@ -105,11 +110,10 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   void Read();
   uint64_t message_bytes_max() const;  // of the method
   void TakeMessages();
-  void Answer(const MessageReader::Message& message);
+  void Answer();
   absl::Status ReadHead();
   void AnswerNow();
   void RefuseLate();
-  absl::StatusOr<std::span<const std::byte>> Unpack(const MessageReader::Message& message);
 
   // Answering.
   void AnswerControl();
@@ -122,7 +126,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   void SendRefusal(const absl::Status& status);
   void SendError(const absl::Status& status);
   void SendText(std::string text);
-  void Send();
+  ResponseWriter::After BeginSending();
   void Finish(const absl::Status& status);
   absl::Status CountMessage(const absl::Status& status, BadRequestReason invalid);
   void CountBadRequest(const absl::Status& status, BadRequestReason invalid);
@@ -138,47 +142,24 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   TimePoint deadline_ = kNoDeadline;       // of the phase
   TimePoint call_deadline_ = kNoDeadline;  // grpc-timeout's
   TimePoint arrival_{};                    // of the request that is read or answered now
-  Duration unread_wait_{};                 // ... which it waited from then on
-  TimePoint left_at_{};                    // when it began to wait for its turn
+  Duration unread_wait_{};                 // how long that request waited before it was read
+  TimePoint left_at_{};                    // when the request was queued
   Backlog::Entry waiting_{this};
 
-  // The fields.
-  size_t field_bytes_ = 0;
-  std::string path_;
-  bool is_post_ = false;
-  bool is_grpc_ = false;
-  bool is_timeout_wrong_ = false;
-  std::optional<bool> is_admitted_;
-  MessageCoding coding_ = MessageCoding::kIdentity;
+  CallMetadata metadata_;
   const ControlMethods::Method* control_method_ = nullptr;
-  bool is_stream_ = false;  // of requests
-  bool has_place_ = false;  // among the streams of the server
+  bool is_stream_ = false;  // the method's requests are a stream
+  bool has_place_ = false;  // counted among the server's open streams
+  size_t unread_ = 0;       // bytes received early; the client's window is smaller by them
 
-  // The request.
-  MessageReader reader_;
-  bool is_ended_ = false;  // the client sends no more
-  size_t unread_ = 0;  // bytes that came before their turn: the client's window is smaller by it
-  MessageReader::Message packed_;
-  std::span<const std::byte> message_;
-  InflatedMessage inflated_;
+  RequestReader request_reader_;
   InferRequestCodec request_codec_;
-
-  // The answer.
-  absl::Status call_status_;
-  ControlMethods::Answer control_answer_ = std::string();
+  ControlMethods::Answer result_ = std::string();  // of an inference: only its status
   InferResponseCodec response_codec_;
-  BufferPool::Lease rows_;
-  std::string told_;  // an answer that is no rows; to a client that watches: the last one
-  std::array<std::byte, kMessagePrefixBytes> prefix_{};
-  std::vector<std::span<const std::byte>> pieces_;
-  size_t first_piece_ = 0;
-  size_t unsent_bytes_ = 0;
-  bool ends_ = false;
-  absl::StatusCode end_code_ = absl::StatusCode::kOk;
-  std::string end_message_;
+  ResponseWriter response_;
 };
 
-// Does what one of a stream's callbacks does; where there is no memory for it, the stream ends.
+// Calls `act`, an event of the stream. If an allocation fails in it, the call ends.
 template <typename Act>
 void Tell(GrpcStream& stream, const Act& act) {
   try {

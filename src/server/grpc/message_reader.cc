@@ -85,7 +85,8 @@ absl::StatusOr<MessageReader::Step> MessageReader::Front(uint64_t bytes_max, Buf
       const std::byte* const prefix = memory_.bytes().data() + begin_;
       const size_t length = LengthAt(prefix);
       if (*prefix > std::byte{1})
-        return absl::InvalidArgumentError("what came is no message of gRPC");
+        return absl::InvalidArgumentError(
+            "invalid gRPC message prefix: the compressed flag must be 0 or 1");
       if (length > bytes_max) {
         return absl::OutOfRangeError(absl::StrCat("the message is longer than allowed: ", length,
                                                   " of at most ", bytes_max, " bytes"));

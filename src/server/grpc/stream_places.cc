@@ -5,7 +5,7 @@
 
 namespace hps::server {
 
-absl::Status StreamPlaces::Take(size_t* connection_places) {
+absl::Status StreamLimiter::Take(size_t* connection_places) {
   if (*connection_places >= limits_.connection_places_max) {
     return absl::ResourceExhaustedError(absl::StrCat("the connection has ", *connection_places, " ",
                                                      limits_.name, " open, which is all that ",
@@ -20,7 +20,7 @@ absl::Status StreamPlaces::Take(size_t* connection_places) {
   return absl::OkStatus();
 }
 
-void StreamPlaces::Return(size_t* connection_places) {
+void StreamLimiter::Return(size_t* connection_places) {
   HPS_CHECK(*connection_places > 0);
   --*connection_places;
   taken_.fetch_sub(1, std::memory_order_relaxed);

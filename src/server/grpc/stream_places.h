@@ -1,7 +1,7 @@
-// How many streams of a kind each connection, and all together, may hold open.
+// Limits the open streams of one kind, for each connection and for the server.
 //
-// A stream holds its call while its client sends nothing, so without a bound a few connections with
-// idle streams would take every call that the server has.
+// An open stream holds its call even if its client sends nothing. Without a limit, a few
+// connections with idle streams would take all calls of the server.
 //
 // Thread-safe.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace hps::server {
 
-class StreamPlaces {
+class StreamLimiter {
  public:
   struct Limits {
     size_t places_max = 0;
@@ -22,10 +22,10 @@ class StreamPlaces {
     const char* connection_limit = "[server] connection_streams_max lets it have";
   };
 
-  explicit StreamPlaces(const Limits& limits) : limits_(limits) {}
+  explicit StreamLimiter(const Limits& limits) : limits_(limits) {}
 
-  // A place for a stream of a connection that has `connection_places` so far, which become one
-  // more. Errors: RESOURCE_EXHAUSTED.
+  // Counts a stream of a connection that has `*connection_places` open, and adds one to these.
+  // Errors: RESOURCE_EXHAUSTED.
   absl::Status Take(size_t* connection_places);
   // REQUIRES: taken.
   void Return(size_t* connection_places);

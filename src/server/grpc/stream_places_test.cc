@@ -5,8 +5,8 @@
 namespace hps::server {
 namespace {
 
-TEST(StreamPlacesTest, BoundsEachConnectionAndAllTogether) {
-  StreamPlaces places({.places_max = 3, .connection_places_max = 2});
+TEST(StreamLimiterTest, BoundsEachConnectionAndAllTogether) {
+  StreamLimiter places({.places_max = 3, .connection_places_max = 2});
   size_t first = 0;
   size_t second = 0;
   size_t third = 0;

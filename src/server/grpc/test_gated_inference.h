@@ -1,4 +1,4 @@
-// The core's inference, whose look-ups a test can hold back.
+// The core's inference, whose lookups a test can hold back.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// What the gRPC server's tests work with: a server over a real store (ServerWorld), whose look-ups
+// What the gRPC server's tests work with: a server over a real store (ServerWorld), whose lookups
 // a test can hold back, and a client's stub.
 #pragma once
 

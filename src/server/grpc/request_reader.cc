@@ -1,0 +1,67 @@
+#include "server/grpc/request_reader.h"
+
+#include "base/macros.h"
+
+namespace hps::server {
+namespace {
+
+// Inflated for Head.
+constexpr size_t kInflatedHeadBytes = 4096;
+
+}  // namespace
+
+absl::StatusOr<RequestReader::Step> RequestReader::Next(uint64_t bytes_max, bool is_stream) {
+  MessageReader::Message message;
+  HPS_ASSIGN_OR_RETURN(const MessageReader::Step step, reader_.Front(bytes_max, pool_, &message));
+  if (step == MessageReader::Step::kMessage) {
+    if (!is_stream && reader_.has_more())
+      return absl::InvalidArgumentError("the call has more than one request message");
+    if (!is_stream && !is_ended_) return Step::kNeedsMore;
+    packed_ = message;
+    return Step::kMessage;
+  }
+  if (!is_ended_) return Step::kNeedsMore;
+  if (reader_.has_more()) return absl::InvalidArgumentError("the call ended within a message");
+  if (is_stream) return Step::kEnd;
+  return absl::InvalidArgumentError("the call has no request message");
+}
+
+absl::StatusOr<std::span<const std::byte>> RequestReader::Head(MessageCoding coding) {
+  if (!packed_.is_compressed) return packed_.bytes;
+  if (inflated_.memory.empty()) {
+    HPS_ASSIGN_OR_RETURN(inflated_, InflateHead(coding, packed_.bytes, kInflatedHeadBytes, pool_));
+  }
+  return inflated_.memory.bytes().first(inflated_.size);
+}
+
+absl::Status RequestReader::Unpack(MessageCoding coding, uint64_t bytes_max) {
+  if (!packed_.is_compressed) {
+    message_ = packed_.bytes;
+    return absl::OkStatus();
+  }
+  HPS_ASSIGN_OR_RETURN(inflated_, InflateMessage(coding, packed_.bytes, bytes_max, pool_));
+  // The compressed message is not read again. Its memory may be needed to unpack the request.
+  reader_.Pop();
+  packed_.bytes = {};
+  message_ = inflated_.memory.bytes().first(inflated_.size);
+  return absl::OkStatus();
+}
+
+void RequestReader::ReleaseMessage() {
+  reader_.Pop();
+  packed_ = {};
+  message_ = {};
+  inflated_ = InflatedMessage();
+}
+
+void RequestReader::Release() {
+  ReleaseMessage();
+  reader_.Clear();
+}
+
+void RequestReader::Clear() {
+  Release();
+  is_ended_ = false;
+}
+
+}  // namespace hps::server
