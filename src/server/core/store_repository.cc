@@ -117,7 +117,7 @@ absl::Status StoreRepository::Unload(std::string_view name) {
   if (unloaded.ok()) {
     LogInfo(absl::StrCat("model '", model->name(), "' was unloaded"));
   } else {
-    LogWarning(absl::StrCat("a model was not unloaded: ", unTextForLog(loaded)));
+    LogWarning(absl::StrCat("a model was not unloaded: ", TextForLog(unloaded)));
   }
   return absl::Status(unloaded.code(), MessageForClients(unloaded));
 }
