@@ -148,9 +148,9 @@ TEST_F(ServerLifeCycleTest, ErrorsOfTheRepository) {
   EXPECT_TRUE(repository.Unload("goes").ok()) << "twice is no error";
   const auto metadata = repository.Metadata("stays", "1");
   ASSERT_TRUE(metadata.ok()) << metadata.status();
-  EXPECT_EQ(metadata->inputs.size(), 2u);
-  EXPECT_EQ(metadata->outputs.size(), 2u);
-  EXPECT_EQ(metadata->optional_outputs.at(1), "t.status");
+  EXPECT_EQ(metadata->inputs.size(), 4u) << "two tables, KEYS and NUMKEYS";
+  EXPECT_EQ(metadata->outputs.size(), 5u) << "two tables, their statuses and OUTPUT0";
+  EXPECT_EQ(metadata->outputs.at(3).name, "t.status");
   EXPECT_EQ(repository.Metadata("stays", "2").status().code(), absl::StatusCode::kNotFound);
   const auto index = repository.Index();
   ASSERT_EQ(index.size(), 2u);
