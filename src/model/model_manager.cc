@@ -86,7 +86,7 @@ std::string DescribeRejected(const std::vector<RejectedImport>& lost) {
 void LogErrors(const ServedModels::ModelErrors& errors, const std::string& except) {
   for (const auto& [model, error] : errors) {
     if (model != except)
-      LogWarning(absl::StrCat("a model keeps its current version: ", error.ToString()));
+      LogWarning(absl::StrCat("a model keeps its current version: ", TextForLog(error)));
   }
 }
 
@@ -111,7 +111,7 @@ absl::Status StoreModelManager::LoadAll() {
   if (!has(ModelCondition::kLoaded) || has(ModelCondition::kNotLoaded)) return refreshed;
   LogWarning(absl::StrCat(
       "a staged import could not be committed and will be tried again at the next load: ",
-      refreshed.ToString()));
+      TextForLog(refreshed)));
   return absl::OkStatus();
 }
 

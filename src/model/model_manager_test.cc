@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/public_message.h"
 #include "hps/store.h"
 #include "model/open_store.h"
 #include "model/test_store_files.h"
@@ -206,7 +207,7 @@ TEST_F(ModelManagerTest, AModelThatIsBeingLoadedAgainIsNotUnknown) {
   devices_.on_open = [&] { meanwhile = AskNow("a").status(); };
   ASSERT_TRUE(store_->models().Load("a").ok());
   devices_.on_open = nullptr;
-  EXPECT_EQ(meanwhile, absl::UnavailableError("model 'a' is not loaded yet"));
+  EXPECT_EQ(TextForLog(meanwhile), "UNAVAILABLE: model 'a' is not loaded yet");
   EXPECT_EQ(*AskNow("a"), 1);
 }
 

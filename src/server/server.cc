@@ -11,6 +11,7 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/mutex.h"
+#include "base/public_message.h"
 #include "hps/store.h"
 #include "server/core/server_core.h"
 #include "server/exposure.h"
@@ -185,7 +186,7 @@ void RunningServer::Load() {
   if (report.status.ok()) {
     LogInfo(absl::StrCat("ready after ", report.seconds, " s; models: ", report.models));
   } else {
-    LogError(absl::StrCat("not ready: ", report.status.ToString()));
+    LogError(absl::StrCat("not ready: ", TextForLog(report.status)));
   }
   if (on_loaded_) on_loaded_(report);
 }

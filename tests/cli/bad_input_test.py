@@ -389,10 +389,6 @@ class UsageTest(support.CommandTestCase):
         self.fail_with(1, "INVALID_ARGUMENT", ["/dev/null", "one line"], *ask, "--token-file",
                        "/dev/null")
         self.fail_with(1, "RESOURCE_EXHAUSTED", ["/dev/zero"], *ask, "--token-file", "/dev/zero")
-        self.fail_with(1, "RESOURCE_EXHAUSTED", ["/dev/zero"], "bench", "l2", "--from", "/dev/zero")
-        self.fail_with(1, "NOT_FOUND", [none, gone], "bench", "l2", "--from", none)
-        self.fail_with(1, "INVALID_ARGUMENT", [self.directory, "Is a directory"], "bench", "l2",
-                       "--from", self.directory)
         none.touch()
         self.fail_with(1, "FAILED_PRECONDITION", ["bench l3", none / "l3-16w", "Not a directory"],
                        "bench", "l3", "--quick", "--directory", none)
