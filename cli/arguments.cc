@@ -303,8 +303,7 @@ CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
   command->add_flag("--quick", arguments.quick,
                     "Small sizes: shows that the scenario works, measures nothing of worth");
   AddDevice(*command, arguments.device, "GPU to measure; -1 = none");
-  command->footer(
-      "Example:\n  hps bench l2\n  hps bench session --out session.json");
+  command->footer("Example:\n  hps bench l2\n  hps bench session --out session.json");
   return command;
 }
 

@@ -80,8 +80,7 @@ TEST(ArgumentsTest, TheOtherCommands) {
   ASSERT_TRUE(generate.ok()) << generate.status();
   EXPECT_EQ(std::get<GenerateArguments>(generate->command).tables, 26u);
   EXPECT_EQ(std::get<GenerateArguments>(generate->command).alpha, 1.1);
-  const auto bench =
-      Parse({"--json", "bench", "l2", "--out", "f", "--quick"});
+  const auto bench = Parse({"--json", "bench", "l2", "--out", "f", "--quick"});
   ASSERT_TRUE(bench.ok()) << bench.status();
   EXPECT_TRUE(bench->json);
   EXPECT_EQ(std::get<BenchArguments>(bench->command).scenario, "l2");

@@ -22,8 +22,8 @@ namespace {
 constexpr auto kBeat = std::chrono::seconds(1);
 
 absl::StatusOr<std::vector<bench::Result>> Measure(const BenchArguments& arguments,
-                                                    const bench::NamedScenario& scenario,
-                                                    int device) {
+                                                   const bench::NamedScenario& scenario,
+                                                   int device) {
   if (device >= 0 && !scenario.takes_device) {
     return absl::InvalidArgumentError(absl::StrCat("--device ", device, ": scenario '",
                                                    arguments.scenario, "' measures no device"));
@@ -66,8 +66,7 @@ absl::Status RunBench(const BenchArguments& arguments, Output& output) {
     if (absl::Status status = bench::WriteReportFile(arguments.out, object); !status.ok())
       return status;
   }
-  output.Replace(output.is_json() ? object
-                                  : bench::ReportText(scenario->name, machine, *results));
+  output.Replace(output.is_json() ? object : bench::ReportText(scenario->name, machine, *results));
   return absl::OkStatus();
 }
 

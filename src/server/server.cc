@@ -121,8 +121,8 @@ class RunningServer final : public Server {
 absl::Status RunningServer::Open() {
   HPS_ASSIGN_OR_RETURN(store_, Store::Open(config_, OpenMode::kServe));
   open_seconds_ = SecondsSince(started_at_);
-  HPS_ASSIGN_OR_RETURN(
-      core_, ServerCore::Create(config_, store_->models(), {.started_at = started_at_}));
+  HPS_ASSIGN_OR_RETURN(core_,
+                       ServerCore::Create(config_, store_->models(), {.started_at = started_at_}));
   pages_ = server::MakePages({.config = &config_,
                               .store = store_.get(),
                               .statistics = core_.get(),

@@ -197,7 +197,7 @@ TEST_F(GrpcServerTest, DescribesItsModels) {
   inference::ModelMetadataResponse metadata;
   grpc::ClientContext metadata_context;
   ASSERT_TRUE(stub_->ModelMetadata(&metadata_context, request, &metadata).ok());
-  ASSERT_EQ(metadata.inputs_size(), 4);  // two tables, KEYS and NUMKEYS
+  ASSERT_EQ(metadata.inputs_size(), 4);   // two tables, KEYS and NUMKEYS
   ASSERT_EQ(metadata.outputs_size(), 5);  // two tables, their statuses and OUTPUT0
   EXPECT_EQ(metadata.inputs(0).name(), "t");
   EXPECT_EQ(metadata.inputs(0).datatype(), "INT64");
