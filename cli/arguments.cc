@@ -373,6 +373,18 @@ CLI::App* AddTop(CLI::App& app, TopArguments& arguments) {
   return command;
 }
 
+CLI::App* AddConvertConfig(CLI::App& app, ConvertConfigArguments& arguments) {
+  CLI::App* command =
+      app.add_subcommand("convert-config", "Convert HugeCTR's ps.json to a configuration of hps");
+  AddPath(*command, "file", arguments.file, "HugeCTR's configuration")
+      ->required()
+      ->type_name("ps.json");
+  AddPath(*command, "--out", arguments.out, "Write the TOML to this file instead of printing it")
+      ->type_name("F.toml");
+  command->footer("Example:\n  hps convert-config ps.json --out hps.toml");
+  return command;
+}
+
 // All commands and the values that their options fill.
 class Parser {
  public:
@@ -395,6 +407,7 @@ class Parser {
     Add(AddBench(app_, bench_), bench_);
     Add(AddServe(app_, serve_), serve_);
     Add(AddTop(app_, top_), top_);
+    Add(AddConvertConfig(app_, convert_config_), convert_config_);
   }
 
   absl::StatusOr<CommandLine> Parse(int argc, const char* const* argv);
@@ -422,6 +435,7 @@ class Parser {
   BenchArguments bench_;
   ServeArguments serve_;
   TopArguments top_;
+  ConvertConfigArguments convert_config_;
 };
 
 // The arguments, the last one first, as CLI11 takes them. It would take the next option for the

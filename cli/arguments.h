@@ -99,12 +99,18 @@ struct TopArguments {
   std::string tls_key;
 };
 
+struct ConvertConfigArguments {
+  std::string file;
+  std::string out;  // empty: standard output
+};
+
 struct CommandLine {
   bool json = false;
   // Not empty: this text (help, version) is all that is to be printed.
   std::string text;
   std::variant<ImportArguments, LookupArguments, InspectArguments, VerifyArguments, ExportArguments,
-               DropArguments, GenerateArguments, BenchArguments, ServeArguments, TopArguments>
+               DropArguments, GenerateArguments, BenchArguments, ServeArguments, TopArguments,
+               ConvertConfigArguments>
       command;
 };
 

@@ -20,6 +20,7 @@ absl::Status RunDrop(const DropArguments& arguments, const Config& config, Outpu
 absl::Status RunGenerate(const GenerateArguments& arguments, Output& output);
 absl::Status RunServe(const ServeArguments& arguments, const Config& config, Output& output);
 absl::Status RunTop(const TopArguments& arguments, Output& output);
+absl::Status RunConvertConfig(const ConvertConfigArguments& arguments, Output& output);
 absl::Status RunBench(const BenchArguments& arguments, Output& output);
 
 }  // namespace hps::cli

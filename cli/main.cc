@@ -102,6 +102,8 @@ int RunCommand(const Arguments& arguments, Output& output) {
     return output.Finish(RunGenerate(arguments, output)).ok() ? kDone : kFailed;
   } else if constexpr (std::is_same_v<Arguments, TopArguments>) {
     return output.Finish(RunTop(arguments, output)).ok() ? kDone : kFailed;
+  } else if constexpr (std::is_same_v<Arguments, ConvertConfigArguments>) {
+    return output.Finish(RunConvertConfig(arguments, output)).ok() ? kDone : kFailed;
   } else {
     return output.Finish(RunBench(arguments, output)).ok() ? kDone : kFailed;
   }

@@ -25,6 +25,11 @@ void Output::Line(std::string_view line) {
   if (!written || std::fputc('\n', stdout) == EOF) failed_ = true;
 }
 
+void Output::Warn(std::string_view line) {
+  const std::string shown = OneLine(line) + "\n";
+  std::fwrite(shown.data(), 1, shown.size(), stderr);
+}
+
 void Output::Write(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!written || std::fflush(stdout) != 0) failed_ = true;

@@ -26,6 +26,9 @@ class Output {
   // A line of text. REQUIRES: !is_json().
   void Line(std::string_view line);
 
+  // A line on stderr that is no failure. REQUIRES: !is_json().
+  void Warn(std::string_view line);
+
   // Text as it is, at once: what somebody watches. REQUIRES: !is_json().
   void Write(std::string_view text);
 

@@ -50,7 +50,8 @@ MAY_INCLUDE["server"] = LOW | {"server_core"} | SERVER_PARTS
 MAY_INCLUDE["cli"] = LOW | {"bench"}
 
 # Headers beyond MAY_INCLUDE: synthetic tables and .npy files, which are no part of the public API.
-MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/formats/npy_files.h"},
+MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
+                              "import/formats/npy_files.h"},
                       "examples": {"import/generate.h"}}
 # As above, for tests and fuzz targets only.
 TESTS_MAY_INCLUDE_HEADER = {"server": {"import/generate.h"}, "server_grpc": {"import/generate.h"}}
