@@ -101,7 +101,7 @@ TEST(ArgumentsTest, HelpAtEveryLevelHasAnExample) {
 // Catches: help for a command that there is not, with exit status 0.
 TEST(ArgumentsTest, HelpOfAnUnknownCommandIsWrongUsage) {
   ExpectUsageError({"nosuch", "--help"}, "'nosuch' is not a command; commands are: import");
-  ExpectUsageError({"--help", "lokup"}, "serve top; did you mean 'lookup'?");
+  ExpectUsageError({"--help", "lokup"}, "serve top convert-config; did you mean 'lookup'?");
   ExpectUsageError({"--json", "--nosuch", "--version"}, "'--nosuch' is not an option of hps");
   ExpectUsageError({"nosuch", "import", "--help"}, "'nosuch' is not a command");
   EXPECT_TRUE(Parse({"--json", "--help"}).ok());

@@ -52,11 +52,11 @@ class CommandLineTest(DocumentationTestCase):
 
     def sections(self) -> dict:
         text = (support.ROOT / "docs" / "command_line.md").read_text()
-        parts = re.split(r"^## `hps (\w+)`\n", text, flags=re.MULTILINE)
+        parts = re.split(r"^## `hps ([\w-]+)`\n", text, flags=re.MULTILINE)
         return dict(zip(parts[1::2], parts[2::2]))
 
     def test_every_command_has_its_page_with_all_its_options(self) -> None:
-        listed = re.findall(r"^  (\w+) {2,}", self.run_hps("--help").stdout.split(
+        listed = re.findall(r"^  ([\w-]+) {2,}", self.run_hps("--help").stdout.split(
             "Subcommands:")[1].split("Example:")[0], flags=re.MULTILINE)
         sections = self.sections()
         self.assertEqual(sorted(listed), sorted(sections))
@@ -127,7 +127,7 @@ class PagesTest(DocumentationTestCase):
     @functools.cached_property
     def options(self) -> dict[str, set]:
         """Of each command."""
-        commands = re.findall(r"^  (\w+) {2,}", self.run_hps("--help").stdout, re.MULTILINE)
+        commands = re.findall(r"^  ([\w-]+) {2,}", self.run_hps("--help").stdout, re.MULTILINE)
         return {command: set(re.findall(r"(--[a-z-]+)", self.run_hps(command, "--help").stdout))
                 for command in commands}
 
