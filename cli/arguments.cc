@@ -25,7 +25,8 @@ const std::map<std::string, TableFormat> kImportFormats = {
     {"auto", TableFormat::kAuto},
     {"hugectr", TableFormat::kHugectr},
     {"npy", TableFormat::kNpy},
-    {"safetensors", TableFormat::kSafetensors}};
+    {"safetensors", TableFormat::kSafetensors},
+    {"hugectr-bin", TableFormat::kHugectrBin}};
 const std::map<std::string, TableFormat> kOutputFormats = {{"hugectr", TableFormat::kHugectr},
                                                            {"npy", TableFormat::kNpy}};
 const std::map<std::string, Dtype> kDtypes = {

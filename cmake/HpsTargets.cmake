@@ -88,6 +88,11 @@ function(hps_library name)
   set_property(GLOBAL APPEND PROPERTY HPS_LIBRARIES hps_${name})
 endfunction()
 
+set(HPS_TEST_OPTIMIZATION -O1)
+if(HPS_SANITIZE)
+  set(HPS_TEST_OPTIMIZATION -O0)
+endif()
+
 # One test program per folder: <name>_test. Its tests are found by running it. GPU marks one that
 # wants a device: tools/gpu_check.sh runs it (and where there is none, it skips what needs one).
 function(hps_test name)
@@ -105,7 +110,7 @@ function(hps_test name)
                         GTest::gtest_main hps_options)
   # Most of a full build's time goes into optimizing tests, which gain little from it.
   target_compile_options(${name}_test PRIVATE
-                         $<$<COMPILE_LANGUAGE:CXX>:$<IF:$<BOOL:${HPS_SANITIZE}>,-O0,-O1>>
+                         $<$<COMPILE_LANGUAGE:CXX>:${HPS_TEST_OPTIMIZATION}>
                          # With -O1, g++ 12 takes a replaced operator new for a mismatch.
                          $<$<CXX_COMPILER_ID:GNU>:-Wno-mismatched-new-delete>)
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY

@@ -12,7 +12,7 @@
 
 namespace hps {
 
-enum class TableFormat { kAuto, kHugectr, kNpy, kSafetensors };
+enum class TableFormat { kAuto, kHugectr, kNpy, kSafetensors, kHugectrBin };
 
 struct Progress {
   std::string step;  // "reading keys", "sorting", "writing", ...

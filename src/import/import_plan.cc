@@ -14,6 +14,7 @@
 #include "import/formats/elements.h"
 #include "import/formats/file.h"
 #include "import/formats/hugectr.h"
+#include "import/formats/hugectr_dump.h"
 #include "import/formats/npy.h"
 #include "import/formats/npy_table.h"
 #include "import/formats/safetensors_table.h"
@@ -40,9 +41,12 @@ absl::StatusOr<TableFormat> DetectFormat(const std::string& path) {
   if (!std::filesystem::is_directory(status)) {
     if (std::filesystem::path(path).extension() == kSafetensorsExtension)
       return TableFormat::kSafetensors;
+    if (std::filesystem::path(path).extension() == kHugectrDumpExtension)
+      return TableFormat::kHugectrBin;
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ": expected a directory or a file NAME", kSafetensorsExtension,
-        "; for a safetensors file of another name, name the format (--format safetensors)"));
+        path, ": expected a directory or a file NAME", kSafetensorsExtension, " or NAME",
+        kHugectrDumpExtension,
+        "; for a file of another name, name the format (--format safetensors or hugectr-bin)"));
   }
   const auto has = [&](const char* file) {
     std::error_code why;
@@ -78,6 +82,8 @@ absl::StatusOr<std::unique_ptr<TableReader>> OpenTable(const ImportRequest& requ
       return OpenNpyTable(path, request.dtype);
     case TableFormat::kSafetensors:
       return OpenSafetensorsTable(path, request.tensor);
+    case TableFormat::kHugectrBin:
+      return OpenHugectrDump(path, request.dim);
     case TableFormat::kAuto:
       break;
   }
@@ -197,7 +203,8 @@ absl::StatusOr<std::vector<NamedPath>> ListTables(const std::string& directory) 
       const bool is_hugectr = path.extension() == kHugectrExtension;
       const std::filesystem::path name = is_hugectr ? path.stem() : path.filename();
       tables.push_back({name.string(), path.string()});
-    } else if (path.extension() == kSafetensorsExtension) {
+    } else if (path.extension() == kSafetensorsExtension ||
+               path.extension() == kHugectrDumpExtension) {
       tables.push_back({path.stem().string(), path.string()});
     }
   }
@@ -209,7 +216,7 @@ absl::StatusOr<std::vector<NamedPath>> ListTables(const std::string& directory) 
   }
   if (tables.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        directory, ": expected a sub-folder or a .safetensors file per table, found none"));
+        directory, ": expected a sub-folder, a .safetensors or a .bin file per table, found none"));
   }
   std::sort(tables.begin(), tables.end(),
             [](const NamedPath& a, const NamedPath& b) { return NaturallyLess(a.name, b.name); });

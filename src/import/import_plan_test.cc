@@ -64,8 +64,8 @@ TEST_F(ImportPlanTest, SaysWhatItExpectedWhereThereIsNoTable) {
   WriteHugectr("both", 1, 1);
   WriteNpy("both", "<f4", 8);
   ExpectError(Request("both"), kInvalid, "found both");
-  directory_.Write("weights.bin", "x");
-  ExpectError(Request("weights.bin"), kInvalid, "--format safetensors");
+  directory_.Write("weights.dat", "x");
+  ExpectError(Request("weights.dat"), kInvalid, "--format safetensors");
   WriteHugectr("h", 1, 1);
   ImportRequest request = Request("h");
   request.format = TableFormat::kNpy;
