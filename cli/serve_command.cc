@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
@@ -41,6 +43,40 @@ class Signals {
 
  private:
   sigset_t set_{};
+};
+
+// While it lives, SIGTERM and SIGINT end the process at once, with `exit_status` of the signal.
+class EndOnSignal {
+ public:
+  using ExitStatus = int (*)(int signal_number);
+
+  EndOnSignal(const Signals& signals, const char* when, ExitStatus exit_status)
+      : thread_([this, &signals, when, exit_status] {
+          while (!done_.load(std::memory_order_acquire)) {
+            const int number = signals.Next();
+            if (number == SIGHUP) must_reopen_.store(true, std::memory_order_relaxed);
+            if (number != SIGTERM && number != SIGINT) continue;
+            std::fprintf(stderr, "hps: ended by %s %s\n", number == SIGTERM ? "SIGTERM" : "SIGINT",
+                         when);
+            std::fflush(nullptr);
+            std::_Exit(exit_status(number));
+          }
+        }) {}
+  ~EndOnSignal() {
+    done_.store(true, std::memory_order_release);
+    kill(getpid(), Signals::kLoaded);  // wakes the thread
+    thread_.join();
+  }
+  EndOnSignal(const EndOnSignal&) = delete;
+  EndOnSignal& operator=(const EndOnSignal&) = delete;
+
+  // A SIGHUP has come.
+  bool must_reopen() const { return must_reopen_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> done_{false};
+  std::atomic<bool> must_reopen_{false};
+  std::thread thread_;
 };
 
 // What the server's thread leaves for the one that prints.
@@ -124,10 +160,21 @@ absl::Status RunServe(const ServeArguments& arguments, const Config& config, Out
   if (absl::Status status = ConfigureLog(config.log); !status.ok()) return status;
   const Signals signals;
   LoadedReport loaded;  // outlives the server's threads
-  const absl::StatusOr<std::unique_ptr<Server>> server =
-      Server::Start(config, [&loaded](const LoadReport& report) { loaded.Set(report); });
+  bool must_reopen = false;
+  const absl::StatusOr<std::unique_ptr<Server>> server = [&] {
+    // A store may take long to open. It takes any end of the process, and there is nothing to
+    // drain.
+    const EndOnSignal end(signals, "while the store was opened", [](int) { return 0; });
+    auto started =
+        Server::Start(config, [&loaded](const LoadReport& report) { loaded.Set(report); });
+    must_reopen = end.must_reopen();
+    return started;
+  }();
   if (!server.ok()) return server.status();
   PrintStart((*server)->addresses(), config, output);
+  // The signal that tells of it may have been taken while the server started.
+  if (const std::optional<LoadReport> report = loaded.Take()) PrintLoaded(*report, output);
+  if (must_reopen) Reopen(**server);
   for (;;) {
     const int signal_number = signals.Next();
     if (const std::optional<LoadReport> report = loaded.Take()) PrintLoaded(*report, output);
@@ -136,6 +183,7 @@ absl::Status RunServe(const ServeArguments& arguments, const Config& config, Out
   }
   if (!output.is_json()) output.Line("draining");
   output.Publish();
+  const EndOnSignal end(signals, "while it drained", [](int number) { return 128 + number; });
   const absl::Status drained = (*server)->Drain();
   if (!drained.ok()) std::fprintf(stderr, "hps: drain: %s\n", drained.ToString().c_str());
   if (const absl::Status closed = (*server)->Close(); !closed.ok()) LeaveBehind(closed);

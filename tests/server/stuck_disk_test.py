@@ -2,9 +2,11 @@
 
 import json
 import os
+import pathlib
 import signal
 import socket
 import struct
+import subprocess
 import threading
 import time
 import unittest
@@ -117,6 +119,48 @@ class StuckDiskTest(support.ServerTestCase):
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(timeout=WAIT_S), 0)
             self.assertEqual(len(calls[2].result().raw_output_contents[0]), 2 * 8 * 4)
+
+    def test_a_second_signal_ends_a_drain_at_once(self) -> None:
+        server = self.serve_stuck('drain_timeout = "1h"')
+        connection = self.send(server, HOUR_US)
+        self.await_keys(server, 2)
+        server.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + WAIT_S
+        while "draining" not in server.output:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(timeout=WAIT_S), 128 + signal.SIGTERM)
+        server.reader.join(WAIT_S)
+        self.assertIn("ended by SIGTERM while it drained", "\n".join(server.output))
+        connection.close()
+
+    def test_sigterm_is_heard_while_the_store_opens(self) -> None:
+        self.serve_ready().stop()  # writes the configuration
+        os.mkfifo(self.pipe)
+        self.addCleanup(self.unstick)
+        process = subprocess.Popen(
+            [str(support.HPS), "serve", "--config", str(self.directory / "hps.toml")],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=os.environ | self.environment)
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + WAIT_S
+        while not self.waits_for_the_disk(process.pid):
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=WAIT_S)
+        self.assertEqual(process.returncode, 0, output)
+        self.assertIn("ended by SIGTERM while the store was opened", output)
+        self.unstick()
+        self.assertEqual(self.serve_ready().stop(), 0)
+
+    def waits_for_the_disk(self, pid: int) -> bool:
+        """A thread of the process is opening the pipe."""
+        tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/wchan")
+        return any("fifo" in task.read_text() or "wait_for_partner" in task.read_text()
+                   for task in tasks)
 
     def test_clients_that_have_gone_give_their_capacity_back(self) -> None:
         server = self.serve_stuck()

@@ -6,12 +6,23 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string>
+#include <string_view>
 
 namespace {
 
-void WaitWhileStuck() {
+// Files outside of a store, the configuration for one, are read at once.
+bool IsOfStore(int file) {
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  char path[4096];
+  const ssize_t size = readlink(link.c_str(), path, sizeof(path));
+  return size > 0 && std::string_view(path, static_cast<size_t>(size)).find("/store/") !=
+                         std::string_view::npos;
+}
+
+void WaitWhileStuck(int file) {
   const char* const pipe = std::getenv("HPS_STUCK_READS");
-  if (pipe == nullptr || access(pipe, F_OK) != 0) return;
+  if (pipe == nullptr || access(pipe, F_OK) != 0 || !IsOfStore(file)) return;
   const int opened = open(pipe, O_RDONLY | O_CLOEXEC);
   if (opened >= 0) close(opened);
 }
@@ -20,12 +31,12 @@ void WaitWhileStuck() {
 
 extern "C" __attribute__((visibility("default"))) ssize_t pread(int file, void* to, size_t bytes,
                                                                 off_t offset) {
-  WaitWhileStuck();
+  WaitWhileStuck(file);
   return syscall(SYS_pread64, file, to, bytes, offset);
 }
 
 extern "C" __attribute__((visibility("default"))) ssize_t pread64(int file, void* to, size_t bytes,
                                                                   off64_t offset) {
-  WaitWhileStuck();
+  WaitWhileStuck(file);
   return syscall(SYS_pread64, file, to, bytes, offset);
 }
