@@ -145,7 +145,8 @@ class RunningServer:
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) << 10
 
     def stop(self) -> int:
-        if self.process.poll() is None:
+        # A second SIGTERM would end a drain at once.
+        if self.process.poll() is None and "draining" not in self.output:
             self.process.send_signal(signal.SIGTERM)
         try:
             status = self.process.wait(timeout=WAIT_S)
