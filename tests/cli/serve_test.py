@@ -49,9 +49,15 @@ class ServeProcess:
                 raise TimeoutError("the server does not become ready")
             time.sleep(0.01)
 
+    drains = False
+
+    def begin_drain(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.drains = True
+
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Exit status and stderr."""
-        if self.process.poll() is None:
+        """Exit status and stderr. A second signal would end a drain at once."""
+        if not self.drains and self.process.poll() is None:
             self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=support.TIMEOUT_S)
         return self.process.returncode, errors
@@ -131,7 +137,7 @@ class ServeTest(support.CommandTestCase):
         # So the server says that it has seen the beginning.
         self.assertEqual(connection.sock.recv(65536), b"HTTP/1.1 100 Continue\r\n\r\n")
         connection.send(head)
-        server.process.send_signal(signal.SIGTERM)
+        server.begin_drain()
         end = time.monotonic() + support.TIMEOUT_S
         while time.monotonic() < end:
             other = server.connect()
