@@ -1,4 +1,4 @@
-// The bound of every look-up in host memory: copying rows whose addresses are known.
+// The bound of every lookup in host memory: copying rows whose addresses are known.
 #pragma once
 
 #include <cstddef>

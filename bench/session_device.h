@@ -1,4 +1,4 @@
-// What a look-up through a device cache costs over its parts: the probe alone, and the copy of the
+// What a lookup through a device cache costs over its parts: the probe alone, and the copy of the
 // missing rows alone.
 #pragma once
 

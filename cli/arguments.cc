@@ -309,7 +309,7 @@ CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
 }
 
 CLI::App* AddServe(CLI::App& app, ServeArguments& arguments) {
-  CLI::App* command = app.add_subcommand("serve", "Answer look-ups over HTTP and gRPC");
+  CLI::App* command = app.add_subcommand("serve", "Answer lookups over HTTP and gRPC");
   AddStore(*command, arguments.store);
   const auto add_address = [&](const char* option, std::optional<std::string>& address,
                                const char* help) {

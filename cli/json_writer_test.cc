@@ -71,7 +71,7 @@ TEST(JsonWriterTest, FloatsRoundTrip) {
   }
 }
 
-// Catches: the text of a look-up with six digits, as streams print by default.
+// Catches: the text of a lookup with six digits, as streams print by default.
 TEST(FormatFloatTest, ReadsBackAsTheSameValue) {
   std::mt19937 random(7);
   for (int i = 0; i < 100'000; ++i) {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs everything that needs a GPU: tests, the tests again under compute-sanitizer, look-ups from a
+# Runs everything that needs a GPU: tests, the tests again under compute-sanitizer, lookups from a
 # device against those from the host, the benchmarks of level 1. Under 8 minutes.
 #
 #   tools/gpu_check.sh BUILD_DIR OUT_DIR

@@ -25,13 +25,13 @@ inline constexpr size_t kFetchTaskRowBytesMax = size_t{2} << 20;
 inline constexpr size_t kFetchScratchesMax = 64;
 
 // Fetches that may be inside one table of the in-process level 2 at a time; each has a place of 128
-// bytes. The next one gets UNAVAILABLE, so this is more than any machine has threads for look-ups.
+// bytes. The next one gets UNAVAILABLE, so this is more than any machine has threads for lookups.
 inline constexpr size_t kFetchesPerTableMax = 512;
 
 // Fetches that wait for a worker; one more and the level counts as down for its call.
 inline constexpr size_t kFetchesQueuedMax = 1024;
 
-// Fetch workers that may help one device look-up: with 13 and the caller the gather of any batch is
+// Fetch workers that may help one device lookup: with 13 and the caller the gather of any batch is
 // faster than the PCIe copy of its rows.
 inline constexpr size_t kHelpersMax = 13;
 
@@ -41,7 +41,7 @@ inline constexpr size_t kPromotionsQueuedMax = 256;
 // Device caches of one process: one for each GPU of a node, and as many to spare.
 inline constexpr size_t kCachesMax = 16;
 
-// Look-ups at a time in one device's cache; each has buffers of its own, tens of MiB with the
+// Lookups at a time in one device's cache; each has buffers of its own, tens of MiB with the
 // defaults. So many at least where the configuration leaves it to the machine: threads that look up
 // without a server need them too.
 inline constexpr size_t kDeviceCallsMin = 16;
@@ -52,16 +52,16 @@ inline constexpr size_t kDeviceCallsMax = 1024;
 // rows.
 inline constexpr size_t kWriterStagingBytes = size_t{32} << 20;
 
-// Pinned memory of one look-up at a GPU cache through which answers travel that do not lie in its
+// Pinned memory of one lookup at a GPU cache through which answers travel that do not lie in its
 // staging, and rows for outputs on the host: two halves, one under way while the other is filled.
 inline constexpr size_t kCallBounceBytes = size_t{2} << 20;
 inline constexpr size_t kCallOutputBytes = size_t{4} << 20;
 
-// Rows of one look-up at a GPU cache whose outputs lie on the host: they are collected in the
+// Rows of one lookup at a GPU cache whose outputs lie on the host: they are collected in the
 // device's memory. 4 GiB are rows of 1 KiB for the largest call.
 inline constexpr uint64_t kCallHostRowsBytesMax = uint64_t{4} << 30;
 
-// Tables that one look-up may ask, and tables of one store.
+// Tables that one lookup may ask, and tables of one store.
 inline constexpr size_t kTablesPerCallMax = 1024;
 inline constexpr size_t kTablesPerStoreMax = 4096;
 

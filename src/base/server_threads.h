@@ -1,5 +1,5 @@
 // What a server's configuration and this machine's cores ask for: the server makes its threads by
-// it, level 1 the buffers of look-ups.
+// it, level 1 the buffers of lookups.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace hps {
 // Threads of each protocol: [server] threads, or two for each core.
 size_t ProtocolThreads(const ServerConfig& config);
 
-// Look-ups that run at a time: [server] lookups, or one for each core; a thread of a protocol is
-// left for what is no look-up.
+// Lookups that run at a time: [server] lookups, or one for each core; a thread of a protocol is
+// left for what is no lookup.
 size_t LookupSlots(const ServerConfig& config);
 
 }  // namespace hps

@@ -1,4 +1,4 @@
-// After warm-up a look-up on a GPU allocates nothing on its thread, neither host nor device memory,
+// After warm-up a lookup on a GPU allocates nothing on its thread, neither host nor device memory,
 // and asks the runtime for no synchronization: it polls events. This program counts every operator
 // new and, by the linker's --wrap, the calls of the runtime that test_counted_runtime.h names.
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class AllocationTest : public GpuTest {
     return keys;
   }
 
-  // Look-ups through prepared queries; gives how many misses the last one had.
+  // Lookups through prepared queries; gives how many misses the last one had.
   size_t LookUp(std::span<const DeviceCacheQuery> queries, std::span<DeviceRowPiece> pieces) {
     DeviceCallLease call = *cache_->AcquireCall(kTables * kKeys);
     EXPECT_TRUE(call->Begin(queries, Stream()).ok());

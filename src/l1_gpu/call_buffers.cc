@@ -107,7 +107,7 @@ absl::Status CallBuffers::ZeroMisses() {
   HPS_RETURN_IF_ERROR(
       WaitFor(last.get(), DeadlineAfter(RealClock(), kZeroingWaitMax), "a new call"));
   // Last: it takes longer than all of the above, and a device that has failed fails at each
-  // look-up.
+  // lookup.
   std::memset(miss_pinned_, 0, MissPinnedBytes(sizes.keys_max));
   return absl::OkStatus();
 }
@@ -115,11 +115,11 @@ absl::Status CallBuffers::ZeroMisses() {
 absl::Status CallBuffers::GrowOutput(uint64_t bytes, cudaStream_t user) {
   if (bytes <= output.bytes()) return absl::OkStatus();
   if (bytes > kCallHostRowsBytesMax) {
-    return absl::ResourceExhaustedError(absl::StrCat("gpu cache: a look-up with ", bytes,
+    return absl::ResourceExhaustedError(absl::StrCat("gpu cache: a lookup with ", bytes,
                                                      " bytes of rows on the host, at most ",
                                                      kCallHostRowsBytesMax));
   }
-  // Nothing in it is needed: the last look-up is over.
+  // Nothing in it is needed: the last lookup is over.
   HPS_RETURN_IF_ERROR(FreeInOrder(std::exchange(output, {}), stream.get()));
   // At least twice as much as before, so that it happens a few times only.
   HPS_ASSIGN_OR_RETURN(output, MakeDeviceBufferInOrder(

@@ -1,4 +1,4 @@
-// All memory of one look-up, on the device and pinned on the host, and the events that tell when it
+// All memory of one lookup, on the device and pinned on the host, and the events that tell when it
 // is free again. Made with its call; only the rows of outputs on the host may grow later.
 //
 // Not thread-safe.
@@ -34,7 +34,7 @@ struct CallBuffers {
 
   // Room for rows of outputs on the host, at most kCallHostRowsBytesMax, for what `user` is asked
   // from then on. Does not wait for the device. Errors: RESOURCE_EXHAUSTED, INTERNAL. REQUIRES: the
-  // last look-up is over.
+  // last lookup is over.
   absl::Status GrowOutput(uint64_t bytes, cudaStream_t user);
 
   // Zeroes what the kernels expect to be zero, and waits for it.

@@ -11,7 +11,7 @@ namespace hps {
 namespace {
 
 // Polls before a waiting thread gives way, some tens of microseconds, and before it sleeps between
-// them: some milliseconds, longer than look-ups take.
+// them: some milliseconds, longer than lookups take.
 constexpr int kPollsWithoutPause = 64;
 constexpr int kPollsWithoutSleep = 10'000;
 constexpr Duration kSleep = std::chrono::microseconds(50);

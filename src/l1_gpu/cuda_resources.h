@@ -1,7 +1,7 @@
 // What a device cache owns on its device: memory, pinned host memory, streams and events.
 //
 // Each is made by a factory at set-up and given back when it dies. None is made or freed on the
-// path of a look-up: the runtime synchronizes with the whole device then. The owner makes the
+// path of a lookup: the runtime synchronizes with the whole device then. The owner makes the
 // device current around factories and destructors (DeviceScope).
 //
 // Not thread-safe; what they give access to follows the runtime's own rules.

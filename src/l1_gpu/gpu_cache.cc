@@ -48,7 +48,7 @@ class GpuCache final : public DeviceCache {
 
  private:
   absl::Status MakeCalls();
-  // Waits for look-ups that were returned before they ended, without the lock, as LastWait says.
+  // Waits for lookups that were returned before they ended, without the lock, as LastWait says.
   // False when the device hangs.
   bool WaitForReturnedCalls();
   // Returned, while the device is still at work on it.
@@ -57,7 +57,7 @@ class GpuCache final : public DeviceCache {
 
   const DeviceCacheOptions options_;
   const Duration last_wait_max_;
-  LastWait last_wait_;  // for look-ups
+  LastWait last_wait_;  // for lookups
   ByteBudget budget_{"gpu cache", options_.bytes_max};
   DeviceBuffer gate_;
   std::unique_ptr<Writer> writer_;
@@ -83,7 +83,7 @@ GpuCache::~GpuCache() {
 
 void GpuCache::LeaveToDevice() {
   LogWarning(absl::StrCat("device ", options_.device, " does not answer: the buffers of ",
-                          calls_.size(), " look-ups there stay taken until this process ends"));
+                          calls_.size(), " lookups there stay taken until this process ends"));
   for (std::unique_ptr<GpuCall>& call : calls_) (void)call.release();
   calls_.clear();
   MutexLock lock(mutex_);
@@ -99,7 +99,7 @@ absl::Status GpuCache::MakeResources() {
   HPS_ASSIGN_OR_RETURN(gate_, MakeDeviceBuffer("the writers' gate", sizeof(WriterGate)));
   HPS_ASSIGN_OR_RETURN(writer_,
                        Writer::Create(options_.device, kWriterStagingBytes, last_wait_max_));
-  // On the writer's stream, which does not wait for the default one; flushed, for the look-ups'.
+  // On the writer's stream, which does not wait for the default one; flushed, for the lookups'.
   const Deadline deadline = DeadlineAfter(RealClock(), kFirstWaitMax);
   HPS_RETURN_IF_ERROR(writer_->Submit(deadline, [&](cudaStream_t stream) {
     return CudaStatus(cudaMemsetAsync(gate_.data(), 0, sizeof(WriterGate), stream), "a new cache");

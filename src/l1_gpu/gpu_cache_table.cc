@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_
   absl::Status zeroed = writer.Submit(writer.last_wait().deadline(), [&](cudaStream_t stream) {
     return CudaStatus(cudaMemsetAsync(memory.data(), 0, zeroed_bytes, stream), "a new table");
   });
-  // Look-ups on other streams must not find the memory's last content.
+  // Lookups on other streams must not find the memory's last content.
   const absl::Status flushed = writer.FlushToFree();
   zeroed.Update(flushed);
   if (absl::IsDeadlineExceeded(flushed)) {

@@ -1,7 +1,7 @@
 // One table of a device's cache: its slabs and rows in device memory, its watermarks on the host.
 //
 // Writes are steps of the device's writer; what they did is counted on the device, and a copy of
-// the counts follows every write into pinned memory, so that statistics cost a look-up nothing.
+// the counts follows every write into pinned memory, so that statistics cost a lookup nothing.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ class GpuCacheTable final : public DeviceCacheTable {
   struct Owner {
     Writer* writer = nullptr;
     WriterGate* gate = nullptr;
-    // Waits until no look-up that was returned uses the table any more; false when it can't tell.
+    // Waits until no lookup that was returned uses the table any more; false when it can't tell.
     std::function<bool()> wait_for_calls;
     // Given back when the memory is free again; abandoned with memory that a device which hangs
     // may still use.

@@ -315,7 +315,7 @@ TEST_F(GpuCacheTest, ALookUpIsOrderedOnTheDefaultStreamByItsName) {
   EXPECT_TRUE(misses->keys[0].empty());
 }
 
-// Catches: a cache or a table that dies before the look-ups that were returned while the device
+// Catches: a cache or a table that dies before the lookups that were returned while the device
 // was at work on them, and frees what they use; and one that waits for them without end.
 TEST_F(GpuCacheTest, LeavesItsMemoryToADeviceThatHangs) {
   auto cache =

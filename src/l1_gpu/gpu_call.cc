@@ -38,16 +38,16 @@ bool AreUnanswered(std::span<const uint8_t> answers) {
 constexpr size_t kMissesPerPeekMin = 128;
 constexpr size_t kMissesPerPeekMax = 512;
 
-// A graph would run the look-up again when its buffers are another one's.
+// A graph would run the lookup again when its buffers are another one's.
 absl::Status ValidateStream(cudaStream_t stream, int device) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamIsCapturing(stream, &capture), "a caller's stream"));
   if (capture != cudaStreamCaptureStatusNone)
-    return absl::InvalidArgumentError("gpu cache: a look-up on a stream that is being captured");
+    return absl::InvalidArgumentError("gpu cache: a lookup on a stream that is being captured");
   int own_device = device;
   HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamGetDevice(stream, &own_device), "a caller's stream"));
   if (own_device == device) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("gpu cache: a look-up on device ", device,
+  return absl::InvalidArgumentError(absl::StrCat("gpu cache: a lookup on device ", device,
                                                  " with a stream of device ", own_device));
 }
 
@@ -57,7 +57,7 @@ absl::Status ValidatePlace(const void* memory, int device) {
   HPS_RETURN_IF_ERROR(CudaStatus(cudaPointerGetAttributes(&attributes, memory), "a caller's rows"));
   if (attributes.type != cudaMemoryTypeDevice || attributes.device == device)
     return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("gpu cache: a look-up on device ", device,
+  return absl::InvalidArgumentError(absl::StrCat("gpu cache: a lookup on device ", device,
                                                  " with memory of device ", attributes.device));
 }
 
@@ -122,8 +122,8 @@ bool GpuCall::IsIdle() {
 }
 
 absl::Status GpuCall::WaitForDevice(Deadline deadline) const {
-  HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "a look-up"));
-  return WaitFor(buffers_->brought.get(), deadline, "a look-up's rows");
+  HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "a lookup"));
+  return WaitFor(buffers_->brought.get(), deadline, "a lookup's rows");
 }
 
 void GpuCall::Return() {
@@ -158,7 +158,7 @@ absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream st
     absl::Status status = Launch();
     // Also after an error: a part of it may be under way.
     const absl::Status recorded =
-        CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "a look-up");
+        CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "a lookup");
     if (status.ok()) status = recorded;
     HPS_RETURN_IF_ERROR(status);
   }
@@ -205,7 +205,7 @@ void GpuCall::MakeViews() {
 
 absl::Status GpuCall::Launch() {
   // What is left over must not be taken for new: after a launch that failed, and once in four
-  // thousand million look-ups.
+  // thousand million lookups.
   if (misses_are_dirty_ || ++generation_ == 0) {
     misses_are_dirty_ = true;
     HPS_RETURN_IF_ERROR(buffers_->ZeroMisses());
@@ -257,7 +257,7 @@ absl::StatusOr<DeviceMisses> GpuCall::Misses(Deadline deadline) {
   HPS_CHECK(state_ != State::kLeased);
   if (state_ == State::kBegun) {
     if (!probed_) {
-      HPS_RETURN_IF_ERROR(WaitFor(probed(), deadline, "the probe of a look-up"));
+      HPS_RETURN_IF_ERROR(WaitFor(probed(), deadline, "the probe of a lookup"));
       probed_ = true;
     }
     HPS_RETURN_IF_ERROR(probe_status_);
@@ -397,7 +397,7 @@ void GpuCall::NoteAnswer(size_t query, uint8_t answer) {
 }
 
 // Mostly all misses are answered alike, and then it does not matter which of them a position waits
-// for. To find that out takes a look at every miss, a fifth of a look-up's time where many miss.
+// for. To find that out takes a look at every miss, a fifth of a lookup's time where many miss.
 void GpuCall::CountDuplicates(size_t query) {
   const uint8_t common = common_answers_[query];
   if (duplicate_counts_[query] == 0 || common == kCountedOnDevice) return;
@@ -491,12 +491,12 @@ absl::Status GpuCall::Wait(Deadline deadline) {
     in_flight_ = true;
     absl::Status status = output_.Copy(fetched_ahead_ && !sender_.sent(), deadline);
     const absl::Status recorded =
-        CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "a look-up");
+        CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "a lookup");
     if (status.ok()) status = recorded;
     HPS_RETURN_IF_ERROR(status);
     in_flight_ = sender_.brought();
   } else if (sender_.sent() || widened_) {
-    HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "the answers of a look-up"));
+    HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "the answers of a lookup"));
     in_flight_ = sender_.brought();
   }
   if (sender_.probed_again()) {

@@ -1,4 +1,4 @@
-// One look-up in a GPU's cache, with all the memory that it needs.
+// One lookup in a GPU's cache, with all the memory that it needs.
 //
 // Begin copies keys that lie on the host and launches one probe for all tables; Peek and Misses
 // read what it writes into pinned memory, while it runs and when it is done; Finish sends answers
@@ -34,13 +34,13 @@ class GpuCall final : public DeviceCall {
                                                          std::function<void(GpuCall*)> give_back);
   ~GpuCall();
 
-  // Makes the call ready for a look-up of at most `keys_leased` keys. REQUIRES: IsIdle.
+  // Makes the call ready for a lookup of at most `keys_leased` keys. REQUIRES: IsIdle.
   void Lease(size_t keys_leased);
 
-  // Whether the device is done with the last look-up, which may have been returned before. A call
+  // Whether the device is done with the last lookup, which may have been returned before. A call
   // on a device that has failed is idle: its next Begin says so.
   bool IsIdle();
-  // Waits for the end of the look-up that the device is at work on: of the next one, if the call is
+  // Waits for the end of the lookup that the device is at work on: of the next one, if the call is
   // lent again meanwhile. Errors: DEADLINE_EXCEEDED, INTERNAL. Thread-safe.
   absl::Status WaitForDevice(Deadline deadline) const;
 

@@ -29,7 +29,7 @@ namespace {
 
 using GpuCallTest = GpuTest;
 
-// What the device has written for an earlier look-up must not be taken for the present one's, also
+// What the device has written for an earlier lookup must not be taken for the present one's, also
 // when the number that tells them apart begins again.
 TEST_F(GpuCallTest, ForgetsTheLastLookUpAlsoWhenItsNumberBeginsAgain) {
   std::vector<GpuCall*> given_back;
@@ -38,7 +38,7 @@ TEST_F(GpuCallTest, ForgetsTheLastLookUpAlsoWhenItsNumberBeginsAgain) {
   ASSERT_TRUE(call.ok()) << call.status();
   (*call)->SetGenerationForTest(UINT32_MAX - 2);
   for (size_t lookup = 1; lookup <= 6; ++lookup) {
-    // Fewer keys every time: behind them lie records of the look-up before.
+    // Fewer keys every time: behind them lie records of the lookup before.
     std::vector<Key> keys(20 - 2 * lookup, -5);
     keys.front() = static_cast<Key>(lookup);
     std::vector<std::byte> rows(keys.size() * 3);
@@ -81,7 +81,7 @@ void ExpectAllMissing(GpuCall& call, const std::vector<Key>& keys) {
               testing::UnorderedElementsAreArray(keys));
 }
 
-// Would catch counters that a look-up left over because the next one's launch, which clears them,
+// Would catch counters that a lookup left over because the next one's launch, which clears them,
 // was never made: the one after it would list its misses behind theirs.
 TEST_F(GpuCallTest, AFailedLaunchLeavesNothingToTheNextLookUp) {
   auto call = GpuCall::Create(0, {.keys_max = 16, .staging_bytes = 0}, [](GpuCall*) {});

@@ -56,7 +56,7 @@ constexpr std::array<Shape, 5> kShapesOfKernels = {{{512, uint64_t{1} << 16, 60'
 // Who writes beside the readers. Beside updates alone readers prove less.
 enum class Writing { kAll, kUpdatesAlone };
 
-// Keys that are inserted once, before the first look-up, and never erased.
+// Keys that are inserted once, before the first lookup, and never erased.
 bool IsKept(Key key) { return key % 4 == 0; }
 
 class Source {
@@ -271,7 +271,7 @@ class Reader {
     return std::min<size_t>(kKeysMax, source.shape().key_range);
   }
 
-  // One look-up; gives its hits.
+  // One lookup; gives its hits.
   uint64_t ReadSources(DeviceCache& cache, std::mt19937_64& random,
                        std::span<const size_t> sources) {
     std::vector<DeviceCacheQuery> queries;

@@ -1,6 +1,6 @@
 // Keys that everybody asks for all the time, while their rows change with pauses between. So many
-// rows come from the multiprocessors' own caches, which look-ups before and beside have filled; and
-// all the same a row is whole, and a look-up that begins after an update shows it.
+// rows come from the multiprocessors' own caches, which lookups before and beside have filled; and
+// all the same a row is whole, and a lookup that begins after an update shows it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
     return keys;
   }
 
-  // Look-ups of device memory, one behind the other; the device sees whether each row is whole.
+  // Lookups of device memory, one behind the other; the device sees whether each row is whole.
   void KeepHot(uint64_t seed) {
     GpuCacheMemory memory;
     const std::vector<Key> keys = RandomKeys(kKeysMax, seed);
@@ -101,7 +101,7 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
     EXPECT_EQ(counted.foreign, 0u) << "of " << counted.hits << " rows: torn, or another key's";
   }
 
-  // Look-ups whose rows are all looked at.
+  // Lookups whose rows are all looked at.
   void Check(size_t key_count) {
     const std::vector<Key> keys = RandomKeys(key_count, key_count);
     std::vector<std::byte> rows(keys.size() * row_bytes_);
@@ -153,7 +153,7 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
   StampedTable table_;
   const size_t row_bytes_ = GetParam().row_bytes;
   std::vector<Key> hot_keys_ = std::vector<Key>(GetParam().key_count);
-  std::atomic<Version> shown_{1};  // every look-up that begins now shows it, or a later one
+  std::atomic<Version> shown_{1};  // every lookup that begins now shows it, or a later one
   std::atomic<bool> stopped_{false};
   std::atomic<uint64_t> checked_{0};
 };

@@ -140,7 +140,7 @@ class History {
   uint64_t dropped_ = 0;
 };
 
-// One query of a look-up, its buffers on the device.
+// One query of a lookup, its buffers on the device.
 class CheckedQuery {
  public:
   CheckedQuery()

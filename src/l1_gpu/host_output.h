@@ -1,4 +1,4 @@
-// Brings the rows of a look-up whose outputs lie on the host from the device to their places.
+// Brings the rows of a lookup whose outputs lie on the host from the device to their places.
 //
 // Rows lie packed in the call's output memory on the device, query after query. They travel through
 // two halves of pinned memory: while one is copied to the caller, the other one is filled.
@@ -31,7 +31,7 @@ class HostOutput {
   // Where the rows of query q begin in the output memory; aligned to 16 bytes.
   uint64_t begin_bytes(size_t query) const { return begin_[query]; }
 
-  // Asks for rows that a look-up without misses needs, where they are few: they are there when the
+  // Asks for rows that a lookup without misses needs, where they are few: they are there when the
   // probe is waited for. Returns whether it did. Errors: INTERNAL.
   absl::StatusOr<bool> FetchAhead();
   cudaEvent_t fetched_ahead() const { return buffers_.output_done[0].get(); }

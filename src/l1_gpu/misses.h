@@ -1,4 +1,4 @@
-// What one look-up needs to remember its misses: which keys, each once, and which positions wait
+// What one lookup needs to remember its misses: which keys, each once, and which positions wait
 // for them. On the device and, for the host, in pinned memory.
 //
 // Nothing is cleared between calls: what a call writes carries its generation, and anything else is

@@ -207,7 +207,7 @@ absl::Status PieceSender::CountOnTheDevice(const Piece& piece, ScatterPiece& sca
     sent_ = probed_again_ = true;
     constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
     HPS_RETURN_IF_ERROR(CudaStatus(
-        cudaMemsetAsync(buffers_.device_counts, 0, kCountsBytes, stream_), "counts of a look-up"));
+        cudaMemsetAsync(buffers_.device_counts, 0, kCountsBytes, stream_), "counts of a lookup"));
   }
   scatter.counts = buffers_.device_counts + piece.piece->query * kKeyStatusCount;
   return absl::OkStatus();

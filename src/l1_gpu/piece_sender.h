@@ -27,7 +27,7 @@ class PieceSender {
   // All memory is reserved here. `buffers` outlives the sender.
   explicit PieceSender(CallBuffers& buffers);
 
-  // Forgets the last look-up; this one is on `stream`.
+  // Forgets the last lookup; this one is on `stream`.
   void Begin(cudaStream_t stream);
   // By when a half has to be free; none at first.
   void set_deadline(Deadline deadline) { deadline_ = deadline; }

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kRowBytes = 64;
 constexpr size_t kKeys = 1000;
 
-// A cache on a device, its table, and a look-up's memory there.
+// A cache on a device, its table, and a lookup's memory there.
 struct Node {
   std::unique_ptr<DeviceCache> cache;
   StampedTable table;
@@ -78,7 +78,7 @@ class TwoGpusTest : public GpuTest {
         cudaSuccess);
   }
 
-  // Rows of `device` that a look-up there gave wrongly. The thread's current device is another one.
+  // Rows of `device` that a lookup there gave wrongly. The thread's current device is another one.
   size_t WrongRows(int device) {
     const Node& node = *nodes_[static_cast<size_t>(device)];
     const DeviceCacheQuery query = node.query();
@@ -111,7 +111,7 @@ TEST_F(TwoGpusTest, EachDeviceAnswersFromItsOwnCache) {
   std::array<std::thread, 2> threads;
   for (int device : {0, 1}) {
     threads[static_cast<size_t>(device)] = std::thread([&, device] {
-      (void)cudaSetDevice(1 - device);  // a look-up chooses its device itself, and gives it back
+      (void)cudaSetDevice(1 - device);  // a lookup chooses its device itself, and gives it back
       for (int round = 0; round < 200; ++round)
         wrong[static_cast<size_t>(device)] += WrongRows(device);
       int current = -1;

@@ -18,7 +18,7 @@ constexpr size_t kReadAheadBytes = size_t{2} << 20;
 
 rocksdb::ReadOptions ScanOptions() {
   rocksdb::ReadOptions read_options;
-  read_options.fill_cache = false;  // a scan must not push out what look-ups need
+  read_options.fill_cache = false;  // a scan must not push out what lookups need
   read_options.readahead_size = kReadAheadBytes;
   return read_options;
 }

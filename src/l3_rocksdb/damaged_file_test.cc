@@ -139,7 +139,7 @@ TEST_F(DamagedFileTest, AKeyListDoesNotEndBeforeAFirstBlockThatIsDamaged) {
 // theirs.
 TEST_F(DamagedFileTest, ADamagedKeyListKeepsNoImportAndNoRepair) {
   Import();
-  Damage(Files(false)[0], 20);  // the first block, which no look-up reads
+  Damage(Files(false)[0], 20);  // the first block, which no lookup reads
   const auto import_other = [this] {
     const auto store = Open(OpenMode::kReadWrite);
     const TableSpec spec = {.name = "m/other", .dim = kRowBytes / 4};
@@ -341,7 +341,7 @@ class DamagedLevelTest : public DamagedFileTest {
     return directory_.path() + "/store/" + files[0].relative_filename;
   }
 
-  // Repairs, and says how many keys that a look-up answered before are lost since.
+  // Repairs, and says how many keys that a lookup answered before are lost since.
   void RepairAndCompare(const Answers& before) const {
     const auto verified = VerifyRocksStore(Options(OpenMode::kReadWrite), false, {});
     ASSERT_TRUE(verified.ok()) << verified.status();

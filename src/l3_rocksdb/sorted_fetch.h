@@ -12,7 +12,7 @@ namespace hps {
 absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch& batch,
                                       Deadline deadline);
 
-// Whether a look-up of `key` that found nothing must say "lost" instead of "absent".
+// Whether a lookup of `key` that found nothing must say "lost" instead of "absent".
 bool InLostRange(const Family& family, Key key);
 
 }  // namespace hps

@@ -1,4 +1,4 @@
-// What a look-up makes of an L2 that hangs, is late, or finds no memory.
+// What a lookup makes of an L2 that hangs, is late, or finds no memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

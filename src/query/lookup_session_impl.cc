@@ -24,8 +24,8 @@ constexpr Duration kOutputsWaitMax = std::chrono::minutes(1);
 // may have the rows of other large calls to copy before, and must not be taken for one that hangs.
 constexpr Duration kDeviceWaitMin = std::chrono::milliseconds(100);
 
-// Whether the device itself has failed: one that has no call or no memory left for this look-up
-// may answer the next one, and in a caller's stream the look-up may have waited for the caller's
+// Whether the device itself has failed: one that has no call or no memory left for this lookup
+// may answer the next one, and in a caller's stream the lookup may have waited for the caller's
 // own work.
 bool IsOfDevice(absl::StatusCode failed, bool is_in_callers_stream) {
   if (failed == absl::StatusCode::kDeadlineExceeded) return !is_in_callers_stream;
@@ -42,7 +42,7 @@ absl::Status LevelSession::Lookup(const HostLookupRequest& request, LookupCounts
 
 absl::Status LevelSession::Lookup(const DeviceLookupRequest& request, LookupCounts* counts) {
   if (cache_lookup_ == nullptr)
-    return absl::UnimplementedError("look-up: device queries need a session on a device");
+    return absl::UnimplementedError("lookup: device queries need a session on a device");
   return LookupIn(request, counts);
 }
 

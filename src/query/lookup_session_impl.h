@@ -1,4 +1,4 @@
-// The look-up session: query -> L1 -> de-duplication -> L2 -> L3 -> reply -> promotion.
+// The lookup session: query -> L1 -> de-duplication -> L2 -> L3 -> reply -> promotion.
 //
 // See include/hps/lookup_session.h for what callers get. The .cc file is the read path, one step a
 // line; the steps' machinery is in

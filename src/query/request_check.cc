@@ -11,7 +11,7 @@ namespace {
 // What is wrong with query number `query` of a call; `what` goes on from the table's name.
 absl::Status Invalid(const SessionTable& table, size_t query, const std::string& what) {
   return absl::InvalidArgumentError(
-      absl::StrCat("look-up: query ", query, " (table '", table.spec.name, "'): ", what));
+      absl::StrCat("lookup: query ", query, " (table '", table.spec.name, "'): ", what));
 }
 
 // The bytes that `key_count` rows take; nullopt when that is beyond 64 bits.
@@ -53,16 +53,16 @@ absl::Status CheckServed(const SessionTable& table, const ModelSnapshot& snapsho
   const ServedTable* served = snapshot.table(table.slot);
   if (snapshot.unloaded()) {
     return absl::UnavailableError(
-        absl::StrCat("look-up: table '", table.spec.name, "' is of a model that was unloaded"));
+        absl::StrCat("lookup: table '", table.spec.name, "' is of a model that was unloaded"));
   }
   if (served == nullptr) {
     return absl::NotFoundError(
-        absl::StrCat("look-up: table '", table.spec.name, "' has been dropped"));
+        absl::StrCat("lookup: table '", table.spec.name, "' has been dropped"));
   }
   const TableSpec& now = served->spec();
   if (now.dim != table.spec.dim || now.dtype != table.spec.dtype) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "look-up: table '", table.spec.name, "' has been imported again with dim ", now.dim, ", ",
+        "lookup: table '", table.spec.name, "' has been imported again with dim ", now.dim, ", ",
         std::string(DtypeName(now.dtype)), "; this session was made when it had dim ",
         table.spec.dim, ", ", std::string(DtypeName(table.spec.dtype))));
   }
@@ -75,20 +75,20 @@ template <MemorySpace kSpace>
 absl::Status CheckRequest(const LookupRequest<kSpace>& request, const RequestLimits& limits,
                           const ModelSnapshot& snapshot) {
   if (request.queries.size() > kTablesPerCallMax) {
-    return absl::InvalidArgumentError(absl::StrCat("look-up: ", request.queries.size(),
+    return absl::InvalidArgumentError(absl::StrCat("lookup: ", request.queries.size(),
                                                    " queries in one call; the maximum is ",
                                                    kTablesPerCallMax));
   }
   const double threshold = request.hit_rate_threshold.value_or(1.0);
   if (!(threshold >= 0.0 && threshold <= 1.0)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("look-up: hit-rate threshold ", threshold, " is not in [0, 1]"));
+        absl::StrCat("lookup: hit-rate threshold ", threshold, " is not in [0, 1]"));
   }
   uint64_t key_count = 0;
   for (size_t i = 0; i < request.queries.size(); ++i) {
     const TableQuery<kSpace>& query = request.queries[i];
     if (query.table.value >= limits.tables.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("look-up: query ", i, " names table ",
+      return absl::InvalidArgumentError(absl::StrCat("lookup: query ", i, " names table ",
                                                      query.table.value, ", but the session has ",
                                                      limits.tables.size(), " tables"));
     }
@@ -96,7 +96,7 @@ absl::Status CheckRequest(const LookupRequest<kSpace>& request, const RequestLim
     // Key by key of the sum, so that it can't wrap.
     if (query.keys.size() > limits.keys_max - key_count) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "look-up: more keys in one call than the session's maximum of ", limits.keys_max));
+          "lookup: more keys in one call than the session's maximum of ", limits.keys_max));
     }
     key_count += query.keys.size();
     HPS_RETURN_IF_ERROR(CheckQuery(query, table, i));

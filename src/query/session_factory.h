@@ -1,4 +1,4 @@
-// What the look-up sessions of a process share: executors, scratch, epochs; and how sessions are
+// What the lookup sessions of a process share: executors, scratch, epochs; and how sessions are
 // made.
 //
 // The composition makes one SessionFactory, one ModelState for each model (with epoch_domain()),

@@ -120,7 +120,7 @@ inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* exe
   return table;
 }
 
-// What one look-up of one table gave.
+// What one lookup of one table gave.
 struct WorldAnswer {
   absl::Status status;
   LookupCounts counts;

@@ -20,7 +20,7 @@ std::vector<std::string> ExposureWarnings(const ServerConfig& config, bool has_t
 // Errors: INVALID_ARGUMENT: load and unload by API for everyone.
 absl::Status CheckControl(const ServerConfig& config, bool has_token);
 
-// Errors: INVALID_ARGUMENT: nobody can ask anything; metrics alone answer no look-up.
+// Errors: INVALID_ARGUMENT: nobody can ask anything; metrics alone answer no lookup.
 absl::Status CheckAddresses(const Config& config);
 
 }  // namespace hps::server

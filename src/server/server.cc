@@ -25,7 +25,7 @@ using server::ServerCore;
 
 // What a protocol that has to cut off its connections may take beyond the deadline.
 constexpr Duration kCutOffMax = std::chrono::seconds(10);
-// How long before a drain's deadline look-ups are ended, so that their answers are sent in time.
+// How long before a drain's deadline lookups are ended, so that their answers are sent in time.
 constexpr Duration kLastAnswersMax = std::chrono::seconds(1);
 // What a scrape that has begun may take beyond all else.
 constexpr Duration kScrapeMax = std::chrono::milliseconds(500);

@@ -1,6 +1,6 @@
 // The device cache: hot rows in the memory of one device, for many tables at once (level 1).
 //
-// A look-up has two phases, so that one launch probes all tables and the misses travel once:
+// A lookup has two phases, so that one launch probes all tables and the misses travel once:
 //
 //   DeviceCallLease call = *cache.AcquireCall(keys_max);    // a lease of buffers
 //   call->Begin(queries, stream);                           // one launch; hits are written
@@ -10,7 +10,7 @@
 //   call->Finish(pieces);                                   // copies and scatters, asynchronous
 //   call->Wait(deadline);                                   // the second synchronization
 //
-// When the outputs lie on the device, the look-up may end without Wait. Outputs on the host are
+// When the outputs lie on the device, the lookup may end without Wait. Outputs on the host are
 // there only when Wait has returned; where nothing has missed that need not be a synchronization.
 //
 // There is one cache per device; it has one writer stream, on which writes run in the order of
@@ -39,7 +39,7 @@ namespace hps {
 
 class DeviceCacheTable;
 
-// One table's part of a look-up. Keys, rows and status lie in `space`, on the cache's device or on
+// One table's part of a lookup. Keys, rows and status lie in `space`, on the cache's device or on
 // the host (one space for all queries of a call), aligned for their elements, rows for bytes. They
 // live until Wait has returned or, on the device, until the stream has passed the call.
 struct DeviceCacheQuery {
@@ -87,13 +87,13 @@ struct DeviceRowPiece {
   HostRows rows;
   // Set it where a change of the table has begun since the apply epoch that was read before Begin:
   // the cache may have taken the older row after its probe, and would show it again after this
-  // look-up has shown the newer one. Keys that the cache holds by now are answered from it.
+  // lookup has shown the newer one. Keys that the cache holds by now are answered from it.
   bool probe_again = false;
   // All rows have been given to Bring, and are as they were then.
   bool brought = false;
 };
 
-// One look-up in flight. For one thread. Where INTERNAL is said, a device that has been lost may be
+// One lookup in flight. For one thread. Where INTERNAL is said, a device that has been lost may be
 // UNAVAILABLE instead.
 class DeviceCall {
  public:
@@ -153,14 +153,14 @@ class DeviceCall {
   ~DeviceCall() = default;
 };
 
-// Calls come from a pool, so that a look-up allocates nothing.
+// Calls come from a pool, so that a lookup allocates nothing.
 struct ReturnDeviceCall {
   void operator()(DeviceCall* call) const { call->Return(); }
 };
 using DeviceCallLease = std::unique_ptr<DeviceCall, ReturnDeviceCall>;
 
 // One table (one incarnation) in a device cache. Destroying it returns its slots, when the device
-// is done with them; look-ups that name it must have ended. Thread-safe; Update, Erase, Dump and
+// is done with them; lookups that name it must have ended. Thread-safe; Update, Erase, Dump and
 // RaiseWatermarks are for the table's applier, one at a time.
 //
 // Writes copy their input before they return and complete in order on the writer stream: until
@@ -226,7 +226,7 @@ class DeviceCache {
   virtual absl::StatusOr<std::unique_ptr<DeviceCacheTable>> OpenTable(size_t row_bytes,
                                                                       uint64_t bytes_max) = 0;
 
-  // Leases the buffers of one look-up of at most `keys_max` keys.
+  // Leases the buffers of one lookup of at most `keys_max` keys.
   // Errors: RESOURCE_EXHAUSTED at once when all are lent, or none is so large.
   virtual absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) = 0;
 };

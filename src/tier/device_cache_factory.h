@@ -21,9 +21,9 @@ namespace hps {
 struct DeviceCacheOptions {
   int device = 0;
   uint64_t bytes_max = 0;  // device memory over all tables, metadata included; calls come on top
-  size_t calls_max = 16;   // look-ups at a time
-  size_t call_keys_max = size_t{1} << 20;       // keys of one look-up
-  size_t call_staging_bytes = size_t{8} << 20;  // rows of misses that one look-up may stage
+  size_t calls_max = 16;   // lookups at a time
+  size_t call_keys_max = size_t{1} << 20;       // keys of one lookup
+  size_t call_staging_bytes = size_t{8} << 20;  // rows of misses that one lookup may stage
 };
 
 class DeviceCacheFactory {

@@ -155,7 +155,7 @@ class OwnerTest(support.CommandTestCase):
 
 
 class DamageTest(support.CommandTestCase):
-    """Flipped bits: verify finds what a look-up would have met; no look-up gives a wrong row."""
+    """Flipped bits: verify finds what a lookup would have met; no lookup gives a wrong row."""
 
     ROWS = 4000
     FLIPS = 100
@@ -214,9 +214,9 @@ class DamageTest(support.CommandTestCase):
                 status, report = self.verify()
                 if not_answered:
                     met += 1
-                    self.assertEqual(status, 1, "a look-up met damage that verify has not found")
+                    self.assertEqual(status, 1, "a lookup met damage that verify has not found")
                     self.assertTrue(report.get("damage_count", 0) > 0 or "error" in report)
-        self.assertGreater(met, 0, "no flip was met by a look-up: the test shows nothing")
+        self.assertGreater(met, 0, "no flip was met by a lookup: the test shows nothing")
 
     def test_repair_marks_lost_rows(self) -> None:
         table = max(self.store.glob("*.sst"), key=lambda path: path.stat().st_size)

@@ -1,5 +1,5 @@
 // Files that rot: bits flipped, ends cut, pieces swapped, in every kind of file that a store has.
-// A row that is answered is right; what a look-up would meet, verify has found.
+// A row that is answered is right; what a lookup would meet, verify has found.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// After warm-up a look-up allocates nothing on its thread: not when everything hits L1 or L2, and
+// After warm-up a lookup allocates nothing on its thread: not when everything hits L1 or L2, and
 // not when it misses and L3's workers answer. This program counts every operator new.
 #include <gtest/gtest.h>
 

@@ -418,7 +418,7 @@ TEST(CacheFaultTest, APromotionThatFindsNoRoomIsDroppedAndNoError) {
   }
 }
 
-// The cache's calls take 16 keys: a larger look-up passes by the cache, and stays so while a change
+// The cache's calls take 16 keys: a larger lookup passes by the cache, and stays so while a change
 // is open.
 TEST_F(CacheLookupTest, ACacheThatFailsIsPassedBy) {
   Ask(*session_, {1});

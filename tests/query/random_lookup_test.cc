@@ -1,4 +1,4 @@
-// Random look-ups over random levels, with faults, changes and evictions in between, against a
+// Random lookups over random levels, with faults, changes and evictions in between, against a
 // plain map: every row, status and count is checked.
 #include <gtest/gtest.h>
 

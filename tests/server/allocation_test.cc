@@ -90,9 +90,9 @@ TEST_F(ServerAllocationTest, CallsOfABatchAllocateNothing) {
     ASSERT_TRUE(second.is_done() && third.is_done());
     for (TestCall* call : {&first, &second, &third}) call->Reset();
   }
-  // The watch copies its hook for every look-up: one allocation, and nothing else.
+  // The watch copies its hook for every lookup: one allocation, and nothing else.
   EXPECT_EQ(allocations_here - before, 2u * 97);
-  EXPECT_EQ(watch_->look_count(), 200u) << "two calls were one look-up";
+  EXPECT_EQ(watch_->look_count(), 200u) << "two calls were one lookup";
 }
 
 }  // namespace

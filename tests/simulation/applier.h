@@ -1,6 +1,6 @@
 // The write path of a simulated node for one table, step by step as ARCHITECTURE.md describes it:
 // open an epoch, raise the watermarks of L1 and L2, write L3, then L2, publish, and now and then
-// refresh L1. Every step is a task of its own, so that look-ups and promotions run between any two.
+// refresh L1. Every step is a task of its own, so that lookups and promotions run between any two.
 //
 // For one thread.
 #pragma once

@@ -44,7 +44,7 @@ std::unique_ptr<DurableTable> Interleaved(std::unique_ptr<DurableTable> table,
 std::unique_ptr<LossyTable> Interleaved(std::unique_ptr<LossyTable> table,
                                         std::shared_ptr<const DefectContext> context);
 
-// Look-ups in the decorated cache name tables that this function has made from its own.
+// Lookups in the decorated cache name tables that this function has made from its own.
 std::unique_ptr<DeviceCacheTable> Interleaved(std::unique_ptr<DeviceCacheTable> table,
                                               std::shared_ptr<const DefectContext> context);
 std::unique_ptr<DeviceCache> Interleaved(std::unique_ptr<DeviceCache> cache,

@@ -35,7 +35,7 @@ TableSpec SpecOf(const SimulatedTable& table) {
 
 }  // namespace
 
-// A session, and what it has seen. Each run of the task is one look-up.
+// A session, and what it has seen. Each run of the task is one lookup.
 class SimulatedWorld::Reader final : public Task {
  public:
   Reader(SimulatedWorld& world, int device) : world_(world) {
@@ -127,7 +127,7 @@ class SimulatedWorld::Reader final : public Task {
     request.queries = queries;
     LookupCounts counts;
     const absl::Status status = session_->Lookup(request, &counts);
-    if (!status.ok()) world_.Report("I5: a look-up failed: " + std::string(status.message()));
+    if (!status.ok()) world_.Report("I5: a lookup failed: " + std::string(status.message()));
     // Positions of one call have no order among themselves: a table's are judged together.
     std::map<uint32_t, std::vector<SessionView::Answer>> answers;
     for (const Question& question : questions) {

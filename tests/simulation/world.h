@@ -4,9 +4,9 @@
 // on a clock that moves only when nothing else can. Everything but L3 and the write path is the
 // code that serves; L3 is a map, and the write path is tests/simulation/applier.h.
 //
-// After every look-up the answers are judged (history.h): I1 a row is one value once written for
+// After every lookup the answers are judged (history.h): I1 a row is one value once written for
 // its key, I2 no session sees a key go back and no call two imports, I3 what is absent was so, and
-// defaults are flagged, I5 a failed level fails no look-up; and after a restart, which may take the
+// defaults are flagged, I5 a failed level fails no lookup; and after a restart, which may take the
 // end of what L3 had written, I4: what was taken from the stream is there. At the end, when the
 // faults are over, every session must see the newest value of every key.
 #pragma once

@@ -78,7 +78,7 @@ class GpuCheckTest(PlantedTest):
     def test_passes_and_counts_cases(self):
         status, summary, line = self.check()
         self.assertEqual(status, 0, summary)
-        # Three runs of one case; store, look-up, demo, two benchmarks; three skipped and the GPUs.
+        # Three runs of one case; store, lookup, demo, two benchmarks; three skipped and the GPUs.
         self.assertEqual(line, "8 passed, 0 failed, 4 skipped")
         self.assertEqual((summary["passed"], summary["failed"], summary["skipped"]), (8, 0, 4))
 

@@ -1,4 +1,4 @@
-// A backend for Triton that is as fast as a look-up can be: rows of one array, by number.
+// A backend for Triton that is as fast as a lookup can be: rows of one array, by number.
 //
 // hps is measured against it (triton_peer.py). The prototypes are those of Triton's C API, declared
 // here because the wheels that bring the server have no headers; the server supplies the symbols.

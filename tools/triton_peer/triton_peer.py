@@ -5,7 +5,7 @@
     tools/triton_peer/triton_peer.py [--hps build/cpu/bin/hps] [--venv .venv-bench] [--out F.json]
                                      [--seconds 1]
 
-Triton's look-up is a gather from one array (gather_backend.cc), hps' goes through its levels. A
+Triton's lookup is a gather from one array (gather_backend.cc), hps' goes through its levels. A
 request has 1,024 keys, its answer 1,024 rows of 32 floats. Writes what `hps bench --out` writes.
 """
 

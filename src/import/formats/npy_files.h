@@ -1,4 +1,4 @@
-// Keys and rows of a look-up as NumPy files.
+// Keys and rows of a lookup as NumPy files.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Launches of kernels that return their own error. The thread's last error, where <<<>>> leaves it,
-// may be one that the caller of a look-up has left there.
+// may be one that the caller of a lookup has left there.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -86,7 +86,7 @@ int MakeACacheAndLookAtTheKernels() {
 
 using KernelLaunchDeathTest = GpuTest;
 
-// Catches: a first look-up of its shape that loads its kernel, and waits for the device then.
+// Catches: a first lookup of its shape that loads its kernel, and waits for the device then.
 TEST_F(KernelLaunchDeathTest, ANewCacheHasLoadedTheKernelsOfAllShapes) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(std::exit(MakeACacheAndLookAtTheKernels()), testing::ExitedWithCode(0), "");

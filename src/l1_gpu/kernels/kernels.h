@@ -25,7 +25,7 @@ namespace hps {
 // each: it takes memory of the device then, and may wait for all that the device is at work on.
 cudaError_t LoadKernels();
 
-// One table's part of a look-up. All pointers are device-accessible.
+// One table's part of a lookup. All pointers are device-accessible.
 struct QueryView {
   TableView table;  // slabs may be null; row_bytes is given all the same
   const Key* keys = nullptr;
@@ -85,7 +85,7 @@ cudaError_t LaunchWiden(std::span<const RowsToWiden> parts, cudaStream_t stream)
 inline constexpr size_t kKeysPerWriteMax = size_t{1} << 20;
 
 // Blocks for writes that go on beside queries: a write is fed through the bus, so that few keep up
-// with it and leave the memory's bandwidth to look-ups.
+// with it and leave the memory's bandwidth to lookups.
 inline constexpr uint32_t kBackgroundBlocks = 16;
 
 // Keys and rows of a write, device-accessible.

@@ -108,7 +108,7 @@ TEST_F(StoreEnvTest, AClockThatIsSetEndsNoReadThatIsUnderWay) {
   });
 }
 
-// A deadline that passes while blocks are read ends the read within a piece of a look-up.
+// A deadline that passes while blocks are read ends the read within a piece of a lookup.
 TEST_F(StoreEnvTest, AReadEndsWhenItsDeadlineHasPassed) {
   MakeStore();
   ForEachMode([&](DurableTable& table) {

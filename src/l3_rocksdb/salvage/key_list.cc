@@ -65,7 +65,7 @@ absl::StatusOr<bool> AnyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* famil
   const std::unique_ptr<rocksdb::Iterator> left(db.NewIterator(options, family));
   left->Seek(begin);
   if (left->Valid()) return true;
-  // It does not report all damage. A look-up does, in each file, unless what it asks for was
+  // It does not report all damage. A lookup does, in each file, unless what it asks for was
   // deleted: that reads no block.
   rocksdb::ColumnFamilyMetaData files;
   db.GetColumnFamilyMetaData(family, &files);

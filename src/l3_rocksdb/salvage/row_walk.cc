@@ -105,7 +105,7 @@ absl::Status Walk::VisitRow(Key key, std::string_view value) {
   return visitor_.OnRow(key, value);
 }
 
-// Reads a key as a look-up does.
+// Reads a key as a lookup does.
 absl::Status Walk::VisitKey(Key key) {
   rocksdb::ReadOptions options;
   options.fill_cache = false;

@@ -1,9 +1,9 @@
 // Visits every row of a table that can be read with certainty, around what can't be read.
 //
 // Where a block or file is damaged, every key that is named elsewhere, by the table's key list or
-// by what can be read of other files, is read by itself, as a look-up reads it: files above and
+// by what can be read of other files, is read by itself, as a lookup reads it: files above and
 // below the damage may still answer for it, and the damaged file's filter may know that it has no
-// part in it. What no look-up could answer is lost: the damaged file might have held a newer row,
+// part in it. What no lookup could answer is lost: the damaged file might have held a newer row,
 // so that an older one below it is not shown.
 #pragma once
 

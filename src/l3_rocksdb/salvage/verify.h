@@ -19,7 +19,7 @@ namespace hps {
 // read them any more are repaired after their files have been copied to a disk that can.
 //
 // With `repair`, each damaged table is written anew as an incarnation of its own, with every row
-// that a look-up would answer, versions and positions included. Keys whose rows are lost are listed
+// that a lookup would answer, versions and positions included. Keys whose rows are lost are listed
 // (as far as the table's key list and the damage allow) and marked: they answer kLost. That goes
 // for a key, too, of which only an older row can be read: the damage may have held a newer one, and
 // an older row is never answered for it. Where it can't be told which keys were lost, the whole

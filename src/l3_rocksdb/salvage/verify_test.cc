@@ -126,7 +126,7 @@ TEST_F(VerifyTest, AHealthyStoreHasNoDamageAndIsLeftAsItIs) {
   EXPECT_EQ(Files("", ""), files);
 }
 
-// Every bit of every file that a look-up depends on; a flip is found, and serves no wrong answer.
+// Every bit of every file that a lookup depends on; a flip is found, and serves no wrong answer.
 TEST_F(VerifyTest, EveryFlippedBitIsFoundAndNeverServed) {
   constexpr size_t kRows = 3000;
   {

@@ -1,4 +1,4 @@
-// Fetching from levels that can block, and promotion: the work of look-ups that is not done on the
+// Fetching from levels that can block, and promotion: the work of lookups that is not done on the
 // caller's thread.
 //
 // A bounded pool of jobs for each blocking level: when all are held, by calls, by promotions or by

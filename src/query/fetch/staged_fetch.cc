@@ -25,7 +25,7 @@ constexpr size_t kPiecesAhead = 8;
 
 // Looks for misses before a caller that finds none gives way to other threads.
 constexpr size_t kRoundsWithoutPause = 256;
-// ... and before the probe takes longer than look-ups do.
+// ... and before the probe takes longer than lookups do.
 constexpr size_t kRoundsMax = 20'000;
 
 }  // namespace

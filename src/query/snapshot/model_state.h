@@ -52,7 +52,7 @@ class ModelState final : private EpochDomain::Waiter {
   // of this object); nothing has changed then.
   absl::Status Publish(std::vector<std::shared_ptr<ServedTable>> tables);
 
-  // Switches the model to no tables: look-ups answer UNAVAILABLE until the next Publish.
+  // Switches the model to no tables: lookups answer UNAVAILABLE until the next Publish.
   void Unload();
 
   // The current snapshot, for as long as the pin lives. For the composition.

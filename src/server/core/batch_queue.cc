@@ -179,7 +179,7 @@ BatchQueue::Work BatchQueue::Next() {
   return work;
 }
 
-// When the first model may be taken though no call comes and no look-up ends.
+// When the first model may be taken though no call comes and no lookup ends.
 Deadline BatchQueue::RipeAt() const {
   if (free_slots_.empty()) return kNoDeadline;
   Deadline ripe_at = kNoDeadline;

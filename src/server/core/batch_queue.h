@@ -1,13 +1,13 @@
-// Which calls are looked up next, and in which look-up slot.
+// Which calls are looked up next, and in which lookup slot.
 //
 // A call that finds a slot free gets it; else it waits in its model's queue. Whoever frees a slot
-// takes the oldest waiting calls of one model together, as many as fit into one look-up; models
-// with waiting calls take turns. With a batch wait, calls that come while look-ups run wait for
+// takes the oldest waiting calls of one model together, as many as fit into one lookup; models
+// with waiting calls take turns. With a batch wait, calls that come while lookups run wait for
 // more at most that long, and not at all when nothing runs.
 //
 // Calls whose deadline passes while they wait are handed back as overdue, and so are those that
 // nobody wants any more when they come. The lock is held for a
-// few instructions per call, never during a look-up. Thread-safe.
+// few instructions per call, never during a lookup. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -35,9 +35,9 @@ class BatchQueue {
  public:
   struct Options {
     size_t slot_count = 1;
-    uint64_t keys_max = 0;  // of one look-up; a larger call goes alone
-    size_t parts_max = 0;   // tables of one look-up, a table counted for each call that asks it
-    Duration wait_max{};    // for more calls, while look-ups run
+    uint64_t keys_max = 0;  // of one lookup; a larger call goes alone
+    size_t parts_max = 0;   // tables of one lookup, a table counted for each call that asks it
+    Duration wait_max{};    // for more calls, while lookups run
     const Clock* clock = nullptr;
   };
   static constexpr size_t kNoSlot = PreparedCall::kNoSlot;
@@ -55,8 +55,8 @@ class BatchQueue {
   BatchQueue(const BatchQueue&) = delete;
   BatchQueue& operator=(const BatchQueue&) = delete;
 
-  // Whether fewer keys wait than the slots would take together in one look-up each without the
-  // calls in it waiting long for each other: with more, a look-up gains nothing.
+  // Whether fewer keys wait than the slots would take together in one lookup each without the
+  // calls in it waiting long for each other: with more, a lookup gains nothing.
   bool HasRoom() const {
     return waiting_keys_.load(std::memory_order_relaxed) < kRoomKeysPerSlot * options_.slot_count;
   }
@@ -64,7 +64,7 @@ class BatchQueue {
   // Adds a call to its model's queue. The work may be of other calls.
   Work Enter(PreparedCall& call, ModelQueue& queue);
 
-  // A look-up has ended: gives its slot back, and takes the next work, mostly in the same slot.
+  // A lookup has ended: gives its slot back, and takes the next work, mostly in the same slot.
   Work Leave(size_t slot);
 
   // Takes a call out that waits: `waited`. One that does not wait (any more) is in `slot`, or was
@@ -78,7 +78,7 @@ class BatchQueue {
   // From now on no call waits: all that do, and those that come, are overdue.
   Work EndWaiting();
 
-  // What is due by now without a call that comes or a look-up that ends: overdue calls, and those
+  // What is due by now without a call that comes or a lookup that ends: overdue calls, and those
   // that have waited long enough for more.
   Work TakeDue();
 

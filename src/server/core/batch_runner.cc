@@ -61,7 +61,7 @@ void BatchRunner::End() {
 }
 
 // Who cancels a call marks it first and then comes here for the lock: so either it finds the call
-// in the look-up, or the mark is seen.
+// in the lookup, or the mark is seen.
 void BatchRunner::BeginLookUp(PreparedCall* first) {
   MutexLock lock(mutex_);
   cancel_.Reset();
@@ -80,7 +80,7 @@ bool BatchRunner::EndLookUp(PreparedCall* first) {
   return cancel_.is_cancelled();
 }
 
-// Looks up all parts of the calls, in as many look-ups as they take.
+// Looks up all parts of the calls, in as many lookups as they take.
 absl::Status BatchRunner::LookUp(ModelVersion& version, PreparedCall* first, Deadline deadline) {
   try {
     HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
@@ -166,7 +166,7 @@ void BatchRunner::CountDegraded(PreparedCall* first, bool with_statuses,
   }
 }
 
-// Ends the calls whose rows have come or whose time is up; returns the others. Where the look-up
+// Ends the calls whose rows have come or whose time is up; returns the others. Where the lookup
 // was not ended early, a default row stands for a level that failed: waiting would not help.
 CallList BatchRunner::EndAnswered(CallList calls, bool ended_early) {
   calls = EndCancelled(calls);

@@ -7,7 +7,7 @@
 // a call that is given up (Interrupt): it ends at once, and what a level that hangs does for it
 // goes on in that level's own memory.
 //
-// One for each look-up slot; for whoever has the slot, but for Interrupt and End, which any thread
+// One for each lookup slot; for whoever has the slot, but for Interrupt and End, which any thread
 // may call. Allocates when it is made.
 #pragma once
 
@@ -31,7 +31,7 @@ class BatchRunner {
  public:
   struct Options {
     size_t slot = 0;
-    size_t keys_max = 0;  // of one look-up; a larger call is looked up in pieces
+    size_t keys_max = 0;  // of one lookup; a larger call is looked up in pieces
     LateAnswers late_answers = LateAnswers::kDegraded;
     const Clock* clock = nullptr;
     ServerCounters* counters = nullptr;
@@ -40,10 +40,10 @@ class BatchRunner {
   explicit BatchRunner(const Options& options);
 
   // `calls` are of one version of one model; together they have at most keys_max keys, or they are
-  // a single one. Ends with OnDone of each: RESOURCE_EXHAUSTED where the look-up found no memory.
+  // a single one. Ends with OnDone of each: RESOURCE_EXHAUSTED where the lookup found no memory.
   void Run(CallList calls);
 
-  // Ends the look-up that `call` is in, if it is in one; it has been marked as cancelled. What else
+  // Ends the lookup that `call` is in, if it is in one; it has been marked as cancelled. What else
   // is in it is looked up again. The call must not be reset meanwhile.
   void Interrupt(const PreparedCall& call);
 
@@ -71,8 +71,8 @@ class BatchRunner {
 
   const Options options_;
   const std::unique_ptr<Key[]> aligned_keys_;    // [keys_max], of inputs that are not aligned
-  const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max], by position in the look-up
-  std::vector<HostTableQuery> queries_;          // of the look-up; capacity kTablesPerCallMax
+  const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max], by position in the lookup
+  std::vector<HostTableQuery> queries_;          // of the lookup; capacity kTablesPerCallMax
   size_t key_count_ = 0;                         // of queries_
   LookupCancel cancel_;
   std::atomic<bool> ended_ = false;  // End was called

@@ -1,9 +1,9 @@
-// Inference without a protocol: validates requests, admits them, runs look-ups in batches, keeps
+// Inference without a protocol: validates requests, admits them, runs lookups in batches, keeps
 // the statistics. HTTP and gRPC are thin codecs over it.
 //
-// Batching: a call that finds one of the look-up slots of the server free runs at once on the
+// Batching: a call that finds one of the lookup slots of the server free runs at once on the
 // thread that brought it; otherwise it waits in its model's queue, and whoever frees a slot takes
-// the oldest waiting calls of one model together, up to [server.batching] keys_max, as one look-up
+// the oldest waiting calls of one model together, up to [server.batching] keys_max, as one lookup
 // that writes each call's rows straight into that call's outputs. So an idle server adds no wait
 // and no hand-over, and a busy one batches as much as the load asks for.
 //

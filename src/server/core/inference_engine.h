@@ -1,7 +1,7 @@
-// The server's Inference: admission, batching over look-up slots, deadlines, statistics.
+// The server's Inference: admission, batching over lookup slots, deadlines, statistics.
 //
-// Look-ups run on the threads that bring calls. Somebody has to end the calls whose deadline passes
-// while they wait (and to begin look-ups when a batch wait is over): ServerCore's timer.
+// Lookups run on the threads that bring calls. Somebody has to end the calls whose deadline passes
+// while they wait (and to begin lookups when a batch wait is over): ServerCore's timer.
 //
 // Thread-safe. Every call must have ended and been reset before it is destroyed.
 #pragma once
@@ -29,7 +29,7 @@ class InferenceEngine final : public Inference {
   struct Options {
     ServerConfig server;
     Duration lookup_timeout{};  // of calls that name none; zero = they take what is near
-    size_t slot_count = 1;      // look-ups at a time
+    size_t slot_count = 1;      // lookups at a time
     size_t lookup_keys_max = 0;
     const Clock* clock = nullptr;
   };
@@ -52,7 +52,7 @@ class InferenceEngine final : public Inference {
   // ... and ends those that are admitted, as if their deadlines had passed.
   void EndCalls();
 
-  // Ends what is overdue and looks up what has waited long enough: on `executor`, so that a look-up
+  // Ends what is overdue and looks up what has waited long enough: on `executor`, so that a lookup
   // does not keep others from being ended; null = here, for tests. The executor queues slot_count
   // tasks.
   void EndDue(Executor* executor = nullptr);

@@ -64,7 +64,7 @@ class InferenceEngineTest : public ::testing::Test {
     owned.call.AddKeys("t", owned.keys);
     return owned.call;
   }
-  // Runs `call`; while its look-up runs, `meanwhile` does.
+  // Runs `call`; while its lookup runs, `meanwhile` does.
   void RunWith(TestCall& call, const std::function<void()>& meanwhile) {
     const size_t number = watch_->look_count() + 1;
     watch_->set_hook([=](Look& look) {
@@ -207,7 +207,7 @@ TEST_F(InferenceEngineTest, ACallThatIsLateFromTheStartIsNotBegun) {
   EXPECT_EQ(watch_->look_count(), 0u);
 }
 
-// Without a timer it would hear of its deadline only when the look-up before it ends.
+// Without a timer it would hear of its deadline only when the lookup before it ends.
 TEST_F(InferenceEngineTest, ALateCallDoesNotWaitForTheLookUpBeforeIt) {
   Start();
   TestCall& a = NewCall("m", {1});
@@ -319,7 +319,7 @@ TEST_F(InferenceEngineTest, ACancelledCallLeavesItsLookUpAndTheOthersGoOn) {
       }
       ASSERT_NE(look.request->cancel, nullptr);
       EXPECT_FALSE(look.request->cancel->is_cancelled());
-      engine().Cancel(a);  // which has been answered: it is in no look-up any more
+      engine().Cancel(a);  // which has been answered: it is in no lookup any more
       EXPECT_FALSE(look.request->cancel->is_cancelled());
       engine().Cancel(gone);
       EXPECT_TRUE(look.request->cancel->is_cancelled());
@@ -428,7 +428,7 @@ TEST_F(InferenceEngineTest, CallsWaitForMoreOnlyWhileALookUpRuns) {
     engine().EndDue();
     EXPECT_TRUE(b.is_done());
     EXPECT_TRUE(c.is_done());
-    EXPECT_EQ(watch_->look_count(), 2u) << "one look-up for both";
+    EXPECT_EQ(watch_->look_count(), 2u) << "one lookup for both";
     ASSERT_TRUE(d.Start(engine()).ok());
     EXPECT_FALSE(d.is_done());
   });

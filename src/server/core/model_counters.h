@@ -21,7 +21,7 @@ class ModelCounters {
   void CountStage(Stage stage, Duration duration) {
     stages_[static_cast<size_t>(stage)].Add(duration);
   }
-  // A look-up begins that answers `call_count` calls ...
+  // A lookup begins that answers `call_count` calls ...
   void CountBatch(size_t call_count);
   // ... and has taken so long; more than once where some of them are looked up again.
   void AddBatchTime(size_t call_count, Duration duration);
@@ -31,7 +31,7 @@ class ModelCounters {
 
  private:
   using Counter = std::atomic<uint64_t>;
-  // Look-ups of 2^i calls or more, below 2^(i + 1).
+  // Lookups of 2^i calls or more, below 2^(i + 1).
   static constexpr size_t kBatchSizeClasses = 17;
   static size_t SizeClass(size_t call_count);
 

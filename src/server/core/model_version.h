@@ -1,5 +1,5 @@
-// A model as of one switch, as the server uses it: its tables by name, and a look-up session for
-// each look-up slot.
+// A model as of one switch, as the server uses it: its tables by name, and a lookup session for
+// each lookup slot.
 //
 // Calls hold a VersionUse from Prepare until their rows are there; the model holds one while the
 // version is the newest. With the last use the version ends, and with it what only it kept in
@@ -34,7 +34,7 @@ class ModelVersion {
   struct Options {
     size_t slot_count = 1;
     std::vector<int> devices{};  // empty = the host
-    size_t keys_max = 0;         // of one look-up
+    size_t keys_max = 0;         // of one lookup
   };
   struct Table {
     std::string name;  // without the model's

@@ -29,7 +29,7 @@ class PageSource {
   //   /metrics       Prometheus text format 0.0.4
   //   /api/overview  JSON: everything that the dashboard and `hps top` show
   //   /api/lookup?table=MODEL/TABLE&key=N   JSON: one row with its status
-  // Errors: NOT_FOUND, INVALID_ARGUMENT, and those of a look-up.
+  // Errors: NOT_FOUND, INVALID_ARGUMENT, and those of a lookup.
   virtual absl::StatusOr<Page> Get(std::string_view path, std::string_view query) = 0;
 };
 

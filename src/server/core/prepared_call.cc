@@ -75,7 +75,7 @@ void PreparedCall::Finish(const absl::Status& status) {
 const CallEnds& CallEnds::Get() {
   static const CallEnds ends = {
       .cancelled = absl::CancelledError("the client gave the request up, or the server cut it off"),
-      .late_in_queue = absl::DeadlineExceededError("the deadline passed before the look-up began"),
+      .late_in_queue = absl::DeadlineExceededError("the deadline passed before the lookup began"),
       .late_in_lookup = absl::DeadlineExceededError("the rows had not all come by the deadline"),
       .waited_unread = absl::ResourceExhaustedError(
           "the server is at its capacity (the request waited too long to be read); try again "

@@ -77,7 +77,7 @@ struct PreparedCall {
   Deadline lookup_deadline = kNoDeadline;  // rows that have not come by then are given up
   TimePoint arrival{};
   TimePoint run_at{};      // handed over by the codec
-  TimePoint started_at{};  // its look-up began
+  TimePoint started_at{};  // its lookup began
   TimePoint done_at{};
   bool answered = false;  // OnDone was called with OK
   // Nobody wants the answer any more. Set by any thread, before it looks where the call is.
@@ -90,7 +90,7 @@ struct PreparedCall {
   // Of the list that it is in, whatever that is.
   PreparedCall* next = nullptr;
   PreparedCall* previous = nullptr;
-  // Of the look-up that runs: positions that got a default row because a level failed or the
+  // Of the lookup that runs: positions that got a default row because a level failed or the
   // deadline passed.
   size_t degraded_count = 0;
 };

@@ -14,7 +14,7 @@
 
 namespace hps::server {
 
-// Upper bounds of the latency buckets, in seconds: 5 us, which a small look-up in memory takes, to
+// Upper bounds of the latency buckets, in seconds: 5 us, which a small lookup in memory takes, to
 // 10 s, about four to a decade. The last bucket of a histogram has no bound.
 inline constexpr std::array<double, 22> kLatencyBucketSeconds = {
     5e-6, 10e-6, 20e-6, 30e-6, 50e-6, 100e-6, 200e-6, 300e-6, 500e-6, 1e-3, 2e-3,
@@ -40,12 +40,12 @@ struct ModelServerStatistics {
   uint64_t requests_failed = 0;  // admitted, answered with an error
   uint64_t failed_ns = 0;        // that they took, until then
   uint64_t keys = 0;
-  uint64_t batches = 0;  // look-ups that answered them
+  uint64_t batches = 0;  // lookups that answered them
   uint64_t last_request_unix_ms = 0;
   std::array<LatencyHistogram, kStageCount> stages;
-  // Look-ups by how many calls they answered: (calls, look-ups), ascending, in powers of two.
+  // Lookups by how many calls they answered: (calls, lookups), ascending, in powers of two.
   std::vector<std::pair<uint64_t, uint64_t>> batch_sizes;
-  std::vector<uint64_t> batch_lookup_ns;  // that the look-ups of each of batch_sizes took
+  std::vector<uint64_t> batch_lookup_ns;  // that the lookups of each of batch_sizes took
   uint64_t queue_depth = 0;               // calls that wait now
 };
 

@@ -12,7 +12,7 @@
 
 namespace hps::server {
 
-// Element types of the v2 protocol. Look-ups read kInt64, kUint64 and kInt32 and answer kFp32 and
+// Element types of the v2 protocol. Lookups read kInt64, kUint64 and kInt32 and answer kFp32 and
 // kUint8; the others are known so that an error can name them.
 enum class Datatype : uint8_t {
   kBool,
@@ -70,7 +70,7 @@ struct InputTensor {
 };
 
 // A tensor of the answer. Inference::Prepare fills in all but `data`; the codec then points `data`
-// (aligned to 4 bytes) at byte_count bytes, and the look-up writes straight there.
+// (aligned to 4 bytes) at byte_count bytes, and the lookup writes straight there.
 struct OutputTensor {
   std::string_view name;
   Datatype datatype = Datatype::kFp32;

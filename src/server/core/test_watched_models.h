@@ -1,7 +1,7 @@
-// The models of a real store, whose look-ups a test watches: a hook runs on the look-up's thread
-// before each, and may bring other calls meanwhile, move a clock, or take the look-up's time away.
+// The models of a real store, whose lookups a test watches: a hook runs on the lookup's thread
+// before each, and may bring other calls meanwhile, move a clock, or take the lookup's time away.
 //
-// So one thread steps through everything that happens while a look-up runs.
+// So one thread steps through everything that happens while a lookup runs.
 #pragma once
 
 #include <atomic>
@@ -19,10 +19,10 @@ class WatchedModels final : public ModelManager {
  public:
   struct Look {
     std::string model;
-    size_t number = 0;  // of the look-up, from 1
+    size_t number = 0;  // of the lookup, from 1
     const HostLookupRequest* request = nullptr;
     bool no_time = false;  // set by the hook: the deadline has passed before level 3 is asked
-    absl::Status failure;  // set by the hook: what the look-up answers instead
+    absl::Status failure;  // set by the hook: what the lookup answers instead
   };
   using Hook = std::function<void(Look&)>;
 

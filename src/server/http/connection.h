@@ -120,7 +120,7 @@ class Connection final : public ServedConnection, public InferenceCall, private 
 
   HttpServer& server_;
 
-  // A call is run when nobody drives any more: who runs it may go on with the look-ups of others,
+  // A call is run when nobody drives any more: who runs it may go on with the lookups of others,
   // which its answer must not wait for.
   bool run_pending_ = false;
   Mutex calling_mutex_;

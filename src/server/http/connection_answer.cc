@@ -64,7 +64,7 @@ void Connection::Answer() {
   }
   switch (route_.kind) {
     case RouteKind::kInfer:
-      UseTurn();  // what others wait for says nothing of the time that look-ups take
+      UseTurn();  // what others wait for says nothing of the time that lookups take
       return StartInfer();
     case RouteKind::kLoad:
       if (const absl::Status status = CheckLoad(Body()); !status.ok())

@@ -427,7 +427,7 @@ TEST_F(ConnectionTest, AnAnswerDoesNotWaitForWhatItsThreadDoesNext) {
   EXPECT_TRUE(was_answered);
 }
 
-// The look-up of a client that has gone is given up, so that its share of the capacity is free.
+// The lookup of a client that has gone is given up, so that its share of the capacity is free.
 TEST_F(ConnectionTest, ClientsThatHaveGoneGiveTheirCallsUp) {
   std::atomic<InferenceCall*> running = nullptr;
   inference_.on_run = [&](InferenceCall& call) { running = &call; };

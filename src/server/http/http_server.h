@@ -26,7 +26,7 @@ class HttpServer final : public ConnectionServer {
 
   HttpRole role() const { return role_; }
 
-  // Runs `task`, which encodes a long answer, on a thread that no look-up and no other connection
+  // Runs `task`, which encodes a long answer, on a thread that no lookup and no other connection
   // waits for. Errors: those of Executor::Post; then it is to be done in place.
   absl::Status PostEncoding(Task* task);
 

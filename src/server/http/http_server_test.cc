@@ -42,7 +42,7 @@ TEST_F(HttpServerTest, AnswersJsonWithJson) {
   EXPECT_FALSE(reply.fields.contains("inference-header-content-length"));
 }
 
-// Catches: a look-up slot that is held while a long answer is encoded.
+// Catches: a lookup slot that is held while a long answer is encoded.
 TEST_F(HttpServerTest, EncodesLongAnswersOnAThreadOfTheirOwn) {
   std::string packed_by;
   inference_.on_reserve = [&] {  // packing does that

@@ -21,10 +21,10 @@ constexpr uint64_t kPoolKeptBytes = uint64_t{64} << 20;
 constexpr uint64_t kSmallRequestsPart = 8;
 // Loads and unloads that wait for the one that runs.
 constexpr size_t kSlowTasksMax = 64;
-// How long a thread waits for room at a time. Who makes room wakes it, but those that end look-ups
+// How long a thread waits for room at a time. Who makes room wakes it, but those that end lookups
 // are not all threads of this server.
 constexpr Duration kRoomWait = std::chrono::milliseconds(1);
-// What a thread that is about to look up does by itself after that: most look-ups take less time
+// What a thread that is about to look up does by itself after that: most lookups take less time
 // than another thread to come.
 constexpr size_t kDoneNext = 1;
 // Sockets that one turn of a thread accepts: then those that are open have theirs.

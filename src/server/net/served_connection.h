@@ -4,9 +4,9 @@
 // It is driven by events (its socket, a call that has ended, the clock), which any thread may
 // bring: whoever brings one while nobody drives drives it as far as it goes without waiting;
 // whoever comes while another drives leaves a note and goes. So a protocol needs no lock for what
-// belongs to its connection. A look-up runs on the thread that read its request, which drives no
-// more by then: who has the answer drives. The thread that ends a look-up writes the answer in
-// place, but begins no other request of that connection, which could lead back into look-ups: it
+// belongs to its connection. A lookup runs on the thread that read its request, which drives no
+// more by then: who has the answer drives. The thread that ends a lookup writes the answer in
+// place, but begins no other request of that connection, which could lead back into lookups: it
 // leaves that to the server's own threads.
 //
 // Thread-safe: the public part. What a protocol adds belongs to whoever drives.
@@ -48,7 +48,7 @@ class ServedConnection : public Backlog::Waiter {
   // server's bytes, until it is closed; Activate(kOpened) follows.
   void Offer(int fd, TlsConnection tls, Admission::Reservation tls_bytes);
 
-  // `may_start`: this thread may begin look-ups, as the server's own threads may.
+  // `may_start`: this thread may begin lookups, as the server's own threads may.
   void Activate(uint32_t events, bool may_start);
 
   // For the sweep: whether Activate(kTick) would find something to do.

@@ -68,9 +68,9 @@ void AddModel(const ModelServerStatistics& model, MetricList& list) {
       .Add(model.requests, {{"model", model.model}, {"result", "ok"}})
       .Add(model.requests_failed, {{"model", model.model}, {"result", "error"}});
   list.Counter("hps_model_keys_total", "Keys that requests asked for.").Add(model.keys, labels);
-  list.Counter("hps_model_batches_total", "Look-ups that answered the requests.")
+  list.Counter("hps_model_batches_total", "Lookups that answered the requests.")
       .Add(model.batches, labels);
-  list.Gauge("hps_queue_depth", "Requests that wait for a look-up, by their model's queue.")
+  list.Gauge("hps_queue_depth", "Requests that wait for a lookup, by their model's queue.")
       .Add(model.queue_depth, {{"queue", model.model}});
   MetricFamilyBuilder latency =
       list.Histogram("hps_lookup_seconds",
@@ -78,7 +78,7 @@ void AddModel(const ModelServerStatistics& model, MetricList& list) {
   for (size_t stage = 0; stage < kStageCount; ++stage) {
     latency.Add(model.stages[stage], {{"model", model.model}, {"stage", kStageNames[stage]}});
   }
-  list.Histogram("hps_batch_requests", "Requests that one look-up answered.")
+  list.Histogram("hps_batch_requests", "Requests that one lookup answered.")
       .Add(model.batch_sizes, static_cast<double>(model.requests + model.requests_failed), labels);
 }
 
@@ -150,8 +150,8 @@ void AddTiers(const Snapshot& snapshot, MetricList& list) {
       .Add(l3.writable);
   list.Counter("hps_store_background_errors_total", "Errors of the disk while files were written.")
       .Add(l3.background_errors);
-  list.Counter("hps_lookups_total", "Look-ups in the store.").Add(snapshot.store.lookups);
-  list.Counter("hps_lookups_late_total", "Look-ups whose rows had not all arrived in time.")
+  list.Counter("hps_lookups_total", "Lookups in the store.").Add(snapshot.store.lookups);
+  list.Counter("hps_lookups_late_total", "Lookups whose rows had not all arrived in time.")
       .Add(snapshot.store.deadlines_exceeded);
   list.Counter("hps_promotions_dropped_total", "Promotions for which the queue had no room.")
       .Add(snapshot.store.promotions_dropped);
@@ -206,7 +206,7 @@ void AddTables(const Snapshot& snapshot, MetricList& list) {
     if (snapshot.config->l2.kind != L2Kind::kNone) AddLevel(table.name, "l2", table.l2, list);
     if (!table.l1_devices.empty()) AddLevel(table.name, "l1", table.l1, list);
     MetricFamilyBuilder devices = list.Counter(
-        "hps_device_keys_total", "Keys that look-ups on a device asked its level 1 for.");
+        "hps_device_keys_total", "Keys that lookups on a device asked its level 1 for.");
     for (const DeviceStatistics& device : table.l1_devices) {
       const std::string number = std::to_string(device.device);
       devices.Add(device.hits, {{"table", table.name}, {"device", number}, {"outcome", "hit"}});

@@ -1,8 +1,8 @@
 // What the contract suite of the device cache stands on: memory of the cache's device, and whole
-// look-ups whose answers are compared on the host.
+// lookups whose answers are compared on the host.
 //
 // Include it in tests only. An implementation instantiates the suite with a
-// DeviceCacheContractSetup per kind of memory that its look-ups may read and write.
+// DeviceCacheContractSetup per kind of memory that its lookups may read and write.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@
 
 namespace hps {
 
-// Memory that the queries of a look-up lie in. All operations are complete when they return.
+// Memory that the queries of a lookup lie in. All operations are complete when they return.
 class CacheMemory {
  public:
   virtual ~CacheMemory() = default;
@@ -116,7 +116,7 @@ class StampedBatch {
   std::vector<std::byte> memory_;
 };
 
-// One query of a look-up and, after it, what was answered, on the host.
+// One query of a lookup and, after it, what was answered, on the host.
 struct ContractQuery {
   const StampedTable* table = nullptr;
   std::vector<Key> keys;
@@ -288,7 +288,7 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
     }
   };
 
-  // A whole look-up. `before_finish` runs between the phases; misses are answered from `source`, in
+  // A whole lookup. `before_finish` runs between the phases; misses are answered from `source`, in
   // pieces of `piece_keys`, the last piece first.
   struct LookupPlan {
     BelowSource source = NothingBelow;
@@ -348,7 +348,7 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
     return held;
   }
 
-  // What holds for every look-up: misses are unique and those positions that L1 did not answer;
+  // What holds for every lookup: misses are unique and those positions that L1 did not answer;
   // counts add up and are those of the statuses; gaps between rows are as they were.
   static void CheckShape(const ContractQuery& query) {
     EXPECT_EQ(query.counts.total(), query.keys.size());

@@ -2,7 +2,7 @@
 //
 // It answers what the GPU's cache may answer, so that everything above level 1 can be tested, and
 // the kernels compared, where there is no GPU. It is written to be obviously right, not fast:
-// without a GPU a look-up is served from level 2. "Device" memory of its queries is host memory.
+// without a GPU a lookup is served from level 2. "Device" memory of its queries is host memory.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ namespace hps {
 struct HostCacheOptions {
   int device = 0;                           // the number that device() gives
   uint64_t bytes_max = 0;                   // over all tables, metadata included; calls come on top
-  size_t calls_max = 16;                    // look-ups at a time
-  size_t call_keys_max = size_t{64} << 10;  // keys of one look-up
-  size_t call_staging_bytes = size_t{1} << 20;  // rows that one look-up may stage
+  size_t calls_max = 16;                    // lookups at a time
+  size_t call_keys_max = size_t{64} << 10;  // keys of one lookup
+  size_t call_staging_bytes = size_t{1} << 20;  // rows that one lookup may stage
 };
 
 // Errors: INVALID_ARGUMENT (no calls, or no keys per call, or more than kKeysPerCallMax),

@@ -55,7 +55,7 @@ class HostCacheTable final : public DeviceCacheTable {
   const ByteBudget::Lease budget_;
   Fence fence_;
   mutable Mutex mutex_;
-  mutable SlabTable slabs_ HPS_GUARDED_BY(mutex_);  // mutable: a look-up stamps what it finds
+  mutable SlabTable slabs_ HPS_GUARDED_BY(mutex_);  // mutable: a lookup stamps what it finds
   LevelStatistics statistics_ HPS_GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,4 @@
-// One look-up in the host's device cache, with all the buffers that it needs.
+// One lookup in the host's device cache, with all the buffers that it needs.
 //
 // Both phases complete at once: Begin has probed when it returns, Finish has scattered. What makes
 // this the oracle is that nothing else is clever: misses are (key, position) pairs, sorted. Rows
@@ -25,7 +25,7 @@ class HostCall final : public DeviceCall {
   // `give_back` runs at Return. `staging` may be empty. All memory is reserved here.
   HostCall(size_t keys_max, std::span<std::byte> staging, std::function<void(HostCall*)> give_back);
 
-  // Makes the call ready for a look-up of at most `keys_leased` keys.
+  // Makes the call ready for a lookup of at most `keys_leased` keys.
   void Lease(size_t keys_leased);
   size_t keys_max() const { return keys_max_; }
 

@@ -36,7 +36,7 @@ TEST(HostCallTest, IsGivenBackByItsLeaseAndForgetsTheLastLookUp) {
   EXPECT_EQ(given_back.front(), &call);
 }
 
-// As on a device: what is read as brought is what was brought, of this look-up.
+// As on a device: what is read as brought is what was brought, of this lookup.
 TEST(HostCallTest, ReadsBroughtRowsAsTheyWereBrought) {
   std::array<std::byte, 4> staging{};
   HostCall call(4, staging, [](HostCall*) {});

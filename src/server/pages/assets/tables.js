@@ -73,7 +73,7 @@ export class ModelList {
       { name: "Failed/s", value: (row) => row.now?.failed ?? 0, cell: (row) => formatCount(row.now?.failed ?? 0) },
       { name: "p50", value: stage(0.5), cell: seconds(0.5) },
       { name: "p99", value: stage(0.99), cell: seconds(0.99) },
-      { name: "Requests per look-up", value: (row) => row.batch, cell: (row) => (row.batch > 0 ? formatCount(row.batch) : "–") },
+      { name: "Requests per lookup", value: (row) => row.batch, cell: (row) => (row.batch > 0 ? formatCount(row.batch) : "–") },
       { name: "Waiting", value: (row) => row.model.queue_depth, cell: (row) => formatWhole(row.model.queue_depth) },
     ], 0, false);
   }
