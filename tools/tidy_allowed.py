@@ -24,7 +24,6 @@ ALLOWED = {
     ("sleep", "src/l1_gpu/cuda_resources.cc"): "a device opens no latch; it is polled",
     ("sleep", "src/l2_memory/concurrency_test.cc"): "the length of a run that others race in",
     ("throw", "src/import/parallel_test.cc"): "what a failed allocation does",
-    ("throw", "tests/faults/allocation_failure.cc"): "what a failed allocation does",
     ("throw", "src/l2_memory/memory_table_test.cc"): "operator new reports by std::bad_alloc",
     ("throw", "src/query/l2_failure_test.cc"): "what a failed allocation does",
     ("throw", "tests/query/cache_lookup_test.cc"): "what a failed allocation does",

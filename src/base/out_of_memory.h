@@ -1,9 +1,9 @@
-// Makes a failed allocation a status.
+// The status of a failed allocation.
 //
-// The library throws nothing, but what it uses of the standard library throws std::bad_alloc. Where
-// that must not end the process, the work that allocates runs in here: RESOURCE_EXHAUSTED, and what
-// it had begun is taken back by its destructors. Never around a call of a library that is not safe
-// against it: RocksDB is not.
+// hps throws nothing, but what it uses of the standard library throws std::bad_alloc. It is caught
+// at three boundaries, and ends at most the work inside: a request (src/server), a task of an
+// executor (src/query/fetch, src/import/parallel.cc), a call of a session. Large allocations, whose
+// size a user decides, are checked where they are made.
 #pragma once
 
 #include <new>
@@ -13,22 +13,12 @@
 
 namespace hps {
 
-// Says less where there is no memory for the words either.
+// RESOURCE_EXHAUSTED, without a text if there is no memory for it either.
 inline absl::Status OutOfMemory(std::string_view what) noexcept {
   try {
     return absl::ResourceExhaustedError(absl::string_view(what.data(), what.size()));
   } catch (const std::bad_alloc&) {
     return {absl::StatusCode::kResourceExhausted, absl::string_view()};
-  }
-}
-
-// Runs `work`, which returns a status or a StatusOr. `what` names what had no memory.
-template <typename Work>
-auto WithMemoryFor(std::string_view what, Work work) -> decltype(work()) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory(what);
   }
 }
 

@@ -22,9 +22,16 @@ class Steps {
     while (!failed_.load(std::memory_order_relaxed)) {
       const size_t step = next_.fetch_add(1, std::memory_order_relaxed);
       if (step >= plan_.step_count) return;
-      absl::Status status = WithMemoryFor("no memory for a step of the work",
-                                          [&] { return plan_.step(step, failed_); });
+      absl::Status status = RunStep(step);
       if (!status.ok()) Fail(std::move(status));
+    }
+  }
+
+  absl::Status RunStep(size_t step) {
+    try {
+      return plan_.step(step, failed_);
+    } catch (const std::bad_alloc&) {
+      return OutOfMemory("no memory for a step of the work");
     }
   }
 

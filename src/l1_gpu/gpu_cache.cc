@@ -10,7 +10,6 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/mutex.h"
-#include "base/out_of_memory.h"
 #include "hps/table_spec.h"
 #include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/cuda_status.h"
@@ -154,15 +153,11 @@ absl::StatusOr<std::unique_ptr<DeviceCacheTable>> GpuCache::OpenTable(size_t row
   }
   const uint64_t bytes = GpuCacheTable::BytesOf(row_bytes, slab_count);
   HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, budget_.Lend(bytes));
-  return WithMemoryFor("gpu cache: no memory for a table",
-                       [&]() -> absl::StatusOr<std::unique_ptr<DeviceCacheTable>> {
-                         return GpuCacheTable::Create(
-                             row_bytes, static_cast<uint32_t>(slab_count),
-                             {.writer = writer_.get(),
-                              .gate = gate_.at<WriterGate>(0),
-                              .wait_for_calls = [this] { return WaitForReturnedCalls(); },
-                              .budget = std::move(lease)});
-                       });
+  return GpuCacheTable::Create(row_bytes, static_cast<uint32_t>(slab_count),
+                               {.writer = writer_.get(),
+                                .gate = gate_.at<WriterGate>(0),
+                                .wait_for_calls = [this] { return WaitForReturnedCalls(); },
+                                .budget = std::move(lease)});
 }
 
 bool GpuCache::WaitForReturnedCalls() {

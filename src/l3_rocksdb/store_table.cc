@@ -8,7 +8,6 @@
 #include "base/limits.h"
 #include "base/logging.h"
 #include "base/macros.h"
-#include "base/out_of_memory.h"
 #include "l3_rocksdb/cursor.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/row_codec.h"
@@ -73,15 +72,9 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
   HPS_RETURN_IF_ERROR(CheckWrite(pin, write));
   const size_t entry_bytes = spec_.row_bytes() + kRowTailBytes + kBatchEntryBytes;
   Family& family = pin.family();
-  // Nothing is begun before the whole batch is there.
-  HPS_ASSIGN_OR_RETURN(
-      rocksdb::WriteBatch batch,
-      WithMemoryFor("no memory for a batch of rows", [&]() -> absl::StatusOr<rocksdb::WriteBatch> {
-        rocksdb::WriteBatch filled(write.upserts.keys.size() * entry_bytes +
-                                   write.deletes.size() * kBatchEntryBytes);
-        PutRows(family, write, filled);
-        return filled;
-      }));
+  rocksdb::WriteBatch batch(write.upserts.keys.size() * entry_bytes +
+                            write.deletes.size() * kBatchEntryBytes);
+  PutRows(family, write, batch);
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
   HPS_FAULT_POINT("l3.write.before_commit");
   HPS_RETURN_IF_ERROR(pin.database().Write(batch, false));

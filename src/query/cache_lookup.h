@@ -3,8 +3,7 @@
 //
 // Belongs to one session; for one thread. Allocates when it is made, and room for rows where a call
 // needs more of it than any before: hits that wait for conversion, and misses for which the device
-// lends no staging. From Begin, Send, SendAnswered and TakeMisses std::bad_alloc may leave: then
-// the call has to be abandoned.
+// lends no staging. After a std::bad_alloc the call has to be abandoned.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "base/no_memory.h"
+#include "base/out_of_memory.h"
 #include "types/names.h"
 
 namespace hps {
@@ -61,7 +61,7 @@ absl::Status LevelSession::LookupIn(const LookupRequest<kSpace>& request, Lookup
     }
   } catch (const std::bad_alloc&) {
     EndCall(guard);
-    return NoMemory();
+    return OutOfMemory("lookup: out of memory; try again later");
   }
   Count(counts);
   level_fetch_.PromoteHeld(guard);
@@ -76,7 +76,7 @@ absl::Status LevelSession::AnswerOnDevice(MemorySpace space, Stream stream,
     AnswerWithoutCache(guard);
     return absl::OkStatus();
   }
-  absl::Status asked = AskCache(space, stream, guard);
+  absl::Status asked = AnswerThroughCache(space, stream, guard);
   if (asked.ok()) {
     breaker_->NoteAnswer();
     return asked;
@@ -90,16 +90,6 @@ absl::Status LevelSession::AnswerOnDevice(MemorySpace space, Stream stream,
   PassByCache();
   AnswerWithoutCache(guard);
   return absl::OkStatus();
-}
-
-// A call for which there is no memory has failed at the cache: the host's levels need none.
-absl::Status LevelSession::AskCache(MemorySpace space, Stream stream,
-                                    const ModelState::Guard& guard) {
-  try {
-    return AnswerThroughCache(space, stream, guard);
-  } catch (const std::bad_alloc&) {
-    return NoMemory();
-  }
 }
 
 void LevelSession::AnswerWithoutCache(const ModelState::Guard& guard) {

@@ -82,7 +82,6 @@ class LevelSession final : public LookupSession {
   absl::Status LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts);
   void AnswerFromHostLevels(const ModelState::Guard& guard);
   absl::Status AnswerOnDevice(MemorySpace space, Stream stream, const ModelState::Guard& guard);
-  absl::Status AskCache(MemorySpace space, Stream stream, const ModelState::Guard& guard);
   absl::Status AnswerThroughCache(MemorySpace space, Stream stream, const ModelState::Guard& guard);
   void AnswerWithoutCache(const ModelState::Guard& guard);
 

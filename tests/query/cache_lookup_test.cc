@@ -339,12 +339,8 @@ TEST(CacheFaultTest, ACallThatRunsOutOfMemoryLeavesNothingBehind) {
         }};
 
     faults.Plan(c.step, no_memory);
-    const WorldAnswer answer = Ask(*session, keys);
-    ASSERT_TRUE(answer.status.ok()) << answer.status;
-    EXPECT_EQ(answer.counts[KeyStatus::kHitL2] + answer.counts[KeyStatus::kHitL3], 40);
-    for (size_t i = 0; i < keys.size(); ++i)
-      EXPECT_TRUE(StampedRow::Matches(1, keys[i], 0, answer.row(i)));
-    EXPECT_EQ(world.statistics().tables[0].l1.errors, 1);
+    const absl::Status refused = Ask(*session, keys).status;
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
 
     world.Publish({&b});
     a.served.reset();
@@ -353,7 +349,7 @@ TEST(CacheFaultTest, ACallThatRunsOutOfMemoryLeavesNothingBehind) {
     const WorldAnswer after = Ask(*session, keys);
     EXPECT_EQ(after.counts[KeyStatus::kHitL3], 40);
     EXPECT_TRUE(StampedRow::Matches(2, 39, 0, after.row(39)));
-    EXPECT_EQ(world.statistics().tables[0].l1.errors, 1) << "the lease has come back";
+    EXPECT_EQ(world.statistics().tables[0].l1.errors, 0) << "the lease has come back";
 
     if (c.calls_skipped > 0) continue;
     faults.Plan(c.step, no_memory);
@@ -361,21 +357,6 @@ TEST(CacheFaultTest, ACallThatRunsOutOfMemoryLeavesNothingBehind) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_TRUE(AskOnDevice(*session, {11, 77}).ok());
   }
-}
-
-// The same of L2, whose pieces helpers fetch too.
-TEST(CacheFaultTest, AnL2ThatRunsOutOfMemoryHasFailed) {
-  auto cache = *MakeHostCache({.device = 0, .bytes_max = uint64_t{4} << 20});
-  const WorldTable a = MakeWorldTable({.keys = {1, 2}}, nullptr);
-  World world(0, {cache.get()}, {.tuning = kTinyPieces});
-  a.served->AttachL1(0, *cache->OpenTable(32, cache->TableBytes(32, 100)));
-  world.Publish({&a});
-  const auto session = world.NewSession({.device = 0});
-  a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kNone, .times = 1, .before = [] {
-                                              throw std::bad_alloc();
-                                            }});
-  EXPECT_THAT(Ask(*session, {1, 2}).statuses, Each(KeyStatus::kHitL3));
-  EXPECT_EQ(world.statistics().tables[0].l2.errors, 1);
 }
 
 TEST(CacheFaultTest, AFailureIsOneHoweverManyTablesTheCallNames) {

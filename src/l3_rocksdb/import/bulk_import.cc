@@ -7,7 +7,6 @@
 #include "base/limits.h"
 #include "base/logging.h"
 #include "base/macros.h"
-#include "base/out_of_memory.h"
 #include "l3_rocksdb/files/store_files.h"
 #include "l3_rocksdb/import/import_commit.h"
 #include "l3_rocksdb/import/incarnation_draw.h"
@@ -58,13 +57,6 @@ RocksImport::RocksImport(std::shared_ptr<Database> database, const RocksStoreOpt
 absl::StatusOr<std::unique_ptr<BulkImport>> RocksImport::Begin(std::shared_ptr<Database> database,
                                                                const RocksStoreOptions& options,
                                                                std::span<const TableSpec> specs) {
-  return WithMemoryFor("no memory to begin an import",
-                       [&] { return BeginIn(std::move(database), options, specs); });
-}
-
-absl::StatusOr<std::unique_ptr<BulkImport>> RocksImport::BeginIn(std::shared_ptr<Database> database,
-                                                                 const RocksStoreOptions& options,
-                                                                 std::span<const TableSpec> specs) {
   HPS_RETURN_IF_ERROR(CheckSpecs(specs));
   if (database != nullptr) {
     HPS_RETURN_IF_ERROR(CheckShapes(database->catalog(), specs));
@@ -91,13 +83,9 @@ RocksImport::~RocksImport() {
     writers_.clear();
   }
   if (kept_ || directory_.path.empty()) return;
-  // What is left without memory goes with the next writer.
-  WithMemoryFor("removing an import", [&] {
-    const absl::Status removed =
-        RemoveStaging(EnvOf(options_), options_.config.path, directory_.path);
-    if (!removed.ok()) LogWarning(absl::StrCat("an import was not removed: ", removed.ToString()));
-    return removed;
-  }).IgnoreError();
+  const absl::Status removed =
+      RemoveStaging(EnvOf(options_), options_.config.path, directory_.path);
+  if (!removed.ok()) LogWarning(absl::StrCat("an import was not removed: ", removed.ToString()));
 }
 
 absl::StatusOr<PartWriter*> RocksImport::WriterOf(const Place& place) {
@@ -123,13 +111,12 @@ absl::Status RocksImport::Add(size_t table, uint32_t part, std::span<const Key> 
   HPS_CHECK(table < import_.tables.size());
   if (keys.empty()) return absl::OkStatus();
   // The files are the import's own, and end with it.
-  return Failed(WithMemoryFor("no memory for the rows of an import", [&]() -> absl::Status {
-    const StagedTable& staged = import_.tables[table];
-    HPS_RETURN_IF_ERROR(
-        space_.CheckRoomFor(keys.size() * (kKeyBytes + staged.spec.row_bytes() + kRowTailBytes)));
-    HPS_ASSIGN_OR_RETURN(PartWriter* const writer, WriterOf({table, part}));
-    return writer->Add(keys, rows);
-  }));
+  const StagedTable& staged = import_.tables[table];
+  const absl::Status room =
+      space_.CheckRoomFor(keys.size() * (kKeyBytes + staged.spec.row_bytes() + kRowTailBytes));
+  if (!room.ok()) return Failed(room);
+  const absl::StatusOr<PartWriter*> writer = WriterOf({table, part});
+  return Failed(writer.ok() ? (*writer)->Add(keys, rows) : writer.status());
 }
 
 absl::Status RocksImport::FinishPart(size_t table, uint32_t part) {

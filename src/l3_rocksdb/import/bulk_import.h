@@ -36,9 +36,6 @@ class RocksImport final : public BulkImport {
 
   RocksImport(std::shared_ptr<Database> database, const RocksStoreOptions& options);
 
-  static absl::StatusOr<std::unique_ptr<BulkImport>> BeginIn(std::shared_ptr<Database> database,
-                                                             const RocksStoreOptions& options,
-                                                             std::span<const TableSpec> specs);
   absl::StatusOr<PartWriter*> WriterOf(const Place& place);
   absl::Status Failed(const absl::Status& status);
   absl::Status FinishFiles();

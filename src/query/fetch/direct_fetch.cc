@@ -37,7 +37,7 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchRows(QueryWork& query, Deadline de
                                      .row_bytes = query.table->table->row_bytes(),
                                      .stride_bytes = query.out.stride_bytes()},
                             .outcomes = {outcomes_.get(), query.key_count}};
-  return query.table->table->FetchFromL2(batch, deadline);
+  return query.table->table->l2()->Fetch(batch, deadline);
 }
 
 absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryWork& query, Deadline deadline) {
@@ -53,7 +53,7 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryWork& query, Deadli
                                        .row_bytes = row_bytes,
                                        .stride_bytes = row_bytes},
                               .outcomes = outcomes};
-    HPS_ASSIGN_OR_RETURN(const FetchCounts counts, table.FetchFromL2(batch, deadline));
+    HPS_ASSIGN_OR_RETURN(const FetchCounts counts, table.l2()->Fetch(batch, deadline));
     sum.hits += counts.hits;
     sum.absent += counts.absent;
     for (size_t i = 0; i < count; ++i) {

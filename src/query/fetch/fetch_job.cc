@@ -48,13 +48,18 @@ FetchBatch FetchJob::BatchOf() {
           .versions = {versions_.get(), key_count_}};
 }
 
-// No exception leaves it, nor Promote: they run on threads that serve everybody.
+// No exception leaves Fetch or Promote: they run on threads that all calls share.
 void FetchJob::Fetch() {
   try {
     FetchFromLevel();
   } catch (const std::bad_alloc&) {
     std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
-    service_.CountL3Error(absl::StatusCode::kResourceExhausted);
+    failed_ = true;
+    if (order_.level == Level::kL2) {
+      NoteL2Failure(absl::StatusCode::kResourceExhausted);
+    } else {
+      service_.CountL3Error(absl::StatusCode::kResourceExhausted);
+    }
   }
 }
 
@@ -72,7 +77,7 @@ void FetchJob::FetchFromLevel() {
     if (table.l2() != nullptr && table.epochs().begun() > order_.epoch) AgreeWithL2();
     return;
   }
-  const absl::Status fetched = table.FetchFromL2(BatchOf(), order_.deadline).status();
+  const absl::Status fetched = table.l2()->Fetch(BatchOf(), order_.deadline).status();
   failed_ = !fetched.ok();
   if (!failed_) return;
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
@@ -111,7 +116,7 @@ void FetchJob::AgreeWithL2() {
   }
   FetchBatch batch = BatchOf();
   batch.outcomes = {l2_outcomes_.get(), key_count_};
-  const absl::Status fetched = table.FetchFromL2(batch, order_.deadline).status();
+  const absl::Status fetched = table.l2()->Fetch(batch, order_.deadline).status();
   if (!fetched.ok()) {
     NoteL2Failure(fetched.code());
     // Rows may have been overwritten: what L3 said of them is lost.

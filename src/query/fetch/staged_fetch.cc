@@ -210,7 +210,7 @@ void StagedFetch::DoPiece(size_t number) {
                                          count);
   const FetchBatch batch = {
       .keys = piece.keys, .rows = piece.rows, .outcomes = outcomes, .rows_go_to_device = true};
-  const absl::StatusOr<FetchCounts> counts = piece.table->table->FetchFromL2(batch, kNoDeadline);
+  const absl::StatusOr<FetchCounts> counts = piece.table->table->l2()->Fetch(batch, kNoDeadline);
   piece.code = counts.status().code();
   piece.hit_count = counts.ok() ? counts->hits : 0;
   piece.absent_count = counts.ok() ? counts->absent : 0;

@@ -5,13 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "base/no_memory.h"
 #include "types/row_convert.h"
 
 namespace hps {
 
 absl::StatusOr<std::shared_ptr<ServedTable>> ServedTable::Create(Parts parts) {
-  static_cast<void>(NoMemory());  // made while there is memory for it
   if (parts.l3 == nullptr) return absl::InvalidArgumentError("served table: it has no L3");
   const TableSpec& spec = parts.l3->spec();
   HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
@@ -35,15 +33,6 @@ ServedTable::ServedTable(Parts parts)
   ConvertToFloat32(spec_.dtype, default_row_.data(), spec_.dim, default_row_float32_.data());
   for (CacheSlot& slot : l1_)
     slot.bypass = std::make_unique<ShardBypass>(epochs_, ShardBypass::Applied::kWhenNoted);
-}
-
-absl::StatusOr<FetchCounts> ServedTable::FetchFromL2(const FetchBatch& batch,
-                                                     Deadline deadline) const {
-  try {
-    return l2_->Fetch(batch, deadline);
-  } catch (const std::bad_alloc&) {
-    return NoMemory();
-  }
 }
 
 void ServedTable::AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table) {

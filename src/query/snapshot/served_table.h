@@ -55,9 +55,6 @@ class ServedTable {
 
   DurableTable& l3() const { return *l3_; }
   LossyTable* l2() const { return l2_.get(); }  // null when there is none
-  // Asks L2, from which no exception leaves: an L2 that finds no memory has failed.
-  // REQUIRES: there is one.
-  absl::StatusOr<FetchCounts> FetchFromL2(const FetchBatch& batch, Deadline deadline) const;
 
   // The table in the cache number `cache` of SessionFactory::Options::caches; null while there is
   // none. A pointer once got stays valid as long as this ServedTable.

@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "base/no_memory.h"
+#include "base/out_of_memory.h"
 #include "server/core/server_model.h"
 
 namespace hps::server {
@@ -86,7 +86,7 @@ absl::Status BatchRunner::LookUp(ModelVersion& version, PreparedCall* first, Dea
     HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
     return LookUpIn(*session, first, deadline);
   } catch (const std::bad_alloc&) {
-    return NoMemory();
+    return OutOfMemory("out of memory; try again later");
   }
 }
 

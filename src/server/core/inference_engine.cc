@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "base/no_memory.h"
 #include "server/core/request_plan.h"
 
 namespace hps::server {
@@ -37,7 +36,6 @@ InferenceEngine::InferenceEngine(const Options& options, ModelDirectory& models,
               .parts_max = kTablesPerCallMax,
               .wait_max = options.server.batch_wait,
               .clock = options.clock}) {
-  NoMemory();
   CallEnds::Get();
   for (size_t slot = 0; slot < options_.slot_count; ++slot) {
     runners_.push_back(std::make_unique<BatchRunner>(
@@ -60,13 +58,8 @@ absl::Status InferenceEngine::Prepare(InferenceCall& call) {
     return shutting_down_;
   }
   ServerModel* const model = models_.Find(call.request.model);
-  absl::Status status;
-  try {
-    status = model == nullptr ? models_.NoSuchModel(call.request.model)
-                              : PrepareIn(call, prepared, *model);
-  } catch (const std::bad_alloc&) {
-    status = NoMemory();
-  }
+  absl::Status status = model == nullptr ? models_.NoSuchModel(call.request.model)
+                                         : PrepareIn(call, prepared, *model);
   if (status.ok()) {
     prepared.model = model;
     return status;

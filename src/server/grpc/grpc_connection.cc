@@ -199,9 +199,18 @@ void GrpcConnection::Write() {
 void GrpcConnection::NoteBlock(bool is_blocked) {
   if (out_.sent() >= blocked_end_) is_blocked_ = false;
   if (!is_blocked || std::exchange(is_blocked_, true)) return;
-  blocked_since_ = Now();
   blocked_end_ = out_.end();
-  NoteDeadline(blocked_since_ + server_.parts().config->write_timeout);
+  patience_until_ =
+      patience_.Begin(Now(), server_.parts().config->write_timeout, transport_.taken_bytes());
+  NoteDeadline(patience_until_);
+}
+
+// The client has let the connection wait for longer than it may.
+bool GrpcConnection::IsOutOfPatience(TimePoint now) {
+  if (!is_blocked_ || now < patience_until_) return false;
+  const std::optional<TimePoint> until = patience_.Extend(now, transport_.taken_bytes());
+  patience_until_ = until.value_or(now);
+  return !until.has_value();
 }
 
 // Both have said that they end. Calls that are looked up yet come back without it.
@@ -378,14 +387,14 @@ void GrpcConnection::CheckTime(TimePoint now) {
     if (now >= linger_until_) return Close();
     return NoteDeadline(linger_until_);
   }
-  const bool is_late = (!has_settings_ && now >= opened_at_ + config.header_timeout) ||
-                       (is_blocked_ && now >= blocked_since_ + config.write_timeout);
+  const bool is_late =
+      (!has_settings_ && now >= opened_at_ + config.header_timeout) || IsOutOfPatience(now);
   if (is_late) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kTimeout);
     return Close();
   }
   if (!has_settings_) NoteDeadline(opened_at_ + config.header_timeout);
-  if (is_blocked_) NoteDeadline(blocked_since_ + config.write_timeout);
+  if (is_blocked_) NoteDeadline(patience_until_);
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
     if (!stream.is_open()) continue;

@@ -28,6 +28,7 @@
 #include "server/grpc/flood_limit.h"
 #include "server/grpc/grpc_stream.h"
 #include "server/grpc/output_queue.h"
+#include "server/net/send_patience.h"
 #include "server/net/served_connection.h"
 
 namespace hps::server {
@@ -103,6 +104,7 @@ class GrpcConnection final : public ServedConnection {
   void Write();
   void OnFlushed();
   void NoteBlock(bool is_blocked);
+  bool IsOutOfPatience(TimePoint now);
   void BeginLinger();
   void Linger();
   void Close();
@@ -159,7 +161,8 @@ class GrpcConnection final : public ServedConnection {
   TimePoint arrived_at_{};
   TimePoint opened_at_{};
   TimePoint idle_since_{};
-  TimePoint blocked_since_{};
+  SendPatience patience_;
+  TimePoint patience_until_{};
   uint64_t blocked_end_ = 0;  // of the output that the block began with
   TimePoint linger_until_{};
   TimePoint pinged_at_{};  // by the server; the epoch: it waits for no answer

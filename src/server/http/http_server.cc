@@ -10,7 +10,7 @@
 #include "base/mutex.h"
 #include "base/server_threads.h"
 #include "server/core/server_core.h"
-#include "server/http/connection.h"
+#include "server/http/http_connection.h"
 
 namespace hps::server {
 namespace {
@@ -70,7 +70,7 @@ absl::Status HttpServer::PostEncoding(Task* task) {
 }
 
 std::unique_ptr<ServedConnection> HttpServer::NewConnection() {
-  return std::make_unique<Connection>(*this);
+  return std::make_unique<HttpConnection>(*this);
 }
 
 // Says why, if the socket takes it at once and a client without TLS can read it.

@@ -1,7 +1,7 @@
 // Every request that is wrong gets the answer that the documentation names, and costs nobody else
 // anything: the server answers on, and nothing stays behind.
 #include "server/http/compression.h"
-#include "server/http/connection.h"
+#include "server/http/http_connection.h"
 #include "server/http/test_http_world.h"
 
 namespace hps::server {

@@ -115,13 +115,9 @@ void BufferPool::Return(std::span<std::byte> bytes, Use use) {
   Uncount(bytes.size(), use);
   MutexLock lock(mutex_);
   if (kept_bytes_ + bytes.size() > limits_.kept_bytes_max) return;
-  try {
-    kept_[ClassOf(bytes.size())].push_back(std::move(memory));
-    kept_bytes_ += bytes.size();
-    PoisonMemory(bytes);  // until it is lent again
-  } catch (const std::bad_alloc&) {
-    // No room in the list: it is freed.
-  }
+  kept_[ClassOf(bytes.size())].push_back(std::move(memory));
+  kept_bytes_ += bytes.size();
+  PoisonMemory(bytes);  // until it is lent again
 }
 
 }  // namespace hps::server

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "base/no_memory.h"
 
 namespace hps::server {
 namespace {
@@ -52,15 +51,6 @@ Duration ThreadProcessorTime() {
 // zero otherwise. Asking for the time costs the system as much as a small read.
 thread_local Duration last_turn_end{};
 
-// Null when there is no memory.
-TlsConnection AcceptTls(const TlsContext& tls, int fd) {
-  try {
-    return tls.Accept(fd);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-
 }  // namespace
 
 ConnectionServer::ConnectionServer(const ProtocolParts& parts, Options options)
@@ -73,7 +63,6 @@ Duration ConnectionServer::TickPeriodFor(Duration shortest_timeout) {
 }
 
 absl::Status ConnectionServer::Listen(const std::string& address) {
-  (void)NoMemory();  // made while there is memory for it
   HPS_RETURN_IF_ERROR(Reopen());
   HPS_ASSIGN_OR_RETURN(listener_, Listener::Open(address));
   HPS_ASSIGN_OR_RETURN(slow_, WorkerPool::Create({.name = absl::StrCat(options_.name, "-slow"),
@@ -229,7 +218,7 @@ void ConnectionServer::Accept(int fd) {
   Admission::Reservation tls_bytes;
   if (tls != nullptr) {
     if (parts_.inference->ReserveBytes(kTlsConnectionBytes, &tls_bytes).ok()) {
-      secured = AcceptTls(*tls, fd);
+      secured = tls->Accept(fd);
     } else {
       parts_.counters->CountRefused(RefusedReason::kConnections);
     }

@@ -1,5 +1,7 @@
 #include "server/net/transport.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,6 +25,7 @@ constexpr size_t kTlsRecordBytes = 16 << 10;  // the largest that TLS has
 void Transport::Open(int fd, TlsConnection tls) {
   Close();
   fd_ = fd;
+  written_bytes_ = 0;
   tls_ = std::move(tls);
 }
 
@@ -56,10 +59,19 @@ IoResult Transport::Read(std::span<std::byte> into) {
   return {.state = bytes < into.size() ? IoState::kDrained : IoState::kDone, .bytes = bytes};
 }
 
+uint64_t Transport::taken_bytes() const {
+  int queued = 0;
+  if (ioctl(fd_, SIOCOUTQ, &queued) != 0 || queued < 0) return written_bytes_;
+  return written_bytes_ - std::min(written_bytes_, static_cast<uint64_t>(queued));
+}
+
 IoResult Transport::Write(std::span<const iovec> pieces) {
-  if (tls_ != nullptr) {
-    return WriteTls(pieces);
-  }
+  const IoResult result = tls_ != nullptr ? WriteTls(pieces) : WritePlain(pieces);
+  written_bytes_ += result.bytes;
+  return result;
+}
+
+IoResult Transport::WritePlain(std::span<const iovec> pieces) {
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(pieces.data());  // sendmsg does not write to it
   message.msg_iovlen = pieces.size();

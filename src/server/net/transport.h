@@ -42,15 +42,19 @@ class Transport {
   IoResult Read(std::span<std::byte> into);
   // REQUIRES: at least one byte, at most IOV_MAX pieces.
   IoResult Write(std::span<const iovec> pieces);
+  // Of all that was written, what the client's system has acknowledged; with TLS a little more.
+  uint64_t taken_bytes() const;
 
   void EndSending();  // the client sees the end of the answers; it may still send
   void Close();
 
  private:
+  IoResult WritePlain(std::span<const iovec> pieces);
   IoResult WriteTls(std::span<const iovec> pieces);
   IoResult TlsResult(int result);
 
   int fd_ = -1;
+  uint64_t written_bytes_ = 0;
   TlsConnection tls_;
 };
 

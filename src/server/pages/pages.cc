@@ -8,7 +8,7 @@
 
 #include "base/macros.h"
 #include "base/mutex.h"
-#include "base/no_memory.h"
+#include "base/out_of_memory.h"
 #include "server/pages/assets.h"
 #include "server/pages/key_lookup.h"
 #include "server/pages/metrics.h"
@@ -88,7 +88,7 @@ class Pages final : public PageSource {
     try {
       answer = AnswerKeyQuestion(*parts_.store, question);
     } catch (const std::bad_alloc&) {
-      answer = NoMemory();
+      answer = OutOfMemory("out of memory; try again later");
     }
     lookup_mutex_.Unlock();
     if (!answer.ok()) return answer.status();

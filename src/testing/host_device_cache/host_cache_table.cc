@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
-#include "base/out_of_memory.h"
 
 namespace hps {
 namespace {
@@ -40,13 +39,8 @@ uint64_t HostCacheTable::SlabsWithin(size_t row_bytes, uint64_t bytes_max) {
 absl::StatusOr<std::unique_ptr<HostCacheTable>> HostCacheTable::Create(size_t row_bytes,
                                                                        size_t slab_count,
                                                                        ByteBudget::Lease budget) {
-  return WithMemoryFor("host cache: no memory for a table",
-                       [&]() -> absl::StatusOr<std::unique_ptr<HostCacheTable>> {
-                         HPS_ASSIGN_OR_RETURN(SlabTable slabs,
-                                              SlabTable::Create(slab_count, row_bytes));
-                         return std::unique_ptr<HostCacheTable>(
-                             new HostCacheTable(std::move(slabs), std::move(budget)));
-                       });
+  HPS_ASSIGN_OR_RETURN(SlabTable slabs, SlabTable::Create(slab_count, row_bytes));
+  return std::unique_ptr<HostCacheTable>(new HostCacheTable(std::move(slabs), std::move(budget)));
 }
 
 HostCacheTable::HostCacheTable(SlabTable slabs, ByteBudget::Lease budget)

@@ -1,4 +1,4 @@
-#include "server/http/connection.h"
+#include "server/http/http_connection.h"
 
 #include <sys/resource.h>
 

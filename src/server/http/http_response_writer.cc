@@ -1,0 +1,110 @@
+#include "server/http/http_response_writer.h"
+
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "server/http/http_error.h"
+
+namespace hps::server {
+namespace {
+
+// Smaller bodies are sent as they are, whatever the client accepts.
+constexpr size_t kPackedBytesMin = 1024;
+// Of text_, kept between two responses.
+constexpr size_t kTextBytesKept = 16 << 10;
+
+absl::string_view AbslView(std::string_view text) { return {text.data(), text.size()}; }
+
+std::string_view CodingName(Coding coding) { return coding == Coding::kGzip ? "gzip" : "deflate"; }
+
+}  // namespace
+
+void HttpResponseWriter::AddApiAnswer(ApiAnswer answer) {
+  api_ = std::move(answer);
+  AddPiece(AsBytes(api_.body()));
+}
+
+void HttpResponseWriter::Begin(const HttpResponseHead& head) {
+  uint64_t bytes = 0;
+  for (const std::span<const std::byte> piece : pieces_) bytes += piece.size();
+  Coding coding = Coding::kIdentity;
+  const bool may_pack =
+      head.accepted_coding != Coding::kIdentity && bytes >= kPackedBytesMin && head.has_body;
+  if (may_pack && Pack(head.accepted_coding, bytes)) {
+    coding = head.accepted_coding;
+    bytes = packed_.size;
+  }
+  WriteFields(head, coding, bytes);
+  unsent_.clear();
+  unsent_begin_ = 0;
+  unsent_.push_back({.iov_base = fields_.data(), .iov_len = fields_.size()});
+  if (!head.has_body) return;
+  for (const std::span<const std::byte> piece : pieces_) {
+    if (piece.empty()) continue;
+    unsent_.push_back({.iov_base = const_cast<std::byte*>(piece.data()), .iov_len = piece.size()});
+  }
+}
+
+void HttpResponseWriter::WriteFields(const HttpResponseHead& head, Coding coding, uint64_t bytes) {
+  fields_.clear();
+  absl::StrAppend(&fields_, "HTTP/1.1 ", head.code, " ", AbslView(ReasonPhrase(head.code)),
+                  "\r\nContent-Type: ", AbslView(head.content_type), "\r\nContent-Length: ", bytes,
+                  "\r\n");
+  fields_.append(head.extra_fields);
+  if (coding != Coding::kIdentity) {
+    absl::StrAppend(&fields_, "Content-Encoding: ", AbslView(CodingName(coding)),
+                    "\r\nVary: Accept-Encoding\r\n");
+  }
+  if (head.close) {
+    fields_.append("Connection: close\r\n");
+  } else if (head.is_1_0) {
+    fields_.append("Connection: keep-alive\r\n");
+  }
+  fields_.append("\r\n");
+}
+
+bool HttpResponseWriter::Pack(Coding coding, uint64_t bytes) {
+  if (!inference_.ReserveBytes(BufferPool::LentFor(bytes), &packed_share_).ok()) return false;
+  absl::StatusOr<PackedBody> packed = Deflate(coding, pieces_, bytes, pool_);
+  if (!packed.ok()) {
+    packed_share_.Release();
+    return false;
+  }
+  packed_ = *std::move(packed);
+  pieces_.assign(1, packed_.memory.bytes().first(packed_.size));
+  return true;
+}
+
+IoState HttpResponseWriter::Write(Transport& transport) {
+  while (unsent_begin_ < unsent_.size()) {
+    const size_t count = std::min<size_t>(unsent_.size() - unsent_begin_, IOV_MAX);
+    const IoResult result = transport.Write({unsent_.data() + unsent_begin_, count});
+    if (result.state != IoState::kDone) return result.state;
+    size_t sent = result.bytes;
+    while (sent > 0) {
+      iovec& piece = unsent_[unsent_begin_];
+      const size_t step = std::min(sent, piece.iov_len);
+      piece.iov_base = static_cast<char*>(piece.iov_base) + step;
+      piece.iov_len -= step;
+      sent -= step;
+      if (piece.iov_len == 0) ++unsent_begin_;
+    }
+  }
+  return IoState::kDone;
+}
+
+void HttpResponseWriter::Clear() {
+  packed_ = PackedBody();
+  packed_share_.Release();
+  api_ = ApiAnswer();
+  ClearTensorList(&pieces_);
+  ClearTensorList(&unsent_);
+  unsent_begin_ = 0;
+  text_.clear();
+  if (text_.capacity() > kTextBytesKept) text_ = std::string();
+}
+
+}  // namespace hps::server

@@ -1,0 +1,78 @@
+// One response of an HTTP connection: its status line, fields and body, until the last byte is with
+// the system.
+//
+//   writer.text() = ...; writer.AddPiece(...);   the body
+//   writer.Begin(head);                          the fields; packs the body if the client wants
+//   that writer.Write(transport);                     until it says kDone writer.Clear();
+//
+// The body is not copied: its pieces have to stay where they are until Clear.
+//
+// Not thread-safe.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/core/admission.h"
+#include "server/core/inference.h"
+#include "server/http/api.h"
+#include "server/http/compression.h"
+#include "server/http/request_head.h"
+#include "server/net/buffer_pool.h"
+#include "server/net/transport.h"
+
+namespace hps::server {
+
+struct HttpResponseHead {
+  int code = 200;
+  std::string_view content_type;
+  std::string_view extra_fields;  // whole lines
+  Coding accepted_coding = Coding::kIdentity;
+  bool has_body = true;  // false: the request was HEAD
+  bool is_1_0 = false;
+  bool close = false;
+};
+
+class HttpResponseWriter {
+ public:
+  // Packed bodies take their buffers from `pool` and their share of the capacity from `inference`.
+  HttpResponseWriter(BufferPool& pool, Inference& inference) : pool_(pool), inference_(inference) {}
+
+  // For the body's text. Add it as a piece when it is complete.
+  std::string& text() { return text_; }
+  void AddPiece(std::span<const std::byte> piece) { pieces_.push_back(piece); }
+  // Keeps the answer, whose body is the next piece.
+  void AddApiAnswer(ApiAnswer answer);
+
+  // Sends the body unpacked if there is no room to pack it, or packing makes it no smaller.
+  void Begin(const HttpResponseHead& head);
+
+  // kDone (all of it), kBlocked or kFailed.
+  IoState Write(Transport& transport);
+
+  // Releases everything, but keeps the capacity that most responses need.
+  void Clear();
+
+ private:
+  bool Pack(Coding coding, uint64_t bytes);
+  void WriteFields(const HttpResponseHead& head, Coding coding, uint64_t bytes);
+
+  BufferPool& pool_;
+  Inference& inference_;
+  std::string text_;
+  ApiAnswer api_;
+  std::string fields_;                              // status line and fields
+  std::vector<std::span<const std::byte>> pieces_;  // of the body
+  PackedBody packed_;
+  Admission::Reservation packed_share_;  // of the capacity, for packed_
+  std::vector<iovec> unsent_;
+  size_t unsent_begin_ = 0;
+};
+
+}  // namespace hps::server
