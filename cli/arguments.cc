@@ -26,7 +26,8 @@ const std::map<std::string, TableFormat> kImportFormats = {
     {"hugectr", TableFormat::kHugectr},
     {"npy", TableFormat::kNpy},
     {"safetensors", TableFormat::kSafetensors},
-    {"hugectr-bin", TableFormat::kHugectrBin}};
+    {"hugectr-bin", TableFormat::kHugectrBin},
+    {"hugectr-rocksdb", TableFormat::kHugectrRocksdb}};
 const std::map<std::string, TableFormat> kOutputFormats = {{"hugectr", TableFormat::kHugectr},
                                                            {"npy", TableFormat::kNpy}};
 const std::map<std::string, Dtype> kDtypes = {

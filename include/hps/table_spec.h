@@ -47,6 +47,9 @@ struct TableInfo {
   uint64_t row_count = 0;  // exact after an import; estimated once updates have been applied
   uint64_t bytes = 0;      // on disk
   std::vector<Position> positions;  // in the update stream, sorted by partition
+  // The version that its model got by the last change of this table, or by the drop of another one.
+  // 0: unknown (a staged import, or a store that an earlier hps wrote).
+  uint64_t model_version = 0;
 };
 
 }  // namespace hps

@@ -12,7 +12,7 @@
 
 namespace hps {
 
-enum class TableFormat { kAuto, kHugectr, kNpy, kSafetensors, kHugectrBin };
+enum class TableFormat { kAuto, kHugectr, kNpy, kSafetensors, kHugectrBin, kHugectrRocksdb };
 
 struct Progress {
   std::string step;  // "reading keys", "sorting", "writing", ...

@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/macros.h"
 #include "import/formats/elements.h"
 #include "import/formats/file.h"
 #include "import/formats/hugectr.h"
 #include "import/formats/hugectr_dump.h"
+#include "import/formats/hugectr_rocksdb.h"
 #include "import/formats/npy.h"
 #include "import/formats/npy_table.h"
 #include "import/formats/safetensors_table.h"
@@ -25,6 +27,8 @@ namespace {
 constexpr char kSafetensorsExtension[] = ".safetensors";
 // HugeCTR's folders of a table: wdl0_sparse_2000.model.
 constexpr char kHugectrExtension[] = ".model";
+// Every RocksDB directory has this file.
+constexpr char kRocksdbFile[] = "CURRENT";
 
 absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -57,7 +61,9 @@ absl::StatusOr<TableFormat> DetectFormat(const std::string& path) {
   error.clear();
   const bool hugectr = has(kHugectrKeyFile) || has(kHugectrRowFile);
   const bool npy = has(kNpyKeyFile) || has(kNpyRowFile);
+  const bool rocksdb = has(kRocksdbFile);
   if (error) return FileError(error.value(), "can't look into", path);
+  if (rocksdb && !hugectr && !npy) return TableFormat::kHugectrRocksdb;
   if (hugectr != npy) return hugectr ? TableFormat::kHugectr : TableFormat::kNpy;
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": expected a directory with ", kHugectrKeyFile, " and ", kHugectrRowFile,
@@ -66,7 +72,9 @@ absl::StatusOr<TableFormat> DetectFormat(const std::string& path) {
 }
 
 absl::StatusOr<std::unique_ptr<TableReader>> OpenTable(const ImportRequest& request,
-                                                       const std::string& path) {
+                                                       const std::string& name,
+                                                       const std::string& path,
+                                                       const ForeignStoreOpener& opener) {
   TableFormat format = request.format;
   if (format == TableFormat::kAuto) {
     HPS_ASSIGN_OR_RETURN(format, DetectFormat(path));
@@ -84,6 +92,8 @@ absl::StatusOr<std::unique_ptr<TableReader>> OpenTable(const ImportRequest& requ
       return OpenSafetensorsTable(path, request.tensor);
     case TableFormat::kHugectrBin:
       return OpenHugectrDump(path, request.dim);
+    case TableFormat::kHugectrRocksdb:
+      return OpenHugectrRocksdb(opener, path, name, request.dim);
     case TableFormat::kAuto:
       break;
   }
@@ -136,15 +146,17 @@ absl::StatusOr<std::vector<std::byte>> DefaultRow(const ImportRequest& request,
 }
 
 absl::StatusOr<ImportSource> OpenSource(const ImportRequest& request, const std::string& name,
-                                        const std::string& path) {
+                                        const std::string& path, const ForeignStoreOpener& opener) {
   HPS_RETURN_IF_ERROR(ValidateTableName(name));
   ImportSource source;
   {
-    HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> reader, OpenTable(request, path));
+    HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> reader,
+                         OpenTable(request, name, path, opener));
     source.shape = reader->shape();
   }
   source.request = request;
   source.path = path;
+  source.opener = opener;
   const TableShape& shape = source.shape;
   HPS_RETURN_IF_ERROR(ConfirmShape(request, shape, path));
   source.spec = {.name = name, .dim = shape.dim, .dtype = request.dtype.value_or(shape.dtype)};
@@ -186,7 +198,7 @@ struct NamedPath {
   std::string path;
 };
 
-absl::StatusOr<std::vector<NamedPath>> ListTables(const std::string& directory) {
+absl::StatusOr<std::vector<NamedPath>> ListFiles(const std::string& directory) {
   std::vector<NamedPath> tables;
   std::error_code error;
   std::filesystem::directory_iterator entries(directory, error);
@@ -229,10 +241,41 @@ absl::StatusOr<std::vector<NamedPath>> ListTables(const std::string& directory) 
                                                  std::next(twice)->path));
 }
 
+// The tables of the model in a HugeCTR RocksDB directory.
+absl::StatusOr<std::vector<NamedPath>> ListStoredTables(const ImportRequest& request,
+                                                        const ForeignStoreOpener& opener) {
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<ForeignStore> store, opener(request.from));
+  const std::string prefix = request.name + "/";
+  std::vector<NamedPath> tables;
+  for (const std::string& table : store->tables()) {
+    if (table.starts_with(prefix)) tables.push_back({table.substr(prefix.size()), request.from});
+  }
+  if (tables.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(request.from, ": no table of model '", request.name,
+                     "'; the directory has: ", absl::StrJoin(store->tables(), ", ")));
+  }
+  std::sort(tables.begin(), tables.end(),
+            [](const NamedPath& a, const NamedPath& b) { return NaturallyLess(a.name, b.name); });
+  return tables;
+}
+
+absl::StatusOr<std::vector<NamedPath>> ListTables(const ImportRequest& request,
+                                                  const ForeignStoreOpener& opener) {
+  std::error_code error;
+  const bool is_rocksdb =
+      request.format == TableFormat::kAuto &&
+      std::filesystem::exists(std::filesystem::path(request.from) / kRocksdbFile, error);
+  if (is_rocksdb || request.format == TableFormat::kHugectrRocksdb) {
+    return ListStoredTables(request, opener);
+  }
+  return ListFiles(request.from);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TableReader>> ImportSource::Open() const {
-  absl::StatusOr<std::unique_ptr<TableReader>> reader = OpenTable(request, path);
+  absl::StatusOr<std::unique_ptr<TableReader>> reader = OpenTable(request, spec.name, path, opener);
   if (absl::IsInvalidArgument(reader.status())) {
     return absl::DataLossError(
         absl::StrCat("the table was changed while it was imported: ", reader.status().message()));
@@ -251,16 +294,18 @@ std::vector<TableSpec> ImportPlan::specs() const {
   return specs;
 }
 
-absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request) {
+absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
+                                      const ForeignStoreOpener& opener) {
   ImportPlan plan;
   if (request.name.find('/') != std::string::npos) {
-    HPS_ASSIGN_OR_RETURN(ImportSource source, OpenSource(request, request.name, request.from));
+    HPS_ASSIGN_OR_RETURN(ImportSource source,
+                         OpenSource(request, request.name, request.from, opener));
     plan.tables.push_back(std::move(source));
     return plan;
   }
   // The model's name is checked before anything is opened, with any table's name behind it.
   HPS_RETURN_IF_ERROR(ValidateTableName(request.name + "/t"));
-  HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> tables, ListTables(request.from));
+  HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> tables, ListTables(request, opener));
   for (const NamedPath& table : tables) {
     const std::string name = absl::StrCat(request.name, "/", table.name);
     if (const absl::Status status = ValidateTableName(name); !status.ok()) {
@@ -268,7 +313,7 @@ absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request) {
           table.path, ": ", status.message(),
           "; rename it, take it out of the directory, or import it alone as MODEL/TABLE"));
     }
-    HPS_ASSIGN_OR_RETURN(ImportSource source, OpenSource(request, name, table.path));
+    HPS_ASSIGN_OR_RETURN(ImportSource source, OpenSource(request, name, table.path, opener));
     plan.tables.push_back(std::move(source));
   }
   return plan;

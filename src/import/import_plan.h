@@ -3,7 +3,7 @@
 //
 // "<model>/<table>" is one table. "<model>" is every sub-folder of the directory, and every file
 // NAME.safetensors in it, as table NAME, in natural order of names (t2 before t10); other files are
-// left alone.
+// left alone. Of a HugeCTR RocksDB directory it is every table of that model.
 #pragma once
 
 #include <memory>
@@ -14,6 +14,7 @@
 #include "hps/table_spec.h"
 #include "hps/transfer.h"
 #include "import/formats/table_reader.h"
+#include "tier/foreign_store.h"
 
 namespace hps {
 
@@ -22,6 +23,7 @@ struct ImportSource {
   TableShape shape;  // of the files
   ImportRequest request;
   std::string path;
+  ForeignStoreOpener opener;  // of format kHugectrRocksdb
 
   // Opens and validates the files once more. Errors: DATA_LOSS (they are not what they were when
   // the plan was made), NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED.
@@ -35,6 +37,8 @@ struct ImportPlan {
 };
 
 // Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, with file, expected and found.
-absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request);
+// `opener` reads what format kHugectrRocksdb names.
+absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
+                                      const ForeignStoreOpener& opener = {});
 
 }  // namespace hps

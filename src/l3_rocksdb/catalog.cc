@@ -111,7 +111,9 @@ bool ReadIncarnationRecord(std::string_view key, std::string_view payload,
   }
 }
 
-absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogContents& contents) {
+// `versions`: those of models, by the incarnation that they are kept with.
+absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogContents& contents,
+                        std::map<Incarnation, uint64_t>& versions) {
   const std::optional<std::string_view> payload = Payload(key, value);
   if (!payload.has_value() || key.empty()) return DamagedRecord(key);
   if (key[0] == kFormatTag) {
@@ -126,8 +128,11 @@ absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogCon
     return absl::OkStatus();
   }
   if (key.size() < 1 + sizeof(Incarnation)) return DamagedRecord(key);
-  if (key[0] == kUsedTag) return absl::OkStatus();
   const Incarnation incarnation = LoadBigEndian64(key.data() + 1);
+  if (key[0] == kUsedTag) {
+    if (!payload->empty()) versions[incarnation] = RecordReader(*payload).Take<uint64_t>();
+    return absl::OkStatus();
+  }
   if (!ReadIncarnationRecord(key, *payload, contents.incarnations[incarnation]))
     return DamagedRecord(key);
   return absl::OkStatus();
@@ -152,7 +157,8 @@ absl::Status CheckFormatRecord(rocksdb::DB& db) {
   if (got.IsNotFound()) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading the store's format version"));
   CatalogContents contents;
-  HPS_RETURN_IF_ERROR(ReadRecord(key, value, contents));
+  std::map<Incarnation, uint64_t> versions;
+  HPS_RETURN_IF_ERROR(ReadRecord(key, value, contents, versions));
   return CheckFormat(contents);
 }
 
@@ -166,6 +172,16 @@ std::vector<const TableRecord*> CatalogContents::InOrder() const {
   return ordered;
 }
 
+uint64_t CatalogContents::NextModelVersion(const std::string& model) const {
+  const std::string prefix = model + "/";
+  uint64_t newest = 0;
+  for (auto table = tables.lower_bound(prefix);
+       table != tables.end() && table->first.starts_with(prefix); ++table) {
+    newest = std::max({newest, table->second.model_version, uint64_t{1}});
+  }
+  return newest + 1;
+}
+
 bool CatalogContents::SameTables(const CatalogContents& other) const {
   return std::equal(tables.begin(), tables.end(), other.tables.begin(), other.tables.end(),
                     [](const auto& a, const auto& b) {
@@ -176,11 +192,16 @@ bool CatalogContents::SameTables(const CatalogContents& other) const {
 absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
   HPS_RETURN_IF_ERROR(CheckFormatRecord(db));
   CatalogContents contents;
+  std::map<Incarnation, uint64_t> versions;
   const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
   for (it->SeekToFirst(); it->Valid(); it->Next())
-    HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it->key()), ViewOf(it->value()), contents));
+    HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it->key()), ViewOf(it->value()), contents, versions));
   HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
   HPS_RETURN_IF_ERROR(CheckFormat(contents));
+  for (auto& [name, table] : contents.tables) {
+    const auto version = versions.find(table.incarnation);
+    if (version != versions.end()) table.model_version = version->second;
+  }
   return contents;
 }
 
@@ -225,8 +246,10 @@ void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name) {
   batch.Delete(std::string(1, kTableTag) + name);
 }
 
-void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {
-  PutRecord(batch, IncarnationKey(kUsedTag, incarnation), {});
+void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation, uint64_t model_version) {
+  RecordWriter record;
+  if (model_version != 0) record.Add(model_version);
+  PutRecord(batch, IncarnationKey(kUsedTag, incarnation), record.text());
 }
 
 void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {

@@ -28,6 +28,9 @@ struct TableRecord {
   Incarnation incarnation = 0;
   uint64_t row_count = 0;  // at import
   uint64_t order = 0;      // of the table's first import
+  // The version that its model had when this table was last imported, or when another table of the
+  // model was dropped later. 0: written by an hps that did not count versions.
+  uint64_t model_version = 0;
 };
 
 // Keys from `first` to `last` that are not found may have been there: they are lost, not absent.
@@ -48,6 +51,8 @@ struct CatalogContents {
   std::map<Incarnation, IncarnationRecords> incarnations;  // those with a record
 
   std::vector<const TableRecord*> InOrder() const;
+  // The version of the model that the next change of its tables makes, from 1.
+  uint64_t NextModelVersion(const std::string& model) const;
   // Whether both name the same incarnations.
   bool SameTables(const CatalogContents& other) const;
 };
@@ -63,7 +68,7 @@ absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation);
 void PutFormat(rocksdb::WriteBatch& batch, uint32_t format_version = kStoreFormatVersion);
 void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table);
 void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name);
-void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
+void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation, uint64_t model_version = 0);
 void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,

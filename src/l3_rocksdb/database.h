@@ -108,7 +108,7 @@ class Database : public std::enable_shared_from_this<Database> {
   // they are staged still. `batch` may hold more records of theirs. Takes the handles. On an error
   // the old tables are current, or the new ones where the disk failed after the change; the next
   // open may show the others then, but never a mix. REQUIRES: change_mutex() is held.
-  absl::Status SwitchTables(const std::vector<TableRecord>& tables,
+  absl::Status SwitchTables(std::vector<TableRecord> tables,
                             const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
                             const std::vector<Incarnation>& replaced, rocksdb::WriteBatch& batch);
   // As SwitchTables, also on a full disk. REQUIRES: change_mutex() is held. Errors: NOT_FOUND.
@@ -163,7 +163,8 @@ class Database : public std::enable_shared_from_this<Database> {
                                                 Incarnation if_unknown) const;
   absl::Status FailedWrite(const rocksdb::Status& status) const;
   absl::Status Commit(rocksdb::WriteBatch& batch, bool durable);
-  absl::Status WriteDrop(const std::string& name);
+  absl::Status WriteDrop(const std::string& name, const std::vector<TableRecord>& others);
+  std::vector<TableRecord> OthersAfterDrop(const std::string& name) const;
   absl::Status TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
   absl::Status DropKeyList(const std::string& family);
   bool AnyLeftovers() const;

@@ -11,6 +11,7 @@
 #include "l3_rocksdb/files/manifest_mark.h"
 #include "l3_rocksdb/salvage/key_list.h"
 #include "l3_rocksdb/status.h"
+#include "types/names.h"
 
 namespace hps {
 
@@ -149,13 +150,15 @@ absl::Status Database::UndoSwitches() {
   return absl::OkStatus();
 }
 
-absl::Status Database::SwitchTables(const std::vector<TableRecord>& tables,
+absl::Status Database::SwitchTables(std::vector<TableRecord> tables,
                                     const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
                                     const std::vector<Incarnation>& replaced,
                                     rocksdb::WriteBatch& batch) {
-  for (const TableRecord& table : tables) {
+  const CatalogContents before = catalog();
+  for (TableRecord& table : tables) {
+    table.model_version = before.NextModelVersion(ModelOf(table.spec.name));
     PutTable(batch, table);
-    PutUsed(batch, table.incarnation);
+    PutUsed(batch, table.incarnation, table.model_version);
   }
   for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
   absl::Status ready = CheckRoomFor(batch.GetDataSize());
@@ -226,7 +229,8 @@ absl::Status Database::DropTable(const std::string& name) {
   HPS_FAULT_POINT("l3.drop.before_write");
   // Until the table's files are gone: what removes them needs room as well.
   SpaceReserve::Loan room = reserve_.Lend();
-  const absl::Status written = WriteDrop(name);
+  const std::vector<TableRecord> others = OthersAfterDrop(name);
+  const absl::Status written = WriteDrop(name, others);
   if (!written.ok() && IncarnationInRocks(name, 1).has_value()) return written;
   HPS_FAULT_POINT("l3.drop.after_write");
   std::unique_ptr<Family> unused;
@@ -238,6 +242,9 @@ absl::Status Database::DropTable(const std::string& name) {
     family->room = std::move(room);
     unused = TakeUnpinned(family);
     catalog_.tables.erase(table);
+    for (const TableRecord& other : others) {
+      catalog_.tables[other.spec.name].model_version = other.model_version;
+    }
   }
   NoteTablesChanged();
   if (unused != nullptr) Retire(std::move(unused));
@@ -246,12 +253,26 @@ absl::Status Database::DropTable(const std::string& name) {
 
 // Asks neither for room nor for well-being beyond whole logs: a disk that is too full for the
 // flushes that are due is what a drop is to make room on.
-absl::Status Database::WriteDrop(const std::string& name) {
+absl::Status Database::WriteDrop(const std::string& name, const std::vector<TableRecord>& others) {
   if (const absl::Status well = GoOn(); !well.ok()) LogWarning(well.ToString());
   HPS_RETURN_IF_ERROR(SettleLogs());
   rocksdb::WriteBatch batch;
   DeleteTable(batch, name);
+  for (const TableRecord& table : others) PutUsed(batch, table.incarnation, table.model_version);
   return Commit(batch, true);
+}
+
+// The other tables of the model, with the version that the drop makes.
+std::vector<TableRecord> Database::OthersAfterDrop(const std::string& name) const {
+  const CatalogContents before = catalog();
+  const std::string model = ModelOf(name);
+  std::vector<TableRecord> others;
+  for (const auto& [other, table] : before.tables) {
+    if (other == name || ModelOf(other) != model) continue;
+    others.push_back(table);
+    others.back().model_version = before.NextModelVersion(model);
+  }
+  return others;
 }
 
 }  // namespace hps

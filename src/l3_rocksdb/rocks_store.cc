@@ -132,6 +132,7 @@ absl::StatusOr<std::vector<TableInfo>> RocksStore::Tables() const {
     if (absl::IsNotFound(pin.status())) continue;  // dropped since
     HPS_RETURN_IF_ERROR(pin.status());
     infos.push_back(InfoOf(*current, pin->family()));
+    infos.back().model_version = table->model_version;
   }
   return infos;
 }

@@ -181,7 +181,8 @@ void AddServerLimits(ServerConfig& server, SettingList& list) {
   list.Add("body_timeout", server.body_timeout, kServerTimeout,
            "Time to receive a request's body.");
   list.Add("write_timeout", server.write_timeout, kServerTimeout,
-           "Time for the client to receive an answer.");
+           "Time for the client to receive an answer; ten times as long if it takes 16 KiB in each "
+           "5 s.");
   list.Add("idle_timeout", server.idle_timeout, kServerTimeout,
            "Time between two requests of a connection.");
   list.Add("stream_idle_timeout", server.stream_idle_timeout, kServerTimeout,

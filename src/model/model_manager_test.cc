@@ -449,6 +449,39 @@ TEST_F(ModelManagerTest, UnloadAndLoadOfWhatIsNotThere) {
   EXPECT_EQ(InfoOf("a").condition, ModelCondition::kUnloaded);
 }
 
+// Catches: versions that began at 1 after a restart, so that a client saw an older one.
+TEST_F(ModelManagerTest, AVersionSurvivesARestart) {
+  const auto reopen = [&](OpenMode mode) {
+    store_.reset();
+    Open(mode);
+    if (mode == OpenMode::kServe) {
+      EXPECT_TRUE(store_->models().LoadAll().ok());
+    }
+  };
+  Import("a/t", 1);
+  Import("b/t", 1);
+  Import("a/t", 2);
+  Open(OpenMode::kReadWrite);
+  EXPECT_EQ(InfoOf("a").version, 2u);
+  EXPECT_EQ(InfoOf("b").version, 1u) << "each model counts its own changes";
+  Import("a/t", 3);  // staged
+  ASSERT_TRUE(store_->models().Load("a").ok());
+  Import("a/u", 4);
+  ASSERT_TRUE(store_->models().Load("a").ok());
+  EXPECT_EQ(InfoOf("a").version, 4u);
+  for (const OpenMode mode : {OpenMode::kServe, OpenMode::kReadWrite, OpenMode::kReadOnly}) {
+    reopen(mode);
+    EXPECT_EQ(InfoOf("a").version, 4u);
+    EXPECT_EQ(InfoOf("b").version, 1u);
+  }
+  reopen(OpenMode::kReadWrite);
+  ASSERT_TRUE(store_->Drop("a/u").ok());
+  EXPECT_EQ(InfoOf("a").version, 5u) << "a drop is a change";
+  reopen(OpenMode::kReadWrite);
+  EXPECT_EQ(InfoOf("a").version, 5u);
+  EXPECT_EQ(*AskNow("a"), 3);
+}
+
 TEST_F(ModelManagerTest, AHandleKeepsItsVersion) {
   Import("a/t", 1);
   Open(OpenMode::kReadWrite);

@@ -30,8 +30,6 @@ absl::Status NoSuchModel(const std::string& model, const std::vector<std::string
 
 }  // namespace
 
-std::string ModelOf(const std::string& table) { return table.substr(0, table.find('/')); }
-
 absl::StatusOr<ServedModels::ModelErrors> ServedModels::Switch(Missing missing) {
   MutexLock change(change_mutex_);
   return SwitchIn({.missing = missing});
@@ -232,10 +230,11 @@ std::vector<ServedModels::ModelBuild> ServedModels::EmptiedModels(
 
 absl::StatusOr<ServedModels::ModelBuild> ServedModels::PinModel(const DesiredModel& desired) {
   const ModelState* state = FindModel(desired.model);
-  ModelBuild building = {.model = desired.model};
+  ModelBuild building = {.model = desired.model, .version = 1};
   building.changed = state == nullptr || state->Tables().size() != desired.tables.size();
   for (const TableInfo& info : desired.tables) {
     TableBuild& table = building.tables.emplace_back();
+    building.version = std::max(building.version, info.model_version);
     std::shared_ptr<ServedTable> served =
         state == nullptr ? nullptr : state->CurrentTable(info.spec.name);
     if (served != nullptr && served->incarnation() == info.incarnation &&
@@ -343,7 +342,8 @@ absl::Status ServedModels::Serve(ModelBuild& building) {
     state.Unload();
   } else {
     HPS_RETURN_IF_ERROR(state.Publish(std::move(tables)));
-    UpdateVersion(building);
+    MutexLock lock(mutex_);
+    if (building.version != 0) versions_[building.model] = building.version;
   }
   std::erase_if(l2_bytes_,
                 [&](const auto& entry) { return ModelOf(entry.first) == building.model; });
@@ -365,17 +365,6 @@ ModelState& ServedModels::FindOrAddModel(const std::string& model) {
     state = std::make_unique<ModelState>(model, parts_.sessions->epoch_domain(), *parts_.reclaim);
   }
   return *state;
-}
-
-// A switch to the same imports, after Unload or because budgets changed, is not a new version.
-void ServedModels::UpdateVersion(const ModelBuild& model) {
-  std::vector<Incarnation> incarnations;
-  for (const TableBuild& table : model.tables) incarnations.push_back(table.served->incarnation());
-  MutexLock lock(mutex_);
-  Version& version = versions_[model.model];
-  if (version.number != 0 && version.incarnations == incarnations) return;
-  ++version.number;
-  version.incarnations = std::move(incarnations);
 }
 
 absl::StatusOr<ModelState*> ServedModels::LoadedState(const std::string& model) {
@@ -410,7 +399,7 @@ absl::StatusOr<ServedModels::Pinned> ServedModels::Pin(const std::string& model)
   Pinned pinned{.pin = state->PinCurrent()};
   for (const auto& table : pinned.pin.snapshot()->tables()) pinned.tables.push_back(table->spec());
   MutexLock lock(mutex_);
-  pinned.version = versions_[model].number;
+  pinned.version = versions_[model];
   return pinned;
 }
 
@@ -445,7 +434,7 @@ std::vector<ModelInfo> ServedModels::List() const {
   MutexLock lock(mutex_);
   for (ModelInfo& model : list) {
     const auto version = versions_.find(model.name);
-    if (version != versions_.end()) model.version = version->second.number;
+    if (version != versions_.end()) model.version = version->second;
     const auto failed = errors_.find(model.name);
     if (failed != errors_.end()) model.load_status = failed->second;
     const auto state = models_.find(model.name);

@@ -38,9 +38,6 @@
 
 namespace hps {
 
-// The model's name in a table's full name, MODEL/TABLE.
-std::string ModelOf(const std::string& table);
-
 class ServedModels {
  public:
   // All borrowed. They must outlive this object, except for the executors: destroy first the
@@ -127,6 +124,7 @@ class ServedModels {
   struct ModelBuild {
     std::string model;
     std::vector<TableBuild> tables;
+    uint64_t version = 0;  // 0: as it was
     bool changed = false;
     bool unload = false;  // it has no tables because it was unloaded
   };
@@ -138,11 +136,6 @@ class ServedModels {
 
     bool Has(const std::string& model) const { return only == nullptr || *only == model; }
   };
-  // The last version of a model.
-  struct Version {
-    uint64_t number = 0;
-    std::vector<Incarnation> incarnations{};
-  };
 
   absl::StatusOr<ModelErrors> SwitchIn(const Scope& scope) HPS_REQUIRES(change_mutex_);
   std::map<std::string, bool> StoredModels() const;
@@ -151,7 +144,6 @@ class ServedModels {
   absl::StatusOr<std::vector<DesiredModel>> DesiredModels(Missing missing) const;
   absl::StatusOr<std::vector<DesiredModel>> DesiredModelsIn(const Scope& scope) const;
   std::vector<ModelBuild> UnchangedModels(const Scope& scope) HPS_REQUIRES(change_mutex_);
-  void UpdateVersion(const ModelBuild& model);
   absl::Status ApplyDeclaredOrder(const ModelConfig& config, Missing missing,
                                   DesiredModel& desired) const;
   static bool SameTables(const DesiredModel& a, const DesiredModel& b);
@@ -192,7 +184,7 @@ class ServedModels {
   std::map<std::string, std::unique_ptr<ModelState>> models_ HPS_GUARDED_BY(mutex_);
   ModelErrors errors_ HPS_GUARDED_BY(mutex_);  // of each model's last switch
   std::set<std::string> unloaded_ HPS_GUARDED_BY(mutex_);
-  std::map<std::string, Version> versions_ HPS_GUARDED_BY(mutex_);
+  std::map<std::string, uint64_t> versions_ HPS_GUARDED_BY(mutex_);
 };
 
 }  // namespace hps

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "model/served_models.h"
+#include "types/names.h"
 
 namespace hps {
 

@@ -19,6 +19,7 @@
 #include "model/tier_factory.h"
 #include "query/session_factory.h"
 #include "tier/table_payload.h"
+#include "types/names.h"
 #include "types/row_convert.h"
 
 namespace hps {
@@ -178,7 +179,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, O
 }
 
 absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
-  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request));
+  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request, OpenForeignStore));
   const auto import = durable_.BeginImport(plan.specs());
   if (!import.ok()) return WithSourceFiles(import.status(), plan);
   HPS_ASSIGN_OR_RETURN(ImportReport report,
@@ -223,7 +224,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const Config& config, OpenMode 
 
 absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
-  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request));
+  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request, OpenForeignStore));
   const auto import = StageDurableImport(config.store, plan.specs());
   if (!import.ok()) return WithSourceFiles(import.status(), plan);
   return RunImport(plan, **import, OptionsOf(config, request), nullptr);

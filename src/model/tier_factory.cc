@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "l2_memory/memory_tier.h"
+#include "l3_rocksdb/import/hugectr_store.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
 
@@ -29,6 +30,10 @@ absl::StatusOr<std::unique_ptr<DurableStore>> OpenDurableStore(const StoreConfig
 absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig& config,
                                                                std::span<const TableSpec> specs) {
   return StageImport(OptionsOf(config, OpenMode::kCreate, StoreRole::kCommand), specs);
+}
+
+absl::StatusOr<std::unique_ptr<ForeignStore>> OpenForeignStore(const std::string& path) {
+  return OpenHugectrStore(path);
 }
 
 absl::StatusOr<std::vector<PendingImport>> PendingDurableImports(const StoreConfig& config) {

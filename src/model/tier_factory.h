@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "hps/store.h"
 #include "hps/table_spec.h"
 #include "tier/durable_tier.h"
+#include "tier/foreign_store.h"
 #include "tier/lossy_tier.h"
 
 namespace hps {
@@ -29,6 +31,10 @@ absl::StatusOr<std::unique_ptr<DurableStore>> OpenDurableStore(const StoreConfig
 // Errors: those of DurableStore::BeginImport.
 absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig& config,
                                                                std::span<const TableSpec> specs);
+
+// The directories of other programs that an import can read (src/import).
+// Errors: those of ForeignStoreOpener.
+absl::StatusOr<std::unique_ptr<ForeignStore>> OpenForeignStore(const std::string& path);
 
 // Errors: those of PendingImports (hps/store.h).
 absl::StatusOr<std::vector<PendingImport>> PendingDurableImports(const StoreConfig& config);

@@ -25,6 +25,10 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string ModelOf(std::string_view table) {
+  return std::string(table.substr(0, table.find('/')));
+}
+
 std::string NearestName(std::string_view name, std::span<const std::string> candidates) {
   std::string nearest;
   size_t nearest_distance = name.size() / 3 + 2;

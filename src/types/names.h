@@ -1,4 +1,4 @@
-// Hints for errors about unknown names.
+// Names of models and tables: their parts, and hints for errors about unknown ones.
 #pragma once
 
 #include <span>
@@ -6,6 +6,9 @@
 #include <string_view>
 
 namespace hps {
+
+// The model's name in a table's full name, MODEL/TABLE.
+std::string ModelOf(std::string_view table);
 
 // The candidate with the smallest edit distance, or "" if none is within a third of the length.
 // Cost: length x length per candidate.

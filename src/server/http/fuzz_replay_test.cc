@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "server/http/compression.h"
 #include "server/http/fuzz_targets.h"
 #include "server/http/test_http_world.h"
 
@@ -116,6 +117,22 @@ TEST(FuzzReplayTest, BinaryTensor) {
                R"("datatype":"UINT8","data":[7]},{"name":"c","shape":[0],"datatype":"FP16",)"
                R"("parameters":{"binary_data_size":0}}]})",
                "12345")});
+}
+
+TEST(FuzzReplayTest, Inflate) {
+  BufferPool pool(1 << 24, 0);
+  std::vector<std::string> seeds = {"", std::string(1, '\0'), std::string("\0\x1f\x8b\x08", 4)};
+  for (const Coding coding : {Coding::kGzip, Coding::kDeflate}) {
+    for (const std::string& plain : {std::string(), std::string("row"), std::string(1 << 20, 'x'),
+                                     std::string((1 << 20) + 1, 'x'), JsonInfer("[1,2]", "2")}) {
+      const std::span<const std::byte> piece = AsBytes(std::string_view(plain));
+      const auto packed = Deflate(coding, {&piece, 1}, 2 << 20, pool);
+      ASSERT_TRUE(packed.ok()) << packed.status();
+      seeds.push_back(std::string(1, coding == Coding::kGzip ? '\0' : '\1') +
+                      std::string(AsText(packed->memory.bytes().first(packed->size))));
+    }
+  }
+  Replay(FuzzInflate, seeds);
 }
 
 }  // namespace

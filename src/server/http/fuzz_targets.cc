@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "server/http/compression.h"
 #include "server/http/json_infer_request.h"
 #include "server/http/request_head.h"
 #include "server/http/route.h"
@@ -119,6 +120,31 @@ void FuzzBinaryTensor(std::span<const std::byte> bytes) {
   const std::string_view rest = AsText(bytes.subspan(2));
   const size_t json_bytes = std::min<size_t>(LoadLittleEndian<uint16_t>(bytes.data()), rest.size());
   Decode(std::string(rest.substr(0, json_bytes)), std::string(rest.substr(json_bytes)));
+}
+
+// What unpacks at all packs again to something that unpacks to the same; nothing is larger than it
+// may be, and the pool gets everything back.
+void FuzzInflate(std::span<const std::byte> bytes) {
+  if (bytes.empty() || bytes.size() > kBodyBytesMax) return;
+  const Coding coding =
+      (bytes[0] & std::byte{1}) == std::byte{0} ? Coding::kGzip : Coding::kDeflate;
+  BufferPool pool(16 * kBodyBytesMax, 0);
+  {
+    const auto body = Inflate(coding, bytes.subspan(1), kBodyBytesMax, pool);
+    if (body.ok()) {
+      HPS_CHECK(body->size <= kBodyBytesMax);
+      const std::span<const std::byte> plain = body->memory.bytes().first(body->size);
+      const auto packed = Deflate(coding, {&plain, 1}, 2 * kBodyBytesMax, pool);
+      HPS_CHECK(packed.ok());
+      const auto again =
+          Inflate(coding, packed->memory.bytes().first(packed->size), kBodyBytesMax, pool);
+      HPS_CHECK(again.ok() && again->size == body->size);
+      HPS_CHECK(std::equal(plain.begin(), plain.end(), again->memory.bytes().begin()));
+    } else {
+      HPS_CHECK(absl::IsInvalidArgument(body.status()) || absl::IsOutOfRange(body.status()));
+    }
+  }
+  HPS_CHECK(pool.lent_bytes() == 0);
 }
 
 }  // namespace hps::server

@@ -18,4 +18,7 @@ void FuzzV2Json(std::span<const std::byte> bytes);
 // The first two bytes are the length of the JSON; binary tensors follow it.
 void FuzzBinaryTensor(std::span<const std::byte> bytes);
 
+// The first byte says whether the body that follows is packed by gzip or deflate.
+void FuzzInflate(std::span<const std::byte> bytes);
+
 }  // namespace hps::server

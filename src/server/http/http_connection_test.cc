@@ -249,6 +249,24 @@ TEST_F(ConnectionTest, AClientThatDoesNotReadIsCutOff) {
   EXPECT_EQ(BadRequests("timeout"), 1u);
 }
 
+// Catches: a client that took all of a large answer, slowly, and lost it after write_timeout.
+TEST_F(ConnectionTest, AClientThatReadsSlowlyButSteadilyGetsItsAnswer) {
+  config_.write_timeout = std::chrono::seconds(1);
+  inference_.dim = 4096;
+  const auto client = Connect();
+  client->Send(BinaryInfer(std::vector<int64_t>(2000, 1)));
+  constexpr size_t kAnswerBytes = 2000 * 4096 * sizeof(float);
+  std::vector<char> piece(128 << 10);
+  size_t received = 0;
+  while (received < kAnswerBytes) {
+    const ssize_t bytes = recv(client->fd(), piece.data(), piece.size(), 0);
+    ASSERT_GT(bytes, 0) << "cut off after " << received << " bytes";
+    received += static_cast<size_t>(bytes);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // more than 2.5 s for all
+  }
+  EXPECT_EQ(BadRequests("timeout"), 0u);
+}
+
 TEST_F(ConnectionTest, AnIdleClientIsCutOff) {
   config_.idle_timeout = std::chrono::milliseconds(80);
   const auto client = Connect();

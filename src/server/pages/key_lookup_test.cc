@@ -5,7 +5,9 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <random>
 
+#include "server/pages/fuzz_key_question.h"
 #include "server/pages/test_pages_world.h"
 
 namespace hps::server {
@@ -52,6 +54,25 @@ TEST(KeyQuestionTest, RefusesWhatIsNoQuestion) {
 TEST(KeyQuestionTest, AnErrorShowsNoControlCharacters) {
   EXPECT_THAT(std::string(ParseKeyQuestion("table=m/t&key=%1b[2J%0a").status().message()),
               HasSubstr("found ' [2J '"));
+}
+
+// What libFuzzer begins with: mutants of valid queries.
+TEST(KeyQuestionTest, HoldsForMutants) {
+  std::mt19937_64 random(20261123);
+  const std::string pieces = "table=m/t&key=-19%2f%41%zz+;\xff\x01";
+  for (int i = 0; i < 50'000; ++i) {
+    std::string query = i % 2 == 0 ? "table=m/t&key=12345" : "key=%2d7&table=m%2Ft";
+    for (uint64_t changes = 1 + random() % 4; changes > 0; --changes) {
+      const size_t at = random() % query.size();
+      if (random() % 3 == 0) {
+        query.erase(at, 1 + random() % 3);
+      } else {
+        query.insert(at, pieces.substr(random() % pieces.size(), 1 + random() % 5));
+      }
+      if (query.empty()) query = "&";
+    }
+    FuzzKeyQuestion(std::as_bytes(std::span(query)));
+  }
 }
 
 TEST_F(KeyLookupTest, AnswersRowAndStatus) {

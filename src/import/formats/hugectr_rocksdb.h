@@ -1,0 +1,22 @@
+// A table of a HugeCTR RocksDB directory as the source of an import; who knows RocksDB hands it in
+// (tier/foreign_store.h).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "import/formats/table_reader.h"
+#include "tier/foreign_store.h"
+
+namespace hps {
+
+// `dim` is needed for an empty table, and confirmed otherwise. `name`: "<model>/<table>".
+// Errors: those of the opener and of ForeignStore::OpenTable; INVALID_ARGUMENT (dim).
+absl::StatusOr<std::unique_ptr<TableReader>> OpenHugectrRocksdb(const ForeignStoreOpener& opener,
+                                                                const std::string& path,
+                                                                const std::string& name,
+                                                                std::optional<uint32_t> dim);
+
+}  // namespace hps

@@ -1,0 +1,199 @@
+#include "l3_rocksdb/import/hugectr_store.h"
+
+#include <rocksdb/db.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/bytes.h"
+#include "base/macros.h"
+#include "hps/table_spec.h"
+#include "l3_rocksdb/files/info_log.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+constexpr std::string_view kFamilyPrefix = "hps_et.";
+// Every so many rows, the position of a row is remembered, so that reading may begin there.
+constexpr uint64_t kAnchorRows = 4096;
+constexpr size_t kScanAheadBytes = 2 << 20;
+
+// "hps_et.dlrm.user" -> "dlrm/user".
+std::optional<std::string> TableOfFamily(const std::string& family) {
+  if (!family.starts_with(kFamilyPrefix)) return std::nullopt;
+  std::string table = family.substr(kFamilyPrefix.size());
+  const size_t dot = table.find('.');
+  if (dot == std::string::npos) return std::nullopt;
+  table[dot] = '/';
+  return ValidateTableName(table).ok() ? std::optional(table) : std::nullopt;
+}
+
+rocksdb::ReadOptions WholeTableOptions() {
+  rocksdb::ReadOptions options;
+  options.fill_cache = false;
+  options.readahead_size = kScanAheadBytes;
+  return options;
+}
+
+class HugectrTable final : public ForeignTable {
+ public:
+  HugectrTable(std::shared_ptr<rocksdb::DB> db, rocksdb::ColumnFamilyHandle* family,
+               std::string what)
+      : db_(std::move(db)), family_(family), what_(std::move(what)) {}
+
+  // Counts the rows, and compares the sizes of all keys and rows with those of the first.
+  absl::Status Count() {
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(WholeTableOptions(), family_));
+    for (it->SeekToFirst(); it->Valid(); it->Next(), ++row_count_) {
+      if (row_count_ == 0) {
+        key_bytes_ = it->key().size();
+        row_bytes_ = it->value().size();
+        HPS_RETURN_IF_ERROR(CheckSizes());
+      }
+      if (it->key().size() != key_bytes_ || it->value().size() != row_bytes_) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(what_, ": expected keys of ", key_bytes_, " and rows of ", row_bytes_,
+                         " bytes as in the first record, found ", it->key().size(), " and ",
+                         it->value().size(), " in record ", row_count_));
+      }
+      if (row_count_ % kAnchorRows != 0) continue;
+      std::memcpy(anchors_.emplace_back().data(), it->key().data(), key_bytes_);
+    }
+    return FromReadStatus(it->status(), what_);
+  }
+
+  uint64_t row_count() const override { return row_count_; }
+  size_t key_bytes() const override { return key_bytes_; }
+  size_t row_bytes() const override { return row_bytes_; }
+
+  absl::Status Read(uint64_t first_row, std::span<Key> keys,
+                    std::span<std::byte> rows) const override {
+    const size_t count = keys.empty() && row_bytes_ > 0 ? rows.size() / row_bytes_ : keys.size();
+    if (count == 0) return absl::OkStatus();
+    HPS_CHECK(first_row <= row_count_ && count <= row_count_ - first_row);
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(WholeTableOptions(), family_));
+    it->Seek({anchors_[first_row / kAnchorRows].data(), key_bytes_});
+    for (uint64_t skipped = first_row % kAnchorRows; skipped > 0 && it->Valid(); --skipped) {
+      it->Next();
+    }
+    for (size_t i = 0; i < count; ++i, it->Next()) {
+      if (!it->Valid() || it->value().size() != row_bytes_) {
+        HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), what_));
+        return absl::DataLossError(
+            absl::StrCat(what_, ": expected ", row_count_, " records, found ", first_row + i));
+      }
+      if (!keys.empty()) keys[i] = KeyOf(it->key());
+      if (!rows.empty()) std::memcpy(&rows[i * row_bytes_], it->value().data(), row_bytes_);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckSizes() const {
+    if (key_bytes_ != sizeof(uint32_t) && key_bytes_ != sizeof(Key)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what_, ": expected keys of 8 or 4 bytes, found ", key_bytes_));
+    }
+    if (row_bytes_ > 0 && row_bytes_ % sizeof(float) == 0 &&
+        row_bytes_ / sizeof(float) <= kDimMax) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(what_, ": expected rows of 1 to ", kDimMax,
+                                                   " float32, found ", row_bytes_, " bytes"));
+  }
+
+  Key KeyOf(const rocksdb::Slice& key) const {
+    return key_bytes_ == sizeof(Key) ? LoadLittleEndian<Key>(key.data())
+                                     : Key{LoadLittleEndian<uint32_t>(key.data())};
+  }
+
+  const std::shared_ptr<rocksdb::DB> db_;
+  rocksdb::ColumnFamilyHandle* const family_;
+  const std::string what_;  // for messages
+  uint64_t row_count_ = 0;
+  size_t key_bytes_ = sizeof(Key);
+  size_t row_bytes_ = 0;
+  std::vector<std::array<char, sizeof(Key)>> anchors_;  // keys of the rows 0, kAnchorRows, ...
+};
+
+class HugectrStore final : public ForeignStore {
+ public:
+  HugectrStore(std::string path, std::shared_ptr<rocksdb::DB> db,
+               std::map<std::string, rocksdb::ColumnFamilyHandle*> families)
+      : path_(std::move(path)), db_(std::move(db)), families_(std::move(families)) {
+    for (const auto& [table, family] : families_) tables_.push_back(table);
+  }
+
+  const std::vector<std::string>& tables() const override { return tables_; }
+
+  absl::StatusOr<std::unique_ptr<ForeignTable>> OpenTable(const std::string& name) override {
+    const auto family = families_.find(name);
+    if (family == families_.end()) {
+      return absl::NotFoundError(absl::StrCat(
+          path_, ": no table '", name, "'; the directory has: ", absl::StrJoin(tables_, ", ")));
+    }
+    auto table = std::make_unique<HugectrTable>(db_, family->second,
+                                                absl::StrCat(path_, ", table '", name, "'"));
+    HPS_RETURN_IF_ERROR(table->Count());
+    return table;
+  }
+
+ private:
+  const std::string path_;
+  const std::shared_ptr<rocksdb::DB> db_;
+  const std::map<std::string, rocksdb::ColumnFamilyHandle*> families_;  // by table
+  std::vector<std::string> tables_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ForeignStore>> OpenHugectrStore(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::path(path) / "CURRENT", error)) {
+    if (!std::filesystem::exists(path, error)) {
+      return absl::NotFoundError(absl::StrCat("no directory ", path));
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected a RocksDB directory of HugeCTR, found no file CURRENT"));
+  }
+  rocksdb::DBOptions options;
+  options.info_log = std::make_shared<InfoLog>();  // else a read-only database writes a file LOG
+  options.max_open_files = -1;  // files that a running program deletes meanwhile stay readable
+  options.max_file_opening_threads = 1;
+  std::vector<std::string> names;
+  HPS_RETURN_IF_ERROR(FromReadStatus(rocksdb::DB::ListColumnFamilies(options, path, &names), path));
+  std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
+  for (const std::string& name : names) {
+    descriptors.emplace_back(name, rocksdb::ColumnFamilyOptions());
+  }
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  rocksdb::DB* opened = nullptr;
+  HPS_RETURN_IF_ERROR(FromReadStatus(
+      rocksdb::DB::OpenForReadOnly(options, path, descriptors, &handles, &opened), path));
+  std::shared_ptr<rocksdb::DB> db(opened, [handles](rocksdb::DB* closing) {
+    for (rocksdb::ColumnFamilyHandle* handle : handles) {
+      closing->DestroyColumnFamilyHandle(handle).PermitUncheckedError();
+    }
+    delete closing;
+  });
+  std::map<std::string, rocksdb::ColumnFamilyHandle*> families;
+  for (rocksdb::ColumnFamilyHandle* handle : handles) {
+    if (auto table = TableOfFamily(handle->GetName())) families[*table] = handle;
+  }
+  if (families.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected column families named hps_et.MODEL.TABLE, found: ",
+                     absl::StrJoin(names, ", ")));
+  }
+  return std::make_unique<HugectrStore>(path, std::move(db), std::move(families));
+}
+
+}  // namespace hps
