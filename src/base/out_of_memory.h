@@ -1,9 +1,9 @@
-// Makes a failed allocation a status.
+// Converts a failed allocation to a status.
 //
-// The library throws nothing, but what it uses of the standard library throws std::bad_alloc. Where
-// that must not end the process, the work that allocates runs in here: RESOURCE_EXHAUSTED, and what
-// it had begun is taken back by its destructors. Never around a call of a library that is not safe
-// against it: RocksDB is not.
+// The library throws nothing, but the standard library throws std::bad_alloc. Where that must not
+// end the process, the allocating work runs in WithMemoryFor: it returns RESOURCE_EXHAUSTED, and
+// destructors undo what the work had begun. Never wrap a call of a library that is not
+// exception-safe; RocksDB is not.
 #pragma once
 
 #include <new>
@@ -13,7 +13,7 @@
 
 namespace hps {
 
-// Says less where there is no memory for the words either.
+// The message is shorter if there is no memory for it either.
 inline absl::Status OutOfMemory(std::string_view what) noexcept {
   try {
     return absl::ResourceExhaustedError(absl::string_view(what.data(), what.size()));
@@ -22,7 +22,7 @@ inline absl::Status OutOfMemory(std::string_view what) noexcept {
   }
 }
 
-// Runs `work`, which returns a status or a StatusOr. `what` names what had no memory.
+// Runs `work`, which returns a Status or a StatusOr. `what` names the operation in the error.
 template <typename Work>
 auto WithMemoryFor(std::string_view what, Work work) -> decltype(work()) {
   try {

@@ -30,7 +30,7 @@ class AllocationTest : public GpuTest {
       tables_.push_back(
           {*cache_->OpenTable(kRowBytes, cache_->TableBytes(kRowBytes, 1000)), number});
       StampedBatch batch(tables_.back(), KeysOf(0), 1);
-      ASSERT_TRUE(tables_.back().table->Replace(batch.batch(), 0).ok());
+      ASSERT_TRUE(tables_.back().table->InsertIfAbsent(batch.batch(), 0).ok());
       ASSERT_EQ(tables_.back().table->Flush(kNoDeadline), absl::OkStatus());
     }
   }

@@ -39,11 +39,11 @@ class GpuCacheTableTest : public GpuTest {
     auto writer = Writer::Create(0, 64 << 10);
     ASSERT_TRUE(writer.ok()) << writer.status();
     writer_ = *std::move(writer);
-    gate_ = *MakeDeviceBuffer("gate", sizeof(WriterGate));
-    ASSERT_EQ(cudaMemset(gate_.data(), 0, gate_.bytes()), cudaSuccess);
+    write_sequence_ = *MakeDeviceBuffer("write sequence", sizeof(WriteSequence));
+    ASSERT_EQ(cudaMemset(write_sequence_.data(), 0, write_sequence_.bytes()), cudaSuccess);
     auto table = GpuCacheTable::Create(64, 100,
                                        {.writer = writer_.get(),
-                                        .gate = gate_.at<WriterGate>(0),
+                                        .write_sequence = write_sequence_.at<WriteSequence>(0),
                                         .wait_for_calls = [] { return true; },
                                         .budget = {}});
     ASSERT_TRUE(table.ok()) << table.status();
@@ -58,7 +58,7 @@ class GpuCacheTableTest : public GpuTest {
   }
 
   std::unique_ptr<Writer> writer_;
-  DeviceBuffer gate_;
+  DeviceBuffer write_sequence_;
   StampedTable table_;
 };
 
@@ -66,7 +66,7 @@ TEST_F(GpuCacheTableTest, WithoutRoomAPromotionIsRefusedAtOnceAndAChangeWaits) {
   StampedBatch batch(table_, {1, 2}, 1);
   {
     const std::vector<Writer::Step> full = FillStaging();
-    EXPECT_EQ(table_.table->Replace(batch.batch(), 0).status().code(),
+    EXPECT_EQ(table_.table->InsertIfAbsent(batch.batch(), 0).status().code(),
               absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(table_.table->Update(batch.batch(), RealClock().Now()).code(),
               absl::StatusCode::kDeadlineExceeded);
@@ -79,7 +79,7 @@ TEST_F(GpuCacheTableTest, WithoutRoomAPromotionIsRefusedAtOnceAndAChangeWaits) {
     EXPECT_EQ(cursor, 0u);
     EXPECT_EQ(table_.table->Statistics().errors, 3u);
   }
-  EXPECT_EQ(*table_.table->Replace(batch.batch(), 0), 0u);
+  EXPECT_EQ(*table_.table->InsertIfAbsent(batch.batch(), 0), 0u);
   EXPECT_EQ(table_.table->Update(batch.batch(), kNoDeadline), absl::OkStatus());
   EXPECT_EQ(table_.table->Flush(kNoDeadline), absl::OkStatus());
   EXPECT_EQ(table_.table->Statistics().entries, 2u);
@@ -94,13 +94,13 @@ TEST_F(GpuCacheTableTest, RaisingWaitsForTheInsertionsThatWereLetIn) {
       << "nothing to wait for";
   {
     const Writer::Step before = *writer_->Reserve(1, kNoDeadline);
-    EXPECT_EQ(*table_.table->Replace(batch.batch(), 1), 0u);
+    EXPECT_EQ(*table_.table->InsertIfAbsent(batch.batch(), 1), 0u);
     EXPECT_EQ(table_.table->RaiseWatermarks(batch.keys(), 2, RealClock().Now()).code(),
               absl::StatusCode::kDeadlineExceeded);
     EXPECT_EQ(table_.table->Flush(RealClock().Now()).code(), absl::StatusCode::kDeadlineExceeded);
   }
   EXPECT_EQ(table_.table->RaiseWatermarks(batch.keys(), 2, kNoDeadline), absl::OkStatus());
-  EXPECT_EQ(*table_.table->Replace(batch.batch(), 1), 2u);
+  EXPECT_EQ(*table_.table->InsertIfAbsent(batch.batch(), 1), 2u);
 }
 
 TEST_F(GpuCacheTableTest, GivesItsBudgetAndItsMemoryBackWhenItDies) {
@@ -108,7 +108,7 @@ TEST_F(GpuCacheTableTest, GivesItsBudgetAndItsMemoryBackWhenItDies) {
   const size_t free_before = FreeDeviceBytes();
   auto table = GpuCacheTable::Create(1000, 100'000,
                                      {.writer = writer_.get(),
-                                      .gate = gate_.at<WriterGate>(0),
+                                      .write_sequence = write_sequence_.at<WriteSequence>(0),
                                       .wait_for_calls = [] { return true; },
                                       .budget = *budget.Lend(100)});
   ASSERT_TRUE(table.ok()) << table.status();
@@ -124,7 +124,7 @@ TEST_F(GpuCacheTableTest, KeepsItsBudgetWithMemoryThatLookUpsMayStillUse) {
   ByteBudget budget("a cache", 100);
   auto table = GpuCacheTable::Create(64, 100,
                                      {.writer = writer_.get(),
-                                      .gate = gate_.at<WriterGate>(0),
+                                      .write_sequence = write_sequence_.at<WriteSequence>(0),
                                       .wait_for_calls = [] { return false; },
                                       .budget = *budget.Lend(60)});
   ASSERT_TRUE(table.ok()) << table.status();
@@ -136,12 +136,12 @@ TEST_F(GpuCacheTableTest, KeepsItsBudgetWithMemoryThatLookUpsMayStillUse) {
 // Catches: memory that is freed while a writer is at work on it, or a budget that counts on it; and
 // a wait for the device that never ends.
 TEST_F(GpuCacheTableTest, LeavesItsMemoryToADeviceThatHangs) {
-  auto writer = *Writer::Create(0, 64 << 10, kLastWaitOfTests);
+  auto writer = *Writer::Create(0, 64 << 10, kHangTimeoutOfTests);
   ByteBudget budget("a cache", 100);
   const auto make = [&](uint64_t budget_bytes) {
     return GpuCacheTable::Create(64, 100,
                                  {.writer = writer.get(),
-                                  .gate = gate_.at<WriterGate>(0),
+                                  .write_sequence = write_sequence_.at<WriteSequence>(0),
                                   .wait_for_calls = [] { return true; },
                                   .budget = *budget.Lend(budget_bytes)});
   };

@@ -169,7 +169,7 @@ TEST_F(GpuCacheTest, AWriteMayBeLargerThanTheStaging) {
   std::vector<Key> keys(kRows);
   std::iota(keys.begin(), keys.end(), Key{-100});
   StampedBatch inserted(table, keys, 1);
-  ASSERT_EQ(*table.table->Replace(inserted.batch(), 0), 0u);
+  ASSERT_EQ(*table.table->InsertIfAbsent(inserted.batch(), 0), 0u);
   StampedBatch updated(table, keys, 2);
   ASSERT_EQ(table.table->Update(updated.batch(), kNoDeadline), absl::OkStatus());
   ASSERT_EQ(table.table->Flush(kNoDeadline), absl::OkStatus());
@@ -246,7 +246,7 @@ TEST_F(GpuCacheTest, DeadlinesEndWaitsAndTheCallComesBackWhenTheDeviceIsDone) {
   UseCache(options);
   const StampedTable table = {OpenTable(16, 100), 1};
   StampedBatch batch(table, {1, 2}, 1);
-  ASSERT_TRUE(table.table->Replace(batch.batch(), 0).ok());
+  ASSERT_TRUE(table.table->InsertIfAbsent(batch.batch(), 0).ok());
   ASSERT_EQ(table.table->Flush(kNoDeadline), absl::OkStatus());
 
   // The caller's stream is busy for milliseconds.
@@ -283,7 +283,7 @@ TEST_F(GpuCacheTest, ALookUpIsOrderedOnTheDefaultStreamByItsName) {
   UseCache(kSmall);
   const StampedTable table = {OpenTable(16, 100), 1};
   StampedBatch batch(table, {1, 2}, 1);
-  ASSERT_TRUE(table.table->Replace(batch.batch(), 0).ok());
+  ASSERT_TRUE(table.table->InsertIfAbsent(batch.batch(), 0).ok());
   ASSERT_EQ(table.table->Flush(kNoDeadline), absl::OkStatus());
 
   const auto busy = *MakeDeviceBuffer("to be set", size_t{1} << 30);
@@ -318,8 +318,8 @@ TEST_F(GpuCacheTest, ALookUpIsOrderedOnTheDefaultStreamByItsName) {
 // Catches: a cache or a table that dies before the lookups that were returned while the device
 // was at work on them, and frees what they use; and one that waits for them without end.
 TEST_F(GpuCacheTest, LeavesItsMemoryToADeviceThatHangs) {
-  auto cache =
-      *MakeGpuCache({.bytes_max = 1 << 20, .calls_max = 2, .call_keys_max = 10}, kLastWaitOfTests);
+  auto cache = *MakeGpuCache({.bytes_max = 1 << 20, .calls_max = 2, .call_keys_max = 10},
+                             kHangTimeoutOfTests);
   StampedTable table = {*cache->OpenTable(16, cache->TableBytes(16, 100)), 1};
   const CudaStream stream = *MakeStream(StreamPriority::kHigh);
   const auto keys = *MakeDeviceBuffer("keys", 2 * sizeof(Key));
@@ -373,7 +373,7 @@ int UseABrokenDevice() {
   auto call = (*cache)->AcquireCall(2);
   if (!call.ok()) return 1;
   expect_internal("Begin", (*call)->Begin({&query, 1}, Stream()));
-  expect_internal("Replace", table.table->Replace(batch.batch(), 0).status());
+  expect_internal("InsertIfAbsent", table.table->InsertIfAbsent(batch.batch(), 0).status());
   expect_internal("Update", table.table->Update(batch.batch(), kNoDeadline));
   expect_internal("Erase", table.table->Erase(batch.keys(), kNoDeadline));
   expect_internal("RaiseWatermarks", table.table->RaiseWatermarks(batch.keys(), 1, kNoDeadline));

@@ -53,7 +53,7 @@ constexpr std::array<Shape, 5> kShapesOfKernels = {{{512, uint64_t{1} << 16, 60'
                                                     {64, uint64_t{1} << 17, 120'000, 2048},
                                                     {3, uint64_t{1} << 16, 60'000, 2048}}};
 
-// Who writes beside the readers. Beside updates alone readers prove less.
+// Who writes beside the readers. Concurrency updates alone readers prove less.
 enum class Writing { kAll, kUpdatesAlone };
 
 // Keys that are inserted once, before the first lookup, and never erased.
@@ -75,7 +75,7 @@ class Source {
       for (uint64_t key = first; key < std::min(first + 4096, shape_.key_range); ++key)
         keys.push_back(static_cast<Key>(key));
       StampedBatch batch(table_, keys, 1);
-      ASSERT_TRUE(table_.table->Replace(batch.batch(), 0).ok());
+      ASSERT_TRUE(table_.table->InsertIfAbsent(batch.batch(), 0).ok());
       ASSERT_EQ(table_.table->Flush(kNoDeadline), absl::OkStatus());
     }
   }
@@ -146,7 +146,7 @@ class Source {
         versions.push_back(version);
       }
       StampedBatch batch(table_, keys, versions);
-      const absl::Status replaced = table_.table->Replace(batch.batch(), epoch).status();
+      const absl::Status replaced = table_.table->InsertIfAbsent(batch.batch(), epoch).status();
       EXPECT_TRUE(replaced.ok() || absl::IsResourceExhausted(replaced)) << replaced;
       if (!replaced.ok()) std::this_thread::yield();
     }

@@ -48,7 +48,7 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
               kTable};
     std::iota(hot_keys_.begin(), hot_keys_.end(), Key{0});
     StampedBatch batch(table_, hot_keys_, 1);
-    ASSERT_TRUE(table_.table->Replace(batch.batch(), 0).ok());
+    ASSERT_TRUE(table_.table->InsertIfAbsent(batch.batch(), 0).ok());
     ASSERT_EQ(table_.table->Flush(kNoDeadline), absl::OkStatus());
   }
 

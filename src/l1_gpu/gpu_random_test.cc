@@ -72,7 +72,7 @@ class History {
     const Promotion promotion = std::move(fetched_[index]);
     fetched_.erase(fetched_.begin() + static_cast<std::ptrdiff_t>(index));
     StampedBatch batch(table_, promotion.keys, promotion.versions);
-    const auto refused = table_.table->Replace(batch.batch(), promotion.epoch);
+    const auto refused = table_.table->InsertIfAbsent(batch.batch(), promotion.epoch);
     if (absl::IsResourceExhausted(refused.status())) {
       ++dropped_;
       return 0;

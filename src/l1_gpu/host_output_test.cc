@@ -96,7 +96,7 @@ class HostOutputTest : public GpuTest {
 };
 
 // Chunks end within rows of both kinds, with and without gaps.
-TEST_F(HostOutputTest, BringsRowsThatAreCutByChunks) {
+TEST_F(HostOutputTest, CopiesRowsThatAreCutByChunks) {
   Begin({{7, 3, 0, true},
          {1000, 5000, 0, true},
          {16384, 300, 5, false},

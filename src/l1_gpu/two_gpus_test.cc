@@ -68,7 +68,7 @@ class TwoGpusTest : public GpuTest {
     ASSERT_TRUE(table.ok()) << table.status();
     node.table = {*std::move(table), 1};
     StampedBatch batch(node.table, keys_, static_cast<Version>(device + 1));
-    ASSERT_TRUE(node.table.table->Replace(batch.batch(), 0).ok());
+    ASSERT_TRUE(node.table.table->InsertIfAbsent(batch.batch(), 0).ok());
     ASSERT_EQ(node.table.table->Flush(kNoDeadline), absl::OkStatus());
     node.keys = *MakeDeviceBuffer("keys", kKeys * sizeof(Key));
     node.rows = *MakeDeviceBuffer("rows", kKeys * kRowBytes);

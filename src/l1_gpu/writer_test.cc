@@ -96,7 +96,7 @@ TEST_F(WriterTest, HandsOnWhatALaunchAnswersAndGoesOn) {
 
 // Catches: a writer whose end waits for a device that hangs, for as long as that hangs.
 TEST_F(WriterTest, LeavesItsStagingToADeviceThatHangs) {
-  auto writer = *Writer::Create(0, 32 << 20, kLastWaitOfTests);
+  auto writer = *Writer::Create(0, 32 << 20, kHangTimeoutOfTests);
   const auto set = *MakeDeviceBuffer("to be set", 1000);
   const size_t free_before = FreeDeviceBytes();
   std::optional<StreamHold> hold;

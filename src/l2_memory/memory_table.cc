@@ -230,14 +230,14 @@ uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots) cons
 
 // Two looks at all entries: how many rows are how cold, then each to its place. Nothing is locked:
 // a key that moves meanwhile may be missed, and one that is named need not be there any more.
-absl::StatusOr<size_t> MemoryTable::WarmestKeys(std::span<Key> keys, Deadline) const {
+absl::StatusOr<size_t> MemoryTable::HottestKeys(std::span<Key> keys, Deadline) const {
   struct Bucket {
     size_t begin = 0;
     size_t end = 0;
     size_t count = 0;
   };
   std::array<Bucket, UINT8_MAX + 1> buckets;
-  VisitRows([&](uint8_t coldness, Key) { ++buckets[coldness].count; });
+  VisitRows([&](uint8_t rank, Key) { ++buckets[rank].count; });
   size_t begin = 0;
   for (Bucket& bucket : buckets) {
     bucket.begin = begin;
@@ -245,8 +245,8 @@ absl::StatusOr<size_t> MemoryTable::WarmestKeys(std::span<Key> keys, Deadline) c
     bucket.count = 0;
     begin = bucket.end;
   }
-  VisitRows([&](uint8_t coldness, Key key) {
-    Bucket& bucket = buckets[coldness];
+  VisitRows([&](uint8_t rank, Key key) {
+    Bucket& bucket = buckets[rank];
     if (bucket.begin + bucket.count < bucket.end) keys[bucket.begin + bucket.count++] = key;
   });
   size_t count = 0;
@@ -268,9 +268,9 @@ void MemoryTable::VisitRows(Visit visit) const {
       for (size_t e = 0; e < IndexLine::kEntries; ++e) {
         const SlotNumber slot = line.slots[e].load(std::memory_order_relaxed);
         if (slot == kNoSlot || slot == kAbsentSlot) continue;
-        visit(
-            Coldness(layout_.shape.eviction, line.stamps[e].load(std::memory_order_relaxed), tick),
-            line.keys[e].load(std::memory_order_relaxed));
+        visit(EvictionRank(layout_.shape.eviction, line.stamps[e].load(std::memory_order_relaxed),
+                           tick),
+              line.keys[e].load(std::memory_order_relaxed));
       }
     }
   }

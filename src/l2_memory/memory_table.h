@@ -42,14 +42,14 @@ class MemoryTable final : public LossyTable {
                                Deadline deadline) override;
   absl::Status Clear() override;
   LevelStatistics Statistics() const override;
-  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline deadline) const override;
+  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
   bool can_block() const override { return false; }
 
  private:
   MemoryTable(const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages,
               std::unique_ptr<PageBlock> block, FetchFunction fetch);
 
-  // Calls visit(coldness, key) for every row that is held.
+  // Calls visit(rank, key) for every row that is held.
   template <typename Visit>
   void VisitRows(Visit visit) const;
   Partition::HashedKey Hashed(Key key) const;

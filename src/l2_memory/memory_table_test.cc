@@ -364,7 +364,7 @@ TEST(MemoryTableDeathTest, ABatchWhoseSizesDisagreeIsABug) {
 }
 
 // The keys that were used stay when eviction comes, so they are named first.
-TEST(MemoryTableTest, NamesTheWarmestKeysFirst) {
+TEST(MemoryTableTest, NamesTheHottestKeysFirst) {
   constexpr size_t kRows = 20'000;
   for (const EvictionPolicy eviction : {EvictionPolicy::kOldest, EvictionPolicy::kLeastUsed}) {
     const MemoryTierOptions options = {.eviction = eviction, .huge_pages = false};
@@ -374,7 +374,7 @@ TEST(MemoryTableTest, NamesTheWarmestKeysFirst) {
     for (int i = 0; i < 10; ++i) EXPECT_EQ(HeldOf(*table, used, 64), used.size());
     // Those that came last are as young as those that were used last.
     std::vector<Key> named(eviction == EvictionPolicy::kOldest ? 6000 : 1000);
-    ASSERT_EQ(*table->WarmestKeys(named, kNoDeadline), named.size());
+    ASSERT_EQ(*table->HottestKeys(named, kNoDeadline), named.size());
     const auto used_count = std::count_if(named.begin(), named.end(),
                                           [](Key key) { return key >= 3000 && key < 4000; });
     EXPECT_GT(used_count, 950) << static_cast<int>(eviction);

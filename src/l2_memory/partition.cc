@@ -145,10 +145,10 @@ Partition::Entry Partition::MakeEntry(HashedKey key) {
   uint32_t worst = 0;
   for (IndexLine* line : {&first, &second}) {
     for (size_t e = 0; e < IndexLine::kEntries; ++e) {
-      const uint32_t badness = Badness({line, e});  // once each: it may be drawn
-      if (entry.line != nullptr && badness <= worst) continue;
+      const uint32_t rank = RankOf({line, e});  // once each: it may be drawn
+      if (entry.line != nullptr && rank <= worst) continue;
       entry = {line, e};
-      worst = badness;
+      worst = rank;
     }
   }
   Remove(entry);
@@ -218,7 +218,7 @@ bool Partition::MakeRoom(bool absent) {
 
 uint32_t Partition::EvictStep(bool absent) {
   struct Candidate {
-    uint32_t badness = 0;
+    uint32_t rank = 0;
     Entry entry;
   };
   std::array<Candidate, kStepLines * IndexLine::kEntries> candidates;
@@ -233,13 +233,13 @@ uint32_t Partition::EvictStep(bool absent) {
       const Entry entry{&line, e};
       const SlotNumber slot = entry.slot();
       if (slot == kNoSlot || (slot == kAbsentSlot) != absent) continue;
-      candidates[count++] = {Badness(entry), entry};
+      candidates[count++] = {RankOf(entry), entry};
     }
   }
   const size_t victims = std::min<size_t>(count, kStepVictims);
   std::partial_sort(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(victims),
                     candidates.begin() + static_cast<ptrdiff_t>(count),
-                    [](const Candidate& a, const Candidate& b) { return a.badness > b.badness; });
+                    [](const Candidate& a, const Candidate& b) { return a.rank > b.rank; });
   for (size_t i = 0; i < victims; ++i) Remove(candidates[i].entry);
   counts_.evictions += victims;
   if (shape_.eviction != EvictionPolicy::kLeastUsed) return static_cast<uint32_t>(victims);
@@ -253,10 +253,10 @@ uint32_t Partition::EvictStep(bool absent) {
 }
 
 // Higher = evicted sooner.
-uint32_t Partition::Badness(Entry entry) {
+uint32_t Partition::RankOf(Entry entry) {
   if (shape_.eviction != EvictionPolicy::kRandom) {
     const uint8_t stamp = entry.line->stamps[entry.index].load(std::memory_order_relaxed);
-    return Coldness(shape_.eviction, stamp, view_.tick->load(std::memory_order_relaxed));
+    return EvictionRank(shape_.eviction, stamp, view_.tick->load(std::memory_order_relaxed));
   }
   random_ = random_ * 6364136223846793005 + 1442695040888963407;
   return static_cast<uint32_t>(random_ >> 32);

@@ -52,7 +52,7 @@ struct PartitionShape {
 
 // What eviction goes by: of two rows the one with the greater value goes first, but for kRandom.
 // `tick` is the partition's.
-inline uint8_t Coldness(EvictionPolicy eviction, uint8_t stamp, uint8_t tick) {
+inline uint8_t EvictionRank(EvictionPolicy eviction, uint8_t stamp, uint8_t tick) {
   if (eviction == EvictionPolicy::kRandom) return 0;
   return static_cast<uint8_t>((eviction == EvictionPolicy::kOldest ? tick : UINT8_MAX) - stamp);
 }
@@ -122,7 +122,7 @@ class Partition {
   // Evicts up to kStepVictims rows (or absent entries). Returns how many.
   uint32_t EvictStep(bool absent) HPS_REQUIRES(mutex_);
   bool MakeRoom(bool absent) HPS_REQUIRES(mutex_);
-  uint32_t Badness(Entry entry) HPS_REQUIRES(mutex_);
+  uint32_t RankOf(Entry entry) HPS_REQUIRES(mutex_);
   void CountInsertion() HPS_REQUIRES(mutex_);
   uint8_t FirstStamp() const;
 

@@ -24,7 +24,7 @@ absl::Status TooMuch(std::string_view cache, const Parts&... parts) {
   return absl::ResourceExhaustedError(Sentence(cache, parts...));
 }
 
-bool CanBeWidened(const DeviceCacheQuery& query) {
+bool CanConvertInPlace(const DeviceCacheQuery& query) {
   return query.space == MemorySpace::kDevice && query.row_bytes % 2 == 0 &&
          query.row_stride_bytes >= 2 * query.row_bytes;
 }
@@ -50,9 +50,9 @@ absl::Status CheckDeviceQuery(const DeviceCacheQuery& query, MemorySpace space,
                  query.row_bytes);
   }
   if (query.space != space) return Wrong(cache, "the queries of one call mix host and device");
-  if (query.widen_from != Dtype::kFloat32 && !CanBeWidened(query)) {
-    return Wrong(cache, "rows of ", query.row_bytes, " bytes, ", query.row_stride_bytes,
-                 " apart, can't be widened in their places");
+  if (query.convert_from != Dtype::kFloat32 && !CanConvertInPlace(query)) {
+    return Wrong(cache, "rows of ", query.row_bytes, " bytes with a ", query.row_stride_bytes,
+                 "-byte stride, can't be converted to float32 in place");
   }
   return absl::OkStatus();
 }

@@ -29,7 +29,7 @@ void ExpectWrong(const DeviceCacheQuery& query, const std::string& why) {
 TEST(DeviceQueryTest, TakesWhatIsRight) {
   DeviceCacheQuery query = Good();
   EXPECT_EQ(CheckDeviceQuery(query, MemorySpace::kDevice, "some cache"), absl::OkStatus());
-  query.widen_from = Dtype::kFloat16;
+  query.convert_from = Dtype::kFloat16;
   EXPECT_EQ(CheckDeviceQuery(query, MemorySpace::kDevice, "some cache"), absl::OkStatus());
   query = Good();
   query.space = MemorySpace::kHost;
@@ -76,20 +76,20 @@ TEST(DeviceQueryTest, ACallHasTheQueriesAndKeysThatItWasLeasedFor) {
          std::to_string(queries.size()) + " queries in a call, at most");
 }
 
-TEST(DeviceQueryTest, RowsThatCantBeWidened) {
+TEST(DeviceQueryTest, RowsThatCantBeConvertedInPlace) {
   DeviceCacheQuery query = Good();
-  query.widen_from = Dtype::kBfloat16;
+  query.convert_from = Dtype::kBfloat16;
   query.row_stride_bytes = 15;
-  ExpectWrong(query, "can't be widened");
+  ExpectWrong(query, "can't be converted to float32 in place");
   query = Good();
-  query.widen_from = Dtype::kBfloat16;
+  query.convert_from = Dtype::kBfloat16;
   query.row_bytes = 7;
-  ExpectWrong(query, "can't be widened");
+  ExpectWrong(query, "can't be converted to float32 in place");
   query = Good();
-  query.widen_from = Dtype::kBfloat16;
+  query.convert_from = Dtype::kBfloat16;
   query.space = MemorySpace::kHost;
   const absl::Status status = CheckDeviceQuery(query, MemorySpace::kHost, "some cache");
-  EXPECT_THAT(std::string(status.message()), HasSubstr("can't be widened"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("can't be converted to float32 in place"));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ absl::Status Fence::Raise(std::span<const Key> keys, ApplyEpoch epoch, Deadline 
   HPS_RETURN_IF_ERROR(BeginRaise(epoch, deadline));
   for (Key key : keys) {
     std::atomic<ApplyEpoch>& watermark = watermarks_[IndexOf(key)];
-    // Raises are serialized, so there is no other writer to lose to.
+    // Raises are serialized, so no other thread writes this watermark.
     if (watermark.load(std::memory_order_relaxed) < epoch)
       watermark.store(epoch, std::memory_order_seq_cst);
   }
@@ -50,8 +50,8 @@ absl::Status Fence::BeginRaise(ApplyEpoch epoch, Deadline deadline) {
 }
 
 absl::Status Fence::AwaitInsertions(ApplyEpoch epoch, Deadline deadline) {
-  // The side that nothing joins has been left by a raise that ran out of time, if by anyone: it is
-  // waited for before it becomes the one that new insertions join.
+  // Insertions that an earlier, timed-out Raise did not wait for may remain on the inactive side.
+  // Wait for them before that side becomes the one that new insertions join.
   for (const bool flip : {true, false}) {
     const size_t leaving = 1 - parity_;
     while (under_way_[leaving] > 0) {

@@ -15,11 +15,11 @@ namespace hps {
 // or a load behind the store of what was loaded before.
 //
 // Off for Hopper (sm_90). There the hardware keeps these orders: what others write is read in L2,
-// or behind an acquire from the multiprocessor's own cache (LoadNear), and then counts only if the
-// gate says afterwards that nobody wrote. The concurrency tests ran on H100 and H200 with fences
-// off and on (l1_gpu_fences_test); the fences cost the query 3 to 5 %, more with skewed keys. On
-// for every other architecture, where this was not measured. HPS_FORMAL_FENCES=0 or 1 overrides the
-// choice.
+// or behind an acquire from the multiprocessor's own cache (LoadRelaxedCta), and then counts only
+// if the write sequence says afterwards that nobody wrote. The concurrency tests ran on H100 and
+// H200 with fences off and on (l1_gpu_fences_test); the fences cost the query 3 to 5 %, more with
+// skewed keys. On for every other architecture, where this was not measured. HPS_FORMAL_FENCES=0 or
+// 1 overrides the choice.
 #if defined(HPS_FORMAL_FENCES)
 inline constexpr bool kFormalFences = HPS_FORMAL_FENCES != 0;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
@@ -82,7 +82,7 @@ __device__ inline ulonglong2 LoadAcquire(const ulonglong2* from) {
 // As LoadRelaxed, but may be served from the multiprocessor's own cache, with what some warp there
 // has read since this one's last acquire or later. By the letter of the memory model only threads
 // of this block may write there meanwhile: whoever reads so has to find out that nobody wrote.
-__device__ inline uint4 LoadNear(const uint4* from) {
+__device__ inline uint4 LoadRelaxedCta(const uint4* from) {
   if (kFormalFences) return LoadRelaxed(from);
   uint4 value;
   asm volatile("ld.relaxed.cta.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -91,13 +91,13 @@ __device__ inline uint4 LoadNear(const uint4* from) {
                : "memory");
   return value;
 }
-__device__ inline uint32_t LoadNear(const uint32_t* from) {
+__device__ inline uint32_t LoadRelaxedCta(const uint32_t* from) {
   if (kFormalFences) return LoadRelaxed(from);
   uint32_t value;
   asm volatile("ld.relaxed.cta.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
   return value;
 }
-__device__ inline uint8_t LoadNear(const uint8_t* from) {
+__device__ inline uint8_t LoadRelaxedCta(const uint8_t* from) {
   if (kFormalFences) return LoadRelaxed(from);
   uint32_t value;
   asm volatile("ld.relaxed.cta.global.u8 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
@@ -153,24 +153,24 @@ __device__ inline void WaitForKernelBefore() {
 
 // Read once and never written meanwhile: leaves the caches to what is read again. Volatile, so that
 // no load goes ahead of WaitForKernelBefore.
-__device__ inline uint64_t LoadOnce(const uint64_t* from) {
+__device__ inline uint64_t LoadNonCoherent(const uint64_t* from) {
   uint64_t value;
   asm volatile("ld.global.nc.L1::no_allocate.u64 %0, [%1];" : "=l"(value) : "l"(from));
   return value;
 }
-__device__ inline uint4 LoadOnce(const uint4* from) {
+__device__ inline uint4 LoadNonCoherent(const uint4* from) {
   uint4 value;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
                : "l"(from));
   return value;
 }
-__device__ inline uint32_t LoadOnce(const uint32_t* from) {
+__device__ inline uint32_t LoadNonCoherent(const uint32_t* from) {
   uint32_t value;
   asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(value) : "l"(from));
   return value;
 }
-__device__ inline uint8_t LoadOnce(const uint8_t* from) {
+__device__ inline uint8_t LoadNonCoherent(const uint8_t* from) {
   uint32_t value;
   asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(value) : "l"(from));
   return static_cast<uint8_t>(value);

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // No other writer is at work, so a slab needs no lock: it is emptied by one store.
 __global__ void __launch_bounds__(kThreads) ClearKernel(const TableView table) {
-  EnterGate(table.gate, &GateWords::slabs);
+  BeginWrites(table.write_sequence, &SequenceWords::slabs);
   const uint32_t number = blockIdx.x * kThreads + threadIdx.x;
   uint32_t cleared = 0;
   if (number < table.slab_count) {
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) ClearKernel(const TableView table) {
     cleared = __popc(ValidSlots(before));
     StoreRelaxed(control, (before & ~(kControlVersionStep - 1)) + kControlVersionStep);
   }
-  LeaveGate(table.gate, &GateWords::slabs, kThreads);
+  EndWrites(table.write_sequence, &SequenceWords::slabs, kThreads);
   AddToCounter(&table.counters->cleared, cleared);
 }
 

@@ -25,7 +25,7 @@ struct LaunchShape {
 // in another way than the one that is there begins on a multiprocessor only when it has left: an
 // update beside queries would wait for a gap between them. Has room for a block of an update, which
 // takes up to 33 KiB with what the system keeps: of 164 KiB (sm_80) as of 228 (sm_90, sm_100).
-inline constexpr uint32_t kSharedPercentBeside = 21;
+inline constexpr uint32_t kSharedPercentConcurrent = 21;
 
 // Whether all devices can have a kernel's blocks take their places before the one before it ends.
 inline bool DevicesLaunchAhead() {

@@ -44,7 +44,7 @@ struct Driver {
 
 // The kernels of one source file, of which `kernel` is one. Asking for them by their names would
 // load them.
-std::vector<CUfunction> KernelsBeside(const Driver& driver, const void* kernel) {
+std::vector<CUfunction> KernelsOfSameModule(const Driver& driver, const void* kernel) {
   cudaKernel_t handle = nullptr;
   CUlibrary library = nullptr;
   CUmodule module = nullptr;
@@ -75,7 +75,7 @@ int MakeACacheAndLookAtTheKernels() {
   size_t not_loaded = 0;
   for (const LaunchedKernel* kernel = LaunchedKernel::first(); kernel != nullptr;
        kernel = kernel->next()) {
-    const std::vector<CUfunction> functions = KernelsBeside(driver, kernel->kernel());
+    const std::vector<CUfunction> functions = KernelsOfSameModule(driver, kernel->kernel());
     if (functions.empty()) return 1;
     looked_at += functions.size();
     for (CUfunction function : functions) not_loaded += IsLoaded(driver, function) ? 0 : 1;

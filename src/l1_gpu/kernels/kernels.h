@@ -42,7 +42,7 @@ struct QueryView {
 // counters' halves take turns by its parity). When it comes to 0 again, `claims`, `counters` and
 // the pinned memory have to be zeroed and it starts from 1. No queries at all are success without a
 // launch, and take no generation. REQUIRES: at most kTablesPerCallMax queries, keys_max keys in
-// all; one gate for all tables.
+// all; one write sequence for all tables.
 cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& misses,
                         uint32_t generation, cudaStream_t stream);
 
@@ -70,7 +70,7 @@ cudaError_t LaunchScatter(std::span<const ScatterPiece> pieces, const MissBuffer
                           cudaStream_t stream);
 
 // Rows of 16-bit elements that are to be float32 where they lie.
-struct RowsToWiden {
+struct RowsToConvert {
   std::byte* rows = nullptr;  // device, any alignment
   uint64_t row_stride_bytes = 0;
   uint32_t row_count = 0;
@@ -79,7 +79,7 @@ struct RowsToWiden {
 };
 
 // Widens all rows, with one launch for every sixteen of `parts`.
-cudaError_t LaunchWiden(std::span<const RowsToWiden> parts, cudaStream_t stream);
+cudaError_t LaunchConvertToFloat32(std::span<const RowsToConvert> parts, cudaStream_t stream);
 
 // A write takes at most this many keys per launch: so a slab's version can't wrap within one.
 inline constexpr size_t kKeysPerWriteMax = size_t{1} << 20;
@@ -102,7 +102,8 @@ struct WriteView {
 // Inserts keys that are not held; of duplicates one. The least recently used key of the two slabs
 // gives way. While a dump is under way, `dumped_slab_count` slabs have been dumped: no key moves
 // between them and the others. Counts insertions and evictions.
-cudaError_t LaunchReplace(const WriteView& write, uint32_t dumped_slab_count, cudaStream_t stream);
+cudaError_t LaunchInsertIfAbsent(const WriteView& write, uint32_t dumped_slab_count,
+                                 cudaStream_t stream);
 
 // Overwrites rows of keys that are held; of duplicates any one stays. Counts updates.
 cudaError_t LaunchUpdate(const WriteView& write, cudaStream_t stream);

@@ -63,7 +63,7 @@ cudaError_t Launch(const Request& request) {
     shape = PlaceTasks<kTasks, kBlockKeys>(request, launch);
   }
   shape.threads = kThreads;
-  shape.shared_percent = kSharedPercentBeside;
+  shape.shared_percent = kSharedPercentConcurrent;
   return LaunchKernelAhead<QueryKernel<Rows, kTasks, kThreads, kBlocks>>(shape, launch);
 }
 
@@ -102,12 +102,12 @@ CopyKind CommonKind(std::span<const QueryTask> tasks) {
   return same ? first->kind : CopyKind::kBytes;
 }
 
-// The one gate of all tables that are there.
-WriterGate* GateOf(std::span<const QueryView> queries) {
+// The one write sequence of all tables that are there.
+WriteSequence* SequenceOf(std::span<const QueryView> queries) {
   const auto first = std::find_if(queries.begin(), queries.end(), [](const QueryView& query) {
     return query.table.slabs != nullptr;
   });
-  return first == queries.end() ? nullptr : first->table.gate;
+  return first == queries.end() ? nullptr : first->table.write_sequence;
 }
 
 }  // namespace
@@ -146,7 +146,7 @@ cudaError_t LaunchQueryTasks(std::span<const QueryTask> tasks, const QueryCall& 
 cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& misses,
                         uint32_t generation, cudaStream_t stream) {
   if (queries.empty()) return cudaSuccess;
-  const QueryCall call = {GateOf(queries), generation, true, misses};
+  const QueryCall call = {SequenceOf(queries), generation, true, misses};
   if (queries.size() == 1) {
     QueryTask task = TaskOfQuery(queries[0]);
     return LaunchQueryTasks({&task, 1}, call, stream);

@@ -108,15 +108,15 @@ __device__ inline void CopyRow(CopyKind kind, std::byte* to, const std::byte* fr
 }
 
 // Searches one key until its answer is proved; gives its slot. For all lanes of a warp.
-__device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriterGate* gate, uint64_t key,
-                                           uint32_t position) {
-  const GateWords* const words = GateOfWarp(gate);
+__device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriteSequence* sequence,
+                                           uint64_t key, uint32_t position) {
+  const SequenceWords* const words = SequenceOfWarp(sequence);
   const SlabPair pair = SlabsOf(key, task.slab_count);
   Slab* const first = task.slabs + pair.first;
   Slab* const second = task.slabs + pair.second;
-  uint32_t* const row_lock = RowLockOf(gate, key);
+  uint32_t* const row_lock = RowLockOf(sequence, key);
   for (;;) {
-    const unsigned long long gate_before = LoadAcquire(&words->slabs);
+    const unsigned long long sequence_before = LoadAcquire(&words->slabs);
     uint32_t control = 0, matches = 0, second_control = 0;
     if (!SearchSlab(first, key, &control, &matches)) continue;
     const bool went_on = matches == 0 && (control & kControlOverflowed) != 0;
@@ -138,7 +138,7 @@ __device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriterGate* ga
     const bool stood_still = (slot == kNoSlot || LoadRelaxed(row_lock) == row_version) &&
                              (!went_on || LoadRelaxed(&second->control) == second_control) &&
                              LoadRelaxed(&first->control) == control &&
-                             !VersionsMayHaveWrapped(gate_before, LoadAcquire(&words->slabs));
+                             !VersionsMayHaveWrapped(sequence_before, LoadAcquire(&words->slabs));
     if (__all_sync(kAllLanes, stood_still)) return slot;
   }
 }
@@ -157,7 +157,7 @@ __device__ inline FoundSlot FoundIn(uint32_t slab, const Probe& probe) {
 // slabs of a key are read at once, with one instruction for the tile.
 inline constexpr int kBothSlabsTileKeys = 4;
 
-template <Beside kBeside>
+template <Concurrency kConcurrency>
 __device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey& mine) {
   const SlabPair pair = SlabsOf(mine.key, task.slab_count);
   const uint32_t lane = threadIdx.x % kWarpLanes;
@@ -166,9 +166,9 @@ __device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey
   const uint32_t second = __shfl_sync(kAllLanes, pair.second, owner);
   const uint32_t active = __ballot_sync(kAllLanes, mine.active);
   Probe probe = {0, 0, 0};
-  ProbeSlabs<2 * kBothSlabsTileKeys, kBeside>(task.slabs,
-                                              lane < kBothSlabsTileKeys ? pair.first : second, key,
-                                              active | active << kBothSlabsTileKeys, probe);
+  ProbeSlabs<2 * kBothSlabsTileKeys, kConcurrency>(
+      task.slabs, lane < kBothSlabsTileKeys ? pair.first : second, key,
+      active | active << kBothSlabsTileKeys, probe);
   Probe other;
   other.control = __shfl_sync(kAllLanes, probe.control, owner + kBothSlabsTileKeys);
   other.stamps = __shfl_sync(kAllLanes, probe.stamps, owner + kBothSlabsTileKeys);
@@ -179,18 +179,18 @@ __device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey
 }
 
 // Probes the slabs of a tile's keys. For all lanes of a warp.
-template <int kTileKeys, Beside kBeside = Beside::kWriters>
+template <int kTileKeys, Concurrency kConcurrency = Concurrency::kWriters>
 __device__ inline FoundSlot FindSlots(const QueryTask& task, const TileKey& mine) {
-  if constexpr (kTileKeys <= kBothSlabsTileKeys) return FindSlotsAtOnce<kBeside>(task, mine);
+  if constexpr (kTileKeys <= kBothSlabsTileKeys) return FindSlotsAtOnce<kConcurrency>(task, mine);
   const SlabPair pair = SlabsOf(mine.key, task.slab_count);
   Probe probe = {0, 0, 0};
-  ProbeSlabs<kTileKeys, kBeside>(task.slabs, pair.first, mine.key,
-                                 __ballot_sync(kAllLanes, mine.active), probe);
+  ProbeSlabs<kTileKeys, kConcurrency>(task.slabs, pair.first, mine.key,
+                                      __ballot_sync(kAllLanes, mine.active), probe);
   const bool goes_on =
       mine.active && probe.matches == 0 && (probe.control & kControlOverflowed) != 0;
   const uint32_t going_on = __ballot_sync(kAllLanes, goes_on);
   if (going_on != 0)
-    ProbeSlabs<kTileKeys, kBeside>(task.slabs, pair.second, mine.key, going_on, probe);
+    ProbeSlabs<kTileKeys, kConcurrency>(task.slabs, pair.second, mine.key, going_on, probe);
   return FoundIn(goes_on ? pair.second : pair.first, probe);
 }
 
@@ -218,24 +218,24 @@ __device__ inline void Answer(const QueryCall& call, const QueryTask& task, uint
 
 // A row that was being overwritten is read again, with the tile's others that were, this often
 // before it is read alone: keys that are asked for together are also updated together.
-inline constexpr int kRoundsBesideWriters = 8;
+inline constexpr int kRoundsUnderWriters = 8;
 
 // Reads a tile beside updates, which leave slabs still: only rows have to be proved. Gives the
 // lane's slot, or false when slabs were changed. For all lanes of a warp.
 template <typename Rows>
-__device__ inline bool ReadTileBesideUpdates(const QueryTask& task, WriterGate* gate,
-                                             unsigned long long before, const TileKey& mine,
-                                             uint32_t& slot) {
+__device__ inline bool ReadTileUnderUpdates(const QueryTask& task, WriteSequence* sequence,
+                                            unsigned long long before, const TileKey& mine,
+                                            uint32_t& slot) {
   FenceBehindDependency();
   if (!__all_sync(kAllLanes, IsQuiet(before))) return false;
-  const uint32_t* const row_lock = RowLockOf(gate, mine.key);
+  const uint32_t* const row_lock = RowLockOf(sequence, mine.key);
   uint32_t version = kRowLocked;
   if (mine.active) version = LoadRelaxed(row_lock);
   const FoundSlot found = FindSlots<Rows::kTileKeys>(task, mine);
   Touch(task, found);
   const uint32_t first_position = __shfl_sync(kAllLanes, mine.position, 0);
   bool pending = found.slot != kNoSlot;
-  for (int round = 0; round < kRoundsBesideWriters && __any_sync(kAllLanes, pending); ++round) {
+  for (int round = 0; round < kRoundsUnderWriters && __any_sync(kAllLanes, pending); ++round) {
     FenceBehindDependency();
     const bool readable = pending && (version & kRowLocked) == 0;
     Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), task.row_bytes,
@@ -247,28 +247,28 @@ __device__ inline bool ReadTileBesideUpdates(const QueryTask& task, WriterGate* 
     pending = pending && !(readable && version == version_before);
   }
   slot = found.slot;
-  return __all_sync(kAllLanes, !pending && LoadGate(GateOfWarp(gate)).x == before);
+  return __all_sync(kAllLanes, !pending && LoadSequence(SequenceOfWarp(sequence)).x == before);
 }
 
 // Reads a tile beside writers: keeps what can be proved, reads the rest again. Gives the lane's
 // slot. For all lanes of a warp.
 template <typename Rows>
-__device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGate* gate,
-                                                 const TileKey& mine) {
-  const GateWords* const words = GateOfWarp(gate);
+__device__ inline uint32_t ReadTileUnderWriters(const QueryTask& task, WriteSequence* sequence,
+                                                const TileKey& mine) {
+  const SequenceWords* const words = SequenceOfWarp(sequence);
   const uint32_t first_position = __shfl_sync(kAllLanes, mine.position, 0);
   uint32_t slot = kNoSlot;
   bool pending = mine.active;
   bool not_found = false;
-  for (int round = 0; round < kRoundsBesideWriters && __any_sync(kAllLanes, pending); ++round) {
-    const unsigned long long gate_before = LoadAcquire(&words->slabs);
+  for (int round = 0; round < kRoundsUnderWriters && __any_sync(kAllLanes, pending); ++round) {
+    const unsigned long long sequence_before = LoadAcquire(&words->slabs);
     const FoundSlot found = FindSlots<Rows::kTileKeys>(task, {mine.key, mine.position, pending});
     uint32_t row_version = kRowLocked;
     bool readable = false;
     if (found.slot != kNoSlot) {
       // The key once more, now that the control word is known to have been read before it.
       FenceBehindDependency();
-      row_version = LoadRelaxed(RowLockOf(gate, mine.key));
+      row_version = LoadRelaxed(RowLockOf(sequence, mine.key));
       const uint64_t key = LoadRelaxed(KeyOfSlot(task.slabs + found.slab, found.way));
       readable = key == mine.key && (row_version & kRowLocked) == 0 &&
                  (found.control & kControlLocked) == 0;
@@ -281,8 +281,8 @@ __device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGa
     FenceBehindDependency();
     __syncwarp();
     const bool proved = readable && LoadRelaxed(&task.slabs[found.slab].control) == found.control &&
-                        LoadRelaxed(RowLockOf(gate, mine.key)) == row_version &&
-                        !VersionsMayHaveWrapped(gate_before, LoadAcquire(&words->slabs));
+                        LoadRelaxed(RowLockOf(sequence, mine.key)) == row_version &&
+                        !VersionsMayHaveWrapped(sequence_before, LoadAcquire(&words->slabs));
     if (proved) slot = found.slot;
     not_found |= pending && found.slot == kNoSlot;
     pending = pending && found.slot != kNoSlot && !proved;
@@ -290,7 +290,7 @@ __device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGa
   uint32_t unproved = __ballot_sync(kAllLanes, pending || not_found);
   for (; unproved != 0; unproved &= unproved - 1) {
     const uint32_t lane = __ffs(unproved) - 1;
-    const uint32_t again = ReadUntilProved(task, gate, __shfl_sync(kAllLanes, mine.key, lane),
+    const uint32_t again = ReadUntilProved(task, sequence, __shfl_sync(kAllLanes, mine.key, lane),
                                            __shfl_sync(kAllLanes, mine.position, lane));
     if (threadIdx.x % kWarpLanes == lane) slot = again;
   }
@@ -300,19 +300,19 @@ __device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGa
 // These two apart, and the last things that a warp does, so that what they need costs the others no
 // registers.
 template <typename Rows>
-__device__ __noinline__ void AnswerBesideWriters(const QueryCall& call, const QueryTask& task,
-                                                 uint32_t number, TileKey mine) {
-  const uint32_t slot = ReadTileBesideWriters<Rows>(task, call.gate, mine);
+__device__ __noinline__ void AnswerUnderWriters(const QueryCall& call, const QueryTask& task,
+                                                uint32_t number, TileKey mine) {
+  const uint32_t slot = ReadTileUnderWriters<Rows>(task, call.write_sequence, mine);
   Answer(call, task, number, mine, slot);
 }
 
 template <typename Rows>
-__device__ __noinline__ void AnswerBesideUpdates(const QueryCall& call, const QueryTask& task,
-                                                 uint32_t number, TileKey mine,
-                                                 unsigned long long gate_before) {
+__device__ __noinline__ void AnswerUnderUpdates(const QueryCall& call, const QueryTask& task,
+                                                uint32_t number, TileKey mine,
+                                                unsigned long long sequence_before) {
   uint32_t slot = kNoSlot;
-  if (!ReadTileBesideUpdates<Rows>(task, call.gate, gate_before, mine, slot))
-    return AnswerBesideWriters<Rows>(call, task, number, mine);
+  if (!ReadTileUnderUpdates<Rows>(task, call.write_sequence, sequence_before, mine, slot))
+    return AnswerUnderWriters<Rows>(call, task, number, mine);
   Answer(call, task, number, mine, slot);
 }
 
@@ -321,27 +321,31 @@ template <typename Rows>
 __device__ inline void AnswerTile(const QueryCall& call, const QueryTask& task, uint32_t number,
                                   const TileKey& mine) {
   // No word is ever less than it was when it was quiet, so that a sum stands for both.
-  const auto sum = [](ulonglong2 gate) { return gate.x + gate.y; };
-  const GateWords* const words = GateOfWarp(call.gate);
-  const ulonglong2 gate = AcquireGate(words);
-  const unsigned long long before = sum(gate);
+  const auto sum = [](ulonglong2 sequence) { return sequence.x + sequence.y; };
+  const SequenceWords* const words = SequenceOfWarp(call.write_sequence);
+  const ulonglong2 sequence = AcquireSequence(words);
+  const unsigned long long before = sum(sequence);
   if (!__all_sync(kAllLanes, IsQuiet(before)))
-    return AnswerBesideUpdates<Rows>(call, task, number, mine, gate.x);
-  const FoundSlot found = FindSlots<Rows::kTileKeys, Beside::kNobody>(task, mine);
+    return AnswerUnderUpdates<Rows>(call, task, number, mine, sequence.x);
+  const FoundSlot found = FindSlots<Rows::kTileKeys, Concurrency::kQuiescent>(task, mine);
   const uint32_t first_position = mine.position - threadIdx.x % kWarpLanes;
-  Rows::template Copy<CopyTo::kArrayOfStill>(PlacesOfTile(task, first_position), task.row_bytes,
-                                             found.slot, task.kind);
+  Rows::template Copy<CopyTo::kArrayOfQuiescent>(PlacesOfTile(task, first_position), task.row_bytes,
+                                                 found.slot, task.kind);
   Touch(task, found);
   FenceBehindDependency();
   __syncwarp();
-  if (__all_sync(kAllLanes, sum(LoadGate(words)) == before))
+  if (__all_sync(kAllLanes, sum(LoadSequence(words)) == before))
     return Answer(call, task, number, mine, found.slot);
-  AnswerBesideUpdates<Rows>(call, task, number, mine, LoadGate(words).x);
+  AnswerUnderUpdates<Rows>(call, task, number, mine, LoadSequence(words).x);
 }
 
 // Asks for a constant before what follows, so that it is on its way while the kernel waits.
-__device__ inline void Have(const void* pointer) { asm volatile("" : : "l"(pointer) : "memory"); }
-__device__ inline void Have(uint32_t number) { asm volatile("" : : "r"(number) : "memory"); }
+__device__ inline void PrefetchParameter(const void* pointer) {
+  asm volatile("" : : "l"(pointer) : "memory");
+}
+__device__ inline void PrefetchParameter(uint32_t number) {
+  asm volatile("" : : "r"(number) : "memory");
+}
 
 template <typename Rows, int kTasks, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
@@ -359,13 +363,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   mine.active = lane < Rows::kTileKeys && mine.position < task.key_count;
   const auto* const key = reinterpret_cast<const uint64_t*>(task.keys) + mine.position;
   if constexpr (kTasks != 0) {
-    Have(key);
-    Have(task.slabs);
-    Have(task.slab_count);
-    Have(call.gate);
+    PrefetchParameter(key);
+    PrefetchParameter(task.slabs);
+    PrefetchParameter(task.slab_count);
+    PrefetchParameter(call.write_sequence);
     WaitForKernelBefore();
   }
-  if (mine.active) mine.key = LoadOnce(key);
+  if (mine.active) mine.key = LoadNonCoherent(key);
   if (call.records_misses && blockIdx.y == 0) ClearNextCounters(call.misses, call.generation);
   if (first_position >= task.key_count) return;
   if (task.slabs != nullptr) {

@@ -58,7 +58,7 @@ static_assert(kStampEpochs <= UINT8_MAX);
 
 // What all tasks of a launch have in common.
 struct QueryCall {
-  WriterGate* gate;  // of all tables; null where there are none
+  WriteSequence* write_sequence;  // of all tables; null where there are none
   uint32_t generation;
   bool records_misses;  // else misses are passed over
   MissBuffers misses;

@@ -18,7 +18,7 @@ inline constexpr uint32_t kNoSlot = 0xffffffff;
 
 enum class CopyTo {
   kArray,
-  kArrayOfStill,  // rows that count only if nobody overwrote them: see Beside::kNobody
+  kArrayOfQuiescent,  // rows that count only if nobody overwrote them: see Concurrency::kQuiescent
   kTable,
 };
 
@@ -39,9 +39,9 @@ __device__ inline Unit* UnitAt(std::byte* rows, uint64_t stride_bytes, uint32_t 
 template <CopyTo kTo, typename Unit>
 __device__ inline Unit LoadUnit(const Unit* from) {
   if constexpr (kTo == CopyTo::kTable) {
-    return LoadOnce(from);
+    return LoadNonCoherent(from);
   } else {
-    return kTo == CopyTo::kArrayOfStill ? LoadNear(from) : LoadRelaxed(from);
+    return kTo == CopyTo::kArrayOfQuiescent ? LoadRelaxedCta(from) : LoadRelaxed(from);
   }
 }
 template <CopyTo kTo, bool kStreamed = false, typename Unit>

@@ -137,11 +137,11 @@ cudaError_t Scatter(std::span<const ScatterPiece> pieces, const MissBuffers& mis
 
 // Asks the tables for the unique keys of pieces, once per key, so that all its positions show the
 // same row.
-cudaError_t ProbeAgain(std::span<const ScatterPiece> pieces, const MissBuffers& misses,
-                       cudaStream_t stream) {
+cudaError_t Reprobe(std::span<const ScatterPiece> pieces, const MissBuffers& misses,
+                    cudaStream_t stream) {
   std::array<QueryTask, kPiecesInLaunch> tasks;
   size_t count = 0;
-  WriterGate* gate = nullptr;
+  WriteSequence* sequence = nullptr;
   for (const ScatterPiece& piece : pieces) {
     if (piece.probed == nullptr || piece.query.table.slabs == nullptr || piece.count == 0) continue;
     QueryView query = piece.query;
@@ -151,10 +151,10 @@ cudaError_t ProbeAgain(std::span<const ScatterPiece> pieces, const MissBuffers& 
     query.status = piece.statuses;
     query.key_count = piece.count;
     tasks[count++] = TaskOfQuery(query);
-    gate = piece.query.table.gate;
+    sequence = piece.query.table.write_sequence;
   }
   if (count == 0) return cudaSuccess;
-  return LaunchQueryTasks(std::span(tasks).first(count), {gate, 0, false, misses}, stream);
+  return LaunchQueryTasks(std::span(tasks).first(count), {sequence, 0, false, misses}, stream);
 }
 
 }  // namespace
@@ -163,7 +163,7 @@ cudaError_t LaunchScatter(std::span<const ScatterPiece> pieces, const MissBuffer
                           cudaStream_t stream) {
   for (size_t first = 0; first < pieces.size(); first += kPiecesInLaunch) {
     const auto some = pieces.subspan(first, std::min(kPiecesInLaunch, pieces.size() - first));
-    cudaError_t error = ProbeAgain(some, misses, stream);
+    cudaError_t error = Reprobe(some, misses, stream);
     if (error == cudaSuccess) error = Scatter(some, misses, stream);
     if (error != cudaSuccess) return error;
   }

@@ -44,7 +44,7 @@ struct TableCounters {
 
 // How writers tell readers that they are at work: see slab_reader.cuh. One per device, zero at
 // first.
-struct WriterGate {
+struct WriteSequence {
   // The rows of all keys share this many locks, which stay in the device's L2: a lock in the row's
   // slab would have each update of a row write a line of the slab too, for a fifth more time.
   static constexpr uint32_t kRowLocks = 1 << 20;
@@ -69,7 +69,7 @@ struct TableView {
   Slab* slabs = nullptr;  // null: nothing is cached, every key is a miss
   std::byte* rows = nullptr;
   TableCounters* counters = nullptr;
-  WriterGate* gate = nullptr;
+  WriteSequence* write_sequence = nullptr;
   uint32_t slab_count = 0;  // at least kSlabsMin
   uint32_t row_bytes = 0;
   uint32_t row_stride_bytes = 0;  // RowStrideBytes(row_bytes)

@@ -1,19 +1,20 @@
 // How kernels read slabs while other kernels write them, without a lock.
 //
-// The gate. Every writing block announces itself at the gate, in all its copies, before its first
-// change and takes its leave after its last one. A reader that saw the same quiet copy before it
-// read the slabs and after it read the rows ran beside no writer: all it saw was still. This costs
-// one load of a line that is always in L2, and is what happens nearly always. The first look is an
-// acquire: what the multiprocessor's own cache holds behind it was read behind it too, so that such
-// a reader may take slabs and rows from there, where the hot ones are.
+// The write sequence. Every writing block announces itself at the write sequence, in all its
+// copies, before its first change and takes its leave after its last one. A reader that saw the
+// same quiet copy before it read the slabs and after it read the rows ran beside no writer: all it
+// saw was still. This costs one load of a line that is always in L2, and is what happens nearly
+// always. The first look is an acquire: what the multiprocessor's own cache holds behind it was
+// read behind it too, so that such a reader may take slabs and rows from there, where the hot ones
+// are.
 //
 // What a slab says, keys and which slots are valid, changes under the lock of its control word; a
-// row that stays is overwritten under the lock of its key. Beside updates alone, which have a word
-// of their own at the gate, slabs are still: a key that is not found is not held, and a row is
-// whole whose lock was free and the same before it was read and after. (Locks go by keys, not by
-// slots, so that a reader fetches the lock while it fetches the slab.)
+// row that stays is overwritten under the lock of its key. Concurrency updates alone, which have a
+// word of their own at the write sequence, slabs are still: a key that is not found is not held,
+// and a row is whole whose lock was free and the same before it was read and after. (Locks go by
+// keys, not by slots, so that a reader fetches the lock while it fetches the slab.)
 //
-// Beside other writers a reader checks slab by slab. The
+// Concurrency other writers a reader checks slab by slab. The
 // reader reads control word A, the keys, the row's lock, then the row, and reads, with fences
 // between, the slot's key again, the control word and the row lock again (B). Where both are as
 // they were and were not locked, the slab stood still from A to B, so the key, which was read
@@ -28,12 +29,12 @@
 //
 // Versions of slabs have 23 bits and wrap. A write changes a slab's version at most once for each
 // of its keys, a launch has at most kKeysPerWriteMax = 2^20 keys and one launch writes at a time.
-// The gate counts keys when their blocks take their leave (in 44 bits, which last for more than an
-// hour at full speed): between two looks at it versions advance
-// by no more than the keys counted between them and those of the launch that is at work at the
-// second look. Up to 2^22 + 2^20 of them can't wrap; a reader that slept through more reads again.
-// Versions of row locks have 31 bits: to wrap, as many updates would have to follow each other on
-// one lock while one tile is read.
+// The write sequence counts keys when their blocks take their leave (in 44 bits, which last for
+// more than an hour at full speed): between two looks at it versions advance by no more than the
+// keys counted between them and those of the launch that is at work at the second look. Up to 2^22
+// + 2^20 of them can't wrap; a reader that slept through more reads again. Versions of row locks
+// have 31 bits: to wrap, as many updates would have to follow each other on one lock while one tile
+// is read.
 #pragma once
 
 #include <cstdint>
@@ -54,45 +55,48 @@ __device__ inline uint32_t ValidSlots(uint32_t control) {
   return control >> kControlValidShift & kControlValidMask;
 }
 
-// Of the words of WriterGate.
-inline constexpr uint32_t kGateKeysShift = 20;
-inline constexpr unsigned long long kGateBlocksMask = (1ull << kGateKeysShift) - 1;
+// Of the words of WriteSequence.
+inline constexpr uint32_t kSequenceKeysShift = 20;
+inline constexpr unsigned long long kSequenceBlocksMask = (1ull << kSequenceKeysShift) - 1;
 
-__device__ inline bool IsQuiet(unsigned long long gate) { return (gate & kGateBlocksMask) == 0; }
+__device__ inline bool IsQuiet(unsigned long long sequence) {
+  return (sequence & kSequenceBlocksMask) == 0;
+}
 __device__ inline bool VersionsMayHaveWrapped(unsigned long long before, unsigned long long after) {
-  return (after >> kGateKeysShift) - (before >> kGateKeysShift) >= 4 * kKeysPerWriteMax;
+  return (after >> kSequenceKeysShift) - (before >> kSequenceKeysShift) >= 4 * kKeysPerWriteMax;
 }
 
-using GateWords = WriterGate::Words;
+using SequenceWords = WriteSequence::Words;
 
 // The copy that this warp looks at, always the same.
-__device__ inline const GateWords* GateOfWarp(const WriterGate* gate) {
+__device__ inline const SequenceWords* SequenceOfWarp(const WriteSequence* sequence) {
   const uint32_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / kWarpLanes + blockIdx.y;
-  return gate->copies + warp % WriterGate::kCopies;
+  return sequence->copies + warp % WriteSequence::kCopies;
 }
 
 // x: of slabs; y: of rows.
-__device__ inline ulonglong2 LoadGate(const GateWords* words) {
+__device__ inline ulonglong2 LoadSequence(const SequenceWords* words) {
   return LoadRelaxed(reinterpret_cast<const ulonglong2*>(words));
 }
-__device__ inline ulonglong2 AcquireGate(const GateWords* words) {
+__device__ inline ulonglong2 AcquireSequence(const SequenceWords* words) {
   return LoadAcquire(reinterpret_cast<const ulonglong2*>(words));
 }
 
 // What else goes on while slabs are read.
-enum class Beside {
-  // So the gate says, which was acquired; it is looked at again, and what was read counts only if
+enum class Concurrency {
+  // So the write sequence says, which was acquired; it is looked at again, and what was read counts
+  // only if
   // it still says so. Stamps are written all the same, by the uses of other queries.
-  kNobody,
+  kQuiescent,
   kWriters,  // or nothing is known
 };
 
 inline constexpr uint32_t kRowLocked = 1;
 inline constexpr uint32_t kRowVersionStep = 2;
 
-__device__ inline uint32_t* RowLockOf(WriterGate* gate, uint64_t key) {
-  static_assert(WriterGate::kRowLocks == 1u << 20);
-  return gate->row_locks + (static_cast<uint32_t>(key ^ key >> 32) * 0x9e3779b1u >> 12);
+__device__ inline uint32_t* RowLockOf(WriteSequence* sequence, uint64_t key) {
+  static_assert(WriteSequence::kRowLocks == 1u << 20);
+  return sequence->row_locks + (static_cast<uint32_t>(key ^ key >> 32) * 0x9e3779b1u >> 12);
 }
 
 struct SlabPair {
@@ -132,7 +136,7 @@ struct Probe {
 // Reads the slabs of up to kKeys keys, that of lane i's key being `slab` of lane i: four lanes read
 // a slab, 16 bytes each, so that each is one request of 64 bytes, and eight slabs are read with one
 // instruction. Lanes outside `wanted` keep what `probe` was. For all lanes of a warp.
-template <int kKeys, Beside kBeside = Beside::kWriters>
+template <int kKeys, Concurrency kConcurrency = Concurrency::kWriters>
 __device__ inline void ProbeSlabs(Slab* slabs, uint32_t slab, uint64_t key, uint32_t wanted,
                                   Probe& probe) {
   constexpr int kSteps = (kKeys + 7) / 8;
@@ -146,7 +150,8 @@ __device__ inline void ProbeSlabs(Slab* slabs, uint32_t slab, uint64_t key, uint
     words[step] = make_uint4(0, 0, 0, 0);
     if ((wanted >> owner & 1) == 0) continue;
     const uint4* const from = reinterpret_cast<const uint4*>(slabs + owners_slab) + part;
-    words[step] = kBeside == Beside::kNobody ? LoadNear(from) : LoadRelaxed(from);
+    words[step] =
+        kConcurrency == Concurrency::kQuiescent ? LoadRelaxedCta(from) : LoadRelaxed(from);
   }
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {

@@ -185,10 +185,10 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
   }
 
   // Replace, done when it returns; gives the refused.
-  static uint64_t Replace(const StampedTable& table, std::vector<Key> keys, Version version,
-                          ApplyEpoch epoch = 0) {
+  static uint64_t InsertIfAbsent(const StampedTable& table, std::vector<Key> keys, Version version,
+                                 ApplyEpoch epoch = 0) {
     StampedBatch batch(table, std::move(keys), version);
-    const auto refused = table.table->Replace(batch.batch(), epoch);
+    const auto refused = table.table->InsertIfAbsent(batch.batch(), epoch);
     EXPECT_TRUE(refused.ok()) << refused.status();
     Flush(table);
     return refused.value_or(0);
@@ -294,7 +294,7 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
     BelowSource source = NothingBelow;
     std::function<void()> before_finish = [] {};
     size_t piece_keys = 1000;
-    std::function<bool()> probe_again = [] { return false; };  // asked after the source
+    std::function<bool()> reprobe = [] { return false; };  // asked after the source
   };
 
   void Lookup(std::span<ContractQuery> queries, const LookupPlan& plan) {
@@ -391,7 +391,7 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
       const size_t first = p * plan.piece_keys;
       const size_t count = std::min(plan.piece_keys, query.misses.size() - first);
       DeviceRowPiece piece = below.Piece(query, number, first, count);
-      piece.probe_again = plan.probe_again();
+      piece.reprobe = plan.reprobe();
       ASSERT_EQ(call.Finish({&piece, 1}), absl::OkStatus());
     }
   }

@@ -35,10 +35,10 @@ TEST_P(DeviceCacheContractTest, KeepsNearlyAllKeysAtThreeQuarters) {
   std::vector<Key> keys(kRows);
   for (Key& key : keys) key = static_cast<Key>(random());
   for (size_t i = 0; i < kRows; i += 10'000) {
-    Replace(table,
-            {keys.begin() + static_cast<std::ptrdiff_t>(i),
-             keys.begin() + static_cast<std::ptrdiff_t>(i + 10'000)},
-            1);
+    InsertIfAbsent(table,
+                   {keys.begin() + static_cast<std::ptrdiff_t>(i),
+                    keys.begin() + static_cast<std::ptrdiff_t>(i + 10'000)},
+                   1);
   }
   EXPECT_GE(table.table->Statistics().entries, kRows - kRows / 10'000);
 }
@@ -86,7 +86,7 @@ class ExactLru {
 TEST_P(DeviceCacheContractTest, HitRateIsThatOfExactLru) {
   for (double alpha : {0.8, 1.1}) {
     const StampedTable table = OpenTable(4, 6000);
-    Replace(table, Sequence(1'000'000, 50'000), 1);
+    InsertIfAbsent(table, Sequence(1'000'000, 50'000), 1);
     const size_t capacity = table.table->Statistics().entries;  // full by now, or nearly
     ASSERT_EQ(table.table->Clear(), absl::OkStatus());
     Flush(table);
@@ -98,7 +98,7 @@ TEST_P(DeviceCacheContractTest, HitRateIsThatOfExactLru) {
       std::vector<Key> keys(1024);
       for (Key& key : keys) key = keys_of.Draw();
       const ContractQuery query = Lookup(table, keys);
-      Replace(table, query.misses, 1);
+      InsertIfAbsent(table, query.misses, 1);
       const auto exact_hit = static_cast<uint64_t>(
           std::count_if(keys.begin(), keys.end(), [&](Key key) { return exact.Touch(key); }));
       for (Key key : keys) exact.Insert(key);
@@ -127,7 +127,7 @@ TEST_P(DeviceCacheContractTest, SevenKeysBehaveLikeAMap) {
     }
     switch (random() % 4) {
       case 0:
-        Replace(table, keys, version);
+        InsertIfAbsent(table, keys, version);
         for (Key key : keys) map.emplace(key, version);
         break;
       case 1:
@@ -204,7 +204,7 @@ class RandomHistory {
     const Promotion promotion = std::move(fetched_[index]);
     fetched_.erase(fetched_.begin() + static_cast<std::ptrdiff_t>(index));
     StampedBatch batch(table_, promotion.keys, promotion.versions);
-    const auto refused = table_.table->Replace(batch.batch(), promotion.epoch);
+    const auto refused = table_.table->InsertIfAbsent(batch.batch(), promotion.epoch);
     ASSERT_TRUE(refused.ok()) << refused.status();
     uint64_t changed_since = 0;
     for (size_t i = 0; i < promotion.keys.size(); ++i)
@@ -356,7 +356,7 @@ class ConcurrentHistory {
       }
       StampedBatch batch(table_, keys, versions);
       // A device that does not keep up drops promotions.
-      const absl::Status replaced = table_.table->Replace(batch.batch(), epoch).status();
+      const absl::Status replaced = table_.table->InsertIfAbsent(batch.batch(), epoch).status();
       EXPECT_TRUE(replaced.ok() || absl::IsResourceExhausted(replaced)) << replaced;
     }
   }
@@ -411,7 +411,7 @@ TEST_P(DeviceCacheContractTest, ConcurrentReadersSeeWholeRowsThatNeverGoBack) {
                                                          : BelowAnswer{KeyStatus::kHitL3, version};
                                },
                            .before_finish = [] { std::this_thread::yield(); },
-                           .probe_again = [&] { return history.epochs().begun() != epoch; }});
+                           .reprobe = [&] { return history.epochs().begun() != epoch; }});
       std::vector<Version> now = seen;
       for (size_t i = 0; i < query.keys.size(); ++i) {
         const Key key = query.keys[i];
@@ -453,7 +453,7 @@ class DumpUnderChange {
     std::vector<Key> keys(100);
     for (Key& key : keys) key = static_cast<Key>(kStaying + random_() % 100'000);
     StampedBatch batch(table_, keys, 1);
-    const absl::Status replaced = table_.table->Replace(batch.batch(), 0).status();
+    const absl::Status replaced = table_.table->InsertIfAbsent(batch.batch(), 0).status();
     EXPECT_TRUE(replaced.ok() || absl::IsResourceExhausted(replaced)) << replaced;
     EXPECT_TRUE(table_.table->Erase(keys, kNoDeadline).ok());
   }
@@ -490,7 +490,7 @@ class DumpUnderChange {
 // Would catch a dump that loses or repeats a key which an insertion moves to its other slab.
 TEST_P(DeviceCacheContractTest, ADumpInStepsMeetsEveryKeyThatStaysOnce) {
   const StampedTable table = OpenTable(16, 2100);
-  Replace(table, Sequence(0, DumpUnderChange::kStaying), 1);
+  InsertIfAbsent(table, Sequence(0, DumpUnderChange::kStaying), 1);
   DumpUnderChange history(table);
   for (size_t i = 0; i < 10; ++i) history.Dump(64 + 10 * i, [&] { history.Churn(); });
   history.Check(Held(table, Sequence(0, DumpUnderChange::kStaying), [](Key) { return 1; }));
@@ -498,7 +498,7 @@ TEST_P(DeviceCacheContractTest, ADumpInStepsMeetsEveryKeyThatStaysOnce) {
 
 TEST_P(DeviceCacheContractTest, ADumpBesideAWriterMeetsEveryKeyThatStaysOnce) {
   const StampedTable table = OpenTable(16, 2100);
-  Replace(table, Sequence(0, DumpUnderChange::kStaying), 1);
+  InsertIfAbsent(table, Sequence(0, DumpUnderChange::kStaying), 1);
   DumpUnderChange history(table);
   std::atomic<bool> stop = false;
   std::thread writer([&] {

@@ -54,7 +54,7 @@ TEST_P(DeviceCacheContractTest, RowsMayBeStagedWithinBounds) {
   }
 }
 
-TEST_P(DeviceCacheContractTest, RowsMayBeBroughtWhileTheProbeRuns) {
+TEST_P(DeviceCacheContractTest, RowsMayBeCopiedAheadWhileTheProbeRuns) {
   const StampedTable table = OpenTable(16, 100);
   ContractQuery query{.table = &table, .keys = Sequence(0, 999)};
   query.keys.push_back(7);
@@ -69,11 +69,11 @@ TEST_P(DeviceCacheContractTest, RowsMayBeBroughtWhileTheProbeRuns) {
     for (size_t i = brought; i < known.keys.size(); ++i)
       StampedRow::Write(table.number, known.keys[i], 1, {rows.row(i), 16});
     const size_t count = known.keys.size() - brought;
-    ASSERT_EQ(call->Bring({rows.row(brought), count, 16, 16}), absl::OkStatus());
+    ASSERT_EQ(call->CopyAhead({rows.row(brought), count, 16, 16}), absl::OkStatus());
   }
   ASSERT_TRUE(std::ranges::equal(call->Misses(kNoDeadline)->keys[0], known.keys));
   const std::vector<KeyStatus> statuses(999, KeyStatus::kHitL2);
-  const DeviceRowPiece piece{.statuses = statuses, .rows = rows, .brought = true};
+  const DeviceRowPiece piece{.statuses = statuses, .rows = rows, .on_device = true};
   ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
   ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
   buffers.TakeAnswers(query);
@@ -82,7 +82,7 @@ TEST_P(DeviceCacheContractTest, RowsMayBeBroughtWhileTheProbeRuns) {
 }
 
 // Would catch rows that are taken for brought which were not there yet when the device looked.
-TEST_P(DeviceCacheContractTest, RowsMayBeBroughtInAnyOrder) {
+TEST_P(DeviceCacheContractTest, RowsMayBeCopiedAheadInAnyOrder) {
   constexpr size_t kKeys = 600;
   constexpr size_t kParts = 4;
   const StampedTable table = OpenTable(1000, 100);
@@ -102,10 +102,10 @@ TEST_P(DeviceCacheContractTest, RowsMayBeBroughtInAnyOrder) {
       const size_t first = (backwards ? kParts - 1 - i : i) * (kKeys / kParts);
       for (size_t r = first; r < first + kKeys / kParts; ++r)
         StampedRow::Write(table.number, misses[r], version, {rows.row(r), 1000});
-      ASSERT_EQ(call->Bring({rows.row(first), kKeys / kParts, 1000, 1000}), absl::OkStatus());
+      ASSERT_EQ(call->CopyAhead({rows.row(first), kKeys / kParts, 1000, 1000}), absl::OkStatus());
     }
     const std::vector<KeyStatus> statuses(kKeys, KeyStatus::kHitL2);
-    const DeviceRowPiece piece{.statuses = statuses, .rows = rows, .brought = true};
+    const DeviceRowPiece piece{.statuses = statuses, .rows = rows, .on_device = true};
     ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
     ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
     buffers.TakeAnswers(query);
@@ -114,7 +114,7 @@ TEST_P(DeviceCacheContractTest, RowsMayBeBroughtInAnyOrder) {
 }
 
 // A call that brings rows and comes to nothing leaves nothing behind for the next one.
-TEST_P(DeviceCacheContractTest, ACallThatBringsRowsMayBeAbandoned) {
+TEST_P(DeviceCacheContractTest, ACallThatCopiesRowsAheadMayBeReturnedEarly) {
   const StampedTable table = OpenTable(16, 100);
   for (int round = 0; round < 20; ++round) {
     ContractQuery query{.table = &table, .keys = Sequence(0, 1000)};
@@ -123,16 +123,16 @@ TEST_P(DeviceCacheContractTest, ACallThatBringsRowsMayBeAbandoned) {
     auto call = *cache_->AcquireCall(1000);
     ASSERT_EQ(call->Begin({&request, 1}, Stream()), absl::OkStatus());
     ASSERT_TRUE(call->Misses(kNoDeadline).ok());
-    ASSERT_EQ(call->Bring(call->Staging(0, 1000)), absl::OkStatus());
+    ASSERT_EQ(call->CopyAhead(call->Staging(0, 1000)), absl::OkStatus());
     call.reset();
     EXPECT_EQ(Lookup(table, Sequence(0, 10)).counts[KeyStatus::kAbsent], 10u);
   }
 }
 
-TEST_P(DeviceCacheContractTest, RowsAreWidenedInTheirPlaces) {
+TEST_P(DeviceCacheContractTest, RowsAreConvertedInPlace) {
   for (const size_t row_bytes : {2, 6, 64, 128, 258, 16384}) {
     const StampedTable table = OpenTable(row_bytes, 100);
-    Replace(table, Sequence(0, 20), 1);
+    InsertIfAbsent(table, Sequence(0, 20), 1);
     for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBfloat16}) {
       for (const size_t odd : {0, 1}) {
         SCOPED_TRACE(testing::Message() << row_bytes << " " << DtypeName(dtype) << " " << odd);
@@ -143,7 +143,7 @@ TEST_P(DeviceCacheContractTest, RowsAreWidenedInTheirPlaces) {
         query.keys.push_back(25);
         const QueryBuffers buffers(*memory_, query);
         DeviceCacheQuery request = buffers.Request(query);
-        request.widen_from = dtype;
+        request.convert_from = dtype;
         auto call = *cache_->AcquireCall(41);
         const absl::Status begun = call->Begin({&request, 1}, Stream());
         if (memory_->space() == MemorySpace::kHost) {
@@ -154,13 +154,13 @@ TEST_P(DeviceCacheContractTest, RowsAreWidenedInTheirPlaces) {
         const std::span<const Key> misses = call->Misses(kNoDeadline)->keys[0];
         query.misses.assign(misses.begin(), misses.end());
         ASSERT_EQ(query.misses.size(), 20u);
-        EXPECT_EQ(call->Widen().code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(call->ConvertToFloat32().code(), absl::StatusCode::kFailedPrecondition);
         Below below(query, 0, [](size_t, Key key) {
           return key < 30 ? BelowAnswer{KeyStatus::kHitL3, 1} : BelowAnswer{};
         });
         const DeviceRowPiece piece = below.Piece(query, 0, 0, 20);
         ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
-        ASSERT_EQ(call->Widen(), absl::OkStatus());
+        ASSERT_EQ(call->ConvertToFloat32(), absl::OkStatus());
         ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
         buffers.TakeAnswers(query);
         for (size_t i = 0; i < query.keys.size(); ++i) {
@@ -182,7 +182,7 @@ TEST_P(DeviceCacheContractTest, RowsAreWidenedInTheirPlaces) {
 // differently, in pieces, and some of them by another look at the cache.
 TEST_P(DeviceCacheContractTest, DuplicatesCountByTheAnswerOfTheirKey) {
   const StampedTable table = OpenTable(16, 100);
-  for (const bool probe_again : {false, true}) {
+  for (const bool reprobe : {false, true}) {
     ContractQuery query{.table = &table, .keys = Sequence(0, 100)};
     for (Key key = 0; key < 100; ++key)
       query.keys.insert(query.keys.end(), static_cast<size_t>(key % 5), key);
@@ -194,7 +194,7 @@ TEST_P(DeviceCacheContractTest, DuplicatesCountByTheAnswerOfTheirKey) {
                                                      : BelowAnswer{KeyStatus::kHitL3, 1};
                              },
                          .piece_keys = 30,
-                         .probe_again = [&] { return probe_again && pieces++ % 2 == 0; }});
+                         .reprobe = [&] { return reprobe && pieces++ % 2 == 0; }});
     EXPECT_EQ(query.missed_positions, query.keys.size());
     EXPECT_EQ(query.counts.total(), query.keys.size());
   }

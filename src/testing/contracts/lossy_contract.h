@@ -121,8 +121,8 @@ TEST_P(LossyTierContract, AnswersRowsOfEveryWidth) {
 TEST_P(LossyTierContract, NamesTheKeysThatItHolds) {
   auto table = Open(64);
   std::vector<Key> named(2000);
-  ASSERT_TRUE(table->WarmestKeys(named, kNoDeadline).ok());
-  EXPECT_EQ(*table->WarmestKeys(named, kNoDeadline), 0u);
+  ASSERT_TRUE(table->HottestKeys(named, kNoDeadline).ok());
+  EXPECT_EQ(*table->HottestKeys(named, kNoDeadline), 0u);
   ContractRows rows(kTable, Range(-500, 1000), 64, 1);
   ASSERT_TRUE(table->Insert(rows.batch(), 0).ok());
   const std::vector<Key> absent = {5000, 5001};
@@ -131,7 +131,7 @@ TEST_P(LossyTierContract, NamesTheKeysThatItHolds) {
   RowBatch absent_batch = no_rows.batch();
   absent_batch.absent = is_absent;
   ASSERT_TRUE(table->Insert(absent_batch, 0).ok());
-  const auto count = table->WarmestKeys(named, kNoDeadline);
+  const auto count = table->HottestKeys(named, kNoDeadline);
   ASSERT_TRUE(count.ok()) << count.status();
   EXPECT_EQ(*count, table->Statistics().entries);
   named.resize(*count);
@@ -140,7 +140,7 @@ TEST_P(LossyTierContract, NamesTheKeysThatItHolds) {
   EXPECT_TRUE(std::adjacent_find(named.begin(), named.end()) == named.end());
   for (const size_t size : {0, 1, 33}) {
     std::vector<Key> few(size);
-    EXPECT_EQ(*table->WarmestKeys(few, kNoDeadline), std::min<size_t>(size, *count));
+    EXPECT_EQ(*table->HottestKeys(few, kNoDeadline), std::min<size_t>(size, *count));
   }
 }
 

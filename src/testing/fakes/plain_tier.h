@@ -117,7 +117,7 @@ class PlainLossyTable final : public LossyTable {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline) const override {
+  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline) const override {
     MutexLock lock(mutex_);
     size_t count = 0;
     for (const auto& [key, row] : rows_) {

@@ -77,7 +77,7 @@ absl::Status HostCacheTable::Validate(const RowBatch& batch) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> HostCacheTable::Replace(const RowBatch& batch, ApplyEpoch epoch) {
+absl::StatusOr<uint64_t> HostCacheTable::InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) {
   HPS_RETURN_IF_ERROR(Validate(batch));
   uint64_t refused_count = 0;
   const Fence::Insertion insertion(fence_, epoch);

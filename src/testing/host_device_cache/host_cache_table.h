@@ -36,7 +36,7 @@ class HostCacheTable final : public DeviceCacheTable {
   bool Read(Key key, std::byte* row) const;
 
   size_t row_bytes() const override { return row_bytes_; }
-  absl::StatusOr<uint64_t> Replace(const RowBatch& batch, ApplyEpoch epoch) override;
+  absl::StatusOr<uint64_t> InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) override;
   absl::Status Update(const RowBatch& batch, Deadline deadline) override;
   absl::Status Erase(std::span<const Key> keys, Deadline deadline) override;
   absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,

@@ -33,9 +33,9 @@ class HostCall final : public DeviceCall {
   DeviceMissesSoFar Peek(size_t query) override { return {keys_[query], true}; }
   absl::StatusOr<DeviceMisses> Misses(Deadline deadline) override;
   HostRows Staging(size_t query, size_t row_count) override;
-  absl::Status Bring(const HostRows& rows) override;
+  absl::Status CopyAhead(const HostRows& rows) override;
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override;
-  absl::Status Widen() override;
+  absl::Status ConvertToFloat32() override;
   absl::Status Wait(Deadline deadline) override;
   LookupCounts counts(size_t query) const override { return counts_[query]; }
   void Return() override { give_back_(this); }
@@ -62,7 +62,7 @@ class HostCall final : public DeviceCall {
 
   const size_t keys_max_;
   const std::span<std::byte> staging_;
-  std::vector<std::byte> brought_;  // the staging as the device has it
+  std::vector<std::byte> device_staging_;  // the staging as the device has it
   const std::function<void(HostCall*)> give_back_;
   size_t keys_leased_ = 0;
   size_t staging_used_bytes_ = 0;

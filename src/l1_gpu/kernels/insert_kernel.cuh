@@ -209,14 +209,14 @@ __device__ inline void UnlockBoth(const TableView& table, const Insertion& mine)
 inline constexpr int kMoveRounds = 8;
 
 template <typename Rows>
-__device__ inline void ReplaceTile(const WriteLaunch& launch, uint32_t first, bool may_move,
-                                   InsertionCounts& counts) {
+__device__ inline void InsertTile(const WriteLaunch& launch, uint32_t first, bool may_move,
+                                  InsertionCounts& counts) {
   const TableView& table = launch.view.table;
   const uint32_t lane = threadIdx.x % kWarpLanes;
   Insertion mine = {};
   mine.pending = lane < Rows::kTileKeys && first + lane < launch.view.key_count;
   if (mine.pending)
-    mine.key = LoadOnce(reinterpret_cast<const uint64_t*>(launch.view.keys) + first + lane);
+    mine.key = LoadNonCoherent(reinterpret_cast<const uint64_t*>(launch.view.keys) + first + lane);
   mine.pair = SlabsOf(mine.key, table.slab_count);
   for (int round = 0; __any_sync(kAllLanes, mine.pending); ++round) {
     LookBeforeLocks<Rows::kTileKeys>(table, mine);
@@ -254,11 +254,11 @@ __device__ inline bool HasRoomForMoves(const TableView& table) {
 
 template <typename Rows, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    ReplaceKernel(const __grid_constant__ WriteLaunch launch) {
+    InsertKernel(const __grid_constant__ WriteLaunch launch) {
   InsertionCounts counts;
   const bool may_move = __all_sync(kAllLanes, HasRoomForMoves(launch.view.table));
-  WriteTiles<Rows::kTileKeys>(launch, &GateWords::slabs, [&](uint32_t first) {
-    ReplaceTile<Rows>(launch, first, may_move, counts);
+  WriteTiles<Rows::kTileKeys>(launch, &SequenceWords::slabs, [&](uint32_t first) {
+    InsertTile<Rows>(launch, first, may_move, counts);
   });
   AddToCounter(&launch.view.table.counters->insertions, counts.insertions);
   AddToCounter(&launch.view.table.counters->evictions, counts.evictions);
