@@ -53,7 +53,7 @@ constexpr std::array<Shape, 5> kShapesOfKernels = {{{512, uint64_t{1} << 16, 60'
                                                     {64, uint64_t{1} << 17, 120'000, 2048},
                                                     {3, uint64_t{1} << 16, 60'000, 2048}}};
 
-// Who writes beside the readers. Concurrency updates alone readers prove less.
+// The kind of concurrent writers. During updates only, readers prove less.
 enum class Writing { kAll, kUpdatesAlone };
 
 // Keys that are inserted once, before the first lookup, and never erased.

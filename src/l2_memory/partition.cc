@@ -10,15 +10,16 @@
 namespace hps {
 namespace {
 
-// A tick of the last-use stamps: this share of the rows was inserted. Stamps count modulo 256, so a
-// row's age is right for eight fillings of the partition, and it is evicted long before that.
+// The last-use tick advances when this share of the rows has been inserted. Stamps count modulo
+// 256, so a row's age is correct for eight fillings of the partition; it is evicted long before
+// that.
 constexpr uint32_t kTicksPerFilling = 32;
 
-// Keys that may move to make place for one. Two look at 60 lines at most, and leave less than one
-// key in a million without a place in an index that is filled as table_layout.cc fills it.
+// Maximum keys moved to make room for one. Two moves examine at most 60 lines, and leave less than
+// one key in a million without a place in an index that is filled as table_layout.cc fills it.
 constexpr int kMovesMax = 2;
 
-// Counted uses of a new row, so that it is not the first to go.
+// Initial use count of a new row, so that it is not evicted first.
 constexpr uint8_t kFirstUseCount = 2;
 
 }  // namespace
@@ -145,7 +146,7 @@ Partition::Entry Partition::MakeEntry(HashedKey key) {
   uint32_t worst = 0;
   for (IndexLine* line : {&first, &second}) {
     for (size_t e = 0; e < IndexLine::kEntries; ++e) {
-      const uint32_t rank = RankOf({line, e});  // once each: it may be drawn
+      const uint32_t rank = RankOf({line, e});  // evaluated once: it may be random
       if (entry.line != nullptr && rank <= worst) continue;
       entry = {line, e};
       worst = rank;
@@ -182,7 +183,7 @@ void Partition::Publish(Entry entry, Key key, SlotNumber slot, uint8_t stamp) {
 
 void Partition::Remove(Entry entry) {
   const SlotNumber slot = entry.slot();
-  // Sequentially consistent: what is retired must be out of sight before the epoch steps.
+  // Sequentially consistent: a retired slot must be invisible before the epoch advances.
   entry.line->slots[entry.index].store(kNoSlot, std::memory_order_seq_cst);
   if (slot == kAbsentSlot) {
     --counts_.absent;
@@ -223,7 +224,7 @@ uint32_t Partition::EvictStep(bool absent) {
   };
   std::array<Candidate, kStepLines * IndexLine::kEntries> candidates;
   size_t count = 0;
-  // Enough lines for a full sample in a full partition; an emptier one is searched a little
+  // Enough lines for a full sample in a full partition; an emptier one is searched slightly
   // further.
   const uint32_t lines_max = std::min(view_.line_count, 4 * kStepLines);
   for (uint32_t i = 0; i < lines_max && (i < kStepLines || count < kStepVictims); ++i) {
@@ -243,7 +244,7 @@ uint32_t Partition::EvictStep(bool absent) {
   for (size_t i = 0; i < victims; ++i) Remove(candidates[i].entry);
   counts_.evictions += victims;
   if (shape_.eviction != EvictionPolicy::kLeastUsed) return static_cast<uint32_t>(victims);
-  // Counts fade, or what was popular once would stay for ever.
+  // Use counts decay; otherwise rows that were once popular would stay forever.
   for (size_t i = victims; i < count; ++i) {
     std::atomic<uint8_t>& uses = candidates[i].entry.line->stamps[candidates[i].entry.index];
     const uint8_t value = uses.load(std::memory_order_relaxed);
@@ -252,7 +253,7 @@ uint32_t Partition::EvictStep(bool absent) {
   return static_cast<uint32_t>(victims);
 }
 
-// Higher = evicted sooner.
+// A higher rank is evicted sooner.
 uint32_t Partition::RankOf(Entry entry) {
   if (shape_.eviction != EvictionPolicy::kRandom) {
     const uint8_t stamp = entry.line->stamps[entry.index].load(std::memory_order_relaxed);

@@ -1,6 +1,6 @@
-// Makes rows of 16-bit floating point numbers float32 in their places.
+// Converts rows of 16-bit floating point numbers to float32 in place.
 //
-// Bound: memory. A row is read and then written with twice the bytes, which are mostly in L2 still.
+// Bound: memory. Reads each row and writes twice its bytes, which are mostly still in L2.
 #include <algorithm>
 
 #include "l1_gpu/kernels/device_memory.cuh"
@@ -26,7 +26,7 @@ struct ConvertLaunch {
   uint32_t part_count;
 };
 
-// Addresses of any alignment.
+// These accept addresses of any alignment.
 __device__ inline uint16_t LoadElement(const std::byte* from) {
   if (reinterpret_cast<uintptr_t>(from) % 2 == 0) return *reinterpret_cast<const uint16_t*>(from);
   const auto* const bytes = reinterpret_cast<const uint8_t*>(from);
@@ -44,8 +44,8 @@ __device__ inline uint32_t ToFloat32Bits(Dtype dtype, uint16_t element) {
   return dtype == Dtype::kFloat16 ? Float16ToFloat32Bits(element) : Bfloat16ToFloat32Bits(element);
 }
 
-// For all lanes of a warp. From the last element to the first: what is written lies behind all that
-// has not been read.
+// For all lanes of a warp. Converts from the last element to the first, so that each write lies
+// behind all elements not yet read.
 __device__ inline void ConvertRow(std::byte* row, const RowsToConvert& rows) {
   constexpr uint32_t kStepElements = kInFlight * kWarpLanes;
   const uint32_t lane = threadIdx.x % kWarpLanes;

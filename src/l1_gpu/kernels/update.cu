@@ -18,8 +18,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Rows, int kBlocks>
 cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
   LaunchShape shape = {SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks), kThreads, stream};
-  // That share would leave room for one block on a multiprocessor; an update that may have all that
-  // the device runs has several there.
+  // With this share only one block would fit on a multiprocessor. An update that may use the whole
+  // device runs several there.
   if (launch.view.blocks_max != 0) shape.shared_percent = kSharedPercentConcurrent;
   return LaunchKernel<UpdateKernel<Rows, kThreads, kBlocks>>(shape, launch);
 }

@@ -1,4 +1,4 @@
-// Overwrites and removes keys that are held.
+// Overwrites and removes held keys.
 //
 // Bound of an update: per key it reads the key, a slab of 64 bytes and the new row and writes the
 // row; a scatter by known index reads and writes the row only.
@@ -70,7 +70,7 @@ __device__ inline uint32_t EraseTile(const WriteLaunch& launch, uint32_t first) 
     if (pending) control = atomicOr(&slab->control, kControlLocked);
     if ((control & kControlLocked) != 0) continue;
     FenceGpu();
-    // A duplicate of the key may have been here before.
+    // A duplicate of the key may have been erased here already.
     const uint32_t without = WithoutSlot(control, slot % kSlabSlots);
     erased += without != control ? 1 : 0;
     Unlock(slab, without != control ? without + kControlVersionStep : control);
