@@ -32,7 +32,7 @@ constexpr const char* kJsonPattern = R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":
 
 std::string TextLine(std::string_view line, uint64_t left_out) {
   std::string text = PrintableText(line);
-  if (left_out > 0) absl::StrAppend(&text, " (", left_out, " like it were left out)");
+  if (left_out > 0) absl::StrAppend(&text, " (", left_out, " similar lines were suppressed)");
   return text;
 }
 
@@ -62,7 +62,7 @@ class AppendingSink final : public spdlog::sinks::base_sink<spdlog::details::nul
     const bool failed = !Append(file_, {line.data(), line.size()});
     if (failed && !failed_) {
       Append(STDERR_FILENO,
-             absl::StrCat("hps: log: can't be written: ", std::strerror(errno), "\n"));
+             absl::StrCat("hps: the log can't be written: ", std::strerror(errno), "\n"));
     }
     failed_ = failed;
   }

@@ -150,7 +150,7 @@ TEST_F(LogTest, AFullDiskIsToldOnStderrAndStopsNobody) {
   testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) LogWarning("lost");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "hps: log: can't be written: No space left on device\n");
+            "hps: the log can't be written: No space left on device\n");
 }
 
 TEST_F(LogTest, APlaceThatLoopsIsLimitedAndSaysHowMuchWasLeftOut) {

@@ -108,7 +108,7 @@ absl::Status WaitFor(cudaEvent_t event, Deadline deadline, const char* what) {
     if (done) return absl::OkStatus();
     if (RealClock().Now() >= deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat("gpu cache: ", what, " was not done by the deadline"));
+          absl::StrCat("gpu cache: deadline exceeded waiting for ", what));
     }
     if (polls >= kPollsWithoutSleep) {
       std::this_thread::sleep_for(kSleep);

@@ -115,8 +115,8 @@ absl::Status CheckGpuDevice(int device) {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) return internal::CudaFailure(error, "looking for devices");
   if (device >= 0 && device < count) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("gpu cache: device ", device, " is not there, this machine has ", count));
+  return absl::UnavailableError(absl::StrCat(
+      "gpu cache: device ", device, " does not exist; this machine has ", count, " devices"));
 }
 
 // Factories on the device check the result. On a device that was selected before, an error appears

@@ -82,8 +82,8 @@ GpuCache::~GpuCache() {
 }
 
 void GpuCache::LeakOnHungDevice() {
-  LogWarning(absl::StrCat("device ", options_.device, " does not answer: the buffers of ",
-                          calls_.size(), " lookups there stay taken until this process ends"));
+  LogWarning(absl::StrCat("device ", options_.device, " hangs: leaking the buffers of ",
+                          calls_.size(), " lookups until the process ends"));
   for (std::unique_ptr<GpuCall>& call : calls_) (void)call.release();
   calls_.clear();
   MutexLock lock(mutex_);
@@ -105,7 +105,7 @@ absl::Status GpuCache::MakeResources() {
   const Deadline deadline = DeadlineAfter(RealClock(), kFirstWaitMax);
   HPS_RETURN_IF_ERROR(writer_->Submit(deadline, [&](cudaStream_t stream) {
     return CudaStatus(cudaMemsetAsync(write_sequence_.data(), 0, sizeof(WriteSequence), stream),
-                      "a new cache");
+                      "zeroing a new cache");
   }));
   HPS_RETURN_IF_ERROR(writer_->Flush(deadline));
   return MakeCalls();
@@ -146,14 +146,14 @@ uint64_t GpuCache::TableBytes(size_t row_bytes, uint64_t row_count) const {
 absl::StatusOr<std::unique_ptr<DeviceCacheTable>> GpuCache::OpenTable(size_t row_bytes,
                                                                       uint64_t bytes_max) {
   if (row_bytes == 0 || row_bytes > kRowBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a table of rows of ", row_bytes,
-                                                   " bytes, allowed are 1 to ", kRowBytesMax));
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a table with rows of ", row_bytes,
+                                                   " bytes, expected 1 to ", kRowBytesMax));
   }
   const uint64_t slab_count = GpuCacheTable::SlabsWithin(row_bytes, bytes_max);
   if (slab_count < kSlabsMin) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("gpu cache: a table of rows of ", row_bytes, " bytes got ", bytes_max,
-                     " bytes and needs at least ", GpuCacheTable::BytesOf(row_bytes, kSlabsMin)));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "gpu cache: a table with rows of ", row_bytes, " bytes got ", bytes_max,
+        " bytes of budget, needs at least ", GpuCacheTable::BytesOf(row_bytes, kSlabsMin)));
   }
   const uint64_t bytes = GpuCacheTable::BytesOf(row_bytes, slab_count);
   HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, budget_.Lend(bytes));
@@ -185,14 +185,15 @@ bool GpuCache::IsFreeAndBusy(GpuCall* call) {
 absl::StatusOr<DeviceCallLease> GpuCache::AcquireCall(size_t keys_max) {
   if (keys_max > options_.call_keys_max) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("gpu cache: a call of ", keys_max, " keys, at most ", options_.call_keys_max));
+        absl::StrCat("gpu cache: a call of ", keys_max,
+                     " keys exceeds call_keys_max = ", options_.call_keys_max));
   }
   const DeviceScope scope(options_.device);
   GpuCall* const call = TakeIdleCall();
   if (call == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("gpu cache: all ", options_.calls_max,
-                     " calls are lent, or the device is still at work on them"));
+                     " calls are leased, or still running on the device"));
   }
   call->Lease(keys_max);
   return DeviceCallLease(call);

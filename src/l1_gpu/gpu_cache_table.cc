@@ -37,8 +37,8 @@ absl::Status LateStatus(absl::Status status) {
 // Leaks the memory of a table, because freeing it would block on a device that hangs.
 void LeakOnHungDevice(int device, DeviceBuffer& memory, PinnedBuffer& counters,
                       ByteBudget::Lease& budget) {
-  LogWarning(absl::StrCat("device ", device, " does not answer: ", memory.bytes(),
-                          " bytes of a table there stay taken until this process ends"));
+  LogWarning(absl::StrCat("device ", device, " hangs: leaking ", memory.bytes(),
+                          " bytes of a table until the process ends"));
   memory.Leak();
   counters.Leak();
   budget.Leak();
@@ -83,7 +83,8 @@ absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_
   // Zero everything but the rows, which are at the end.
   const size_t zeroed_bytes = kCountersBytes + slabs_bytes;
   absl::Status zeroed = writer.Submit(writer.hang_detector().deadline(), [&](cudaStream_t stream) {
-    return CudaStatus(cudaMemsetAsync(memory.data(), 0, zeroed_bytes, stream), "a new table");
+    return CudaStatus(cudaMemsetAsync(memory.data(), 0, zeroed_bytes, stream),
+                      "zeroing a new table");
   });
   // Lookups on other streams must not see the memory's previous content.
   const absl::Status flushed = writer.FlushToFree();
@@ -140,13 +141,13 @@ absl::Status GpuCacheTable::Counted(absl::Status status) {
 
 absl::Status GpuCacheTable::Validate(const RowBatch& batch) const {
   if (batch.rows.row_count < batch.keys.size() || !batch.absent.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gpu cache: ", batch.keys.size(), " keys came with ", batch.rows.row_count,
-                     " rows and ", batch.absent.size(), " absent marks, expected a row each"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gpu cache: ", batch.keys.size(), " keys with ", batch.rows.row_count, " rows and ",
+        batch.absent.size(), " absent marks; expected one row per key and no absent marks"));
   }
   if (!batch.keys.empty() && batch.rows.row_bytes != row_bytes()) {
     return absl::InvalidArgumentError(absl::StrCat("gpu cache: rows of ", batch.rows.row_bytes,
-                                                   " bytes, the table's have ", row_bytes()));
+                                                   " bytes, expected ", row_bytes()));
   }
   return absl::OkStatus();
 }
@@ -288,8 +289,8 @@ absl::Status GpuCacheTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoc
 absl::StatusOr<size_t> GpuCacheTable::Dump(uint64_t* cursor, std::span<Key> out,
                                            Deadline deadline) {
   if (out.size() < kDumpKeysMin) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gpu cache: a dump into ", out.size(), " keys, at least ", kDumpKeysMin));
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: dump: room for ", out.size(),
+                                                   " keys, expected at least ", kDumpKeysMin));
   }
   const DeviceScope scope(owner_.writer->device());
   const size_t room_keys = (owner_.writer->step_bytes_max() - kAlignment) / sizeof(Key);
@@ -318,7 +319,7 @@ absl::StatusOr<size_t> GpuCacheTable::DumpSlabs(uint32_t begin, uint32_t end, st
     // when it runs.
     dumped_slab_count_.store(end, std::memory_order_relaxed);
     HPS_RETURN_IF_ERROR(
-        CudaStatus(cudaMemsetAsync(room, 0, sizeof(uint32_t), stream), "a dump's count"));
+        CudaStatus(cudaMemsetAsync(room, 0, sizeof(uint32_t), stream), "zeroing a dump's count"));
     const cudaError_t launched =
         LaunchDump(view(), {begin, end}, static_cast<Key*>(static_cast<void*>(room + kAlignment)),
                    static_cast<uint32_t*>(static_cast<void*>(room)), stream);

@@ -40,11 +40,13 @@ constexpr size_t kMissesPerPeekMax = 512;
 // A captured graph would replay the lookup when its buffers belong to another one.
 absl::Status ValidateStream(cudaStream_t stream, int device) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamIsCapturing(stream, &capture), "a caller's stream"));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamIsCapturing(stream, &capture), "checking the caller's stream"));
   if (capture != cudaStreamCaptureStatusNone)
     return absl::InvalidArgumentError("gpu cache: a lookup on a stream that is being captured");
   int own_device = device;
-  HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamGetDevice(stream, &own_device), "a caller's stream"));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamGetDevice(stream, &own_device), "checking the caller's stream"));
   if (own_device == device) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("gpu cache: a lookup on device ", device,
                                                  " with a stream of device ", own_device));
@@ -53,7 +55,8 @@ absl::Status ValidateStream(cudaStream_t stream, int device) {
 // A kernel that accesses another device's memory breaks its own device for the whole process.
 absl::Status ValidatePlace(const void* memory, int device) {
   cudaPointerAttributes attributes = {};
-  HPS_RETURN_IF_ERROR(CudaStatus(cudaPointerGetAttributes(&attributes, memory), "a caller's rows"));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaPointerGetAttributes(&attributes, memory), "checking the caller's memory"));
   if (attributes.type != cudaMemoryTypeDevice || attributes.device == device)
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("gpu cache: a lookup on device ", device,
@@ -334,19 +337,20 @@ absl::Status GpuCall::CopyAhead(const HostRows& rows) {
 
 absl::Status GpuCall::Validate(const DeviceRowPiece& piece) const {
   if (piece.query >= queries_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gpu cache: a piece for query ", piece.query, " of ", queries_.size()));
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a piece for query ", piece.query,
+                                                   " of a call with ", queries_.size(),
+                                                   " queries"));
   }
   const size_t miss_count = missed_[piece.query].size();
   if (piece.first > miss_count || piece.statuses.size() > miss_count - piece.first) {
     return absl::InvalidArgumentError(absl::StrCat("gpu cache: a piece of ", piece.statuses.size(),
-                                                   " answers from ", piece.first,
-                                                   " on, the query misses ", miss_count));
+                                                   " answers from index ", piece.first,
+                                                   ", the number of misses is ", miss_count));
   }
   if (piece.rows.row_count > 0 && piece.rows.row_bytes != queries_[piece.query].row_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gpu cache: a piece with rows of ", piece.rows.row_bytes,
-                     " bytes, the query's have ", queries_[piece.query].row_bytes));
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a piece with rows of ",
+                                                   piece.rows.row_bytes, " bytes, expected ",
+                                                   queries_[piece.query].row_bytes));
   }
   const uint8_t* const answers = answers_.get() + views_[piece.query].first_key + piece.first;
   if (TakesRow(StatusOfAll(piece.statuses)) && piece.rows.row_count >= piece.statuses.size() &&
@@ -457,7 +461,7 @@ absl::Status GpuCall::Finish(std::span<const DeviceRowPiece> pieces) {
 absl::Status GpuCall::CheckAllAnswered() const {
   if (unanswered_count_ == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("gpu cache: ", unanswered_count_, " misses were left without an answer"));
+      absl::StrCat("gpu cache: ", unanswered_count_, " misses were not answered"));
 }
 
 absl::Status GpuCall::ConvertToFloat32() {

@@ -167,7 +167,7 @@ absl::Status Writer::WaitUntilDone(uint64_t step_number, Deadline deadline) {
     }
     if (RealClock().Now() >= deadline) {
       return absl::DeadlineExceededError(
-          "gpu cache: the device had not done the writes by the deadline");
+          "gpu cache: deadline exceeded waiting for writes on the device");
     }
     AwaitProgress(deadline);
   }

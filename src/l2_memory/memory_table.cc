@@ -42,8 +42,8 @@ absl::StatusOr<std::unique_ptr<LossyTable>> MemoryTable::Create(
     return std::unique_ptr<LossyTable>(
         new MemoryTable(layout, bytes_max, std::move(pages), std::move(block), fetch));
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat("level 2: the system has no room for ",
-                                                     layout.heap_bytes, " bytes beside the rows"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("level 2: out of memory for ", layout.heap_bytes, " bytes besides the rows"));
   }
 }
 
@@ -88,7 +88,7 @@ absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline
   HPS_CHECK(count == 0 || (batch.rows.row_bytes == layout_.shape.row_bytes &&
                            batch.rows.stride_bytes >= batch.rows.row_bytes));
   const ReaderPool::Lease lease = readers_.Acquire();
-  if (!lease) return absl::UnavailableError("level 2: too many fetches at a time in one table");
+  if (!lease) return absl::UnavailableError("level 2: too many concurrent fetches in one table");
   const FetchSource source = {.lines = views_[0].lines,
                               .rows = views_[0].rows,
                               .versions = views_[0].versions,

@@ -247,7 +247,7 @@ TEST(MemoryTableTest, EvictsAtRandom) {
 // Eviction begins at the margin, goes down to the target, and no insertion pays for more than its
 // share of it.
 TEST(MemoryTableTest, EvictsInBoundedSteps) {
-  const MemoryTierOptions options{.overflow_margin = 0.9, .resolution_target = 0.5};
+  const MemoryTierOptions options{.evict_from = 0.9, .evict_to = 0.5};
   const auto table = Open(options, 64, MemoryTierBytesFor(20'000, 64, options));
   uint64_t lowest_after_full = UINT64_MAX, highest = 0;
   uint64_t evictions = 0;
@@ -340,7 +340,7 @@ TEST(MemoryTableTest, ReportsThatTheHeapHasNoRoom) {
 
 // Catches a margin that left a small table no row at all, which the partition took for a bug.
 TEST(MemoryTableTest, TheSmallestMarginLeavesARow) {
-  const MemoryTierOptions options{.overflow_margin = 0.01, .resolution_target = 0.01};
+  const MemoryTierOptions options{.evict_from = 0.01, .evict_to = 0.01};
   const auto table = Open(options, 16384, 1'300'000);
   EXPECT_EQ(Insert(*table, Range(0, 100), 16384).dropped, 0u);
   EXPECT_EQ(table->Statistics().entries, 1u);

@@ -18,11 +18,11 @@ namespace hps {
 
 struct MemoryTierOptions {
   EvictionPolicy eviction = EvictionPolicy::kOldest;
-  double overflow_margin = 0.98;   // in (0, 1]; eviction begins at this share of the rows
-  double resolution_target = 0.9;  // in (0, overflow_margin]; eviction ends at this share
-  bool huge_pages = true;          // requested; used if the system provides them
-  size_t partitions = 0;           // minimum per table; 0 = chosen by the table's size
-  FetchFunction fetch = nullptr;   // null = FetchFunctionForMachine(); tests use others
+  double evict_from = 0.98;       // in (0, 1]; eviction begins at this share of the rows
+  double evict_to = 0.9;          // in (0, evict_from]; eviction ends at this share
+  bool huge_pages = true;         // requested; used if the system provides them
+  size_t partitions = 0;          // minimum per table; 0 = chosen by the table's size
+  FetchFunction fetch = nullptr;  // null = FetchFunctionForMachine(); tests use others
 };
 
 // A tier whose tables can't block. The only error of its tables: Fetch is UNAVAILABLE if more than

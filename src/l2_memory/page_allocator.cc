@@ -38,7 +38,8 @@ class SystemPageAllocator final : public PageAllocator {
 
   absl::StatusOr<std::unique_ptr<PageBlock>> Allocate(size_t bytes) override {
     const size_t wanted = RoundUp(bytes < 1 ? 1 : bytes, page_bytes_);
-    auto block = std::make_unique<SystemPageBlock>();  // allocated first, so that a failure loses no memory
+    auto block =
+        std::make_unique<SystemPageBlock>();  // allocated first, so that a failure loses no memory
     // A huge page must start at a multiple of its size. Reserve address space for one more and
     // return both ends.
     const size_t mapped = wanted + (huge_pages_ ? kHugePageBytes : 0);
@@ -47,7 +48,7 @@ class SystemPageAllocator final : public PageAllocator {
                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("level 2: the system has no room for ", bytes, " bytes"));
+          absl::StrCat("level 2: out of memory for ", bytes, " bytes"));
     }
     auto* start = static_cast<std::byte*>(memory);
     if (huge_pages_) {

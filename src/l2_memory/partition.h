@@ -4,8 +4,8 @@
 // lock. A row is never changed in place: a write fills a free slot, publishes its number with one
 // store, and retires the old slot.
 //
-// Eviction begins when the number of rows reaches the overflow margin and continues, a few victims
-// per insertion, until it is down to the resolution target. Victims are the entries with the
+// Eviction begins when the number of rows reaches evict_from and continues, a few victims
+// per insertion, until it is down to evict_to. Victims are the entries with the
 // highest rank in a few neighbouring lines. The lines are in the order of the keys' hashes, so this
 // is a random sample, and a step costs the same however large the partition is.
 #pragma once
@@ -29,11 +29,11 @@ struct PartitionView {
   IndexLine* lines = nullptr;
   std::byte* rows = nullptr;                   // of slot 1; the others follow `stride` apart
   std::atomic<Version>* versions = nullptr;    // of slot 1, ...
-  std::atomic<uint32_t>* sequences = nullptr;  // odd while a row is being written: for readers that
-                                               // have no epoch guard, such as a device
-  // The stamp that a use needs not change: that of a use now for kOldest, the greatest count for
-  // kLeastUsed, that of every row for kRandom. Those of all partitions lie side by side, because
-  // readers look at one for every key.
+  std::atomic<uint32_t>* sequences = nullptr;  // odd while a row is being written; for readers
+                                               // without an epoch guard, such as a device
+  // A use leaves a stamp with this value unchanged: the current tick for kOldest, the maximum count
+  // for kLeastUsed, the stamp of every row for kRandom. The ticks of all partitions are adjacent,
+  // because readers load one for every key.
   std::atomic<uint8_t>* tick = nullptr;
   uint32_t line_count = 0;
 };

@@ -53,10 +53,10 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
     return static_cast<uint32_t>(static_cast<double>(slot_count) * share);
   };
   // At least one: the smallest margin of the smallest table is less than a slot.
-  shape.rows_max = std::clamp(filled(options.overflow_margin), uint32_t{1},
+  shape.rows_max = std::clamp(filled(options.evict_from), uint32_t{1},
                               static_cast<uint32_t>(slot_count - kSpareSlotsMin));
   // Always below the margin; otherwise eviction would never happen.
-  shape.rows_target = std::min(filled(options.resolution_target), shape.rows_max - 1);
+  shape.rows_target = std::min(filled(options.evict_to), shape.rows_max - 1);
 
   // An absent entry occupies an index entry, so its share of the budget is counted in index
   // entries.

@@ -57,9 +57,9 @@ class ByteBudget {
   absl::StatusOr<Lease> Lend(uint64_t bytes) {
     MutexLock lock(mutex_);
     if (bytes > bytes_max_ - bytes_lent_) {
-      return absl::ResourceExhaustedError(absl::StrCat(cache_, ": a table of ", bytes, " bytes, ",
-                                                       bytes_max_ - bytes_lent_, " of ", bytes_max_,
-                                                       " bytes are left"));
+      return absl::ResourceExhaustedError(absl::StrCat(cache_, ": no room for a table of ", bytes,
+                                                       " bytes: ", bytes_max_ - bytes_lent_, " of ",
+                                                       bytes_max_, " bytes are left"));
     }
     bytes_lent_ += bytes;
     return Lease(this, bytes);

@@ -34,7 +34,7 @@ bool CanConvertInPlace(const DeviceCacheQuery& query) {
 absl::Status CheckDeviceQuery(const DeviceCacheQuery& query, MemorySpace space,
                               std::string_view cache) {
   if (query.row_bytes == 0 || query.row_bytes > kRowBytesMax) {
-    return Wrong(cache, "a query of rows of ", query.row_bytes, " bytes, allowed are 1 to ",
+    return Wrong(cache, "a query with rows of ", query.row_bytes, " bytes, expected 1 to ",
                  kRowBytesMax);
   }
   if (query.row_stride_bytes < query.row_bytes) {
@@ -42,11 +42,11 @@ absl::Status CheckDeviceQuery(const DeviceCacheQuery& query, MemorySpace space,
                  query.row_bytes);
   }
   if (query.table != nullptr && query.table->row_bytes() != query.row_bytes) {
-    return Wrong(cache, "a query of rows of ", query.row_bytes, " bytes, the table's have ",
+    return Wrong(cache, "a query with rows of ", query.row_bytes, " bytes, the table has rows of ",
                  query.table->row_bytes());
   }
   if (!query.default_row.empty() && query.default_row.size() != query.row_bytes) {
-    return Wrong(cache, "a default row of ", query.default_row.size(), " bytes, the rows have ",
+    return Wrong(cache, "a default row of ", query.default_row.size(), " bytes, expected ",
                  query.row_bytes);
   }
   if (query.space != space) return Wrong(cache, "the queries of one call mix host and device");
@@ -60,13 +60,14 @@ absl::Status CheckDeviceQuery(const DeviceCacheQuery& query, MemorySpace space,
 absl::Status CheckDeviceQueries(std::span<const DeviceCacheQuery> queries, size_t keys_leased,
                                 std::string_view cache) {
   if (queries.size() > kTablesPerCallMax) {
-    return TooMuch(cache, queries.size(), " queries in a call, at most ", kTablesPerCallMax);
+    return TooMuch(cache, queries.size(), " queries in a call, expected at most ",
+                   kTablesPerCallMax);
   }
   size_t key_count = 0;
   for (const DeviceCacheQuery& query : queries) {
     HPS_RETURN_IF_ERROR(CheckDeviceQuery(query, queries.front().space, cache));
     if (query.key_count > keys_leased - key_count) {
-      return TooMuch(cache, "more keys than the ", keys_leased, " that were leased");
+      return TooMuch(cache, "more keys than the ", keys_leased, " leased");
     }
     key_count += query.key_count;
   }

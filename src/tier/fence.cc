@@ -42,8 +42,9 @@ absl::Status Fence::BeginRaise(ApplyEpoch epoch, Deadline deadline) {
   MutexLock lock(mutex_);
   while (raising_) {
     if (AwaitChange(deadline)) continue;
-    return absl::DeadlineExceededError(absl::StrCat("fence: the watermarks of change ", epoch,
-                                                    " are not raised; another raise is under way"));
+    return absl::DeadlineExceededError(
+        absl::StrCat("fence: deadline exceeded raising the watermarks of change ", epoch,
+                     ": another raise is running"));
   }
   raising_ = true;
   return absl::OkStatus();
@@ -56,9 +57,9 @@ absl::Status Fence::AwaitInsertions(ApplyEpoch epoch, Deadline deadline) {
     const size_t leaving = 1 - parity_;
     while (under_way_[leaving] > 0) {
       if (AwaitChange(deadline)) continue;
-      return absl::DeadlineExceededError(absl::StrCat("fence: ", under_way_[leaving],
-                                                      " insertions from before change ", epoch,
-                                                      " are still under way"));
+      return absl::DeadlineExceededError(
+          absl::StrCat("fence: deadline exceeded: ", under_way_[leaving],
+                       " insertions from before change ", epoch, " are still running"));
     }
     if (flip) parity_ = leaving;
   }

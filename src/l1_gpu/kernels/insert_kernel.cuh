@@ -63,9 +63,9 @@ __device__ inline bool TryLocks(const TableView& table, const Insertion& mine) {
   return false;
 }
 
-// Makes room in the key's first slab, which `lane` has locked, by moving a resident that lives
-// there as its first slab to the resident's second slab. Returns the freed slot, or kNoSlot.
-// `contended` reports that a slab which might have had room was locked. For all lanes of a warp.
+// Frees a slot in the key's first slab, which `lane` has locked: moves a resident whose first slab
+// it is to the resident's second slab. Returns the freed slot, or kNoSlot. `contended` reports that
+// a slab which might have had room was locked. For all lanes of a warp.
 __device__ __noinline__ uint32_t MoveOneOut(const WriteLaunch& launch, uint32_t slab_number,
                                             uint32_t stamps, uint32_t taken, bool& contended) {
   const TableView& table = launch.view.table;

@@ -4,9 +4,9 @@
 //
 //   INSTANTIATE_TEST_SUITE_P(Host, DeviceCacheContractTest, testing::Values(setup...));
 //
-// This header holds the tests of single operations. It includes those of how rows travel and what
-// they become, in device_cache_contract_rows.h, and those that run long random or concurrent
-// histories, in device_cache_contract_random.h.
+// This header tests single operations. It includes device_cache_contract_rows.h, which tests the
+// transfer and conversion of rows, and device_cache_contract_random.h, which runs long random and
+// concurrent histories.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -341,8 +341,8 @@ TEST_P(DeviceCacheContractTest, WhatHasNoRowGetsTheDefaultRow) {
   }
 }
 
-// Without it a reader that missed, while another one promoted and a change passed, would be shown
-// the new row now and the old one, from the cache, next time.
+// Without the second probe, a reader that missed while another one promoted and a change passed
+// would see the new row now and the old one, from the cache, next time.
 TEST_P(DeviceCacheContractTest, ProbingAgainPrefersWhatTheCacheHoldsByNow) {
   const StampedTable table = OpenTable(16, 100);
   const auto source = [](size_t, Key) { return BelowAnswer{KeyStatus::kHitL3, 2}; };
@@ -371,7 +371,7 @@ TEST_P(DeviceCacheContractTest, TheFenceRefusesPromotionsOlderThanAChange) {
   EXPECT_EQ(InsertIfAbsent(table, changed, 1, 4), 2u);
   EXPECT_TRUE(Held(table, changed, [](Key) { return 1; }).empty());
   EXPECT_EQ(table.table->Statistics().refused, 2u);
-  // Watermarks outlive what the table held.
+  // Watermarks outlive the table's rows.
   ASSERT_EQ(table.table->Clear(), absl::OkStatus());
   EXPECT_EQ(InsertIfAbsent(table, changed, 1, 4), 2u);
   EXPECT_EQ(InsertIfAbsent(table, changed, 2, 5), 0u);
@@ -500,7 +500,8 @@ TEST_P(DeviceCacheContractTest, FinishRefusesPiecesThatDontFit) {
   EXPECT_EQ(call->counts(0)[KeyStatus::kHitL3], 4u);
 }
 
-// What a level lacks in the middle of a piece comes later, in a piece that covers the whole again.
+// Rows that a level lacks in the middle of a piece come later, in a piece that covers the whole
+// range again.
 TEST_P(DeviceCacheContractTest, PiecesMayLeaveKeysForLaterOnes) {
   const StampedTable table = OpenTable(16, 1000);
   ContractQuery query{.table = &table, .keys = Sequence(0, 200)};

@@ -1,5 +1,5 @@
-// The part of the device cache's contract suite about how rows travel to the device, through
-// staging and ahead of their answers, and what they become there. Included by
+// The part of the device cache's contract suite about the transfer of rows to the device, through
+// staging and ahead of their answers, and their conversion there. Included by
 // device_cache_contract.h.
 #pragma once
 
@@ -26,7 +26,7 @@ TEST_P(DeviceCacheContractTest, RowsMayBeStagedWithinBounds) {
     ASSERT_EQ(call->Begin({&request, 1}, Stream()), absl::OkStatus());
     const DeviceMisses misses = *call->Misses(kNoDeadline);
     size_t staged = 0;
-    // What is too much takes nothing of what is left for others.
+    // A request that exceeds the staging takes nothing of what is left.
     for (const size_t wanted : {0, 10, 200, 52, 1}) {
       const HostRows rows = call->Staging(0, wanted);
       EXPECT_EQ(rows.row_count, wanted * 16 <= 1000 - staged * 16 ? wanted : 0u);
@@ -81,7 +81,7 @@ TEST_P(DeviceCacheContractTest, RowsMayBeCopiedAheadWhileTheProbeRuns) {
   EXPECT_EQ(call->counts(0)[KeyStatus::kHitL2], 1000u);
 }
 
-// Would catch rows that are taken for brought which were not there yet when the device looked.
+// Catches a device that reads rows as copied ahead before their copy has arrived.
 TEST_P(DeviceCacheContractTest, RowsMayBeCopiedAheadInAnyOrder) {
   constexpr size_t kKeys = 600;
   constexpr size_t kParts = 4;
@@ -97,7 +97,7 @@ TEST_P(DeviceCacheContractTest, RowsMayBeCopiedAheadInAnyOrder) {
     ASSERT_EQ(misses.size(), kKeys);
     const HostRows rows = call->Staging(0, kKeys);
     ASSERT_EQ(rows.row_count, kKeys);
-    const Version version = backwards ? 2 : 1;  // what the last round left is wrong
+    const Version version = backwards ? 2 : 1;  // the last round left wrong rows
     for (size_t i = 0; i < kParts; ++i) {
       const size_t first = (backwards ? kParts - 1 - i : i) * (kKeys / kParts);
       for (size_t r = first; r < first + kKeys / kParts; ++r)
@@ -113,7 +113,7 @@ TEST_P(DeviceCacheContractTest, RowsMayBeCopiedAheadInAnyOrder) {
   }
 }
 
-// A call that brings rows and comes to nothing leaves nothing behind for the next one.
+// A call that copies rows ahead and is returned early leaves nothing behind for the next lookup.
 TEST_P(DeviceCacheContractTest, ACallThatCopiesRowsAheadMayBeReturnedEarly) {
   const StampedTable table = OpenTable(16, 100);
   for (int round = 0; round < 20; ++round) {
@@ -178,8 +178,8 @@ TEST_P(DeviceCacheContractTest, RowsAreConvertedInPlace) {
   }
 }
 
-// Duplicates of a missing key are counted by that key's answer, also where keys are answered
-// differently, in pieces, and some of them by another look at the cache.
+// The answer of a missing key counts its duplicates, also if keys have different answers, in
+// pieces, and some are answered by a second probe.
 TEST_P(DeviceCacheContractTest, DuplicatesCountByTheAnswerOfTheirKey) {
   const StampedTable table = OpenTable(16, 100);
   for (const bool reprobe : {false, true}) {

@@ -9,7 +9,7 @@
 namespace hps {
 namespace {
 
-// Runs `operation` as the plan has it: `Result` is a Status or a StatusOr.
+// Runs `operation` with the planned fault. `Result` is a Status or a StatusOr.
 template <typename Operation>
 auto Run(TierFaults* faults, TierOperation name, Deadline deadline, const Operation& operation)
     -> decltype(operation()) {
@@ -22,7 +22,7 @@ auto Run(TierFaults* faults, TierOperation name, Deadline deadline, const Operat
   return result;
 }
 
-// The same for a change, which may also be left out.
+// The same for a change, which may also be dropped.
 template <typename Operation>
 absl::Status RunChange(TierFaults* faults, TierOperation name, Deadline deadline,
                        const Operation& operation) {

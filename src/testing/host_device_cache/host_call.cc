@@ -14,7 +14,7 @@
 namespace hps {
 namespace {
 
-// What the device has of rows that were not brought.
+// The device's content of rows that were not copied ahead.
 constexpr std::byte kNotCopied{0xdb};
 
 }  // namespace
@@ -131,14 +131,15 @@ const std::byte* HostCall::RowOf(const DeviceRowPiece& piece, size_t row) const 
 
 absl::Status HostCall::Validate(const DeviceRowPiece& piece) const {
   if (piece.query >= queries_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("host cache: a piece for query ", piece.query, " of ", queries_.size()));
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a piece for query ", piece.query,
+                                                   " of a call with ", queries_.size(),
+                                                   " queries"));
   }
   const size_t miss_count = begin_[piece.query + 1] - begin_[piece.query];
   if (piece.first > miss_count || piece.statuses.size() > miss_count - piece.first) {
     return absl::InvalidArgumentError(absl::StrCat("host cache: a piece of ", piece.statuses.size(),
-                                                   " answers from ", piece.first,
-                                                   " on, the query misses ", miss_count));
+                                                   " answers from index ", piece.first,
+                                                   ", the number of misses is ", miss_count));
   }
   for (size_t i = 0; i < piece.statuses.size(); ++i) {
     if (piece.statuses[i] == kUnanswered) continue;
@@ -156,9 +157,9 @@ absl::Status HostCall::Validate(const DeviceRowPiece& piece) const {
     }
   }
   if (piece.rows.row_count > 0 && piece.rows.row_bytes != queries_[piece.query].request.row_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("host cache: a piece with rows of ", piece.rows.row_bytes,
-                     " bytes, the query's have ", queries_[piece.query].request.row_bytes));
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a piece with rows of ",
+                                                   piece.rows.row_bytes, " bytes, expected ",
+                                                   queries_[piece.query].request.row_bytes));
   }
   return absl::OkStatus();
 }
@@ -204,7 +205,7 @@ absl::Status HostCall::CheckAllAnswered() const {
   HPS_CHECK(begun_);
   if (unanswered_count_ > 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("host cache: ", unanswered_count_, " misses were left without an answer"));
+        absl::StrCat("host cache: ", unanswered_count_, " misses were not answered"));
   }
   return absl::OkStatus();
 }
