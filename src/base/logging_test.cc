@@ -121,8 +121,8 @@ TEST_F(LogTest, AFileThatCanNotBeOpenedLeavesTheLogAsItWas) {
   std::filesystem::rename(directory_ + ".moved", directory_);
 }
 
-// Would catch a server that waits for ever for somebody to read its log: at its start, or for the
-// next thing that it has to say.
+// Catches a server that blocks forever because its log is not read: at its start, or at its next
+// line.
 TEST_F(LogTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
   const std::string pipe = directory_ + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);

@@ -1,6 +1,6 @@
-// After warm-up a lookup on a GPU allocates nothing on its thread, neither host nor device memory,
-// and asks the runtime for no synchronization: it polls events. This program counts every operator
-// new and, by the linker's --wrap, the calls of the runtime that test_counted_runtime.h names.
+// After warm-up a GPU lookup allocates nothing on its thread, neither host nor device memory, and
+// never synchronizes through the runtime: it polls events. This program counts every operator new
+// and, through the linker's --wrap, the runtime calls listed in test_counted_runtime.h.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -41,7 +41,7 @@ class AllocationTest : public GpuTest {
     return keys;
   }
 
-  // Lookups through prepared queries; gives how many misses the last one had.
+  // Lookups through prepared queries; returns the number of misses of the last one.
   size_t LookUp(std::span<const DeviceCacheQuery> queries, std::span<DeviceRowPiece> pieces) {
     DeviceCallLease call = *cache_->AcquireCall(kTables * kKeys);
     EXPECT_TRUE(call->Begin(queries, Stream()).ok());

@@ -24,13 +24,13 @@ TEST(GpuCacheTableSizeTest, SlabsFitIntoTheBytesThatTheyNeedAndIntoNoLess) {
     }
   }
   EXPECT_EQ(GpuCacheTable::SlabsWithin(1, 0), 0u);
-  // More slots than the kernels can number are never promised: the greatest number means none.
+  // A table never has more slots than the kernels can number: the largest number means none.
   EXPECT_LT(uint64_t{kSlabsMax} * kSlabSlots, uint64_t{UINT32_MAX});
   EXPECT_EQ(GpuCacheTable::BytesOf(1, uint64_t{kSlabsMax} + 1), UINT64_MAX);
   EXPECT_EQ(GpuCacheTable::SlabsWithin(1, UINT64_MAX), uint64_t{kSlabsMax});
 }
 
-// A table with a writer of its own, whose staging the test can fill.
+// A table with its own writer, whose staging the test can fill.
 class GpuCacheTableTest : public GpuTest {
  protected:
   void SetUp() override {
@@ -86,8 +86,8 @@ TEST_F(GpuCacheTableTest, WithoutRoomAPromotionIsRefusedAtOnceAndAChangeWaits) {
   EXPECT_EQ(table_.table->Statistics().updates, 2u);
 }
 
-// Would catch a raise that returns while an older insertion may still show up: the step before it
-// keeps the writer from getting to it.
+// Catches a raise that returns while an older insertion may still become visible: an earlier step
+// blocks the writer before it.
 TEST_F(GpuCacheTableTest, RaisingWaitsForTheInsertionsThatWereLetIn) {
   StampedBatch batch(table_, {1, 2}, 1);
   EXPECT_EQ(table_.table->RaiseWatermarks(batch.keys(), 1, RealClock().Now()), absl::OkStatus())
@@ -119,7 +119,7 @@ TEST_F(GpuCacheTableTest, GivesItsBudgetAndItsMemoryBackWhenItDies) {
   EXPECT_GE(FreeDeviceBytes(), free_before);
 }
 
-// Would catch a budget that promises bytes which the device has not given back.
+// Catches a budget that lends bytes which the device has not freed yet.
 TEST_F(GpuCacheTableTest, KeepsItsBudgetWithMemoryThatLookUpsMayStillUse) {
   ByteBudget budget("a cache", 100);
   auto table = GpuCacheTable::Create(64, 100,
@@ -133,8 +133,8 @@ TEST_F(GpuCacheTableTest, KeepsItsBudgetWithMemoryThatLookUpsMayStillUse) {
   EXPECT_FALSE(budget.Lend(41).ok());
 }
 
-// Catches: memory that is freed while a writer is at work on it, or a budget that counts on it; and
-// a wait for the device that never ends.
+// Catches: memory that is freed while a writer uses it, or a budget that counts it as free; and an
+// unlimited wait for the device.
 TEST_F(GpuCacheTableTest, LeavesItsMemoryToADeviceThatHangs) {
   auto writer = *Writer::Create(0, 64 << 10, kHangTimeoutOfTests);
   ByteBudget budget("a cache", 100);

@@ -5,7 +5,7 @@
 namespace hps {
 namespace {
 
-// Catches: a minute on the promotions' thread for each table of a device that hangs.
+// Catches: a wait of a minute on the promotion thread for each table of a hung device.
 TEST(HangDetectorTest, IsNotRepeatedUntilTheDeviceAnswers) {
   constexpr Duration kLong = std::chrono::hours(1000);
   HangDetector wait(kLong);

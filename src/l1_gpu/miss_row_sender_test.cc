@@ -16,7 +16,7 @@
 namespace hps {
 namespace {
 
-// Sends answers for a query all of whose keys were missed.
+// Sends answers for a query whose keys all missed.
 class MissRowSenderTest : public GpuTest {
  protected:
   static constexpr size_t kRowBytes = 24;
@@ -58,7 +58,7 @@ class MissRowSenderTest : public GpuTest {
     return sender_->Add({.view = &view_, .query = &query_, .duplicate_count = 0, .piece = &piece});
   }
 
-  // Looks at what has arrived: which keys have their row, and which the default row.
+  // Checks the arrived rows: which keys have their row, and which the default row.
   void Fetch() {
     ASSERT_EQ(cudaStreamSynchronize(buffers_->stream.get()), cudaSuccess);
     arrived_.resize(kKeys * kRowBytes);
@@ -136,8 +136,8 @@ TEST_F(MissRowSenderTest, SendsAnyNumberOfPieces) {
   for (Key key = 0; key < Key{kKeys}; ++key) ASSERT_TRUE(HasRow(key)) << key;
 }
 
-// Would catch a wait for a half that goes on after the call's time: the stream is held up, so that
-// no half gets free.
+// Catches a wait for a half that exceeds the call's deadline: the stream is blocked, so that no
+// half becomes free.
 TEST_F(MissRowSenderTest, WaitsForAHalfAtMostUntilTheDeadline) {
   const cudaStream_t stream = buffers_->stream.get();
   std::atomic<bool> goes_on = false;

@@ -1,4 +1,4 @@
-// What a process with caches on two devices relies on. Skips itself where there is one.
+// Guarantees for a process with caches on two devices. Skipped with fewer than two GPUs.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kRowBytes = 64;
 constexpr size_t kKeys = 1000;
 
-// A cache on a device, its table, and a lookup's memory there.
+// A cache on a device, its table, and device memory for a lookup.
 struct Node {
   std::unique_ptr<DeviceCache> cache;
   StampedTable table;

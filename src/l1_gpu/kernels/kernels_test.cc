@@ -48,7 +48,7 @@ class KernelsTest : public GpuTest {
     return launched != cudaSuccess ? launched : cudaStreamSynchronize(stream);
   }
 
-  // How many misses of the only query were listed.
+  // The number of misses listed for the only query.
   size_t ListedCount(uint32_t generation) const {
     size_t count = 0;
     Key key = 0;
@@ -61,8 +61,8 @@ class KernelsTest : public GpuTest {
   DeviceBuffer rows_;
 };
 
-// Would catch a launch of no blocks, which the runtime refuses, and one that used up a generation:
-// the next query would list its misses behind those of the one before.
+// Catches a launch without blocks, which the runtime refuses, and one that uses up a generation:
+// the next query would list its misses behind those of the previous one.
 TEST_F(KernelsTest, AQueryOfNothingIsNoLaunch) {
   EXPECT_EQ(Query({}, 1), cudaSuccess);
   const QueryView query = Missing(5);
@@ -75,7 +75,7 @@ TEST_F(KernelsTest, AQueryOfNothingIsNoLaunch) {
   EXPECT_EQ(ListedCount(2), 3u);
 }
 
-// Would catch a launch of no blocks, and counters that it left to the next one.
+// Catches a launch without blocks, and counters that it leaves to the next one.
 TEST_F(KernelsTest, QueriesWithoutKeysAreALaunch) {
   const QueryView query = Missing(5);
   uint32_t generation = 0;
@@ -102,7 +102,7 @@ class WriteSequenceTest : public GpuTest {
     ASSERT_EQ(cudaMemset(write_sequence_.data(), 0, write_sequence_.bytes()), cudaSuccess);
   }
 
-  // What all copies said while the block was within.
+  // The words of all copies while the block was writing.
   Words Visit(const WriteSequenceVisit& visit) {
     EXPECT_EQ(cudaMemset(within_.data(), 0xff, within_.bytes()), cudaSuccess);
     EXPECT_EQ(LaunchWriteSequenceVisit(visit, write_sequence_.at<WriteSequence>(0),
@@ -125,8 +125,8 @@ class WriteSequenceTest : public GpuTest {
   }
 };
 
-// Readers look at any one copy: would catch a block that announces itself in as many copies as it
-// has threads, and one with more threads than copies that writes behind the last of them.
+// Readers look at any one copy. Catches a block that updates only as many copies as it has threads,
+// and one with more threads than copies that writes behind the last copy.
 TEST_F(WriteSequenceTest, ABlockOfAnySizeIsAnnouncedInAllCopies) {
   constexpr int kKeysShift = 20;  // as WriteSequence::Words says
   unsigned long long slab_keys = 0, row_keys = 0;

@@ -15,7 +15,7 @@ using Calls = std::vector<std::string>;
 
 constexpr size_t kRowBytes = 32;
 
-// Notes what it is asked to do, and does nothing.
+// Records its calls, and does nothing.
 class NotingTable final : public DeviceCacheTable {
  public:
   explicit NotingTable(Calls* calls) : calls_(calls) {}
@@ -47,7 +47,7 @@ class NotingTable final : public DeviceCacheTable {
   Calls* const calls_;
 };
 
-// The same for a call; it keeps which tables it was asked about.
+// The same for a call; it records the tables of its queries.
 class NotingCall final : public DeviceCall {
  public:
   explicit NotingCall(Calls* calls) : calls_(calls) {}
@@ -117,7 +117,7 @@ class FaultyCacheTest : public testing::Test {
     calls_.clear();
   }
 
-  // Asks the table for everything it can do.
+  // Calls every operation of the table.
   std::vector<absl::Status> DoAll(Deadline deadline = kNoDeadline) {
     uint64_t cursor = 0;
     return {table_->InsertIfAbsent({}, 5).status(),

@@ -8,7 +8,7 @@
 namespace hps {
 namespace {
 
-// The contract suite looks up through calls; here is what only the pool sees of them.
+// The contract suite tests lookups; this file tests what only the pool sees of calls.
 TEST(HostCallTest, IsGivenBackByItsLeaseAndForgetsTheLastLookUp) {
   std::vector<HostCall*> given_back;
   HostCall call(4, {}, [&](HostCall* own) { given_back.push_back(own); });
@@ -36,7 +36,7 @@ TEST(HostCallTest, IsGivenBackByItsLeaseAndForgetsTheLastLookUp) {
   EXPECT_EQ(given_back.front(), &call);
 }
 
-// As on a device: what is read as brought is what was brought, of this lookup.
+// As on a device: a row that is read as copied ahead is the one that was copied in this lookup.
 TEST(HostCallTest, ReadsRowsAsTheyWereWhenCopiedAhead) {
   std::array<std::byte, 4> staging{};
   HostCall call(4, staging, [](HostCall*) {});
