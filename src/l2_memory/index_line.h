@@ -12,8 +12,8 @@
 // A reader repeats only because a writer made progress, never because one stopped half-way.
 //
 // To move a key between its two lines, a writer stores it in the new line before it removes it from
-// the old one. A reader that searches the lines in order and finds nothing loads the sequence of the
-// first line again: if it is unchanged, the key was in neither line.
+// the old one. A reader that searches the lines in order and finds nothing loads the sequence of
+// the first line again: if it is unchanged, the key was in neither line.
 #pragma once
 
 #include <array>

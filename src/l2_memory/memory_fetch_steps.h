@@ -94,8 +94,8 @@ inline bool CanStream(const FetchBatch& batch) {
 //   Copy, CopyLine, their streaming variants, and FinishStreaming.
 // With `kRowLines` > 0, rows have that many cache lines and are aligned to them; 0 = any size.
 //
-// The loop over full groups does as little as possible for a key that is in its first line, which is
-// nearly every key; everything else is outside it.
+// The loop over full groups does as little as possible for a key that is in its first line, as
+// nearly every key is; everything else is outside the loop.
 template <typename Machine, size_t kRowLines, bool kStreaming>
 class FetchSteps {
  public:

@@ -33,7 +33,7 @@ struct QueryView {
   uint64_t row_stride_bytes = 0;
   KeyStatus* status = nullptr;  // null = not requested; not written for misses
   uint32_t key_count = 0;
-  uint32_t first_key = 0;  // number of keys of the previous queries: the begin of its part of the buffers
+  uint32_t first_key = 0;  // keys of the previous queries; where its part of the buffers begins
 };
 
 // Probes all queries in one launch, writes rows and status of the hits, and lists the misses in

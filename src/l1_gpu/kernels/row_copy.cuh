@@ -18,7 +18,7 @@ inline constexpr uint32_t kNoSlot = 0xffffffff;
 
 enum class CopyTo {
   kArray,
-  kArrayOfQuiescent,  // rows that count only if no writer overwrote them: see Concurrency::kQuiescent
+  kArrayOfQuiescent,  // rows that count only without a writer: see Concurrency::kQuiescent
   kTable,
 };
 

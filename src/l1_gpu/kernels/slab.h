@@ -1,6 +1,6 @@
 // The device's data model of one table: slots in slabs of seven, two slabs per key, rows in a
-// separate plain array. testing/host_device_cache/slab_table.h defines its meaning; this is the same
-// model, laid out for the memory system: one 64-byte line says where a key is.
+// separate plain array. testing/host_device_cache/slab_table.h defines its meaning; this is the
+// same model, laid out for the memory system: one 64-byte line says where a key is.
 //
 // A slab's header is two 32-bit words.
 //   control: bit 0 the writers' lock; bit 1 overflowed (a key whose first slab this is lives in its
