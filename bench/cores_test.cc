@@ -64,10 +64,10 @@ TEST(CoresTest, MovesThreadsThatRun) {
 }
 
 TEST(CoresTest, NoProcessHasNoCores) {
-  constexpr pid_t kNobody = 1 << 30;
-  EXPECT_TRUE(CoresOf(kNobody).empty());
-  EXPECT_FALSE(MoveToCores(kNobody, {0}));
-  const CoreSplit split(kNobody);
+  constexpr pid_t kQuiescent = 1 << 30;
+  EXPECT_TRUE(CoresOf(kQuiescent).empty());
+  EXPECT_FALSE(MoveToCores(kQuiescent, {0}));
+  const CoreSplit split(kQuiescent);
   EXPECT_FALSE(split.is_split());
 }
 

@@ -94,10 +94,10 @@ class Model {
       (key % kMissEvery == 0 ? missing : cached).push_back(key);
     }
     HPS_RETURN_IF_ERROR(table_->l2()->Insert(BatchOf(all), 0).status());
-    absl::Status replaced = table_->l1(0)->Replace(BatchOf(cached), 0).status();
+    absl::Status replaced = table_->l1(0)->InsertIfAbsent(BatchOf(cached), 0).status();
     if (absl::IsResourceExhausted(replaced)) {  // the writer's staging is full
       HPS_RETURN_IF_ERROR(table_->l1(0)->Flush(kNoDeadline));
-      replaced = table_->l1(0)->Replace(BatchOf(cached), 0).status();
+      replaced = table_->l1(0)->InsertIfAbsent(BatchOf(cached), 0).status();
     }
     HPS_RETURN_IF_ERROR(replaced);
     // Watermarks are shared by keys: raised for all only after the last of them was let in.

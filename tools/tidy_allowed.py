@@ -84,7 +84,7 @@ UNTESTED = {
 TESTED_BY = {
     "src/l1_gpu/gpu_cache_test.cc": [
         f"src/l1_gpu/kernels/{name}"
-        for name in ["dump", "query", "replace", "scatter", "update", "widen"]],
+        for name in ["convert_to_float32", "dump", "insert", "query", "scatter", "update"]],
     "src/l2_memory/memory_tier_test.cc": [
         "memory_fetch", "memory_fetch_avx2", "memory_fetch_avx512", "memory_table",
         "page_allocator", "partition",

@@ -137,14 +137,14 @@ absl::Status DeviceTables::Allocate(const Options& options) {
     buffers_.push_back(std::move(buffer));
     return absl::OkStatus();
   };
-  WriterGate* gate = nullptr;
-  HPS_RETURN_IF_ERROR(take(gate, 1));
+  WriteSequence* sequence = nullptr;
+  HPS_RETURN_IF_ERROR(take(sequence, 1));
   for (uint32_t t = 0; t < options.table_count; ++t) {
     TableView table;
     table.slab_count = static_cast<uint32_t>(options.slots / options.table_count / kSlabSlots + 1);
     table.row_bytes = options.row_bytes;
     table.row_stride_bytes = RowStrideBytes(options.row_bytes);
-    table.gate = gate;
+    table.write_sequence = sequence;
     const uint64_t slots = uint64_t{table.slab_count} * kSlabSlots;
     HPS_RETURN_IF_ERROR(take(table.slabs, table.slab_count));
     HPS_RETURN_IF_ERROR(take(table.rows, slots * table.row_stride_bytes));
@@ -194,7 +194,7 @@ absl::Status DeviceTables::Insert(uint32_t table, const std::vector<Key>& keys) 
                            .rows = rows_,
                            .row_stride_bytes = options_.row_bytes,
                            .key_count = count};
-  HPS_RETURN_IF_ERROR(CudaStatus(LaunchReplace(write, 0, stream()), "inserting"));
+  HPS_RETURN_IF_ERROR(CudaStatus(LaunchInsertIfAbsent(write, 0, stream()), "inserting"));
   return CudaStatus(cudaStreamSynchronize(stream()), "inserting");
 }
 
@@ -322,13 +322,13 @@ absl::Status DeviceTables::MakeNewKeys(uint32_t count) {
   return CudaStatus(cudaStreamSynchronize(stream()), "new keys");
 }
 
-cudaError_t DeviceTables::ReplaceNewKeys(uint32_t count) {
-  return LaunchReplace({.table = tables_[0],
-                        .keys = new_keys_,
-                        .rows = rows_,
-                        .row_stride_bytes = options_.row_bytes,
-                        .key_count = count},
-                       0, stream());
+cudaError_t DeviceTables::InsertNewKeys(uint32_t count) {
+  return LaunchInsertIfAbsent({.table = tables_[0],
+                               .keys = new_keys_,
+                               .rows = rows_,
+                               .row_stride_bytes = options_.row_bytes,
+                               .key_count = count},
+                              0, stream());
 }
 
 absl::StatusOr<uint32_t> DeviceTables::TakeCount() {

@@ -74,7 +74,7 @@ class DeviceTables {
   // Makes `count` keys that were never used, with rows, and inserts them: two steps, of which the
   // second is timed.
   absl::Status MakeNewKeys(uint32_t count);
-  cudaError_t ReplaceNewKeys(uint32_t count);
+  cudaError_t InsertNewKeys(uint32_t count);
 
   // Queries each set and compares the rows with what was put in.
   // Errors: INTERNAL (rows are wrong; says how many).

@@ -111,7 +111,7 @@ class Asked {
     HPS_RETURN_IF_ERROR(call->Wait(kNoDeadline));
     const RowBatch batch = {.keys = missed,
                             .rows = {rows_.data(), missed.size(), kRowBytes, kRowBytes}};
-    HPS_RETURN_IF_ERROR(table_->Replace(batch, 0).status());
+    HPS_RETURN_IF_ERROR(table_->InsertIfAbsent(batch, 0).status());
     HPS_RETURN_IF_ERROR(table_->Flush(kNoDeadline));
     return call->counts(0)[KeyStatus::kHitL1];
   }

@@ -239,18 +239,18 @@ absl::Status MeasureWrites(DeviceTables& tables, uint32_t row_bytes, const Sizes
 }
 
 // Into a full table, so that each key evicts one.
-absl::Status MeasureReplace(DeviceTables& tables, uint32_t row_bytes, const Sizes& sizes,
-                            Results& results) {
+absl::Status MeasureInsert(DeviceTables& tables, uint32_t row_bytes, const Sizes& sizes,
+                           Results& results) {
   for (uint64_t inserted = 0; inserted < sizes.slots / 2; inserted += sizes.keys_max) {
     HPS_RETURN_IF_ERROR(tables.MakeNewKeys(sizes.keys_max));
-    HPS_RETURN_IF_ERROR(CudaStatus(tables.ReplaceNewKeys(sizes.keys_max), "filling up"));
+    HPS_RETURN_IF_ERROR(CudaStatus(tables.InsertNewKeys(sizes.keys_max), "filling up"));
   }
   std::vector<double> times_us;
   HPS_ASSIGN_OR_RETURN(const TableCounters before, tables.Counters());
   for (int run = 0; run < 8; ++run) {
     HPS_RETURN_IF_ERROR(tables.MakeNewKeys(sizes.keys_max));
     HPS_ASSIGN_OR_RETURN(const double us, TimeOnce(tables.stream(), [&] {
-                           return tables.ReplaceNewKeys(sizes.keys_max);
+                           return tables.InsertNewKeys(sizes.keys_max);
                          }));
     times_us.push_back(us);
   }
@@ -282,7 +282,7 @@ absl::Status MeasureWidth(uint32_t row_bytes, const Sizes& sizes, Results& resul
   HPS_RETURN_IF_ERROR(MeasureManyTables(*tables, row_bytes, sizes, results));
   HPS_RETURN_IF_ERROR(MeasureBesideUpdates(*tables, row_bytes, sizes, results));
   HPS_RETURN_IF_ERROR(MeasureWrites(*tables, row_bytes, sizes, results));
-  return MeasureReplace(*tables, row_bytes, sizes, results);
+  return MeasureInsert(*tables, row_bytes, sizes, results);
 }
 
 }  // namespace

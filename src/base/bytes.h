@@ -49,11 +49,11 @@ inline std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The same memory as elements of T; null where it is not aligned for them.
+// The same memory as elements of T; null if it is not aligned for them.
 template <typename T>
 requires std::is_trivially_copyable_v<T>
 const T* AsAligned(const std::byte* bytes) {
-  // The address as a number says how it is aligned.
+  // The address as a number, to check its alignment.
   const bool is_aligned = reinterpret_cast<uintptr_t>(bytes) % alignof(T) == 0;
   return is_aligned ? reinterpret_cast<const T*>(bytes) : nullptr;
 }
@@ -68,7 +68,7 @@ inline const std::byte* AsBytePointer(const char* chars) {
   return reinterpret_cast<const std::byte*>(chars);
 }
 
-// nullopt when the exact result does not fit into 64 bits.
+// nullopt if the exact result does not fit into 64 bits.
 inline std::optional<uint64_t> CheckedMultiply(uint64_t a, uint64_t b) {
   uint64_t result = 0;
   if (__builtin_mul_overflow(a, b, &result)) return std::nullopt;

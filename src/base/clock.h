@@ -1,4 +1,4 @@
-// Time as a value that can be injected: a test or a simulation brings its own clock.
+// An injectable clock, so that tests and simulations can control time.
 #pragma once
 
 #include <chrono>
@@ -19,10 +19,10 @@ class Clock {
   virtual TimePoint Now() const = 0;
 };
 
-// The machine's monotonic clock; lives as long as the process.
+// The machine's monotonic clock; valid until the process ends.
 const Clock& RealClock();
 
-// now + timeout without overflow: a very long timeout is no deadline.
+// now + timeout without overflow: a very long timeout gives kNoDeadline.
 Deadline DeadlineAfter(const Clock& clock, Duration timeout);
 
 }  // namespace hps

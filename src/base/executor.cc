@@ -29,7 +29,7 @@ bool Latch::IsInterrupted() const {
 void Latch::CountDown() {
   MutexLock lock(mutex_);
   HPS_CHECK(remaining_ > 0);
-  // Notified under the lock: the waiter may destroy the latch as soon as it sees zero.
+  // Notifies under the lock: the waiter may destroy the latch as soon as it sees zero.
   if (--remaining_ == 0) opened_.NotifyAll();
 }
 
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(const Options& op
       pool->threads_.emplace_back([raw = pool.get()] { raw->RunTasks(); });
       pthread_setname_np(pool->threads_.back().native_handle(), options.name.substr(0, 15).c_str());
     }
-  } catch (const std::system_error& error) {  // the one way std::thread reports it
+  } catch (const std::system_error& error) {  // the only way std::thread reports a shortage
     return absl::ResourceExhaustedError(
         absl::StrCat("worker pool: thread ", pool->threads_.size() + 1, " of ",
                      options.thread_count, " can't be started: ", error.what()));

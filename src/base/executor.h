@@ -1,8 +1,8 @@
-// Where background work runs: a bounded queue of tasks and the threads that run them.
+// Runs background work: a bounded queue of tasks and the threads that run them.
 //
-// Work is posted as an intrusive Task, so that posting allocates nothing. Everything that waits for
-// tasks waits through Executor::Await, so that a test's or a simulation's executor can run the
-// tasks itself, in an order of its choosing, on a clock of its own.
+// Tasks are intrusive, so that posting does not allocate. All code that waits for tasks waits
+// through Executor::Await, so that the executor of a test or simulation can run the tasks itself,
+// in an order of its choice and on its own clock.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@
 
 namespace hps {
 
-// A unit of work. It is owned by whoever posts it and must live until Run has been entered; Run
-// may destroy or re-post it.
+// A unit of work. The poster owns it and must keep it alive until Run has been entered. Run may
+// destroy or re-post it.
 class Task {
  public:
   virtual ~Task() = default;
@@ -31,21 +31,21 @@ class Task {
   Task* next_ = nullptr;
 };
 
-// Counts down to zero once. Thread-safe. A latch of zero is open. Whoever waits for it can be told
-// to stop: the count goes on all the same.
+// Counts down to zero once. Thread-safe. A latch created with zero is open. Interrupt ends the
+// waiting; counting continues.
 class Latch {
  public:
   explicit Latch(size_t count = 0) : remaining_(count) {}
 
-  // Only while nobody counts down or waits.
+  // REQUIRES: no thread counts down or waits.
   void Reset(size_t count);
   void CountDown();
   bool IsOpen() const;
   // Ends all waiting, now and until the next Reset.
   void Interrupt();
   bool IsInterrupted() const;
-  // False when the deadline has passed first, or it is interrupted. Use Executor::Await instead
-  // wherever tasks of an executor open the latch.
+  // False if the deadline has passed or the latch is interrupted. Use Executor::Await instead if
+  // tasks of an executor open the latch.
   bool WaitUntil(Deadline deadline);
 
  private:
@@ -60,28 +60,29 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Queues `task`. Errors: RESOURCE_EXHAUSTED at once when the queue is full (the task was not
-  // taken: the caller sheds it), UNAVAILABLE after shutdown has begun.
+  // Queues `task`. Errors: RESOURCE_EXHAUSTED, without waiting, if the queue is full (the task was
+  // not taken; the caller sheds the work), UNAVAILABLE after shutdown has begun.
   virtual absl::Status Post(Task* task) = 0;
 
-  // Waits until `latch`, which tasks posted here open, is open. False when the deadline has passed
-  // or the latch is interrupted.
+  // Waits until tasks posted here have opened `latch`. False if the deadline has passed or the
+  // latch is interrupted.
   virtual bool Await(Latch& latch, Deadline deadline) = 0;
 
   virtual const Clock& clock() const = 0;
 
-  // Tasks that it can run at a time.
+  // The number of tasks that can run at a time.
   virtual size_t thread_count() const = 0;
 
-  // Tasks that wait for a thread, as of a moment ago: for who keeps a thread without need.
+  // The number of queued tasks, as of a moment ago. A task that could be deferred may use it to
+  // yield its thread.
   virtual size_t queued_count() const = 0;
 };
 
-// First in, first out, without allocation. Not thread-safe.
+// A FIFO queue that does not allocate. Not thread-safe.
 class TaskQueue {
  public:
   void Push(Task* task);
-  Task* Pop();  // null when empty
+  Task* Pop();  // null if empty
   size_t size() const { return size_; }
 
  private:
@@ -90,17 +91,17 @@ class TaskQueue {
   size_t size_ = 0;
 };
 
-// Threads that run tasks in the order of posting. The destructor runs what is queued and joins.
+// Threads that run tasks in the order of posting. The destructor runs the queued tasks and joins.
 class WorkerPool final : public Executor {
  public:
   struct Options {
-    std::string name;  // of the threads, as debuggers show it; 15 bytes are kept
+    std::string name;  // thread name, as debuggers show it; truncated to 15 bytes
     size_t thread_count = 1;
     size_t queue_max = 1024;
   };
 
-  // Errors: INVALID_ARGUMENT for zero threads or a zero queue, RESOURCE_EXHAUSTED when threads
-  // can't be started.
+  // Errors: INVALID_ARGUMENT for zero threads or a zero queue, RESOURCE_EXHAUSTED if threads can't
+  // be started.
   static absl::StatusOr<std::unique_ptr<WorkerPool>> Create(const Options& options);
 
   WorkerPool(const WorkerPool&) = delete;
@@ -122,7 +123,7 @@ class WorkerPool final : public Executor {
   mutable Mutex mutex_;
   CondVar changed_;
   TaskQueue queue_ HPS_GUARDED_BY(mutex_);
-  // Made beforehand: where there is no memory, work is shed all the same.
+  // Made in advance, so that work is shed correctly even if memory is exhausted.
   const absl::Status full_ = absl::ResourceExhaustedError("worker pool: the queue is full");
   const absl::Status ended_ = absl::UnavailableError("worker pool: shutting down");
   std::atomic<size_t> queued_{0};  // queue_'s size

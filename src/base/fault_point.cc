@@ -2,7 +2,7 @@
 
 namespace hps {
 
-// Weak: the definition in src/testing/faults/fault_points.cc takes its place where it is linked.
+// Weak: a program that links src/testing/faults/fault_points.cc uses that definition instead.
 [[gnu::weak]] absl::Status ReachFaultPoint(const char* /*name*/) { return absl::OkStatus(); }
 
 }  // namespace hps

@@ -1,5 +1,5 @@
-// Named places in the code at which a test can make the process die, an operation fail, or a thread
-// wait, so that every step of a multi-step change can be its last one.
+// Named places in the code at which a test can end the process, fail an operation, or block a
+// thread, so that every step of a multi-step change can be its last one.
 //
 //   absl::Status Switch() {
 //     HPS_FAULT_POINT("l3.switch.before_write");  // in functions that return Status or StatusOr
@@ -7,8 +7,8 @@
 //   }
 //
 // Names are "<folder>.<operation>.<moment>" and unique in the source. The product links a function
-// that does nothing. A test program that links src/testing/faults/fault_points.h's library gets one
-// that does what the test has planned: the linker chooses, nothing is compiled twice.
+// that does nothing. A test program that links the library of src/testing/faults/fault_points.h
+// gets one that does what the test has planned. The linker chooses; nothing is compiled twice.
 #pragma once
 
 #include "absl/status/status.h"
@@ -16,8 +16,8 @@
 
 namespace hps {
 
-// What HPS_FAULT_POINT calls. Thread-safe.
-// Errors: none in the product; in a test program those that the test has planned.
+// Called by HPS_FAULT_POINT. Thread-safe. Errors: none in the product; in a test program those that
+// the test has planned.
 absl::Status ReachFaultPoint(const char* name);
 
 }  // namespace hps

@@ -1,4 +1,4 @@
-// The hashes of hps. Each use has a seed of its own, so that keys that collide in one place are
+// The hash functions of hps. Each use has its own seed, so that keys that collide in one use are
 // spread in the others.
 #pragma once
 
@@ -8,14 +8,14 @@
 
 namespace hps {
 
-// Kafka's partition of a key is XXH64 with seed 0 (compatible with the original).
+// Kafka's partition of a key is XXH64 with seed 0 (compatible with HugeCTR).
 inline constexpr uint64_t kStreamHashSeed = 0;
 inline constexpr uint64_t kL1HashSeed = 0x9e3779b97f4a7c15;
 inline constexpr uint64_t kL2HashSeed = 0xc2b2ae3d27d4eb4f;
 inline constexpr uint64_t kWatermarkHashSeed = 0x165667b19e3779f9;
 inline constexpr uint64_t kCounterHashSeed = 0x27d4eb2f165667c5;
 
-// XXH64 of the key's eight little-endian bytes, written out for this one length so that it inlines.
+// XXH64 of the key's eight little-endian bytes, specialized for this length so that it inlines.
 // Source: the xxHash specification, section "XXH64". A test compares it with the library.
 constexpr uint64_t HashKey(Key key, uint64_t seed) {
   constexpr uint64_t kPrime1 = 0x9e3779b185ebca87;

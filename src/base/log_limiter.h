@@ -1,9 +1,10 @@
-// How many lines one place in the code may log: a burst, then one a second.
+// Limits the log lines of one place in the code: a burst, then one per second.
 //
-// Something that fails for every request would otherwise fill the disk with the same sentence, and
-// hide the others.
+// A failure that occurs for every request would otherwise fill the disk with one sentence and hide
+// the other lines.
 //
-// Not thread-safe: the log has its lock. Its memory is bounded by the places in the code that log.
+// Not thread-safe: the log's lock protects it. Its memory is bounded by the number of logging
+// places in the code.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +21,14 @@ class LogLimiter {
   static constexpr uint32_t kBurstLines = 20;
   static constexpr Duration kLineEvery = std::chrono::seconds(1);
 
-  // Whether the place `file`:`line` may log now; then how many of its lines have been left out
-  // since its last one. `file` lives as long as the process (__FILE__).
+  // Whether the place `file`:`line` may log now; if so, also how many of its lines were suppressed
+  // since its last one. `file` must stay valid until the process ends (__FILE__).
   std::optional<uint64_t> Admit(const char* file, int line, TimePoint now);
 
  private:
   struct Site {
     uint32_t lines_left = kBurstLines;
-    TimePoint next_line{};  // when one more is allowed
+    TimePoint next_line{};  // when the next line is allowed
     uint64_t left_out = 0;
   };
 

@@ -26,17 +26,17 @@
 namespace hps {
 namespace {
 
-// spdlog writes the time and the level; what follows is ours.
+// spdlog writes the time and the level; the rest is written here.
 constexpr const char* kTextPattern = "%Y-%m-%dT%H:%M:%S.%eZ %l %v";
 constexpr const char* kJsonPattern = R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})";
 
 std::string TextLine(std::string_view line, uint64_t left_out) {
   std::string text = PrintableText(line);
-  if (left_out > 0) absl::StrAppend(&text, " (", left_out, " like it were left out)");
+  if (left_out > 0) absl::StrAppend(&text, " (", left_out, " similar lines were suppressed)");
   return text;
 }
 
-// Of the place only the file's name: where hps was built is nobody's business.
+// Only the file's name: the build directory is not to be disclosed.
 std::string JsonMembers(std::string_view line, std::string_view file, int line_number,
                         uint64_t left_out) {
   std::string json = R"("message":)";
@@ -48,9 +48,8 @@ std::string JsonMembers(std::string_view line, std::string_view file, int line_n
   return json;
 }
 
-// Appends each line to a file, which it closes at its end, by one write: nothing is left in a
-// buffer when the process is killed. Where that fails the line is lost; stderr is told of the first
-// one.
+// Appends each line to a file with one write, so that no line is left in a buffer if the process is
+// killed. A line whose write fails is lost; the first such failure is reported on stderr.
 class AppendingSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   explicit AppendingSink(int file) : file_(file) {}
@@ -63,7 +62,7 @@ class AppendingSink final : public spdlog::sinks::base_sink<spdlog::details::nul
     const bool failed = !Append(file_, {line.data(), line.size()});
     if (failed && !failed_) {
       Append(STDERR_FILENO,
-             absl::StrCat("hps: log: can't be written: ", std::strerror(errno), "\n"));
+             absl::StrCat("hps: the log can't be written: ", std::strerror(errno), "\n"));
     }
     failed_ = failed;
   }
@@ -82,15 +81,15 @@ class AppendingSink final : public spdlog::sinks::base_sink<spdlog::details::nul
   bool failed_ = false;
 };
 
-// What opening or writing would wait for (a pipe that nobody reads) must keep neither the start nor
-// a request that has something to log.
+// Opening or writing must not block (a pipe without a reader), neither the start nor a request that
+// logs.
 absl::StatusOr<spdlog::sink_ptr> OpenFile(const std::string& path) {
   const int file =
       open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
   const int error = errno;
   struct stat info {};
   const bool is_there = file < 0 ? stat(path.c_str(), &info) == 0 : fstat(file, &info) == 0;
-  // Devices: /dev/null, a terminal.
+  // A device: /dev/null, a terminal.
   if (is_there && !S_ISREG(info.st_mode) && !S_ISCHR(info.st_mode)) {
     if (file >= 0) close(file);
     return absl::InvalidArgumentError(

@@ -1,13 +1,13 @@
-// Writing to the process's log (hps/log.h says where it goes and how it looks).
+// Writes to the process's log (hps/log.h documents its destination and format).
 //
-// A line names what, where and why; it never holds a key's row or a secret. A control character in
-// it becomes a blank, and a byte that is no UTF-8 a question mark. Formatting is the caller's
-// (absl::StrCat): logging is never on the read path.
+// A line says what failed, where and why. It never contains a key's row or a secret. Control
+// characters are replaced by blanks, bytes that are not UTF-8 by question marks. The caller formats
+// the text (absl::StrCat): the read path never logs.
 //
-// The place of the call is the last two arguments, which nobody passes: the rate is limited by it.
-// A function that logs what others say (RocksDB's texts) passes on as many places as it likes.
+// The last two arguments are the place of the call. Callers leave them at their defaults; the rate
+// is limited per place. A function that forwards messages of others (RocksDB's) may pass any place.
 //
-// Thread-safe; takes one lock while it writes the line.
+// Thread-safe; holds one lock while it writes the line.
 #pragma once
 
 #include <string_view>

@@ -121,8 +121,8 @@ TEST_F(LogTest, AFileThatCanNotBeOpenedLeavesTheLogAsItWas) {
   std::filesystem::rename(directory_ + ".moved", directory_);
 }
 
-// Would catch a server that waits for ever for somebody to read its log: at its start, or for the
-// next thing that it has to say.
+// Catches a server that blocks forever because its log is not read: at its start, or at its next
+// line.
 TEST_F(LogTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
   const std::string pipe = directory_ + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -150,7 +150,7 @@ TEST_F(LogTest, AFullDiskIsToldOnStderrAndStopsNobody) {
   testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) LogWarning("lost");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "hps: log: can't be written: No space left on device\n");
+            "hps: the log can't be written: No space left on device\n");
 }
 
 TEST_F(LogTest, APlaceThatLoopsIsLimitedAndSaysHowMuchWasLeftOut) {

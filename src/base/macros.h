@@ -1,10 +1,10 @@
-// The project's macros, all of them.
+// All macros of the project.
 //
-// HPS_CHECK asserts in every build and is meant for once-per-batch conditions; HPS_DCHECK asserts
-// in sanitizer and debug builds and is cheap enough for none per key otherwise. Both are for bugs
-// only: what disks, networks and inputs do is a Status. HPS_RETURN_IF_ERROR and
-// HPS_ASSIGN_OR_RETURN pass a Status up. HPS_GUARDED_BY and its kin are clang's thread-safety
-// attributes (nothing elsewhere).
+// HPS_CHECK asserts in every build; use it for conditions checked once per batch. HPS_DCHECK
+// asserts in sanitizer and debug builds only; use it per key. Both are for bugs only: failures of
+// disks, networks and inputs are a Status. HPS_RETURN_IF_ERROR and HPS_ASSIGN_OR_RETURN pass a
+// Status up. HPS_GUARDED_BY and similar macros are clang's thread-safety attributes (empty for
+// other compilers).
 #pragma once
 
 #include <utility>

@@ -1,7 +1,7 @@
-// std::mutex with clang's thread-safety attributes, its scoped lock and its condition variable.
+// std::mutex, its scoped lock and its condition variable, with clang's thread-safety attributes.
 //
-// Why not absl::Mutex: Debian builds Abseil without instrumentation, and ThreadSanitizer then
-// reports races in correct programs. The order in which locks are taken is in ARCHITECTURE.md.
+// absl::Mutex is not used because Debian builds Abseil without instrumentation, and ThreadSanitizer
+// then reports races in correct programs. ARCHITECTURE.md has the lock order.
 #pragma once
 
 #include <chrono>
@@ -38,17 +38,17 @@ class HPS_SCOPED_CAPABILITY MutexLock {
   Mutex& mutex_;
 };
 
-// Waits are loops around a condition, as always with condition variables.
+// May wake spuriously: wait in a loop that checks the condition.
 class CondVar {
  public:
-  // REQUIRES: `mutex` is held; it is held again on return.
+  // REQUIRES: the caller holds `mutex`; it holds it again on return.
   void Wait(Mutex& mutex) HPS_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
     lock.release();
   }
 
-  // False when `deadline` has passed.
+  // False if `deadline` has passed.
   bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline) HPS_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     const bool in_time = condition_.wait_until(lock, deadline) == std::cv_status::no_timeout;

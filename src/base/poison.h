@@ -1,5 +1,5 @@
-// Memory that nobody has the use of, though it is not freed: address sanitizer reports whoever
-// touches it. Without that sanitizer this costs, and finds, nothing.
+// Marks memory that must not be accessed although it is not freed: AddressSanitizer reports
+// accesses to it. Without that sanitizer these functions do nothing.
 //
 // Thread-safe.
 #pragma once
@@ -14,7 +14,7 @@ namespace hps {
 
 inline constexpr bool kPoisonsMemory = true;
 
-// REQUIRES: `memory` begins and ends at a multiple of 8 bytes. To be undone before it is freed.
+// REQUIRES: `memory` begins and ends at a multiple of 8 bytes. Unpoison it before it is freed.
 inline void PoisonMemory(std::span<const std::byte> memory) {
   ASAN_POISON_MEMORY_REGION(memory.data(), memory.size());
 }

@@ -1,5 +1,5 @@
-// What a server's configuration and this machine's cores ask for: the server makes its threads by
-// it, level 1 the buffers of lookups.
+// Thread and lookup counts that follow from the configuration and the number of cores. The server
+// sizes its threads and level 1 its lookup buffers by them.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace hps {
 
-// Threads of each protocol: [server] threads, or two for each core.
+// Threads of each protocol: [server] threads, or two per core.
 size_t ProtocolThreads(const ServerConfig& config);
 
-// Lookups that run at a time: [server] lookups, or one for each core; a thread of a protocol is
-// left for what is no lookup.
+// Concurrent lookups: [server] lookups, or one per core. At least one thread of each protocol stays
+// free for other requests.
 size_t LookupSlots(const ServerConfig& config);
 
 }  // namespace hps

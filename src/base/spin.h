@@ -1,7 +1,7 @@
-// A short wait that keeps its core: for what another thread or a device does within microseconds,
-// where blocking and being woken would take longer than the wait.
+// A short busy wait, for events that another thread or a device causes within microseconds.
+// Blocking and being woken would take longer.
 //
-// Every such wait has a limit, after which the waiter blocks or gives up.
+// Every such wait has a limit, after which the waiter blocks or fails.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hps {
 
-// Tells the core that this is a wait, so that it leaves more to the core's other thread.
+// Tells the core that this is a busy wait, so that its sibling thread gets more of the core.
 inline void PauseCore() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -21,8 +21,8 @@ class SpinLimit {
  public:
   explicit SpinLimit(Duration duration) : end_(DeadlineAfter(RealClock(), duration)) {}
 
-  // Lets a moment pass. False when the time is up, which is looked at only now and then, because a
-  // look costs as much as a few rounds.
+  // Pauses for a moment. False if the time is up. The clock is read only once in several rounds,
+  // because reading it costs as much as a few rounds.
   bool Spin() {
     PauseCore();
     return ++rounds_ % kRoundsPerLook != 0 || RealClock().Now() < end_;

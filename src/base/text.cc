@@ -7,7 +7,8 @@
 namespace hps {
 namespace {
 
-// A character and the bytes that it takes; a byte that begins no valid sequence is one of its own.
+// A character and its length in bytes; a byte that begins no valid sequence is a character of its
+// own.
 struct Character {
   uint32_t code = 0;
   size_t bytes = 1;

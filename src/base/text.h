@@ -1,4 +1,4 @@
-// Text of unknown origin made safe to write: on a terminal, in a log, in JSON.
+// Makes text of unknown origin safe to write to a terminal, a log or JSON.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace hps {
 
-// One line of valid UTF-8: control characters (also DEL and U+0080 to U+009F) become blanks, bytes
-// that are no part of a valid sequence '?'.
+// Returns one line of valid UTF-8: control characters (also DEL and U+0080 to U+009F) become
+// blanks, bytes outside a valid sequence become '?'.
 std::string PrintableText(std::string_view text);
 
-// Appends `text` with quotes as a JSON string: valid UTF-8, whatever the bytes; one that is no part
-// of a valid sequence becomes U+FFFD.
+// Appends `text` as a quoted JSON string. The result is valid UTF-8: a byte outside a valid
+// sequence becomes U+FFFD.
 void AppendJsonString(std::string_view text, std::string* json);
 
 }  // namespace hps

@@ -1,6 +1,6 @@
-// After warm-up a lookup on a GPU allocates nothing on its thread, neither host nor device memory,
-// and asks the runtime for no synchronization: it polls events. This program counts every operator
-// new and, by the linker's --wrap, the calls of the runtime that test_counted_runtime.h names.
+// After warm-up a GPU lookup allocates nothing on its thread, neither host nor device memory, and
+// never synchronizes through the runtime: it polls events. This program counts every operator new
+// and, through the linker's --wrap, the runtime calls listed in test_counted_runtime.h.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -30,7 +30,7 @@ class AllocationTest : public GpuTest {
       tables_.push_back(
           {*cache_->OpenTable(kRowBytes, cache_->TableBytes(kRowBytes, 1000)), number});
       StampedBatch batch(tables_.back(), KeysOf(0), 1);
-      ASSERT_TRUE(tables_.back().table->Replace(batch.batch(), 0).ok());
+      ASSERT_TRUE(tables_.back().table->InsertIfAbsent(batch.batch(), 0).ok());
       ASSERT_EQ(tables_.back().table->Flush(kNoDeadline), absl::OkStatus());
     }
   }
@@ -41,7 +41,7 @@ class AllocationTest : public GpuTest {
     return keys;
   }
 
-  // Lookups through prepared queries; gives how many misses the last one had.
+  // Lookups through prepared queries; returns the number of misses of the last one.
   size_t LookUp(std::span<const DeviceCacheQuery> queries, std::span<DeviceRowPiece> pieces) {
     DeviceCallLease call = *cache_->AcquireCall(kTables * kKeys);
     EXPECT_TRUE(call->Begin(queries, Stream()).ok());

@@ -19,7 +19,7 @@ constexpr size_t kAlignment = 256;
 constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
 constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
 
-// A piece of the widest row, its status and a default row fit into a half.
+// A half must hold one of the widest rows, its status and a default row.
 static_assert(kHalfBounceBytes >= 4 * kRowBytesMax);
 
 constexpr Duration kZeroingWaitMax = std::chrono::seconds(60);
@@ -27,7 +27,7 @@ constexpr Duration kZeroingWaitMax = std::chrono::seconds(60);
 constexpr uint64_t kOutputBytesMin = uint64_t{1} << 20;
 static_assert(std::has_single_bit(kCallHostRowsBytesMax));
 
-// Hands out parts of a block, one after the other; without a block it counts.
+// Hands out parts of a block in order; without a block it only counts bytes.
 class Parts {
  public:
   explicit Parts(std::byte* block) : next_(block) {}
@@ -52,8 +52,8 @@ class Parts {
 absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes& sizes) {
   auto buffers = std::make_unique<CallBuffers>();
   buffers->sizes = sizes;
-  // Half of the staging travels at a time. A row is never cut, and one that is asked for again
-  // needs room twice.
+  // A half carries half of the staging. A row is never split, and a row that is probed again needs
+  // room twice.
   buffers->device_rows_bytes = std::max(RoundUp(sizes.staging_bytes / 2, 16), 4 * kRowBytesMax);
   const auto take_device = [&](std::byte* block) {
     Parts parts(block);
@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes
     parts.Take(buffers->device_status, sizes.keys_max);
     parts.Take(buffers->device_counts, kCountsBytes);
     parts.Take(buffers->device_staging, sizes.staging_bytes);
-    for (SendHalf& half : buffers->halves) {
+    for (DoubleBufferHalf& half : buffers->halves) {
       parts.Take(half.device, kHalfBounceBytes);
       parts.Take(half.device_rows, buffers->device_rows_bytes);
     }
@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes
     parts.Take(buffers->pinned_status, sizes.keys_max);
     parts.Take(buffers->pinned_counts, kCountsBytes);
     parts.Take(buffers->pinned_output, kCallOutputBytes);
-    for (SendHalf& half : buffers->halves) parts.Take(half.pinned, kHalfBounceBytes);
+    for (DoubleBufferHalf& half : buffers->halves) parts.Take(half.pinned, kHalfBounceBytes);
     parts.Take(buffers->staging, sizes.staging_bytes);
     return parts.bytes();
   };
@@ -85,15 +85,15 @@ absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes
   take_device(buffers->device.data());
   take_pinned(buffers->pinned.data());
   HPS_ASSIGN_OR_RETURN(buffers->stream, MakeStream(StreamPriority::kHigh));
-  HPS_ASSIGN_OR_RETURN(buffers->bring_stream, MakeStream(StreamPriority::kHigh));
+  HPS_ASSIGN_OR_RETURN(buffers->copy_ahead_stream, MakeStream(StreamPriority::kHigh));
   for (CudaEvent* event :
-       {&buffers->probed, &buffers->last, &buffers->brought, &buffers->halves[0].done,
+       {&buffers->probed, &buffers->last, &buffers->copied_ahead, &buffers->halves[0].done,
         &buffers->halves[1].done, &buffers->output_done[0], &buffers->output_done[1]}) {
     HPS_ASSIGN_OR_RETURN(*event, MakeEvent());
   }
   buffers->misses = CarveMissBuffers(sizes.keys_max, buffers->miss_device_, buffers->miss_pinned_);
   const absl::Status zeroed = buffers->ZeroMisses();
-  // Freeing would wait for a device that hangs.
+  // Freeing would block on a device that hangs.
   if (absl::IsDeadlineExceeded(zeroed)) (void)buffers.release();
   HPS_RETURN_IF_ERROR(zeroed);
   return buffers;
@@ -106,8 +106,8 @@ absl::Status CallBuffers::ZeroMisses() {
   HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(last.get(), stream.get()), "a new call"));
   HPS_RETURN_IF_ERROR(
       WaitFor(last.get(), DeadlineAfter(RealClock(), kZeroingWaitMax), "a new call"));
-  // Last: it takes longer than all of the above, and a device that has failed fails at each
-  // lookup.
+  // Last, because it takes longer than all of the above; on a failed device every lookup fails
+  // anyway.
   std::memset(miss_pinned_, 0, MissPinnedBytes(sizes.keys_max));
   return absl::OkStatus();
 }
@@ -119,9 +119,9 @@ absl::Status CallBuffers::GrowOutput(uint64_t bytes, cudaStream_t user) {
                                                      " bytes of rows on the host, at most ",
                                                      kCallHostRowsBytesMax));
   }
-  // Nothing in it is needed: the last lookup is over.
+  // The content is not needed: the last lookup is over.
   HPS_RETURN_IF_ERROR(FreeInOrder(std::exchange(output, {}), stream.get()));
-  // At least twice as much as before, so that it happens a few times only.
+  // Grow to at least twice the size, so that growing is rare.
   HPS_ASSIGN_OR_RETURN(output, MakeDeviceBufferInOrder(
                                    "rows of a call on the host",
                                    std::bit_ceil(std::max(bytes, kOutputBytesMin)), stream.get()));

@@ -1,5 +1,5 @@
 // All memory of one lookup, on the device and pinned on the host, and the events that tell when it
-// is free again. Made with its call; only the rows of outputs on the host may grow later.
+// is free again. Allocated with its call; only the rows of outputs on the host may grow later.
 //
 // Not thread-safe.
 #pragma once
@@ -17,14 +17,15 @@ namespace hps {
 
 struct CallSizes {
   size_t keys_max = 0;
-  size_t staging_bytes = 0;  // rows that the call lends
+  size_t staging_bytes = 0;  // rows that the call lends through Staging
 };
 
-// Half of what a call sends to the device: filled by the host while the other half is under way.
-struct SendHalf {
+// One half of the double buffer that sends answers to the device: the host fills one half while the
+// other is in transfer.
+struct DoubleBufferHalf {
   std::byte* pinned = nullptr;       // [kCallBounceBytes / 2]
   std::byte* device = nullptr;       // [kCallBounceBytes / 2]: the same, on the device
-  std::byte* device_rows = nullptr;  // [device_rows_bytes]: rows that come from staging
+  std::byte* device_rows = nullptr;  // [device_rows_bytes]: rows copied from staging
   CudaEvent done;
 };
 
@@ -32,28 +33,28 @@ struct CallBuffers {
   // Errors: RESOURCE_EXHAUSTED, INTERNAL; nothing stays allocated. REQUIRES: the device is current.
   static absl::StatusOr<std::unique_ptr<CallBuffers>> Create(const CallSizes& sizes);
 
-  // Room for rows of outputs on the host, at most kCallHostRowsBytesMax, for what `user` is asked
-  // from then on. Does not wait for the device. Errors: RESOURCE_EXHAUSTED, INTERNAL. REQUIRES: the
-  // last lookup is over.
+  // Makes room for the rows of outputs on the host, at most kCallHostRowsBytesMax, for later work
+  // on stream `user`. Does not wait for the device. Errors: RESOURCE_EXHAUSTED, INTERNAL. REQUIRES:
+  // the last lookup is over.
   absl::Status GrowOutput(uint64_t bytes, cudaStream_t user);
 
-  // Zeroes what the kernels expect to be zero, and waits for it.
+  // Zeroes the memory that the kernels expect to be zero, and waits for it.
   absl::Status ZeroMisses();
 
   CallSizes sizes;
-  CudaStream stream;  // for calls without a stream of their caller's
+  CudaStream stream;  // for calls whose caller passes no stream
   CudaEvent probed;
-  CudaEvent last;           // behind everything that the call has asked of its caller's stream
-  CudaStream bring_stream;  // on which staged rows come ahead of their answers
-  CudaEvent brought;        // behind the last of them
+  CudaEvent last;                // after all work of the call on the caller's stream
+  CudaStream copy_ahead_stream;  // for rows that are copied ahead of their answers
+  CudaEvent copied_ahead;        // after the last copy on copy_ahead_stream
   DeviceBuffer device;
   PinnedBuffer pinned;
   DeviceBuffer output;  // rows for the host, packed, query after query
 
-  // Parts of the above.
+  // Parts of the buffers above.
   MissBuffers misses;
   size_t device_rows_bytes = 0;  // of one half
-  SendHalf halves[2];
+  DoubleBufferHalf halves[2];
   std::byte* staging = nullptr;         // pinned, [sizes.staging_bytes]
   std::byte* device_staging = nullptr;  // the same, on the device
   Key* pinned_keys = nullptr;           // [keys_max], of queries on the host

@@ -17,7 +17,7 @@ namespace {
 
 using CallBuffersTest = GpuTest;
 
-// Would catch parts that overlap: each is filled with a byte of its own, then looked at.
+// Catches parts that overlap: each is filled with its own byte value and then checked.
 TEST_F(CallBuffersTest, PinnedPartsDontOverlapAndHoldWhatTheyPromise) {
   auto made = CallBuffers::Create({.keys_max = 1001, .staging_bytes = 12'345});
   ASSERT_TRUE(made.ok()) << made.status();
@@ -85,7 +85,7 @@ TEST_F(CallBuffersTest, OutputGrowsToTheLargestLookUp) {
   EXPECT_EQ(cudaStreamSynchronize(user), cudaSuccess);
 }
 
-// Would catch memory that is freed or made behind everything that the device does for others.
+// Catches memory that is freed or allocated behind all other work of the device.
 TEST_F(CallBuffersTest, OutputGrowsWhileTheDeviceIsBusy) {
   auto made = CallBuffers::Create({.keys_max = 1, .staging_bytes = 0});
   ASSERT_TRUE(made.ok()) << made.status();

@@ -10,13 +10,13 @@
 namespace hps {
 namespace {
 
-// Polls before a waiting thread gives way, some tens of microseconds, and before it sleeps between
-// them: some milliseconds, longer than lookups take.
+// A waiting thread polls for some tens of microseconds before it yields, and yields for some
+// milliseconds, longer than lookups take, before it sleeps between polls.
 constexpr int kPollsWithoutPause = 64;
 constexpr int kPollsWithoutSleep = 10'000;
 constexpr Duration kSleep = std::chrono::microseconds(50);
 
-// Lets the calling thread ask the driver while other threads capture graphs: otherwise a question
+// Lets the calling thread query the driver while other threads capture graphs. Otherwise a query
 // during a capture in mode Global fails and invalidates that capture.
 class RelaxedCaptureScope {
  public:
@@ -28,10 +28,12 @@ class RelaxedCaptureScope {
  private:
   void Exchange() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
 
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // the thread's, in the scope
+  cudaStreamCaptureMode mode_ =
+      cudaStreamCaptureModeRelaxed;  // the thread's mode; exchanged in the constructor
 };
 
-// Of a question that somebody's capture forbids: it tells nothing of the work, and passes.
+// The error of a query that another thread's capture forbids. It is temporary and says nothing
+// about the work.
 bool IsOfCapture(cudaError_t error) {
   return error == cudaErrorStreamCaptureUnsupported || error == cudaErrorStreamCaptureInvalidated ||
          error == cudaErrorStreamCaptureImplicit || error == cudaErrorStreamCaptureWrongThread;
@@ -56,7 +58,7 @@ absl::StatusOr<DeviceBuffer> MakeDeviceBufferInOrder(const char* what, uint64_t 
 absl::Status FreeInOrder(DeviceBuffer buffer, cudaStream_t stream) {
   std::byte* const memory = buffer.data();
   if (memory == nullptr) return absl::OkStatus();
-  buffer.Abandon();
+  buffer.Leak();
   return CudaStatus(cudaFreeAsync(memory, stream), "freeing memory");
 }
 
@@ -106,7 +108,7 @@ absl::Status WaitFor(cudaEvent_t event, Deadline deadline, const char* what) {
     if (done) return absl::OkStatus();
     if (RealClock().Now() >= deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat("gpu cache: ", what, " was not done by the deadline"));
+          absl::StrCat("gpu cache: deadline exceeded waiting for ", what));
     }
     if (polls >= kPollsWithoutSleep) {
       std::this_thread::sleep_for(kSleep);

@@ -1,10 +1,10 @@
-// What a device cache owns on its device: memory, pinned host memory, streams and events.
+// The resources of a device cache on its device: memory, pinned host memory, streams and events.
 //
-// Each is made by a factory at set-up and given back when it dies. None is made or freed on the
-// path of a lookup: the runtime synchronizes with the whole device then. The owner makes the
-// device current around factories and destructors (DeviceScope).
+// Factories create them at set-up; destructors free them. No lookup creates or frees any, because
+// the runtime then synchronizes with the whole device. The owner makes the device current around
+// factories and destructors (DeviceScope).
 //
-// Not thread-safe; what they give access to follows the runtime's own rules.
+// Not thread-safe; access to the underlying objects follows the runtime's rules.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -36,8 +36,8 @@ struct DestroyEvent {
 };
 }  // namespace internal
 
-// Elements of T in device memory, or in host memory that the device can copy from and write to.
-// Aligned to 256 bytes; the content is undefined at first.
+// Elements of T in device memory, or in host memory that the device can read and write. Aligned to
+// 256 bytes; initially undefined.
 template <typename Free>
 class CudaBuffer {
  public:
@@ -45,9 +45,9 @@ class CudaBuffer {
 
   std::byte* data() const { return memory_.get(); }
   size_t bytes() const { return bytes_; }
-  // Leaves the memory to the device for ever: freeing waits for work that may never end.
-  void Abandon() { (void)memory_.release(); }
-  // The element of T at a byte offset that is aligned for it.
+  // Leaks the memory: freeing waits for device work that may never end.
+  void Leak() { (void)memory_.release(); }
+  // The element of T at a byte offset. REQUIRES: the offset is aligned for T.
   template <typename T>
   T* at(size_t offset_bytes) const {
     return static_cast<T*>(static_cast<void*>(memory_.get() + offset_bytes));
@@ -69,16 +69,16 @@ class CudaBuffer {
 using DeviceBuffer = CudaBuffer<internal::FreeDeviceMemory>;
 using PinnedBuffer = CudaBuffer<internal::FreePinnedMemory>;
 
-// `what` is for the message. No bytes are a buffer without memory.
-// Errors: RESOURCE_EXHAUSTED (says how many bytes), UNAVAILABLE, INTERNAL.
+// `what` names the memory in errors. With 0 bytes, makes a buffer without memory. Errors:
+// RESOURCE_EXHAUSTED (says how many bytes), UNAVAILABLE, INTERNAL.
 absl::StatusOr<DeviceBuffer> MakeDeviceBuffer(const char* what, uint64_t bytes);
 absl::StatusOr<PinnedBuffer> MakePinnedBuffer(const char* what, uint64_t bytes);
 
-// As MakeDeviceBuffer, for what is asked of `stream` from then on; does not wait for the device.
+// As MakeDeviceBuffer, for later work on `stream`; does not wait for the device.
 absl::StatusOr<DeviceBuffer> MakeDeviceBufferInOrder(const char* what, uint64_t bytes,
                                                      cudaStream_t stream);
-// Frees a buffer that MakeDeviceBufferInOrder made, behind what was asked of `stream`. Its
-// destructor does so too, but waits for the device. Errors: INTERNAL.
+// Frees a buffer of MakeDeviceBufferInOrder after the earlier work on `stream`. The buffer's
+// destructor also frees it, but waits for the device. Errors: INTERNAL.
 absl::Status FreeInOrder(DeviceBuffer buffer, cudaStream_t stream);
 
 using CudaStream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, internal::DestroyStream>;
@@ -86,18 +86,18 @@ using CudaEvent = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, internal::
 
 enum class StreamPriority { kHigh, kLow };
 
-// A stream that does not wait for the default stream.
+// A stream that does not synchronize with the default stream.
 absl::StatusOr<CudaStream> MakeStream(StreamPriority priority);
 
-// Without times, which would make it dearer.
+// Without timing, which would make events slower.
 absl::StatusOr<CudaEvent> MakeEvent();
 
-// Whether what was recorded by the event is done. An event that was never recorded is. Harms no
-// capture of a graph on another thread. Errors: INTERNAL.
+// Whether the work recorded by the event has completed. True for an event that was never recorded.
+// Does not disturb a graph capture of another thread. Errors: INTERNAL.
 absl::StatusOr<bool> IsDone(cudaEvent_t event);
 
-// Polls until the event is done: first without a pause, since most waits end within microseconds,
-// then giving way to other threads, at last with pauses. Errors: DEADLINE_EXCEEDED, INTERNAL.
+// Polls until the event has completed: first without a pause, because most waits end within
+// microseconds, then yielding, finally with pauses. Errors: DEADLINE_EXCEEDED, INTERNAL.
 absl::Status WaitFor(cudaEvent_t event, Deadline deadline, const char* what);
 
 }  // namespace hps

@@ -42,7 +42,8 @@ TEST(CudaStatusTest, ADeviceThatIsNotThereIsUnavailable) {
 
 using CudaResourcesTest = GpuTest;
 
-// Catches: what is made on the device that a thread had before, in place of one that can't be used.
+// Catches: a resource that is created on the thread's previous device if the requested one can't be
+// used.
 TEST_F(CudaResourcesTest, ADeviceThatCantBeChosenIsUnavailable) {
   {
     const DeviceScope scope(GpuDeviceCount());
@@ -91,7 +92,7 @@ TEST_F(CudaResourcesTest, WaitsForAnEventAtMostUntilTheDeadline) {
   EXPECT_EQ(WaitFor(event.get(), kNoDeadline, "a long set"), absl::OkStatus());
 }
 
-// Would catch a question that fails beside a capture of somebody else's, and invalidates it.
+// Catches a query that fails during another thread's capture, and invalidates that capture.
 TEST_F(CudaResourcesTest, AsksForAnEventBesideACaptureOfAnotherThread) {
   const auto captured = *MakeStream(StreamPriority::kHigh);
   const auto stream = *MakeStream(StreamPriority::kHigh);
@@ -104,7 +105,7 @@ TEST_F(CudaResourcesTest, AsksForAnEventBesideACaptureOfAnotherThread) {
     EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
     EXPECT_EQ(WaitFor(event.get(), kNoDeadline, "a set"), absl::OkStatus());
   }).join();
-  // Also where the capturing thread itself asks.
+  // Also if the capturing thread itself queries.
   const absl::StatusOr<bool> done = IsDone(event.get());
   EXPECT_TRUE(done.ok() && *done) << done.status();
   EXPECT_EQ(cudaMemsetAsync(buffer.data(), 2, buffer.bytes(), captured.get()), cudaSuccess);

@@ -11,9 +11,10 @@
 namespace hps {
 namespace {
 
-// What the driver has, and the runtime has not: to make a device the current one and the former one
-// again without setting that. For a thread without a choice that would be device 0, on which
-// cudaSetDevice makes a context, hundreds of megabytes. Null where there is no driver.
+// Driver functions that the runtime lacks: they change the current device and restore the previous
+// one without initializing it. For a thread that never chose a device the previous one would be
+// device 0, on which cudaSetDevice creates a context of hundreds of megabytes. Null without a
+// driver.
 struct Driver {
   decltype(&cuDevicePrimaryCtxRetain) retain = nullptr;
   decltype(&cuCtxPushCurrent) push = nullptr;
@@ -42,7 +43,7 @@ const Driver& TheDriver() {
 
 constexpr int kDevicesMax = 1024;
 
-// The context of a device that the runtime uses, too; kept for as long as the process lives.
+// The device's primary context, which the runtime uses too. Retained until the process ends.
 CUresult PrimaryContext(const Driver& driver, int device, CUcontext* context) {
   static std::array<std::atomic<CUcontext>, kDevicesMax> contexts{};
   if (device < 0 || device >= kDevicesMax) return CUDA_ERROR_INVALID_DEVICE;
@@ -50,7 +51,7 @@ CUresult PrimaryContext(const Driver& driver, int device, CUcontext* context) {
   *context = kept.load(std::memory_order_acquire);
   if (*context != nullptr) return CUDA_SUCCESS;
   const CUresult error = driver.retain(context, device);
-  // Two threads get the same one.
+  // Concurrent calls get the same context.
   if (error == CUDA_SUCCESS) kept.store(*context, std::memory_order_release);
   return error;
 }
@@ -76,7 +77,7 @@ absl::StatusCode CodeOf(cudaError_t error) {
   }
 }
 
-// The driver's errors have the runtime's numbers.
+// Driver errors have the runtime's numbers.
 cudaError_t Push(int device) {
   const Driver& driver = TheDriver();
   if (driver.retain == nullptr || driver.push == nullptr || driver.pop == nullptr)
@@ -90,8 +91,7 @@ cudaError_t Push(int device) {
 }  // namespace
 
 absl::Status internal::CudaFailure(cudaError_t error, const char* what) {
-  (void)
-      cudaGetLastError();  // a sticky error comes back by itself, any other one is dealt with here
+  (void)cudaGetLastError();  // a sticky error persists; any other error is handled here
   return absl::Status(CodeOf(error),
                       absl::StrCat("gpu cache: ", what, ": ", cudaGetErrorString(error)));
 }
@@ -115,12 +115,12 @@ absl::Status CheckGpuDevice(int device) {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) return internal::CudaFailure(error, "looking for devices");
   if (device >= 0 && device < count) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("gpu cache: device ", device, " is not there, this machine has ", count));
+  return absl::UnavailableError(absl::StrCat(
+      "gpu cache: device ", device, " does not exist; this machine has ", count, " devices"));
 }
 
-// Whoever makes something on the device checks. Of a device that was chosen before, errors show at
-// the first operation, which can tell them to somebody.
+// Factories on the device check the result. On a device that was selected before, an error appears
+// at the first operation, which can report it.
 DeviceScope::DeviceScope(int device) : device_(device) {
   int current = -1;
   error_ = cudaGetDevice(&current);

@@ -1,9 +1,9 @@
-// The one place where the CUDA runtime's error codes become statuses.
+// The only place where error codes of the CUDA runtime become statuses.
 //
-// Device memory that can't be had is RESOURCE_EXHAUSTED, a missing driver or device UNAVAILABLE,
-// everything else INTERNAL with the device's own text. Errors of kernels are sticky: from then on
-// every call on the device answers INTERNAL. Others are forgotten by the runtime here, so that they
-// don't show up at the next launch.
+// Insufficient device memory is RESOURCE_EXHAUSTED, a missing driver or device UNAVAILABLE,
+// everything else INTERNAL with the device's error text. Kernel errors are sticky: every later call
+// on the device returns INTERNAL. Other errors are cleared in the runtime here, so that the next
+// launch does not report them.
 //
 // Thread-safe. Success costs one comparison.
 #pragma once
@@ -20,30 +20,32 @@ namespace internal {
 absl::Status CudaFailure(cudaError_t error, const char* what);
 }  // namespace internal
 
-// `what` names the operation, for the message: "copy of the keys".
+// `what` names the operation in the message: "copy of the keys".
 inline absl::Status CudaStatus(cudaError_t error, const char* what) {
   return error == cudaSuccess ? absl::OkStatus() : internal::CudaFailure(error, what);
 }
 
-// Of an allocation: the message says how many bytes were asked for.
+// For an allocation: the message says how many bytes were requested.
 absl::Status CudaMemoryStatus(cudaError_t error, const char* what, uint64_t bytes);
 
 // 0 without a driver or a device.
 int GpuDeviceCount();
 
-// OK when the device exists; UNAVAILABLE in the driver's own words, or with the number of devices.
+// OK if the device exists; otherwise UNAVAILABLE, in the driver's own words or with the number of
+// devices.
 absl::Status CheckGpuDevice(int device);
 
-// Makes a device the calling thread's current one, and the former one again when it dies: a thread
-// of the caller may be at work on another device. One that has never chosen a device is left so.
+// Makes a device the calling thread's current one; the destructor restores the previous one,
+// because the caller's thread may be working on another device. If the thread never chose a device,
+// it has none afterwards either.
 //
-// Costs a question where the device is the current one already, else two calls of the driver.
+// Costs one query if the device is already current, otherwise two driver calls.
 class DeviceScope {
  public:
   explicit DeviceScope(int device);
   ~DeviceScope();
-  // UNAVAILABLE where the device could not be made the current one: it is full, or another
-  // process' alone. What follows would be done on the former one.
+  // UNAVAILABLE if the device could not be made current: it is full, or used exclusively by another
+  // process. Later work would then run on the previous device.
   absl::Status Check() const;
 
   DeviceScope(const DeviceScope&) = delete;

@@ -19,7 +19,7 @@ class GpuFactory final : public DeviceCacheFactory {
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess)
       return absl::UnavailableError(absl::StrCat("no GPU: ", cudaGetErrorString(error)));
-    if (count == 0) return absl::UnavailableError("no GPU: the driver knows no device");
+    if (count == 0) return absl::UnavailableError("no GPU: the driver reports no device");
     std::vector<int> devices(static_cast<size_t>(count));
     std::iota(devices.begin(), devices.end(), 0);
     return devices;

@@ -5,7 +5,7 @@
 namespace hps {
 namespace {
 
-// Holds with and without a GPU: without one it is what a node whose driver is gone has to get.
+// Holds with and without a GPU: without one, this is the error on a node whose driver is gone.
 TEST(DeviceCacheFactoryTest, IsUnavailableWhereThereIsNoSuchDevice) {
   const absl::StatusOr<std::vector<int>> devices = BuiltInDeviceCacheFactory().Devices();
   if (devices.ok()) {

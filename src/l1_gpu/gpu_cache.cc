@@ -15,29 +15,29 @@
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/gpu_cache_table.h"
 #include "l1_gpu/gpu_call.h"
+#include "l1_gpu/hang_detector.h"
 #include "l1_gpu/kernels/kernels.h"
 #include "l1_gpu/kernels/slab.h"
-#include "l1_gpu/last_wait.h"
 #include "l1_gpu/writer.h"
 #include "tier/byte_budget.h"
 
 namespace hps {
 namespace {
 
-// How long a new cache waits for its memory to be zeroed.
+// Longest wait for the memory of a new cache to be zeroed.
 constexpr Duration kFirstWaitMax = std::chrono::seconds(60);
 
 class GpuCache final : public DeviceCache {
  public:
-  GpuCache(const DeviceCacheOptions& options, Duration last_wait_max)
-      : options_(options), last_wait_max_(last_wait_max), last_wait_(last_wait_max) {}
+  GpuCache(const DeviceCacheOptions& options, Duration hang_timeout)
+      : options_(options), hang_timeout_(hang_timeout), hang_detector_(hang_timeout) {}
   ~GpuCache() override;
 
-  // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL; the destructor frees what was made.
-  // DEADLINE_EXCEEDED: the device hangs; LeaveToDevice.
+  // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL; the destructor frees what was created.
+  // DEADLINE_EXCEEDED: the device hangs; call LeakOnHungDevice.
   absl::Status MakeResources();
-  // Of a device that hangs, all that was made: freeing would wait for it.
-  void LeaveToDevice();
+  // Leaks all resources of the cache, because freeing them would block on a device that hangs.
+  void LeakOnHungDevice();
 
   int device() const override { return options_.device; }
   uint64_t TableBytes(size_t row_bytes, uint64_t row_count) const override;
@@ -47,22 +47,22 @@ class GpuCache final : public DeviceCache {
 
  private:
   absl::Status MakeCalls();
-  // Waits for lookups that were returned before they ended, without the lock, as LastWait says.
-  // False when the device hangs.
+  // Waits, without the lock, for lookups that were returned before they ended; see HangDetector.
+  // False if the device hangs.
   bool WaitForReturnedCalls();
-  // Returned, while the device is still at work on it.
+  // Calls that were returned while the device still works on them.
   bool IsFreeAndBusy(GpuCall* call);
   GpuCall* TakeIdleCall();
 
   const DeviceCacheOptions options_;
-  const Duration last_wait_max_;
-  LastWait last_wait_;  // for lookups
+  const Duration hang_timeout_;
+  HangDetector hang_detector_;  // for lookups
   ByteBudget budget_{"gpu cache", options_.bytes_max};
-  DeviceBuffer gate_;
+  DeviceBuffer write_sequence_;
   std::unique_ptr<Writer> writer_;
   std::vector<std::unique_ptr<GpuCall>> calls_;
   Mutex mutex_;
-  // Capacity for all calls is reserved: giving one back never allocates.
+  // The capacity for all calls is reserved, so that returning one never allocates.
   std::vector<GpuCall*> free_calls_ HPS_GUARDED_BY(mutex_);
 };
 
@@ -74,34 +74,37 @@ GpuCache::~GpuCache() {
   }
   const bool hangs = (writer_ != nullptr && absl::IsDeadlineExceeded(writer_->FlushToFree())) ||
                      !WaitForReturnedCalls();
-  if (hangs) LeaveToDevice();
+  if (hangs) LeakOnHungDevice();
   calls_.clear();
   writer_.reset();
-  gate_ = {};
+  write_sequence_ = {};
 }
 
-void GpuCache::LeaveToDevice() {
-  LogWarning(absl::StrCat("device ", options_.device, " does not answer: the buffers of ",
-                          calls_.size(), " lookups there stay taken until this process ends"));
+void GpuCache::LeakOnHungDevice() {
+  LogWarning(absl::StrCat("device ", options_.device, " hangs: leaking the buffers of ",
+                          calls_.size(), " lookups until the process ends"));
   for (std::unique_ptr<GpuCall>& call : calls_) (void)call.release();
   calls_.clear();
   MutexLock lock(mutex_);
   free_calls_.clear();
   (void)writer_.release();
-  gate_.Abandon();
+  write_sequence_.Leak();
 }
 
 absl::Status GpuCache::MakeResources() {
   const DeviceScope scope(options_.device);
   HPS_RETURN_IF_ERROR(scope.Check());
   HPS_RETURN_IF_ERROR(CudaStatus(LoadKernels(), "loading the kernels"));
-  HPS_ASSIGN_OR_RETURN(gate_, MakeDeviceBuffer("the writers' gate", sizeof(WriterGate)));
+  HPS_ASSIGN_OR_RETURN(write_sequence_,
+                       MakeDeviceBuffer("the write sequence", sizeof(WriteSequence)));
   HPS_ASSIGN_OR_RETURN(writer_,
-                       Writer::Create(options_.device, kWriterStagingBytes, last_wait_max_));
-  // On the writer's stream, which does not wait for the default one; flushed, for the lookups'.
+                       Writer::Create(options_.device, kWriterStagingBytes, hang_timeout_));
+  // On the writer's stream, which does not synchronize with the default stream. Flushed, because
+  // lookups run on other streams.
   const Deadline deadline = DeadlineAfter(RealClock(), kFirstWaitMax);
   HPS_RETURN_IF_ERROR(writer_->Submit(deadline, [&](cudaStream_t stream) {
-    return CudaStatus(cudaMemsetAsync(gate_.data(), 0, sizeof(WriterGate), stream), "a new cache");
+    return CudaStatus(cudaMemsetAsync(write_sequence_.data(), 0, sizeof(WriteSequence), stream),
+                      "zeroing a new cache");
   }));
   HPS_RETURN_IF_ERROR(writer_->Flush(deadline));
   return MakeCalls();
@@ -142,30 +145,30 @@ uint64_t GpuCache::TableBytes(size_t row_bytes, uint64_t row_count) const {
 absl::StatusOr<std::unique_ptr<DeviceCacheTable>> GpuCache::OpenTable(size_t row_bytes,
                                                                       uint64_t bytes_max) {
   if (row_bytes == 0 || row_bytes > kRowBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a table of rows of ", row_bytes,
-                                                   " bytes, allowed are 1 to ", kRowBytesMax));
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a table with rows of ", row_bytes,
+                                                   " bytes, expected 1 to ", kRowBytesMax));
   }
   const uint64_t slab_count = GpuCacheTable::SlabsWithin(row_bytes, bytes_max);
   if (slab_count < kSlabsMin) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("gpu cache: a table of rows of ", row_bytes, " bytes got ", bytes_max,
-                     " bytes and needs at least ", GpuCacheTable::BytesOf(row_bytes, kSlabsMin)));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "gpu cache: a table with rows of ", row_bytes, " bytes got ", bytes_max,
+        " bytes of budget, needs at least ", GpuCacheTable::BytesOf(row_bytes, kSlabsMin)));
   }
   const uint64_t bytes = GpuCacheTable::BytesOf(row_bytes, slab_count);
   HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, budget_.Lend(bytes));
   return GpuCacheTable::Create(row_bytes, static_cast<uint32_t>(slab_count),
                                {.writer = writer_.get(),
-                                .gate = gate_.at<WriterGate>(0),
+                                .write_sequence = write_sequence_.at<WriteSequence>(0),
                                 .wait_for_calls = [this] { return WaitForReturnedCalls(); },
                                 .budget = std::move(lease)});
 }
 
 bool GpuCache::WaitForReturnedCalls() {
-  const Deadline deadline = last_wait_.deadline();
+  const Deadline deadline = hang_detector_.deadline();
   absl::Status waited;
   for (const std::unique_ptr<GpuCall>& call : calls_)
     if (IsFreeAndBusy(call.get())) waited.Update(call->WaitForDevice(deadline));
-  return last_wait_.Answers(waited);
+  return hang_detector_.Answers(waited);
 }
 
 bool GpuCache::IsFreeAndBusy(GpuCall* call) {
@@ -177,28 +180,30 @@ bool GpuCache::IsFreeAndBusy(GpuCall* call) {
 absl::StatusOr<DeviceCallLease> GpuCache::AcquireCall(size_t keys_max) {
   if (keys_max > options_.call_keys_max) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("gpu cache: a call of ", keys_max, " keys, at most ", options_.call_keys_max));
+        absl::StrCat("gpu cache: a call of ", keys_max,
+                     " keys exceeds call_keys_max = ", options_.call_keys_max));
   }
   const DeviceScope scope(options_.device);
   GpuCall* const call = TakeIdleCall();
   if (call == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("gpu cache: all ", options_.calls_max,
-                     " calls are lent, or the device is still at work on them"));
+                     " calls are leased, or still running on the device"));
   }
   call->Lease(keys_max);
   return DeviceCallLease(call);
 }
 
-// Takes calls off the list one by one, so that the driver is asked about each without the lock.
-// Calls on which the device is still at work go to the list's other end. Null when none is idle.
+// Removes calls from the list one by one, so that the driver is queried about each without the
+// lock. Calls that the device still works on go to the other end of the list. Null if no call is
+// idle.
 GpuCall* GpuCache::TakeIdleCall() {
   for (size_t tries = 0; tries < options_.calls_max; ++tries) {
     GpuCall* call = nullptr;
     {
       MutexLock lock(mutex_);
       if (free_calls_.empty()) return nullptr;
-      call = free_calls_.back();  // the one that was given back last is the warmest
+      call = free_calls_.back();  // returned last, so its memory is most likely cached
       free_calls_.pop_back();
     }
     if (call->IsIdle()) return call;
@@ -211,7 +216,7 @@ GpuCall* GpuCache::TakeIdleCall() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(const DeviceCacheOptions& options,
-                                                          Duration last_wait_max) {
+                                                          Duration hang_timeout) {
   if (options.calls_max == 0 || options.call_keys_max == 0 ||
       options.call_keys_max > kKeysPerCallMax) {
     return absl::InvalidArgumentError(
@@ -219,9 +224,9 @@ absl::StatusOr<std::unique_ptr<DeviceCache>> MakeGpuCache(const DeviceCacheOptio
                      " keys; expected at least one call of 1 to ", kKeysPerCallMax, " keys"));
   }
   HPS_RETURN_IF_ERROR(CheckGpuDevice(options.device));
-  auto cache = std::make_unique<GpuCache>(options, last_wait_max);
+  auto cache = std::make_unique<GpuCache>(options, hang_timeout);
   const absl::Status made = cache->MakeResources();
-  if (absl::IsDeadlineExceeded(made)) cache->LeaveToDevice();
+  if (absl::IsDeadlineExceeded(made)) cache->LeakOnHungDevice();
   HPS_RETURN_IF_ERROR(made);
   return cache;
 }

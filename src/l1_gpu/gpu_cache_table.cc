@@ -18,14 +18,14 @@ constexpr uint64_t kAlignment = 256;
 constexpr uint64_t kCountersBytes = kAlignment;
 static_assert(sizeof(TableCounters) <= kCountersBytes);
 
-// The longest wait where the caller gave no deadline.
+// The longest wait if the caller gave no deadline.
 constexpr Duration kWriteWaitMax = std::chrono::seconds(60);
 
 uint64_t FixedBytes() { return kCountersBytes + 2 * kAlignment; }
 
 uint32_t StrideOf(size_t row_bytes) { return RowStrideBytes(static_cast<uint32_t>(row_bytes)); }
 
-// Keys lie at the beginning of a step's room, rows behind them.
+// The layout of a step's staging: keys first, then rows.
 size_t KeysRoom(size_t key_count) { return RoundUp(key_count * sizeof(Key), 16); }
 
 // A wait with a deadline that found no room is late, not refused.
@@ -34,14 +34,14 @@ absl::Status LateStatus(absl::Status status) {
   return absl::DeadlineExceededError(status.message());
 }
 
-// Of a device that hangs: freeing would wait for it.
-void LeaveToDevice(int device, DeviceBuffer& memory, PinnedBuffer& counters,
-                   ByteBudget::Lease& budget) {
-  LogWarning(absl::StrCat("device ", device, " does not answer: ", memory.bytes(),
-                          " bytes of a table there stay taken until this process ends"));
-  memory.Abandon();
-  counters.Abandon();
-  budget.Abandon();
+// Leaks the memory of a table, because freeing it would block on a device that hangs.
+void LeakOnHungDevice(int device, DeviceBuffer& memory, PinnedBuffer& counters,
+                      ByteBudget::Lease& budget) {
+  LogWarning(absl::StrCat("device ", device, " hangs: leaking ", memory.bytes(),
+                          " bytes of a table until the process ends"));
+  memory.Leak();
+  counters.Leak();
+  budget.Leak();
 }
 
 void Raise(std::atomic<uint64_t>& number, uint64_t to) {
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_
   HPS_CHECK(slab_count >= kSlabsMin);
   Writer& writer = *owner.writer;
   const DeviceScope scope(writer.device());
-  // On a device that hangs nothing is made that could not be freed.
+  // On a device that hangs, create nothing: it could not be freed.
   HPS_RETURN_IF_ERROR(writer.FlushToFree());
   HPS_ASSIGN_OR_RETURN(DeviceBuffer memory,
                        MakeDeviceBuffer("a table", BytesOf(row_bytes, slab_count)));
@@ -80,24 +80,25 @@ absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_
                        MakePinnedBuffer("a table's counters", kCountersBytes));
   std::memset(counters.data(), 0, counters.bytes());
   const size_t slabs_bytes = RoundUp(uint64_t{slab_count} * sizeof(Slab), kAlignment);
-  // Everything but the rows, which lie at the end.
+  // Zero everything but the rows, which are at the end.
   const size_t zeroed_bytes = kCountersBytes + slabs_bytes;
-  absl::Status zeroed = writer.Submit(writer.last_wait().deadline(), [&](cudaStream_t stream) {
-    return CudaStatus(cudaMemsetAsync(memory.data(), 0, zeroed_bytes, stream), "a new table");
+  absl::Status zeroed = writer.Submit(writer.hang_detector().deadline(), [&](cudaStream_t stream) {
+    return CudaStatus(cudaMemsetAsync(memory.data(), 0, zeroed_bytes, stream),
+                      "zeroing a new table");
   });
-  // Lookups on other streams must not find the memory's last content.
+  // Lookups on other streams must not see the memory's previous content.
   const absl::Status flushed = writer.FlushToFree();
   zeroed.Update(flushed);
   if (absl::IsDeadlineExceeded(flushed)) {
-    LeaveToDevice(writer.device(), memory, counters, owner.budget);
-    // Also where the writer had no room.
+    LeakOnHungDevice(writer.device(), memory, counters, owner.budget);
+    // Also if the writer had no room.
     return absl::DeadlineExceededError(zeroed.message());
   }
   HPS_RETURN_IF_ERROR(zeroed);
   const TableView view = {.slabs = memory.at<Slab>(kCountersBytes),
                           .rows = memory.data() + zeroed_bytes,
                           .counters = memory.at<TableCounters>(0),
-                          .gate = owner.gate,
+                          .write_sequence = owner.write_sequence,
                           .slab_count = slab_count,
                           .row_bytes = static_cast<uint32_t>(row_bytes),
                           .row_stride_bytes = StrideOf(row_bytes)};
@@ -116,7 +117,7 @@ GpuCacheTable::GpuCacheTable(const TableView& view, DeviceBuffer memory, PinnedB
 GpuCacheTable::~GpuCacheTable() {
   const DeviceScope scope(owner_.writer->device());
   if (absl::IsDeadlineExceeded(owner_.writer->FlushToFree()) || !owner_.wait_for_calls())
-    LeaveToDevice(owner_.writer->device(), memory_, counters_, owner_.budget);
+    LeakOnHungDevice(owner_.writer->device(), memory_, counters_, owner_.budget);
   memory_ = {};
   counters_ = {};
 }
@@ -127,7 +128,7 @@ TableView GpuCacheTable::view() const {
   return view;
 }
 
-// The device may be writing the copy: every counter is read at once.
+// The device may be writing the copy, so each counter is read with one load.
 uint64_t GpuCacheTable::Counter(const uint64_t TableCounters::*counter) const {
   const TableCounters* counters = counters_.at<TableCounters>(0);
   return __atomic_load_n(&(counters->*counter), __ATOMIC_RELAXED);
@@ -140,13 +141,13 @@ absl::Status GpuCacheTable::Counted(absl::Status status) {
 
 absl::Status GpuCacheTable::Validate(const RowBatch& batch) const {
   if (batch.rows.row_count < batch.keys.size() || !batch.absent.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gpu cache: ", batch.keys.size(), " keys came with ", batch.rows.row_count,
-                     " rows and ", batch.absent.size(), " absent marks, expected a row each"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gpu cache: ", batch.keys.size(), " keys with ", batch.rows.row_count, " rows and ",
+        batch.absent.size(), " absent marks; expected one row per key and no absent marks"));
   }
   if (!batch.keys.empty() && batch.rows.row_bytes != row_bytes()) {
     return absl::InvalidArgumentError(absl::StrCat("gpu cache: rows of ", batch.rows.row_bytes,
-                                                   " bytes, the table's have ", row_bytes()));
+                                                   " bytes, expected ", row_bytes()));
   }
   return absl::OkStatus();
 }
@@ -156,13 +157,13 @@ size_t GpuCacheTable::KeysPerStep(size_t row_bytes) const {
   return std::min(room_bytes / (sizeof(Key) + row_bytes), kKeysPerWriteMax);
 }
 
-absl::StatusOr<uint64_t> GpuCacheTable::Replace(const RowBatch& batch, ApplyEpoch epoch) {
+absl::StatusOr<uint64_t> GpuCacheTable::InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) {
   HPS_RETURN_IF_ERROR(Validate(batch));
   const DeviceScope scope(owner_.writer->device());
   uint64_t refused_count = 0;
   for (size_t first = 0; first < batch.keys.size();) {
     const size_t count = std::min(batch.keys.size() - first, KeysPerStep(row_bytes()));
-    // Only what comes in several steps waits for room: nothing of it is taken while there is none.
+    // Only a batch of several steps waits for room: it inserts nothing while there is none.
     const Deadline deadline =
         first == 0 ? TimePoint::min() : DeadlineAfter(RealClock(), kWriteWaitMax);
     HPS_ASSIGN_OR_RETURN(Writer::Step step, owner_.writer->ReserveBehind(
@@ -172,21 +173,21 @@ absl::StatusOr<uint64_t> GpuCacheTable::Replace(const RowBatch& batch, ApplyEpoc
     rows.data = batch.rows.row(first);
     rows.row_count = count;
     const RowBatch part = {.keys = batch.keys.subspan(first, count), .rows = rows};
-    HPS_ASSIGN_OR_RETURN(const uint64_t refused, ReplaceStep(part, epoch, std::move(step)));
+    HPS_ASSIGN_OR_RETURN(const uint64_t refused, InsertStep(part, epoch, std::move(step)));
     refused_count += refused;
     first += count;
   }
   return refused_count;
 }
 
-absl::StatusOr<uint64_t> GpuCacheTable::ReplaceStep(const RowBatch& batch, ApplyEpoch epoch,
-                                                    Writer::Step step) {
+absl::StatusOr<uint64_t> GpuCacheTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch,
+                                                   Writer::Step step) {
   const size_t keys_room = KeysRoom(batch.keys.size());
   std::byte* key_to = step.host();
   std::byte* row_to = step.host() + keys_room;
   size_t admitted = 0;
-  // From the check to the launch: Raise waits for it, so that whoever raised a watermark comes
-  // behind this step on the writer's stream.
+  // Held from the check to the launch: Raise waits for it, so that later changes of a raised key
+  // are behind this step on the writer's stream.
   const Fence::Insertion insertion(fence_, epoch);
   for (size_t i = 0; i < batch.keys.size(); ++i) {
     if (!insertion.Admits(batch.keys[i])) continue;
@@ -198,9 +199,10 @@ absl::StatusOr<uint64_t> GpuCacheTable::ReplaceStep(const RowBatch& batch, Apply
   refused_.fetch_add(refused_count, std::memory_order_relaxed);
   if (admitted == 0) return refused_count;
   const uint64_t number = step.number();
-  // Before the launch, and so before Raise can end: it then waits for a step too many at most.
+  // Before the launch, and therefore before Raise can end. At worst Raise waits for one step too
+  // many.
   Raise(last_insertion_step_, number + 1);
-  HPS_RETURN_IF_ERROR(Submit(Change::kReplace, std::move(step), keys_room, admitted));
+  HPS_RETURN_IF_ERROR(Submit(Change::kInsert, std::move(step), keys_room, admitted));
   return refused_count;
 }
 
@@ -216,8 +218,9 @@ absl::Status GpuCacheTable::Submit(Change change, Writer::Step step, size_t keys
     write.table = view();
     cudaError_t launched = cudaSuccess;
     switch (change) {
-      case Change::kReplace:
-        launched = LaunchReplace(write, dumped_slab_count_.load(std::memory_order_relaxed), stream);
+      case Change::kInsert:
+        launched =
+            LaunchInsertIfAbsent(write, dumped_slab_count_.load(std::memory_order_relaxed), stream);
         break;
       case Change::kUpdate:
         launched = LaunchUpdate(write, stream);
@@ -286,8 +289,8 @@ absl::Status GpuCacheTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoc
 absl::StatusOr<size_t> GpuCacheTable::Dump(uint64_t* cursor, std::span<Key> out,
                                            Deadline deadline) {
   if (out.size() < kDumpKeysMin) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gpu cache: a dump into ", out.size(), " keys, at least ", kDumpKeysMin));
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: dump: room for ", out.size(),
+                                                   " keys, expected at least ", kDumpKeysMin));
   }
   const DeviceScope scope(owner_.writer->device());
   const size_t room_keys = (owner_.writer->step_bytes_max() - kAlignment) / sizeof(Key);
@@ -312,11 +315,11 @@ absl::StatusOr<size_t> GpuCacheTable::DumpSlabs(uint32_t begin, uint32_t end, st
   if (!step.ok()) return LateStatus(step.status());
   std::byte* const room = step->device();
   const auto launch = [&](cudaStream_t stream) {
-    // Replaces behind this launch must not move keys across `end`; those before it are done when it
-    // runs.
+    // Insertions after this launch must not move keys across `end`; earlier ones have completed
+    // when it runs.
     dumped_slab_count_.store(end, std::memory_order_relaxed);
     HPS_RETURN_IF_ERROR(
-        CudaStatus(cudaMemsetAsync(room, 0, sizeof(uint32_t), stream), "a dump's count"));
+        CudaStatus(cudaMemsetAsync(room, 0, sizeof(uint32_t), stream), "zeroing a dump's count"));
     const cudaError_t launched =
         LaunchDump(view(), {begin, end}, static_cast<Key*>(static_cast<void*>(room + kAlignment)),
                    static_cast<uint32_t*>(static_cast<void*>(room)), stream);
@@ -343,7 +346,7 @@ absl::Status GpuCacheTable::Clear() {
   }));
 }
 
-// The writes of all tables, so that whoever found no room has some afterwards.
+// Waits for the writes of all tables, so that a caller that found no room has room afterwards.
 absl::Status GpuCacheTable::Flush(Deadline deadline) {
   const DeviceScope scope(owner_.writer->device());
   return owner_.writer->Flush(deadline);
@@ -351,7 +354,7 @@ absl::Status GpuCacheTable::Flush(Deadline deadline) {
 
 LevelStatistics GpuCacheTable::Statistics() const {
   LevelStatistics statistics;
-  // Insertions last: what is taken away was inserted before, so the difference never wraps.
+  // Read insertions last: every removed key was inserted before, so the difference never wraps.
   const uint64_t gone = Counter(&TableCounters::evictions) + Counter(&TableCounters::erased) +
                         Counter(&TableCounters::cleared);
   statistics.evictions = Counter(&TableCounters::evictions);

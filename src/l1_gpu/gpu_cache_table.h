@@ -1,7 +1,7 @@
-// One table of a device's cache: its slabs and rows in device memory, its watermarks on the host.
+// One table of a device's cache: slabs and rows in device memory, watermarks on the host.
 //
-// Writes are steps of the device's writer; what they did is counted on the device, and a copy of
-// the counts follows every write into pinned memory, so that statistics cost a lookup nothing.
+// Writes are steps of the device's writer. The device counts their effects, and every write copies
+// the counters to pinned memory, so that statistics cost lookups nothing.
 #pragma once
 
 #include <atomic>
@@ -23,33 +23,33 @@ namespace hps {
 
 class GpuCacheTable final : public DeviceCacheTable {
  public:
-  // What a table of `slab_count` slabs takes of the device's memory; UINT64_MAX when that does not
-  // fit into 64 bits, or the slabs are more than the kernels can number.
+  // Device memory of a table of `slab_count` slabs. UINT64_MAX if that exceeds 64 bits, or if the
+  // kernels can't number so many slabs.
   static uint64_t BytesOf(size_t row_bytes, uint64_t slab_count);
-  // The most slabs that fit; may be fewer than kSlabsMin.
+  // The maximum number of slabs that fit; may be less than kSlabsMin.
   static uint64_t SlabsWithin(size_t row_bytes, uint64_t bytes_max);
 
-  // What a table needs of its cache, which outlives it.
+  // The parts of the cache that a table uses. The cache outlives the table.
   struct Owner {
     Writer* writer = nullptr;
-    WriterGate* gate = nullptr;
-    // Waits until no lookup that was returned uses the table any more; false when it can't tell.
+    WriteSequence* write_sequence = nullptr;
+    // Waits until no returned lookup still uses the table; false if that can't be determined.
     std::function<bool()> wait_for_calls;
-    // Given back when the memory is free again; abandoned with memory that a device which hangs
-    // may still use.
+    // Returned when the memory is freed; leaked together with memory that a hung device may still
+    // use.
     ByteBudget::Lease budget;
   };
-  // An empty table. Errors: RESOURCE_EXHAUSTED, INTERNAL, DEADLINE_EXCEEDED (the device hangs);
-  // `owner` is not asked then.
+  // Makes an empty table. Errors: RESOURCE_EXHAUSTED, INTERNAL, DEADLINE_EXCEEDED (the device
+  // hangs); `owner` is not called then.
   static absl::StatusOr<std::unique_ptr<GpuCacheTable>> Create(size_t row_bytes,
                                                                uint32_t slab_count, Owner owner);
   ~GpuCacheTable() override;
 
-  // For kernels that are launched now.
+  // For kernels launched now.
   TableView view() const;
 
   size_t row_bytes() const override { return view_.row_bytes; }
-  absl::StatusOr<uint64_t> Replace(const RowBatch& batch, ApplyEpoch epoch) override;
+  absl::StatusOr<uint64_t> InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) override;
   absl::Status Update(const RowBatch& batch, Deadline deadline) override;
   absl::Status Erase(std::span<const Key> keys, Deadline deadline) override;
   absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
@@ -60,14 +60,14 @@ class GpuCacheTable final : public DeviceCacheTable {
   LevelStatistics Statistics() const override;
 
  private:
-  enum class Change { kReplace, kUpdate, kErase };
+  enum class Change { kInsert, kUpdate, kErase };
 
   GpuCacheTable(const TableView& view, DeviceBuffer memory, PinnedBuffer counters, Owner owner);
 
   absl::Status Validate(const RowBatch& batch) const;
   size_t KeysPerStep(size_t row_bytes) const;
-  absl::StatusOr<uint64_t> ReplaceStep(const RowBatch& batch, ApplyEpoch epoch, Writer::Step step);
-  // Launches a change of keys and rows that lie in the step's room as StepRoom says.
+  absl::StatusOr<uint64_t> InsertStep(const RowBatch& batch, ApplyEpoch epoch, Writer::Step step);
+  // Launches a change of the keys and rows in the step's staging, laid out as in StepRoom.
   absl::Status Submit(Change change, Writer::Step step, size_t keys_room, size_t key_count);
   absl::Status CopyCounters(cudaStream_t stream);
   absl::StatusOr<size_t> DumpSlabs(uint32_t begin, uint32_t end, std::span<Key> out,
@@ -77,12 +77,12 @@ class GpuCacheTable final : public DeviceCacheTable {
 
   const TableView view_;
   DeviceBuffer memory_;
-  PinnedBuffer counters_;  // a copy of the device's, as of the last write that is done
+  PinnedBuffer counters_;  // a copy of the device's counters, as of the last completed write
   Owner owner_;
   Fence fence_;
-  std::atomic<uint64_t> last_insertion_step_{0};  // its number plus one; 0 = none
-  // How far the dump under way has come. Read and written by launches, under the writer's lock,
-  // except that a dump's end may be seen late.
+  std::atomic<uint64_t> last_insertion_step_{0};  // step number plus one; 0 = none
+  // Progress of the current dump. Launches read and write it under the writer's lock, except that
+  // the end of a dump may be seen late.
   std::atomic<uint32_t> dumped_slab_count_{0};
   std::atomic<uint64_t> refused_{0};
   std::atomic<uint64_t> errors_{0};

@@ -24,13 +24,13 @@ TEST(GpuCacheTableSizeTest, SlabsFitIntoTheBytesThatTheyNeedAndIntoNoLess) {
     }
   }
   EXPECT_EQ(GpuCacheTable::SlabsWithin(1, 0), 0u);
-  // More slots than the kernels can number are never promised: the greatest number means none.
+  // A table never has more slots than the kernels can number: the largest number means none.
   EXPECT_LT(uint64_t{kSlabsMax} * kSlabSlots, uint64_t{UINT32_MAX});
   EXPECT_EQ(GpuCacheTable::BytesOf(1, uint64_t{kSlabsMax} + 1), UINT64_MAX);
   EXPECT_EQ(GpuCacheTable::SlabsWithin(1, UINT64_MAX), uint64_t{kSlabsMax});
 }
 
-// A table with a writer of its own, whose staging the test can fill.
+// A table with its own writer, whose staging the test can fill.
 class GpuCacheTableTest : public GpuTest {
  protected:
   void SetUp() override {
@@ -39,11 +39,11 @@ class GpuCacheTableTest : public GpuTest {
     auto writer = Writer::Create(0, 64 << 10);
     ASSERT_TRUE(writer.ok()) << writer.status();
     writer_ = *std::move(writer);
-    gate_ = *MakeDeviceBuffer("gate", sizeof(WriterGate));
-    ASSERT_EQ(cudaMemset(gate_.data(), 0, gate_.bytes()), cudaSuccess);
+    write_sequence_ = *MakeDeviceBuffer("write sequence", sizeof(WriteSequence));
+    ASSERT_EQ(cudaMemset(write_sequence_.data(), 0, write_sequence_.bytes()), cudaSuccess);
     auto table = GpuCacheTable::Create(64, 100,
                                        {.writer = writer_.get(),
-                                        .gate = gate_.at<WriterGate>(0),
+                                        .write_sequence = write_sequence_.at<WriteSequence>(0),
                                         .wait_for_calls = [] { return true; },
                                         .budget = {}});
     ASSERT_TRUE(table.ok()) << table.status();
@@ -58,7 +58,7 @@ class GpuCacheTableTest : public GpuTest {
   }
 
   std::unique_ptr<Writer> writer_;
-  DeviceBuffer gate_;
+  DeviceBuffer write_sequence_;
   StampedTable table_;
 };
 
@@ -66,7 +66,7 @@ TEST_F(GpuCacheTableTest, WithoutRoomAPromotionIsRefusedAtOnceAndAChangeWaits) {
   StampedBatch batch(table_, {1, 2}, 1);
   {
     const std::vector<Writer::Step> full = FillStaging();
-    EXPECT_EQ(table_.table->Replace(batch.batch(), 0).status().code(),
+    EXPECT_EQ(table_.table->InsertIfAbsent(batch.batch(), 0).status().code(),
               absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(table_.table->Update(batch.batch(), RealClock().Now()).code(),
               absl::StatusCode::kDeadlineExceeded);
@@ -79,28 +79,28 @@ TEST_F(GpuCacheTableTest, WithoutRoomAPromotionIsRefusedAtOnceAndAChangeWaits) {
     EXPECT_EQ(cursor, 0u);
     EXPECT_EQ(table_.table->Statistics().errors, 3u);
   }
-  EXPECT_EQ(*table_.table->Replace(batch.batch(), 0), 0u);
+  EXPECT_EQ(*table_.table->InsertIfAbsent(batch.batch(), 0), 0u);
   EXPECT_EQ(table_.table->Update(batch.batch(), kNoDeadline), absl::OkStatus());
   EXPECT_EQ(table_.table->Flush(kNoDeadline), absl::OkStatus());
   EXPECT_EQ(table_.table->Statistics().entries, 2u);
   EXPECT_EQ(table_.table->Statistics().updates, 2u);
 }
 
-// Would catch a raise that returns while an older insertion may still show up: the step before it
-// keeps the writer from getting to it.
+// Catches a raise that returns while an older insertion may still become visible: an earlier step
+// blocks the writer before it.
 TEST_F(GpuCacheTableTest, RaisingWaitsForTheInsertionsThatWereLetIn) {
   StampedBatch batch(table_, {1, 2}, 1);
   EXPECT_EQ(table_.table->RaiseWatermarks(batch.keys(), 1, RealClock().Now()), absl::OkStatus())
       << "nothing to wait for";
   {
     const Writer::Step before = *writer_->Reserve(1, kNoDeadline);
-    EXPECT_EQ(*table_.table->Replace(batch.batch(), 1), 0u);
+    EXPECT_EQ(*table_.table->InsertIfAbsent(batch.batch(), 1), 0u);
     EXPECT_EQ(table_.table->RaiseWatermarks(batch.keys(), 2, RealClock().Now()).code(),
               absl::StatusCode::kDeadlineExceeded);
     EXPECT_EQ(table_.table->Flush(RealClock().Now()).code(), absl::StatusCode::kDeadlineExceeded);
   }
   EXPECT_EQ(table_.table->RaiseWatermarks(batch.keys(), 2, kNoDeadline), absl::OkStatus());
-  EXPECT_EQ(*table_.table->Replace(batch.batch(), 1), 2u);
+  EXPECT_EQ(*table_.table->InsertIfAbsent(batch.batch(), 1), 2u);
 }
 
 TEST_F(GpuCacheTableTest, GivesItsBudgetAndItsMemoryBackWhenItDies) {
@@ -108,7 +108,7 @@ TEST_F(GpuCacheTableTest, GivesItsBudgetAndItsMemoryBackWhenItDies) {
   const size_t free_before = FreeDeviceBytes();
   auto table = GpuCacheTable::Create(1000, 100'000,
                                      {.writer = writer_.get(),
-                                      .gate = gate_.at<WriterGate>(0),
+                                      .write_sequence = write_sequence_.at<WriteSequence>(0),
                                       .wait_for_calls = [] { return true; },
                                       .budget = *budget.Lend(100)});
   ASSERT_TRUE(table.ok()) << table.status();
@@ -119,12 +119,12 @@ TEST_F(GpuCacheTableTest, GivesItsBudgetAndItsMemoryBackWhenItDies) {
   EXPECT_GE(FreeDeviceBytes(), free_before);
 }
 
-// Would catch a budget that promises bytes which the device has not given back.
+// Catches a budget that lends bytes which the device has not freed yet.
 TEST_F(GpuCacheTableTest, KeepsItsBudgetWithMemoryThatLookUpsMayStillUse) {
   ByteBudget budget("a cache", 100);
   auto table = GpuCacheTable::Create(64, 100,
                                      {.writer = writer_.get(),
-                                      .gate = gate_.at<WriterGate>(0),
+                                      .write_sequence = write_sequence_.at<WriteSequence>(0),
                                       .wait_for_calls = [] { return false; },
                                       .budget = *budget.Lend(60)});
   ASSERT_TRUE(table.ok()) << table.status();
@@ -133,15 +133,15 @@ TEST_F(GpuCacheTableTest, KeepsItsBudgetWithMemoryThatLookUpsMayStillUse) {
   EXPECT_FALSE(budget.Lend(41).ok());
 }
 
-// Catches: memory that is freed while a writer is at work on it, or a budget that counts on it; and
-// a wait for the device that never ends.
+// Catches: memory that is freed while a writer uses it, or a budget that counts it as free; and an
+// unlimited wait for the device.
 TEST_F(GpuCacheTableTest, LeavesItsMemoryToADeviceThatHangs) {
-  auto writer = *Writer::Create(0, 64 << 10, kLastWaitOfTests);
+  auto writer = *Writer::Create(0, 64 << 10, kHangTimeoutOfTests);
   ByteBudget budget("a cache", 100);
   const auto make = [&](uint64_t budget_bytes) {
     return GpuCacheTable::Create(64, 100,
                                  {.writer = writer.get(),
-                                  .gate = gate_.at<WriterGate>(0),
+                                  .write_sequence = write_sequence_.at<WriteSequence>(0),
                                   .wait_for_calls = [] { return true; },
                                   .budget = *budget.Lend(budget_bytes)});
   };

@@ -73,7 +73,7 @@ class GpuCacheTest : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    // What the runtime itself keeps for good is allocated once.
+    // Memory that the runtime itself keeps permanently is allocated once.
     UseCache(kSmall);
     cache_.reset();
   }
@@ -101,7 +101,7 @@ TEST_F(GpuCacheTest, TellsItsDevice) {
 
 TEST_F(GpuCacheTest, SaysWhenTheCallsMemoryCantBeHadAndLeaksNothing) {
   const size_t free_before = FreeDeviceBytes();
-  // The first calls fit, the last ones don't: 45 bytes a key and more.
+  // The first calls fit, the last ones don't: each key takes at least 45 bytes.
   DeviceCacheOptions options = {
       .bytes_max = 1 << 20, .calls_max = 1, .call_keys_max = 1, .call_staging_bytes = 0};
   options.call_staging_bytes = free_before;  // pinned on the host, and as much on the device
@@ -121,7 +121,7 @@ TEST_F(GpuCacheTest, SaysWhenATablesMemoryCantBeHadAndGivesItsBudgetBack) {
   const absl::Status status = cache_->OpenTable(64, free_before + (1 << 20)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_GE(FreeDeviceBytes(), free_before);
-  // Nothing of the budget is gone: it is all there for a table that is as large as it.
+  // The whole budget is still free: a table as large as it fits.
   EXPECT_EQ(cache_->OpenTable(kRowBytesMax, UINT64_MAX).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(cache_->OpenTable(64, 1 << 20).ok());
@@ -140,7 +140,7 @@ TEST_F(GpuCacheTest, ManyCachesTablesAndCallsLeakNothing) {
   EXPECT_GE(FreeDeviceBytes(), free_before);
 }
 
-// The whole budget may be one table: its memory comes back when it dies, for the next one.
+// One table may use the whole budget: destroying it frees the memory for the next one.
 TEST_F(GpuCacheTest, ATablesMemoryIsFreeAgainWhenItDies) {
   DeviceCacheOptions options = kSmall;
   options.bytes_max = uint64_t{1} << 30;
@@ -157,7 +157,7 @@ TEST_F(GpuCacheTest, ATablesMemoryIsFreeAgainWhenItDies) {
   }
 }
 
-// Larger than the writer's staging, so it goes in steps that wait for the device.
+// Larger than the writer's staging, so it takes several steps that wait for the device.
 TEST_F(GpuCacheTest, AWriteMayBeLargerThanTheStaging) {
   constexpr size_t kRowBytes = 4096;
   constexpr size_t kRows = 3 * kWriterStagingBytes / kRowBytes;
@@ -169,7 +169,7 @@ TEST_F(GpuCacheTest, AWriteMayBeLargerThanTheStaging) {
   std::vector<Key> keys(kRows);
   std::iota(keys.begin(), keys.end(), Key{-100});
   StampedBatch inserted(table, keys, 1);
-  ASSERT_EQ(*table.table->Replace(inserted.batch(), 0), 0u);
+  ASSERT_EQ(*table.table->InsertIfAbsent(inserted.batch(), 0), 0u);
   StampedBatch updated(table, keys, 2);
   ASSERT_EQ(table.table->Update(updated.batch(), kNoDeadline), absl::OkStatus());
   ASSERT_EQ(table.table->Flush(kNoDeadline), absl::OkStatus());
@@ -200,8 +200,8 @@ TEST_F(GpuCacheTest, AWriteMayBeLargerThanTheStaging) {
   }
 }
 
-// Rows that lie in the caller's memory, and more than a half of what is sent at a time, of the
-// widest rows: several copies and launches, one of which waits for the first.
+// Rows in the caller's memory that exceed half of the double buffer, of the widest size: several
+// copies and launches, one of which waits for the first.
 TEST_F(GpuCacheTest, AnswersMayBeLargerThanWhatIsSentAtATime) {
   DeviceCacheOptions options = kSmall;
   options.call_staging_bytes = 20 * kRowBytesMax;
@@ -246,7 +246,7 @@ TEST_F(GpuCacheTest, DeadlinesEndWaitsAndTheCallComesBackWhenTheDeviceIsDone) {
   UseCache(options);
   const StampedTable table = {OpenTable(16, 100), 1};
   StampedBatch batch(table, {1, 2}, 1);
-  ASSERT_TRUE(table.table->Replace(batch.batch(), 0).ok());
+  ASSERT_TRUE(table.table->InsertIfAbsent(batch.batch(), 0).ok());
   ASSERT_EQ(table.table->Flush(kNoDeadline), absl::OkStatus());
 
   // The caller's stream is busy for milliseconds.
@@ -278,12 +278,13 @@ TEST_F(GpuCacheTest, DeadlinesEndWaitsAndTheCallComesBackWhenTheDeviceIsDone) {
   EXPECT_TRUE(StampedRow::Matches(1, 1, 1, {rows.data(), 16}));
 }
 
-// The default stream has a name, so that a caller who works on it need not wait for it.
+// The default stream can be named explicitly, so that a caller that works on it need not wait for
+// it.
 TEST_F(GpuCacheTest, ALookUpIsOrderedOnTheDefaultStreamByItsName) {
   UseCache(kSmall);
   const StampedTable table = {OpenTable(16, 100), 1};
   StampedBatch batch(table, {1, 2}, 1);
-  ASSERT_TRUE(table.table->Replace(batch.batch(), 0).ok());
+  ASSERT_TRUE(table.table->InsertIfAbsent(batch.batch(), 0).ok());
   ASSERT_EQ(table.table->Flush(kNoDeadline), absl::OkStatus());
 
   const auto busy = *MakeDeviceBuffer("to be set", size_t{1} << 30);
@@ -315,11 +316,11 @@ TEST_F(GpuCacheTest, ALookUpIsOrderedOnTheDefaultStreamByItsName) {
   EXPECT_TRUE(misses->keys[0].empty());
 }
 
-// Catches: a cache or a table that dies before the lookups that were returned while the device
-// was at work on them, and frees what they use; and one that waits for them without end.
+// Catches: a cache or a table that is destroyed before lookups that were returned while the device
+// still worked on them, and frees their memory; and an unlimited wait for them.
 TEST_F(GpuCacheTest, LeavesItsMemoryToADeviceThatHangs) {
-  auto cache =
-      *MakeGpuCache({.bytes_max = 1 << 20, .calls_max = 2, .call_keys_max = 10}, kLastWaitOfTests);
+  auto cache = *MakeGpuCache({.bytes_max = 1 << 20, .calls_max = 2, .call_keys_max = 10},
+                             kHangTimeoutOfTests);
   StampedTable table = {*cache->OpenTable(16, cache->TableBytes(16, 100)), 1};
   const CudaStream stream = *MakeStream(StreamPriority::kHigh);
   const auto keys = *MakeDeviceBuffer("keys", 2 * sizeof(Key));
@@ -343,8 +344,8 @@ TEST_F(GpuCacheTest, LeavesItsMemoryToADeviceThatHangs) {
   cache.reset();
 }
 
-// In a process of its own: whatever is asked of a device that has failed is INTERNAL, in its own
-// words, and everything can still be destroyed. Gives the exit status.
+// In its own process: every operation on a failed device returns INTERNAL with the device's error
+// text, and everything can still be destroyed. Returns the exit status.
 int UseABrokenDevice() {
   int unexpected = 0;
   const auto expect_internal = [&](const char* what, const absl::Status& status) {
@@ -373,7 +374,7 @@ int UseABrokenDevice() {
   auto call = (*cache)->AcquireCall(2);
   if (!call.ok()) return 1;
   expect_internal("Begin", (*call)->Begin({&query, 1}, Stream()));
-  expect_internal("Replace", table.table->Replace(batch.batch(), 0).status());
+  expect_internal("InsertIfAbsent", table.table->InsertIfAbsent(batch.batch(), 0).status());
   expect_internal("Update", table.table->Update(batch.batch(), kNoDeadline));
   expect_internal("Erase", table.table->Erase(batch.keys(), kNoDeadline));
   expect_internal("RaiseWatermarks", table.table->RaiseWatermarks(batch.keys(), 1, kNoDeadline));

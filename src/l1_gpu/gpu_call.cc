@@ -16,7 +16,7 @@
 namespace hps {
 namespace {
 
-// What is known of a key's answer: nothing, its status, or that the device counts its positions.
+// The answer to a key: none yet, its status, or that the device counts its positions.
 constexpr uint8_t kNoAnswer = 0;
 constexpr uint8_t kCountedOnDevice = 0xff;
 constexpr uint8_t kDifferentAnswers = 0xfe;  // of a query
@@ -25,44 +25,46 @@ constexpr KeyStatus StatusOf(uint8_t answer) { return static_cast<KeyStatus>(ans
 static_assert(kKeyStatusCount < kDifferentAnswers);
 
 bool AreUnanswered(std::span<const uint8_t> answers) {
-  // Each is what the one before it is.
+  // The first is kNoAnswer and each one equals its predecessor.
   return answers.empty() ||
          (answers[0] == kNoAnswer &&
           std::memcmp(answers.data(), answers.data() + 1, answers.size() - 1) == 0);
 }
 
-// So many misses a look at a probe under way takes in, and later a quarter of those that are known.
-// They come as fast as they are read, and the first ones are to be fetched before the last ones
-// have come; nor should the caller be kept from what else is to do for more than a few
-// microseconds.
+// Peek takes at most this many misses at first, and later a quarter of the known ones. Misses
+// arrive as fast as they are read, and fetching should start before the last ones have arrived.
+// Peek must also not keep the caller from other work for more than a few microseconds.
 constexpr size_t kMissesPerPeekMin = 128;
 constexpr size_t kMissesPerPeekMax = 512;
 
-// A graph would run the lookup again when its buffers are another one's.
+// A captured graph would replay the lookup when its buffers belong to another one.
 absl::Status ValidateStream(cudaStream_t stream, int device) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamIsCapturing(stream, &capture), "a caller's stream"));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamIsCapturing(stream, &capture), "checking the caller's stream"));
   if (capture != cudaStreamCaptureStatusNone)
     return absl::InvalidArgumentError("gpu cache: a lookup on a stream that is being captured");
   int own_device = device;
-  HPS_RETURN_IF_ERROR(CudaStatus(cudaStreamGetDevice(stream, &own_device), "a caller's stream"));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamGetDevice(stream, &own_device), "checking the caller's stream"));
   if (own_device == device) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("gpu cache: a lookup on device ", device,
                                                  " with a stream of device ", own_device));
 }
 
-// A kernel that is given another device's memory breaks its own device for the whole process.
+// A kernel that accesses another device's memory breaks its own device for the whole process.
 absl::Status ValidatePlace(const void* memory, int device) {
   cudaPointerAttributes attributes = {};
-  HPS_RETURN_IF_ERROR(CudaStatus(cudaPointerGetAttributes(&attributes, memory), "a caller's rows"));
+  HPS_RETURN_IF_ERROR(
+      CudaStatus(cudaPointerGetAttributes(&attributes, memory), "checking the caller's memory"));
   if (attributes.type != cudaMemoryTypeDevice || attributes.device == device)
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("gpu cache: a lookup on device ", device,
                                                  " with memory of device ", attributes.device));
 }
 
-// Of the first and the last query, since asking costs more than a table: callers who mistake the
-// device mistake it for all.
+// Checks only the first and the last query, because the check costs more than probing a table. A
+// caller that uses the wrong device uses it for all queries.
 absl::Status ValidatePlaces(std::span<const DeviceCacheQuery> queries, int device) {
   for (const DeviceCacheQuery* query : {&queries.front(), &queries.back()}) {
     if (query->key_count == 0) continue;
@@ -99,7 +101,7 @@ GpuCall::GpuCall(int device, std::unique_ptr<CallBuffers> buffers,
   common_answers_.reserve(kTablesPerCallMax);
   missed_.reserve(kTablesPerCallMax);
   positions_.reserve(kTablesPerCallMax);
-  rows_to_widen_.reserve(kTablesPerCallMax);
+  rows_to_convert_.reserve(kTablesPerCallMax);
 }
 
 GpuCall::~GpuCall() = default;
@@ -114,7 +116,7 @@ void GpuCall::Lease(size_t keys_leased) {
 bool GpuCall::IsIdle() {
   if (!in_flight_) return true;
   in_flight_ = false;
-  for (cudaEvent_t event : {buffers_->last.get(), buffers_->brought.get()}) {
+  for (cudaEvent_t event : {buffers_->last.get(), buffers_->copied_ahead.get()}) {
     const absl::StatusOr<bool> done = IsDone(event);
     in_flight_ |= done.ok() && !*done;
   }
@@ -123,14 +125,14 @@ bool GpuCall::IsIdle() {
 
 absl::Status GpuCall::WaitForDevice(Deadline deadline) const {
   HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "a lookup"));
-  return WaitFor(buffers_->brought.get(), deadline, "a lookup's rows");
+  return WaitFor(buffers_->copied_ahead.get(), deadline, "a lookup's rows");
 }
 
 void GpuCall::Return() {
-  if (sender_.brought()) {
+  if (sender_.copied_ahead()) {
     const DeviceScope scope(device_);
-    // On a device that has failed nothing is under way.
-    sender_.RecordBrought().IgnoreError();
+    // On a failed device no work is in flight.
+    sender_.RecordCopyAhead().IgnoreError();
   }
   give_back_(this);
 }
@@ -148,7 +150,7 @@ absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream st
   stream_ =
       stream.handle == nullptr ? buffers_->stream.get() : static_cast<cudaStream_t>(stream.handle);
   sender_.Begin(stream_);
-  fetched_ahead_ = widened_ = false;
+  fetched_ahead_ = converted_ = false;
   if (on_host_) HPS_RETURN_IF_ERROR(output_.Begin(queries_, stream_));
   MakeViews();
   probed_ = key_count_ == 0;
@@ -156,7 +158,7 @@ absl::Status GpuCall::Begin(std::span<const DeviceCacheQuery> queries, Stream st
   if (key_count_ > 0) {
     in_flight_ = true;
     absl::Status status = Launch();
-    // Also after an error: a part of it may be under way.
+    // Also after an error: some of the work may be in flight.
     const absl::Status recorded =
         CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "a lookup");
     if (status.ok()) status = recorded;
@@ -173,7 +175,8 @@ void GpuCall::MakeViews() {
   for (size_t q = 0; q < queries_.size(); ++q) {
     const DeviceCacheQuery& query = queries_[q];
     const auto* table = dynamic_cast<const GpuCacheTable*>(query.table);
-    HPS_CHECK((table == nullptr) == (query.table == nullptr));  // else another cache's table
+    HPS_CHECK((table == nullptr) ==
+              (query.table == nullptr));  // otherwise a table of another cache
     QueryView view;
     if (table != nullptr) {
       view.table = table->view();
@@ -204,8 +207,8 @@ void GpuCall::MakeViews() {
 }
 
 absl::Status GpuCall::Launch() {
-  // What is left over must not be taken for new: after a launch that failed, and once in four
-  // thousand million lookups.
+  // Old records must not look new: after a failed launch, and when the generation wraps after 2^32
+  // lookups.
   if (misses_are_dirty_ || ++generation_ == 0) {
     misses_are_dirty_ = true;
     HPS_RETURN_IF_ERROR(buffers_->ZeroMisses());
@@ -245,8 +248,8 @@ DeviceMissesSoFar GpuCall::Peek(size_t query) {
   const size_t known = missed_[query].size();
   const size_t count_max = std::clamp(known / 4, kMissesPerPeekMin, kMissesPerPeekMax);
   bool read = ReadRecords(query, count_max);
-  // The driver is asked only where nothing else is to do, since that takes longer; and what the
-  // device has listed before its answer is looked at after it.
+  // Queries the driver only if there is nothing else to do, because that takes longer. Records that
+  // the device wrote before the driver's answer are read after it.
   const bool dry = missed_[query].size() == known;
   const bool all = (probed_ || dry) && IsProbed();
   if (all && dry) read = ReadRecords(query, count_max);
@@ -261,7 +264,7 @@ absl::StatusOr<DeviceMisses> GpuCall::Misses(Deadline deadline) {
       probed_ = true;
     }
     HPS_RETURN_IF_ERROR(probe_status_);
-    in_flight_ = sender_.brought();
+    in_flight_ = sender_.copied_ahead();
     ReadMisses();
     state_ = State::kMissed;
   }
@@ -325,28 +328,29 @@ HostRows GpuCall::Staging(size_t query, size_t row_count) {
   return rows;
 }
 
-absl::Status GpuCall::Bring(const HostRows& rows) {
+absl::Status GpuCall::CopyAhead(const HostRows& rows) {
   HPS_CHECK(state_ != State::kLeased);
   const DeviceScope scope(device_);
   in_flight_ = true;
-  return sender_.Bring(rows);
+  return sender_.CopyAhead(rows);
 }
 
 absl::Status GpuCall::Validate(const DeviceRowPiece& piece) const {
   if (piece.query >= queries_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gpu cache: a piece for query ", piece.query, " of ", queries_.size()));
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a piece for query ", piece.query,
+                                                   " of a call with ", queries_.size(),
+                                                   " queries"));
   }
   const size_t miss_count = missed_[piece.query].size();
   if (piece.first > miss_count || piece.statuses.size() > miss_count - piece.first) {
     return absl::InvalidArgumentError(absl::StrCat("gpu cache: a piece of ", piece.statuses.size(),
-                                                   " answers from ", piece.first,
-                                                   " on, the query misses ", miss_count));
+                                                   " answers from index ", piece.first,
+                                                   ", the number of misses is ", miss_count));
   }
   if (piece.rows.row_count > 0 && piece.rows.row_bytes != queries_[piece.query].row_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gpu cache: a piece with rows of ", piece.rows.row_bytes,
-                     " bytes, the query's have ", queries_[piece.query].row_bytes));
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: a piece with rows of ",
+                                                   piece.rows.row_bytes, " bytes, expected ",
+                                                   queries_[piece.query].row_bytes));
   }
   const uint8_t* const answers = answers_.get() + views_[piece.query].first_key + piece.first;
   if (TakesRow(StatusOfAll(piece.statuses)) && piece.rows.row_count >= piece.statuses.size() &&
@@ -373,20 +377,20 @@ void GpuCall::Answer(const DeviceRowPiece& piece) {
   LookupCounts& counts = counts_[piece.query];
   const size_t count = piece.statuses.size();
   if (const KeyStatus status = StatusOfAll(piece.statuses); status != kUnanswered) {
-    const uint8_t answer = piece.probe_again ? kCountedOnDevice : AnswerOf(status);
+    const uint8_t answer = piece.reprobe ? kCountedOnDevice : AnswerOf(status);
     NoteAnswer(piece.query, answer);
     std::fill_n(answers, count, answer);
     unanswered_count_ -= count;
-    if (!piece.probe_again) counts[status] += count;
+    if (!piece.reprobe) counts[status] += count;
     return;
   }
   for (size_t i = 0; i < count; ++i) {
     const KeyStatus status = piece.statuses[i];
     if (status == kUnanswered) continue;
-    answers[i] = piece.probe_again ? kCountedOnDevice : AnswerOf(status);
+    answers[i] = piece.reprobe ? kCountedOnDevice : AnswerOf(status);
     NoteAnswer(piece.query, answers[i]);
     --unanswered_count_;
-    if (!piece.probe_again) ++counts[status];
+    if (!piece.reprobe) ++counts[status];
   }
 }
 
@@ -396,8 +400,9 @@ void GpuCall::NoteAnswer(size_t query, uint8_t answer) {
   if (common != answer) common = kDifferentAnswers;
 }
 
-// Mostly all misses are answered alike, and then it does not matter which of them a position waits
-// for. To find that out takes a look at every miss, a fifth of a lookup's time where many miss.
+// In most calls all misses have the same answer; then it does not matter which key a position waits
+// for. Otherwise every miss must be looked at, which takes a fifth of a lookup's time if many keys
+// miss.
 void GpuCall::CountDuplicates(size_t query) {
   const uint8_t common = common_answers_[query];
   if (duplicate_counts_[query] == 0 || common == kCountedOnDevice) return;
@@ -406,8 +411,8 @@ void GpuCall::CountDuplicates(size_t query) {
     counts[StatusOf(common)] += duplicate_counts_[query];
     return;
   }
-  // To note the unique index of every position would cost a cache miss each: only of those that
-  // have duplicates it is noted.
+  // Recording the unique index of every position would cost a cache miss each, so only positions
+  // with duplicates are recorded.
   const std::span<const DuplicateRecord> duplicates = DuplicatesOf(query);
   const auto bit_of = [](uint32_t position) { return uint64_t{1} << position % 64; };
   for (const DuplicateRecord& record : duplicates)
@@ -442,11 +447,11 @@ absl::Status GpuCall::Finish(std::span<const DeviceRowPiece> pieces) {
   HPS_CHECK(state_ == State::kMissed);
   const DeviceScope scope(device_);
   absl::Status status = FinishPieces(pieces);
-  // What came before a piece that is refused is on its way all the same.
+  // The pieces before a refused piece are sent all the same.
   const absl::Status sent = sender_.Send();
   if (status.ok()) status = sent;
   in_flight_ |= sender_.sent();
-  // While the device is at work on what was sent.
+  // Counts while the device works on the pieces that were sent.
   if (unanswered_count_ == 0 && !std::exchange(duplicates_counted_, true)) {
     for (size_t q = 0; q < queries_.size(); ++q) CountDuplicates(q);
   }
@@ -456,28 +461,29 @@ absl::Status GpuCall::Finish(std::span<const DeviceRowPiece> pieces) {
 absl::Status GpuCall::CheckAllAnswered() const {
   if (unanswered_count_ == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("gpu cache: ", unanswered_count_, " misses were left without an answer"));
+      absl::StrCat("gpu cache: ", unanswered_count_, " misses were not answered"));
 }
 
-absl::Status GpuCall::Widen() {
+absl::Status GpuCall::ConvertToFloat32() {
   HPS_CHECK(state_ == State::kMissed);
   HPS_RETURN_IF_ERROR(CheckAllAnswered());
-  rows_to_widen_.clear();
+  rows_to_convert_.clear();
   for (const DeviceCacheQuery& query : queries_) {
-    if (query.widen_from == Dtype::kFloat32 || query.key_count == 0) continue;
-    rows_to_widen_.push_back({.rows = query.rows,
-                              .row_stride_bytes = query.row_stride_bytes,
-                              .row_count = static_cast<uint32_t>(query.key_count),
-                              .element_count = static_cast<uint32_t>(query.row_bytes / 2),
-                              .dtype = query.widen_from});
+    if (query.convert_from == Dtype::kFloat32 || query.key_count == 0) continue;
+    rows_to_convert_.push_back({.rows = query.rows,
+                                .row_stride_bytes = query.row_stride_bytes,
+                                .row_count = static_cast<uint32_t>(query.key_count),
+                                .element_count = static_cast<uint32_t>(query.row_bytes / 2),
+                                .dtype = query.convert_from});
   }
-  if (rows_to_widen_.empty()) return absl::OkStatus();
+  if (rows_to_convert_.empty()) return absl::OkStatus();
   const DeviceScope scope(device_);
-  in_flight_ = widened_ = true;
-  const absl::Status launched = CudaStatus(LaunchWiden(rows_to_widen_, stream_), "widening rows");
-  // Also after an error: a part of it may be under way.
+  in_flight_ = converted_ = true;
+  const absl::Status launched =
+      CudaStatus(LaunchConvertToFloat32(rows_to_convert_, stream_), "converting rows to float32");
+  // Also after an error: some of the work may be in flight.
   const absl::Status recorded =
-      CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "widening rows");
+      CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "converting rows to float32");
   return launched.ok() ? recorded : launched;
 }
 
@@ -494,10 +500,10 @@ absl::Status GpuCall::Wait(Deadline deadline) {
         CudaStatus(cudaEventRecord(buffers_->last.get(), stream_), "a lookup");
     if (status.ok()) status = recorded;
     HPS_RETURN_IF_ERROR(status);
-    in_flight_ = sender_.brought();
-  } else if (sender_.sent() || widened_) {
+    in_flight_ = sender_.copied_ahead();
+  } else if (sender_.sent() || converted_) {
     HPS_RETURN_IF_ERROR(WaitFor(buffers_->last.get(), deadline, "the answers of a lookup"));
-    in_flight_ = sender_.brought();
+    in_flight_ = sender_.copied_ahead();
   }
   if (sender_.probed_again()) {
     for (size_t q = 0; q < queries_.size(); ++q) {

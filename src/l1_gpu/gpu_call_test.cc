@@ -10,7 +10,7 @@
 
 namespace {
 
-thread_local bool copy_fails = false;  // the next one, as if it had never been asked for
+thread_local bool copy_fails = false;  // the next copy fails, without being started
 
 }  // namespace
 
@@ -29,8 +29,8 @@ namespace {
 
 using GpuCallTest = GpuTest;
 
-// What the device has written for an earlier lookup must not be taken for the present one's, also
-// when the number that tells them apart begins again.
+// Records that the device wrote for an earlier lookup must not be taken for the current one's, even
+// after the generation has wrapped.
 TEST_F(GpuCallTest, ForgetsTheLastLookUpAlsoWhenItsNumberBeginsAgain) {
   std::vector<GpuCall*> given_back;
   auto call = GpuCall::Create(0, {.keys_max = 100, .staging_bytes = 1000},
@@ -38,7 +38,7 @@ TEST_F(GpuCallTest, ForgetsTheLastLookUpAlsoWhenItsNumberBeginsAgain) {
   ASSERT_TRUE(call.ok()) << call.status();
   (*call)->SetGenerationForTest(UINT32_MAX - 2);
   for (size_t lookup = 1; lookup <= 6; ++lookup) {
-    // Fewer keys every time: behind them lie records of the lookup before.
+    // Fewer keys each time: records of the previous lookup follow them.
     std::vector<Key> keys(20 - 2 * lookup, -5);
     keys.front() = static_cast<Key>(lookup);
     std::vector<std::byte> rows(keys.size() * 3);
@@ -81,8 +81,8 @@ void ExpectAllMissing(GpuCall& call, const std::vector<Key>& keys) {
               testing::UnorderedElementsAreArray(keys));
 }
 
-// Would catch counters that a lookup left over because the next one's launch, which clears them,
-// was never made: the one after it would list its misses behind theirs.
+// Catches counters that are not cleared because the next launch, which clears them, failed: the
+// lookup after it would list its misses behind the old ones.
 TEST_F(GpuCallTest, AFailedLaunchLeavesNothingToTheNextLookUp) {
   auto call = GpuCall::Create(0, {.keys_max = 16, .staging_bytes = 0}, [](GpuCall*) {});
   ASSERT_TRUE(call.ok()) << call.status();
@@ -104,7 +104,7 @@ TEST_F(GpuCallTest, AFailedLaunchLeavesNothingToTheNextLookUp) {
   }
 }
 
-// Would catch a launch that takes for its own what its caller has left in the thread's last error.
+// Catches a launch that takes an older error of the calling thread for its own.
 TEST_F(GpuCallTest, AnErrorOfTheCallersIsNotTheLookUps) {
   auto call = GpuCall::Create(0, {.keys_max = 16, .staging_bytes = 0}, [](GpuCall*) {});
   ASSERT_TRUE(call.ok()) << call.status();

@@ -1,8 +1,8 @@
-// A node in small on a GPU: sources of rows with their appliers, promoters, dumpers, and readers
-// with streams of their own. Every row that is read is checked: whole, of its own key and table,
-// and never older than the reader has seen it. And keys that nobody erases nor brings back are
-// never reported as missing, unless they were evicted, which shows when all is over. HPS_TEST_ROWS
-// sets how many rows are read.
+// A small node on a GPU: sources of rows with their appliers, promoters, dumpers, and readers with
+// their own streams. Every row that is read is checked: complete, of its own key and table, and
+// never older than the reader has seen it. Keys that are never erased nor inserted again are never
+// reported as missing, unless they were evicted, which is checked at the end. HPS_TEST_ROWS sets
+// the number of rows to read.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,31 +29,31 @@
 namespace hps {
 namespace {
 
-// The test ends by then, whatever it has read.
+// The test ends by then, however many rows it has read.
 constexpr Duration kReadingMax = std::chrono::seconds(120);
 
 struct Shape {
   size_t row_bytes;
   uint64_t key_range;  // keys are 0 to key_range - 1
-  uint64_t row_count;  // that the table is made for
+  uint64_t row_count;  // that the table is sized for
   size_t change_keys_max;
 
-  // Rows of fewer bytes don't say their version: it stays 1, whatever is done to them.
+  // Narrower rows don't carry their version: it stays 1, whatever is written.
   bool has_versions() const { return row_bytes >= 16; }
 };
-// Rows of one request each that are nearly all held; rows of several requests under constant
-// eviction and moves; wide rows of few keys that are overwritten all the time.
+// Three shapes: rows of one memory request each that are nearly all held; rows of several requests
+// with constant eviction and moves; wide rows of few keys that are overwritten constantly.
 constexpr std::array<Shape, 3> kShapes = {{{32, uint64_t{1} << 19, uint64_t{1} << 19, 4096},
                                            {144, uint64_t{1} << 18, uint64_t{1} << 17, 2048},
                                            {1024, 4096, 4096, 4096}}};
-// The widths that have kernels of their own, and one that is copied byte by byte.
+// The widths with their own kernels, and one that is copied byte by byte.
 constexpr std::array<Shape, 5> kShapesOfKernels = {{{512, uint64_t{1} << 16, 60'000, 2048},
                                                     {256, uint64_t{1} << 16, 60'000, 2048},
                                                     {128, uint64_t{1} << 18, 240'000, 2048},
                                                     {64, uint64_t{1} << 17, 120'000, 2048},
                                                     {3, uint64_t{1} << 16, 60'000, 2048}}};
 
-// Who writes beside the readers. Beside updates alone readers prove less.
+// The kind of concurrent writers. During updates only, readers prove less.
 enum class Writing { kAll, kUpdatesAlone };
 
 // Keys that are inserted once, before the first lookup, and never erased.
@@ -75,12 +75,12 @@ class Source {
       for (uint64_t key = first; key < std::min(first + 4096, shape_.key_range); ++key)
         keys.push_back(static_cast<Key>(key));
       StampedBatch batch(table_, keys, 1);
-      ASSERT_TRUE(table_.table->Replace(batch.batch(), 0).ok());
+      ASSERT_TRUE(table_.table->InsertIfAbsent(batch.batch(), 0).ok());
       ASSERT_EQ(table_.table->Flush(kNoDeadline), absl::OkStatus());
     }
   }
 
-  // Which kept keys are not held, when nothing is written any more. [key_range]
+  // The permanent keys that are not held after the last write. [key_range]
   std::vector<bool> GoneKeys(DeviceCache& cache) const {
     std::vector<bool> gone(shape_.key_range);
     std::vector<std::byte> rows(kGoneKeysPerCall * shape_.row_bytes);
@@ -102,8 +102,8 @@ class Source {
     return gone;
   }
 
-  // Even versions are deletions. A change goes to the source between the fence and the
-  // publication; the table is brought up to date afterwards.
+  // Even versions are deletions. A change goes to the source between the fence and the publication;
+  // the table is refreshed afterwards.
   void Apply(const std::atomic<bool>& stopped, Writing writing) {
     std::mt19937_64 random(11 + shape_.row_bytes);
     while (!stopped) {
@@ -126,7 +126,7 @@ class Source {
       StampedBatch batch(table_, changed, changed_versions);
       EXPECT_EQ(table_.table->Update(batch.batch(), kNoDeadline), absl::OkStatus());
       EXPECT_EQ(table_.table->Erase(deleted, kNoDeadline), absl::OkStatus());
-      // Else changes fill the writer's staging, and there is seldom room for an insertion.
+      // Otherwise changes fill the writer's staging, and insertions rarely find room.
       if (writing == Writing::kAll) {
         EXPECT_EQ(table_.table->Flush(kNoDeadline), absl::OkStatus());
       }
@@ -146,7 +146,7 @@ class Source {
         versions.push_back(version);
       }
       StampedBatch batch(table_, keys, versions);
-      const absl::Status replaced = table_.table->Replace(batch.batch(), epoch).status();
+      const absl::Status replaced = table_.table->InsertIfAbsent(batch.batch(), epoch).status();
       EXPECT_TRUE(replaced.ok() || absl::IsResourceExhausted(replaced)) << replaced;
       if (!replaced.ok()) std::this_thread::yield();
     }
@@ -173,7 +173,7 @@ class Source {
 
   Version Current(Key key) const { return versions_[static_cast<size_t>(key)].load(); }
 
-  // Unique keys from anywhere, at an odd distance.
+  // Unique keys from a random start, at an odd distance.
   std::vector<Key> DrawRun(std::mt19937_64& random, size_t count) const {
     std::vector<Key> keys(std::min<uint64_t>(count, shape_.key_range));
     const uint64_t first = random(), step = random() | 1;
@@ -188,7 +188,7 @@ class Source {
   std::vector<std::atomic<Version>> versions_;
 };
 
-// Which kept keys of each source a reader was told to be missing.
+// The permanent keys of each source that a reader was told to be missing.
 class MissedKeys {
  public:
   explicit MissedKeys(const std::vector<std::unique_ptr<Source>>& sources) {
@@ -205,15 +205,15 @@ class MissedKeys {
   std::vector<std::vector<bool>> missed_;
 };
 
-// How a reader asks: the kernels differ.
+// The forms of a reader's lookups, because the kernels differ.
 enum class Asking { kAllTables, kOneTable, kManyQueries };
 
-// One session: its stream, its outputs, and what it has seen.
+// One session: its stream, its outputs, and the versions it has seen.
 class Reader {
  public:
   // Short launches, so that writes get their turn between them.
   static constexpr size_t kKeysMax = size_t{1} << 16;
-  // Of a call of kManyQueries: more than a launch takes in its arguments.
+  // Per call of kManyQueries: more than one launch takes in its arguments.
   static constexpr size_t kManyQueries = 40;
 
   Reader(const std::vector<std::unique_ptr<Source>>& sources, Asking asking)
@@ -265,13 +265,13 @@ class Reader {
  private:
   struct Part {
     DeviceBuffer keys, rows, status, seen;
-    size_t key_count = 0;  // of the present call
+    size_t key_count = 0;  // of the current call
   };
   static size_t KeysOf(const Source& source) {
     return std::min<size_t>(kKeysMax, source.shape().key_range);
   }
 
-  // One lookup; gives its hits.
+  // One lookup; returns its number of hits.
   uint64_t ReadSources(DeviceCache& cache, std::mt19937_64& random,
                        std::span<const size_t> sources) {
     std::vector<DeviceCacheQuery> queries;
@@ -301,7 +301,7 @@ class Reader {
     return hits;
   }
 
-  // `whole` in as many queries as the reader makes of it.
+  // Splits `whole` into as many queries as the reader uses.
   void AddQueries(const DeviceCacheQuery& whole, std::vector<DeviceCacheQuery>& queries) const {
     const size_t count = asking_ == Asking::kManyQueries ? kManyQueries / parts_.size() : 1;
     for (size_t i = 0; i < count; ++i) {
@@ -318,7 +318,7 @@ class Reader {
   DeviceCacheQuery Prepare(size_t s, std::mt19937_64& random) {
     const Source& source = *sources_[s];
     Part& part = parts_[s];
-    // Small calls have kernels of their own.
+    // Small calls have their own kernels.
     part.key_count = random() % 4 == 0 ? std::min<size_t>(KeysOf(source), 3001) : KeysOf(source);
     // The range is a power of two, so an odd step visits no key twice.
     EXPECT_EQ(LaunchMakeKeys({.keys = part.keys.at<Key>(0),
@@ -469,7 +469,7 @@ class GpuConcurrencyTest : public GpuTest {
     return wanted == nullptr ? 1'000'000'000 : std::strtoull(wanted, nullptr, 10);
   }
 
-  // All readers beside writers, until `rows_wanted` were read on the device.
+  // Runs all readers concurrently with writers, until `rows_wanted` were read on the device.
   void Run(uint64_t rows_wanted, Writing writing) {
     std::atomic<bool> stopped = false;
     std::atomic<uint64_t> rows_read = 0;
@@ -564,7 +564,7 @@ TEST_F(GpuConcurrencyTest, SoDoReadersThroughTheKernelsOfOneWidth) {
   Run(RowsWanted(), Writing::kAll);
 }
 
-// Catches readers that take a row for whole because no slab was changed.
+// Catches readers that accept a torn row because no slab was changed.
 TEST_F(GpuConcurrencyTest, SoDoReadersBesideUpdatesAlone) {
   ASSERT_NO_FATAL_FAILURE(MakeSources(kShapesOfKernels));
   for (Asking asking : {Asking::kOneTable, Asking::kOneTable, Asking::kAllTables})

@@ -1,6 +1,6 @@
-// Keys that everybody asks for all the time, while their rows change with pauses between. So many
-// rows come from the multiprocessors' own caches, which lookups before and beside have filled; and
-// all the same a row is whole, and a lookup that begins after an update shows it.
+// Keys that are queried all the time, while their rows change with pauses between. Many rows then
+// come from the multiprocessors' own caches, which earlier and concurrent lookups have filled. Even
+// so a row is never torn, and a lookup that begins after an update shows it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
   static constexpr uint64_t kTable = 1;
   static constexpr Version kVersions = 10'000;
   static constexpr size_t kKeysMax = size_t{1} << 17;
-  // The test ends by then, whatever it has seen.
+  // The test ends by then, however many rows it has checked.
   static constexpr Duration kLastsMax = std::chrono::seconds(8);
 
   void SetUp() override {
@@ -48,7 +48,7 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
               kTable};
     std::iota(hot_keys_.begin(), hot_keys_.end(), Key{0});
     StampedBatch batch(table_, hot_keys_, 1);
-    ASSERT_TRUE(table_.table->Replace(batch.batch(), 0).ok());
+    ASSERT_TRUE(table_.table->InsertIfAbsent(batch.batch(), 0).ok());
     ASSERT_EQ(table_.table->Flush(kNoDeadline), absl::OkStatus());
   }
 
@@ -59,7 +59,8 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
     return keys;
   }
 
-  // Lookups of device memory, one behind the other; the device sees whether each row is whole.
+  // Lookups with device memory, one after the other; the device checks whether each row is
+  // complete.
   void KeepHot(uint64_t seed) {
     GpuCacheMemory memory;
     const std::vector<Key> keys = RandomKeys(kKeysMax, seed);
@@ -101,7 +102,7 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
     EXPECT_EQ(counted.foreign, 0u) << "of " << counted.hits << " rows: torn, or another key's";
   }
 
-  // Lookups whose rows are all looked at.
+  // Lookups whose rows are all checked.
   void Check(size_t key_count) {
     const std::vector<Key> keys = RandomKeys(key_count, key_count);
     std::vector<std::byte> rows(keys.size() * row_bytes_);
@@ -118,7 +119,7 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
       ASSERT_EQ(call->Begin({&query, 1}, Stream()), absl::OkStatus());
       ASSERT_TRUE(call->Misses(kNoDeadline).ok());
       ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
-      // Of one call's rows of a key any may be the newer one.
+      // Within one call, any row of a key may be the newer one.
       std::vector<Version> next = seen;
       for (size_t i = 0; i < keys.size(); ++i) {
         const auto key = static_cast<size_t>(keys[i]);
@@ -134,7 +135,7 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
     }
   }
 
-  // Updates all hot keys; then nobody writes for a while.
+  // Updates all hot keys, then pauses.
   void Write() {
     const TimePoint end = RealClock().Now() + kLastsMax;
     for (Version version = 2; version <= kVersions && !HasFatalFailure(); ++version) {
@@ -153,14 +154,14 @@ class GpuHotRowsTest : public GpuTest, public testing::WithParamInterface<HotRow
   StampedTable table_;
   const size_t row_bytes_ = GetParam().row_bytes;
   std::vector<Key> hot_keys_ = std::vector<Key>(GetParam().key_count);
-  std::atomic<Version> shown_{1};  // every lookup that begins now shows it, or a later one
+  std::atomic<Version> shown_{1};  // every lookup from now on shows it, or a later one
   std::atomic<bool> stopped_{false};
   std::atomic<uint64_t> checked_{0};
 };
 
-// While nobody writes, rows are read through those caches, which the other concurrency tests, whose
-// writers never rest, hardly do. Catches: tiles of one call that take some lines of a row from
-// before an update, and others from behind it.
+// Between the updates, rows are read through those caches. The other concurrency tests, whose
+// writers never pause, hardly do this. Catches: tiles of one call that take some lines of a row
+// from before an update, and others from after it.
 TEST_P(GpuHotRowsTest, ConcurrentLookUpsShowWhatWasUpdatedBefore) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 3; ++i) threads.emplace_back([this, i] { KeepHot(i + 1); });
@@ -173,7 +174,8 @@ TEST_P(GpuHotRowsTest, ConcurrentLookUpsShowWhatWasUpdatedBefore) {
   RecordProperty("checked", std::to_string(checked_));
 }
 
-// Few keys that all fit into those caches, and so many that lines of one row come and go apart.
+// Few keys that all fit into those caches, and so many that the lines of one row are evicted
+// separately.
 INSTANTIATE_TEST_SUITE_P(Shapes, GpuHotRowsTest,
                          testing::Values(HotRows{128, 64}, HotRows{512, 768}, HotRows{1024, 512},
                                          HotRows{1024, 64}),

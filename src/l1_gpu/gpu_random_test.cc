@@ -1,6 +1,6 @@
-// Random operations on tables of all widths beside a plain map of what their sources hold: whatever
-// a table answers must be its source's present row. Rows are checked on the device, so that there
-// can be many. HPS_TEST_OPERATIONS sets how many (keys read, promoted, changed or erased).
+// Random operations on tables of all widths, compared with a plain map of their sources: every
+// answer of a table must be its source's current row. Rows are checked on the device, so that there
+// can be many. HPS_TEST_OPERATIONS sets their number (keys read, promoted, changed or erased).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class History {
 
   size_t Draw(size_t count) { return random_() % count; }
   size_t DrawIndex() {
-    // A few hot keys meet all operations often; the rest presses on the capacity.
+    // A few hot keys meet all operations often; the other keys fill the capacity.
     return Draw(4) == 0 ? Draw(50) : Draw(kKeySpace);
   }
   std::vector<size_t> DrawUnique(size_t count) {
@@ -65,14 +65,14 @@ class History {
     return count;
   }
 
-  // Inserts one of the fetched batches, the freshest or any older one.
+  // Inserts one of the fetched batches, the newest or any older one.
   size_t Promote() {
     if (fetched_.empty()) return 0;
     const size_t index = Draw(2) == 0 ? fetched_.size() - 1 : Draw(fetched_.size());
     const Promotion promotion = std::move(fetched_[index]);
     fetched_.erase(fetched_.begin() + static_cast<std::ptrdiff_t>(index));
     StampedBatch batch(table_, promotion.keys, promotion.versions);
-    const auto refused = table_.table->Replace(batch.batch(), promotion.epoch);
+    const auto refused = table_.table->InsertIfAbsent(batch.batch(), promotion.epoch);
     if (absl::IsResourceExhausted(refused.status())) {
       ++dropped_;
       return 0;
@@ -101,7 +101,8 @@ class History {
     return indices.size();
   }
 
-  // Every key that is dumped is one of the source's, once; they are as many as are held.
+  // Every dumped key is one of the source's and appears once; their number is that of the held
+  // keys.
   void CheckDump() {
     std::vector<Key> all, buffer(1000);
     uint64_t cursor = 0;
@@ -208,7 +209,7 @@ class CheckedQuery {
 
 struct Width {
   size_t row_bytes;
-  size_t weight;  // its share of the operations, in percent: wide rows take their time
+  size_t weight;  // its share of the operations, in percent: wide rows take longer
 };
 constexpr Width kWidths[] = {{1, 18},   {3, 14},   {4, 14},   {64, 14},  {127, 10},
                              {128, 10}, {512, 10}, {1000, 5}, {4096, 3}, {16384, 2}};
@@ -238,7 +239,7 @@ class GpuRandomTest : public GpuTest {
 
   History& AnyHistory() { return *by_weight_[random_() % by_weight_.size()]; }
 
-  // Asks one to four tables in one call; misses are answered as absent.
+  // Queries one to four tables in one call; misses are answered as absent.
   size_t LookUp() {
     std::vector<DeviceCacheQuery> requests;
     const size_t query_count = 1 + random_() % queries_.size();

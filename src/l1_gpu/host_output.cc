@@ -13,7 +13,8 @@ namespace {
 
 constexpr size_t kChunkBytes = kCallOutputBytes / 2;
 
-// Rows that travel in a few microseconds: less than a second synchronization costs.
+// Rows of at most this size transfer in a few microseconds, less than the cost of a second
+// synchronization.
 constexpr size_t kAheadBytesMax = size_t{256} << 10;
 
 constexpr size_t kAlignment = 16;
@@ -93,7 +94,7 @@ void HostOutput::Deliver(size_t chunk) {
       std::memcpy(query.rows + (begin - begin_[q]), from, end - begin);
       continue;
     }
-    // The first and the last row may be cut by the chunk.
+    // The chunk may begin or end within a row.
     for (uint64_t at = begin - begin_[q]; at < end - begin_[q];) {
       const uint64_t row = at / query.row_bytes;
       const uint64_t within = at % query.row_bytes;

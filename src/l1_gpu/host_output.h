@@ -1,7 +1,7 @@
-// Brings the rows of a lookup whose outputs lie on the host from the device to their places.
+// Copies the rows of a lookup with outputs on the host from the device to the caller's memory.
 //
-// Rows lie packed in the call's output memory on the device, query after query. They travel through
-// two halves of pinned memory: while one is copied to the caller, the other one is filled.
+// Rows are packed in the call's output memory on the device, query after query. They travel through
+// two halves of pinned memory: one half is copied to the caller while the other is filled.
 //
 // Not thread-safe. Writes to the caller's memory only within Copy.
 #pragma once
@@ -22,29 +22,29 @@ namespace hps {
 
 class HostOutput {
  public:
-  // All memory is reserved here. `buffers` outlives it.
+  // Reserves all memory. `buffers` must outlive this object.
   explicit HostOutput(CallBuffers& buffers);
 
-  // Lays the rows of the queries out and makes room. Errors: RESOURCE_EXHAUSTED, INTERNAL.
+  // Computes the layout of the queries' rows and makes room. Errors: RESOURCE_EXHAUSTED, INTERNAL.
   absl::Status Begin(std::span<const DeviceCacheQuery> queries, cudaStream_t stream);
 
-  // Where the rows of query q begin in the output memory; aligned to 16 bytes.
+  // The offset of the rows of query q in the output memory; aligned to 16 bytes.
   uint64_t begin_bytes(size_t query) const { return begin_[query]; }
 
-  // Asks for rows that a lookup without misses needs, where they are few: they are there when the
-  // probe is waited for. Returns whether it did. Errors: INTERNAL.
+  // Starts the copy of the rows if there are few. If no key misses, they have arrived when the
+  // probe has been waited for. Returns whether it started the copy. Errors: INTERNAL.
   absl::StatusOr<bool> FetchAhead();
   cudaEvent_t fetched_ahead() const { return buffers_.output_done[0].get(); }
 
-  // Copies all rows and statuses to the caller; `fetched` when FetchAhead's are still right.
+  // Copies all rows and statuses to the caller. `fetched`: the rows of FetchAhead are still valid.
   // Errors: DEADLINE_EXCEEDED, INTERNAL.
   absl::Status Copy(bool fetched, Deadline deadline);
 
  private:
   size_t chunk_count() const;
-  // Starts the copy of a chunk, with the statuses if it is the first.
+  // Starts the copy of a chunk; the first chunk includes the statuses.
   absl::Status Fetch(size_t chunk);
-  // Copies a chunk that has arrived to the caller's rows.
+  // Copies an arrived chunk to the caller's rows.
   void Deliver(size_t chunk);
   void DeliverStatuses();
 

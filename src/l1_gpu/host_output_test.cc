@@ -48,7 +48,7 @@ class HostOutputTest : public GpuTest {
     }
     ASSERT_EQ(output_->Begin(queries_, buffers_->stream.get()), absl::OkStatus());
     ASSERT_EQ(cudaStreamSynchronize(buffers_->stream.get()), cudaSuccess);
-    // What the kernels would have written: row i of query q is the stamped row of key i.
+    // The rows as the kernels would write them: row i of query q is the stamped row of key i.
     std::vector<KeyStatus> statuses;
     for (size_t q = 0; q < wanted_.size(); ++q) {
       std::vector<std::byte> rows(wanted_[q].key_count * wanted_[q].row_bytes);
@@ -96,7 +96,7 @@ class HostOutputTest : public GpuTest {
 };
 
 // Chunks end within rows of both kinds, with and without gaps.
-TEST_F(HostOutputTest, BringsRowsThatAreCutByChunks) {
+TEST_F(HostOutputTest, CopiesRowsThatAreCutByChunks) {
   Begin({{7, 3, 0, true},
          {1000, 5000, 0, true},
          {16384, 300, 5, false},

@@ -12,7 +12,7 @@ namespace {
 
 static_assert(kRowBytesMax <= UINT16_MAX, "QueryTask::row_bytes has 16 bits");
 
-// Hands out parts of one block; without a block it only counts.
+// Hands out parts of one block; without a block it only counts bytes.
 class Carver {
  public:
   explicit Carver(std::byte* block) : block_(block) {}

@@ -17,7 +17,7 @@ struct Part {
   size_t bytes;
 };
 
-// Would catch parts that overlap or leave their block: each is filled with a byte of its own.
+// Catches parts that overlap or exceed their block: each is filled with its own byte value.
 void ExpectApart(const std::vector<Part>& parts, const std::vector<std::byte>& block) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto* begin = static_cast<const std::byte*>(parts[i].begin);
@@ -52,7 +52,7 @@ TEST(MissBuffersTest, PartsLieApartWithinTheirBlocks) {
   }
 }
 
-// Catches a record that is believed when the host has seen one half of it only.
+// Catches a record that is accepted when the host has seen only one half of it.
 TEST(MissRecordTest, ATornRecordIsNotBelieved) {
   const auto record_of = [](Key key, uint32_t position, uint32_t generation) {
     return MissRecord{.key = key, .position = position, .check = MissCheck(key, generation)};
@@ -68,10 +68,10 @@ TEST(MissRecordTest, ATornRecordIsNotBelieved) {
   EXPECT_FALSE(ReadMissRecord(empty, 5, &key));
   for (const MissRecord& before : {empty, old_record}) {
     MissRecord torn = before;
-    torn.key = new_record.key;  // the first half has come
+    torn.key = new_record.key;  // the first half has arrived
     EXPECT_FALSE(ReadMissRecord(torn, 5, &key));
     torn = before;
-    torn.position = new_record.position;  // the second half has come
+    torn.position = new_record.position;  // the second half has arrived
     torn.check = new_record.check;
     EXPECT_FALSE(ReadMissRecord(torn, 5, &key));
   }

@@ -1,8 +1,8 @@
-// Counts the CUDA runtime's calls that synchronize, or that make or free memory, streams or events,
-// thread by thread, in programs that CMake's hps_count_runtime_calls has linked so that they pass
-// through here: those that hps uses and those that would do the same, as listed below.
+// Counts, per thread, the CUDA runtime calls that synchronize, or that create or free memory,
+// streams or events. Works in programs linked with CMake's hps_count_runtime_calls. Covers the
+// functions listed below: those that hps uses and their equivalents.
 //
-// Exactly one file of the program includes this.
+// Include it in exactly one file of the program.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,7 @@
 
 namespace hps {
 
-// By this thread, since it began.
+// Calls of this thread since it started.
 inline thread_local uint64_t runtime_calls_here = 0;
 
 }  // namespace hps

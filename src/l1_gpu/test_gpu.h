@@ -1,4 +1,4 @@
-// What the tests of the GPU's cache share: when they can run, and memory of the device.
+// Shared by the tests of the GPU cache: when they can run, and device memory.
 //
 // Include it in tests only.
 #pragma once
@@ -25,13 +25,13 @@
 
 namespace hps {
 
-// Empty where there is a GPU.
+// Empty if there is a GPU.
 inline std::string WhyNoGpu() {
   const absl::Status status = CheckGpuDevice(0);
   return status.ok() ? std::string() : "needs a GPU: " + std::string(status.message());
 }
 
-// Skips, visibly, where there is no GPU.
+// Skips, visibly, without a GPU.
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -41,8 +41,8 @@ class GpuTest : public testing::Test {
   }
 };
 
-// Keeps a stream from going on, as a device that hangs does, until it dies; or for half a minute,
-// after which it fails: somebody waits for it without end.
+// Blocks a stream, as a hung device would, until it is destroyed. After half a minute it fails the
+// test, because some wait has no limit.
 class StreamHold {
  public:
   explicit StreamHold(cudaStream_t stream) {
@@ -70,20 +70,20 @@ class StreamHold {
   std::atomic<bool> is_over_{false};
 };
 
-// What dies on a device that is held gives it up after this long; a device that works answers
-// sooner, also under a sanitizer.
-inline constexpr Duration kLastWaitOfTests = std::chrono::seconds(2);
+// The hang timeout of objects on a blocked device. A responsive device answers sooner, even under a
+// sanitizer.
+inline constexpr Duration kHangTimeoutOfTests = std::chrono::seconds(2);
 
-// Bytes of the device that nobody has allocated. The runtime itself gives some back now and then:
-// less than before is a leak, more is not.
+// Free bytes of the device. The runtime occasionally frees some itself: less than before is a leak,
+// more is not.
 inline size_t FreeDeviceBytes() {
   size_t free_bytes = 0, total_bytes = 0;
   EXPECT_EQ(cudaMemGetInfo(&free_bytes, &total_bytes), cudaSuccess);
   return free_bytes;
 }
 
-// Device memory for the contract suite. Freed blocks are kept for the next ones of their size,
-// since the runtime's own allocation waits for the whole device. Thread-safe.
+// Device memory for the contract suite. Freed blocks are reused for their size, because the
+// runtime's allocation waits for the whole device. Thread-safe.
 class GpuCacheMemory final : public CacheMemory {
  public:
   MemorySpace space() const override { return MemorySpace::kDevice; }
@@ -121,8 +121,7 @@ class GpuCacheMemory final : public CacheMemory {
   }
 
   Mutex mutex_;
-  CudaStream stream_
-      HPS_GUARDED_BY(mutex_);  // made when it is needed, not before a test is skipped
+  CudaStream stream_ HPS_GUARDED_BY(mutex_);  // created on demand, not before a test is skipped
   std::vector<DeviceBuffer> blocks_ HPS_GUARDED_BY(mutex_);
   std::map<std::byte*, size_t> block_bytes_ HPS_GUARDED_BY(mutex_);
   std::map<size_t, std::vector<std::byte*>> free_ HPS_GUARDED_BY(mutex_);

@@ -6,7 +6,7 @@ namespace hps {
 namespace {
 
 constexpr uint32_t kThreadsPerBlock = 256;
-constexpr uint32_t kLanesPerRow = 4;  // 32 bytes at a time: the narrow rows are the many ones
+constexpr uint32_t kLanesPerRow = 4;  // 32 bytes at a time: most rows are narrow
 constexpr uint32_t kRowsPerBlock = kThreadsPerBlock / kLanesPerRow;
 
 // As StampedRow::Word, which is host code; test_row_check_test.cc compares them.

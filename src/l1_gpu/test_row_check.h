@@ -1,5 +1,5 @@
-// Checks stamped rows (testing/fakes/stamped_row.h) where they lie, on the device, so that a test
-// can look at more rows than would fit through the bus. Include it in tests only.
+// Checks stamped rows (testing/fakes/stamped_row.h) on the device, so that a test can check more
+// rows than fit through the bus. Include it in tests only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace hps {
 
-// In device memory; zeroed by the test.
+// Results, in device memory; the test zeroes it.
 struct RowCheckResult {
   unsigned long long hits = 0;     // rows that were checked
   unsigned long long foreign = 0;  // torn, or of another key or table, or not the expected version
@@ -27,10 +27,10 @@ struct RowCheckArgs {
   size_t row_bytes = 0;
   size_t row_stride_bytes = 0;
   const KeyStatus* status = nullptr;  // only rows of kHitL1 are looked at
-  // Either the version that position i has to have...
+  // Either the required version of each position ...
   const Version* expected = nullptr;
-  // ...or, for keys from 0 to a dense maximum and rows of 16 bytes and more, the newest version of
-  // each key that was seen, which the check raises. REQUIRES: no key twice in one check.
+  // ... or, for keys from 0 to a dense maximum and rows of at least 16 bytes, the newest version of
+  // each key seen so far, which the check raises. REQUIRES: no duplicate key in one check.
   Version* seen = nullptr;
   RowCheckResult* result = nullptr;
 };
@@ -38,8 +38,8 @@ struct RowCheckArgs {
 // Asynchronous.
 cudaError_t LaunchRowCheck(const RowCheckArgs& args, cudaStream_t stream);
 
-// keys[i] = (first + i x step) mod key_range: unique where step and key_range have no common
-// divisor and count <= key_range. Asynchronous.
+// keys[i] = (first + i x step) mod key_range: unique if step and key_range are coprime and count <=
+// key_range. Asynchronous.
 struct MakeKeysArgs {
   Key* keys = nullptr;
   size_t count = 0;
@@ -49,7 +49,7 @@ struct MakeKeysArgs {
 };
 cudaError_t LaunchMakeKeys(const MakeKeysArgs& args, cudaStream_t stream);
 
-// Breaks the device for this process: every operation on it fails from then on. Asynchronous.
+// Breaks the device for this process: every later operation on it fails. Asynchronous.
 cudaError_t LaunchTrap(cudaStream_t stream);
 
 }  // namespace hps

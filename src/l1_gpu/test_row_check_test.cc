@@ -32,8 +32,8 @@ class RowCheckTest : public GpuTest {
   GpuCacheMemory memory_;
 };
 
-// The check itself must be trusted by the tests that use it: it takes every right row and finds one
-// flipped bit anywhere in a row.
+// Other tests rely on this check: it accepts every correct row and finds one flipped bit anywhere
+// in a row.
 TEST_F(RowCheckTest, TakesRightRowsAndFindsAnyWrongByte) {
   for (size_t row_bytes : {1, 3, 7, 8, 9, 16, 33, 128, 1000}) {
     const size_t count = row_bytes + 1;

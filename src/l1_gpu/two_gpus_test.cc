@@ -1,4 +1,4 @@
-// What a process with caches on two devices relies on. Skips itself where there is one.
+// Guarantees for a process with caches on two devices. Skipped with fewer than two GPUs.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kRowBytes = 64;
 constexpr size_t kKeys = 1000;
 
-// A cache on a device, its table, and a lookup's memory there.
+// A cache on a device, its table, and device memory for a lookup.
 struct Node {
   std::unique_ptr<DeviceCache> cache;
   StampedTable table;
@@ -55,7 +55,7 @@ class TwoGpusTest : public GpuTest {
     }
   }
 
-  // The device's rows are of version device + 1.
+  // The rows of device d have version d + 1.
   void MakeNode(int device) {
     const DeviceScope scope(device);
     nodes_[static_cast<size_t>(device)] = std::make_unique<Node>();
@@ -68,7 +68,7 @@ class TwoGpusTest : public GpuTest {
     ASSERT_TRUE(table.ok()) << table.status();
     node.table = {*std::move(table), 1};
     StampedBatch batch(node.table, keys_, static_cast<Version>(device + 1));
-    ASSERT_TRUE(node.table.table->Replace(batch.batch(), 0).ok());
+    ASSERT_TRUE(node.table.table->InsertIfAbsent(batch.batch(), 0).ok());
     ASSERT_EQ(node.table.table->Flush(kNoDeadline), absl::OkStatus());
     node.keys = *MakeDeviceBuffer("keys", kKeys * sizeof(Key));
     node.rows = *MakeDeviceBuffer("rows", kKeys * kRowBytes);
@@ -78,7 +78,7 @@ class TwoGpusTest : public GpuTest {
         cudaSuccess);
   }
 
-  // Rows of `device` that a lookup there gave wrongly. The thread's current device is another one.
+  // The number of wrong rows of a lookup on `device`. The thread's current device is another one.
   size_t WrongRows(int device) {
     const Node& node = *nodes_[static_cast<size_t>(device)];
     const DeviceCacheQuery query = node.query();
@@ -111,7 +111,8 @@ TEST_F(TwoGpusTest, EachDeviceAnswersFromItsOwnCache) {
   std::array<std::thread, 2> threads;
   for (int device : {0, 1}) {
     threads[static_cast<size_t>(device)] = std::thread([&, device] {
-      (void)cudaSetDevice(1 - device);  // a lookup chooses its device itself, and gives it back
+      (void)cudaSetDevice(
+          1 - device);  // a lookup selects its device itself and restores the previous one
       for (int round = 0; round < 200; ++round)
         wrong[static_cast<size_t>(device)] += WrongRows(device);
       int current = -1;
@@ -124,8 +125,8 @@ TEST_F(TwoGpusTest, EachDeviceAnswersFromItsOwnCache) {
   for (const size_t rows : wrong) EXPECT_LT(rows, 200u * 5);
 }
 
-// Without the check the kernel would write where it can't, which ends every later call on its
-// device.
+// Without the check the kernel would write to an invalid address, which makes every later call on
+// its device fail.
 TEST_F(TwoGpusTest, MemoryOfTheOtherDeviceIsRefused) {
   for (size_t device : {0, 1}) {
     const Node& node = *nodes_[device];
@@ -145,7 +146,7 @@ TEST_F(TwoGpusTest, MemoryOfTheOtherDeviceIsRefused) {
   }
 }
 
-// In a process of its own, in which nobody has chosen a device. Gives the exit status.
+// In its own process, in which no thread has selected a device. Returns the exit status.
 int UseDevice1OnAThreadWithoutADevice() {
   void* function = nullptr;
   if (cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, CUDART_VERSION,
@@ -167,7 +168,7 @@ int UseDevice1OnAThreadWithoutADevice() {
   return cudaGetDevice(&current) == cudaSuccess && current == 0 ? 0 : 5;
 }
 
-// Catches: a context on device 0, hundreds of megabytes of it, of a process that uses another one.
+// Catches: a context of hundreds of megabytes on device 0, in a process that uses another device.
 TEST(TwoGpusDeathTest, AThreadThatHasChosenNoDeviceIsLeftSo) {
   if (GpuDeviceCount() < 2) GTEST_SKIP() << "needs two GPUs";
   testing::FLAGS_gtest_death_test_style = "threadsafe";

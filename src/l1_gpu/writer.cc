@@ -16,14 +16,14 @@ constexpr size_t kAlignment = 256;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Writer>> Writer::Create(int device, size_t staging_bytes,
-                                                       Duration last_wait_max) {
+                                                       Duration hang_timeout) {
   HPS_ASSIGN_OR_RETURN(CudaStream stream, MakeStream(StreamPriority::kLow));
   HPS_ASSIGN_OR_RETURN(PinnedBuffer pinned,
                        MakePinnedBuffer("pinned staging of the writer", staging_bytes));
   HPS_ASSIGN_OR_RETURN(DeviceBuffer staging,
                        MakeDeviceBuffer("the writer's staging", staging_bytes));
   std::unique_ptr<Writer> writer(
-      new Writer(device, std::move(stream), std::move(pinned), std::move(staging), last_wait_max));
+      new Writer(device, std::move(stream), std::move(pinned), std::move(staging), hang_timeout));
   MutexLock lock(writer->mutex_);
   writer->entries_.resize(kStepsMax);
   for (Entry& entry : writer->entries_) {
@@ -33,23 +33,23 @@ absl::StatusOr<std::unique_ptr<Writer>> Writer::Create(int device, size_t stagin
 }
 
 Writer::Writer(int device, CudaStream stream, PinnedBuffer pinned, DeviceBuffer staging,
-               Duration last_wait_max)
+               Duration hang_timeout)
     : device_(device),
       ring_bytes_(pinned.bytes()),
       stream_(std::move(stream)),
       pinned_(std::move(pinned)),
       staging_(std::move(staging)),
-      last_wait_(last_wait_max) {}
+      hang_detector_(hang_timeout) {}
 
 Writer::~Writer() {
   if (!absl::IsDeadlineExceeded(FlushToFree())) return;
-  pinned_.Abandon();
-  staging_.Abandon();
+  pinned_.Leak();
+  staging_.Leak();
 }
 
 absl::Status Writer::FlushToFree() {
-  absl::Status flushed = Flush(last_wait_.deadline());
-  last_wait_.Answers(flushed);
+  absl::Status flushed = Flush(hang_detector_.deadline());
+  hang_detector_.Answers(flushed);
   return flushed;
 }
 
@@ -76,7 +76,7 @@ absl::Status Writer::Reap() {
 bool Writer::FindRoom(size_t bytes, uint64_t* begin) const {
   *begin = free_begin_;
   if (bytes == 0) return true;
-  // A step lies in one piece: what is too short at the ring's end is left out.
+  // A step is contiguous: a remainder at the ring's end that is too short is skipped.
   const uint64_t offset = free_begin_ % ring_bytes_;
   if (offset + bytes > ring_bytes_) *begin += ring_bytes_ - offset;
   return *begin + bytes - used_begin_ <= ring_bytes_;
@@ -111,8 +111,8 @@ absl::StatusOr<Writer::Step> Writer::ReserveBehind(size_t steps_ahead_max, size_
   }
 }
 
-// Without the lock. A step's event may be that of a later step when the wait ends, so that the wait
-// is short and the caller looks again.
+// Called without the lock. When the wait ends, a step's event may already be that of a later step,
+// so the wait is short and the caller checks again.
 void Writer::AwaitProgress(Deadline deadline) {
   constexpr Duration kWaitMax = std::chrono::milliseconds(1);
   cudaEvent_t done = nullptr;
@@ -122,7 +122,7 @@ void Writer::AwaitProgress(Deadline deadline) {
     if (oldest_ < next_ && entry.state == State::kSubmitted) done = entry.done.get();
   }
   if (done == nullptr) {
-    std::this_thread::yield();  // another thread has the oldest step
+    std::this_thread::yield();  // another thread is filling the oldest step
     return;
   }
   // Reap reports a failure of the device.
@@ -139,7 +139,7 @@ absl::Status Writer::BeginSubmit(const Step& step, size_t input_bytes) {
 
 absl::Status Writer::EndSubmit(const Step& step, State state, const absl::Status& launched) {
   Entry& entry = EntryOf(step.number_);
-  // Also after an error: a part of the step may be under way and use the room.
+  // Also after an error: a part of the step may be in flight and use its room.
   const absl::Status recorded =
       CudaStatus(cudaEventRecord(entry.done.get(), stream_.get()), "recording a write");
   entry.state = recorded.ok() ? state : State::kGivenUp;
@@ -150,7 +150,7 @@ absl::Status Writer::EndSubmit(const Step& step, State state, const absl::Status
 void Writer::EndStep(uint64_t number) {
   MutexLock lock(mutex_);
   Entry& entry = EntryOf(number);
-  // A held one may not be done, if its owner's wait ended first.
+  // A held step may not have completed if its owner's wait ended first.
   entry.state = entry.state == State::kHeld ? State::kSubmitted : State::kGivenUp;
 }
 
@@ -167,7 +167,7 @@ absl::Status Writer::WaitUntilDone(uint64_t step_number, Deadline deadline) {
     }
     if (RealClock().Now() >= deadline) {
       return absl::DeadlineExceededError(
-          "gpu cache: the device had not done the writes by the deadline");
+          "gpu cache: deadline exceeded waiting for writes on the device");
     }
     AwaitProgress(deadline);
   }

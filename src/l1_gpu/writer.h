@@ -1,13 +1,13 @@
-// The one low-priority stream of a device on which everything that changes a cache runs in order,
-// with the staging through which its input travels.
+// The writer of a device: one low-priority stream on which all changes of the cache run in order,
+// and the staging for their input.
 //
-// A write is one or several steps. Each step reserves room in a ring of pinned memory (with the
-// same room in device memory beside it), is filled by its thread, and is submitted: under the
-// writer's lock its input is copied and its kernel launched. Steps complete in the order in which
-// they were submitted. Room comes back in the order in which it was reserved.
+// A write is one or several steps. A step reserves room in a ring of pinned memory (and the same
+// room in device memory), is filled by its thread, and is submitted: under the writer's lock its
+// input is copied and its kernel launched. Steps complete in the order of their submission. Room is
+// freed in the order of its reservation.
 //
-// Thread-safe. The lock is held for launches, never while rows are copied on the host or the device
-// is waited for. Once the device has failed, everything answers its error.
+// Thread-safe. The lock is held during launches, never while the host copies rows or waits for the
+// device. Once the device has failed, every call returns its error.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "l1_gpu/cuda_resources.h"
-#include "l1_gpu/last_wait.h"
+#include "l1_gpu/hang_detector.h"
 
 namespace hps {
 
@@ -31,63 +31,60 @@ class Writer {
  public:
   class Step;
 
-  // `staging_bytes` is the ring's size, in pinned and once more in device memory; `last_wait_max`
-  // is how long FlushToFree waits.
-  // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL. REQUIRES: the device is current.
+  // `staging_bytes` is the ring's size, in pinned and again in device memory; `hang_timeout` limits
+  // FlushToFree. Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL. REQUIRES: the device is
+  // current.
   static absl::StatusOr<std::unique_ptr<Writer>> Create(int device, size_t staging_bytes,
-                                                        Duration last_wait_max = LastWait::kMax);
+                                                        Duration hang_timeout = HangDetector::kMax);
 
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
-  // Waits until the device is done; leaves the staging to one that hangs. REQUIRES: no step is
-  // alive.
+  // Waits for the device; leaks the staging if it hangs. REQUIRES: no step is alive.
   ~Writer();
 
   int device() const { return device_; }
-  // Steps are at most this large, so that several are in flight: one is filled while another one is
-  // at work.
+  // Maximum size of a step, so that several are in flight: one is filled while another one runs.
   size_t step_bytes_max() const { return ring_bytes_ / kStepsInFlight; }
 
-  // Room for one step. Waits for the steps before, at most until `deadline`.
-  // Errors: RESOURCE_EXHAUSTED when the deadline has passed, INTERNAL.
-  // REQUIRES: bytes <= step_bytes_max().
+  // Reserves room for one step. Waits for earlier steps, at most until `deadline`. Errors:
+  // RESOURCE_EXHAUSTED if the deadline has passed, INTERNAL. REQUIRES: bytes <= step_bytes_max().
   absl::StatusOr<Step> Reserve(size_t bytes, Deadline deadline);
-  // As Reserve, where at most `steps_ahead_max` steps may be ahead: insertions take no more than
-  // that, so that a change does not wait behind a long queue of them.
+  // As Reserve, but at most `steps_ahead_max` steps may be ahead. Insertions use this, so that a
+  // change does not wait behind a long queue of them.
   absl::StatusOr<Step> ReserveBehind(size_t steps_ahead_max, size_t bytes, Deadline deadline);
 
-  // Runs `launch(stream)`, which returns a Status, under the lock, behind everything submitted
-  // before. The step's first `input_bytes` bytes are on the device by then.
-  // Errors: INTERNAL; the step is over all the same.
+  // Runs `launch(stream)`, which returns a Status, under the lock, behind all earlier submissions.
+  // The step's first `input_bytes` bytes have then been copied to the device. Errors: INTERNAL; the
+  // step is consumed even then.
   template <typename Launch>
   absl::Status Submit(Step step, size_t input_bytes, const Launch& launch);
 
-  // As Submit, for a step that brings something back in its host() room: the room stays the step's
-  // until it dies.
+  // As Submit, for a step whose kernel writes a result to its host() room: the room stays reserved
+  // until the step is destroyed.
   template <typename Launch>
   absl::Status SubmitAndHold(Step& step, const Launch& launch);
 
-  // Waits until a held step is done. Errors: DEADLINE_EXCEEDED, INTERNAL.
+  // Waits until a held step has completed. Errors: DEADLINE_EXCEEDED, INTERNAL.
   static absl::Status WaitForHeld(const Step& step, Deadline deadline);
 
-  // As Submit, where nothing is staged.
+  // As Submit, without staged input.
   template <typename Launch>
   absl::Status Submit(Deadline deadline, const Launch& launch);
 
-  // Waits until all steps that have been reserved by now are done or given up.
-  // Errors: DEADLINE_EXCEEDED, INTERNAL.
+  // Waits until all steps reserved so far have completed or were given up. Errors:
+  // DEADLINE_EXCEEDED, INTERNAL.
   absl::Status Flush(Deadline deadline);
 
-  // As Flush, for who frees or makes memory that the device may be at work on: waits as last_wait()
+  // As Flush, before freeing or allocating memory that the device may use: waits as hang_detector()
   // says.
   absl::Status FlushToFree();
-  const LastWait& last_wait() const { return last_wait_; }
+  const HangDetector& hang_detector() const { return hang_detector_; }
 
-  // Waits until the step is done. REQUIRES: it was submitted (its number was taken before).
+  // Waits until the step has completed. REQUIRES: it was submitted (its number was taken before).
   absl::Status WaitUntilDone(uint64_t step_number, Deadline deadline);
 
   static constexpr size_t kStepsInFlight = 4;
-  // As many launches as the runtime queues before it makes the launching thread wait.
+  // The number of launches that the runtime queues before it blocks the launching thread.
   static constexpr size_t kStepsMax = 1024;
   static constexpr size_t kStepsAheadOfInsertionMax = 32;
 
@@ -95,19 +92,19 @@ class Writer {
   enum class State : uint8_t { kFilling, kSubmitted, kHeld, kGivenUp };
   struct Entry {
     State state = State::kFilling;
-    uint64_t end = 0;  // position in the ring where its room ends
-    CudaEvent done;    // of a submitted step
+    uint64_t end = 0;  // position in the ring after its room
+    CudaEvent done;    // recorded after a submitted step
   };
 
   Writer(int device, CudaStream stream, PinnedBuffer pinned, DeviceBuffer staging,
-         Duration last_wait_max);
+         Duration hang_timeout);
 
   Entry& EntryOf(uint64_t number) HPS_REQUIRES(mutex_) { return entries_[number % kStepsMax]; }
-  // Takes back the room of steps that are done.
+  // Frees the room of completed steps.
   absl::Status Reap() HPS_REQUIRES(mutex_);
-  // Waits a moment for the oldest step.
+  // Waits briefly for the oldest step.
   void AwaitProgress(Deadline deadline);
-  // Where `bytes` of room begin, or false.
+  // The position of `bytes` of free room; false if there is none.
   bool FindRoom(size_t bytes, uint64_t* begin) const HPS_REQUIRES(mutex_);
   absl::Status BeginSubmit(const Step& step, size_t input_bytes) HPS_REQUIRES(mutex_);
   absl::Status EndSubmit(const Step& step, State state, const absl::Status& launched)
@@ -120,7 +117,7 @@ class Writer {
   const CudaStream stream_;
   PinnedBuffer pinned_;
   DeviceBuffer staging_;
-  LastWait last_wait_;
+  HangDetector hang_detector_;
   Mutex mutex_;
   std::vector<Entry> entries_ HPS_GUARDED_BY(mutex_);  // a ring of kStepsMax
   uint64_t oldest_ HPS_GUARDED_BY(mutex_) = 0;         // number of the oldest step not reaped
@@ -131,7 +128,7 @@ class Writer {
   absl::Status failed_ HPS_GUARDED_BY(mutex_);  // sticky
 };
 
-// Room in the staging, until it is submitted or dies.
+// Room in the staging; returned when it is submitted or destroyed.
 class Writer::Step {
  public:
   Step(Step&& other) noexcept
@@ -154,10 +151,10 @@ class Writer::Step {
   Step(Writer* writer, uint64_t number, size_t offset_bytes)
       : writer_(writer), number_(number), offset_bytes_(offset_bytes) {}
 
-  Writer* writer_;  // null when moved from, or over
+  Writer* writer_;  // null if moved from or submitted
   uint64_t number_;
   size_t offset_bytes_;
-  cudaEvent_t done_ = nullptr;  // the entry's, when the step is held
+  cudaEvent_t done_ = nullptr;  // the entry's event, if the step is held
 };
 
 template <typename Launch>

@@ -34,7 +34,7 @@ class WriterTest : public GpuTest {
 
 TEST_F(WriterTest, CopiesAStepsInputInTheOrderOfSubmission) {
   auto to = *MakeDeviceBuffer("target", 1000);
-  for (int round = 0; round < 300; ++round) {  // round and round the ring
+  for (int round = 0; round < 300; ++round) {  // wraps around the ring repeatedly
     auto step = writer_->Reserve(1000, kNoDeadline);
     ASSERT_TRUE(step.ok()) << step.status();
     std::memset(step->host(), round, 1000);
@@ -64,14 +64,14 @@ TEST_F(WriterTest, IsExhaustedAtOnceWithoutRoomAndHasRoomAgainAfterwards) {
   EXPECT_EQ(writer_->Reserve(1, TimePoint::min()).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(writer_->Flush(TimePoint::min()).code(), absl::StatusCode::kDeadlineExceeded);
-  // Room comes back in order: the second step's end gives nothing yet.
+  // Room is freed in order: the end of the second step frees nothing yet.
   ASSERT_EQ(writer_->Submit(std::move(steps[1]), 0, Nothing), absl::OkStatus());
   EXPECT_FALSE(writer_->Reserve(1, TimePoint::min()).ok());
-  steps.clear();  // the others are given up
+  steps.clear();  // gives up the other steps
   EXPECT_TRUE(writer_->Reserve(writer_->step_bytes_max(), kNoDeadline).ok());
 }
 
-// Would catch promotions that queue up in front of the changes.
+// Catches promotions that queue up in front of changes.
 TEST_F(WriterTest, InsertionsQueueUpLessThanChanges) {
   std::vector<Writer::Step> steps;
   for (size_t i = 0; i <= Writer::kStepsAheadOfInsertionMax; ++i) {
@@ -94,9 +94,9 @@ TEST_F(WriterTest, HandsOnWhatALaunchAnswersAndGoesOn) {
   EXPECT_EQ(writer_->Flush(kNoDeadline), absl::OkStatus());
 }
 
-// Catches: a writer whose end waits for a device that hangs, for as long as that hangs.
+// Catches: the destructor of a writer waits for a hung device without limit.
 TEST_F(WriterTest, LeavesItsStagingToADeviceThatHangs) {
-  auto writer = *Writer::Create(0, 32 << 20, kLastWaitOfTests);
+  auto writer = *Writer::Create(0, 32 << 20, kHangTimeoutOfTests);
   const auto set = *MakeDeviceBuffer("to be set", 1000);
   const size_t free_before = FreeDeviceBytes();
   std::optional<StreamHold> hold;
@@ -112,7 +112,8 @@ TEST_F(WriterTest, LeavesItsStagingToADeviceThatHangs) {
   EXPECT_LT(FreeDeviceBytes(), free_before + (32 << 20)) << "the staging is the device's";
 }
 
-// Would catch a writer that fails for good beside a capture of another thread, or spoils it.
+// Catches a writer that fails permanently during a capture of another thread, or invalidates the
+// capture.
 TEST_F(WriterTest, WritesBesideACaptureOfAnotherThread) {
   const auto captured = *MakeStream(StreamPriority::kHigh);
   const auto buffer = *MakeDeviceBuffer("to be set", 1000);
@@ -167,7 +168,7 @@ TEST_F(WriterTest, AHeldStepKeepsItsRoomUntilItDies) {
   EXPECT_FALSE(full());
 }
 
-// Would catch two threads that share room: each finds on the device what it wrote itself.
+// Catches two threads that share room: each finds on the device what it wrote itself.
 TEST_F(WriterTest, ThreadsNeverShareRoom) {
   const auto write = [&](int stamp) {
     auto to = *MakePinnedBuffer("target", 3000);

@@ -1,5 +1,5 @@
-// Readers beside an updater, inserters, evictions and erasures, on rows that say what they are:
-// no row may be torn, another key's, or older than one that the same reader has seen.
+// Readers run concurrently with an updater, inserters, evictions and erasures, on stamped rows: no
+// row may be torn, another key's, or older than one that the same reader has seen.
 //
 // HPS_L2_STRESS_SECONDS=120 runs the release's length (a thousand million rows) instead of CI's.
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ double StressSeconds() {
   return text != nullptr ? std::atof(text) : 4.0;
 }
 
-// The truth below level 2: the newest version of every key, as L3 would have it.
+// The state of L3: the newest version of every key.
 class Store {
  public:
   explicit Store(size_t keys) : versions_(keys) {}
@@ -88,7 +88,7 @@ void Read(Shared& shared, uint64_t seed) {
 }
 
 // The applier: raises the watermarks, writes the store, writes level 2, publishes. Some changes
-// erase, and a key comes back with a higher version.
+// erase keys, which return with a higher version.
 void Apply(Shared& shared, uint64_t seed) {
   constexpr size_t kBatch = 64;
   std::mt19937_64 random(seed);
@@ -150,7 +150,7 @@ void Stress(EvictionPolicy eviction, double room, double seconds) {
   threads.emplace_back(Apply, std::ref(shared), seed + 20);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::this_thread::sleep_until(end);
-  // On a busy machine, until every thread has had its turns.
+  // On a busy machine, until every thread has made progress.
   const auto has_met_all = [&] {
     const LevelStatistics now = shared.table->Statistics();
     return shared.rows_read > 0 && now.updates > 0 && (room >= 1 || now.evictions > 0);

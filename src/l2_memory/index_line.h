@@ -1,4 +1,4 @@
-// One cache line of the index: five keys, the slots of their rows, and when they were last used.
+// One cache line of the index: five keys, the slots of their rows, and stamps of their last use.
 //
 // One writer at a time (the partition's lock); readers take no lock and never wait. A key's slot is
 // one store, so a reader gets the old row or the new one. Only a change of the *key* of an entry
@@ -6,14 +6,14 @@
 //
 //   (the entry's slot is kNoSlot)   key = K;  sequence += 1;  slot = S
 //
-// A reader loads the sequence, the keys, the slots and the sequence again. If it has seen S, it
-// has seen the step of the sequence too: either the first load of it was before the step, and the
-// two loads differ (it reads again), or it was after it, and the key that it compared was K.
-// Readers run again only because a writer went on, never because one stopped half-way.
+// A reader loads the sequence, the keys, the slots and the sequence again. If it has seen S, it has
+// also seen the increment of the sequence: either its first load came before the increment, so the
+// two loads differ and it reads again, or it came after it, and the key that it compared was K.
+// A reader repeats only because a writer made progress, never because one stopped half-way.
 //
-// A key moves between its two lines by being written to the new one before it is taken from the
-// old one. A reader that goes through the lines in their order and finds nothing looks at the
-// sequence of the first one again: unchanged, the key was in neither line.
+// To move a key between its two lines, a writer stores it in the new line before it removes it from
+// the old one. A reader that searches the lines in order and finds nothing loads the sequence of
+// the first line again: if it is unchanged, the key was in neither line.
 #pragma once
 
 #include <array>
@@ -26,32 +26,32 @@
 
 namespace hps {
 
-// The place of a row in its partition, from 1.
+// The number of a row's slot in its partition, from 1.
 using SlotNumber = uint16_t;
 inline constexpr SlotNumber kNoSlot = 0;           // the entry is free
-inline constexpr SlotNumber kAbsentSlot = 0xffff;  // the key is known to be absent: no row
+inline constexpr SlotNumber kAbsentSlot = 0xffff;  // the key is known to be absent: it has no row
 inline constexpr uint32_t kSlotsMax = 0xfffe;
 
 struct alignas(64) IndexLine {
   static constexpr size_t kEntries = 5;
 
   std::array<std::atomic<Key>, kEntries> keys;
-  std::atomic<uint64_t> sequence;  // steps when an entry gets another key
+  std::atomic<uint64_t> sequence;  // incremented when an entry gets another key
   std::array<std::atomic<SlotNumber>, kEntries> slots;
   std::array<std::atomic<uint8_t>, kEntries> stamps;  // last use or use count; readers write it too
 };
 static_assert(sizeof(IndexLine) == 64);
 
-// What a reader found in a line.
+// The result of a reader's search in a line.
 struct LineProbe {
   SlotNumber slot = kNoSlot;
-  uint8_t entry = 0;      // where, if slot != kNoSlot
+  uint8_t entry = 0;      // its index, if slot != kNoSlot
   uint8_t stamp = 0;      // of the entry, if slot != kNoSlot
-  uint64_t sequence = 0;  // of the line, as of before it was looked at
+  uint64_t sequence = 0;  // of the line, loaded before the search
 };
 
-// The entry that is taken among those of the mask `same`, whose keys were found to be the one that
-// is looked for after `sequence` was read. A free entry keeps its last key, so there may be two.
+// Selects among the entries of the mask `same`, whose keys matched after `sequence` was read, the
+// one that is in use. A free entry keeps its last key, so two may match.
 inline LineProbe TakenEntry(const IndexLine& line, unsigned same, uint64_t sequence) {
   for (; same != 0; same &= same - 1) {
     const auto entry = static_cast<unsigned>(std::countr_zero(same));
@@ -64,10 +64,10 @@ inline LineProbe TakenEntry(const IndexLine& line, unsigned same, uint64_t seque
   return {.sequence = sequence};
 }
 
-// Reads like one atomic look at the line. REQUIRES: an epoch guard is held.
+// Reads as if the line were loaded atomically. REQUIRES: an epoch guard is held.
 //
-// All keys are compared before anything is decided: which entry has the key can't be foreseen, and
-// a core that guesses wrong throws away what it has begun for the keys after it.
+// All keys are compared before any branch: the matching entry is unpredictable, and a mispredicted
+// branch discards the work that the core has begun for the next keys.
 inline LineProbe ProbeLine(const IndexLine& line, Key key) {
   for (;;) {
     const uint64_t sequence = line.sequence.load(std::memory_order_acquire);
@@ -80,8 +80,8 @@ inline LineProbe ProbeLine(const IndexLine& line, Key key) {
   }
 }
 
-// The two lines of a key among `line_count` >= 2: the lower half of the hash names the first, a mix
-// of all of it the distance to the second (the partition is named by the upper bits).
+// The two lines of a key among `line_count` >= 2. The lower half of the hash selects the first; a
+// mix of the whole hash is the distance to the second (the upper bits select the partition).
 struct LinePair {
   uint32_t first = 0;
   uint32_t second = 0;

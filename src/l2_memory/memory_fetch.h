@@ -1,11 +1,11 @@
-// The read path of level 2: many keys at a time, so that their cache misses overlap.
+// The read path of level 2. It processes many keys at a time, so that their cache misses overlap.
 //
-// Groups of keys pass through the steps hash, first line, second line, copy, and each step
-// prefetches what the next one will touch. The steps of different groups take turns key by key.
+// Groups of keys pass through the steps hash, first line, second line, copy. Each step prefetches
+// what the next one will touch. The steps of different groups are interleaved key by key.
 //
-// Bound: the plain gather of the same rows by known address. On top of it a key costs a line of the
-// index on a page of its own, seldom two: in a virtual machine whose host maps pages of 4 KiB, the
-// walk for that page costs as much as the line.
+// Bound: the plain gather of the same rows by known address. In addition a key costs one line of
+// the index, rarely two, on a page of its own: in a virtual machine whose host maps pages of 4 KiB,
+// the page walk costs as much as the line.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@
 
 namespace hps {
 
-// The arrays of a table. Each begins with the first partition's part, and those of the others
-// follow without a gap: partition p's lines begin at lines + p * shape->line_count, and so on.
+// The arrays of a table. Each begins with the first partition's part; the other partitions follow
+// without a gap: partition p's lines begin at lines + p * shape->line_count, and so on.
 struct FetchSource {
-  IndexLine* lines = nullptr;  // readers write stamps
+  IndexLine* lines = nullptr;  // readers write the stamps
   const std::byte* rows = nullptr;
   const std::atomic<Version>* versions = nullptr;
-  const std::atomic<uint8_t>* ticks = nullptr;  // one for each partition
+  const std::atomic<uint8_t>* ticks = nullptr;  // one per partition
   uint64_t partition_count = 0;
   const PartitionShape* shape = nullptr;
 };
@@ -32,21 +32,20 @@ struct FetchRange {
   size_t end = 0;
 };
 
-// Answers the keys of `range` and adds to `counts`. With `streaming`, rows are stored past the
-// caches, where they are aligned to do so. REQUIRES: an epoch guard of the table is held; the
-// batch's sizes agree.
+// Answers the keys of `range` and adds to `counts`. With `streaming`, aligned rows are stored past
+// the caches. REQUIRES: an epoch guard of the table is held; the batch's sizes agree.
 using FetchFunction = void (*)(const FetchSource& source, const FetchBatch& batch, FetchRange range,
                                bool streaming, FetchCounts& counts);
 
-// The fastest for this machine.
+// The fastest implementation for this machine.
 FetchFunction FetchFunctionForMachine();
 
-// For any machine.
+// The portable implementation.
 void FetchPortable(const FetchSource& source, const FetchBatch& batch, FetchRange range,
                    bool streaming, FetchCounts& counts);
 
-// For x86 machines with AVX2, and with AVX-512 (F, BW, VL, DQ); null where the machine can't run it
-// or the compiler can't build it.
+// For x86 machines with AVX2, and with AVX-512 (F, BW, VL, DQ); null if the machine can't run it or
+// the compiler can't build it.
 FetchFunction FetchAvx2();
 FetchFunction FetchAvx512();
 

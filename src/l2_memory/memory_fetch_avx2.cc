@@ -1,7 +1,7 @@
 #include "l2_memory/memory_fetch.h"
 
-// Only g++ knows the pragmas below. ThreadSanitizer can't see that the vector loads are the atomic
-// loads of ProbeLine.
+// Only g++ supports the pragmas below. ThreadSanitizer can't see that the vector loads are the
+// atomic loads of ProbeLine.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define HPS_L2_AVX2 1
 #endif
@@ -21,8 +21,8 @@
 #include "base/hash.h"
 #include "l2_memory/index_line.h"
 
-// All headers stand above, so that no function that other files have, too, is built from here for
-// machines with these instructions only.
+// All headers are included above, so that no shared inline function is compiled here with
+// instructions that other machines lack.
 #pragma GCC push_options
 #pragma GCC target("avx2,bmi")
 
@@ -41,9 +41,9 @@ struct Avx2Machine {
 
   using Locator = KeyLocator;
 
-  // ProbeLine with one comparison for all keys but the last. Every eight aligned bytes of a vector
-  // load are loaded at once on all machines that have these instructions, loads stay in program
-  // order, and the signal fences keep the compiler to it.
+  // ProbeLine with one comparison for all keys but the last. On all machines with these
+  // instructions, every eight aligned bytes of a vector load are loaded atomically and loads stay
+  // in program order; the signal fences keep the compiler from reordering them.
   static LineProbe Probe(const IndexLine& line, Key key) {
     static_assert(IndexLine::kEntries * sizeof(Key) == kVectorBytes + sizeof(Key));
     for (;;) {
@@ -81,7 +81,7 @@ struct Avx2Machine {
     _mm256_stream_si256(Vector(to), first);
     _mm256_stream_si256(Vector(to + kVectorBytes), second);
   }
-  // Streamed stores are ordered with nothing else until this.
+  // Orders the streamed stores, which nothing else orders.
   static void FinishStreaming() { _mm_sfence(); }
 };
 

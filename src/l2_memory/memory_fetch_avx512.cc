@@ -1,7 +1,7 @@
 #include "l2_memory/memory_fetch.h"
 
-// Only g++ knows the pragmas below. ThreadSanitizer can't see that the vector loads are the atomic
-// loads of ProbeLine.
+// Only g++ supports the pragmas below. ThreadSanitizer can't see that the vector loads are the
+// atomic loads of ProbeLine.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define HPS_L2_AVX512 1
 #endif
@@ -20,11 +20,11 @@
 #include "base/hash.h"
 #include "l2_memory/index_line.h"
 
-// All headers stand above, so that no function that other files have, too, is built from here for
-// machines with these instructions only.
+// All headers are included above, so that no shared inline function is compiled here with
+// instructions that other machines lack.
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,bmi,bmi2")
-// The compiler's own header starts some results from a value that is undefined on purpose.
+// The compiler's own header starts some results from a deliberately undefined value.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
@@ -39,8 +39,8 @@ constexpr size_t kVectorBytes = 64;
 __m512i All(uint64_t value) { return _mm512_set1_epi64(static_cast<int64_t>(value)); }
 
 struct Avx512Machine {
-  // PlaceOf eight keys at once, in kGroupKeys parts of about one multiplication: a core
-  // that waits for one of them in front of everything else has no room for what comes after it.
+  // PlaceOf eight keys at once, in kGroupKeys parts of about one multiplication each, so that a
+  // core that waits for a multiplication still has room for the work after it.
   class Locator {
    public:
     Locator(const PlaceShape& shape, const Key* keys) : shape_(shape), keys_(keys) {}
@@ -70,8 +70,8 @@ struct Avx512Machine {
           hash_ = _mm512_xor_si512(hash_, _mm512_srli_epi64(hash_, 32));
           return;
         case 6: {
-          // The counts have 32 bits, so the upper half of a product of 64 by 32 bits is put
-          // together from two products of 32 by 32.
+          // The counts have 32 bits, so the upper half of a 64 x 32 bit product is composed of two
+          // 32 x 32 bit products.
           const __m512i count = All(shape_.partition_count);
           const __m512i upper = _mm512_mul_epu32(_mm512_srli_epi64(hash_, 32), count);
           const __m512i lower = _mm512_srli_epi64(_mm512_mul_epu32(hash_, count), 32);
@@ -107,10 +107,11 @@ struct Avx512Machine {
     __m512i partition_;
   };
 
-  // ProbeLine with one comparison for all keys, and slots and stamps from one load. Every eight
-  // aligned bytes of a vector load are loaded at once on all machines that have these instructions,
-  // loads stay in program order, and the signal fences keep the compiler to it. Few loads matter
-  // here: with many stores under way, a load that has the lower address bits of one waits for it.
+  // ProbeLine with one comparison for all keys, and slots and stamps from one load. On all machines
+  // with these instructions, every eight aligned bytes of a vector load are loaded atomically and
+  // loads stay in program order; the signal fences keep the compiler from reordering them. Few
+  // loads matter here: with many stores in flight, a load waits for a store with the same lower
+  // address bits.
   static LineProbe Probe(const IndexLine& line, Key key) {
     static_assert(offsetof(IndexLine, stamps) == offsetof(IndexLine, slots) + 10);
     const void* const bytes = &line;
@@ -159,7 +160,7 @@ struct Avx512Machine {
   static void CopyLineStreaming(std::byte* to, const std::byte* from) {
     _mm512_stream_si512(static_cast<__m512i*>(static_cast<void*>(to)), _mm512_loadu_si512(from));
   }
-  // Streamed stores are ordered with nothing else until this.
+  // Orders the streamed stores, which nothing else orders.
   static void FinishStreaming() { _mm_sfence(); }
 };
 
@@ -174,7 +175,7 @@ void Fetch(const FetchSource& source, const FetchBatch& batch, FetchRange range,
 #pragma GCC pop_options
 
 FetchFunction FetchAvx512() {
-  // All that the pragma above names: a virtual machine may hide any of them.
+  // Checks every extension that the pragma above names: a virtual machine may hide any of them.
   static const bool runs =
       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&

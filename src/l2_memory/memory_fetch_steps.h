@@ -1,7 +1,8 @@
-// The steps of a fetch, for a machine that says how a line is probed and a row is copied.
+// The steps of a fetch, templated on a machine that defines how a line is probed and a row is
+// copied.
 //
-// Everything here has internal linkage, because it is compiled once per machine, each time for
-// another instruction set: no two of these may ever be taken for one another.
+// Everything here has internal linkage, because it is compiled once per machine with different
+// instruction sets: the linker must never merge two of these copies.
 #pragma once
 
 #include <algorithm>
@@ -17,30 +18,31 @@ namespace hps {
 namespace {
 
 constexpr size_t kGroupKeys = 8;
-// Groups between the steps of one key: long enough for a line of the index, or a whole row, to come
-// from memory, short enough that it is still in the cache when its turn comes.
+// Groups between the steps of one key: far enough apart that a line of the index, or a whole row,
+// arrives from memory, and close enough that it is still cached when its turn comes.
 constexpr size_t kAskLag = 1;
 constexpr size_t kProbeLag = 4;
 constexpr size_t kAnswerLag = 10;
 constexpr size_t kKeysUnderWay = 128;  // more than the lags' keys, a power of two
 static_assert((kAnswerLag + 1) * kGroupKeys <= kKeysUnderWay);
 constexpr size_t kCacheLineBytes = 64;
-// Of wide rows the first lines are asked for; the machine's own prefetcher sees the rest coming.
+// Of wide rows only the first lines are prefetched; the machine's own prefetcher recognizes the
+// rest.
 constexpr size_t kPrefetchBytesMax = 1024;
 
-// Rows of this size and more are asked for into the second-level cache, which has more lines under
-// way at a time than the first-level one. Measured: a third faster at 512 bytes.
+// Rows of at least this size are prefetched into the second-level cache, which supports more lines
+// in flight than the first-level one. Measured: a third faster at 512 bytes.
 constexpr size_t kFarPrefetchBytesMin = 128;
 
-// How the place of a key follows from its hash, the same for all keys of a table.
+// How a key's place follows from its hash; the same for all keys of a table.
 struct PlaceShape {
   uint64_t partition_count = 0;
   uint64_t line_count = 0;     // of one partition
-  IndexLine* lines = nullptr;  // of the first partition; those of the others follow without a gap
+  IndexLine* lines = nullptr;  // of the first partition; the others follow without a gap
 };
 
 struct Place {
-  IndexLine* line = nullptr;  // the key's first
+  IndexLine* line = nullptr;  // the key's first line
   uint64_t partition = 0;
 };
 
@@ -52,7 +54,7 @@ inline Place PlaceOf(const PlaceShape& shape, Key key) {
           partition};
 }
 
-// Where the keys under way belong. Aligned, so that a group is stored at once.
+// The places of the keys in flight. Aligned, so that a group is stored at once.
 struct Places {
   alignas(kCacheLineBytes) std::array<IndexLine*, kKeysUnderWay> lines;
   alignas(kCacheLineBytes) std::array<uint64_t, kKeysUnderWay> partitions;
@@ -63,7 +65,7 @@ struct Places {
   }
 };
 
-// The `Locator` below for machines that hash one key at a time.
+// The `Locator` (see below) for machines that hash one key at a time.
 class KeyLocator {
  public:
   KeyLocator(const PlaceShape& shape, const Key* keys) : shape_(shape), keys_(keys) {}
@@ -78,22 +80,22 @@ class KeyLocator {
   const Key* const keys_;
 };
 
-// Rows can be stored past the caches where they are whole cache lines.
+// Rows can be stored past the caches if they are whole cache lines.
 inline bool CanStream(const FetchBatch& batch) {
   const auto address = std::bit_cast<uintptr_t>(batch.rows.data);
   return (address | batch.rows.stride_bytes | batch.rows.row_bytes) % kCacheLineBytes == 0;
 }
 
 // `Machine` has
-//   Locator       the places of kGroupKeys keys, found in parts: made of the table's shape and the
-//                 keys, which both outlive it, then Advance(part) for part = 0 to kGroupKeys - 1,
-//                 then Store, which alone writes to the places,
+//   Locator       the places of kGroupKeys keys, computed in parts: constructed from the table's
+//                 shape and the keys, which both outlive it, then Advance(part) for part = 0 to
+//                 kGroupKeys - 1, then Store, which alone writes to the places,
 //   Probe         as ProbeLine,
-//   Copy, CopyLine, the same two streaming, and FinishStreaming.
-// With `kRowLines` > 0, rows are of so many cache lines and aligned to them; 0 = of any size.
+//   Copy, CopyLine, their streaming variants, and FinishStreaming.
+// With `kRowLines` > 0, rows have that many cache lines and are aligned to them; 0 = any size.
 //
-// What the loop over full groups does for a key that is in its first line, nearly every key, is as
-// little as can be; all else is kept out of it.
+// The loop over full groups does as little as possible for a key that is in its first line, as
+// nearly every key is; everything else is outside the loop.
 template <typename Machine, size_t kRowLines, bool kStreaming>
 class FetchSteps {
  public:
@@ -108,9 +110,9 @@ class FetchSteps {
         eviction_(source.shape->eviction),
         batch_(batch) {}
 
-  // The steps of four groups take turns key by key, and the lines of one row are asked for while
-  // another row is copied: lines are asked for evenly then, and a core waits when more than a few
-  // are on their way.
+  // The steps of four groups are interleaved key by key, and the lines of one row are prefetched
+  // while another row is copied. This spreads the prefetches evenly: a core stalls if more than a
+  // few are in flight.
   void Run(FetchRange range, FetchCounts& counts) {
     const size_t groups = (range.end - range.begin + kGroupKeys - 1) / kGroupKeys;
     for (size_t step = 0; step < groups + kAnswerLag; ++step) {
@@ -138,7 +140,7 @@ class FetchSteps {
         AnswerVersions(answered);
       }
       for (size_t u = undecided_end; u < undecided_end_; ++u) AskSecond(undecided_[u % kUndecided]);
-      // Those of the step before: their second lines have come by now.
+      // The keys of the previous step: their second lines have arrived by now.
       while (undecided_begin_ != undecided_end) Decide(undecided_[undecided_begin_++ % kUndecided]);
       for (; due_count_ > 0; --due_count_) ChangeStamp(due_[due_count_ - 1]);
     }
@@ -149,14 +151,14 @@ class FetchSteps {
   }
 
  private:
-  // The keys from `begin` on, and where the ring holds what is known of them.
+  // The keys from `begin` on, and their entries in the ring.
   struct Group {
     size_t begin = 0;
     size_t place = 0;
     size_t count = 0;
   };
 
-  // A key that wasn't in its first line.
+  // A key that was not in its first line.
   struct Undecided {
     size_t at = 0;
     size_t place = 0;
@@ -165,7 +167,7 @@ class FetchSteps {
   };
   static constexpr size_t kUndecided = 2 * kGroupKeys;
 
-  // A stamp that a use changes, at the end of its step.
+  // A stamp that a use changes, written at the end of the step.
   struct DueStamp {
     std::atomic<uint8_t>* stamp = nullptr;
     uint64_t partition = 0;
@@ -177,7 +179,7 @@ class FetchSteps {
   size_t row_bytes() const { return kRowLines > 0 ? kRowLines * kCacheLineBytes : row_bytes_; }
   size_t stride_bytes() const { return kRowLines > 0 ? row_bytes() : stride_bytes_; }
 
-  // The group that is `lag` groups behind; an empty one before the first and after the last one.
+  // The group that is `lag` groups behind; an empty one before the first and after the last group.
   static Group GroupOf(FetchRange range, size_t step, size_t lag) {
     if (step < lag) return {};
     const size_t offset = (step - lag) * kGroupKeys;
@@ -186,7 +188,7 @@ class FetchSteps {
   }
 
   void TakeTurns(Group located, Group asked, Group probed, Group answered) {
-    // Those without a row say so in their turn.
+    // Keys without a row set their outcome in their own turn.
     std::fill_n(batch_.outcomes.data() + answered.begin, kGroupKeys, FetchOutcome::kHit);
     std::byte* to = batch_.rows.row(answered.begin);
     typename Machine::Locator locator(place_shape_, batch_.keys.data() + located.begin);
@@ -206,7 +208,7 @@ class FetchSteps {
       places_.Set(group.place + i, PlaceOf(place_shape_, batch_.keys[group.begin + i]));
   }
 
-  // Returns the row that is to be asked for; some row if there is none or it isn't known yet.
+  // Returns the row to prefetch; any row if there is none or it isn't known yet.
   const std::byte* ProbeFirst(size_t at, size_t place) {
     IndexLine& line = *places_.lines[place];
     const LineProbe probe = Machine::Probe(line, batch_.keys[at]);
@@ -236,8 +238,8 @@ class FetchSteps {
     if (!batch_.versions.empty()) PrefetchVersion(undecided.place);
   }
 
-  // A first line that has changed meanwhile may have taken the key from the second one, and the key
-  // is looked for again.
+  // If the first line has changed meanwhile, the key may have moved there from the second one, so
+  // it is searched again.
   SlotNumber LookAgain(const Undecided& undecided) {
     const Key key = batch_.keys[undecided.at];
     const uint64_t partition = places_.partitions[undecided.place];
@@ -259,7 +261,7 @@ class FetchSteps {
     }
   }
 
-  // Keeps the row of a slot for the answer. Returns some row for an absent entry.
+  // Keeps the row of a slot for the answer. Returns any row for an absent entry.
   const std::byte* Find(size_t place, SlotNumber slot) {
     if (slot == kAbsentSlot) [[unlikely]] {
       found_[place] = nullptr;
@@ -272,7 +274,7 @@ class FetchSteps {
     return row;
   }
 
-  // Written out: the compiler takes a function that only prefetches for one without effect.
+  // Written out, because the compiler treats a function that only prefetches as one without effect.
   __attribute__((always_inline)) void PrefetchRow(const std::byte* row) const {
     const size_t bytes = std::min(row_bytes(), kPrefetchBytesMax);
     if (bytes >= kFarPrefetchBytesMin) {
@@ -285,7 +287,7 @@ class FetchSteps {
     if (kRowLines == 0) __builtin_prefetch(row + bytes - 1);
   }
 
-  // Asks for the lines of the row `asked` on the way.
+  // Copies a row and prefetches the lines of the row `asked` between its stores.
   void Answer(size_t at, size_t place, std::byte* to, const std::byte* asked) {
     const std::byte* const row = found_[place];
     if (row == nullptr) [[unlikely]] {
@@ -333,7 +335,7 @@ class FetchSteps {
     }
   }
 
-  // A use leaves its mark only where that changes something, so that hot lines stay shared.
+  // A use writes its stamp only if that changes it, so that hot lines stay shared between cores.
   void Stamp(uint64_t partition, IndexLine& line, const LineProbe& probe) {
     if (probe.stamp != ticks_[partition].load(std::memory_order_relaxed)) [[unlikely]]
       due_[due_count_++] = {&line.stamps[probe.entry], partition, probe.stamp};
@@ -345,8 +347,8 @@ class FetchSteps {
       due.stamp->store(now, std::memory_order_relaxed);
       return;
     }
-    // A count that doubles every 16 steps reaches far in a byte: a step is taken with a chance of
-    // 2^-(value / 16).
+    // A count that doubles every 16 increments covers a wide range in a byte: an increment is made
+    // with a probability of 2^-(value / 16).
     thread_local uint64_t random = 0x9e3779b97f4a7c15;
     random = random * 6364136223846793005 + 1442695040888963407;
     const uint64_t mask = (uint64_t{1} << (due.value / 16)) - 1;
@@ -355,7 +357,7 @@ class FetchSteps {
   }
 
   const PlaceShape place_shape_;
-  // Of the first partition; those of the others follow without a gap.
+  // Of the first partition; the others follow without a gap.
   const std::byte* const rows_;
   const std::atomic<Version>* const versions_;
   const std::atomic<uint8_t>* const ticks_;
@@ -376,8 +378,8 @@ class FetchSteps {
   std::array<FetchOutcome, kKeysUnderWay> without_row_;
 };
 
-// Flattened, so that all that the steps keep of a fetch can stay in registers: out of line, each
-// step would load it again behind every row that is stored.
+// Flattened, so that the state of a fetch can stay in registers: out of line, each step would
+// reload it after every stored row.
 template <typename Machine, size_t kRowLines, bool kStreaming>
 __attribute__((flatten)) void RunSteps(const FetchSource& source, const FetchBatch& batch,
                                        FetchRange range, FetchCounts& counts) {
@@ -392,7 +394,7 @@ void RunSteps(const FetchSource& source, const FetchBatch& batch, FetchRange ran
   run(source, batch, range, counts);
 }
 
-// Chooses the steps for the rows of `source`, and streams only where the answer allows it.
+// Chooses the steps for the rows of `source`, and streams only if the answer's alignment allows it.
 template <typename Machine>
 void FetchWith(const FetchSource& source, const FetchBatch& batch, FetchRange range, bool streaming,
                FetchCounts& counts) {

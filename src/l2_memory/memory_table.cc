@@ -14,18 +14,19 @@
 namespace hps {
 namespace {
 
-// Keys of one step of a write: their lines are fetched together, and one insertion under the fence
-// covers them, so that a change waits for no more than this.
+// Keys of one step of a write. Their lines are fetched together, and one insertion under the fence
+// covers them, so that a change never waits for more than this.
 constexpr size_t kWriteStepKeys = 64;
 
-// Keys that one epoch guard covers: a long batch doesn't hold back the slots of everyone else.
+// Keys covered by one epoch guard, so that a long batch does not delay the reuse of slots.
 constexpr size_t kGuardKeys = 4096;
 
-// Rows of more bytes than this are stored past the caches: they wouldn't stay there until the
-// caller looks at them, and would push out what is used again.
+// Larger batches of rows are stored past the caches: they would not stay there until the caller
+// reads them, and would evict reused data.
 constexpr size_t kStreamingBytesMin = size_t{1} << 20;
 
-// The pages are zero and the objects in them are valid when zero, so they begin to live untouched.
+// The pages are zero and the objects in them are valid when zero, so their lifetime begins without
+// touching the pages.
 template <typename T>
 T* ArrayAt(const PageBlock& block, size_t offset) {
   return static_cast<T*>(static_cast<void*>(block.bytes().data() + offset));
@@ -41,8 +42,8 @@ absl::StatusOr<std::unique_ptr<LossyTable>> MemoryTable::Create(
     return std::unique_ptr<LossyTable>(
         new MemoryTable(layout, bytes_max, std::move(pages), std::move(block), fetch));
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat("level 2: the system has no room for ",
-                                                     layout.heap_bytes, " bytes beside the rows"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("level 2: out of memory for ", layout.heap_bytes, " bytes besides the rows"));
   }
 }
 
@@ -87,7 +88,7 @@ absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline
   HPS_CHECK(count == 0 || (batch.rows.row_bytes == layout_.shape.row_bytes &&
                            batch.rows.stride_bytes >= batch.rows.row_bytes));
   const ReaderPool::Lease lease = readers_.Acquire();
-  if (!lease) return absl::UnavailableError("level 2: too many fetches at a time in one table");
+  if (!lease) return absl::UnavailableError("level 2: too many concurrent fetches in one table");
   const FetchSource source = {.lines = views_[0].lines,
                               .rows = views_[0].rows,
                               .versions = views_[0].versions,
@@ -104,8 +105,8 @@ absl::StatusOr<FetchCounts> MemoryTable::Fetch(const FetchBatch& batch, Deadline
   return counts;
 }
 
-// From the last key to the first, so that of a key's duplicates the last one is taken and the
-// others find it held.
+// From the last key to the first, so that the last duplicate is inserted and the others find it
+// held.
 absl::StatusOr<InsertCounts> MemoryTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {
   CheckBatch(batch);
   InsertCounts counts;
@@ -138,7 +139,7 @@ absl::StatusOr<InsertCounts> MemoryTable::Insert(const RowBatch& batch, ApplyEpo
   return counts;
 }
 
-// From the last key to the first, as Insert: of duplicates with one version the last one is taken.
+// From the last key to the first, as in Insert: of duplicates with one version the last one wins.
 absl::StatusOr<uint64_t> MemoryTable::Update(const RowBatch& batch) {
   CheckBatch(batch);
   uint64_t replaced = 0;
@@ -197,9 +198,10 @@ LevelStatistics MemoryTable::Statistics() const {
   return statistics;
 }
 
-// The index counts whole: its lines are touched in no order. Of the other arrays count the slots
-// that were ever used, rounded outwards to what one touch makes real, and nothing twice: the
-// arrays follow each other in the block, and in each of them the partitions do.
+// The index counts completely, because its lines are touched in random order. Of the other arrays
+// the slots that were ever used count, rounded outwards to the unit of a first touch. Nothing
+// counts twice: the arrays are adjacent in the block, and the partitions are adjacent in each
+// array.
 uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots) const {
   struct Array {
     size_t offset;
@@ -228,16 +230,17 @@ uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots) cons
   return touched + layout_.heap_bytes;
 }
 
-// Two looks at all entries: how many rows are how cold, then each to its place. Nothing is locked:
-// a key that moves meanwhile may be missed, and one that is named need not be there any more.
-absl::StatusOr<size_t> MemoryTable::WarmestKeys(std::span<Key> keys, Deadline) const {
+// Two passes over all entries: the first counts the rows per rank, the second puts each key in its
+// place. Nothing is locked: a key that moves meanwhile may be missed, and a returned key may no
+// longer be held.
+absl::StatusOr<size_t> MemoryTable::HottestKeys(std::span<Key> keys, Deadline) const {
   struct Bucket {
     size_t begin = 0;
     size_t end = 0;
     size_t count = 0;
   };
   std::array<Bucket, UINT8_MAX + 1> buckets;
-  VisitRows([&](uint8_t coldness, Key) { ++buckets[coldness].count; });
+  VisitRows([&](uint8_t rank, Key) { ++buckets[rank].count; });
   size_t begin = 0;
   for (Bucket& bucket : buckets) {
     bucket.begin = begin;
@@ -245,8 +248,8 @@ absl::StatusOr<size_t> MemoryTable::WarmestKeys(std::span<Key> keys, Deadline) c
     bucket.count = 0;
     begin = bucket.end;
   }
-  VisitRows([&](uint8_t coldness, Key key) {
-    Bucket& bucket = buckets[coldness];
+  VisitRows([&](uint8_t rank, Key key) {
+    Bucket& bucket = buckets[rank];
     if (bucket.begin + bucket.count < bucket.end) keys[bucket.begin + bucket.count++] = key;
   });
   size_t count = 0;
@@ -268,9 +271,9 @@ void MemoryTable::VisitRows(Visit visit) const {
       for (size_t e = 0; e < IndexLine::kEntries; ++e) {
         const SlotNumber slot = line.slots[e].load(std::memory_order_relaxed);
         if (slot == kNoSlot || slot == kAbsentSlot) continue;
-        visit(
-            Coldness(layout_.shape.eviction, line.stamps[e].load(std::memory_order_relaxed), tick),
-            line.keys[e].load(std::memory_order_relaxed));
+        visit(EvictionRank(layout_.shape.eviction, line.stamps[e].load(std::memory_order_relaxed),
+                           tick),
+              line.keys[e].load(std::memory_order_relaxed));
       }
     }
   }

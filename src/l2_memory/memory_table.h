@@ -1,7 +1,7 @@
 // One table of the in-process level 2: partitions by key hash over one block of pages.
 //
-// What changes a table goes key by key through its partition's lock. What reads it goes through the
-// partitions' views under an epoch guard, see fetch.h.
+// A write takes the lock of the key's partition for each key. Reads use the partitions' views under
+// an epoch guard, see memory_fetch.h.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ namespace hps {
 
 class MemoryTable final : public LossyTable {
  public:
-  // Errors: RESOURCE_EXHAUSTED when the system has no room.
-  // `fetch` is FetchFunctionForMachine() except in tests.
+  // `fetch` is FetchFunctionForMachine() except in tests. Errors: RESOURCE_EXHAUSTED if the system
+  // lacks the memory.
   static absl::StatusOr<std::unique_ptr<LossyTable>> Create(const TableLayout& layout,
                                                             uint64_t bytes_max,
                                                             std::shared_ptr<PageAllocator> pages,
@@ -42,19 +42,19 @@ class MemoryTable final : public LossyTable {
                                Deadline deadline) override;
   absl::Status Clear() override;
   LevelStatistics Statistics() const override;
-  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline deadline) const override;
+  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
   bool can_block() const override { return false; }
 
  private:
   MemoryTable(const TableLayout& layout, uint64_t bytes_max, std::shared_ptr<PageAllocator> pages,
               std::unique_ptr<PageBlock> block, FetchFunction fetch);
 
-  // Calls visit(coldness, key) for every row that is held.
+  // Calls visit(rank, key) for every held row; rows with a higher rank are evicted first.
   template <typename Visit>
   void VisitRows(Visit visit) const;
   Partition::HashedKey Hashed(Key key) const;
   Partition& PartitionOf(Partition::HashedKey key) const;
-  // Has the lines of the keys fetched into the cache.
+  // Prefetches the index lines of the keys.
   void PrefetchLines(std::span<const Key> keys) const;
   void CheckBatch(const RowBatch& batch) const;
   uint64_t BytesTouched(std::span<const uint64_t> touched_slots) const;

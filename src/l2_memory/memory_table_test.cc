@@ -13,14 +13,14 @@
 
 namespace {
 
-// Allocations of this thread, counted by the operators below: they replace those of the program.
+// Counts this thread's allocations; the operators below replace those of the program.
 thread_local size_t allocation_count = 0;
-// The number of the one that fails.
+// The number of the allocation that fails.
 thread_local size_t allocation_to_fail = 0;
 
 }  // namespace
 
-// Not inlined: the compiler would see memory of malloc given to delete.
+// Not inlined: otherwise the compiler sees malloc memory passed to delete.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   if (++allocation_count == allocation_to_fail) throw std::bad_alloc();
   if (void* const memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
@@ -58,7 +58,7 @@ size_t HeldOf(LossyTable& table, const std::vector<Key>& keys, size_t row_bytes)
   return ContractFetch(table, keys, row_bytes).CountOf(FetchOutcome::kHit);
 }
 
-// Those that this machine can run.
+// The fetch functions that this machine can run.
 std::vector<FetchFunction> FetchFunctions() {
   std::vector<FetchFunction> functions = {FetchPortable};
   for (const FetchFunction fetch : {FetchAvx2(), FetchAvx512()}) {
@@ -73,7 +73,7 @@ std::unique_ptr<LossyTable> OpenWith(FetchFunction fetch, size_t row_bytes, uint
   return *MemoryTable::Create(*layout, bytes_max, MakeSystemPageAllocator(false), fetch);
 }
 
-// Widths that no table has, for the copies' last bytes.
+// Widths that no table has, to test the copies' last bytes.
 TEST(MemoryTableTest, CopiesRowsOfOddWidths) {
   for (const FetchFunction fetch : FetchFunctions()) {
     for (const size_t row_bytes :
@@ -127,10 +127,10 @@ TEST(MemoryTableTest, FetchAllocatesNothingOnceWarm) {
   const size_t before = allocation_count;
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(table->Fetch(batch, kNoDeadline).ok());
   EXPECT_EQ(allocation_count, before);
-  EXPECT_GT(before, 0u);  // the counter counts
+  EXPECT_GT(before, 0u);  // checks that the counter works
 }
 
-// The system's own word on what a table occupies, beside the table's.
+// Compares the memory that the system reports for a table with the table's own number.
 TEST(MemoryTableTest, NeverOccupiesMoreThanItsBudget) {
   class Watched final : public PageAllocator {
    public:
@@ -175,7 +175,7 @@ TEST(MemoryTableTest, NeverOccupiesMoreThanItsBudget) {
         used = statistics.bytes_used;
       }
       EXPECT_GT(table->Statistics().evictions, 0u);
-      // The budget is used, too: at 16 KiB a row the watermarks and epochs weigh little.
+      // The budget must also be used: at 16 KiB per row, watermarks and epochs are small.
       EXPECT_GT(table->Statistics().entries * (row_bytes + 32), bytes_max * 7 / 10);
     }
   }
@@ -200,7 +200,7 @@ TEST(MemoryTableTest, HoldsWhatItsBudgetWasMadeFor) {
   }
 }
 
-// The policies, seen through what stays of two kinds of keys when a third comes.
+// Tests the policies by the rows that remain of two kinds of keys when a third kind is inserted.
 struct Kept {
   double used = 0;
   double unused = 0;
@@ -212,7 +212,7 @@ Kept FillUseAndOverflow(EvictionPolicy eviction) {
   const auto table = Open(options, 64, MemoryTierBytesFor(kRows, 64, options));
   const std::vector<Key> used = Range(0, kRows / 2);
   const std::vector<Key> unused = Range(kRows / 2, kRows / 2);
-  // The used ones come first: by age alone they would go first.
+  // The used keys are inserted first: by age alone they would be evicted first.
   Insert(*table, used, 64);
   Insert(*table, unused, 64);
   for (int i = 0; i < 20; ++i) HeldOf(*table, used, 64);
@@ -244,10 +244,10 @@ TEST(MemoryTableTest, EvictsAtRandom) {
   EXPECT_LT(kept.used, 0.95);
 }
 
-// Eviction begins at the margin, goes down to the target, and no insertion pays for more than its
-// share of it.
+// Eviction begins at evict_from and goes down to evict_to, and no insertion evicts more than its
+// share.
 TEST(MemoryTableTest, EvictsInBoundedSteps) {
-  const MemoryTierOptions options{.overflow_margin = 0.9, .resolution_target = 0.5};
+  const MemoryTierOptions options{.evict_from = 0.9, .evict_to = 0.5};
   const auto table = Open(options, 64, MemoryTierBytesFor(20'000, 64, options));
   uint64_t lowest_after_full = UINT64_MAX, highest = 0;
   uint64_t evictions = 0;
@@ -275,11 +275,11 @@ TEST(MemoryTableTest, AbsentEntriesTakeABoundedShare) {
   const LevelStatistics statistics = table->Statistics();
   EXPECT_GT(statistics.absent_entries, 500u);
   EXPECT_LE(statistics.absent_entries * 18, statistics.bytes_max / 10);
-  // They take no row's place.
+  // Absent entries take no row's place.
   EXPECT_EQ(Insert(*table, Range(100'000, 10'000), 64).inserted, 10'000u);
 }
 
-// Would catch a guard left behind: its epoch would keep every slot from being used again.
+// Catches a guard that is not released: its epoch would keep every slot from being reused.
 TEST(MemoryTableTest, UpdatesGoOnForEverInASmallTable) {
   const auto table = Open({}, 64, MemoryTierBytesFor(100, 64, {}));
   Insert(*table, Range(0, 100), 64);
@@ -322,7 +322,7 @@ TEST(MemoryTableTest, ReportsThatTheSystemHasNoRoom) {
   EXPECT_EQ(block.status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-// Catches a table that let the exception of an allocation out.
+// Catches a table that lets the exception of a failed allocation escape.
 TEST(MemoryTableTest, ReportsThatTheHeapHasNoRoom) {
   size_t failures = 0;
   for (size_t number = 1;; ++number) {
@@ -338,9 +338,9 @@ TEST(MemoryTableTest, ReportsThatTheHeapHasNoRoom) {
   EXPECT_GE(failures, 3u);
 }
 
-// Catches a margin that left a small table no row at all, which the partition took for a bug.
+// Catches a margin that leaves a small table without any row, which the partition treated as a bug.
 TEST(MemoryTableTest, TheSmallestMarginLeavesARow) {
-  const MemoryTierOptions options{.overflow_margin = 0.01, .resolution_target = 0.01};
+  const MemoryTierOptions options{.evict_from = 0.01, .evict_to = 0.01};
   const auto table = Open(options, 16384, 1'300'000);
   EXPECT_EQ(Insert(*table, Range(0, 100), 16384).dropped, 0u);
   EXPECT_EQ(table->Statistics().entries, 1u);
@@ -363,8 +363,8 @@ TEST(MemoryTableDeathTest, ABatchWhoseSizesDisagreeIsABug) {
       "row_bytes");
 }
 
-// The keys that were used stay when eviction comes, so they are named first.
-TEST(MemoryTableTest, NamesTheWarmestKeysFirst) {
+// Used keys are evicted last, so they are named first.
+TEST(MemoryTableTest, NamesTheHottestKeysFirst) {
   constexpr size_t kRows = 20'000;
   for (const EvictionPolicy eviction : {EvictionPolicy::kOldest, EvictionPolicy::kLeastUsed}) {
     const MemoryTierOptions options = {.eviction = eviction, .huge_pages = false};
@@ -372,9 +372,9 @@ TEST(MemoryTableTest, NamesTheWarmestKeysFirst) {
     Insert(*table, Range(0, kRows), 64);
     const std::vector<Key> used = Range(3000, 1000);
     for (int i = 0; i < 10; ++i) EXPECT_EQ(HeldOf(*table, used, 64), used.size());
-    // Those that came last are as young as those that were used last.
+    // The keys that were inserted last are as young as those that were used last.
     std::vector<Key> named(eviction == EvictionPolicy::kOldest ? 6000 : 1000);
-    ASSERT_EQ(*table->WarmestKeys(named, kNoDeadline), named.size());
+    ASSERT_EQ(*table->HottestKeys(named, kNoDeadline), named.size());
     const auto used_count = std::count_if(named.begin(), named.end(),
                                           [](Key key) { return key >= 3000 && key < 4000; });
     EXPECT_GT(used_count, 950) << static_cast<int>(eviction);

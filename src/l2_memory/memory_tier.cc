@@ -13,9 +13,8 @@ class MemoryTier final : public LossyTier {
  public:
   MemoryTier(const MemoryTierOptions& options, std::unique_ptr<PageAllocator> pages)
       : options_(options), pages_(std::move(pages)) {
-    HPS_CHECK(options.overflow_margin > 0 && options.overflow_margin <= 1 &&
-              options.resolution_target > 0 &&
-              options.resolution_target <= options.overflow_margin);
+    HPS_CHECK(options.evict_from > 0 && options.evict_from <= 1 && options.evict_to > 0 &&
+              options.evict_to <= options.evict_from);
   }
 
   absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec, Incarnation,

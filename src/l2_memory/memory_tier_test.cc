@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, LossyTierContract,
                                            Factory("many_partitions", {.partitions = 37})),
                          LossyTierName);
 
-// Every way to fetch that this machine can run, not only the fastest one.
+// All fetch functions that this machine can run, not only the fastest one.
 std::vector<LossyTierFactory> FetchFactories() {
   std::vector<LossyTierFactory> factories = {Factory("portable", {.fetch = FetchPortable})};
   if (FetchAvx2() != nullptr) factories.push_back(Factory("avx2", {.fetch = FetchAvx2()}));

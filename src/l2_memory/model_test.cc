@@ -1,5 +1,5 @@
-// A table and a plain map driven by the same random operations: what the table answers must be what
-// the map says or a miss, whatever was lost to eviction.
+// The same random operations on a table and on a plain map: the table's answer must be the map's or
+// a miss, whatever was evicted.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -29,7 +29,7 @@ class Model {
     const LevelStatistics statistics = table_->Statistics();
     EXPECT_LE(statistics.bytes_used, statistics.bytes_max);
     EXPECT_LE(statistics.entries + statistics.absent_entries, truth_.size());
-    EXPECT_GT(hits_, operations / 20);  // or the run has shown nothing
+    EXPECT_GT(hits_, operations / 20);  // otherwise the run has tested nothing
   }
 
   uint64_t evictions() const { return table_->Statistics().evictions; }
@@ -87,9 +87,9 @@ class Model {
     }
   }
 
-  // What L3 would say about a key is newer each time, as it is when the fence is kept.
+  // Each row of L3 is newer than the previous one, as the fence guarantees.
   void Insert(std::vector<Key> keys) {
-    // Of a key's duplicates an earlier one is taken if the last one is evicted within the batch.
+    // Of a key's duplicates an earlier one is inserted if the last one is evicted within the batch.
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     ContractRows rows(kTable, keys, row_bytes_, 0);
@@ -100,19 +100,19 @@ class Model {
       if (absent) rows.SetAbsent(i);
       batch[keys[i]] = {version_, absent};
     }
-    // A key that was lost unseen may be taken now: find out which are held.
+    // A key that was evicted unnoticed may be inserted now: find out which keys are held.
     Fetch(keys);
     const auto counts = table_->Insert(rows.batch(), 0);
     ASSERT_TRUE(counts.ok());
     ASSERT_EQ(counts->inserted + counts->held + counts->dropped, keys.size());
-    // Insertions may evict what the batch itself has brought, so held keys keep their truth.
+    // Insertions may evict rows of their own batch, so held keys keep their expected value.
     for (const auto& [key, truth] : batch) {
       if (!truth_.contains(key)) truth_[key] = truth;
     }
     Reconcile(keys, batch);
   }
 
-  // A key that was held before the batch may have been evicted and taken again within it.
+  // A key that was held before the batch may have been evicted and inserted again within it.
   void Reconcile(const std::vector<Key>& keys, const std::map<Key, Truth>& batch) {
     const ContractFetch fetch(*table_, keys, row_bytes_);
     for (size_t i = 0; i < keys.size(); ++i) {

@@ -38,21 +38,22 @@ class SystemPageAllocator final : public PageAllocator {
 
   absl::StatusOr<std::unique_ptr<PageBlock>> Allocate(size_t bytes) override {
     const size_t wanted = RoundUp(bytes < 1 ? 1 : bytes, page_bytes_);
-    auto block = std::make_unique<SystemPageBlock>();  // before there is memory to lose
-    // A huge page must start at a multiple of its size, so address space for one more is taken and
-    // the ends are given back.
+    auto block =
+        std::make_unique<SystemPageBlock>();  // allocated first, so that a failure loses no memory
+    // A huge page must start at a multiple of its size. Reserve address space for one more and
+    // return both ends.
     const size_t mapped = wanted + (huge_pages_ ? kHugePageBytes : 0);
     void* memory = mapped < bytes ? MAP_FAILED
                                   : mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("level 2: the system has no room for ", bytes, " bytes"));
+          absl::StrCat("level 2: out of memory for ", bytes, " bytes"));
     }
     auto* start = static_cast<std::byte*>(memory);
     if (huge_pages_) {
       start = TrimToHugePage(start, mapped, wanted);
-      // Advice only: without it, or where the system declines, ordinary pages serve.
+      // Only a hint: if the system declines, ordinary pages are used.
       static_cast<void>(madvise(start, wanted, MADV_HUGEPAGE));
     }
     block->Own({start, wanted});

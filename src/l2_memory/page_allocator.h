@@ -1,8 +1,8 @@
-// Where level 2 gets its memory from: blocks of zeroed pages, made real by the system when they are
-// first touched.
+// The memory of level 2: blocks of zeroed pages, which the system commits when they are first
+// touched.
 //
 // One allocator serves all tables of a tier, so that another kind of memory (huge, pinned for a
-// device) is one implementation of this interface away.
+// device) needs only another implementation of this interface.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace hps {
 
-// Pages of one allocation; returns them when it dies. Their addresses are stable.
+// The pages of one allocation; the destructor returns them. Their addresses are stable.
 class PageBlock {
  public:
   virtual ~PageBlock() = default;
@@ -25,19 +25,19 @@ class PageAllocator {
  public:
   virtual ~PageAllocator() = default;
 
-  // `bytes` zeroed bytes, aligned to 64 at least, rounded up to whole pages of page_bytes().
-  // Errors: RESOURCE_EXHAUSTED when the system has no room for them.
+  // Allocates `bytes` zeroed bytes, aligned to at least 64 and rounded up to whole pages of
+  // page_bytes(). Errors: RESOURCE_EXHAUSTED if the system lacks the memory.
   virtual absl::StatusOr<std::unique_ptr<PageBlock>> Allocate(size_t bytes) = 0;
 
-  // What an allocation is rounded up to.
+  // Allocations are rounded up to this.
   virtual size_t page_bytes() const = 0;
 
-  // What one first touch may make real.
+  // The maximum that one first touch commits.
   virtual size_t touched_bytes() const = 0;
 };
 
-// Anonymous memory of the system. With `huge_pages`, 2 MiB pages are asked for; where the system
-// gives none, ordinary ones serve.
+// Anonymous memory of the system. `huge_pages` requests 2 MiB pages; if the system has none,
+// ordinary pages are used.
 std::unique_ptr<PageAllocator> MakeSystemPageAllocator(bool huge_pages);
 
 }  // namespace hps

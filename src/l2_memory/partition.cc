@@ -10,15 +10,16 @@
 namespace hps {
 namespace {
 
-// A tick of the last-use stamps: this share of the rows was inserted. Stamps count modulo 256, so a
-// row's age is right for eight fillings of the partition, and it is evicted long before that.
+// The last-use tick advances when this share of the rows has been inserted. Stamps count modulo
+// 256, so a row's age is correct for eight fillings of the partition; it is evicted long before
+// that.
 constexpr uint32_t kTicksPerFilling = 32;
 
-// Keys that may move to make place for one. Two look at 60 lines at most, and leave less than one
-// key in a million without a place in an index that is filled as table_layout.cc fills it.
+// Maximum keys moved to make room for one. Two moves examine at most 60 lines, and leave less than
+// one key in a million without a place in an index that is filled as table_layout.cc fills it.
 constexpr int kMovesMax = 2;
 
-// Counted uses of a new row, so that it is not the first to go.
+// Initial use count of a new row, so that it is not evicted first.
 constexpr uint8_t kFirstUseCount = 2;
 
 }  // namespace
@@ -145,10 +146,10 @@ Partition::Entry Partition::MakeEntry(HashedKey key) {
   uint32_t worst = 0;
   for (IndexLine* line : {&first, &second}) {
     for (size_t e = 0; e < IndexLine::kEntries; ++e) {
-      const uint32_t badness = Badness({line, e});  // once each: it may be drawn
-      if (entry.line != nullptr && badness <= worst) continue;
+      const uint32_t rank = RankOf({line, e});  // evaluated once: it may be random
+      if (entry.line != nullptr && rank <= worst) continue;
       entry = {line, e};
-      worst = badness;
+      worst = rank;
     }
   }
   Remove(entry);
@@ -182,7 +183,7 @@ void Partition::Publish(Entry entry, Key key, SlotNumber slot, uint8_t stamp) {
 
 void Partition::Remove(Entry entry) {
   const SlotNumber slot = entry.slot();
-  // Sequentially consistent: what is retired must be out of sight before the epoch steps.
+  // Sequentially consistent: a retired slot must be invisible before the epoch advances.
   entry.line->slots[entry.index].store(kNoSlot, std::memory_order_seq_cst);
   if (slot == kAbsentSlot) {
     --counts_.absent;
@@ -218,12 +219,12 @@ bool Partition::MakeRoom(bool absent) {
 
 uint32_t Partition::EvictStep(bool absent) {
   struct Candidate {
-    uint32_t badness = 0;
+    uint32_t rank = 0;
     Entry entry;
   };
   std::array<Candidate, kStepLines * IndexLine::kEntries> candidates;
   size_t count = 0;
-  // Enough lines for a full sample in a full partition; an emptier one is searched a little
+  // Enough lines for a full sample in a full partition; an emptier one is searched slightly
   // further.
   const uint32_t lines_max = std::min(view_.line_count, 4 * kStepLines);
   for (uint32_t i = 0; i < lines_max && (i < kStepLines || count < kStepVictims); ++i) {
@@ -233,17 +234,17 @@ uint32_t Partition::EvictStep(bool absent) {
       const Entry entry{&line, e};
       const SlotNumber slot = entry.slot();
       if (slot == kNoSlot || (slot == kAbsentSlot) != absent) continue;
-      candidates[count++] = {Badness(entry), entry};
+      candidates[count++] = {RankOf(entry), entry};
     }
   }
   const size_t victims = std::min<size_t>(count, kStepVictims);
   std::partial_sort(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(victims),
                     candidates.begin() + static_cast<ptrdiff_t>(count),
-                    [](const Candidate& a, const Candidate& b) { return a.badness > b.badness; });
+                    [](const Candidate& a, const Candidate& b) { return a.rank > b.rank; });
   for (size_t i = 0; i < victims; ++i) Remove(candidates[i].entry);
   counts_.evictions += victims;
   if (shape_.eviction != EvictionPolicy::kLeastUsed) return static_cast<uint32_t>(victims);
-  // Counts fade, or what was popular once would stay for ever.
+  // Use counts decay; otherwise rows that were once popular would stay forever.
   for (size_t i = victims; i < count; ++i) {
     std::atomic<uint8_t>& uses = candidates[i].entry.line->stamps[candidates[i].entry.index];
     const uint8_t value = uses.load(std::memory_order_relaxed);
@@ -252,11 +253,11 @@ uint32_t Partition::EvictStep(bool absent) {
   return static_cast<uint32_t>(victims);
 }
 
-// Higher = evicted sooner.
-uint32_t Partition::Badness(Entry entry) {
+// A higher rank is evicted sooner.
+uint32_t Partition::RankOf(Entry entry) {
   if (shape_.eviction != EvictionPolicy::kRandom) {
     const uint8_t stamp = entry.line->stamps[entry.index].load(std::memory_order_relaxed);
-    return Coldness(shape_.eviction, stamp, view_.tick->load(std::memory_order_relaxed));
+    return EvictionRank(shape_.eviction, stamp, view_.tick->load(std::memory_order_relaxed));
   }
   random_ = random_ * 6364136223846793005 + 1442695040888963407;
   return static_cast<uint32_t>(random_ >> 32);

@@ -1,13 +1,13 @@
-// One share of a table's keys: an index, the rows, and everything that changes them.
+// One share of a table's keys: an index, the rows, and all operations that change them.
 //
-// Writers take the partition's lock; readers use a PartitionView under an epoch guard and take
-// none. A row is never changed in place: a write fills a free slot, publishes it by one store of
-// its number, and retires the old slot.
+// Writers take the partition's lock; readers use a PartitionView under an epoch guard and take no
+// lock. A row is never changed in place: a write fills a free slot, publishes its number with one
+// store, and retires the old slot.
 //
-// Eviction begins when the rows held reach the overflow margin and goes on, a few victims per
-// insertion, until they are down to the resolution target. Victims are the worst of a few
-// neighbouring lines, and the lines' order is the keys' hash order, so a step costs the same
-// however large the partition is, and it takes the worst of a random sample.
+// Eviction begins when the number of rows reaches evict_from and continues, a few victims
+// per insertion, until it is down to evict_to. Victims are the entries with the
+// highest rank in a few neighbouring lines. The lines are in the order of the keys' hashes, so this
+// is a random sample, and a step costs the same however large the partition is.
 #pragma once
 
 #include <atomic>
@@ -24,35 +24,35 @@
 
 namespace hps {
 
-// What readers need of a partition. The pointers never change.
+// A partition as readers see it. The pointers never change.
 struct PartitionView {
   IndexLine* lines = nullptr;
-  std::byte* rows = nullptr;                   // of slot 1, then the others `stride` apart
+  std::byte* rows = nullptr;                   // of slot 1; the others follow `stride` apart
   std::atomic<Version>* versions = nullptr;    // of slot 1, ...
-  std::atomic<uint32_t>* sequences = nullptr;  // odd while a row is being written: for readers that
-                                               // have no epoch guard, such as a device
-  // The stamp that a use needs not change: that of a use now for kOldest, the greatest count for
-  // kLeastUsed, that of every row for kRandom. Those of all partitions lie side by side, because
-  // readers look at one for every key.
+  std::atomic<uint32_t>* sequences = nullptr;  // odd while a row is being written; for readers
+                                               // without an epoch guard, such as a device
+  // A use leaves a stamp with this value unchanged: the current tick for kOldest, the maximum count
+  // for kLeastUsed, the stamp of every row for kRandom. The ticks of all partitions are adjacent,
+  // because readers load one for every key.
   std::atomic<uint8_t>* tick = nullptr;
   uint32_t line_count = 0;
 };
 
-// How a partition is cut out; the same for all partitions of a table.
+// The layout of a partition; the same for all partitions of a table.
 struct PartitionShape {
   size_t row_bytes = 0;
   size_t stride_bytes = 0;
   uint32_t slot_count = 0;
   uint32_t line_count = 0;
-  uint32_t rows_max = 0;     // eviction begins here ...
-  uint32_t rows_target = 0;  // ... and ends here
+  uint32_t rows_max = 0;     // eviction begins here
+  uint32_t rows_target = 0;  // eviction ends here
   uint32_t absent_max = 0;
   EvictionPolicy eviction = EvictionPolicy::kOldest;
 };
 
-// What eviction goes by: of two rows the one with the greater value goes first, but for kRandom.
-// `tick` is the partition's.
-inline uint8_t Coldness(EvictionPolicy eviction, uint8_t stamp, uint8_t tick) {
+// The order of eviction: the row with the higher rank is evicted first, except with kRandom. `tick`
+// is the partition's.
+inline uint8_t EvictionRank(EvictionPolicy eviction, uint8_t stamp, uint8_t tick) {
   if (eviction == EvictionPolicy::kRandom) return 0;
   return static_cast<uint8_t>((eviction == EvictionPolicy::kOldest ? tick : UINT8_MAX) - stamp);
 }
@@ -72,13 +72,13 @@ class Partition {
  public:
   enum class Inserted { kInserted, kHeld, kDropped };
 
-  // `view` and `ring` are this partition's memory, all zero.
+  // `view` and `ring` are this partition's memory, initially zero.
   Partition(const PartitionShape& shape, PartitionView& view, std::span<SlotNumber> ring,
             EpochDomain& domain);
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
 
-  // A key with the hash that it has in this table.
+  // A key and its hash in this table.
   struct HashedKey {
     Key key = 0;
     uint64_t hash = 0;
@@ -86,16 +86,17 @@ class Partition {
 
   // `row` null = an absent entry.
   Inserted Insert(HashedKey key, Version version, const std::byte* row);
-  // Whether a value was replaced. A row that no slot is free for is erased.
+  // Returns whether a value was replaced. If no slot is free for the new row, erases the key.
   bool Update(HashedKey key, Version version, const std::byte* row);
-  // Whether the key was held. With `below`: only a row of a lower version, or an absent entry.
+  // Returns whether the key was held. With `below`: only removes a row of a lower version, or an
+  // absent entry.
   bool Erase(HashedKey key);
   bool EraseOlder(HashedKey key, Version below);
   void Clear();
 
   PartitionCounts Counts() const;
 
-  // Entries that one step of eviction looks at, whatever the size.
+  // Entries examined by one step of eviction, whatever the size.
   static constexpr uint32_t kStepLines = 8;
   static constexpr uint32_t kStepVictims = 2;
 
@@ -110,19 +111,19 @@ class Partition {
 
   Entry Find(HashedKey key) const HPS_REQUIRES(mutex_);
   Entry FreeEntry(IndexLine& line) const HPS_REQUIRES(mutex_);
-  // A free entry in one of the key's lines, made by moving or evicting another key if need be.
+  // A free entry in one of the key's lines; if necessary, moves or evicts another key.
   Entry MakeEntry(HashedKey key) HPS_REQUIRES(mutex_);
-  // Moves up to `depth` keys, each to its other line, until an entry of `line` is free.
-  // REQUIRES: no shorter chain of moves does it.
+  // Moves up to `depth` keys, each to its other line, until an entry of `line` is free. REQUIRES:
+  // no shorter chain of moves frees one.
   Entry MoveOneAway(IndexLine& line, int depth) HPS_REQUIRES(mutex_);
   void Publish(Entry entry, Key key, SlotNumber slot, uint8_t stamp) HPS_REQUIRES(mutex_);
   void Remove(Entry entry) HPS_REQUIRES(mutex_);
   SlotNumber FillSlot(Version version, const std::byte* row) HPS_REQUIRES(mutex_);
 
-  // Evicts up to kStepVictims rows (or absent entries). Returns how many.
+  // Evicts up to kStepVictims rows or absent entries. Returns their number.
   uint32_t EvictStep(bool absent) HPS_REQUIRES(mutex_);
   bool MakeRoom(bool absent) HPS_REQUIRES(mutex_);
-  uint32_t Badness(Entry entry) HPS_REQUIRES(mutex_);
+  uint32_t RankOf(Entry entry) HPS_REQUIRES(mutex_);
   void CountInsertion() HPS_REQUIRES(mutex_);
   uint8_t FirstStamp() const;
 
@@ -135,7 +136,7 @@ class Partition {
   mutable Mutex mutex_;
   SlotPool slots_ HPS_GUARDED_BY(mutex_);
   PartitionCounts counts_ HPS_GUARDED_BY(mutex_);
-  uint32_t hand_ HPS_GUARDED_BY(mutex_) = 0;  // the next line that eviction looks at
+  uint32_t hand_ HPS_GUARDED_BY(mutex_) = 0;  // the line that eviction examines next
   bool evicting_ HPS_GUARDED_BY(mutex_) = false;
   uint32_t insertions_this_tick_ HPS_GUARDED_BY(mutex_) = 0;
   uint64_t random_ HPS_GUARDED_BY(mutex_) = 0x9e3779b97f4a7c15;

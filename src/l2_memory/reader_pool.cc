@@ -7,7 +7,8 @@
 namespace hps {
 namespace {
 
-// Where this thread looks first: threads begin at places of their own and so seldom meet.
+// Where this thread begins its search: threads begin at different places and therefore seldom
+// collide.
 size_t ThreadNumber() {
   static std::atomic<size_t> threads{0};
   thread_local const size_t number = threads.fetch_add(1, std::memory_order_relaxed);

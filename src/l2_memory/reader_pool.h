@@ -1,8 +1,8 @@
-// The epoch readers of a table: a call leases one for its time, so that no thread has to be
-// registered and none is left behind.
+// The epoch readers of a table. A call leases one for its duration, so that threads need no
+// registration and leave nothing behind.
 //
-// Thread-safe. Leasing costs one atomic exchange when a thread finds the place that it used last
-// time free, and never allocates.
+// Thread-safe. Leasing costs one atomic exchange if the thread's previous place is free, and never
+// allocates.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@ class ReaderPool {
  public:
   class Lease;
 
-  // Adds a reader to the domain whenever more are out than ever before. REQUIRES: the domain has
-  // room for `readers_max`, and nobody else adds readers.
+  // Adds a reader to the domain when more are leased than ever before. REQUIRES: the domain has
+  // room for `readers_max`, and no other code adds readers to it.
   ReaderPool(EpochDomain& domain, size_t readers_max);
 
-  // An empty lease when all readers are out.
+  // Returns an empty lease if all readers are leased.
   Lease Acquire();
 
   static size_t BytesFor(size_t readers_max) { return readers_max * sizeof(Place); }

@@ -21,8 +21,8 @@ void SlotPool::Retire(SlotNumber slot) {
 
 void SlotPool::Reclaim() {
   if (tail_ > sealed_end_) {
-    // With all batches in use the newest one grows: its slots wait for a later epoch than they
-    // need, which is safe.
+    // If all batches are in use the newest one grows: its slots wait for a later epoch than
+    // necessary, which is safe.
     if (batch_tail_ - batch_head_ == kBatchesMax) --batch_tail_;
     batches_[batch_tail_++ % kBatchesMax] = {domain_.Advance(), tail_};
     sealed_end_ = tail_;

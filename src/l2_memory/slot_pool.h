@@ -1,8 +1,8 @@
-// The slots of a partition: which are free, and which will be once nobody can see them any more.
+// The slots of a partition: which are free, and which will be free once no reader can see them.
 //
-// Slots are taken, published to readers by someone else, taken back out of their sight and retired.
-// A retired slot is lent again only when the guards that might see it have ended. Slots that were
-// never used come last, so that memory is touched only when it is needed.
+// The partition takes a slot, publishes it to readers, unpublishes it and retires it. A retired
+// slot is reused only when the guards that might see it have ended. Slots that were never used are
+// taken last, so that memory is touched only when needed.
 //
 // Not thread-safe: the partition's lock guards it.
 #pragma once
@@ -19,22 +19,23 @@ namespace hps {
 
 class SlotPool {
  public:
-  // Slots 1 to ring.size(); `ring` is this pool's memory from now on. REQUIRES: at most kSlotsMax.
+  // Slots 1 to ring.size(); the pool owns the memory of `ring` from now on. REQUIRES: at most
+  // kSlotsMax.
   SlotPool(std::span<SlotNumber> ring, EpochDomain& domain) : ring_(ring), domain_(domain) {}
 
-  // kNoSlot when all are in use or still in sight of a reader.
+  // kNoSlot if all slots are in use or may still be seen by a reader.
   SlotNumber Take();
 
   // REQUIRES: a reader that begins now can't find `slot`.
   void Retire(SlotNumber slot);
 
-  // Slots that have been used at some time: 1 to touched().
+  // Slots that were ever used: 1 to touched().
   uint32_t touched() const { return touched_; }
 
  private:
   struct Batch {
-    uint64_t epoch = 0;  // at which ...
-    uint64_t end = 0;    // ... the retired slots before this position are out of sight
+    uint64_t epoch = 0;  // when this epoch is safe ...
+    uint64_t end = 0;    // ... the retired slots before this position may be reused
   };
 
   void Reclaim();
@@ -46,8 +47,8 @@ class SlotPool {
   const std::span<SlotNumber> ring_;
   EpochDomain& domain_;
   uint32_t touched_ = 0;
-  // Positions in an endless queue: [head, safe_end) may be lent, [safe_end, tail) is retired, and
-  // of that what is before sealed_end belongs to a batch.
+  // Positions in an endless queue: [head, safe_end) may be reused, [safe_end, tail) is retired.
+  // Retired positions before sealed_end belong to a batch.
   uint64_t head_ = 0;
   uint64_t safe_end_ = 0;
   uint64_t sealed_end_ = 0;

@@ -13,24 +13,25 @@
 namespace hps {
 namespace {
 
-// Slots of a partition when the number is ours to choose: as many as a slot number can name, less
-// some room. Fewer would spread the keys less evenly over the partitions.
+// Default slots of a partition: the maximum that a slot number can name, less some reserve. Fewer
+// slots would spread the keys less evenly over the partitions.
 constexpr uint64_t kSlotsPerPartition = 60'000;
 constexpr uint64_t kSlotsPerTableMin = 64;
-// Keeps rows of whole cache lines aligned to pairs of them in every partition.
+// Keeps rows of whole cache lines aligned to pairs of lines in every partition.
 constexpr uint64_t kSlotsMultiple = 2;
 static_assert(kSlotsPerPartition + kSlotsMultiple <= kSlotsMax);
-// Slots that no held row takes, so that updates find a free one while readers still see old ones.
+// Slots in excess of the rows, so that updates find a free slot while readers still see old ones.
 constexpr uint64_t kSpareSlotsMin = 16;
-// Entries of the index that have a row when the table is full, in percent. Absent entries come on
-// top; even so nearly every key finds a place without pushing another one out.
+// Percentage of index entries that have a row when the table is full. Absent entries come on top;
+// even then nearly every key finds a place without displacing another one.
 constexpr uint64_t kIndexFillPercent = 70;
 constexpr uint64_t kAbsentPercentMax = 10;
-// Of each partition: the table's pointer to it, and what the heap adds to an object.
+// Heap memory per partition: the table's pointer to it and the allocator's overhead.
 constexpr uint64_t kPartitionHeapBytes = sizeof(void*) + 2 * sizeof(size_t);
-// A budget above what a process can address counts as this: sizes stay far from 64 bits.
+// Larger budgets count as this: it exceeds what a process can address, and keeps sizes far from 64
+// bits.
 constexpr uint64_t kBudgetMax = uint64_t{1} << 48;
-// What the block is rounded up to.
+// Block sizes are rounded up to this.
 constexpr uint64_t kBlockPageBytes = 4096;
 
 uint64_t DivideUp(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
@@ -52,12 +53,13 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
     return static_cast<uint32_t>(static_cast<double>(slot_count) * share);
   };
   // At least one: the smallest margin of the smallest table is less than a slot.
-  shape.rows_max = std::clamp(filled(options.overflow_margin), uint32_t{1},
+  shape.rows_max = std::clamp(filled(options.evict_from), uint32_t{1},
                               static_cast<uint32_t>(slot_count - kSpareSlotsMin));
-  // Below the margin in any case, or nothing would ever be evicted.
-  shape.rows_target = std::min(filled(options.resolution_target), shape.rows_max - 1);
+  // Always below the margin; otherwise eviction would never happen.
+  shape.rows_target = std::min(filled(options.evict_to), shape.rows_max - 1);
 
-  // An absent entry costs a place in the index; its share of the budget is counted in such places.
+  // An absent entry occupies an index entry, so its share of the budget is counted in index
+  // entries.
   const uint64_t entry_bytes = sizeof(IndexLine) / IndexLine::kEntries + 1;
   const uint64_t partition_bytes =
       slot_count * (shape.stride_bytes + sizeof(Version)) + shape.line_count * sizeof(IndexLine);
@@ -90,7 +92,8 @@ TableLayout LayoutForRows(size_t row_bytes, uint64_t rows, const MemoryTierOptio
   uint64_t slots = std::max(kSlotsPerTableMin, rows);
   for (;;) {
     const TableLayout layout = LayoutForSlots(row_bytes, slots, options);
-    // Keys spread over several partitions unevenly; nothing is evicted up to five deviations.
+    // Keys spread unevenly over several partitions; up to five standard deviations nothing is
+    // evicted.
     const double mean = static_cast<double>(rows) / static_cast<double>(layout.partition_count);
     const double fullest = layout.partition_count == 1 ? mean : mean + 5 * std::sqrt(mean);
     if (fullest <= layout.shape.rows_max) return layout;

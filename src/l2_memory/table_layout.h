@@ -1,6 +1,6 @@
-// How a table's budget is divided: partitions, slots, lines of index, and everything else that
-// takes bytes. All of it is decided when the table is opened, so the budget can't be exceeded
-// later; pages that no row has come to yet are not touched and cost nothing.
+// Divides a table's budget into partitions, slots, index lines and all other memory. The division
+// is fixed when the table is opened, so the budget can't be exceeded later. Pages that hold no row
+// yet are not touched and cost nothing.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace hps {
 
-// Room for the table object itself and the allocator's overhead on the arrays that it owns.
+// Room for the table object itself and the allocator's overhead for its arrays.
 inline constexpr size_t kTableObjectBytes = 1536;
 
 struct TableLayout {
@@ -26,7 +26,7 @@ struct TableLayout {
   size_t rings_offset = 0;
   size_t block_bytes = 0;
 
-  size_t heap_bytes = 0;  // partitions, watermarks, epochs: what lies outside of the block
+  size_t heap_bytes = 0;  // outside the block: partitions, watermarks, epochs
 
   uint64_t total_bytes() const { return uint64_t{block_bytes} + heap_bytes; }
   uint64_t rows_max() const { return uint64_t{shape.rows_max} * partition_count; }
@@ -35,8 +35,8 @@ struct TableLayout {
 // The layout that holds `rows` rows before eviction begins.
 TableLayout LayoutForRows(size_t row_bytes, uint64_t rows, const MemoryTierOptions& options);
 
-// The largest layout of at most `bytes_max`.
-// Errors: RESOURCE_EXHAUSTED when there is none (says how many bytes would do).
+// The largest layout of at most `bytes_max`. Errors: RESOURCE_EXHAUSTED if there is none (says how
+// many bytes are needed).
 absl::StatusOr<TableLayout> LayoutForBytes(size_t row_bytes, uint64_t bytes_max,
                                            const MemoryTierOptions& options);
 

@@ -88,10 +88,10 @@ absl::Status ScanRows(ServedTable& table, uint64_t remaining, Insert insert) {
 }
 
 // Waits if the device's staging buffer is full.
-absl::Status Replace(DeviceCacheTable& l1, const RowBatch& rows, ApplyEpoch epoch) {
+absl::Status InsertIfAbsent(DeviceCacheTable& l1, const RowBatch& rows, ApplyEpoch epoch) {
   const Deadline deadline = WaitMax();
   for (;;) {
-    const absl::Status status = l1.Replace(rows, epoch).status();
+    const absl::Status status = l1.InsertIfAbsent(rows, epoch).status();
     if (!absl::IsResourceExhausted(status) || RealClock().Now() >= deadline) return status;
     HPS_RETURN_IF_ERROR(l1.Flush(deadline));  // other threads may fill the buffer again
   }
@@ -153,7 +153,7 @@ absl::StatusOr<uint64_t> CopyHotL2Rows(ServedTable& from, ServedTable& to, uint6
   if (from.l2() == nullptr || to.l2() == nullptr) return 0;
   const ApplyEpoch epoch = to.epochs().published();
   std::vector<Key> hot(std::min(rows_max, from.l2()->Statistics().entries));
-  HPS_ASSIGN_OR_RETURN(const size_t hot_count, from.l2()->WarmestKeys(hot, WaitMax()));
+  HPS_ASSIGN_OR_RETURN(const size_t hot_count, from.l2()->HottestKeys(hot, WaitMax()));
   Batch batch(to.row_bytes());
   uint64_t copied = 0;
   // The coldest first, so that the hottest rows are the youngest in the copy, too.
@@ -187,7 +187,7 @@ absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, do
   const uint64_t rows_max = held == 0 ? UINT64_MAX : rows_that_fit - std::min(rows_that_fit, held);
   uint64_t sent = 0;
   const auto insert = [&](const RowBatch& rows) -> absl::StatusOr<bool> {
-    HPS_RETURN_IF_ERROR(Replace(*l1, rows, epoch));
+    HPS_RETURN_IF_ERROR(InsertIfAbsent(*l1, rows, epoch));
     sent += rows.keys.size();
     return go_on() && !IsFull(l1->Statistics());
   };
@@ -210,7 +210,7 @@ absl::StatusOr<uint64_t> FillDeviceTable(ServedTable& table, size_t cache,
     HPS_ASSIGN_OR_RETURN(const size_t count, FetchHits(table, batch, asked));
     // Skip rows that were read before an update ended, if the table was attached during it.
     if (count == 0 || epoch < table.l1_epoch(cache) || table.l1_bypass(cache).bypassed()) continue;
-    HPS_RETURN_IF_ERROR(Replace(*l1, batch.Rows(count), epoch));
+    HPS_RETURN_IF_ERROR(InsertIfAbsent(*l1, batch.Rows(count), epoch));
     sent += count;
   }
   HPS_RETURN_IF_ERROR(l1->Flush(WaitMax()));

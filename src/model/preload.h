@@ -28,7 +28,7 @@ absl::StatusOr<uint64_t> CopyHotL2Rows(ServedTable& from, ServedTable& to, uint6
 
 // As PreloadTable, for level 1 in the cache number `cache`, to which the table is attached. Rows
 // that are there stay; the total is at most `rows_that_fit`. Returns the number of rows sent.
-// Errors: DATA_LOSS, DEADLINE_EXCEEDED (the device), those of DeviceCacheTable::Replace.
+// Errors: DATA_LOSS, DEADLINE_EXCEEDED (the device), those of DeviceCacheTable::InsertIfAbsent.
 absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share,
                                             uint64_t rows_that_fit,
                                             const std::function<bool()>& go_on);

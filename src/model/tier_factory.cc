@@ -51,8 +51,8 @@ uint32_t DurableFormatVersion() { return kStoreFormatVersion; }
 L2Tier MakeL2Tier(const L2Config& config) {
   if (config.kind != L2Kind::kMemory) return {};
   const MemoryTierOptions options = {.eviction = config.eviction,
-                                     .overflow_margin = config.evict_from,
-                                     .resolution_target = config.evict_to,
+                                     .evict_from = config.evict_from,
+                                     .evict_to = config.evict_to,
                                      .huge_pages = config.huge_pages};
   return {.tier = MakeMemoryTier(options),
           .bytes_for = [options](uint64_t row_count, size_t row_bytes) {

@@ -54,8 +54,8 @@ HostRows CacheLookup::StageAhead(size_t query, size_t row_count) {
   return call_->Staging(query, row_count);
 }
 
-void CacheLookup::Bring(const HostRows& rows) {
-  if (rows.row_count > 0 && sent_.ok()) sent_ = call_->Bring(rows);
+void CacheLookup::CopyAhead(const HostRows& rows) {
+  if (rows.row_count > 0 && sent_.ok()) sent_ = call_->CopyAhead(rows);
 }
 
 void CacheLookup::MakeRequests(std::span<QueryWork> queries, MemorySpace space) {
@@ -79,7 +79,7 @@ void CacheLookup::MakeRequests(std::span<QueryWork> queries, MemorySpace space) 
                                 .status = query.status,
                                 .default_row = table.default_row()};
     if (query.out.converts() && space == MemorySpace::kDevice) {
-      request.widen_from = table.spec().dtype;
+      request.convert_from = table.spec().dtype;
     } else if (query.out.converts()) {
       request.rows = native;
       request.row_stride_bytes = table.row_bytes();
@@ -156,7 +156,7 @@ void CacheLookup::Send(std::span<const DeviceRowPiece> pieces, Deadline deadline
 void CacheLookup::Send(std::span<const DeviceRowPiece> pieces) {
   if (pieces.empty() || !sent_.ok()) return;
   probes_again_ |=
-      std::ranges::any_of(pieces, [](const DeviceRowPiece& piece) { return piece.probe_again; });
+      std::ranges::any_of(pieces, [](const DeviceRowPiece& piece) { return piece.reprobe; });
   sent_ = call_->Finish(pieces);
 }
 
@@ -202,7 +202,7 @@ void CacheLookup::AddPieces(size_t number, QueryWork& query) {
               .first = first,
               .statuses = query.staged_status.subspan(first, end - first),
               .rows = rows,
-              .probe_again = changed});
+              .reprobe = changed});
   };
   for (size_t i = query.answered_begin; i < query.answered_end; ++i) {
     const KeyStatus status = query.staged_status[i];
@@ -225,9 +225,9 @@ absl::Status CacheLookup::Finish(std::span<QueryWork> queries, Deadline deadline
   const DeviceCallLease call = std::move(call_);
   HPS_RETURN_IF_ERROR(sent_);
   const auto widens = [](const DeviceCacheQuery& request) {
-    return request.widen_from != Dtype::kFloat32;
+    return request.convert_from != Dtype::kFloat32;
   };
-  if (std::ranges::any_of(requests_, widens)) HPS_RETURN_IF_ERROR(call->Widen());
+  if (std::ranges::any_of(requests_, widens)) HPS_RETURN_IF_ERROR(call->ConvertToFloat32());
   // Costs nothing where all has hit and the device has written it itself.
   if (ready_on_return_ || probes_again_) HPS_RETURN_IF_ERROR(call->Wait(deadline));
   for (size_t i = 0; i < queries.size(); ++i) queries[i].counts = call->counts(i);

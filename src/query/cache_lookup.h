@@ -53,7 +53,7 @@ class CacheLookup {
   HostRows StageAhead(size_t query, size_t row_count);
 
   // Has rows of StageAhead copied to the device.
-  void Bring(const HostRows& rows);
+  void CopyAhead(const HostRows& rows);
 
   // Room for what becomes of a query's misses, by their index.
   KeyStatus* statuses_of(const QueryWork& query) { return statuses_.get() + query.first_miss; }

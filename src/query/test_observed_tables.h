@@ -96,8 +96,8 @@ class ObservedLossyTable final : public LossyTable {
     return table_->RaiseWatermarks(keys, epoch, deadline);
   }
   absl::Status Clear() override { return table_->Clear(); }
-  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline deadline) const override {
-    return table_->WarmestKeys(keys, deadline);
+  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override {
+    return table_->HottestKeys(keys, deadline);
   }
   LevelStatistics Statistics() const override { return table_->Statistics(); }
   bool can_block() const override { return table_->can_block(); }

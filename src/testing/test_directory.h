@@ -1,4 +1,4 @@
-// A directory that a test fills and that is removed with it.
+// A directory for a test; it is removed with its content at the end.
 #pragma once
 
 #include <cstdlib>
@@ -28,7 +28,7 @@ class TestDirectory {
   const std::string& path() const { return path_; }
   std::string Path(const std::string& name = "") const { return path_ + "/" + name; }
 
-  // Makes the directories on the way. Returns the path.
+  // Creates the directories of the path, too. Returns the path.
   std::string Write(const std::string& name, std::string_view bytes) const {
     const std::filesystem::path path = Path(name);
     std::filesystem::create_directories(path.parent_path());
@@ -49,7 +49,7 @@ class TestDirectory {
 
   bool Has(const std::string& name) const { return std::filesystem::exists(Path(name)); }
 
-  // Names of what lies in the directory, sorted.
+  // The names of the directory's entries, sorted.
   std::vector<std::string> List() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_))

@@ -1,12 +1,12 @@
-// For tests of what a user may not do: root may read everything.
+// For tests of missing permissions: root can read everything.
 #pragma once
 
 #include <sys/fsuid.h>
 
 namespace hps {
 
-// While it lives, what the calling thread does to files is done as nobody when the process is
-// root's, else as ever: what has no permission bits is forbidden in either case.
+// While it exists, file accesses of the calling thread are made as user nobody if the process runs
+// as root. Access without permission bits is then refused in either case.
 class Unprivileged {
  public:
   Unprivileged()

@@ -1,4 +1,4 @@
-// The bytes of one device cache, lent to its tables.
+// The byte budget of one device cache, shared by its tables.
 //
 // Thread-safe.
 #pragma once
@@ -17,8 +17,8 @@ namespace hps {
 
 class ByteBudget {
  public:
-  // Bytes that are lent for as long as it lives. An empty one holds nothing. The budget outlives
-  // it.
+  // A number of bytes taken from the budget until the lease is destroyed. An empty lease holds
+  // nothing. The budget must outlive its leases.
   class Lease {
    public:
     Lease() = default;
@@ -28,9 +28,9 @@ class ByteBudget {
     ~Lease() {
       if (budget_ != nullptr) budget_->Return(bytes_);
     }
-    // Takes the bytes out of the budget for ever, for memory that can't be freed.
-    void Abandon() {
-      if (ByteBudget* const budget = std::exchange(budget_, nullptr)) budget->Abandon(bytes_);
+    // Removes the bytes from the budget permanently, for memory that can't be freed.
+    void Leak() {
+      if (ByteBudget* const budget = std::exchange(budget_, nullptr)) budget->Leak(bytes_);
     }
 
    private:
@@ -52,14 +52,14 @@ class ByteBudget {
   ByteBudget(const ByteBudget&) = delete;
   ByteBudget& operator=(const ByteBudget&) = delete;
 
-  // Lends the bytes of a table.
-  // Errors: RESOURCE_EXHAUSTED (says how many are left); nothing is lent then.
+  // Lends `bytes` to a table. Errors: RESOURCE_EXHAUSTED (says how many are left); nothing is lent
+  // then.
   absl::StatusOr<Lease> Lend(uint64_t bytes) {
     MutexLock lock(mutex_);
     if (bytes > bytes_max_ - bytes_lent_) {
-      return absl::ResourceExhaustedError(absl::StrCat(cache_, ": a table of ", bytes, " bytes, ",
-                                                       bytes_max_ - bytes_lent_, " of ", bytes_max_,
-                                                       " bytes are left"));
+      return absl::ResourceExhaustedError(absl::StrCat(cache_, ": no room for a table of ", bytes,
+                                                       " bytes: ", bytes_max_ - bytes_lent_, " of ",
+                                                       bytes_max_, " bytes are left"));
     }
     bytes_lent_ += bytes;
     return Lease(this, bytes);
@@ -71,7 +71,7 @@ class ByteBudget {
     bytes_lent_ -= bytes;
   }
 
-  void Abandon(uint64_t bytes) {
+  void Leak(uint64_t bytes) {
     MutexLock lock(mutex_);
     bytes_lent_ -= bytes;
     bytes_max_ -= bytes;
@@ -79,7 +79,7 @@ class ByteBudget {
 
   const std::string cache_;
   Mutex mutex_;
-  uint64_t bytes_max_ HPS_GUARDED_BY(mutex_);  // without what was abandoned
+  uint64_t bytes_max_ HPS_GUARDED_BY(mutex_);  // without leaked bytes
   uint64_t bytes_lent_ HPS_GUARDED_BY(mutex_) = 0;
 };
 

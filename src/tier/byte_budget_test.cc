@@ -50,12 +50,12 @@ TEST(ByteBudgetDeathTest, ATableThatOutlivesItsCacheIsABug) {
   EXPECT_DEATH(leave_lent(), "bytes_lent_ == 0");
 }
 
-TEST(ByteBudgetTest, LendsAbandonedBytesNeverAgain) {
+TEST(ByteBudgetTest, NeverLendsLeakedBytes) {
   ByteBudget budget("a cache", 100);
   {
     auto lease = budget.Lend(60);
     ASSERT_TRUE(lease.ok()) << lease.status();
-    lease->Abandon();
+    lease->Leak();
   }
   EXPECT_EQ(budget.Lend(41).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(budget.Lend(40).ok());

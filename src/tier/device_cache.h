@@ -1,23 +1,26 @@
-// The device cache: hot rows in the memory of one device, for many tables at once (level 1).
+// The device cache (level 1): hot rows in the memory of one device, for many tables.
 //
-// A lookup has two phases, so that one launch probes all tables and the misses travel once:
+// A lookup has two phases, so that one launch probes all tables and all misses travel in one
+// transfer:
 //
-//   DeviceCallLease call = *cache.AcquireCall(keys_max);    // a lease of buffers
-//   call->Begin(queries, stream);                           // one launch; hits are written
-//   ...call->Peek(): fetch what has missed so far, into call->Staging(), and call->Bring() it...
-//   const DeviceMisses misses = *call->Misses(deadline);    // the first synchronization
-//   ...fetch the other keys from the levels below...
-//   call->Finish(pieces);                                   // copies and scatters, asynchronous
-//   call->Wait(deadline);                                   // the second synchronization
+//   DeviceCallLease call = *cache.AcquireCall(keys_max);  // leases buffers
+//   call->Begin(queries, stream);                         // one launch; writes the hits
+//   call->Peek();                                         // optional: the misses listed so far,
+//   call->CopyAhead(rows);                                //   fetched into Staging and copied
+//   early DeviceMisses misses = *call->Misses(deadline);        // the first synchronization
+//   ... fetch the missing keys from the levels below ...
+//   call->Finish(pieces);                                 // copies and scatters, asynchronous
+//   call->Wait(deadline);                                 // the second synchronization
 //
-// When the outputs lie on the device, the lookup may end without Wait. Outputs on the host are
-// there only when Wait has returned; where nothing has missed that need not be a synchronization.
+// If the outputs are in device memory, the lookup may end without Wait. Outputs in host memory are
+// complete only after Wait; if no key missed, Wait may need no synchronization.
 //
-// There is one cache per device; it has one writer stream, on which writes run in the order of
-// their calls, and one lock around "check the fence, then launch", so that a promotion that passed
-// the fence is ahead of every change that is launched later. Reads are safe with everything. What
-// a cache holds is right in the sense of tier/lossy_tier.h: loss is never wrong, a held row is
-// never torn, foreign or old. The tables of one cache share one budget of device memory.
+// There is one cache per device. It has one writer stream, on which writes run in the order of
+// their calls. One lock covers "check the fence, then launch", so that a promotion that passed the
+// fence runs before every change that is launched later. Reads may run concurrently with
+// everything. The cache gives the guarantees of tier/lossy_tier.h: it may lose any row, but a row
+// that it holds is never torn, never another key's, and never older than one it has shown before.
+// The tables of one cache share one budget of device memory.
 #pragma once
 
 #include <cstddef>
@@ -39,173 +42,177 @@ namespace hps {
 
 class DeviceCacheTable;
 
-// One table's part of a lookup. Keys, rows and status lie in `space`, on the cache's device or on
-// the host (one space for all queries of a call), aligned for their elements, rows for bytes. They
-// live until Wait has returned or, on the device, until the stream has passed the call.
+// One table's part of a lookup. Keys, rows and status are in `space`: on the cache's device or on
+// the host, the same for all queries of a call. Keys and status are aligned for their elements,
+// rows for bytes. The memory must stay valid until Wait has returned or, on the device, until the
+// stream has passed the call.
 struct DeviceCacheQuery {
   const DeviceCacheTable* table = nullptr;  // null: not cached (every key is a miss)
   MemorySpace space = MemorySpace::kHost;
   const Key* keys = nullptr;
   size_t key_count = 0;
   std::byte* rows = nullptr;
-  size_t row_bytes = 0;  // of the table, also where `table` is null
+  size_t row_bytes = 0;  // of the table; also required if `table` is null
   size_t row_stride_bytes = 0;
-  KeyStatus* status = nullptr;             // null = not wanted
+  KeyStatus* status = nullptr;             // null = not requested
   std::span<const std::byte> default_row;  // host, borrowed until the last Finish; empty = zeros
-  // The type of the rows' elements, where DeviceCall::Widen is to make them float32 in their
-  // places: each has twice row_bytes then, and the stride is at least that. On the device only.
-  // kFloat32 = they stay as they are.
-  Dtype widen_from = Dtype::kFloat32;
+  // Element type of the rows if DeviceCall::ConvertToFloat32 shall convert them to float32 in
+  // place. Each output row then has room for twice row_bytes (the stride is at least that). Device
+  // memory only. kFloat32 = no conversion.
+  Dtype convert_from = Dtype::kFloat32;
 };
 
-// What the levels below are asked for, on the host. Valid until the call is returned.
+// The keys to fetch from the levels below, in host memory. Valid until the call is returned.
 struct DeviceMisses {
-  // [queries]: each one's unique keys, in no particular order (sorting is dear on a device).
+  // [queries]: the unique missing keys of each query, unordered (sorting is expensive on a device).
   std::span<const std::span<const Key>> keys;
-  std::span<const uint64_t> positions;  // [queries]: misses with duplicates, for the counts
+  std::span<const uint64_t> positions;  // [queries]: missing positions, duplicates included
 };
 
-// What a probe that may still be under way has listed of one query.
+// The misses of one query that a probe, possibly still running, has listed so far.
 struct DeviceMissesSoFar {
-  std::span<const Key> keys;  // the first of DeviceMisses::keys
-  bool probed = false;        // they are all
+  std::span<const Key> keys;  // a prefix of DeviceMisses::keys
+  bool probed = false;        // the probe has ended; `keys` is complete
 };
 
-// In a piece: this key is left for another one. So a level that lacks a few rows of a piece does
-// not keep the others waiting, nor has to cut it up. Never a status that a caller sees.
+// A status in a piece: another piece answers this key. A level that lacks a few rows of a piece
+// then neither delays the others nor has to split the piece. Callers never see this status.
 inline constexpr KeyStatus kUnanswered{0xff};
 
 // Answers for misses of one query, in the order of DeviceMisses::keys.
 struct DeviceRowPiece {
   size_t query = 0;
   size_t first = 0;  // index of the piece's first key within the query's misses
-  // [n]; kHitL2 and kHitL3 take their row, kUnanswered nothing, others the default row. Borrowed
-  // until Finish returns.
+  // [n]. kHitL2 and kHitL3 write their row, kUnanswered writes nothing, every other status writes
+  // the default row. Borrowed until Finish returns.
   std::span<const KeyStatus> statuses;
-  // [n] rows; n = 0 where no status takes one. Those in the call's staging are read until the call
-  // has ended, others are borrowed until Finish returns.
+  // [n] rows; n = 0 if no status needs one. Rows in the call's staging are read until the call has
+  // ended; other rows are borrowed until Finish returns.
   HostRows rows;
-  // Set it where a change of the table has begun since the apply epoch that was read before Begin:
-  // the cache may have taken the older row after its probe, and would show it again after this
-  // lookup has shown the newer one. Keys that the cache holds by now are answered from it.
-  bool probe_again = false;
-  // All rows have been given to Bring, and are as they were then.
-  bool brought = false;
+  // Set this if a change of the table has begun since the apply epoch that was read before Begin.
+  // The cache may have received an older row after its probe and would show it after this lookup
+  // has shown the newer one. The device probes these keys again; keys that the cache holds by then
+  // are answered from it.
+  bool reprobe = false;
+  // All rows were passed to CopyAhead and have not changed since.
+  bool on_device = false;
 };
 
-// One lookup in flight. For one thread. Where INTERNAL is said, a device that has been lost may be
+// One lookup in flight. Not thread-safe. Where INTERNAL is documented, a lost device may give
 // UNAVAILABLE instead.
 class DeviceCall {
  public:
-  // One launch for all queries; once per lease. Errors: RESOURCE_EXHAUSTED (more keys than were
-  // leased, more than kTablesPerCallMax queries, or more rows on the host than the device has room
-  // for), INVALID_ARGUMENT (row bytes that are not the table's, a stride below them, two memory
-  // spaces, rows on the host that are to be widened, a stream that is being captured, a stream or
-  // memory of another device as far as that is looked at), INTERNAL (the device's own text).
-  // Nothing has been written then.
+  // Probes all queries with one launch. At most once per lease. Errors: RESOURCE_EXHAUSTED (more
+  // keys than leased, more than kTablesPerCallMax queries, or more host rows than fit into device
+  // memory), INVALID_ARGUMENT (row bytes that differ from the table's, a stride below them, two
+  // memory spaces, host rows that need conversion, a stream that is being captured, a stream or, as
+  // far as checked, memory of another device), INTERNAL (with the device's error text). Nothing is
+  // written on error.
   virtual absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream stream) = 0;
 
-  // The misses of a query that the probe has listed by now, so that fetching need not wait for its
-  // end. Does not wait, nor synchronize. Later answers, and that of Misses, begin with the same
-  // keys. `probed` too when the device has failed: Misses says so.
+  // Returns the misses of a query that the probe has listed so far, so that fetching can start
+  // before the probe ends. Neither waits nor synchronizes. Later results, and that of Misses, begin
+  // with the same keys. `probed` is also set if the device has failed; Misses then returns the
+  // error.
   virtual DeviceMissesSoFar Peek(size_t query) = 0;
 
-  // Waits for the probe. Called again it says the same, and gives Finish another deadline. Errors:
-  // DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
+  // Waits for the probe. A repeated call returns the same result and sets a new deadline for
+  // Finish. Errors: DEADLINE_EXCEEDED (the call may then only be returned), INTERNAL.
   virtual absl::StatusOr<DeviceMisses> Misses(Deadline deadline) = 0;
 
-  // Pinned memory for `row_count` packed rows of the query, so that what is fetched into it needs
-  // no second copy on the host. All of them, or none where not so many are left: the caller then
-  // fetches into memory of its own, and what is left is for others. Valid until the call is
-  // returned; after Begin.
+  // Pinned memory for `row_count` packed rows of the query. Rows fetched into it need no second
+  // copy on the host. Returns room for all rows or, if too little is left, for none; the caller
+  // then fetches into its own memory. Valid after Begin, until the call is returned.
   virtual HostRows Staging(size_t query, size_t row_count) = 0;
 
-  // Starts the copy of rows in Staging to the device, also while the probe is under way and the
-  // statuses of the rows are not known. Asynchronous. Errors: INTERNAL.
-  virtual absl::Status Bring(const HostRows& rows) = 0;
+  // Starts the copy of rows in Staging to the device. May be called while the probe is running,
+  // before the statuses of the rows are known. Asynchronous. Errors: INTERNAL.
+  virtual absl::Status CopyAhead(const HostRows& rows) = 0;
 
-  // Sends rows of misses to their positions, every duplicate of a key included. May be called
-  // several times, each key being answered once, so that copies overlap with fetching.
-  // Asynchronous for rows that lie in Staging; others are copied first, and when there are many
-  // they wait for the device, at most until the deadline that Misses was given last. Errors:
-  // INVALID_ARGUMENT (a piece that is not within the misses, answers a key again, or lacks rows),
-  // DEADLINE_EXCEEDED (the call may only be returned then), INTERNAL.
+  // Writes the rows of misses to all their positions, duplicates included. May be called several
+  // times, so that copies overlap with fetching; each key is answered once. Asynchronous for rows
+  // in Staging. Other rows are copied first; if there are many, Finish waits for the device, at
+  // most until the last deadline given to Misses. Errors: INVALID_ARGUMENT (a piece that exceeds
+  // the misses, answers a key twice, or lacks rows), DEADLINE_EXCEEDED (the call may then only be
+  // returned), INTERNAL.
   virtual absl::Status Finish(std::span<const DeviceRowPiece> pieces) = 0;
 
-  // Widens the rows of queries that ask for it, with one launch for all. Once, when every miss has
-  // been answered. Asynchronous. Errors: FAILED_PRECONDITION (a miss was left without an answer),
-  // INTERNAL.
-  virtual absl::Status Widen() = 0;
+  // Converts the rows of all queries with `convert_from` to float32, in one launch. Call it once,
+  // when every miss has been answered. Asynchronous. Errors: FAILED_PRECONDITION (a miss was not
+  // answered), INTERNAL.
+  virtual absl::Status ConvertToFloat32() = 0;
 
-  // Waits until everything is in its place.
-  // Errors: FAILED_PRECONDITION (a miss was left without an answer), DEADLINE_EXCEEDED, INTERNAL.
+  // Waits until all outputs are written. Errors: FAILED_PRECONDITION (a miss was not answered),
+  // DEADLINE_EXCEEDED, INTERNAL.
   virtual absl::Status Wait(Deadline deadline) = 0;
 
-  // Positions of query q, duplicates included, by status; they add up to its keys. Complete after
-  // Wait, or after the last Finish when no piece asked to probe again.
+  // Positions of a query by status, duplicates included; the sum is the query's key count. Complete
+  // after Wait, or after the last Finish if no piece had `reprobe` set.
   virtual LookupCounts counts(size_t query) const = 0;
 
-  // Gives the buffers back when the device is done with them; from here on nothing is written to
-  // host memory of the caller, also after an error. Called by DeviceCallLease.
+  // Returns the buffers once the device has finished with them. From here on nothing is written to
+  // the caller's host memory, even after an error. Called by DeviceCallLease.
   virtual void Return() = 0;
 
  protected:
   ~DeviceCall() = default;
 };
 
-// Calls come from a pool, so that a lookup allocates nothing.
+// Calls come from a pool, so that a lookup does not allocate.
 struct ReturnDeviceCall {
   void operator()(DeviceCall* call) const { call->Return(); }
 };
 using DeviceCallLease = std::unique_ptr<DeviceCall, ReturnDeviceCall>;
 
-// One table (one incarnation) in a device cache. Destroying it returns its slots, when the device
-// is done with them; lookups that name it must have ended. Thread-safe; Update, Erase, Dump and
+// One table (one incarnation) in a device cache. Destroying it frees its slots once the device has
+// finished with them; lookups on it must have ended. Thread-safe, but Update, Erase, Dump and
 // RaiseWatermarks are for the table's applier, one at a time.
 //
-// Writes copy their input before they return and complete in order on the writer stream: until
-// Flush they may not show yet. They wait for room in the writer's staging, and RaiseWatermarks and
-// Dump for the device, at most until `deadline`; after DEADLINE_EXCEEDED or INTERNAL an applier
-// can't know what was done and trips the bypass of the table on this device.
+// Writes copy their input before they return and complete in order on the writer stream. They may
+// not be visible until Flush. They wait for room in the writer's staging (RaiseWatermarks and Dump
+// also for the device), at most until `deadline`. After DEADLINE_EXCEEDED or INTERNAL the applier
+// can't know what was applied and trips the bypass of the table on this device.
 class DeviceCacheTable {
  public:
   virtual ~DeviceCacheTable() = default;
 
   virtual size_t row_bytes() const = 0;
 
-  // Promotion: inserts keys that are not held; least recently used ones of the slabset give way;
-  // held ones are left alone; fenced as LossyTable::Insert. `batch.absent` must be empty. Of
-  // duplicates one enters. Returns how many keys the fence refused; what became of the others is
-  // known later, see Statistics.
-  // Errors: RESOURCE_EXHAUSTED (no room in the writer's staging: the caller drops the keys, of
-  // which some may have been taken where they need several steps), INTERNAL.
-  virtual absl::StatusOr<uint64_t> Replace(const RowBatch& batch, ApplyEpoch epoch) = 0;
+  // Promotion: inserts the keys that are not held and leaves held keys unchanged. Evicts the least
+  // recently used keys of the slabset. Fenced as LossyTable::Insert. `batch.absent` must be empty.
+  // One of several duplicates is inserted. Returns the number of keys that the fence refused;
+  // Statistics counts insertions and evictions later. Errors: RESOURCE_EXHAUSTED (no room in the
+  // writer's staging: the caller drops the keys; some may have been inserted if the batch needs
+  // several steps), INTERNAL.
+  virtual absl::StatusOr<uint64_t> InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) = 0;
 
-  // Change: overwrites the rows of keys that are held, whatever their version (the applier orders
-  // them). Inserts nothing. Of duplicates any one stays: the applier names a key once.
+  // Change: overwrites the rows of held keys, whatever their version (the applier orders changes).
+  // Inserts nothing. Of duplicates any one may win: the applier names each key once.
   virtual absl::Status Update(const RowBatch& batch, Deadline deadline) = 0;
 
   virtual absl::Status Erase(std::span<const Key> keys, Deadline deadline) = 0;
 
-  // The fence, see tier/fence.h. Watermarks live on the host. Returns when the insertions that were
-  // let in before are done on the device too, so that none shows up after the change.
+  // The fence, see tier/fence.h. Watermarks are in host memory. Returns when the insertions
+  // admitted earlier have also completed on the device, so that none becomes visible after the
+  // change.
   virtual absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
                                        Deadline deadline) = 0;
 
-  // Copies out keys that are held, at most out.size(), from slab `*cursor` on (0 = the beginning),
-  // and moves the cursor; returns how many. 0 = the end. Keys held all the time are dumped exactly
-  // once (meanwhile no key moves between the dumped and the other slabs); what comes or goes may or
-  // may not be. One dump at a time. REQUIRES: out.size() >= kDumpKeysMin.
+  // Copies held keys, at most out.size(), starting at slab `*cursor` (0 = the beginning), advances
+  // the cursor and returns the number of keys. 0 = the end. Keys that are held throughout are
+  // dumped exactly once: no key moves between dumped and other slabs meanwhile. Keys that are
+  // inserted or evicted meanwhile may be missing. One dump at a time. REQUIRES: out.size() >=
+  // kDumpKeysMin.
   virtual absl::StatusOr<size_t> Dump(uint64_t* cursor, std::span<Key> out, Deadline deadline) = 0;
   static constexpr size_t kDumpKeysMin = 64;
 
-  // Removes everything; watermarks stay.
+  // Removes all keys. Watermarks stay.
   virtual absl::Status Clear() = 0;
 
-  // Waits until the writes called before are done. Errors: DEADLINE_EXCEEDED, INTERNAL.
+  // Waits until all earlier writes have completed. Errors: DEADLINE_EXCEEDED, INTERNAL.
   virtual absl::Status Flush(Deadline deadline) = 0;
 
-  // As of the writes that are done.
+  // Counts the writes that have completed.
   virtual LevelStatistics Statistics() const = 0;
 };
 
@@ -216,18 +223,18 @@ class DeviceCache {
 
   virtual int device() const = 0;
 
-  // What a table needs that is to hold `row_count` rows at a fill of 3/4, metadata included, so
-  // that next to none is lost. REQUIRES: row_bytes as for OpenTable.
+  // Bytes, metadata included, of a table that is to hold `row_count` rows. Sized for a fill of 3/4,
+  // at which almost no row is lost. REQUIRES: row_bytes as for OpenTable.
   virtual uint64_t TableBytes(size_t row_bytes, uint64_t row_count) const = 0;
 
-  // `bytes_max` is the table's share of the device's budget, metadata included.
-  // Errors: RESOURCE_EXHAUSTED (says how many bytes a useful table needs, or how many of the budget
-  // are left), INVALID_ARGUMENT (row bytes of 0 or over kRowBytesMax).
+  // `bytes_max` is the table's share of the device's budget, metadata included. Errors:
+  // RESOURCE_EXHAUSTED (says how many bytes a useful table needs, or how many are left in the
+  // budget), INVALID_ARGUMENT (row bytes of 0 or over kRowBytesMax).
   virtual absl::StatusOr<std::unique_ptr<DeviceCacheTable>> OpenTable(size_t row_bytes,
                                                                       uint64_t bytes_max) = 0;
 
-  // Leases the buffers of one lookup of at most `keys_max` keys.
-  // Errors: RESOURCE_EXHAUSTED at once when all are lent, or none is so large.
+  // Leases the buffers of one lookup of at most `keys_max` keys. Errors: RESOURCE_EXHAUSTED,
+  // without waiting, if all buffers are leased or none is large enough.
   virtual absl::StatusOr<DeviceCallLease> AcquireCall(size_t keys_max) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What all device caches ask of a query before they look at a key.
+// Checks of queries that are common to all device caches. They do not look at keys.
 //
 // Thread-safe.
 #pragma once
@@ -12,15 +12,14 @@
 
 namespace hps {
 
-// `cache`: which cache asks, for messages. `space`: of the call's first query.
-// Errors: INVALID_ARGUMENT (row bytes out of bounds or not the table's, a stride below them, a
-// default row of another size, rows that can't be widened in their places, another memory space).
+// `cache` names the cache in messages; `space` is that of the call's first query. Errors:
+// INVALID_ARGUMENT (row bytes out of bounds or not the table's, a stride below them, a default row
+// of another size, rows that can't be converted in place, another memory space).
 absl::Status CheckDeviceQuery(const DeviceCacheQuery& query, MemorySpace space,
                               std::string_view cache);
 
-// The queries of one call, which was leased for `keys_leased` keys.
-// Errors: RESOURCE_EXHAUSTED (more queries than a call has, or more keys than were leased), those
-// of CheckDeviceQuery.
+// Checks the queries of one call that was leased for `keys_leased` keys. Errors: RESOURCE_EXHAUSTED
+// (too many queries for a call, or more keys than leased), and those of CheckDeviceQuery.
 absl::Status CheckDeviceQueries(std::span<const DeviceCacheQuery> queries, size_t keys_leased,
                                 std::string_view cache);
 

@@ -29,7 +29,7 @@ void ExpectWrong(const DeviceCacheQuery& query, const std::string& why) {
 TEST(DeviceQueryTest, TakesWhatIsRight) {
   DeviceCacheQuery query = Good();
   EXPECT_EQ(CheckDeviceQuery(query, MemorySpace::kDevice, "some cache"), absl::OkStatus());
-  query.widen_from = Dtype::kFloat16;
+  query.convert_from = Dtype::kFloat16;
   EXPECT_EQ(CheckDeviceQuery(query, MemorySpace::kDevice, "some cache"), absl::OkStatus());
   query = Good();
   query.space = MemorySpace::kHost;
@@ -40,7 +40,7 @@ TEST(DeviceQueryTest, SaysWhatIsWrong) {
   DeviceCacheQuery query = Good();
   for (const size_t bytes : {size_t{0}, kRowBytesMax + 1}) {
     query.row_bytes = bytes;
-    ExpectWrong(query, "allowed are 1 to");
+    ExpectWrong(query, "expected 1 to");
   }
   query = Good();
   query.row_stride_bytes = 7;
@@ -48,7 +48,7 @@ TEST(DeviceQueryTest, SaysWhatIsWrong) {
   const std::array<std::byte, 4> row{};
   query = Good();
   query.default_row = row;
-  ExpectWrong(query, "a default row of 4 bytes, the rows have 8");
+  ExpectWrong(query, "a default row of 4 bytes, expected 8");
   query = Good();
   query.space = MemorySpace::kHost;
   ExpectWrong(query, "mix host and device");
@@ -65,31 +65,31 @@ TEST(DeviceQueryTest, ACallHasTheQueriesAndKeysThatItWasLeasedFor) {
   };
   queries[0].key_count = queries[1].key_count = 5;
   EXPECT_EQ(CheckDeviceQueries(queries, 10, "some cache"), absl::OkStatus());
-  expect(9, absl::StatusCode::kResourceExhausted, "more keys than the 9 that were leased");
+  expect(9, absl::StatusCode::kResourceExhausted, "more keys than the 9 leased");
   queries[1].key_count = SIZE_MAX;  // their sum wraps around
-  expect(10, absl::StatusCode::kResourceExhausted, "more keys than the 10 that were leased");
+  expect(10, absl::StatusCode::kResourceExhausted, "more keys than the 10 leased");
   queries[1] = Good();
   queries[2].space = MemorySpace::kHost;
   expect(10, absl::StatusCode::kInvalidArgument, "the queries of one call mix host and device");
   queries.emplace_back(Good());
   expect(10, absl::StatusCode::kResourceExhausted,
-         std::to_string(queries.size()) + " queries in a call, at most");
+         std::to_string(queries.size()) + " queries in a call, expected at most");
 }
 
-TEST(DeviceQueryTest, RowsThatCantBeWidened) {
+TEST(DeviceQueryTest, RowsThatCantBeConvertedInPlace) {
   DeviceCacheQuery query = Good();
-  query.widen_from = Dtype::kBfloat16;
+  query.convert_from = Dtype::kBfloat16;
   query.row_stride_bytes = 15;
-  ExpectWrong(query, "can't be widened");
+  ExpectWrong(query, "can't be converted to float32 in place");
   query = Good();
-  query.widen_from = Dtype::kBfloat16;
+  query.convert_from = Dtype::kBfloat16;
   query.row_bytes = 7;
-  ExpectWrong(query, "can't be widened");
+  ExpectWrong(query, "can't be converted to float32 in place");
   query = Good();
-  query.widen_from = Dtype::kBfloat16;
+  query.convert_from = Dtype::kBfloat16;
   query.space = MemorySpace::kHost;
   const absl::Status status = CheckDeviceQuery(query, MemorySpace::kHost, "some cache");
-  EXPECT_THAT(std::string(status.message()), HasSubstr("can't be widened"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("can't be converted to float32 in place"));
 }
 
 }  // namespace

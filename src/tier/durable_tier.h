@@ -1,9 +1,9 @@
-// The durable tier: every row of every table, on disk (level 3).
+// The durable tier (level 3): every row of every table, on disk.
 //
-// What is acknowledged is never lost, whatever ends the process. A table is replaced as a whole by
-// an import; each import is an incarnation of its own, and all tables imported together switch in
-// one step. A DurableTable pins its incarnation: its rows stay readable until it is destroyed, also
-// when the table has been imported again or dropped meanwhile.
+// Acknowledged writes are never lost, however the process ends. An import replaces a whole table;
+// each import creates a new incarnation, and all tables of an import switch in one step. A
+// DurableTable pins its incarnation: its rows stay readable until it is destroyed, even if the
+// table is imported again or dropped meanwhile.
 //
 // Keys are ordered as signed integers.
 #pragma once
@@ -30,30 +30,30 @@ namespace hps {
 // How far a table has consumed one partition of its update stream.
 struct StreamPosition {
   uint32_t partition = 0;
-  uint16_t generation = 1;  // of the topic; grows when its partitions are counted anew
-  uint64_t offset = 0;      // the next one to read
+  uint16_t generation = 1;  // of the topic; increases when its partition count changes
+  uint64_t offset = 0;      // the next offset to read
 
   friend bool operator==(const StreamPosition&, const StreamPosition&) = default;
 };
 
-// One atomic change: rows, deletions and the positions that they bring the table to.
+// One atomic change: rows, deletions and the stream positions that the table reaches with it.
 struct DurableWrite {
   RowBatch upserts;  // `absent` must be empty
   std::span<const Key> deletes{};
-  std::span<const StreamPosition> positions{};  // replace those of the same partition
+  std::span<const StreamPosition> positions{};  // overwrite those of the same partition
 };
 
-// Rows in ascending order of keys, as of the moment the cursor was made. For one thread.
+// Iterates over rows in ascending key order, as of the creation of the cursor. Not thread-safe.
 class RowCursor {
  public:
   virtual ~RowCursor() = default;
-  // Fills at most n keys and rows (and versions, unless empty) and returns how many; 0 = the end.
-  // Errors: DATA_LOSS (names the key, or the file when that is all that can be told).
+  // Fills at most n keys and rows (and versions, unless empty) and returns their number; 0 = the
+  // end. Errors: DATA_LOSS (names the key, or only the file if the key is unknown).
   virtual absl::StatusOr<size_t> Next(std::span<Key> keys, HostRows rows,
                                       std::span<Version> versions) = 0;
 };
 
-// One incarnation of one table. Thread-safe, but writes are for the table's applier alone.
+// One incarnation of one table. Thread-safe, but writes are for the table's applier only.
 class DurableTable {
  public:
   virtual ~DurableTable() = default;
@@ -61,64 +61,63 @@ class DurableTable {
   virtual const TableSpec& spec() const = 0;
   virtual Incarnation incarnation() const = 0;
 
-  // Every key gets kHit, kAbsent or kLost: this tier has the last word. A damaged row is kLost and
-  // counted; it never is kAbsent and never a wrong row. Fastest with keys in ascending order; any
-  // order is right. Reads in pieces of kFetchPieceKeysMax and looks at the deadline between them.
-  // Errors: DEADLINE_EXCEEDED, UNAVAILABLE; outcomes are then kMiss for the keys not reached.
+  // Sets every key to kHit, kAbsent or kLost: this is the last level. A damaged row is kLost and
+  // counted, never kAbsent and never a wrong row. Fastest with keys in ascending order; any order
+  // is correct. Reads kFetchPieceKeysMax keys at a time and checks the deadline between. Errors:
+  // DEADLINE_EXCEEDED, UNAVAILABLE; keys that were not reached are then kMiss.
   virtual absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) = 0;
 
-  // Atomic, and durable as the store's sync mode says. Blind: the caller orders versions.
-  // Readers see a write once it is made; with sync `always`, a moment before it is durable. Writes,
-  // of all tables, become durable in the order in which they could be seen: a power cut takes some
-  // of the last ones, each as a whole, but none before one that was acknowledged as durable (by
-  // Write with `always`, by Sync, by the commit of an import).
-  // Errors: FAILED_PRECONDITION (read-only, or the incarnation is no longer the current one), and
-  // nothing has been written; RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the disk fails; a call
-  // can take a second then): readers may see the batch, as a whole. Then it becomes durable with
-  // the next write that does, or is gone when the process ends before. Write it again: writing
-  // goes on by itself once the disk works.
+  // Atomic, and durable as the store's sync mode says. Does not compare versions: the caller orders
+  // writes. Readers see a write when it is made; with sync `always`, slightly before it is durable.
+  // Writes of all tables become durable in the order in which they became visible. A power cut
+  // loses some of the last writes, each as a whole, but none before a write that was acknowledged
+  // as durable (by Write with `always`, by Sync, or by the commit of an import). Errors:
+  // FAILED_PRECONDITION (read-only, or the incarnation is not the current one): nothing was
+  // written. RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the disk fails; such a call can take a
+  // second): readers may see the whole batch; it becomes durable with the next durable write, or is
+  // lost if the process ends first. The caller should write it again; writes succeed again once the
+  // disk works.
   virtual absl::Status Write(const DurableWrite& write) = 0;
 
-  // By partition, ascending.
+  // Ascending by partition.
   virtual absl::StatusOr<std::vector<StreamPosition>> Positions() const = 0;
 
   virtual absl::StatusOr<std::unique_ptr<RowCursor>> Scan() const = 0;
 
   virtual TableInfo Info() const = 0;
 
-  // Whether the table would be this one, with these rows, if it were opened now. No longer once it
-  // was replaced or dropped; of a store that is open read-only, no longer once Refresh has seen
-  // that the writer wrote rows of it.
+  // Whether opening the table now would give this incarnation with these rows. False once the table
+  // was replaced or dropped and, in a read-only store, once Refresh has seen that the writer wrote
+  // rows of it.
   virtual bool IsCurrent() const = 0;
 };
 
-// Memory that a part of an import takes from its first Add to its FinishPart, at most (about).
+// Approximate maximum memory that a part of an import uses between its first Add and FinishPart.
 inline constexpr size_t kPartBytesMax = size_t{24} << 20;
 
-// An import in the making: tables are filled, then all switch at once. Nothing of the store changes
-// before Commit; destroying it earlier removes what it wrote. After an error of Add or FinishPart
-// it can only be destroyed: Commit returns that error.
+// An import in progress: tables are filled, then all switch at once. The store does not change
+// before Commit; destroying the import earlier removes what it wrote. After an error of Add or
+// FinishPart the import can only be destroyed, and Commit returns that error.
 class BulkImport {
  public:
   virtual ~BulkImport() = default;
 
-  // Adds rows to table number `table` (its index in the specs given). REQUIRES: keys strictly
-  // ascending over all calls for one table. Different tables, and different ranges of one table
-  // by their `part`, may be added from different threads; parts of a table must be ascending and
-  // must not overlap.
-  // Errors: RESOURCE_EXHAUSTED (disk full), INVALID_ARGUMENT (keys out of order).
+  // Adds rows to table number `table` (its index in the given specs). REQUIRES: keys are strictly
+  // ascending over all calls for one table. Several threads may add different tables, or different
+  // ranges of one table by their `part`; the parts of a table must be ascending and must not
+  // overlap. Errors: RESOURCE_EXHAUSTED (disk full), INVALID_ARGUMENT (keys out of order).
   virtual absl::Status Add(size_t table, uint32_t part, std::span<const Key> keys,
                            HostRows rows) = 0;
 
-  // Completes a part, of which nothing is added any more: from here on it takes no memory and no
-  // open file. Thread-safe as Add. Commit completes what has not been. Errors: RESOURCE_EXHAUSTED.
+  // Completes a part, to which nothing more is added, and releases its memory and open files.
+  // Thread-safe as Add. Commit completes the remaining parts. Errors: RESOURCE_EXHAUSTED.
   virtual absl::Status FinishPart(size_t table, uint32_t part) = 0;
 
-  // Makes everything durable, then switches, or, when a server has the store, leaves the import
-  // for it, marked ready (`staged`).
-  // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE (another command holds the store for too long),
-  // FAILED_PRECONDITION (a table of that name has another shape now); nothing has changed then,
-  // but that a disk which fails in the very switch leaves all tables old or all new.
+  // Makes everything durable, then switches. If a server has the store open, leaves the import
+  // staged and marked ready for it (`staged`). Errors: RESOURCE_EXHAUSTED, UNAVAILABLE (another
+  // command holds the store for too long), FAILED_PRECONDITION (a table of that name now has
+  // another shape). Nothing has changed then, except that a disk failure during the switch leaves
+  // all tables old or all new.
   struct Result {
     bool staged = false;
     std::vector<TableInfo> tables;
@@ -126,48 +125,49 @@ class BulkImport {
   virtual absl::StatusOr<Result> Commit() = 0;
 };
 
-// A table's import that was left staged, could never be committed and has been removed.
+// A staged import of a table that could not be committed and was removed.
 struct RejectedImport {
-  std::string table;  // empty: nobody can tell, the import's own list of tables is damaged
-  absl::Status why;   // DATA_LOSS: damaged; else it does not fit. For the log: it may name paths
+  std::string table;  // empty: unknown, because the import's own list of tables is damaged
+  absl::Status
+      why;  // DATA_LOSS: damaged; otherwise: does not fit the store. For the log: may name paths
 };
 
-// The store of one node. Thread-safe.
+// The level-3 store of one node. Thread-safe.
 class DurableStore {
  public:
   virtual ~DurableStore() = default;
 
-  // In the order of first import.
+  // The tables in the order of their first import.
   virtual absl::StatusOr<std::vector<TableInfo>> Tables() const = 0;
 
-  // Pins the current incarnation. Errors: NOT_FOUND, which names the nearest table.
+  // Pins the current incarnation. Errors: NOT_FOUND (names the table with the nearest name).
   virtual absl::StatusOr<std::unique_ptr<DurableTable>> OpenTable(const std::string& name) = 0;
 
-  // Begins an import of these tables. Errors: INVALID_ARGUMENT (a spec, or a name twice),
-  // FAILED_PRECONDITION (exists with another dim or dtype: drop it first), RESOURCE_EXHAUSTED.
+  // Begins an import of these tables. Errors: INVALID_ARGUMENT (an invalid spec, or a duplicate
+  // name), FAILED_PRECONDITION (the table exists with another dim or dtype: drop it first),
+  // RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(
       std::span<const TableSpec> specs) = 0;
 
-  // Removes a table, also on a full disk; its readers keep what they have pinned. Commits the
-  // imports that were left staged and ready first, and takes the table out of those that can't be
-  // committed now: one from before must not bring it back.
-  // Errors: NOT_FOUND; UNAVAILABLE, RESOURCE_EXHAUSTED (the disk fails; try again).
+  // Removes a table; works on a full disk too. Readers keep their pinned incarnation. First commits
+  // staged imports that are ready, and removes the table from those that can't be committed now, so
+  // that an older import can't restore it. Errors: NOT_FOUND; UNAVAILABLE, RESOURCE_EXHAUSTED (the
+  // disk fails; try again).
   virtual absl::Status Drop(const std::string& name) = 0;
 
-  // Read-write: commits imports that were left staged and ready. Read-only: catches up with the
-  // writer, at the cost of a look at the directory when it wrote nothing; tables opened before stay
-  // as they were. Returns whether any table, or any row of one, changed: open those anew then that
-  // are not IsCurrent().
-  // Errors, read-only: UNAVAILABLE (the writer changes the store faster than it can be read), and
-  // those of opening; what was seen before stays.
+  // Read-write: commits staged imports that are ready. Read-only: catches up with the writer; costs
+  // one directory listing if the writer wrote nothing. Open tables do not change. Returns whether
+  // any table or row changed: the caller then reopens tables that are not IsCurrent(). Errors,
+  // read-only only: UNAVAILABLE (the writer changes the store faster than it can be read), and
+  // those of opening; the view does not change then.
   virtual absl::StatusOr<bool> Refresh() = 0;
 
-  // What was lost of the model's tables (MODEL/...), by opening, Refresh, an import or Drop, and
-  // has neither been imported again nor dropped since; and what nobody can tell the tables of,
-  // whatever the model. Each is told once.
+  // Data of the model's tables (MODEL/...) that opening, Refresh, an import or Drop found lost and
+  // that has been neither imported again nor dropped since. Includes losses whose tables are
+  // unknown, for any model. Each loss is returned once.
   virtual std::vector<RejectedImport> TakeRejectedImports(const std::string& model) = 0;
 
-  // Makes everything written so far durable, whatever the sync mode.
+  // Makes all earlier writes durable, whatever the sync mode.
   virtual absl::Status Sync() = 0;
 
   virtual DurableStatistics Statistics() const = 0;

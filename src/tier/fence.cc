@@ -27,7 +27,7 @@ absl::Status Fence::Raise(std::span<const Key> keys, ApplyEpoch epoch, Deadline 
   HPS_RETURN_IF_ERROR(BeginRaise(epoch, deadline));
   for (Key key : keys) {
     std::atomic<ApplyEpoch>& watermark = watermarks_[IndexOf(key)];
-    // Raises are serialized, so there is no other writer to lose to.
+    // Raises are serialized, so no other thread writes this watermark.
     if (watermark.load(std::memory_order_relaxed) < epoch)
       watermark.store(epoch, std::memory_order_seq_cst);
   }
@@ -42,23 +42,24 @@ absl::Status Fence::BeginRaise(ApplyEpoch epoch, Deadline deadline) {
   MutexLock lock(mutex_);
   while (raising_) {
     if (AwaitChange(deadline)) continue;
-    return absl::DeadlineExceededError(absl::StrCat("fence: the watermarks of change ", epoch,
-                                                    " are not raised; another raise is under way"));
+    return absl::DeadlineExceededError(
+        absl::StrCat("fence: deadline exceeded raising the watermarks of change ", epoch,
+                     ": another raise is running"));
   }
   raising_ = true;
   return absl::OkStatus();
 }
 
 absl::Status Fence::AwaitInsertions(ApplyEpoch epoch, Deadline deadline) {
-  // The side that nothing joins has been left by a raise that ran out of time, if by anyone: it is
-  // waited for before it becomes the one that new insertions join.
+  // Insertions that an earlier, timed-out Raise did not wait for may remain on the inactive side.
+  // Wait for them before that side becomes the one that new insertions join.
   for (const bool flip : {true, false}) {
     const size_t leaving = 1 - parity_;
     while (under_way_[leaving] > 0) {
       if (AwaitChange(deadline)) continue;
-      return absl::DeadlineExceededError(absl::StrCat("fence: ", under_way_[leaving],
-                                                      " insertions from before change ", epoch,
-                                                      " are still under way"));
+      return absl::DeadlineExceededError(
+          absl::StrCat("fence: deadline exceeded: ", under_way_[leaving],
+                       " insertions from before change ", epoch, " are still running"));
     }
     if (flip) parity_ = leaving;
   }

@@ -30,7 +30,7 @@ TEST(FenceTest, RaiseWaitsForEarlierInsertionsOnly) {
     EXPECT_EQ(fence.Raise(keys, 1, kNoDeadline), absl::OkStatus());
     raised = true;
   });
-  // The watermark is up before Raise waits: a later insertion is refused and delays nothing.
+  // The watermark is raised before Raise waits: a later insertion is refused and delays nothing.
   for (;;) {
     Fence::Insertion later(fence, 0);
     if (!later.Admits(7)) break;
@@ -41,8 +41,8 @@ TEST(FenceTest, RaiseWaitsForEarlierInsertionsOnly) {
   EXPECT_TRUE(raised);
 }
 
-// An insertion that hangs must not hang the applier; and a raise that gave up must not let the next
-// one forget it.
+// An insertion that hangs must not block the applier, and a raise that timed out must not let the
+// next one forget the insertion.
 TEST(FenceTest, RaiseGivesUpAtItsDeadlineAndTheNextOneStillWaits) {
   Fence fence(0);
   const std::vector<Key> keys = {7};
@@ -82,7 +82,7 @@ TEST(ShardBypassTest, EndsWhenTheOpenChangeIsPublished) {
 }
 
 // L1 holds the old row until it is refreshed, long after the change was published. Catches a bypass
-// that ended at publication: a session that had seen the new row below was shown the old one.
+// that ends at publication: a session that had seen the new row below would be shown the old one.
 TEST(ShardBypassTest, OfAShardThatIsRefreshedEndsWhenItHasBeen) {
   ApplyEpochs epochs;
   ShardBypass bypass(epochs, ShardBypass::Applied::kWhenNoted);

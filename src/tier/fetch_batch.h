@@ -1,7 +1,7 @@
-// What a tier is asked for, and what it answers: one batch of keys of one table.
+// The request to a tier and its answer: one batch of keys of one table.
 //
-// A tier knows neither its level nor its neighbours, so it answers with an outcome; the read path
-// turns outcomes into the KeyStatus of the level.
+// A tier knows neither its level nor its neighbours, so it answers with an outcome. The read path
+// converts outcomes to the KeyStatus of the level.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace hps {
 
 enum class FetchOutcome : uint8_t {
-  kMiss = 0,  // this tier can't say anything about the key
+  kMiss = 0,  // the tier can't tell
   kHit,       // the row was written
   kAbsent,    // the durable tier has no such key (said by it, or remembered by a lossy tier)
   kLost,      // the row exists but can't be read: damaged, or marked lost by a repair
@@ -26,11 +26,11 @@ struct FetchBatch {
   HostRows rows;                     // n rows; row i is written for kHit only, else left untouched
   std::span<FetchOutcome> outcomes;  // [n], every one is written
   std::span<Version> versions{};     // [n] or empty; written for kHit only
-  // A device takes the rows next, which is slower from a processor's cache than from memory.
+  // A device reads the rows next, which is slower from a processor's cache than from memory.
   bool rows_go_to_device = false;
 };
 
-// How many keys got which outcome; they add up to the batch's keys.
+// The number of keys with each outcome; the sum is the batch's key count.
 struct FetchCounts {
   uint64_t misses = 0;
   uint64_t hits = 0;

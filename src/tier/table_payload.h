@@ -1,5 +1,5 @@
-// Names the table that an error is about, as a payload of its status, so that no caller has to
-// parse the message.
+// Stores the name of the table that an error is about as a payload of its status, so that callers
+// need not parse the message.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ inline absl::Status WithTable(absl::Status status, std::string_view table) {
   return status;
 }
 
-// The full name of the table; none if the error is not about one table.
+// The full name of the table; nullopt if the error is not about one table.
 inline std::optional<std::string> TableOfError(const absl::Status& status) {
   const auto payload = status.GetPayload(kTablePayload);
   if (!payload.has_value()) return std::nullopt;

@@ -33,8 +33,8 @@ std::string NearestName(std::string_view name, std::span<const std::string> cand
   std::string nearest;
   size_t nearest_distance = name.size() / 3 + 2;
   for (const std::string& candidate : candidates) {
-    // A distance is no less than the difference in length, and a long name may come from anywhere:
-    // the time spent on it must not grow with it.
+    // A distance is at least the difference in length. A long name may be hostile: the time spent
+    // on it must not grow with its length.
     const size_t longer = std::max(name.size(), candidate.size());
     if (longer - std::min(name.size(), candidate.size()) >= nearest_distance) continue;
     const size_t distance = EditDistance(name, candidate);

@@ -14,7 +14,7 @@ std::string ModelOf(std::string_view table);
 // Cost: length x length per candidate.
 std::string NearestName(std::string_view name, std::span<const std::string> candidates);
 
-// "; did you mean 'x'?" with NearestName, or "".
+// "; did you mean 'x'?" with the NearestName, or "".
 std::string NearestNameHint(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace hps

@@ -1,7 +1,7 @@
-// Tells whoever waits for long work how far it is: at once, then a few times a second and not for
-// every step.
+// Reports the progress of long work: at once, then a few times per second rather than at every
+// step.
 //
-// For one thread.
+// Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ inline constexpr Duration kProgressInterval = std::chrono::milliseconds(250);
 
 class ProgressReporter {
  public:
-  // `function` may be empty; it and `clock` outlive the reporter.
+  // `function` may be empty; it and `clock` must outlive the reporter.
   ProgressReporter(const ProgressFunction& function, uint64_t total,
                    const Clock& clock = RealClock())
       : function_(function), total_(total), clock_(clock), due_(clock.Now()) {}

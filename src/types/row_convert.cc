@@ -16,9 +16,9 @@ void ConvertElements(const std::byte* from, size_t element_count, std::byte* to,
   }
 }
 
-// From the last to the first: none is overwritten before it is read.
+// From the last to the first, so that no element is overwritten before it is read.
 template <typename Convert>
-void WidenElements(size_t element_count, std::byte* row, Convert convert) {
+void ConvertElementsInPlace(size_t element_count, std::byte* row, Convert convert) {
   for (size_t i = element_count; i-- > 0;) {
     const auto element = LoadLittleEndian<uint16_t>(row + i * sizeof(uint16_t));
     StoreLittleEndian(row + i * sizeof(uint32_t), convert(element));
@@ -41,15 +41,17 @@ void ConvertToFloat32(Dtype dtype, const std::byte* from, size_t element_count, 
   }
 }
 
-void WidenToFloat32(Dtype dtype, size_t element_count, std::byte* row) {
+void ConvertToFloat32InPlace(Dtype dtype, size_t element_count, std::byte* row) {
   switch (dtype) {
     case Dtype::kFloat32:
       return;
     case Dtype::kFloat16:
-      WidenElements(element_count, row, [](uint16_t x) { return Float16ToFloat32Bits(x); });
+      ConvertElementsInPlace(element_count, row,
+                             [](uint16_t x) { return Float16ToFloat32Bits(x); });
       return;
     case Dtype::kBfloat16:
-      WidenElements(element_count, row, [](uint16_t x) { return Bfloat16ToFloat32Bits(x); });
+      ConvertElementsInPlace(element_count, row,
+                             [](uint16_t x) { return Bfloat16ToFloat32Bits(x); });
       return;
   }
 }

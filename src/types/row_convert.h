@@ -1,8 +1,8 @@
-// Rows of 16-bit floating point numbers as float32: the last copy of a session that was asked for
+// Converts rows of 16-bit floating point numbers to float32: the last copy of a session with
 // float32 output.
 //
-// Every 16-bit value is exact in float32: subnormals become normal numbers, infinities and zeros
-// keep their sign, NaNs keep sign, payload and whether they are quiet.
+// Every 16-bit value is exact in float32. Subnormals become normal numbers; infinities and zeros
+// keep their sign; NaNs keep sign, payload and the quiet bit.
 #pragma once
 
 #include <bit>
@@ -13,9 +13,9 @@
 
 namespace hps {
 
-// One element, as bits. For the host and for kernels.
-// Without a branch, so that the compiler makes vector code of the loop around it. Source: IEEE 754
-// binary16: 5 bits of exponent with bias 15; binary32: 8 bits with bias 127.
+// Converts one element, as bits. For the host and for kernels. Branch-free, so that the compiler
+// vectorizes the loop around it. Source: IEEE 754 binary16: 5 bits of exponent with bias 15;
+// binary32: 8 bits with bias 127.
 constexpr uint32_t Float16ToFloat32Bits(uint16_t half) {
   constexpr uint32_t kRebias = (127 - 15) << 23;
   const uint32_t magnitude = half & 0x7fffU;
@@ -32,11 +32,11 @@ constexpr uint32_t Float16ToFloat32Bits(uint16_t half) {
 
 constexpr uint32_t Bfloat16ToFloat32Bits(uint16_t value) { return uint32_t{value} << 16; }
 
-// Converts `element_count` elements of `dtype` at `from` to float32 at `to`; float32 is copied.
-// Neither need be aligned; they must not overlap.
+// Converts `element_count` elements of `dtype` at `from` to float32 at `to`; float32 is copied. No
+// alignment is required; the ranges must not overlap.
 void ConvertToFloat32(Dtype dtype, const std::byte* from, size_t element_count, std::byte* to);
 
-// The same where the elements lie: they take twice the bytes then. Float32 stays as it is.
-void WidenToFloat32(Dtype dtype, size_t element_count, std::byte* row);
+// Converts in place: the elements then take twice the bytes. Float32 is left unchanged.
+void ConvertToFloat32InPlace(Dtype dtype, size_t element_count, std::byte* row);
 
 }  // namespace hps

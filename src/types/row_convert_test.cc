@@ -65,7 +65,7 @@ TEST(RowConvertTest, RowsAreWidenedWhereTheyLie) {
                                        values.begin() + static_cast<std::ptrdiff_t>(count));
       std::vector<std::byte> row(1 + 4 * count);
       std::memcpy(row.data() + 1, from.data(), 2 * count);
-      WidenToFloat32(dtype, count, row.data() + 1);
+      ConvertToFloat32InPlace(dtype, count, row.data() + 1);
       const std::vector<uint32_t> expected = Convert(dtype, from);
       ASSERT_EQ(std::memcmp(row.data() + 1, expected.data(), 4 * count), 0) << count;
     }

@@ -11,7 +11,7 @@ bool IsNameCharacter(char c) {
          c == '-';
 }
 
-// Shortened and with unprintable characters replaced: a name in an error may come from anywhere.
+// Shortened and with unprintable characters replaced: a name in an error may be hostile.
 std::string Printable(std::string_view name) {
   std::string text(name.substr(0, kNameBytesMax));
   for (char& c : text) {

@@ -30,7 +30,8 @@ constexpr std::array<Unit, 6> kDurationUnits = {{{"ns", 1},
                                                  {"min", 60'000'000'000},
                                                  {"h", 3'600'000'000'000}}};
 
-// "<digits><unit>" in units of the smallest one; nullopt for anything else and on overflow.
+// Parses "<digits><unit>" into multiples of the smallest unit; nullopt for anything else and on
+// overflow.
 std::optional<uint64_t> ParseWithUnit(std::string_view text, std::span<const Unit> units) {
   uint64_t number = 0;
   const char* end = text.data() + text.size();
@@ -77,7 +78,7 @@ std::string FormatByteSize(uint64_t bytes) { return FormatWithUnit(bytes, kSizeU
 std::string FormatDuration(std::chrono::nanoseconds duration) {
   if (duration.count() < 0)
     return "-" + FormatWithUnit(-static_cast<uint64_t>(duration.count()), kDurationUnits);
-  // "0s" reads better than "0ns".
+  // "0s" is more readable than "0ns".
   return duration.count() == 0
              ? "0s"
              : FormatWithUnit(static_cast<uint64_t>(duration.count()), kDurationUnits);

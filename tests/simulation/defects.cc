@@ -68,8 +68,8 @@ class InterleavedLossyTable final : public LossyTable {
     return table_->RaiseWatermarks(keys, epoch, deadline);
   }
   absl::Status Clear() override { return table_->Clear(); }
-  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline deadline) const override {
-    return table_->WarmestKeys(keys, deadline);
+  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override {
+    return table_->HottestKeys(keys, deadline);
   }
   LevelStatistics Statistics() const override { return table_->Statistics(); }
   bool can_block() const override { return table_->can_block(); }
@@ -105,9 +105,9 @@ class InterleavedCacheTable final : public DeviceCacheTable {
 
   const DeviceCacheTable* inner() const { return table_.get(); }
   size_t row_bytes() const override { return table_->row_bytes(); }
-  absl::StatusOr<uint64_t> Replace(const RowBatch& batch, ApplyEpoch epoch) override {
+  absl::StatusOr<uint64_t> InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) override {
     context_->yield();
-    return table_->Replace(batch, EpochToUse(*context_, Defect::kNoFenceL1, epoch));
+    return table_->InsertIfAbsent(batch, EpochToUse(*context_, Defect::kNoFenceL1, epoch));
   }
   absl::Status Update(const RowBatch& batch, Deadline deadline) override {
     return table_->Update(batch, deadline);
@@ -156,14 +156,14 @@ class InterleavedCall final : public DeviceCall {
   HostRows Staging(size_t query, size_t row_count) override {
     return call_->Staging(query, row_count);
   }
-  absl::Status Bring(const HostRows& rows) override { return call_->Bring(rows); }
+  absl::Status CopyAhead(const HostRows& rows) override { return call_->CopyAhead(rows); }
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override {
     std::vector<DeviceRowPiece> inner(pieces.begin(), pieces.end());
     for (DeviceRowPiece& piece : inner)
-      piece.probe_again = piece.probe_again && context_->defect != Defect::kNoProbeAgain;
+      piece.reprobe = piece.reprobe && context_->defect != Defect::kNoReprobe;
     return call_->Finish(inner);
   }
-  absl::Status Widen() override { return call_->Widen(); }
+  absl::Status ConvertToFloat32() override { return call_->ConvertToFloat32(); }
   absl::Status Wait(Deadline deadline) override { return call_->Wait(deadline); }
   LookupCounts counts(size_t query) const override { return call_->counts(query); }
   void Return() override { call_.reset(); }

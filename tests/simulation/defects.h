@@ -20,7 +20,7 @@ enum class Defect {
   kNoFenceL1,          // promotions enter L1 whatever their epoch
   kNoFenceL2,          // the same for L2
   kEpochAfterFetch,    // promotions carry the epoch of their insertion
-  kNoProbeAgain,       // L1 is not probed again where a change began meanwhile
+  kNoReprobe,          // L1 is not probed again where a change began meanwhile
   kPublishTooEarly,    // the applier publishes before L2 has the change
   kBypassForgotten,    // L2 missed a change and is asked all the same
   kL1BypassForgotten,  // the same for L1 and a raise of its watermarks

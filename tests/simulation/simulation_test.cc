@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
                     PlantedDefect{Defect::kL1BypassForgotten, "L1BypassForgotten", "I2"},
                     PlantedDefect{Defect::kNoFenceL2, "NoFenceL2", "I2"},
                     PlantedDefect{Defect::kEpochAfterFetch, "EpochAfterFetch", "I2"},
-                    PlantedDefect{Defect::kNoProbeAgain, "NoProbeAgain", "I2"},
+                    PlantedDefect{Defect::kNoReprobe, "NoReprobe", "I2"},
                     PlantedDefect{Defect::kPublishTooEarly, "PublishTooEarly", "I2"},
                     PlantedDefect{Defect::kBypassForgotten, "BypassForgotten", "I2"},
                     PlantedDefect{Defect::kRefreshForgotten, "RefreshForgotten", "convergence"},

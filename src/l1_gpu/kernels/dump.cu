@@ -1,6 +1,6 @@
-// Whole tables: all keys out, all keys gone.
+// Operations on whole tables: dump all keys, remove all keys.
 //
-// Bound: each reads all slabs, 64 bytes for seven slots.
+// Bound: each reads all slabs, 64 bytes per seven slots.
 #include "l1_gpu/kernels/kernel_launch.h"
 #include "l1_gpu/kernels/kernels.h"
 #include "l1_gpu/kernels/slab_writer.cuh"
@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 
 uint32_t BlocksFor(uint32_t slabs) { return (slabs + kThreads - 1) / kThreads; }
 
-// Runs between writes, so nothing is locked. One thread per slab.
+// Runs between writes, so it locks nothing. One thread per slab.
 __global__ void __launch_bounds__(kThreads)
     DumpKernel(const TableView table, SlabRange slabs, Key* keys, uint32_t* key_count) {
   const uint32_t lane = threadIdx.x % kWarpLanes;
@@ -34,9 +34,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// No other writer is at work, so a slab needs no lock: it is emptied by one store.
+// No other writer runs, so a slab needs no lock: one store empties it.
 __global__ void __launch_bounds__(kThreads) ClearKernel(const TableView table) {
-  EnterGate(table.gate, &GateWords::slabs);
+  BeginWrites(table.write_sequence, &SequenceWords::slabs);
   const uint32_t number = blockIdx.x * kThreads + threadIdx.x;
   uint32_t cleared = 0;
   if (number < table.slab_count) {
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) ClearKernel(const TableView table) {
     cleared = __popc(ValidSlots(before));
     StoreRelaxed(control, (before & ~(kControlVersionStep - 1)) + kControlVersionStep);
   }
-  LeaveGate(table.gate, &GateWords::slabs, kThreads);
+  EndWrites(table.write_sequence, &SequenceWords::slabs, kThreads);
   AddToCounter(&table.counters->cleared, cleared);
 }
 

@@ -7,7 +7,7 @@ namespace hps {
 cudaError_t LoadKernels() {
   for (const LaunchedKernel* kernel = LaunchedKernel::first(); kernel != nullptr;
        kernel = kernel->next()) {
-    // Among them is what is known of a loaded kernel only.
+    // Loads the kernel: some attributes are known only of loaded kernels.
     cudaFuncAttributes attributes = {};
     const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel->kernel());
     if (error != cudaSuccess) return error;

@@ -1,5 +1,5 @@
-// Launches of kernels that return their own error. The thread's last error, where <<<>>> leaves it,
-// may be one that the caller of a lookup has left there.
+// Kernel launches that return their own error. The thread's last error, which <<<>>> sets, may stem
+// from the caller of a lookup.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,23 +11,23 @@ namespace hps {
 
 struct LaunchShape {
   uint32_t blocks;
-  uint32_t threads;  // of a block
+  uint32_t threads;  // per block
   cudaStream_t stream;
-  uint32_t rows = 1;  // of `blocks` each
-  // How much of the memory that shared memory and the multiprocessor's own cache divide is for the
-  // former; 0: the driver chooses.
+  uint32_t rows = 1;  // grid rows of `blocks` each
+  // The percentage given to shared memory of the memory that it divides with the multiprocessor's
+  // own cache; 0: the driver chooses.
   uint32_t shared_percent = 0;
 
   dim3 grid() const { return dim3(blocks, rows); }
 };
 
-// For kernels that are launched beside each other all the time. A kernel that divides that memory
-// in another way than the one that is there begins on a multiprocessor only when it has left: an
-// update beside queries would wait for a gap between them. Has room for a block of an update, which
-// takes up to 33 KiB with what the system keeps: of 164 KiB (sm_80) as of 228 (sm_90, sm_100).
-inline constexpr uint32_t kSharedPercentBeside = 21;
+// For kernels that usually run concurrently. A kernel with another split of that memory starts on a
+// multiprocessor only when the running kernels have left it: an update would wait for a gap between
+// queries. Has room for a block of an update, which takes up to 33 KiB with the system's share: of
+// 164 KiB (sm_80) as of 228 (sm_90, sm_100).
+inline constexpr uint32_t kSharedPercentConcurrent = 21;
 
-// Whether all devices can have a kernel's blocks take their places before the one before it ends.
+// Whether all devices can start a kernel's blocks before the previous kernel ends.
 inline bool DevicesLaunchAhead() {
   static const bool all = [] {
     int count = 0;
@@ -45,8 +45,8 @@ inline bool DevicesLaunchAhead() {
   return all;
 }
 
-// A kernel that LaunchKernel or LaunchKernelAhead is called for anywhere in the program: in a list
-// from before main() on, so that none is forgotten where all are to be loaded.
+// A kernel that is launched by LaunchKernel or LaunchKernelAhead anywhere in the program. It is in
+// a list before main() runs, so that LoadKernels loads all of them.
 class LaunchedKernel {
  public:
   explicit LaunchedKernel(const void* kernel) : kernel_(kernel), next_(first_) { first_ = this; }
@@ -91,7 +91,7 @@ inline cudaError_t Launch(const LaunchShape& shape, const void* kernel, void** a
   return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
-// The kernel is given once more for the types of its parameters.
+// The kernel is passed again to deduce the types of its parameters.
 template <auto kKernel, typename... Parameters>
 cudaError_t LaunchTyped(const LaunchShape& shape, bool ahead, void (*)(Parameters...),
                         const std::type_identity_t<Parameters>&... arguments) {
@@ -106,8 +106,8 @@ cudaError_t LaunchKernel(const LaunchShape& shape, const Arguments&... arguments
   return internal::LaunchTyped<kKernel>(shape, false, kKernel, arguments...);
 }
 
-// As LaunchKernel, for a kernel that calls WaitForKernelBefore: on devices that can do so its
-// blocks take their places while the kernel before it on the stream comes to its end.
+// As LaunchKernel, for a kernel that calls WaitForKernelBefore: if the device supports it, its
+// blocks start while the stream's previous kernel ends.
 template <auto kKernel, typename... Arguments>
 cudaError_t LaunchKernelAhead(const LaunchShape& shape, const Arguments&... arguments) {
   return internal::LaunchTyped<kKernel>(shape, true, kKernel, arguments...);

@@ -26,7 +26,7 @@ void FindInDriver(const char* name, Function** function) {
   *function = reinterpret_cast<Function*>(found);
 }
 
-// Functions of the driver, whose library is linked to nothing.
+// Functions of the driver, whose library is not linked.
 struct Driver {
   Driver() {
     FindInDriver("cuKernelGetLibrary", &library_of);
@@ -42,9 +42,8 @@ struct Driver {
   decltype(cuFuncIsLoaded)* state_of;
 };
 
-// The kernels of one source file, of which `kernel` is one. Asking for them by their names would
-// load them.
-std::vector<CUfunction> KernelsBeside(const Driver& driver, const void* kernel) {
+// All kernels of the source file of `kernel`. Looking them up by name would load them.
+std::vector<CUfunction> KernelsOfSameModule(const Driver& driver, const void* kernel) {
   cudaKernel_t handle = nullptr;
   CUlibrary library = nullptr;
   CUmodule module = nullptr;
@@ -66,7 +65,7 @@ bool IsLoaded(const Driver& driver, CUfunction function) {
          state == CU_FUNCTION_LOADING_STATE_LOADED;
 }
 
-// In a process of its own, where nothing was launched before. Gives the exit status.
+// In its own process, where nothing was launched before. Returns the exit status.
 int MakeACacheAndLookAtTheKernels() {
   const auto cache = MakeGpuCache({.bytes_max = 1 << 20, .calls_max = 1, .call_keys_max = 10});
   if (!cache.ok()) return 1;
@@ -75,7 +74,7 @@ int MakeACacheAndLookAtTheKernels() {
   size_t not_loaded = 0;
   for (const LaunchedKernel* kernel = LaunchedKernel::first(); kernel != nullptr;
        kernel = kernel->next()) {
-    const std::vector<CUfunction> functions = KernelsBeside(driver, kernel->kernel());
+    const std::vector<CUfunction> functions = KernelsOfSameModule(driver, kernel->kernel());
     if (functions.empty()) return 1;
     looked_at += functions.size();
     for (CUfunction function : functions) not_loaded += IsLoaded(driver, function) ? 0 : 1;
@@ -86,7 +85,7 @@ int MakeACacheAndLookAtTheKernels() {
 
 using KernelLaunchDeathTest = GpuTest;
 
-// Catches: a first lookup of its shape that loads its kernel, and waits for the device then.
+// Catches: the first lookup of a shape loads its kernel, and waits for the device.
 TEST_F(KernelLaunchDeathTest, ANewCacheHasLoadedTheKernelsOfAllShapes) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(std::exit(MakeACacheAndLookAtTheKernels()), testing::ExitedWithCode(0), "");

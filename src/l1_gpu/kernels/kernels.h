@@ -1,12 +1,12 @@
-// Launches of the kernels of level 1. All are asynchronous on `stream`, allocate nothing and don't
-// synchronize; what they are given lives until the stream has passed them. They return the
+// Launches of the level 1 kernels. All are asynchronous on `stream`, allocate nothing and don't
+// synchronize; their arguments must stay valid until the stream has passed them. They return the
 // launch's error.
 //
 // Queries, scatters and probes run on any number of streams, concurrently with each other and with
-// writes. Writes of all tables of a device run on one stream, in order. What is promised:
-//   - a row that is returned was once written for its key: never torn, never another key's;
-//   - a key that is held all the time is never reported as a miss;
-//   - of one key, queries that begin later never return an older row.
+// writes. The writes of all tables of a device run on one stream, in order. Guarantees:
+//   - a returned row was once written for its key: never torn, never another key's;
+//   - a key that is held throughout is never reported as a miss;
+//   - for one key, later queries never return an older row.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,71 +21,71 @@
 
 namespace hps {
 
-// Loads all kernels on the current device, which the driver would else do at the first launch of
-// each: it takes memory of the device then, and may wait for all that the device is at work on.
+// Loads all kernels on the current device. Otherwise the driver loads each at its first launch,
+// which takes device memory and may wait for all running work of the device.
 cudaError_t LoadKernels();
 
 // One table's part of a lookup. All pointers are device-accessible.
 struct QueryView {
-  TableView table;  // slabs may be null; row_bytes is given all the same
+  TableView table;  // slabs may be null; row_bytes is required even then
   const Key* keys = nullptr;
   std::byte* rows = nullptr;  // any alignment
   uint64_t row_stride_bytes = 0;
-  KeyStatus* status = nullptr;  // null = not wanted; misses are left untouched
+  KeyStatus* status = nullptr;  // null = not requested; not written for misses
   uint32_t key_count = 0;
-  uint32_t first_key = 0;  // keys of the queries before it: where its part of the buffers begins
+  uint32_t first_key = 0;  // keys of the previous queries; where its part of the buffers begins
 };
 
 // Probes all queries in one launch, writes rows and status of the hits, and lists the misses in
-// `misses` under `generation`: when the stream has passed it they can be read by the host.
-// `generation` counts the launches with these buffers, from 1 (also those without keys: the
-// counters' halves take turns by its parity). When it comes to 0 again, `claims`, `counters` and
-// the pinned memory have to be zeroed and it starts from 1. No queries at all are success without a
-// launch, and take no generation. REQUIRES: at most kTablesPerCallMax queries, keys_max keys in
-// all; one gate for all tables.
+// `misses` under `generation`; the host can read them once the stream has passed the launch.
+// `generation` counts the launches with these buffers from 1, including those without keys, because
+// the two halves of the counters alternate by its parity. When it wraps to 0, zero `claims`,
+// `counters` and the pinned memory and restart from 1. Without queries nothing is launched and no
+// generation is used. REQUIRES: at most kTablesPerCallMax queries, keys_max keys in total; one
+// write sequence for all tables.
 cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& misses,
                         uint32_t generation, cudaStream_t stream);
 
-// Answers of one query: for unique indices `first` to `first + count`.
+// Answers of one query, for the unique indices `first` to `first + count`.
 struct ScatterPiece {
   QueryView query;
   uint32_t first = 0;
   uint32_t count = 0;
   uint32_t duplicate_count = 0;            // of the query: the sum over its DuplicateRecords
   KeyStatus* statuses = nullptr;           // device, [count]; 0xff: not answered by this piece
-  KeyStatus status{};                      // of all keys, where `statuses` is null
+  KeyStatus status{};                      // of all keys, if `statuses` is null
   const std::byte* staged = nullptr;       // device or pinned, [count] packed rows
   const std::byte* default_row = nullptr;  // device, null = zeros
-  // Device, [count] packed rows, aligned to 16 bytes: the table is asked again, and keys that it
-  // holds by now are answered with the rows that it puts here and kHitL1, which overwrites
-  // `statuses`. Not into `staged`: a row that a query gave up again may stay behind. Null = not
-  // asked again. REQUIRES: `statuses` is given, and every key is answered by this piece.
+  // Device, [count] packed rows, aligned to 16 bytes. If set, the table is probed again: for keys
+  // that it holds by now, it writes their rows here, and kHitL1 to `statuses`. Separate from
+  // `staged`, because a row that the query could not prove may remain. Null = no second probe.
+  // REQUIRES: `statuses` is given, and this piece answers every key.
   std::byte* probed = nullptr;
-  // Device, [kKeyStatusCount], added to: positions by status. Null = not wanted.
+  // Device, [kKeyStatusCount]: the number of positions by status is added. Null = not requested.
   uint32_t* counts = nullptr;
 };
 
-// Writes rows and status of pieces to all positions that wait for them.
+// Writes rows and status of the pieces to all positions that wait for them.
 cudaError_t LaunchScatter(std::span<const ScatterPiece> pieces, const MissBuffers& misses,
                           cudaStream_t stream);
 
-// Rows of 16-bit elements that are to be float32 where they lie.
-struct RowsToWiden {
+// Rows of 16-bit elements, to be converted to float32 in place.
+struct RowsToConvert {
   std::byte* rows = nullptr;  // device, any alignment
   uint64_t row_stride_bytes = 0;
   uint32_t row_count = 0;
-  uint32_t element_count = 0;  // of a row
+  uint32_t element_count = 0;  // per row
   Dtype dtype{};               // kFloat16 or kBfloat16
 };
 
-// Widens all rows, with one launch for every sixteen of `parts`.
-cudaError_t LaunchWiden(std::span<const RowsToWiden> parts, cudaStream_t stream);
+// Converts all rows to float32, with one launch per sixteen `parts`.
+cudaError_t LaunchConvertToFloat32(std::span<const RowsToConvert> parts, cudaStream_t stream);
 
-// A write takes at most this many keys per launch: so a slab's version can't wrap within one.
+// Maximum keys of a write per launch, so that a slab's version can't wrap within one.
 inline constexpr size_t kKeysPerWriteMax = size_t{1} << 20;
 
-// Blocks for writes that go on beside queries: a write is fed through the bus, so that few keep up
-// with it and leave the memory's bandwidth to lookups.
+// Blocks for writes that run concurrently with queries: a write is limited by the bus, so few
+// blocks keep up with it and leave the memory's bandwidth to lookups.
 inline constexpr uint32_t kBackgroundBlocks = 16;
 
 // Keys and rows of a write, device-accessible.
@@ -95,19 +95,20 @@ struct WriteView {
   const std::byte* rows = nullptr;  // aligned to 16 bytes
   uint64_t row_stride_bytes = 0;    // a multiple of 16, or row_bytes
   uint32_t key_count = 0;           // at most kKeysPerWriteMax
-  // Blocks at a time: few leave the memory's bandwidth to queries. 0 = as many as the device runs.
+  // Concurrent blocks: few leave the memory's bandwidth to queries. 0 = as many as the device runs.
   uint32_t blocks_max = 0;
 };
 
-// Inserts keys that are not held; of duplicates one. The least recently used key of the two slabs
-// gives way. While a dump is under way, `dumped_slab_count` slabs have been dumped: no key moves
-// between them and the others. Counts insertions and evictions.
-cudaError_t LaunchReplace(const WriteView& write, uint32_t dumped_slab_count, cudaStream_t stream);
+// Inserts keys that are not held; one of several duplicates. Evicts the least recently used key of
+// the two slabs. During a dump, `dumped_slab_count` slabs have been dumped: no key moves between
+// them and the others. Counts insertions and evictions.
+cudaError_t LaunchInsertIfAbsent(const WriteView& write, uint32_t dumped_slab_count,
+                                 cudaStream_t stream);
 
-// Overwrites rows of keys that are held; of duplicates any one stays. Counts updates.
+// Overwrites rows of held keys; of duplicates any one may win. Counts updates.
 cudaError_t LaunchUpdate(const WriteView& write, cudaStream_t stream);
 
-// Removes keys; `rows` are not read. Counts erased.
+// Removes keys; does not read `rows`. Counts erased.
 cudaError_t LaunchErase(const WriteView& write, cudaStream_t stream);
 
 // Removes all keys. Counts cleared.
@@ -118,8 +119,8 @@ struct SlabRange {
   uint32_t end = 0;
 };
 
-// Adds the keys of a range of slabs to `keys` (device-accessible, room for all) and their number to
-// `*key_count` (device memory).
+// Appends the keys of a range of slabs to `keys` (device-accessible, with room for all) and adds
+// their number to `*key_count` (device memory).
 cudaError_t LaunchDump(const TableView& table, SlabRange slabs, Key* keys, uint32_t* key_count,
                        cudaStream_t stream);
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "l1_gpu/call_buffers.h"
-#include "l1_gpu/test_gate_visit.h"
 #include "l1_gpu/test_gpu.h"
+#include "l1_gpu/test_write_sequence.h"
 
 namespace hps {
 namespace {
@@ -48,7 +48,7 @@ class KernelsTest : public GpuTest {
     return launched != cudaSuccess ? launched : cudaStreamSynchronize(stream);
   }
 
-  // How many misses of the only query were listed.
+  // The number of misses listed for the only query.
   size_t ListedCount(uint32_t generation) const {
     size_t count = 0;
     Key key = 0;
@@ -61,8 +61,8 @@ class KernelsTest : public GpuTest {
   DeviceBuffer rows_;
 };
 
-// Would catch a launch of no blocks, which the runtime refuses, and one that used up a generation:
-// the next query would list its misses behind those of the one before.
+// Catches a launch without blocks, which the runtime refuses, and one that uses up a generation:
+// the next query would list its misses behind those of the previous one.
 TEST_F(KernelsTest, AQueryOfNothingIsNoLaunch) {
   EXPECT_EQ(Query({}, 1), cudaSuccess);
   const QueryView query = Missing(5);
@@ -75,7 +75,7 @@ TEST_F(KernelsTest, AQueryOfNothingIsNoLaunch) {
   EXPECT_EQ(ListedCount(2), 3u);
 }
 
-// Would catch a launch of no blocks, and counters that it left to the next one.
+// Catches a launch without blocks, and counters that it leaves to the next one.
 TEST_F(KernelsTest, QueriesWithoutKeysAreALaunch) {
   const QueryView query = Missing(5);
   uint32_t generation = 0;
@@ -89,52 +89,53 @@ TEST_F(KernelsTest, QueriesWithoutKeysAreALaunch) {
   EXPECT_EQ(ListedCount(generation), 5u);
 }
 
-class GateTest : public GpuTest {
+class WriteSequenceTest : public GpuTest {
  protected:
-  using Words = std::vector<WriterGate::Words>;  // [WriterGate::kCopies]
+  using Words = std::vector<WriteSequence::Words>;  // [WriteSequence::kCopies]
 
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    gate_ = *MakeDeviceBuffer("a gate", sizeof(WriterGate));
-    within_ =
-        *MakeDeviceBuffer("the gate from within", WriterGate::kCopies * sizeof(Words::value_type));
-    ASSERT_EQ(cudaMemset(gate_.data(), 0, gate_.bytes()), cudaSuccess);
+    write_sequence_ = *MakeDeviceBuffer("a write sequence", sizeof(WriteSequence));
+    within_ = *MakeDeviceBuffer("the write sequence from within",
+                                WriteSequence::kCopies * sizeof(Words::value_type));
+    ASSERT_EQ(cudaMemset(write_sequence_.data(), 0, write_sequence_.bytes()), cudaSuccess);
   }
 
-  // What all copies said while the block was within.
-  Words Visit(const GateVisit& visit) {
+  // The words of all copies while the block was writing.
+  Words Visit(const WriteSequenceVisit& visit) {
     EXPECT_EQ(cudaMemset(within_.data(), 0xff, within_.bytes()), cudaSuccess);
-    EXPECT_EQ(LaunchGateVisit(visit, gate_.at<WriterGate>(0), within_.at<WriterGate::Words>(0),
-                              cudaStreamLegacy),
+    EXPECT_EQ(LaunchWriteSequenceVisit(visit, write_sequence_.at<WriteSequence>(0),
+                                       within_.at<WriteSequence::Words>(0), cudaStreamLegacy),
               cudaSuccess);
-    return CopyOf(within_.at<WriterGate::Words>(0));
+    return CopyOf(within_.at<WriteSequence::Words>(0));
   }
-  Words Now() const { return CopyOf(gate_.at<WriterGate>(0)->copies); }
+  Words Now() const { return CopyOf(write_sequence_.at<WriteSequence>(0)->copies); }
 
-  DeviceBuffer gate_;
+  DeviceBuffer write_sequence_;
   DeviceBuffer within_;
 
  private:
-  static Words CopyOf(const WriterGate::Words* copies) {
-    Words words(WriterGate::kCopies);
-    EXPECT_EQ(cudaMemcpy(words.data(), copies, words.size() * sizeof(WriterGate::Words),
+  static Words CopyOf(const WriteSequence::Words* copies) {
+    Words words(WriteSequence::kCopies);
+    EXPECT_EQ(cudaMemcpy(words.data(), copies, words.size() * sizeof(WriteSequence::Words),
                          cudaMemcpyDeviceToHost),
               cudaSuccess);
     return words;
   }
 };
 
-// Readers look at any one copy: would catch a block that announces itself in as many copies as it
-// has threads, and one with more threads than copies that writes behind the last of them.
-TEST_F(GateTest, ABlockOfAnySizeIsAnnouncedInAllCopies) {
-  constexpr int kKeysShift = 20;  // as WriterGate::Words says
+// Readers look at any one copy. Catches a block that updates only as many copies as it has threads,
+// and one with more threads than copies that writes behind the last copy.
+TEST_F(WriteSequenceTest, ABlockOfAnySizeIsAnnouncedInAllCopies) {
+  constexpr int kKeysShift = 20;  // as WriteSequence::Words says
   unsigned long long slab_keys = 0, row_keys = 0;
   for (const uint32_t threads : {1, 8, 15, 16, 17, 256}) {
-    const GateVisit visit = {.threads = threads, .slab_keys = threads + 2, .row_keys = threads + 1};
+    const WriteSequenceVisit visit = {
+        .threads = threads, .slab_keys = threads + 2, .row_keys = threads + 1};
     const Words within = Visit(visit);
     const Words after = Now();
-    for (uint32_t copy = 0; copy < WriterGate::kCopies; ++copy) {
+    for (uint32_t copy = 0; copy < WriteSequence::kCopies; ++copy) {
       SCOPED_TRACE(testing::Message() << threads << " threads, copy " << copy);
       EXPECT_EQ(within[copy].slabs, (slab_keys << kKeysShift) + 1);
       EXPECT_EQ(within[copy].rows, (row_keys << kKeysShift) + 1);
@@ -145,8 +146,8 @@ TEST_F(GateTest, ABlockOfAnySizeIsAnnouncedInAllCopies) {
     row_keys += visit.row_keys;
   }
   uint32_t first_lock = 1;
-  ASSERT_EQ(cudaMemcpy(&first_lock, gate_.at<WriterGate>(0)->row_locks, sizeof(first_lock),
-                       cudaMemcpyDeviceToHost),
+  ASSERT_EQ(cudaMemcpy(&first_lock, write_sequence_.at<WriteSequence>(0)->row_locks,
+                       sizeof(first_lock), cudaMemcpyDeviceToHost),
             cudaSuccess);
   EXPECT_EQ(first_lock, 0u) << "what lies behind the copies";
 }

@@ -1,4 +1,4 @@
-// How a query lists its misses, each key once: see misses.h.
+// Lists the misses of a query, each key once: see misses.h.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hps {
 
-// The counters of one query in one of the halves that calls take turns by.
+// The counters of one query, in one of the two halves that consecutive calls alternate between.
 struct MissCounters {
   uint32_t unique;
   uint32_t duplicates;
@@ -22,7 +22,7 @@ __device__ inline MissCounters* CountersOfHalf(const MissBuffers& buffers, uint3
   return reinterpret_cast<MissCounters*>(buffers.counters) + half % 2 * kTablesPerCallMax;
 }
 
-// Makes the other half ready for the next call. For all threads of a launch.
+// Clears the other half for the next call. For all threads of a launch.
 __device__ inline void ClearNextCounters(const MissBuffers& buffers, uint32_t generation) {
   auto* const next = reinterpret_cast<uint4*>(CountersOfHalf(buffers, generation + 1));
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < kTablesPerCallMax;
@@ -31,8 +31,8 @@ __device__ inline void ClearNextCounters(const MissBuffers& buffers, uint32_t ge
   }
 }
 
-// Claims `key` for `position`: returns the position that owns it, which is the first to claim it.
-// Keys are compared where they lie, in the query's input, so that a claim is one word.
+// Claims `key` for `position`. Returns the position that owns the key, which is the first to claim
+// it. Keys are compared in the query's input, so that a claim is one word.
 __device__ inline uint32_t ClaimMiss(const MissBuffers& buffers, uint32_t generation,
                                      const QueryTask& query, uint64_t key, uint32_t position) {
   unsigned long long* const claims =
@@ -60,7 +60,7 @@ __device__ inline uint32_t LanesBelow() {
   return mask;
 }
 
-// Takes `lanes`' worth of a counter for a warp; gives each lane its place.
+// Increments a counter by the number of `lanes`, once per warp; returns each lane's index.
 __device__ inline uint32_t TakePlaces(uint32_t* counter, uint32_t lanes) {
   uint32_t first = 0;
   const uint32_t leader = __ffs(lanes) - 1;
@@ -68,7 +68,7 @@ __device__ inline uint32_t TakePlaces(uint32_t* counter, uint32_t lanes) {
   return __shfl_sync(kAllLanes, first, leader) + __popc(lanes & LanesBelow());
 }
 
-// One access of 128 bits: a vector of four words would be four accesses in any order.
+// One 128-bit access: a vector of four words would be four accesses in any order.
 __device__ inline void StoreRecord(void* to, uint64_t low, uint64_t high) {
   asm volatile(
       "{\n\t"
@@ -81,15 +81,15 @@ __device__ inline void StoreRecord(void* to, uint64_t low, uint64_t high) {
       : "memory");
 }
 
-// What a lane may have to list.
+// A lane's key, to be listed if it is missing.
 struct Miss {
   uint64_t key;
   uint32_t position;  // in the query
   bool missing;
 };
 
-// Lists the misses of a warp, which are of query number `number`. For all lanes of a warp, at least
-// one of them missing.
+// Lists the misses of a warp, which belong to query number `number`. For all lanes of a warp, at
+// least one of them missing.
 static __device__ __noinline__ void RecordMisses(const MissBuffers& buffers, uint32_t generation,
                                                  const QueryTask& query, uint32_t number,
                                                  Miss miss) {

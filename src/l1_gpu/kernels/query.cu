@@ -9,9 +9,9 @@
 namespace hps {
 namespace {
 
-// Calls of up to this many keys wait for one read after the other, not for bandwidth.
+// Calls of up to this many keys are bound by latency, not by bandwidth.
 constexpr uint64_t kTinyCallKeys = 8192;
-// Up to this many, narrow rows leave multiprocessors idle unless they are spread thin.
+// With up to this many keys, narrow rows leave multiprocessors idle unless tiles are small.
 constexpr uint64_t kSmallCallKeys = 65536;
 
 struct Request {
@@ -19,12 +19,11 @@ struct Request {
   const QueryCall& call;
   cudaStream_t stream;
   uint64_t key_count;       // of all tasks
-  uint32_t task_key_count;  // of the largest one
+  uint32_t task_key_count;  // of the largest task
 };
 
-// The blocks of tasks that come with the launch: one after the other; or a row of the grid for each
-// task where few of its blocks have nothing to do then, since a block that need not look for its
-// task begins sooner.
+// The blocks of tasks that come with the launch are either consecutive, or, if few blocks would be
+// idle, a row of the grid per task: a block that need not search for its task starts sooner.
 template <int kTasks, uint32_t kBlockKeys>
 LaunchShape PlaceTasks(const Request& request, QueryLaunch<kTasks>& launch) {
   const auto blocks_of = [](uint64_t keys) {
@@ -63,7 +62,7 @@ cudaError_t Launch(const Request& request) {
     shape = PlaceTasks<kTasks, kBlockKeys>(request, launch);
   }
   shape.threads = kThreads;
-  shape.shared_percent = kSharedPercentBeside;
+  shape.shared_percent = kSharedPercentConcurrent;
   return LaunchKernelAhead<QueryKernel<Rows, kTasks, kThreads, kBlocks>>(shape, launch);
 }
 
@@ -91,7 +90,7 @@ cudaError_t LaunchKind(const Request& request, CopyKind kind) {
   }
 }
 
-// The kind that all tasks with keys have, else kBytes, whose kernel copies all kinds.
+// The copy kind common to all tasks with keys; otherwise kBytes, whose kernel copies all kinds.
 CopyKind CommonKind(std::span<const QueryTask> tasks) {
   const auto has_keys = [](const QueryTask& task) { return task.key_count > 0; };
   const auto first = std::find_if(tasks.begin(), tasks.end(), has_keys);
@@ -102,12 +101,12 @@ CopyKind CommonKind(std::span<const QueryTask> tasks) {
   return same ? first->kind : CopyKind::kBytes;
 }
 
-// The one gate of all tables that are there.
-WriterGate* GateOf(std::span<const QueryView> queries) {
+// The common write sequence of the queried tables.
+WriteSequence* SequenceOf(std::span<const QueryView> queries) {
   const auto first = std::find_if(queries.begin(), queries.end(), [](const QueryView& query) {
     return query.table.slabs != nullptr;
   });
-  return first == queries.end() ? nullptr : first->table.gate;
+  return first == queries.end() ? nullptr : first->table.write_sequence;
 }
 
 }  // namespace
@@ -146,7 +145,7 @@ cudaError_t LaunchQueryTasks(std::span<const QueryTask> tasks, const QueryCall& 
 cudaError_t LaunchQuery(std::span<const QueryView> queries, const MissBuffers& misses,
                         uint32_t generation, cudaStream_t stream) {
   if (queries.empty()) return cudaSuccess;
-  const QueryCall call = {GateOf(queries), generation, true, misses};
+  const QueryCall call = {SequenceOf(queries), generation, true, misses};
   if (queries.size() == 1) {
     QueryTask task = TaskOfQuery(queries[0]);
     return LaunchQueryTasks({&task, 1}, call, stream);

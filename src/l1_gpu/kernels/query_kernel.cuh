@@ -1,15 +1,15 @@
 // The query kernel: one warp per tile of up to 32 keys of one query, for all queries of a call.
 //
-// Bound: per key it reads the key (8 bytes), one slab (64, which a 64-byte DRAM granule costs also
-// if less was asked for; a second one for keys that live in their second slab) and the row, and
-// writes the row. A gather by known index reads and writes the row only: 0.93 of its speed is the
-// most at 512-byte rows and 0.78 at 128.
+// Bound: per key it reads the key (8 bytes), one slab (64 bytes, the DRAM granule; a second one for
+// keys in their second slab) and the row, and writes the row. A gather by known index only reads
+// and writes the row: at most 0.93 of its speed is possible at 512-byte rows and 0.78 at 128.
 //
-// Key, slab and row are three dependent reads; everything else hides behind them. Rows go to the
-// output before it is known that they are whole, since holding them back costs more than writing
-// the few again that are read beside a writer. A tile is read in one of three ways, each of which
-// gives way to the next: as if nobody wrote, which lets slabs and rows come from the
-// multiprocessor's own cache; beside updates; beside any writer (slab_reader.cuh).
+// Key, slab and row are three dependent reads; all other work is hidden behind them. Rows are
+// written to the output before they are known to be consistent, because holding them back costs
+// more than rewriting the few that were read during a write. A tile is read in one of three modes,
+// each of which falls back to the next: assuming no writer, so that slabs and rows may come from
+// the multiprocessor's own cache; with concurrent updates only; with any concurrent writer
+// (slab_reader.cuh).
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,13 @@
 
 namespace hps {
 
-// Up to kTasks tasks come with the launch, in constant memory, which is fastest; kTasks = 0: they
-// lie in device memory. What a warp needs first comes first: a line of constant memory that was not
+// Up to kTasks tasks come with the launch in constant memory, which is fastest; kTasks = 0: they
+// are in device memory. Members are ordered by first use: a line of constant memory that was not
 // read yet takes as long as a line of L2.
 template <int kTasks>
 struct QueryLaunch {
-  // The tasks', and the greatest number after them. Not read where each task has a row of the grid.
+  // The first block of each task, followed by UINT32_MAX. Not read if each task has a row of the
+  // grid.
   uint32_t block_begins[kTasks == 0 ? 1 : kTasks];
   uint32_t task_count;
   const QueryTask* tasks_in_memory;
@@ -34,15 +35,15 @@ struct QueryLaunch {
   QueryCall call;
 };
 
-// A block's task and which of the task's blocks it is. A block never has keys of two tasks, so that
-// the task is found once and is the same for all its warps.
+// A block's task, and the block's number within the task. All keys of a block belong to one task,
+// so that the task is found once and is the same for all warps.
 struct BlockPlace {
   uint32_t task;
   uint32_t block;
 };
 
-// Where the blocks of a task in device memory begin. A block more than it may need for each task
-// before it, so that the number of keys before it says it all.
+// The first block of a task in device memory. Each earlier task gets one block more than it may
+// need, so that the number of keys before the task determines its first block.
 template <uint32_t kBlockKeys>
 constexpr uint32_t BlockBeginInMemory(uint32_t number, uint32_t first_key) {
   return first_key / kBlockKeys + number;
@@ -52,9 +53,9 @@ template <int kTasks, uint32_t kBlockKeys>
 __device__ inline BlockPlace PlaceOfBlock(const QueryLaunch<kTasks>& launch) {
   if (kTasks == 1) return {0, blockIdx.x};
   if (gridDim.y > 1) return {blockIdx.y, blockIdx.x};
-  // The last task that does not begin after this block.
+  // The last task that begins at or before this block.
   if constexpr (kTasks > 0) {
-    // Counting has no step that waits for the one before, as a search has.
+    // Counting has no dependent steps, unlike a search.
     uint32_t begun = 0;
 #pragma unroll
     for (int i = 1; i < kTasks; ++i) begun += launch.block_begins[i] <= blockIdx.x ? 1 : 0;
@@ -73,14 +74,14 @@ __device__ inline BlockPlace PlaceOfBlock(const QueryLaunch<kTasks>& launch) {
   return {begin, blockIdx.x - begin_of(begin)};
 }
 
-// What lane i of a warp knows of key i of its tile.
+// Lane i's knowledge of key i of its warp's tile.
 struct TileKey {
   uint64_t key;
   uint32_t position;
   bool active;
 };
 
-// Where a tile's keys are, as their slabs said.
+// The location of a key, according to its slabs.
 struct FoundSlot {
   uint32_t slab;
   uint32_t way;
@@ -107,16 +108,16 @@ __device__ inline void CopyRow(CopyKind kind, std::byte* to, const std::byte* fr
   }
 }
 
-// Searches one key until its answer is proved; gives its slot. For all lanes of a warp.
-__device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriterGate* gate, uint64_t key,
-                                           uint32_t position) {
-  const GateWords* const words = GateOfWarp(gate);
+// Searches one key until its answer is proved; returns its slot. For all lanes of a warp.
+__device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriteSequence* sequence,
+                                           uint64_t key, uint32_t position) {
+  const SequenceWords* const words = SequenceOfWarp(sequence);
   const SlabPair pair = SlabsOf(key, task.slab_count);
   Slab* const first = task.slabs + pair.first;
   Slab* const second = task.slabs + pair.second;
-  uint32_t* const row_lock = RowLockOf(gate, key);
+  uint32_t* const row_lock = RowLockOf(sequence, key);
   for (;;) {
-    const unsigned long long gate_before = LoadAcquire(&words->slabs);
+    const unsigned long long sequence_before = LoadAcquire(&words->slabs);
     uint32_t control = 0, matches = 0, second_control = 0;
     if (!SearchSlab(first, key, &control, &matches)) continue;
     const bool went_on = matches == 0 && (control & kControlOverflowed) != 0;
@@ -138,7 +139,7 @@ __device__ inline uint32_t ReadUntilProved(const QueryTask& task, WriterGate* ga
     const bool stood_still = (slot == kNoSlot || LoadRelaxed(row_lock) == row_version) &&
                              (!went_on || LoadRelaxed(&second->control) == second_control) &&
                              LoadRelaxed(&first->control) == control &&
-                             !VersionsMayHaveWrapped(gate_before, LoadAcquire(&words->slabs));
+                             !VersionsMayHaveWrapped(sequence_before, LoadAcquire(&words->slabs));
     if (__all_sync(kAllLanes, stood_still)) return slot;
   }
 }
@@ -153,11 +154,11 @@ __device__ inline FoundSlot FoundIn(uint32_t slab, const Probe& probe) {
   return found;
 }
 
-// Tiles of up to this many keys are those of calls that wait for one read after the other: both
-// slabs of a key are read at once, with one instruction for the tile.
+// Tiles of up to this many keys belong to latency-bound calls: both slabs of a key are read at
+// once, with one instruction for the tile.
 inline constexpr int kBothSlabsTileKeys = 4;
 
-template <Beside kBeside>
+template <Concurrency kConcurrency>
 __device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey& mine) {
   const SlabPair pair = SlabsOf(mine.key, task.slab_count);
   const uint32_t lane = threadIdx.x % kWarpLanes;
@@ -166,9 +167,9 @@ __device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey
   const uint32_t second = __shfl_sync(kAllLanes, pair.second, owner);
   const uint32_t active = __ballot_sync(kAllLanes, mine.active);
   Probe probe = {0, 0, 0};
-  ProbeSlabs<2 * kBothSlabsTileKeys, kBeside>(task.slabs,
-                                              lane < kBothSlabsTileKeys ? pair.first : second, key,
-                                              active | active << kBothSlabsTileKeys, probe);
+  ProbeSlabs<2 * kBothSlabsTileKeys, kConcurrency>(
+      task.slabs, lane < kBothSlabsTileKeys ? pair.first : second, key,
+      active | active << kBothSlabsTileKeys, probe);
   Probe other;
   other.control = __shfl_sync(kAllLanes, probe.control, owner + kBothSlabsTileKeys);
   other.stamps = __shfl_sync(kAllLanes, probe.stamps, owner + kBothSlabsTileKeys);
@@ -179,23 +180,23 @@ __device__ inline FoundSlot FindSlotsAtOnce(const QueryTask& task, const TileKey
 }
 
 // Probes the slabs of a tile's keys. For all lanes of a warp.
-template <int kTileKeys, Beside kBeside = Beside::kWriters>
+template <int kTileKeys, Concurrency kConcurrency = Concurrency::kWriters>
 __device__ inline FoundSlot FindSlots(const QueryTask& task, const TileKey& mine) {
-  if constexpr (kTileKeys <= kBothSlabsTileKeys) return FindSlotsAtOnce<kBeside>(task, mine);
+  if constexpr (kTileKeys <= kBothSlabsTileKeys) return FindSlotsAtOnce<kConcurrency>(task, mine);
   const SlabPair pair = SlabsOf(mine.key, task.slab_count);
   Probe probe = {0, 0, 0};
-  ProbeSlabs<kTileKeys, kBeside>(task.slabs, pair.first, mine.key,
-                                 __ballot_sync(kAllLanes, mine.active), probe);
+  ProbeSlabs<kTileKeys, kConcurrency>(task.slabs, pair.first, mine.key,
+                                      __ballot_sync(kAllLanes, mine.active), probe);
   const bool goes_on =
       mine.active && probe.matches == 0 && (probe.control & kControlOverflowed) != 0;
   const uint32_t going_on = __ballot_sync(kAllLanes, goes_on);
   if (going_on != 0)
-    ProbeSlabs<kTileKeys, kBeside>(task.slabs, pair.second, mine.key, going_on, probe);
+    ProbeSlabs<kTileKeys, kConcurrency>(task.slabs, pair.second, mine.key, going_on, probe);
   return FoundIn(goes_on ? pair.second : pair.first, probe);
 }
 
-// Other lanes and writers may change stamps at the same time: then one of the stamps is lost. They
-// are read once more, lest all that others have stamped since the probe be lost; it is rare.
+// Other lanes and writers may change stamps at the same time; then one stamp is lost. The word is
+// read again, because otherwise all stamps written since the probe would be lost. This is rare.
 __device__ inline void Touch(const QueryTask& task, const FoundSlot& found) {
   if (found.slot == kNoSlot || StampOfSlot(found.stamps, found.way) == task.stamp_epoch) return;
   uint32_t* const stamps = &task.slabs[found.slab].stamps;
@@ -207,7 +208,7 @@ __device__ inline RowPlaces PlacesOfTile(const QueryTask& task, uint32_t first_p
           task.rows + first_position * task.row_stride_bytes, task.row_stride_bytes};
 }
 
-// Status and miss of the lane's key, whose slot is known. For all lanes of a warp.
+// Writes status and miss of the lane's key, whose slot is known. For all lanes of a warp.
 __device__ inline void Answer(const QueryCall& call, const QueryTask& task, uint32_t number,
                               const TileKey& mine, uint32_t slot) {
   if (slot != kNoSlot && task.status != nullptr) task.status[mine.position] = KeyStatus::kHitL1;
@@ -216,26 +217,26 @@ __device__ inline void Answer(const QueryCall& call, const QueryTask& task, uint
     RecordMisses(call.misses, call.generation, task, number, {mine.key, mine.position, missing});
 }
 
-// A row that was being overwritten is read again, with the tile's others that were, this often
-// before it is read alone: keys that are asked for together are also updated together.
-inline constexpr int kRoundsBesideWriters = 8;
+// Rows that were being overwritten are read again together this often before they are read one by
+// one: keys that are queried together are often updated together.
+inline constexpr int kRoundsUnderWriters = 8;
 
-// Reads a tile beside updates, which leave slabs still: only rows have to be proved. Gives the
-// lane's slot, or false when slabs were changed. For all lanes of a warp.
+// Reads a tile during updates, which do not change slabs: only rows must be proved. Returns the
+// lane's slot, or false if slabs were changed. For all lanes of a warp.
 template <typename Rows>
-__device__ inline bool ReadTileBesideUpdates(const QueryTask& task, WriterGate* gate,
-                                             unsigned long long before, const TileKey& mine,
-                                             uint32_t& slot) {
+__device__ inline bool ReadTileUnderUpdates(const QueryTask& task, WriteSequence* sequence,
+                                            unsigned long long before, const TileKey& mine,
+                                            uint32_t& slot) {
   FenceBehindDependency();
   if (!__all_sync(kAllLanes, IsQuiet(before))) return false;
-  const uint32_t* const row_lock = RowLockOf(gate, mine.key);
+  const uint32_t* const row_lock = RowLockOf(sequence, mine.key);
   uint32_t version = kRowLocked;
   if (mine.active) version = LoadRelaxed(row_lock);
   const FoundSlot found = FindSlots<Rows::kTileKeys>(task, mine);
   Touch(task, found);
   const uint32_t first_position = __shfl_sync(kAllLanes, mine.position, 0);
   bool pending = found.slot != kNoSlot;
-  for (int round = 0; round < kRoundsBesideWriters && __any_sync(kAllLanes, pending); ++round) {
+  for (int round = 0; round < kRoundsUnderWriters && __any_sync(kAllLanes, pending); ++round) {
     FenceBehindDependency();
     const bool readable = pending && (version & kRowLocked) == 0;
     Rows::template Copy<CopyTo::kArray>(PlacesOfTile(task, first_position), task.row_bytes,
@@ -247,28 +248,28 @@ __device__ inline bool ReadTileBesideUpdates(const QueryTask& task, WriterGate* 
     pending = pending && !(readable && version == version_before);
   }
   slot = found.slot;
-  return __all_sync(kAllLanes, !pending && LoadGate(GateOfWarp(gate)).x == before);
+  return __all_sync(kAllLanes, !pending && LoadSequence(SequenceOfWarp(sequence)).x == before);
 }
 
-// Reads a tile beside writers: keeps what can be proved, reads the rest again. Gives the lane's
-// slot. For all lanes of a warp.
+// Reads a tile during any writes: keeps what can be proved and reads the rest again. Returns the
+// lane's slot. For all lanes of a warp.
 template <typename Rows>
-__device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGate* gate,
-                                                 const TileKey& mine) {
-  const GateWords* const words = GateOfWarp(gate);
+__device__ inline uint32_t ReadTileUnderWriters(const QueryTask& task, WriteSequence* sequence,
+                                                const TileKey& mine) {
+  const SequenceWords* const words = SequenceOfWarp(sequence);
   const uint32_t first_position = __shfl_sync(kAllLanes, mine.position, 0);
   uint32_t slot = kNoSlot;
   bool pending = mine.active;
   bool not_found = false;
-  for (int round = 0; round < kRoundsBesideWriters && __any_sync(kAllLanes, pending); ++round) {
-    const unsigned long long gate_before = LoadAcquire(&words->slabs);
+  for (int round = 0; round < kRoundsUnderWriters && __any_sync(kAllLanes, pending); ++round) {
+    const unsigned long long sequence_before = LoadAcquire(&words->slabs);
     const FoundSlot found = FindSlots<Rows::kTileKeys>(task, {mine.key, mine.position, pending});
     uint32_t row_version = kRowLocked;
     bool readable = false;
     if (found.slot != kNoSlot) {
-      // The key once more, now that the control word is known to have been read before it.
+      // Reads the key again, now that the control word is known to have been read before it.
       FenceBehindDependency();
-      row_version = LoadRelaxed(RowLockOf(gate, mine.key));
+      row_version = LoadRelaxed(RowLockOf(sequence, mine.key));
       const uint64_t key = LoadRelaxed(KeyOfSlot(task.slabs + found.slab, found.way));
       readable = key == mine.key && (row_version & kRowLocked) == 0 &&
                  (found.control & kControlLocked) == 0;
@@ -281,8 +282,8 @@ __device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGa
     FenceBehindDependency();
     __syncwarp();
     const bool proved = readable && LoadRelaxed(&task.slabs[found.slab].control) == found.control &&
-                        LoadRelaxed(RowLockOf(gate, mine.key)) == row_version &&
-                        !VersionsMayHaveWrapped(gate_before, LoadAcquire(&words->slabs));
+                        LoadRelaxed(RowLockOf(sequence, mine.key)) == row_version &&
+                        !VersionsMayHaveWrapped(sequence_before, LoadAcquire(&words->slabs));
     if (proved) slot = found.slot;
     not_found |= pending && found.slot == kNoSlot;
     pending = pending && found.slot != kNoSlot && !proved;
@@ -290,58 +291,63 @@ __device__ inline uint32_t ReadTileBesideWriters(const QueryTask& task, WriterGa
   uint32_t unproved = __ballot_sync(kAllLanes, pending || not_found);
   for (; unproved != 0; unproved &= unproved - 1) {
     const uint32_t lane = __ffs(unproved) - 1;
-    const uint32_t again = ReadUntilProved(task, gate, __shfl_sync(kAllLanes, mine.key, lane),
+    const uint32_t again = ReadUntilProved(task, sequence, __shfl_sync(kAllLanes, mine.key, lane),
                                            __shfl_sync(kAllLanes, mine.position, lane));
     if (threadIdx.x % kWarpLanes == lane) slot = again;
   }
   return slot;
 }
 
-// These two apart, and the last things that a warp does, so that what they need costs the others no
-// registers.
+// These two functions are separate, and called last by a warp, so that their registers do not count
+// for the fast path.
 template <typename Rows>
-__device__ __noinline__ void AnswerBesideWriters(const QueryCall& call, const QueryTask& task,
-                                                 uint32_t number, TileKey mine) {
-  const uint32_t slot = ReadTileBesideWriters<Rows>(task, call.gate, mine);
+__device__ __noinline__ void AnswerUnderWriters(const QueryCall& call, const QueryTask& task,
+                                                uint32_t number, TileKey mine) {
+  const uint32_t slot = ReadTileUnderWriters<Rows>(task, call.write_sequence, mine);
   Answer(call, task, number, mine, slot);
 }
 
 template <typename Rows>
-__device__ __noinline__ void AnswerBesideUpdates(const QueryCall& call, const QueryTask& task,
-                                                 uint32_t number, TileKey mine,
-                                                 unsigned long long gate_before) {
+__device__ __noinline__ void AnswerUnderUpdates(const QueryCall& call, const QueryTask& task,
+                                                uint32_t number, TileKey mine,
+                                                unsigned long long sequence_before) {
   uint32_t slot = kNoSlot;
-  if (!ReadTileBesideUpdates<Rows>(task, call.gate, gate_before, mine, slot))
-    return AnswerBesideWriters<Rows>(call, task, number, mine);
+  if (!ReadTileUnderUpdates<Rows>(task, call.write_sequence, sequence_before, mine, slot))
+    return AnswerUnderWriters<Rows>(call, task, number, mine);
   Answer(call, task, number, mine, slot);
 }
 
-// Answers a tile as if nobody wrote, and again if somebody did.
+// Answers a tile assuming no writer, and again if there was one.
 template <typename Rows>
 __device__ inline void AnswerTile(const QueryCall& call, const QueryTask& task, uint32_t number,
                                   const TileKey& mine) {
-  // No word is ever less than it was when it was quiet, so that a sum stands for both.
-  const auto sum = [](ulonglong2 gate) { return gate.x + gate.y; };
-  const GateWords* const words = GateOfWarp(call.gate);
-  const ulonglong2 gate = AcquireGate(words);
-  const unsigned long long before = sum(gate);
+  // Neither word ever decreases below its last quiescent value, so comparing their sum compares
+  // both.
+  const auto sum = [](ulonglong2 sequence) { return sequence.x + sequence.y; };
+  const SequenceWords* const words = SequenceOfWarp(call.write_sequence);
+  const ulonglong2 sequence = AcquireSequence(words);
+  const unsigned long long before = sum(sequence);
   if (!__all_sync(kAllLanes, IsQuiet(before)))
-    return AnswerBesideUpdates<Rows>(call, task, number, mine, gate.x);
-  const FoundSlot found = FindSlots<Rows::kTileKeys, Beside::kNobody>(task, mine);
+    return AnswerUnderUpdates<Rows>(call, task, number, mine, sequence.x);
+  const FoundSlot found = FindSlots<Rows::kTileKeys, Concurrency::kQuiescent>(task, mine);
   const uint32_t first_position = mine.position - threadIdx.x % kWarpLanes;
-  Rows::template Copy<CopyTo::kArrayOfStill>(PlacesOfTile(task, first_position), task.row_bytes,
-                                             found.slot, task.kind);
+  Rows::template Copy<CopyTo::kArrayOfQuiescent>(PlacesOfTile(task, first_position), task.row_bytes,
+                                                 found.slot, task.kind);
   Touch(task, found);
   FenceBehindDependency();
   __syncwarp();
-  if (__all_sync(kAllLanes, sum(LoadGate(words)) == before))
+  if (__all_sync(kAllLanes, sum(LoadSequence(words)) == before))
     return Answer(call, task, number, mine, found.slot);
-  AnswerBesideUpdates<Rows>(call, task, number, mine, LoadGate(words).x);
+  AnswerUnderUpdates<Rows>(call, task, number, mine, LoadSequence(words).x);
 }
 
-// Asks for a constant before what follows, so that it is on its way while the kernel waits.
-__device__ inline void Have(const void* pointer) { asm volatile("" : : "l"(pointer) : "memory"); }
-__device__ inline void Have(uint32_t number) { asm volatile("" : : "r"(number) : "memory"); }
+// Loads a kernel parameter early, so that it is in flight while the kernel waits.
+__device__ inline void PrefetchParameter(const void* pointer) {
+  asm volatile("" : : "l"(pointer) : "memory");
+}
+__device__ inline void PrefetchParameter(uint32_t number) {
+  asm volatile("" : : "r"(number) : "memory");
+}
 
 template <typename Rows, int kTasks, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
@@ -359,13 +365,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   mine.active = lane < Rows::kTileKeys && mine.position < task.key_count;
   const auto* const key = reinterpret_cast<const uint64_t*>(task.keys) + mine.position;
   if constexpr (kTasks != 0) {
-    Have(key);
-    Have(task.slabs);
-    Have(task.slab_count);
-    Have(call.gate);
+    PrefetchParameter(key);
+    PrefetchParameter(task.slabs);
+    PrefetchParameter(task.slab_count);
+    PrefetchParameter(call.write_sequence);
     WaitForKernelBefore();
   }
-  if (mine.active) mine.key = LoadOnce(key);
+  if (mine.active) mine.key = LoadNonCoherent(key);
   if (call.records_misses && blockIdx.y == 0) ClearNextCounters(call.misses, call.generation);
   if (first_position >= task.key_count) return;
   if (task.slabs != nullptr) {

@@ -1,4 +1,4 @@
-// The launch that queries and probes share. For kernels' launches.
+// The launch that queries and second probes share. For launch code only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,15 +11,15 @@
 
 namespace hps {
 
-// The task of a query.
+// Makes the task of a query.
 QueryTask TaskOfQuery(const QueryView& query);
 
-// More than kTasksInLaunch tasks lie in MissBuffers::pinned_queries, and begin where those before
-// them end: first_key counts their keys.
+// More than kTasksInLaunch tasks must be in MissBuffers::pinned_queries, each beginning where the
+// previous one ends: first_key counts their keys.
 cudaError_t LaunchQueryTasks(std::span<const QueryTask> tasks, const QueryCall& call,
                              cudaStream_t stream);
 
-// Up to this many tasks come with the launch itself.
+// Up to this many tasks are passed with the launch itself.
 inline constexpr size_t kTasksInLaunch = 32;
 
 }  // namespace hps

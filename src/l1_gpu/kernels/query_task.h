@@ -1,4 +1,4 @@
-// One query of a launch, as the kernels see it. For kernels and their launches.
+// One query of a launch, as the kernels see it. For kernels and their launches only.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace hps {
 
-// The kinds of copies that kernels are made for.
+// The row copies that kernels are specialized for.
 enum class CopyKind : uint8_t {
   kBytes,    // units of one byte
   kWords,    // units of 4 bytes
@@ -18,7 +18,7 @@ enum class CopyKind : uint8_t {
   kUnits32,  // 512 bytes
 };
 
-// `alignment` is the bitwise or of all addresses and strides that take part.
+// `alignment` is the bitwise OR of all addresses and strides involved.
 inline CopyKind CopyKindOf(uint32_t row_bytes, uint64_t alignment) {
   alignment |= row_bytes;
   if (alignment % 4 != 0) return CopyKind::kBytes;
@@ -37,8 +37,8 @@ inline CopyKind CopyKindOf(uint32_t row_bytes, uint64_t alignment) {
   }
 }
 
-// A QueryView without what a query does not need: up to 32 of them travel with a launch, which
-// takes the longer the more it carries. One is a line of constant memory.
+// A QueryView reduced to what a query needs: up to 32 of them are passed with a launch, which takes
+// longer the more it carries. One fits into a line of constant memory.
 struct alignas(64) QueryTask {
   const Key* keys;
   Slab* slabs;
@@ -56,11 +56,11 @@ struct alignas(64) QueryTask {
 static_assert(sizeof(QueryTask) == 64);
 static_assert(kStampEpochs <= UINT8_MAX);
 
-// What all tasks of a launch have in common.
+// Common to all tasks of a launch.
 struct QueryCall {
-  WriterGate* gate;  // of all tables; null where there are none
+  WriteSequence* write_sequence;  // of all tables; null without tables
   uint32_t generation;
-  bool records_misses;  // else misses are passed over
+  bool records_misses;  // otherwise misses are not listed
   MissBuffers misses;
 };
 

@@ -1,10 +1,10 @@
-// How a warp copies rows between a table and a packed or strided array: up to 32 of them, of any
-// width and alignment, row i of the array from or to a slot of its own.
+// Row copies by a warp between a table and a packed or strided array: up to 32 rows of any width
+// and alignment, row i of the array from or to its own slot.
 //
-// The work of a warp is rows x units, a unit being the largest of 16, 4 and 1 bytes that divides
-// every address, and consecutive lanes take consecutive units. Several loads are in flight before
-// the first store. A width that is a power of two up to 32 units of 16 bytes is known to the
-// compiler (RowsOfUnits); other widths divide at run time (RowsOfWidth).
+// The work of a warp is rows x units. A unit is the largest of 16, 4 and 1 bytes that divides every
+// address; consecutive lanes take consecutive units. Several loads are in flight before the first
+// store. A width that is a power of two up to 32 units of 16 bytes is a compile-time constant
+// (RowsOfUnits); other widths divide at run time (RowsOfWidth).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr uint32_t kNoSlot = 0xffffffff;
 
 enum class CopyTo {
   kArray,
-  kArrayOfStill,  // rows that count only if nobody overwrote them: see Beside::kNobody
+  kArrayOfQuiescent,  // rows that count only without a writer: see Concurrency::kQuiescent
   kTable,
 };
 
@@ -35,13 +35,13 @@ __device__ inline Unit* UnitAt(std::byte* rows, uint64_t stride_bytes, uint32_t 
   return reinterpret_cast<Unit*>(rows + row * stride_bytes + offset);
 }
 
-// Rows of a table are read and written beside other kernels; the array is its caller's alone.
+// Other kernels may access rows of a table concurrently; the array belongs to the caller alone.
 template <CopyTo kTo, typename Unit>
 __device__ inline Unit LoadUnit(const Unit* from) {
   if constexpr (kTo == CopyTo::kTable) {
-    return LoadOnce(from);
+    return LoadNonCoherent(from);
   } else {
-    return kTo == CopyTo::kArrayOfStill ? LoadNear(from) : LoadRelaxed(from);
+    return kTo == CopyTo::kArrayOfQuiescent ? LoadRelaxedCta(from) : LoadRelaxed(from);
   }
 }
 template <CopyTo kTo, bool kStreamed = false, typename Unit>
@@ -55,7 +55,7 @@ __device__ inline void StoreUnit(Unit* to, Unit value) {
   }
 }
 
-// Where a unit comes from and goes to.
+// Source and destination of a unit.
 template <CopyTo kTo, typename Unit>
 struct UnitMove {
   __device__ UnitMove(const RowPlaces& places, uint32_t row, uint32_t slot, uint32_t offset) {
@@ -68,8 +68,8 @@ struct UnitMove {
   Unit* to;
 };
 
-// Rows of kUnits x 16 bytes, kUnits a power of two up to 32. kStreamed: an array that is large next
-// to L2 leaves it to the table's rows, of which some are asked for again.
+// Rows of kUnits x 16 bytes, kUnits a power of two up to 32. kStreamed: for an array that is large
+// compared with L2, so that L2 keeps the table's rows, some of which are reused.
 template <int kUnits, int kKeys, int kInFlight, bool kStreamed = false>
 struct RowsOfUnits {
   static constexpr int kTileKeys = kKeys;
@@ -91,7 +91,7 @@ struct RowsOfUnits {
         const uint32_t row = (first + i) * kRowsPerStep + lane / kUnits;
         slots[i] = __shfl_sync(kAllLanes, slot, row % kWarpLanes);
         if (row >= kKeys) slots[i] = kNoSlot;
-        // Addresses are made in any case, lest each access become a branch of its own.
+        // The address is computed unconditionally, so that the accesses do not become branches.
         const UnitMove<kTo, uint4> move(places, row, slots[i], offset);
         if (slots[i] != kNoSlot) values[i] = LoadUnit<kTo>(move.from);
       }
@@ -105,15 +105,15 @@ struct RowsOfUnits {
   }
 };
 
-// As RowsOfUnits, towards the table; the rows are on their way to shared memory while it is found
-// out where they go. For blocks of kThreads.
+// As RowsOfUnits, to the table: the rows are loaded into shared memory while their slots are still
+// being found. For blocks of kThreads.
 template <int kUnits, int kKeys, int kThreads>
 struct StagedRowsOfUnits {
   static constexpr int kTileKeys = kKeys;
 
   // Starts to read the first `row_count` rows of the array.
   __device__ static void Stage(const RowPlaces& places, uint32_t row_count) {
-    // The tile before may have had no use for its rows: they are not to land on this one's.
+    // The previous tile may not have used its rows: their loads must not overwrite this tile's.
     asm volatile("cp.async.wait_all;" : : : "memory");
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
@@ -148,7 +148,7 @@ struct StagedRowsOfUnits {
     return step * kRowsPerStep + threadIdx.x % kWarpLanes / kUnits;
   }
   __device__ static uint32_t Offset() { return threadIdx.x % kUnits * 16; }
-  // Each lane reads back what it has staged itself.
+  // Each lane reads what it staged itself.
   __device__ static uint4* Staged(int step) {
     __shared__ uint4 staged[kSteps * kThreads];
     return staged + step * kThreads + threadIdx.x;

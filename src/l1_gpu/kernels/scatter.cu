@@ -1,6 +1,7 @@
-// Spreads the rows that came from the levels below over the positions that wait for them.
+// Writes the rows that the levels below found to all positions that wait for them.
 //
-// Bound: per position it reads and writes a row; the rows' way over PCIe takes ten times as long.
+// Bound: per position it reads and writes a row; the transfer of the rows over PCIe takes ten times
+// as long.
 #include <algorithm>
 #include <array>
 
@@ -12,7 +13,8 @@
 namespace hps {
 namespace {
 
-// Few, so that many rows are on their way at a time: those in pinned memory take microseconds.
+// Few, so that many rows are in flight at a time: reading those in pinned memory takes
+// microseconds.
 constexpr uint32_t kTileItems = 4;
 constexpr uint32_t kThreads = 256;
 constexpr size_t kPiecesInLaunch = 16;
@@ -31,13 +33,13 @@ struct ScatterLaunch {
   MissBuffers misses;
 };
 
-// One position that is answered. `to` is null where there is nothing to do.
+// One position to answer. `to` is null if there is nothing to write.
 struct Answer {
   const std::byte* from = nullptr;  // null: zeros
   std::byte* to = nullptr;
 };
 
-// The answer of item `item`: unique keys come first, then the query's duplicates.
+// The answer of item `item`: unique keys first, then the query's duplicates.
 __device__ inline Answer AnswerItem(const MissBuffers& misses, const ScatterPiece& piece,
                                     uint32_t item) {
   const QueryView& query = piece.query;
@@ -49,14 +51,14 @@ __device__ inline Answer AnswerItem(const MissBuffers& misses, const ScatterPiec
     const DuplicatePosition duplicate = misses.duplicates[query.first_key + item - piece.count];
     position = duplicate.position;
     unique = misses.unique_of[query.first_key + duplicate.owner] - piece.first;
-    if (unique >= piece.count) return {};  // another piece's, also where it wrapped
+    if (unique >= piece.count) return {};  // of another piece; also if the subtraction wrapped
   }
   const auto status =
       static_cast<uint8_t>(piece.statuses == nullptr ? piece.status : piece.statuses[unique]);
   if (status == kUnanswered) return {};
   if (query.status != nullptr) query.status[position] = static_cast<KeyStatus>(status);
   if (piece.counts != nullptr) atomicAdd(piece.counts + status, 1u);
-  // What a row's own status does not say takes the default row, null where that is zeros.
+  // A status without its own row gets the default row; null means zeros.
   const std::byte* rows = nullptr;
   if (status == static_cast<uint8_t>(KeyStatus::kHitL1)) {
     rows = piece.probed;
@@ -71,7 +73,7 @@ __device__ inline Answer AnswerItem(const MissBuffers& misses, const ScatterPiec
   return answer;
 }
 
-// Copies the tile's rows one after the other, each by the whole warp.
+// Copies the tile's rows one after the other, each with the whole warp.
 template <typename Unit>
 __device__ inline void CopyAnswers(const Answer& mine, uint32_t row_bytes) {
   const uint32_t lane = threadIdx.x % kWarpLanes;
@@ -135,13 +137,13 @@ cudaError_t Scatter(std::span<const ScatterPiece> pieces, const MissBuffers& mis
       {(tiles + kTilesPerBlock - 1) / kTilesPerBlock, kThreads, stream}, launch);
 }
 
-// Asks the tables for the unique keys of pieces, once per key, so that all its positions show the
-// same row.
-cudaError_t ProbeAgain(std::span<const ScatterPiece> pieces, const MissBuffers& misses,
-                       cudaStream_t stream) {
+// Probes the tables again for the unique keys of pieces, once per key, so that all positions of a
+// key show the same row.
+cudaError_t Reprobe(std::span<const ScatterPiece> pieces, const MissBuffers& misses,
+                    cudaStream_t stream) {
   std::array<QueryTask, kPiecesInLaunch> tasks;
   size_t count = 0;
-  WriterGate* gate = nullptr;
+  WriteSequence* sequence = nullptr;
   for (const ScatterPiece& piece : pieces) {
     if (piece.probed == nullptr || piece.query.table.slabs == nullptr || piece.count == 0) continue;
     QueryView query = piece.query;
@@ -151,10 +153,10 @@ cudaError_t ProbeAgain(std::span<const ScatterPiece> pieces, const MissBuffers& 
     query.status = piece.statuses;
     query.key_count = piece.count;
     tasks[count++] = TaskOfQuery(query);
-    gate = piece.query.table.gate;
+    sequence = piece.query.table.write_sequence;
   }
   if (count == 0) return cudaSuccess;
-  return LaunchQueryTasks(std::span(tasks).first(count), {gate, 0, false, misses}, stream);
+  return LaunchQueryTasks(std::span(tasks).first(count), {sequence, 0, false, misses}, stream);
 }
 
 }  // namespace
@@ -163,7 +165,7 @@ cudaError_t LaunchScatter(std::span<const ScatterPiece> pieces, const MissBuffer
                           cudaStream_t stream) {
   for (size_t first = 0; first < pieces.size(); first += kPiecesInLaunch) {
     const auto some = pieces.subspan(first, std::min(kPiecesInLaunch, pieces.size() - first));
-    cudaError_t error = ProbeAgain(some, misses, stream);
+    cudaError_t error = Reprobe(some, misses, stream);
     if (error == cudaSuccess) error = Scatter(some, misses, stream);
     if (error != cudaSuccess) return error;
   }

@@ -1,16 +1,16 @@
-// The device's data model for one table: slots in slabs of seven, two slabs per key, rows beside
-// them in a plain array. testing/host_device_cache/slab_table.h says what it means; this is the
-// same in the shape that the memory system rewards: one 64-byte line answers where a key is.
+// The device's data model of one table: slots in slabs of seven, two slabs per key, rows in a
+// separate plain array. testing/host_device_cache/slab_table.h defines its meaning; this is the
+// same model, laid out for the memory system: one 64-byte line says where a key is.
 //
 // A slab's header is two 32-bit words.
 //   control: bit 0 the writers' lock; bit 1 overflowed (a key whose first slab this is lives in its
 //     second one); bits 2 to 8 which slots hold a key; bits 9 to 31 a version that every change of
 //     the slab advances.
 //   stamps: four bits per slot, slot j at bits 4j: the stamp epoch of its last access.
-// Slot j's key is the 8-byte word SlabWordOfSlot(j) of the slab. The order looks odd: it is the one
-// in which four lanes that read 16 bytes each find matches, so that nothing has to be reordered.
+// Slot j's key is the 8-byte word SlabWordOfSlot(j) of the slab. This is the order in which four
+// lanes that read 16 bytes each find matches, so that nothing has to be reordered.
 //
-// The rules by which readers and writers share a slab are in slab_reader.cuh and slab_writer.cuh.
+// slab_reader.cuh and slab_writer.cuh define how readers and writers share a slab.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace hps {
 
 inline constexpr uint32_t kSlabSlots = 7;
 inline constexpr uint32_t kSlabsMin = 2;  // one slabset
-// Slots are numbered with 32 bits, of which the greatest number means none.
+// Slots have 32-bit numbers; the largest one means none.
 inline constexpr uint32_t kSlabsMax = (UINT32_MAX - 1) / kSlabSlots;
 
 struct alignas(64) Slab {
@@ -32,8 +32,8 @@ struct alignas(64) Slab {
 };
 static_assert(sizeof(Slab) == 64);
 
-// What has been done to a table, on the device; written by the writing kernels only. Held keys are
-// insertions - evictions - erased - cleared.
+// Counts of the changes to a table, on the device; only writing kernels change them. The number of
+// held keys is insertions - evictions - erased - cleared.
 struct TableCounters {
   uint64_t insertions;
   uint64_t evictions;
@@ -42,34 +42,33 @@ struct TableCounters {
   uint64_t cleared;
 };
 
-// How writers tell readers that they are at work: see slab_reader.cuh. One per device, zero at
-// first.
-struct WriterGate {
-  // The rows of all keys share this many locks, which stay in the device's L2: a lock in the row's
-  // slab would have each update of a row write a line of the slab too, for a fifth more time.
+// Shows readers whether writers are running: see slab_reader.cuh. One per device, initially zero.
+struct WriteSequence {
+  // The rows of all keys share these locks, which stay in the device's L2. With a lock in the row's
+  // slab each update of a row would also write a line of the slab, which takes a fifth more time.
   static constexpr uint32_t kRowLocks = 1 << 20;
 
-  // Low 20 bits: blocks at work; above: keys that were written. Apart, since beside updates alone a
-  // reader has less to check. Read together.
+  // Low 20 bits: running writer blocks; above: keys written. There are two words because a reader
+  // has less to check during updates only. They are read together.
   struct alignas(128) Words {
     unsigned long long slabs;  // of kernels that change slabs, and rows with them
     unsigned long long rows;   // of updates, which change rows that stay
   };
 
-  // Writers announce themselves in all copies, a reader looks at any one of them: all warps of a
-  // call would wait for each other at a single line.
+  // Writers change all copies, a reader reads any one of them: with a single line, all warps of a
+  // call would wait for each other.
   static constexpr uint32_t kCopies = 16;
   Words copies[kCopies];
   uint32_t row_locks[kRowLocks];  // bit 0: locked; above: a version
 };
 
-// One table's memory, passed to kernels by value. Slabs and counters are zero at first, all
+// One table's memory, passed to kernels by value. Slabs and counters are initially zero, all
 // pointers are device memory. Slot s of slab n has row n * kSlabSlots + s.
 struct TableView {
   Slab* slabs = nullptr;  // null: nothing is cached, every key is a miss
   std::byte* rows = nullptr;
   TableCounters* counters = nullptr;
-  WriterGate* gate = nullptr;
+  WriteSequence* write_sequence = nullptr;
   uint32_t slab_count = 0;  // at least kSlabsMin
   uint32_t row_bytes = 0;
   uint32_t row_stride_bytes = 0;  // RowStrideBytes(row_bytes)
@@ -84,9 +83,9 @@ constexpr uint64_t SlabBytes(uint32_t row_bytes) {
   return sizeof(Slab) + uint64_t{kSlabSlots} * RowStrideBytes(row_bytes);
 }
 
-// The stamp of the present. It advances with insertions, not with calls: while nothing is inserted
-// no query writes stamps, and sixteen values are enough, since a slot that was not touched for that
-// long has been evicted.
+// The current stamp epoch. It advances with insertions, not with calls: without insertions no query
+// writes stamps. Sixteen values suffice, because a slot that was not accessed for that long has
+// been evicted.
 inline constexpr uint32_t kStampEpochs = 16;
 constexpr uint32_t StampEpoch(uint64_t insertions, uint32_t slab_count) {
   const uint64_t step = uint64_t{slab_count} * kSlabSlots / 8;

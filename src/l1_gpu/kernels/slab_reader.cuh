@@ -1,39 +1,40 @@
-// How kernels read slabs while other kernels write them, without a lock.
+// How kernels read slabs, without a lock, while other kernels write them.
 //
-// The gate. Every writing block announces itself at the gate, in all its copies, before its first
-// change and takes its leave after its last one. A reader that saw the same quiet copy before it
-// read the slabs and after it read the rows ran beside no writer: all it saw was still. This costs
-// one load of a line that is always in L2, and is what happens nearly always. The first look is an
-// acquire: what the multiprocessor's own cache holds behind it was read behind it too, so that such
-// a reader may take slabs and rows from there, where the hot ones are.
+// The write sequence. Every writing block increments a word of the write sequence, in all copies,
+// before its first change, and ends its entry after its last one. A reader that saw the same
+// quiescent copy before it read the slabs and after it read the rows ran concurrently with no
+// writer, so nothing it read changed. This costs one load of a line that is always in L2, and is by
+// far the most frequent case. The first load is an acquire: everything that the multiprocessor's
+// own cache holds behind it was read behind it too, so such a reader may take slabs and rows from
+// that cache, where the hot ones are.
 //
-// What a slab says, keys and which slots are valid, changes under the lock of its control word; a
-// row that stays is overwritten under the lock of its key. Beside updates alone, which have a word
-// of their own at the gate, slabs are still: a key that is not found is not held, and a row is
-// whole whose lock was free and the same before it was read and after. (Locks go by keys, not by
-// slots, so that a reader fetches the lock while it fetches the slab.)
+// The content of a slab (keys, valid slots) changes under the lock of its control word. A row that
+// keeps its slot is overwritten under the lock of its key. Updates have a word of their own in the
+// write sequence. If only updates run, slabs do not change: a key that is not found is not held,
+// and a row is consistent if its lock was free and had the same value before and after the row was
+// read. (Locks are selected by key, not by slot, so that a reader fetches the lock while it fetches
+// the slab.)
 //
-// Beside other writers a reader checks slab by slab. The
-// reader reads control word A, the keys, the row's lock, then the row, and reads, with fences
-// between, the slot's key again, the control word and the row lock again (B). Where both are as
-// they were and were not locked, the slab stood still from A to B, so the key, which was read
-// between them, owned the row that was read between them, which nobody overwrote. (The first
-// probe's keys don't prove this: control word and keys are two sectors, which may be served in any
-// order.)
+// If other writers run, a reader checks slab by slab. It reads control word A, the keys, the row's
+// lock, then the row; then, with fences between, it reads the slot's key, the control word and the
+// row lock again (B). If both words are unchanged and were not locked, the slab did not change
+// between A and B. The key was read between them, so it owned the row that was read between them,
+// and no writer overwrote that row. (The keys of the first probe don't prove this: control word and
+// keys are two sectors, which may be served in any order.)
 //
-// A miss is checked by a search of its own: first slab A1, its keys; second slab A2, its keys; then
-// B2 and B1. At any time between A2 and B2 both slabs were as read, so that the key was in neither
-// of them, also if it was moved before or after. A slab that was locked when it was read proves
-// nothing. What can't be proved is read again, so a held key is never reported as a miss.
+// A miss is verified by a separate search: first slab A1, its keys; second slab A2, its keys; then
+// B2 and B1. At any time between A2 and B2 both slabs were as read, so the key was in neither of
+// them, even if it was moved before or after. A slab that was locked when it was read proves
+// nothing. Whatever can't be proved is read again, so a held key is never reported as a miss.
 //
 // Versions of slabs have 23 bits and wrap. A write changes a slab's version at most once for each
-// of its keys, a launch has at most kKeysPerWriteMax = 2^20 keys and one launch writes at a time.
-// The gate counts keys when their blocks take their leave (in 44 bits, which last for more than an
-// hour at full speed): between two looks at it versions advance
-// by no more than the keys counted between them and those of the launch that is at work at the
-// second look. Up to 2^22 + 2^20 of them can't wrap; a reader that slept through more reads again.
-// Versions of row locks have 31 bits: to wrap, as many updates would have to follow each other on
-// one lock while one tile is read.
+// of its keys, a launch has at most kKeysPerWriteMax = 2^20 keys, and one launch writes at a time.
+// The write sequence adds a block's keys when the block ends (in 44 bits, which last for more than
+// an hour at full speed). Between two loads of it, versions therefore advance by at most the keys
+// counted between them plus those of the launch that runs at the second load. Up to 2^22 + 2^20 of
+// them can't wrap; a reader that slept through more reads again. Versions of row locks have 31
+// bits: to wrap, that many updates would have to follow each other on one lock while one tile is
+// read.
 #pragma once
 
 #include <cstdint>
@@ -54,45 +55,48 @@ __device__ inline uint32_t ValidSlots(uint32_t control) {
   return control >> kControlValidShift & kControlValidMask;
 }
 
-// Of the words of WriterGate.
-inline constexpr uint32_t kGateKeysShift = 20;
-inline constexpr unsigned long long kGateBlocksMask = (1ull << kGateKeysShift) - 1;
+// Layout of the words of WriteSequence.
+inline constexpr uint32_t kSequenceKeysShift = 20;
+inline constexpr unsigned long long kSequenceBlocksMask = (1ull << kSequenceKeysShift) - 1;
 
-__device__ inline bool IsQuiet(unsigned long long gate) { return (gate & kGateBlocksMask) == 0; }
+__device__ inline bool IsQuiet(unsigned long long sequence) {
+  return (sequence & kSequenceBlocksMask) == 0;
+}
 __device__ inline bool VersionsMayHaveWrapped(unsigned long long before, unsigned long long after) {
-  return (after >> kGateKeysShift) - (before >> kGateKeysShift) >= 4 * kKeysPerWriteMax;
+  return (after >> kSequenceKeysShift) - (before >> kSequenceKeysShift) >= 4 * kKeysPerWriteMax;
 }
 
-using GateWords = WriterGate::Words;
+using SequenceWords = WriteSequence::Words;
 
-// The copy that this warp looks at, always the same.
-__device__ inline const GateWords* GateOfWarp(const WriterGate* gate) {
+// The copy that this warp reads, always the same.
+__device__ inline const SequenceWords* SequenceOfWarp(const WriteSequence* sequence) {
   const uint32_t warp = (blockIdx.x * blockDim.x + threadIdx.x) / kWarpLanes + blockIdx.y;
-  return gate->copies + warp % WriterGate::kCopies;
+  return sequence->copies + warp % WriteSequence::kCopies;
 }
 
-// x: of slabs; y: of rows.
-__device__ inline ulonglong2 LoadGate(const GateWords* words) {
+// x: the slabs word; y: the rows word.
+__device__ inline ulonglong2 LoadSequence(const SequenceWords* words) {
   return LoadRelaxed(reinterpret_cast<const ulonglong2*>(words));
 }
-__device__ inline ulonglong2 AcquireGate(const GateWords* words) {
+__device__ inline ulonglong2 AcquireSequence(const SequenceWords* words) {
   return LoadAcquire(reinterpret_cast<const ulonglong2*>(words));
 }
 
-// What else goes on while slabs are read.
-enum class Beside {
-  // So the gate says, which was acquired; it is looked at again, and what was read counts only if
-  // it still says so. Stamps are written all the same, by the uses of other queries.
-  kNobody,
-  kWriters,  // or nothing is known
+// Which writers may run while slabs are read.
+enum class Concurrency {
+  // No writer, according to an acquired load of the write sequence. The load is repeated
+  // afterwards, and the data counts only if it still shows no writer. Other queries may write
+  // stamps even then.
+  kQuiescent,
+  kWriters,  // any writer, or unknown
 };
 
 inline constexpr uint32_t kRowLocked = 1;
 inline constexpr uint32_t kRowVersionStep = 2;
 
-__device__ inline uint32_t* RowLockOf(WriterGate* gate, uint64_t key) {
-  static_assert(WriterGate::kRowLocks == 1u << 20);
-  return gate->row_locks + (static_cast<uint32_t>(key ^ key >> 32) * 0x9e3779b1u >> 12);
+__device__ inline uint32_t* RowLockOf(WriteSequence* sequence, uint64_t key) {
+  static_assert(WriteSequence::kRowLocks == 1u << 20);
+  return sequence->row_locks + (static_cast<uint32_t>(key ^ key >> 32) * 0x9e3779b1u >> 12);
 }
 
 struct SlabPair {
@@ -100,7 +104,7 @@ struct SlabPair {
   uint32_t second;
 };
 
-// A multiply and xor-shift mix, whose halves make two independent choices.
+// A multiply and xor-shift mix; its halves make two independent choices.
 __device__ inline SlabPair SlabsOf(uint64_t key, uint32_t slab_count) {
   constexpr uint64_t kMultiplier = 0xd6e8feb86659fd93;
   uint64_t hash = (key ^ key >> 32) * kMultiplier;
@@ -114,7 +118,7 @@ __device__ inline SlabPair SlabsOf(uint64_t key, uint32_t slab_count) {
   return slabs;
 }
 
-// Slot j's key is this one of the slab's keys: even words are the upper halves of 16-byte pieces.
+// The index of slot j's key in the slab: even words are the upper halves of 16-byte pieces.
 __device__ inline uint32_t KeyIndexOfSlot(uint32_t slot) {
   return slot < 4 ? 2 * slot : 2 * slot - 7;
 }
@@ -122,17 +126,17 @@ __device__ inline uint64_t* KeyOfSlot(Slab* slab, uint32_t slot) {
   return reinterpret_cast<uint64_t*>(slab->keys) + KeyIndexOfSlot(slot);
 }
 
-// What the owner lane of a key learns of a slab.
+// What the owner lane of a key learns about a slab.
 struct Probe {
   uint32_t control;
   uint32_t stamps;
   uint32_t matches;  // bit j: slot j is valid and holds the key
 };
 
-// Reads the slabs of up to kKeys keys, that of lane i's key being `slab` of lane i: four lanes read
-// a slab, 16 bytes each, so that each is one request of 64 bytes, and eight slabs are read with one
-// instruction. Lanes outside `wanted` keep what `probe` was. For all lanes of a warp.
-template <int kKeys, Beside kBeside = Beside::kWriters>
+// Reads the slabs of up to kKeys keys; lane i's `slab` is that of lane i's key. Four lanes read a
+// slab, 16 bytes each, so that each slab is one request of 64 bytes and one instruction reads eight
+// slabs. Lanes outside `wanted` keep their `probe`. For all lanes of a warp.
+template <int kKeys, Concurrency kConcurrency = Concurrency::kWriters>
 __device__ inline void ProbeSlabs(Slab* slabs, uint32_t slab, uint64_t key, uint32_t wanted,
                                   Probe& probe) {
   constexpr int kSteps = (kKeys + 7) / 8;
@@ -146,7 +150,8 @@ __device__ inline void ProbeSlabs(Slab* slabs, uint32_t slab, uint64_t key, uint
     words[step] = make_uint4(0, 0, 0, 0);
     if ((wanted >> owner & 1) == 0) continue;
     const uint4* const from = reinterpret_cast<const uint4*>(slabs + owners_slab) + part;
-    words[step] = kBeside == Beside::kNobody ? LoadNear(from) : LoadRelaxed(from);
+    words[step] =
+        kConcurrency == Concurrency::kQuiescent ? LoadRelaxedCta(from) : LoadRelaxed(from);
   }
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
@@ -173,8 +178,8 @@ __device__ inline uint32_t WithStamp(uint32_t stamps, uint32_t slot, uint32_t st
   return (stamps & ~(15u << 4 * slot)) | stamp << 4 * slot;
 }
 
-// What a whole warp finds out about one slab and one key, in proper order: the control word, then
-// the keys. False: the slab was locked.
+// Reads one slab for one key with a whole warp, in the required order: the control word, then the
+// keys. False: the slab was locked.
 __device__ inline bool SearchSlab(Slab* slab, uint64_t key, uint32_t* control, uint32_t* matches) {
   const uint32_t lane = threadIdx.x % kWarpLanes;
   *control = __shfl_sync(kAllLanes, LoadRelaxed(&slab->control), 0);

@@ -1,18 +1,18 @@
-// How kernels change slabs. All writes of a device run one kernel after the other; within a kernel
-// warps write at the same time.
+// How kernels change slabs. The writing kernels of a device run one after the other; within a
+// kernel, warps write concurrently.
 //
-// A slab is locked by setting bit 0 of its control word, and unlocked by a store of the new word
-// with a new version, behind a fence that puts rows, keys and stamps before it. Another fence after
-// the lock keeps them behind it: a reader that sees any of them sees the lock.
+// A slab is locked by setting bit 0 of its control word. It is unlocked by a store of the new word
+// with a new version, behind a fence that orders rows, keys and stamps before it. Another fence
+// after the lock orders them behind it: a reader that sees any of them sees the lock.
 //
-// An update changes no slab: it locks rows by their keys (WriterGate::row_locks) in the same
-// manner, and announces itself at the gate's other word.
+// An update changes no slab: it locks rows by their keys (WriteSequence::row_locks) in the same
+// way, and uses the other word of the write sequence.
 //
-// No deadlock: nobody waits while it holds a lock. Locks are tried, in ascending order of slabs,
-// and who fails gives back what it has and tries again with the next round of its warp. No
-// livelock: at any time the holder of the highest slab either has all it needs or tries a higher
-// one, which then nobody else holds; so some try always succeeds, and the keys of a launch are
-// finite. (A third slab is only tried for a move, which can be done without.)
+// No deadlock: no warp waits while it holds a lock. Locks are tried in ascending order of slabs; a
+// warp that fails releases its locks and tries again in its next round. No livelock: at any time
+// the holder of the highest locked slab either has all its locks or tries a higher slab, which no
+// other warp holds. So some try always succeeds, and the keys of a launch are finite. (A third slab
+// is only tried for a move, which is optional.)
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct WriteLaunch {
 __device__ inline bool TryLock(Slab* slab) {
   return (atomicOr(&slab->control, kControlLocked) & kControlLocked) == 0;
 }
-// Behind a fence of every lane that wrote to the slab, and a __syncwarp.
+// Call after a fence of every lane that wrote to the slab, and a __syncwarp.
 __device__ inline void Unlock(Slab* slab, uint32_t control) {
   StoreRelaxed(&slab->control, control & ~kControlLocked);
 }
@@ -50,42 +50,46 @@ __device__ inline uint32_t FreeSlot(uint32_t control) {
   return __ffs(~ValidSlots(control) & kControlValidMask) - 1;
 }
 
-// One of the two words of the gate.
-using GateWord = unsigned long long GateWords::*;
+// One of the two words of the write sequence.
+using SequenceWord = unsigned long long SequenceWords::*;
 
-// Adds to a word of all copies of the gate, whatever the size of the block.
-__device__ inline void AddToGate(WriterGate* gate, GateWord word, unsigned long long amount) {
-  for (uint32_t copy = threadIdx.x; copy < WriterGate::kCopies; copy += blockDim.x)
-    atomicAdd(&(gate->copies[copy].*word), amount);
+// Adds to a word in all copies of the write sequence, for any block size.
+__device__ inline void AddToSequence(WriteSequence* sequence, SequenceWord word,
+                                     unsigned long long amount) {
+  for (uint32_t copy = threadIdx.x; copy < WriteSequence::kCopies; copy += blockDim.x)
+    atomicAdd(&(sequence->copies[copy].*word), amount);
 }
 
-// Announces a writing block at a word of the gate, before its first lock. For all threads of a
-// block.
-__device__ inline void EnterGate(WriterGate* gate, GateWord word) {
-  AddToGate(gate, word, 1);
-  if (threadIdx.x < WriterGate::kCopies) FenceGpu();
+// Registers a writing block at a word of the write sequence, before its first lock. For all threads
+// of a block.
+__device__ inline void BeginWrites(WriteSequence* sequence, SequenceWord word) {
+  AddToSequence(sequence, word, 1);
+  if (threadIdx.x < WriteSequence::kCopies) FenceGpu();
   __syncthreads();
 }
-// Takes leave, after the last unlock of the block, which wrote at most `key_count` keys, at least
-// one: else the word would be again what it was before.
-__device__ inline void LeaveGate(WriterGate* gate, GateWord word, uint32_t key_count) {
+// Ends the block's entry after its last unlock. The block wrote at most `key_count` keys, and
+// `key_count` is at least one: otherwise the word would have its old value again.
+__device__ inline void EndWrites(WriteSequence* sequence, SequenceWord word, uint32_t key_count) {
   __syncthreads();
-  if (threadIdx.x < WriterGate::kCopies) FenceGpu();
-  AddToGate(gate, word, (static_cast<unsigned long long>(key_count) << kGateKeysShift) - 1);
+  if (threadIdx.x < WriteSequence::kCopies) FenceGpu();
+  AddToSequence(sequence, word,
+                (static_cast<unsigned long long>(key_count) << kSequenceKeysShift) - 1);
 }
 
-// Runs write(first key of a tile) for the block's warps over all tiles, within a word of the gate.
+// Runs write(first key of a tile) for the block's warps over all tiles, registered at a word of the
+// write sequence.
 template <int kTileKeys, typename Write>
-__device__ inline void WriteTiles(const WriteLaunch& launch, GateWord word, const Write& write) {
-  WriterGate* const gate = launch.view.table.gate;
-  EnterGate(gate, word);
+__device__ inline void WriteTiles(const WriteLaunch& launch, SequenceWord word,
+                                  const Write& write) {
+  WriteSequence* const sequence = launch.view.table.write_sequence;
+  BeginWrites(sequence, word);
   const uint32_t warps = blockDim.x / kWarpLanes;
   const uint32_t stride = gridDim.x * warps;
   for (uint32_t tile = blockIdx.x * warps + threadIdx.x / kWarpLanes; tile < launch.tile_count;
        tile += stride) {
     write(tile * kTileKeys);
   }
-  LeaveGate(gate, word,
+  EndWrites(sequence, word,
             (launch.tile_count / stride + 1) * warps * static_cast<uint32_t>(kTileKeys));
 }
 
@@ -96,7 +100,7 @@ __device__ inline void AddToCounter(uint64_t* counter, uint32_t amount) {
     atomicAdd(reinterpret_cast<unsigned long long*>(counter), static_cast<unsigned long long>(sum));
 }
 
-// Where the table holds lane i's key while nothing is inserted: no lock is needed to know it.
+// The slot that holds lane i's key. No lock is needed, because nothing is inserted meanwhile.
 template <int kTileKeys>
 __device__ inline uint32_t HeldSlot(const TableView& table, uint64_t key, bool active) {
   const SlabPair pair = SlabsOf(key, table.slab_count);
@@ -124,7 +128,7 @@ inline WriteLaunch LaunchOfWrite(const WriteView& write) {
   return launch;
 }
 
-// Multiprocessors of the current device.
+// The number of multiprocessors of the current device.
 inline uint32_t MultiprocessorCount() {
   int device = 0, count = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
@@ -134,9 +138,9 @@ inline uint32_t MultiprocessorCount() {
   return static_cast<uint32_t>(count);
 }
 
-// Cuts the write into tiles of a warp and gives the blocks for them: as many as run at a time, or
-// are allowed. A block goes through many tiles: were there a block for every few of them, their
-// atomics on the gate and the counters alone would take longer than the rows.
+// Divides the write into tiles of a warp and returns the number of blocks: as many as run at a
+// time, or are allowed. A block processes many tiles: with a block per few tiles, the atomics on
+// the write sequence and the counters alone would take longer than the rows.
 inline uint32_t SetTiles(WriteLaunch& launch, uint32_t tile_keys, uint32_t threads,
                          uint32_t blocks_per_multiprocessor) {
   launch.tile_count = (launch.view.key_count + tile_keys - 1) / tile_keys;

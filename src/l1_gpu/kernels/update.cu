@@ -10,7 +10,7 @@ constexpr int kThreads = 256;
 __global__ void __launch_bounds__(kThreads)
     EraseKernel(const __grid_constant__ WriteLaunch launch) {
   uint32_t erased = 0;
-  WriteTiles<kEraseTileKeys>(launch, &GateWords::slabs,
+  WriteTiles<kEraseTileKeys>(launch, &SequenceWords::slabs,
                              [&](uint32_t first) { erased += EraseTile(launch, first); });
   AddToCounter(&launch.view.table.counters->erased, erased);
 }
@@ -18,9 +18,9 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Rows, int kBlocks>
 cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
   LaunchShape shape = {SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks), kThreads, stream};
-  // That share would leave room for one block on a multiprocessor; an update that may have all that
-  // the device runs has several there.
-  if (launch.view.blocks_max != 0) shape.shared_percent = kSharedPercentBeside;
+  // With this share only one block would fit on a multiprocessor. An update that may use the whole
+  // device runs several there.
+  if (launch.view.blocks_max != 0) shape.shared_percent = kSharedPercentConcurrent;
   return LaunchKernel<UpdateKernel<Rows, kThreads, kBlocks>>(shape, launch);
 }
 

@@ -1,4 +1,4 @@
-// Overwrites and removes keys that are held.
+// Overwrites and removes held keys.
 //
 // Bound of an update: per key it reads the key, a slab of 64 bytes and the new row and writes the
 // row; a scatter by known index reads and writes the row only.
@@ -19,9 +19,10 @@ __device__ inline uint32_t UpdateTile(const WriteLaunch& launch, uint32_t first)
     Rows::Stage(places, launch.view.key_count - first);
   const bool active = lane < Rows::kTileKeys && first + lane < launch.view.key_count;
   uint64_t key = 0;
-  if (active) key = LoadOnce(reinterpret_cast<const uint64_t*>(launch.view.keys) + first + lane);
+  if (active)
+    key = LoadNonCoherent(reinterpret_cast<const uint64_t*>(launch.view.keys) + first + lane);
   const uint32_t slot = HeldSlot<Rows::kTileKeys>(table, key, active);
-  uint32_t* const row_lock = RowLockOf(table.gate, key);
+  uint32_t* const row_lock = RowLockOf(table.write_sequence, key);
   bool pending = slot != kNoSlot;
   const uint32_t updated = pending ? 1 : 0;
   while (__any_sync(kAllLanes, pending)) {
@@ -46,7 +47,7 @@ template <typename Rows, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     UpdateKernel(const __grid_constant__ WriteLaunch launch) {
   uint32_t updated = 0;
-  WriteTiles<Rows::kTileKeys>(launch, &GateWords::rows,
+  WriteTiles<Rows::kTileKeys>(launch, &SequenceWords::rows,
                               [&](uint32_t first) { updated += UpdateTile<Rows>(launch, first); });
   AddToCounter(&launch.view.table.counters->updates, updated);
 }
@@ -58,7 +59,8 @@ __device__ inline uint32_t EraseTile(const WriteLaunch& launch, uint32_t first) 
   const uint32_t lane = threadIdx.x % kWarpLanes;
   const bool active = first + lane < launch.view.key_count;
   uint64_t key = 0;
-  if (active) key = LoadOnce(reinterpret_cast<const uint64_t*>(launch.view.keys) + first + lane);
+  if (active)
+    key = LoadNonCoherent(reinterpret_cast<const uint64_t*>(launch.view.keys) + first + lane);
   const uint32_t slot = HeldSlot<kEraseTileKeys>(table, key, active);
   Slab* const slab = table.slabs + slot / kSlabSlots;
   bool pending = slot != kNoSlot;
@@ -68,7 +70,7 @@ __device__ inline uint32_t EraseTile(const WriteLaunch& launch, uint32_t first) 
     if (pending) control = atomicOr(&slab->control, kControlLocked);
     if ((control & kControlLocked) != 0) continue;
     FenceGpu();
-    // A duplicate of the key may have been here before.
+    // A duplicate of the key may have been erased here already.
     const uint32_t without = WithoutSlot(control, slot % kSlabSlots);
     erased += without != control ? 1 : 0;
     Unlock(slab, without != control ? without + kControlVersionStep : control);

@@ -227,7 +227,7 @@ void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
   if (count == 0) return;
   const RowBatch batch = {
       .keys = keys(), .rows = RowsOf(count), .versions = {versions_.get(), count}};
-  const absl::Status replaced = l1.Replace(batch, order_.epoch).status();
+  const absl::Status replaced = l1.InsertIfAbsent(batch, order_.epoch).status();
   // Its writer has too much to do: nothing is wrong with the level.
   if (absl::IsResourceExhausted(replaced)) return service_.CountDroppedPromotion();
   if (!replaced.ok()) order_.counters->l1_errors().Add(replaced.code());

@@ -181,7 +181,7 @@ StagedFetch::Piece& StagedFetch::AddPiece(const TableWork& table, size_t first,
   piece.query_number = static_cast<size_t>(table.first_query - queries_.data());
   piece.keys = keys;
   piece.first = first;
-  piece.brought = false;
+  piece.on_device = false;
   piece.fetched.store(false, std::memory_order_relaxed);
   row_count_ += keys.size();
   bytes_ += keys.size() * table.table->row_bytes();
@@ -247,16 +247,16 @@ void StagedFetch::BringFetched() {
   HostRows rows;
   for (size_t i = brought_.end; i < ready.end; ++i) {
     Piece& piece = pieces_[i];
-    piece.brought = piece.hit_count > 0;
-    if (!piece.brought) continue;
+    piece.on_device = piece.hit_count > 0;
+    if (!piece.on_device) continue;
     if (rows.row_count > 0 && rows.row(rows.row_count) == piece.rows.data) {
       rows.row_count += piece.keys.size();
       continue;
     }
-    lookup_.Bring(rows);
+    lookup_.CopyAhead(rows);
     rows = piece.rows;
   }
-  lookup_.Bring(rows);
+  lookup_.CopyAhead(rows);
   brought_ = ready;
 }
 
@@ -290,10 +290,11 @@ void StagedFetch::AddReady(const Piece& piece) {
   if (!ready_.empty()) {
     DeviceRowPiece& last = ready_.back();
     if (last.query == piece.query_number && last.first + last.statuses.size() == piece.first &&
-        last.rows.row(last.rows.row_count) == piece.rows.data && last.brought == piece.brought) {
+        last.rows.row(last.rows.row_count) == piece.rows.data &&
+        last.on_device == piece.on_device) {
       last.statuses = statuses.subspan(last.first, last.statuses.size() + piece.keys.size());
       last.rows.row_count += piece.keys.size();
-      last.probe_again |= changed;
+      last.reprobe |= changed;
       return;
     }
   }
@@ -301,8 +302,8 @@ void StagedFetch::AddReady(const Piece& piece) {
                     .first = piece.first,
                     .statuses = statuses.subspan(piece.first, piece.keys.size()),
                     .rows = piece.rows,
-                    .probe_again = changed,
-                    .brought = piece.brought});
+                    .reprobe = changed,
+                    .on_device = piece.on_device});
 }
 
 void StagedFetch::NoteOutcomes(std::span<TableWork> tables) {

@@ -86,7 +86,7 @@ class StagedFetch final : private Crew::Work {
     std::span<const Key> keys;
     size_t first = 0;  // index of its first key among the query's misses
     HostRows rows;
-    bool brought = false;
+    bool on_device = false;
     std::atomic<bool> fetched{false};  // what follows, and the rows, are written before
     absl::StatusCode code = absl::StatusCode::kOk;
     size_t hit_count = 0;

@@ -29,7 +29,7 @@ class MissingCall final : public DeviceCall {
   struct Answer {
     KeyStatus status = kUnanswered;
     std::vector<std::byte> row;
-    bool probe_again = false;
+    bool reprobe = false;
   };
 
   absl::Status Begin(std::span<const DeviceCacheQuery> queries, Stream) override {
@@ -66,7 +66,7 @@ class MissingCall final : public DeviceCall {
     staged_rows_ += rows.row_count;
     return rows;
   }
-  absl::Status Bring(const HostRows& rows) override {
+  absl::Status CopyAhead(const HostRows& rows) override {
     rows_brought.push_back(rows.row_count);
     for (size_t i = 0; i < rows.row_count; ++i) {
       EXPECT_FALSE(is_brought_[PlaceOf(rows.row(i))]) << "brought twice";
@@ -83,22 +83,22 @@ class MissingCall final : public DeviceCall {
         Answer& answer = answers[begin_[piece.query] + piece.first + i];
         EXPECT_EQ(answer.status, kUnanswered) << "answered twice";
         answer.status = piece.statuses[i];
-        answer.probe_again = piece.probe_again;
-        EXPECT_TRUE(!piece.brought || is_brought_[PlaceOf(piece.rows.row(i))]);
+        answer.reprobe = piece.reprobe;
+        EXPECT_TRUE(!piece.on_device || is_brought_[PlaceOf(piece.rows.row(i))]);
         if (answer.status == KeyStatus::kHitL2)
           answer.row.assign(piece.rows.row(i), piece.rows.row(i) + kRowBytes);
       }
     }
     return absl::OkStatus();
   }
-  absl::Status Widen() override { return absl::OkStatus(); }
+  absl::Status ConvertToFloat32() override { return absl::OkStatus(); }
   absl::Status Wait(Deadline) override { return absl::OkStatus(); }
   LookupCounts counts(size_t) const override { return {}; }
   void Return() override {}
 
   std::vector<Answer> answers;                 // by the number of the miss
   std::vector<std::vector<size_t>> rows_sent;  // of each piece of each Finish
-  std::vector<size_t> rows_brought;            // of each Bring
+  std::vector<size_t> rows_brought;            // of each CopyAhead
   size_t known_at_a_time = SIZE_MAX / 2;       // misses that a Peek finds
   size_t staging_rows = 10'000;
 
@@ -393,8 +393,8 @@ TEST_F(StagedFetchTest, PiecesThatAChangeHasMetAreProbedAgain) {
                       }});
   fetch_->Fetch(works_, queries_, kSendWaitMax);
   ExpectAnswers();
-  EXPECT_FALSE(cache_.call.answers[0].probe_again);
-  EXPECT_TRUE(cache_.call.answers[39].probe_again);
+  EXPECT_FALSE(cache_.call.answers[0].reprobe);
+  EXPECT_TRUE(cache_.call.answers[39].reprobe);
   a_.served->epochs().Publish(open);
 }
 

@@ -37,7 +37,7 @@ TEST_F(GrpcServerTest, AnswersRowsOfEverySize) {
     const grpc::Status status = Infer(Request(keys), &response);
     ASSERT_TRUE(status.ok()) << status.error_message();
     EXPECT_EQ(response.model_name(), "m");
-    EXPECT_EQ(response.model_version(), "1");
+    EXPECT_EQ(response.model_version(), "2");  // one for each import
     EXPECT_EQ(response.id(), "17");
     ASSERT_EQ(response.outputs_size(), 1);
     EXPECT_EQ(response.outputs(0).name(), "t");

@@ -4,9 +4,9 @@
 //
 //   INSTANTIATE_TEST_SUITE_P(Host, DeviceCacheContractTest, testing::Values(setup...));
 //
-// This header holds the tests of single operations. It includes those of how rows travel and what
-// they become, in device_cache_contract_rows.h, and those that run long random or concurrent
-// histories, in device_cache_contract_random.h.
+// This header tests single operations. It includes device_cache_contract_rows.h, which tests the
+// transfer and conversion of rows, and device_cache_contract_random.h, which runs long random and
+// concurrent histories.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -90,7 +90,7 @@ TEST_P(DeviceCacheContractTest, HoldsRowsOfAnyWidth) {
     Key next = 0;
     for (size_t count : {0, 1, 31, 32, 33, 100}) {
       const std::vector<Key> keys = Sequence(next, count);
-      EXPECT_EQ(Replace(table, keys, 7), 0u);
+      EXPECT_EQ(InsertIfAbsent(table, keys, 7), 0u);
       const ContractQuery query = Lookup(table, keys);
       EXPECT_EQ(query.counts[KeyStatus::kHitL1], count) << row_bytes;
       for (size_t i = 0; i < count; ++i) ASSERT_TRUE(query.Holds(i, 7)) << row_bytes;
@@ -105,7 +105,7 @@ TEST_P(DeviceCacheContractTest, EveryKeyIsLegal) {
   const StampedTable table = OpenTable(16, 100);
   const std::vector<Key> keys = {0, -1, 1, INT64_MIN, INT64_MAX, INT64_MIN + 1, int64_t{1} << 32};
   EXPECT_EQ(Held(table, keys, [](Key) { return 1; }).size(), 0u);
-  Replace(table, keys, 1);
+  InsertIfAbsent(table, keys, 1);
   EXPECT_EQ(Held(table, keys, [](Key) { return 1; }), keys);
   std::vector<Key> dumped = DumpAll(table);
   EXPECT_THAT(dumped, testing::UnorderedElementsAreArray(keys));
@@ -117,7 +117,7 @@ TEST_P(DeviceCacheContractTest, EveryKeyIsLegal) {
 
 TEST_P(DeviceCacheContractTest, ALookUpAnswersEveryDuplicate) {
   const StampedTable table = OpenTable(24, 100);
-  Replace(table, {5}, 1);
+  InsertIfAbsent(table, {5}, 1);
   const auto source = [](size_t, Key key) {
     return key == 9 ? BelowAnswer{KeyStatus::kHitL3, 4} : BelowAnswer{KeyStatus::kHitL2, 3};
   };
@@ -140,7 +140,7 @@ TEST_P(DeviceCacheContractTest, AllKeysMayBeTheSame) {
   ContractQuery query = Lookup(table, same, source);
   EXPECT_EQ(query.misses.size(), 1u);
   EXPECT_EQ(query.counts[KeyStatus::kHitL3], same.size());
-  Replace(table, same, 2);
+  InsertIfAbsent(table, same, 2);
   EXPECT_EQ(table.table->Statistics().entries, 1u);
   query = Lookup(table, same);
   EXPECT_EQ(query.counts[KeyStatus::kHitL1], same.size());
@@ -165,7 +165,7 @@ TEST_P(DeviceCacheContractTest, OfDuplicatesInABatchOneStaysWhole) {
     }
   };
   StampedBatch inserted(table, keys, versions);
-  ASSERT_TRUE(table.table->Replace(inserted.batch(), 0).ok());
+  ASSERT_TRUE(table.table->InsertIfAbsent(inserted.batch(), 0).ok());
   Flush(table);
   EXPECT_EQ(table.table->Statistics().entries, 2u);
   expect_one_of_them(1, 100);
@@ -176,17 +176,17 @@ TEST_P(DeviceCacheContractTest, OfDuplicatesInABatchOneStaysWhole) {
   expect_one_of_them(101, 200);
 }
 
-TEST_P(DeviceCacheContractTest, ReplaceLeavesHeldKeysAlone) {
+TEST_P(DeviceCacheContractTest, InsertIfAbsentLeavesHeldKeysAlone) {
   const StampedTable table = OpenTable(16, 100);
-  Replace(table, {1, 2}, 1);
-  Replace(table, {1, 2, 3}, 2);
+  InsertIfAbsent(table, {1, 2}, 1);
+  InsertIfAbsent(table, {1, 2, 3}, 2);
   Held(table, {1, 2}, [](Key) { return 1; });
   EXPECT_EQ(Held(table, {1, 2, 3}, [](Key key) { return key == 3 ? 2 : 1; }).size(), 3u);
 }
 
 TEST_P(DeviceCacheContractTest, UpdateOverwritesHeldKeysAndInsertsNothing) {
   const StampedTable table = OpenTable(100, 100);
-  Replace(table, {1, 2}, 5);
+  InsertIfAbsent(table, {1, 2}, 5);
   Update(table, {2, 3}, 4);  // the applier orders versions, not the cache
   EXPECT_EQ(Held(table, {1, 2, 3}, [](Key key) { return key == 2 ? 4 : 5; }),
             (std::vector<Key>{1, 2}));
@@ -195,30 +195,30 @@ TEST_P(DeviceCacheContractTest, UpdateOverwritesHeldKeysAndInsertsNothing) {
 
 TEST_P(DeviceCacheContractTest, ErasedKeysMissUntilInsertedAgain) {
   const StampedTable table = OpenTable(16, 100);
-  Replace(table, Sequence(0, 50), 1);
+  InsertIfAbsent(table, Sequence(0, 50), 1);
   Erase(table, Sequence(25, 50));
   EXPECT_EQ(Held(table, Sequence(0, 80), [](Key) { return 1; }), Sequence(0, 25));
   EXPECT_EQ(table.table->Statistics().entries, 25u);
-  Replace(table, Sequence(25, 5), 2);
+  InsertIfAbsent(table, Sequence(25, 5), 2);
   EXPECT_EQ(Held(table, Sequence(0, 80), [](Key key) { return key < 25 ? 1 : 2; }),
             Sequence(0, 30));
 }
 
 TEST_P(DeviceCacheContractTest, ClearRemovesEverything) {
   const StampedTable table = OpenTable(16, 1000);
-  Replace(table, Sequence(0, 1000), 1);
+  InsertIfAbsent(table, Sequence(0, 1000), 1);
   ASSERT_EQ(table.table->Clear(), absl::OkStatus());
   Flush(table);
   EXPECT_EQ(table.table->Statistics().entries, 0u);
   EXPECT_TRUE(Held(table, Sequence(0, 1000), [](Key) { return 1; }).empty());
   EXPECT_TRUE(DumpAll(table).empty());
-  Replace(table, Sequence(0, 10), 2);
+  InsertIfAbsent(table, Sequence(0, 10), 2);
   EXPECT_EQ(Held(table, Sequence(0, 10), [](Key) { return 2; }).size(), 10u);
 }
 
 TEST_P(DeviceCacheContractTest, WritesOfNothingDoNothing) {
   const StampedTable table = OpenTable(16, 100);
-  EXPECT_EQ(Replace(table, {}, 1), 0u);
+  EXPECT_EQ(InsertIfAbsent(table, {}, 1), 0u);
   Update(table, {}, 1);
   Erase(table, {});
   EXPECT_EQ(table.table->RaiseWatermarks({}, 1, kNoDeadline), absl::OkStatus());
@@ -240,7 +240,8 @@ TEST_P(DeviceCacheContractTest, WritesRefuseMalformedBatches) {
   short_of_rows.rows.row_count = 1;
   StampedBatch wide(wider, {1, 2}, 1);
   for (const RowBatch& batch : {with_absent, short_of_rows, wide.batch()}) {
-    EXPECT_EQ(table.table->Replace(batch, 0).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(table.table->InsertIfAbsent(batch, 0).status().code(),
+              absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(table.table->Update(batch, kNoDeadline).code(), absl::StatusCode::kInvalidArgument);
   }
   Flush(table);
@@ -250,7 +251,7 @@ TEST_P(DeviceCacheContractTest, WritesRefuseMalformedBatches) {
 TEST_P(DeviceCacheContractTest, ABatchMayBeLargerThanTheCache) {
   const StampedTable table = OpenSmallestTable(64);
   const std::vector<Key> keys = Sequence(-2500, 5000);
-  Replace(table, keys, 1);
+  InsertIfAbsent(table, keys, 1);
   const std::vector<Key> held = Held(table, keys, [](Key) { return 1; });
   const LevelStatistics statistics = table.table->Statistics();
   EXPECT_GE(held.size(), 7u);
@@ -264,7 +265,7 @@ TEST_P(DeviceCacheContractTest, OutputsMayBeMisalignedAndStrided) {
   for (size_t row_bytes : ContractRowBytes()) {
     const StampedTable table = OpenTable(row_bytes, 100);
     StampedBatch batch(table, Sequence(0, 30), std::vector<Version>(30, 1), 5);
-    ASSERT_TRUE(table.table->Replace(batch.batch(), 0).ok());
+    ASSERT_TRUE(table.table->InsertIfAbsent(batch.batch(), 0).ok());
     Flush(table);
     const auto source = [](size_t, Key) { return BelowAnswer{KeyStatus::kHitL2, 1}; };
     for (size_t offset : {1, 2, 4, 8, 15}) {
@@ -283,7 +284,7 @@ TEST_P(DeviceCacheContractTest, OneCallAsksManyTablesOfDifferentWidths) {
   std::vector<StampedTable> tables;
   for (size_t row_bytes : ContractRowBytes())
     tables.push_back(OpenTable(row_bytes, 100, 100 + row_bytes));
-  for (const StampedTable& table : tables) Replace(table, Sequence(0, 50), 1);
+  for (const StampedTable& table : tables) InsertIfAbsent(table, Sequence(0, 50), 1);
   std::vector<ContractQuery> queries;
   for (size_t i = 0; i < tables.size(); ++i) {
     queries.push_back({.table = &tables[i], .keys = Sequence(40, i * 7)});
@@ -340,24 +341,24 @@ TEST_P(DeviceCacheContractTest, WhatHasNoRowGetsTheDefaultRow) {
   }
 }
 
-// Without it a reader that missed, while another one promoted and a change passed, would be shown
-// the new row now and the old one, from the cache, next time.
+// Without the second probe, a reader that missed while another one promoted and a change passed
+// would see the new row now and the old one, from the cache, next time.
 TEST_P(DeviceCacheContractTest, ProbingAgainPrefersWhatTheCacheHoldsByNow) {
   const StampedTable table = OpenTable(16, 100);
   const auto source = [](size_t, Key) { return BelowAnswer{KeyStatus::kHitL3, 2}; };
-  for (bool probe_again : {false, true}) {
+  for (bool reprobe : {false, true}) {
     ContractQuery query{.table = &table, .keys = {1, 2, 1, 3}};
     Lookup({&query, 1}, {.source = source,
                          .before_finish =
                              [&] {
-                               Replace(table, {1, 3}, 1);
+                               InsertIfAbsent(table, {1, 3}, 1);
                              },
-                         .probe_again = [=] { return probe_again; }});
+                         .reprobe = [=] { return reprobe; }});
     EXPECT_EQ(query.missed_positions, 4u);
-    EXPECT_EQ(query.counts[KeyStatus::kHitL1], probe_again ? 3u : 0u);
-    EXPECT_EQ(query.counts[KeyStatus::kHitL3], probe_again ? 1u : 4u);
+    EXPECT_EQ(query.counts[KeyStatus::kHitL1], reprobe ? 3u : 0u);
+    EXPECT_EQ(query.counts[KeyStatus::kHitL3], reprobe ? 1u : 4u);
     for (size_t i = 0; i < 4; ++i)
-      EXPECT_TRUE(query.Holds(i, probe_again && query.keys[i] != 2 ? 1 : 2)) << i;
+      EXPECT_TRUE(query.Holds(i, reprobe && query.keys[i] != 2 ? 1 : 2)) << i;
     ASSERT_EQ(table.table->Clear(), absl::OkStatus());
     Flush(table);
   }
@@ -367,30 +368,30 @@ TEST_P(DeviceCacheContractTest, TheFenceRefusesPromotionsOlderThanAChange) {
   const StampedTable table = OpenTable(16, 100);
   const std::vector<Key> changed = {1, -1};
   ASSERT_EQ(table.table->RaiseWatermarks(changed, 5, kNoDeadline), absl::OkStatus());
-  EXPECT_EQ(Replace(table, changed, 1, 4), 2u);
+  EXPECT_EQ(InsertIfAbsent(table, changed, 1, 4), 2u);
   EXPECT_TRUE(Held(table, changed, [](Key) { return 1; }).empty());
   EXPECT_EQ(table.table->Statistics().refused, 2u);
-  // Watermarks outlive what the table held.
+  // Watermarks outlive the table's rows.
   ASSERT_EQ(table.table->Clear(), absl::OkStatus());
-  EXPECT_EQ(Replace(table, changed, 1, 4), 2u);
-  EXPECT_EQ(Replace(table, changed, 2, 5), 0u);
+  EXPECT_EQ(InsertIfAbsent(table, changed, 1, 4), 2u);
+  EXPECT_EQ(InsertIfAbsent(table, changed, 2, 5), 0u);
   EXPECT_EQ(Held(table, changed, [](Key) { return 2; }), changed);
 }
 
 TEST_P(DeviceCacheContractTest, TheFenceKeepsErasedKeysOut) {
   const StampedTable table = OpenTable(16, 100);
-  Replace(table, {1}, 1);
+  InsertIfAbsent(table, {1}, 1);
   const std::vector<Key> erased = {1};
   ASSERT_EQ(table.table->RaiseWatermarks(erased, 1, kNoDeadline), absl::OkStatus());
   Erase(table, erased);
-  EXPECT_EQ(Replace(table, {1}, 1, 0), 1u);
+  EXPECT_EQ(InsertIfAbsent(table, {1}, 1, 0), 1u);
   EXPECT_TRUE(Held(table, {1}, [](Key) { return 1; }).empty());
 }
 
 TEST_P(DeviceCacheContractTest, DumpsEveryKeyOnce) {
   const StampedTable table = OpenTable(4, 3000);
   EXPECT_TRUE(DumpAll(table).empty());
-  Replace(table, Sequence(-1500, 3000), 1);
+  InsertIfAbsent(table, Sequence(-1500, 3000), 1);
   const std::vector<Key> held = Held(table, Sequence(-1500, 3000), [](Key) { return 1; });
   for (size_t buffer_keys : {DeviceCacheTable::kDumpKeysMin, size_t{1000}, size_t{100'000}})
     EXPECT_THAT(DumpAll(table, buffer_keys), testing::UnorderedElementsAreArray(held));
@@ -398,7 +399,7 @@ TEST_P(DeviceCacheContractTest, DumpsEveryKeyOnce) {
 
 TEST_P(DeviceCacheContractTest, DumpRefusesASmallBufferAndEndsBeyondTheEnd) {
   const StampedTable table = OpenTable(4, 100);
-  Replace(table, {1}, 1);
+  InsertIfAbsent(table, {1}, 1);
   std::vector<Key> buffer(DeviceCacheTable::kDumpKeysMin);
   uint64_t cursor = 0;
   EXPECT_EQ(table.table->Dump(&cursor, std::span(buffer).first(buffer.size() - 1), kNoDeadline)
@@ -453,7 +454,7 @@ TEST_P(DeviceCacheContractTest, BeginRefusesWhatItCantDoAndMayBeTriedAgain) {
   bad.default_row = {&short_default_row, 1};
   EXPECT_EQ(begin({bad}), absl::StatusCode::kInvalidArgument);
   bad = good;
-  bad.widen_from = Dtype::kFloat16;  // the stride leaves no room for it
+  bad.convert_from = Dtype::kFloat16;  // the stride leaves no room for it
   EXPECT_EQ(begin({bad}), absl::StatusCode::kInvalidArgument);
   DeviceCacheQuery elsewhere = good;
   elsewhere.key_count = 0;
@@ -467,7 +468,7 @@ TEST_P(DeviceCacheContractTest, BeginRefusesWhatItCantDoAndMayBeTriedAgain) {
 
 TEST_P(DeviceCacheContractTest, FinishRefusesPiecesThatDontFit) {
   const StampedTable table = OpenTable(16, 100);
-  Replace(table, {0}, 1);
+  InsertIfAbsent(table, {0}, 1);
   ContractQuery query{.table = &table, .keys = Sequence(0, 5)};
   const QueryBuffers buffers(*memory_, query);
   const DeviceCacheQuery request = buffers.Request(query);
@@ -499,7 +500,8 @@ TEST_P(DeviceCacheContractTest, FinishRefusesPiecesThatDontFit) {
   EXPECT_EQ(call->counts(0)[KeyStatus::kHitL3], 4u);
 }
 
-// What a level lacks in the middle of a piece comes later, in a piece that covers the whole again.
+// Rows that a level lacks in the middle of a piece come later, in a piece that covers the whole
+// range again.
 TEST_P(DeviceCacheContractTest, PiecesMayLeaveKeysForLaterOnes) {
   const StampedTable table = OpenTable(16, 1000);
   ContractQuery query{.table = &table, .keys = Sequence(0, 200)};

@@ -1,5 +1,5 @@
-// What the contract suite of the device cache stands on: memory of the cache's device, and whole
-// lookups whose answers are compared on the host.
+// The fixture of the device cache's contract suite: memory of the cache's device, and whole lookups
+// whose answers are compared on the host.
 //
 // Include it in tests only. An implementation instantiates the suite with a
 // DeviceCacheContractSetup per kind of memory that its lookups may read and write.
@@ -25,7 +25,7 @@
 
 namespace hps {
 
-// Memory that the queries of a lookup lie in. All operations are complete when they return.
+// Memory for the queries of a lookup. All operations are complete when they return.
 class CacheMemory {
  public:
   virtual ~CacheMemory() = default;
@@ -37,7 +37,7 @@ class CacheMemory {
   virtual void CopyOut(std::span<std::byte> to, const std::byte* from) = 0;
 };
 
-// Plain memory; a cache without a device takes it for device memory too.
+// Plain host memory; a cache without a device also uses it as device memory.
 class PlainCacheMemory final : public CacheMemory {
  public:
   explicit PlainCacheMemory(MemorySpace space) : space_(space) {}
@@ -69,7 +69,7 @@ struct DeviceCacheContractSetup {
   std::function<absl::StatusOr<std::unique_ptr<DeviceCache>>(const DeviceCacheContractOptions&)>
       make_cache;
   std::function<std::unique_ptr<CacheMemory>()> make_memory;
-  // Says why the suite can't run on this machine; empty where it can.
+  // The reason why the suite can't run on this machine; empty if it can.
   std::function<std::string()> why_skipped = [] { return std::string(); };
 
   friend void PrintTo(const DeviceCacheContractSetup& setup, std::ostream* out) {
@@ -85,8 +85,8 @@ struct StampedTable {
   size_t row_bytes() const { return table->row_bytes(); }
 };
 
-// Rows for a batch: row i is the stamped row of (table, keys[i], versions[i]), `padding_bytes`
-// apart and from an odd address on if asked.
+// Rows for a batch: row i is the stamped row of (table, keys[i], versions[i]). The rows are
+// `padding_bytes` apart, and begin at an odd address if requested.
 class StampedBatch {
  public:
   StampedBatch(const StampedTable& table, std::vector<Key> keys, std::vector<Version> versions,
@@ -116,14 +116,14 @@ class StampedBatch {
   std::vector<std::byte> memory_;
 };
 
-// One query of a lookup and, after it, what was answered, on the host.
+// One query of a lookup and, afterwards, its answer on the host.
 struct ContractQuery {
   const StampedTable* table = nullptr;
   std::vector<Key> keys;
   size_t padding_bytes = 0;  // between rows
   size_t offset_bytes = 0;   // of the first row from an aligned address
   bool wants_status = true;
-  bool bypassed = false;  // asks without the table
+  bool bypassed = false;  // queries without the table
   std::vector<std::byte> default_row{};
 
   std::vector<std::byte> rows{};      // [n, stride], gaps included
@@ -142,7 +142,7 @@ struct ContractQuery {
   }
 };
 
-// What the levels below answer: the status of a missing key and, for a hit, its version.
+// The answer of the levels below: the status of a missing key and, for a hit, its version.
 struct BelowAnswer {
   KeyStatus status = KeyStatus::kAbsent;
   Version version = 0;
@@ -184,11 +184,11 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
     ASSERT_EQ(table.table->Flush(kNoDeadline), absl::OkStatus());
   }
 
-  // Replace, done when it returns; gives the refused.
-  static uint64_t Replace(const StampedTable& table, std::vector<Key> keys, Version version,
-                          ApplyEpoch epoch = 0) {
+  // InsertIfAbsent and Flush; returns the number of refused keys.
+  static uint64_t InsertIfAbsent(const StampedTable& table, std::vector<Key> keys, Version version,
+                                 ApplyEpoch epoch = 0) {
     StampedBatch batch(table, std::move(keys), version);
-    const auto refused = table.table->Replace(batch.batch(), epoch);
+    const auto refused = table.table->InsertIfAbsent(batch.batch(), epoch);
     EXPECT_TRUE(refused.ok()) << refused.status();
     Flush(table);
     return refused.value_or(0);
@@ -217,7 +217,7 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
     }
   }
 
-  // Buffers of one query in the cache's memory.
+  // The buffers of one query in the cache's memory.
   class QueryBuffers {
    public:
     QueryBuffers(CacheMemory& memory, const ContractQuery& query) : memory_(memory) {
@@ -288,13 +288,13 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
     }
   };
 
-  // A whole lookup. `before_finish` runs between the phases; misses are answered from `source`, in
+  // A whole lookup. Calls `before_finish` between the phases, and answers misses from `source` in
   // pieces of `piece_keys`, the last piece first.
   struct LookupPlan {
     BelowSource source = NothingBelow;
     std::function<void()> before_finish = [] {};
     size_t piece_keys = 1000;
-    std::function<bool()> probe_again = [] { return false; };  // asked after the source
+    std::function<bool()> reprobe = [] { return false; };  // evaluated after `source`
   };
 
   void Lookup(std::span<ContractQuery> queries, const LookupPlan& plan) {
@@ -335,7 +335,7 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
     return query;
   }
 
-  // Which of the keys the table holds. Every hit must be the stamped row of `version_of(key)`.
+  // The keys that the table holds. Every hit must be the stamped row of `version_of(key)`.
   std::vector<Key> Held(const StampedTable& table, const std::vector<Key>& keys,
                         const std::function<Version(Key)>& version_of) {
     const ContractQuery query = Lookup(table, keys);
@@ -348,8 +348,8 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
     return held;
   }
 
-  // What holds for every lookup: misses are unique and those positions that L1 did not answer;
-  // counts add up and are those of the statuses; gaps between rows are as they were.
+  // Invariants of every lookup: misses are unique and are the positions that L1 did not answer;
+  // counts match the statuses and add up; gaps between rows are unchanged.
   static void CheckShape(const ContractQuery& query) {
     EXPECT_EQ(query.counts.total(), query.keys.size());
     std::vector<Key> misses = query.misses;
@@ -391,7 +391,7 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
       const size_t first = p * plan.piece_keys;
       const size_t count = std::min(plan.piece_keys, query.misses.size() - first);
       DeviceRowPiece piece = below.Piece(query, number, first, count);
-      piece.probe_again = plan.probe_again();
+      piece.reprobe = plan.reprobe();
       ASSERT_EQ(call.Finish({&piece, 1}), absl::OkStatus());
     }
   }

@@ -1,6 +1,6 @@
-// The part of the device cache's contract suite that runs long histories: how many keys are kept,
-// how good the choice of what gives way is, random operations against a plain map, and concurrent
-// ones with stamped rows. Included by device_cache_contract.h.
+// The long histories of the device cache's contract suite: how many keys are kept, the quality of
+// eviction, random operations compared with a plain map, and concurrent operations on stamped rows.
+// Included by device_cache_contract.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,10 +35,10 @@ TEST_P(DeviceCacheContractTest, KeepsNearlyAllKeysAtThreeQuarters) {
   std::vector<Key> keys(kRows);
   for (Key& key : keys) key = static_cast<Key>(random());
   for (size_t i = 0; i < kRows; i += 10'000) {
-    Replace(table,
-            {keys.begin() + static_cast<std::ptrdiff_t>(i),
-             keys.begin() + static_cast<std::ptrdiff_t>(i + 10'000)},
-            1);
+    InsertIfAbsent(table,
+                   {keys.begin() + static_cast<std::ptrdiff_t>(i),
+                    keys.begin() + static_cast<std::ptrdiff_t>(i + 10'000)},
+                   1);
   }
   EXPECT_GE(table.table->Statistics().entries, kRows - kRows / 10'000);
 }
@@ -58,7 +58,7 @@ class PowerLaw {
   const double n_;
 };
 
-// The best that recency alone can do, batch by batch as the cache is used.
+// The best hit rate of LRU, batch by batch as the cache is used.
 class ExactLru {
  public:
   explicit ExactLru(size_t capacity) : capacity_(capacity) {}
@@ -86,7 +86,7 @@ class ExactLru {
 TEST_P(DeviceCacheContractTest, HitRateIsThatOfExactLru) {
   for (double alpha : {0.8, 1.1}) {
     const StampedTable table = OpenTable(4, 6000);
-    Replace(table, Sequence(1'000'000, 50'000), 1);
+    InsertIfAbsent(table, Sequence(1'000'000, 50'000), 1);
     const size_t capacity = table.table->Statistics().entries;  // full by now, or nearly
     ASSERT_EQ(table.table->Clear(), absl::OkStatus());
     Flush(table);
@@ -98,7 +98,7 @@ TEST_P(DeviceCacheContractTest, HitRateIsThatOfExactLru) {
       std::vector<Key> keys(1024);
       for (Key& key : keys) key = keys_of.Draw();
       const ContractQuery query = Lookup(table, keys);
-      Replace(table, query.misses, 1);
+      InsertIfAbsent(table, query.misses, 1);
       const auto exact_hit = static_cast<uint64_t>(
           std::count_if(keys.begin(), keys.end(), [&](Key key) { return exact.Touch(key); }));
       for (Key key : keys) exact.Insert(key);
@@ -115,7 +115,7 @@ TEST_P(DeviceCacheContractTest, HitRateIsThatOfExactLru) {
   }
 }
 
-// Seven keys fit into any slabset, so nothing is ever evicted and the cache is a plain map.
+// Seven keys fit into any slabset, so nothing is evicted and the cache behaves as a plain map.
 TEST_P(DeviceCacheContractTest, SevenKeysBehaveLikeAMap) {
   const StampedTable table = OpenSmallestTable(16);
   std::map<Key, Version> map;
@@ -127,7 +127,7 @@ TEST_P(DeviceCacheContractTest, SevenKeysBehaveLikeAMap) {
     }
     switch (random() % 4) {
       case 0:
-        Replace(table, keys, version);
+        InsertIfAbsent(table, keys, version);
         for (Key key : keys) map.emplace(key, version);
         break;
       case 1:
@@ -153,11 +153,11 @@ TEST_P(DeviceCacheContractTest, SevenKeysBehaveLikeAMap) {
   EXPECT_EQ(table.table->Statistics().evictions, 0u);
 }
 
-// One table under random operations, beside a plain map of what its source holds: whatever the
-// table answers must be the source's present row.
+// One table under random operations, compared with a plain map of its source: every answer of the
+// table must be the source's current row.
 class RandomHistory {
  public:
-  struct Promotion {  // fetched, but not yet inserted
+  struct Promotion {  // fetched, not yet inserted
     std::vector<Key> keys;
     std::vector<Version> versions;
     ApplyEpoch epoch = 0;
@@ -176,7 +176,7 @@ class RandomHistory {
   std::vector<Key> DrawKeys(size_t count) {
     std::vector<Key> keys(count);
     for (Key& key : keys) {
-      // A few hot keys meet all operations often; the rest presses on the capacity.
+      // A few hot keys meet all operations often; the other keys fill the capacity.
       const uint64_t range = random_() % 4 == 0 ? 50 : 3000;
       key = static_cast<Key>(random_() % range) - 20;
     }
@@ -197,14 +197,14 @@ class RandomHistory {
     fetched_.push_back(std::move(promotion));
   }
 
-  // Inserts one of the fetched batches, the freshest or any older one.
+  // Inserts one of the fetched batches, the newest or any older one.
   void Promote() {
     if (fetched_.empty()) return;
     const size_t index = Draw(2) == 0 ? fetched_.size() - 1 : Draw(fetched_.size());
     const Promotion promotion = std::move(fetched_[index]);
     fetched_.erase(fetched_.begin() + static_cast<std::ptrdiff_t>(index));
     StampedBatch batch(table_, promotion.keys, promotion.versions);
-    const auto refused = table_.table->Replace(batch.batch(), promotion.epoch);
+    const auto refused = table_.table->InsertIfAbsent(batch.batch(), promotion.epoch);
     ASSERT_TRUE(refused.ok()) << refused.status();
     uint64_t changed_since = 0;
     for (size_t i = 0; i < promotion.keys.size(); ++i)
@@ -301,7 +301,7 @@ TEST_P(DeviceCacheContractTest, RandomOperationsAgreeWithAMap) {
   }
 }
 
-// A node in small: a source of rows, its applier, promoters and readers, in threads of their own.
+// A small node: a source of rows, its applier, promoters and readers, each in its own thread.
 class ConcurrentHistory {
  public:
   static constexpr size_t kKeys = 300;
@@ -316,8 +316,8 @@ class ConcurrentHistory {
   // Even versions are deletions.
   Version Current(Key key) const { return source_[static_cast<size_t>(key)].load(); }
 
-  // The applier: changes go to the source between the fence and the publication; the table is
-  // refreshed later.
+  // The applier: changes the source between the fence and the publication, and refreshes the table
+  // later.
   void Apply() {
     std::mt19937_64 random(11);
     while (!stopped()) {
@@ -355,8 +355,8 @@ class ConcurrentHistory {
         versions.push_back(version);
       }
       StampedBatch batch(table_, keys, versions);
-      // A device that does not keep up drops promotions.
-      const absl::Status replaced = table_.table->Replace(batch.batch(), epoch).status();
+      // A device that can't keep up drops promotions.
+      const absl::Status replaced = table_.table->InsertIfAbsent(batch.batch(), epoch).status();
       EXPECT_TRUE(replaced.ok() || absl::IsResourceExhausted(replaced)) << replaced;
     }
   }
@@ -384,8 +384,8 @@ class ConcurrentHistory {
   std::atomic<bool> stopped_{false};
 };
 
-// Would catch torn and foreign rows, and rows that go back: by a promotion that the fence should
-// have refused, or by a miss that should have been probed again.
+// Catches torn and foreign rows, and rows that become older: through a promotion that the fence
+// should have refused, or a miss that should have been probed again.
 TEST_P(DeviceCacheContractTest, ConcurrentReadersSeeWholeRowsThatNeverGoBack) {
   const StampedTable table = OpenTable(200, ConcurrentHistory::kKeys / 2);  // all is in motion
   ConcurrentHistory history(table);
@@ -393,7 +393,7 @@ TEST_P(DeviceCacheContractTest, ConcurrentReadersSeeWholeRowsThatNeverGoBack) {
   const auto read = [&](uint64_t seed) {
     std::mt19937_64 random(seed);
     std::vector<Version> seen(ConcurrentHistory::kKeys, 0);
-    // However late the writers come to their first turns.
+    // However late the writers get their first turns.
     const Deadline patience = DeadlineAfter(RealClock(), std::chrono::minutes(1));
     const auto is_done = [&](int lookups) {
       return lookups >= 1000 && (hits > 0 || RealClock().Now() >= patience);
@@ -411,7 +411,7 @@ TEST_P(DeviceCacheContractTest, ConcurrentReadersSeeWholeRowsThatNeverGoBack) {
                                                          : BelowAnswer{KeyStatus::kHitL3, version};
                                },
                            .before_finish = [] { std::this_thread::yield(); },
-                           .probe_again = [&] { return history.epochs().begun() != epoch; }});
+                           .reprobe = [&] { return history.epochs().begun() != epoch; }});
       std::vector<Version> now = seen;
       for (size_t i = 0; i < query.keys.size(); ++i) {
         const Key key = query.keys[i];
@@ -441,8 +441,8 @@ TEST_P(DeviceCacheContractTest, ConcurrentReadersSeeWholeRowsThatNeverGoBack) {
   EXPECT_GT(below, 0u);
 }
 
-// A nearly full table with keys that nobody erases, and newcomers that come and go beside them, so
-// that residents are moved to their other slabs all the time.
+// A nearly full table with keys that are never erased, and other keys that are inserted and erased
+// meanwhile, so that residents are moved to their other slabs all the time.
 class DumpUnderChange {
  public:
   static constexpr size_t kStaying = 2000;
@@ -453,7 +453,7 @@ class DumpUnderChange {
     std::vector<Key> keys(100);
     for (Key& key : keys) key = static_cast<Key>(kStaying + random_() % 100'000);
     StampedBatch batch(table_, keys, 1);
-    const absl::Status replaced = table_.table->Replace(batch.batch(), 0).status();
+    const absl::Status replaced = table_.table->InsertIfAbsent(batch.batch(), 0).status();
     EXPECT_TRUE(replaced.ok() || absl::IsResourceExhausted(replaced)) << replaced;
     EXPECT_TRUE(table_.table->Erase(keys, kNoDeadline).ok());
   }
@@ -469,7 +469,7 @@ class DumpUnderChange {
     }
   }
 
-  // `stayed`, ascending: the staying keys that no newcomer evicted; they were held all the time.
+  // `stayed`, ascending: the permanent keys that were not evicted; they were held throughout.
   void Check(const std::vector<Key>& stayed) {
     EXPECT_GE(stayed.size(), kStaying / 2);
     for (std::vector<Key>& dump : dumps_) {
@@ -487,10 +487,10 @@ class DumpUnderChange {
   std::vector<std::vector<Key>> dumps_;
 };
 
-// Would catch a dump that loses or repeats a key which an insertion moves to its other slab.
+// Catches a dump that loses or repeats a key which an insertion moves to its other slab.
 TEST_P(DeviceCacheContractTest, ADumpInStepsMeetsEveryKeyThatStaysOnce) {
   const StampedTable table = OpenTable(16, 2100);
-  Replace(table, Sequence(0, DumpUnderChange::kStaying), 1);
+  InsertIfAbsent(table, Sequence(0, DumpUnderChange::kStaying), 1);
   DumpUnderChange history(table);
   for (size_t i = 0; i < 10; ++i) history.Dump(64 + 10 * i, [&] { history.Churn(); });
   history.Check(Held(table, Sequence(0, DumpUnderChange::kStaying), [](Key) { return 1; }));
@@ -498,7 +498,7 @@ TEST_P(DeviceCacheContractTest, ADumpInStepsMeetsEveryKeyThatStaysOnce) {
 
 TEST_P(DeviceCacheContractTest, ADumpBesideAWriterMeetsEveryKeyThatStaysOnce) {
   const StampedTable table = OpenTable(16, 2100);
-  Replace(table, Sequence(0, DumpUnderChange::kStaying), 1);
+  InsertIfAbsent(table, Sequence(0, DumpUnderChange::kStaying), 1);
   DumpUnderChange history(table);
   std::atomic<bool> stop = false;
   std::thread writer([&] {

@@ -1,5 +1,5 @@
-// The part of the device cache's contract suite about how rows travel to the device, through
-// staging and ahead of their answers, and what they become there. Included by
+// The part of the device cache's contract suite about the transfer of rows to the device, through
+// staging and ahead of their answers, and their conversion there. Included by
 // device_cache_contract.h.
 #pragma once
 
@@ -26,7 +26,7 @@ TEST_P(DeviceCacheContractTest, RowsMayBeStagedWithinBounds) {
     ASSERT_EQ(call->Begin({&request, 1}, Stream()), absl::OkStatus());
     const DeviceMisses misses = *call->Misses(kNoDeadline);
     size_t staged = 0;
-    // What is too much takes nothing of what is left for others.
+    // A request that exceeds the staging takes nothing of what is left.
     for (const size_t wanted : {0, 10, 200, 52, 1}) {
       const HostRows rows = call->Staging(0, wanted);
       EXPECT_EQ(rows.row_count, wanted * 16 <= 1000 - staged * 16 ? wanted : 0u);
@@ -54,7 +54,7 @@ TEST_P(DeviceCacheContractTest, RowsMayBeStagedWithinBounds) {
   }
 }
 
-TEST_P(DeviceCacheContractTest, RowsMayBeBroughtWhileTheProbeRuns) {
+TEST_P(DeviceCacheContractTest, RowsMayBeCopiedAheadWhileTheProbeRuns) {
   const StampedTable table = OpenTable(16, 100);
   ContractQuery query{.table = &table, .keys = Sequence(0, 999)};
   query.keys.push_back(7);
@@ -69,11 +69,11 @@ TEST_P(DeviceCacheContractTest, RowsMayBeBroughtWhileTheProbeRuns) {
     for (size_t i = brought; i < known.keys.size(); ++i)
       StampedRow::Write(table.number, known.keys[i], 1, {rows.row(i), 16});
     const size_t count = known.keys.size() - brought;
-    ASSERT_EQ(call->Bring({rows.row(brought), count, 16, 16}), absl::OkStatus());
+    ASSERT_EQ(call->CopyAhead({rows.row(brought), count, 16, 16}), absl::OkStatus());
   }
   ASSERT_TRUE(std::ranges::equal(call->Misses(kNoDeadline)->keys[0], known.keys));
   const std::vector<KeyStatus> statuses(999, KeyStatus::kHitL2);
-  const DeviceRowPiece piece{.statuses = statuses, .rows = rows, .brought = true};
+  const DeviceRowPiece piece{.statuses = statuses, .rows = rows, .on_device = true};
   ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
   ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
   buffers.TakeAnswers(query);
@@ -81,8 +81,8 @@ TEST_P(DeviceCacheContractTest, RowsMayBeBroughtWhileTheProbeRuns) {
   EXPECT_EQ(call->counts(0)[KeyStatus::kHitL2], 1000u);
 }
 
-// Would catch rows that are taken for brought which were not there yet when the device looked.
-TEST_P(DeviceCacheContractTest, RowsMayBeBroughtInAnyOrder) {
+// Catches a device that reads rows as copied ahead before their copy has arrived.
+TEST_P(DeviceCacheContractTest, RowsMayBeCopiedAheadInAnyOrder) {
   constexpr size_t kKeys = 600;
   constexpr size_t kParts = 4;
   const StampedTable table = OpenTable(1000, 100);
@@ -97,15 +97,15 @@ TEST_P(DeviceCacheContractTest, RowsMayBeBroughtInAnyOrder) {
     ASSERT_EQ(misses.size(), kKeys);
     const HostRows rows = call->Staging(0, kKeys);
     ASSERT_EQ(rows.row_count, kKeys);
-    const Version version = backwards ? 2 : 1;  // what the last round left is wrong
+    const Version version = backwards ? 2 : 1;  // the last round left wrong rows
     for (size_t i = 0; i < kParts; ++i) {
       const size_t first = (backwards ? kParts - 1 - i : i) * (kKeys / kParts);
       for (size_t r = first; r < first + kKeys / kParts; ++r)
         StampedRow::Write(table.number, misses[r], version, {rows.row(r), 1000});
-      ASSERT_EQ(call->Bring({rows.row(first), kKeys / kParts, 1000, 1000}), absl::OkStatus());
+      ASSERT_EQ(call->CopyAhead({rows.row(first), kKeys / kParts, 1000, 1000}), absl::OkStatus());
     }
     const std::vector<KeyStatus> statuses(kKeys, KeyStatus::kHitL2);
-    const DeviceRowPiece piece{.statuses = statuses, .rows = rows, .brought = true};
+    const DeviceRowPiece piece{.statuses = statuses, .rows = rows, .on_device = true};
     ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
     ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
     buffers.TakeAnswers(query);
@@ -113,8 +113,8 @@ TEST_P(DeviceCacheContractTest, RowsMayBeBroughtInAnyOrder) {
   }
 }
 
-// A call that brings rows and comes to nothing leaves nothing behind for the next one.
-TEST_P(DeviceCacheContractTest, ACallThatBringsRowsMayBeAbandoned) {
+// A call that copies rows ahead and is returned early leaves nothing behind for the next lookup.
+TEST_P(DeviceCacheContractTest, ACallThatCopiesRowsAheadMayBeReturnedEarly) {
   const StampedTable table = OpenTable(16, 100);
   for (int round = 0; round < 20; ++round) {
     ContractQuery query{.table = &table, .keys = Sequence(0, 1000)};
@@ -123,16 +123,16 @@ TEST_P(DeviceCacheContractTest, ACallThatBringsRowsMayBeAbandoned) {
     auto call = *cache_->AcquireCall(1000);
     ASSERT_EQ(call->Begin({&request, 1}, Stream()), absl::OkStatus());
     ASSERT_TRUE(call->Misses(kNoDeadline).ok());
-    ASSERT_EQ(call->Bring(call->Staging(0, 1000)), absl::OkStatus());
+    ASSERT_EQ(call->CopyAhead(call->Staging(0, 1000)), absl::OkStatus());
     call.reset();
     EXPECT_EQ(Lookup(table, Sequence(0, 10)).counts[KeyStatus::kAbsent], 10u);
   }
 }
 
-TEST_P(DeviceCacheContractTest, RowsAreWidenedInTheirPlaces) {
+TEST_P(DeviceCacheContractTest, RowsAreConvertedInPlace) {
   for (const size_t row_bytes : {2, 6, 64, 128, 258, 16384}) {
     const StampedTable table = OpenTable(row_bytes, 100);
-    Replace(table, Sequence(0, 20), 1);
+    InsertIfAbsent(table, Sequence(0, 20), 1);
     for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBfloat16}) {
       for (const size_t odd : {0, 1}) {
         SCOPED_TRACE(testing::Message() << row_bytes << " " << DtypeName(dtype) << " " << odd);
@@ -143,7 +143,7 @@ TEST_P(DeviceCacheContractTest, RowsAreWidenedInTheirPlaces) {
         query.keys.push_back(25);
         const QueryBuffers buffers(*memory_, query);
         DeviceCacheQuery request = buffers.Request(query);
-        request.widen_from = dtype;
+        request.convert_from = dtype;
         auto call = *cache_->AcquireCall(41);
         const absl::Status begun = call->Begin({&request, 1}, Stream());
         if (memory_->space() == MemorySpace::kHost) {
@@ -154,13 +154,13 @@ TEST_P(DeviceCacheContractTest, RowsAreWidenedInTheirPlaces) {
         const std::span<const Key> misses = call->Misses(kNoDeadline)->keys[0];
         query.misses.assign(misses.begin(), misses.end());
         ASSERT_EQ(query.misses.size(), 20u);
-        EXPECT_EQ(call->Widen().code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(call->ConvertToFloat32().code(), absl::StatusCode::kFailedPrecondition);
         Below below(query, 0, [](size_t, Key key) {
           return key < 30 ? BelowAnswer{KeyStatus::kHitL3, 1} : BelowAnswer{};
         });
         const DeviceRowPiece piece = below.Piece(query, 0, 0, 20);
         ASSERT_EQ(call->Finish({&piece, 1}), absl::OkStatus());
-        ASSERT_EQ(call->Widen(), absl::OkStatus());
+        ASSERT_EQ(call->ConvertToFloat32(), absl::OkStatus());
         ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
         buffers.TakeAnswers(query);
         for (size_t i = 0; i < query.keys.size(); ++i) {
@@ -178,11 +178,11 @@ TEST_P(DeviceCacheContractTest, RowsAreWidenedInTheirPlaces) {
   }
 }
 
-// Duplicates of a missing key are counted by that key's answer, also where keys are answered
-// differently, in pieces, and some of them by another look at the cache.
+// The answer of a missing key counts its duplicates, also if keys have different answers, in
+// pieces, and some are answered by a second probe.
 TEST_P(DeviceCacheContractTest, DuplicatesCountByTheAnswerOfTheirKey) {
   const StampedTable table = OpenTable(16, 100);
-  for (const bool probe_again : {false, true}) {
+  for (const bool reprobe : {false, true}) {
     ContractQuery query{.table = &table, .keys = Sequence(0, 100)};
     for (Key key = 0; key < 100; ++key)
       query.keys.insert(query.keys.end(), static_cast<size_t>(key % 5), key);
@@ -194,7 +194,7 @@ TEST_P(DeviceCacheContractTest, DuplicatesCountByTheAnswerOfTheirKey) {
                                                      : BelowAnswer{KeyStatus::kHitL3, 1};
                              },
                          .piece_keys = 30,
-                         .probe_again = [&] { return probe_again && pieces++ % 2 == 0; }});
+                         .reprobe = [&] { return reprobe && pieces++ % 2 == 0; }});
     EXPECT_EQ(query.missed_positions, query.keys.size());
     EXPECT_EQ(query.counts.total(), query.keys.size());
   }

@@ -1,10 +1,10 @@
-// What every DurableStore must do, as tests that any implementation runs:
+// The contract suite of DurableStore: tests that every implementation runs.
 //
 //   class Harness : public DurableHarness { ... };
 //   INSTANTIATE_TEST_SUITE_P(Rocks, DurableContractTest, testing::Values(&MakeHarness));
 //
 // Included by one source file of a test program. Rows are stamped (testing/fakes/stamped_row.h), so
-// that a foreign, torn or old row is seen wherever it is read.
+// that every read detects a foreign, torn or old row.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,13 +24,13 @@
 
 namespace hps {
 
-// One place where stores can be made; it is empty at first.
+// A place for stores; initially empty.
 class DurableHarness {
  public:
   virtual ~DurableHarness() = default;
-  // Opens the store for writing and makes it when there is none. One at a time.
+  // Opens the store for writing, and creates it if there is none. One at a time.
   virtual absl::StatusOr<std::unique_ptr<DurableStore>> Open() = 0;
-  // A reader beside the writer.
+  // Opens a reader besides the writer.
   virtual absl::StatusOr<std::unique_ptr<DurableStore>> OpenReadOnly() = 0;
 };
 using DurableHarnessFactory = std::unique_ptr<DurableHarness> (*)();
@@ -274,7 +274,7 @@ TEST_P(DurableContractTest, PartsAddedOutOfOrderMakeOneTable) {
     const Key begin = static_cast<Key>(part) * 1000;
     StampedRows rows(kStamp, 32, Range(begin, begin + 1000));
     ASSERT_TRUE((*import)->Add(0, part, rows.keys(), rows.rows()).ok());
-    // Commit completes the others; a part that nothing was added to is none.
+    // Commit completes the other parts; a part without rows does not count.
     if (part == 1) continue;
     ASSERT_TRUE((*import)->FinishPart(0, part).ok());
   }

@@ -1,10 +1,10 @@
-// What every LossyTier must keep, as tests that any implementation runs:
+// The contract suite of LossyTier: tests that every implementation runs.
 //
 //   INSTANTIATE_TEST_SUITE_P(Memory, LossyTierContract, ::testing::Values(LossyTierFactory{
 //       .name = "memory", .make = [] { return MakeMemoryTier({}); }}), LossyTierName);
 //
-// A lossy tier may lose anything at any time, so a miss alone proves nothing; but a tier that has
-// room and nothing to blame keeps what it is given, and one that says so (`keeps`) is held to it.
+// A lossy tier may lose any row at any time, so a miss alone proves nothing. A tier that promises
+// to keep rows while it has room (`keeps`) is also tested for that.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ struct LossyTierFactory {
   std::function<std::unique_ptr<LossyTier>()> make;
   // A budget with ample room for the few thousand rows of a test.
   uint64_t bytes_max = uint64_t{64} << 20;
-  bool keeps = true;           // holds all that it is given while there is room
-  bool refuses_little = true;  // refuses budgets that can't hold a useful table
+  bool keeps = true;           // keeps all rows while there is room
+  bool refuses_little = true;  // refuses budgets that are too small for a useful table
 };
 
 inline std::string LossyTierName(const ::testing::TestParamInfo<LossyTierFactory>& info) {
@@ -53,7 +53,7 @@ class LossyTierContract : public ::testing::TestWithParam<LossyTierFactory> {
     return keys;
   }
 
-  // Every key is answered with its row of `version`, or, by a tier that may lose it, with a miss.
+  // Every key is answered with its row of `version`; a tier that may lose rows may also miss.
   static void ExpectRows(LossyTable& table, const std::vector<Key>& keys, size_t row_bytes,
                          Version version) {
     for (const bool with_versions : {true, false}) {
@@ -121,8 +121,8 @@ TEST_P(LossyTierContract, AnswersRowsOfEveryWidth) {
 TEST_P(LossyTierContract, NamesTheKeysThatItHolds) {
   auto table = Open(64);
   std::vector<Key> named(2000);
-  ASSERT_TRUE(table->WarmestKeys(named, kNoDeadline).ok());
-  EXPECT_EQ(*table->WarmestKeys(named, kNoDeadline), 0u);
+  ASSERT_TRUE(table->HottestKeys(named, kNoDeadline).ok());
+  EXPECT_EQ(*table->HottestKeys(named, kNoDeadline), 0u);
   ContractRows rows(kTable, Range(-500, 1000), 64, 1);
   ASSERT_TRUE(table->Insert(rows.batch(), 0).ok());
   const std::vector<Key> absent = {5000, 5001};
@@ -131,7 +131,7 @@ TEST_P(LossyTierContract, NamesTheKeysThatItHolds) {
   RowBatch absent_batch = no_rows.batch();
   absent_batch.absent = is_absent;
   ASSERT_TRUE(table->Insert(absent_batch, 0).ok());
-  const auto count = table->WarmestKeys(named, kNoDeadline);
+  const auto count = table->HottestKeys(named, kNoDeadline);
   ASSERT_TRUE(count.ok()) << count.status();
   EXPECT_EQ(*count, table->Statistics().entries);
   named.resize(*count);
@@ -140,7 +140,7 @@ TEST_P(LossyTierContract, NamesTheKeysThatItHolds) {
   EXPECT_TRUE(std::adjacent_find(named.begin(), named.end()) == named.end());
   for (const size_t size : {0, 1, 33}) {
     std::vector<Key> few(size);
-    EXPECT_EQ(*table->WarmestKeys(few, kNoDeadline), std::min<size_t>(size, *count));
+    EXPECT_EQ(*table->HottestKeys(few, kNoDeadline), std::min<size_t>(size, *count));
   }
 }
 
@@ -316,7 +316,7 @@ TEST_P(LossyTierContract, TheFenceRefusesWhatIsOlderThanAChange) {
 
   ASSERT_TRUE(table->Insert(rows.batch(), 5).ok());
   ExpectRows(*table, rows.keys(), 64, 1);
-  // A lower raise doesn't lower anything.
+  // A lower raise does not lower a watermark.
   ASSERT_TRUE(table->RaiseWatermarks(Range(0, 10), 3, kNoDeadline).ok());
   ASSERT_TRUE(table->Erase(rows.keys()).ok());
   const auto still_refused = table->Insert(rows.batch(), 4);

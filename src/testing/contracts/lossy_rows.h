@@ -1,5 +1,5 @@
-// Tools for tests of lossy tiers: stamped rows to give to a table, and fetches that check what
-// holds for every answer.
+// Helpers for tests of lossy tiers: stamped rows to insert, and fetches that check the invariants
+// of every answer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace hps {
 inline TableSpec ContractSpec(size_t row_bytes, const std::string& name = "model/table") {
   TableSpec spec;
   spec.name = name;
-  // Half-width elements where the bytes are even; odd widths don't exist in tables.
+  // 2-byte elements if the row size is even; tables have no odd sizes.
   spec.dtype = row_bytes % 4 == 0 ? Dtype::kFloat32 : Dtype::kFloat16;
   spec.dim = static_cast<uint32_t>(row_bytes / ElementBytes(spec.dtype));
   return spec;
@@ -43,7 +43,7 @@ class ContractRows {
     versions_[i] = version;
     StampedRow::Write(table, keys_[i], version, {bytes_.data() + i * row_bytes_, row_bytes_});
   }
-  // The row becomes unreadable too: nobody may look at it.
+  // Also makes the row unreadable: the tier must not read it.
   void SetAbsent(size_t i) {
     absent_[i] = 1;
     std::fill_n(bytes_.begin() + static_cast<ptrdiff_t>(i * row_bytes_), row_bytes_,
@@ -69,7 +69,7 @@ class ContractRows {
   std::vector<std::byte> bytes_;
 };
 
-// One fetch into rows that lie apart, so that writing past a row is seen.
+// One fetch into rows with gaps between them, so that a write past a row is detected.
 class ContractFetch {
  public:
   ContractFetch(LossyTable& table, std::vector<Key> keys, size_t row_bytes,
@@ -109,7 +109,7 @@ class ContractFetch {
   static constexpr std::byte kUntouched{0xcd};
   static constexpr Version kNoVersion = std::numeric_limits<Version>::max();
 
-  // What holds for every answer, whatever was asked.
+  // The invariants of every answer.
   void CheckShape(const FetchCounts& counts) const {
     EXPECT_EQ(counts.hits, CountOf(FetchOutcome::kHit));
     EXPECT_EQ(counts.misses, CountOf(FetchOutcome::kMiss));

@@ -1,5 +1,5 @@
-// The tiers on a std::map: obviously right, slow, unbounded. They are what the decorators and the
-// contract suites are tried on, and stand-ins where a test is about something else.
+// The tiers on a std::map: obviously correct, slow, unbounded. They test the decorators and the
+// contract suites, and stand in for real tiers in tests of other units.
 //
 // Thread-safe (one lock per table).
 #pragma once
@@ -32,7 +32,7 @@ inline PlainRow PlainRowOf(const RowBatch& batch, size_t i) {
   return row;
 }
 
-// Answers one batch from a map; what the map lacks is `lacking`.
+// Answers one batch from a map; keys that are not in the map get the outcome `lacking`.
 inline FetchCounts FetchFromMap(const std::map<Key, PlainRow>& rows, const FetchBatch& batch,
                                 FetchOutcome lacking) {
   FetchCounts counts;
@@ -66,7 +66,7 @@ class PlainLossyTable final : public LossyTable {
     Fence::Insertion insertion(fence_, epoch);
     MutexLock lock(mutex_);
     InsertCounts counts;
-    std::map<Key, PlainRow> taken;  // later duplicates win, held keys are left alone
+    std::map<Key, PlainRow> taken;  // the last duplicate wins, held keys are left unchanged
     for (size_t i = 0; i < batch.keys.size(); ++i) {
       if (!insertion.Admits(batch.keys[i])) {
         ++counts.refused;
@@ -117,7 +117,7 @@ class PlainLossyTable final : public LossyTable {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline) const override {
+  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline) const override {
     MutexLock lock(mutex_);
     size_t count = 0;
     for (const auto& [key, row] : rows_) {

@@ -1,9 +1,9 @@
-// Rows for tests and benchmarks whose every element tells which table, key and version it belongs
-// to, so that a torn, foreign or old row is seen wherever it is read.
+// Rows for tests and benchmarks in which every element identifies its table, key and version, so
+// that every read detects a torn, foreign or old row.
 //
 // A stamped row of any width from 1 byte: 8-byte words of a keyed mix of (table, key, version, word
-// number), the last one cut. Rows of 8 bytes and more carry the version in clear in their first
-// word's place, so that a reader can tell which version it got.
+// number), the last one truncated. Rows of at least 8 bytes carry the version in plain form instead
+// of their first word, so that a reader can tell which version it got.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,8 @@ class StampedRow {
     return true;
   }
 
-  // The version of a whole row of (table, key), nullopt when it is torn or another key's.
-  // REQUIRES: row.size() >= 16, so that a version is confirmed by at least one mixed word.
+  // The version of a complete row of (table, key), nullopt if it is torn or another key's.
+  // REQUIRES: row.size() >= 16, so that at least one mixed word confirms the version.
   static std::optional<Version> VersionOf(uint64_t table, Key key, std::span<const std::byte> row) {
     Version version = 0;
     std::memcpy(&version, row.data(), sizeof(version));

@@ -1,4 +1,4 @@
-// Batches of stamped rows, for tests of durable tiers: what a caller writes, and what it gets.
+// Batches of stamped rows, for tests of durable tiers: what a caller writes and reads.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace hps {
 
-// Keys and stamped rows of one table, as a caller holds them.
+// Keys and stamped rows of one table, owned by the caller.
 class StampedRows {
  public:
   StampedRows(uint64_t table, size_t row_bytes, std::vector<Key> keys, Version version = 0)
@@ -36,7 +36,7 @@ class StampedRows {
   std::vector<std::byte> bytes_;
 };
 
-// A fetch with room for its answers, in rows that are further apart than they are wide.
+// A fetch with room for its answers, in rows with gaps between them.
 struct FetchedRows {
   FetchedRows(DurableTable& table, std::vector<Key> asked, Deadline deadline = kNoDeadline)
       : keys(std::move(asked)),
@@ -50,7 +50,7 @@ struct FetchedRows {
   std::span<const std::byte> row(size_t i) const {
     return {bytes.data() + i * (row_bytes + kGapBytes), row_bytes};
   }
-  // Nothing was written for answer i, nor between the rows.
+  // Checks that neither answer i nor the gaps between rows were written.
   bool untouched(size_t i) const {
     const auto own = row(i);
     return std::all_of(own.begin(), own.end(), [](std::byte b) { return b == kUntouched; });

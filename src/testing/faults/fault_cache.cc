@@ -9,7 +9,7 @@
 namespace hps {
 namespace {
 
-// Runs `operation` as the plan has it: `Result` is a Status or a StatusOr.
+// Runs `operation` with the planned fault. `Result` is a Status or a StatusOr.
 template <typename Operation>
 auto Run(TierFaults* faults, TierOperation name, Deadline deadline, const Operation& operation)
     -> decltype(operation()) {
@@ -22,7 +22,7 @@ auto Run(TierFaults* faults, TierOperation name, Deadline deadline, const Operat
   return result;
 }
 
-// The same for a change, which may also be left out.
+// The same for a change, which may also be dropped.
 template <typename Operation>
 absl::Status RunChange(TierFaults* faults, TierOperation name, Deadline deadline,
                        const Operation& operation) {
@@ -43,9 +43,9 @@ class FaultyCacheTable final : public DeviceCacheTable {
   const DeviceCacheTable* inner() const { return table_.get(); }
   size_t row_bytes() const override { return table_->row_bytes(); }
 
-  absl::StatusOr<uint64_t> Replace(const RowBatch& batch, ApplyEpoch epoch) override {
+  absl::StatusOr<uint64_t> InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) override {
     return Run(faults_, TierOperation::kInsert, kNoDeadline,
-               [&] { return table_->Replace(batch, epoch); });
+               [&] { return table_->InsertIfAbsent(batch, epoch); });
   }
   absl::Status Update(const RowBatch& batch, Deadline deadline) override {
     return RunChange(faults_, TierOperation::kUpdate, deadline,
@@ -102,11 +102,11 @@ class FaultyDeviceCall final : public DeviceCall {
   HostRows Staging(size_t query, size_t row_count) override {
     return call_->Staging(query, row_count);
   }
-  absl::Status Bring(const HostRows& rows) override { return call_->Bring(rows); }
+  absl::Status CopyAhead(const HostRows& rows) override { return call_->CopyAhead(rows); }
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override {
     return Run(faults_, TierOperation::kFinish, kNoDeadline, [&] { return call_->Finish(pieces); });
   }
-  absl::Status Widen() override { return call_->Widen(); }
+  absl::Status ConvertToFloat32() override { return call_->ConvertToFloat32(); }
   absl::Status Wait(Deadline deadline) override {
     return Run(faults_, TierOperation::kWait, deadline, [&] { return call_->Wait(deadline); });
   }

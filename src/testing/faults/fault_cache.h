@@ -1,9 +1,8 @@
-// Decorators that make a device cache misbehave as a plan says (testing/faults/tier_faults.h), for
-// tests.
+// Decorators that make a device cache fail as planned (testing/faults/tier_faults.h), for tests.
 //
 // A call or a change that fails has done nothing (kFail) or everything (kFailLate). kDelay and
-// kStall are for the operations with a deadline: the device that does not answer. kDrop leaves
-// changes out and reports success; rows are not corrupted.
+// kStall apply to operations with a deadline: the device does not respond. kDrop omits changes and
+// reports success; rows are not corrupted.
 //
 // `faults` must outlive the cache and its tables. As thread-safe as the decorated cache.
 #pragma once
@@ -15,7 +14,7 @@
 
 namespace hps {
 
-// Its tables are made, and its calls are asked about tables that were made, by the decorator.
+// The decorator makes its tables, and only tables of the decorator may be used in its calls.
 std::unique_ptr<DeviceCache> WithFaults(std::unique_ptr<DeviceCache> cache, TierFaults* faults);
 
 }  // namespace hps

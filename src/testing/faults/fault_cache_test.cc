@@ -15,14 +15,14 @@ using Calls = std::vector<std::string>;
 
 constexpr size_t kRowBytes = 32;
 
-// Notes what it is asked to do, and does nothing.
+// Records its calls, and does nothing.
 class NotingTable final : public DeviceCacheTable {
  public:
   explicit NotingTable(Calls* calls) : calls_(calls) {}
 
   size_t row_bytes() const override { return kRowBytes; }
-  absl::StatusOr<uint64_t> Replace(const RowBatch&, ApplyEpoch epoch) override {
-    calls_->emplace_back("Replace");
+  absl::StatusOr<uint64_t> InsertIfAbsent(const RowBatch&, ApplyEpoch epoch) override {
+    calls_->emplace_back("InsertIfAbsent");
     return epoch;
   }
   absl::Status Update(const RowBatch&, Deadline) override { return Note("Update"); }
@@ -47,7 +47,7 @@ class NotingTable final : public DeviceCacheTable {
   Calls* const calls_;
 };
 
-// The same for a call; it keeps which tables it was asked about.
+// The same for a call; it records the tables of its queries.
 class NotingCall final : public DeviceCall {
  public:
   explicit NotingCall(Calls* calls) : calls_(calls) {}
@@ -63,9 +63,9 @@ class NotingCall final : public DeviceCall {
     return DeviceMisses{};
   }
   HostRows Staging(size_t, size_t row_count) override { return {.row_count = row_count}; }
-  absl::Status Bring(const HostRows&) override { return Note("Bring"); }
+  absl::Status CopyAhead(const HostRows&) override { return Note("CopyAhead"); }
   absl::Status Finish(std::span<const DeviceRowPiece>) override { return Note("Finish"); }
-  absl::Status Widen() override { return Note("Widen"); }
+  absl::Status ConvertToFloat32() override { return Note("ConvertToFloat32"); }
   absl::Status Wait(Deadline) override { return Note("Wait"); }
   LookupCounts counts(size_t) const override { return {}; }
   void Return() override { calls_->emplace_back("Return"); }
@@ -117,10 +117,10 @@ class FaultyCacheTest : public testing::Test {
     calls_.clear();
   }
 
-  // Asks the table for everything it can do.
+  // Calls every operation of the table.
   std::vector<absl::Status> DoAll(Deadline deadline = kNoDeadline) {
     uint64_t cursor = 0;
-    return {table_->Replace({}, 5).status(),
+    return {table_->InsertIfAbsent({}, 5).status(),
             table_->Update({}, deadline),
             table_->Erase({}, deadline),
             table_->RaiseWatermarks({}, 5, deadline),
@@ -133,7 +133,8 @@ class FaultyCacheTest : public testing::Test {
       faults_.Plan(static_cast<TierOperation>(i), {.fault = fault});
   }
 
-  const Calls all_ = {"Replace", "Update", "Erase", "RaiseWatermarks", "Dump", "Clear", "Flush"};
+  const Calls all_ = {"InsertIfAbsent", "Update", "Erase", "RaiseWatermarks",
+                      "Dump",           "Clear",  "Flush"};
   Calls calls_;
   ManualExecutor executor_;
   TierFaults faults_{&executor_};
@@ -145,7 +146,7 @@ class FaultyCacheTest : public testing::Test {
 TEST_F(FaultyCacheTest, ChangesNothingWithoutAPlan) {
   for (const absl::Status& status : DoAll()) EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(calls_, all_);
-  EXPECT_EQ(*table_->Replace({}, 5), 5u);
+  EXPECT_EQ(*table_->InsertIfAbsent({}, 5), 5u);
   std::vector<Key> keys(33);
   uint64_t cursor = 0;
   EXPECT_EQ(*table_->Dump(&cursor, keys, kNoDeadline), keys.size());
@@ -175,7 +176,7 @@ TEST_F(FaultyCacheTest, FailsWhenAllIsDone) {
 TEST_F(FaultyCacheTest, LeavesChangesOutAndReportsSuccess) {
   PlanAll(TierFault::kDrop);
   for (const absl::Status& status : DoAll()) EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(calls_, (Calls{"Replace", "Dump", "Flush"}));
+  EXPECT_EQ(calls_, (Calls{"InsertIfAbsent", "Dump", "Flush"}));
 }
 
 TEST_F(FaultyCacheTest, DoesNothingWhenTheDeadlineIsBeforeTheRelease) {

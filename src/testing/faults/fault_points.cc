@@ -22,7 +22,7 @@ struct Point {
   bool armed = false;
   uint64_t arrivals = 0;
   uint64_t taken = 0;    // arrivals at which the plan took effect
-  uint64_t waiting = 0;  // threads that stand here
+  uint64_t waiting = 0;  // threads that wait at the point
 };
 
 struct Registry {
@@ -30,10 +30,10 @@ struct Registry {
   CondVar changed;
   std::map<std::string, Point> points HPS_GUARDED_BY(mutex);
   bool recording HPS_GUARDED_BY(mutex) = false;
-  std::atomic<bool> active{false};  // something is armed or recorded
+  std::atomic<bool> active{false};  // whether a point is armed or recorded
 };
 
-// Never destroyed, since a background thread may reach a point while the process ends.
+// Never destroyed, because a background thread may reach a point while the process ends.
 Registry& TheRegistry() {
   static Registry* registry = new Registry;
   return *registry;

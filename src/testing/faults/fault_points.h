@@ -1,6 +1,6 @@
-// Arms the fault points of this process (base/fault_point.h). Linking this library makes every
-// HPS_FAULT_POINT of the program one that can be armed, by FaultPoints::Arm or, for a child process
-// that calls ArmFromEnvironment, by the environment:
+// Arms the fault points of this process (base/fault_point.h). In a program that links this library,
+// every HPS_FAULT_POINT can be armed: by FaultPoints::Arm or, in a child process that calls
+// ArmFromEnvironment, by the environment:
 //
 //   HPS_FAULT_ARM="l3.switch.before_write=abort,l3.import.before_sync=fail:UNAVAILABLE@2"
 //
@@ -25,7 +25,7 @@ enum class FaultAction {
 
 struct FaultPlan {
   FaultAction action = FaultAction::kAbort;
-  absl::Status status = absl::UnavailableError("a planned fault");  // of kFail
+  absl::Status status = absl::UnavailableError("a planned fault");  // for kFail
   uint64_t arrivals_skipped = 0;  // these pass before the plan takes effect
   uint64_t times = UINT64_MAX;    // it takes effect this often, then arrivals pass again
 };
@@ -35,19 +35,20 @@ inline constexpr Duration kFaultWaitMax = std::chrono::seconds(60);
 // The points of this process.
 class FaultPoints {
  public:
-  // Replaces what `name` was armed with. A point of that name need not exist yet.
+  // Replaces the plan of `name`. No point of that name need exist yet.
   static void Arm(const std::string& name, const FaultPlan& plan);
-  // Arms from text in the form of HPS_FAULT_ARM. Errors: INVALID_ARGUMENT, which quotes the part;
-  // nothing is armed then.
+  // Arms from text in the form of HPS_FAULT_ARM. Errors: INVALID_ARGUMENT (quotes the invalid
+  // part); nothing is armed then.
   static absl::Status ArmFromText(std::string_view text);
   // Arms from the environment variable HPS_FAULT_ARM, if it is set: for a child process, in main.
-  // Errors: as ArmFromText. A child must not run unharmed because its plan was misspelt.
+  // Errors: as ArmFromText, so that a child does not run without its planned fault because of a
+  // typing error.
   static absl::Status ArmFromEnvironment();
-  // Lets the threads that wait at the point go on.
+  // Resumes the threads that wait at the point.
   static void Disarm(const std::string& name);
   static void DisarmAll();
 
-  // Waits until a thread stands at `name`, armed with kWait. False when the deadline passed first.
+  // Waits until a thread waits at `name`, armed with kWait. False if the deadline passes first.
   static bool AwaitWaiting(const std::string& name, Deadline deadline);
 
   // Begins to count all arrivals, also at points that are not armed.

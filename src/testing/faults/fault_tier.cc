@@ -9,7 +9,8 @@
 namespace hps {
 namespace {
 
-// One call of a decorated operation: the rule that it meets and what of the rule is generic.
+// One call of a decorated operation: the rule that applies to it, and the rule's effects that are
+// common to all operations.
 class FaultyCall {
  public:
   FaultyCall(TierFaults* faults, TierOperation operation)
@@ -23,7 +24,7 @@ class FaultyCall {
     return absl::OkStatus();
   }
 
-  // Replaces the result of the real call where the rule fails it late.
+  // Replaces the result of the real call if the rule fails it late.
   template <typename Result>
   Result Leave(Result result) {
     if (rule_.fault == TierFault::kFailLate) return rule_.status;
@@ -43,7 +44,7 @@ void FlipBit(std::byte* row, size_t row_bytes, size_t position) {
   if (row_bytes > 0) row[position % row_bytes] ^= std::byte(1 << (position % 8));
 }
 
-// A copy of the keys less those that the call drops.
+// A copy of the keys without those that the call drops.
 std::vector<Key> KeptKeys(const FaultyCall& call, std::span<const Key> keys) {
   std::vector<Key> kept;
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -52,7 +53,7 @@ std::vector<Key> KeptKeys(const FaultyCall& call, std::span<const Key> keys) {
   return kept;
 }
 
-// A copy of a batch, less what the call drops and with its flipped bits.
+// A copy of a batch without the dropped keys, and with flipped bits.
 class HarmedBatch {
  public:
   HarmedBatch(const FaultyCall& call, const RowBatch& batch) {
@@ -90,7 +91,7 @@ class HarmedBatch {
   RowBatch batch_;
 };
 
-// The answer of a fetch, harmed: `dropped` is what a hit becomes.
+// Alters the answer of a fetch: a hit that is dropped becomes `dropped`.
 FetchCounts HarmFetched(const FaultyCall& call, const FetchBatch& batch, FetchOutcome dropped,
                         FetchCounts counts) {
   for (size_t i = 0; i < batch.keys.size(); ++i) {
@@ -159,8 +160,8 @@ class FaultyLossyTable final : public LossyTable {
   }
 
   LevelStatistics Statistics() const override { return table_->Statistics(); }
-  absl::StatusOr<size_t> WarmestKeys(std::span<Key> keys, Deadline deadline) const override {
-    return table_->WarmestKeys(keys, deadline);
+  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override {
+    return table_->HottestKeys(keys, deadline);
   }
 
   bool can_block() const override { return faults_->can_block().value_or(table_->can_block()); }
@@ -203,7 +204,7 @@ class FaultyCursor final : public RowCursor {
     for (size_t i = 0; call.corrupts() && i < count; ++i) {
       if (call.Affects(i)) FlipBit(rows.row(i), rows.row_bytes, i);
     }
-    // What is dropped is the piece's last row: it needs no other one to move.
+    // Drops the piece's last row, so that no other row has to move.
     if (call.drops() && count > 1) --count;
     return call.Leave(absl::StatusOr<size_t>(count));
   }

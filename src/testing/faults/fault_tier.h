@@ -1,8 +1,8 @@
-// Decorators that make a tier misbehave as a plan says (testing/faults/tier_faults.h), for tests:
-// the levels around it must keep their promises, and checks must find what it drops or corrupts.
+// Decorators that make a tier fail as planned (testing/faults/tier_faults.h), for tests: the levels
+// around it must keep their guarantees, and checks must detect dropped and corrupt rows.
 //
-// `faults` must outlive what it is given to, the tables of a decorated tier or store included.
-// Decorated tiers are as thread-safe as the real ones.
+// `faults` must outlive the decorated tier or store and its tables. Decorated tiers are as
+// thread-safe as the real ones.
 #pragma once
 
 #include <memory>

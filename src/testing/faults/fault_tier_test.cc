@@ -34,7 +34,7 @@ struct Batch {
   FetchBatch fetch() {
     return {.keys = keys, .rows = rows(), .outcomes = outcomes, .versions = versions};
   }
-  // How many of the hits are not the stamped row of their key and version.
+  // The number of hits that are not the stamped row of their key and version.
   size_t WrongHits() {
     size_t wrong = 0;
     for (size_t i = 0; i < kKeyCount; ++i) {
@@ -116,7 +116,7 @@ TEST_F(FaultyLossyTableTest, DroppedHitsAreMisses) {
   EXPECT_EQ(got_.outcomes[1], FetchOutcome::kHit);
 }
 
-// A planted defect: an update that is lost although it was reported done shows as an old version.
+// A planted defect: an update that is lost although it reported success shows as an old version.
 TEST_F(FaultyLossyTableTest, ADroppedUpdateLeavesTheOldRow) {
   faults_.Plan(TierOperation::kUpdate, {.fault = TierFault::kDrop, .key_stride = 32});
   Batch batch(2);
@@ -268,7 +268,7 @@ TEST_F(FaultyDurableTableTest, AFailedFetchLeavesMissesAsTheContractSays) {
   for (FetchOutcome outcome : got_.outcomes) EXPECT_EQ(outcome, FetchOutcome::kMiss);
 }
 
-// Planted defects: an acknowledged write that is lost, a row that rots, a hit told as absent.
+// Planted defects: an acknowledged write that is lost, a corrupt row, a hit reported as absent.
 TEST_F(FaultyDurableTableTest, LosesAndCorruptsWhatThePlanSays) {
   Batch newer(2);
   faults_.Plan(TierOperation::kWrite, {.fault = TierFault::kDrop, .key_stride = 3});

@@ -35,7 +35,7 @@ void TierFaults::Clear() {
 
 void TierFaults::Release() {
   MutexLock lock(mutex_);
-  // A released call can't leave while the lock is held (it unlinks itself under it).
+  // A released call can't leave while the lock is held, because it unlinks itself under the lock.
   for (DelayedCall* call = delayed_; call != nullptr; call = call->next) {
     if (!call->latch.IsOpen()) call->latch.CountDown();
   }

@@ -1,14 +1,13 @@
-// What goes wrong in a tier, and when: the plan that the decorators of testing/faults/fault_tier.h
-// follow.
+// Plans the faults of a tier: the decorators of testing/faults/fault_tier.h follow the plan.
 //
 //   TierFaults faults;
 //   auto table = WithFaults(std::move(real_table), &faults);
-//   faults.Plan(TierOperation::kFetch, {.fault = TierFault::kFail, .calls_skipped = 3, .times =
-//   1});
+//   faults.Plan(TierOperation::kFetch,
+//               {.fault = TierFault::kFail, .calls_skipped = 3, .times = 1});
 //
-// Without a plan the decorators change nothing. Nothing here sleeps: a delayed call waits for
-// Release on the executor that is given, or on a condition variable, and a plan may run a function
-// of the test just before a call, so that races are stepped through in one thread. Thread-safe.
+// Without a plan the decorators change nothing. No call sleeps: a delayed call waits for Release on
+// the given executor, or on a condition variable. A plan may run a function of the test just before
+// a call, so that a single thread can step through races. Thread-safe.
 #pragma once
 
 #include <array>
@@ -44,7 +43,7 @@ enum class TierOperation : uint8_t {
   kDropTable,
   kRefresh,
   kSync,
-  // Of a device cache; what its tables do is named as above.
+  // For device caches. The operations of their tables have the names above.
   kAcquireCall,
   kBegin,
   kMisses,
@@ -68,55 +67,54 @@ enum class TierFault : uint8_t {
 
 struct TierFaultRule {
   TierFault fault = TierFault::kFail;
-  absl::Status status = absl::UnavailableError("a planned fault");  // of kFail and kFailLate
+  absl::Status status = absl::UnavailableError("a planned fault");  // for kFail and kFailLate
   uint64_t calls_skipped = 0;   // of this operation, counted from Plan
-  uint64_t times = UINT64_MAX;  // afterwards calls go through unharmed
-  size_t key_stride = 1;        // kDrop and kCorrupt harm positions 0, key_stride, 2 key_stride...
+  uint64_t times = UINT64_MAX;  // later calls are unaffected
+  size_t key_stride = 1;  // kDrop and kCorrupt affect positions 0, key_stride, 2 key_stride...
   std::function<void()> before{};  // run first, without a lock
 };
 
-// Chances per call, for faults by seed. They are drawn in this order; their sum is at most 1.
+// Probabilities per call, for faults by seed. They are drawn in this order; their sum is at most 1.
 struct TierFaultRates {
   double fail = 0;
   double fail_late = 0;
   double drop = 0;
   double corrupt = 0;
-  absl::Status status = absl::UnavailableError("a planned fault");  // of fail and fail_late
+  absl::Status status = absl::UnavailableError("a planned fault");  // for fail and fail_late
 };
 
 inline constexpr Duration kTierStallMax = std::chrono::seconds(60);
 
 class TierFaults {
  public:
-  // With an executor, delayed calls wait through it, so that a ManualExecutor passes the time.
+  // With an executor, delayed calls wait through it, so that a ManualExecutor advances the clock.
   explicit TierFaults(Executor* executor = nullptr) : executor_(executor) {}
 
-  // Replaces what was planned for this operation.
+  // Replaces the plan of this operation.
   void Plan(TierOperation operation, const TierFaultRule& rule);
   // Draws a fault for each call of these operations that has no plan of its own. The same seed and
   // the same order of calls give the same faults.
   void PlanBySeed(uint64_t seed, std::span<const TierOperation> operations,
                   const TierFaultRates& rates);
-  // Back to no faults; delayed calls go on.
+  // Removes all faults and releases delayed calls.
   void Clear();
 
-  // Lets the calls that are delayed now go on.
+  // Releases the calls that are delayed now.
   void Release();
-  // Waits until `count` calls are delayed. False when the deadline passed first.
+  // Waits until `count` calls are delayed. False if the deadline passes first.
   bool AwaitDelayed(size_t count, Deadline deadline);
 
-  // What LossyTable::can_block says; not set = what the decorated table says.
+  // The result of LossyTable::can_block; if not set, that of the decorated table.
   void set_can_block(std::optional<bool> can_block);
   std::optional<bool> can_block() const;
 
   uint64_t calls(TierOperation operation) const;
-  // Calls that met a fault other than kNone.
+  // Calls that had a fault other than kNone.
   uint64_t injected(TierOperation operation) const;
 
-  // For the decorators: the fault of the call that begins now. Runs TierFaultRule::before.
+  // For the decorators: returns the fault of the call that begins now. Runs TierFaultRule::before.
   TierFaultRule Begin(TierOperation operation);
-  // For the decorators: the waiting of kDelay and kStall.
-  // Errors: DEADLINE_EXCEEDED.
+  // For the decorators: waits for kDelay and kStall. Errors: DEADLINE_EXCEEDED.
   absl::Status WaitForRelease(TierFault fault, Deadline deadline);
 
  private:

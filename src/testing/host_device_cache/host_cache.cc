@@ -91,14 +91,15 @@ uint64_t HostCache::TableBytes(size_t row_bytes, uint64_t row_count) const {
 absl::StatusOr<std::unique_ptr<DeviceCacheTable>> HostCache::OpenTable(size_t row_bytes,
                                                                        uint64_t bytes_max) {
   if (row_bytes == 0 || row_bytes > kRowBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("host cache: a table of rows of ", row_bytes,
-                                                   " bytes, allowed are 1 to ", kRowBytesMax));
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a table with rows of ", row_bytes,
+                                                   " bytes, expected 1 to ", kRowBytesMax));
   }
   const uint64_t slab_count = HostCacheTable::SlabsWithin(row_bytes, bytes_max);
   if (slab_count < SlabTable::kSlabsMin) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "host cache: a table of rows of ", row_bytes, " bytes got ", bytes_max,
-        " bytes and needs at least ", HostCacheTable::BytesOf(row_bytes, SlabTable::kSlabsMin)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("host cache: a table with rows of ", row_bytes, " bytes got ", bytes_max,
+                     " bytes of budget, needs at least ",
+                     HostCacheTable::BytesOf(row_bytes, SlabTable::kSlabsMin)));
   }
   const uint64_t bytes = HostCacheTable::BytesOf(row_bytes, slab_count);
   HPS_ASSIGN_OR_RETURN(ByteBudget::Lease lease, budget_.Lend(bytes));
@@ -107,15 +108,16 @@ absl::StatusOr<std::unique_ptr<DeviceCacheTable>> HostCache::OpenTable(size_t ro
 
 absl::StatusOr<DeviceCallLease> HostCache::AcquireCall(size_t keys_max) {
   if (keys_max > options_.call_keys_max) {
-    return absl::ResourceExhaustedError(absl::StrCat("host cache: a call of ", keys_max,
-                                                     " keys, at most ", options_.call_keys_max));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("host cache: a call of ", keys_max,
+                     " keys exceeds call_keys_max = ", options_.call_keys_max));
   }
   HostCall* call = nullptr;
   {
     MutexLock lock(mutex_);
     if (free_calls_.empty()) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("host cache: all ", options_.calls_max, " calls are lent"));
+          absl::StrCat("host cache: all ", options_.calls_max, " calls are leased"));
     }
     call = free_calls_.back();
     free_calls_.pop_back();

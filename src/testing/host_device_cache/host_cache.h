@@ -1,8 +1,8 @@
-// The device cache without a device: level 1 in host memory, behind the interface of the GPU's.
+// A device cache without a device: level 1 in host memory, behind the same interface as the GPU's.
 //
-// It answers what the GPU's cache may answer, so that everything above level 1 can be tested, and
-// the kernels compared, where there is no GPU. It is written to be obviously right, not fast:
-// without a GPU a lookup is served from level 2. "Device" memory of its queries is host memory.
+// It gives the same answers as the GPU's cache, so that the code above level 1 can be tested, and
+// the kernels compared, without a GPU. It is written to be obviously correct, not fast: without a
+// GPU a lookup is served from level 2. The "device" memory of its queries is host memory.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@
 namespace hps {
 
 struct HostCacheOptions {
-  int device = 0;                           // the number that device() gives
-  uint64_t bytes_max = 0;                   // over all tables, metadata included; calls come on top
-  size_t calls_max = 16;                    // lookups at a time
-  size_t call_keys_max = size_t{64} << 10;  // keys of one lookup
-  size_t call_staging_bytes = size_t{1} << 20;  // rows that one lookup may stage
+  int device = 0;          // the result of device()
+  uint64_t bytes_max = 0;  // for all tables, metadata included; the buffers of calls come on top
+  size_t calls_max = 16;   // concurrent lookups
+  size_t call_keys_max = size_t{64} << 10;      // of one lookup
+  size_t call_staging_bytes = size_t{1} << 20;  // rows that one lookup can stage
 };
 
 // Errors: INVALID_ARGUMENT (no calls, or no keys per call, or more than kKeysPerCallMax),
-// RESOURCE_EXHAUSTED when the calls' memory can't be had.
+// RESOURCE_EXHAUSTED if the calls' memory can't be allocated.
 absl::StatusOr<std::unique_ptr<DeviceCache>> MakeHostCache(const HostCacheOptions& options);
 
 }  // namespace hps

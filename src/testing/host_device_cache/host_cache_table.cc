@@ -60,18 +60,18 @@ bool HostCacheTable::Read(Key key, std::byte* row) const {
 
 absl::Status HostCacheTable::Validate(const RowBatch& batch) const {
   if (batch.rows.row_count < batch.keys.size() || !batch.absent.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("host cache: ", batch.keys.size(), " keys came with ", batch.rows.row_count,
-                     " rows and ", batch.absent.size(), " absent marks, expected a row each"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "host cache: ", batch.keys.size(), " keys with ", batch.rows.row_count, " rows and ",
+        batch.absent.size(), " absent marks; expected one row per key and no absent marks"));
   }
   if (!batch.keys.empty() && batch.rows.row_bytes != row_bytes_) {
     return absl::InvalidArgumentError(absl::StrCat("host cache: rows of ", batch.rows.row_bytes,
-                                                   " bytes, the table's have ", row_bytes_));
+                                                   " bytes, expected ", row_bytes_));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> HostCacheTable::Replace(const RowBatch& batch, ApplyEpoch epoch) {
+absl::StatusOr<uint64_t> HostCacheTable::InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) {
   HPS_RETURN_IF_ERROR(Validate(batch));
   uint64_t refused_count = 0;
   const Fence::Insertion insertion(fence_, epoch);
@@ -117,8 +117,8 @@ absl::Status HostCacheTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpo
 
 absl::StatusOr<size_t> HostCacheTable::Dump(uint64_t* cursor, std::span<Key> out, Deadline) {
   if (out.size() < kDumpKeysMin) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("host cache: a dump into ", out.size(), " keys, at least ", kDumpKeysMin));
+    return absl::InvalidArgumentError(absl::StrCat("host cache: dump: room for ", out.size(),
+                                                   " keys, expected at least ", kDumpKeysMin));
   }
   size_t count = 0;
   for (; out.size() - count >= SlabTable::kSlabSlots; ++*cursor) {

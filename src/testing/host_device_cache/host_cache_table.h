@@ -1,8 +1,8 @@
 // One table of the host's device cache: the slab model behind one mutex.
 //
-// Queries and writes take the mutex for one key at a time, so no reader waits for more than a
-// row's copy (two, when an insertion moves a resident) and none can see a torn row. Everything
-// completes at once: deadlines are not looked at, and Flush has nothing to wait for.
+// Queries and writes take the mutex for one key at a time. A reader waits for at most one row copy
+// (two, if an insertion moves a resident) and never sees a torn row. Every operation completes at
+// once: deadlines are ignored, and Flush has nothing to wait for.
 #pragma once
 
 #include <cstddef>
@@ -21,22 +21,23 @@ namespace hps {
 
 class HostCacheTable final : public DeviceCacheTable {
  public:
-  // What a table of `slab_count` slabs takes of the budget: slabs, rows, watermarks and itself;
-  // UINT64_MAX when that does not fit into 64 bits.
+  // The budget of a table of `slab_count` slabs: slabs, rows, watermarks and the object; UINT64_MAX
+  // if that exceeds 64 bits.
   static uint64_t BytesOf(size_t row_bytes, uint64_t slab_count);
-  // The most slabs that fit; may be fewer than SlabTable::kSlabsMin.
+  // The maximum number of slabs that fit; may be less than SlabTable::kSlabsMin.
   static uint64_t SlabsWithin(size_t row_bytes, uint64_t bytes_max);
 
-  // `budget` holds what BytesOf says, until the table dies. Errors: RESOURCE_EXHAUSTED.
+  // `budget` is a lease of BytesOf bytes, held until the table is destroyed. Errors:
+  // RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<HostCacheTable>> Create(size_t row_bytes, size_t slab_count,
                                                                 ByteBudget::Lease budget);
 
   // Copies the row of a held key to `row`, which has row_bytes() bytes, and marks it as used.
-  // Returns whether it was held; `row` is left untouched otherwise.
+  // Returns whether the key was held; otherwise `row` is left unchanged.
   bool Read(Key key, std::byte* row) const;
 
   size_t row_bytes() const override { return row_bytes_; }
-  absl::StatusOr<uint64_t> Replace(const RowBatch& batch, ApplyEpoch epoch) override;
+  absl::StatusOr<uint64_t> InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) override;
   absl::Status Update(const RowBatch& batch, Deadline deadline) override;
   absl::Status Erase(std::span<const Key> keys, Deadline deadline) override;
   absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
@@ -55,7 +56,8 @@ class HostCacheTable final : public DeviceCacheTable {
   const ByteBudget::Lease budget_;
   Fence fence_;
   mutable Mutex mutex_;
-  mutable SlabTable slabs_ HPS_GUARDED_BY(mutex_);  // mutable: a lookup stamps what it finds
+  mutable SlabTable slabs_
+      HPS_GUARDED_BY(mutex_);  // mutable: a lookup stamps the rows that it finds
   LevelStatistics statistics_ HPS_GUARDED_BY(mutex_);
 };
 

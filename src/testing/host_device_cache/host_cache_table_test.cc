@@ -42,7 +42,7 @@ TEST(HostCacheTableTest, ReadLeavesTheOutputAloneWhereNothingIsHeld) {
   ASSERT_TRUE(table.ok()) << table.status();
   const Key key = 7;
   std::byte row{1};
-  ASSERT_TRUE((*table)->Replace({.keys = {&key, 1}, .rows = {&row, 1, 1, 1}}, 0).ok());
+  ASSERT_TRUE((*table)->InsertIfAbsent({.keys = {&key, 1}, .rows = {&row, 1, 1, 1}}, 0).ok());
   std::byte out{9};
   EXPECT_FALSE((*table)->Read(8, &out));
   EXPECT_EQ(out, std::byte{9});

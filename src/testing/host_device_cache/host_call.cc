@@ -14,8 +14,8 @@
 namespace hps {
 namespace {
 
-// What the device has of rows that were not brought.
-constexpr std::byte kNotBrought{0xdb};
+// The device's content of rows that were not copied ahead.
+constexpr std::byte kNotCopied{0xdb};
 
 }  // namespace
 
@@ -23,7 +23,7 @@ HostCall::HostCall(size_t keys_max, std::span<std::byte> staging,
                    std::function<void(HostCall*)> give_back)
     : keys_max_(keys_max),
       staging_(staging),
-      brought_(staging.size(), kNotBrought),
+      device_staging_(staging.size(), kNotCopied),
       give_back_(std::move(give_back)) {
   queries_.reserve(kTablesPerCallMax);
   counts_.reserve(kTablesPerCallMax);
@@ -39,7 +39,7 @@ HostCall::HostCall(size_t keys_max, std::span<std::byte> staging,
 void HostCall::Lease(size_t keys_leased) {
   HPS_CHECK(keys_leased <= keys_max_);
   keys_leased_ = keys_leased;
-  std::fill_n(brought_.begin(), staging_used_bytes_, kNotBrought);
+  std::fill_n(device_staging_.begin(), staging_used_bytes_, kNotCopied);
   staging_used_bytes_ = 0;
   begun_ = false;
   queries_.clear();
@@ -115,30 +115,31 @@ bool HostCall::IsStaged(const HostRows& rows) const {
          rows.row_count * rows.row_bytes <= static_cast<size_t>(end - rows.data);
 }
 
-absl::Status HostCall::Bring(const HostRows& rows) {
+absl::Status HostCall::CopyAhead(const HostRows& rows) {
   if (rows.row_count == 0) return absl::OkStatus();
   HPS_CHECK(IsStaged(rows));
-  std::memcpy(brought_.data() + (rows.data - staging_.data()), rows.data,
+  std::memcpy(device_staging_.data() + (rows.data - staging_.data()), rows.data,
               rows.row_count * rows.row_bytes);
   return absl::OkStatus();
 }
 
 const std::byte* HostCall::RowOf(const DeviceRowPiece& piece, size_t row) const {
-  if (!piece.brought) return piece.rows.row(row);
+  if (!piece.on_device) return piece.rows.row(row);
   HPS_CHECK(IsStaged(piece.rows));
-  return brought_.data() + (piece.rows.row(row) - staging_.data());
+  return device_staging_.data() + (piece.rows.row(row) - staging_.data());
 }
 
 absl::Status HostCall::Validate(const DeviceRowPiece& piece) const {
   if (piece.query >= queries_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("host cache: a piece for query ", piece.query, " of ", queries_.size()));
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a piece for query ", piece.query,
+                                                   " of a call with ", queries_.size(),
+                                                   " queries"));
   }
   const size_t miss_count = begin_[piece.query + 1] - begin_[piece.query];
   if (piece.first > miss_count || piece.statuses.size() > miss_count - piece.first) {
     return absl::InvalidArgumentError(absl::StrCat("host cache: a piece of ", piece.statuses.size(),
-                                                   " answers from ", piece.first,
-                                                   " on, the query misses ", miss_count));
+                                                   " answers from index ", piece.first,
+                                                   ", the number of misses is ", miss_count));
   }
   for (size_t i = 0; i < piece.statuses.size(); ++i) {
     if (piece.statuses[i] == kUnanswered) continue;
@@ -156,9 +157,9 @@ absl::Status HostCall::Validate(const DeviceRowPiece& piece) const {
     }
   }
   if (piece.rows.row_count > 0 && piece.rows.row_bytes != queries_[piece.query].request.row_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("host cache: a piece with rows of ", piece.rows.row_bytes,
-                     " bytes, the query's have ", queries_[piece.query].request.row_bytes));
+    return absl::InvalidArgumentError(absl::StrCat("host cache: a piece with rows of ",
+                                                   piece.rows.row_bytes, " bytes, expected ",
+                                                   queries_[piece.query].request.row_bytes));
   }
   return absl::OkStatus();
 }
@@ -180,7 +181,7 @@ void HostCall::Answer(size_t query, size_t unique, const DeviceRowPiece& piece, 
   const size_t end = unique_misses_begin_[unique + 1];
   std::byte* const first = request.rows + misses_[begin].position * request.row_stride_bytes;
   KeyStatus status = piece.statuses[row];
-  if (piece.probe_again && table != nullptr && table->Read(unique_keys_[unique], first)) {
+  if (piece.reprobe && table != nullptr && table->Read(unique_keys_[unique], first)) {
     status = KeyStatus::kHitL1;
   } else if (status == KeyStatus::kHitL2 || status == KeyStatus::kHitL3) {
     std::memcpy(first, RowOf(piece, row), request.row_bytes);
@@ -204,18 +205,18 @@ absl::Status HostCall::CheckAllAnswered() const {
   HPS_CHECK(begun_);
   if (unanswered_count_ > 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("host cache: ", unanswered_count_, " misses were left without an answer"));
+        absl::StrCat("host cache: ", unanswered_count_, " misses were not answered"));
   }
   return absl::OkStatus();
 }
 
-absl::Status HostCall::Widen() {
+absl::Status HostCall::ConvertToFloat32() {
   HPS_RETURN_IF_ERROR(CheckAllAnswered());
   for (const auto& [request, table] : queries_) {
-    const size_t element_count = request.row_bytes / ElementBytes(request.widen_from);
+    const size_t element_count = request.row_bytes / ElementBytes(request.convert_from);
     for (size_t i = 0; i < request.key_count; ++i) {
-      WidenToFloat32(request.widen_from, element_count,
-                     request.rows + i * request.row_stride_bytes);
+      ConvertToFloat32InPlace(request.convert_from, element_count,
+                              request.rows + i * request.row_stride_bytes);
     }
   }
   return absl::OkStatus();

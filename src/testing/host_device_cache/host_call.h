@@ -1,9 +1,8 @@
 // One lookup in the host's device cache, with all the buffers that it needs.
 //
-// Both phases complete at once: Begin has probed when it returns, Finish has scattered. What makes
-// this the oracle is that nothing else is clever: misses are (key, position) pairs, sorted. Rows
-// that are brought are copied once more, as to a device: those that were said to be brought and
-// were not are wrong here too.
+// Both phases complete at once: Begin has probed when it returns, Finish has scattered. It is the
+// oracle because it is simple: misses are sorted (key, position) pairs. CopyAhead copies rows once
+// more, as to a device, so rows that are marked `on_device` without CopyAhead are wrong here too.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +21,10 @@ namespace hps {
 
 class HostCall final : public DeviceCall {
  public:
-  // `give_back` runs at Return. `staging` may be empty. All memory is reserved here.
+  // Return calls `give_back`. `staging` may be empty. Reserves all memory.
   HostCall(size_t keys_max, std::span<std::byte> staging, std::function<void(HostCall*)> give_back);
 
-  // Makes the call ready for a lookup of at most `keys_leased` keys.
+  // Prepares the call for a lookup of at most `keys_leased` keys.
   void Lease(size_t keys_leased);
   size_t keys_max() const { return keys_max_; }
 
@@ -33,9 +32,9 @@ class HostCall final : public DeviceCall {
   DeviceMissesSoFar Peek(size_t query) override { return {keys_[query], true}; }
   absl::StatusOr<DeviceMisses> Misses(Deadline deadline) override;
   HostRows Staging(size_t query, size_t row_count) override;
-  absl::Status Bring(const HostRows& rows) override;
+  absl::Status CopyAhead(const HostRows& rows) override;
   absl::Status Finish(std::span<const DeviceRowPiece> pieces) override;
-  absl::Status Widen() override;
+  absl::Status ConvertToFloat32() override;
   absl::Status Wait(Deadline deadline) override;
   LookupCounts counts(size_t query) const override { return counts_[query]; }
   void Return() override { give_back_(this); }
@@ -57,12 +56,12 @@ class HostCall final : public DeviceCall {
   void Probe(size_t query);
   void Answer(size_t query, size_t unique, const DeviceRowPiece& piece, size_t row);
   bool IsStaged(const HostRows& rows) const;
-  // Row `row` of a piece, where the device reads it.
+  // Row `row` of a piece, as the device reads it.
   const std::byte* RowOf(const DeviceRowPiece& piece, size_t row) const;
 
   const size_t keys_max_;
   const std::span<std::byte> staging_;
-  std::vector<std::byte> brought_;  // the staging as the device has it
+  std::vector<std::byte> device_staging_;  // the device's copy of staging
   const std::function<void(HostCall*)> give_back_;
   size_t keys_leased_ = 0;
   size_t staging_used_bytes_ = 0;
@@ -70,7 +69,7 @@ class HostCall final : public DeviceCall {
 
   std::vector<Query> queries_;
   std::vector<LookupCounts> counts_;         // [queries]
-  std::vector<Miss> misses_;                 // query after query, each one's sorted
+  std::vector<Miss> misses_;                 // query after query, sorted within each
   std::vector<Key> unique_keys_;             // the same without duplicates
   std::vector<size_t> unique_misses_begin_;  // [unique + 1]: where a unique key's misses begin
   std::vector<uint8_t> answered_;            // [unique]

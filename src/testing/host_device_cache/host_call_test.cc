@@ -8,7 +8,7 @@
 namespace hps {
 namespace {
 
-// The contract suite looks up through calls; here is what only the pool sees of them.
+// The contract suite tests lookups; this file tests what only the pool sees of calls.
 TEST(HostCallTest, IsGivenBackByItsLeaseAndForgetsTheLastLookUp) {
   std::vector<HostCall*> given_back;
   HostCall call(4, {}, [&](HostCall* own) { given_back.push_back(own); });
@@ -36,28 +36,28 @@ TEST(HostCallTest, IsGivenBackByItsLeaseAndForgetsTheLastLookUp) {
   EXPECT_EQ(given_back.front(), &call);
 }
 
-// As on a device: what is read as brought is what was brought, of this lookup.
-TEST(HostCallTest, ReadsBroughtRowsAsTheyWereBrought) {
+// As on a device: a row that is read as copied ahead is the one that was copied in this lookup.
+TEST(HostCallTest, ReadsRowsAsTheyWereWhenCopiedAhead) {
   std::array<std::byte, 4> staging{};
   HostCall call(4, staging, [](HostCall*) {});
   const Key key = 7;
   std::byte row{};
   const DeviceCacheQuery query{
       .keys = &key, .key_count = 1, .rows = &row, .row_bytes = 1, .row_stride_bytes = 1};
-  for (const bool is_brought : {true, false}) {
+  for (const bool copied_ahead : {true, false}) {
     call.Lease(1);
     const DeviceCallLease lease(&call);
     ASSERT_EQ(lease->Begin({&query, 1}, Stream()), absl::OkStatus());
     const HostRows rows = lease->Staging(0, 1);
     ASSERT_EQ(rows.row_count, 1u);
     *rows.row(0) = std::byte{42};
-    if (is_brought) {
-      ASSERT_EQ(lease->Bring(rows), absl::OkStatus());
+    if (copied_ahead) {
+      ASSERT_EQ(lease->CopyAhead(rows), absl::OkStatus());
     }
     const KeyStatus hit = KeyStatus::kHitL2;
-    const DeviceRowPiece piece{.statuses = {&hit, 1}, .rows = rows, .brought = true};
+    const DeviceRowPiece piece{.statuses = {&hit, 1}, .rows = rows, .on_device = true};
     ASSERT_EQ(lease->Finish({&piece, 1}), absl::OkStatus());
-    EXPECT_EQ(row == std::byte{42}, is_brought);
+    EXPECT_EQ(row == std::byte{42}, copied_ahead);
   }
 }
 

@@ -30,7 +30,7 @@ SlabTable::SlabTable(size_t slab_count, size_t row_bytes, std::unique_ptr<Slab[]
       rows_(std::move(rows)) {}
 
 SlabTable::Slabset SlabTable::SlabsetOf(Key key) const {
-  // The range takes the upper bits, so the halves of one hash make two independent choices.
+  // The range uses the upper bits, so the halves of one hash make two independent choices.
   const uint64_t hash = HashKey(key, kL1HashSeed);
   Slabset slabset;
   slabset.first = HashToRange(hash, slab_count_);

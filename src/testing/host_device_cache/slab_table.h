@@ -1,14 +1,15 @@
 // The data model of level 1 for one table: slots in slabs of seven, two slabs per key.
 //
-// A key's slabset is the two slabs that its hashes name; it lives in its first slab, or else in its
-// second one, and then the first has its overflow bit set. An insertion takes a free slot of the
-// first slab, then of the second, then moves a resident of the first slab to a free slot of that
-// resident's own second slab, and at last evicts the least recently used key of the slabset.
-// Valid bits decide occupancy, so every key value is legal. Rows lie in a plain array, row
-// `slot` at slot x row bytes.
+// A key's slabset is the two slabs that its hashes select. It lives in its first slab, or else in
+// its second one, and then the overflow bit of the first is set. An insertion takes a free slot of
+// the first slab, then of the second; then it moves a resident of the first slab to a free slot of
+// that resident's own second slab; finally it evicts the least recently used key of the slabset.
+// Valid bits decide occupancy, so every key value is legal. Rows are in a plain array, row `slot`
+// at slot x row bytes.
 //
-// This is the oracle for the kernels: it says what may be answered. Where a device packs a lock, a
-// version and 4-bit stamps into the header, this model has its owner's mutex and exact stamps.
+// This is the oracle for the kernels: it defines the permitted answers. Where a device packs a
+// lock, a version and 4-bit stamps into the header, this model has its owner's mutex and exact
+// stamps.
 //
 // Not thread-safe: the owner serializes all calls.
 #pragma once
@@ -30,8 +31,8 @@ class SlabTable {
   static constexpr size_t kSlabSlots = 7;
   static constexpr size_t kSlabsMin = 2;  // one slabset
 
-  // An empty table. REQUIRES: slab_count >= kSlabsMin, row_bytes > 0.
-  // Errors: RESOURCE_EXHAUSTED when the memory can't be had (names the bytes).
+  // Makes an empty table. REQUIRES: slab_count >= kSlabsMin, row_bytes > 0. Errors:
+  // RESOURCE_EXHAUSTED if the memory can't be allocated (says how many bytes).
   static absl::StatusOr<SlabTable> Create(size_t slab_count, size_t row_bytes);
 
   // Memory of one slab: its header, keys and rows.
@@ -41,23 +42,23 @@ class SlabTable {
   size_t row_bytes() const { return row_bytes_; }
   size_t key_count() const { return key_count_; }
 
-  // The row of a held key, nullptr otherwise. Valid until the next change.
+  // The row of a held key, otherwise nullptr. Valid until the next change.
   std::byte* Find(Key key);
   const std::byte* Find(Key key) const;
-  // As Find, and makes the key the most recently used one of its slabset.
+  // As Find; also makes the key the most recently used one of its slabset.
   const std::byte* FindAndTouch(Key key);
 
-  // Inserts a key. REQUIRES: it is not held. Returns whether another one was evicted for it.
+  // Inserts a key. REQUIRES: it is not held. Returns whether another key was evicted.
   bool Insert(Key key, std::span<const std::byte> row);
 
   // Returns whether the key was held.
   bool Erase(Key key);
   void Clear();
 
-  // Copies the keys of one slab out and returns how many. It also tells the table how far a dump
-  // has come: until EndDump no key moves between the slabs up to `slab` and those after it, so that
-  // a dump that goes through the slabs in order meets every key that stays exactly once.
-  // REQUIRES: slab < slab_count(), out.size() >= kSlabSlots.
+  // Copies the keys of one slab and returns their number. Also tells the table the progress of a
+  // dump: until EndDump no key moves between the slabs up to `slab` and those after it, so that a
+  // dump of the slabs in order meets every key that stays exactly once. REQUIRES: slab <
+  // slab_count(), out.size() >= kSlabSlots.
   size_t DumpSlab(size_t slab, std::span<Key> out);
   void EndDump() { dumped_slab_count_ = 0; }
 
@@ -86,7 +87,7 @@ class SlabTable {
   std::optional<Place> PlaceOf(Key key) const;
   std::optional<Place> PlaceIn(size_t slab, Key key) const;
   std::optional<Place> FreePlaceIn(size_t slab) const;
-  // Moves a resident of its first slab `slab` to its second one; the slot that became free.
+  // Moves a resident of its first slab `slab` to its second one; returns the freed slot.
   std::optional<Place> MoveOneOut(size_t slab);
   Place LeastRecentlyUsedOf(const Slabset& slabset) const;
   bool DumpAllowsMove(size_t from, size_t to) const {
@@ -101,7 +102,7 @@ class SlabTable {
   std::unique_ptr<Slab[]> slabs_;
   std::unique_ptr<std::byte[]> rows_;
   size_t key_count_ = 0;
-  uint64_t clock_ = 0;  // counts touches; a stamp is its value at the last one
+  uint64_t clock_ = 0;  // counts touches; a stamp is its value at the last touch
   size_t dumped_slab_count_ = 0;
 };
 

@@ -1,6 +1,6 @@
-// Counts what a test program allocates by operator new, thread by thread.
+// Counts the allocations by operator new in a test program, per thread.
 //
-// This header replaces operator new of the whole program: exactly one file of it includes this.
+// This header replaces operator new of the whole program: include it in exactly one file.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace hps {
 
-// By this thread, since it began.
+// Allocations of this thread since it started.
 inline thread_local uint64_t allocations_here = 0;
 
 inline void BeforeAllocation() { ++allocations_here; }

@@ -1,11 +1,11 @@
-// Makes operator new of a test program fail, once, where the test says.
+// Makes one allocation by operator new of a test program fail.
 //
-//   FailAllocation(3);        // the third from now on, of the threads that it is about
+//   FailAllocation(3);                  // the third one from now, in the threads that may fail
 //   ...
-//   bool failed = AllocationFailed();   // there were as many
+//   bool failed = AllocationFailed();   // whether there were that many
 //   FailAllocation(0);
 //
-// This header replaces operator new of the whole program: exactly one file of it includes this.
+// This header replaces operator new of the whole program: include it in exactly one file.
 // Thread-safe.
 #pragma once
 
@@ -21,8 +21,8 @@
 
 namespace hps {
 
-// Whether this thread's allocations may fail: where the test says so, and in threads whose name
-// begins so (as WorkerPool names them).
+// Whether this thread's allocations may fail: if the test enabled it, and in threads whose name
+// begins with this prefix (as WorkerPool names them).
 inline thread_local bool may_fail_here = false;
 inline std::atomic<const char*> failing_threads{nullptr};
 

@@ -1,7 +1,7 @@
-// Operator new of a test program, with a look at every allocation before it is made.
+// Operator new of a test program, with a function that is called before every allocation.
 //
-// Exactly one file of the program includes this, through the header that says what the look is for
-// and defines hps::BeforeAllocation.
+// Exactly one file of the program includes this, through the header that defines
+// hps::BeforeAllocation.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace hps {
 
-inline void BeforeAllocation();  // throws std::bad_alloc where this one is to fail
+inline void BeforeAllocation();  // throws std::bad_alloc to make this allocation fail
 
 inline void* ReplacedAllocate(size_t bytes, size_t alignment) {
   BeforeAllocation();

@@ -1,4 +1,4 @@
-#include "l1_gpu/piece_sender.h"
+#include "l1_gpu/miss_row_sender.h"
 
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@
 namespace hps {
 namespace {
 
-// Sends answers for a query all of whose keys were missed.
-class PieceSenderTest : public GpuTest {
+// Sends answers for a query whose keys all missed.
+class MissRowSenderTest : public GpuTest {
  protected:
   static constexpr size_t kRowBytes = 24;
   static constexpr size_t kKeys = 5000;
@@ -28,7 +28,7 @@ class PieceSenderTest : public GpuTest {
     auto buffers = CallBuffers::Create({.keys_max = kKeys, .staging_bytes = 1000});
     ASSERT_TRUE(buffers.ok()) << buffers.status();
     buffers_ = *std::move(buffers);
-    sender_ = std::make_unique<PieceSender>(*buffers_);
+    sender_ = std::make_unique<MissRowSender>(*buffers_);
     std::vector<Key> keys(kKeys);
     std::iota(keys.begin(), keys.end(), Key{0});
     ASSERT_EQ(
@@ -58,7 +58,7 @@ class PieceSenderTest : public GpuTest {
     return sender_->Add({.view = &view_, .query = &query_, .duplicate_count = 0, .piece = &piece});
   }
 
-  // Looks at what has arrived: which keys have their row, and which the default row.
+  // Checks the arrived rows: which keys have their row, and which the default row.
   void Fetch() {
     ASSERT_EQ(cudaStreamSynchronize(buffers_->stream.get()), cudaSuccess);
     arrived_.resize(kKeys * kRowBytes);
@@ -86,7 +86,7 @@ class PieceSenderTest : public GpuTest {
 
   const std::vector<std::byte> default_row_ = std::vector<std::byte>(kRowBytes, std::byte{9});
   std::unique_ptr<CallBuffers> buffers_;
-  std::unique_ptr<PieceSender> sender_;
+  std::unique_ptr<MissRowSender> sender_;
   DeviceBuffer rows_;
   QueryView view_;
   DeviceCacheQuery query_;
@@ -94,7 +94,7 @@ class PieceSenderTest : public GpuTest {
   std::vector<KeyStatus> statuses_;
 };
 
-TEST_F(PieceSenderTest, LeavesUnansweredKeysAloneInShortAndLongGaps) {
+TEST_F(MissRowSenderTest, LeavesUnansweredKeysAloneInShortAndLongGaps) {
   std::vector<KeyStatus> statuses(kKeys, kUnanswered);
   std::vector<std::byte> rows(kKeys * kRowBytes);
   for (size_t i = 0; i < kKeys; ++i) {
@@ -122,7 +122,7 @@ TEST_F(PieceSenderTest, LeavesUnansweredKeysAloneInShortAndLongGaps) {
 }
 
 // More pieces than one launch takes, of one key each.
-TEST_F(PieceSenderTest, SendsAnyNumberOfPieces) {
+TEST_F(MissRowSenderTest, SendsAnyNumberOfPieces) {
   const KeyStatus status = KeyStatus::kHitL3;
   std::byte row[kRowBytes];
   for (size_t i = 0; i < kKeys; ++i) {
@@ -136,9 +136,9 @@ TEST_F(PieceSenderTest, SendsAnyNumberOfPieces) {
   for (Key key = 0; key < Key{kKeys}; ++key) ASSERT_TRUE(HasRow(key)) << key;
 }
 
-// Would catch a wait for a half that goes on after the call's time: the stream is held up, so that
-// no half gets free.
-TEST_F(PieceSenderTest, WaitsForAHalfAtMostUntilTheDeadline) {
+// Catches a wait for a half that exceeds the call's deadline: the stream is blocked, so that no
+// half becomes free.
+TEST_F(MissRowSenderTest, WaitsForAHalfAtMostUntilTheDeadline) {
   const cudaStream_t stream = buffers_->stream.get();
   std::atomic<bool> goes_on = false;
   ASSERT_EQ(
@@ -162,7 +162,7 @@ TEST_F(PieceSenderTest, WaitsForAHalfAtMostUntilTheDeadline) {
   for (Key key = 0; key < Key{kKeys}; ++key) ASSERT_TRUE(HasDefault(key)) << key;
 }
 
-TEST_F(PieceSenderTest, NothingIsSentForNothing) {
+TEST_F(MissRowSenderTest, NothingIsSentForNothing) {
   const std::vector<KeyStatus> statuses(100, kUnanswered);
   ASSERT_EQ(Add({.statuses = statuses}), absl::OkStatus());
   ASSERT_EQ(Add({}), absl::OkStatus());

@@ -1,6 +1,6 @@
-// How long who frees memory of a device waits before for the device's work. Freeing itself waits
-// without end: on a device that hangs the memory is left to it instead. Whoever waits in vain tells
-// those that come after, who then wait for a moment only; until one finds that the work is done.
+// Limits the wait for a device before its memory is freed. Freeing itself waits without limit, so
+// memory of a device that hangs is leaked instead. After a wait has timed out, later waits are
+// short, until one finds that the device's work has completed.
 //
 // Thread-safe.
 #pragma once
@@ -14,21 +14,21 @@
 
 namespace hps {
 
-class LastWait {
+class HangDetector {
  public:
   static constexpr Duration kMax = std::chrono::minutes(1);
-  // Far longer than what a device that answers is at work on, so that it gives its memory back.
+  // Far longer than the work of a responsive device takes, so that its memory is freed.
   static constexpr Duration kAgain = std::chrono::seconds(1);
 
-  explicit LastWait(Duration at_most = kMax) : at_most_(at_most) {}
+  explicit HangDetector(Duration at_most = kMax) : at_most_(at_most) {}
 
   Deadline deadline() const {
     const bool hangs = hangs_.load(std::memory_order_relaxed);
     return DeadlineAfter(RealClock(), hangs ? std::min(kAgain, at_most_) : at_most_);
   }
 
-  // How a wait until deadline() has ended: any end but that of the time tells that the device
-  // answers. True unless it hangs.
+  // Records how a wait until deadline() ended; any end but a timeout shows that the device
+  // responds. False if the device hangs.
   bool Answers(const absl::Status& waited) {
     const bool hangs = absl::IsDeadlineExceeded(waited);
     hangs_.store(hangs, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-#include "l1_gpu/piece_sender.h"
+#include "l1_gpu/miss_row_sender.h"
 
 #include <algorithm>
 #include <cstring>
@@ -16,31 +16,32 @@ namespace {
 constexpr size_t kAlignment = 16;
 constexpr size_t kHalfBounceBytes = kCallBounceBytes / 2;
 
-// Unanswered keys in a row that are rather sent along than cut out: a copy and a piece of the
-// launch of its own for what comes behind them cost more. Not where the device probes again: it
-// would answer them.
+// A run of up to this many unanswered keys is sent along: splitting would cost another copy and
+// another piece of the launch for the keys after it. Not if the device probes again, because it
+// would answer these keys.
 constexpr size_t kGapKeysMax = 64;
 
-// Rows of a query are read in place while at most one in so many is read for a duplicate.
+// The device reads rows of a query in place while at most one in this many is read for a duplicate.
 constexpr size_t kDuplicatesReadShare = 4;
 
 }  // namespace
 
-PieceSender::PieceSender(CallBuffers& buffers) : buffers_(buffers) {
+MissRowSender::MissRowSender(CallBuffers& buffers) : buffers_(buffers) {
   pieces_.reserve(kTablesPerCallMax);
 }
 
-void PieceSender::Begin(cudaStream_t stream) {
+void MissRowSender::Begin(cudaStream_t stream) {
   stream_ = stream;
   deadline_ = kNoDeadline;
   pieces_.clear();
   half_used_ = false;
   bounce_used_ = rows_used_ = 0;
-  sent_ = probed_again_ = brought_ = waits_for_brought_ = false;
-  brought_since_event_ = false;
+  sent_ = reprobed_ = copied_ahead_ = waits_for_copy_ahead_ = false;
+  copied_since_event_ = false;
 }
 
-PieceSender::Run PieceSender::NextRun(const DeviceRowPiece& piece, size_t from, size_t count_max) {
+MissRowSender::Run MissRowSender::NextRun(const DeviceRowPiece& piece, size_t from,
+                                          size_t count_max) {
   Run run;
   const auto& statuses = piece.statuses;
   while (from < statuses.size() && statuses[from] == kUnanswered) ++from;
@@ -52,7 +53,7 @@ PieceSender::Run PieceSender::NextRun(const DeviceRowPiece& piece, size_t from, 
     (TakesRow(run.status) ? run.takes_rows : run.takes_default) = true;
     return run;
   }
-  const size_t gap_keys_max = piece.probe_again ? 0 : kGapKeysMax;
+  const size_t gap_keys_max = piece.reprobe ? 0 : kGapKeysMax;
   for (size_t i = from; i < end && i - (run.first + run.count) <= gap_keys_max; ++i) {
     if (statuses[i] == kUnanswered) continue;
     run.count = i + 1 - run.first;
@@ -61,20 +62,20 @@ PieceSender::Run PieceSender::NextRun(const DeviceRowPiece& piece, size_t from, 
   return run;
 }
 
-bool PieceSender::IsStaged(const HostRows& rows) const {
+bool MissRowSender::IsStaged(const HostRows& rows) const {
   const std::byte* const begin = buffers_.staging;
   return rows.row_count > 0 && rows.stride_bytes == rows.row_bytes && rows.data >= begin &&
          rows.data < begin + buffers_.sizes.staging_bytes;
 }
 
-// A kernel reads rows over the bus as fast as a copy brings them, and pieces that come in any order
-// then need no copy each. A row that many positions wait for is better brought once.
-bool PieceSender::IsReadInPlace(const Piece& piece) const {
+// A kernel reads rows over the bus as fast as a copy transfers them, and pieces that arrive in any
+// order then need no copy each. A row that many positions wait for is better copied once.
+bool MissRowSender::IsReadInPlace(const Piece& piece) const {
   return IsStaged(piece.piece->rows) &&
          piece.duplicate_count <= piece.piece->statuses.size() / kDuplicatesReadShare;
 }
 
-size_t PieceSender::KeysThatFit(const Piece& piece) const {
+size_t MissRowSender::KeysThatFit(const Piece& piece) const {
   if (pieces_.size() == pieces_.capacity()) return 0;
   const size_t row_bytes = piece.query->row_bytes;
   const bool staged = IsStaged(piece.piece->rows);
@@ -85,9 +86,10 @@ size_t PieceSender::KeysThatFit(const Piece& piece) const {
   if (bounce_left < fixed_bytes) return 0;
   const size_t key_bytes = 1 + (has_rows && !staged ? row_bytes : 0);
   size_t keys = (bounce_left - fixed_bytes) / key_bytes;
-  // Of a key on the device: its staged row, and the one that it may be found to have by now.
-  const size_t device_rows = (staged && !piece.piece->brought && !IsReadInPlace(piece) ? 1 : 0) +
-                             (piece.piece->probe_again ? 1 : 0);
+  // A key may need room for two rows on the device: its staged row, and the row that a second probe
+  // finds.
+  const size_t device_rows = (staged && !piece.piece->on_device && !IsReadInPlace(piece) ? 1 : 0) +
+                             (piece.piece->reprobe ? 1 : 0);
   if (device_rows > 0) {
     const size_t rows_left = buffers_.device_rows_bytes - rows_used_;
     const size_t usable_bytes = rows_left - std::min(rows_left, device_rows * kAlignment);
@@ -96,19 +98,19 @@ size_t PieceSender::KeysThatFit(const Piece& piece) const {
   return keys;
 }
 
-size_t PieceSender::TakeBounce(size_t bytes) {
+size_t MissRowSender::TakeBounce(size_t bytes) {
   const size_t begin = bounce_used_;
   bounce_used_ += RoundUp(bytes, kAlignment);
   return begin;
 }
 
-std::byte* PieceSender::TakeDeviceRows(size_t bytes) {
+std::byte* MissRowSender::TakeDeviceRows(size_t bytes) {
   std::byte* const begin = half().device_rows + rows_used_;
   rows_used_ += RoundUp(bytes, kAlignment);
   return begin;
 }
 
-absl::Status PieceSender::UseHalf() {
+absl::Status MissRowSender::UseHalf() {
   if (half_used_) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(WaitFor(half().done.get(), deadline_, "an answer's copy"));
   half_used_ = true;
@@ -116,7 +118,7 @@ absl::Status PieceSender::UseHalf() {
   return absl::OkStatus();
 }
 
-absl::Status PieceSender::Add(const Piece& piece) {
+absl::Status MissRowSender::Add(const Piece& piece) {
   for (size_t next = 0;;) {
     HPS_RETURN_IF_ERROR(UseHalf());
     const size_t fit = KeysThatFit(piece);
@@ -131,7 +133,7 @@ absl::Status PieceSender::Add(const Piece& piece) {
   }
 }
 
-absl::Status PieceSender::AddRun(const Piece& piece, const Run& run) {
+absl::Status MissRowSender::AddRun(const Piece& piece, const Run& run) {
   const DeviceRowPiece& answers = *piece.piece;
   const size_t row_bytes = piece.query->row_bytes;
   ScatterPiece scatter = {.query = *piece.view,
@@ -139,8 +141,8 @@ absl::Status PieceSender::AddRun(const Piece& piece, const Run& run) {
                           .count = static_cast<uint32_t>(run.count),
                           .duplicate_count = piece.duplicate_count};
   scatter.status = run.status;
-  // A probe overwrites them.
-  if (run.status == kUnanswered || answers.probe_again) {
+  // The second probe overwrites the statuses.
+  if (run.status == kUnanswered || answers.reprobe) {
     const size_t statuses = TakeBounce(run.count);
     std::memcpy(half().pinned + statuses, answers.statuses.data() + run.first, run.count);
     scatter.statuses = static_cast<KeyStatus*>(static_cast<void*>(half().device + statuses));
@@ -152,14 +154,14 @@ absl::Status PieceSender::AddRun(const Piece& piece, const Run& run) {
     scatter.default_row = half().device + at;
   }
   if (run.takes_rows) HPS_RETURN_IF_ERROR(AddRows(piece, run, scatter));
-  if (answers.probe_again && piece.query->table != nullptr)
+  if (answers.reprobe && piece.query->table != nullptr)
     scatter.probed = TakeDeviceRows(run.count * row_bytes);
-  if (answers.probe_again) HPS_RETURN_IF_ERROR(CountOnTheDevice(piece, scatter));
+  if (answers.reprobe) HPS_RETURN_IF_ERROR(CountOnTheDevice(piece, scatter));
   pieces_.push_back(scatter);
   return absl::OkStatus();
 }
 
-absl::Status PieceSender::AddRows(const Piece& piece, const Run& run, ScatterPiece& scatter) {
+absl::Status MissRowSender::AddRows(const Piece& piece, const Run& run, ScatterPiece& scatter) {
   const DeviceRowPiece& answers = *piece.piece;
   const size_t row_bytes = piece.query->row_bytes;
   const size_t rows_bytes = run.count * row_bytes;
@@ -170,9 +172,9 @@ absl::Status PieceSender::AddRows(const Piece& piece, const Run& run, ScatterPie
       std::memcpy(half().pinned + at + i * row_bytes, answers.rows.row(run.first + i), row_bytes);
     }
     scatter.staged = half().device + at;
-  } else if (answers.brought) {
-    scatter.staged = BroughtPlaceOf(answers.rows.row(run.first));
-    waits_for_brought_ = true;
+  } else if (answers.on_device) {
+    scatter.staged = DeviceStagingOf(answers.rows.row(run.first));
+    waits_for_copy_ahead_ = true;
   } else if (IsReadInPlace(piece)) {
     scatter.staged = answers.rows.row(run.first);
   } else {
@@ -186,25 +188,25 @@ absl::Status PieceSender::AddRows(const Piece& piece, const Run& run, ScatterPie
   return absl::OkStatus();
 }
 
-absl::Status PieceSender::Bring(const HostRows& rows) {
+absl::Status MissRowSender::CopyAhead(const HostRows& rows) {
   if (rows.row_count == 0) return absl::OkStatus();
   HPS_CHECK(IsStaged(rows));
-  brought_ = brought_since_event_ = true;
+  copied_ahead_ = copied_since_event_ = true;
   return CudaStatus(
-      cudaMemcpyAsync(BroughtPlaceOf(rows.data), rows.data, rows.row_count * rows.row_bytes,
-                      cudaMemcpyHostToDevice, buffers_.bring_stream.get()),
+      cudaMemcpyAsync(DeviceStagingOf(rows.data), rows.data, rows.row_count * rows.row_bytes,
+                      cudaMemcpyHostToDevice, buffers_.copy_ahead_stream.get()),
       "copy of rows ahead");
 }
 
-absl::Status PieceSender::RecordBrought() {
-  if (!std::exchange(brought_since_event_, false)) return absl::OkStatus();
-  return CudaStatus(cudaEventRecord(buffers_.brought.get(), buffers_.bring_stream.get()),
+absl::Status MissRowSender::RecordCopyAhead() {
+  if (!std::exchange(copied_since_event_, false)) return absl::OkStatus();
+  return CudaStatus(cudaEventRecord(buffers_.copied_ahead.get(), buffers_.copy_ahead_stream.get()),
                     "rows ahead");
 }
 
-absl::Status PieceSender::CountOnTheDevice(const Piece& piece, ScatterPiece& scatter) {
-  if (!probed_again_) {
-    sent_ = probed_again_ = true;
+absl::Status MissRowSender::CountOnTheDevice(const Piece& piece, ScatterPiece& scatter) {
+  if (!reprobed_) {
+    sent_ = reprobed_ = true;
     constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
     HPS_RETURN_IF_ERROR(CudaStatus(
         cudaMemsetAsync(buffers_.device_counts, 0, kCountsBytes, stream_), "counts of a lookup"));
@@ -213,11 +215,11 @@ absl::Status PieceSender::CountOnTheDevice(const Piece& piece, ScatterPiece& sca
   return absl::OkStatus();
 }
 
-absl::Status PieceSender::Send() {
+absl::Status MissRowSender::Send() {
   absl::Status status = pieces_.empty() ? absl::OkStatus() : Launch();
   pieces_.clear();
   if (!half_used_ || !sent_) return status;
-  // Also after an error: a part may be under way, and reads the half.
+  // Also after an error: a part may be in flight and read the half.
   for (cudaEvent_t event : {half().done.get(), buffers_.last.get()}) {
     const absl::Status recorded = CudaStatus(cudaEventRecord(event, stream_), "an answer");
     if (status.ok()) status = recorded;
@@ -227,12 +229,12 @@ absl::Status PieceSender::Send() {
   return status;
 }
 
-absl::Status PieceSender::Launch() {
+absl::Status MissRowSender::Launch() {
   sent_ = true;
-  if (std::exchange(waits_for_brought_, false)) {
-    HPS_RETURN_IF_ERROR(RecordBrought());
+  if (std::exchange(waits_for_copy_ahead_, false)) {
+    HPS_RETURN_IF_ERROR(RecordCopyAhead());
     HPS_RETURN_IF_ERROR(
-        CudaStatus(cudaStreamWaitEvent(stream_, buffers_.brought.get()), "rows ahead"));
+        CudaStatus(cudaStreamWaitEvent(stream_, buffers_.copied_ahead.get()), "rows ahead"));
   }
   if (bounce_used_ > 0) {
     HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(half().device, half().pinned, bounce_used_,
@@ -241,7 +243,7 @@ absl::Status PieceSender::Launch() {
   }
   HPS_RETURN_IF_ERROR(
       CudaStatus(LaunchScatter(pieces_, buffers_.misses, stream_), "the launch of a scatter"));
-  if (!probed_again_) return absl::OkStatus();
+  if (!reprobed_) return absl::OkStatus();
   constexpr size_t kCountsBytes = kTablesPerCallMax * kKeyStatusCount * sizeof(uint32_t);
   return CudaStatus(cudaMemcpyAsync(buffers_.pinned_counts, buffers_.device_counts, kCountsBytes,
                                     cudaMemcpyDeviceToHost, stream_),

@@ -1,6 +1,6 @@
-// Makes rows of 16-bit floating point numbers float32 in their places.
+// Converts rows of 16-bit floating point numbers to float32 in place.
 //
-// Bound: memory. A row is read and then written with twice the bytes, which are mostly in L2 still.
+// Bound: memory. Reads each row and writes twice its bytes, which are mostly still in L2.
 #include <algorithm>
 
 #include "l1_gpu/kernels/device_memory.cuh"
@@ -16,17 +16,17 @@ constexpr uint32_t kWarpsOfBlock = kThreads / kWarpLanes;
 constexpr size_t kPartsInLaunch = 16;
 constexpr uint32_t kInFlight = 4;  // elements of a lane
 
-struct WidenPart {
-  RowsToWiden rows;
+struct ConvertPart {
+  RowsToConvert rows;
   uint32_t block_begin;
 };
 
-struct WidenLaunch {
-  WidenPart parts[kPartsInLaunch];
+struct ConvertLaunch {
+  ConvertPart parts[kPartsInLaunch];
   uint32_t part_count;
 };
 
-// Addresses of any alignment.
+// These accept addresses of any alignment.
 __device__ inline uint16_t LoadElement(const std::byte* from) {
   if (reinterpret_cast<uintptr_t>(from) % 2 == 0) return *reinterpret_cast<const uint16_t*>(from);
   const auto* const bytes = reinterpret_cast<const uint8_t*>(from);
@@ -40,13 +40,13 @@ __device__ inline void StoreElement(std::byte* to, uint32_t value) {
   for (int i = 0; i < 4; ++i) to[i] = static_cast<std::byte>(value >> 8 * i);
 }
 
-__device__ inline uint32_t Widened(Dtype dtype, uint16_t element) {
+__device__ inline uint32_t ToFloat32Bits(Dtype dtype, uint16_t element) {
   return dtype == Dtype::kFloat16 ? Float16ToFloat32Bits(element) : Bfloat16ToFloat32Bits(element);
 }
 
-// For all lanes of a warp. From the last element to the first: what is written lies behind all that
-// has not been read.
-__device__ inline void WidenRow(std::byte* row, const RowsToWiden& rows) {
+// For all lanes of a warp. Converts from the last element to the first, so that each write lies
+// behind all elements not yet read.
+__device__ inline void ConvertRow(std::byte* row, const RowsToConvert& rows) {
   constexpr uint32_t kStepElements = kInFlight * kWarpLanes;
   const uint32_t lane = threadIdx.x % kWarpLanes;
   for (uint32_t step = (rows.element_count + kStepElements - 1) / kStepElements; step-- > 0;) {
@@ -60,25 +60,26 @@ __device__ inline void WidenRow(std::byte* row, const RowsToWiden& rows) {
 #pragma unroll
     for (uint32_t i = 0; i < kInFlight; ++i) {
       const uint32_t at = step * kStepElements + i * kWarpLanes + lane;
-      if (at < rows.element_count) StoreElement(row + 4 * at, Widened(rows.dtype, elements[i]));
+      if (at < rows.element_count)
+        StoreElement(row + 4 * at, ToFloat32Bits(rows.dtype, elements[i]));
     }
     __syncwarp();
   }
 }
 
 __global__ void __launch_bounds__(kThreads)
-    WidenKernel(const __grid_constant__ WidenLaunch launch) {
+    ConvertKernel(const __grid_constant__ ConvertLaunch launch) {
   uint32_t number = 0;
   while (number + 1 < launch.part_count && launch.parts[number + 1].block_begin <= blockIdx.x)
     ++number;
-  const WidenPart& part = launch.parts[number];
+  const ConvertPart& part = launch.parts[number];
   const uint32_t row = (blockIdx.x - part.block_begin) * kWarpsOfBlock + threadIdx.x / kWarpLanes;
   if (row < part.rows.row_count)
-    WidenRow(part.rows.rows + row * part.rows.row_stride_bytes, part.rows);
+    ConvertRow(part.rows.rows + row * part.rows.row_stride_bytes, part.rows);
 }
 
-cudaError_t Launch(std::span<const RowsToWiden> parts, cudaStream_t stream) {
-  WidenLaunch launch = {};
+cudaError_t Launch(std::span<const RowsToConvert> parts, cudaStream_t stream) {
+  ConvertLaunch launch = {};
   uint32_t blocks = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     launch.parts[i] = {parts[i], blocks};
@@ -86,12 +87,12 @@ cudaError_t Launch(std::span<const RowsToWiden> parts, cudaStream_t stream) {
   }
   launch.part_count = static_cast<uint32_t>(parts.size());
   if (blocks == 0) return cudaSuccess;
-  return LaunchKernel<WidenKernel>({blocks, kThreads, stream}, launch);
+  return LaunchKernel<ConvertKernel>({blocks, kThreads, stream}, launch);
 }
 
 }  // namespace
 
-cudaError_t LaunchWiden(std::span<const RowsToWiden> parts, cudaStream_t stream) {
+cudaError_t LaunchConvertToFloat32(std::span<const RowsToConvert> parts, cudaStream_t stream) {
   for (size_t first = 0; first < parts.size(); first += kPartsInLaunch) {
     const cudaError_t error =
         Launch(parts.subspan(first, std::min(kPartsInLaunch, parts.size() - first)), stream);

@@ -1,6 +1,6 @@
+#include "l1_gpu/kernels/insert_kernel.cuh"
 #include "l1_gpu/kernels/kernel_launch.h"
 #include "l1_gpu/kernels/kernels.h"
-#include "l1_gpu/kernels/replace_kernel.cuh"
 
 namespace hps {
 namespace {
@@ -9,12 +9,13 @@ template <typename Rows, int kBlocks>
 cudaError_t Launch(WriteLaunch launch, cudaStream_t stream) {
   constexpr int kThreads = 256;
   const uint32_t blocks = SetTiles(launch, Rows::kTileKeys, kThreads, kBlocks);
-  return LaunchKernel<ReplaceKernel<Rows, kThreads, kBlocks>>({blocks, kThreads, stream}, launch);
+  return LaunchKernel<InsertKernel<Rows, kThreads, kBlocks>>({blocks, kThreads, stream}, launch);
 }
 
 }  // namespace
 
-cudaError_t LaunchReplace(const WriteView& write, uint32_t dumped_slab_count, cudaStream_t stream) {
+cudaError_t LaunchInsertIfAbsent(const WriteView& write, uint32_t dumped_slab_count,
+                                 cudaStream_t stream) {
   if (write.key_count == 0) return cudaSuccess;
   WriteLaunch launch = LaunchOfWrite(write);
   launch.dumped_slab_count = dumped_slab_count;

@@ -1,11 +1,12 @@
 // Inserts keys that are not held.
 //
-// Bound under eviction: per key it reads the key, two slabs of 64 bytes and the new row, writes the
-// row and sectors of two slabs.
+// Bound with eviction: per key it reads the key, two slabs of 64 bytes and the new row, and writes
+// the row and sectors of two slabs.
 //
-// A round of a warp: look at both slabs of each key; who is held, is done; the others try to lock
-// the slabs they need; who got them looks again, takes a slot, writes, unlocks. An insertion always
-// locks the key's first slab, so of two that insert the same key one comes second and sees it.
+// A warp works in rounds: it looks at both slabs of each key; held keys are done; for the others it
+// tries to lock the slabs they need. With the locks it looks again, takes a slot, writes and
+// unlocks. An insertion always locks the key's first slab, so of two insertions of the same key the
+// second one sees the first.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +15,16 @@
 
 namespace hps {
 
-// A key of a tile while it is being inserted; lane i has key i.
+// A key of a tile during its insertion; lane i has key i.
 struct Insertion {
   uint64_t key;
   SlabPair pair;
   bool pending;
-  bool locks_second;  // else the first slab alone
+  bool locks_second;  // otherwise the first slab alone
   Probe first;
   Probe second;
-  uint32_t slab;  // where the key goes
-  uint32_t slot;  // in the slab; kNoSlot: nowhere in this round
+  uint32_t slab;  // the slab that receives the key
+  uint32_t slot;  // in the slab; kNoSlot: no slot in this round
 };
 
 struct InsertionCounts {
@@ -31,7 +32,8 @@ struct InsertionCounts {
   uint32_t evictions = 0;
 };
 
-// Looks without a lock, which is enough to see who is held and who needs one slab or two.
+// Looks without a lock, which suffices to see which keys are held and whether a key needs one slab
+// or two.
 template <int kTileKeys>
 __device__ inline void LookBeforeLocks(const TableView& table, Insertion& mine) {
   ProbeSlabs<kTileKeys>(table.slabs, mine.pair.first, mine.key,
@@ -46,7 +48,7 @@ __device__ inline void LookBeforeLocks(const TableView& table, Insertion& mine) 
     mine.pending = false;
 }
 
-// Tries for the locks that the key needs, the lower slab first. All or none.
+// Tries to lock the slabs that the key needs, the lower one first. All or none.
 __device__ inline bool TryLocks(const TableView& table, const Insertion& mine) {
   Slab* const first = table.slabs + mine.pair.first;
   Slab* const second = table.slabs + mine.pair.second;
@@ -55,14 +57,15 @@ __device__ inline bool TryLocks(const TableView& table, const Insertion& mine) {
   Slab* const higher = first < second ? second : first;
   if (!TryLock(lower)) return false;
   if (TryLock(higher)) return true;
-  // Nothing was changed: the word is as it was, but for the lock, which only its holder clears.
+  // Nothing was changed: the word is the same except for the lock bit, which only the holder
+  // clears.
   atomicAnd(&lower->control, ~kControlLocked);
   return false;
 }
 
-// Makes room by moving a key that lives in its first slab, the one that `lane` has locked, to its
-// second one. Gives the slot that became free, or kNoSlot. `contended` says that a slab which might
-// have had room was locked. For all lanes of a warp.
+// Frees a slot in the key's first slab, which `lane` has locked: moves a resident whose first slab
+// it is to the resident's second slab. Returns the freed slot, or kNoSlot. `contended` reports that
+// a slab which might have had room was locked. For all lanes of a warp.
 __device__ __noinline__ uint32_t MoveOneOut(const WriteLaunch& launch, uint32_t slab_number,
                                             uint32_t stamps, uint32_t taken, bool& contended) {
   const TableView& table = launch.view.table;
@@ -136,8 +139,8 @@ __device__ inline void TakeOldestSlot(const TableView& table, Insertion& mine) {
   }
 }
 
-// Finds the slot for each lane that holds its locks. Gives whether another key gives way.
-// For all lanes of a warp.
+// Finds a slot for each lane that holds its locks. Returns whether another key must be evicted. For
+// all lanes of a warp.
 __device__ inline bool TakeSlot(const WriteLaunch& launch, bool locked, bool may_move,
                                 Insertion& mine) {
   mine.slot = kNoSlot;
@@ -147,7 +150,7 @@ __device__ inline bool TakeSlot(const WriteLaunch& launch, bool locked, bool may
     if (held) {
       mine.pending = false;
     } else if (!mine.locks_second) {
-      // It may have become full, or overflowed, since it was looked at: then both are needed.
+      // The slab may have become full, or overflowed, since it was looked at: then both are needed.
       const bool is_enough =
           !IsFull(mine.first.control) && (mine.first.control & kControlOverflowed) == 0;
       if (is_enough) mine.slot = FreeSlot(mine.first.control);
@@ -182,7 +185,7 @@ __device__ inline bool TakeSlot(const WriteLaunch& launch, bool locked, bool may
   return evicts;
 }
 
-// Key and stamp of the slot that was taken.
+// Writes key and stamp of the slot that was taken.
 __device__ inline void WriteSlot(const TableView& table, const Insertion& mine) {
   Slab* const slab = table.slabs + mine.slab;
   const uint32_t stamps = mine.slab == mine.pair.first ? mine.first.stamps : mine.second.stamps;
@@ -190,8 +193,8 @@ __device__ inline void WriteSlot(const TableView& table, const Insertion& mine) 
   StoreRelaxed(&slab->stamps, WithStamp(stamps, mine.slot, table.stamp_epoch));
 }
 
-// Gives the locks back. A slab that was changed gets a new version; the first one also when only
-// the second one was filled, since it says so.
+// Releases the locks. A changed slab gets a new version. If only the second slab was filled, the
+// first one gets one too, because its overflow bit changes.
 __device__ inline void UnlockBoth(const TableView& table, const Insertion& mine) {
   uint32_t first = mine.first.control;
   uint32_t second = mine.second.control;
@@ -205,18 +208,18 @@ __device__ inline void UnlockBoth(const TableView& table, const Insertion& mine)
   Unlock(table.slabs + mine.pair.first, first);
 }
 
-// A slab that was contended is tried again this often before a key is evicted instead.
+// A contended slab is tried this often before a key is evicted instead.
 inline constexpr int kMoveRounds = 8;
 
 template <typename Rows>
-__device__ inline void ReplaceTile(const WriteLaunch& launch, uint32_t first, bool may_move,
-                                   InsertionCounts& counts) {
+__device__ inline void InsertTile(const WriteLaunch& launch, uint32_t first, bool may_move,
+                                  InsertionCounts& counts) {
   const TableView& table = launch.view.table;
   const uint32_t lane = threadIdx.x % kWarpLanes;
   Insertion mine = {};
   mine.pending = lane < Rows::kTileKeys && first + lane < launch.view.key_count;
   if (mine.pending)
-    mine.key = LoadOnce(reinterpret_cast<const uint64_t*>(launch.view.keys) + first + lane);
+    mine.key = LoadNonCoherent(reinterpret_cast<const uint64_t*>(launch.view.keys) + first + lane);
   mine.pair = SlabsOf(mine.key, table.slab_count);
   for (int round = 0; __any_sync(kAllLanes, mine.pending); ++round) {
     LookBeforeLocks<Rows::kTileKeys>(table, mine);
@@ -243,7 +246,7 @@ __device__ inline void ReplaceTile(const WriteLaunch& launch, uint32_t first, bo
   }
 }
 
-// Moving pays while there is room: in a full table the search would end in an eviction anyway.
+// Moving pays while there is room; in a full table the search would end in an eviction anyway.
 __device__ inline bool HasRoomForMoves(const TableView& table) {
   const auto read = [](const uint64_t& counter) { return LoadRelaxed(&counter); };
   const TableCounters& counters = *table.counters;
@@ -254,11 +257,11 @@ __device__ inline bool HasRoomForMoves(const TableView& table) {
 
 template <typename Rows, int kThreads, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    ReplaceKernel(const __grid_constant__ WriteLaunch launch) {
+    InsertKernel(const __grid_constant__ WriteLaunch launch) {
   InsertionCounts counts;
   const bool may_move = __all_sync(kAllLanes, HasRoomForMoves(launch.view.table));
-  WriteTiles<Rows::kTileKeys>(launch, &GateWords::slabs, [&](uint32_t first) {
-    ReplaceTile<Rows>(launch, first, may_move, counts);
+  WriteTiles<Rows::kTileKeys>(launch, &SequenceWords::slabs, [&](uint32_t first) {
+    InsertTile<Rows>(launch, first, may_move, counts);
   });
   AddToCounter(&launch.view.table.counters->insertions, counts.insertions);
   AddToCounter(&launch.view.table.counters->evictions, counts.evictions);
