@@ -33,16 +33,16 @@
 namespace hps {
 
 // One write-ahead log and what is owed to it.
-struct KeptLog;
+struct BufferedWal;
 
-class StoreFileSystem final : public rocksdb::FileSystemWrapper {
+class WalErrorShield final : public rocksdb::FileSystemWrapper {
  public:
   // Files whose path begins with `staging` are read only to be taken over: see staged_file.h.
-  StoreFileSystem(const std::shared_ptr<rocksdb::FileSystem>& target, std::string staging);
-  ~StoreFileSystem() override;
+  WalErrorShield(const std::shared_ptr<rocksdb::FileSystem>& target, std::string staging);
+  ~WalErrorShield() override;
 
   // Whether nothing is owed.
-  bool settled() const { return settled_count_.load() == owing_count_.load(); }
+  bool settled() const { return flushed_count_.load() == error_count_.load(); }
   // Writes and syncs what is owed. Errors: as the file system's; what failed stays owed.
   rocksdb::IOStatus Settle();
   // Makes durable what the logs hold. Errors: as the file system's; the sync is then owed.
@@ -53,9 +53,9 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper {
   uint64_t sync_failures() const { return sync_failures_.load(); }
 
   // The error as RocksDB shall see it.
-  static rocksdb::IOStatus Passing(rocksdb::IOStatus status);
+  static rocksdb::IOStatus Downgrade(rocksdb::IOStatus status);
 
-  const char* Name() const override { return "StoreFileSystem"; }
+  const char* Name() const override { return "WalErrorShield"; }
 
   rocksdb::IOStatus NewSequentialFile(const std::string& path, const rocksdb::FileOptions& options,
                                       std::unique_ptr<rocksdb::FSSequentialFile>* file,
@@ -87,28 +87,28 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper {
                                 rocksdb::IODebugContext* debug) override;
 
   // For the files that it opens.
-  void NoteOwing() { owing_count_.fetch_add(1); }
+  void NoteError() { error_count_.fetch_add(1); }
   void NoteSyncFailure() { sync_failures_.fetch_add(1); }
   void Forget(const std::string& path);
   // RocksDB writes another MANIFEST after an error of the last one, and then CURRENT, which names
   // it. In between, and before, either may be the one that counts.
-  void NoteManifestInDoubt();
-  void NoteManifestNamed();
+  void NoteManifestUnconfirmed();
+  void NoteManifestConfirmed();
 
  private:
-  std::vector<std::shared_ptr<KeptLog>> Logs() const;
-  rocksdb::IOStatus SyncLog(KeptLog& log);
-  bool KeepsForManifest(const std::string& path);
+  std::vector<std::shared_ptr<BufferedWal>> Logs() const;
+  rocksdb::IOStatus SyncLog(BufferedWal& log);
+  bool DefersDelete(const std::string& path);
 
   const std::shared_ptr<rocksdb::FileSystem> shared_target_;
   const std::string staging_;
   mutable Mutex mutex_;  // taken after a log's own
-  std::map<std::string, std::shared_ptr<KeptLog>> logs_ HPS_GUARDED_BY(mutex_);  // by path
-  std::atomic<uint64_t> owing_count_{0};    // of errors after which something was owed
-  std::atomic<uint64_t> settled_count_{0};  // ... and how many of them are made good
+  std::map<std::string, std::shared_ptr<BufferedWal>> logs_ HPS_GUARDED_BY(mutex_);  // by path
+  std::atomic<uint64_t> error_count_{0};    // of errors after which something was owed
+  std::atomic<uint64_t> flushed_count_{0};  // ... and how many of them are made good
   std::atomic<uint64_t> sync_failures_{0};
-  bool manifest_in_doubt_ HPS_GUARDED_BY(mutex_) = false;
-  std::vector<std::string> undeleted_ HPS_GUARDED_BY(mutex_);  // since then
+  bool manifest_unconfirmed_ HPS_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> deferred_deletes_ HPS_GUARDED_BY(mutex_);  // since then
 };
 
 }  // namespace hps
