@@ -66,7 +66,7 @@ absl::Status RunBench(const BenchArguments& arguments, Output& output) {
     if (absl::Status status = bench::WriteReportFile(arguments.out, object); !status.ok())
       return status;
   }
-  output.Replace(output.is_json() ? object : bench::ReportText(scenario->name, machine, *results));
+  output.Print(output.is_json() ? object : bench::ReportText(scenario->name, machine, *results));
   return absl::OkStatus();
 }
 

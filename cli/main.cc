@@ -117,7 +117,7 @@ int Main(int argc, const char* const* argv) {
     return kWrongUsage;
   }
   if (!line->text.empty()) {
-    output.Replace(line->text);
+    output.Print(line->text);
     return output.Finish(absl::OkStatus()).ok() ? kDone : kFailed;
   }
   // The library throws nothing; what the standard library throws for want of memory ends here.

@@ -35,7 +35,7 @@ void Output::Write(std::string_view text) {
   if (!written || std::fflush(stdout) != 0) failed_ = true;
 }
 
-void Output::Replace(std::string_view text) {
+void Output::Print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) failed_ = true;
   replaced_ = true;
 }

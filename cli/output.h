@@ -34,7 +34,7 @@ class Output {
 
   // A whole JSON text that another unit has made, instead of the object. REQUIRES: nothing has been
   // added.
-  void Replace(std::string_view text);
+  void Print(std::string_view text);
 
   // Ends the object, and writes out everything: for a command that goes on running. What comes
   // after it is on stderr, or lines of text.

@@ -153,7 +153,7 @@ absl::Status RunServe(const ServeArguments& arguments, const Config& config, Out
     if (output.is_json()) {
       output.json().Member("configuration", std::string_view(PrintConfig(config)));
     } else {
-      output.Replace(PrintConfig(config));
+      output.Print(PrintConfig(config));
     }
     return absl::OkStatus();
   }

@@ -210,8 +210,8 @@ absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::strin
   db_options.paranoid_checks = !damaged_;
   db_options.create_if_missing = options_.mode == OpenMode::kCreate;
   if (!read_only()) {
-    file_system_ = std::make_shared<StoreFileSystem>(env()->GetFileSystem(), path() + "/staging/");
-    file_system_env_ = NewStoreEnv(file_system_);
+    wal_shield_ = std::make_shared<WalErrorShield>(env()->GetFileSystem(), path() + "/staging/");
+    file_system_env_ = NewStoreEnv(wal_shield_);
     db_options.env = file_system_env_.get();
   }
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
@@ -412,7 +412,7 @@ DurableStatistics Database::Statistics() const {
   statistics.damaged_reads = DamageReportCount();
   statistics.free_bytes = space_.FreeBytes().value_or(0);
   statistics.background_errors = background_errors_->count();
-  statistics.writable = !read_only() && IsWell();
+  statistics.writable = !read_only() && healthy();
   return statistics;
 }
 

@@ -26,7 +26,7 @@
 #include "l3_rocksdb/files/reader_file_system.h"
 #include "l3_rocksdb/files/space_guard.h"
 #include "l3_rocksdb/files/space_reserve.h"
-#include "l3_rocksdb/files/store_file_system.h"
+#include "l3_rocksdb/files/wal_error_shield.h"
 #include "l3_rocksdb/import/lost_imports.h"
 #include "l3_rocksdb/rocks_options.h"
 #include "l3_rocksdb/sorted_fetch_scratch.h"
@@ -101,7 +101,7 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> CreateFamilies(
       const std::vector<TableRecord>& tables);
   // Drops what nothing reads, with the lists of its keys, and takes the handles. What can't be
-  // dropped now is tried again by TidyUp, or dropped at the next open.
+  // dropped now is tried again by RetryDrops, or dropped at the next open.
   void DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
 
   // Makes `tables` current in one step, durably, and with it no incarnation of `replaced` ever:
@@ -117,7 +117,7 @@ class Database : public std::enable_shared_from_this<Database> {
   // Takes back what earlier changes have left because the disk failed, also on a full disk. What
   // can't be taken back now is logged and stays for the next time.
   // REQUIRES: change_mutex() is held.
-  void TidyUp();
+  void RetryDrops();
 
   // The disk has some more room while it lives: for what makes room.
   SpaceReserve::Loan LendRoom() { return reserve_.Lend(); }
@@ -144,10 +144,10 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status DropUnknownFamilies();
   absl::Status MakeKeyListFamily();
   void NoteTablesChanged();
-  bool LogsAreWhole() const;
-  bool IsWell() const;
-  absl::Status GoOn();
-  absl::Status SettleLogs();
+  bool WalIsFlushed() const;
+  bool healthy() const;
+  absl::Status EnsureHealthy();
+  absl::Status FlushWal();
   absl::Status Recover();
   absl::Status TryToRecover(const std::vector<Pin>& pins) HPS_REQUIRES(recovery_mutex_);
   std::vector<Pin> PinAll();
@@ -183,7 +183,7 @@ class Database : public std::enable_shared_from_this<Database> {
   SpaceReserve reserve_;
   std::unique_ptr<OwnerLock> lock_;  // null when read-only
   // Both null when read-only.
-  std::shared_ptr<StoreFileSystem> file_system_;
+  std::shared_ptr<WalErrorShield> wal_shield_;
   std::unique_ptr<rocksdb::Env> file_system_env_;
   // Both null unless read-only.
   std::shared_ptr<ReaderFileSystem> reader_files_;
@@ -198,7 +198,7 @@ class Database : public std::enable_shared_from_this<Database> {
 
   SwitchGate switch_gate_;
   Mutex recovery_mutex_;
-  std::atomic<uint64_t> sync_failures_recovered_{0};  // of StoreFileSystem::sync_failures
+  std::atomic<uint64_t> sync_failures_recovered_{0};  // of WalErrorShield::sync_failures
   std::atomic<uint64_t> recovery_attempts_{0};
   absl::Status last_recovery_ HPS_GUARDED_BY(recovery_mutex_);
 
@@ -212,8 +212,8 @@ class Database : public std::enable_shared_from_this<Database> {
   std::vector<std::string> leftover_lists_ HPS_GUARDED_BY(mutex_);  // families' key lists, likewise
   // What switches that failed have tried to make current: it may be in the log. Until the log says
   // otherwise their column families must be there for the next open.
-  std::vector<TableRecord> switches_in_doubt_ HPS_GUARDED_BY(mutex_);
-  std::vector<Incarnation> replaced_in_doubt_ HPS_GUARDED_BY(mutex_);
+  std::vector<TableRecord> unconfirmed_switches_ HPS_GUARDED_BY(mutex_);
+  std::vector<Incarnation> unconfirmed_replacements_ HPS_GUARDED_BY(mutex_);
 };
 
 // Keeps a family readable, and its database open. Movable.

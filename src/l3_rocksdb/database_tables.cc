@@ -40,7 +40,7 @@ void Database::Retire(std::unique_ptr<Family> family) {
 
 absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> Database::CreateFamilies(
     const std::vector<TableRecord>& tables) {
-  HPS_RETURN_IF_ERROR(GoOn());
+  HPS_RETURN_IF_ERROR(EnsureHealthy());
   // A disk that can't drop can't create, and without it failed imports would add up.
   if (AnyLeftovers()) HPS_RETURN_IF_ERROR(DropLeftovers());
   std::vector<std::string> names;
@@ -75,8 +75,8 @@ absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>
     const SwitchGate::Freeing freeing(switch_gate_);
     db_->DestroyColumnFamilyHandle(handle);
   }
-  // RocksDB forbids it when it can't write the MANIFEST; see StoreFileSystem.
-  if (!IsWell()) db_->EnableFileDeletions(true).PermitUncheckedError();
+  // RocksDB forbids it when it can't write the MANIFEST; see WalErrorShield.
+  if (!healthy()) db_->EnableFileDeletions(true).PermitUncheckedError();
   return first_error;
 }
 
@@ -95,7 +95,7 @@ absl::Status Database::DropKeyList(const std::string& family) {
   return deleted;
 }
 
-void Database::TidyUp() {
+void Database::RetryDrops() {
   if (!AnyLeftovers()) return;
   const SpaceReserve::Loan room = reserve_.Lend();
   const absl::Status tidied = DropLeftovers();
@@ -104,7 +104,7 @@ void Database::TidyUp() {
 
 bool Database::AnyLeftovers() const {
   MutexLock lock(mutex_);
-  return !leftovers_.empty() || !leftover_lists_.empty() || !switches_in_doubt_.empty();
+  return !leftovers_.empty() || !leftover_lists_.empty() || !unconfirmed_switches_.empty();
 }
 
 // What was left because the disk failed: there is some. REQUIRES: change_mutex_ is held.
@@ -130,7 +130,7 @@ absl::Status Database::UndoSwitches() {
   rocksdb::WriteBatch batch;
   {
     MutexLock lock(mutex_);
-    for (const TableRecord& table : switches_in_doubt_) {
+    for (const TableRecord& table : unconfirmed_switches_) {
       const auto current = catalog_.tables.find(table.spec.name);
       if (current == catalog_.tables.end()) {
         DeleteTable(batch, table.spec.name);
@@ -140,13 +140,13 @@ absl::Status Database::UndoSwitches() {
       // The import may be tried again.
       DeleteUsed(batch, table.incarnation);
     }
-    for (const Incarnation incarnation : replaced_in_doubt_) DeleteUsed(batch, incarnation);
+    for (const Incarnation incarnation : unconfirmed_replacements_) DeleteUsed(batch, incarnation);
   }
   if (batch.Count() == 0) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(Commit(batch, true));
   MutexLock lock(mutex_);
-  switches_in_doubt_.clear();
-  replaced_in_doubt_.clear();
+  unconfirmed_switches_.clear();
+  unconfirmed_replacements_.clear();
   return absl::OkStatus();
 }
 
@@ -162,7 +162,7 @@ absl::Status Database::SwitchTables(std::vector<TableRecord> tables,
   }
   for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
   absl::Status ready = CheckRoomFor(batch.GetDataSize());
-  if (ready.ok()) ready = GoOn();
+  if (ready.ok()) ready = EnsureHealthy();
   if (!ready.ok()) {
     // Nothing was written, and the import may be tried again.
     DropFamilies(handles);
@@ -175,8 +175,9 @@ absl::Status Database::SwitchTables(std::vector<TableRecord> tables,
     // then.
     {
       MutexLock lock(mutex_);
-      switches_in_doubt_.insert(switches_in_doubt_.end(), tables.begin(), tables.end());
-      replaced_in_doubt_.insert(replaced_in_doubt_.end(), replaced.begin(), replaced.end());
+      unconfirmed_switches_.insert(unconfirmed_switches_.end(), tables.begin(), tables.end());
+      unconfirmed_replacements_.insert(unconfirmed_replacements_.end(), replaced.begin(),
+                                       replaced.end());
       leftovers_.insert(leftovers_.end(), handles.begin(), handles.end());
     }
     const absl::Status dropped = DropLeftovers();
@@ -254,8 +255,8 @@ absl::Status Database::DropTable(const std::string& name) {
 // Asks neither for room nor for well-being beyond whole logs: a disk that is too full for the
 // flushes that are due is what a drop is to make room on.
 absl::Status Database::WriteDrop(const std::string& name, const std::vector<TableRecord>& others) {
-  if (const absl::Status well = GoOn(); !well.ok()) LogWarning(well.ToString());
-  HPS_RETURN_IF_ERROR(SettleLogs());
+  if (const absl::Status well = EnsureHealthy(); !well.ok()) LogWarning(well.ToString());
+  HPS_RETURN_IF_ERROR(FlushWal());
   rocksdb::WriteBatch batch;
   DeleteTable(batch, name);
   for (const TableRecord& table : others) PutUsed(batch, table.incarnation, table.model_version);

@@ -1,5 +1,5 @@
 // How a database writes, and how it goes on after an error of the disk: see background_errors.h and
-// store_file_system.h for what RocksDB is kept from.
+// wal_error_shield.h for what RocksDB is kept from.
 #include <chrono>
 #include <string>
 #include <utility>
@@ -41,17 +41,17 @@ absl::Status Database::FailedWrite(const rocksdb::Status& status) const {
   return failed;
 }
 
-bool Database::LogsAreWhole() const {
-  return file_system_->settled() && file_system_->sync_failures() == sync_failures_recovered_;
+bool Database::WalIsFlushed() const {
+  return !wal_shield_->pending() && wal_shield_->sync_failures() == sync_failures_recovered_;
 }
 
-bool Database::IsWell() const { return LogsAreWhole() && !background_errors_->any_pending(); }
+bool Database::healthy() const { return WalIsFlushed() && !background_errors_->any_pending(); }
 
 // The logs are whole and the background work has caught up, or why not.
-absl::Status Database::GoOn() { return IsWell() ? absl::OkStatus() : Recover(); }
+absl::Status Database::EnsureHealthy() { return healthy() ? absl::OkStatus() : Recover(); }
 
 // What the logs owe is written, and durable when it should be.
-absl::Status Database::SettleLogs() { return LogsAreWhole() ? absl::OkStatus() : Recover(); }
+absl::Status Database::FlushWal() { return WalIsFlushed() ? absl::OkStatus() : Recover(); }
 
 absl::Status Database::Recover() {
   const uint64_t attempts_seen = recovery_attempts_;
@@ -65,18 +65,18 @@ absl::Status Database::Recover() {
 }
 
 absl::Status Database::TryToRecover(const std::vector<Pin>& pins) {
-  const uint64_t sync_failures = file_system_->sync_failures();
+  const uint64_t sync_failures = wal_shield_->sync_failures();
   const BackgroundErrors::Pending pending = background_errors_->pending();
   if (pending.is_final) return FailedWrite(pending.error);
-  const rocksdb::Status settled = file_system_->Settle();
-  if (!settled.ok()) return FailedWrite(settled);
+  const rocksdb::Status wal_flushed = wal_shield_->Flush();
+  if (!wal_flushed.ok()) return FailedWrite(wal_flushed);
   const bool sync_failed = sync_failures != sync_failures_recovered_;
   if (!sync_failed && pending.error.ok()) return absl::OkStatus();
   // What a flush failed for is still in memory and in the logs, and RocksDB tries no flush again by
   // itself. After a failed sync the logs prove nothing: what they hold goes into table files.
   const rocksdb::Status flushed = FlushFamilies(HandlesOf(pins));
   if (!flushed.ok()) return FailedWrite(flushed);
-  // RocksDB forbids it when it can't write the MANIFEST; StoreFileSystem takes care of that better.
+  // RocksDB forbids it when it can't write the MANIFEST; WalErrorShield takes care of that better.
   db_->EnableFileDeletions(true).PermitUncheckedError();
   LogWarning(absl::StrCat("store '", path(), "': writing goes on after ",
                           sync_failed ? "a failed sync of the log" : pending.error.ToString()));
@@ -181,7 +181,7 @@ rocksdb::Status Database::WriteToRocks(rocksdb::WriteBatch& batch) {
 
 absl::Status Database::Write(rocksdb::WriteBatch& batch, bool durable) {
   HPS_RETURN_IF_ERROR(CheckRoomFor(batch.GetDataSize()));
-  HPS_RETURN_IF_ERROR(GoOn());
+  HPS_RETURN_IF_ERROR(EnsureHealthy());
   return Commit(batch, durable);
 }
 
@@ -195,7 +195,7 @@ absl::Status Database::Commit(rocksdb::WriteBatch& batch, bool durable) {
   }
   if (durable || options_.config.sync == SyncMode::kAlways) return Sync();
   if (syncer_ != nullptr) syncer_->NoteWrite();
-  return SettleLogs();
+  return FlushWal();
 }
 
 // Once RocksDB has had an error of the disk, it returns from a stall instead of waiting it out.
@@ -203,7 +203,7 @@ absl::Status Database::WriteAfterStall(rocksdb::WriteBatch& batch) {
   const Deadline deadline = DeadlineAfter(RealClock(), kStallTimeout);
   for (;;) {
     const uint64_t changes = background_errors_->change_count();
-    HPS_RETURN_IF_ERROR(GoOn());
+    HPS_RETURN_IF_ERROR(EnsureHealthy());
     const rocksdb::Status written = WriteToRocks(batch);
     if (written.ok()) return absl::OkStatus();
     if (!written.IsIncomplete() || !background_errors_->WaitForChange(changes, deadline))
@@ -212,7 +212,7 @@ absl::Status Database::WriteAfterStall(rocksdb::WriteBatch& batch) {
 }
 
 absl::Status Database::Ingest(const std::vector<rocksdb::IngestExternalFileArg>& files) {
-  HPS_RETURN_IF_ERROR(GoOn());
+  HPS_RETURN_IF_ERROR(EnsureHealthy());
   const SwitchGate::Switching switching(switch_gate_);
   return FromReadStatus(db_->IngestExternalFiles(files),
                         absl::StrCat("store '", path(), "': taking over the imported files"));
@@ -220,9 +220,9 @@ absl::Status Database::Ingest(const std::vector<rocksdb::IngestExternalFileArg>&
 
 absl::Status Database::Sync() {
   if (read_only()) return absl::FailedPreconditionError("the store is open read-only");
-  // A sync that failed is made good, or reported, by SettleLogs.
-  static_cast<void>(file_system_->SyncLogs());
-  return SettleLogs();
+  // A sync that failed is made good, or reported, by FlushWal.
+  static_cast<void>(wal_shield_->SyncLogs());
+  return FlushWal();
 }
 
 }  // namespace hps

@@ -16,9 +16,9 @@ constexpr size_t kGapBytesMax = size_t{128} << 10;
 // Answers that are collected before they are sent.
 constexpr size_t kPiecesMax = 256;
 
-size_t TotalKeys(std::span<const QueryWork> queries) {
+size_t TotalKeys(std::span<const QueryLookup> queries) {
   size_t total = 0;
-  for (const QueryWork& query : queries) total += query.key_count;
+  for (const QueryLookup& query : queries) total += query.key_count;
   return total;
 }
 
@@ -30,7 +30,7 @@ CacheLookup::CacheLookup(DeviceCache& cache, size_t cache_index, size_t keys_max
   pieces_.reserve(kPiecesMax);
 }
 
-absl::Status CacheLookup::Begin(std::span<QueryWork> queries, MemorySpace space, Stream stream) {
+absl::Status CacheLookup::Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream) {
   ready_on_return_ = space == MemorySpace::kHost || stream.handle == nullptr;
   sent_ = absl::OkStatus();
   probes_again_ = false;
@@ -41,9 +41,9 @@ absl::Status CacheLookup::Begin(std::span<QueryWork> queries, MemorySpace space,
 }
 
 // As if all keys were to miss: which of them do is not known yet.
-void CacheLookup::NumberMisses(std::span<QueryWork> queries) {
+void CacheLookup::NumberMisses(std::span<QueryLookup> queries) {
   size_t number = 0;
-  for (QueryWork& query : queries) {
+  for (QueryLookup& query : queries) {
     query.first_miss = number;
     query.fetched_ahead = 0;
     number += query.key_count;
@@ -58,17 +58,17 @@ void CacheLookup::CopyAhead(const HostRows& rows) {
   if (rows.row_count > 0 && sent_.ok()) sent_ = call_->CopyAhead(rows);
 }
 
-void CacheLookup::MakeRequests(std::span<QueryWork> queries, MemorySpace space) {
+void CacheLookup::MakeRequests(std::span<QueryLookup> queries, MemorySpace space) {
   size_t native_bytes = 0;
-  for (const QueryWork& query : queries) {
+  for (const QueryLookup& query : queries) {
     if (query.out.converts() && space == MemorySpace::kHost)
       native_bytes += query.key_count * query.table->table->row_bytes();
   }
   requests_.clear();
   std::byte* native = native_rows_.Get(native_bytes);
-  for (const QueryWork& query : queries) {
+  for (const QueryLookup& query : queries) {
     const ServedTable& table = *query.table->table;
-    const bool has_l1 = query.table->top == TableWork::Top::kL1;
+    const bool has_l1 = query.table->top == TableLookup::Top::kL1;
     DeviceCacheQuery request = {.table = has_l1 ? table.l1(cache_index_) : nullptr,
                                 .space = space,
                                 .keys = query.keys,
@@ -89,21 +89,21 @@ void CacheLookup::MakeRequests(std::span<QueryWork> queries, MemorySpace space) 
   }
 }
 
-absl::Status CacheLookup::TakeMisses(std::span<QueryWork> queries, std::span<TableWork> tables,
+absl::Status CacheLookup::TakeMisses(std::span<QueryLookup> queries, std::span<TableLookup> tables,
                                      MissArena& arena, Deadline deadline) {
   HPS_ASSIGN_OR_RETURN(const DeviceMisses misses, call_->Misses(deadline));
   Stage(queries, misses);
-  for (TableWork& table : tables) ListMisses(table, queries, misses, arena);
+  for (TableLookup& table : tables) ListMisses(table, queries, misses, arena);
   return absl::OkStatus();
 }
 
 // Gives every query a place for the answers to its misses.
-void CacheLookup::Stage(std::span<QueryWork> queries, const DeviceMisses& misses) {
+void CacheLookup::Stage(std::span<QueryLookup> queries, const DeviceMisses& misses) {
   own_bytes_max_ = own_used_bytes_ = 0;
   for (size_t i = 0; i < queries.size(); ++i)
     own_bytes_max_ += misses.keys[i].size() * queries[i].table->table->row_bytes();
   for (size_t i = 0; i < queries.size(); ++i) {
-    QueryWork& query = queries[i];
+    QueryLookup& query = queries[i];
     const size_t count = misses.keys[i].size();
     query.staged = true;
     query.staged_status = {statuses_of(query), count};
@@ -115,7 +115,7 @@ void CacheLookup::Stage(std::span<QueryWork> queries, const DeviceMisses& misses
   }
 }
 
-void CacheLookup::StageRows(size_t number, QueryWork& query) {
+void CacheLookup::StageRows(size_t number, QueryLookup& query) {
   const size_t count = query.staged_status.size();
   const size_t row_bytes = query.table->table->row_bytes();
   query.staged_rows = call_->Staging(number, count);
@@ -129,7 +129,7 @@ void CacheLookup::StageRows(size_t number, QueryWork& query) {
 }
 
 // The misses of a query are unique; those of two queries of one table have to be made so.
-void CacheLookup::ListMisses(TableWork& table, std::span<QueryWork> queries,
+void CacheLookup::ListMisses(TableLookup& table, std::span<QueryLookup> queries,
                              const DeviceMisses& misses, MissArena& arena) {
   if (table.has_one_query()) {
     const size_t number = static_cast<size_t>(table.first_query - queries.data());
@@ -137,7 +137,7 @@ void CacheLookup::ListMisses(TableWork& table, std::span<QueryWork> queries,
     table.missed_positions = misses.positions[number];
     return;
   }
-  for (QueryWork* query = table.first_query; query != nullptr; query = query->next_of_table) {
+  for (QueryLookup* query = table.first_query; query != nullptr; query = query->next_of_table) {
     const size_t number = static_cast<size_t>(query - queries.data());
     const std::span<const Key> keys = misses.keys[number];
     for (size_t i = 0; i < keys.size(); ++i)
@@ -160,12 +160,12 @@ void CacheLookup::Send(std::span<const DeviceRowPiece> pieces) {
   sent_ = call_->Finish(pieces);
 }
 
-void CacheLookup::SendAnswered(std::span<QueryWork> queries, Deadline deadline) {
+void CacheLookup::SendAnswered(std::span<QueryLookup> queries, Deadline deadline) {
   pieces_.clear();
   if (sent_.ok()) sent_ = call_->Misses(deadline).status();
   for (size_t i = 0; i < queries.size(); ++i) AddPieces(i, queries[i]);
   SendPieces();
-  for (QueryWork& query : queries) {
+  for (QueryLookup& query : queries) {
     if (query.answered_begin >= query.answered_end) continue;
     std::fill(query.staged_status.begin() + static_cast<std::ptrdiff_t>(query.answered_begin),
               query.staged_status.begin() + static_cast<std::ptrdiff_t>(query.answered_end),
@@ -186,7 +186,7 @@ void CacheLookup::SendPieces() {
 }
 
 // The answers of one query, in as few pieces as do not send much that is none.
-void CacheLookup::AddPieces(size_t number, QueryWork& query) {
+void CacheLookup::AddPieces(size_t number, QueryLookup& query) {
   if (query.answered_begin >= query.answered_end) return;
   const size_t gap_max = kGapBytesMax / query.staged_rows.row_bytes;
   // Read after the rows were fetched: a change that has begun later is in none of them.
@@ -221,7 +221,7 @@ void CacheLookup::AddPieces(size_t number, QueryWork& query) {
   if (end > 0) add();
 }
 
-absl::Status CacheLookup::Finish(std::span<QueryWork> queries, Deadline deadline) {
+absl::Status CacheLookup::Finish(std::span<QueryLookup> queries, Deadline deadline) {
   const DeviceCallLease call = std::move(call_);
   HPS_RETURN_IF_ERROR(sent_);
   const auto widens = [](const DeviceCacheQuery& request) {
@@ -236,16 +236,17 @@ absl::Status CacheLookup::Finish(std::span<QueryWork> queries, Deadline deadline
   return absl::OkStatus();
 }
 
-// A table that was passed by stays so until the changes that may have been shown are done.
-void CacheLookup::ProlongBypasses(std::span<QueryWork> queries) {
+// A bypassed table stays bypassed until the changes that may have been shown are done.
+void CacheLookup::ProlongBypasses(std::span<QueryLookup> queries) {
   for (size_t i = 0; i < queries.size(); ++i) {
-    if (requests_[i].table == nullptr) queries[i].table->table->l1_bypass(cache_index_).Trip();
+    if (requests_[i].table == nullptr)
+      queries[i].table->table->l1_bypass(cache_index_).Quarantine();
   }
 }
 
-void CacheLookup::ConvertRows(std::span<QueryWork> queries) {
+void CacheLookup::ConvertRows(std::span<QueryLookup> queries) {
   for (size_t i = 0; i < queries.size(); ++i) {
-    const QueryWork& query = queries[i];
+    const QueryLookup& query = queries[i];
     if (!query.out.converts() || requests_[i].space == MemorySpace::kDevice) continue;
     for (size_t position = 0; position < query.key_count; ++position)
       query.out.Write(position, requests_[i].rows + position * requests_[i].row_stride_bytes);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "query/table_work.h"
+#include "query/table_lookup.h"
 #include "tier/device_cache.h"
 
 namespace hps {
@@ -43,7 +43,7 @@ class CacheLookup {
 
   // Begins the probe of all queries. The hits are on their way to the caller's rows.
   // Errors: those of DeviceCache::AcquireCall and DeviceCall::Begin.
-  absl::Status Begin(std::span<QueryWork> queries, MemorySpace space, Stream stream);
+  absl::Status Begin(std::span<QueryLookup> queries, MemorySpace space, Stream stream);
 
   // The misses of a query that are known already.
   DeviceMissesSoFar Peek(size_t query) { return call_->Peek(query); }
@@ -56,15 +56,15 @@ class CacheLookup {
   void CopyAhead(const HostRows& rows);
 
   // Room for what becomes of a query's misses, by their index.
-  KeyStatus* statuses_of(const QueryWork& query) { return statuses_.get() + query.first_miss; }
+  KeyStatus* statuses_of(const QueryLookup& query) { return statuses_.get() + query.first_miss; }
 
   // Waits for the probe, stages the queries and makes the tables' miss lists.
   // Errors: those of DeviceCall::Misses.
-  absl::Status TakeMisses(std::span<QueryWork> queries, std::span<TableWork> tables,
+  absl::Status TakeMisses(std::span<QueryLookup> queries, std::span<TableLookup> tables,
                           MissArena& arena, Deadline deadline);
 
   // Gives a query a place for the rows of its misses. For one that has none.
-  void StageRows(size_t number, QueryWork& query);
+  void StageRows(size_t number, QueryLookup& query);
 
   // Sends answers on their way; or nothing, once something has failed: Finish says so. Waits for
   // the device at most until the deadline.
@@ -73,31 +73,31 @@ class CacheLookup {
   // The first error of Send, so that nobody waits for rows that can't be sent.
   const absl::Status& sent() const { return sent_; }
 
-  // Sends what QueryWork::Answer has collected since the last time. Waits for the device at most
+  // Sends what QueryLookup::Answer has collected since the last time. Waits for the device at most
   // until the deadline.
-  void SendAnswered(std::span<QueryWork> queries, Deadline deadline);
+  void SendAnswered(std::span<QueryLookup> queries, Deadline deadline);
 
   // Ends the call and takes the counts. Waits until the rows are there where the caller needs them
   // on return, which is on the host and where no stream of the caller's could be waited for; and
   // where a piece was probed again, for the counts.
   // Errors: those of DeviceCall::Finish and Wait.
-  absl::Status Finish(std::span<QueryWork> queries, Deadline deadline);
+  absl::Status Finish(std::span<QueryLookup> queries, Deadline deadline);
 
   // Ends the call after an error: nothing is written to the caller's memory any more.
   void Abandon() { call_.reset(); }
 
  private:
-  void MakeRequests(std::span<QueryWork> queries, MemorySpace space);
-  void NumberMisses(std::span<QueryWork> queries);
+  void MakeRequests(std::span<QueryLookup> queries, MemorySpace space);
+  void NumberMisses(std::span<QueryLookup> queries);
   void Send(std::span<const DeviceRowPiece> pieces);
-  void Stage(std::span<QueryWork> queries, const DeviceMisses& misses);
-  static void ListMisses(TableWork& table, std::span<QueryWork> queries, const DeviceMisses& misses,
-                         MissArena& arena);
-  void AddPieces(size_t number, QueryWork& query);
+  void Stage(std::span<QueryLookup> queries, const DeviceMisses& misses);
+  static void ListMisses(TableLookup& table, std::span<QueryLookup> queries,
+                         const DeviceMisses& misses, MissArena& arena);
+  void AddPieces(size_t number, QueryLookup& query);
   void AddPiece(const DeviceRowPiece& piece);
   void SendPieces();
-  void ProlongBypasses(std::span<QueryWork> queries);
-  void ConvertRows(std::span<QueryWork> queries);
+  void ProlongBypasses(std::span<QueryLookup> queries);
+  void ConvertRows(std::span<QueryLookup> queries);
 
   DeviceCache& cache_;
   const size_t cache_index_;

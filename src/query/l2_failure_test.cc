@@ -33,7 +33,7 @@ TEST_F(L2FailureTest, AnL2ThatHangsLeavesL3TimeToAnswer) {
   world_.executor().RunAll();
   const ApplyEpoch open = a.served->epochs().Begin();
   a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kDelay});
-  for (const Duration waited : {milliseconds(50), milliseconds(0)}) {  // then it is passed by
+  for (const Duration waited : {milliseconds(50), milliseconds(0)}) {  // then it is bypassed
     const TimePoint before = world_.executor().clock().Now();
     const WorldAnswer answer = Ask(*session_, {1, 2}, 0, {.timeout = milliseconds(100)});
     EXPECT_THAT(answer.statuses, Each(KeyStatus::kHitL3));

@@ -36,18 +36,19 @@ bool IsOfDevice(absl::StatusCode failed, bool is_in_callers_stream) {
 
 // ---- The read path ----
 
-absl::Status LevelSession::Lookup(const HostLookupRequest& request, LookupCounts* counts) {
+absl::Status LookupSessionImpl::Lookup(const HostLookupRequest& request, LookupCounts* counts) {
   return LookupIn(request, counts);
 }
 
-absl::Status LevelSession::Lookup(const DeviceLookupRequest& request, LookupCounts* counts) {
+absl::Status LookupSessionImpl::Lookup(const DeviceLookupRequest& request, LookupCounts* counts) {
   if (cache_lookup_ == nullptr)
     return absl::UnimplementedError("lookup: device queries need a session on a device");
   return LookupIn(request, counts);
 }
 
 template <MemorySpace kSpace>
-absl::Status LevelSession::LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts) {
+absl::Status LookupSessionImpl::LookupIn(const LookupRequest<kSpace>& request,
+                                         LookupCounts* counts) {
   const ModelState::Guard guard(model_, reader_,
                                 pin_.snapshot());  // one snapshot for the whole call
   try {
@@ -69,8 +70,8 @@ absl::Status LevelSession::LookupIn(const LookupRequest<kSpace>& request, Lookup
 }
 
 // Fails only where the outputs are on the device: only the cache can write there.
-absl::Status LevelSession::AnswerOnDevice(MemorySpace space, Stream stream,
-                                          const ModelState::Guard& guard) {
+absl::Status LookupSessionImpl::AnswerOnDevice(MemorySpace space, Stream stream,
+                                               const ModelState::Guard& guard) {
   const bool on_host = space == MemorySpace::kHost;
   if (on_host && !breaker_->Admits(shared_.fetch.clock().Now())) {
     AnswerWithoutCache(guard);
@@ -87,27 +88,27 @@ absl::Status LevelSession::AnswerOnDevice(MemorySpace space, Stream stream,
   if (IsOfDevice(asked.code(), !on_host && stream.handle != nullptr))
     breaker_->NoteFailure(shared_.fetch.clock().Now());
   if (!on_host) return asked;  // nothing that it has read is shown
-  PassByCache();
+  BypassCache();
   AnswerWithoutCache(guard);
   return absl::OkStatus();
 }
 
-void LevelSession::AnswerWithoutCache(const ModelState::Guard& guard) {
+void LookupSessionImpl::AnswerWithoutCache(const ModelState::Guard& guard) {
   RestartCall();
   AnswerFromHostLevels(guard);
-  PassByCache();  // also the changes that this call may have shown
+  BypassCache();  // also the changes that this call may have shown
 }
 
-void LevelSession::AnswerFromHostLevels(const ModelState::Guard& guard) {
-  for (TableWork& table : tables_) FetchDirectly(table);  // from an L2 that can't block
+void LookupSessionImpl::AnswerFromHostLevels(const ModelState::Guard& guard) {
+  for (TableLookup& table : tables_) FetchDirectly(table);  // from an L2 that can't block
   level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
-  ApplyMissPolicy(TableWork::Top::kL2, guard);
+  ApplyMissPolicy(TableLookup::Top::kL2, guard);
   level_fetch_.Fetch(tables_, FetchJob::Level::kL3, guard, deadline_);
   ServeDefaults();
 }
 
-absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
-                                              const ModelState::Guard& guard) {
+absl::Status LookupSessionImpl::AnswerThroughCache(MemorySpace space, Stream stream,
+                                                   const ModelState::Guard& guard) {
   const auto send_answered = [&] { cache_lookup_->SendAnswered(queries_, DeviceDeadline(space)); };
   HPS_RETURN_IF_ERROR(cache_lookup_->Begin(queries_, space, stream));  // hits go to their places
   staged_fetch_->CallHelpers();
@@ -115,11 +116,11 @@ absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
   staged_fetch_->FetchAhead(tables_, queries_, probe_deadline);  // while the device probes
   HPS_RETURN_IF_ERROR(cache_lookup_->TakeMisses(queries_, tables_, arena_,
                                                 std::min(probe_deadline, DeviceDeadline(space))));
-  ApplyMissPolicy(TableWork::Top::kL1, guard);
+  ApplyMissPolicy(TableLookup::Top::kL1, guard);
   // The rest from an L2 that can't block.
   staged_fetch_->Fetch(tables_, queries_, DeviceDeadline(space) - shared_.fetch.clock().Now());
   level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
-  ApplyMissPolicy(TableWork::Top::kL2, guard);
+  ApplyMissPolicy(TableLookup::Top::kL2, guard);
   send_answered();  // nothing that is known waits for L3
   HPS_RETURN_IF_ERROR(cache_lookup_->sent());
   level_fetch_.Fetch(tables_, FetchJob::Level::kL3, guard, deadline_, send_answered);
@@ -132,7 +133,8 @@ absl::Status LevelSession::AnswerThroughCache(MemorySpace space, Stream stream,
 // ---- Its steps, in order ----
 
 template <MemorySpace kSpace>
-void LevelSession::BeginCall(const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot) {
+void LookupSessionImpl::BeginCall(const LookupRequest<kSpace>& request,
+                                  const ModelSnapshot& snapshot) {
   const Duration timeout = request.timeout.value_or(shared_.timeout);
   may_wait_ = timeout > Duration::zero();
   deadline_ = DeadlineAfter(shared_.fetch.clock(), std::max(timeout, Duration::zero()));
@@ -146,27 +148,28 @@ void LevelSession::BeginCall(const LookupRequest<kSpace>& request, const ModelSn
 }
 
 template <MemorySpace kSpace>
-void LevelSession::BeginQuery(const TableQuery<kSpace>& query, const LookupRequest<kSpace>& request,
-                              const ModelSnapshot& snapshot) {
-  TableWork*& table = table_by_index_[query.table.value];
+void LookupSessionImpl::BeginQuery(const TableQuery<kSpace>& query,
+                                   const LookupRequest<kSpace>& request,
+                                   const ModelSnapshot& snapshot) {
+  TableLookup*& table = table_by_index_[query.table.value];
   if (table == nullptr) table = &BeginTable(query.table, request.hit_rate_threshold, snapshot);
   table->keys_on_host = kSpace == MemorySpace::kHost;
-  QueryWork& work = queries_.emplace_back();
+  QueryLookup& work = queries_.emplace_back();
   work.table = table;
   work.keys = query.keys.data();
   work.key_count = query.keys.size();
   work.status = query.status.empty() ? nullptr : query.status.data();
-  work.out = RowWriter(
+  work.out = OutputRows(
       *table->table, options_.output_dtype == Dtype::kFloat32, query.rows.data(),
       query.row_stride_bytes == 0 ? output_row_bytes(query.table) : query.row_stride_bytes);
   (table->first_query == nullptr ? table->first_query : table->last_query->next_of_table) = &work;
   table->last_query = &work;
 }
 
-TableWork& LevelSession::BeginTable(TableIndex index, std::optional<double> threshold,
-                                    const ModelSnapshot& snapshot) {
+TableLookup& LookupSessionImpl::BeginTable(TableIndex index, std::optional<double> threshold,
+                                           const ModelSnapshot& snapshot) {
   ServedTable* served = snapshot.table(session_tables_[index.value].slot);
-  TableWork& table = tables_.emplace_back();
+  TableLookup& table = tables_.emplace_back();
   table.table = served;
   table.counters = session_tables_[index.value].counters;
   table.queries = queries_.data();
@@ -176,16 +179,16 @@ TableWork& LevelSession::BeginTable(TableIndex index, std::optional<double> thre
   table.cache = cache_index_;
   const bool has_l1 = cache_index_ != kNoCache && served->l1(cache_index_) != nullptr &&
                       !served->l1_bypass(cache_index_).bypassed();
-  table.top = has_l1                    ? TableWork::Top::kL1
-              : served->l2() != nullptr ? TableWork::Top::kL2
-                                        : TableWork::Top::kL3;
+  table.top = has_l1                    ? TableLookup::Top::kL1
+              : served->l2() != nullptr ? TableLookup::Top::kL2
+                                        : TableLookup::Top::kL3;
   return table;
 }
 
 // Asks L2 for every position, and lists what is not answered then, each key once.
-void LevelSession::FetchDirectly(TableWork& table) {
+void LookupSessionImpl::FetchDirectly(TableLookup& table) {
   bool asked = false;
-  for (QueryWork* query = table.first_query; query != nullptr; query = query->next_of_table) {
+  for (QueryLookup* query = table.first_query; query != nullptr; query = query->next_of_table) {
     const bool answered = direct_fetch_->Fetch(table, *query, deadline_);
     asked |= answered;
     if (answered && direct_fetch_->answered_all()) continue;
@@ -203,11 +206,11 @@ void LevelSession::FetchDirectly(TableWork& table) {
 // Where the highest level, which has just been asked, held enough of the keys, the call does not
 // wait for the others. A table that has been replaced meanwhile takes no insertions: what would be
 // pending there for ever is waited for.
-void LevelSession::ApplyMissPolicy(TableWork::Top asked, const ModelState::Guard& guard) {
-  for (TableWork& table : tables_) {
-    if (table.top != asked || table.misses.open().empty() || !IsHitRateReached(table)) continue;
+void LookupSessionImpl::ApplyMissPolicy(TableLookup::Top asked, const ModelState::Guard& guard) {
+  for (TableLookup& table : tables_) {
+    if (table.top != asked || table.misses.pending().empty() || !IsHitRateReached(table)) continue;
     if (table.table->retired()) continue;
-    const bool ask_l2 = asked == TableWork::Top::kL1 && table.l2_usable;
+    const bool ask_l2 = asked == TableLookup::Top::kL1 && table.l2_usable;
     level_fetch_.FetchInBackground(table, ask_l2 ? FetchJob::Level::kL2 : FetchJob::Level::kL3,
                                    guard);
   }
@@ -215,17 +218,17 @@ void LevelSession::ApplyMissPolicy(TableWork::Top asked, const ModelState::Guard
 
 // The hit rate is 1 - unique misses / (unique misses + positions that hit): both are known without
 // looking at the keys again.
-bool LevelSession::IsHitRateReached(const TableWork& table) {
+bool LookupSessionImpl::IsHitRateReached(const TableLookup& table) {
   if (table.hit_rate_threshold >= 1.0) return false;
   if (table.hit_rate_threshold <= 0.0) return true;
   const uint64_t hit_positions = table.key_count() - table.missed_positions;
   const auto key_count = static_cast<double>(table.misses.size() + hit_positions);
-  const auto open_count = static_cast<double>(table.misses.open().size());
+  const auto open_count = static_cast<double>(table.misses.pending().size());
   return 1.0 - open_count / key_count >= table.hit_rate_threshold;
 }
 
 // An L2 that hangs must leave L3 time to answer.
-Deadline LevelSession::L2Deadline() const {
+Deadline LookupSessionImpl::L2Deadline() const {
   if (deadline_ == kNoDeadline) return kNoDeadline;
   const TimePoint now = shared_.fetch.clock().Now();
   return now + std::max(deadline_ - now, Duration::zero()) / 2;
@@ -233,7 +236,7 @@ Deadline LevelSession::L2Deadline() const {
 
 // A device that hangs must leave the host's levels time to answer. For outputs on the device there
 // are none: it has all of the caller's time, in which the caller's stream may be at work too.
-Deadline LevelSession::DeviceDeadline(MemorySpace space) const {
+Deadline LookupSessionImpl::DeviceDeadline(MemorySpace space) const {
   const TimePoint now = shared_.fetch.clock().Now();
   if (space == MemorySpace::kDevice) {
     if (level_fetch_.is_cancelled()) return now + kDeviceWaitMin;
@@ -246,14 +249,14 @@ Deadline LevelSession::DeviceDeadline(MemorySpace space) const {
   return now + std::clamp<Duration>((deadline_ - now) / 2, kDeviceWaitMin, kDeviceWaitMax);
 }
 
-void LevelSession::ServeDefaults() {
+void LookupSessionImpl::ServeDefaults() {
   bool any = false;
-  for (TableWork& table : tables_) {
-    for (uint32_t index : table.misses.open()) {
+  for (TableLookup& table : tables_) {
+    for (uint32_t index : table.misses.pending()) {
       table.Answer(index, KeyStatus::kDefaultDegraded, nullptr);
       any = true;
     }
-    table.misses.CloseAll();
+    table.misses.ClearPending();
   }
   if (any && may_wait_ && shared_.fetch.clock().Now() >= deadline_)
     shared_.deadlines_exceeded.fetch_add(1, std::memory_order_relaxed);
@@ -261,7 +264,7 @@ void LevelSession::ServeDefaults() {
 
 // Nothing of the call is under way any more. What has been fetched already is promoted all the
 // same.
-void LevelSession::EndCall(const ModelState::Guard& guard) {
+void LookupSessionImpl::EndCall(const ModelState::Guard& guard) {
   if (cache_lookup_ != nullptr) {
     staged_fetch_->DismissHelpers();
     cache_lookup_->Abandon();
@@ -269,29 +272,29 @@ void LevelSession::EndCall(const ModelState::Guard& guard) {
   level_fetch_.PromoteHeld(guard);
 }
 
-void LevelSession::PassByCache() {
-  for (TableWork& table : tables_) table.table->l1_bypass(cache_index_).Trip();
+void LookupSessionImpl::BypassCache() {
+  for (TableLookup& table : tables_) table.table->l1_bypass(cache_index_).Quarantine();
 }
 
 // The call begins anew, without the cache.
-void LevelSession::RestartCall() {
+void LookupSessionImpl::RestartCall() {
   arena_.Reset();
-  for (QueryWork& query : queries_) {
+  for (QueryLookup& query : queries_) {
     query.staged = false;
     query.counts = LookupCounts();
   }
-  for (TableWork& table : tables_) {
+  for (TableLookup& table : tables_) {
     table.misses = MissList();
     table.missed_positions = 0;
     table.l2_usable = table.table->l2() != nullptr && !table.table->l2_bypass().bypassed();
-    if (table.top == TableWork::Top::kL1)
-      table.top = table.table->l2() != nullptr ? TableWork::Top::kL2 : TableWork::Top::kL3;
+    if (table.top == TableLookup::Top::kL1)
+      table.top = table.table->l2() != nullptr ? TableLookup::Top::kL2 : TableLookup::Top::kL3;
   }
 }
 
-void LevelSession::Count(LookupCounts* counts) {
+void LookupSessionImpl::Count(LookupCounts* counts) {
   LookupCounts sum;
-  for (const QueryWork& query : queries_) {
+  for (const QueryLookup& query : queries_) {
     query.table->counters->Add(number_, query.counts, cache_index_);
     for (size_t i = 0; i < kKeyStatusCount; ++i) sum.by_status[i] += query.counts.by_status[i];
   }
@@ -301,10 +304,10 @@ void LevelSession::Count(LookupCounts* counts) {
 
 // ---- Making a session, and what it knows of the tables ----
 
-absl::StatusOr<std::unique_ptr<LookupSession>> LevelSession::Create(Parts parts) {
+absl::StatusOr<std::unique_ptr<LookupSession>> LookupSessionImpl::Create(Parts parts) {
   DeviceCache* const cache = parts.cache;
   try {
-    std::unique_ptr<LevelSession> session(new LevelSession(std::move(parts)));
+    std::unique_ptr<LookupSessionImpl> session(new LookupSessionImpl(std::move(parts)));
     HPS_RETURN_IF_ERROR(session->ListTables());
     session->MakeSteps(cache);
     return session;
@@ -313,7 +316,7 @@ absl::StatusOr<std::unique_ptr<LookupSession>> LevelSession::Create(Parts parts)
   }
 }
 
-LevelSession::LevelSession(Parts parts)
+LookupSessionImpl::LookupSessionImpl(Parts parts)
     : model_(parts.model),
       pin_(std::move(parts.pin)),
       shared_(parts.shared),
@@ -329,7 +332,7 @@ LevelSession::LevelSession(Parts parts)
 }
 
 // Needs the list of tables.
-void LevelSession::MakeSteps(DeviceCache* cache) {
+void LookupSessionImpl::MakeSteps(DeviceCache* cache) {
   table_by_index_.resize(session_tables_.size());
   size_t converted_bytes_max = 0;
   for (const SessionTable& table : session_tables_) {
@@ -343,11 +346,11 @@ void LevelSession::MakeSteps(DeviceCache* cache) {
       std::make_unique<StagedFetch>(StagedFetch::Options{.service = &shared_.fetch,
                                                          .lookup = cache_lookup_.get(),
                                                          .keys_max = options_.keys_max,
-                                                         .crew = shared_.crews.Acquire(),
+                                                         .team = shared_.teams.Acquire(),
                                                          .tuning = shared_.tuning});
 }
 
-absl::Status LevelSession::ListTables() {
+absl::Status LookupSessionImpl::ListTables() {
   const ModelState::Guard guard(model_, reader_, pin_.snapshot());
   if (guard.snapshot().number() == 0) {
     return absl::FailedPreconditionError(
@@ -369,7 +372,7 @@ absl::Status LevelSession::ListTables() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<TableIndex> LevelSession::FindTable(std::string_view name) const {
+absl::StatusOr<TableIndex> LookupSessionImpl::FindTable(std::string_view name) const {
   const bool has_model = name.find('/') != std::string_view::npos;
   const std::string full_name =
       has_model ? std::string(name) : absl::StrCat(model_.name(), "/", std::string(name));
@@ -383,7 +386,7 @@ absl::StatusOr<TableIndex> LevelSession::FindTable(std::string_view name) const 
                                           NearestNameHint(full_name, names)));
 }
 
-size_t LevelSession::output_row_bytes(TableIndex table) const {
+size_t LookupSessionImpl::output_row_bytes(TableIndex table) const {
   return table.value < session_tables_.size() ? session_tables_[table.value].output_row_bytes : 0;
 }
 

@@ -1,15 +1,15 @@
 // The lookup session: query -> L1 -> de-duplication -> L2 -> L3 -> reply -> promotion.
 //
-// See include/hps/lookup_session.h for what callers get. The .cc file is the read path, one step a
-// line; the steps' machinery is in
+// include/hps/lookup_session.h has the contract. The .cc file shows the read path, one step per
+// line; the steps are in
 //   cache_lookup.h   calls through a device cache,
 //   direct_fetch.h   an L2 that writes into the caller's rows itself,
 //   staged_fetch.h   an L2 that writes into the memory from which the device takes the rows,
 //   level_fetch.h    asking a level in jobs, until the deadline,
 //   miss_list.h      de-duplication.
 //
-// For one thread at a time. Allocates when it is made, and where a device cache's call is larger
-// than any before; where there is no memory for that, the call passes by the cache.
+// For one thread at a time. Allocates when it is made, and when a call through a device cache is
+// larger than any before.
 #pragma once
 
 #include <atomic>
@@ -26,30 +26,30 @@
 #include "hps/lookup_session.h"
 #include "query/cache_lookup.h"
 #include "query/circuit_breaker.h"
-#include "query/fetch/crew.h"
 #include "query/fetch/direct_fetch.h"
 #include "query/fetch/fetch_service.h"
+#include "query/fetch/fork_join_team.h"
 #include "query/fetch/level_fetch.h"
 #include "query/fetch/staged_fetch.h"
 #include "query/miss_list.h"
 #include "query/request_check.h"
 #include "query/sharded_counter.h"
 #include "query/snapshot/model_state.h"
-#include "query/table_work.h"
+#include "query/table_lookup.h"
 
 namespace hps {
 
 // What all sessions of a factory share.
 struct SessionShared {
   FetchService& fetch;
-  CrewPool& crews;
+  ForkJoinPool& teams;
   Duration timeout{};  // where a request names none
   ShardedCounter& lookups;
   std::atomic<uint64_t>& deadlines_exceeded;
   StagedFetchTuning tuning;
 };
 
-class LevelSession final : public LookupSession {
+class LookupSessionImpl final : public LookupSession {
  public:
   struct Parts {
     ModelState& model;
@@ -74,7 +74,7 @@ class LevelSession final : public LookupSession {
   absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) override;
 
  private:
-  explicit LevelSession(Parts parts);
+  explicit LookupSessionImpl(Parts parts);
   absl::Status ListTables();
   void MakeSteps(DeviceCache* cache);
 
@@ -90,16 +90,16 @@ class LevelSession final : public LookupSession {
   template <MemorySpace kSpace>
   void BeginQuery(const TableQuery<kSpace>& query, const LookupRequest<kSpace>& request,
                   const ModelSnapshot& snapshot);
-  TableWork& BeginTable(TableIndex index, std::optional<double> threshold,
-                        const ModelSnapshot& snapshot);
-  void FetchDirectly(TableWork& table);
-  void ApplyMissPolicy(TableWork::Top asked, const ModelState::Guard& guard);
-  bool IsHitRateReached(const TableWork& table);
+  TableLookup& BeginTable(TableIndex index, std::optional<double> threshold,
+                          const ModelSnapshot& snapshot);
+  void FetchDirectly(TableLookup& table);
+  void ApplyMissPolicy(TableLookup::Top asked, const ModelState::Guard& guard);
+  bool IsHitRateReached(const TableLookup& table);
   Deadline L2Deadline() const;
   Deadline DeviceDeadline(MemorySpace space) const;
   void ServeDefaults();
   void EndCall(const ModelState::Guard& guard);
-  void PassByCache();
+  void BypassCache();
   void RestartCall();
   void Count(LookupCounts* counts);
 
@@ -120,9 +120,9 @@ class LevelSession final : public LookupSession {
   std::unique_ptr<CacheLookup> cache_lookup_;
   std::unique_ptr<StagedFetch> staged_fetch_;
   // Of the call that runs. Their addresses stay: they refer to each other.
-  std::vector<QueryWork> queries_;
-  std::vector<TableWork> tables_;
-  std::vector<TableWork*> table_by_index_;  // null = not in the call yet
+  std::vector<QueryLookup> queries_;
+  std::vector<TableLookup> tables_;
+  std::vector<TableLookup*> table_by_index_;  // null = not in the call yet
   Deadline deadline_ = kNoDeadline;
   Deadline outputs_deadline_ = kNoDeadline;  // where they are on the device
   bool may_wait_ = true;

@@ -499,7 +499,7 @@ TEST_F(LookupSessionTest, AnOlderRowThatCameIntoL2MeanwhileIsTheAnswer) {
     const WorldAnswer first = Ask(*session_, {1, 2});
     if (l2_fails) {
       EXPECT_THAT(first.statuses, Each(KeyStatus::kDefaultDegraded));
-      EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3) << "L2 is passed by";
+      EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3) << "L2 is bypassed";
     } else {
       EXPECT_THAT(first.statuses, ElementsAre(KeyStatus::kHitL2, KeyStatus::kHitL3));
       EXPECT_TRUE(IsRow(first, 0, 1, 1, 0));

@@ -5,19 +5,21 @@
 
 namespace hps {
 
-void MissList::SortOpenByKey() {
+void MissList::SortPendingByKey() {
   const auto ascending = [this](uint32_t a, uint32_t b) { return keys_[a] < keys_[b]; };
-  if (!std::is_sorted(open_, open_ + open_count_, ascending))
-    std::sort(open_, open_ + open_count_, ascending);
+  if (!std::is_sorted(pending_, pending_ + pending_count_, ascending))
+    std::sort(pending_, pending_ + pending_count_, ascending);
 }
 
 MissArena::MissArena(size_t keys_max, size_t lists_max)
     : entries_(new Entry[keys_max]),
       keys_(new Key[keys_max]),
       begin_(new uint32_t[keys_max + lists_max]),
-      open_(new uint32_t[keys_max]) {}
+      pending_(new uint32_t[keys_max]) {}
 
-void MissArena::Reset() { list_begin_ = entry_count_ = key_count_ = begin_count_ = open_used_ = 0; }
+void MissArena::Reset() {
+  list_begin_ = entry_count_ = key_count_ = begin_count_ = pending_used_ = 0;
+}
 
 MissList MissArena::MakeList() {
   const std::span<Entry> entries(entries_.get() + list_begin_, entry_count_ - list_begin_);
@@ -46,10 +48,10 @@ MissList MissArena::MakeList() {
 MissList MissArena::ListOf(std::span<const Key> unique_keys) {
   MissList list;
   list.keys_ = unique_keys;
-  list.open_ = open_.get() + open_used_;
-  list.open_count_ = unique_keys.size();
-  std::iota(list.open_, list.open_ + unique_keys.size(), 0U);
-  open_used_ += unique_keys.size();
+  list.pending_ = pending_.get() + pending_used_;
+  list.pending_count_ = unique_keys.size();
+  std::iota(list.pending_, list.pending_ + unique_keys.size(), 0U);
+  pending_used_ += unique_keys.size();
   return list;
 }
 

@@ -1,5 +1,5 @@
-// The keys of one table that the levels asked so far have not answered: each once, with the places
-// that wait for it.
+// The keys of one table that no level has answered yet: each key once, with the places that wait
+// for it.
 //
 // No key is asked of a lower tier twice in a call, and L3 is fastest with ascending keys. A list
 // borrows its memory from a MissArena, which a session makes once; making, sorting and narrowing
@@ -21,36 +21,35 @@ class MissList {
  public:
   MissList() = default;
 
-  // Unique keys that were put in, open or not.
+  // All unique keys of the list, answered or not.
   size_t size() const { return keys_.size(); }
   Key key(size_t i) const { return keys_[i]; }
   std::span<const Key> keys() const { return keys_; }
 
-  // The places that ask for unique key `i`. A list that was made of keys alone has none: its
-  // indices say where they belong.
+  // The places that ask for unique key `i`. A list made by ListOf has none: its indices say where
+  // the keys belong.
   struct Entry {
     Key key;
     uint32_t query;  // its number in the call
-    uint32_t place;  // see QueryWork::Answer
+    uint32_t place;  // see QueryLookup::Answer
   };
   bool has_places() const { return !begin_.empty(); }
   std::span<const Entry> places(size_t i) const {
     return entries_.subspan(begin_[i], begin_[i + 1] - begin_[i]);
   }
 
-  // Indices of the unique keys that no level has answered yet; ascending until SortOpenByKey.
-  std::span<const uint32_t> open() const { return {open_, open_count_}; }
+  // Indices of the unique keys that no level has answered yet; ascending until SortPendingByKey.
+  std::span<const uint32_t> pending() const { return {pending_, pending_count_}; }
 
-  // Puts open() into the ascending order of its keys. Costs one look at each where it is so.
-  void SortOpenByKey();
+  // Puts pending() into the ascending order of its keys. Costs one look at each where it is so.
+  void SortPendingByKey();
 
-  // Replaces open() by those of it that stay open: call StaysOpen in the order of open(), between
-  // BeginNarrowing and EndNarrowing. Elements of open() from the one that is put back on are still
-  // the old ones meanwhile.
-  void BeginNarrowing() { narrowed_count_ = 0; }
-  void StaysOpen(uint32_t index) { open_[narrowed_count_++] = index; }
-  void EndNarrowing() { open_count_ = narrowed_count_; }
-  void CloseAll() { open_count_ = 0; }
+  // Removes answered keys from pending(): between BeginFilter and EndFilter, call Keep for each key
+  // that stays, in the order of pending(). Meanwhile pending() is valid from the kept key on.
+  void BeginFilter() { kept_count_ = 0; }
+  void Keep(uint32_t index) { pending_[kept_count_++] = index; }
+  void EndFilter() { pending_count_ = kept_count_; }
+  void ClearPending() { pending_count_ = 0; }
 
  private:
   friend class MissArena;
@@ -58,9 +57,9 @@ class MissList {
   std::span<const Key> keys_;
   std::span<const uint32_t> begin_;  // [size() + 1], into entries_
   std::span<const Entry> entries_;
-  uint32_t* open_ = nullptr;
-  size_t open_count_ = 0;
-  size_t narrowed_count_ = 0;
+  uint32_t* pending_ = nullptr;
+  size_t pending_count_ = 0;
+  size_t kept_count_ = 0;
 };
 
 // Memory for the lists of one call. For one thread.
@@ -88,12 +87,12 @@ class MissArena {
   const std::unique_ptr<Entry[]> entries_;
   const std::unique_ptr<Key[]> keys_;
   const std::unique_ptr<uint32_t[]> begin_;
-  const std::unique_ptr<uint32_t[]> open_;
+  const std::unique_ptr<uint32_t[]> pending_;
   size_t list_begin_ = 0;  // of the entries that are being added
   size_t entry_count_ = 0;
   size_t key_count_ = 0;
   size_t begin_count_ = 0;
-  size_t open_used_ = 0;
+  size_t pending_used_ = 0;
 };
 
 }  // namespace hps

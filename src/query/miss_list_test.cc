@@ -18,7 +18,7 @@ TEST(MissListTest, EmptyLists) {
   EXPECT_EQ(arena.MakeList().size(), 0);
   EXPECT_EQ(arena.ListOf({}).size(), 0);
   EXPECT_EQ(MissList().size(), 0);
-  EXPECT_TRUE(MissList().open().empty());
+  EXPECT_TRUE(MissList().pending().empty());
 }
 
 TEST(MissListTest, KeysAreUniqueAscendingAndKnowTheirPositions) {
@@ -45,7 +45,7 @@ TEST(MissListTest, KeysAreUniqueAscendingAndKnowTheirPositions) {
         uint32_t index = 0;
         for (const auto& [key, places] : models[l]) {
           ASSERT_EQ(lists[l].key(index), key);
-          ASSERT_EQ(lists[l].open()[index], index);
+          ASSERT_EQ(lists[l].pending()[index], index);
           ASSERT_EQ(lists[l].places(index).size(), places.size());
           for (const MissList::Entry& entry : lists[l].places(index))
             ASSERT_EQ(places.count({entry.query, entry.place}), 1);
@@ -60,15 +60,15 @@ TEST(MissListTest, NarrowingKeepsWhatStaysOpen) {
   MissArena arena(10, 1);
   const std::vector<Key> keys = {1, 2, 3, 4, 5};
   MissList list = arena.ListOf(keys);
-  list.BeginNarrowing();
-  for (size_t i = 0; i < list.open().size(); ++i) {
-    if (list.open()[i] % 2 == 1) list.StaysOpen(list.open()[i]);
+  list.BeginFilter();
+  for (size_t i = 0; i < list.pending().size(); ++i) {
+    if (list.pending()[i] % 2 == 1) list.Keep(list.pending()[i]);
   }
-  list.EndNarrowing();
-  EXPECT_EQ(std::vector<uint32_t>(list.open().begin(), list.open().end()),
+  list.EndFilter();
+  EXPECT_EQ(std::vector<uint32_t>(list.pending().begin(), list.pending().end()),
             (std::vector<uint32_t>{1, 3}));
-  list.CloseAll();
-  EXPECT_TRUE(list.open().empty());
+  list.ClearPending();
+  EXPECT_TRUE(list.pending().empty());
 }
 
 TEST(MissListTest, KeysInAnyOrderAreSortedWhenALevelNeedsThemSo) {
@@ -76,8 +76,8 @@ TEST(MissListTest, KeysInAnyOrderAreSortedWhenALevelNeedsThemSo) {
   const std::vector<Key> keys = {5, -1, 3, 9, 0};
   MissList list = arena.ListOf(keys);
   EXPECT_FALSE(list.has_places());
-  list.SortOpenByKey();
-  EXPECT_EQ(std::vector<uint32_t>(list.open().begin(), list.open().end()),
+  list.SortPendingByKey();
+  EXPECT_EQ(std::vector<uint32_t>(list.pending().begin(), list.pending().end()),
             (std::vector<uint32_t>{1, 4, 2, 0, 3}));
   EXPECT_EQ(list.key(1), -1) << "indices stay";
 }

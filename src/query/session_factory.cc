@@ -8,8 +8,8 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "query/circuit_breaker.h"
-#include "query/fetch/crew.h"
 #include "query/fetch/fetch_service.h"
+#include "query/fetch/fork_join_team.h"
 #include "query/lookup_session_impl.h"
 
 namespace hps {
@@ -21,12 +21,12 @@ size_t HelpersOf(size_t thread_count) {
   return std::clamp<size_t>(thread_count - std::min(others, thread_count), 1, kHelpersMax);
 }
 
-class LevelSessionFactory final : public SessionFactory {
+class SessionFactoryImpl final : public SessionFactory {
  public:
-  LevelSessionFactory(Options options, std::unique_ptr<FetchService> fetch)
+  SessionFactoryImpl(Options options, std::unique_ptr<FetchService> fetch)
       : options_(std::move(options)),
         fetch_(std::move(fetch)),
-        crews_({.executor = options_.fetch_executor,
+        teams_({.executor = options_.fetch_executor,
                 .helpers_max = HelpersOf(options_.fetch_executor->thread_count()),
                 .spin = options_.helper_spin}) {}
 
@@ -72,26 +72,26 @@ class LevelSessionFactory final : public SessionFactory {
           absl::StrCat("session: there is no cache on device ", options.device));
     }
     HPS_ASSIGN_OR_RETURN(EpochDomain::Reader reader, domain_.AddReader());
-    return LevelSession::Create({.model = model,
-                                 .pin = std::move(pin),
-                                 .shared = {.fetch = *fetch_,
-                                            .crews = crews_,
-                                            .timeout = options_.timeout,
-                                            .lookups = lookups_,
-                                            .deadlines_exceeded = deadlines_exceeded_,
-                                            .tuning = options_.tuning},
-                                 .options = options,
-                                 .reader = std::move(reader),
-                                 .cache = has_cache ? options_.caches[cache_index] : nullptr,
-                                 .cache_index = has_cache ? cache_index : kNoCache,
-                                 .breaker = has_cache ? &breakers_[cache_index] : nullptr,
-                                 .number = sessions_made_.fetch_add(1)});
+    return LookupSessionImpl::Create({.model = model,
+                                      .pin = std::move(pin),
+                                      .shared = {.fetch = *fetch_,
+                                                 .teams = teams_,
+                                                 .timeout = options_.timeout,
+                                                 .lookups = lookups_,
+                                                 .deadlines_exceeded = deadlines_exceeded_,
+                                                 .tuning = options_.tuning},
+                                      .options = options,
+                                      .reader = std::move(reader),
+                                      .cache = has_cache ? options_.caches[cache_index] : nullptr,
+                                      .cache_index = has_cache ? cache_index : kNoCache,
+                                      .breaker = has_cache ? &breakers_[cache_index] : nullptr,
+                                      .number = sessions_made_.fetch_add(1)});
   }
 
   const Options options_;
   EpochDomain domain_;
   const std::unique_ptr<FetchService> fetch_;
-  CrewPool crews_;
+  ForkJoinPool teams_;
   std::array<CircuitBreaker, kCachesMax> breakers_;
   std::atomic<size_t> sessions_made_{0};
   ShardedCounter lookups_;
@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<SessionFactory>> SessionFactory::Create(const Opt
                        FetchService::Create({.fetch_executor = options.fetch_executor,
                                              .promote_executor = options.promote_executor,
                                              .jobs_per_level = options.scratch_count}));
-  return std::make_unique<LevelSessionFactory>(options, std::move(fetch));
+  return std::make_unique<SessionFactoryImpl>(options, std::move(fetch));
 }
 
 }  // namespace hps

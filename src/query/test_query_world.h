@@ -26,7 +26,7 @@ namespace hps {
 
 // Cuts small batches into pieces and calls helpers for them, as the defaults do with large ones.
 inline constexpr StagedFetchTuning kTinyPieces = {.piece_bytes = 100,
-                                                  .bring_bytes_min = 200,
+                                                  .copy_ahead_bytes_min = 200,
                                                   .bring_bytes_max = 400,
                                                   .send_bytes = 300,
                                                   .alone_max = Duration::zero(),

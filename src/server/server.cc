@@ -14,7 +14,7 @@
 #include "base/public_message.h"
 #include "hps/store.h"
 #include "server/core/server_core.h"
-#include "server/exposure.h"
+#include "server/listen_policy.h"
 #include "server/pages/pages.h"
 
 namespace hps {
@@ -129,7 +129,7 @@ absl::Status RunningServer::Open() {
                               .repository = &core_->repository()});
   HPS_RETURN_IF_ERROR(StartProtocols());
   for (const std::string& warning :
-       server::ExposureWarnings(config_.server, HasToken(config_.server))) {
+       server::ListenWarnings(config_.server, HasToken(config_.server))) {
     LogWarning(warning);
   }
   HPS_ASSIGN_OR_RETURN(

@@ -123,9 +123,9 @@ class ShardBypass {
       : epochs_(epochs), lags_(applied == Applied::kWhenNoted) {}
 
   // Starts the bypass because the shard failed now.
-  void Trip();
+  void Quarantine();
   // Starts the bypass because the shard lacks change `epoch`; lasts until Clear.
-  void TripUntilCleared() { until_.store(UINT64_MAX, std::memory_order_seq_cst); }
+  void QuarantineUntilCleared() { until_.store(UINT64_MAX, std::memory_order_seq_cst); }
   // Ends the bypass: the shard was emptied and is therefore up to date.
   void Clear() { until_.store(0, std::memory_order_seq_cst); }
 

@@ -68,14 +68,14 @@ TEST(ApplyEpochsTest, BeginsAndPublishesInTurn) {
 TEST(ShardBypassTest, EndsWhenTheOpenChangeIsPublished) {
   ApplyEpochs epochs;
   ShardBypass bypass(epochs);
-  bypass.Trip();  // no change is open: nothing can be missed
+  bypass.Quarantine();  // no change is open: nothing can be missed
   EXPECT_FALSE(bypass.bypassed());
   const ApplyEpoch epoch = epochs.Begin();
-  bypass.Trip();
+  bypass.Quarantine();
   EXPECT_TRUE(bypass.bypassed());
   epochs.Publish(epoch);
   EXPECT_FALSE(bypass.bypassed());
-  bypass.TripUntilCleared();
+  bypass.QuarantineUntilCleared();
   EXPECT_TRUE(bypass.bypassed());
   bypass.Clear();
   EXPECT_FALSE(bypass.bypassed());
@@ -88,11 +88,11 @@ TEST(ShardBypassTest, OfAShardThatIsRefreshedEndsWhenItHasBeen) {
   ShardBypass bypass(epochs, ShardBypass::Applied::kWhenNoted);
   for (int change = 0; change < 2; ++change) epochs.Publish(epochs.Begin());
   bypass.NoteApplied(1);
-  bypass.Trip();
+  bypass.Quarantine();
   EXPECT_TRUE(bypass.bypassed()) << "it lacks the second change";
   bypass.NoteApplied(2);
   EXPECT_FALSE(bypass.bypassed());
-  bypass.Trip();
+  bypass.Quarantine();
   EXPECT_FALSE(bypass.bypassed()) << "it lacks nothing";
 }
 

@@ -422,7 +422,7 @@ TEST_F(CacheLookupTest, WhereL1IsPassedByL2DecidesAboutWaiting) {
   world_.executor().RunAll();
   ASSERT_TRUE(table_.served->l1(0)->Clear().ok());
   const ApplyEpoch open = table_.served->epochs().Begin();
-  table_.served->l1_bypass(0).Trip();
+  table_.served->l1_bypass(0).Quarantine();
   EXPECT_THAT(Ask(*session_, {1, 2}, 0, never_wait).statuses,
               ElementsAre(KeyStatus::kHitL2, KeyStatus::kDefaultPending));
   world_.executor().RunAll();

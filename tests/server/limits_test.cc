@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/core/prepared_call.h"
+#include "server/core/call_state.h"
 #include "server/core/test_server_world.h"
 #include "server/grpc/grpc_session.h"
 #include "server/grpc/message_reader.h"
@@ -360,7 +360,7 @@ class ReleaseTest : public CapacityWorld {
  protected:
   void Watch() {
     clock_ = std::make_unique<ReleaseClock>(pool());
-    gate_->on_run = [this](InferenceCall& call) { PreparedCall::Of(call).clock = clock_.get(); };
+    gate_->on_run = [this](InferenceCall& call) { CallState::Of(call).clock = clock_.get(); };
   }
   // Catches: another request that is admitted while this one's memory is still taken, and then has
   // none for its answer.

@@ -147,7 +147,8 @@ void SimulatedApplier::WriteL2() {
   to_refresh_.insert(changed_.begin(), changed_.end());
   if (updated && erased) return;
   l2_missed_ = true;
-  if (table_.context->defect != Defect::kBypassForgotten) served.l2_bypass().TripUntilCleared();
+  if (table_.context->defect != Defect::kBypassForgotten)
+    served.l2_bypass().QuarantineUntilCleared();
 }
 
 bool SimulatedApplier::ClearL2() {
@@ -202,7 +203,7 @@ void SimulatedApplier::RaiseL1() {
 void SimulatedApplier::NoteMissedByL1(size_t cache) {
   missed_by_l1_[cache] = true;
   if (table_.context->defect != Defect::kL1BypassForgotten)
-    table_.served->l1_bypass(cache).TripUntilCleared();
+    table_.served->l1_bypass(cache).QuarantineUntilCleared();
 }
 
 // False: to be tried again. Promotions that the missing watermarks would have kept out are refused

@@ -299,7 +299,7 @@ class ReadyImports {
 };
 
 absl::Status ReadyImports::Commit() {
-  database_.TidyUp();
+  database_.RetryDrops();
   HPS_ASSIGN_OR_RETURN(TakenImports taken, TakeReadyImports(database_.env(), database_.path()));
   lock_ = std::move(taken.lock);
   if (taken.damaged_count > 0) {

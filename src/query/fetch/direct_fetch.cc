@@ -15,13 +15,13 @@ constexpr size_t kConvertChunkKeys = 256;
 DirectFetch::DirectFetch(size_t keys_max, size_t row_bytes_max)
     : outcomes_(new FetchOutcome[keys_max]), native_rows_(kConvertChunkKeys * row_bytes_max) {}
 
-bool DirectFetch::Fetch(TableWork& table, QueryWork& query, Deadline deadline) {
+bool DirectFetch::Fetch(TableLookup& table, QueryLookup& query, Deadline deadline) {
   if (!table.l2_usable || table.table->l2()->can_block()) return false;
   const absl::StatusOr<FetchCounts> counts =
       query.out.converts() ? FetchConverted(query, deadline) : FetchRows(query, deadline);
   if (!counts.ok()) {
     table.l2_usable = false;
-    table.table->l2_bypass().Trip();
+    table.table->l2_bypass().Quarantine();
     table.counters->l2_errors().Add(counts.status().code());
     return false;
   }
@@ -29,7 +29,7 @@ bool DirectFetch::Fetch(TableWork& table, QueryWork& query, Deadline deadline) {
   return true;
 }
 
-absl::StatusOr<FetchCounts> DirectFetch::FetchRows(QueryWork& query, Deadline deadline) {
+absl::StatusOr<FetchCounts> DirectFetch::FetchRows(QueryLookup& query, Deadline deadline) {
   if (query.key_count == 0) return FetchCounts();
   const FetchBatch batch = {.keys = {query.keys, query.key_count},
                             .rows = {.data = query.out.row(0),
@@ -40,7 +40,7 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchRows(QueryWork& query, Deadline de
   return query.table->table->l2()->Fetch(batch, deadline);
 }
 
-absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryWork& query, Deadline deadline) {
+absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryLookup& query, Deadline deadline) {
   const ServedTable& table = *query.table->table;
   const size_t row_bytes = table.row_bytes();
   FetchCounts sum;
@@ -66,7 +66,7 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryWork& query, Deadli
 
 // L2 has written the rows of its hits; this gives them their status, and the default row to what L2
 // knows to be absent.
-void DirectFetch::NoteOutcomes(QueryWork& query, const FetchCounts& counts) {
+void DirectFetch::NoteOutcomes(QueryLookup& query, const FetchCounts& counts) {
   asked_count_ = query.key_count;
   answered_count_ = counts.hits + counts.absent;
   query.counts[KeyStatus::kHitL2] += counts.hits;

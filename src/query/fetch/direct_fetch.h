@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "query/table_work.h"
+#include "query/table_lookup.h"
 
 namespace hps {
 
@@ -22,10 +22,9 @@ class DirectFetch {
   // `keys_max` is of a call, `row_bytes_max` of the widest row that is converted, 0 = none is.
   DirectFetch(size_t keys_max, size_t row_bytes_max);
 
-  // Asks, and answers what L2 has or knows to be absent. False: it was not asked, because it is
-  // passed by or can block, or it failed (then it is not usable for this call any more); nothing
-  // has been answered then.
-  bool Fetch(TableWork& table, QueryWork& query, Deadline deadline);
+  // Asks L2, and answers the keys that it has or knows to be absent. False: nothing was answered,
+  // because L2 is bypassed, can block, or failed (then this call does not use it again).
+  bool Fetch(TableLookup& table, QueryLookup& query, Deadline deadline);
 
   // After Fetch was true: whether every position has been answered, and which.
   bool answered_all() const { return answered_count_ == asked_count_; }
@@ -35,9 +34,9 @@ class DirectFetch {
   }
 
  private:
-  absl::StatusOr<FetchCounts> FetchRows(QueryWork& query, Deadline deadline);
-  absl::StatusOr<FetchCounts> FetchConverted(QueryWork& query, Deadline deadline);
-  void NoteOutcomes(QueryWork& query, const FetchCounts& counts);
+  absl::StatusOr<FetchCounts> FetchRows(QueryLookup& query, Deadline deadline);
+  absl::StatusOr<FetchCounts> FetchConverted(QueryLookup& query, Deadline deadline);
+  void NoteOutcomes(QueryLookup& query, const FetchCounts& counts);
 
   const std::unique_ptr<FetchOutcome[]> outcomes_;  // [keys_max]
   std::vector<std::byte> native_rows_;              // a chunk of rows that wait for conversion

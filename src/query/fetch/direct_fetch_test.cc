@@ -43,12 +43,12 @@ class DirectFetchTest : public testing::Test {
     for (size_t i = 0; i < key_count; ++i) keys_[i] = static_cast<Key>((i * 7) % 300);
     statuses_.assign(key_count, kUntouched);
     rows_.assign(key_count * stride_bytes, std::byte{0xcc});
-    query_ = QueryWork();
+    query_ = QueryLookup();
     query_.table = &work_;
     query_.keys = keys_.data();
     query_.key_count = key_count;
     query_.status = statuses_.data();
-    query_.out = RowWriter(*table_.served, as_float32, rows_.data(), stride_bytes);
+    query_.out = OutputRows(*table_.served, as_float32, rows_.data(), stride_bytes);
   }
 
   void ExpectAnswers(const DirectFetch& fetch, size_t out_bytes, size_t stride_bytes) {
@@ -65,7 +65,7 @@ class DirectFetchTest : public testing::Test {
       std::vector<std::byte> wanted(out_bytes);
       if (keys_[i] % 3 == 0) {
         const std::vector<std::byte> native = Stamped(1, keys_[i], 0, kRowBytes);
-        RowWriter(*table_.served, query_.out.converts(), wanted.data(), out_bytes)
+        OutputRows(*table_.served, query_.out.converts(), wanted.data(), out_bytes)
             .Write(0, native.data());
       }
       ASSERT_TRUE(std::ranges::equal(row.first(out_bytes), wanted));
@@ -79,8 +79,8 @@ class DirectFetchTest : public testing::Test {
   const size_t dim_;
   const WorldTable table_;
   LookupCounters counters_;
-  TableWork work_;
-  QueryWork query_;
+  TableLookup work_;
+  QueryLookup query_;
   std::vector<Key> keys_;
   std::vector<KeyStatus> statuses_;
   std::vector<std::byte> rows_;

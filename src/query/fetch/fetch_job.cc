@@ -26,9 +26,9 @@ size_t FetchJob::KeysMax(size_t row_bytes) {
   return std::min(kFetchTaskKeysMax, kFetchTaskRowBytesMax / row_bytes);
 }
 
-void FetchJob::Prepare(const Order& order, size_t key_count) {
-  HPS_CHECK(key_count <= KeysMax(order.table->row_bytes()));
-  order_ = order;
+void FetchJob::Prepare(const Spec& spec, size_t key_count) {
+  HPS_CHECK(key_count <= KeysMax(spec.table->row_bytes()));
+  spec_ = spec;
   key_count_ = key_count;
   missed_count_ = 0;
   stage_ = Stage::kFetch;
@@ -36,7 +36,7 @@ void FetchJob::Prepare(const Order& order, size_t key_count) {
 }
 
 HostRows FetchJob::RowsOf(size_t count) const {
-  const size_t row_bytes = order_.table->row_bytes();
+  const size_t row_bytes = spec_.table->row_bytes();
   return {
       .data = rows_.get(), .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
 }
@@ -55,7 +55,7 @@ void FetchJob::Fetch() {
   } catch (const std::bad_alloc&) {
     std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
     failed_ = true;
-    if (order_.level == Level::kL2) {
+    if (spec_.level == Level::kL2) {
       NoteL2Failure(absl::StatusCode::kResourceExhausted);
     } else {
       service_.CountL3Error(absl::StatusCode::kResourceExhausted);
@@ -64,20 +64,20 @@ void FetchJob::Fetch() {
 }
 
 void FetchJob::FetchFromLevel() {
-  ServedTable& table = *order_.table;
+  ServedTable& table = *spec_.table;
   failed_ = false;
   std::fill_n(versions_.get(), key_count_, Version{0});
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   std::fill_n(from_l2_.get(), key_count_, uint8_t{0});
-  if (order_.level == Level::kL3) {
+  if (spec_.level == Level::kL3) {
     // What it reached before it failed is valid; the rest is kMiss.
-    const absl::Status fetched = table.l3().Fetch(BatchOf(), order_.deadline).status();
+    const absl::Status fetched = table.l3().Fetch(BatchOf(), spec_.deadline).status();
     failed_ = !fetched.ok();
     if (failed_) service_.CountL3Error(fetched.code());
-    if (table.l2() != nullptr && table.epochs().begun() > order_.epoch) AgreeWithL2();
+    if (table.l2() != nullptr && table.epochs().begun() > spec_.epoch) RevalidateInL2();
     return;
   }
-  const absl::Status fetched = table.l2()->Fetch(BatchOf(), order_.deadline).status();
+  const absl::Status fetched = table.l2()->Fetch(BatchOf(), spec_.deadline).status();
   failed_ = !fetched.ok();
   if (!failed_) return;
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
@@ -85,18 +85,18 @@ void FetchJob::FetchFromLevel() {
 }
 
 void FetchJob::NoteL2Failure(absl::StatusCode code) {
-  ServedTable& table = *order_.table;
-  table.l2_bypass().Trip();
+  ServedTable& table = *spec_.table;
+  table.l2_bypass().Quarantine();
   if (table.l2()->can_block()) table.l2_breaker().NoteFailure(service_.clock().Now());
-  order_.counters->l2_errors().Add(code);
+  spec_.counters->l2_errors().Add(code);
 }
 
 // Rows to promote, of which only the keys are known. The epoch is read before the bypass: a change
 // that L2 has missed has raised L1's watermarks above an epoch from before it, and has tripped the
 // bypass before it is published.
-void FetchJob::FetchFromL2Anew() {
-  order_.epoch = order_.table->epochs().published();
-  if (order_.table->l2_bypass().bypassed()) {
+void FetchJob::RefetchFromL2() {
+  spec_.epoch = spec_.table->epochs().published();
+  if (spec_.table->l2_bypass().bypassed()) {
     std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   } else {
     Fetch();
@@ -106,17 +106,17 @@ void FetchJob::FetchFromL2Anew() {
 // A change that has begun since the call read its epoch is in L3 before it is in L2, and L2 may
 // have taken the older row after the call has asked it. Then L3 gave the newer row, and the next
 // call would get the older one from L2. So L2 is asked again, now that no older row can get into
-// it any more; what it holds is the answer. A level that is passed by stays so until that change is
+// it any more; what it holds is the answer. A bypassed level stays bypassed until that change is
 // done: the newer row may have been shown.
-void FetchJob::AgreeWithL2() {
-  ServedTable& table = *order_.table;
-  if (order_.l2_bypassed || table.l2_bypass().bypassed()) {
-    table.l2_bypass().Trip();
+void FetchJob::RevalidateInL2() {
+  ServedTable& table = *spec_.table;
+  if (spec_.l2_bypassed || table.l2_bypass().bypassed()) {
+    table.l2_bypass().Quarantine();
     return;
   }
   FetchBatch batch = BatchOf();
   batch.outcomes = {l2_outcomes_.get(), key_count_};
-  const absl::Status fetched = table.l2()->Fetch(batch, order_.deadline).status();
+  const absl::Status fetched = table.l2()->Fetch(batch, spec_.deadline).status();
   if (!fetched.ok()) {
     NoteL2Failure(fetched.code());
     // Rows may have been overwritten: what L3 said of them is lost.
@@ -130,7 +130,7 @@ void FetchJob::AgreeWithL2() {
   }
 }
 
-bool FetchJob::HandOver() {
+bool FetchJob::Complete() {
   MutexLock lock(mutex_);
   if (latch_ == nullptr) return false;
   done_ = true;
@@ -139,11 +139,11 @@ bool FetchJob::HandOver() {
   return true;
 }
 
-bool FetchJob::Take() {
+bool FetchJob::TryCollect() {
   MutexLock lock(mutex_);
   if (!done_) {
     latch_ = nullptr;
-    service_.ledger_.Begin(id_);
+    service_.in_flight_.Begin(id_);
     return false;
   }
   done_ = false;
@@ -153,45 +153,45 @@ bool FetchJob::Take() {
 
 void FetchJob::Run() {
   if (stage_ != Stage::kFetch) {
-    if (stage_ == Stage::kFetchAndPromote) FetchFromL2Anew();
+    if (stage_ == Stage::kFetchAndPromote) RefetchFromL2();
     Promote();
     service_.End(this);
     return;
   }
   if (background_) {
-    order_.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
+    spec_.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
     Fetch();
-    service_.Continue(this);
+    service_.ContinueDetached(this);
     return;
   }
   // A job that is begun after its deadline would only keep a thread from one that is in time.
-  if (service_.clock().Now() < order_.deadline) {
+  if (service_.clock().Now() < spec_.deadline) {
     Fetch();
   } else {
     std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   }
-  if (!HandOver()) service_.Continue(this);
+  if (!Complete()) service_.ContinueDetached(this);
 }
 
-bool FetchJob::L1Takes(const Order& order) {
-  if (order.cache == kNoCache || order.table->l1(order.cache) == nullptr) return false;
-  return !order.table->l1_bypass(order.cache).bypassed() &&
-         order.epoch >= order.table->l1_epoch(order.cache);
+bool FetchJob::L1Takes(const Spec& spec) {
+  if (spec.cache == kNoCache || spec.table->l1(spec.cache) == nullptr) return false;
+  return !spec.table->l1_bypass(spec.cache).bypassed() &&
+         spec.epoch >= spec.table->l1_epoch(spec.cache);
 }
 
 // What is fetched from L2 is there.
-bool FetchJob::L2Takes(const Order& order) {
-  return order.level == Level::kL3 && order.table->l2() != nullptr &&
-         !order.table->l2_bypass().bypassed() && !order.table->l2_breaker().is_open();
+bool FetchJob::L2Takes(const Spec& spec) {
+  return spec.level == Level::kL3 && spec.table->l2() != nullptr &&
+         !spec.table->l2_bypass().bypassed() && !spec.table->l2_breaker().is_open();
 }
 
-bool FetchJob::HasTaker(const Order& order) {
-  return !order.table->retired() && (L1Takes(order) || L2Takes(order));
+bool FetchJob::HasTaker(const Spec& spec) {
+  return !spec.table->retired() && (L1Takes(spec) || L2Takes(spec));
 }
 
 bool FetchJob::HasPromotion() const {
-  if (!HasTaker(order_)) return false;
-  const bool l2 = L2Takes(order_);
+  if (!HasTaker(spec_)) return false;
+  const bool l2 = L2Takes(spec_);
   const std::span<const FetchOutcome> answers = outcomes();
   return std::any_of(answers.begin(), answers.end(), [&](FetchOutcome outcome) {
     return outcome == FetchOutcome::kHit || (l2 && outcome == FetchOutcome::kAbsent);
@@ -199,10 +199,10 @@ bool FetchJob::HasPromotion() const {
 }
 
 void FetchJob::Promote() {
-  if (order_.table->retired()) return;
+  if (spec_.table->retired()) return;
   try {
-    if (L2Takes(order_)) PromoteIntoL2(*order_.table->l2());
-    if (L1Takes(order_)) PromoteIntoL1(*order_.table->l1(order_.cache));
+    if (L2Takes(spec_)) PromoteIntoL2(*spec_.table->l2());
+    if (L1Takes(spec_)) PromoteIntoL1(*spec_.table->l1(spec_.cache));
   } catch (const std::bad_alloc&) {
     service_.CountDroppedPromotion();
   }
@@ -216,10 +216,10 @@ void FetchJob::PromoteIntoL2(LossyTable& l2) {
                           .rows = RowsOf(count),
                           .versions = {versions_.get(), count},
                           .absent = {absent_.get(), count}};
-  const absl::Status inserted = l2.Insert(batch, order_.epoch).status();
+  const absl::Status inserted = l2.Insert(batch, spec_.epoch).status();
   if (inserted.ok()) return;
-  if (l2.can_block()) order_.table->l2_breaker().NoteFailure(service_.clock().Now());
-  order_.counters->l2_errors().Add(inserted.code());
+  if (l2.can_block()) spec_.table->l2_breaker().NoteFailure(service_.clock().Now());
+  spec_.counters->l2_errors().Add(inserted.code());
 }
 
 void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
@@ -227,10 +227,10 @@ void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
   if (count == 0) return;
   const RowBatch batch = {
       .keys = keys(), .rows = RowsOf(count), .versions = {versions_.get(), count}};
-  const absl::Status replaced = l1.InsertIfAbsent(batch, order_.epoch).status();
+  const absl::Status replaced = l1.InsertIfAbsent(batch, spec_.epoch).status();
   // Its writer has too much to do: nothing is wrong with the level.
   if (absl::IsResourceExhausted(replaced)) return service_.CountDroppedPromotion();
-  if (!replaced.ok()) order_.counters->l1_errors().Add(replaced.code());
+  if (!replaced.ok()) spec_.counters->l1_errors().Add(replaced.code());
 }
 
 void FetchJob::ListMisses() {
@@ -242,15 +242,15 @@ void FetchJob::ListMisses() {
 void FetchJob::AskL3ForMisses() {
   std::sort(missed_keys_.get(), missed_keys_.get() + missed_count_);  // L3 is fastest so
   std::copy_n(missed_keys_.get(), missed_count_, keys_.get());
-  Order order = order_;
-  order.level = Level::kL3;
-  order.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
-  Prepare(order, missed_count_);
+  Spec spec = spec_;
+  spec.level = Level::kL3;
+  spec.deadline = DeadlineAfter(service_.clock(), kBackgroundFetchTimeout);
+  Prepare(spec, missed_count_);
   background_ = true;
 }
 
 size_t FetchJob::KeepOnly(FetchOutcome outcome, FetchOutcome or_outcome) {
-  const size_t row_bytes = order_.table->row_bytes();
+  const size_t row_bytes = spec_.table->row_bytes();
   size_t kept = 0;
   for (size_t i = 0; i < key_count_; ++i) {
     if (outcomes_[i] != outcome && outcomes_[i] != or_outcome) continue;

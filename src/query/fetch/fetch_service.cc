@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<FetchService>> FetchService::Create(const Options
 }
 
 FetchService::FetchService(const Options& options)
-    : options_(options), ledger_(options.jobs_per_level * pools_.size()) {
+    : options_(options), in_flight_(options.jobs_per_level * pools_.size()) {
   size_t id = 0;
   for (Pool& pool : pools_) {
     MutexLock lock(pool.mutex);
@@ -61,20 +61,20 @@ size_t FetchService::FairShare(FetchJob::Level level) const {
 }
 
 bool FetchService::Claim(FetchJob* job) {
-  if (job->on_its_own_) return true;
+  if (job->detached_) return true;
   Pool& pool = PoolOf(*job);
-  if (pool.on_their_own.fetch_add(1, std::memory_order_relaxed) >= options_.jobs_per_level / 2) {
-    pool.on_their_own.fetch_sub(1, std::memory_order_relaxed);
+  if (pool.detached.fetch_add(1, std::memory_order_relaxed) >= options_.jobs_per_level / 2) {
+    pool.detached.fetch_sub(1, std::memory_order_relaxed);
     return false;
   }
-  job->on_its_own_ = true;
+  job->detached_ = true;
   return true;
 }
 
 void FetchService::Return(FetchJob* job) {
   Pool& pool = PoolOf(*job);
-  if (job->on_its_own_) pool.on_their_own.fetch_sub(1, std::memory_order_relaxed);
-  job->on_its_own_ = false;
+  if (job->detached_) pool.detached.fetch_sub(1, std::memory_order_relaxed);
+  job->detached_ = false;
   MutexLock lock(pool.mutex);
   pool.free.push_back(job);
 }
@@ -97,10 +97,10 @@ bool FetchService::PostInBackground(FetchJobLease job, SnapshotPin pin) {
   if (!Claim(job.get())) return false;
   job->background_ = true;
   job->pin_ = std::move(pin);
-  ledger_.Begin(job->id());
+  in_flight_.Begin(job->id());
   FetchJob* posted = job.release();
   if (options_.fetch_executor->Post(posted).ok()) return true;
-  ledger_.End(posted->id());
+  in_flight_.End(posted->id());
   posted->pin_.Release();
   Return(posted);
   return false;
@@ -116,11 +116,11 @@ void FetchService::PromoteByKeys(FetchJobLease job, SnapshotPin pin) {
 
 void FetchService::PromoteOrDrop(FetchJobLease job, SnapshotPin pin, FetchJob::Stage stage) {
   job->pin_ = std::move(pin);
-  ledger_.Begin(job->id());
+  in_flight_.Begin(job->id());
   FetchJob* owned = job.release();
   if (PostPromotion(owned, stage)) return;
   CountDroppedPromotion();
-  ledger_.End(owned->id());
+  in_flight_.End(owned->id());
   owned->pin_.Release();
   Return(owned);
 }
@@ -136,8 +136,8 @@ bool FetchService::PostPromotion(FetchJob* job, FetchJob::Stage stage) {
 
 // Keys of a background job have been said to be pending: where a queue is full, it does here what
 // it would have posted.
-void FetchService::Continue(FetchJob* job) {
-  if (job->background_ && job->order_.level == FetchJob::Level::kL2) job->ListMisses();
+void FetchService::ContinueDetached(FetchJob* job) {
+  if (job->background_ && job->spec_.level == FetchJob::Level::kL2) job->ListMisses();
   if (job->missed_count_ > 0) {
     // Inserted here, because the promote executor may outlive the fetch executor: its tasks must
     // not post there. The scratch is needed for what comes next.
@@ -159,20 +159,20 @@ void FetchService::Continue(FetchJob* job) {
 
 void FetchService::End(FetchJob* job) {
   job->pin_.Release();
-  ledger_.End(job->id());
+  in_flight_.End(job->id());
   Return(job);
 }
 
 absl::Status FetchService::Drain(Duration timeout) {
-  return ledger_.Drain(*options_.promote_executor, timeout);
+  return in_flight_.Drain(*options_.promote_executor, timeout);
 }
 
-void FetchService::Ledger::Begin(size_t job) {
+void FetchService::InFlightTracker::Begin(size_t job) {
   MutexLock lock(mutex_);
   begun_[job] = ++last_;
 }
 
-void FetchService::Ledger::End(size_t job) {
+void FetchService::InFlightTracker::End(size_t job) {
   MutexLock lock(mutex_);
   begun_[job] = 0;
   if (awaited_ == 0 || !DoneUpTo(awaited_)) return;
@@ -180,12 +180,12 @@ void FetchService::Ledger::End(size_t job) {
   drained_.CountDown();
 }
 
-bool FetchService::Ledger::DoneUpTo(uint64_t number) const {
+bool FetchService::InFlightTracker::DoneUpTo(uint64_t number) const {
   return std::none_of(begun_.begin(), begun_.end(),
                       [&](uint64_t begun) { return begun != 0 && begun <= number; });
 }
 
-absl::Status FetchService::Ledger::Drain(Executor& executor, Duration timeout) {
+absl::Status FetchService::InFlightTracker::Drain(Executor& executor, Duration timeout) {
   MutexLock draining(drain_mutex_);
   {
     MutexLock lock(mutex_);

@@ -56,7 +56,7 @@ class FetchService {
   size_t FairShare(FetchJob::Level level) const;
 
   // Shares the job with a task that counts `latch` down when it is done. On true the caller owes a
-  // Take once it has waited; on false (the queue is full) nothing has happened.
+  // TryCollect once it has waited; on false (the queue is full) nothing has happened.
   bool Post(FetchJob& job, SnapshotPin pin, Latch& latch);
 
   // Fetches with nobody waiting, from L2 down to L3 where the order says L2, and promotes. False:
@@ -87,9 +87,9 @@ class FetchService {
   friend struct ReturnFetchJob;
 
   // What Drain waits for: jobs that run on their own, by the order in which they began to.
-  class Ledger {
+  class InFlightTracker {
    public:
-    explicit Ledger(size_t job_count) : begun_(job_count, 0) {}
+    explicit InFlightTracker(size_t job_count) : begun_(job_count, 0) {}
     void Begin(size_t job);
     void End(size_t job);
     absl::Status Drain(Executor& executor, Duration timeout);
@@ -109,7 +109,7 @@ class FetchService {
     std::vector<std::unique_ptr<FetchJob>> jobs;
     mutable Mutex mutex;
     std::vector<FetchJob*> free HPS_GUARDED_BY(mutex);  // capacity for all: never allocates
-    std::atomic<size_t> on_their_own{0};                // in the background, or promoting
+    std::atomic<size_t> detached{0};                    // in the background, or promoting
   };
 
   explicit FetchService(const Options& options);
@@ -118,14 +118,14 @@ class FetchService {
   // Counts the job as one that nobody waits for, until it is returned. False: there are too many.
   bool Claim(FetchJob* job);
   // For jobs that a task owns.
-  void Continue(FetchJob* job);  // after its fetch
-  void End(FetchJob* job);       // after its insertion, or without one
+  void ContinueDetached(FetchJob* job);  // after its fetch
+  void End(FetchJob* job);               // after its insertion, or without one
   bool PostPromotion(FetchJob* job, FetchJob::Stage stage);
   void PromoteOrDrop(FetchJobLease job, SnapshotPin pin, FetchJob::Stage stage);
 
   const Options options_;
   std::array<Pool, 2> pools_;  // by level
-  Ledger ledger_;
+  InFlightTracker in_flight_;
   std::atomic<uint64_t> promotions_dropped_{0};
   ErrorCounter l3_errors_;
 };

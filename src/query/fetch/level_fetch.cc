@@ -12,7 +12,7 @@ namespace {
 // not into pieces smaller than RocksDB takes at a time.
 constexpr size_t kJobsWanted = 8;
 
-FetchJob::Order OrderFor(const TableWork& table, FetchJob::Level level, Deadline deadline) {
+FetchJob::Spec OrderFor(const TableLookup& table, FetchJob::Level level, Deadline deadline) {
   return {.table = table.table,
           .counters = table.counters,
           .level = level,
@@ -23,96 +23,97 @@ FetchJob::Order OrderFor(const TableWork& table, FetchJob::Level level, Deadline
 }
 
 void FillKeys(const MissList& misses, size_t first, std::span<Key> keys) {
-  for (size_t i = 0; i < keys.size(); ++i) keys[i] = misses.key(misses.open()[first + i]);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = misses.key(misses.pending()[first + i]);
 }
 
 }  // namespace
 
-bool LevelFetch::Wanted(const TableWork& table, FetchJob::Level level) {
+bool LevelFetch::Wanted(const TableLookup& table, FetchJob::Level level) {
   return level == FetchJob::Level::kL3 || table.l2_usable;
 }
 
-bool LevelFetch::CanBlock(const TableWork& table, FetchJob::Level level) {
+bool LevelFetch::CanBlock(const TableLookup& table, FetchJob::Level level) {
   return level == FetchJob::Level::kL3 || table.table->l2()->can_block();
 }
 
-void LevelFetch::Fetch(std::span<TableWork> tables, FetchJob::Level level,
-                       const ModelState::Guard& guard, Deadline deadline, AfterWave after_wave) {
+void LevelFetch::Fetch(std::span<TableLookup> tables, FetchJob::Level level,
+                       const ModelState::Guard& guard, Deadline deadline, AfterBatch after_batch) {
   size_t open_count = 0;
-  for (TableWork& table : tables) {
+  for (TableLookup& table : tables) {
     if (level == FetchJob::Level::kL2) BypassFailing(table);
     if (!Wanted(table, level)) continue;
-    open_count += table.misses.open().size();
-    if (level == FetchJob::Level::kL3) table.misses.SortOpenByKey();
-    table.misses.BeginNarrowing();
+    open_count += table.misses.pending().size();
+    if (level == FetchJob::Level::kL3) table.misses.SortPendingByKey();
+    table.misses.BeginFilter();
   }
   job_keys_max_ = std::max(kFetchPieceKeysMax, open_count / kJobsWanted);
   Progress progress;
   while (open_count > 0) {
     PromoteHeld(guard);
-    FillWave(tables, level, deadline, &progress);
-    if (flight_count_ == 0) break;
-    FlyWave(level, guard, deadline);
-    LandWave(level);
-    after_wave();
+    BuildBatch(tables, level, deadline, &progress);
+    if (task_count_ == 0) break;
+    SubmitBatch(level, guard, deadline);
+    CollectBatch(level);
+    after_batch();
   }
-  LeaveRestOpen(tables, level, progress);
+  LeaveRestPending(tables, level, progress);
 }
 
-void LevelFetch::BypassFailing(TableWork& table) {
-  if (!table.l2_usable || !table.table->l2()->can_block() || table.misses.open().empty()) return;
+void LevelFetch::BypassFailing(TableLookup& table) {
+  if (!table.l2_usable || !table.table->l2()->can_block() || table.misses.pending().empty()) return;
   if (table.table->l2_breaker().Admits(service_.clock().Now())) return;
   table.l2_usable = false;
   table.l2_bypassed = true;
 }
 
-void LevelFetch::FillWave(std::span<TableWork> tables, FetchJob::Level level, Deadline deadline,
-                          Progress* progress) {
-  const size_t flights_max = std::min(kWaveJobsMax, service_.FairShare(level));
+void LevelFetch::BuildBatch(std::span<TableLookup> tables, FetchJob::Level level, Deadline deadline,
+                            Progress* progress) {
+  const size_t flights_max = std::min(kBatchJobsMax, service_.FairShare(level));
   const bool too_late = IsTooLate(deadline);
   for (; progress->table < tables.size(); ++progress->table, progress->open = 0) {
-    TableWork& table = tables[progress->table];
+    TableLookup& table = tables[progress->table];
     if (!Wanted(table, level)) continue;
-    const size_t open_count = table.misses.open().size();
+    const size_t open_count = table.misses.pending().size();
     if (too_late && CanBlock(table, level)) {
       for (; progress->open < open_count; ++progress->open)
-        table.misses.StaysOpen(table.misses.open()[progress->open]);
+        table.misses.Keep(table.misses.pending()[progress->open]);
       continue;
     }
     while (progress->open < open_count) {
-      if (flight_count_ == flights_max) return;
-      if (!AddFlight(table, level, progress->open, deadline)) return;
-      progress->open += flights_[flight_count_ - 1].key_count;
+      if (task_count_ == flights_max) return;
+      if (!AddTask(table, level, progress->open, deadline)) return;
+      progress->open += tasks_[task_count_ - 1].key_count;
     }
   }
 }
 
-bool LevelFetch::AddFlight(TableWork& table, FetchJob::Level level, size_t first,
-                           Deadline deadline) {
+bool LevelFetch::AddTask(TableLookup& table, FetchJob::Level level, size_t first,
+                         Deadline deadline) {
   FetchJobLease job = service_.Acquire(level);
   if (job == nullptr) return false;
-  const size_t key_count = std::min({table.misses.open().size() - first, job_keys_max_,
+  const size_t key_count = std::min({table.misses.pending().size() - first, job_keys_max_,
                                      FetchJob::KeysMax(table.table->row_bytes())});
   job->Prepare(OrderFor(table, level, deadline), key_count);
   FillKeys(table.misses, first, job->keys());
-  flights_[flight_count_++] = {
+  tasks_[task_count_++] = {
       .job = std::move(job), .table = &table, .first = first, .key_count = key_count};
   return true;
 }
 
-void LevelFetch::FlyWave(FetchJob::Level level, const ModelState::Guard& guard, Deadline deadline) {
-  const std::span<Flight> wave(flights_.data(), flight_count_);
-  const auto blocking = [&](const Flight& flight) { return CanBlock(*flight.table, level); };
-  latch_.Reset(static_cast<size_t>(std::count_if(wave.begin(), wave.end(), blocking)));
-  for (Flight& flight : wave) {
-    if (!blocking(flight)) continue;
-    flight.posted = service_.Post(*flight.job, SnapshotPin(guard), latch_);
-    if (!flight.posted) latch_.CountDown();  // the queue is full: as if the level were down
+void LevelFetch::SubmitBatch(FetchJob::Level level, const ModelState::Guard& guard,
+                             Deadline deadline) {
+  const std::span<FetchTask> batch(tasks_.data(), task_count_);
+  const auto blocking = [&](const FetchTask& task) { return CanBlock(*task.table, level); };
+  latch_.Reset(static_cast<size_t>(std::count_if(batch.begin(), batch.end(), blocking)));
+  for (FetchTask& task : batch) {
+    if (!blocking(task)) continue;
+    task.posted = service_.Post(*task.job, SnapshotPin(guard), latch_);
+    if (!task.posted) latch_.CountDown();  // the queue is full: as if the level were down
   }
-  for (Flight& flight : wave) {
-    if (blocking(flight)) continue;
-    flight.job->Fetch();
-    flight.answered = true;
+  for (FetchTask& task : batch) {
+    if (blocking(task)) continue;
+    task.job->Fetch();
+    task.answered = true;
   }
   CancelPoint::Await(cancel_, service_.fetch_executor(), latch_, deadline);
 }
@@ -121,66 +122,66 @@ bool LevelFetch::IsTooLate(Deadline deadline) const {
   return service_.clock().Now() >= deadline || is_cancelled();
 }
 
-void LevelFetch::LandWave(FetchJob::Level level) {
-  for (Flight& flight : std::span(flights_.data(), flight_count_)) {
-    if (flight.posted) flight.answered = flight.job->Take();
-    if (flight.posted && !flight.answered) {
+void LevelFetch::CollectBatch(FetchJob::Level level) {
+  for (FetchTask& task : std::span(tasks_.data(), task_count_)) {
+    if (task.posted) task.answered = task.job->TryCollect();
+    if (task.posted && !task.answered) {
       latch_.CountDown();  // in place of the task, which no longer will
       // A call that was given up says nothing about the level.
       if (level == FetchJob::Level::kL2 && !is_cancelled()) {
-        flight.table->table->l2_bypass().Trip();
-        flight.table->table->l2_breaker().NoteFailure(service_.clock().Now());
-        flight.table->counters->l2_errors().Add(absl::StatusCode::kDeadlineExceeded);
+        task.table->table->l2_bypass().Quarantine();
+        task.table->table->l2_breaker().NoteFailure(service_.clock().Now());
+        task.table->counters->l2_errors().Add(absl::StatusCode::kDeadlineExceeded);
       }
-    } else if (flight.posted && level == FetchJob::Level::kL2 && !flight.job->failed()) {
-      flight.table->table->l2_breaker().NoteAnswer();
+    } else if (task.posted && level == FetchJob::Level::kL2 && !task.job->failed()) {
+      task.table->table->l2_breaker().NoteAnswer();
     }
-    CopyOut(flight, level);
-    if (flight.posted && !flight.answered) static_cast<void>(flight.job.release());
-    if (!flight.answered) flight.job.reset();
+    CopyOut(task, level);
+    if (task.posted && !task.answered) static_cast<void>(task.job.release());
+    if (!task.answered) task.job.reset();
   }
 }
 
-void LevelFetch::CopyOut(Flight& flight, FetchJob::Level level) {
-  TableWork& table = *flight.table;
-  for (size_t i = 0; i < flight.key_count; ++i) {
-    const uint32_t index = table.misses.open()[flight.first + i];
-    const FetchOutcome outcome = flight.answered ? flight.job->outcomes()[i] : FetchOutcome::kMiss;
+void LevelFetch::CopyOut(FetchTask& task, FetchJob::Level level) {
+  TableLookup& table = *task.table;
+  for (size_t i = 0; i < task.key_count; ++i) {
+    const uint32_t index = table.misses.pending()[task.first + i];
+    const FetchOutcome outcome = task.answered ? task.job->outcomes()[i] : FetchOutcome::kMiss;
     if (outcome == FetchOutcome::kHit) {
-      const bool of_l2 = flight.job->level(i) == FetchJob::Level::kL2;
-      table.Answer(index, of_l2 ? KeyStatus::kHitL2 : KeyStatus::kHitL3, flight.job->row(i));
+      const bool of_l2 = task.job->level(i) == FetchJob::Level::kL2;
+      table.Answer(index, of_l2 ? KeyStatus::kHitL2 : KeyStatus::kHitL3, task.job->row(i));
     } else if (outcome == FetchOutcome::kAbsent) {
       table.Answer(index, KeyStatus::kAbsent, nullptr);
     } else if (outcome == FetchOutcome::kLost && level == FetchJob::Level::kL3) {
       table.Answer(index, KeyStatus::kDefaultDegraded, nullptr);
     } else {
-      table.misses.StaysOpen(index);
+      table.misses.Keep(index);
     }
   }
 }
 
-void LevelFetch::LeaveRestOpen(std::span<TableWork> tables, FetchJob::Level level,
-                               Progress progress) {
+void LevelFetch::LeaveRestPending(std::span<TableLookup> tables, FetchJob::Level level,
+                                  Progress progress) {
   for (size_t i = 0; i < tables.size(); ++i) {
     if (!Wanted(tables[i], level)) continue;
     MissList& misses = tables[i].misses;
     if (i >= progress.table) {
       const size_t first = i == progress.table ? progress.open : 0;
-      for (size_t j = first; j < misses.open().size(); ++j) misses.StaysOpen(misses.open()[j]);
+      for (size_t j = first; j < misses.pending().size(); ++j) misses.Keep(misses.pending()[j]);
     }
-    misses.EndNarrowing();
+    misses.EndFilter();
   }
 }
 
-void LevelFetch::FetchInBackground(TableWork& table, FetchJob::Level level,
+void LevelFetch::FetchInBackground(TableLookup& table, FetchJob::Level level,
                                    const ModelState::Guard& guard) {
   if (level == FetchJob::Level::kL2) {
     BypassFailing(table);
     if (table.l2_bypassed) level = FetchJob::Level::kL3;
   }
-  if (level == FetchJob::Level::kL3) table.misses.SortOpenByKey();
-  const std::span<const uint32_t> open = table.misses.open();
-  const FetchJob::Order order = OrderFor(table, level, kNoDeadline);
+  if (level == FetchJob::Level::kL3) table.misses.SortPendingByKey();
+  const std::span<const uint32_t> open = table.misses.pending();
+  const FetchJob::Spec order = OrderFor(table, level, kNoDeadline);
   const bool has_taker = FetchJob::HasTaker(order);
   for (size_t first = 0; first < open.size();) {
     const size_t key_count =
@@ -195,14 +196,14 @@ void LevelFetch::FetchInBackground(TableWork& table, FetchJob::Level level,
     for (size_t i = 0; i < key_count; ++i) table.Answer(open[first + i], status, nullptr);
     first += key_count;
   }
-  table.misses.CloseAll();
+  table.misses.ClearPending();
 }
 
 void LevelFetch::PromoteHeld(const ModelState::Guard& guard) {
-  for (Flight& flight : std::span(flights_.data(), flight_count_)) {
-    if (flight.job != nullptr) service_.Promote(std::move(flight.job), SnapshotPin(guard));
+  for (FetchTask& task : std::span(tasks_.data(), task_count_)) {
+    if (task.job != nullptr) service_.Promote(std::move(task.job), SnapshotPin(guard));
   }
-  flight_count_ = 0;
+  task_count_ = 0;
 }
 
 }  // namespace hps

@@ -34,7 +34,7 @@ StagedFetch::StagedFetch(Options options)
     : service_(*options.service),
       lookup_(*options.lookup),
       tuning_(options.tuning),
-      crew_(std::move(options.crew)),
+      team_(std::move(options.team)),
       outcomes_(new FetchOutcome[options.keys_max]),
       pieces_(new Piece[2 * kPiecesMax + kTablesPerCallMax + kPiecesAhead]) {
   ahead_.reserve(kAheadQueriesMax);
@@ -50,25 +50,25 @@ void StagedFetch::CallHelpers() {
 void StagedFetch::CallHelpersFor(size_t helper_count) {
   if (helper_count <= helpers_called_) return;
   helpers_called_ = helper_count;
-  crew_->Call(helper_count);
+  team_->Call(helper_count);
 }
 
-void StagedFetch::Begin(std::span<TableWork> tables, std::span<QueryWork> queries) {
+void StagedFetch::Begin(std::span<TableLookup> tables, std::span<QueryLookup> queries) {
   queries_ = queries;
   sums_.assign(tables.size(), TableSum());
   ahead_.clear();
   piece_count_ = 0;
   bytes_ = row_count_ = 0;
-  fetched_ = brought_ = sent_ = Progress();
+  fetched_ = copied_ahead_ = sent_ = Progress();
   ahead_end_ = {SIZE_MAX, UINT64_MAX};
 }
 
-void StagedFetch::FetchAhead(std::span<TableWork> tables, std::span<QueryWork> queries,
+void StagedFetch::FetchAhead(std::span<TableLookup> tables, std::span<QueryLookup> queries,
                              Deadline deadline) {
   Begin(tables, queries);
   begun_ = true;
   if (queries.size() > kAheadQueriesMax) return;
-  for (const TableWork& table : tables) {
+  for (const TableLookup& table : tables) {
     // The miss policy of the others needs to know all misses.
     if (!Wanted(table) || table.hit_rate_threshold < 1.0) continue;
     const size_t row_bytes = table.table->row_bytes();
@@ -86,8 +86,8 @@ void StagedFetch::FetchAhead(std::span<TableWork> tables, std::span<QueryWork> q
       AnnouncePieces();
     }
     if (probed) return;
-    if (piece_count_ > 0) BringFetched();
-    if (piece_count_ > known || (crew_->is_open() && crew_->DoOne())) continue;
+    if (piece_count_ > 0) CopyFetchedAhead();
+    if (piece_count_ > known || (team_->is_open() && team_->RunOne())) continue;
     PauseCore();
     if (idle_rounds < kRoundsWithoutPause) continue;
     // Who waits for the rest, TakeMisses, does not keep a core.
@@ -104,7 +104,7 @@ bool StagedFetch::AddKnownMisses() {
 }
 
 bool StagedFetch::AddKnownMisses(Ahead& ahead, const DeviceMissesSoFar& misses) {
-  QueryWork& query = *ahead.query;
+  QueryLookup& query = *ahead.query;
   while (!ahead.is_full) {
     const std::span<const Key> keys = misses.keys.subspan(query.fetched_ahead);
     const size_t piece_keys = piece_count_ < kFirstPieces ? ahead.piece_keys : 2 * ahead.piece_keys;
@@ -120,12 +120,12 @@ bool StagedFetch::AddKnownMisses(Ahead& ahead, const DeviceMissesSoFar& misses) 
   return misses.probed;
 }
 
-void StagedFetch::Fetch(std::span<TableWork> tables, std::span<QueryWork> queries,
+void StagedFetch::Fetch(std::span<TableLookup> tables, std::span<QueryLookup> queries,
                         Duration send_wait_max) {
   send_wait_max_ = send_wait_max;
   if (!std::exchange(begun_, false)) Begin(tables, queries);
   // What has begun to be brought goes on to be.
-  ahead_end_ = brought_.end > 0 ? Progress{piece_count_, bytes_} : Progress();
+  ahead_end_ = copied_ahead_.end > 0 ? Progress{piece_count_, bytes_} : Progress();
   AddRest(tables);
   sent_ = ahead_end_;
   last_helpers_ = HelpersWanted();
@@ -133,32 +133,32 @@ void StagedFetch::Fetch(std::span<TableWork> tables, std::span<QueryWork> querie
     AnnouncePieces();
     SpinLimit limit(kLastPiecesSpin);
     for (bool in_time = true; fetched_.end < piece_count_ && in_time;) {
-      BringFetched();
+      CopyFetchedAhead();
       SendFetched(tuning_.send_bytes);
-      in_time = crew_->DoOne() || limit.Spin();
+      in_time = team_->RunOne() || limit.Spin();
     }
   }
-  crew_->Close();
-  BringFetched();
+  team_->Close();
+  CopyFetchedAhead();
   SendFetched(1);
-  Send(0, brought_.end);  // behind the others, since they wait for all that is being brought
+  Send(0, copied_ahead_.end);  // behind the others, since they wait for all that is being brought
   NoteOutcomes(tables);
 }
 
-bool StagedFetch::Wanted(const TableWork& table) {
+bool StagedFetch::Wanted(const TableLookup& table) {
   return table.l2_usable && !table.table->l2()->can_block() && table.has_one_query();
 }
 
 // What was not fetched ahead.
-void StagedFetch::AddRest(std::span<TableWork> tables) {
+void StagedFetch::AddRest(std::span<TableLookup> tables) {
   uint64_t rest_bytes = 0;
-  const auto rest_of = [](const TableWork& table) {
-    const bool untouched = table.misses.open().size() == table.misses.size();
+  const auto rest_of = [](const TableLookup& table) {
+    const bool untouched = table.misses.pending().size() == table.misses.size();
     return Wanted(table) && untouched ? table.misses.size() - table.first_query->fetched_ahead : 0;
   };
-  for (const TableWork& table : tables) rest_bytes += rest_of(table) * table.table->row_bytes();
+  for (const TableLookup& table : tables) rest_bytes += rest_of(table) * table.table->row_bytes();
   const uint64_t piece_bytes = std::max<uint64_t>(tuning_.piece_bytes, rest_bytes / kPiecesMax + 1);
-  for (const TableWork& table : tables) {
+  for (const TableLookup& table : tables) {
     const size_t piece_keys =
         std::max<uint64_t>(1, (piece_bytes - 1) / table.table->row_bytes() + 1);
     for (size_t rest = rest_of(table); rest > 0;) {
@@ -173,7 +173,7 @@ void StagedFetch::AddRest(std::span<TableWork> tables) {
   }
 }
 
-StagedFetch::Piece& StagedFetch::AddPiece(const TableWork& table, size_t first,
+StagedFetch::Piece& StagedFetch::AddPiece(const TableLookup& table, size_t first,
                                           std::span<const Key> keys) {
   Piece& piece = pieces_[piece_count_++];
   piece.table = &table;
@@ -189,8 +189,8 @@ StagedFetch::Piece& StagedFetch::AddPiece(const TableWork& table, size_t first,
 }
 
 void StagedFetch::AnnouncePieces() {
-  if (!crew_->is_open()) crew_->Open(*this);
-  crew_->Announce(piece_count_);
+  if (!team_->is_open()) team_->Open(*this);
+  team_->Publish(piece_count_);
   CallHelpersFor(HelpersWanted());
 }
 
@@ -199,11 +199,11 @@ size_t StagedFetch::HelpersWanted() const {
       std::chrono::nanoseconds((row_count_ * kGatherRowPs + bytes_ * kGatherBytePs) / 1000);
   if (work <= tuning_.alone_max || piece_count_ < 2) return 0;
   const auto shares = static_cast<size_t>(work / std::max(tuning_.helper_share, Duration(1)));
-  return std::min({shares, piece_count_ - 1, crew_->helpers_max()});
+  return std::min({shares, piece_count_ - 1, team_->helpers_max()});
 }
 
 // On any thread. Writes only what is the piece's: its rows, statuses and outcomes.
-void StagedFetch::DoPiece(size_t number) {
+void StagedFetch::RunPiece(size_t number) {
   Piece& piece = pieces_[number];
   const size_t count = piece.keys.size();
   const std::span<FetchOutcome> outcomes(outcomes_.get() + piece.query->first_miss + piece.first,
@@ -236,16 +236,17 @@ void StagedFetch::NoteFetched() {
 // Neighbours travel as one. Every copy takes time of its own; the first one is small, since the
 // device has nothing else to do, and each next one is as large as all before it, which are brought
 // while so much more is fetched.
-void StagedFetch::BringFetched() {
+void StagedFetch::CopyFetchedAhead() {
   NoteFetched();
   const Progress ready = fetched_.end <= ahead_end_.end ? fetched_ : ahead_end_;
   const bool is_last = ready.end == ahead_end_.end;
-  const uint64_t least = is_last ? 1
-                                 : std::clamp<uint64_t>(brought_.bytes, tuning_.bring_bytes_min,
-                                                        tuning_.bring_bytes_max);
-  if (ready.bytes - brought_.bytes < least) return;
+  const uint64_t least =
+      is_last ? 1
+              : std::clamp<uint64_t>(copied_ahead_.bytes, tuning_.copy_ahead_bytes_min,
+                                     tuning_.bring_bytes_max);
+  if (ready.bytes - copied_ahead_.bytes < least) return;
   HostRows rows;
-  for (size_t i = brought_.end; i < ready.end; ++i) {
+  for (size_t i = copied_ahead_.end; i < ready.end; ++i) {
     Piece& piece = pieces_[i];
     piece.on_device = piece.hit_count > 0;
     if (!piece.on_device) continue;
@@ -257,7 +258,7 @@ void StagedFetch::BringFetched() {
     rows = piece.rows;
   }
   lookup_.CopyAhead(rows);
-  brought_ = ready;
+  copied_ahead_ = ready;
 }
 
 // Of what has not been brought, if it is so many bytes.
@@ -306,7 +307,7 @@ void StagedFetch::AddReady(const Piece& piece) {
                     .on_device = piece.on_device});
 }
 
-void StagedFetch::NoteOutcomes(std::span<TableWork> tables) {
+void StagedFetch::NoteOutcomes(std::span<TableLookup> tables) {
   for (size_t i = 0; i < piece_count_; ++i) {
     const Piece& piece = pieces_[i];
     TableSum& sum = sums_[static_cast<size_t>(piece.table - tables.data())];
@@ -316,44 +317,44 @@ void StagedFetch::NoteOutcomes(std::span<TableWork> tables) {
     if (piece.code != absl::StatusCode::kOk) sum.code = piece.code;
   }
   for (size_t t = 0; t < tables.size(); ++t) {
-    TableWork& table = tables[t];
+    TableLookup& table = tables[t];
     const TableSum& sum = sums_[t];
     if (sum.piece_count == 0) continue;
     table.l2_usable = false;  // it is asked once
     if (sum.code != absl::StatusCode::kOk) {
-      table.table->l2_bypass().Trip();
+      table.table->l2_bypass().Quarantine();
       table.counters->l2_errors().Add(sum.code);
     }
     if (sum.hit_count + sum.absent_count == table.misses.size()) {
-      table.misses.CloseAll();
+      table.misses.ClearPending();
       continue;
     }
     const FetchOutcome* const outcomes = outcomes_.get() + table.first_query->first_miss;
-    table.misses.BeginNarrowing();
-    for (const uint32_t index : table.misses.open()) {
+    table.misses.BeginFilter();
+    for (const uint32_t index : table.misses.pending()) {
       if (outcomes[index] != FetchOutcome::kHit && outcomes[index] != FetchOutcome::kAbsent)
-        table.misses.StaysOpen(index);
+        table.misses.Keep(index);
     }
-    table.misses.EndNarrowing();
+    table.misses.EndFilter();
     if (table.first_query->staged_rows.data == nullptr)
       lookup_.StageRows(static_cast<size_t>(table.first_query - queries_.data()),
                         *table.first_query);
   }
 }
 
-void StagedFetch::Promote(std::span<TableWork> tables, const ModelState::Guard& guard) {
+void StagedFetch::Promote(std::span<TableLookup> tables, const ModelState::Guard& guard) {
   for (size_t t = 0; t < tables.size(); ++t) {
     if (sums_[t].hit_count > 0) PromoteTable(tables[t], sums_[t].hit_count, guard);
   }
 }
 
-void StagedFetch::PromoteTable(const TableWork& table, size_t hit_count,
+void StagedFetch::PromoteTable(const TableLookup& table, size_t hit_count,
                                const ModelState::Guard& guard) {
-  const FetchJob::Order order = {.table = table.table,
-                                 .counters = table.counters,
-                                 .level = FetchJob::Level::kL2,
-                                 .cache = table.cache,
-                                 .epoch = table.epoch};
+  const FetchJob::Spec order = {.table = table.table,
+                                .counters = table.counters,
+                                .level = FetchJob::Level::kL2,
+                                .cache = table.cache,
+                                .epoch = table.epoch};
   if (!FetchJob::HasTaker(order)) return;
   const FetchOutcome* const outcomes = outcomes_.get() + table.first_query->first_miss;
   size_t miss = 0;

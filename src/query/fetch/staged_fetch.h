@@ -1,11 +1,10 @@
-// Fetches what an L2 that can't block has of a call's misses straight into the memory from which
-// the device takes it, on several threads, from the first misses that the device reports on; rows
-// are on their way to the device while others are being fetched, and while the probe still runs.
+// Fetches a call's device misses from an L2 that can't block, on several threads, straight into the
+// staging memory from which the device takes the rows. It begins with the first misses that the
+// device reports: some rows travel while others are fetched and while the probe still runs.
 //
-// The unit is a piece: rows of one query that lie next to each other. The caller and its crew take
-// pieces; the caller has those that are ready brought to the device, and sends the answers when all
-// misses are known. Few rows are fetched by the caller alone: see StagedFetchTuning for where that
-// is faster.
+// The unit is a piece: rows of one query that lie next to each other. The caller and its fork-join
+// team take pieces. The caller has finished pieces copied to the device, and sends the answers when
+// all misses are known. Small calls are fetched by the caller alone (StagedFetchTuning).
 //
 // Belongs to one session; for one thread. Allocates when it is made.
 #pragma once
@@ -18,23 +17,23 @@
 #include <vector>
 
 #include "query/cache_lookup.h"
-#include "query/fetch/crew.h"
 #include "query/fetch/fetch_service.h"
-#include "query/table_work.h"
+#include "query/fetch/fork_join_team.h"
+#include "query/table_lookup.h"
 
 namespace hps {
 
 // The figures are of a Xeon server with DDR5 and an H200 on PCIe 5; none of them is critical.
 struct StagedFetchTuning {
   // Bytes of one piece: 64 rows of 512 bytes take a thread 3 us to gather, so that the first ones
-  // are there soon and the threads of a crew end at about the same time; smaller ones take longer
+  // are there soon and the threads of a team end at about the same time; smaller ones take longer
   // by the row. Behind the first pieces of a call, which are to be on their way at once, others
   // have twice as much.
   size_t piece_bytes = size_t{32} << 10;
   // Bytes, at least and at most, for which the caller starts a copy, which takes it 3 us, as much
   // as 128 KiB take PCIe. Of fewer rows, and of those that are fetched only when the probe is done,
   // each is read where it lies: that takes PCIe a fifth longer.
-  size_t bring_bytes_min = size_t{128} << 10;
+  size_t copy_ahead_bytes_min = size_t{128} << 10;
   size_t bring_bytes_max = size_t{2} << 20;
   // Bytes that are sent at a time after that: 1 MiB takes PCIe 20 us, and telling the device to
   // fetch it takes the caller 5 us.
@@ -47,13 +46,13 @@ struct StagedFetchTuning {
   Duration helper_share = std::chrono::microseconds(20);
 };
 
-class StagedFetch final : private Crew::Work {
+class StagedFetch final : private ForkJoinTeam::Work {
  public:
   struct Options {
     FetchService* service = nullptr;
     CacheLookup* lookup = nullptr;
     size_t keys_max = 0;
-    CrewLease crew;
+    ForkJoinLease team;
     StagedFetchTuning tuning;
   };
 
@@ -64,24 +63,24 @@ class StagedFetch final : private Crew::Work {
 
   // From the call's Begin until the probe is done, or the deadline: asks L2 for the misses as they
   // become known, of tables of which all calls wait for their rows.
-  void FetchAhead(std::span<TableWork> tables, std::span<QueryWork> queries, Deadline deadline);
+  void FetchAhead(std::span<TableLookup> tables, std::span<QueryLookup> queries, Deadline deadline);
 
   // Asks L2 for the misses of all tables of which it can't block, and answers what it has: the rest
   // stays open. Tables that the call names twice are left to LevelFetch, which de-duplicates.
   // What is sent waits for the device at most `send_wait_max` each time.
-  void Fetch(std::span<TableWork> tables, std::span<QueryWork> queries, Duration send_wait_max);
+  void Fetch(std::span<TableLookup> tables, std::span<QueryLookup> queries, Duration send_wait_max);
 
   // Sends helpers away that were called for a call that has come to nothing.
-  void DismissHelpers() { crew_->Close(); }
+  void DismissHelpers() { team_->Close(); }
 
   // Has what Fetch found inserted into L1. Copies keys only: the rows are fetched again in the
   // background, because those that were sent are the device's.
-  void Promote(std::span<TableWork> tables, const ModelState::Guard& guard);
+  void Promote(std::span<TableLookup> tables, const ModelState::Guard& guard);
 
  private:
   struct Piece {
-    const TableWork* table = nullptr;
-    const QueryWork* query = nullptr;
+    const TableLookup* table = nullptr;
+    const QueryLookup* query = nullptr;
     size_t query_number = 0;
     std::span<const Key> keys;
     size_t first = 0;  // index of its first key among the query's misses
@@ -96,8 +95,8 @@ class StagedFetch final : private Crew::Work {
   };
   // A query whose misses are fetched while the device probes.
   struct Ahead {
-    const TableWork* table = nullptr;
-    QueryWork* query = nullptr;
+    const TableLookup* table = nullptr;
+    QueryLookup* query = nullptr;
     size_t number = 0;
     size_t piece_keys = 0;
     bool is_full = false;  // there is no room for more
@@ -118,42 +117,42 @@ class StagedFetch final : private Crew::Work {
   static constexpr size_t kFirstPieces = 16;      // that are small
   static constexpr size_t kAheadQueriesMax = 64;  // of calls with more, none is fetched ahead
 
-  static bool Wanted(const TableWork& table);
-  void Begin(std::span<TableWork> tables, std::span<QueryWork> queries);
+  static bool Wanted(const TableLookup& table);
+  void Begin(std::span<TableLookup> tables, std::span<QueryLookup> queries);
   bool AddKnownMisses();
   bool AddKnownMisses(Ahead& ahead, const DeviceMissesSoFar& misses);
-  void AddRest(std::span<TableWork> tables);
-  Piece& AddPiece(const TableWork& table, size_t first, std::span<const Key> keys);
+  void AddRest(std::span<TableLookup> tables);
+  Piece& AddPiece(const TableLookup& table, size_t first, std::span<const Key> keys);
   void AnnouncePieces();
   void CallHelpersFor(size_t helper_count);
   size_t HelpersWanted() const;
-  void DoPiece(size_t piece) override;
+  void RunPiece(size_t piece) override;
   void NoteFetched();
-  void BringFetched();
+  void CopyFetchedAhead();
   void SendFetched(size_t bytes_min);
   void Send(size_t first_piece, size_t end_piece);
   void AddReady(const Piece& piece);
-  void NoteOutcomes(std::span<TableWork> tables);
-  void PromoteTable(const TableWork& table, size_t hit_count, const ModelState::Guard& guard);
+  void NoteOutcomes(std::span<TableLookup> tables);
+  void PromoteTable(const TableLookup& table, size_t hit_count, const ModelState::Guard& guard);
 
   FetchService& service_;
   CacheLookup& lookup_;
   const StagedFetchTuning tuning_;
   Duration send_wait_max_{};
-  const CrewLease crew_;
+  const ForkJoinLease team_;
   const std::unique_ptr<FetchOutcome[]> outcomes_;  // [keys_max], by the numbers of the misses
   const std::unique_ptr<Piece[]> pieces_;
   std::vector<Ahead> ahead_;
-  std::vector<TableSum> sums_;    // [tables]
-  std::span<QueryWork> queries_;  // of the call
+  std::vector<TableSum> sums_;      // [tables]
+  std::span<QueryLookup> queries_;  // of the call
   size_t piece_count_ = 0;
   uint64_t bytes_ = 0;  // of all pieces
   uint64_t row_count_ = 0;
   Progress fetched_;
-  Progress brought_;    // or need not be
-  Progress ahead_end_;  // fetched ahead, all of it in staging
-  Progress sent_;       // or were brought, and are sent last
-  bool begun_ = false;  // FetchAhead has been called for what Fetch goes on with
+  Progress copied_ahead_;  // or need not be
+  Progress ahead_end_;     // fetched ahead, all of it in staging
+  Progress sent_;          // or were brought, and are sent last
+  bool begun_ = false;     // FetchAhead has been called for what Fetch goes on with
   size_t helpers_called_ = 0;
   size_t last_helpers_ = 0;
   std::vector<DeviceRowPiece> ready_;

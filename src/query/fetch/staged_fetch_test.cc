@@ -155,12 +155,12 @@ class StagedFetchTest : public testing::Test {
     fetch_.reset();
     service_ = *FetchService::Create(
         {.fetch_executor = &executor, .promote_executor = &executor, .jobs_per_level = 2});
-    crews_.push_back(std::make_unique<CrewPool>(
-        CrewPool::Options{.executor = &executor, .helpers_max = kHelpers}));
+    teams_.push_back(std::make_unique<ForkJoinPool>(
+        ForkJoinPool::Options{.executor = &executor, .helpers_max = kHelpers}));
     fetch_ = std::make_unique<StagedFetch>(StagedFetch::Options{.service = service_.get(),
                                                                 .lookup = &lookup_,
                                                                 .keys_max = kKeysMax,
-                                                                .crew = crews_.back()->Acquire(),
+                                                                .team = teams_.back()->Acquire(),
                                                                 .tuning = tuning});
   }
 
@@ -170,8 +170,8 @@ class StagedFetchTest : public testing::Test {
     keys_.resize(key_count);
     std::iota(keys_.begin(), keys_.end(), 0);
     const size_t queries_each = twice ? 2 : 1;
-    works_.assign(tables.size(), TableWork());
-    queries_.assign(tables.size() * queries_each, QueryWork());
+    works_.assign(tables.size(), TableLookup());
+    queries_.assign(tables.size() * queries_each, QueryLookup());
     for (size_t t = 0; t < tables.size(); ++t) {
       works_[t].table = tables[t]->served.get();
       works_[t].counters = &counters_;
@@ -186,7 +186,7 @@ class StagedFetchTest : public testing::Test {
       queries_[q].keys = keys_.data();
       queries_[q].key_count = key_count;
     }
-    for (TableWork& work : works_) work.hit_rate_threshold = threshold_;
+    for (TableLookup& work : works_) work.hit_rate_threshold = threshold_;
     ASSERT_TRUE(lookup_.Begin(queries_, MemorySpace::kDevice, {}).ok());
     if (ahead_) fetch_->FetchAhead(works_, queries_, kNoDeadline);
     ASSERT_TRUE(lookup_.TakeMisses(queries_, works_, arena_, kNoDeadline).ok());
@@ -210,7 +210,7 @@ class StagedFetchTest : public testing::Test {
         }
         ASSERT_EQ(queries_[t].staged_status[i], kUnanswered) << "what is sent is marked so";
       }
-      EXPECT_TRUE(std::ranges::equal(works_[t].misses.open(), open));
+      EXPECT_TRUE(std::ranges::equal(works_[t].misses.pending(), open));
       EXPECT_FALSE(works_[t].l2_usable) << "it is asked once";
     }
   }
@@ -222,14 +222,14 @@ class StagedFetchTest : public testing::Test {
   LookupCounters counters_;
   const WorldTable a_ = MakeTable(1);
   const WorldTable b_ = MakeTable(2);
-  std::vector<std::unique_ptr<CrewPool>> crews_;
+  std::vector<std::unique_ptr<ForkJoinPool>> teams_;
   std::unique_ptr<FetchService> service_;
   CacheLookup lookup_{cache_, 0, kKeysMax};
   std::unique_ptr<StagedFetch> fetch_;
   MissArena arena_{kKeysMax, 4};
   std::vector<Key> keys_;
-  std::vector<TableWork> works_;
-  std::vector<QueryWork> queries_;
+  std::vector<TableLookup> works_;
+  std::vector<QueryLookup> queries_;
 };
 
 TEST_F(StagedFetchTest, EveryMissIsFetchedOnceAndSent) {
@@ -253,7 +253,7 @@ TEST_F(StagedFetchTest, HelpersAndTheCallerShareThePieces) {
     fetch_->Fetch(works_, queries_, kSendWaitMax);
     ExpectAnswers();
   }
-  pool.reset();  // its last task ends before the crews do
+  pool.reset();  // its last task ends before the teams do
 }
 
 // Pieces have four rows, of 32 bytes each.
@@ -288,7 +288,7 @@ TEST_F(StagedFetchTest, MissesAreFetchedWhileTheDeviceProbes) {
 // A piece of four rows, 128 bytes, comes together in two looks at the device; between them the
 // caller fetches the last one.
 TEST_F(StagedFetchTest, RowsAreBroughtBeforeTheyAreAnswered) {
-  Use(executor_, {.piece_bytes = 128, .bring_bytes_min = 100, .bring_bytes_max = 256});
+  Use(executor_, {.piece_bytes = 128, .copy_ahead_bytes_min = 100, .bring_bytes_max = 256});
   ahead_ = true;
   cache_.call.known_at_a_time = 2;
   Begin({&a_}, 40);
@@ -300,7 +300,7 @@ TEST_F(StagedFetchTest, RowsAreBroughtBeforeTheyAreAnswered) {
 }
 
 TEST_F(StagedFetchTest, WhatIsOnItsWayIsAnsweredLast) {
-  Use(executor_, {.piece_bytes = 128, .bring_bytes_min = 100, .bring_bytes_max = 256});
+  Use(executor_, {.piece_bytes = 128, .copy_ahead_bytes_min = 100, .bring_bytes_max = 256});
   ahead_ = true;
   cache_.call.known_at_a_time = 2;
   cache_.call.staging_rows = 32;  // the others have to wait for the end of the probe
@@ -368,7 +368,7 @@ TEST_F(StagedFetchTest, AnL2ThatCanBlockOrIsPassedByIsNotAsked) {
   const auto expect_untouched = [&] {
     fetch_->Fetch(works_, queries_, kSendWaitMax);
     EXPECT_THAT(cache_.call.rows_sent, IsEmpty());
-    EXPECT_EQ(works_[0].misses.open().size(), 40);
+    EXPECT_EQ(works_[0].misses.pending().size(), 40);
     EXPECT_EQ(a_.l2_log->fetches, 0);
   };
   Begin({&a_}, 40, true);  // two queries of one table

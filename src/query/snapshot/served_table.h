@@ -74,8 +74,8 @@ class ServedTable {
 
   // For promotions and for the table's applier.
   ApplyEpochs& epochs() { return epochs_; }
-  // Whether readers pass by the level; see tier/fence.h. Who refreshes an L1 notes there what it
-  // has applied.
+  // Whether readers bypass the level; see tier/fence.h. The applier notes there what it has applied
+  // to an L1.
   ShardBypass& l2_bypass() { return l2_bypass_; }
   // For an L2 that can block. One that cannot costs no time when it fails.
   CircuitBreaker& l2_breaker() { return l2_breaker_; }

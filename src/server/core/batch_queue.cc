@@ -11,7 +11,7 @@ BatchQueue::BatchQueue(const Options& options) : options_(options) {
   for (size_t slot = options_.slot_count; slot > 0; --slot) free_slots_.push_back(slot - 1);
 }
 
-BatchQueue::Work BatchQueue::Enter(PreparedCall& call, ModelQueue& queue) {
+BatchQueue::Work BatchQueue::Enter(CallState& call, ModelQueue& queue) {
   MutexLock lock(mutex_);
   if (!call.cancelled.load(std::memory_order_relaxed)) {
     Append(call, queue);
@@ -22,7 +22,7 @@ BatchQueue::Work BatchQueue::Enter(PreparedCall& call, ModelQueue& queue) {
   return work;
 }
 
-BatchQueue::Place BatchQueue::Withdraw(PreparedCall& call, ModelQueue& queue) {
+BatchQueue::Place BatchQueue::Remove(CallState& call, ModelQueue& queue) {
   MutexLock lock(mutex_);
   if (!call.is_waiting) return {.slot = call.slot};
   call.is_waiting = false;
@@ -39,7 +39,7 @@ BatchQueue::Work BatchQueue::EndWaiting() {
   return Next();
 }
 
-BatchQueue::Work BatchQueue::Leave(size_t slot) {
+BatchQueue::Work BatchQueue::ReleaseSlot(size_t slot) {
   MutexLock lock(mutex_);
   free_slots_.push_back(slot);
   return Next();
@@ -75,7 +75,7 @@ Deadline BatchQueue::next_due() const {
   return due_;
 }
 
-void BatchQueue::Append(PreparedCall& call, ModelQueue& queue) {
+void BatchQueue::Append(CallState& call, ModelQueue& queue) {
   if (queue.calls.empty()) PushModel(queue);
   call.is_waiting = true;
   queue.calls.Push(&call);
@@ -84,8 +84,8 @@ void BatchQueue::Append(PreparedCall& call, ModelQueue& queue) {
   NoteHead(queue);
 }
 
-PreparedCall* BatchQueue::TakeHead(ModelQueue& queue) {
-  PreparedCall* call = queue.calls.Pop();
+CallState* BatchQueue::TakeHead(ModelQueue& queue) {
+  CallState* call = queue.calls.Pop();
   call->is_waiting = false;
   TakeKeys(queue, call->key_count);
   return call;
@@ -103,7 +103,7 @@ void BatchQueue::TakeKeys(ModelQueue& queue, uint64_t key_count) {
 
 void BatchQueue::NoteHead(ModelQueue& queue) {
   queue.depth.store(queue.calls.size(), std::memory_order_relaxed);
-  const PreparedCall* head = queue.calls.head();
+  const CallState* head = queue.calls.head();
   queue.head_since_ns.store(head == nullptr ? 0 : Duration(head->run_at.time_since_epoch()).count(),
                             std::memory_order_relaxed);
 }
@@ -117,7 +117,7 @@ void BatchQueue::TakeOverdue(TimePoint now, CallList* overdue) {
     ModelQueue* queue = PopModel();
     more = queue != end;
     for (size_t count = queue->calls.size(); count > 0; --count) {
-      PreparedCall* call = TakeHead(*queue);
+      CallState* call = TakeHead(*queue);
       if (call->deadline <= now || ended_) {
         overdue->Push(call);
         continue;
@@ -132,17 +132,17 @@ void BatchQueue::TakeOverdue(TimePoint now, CallList* overdue) {
   }
 }
 
-bool BatchQueue::IsRipe(const ModelQueue& queue, TimePoint now) const {
+bool BatchQueue::IsReady(const ModelQueue& queue, TimePoint now) const {
   return options_.wait_max <= Duration::zero() || free_slots_.size() == options_.slot_count ||
          queue.key_count >= options_.keys_max ||
          now - queue.calls.head()->run_at >= options_.wait_max;
 }
 
 void BatchQueue::TakeBatch(ModelQueue& queue, TimePoint now, Work* work) {
-  const PreparedCall* const first = queue.calls.head();
+  const CallState* const first = queue.calls.head();
   uint64_t key_count = 0;
   size_t part_count = 0;
-  while (PreparedCall* call = queue.calls.head()) {
+  while (CallState* call = queue.calls.head()) {
     const bool fits = call == first || (call->version.get() == first->version.get() &&
                                         key_count + call->key_count <= options_.keys_max &&
                                         part_count + call->parts.size() <= options_.parts_max);
@@ -166,7 +166,7 @@ BatchQueue::Work BatchQueue::Next() {
     for (bool more = first_model_ != nullptr; more;) {
       ModelQueue* queue = PopModel();
       more = queue != end;
-      if (IsRipe(*queue, now)) {
+      if (IsReady(*queue, now)) {
         work.slot = free_slots_.back();
         free_slots_.pop_back();
         TakeBatch(*queue, now, &work);

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "server/core/prepared_call.h"
+#include "server/core/call_state.h"
 
 namespace hps::server {
 
@@ -40,11 +40,11 @@ class BatchQueue {
     Duration wait_max{};    // for more calls, while lookups run
     const Clock* clock = nullptr;
   };
-  static constexpr size_t kNoSlot = PreparedCall::kNoSlot;
+  static constexpr size_t kNoSlot = CallState::kNoSlot;
   static constexpr uint64_t kRoomKeysPerSlot = 4096;
 
   // What the caller has to do: hand back `overdue`; and, when it got a slot, look up `calls`, which
-  // are of one version of a model, and then Leave(slot).
+  // are of one version of a model, and then ReleaseSlot(slot).
   struct Work {
     size_t slot = kNoSlot;
     CallList calls{};
@@ -62,10 +62,10 @@ class BatchQueue {
   }
 
   // Adds a call to its model's queue. The work may be of other calls.
-  Work Enter(PreparedCall& call, ModelQueue& queue);
+  Work Enter(CallState& call, ModelQueue& queue);
 
   // A lookup has ended: gives its slot back, and takes the next work, mostly in the same slot.
-  Work Leave(size_t slot);
+  Work ReleaseSlot(size_t slot);
 
   // Takes a call out that waits: `waited`. One that does not wait (any more) is in `slot`, or was
   // there; kNoSlot: it has not come yet, or was handed back as overdue.
@@ -73,7 +73,7 @@ class BatchQueue {
     bool waited = false;
     size_t slot = kNoSlot;
   };
-  Place Withdraw(PreparedCall& call, ModelQueue& queue);
+  Place Remove(CallState& call, ModelQueue& queue);
 
   // From now on no call waits: all that do, and those that come, are overdue.
   Work EndWaiting();
@@ -90,13 +90,13 @@ class BatchQueue {
   Deadline next_due() const;
 
  private:
-  void Append(PreparedCall& call, ModelQueue& queue) HPS_REQUIRES(mutex_);
-  PreparedCall* TakeHead(ModelQueue& queue) HPS_REQUIRES(mutex_);
+  void Append(CallState& call, ModelQueue& queue) HPS_REQUIRES(mutex_);
+  CallState* TakeHead(ModelQueue& queue) HPS_REQUIRES(mutex_);
   void AddKeys(ModelQueue& queue, uint64_t key_count) HPS_REQUIRES(mutex_);
   void TakeKeys(ModelQueue& queue, uint64_t key_count) HPS_REQUIRES(mutex_);
   void NoteHead(ModelQueue& queue) HPS_REQUIRES(mutex_);
   void TakeOverdue(TimePoint now, CallList* overdue) HPS_REQUIRES(mutex_);
-  bool IsRipe(const ModelQueue& queue, TimePoint now) const HPS_REQUIRES(mutex_);
+  bool IsReady(const ModelQueue& queue, TimePoint now) const HPS_REQUIRES(mutex_);
   void TakeBatch(ModelQueue& queue, TimePoint now, Work* work) HPS_REQUIRES(mutex_);
   Work Next() HPS_REQUIRES(mutex_);
   Deadline RipeAt() const HPS_REQUIRES(mutex_);

@@ -13,9 +13,9 @@
 namespace hps::server {
 namespace {
 
-Deadline EarliestDeadline(const PreparedCall* first) {
+Deadline EarliestDeadline(const CallState* first) {
   Deadline earliest = kNoDeadline;
-  for (const PreparedCall* call = first; call != nullptr; call = call->next)
+  for (const CallState* call = first; call != nullptr; call = call->next)
     earliest = std::min(earliest, call->lookup_deadline);
   return earliest;
 }
@@ -30,7 +30,7 @@ BatchRunner::BatchRunner(const Options& options)
 }
 
 void BatchRunner::Run(CallList calls) {
-  const VersionUse version = calls.head()->version.Share();
+  const ModelVersionRef version = calls.head()->version.Share();
   ModelCounters& counters = calls.head()->model->counters;
   const size_t call_count = calls.size();
   counters.CountBatch(call_count);
@@ -46,10 +46,10 @@ void BatchRunner::Run(CallList calls) {
     counters.AddBatchTime(call_count, now - begun_at);
     if (status.ok()) calls = EndAnswered(calls, interrupted || now >= deadline);
   }
-  while (PreparedCall* call = calls.Pop()) call->Finish(status);
+  while (CallState* call = calls.Pop()) call->Finish(status);
 }
 
-void BatchRunner::Interrupt(const PreparedCall& call) {
+void BatchRunner::Interrupt(const CallState& call) {
   MutexLock lock(mutex_);
   if (call.in_lookup) cancel_.Cancel();
 }
@@ -62,11 +62,11 @@ void BatchRunner::End() {
 
 // Who cancels a call marks it first and then comes here for the lock: so either it finds the call
 // in the lookup, or the mark is seen.
-void BatchRunner::BeginLookUp(PreparedCall* first) {
+void BatchRunner::BeginLookUp(CallState* first) {
   MutexLock lock(mutex_);
   cancel_.Reset();
   bool is_in_vain = ended_.load(std::memory_order_relaxed);
-  for (PreparedCall* call = first; call != nullptr; call = call->next) {
+  for (CallState* call = first; call != nullptr; call = call->next) {
     call->in_lookup = true;
     is_in_vain |= call->cancelled.load(std::memory_order_relaxed);
   }
@@ -74,14 +74,14 @@ void BatchRunner::BeginLookUp(PreparedCall* first) {
 }
 
 // Whether it was interrupted.
-bool BatchRunner::EndLookUp(PreparedCall* first) {
+bool BatchRunner::EndLookUp(CallState* first) {
   MutexLock lock(mutex_);
-  for (PreparedCall* call = first; call != nullptr; call = call->next) call->in_lookup = false;
+  for (CallState* call = first; call != nullptr; call = call->next) call->in_lookup = false;
   return cancel_.is_cancelled();
 }
 
 // Looks up all parts of the calls, in as many lookups as they take.
-absl::Status BatchRunner::LookUp(ModelVersion& version, PreparedCall* first, Deadline deadline) {
+absl::Status BatchRunner::LookUp(ModelVersion& version, CallState* first, Deadline deadline) {
   try {
     HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
     return LookUpIn(*session, first, deadline);
@@ -90,10 +90,10 @@ absl::Status BatchRunner::LookUp(ModelVersion& version, PreparedCall* first, Dea
   }
 }
 
-absl::Status BatchRunner::LookUpIn(LookupSession& session, PreparedCall* first, Deadline deadline) {
+absl::Status BatchRunner::LookUpIn(LookupSession& session, CallState* first, Deadline deadline) {
   // Of a single call the counts tell whether it is complete.
   const bool with_statuses = first->next != nullptr;
-  for (PreparedCall* call = first; call != nullptr; call = call->next) call->degraded_count = 0;
+  for (CallState* call = first; call != nullptr; call = call->next) call->degraded_count = 0;
   for (Place place{.call = first}; place.call != nullptr;) {
     AddPiece(place, with_statuses);
     if (queries_.empty()) break;
@@ -122,7 +122,7 @@ void BatchRunner::AddPiece(Place& place, bool with_statuses) {
   }
 }
 
-void BatchRunner::AddPart(const PreparedCall& call, const TablePart& part, Place& place,
+void BatchRunner::AddPart(const CallState& call, const TablePart& part, Place& place,
                           bool with_statuses) {
   const size_t key_count = std::min(part.key_count - place.key, options_.keys_max - key_count_);
   const std::byte* key_bytes = part.keys + place.key * sizeof(Key);
@@ -148,8 +148,7 @@ void BatchRunner::AddPart(const PreparedCall& call, const TablePart& part, Place
   if (place.key == part.key_count) place = {.call = place.call, .part = place.part + 1};
 }
 
-void BatchRunner::CountDegraded(PreparedCall* first, bool with_statuses,
-                                const LookupCounts& counts) {
+void BatchRunner::CountDegraded(CallState* first, bool with_statuses, const LookupCounts& counts) {
   const uint64_t degraded_count = counts[KeyStatus::kDefaultDegraded];
   if (degraded_count == 0) return;
   if (!with_statuses) {
@@ -157,7 +156,7 @@ void BatchRunner::CountDegraded(PreparedCall* first, bool with_statuses,
     return;
   }
   const HostTableQuery* query = queries_.data();
-  for (PreparedCall* call = first; call != nullptr; call = call->next) {
+  for (CallState* call = first; call != nullptr; call = call->next) {
     for (size_t i = 0; i < call->parts.size(); ++i, ++query) {
       call->degraded_count += static_cast<size_t>(
           std::count(query->status.data(), query->status.data() + query->status.size(),
@@ -172,7 +171,7 @@ CallList BatchRunner::EndAnswered(CallList calls, bool ended_early) {
   calls = EndCancelled(calls);
   const bool is_end = ended_.load(std::memory_order_relaxed);
   CallList again;
-  while (PreparedCall* call = calls.Pop()) {
+  while (CallState* call = calls.Pop()) {
     const bool is_late = ended_early && call->degraded_count != 0;
     if (is_late && !is_end && call->lookup_deadline > options_.clock->Now()) {
       again.Push(call);
@@ -186,9 +185,9 @@ CallList BatchRunner::EndAnswered(CallList calls, bool ended_early) {
 // Ends the calls that nobody wants any more; returns the others.
 CallList BatchRunner::EndCancelled(CallList calls) {
   CallList others;
-  while (PreparedCall* call = calls.Pop()) {
+  while (CallState* call = calls.Pop()) {
     if (call->cancelled.load(std::memory_order_relaxed)) {
-      call->Finish(CallEnds::Get().cancelled);
+      call->Finish(TerminalStatuses::Get().cancelled);
     } else {
       others.Push(call);
     }
@@ -196,13 +195,13 @@ CallList BatchRunner::EndCancelled(CallList calls) {
   return others;
 }
 
-void BatchRunner::EndOne(PreparedCall* call, bool is_late) {
+void BatchRunner::EndOne(CallState* call, bool is_late) {
   // A call that was not to wait has got what there was.
   const bool was_to_wait = call->lookup_deadline != Deadline::min();
   if (is_late && was_to_wait) {
     options_.counters->CountDeadlineExceeded(LateStage::kLookup);
     if (options_.late_answers == LateAnswers::kError) {
-      call->Finish(CallEnds::Get().late_in_lookup);
+      call->Finish(TerminalStatuses::Get().late_in_lookup);
       return;
     }
   }

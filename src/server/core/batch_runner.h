@@ -22,7 +22,7 @@
 #include "hps/lookup_cancel.h"
 #include "hps/lookup_session.h"
 #include "hps/server_config.h"
-#include "server/core/prepared_call.h"
+#include "server/core/call_state.h"
 #include "server/core/server_counters.h"
 
 namespace hps::server {
@@ -45,7 +45,7 @@ class BatchRunner {
 
   // Ends the lookup that `call` is in, if it is in one; it has been marked as cancelled. What else
   // is in it is looked up again. The call must not be reset meanwhile.
-  void Interrupt(const PreparedCall& call);
+  void Interrupt(const CallState& call);
 
   // From now on no call waits for rows: all are answered as if their deadlines had passed.
   void End();
@@ -53,21 +53,21 @@ class BatchRunner {
  private:
   // Where the part that is being added goes on.
   struct Place {
-    PreparedCall* call = nullptr;
+    CallState* call = nullptr;
     size_t part = 0;
     size_t key = 0;  // in the part
   };
 
-  absl::Status LookUp(ModelVersion& version, PreparedCall* first, Deadline deadline);
-  absl::Status LookUpIn(LookupSession& session, PreparedCall* first, Deadline deadline);
+  absl::Status LookUp(ModelVersion& version, CallState* first, Deadline deadline);
+  absl::Status LookUpIn(LookupSession& session, CallState* first, Deadline deadline);
   void AddPiece(Place& place, bool with_statuses);
-  void AddPart(const PreparedCall& call, const TablePart& part, Place& place, bool with_statuses);
-  void CountDegraded(PreparedCall* first, bool with_statuses, const LookupCounts& counts);
-  void BeginLookUp(PreparedCall* first);
-  bool EndLookUp(PreparedCall* first);
+  void AddPart(const CallState& call, const TablePart& part, Place& place, bool with_statuses);
+  void CountDegraded(CallState* first, bool with_statuses, const LookupCounts& counts);
+  void BeginLookUp(CallState* first);
+  bool EndLookUp(CallState* first);
   CallList EndAnswered(CallList calls, bool ended_early);
   static CallList EndCancelled(CallList calls);
-  void EndOne(PreparedCall* call, bool is_late);
+  void EndOne(CallState* call, bool is_late);
 
   const Options options_;
   const std::unique_ptr<Key[]> aligned_keys_;    // [keys_max], of inputs that are not aligned
@@ -76,7 +76,7 @@ class BatchRunner {
   size_t key_count_ = 0;                         // of queries_
   LookupCancel cancel_;
   std::atomic<bool> ended_ = false;  // End was called
-  Mutex mutex_;                      // whether calls are looked up: PreparedCall::in_lookup
+  Mutex mutex_;                      // whether calls are looked up: CallState::in_lookup
 };
 
 }  // namespace hps::server

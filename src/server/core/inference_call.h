@@ -23,7 +23,7 @@
 
 namespace hps::server {
 
-struct PreparedCall;  // the server's own part of a call
+struct CallState;  // the server's own part of a call
 
 enum class Protocol : uint8_t { kHttp, kGrpc };
 
@@ -31,7 +31,7 @@ enum class Protocol : uint8_t { kHttp, kGrpc };
 struct InferenceRequest {
   Protocol protocol = Protocol::kHttp;
   TimePoint arrival{};     // when the request's first byte was there
-  Duration unread_wait{};  // what it waited from then on because the server was busy
+  Duration socket_wait{};  // what it waited from then on because the server was busy
   std::string_view model;
   std::string_view version;  // empty = the newest
   std::string_view id;       // echoed
@@ -67,8 +67,8 @@ class InferenceCall {
   void Reset();
 
  private:
-  friend struct PreparedCall;
-  std::unique_ptr<PreparedCall> prepared_;
+  friend struct CallState;
+  std::unique_ptr<CallState> prepared_;
 };
 
 }  // namespace hps::server

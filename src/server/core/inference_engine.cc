@@ -36,7 +36,7 @@ InferenceEngine::InferenceEngine(const Options& options, ModelDirectory& models,
               .parts_max = kTablesPerCallMax,
               .wait_max = options.server.batch_wait,
               .clock = options.clock}) {
-  CallEnds::Get();
+  TerminalStatuses::Get();
   for (size_t slot = 0; slot < options_.slot_count; ++slot) {
     runners_.push_back(std::make_unique<BatchRunner>(
         BatchRunner::Options{.slot = slot,
@@ -51,7 +51,7 @@ InferenceEngine::InferenceEngine(const Options& options, ModelDirectory& models,
 InferenceEngine::~InferenceEngine() { HPS_CHECK(admission_.calls_in_flight() == 0); }
 
 absl::Status InferenceEngine::Prepare(InferenceCall& call) {
-  PreparedCall& prepared = PreparedCall::Of(call);
+  CallState& prepared = CallState::Of(call);
   HPS_CHECK(prepared.model == nullptr);  // Reset comes between two requests
   if (refusing_.load(std::memory_order_relaxed)) {
     counters_.CountRefused(RefusedReason::kDraining);
@@ -72,7 +72,7 @@ absl::Status InferenceEngine::Prepare(InferenceCall& call) {
   return status;
 }
 
-absl::Status InferenceEngine::PrepareIn(InferenceCall& call, PreparedCall& prepared,
+absl::Status InferenceEngine::PrepareIn(InferenceCall& call, CallState& prepared,
                                         ServerModel& model) {
   prepared.clock = options_.clock;
   SetDeadlines(call.request, prepared);
@@ -96,7 +96,7 @@ Duration InferenceEngine::TimeFor(Duration timeout) const {
   return wanted > Duration::zero() ? std::min<Duration>(wanted, kTimeoutMax) : kNoWaitQueueMax;
 }
 
-void InferenceEngine::SetDeadlines(const InferenceRequest& request, PreparedCall& prepared) const {
+void InferenceEngine::SetDeadlines(const InferenceRequest& request, CallState& prepared) const {
   const TimePoint now = options_.clock->Now();
   prepared.arrival = request.arrival == TimePoint() ? now : request.arrival;
   const bool may_wait =
@@ -108,18 +108,17 @@ void InferenceEngine::SetDeadlines(const InferenceRequest& request, PreparedCall
 // One that waited so long to be read that it has less time left than it has waited is hopeless, or
 // takes the place of one that is not: it is refused before anything else is looked at.
 absl::Status InferenceEngine::CheckUnreadWait(const InferenceRequest& request,
-                                              const PreparedCall& prepared) {
+                                              const CallState& prepared) {
   const Duration timeout = prepared.deadline - prepared.arrival;
-  if (request.unread_wait <= timeout / 2) return absl::OkStatus();
-  if (request.unread_wait >= timeout) return CallEnds::Get().late_in_queue;
-  return CallEnds::Get().waited_unread;
+  if (request.socket_wait <= timeout / 2) return absl::OkStatus();
+  if (request.socket_wait >= timeout) return TerminalStatuses::Get().late_in_queue;
+  return TerminalStatuses::Get().waited_unread;
 }
 
 // Where the oldest call of the model has waited for half of the time that this one has, this one
 // would wait as long, and what comes after it longer: all would be answered too late, or none. So
 // the queue is kept as short as the calls' time-outs ask for.
-absl::Status InferenceEngine::CheckWait(const PreparedCall& prepared,
-                                        const ServerModel& model) const {
+absl::Status InferenceEngine::CheckWait(const CallState& prepared, const ServerModel& model) const {
   const int64_t head_since_ns = model.queue.head_since_ns.load(std::memory_order_relaxed);
   if (head_since_ns == 0) return absl::OkStatus();
   const Duration waited =
@@ -147,18 +146,18 @@ void InferenceEngine::CountRefusal(const absl::Status& status) {
 }
 
 void InferenceEngine::Run(InferenceCall& call) {
-  PreparedCall& prepared = PreparedCall::Of(call);
+  CallState& prepared = CallState::Of(call);
   HPS_CHECK(prepared.model != nullptr);
   prepared.run_at = options_.clock->Now();
   Do(queue_.Enter(prepared, prepared.model->queue));
 }
 
 void InferenceEngine::Cancel(InferenceCall& call) {
-  PreparedCall& prepared = PreparedCall::Of(call);
+  CallState& prepared = CallState::Of(call);
   prepared.cancelled.store(true, std::memory_order_relaxed);
-  const BatchQueue::Place place = queue_.Withdraw(prepared, prepared.model->queue);
+  const BatchQueue::Place place = queue_.Remove(prepared, prepared.model->queue);
   if (place.waited) {
-    prepared.Finish(CallEnds::Get().cancelled);
+    prepared.Finish(TerminalStatuses::Get().cancelled);
   } else if (place.slot != BatchQueue::kNoSlot) {
     runners_[place.slot]->Interrupt(prepared);
   }
@@ -185,18 +184,18 @@ void InferenceEngine::Do(BatchQueue::Work work) {
     EndOverdue(work.overdue);
     if (work.slot == BatchQueue::kNoSlot) return;
     runners_[work.slot]->Run(work.calls);
-    work = queue_.Leave(work.slot);
+    work = queue_.ReleaseSlot(work.slot);
   }
 }
 
 void InferenceEngine::EndOverdue(CallList calls) {
-  while (PreparedCall* call = calls.Pop()) {
+  while (CallState* call = calls.Pop()) {
     if (call->cancelled.load(std::memory_order_relaxed)) {
-      call->Finish(CallEnds::Get().cancelled);
+      call->Finish(TerminalStatuses::Get().cancelled);
       continue;
     }
     counters_.CountDeadlineExceeded(LateStage::kQueue);
-    call->Finish(CallEnds::Get().late_in_queue);
+    call->Finish(TerminalStatuses::Get().late_in_queue);
   }
 }
 

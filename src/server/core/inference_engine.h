@@ -76,11 +76,10 @@ class InferenceEngine final : public Inference {
     InferenceEngine& engine_;
   };
 
-  absl::Status PrepareIn(InferenceCall& call, PreparedCall& prepared, ServerModel& model);
-  static absl::Status CheckUnreadWait(const InferenceRequest& request,
-                                      const PreparedCall& prepared);
-  absl::Status CheckWait(const PreparedCall& prepared, const ServerModel& model) const;
-  void SetDeadlines(const InferenceRequest& request, PreparedCall& prepared) const;
+  absl::Status PrepareIn(InferenceCall& call, CallState& prepared, ServerModel& model);
+  static absl::Status CheckUnreadWait(const InferenceRequest& request, const CallState& prepared);
+  absl::Status CheckWait(const CallState& prepared, const ServerModel& model) const;
+  void SetDeadlines(const InferenceRequest& request, CallState& prepared) const;
   void CountRefusal(const absl::Status& status);
   void Do(BatchQueue::Work work);
   void EndOverdue(CallList calls);

@@ -17,8 +17,8 @@ ModelVersion::ModelVersion(std::unique_ptr<LoadedModel> model, const Options& op
   }
 }
 
-VersionUse ModelVersion::Make(std::unique_ptr<LoadedModel> model, const Options& options) {
-  return VersionUse(new ModelVersion(std::move(model), options));
+ModelVersionRef ModelVersion::Make(std::unique_ptr<LoadedModel> model, const Options& options) {
+  return ModelVersionRef(new ModelVersion(std::move(model), options));
 }
 
 std::optional<uint32_t> ModelVersion::IndexOfTable(std::string_view name) const {
@@ -39,7 +39,7 @@ absl::StatusOr<LookupSession*> ModelVersion::session(size_t slot) {
   return session.get();
 }
 
-VersionUse& VersionUse::operator=(VersionUse&& other) noexcept {
+ModelVersionRef& ModelVersionRef::operator=(ModelVersionRef&& other) noexcept {
   if (this != &other) {
     Release();
     version_ = std::exchange(other.version_, nullptr);
@@ -47,12 +47,12 @@ VersionUse& VersionUse::operator=(VersionUse&& other) noexcept {
   return *this;
 }
 
-VersionUse VersionUse::Share() const {
+ModelVersionRef ModelVersionRef::Share() const {
   if (version_ != nullptr) version_->uses_.fetch_add(1, std::memory_order_relaxed);
-  return VersionUse(version_);
+  return ModelVersionRef(version_);
 }
 
-void VersionUse::Release() {
+void ModelVersionRef::Release() {
   ModelVersion* version = std::exchange(version_, nullptr);
   if (version == nullptr || version->uses_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const std::unique_ptr<ModelVersion> last(version);

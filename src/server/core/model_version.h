@@ -1,8 +1,8 @@
 // A model as of one switch, as the server uses it: its tables by name, and a lookup session for
 // each lookup slot.
 //
-// Calls hold a VersionUse from Prepare until their rows are there; the model holds one while the
-// version is the newest. With the last use the version ends, and with it what only it kept in
+// Calls hold a ModelVersionRef from Prepare until their rows are there; the model holds one while
+// the version is the newest. With the last use the version ends, and with it what only it kept in
 // memory.
 //
 // Thread-safe; a slot's session is for whoever has that slot.
@@ -27,7 +27,7 @@
 
 namespace hps::server {
 
-class VersionUse;
+class ModelVersionRef;
 
 class ModelVersion {
  public:
@@ -43,11 +43,11 @@ class ModelVersion {
   };
 
   // The first use of a new version.
-  static VersionUse Make(std::unique_ptr<LoadedModel> model, const Options& options);
+  static ModelVersionRef Make(std::unique_ptr<LoadedModel> model, const Options& options);
 
   ModelVersion(const ModelVersion&) = delete;
   ModelVersion& operator=(const ModelVersion&) = delete;
-  ~ModelVersion() = default;  // VersionUse does it
+  ~ModelVersion() = default;  // ModelVersionRef does it
 
   uint64_t number() const { return model_->version(); }
   const std::string& number_text() const { return number_text_; }
@@ -62,7 +62,7 @@ class ModelVersion {
   absl::StatusOr<LookupSession*> session(size_t slot);
 
  private:
-  friend class VersionUse;
+  friend class ModelVersionRef;
 
   ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options);
 
@@ -76,14 +76,15 @@ class ModelVersion {
 };
 
 // Keeps a version alive. Movable; empty when default-made or moved from.
-class VersionUse {
+class ModelVersionRef {
  public:
-  VersionUse() = default;
-  VersionUse(VersionUse&& other) noexcept : version_(std::exchange(other.version_, nullptr)) {}
-  VersionUse& operator=(VersionUse&& other) noexcept;
-  ~VersionUse() { Release(); }
+  ModelVersionRef() = default;
+  ModelVersionRef(ModelVersionRef&& other) noexcept
+      : version_(std::exchange(other.version_, nullptr)) {}
+  ModelVersionRef& operator=(ModelVersionRef&& other) noexcept;
+  ~ModelVersionRef() { Release(); }
 
-  VersionUse Share() const;
+  ModelVersionRef Share() const;
   void Release();
 
   ModelVersion* get() const { return version_; }
@@ -93,7 +94,7 @@ class VersionUse {
 
  private:
   friend class ModelVersion;
-  explicit VersionUse(ModelVersion* version) : version_(version) {}
+  explicit ModelVersionRef(ModelVersion* version) : version_(version) {}
 
   ModelVersion* version_ = nullptr;
 };

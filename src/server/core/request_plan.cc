@@ -123,7 +123,7 @@ absl::StatusOr<uint64_t> KeyCountOf(const InputTensor& counts, size_t index) {
 class RequestPlanner {
  public:
   RequestPlanner(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
-                 PreparedCall& plan)
+                 CallState& plan)
       : version_(version), limits_(limits), call_(call), plan_(plan) {}
 
   absl::Status Make() {
@@ -356,7 +356,7 @@ class RequestPlanner {
   const ModelVersion& version_;
   const PlanLimits& limits_;
   InferenceCall& call_;
-  PreparedCall& plan_;
+  CallState& plan_;
   bool has_joint_rows_ = false;
   bool has_joint_status_ = false;
 };
@@ -369,7 +369,7 @@ bool HasKeysConvention(const ModelVersion& version) {
 }
 
 absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
-                         PreparedCall& plan) {
+                         CallState& plan) {
   call.outputs.clear();
   plan.parts.clear();
   plan.key_count = 0;

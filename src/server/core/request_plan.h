@@ -11,9 +11,9 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "server/core/call_state.h"
 #include "server/core/inference_call.h"
 #include "server/core/model_version.h"
-#include "server/core/prepared_call.h"
 
 namespace hps::server {
 
@@ -35,6 +35,6 @@ struct PlanLimits {
 // INVALID_ARGUMENT (missing or repeated tensors, datatypes, shapes, sizes, NUMKEYS that do not add
 // up), OUT_OF_RANGE (too many keys, or too large an answer).
 absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
-                         PreparedCall& plan);
+                         CallState& plan);
 
 }  // namespace hps::server

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "server/core/call_state.h"
 #include "server/core/model_version.h"
-#include "server/core/prepared_call.h"
 
 namespace hps::server {
 namespace {
@@ -83,12 +83,12 @@ class RequestPlanTest : public ::testing::Test {
     plan_.parts.clear();
   }
 
-  VersionUse version_;
+  ModelVersionRef version_;
   PlanLimits limits_{.response_bytes_max = uint64_t{256} << 20};
   std::vector<std::byte> zeros_ = std::vector<std::byte>(size_t{5} << 23);
   std::vector<int32_t> counts_;
   Call call_;
-  PreparedCall plan_{call_};
+  CallState plan_{call_};
 };
 
 TEST_F(RequestPlanTest, EveryTableGetsItsOutput) {

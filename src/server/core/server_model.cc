@@ -5,13 +5,13 @@
 
 namespace hps::server {
 
-VersionUse ServerModel::version() const {
+ModelVersionRef ServerModel::version() const {
   MutexLock lock(mutex_);
   return version_.Share();
 }
 
-absl::StatusOr<VersionUse> ServerModel::FindVersion(std::string_view version) const {
-  VersionUse use = this->version();
+absl::StatusOr<ModelVersionRef> ServerModel::FindVersion(std::string_view version) const {
+  ModelVersionRef use = this->version();
   if (!use) {
     const std::string reason = index_entry().reason;
     return absl::UnavailableError(
@@ -30,8 +30,8 @@ ModelIndexEntry ServerModel::index_entry() const {
   return entry;
 }
 
-void ServerModel::SetReady(VersionUse version, std::string reason) {
-  VersionUse former;  // ends outside the lock
+void ServerModel::SetReady(ModelVersionRef version, std::string reason) {
+  ModelVersionRef former;  // ends outside the lock
   {
     MutexLock lock(mutex_);
     former = std::move(version_);
@@ -43,7 +43,7 @@ void ServerModel::SetReady(VersionUse version, std::string reason) {
 }
 
 void ServerModel::SetUnavailable(std::string reason) {
-  VersionUse former;
+  ModelVersionRef former;
   {
     MutexLock lock(mutex_);
     former = std::move(version_);

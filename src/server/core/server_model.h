@@ -28,13 +28,13 @@ class ServerModel {
   const std::string& name() const { return name_; }
 
   // Empty while it is not ready.
-  VersionUse version() const;
+  ModelVersionRef version() const;
   // Errors: UNAVAILABLE with the reason; NOT_FOUND when `version` is neither empty nor that.
-  absl::StatusOr<VersionUse> FindVersion(std::string_view version) const;
+  absl::StatusOr<ModelVersionRef> FindVersion(std::string_view version) const;
   ModelIndexEntry index_entry() const;
 
   // Serves `version` from now on; calls that hold the old one end on it.
-  void SetReady(VersionUse version, std::string reason);
+  void SetReady(ModelVersionRef version, std::string reason);
   // Serves nothing from now on.
   void SetUnavailable(std::string reason);
   // As it is, but it says that it is being loaded.
@@ -46,7 +46,7 @@ class ServerModel {
  private:
   const std::string name_;
   mutable Mutex mutex_;
-  VersionUse version_ HPS_GUARDED_BY(mutex_);
+  ModelVersionRef version_ HPS_GUARDED_BY(mutex_);
   ModelIndexEntry entry_ HPS_GUARDED_BY(mutex_);
 };
 

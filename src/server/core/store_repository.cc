@@ -64,7 +64,7 @@ absl::StatusOr<ModelMetadata> StoreRepository::Metadata(std::string_view name,
                                                         std::string_view version) const {
   const ServerModel* model = models_.Find(name);
   if (model == nullptr) return models_.NoSuchModel(name);
-  HPS_ASSIGN_OR_RETURN(const VersionUse use, model->FindVersion(version));
+  HPS_ASSIGN_OR_RETURN(const ModelVersionRef use, model->FindVersion(version));
   ModelMetadata metadata{.name = model->name(), .version = use->number_text()};
   metadata.tables.assign(use->specs().begin(), use->specs().end());
   for (const ModelVersion::Table& table : use->tables()) {

@@ -42,7 +42,7 @@ void GrpcStream::Begin(GrpcConnection& connection, int32_t id) {
 // A request arrived when its socket became readable, not when the server read it.
 void GrpcStream::NoteArrival() {
   arrival_ = connection_->arrived_at();
-  unread_wait_ = connection_->read_at() - arrival_;
+  socket_wait_ = connection_->read_at() - arrival_;
 }
 
 void GrpcStream::End() {
@@ -209,7 +209,7 @@ bool GrpcStream::TakeTurn(const Backlog::Turn& /*turn*/) { return connection_->O
 void GrpcStream::OnTurn() {
   if (phase_ != Phase::kCalling) return;  // it was ended meanwhile
   SetDeadline(kNoDeadline);
-  unread_wait_ += Now() - left_at_;
+  socket_wait_ += Now() - left_at_;
   AnswerNow();
 }
 
@@ -270,7 +270,7 @@ absl::Status GrpcStream::StartInference() {
   request.timeout = Duration::zero();
   request.protocol = Protocol::kGrpc;
   request.arrival = arrival_;
-  request.unread_wait = unread_wait_;
+  request.socket_wait = socket_wait_;
   if (const absl::Status parsed = request_codec_.Parse(
           request_reader_.message(), server_.parts().config->body_bytes_max, &request);
       !parsed.ok()) {
@@ -403,7 +403,7 @@ void GrpcStream::OnFlushed() {
   ReleaseRequest();
   if (request_reader_.has_more()) {
     arrival_ = Now();
-    unread_wait_ = Duration::zero();
+    socket_wait_ = Duration::zero();
   }
   Read();
 }

@@ -142,7 +142,7 @@ class GrpcStream final : public InferenceCall, private Task, private Backlog::Wa
   TimePoint deadline_ = kNoDeadline;       // of the phase
   TimePoint call_deadline_ = kNoDeadline;  // grpc-timeout's
   TimePoint arrival_{};                    // of the request that is read or answered now
-  Duration unread_wait_{};                 // how long that request waited before it was read
+  Duration socket_wait_{};                 // how long that request waited before it was read
   TimePoint left_at_{};                    // when the request was queued
   Backlog::Entry waiting_{this};
 

@@ -49,7 +49,7 @@ absl::Status HttpCall::Unpack(Coding coding, uint64_t bytes_max, std::span<char>
 std::optional<HttpCall::Refusal> HttpCall::StartInfer(const InferStart& start) {
   request.protocol = Protocol::kHttp;
   request.arrival = start.arrival;
-  request.unread_wait = start.socket_wait;
+  request.socket_wait = start.socket_wait;
   request.model = start.route.model;
   request.version = start.route.version;
   absl::Status status = Decode(start);

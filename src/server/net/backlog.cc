@@ -32,7 +32,7 @@ void Backlog::List::Remove(Entry& entry) {
 
 void Backlog::Push(Entry& entry, Kind kind, TimePoint since) {
   MutexLock lock(mutex_);
-  if (entry.waits && (kind != Kind::kBegun || entry.kind == Kind::kBegun)) return;
+  if (entry.waits && (kind != Kind::kInProgress || entry.kind == Kind::kInProgress)) return;
   if (entry.waits) {
     ListOf(entry.kind).Remove(entry);
   } else {
@@ -45,7 +45,7 @@ void Backlog::Push(Entry& entry, Kind kind, TimePoint since) {
   }
   entry.kind = kind;
   ListOf(kind).Push(entry);
-  if (kind == Kind::kBegun) WakeOne();
+  if (kind == Kind::kInProgress) WakeOne();
 }
 
 bool Backlog::Remove(Entry& entry) {
@@ -56,7 +56,7 @@ bool Backlog::Remove(Entry& entry) {
 }
 
 Backlog::List& Backlog::ListOf(Kind kind) {
-  if (kind == Kind::kBegun) return begun_;
+  if (kind == Kind::kInProgress) return begun_;
   return kind == Kind::kFirst ? first_ : later_;
 }
 
@@ -74,7 +74,7 @@ Backlog::Entry* Backlog::Oldest() const {
 }
 
 // First requests and others in turns.
-Backlog::Entry* Backlog::OldestBeside() {
+Backlog::Entry* Backlog::PickReserved() {
   first_had_turn_ = !first_had_turn_;
   Entry* const wanted = (first_had_turn_ ? first_ : later_).oldest();
   return wanted != nullptr ? wanted : Oldest();
@@ -117,7 +117,7 @@ Backlog::Turn Backlog::Choose(bool has_room) {
     turn.entry = Oldest();
     turn.is_oldest = true;
   } else if (oldest_ns_ > 0 || std::exchange(has_waited_, false)) {
-    turn.entry = OldestBeside();
+    turn.entry = PickReserved();
     turn.is_oldest = turn.entry == Oldest();
     turn.is_beside = true;
   } else if (has_room) {
@@ -129,8 +129,9 @@ Backlog::Turn Backlog::Choose(bool has_room) {
 void Backlog::End(const Turn& turn, Duration processor_time, bool had_request) {
   MutexLock lock(mutex_);
   const int64_t taken_ns = processor_time.count();
-  begun_ns_ = std::clamp<int64_t>(begun_ns_ + (turn.kind == Kind::kBegun ? taken_ns : -taken_ns), 0,
-                                  Duration(kDebtMax).count());
+  begun_ns_ =
+      std::clamp<int64_t>(begun_ns_ + (turn.kind == Kind::kInProgress ? taken_ns : -taken_ns), 0,
+                          Duration(kDebtMax).count());
   if (turn.is_beside) {
     oldest_ns_ = std::max<int64_t>(oldest_ns_ - taken_ns, -Duration(kDebtMax).count());
   } else {

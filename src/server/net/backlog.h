@@ -37,8 +37,8 @@ class Backlog {
   static constexpr int kOldestShare = 24;  // one part in so many
 
   enum class Kind : uint8_t {
-    kBegun,  // goes on
-    kFirst,  // begins, as the first one of its connection
+    kInProgress,  // goes on
+    kFirst,       // begins, as the first one of its connection
     kLater,
   };
   class Waiter;
@@ -124,7 +124,7 @@ class Backlog {
   };
 
   Entry* Oldest() const HPS_REQUIRES(mutex_);
-  Entry* OldestBeside() HPS_REQUIRES(mutex_);
+  Entry* PickReserved() HPS_REQUIRES(mutex_);
   Entry* Newest() const HPS_REQUIRES(mutex_);
   Turn Choose(bool has_room) HPS_REQUIRES(mutex_);
   Turn TakeOut(Turn turn) HPS_REQUIRES(mutex_);

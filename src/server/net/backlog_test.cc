@@ -17,7 +17,7 @@ using Kind = Backlog::Kind;
 constexpr Duration kLong = microseconds(1600);
 constexpr Duration kShort = microseconds(10);
 
-constexpr std::array kKinds = {Kind::kFirst, Kind::kLater, Kind::kBegun, Kind::kLater};
+constexpr std::array kKinds = {Kind::kFirst, Kind::kLater, Kind::kInProgress, Kind::kLater};
 
 struct CountingWaiter final : Backlog::Waiter {
   bool TakeTurn(const Backlog::Turn& /*turn*/) override {
@@ -42,7 +42,7 @@ class BacklogTest : public testing::Test {
     const Backlog::Turn turn = backlog_.Take(has_room);
     if (turn.entry == nullptr) return -1;
     if (refused) backlog_.NoteRefused();
-    backlog_.End(turn, took, had_request && turn.kind != Kind::kBegun);
+    backlog_.End(turn, took, had_request && turn.kind != Kind::kInProgress);
     for (size_t i = 0; i < entries_.size(); ++i) {
       if (&entries_[i] == turn.entry) return static_cast<int>(i);
     }
@@ -189,7 +189,7 @@ TEST_F(BacklogTest, WithoutRoomTheOldestAloneHaveTurns) {
 
 TEST_F(BacklogTest, WhatHasBegunHasEverySecondTurn) {
   PushMany(2);
-  PushMany(3, Kind::kBegun);
+  PushMany(3, Kind::kInProgress);
   for (const int entry : {2, 0, 3, 1, 4}) EXPECT_EQ(Take(), entry);
   EXPECT_EQ(Take(), -1);
 }
@@ -198,7 +198,7 @@ TEST_F(BacklogTest, WhatHasBegunHasEverySecondTurn) {
 TEST_F(BacklogTest, WhatHasBegunTakesNoMoreTimeThanTheOthers) {
   constexpr int kOthers = 100;
   PushMany(kOthers);
-  PushMany(3, Kind::kBegun);
+  PushMany(3, Kind::kInProgress);
   const int per_begun = static_cast<int>(kLong / (10 * kShort));
   EXPECT_EQ(Take(true, kLong), kOthers);
   for (int i = 0; i < per_begun; ++i) EXPECT_EQ(Take(true, 10 * kShort), i);
@@ -207,7 +207,7 @@ TEST_F(BacklogTest, WhatHasBegunTakesNoMoreTimeThanTheOthers) {
 }
 
 TEST_F(BacklogTest, WhatHasBegunNeedsNoRoom) {
-  PushMany(2, Kind::kBegun);
+  PushMany(2, Kind::kInProgress);
   PushMany(1);
   EXPECT_EQ(Take(false, Duration::zero()), 0);
   EXPECT_EQ(Take(false, Duration::zero()), 1);
@@ -219,7 +219,7 @@ TEST_F(BacklogTest, WithoutRoomWhatHasBegunEarnsTheOthersTheirShare) {
   PushMany(1);
   int turns = 0;
   do {
-    PushMany(1, Kind::kBegun);
+    PushMany(1, Kind::kInProgress);
     ++turns;
   } while (Take(false, kLong) != 0 && turns < 1000);
   EXPECT_LT(turns, 10 * Backlog::kOldestShare);
@@ -227,22 +227,22 @@ TEST_F(BacklogTest, WithoutRoomWhatHasBegunEarnsTheOthersTheirShare) {
 
 TEST_F(BacklogTest, WhatHasBegunCanBeTakenAlone) {
   PushMany(1);
-  PushMany(1, Kind::kBegun);
+  PushMany(1, Kind::kInProgress);
   const Backlog::Turn turn = backlog_.TakeBegun();
   EXPECT_EQ(turn.entry, &entries_[1]);
-  EXPECT_EQ(turn.kind, Kind::kBegun);
+  EXPECT_EQ(turn.kind, Kind::kInProgress);
   EXPECT_EQ(backlog_.TakeBegun().entry, nullptr);
   EXPECT_EQ(Take(), 0);
 }
 
 TEST_F(BacklogTest, WhatGoesOnWhileItWaitsToBeginKeepsItsTime) {
   PushMany(2);
-  backlog_.Push(entries_[1], Kind::kBegun, now_ + kLong);
+  backlog_.Push(entries_[1], Kind::kInProgress, now_ + kLong);
   backlog_.Push(entries_[1], Kind::kLater, now_ + kLong);
   EXPECT_EQ(backlog_.size(), 2u);
   const Backlog::Turn turn = backlog_.Take(true);
   EXPECT_EQ(turn.entry, &entries_[1]);
-  EXPECT_EQ(turn.kind, Kind::kBegun);
+  EXPECT_EQ(turn.kind, Kind::kInProgress);
   EXPECT_EQ(turn.since, TimePoint() + microseconds(2));
   EXPECT_EQ(Take(), 0);
 }
@@ -286,7 +286,7 @@ TEST_F(BacklogTest, ManyThreadsTakeEachOnce) {
         turn.entry->waiter->TakeTurn(turn);
         ++taken;
         if (next % 3 == 0) backlog_.NoteRefused();
-        backlog_.End(turn, kShort, turn.kind != Kind::kBegun);
+        backlog_.End(turn, kShort, turn.kind != Kind::kInProgress);
       }
     });
   }

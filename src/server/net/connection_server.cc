@@ -142,7 +142,7 @@ void ConnectionServer::OnSocket(void* source, SocketEnd end, bool is_last) {
   const bool is_new = connection->is_new();
   const Backlog::Kind begins = is_new ? Backlog::Kind::kFirst : Backlog::Kind::kLater;
   // This thread comes for it.
-  backlog_.Push(connection->waiting(), may_wait ? begins : Backlog::Kind::kBegun,
+  backlog_.Push(connection->waiting(), may_wait ? begins : Backlog::Kind::kInProgress,
                 RealClock().Now());
 }
 

@@ -44,7 +44,7 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   absl::Status Watch(ServedConnection& connection, int fd) { return loop_->Watch(fd, &connection); }
   // Has the connection driven by one of the server's own threads, soon.
   void Wake(ServedConnection& connection) {
-    Leave(connection.waiting(), Backlog::Kind::kBegun, RealClock().Now());
+    Leave(connection.waiting(), Backlog::Kind::kInProgress, RealClock().Now());
   }
   // This thread is about to look up, maybe for long: others come for what is left.
   void CallHelp();

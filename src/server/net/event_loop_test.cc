@@ -139,7 +139,7 @@ TEST(LeftWorkTest, OfAServersThreadIsDoneWhileItIsBusy) {
     ended.CountDown();
   });
   ASSERT_TRUE(server.Listen("127.0.0.1:0").ok());
-  server.Leave(busy.waiting, Backlog::Kind::kBegun, RealClock().Now());
+  server.Leave(busy.waiting, Backlog::Kind::kInProgress, RealClock().Now());
   EXPECT_TRUE(ended.WaitUntil(InAMinute()));
 }
 

@@ -37,7 +37,7 @@ void ServedConnection::Activate(uint32_t events, bool may_start) {
 bool ServedConnection::TakeTurn(const Backlog::Turn& turn) {
   const int64_t since_ns =
       std::max(Nanoseconds(turn.since), offered_ns_.load(std::memory_order_relaxed));
-  const bool begins = turn.kind != Backlog::Kind::kBegun;
+  const bool begins = turn.kind != Backlog::Kind::kInProgress;
   // What another turn was for is not younger because this one comes before it was read.
   int64_t known_ns = begins ? waits_since_ns_.load(std::memory_order_relaxed) : 0;
   waits_since_ns_.compare_exchange_strong(known_ns, since_ns, std::memory_order_relaxed);

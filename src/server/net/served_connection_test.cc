@@ -123,7 +123,7 @@ TEST_F(ServedConnectionTest, ATurnSaysWhetherARequestHadIt) {
   EXPECT_NE(handled & ServedConnection::kTurn, 0u);
   begins = false;
   EXPECT_FALSE(connection_.TakeTurn({.kind = Backlog::Kind::kLater}));
-  EXPECT_FALSE(connection_.TakeTurn({.kind = Backlog::Kind::kBegun}));
+  EXPECT_FALSE(connection_.TakeTurn({.kind = Backlog::Kind::kInProgress}));
   EXPECT_EQ(handled & ServedConnection::kTurn, 0u);
 }
 

@@ -29,7 +29,7 @@ class OverloadCalls {
   absl::Status OnPrepare(const InferenceCall& call) {
     MutexLock lock(mutex_);
     prepared_.push_back(NumberOf(call));
-    waits_.push_back(call.request.unread_wait);
+    waits_.push_back(call.request.socket_wait);
     if (refused.contains(prepared_.back())) return absl::ResourceExhaustedError("full");
     return absl::OkStatus();
   }

@@ -1,5 +1,5 @@
-// Writes rows to their place in the caller's buffer, converted to float32 where the session was
-// made so.
+// Writes rows to their places in the caller's buffer, converted to float32 if the session was made
+// with output_dtype = float32.
 //
 // A value type; borrows the buffer and the table. Thread-safe for different positions.
 #pragma once
@@ -13,11 +13,11 @@
 
 namespace hps {
 
-class RowWriter {
+class OutputRows {
  public:
-  RowWriter() = default;
+  OutputRows() = default;
   // Rows go to `data + position * stride_bytes`.
-  RowWriter(const ServedTable& table, bool as_float32, std::byte* data, size_t stride_bytes)
+  OutputRows(const ServedTable& table, bool as_float32, std::byte* data, size_t stride_bytes)
       : data_(data),
         stride_bytes_(stride_bytes),
         row_bytes_(table.row_bytes()),
@@ -26,8 +26,7 @@ class RowWriter {
         converts_(as_float32 && table.spec().dtype != Dtype::kFloat32),
         default_row_(converts_ ? table.default_row_float32() : table.default_row()) {}
 
-  // Whether the level's rows are not what the caller wants, so that a level can't write them into
-  // the caller's buffer itself.
+  // Whether rows have to be converted, so that a level can't write them into the caller's buffer.
   bool converts() const { return converts_; }
   std::byte* row(size_t position) const { return data_ + position * stride_bytes_; }
   size_t stride_bytes() const { return stride_bytes_; }

@@ -1,4 +1,4 @@
-#include "server/exposure.h"
+#include "server/listen_policy.h"
 
 #include <utility>
 
@@ -20,7 +20,7 @@ bool IsLoopback(std::string_view address) {
   return host == "localhost" || host == "[::1]" || host == "::1" || host.starts_with("127.");
 }
 
-std::vector<std::string> ExposureWarnings(const ServerConfig& config, bool has_token) {
+std::vector<std::string> ListenWarnings(const ServerConfig& config, bool has_token) {
   std::vector<std::string> warnings;
   const bool has_tls = !config.tls_certificate.empty();
   const std::pair<const char*, const std::string&> listeners[] = {

@@ -1,4 +1,4 @@
-#include "l3_rocksdb/files/store_file_system.h"
+#include "l3_rocksdb/files/wal_error_shield.h"
 
 #include <filesystem>
 #include <utility>
@@ -23,11 +23,13 @@ using rocksdb::Slice;
 
 constexpr char kManifestPrefix[] = "MANIFEST-";
 
-struct KeptLog {
-  KeptLog(std::string log_path, std::unique_ptr<FSWritableFile> log_file)
+struct BufferedWal {
+  BufferedWal(std::string log_path, std::unique_ptr<FSWritableFile> log_file)
       : path(std::move(log_path)), file(std::move(log_file)) {}
 
-  bool Owes() const HPS_REQUIRES(mutex) { return !unwritten.empty() || flush_owed || sync_owed; }
+  bool AnyPending() const HPS_REQUIRES(mutex) {
+    return !unwritten.empty() || flush_pending || sync_pending;
+  }
 
   const std::string path;
   Mutex mutex;
@@ -35,9 +37,9 @@ struct KeptLog {
   uint64_t written_bytes HPS_GUARDED_BY(mutex) = 0;  // from the start, surely
   std::string unwritten HPS_GUARDED_BY(mutex);       // what follows them
   // After a failed write the file's own position may be anywhere: writes name theirs then.
-  bool names_positions HPS_GUARDED_BY(mutex) = false;
-  bool flush_owed HPS_GUARDED_BY(mutex) = false;
-  bool sync_owed HPS_GUARDED_BY(mutex) = false;
+  bool positioned_writes HPS_GUARDED_BY(mutex) = false;
+  bool flush_pending HPS_GUARDED_BY(mutex) = false;
+  bool sync_pending HPS_GUARDED_BY(mutex) = false;
   uint64_t synced_bytes HPS_GUARDED_BY(mutex) = 0;
   bool directory_synced HPS_GUARDED_BY(mutex) = false;  // since the file was made
   bool closed HPS_GUARDED_BY(mutex) = false;            // by RocksDB
@@ -49,8 +51,8 @@ std::string NameOf(const std::string& path) {
   return std::filesystem::path(path).filename().string();
 }
 
-// Writes what is owed to `log`, but for a sync.
-IOStatus WriteOwed(KeptLog& log) HPS_REQUIRES(log.mutex) {
+// Writes what is pending for `log`, but does not sync it.
+IOStatus WritePending(BufferedWal& log) HPS_REQUIRES(log.mutex) {
   if (!log.unwritten.empty()) {
     const IOStatus status =
         log.file->PositionedAppend(log.unwritten, log.written_bytes, IOOptions(), nullptr);
@@ -58,28 +60,28 @@ IOStatus WriteOwed(KeptLog& log) HPS_REQUIRES(log.mutex) {
     log.written_bytes += log.unwritten.size();
     log.unwritten.clear();
   }
-  if (log.flush_owed) {
+  if (log.flush_pending) {
     const IOStatus status = log.file->Flush(IOOptions(), nullptr);
     if (!status.ok()) return status;
-    log.flush_owed = false;
+    log.flush_pending = false;
   }
   return IOStatus::OK();
 }
 
-IOStatus SyncFile(KeptLog& log) HPS_REQUIRES(log.mutex) {
-  IOStatus status = WriteOwed(log);
+IOStatus SyncFile(BufferedWal& log) HPS_REQUIRES(log.mutex) {
+  IOStatus status = WritePending(log);
   if (!status.ok()) return status;
-  if (log.synced_bytes == log.written_bytes && !log.sync_owed) return status;
+  if (log.synced_bytes == log.written_bytes && !log.sync_pending) return status;
   status = log.file->Sync(IOOptions(), nullptr);
-  log.sync_owed = !status.ok();
+  log.sync_pending = !status.ok();
   if (status.ok()) log.synced_bytes = log.written_bytes;
   return status;
 }
 
 // A write-ahead log that never fails.
-class LogFile final : public rocksdb::FSWritableFileWrapper {
+class ShieldedWalFile final : public rocksdb::FSWritableFileWrapper {
  public:
-  LogFile(std::shared_ptr<KeptLog> log, StoreFileSystem* disk)
+  ShieldedWalFile(std::shared_ptr<BufferedWal> log, WalErrorShield* disk)
       : FSWritableFileWrapper(log->file.get()), log_(std::move(log)), disk_(disk) {}
 
   IOStatus Append(const Slice& data, const IOOptions& options, IODebugContext* debug) override {
@@ -88,16 +90,16 @@ class LogFile final : public rocksdb::FSWritableFileWrapper {
       log_->unwritten.append(data.data(), data.size());
       return IOStatus::OK();
     }
-    const IOStatus status = log_->names_positions ? target()->PositionedAppend(
-                                                        data, log_->written_bytes, options, debug)
-                                                  : target()->Append(data, options, debug);
+    const IOStatus status = log_->positioned_writes ? target()->PositionedAppend(
+                                                          data, log_->written_bytes, options, debug)
+                                                    : target()->Append(data, options, debug);
     if (status.ok()) {
       log_->written_bytes += data.size();
       return status;
     }
-    log_->names_positions = true;
+    log_->positioned_writes = true;
     log_->unwritten.assign(data.data(), data.size());
-    return Owe(status);
+    return Mask(status);
   }
   IOStatus Append(const Slice& data, const IOOptions& options, const rocksdb::DataVerificationInfo&,
                   IODebugContext* debug) override {
@@ -107,8 +109,8 @@ class LogFile final : public rocksdb::FSWritableFileWrapper {
     MutexLock lock(log_->mutex);
     const IOStatus status = target()->Flush(options, debug);
     if (status.ok()) return status;
-    log_->flush_owed = true;
-    return Owe(status);
+    log_->flush_pending = true;
+    return Mask(status);
   }
   IOStatus Sync(const IOOptions&, IODebugContext*) override {
     MutexLock lock(log_->mutex);
@@ -122,40 +124,41 @@ class LogFile final : public rocksdb::FSWritableFileWrapper {
     MutexLock lock(log_->mutex);
     return Synced(target()->RangeSync(offset, bytes, options, debug));
   }
-  // What is owed still stays so, with the file; RocksDB is done with it.
+  // RocksDB is done with the file; what is pending for it stays, and so does the open file.
   IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
     MutexLock lock(log_->mutex);
     log_->closed = true;
-    if (log_->Owes()) return IOStatus::OK();
+    if (log_->AnyPending()) return IOStatus::OK();
     disk_->Forget(log_->path);
-    return disk_->Passing(target()->Close(options, debug));
+    return disk_->Downgrade(target()->Close(options, debug));
   }
 
  private:
   IOStatus Synced(const IOStatus& status) HPS_REQUIRES(log_->mutex) {
     if (status.ok()) return status;
-    log_->sync_owed = true;
+    log_->sync_pending = true;
     disk_->NoteSyncFailure();
-    return Owe(status);
+    return Mask(status);
   }
-  IOStatus Owe(const IOStatus& status) {
+  IOStatus Mask(const IOStatus& status) {
     LogError(absl::StrCat("store: '", log_->path, "': ", status.ToString()));
-    disk_->NoteOwing();
+    disk_->NoteError();
     return IOStatus::OK();
   }
 
-  const std::shared_ptr<KeptLog> log_;
-  StoreFileSystem* const disk_;
+  const std::shared_ptr<BufferedWal> log_;
+  WalErrorShield* const disk_;
 };
 
-class PassingWritableFile final : public rocksdb::FSWritableFileOwnerWrapper {
+class DowngradingWritableFile final : public rocksdb::FSWritableFileOwnerWrapper {
  public:
-  PassingWritableFile(std::unique_ptr<FSWritableFile> file, bool is_manifest, StoreFileSystem* disk)
+  DowngradingWritableFile(std::unique_ptr<FSWritableFile> file, bool is_manifest,
+                          WalErrorShield* disk)
       : FSWritableFileOwnerWrapper(std::move(file)), is_manifest_(is_manifest), disk_(disk) {}
 
   IOStatus Append(const Slice& data, const IOOptions& options, IODebugContext* debug) override {
-    const IOStatus settled = is_manifest_ ? disk_->Settle() : IOStatus::OK();
-    return Passing(settled.ok() ? target()->Append(data, options, debug) : settled);
+    const IOStatus flushed = is_manifest_ ? disk_->Flush() : IOStatus::OK();
+    return Downgrade(flushed.ok() ? target()->Append(data, options, debug) : flushed);
   }
   IOStatus Append(const Slice& data, const IOOptions& options, const rocksdb::DataVerificationInfo&,
                   IODebugContext* debug) override {
@@ -163,83 +166,84 @@ class PassingWritableFile final : public rocksdb::FSWritableFileOwnerWrapper {
   }
   IOStatus PositionedAppend(const Slice& data, uint64_t offset, const IOOptions& options,
                             IODebugContext* debug) override {
-    return Passing(target()->PositionedAppend(data, offset, options, debug));
+    return Downgrade(target()->PositionedAppend(data, offset, options, debug));
   }
   IOStatus PositionedAppend(const Slice& data, uint64_t offset, const IOOptions& options,
                             const rocksdb::DataVerificationInfo&, IODebugContext* debug) override {
     return PositionedAppend(data, offset, options, debug);
   }
   IOStatus Truncate(uint64_t size, const IOOptions& options, IODebugContext* debug) override {
-    return Passing(target()->Truncate(size, options, debug));
+    return Downgrade(target()->Truncate(size, options, debug));
   }
   IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
-    return Passing(target()->Close(options, debug));
+    return Downgrade(target()->Close(options, debug));
   }
   IOStatus Flush(const IOOptions& options, IODebugContext* debug) override {
-    return Passing(target()->Flush(options, debug));
+    return Downgrade(target()->Flush(options, debug));
   }
   IOStatus Sync(const IOOptions& options, IODebugContext* debug) override {
-    return Passing(target()->Sync(options, debug));
+    return Downgrade(target()->Sync(options, debug));
   }
   IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
-    return Passing(target()->Fsync(options, debug));
+    return Downgrade(target()->Fsync(options, debug));
   }
   IOStatus RangeSync(uint64_t offset, uint64_t bytes, const IOOptions& options,
                      IODebugContext* debug) override {
-    return Passing(target()->RangeSync(offset, bytes, options, debug));
+    return Downgrade(target()->RangeSync(offset, bytes, options, debug));
   }
 
  private:
-  IOStatus Passing(IOStatus status) const {
-    if (is_manifest_ && !status.ok()) disk_->NoteManifestInDoubt();
-    return StoreFileSystem::Passing(std::move(status));
+  IOStatus Downgrade(IOStatus status) const {
+    if (is_manifest_ && !status.ok()) disk_->NoteManifestUnconfirmed();
+    return WalErrorShield::Downgrade(std::move(status));
   }
 
   const bool is_manifest_;
-  StoreFileSystem* const disk_;
+  WalErrorShield* const disk_;
 };
 
-class PassingSequentialFile final : public rocksdb::FSSequentialFileOwnerWrapper {
+class DowngradingSequentialFile final : public rocksdb::FSSequentialFileOwnerWrapper {
  public:
-  PassingSequentialFile(std::unique_ptr<FSSequentialFile> file, const StoreFileSystem* disk)
+  DowngradingSequentialFile(std::unique_ptr<FSSequentialFile> file, const WalErrorShield* disk)
       : FSSequentialFileOwnerWrapper(std::move(file)), disk_(disk) {}
 
   IOStatus Read(size_t n, const IOOptions& options, Slice* result, char* scratch,
                 IODebugContext* debug) override {
-    return disk_->Passing(target()->Read(n, options, result, scratch, debug));
+    return disk_->Downgrade(target()->Read(n, options, result, scratch, debug));
   }
 
  private:
-  const StoreFileSystem* const disk_;
+  const WalErrorShield* const disk_;
 };
 
-class PassingRandomAccessFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
+class DowngradingRandomAccessFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
  public:
-  PassingRandomAccessFile(std::unique_ptr<FSRandomAccessFile> file, const StoreFileSystem* disk)
+  DowngradingRandomAccessFile(std::unique_ptr<FSRandomAccessFile> file, const WalErrorShield* disk)
       : FSRandomAccessFileOwnerWrapper(std::move(file)), disk_(disk) {}
 
   IOStatus Read(uint64_t offset, size_t n, const IOOptions& options, Slice* result, char* scratch,
                 IODebugContext* debug) const override {
-    return disk_->Passing(target()->Read(offset, n, options, result, scratch, debug));
+    return disk_->Downgrade(target()->Read(offset, n, options, result, scratch, debug));
   }
   IOStatus MultiRead(FSReadRequest* requests, size_t count, const IOOptions& options,
                      IODebugContext* debug) override {
     for (size_t i = 0; i < count; ++i) requests[i].status = IOStatus::OK();
     const IOStatus status = target()->MultiRead(requests, count, options, debug);
     for (size_t i = 0; i < count; ++i)
-      requests[i].status = disk_->Passing(std::move(requests[i].status));
-    return disk_->Passing(status);
+      requests[i].status = disk_->Downgrade(std::move(requests[i].status));
+    return disk_->Downgrade(status);
   }
 
  private:
-  const StoreFileSystem* const disk_;
+  const WalErrorShield* const disk_;
 };
 
 // Is opened when it is first synced, unless before: RocksDB leaves half a column family behind when
 // it can't open its directory, and ends the process when it next writes a MANIFEST.
-class PassingDirectory final : public FSDirectory {
+class DowngradingDirectory final : public FSDirectory {
  public:
-  PassingDirectory(std::string path, StoreFileSystem* disk) : path_(std::move(path)), disk_(disk) {}
+  DowngradingDirectory(std::string path, WalErrorShield* disk)
+      : path_(std::move(path)), disk_(disk) {}
 
   IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
     return FsyncWithDirOptions(options, debug, rocksdb::DirFsyncOptions());
@@ -252,8 +256,8 @@ class PassingDirectory final : public FSDirectory {
     const bool names_manifest =
         directory_options.reason == rocksdb::DirFsyncOptions::FsyncReason::kFileRenamed &&
         NameOf(directory_options.renamed_new_name) == "CURRENT";
-    if (names_manifest && status.ok()) disk_->NoteManifestNamed();
-    return StoreFileSystem::Passing(status);
+    if (names_manifest && status.ok()) disk_->NoteManifestConfirmed();
+    return WalErrorShield::Downgrade(status);
   }
   IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
     MutexLock lock(mutex_);
@@ -272,14 +276,14 @@ class PassingDirectory final : public FSDirectory {
   }
 
   const std::string path_;
-  StoreFileSystem* const disk_;
+  WalErrorShield* const disk_;
   Mutex mutex_;
   std::unique_ptr<FSDirectory> real_ HPS_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-IOStatus StoreFileSystem::Passing(IOStatus status) {
+IOStatus WalErrorShield::Downgrade(IOStatus status) {
   if (status.ok()) return status;
   status.SetRetryable(false);
   status.SetDataLoss(false);
@@ -287,27 +291,27 @@ IOStatus StoreFileSystem::Passing(IOStatus status) {
   return status;
 }
 
-StoreFileSystem::StoreFileSystem(const std::shared_ptr<rocksdb::FileSystem>& target,
-                                 std::string staging)
+WalErrorShield::WalErrorShield(const std::shared_ptr<rocksdb::FileSystem>& target,
+                               std::string staging)
     : FileSystemWrapper(target), shared_target_(target), staging_(std::move(staging)) {}
 
-StoreFileSystem::~StoreFileSystem() = default;
+WalErrorShield::~WalErrorShield() = default;
 
-std::vector<std::shared_ptr<KeptLog>> StoreFileSystem::Logs() const {
+std::vector<std::shared_ptr<BufferedWal>> WalErrorShield::Logs() const {
   MutexLock lock(mutex_);
-  std::vector<std::shared_ptr<KeptLog>> logs;
+  std::vector<std::shared_ptr<BufferedWal>> logs;
   for (const auto& [path, log] : logs_) logs.push_back(log);
   return logs;
 }
 
-void StoreFileSystem::Forget(const std::string& path) {
+void WalErrorShield::Forget(const std::string& path) {
   MutexLock lock(mutex_);
   logs_.erase(path);
 }
 
-IOStatus StoreFileSystem::SyncLog(KeptLog& log) {
+IOStatus WalErrorShield::SyncLog(BufferedWal& log) {
   MutexLock lock(log.mutex);
-  if (log.written_bytes == 0 && !log.Owes()) return IOStatus::OK();
+  if (log.written_bytes == 0 && !log.AnyPending()) return IOStatus::OK();
   IOStatus status = SyncFile(log);
   if (status.ok() && !log.directory_synced) {
     std::unique_ptr<FSDirectory> directory;
@@ -317,27 +321,27 @@ IOStatus StoreFileSystem::SyncLog(KeptLog& log) {
     log.directory_synced = status.ok();
   }
   if (status.ok()) return status;
-  log.sync_owed = true;
+  log.sync_pending = true;
   NoteSyncFailure();
-  NoteOwing();
+  NoteError();
   return status;
 }
 
-IOStatus StoreFileSystem::SyncLogs() {
-  for (const std::shared_ptr<KeptLog>& log : Logs()) {
+IOStatus WalErrorShield::SyncLogs() {
+  for (const std::shared_ptr<BufferedWal>& log : Logs()) {
     const IOStatus status = SyncLog(*log);
-    if (!status.ok()) return Passing(status);
+    if (!status.ok()) return Downgrade(status);
   }
   return IOStatus::OK();
 }
 
-IOStatus StoreFileSystem::Settle() {
-  if (settled()) return IOStatus::OK();
-  const uint64_t owing_count = owing_count_.load();  // what fails meanwhile counts anew
+IOStatus WalErrorShield::Flush() {
+  if (!pending()) return IOStatus::OK();
+  const uint64_t error_count = error_count_.load();  // what fails meanwhile counts anew
   IOStatus failed;
-  for (const std::shared_ptr<KeptLog>& log : Logs()) {
+  for (const std::shared_ptr<BufferedWal>& log : Logs()) {
     MutexLock lock(log->mutex);
-    const IOStatus status = log->sync_owed ? SyncFile(*log) : WriteOwed(*log);
+    const IOStatus status = log->sync_pending ? SyncFile(*log) : WritePending(*log);
     if (!status.ok()) {
       failed = status;
     } else if (log->closed) {
@@ -346,120 +350,121 @@ IOStatus StoreFileSystem::Settle() {
       Forget(log->path);
     }
   }
-  if (failed.ok()) settled_count_.store(owing_count);
-  return Passing(failed);
+  if (failed.ok()) flushed_count_.store(error_count);
+  return Downgrade(failed);
 }
 
-IOStatus StoreFileSystem::NewSequentialFile(const std::string& path, const FileOptions& options,
-                                            std::unique_ptr<FSSequentialFile>* file,
-                                            IODebugContext* debug) {
+IOStatus WalErrorShield::NewSequentialFile(const std::string& path, const FileOptions& options,
+                                           std::unique_ptr<FSSequentialFile>* file,
+                                           IODebugContext* debug) {
   std::unique_ptr<FSSequentialFile> real;
-  IOStatus status = Passing(target()->NewSequentialFile(path, options, &real, debug));
-  if (status.ok()) *file = std::make_unique<PassingSequentialFile>(std::move(real), this);
+  IOStatus status = Downgrade(target()->NewSequentialFile(path, options, &real, debug));
+  if (status.ok()) *file = std::make_unique<DowngradingSequentialFile>(std::move(real), this);
   return status;
 }
 
-IOStatus StoreFileSystem::NewRandomAccessFile(const std::string& path, const FileOptions& options,
-                                              std::unique_ptr<FSRandomAccessFile>* file,
-                                              IODebugContext* debug) {
+IOStatus WalErrorShield::NewRandomAccessFile(const std::string& path, const FileOptions& options,
+                                             std::unique_ptr<FSRandomAccessFile>* file,
+                                             IODebugContext* debug) {
   std::unique_ptr<FSRandomAccessFile> real;
   const bool is_staged = path.starts_with(staging_);
-  IOStatus status = Passing(is_staged ? OpenStagedFile(shared_target_, path, options, &real)
-                                      : target()->NewRandomAccessFile(path, options, &real, debug));
-  if (status.ok()) *file = std::make_unique<PassingRandomAccessFile>(std::move(real), this);
+  IOStatus status =
+      Downgrade(is_staged ? OpenStagedFile(shared_target_, path, options, &real)
+                          : target()->NewRandomAccessFile(path, options, &real, debug));
+  if (status.ok()) *file = std::make_unique<DowngradingRandomAccessFile>(std::move(real), this);
   return status;
 }
 
-IOStatus StoreFileSystem::NewWritableFile(const std::string& path, const FileOptions& options,
-                                          std::unique_ptr<FSWritableFile>* file,
-                                          IODebugContext* debug) {
+IOStatus WalErrorShield::NewWritableFile(const std::string& path, const FileOptions& options,
+                                         std::unique_ptr<FSWritableFile>* file,
+                                         IODebugContext* debug) {
   const std::string name = NameOf(path);
   const bool is_manifest = name.starts_with(kManifestPrefix);
-  if (is_manifest) NoteManifestInDoubt();
+  if (is_manifest) NoteManifestUnconfirmed();
   std::unique_ptr<FSWritableFile> real;
-  IOStatus status = Passing(target()->NewWritableFile(path, options, &real, debug));
+  IOStatus status = Downgrade(target()->NewWritableFile(path, options, &real, debug));
   if (!status.ok()) return status;
   if (name.ends_with(".log")) {
-    const auto log = std::make_shared<KeptLog>(path, std::move(real));
-    *file = std::make_unique<LogFile>(log, this);
+    const auto log = std::make_shared<BufferedWal>(path, std::move(real));
+    *file = std::make_unique<ShieldedWalFile>(log, this);
     MutexLock lock(mutex_);
     logs_[path] = log;
   } else {
-    *file = std::make_unique<PassingWritableFile>(std::move(real), is_manifest, this);
+    *file = std::make_unique<DowngradingWritableFile>(std::move(real), is_manifest, this);
   }
   return status;
 }
 
-IOStatus StoreFileSystem::NewDirectory(const std::string& path, const IOOptions& options,
-                                       std::unique_ptr<FSDirectory>* directory,
-                                       IODebugContext* debug) {
-  auto passing = std::make_unique<PassingDirectory>(path, this);
-  const IOStatus opened = passing->Open(options, debug);
+IOStatus WalErrorShield::NewDirectory(const std::string& path, const IOOptions& options,
+                                      std::unique_ptr<FSDirectory>* directory,
+                                      IODebugContext* debug) {
+  auto directory_file = std::make_unique<DowngradingDirectory>(path, this);
+  const IOStatus opened = directory_file->Open(options, debug);
   if (!opened.ok()) LogError(absl::StrCat("store: opening '", path, "': ", opened.ToString()));
-  *directory = std::move(passing);
+  *directory = std::move(directory_file);
   return IOStatus::OK();
 }
 
-// The store has made its directory before; see PassingDirectory for the reason.
-IOStatus StoreFileSystem::CreateDirIfMissing(const std::string& path, const IOOptions& options,
-                                             IODebugContext* debug) {
+// The store has made its directory before; see DowngradingDirectory for the reason.
+IOStatus WalErrorShield::CreateDirIfMissing(const std::string& path, const IOOptions& options,
+                                            IODebugContext* debug) {
   const IOStatus made = target()->CreateDirIfMissing(path, options, debug);
   if (!made.ok()) LogError(absl::StrCat("store: making '", path, "': ", made.ToString()));
   return IOStatus::OK();
 }
 
-IOStatus StoreFileSystem::DeleteFile(const std::string& path, const IOOptions& options,
-                                     IODebugContext* debug) {
-  if (KeepsForManifest(path)) return IOStatus::OK();
-  Forget(path);  // nothing needs the log any more, nor what is owed to it
-  return Passing(target()->DeleteFile(path, options, debug));
+IOStatus WalErrorShield::DeleteFile(const std::string& path, const IOOptions& options,
+                                    IODebugContext* debug) {
+  if (DefersDelete(path)) return IOStatus::OK();
+  Forget(path);  // nothing needs the log any more, nor what is pending for it
+  return Downgrade(target()->DeleteFile(path, options, debug));
 }
 
-bool StoreFileSystem::KeepsForManifest(const std::string& path) {
+bool WalErrorShield::DefersDelete(const std::string& path) {
   const std::string name = NameOf(path);
   if (!name.starts_with(kManifestPrefix) && !name.ends_with(".sst")) return false;
   MutexLock lock(mutex_);
-  if (manifest_in_doubt_) undeleted_.push_back(path);
-  return manifest_in_doubt_;
+  if (manifest_unconfirmed_) deferred_deletes_.push_back(path);
+  return manifest_unconfirmed_;
 }
 
-void StoreFileSystem::NoteManifestInDoubt() {
+void WalErrorShield::NoteManifestUnconfirmed() {
   MutexLock lock(mutex_);
-  manifest_in_doubt_ = true;
+  manifest_unconfirmed_ = true;
 }
 
-void StoreFileSystem::NoteManifestNamed() {
-  std::vector<std::string> undeleted;
+void WalErrorShield::NoteManifestConfirmed() {
+  std::vector<std::string> deferred;
   {
     MutexLock lock(mutex_);
-    manifest_in_doubt_ = false;
-    undeleted.swap(undeleted_);
+    manifest_unconfirmed_ = false;
+    deferred.swap(deferred_deletes_);
   }
-  for (const std::string& path : undeleted) {
+  for (const std::string& path : deferred) {
     const IOStatus deleted = target()->DeleteFile(path, IOOptions(), nullptr);
     if (!deleted.ok() && !deleted.IsNotFound() && !deleted.IsPathNotFound())
       LogWarning(absl::StrCat("store: '", path, "' is left: ", deleted.ToString()));
   }
 }
 
-IOStatus StoreFileSystem::RenameFile(const std::string& from, const std::string& to,
-                                     const IOOptions& options, IODebugContext* debug) {
-  return Passing(target()->RenameFile(from, to, options, debug));
+IOStatus WalErrorShield::RenameFile(const std::string& from, const std::string& to,
+                                    const IOOptions& options, IODebugContext* debug) {
+  return Downgrade(target()->RenameFile(from, to, options, debug));
 }
 
-IOStatus StoreFileSystem::LinkFile(const std::string& from, const std::string& to,
-                                   const IOOptions& options, IODebugContext* debug) {
-  return Passing(target()->LinkFile(from, to, options, debug));
+IOStatus WalErrorShield::LinkFile(const std::string& from, const std::string& to,
+                                  const IOOptions& options, IODebugContext* debug) {
+  return Downgrade(target()->LinkFile(from, to, options, debug));
 }
 
-IOStatus StoreFileSystem::GetFileSize(const std::string& path, const IOOptions& options,
-                                      uint64_t* size, IODebugContext* debug) {
-  return Passing(target()->GetFileSize(path, options, size, debug));
+IOStatus WalErrorShield::GetFileSize(const std::string& path, const IOOptions& options,
+                                     uint64_t* size, IODebugContext* debug) {
+  return Downgrade(target()->GetFileSize(path, options, size, debug));
 }
 
-IOStatus StoreFileSystem::GetChildren(const std::string& path, const IOOptions& options,
-                                      std::vector<std::string>* names, IODebugContext* debug) {
-  return Passing(target()->GetChildren(path, options, names, debug));
+IOStatus WalErrorShield::GetChildren(const std::string& path, const IOOptions& options,
+                                     std::vector<std::string>* names, IODebugContext* debug) {
+  return Downgrade(target()->GetChildren(path, options, names, debug));
 }
 
 }  // namespace hps

@@ -49,12 +49,12 @@ struct TablePart {
   const OutputPlace& status() const { return table_status.is_set() ? table_status : joint_status; }
 };
 
-struct PreparedCall {
+struct CallState {
   static constexpr size_t kNoSlot = static_cast<size_t>(-1);
 
-  explicit PreparedCall(InferenceCall& owner) : call(&owner) {}
+  explicit CallState(InferenceCall& owner) : call(&owner) {}
 
-  static PreparedCall& Of(InferenceCall& call) { return *call.prepared_; }
+  static CallState& Of(InferenceCall& call) { return *call.prepared_; }
 
   // Gives back what the call holds, and counts the time that it took when it was answered.
   void Reset();
@@ -68,7 +68,7 @@ struct PreparedCall {
   InferenceCall* const call;
   ServerModel* model = nullptr;  // null: not prepared
   const Clock* clock = nullptr;
-  VersionUse version;
+  ModelVersionRef version;
   std::string version_text;
   Admission::Reservation reservation;
   std::vector<TablePart> parts;
@@ -88,16 +88,16 @@ struct PreparedCall {
   // Of the slot's runner, under its lock: whether it is being looked up.
   bool in_lookup = false;
   // Of the list that it is in, whatever that is.
-  PreparedCall* next = nullptr;
-  PreparedCall* previous = nullptr;
+  CallState* next = nullptr;
+  CallState* previous = nullptr;
   // Of the lookup that runs: positions that got a default row because a level failed or the
   // deadline passed.
   size_t degraded_count = 0;
 };
 
 // What calls end with that are not answered; made beforehand, so that ending one takes no memory.
-struct CallEnds {
-  static const CallEnds& Get();
+struct TerminalStatuses {
+  static const TerminalStatuses& Get();
 
   absl::Status cancelled;       // nobody wants it any more
   absl::Status late_in_queue;   // its deadline passed while it waited
@@ -108,32 +108,32 @@ struct CallEnds {
 // First in, first out. A call is in at most one list. Not thread-safe.
 class CallList {
  public:
-  void Push(PreparedCall* call) {
+  void Push(CallState* call) {
     call->next = nullptr;
     call->previous = empty() ? nullptr : tail_;
     (empty() ? head_ : tail_->next) = call;
     tail_ = call;
     ++size_;
   }
-  PreparedCall* Pop() {
-    PreparedCall* call = head_;
+  CallState* Pop() {
+    CallState* call = head_;
     if (call != nullptr) Remove(call);
     return call;
   }
   // REQUIRES: it is in this list.
-  void Remove(PreparedCall* call) {
+  void Remove(CallState* call) {
     (call->previous == nullptr ? head_ : call->previous->next) = call->next;
     (call->next == nullptr ? tail_ : call->next->previous) = call->previous;
     call->next = call->previous = nullptr;
     --size_;
   }
-  PreparedCall* head() const { return head_; }
+  CallState* head() const { return head_; }
   bool empty() const { return head_ == nullptr; }
   size_t size() const { return size_; }
 
  private:
-  PreparedCall* head_ = nullptr;
-  PreparedCall* tail_ = nullptr;
+  CallState* head_ = nullptr;
+  CallState* tail_ = nullptr;
   size_t size_ = 0;
 };
 

@@ -13,27 +13,26 @@
 #include "query/fetch/fetch_job.h"
 #include "query/lookup_counters.h"
 #include "query/miss_list.h"
-#include "query/query_work.h"
+#include "query/query_lookup.h"
 #include "query/snapshot/served_table.h"
 
 namespace hps {
 
-struct TableWork {
-  // The highest level that is configured for the table, and that calls don't pass by where it is
-  // L1: the hit-rate threshold is about it.
+struct TableLookup {
+  // The highest level of the table that the call asks; the hit-rate threshold refers to it.
   enum class Top : uint8_t { kL1, kL2, kL3 };
 
   ServedTable* table = nullptr;
   LookupCounters* counters = nullptr;
-  QueryWork* queries = nullptr;  // of the whole call
-  QueryWork* first_query = nullptr;
-  QueryWork* last_query = nullptr;
+  QueryLookup* queries = nullptr;  // of the whole call
+  QueryLookup* first_query = nullptr;
+  QueryLookup* last_query = nullptr;
 
   double hit_rate_threshold = 1.0;
   ApplyEpoch epoch = 0;  // read before the first fetch
   Top top = Top::kL3;
-  bool l2_usable = false;    // there is one, it is not passed by, and has not been asked yet
-  bool l2_bypassed = false;  // its circuit breaker is open: L3 is asked in its place
+  bool l2_usable = false;    // it exists, is not bypassed, and has not been asked yet
+  bool l2_bypassed = false;  // its circuit breaker is open, so L3 is asked instead
   size_t cache = kNoCache;   // L1 that takes promotions
   bool keys_on_host = true;
 
@@ -43,13 +42,13 @@ struct TableWork {
   bool has_one_query() const { return first_query == last_query; }
   uint64_t key_count() const {
     uint64_t count = 0;
-    for (const QueryWork* query = first_query; query != nullptr; query = query->next_of_table)
+    for (const QueryLookup* query = first_query; query != nullptr; query = query->next_of_table)
       count += query->key_count;
     return count;
   }
 
-  // Answers unique key number `index` of `misses` wherever it was asked for: with `row`, which is
-  // in the table's dtype, or, when it is null, with the default row.
+  // Answers unique key number `index` of `misses` at all its places: with `row`, which has the
+  // table's dtype, or with the default row if `row` is null.
   void Answer(uint32_t index, KeyStatus key_status, const std::byte* row) {
     if (!misses.has_places()) {
       first_query->Answer(index, key_status, row);

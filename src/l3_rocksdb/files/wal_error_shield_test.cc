@@ -1,4 +1,4 @@
-#include "l3_rocksdb/files/store_file_system.h"
+#include "l3_rocksdb/files/wal_error_shield.h"
 
 #include <gtest/gtest.h>
 #include <rocksdb/sst_file_writer.h>
@@ -16,13 +16,13 @@ using rocksdb::FSWritableFile;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-class StoreFileSystemTest : public ::testing::Test {
+class WalErrorShieldTest : public ::testing::Test {
  protected:
   std::string PathOf(const std::string& name) const { return directory_.path() + "/" + name; }
 
   std::unique_ptr<FSWritableFile> Create(const std::string& name) {
     std::unique_ptr<FSWritableFile> file;
-    EXPECT_TRUE(system_.NewWritableFile(PathOf(name), rocksdb::FileOptions(), &file, nullptr).ok());
+    EXPECT_TRUE(shield_.NewWritableFile(PathOf(name), rocksdb::FileOptions(), &file, nullptr).ok());
     return file;
   }
   static IOStatus Append(FSWritableFile& file, const std::string& text) {
@@ -36,55 +36,55 @@ class StoreFileSystemTest : public ::testing::Test {
 
   TestDirectory directory_;
   const std::shared_ptr<TestDisk> disk_ = std::make_shared<TestDisk>();
-  StoreFileSystem system_{disk_, directory_.path() + "/staging/"};
+  WalErrorShield shield_{disk_, directory_.path() + "/staging/"};
 };
 
-TEST_F(StoreFileSystemTest, KeepsWhatALogCouldNotWriteAndSettlesItInPlace) {
+TEST_F(WalErrorShieldTest, KeepsWhatALogCouldNotWriteAndFlushesItInPlace) {
   const auto log = Create("000001.log");
   ASSERT_TRUE(Append(*log, "one,").ok());
-  EXPECT_TRUE(system_.settled());
+  EXPECT_FALSE(shield_.pending());
   disk_->fails_appends = true;  // and leaves the first half of the text in the file
   EXPECT_TRUE(Append(*log, "second,").ok());
   EXPECT_TRUE(Append(*log, "three,").ok());
-  EXPECT_FALSE(system_.settled());
+  EXPECT_TRUE(shield_.pending());
   Heal();
-  EXPECT_TRUE(Append(*log, "4,").ok());  // not before what is owed
-  EXPECT_FALSE(system_.settled());
-  ASSERT_TRUE(system_.Settle().ok());
-  EXPECT_TRUE(system_.settled());
+  EXPECT_TRUE(Append(*log, "4,").ok());  // not before what is pending
+  EXPECT_TRUE(shield_.pending());
+  ASSERT_TRUE(shield_.Flush().ok());
+  EXPECT_FALSE(shield_.pending());
   EXPECT_EQ(ContentOf("000001.log"), "one,second,three,4,");
   EXPECT_TRUE(Append(*log, "five").ok());
   EXPECT_EQ(ContentOf("000001.log"), "one,second,three,4,five");
   EXPECT_TRUE(log->Close(IOOptions(), nullptr).ok());
 }
 
-TEST_F(StoreFileSystemTest, OwesUntilTheDiskIsWell) {
+TEST_F(WalErrorShieldTest, OwesUntilTheDiskIsWell) {
   const auto log = Create("000001.log");
   disk_->fails_appends = true;
   ASSERT_TRUE(Append(*log, "text").ok());
   for (int i = 0; i < 3; ++i) {
-    const IOStatus status = system_.Settle();
+    const IOStatus status = shield_.Flush();
     EXPECT_TRUE(status.IsIOError()) << status.ToString();
-    EXPECT_FALSE(system_.settled());
+    EXPECT_TRUE(shield_.pending());
   }
   Heal();
-  EXPECT_TRUE(system_.Settle().ok());
+  EXPECT_TRUE(shield_.Flush().ok());
   EXPECT_EQ(ContentOf("000001.log"), "text");
 }
 
-TEST_F(StoreFileSystemTest, OwesAFlush) {
+TEST_F(WalErrorShieldTest, OwesAFlush) {
   const auto log = Create("000001.log");
   ASSERT_TRUE(Append(*log, "text").ok());
   disk_->fails_flushes = true;
   EXPECT_TRUE(log->Flush(IOOptions(), nullptr).ok());
-  EXPECT_FALSE(system_.settled());
-  EXPECT_FALSE(system_.Settle().ok());
+  EXPECT_TRUE(shield_.pending());
+  EXPECT_FALSE(shield_.Flush().ok());
   Heal();
-  EXPECT_TRUE(system_.Settle().ok());
-  EXPECT_TRUE(system_.settled());
+  EXPECT_TRUE(shield_.Flush().ok());
+  EXPECT_FALSE(shield_.pending());
 }
 
-TEST_F(StoreFileSystemTest, WritesNoManifestWhileALogIsNotWhole) {
+TEST_F(WalErrorShieldTest, WritesNoManifestWhileALogIsNotWhole) {
   const auto log = Create("000001.log");
   const auto manifest = Create("MANIFEST-000002");
   const auto table = Create("000003.sst");
@@ -100,67 +100,67 @@ TEST_F(StoreFileSystemTest, WritesNoManifestWhileALogIsNotWhole) {
   EXPECT_TRUE(Append(*manifest, "manifest").ok());
   EXPECT_EQ(ContentOf("MANIFEST-000002"), "manifest");
   EXPECT_EQ(ContentOf("000001.log"), "log");  // first
-  EXPECT_TRUE(system_.settled());
+  EXPECT_FALSE(shield_.pending());
 }
 
-TEST_F(StoreFileSystemTest, SyncsTheLogsThatHaveSomethingNew) {
+TEST_F(WalErrorShieldTest, SyncsTheLogsThatHaveSomethingNew) {
   const auto first = Create("000001.log");
   const auto second = Create("000002.log");
   const auto empty = Create("000003.log");
   ASSERT_TRUE(Append(*first, "text").ok());
   ASSERT_TRUE(Append(*second, "text").ok());
-  ASSERT_TRUE(system_.SyncLogs().ok());
+  ASSERT_TRUE(shield_.SyncLogs().ok());
   EXPECT_EQ(disk_->sync_count, 2u);
-  ASSERT_TRUE(system_.SyncLogs().ok());
+  ASSERT_TRUE(shield_.SyncLogs().ok());
   EXPECT_EQ(disk_->sync_count, 2u);
   ASSERT_TRUE(Append(*second, "text").ok());
-  ASSERT_TRUE(system_.SyncLogs().ok());
+  ASSERT_TRUE(shield_.SyncLogs().ok());
   EXPECT_EQ(disk_->sync_count, 3u);
-  EXPECT_EQ(system_.sync_failures(), 0u);
+  EXPECT_EQ(shield_.sync_failures(), 0u);
 }
 
-TEST_F(StoreFileSystemTest, ReportsAndOwesASyncThatFailed) {
+TEST_F(WalErrorShieldTest, ReportsAndOwesASyncThatFailed) {
   const auto log = Create("000001.log");
   ASSERT_TRUE(Append(*log, "text").ok());
   disk_->fails_syncs = true;
-  const IOStatus status = system_.SyncLogs();
+  const IOStatus status = shield_.SyncLogs();
   EXPECT_TRUE(status.IsIOError()) << status.ToString();
-  EXPECT_FALSE(system_.settled());
-  EXPECT_EQ(system_.sync_failures(), 1u);
+  EXPECT_TRUE(shield_.pending());
+  EXPECT_EQ(shield_.sync_failures(), 1u);
   EXPECT_TRUE(log->Sync(IOOptions(), nullptr).ok());  // RocksDB's own: it sees no error
-  EXPECT_EQ(system_.sync_failures(), 2u);
-  EXPECT_FALSE(system_.Settle().ok());
+  EXPECT_EQ(shield_.sync_failures(), 2u);
+  EXPECT_FALSE(shield_.Flush().ok());
   Heal();
-  EXPECT_TRUE(system_.Settle().ok());
-  EXPECT_TRUE(system_.settled());
+  EXPECT_TRUE(shield_.Flush().ok());
+  EXPECT_FALSE(shield_.pending());
   EXPECT_EQ(disk_->sync_count, 1u);
-  EXPECT_EQ(system_.sync_failures(), 2u);  // they stay known
+  EXPECT_EQ(shield_.sync_failures(), 2u);  // they stay known
 }
 
-TEST_F(StoreFileSystemTest, KeepsTheFileOfAClosedLogUntilItIsWhole) {
+TEST_F(WalErrorShieldTest, KeepsTheFileOfAClosedLogUntilItIsWhole) {
   auto log = Create("000001.log");
   disk_->fails_appends = true;
   ASSERT_TRUE(Append(*log, "text").ok());
   EXPECT_TRUE(log->Close(IOOptions(), nullptr).ok());
   log.reset();
-  EXPECT_FALSE(system_.Settle().ok());
+  EXPECT_FALSE(shield_.Flush().ok());
   Heal();
-  EXPECT_TRUE(system_.Settle().ok());
+  EXPECT_TRUE(shield_.Flush().ok());
   EXPECT_EQ(ContentOf("000001.log"), "text");
 }
 
-TEST_F(StoreFileSystemTest, OwesNothingToADeletedLog) {
+TEST_F(WalErrorShieldTest, OwesNothingToADeletedLog) {
   const auto log = Create("000001.log");
   disk_->fails_appends = true;
   ASSERT_TRUE(Append(*log, "text").ok());
-  ASSERT_FALSE(system_.Settle().ok());
-  ASSERT_TRUE(system_.DeleteFile(PathOf("000001.log"), IOOptions(), nullptr).ok());
-  EXPECT_TRUE(system_.Settle().ok());
-  EXPECT_TRUE(system_.settled());
+  ASSERT_FALSE(shield_.Flush().ok());
+  ASSERT_TRUE(shield_.DeleteFile(PathOf("000001.log"), IOOptions(), nullptr).ok());
+  EXPECT_TRUE(shield_.Flush().ok());
+  EXPECT_FALSE(shield_.pending());
 }
 
 // RocksDB would recover by itself from an error that may be tried again.
-TEST_F(StoreFileSystemTest, PassesOtherErrorsWithoutAnyMark) {
+TEST_F(WalErrorShieldTest, PassesOtherErrorsWithoutAnyMark) {
   const auto table = Create("000001.sst");
   ASSERT_TRUE(Append(*table, "text").ok());
   disk_->fails_appends = disk_->fails_flushes = disk_->fails_syncs = true;
@@ -170,7 +170,7 @@ TEST_F(StoreFileSystemTest, PassesOtherErrorsWithoutAnyMark) {
   disk_->error.SetScope(IOStatus::IOErrorScope::kIOErrorScopeFile);
   std::unique_ptr<rocksdb::FSRandomAccessFile> file;
   ASSERT_TRUE(
-      system_.NewRandomAccessFile(PathOf("000001.sst"), rocksdb::FileOptions(), &file, nullptr)
+      shield_.NewRandomAccessFile(PathOf("000001.sst"), rocksdb::FileOptions(), &file, nullptr)
           .ok());
   rocksdb::Slice result;
   char scratch[4];
@@ -183,24 +183,24 @@ TEST_F(StoreFileSystemTest, PassesOtherErrorsWithoutAnyMark) {
     EXPECT_FALSE(status.GetDataLoss()) << status.ToString();
     EXPECT_EQ(status.GetScope(), IOStatus::IOErrorScope::kIOErrorScopeFileSystem);
   }
-  EXPECT_TRUE(system_.settled());  // nothing is kept of these
-  EXPECT_TRUE(StoreFileSystem::Passing(IOStatus::NoSpace("no room")).IsNoSpace());
-  EXPECT_TRUE(StoreFileSystem::Passing(IOStatus::Corruption("damage")).IsCorruption());
-  EXPECT_TRUE(StoreFileSystem::Passing(IOStatus::OK()).ok());
+  EXPECT_FALSE(shield_.pending());  // nothing is kept of these
+  EXPECT_TRUE(WalErrorShield::Downgrade(IOStatus::NoSpace("no room")).IsNoSpace());
+  EXPECT_TRUE(WalErrorShield::Downgrade(IOStatus::Corruption("damage")).IsCorruption());
+  EXPECT_TRUE(WalErrorShield::Downgrade(IOStatus::OK()).ok());
 }
 
 // A change of the MANIFEST that failed may have reached the disk, and name files that RocksDB
 // deletes because it failed.
-TEST_F(StoreFileSystemTest, DeletesNoFileThatAManifestInDoubtMayName) {
+TEST_F(WalErrorShieldTest, DeletesNoFileThatAManifestInDoubtMayName) {
   const auto exists = [&](const std::string& name) {
     return std::filesystem::exists(PathOf(name));
   };
   const auto remove = [&](const std::string& name) {
-    EXPECT_TRUE(system_.DeleteFile(PathOf(name), IOOptions(), nullptr).ok());
+    EXPECT_TRUE(shield_.DeleteFile(PathOf(name), IOOptions(), nullptr).ok());
     return !exists(name);
   };
   std::unique_ptr<rocksdb::FSDirectory> directory;
-  ASSERT_TRUE(system_.NewDirectory(directory_.path(), IOOptions(), &directory, nullptr).ok());
+  ASSERT_TRUE(shield_.NewDirectory(directory_.path(), IOOptions(), &directory, nullptr).ok());
   const auto name_manifest = [&] {
     const rocksdb::DirFsyncOptions renamed(PathOf("CURRENT"));
     return directory->FsyncWithDirOptions(IOOptions(), nullptr, renamed);
@@ -228,18 +228,18 @@ TEST_F(StoreFileSystemTest, DeletesNoFileThatAManifestInDoubtMayName) {
 }
 
 // RocksDB keeps half a column family when it can't have its directory.
-TEST_F(StoreFileSystemTest, AlwaysGivesADirectoryAndFailsItsSync) {
+TEST_F(WalErrorShieldTest, AlwaysGivesADirectoryAndFailsItsSync) {
   std::unique_ptr<rocksdb::FSDirectory> directory;
   const std::string path = PathOf("not/there");
-  ASSERT_TRUE(system_.CreateDirIfMissing(path, IOOptions(), nullptr).ok());
-  ASSERT_TRUE(system_.NewDirectory(path, IOOptions(), &directory, nullptr).ok());
+  ASSERT_TRUE(shield_.CreateDirIfMissing(path, IOOptions(), nullptr).ok());
+  ASSERT_TRUE(shield_.NewDirectory(path, IOOptions(), &directory, nullptr).ok());
   EXPECT_FALSE(directory->Fsync(IOOptions(), nullptr).ok());
   ASSERT_TRUE(std::filesystem::create_directories(path));
   EXPECT_TRUE(directory->Fsync(IOOptions(), nullptr).ok());
   EXPECT_TRUE(directory->Close(IOOptions(), nullptr).ok());
 }
 
-TEST_F(StoreFileSystemTest, RefusesAStagedFileThatCannotBeReadAsATable) {
+TEST_F(WalErrorShieldTest, RefusesAStagedFileThatCannotBeReadAsATable) {
   ASSERT_TRUE(std::filesystem::create_directory(PathOf("staging")));
   rocksdb::SstFileWriter writer{rocksdb::EnvOptions(), rocksdb::Options()};
   ASSERT_TRUE(writer.Open(PathOf("staging/rows.sst")).ok());
@@ -249,7 +249,7 @@ TEST_F(StoreFileSystemTest, RefusesAStagedFileThatCannotBeReadAsATable) {
   disk_->reads_left = 0;
   const auto open = [&](const std::string& name) {
     std::unique_ptr<rocksdb::FSRandomAccessFile> file;
-    return system_.NewRandomAccessFile(PathOf(name), rocksdb::FileOptions(), &file, nullptr);
+    return shield_.NewRandomAccessFile(PathOf(name), rocksdb::FileOptions(), &file, nullptr);
   };
   const IOStatus status = open("staging/rows.sst");
   EXPECT_TRUE(status.IsIOError()) << status.ToString();

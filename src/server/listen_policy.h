@@ -15,7 +15,7 @@ bool IsLoopback(std::string_view address);
 
 // One sentence for each address that others can reach without TLS and a token. `has_token`: a token
 // is configured, in a file or in the environment.
-std::vector<std::string> ExposureWarnings(const ServerConfig& config, bool has_token);
+std::vector<std::string> ListenWarnings(const ServerConfig& config, bool has_token);
 
 // Errors: INVALID_ARGUMENT: load and unload by API for everyone.
 absl::Status CheckControl(const ServerConfig& config, bool has_token);

@@ -1,4 +1,4 @@
-#include "server/exposure.h"
+#include "server/listen_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,29 +10,29 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(ExposureTest, KnowsWhatIsForThisMachineAlone) {
+TEST(ListenPolicyTest, KnowsWhatIsForThisMachineAlone) {
   for (const char* address : {"127.0.0.1:80", "127.1.2.3:80", "localhost:80", "[::1]:80"})
     EXPECT_TRUE(IsLoopback(address)) << address;
   for (const char* address : {"0.0.0.0:80", "10.0.0.1:80", "[::]:80", "example.org:80", ":80"})
     EXPECT_FALSE(IsLoopback(address)) << address;
 }
 
-TEST(ExposureTest, WarnsOfWhatOthersReach) {
+TEST(ListenPolicyTest, WarnsOfWhatOthersReach) {
   ServerConfig config;
-  EXPECT_THAT(ExposureWarnings(config, false), IsEmpty());
+  EXPECT_THAT(ListenWarnings(config, false), IsEmpty());
   config.http = "0.0.0.0:8000";
-  EXPECT_THAT(ExposureWarnings(config, false),
+  EXPECT_THAT(ListenWarnings(config, false),
               ElementsAre(HasSubstr("without TLS and without a token")));
-  EXPECT_THAT(ExposureWarnings(config, true), ElementsAre(HasSubstr("without TLS (")));
+  EXPECT_THAT(ListenWarnings(config, true), ElementsAre(HasSubstr("without TLS (")));
   config.tls_certificate = "c.pem";
-  EXPECT_THAT(ExposureWarnings(config, false), ElementsAre(HasSubstr("without a token")));
-  EXPECT_THAT(ExposureWarnings(config, true), IsEmpty());
+  EXPECT_THAT(ListenWarnings(config, false), ElementsAre(HasSubstr("without a token")));
+  EXPECT_THAT(ListenWarnings(config, true), IsEmpty());
   config.http = "";
   config.grpc = "[::]:8001";
-  EXPECT_THAT(ExposureWarnings(config, true), IsEmpty());
+  EXPECT_THAT(ListenWarnings(config, true), IsEmpty());
 }
 
-TEST(ExposureTest, ControlNeedsAToken) {
+TEST(ListenPolicyTest, ControlNeedsAToken) {
   ServerConfig config;
   EXPECT_TRUE(CheckControl(config, false).ok());
   config.repository_control = true;
@@ -40,7 +40,7 @@ TEST(ExposureTest, ControlNeedsAToken) {
   EXPECT_TRUE(CheckControl(config, true).ok());
 }
 
-TEST(ExposureTest, SomethingIsServed) {
+TEST(ListenPolicyTest, SomethingIsServed) {
   Config config;
   EXPECT_TRUE(CheckAddresses(config).ok());
   config.server.http = "";

@@ -11,30 +11,30 @@
 #include <span>
 
 #include "hps/lookup_session.h"
-#include "query/row_writer.h"
+#include "query/output_rows.h"
 #include "tier/device_cache.h"
 
 namespace hps {
 
-struct TableWork;
+struct TableLookup;
 
-struct QueryWork {
-  TableWork* table = nullptr;
-  QueryWork* next_of_table = nullptr;  // the next query of the call that names the same table
+struct QueryLookup {
+  TableLookup* table = nullptr;
+  QueryLookup* next_of_table = nullptr;  // the next query of the call that names the same table
   const Key* keys = nullptr;
   size_t key_count = 0;
   KeyStatus* status = nullptr;  // null = not wanted
-  RowWriter out;
+  OutputRows out;
   LookupCounts counts;  // of positions
 
-  // In a call through a cache the answers for the query's misses are collected here, for the device
-  // to spread; else they go straight to the caller's rows.
+  // In a call through a device cache, the answers to the query's misses are collected here, and the
+  // device scatters them. In other calls they go straight to the caller's rows.
   bool staged = false;
-  size_t first_miss = 0;     // a number for its first miss that is greater than those before it
-  size_t fetched_ahead = 0;  // so many of its misses L2 is asked for while the device probes
-  HostRows staged_rows;      // of all misses; without memory while none of the others is open
+  size_t first_miss = 0;     // number of its first miss; grows over the queries of the call
+  size_t fetched_ahead = 0;  // misses that L2 is asked for while the device probes
+  HostRows staged_rows;      // of all misses; no memory if no other miss is pending
   std::span<KeyStatus> staged_status;  // kUnanswered before the answer, and after it has been sent
-  size_t answered_begin = SIZE_MAX;    // what has been answered and not been sent lies in
+  size_t answered_begin = SIZE_MAX;    // answered and not yet sent: the range
   size_t answered_end = 0;             // [answered_begin, answered_end)
 
   // `place` is the index of a miss where the query is staged, else a position; `row` is in the

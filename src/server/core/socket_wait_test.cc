@@ -47,11 +47,11 @@ class UnreadWaitTest : public ::testing::Test {
   };
 
   // What a call with a time-out of 100 ms ends with that waited unread for so long.
-  absl::StatusCode Ask(Duration unread_wait, const std::string& model = "m") {
+  absl::StatusCode Ask(Duration socket_wait, const std::string& model = "m") {
     Asked asked(1, model);
     asked.call.request.timeout = milliseconds(100);
-    asked.call.request.arrival = clock_.Now() - unread_wait;
-    asked.call.request.unread_wait = unread_wait;
+    asked.call.request.arrival = clock_.Now() - socket_wait;
+    asked.call.request.socket_wait = socket_wait;
     return asked.call.Answer(engine()).code();
   }
 

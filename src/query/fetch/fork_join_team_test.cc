@@ -1,4 +1,4 @@
-#include "query/fetch/crew.h"
+#include "query/fetch/fork_join_team.h"
 
 #include <gtest/gtest.h>
 
@@ -14,10 +14,10 @@ namespace {
 
 // Counts how often each piece is done; what it counts is not atomic, so that a piece that is done
 // twice, or is not done when Close returns, is also a data race.
-class CountingWork final : public Crew::Work {
+class CountingWork final : public ForkJoinTeam::Work {
  public:
   explicit CountingWork(size_t piece_count) : done_(piece_count, 0) {}
-  void DoPiece(size_t piece) override {
+  void RunPiece(size_t piece) override {
     ++done_[piece];
     if (in_piece) in_piece();
   }
@@ -30,114 +30,114 @@ class CountingWork final : public Crew::Work {
   std::vector<int> done_;
 };
 
-TEST(CrewTest, TheCallerDoesWhatNobodyTakes) {
+TEST(ForkJoinTeamTest, TheCallerDoesWhatNobodyTakes) {
   ManualExecutor executor;
-  CrewPool crews({.executor = &executor, .helpers_max = 2});
-  const CrewLease crew = crews.Acquire();
+  ForkJoinPool teams({.executor = &executor, .helpers_max = 2});
+  const ForkJoinLease team = teams.Acquire();
   for (size_t piece_count : {0, 1, 5}) {
-    crew->Call(2);
+    team->Call(2);
     CountingWork work(piece_count);
-    crew->Open(work);
-    crew->Announce(piece_count);
-    while (crew->DoOne()) {
+    team->Open(work);
+    team->Publish(piece_count);
+    while (team->RunOne()) {
     }
-    crew->Close();
+    team->Close();
     work.ExpectAllDoneOnce();
   }
   EXPECT_EQ(executor.queued_count(), 2) << "helpers on their way are not called again";
   executor.RunAll();
 }
 
-TEST(CrewTest, AHelperTakesPiecesOfTheCallThatItMeets) {
+TEST(ForkJoinTeamTest, AHelperTakesPiecesOfTheCallThatItMeets) {
   ManualExecutor executor;
-  CrewPool crews({.executor = &executor, .helpers_max = 3});
-  const CrewLease crew = crews.Acquire();
-  crew->Call(9);
+  ForkJoinPool teams({.executor = &executor, .helpers_max = 3});
+  const ForkJoinLease team = teams.Acquire();
+  team->Call(9);
   EXPECT_EQ(executor.queued_count(), 2);
   executor.RunOne();  // too early: there are no pieces
   EXPECT_EQ(executor.queued_count(), 2) << "it has woken another one";
   CountingWork work(4);
-  crew->Open(work);
-  crew->Announce(4);
-  EXPECT_TRUE(crew->DoOne());
+  team->Open(work);
+  team->Publish(4);
+  EXPECT_TRUE(team->RunOne());
   executor.RunOne();
-  EXPECT_FALSE(crew->DoOne()) << "the helper has done the other three";
-  crew->Close();
+  EXPECT_FALSE(team->RunOne()) << "the helper has done the other three";
+  team->Close();
   work.ExpectAllDoneOnce();
   executor.RunAll();  // too late
 }
 
-TEST(CrewTest, AHelperMayComeAfterTheCrewWasReturned) {
+TEST(ForkJoinTeamTest, AHelperMayComeAfterTheCrewWasReturned) {
   ManualExecutor executor;
-  CrewPool crews({.executor = &executor, .helpers_max = 2});
-  CrewLease crew = crews.Acquire();
-  crew->Call(2);
-  crew->Close();
-  crew.reset();
-  executor.RunOne();  // nobody has the crew
-  crew = crews.Acquire();
+  ForkJoinPool teams({.executor = &executor, .helpers_max = 2});
+  ForkJoinLease team = teams.Acquire();
+  team->Call(2);
+  team->Close();
+  team.reset();
+  executor.RunOne();  // nobody has the team
+  team = teams.Acquire();
   CountingWork work(3);
-  crew->Open(work);
-  crew->Announce(3);
+  team->Open(work);
+  team->Publish(3);
   executor.RunOne();  // called by the one before, helps the next one
-  EXPECT_FALSE(crew->DoOne());
-  crew->Close();
+  EXPECT_FALSE(team->RunOne());
+  team->Close();
   work.ExpectAllDoneOnce();
 }
 
-TEST(CrewTest, CrewsThatAreLentAtATimeDiffer) {
+TEST(ForkJoinTeamTest, TeamsThatAreLentAtATimeDiffer) {
   ManualExecutor executor;
-  CrewPool crews({.executor = &executor, .helpers_max = 1});
-  CrewLease first = crews.Acquire();
-  const CrewLease second = crews.Acquire();
-  Crew* const returned = first.get();
+  ForkJoinPool teams({.executor = &executor, .helpers_max = 1});
+  ForkJoinLease first = teams.Acquire();
+  const ForkJoinLease second = teams.Acquire();
+  ForkJoinTeam* const returned = first.get();
   ASSERT_NE(returned, second.get());
   first.reset();
-  EXPECT_EQ(crews.Acquire().get(), returned) << "no third one is made";
+  EXPECT_EQ(teams.Acquire().get(), returned) << "no third one is made";
 }
 
-TEST(CrewTest, AFullQueueMeansNoHelp) {
+TEST(ForkJoinTeamTest, AFullQueueMeansNoHelp) {
   ManualExecutor executor(0, 1);
-  CrewPool crews({.executor = &executor, .helpers_max = 2});
-  const CrewLease crew = crews.Acquire();
+  ForkJoinPool teams({.executor = &executor, .helpers_max = 2});
+  const ForkJoinLease team = teams.Acquire();
   for (int call = 0; call < 2; ++call) {
-    crew->Call(2);
+    team->Call(2);
     EXPECT_EQ(executor.queued_count(), 1);
     executor.RunAll();
   }
-  crew->Close();
+  team->Close();
 }
 
-TEST(CrewTest, EveryPieceIsDoneOnceWhoeverTakesIt) {
+TEST(ForkJoinTeamTest, EveryPieceIsDoneOnceWhoeverTakesIt) {
   for (const Duration spin : {Duration::zero(), Duration(std::chrono::microseconds(100))}) {
     auto pool = *WorkerPool::Create({.name = "helpers", .thread_count = 3});
-    CrewPool crews({.executor = pool.get(), .helpers_max = 3, .spin = spin});
-    CrewLease crew = crews.Acquire();
+    ForkJoinPool teams({.executor = pool.get(), .helpers_max = 3, .spin = spin});
+    ForkJoinLease team = teams.Acquire();
     for (size_t call = 0; call < 2000; ++call) {
       if (call % 7 == 0) {  // some of the last one's helpers come to this one
-        crew.reset();
-        crew = crews.Acquire();
+        team.reset();
+        team = teams.Acquire();
       }
       const size_t piece_count = call % 20;
-      crew->Call(call % 4);
+      team->Call(call % 4);
       CountingWork work(piece_count);
-      crew->Open(work);
-      crew->Announce(piece_count);
-      if (call % 5 == 0) crew->Call(3);
-      while (crew->DoOne()) {
+      team->Open(work);
+      team->Publish(piece_count);
+      if (call % 5 == 0) team->Call(3);
+      while (team->RunOne()) {
       }
-      crew->Close();
+      team->Close();
       work.ExpectAllDoneOnce();
     }
-    pool.reset();  // its last task ends before the crews do
+    pool.reset();  // its last task ends before the teams do
   }
 }
 
 // A helper that is in the middle of a piece is waited for, however long that takes.
-TEST(CrewTest, CloseWaitsForAPieceThatIsBeingDone) {
+TEST(ForkJoinTeamTest, CloseWaitsForAPieceThatIsBeingDone) {
   auto pool = *WorkerPool::Create({.name = "helpers", .thread_count = 1});
-  CrewPool crews({.executor = pool.get(), .helpers_max = 1});
-  const CrewLease crew = crews.Acquire();
+  ForkJoinPool teams({.executor = pool.get(), .helpers_max = 1});
+  const ForkJoinLease team = teams.Acquire();
   Latch entered(1);
   Latch go_on(1);
   CountingWork work(1);
@@ -148,12 +148,12 @@ TEST(CrewTest, CloseWaitsForAPieceThatIsBeingDone) {
     go_on.WaitUntil(DeadlineAfter(RealClock(), std::chrono::milliseconds(2)));
     done = true;
   };
-  crew->Open(work);
-  crew->Announce(1);
-  crew->Call(1);
+  team->Open(work);
+  team->Publish(1);
+  team->Call(1);
   ASSERT_TRUE(entered.WaitUntil(kNoDeadline));
-  EXPECT_FALSE(crew->DoOne());
-  crew->Close();
+  EXPECT_FALSE(team->RunOne());
+  team->Close();
   EXPECT_TRUE(done);
   work.ExpectAllDoneOnce();
   go_on.CountDown();

@@ -1,22 +1,24 @@
-// The file system as RocksDB sees it under a store that is open for writing: it keeps from RocksDB
-// the errors that RocksDB 7.8.3 can't bear.
+// Shields RocksDB from errors of its write-ahead log (WAL): the file system that RocksDB uses under
+// a store that is open for writing.
 //
-// Debian's build has its assertions on, and some of them do not hold after an error of a disk: one
-// that the log met ends the process at the next write, or in a flush that runs beside it. So
-// RocksDB never sees an error of its write-ahead log. What could not be written is kept, and so is
-// the file, until Settle has written it at the place where it belongs; a sync that failed is owed
-// likewise. The store asks after each write whether something is owed and then reports the error
-// itself (Database::Write), and it syncs the log by SyncLogs, not by RocksDB, whose own way writes
-// the MANIFEST in the middle of a write and does not bear that to fail. While something is owed the
-// MANIFEST is not written: nothing counts as flushed, nor a log as synced, before the log is whole.
+// RocksDB 7.8.3, as Debian builds it, has assertions that do not hold after a failed write or sync
+// of the WAL: the process ends at the next write, or in a flush beside it. So this file system
+// reports such errors as success:
 //
-// All other errors pass, without the marks by which RocksDB would choose its own way to recover:
-// see background_errors.h. And while it is not certain which MANIFEST the next open will read, and
-// up to where, no file that it may name is deleted: RocksDB takes files away that a failed change
-// of the MANIFEST has named, though the change may have reached the disk.
+//   - A failed append is kept in memory, together with the open file. A failed sync is remembered.
+//   - pending() says so. The store checks it after each write, and returns the error itself.
+//   - Flush() writes and syncs what is pending, each byte to its place in the file.
+//   - The MANIFEST is written only after a successful Flush: nothing counts as flushed before the
+//     WAL is complete.
+//   - The store syncs the WAL by SyncLogs. RocksDB's own way writes the MANIFEST in the middle of a
+//     write, and does not survive a failure there.
 //
-// Thread-safe. Memory: what writes that were under way have left unwritten, since a store begins no
-// write while something is owed.
+// Other errors reach RocksDB without the marks by which it would choose its own recovery; see
+// background_errors.h. After a failed write of the MANIFEST, either the old or the new one may be
+// read at the next open. Until that is certain, no file that either may name is deleted.
+//
+// Thread-safe. Memory: the unwritten bytes of the writes that were running when the WAL failed. The
+// store begins no other write while something is pending.
 #pragma once
 
 #include <rocksdb/file_system.h>
@@ -32,20 +34,20 @@
 
 namespace hps {
 
-// One write-ahead log and what is owed to it.
-struct KeptLog;
+// One WAL file, and what is pending for it.
+struct BufferedWal;
 
-class StoreFileSystem final : public rocksdb::FileSystemWrapper {
+class WalErrorShield final : public rocksdb::FileSystemWrapper {
  public:
   // Files whose path begins with `staging` are read only to be taken over: see staged_file.h.
-  StoreFileSystem(const std::shared_ptr<rocksdb::FileSystem>& target, std::string staging);
-  ~StoreFileSystem() override;
+  WalErrorShield(const std::shared_ptr<rocksdb::FileSystem>& target, std::string staging);
+  ~WalErrorShield() override;
 
-  // Whether nothing is owed.
-  bool settled() const { return settled_count_.load() == owing_count_.load(); }
-  // Writes and syncs what is owed. Errors: as the file system's; what failed stays owed.
-  rocksdb::IOStatus Settle();
-  // Makes durable what the logs hold. Errors: as the file system's; the sync is then owed.
+  // Whether bytes or syncs of a WAL are pending.
+  bool pending() const { return flushed_count_.load() != error_count_.load(); }
+  // Writes and syncs what is pending. Errors: those of the file system; the rest stays pending.
+  rocksdb::IOStatus Flush();
+  // Syncs all WAL files. Errors: those of the file system; the sync is then pending.
   rocksdb::IOStatus SyncLogs();
   // How many syncs of logs have failed so far. After one the system may have dropped what it could
   // not write, so a later sync that succeeds proves nothing about it: what the logs hold must
@@ -53,9 +55,9 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper {
   uint64_t sync_failures() const { return sync_failures_.load(); }
 
   // The error as RocksDB shall see it.
-  static rocksdb::IOStatus Passing(rocksdb::IOStatus status);
+  static rocksdb::IOStatus Downgrade(rocksdb::IOStatus status);
 
-  const char* Name() const override { return "StoreFileSystem"; }
+  const char* Name() const override { return "WalErrorShield"; }
 
   rocksdb::IOStatus NewSequentialFile(const std::string& path, const rocksdb::FileOptions& options,
                                       std::unique_ptr<rocksdb::FSSequentialFile>* file,
@@ -87,28 +89,28 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper {
                                 rocksdb::IODebugContext* debug) override;
 
   // For the files that it opens.
-  void NoteOwing() { owing_count_.fetch_add(1); }
+  void NoteError() { error_count_.fetch_add(1); }
   void NoteSyncFailure() { sync_failures_.fetch_add(1); }
   void Forget(const std::string& path);
   // RocksDB writes another MANIFEST after an error of the last one, and then CURRENT, which names
   // it. In between, and before, either may be the one that counts.
-  void NoteManifestInDoubt();
-  void NoteManifestNamed();
+  void NoteManifestUnconfirmed();
+  void NoteManifestConfirmed();
 
  private:
-  std::vector<std::shared_ptr<KeptLog>> Logs() const;
-  rocksdb::IOStatus SyncLog(KeptLog& log);
-  bool KeepsForManifest(const std::string& path);
+  std::vector<std::shared_ptr<BufferedWal>> Logs() const;
+  rocksdb::IOStatus SyncLog(BufferedWal& log);
+  bool DefersDelete(const std::string& path);
 
   const std::shared_ptr<rocksdb::FileSystem> shared_target_;
   const std::string staging_;
   mutable Mutex mutex_;  // taken after a log's own
-  std::map<std::string, std::shared_ptr<KeptLog>> logs_ HPS_GUARDED_BY(mutex_);  // by path
-  std::atomic<uint64_t> owing_count_{0};    // of errors after which something was owed
-  std::atomic<uint64_t> settled_count_{0};  // ... and how many of them are made good
+  std::map<std::string, std::shared_ptr<BufferedWal>> logs_ HPS_GUARDED_BY(mutex_);  // by path
+  std::atomic<uint64_t> error_count_{0};    // WAL errors that left something pending
+  std::atomic<uint64_t> flushed_count_{0};  // how many of them Flush has repaired
   std::atomic<uint64_t> sync_failures_{0};
-  bool manifest_in_doubt_ HPS_GUARDED_BY(mutex_) = false;
-  std::vector<std::string> undeleted_ HPS_GUARDED_BY(mutex_);  // since then
+  bool manifest_unconfirmed_ HPS_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> deferred_deletes_ HPS_GUARDED_BY(mutex_);  // since then
 };
 
 }  // namespace hps

@@ -1,4 +1,4 @@
-#include "query/fetch/crew.h"
+#include "query/fetch/fork_join_team.h"
 
 #include <algorithm>
 
@@ -18,14 +18,14 @@ constexpr size_t kWokenByEach = 2;
 
 }  // namespace
 
-Crew::Crew(CrewPool& pool)
+ForkJoinTeam::ForkJoinTeam(ForkJoinPool& pool)
     : pool_(pool),
       helpers_max_(pool.options_.helpers_max),
       helpers_(new Helper[pool.options_.helpers_max]) {
-  for (size_t i = 0; i < helpers_max_; ++i) helpers_[i].crew = this;
+  for (size_t i = 0; i < helpers_max_; ++i) helpers_[i].team = this;
 }
 
-void Crew::Call(size_t helper_count) {
+void ForkJoinTeam::Call(size_t helper_count) {
   if (helper_count == 0) return;
   called_.store(true, std::memory_order_seq_cst);
   wanted_count_.store(std::min(helper_count, helpers_max_), std::memory_order_relaxed);
@@ -33,7 +33,7 @@ void Crew::Call(size_t helper_count) {
   Wake(kWokenByEach);
 }
 
-void Crew::Wake(size_t helper_count) {
+void ForkJoinTeam::Wake(size_t helper_count) {
   while (helper_count > 0 && called_.load(std::memory_order_relaxed)) {
     const size_t next = next_helper_.fetch_add(1, std::memory_order_relaxed);
     if (next >= wanted_count_.load(std::memory_order_relaxed)) return;
@@ -52,7 +52,7 @@ void Crew::Wake(size_t helper_count) {
   }
 }
 
-void Crew::Open(Work& work) {
+void ForkJoinTeam::Open(Work& work) {
   HPS_CHECK(work_.load(std::memory_order_relaxed) == nullptr);
   const TimePoint now = RealClock().Now();
   // Where this call came soon after the last one, the next one is expected to.
@@ -64,22 +64,22 @@ void Crew::Open(Work& work) {
   work_.store(&work, std::memory_order_seq_cst);
 }
 
-void Crew::Announce(size_t piece_count) {
+void ForkJoinTeam::Publish(size_t piece_count) {
   piece_count_.store(piece_count, std::memory_order_release);
 }
 
-bool Crew::DoOneOf(Work& work) {
+bool ForkJoinTeam::RunOneOf(Work& work) {
   size_t piece = next_piece_.load(std::memory_order_relaxed);
   do {
     if (piece >= piece_count_.load(std::memory_order_acquire)) return false;
   } while (!next_piece_.compare_exchange_weak(piece, piece + 1, std::memory_order_relaxed));
-  work.DoPiece(piece);
+  work.RunPiece(piece);
   return true;
 }
 
 // Who has entered before the work is taken away is waited for; who enters later sees no work:
 // both sides write, then read, all of it sequentially consistent.
-void Crew::Close() {
+void ForkJoinTeam::Close() {
   called_.store(false, std::memory_order_seq_cst);
   if (is_open()) closed_at_ = RealClock().Now();
   work_.store(nullptr, std::memory_order_seq_cst);
@@ -93,23 +93,23 @@ void Crew::Close() {
   closing_.store(false, std::memory_order_seq_cst);
 }
 
-void Crew::Helper::Run() {
-  crew->queued_count_.fetch_sub(1, std::memory_order_relaxed);
-  crew->Wake(kWokenByEach);
-  crew->Help();
+void ForkJoinTeam::Helper::Run() {
+  team->queued_count_.fetch_sub(1, std::memory_order_relaxed);
+  team->Wake(kWokenByEach);
+  team->Help();
   busy.store(false, std::memory_order_release);
 }
 
-void Crew::Help() {
+void ForkJoinTeam::Help() {
   while (AwaitWork() && TakePieces()) {
   }
 }
 
-bool Crew::IsKeepingOthersWaiting() const {
+bool ForkJoinTeam::IsKeepingOthersWaiting() const {
   return pool_.options_.executor->queued_count() > queued_count_.load(std::memory_order_relaxed);
 }
 
-bool Crew::AwaitWork() {
+bool ForkJoinTeam::AwaitWork() {
   SpinLimit limit(pool_.options_.spin);
   while (work_.load(std::memory_order_seq_cst) == nullptr) {
     const bool wanted =
@@ -119,13 +119,13 @@ bool Crew::AwaitWork() {
   return true;
 }
 
-bool Crew::TakePieces() {
+bool ForkJoinTeam::TakePieces() {
   bool stays = true;
   inside_count_.fetch_add(1, std::memory_order_seq_cst);
   Work* const open = work_.load(std::memory_order_seq_cst);
   const auto is_open = [&] { return work_.load(std::memory_order_relaxed) == open; };
   while (open != nullptr && stays && is_open()) {
-    if (DoOneOf(*open)) continue;
+    if (RunOneOf(*open)) continue;
     SpinLimit limit(pool_.options_.spin);
     while (stays && is_open() &&
            next_piece_.load(std::memory_order_relaxed) >=
@@ -141,26 +141,26 @@ bool Crew::TakePieces() {
   return stays;
 }
 
-void ReturnCrew::operator()(Crew* crew) const {
-  HPS_CHECK(crew->work_.load(std::memory_order_relaxed) == nullptr);
-  crew->pool_.Return(crew);
+void ReturnForkJoinTeam::operator()(ForkJoinTeam* team) const {
+  HPS_CHECK(team->work_.load(std::memory_order_relaxed) == nullptr);
+  team->pool_.Return(team);
 }
 
-CrewLease CrewPool::Acquire() {
+ForkJoinLease ForkJoinPool::Acquire() {
   MutexLock lock(mutex_);
   if (free_.empty()) {
-    free_.reserve(crews_.size() + 1);
-    crews_.push_back(std::unique_ptr<Crew>(new Crew(*this)));
-    free_.push_back(crews_.back().get());
+    free_.reserve(teams_.size() + 1);
+    teams_.push_back(std::unique_ptr<ForkJoinTeam>(new ForkJoinTeam(*this)));
+    free_.push_back(teams_.back().get());
   }
-  Crew* const crew = free_.back();
+  ForkJoinTeam* const team = free_.back();
   free_.pop_back();
-  return CrewLease(crew);
+  return ForkJoinLease(team);
 }
 
-void CrewPool::Return(Crew* crew) {
+void ForkJoinPool::Return(ForkJoinTeam* team) {
   MutexLock lock(mutex_);
-  free_.push_back(crew);
+  free_.push_back(team);
 }
 
 }  // namespace hps

@@ -1,4 +1,4 @@
-#include "server/core/prepared_call.h"
+#include "server/core/call_state.h"
 
 #include <cstring>
 
@@ -6,7 +6,7 @@
 
 namespace hps::server {
 
-InferenceCall::InferenceCall() : prepared_(std::make_unique<PreparedCall>(*this)) {}
+InferenceCall::InferenceCall() : prepared_(std::make_unique<CallState>(*this)) {}
 
 InferenceCall::~InferenceCall() { prepared_->Reset(); }
 
@@ -20,7 +20,7 @@ void InferenceCall::Reset() {
   prepared_->Reset();
   request.protocol = Protocol::kHttp;
   request.arrival = TimePoint();
-  request.unread_wait = Duration();
+  request.socket_wait = Duration();
   request.model = request.version = request.id = std::string_view();
   request.timeout = Duration();
   request.body_bytes = 0;
@@ -30,7 +30,7 @@ void InferenceCall::Reset() {
   ClearTensorList(&outputs);
 }
 
-void PreparedCall::Reset() {
+void CallState::Reset() {
   if (model == nullptr) return;
   if (answered) {
     const TimePoint now = clock->Now();
@@ -48,7 +48,7 @@ void PreparedCall::Reset() {
   model = nullptr;
 }
 
-void PreparedCall::CopyJointOutputs() {
+void CallState::CopyJointOutputs() {
   const auto at = [this](const OutputPlace& place) {
     return call->outputs[place.output].data + place.offset_bytes;
   };
@@ -60,7 +60,7 @@ void PreparedCall::CopyJointOutputs() {
   }
 }
 
-void PreparedCall::Finish(const absl::Status& status) {
+void CallState::Finish(const absl::Status& status) {
   done_at = clock->Now();
   answered = status.ok();
   if (answered) {
@@ -72,8 +72,8 @@ void PreparedCall::Finish(const absl::Status& status) {
   call->OnDone(status);
 }
 
-const CallEnds& CallEnds::Get() {
-  static const CallEnds ends = {
+const TerminalStatuses& TerminalStatuses::Get() {
+  static const TerminalStatuses ends = {
       .cancelled = absl::CancelledError("the client gave the request up, or the server cut it off"),
       .late_in_queue = absl::DeadlineExceededError("the deadline passed before the lookup began"),
       .late_in_lookup = absl::DeadlineExceededError("the rows had not all come by the deadline"),
