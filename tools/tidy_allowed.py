@@ -67,6 +67,7 @@ UNTESTED = {
     "src/server/grpc_codec/fuzz_main.cc":
         "the entry point of libFuzzer; fuzz_replay_test.cc replays",
     "src/server/grpc/fuzz_main.cc": "the entry points of libFuzzer; fuzz_replay_test.cc replays",
+    "src/server/pages/fuzz_main.cc": "the entry point of libFuzzer; key_lookup_test.cc replays",
     "src/server/http/fuzz_main.cc": "the entry point of libFuzzer; fuzz_replay_test.cc replays",
     "src/base/clock.cc": "reads the system's clock; every timed test uses it",
     "src/base/macros.cc": "ends the process; macros are used by every test",
@@ -103,7 +104,7 @@ TESTED_BY = {
     "src/model/config_test.cc": ["server_settings"],
     "src/server/core/inference_engine_test.cc": ["server_model"],
     "src/server/grpc/grpc_protocol_test.cc": ["grpc_connection_calls"],
-    "src/server/http/connection_test.cc": ["connection_answer", "src/server/net/event_loop"],
+    "src/server/http/http_connection_test.cc": ["http_call", "src/server/net/event_loop"],
     "src/server/http/credentials_test.cc": ["src/server/net/tls", "src/server/net/transport"],
     "src/server/pages/metrics_test.cc": ["snapshot"],
     "tests/cli/serve_test.py": ["src/server/server"],

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,15 +44,39 @@ rocksdb::ReadOptions WholeTableOptions() {
   return options;
 }
 
+// An open database with its column families; RocksDB wants these given back first.
+class ForeignDatabase {
+ public:
+  ForeignDatabase(std::unique_ptr<rocksdb::DB> db,
+                  std::vector<rocksdb::ColumnFamilyHandle*> families)
+      : db_(std::move(db)), families_(std::move(families)) {}
+  ~ForeignDatabase() {
+    for (rocksdb::ColumnFamilyHandle* family : families_) {
+      db_->DestroyColumnFamilyHandle(family).PermitUncheckedError();
+    }
+  }
+  ForeignDatabase(const ForeignDatabase&) = delete;
+  ForeignDatabase& operator=(const ForeignDatabase&) = delete;
+
+  std::span<rocksdb::ColumnFamilyHandle* const> families() const { return families_; }
+  std::unique_ptr<rocksdb::Iterator> Scan(rocksdb::ColumnFamilyHandle* family) const {
+    return std::unique_ptr<rocksdb::Iterator>(db_->NewIterator(WholeTableOptions(), family));
+  }
+
+ private:
+  const std::unique_ptr<rocksdb::DB> db_;
+  const std::vector<rocksdb::ColumnFamilyHandle*> families_;
+};
+
 class HugectrTable final : public ForeignTable {
  public:
-  HugectrTable(std::shared_ptr<rocksdb::DB> db, rocksdb::ColumnFamilyHandle* family,
+  HugectrTable(std::shared_ptr<ForeignDatabase> db, rocksdb::ColumnFamilyHandle* family,
                std::string what)
       : db_(std::move(db)), family_(family), what_(std::move(what)) {}
 
   // Counts the rows, and compares the sizes of all keys and rows with those of the first.
   absl::Status Count() {
-    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(WholeTableOptions(), family_));
+    const std::unique_ptr<rocksdb::Iterator> it = db_->Scan(family_);
     for (it->SeekToFirst(); it->Valid(); it->Next(), ++row_count_) {
       if (row_count_ == 0) {
         key_bytes_ = it->key().size();
@@ -79,7 +104,7 @@ class HugectrTable final : public ForeignTable {
     const size_t count = keys.empty() && row_bytes_ > 0 ? rows.size() / row_bytes_ : keys.size();
     if (count == 0) return absl::OkStatus();
     HPS_CHECK(first_row <= row_count_ && count <= row_count_ - first_row);
-    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(WholeTableOptions(), family_));
+    const std::unique_ptr<rocksdb::Iterator> it = db_->Scan(family_);
     it->Seek({anchors_[first_row / kAnchorRows].data(), key_bytes_});
     for (uint64_t skipped = first_row % kAnchorRows; skipped > 0 && it->Valid(); --skipped) {
       it->Next();
@@ -115,7 +140,7 @@ class HugectrTable final : public ForeignTable {
                                      : Key{LoadLittleEndian<uint32_t>(key.data())};
   }
 
-  const std::shared_ptr<rocksdb::DB> db_;
+  const std::shared_ptr<ForeignDatabase> db_;
   rocksdb::ColumnFamilyHandle* const family_;
   const std::string what_;  // for messages
   uint64_t row_count_ = 0;
@@ -126,7 +151,7 @@ class HugectrTable final : public ForeignTable {
 
 class HugectrStore final : public ForeignStore {
  public:
-  HugectrStore(std::string path, std::shared_ptr<rocksdb::DB> db,
+  HugectrStore(std::string path, std::shared_ptr<ForeignDatabase> db,
                std::map<std::string, rocksdb::ColumnFamilyHandle*> families)
       : path_(std::move(path)), db_(std::move(db)), families_(std::move(families)) {
     for (const auto& [table, family] : families_) tables_.push_back(table);
@@ -148,7 +173,7 @@ class HugectrStore final : public ForeignStore {
 
  private:
   const std::string path_;
-  const std::shared_ptr<rocksdb::DB> db_;
+  const std::shared_ptr<ForeignDatabase> db_;
   const std::map<std::string, rocksdb::ColumnFamilyHandle*> families_;  // by table
   std::vector<std::string> tables_;
 };
@@ -178,14 +203,10 @@ absl::StatusOr<std::unique_ptr<ForeignStore>> OpenHugectrStore(const std::string
   rocksdb::DB* opened = nullptr;
   HPS_RETURN_IF_ERROR(FromReadStatus(
       rocksdb::DB::OpenForReadOnly(options, path, descriptors, &handles, &opened), path));
-  std::shared_ptr<rocksdb::DB> db(opened, [handles](rocksdb::DB* closing) {
-    for (rocksdb::ColumnFamilyHandle* handle : handles) {
-      closing->DestroyColumnFamilyHandle(handle).PermitUncheckedError();
-    }
-    delete closing;
-  });
+  auto db =
+      std::make_shared<ForeignDatabase>(std::unique_ptr<rocksdb::DB>(opened), std::move(handles));
   std::map<std::string, rocksdb::ColumnFamilyHandle*> families;
-  for (rocksdb::ColumnFamilyHandle* handle : handles) {
+  for (rocksdb::ColumnFamilyHandle* const handle : db->families()) {
     if (auto table = TableOfFamily(handle->GetName())) families[*table] = handle;
   }
   if (families.empty()) {

@@ -34,7 +34,7 @@ TEST_F(ServerCoreTest, AnswersByTable) {
   call.AddTensor("item", Datatype::kUint64, {1, 2}, std::as_bytes(std::span(items)));
   ASSERT_TRUE(call.Answer(world_.inference()).ok()) << call.status();
   ASSERT_EQ(call.outputs.size(), 2u);
-  EXPECT_EQ(call.model_version, "1");
+  EXPECT_EQ(call.model_version, "2");  // one for each import
   EXPECT_EQ(call.outputs[0].name, "user");
   EXPECT_THAT(call.outputs[0].shape.values(), ::testing::ElementsAre(4, 4));
   EXPECT_THAT(call.outputs[1].shape.values(), ::testing::ElementsAre(1, 2, 8));

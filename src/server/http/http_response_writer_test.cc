@@ -1,0 +1,97 @@
+#include "server/http/http_response_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <string>
+
+#include "base/bytes.h"
+#include "server/http/test_http_world.h"
+
+namespace hps::server {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class HttpResponseWriterTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    transport_.Open(ends[0], nullptr);
+    client_.Open(ends[1], nullptr);
+  }
+  std::string Received() {
+    std::string all;
+    std::array<std::byte, 4096> piece;
+    for (;;) {
+      const IoResult result = client_.Read(piece);
+      if (result.bytes == 0) return all;
+      all.append(AsText(std::span(piece).first(result.bytes)));
+    }
+  }
+  std::string Written(const HttpResponseHead& head) {
+    writer_.Begin(head);
+    EXPECT_EQ(writer_.Write(transport_), IoState::kDone);
+    writer_.Clear();
+    return Received();
+  }
+
+  FakeInference inference_;
+  BufferPool pool_{uint64_t{8} << 20, 0};
+  HttpResponseWriter writer_{pool_, inference_};
+  Transport transport_;
+  Transport client_;
+};
+
+TEST_F(HttpResponseWriterTest, WritesFieldsAndPieces) {
+  writer_.text() = "{}";
+  writer_.AddPiece(AsBytes(std::string_view(writer_.text())));
+  writer_.AddPiece({});
+  writer_.AddPiece(AsBytes(std::string_view("rows")));
+  EXPECT_EQ(Written({.content_type = "a/b", .extra_fields = "X: y\r\n"}),
+            "HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nContent-Length: 6\r\nX: y\r\n\r\n{}rows");
+  EXPECT_EQ(Written({.code = 404, .content_type = "a/b", .is_1_0 = true}),
+            "HTTP/1.1 404 Not Found\r\nContent-Type: a/b\r\nContent-Length: 0\r\n"
+            "Connection: keep-alive\r\n\r\n")
+      << "nothing of the last response is left";
+  writer_.AddApiAnswer({.content_type = "a/b", .text = "answer", .fixed = {}});
+  EXPECT_THAT(Written({.content_type = "a/b", .has_body = false, .close = true}),
+              EndsWith("Content-Length: 6\r\nConnection: close\r\n\r\n"));
+}
+
+TEST_F(HttpResponseWriterTest, PacksWhatGetsSmallerAndGivesAllBack) {
+  writer_.text() = std::string(100'000, 'x');
+  writer_.AddPiece(AsBytes(std::string_view(writer_.text())));
+  const std::string packed = Written({.content_type = "a/b", .accepted_coding = Coding::kGzip});
+  EXPECT_THAT(packed, HasSubstr("Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"));
+  EXPECT_LT(packed.size(), 2000u);
+  EXPECT_EQ(pool_.lent_bytes(), 0u);
+  EXPECT_EQ(inference_.admission.bytes_in_flight(), 0u);
+
+  writer_.AddPiece(AsBytes(std::string_view("short")));
+  EXPECT_THAT(Written({.content_type = "a/b", .accepted_coding = Coding::kGzip}),
+              Not(HasSubstr("Content-Encoding")));
+}
+
+TEST_F(HttpResponseWriterTest, GoesOnWhereTheSocketWasFull) {
+  const std::string body(4 << 20, 'z');
+  writer_.AddPiece(AsBytes(std::string_view(body)));
+  writer_.Begin({.content_type = "a/b"});
+  std::string all;
+  IoState state = IoState::kBlocked;
+  while (state == IoState::kBlocked) {
+    state = writer_.Write(transport_);
+    all += Received();
+  }
+  EXPECT_EQ(state, IoState::kDone);
+  EXPECT_THAT(all, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_TRUE(all.ends_with("\r\n\r\n" + body));
+}
+
+}  // namespace
+}  // namespace hps::server
