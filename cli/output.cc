@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 
 namespace hps::cli {
 namespace {
@@ -26,7 +27,7 @@ void Output::Line(std::string_view line) {
 }
 
 void Output::Warn(std::string_view line) {
-  const std::string shown = OneLine(line) + "\n";
+  const std::string shown = PrintableText(line) + "\n";
   std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
@@ -51,7 +52,7 @@ void Output::Publish() {
 
 absl::Status Output::Finish(absl::Status status) {
   const auto code = absl::StatusCodeToString(status.code());
-  const std::string message = OneLine({status.message().data(), status.message().size()});
+  const std::string message = PrintableText({status.message().data(), status.message().size()});
   if (json_ && !replaced_) {
     if (!status.ok()) {
       writer_.Name("error").BeginObject();
@@ -65,26 +66,6 @@ absl::Status Output::Finish(absl::Status status) {
   if (status.ok() && failed_) return Finish(absl::UnavailableError("stdout can't be written"));
   if (!status.ok()) std::fprintf(stderr, "hps: %s: %s\n", code.c_str(), message.c_str());
   return status;
-}
-
-std::string OneLine(std::string_view text) {
-  std::string line;
-  while (!text.empty()) {
-    const size_t bytes = Utf8SequenceBytes(text);
-    const auto first = static_cast<unsigned char>(text[0]);
-    const bool is_control =
-        first < ' ' || first == 0x7f ||
-        (bytes == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
-    if (bytes == 0) {
-      line += '?';
-    } else if (is_control) {
-      line += ' ';
-    } else {
-      line.append(text.substr(0, bytes));
-    }
-    text.remove_prefix(bytes == 0 ? 1 : bytes);
-  }
-  return line;
 }
 
 std::string Fixed(double value, int digits) {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "cli/json_writer.h"
+#include "base/json_writer.h"
 
 namespace hps::cli {
 
@@ -50,10 +50,6 @@ class Output {
   bool failed_ = false;
   JsonWriter writer_;
 };
-
-// `text` as a terminal may show it, whatever it holds: control characters become blanks, bytes that
-// are no UTF-8 question marks. Errors quote what damaged files hold.
-std::string OneLine(std::string_view text);
 
 // A number of bytes for people: "3.2 MiB".
 std::string ReadableBytes(double bytes);

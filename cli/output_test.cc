@@ -5,16 +5,13 @@
 namespace hps::cli {
 namespace {
 
-TEST(OutputTest, OneLineShowsNothingThatATerminalWouldObey) {
-  EXPECT_EQ(OneLine("plain, \xc3\xa9 and \xf0\x9f\x90\x98"),
-            "plain, \xc3\xa9 and \xf0\x9f\x90\x98");
-  EXPECT_EQ(OneLine("a\nb\x1b[2J\x7f"), "a b [2J ");
-  EXPECT_EQ(OneLine("\xc2\x9b"), " ");  // a terminal's escape in one character
-  EXPECT_EQ(OneLine("MANIFEST-0\xb0"
-                    "5"),
-            "MANIFEST-0?5");
-  EXPECT_EQ(OneLine("cut \xe2\x82"), "cut ??");
-  EXPECT_EQ(OneLine(""), "");
+TEST(OutputTest, NumbersForPeopleHaveOneDigitBehindThePoint) {
+  EXPECT_EQ(ReadableBytes(0), "0 B");
+  EXPECT_EQ(ReadableBytes(1023), "1023 B");
+  EXPECT_EQ(ReadableBytes(3'355'443), "3.2 MiB");
+  EXPECT_EQ(ReadableCount(999), "999");
+  EXPECT_EQ(ReadableCount(1'200'000), "1.2 M");
+  EXPECT_EQ(Fixed(2.345, 2), "2.35");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "hps/store.h"
@@ -71,7 +72,7 @@ void PrintWaiting(const std::vector<PendingImport>& waiting, Output& output) {
   for (const PendingImport& import : waiting) {
     for (const TableInfo& table : import.tables) PrintTable("staged ", table, output);
     if (!import.problem.empty())
-      output.Line(OneLine("staged, but can't be read: " + import.problem));
+      output.Line(PrintableText("staged, but can't be read: " + import.problem));
   }
 }
 
@@ -137,7 +138,7 @@ absl::Status RunVerify(const VerifyArguments& arguments, const Config& config, O
   if (output.is_json()) {
     WriteReport(*report, seconds, output.json());
   } else {
-    for (const Damage& damage : report->damage) output.Line(OneLine(Describe(damage)));
+    for (const Damage& damage : report->damage) output.Line(PrintableText(Describe(damage)));
     output.Line(absl::StrCat(report->tables, " tables, ", report->rows, " rows, ",
                              report->rows_lost, " lost, ",
                              ReadableBytes(static_cast<double>(report->bytes)), " read in ",

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/json_writer.h"
+#include "base/json_writer.h"
 
 namespace hps::cli {
 

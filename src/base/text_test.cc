@@ -34,6 +34,9 @@ TEST(TextTest, BytesThatAreNoUtf8AreReplacedOneByOne) {
   EXPECT_EQ(PrintableText("\xed\xa0\x80"), "???");       // half a surrogate pair
   EXPECT_EQ(PrintableText("\xf4\x90\x80\x80"), "????");  // above U+10FFFF
   EXPECT_EQ(PrintableText("\xe2(\xa1"), "?(?");
+  EXPECT_EQ(PrintableText("MANIFEST-0\xb0"
+                          "5"),
+            "MANIFEST-0?5");  // of a damaged file
 }
 
 TEST(TextTest, JsonStringsEscapeWhatJsonMustNotHold) {

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/json_writer.h"
 #include "base/macros.h"
 #include "server/core/server_identity.h"
 #include "server/http/json_reader.h"
-#include "server/http/json_writer.h"
 
 namespace hps::server {
 namespace {
@@ -30,9 +30,9 @@ ApiAnswer ServerMetadata() {
   json.BeginObject();
   json.Member("name", kServerName);
   json.Member("version", ServerVersion());
-  json.Key("extensions");
+  json.Name("extensions");
   json.BeginArray();
-  for (const std::string_view extension : kServerExtensions) json.String(extension);
+  for (const std::string_view extension : kServerExtensions) json.Value(extension);
   json.EndArray();
   json.EndObject();
   return answer;
@@ -40,15 +40,15 @@ ApiAnswer ServerMetadata() {
 
 void WriteTensors(std::string_view key, const std::vector<TensorMetadata>& tensors,
                   JsonWriter& json) {
-  json.Key(key);
+  json.Name(key);
   json.BeginArray();
   for (const TensorMetadata& tensor : tensors) {
     json.BeginObject();
     json.Member("name", tensor.name);
     json.Member("datatype", DatatypeName(tensor.datatype));
-    json.Key("shape");
+    json.Name("shape");
     json.BeginArray();
-    for (const int64_t dim : tensor.shape) json.Number(dim);
+    for (const int64_t dim : tensor.shape) json.Value(dim);
     json.EndArray();
     json.EndObject();
   }
@@ -60,9 +60,9 @@ ApiAnswer MetadataAnswer(const ModelMetadata& model) {
   JsonWriter json(&answer.text);
   json.BeginObject();
   json.Member("name", model.name);
-  json.Key("versions");
+  json.Name("versions");
   json.BeginArray();
-  json.String(model.version);
+  json.Value(model.version);
   json.EndArray();
   json.Member("platform", kModelPlatform);
   WriteTensors("inputs", model.inputs, json);
@@ -80,16 +80,16 @@ std::string ConfigDatatype(Datatype datatype) {
 void WriteConfigTensors(std::string_view key, const std::vector<TensorMetadata>& tensors,
                         JsonWriter& json) {
   const bool is_input = key == "input";
-  json.Key(key);
+  json.Name(key);
   json.BeginArray();
   for (const TensorMetadata& tensor : tensors) {
     json.BeginObject();
     json.Member("name", tensor.name);
     json.Member("data_type", ConfigDatatype(tensor.datatype));
     if (is_input) json.Member("format", std::string_view("FORMAT_NONE"));
-    json.Key("dims");
+    json.Name("dims");
     json.BeginArray();
-    for (const int64_t dim : tensor.shape) json.Number(dim);
+    for (const int64_t dim : tensor.shape) json.Value(dim);
     json.EndArray();
     json.Member("is_shape_tensor", false);
     // A request brings its tables' keys one way or the other, so each input alone is optional.
@@ -107,9 +107,9 @@ ApiAnswer ConfigAnswer(const ModelMetadata& model) {
   json.Member("name", model.name);
   json.Member("platform", std::string_view());
   json.Member("backend", kModelBackend);
-  json.Key("version_policy");
+  json.Name("version_policy");
   json.BeginObject();
-  json.Key("latest");
+  json.Name("latest");
   json.BeginObject();
   json.Member("num_versions", 1);
   json.EndObject();
@@ -119,17 +119,17 @@ ApiAnswer ConfigAnswer(const ModelMetadata& model) {
   WriteConfigTensors("output", model.outputs, json);
   for (const std::string_view key :
        {"batch_input", "batch_output", "instance_group", "model_warmup"}) {
-    json.Key(key);
+    json.Name(key);
     json.BeginArray();
     json.EndArray();
   }
   for (const std::string_view key : {"cc_model_filenames", "metric_tags", "parameters"}) {
-    json.Key(key);
+    json.Name(key);
     json.BeginObject();
     json.EndObject();
   }
   json.Member("default_model_filename", std::string_view());
-  json.Key("model_transaction_policy");
+  json.Name("model_transaction_policy");
   json.BeginObject();
   json.Member("decoupled", false);
   json.EndObject();
@@ -138,7 +138,7 @@ ApiAnswer ConfigAnswer(const ModelMetadata& model) {
 }
 
 void WriteDuration(std::string_view key, uint64_t count, uint64_t ns, JsonWriter& json) {
-  json.Key(key);
+  json.Name(key);
   json.BeginObject();
   json.Member("count", count);
   json.Member("ns", ns);
@@ -161,7 +161,7 @@ void WriteStatistics(const ModelServerStatistics& model, JsonWriter& json) {
   json.Member("last_inference", model.last_request_unix_ms);
   json.Member("inference_count", model.requests);
   json.Member("execution_count", model.batches);
-  json.Key("inference_stats");
+  json.Name("inference_stats");
   json.BeginObject();
   WriteStage("success", model, Stage::kTotal, json);
   WriteDuration("fail", model.requests_failed, model.failed_ns, json);
@@ -172,10 +172,10 @@ void WriteStatistics(const ModelServerStatistics& model, JsonWriter& json) {
   WriteDuration("cache_hit", 0, 0, json);
   WriteDuration("cache_miss", 0, 0, json);
   json.EndObject();
-  json.Key("response_stats");
+  json.Name("response_stats");
   json.BeginObject();
   json.EndObject();
-  json.Key("batch_stats");
+  json.Name("batch_stats");
   json.BeginArray();
   for (size_t i = 0; i < model.batch_sizes.size(); ++i) {
     const auto& [calls, lookups] = model.batch_sizes[i];
@@ -187,7 +187,7 @@ void WriteStatistics(const ModelServerStatistics& model, JsonWriter& json) {
     json.EndObject();
   }
   json.EndArray();
-  json.Key("memory_usage");
+  json.Name("memory_usage");
   json.BeginArray();
   json.EndArray();
   json.EndObject();
@@ -197,7 +197,7 @@ ApiAnswer StatisticsAnswer(const ServerStatistics& statistics, std::string_view 
   ApiAnswer answer;
   JsonWriter json(&answer.text);
   json.BeginObject();
-  json.Key("model_stats");
+  json.Name("model_stats");
   json.BeginArray();
   for (const ModelServerStatistics& each : statistics.models) {
     if (model.empty() || each.model == model) WriteStatistics(each, json);

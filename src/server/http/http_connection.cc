@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/json_writer.h"
 #include "base/logging.h"
 #include "base/macros.h"
 #include "server/http/http_server.h"
-#include "server/http/json_writer.h"
 
 namespace hps::server {
 namespace {

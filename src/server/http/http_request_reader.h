@@ -1,8 +1,7 @@
 // Turns the bytes of one HTTP connection into requests, one after another: a head, then its body.
 //
-//   reader.BeginRequest();
-//   while (...) { reader.Room() -> read from the socket -> reader.Received(bytes); reader.Parse();
-//   }
+// In this order: BeginRequest, then again and again Room (where the next bytes of the socket go),
+// Received and Parse, until Parse returns kComplete or refuses the request.
 //
 // Parse stops after the head (kHead), so that the caller can refuse the request before its body is
 // read; BeginBody continues. Bytes behind the request stay for the next one.

@@ -1,9 +1,9 @@
 // One response of an HTTP connection: its status line, fields and body, until the last byte is with
 // the system.
 //
-//   writer.text() = ...; writer.AddPiece(...);   the body
-//   writer.Begin(head);                          the fields; packs the body if the client wants
-//   that writer.Write(transport);                     until it says kDone writer.Clear();
+// In this order: AddPiece or AddApiAnswer gives the body, Begin the status line and fields, Write
+// sends until it returns kDone, Clear prepares for the next response. Begin packs the body if the
+// client accepts that.
 //
 // The body is not copied: its pieces have to stay where they are until Clear.
 //

@@ -4,8 +4,8 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "base/json_writer.h"
 #include "base/macros.h"
-#include "server/http/json_writer.h"
 #include "server/http/tensor_text.h"
 
 namespace hps::server {
@@ -65,24 +65,24 @@ absl::Status EncodeAnswer(const InferenceCall& call, const InferDecoder& choices
   if (!call.request.id.empty()) json.Member("id", call.request.id);
   json.Member("model_name", call.request.model);
   json.Member("model_version", call.model_version);
-  json.Key("outputs");
+  json.Name("outputs");
   json.BeginArray();
   for (const OutputTensor& output : call.outputs) {
     json.BeginObject();
     json.Member("name", output.name);
     json.Member("datatype", DatatypeName(output.datatype));
-    json.Key("shape");
+    json.Name("shape");
     json.BeginArray();
-    for (const int64_t dim : output.shape.values()) json.Number(dim);
+    for (const int64_t dim : output.shape.values()) json.Value(dim);
     json.EndArray();
     if (choices.wants_binary(output.name)) {
-      json.Key("parameters");
+      json.Name("parameters");
       json.BeginObject();
       json.Member("binary_data_size", output.byte_count);
       json.EndObject();
       *binary_bytes += output.byte_count;
     } else if (HasTextForm(output.datatype)) {
-      json.Key("data");
+      json.Name("data");
       HPS_RETURN_IF_ERROR(WriteElements(output, bytes_max, out));
     } else {
       return absl::InvalidArgumentError("an output can't be sent as JSON: ask for binary data");

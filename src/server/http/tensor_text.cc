@@ -136,13 +136,13 @@ void WriteElements(std::span<const std::byte> elements, JsonWriter& json) {
   for (size_t i = 0; i + sizeof(T) <= elements.size(); i += sizeof(T)) {
     const T value = LoadLittleEndian<T>(elements.data() + i);
     if constexpr (std::is_same_v<T, BoolByte>) {
-      json.Bool(value != BoolByte());
+      json.Value(value != BoolByte());
     } else if constexpr (std::is_floating_point_v<T>) {
-      json.Number(value);
+      json.Value(value);
     } else if constexpr (std::is_signed_v<T>) {
-      json.Number(int64_t{value});
+      json.Value(int64_t{value});
     } else {
-      json.Number(uint64_t{value});
+      json.Value(uint64_t{value});
     }
   }
 }

@@ -7,8 +7,8 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "base/json_writer.h"
 #include "server/core/tensor.h"
-#include "server/http/json_writer.h"
 
 namespace hps::server {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "server/http/json_writer.h"
+#include "base/json_writer.h"
 
 namespace hps::server {
 namespace {
@@ -127,32 +127,6 @@ TEST(TensorTextTest, SomeTypesHaveNoText) {
   EXPECT_FALSE(HasTextForm(Datatype::kBf16));
   EXPECT_FALSE(HasTextForm(Datatype::kBytes));
   EXPECT_TRUE(HasTextForm(Datatype::kUint16));
-}
-
-// Catches: "-0", which a reader may take for an integer and lose its sign.
-TEST(JsonWriterTest, ANegativeZeroIsAFraction) {
-  std::string out;
-  JsonWriter json(&out);
-  json.BeginArray();
-  json.Number(-0.0F);
-  json.Number(0.0F);
-  json.EndArray();
-  EXPECT_EQ(out, "[-0.0,0]");
-}
-
-TEST(JsonWriterTest, EscapesStrings) {
-  std::string out;
-  JsonWriter json(&out);
-  json.BeginArray();
-  json.String(std::string_view("a\"b\\c\n\r\t\x01\x7f\xc3\xa9\0", 13));
-  json.Bool(true);
-  json.BeginObject();
-  json.Member("k", 1);
-  json.Member("l", std::string_view("v"));
-  json.EndObject();
-  json.EndArray();
-  EXPECT_EQ(out,
-            "[\"a\\\"b\\\\c\\n\\r\\t\\u0001\\u007f\xc3\xa9\\u0000\",true,{\"k\":1,\"l\":\"v\"}]");
 }
 
 }  // namespace

@@ -1,0 +1,79 @@
+// Writes one JSON text piece by piece: to the end of a string, or to a stdio stream without holding
+// it in memory.
+//
+// The writer adds the commas and quotes strings; the caller nests its calls properly. Floating
+// point numbers are the shortest text that reads back as the same value. NaN and the infinities are
+// written bare (NaN, Infinity, -Infinity), as Python's json module does it. Strings become valid
+// UTF-8 (AppendJsonString).
+//
+// Not thread-safe.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace hps {
+
+// A float32 as JsonWriter writes it.
+std::string FormatFloat(float value);
+
+class JsonWriter {
+ public:
+  // Appends to `out`, which outlives the writer. Allocates only what `out` needs to grow.
+  explicit JsonWriter(std::string* out) : out_(out) {}
+  // Call Flush at the end.
+  explicit JsonWriter(std::FILE* stream) : out_(&buffer_), stream_(stream) {}
+  JsonWriter(const JsonWriter&) = delete;
+  JsonWriter& operator=(const JsonWriter&) = delete;
+
+  JsonWriter& BeginObject() { return Open('{'); }
+  JsonWriter& EndObject() { return Close('}'); }
+  JsonWriter& BeginArray() { return Open('['); }
+  JsonWriter& EndArray() { return Close(']'); }
+
+  // The name of the member whose value comes next.
+  JsonWriter& Name(std::string_view name);
+
+  JsonWriter& Value(std::string_view text);
+  template <typename T>
+  requires(std::integral<T> || std::floating_point<T>) JsonWriter& Value(T value) {
+    if constexpr (std::same_as<T, bool>) {
+      return WriteBool(value);
+    } else if constexpr (std::signed_integral<T>) {
+      return WriteNumber(int64_t{value});
+    } else if constexpr (std::unsigned_integral<T>) {
+      return WriteNumber(uint64_t{value});
+    } else {
+      return WriteNumber(value);
+    }
+  }
+
+  template <typename T>
+  JsonWriter& Member(std::string_view name, const T& value) {
+    return Name(name).Value(value);
+  }
+
+  // Writes out what the stream has not got yet. False when the stream has failed.
+  // REQUIRES: made for a stream.
+  bool Flush();
+
+ private:
+  JsonWriter& Open(char bracket);
+  JsonWriter& Close(char bracket);
+  JsonWriter& WriteBool(bool value);
+  template <typename T>
+  JsonWriter& WriteNumber(T value);  // int64_t, uint64_t, float or double
+  void BeginValue();
+  JsonWriter& EndValue();
+
+  std::string buffer_;  // for the stream
+  std::string* const out_;
+  std::FILE* const stream_ = nullptr;  // null: `out_` is the caller's
+  bool needs_comma_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace hps
