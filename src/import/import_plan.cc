@@ -61,9 +61,7 @@ absl::StatusOr<TableFormat> DetectFormat(const std::string& path) {
   error.clear();
   const bool hugectr = has(kHugectrKeyFile) || has(kHugectrRowFile);
   const bool npy = has(kNpyKeyFile) || has(kNpyRowFile);
-  const bool rocksdb = has(kRocksdbFile);
   if (error) return FileError(error.value(), "can't look into", path);
-  if (rocksdb && !hugectr && !npy) return TableFormat::kHugectrRocksdb;
   if (hugectr != npy) return hugectr ? TableFormat::kHugectr : TableFormat::kNpy;
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": expected a directory with ", kHugectrKeyFile, " and ", kHugectrRowFile,
@@ -74,8 +72,8 @@ absl::StatusOr<TableFormat> DetectFormat(const std::string& path) {
 absl::StatusOr<std::unique_ptr<TableReader>> OpenTable(const ImportRequest& request,
                                                        const std::string& name,
                                                        const std::string& path,
-                                                       const ForeignStoreOpener& opener) {
-  TableFormat format = request.format;
+                                                       const std::shared_ptr<ForeignStore>& store) {
+  TableFormat format = store == nullptr ? request.format : TableFormat::kHugectrRocksdb;
   if (format == TableFormat::kAuto) {
     HPS_ASSIGN_OR_RETURN(format, DetectFormat(path));
   }
@@ -93,7 +91,7 @@ absl::StatusOr<std::unique_ptr<TableReader>> OpenTable(const ImportRequest& requ
     case TableFormat::kHugectrBin:
       return OpenHugectrDump(path, request.dim);
     case TableFormat::kHugectrRocksdb:
-      return OpenHugectrRocksdb(opener, path, name, request.dim);
+      return OpenHugectrRocksdb(store, path, name, request.dim);
     case TableFormat::kAuto:
       break;
   }
@@ -146,17 +144,18 @@ absl::StatusOr<std::vector<std::byte>> DefaultRow(const ImportRequest& request,
 }
 
 absl::StatusOr<ImportSource> OpenSource(const ImportRequest& request, const std::string& name,
-                                        const std::string& path, const ForeignStoreOpener& opener) {
+                                        const std::string& path,
+                                        const std::shared_ptr<ForeignStore>& store) {
   HPS_RETURN_IF_ERROR(ValidateTableName(name));
   ImportSource source;
   {
     HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> reader,
-                         OpenTable(request, name, path, opener));
+                         OpenTable(request, name, path, store));
     source.shape = reader->shape();
   }
   source.request = request;
   source.path = path;
-  source.opener = opener;
+  source.store = store;
   const TableShape& shape = source.shape;
   HPS_RETURN_IF_ERROR(ConfirmShape(request, shape, path));
   source.spec = {.name = name, .dim = shape.dim, .dtype = request.dtype.value_or(shape.dtype)};
@@ -242,9 +241,8 @@ absl::StatusOr<std::vector<NamedPath>> ListFiles(const std::string& directory) {
 }
 
 // The tables of the model in a HugeCTR RocksDB directory.
-absl::StatusOr<std::vector<NamedPath>> ListStoredTables(const ImportRequest& request,
-                                                        const ForeignStoreOpener& opener) {
-  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<ForeignStore> store, opener(request.from));
+absl::StatusOr<std::vector<NamedPath>> ListStoredTables(
+    const ImportRequest& request, const std::shared_ptr<ForeignStore>& store) {
   const std::string prefix = request.name + "/";
   std::vector<NamedPath> tables;
   for (const std::string& table : store->tables()) {
@@ -260,22 +258,17 @@ absl::StatusOr<std::vector<NamedPath>> ListStoredTables(const ImportRequest& req
   return tables;
 }
 
-absl::StatusOr<std::vector<NamedPath>> ListTables(const ImportRequest& request,
-                                                  const ForeignStoreOpener& opener) {
+bool IsRocksdb(const ImportRequest& request) {
+  if (request.format != TableFormat::kAuto) return request.format == TableFormat::kHugectrRocksdb;
   std::error_code error;
-  const bool is_rocksdb =
-      request.format == TableFormat::kAuto &&
-      std::filesystem::exists(std::filesystem::path(request.from) / kRocksdbFile, error);
-  if (is_rocksdb || request.format == TableFormat::kHugectrRocksdb) {
-    return ListStoredTables(request, opener);
-  }
-  return ListFiles(request.from);
+  return std::filesystem::is_regular_file(std::filesystem::path(request.from) / kRocksdbFile,
+                                          error);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TableReader>> ImportSource::Open() const {
-  absl::StatusOr<std::unique_ptr<TableReader>> reader = OpenTable(request, spec.name, path, opener);
+  absl::StatusOr<std::unique_ptr<TableReader>> reader = OpenTable(request, spec.name, path, store);
   if (absl::IsInvalidArgument(reader.status())) {
     return absl::DataLossError(
         absl::StrCat("the table was changed while it was imported: ", reader.status().message()));
@@ -297,15 +290,21 @@ std::vector<TableSpec> ImportPlan::specs() const {
 absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
                                       const ForeignStoreOpener& opener) {
   ImportPlan plan;
+  std::shared_ptr<ForeignStore> store;
+  if (IsRocksdb(request)) {
+    HPS_ASSIGN_OR_RETURN(store, opener(request.from));
+  }
   if (request.name.find('/') != std::string::npos) {
     HPS_ASSIGN_OR_RETURN(ImportSource source,
-                         OpenSource(request, request.name, request.from, opener));
+                         OpenSource(request, request.name, request.from, store));
     plan.tables.push_back(std::move(source));
     return plan;
   }
   // The model's name is checked before anything is opened, with any table's name behind it.
   HPS_RETURN_IF_ERROR(ValidateTableName(request.name + "/t"));
-  HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> tables, ListTables(request, opener));
+  HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> tables, store == nullptr
+                                                                ? ListFiles(request.from)
+                                                                : ListStoredTables(request, store));
   for (const NamedPath& table : tables) {
     const std::string name = absl::StrCat(request.name, "/", table.name);
     if (const absl::Status status = ValidateTableName(name); !status.ok()) {
@@ -313,7 +312,7 @@ absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
           table.path, ": ", status.message(),
           "; rename it, take it out of the directory, or import it alone as MODEL/TABLE"));
     }
-    HPS_ASSIGN_OR_RETURN(ImportSource source, OpenSource(request, name, table.path, opener));
+    HPS_ASSIGN_OR_RETURN(ImportSource source, OpenSource(request, name, table.path, store));
     plan.tables.push_back(std::move(source));
   }
   return plan;

@@ -1,5 +1,6 @@
 // What an import is going to load: the request's tables, validated. Making a plan changes nothing
-// anywhere and keeps no file open, so that a model may have more tables than a process has files.
+// anywhere and keeps no file open, so that a model may have more tables than a process has files;
+// only a HugeCTR RocksDB directory stays open.
 //
 // "<model>/<table>" is one table. "<model>" is every sub-folder of the directory, and every file
 // NAME.safetensors in it, as table NAME, in natural order of names (t2 before t10); other files are
@@ -23,7 +24,7 @@ struct ImportSource {
   TableShape shape;  // of the files
   ImportRequest request;
   std::string path;
-  ForeignStoreOpener opener;  // of format kHugectrRocksdb
+  std::shared_ptr<ForeignStore> store{};  // of format kHugectrRocksdb, as it was at its opening
 
   // Opens and validates the files once more. Errors: DATA_LOSS (they are not what they were when
   // the plan was made), NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED.

@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/out_of_memory.h"
 #include "l3_rocksdb/cursor.h"
 #include "l3_rocksdb/key_codec.h"
 #include "l3_rocksdb/row_codec.h"
@@ -72,9 +73,14 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
   HPS_RETURN_IF_ERROR(CheckWrite(pin, write));
   const size_t entry_bytes = spec_.row_bytes() + kRowTailBytes + kBatchEntryBytes;
   Family& family = pin.family();
-  rocksdb::WriteBatch batch(write.upserts.keys.size() * entry_bytes +
-                            write.deletes.size() * kBatchEntryBytes);
-  PutRows(family, write, batch);
+  rocksdb::WriteBatch batch;
+  try {  // as large as the caller's rows; nothing has begun yet
+    batch = rocksdb::WriteBatch(write.upserts.keys.size() * entry_bytes +
+                                write.deletes.size() * kBatchEntryBytes);
+    PutRows(family, write, batch);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("no memory for a batch of rows");
+  }
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
   HPS_FAULT_POINT("l3.write.before_commit");
   HPS_RETURN_IF_ERROR(pin.database().Write(batch, false));

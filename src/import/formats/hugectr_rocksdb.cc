@@ -10,7 +10,7 @@ namespace {
 
 class RocksdbReader final : public TableReader {
  public:
-  RocksdbReader(std::unique_ptr<ForeignStore> store, std::unique_ptr<ForeignTable> table,
+  RocksdbReader(std::shared_ptr<ForeignStore> store, std::unique_ptr<ForeignTable> table,
                 std::string path, const TableShape& shape)
       : store_(std::move(store)), table_(std::move(table)), path_(std::move(path)), shape_(shape) {}
 
@@ -27,7 +27,7 @@ class RocksdbReader final : public TableReader {
   }
 
  private:
-  const std::unique_ptr<ForeignStore> store_;  // outlives the table
+  const std::shared_ptr<ForeignStore> store_;  // outlives the table
   const std::unique_ptr<ForeignTable> table_;
   const std::string path_;
   const TableShape shape_;
@@ -35,11 +35,10 @@ class RocksdbReader final : public TableReader {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TableReader>> OpenHugectrRocksdb(const ForeignStoreOpener& opener,
+absl::StatusOr<std::unique_ptr<TableReader>> OpenHugectrRocksdb(std::shared_ptr<ForeignStore> store,
                                                                 const std::string& path,
                                                                 const std::string& name,
                                                                 std::optional<uint32_t> dim) {
-  HPS_ASSIGN_OR_RETURN(std::unique_ptr<ForeignStore> store, opener(path));
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<ForeignTable> table, store->OpenTable(name));
   if (table->row_count() == 0 && !dim.has_value()) {
     return absl::InvalidArgumentError(

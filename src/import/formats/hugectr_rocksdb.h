@@ -12,9 +12,9 @@
 
 namespace hps {
 
-// `dim` is needed for an empty table, and confirmed otherwise. `name`: "<model>/<table>".
-// Errors: those of the opener and of ForeignStore::OpenTable; INVALID_ARGUMENT (dim).
-absl::StatusOr<std::unique_ptr<TableReader>> OpenHugectrRocksdb(const ForeignStoreOpener& opener,
+// `dim` is needed for an empty table, and confirmed otherwise. `name`: "<model>/<table>". `path`,
+// of the store, is for messages. Errors: those of ForeignStore::OpenTable; INVALID_ARGUMENT (dim).
+absl::StatusOr<std::unique_ptr<TableReader>> OpenHugectrRocksdb(std::shared_ptr<ForeignStore> store,
                                                                 const std::string& path,
                                                                 const std::string& name,
                                                                 std::optional<uint32_t> dim);

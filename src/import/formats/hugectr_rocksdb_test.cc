@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<ForeignStore>> OpenCounting(const std::string&) {
 }
 
 TEST(HugectrRocksdbTest, ReadsKeysAndRows) {
-  const auto reader = OpenHugectrRocksdb(OpenCounting, "dir", "m/t2", {});
+  const auto reader = OpenHugectrRocksdb(std::make_shared<CountingStore>(), "dir", "m/t2", {});
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->shape(), (TableShape{5, 1, Dtype::kFloat32}));
   EXPECT_EQ((*reader)->data_bytes(), 60u);
@@ -69,13 +69,17 @@ TEST(HugectrRocksdbTest, ReadsKeysAndRows) {
 }
 
 TEST(HugectrRocksdbTest, ComparesTheDimAndNeedsItForAnEmptyTable) {
-  const absl::Status other = OpenHugectrRocksdb(OpenCounting, "dir", "m/t2", 3).status();
+  const absl::Status other =
+      OpenHugectrRocksdb(std::make_shared<CountingStore>(), "dir", "m/t2", 3).status();
   EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(other.message()), HasSubstr("expected dim 3, found 1"));
-  const absl::Status empty = OpenHugectrRocksdb(OpenCounting, "dir", "m/none", {}).status();
+  const absl::Status empty =
+      OpenHugectrRocksdb(std::make_shared<CountingStore>(), "dir", "m/none", {}).status();
   EXPECT_THAT(std::string(empty.message()), HasSubstr("--dim"));
-  EXPECT_EQ((*OpenHugectrRocksdb(OpenCounting, "dir", "m/none", 7))->shape().dim, 7u);
-  EXPECT_EQ(OpenHugectrRocksdb(OpenCounting, "dir", "m/x", {}).status().code(),
+  EXPECT_EQ(
+      (*OpenHugectrRocksdb(std::make_shared<CountingStore>(), "dir", "m/none", 7))->shape().dim,
+      7u);
+  EXPECT_EQ(OpenHugectrRocksdb(std::make_shared<CountingStore>(), "dir", "m/x", {}).status().code(),
             absl::StatusCode::kNotFound);
 }
 

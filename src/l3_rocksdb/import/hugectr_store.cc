@@ -182,7 +182,12 @@ class HugectrStore final : public ForeignStore {
 
 absl::StatusOr<std::unique_ptr<ForeignStore>> OpenHugectrStore(const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::exists(std::filesystem::path(path) / "CURRENT", error)) {
+  const bool is_there = std::filesystem::exists(std::filesystem::path(path) / "CURRENT", error);
+  if (error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("can't look into ", path, ": ", error.message()));
+  }
+  if (!is_there) {
     if (!std::filesystem::exists(path, error)) {
       return absl::NotFoundError(absl::StrCat("no directory ", path));
     }
@@ -207,7 +212,13 @@ absl::StatusOr<std::unique_ptr<ForeignStore>> OpenHugectrStore(const std::string
       std::make_shared<ForeignDatabase>(std::unique_ptr<rocksdb::DB>(opened), std::move(handles));
   std::map<std::string, rocksdb::ColumnFamilyHandle*> families;
   for (rocksdb::ColumnFamilyHandle* const handle : db->families()) {
-    if (auto table = TableOfFamily(handle->GetName())) families[*table] = handle;
+    const std::string& family = handle->GetName();
+    if (auto table = TableOfFamily(family)) {
+      families[*table] = handle;
+    } else if (family.starts_with(kFamilyPrefix)) {  // a model must not be imported without it
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": column family '", family, "' is not named hps_et.MODEL.TABLE"));
+    }
   }
   if (families.empty()) {
     return absl::InvalidArgumentError(

@@ -139,6 +139,12 @@ TEST_F(HugectrStoreTest, SaysWhatIsWrong) {
   EXPECT_EQ(no_family.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(no_family.message()), HasSubstr("found: default"));
 
+  Put("hps_et.m.t.u", std::string(8, 'k'), "row!");
+  const absl::Status unnamed = OpenHugectrStore(path_).status();
+  EXPECT_EQ(unnamed.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unnamed.message()), HasSubstr("'hps_et.m.t.u' is not named"));
+  ASSERT_TRUE(db_->DropColumnFamily(families_["hps_et.m.t.u"]).ok());
+
   PutRow<int64_t>("hps_et.m.mixed", 1, 2);
   PutRow<int64_t>("hps_et.m.mixed", 2, 3);
   PutRow<int64_t>("hps_et.m.keys", 1, 2);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "base/out_of_memory.h"
 #include "server/core/request_plan.h"
 
 namespace hps::server {
@@ -58,8 +59,13 @@ absl::Status InferenceEngine::Prepare(InferenceCall& call) {
     return shutting_down_;
   }
   ServerModel* const model = models_.Find(call.request.model);
-  absl::Status status = model == nullptr ? models_.NoSuchModel(call.request.model)
-                                         : PrepareIn(call, prepared, *model);
+  absl::Status status;
+  try {
+    status = model == nullptr ? models_.NoSuchModel(call.request.model)
+                              : PrepareIn(call, prepared, *model);
+  } catch (const std::bad_alloc&) {
+    status = OutOfMemory("out of memory; try again later");
+  }
   if (status.ok()) {
     prepared.model = model;
     return status;

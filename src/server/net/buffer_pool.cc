@@ -115,7 +115,11 @@ void BufferPool::Return(std::span<std::byte> bytes, Use use) {
   Uncount(bytes.size(), use);
   MutexLock lock(mutex_);
   if (kept_bytes_ + bytes.size() > limits_.kept_bytes_max) return;
-  kept_[ClassOf(bytes.size())].push_back(std::move(memory));
+  try {
+    kept_[ClassOf(bytes.size())].push_back(std::move(memory));
+  } catch (const std::bad_alloc&) {
+    return;  // no room in the list: the buffer is freed
+  }
   kept_bytes_ += bytes.size();
   PoisonMemory(bytes);  // until it is lent again
 }

@@ -31,7 +31,10 @@ class SendPatience {
 
   // At the returned time or later: the next one, or nullopt if the client is to be cut off.
   std::optional<TimePoint> Extend(TimePoint now, uint64_t taken_bytes) {
-    const bool is_steady = taken_bytes - taken_bytes_ >= kSteadyBytes;
+    // The last period before an end may be shorter; it needs its share of the bytes.
+    const Duration period = std::min(now - checked_at_, kSteadyPeriod);
+    const bool is_steady = (taken_bytes - taken_bytes_) * kSteadyPeriod >= kSteadyBytes * period &&
+                           taken_bytes > taken_bytes_;
     const TimePoint end = since_ + (is_steady ? kSteadyTimeouts * write_timeout_ : write_timeout_);
     if (now >= end) return std::nullopt;
     return NextCheck(now, taken_bytes, end);
@@ -39,13 +42,15 @@ class SendPatience {
 
  private:
   TimePoint NextCheck(TimePoint now, uint64_t taken_bytes, TimePoint end) {
+    checked_at_ = now;
     taken_bytes_ = taken_bytes;
     return std::min(now + kSteadyPeriod, end);
   }
 
   TimePoint since_{};
   Duration write_timeout_{};
-  uint64_t taken_bytes_ = 0;  // at the last check
+  TimePoint checked_at_{};    // the last check,
+  uint64_t taken_bytes_ = 0;  // and what the client had taken then
 };
 
 }  // namespace hps::server

@@ -34,6 +34,7 @@ TEST(SendPatienceTest, AClientThatTakesNothingIsCutAfterTheTimeout) {
 
 TEST(SendPatienceTest, ASlowButSteadyClientHasTenTimesAsLong) {
   EXPECT_EQ(Patience(seconds(30), 3'400), seconds(300));
+  EXPECT_EQ(Patience(seconds(33), 3'400), seconds(330)) << "the last period is a short one";
   EXPECT_EQ(Patience(seconds(33), 1 << 20), seconds(330));
 }
 
