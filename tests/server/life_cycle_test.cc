@@ -63,10 +63,9 @@ class ServerLifeCycleTest : public ::testing::Test {
  protected:
   void SetUp() override {
     world_.config().server.lookups = 2;
-    world_.ImportAll({{"stays/s", kRows, kDim},
-                      {"stays/t", kRows, kDim},
-                      {"goes/s", kRows, kDim},
-                      {"goes/t", kRows, kDim}});
+    // Each model at once, so that it begins with version 1.
+    world_.ImportModel("stays", {"s", "t"}, kRows, kDim, 1);
+    world_.ImportModel("goes", {"s", "t"}, kRows, kDim, 1);
     world_.Start();
   }
   void Begin(const std::string& model, bool may_be_away, Watched& watched) {
