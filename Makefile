@@ -1,7 +1,8 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build demo gpu test test-gpu check check-all bench format install clean setup-build \
-        setup-test setup-check setup-gpu
+.PHONY: help build demo demo-updates demo-train demo-online train-package gpu test test-gpu check \
+        check-all bench format install wheel clean setup-build setup-updates setup-test \
+        setup-check setup-gpu setup-train setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
@@ -10,6 +11,8 @@ export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= 1
 HPS_CUDA_VENV ?= $(CURDIR)/.venv-cuda
 export HPS_CUDA_VENV
+PYTHON ?= /usr/bin/python3
+SOURCE ?= stream
 SCENARIOS ?= l2 l3 import session serve
 
 help:  ## list the targets
@@ -25,6 +28,25 @@ demo: setup-build  ## make a model with a planted truth, import it, serve it, ch
 	@ninja -C build/cpu hps hps_demo $$(ninja -C build/cpu -t targets all | \
 	  sed -n 's/^\(hps_grpc_client\): phony$$/\1/p')
 	@examples/demo/demo.py build/cpu/bin
+
+demo-updates: setup-updates  ## rows change while they are served (SOURCE=direct: no broker)
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu hps
+	@$(PYTHON) examples/demo_updates/demo_updates.py build/cpu/bin/hps $(SOURCE)
+
+demo-train: train-package  ## train DeepFM with hps.train, export, import, serve, compare
+	@.venv-python/bin/python examples/train/demo_train.py build/cpu/bin/hps
+
+demo-online: train-package  ## a trainer follows a drifting stream, and the served model follows it
+	@.venv-python/bin/python examples/train/demo_online.py build/cpu/bin/hps
+
+# The command, and the package in .venv-python/, as they are in the tree.
+train-package: setup-train
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu hps
+	@echo "installing the Python package into .venv-python/"
+	@.venv-python/bin/pip install --quiet --no-deps --disable-pip-version-check \
+	  --no-build-isolation .
 
 gpu: setup-gpu  ## build with CUDA into build/cuda (no GPU needed; the toolkit comes from PyPI)
 	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH cmake --preset cuda >/dev/null
@@ -56,14 +78,24 @@ format: setup-check  ## format every source file in place
 install: build  ## install the library, its headers and the command below PREFIX (/usr/local)
 	@cmake --install build/cpu --prefix $(PREFIX)
 
-clean:  ## remove what was built (.venv/ and .venv-cuda/ stay)
-	rm -rf build
+wheel: setup-wheel  ## build the Python package into dist/, over the libraries of build/cpu
+	@/usr/bin/python3 -m venv build/wheel-venv
+	@build/wheel-venv/bin/pip --disable-pip-version-check wheel --no-deps --wheel-dir dist .
+
+clean:  ## remove what was built (.venv/, .venv-python/ and .venv-cuda/ stay)
+	rm -rf build dist
 
 setup-build:
 	@tools/bootstrap.sh build
+setup-updates:
+	@tools/bootstrap.sh $(if $(filter direct,$(SOURCE)),build,kafka)
 setup-test:
 	@tools/bootstrap.sh test
 setup-check:
 	@tools/bootstrap.sh check
 setup-gpu:
 	@tools/bootstrap.sh gpu
+setup-train:
+	@tools/bootstrap.sh train
+setup-wheel:
+	@tools/bootstrap.sh wheel

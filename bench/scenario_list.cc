@@ -12,6 +12,8 @@ std::span<const NamedScenario> Scenarios() {
       {.name = "import", .run = RunImportScenario},
       {.name = "session", .run = RunSessionScenario, .takes_device = true},
       {.name = "serve", .run = RunServeScenario},
+      {.name = "ingest", .run = RunIngestScenario},
+      {.name = "freshness", .run = RunFreshnessScenario},
   };
   return scenarios;
 }

@@ -45,7 +45,7 @@ class Model {
     options.caches = {&cache};
     HPS_ASSIGN_OR_RETURN(model->factory_, SessionFactory::Create(options));
     model->state_ =
-        std::make_unique<ModelState>("m", model->factory_->epoch_domain(), *model->promote_);
+        std::make_unique<LiveModel>("m", model->factory_->epoch_domain(), *model->promote_);
     HPS_RETURN_IF_ERROR(model->MakeTable(cache, row_count));
     HPS_RETURN_IF_ERROR(model->state_->Publish({model->table_}));
     HPS_ASSIGN_OR_RETURN(model->session_,
@@ -73,12 +73,12 @@ class Model {
 
   absl::Status MakeTable(DeviceCache& cache, size_t row_count) {
     const TableSpec spec{.name = "m/t", .dim = kDim};
-    ServedTable::Parts parts;
+    LiveTable::Parts parts;
     parts.l3 = std::make_unique<PlainDurableTable>(spec);
     const size_t capacity = row_count + row_count / 4;  // no partition is too small for its share
     HPS_ASSIGN_OR_RETURN(
         parts.l2, tier_->OpenTable(spec, 1, MemoryTierBytesFor(capacity, kRowBytes, l2_options_)));
-    HPS_ASSIGN_OR_RETURN(table_, ServedTable::Create(std::move(parts)));
+    HPS_ASSIGN_OR_RETURN(table_, LiveTable::Create(std::move(parts)));
     HPS_ASSIGN_OR_RETURN(auto l1,
                          cache.OpenTable(kRowBytes, cache.TableBytes(kRowBytes, row_count)));
     table_->AttachL1(0, std::move(l1));
@@ -119,8 +119,8 @@ class Model {
   std::vector<std::byte> rows_;
   std::vector<Key> missing_;
   std::unique_ptr<SessionFactory> factory_;
-  std::unique_ptr<ModelState> state_;
-  std::shared_ptr<ServedTable> table_;
+  std::unique_ptr<LiveModel> state_;
+  std::shared_ptr<LiveTable> table_;
   std::unique_ptr<Executor> promote_;
   std::unique_ptr<Executor> fetch_;
   std::unique_ptr<LookupSession> session_;

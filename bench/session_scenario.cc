@@ -44,8 +44,8 @@ class Model {
                          SessionFactory::Create({.fetch_executor = model->fetch_.get(),
                                                  .promote_executor = model->promote_.get()}));
     model->state_ =
-        std::make_unique<ModelState>("m", model->factory_->epoch_domain(), *model->promote_);
-    std::vector<std::shared_ptr<ServedTable>> tables;
+        std::make_unique<LiveModel>("m", model->factory_->epoch_domain(), *model->promote_);
+    std::vector<std::shared_ptr<LiveTable>> tables;
     for (uint32_t t = 0; t < kTables; ++t) {
       HPS_ASSIGN_OR_RETURN(auto table, model->MakeTable(t, dim, sizes.rows_per_table));
       tables.push_back(std::move(table));
@@ -67,11 +67,11 @@ class Model {
  private:
   Model() = default;
 
-  absl::StatusOr<std::shared_ptr<ServedTable>> MakeTable(uint32_t number, uint32_t dim,
-                                                         size_t row_count) {
+  absl::StatusOr<std::shared_ptr<LiveTable>> MakeTable(uint32_t number, uint32_t dim,
+                                                       size_t row_count) {
     const TableSpec spec{.name = absl::StrCat("m/t", number), .dim = dim};
     const size_t row_bytes = spec.row_bytes();
-    ServedTable::Parts parts;
+    LiveTable::Parts parts;
     parts.l3 = std::make_unique<PlainDurableTable>(spec);
     // A quarter to spare, so that no partition is too small for its share of the keys.
     const size_t capacity = row_count + row_count / 4;
@@ -88,14 +88,14 @@ class Model {
                                     .stride_bytes = row_bytes}};
       HPS_RETURN_IF_ERROR(parts.l2->Insert(batch, 0).status());
     }
-    return ServedTable::Create(std::move(parts));
+    return LiveTable::Create(std::move(parts));
   }
 
   const MemoryTierOptions options_{};
   const std::unique_ptr<LossyTier> tier_ = MakeMemoryTier(options_);
   std::unique_ptr<SessionFactory> factory_;
-  std::unique_ptr<ModelState> state_;
-  std::vector<std::shared_ptr<ServedTable>> tables_;
+  std::unique_ptr<LiveModel> state_;
+  std::vector<std::shared_ptr<LiveTable>> tables_;
   std::unique_ptr<Executor> promote_;
   std::unique_ptr<Executor> fetch_;
   std::unique_ptr<LookupSession> session_;

@@ -12,7 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bench/scenario_list.h"
-#include "cli/http_client.h"
+#include "cli/option_helpers.h"
+#include "cli/server_options.h"
 #include "cli/values.h"
 #include "hps/table_spec.h"
 #include "types/names.h"
@@ -20,121 +21,6 @@
 
 namespace hps::cli {
 namespace {
-
-const std::map<std::string, TableFormat> kImportFormats = {
-    {"auto", TableFormat::kAuto},
-    {"hugectr", TableFormat::kHugectr},
-    {"npy", TableFormat::kNpy},
-    {"safetensors", TableFormat::kSafetensors},
-    {"hugectr-bin", TableFormat::kHugectrBin},
-    {"hugectr-rocksdb", TableFormat::kHugectrRocksdb}};
-const std::map<std::string, TableFormat> kOutputFormats = {{"hugectr", TableFormat::kHugectr},
-                                                           {"npy", TableFormat::kNpy}};
-const std::map<std::string, Dtype> kDtypes = {
-    {"float32", Dtype::kFloat32}, {"float16", Dtype::kFloat16}, {"bfloat16", Dtype::kBfloat16}};
-
-// An option whose text `check` accepts ("" = yes, else why not) before `take` gets it.
-CLI::Option* AddChecked(CLI::App& app, const std::string& option,
-                        std::function<std::string(const std::string&)> check,
-                        const std::function<void(const std::string&)>& take,
-                        const std::string& help) {
-  return app.add_option_function<std::string>(option, take, help)
-      ->check(CLI::Validator(std::move(check), ""));
-}
-
-// An option whose text is one of `names`.
-template <typename Value>
-CLI::Option* AddChoice(CLI::App& app, const std::string& option,
-                       const std::map<std::string, Value>& names, std::function<void(Value)> take,
-                       const std::string& help) {
-  std::string type;
-  for (const auto& [name, value] : names) type += (type.empty() ? "" : "|") + name;
-  const auto check = [&names, type](const std::string& text) {
-    return names.contains(text) ? "" : "'" + text + "' is not one of " + type;
-  };
-  const auto take_value = [&names, take](const std::string& text) { take(names.at(text)); };
-  return AddChecked(app, option, check, take_value, help)->type_name(type);
-}
-
-// An option whose text `parse` turns into a value or an error.
-template <typename Parse, typename Take>
-CLI::Option* AddParsed(CLI::App& app, const std::string& option, Parse parse, Take take,
-                       const std::string& help) {
-  const auto check = [parse](const std::string& text) {
-    return std::string(parse(text).status().message());
-  };
-  const auto take_value = [parse, take](const std::string& text) { take(*parse(text)); };
-  return AddChecked(app, option, check, take_value, help);
-}
-
-// The number that an optional, or plain, member holds.
-template <typename Target>
-struct CountOf {
-  using Type = Target;
-};
-template <typename Number>
-struct CountOf<std::optional<Number>> {
-  using Type = Number;
-};
-
-// A text; an empty one is a shell variable that was not set, and not "none". `what`: "a path".
-template <typename Target>
-CLI::Option* AddText(CLI::App& app, const std::string& option, const std::string& what,
-                     Target& target, const std::string& help) {
-  const auto check = [what](const std::string& text) {
-    return text.empty() ? "expected " + what + ", found ''" : "";
-  };
-  return AddChecked(
-      app, option, check, [&target](const std::string& text) { target = text; }, help);
-}
-
-template <typename Target>
-CLI::Option* AddPath(CLI::App& app, const std::string& option, Target& target,
-                     const std::string& help) {
-  return AddText(app, option, "a path", target, help);
-}
-
-void AddStore(CLI::App& app, StoreArguments& arguments) {
-  auto* store =
-      AddPath(app, "--store", arguments.store, "Directory of the store")->type_name("DIR");
-  AddPath(app, "--config", arguments.config, "Configuration file that names the store")
-      ->type_name("FILE")
-      ->excludes(store);
-}
-
-// The table that a command is about, MODEL/TABLE.
-CLI::Option* AddTable(CLI::App& app, std::string& name) {
-  const auto check = [](const std::string& text) {
-    return std::string(ValidateTableName(text).message());
-  };
-  return AddChecked(
-             app, "--table", check, [&name](const std::string& text) { name = text; }, "The table")
-      ->type_name("MODEL/TABLE");
-}
-
-struct CountRange {
-  uint64_t min;
-  uint64_t max = std::numeric_limits<uint64_t>::max();  // or what the target can hold
-};
-
-// A whole number; `Target` is what holds it.
-template <typename Target>
-CLI::Option* AddCount(CLI::App& app, const std::string& option, CountRange range, Target& target,
-                      const std::string& help) {
-  using Number = typename CountOf<Target>::Type;
-  const uint64_t max = std::min<uint64_t>(range.max, std::numeric_limits<Number>::max());
-  return AddParsed(
-             app, option,
-             [min = range.min, max](const std::string& text) { return ParseCount(text, min, max); },
-             [&target](uint64_t count) { target = static_cast<Number>(count); }, help)
-      ->type_name("N");
-}
-
-CLI::Option* AddDevice(CLI::App& app, int& device, const std::string& help) {
-  return AddParsed(
-             app, "--device", ParseDevice, [&device](int number) { device = number; }, help)
-      ->type_name("N");
-}
 
 absl::StatusOr<uint64_t> ParseImportMemory(const std::string& text) {
   absl::StatusOr<uint64_t> bytes = ParseByteSize(text);
@@ -182,9 +68,11 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
   AddText(*command, "--tensor", "a name", request.tensor,
           "safetensors: the [n, dim] tensor whose row numbers are the keys")
       ->type_name("NAME");
-  AddText(*command, "--stream-from", "earliest, latest or a time", arguments.stream_from,
-          "Where the update stream continues after the import")
-      ->type_name("earliest|latest|TIME");
+  AddParsed(
+      *command, "--stream-from", ParseUpdateStart,
+      [&request](const std::optional<UpdateStart>& start) { request.update_start = start; },
+      "Where the update stream is read from: the time when the import begins (import), or another")
+      ->type_name("import|earliest|latest|TIME");
   AddParsed(
       *command, "--memory", ParseImportMemory,
       [&request](uint64_t bytes) { request.memory_bytes_max = bytes; },
@@ -331,50 +219,6 @@ CLI::App* AddServe(CLI::App& app, ServeArguments& arguments) {
   return command;
 }
 
-// Long enough for a server to answer in between, short enough for poll()'s milliseconds.
-absl::StatusOr<std::chrono::nanoseconds> ParseInterval(const std::string& text) {
-  absl::StatusOr<std::chrono::nanoseconds> interval = ParseDuration(text);
-  if (interval.ok() &&
-      (*interval < std::chrono::milliseconds(100) || *interval > std::chrono::hours(1)))
-    return absl::InvalidArgumentError("'" + text + "' is not from 100ms to 1h");
-  return interval;
-}
-
-CLI::App* AddTop(CLI::App& app, TopArguments& arguments) {
-  CLI::App* command = app.add_subcommand("top", "Watch a server in the terminal");
-  AddChecked(
-      *command, "--server",
-      [](const std::string& text) { return std::string(ParseServerUrl(text).status().message()); },
-      [&arguments](const std::string& url) { arguments.server = url; }, "The server's HTTP address")
-      ->required()
-      ->type_name("URL");
-  AddParsed(
-      *command, "--interval", ParseInterval,
-      [&arguments](std::chrono::nanoseconds interval) { arguments.interval = interval; },
-      "Time between two readings (2s)")
-      ->type_name("DURATION");
-  AddCount(*command, "--count", {1}, arguments.count,
-           "Readings to show (until ctrl-c; with --json 1)");
-  AddPath(*command, "--token-file", arguments.token_file,
-          "First line: the bearer token (or HPS_TOKEN in the environment)")
-      ->type_name("FILE");
-  AddPath(*command, "--tls-ca", arguments.tls_ca,
-          "Who signed the certificate of an https server (those whom the system trusts)")
-      ->type_name("FILE");
-  CLI::Option* const certificate =
-      AddPath(*command, "--tls-certificate", arguments.tls_certificate,
-              "Certificate of this client, for a server that asks for one")
-          ->type_name("FILE");
-  CLI::Option* const key = AddPath(*command, "--tls-key", arguments.tls_key, "Its key");
-  certificate->needs(key->type_name("FILE"));
-  key->needs(certificate);
-  command->footer(
-      "Example:\n  hps top --server http://127.0.0.1:8000\n"
-      "  hps top --server http://127.0.0.1:8000 --count 1 --json\n"
-      "  hps top --server https://hps.example:8000 --tls-ca ca.pem --token-file token");
-  return command;
-}
-
 CLI::App* AddConvertConfig(CLI::App& app, ConvertConfigArguments& arguments) {
   CLI::App* command =
       app.add_subcommand("convert-config", "Convert HugeCTR's ps.json to a configuration of hps");
@@ -407,7 +251,12 @@ class Parser {
     Add(AddDrop(app_, drop_), drop_);
     Add(AddGenerate(app_, generate_), generate_);
     Add(AddBench(app_, bench_), bench_);
+    Add(AddPublish(app_, publish_), publish_);
     Add(AddServe(app_, serve_), serve_);
+    Add(AddApply(app_, apply_), apply_);
+    Add(AddRefresh(app_, refresh_), refresh_);
+    Add(AddSnapshot(app_, snapshot_), snapshot_);
+    Add(AddParked(app_, parked_), parked_);
     Add(AddTop(app_, top_), top_);
     Add(AddConvertConfig(app_, convert_config_), convert_config_);
   }
@@ -435,7 +284,12 @@ class Parser {
   DropArguments drop_;
   GenerateArguments generate_;
   BenchArguments bench_;
+  PublishArguments publish_;
   ServeArguments serve_;
+  ApplyArguments apply_;
+  RefreshArguments refresh_;
+  SnapshotArguments snapshot_;
+  ParkedArguments parked_;
   TopArguments top_;
   ConvertConfigArguments convert_config_;
 };
@@ -521,8 +375,11 @@ absl::Status Parser::CheckTogether() const {
         }
       },
       line_.command);
-  if (store != nullptr && store->store.empty() && store->config.empty())
-    return error("--store DIR or --config FILE is required");
+  const bool asks_server = command == "apply" && !apply_.server.url.empty();
+  if (store != nullptr && store->store.empty() && store->config.empty() && !asks_server) {
+    return error(command == "apply" ? "--store DIR, --config FILE or --server URL is required"
+                                    : "--store DIR or --config FILE is required");
+  }
   if (command == "import" && import_.request.name.empty())
     return error("--table MODEL/TABLE or --model MODEL is required");
   if (command == "lookup" && !lookup_.keys.has_value() && lookup_.keys_file.empty())

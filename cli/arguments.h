@@ -1,7 +1,7 @@
 // The command line as values: what each command of `hps` was asked to do.
 //
-// The only unit that knows the command line parser. Parsing touches nothing: whether files exist
-// and names are known is for the commands to find out.
+// Only this unit, and those that declare options for it, know the command line parser. Parsing
+// touches nothing: whether files exist and names are known is for the commands to find out.
 #pragma once
 
 #include <chrono>
@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/server_client.h"
+#include "hps/publish.h"
 #include "hps/transfer.h"
 #include "hps/types.h"
 #include "import/generate.h"
@@ -28,7 +30,6 @@ struct ImportArguments {
   StoreArguments store;
   ImportRequest request;
   bool whole_model = false;
-  std::optional<std::string> stream_from{};
 };
 
 struct LookupArguments {
@@ -80,6 +81,10 @@ struct BenchArguments {
   int device = -1;
 };
 
+struct PublishArguments {
+  PublishRequest request;
+};
+
 struct ServeArguments {
   StoreArguments store;
   // In the place of the configuration's; empty text = off.
@@ -89,14 +94,35 @@ struct ServeArguments {
   bool print_config = false;
 };
 
+struct ApplyArguments {
+  StoreArguments store;
+  ServerArguments server;  // without an address: the store
+  ImportRequest request;   // table and files
+  bool is_delete = false;
+  std::chrono::nanoseconds timeout = std::chrono::seconds(30);  // of one change
+};
+
+struct RefreshArguments {
+  ServerArguments server;
+  std::string model;
+  std::chrono::nanoseconds timeout = std::chrono::minutes(10);
+};
+
+struct SnapshotArguments {
+  ServerArguments server;
+  std::string name;
+  std::chrono::nanoseconds timeout = std::chrono::minutes(10);
+};
+
+struct ParkedArguments {
+  StoreArguments store;
+  bool replay = false;
+};
+
 struct TopArguments {
-  std::string server;
+  ServerArguments server;
   std::chrono::nanoseconds interval = std::chrono::seconds(2);
   uint64_t count = 0;  // 0 = until a signal comes; once in JSON
-  std::string token_file;
-  std::string tls_ca;
-  std::string tls_certificate;
-  std::string tls_key;
 };
 
 struct ConvertConfigArguments {
@@ -109,7 +135,8 @@ struct CommandLine {
   // Not empty: this text (help, version) is all that is to be printed.
   std::string text;
   std::variant<ImportArguments, LookupArguments, InspectArguments, VerifyArguments, ExportArguments,
-               DropArguments, GenerateArguments, BenchArguments, ServeArguments, TopArguments,
+               DropArguments, GenerateArguments, BenchArguments, PublishArguments, ServeArguments,
+               ApplyArguments, RefreshArguments, SnapshotArguments, ParkedArguments, TopArguments,
                ConvertConfigArguments>
       command;
 };

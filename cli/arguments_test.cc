@@ -55,7 +55,7 @@ TEST(ArgumentsTest, ImportOfAModel) {
   EXPECT_TRUE(arguments.whole_model);
   EXPECT_EQ(arguments.request.tensor, "w");
   EXPECT_EQ(arguments.request.default_file, "d.npy");
-  EXPECT_EQ(arguments.stream_from, "latest");
+  EXPECT_EQ(arguments.request.update_start, (UpdateStart{.kind = UpdateStart::Kind::kEnd}));
 }
 
 TEST(ArgumentsTest, KeysMayBeNegative) {
@@ -101,7 +101,9 @@ TEST(ArgumentsTest, HelpAtEveryLevelHasAnExample) {
 // Catches: help for a command that there is not, with exit status 0.
 TEST(ArgumentsTest, HelpOfAnUnknownCommandIsWrongUsage) {
   ExpectUsageError({"nosuch", "--help"}, "'nosuch' is not a command; commands are: import");
-  ExpectUsageError({"--help", "lokup"}, "serve top convert-config; did you mean 'lookup'?");
+  ExpectUsageError(
+      {"--help", "lokup"},
+      "serve apply refresh snapshot parked top convert-config; did you mean 'lookup'?");
   ExpectUsageError({"--json", "--nosuch", "--version"}, "'--nosuch' is not an option of hps");
   ExpectUsageError({"nosuch", "import", "--help"}, "'nosuch' is not a command");
   EXPECT_TRUE(Parse({"--json", "--help"}).ok());

@@ -4,6 +4,8 @@
 // library, as hps/store.h documents them: exit status 1.
 #pragma once
 
+#include <optional>
+
 #include "absl/status/status.h"
 #include "cli/arguments.h"
 #include "cli/output.h"
@@ -18,7 +20,14 @@ absl::Status RunVerify(const VerifyArguments& arguments, const Config& config, O
 absl::Status RunExport(const ExportArguments& arguments, const Config& config, Output& output);
 absl::Status RunDrop(const DropArguments& arguments, const Config& config, Output& output);
 absl::Status RunGenerate(const GenerateArguments& arguments, Output& output);
+absl::Status RunPublish(const PublishArguments& arguments, Output& output);
 absl::Status RunServe(const ServeArguments& arguments, const Config& config, Output& output);
+// `config`: none, if the change goes to a server.
+absl::Status RunApply(const ApplyArguments& arguments, const std::optional<Config>& config,
+                      Output& output);
+absl::Status RunRefresh(const RefreshArguments& arguments, Output& output);
+absl::Status RunSnapshot(const SnapshotArguments& arguments, Output& output);
+absl::Status RunParked(const ParkedArguments& arguments, const Config& config, Output& output);
 absl::Status RunTop(const TopArguments& arguments, Output& output);
 absl::Status RunConvertConfig(const ConvertConfigArguments& arguments, Output& output);
 absl::Status RunBench(const BenchArguments& arguments, Output& output);

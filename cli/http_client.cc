@@ -94,25 +94,42 @@ absl::StatusOr<Socket> OpenSocket(const HttpServerAddress& server, const Exchang
   return last;
 }
 
+bool HasInput(const Socket& socket) {
+  pollfd wanted = {.fd = socket.number(), .events = POLLIN, .revents = 0};
+  return poll(&wanted, 1, 0) > 0;
+}
+
+// Sends what is left of `output`, from `sent` on, as far as the socket takes it. False: the
+// connection is broken.
+bool SendSome(const Socket& socket, std::string_view output, size_t* sent) {
+  const std::string_view rest = output.substr(*sent);
+  const ssize_t now = send(socket.number(), rest.data(), rest.size(), MSG_NOSIGNAL);
+  if (now > 0) *sent += static_cast<size_t>(now);
+  return now >= 0 || errno == EAGAIN;
+}
+
+// Ends early if the server answers before it has everything, or ends the connection: it refuses the
+// request, and what it said is still to be received.
 absl::Status Send(const Socket& socket, std::string_view text, const Exchange& exchange) {
-  while (!text.empty()) {
-    if (absl::Status status = exchange.Await(socket, POLLOUT); !status.ok()) return status;
-    const ssize_t sent = send(socket.number(), text.data(), text.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN) return exchange.Unavailable("can't send", errno);
-    if (sent > 0) text.remove_prefix(static_cast<size_t>(sent));
+  size_t sent = 0;
+  while (sent < text.size()) {
+    if (absl::Status status = exchange.Await(socket, POLLOUT | POLLIN); !status.ok()) return status;
+    if (HasInput(socket) || !SendSome(socket, text, &sent)) return absl::OkStatus();
   }
   return absl::OkStatus();
 }
 
 using Piece = std::array<char, 16 << 10>;
 
-// What has come; nothing at the end of the connection.
+// What has come; nothing at the end of the connection, also where a server ends it by a reset: the
+// answer's own length tells whether it is whole.
 absl::StatusOr<std::string_view> Receive(const Socket& socket, Piece& piece,
                                          const Exchange& exchange) {
   while (true) {
     if (absl::Status status = exchange.Await(socket, POLLIN); !status.ok()) return status;
     const ssize_t received = recv(socket.number(), piece.data(), piece.size(), 0);
     if (received >= 0) return std::string_view(piece.data(), static_cast<size_t>(received));
+    if (errno == ECONNRESET) return std::string_view();
     if (errno != EAGAIN) return exchange.Unavailable("can't receive", errno);
   }
 }
@@ -149,9 +166,18 @@ absl::StatusOr<std::string> AskPlainly(const Socket& socket, const std::string& 
 absl::StatusOr<std::string> AskOverTls(const Socket& socket, TlsClient& tls, uint64_t bytes_max,
                                        const Exchange& exchange) {
   Piece piece;
+  std::string output;
+  size_t sent = 0;  // of output
   while (true) {
-    if (absl::Status status = Send(socket, tls.TakeOutput(), exchange); !status.ok()) return status;
-    if (tls.has_ended()) return Whole(tls.answer(), exchange);
+    if (sent == output.size()) {
+      output = tls.TakeOutput();
+      sent = 0;
+      if (output.empty() && tls.has_ended()) return Whole(tls.answer(), exchange);
+    }
+    const bool has_output = sent < output.size();
+    const short events = has_output ? POLLIN | POLLOUT : POLLIN;
+    if (absl::Status status = exchange.Await(socket, events); !status.ok()) return status;
+    if (has_output && !HasInput(socket) && SendSome(socket, output, &sent)) continue;
     const absl::StatusOr<std::string_view> received = Receive(socket, piece, exchange);
     if (!received.ok()) return received.status();
     if (received->empty()) return Whole(tls.answer(), exchange);
@@ -196,15 +222,15 @@ std::optional<std::string> JoinChunks(std::string_view body) {
   }
 }
 
-absl::Status StatusOf(int code, const Exchange& exchange) {
-  const std::string message = absl::StrCat(exchange.server, " answered ", code);
+absl::Status StatusOf(int code, const std::string& server) {
+  const std::string message = absl::StrCat(server, " answered ", code);
   if (code == 200) return absl::OkStatus();
   if (code == 401) return absl::UnauthenticatedError(message + ": it asks for a token");
   if (code == 404) return absl::NotFoundError(message + ": this is no hps server, or an older one");
   return absl::UnavailableError(message);
 }
 
-absl::StatusOr<std::string> BodyOf(std::string_view answer, const Exchange& exchange) {
+absl::StatusOr<HttpAnswer> ParseAnswer(std::string_view answer, const Exchange& exchange) {
   const auto wrong = [&exchange](const char* what) {
     return absl::InvalidArgumentError(absl::StrCat(exchange.server, ": the answer ", what));
   };
@@ -218,17 +244,31 @@ absl::StatusOr<std::string> BodyOf(std::string_view answer, const Exchange& exch
       read.ptr != digits_end) {
     return wrong("is not HTTP");
   }
-  if (absl::Status status = StatusOf(code, exchange); !status.ok()) return status;
   const std::string_view head = answer.substr(0, head_end + 2);
   const std::string_view body = answer.substr(head_end + 4);
   if (Field(head, "transfer-encoding") == "chunked") {
     std::optional<std::string> joined = JoinChunks(body);
     if (!joined.has_value()) return wrong("was cut off");
-    return *std::move(joined);
+    return HttpAnswer{.code = code, .body = *std::move(joined)};
   }
   const std::optional<std::string> length = Field(head, "content-length");
   if (length.has_value() && *length != std::to_string(body.size())) return wrong("was cut off");
-  return std::string(body);
+  return HttpAnswer{.code = code, .body = std::string(body)};
+}
+
+std::string Encode(const HttpServerAddress& server, const HttpRequest& request,
+                   const std::string& token) {
+  const bool is_v6 = server.host.find(':') != std::string::npos;
+  std::string text(request.method);
+  absl::StrAppend(&text, " ", request.path, " HTTP/1.1\r\nHost: ", is_v6 ? "[" : "", server.host,
+                  is_v6 ? "]:" : ":", server.port, "\r\nConnection: close\r\n");
+  if (!token.empty()) absl::StrAppend(&text, "Authorization: Bearer ", token, "\r\n");
+  if (request.method != "GET") {
+    absl::StrAppend(&text, "Content-Length: ", request.body.size(), "\r\n");
+  }
+  absl::StrAppend(&text, request.fields, "\r\n");
+  text += request.body;
+  return text;
 }
 
 }  // namespace
@@ -262,30 +302,31 @@ absl::StatusOr<HttpServerAddress> ParseServerUrl(const std::string& url) {
   return address;
 }
 
-absl::StatusOr<std::string> HttpGet(const HttpServerAddress& server, const std::string& path,
-                                    const HttpGetOptions& options) {
+absl::StatusOr<HttpAnswer> HttpSend(const HttpServerAddress& server, const HttpRequest& request,
+                                    const HttpOptions& options) {
   const Exchange exchange = {.server = server.text(), .deadline = Clock::now() + options.timeout};
   absl::StatusOr<Socket> socket = OpenSocket(server, exchange);
   if (!socket.ok()) return socket.status();
-  const bool is_v6 = server.host.find(':') != std::string::npos;
-  std::string request =
-      absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: ", is_v6 ? "[" : "", server.host,
-                   is_v6 ? "]:" : ":", server.port, "\r\nConnection: close\r\n");
-  if (!options.token.empty()) {
-    absl::StrAppend(&request, "Authorization: Bearer ", options.token, "\r\n");
-  }
-  request += "\r\n";
+  std::string text = Encode(server, request, options.token);
   const uint64_t bytes_max = options.body_bytes_max + kHeadBytesMax;
   absl::StatusOr<std::string> answer;
   if (server.has_tls) {
-    const auto tls = TlsClient::Create(server.host, options.trust, request);
+    const auto tls = TlsClient::Create(server.host, options.trust, std::move(text));
     if (!tls.ok()) return tls.status();
     answer = AskOverTls(*socket, **tls, bytes_max, exchange);
   } else {
-    answer = AskPlainly(*socket, request, bytes_max, exchange);
+    answer = AskPlainly(*socket, text, bytes_max, exchange);
   }
   if (!answer.ok()) return answer.status();
-  return BodyOf(*answer, exchange);
+  return ParseAnswer(*answer, exchange);
+}
+
+absl::StatusOr<std::string> HttpGet(const HttpServerAddress& server, const std::string& path,
+                                    const HttpOptions& options) {
+  absl::StatusOr<HttpAnswer> answer = HttpSend(server, {.path = path}, options);
+  if (!answer.ok()) return answer.status();
+  if (absl::Status status = StatusOf(answer->code, server.text()); !status.ok()) return status;
+  return std::move(answer->body);
 }
 
 }  // namespace hps::cli

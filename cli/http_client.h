@@ -1,5 +1,5 @@
-// Asks a server for one page over HTTP, within a deadline and a size: what `hps top` needs, no
-// more.
+// Sends a server one request over HTTP, within a deadline and a size: what the commands that talk
+// to a server need, no more.
 //
 // HTTP/1.1, also over TLS; one connection for each request. For one thread.
 #pragma once
@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "cli/tls_client.h"
@@ -25,19 +26,36 @@ struct HttpServerAddress {
 // 6; a path is refused but "/". Errors: INVALID_ARGUMENT.
 absl::StatusOr<HttpServerAddress> ParseServerUrl(const std::string& url);
 
-struct HttpGetOptions {
+struct HttpOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(5);  // of the whole exchange
-  uint64_t body_bytes_max = uint64_t{64} << 20;
+  uint64_t body_bytes_max = uint64_t{64} << 20;                 // of the answer
   std::string token;  // sent as a bearer token, unless empty
   TlsTrust trust;     // for servers with TLS
 };
 
-// The body of an answer with status 200.
+struct HttpRequest {
+  std::string_view method = "GET";
+  std::string path;
+  std::string fields{};     // more lines of the head, each with its line end
+  std::string_view body{};  // sent with its length, unless the method is GET
+};
+
+struct HttpAnswer {
+  int code = 0;
+  std::string body;
+};
+
+// The answer, whatever its status. A server may answer before it has read the whole body.
 // Errors: UNAVAILABLE (no such host, refused, cut off), DEADLINE_EXCEEDED, INVALID_ARGUMENT (the
-// answer is not HTTP), RESOURCE_EXHAUSTED (too large), those of TlsClient; of another status
-// UNAUTHENTICATED (401),
-// NOT_FOUND (404) or UNAVAILABLE, with the number. CANCELLED when a signal came.
+// answer is not HTTP), RESOURCE_EXHAUSTED (too large), those of TlsClient. CANCELLED when a signal
+// came.
+absl::StatusOr<HttpAnswer> HttpSend(const HttpServerAddress& server, const HttpRequest& request,
+                                    const HttpOptions& options);
+
+// The body of an answer with status 200.
+// Errors: those of HttpSend; of another status UNAUTHENTICATED (401), NOT_FOUND (404) or
+// UNAVAILABLE, with the number.
 absl::StatusOr<std::string> HttpGet(const HttpServerAddress& server, const std::string& path,
-                                    const HttpGetOptions& options);
+                                    const HttpOptions& options);
 
 }  // namespace hps::cli

@@ -129,6 +129,30 @@ TEST(HttpClientTest, AsksAndReturnsTheBody) {
   EXPECT_THAT(server.request(), HasSubstr("\r\nConnection: close\r\n"));
 }
 
+TEST(HttpClientTest, SendsABodyAndReturnsAnyStatus) {
+  OneAnswer server("HTTP/1.1 409 Conflict\r\nContent-Length: 4\r\n\r\nbusy", true, "the body");
+  const auto answer = HttpSend(
+      server.server(),
+      {.method = "POST", .path = "/p", .fields = "X-Field: 1\r\n", .body = "this is the body"},
+      {.timeout = kPatience});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->code, 409);
+  EXPECT_EQ(answer->body, "busy");
+  EXPECT_THAT(server.request(), StartsWith("POST /p HTTP/1.1\r\n"));
+  EXPECT_THAT(server.request(), HasSubstr("\r\nContent-Length: 16\r\nX-Field: 1\r\n\r\nthis is"));
+}
+
+// Catches: a refusal that is lost because the server ends the connection before it has the body.
+TEST(HttpClientTest, ReadsAnAnswerThatComesBeforeTheBodyIsSent) {
+  OneAnswer server("HTTP/1.1 413 No\r\nContent-Length: 5\r\n\r\nlarge");
+  const std::string body(size_t{32} << 20, 'x');
+  const auto answer = HttpSend(server.server(), {.method = "POST", .path = "/p", .body = body},
+                               {.timeout = kPatience});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->code, 413);
+  EXPECT_EQ(answer->body, "large");
+}
+
 TEST(HttpClientTest, ReadsChunksAndBodiesWithoutLength) {
   EXPECT_EQ(GetFrom("HTTP/1.1 200 OK\r\nTRANSFER-Encoding:  chunked\r\n\r\n"
                     "3;x=y\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n")

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -76,6 +77,12 @@ absl::Status Run(const ExportArguments& arguments, const Config& config, Output&
 absl::Status Run(const DropArguments& arguments, const Config& config, Output& output) {
   return RunDrop(arguments, config, output);
 }
+absl::Status Run(const ApplyArguments& arguments, const Config& config, Output& output) {
+  return RunApply(arguments, config, output);
+}
+absl::Status Run(const ParkedArguments& arguments, const Config& config, Output& output) {
+  return RunParked(arguments, config, output);
+}
 
 absl::Status Run(const ServeArguments& arguments, const Config& config, Output& output) {
   return RunServe(arguments, config, output);
@@ -91,6 +98,10 @@ bool AsksForJson(int argc, const char* const* argv) {
 
 template <typename Arguments>
 int RunCommand(const Arguments& arguments, Output& output) {
+  if constexpr (std::is_same_v<Arguments, ApplyArguments>) {
+    if (!arguments.server.url.empty())
+      return output.Finish(RunApply(arguments, std::nullopt, output)).ok() ? kDone : kFailed;
+  }
   if constexpr (requires { arguments.store; }) {
     const absl::StatusOr<Config> config = CommandConfig(arguments);
     if (!config.ok()) {
@@ -100,6 +111,12 @@ int RunCommand(const Arguments& arguments, Output& output) {
     return output.Finish(Run(arguments, *config, output)).ok() ? kDone : kFailed;
   } else if constexpr (std::is_same_v<Arguments, GenerateArguments>) {
     return output.Finish(RunGenerate(arguments, output)).ok() ? kDone : kFailed;
+  } else if constexpr (std::is_same_v<Arguments, PublishArguments>) {
+    return output.Finish(RunPublish(arguments, output)).ok() ? kDone : kFailed;
+  } else if constexpr (std::is_same_v<Arguments, RefreshArguments>) {
+    return output.Finish(RunRefresh(arguments, output)).ok() ? kDone : kFailed;
+  } else if constexpr (std::is_same_v<Arguments, SnapshotArguments>) {
+    return output.Finish(RunSnapshot(arguments, output)).ok() ? kDone : kFailed;
   } else if constexpr (std::is_same_v<Arguments, TopArguments>) {
     return output.Finish(RunTop(arguments, output)).ok() ? kDone : kFailed;
   } else if constexpr (std::is_same_v<Arguments, ConvertConfigArguments>) {

@@ -36,9 +36,10 @@ void WriteTable(const TableInfo& table, JsonWriter& json) {
   }
   json.Member("incarnation", table.incarnation);
   json.Name("positions").BeginArray();
-  for (const TableInfo::Position& position : table.positions) {
+  for (const StreamPosition& position : table.positions) {
     json.BeginObject().Member("partition", position.partition);
-    json.Member("offset", position.offset).EndObject();
+    json.Member("offset", position.offset);
+    json.Member("generation", uint32_t{position.generation}).EndObject();
   }
   json.EndArray().EndObject();
 }

@@ -6,21 +6,18 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
 #include "cli/http_client.h"
-#include "cli/read_file.h"
+#include "cli/server_client.h"
 #include "cli/top_figures.h"
 
 namespace hps::cli {
 namespace {
 
 constexpr const char* kPath = "/api/overview";
-constexpr size_t kTokenBytesMax = 4096;
-constexpr size_t kTokenFileBytesMax = size_t{1} << 20;
 
 std::atomic<bool> stopped{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
@@ -88,28 +85,6 @@ Size TerminalSize() {
 }
 
 // The first line of `file`, else HPS_TOKEN, which need not be set.
-absl::StatusOr<std::string> ReadToken(const std::string& file) {
-  std::string token;
-  if (file.empty()) {
-    const char* const variable = std::getenv("HPS_TOKEN");
-    if (variable == nullptr || *variable == '\0') return token;
-    token = variable;
-  } else {
-    absl::StatusOr<std::string> text = ReadFile(file, kTokenFileBytesMax);
-    if (!text.ok()) return text;
-    token = text->substr(0, text->find('\n'));
-    if (token.ends_with('\r')) token.pop_back();
-  }
-  // What the server takes; a line's end would be another line of the request's header.
-  if (!token.empty() && token.size() <= kTokenBytesMax &&
-      token.find_first_of(" \t\r\n") == std::string::npos) {
-    return token;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(file.empty() ? "HPS_TOKEN" : absl::StrCat("'", file, "'"),
-                   ": the token is one line of 1 to ", kTokenBytesMax, " bytes without blanks"));
-}
-
 // False when it is time to end.
 bool AwaitNext(std::chrono::nanoseconds interval) {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(interval);
@@ -133,7 +108,7 @@ class Top {
   const TopArguments& arguments_;
   Output& output_;
   HttpServerAddress server_;
-  HttpGetOptions options_;
+  HttpOptions options_;
   bool on_terminal_ = false;
   std::string before_;  // the last overview; empty = none to compare with
   uint64_t shown_ = 0;
@@ -176,15 +151,10 @@ absl::Status Top::Loop(Screen& screen) {
 }
 
 absl::Status Top::Run() {
-  absl::StatusOr<HttpServerAddress> server = ParseServerUrl(arguments_.server);
-  if (!server.ok()) return server.status();
-  server_ = *std::move(server);
-  absl::StatusOr<std::string> token = ReadToken(arguments_.token_file);
-  if (!token.ok()) return token.status();
-  options_.token = *std::move(token);
-  options_.trust = {.ca_file = arguments_.tls_ca,
-                    .certificate_file = arguments_.tls_certificate,
-                    .key_file = arguments_.tls_key};
+  const absl::StatusOr<ServerClient> client = ServerClient::Open(arguments_.server);
+  if (!client.ok()) return client.status();
+  server_ = client->address();
+  options_ = client->options();
   absl::StatusOr<std::string> first = Ask();
   if (!first.ok()) return first.status();
   before_ = *std::move(first);

@@ -192,6 +192,26 @@ void FillLevels(const Pair& pair, TopFigures* figures) {
   }
 }
 
+void FillStream(const Pair& pair, TopFigures* figures) {
+  const Json stream = pair.now.value("stream", Json());
+  if (stream.is_null()) return;
+  TopStream& top = figures->stream.emplace();
+  top.problem = stream.at("problem").get<std::string>();
+  top.rows_per_second = pair.Rate(Json::json_pointer("/updates/rows_upserted")) +
+                        pair.Rate(Json::json_pointer("/updates/rows_deleted"));
+  top.lag_records = stream.at("lag_records").get<uint64_t>();
+  top.lag_seconds = stream.at("lag_seconds").get<double>();
+  top.parked = static_cast<uint64_t>(Sum(stream.at("parked")));
+  Counts counts = stream.at("freshness").at("l3").at("counts").get<Counts>();
+  const Json former = pair.before.value("stream", Json());
+  if (!former.is_null()) {
+    const Counts before = former.at("freshness").at("l3").at("counts").get<Counts>();
+    for (size_t i = 0; i < std::min(counts.size(), before.size()); ++i) counts[i] -= before[i];
+  }
+  top.l3_freshness_p99_seconds =
+      Percentile(counts, stream.at("freshness_bucket_seconds").get<Counts>(), 0.99);
+}
+
 }  // namespace
 
 absl::StatusOr<TopFigures> ComputeTopFigures(const std::string& before, const std::string& now) {
@@ -215,6 +235,7 @@ absl::StatusOr<TopFigures> ComputeTopFigures(const std::string& before, const st
     FillModels(pair, &figures);
     FillTables(pair, &figures);
     FillLevels(pair, &figures);
+    FillStream(pair, &figures);
     return figures;
   } catch (const Json::exception& error) {
     return absl::InvalidArgumentError(

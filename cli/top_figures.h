@@ -56,6 +56,16 @@ struct TopTable {
   std::optional<TopShares> shares{};
 };
 
+// The update stream.
+struct TopStream {
+  std::string problem;  // why it cannot be read; empty = it can
+  double rows_per_second = 0;
+  uint64_t lag_records = 0;
+  double lag_seconds = 0;
+  uint64_t parked = 0;
+  std::optional<double> l3_freshness_p99_seconds{};  // publishing to level 3
+};
+
 struct TopFigures {
   std::string version;
   std::string state;
@@ -71,6 +81,7 @@ struct TopFigures {
   uint64_t connections_http = 0;
   TopLatency latency;  // of all models
   std::optional<TopShares> shares{};
+  std::optional<TopStream> stream{};
   std::vector<TopLevel> levels;
   std::vector<TopModel> models;
   std::vector<TopTable> tables;  // the most asked first

@@ -74,6 +74,30 @@ TEST(TopFiguresTest, SumsBecomeRates) {
   EXPECT_FALSE(figures.levels[1].up);
 }
 
+TEST(TopFiguresTest, TheUpdateStreamIsThereIfTheServerReadsOne) {
+  EXPECT_FALSE(Figures().stream.has_value());
+  Json before = Overview();
+  Json now = LaterOverview();
+  before["updates"] = {{"rows_upserted", 10}, {"rows_deleted", 0}};
+  now["updates"] = {{"rows_upserted", 50}, {"rows_deleted", 2}};
+  now["stream"] = {{"problem", "no broker answers"},
+                   {"lag_records", 7},
+                   {"lag_seconds", 0.5},
+                   {"parked", {{"checksum", 1}, {"truncated", 2}}},
+                   {"freshness_bucket_seconds", {1.0, 2.0}},
+                   {"freshness", {{"l3", {{"counts", {0, 100, 0}}}}}}};
+  const auto figures = ComputeTopFigures(before.dump(), now.dump());
+  ASSERT_TRUE(figures.ok()) << figures.status();
+  ASSERT_TRUE(figures->stream.has_value());
+  EXPECT_DOUBLE_EQ(figures->stream->rows_per_second, 21);
+  EXPECT_EQ(figures->stream->lag_records, 7u);
+  EXPECT_EQ(figures->stream->parked, 3u);
+  EXPECT_NEAR(figures->stream->l3_freshness_p99_seconds.value_or(0), 1.99, 1e-9);
+  const std::string text = TopText(*figures, 120, 0);
+  EXPECT_NE(text.find("lag 7 records"), std::string::npos) << text;
+  EXPECT_NE(text.find("NOT READABLE: no broker answers"), std::string::npos) << text;
+}
+
 // Of the 100 answers in between, 90 took 1 to 2 ms and 10 took 2 to 4 ms.
 TEST(TopFiguresTest, PercentilesAreOfTheTimeInBetween) {
   const TopLatency latency = Figures().latency;

@@ -82,6 +82,30 @@ std::vector<std::string> HeadLines(const TopFigures& figures) {
           ShareLine(figures.shares)};
 }
 
+std::vector<std::string> StreamLines(const TopFigures& figures) {
+  if (!figures.stream.has_value()) return {};
+  const TopStream& stream = *figures.stream;
+  std::vector<std::string> lines = {
+      absl::StrCat("stream       ", ReadableCount(stream.rows_per_second), " rows/s   lag ",
+                   ReadableCount(static_cast<double>(stream.lag_records)), " records, ",
+                   Seconds(stream.lag_seconds), "   publish to level 3 p99 ",
+                   Seconds(stream.l3_freshness_p99_seconds), "   set aside ", stream.parked)};
+  if (!stream.problem.empty()) lines.push_back("             NOT READABLE: " + stream.problem);
+  return lines;
+}
+
+void WriteStream(const TopFigures& figures, JsonWriter& json) {
+  if (!figures.stream.has_value()) return;
+  const TopStream& stream = *figures.stream;
+  json.Name("stream").BeginObject().Member("problem", std::string_view(stream.problem));
+  json.Member("rows_per_second", stream.rows_per_second);
+  json.Member("lag_records", stream.lag_records).Member("lag_seconds", stream.lag_seconds);
+  json.Member("parked", stream.parked);
+  if (stream.l3_freshness_p99_seconds.has_value())
+    json.Member("l3_freshness_p99_seconds", *stream.l3_freshness_p99_seconds);
+  json.EndObject();
+}
+
 std::vector<std::string> LevelLines(const TopFigures& figures) {
   std::vector<std::string> lines = {
       "", "LEVEL  STATE       ROWS        BYTES       BUDGET  EVICTIONS/S  ERRORS"};
@@ -182,7 +206,8 @@ void WriteTables(const TopFigures& figures, JsonWriter& json) {
 
 std::string TopText(const TopFigures& figures, size_t columns, size_t lines_max) {
   std::vector<std::string> lines = HeadLines(figures);
-  for (const auto& more : {LevelLines(figures), ModelLines(figures), TableLines(figures)}) {
+  for (const auto& more :
+       {StreamLines(figures), LevelLines(figures), ModelLines(figures), TableLines(figures)}) {
     lines.insert(lines.end(), more.begin(), more.end());
   }
   if (lines_max > 0 && lines.size() > lines_max) lines.resize(lines_max);
@@ -209,6 +234,7 @@ void WriteTopJson(const TopFigures& figures, JsonWriter& json) {
   json.Member("connections_http", figures.connections_http);
   WriteLatency(figures.latency, json);
   WriteShares(figures.shares, json);
+  WriteStream(figures, json);
   WriteLevels(figures, json);
   WriteModels(figures, json);
   WriteTables(figures, json);

@@ -59,11 +59,6 @@ void PrintReport(const ImportReport& report, Output& output) {
 }  // namespace
 
 absl::Status RunImport(const ImportArguments& arguments, const Config& config, Output& output) {
-  if (arguments.stream_from.has_value()) {
-    return absl::UnimplementedError(
-        absl::StrCat("--stream-from ", *arguments.stream_from,
-                     ": this build does not have the update stream: leave the option out"));
-  }
   ProgressMeter meter("import " + arguments.request.name);
   ImportRequest request = arguments.request;
   request.progress = meter.function();

@@ -1,4 +1,14 @@
-# Third-party libraries, all from Debian packages (docs/dependencies.md has the table).
+# Third-party libraries (docs/dependencies.md has the table): from Debian packages, and from PyPI's
+# in $HPS_BUILD_VENV (.venv-build/, installed by tools/bootstrap.sh).
+set(HPS_BUILD_VENV "$ENV{HPS_BUILD_VENV}")
+if(HPS_BUILD_VENV STREQUAL "")
+  set(HPS_BUILD_VENV ${CMAKE_CURRENT_LIST_DIR}/../.venv-build)
+endif()
+set(HPS_PYTHON_SITE ${HPS_BUILD_VENV}/packages)  # a link, without Python's version in it
+if(NOT EXISTS "${HPS_PYTHON_SITE}/onnx/onnx-ml.proto")
+  message(FATAL_ERROR "there is no onnx package in ${HPS_BUILD_VENV}: "
+                      "run `tools/bootstrap.sh build`")
+endif()
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
@@ -12,8 +22,18 @@ find_package(OpenSSL 3 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(prometheus-cpp REQUIRED COMPONENTS core)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+if(HPS_REDIS)
+  pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
+endif()
+if(HPS_KAFKA)
+  pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka)
+endif()
+find_package(Protobuf REQUIRED)
+if(HPS_OPENVINO)
+  find_package(OpenVINO 2026.4 REQUIRED COMPONENTS Runtime
+               PATHS ${HPS_PYTHON_SITE}/openvino/cmake NO_DEFAULT_PATH)
+endif()
 if(HPS_GRPC)
-  find_package(Protobuf REQUIRED)
   pkg_check_modules(NGHTTP2 REQUIRED IMPORTED_TARGET libnghttp2)
 endif()
 if(HPS_GRPC_CLIENT)

@@ -11,7 +11,7 @@ function(hps_collect_linked target collected)
   endif()
   list(APPEND ${collected} ${target})
   get_target_property(linked ${target} INTERFACE_LINK_LIBRARIES)
-  list(FILTER linked INCLUDE REGEX "^hps_[a-z0-9_]+$")
+  list(FILTER linked INCLUDE REGEX "^(hps_[a-z0-9_]+|grpc_messages)$")
   foreach(other IN LISTS linked)
     hps_collect_linked(${other} ${collected})
   endforeach()
@@ -39,3 +39,17 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/hpsConfigVersion.cmake
 install(EXPORT hpsTargets NAMESPACE hps:: DESTINATION ${HPS_PACKAGE_FOLDER})
 install(FILES ${PROJECT_BINARY_DIR}/hpsConfig.cmake ${PROJECT_BINARY_DIR}/hpsConfigVersion.cmake
         DESTINATION ${HPS_PACKAGE_FOLDER})
+
+# What python/CMakeLists.txt links, from this build as it is.
+set(HPS_BUILD_TREE ${HPS_INSTALLED})
+foreach(target hps_c_api hps_server hps_publish hps_train_cpu)
+  hps_collect_linked(${target} HPS_BUILD_TREE)
+endforeach()
+foreach(target IN LISTS HPS_BUILD_TREE)
+  if(NOT target IN_LIST HPS_INSTALLED)
+    string(REGEX REPLACE "^hps_" "" folder ${target})
+    set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder})
+  endif()
+endforeach()
+export(TARGETS ${HPS_BUILD_TREE} hps_options NAMESPACE hps::
+       FILE ${PROJECT_BINARY_DIR}/hpsBuildTree.cmake)

@@ -1,9 +1,15 @@
 #!/bin/bash
-# Makes a Debian 12 ready for hps: packages from Debian, Python packages into .venv/.
+# Makes a Debian 12 ready for hps: packages from Debian, Python packages into .venv*/.
 #
-#   tools/bootstrap.sh build    what `make build` and `make demo` need
-#   tools/bootstrap.sh test     ... and what the tests need (.venv/)
+#   tools/bootstrap.sh build    what `make build` and `make demo` need; OpenVINO and the schema of
+#                               ONNX from PyPI in $HPS_BUILD_VENV (.venv-build/, 0.25 GB)
+#   tools/bootstrap.sh kafka    ... and a Kafka broker (.kafka/), for `make demo-updates`
+#   tools/bootstrap.sh test     ... and what the tests need: .venv/, a Kafka broker (.kafka/), and
+#                               PyTorch for the Python package's (.venv-python/; 1.4 GB)
+#   tools/bootstrap.sh train    what `make demo-train` needs: as build, and PyTorch (.venv-python/)
+#   tools/bootstrap.sh wheel    what `make wheel` needs: as build, and pip
 #   tools/bootstrap.sh check    ... and clang's tools (the default: everything but the next)
+#   tools/bootstrap.sh redis    what `make demo-redis` needs: as build, and Redis' server
 #   tools/bootstrap.sh gpu      what `make gpu` needs: as test, and the CUDA toolkit and a CMake
 #                               for it from PyPI in $HPS_CUDA_VENV (.venv-cuda/; 0.4 GB); neither
 #                               GPU nor driver. Set the variable to share one among work trees.
@@ -23,6 +29,7 @@ build_packages=(
   ninja-build=1.11.*
   pkg-config=1.8.*
   python3=3.11.*
+  python3-venv=3.11.*
   ccache=4.8*
   mold=1.10.*
   libabsl-dev=20220623.1-*
@@ -37,6 +44,8 @@ build_packages=(
   zlib1g-dev=1:1.2.13.*
   prometheus-cpp-dev=1.0.1-*
   libnghttp2-dev=1.52.0-*
+  librdkafka-dev=2.0.2-*
+  libhiredis-dev=0.14.1-*
   libgrpc++-dev=1.51.1-*
   libprotobuf-dev=3.21.12-*
   protobuf-compiler=3.21.12-*
@@ -44,31 +53,43 @@ build_packages=(
   libgtest-dev=1.12.1-*
   libgmock-dev=1.12.1-*
 )
+# The package redis-server would start a daemon; its program is in redis-tools, too.
 # Chromium's version is that of Debian's security updates; it shows the dashboard to a test.
 test_packages=(
-  python3-venv=3.11.*
   openssl=3.0.*
   curl=7.88.*
   chromium-headless-shell
   fonts-dejavu-core=2.37-*
   libb64-0d=1.2-*
   libfaketime=0.9.10-*
+  redis-tools=5:7.0.15-*
 )
-# The package redis-server would start a daemon; its program is in redis-tools, too.
-bench_packages=(python3-venv=3.11.* libb64-0d=1.2-* redis-tools=5:7.0.15-*)
+# For the package of Python: its extension is compiled.
+python_packages=(python3-dev=3.11.* python3-venv=3.11.* binutils=2.40-*)
+# Kafka's broker runs on Java; Maven fetches it.
+kafka_packages=(openjdk-17-jre-headless=17.* maven=3.8.7-*)
+redis_packages=(redis-tools=5:7.0.15-*)
+bench_packages=(libb64-0d=1.2-* redis-tools=5:7.0.15-*)
 check_packages=(git clang-14=1:14.0.6-* clang-tidy-14=1:14.0.6-* clang-format-14=1:14.0.6-*)
 fuzz_packages=(clang-14=1:14.0.6-* libclang-rt-14-dev=1:14.0.6-*)
 
 stage=${1:-check}
 case "$stage" in
   build) packages=("${build_packages[@]}") ;;
-  test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
+  kafka) packages=("${build_packages[@]}" "${kafka_packages[@]}") ;;
+  test)
+    packages=("${build_packages[@]}" "${test_packages[@]}" "${python_packages[@]}"
+      "${kafka_packages[@]}")
+    ;;
+  train | wheel) packages=("${build_packages[@]}" "${python_packages[@]}") ;;
   check) packages=("${build_packages[@]}" "${test_packages[@]}" "${check_packages[@]}") ;;
+  redis) packages=("${build_packages[@]}" "${redis_packages[@]}") ;;
   gpu) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   fuzz) packages=("${build_packages[@]}" "${fuzz_packages[@]}") ;;
   bench) packages=("${build_packages[@]}" "${bench_packages[@]}") ;;
   *)
-    echo "bootstrap: unknown stage '$stage': expected build, test, check, gpu, fuzz or bench" >&2
+    echo "bootstrap: unknown stage '$stage':" \
+      "expected build, kafka, redis, train, test, wheel, check, gpu, fuzz or bench" >&2
     exit 2
     ;;
 esac
@@ -121,6 +142,48 @@ install_venv() {
   cp "$wanted" .venv/installed.txt
 }
 
+# Libraries and headers of the build: what the packages depend on is Python that nothing here runs.
+install_build_venv() {
+  local venv=${HPS_BUILD_VENV:-.venv-build} wanted=tools/build_requirements.txt
+  if cmp -s "$wanted" "$venv/installed.txt"; then return; fi
+  say "installing into $venv: $(grep -v '^#' "$wanted" | paste -sd' ')"
+  rm -rf "$venv"
+  /usr/bin/python3 -m venv "$venv"
+  "$venv/bin/pip" install --disable-pip-version-check --quiet --no-deps --requirement "$wanted"
+  ln -sfn "$(cd "$venv" && echo lib/python3.*/site-packages)" "$venv/packages"
+  cp "$wanted" "$venv/installed.txt"
+}
+
+# Without dependencies: those of torch are 4 GB that only a GPU uses.
+install_python_venv() {
+  local wanted=tools/python_requirements.txt
+  if cmp -s "$wanted" .venv-python/installed.txt; then return; fi
+  say "installing PyTorch and the client of Triton into .venv-python/ (1.4 GB)"
+  rm -rf .venv-python
+  /usr/bin/python3 -m venv .venv-python
+  .venv-python/bin/pip install --disable-pip-version-check --quiet --no-cache-dir --no-deps \
+    --requirement "$wanted"
+  /usr/bin/python3 tools/stub_nvidia.py .venv-python/lib/python3.*/site-packages
+  cp "$wanted" .venv-python/installed.txt
+}
+
+# The broker with the libraries that it needs, each file compared with its committed checksum.
+install_kafka() {
+  local wanted=tools/kafka/jars.sha256
+  if cmp -s "$wanted" .kafka/installed.txt; then return; fi
+  say "installing the Kafka broker of the tests into .kafka/ (50 MB, from Maven Central)"
+  rm -rf .kafka
+  mkdir -p .kafka/lib
+  mvn --quiet --batch-mode --file tools/kafka/pom.xml dependency:copy-dependencies \
+    -DincludeScope=runtime -DoutputDirectory="$PWD/.kafka/lib"
+  if ! (cd .kafka/lib && sha256sum -- * | cmp -s - "$OLDPWD/$wanted"); then
+    say "files of .kafka/lib are not those of $wanted:" >&2
+    (cd .kafka/lib && sha256sum -- * | diff "$OLDPWD/$wanted" - | head -n 20) >&2 || true
+    exit 1
+  fi
+  cp "$wanted" .kafka/installed.txt
+}
+
 # Their programs alone: what the packages depend on is Python that nothing here runs.
 install_bench_venv() {
   local wanted=tools/bench_requirements.txt
@@ -167,8 +230,12 @@ if [[ ! -r /etc/debian_version ]] || [[ $(cut -d. -f1 /etc/debian_version) != 12
 fi
 mapfile -t missing < <(missing_packages)
 if [[ ${#missing[@]} -gt 0 ]]; then install_packages "${missing[@]}"; fi
+install_build_venv
 case "$stage" in
-  test | check) install_venv ;;
+  kafka) install_kafka ;;
+  test) install_venv && install_python_venv && install_kafka ;;
+  train) install_python_venv ;;
+  check) install_venv ;;
   gpu) install_venv && install_cuda_venv ;;
   bench) install_bench_venv ;;
 esac

@@ -7,14 +7,20 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
 
     0  include/hps, src/base, src/types over it
     1  src/tier
-    2  src/l1_* l2_* l3_* no_gpu           never each other
-    3  src/query update import dense       never each other, no layer 2
-    4  src/model
-    5  cli python triton src/server        link model, include include/hps; cli and src/server
-                                           also base/ and types/, cli also bench/
+       src/onnx, src/dense over it         dense_cpu and no_dense, over dense, never each other
+    2  src/l1_* l2_* l3_* no_gpu no_redis  never each other
+    3  src/serving                         no layer 2
+    4  src/query update import             never each other, no layer 2; import sees src/onnx
+    5  src/model
+       src/publish                         includes import and update, links a stream of update
+       src/train                           base types: the interfaces of training
+       src/train_cpu                       over train; nothing of serving sees them
+    6  cli triton src/server src/c_api     link model, include include/hps; cli, src/server and
+                                           src/c_api also base/ and types/, cli also bench/
+    7  python                              includes include/hps, c_api/, train/, train_cpu/
        examples/                           include include/hps
        tests/ bench/                       anything
-       src/testing                         base types tier; only tests include or link it (bench/
+       src/testing                         base types tier train update; only tests see it (bench/
                                            may include its headers: the command links bench/)
 
 Each third-party library stays behind the folders named in THIRD_PARTY.
@@ -27,19 +33,34 @@ import sys
 from source_tree import Finding, SourceTree, line_of
 
 LOW = {"include", "base", "types"}
-LEVELS = {"l1_gpu", "no_gpu", "l2_memory", "l2_redis", "l3_rocksdb"}
-MIDDLE = {"query", "update", "import", "dense"}
+LEVELS = {"l1_gpu", "no_gpu", "l2_memory", "l2_redis", "no_redis", "l3_rocksdb"}
+MIDDLE = {"query", "update", "import"}
 
 # Folder -> folders whose headers it may include (itself always).
 MAY_INCLUDE: dict[str, set[str]] = {
     "include": set(), "base": {"include"}, "types": {"include", "base"}, "tier": LOW,
-    "testing": LOW | {"tier"}}
-MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE}
-MAY_INCLUDE["model"] = LOW | {"tier"} | LEVELS | MIDDLE
-MAY_INCLUDE |= {folder: {"include"} for folder in ("python", "triton", "examples")}
+    "testing": LOW | {"tier", "train", "update"}}
+MAY_INCLUDE |= {"train": LOW, "train_cpu": LOW | {"train"}}
+MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE | {"serving"}}
+MAY_INCLUDE |= {folder: LOW | {"tier", "serving"} for folder in ("query", "update")}
+MAY_INCLUDE["onnx"] = LOW
+MAY_INCLUDE["import"] = LOW | {"tier", "onnx"}
+# src/dense_cpu implements src/dense; src/no_dense stands in for it.
+MAY_INCLUDE["dense"] = LOW | {"onnx"}
+DENSE = {"dense_cpu", "no_dense"}
+MAY_INCLUDE |= {folder: LOW | {"onnx", "dense"} for folder in DENSE}
+MAY_INCLUDE["model"] = LOW | {"tier", "serving"} | LEVELS | MIDDLE
+# src/update/kafka is a transport of src/update; src/update/no_kafka stands in for it.
+STREAMS = {"update_kafka", "update_no_kafka"}
+MAY_INCLUDE |= {folder: LOW | {"tier", "update"} for folder in STREAMS}
+MAY_INCLUDE["publish"] = LOW | {"tier", "import", "update"}
+MAY_INCLUDE |= {folder: {"include"} for folder in ("triton", "examples")}
+# src/c_api is the C interface; python/csrc, the extension of Python, shares its JSON texts.
+MAY_INCLUDE["c_api"] = LOW
+MAY_INCLUDE["python"] = {"include", "c_api", "train", "train_cpu"}
 # src/server/core knows no protocol, src/server/net has what protocols share; their neighbours are
 # codecs and pages over them, never each other; src/server itself composes them.
-MAY_INCLUDE["server_core"] = LOW
+MAY_INCLUDE["server_core"] = LOW | {"onnx", "dense"}
 SERVER_PARTS = {"server_http", "server_grpc", "server_no_grpc", "server_pages"}
 MAY_INCLUDE |= {folder: LOW | {"server_core"} for folder in SERVER_PARTS}
 MAY_INCLUDE["server_net"] = LOW | {"server_core"}
@@ -49,10 +70,12 @@ MAY_INCLUDE["server_grpc"] |= {"server_grpc_codec", "server_net"}
 MAY_INCLUDE["server"] = LOW | {"server_core"} | SERVER_PARTS
 MAY_INCLUDE["cli"] = LOW | {"bench"}
 
-# Headers beyond MAY_INCLUDE: synthetic tables and .npy files, which are no part of the public API.
+# Headers beyond MAY_INCLUDE: synthetic tables and the files of tables, which are no part of the
+# public API.
 MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
-                              "import/formats/npy_files.h"},
-                      "examples": {"import/generate.h"}}
+                              "import/formats/npy_files.h", "import/row_source.h"},
+                      "examples": {"import/generate.h"},
+                      "python": {"import/generate.h"}}
 # As above, for tests and fuzz targets only.
 TESTS_MAY_INCLUDE_HEADER = {"server": {"import/generate.h"}, "server_grpc": {"import/generate.h"}}
 
@@ -60,10 +83,15 @@ TESTS_MAY_INCLUDE_HEADER = {"server": {"import/generate.h"}, "server_grpc": {"im
 # model, whose headers it does not see.
 MAY_LINK_TOO = {folder: {"model"} for folder in ("python", "triton", "server", "server_core",
                                                  "server_grpc", "server_pages", "examples")}
-MAY_LINK_TOO["cli"] = {"model", "server"}
+MAY_LINK_TOO["c_api"] = {"model", "shared"}  # hps_shared is libhps.so
+MAY_LINK_TOO["cli"] = {"model", "publish", "server"}
+MAY_LINK_TOO["server_core"] |= DENSE
+MAY_LINK_TOO |= {folder: STREAMS for folder in ("model", "publish")}
 
 # What the build chooses: a CMake variable -> the folders that it may name.
 CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "no_gpu"],
+                       "${HPS_LEVEL2_REMOTE}": ["l2_redis", "no_redis"],
+                       "${HPS_UPDATE_STREAM}": ["update_kafka", "update_no_kafka"],
                        "${HPS_SERVER_GRPC}": ["server_grpc", "server_no_grpc"]}
 
 TEST_FILE = re.compile(r"(_test\.(cc|cu)|/test_\w+\.(h|cuh|cc|cu)|_world\.h|"
@@ -80,27 +108,31 @@ THIRD_PARTY = {
     "CLI11": (r"CLI/", r"CLI11::", {"cli"}),
     "spdlog": (r"(spdlog|fmt)/", r"(spdlog|fmt)::", {"base"}),
     "nlohmann-json": (r"nlohmann/", r"nlohmann_json::", {"import", "model", "cli", "server_pages"}),
-    "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH", {"base", "l3_rocksdb"}),
+    "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH",
+               {"base", "l2_redis", "l3_rocksdb", "update"}),
     "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas", r"CUDA::", {"l1_gpu"}),
     "hiredis": (r"hiredis/", r"PkgConfig::HIREDIS", {"l2_redis"}),
-    "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update"}),
+    "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update_kafka"}),
     "Boost": (r"boost/", r"Boost::", {"server_http"}),
     "OpenSSL": (r"openssl/", r"OpenSSL::",
                 {"server_core", "server_net", "server_http", "l2_redis", "cli"}),
     "zlib": (r"zlib\.h", r"ZLIB::", {"server_http", "server_grpc"}),
     "simdjson": (r"simdjson", r"(PkgConfig::SIMDJSON|simdjson::)", {"server_http"}),
-    "gRPC": (r"(grpc|grpcpp|google/protobuf)/|(\w+/)*\w+\.(grpc\.)?pb\.h",
-             r"(gRPC|protobuf)::", {"server_grpc"}),
+    "gRPC": (r"(grpc|grpcpp)/|(\w+/)*\w+\.grpc\.pb\.h", r"gRPC::", {"server_grpc"}),
+    "protobuf": (r"google/protobuf/|(\w+/)*[\w-]+\.pb\.h", r"protobuf::",
+                 {"onnx", "server_grpc"}),
+    "OpenVINO": (r"openvino/", r"openvino::", {"dense_cpu"}),
     "nghttp2": (r"nghttp2/", r"PkgConfig::NGHTTP2", {"server_grpc"}),
     "prometheus-cpp": (r"prometheus/", r"prometheus-cpp::", {"server_pages"}),
+    "nanobind": (r"nanobind/|Python\.h", r"nanobind::", {"python"}),
     "Google Benchmark": (r"benchmark/", r"benchmark::", set()),
     "GoogleTest": (r"(gtest|gmock)/", r"GTest::", set()),
 }
 # Headers of the C++ library, of C and of the system.
 SYSTEM_HEADER = re.compile(
     r"[a-z_]+|(sys|linux|netinet|arpa|net)/[a-z_]+\.h|sanitizer/asan_interface\.h|"
-    r"(cpuid|emmintrin|errno|fcntl|immintrin|malloc|poll|pthread|sched|signal|spawn|time|unistd|"
-    r"cxxabi|dirent|dlfcn|execinfo|math|netdb|stdint|stdio|stdlib|string)\.h")
+    r"(cpuid|emmintrin|errno|fcntl|fnmatch|immintrin|malloc|poll|pthread|sched|signal|spawn|time|"
+    r"unistd|cxxabi|dirent|dlfcn|execinfo|math|netdb|stddef|stdint|stdio|stdlib|string)\.h")
 # Written by the build, not in the tree.
 GENERATED = {"bench_commit.h": "bench"}
 # Of the public headers, these alone may be of a third party.
@@ -109,12 +141,12 @@ PUBLIC_THIRD_PARTY = re.compile(r"absl/status/(status|statusor)\.h")
 
 def folder_of(path: str) -> str | None:
     """src/tier/fence.h -> tier, include/hps/types.h -> include, tests/real/x.cc -> tests,
-    src/server/http/x.cc -> server_http."""
+    src/server/http/x.cc -> server_http; src/update/ has such parts, too."""
     parts = path.split("/")
     if len(parts) < 2:
         return None
-    if parts[:2] == ["src", "server"] and len(parts) > 3:
-        return f"server_{parts[2]}"
+    if parts[:2] in (["src", "server"], ["src", "update"]) and len(parts) > 3:
+        return f"{parts[1]}_{parts[2]}"
     return parts[1] if parts[0] == "src" and len(parts) > 2 else parts[0]
 
 

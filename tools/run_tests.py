@@ -30,6 +30,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SANITIZED = ["asan-ubsan", "tsan"]
 PRESETS = ["cpu", *SANITIZED]
+PACKAGE_VENV = ROOT / ".venv-python"  # of the tests of the Python package
 SECONDS_FILE = ROOT / "build" / "test_seconds.json"
 OUTPUT_LINES_MAX = 200  # of a failed program, its last ones
 REPEATED_LINES_MAX = 20  # the same at the end of the run, where one looks first
@@ -239,10 +240,13 @@ def python_programs(preset: str, suites: dict) -> list[Program]:
         files = [file for file in files if file.parent.name == "cli"]
     prefix = "" if preset == "cpu" else f"{preset} "
     environment = {"HPS_COMMAND": str(ROOT / "build" / preset / "bin" / "hps")}
-    python = ROOT / ".venv" / "bin" / "python"
-    command = [str(python) if python.exists() else sys.executable,
-               str(ROOT / "tools" / "python_suite.py")]
-    return [Program(prefix + str(file.relative_to(ROOT)), [*command, str(file)],
+    def command(file: pathlib.Path) -> list[str]:
+        venv = PACKAGE_VENV if file.parent.name == "python" else ROOT / ".venv"
+        python = venv / "bin" / "python"
+        return [str(python) if python.exists() else sys.executable,
+                str(ROOT / "tools" / "python_suite.py"), str(file)]
+
+    return [Program(prefix + str(file.relative_to(ROOT)), command(file),
                     suites["timeout_s_of"].get(file.name, suites["timeout_s"]), environment, False)
             for file in files]
 
@@ -261,7 +265,20 @@ def build_presets(presets: list[str], suites: dict) -> list[Result]:
     for preset in presets:
         targets = suites[preset] if preset in SANITIZED else []
         results.append(build(preset, targets))
+        if preset == "cpu" and not targets and not results[-1].failed:
+            results.append(install_package())
     return [result for result in results if result.failed]
+
+
+def install_package() -> Result:
+    """Installs the Python package as it is, over the build of `cpu`, for its tests."""
+    result = Result("Python package")
+    done = subprocess.run([str(PACKAGE_VENV / "bin" / "pip"), "install", "--quiet", "--no-deps",
+                           "--disable-pip-version-check", "--no-build-isolation", str(ROOT)],
+                          cwd=ROOT, check=False)
+    if done.returncode != 0:
+        result.fail("`pip install .` failed")
+    return result
 
 
 def check_suites(suites: dict) -> list[Result]:

@@ -30,6 +30,19 @@ struct StoreConfig {
   uint64_t free_bytes_min = uint64_t{256} << 20;  // writes are refused with less free disk
 };
 
+// Level 2 on Redis.
+struct RedisConfig {
+  std::vector<std::string> nodes = {"127.0.0.1:6379"};  // of a cluster, some
+  bool cluster = false;
+  std::string user;           // of the server's ACL; empty = its default user
+  std::string password_file;  // empty = none
+  std::string key_prefix = "hps";
+  uint32_t connections_per_node = 4;
+  uint32_t partitions = 64;  // of each table, spread over a cluster's slots
+  std::chrono::nanoseconds timeout = std::chrono::milliseconds(100);  // of each call
+  std::chrono::nanoseconds expire_after{0};                           // of a row; 0 = never
+};
+
 struct L2Config {
   L2Kind kind = L2Kind::kMemory;
   uint64_t bytes_max = uint64_t{4} << 30;  // rows and metadata of all tables
@@ -56,6 +69,22 @@ struct L1Config {
 struct LookupConfig {
   double hit_rate_threshold = 1.0;  // see LookupRequest
   std::chrono::nanoseconds timeout = std::chrono::seconds(1);
+};
+
+// The update stream (docs/updates.md). Without brokers there is none.
+struct UpdateConfig {
+  std::vector<std::string> brokers{};       // "host:port"
+  std::vector<std::string> tables = {"*"};  // patterns of MODEL/TABLE, with * and ?
+  std::string group;  // the node's consumer group, for lag tools; empty = from host and store
+  uint64_t rows_per_second_max = 0;                // 0 = no limit
+  uint64_t bytes_per_second_max = 0;               // 0 = no limit
+  uint64_t memory_bytes_max = uint64_t{64} << 20;  // of messages that are read and not applied
+  uint64_t parked_bytes_max = uint64_t{64} << 20;  // of the file of messages that cannot be applied
+  // How long a start waits until changes that the store lost with the power are applied again.
+  std::chrono::nanoseconds ready_timeout = std::chrono::seconds(30);
+  std::chrono::nanoseconds refresh_interval = std::chrono::milliseconds(200);  // of level 1
+  std::map<std::string, std::string> kafka{};  // [update.kafka]: settings of librdkafka
+  std::string kafka_directory;                 // relative paths of `kafka` are relative to it
 };
 
 struct ThreadsConfig {
@@ -87,6 +116,7 @@ struct Config {
   L1Config l1;
   LookupConfig lookup;
   ThreadsConfig threads;
+  UpdateConfig update;
   ServerConfig server;
   LogConfig log;
   std::vector<ModelConfig> model{};  // empty = all models of the store

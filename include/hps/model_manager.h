@@ -51,6 +51,9 @@ class LoadedModel {
   virtual uint64_t version() const = 0;
   // In declared order: element i describes the table with TableIndex{i} in sessions of this handle.
   virtual std::span<const TableSpec> tables() const = 0;
+  // Whether the model would be opened with the same tables and levels now. A replaced handle keeps
+  // memory of levels 1 and 2 from being released.
+  virtual bool IsCurrent() const = 0;
   // A session that always answers from this version. The session pins the version, too.
   // Errors: those of Store::NewSession.
   virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
@@ -93,6 +96,13 @@ class ModelManager {
   // Pins the version of the model that is loaded now.
   // Errors: those of Store::NewSession; UNAVAILABLE if the model is not loaded.
   virtual absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const std::string& model) = 0;
+
+  // Reads every row that level 1 holds of the model again from levels 2 and 3, and updates it in
+  // place. Returns when all tables are done. One refresh of a model at a time.
+  // Errors: NOT_FOUND (the model is not loaded), FAILED_PRECONDITION (a refresh of the model is
+  // running), UNAVAILABLE (a load of the model is running, or the disk fails).
+  virtual absl::Status RefreshLevel1(const std::string& model,
+                                     std::chrono::nanoseconds timeout) = 0;
 
   // Ends running preloads and disables later ones, so that a process can exit quickly.
   virtual void StopPreloading() = 0;

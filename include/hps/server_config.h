@@ -46,6 +46,10 @@ struct ServerConfig {
   std::string tls_client_ca;  // PEM file; not empty = clients must present a certificate
   std::string token_file;     // bearer token, one line; empty = environment variable HPS_TOKEN
   bool repository_control = false;  // loading and unloading through the API; needs a token
+  bool updates = false;             // changing rows through the API; needs a token
+  // If set: loads, unloads, refreshes and changes of rows need this token, and the other one only
+  // reads.
+  std::string admin_token_file;
 };
 
 }  // namespace hps

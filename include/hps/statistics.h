@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hps/lookup_session.h"
+#include "hps/update_statistics.h"
 
 namespace hps {
 
@@ -48,6 +49,22 @@ struct TableStatistics {
   bool l2_bypassed = false;  // level 2's circuit breaker is open: lookups go to level 3
 };
 
+// One server of a level 2 on Redis.
+struct RemoteNodeStatistics {
+  std::string address;
+  bool bypassed = false;  // its circuit breaker is open
+  uint64_t failures = 0;  // calls that it failed or did not answer in time
+};
+
+// A level 2 on Redis: the servers that have its rows.
+struct RemoteLevelStatistics {
+  std::vector<RemoteNodeStatistics> nodes{};
+  uint64_t moved = 0;  // replies that name another node, by kind
+  uint64_t ask = 0;
+  uint64_t try_again = 0;
+  uint64_t slot_maps_learnt = 0;
+};
+
 // Level 3, as used by this process.
 struct DurableStatistics {
   uint64_t damaged_reads = 0;      // rows and blocks with a wrong checksum
@@ -64,7 +81,9 @@ struct StoreStatistics {
   uint64_t l3_errors = 0;
   ErrorCounts l3_errors_by_code{};
   DurableStatistics l3;
+  UpdateStatistics updates;
   std::vector<TableStatistics> tables;
+  RemoteLevelStatistics l2_remote{};  // without a level 2 on Redis, it is empty
 };
 
 }  // namespace hps

@@ -26,6 +26,7 @@
 #include "hps/model_manager.h"
 #include "hps/statistics.h"
 #include "hps/transfer.h"
+#include "hps/update.h"
 
 namespace hps {
 
@@ -33,18 +34,18 @@ enum class OpenMode {
   kReadWrite,  // takes the store's lock and loads all models
   kCreate,     // as kReadWrite; creates the store if the directory is missing or empty
   kServe,      // as kReadWrite, but loads no model: call models().LoadAll() or Load()
+  kMaintain,   // as kReadWrite for a command: loads no model, reads no update stream; others wait
   kReadOnly,   // beside a writer, without its lock; never changes the store
 };
 
 class Store {
  public:
   // Opens config.store.path and, unless read-only, commits staged imports. In modes other than
-  // kServe, also loads the models and preloads level 2. If a model cannot be loaded, NewSession
-  // returns its error; Open fails only if no model could be loaded.
-  // Errors: NOT_FOUND (no store there, or a configured model or table is not in it),
-  // FAILED_PRECONDITION (the store was written by a newer version), UNAVAILABLE (another process
-  // has it open for writing), RESOURCE_EXHAUSTED (disk full), DATA_LOSS (corrupt; the message names
-  // the file).
+  // kServe and kMaintain, also loads the models and preloads level 2. If a model cannot be loaded,
+  // NewSession returns its error; Open fails only if no model could be loaded. Errors: NOT_FOUND
+  // (no store there, or a configured model or table is not in it), FAILED_PRECONDITION (the store
+  // was written by a newer version), UNAVAILABLE (another process has it open for writing),
+  // RESOURCE_EXHAUSTED (disk full), DATA_LOSS (corrupt; the message names the file).
   static absl::StatusOr<std::unique_ptr<Store>> Open(const Config& config, OpenMode mode);
 
   virtual ~Store() = default;
@@ -52,7 +53,7 @@ class Store {
   virtual absl::StatusOr<std::vector<TableInfo>> Tables() const = 0;
 
   // Version of the file format on disk. A version of hps opens stores up to its own number.
-  virtual uint32_t format_version() const = 0;
+  uint32_t format_version() const;
 
   // A session that follows the model: each lookup answers from the version that is loaded then.
   // Errors: NOT_FOUND, with the nearest model name; UNAVAILABLE (the model is not loaded, or the
@@ -76,6 +77,25 @@ class Store {
   // Errors: NOT_FOUND, with the nearest table name; as Import if the model cannot switch.
   virtual absl::Status Drop(const std::string& table) = 0;
 
+  // Changes rows of a table now, as one atomic write. When it returns, the change is on the disk,
+  // whatever the sync mode of the store, and every lookup that begins later sees it. Callers that
+  // wait at the same time share one sync. The table need not be loaded.
+  // Errors: NOT_FOUND (no such table), INVALID_ARGUMENT (dim, dtype or size of the rows; more than
+  // kUpdateBytesMax), FAILED_PRECONDITION (the store is open read-only, or the table takes its
+  // changes from an update stream), UNAVAILABLE (within `timeout` no change could begin, because
+  // the model is being loaded or the disk fails), RESOURCE_EXHAUSTED (disk full). After an error of
+  // the disk the change may be visible until the process ends: apply it again.
+  virtual absl::Status Apply(const TableUpdate& update, std::chrono::nanoseconds timeout) = 0;
+
+  // Makes a consistent copy in STORE/snapshots/`name`, by hard links, while the store serves and is
+  // changed. The copy is a store; its stream positions agree with its rows. It has every change
+  // that was applied before, and some of those made meanwhile, in their order. Returns the bytes of
+  // its files.
+  // Errors: INVALID_ARGUMENT (the name), ALREADY_EXISTS, FAILED_PRECONDITION (another snapshot is
+  // being made, or the store is open read-only), RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the
+  // disk fails), UNIMPLEMENTED (a file system without hard links). Nothing is left of it then.
+  virtual absl::StatusOr<uint64_t> Snapshot(const std::string& name) = 0;
+
   // Waits until the background insertions (promotions) queued so far are done.
   // Errors: DEADLINE_EXCEEDED after `timeout`.
   virtual absl::Status DrainPromotions(std::chrono::nanoseconds timeout) = 0;
@@ -96,6 +116,10 @@ absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequ
 // Empty if there is no store.
 // Errors: INVALID_ARGUMENT (configuration); UNAVAILABLE, PERMISSION_DENIED (directory).
 absl::StatusOr<std::vector<PendingImport>> PendingImports(const Config& config);
+
+// Whether a server has the store open for writing. Errors: PERMISSION_DENIED, UNAVAILABLE (its lock
+// can't be read).
+absl::StatusOr<bool> ServerHasStore(const Config& config);
 
 // Removes a table from a store that no process has open for writing.
 // Errors: as Store::Drop and Store::Open.

@@ -35,21 +35,41 @@ absl::Status ValidateTableName(std::string_view name);
 // default row whose size is not row_bytes().
 absl::Status ValidateTableSpec(const TableSpec& spec);
 
+// How far a table has consumed one partition of its update stream. A table that takes direct
+// changes instead has one position: the counter of its changes, as that of partition 0 in
+// kDirectGeneration.
+struct StreamPosition {
+  uint32_t partition = 0;
+  uint16_t generation = 1;  // of the topic; increases when its partition count changes
+  uint64_t offset = 0;      // the next offset to read
+
+  friend bool operator==(const StreamPosition&, const StreamPosition&) = default;
+};
+inline constexpr uint16_t kDirectGeneration = 0;
+
+// Where a table begins to read its update stream after an import.
+struct UpdateStart {
+  enum class Kind : uint8_t { kBeginning, kEnd, kTime };
+  Kind kind = Kind::kBeginning;
+  int64_t time_ms = 0;  // kTime: the first record with this time stamp (since 1970) or a later one
+
+  friend bool operator==(const UpdateStart&, const UpdateStart&) = default;
+};
+
 // A table in a store.
 struct TableInfo {
-  struct Position {
-    uint32_t partition = 0;
-    uint64_t offset = 0;  // of the next message to read
-  };
-
   TableSpec spec;
   Incarnation incarnation = 0;
   uint64_t row_count = 0;  // exact after an import; estimated once updates have been applied
   uint64_t bytes = 0;      // on disk
-  std::vector<Position> positions;  // in the update stream, sorted by partition
+  std::vector<StreamPosition> positions;  // sorted by partition
   // The version that its model got by the last change of this table, or by the drop of another one.
   // 0: unknown (a staged import, or a store that an earlier hps wrote).
   uint64_t model_version = 0;
+  UpdateStart update_start{};
+  // Records of the update stream that its retention deleted before this store had read them, since
+  // the table's import. Above 0 the table may be stale until it is imported again.
+  uint64_t update_records_lost = 0;
 };
 
 }  // namespace hps

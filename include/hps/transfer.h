@@ -1,12 +1,16 @@
 // Requests and reports of import, export and verification.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "hps/span.h"
 #include "hps/table_spec.h"
 #include "hps/types.h"
 
@@ -22,10 +26,20 @@ struct Progress {
 // Called on the thread that imports or exports, at most a few times per second.
 using ProgressFunction = std::function<void(const Progress&)>;
 
+// Keys and rows of one table in the caller's memory. Keys in any order, none twice.
+struct TableInMemory {
+  std::span<const Key> keys;
+  std::span<const std::byte> rows;  // [n, dim] packed, little-endian
+  uint32_t dim = 0;
+  Dtype dtype = Dtype::kFloat32;
+};
+
 struct ImportRequest {
   std::string
       name;  // "<model>/<table>"; or "<model>": each sub-folder or file of `from` is a table
   std::string from;
+  // Instead of `from`, for one table. Borrowed for the call.
+  std::optional<TableInMemory> memory{};
   TableFormat format = TableFormat::kAuto;
   std::optional<uint32_t> dim{};              // required if the files do not contain it
   std::optional<Dtype> dtype{};               // if the files do not contain it; default float32
@@ -35,6 +49,9 @@ struct ImportRequest {
   uint64_t memory_bytes_max = uint64_t{512} << 20;  // at least kImportMemoryBytesMin
   uint32_t threads = 0;                             // 0 = number of cores
   ProgressFunction progress{};
+  // Where the tables begin to read their update streams. Default: at the time when the import
+  // began, by the time stamps of the stream. A topic that does not exist yet is read whole.
+  std::optional<UpdateStart> update_start{};
 };
 
 inline constexpr uint64_t kImportMemoryBytesMin = 256 << 10;
@@ -59,9 +76,14 @@ struct PendingImport {
   std::string problem{};          // why the import cannot be read; else empty
 };
 
+// Takes rows of an export in ascending key order, packed, in the table's dtype. `keys` and `rows`
+// are valid during the call. An error ends the export, which returns it.
+using RowSink = std::function<absl::Status(std::span<const Key> keys, HostRows rows)>;
+
 struct ExportRequest {
   std::string name;  // "<model>/<table>"
   std::string to;    // directory; created if missing; must not hold a table
+  RowSink sink{};    // instead of `to` and `format`
   TableFormat format = TableFormat::kHugectr;
   ProgressFunction progress{};
 };

@@ -14,6 +14,8 @@ inline constexpr uint64_t kL1HashSeed = 0x9e3779b97f4a7c15;
 inline constexpr uint64_t kL2HashSeed = 0xc2b2ae3d27d4eb4f;
 inline constexpr uint64_t kWatermarkHashSeed = 0x165667b19e3779f9;
 inline constexpr uint64_t kCounterHashSeed = 0x27d4eb2f165667c5;
+inline constexpr uint64_t kTrainIndexHashSeed = 0x85ebca77c2b2ae63;
+inline constexpr uint64_t kTrainOwnerHashSeed = 0xd6e8feb86659fd93;
 
 // XXH64 of the key's eight little-endian bytes, specialized for this length so that it inlines.
 // Source: the xxHash specification, section "XXH64". A test compares it with the library.

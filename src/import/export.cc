@@ -13,16 +13,23 @@ namespace {
 
 constexpr size_t kBatchKeys = 4096;
 
+absl::Status Deliver(const RowSink& sink, std::span<const Key> keys, HostRows rows) {
+  rows.row_count = keys.size();
+  return sink(keys, rows);
+}
+
 }  // namespace
 
 absl::StatusOr<ExportReport> RunExport(const DurableTable& table, const ExportRequest& request) {
   const TimePoint begin = RealClock().Now();
   const TableSpec& spec = table.spec();
-  // "auto" is what the original reads.
-  const TableFormat format =
-      request.format == TableFormat::kAuto ? TableFormat::kHugectr : request.format;
-  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<TableWriter> writer,
-                       TableWriter::Create(format, request.to, spec.dim, spec.dtype));
+  std::unique_ptr<TableWriter> writer;  // null: the caller's sink takes the rows
+  if (!request.sink) {
+    // "auto" exports HugeCTR's format.
+    const TableFormat format =
+        request.format == TableFormat::kAuto ? TableFormat::kHugectr : request.format;
+    HPS_ASSIGN_OR_RETURN(writer, TableWriter::Create(format, request.to, spec.dim, spec.dtype));
+  }
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<RowCursor> cursor, table.Scan());
   ProgressReporter progress(request.progress, request.progress ? table.Info().row_count : 0);
   std::vector<Key> keys(kBatchKeys);
@@ -31,16 +38,23 @@ absl::StatusOr<ExportReport> RunExport(const DurableTable& table, const ExportRe
                 .row_count = kBatchKeys,
                 .row_bytes = spec.row_bytes(),
                 .stride_bytes = spec.row_bytes()};
+  ExportReport report;
   while (true) {
     HPS_ASSIGN_OR_RETURN(const size_t count, cursor->Next(keys, view, {}));
     if (count == 0) break;
-    HPS_RETURN_IF_ERROR(writer->Append(std::span(keys).first(count), view));
-    progress.Report("writing", writer->row_count());
+    const std::span<const Key> found = std::span(keys).first(count);
+    HPS_RETURN_IF_ERROR(writer == nullptr ? Deliver(request.sink, found, view)
+                                          : writer->Append(found, view));
+    report.row_count += count;
+    report.bytes += count * (sizeof(Key) + spec.row_bytes());
+    progress.Report("writing", report.row_count);
   }
-  HPS_RETURN_IF_ERROR(writer->Finish());
-  return ExportReport{.row_count = writer->row_count(),
-                      .bytes = writer->bytes(),
-                      .seconds = std::chrono::duration<double>(RealClock().Now() - begin).count()};
+  if (writer != nullptr) {
+    HPS_RETURN_IF_ERROR(writer->Finish());
+    report.bytes = writer->bytes();
+  }
+  report.seconds = std::chrono::duration<double>(RealClock().Now() - begin).count();
+  return report;
 }
 
 }  // namespace hps

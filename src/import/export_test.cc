@@ -18,7 +18,7 @@ class ExportTest : public testing::Test {
     FakeRows rows;
     while (rows.size() < count) {
       std::string row(row_bytes, '\0');
-      // No NaN: a signalling one would not survive a conversion bit for bit.
+      // No NaN, because a conversion would change the bits of a signalling one.
       for (char& c : row) c = static_cast<char>(random() & 0x3f);
       rows.emplace(static_cast<Key>(random()), row);
     }
@@ -62,6 +62,37 @@ TEST_F(ExportTest, ExportImportExportGivesIdenticalBytes) {
       }
     }
   }
+}
+
+TEST_F(ExportTest, ASinkGetsEveryRowInOrder) {
+  const TableSpec spec = {.name = "m/t", .dim = 5, .dtype = Dtype::kFloat16};
+  const FakeRows rows = RandomRows(4097, spec.row_bytes());
+  const FakeTable table(spec, rows);
+  FakeRows taken;
+  const RowSink sink = [&](std::span<const Key> keys, HostRows view) {
+    EXPECT_EQ(view.row_count, keys.size());
+    for (size_t i = 0; i < keys.size(); ++i)
+      taken.emplace_hint(taken.end(), keys[i], std::string(AsChars(view.row(i)), view.row_bytes));
+    return absl::OkStatus();
+  };
+  const auto report = RunExport(table, {.name = "m/t", .sink = sink});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->row_count, 4097U);
+  EXPECT_EQ(report->bytes, 4097 * (sizeof(Key) + spec.row_bytes()));
+  EXPECT_EQ(taken, rows);
+}
+
+TEST_F(ExportTest, AnErrorOfTheSinkEndsTheExport) {
+  const TableSpec spec = {.name = "m/t", .dim = 2};
+  const FakeTable table(spec, RandomRows(5000, spec.row_bytes()));
+  size_t calls = 0;
+  const RowSink sink = [&](std::span<const Key>, HostRows) {
+    ++calls;
+    return absl::CancelledError("enough");
+  };
+  EXPECT_EQ(RunExport(table, {.name = "m/t", .sink = sink}).status(),
+            absl::CancelledError("enough"));
+  EXPECT_EQ(calls, 1U);
 }
 
 TEST_F(ExportTest, RefusesADirectoryThatHoldsATable) {

@@ -27,21 +27,21 @@ namespace hps {
 namespace {
 
 constexpr size_t kBatchRows = 4096;
-constexpr uint64_t kTableRowsMin = 3;  // the smallest categorical feature of Criteo's has so many
+constexpr uint64_t kTableRowsMin = 3;  // as Criteo's smallest categorical feature
 constexpr uint64_t kRequestsMax = uint64_t{1} << 32;
 constexpr double kAlphaMax = 10;
 
-// One request key in this many is of no row.
+// One request key in this many has no row.
 constexpr uint64_t kAbsentOneIn = 100;
 constexpr uint64_t kAbsentKeys = 1 << 20;
 
-// Table number i, from 0, has rows in proportion to (i + 5)^(-5 alpha): a few huge tables, many
-// tiny ones, as Criteo's 26, which have from ten million rows down to three.
+// Table number i, from 0, has rows in proportion to (i + 5)^(-5 alpha): a few huge tables and many
+// tiny ones. Criteo's 26 tables are like this, with ten million rows down to three.
 constexpr double kSizeShift = 5;
 constexpr double kSizeExponentFactor = 5;
 
-// Key number `index` of a table: a bijection of the index, so that keys are distinct and in no
-// order without anything being remembered.
+// Key number `index` of a table. A bijection of the index, so the keys are distinct and unordered
+// without storing any.
 Key KeyAt(uint64_t seed, uint32_t table, uint64_t index) {
   return static_cast<Key>(MixBits(index + MixBits(MixBits(seed) + table)));
 }
@@ -66,11 +66,11 @@ std::vector<uint64_t> TableSizes(const GenerateRequest& request) {
   return sizes;
 }
 
-// What is refused before the disk is full of it.
+// Refuses requests that would fill the disk, before anything is written.
 absl::Status CheckRoom(const GenerateRequest& request) {
   std::error_code error;
   const std::filesystem::space_info disk = std::filesystem::space(request.out, error);
-  if (error) return absl::OkStatus();  // whoever writes there first will say why
+  if (error) return absl::OkStatus();  // the first write reports the error
   const uint64_t request_bytes = request.requests * request.tables * sizeof(Key);
   const std::optional<uint64_t> table_bytes =
       CheckedMultiply(request.rows, sizeof(Key) + request.dim * sizeof(float));
@@ -80,11 +80,11 @@ absl::Status CheckRoom(const GenerateRequest& request) {
   }
   return absl::ResourceExhaustedError(
       absl::StrCat(request.out, ": ", request.rows, " rows of dim ", request.dim, " and ",
-                   request.requests, " requests for ", request.tables,
-                   " tables need more than the ", disk.available, " bytes that are free there"));
+                   request.requests, " requests for ", request.tables, " tables exceed the ",
+                   disk.available, " free bytes of the disk"));
 }
 
-// Writes what is asked for, and takes back what it has written unless all could be.
+// Writes the requested files. If one of them fails, removes all that it has written.
 class Generator {
  public:
   explicit Generator(const GenerateRequest& request)
@@ -104,7 +104,7 @@ class Generator {
   ProgressReporter progress_;
   const std::vector<uint64_t> sizes_;
   uint64_t done_ = 0;
-  // Only these are taken back: whoever else writes to the directory meanwhile keeps his.
+  // Only these are removed after an error, so that files of other processes survive.
   std::vector<std::string> written_;
 };
 
@@ -179,7 +179,7 @@ absl::Status Generator::WriteAll() {
 absl::Status FillDirectory(const GenerateRequest& request) {
   std::error_code error;
   const bool is_empty = std::filesystem::is_empty(request.out, error);
-  if (error) return FileError(error.value(), "can't look into the directory", request.out);
+  if (error) return FileError(error.value(), "can't read the directory", request.out);
   if (!is_empty) {
     return absl::AlreadyExistsError(
         absl::StrCat(request.out, ": expected an empty directory, found files in it"));
@@ -204,7 +204,8 @@ absl::Status ValidateGenerateRequest(const GenerateRequest& request) {
   if (!(request.alpha >= 0 && request.alpha <= kAlphaMax))
     return error(absl::StrCat("alpha is ", request.alpha, ", expected 0 to ", kAlphaMax));
   if (request.requests > kRequestsMax)
-    return error(absl::StrCat("requests is ", request.requests, ", at most ", kRequestsMax));
+    return error(
+        absl::StrCat("requests is ", request.requests, ", expected at most ", kRequestsMax));
   if (request.format != TableFormat::kHugectr && request.format != TableFormat::kNpy)
     return error("the format of generated tables is hugectr or npy");
   return absl::OkStatus();
@@ -215,9 +216,9 @@ absl::Status GenerateTables(const GenerateRequest& request) {
   std::error_code error;
   const bool was_there = std::filesystem::exists(request.out, error);
   std::filesystem::create_directories(request.out, error);
-  if (error) return FileError(error.value(), "can't make the directory", request.out);
+  if (error) return FileError(error.value(), "can't create the directory", request.out);
   const absl::Status filled = FillDirectory(request);
-  // Goes when it is empty, which is for the system to say.
+  // rmdir removes the directory only if it is empty.
   if (!filled.ok() && !was_there) ::rmdir(request.out.c_str());
   return filled;
 }
@@ -225,7 +226,7 @@ absl::Status GenerateTables(const GenerateRequest& request) {
 void PlantedRow(uint64_t seed, uint32_t table, Key key, std::span<float> row) {
   RandomStream random(MixBits(MixBits(seed) + table) ^ static_cast<uint64_t>(key));
   for (float& element : row) {
-    // 24 random bits: every value is exact, in [-1, 1).
+    // 24 random bits: every value is exact and in [-1, 1).
     element = static_cast<float>(static_cast<int32_t>(random.Next() >> 40) - (1 << 23)) * 0x1p-23F;
   }
 }

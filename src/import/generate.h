@@ -1,4 +1,5 @@
-// Synthetic tables whose rows are a known function of table and key, and power-law requests.
+// Generates synthetic tables, whose rows are a known function of table and key, and power-law
+// requests.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,14 @@ struct GenerateRequest {
   ProgressFunction progress{};
 };
 
-// Errors: INVALID_ARGUMENT, which says what is out of range and what is expected.
+// Errors: INVALID_ARGUMENT (names the value and its valid range).
 absl::Status ValidateGenerateRequest(const GenerateRequest& request);
 
-// Writes the tables and `requests.npy` ([requests, tables], int64: one key per table and line).
+// Writes the tables and `requests.npy` ([requests, tables], int64: one key per table and request).
 // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (the directory is not empty), RESOURCE_EXHAUSTED.
 absl::Status GenerateTables(const GenerateRequest& request);
 
-// The planted truth: writes the float32 row of `key` of the table number `table`.
+// Computes the float32 row of `key` in table number `table`.
 void PlantedRow(uint64_t seed, uint32_t table, Key key, std::span<float> row);
 
 }  // namespace hps

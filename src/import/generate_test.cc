@@ -89,7 +89,7 @@ TEST(GenerateTest, IsDeterministic) {
   EXPECT_NE(directory.Read("a/t0/key"), directory.Read("c/t0/key"));
 }
 
-TEST(GenerateTest, RefusesWhatItCantMake) {
+TEST(GenerateTest, RefusesInvalidRequests) {
   const TestDirectory directory;
   const auto code = [&](GenerateRequest request) {
     if (request.out.empty()) request.out = directory.Path("new");
@@ -113,7 +113,7 @@ TEST(GenerateTest, RefusesWhatItCantMake) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(GenerateTest, RefusesWhatTheDiskHasNoRoomFor) {
+TEST(GenerateTest, RefusesMoreThanTheDiskHolds) {
   const TestDirectory directory;
   for (const uint64_t rows : {uint64_t{1} << 50, ~uint64_t{0}}) {
     const absl::Status refused =
@@ -127,16 +127,16 @@ TEST(GenerateTest, RefusesWhatTheDiskHasNoRoomFor) {
                 .code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(std::filesystem::exists(directory.Path("new")));
-  // Only what was made goes.
+  // Only the created files are removed.
   std::filesystem::create_directory(directory.Path("there"));
   EXPECT_EQ(GenerateTables({.out = directory.Path("there"), .rows = uint64_t{1} << 50}).code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(std::filesystem::is_empty(directory.Path("there")));
 }
 
-// Catches: all that is in the directory taken for its own, so that of two that began together, the
-// one that fails removes what the other has written.
-TEST(GenerateTest, WhatFailsTakesBackOnlyWhatItHasWritten) {
+// Catches: a generator that removes everything in the directory after an error, including the files
+// of another generator.
+TEST(GenerateTest, AFailureRemovesOnlyItsOwnFiles) {
   const TestDirectory directory;
   GenerateRequest request{.out = directory.Path("model"), .tables = 2, .rows = 20'000};
   bool other_came = false;

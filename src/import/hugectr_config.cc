@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/macros.h"
 #include "hps/table_spec.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What becomes of a setting that has no place in the TOML file.
+// The warning for a setting that is not converted.
 struct Note {
   const char* name;
   const char* text;
@@ -27,7 +28,7 @@ struct Note {
 constexpr Note kModelNotes[] = {
     {"dense_file", "this version has no dense networks"},
     {"network_file", "this version has no dense networks"},
-    {"maxnum_catfeature_query_per_table_per_sample", "not needed: nothing is sized by it"},
+    {"maxnum_catfeature_query_per_table_per_sample", "not needed: no buffer depends on it"},
     {"maxnum_des_feature_per_sample", "this version has no dense networks"},
     {"max_batch_size", "not needed: requests are limited by [server] and in bytes"},
     {"num_of_worker_buffer_in_pool", "not needed: [server] lookups follows the machine's cores"},
@@ -39,7 +40,7 @@ constexpr Note kModelNotes[] = {
     {"refresh_delay", "this version has no refresh of level 1"},
     {"refresh_interval", "this version has no refresh of level 1"},
     {"thread_pool_size", "not needed: [threads] follows the machine's cores"},
-    {"fuse_embedding_table", "not needed: one launch asks all tables"},
+    {"fuse_embedding_table", "not needed: one launch probes all tables"},
     {"enable_pagelock", "not needed"},
     {"fp8_quant", "rows are kept in their own type"},
     {"mixed_precision", "this version has no dense networks"},
@@ -53,7 +54,7 @@ constexpr Note kLevel2Notes[] = {
     {"allocation_rate", "set [l2] bytes_max, the budget of all tables"},
     {"overflow_margin",
      "it counts rows per partition: set [l2] bytes_max, the budget of all tables"},
-    {"cache_missed_embeddings", "not needed: rows that were missed are always promoted"},
+    {"cache_missed_embeddings", "not needed: missed rows are always promoted"},
     {"refresh_time_after_fetch", "not needed: eviction follows the last access"},
     {"initialize_after_startup", "not needed: the store keeps the rows"},
     {"update_filters", "this version has no update stream"},
@@ -72,15 +73,24 @@ constexpr Note kLevel2Notes[] = {
 };
 
 constexpr Note kLevel3Notes[] = {
-    {"path", "hps keeps a store of its own: import the tables, see the commands in the file"},
+    {"path", "hps has its own store: import the tables with the commands in the file"},
     {"num_threads", "not needed: [threads] follows the machine's cores"},
     {"read_only", "hps serve takes imports; commands that only read open the store read-only"},
     {"max_batch_size", "not needed"},
     {"initialize_after_startup", "not needed: the store keeps the rows"},
-    {"update_filters", "this version has no update stream"},
+    {"update_filters", "set [update] tables, patterns of MODEL/TABLE"},
 };
 
-// A TOML basic string.
+constexpr Note kUpdateNotes[] = {
+    {"metadata_refresh_interval_ms", "not needed: a new topic is found within 5 s"},
+    {"receive_buffer_size", "not needed: messages have up to 16 MiB"},
+    {"poll_timeout_ms", "not needed"},
+    {"max_batch_size", "not needed: changes are merged into writes of 4 MiB"},
+    {"failure_backoff_ms", "not needed"},
+    {"max_commit_interval", "not needed: positions are kept in the store"},
+};
+
+// Formats a TOML basic string.
 std::string Quoted(std::string_view text) {
   constexpr char kHex[] = "0123456789ABCDEF";
   std::string quoted = "\"";
@@ -97,7 +107,7 @@ std::string Quoted(std::string_view text) {
   return quoted + "\"";
 }
 
-// A word of a shell's command line that stands in a comment: one line.
+// Quotes a word of a shell command that is written into a comment, so on one line.
 std::string ShellWord(std::string_view text) {
   std::string word = "'";
   for (const char c : text) {
@@ -110,7 +120,7 @@ std::string ShellWord(std::string_view text) {
   return word + "'";
 }
 
-// A share as TOML wants it: with a point.
+// Formats a share with a decimal point, as TOML requires.
 std::string ShareText(double value) {
   std::string text = absl::StrCat(value);
   if (text.find_first_of(".e") == text.npos) text += ".0";
@@ -146,7 +156,7 @@ class Converter {
   static absl::Status Invalid(const std::string& place, std::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat(place, ": ", std::string(what)));
   }
-  // A member of `object`; null when there is none.
+  // Returns a member of `object`, or null.
   static const Json* Find(const Json& object, const char* name) {
     const auto found = object.find(name);
     return found == object.end() ? nullptr : &*found;
@@ -159,18 +169,19 @@ class Converter {
   template <typename T, typename Read>
   static absl::StatusOr<std::vector<T>> List(const Json& object, const char* name,
                                              const std::string& place, Read read);
-  // A share in [0, 1]; one that is beyond is cut, with a warning.
+  // Reads a share in [0, 1]. Clamps other values, with a warning.
   absl::StatusOr<double> Share(const Json& value, const std::string& place);
 
-  // Warns of every member that is not in `known`.
-  void WarnOfOthers(const Json& object, const std::string& place,
-                    std::initializer_list<const char*> known, std::span<const Note> notes);
+  // Warns about every member that is not in `known`.
+  void WarnAboutUnknown(const Json& object, const std::string& place,
+                        std::initializer_list<const char*> known, std::span<const Note> notes);
   absl::Status ReadModel(const Json& json, const std::string& place);
   absl::Status ReadTables(const Json& json, const std::string& place, Model& model);
   absl::Status ReadCache(const Json& json, const std::string& place, Model& model);
   absl::Status ReadLevel2(const Json& json);
   absl::Status ReadLevel2Type(const Json& json);
   absl::Status ReadLevel3(const Json& json);
+  absl::Status ReadUpdateSource(const Json& json);
 
   void AppendImports(std::string& toml) const;
   void AppendLevel1(std::string& toml);
@@ -178,7 +189,8 @@ class Converter {
   void AppendModels(std::string& toml) const;
 
   std::vector<Model> models_;
-  std::vector<std::string> level2_;  // lines
+  std::vector<std::string> level2_;   // lines
+  std::vector<std::string> brokers_;  // in quotes
   std::vector<std::string> warnings_;
 };
 
@@ -216,7 +228,7 @@ absl::StatusOr<double> Converter::Share(const Json& value, const std::string& pl
   HPS_ASSIGN_OR_RETURN(const double number, Number(value, place));
   if (number >= 0 && number <= 1) return number;
   const double cut = std::clamp(number, 0.0, 1.0);
-  Warn(place, absl::StrCat("a share of ", number, " became ", cut));
+  Warn(place, absl::StrCat("the share ", number, " was clamped to ", cut));
   return cut;
 }
 
@@ -236,9 +248,9 @@ absl::StatusOr<std::vector<T>> Converter::List(const Json& object, const char* n
   return list;
 }
 
-void Converter::WarnOfOthers(const Json& object, const std::string& place,
-                             std::initializer_list<const char*> known,
-                             std::span<const Note> notes) {
+void Converter::WarnAboutUnknown(const Json& object, const std::string& place,
+                                 std::initializer_list<const char*> known,
+                                 std::span<const Note> notes) {
   for (const auto& [name, value] : object.items()) {
     const auto is_known = [&name = name](const char* other) { return name == other; };
     if (std::any_of(known.begin(), known.end(), is_known)) continue;
@@ -251,7 +263,7 @@ void Converter::WarnOfOthers(const Json& object, const std::string& place,
 
 absl::Status Converter::ReadTables(const Json& json, const std::string& place, Model& model) {
   if (const Json* files = Find(json, "sparse_files"); files != nullptr && files->is_object())
-    return Invalid(place + ".sparse_files", "files of fused tables can't be told apart: list them");
+    return Invalid(place + ".sparse_files", "can't assign the files of fused tables: list them");
   HPS_ASSIGN_OR_RETURN(const auto files, List<std::string>(json, "sparse_files", place, Text));
   HPS_ASSIGN_OR_RETURN(auto names, List<std::string>(json, "embedding_table_names", place, Text));
   HPS_ASSIGN_OR_RETURN(const auto dims,
@@ -318,11 +330,12 @@ absl::Status Converter::ReadModel(const Json& json, const std::string& place) {
   }
   HPS_RETURN_IF_ERROR(ReadTables(json, place, model));
   HPS_RETURN_IF_ERROR(ReadCache(json, place, model));
-  WarnOfOthers(json, place,
-               {"model", "sparse_files", "embedding_table_names", "embedding_vecsize_per_table",
-                "default_value_for_each_table", "deployed_device_list", "gpucache", "gpucacheper",
-                "hit_rate_threshold", "cache_refresh_percentage_per_iteration", "init_ec"},
-               kModelNotes);
+  WarnAboutUnknown(
+      json, place,
+      {"model", "sparse_files", "embedding_table_names", "embedding_vecsize_per_table",
+       "default_value_for_each_table", "deployed_device_list", "gpucache", "gpucacheper",
+       "hit_rate_threshold", "cache_refresh_percentage_per_iteration", "init_ec"},
+      kModelNotes);
   models_.push_back(std::move(model));
   return absl::OkStatus();
 }
@@ -368,15 +381,29 @@ absl::Status Converter::ReadLevel2(const Json& json) {
     HPS_ASSIGN_OR_RETURN(const double rate, Share(*value, "volatile_db.initial_cache_rate"));
     level2_.push_back(absl::StrCat("preload = ", ShareText(rate)));
   }
-  WarnOfOthers(json, "volatile_db",
-               {"type", "overflow_policy", "overflow_resolution_target", "initial_cache_rate"},
-               kLevel2Notes);
+  WarnAboutUnknown(json, "volatile_db",
+                   {"type", "overflow_policy", "overflow_resolution_target", "initial_cache_rate"},
+                   kLevel2Notes);
   return absl::OkStatus();
 }
 
 absl::Status Converter::ReadLevel3(const Json& json) {
   if (!json.is_object()) return Invalid("persistent_db", "expected an object");
-  WarnOfOthers(json, "persistent_db", {"type"}, kLevel3Notes);
+  WarnAboutUnknown(json, "persistent_db", {"type"}, kLevel3Notes);
+  return absl::OkStatus();
+}
+
+absl::Status Converter::ReadUpdateSource(const Json& json) {
+  if (json.is_null()) return absl::OkStatus();
+  if (!json.is_object()) return Invalid("update_source", "expected an object");
+  std::string brokers = "127.0.0.1:9092";  // HugeCTR's default
+  if (const Json* value = Find(json, "brokers")) {
+    HPS_ASSIGN_OR_RETURN(brokers, Text(*value, "update_source.brokers"));
+  }
+  for (const absl::string_view broker : absl::StrSplit(brokers, absl::ByAnyChar(",; "))) {
+    if (!broker.empty()) brokers_.push_back(Quoted({broker.data(), broker.size()}));
+  }
+  WarnAboutUnknown(json, "update_source", {"type", "brokers"}, kUpdateNotes);
   return absl::OkStatus();
 }
 
@@ -393,11 +420,11 @@ absl::Status Converter::Convert(const Json& root) {
     HPS_ASSIGN_OR_RETURN(const bool is_64_bit, Boolean(*value, "supportlonglong"));
     if (!is_64_bit) Warn("supportlonglong", "keys are 64-bit: requests send INT64");
   }
-  if (Find(root, "update_source") != nullptr)
-    Warn("update_source", "this version has no update stream");
-  WarnOfOthers(root, "",
-               {"models", "volatile_db", "persistent_db", "supportlonglong", "update_source"},
-               kModelNotes);
+  if (const Json* value = Find(root, "update_source"))
+    HPS_RETURN_IF_ERROR(ReadUpdateSource(*value));
+  WarnAboutUnknown(root, "",
+                   {"models", "volatile_db", "persistent_db", "supportlonglong", "update_source"},
+                   kModelNotes);
   return absl::OkStatus();
 }
 
@@ -475,6 +502,8 @@ ConvertedConfig Converter::Take() {
   if (!level2_.empty()) absl::StrAppend(&toml, "\n[l2]\n", absl::StrJoin(level2_, "\n"), "\n");
   AppendLevel1(toml);
   AppendLookup(toml);
+  if (!brokers_.empty())
+    absl::StrAppend(&toml, "\n[update]\nbrokers = [", absl::StrJoin(brokers_, ", "), "]\n");
   AppendModels(toml);
   return {.toml = std::move(toml), .warnings = std::move(warnings_)};
 }
@@ -490,7 +519,7 @@ absl::StatusOr<ConvertedConfig> ConvertHugeCtrConfig(std::string_view json) {
   try {
     root = Json::parse(json, nullptr, /*allow_exceptions=*/true, /*ignore_comments=*/true);
   } catch (const Json::exception& error) {
-    // Without the text that was read last: it may be a password.
+    // The parser's message without the text that it read last, because it may be a password.
     const std::string_view what = error.what();
     return absl::InvalidArgumentError(
         absl::StrCat("not JSON: ", std::string(what.substr(0, what.find("; last read")))));

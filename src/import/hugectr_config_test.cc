@@ -44,7 +44,7 @@ void ExpectError(const std::string& json, const std::string& part) {
   EXPECT_THAT(std::string(converted.status().message()), HasSubstr(part)) << json;
 }
 
-TEST(HugeCtrConfigTest, WhatHasAnEquivalentIsConverted) {
+TEST(HugeCtrConfigTest, ASettingWithAnEquivalentIsConverted) {
   const auto converted = ConvertHugeCtrConfig(kDlrm);
   ASSERT_TRUE(converted.ok()) << converted.status();
   for (const char* part :
@@ -61,27 +61,30 @@ TEST(HugeCtrConfigTest, WhatHasAnEquivalentIsConverted) {
   }
 }
 
-TEST(HugeCtrConfigTest, WhatHasNoneIsAWarning) {
+TEST(HugeCtrConfigTest, ASettingWithoutAnEquivalentIsAWarning) {
   const auto converted = ConvertHugeCtrConfig(kDlrm);
   ASSERT_TRUE(converted.ok()) << converted.status();
   for (const char* part :
        {"volatile_db.num_partitions: ", "volatile_db.overflow_margin: ", "persistent_db.path: ",
-        "models[0].max_batch_size: ", "models[0].hit_rate_threshold: a share of 1.1 became 1",
-        "deployed_device_list: "}) {
+        "models[0].max_batch_size: ",
+        "models[0].hit_rate_threshold: the share 1.1 was clamped to 1", "deployed_device_list: "}) {
     EXPECT_THAT(converted->warnings, Contains(HasSubstr(part)));
   }
   const auto other = ConvertHugeCtrConfig(R"({
     "volatile_db": {"type": "redis_cluster", "address": "h:1", "password": "secret"},
-    "update_source": {"type": "kafka_message_queue"}, "persistant_db": {}, "supportlonglong": false,
+    "update_source": {"type": "kafka_message_queue", "brokers": "a:1;b:2", "poll_timeout_ms": 5},
+    "persistant_db": {}, "supportlonglong": false,
     "models": [{"model": "m", "embeding": 1}]})");
   ASSERT_TRUE(other.ok()) << other.status();
-  for (const char* part : {"volatile_db.type: this version has no level 2 on Redis",
-                           "volatile_db.password: ", "update_source: ", "persistant_db: not known",
-                           "supportlonglong: ", "models[0].embeding: not known"}) {
+  for (const char* part :
+       {"volatile_db.type: this version has no level 2 on Redis",
+        "volatile_db.password: ", "update_source.poll_timeout_ms: ", "persistant_db: not known",
+        "supportlonglong: ", "models[0].embeding: not known"}) {
     EXPECT_THAT(other->warnings, Contains(HasSubstr(part)));
   }
   EXPECT_THAT(other->warnings, Not(Contains(HasSubstr("secret"))));
   EXPECT_THAT(other->toml, Not(HasSubstr("secret")));
+  EXPECT_THAT(other->toml, HasSubstr("[update]\nbrokers = [\"a:1\", \"b:2\"]\n"));
 }
 
 TEST(HugeCtrConfigTest, LevelsThatAreOffStayOff) {

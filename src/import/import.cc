@@ -35,25 +35,25 @@ absl::StatusOr<size_t> LaneCount(const ImportOptions& options) {
   }
   const uint64_t threads =
       options.threads != 0 ? options.threads : std::max(std::thread::hardware_concurrency(), 1U);
-  // Each thread's part of the import takes memory, too.
+  // Each thread also writes a part of the import, which takes memory.
   const uint64_t with_parts = options.memory_bytes_max / (2 * kPartBytesMax);
   return static_cast<size_t>(std::min<uint64_t>({threads, kImportThreadsMax,
                                                  options.memory_bytes_max / kImportMemoryBytesMin,
                                                  std::max<uint64_t>(with_parts, 2)}));
 }
 
-// What is left for buffers beside the parts that are written, one for each thread.
+// Returns the memory for buffers: what remains after the parts, one per thread.
 uint64_t BufferBytes(uint64_t memory_bytes_max, size_t lane_count) {
   const uint64_t part_bytes = lane_count * kPartBytesMax;
   return memory_bytes_max >= 2 * part_bytes ? memory_bytes_max - part_bytes : memory_bytes_max;
 }
 
-// Rows that the disk can't hold are refused before any are read: files may have holes, and a table
-// of tebibytes may be one small block.
+// Refuses rows that exceed the disk before reading any: input files may be sparse, so a table of
+// tebibytes may be a small file.
 absl::Status CheckRoom(const ImportPlan& plan, const std::string& directory) {
   std::error_code error;
   const std::filesystem::space_info disk = std::filesystem::space(directory, error);
-  if (error) return absl::OkStatus();  // whoever writes there first will say why
+  if (error) return absl::OkStatus();  // the first write reports the error
   uint64_t needed = 0;
   for (const ImportSource& table : plan.tables) {
     const std::optional<uint64_t> bytes =
@@ -63,7 +63,7 @@ absl::Status CheckRoom(const ImportPlan& plan, const std::string& directory) {
     if (needed <= disk.available) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
         table.path, ": ", table.shape.row_count, " rows of ", table.spec.row_bytes(),
-        " bytes need more than the ", disk.available, " bytes that are free at ", directory));
+        " bytes exceed the ", disk.available, " free bytes of the disk of ", directory));
   }
   return absl::OkStatus();
 }
@@ -82,11 +82,18 @@ void AddWarnings(const ImportSource& table, const ElementCounts& counts,
   }
 }
 
+UpdateStart Now() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return {.kind = UpdateStart::Kind::kTime,
+          .time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()};
+}
+
 }  // namespace
 
 absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& import,
                                        const ImportOptions& options, ImportEffort* effort) {
   const TimePoint begin = RealClock().Now();
+  import.SetUpdateStart(options.update_start.value_or(Now()));
   HPS_ASSIGN_OR_RETURN(const size_t lane_count, LaneCount(options));
   HPS_RETURN_IF_ERROR(CheckRoom(plan, options.spill_directory));
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerPool> pool,

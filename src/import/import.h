@@ -1,7 +1,8 @@
-// Streams planned tables into a bulk import, in bounded memory, and commits it.
+// Streams planned tables into a bulk import in bounded memory, and commits the import.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -12,28 +13,30 @@
 namespace hps {
 
 struct ImportOptions {
-  // Where sorted runs go when a table does not fit the memory: a directory on a disk with room for
-  // the largest table. Only files without a name are made in it.
+  // Directory for the sorted runs of tables that exceed the memory. Its disk needs room for the
+  // largest table. Only files without a name are created there.
   std::string spill_directory;
-  // Of buffers and, from 2 x kPartBytesMax a thread on, of the parts that the threads write: there
-  // are no more threads than that, but two. At least 256 KiB.
+  // Limits the buffers. At 2 x kPartBytesMax per thread or more, it also limits the parts that the
+  // threads write: there are no more threads than this allows, but at least two. Minimum: 256 KiB.
   uint64_t memory_bytes_max = uint64_t{512} << 20;
   uint32_t threads = 0;  // 0 = the number of cores
   ProgressFunction progress{};
+  // Where the tables begin to read their update streams; nullopt = at the time when the import
+  // began, so that changes published while it runs are not missed.
+  std::optional<UpdateStart> update_start{};
 };
 
-// What the memory and the passes of an import were, for tests and benchmarks.
+// Memory and passes that an import has used, for tests and benchmarks.
 struct ImportEffort {
-  uint64_t memory_bytes_peak = 0;  // of the buffers that the budget bounds
+  uint64_t memory_bytes_peak = 0;  // of the buffers in the memory budget
   uint64_t spilled_runs = 0;
   uint64_t merge_passes = 0;
 };
 
-// `import` was begun with plan.specs(), in their order. Everything is committed, or nothing is:
-// after an error the caller destroys `import`. `effort` may be null.
-// Errors: INVALID_ARGUMENT (a duplicate key, with both positions; a memory that is too small),
-// DATA_LOSS (a file can't be read or was changed meanwhile), RESOURCE_EXHAUSTED (memory, disk),
-// those of BulkImport.
+// REQUIRES: `import` was begun with plan.specs() in their order. Commits all tables or none. After
+// an error the caller destroys `import`. `effort` may be null. Errors: INVALID_ARGUMENT (a
+// duplicate key, with both positions; too little memory), DATA_LOSS (a file is unreadable or has
+// changed), RESOURCE_EXHAUSTED (memory, disk), those of BulkImport.
 absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& import,
                                        const ImportOptions& options, ImportEffort* effort);
 

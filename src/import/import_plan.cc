@@ -17,6 +17,7 @@
 #include "import/formats/hugectr.h"
 #include "import/formats/hugectr_dump.h"
 #include "import/formats/hugectr_rocksdb.h"
+#include "import/formats/memory_table.h"
 #include "import/formats/npy.h"
 #include "import/formats/npy_table.h"
 #include "import/formats/safetensors_table.h"
@@ -25,14 +26,14 @@ namespace hps {
 namespace {
 
 constexpr char kSafetensorsExtension[] = ".safetensors";
-// HugeCTR's folders of a table: wdl0_sparse_2000.model.
+// Extension of HugeCTR's table directories: wdl0_sparse_2000.model.
 constexpr char kHugectrExtension[] = ".model";
 // Every RocksDB directory has this file.
 constexpr char kRocksdbFile[] = "CURRENT";
 
 absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
 
-// Which format `path` has, by what lies there.
+// Detects the format of `path` from the files there.
 absl::StatusOr<TableFormat> DetectFormat(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
@@ -61,7 +62,7 @@ absl::StatusOr<TableFormat> DetectFormat(const std::string& path) {
   error.clear();
   const bool hugectr = has(kHugectrKeyFile) || has(kHugectrRowFile);
   const bool npy = has(kNpyKeyFile) || has(kNpyRowFile);
-  if (error) return FileError(error.value(), "can't look into", path);
+  if (error) return FileError(error.value(), "can't read the directory", path);
   if (hugectr != npy) return hugectr ? TableFormat::kHugectr : TableFormat::kNpy;
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": expected a directory with ", kHugectrKeyFile, " and ", kHugectrRowFile,
@@ -73,6 +74,7 @@ absl::StatusOr<std::unique_ptr<TableReader>> OpenTable(const ImportRequest& requ
                                                        const std::string& name,
                                                        const std::string& path,
                                                        const std::shared_ptr<ForeignStore>& store) {
+  if (request.memory.has_value()) return OpenMemoryTable(*request.memory);
   TableFormat format = store == nullptr ? request.format : TableFormat::kHugectrRocksdb;
   if (format == TableFormat::kAuto) {
     HPS_ASSIGN_OR_RETURN(format, DetectFormat(path));
@@ -98,7 +100,7 @@ absl::StatusOr<std::unique_ptr<TableReader>> OpenTable(const ImportRequest& requ
   return absl::InternalError("unknown format of tables");
 }
 
-// What the files hold must be what the request says they hold.
+// Checks that the files hold what the request declares.
 absl::Status ConfirmShape(const ImportRequest& request, const TableShape& shape,
                           const std::string& path) {
   if (request.dim.has_value() && *request.dim != shape.dim) {
@@ -138,9 +140,10 @@ absl::StatusOr<std::vector<std::byte>> DefaultRow(const ImportRequest& request,
       ConvertElements(Dtype::kFloat32, std::as_bytes(std::span(row)), spec.dtype, converted);
   const bool fits_float = std::isfinite(row[0]) == std::isfinite(request.default_value);
   if (fits_float && counts.overflowed == 0) return converted;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the default value ", request.default_value, " of table '", spec.name, "' is beyond ",
-      Text(DtypeName(spec.dtype)), ", whose largest finite value is ", LargestFinite(spec.dtype)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the default value ", request.default_value, " of table '", spec.name,
+                   "' exceeds the range of ", Text(DtypeName(spec.dtype)),
+                   ", whose largest finite value is ", LargestFinite(spec.dtype)));
 }
 
 absl::StatusOr<ImportSource> OpenSource(const ImportRequest& request, const std::string& name,
@@ -165,7 +168,7 @@ absl::StatusOr<ImportSource> OpenSource(const ImportRequest& request, const std:
   return source;
 }
 
-// Digits compare as numbers, so that t2 comes before t10.
+// Compares digits as numbers, so that t2 comes before t10.
 bool NaturallyLess(std::string_view a, std::string_view b) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   size_t i = 0;
@@ -203,12 +206,13 @@ absl::StatusOr<std::vector<NamedPath>> ListFiles(const std::string& directory) {
   std::filesystem::directory_iterator entries(directory, error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     const std::filesystem::path& path = entries->path();
-    // A table that can't be looked at is not left out: that would switch the others without it.
+    // A table that cannot be examined is an error: skipping it would switch the model's other
+    // tables without it.
     const std::filesystem::file_status status = entries->status(error);
     if (!std::filesystem::status_known(status) || !std::filesystem::exists(status)) {
       return absl::InvalidArgumentError(
           absl::StrCat(path.string(), ": expected a table's sub-folder or file, found ",
-                       error ? error.message() : "a link that leads nowhere"));
+                       error ? error.message() : "a dangling link"));
     }
     if (std::filesystem::is_directory(status)) {
       const bool is_hugectr = path.extension() == kHugectrExtension;
@@ -236,11 +240,11 @@ absl::StatusOr<std::vector<NamedPath>> ListFiles(const std::string& directory) {
                          [](const NamedPath& a, const NamedPath& b) { return a.name == b.name; });
   if (twice == tables.end()) return tables;
   return absl::InvalidArgumentError(absl::StrCat(directory, ": table '", twice->name,
-                                                 "' is there twice, as ", twice->path, " and ",
+                                                 "' occurs twice, as ", twice->path, " and ",
                                                  std::next(twice)->path));
 }
 
-// The tables of the model in a HugeCTR RocksDB directory.
+// Lists the tables of the model in a HugeCTR RocksDB directory.
 absl::StatusOr<std::vector<NamedPath>> ListStoredTables(
     const ImportRequest& request, const std::shared_ptr<ForeignStore>& store) {
   const std::string prefix = request.name + "/";
@@ -271,13 +275,13 @@ absl::StatusOr<std::unique_ptr<TableReader>> ImportSource::Open() const {
   absl::StatusOr<std::unique_ptr<TableReader>> reader = OpenTable(request, spec.name, path, store);
   if (absl::IsInvalidArgument(reader.status())) {
     return absl::DataLossError(
-        absl::StrCat("the table was changed while it was imported: ", reader.status().message()));
+        absl::StrCat("the table's files changed during the import: ", reader.status().message()));
   }
   HPS_RETURN_IF_ERROR(reader.status());
   const TableShape& found = (*reader)->shape();
   if (found == shape) return reader;
   return absl::DataLossError(absl::StrCat(
-      path, ": the table was changed while it was imported: expected ", shape.row_count,
+      path, ": the table's files changed during the import: expected ", shape.row_count,
       " rows of dim ", shape.dim, ", found ", found.row_count, " of dim ", found.dim));
 }
 
@@ -290,6 +294,12 @@ std::vector<TableSpec> ImportPlan::specs() const {
 absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
                                       const ForeignStoreOpener& opener) {
   ImportPlan plan;
+  if (request.memory.has_value()) {
+    HPS_ASSIGN_OR_RETURN(ImportSource source,
+                         OpenSource(request, request.name, kMemoryTablePath, nullptr));
+    plan.tables.push_back(std::move(source));
+    return plan;
+  }
   std::shared_ptr<ForeignStore> store;
   if (IsRocksdb(request)) {
     HPS_ASSIGN_OR_RETURN(store, opener(request.from));
@@ -300,7 +310,7 @@ absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
     plan.tables.push_back(std::move(source));
     return plan;
   }
-  // The model's name is checked before anything is opened, with any table's name behind it.
+  // Checks the model's name, with a placeholder for the table, before any file is opened.
   HPS_RETURN_IF_ERROR(ValidateTableName(request.name + "/t"));
   HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> tables, store == nullptr
                                                                 ? ListFiles(request.from)

@@ -1,10 +1,11 @@
-// What an import is going to load: the request's tables, validated. Making a plan changes nothing
-// anywhere and keeps no file open, so that a model may have more tables than a process has files;
-// only a HugeCTR RocksDB directory stays open.
+// The validated tables of an import request. Making a plan changes nothing. It keeps no file open,
+// because a model may have more tables than a process may open files; only a HugeCTR RocksDB
+// directory stays open.
 //
-// "<model>/<table>" is one table. "<model>" is every sub-folder of the directory, and every file
-// NAME.safetensors in it, as table NAME, in natural order of names (t2 before t10); other files are
-// left alone. Of a HugeCTR RocksDB directory it is every table of that model.
+// A request for "<model>/<table>" imports one table. A request for "<model>" imports every
+// sub-folder of the directory and, as table NAME, every file NAME.safetensors in it, in natural
+// order of names (t2 before t10). It ignores other files. From a HugeCTR RocksDB directory it
+// imports every table of that model.
 #pragma once
 
 #include <memory>
@@ -20,14 +21,14 @@
 namespace hps {
 
 struct ImportSource {
-  TableSpec spec;    // the dtype that the table will have; the files' may be float32 instead
+  TableSpec spec;    // dtype is that of the table; the files may hold float32 instead
   TableShape shape;  // of the files
   ImportRequest request;
   std::string path;
-  std::shared_ptr<ForeignStore> store{};  // of format kHugectrRocksdb, as it was at its opening
+  std::shared_ptr<ForeignStore> store{};  // for format kHugectrRocksdb: the state at its opening
 
-  // Opens and validates the files once more. Errors: DATA_LOSS (they are not what they were when
-  // the plan was made), NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED.
+  // Opens and validates the files again. Errors: DATA_LOSS (they have changed since the plan was
+  // made), NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED.
   absl::StatusOr<std::unique_ptr<TableReader>> Open() const;
 };
 
@@ -37,8 +38,8 @@ struct ImportPlan {
   std::vector<TableSpec> specs() const;
 };
 
-// Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, with file, expected and found.
-// `opener` reads what format kHugectrRocksdb names.
+// `opener` opens a source of format kHugectrRocksdb. Errors, with file, expected and found:
+// INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS.
 absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
                                       const ForeignStoreOpener& opener = {});
 

@@ -77,21 +77,21 @@ TEST_F(ImportPlanTest, SaysWhatItExpectedWhereThereIsNoTable) {
   ExpectError(request, kInvalid, "for safetensors files only");
 }
 
-// Said to have found neither format there.
-TEST_F(ImportPlanTest, ADirectoryThatMayNotBeLookedIntoIsSaidToBeThat) {
+// Catches: an error that claims that the directory holds neither format.
+TEST_F(ImportPlanTest, AnUnreadableDirectoryIsPermissionDenied) {
   using std::filesystem::perms;
   WriteHugectr("h", 1, 1);
   std::filesystem::permissions(directory_.Path("h"), perms::none);
   const ImportRequest request = {.name = "m/t", .from = "h"};
   {
-    // From there: nobody may not reach it by its whole path.
+    // Uses a relative path: the user nobody may not have access to the directories above.
     const std::filesystem::path before = std::filesystem::current_path();
     std::filesystem::permissions(directory_.Path(), perms::all);
     std::filesystem::current_path(directory_.Path());
     {
       const Unprivileged nobody;
       ExpectError(request, absl::StatusCode::kPermissionDenied,
-                  "can't look into h: Permission denied");
+                  "can't read the directory h: Permission denied");
     }
     std::filesystem::current_path(before);
   }
@@ -134,7 +134,7 @@ TEST_F(ImportPlanTest, DimAndDtypeConfirmTheFiles) {
   ExpectError(request, kInvalid, "found float16");
 }
 
-TEST_F(ImportPlanTest, Float32FilesBecomeWhatIsAskedFor) {
+TEST_F(ImportPlanTest, Float32FilesAreConvertedToTheRequestedType) {
   WriteHugectr("h", 3, 5);
   for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32}) {
     ImportRequest request = Request("h");
@@ -181,7 +181,7 @@ TEST_F(ImportPlanTest, DefaultRows) {
   ExpectError(request, kInvalid, "expected a default row of shape [3], found [1, 3]");
 }
 
-// Catches: 1e6 as float16, which is infinity, taken without a word.
+// Catches: 1e6 as float16, which becomes infinity without an error.
 TEST_F(ImportPlanTest, ADefaultThatTheTypeCanNotHoldIsRefused) {
   WriteHugectr("h", 1, 3);
   ImportRequest request = Request("h");
@@ -209,7 +209,7 @@ TEST_F(ImportPlanTest, ADefaultThatTheTypeCanNotHoldIsRefused) {
   request.dtype = Dtype::kFloat16;
   request.default_file =
       directory_.Write("d.npy", NpyBytes("<f4", "(3,)", BytesOf<float>({1, 70'000, -1e6})));
-  ExpectError(request, kInvalid, "2 of 3 elements are beyond float16");
+  ExpectError(request, kInvalid, "2 of 3 elements exceed the range of float16");
 }
 
 TEST_F(ImportPlanTest, AModelIsEverySubFolderAndSafetensorsFileInNaturalOrder) {
@@ -228,8 +228,8 @@ TEST_F(ImportPlanTest, AModelIsEverySubFolderAndSafetensorsFileInNaturalOrder) {
                                              "m/user"}));
 }
 
-// As HugeCTR's trainer leaves them, beside files of the dense network.
-TEST_F(ImportPlanTest, AModelOfHugectrIsTakenAsItIs) {
+// Directories as HugeCTR's trainer writes them, with files of the dense network.
+TEST_F(ImportPlanTest, AModelOfHugectrNeedsNoConversion) {
   for (const char* name : {"wdl0_sparse_2000.model", "wdl1_sparse_2000.model"}) {
     WriteHugectr(std::string("wdl/") + name, 2, 4);
     directory_.Write(std::string("wdl/") + name + "/slot_id", std::string(16, 'x'));
@@ -243,7 +243,7 @@ TEST_F(ImportPlanTest, AModelOfHugectrIsTakenAsItIs) {
   ASSERT_EQ(plan->tables.size(), 2U);
   EXPECT_EQ(plan->specs()[0].name, "wdl/wdl0_sparse_2000");
   EXPECT_EQ(plan->specs()[1].name, "wdl/wdl1_sparse_2000");
-  // One of another name is told so, with its path.
+  // A directory with another name gives an error with its path.
   WriteHugectr("wdl/v1.2.model", 2, 4);
   ExpectError(request, kInvalid, directory_.Path("wdl/v1.2.model") + ": table name 'wdl/v1.2'");
 }
@@ -268,12 +268,12 @@ TEST_F(ImportPlanTest, AModelFailsAsAWhole) {
   WriteHugectr("twice/x", 1, 2);
   WriteSafetensors("twice/x.safetensors");
   request.from = directory_.Path("twice");
-  ExpectError(request, kInvalid, "table 'x' is there twice");
+  ExpectError(request, kInvalid, "table 'x' occurs twice");
 }
 
-// Catches: such a table left out in silence, so that the others switch without it.
-TEST_F(ImportPlanTest, ATableThatCantBeLookedAtFailsTheModel) {
-  for (const char* target : {"nowhere", "lost"}) {  // the second one leads to itself
+// Catches: such a table skipped silently, so that the model's other tables switch without it.
+TEST_F(ImportPlanTest, ATableThatCantBeExaminedFailsTheModel) {
+  for (const char* target : {"nowhere", "lost"}) {  // the second link points to itself
     const std::string model = target;
     WriteHugectr(model + "/good", 1, 2);
     std::filesystem::create_symlink(target, directory_.Path(model + "/lost"));

@@ -16,14 +16,14 @@
 namespace hps {
 namespace {
 
-// A table as plain values, and as files of a random format.
+// A table as plain values and as files of a random format.
 struct RandomTable {
-  std::vector<Key> keys;  // in the files' order
+  std::vector<Key> keys;  // in the order of the files
   std::vector<std::string> rows;
   Dtype file_dtype = Dtype::kFloat32;
   ImportRequest request;
 
-  // What the table must hold, with the dtype asked for.
+  // The expected rows in the requested dtype.
   FakeRows Expected() const {
     const Dtype dtype = request.dtype.value_or(file_dtype);
     FakeRows expected;
@@ -62,7 +62,7 @@ std::string Join(const std::vector<std::string>& pieces) {
   return all;
 }
 
-// Distinct keys that the key type can hold; ascending now and then.
+// Distinct keys within the range of the key type; sometimes ascending.
 std::vector<Key> RandomKeys(Randomness& random, size_t count, const std::string& descr) {
   std::vector<Key> keys;
   FakeRows seen;
@@ -144,7 +144,7 @@ RandomTable MakeTable(Randomness& random, const TestDirectory& directory, size_t
   return table;
 }
 
-// 10^6 rows in all, compared with a map.
+// 10^6 rows in total, compared with a map.
 TEST(ImportModelTest, RandomTablesOfAllFormatsAreImportedAsTheyAre) {
   const uint64_t seed = 20260103;
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -190,7 +190,7 @@ class ImportTest : public testing::Test {
   std::unique_ptr<FakeBulkImport> import_;
 };
 
-TEST_F(ImportTest, NanAndInfinityAreTakenCountedAndWarnedAbout) {
+TEST_F(ImportTest, NanAndInfinityAreImportedCountedAndWarnedAbout) {
   const std::string rows = BytesOf<float>({1, std::nanf(""), INFINITY, 4, 5, -INFINITY});
   directory_.Write("t/key", BytesOf<Key>({3, 1, 2}));
   directory_.Write("t/emb_vector", rows);
@@ -223,7 +223,7 @@ TEST_F(ImportTest, TheTablesOfAModelAreCommittedTogetherOrNotAtAll) {
   const ImportRequest request = {.name = "m", .from = directory_.Path("model")};
   EXPECT_EQ(Import(request).status(),
             absl::InvalidArgumentError(directory_.Path("model/b/key") +
-                                       ": key 7 is there twice, at rows 0 and 2 (counted from 0)"));
+                                       ": key 7 occurs twice, at rows 0 and 2 (counted from 0)"));
   EXPECT_FALSE(import_->committed());
   directory_.Write("model/b/key", BytesOf<Key>({7, 5, 6}));
   const auto report = Import(request);
@@ -234,7 +234,7 @@ TEST_F(ImportTest, TheTablesOfAModelAreCommittedTogetherOrNotAtAll) {
   EXPECT_EQ(import_->rows(1).size(), 3U);
 }
 
-TEST_F(ImportTest, AFileThatIsCutBetweenPlanAndReadIsDataLoss) {
+TEST_F(ImportTest, AFileTruncatedBetweenPlanAndReadIsDataLoss) {
   directory_.Write("t/key", BytesOf<Key>({2, 1}));
   directory_.Write("t/emb_vector", BytesOf<float>({2, 1}));
   const auto plan = PlanImport({.name = "m/t", .from = directory_.Path("t")});
@@ -273,7 +273,7 @@ TEST_F(ImportTest, AMissingSpillDirectoryIsAnErrorOnlyWhenItIsNeeded) {
             absl::StatusCode::kNotFound);
 }
 
-// Files with holes: tebibytes of rows in no space at all.
+// Sparse files: tebibytes of rows that take no space.
 TEST_F(ImportTest, RowsThatNoDiskHoldsAreRefusedBeforeAnyAreRead) {
   constexpr uint64_t kRows = uint64_t{1} << 36;
   directory_.Write("t/key", BytesOf<Key>({2, 1}));
@@ -311,7 +311,7 @@ TEST_F(ImportTest, APlanKeepsNoFileOpen) {
   EXPECT_EQ(import.rows(29).size(), 2U);
 }
 
-TEST_F(ImportTest, AnotherTableInThePlaceOfThePlannedOneIsRefused) {
+TEST_F(ImportTest, ATableThatChangedSinceThePlanIsRefused) {
   directory_.Write("t/key", BytesOf<Key>({2, 1}));
   directory_.Write("t/emb_vector", BytesOf<float>({2, 1}));
   const auto plan = PlanImport({.name = "m/t", .from = directory_.Path("t")});
@@ -321,6 +321,24 @@ TEST_F(ImportTest, AnotherTableInThePlaceOfThePlannedOneIsRefused) {
   const auto report = RunImport(*plan, import, {.spill_directory = directory_.Path()}, nullptr);
   EXPECT_EQ(report.status().code(), absl::StatusCode::kDataLoss) << report.status();
   EXPECT_FALSE(import.committed());
+}
+
+TEST_F(ImportTest, TheUpdateStreamBeginsWhereTheImportBeganUnlessSaid) {
+  const auto start_of = [&](const std::optional<UpdateStart>& wanted) {
+    directory_.Write("t/key", BytesOf<Key>({2, 1}));
+    directory_.Write("t/emb_vector", BytesOf<float>({2, 1}));
+    const auto plan = PlanImport({.name = "m/t", .from = directory_.Path("t")});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    FakeBulkImport import(plan->specs());
+    const ImportOptions options = {.spill_directory = directory_.Path(), .update_start = wanted};
+    EXPECT_TRUE(RunImport(*plan, import, options, nullptr).ok());
+    return import.update_start();
+  };
+  EXPECT_EQ(start_of(UpdateStart{.kind = UpdateStart::Kind::kEnd}),
+            UpdateStart{.kind = UpdateStart::Kind::kEnd});
+  const UpdateStart now = start_of(std::nullopt);
+  EXPECT_EQ(now.kind, UpdateStart::Kind::kTime);
+  EXPECT_GT(now.time_ms, int64_t{1'700'000'000'000});
 }
 
 TEST_F(ImportTest, ProgressEndsWithTheCommit) {

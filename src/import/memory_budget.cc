@@ -12,13 +12,13 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// From this size on memory is mapped, so that it goes back to the system when it is given back, in
-// huge pages where there are any: rows are gathered from it at random.
+// From this size on, memory is mapped: it returns to the system when freed, and can use huge pages,
+// which help because rows are gathered at random.
 constexpr size_t kMappedBytesMin = size_t{4} << 20;
 
 }  // namespace
 
-absl::StatusOr<std::byte*> MemoryBudget::Take(size_t bytes) {
+absl::StatusOr<std::byte*> MemoryBudget::Allocate(size_t bytes) {
   const uint64_t used = bytes_used_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   HPS_CHECK(used <= bytes_max_);
   uint64_t peak = bytes_peak_.load(std::memory_order_relaxed);
@@ -28,19 +28,19 @@ absl::StatusOr<std::byte*> MemoryBudget::Take(size_t bytes) {
   if (bytes >= kMappedBytesMin) {
     memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) memory = nullptr;
-    if (memory != nullptr) ::madvise(memory, bytes, MADV_HUGEPAGE);  // advice: it may be refused
+    if (memory != nullptr) ::madvise(memory, bytes, MADV_HUGEPAGE);  // failure is harmless
   } else {
     memory = std::aligned_alloc(kAlignment, RoundUp(bytes == 0 ? 1 : bytes, kAlignment));
   }
   if (memory == nullptr) {
     bytes_used_.fetch_sub(bytes, std::memory_order_relaxed);
     return absl::ResourceExhaustedError(
-        absl::StrCat("import: the system has no memory for ", bytes, " bytes"));
+        absl::StrCat("import: out of memory for ", bytes, " bytes"));
   }
   return static_cast<std::byte*>(memory);
 }
 
-void MemoryBudget::GiveBack(std::byte* memory, size_t bytes) {
+void MemoryBudget::Free(std::byte* memory, size_t bytes) {
   if (bytes >= kMappedBytesMin) {
     HPS_CHECK(::munmap(memory, bytes) == 0);
   } else {

@@ -1,5 +1,5 @@
-// The memory of an import: every buffer that grows with the table's size is taken from here, so
-// that the maximum holds by construction and the peak can be told.
+// The memory budget of an import. Every buffer that grows with the size of a table is allocated
+// from it, so the limit holds by construction. It also records the peak.
 //
 // Thread-safe. The budget must outlive its buffers.
 #pragma once
@@ -26,10 +26,11 @@ class MemoryBudget {
   uint64_t bytes_max() const { return bytes_max_; }
   uint64_t bytes_peak() const { return bytes_peak_.load(std::memory_order_relaxed); }
 
-  // Memory for `bytes` bytes, aligned to 64. Errors: RESOURCE_EXHAUSTED when the system has none.
-  // REQUIRES: what is taken stays within bytes_max(); sizes are planned, so more is a bug.
-  absl::StatusOr<std::byte*> Take(size_t bytes);
-  void GiveBack(std::byte* memory, size_t bytes);
+  // Allocates `bytes` bytes, aligned to 64. Errors: RESOURCE_EXHAUSTED (the system has no memory).
+  // REQUIRES: the allocations stay within bytes_max(). Their sizes are planned, so exceeding it is
+  // a bug.
+  absl::StatusOr<std::byte*> Allocate(size_t bytes);
+  void Free(std::byte* memory, size_t bytes);
 
  private:
   const uint64_t bytes_max_;
@@ -37,7 +38,7 @@ class MemoryBudget {
   std::atomic<uint64_t> bytes_peak_ = 0;
 };
 
-// An array of `T` taken from a budget and given back by the destructor. Not initialized.
+// An array of `T` allocated from a budget; the destructor frees it. Not initialized.
 template <typename T>
 class BudgetBuffer {
   static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 64);
@@ -46,7 +47,7 @@ class BudgetBuffer {
   BudgetBuffer() = default;
   static absl::StatusOr<BudgetBuffer> Create(MemoryBudget& budget, size_t count) {
     HPS_CHECK(count <= SIZE_MAX / sizeof(T));
-    HPS_ASSIGN_OR_RETURN(std::byte * memory, budget.Take(count * sizeof(T)));
+    HPS_ASSIGN_OR_RETURN(std::byte * memory, budget.Allocate(count * sizeof(T)));
     return BudgetBuffer(&budget, memory, count);
   }
   BudgetBuffer(BudgetBuffer&& other) noexcept
@@ -69,7 +70,7 @@ class BudgetBuffer {
   BudgetBuffer(MemoryBudget* budget, std::byte* memory, size_t count)
       : budget_(budget), memory_(memory), count_(count) {}
   void Release() {
-    if (budget_ != nullptr) budget_->GiveBack(memory_, count_ * sizeof(T));
+    if (budget_ != nullptr) budget_->Free(memory_, count_ * sizeof(T));
     budget_ = nullptr;
   }
 

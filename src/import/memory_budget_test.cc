@@ -7,7 +7,7 @@
 namespace hps {
 namespace {
 
-TEST(MemoryBudgetTest, CountsWhatIsTakenAndGivenBack) {
+TEST(MemoryBudgetTest, CountsAllocatedBytes) {
   MemoryBudget budget(10 << 20);
   {
     auto small = BudgetBuffer<uint64_t>::Create(budget, 1000);
@@ -21,7 +21,7 @@ TEST(MemoryBudgetTest, CountsWhatIsTakenAndGivenBack) {
     BudgetBuffer<uint64_t> moved = *std::move(small);
     moved.elements()[999] = 7;
     *mapped = BudgetBuffer<std::byte>();
-    // There is room again: would die if the mapping had not been given back.
+    // Catches: a mapping that is not freed; the next allocation would abort.
     auto again = BudgetBuffer<std::byte>::Create(budget, 9 << 20);
     ASSERT_TRUE(again.ok());
     EXPECT_EQ(moved.elements()[999], 7U);
@@ -31,7 +31,7 @@ TEST(MemoryBudgetTest, CountsWhatIsTakenAndGivenBack) {
   EXPECT_TRUE(BudgetBuffer<std::byte>::Create(budget, 0).ok());
 }
 
-TEST(MemoryBudgetDeathTest, TakingMoreThanPlannedIsABug) {
+TEST(MemoryBudgetDeathTest, AllocatingMoreThanPlannedIsABug) {
   MemoryBudget budget(100);
   EXPECT_DEATH(static_cast<void>(BudgetBuffer<std::byte>::Create(budget, 101)), "check failed");
 }

@@ -31,7 +31,7 @@ class Steps {
     try {
       return plan_.step(step, failed_);
     } catch (const std::bad_alloc&) {
-      return OutOfMemory("no memory for a step of the work");
+      return OutOfMemory("out of memory in a step");
     }
   }
 
@@ -75,7 +75,8 @@ absl::Status RunSteps(Executor& executor, const StepPlan& plan) {
   Latch done(lane_count);
   std::deque<Lane> lanes;
   for (size_t i = 0; i < lane_count; ++i) lanes.emplace_back(steps, done);
-  // From here on the lanes use what lies on this stack: nothing may leave before they are done.
+  // From here on the lanes use objects on this stack, so this function must not return before they
+  // have ended.
   for (Lane& lane : lanes) {
     if (absl::Status posted = executor.Post(&lane); !posted.ok()) {
       steps.Fail(std::move(posted));

@@ -1,4 +1,4 @@
-// Work cut into numbered steps that run on an executor while the caller waits and reports.
+// Runs numbered steps on an executor while the caller waits and reports progress.
 #pragma once
 
 #include <atomic>
@@ -10,12 +10,12 @@
 
 namespace hps {
 
-// Runs step(i, failed) once for each i < step_count, at most `lane_count` of them at a time, begun
-// in ascending order. `failed` turns true when any step has failed: a long step looks at it now and
-// then and may end early with any status. `tick` is called from the calling thread a few times a
-// second; what it throws ends the steps and is thrown on. Returns when no step runs any more.
-// Errors: the first error that occurred; RESOURCE_EXHAUSTED where a step had no memory;
-// RESOURCE_EXHAUSTED or UNAVAILABLE from the executor.
+// Runs step(i, failed) once for each i < step_count, begun in ascending order, at most `lane_count`
+// steps at a time. `failed` becomes true when any step has failed; a long step checks it now and
+// then and may then end with any status. The calling thread calls `tick` a few times a second. An
+// exception from `tick` ends the steps and is rethrown. Returns when no step is running. Errors:
+// the first error of a step; RESOURCE_EXHAUSTED if a step had no memory; RESOURCE_EXHAUSTED or
+// UNAVAILABLE from the executor.
 struct StepPlan {
   size_t step_count = 0;
   size_t lane_count = 1;

@@ -55,8 +55,8 @@ TEST(RunStepsTest, AStepWithoutMemoryIsAnError) {
             absl::StatusCode::kResourceExhausted);
 }
 
-// Catches: lanes that go on with a stack that has gone.
-TEST(RunStepsTest, WhatTheTickThrowsComesWhenNoStepRunsAnyMore) {
+// Catches: lanes that still use the stack after it has been released.
+TEST(RunStepsTest, AnExceptionOfTheTickIsRethrownWhenNoStepRuns) {
   const auto pool = Pool(2);
   std::atomic<size_t> begun = 0;
   std::atomic<size_t> ended = 0;
@@ -68,7 +68,7 @@ TEST(RunStepsTest, WhatTheTickThrowsComesWhenNoStepRunsAnyMore) {
   };
   const auto tick = [&] {
     while (begun.load() == 0) std::this_thread::yield();
-    throw std::runtime_error("who asked for progress");
+    throw std::runtime_error("thrown by tick");
   };
   EXPECT_THROW(
       (void)RunSteps(*pool, {.step_count = 1000, .lane_count = 2, .step = step, .tick = tick}),
@@ -84,7 +84,7 @@ TEST(RunStepsTest, AnErrorEndsItAndIsReturned) {
   const auto step = [&](size_t i, const std::atomic<bool>& failed) -> absl::Status {
     begun.fetch_add(1);
     if (i == 3) return absl::DataLossError("step 3");
-    // Steps after the failing one are begun only beside it; they wait to be told.
+    // Steps after the failing one begin only concurrently with it; they wait for `failed`.
     if (i == 4) {
       while (!failed.load()) {
       }
@@ -113,7 +113,7 @@ TEST(RunStepsTest, AFullExecutorIsAnErrorNotAHang) {
   };
   Blocker running(release);
   Blocker queued(release);
-  const auto pool = Pool(1, 1);  // destroyed first: it runs what is queued
+  const auto pool = Pool(1, 1);  // destroyed first: runs the queued tasks
   ASSERT_TRUE(pool->Post(&running).ok());
   while (pool->queued_count() != 0) {
   }

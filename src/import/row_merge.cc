@@ -12,7 +12,7 @@ namespace hps {
 absl::Status DuplicateKeyError(const std::string& keys_path, Key key, uint64_t position,
                                uint64_t other_position) {
   return absl::InvalidArgumentError(absl::StrCat(
-      keys_path, ": key ", key, " is there twice, at rows ", std::min(position, other_position),
+      keys_path, ": key ", key, " occurs twice, at rows ", std::min(position, other_position),
       " and ", std::max(position, other_position), " (counted from 0)"));
 }
 

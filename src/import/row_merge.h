@@ -1,6 +1,6 @@
-// Merges sorted runs into one ascending sequence without duplicates.
+// Merges sorted runs into one strictly ascending sequence.
 //
-// A binary heap of cursors: a row costs about log2(runs) comparisons. For one thread.
+// Uses a binary heap of cursors; a row costs about log2(runs) comparisons. For one thread.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@
 
 namespace hps {
 
-// "FILE: key K is there twice, at rows A and B (counted from 0)", INVALID_ARGUMENT.
+// INVALID_ARGUMENT with the message "FILE: key K occurs twice, at rows A and B (counted from 0)".
 absl::Status DuplicateKeyError(const std::string& keys_path, Key key, uint64_t position,
                                uint64_t other_position);
 
 class RowMerge {
  public:
-  // `buffer` is split over the spilled slices; each share holds at least one record.
-  // `keys_path` is for messages.
+  // `buffer` is divided among the spilled slices; each share holds at least one record. `keys_path`
+  // is for messages.
   RowMerge(std::span<const RunSlice> slices, size_t row_bytes, std::span<std::byte> buffer,
            std::string keys_path);
 
-  // Fills at most keys.size() keys, positions (unless empty) and rows; 0 = the end.
-  // Errors: INVALID_ARGUMENT for a duplicate key, with both positions; DATA_LOSS.
+  // Fills at most keys.size() keys, positions (unless empty) and rows, and returns their number; 0
+  // = the end. Errors: INVALID_ARGUMENT (a duplicate key, with both positions), DATA_LOSS.
   absl::StatusOr<size_t> Next(std::span<Key> keys, std::span<uint64_t> positions, HostRows rows);
 
  private:

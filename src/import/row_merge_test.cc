@@ -12,7 +12,7 @@ namespace {
 
 class RowMergeTest : public testing::Test {
  protected:
-  // Adds a run in memory; a row is its position. `keys` ascend.
+  // Adds a run in memory whose rows are their positions. `keys` are ascending.
   void AddRun(const std::vector<Key>& keys) {
     SortedRun& run = *runs_.emplace_back(std::make_unique<SortedRun>());
     run.row_count = keys.size();
@@ -55,7 +55,7 @@ class RowMergeTest : public testing::Test {
   uint64_t next_position_ = 0;
 };
 
-TEST_F(RowMergeTest, NothingIsNothing) {
+TEST_F(RowMergeTest, NoRunsGiveNoRows) {
   EXPECT_TRUE(Merge(4)->empty());
   AddRun({});
   EXPECT_TRUE(Merge(4)->empty());
@@ -91,7 +91,7 @@ TEST_F(RowMergeTest, ADuplicateIsNamedWithBothPositions) {
   AddRun({4, 5});
   const auto merged = Merge(2);
   EXPECT_EQ(merged.status(), absl::InvalidArgumentError(
-                                 "file: key 5 is there twice, at rows 1 and 4 (counted from 0)"));
+                                 "file: key 5 occurs twice, at rows 1 and 4 (counted from 0)"));
 }
 
 TEST_F(RowMergeTest, ADuplicateAcrossBatchesIsFoundToo) {

@@ -14,7 +14,7 @@ constexpr int kDigitBits = 11;
 constexpr size_t kDigitValues = size_t{1} << kDigitBits;
 constexpr int kDigits = (64 + kDigitBits - 1) / kDigitBits;
 
-// Far enough ahead to cover a miss of the cache and of the TLB.
+// Prefetch distance that covers a cache miss and a TLB miss.
 constexpr uint64_t kPrefetchRows = 24;
 
 constexpr size_t Digit(OrderedKey key, int digit) {

@@ -1,8 +1,8 @@
-// A piece of a table in ascending order of keys, in memory or spilled to a file, and reading it.
+// A sorted run: a part of a table in ascending key order, in memory or spilled to a file.
 //
-// Keys are sorted as unsigned numbers whose order is the signed order of the keys. Every row keeps
-// its position, its row number in the table's files, so that duplicates can be told by position.
-// A spilled row is a record: ordered key, position (8 bytes each), row.
+// Keys are sorted as unsigned numbers in the signed order of the keys. Every row keeps its
+// position, its row number in the table's files, so that an error can name the positions of
+// duplicates. A spilled row is a record: ordered key and position (8 bytes each), then the row.
 #pragma once
 
 #include <cstddef>
@@ -28,27 +28,27 @@ struct SortEntry {
   uint64_t position = 0;
 };
 
-// Sorts by key; equal keys stay in order. Least significant digit first, 11 bits a digit; digits
-// that all keys share cost nothing. REQUIRES: `scratch` is as large as `entries`.
+// Sorts by key; stable. A radix sort with 11 bits per digit, least significant digit first. Skips
+// digits that are equal in all keys. REQUIRES: `scratch` is as large as `entries`.
 void SortEntries(std::span<SortEntry> entries, std::span<SortEntry> scratch);
 
 inline constexpr size_t kRecordHeadBytes = sizeof(SortEntry);
 
 struct SortedRun {
   uint64_t row_count = 0;
-  std::vector<OrderedKey> samples;  // at regular distances, for cutting the key space
+  std::vector<OrderedKey> samples;  // at regular distances; used to split the key range
 
-  // In memory: sorted entries, and the rows by position - first_position.
+  // In memory: sorted entries, and rows indexed by position - first_position.
   BudgetBuffer<SortEntry> entries;
   BudgetBuffer<std::byte> rows;
   uint64_t first_position = 0;
 
-  // Spilled: records from here on. Null = in memory.
+  // Spilled: records beginning at spill_offset. Null = in memory.
   const File* spill = nullptr;
   uint64_t spill_offset = 0;
 };
 
-// How many keys of the run are less than `key`. Errors: DATA_LOSS.
+// Returns the number of keys in the run that are less than `key`. Errors: DATA_LOSS.
 absl::StatusOr<uint64_t> LowerBound(const SortedRun& run, size_t row_bytes, OrderedKey key);
 
 // Rows [begin, end) of a run.
@@ -58,13 +58,14 @@ struct RunSlice {
   uint64_t end = 0;
 };
 
-// Steps through a slice. For one thread; the run must outlive it.
+// Iterates over a slice. For one thread; the run must outlive the cursor.
 class RunCursor {
  public:
-  // `buffer` holds at least one record for a spilled run; it may be empty for one in memory.
+  // `buffer` holds at least one record for a spilled run, and may be empty for one in memory.
   RunCursor(const RunSlice& slice, size_t row_bytes, std::span<std::byte> buffer);
 
-  // Loads the first row, then the next ones; done() tells when there is none. Errors: DATA_LOSS.
+  // Loads the next row, at first the first one. done() is true after the last row. Errors:
+  // DATA_LOSS.
   absl::Status Advance();
 
   bool done() const { return done_; }
@@ -79,8 +80,8 @@ class RunCursor {
   RunSlice slice_;
   size_t row_bytes_;
   std::span<std::byte> buffer_;
-  uint64_t next_;           // of the run's rows
-  size_t buffer_next_ = 0;  // bytes
+  uint64_t next_;           // row number in the run
+  size_t buffer_next_ = 0;  // offset in bytes
   size_t buffer_end_ = 0;
   bool done_ = false;
   SortEntry entry_;

@@ -45,7 +45,7 @@ TEST(SortEntriesTest, SortsLikeTheLibraryAndKeepsEqualKeysInOrder) {
   }
 }
 
-// One run of three-byte rows, in memory and spilled, at some offset of the file.
+// One run of three-byte rows, in memory and spilled at some offset of the file.
 class RunTest : public testing::TestWithParam<bool> {
  protected:
   static constexpr size_t kRowBytes = 3;
@@ -111,8 +111,8 @@ TEST_P(RunTest, CursorsAndBoundsSeeEveryRowOnce) {
   }
 }
 
-TEST_P(RunTest, ACutSpillFileIsDataLoss) {
-  if (!GetParam()) return;  // memory can't be cut
+TEST_P(RunTest, ATruncatedSpillFileIsDataLoss) {
+  if (!GetParam()) return;  // memory can't be truncated
   Make({{1, 0}, {2, 1}}, 0);
   run_.row_count = 3;
   std::vector<std::byte> buffer(100);

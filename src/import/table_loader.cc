@@ -13,14 +13,14 @@
 namespace hps {
 namespace {
 
-constexpr size_t kPieceKeys = 4096;  // keys that are read, merged or added at a time, at most
+constexpr size_t kPieceKeys = 4096;  // maximum keys that are read, merged or added at a time
 constexpr size_t kPieceKeysBytes = 2 * kPieceKeys * sizeof(Key);  // keys and positions
 
-constexpr size_t kIoBytesMin = 32 << 10;  // one row of the widest kind, as float32
+constexpr size_t kIoBytesMin = 32 << 10;  // one row of maximum width, as float32
 constexpr size_t kIoBytesMax = 2 << 20;
-constexpr size_t kCursorBytesMin = 64 << 10;  // below that reads are not sequential any more
+constexpr size_t kCursorBytesMin = 64 << 10;  // smaller reads are not sequential
 
-constexpr uint64_t kPartRowsMin = 16 << 10;  // smaller tables are not worth a second file
+constexpr uint64_t kPartRowsMin = 16 << 10;  // a smaller table is not worth a second file
 constexpr size_t kSamplesPerRun = 64;
 
 uint64_t DivideUp(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
@@ -34,8 +34,8 @@ std::vector<OrderedKey> SampleOf(std::span<const SortEntry> sorted) {
   return samples;
 }
 
-// The samples of runs that become one.
-std::vector<OrderedKey> ThinnedSamples(std::span<const RunSlice> slices) {
+// The samples of the run that results from merging `slices`.
+std::vector<OrderedKey> MergedSamples(std::span<const RunSlice> slices) {
   std::vector<OrderedKey> all;
   for (const RunSlice& slice : slices)
     all.insert(all.end(), slice.run->samples.begin(), slice.run->samples.end());
@@ -77,7 +77,7 @@ absl::Status TableLoader::Load() {
   HPS_ASSIGN_OR_RETURN(const bool ascending, IsAscending());
   if (ascending) return LoadAscending();
   HPS_RETURN_IF_ERROR(SortRuns());
-  HPS_RETURN_IF_ERROR(MergeUntilFew());
+  HPS_RETURN_IF_ERROR(ReduceRuns());
   return WriteParts();
 }
 
@@ -97,7 +97,7 @@ size_t TableLoader::part_count() const {
   return row_count_ < kPartRowsMin ? 1 : context_.lane_count;
 }
 
-// Reads keys only, and only until the first one that is out of order.
+// Reads only keys, and stops at the first one that is out of order.
 absl::StatusOr<bool> TableLoader::IsAscending() {
   HPS_ASSIGN_OR_RETURN(auto buffer, BudgetBuffer<Key>::Create(context_.budget, kPieceKeys));
   std::optional<Key> last;
@@ -146,9 +146,9 @@ absl::Status TableLoader::CopyRange(uint32_t part, uint64_t begin, uint64_t end,
   return import_.FinishPart(table_, part);
 }
 
-// One file per lane: writers of one file would wait for each other. Runs lie at the offsets that
-// they would have in a single file, so that none of them overlap; holes take no space.
-absl::StatusOr<std::vector<File>> TableLoader::MakeSpillFiles() const {
+// One file per lane, because writers of one file would wait for each other. The runs have the
+// offsets that they would have in a single file, so they do not overlap; holes take no space.
+absl::StatusOr<std::vector<File>> TableLoader::CreateSpillFiles() const {
   std::vector<File> files;
   for (size_t i = 0; i < context_.lane_count; ++i) {
     HPS_ASSIGN_OR_RETURN(File file, File::CreateNameless(context_.spill_directory));
@@ -163,14 +163,14 @@ absl::Status TableLoader::SortRuns() {
   const uint64_t run_count = DivideUp(row_count_, in_memory ? lane_rows : plan_.run_rows_max);
   if (run_count > kSortedRunsMax) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(reader_.keys_path(), ": ", row_count_, " rows of ", row_bytes_, " bytes make ",
-                     run_count, " sorted runs in a memory of ", context_.budget.bytes_max(),
-                     " bytes, at most ", kSortedRunsMax, ": give the import more memory"));
+        absl::StrCat(reader_.keys_path(), ": ", row_count_, " rows of ", row_bytes_, " bytes need ",
+                     run_count, " sorted runs with a memory of ", context_.budget.bytes_max(),
+                     " bytes, expected at most ", kSortedRunsMax, "; give the import more memory"));
   }
   const uint64_t run_rows = DivideUp(row_count_, run_count);
   runs_.resize(DivideUp(row_count_, run_rows));
   if (!in_memory) {
-    HPS_ASSIGN_OR_RETURN(spill_, MakeSpillFiles());
+    HPS_ASSIGN_OR_RETURN(spill_, CreateSpillFiles());
     spilled_run_count_ = runs_.size();
   }
   return Run("sorting", runs_.size(), [&](size_t step, const Failed& failed) -> absl::Status {
@@ -225,7 +225,7 @@ absl::Status TableLoader::ReadEntries(uint64_t begin, std::span<SortEntry> entri
   return absl::OkStatus();
 }
 
-// Reads rows, converts them to the table's dtype and counts what is not finite.
+// Reads rows, converts them to the table's dtype and counts elements that are not finite.
 absl::Status TableLoader::ReadRows(uint64_t begin, std::span<std::byte> rows) {
   ElementCounts counts;
   const TableShape& shape = reader_.shape();
@@ -251,7 +251,7 @@ absl::Status TableLoader::ReadRows(uint64_t begin, std::span<std::byte> rows) {
   return absl::OkStatus();
 }
 
-// Merges runs, from memory or from another spill file, into one run of `file`.
+// Merges runs, in memory or in other spill files, into one run in `file`.
 absl::StatusOr<SortedRun> TableLoader::SpillMerged(std::span<const RunSlice> slices,
                                                    const File& file, uint64_t offset,
                                                    const Failed& failed) {
@@ -263,7 +263,7 @@ absl::StatusOr<SortedRun> TableLoader::SpillMerged(std::span<const RunSlice> sli
       auto records, BudgetBuffer<std::byte>::Create(context_.budget, piece_rows * record_bytes_));
   HPS_ASSIGN_OR_RETURN(auto cursors, BudgetBuffer<std::byte>::Create(
                                          context_.budget, from_spill ? plan_.cursor_bytes : 0));
-  SortedRun run{.samples = ThinnedSamples(slices), .spill = &file, .spill_offset = offset};
+  SortedRun run{.samples = MergedSamples(slices), .spill = &file, .spill_offset = offset};
   RowMerge merge(slices, row_bytes_, cursors.elements(), reader_.keys_path());
   std::byte* const record = records.elements().data();
   while (true) {
@@ -285,15 +285,16 @@ absl::StatusOr<SortedRun> TableLoader::SpillMerged(std::span<const RunSlice> sli
   }
 }
 
-absl::Status TableLoader::MergeUntilFew() {
+absl::Status TableLoader::ReduceRuns() {
   if (spill_.empty()) return absl::OkStatus();
   while (runs_.size() > plan_.merged_runs_max) HPS_RETURN_IF_ERROR(MergePass());
   return absl::OkStatus();
 }
 
-// Merges neighbouring runs, as many as fit, into a new spill file. Needs the disk space twice.
+// Merges adjacent runs, as many as fit, into new spill files. Doubles the disk space during the
+// pass.
 absl::Status TableLoader::MergePass() {
-  HPS_ASSIGN_OR_RETURN(std::vector<File> merged, MakeSpillFiles());
+  HPS_ASSIGN_OR_RETURN(std::vector<File> merged, CreateSpillFiles());
   const size_t fan_in = plan_.merged_runs_max;
   std::vector<SortedRun> merged_runs(DivideUp(runs_.size(), fan_in));
   const auto work = [&](size_t step, const Failed& failed) -> absl::Status {
@@ -306,14 +307,14 @@ absl::Status TableLoader::MergePass() {
   };
   HPS_RETURN_IF_ERROR(Run("merging", merged_runs.size(), work));
   ++merge_pass_count_;
-  // Moving a vector leaves its elements where they are, so the runs go on pointing to their files.
+  // Moving a vector does not move its elements, so the runs still point to their files.
   spill_ = std::move(merged);
   runs_ = std::move(merged_runs);
   return absl::OkStatus();
 }
 
-// Cuts the key space where samples of all runs say that the parts are about equally large.
-absl::StatusOr<std::vector<TableLoader::Part>> TableLoader::CutParts() {
+// Splits the key range into parts of about equal size, estimated from the samples of all runs.
+absl::StatusOr<std::vector<TableLoader::Part>> TableLoader::SplitParts() {
   std::vector<OrderedKey> samples;
   for (const SortedRun& run : runs_)
     samples.insert(samples.end(), run.samples.begin(), run.samples.end());
@@ -338,7 +339,7 @@ absl::StatusOr<std::vector<TableLoader::Part>> TableLoader::CutParts() {
 }
 
 absl::Status TableLoader::WriteParts() {
-  HPS_ASSIGN_OR_RETURN(const std::vector<Part> parts, CutParts());
+  HPS_ASSIGN_OR_RETURN(const std::vector<Part> parts, SplitParts());
   return Run("writing", parts.size(), [&](size_t step, const Failed& failed) {
     return WritePart(static_cast<uint32_t>(step), parts[step], failed);
   });

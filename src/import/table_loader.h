@@ -1,13 +1,13 @@
-// Loads one table into a bulk import: rows in any order in, rows in ascending order of keys out,
-// in bounded memory.
+// Loads one table into a bulk import in bounded memory. Reads rows in any order, writes them in
+// ascending key order.
 //
-//   ascending already?  ->  copied through in parallel ranges
-//   fits the budget?    ->  sorted in memory, one run per lane, merged in parallel key ranges
-//   else                ->  sorted runs are spilled to nameless files, merged (in passes when
-//                           there are very many) in parallel key ranges
+//   already ascending  ->  copied in parallel ranges
+//   fits the budget    ->  sorted in memory, one run per lane, merged in parallel key ranges
+//   else               ->  sorted runs are spilled to files without a name, then merged in parallel
+//                          key ranges, in several passes if there are very many runs
 //
-// Bound: the SST writer behind BulkImport::Add. Everything else moves a row at most three times:
-// file to memory, memory to spill, spill to memory.
+// Bound: the SST writer behind BulkImport::Add. All other steps move a row at most three times:
+// from file to memory, from memory to spill, from spill to memory.
 #pragma once
 
 #include <atomic>
@@ -30,19 +30,19 @@
 
 namespace hps {
 
-// How the memory of a lane (a thread's share of an import) is used for rows of one width. The least
-// of it, kImportMemoryBytesMin, holds a few of the widest rows, and their buffers.
+// How a lane (the share of one thread in an import) divides its memory for rows of one width. The
+// minimum, kImportMemoryBytesMin, holds a few of the widest rows and their buffers.
 struct LanePlan {
-  size_t io_bytes = 0;         // of one buffer between files, runs and the store
-  uint64_t run_rows_max = 0;   // of a run that is sorted at once
+  size_t io_bytes = 0;         // one buffer between files, runs and the store
+  uint64_t run_rows_max = 0;   // rows of a run that is sorted at once
   size_t cursor_bytes = 0;     // all read buffers of a merge
-  size_t merged_runs_max = 0;  // spilled runs that one merge reads
+  size_t merged_runs_max = 0;  // maximum number of spilled runs in one merge
 };
 
 // REQUIRES: lane_bytes >= kImportMemoryBytesMin, row_bytes <= kRowBytesMax.
 LanePlan PlanLane(uint64_t lane_bytes, size_t row_bytes);
 
-// What the loaders of one import share.
+// State that the loaders of one import share.
 struct LoadContext {
   Executor& executor;
   size_t lane_count = 1;
@@ -51,15 +51,14 @@ struct LoadContext {
   std::function<void(const std::string& step, uint64_t rows_done)> progress;  // may be empty
 };
 
-// For one thread; the work runs on the context's executor.
+// For one thread. The work runs on the context's executor.
 class TableLoader {
  public:
   TableLoader(const LoadContext& context, const TableSpec& spec, const TableReader& reader,
               BulkImport& import, size_t table);
 
-  // Errors: INVALID_ARGUMENT for a duplicate key; DATA_LOSS from the table's files;
-  // RESOURCE_EXHAUSTED for memory and disk, and for more than kSortedRunsMax runs; those of
-  // BulkImport::Add.
+  // Errors: INVALID_ARGUMENT (a duplicate key), DATA_LOSS (from the table's files),
+  // RESOURCE_EXHAUSTED (memory, disk, or more than kSortedRunsMax runs), those of BulkImport::Add.
   absl::Status Load();
 
   ElementCounts element_counts() const {
@@ -76,17 +75,17 @@ class TableLoader {
   absl::Status LoadAscending();
   absl::Status CopyRange(uint32_t part, uint64_t begin, uint64_t end, const Failed& failed);
 
-  absl::StatusOr<std::vector<File>> MakeSpillFiles() const;
+  absl::StatusOr<std::vector<File>> CreateSpillFiles() const;
   absl::Status SortRuns();
   absl::StatusOr<SortedRun> ReadRun(uint64_t begin, uint64_t end);
   absl::Status ReadEntries(uint64_t begin, std::span<SortEntry> entries, bool* ascending);
   absl::Status ReadRows(uint64_t begin, std::span<std::byte> rows);
   absl::StatusOr<SortedRun> SpillMerged(std::span<const RunSlice> slices, const File& file,
                                         uint64_t offset, const Failed& failed);
-  absl::Status MergeUntilFew();
+  absl::Status ReduceRuns();
   absl::Status MergePass();
 
-  absl::StatusOr<std::vector<Part>> CutParts();
+  absl::StatusOr<std::vector<Part>> SplitParts();
   absl::Status WriteParts();
   absl::Status WritePart(uint32_t part, const Part& slices, const Failed& failed);
 
@@ -104,8 +103,8 @@ class TableLoader {
   const size_t row_bytes_;
   const size_t record_bytes_;
 
-  std::vector<File> spill_;      // empty while all is in memory
-  std::vector<SortedRun> runs_;  // after sorting: in the order of their first positions
+  std::vector<File> spill_;      // empty if all rows fit in memory
+  std::vector<SortedRun> runs_;  // after sorting: ordered by first position
   std::atomic<uint64_t> rows_done_ = 0;
   std::atomic<uint64_t> non_finite_ = 0;
   std::atomic<uint64_t> overflowed_ = 0;

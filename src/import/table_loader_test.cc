@@ -12,7 +12,7 @@
 namespace hps {
 namespace {
 
-// Keys as given, stamped rows; counts how often rows are read.
+// Given keys with stamped rows. Counts how often rows are read.
 class MemoryReader final : public TableReader {
  public:
   MemoryReader(std::vector<Key> keys, uint32_t dim) : keys_(std::move(keys)) {
@@ -35,7 +35,7 @@ class MemoryReader final : public TableReader {
   }
 
   uint64_t fail_at_row = UINT64_MAX;
-  // As a file with a hole has: more rows than anything of it.
+  // Like a sparse file: claims more rows than it has keys.
   void ClaimRows(uint64_t row_count) { shape_.row_count = row_count; }
 
  private:
@@ -103,7 +103,7 @@ class TableLoaderTest : public testing::Test {
   uint64_t fail_after_rows_ = UINT64_MAX;
 };
 
-TEST_F(TableLoaderTest, SortsInMemoryWhatFits) {
+TEST_F(TableLoaderTest, SortsInMemoryIfItFits) {
   for (const size_t count : {0, 1, 2, 31, 32, 33, 4095, 4096, 4097, 16383, 16384, 40000}) {
     const std::vector<Key> keys = DistinctKeys(count, count);
     const Outcome outcome = Load(MemoryReader(keys, 4), 8 << 20, 2);
@@ -114,18 +114,18 @@ TEST_F(TableLoaderTest, SortsInMemoryWhatFits) {
   }
 }
 
-TEST_F(TableLoaderTest, CopiesThroughWhatIsAscending) {
+TEST_F(TableLoaderTest, CopiesAscendingRows) {
   for (const size_t count : {1, 33, 4097, 40000}) {
     std::vector<Key> keys = DistinctKeys(count, 9);
     std::sort(keys.begin(), keys.end());
-    // Less memory than the rows have: nothing has to be held.
+    // Less memory than the rows need: ascending rows are not buffered.
     const Outcome outcome = Load(MemoryReader(keys, 16), 2 * kImportMemoryBytesMin, 2);
     ExpectAllRows(outcome, keys);
     EXPECT_EQ(outcome.spilled_runs, 0U);
   }
 }
 
-TEST_F(TableLoaderTest, SpillsWhatDoesNotFitAndStaysInItsMemory) {
+TEST_F(TableLoaderTest, SpillsIfItDoesNotFitAndStaysWithinItsMemory) {
   const std::vector<Key> keys = DistinctKeys(100'000, 1);
   for (const size_t lanes : {1, 2, 3}) {
     const uint64_t memory_bytes = lanes * (1 << 20);
@@ -139,7 +139,7 @@ TEST_F(TableLoaderTest, SpillsWhatDoesNotFitAndStaysInItsMemory) {
   }
 }
 
-// With the least memory two runs merge at a time: many passes, the widest rows.
+// With the minimum memory, two runs merge at a time: many passes, the widest rows.
 TEST_F(TableLoaderTest, MergesInPassesWhenRunsAreMany) {
   const std::vector<Key> keys = DistinctKeys(400, 2);
   const Outcome outcome = Load(MemoryReader(keys, 4096), 2 * kImportMemoryBytesMin, 2);
@@ -149,7 +149,7 @@ TEST_F(TableLoaderTest, MergesInPassesWhenRunsAreMany) {
   EXPECT_LE(outcome.memory_bytes_peak, 2 * kImportMemoryBytesMin);
 }
 
-// A sparse file may claim any number of rows: what is known of its runs would not fit the memory.
+// A sparse file may claim any number of rows, and the state of its runs would exceed the memory.
 TEST_F(TableLoaderTest, MoreRunsThanCanBeKeptAreRefusedBeforeAnyIsMade) {
   std::vector<Key> keys(8192);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(keys.size() - i);
@@ -169,7 +169,7 @@ TEST_F(TableLoaderTest, ExtremeKeysAndFewDistinctDigits) {
   ExpectAllRows(Load(MemoryReader(keys, 16), 2 << 20, 2), keys);
 }
 
-// In one run, over two runs, over merge passes, and among ascending keys.
+// Duplicates in one run, in two runs, in merge passes, and among ascending keys.
 TEST_F(TableLoaderTest, DuplicatesAreFoundWhereverTheyLie) {
   struct Case {
     size_t count, first, second;
@@ -185,7 +185,7 @@ TEST_F(TableLoaderTest, DuplicatesAreFoundWhereverTheyLie) {
     const Outcome outcome = Load(MemoryReader(keys, c.dim), 2 << 20, 2);
     EXPECT_EQ(outcome.status,
               absl::InvalidArgumentError("keys: key " + std::to_string(keys[c.first]) +
-                                         " is there twice, at rows " + std::to_string(c.first) +
+                                         " occurs twice, at rows " + std::to_string(c.first) +
                                          " and " + std::to_string(c.second) + " (counted from 0)"));
   }
 }

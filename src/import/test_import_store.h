@@ -19,7 +19,7 @@ namespace hps {
 
 using FakeRows = std::map<Key, std::string>;
 
-// Holds what was added, checked as the contract says: keys ascend within a part and over parts.
+// Stores the added rows and checks the contract: keys ascend within a part and across parts.
 class FakeBulkImport final : public BulkImport {
  public:
   explicit FakeBulkImport(std::vector<TableSpec> specs) : specs_(std::move(specs)) {
@@ -49,6 +49,8 @@ class FakeBulkImport final : public BulkImport {
     return absl::OkStatus();
   }
 
+  void SetUpdateStart(const UpdateStart& start) override { update_start_ = start; }
+
   absl::StatusOr<Result> Commit() override {
     MutexLock lock(mutex_);
     Result result;
@@ -68,10 +70,11 @@ class FakeBulkImport final : public BulkImport {
   FakeRows rows(size_t table) const {
     return committed_.empty() ? FakeRows() : committed_.at(table);
   }
+  const UpdateStart& update_start() const { return update_start_; }
   bool committed() const { return !committed_.empty(); }
   void FailAfter(uint64_t rows) { fail_after_rows_ = rows; }
   size_t part_count(size_t table) const { return tables_.at(table).size(); }
-  // Parts that were begun and not finished yet: now, and the most at any moment.
+  // Parts that were begun and not finished: the current number and the maximum.
   size_t open_part_count() const { return open_.size(); }
   size_t open_parts_peak() const { return open_parts_peak_; }
 
@@ -81,6 +84,7 @@ class FakeBulkImport final : public BulkImport {
   }
 
   const std::vector<TableSpec> specs_;
+  UpdateStart update_start_;
   Mutex mutex_;
   uint64_t fail_after_rows_ = UINT64_MAX;
   std::vector<std::map<uint32_t, FakeRows>> tables_;
@@ -111,7 +115,7 @@ class FakeCursor final : public RowCursor {
   uint64_t fail_after_rows_;
 };
 
-// For export: only Scan and what describes the table.
+// For exports: implements only Scan and the table's description.
 class FakeTable final : public DurableTable {
  public:
   FakeTable(TableSpec spec, FakeRows rows) : spec_(std::move(spec)), rows_(std::move(rows)) {}

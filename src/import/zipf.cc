@@ -6,7 +6,7 @@
 namespace hps {
 namespace {
 
-// Near 0 both quotients are replaced by the first terms of their series.
+// Near 0, both quotients are replaced by the first terms of their series.
 constexpr double kSmall = 1e-8;
 
 double Log1pOver(double x) { return std::abs(x) > kSmall ? std::log1p(x) / x : 1 - x / 2; }

@@ -1,16 +1,16 @@
-// Random ranks from a power law: rank r of [1, count] with a probability in proportion to
+// Random ranks from a power law: the probability of rank r in [1, count] is proportional to
 // r^-alpha.
 //
-// Constant memory and time, whatever the count: rejection-inversion (W. Hoermann, G. Derflinger,
-// "Rejection-inversion to generate variates from monotone discrete distributions", 1996). The
-// numbers depend on the seed alone, not on the platform's library.
+// Memory and time are constant for any count. Method: rejection-inversion (W. Hoermann, G.
+// Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions",
+// 1996). The numbers depend only on the seed, not on the platform's library.
 #pragma once
 
 #include <cstdint>
 
 namespace hps {
 
-// A bijection of 64-bit numbers that leaves no pattern behind (the finalizer of splitmix64).
+// A bijection of 64-bit numbers whose output has no visible pattern (the finalizer of splitmix64).
 constexpr uint64_t MixBits(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -22,7 +22,7 @@ class RandomStream {
  public:
   explicit RandomStream(uint64_t seed) : state_(seed) {}
   uint64_t Next() { return MixBits(state_ += 0x9e3779b97f4a7c15); }
-  // In [0, 1).
+  // Returns a number in [0, 1).
   double NextUnit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
 
  private:

@@ -34,7 +34,7 @@ TEST(ZipfTest, FrequenciesFollowThePowerLaw) {
   EXPECT_EQ(one.Sample(random), 1U);
 }
 
-// Counts far beyond what a table of probabilities could hold.
+// Counts far above what a table of probabilities could hold.
 TEST(ZipfTest, HugeCountsStayInRange) {
   constexpr uint64_t kCount = uint64_t{1} << 40;
   const ZipfDistribution zipf(kCount, 1.0);

@@ -60,7 +60,7 @@ absl::Status DamagedRecord(std::string_view key) {
       absl::StrCat("store catalog: the record '", printable, "' is damaged"));
 }
 
-// The payload of a record whose checksum is right.
+// Returns the payload of a record, or nullopt if its checksum is wrong.
 std::optional<std::string_view> Payload(std::string_view key, std::string_view value) {
   if (value.size() < sizeof(uint64_t)) return std::nullopt;
   const std::string_view payload = value.substr(0, value.size() - sizeof(uint64_t));
@@ -82,7 +82,7 @@ bool ReadTable(std::string_view key, std::string_view payload, TableRecord& tabl
   return reader.AtEnd() && ValidateTableSpec(table.spec).ok();
 }
 
-// A record that belongs to one incarnation; false when it can't be read.
+// Reads a record of one incarnation. Returns false if the record is unreadable.
 bool ReadIncarnationRecord(std::string_view key, std::string_view payload,
                            IncarnationRecords& records) {
   RecordReader reader(payload);
@@ -111,9 +111,24 @@ bool ReadIncarnationRecord(std::string_view key, std::string_view payload,
   }
 }
 
-// `versions`: those of models, by the incarnation that they are kept with.
+// The fields of TableRecord that the record of the used incarnation holds. Older versions of hps
+// wrote fewer of them.
+using UsedRecords = std::map<Incarnation, TableRecord>;
+
+TableRecord ReadUsed(std::string_view payload) {
+  TableRecord used;
+  RecordReader reader(payload);
+  used.model_version = reader.Take<uint64_t>();
+  const uint8_t kind = reader.Take<uint8_t>();
+  if (kind <= static_cast<uint8_t>(UpdateStart::Kind::kTime))
+    used.update_start.kind = static_cast<UpdateStart::Kind>(kind);
+  used.update_start.time_ms = reader.Take<int64_t>();
+  used.update_records_lost = reader.Take<uint64_t>();
+  return used;
+}
+
 absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogContents& contents,
-                        std::map<Incarnation, uint64_t>& versions) {
+                        UsedRecords& used) {
   const std::optional<std::string_view> payload = Payload(key, value);
   if (!payload.has_value() || key.empty()) return DamagedRecord(key);
   if (key[0] == kFormatTag) {
@@ -130,7 +145,7 @@ absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogCon
   if (key.size() < 1 + sizeof(Incarnation)) return DamagedRecord(key);
   const Incarnation incarnation = LoadBigEndian64(key.data() + 1);
   if (key[0] == kUsedTag) {
-    if (!payload->empty()) versions[incarnation] = RecordReader(*payload).Take<uint64_t>();
+    if (!payload->empty()) used[incarnation] = ReadUsed(*payload);
     return absl::OkStatus();
   }
   if (!ReadIncarnationRecord(key, *payload, contents.incarnations[incarnation]))
@@ -149,7 +164,7 @@ absl::Status CheckFormat(const CatalogContents& contents) {
   return absl::OkStatus();
 }
 
-// The format first: records of a newer one may not be readable.
+// The format is read first: the other records of a newer format may be unreadable.
 absl::Status CheckFormatRecord(rocksdb::DB& db) {
   std::string value;
   const std::string key(1, kFormatTag);
@@ -157,8 +172,8 @@ absl::Status CheckFormatRecord(rocksdb::DB& db) {
   if (got.IsNotFound()) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading the store's format version"));
   CatalogContents contents;
-  std::map<Incarnation, uint64_t> versions;
-  HPS_RETURN_IF_ERROR(ReadRecord(key, value, contents, versions));
+  UsedRecords used;
+  HPS_RETURN_IF_ERROR(ReadRecord(key, value, contents, used));
   return CheckFormat(contents);
 }
 
@@ -192,15 +207,18 @@ bool CatalogContents::SameTables(const CatalogContents& other) const {
 absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
   HPS_RETURN_IF_ERROR(CheckFormatRecord(db));
   CatalogContents contents;
-  std::map<Incarnation, uint64_t> versions;
+  UsedRecords used;
   const std::unique_ptr<rocksdb::Iterator> it = NewStoreIterator(db, db.DefaultColumnFamily());
   for (it->SeekToFirst(); it->Valid(); it->Next())
-    HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it->key()), ViewOf(it->value()), contents, versions));
+    HPS_RETURN_IF_ERROR(ReadRecord(ViewOf(it->key()), ViewOf(it->value()), contents, used));
   HPS_RETURN_IF_ERROR(FromReadStatus(it->status(), "reading the store's catalog"));
   HPS_RETURN_IF_ERROR(CheckFormat(contents));
   for (auto& [name, table] : contents.tables) {
-    const auto version = versions.find(table.incarnation);
-    if (version != versions.end()) table.model_version = version->second;
+    const auto found = used.find(table.incarnation);
+    if (found == used.end()) continue;
+    table.model_version = found->second.model_version;
+    table.update_start = found->second.update_start;
+    table.update_records_lost = found->second.update_records_lost;
   }
   return contents;
 }
@@ -246,10 +264,15 @@ void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name) {
   batch.Delete(std::string(1, kTableTag) + name);
 }
 
-void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation, uint64_t model_version) {
+void PutUsed(rocksdb::WriteBatch& batch, const TableRecord& table) {
   RecordWriter record;
-  if (model_version != 0) record.Add(model_version);
-  PutRecord(batch, IncarnationKey(kUsedTag, incarnation), record.text());
+  record.Add(table.model_version).Add(static_cast<uint8_t>(table.update_start.kind));
+  record.Add(table.update_start.time_ms).Add(table.update_records_lost);
+  PutRecord(batch, IncarnationKey(kUsedTag, table.incarnation), record.text());
+}
+
+void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {
+  PutRecord(batch, IncarnationKey(kUsedTag, incarnation), {});
 }
 
 void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {

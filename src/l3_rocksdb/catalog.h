@@ -1,9 +1,10 @@
-// The catalog: what the store knows about its tables, kept in the same RocksDB as the rows, in the
+// The catalog: the store's records of its tables. They are in the same RocksDB as the rows, in the
 // default column family (docs/store_format.md, "Catalog").
 //
-// Every record ends with an XXH3-64 of its key and payload: a damaged record is DATA_LOSS that
-// names it, never a wrong table. Functions are stateless; changes are put into the caller's write
-// batch, so that they are atomic with whatever else it holds.
+// Every record ends with the XXH3-64 of its key and payload. A damaged record is reported as
+// DATA_LOSS that names the record; it is never read as another table. The functions are stateless.
+// They add changes to the caller's write batch, so the changes are atomic with the rest of the
+// batch.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -27,13 +28,15 @@ struct TableRecord {
   TableSpec spec;
   Incarnation incarnation = 0;
   uint64_t row_count = 0;  // at import
-  uint64_t order = 0;      // of the table's first import
-  // The version that its model had when this table was last imported, or when another table of the
-  // model was dropped later. 0: written by an hps that did not count versions.
+  uint64_t order = 0;      // position of the table's first import
+  // The version of the model when this table was last imported, or when another table of the model
+  // was dropped later. 0: written by a version of hps that did not count model versions.
   uint64_t model_version = 0;
+  UpdateStart update_start{};
+  uint64_t update_records_lost = 0;  // see TableInfo
 };
 
-// Keys from `first` to `last` that are not found may have been there: they are lost, not absent.
+// A key in this range without a record is lost, not absent: a record may have existed.
 struct LostRange {
   Key first = 0;
   Key last = 0;
@@ -46,36 +49,40 @@ struct IncarnationRecords {
 };
 
 struct CatalogContents {
-  uint32_t format_version = 0;  // 0 = no record: a store in the making
+  uint32_t format_version = 0;  // 0 = no record: the store is being created
   std::map<std::string, TableRecord> tables;
   std::map<Incarnation, IncarnationRecords> incarnations;  // those with a record
 
   std::vector<const TableRecord*> InOrder() const;
-  // The version of the model that the next change of its tables makes, from 1.
+  // The model version that the next change of the model's tables creates; the first is 1.
   uint64_t NextModelVersion(const std::string& model) const;
-  // Whether both name the same incarnations.
+  // True if both catalogs name the same incarnations.
   bool SameTables(const CatalogContents& other) const;
 };
 
-// Errors: DATA_LOSS (a damaged record), FAILED_PRECONDITION (a newer format), as RocksDB's.
+// Errors: DATA_LOSS (a damaged record), FAILED_PRECONDITION (a newer format), and RocksDB's errors
+// (FromReadStatus).
 absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db);
 
 absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation incarnation);
 
-// Whether an import with this number was ever committed.
+// True if an import with this number was ever committed.
 absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation);
 
 void PutFormat(rocksdb::WriteBatch& batch, uint32_t format_version = kStoreFormatVersion);
 void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table);
 void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name);
-void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation, uint64_t model_version = 0);
+// Marks the incarnation as used, and keeps what may change of the table without an import.
+void PutUsed(rocksdb::WriteBatch& batch, const TableRecord& table);
+// As above, of a table that is no longer current.
+void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,
                  const StreamPosition& position);
 void PutLostRange(rocksdb::WriteBatch& batch, Incarnation incarnation, const LostRange& range);
 
-// Deletes all but the mark that the incarnation was used.
+// Deletes all records of the incarnation except the one that marks its number as used.
 absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,
                                Incarnation incarnation);
 

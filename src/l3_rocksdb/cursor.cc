@@ -18,7 +18,7 @@ constexpr size_t kReadAheadBytes = size_t{2} << 20;
 
 rocksdb::ReadOptions ScanOptions() {
   rocksdb::ReadOptions read_options;
-  read_options.fill_cache = false;  // a scan must not push out what lookups need
+  read_options.fill_cache = false;  // a scan must not evict the blocks of lookups
   read_options.readahead_size = kReadAheadBytes;
   return read_options;
 }
@@ -36,10 +36,10 @@ class RocksCursor final : public RowCursor {
 
  private:
   absl::Status TakeRow(Key& key, std::byte* row, Version* version);
-  absl::Status CheckNothingLostHere() const;
+  absl::Status CheckNoLostRange() const;
 
   Database::Pin pin_;
-  const std::unique_ptr<rocksdb::Iterator> it_;  // dies before the pin
+  const std::unique_ptr<rocksdb::Iterator> it_;  // destroyed before the pin
 };
 
 absl::StatusOr<size_t> RocksCursor::Next(std::span<Key> keys, HostRows rows,
@@ -47,26 +47,26 @@ absl::StatusOr<size_t> RocksCursor::Next(std::span<Key> keys, HostRows rows,
   const size_t row_count_max = std::min(keys.size(), rows.row_count);
   size_t row_count = 0;
   for (; row_count < row_count_max && it_->Valid(); ++row_count, it_->Next()) {
-    HPS_RETURN_IF_ERROR(CheckNothingLostHere());
+    HPS_RETURN_IF_ERROR(CheckNoLostRange());
     HPS_RETURN_IF_ERROR(TakeRow(keys[row_count], rows.row(row_count),
                                 versions.empty() ? nullptr : &versions[row_count]));
   }
   HPS_RETURN_IF_ERROR(FromRocksStatus(
       it_->status(), absl::StrCat("table '", pin_.family().table.spec.name, "': scanning")));
-  if (row_count == 0) HPS_RETURN_IF_ERROR(CheckNothingLostHere());
+  if (row_count == 0) HPS_RETURN_IF_ERROR(CheckNoLostRange());
   return row_count;
 }
 
-// Errors: DATA_LOSS from the first lost range on that the scan has reached; it goes no further.
-absl::Status RocksCursor::CheckNothingLostHere() const {
+// Errors: DATA_LOSS if the scan has reached the first lost range. The scan does not pass it.
+absl::Status RocksCursor::CheckNoLostRange() const {
   const Family& family = pin_.family();
   if (family.lost_ranges.empty()) return absl::OkStatus();
   const LostRange& lost = family.lost_ranges.front();
   if (it_->Valid() && it_->key().size() == kKeyBytes && DecodeKey(it_->key().data()) < lost.first)
     return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("table '", family.table.spec.name,
-                                          "': rows of keys from ", lost.first, " to ", lost.last,
-                                          " were lost to damage earlier; which, can't be told"));
+  return absl::DataLossError(
+      absl::StrCat("table '", family.table.spec.name, "': rows in the key range ", lost.first,
+                   " to ", lost.last, " were lost by earlier damage; import the table again"));
 }
 
 absl::Status RocksCursor::TakeRow(Key& key, std::byte* row, Version* version) {
@@ -82,7 +82,8 @@ absl::Status RocksCursor::TakeRow(Key& key, std::byte* row, Version* version) {
   if (state != RowState::kIntact) {
     return absl::DataLossError(absl::StrCat(
         "table '", table.spec.name, "': the row of key ", key,
-        state == RowState::kMarkedLost ? " was lost to damage earlier" : " is damaged"));
+        state == RowState::kMarkedLost ? " was lost by earlier damage; import the table again"
+                                       : " is damaged"));
   }
   std::memcpy(row, value.data(), row_bytes);
   if (version != nullptr) *version = RowVersion(value);

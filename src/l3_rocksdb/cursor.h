@@ -1,4 +1,4 @@
-// Rows of a table in order of keys, as of one moment.
+// Reads the rows of a table in key order, as of one point in time.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace hps {
 
-// The cursor keeps the pin as long as it lives. Rows that a repair has marked lost, and ranges in
-// which it could not tell the keys, are DATA_LOSS: whoever copies a table must not take them for
-// absent.
+// The cursor holds the pin until it is destroyed. It returns DATA_LOSS for a row that a repair
+// marked lost, and for a range whose keys the repair could not determine. So a copy of the table
+// never omits lost rows silently.
 std::unique_ptr<RowCursor> MakeCursor(Database::Pin pin);
 
 }  // namespace hps

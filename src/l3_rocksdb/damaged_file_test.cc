@@ -17,8 +17,8 @@ constexpr size_t kRowBytes = 64;
 constexpr size_t kFileCount = 3;
 constexpr size_t kFileKeys = 1000;
 
-// A table whose rows lie in three table files, with something damaged in all of them but the first:
-// RocksDB's own iterator takes the end of the file before it for the end of the table then.
+// A table whose rows are in three table files, with damage in all of them but the first. RocksDB's
+// own iterator takes the end of the file before the damage for the end of the table.
 class DamagedFileTest : public testing::Test {
  protected:
   RocksStoreOptions Options(OpenMode mode) const {
@@ -47,7 +47,7 @@ class DamagedFileTest : public testing::Test {
     }
     ASSERT_TRUE((*import)->Commit().ok());
   }
-  // The files of rows, or those of the key lists, which are much smaller, in the order of keys.
+  // Returns the files of rows, or those of key lists (which are much smaller), in key order.
   std::vector<std::string> Files(bool rows) const {
     std::vector<std::string> files;
     for (const auto& entry : std::filesystem::directory_iterator(directory_.path() + "/store")) {
@@ -78,7 +78,7 @@ class DamagedFileTest : public testing::Test {
       if (count == 0) return absl::OkStatus();
     }
   }
-  // Every key is a hit with its row or lost. Returns how many are lost.
+  // Expects every key to be lost, or a hit with its row. Returns the number of lost keys.
   static size_t CountLost(DurableTable& table) {
     const FetchedRows fetched(table, Keys(0, kFileCount * kFileKeys));
     EXPECT_TRUE(fetched.counts.ok()) << fetched.counts.status();
@@ -123,10 +123,10 @@ TEST_F(DamagedFileTest, ARepairLosesWhatIsDamagedAndNothingElse) {
   EXPECT_EQ(VerifyRocksStore(Options(OpenMode::kReadWrite), false, {})->damage_count, 0u);
 }
 
-// The keys of lost blocks can't be named then: their whole range answers "lost".
+// The damaged list cannot name the keys of lost blocks, so the whole range answers kLost.
 TEST_F(DamagedFileTest, AKeyListDoesNotEndBeforeAFirstBlockThatIsDamaged) {
   Import();
-  // One gap, over the end of a file and the begin of the next one.
+  // One gap that spans the end of a file and the begin of the next one.
   for (size_t byte = 60'000; byte <= 94'000; byte += 1000) Damage(Files(true)[0], byte);
   Damage(Files(true)[1], 100);
   const size_t lost = CountLost(**Open(OpenMode::kReadOnly)->OpenTable("m/t"));
@@ -135,9 +135,9 @@ TEST_F(DamagedFileTest, AKeyListDoesNotEndBeforeAFirstBlockThatIsDamaged) {
   EXPECT_GE(CountLost(**Open(OpenMode::kReadOnly)->OpenTable("m/t")), lost);
 }
 
-// Catches: imports and repairs that fail for good, as RocksDB looks at the damaged list beside
-// theirs.
-TEST_F(DamagedFileTest, ADamagedKeyListKeepsNoImportAndNoRepair) {
+// Catches: imports and repairs that never succeed because RocksDB reads the damaged neighbour of
+// their key list.
+TEST_F(DamagedFileTest, ADamagedKeyListPreventsNoImportAndNoRepair) {
   Import();
   Damage(Files(false)[0], 20);  // the first block, which no lookup reads
   const auto import_other = [this] {
@@ -150,7 +150,7 @@ TEST_F(DamagedFileTest, ADamagedKeyListKeepsNoImportAndNoRepair) {
     const auto committed = (*import)->Commit();
     ASSERT_TRUE(committed.ok()) << committed.status();
   };
-  // Which list is beside a new one is as its incarnation falls.
+  // The incarnation is random and decides which list is adjacent to the new one.
   for (int i = 0; i < 6; ++i) import_other();
   for (int i = 0; i < 4; ++i) {
     const auto repaired = VerifyRocksStore(Options(OpenMode::kReadWrite), true, {});
@@ -162,7 +162,7 @@ TEST_F(DamagedFileTest, ADamagedKeyListKeepsNoImportAndNoRepair) {
   }
 }
 
-TEST_F(DamagedFileTest, AMissingKeyListKeepsNoRepair) {
+TEST_F(DamagedFileTest, AMissingKeyListPreventsNoRepair) {
   Import();
   std::filesystem::remove(Files(false)[0]);
   const auto repaired = VerifyRocksStore(Options(OpenMode::kReadWrite), true, {});
@@ -170,8 +170,8 @@ TEST_F(DamagedFileTest, AMissingKeyListKeepsNoRepair) {
   EXPECT_EQ(CountLost(**Open(OpenMode::kReadOnly)->OpenTable("m/t")), 0u);
 }
 
-// Of the table below: even keys are imported, some are written again or deleted, some odd ones
-// come.
+// In the table below even keys are imported. Then some keys are rewritten or deleted, and some odd
+// keys are added.
 constexpr Key kLastKey = 6000;
 constexpr Version kUpdated = 7;
 
@@ -179,7 +179,7 @@ bool IsDeleted(Key key) { return key % 70 == 0; }
 bool IsUpdated(Key key) { return !IsDeleted(key) && (key % 20 == 0 || key % 50 == 25); }
 bool Exists(Key key) { return !IsDeleted(key) && (key % 2 == 0 || key % 50 == 25); }
 
-// A table with rows on level 6 as imported, and newer ones on level 5; each in several files.
+// A table with imported rows on level 6 and newer rows on level 5, in several files each.
 class DamagedLevelTest : public DamagedFileTest {
  protected:
   static std::vector<Key> KeysThat(bool (*are)(Key)) {
@@ -217,7 +217,7 @@ class DamagedLevelTest : public DamagedFileTest {
     ASSERT_TRUE(written.ok()) << written;
   }
 
-  // What opening has flushed to level 0, in several files.
+  // Moves the rows that opening has flushed to level 0 to several files on level 5.
   void MoveToLevelFive() const {
     const auto database = Database::Open(Options(OpenMode::kReadWrite));
     ASSERT_TRUE(database.ok()) << database.status();
@@ -241,7 +241,7 @@ class DamagedLevelTest : public DamagedFileTest {
     return family.levels[level].files;
   }
 
-  // What opening has flushed to level 0, in one file. Returns its path.
+  // Moves the rows that opening has flushed to level 0 to one file on level 5. Returns its path.
   std::string MoveToOneFileOnLevelFive() const {
     const auto database = Database::Open(Options(OpenMode::kReadWrite));
     EXPECT_TRUE(database.ok()) << database.status();
@@ -254,7 +254,7 @@ class DamagedLevelTest : public DamagedFileTest {
     return directory_.path() + "/store/" + FilesOf(**database, *pin, 5).back().relative_filename;
   }
 
-  // The answers for keys that are newer than the import.
+  // Looks up the keys that were written after the import.
   std::vector<FetchOutcome> AskNewKeys() const {
     const auto store = Open(OpenMode::kReadOnly);
     const FetchedRows fetched(**store->OpenTable("m/t"), Keys(10'000, 20'000));
@@ -264,7 +264,7 @@ class DamagedLevelTest : public DamagedFileTest {
 
   enum class Part { kFirstBlock, kLaterBlock, kFilter, kIndex, kMagic };
 
-  // Damages a file of a level.
+  // Damages a file on a level.
   void DamageFile(size_t level, size_t number, Part part) const {
     std::string path;
     {
@@ -296,7 +296,7 @@ class DamagedLevelTest : public DamagedFileTest {
     }
   }
 
-  // The answers for all keys, each of them right unless it is "lost".
+  // Looks up all keys. Every answer must be right or kLost.
   struct Answers {
     std::vector<FetchOutcome> outcomes;
     size_t lost = 0;
@@ -316,7 +316,7 @@ class DamagedLevelTest : public DamagedFileTest {
       }
       EXPECT_EQ(fetched.outcomes[i] == FetchOutcome::kHit, Exists(key)) << "key " << key;
       if (fetched.outcomes[i] != FetchOutcome::kHit) continue;
-      // Never the older row of an updated key.
+      // The older row of an updated key is wrong.
       EXPECT_EQ(fetched.versions[i], IsUpdated(key) ? kUpdated : 0) << "key " << key;
       EXPECT_TRUE(StampedRow::Matches(kStamp, key, fetched.versions[i], fetched.row(i)));
     }
@@ -331,7 +331,7 @@ class DamagedLevelTest : public DamagedFileTest {
     std::filesystem::copy(directory_.path() + "/kept", directory_.path() + "/store");
   }
 
-  // The file of rows, where there is one.
+  // The file of rows, if there is only one.
   std::string OnlyFile() const {
     const auto database = Database::Open(Options(OpenMode::kReadOnly));
     EXPECT_TRUE(database.ok()) << database.status();
@@ -341,7 +341,7 @@ class DamagedLevelTest : public DamagedFileTest {
     return directory_.path() + "/store/" + files[0].relative_filename;
   }
 
-  // Repairs, and says how many keys that a lookup answered before are lost since.
+  // Repairs the store and prints the number of keys that have become lost.
   void RepairAndCompare(const Answers& before) const {
     const auto verified = VerifyRocksStore(Options(OpenMode::kReadWrite), false, {});
     ASSERT_TRUE(verified.ok()) << verified.status();
@@ -355,7 +355,7 @@ class DamagedLevelTest : public DamagedFileTest {
     for (size_t i = 0; i < before.outcomes.size(); ++i) {
       rows += after.outcomes[i] == FetchOutcome::kHit ? 1 : 0;
       if (after.outcomes[i] == before.outcomes[i]) continue;
-      // That a key is absent is not certain where one may have been written into the damage.
+      // A write to an absent key may have been in the damage, so such a key may become lost.
       EXPECT_EQ(before.outcomes[i], FetchOutcome::kAbsent) << "key " << i;
       EXPECT_EQ(after.outcomes[i], FetchOutcome::kLost) << "key " << i;
       ++absent_no_more;
@@ -369,7 +369,7 @@ class DamagedLevelTest : public DamagedFileTest {
   }
 };
 
-TEST_F(DamagedLevelTest, ARepairKeepsWhatALookUpAnswers) {
+TEST_F(DamagedLevelTest, ARepairKeepsWhatALookupAnswers) {
   MakeStore();
   ASSERT_EQ(Ask().lost, 0u);
   Keep();
@@ -396,8 +396,8 @@ TEST_F(DamagedLevelTest, ARepairKeepsWhatALookUpAnswers) {
   }
 }
 
-// Catches: good blocks between damaged ones stepped over, and with them rows that only they name:
-// those written since the import are in no list.
+// Catches: a repair that skips good blocks between damaged ones. Rows written after the import are
+// in no key list, so they would be lost.
 TEST_F(DamagedLevelTest, ARepairKeepsTheGoodBlocksBetweenDamagedOnes) {
   MakeStore();
   Write(*Open(OpenMode::kReadWrite), Keys(10'000, 20'000), {});
@@ -415,7 +415,7 @@ TEST_F(DamagedLevelTest, ARepairKeepsTheGoodBlocksBetweenDamagedOnes) {
     EXPECT_EQ(after[i] == FetchOutcome::kHit, before[i] == FetchOutcome::kHit) << "row " << i;
 }
 
-// What it held can't be known then, nor whether an older row below it is still the last.
+// The keys of the file are unknown, and so is whether an older row below it is current.
 TEST_F(DamagedLevelTest, ARepairLosesTheKeysOfAFileThatCantBeOpened) {
   MakeStore();
   DamageFile(5, 1, Part::kMagic);
@@ -430,15 +430,15 @@ TEST_F(DamagedLevelTest, ARepairLosesTheKeysOfAFileThatCantBeOpened) {
               answers.lost);
 }
 
-// Catches: the range that an earlier repair has recorded, replaced by a shorter one that begins at
-// the same key.
+// Catches: a lost range of an earlier repair that is replaced by a shorter one with the same first
+// key.
 TEST_F(DamagedLevelTest, ASecondRepairKeepsTheLostRangesOfTheFirst) {
   MakeStore();
   DamageFile(5, 0, Part::kIndex);
   ASSERT_TRUE(VerifyRocksStore(Options(OpenMode::kReadWrite), true, {}).ok());
   const Answers first = Ask();
   ASSERT_GT(first.lost, 0u);
-  // Rows have come since, and may have been in the damage.
+  // Rows have been written since the first repair, and may have been in the damage.
   Write(*Open(OpenMode::kReadWrite), {5980}, {});
   Damage(OnlyFile(), 100);
   const Answers second = Ask();
@@ -451,9 +451,9 @@ TEST_F(DamagedLevelTest, ASecondRepairKeepsTheLostRangesOfTheFirst) {
   }
 }
 
-// RocksDB's compactions read by another iterator than scans, one that loses no error: they fail,
-// and the store takes no write until it is opened again. Catches: one that leaves out what it can't
-// read, after which nobody knows that it ever was.
+// RocksDB's compactions use another iterator than scans, one that loses no error. They fail, and
+// the store accepts no write until it is reopened. Catches: a compaction that omits unreadable
+// rows, so that their loss would go unnoticed.
 TEST_F(DamagedLevelTest, ACompactionLosesNothing) {
   MakeStore();
   Keep();

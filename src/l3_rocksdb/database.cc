@@ -23,28 +23,29 @@
 #include "l3_rocksdb/files/store_files.h"
 #include "l3_rocksdb/salvage/damage_log.h"
 #include "l3_rocksdb/salvage/key_list.h"
+#include "l3_rocksdb/snapshot.h"
 #include "l3_rocksdb/status.h"
 #include "types/names.h"
 
 namespace hps {
 namespace {
 
-// A writer changes its files some times a second, and opening them takes milliseconds.
+// A writer changes its files a few times per second. Opening them takes milliseconds.
 constexpr Duration kReaderTimeout = std::chrono::seconds(10);
-// A timer, and one more of each kind of background work than its number says.
-constexpr size_t kRocksThreadsBeside = 3;
+// RocksDB's timer thread, and one more thread for each of the two kinds of background work.
+constexpr size_t kRocksOtherThreads = 3;
 
-// RocksDB's threads for flushes and compactions, of all databases of the process. It starts those
-// that lack when there is work for them, maybe on one of them, where a failure ends the process: so
-// they are all started here. Throws std::system_error.
+// Starts RocksDB's threads for flushes and compactions, which all databases of the process share.
+// RocksDB itself starts missing threads when there is work for them, maybe on a background thread,
+// where a failure ends the process. Throws std::system_error.
 void StartBackgroundThreads(const rocksdb::DBOptions& options) {
-  // As RocksDB divides them.
+  // The same division as RocksDB's.
   const int flush_threads = std::max(1, options.max_background_jobs / 4);
   const int compaction_threads = std::max(1, options.max_background_jobs - flush_threads);
   for (const auto& [priority, threads] : {std::pair(rocksdb::Env::HIGH, flush_threads),
                                           std::pair(rocksdb::Env::LOW, compaction_threads)}) {
     options.env->IncBackgroundThreadsIfNeeded(threads, priority);
-    // Their number may be known, but not their threads, from an earlier try that failed.
+    // If an earlier attempt failed, RocksDB may know the number but lack the threads.
     options.env->Schedule([](void*) {}, nullptr, priority);
   }
 }
@@ -79,12 +80,13 @@ Database::~Database() {
   syncer_.reset();
   if (db_ == nullptr) return;
   if (!read_only()) {
-    // What was written stays written when the process ends; a power cut right after must not take
-    // what a clean end has left behind.
+    // Earlier writes survive the end of the process. The sync lets them also survive a power cut
+    // after a clean end.
     const absl::Status synced = Sync();
-    if (!synced.ok()) LogError(absl::StrCat("at the end: ", synced.ToString()));
+    if (!synced.ok())
+      LogError(absl::StrCat("store '", path(), "': the last sync failed: ", synced.ToString()));
     if (opened_) {
-      // A flush that ends behind the mark could be cut off again without a word.
+      // A flush that ended after the mark could be cut from the MANIFEST undetected.
       rocksdb::CancelAllBackgroundWork(db_.get(), true);
       const absl::Status marked = WriteManifestMark(*db_, path());
       if (!marked.ok()) LogWarning(marked.ToString());
@@ -111,7 +113,7 @@ absl::StatusOr<std::shared_ptr<Database>> Database::Open(const RocksStoreOptions
   return database;
 }
 
-absl::StatusOr<std::shared_ptr<Database>> Database::OpenAgain(const Database& former) {
+absl::StatusOr<std::shared_ptr<Database>> Database::Reopen(const Database& former) {
   HPS_CHECK(former.read_only());
   std::shared_ptr<Database> database(
       new Database(former.options(), former.damaged_, former.rocks_options_));
@@ -130,17 +132,19 @@ absl::Status Database::OpenAll(const Database* former) {
   HPS_RETURN_IF_ERROR(LoadTables());
   opened_ = true;
   if (read_only()) return absl::OkStatus();
+  const absl::Status removed = RemoveUnfinishedSnapshots(env(), path());
+  if (!removed.ok()) LogWarning(absl::StrCat("store '", path(), "': ", removed.ToString()));
   HPS_RETURN_IF_ERROR(DropUnknownFamilies());
   HPS_RETURN_IF_ERROR(MakeKeyListFamily());
   NoteTablesChanged();
-  reserve_.Keep();
+  reserve_.Ensure();
   if (options_.config.sync != SyncMode::kInterval) return absl::OkStatus();
   HPS_ASSIGN_OR_RETURN(syncer_,
                        LogSyncer::Create([this] { return Sync(); }, options_.config.sync_interval));
   return absl::OkStatus();
 }
 
-absl::Status Database::TakeReaderFiles(const Database* former) {
+absl::Status Database::OpenReaderFiles(const Database* former) {
   HPS_ASSIGN_OR_RETURN(reader_files_, ReaderFileSystem::Take(
                                           env()->GetFileSystem(), path(),
                                           former == nullptr ? nullptr : former->reader_files_.get(),
@@ -165,12 +169,12 @@ absl::Status Database::OpenFiles(const Database* former) {
     HPS_RETURN_IF_ERROR(MakeDirectories(env(), path()));
     HPS_RETURN_IF_ERROR(CheckRoomFor(0));
   }
-  HPS_RETURN_IF_ERROR(read_only() ? TakeReaderFiles(former) : Lock());
+  HPS_RETURN_IF_ERROR(read_only() ? OpenReaderFiles(former) : Lock());
   if (!read_only()) {
     const absl::Status removed = RemoveTemporaryFiles(env(), path());
     if (!removed.ok()) LogWarning(absl::StrCat("store '", path(), "': ", removed.ToString()));
   }
-  // Looked at again: another process may have made the store meanwhile.
+  // Checked again: another process may have created the store meanwhile.
   HPS_ASSIGN_OR_RETURN(const StoreFiles files, FindStore(env(), path()));
   std::vector<std::string> families = {rocksdb::kDefaultColumnFamilyName};
   if (files == StoreFiles::kStore) {
@@ -182,25 +186,25 @@ absl::Status Database::OpenFiles(const Database* former) {
   }
   HPS_ASSIGN_OR_RETURN(rocksdb::Status opened, OpenRocks(families));
   if (IsNoSpace(opened) && !read_only()) {
-    // Opening takes some room, and a store that can't be opened can't be made smaller.
+    // Opening needs some space, and tables can be dropped only from an open store.
     const SpaceReserve::Loan room = reserve_.Lend();
     HPS_ASSIGN_OR_RETURN(opened, OpenRocks(families));
   }
   return OpenError(opened, path());
 }
 
-// RocksDB throws when it can't start the threads that it keeps, and then never closes what it has
-// opened. So they are tried before.
+// If RocksDB cannot start its threads, it throws and never closes the files that it has opened. So
+// this function starts as many threads first.
 absl::Status Database::CheckThreadsCanStart() const {
   const rocksdb::DBOptions db_options = rocks_options_.database();
   const auto thread_count =
       static_cast<size_t>(db_options.max_file_opening_threads + db_options.max_background_jobs) +
-      kRocksThreadsBeside;
+      kRocksOtherThreads;
   const absl::Status tried =
       WorkerPool::Create({.name = "hps-try", .thread_count = thread_count, .queue_max = 1})
           .status();
   if (tried.ok()) return tried;
-  return absl::Status(tried.code(), absl::StrCat("store '", path(), "': opening it needs ",
+  return absl::Status(tried.code(), absl::StrCat("store '", path(), "': opening needs ",
                                                  thread_count, " threads: ", tried.message()));
 }
 
@@ -218,7 +222,7 @@ absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::strin
   for (const std::string& name : families) {
     const bool rows = name.starts_with(kRowFamilyPrefix);
     descriptors.emplace_back(name, rows ? rocks_options_.rows() : rocks_options_.catalog());
-    // A compaction that meets damage would end all writing, that of a repair too.
+    // A compaction that reads damage would end all writing, also that of a repair.
     descriptors.back().options.disable_auto_compactions = damaged_;
   }
   HPS_RETURN_IF_ERROR(CheckThreadsCanStart());
@@ -226,8 +230,8 @@ absl::StatusOr<rocksdb::Status> Database::OpenRocks(const std::vector<std::strin
     StartBackgroundThreads(db_options);
     return CallOpen(db_options, descriptors);
   } catch (const std::system_error& error) {  // the one way std::thread reports it
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "store '", path(), "': a thread that opening it needs can't be started: ", error.what()));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("store '", path(), "': opening failed: can't start a thread: ", error.what()));
   }
 }
 
@@ -237,8 +241,8 @@ rocksdb::Status Database::CallOpen(
   rocksdb::DB* db = nullptr;
   rocksdb::Status opened;
   if (read_only()) {
-    // Not a secondary: that one takes a damaged table file for one that is not there yet, and shows
-    // an older state.
+    // A secondary instance does not work here: it takes a damaged table file for one that does not
+    // exist yet, and shows an older state.
     db_options.env = reader_env_.get();
     opened = rocksdb::DB::OpenForReadOnly(db_options, path(), descriptors, &opened_handles_, &db);
   } else {
@@ -293,7 +297,7 @@ absl::Status Database::LoadTables() {
   return loaded;
 }
 
-// A MANIFEST that lost its end may have forgotten files: then an import has fewer rows than it had.
+// A MANIFEST that lost its end may lack files. An import then has fewer rows than its record.
 absl::Status Database::CheckRowCount(const Family& family) {
   if (family.changed || damaged_) return absl::OkStatus();
   rocksdb::TablePropertiesCollection files;
@@ -317,7 +321,7 @@ absl::Status Database::DropUnknownFamilies() {
       db_->DestroyColumnFamilyHandle(handle);
       continue;
     }
-    // The remains of an import that was not switched to, or of a table that was replaced.
+    // Left over from an import that did not switch, or from a replaced table.
     DropFamilies({handle});
   }
   {
@@ -338,14 +342,14 @@ absl::Status Database::MakeKeyListFamily() {
   if (key_list_ == nullptr) {
     return FromRocksStatus(
         db_->CreateColumnFamily(rocks_options_.catalog(), kKeyListFamily, &key_list_),
-        absl::StrCat("store '", path(), "': making the key lists"));
+        absl::StrCat("store '", path(), "': creating the key lists"));
   }
   std::vector<Incarnation> known;
   {
     MutexLock lock(mutex_);
     for (const auto& [incarnation, family] : families_) known.push_back(incarnation);
   }
-  // No reason not to serve: they are of no use to anybody, and the next open tries again.
+  // The lists are unused, so an error does not prevent opening. The next open tries again.
   const absl::Status deleted = DeleteOtherKeyLists(*db_, key_list_, known);
   if (!deleted.ok()) LogWarning(absl::StrCat("store '", path(), "': ", deleted.ToString()));
   return absl::OkStatus();

@@ -1,8 +1,8 @@
-// One open RocksDB with what its tables share: catalog, column families, background work.
+// One open RocksDB, and the state that its tables share: catalog, column families, background work.
 //
-// A column family holds the rows of one incarnation. It is pinned by the tables and cursors that
-// read it and dropped when the catalog does not name its incarnation any more and the last pin is
-// gone. Thread-safe; shared by the store and everything opened from it.
+// A column family holds the rows of one incarnation. The tables and cursors that read it pin it.
+// The database drops it when the catalog no longer names its incarnation and the last pin has been
+// released. Thread-safe. The store and everything opened from it share the database.
 //
 // Lock order: change_mutex_, then recovery_mutex_, then mutex_.
 #pragma once
@@ -27,10 +27,10 @@
 #include "l3_rocksdb/files/space_guard.h"
 #include "l3_rocksdb/files/space_reserve.h"
 #include "l3_rocksdb/files/wal_error_shield.h"
-#include "l3_rocksdb/import/lost_imports.h"
+#include "l3_rocksdb/import/rejected_imports.h"
+#include "l3_rocksdb/memtable_switch_lock.h"
 #include "l3_rocksdb/rocks_options.h"
 #include "l3_rocksdb/sorted_fetch_scratch.h"
-#include "l3_rocksdb/switch_gate.h"
 
 namespace hps {
 
@@ -43,7 +43,7 @@ struct Family {
   std::vector<LostRange> lost_ranges;  // ascending
   std::atomic<bool> changed{false};    // since its import
   std::atomic<bool> current{true};     // the catalog names it
-  SpaceReserve::Loan room;             // of one that was dropped, until its files are gone
+  SpaceReserve::Loan room;             // of a dropped table, until its files are deleted
   size_t pins = 0;                     // guarded by the database's mutex
 };
 
@@ -53,11 +53,11 @@ class Database : public std::enable_shared_from_this<Database> {
 
   // Errors: those of OpenRocksStore.
   static absl::StatusOr<std::shared_ptr<Database>> Open(const RocksStoreOptions& options);
-  // The state that the store has by now. Shares the cache of blocks, and the files that both have.
-  // REQUIRES: `former` is read-only. Errors: those of OpenRocksStore.
-  static absl::StatusOr<std::shared_ptr<Database>> OpenAgain(const Database& former);
-  // Opens what can be opened of a store with damaged table files, and compacts nothing. Damage to
-  // the logs is not noticed then: the caller has checked them.
+  // Opens the current state of the store. Shares the block cache, and the files that both states
+  // contain. REQUIRES: `former` is read-only. Errors: those of OpenRocksStore.
+  static absl::StatusOr<std::shared_ptr<Database>> Reopen(const Database& former);
+  // Opens the readable part of a store with damaged table files. Compacts nothing. Does not detect
+  // damage in the WAL; the caller has checked it.
   static absl::StatusOr<std::shared_ptr<Database>> OpenDamaged(const RocksStoreOptions& options);
   ~Database();
   Database(const Database&) = delete;
@@ -78,54 +78,67 @@ class Database : public std::enable_shared_from_this<Database> {
   // Errors: NOT_FOUND, which names the nearest table.
   absl::StatusOr<Pin> PinTable(const std::string& name);
 
-  // Commits a change of rows or of the catalog, durable as the sync mode says or, with `durable`,
-  // at once. Errors: those of DurableTable::Write; where the disk failed in the middle, the change
-  // may be there for all readers and yet be gone when the process ends.
+  // Commits a change of rows or of the catalog. The sync mode decides when it becomes durable; with
+  // `durable`, it is durable when the call returns. Errors: those of DurableTable::Write. If the
+  // disk fails during the write, readers may see the change although it is lost when the process
+  // ends.
   absl::Status Write(rocksdb::WriteBatch& batch, bool durable);
 
-  // Takes over files, as rocksdb::DB::IngestExternalFiles. Errors: also UNAVAILABLE (the disk
-  // fails).
+  // Ingests files, as rocksdb::DB::IngestExternalFiles. Errors: also UNAVAILABLE (the disk fails).
   absl::Status Ingest(const std::vector<rocksdb::IngestExternalFileArg>& files);
 
-  // Everything written so far is durable when it returns.
+  // Makes everything written so far durable.
   absl::Status Sync();
+
+  // The files that make up the store now, with the log up to the last whole write. No write runs
+  // meanwhile. REQUIRES: file deletions are disabled. Errors: UNAVAILABLE (the disk fails).
+  absl::Status ListLiveFiles(std::vector<rocksdb::LiveFileStorageInfo>* files);
 
   DurableStatistics Statistics() const;
 
-  // Refuses when the disk would be too full with `bytes` more.
+  // Errors: RESOURCE_EXHAUSTED if `bytes` more would exceed the space limit of the disk.
   absl::Status CheckRoomFor(uint64_t bytes) const { return space_.CheckRoomFor(bytes); }
 
-  // New column families for the rows of `tables`; dropped again with DropFamilies unless
-  // SwitchTables makes them current. First drops what could not be dropped before.
-  // REQUIRES: change_mutex() is held.
+  // Creates a column family for the rows of each of `tables`. The caller passes them to
+  // SwitchTables or DropFamilies. First retries earlier drops that failed. REQUIRES: change_mutex()
+  // is held.
   absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> CreateFamilies(
       const std::vector<TableRecord>& tables);
-  // Drops what nothing reads, with the lists of its keys, and takes the handles. What can't be
-  // dropped now is tried again by RetryDrops, or dropped at the next open.
+  // Drops families that have no reader, and their key lists. Takes the handles. RetryDrops or the
+  // next open retries drops that fail.
   void DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
 
-  // Makes `tables` current in one step, durably, and with it no incarnation of `replaced` ever:
-  // they are staged still. `batch` may hold more records of theirs. Takes the handles. On an error
-  // the old tables are current, or the new ones where the disk failed after the change; the next
-  // open may show the others then, but never a mix. REQUIRES: change_mutex() is held.
+  // Makes `tables` current in one durable step. Also marks the incarnations in `replaced`, which
+  // are still staged, as used, so that they never become current. `batch` may hold more records of
+  // the tables. Takes the handles. After an error the old tables are current, or the new ones if
+  // the disk failed after the change. The next open may then show the other set, but never a mix.
+  // REQUIRES: change_mutex() is held.
   absl::Status SwitchTables(std::vector<TableRecord> tables,
                             const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
                             const std::vector<Incarnation>& replaced, rocksdb::WriteBatch& batch);
-  // As SwitchTables, also on a full disk. REQUIRES: change_mutex() is held. Errors: NOT_FOUND.
+  // Adds records of the update stream that were lost to a table's count: AddRecordsLost puts the
+  // new count, which it returns, into the batch; NoteRecordsLost keeps it once the batch is
+  // written. For the table's one writer.
+  uint64_t AddRecordsLost(const std::string& table, uint64_t more,
+                          rocksdb::WriteBatch& batch) const;
+  void NoteRecordsLost(const std::string& table, uint64_t count);
+
+  // Drops one table as SwitchTables replaces one; works on a full disk too. REQUIRES:
+  // change_mutex() is held. Errors: NOT_FOUND, and those of Write.
   absl::Status DropTable(const std::string& name);
 
-  // Takes back what earlier changes have left because the disk failed, also on a full disk. What
-  // can't be taken back now is logged and stays for the next time.
-  // REQUIRES: change_mutex() is held.
+  // Drops the remains of earlier changes that failed because the disk failed; works on a full disk
+  // too. Logs remains that it cannot drop, and keeps them for the next call. REQUIRES:
+  // change_mutex() is held.
   void RetryDrops();
 
-  // The disk has some more room while it lives: for what makes room.
+  // Removes the space reserve until the loan is destroyed. For operations that free space.
   SpaceReserve::Loan LendRoom() { return reserve_.Lend(); }
 
-  // Changes of the set of tables go one after another.
+  // Serializes changes of the set of tables.
   Mutex& change_mutex() { return change_mutex_; }
   // REQUIRES: change_mutex() is held.
-  LostImports& lost_imports() { return lost_imports_; }
+  RejectedImports& rejected_imports() { return rejected_imports_; }
 
  private:
   Database(const RocksStoreOptions& options, bool damaged, const RocksOptions& rocks_options);
@@ -133,7 +146,7 @@ class Database : public std::enable_shared_from_this<Database> {
   // `former` may be null.
   absl::Status OpenAll(const Database* former);
   absl::Status OpenFiles(const Database* former);
-  absl::Status TakeReaderFiles(const Database* former);
+  absl::Status OpenReaderFiles(const Database* former);
   absl::Status Lock();
   absl::Status CheckThreadsCanStart() const;
   absl::StatusOr<rocksdb::Status> OpenRocks(const std::vector<std::string>& families);
@@ -177,7 +190,7 @@ class Database : public std::enable_shared_from_this<Database> {
   std::unique_ptr<Family> TakeUnpinned(Family* family) HPS_REQUIRES(mutex_);
 
   const RocksStoreOptions options_;
-  const bool damaged_;  // opened for verifying or repairing: what is wrong is the caller's business
+  const bool damaged_;  // opened by verify or repair: the caller handles damage
   const RocksOptions rocks_options_;
   const SpaceGuard space_;
   SpaceReserve reserve_;
@@ -192,31 +205,31 @@ class Database : public std::enable_shared_from_this<Database> {
   std::unique_ptr<rocksdb::DB> db_;
   rocksdb::ColumnFamilyHandle* key_list_ = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> opened_handles_;  // used up while opening
-  bool opened_ = false;                                       // with a catalog that made sense
+  bool opened_ = false;                                       // with a valid catalog
   FetchScratchPool scratches_;
   std::unique_ptr<LogSyncer> syncer_;  // null unless the sync mode is interval
 
-  SwitchGate switch_gate_;
+  MemtableSwitchLock memtable_switch_lock_;
   Mutex recovery_mutex_;
   std::atomic<uint64_t> sync_failures_recovered_{0};  // of WalErrorShield::sync_failures
   std::atomic<uint64_t> recovery_attempts_{0};
   absl::Status last_recovery_ HPS_GUARDED_BY(recovery_mutex_);
 
   Mutex change_mutex_;
-  LostImports lost_imports_;  // guarded by change_mutex_
+  RejectedImports rejected_imports_;  // guarded by change_mutex_
   mutable Mutex mutex_;
   CatalogContents catalog_ HPS_GUARDED_BY(mutex_);
   std::map<Incarnation, std::unique_ptr<Family>> families_ HPS_GUARDED_BY(mutex_);
-  // That nothing reads and that are still to be dropped.
+  // Families without readers whose drop has failed so far.
   std::vector<rocksdb::ColumnFamilyHandle*> leftovers_ HPS_GUARDED_BY(mutex_);
-  std::vector<std::string> leftover_lists_ HPS_GUARDED_BY(mutex_);  // families' key lists, likewise
-  // What switches that failed have tried to make current: it may be in the log. Until the log says
-  // otherwise their column families must be there for the next open.
+  std::vector<std::string> leftover_lists_ HPS_GUARDED_BY(mutex_);  // their key lists
+  // The tables of switches that failed. The switch may be in the WAL; until the WAL proves
+  // otherwise, the next open needs their column families.
   std::vector<TableRecord> unconfirmed_switches_ HPS_GUARDED_BY(mutex_);
   std::vector<Incarnation> unconfirmed_replacements_ HPS_GUARDED_BY(mutex_);
 };
 
-// Keeps a family readable, and its database open. Movable.
+// Keeps a family readable and its database open. Movable.
 class Database::Pin {
  public:
   Pin() = default;
@@ -250,7 +263,7 @@ class Database::Pin {
 
 // "rows-000123456789a"
 std::string FamilyName(Incarnation incarnation);
-// Nullopt: not a family of rows.
+// Returns nullopt if the family does not hold rows.
 std::optional<Incarnation> IncarnationOf(const std::string& family);
 
 }  // namespace hps

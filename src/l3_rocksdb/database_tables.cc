@@ -1,5 +1,5 @@
-// How a database changes its set of tables: column families come, a switch or a drop makes others
-// current, and what nothing reads any more goes.
+// Changes of the set of tables: creates column families, makes them current by a switch or a drop,
+// and drops those that have no reader left.
 #include <optional>
 #include <utility>
 
@@ -15,33 +15,35 @@
 
 namespace hps {
 
-// Records that can't be removed now are removed at the next open.
+// The next open removes records that cannot be removed now.
 void Database::Retire(std::unique_ptr<Family> family) {
   if (read_only()) {
     db_->DestroyColumnFamilyHandle(family->handle);
     return;
   }
-  // Not before the change that replaced it is durable: else the next open may need it.
+  // The next open needs the family until the change that replaced it is durable.
   if (const absl::Status synced = Sync(); !synced.ok()) {
     LogWarning(absl::StrCat("store '", path(), "': ", family->handle->GetName(),
-                            " is left: ", synced.ToString()));
+                            " is not dropped yet: ", synced.ToString()));
     MutexLock lock(mutex_);
     leftovers_.push_back(family->handle);
     return;
   }
-  // A full disk does not keep it: this is how room is made.
+  // Done on a full disk too, because it frees space.
   rocksdb::WriteBatch batch;
   absl::Status removed = DeleteIncarnation(*db_, batch, family->table.incarnation);
   if (removed.ok() && batch.Count() > 0) removed = Commit(batch, false);
   if (!removed.ok())
-    LogWarning(absl::StrCat("store '", path(), "': tidying up: ", removed.ToString()));
+    LogWarning(absl::StrCat("store '", path(),
+                            "': removing the records of a dropped table: ", removed.ToString()));
   DropFamilies({family->handle});
 }
 
 absl::StatusOr<std::vector<rocksdb::ColumnFamilyHandle*>> Database::CreateFamilies(
     const std::vector<TableRecord>& tables) {
   HPS_RETURN_IF_ERROR(EnsureHealthy());
-  // A disk that can't drop can't create, and without it failed imports would add up.
+  // A disk that fails the drops fails the creation too. Without this check, the remains of failed
+  // imports would accumulate.
   if (AnyLeftovers()) HPS_RETURN_IF_ERROR(DropLeftovers());
   std::vector<std::string> names;
   for (const TableRecord& table : tables) names.push_back(FamilyName(table.incarnation));
@@ -59,7 +61,7 @@ void Database::DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& han
   if (!dropped.ok()) LogWarning(dropped.ToString());
 }
 
-// Those that can't be dropped are kept for another try. Returns the first error.
+// Keeps families that cannot be dropped for the next try. Returns the first error.
 absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles) {
   absl::Status first_error;
   for (rocksdb::ColumnFamilyHandle* handle : handles) {
@@ -72,21 +74,22 @@ absl::Status Database::TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>
       leftovers_.push_back(handle);
       continue;
     }
-    const SwitchGate::Freeing freeing(switch_gate_);
+    const MemtableSwitchLock::ExclusiveGuard freeing(memtable_switch_lock_);
     db_->DestroyColumnFamilyHandle(handle);
   }
-  // RocksDB forbids it when it can't write the MANIFEST; see WalErrorShield.
+  // RocksDB disables file deletions after a failed write of the MANIFEST. WalErrorShield defers the
+  // deletions that are unsafe.
   if (!healthy()) db_->EnableFileDeletions(true).PermitUncheckedError();
   return first_error;
 }
 
-// The list of the keys of a family's import. One that can't be deleted is kept for another try.
+// Deletes the key list of a family's import. Keeps a list that cannot be deleted for the next try.
 absl::Status Database::DropKeyList(const std::string& family) {
   const std::optional<Incarnation> incarnation = IncarnationOf(family);
   if (key_list_ == nullptr || !incarnation.has_value()) return absl::OkStatus();
   absl::Status deleted;
   {
-    const SwitchGate::Switching switching(switch_gate_);
+    const MemtableSwitchLock::SharedGuard switching(memtable_switch_lock_);
     deleted = DeleteKeyList(*db_, key_list_, *incarnation);
   }
   if (deleted.ok()) return deleted;
@@ -99,7 +102,7 @@ void Database::RetryDrops() {
   if (!AnyLeftovers()) return;
   const SpaceReserve::Loan room = reserve_.Lend();
   const absl::Status tidied = DropLeftovers();
-  if (!tidied.ok()) LogWarning(absl::StrCat(tidied.ToString(), "; it is tried again"));
+  if (!tidied.ok()) LogWarning(absl::StrCat(tidied.ToString(), "; will be retried"));
 }
 
 bool Database::AnyLeftovers() const {
@@ -107,9 +110,9 @@ bool Database::AnyLeftovers() const {
   return !leftovers_.empty() || !leftover_lists_.empty() || !unconfirmed_switches_.empty();
 }
 
-// What was left because the disk failed: there is some. REQUIRES: change_mutex_ is held.
+// Drops what remains because the disk failed. REQUIRES: AnyLeftovers(), change_mutex_ is held.
 absl::Status Database::DropLeftovers() {
-  // What has replaced them must be durable first.
+  // The changes that replaced the remains must be durable first.
   HPS_RETURN_IF_ERROR(Sync());
   HPS_RETURN_IF_ERROR(UndoSwitches());
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
@@ -124,8 +127,8 @@ absl::Status Database::DropLeftovers() {
   return dropped;
 }
 
-// Writes what is current behind what a failed switch may have left in the log, durably: a replay
-// then ends with it.
+// A failed switch may be in the WAL. Writes the current records after it, durably, so that a replay
+// of the WAL ends with these.
 absl::Status Database::UndoSwitches() {
   rocksdb::WriteBatch batch;
   {
@@ -137,7 +140,7 @@ absl::Status Database::UndoSwitches() {
       } else {
         PutTable(batch, current->second);
       }
-      // The import may be tried again.
+      // Allows the import to be retried.
       DeleteUsed(batch, table.incarnation);
     }
     for (const Incarnation incarnation : unconfirmed_replacements_) DeleteUsed(batch, incarnation);
@@ -158,21 +161,21 @@ absl::Status Database::SwitchTables(std::vector<TableRecord> tables,
   for (TableRecord& table : tables) {
     table.model_version = before.NextModelVersion(ModelOf(table.spec.name));
     PutTable(batch, table);
-    PutUsed(batch, table.incarnation, table.model_version);
+    PutUsed(batch, table);
   }
   for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
   absl::Status ready = CheckRoomFor(batch.GetDataSize());
   if (ready.ok()) ready = EnsureHealthy();
   if (!ready.ok()) {
-    // Nothing was written, and the import may be tried again.
+    // Nothing was written, so the import can be retried.
     DropFamilies(handles);
     return ready;
   }
   const absl::Status written = Commit(batch, true);
   if (!written.ok() &&
       (tables.empty() || IncarnationInRocks(tables[0].spec.name, 0) != tables[0].incarnation)) {
-    // It may yet be in the log and be replayed at the next open: its column families must be there
-    // then.
+    // The switch may be in the WAL, and the next open may replay it. It then needs the column
+    // families.
     {
       MutexLock lock(mutex_);
       unconfirmed_switches_.insert(unconfirmed_switches_.end(), tables.begin(), tables.end());
@@ -204,7 +207,7 @@ absl::Status Database::SwitchTables(std::vector<TableRecord> tables,
   return written;
 }
 
-// What the catalog in RocksDB says of a table after a change of it failed; nullopt = no table.
+// Reads a table's record from RocksDB after a failed change of it; nullopt = no table.
 std::optional<Incarnation> Database::IncarnationInRocks(const std::string& name,
                                                         Incarnation if_unknown) const {
   const absl::StatusOr<CatalogContents> contents = ReadCatalog(*db_);
@@ -214,10 +217,11 @@ std::optional<Incarnation> Database::IncarnationInRocks(const std::string& name,
   return table->second.incarnation;
 }
 
-// The catalog leaves the log for a table file, so that damage to the log can't undo a change of
-// tables, and the mark keeps the MANIFEST from forgetting it. The change is durable without both.
+// Flushes the catalog to a table file, so that damage in the WAL cannot undo a change of tables.
+// Then writes the mark, which detects a MANIFEST that lost its end. The change is durable without
+// both.
 void Database::NoteTablesChanged() {
-  // Not while damage is borne. The next open notes the tables, too.
+  // Not on a store with damage. The next regular open does it.
   if (damaged_) return;
   absl::Status noted =
       FromRocksStatus(FlushFamilies({db_->DefaultColumnFamily()}), "flushing the catalog");
@@ -228,7 +232,7 @@ void Database::NoteTablesChanged() {
 absl::Status Database::DropTable(const std::string& name) {
   HPS_RETURN_IF_ERROR(PinTable(name).status());
   HPS_FAULT_POINT("l3.drop.before_write");
-  // Until the table's files are gone: what removes them needs room as well.
+  // Held until the table's files are deleted, because deleting them needs space too.
   SpaceReserve::Loan room = reserve_.Lend();
   const std::vector<TableRecord> others = OthersAfterDrop(name);
   const absl::Status written = WriteDrop(name, others);
@@ -252,18 +256,35 @@ absl::Status Database::DropTable(const std::string& name) {
   return written;
 }
 
-// Asks neither for room nor for well-being beyond whole logs: a disk that is too full for the
-// flushes that are due is what a drop is to make room on.
+// Checks neither space nor failed flushes, only that the WAL is flushed: a drop is meant to free
+// space on a disk that is too full for the flushes.
 absl::Status Database::WriteDrop(const std::string& name, const std::vector<TableRecord>& others) {
   if (const absl::Status well = EnsureHealthy(); !well.ok()) LogWarning(well.ToString());
   HPS_RETURN_IF_ERROR(FlushWal());
   rocksdb::WriteBatch batch;
   DeleteTable(batch, name);
-  for (const TableRecord& table : others) PutUsed(batch, table.incarnation, table.model_version);
+  for (const TableRecord& table : others) PutUsed(batch, table);
   return Commit(batch, true);
 }
 
-// The other tables of the model, with the version that the drop makes.
+uint64_t Database::AddRecordsLost(const std::string& table, uint64_t more,
+                                  rocksdb::WriteBatch& batch) const {
+  MutexLock lock(mutex_);
+  const auto found = catalog_.tables.find(table);
+  if (found == catalog_.tables.end()) return 0;  // dropped meanwhile: the write fails or is void
+  TableRecord record = found->second;
+  record.update_records_lost += more;
+  PutUsed(batch, record);
+  return record.update_records_lost;
+}
+
+void Database::NoteRecordsLost(const std::string& table, uint64_t count) {
+  MutexLock lock(mutex_);
+  const auto found = catalog_.tables.find(table);
+  if (found != catalog_.tables.end()) found->second.update_records_lost = count;
+}
+
+// The other tables of the model, with the model version that the drop creates.
 std::vector<TableRecord> Database::OthersAfterDrop(const std::string& name) const {
   const CatalogContents before = catalog();
   const std::string model = ModelOf(name);

@@ -1,5 +1,5 @@
-// How a database writes, and how it goes on after an error of the disk: see background_errors.h and
-// wal_error_shield.h for what RocksDB is kept from.
+// Writes of a database, and its recovery after disk errors. background_errors.h and
+// wal_error_shield.h describe the errors that are hidden from RocksDB.
 #include <chrono>
 #include <string>
 #include <utility>
@@ -15,8 +15,8 @@
 namespace hps {
 namespace {
 
-// A flush of a memtable takes a second or two; so do the compactions that end a stall, and more on
-// a disk that is busy. A disk that takes longer counts as one that fails.
+// A flush of a memtable takes one or two seconds. So do the compactions that end a stall; they take
+// longer on a busy disk. A slower disk counts as failed.
 constexpr Duration kFlushTimeout = std::chrono::seconds(60);
 constexpr Duration kStallTimeout = std::chrono::seconds(60);
 constexpr int kStoppedTriesMax = 10;
@@ -47,17 +47,17 @@ bool Database::WalIsFlushed() const {
 
 bool Database::healthy() const { return WalIsFlushed() && !background_errors_->any_pending(); }
 
-// The logs are whole and the background work has caught up, or why not.
+// Ok if the WAL is complete and no background error is pending; tries to recover first.
 absl::Status Database::EnsureHealthy() { return healthy() ? absl::OkStatus() : Recover(); }
 
-// What the logs owe is written, and durable when it should be.
+// Ok if no bytes or syncs of the WAL are pending; tries to recover first.
 absl::Status Database::FlushWal() { return WalIsFlushed() ? absl::OkStatus() : Recover(); }
 
 absl::Status Database::Recover() {
   const uint64_t attempts_seen = recovery_attempts_;
-  const std::vector<Pin> pins = PinAll();  // released after the lock: that may write
+  const std::vector<Pin> pins = PinAll();  // released after the lock, because releasing may write
   MutexLock lock(recovery_mutex_);
-  // An attempt on a disk that fails can take a second: those that waited for it make none.
+  // An attempt on a failing disk can take a second. Threads that waited for it use its result.
   if (recovery_attempts_ != attempts_seen && !last_recovery_.ok()) return last_recovery_;
   last_recovery_ = TryToRecover(pins);
   ++recovery_attempts_;
@@ -72,14 +72,15 @@ absl::Status Database::TryToRecover(const std::vector<Pin>& pins) {
   if (!wal_flushed.ok()) return FailedWrite(wal_flushed);
   const bool sync_failed = sync_failures != sync_failures_recovered_;
   if (!sync_failed && pending.error.ok()) return absl::OkStatus();
-  // What a flush failed for is still in memory and in the logs, and RocksDB tries no flush again by
-  // itself. After a failed sync the logs prove nothing: what they hold goes into table files.
+  // The rows of a failed flush are still in memory and in the WAL, and RocksDB does not retry the
+  // flush. After a failed sync the WAL is not reliable, so its rows are flushed to table files.
   const rocksdb::Status flushed = FlushFamilies(HandlesOf(pins));
   if (!flushed.ok()) return FailedWrite(flushed);
-  // RocksDB forbids it when it can't write the MANIFEST; WalErrorShield takes care of that better.
+  // RocksDB disables file deletions after a failed write of the MANIFEST. WalErrorShield defers the
+  // deletions that are unsafe.
   db_->EnableFileDeletions(true).PermitUncheckedError();
-  LogWarning(absl::StrCat("store '", path(), "': writing goes on after ",
-                          sync_failed ? "a failed sync of the log" : pending.error.ToString()));
+  LogWarning(absl::StrCat("store '", path(), "': recovered, writes continue after ",
+                          sync_failed ? "a failed sync of the WAL" : pending.error.ToString()));
   sync_failures_recovered_ = sync_failures;
   background_errors_->NoteRecovered(pending.count);
   return absl::OkStatus();
@@ -88,7 +89,7 @@ absl::Status Database::TryToRecover(const std::vector<Pin>& pins) {
 std::vector<Database::Pin> Database::PinAll() {
   std::vector<Pin> pins;
   const std::shared_ptr<Database> self = weak_from_this().lock();
-  if (self == nullptr) return pins;  // it is being destroyed
+  if (self == nullptr) return pins;  // being destroyed
   MutexLock lock(mutex_);
   for (const auto& [incarnation, family] : families_) {
     ++family->pins;
@@ -97,12 +98,12 @@ std::vector<Database::Pin> Database::PinAll() {
   return pins;
 }
 
-// All families that may hold unflushed rows. The one of the positions comes last: positions must
-// not become durable before the rows that they stand for.
+// All families that may hold unflushed rows. The default family, with the stream positions, comes
+// last: a position must not become durable before its rows.
 std::vector<rocksdb::ColumnFamilyHandle*> Database::HandlesOf(const std::vector<Pin>& pins) {
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   for (const Pin& pin : pins) handles.push_back(pin.family().handle);
-  if (weak_from_this().expired()) {  // it is being made or destroyed: its families are its own
+  if (weak_from_this().expired()) {  // being created or destroyed: no other thread drops families
     MutexLock lock(mutex_);
     for (const auto& [incarnation, family] : families_) handles.push_back(family->handle);
   }
@@ -111,7 +112,7 @@ std::vector<rocksdb::ColumnFamilyHandle*> Database::HandlesOf(const std::vector<
   return handles;
 }
 
-// Not by RocksDB's own wait, which never ends when the flush fails.
+// Does not use RocksDB's own wait, which never ends if the flush fails.
 rocksdb::Status Database::FlushFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
   const Deadline deadline = DeadlineAfter(RealClock(), kFlushTimeout);
   const uint64_t errors_before = background_errors_->pending().count;
@@ -125,7 +126,7 @@ rocksdb::Status Database::FlushFamilies(const std::vector<rocksdb::ColumnFamilyH
       if (!pending.error.ok() && (pending.is_final || pending.count != errors_before))
         return pending.error;
       if (!background_errors_->WaitForChange(changes, deadline))
-        return rocksdb::Status::Busy("a flush takes too long");
+        return rocksdb::Status::Busy("flush timed out");
     }
   }
   return rocksdb::Status::OK();
@@ -138,15 +139,16 @@ rocksdb::Status Database::RequestFlushes(
   options.allow_write_stall = true;
   rocksdb::Status status;
   for (size_t i = 0; i < families.size() && status.ok(); ++i) {
-    const SwitchGate::Switching switching(switch_gate_);
+    const MemtableSwitchLock::SharedGuard switching(memtable_switch_lock_);
     status = db_->Flush(options, families[i]);
   }
   return status;
 }
 
-// Where failed flushes have left a family as many memtables as it may have, RocksDB is stopped
-// until they are flushed, and refuses to flush them because it is stopped. A flush that fails
-// meanwhile leaves one more, so that it may take more than one try.
+// If failed flushes have left a family with its maximum number of memtables, RocksDB stops until
+// they are flushed, but also refuses to flush while it is stopped. So this function raises the
+// maximum for the request. A flush that fails meanwhile adds a memtable, so several tries may be
+// needed.
 rocksdb::Status Database::RequestFlushesThoughStopped(
     const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
   rocksdb::Status requested = RequestFlushes(families);
@@ -158,16 +160,16 @@ rocksdb::Status Database::RequestFlushesThoughStopped(
 rocksdb::Status Database::RequestFlushesWithRoom(
     const std::vector<rocksdb::ColumnFamilyHandle*>& families) {
   const int buffers_max = rocks_options_.rows().max_write_buffer_number;
-  std::vector<rocksdb::ColumnFamilyHandle*> widened;
+  std::vector<rocksdb::ColumnFamilyHandle*> raised;
   for (rocksdb::ColumnFamilyHandle* family : families) {
-    const uint64_t flushing = UnflushedOf(*db_, family) + 1;  // with the memtable of now
+    const uint64_t flushing = UnflushedOf(*db_, family) + 1;  // with the active memtable
     if (flushing < static_cast<uint64_t>(buffers_max)) continue;
     const rocksdb::Status set = SetBuffersMax(*db_, family, flushing + 1);
     if (!set.ok()) return set;
-    widened.push_back(family);
+    raised.push_back(family);
   }
   rocksdb::Status requested = RequestFlushes(families);
-  for (rocksdb::ColumnFamilyHandle* family : widened) {
+  for (rocksdb::ColumnFamilyHandle* family : raised) {
     const rocksdb::Status set = SetBuffersMax(*db_, family, static_cast<uint64_t>(buffers_max));
     if (requested.ok()) requested = set;
   }
@@ -175,7 +177,7 @@ rocksdb::Status Database::RequestFlushesWithRoom(
 }
 
 rocksdb::Status Database::WriteToRocks(rocksdb::WriteBatch& batch) {
-  const SwitchGate::Switching switching(switch_gate_);
+  const MemtableSwitchLock::SharedGuard switching(memtable_switch_lock_);
   return db_->Write(rocksdb::WriteOptions(), &batch);
 }
 
@@ -185,7 +187,7 @@ absl::Status Database::Write(rocksdb::WriteBatch& batch, bool durable) {
   return Commit(batch, durable);
 }
 
-// Write on a disk that has room and is well, or for what may not be refused otherwise.
+// Writes without checking space and health. The caller has checked them, or must not be refused.
 absl::Status Database::Commit(rocksdb::WriteBatch& batch, bool durable) {
   const rocksdb::Status written = WriteToRocks(batch);
   if (written.IsIncomplete()) {
@@ -198,7 +200,7 @@ absl::Status Database::Commit(rocksdb::WriteBatch& batch, bool durable) {
   return FlushWal();
 }
 
-// Once RocksDB has had an error of the disk, it returns from a stall instead of waiting it out.
+// After a disk error, RocksDB returns from a write stall instead of waiting for its end.
 absl::Status Database::WriteAfterStall(rocksdb::WriteBatch& batch) {
   const Deadline deadline = DeadlineAfter(RealClock(), kStallTimeout);
   for (;;) {
@@ -213,14 +215,26 @@ absl::Status Database::WriteAfterStall(rocksdb::WriteBatch& batch) {
 
 absl::Status Database::Ingest(const std::vector<rocksdb::IngestExternalFileArg>& files) {
   HPS_RETURN_IF_ERROR(EnsureHealthy());
-  const SwitchGate::Switching switching(switch_gate_);
+  const MemtableSwitchLock::SharedGuard switching(memtable_switch_lock_);
   return FromReadStatus(db_->IngestExternalFiles(files),
-                        absl::StrCat("store '", path(), "': taking over the imported files"));
+                        absl::StrCat("store '", path(), "': ingesting the imported files"));
+}
+
+absl::Status Database::ListLiveFiles(std::vector<rocksdb::LiveFileStorageInfo>* files) {
+  rocksdb::LiveFilesStorageInfoOptions options;
+  options.wal_size_for_flush = UINT64_MAX;  // no flush: the log has the rows of the memtables
+  // Writes and flushes hold it shared: none is half in the log while the files are listed.
+  const MemtableSwitchLock::ExclusiveGuard no_writes(memtable_switch_lock_);
+  if (!WalIsFlushed()) {
+    return absl::UnavailableError(absl::StrCat("store '", path(), "': the log is not complete"));
+  }
+  return FromRocksStatus(db_->GetLiveFilesStorageInfo(options, files),
+                         absl::StrCat("store '", path(), "': listing its files"));
 }
 
 absl::Status Database::Sync() {
   if (read_only()) return absl::FailedPreconditionError("the store is open read-only");
-  // A sync that failed is made good, or reported, by FlushWal.
+  // FlushWal recovers or reports a failed sync.
   static_cast<void>(wal_shield_->SyncLogs());
   return FlushWal();
 }

@@ -1,4 +1,4 @@
-// How keys are written in RocksDB: eight bytes whose byte order is the order of signed integers.
+// The key format in RocksDB: eight bytes whose byte order is the order of signed integers.
 #pragma once
 
 #include <cstdint>

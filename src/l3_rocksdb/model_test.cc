@@ -1,4 +1,4 @@
-// A long random life of a store, driven together with plain maps.
+// Random operations on a store and on plain maps, which must agree.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -86,7 +86,7 @@ class ModelRunner {
       EXPECT_TRUE((*import)->Add(table, 0, stamped.keys(), stamped.rows()).ok());
       count += keys.size();
     }
-    if (random_() % 4 == 0) return count;  // given up
+    if (random_() % 4 == 0) return count;  // the import is destroyed
     EXPECT_TRUE((*import)->Commit().ok());
     model_ = std::move(rows);
     OpenTables();

@@ -1,4 +1,4 @@
-// How a RocksDB store is opened. Names no RocksDB header, so that the composition can use it.
+// How a RocksDB store is opened. Includes no RocksDB header, so that src/model can use it.
 #pragma once
 
 #include <chrono>
@@ -14,10 +14,10 @@ class Env;
 
 namespace hps {
 
-// Of the files of a store: grows when an older hps can't read them any more.
+// Format of the store's files. Increases with a change that an older hps cannot read.
 inline constexpr uint32_t kStoreFormatVersion = 1;
 
-// What the process that writes to a store is: a command waits for another command, and leaves its
+// The kind of process that writes to a store. A command waits for another command, but leaves its
 // import to a server.
 enum class OwnerRole { kCommand, kServer };
 
@@ -25,12 +25,12 @@ struct RocksStoreOptions {
   StoreConfig config;
   OpenMode mode = OpenMode::kReadWrite;
   OwnerRole role = OwnerRole::kCommand;
-  // How long to wait for another command that holds the store; a server is never waited for.
+  // Maximum wait for another command that holds the store. No process waits for a server.
   Duration lock_timeout = std::chrono::seconds(0);
-  // Reads table files past the page cache: for measuring what a cold disk costs.
+  // Reads table files with direct I/O, without the page cache, to measure a cold disk.
   bool direct_reads = false;
-  // Every file of the store is reached through it; null = rocksdb::Env::Default(). Not owned; must
-  // outlive the store and everything opened from it.
+  // Environment for all files of the store; null = rocksdb::Env::Default(). Not owned; must outlive
+  // the store and everything opened from it.
   rocksdb::Env* env = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Reading a store while another process writes to it, and ends, and comes back.
+// Reads a store while another process writes to it, ends, and starts again.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kStamp = 3;
 constexpr size_t kRowBytes = 32;
 
-// Calls back before a file is opened for reading, and counts.
+// Calls a function before a file is opened for reading, and counts the files.
 class WatchedFileSystem final : public rocksdb::FileSystemWrapper {
  public:
   WatchedFileSystem() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
@@ -66,7 +66,7 @@ class ReaderTest : public testing::Test {
     const auto committed = (*import)->Commit();
     ASSERT_TRUE(committed.ok()) << committed.status();
   }
-  // All rows and the stream position in one batch, so that they can only be seen together.
+  // Writes all rows and the stream position in one batch, so readers see all of it or nothing.
   static void Write(DurableStore& store, const std::string& name, Key count, Version version) {
     auto table = store.OpenTable(name);
     ASSERT_TRUE(table.ok()) << table.status();
@@ -74,13 +74,13 @@ class ReaderTest : public testing::Test {
     const std::vector<StreamPosition> positions = {{0, 1, version}};
     ASSERT_TRUE((*table)->Write({rows.batch(), {}, positions}).ok());
   }
-  // A hundred rows, changed since their import: the changes are in the log yet.
+  // A hundred rows, changed after the import. The changes are in the WAL only.
   void WriteAndClose() {
     const auto writer = Open(OpenMode::kCreate);
     Import(*writer, {"m/a"}, 100);
     Write(*writer, "m/a", 100, 5);
   }
-  // All table files of each table become one, of the lowest level.
+  // Compacts each table to one file on the lowest level.
   void Compact(const std::vector<std::string>& names) {
     const auto database = Database::Open(TestOptions(path()));
     ASSERT_TRUE(database.ok()) << database.status();
@@ -94,7 +94,7 @@ class ReaderTest : public testing::Test {
       ASSERT_TRUE(compacted.ok()) << compacted.ToString();
     }
   }
-  // The one version that all rows of the table and its position have.
+  // The common version of all rows of the table and its position.
   static Version ExpectWhole(DurableStore& store, const std::string& name, Key count) {
     auto table = store.OpenTable(name);
     EXPECT_TRUE(table.ok()) << table.status();
@@ -115,7 +115,7 @@ class ReaderTest : public testing::Test {
     return version;
   }
 
-  // Files of the store that this process has open though they have no name any more.
+  // The store's files that this process has open although they are deleted.
   size_t RemovedFilesHeld() const {
     size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -131,7 +131,7 @@ class ReaderTest : public testing::Test {
   const std::unique_ptr<rocksdb::Env> env_ = rocksdb::NewCompositeEnv(watched_);
 };
 
-// Would catch a reader that calls a file damaged which its writer has replaced, and then ended.
+// Catches: a reader that reports damage because the writer replaced a file and ended.
 TEST_F(ReaderTest, AWriterThatReplacesTheFilesAndEndsIsNoDamage) {
   {
     const auto writer = Open(OpenMode::kCreate);
@@ -154,8 +154,8 @@ TEST_F(ReaderTest, AWriterThatReplacesTheFilesAndEndsIsNoDamage) {
   ExpectWhole(*reader, "m/a", 500);
 }
 
-// Would catch a reader that keeps the size that a table file had while its writer wrote it.
-TEST_F(ReaderTest, AFileThatWasBeingWrittenHasItsSizeOfTheEnd) {
+// Catches: a reader that keeps the size that a table file had while the writer wrote it.
+TEST_F(ReaderTest, AFileThatWasBeingWrittenHasItsFinalSize) {
   {
     const auto writer = Open(OpenMode::kCreate);
     Import(*writer, {"m/a", "m/b"}, 500);
@@ -168,7 +168,7 @@ TEST_F(ReaderTest, AFileThatWasBeingWrittenHasItsSizeOfTheEnd) {
   std::filesystem::copy_file(newest, whole);
   std::filesystem::resize_file(newest, 0);
   bool is_written = false;
-  // The newest is opened first: when the next one is, its size is known.
+  // The newest file is opened first. When the next one is opened, the size of the first is known.
   watched_->before_open = [&](const std::string& file) {
     if (is_written || !file.ends_with(".sst") || file == newest) return;
     is_written = true;
@@ -195,23 +195,23 @@ TEST_F(ReaderTest, AFileThatIsMissingForGoodIsDataLoss) {
   EXPECT_EQ(OpenRocksStore(options).status().code(), absl::StatusCode::kDataLoss);
 }
 
-// The writer is in the middle of a change whenever one looks.
-TEST_F(ReaderTest, AStoreThatNeverStandsStillIsUnavailable) {
+// The writer changes the store whenever the reader checks.
+TEST_F(ReaderTest, AStoreThatChangesConstantlyIsUnavailable) {
   auto writer = Open(OpenMode::kCreate);
   Import(*writer, {"m/a"}, 50);
   watched_->before_open = [&](const std::string& file) {
     if (!file.ends_with("CURRENT")) return;
     writer = nullptr;
-    writer = Open(OpenMode::kReadWrite);  // with a new MANIFEST
+    writer = Open(OpenMode::kReadWrite);  // creates another MANIFEST
   };
   const auto taken = ReaderFileSystem::Take(
       watched_, path(), nullptr, DeadlineAfter(RealClock(), std::chrono::milliseconds(1)));
   EXPECT_EQ(taken.status().code(), absl::StatusCode::kUnavailable) << taken.status();
 }
 
-// Would catch a reader that gives a store up because one round took long, as it does on a busy
+// Catches: a reader that gives up because one round took longer than its deadline, as on a busy
 // machine.
-TEST_F(ReaderTest, AStoreThatStandsStillAfterSomeRoundsIsTakenHoweverLongTheyTook) {
+TEST_F(ReaderTest, AStoreThatStopsChangingIsOpenedAfterAnyTime) {
   auto writer = Open(OpenMode::kCreate);
   Import(*writer, {"m/a"}, 50);
   int changes = 5;
@@ -219,16 +219,16 @@ TEST_F(ReaderTest, AStoreThatStandsStillAfterSomeRoundsIsTakenHoweverLongTheyToo
     if (!file.ends_with("CURRENT") || changes == 0) return;
     --changes;
     writer = nullptr;
-    writer = Open(OpenMode::kReadWrite);  // with a new MANIFEST
+    writer = Open(OpenMode::kReadWrite);  // creates another MANIFEST
   };
   const auto taken = ReaderFileSystem::Take(watched_, path(), nullptr, RealClock().Now());
   EXPECT_TRUE(taken.ok()) << taken.status();
   EXPECT_EQ(changes, 0);
 }
 
-// A batch is in one log, its rows leave it for a table file, and its position stays there: a reader
-// that took files of different moments would see one without the other.
-TEST_F(ReaderTest, EveryOpenBesideAWriterSeesWholeBatches) {
+// A flush moves the rows of a batch from the WAL to a table file, while its position stays in the
+// WAL. A reader with files of different times would see one without the other.
+TEST_F(ReaderTest, EveryOpenDuringWritesSeesWholeBatches) {
   constexpr Key kRows = 300;
   {
     const auto writer = Open(OpenMode::kCreate);
@@ -270,7 +270,7 @@ TEST_F(ReaderTest, KeepsWhatTheWriterRemoves) {
   ExpectWhole(*reader, "m/a", 20'000);
 }
 
-// Files beyond what may stay open are opened when they are needed, and may be gone by then.
+// Files above the limit of open files are opened when needed, and may be deleted by then.
 TEST_F(ReaderTest, ARemovedFileThatWasNotHeldIsNoDamage) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -312,10 +312,10 @@ TEST_F(ReaderTest, ARemovedFileThatWasNotHeldIsNoDamage) {
   EXPECT_TRUE(reader->Tables()->empty());
 }
 
-TEST_F(ReaderTest, ARefreshOfWhatDidNotChangeOpensNothing) {
+TEST_F(ReaderTest, ARefreshWithoutChangesOpensNothing) {
   auto writer = Open(OpenMode::kCreate);
   Import(*writer, {"m/a"}, 100);
-  writer = nullptr;  // it removes what it needs no more when it gets round to it
+  writer = nullptr;  // the writer deletes obsolete files at some time
   const auto reader = Open(OpenMode::kReadOnly, env_.get());
   const uint64_t opened = watched_->opened;
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(*reader->Refresh());
@@ -338,7 +338,7 @@ TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereWrittenSince) {
   EXPECT_TRUE(b->IsCurrent());
   EXPECT_EQ(ExpectWhole(*a, 100), 0u);
   EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 5u);
-  // b's object is of the first state, and what it shows is replaced in the third.
+  // The object of b was opened in the first state. Its rows are replaced in the third.
   Write(*writer, "m/a", 100, 6);
   EXPECT_TRUE(*reader->Refresh());
   EXPECT_TRUE(b->IsCurrent());
@@ -349,8 +349,8 @@ TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereWrittenSince) {
   EXPECT_EQ(ExpectWhole(*reader, "m/a", 100), 6u);
 }
 
-// Would catch a table that keeps the whole state it was opened in, with its memory and its files,
-// through all reloads in which others change: one state for each table in the end.
+// Catches: a table that keeps the state in which it was opened, with its memory and files, while
+// other tables change. At the end there would be one state per table.
 TEST_F(ReaderTest, ATableThatDoesNotChangeKeepsNoOldState) {
   constexpr size_t kTables = 12;
   std::vector<std::string> names;
@@ -363,20 +363,20 @@ TEST_F(ReaderTest, ATableThatDoesNotChangeKeepsNoOldState) {
   for (size_t i = 0; i < kTables; ++i) {
     Write(*writer, names[i], 100, i + 1);
     writer = nullptr;
-    writer = Open(OpenMode::kReadWrite);  // removes the log that the state before had
+    writer = Open(OpenMode::kReadWrite);  // deletes the WAL file of the previous state
     ASSERT_TRUE(*reader->Refresh());
     for (size_t table = 0; table < kTables; ++table) {
       EXPECT_EQ(tables[table]->IsCurrent(), table != i);
       EXPECT_EQ(ExpectWhole(*tables[table], 100), table < i ? table + 1 : 0);
     }
     tables[i] = *reader->OpenTable(names[i]);
-    // A log and a MANIFEST for each state, and what the compactions of now have replaced.
+    // One WAL file and one MANIFEST per state, and the files replaced by current compactions.
     EXPECT_LE(RemovedFilesHeld(), 8u) << "after " << i + 1 << " reloads";
   }
 }
 
-// Would catch a reader that tells newer rows by their sequence numbers: a compaction into the
-// lowest level sets them to zero, and takes away what was deleted.
+// Catches: a reader that detects newer rows by sequence numbers. A compaction into the lowest level
+// sets them to zero and removes deleted keys.
 TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereCompactedSince) {
   auto writer = Open(OpenMode::kCreate);
   Import(*writer, {"m/a", "m/b"}, 100);
@@ -398,8 +398,7 @@ TEST_F(ReaderTest, ARefreshBringsTheRowsThatWereCompactedSince) {
   EXPECT_EQ(FetchedRows(**reader->OpenTable("m/b"), {1}).counts->absent, 1u);
 }
 
-// Would catch a reader that keeps the files that a compaction has replaced, for as long as no row
-// changes.
+// Catches: a reader that keeps files replaced by a compaction until a row changes.
 TEST_F(ReaderTest, ACompactionAloneChangesNoRowAndLeavesNoOldFile) {
   WriteAndClose();
   const auto reader = Open(OpenMode::kReadOnly);
@@ -429,7 +428,7 @@ TEST_F(ReaderTest, ATableThatWasReplacedOrDroppedIsNotCurrentOnceARefreshHasSeen
   ExpectWhole(*b, 100);
 }
 
-// The log leaves for a table file: every row is what it was.
+// The rows move from the WAL to a table file; every row stays the same.
 TEST_F(ReaderTest, ARefreshAfterAFlushKeepsTheTables) {
   WriteAndClose();
   const auto reader = Open(OpenMode::kReadOnly);
@@ -442,8 +441,8 @@ TEST_F(ReaderTest, ARefreshAfterAFlushKeepsTheTables) {
   EXPECT_EQ(ExpectWhole(*a, 100), 5u);
 }
 
-// Another store in the same place has files of the same names.
-TEST_F(ReaderTest, ARefreshAfterTheStoreWasMadeAnewMixesNothing) {
+// Another store at the same path has files of the same names.
+TEST_F(ReaderTest, ARefreshAfterTheStoreWasRecreatedMixesNothing) {
   Import(*Open(OpenMode::kCreate), {"m/a"}, 100);
   const auto reader = Open(OpenMode::kReadOnly);
   std::filesystem::remove_all(path());

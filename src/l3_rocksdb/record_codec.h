@@ -1,7 +1,7 @@
-// Little-endian fields in a row, for the records of the catalog and of staged imports.
+// Little-endian fields for the records of the catalog and of staged imports.
 //
-// A reader never reads past its bytes: the first field that does not fit makes it bad, and every
-// later one reads as zero.
+// A reader never reads beyond its bytes. If a field does not fit, the reader becomes bad, and this
+// field and all later ones read as zero.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class RecordWriter {
     text_.append(bytes, sizeof(T));
     return *this;
   }
-  // A length of four bytes, then the bytes.
+  // Adds a length of four bytes, then the bytes.
   RecordWriter& AddText(std::string_view text) {
     Add(static_cast<uint32_t>(text.size()));
     text_.append(text);
@@ -40,7 +40,7 @@ class RecordReader {
   template <typename T>
   T Take() {
     if (bytes_.size() < sizeof(T)) {
-      Spoil();
+      SetBad();
       return T{};
     }
     const T value = LoadLittleEndian<T>(bytes_.data());
@@ -50,20 +50,20 @@ class RecordReader {
   std::string_view TakeText() {
     const uint32_t length = Take<uint32_t>();
     if (bytes_.size() < length) {
-      Spoil();
+      SetBad();
       return {};
     }
     const std::string_view text = bytes_.substr(0, length);
     bytes_.remove_prefix(length);
     return text;
   }
-  // Every field so far has fitted.
+  // True if every field so far fitted.
   bool good() const { return !bad_; }
-  // Every field fitted and nothing is left.
+  // True if every field fitted and no bytes remain.
   bool AtEnd() const { return !bad_ && bytes_.empty(); }
 
  private:
-  void Spoil() {
+  void SetBad() {
     bad_ = true;
     bytes_ = {};
   }

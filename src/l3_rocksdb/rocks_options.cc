@@ -14,13 +14,13 @@
 namespace hps {
 namespace {
 
-// Ten bits per key: one absent key in a hundred costs a block.
+// Ten bits per key: one absent key in a hundred costs a block read.
 constexpr double kFilterBitsPerKey = 10;
 constexpr uint64_t kWriteBufferBytesMax = uint64_t{64} << 20;
 // A store may have thousands of tables, each with a memtable once it is updated.
 constexpr size_t kArenaBlockBytes = 128 << 10;
-// RocksDB reads fastest when every file stays open. That is possible when the process may open
-// about as many files as a terabyte has.
+// RocksDB reads fastest if every file stays open. This is possible if the process may open about as
+// many files as a terabyte has.
 constexpr rlim_t kFilesForAllOpen = 32768;
 
 int OpenFilesMax() {
@@ -36,7 +36,7 @@ rocksdb::BlockBasedTableOptions TableOptions(std::shared_ptr<rocksdb::Cache> cac
   table.block_size = 4 << 10;
   table.format_version = 5;
   table.checksum = rocksdb::kXXH3;
-  // A table's index and filter are charged to the one cache, or memory would grow with the store.
+  // Indexes and filters are charged to the one cache; otherwise memory would grow with the store.
   table.cache_index_and_filter_blocks = true;
   table.cache_index_and_filter_blocks_with_high_priority = true;
   table.pin_l0_filter_and_index_blocks_in_cache = true;
@@ -58,13 +58,13 @@ RocksOptions::RocksOptions(const RocksStoreOptions& options) {
       std::make_shared<rocksdb::WriteBufferManager>(options.config.write_buffer_bytes);
   database_.max_open_files = OpenFilesMax();
   database_.max_background_jobs = 2;
-  // On the thread that opens: where RocksDB can't start one for it, it ends the process.
+  // Uses only the opening thread: if RocksDB cannot start a thread, it ends the process.
   database_.max_file_opening_threads = 1;
-  database_.max_bgerror_resume_count = 0;  // the next write does it: see background_errors.h
+  database_.max_bgerror_resume_count = 0;  // the next write recovers: see background_errors.h
   database_.bytes_per_sync = 1 << 20;
   database_.use_direct_reads = options.direct_reads;
   database_.paranoid_checks = true;
-  // A log file that the MANIFEST knows must be there: else acknowledged writes are gone.
+  // A WAL file that the MANIFEST names must exist; otherwise acknowledged writes are lost.
   database_.track_and_verify_wals_in_manifest = true;
   database_.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   // `hps verify` compares every byte of every table file with the checksum in the MANIFEST.
@@ -72,12 +72,12 @@ RocksOptions::RocksOptions(const RocksStoreOptions& options) {
   database_.stats_dump_period_sec = 0;
   database_.stats_persist_period_sec = 0;
 
-  rows_.compression = rocksdb::kNoCompression;  // trained rows are noise
+  rows_.compression = rocksdb::kNoCompression;  // trained rows do not compress
   rows_.write_buffer_size = std::min(kWriteBufferBytesMax, options.config.write_buffer_bytes);
   rows_.arena_block_size = kArenaBlockBytes;
   rows_.target_file_size_base = kTableFileBytes;
   rows_.level_compaction_dynamic_level_bytes = true;
-  // Keys that are not in the memtable are told so by one line of memory.
+  // For a key that is not in the memtable, a lookup reads one cache line of its filter.
   rows_.memtable_whole_key_filtering = true;
   rows_.memtable_prefix_bloom_size_ratio = 0.02;
   catalog_ = rows_;

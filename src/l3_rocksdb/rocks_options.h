@@ -1,4 +1,4 @@
-// RocksDB's own options, as hps sets them, with the reasons. Internal to this folder.
+// RocksDB's options as hps sets them, with the reason for each. Internal to this folder.
 #pragma once
 
 #include <rocksdb/env.h>
@@ -12,8 +12,8 @@ namespace hps {
 
 inline constexpr char kKeyListFamily[] = "keys";
 inline constexpr char kRowFamilyPrefix[] = "rows-";
-// A bulk-imported file holds about this much: its index and filter stay small enough to be cached
-// as one block each.
+// Approximate size of a bulk-imported file. Its index and filter are small enough to be cached as
+// one block each.
 inline constexpr uint64_t kTableFileBytes = uint64_t{64} << 20;
 
 inline rocksdb::Env* EnvOf(const RocksStoreOptions& options) {
@@ -21,15 +21,15 @@ inline rocksdb::Env* EnvOf(const RocksStoreOptions& options) {
 }
 
 // One block cache and one write-buffer manager for all tables of a store, and the options that use
-// them. Also makes the options of files that are written outside a database (no cache then).
+// them. Also creates the options for files that are written outside a database, without the cache.
 class RocksOptions {
  public:
   explicit RocksOptions(const RocksStoreOptions& options);
 
   rocksdb::DBOptions database() const { return database_; }
-  // Of an incarnation's rows.
+  // For the rows of an incarnation.
   rocksdb::ColumnFamilyOptions rows() const { return rows_; }
-  // Of the catalog and the key lists: small, read in order.
+  // For the catalog and the key lists, which are small and read in order.
   rocksdb::ColumnFamilyOptions catalog() const { return catalog_; }
 
   rocksdb::Options for_row_files() const { return {database_, rows_}; }

@@ -12,18 +12,20 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/mutex.h"
+#include "base/public_message.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/import/bulk_import.h"
 #include "l3_rocksdb/import/import_commit.h"
+#include "l3_rocksdb/snapshot.h"
 #include "l3_rocksdb/store_table.h"
 
 namespace hps {
 namespace {
 
-// What tells two states of a column family apart.
+// Compared to tell whether two states of a column family differ.
 struct FamilyFiles {
   uint64_t memory_rows = 0;
-  std::map<std::string, rocksdb::SequenceNumber> newest{};  // of what each file holds
+  std::map<std::string, rocksdb::SequenceNumber> newest{};  // sequence number per file
 };
 
 FamilyFiles FilesOf(const Database::Pin& pin) {
@@ -40,9 +42,9 @@ FamilyFiles FilesOf(const Database::Pin& pin) {
   return files;
 }
 
-// Whether all that has happened is that memory became files: those of before are there, and what
-// came holds nothing newer than `seen`. A compaction is another matter: it may set the numbers of
-// newer rows to zero, and leaves nothing of what was deleted.
+// True if the only change is that memtables were flushed: all earlier files exist, and no new file
+// holds a sequence number above `seen`. A compaction returns false: it may set sequence numbers of
+// newer rows to zero, and it removes deleted keys without a trace.
 bool OnlyFlushed(const FamilyFiles& before, const FamilyFiles& after,
                  rocksdb::SequenceNumber seen) {
   if (after.memory_rows > 0) return false;
@@ -57,11 +59,11 @@ bool OnlyFlushed(const FamilyFiles& before, const FamilyFiles& after,
   return known_count == before.newest.size();
 }
 
-// Whether two states of one incarnation have the same rows; it may say no where they do.
+// True if two states of one incarnation have the same rows. False negatives are possible.
 bool SameRows(const Database::Pin& older, const Database::Pin& newer) {
   if (!newer.family().changed) return true;
   const rocksdb::SequenceNumber seen = older.database().db().GetLatestSequenceNumber();
-  // Nothing was written, whatever has become of the files.
+  // Nothing was written, even if files have changed.
   if (newer.database().db().GetLatestSequenceNumber() == seen) return true;
   const FamilyFiles before = FilesOf(older);
   const FamilyFiles after = FilesOf(newer);
@@ -69,7 +71,7 @@ bool SameRows(const Database::Pin& older, const Database::Pin& newer) {
   return OnlyFlushed(before, after, seen);
 }
 
-// The incarnations of `older` that have other rows in `newer`.
+// The incarnations of `older` whose rows differ in `newer`.
 std::set<Incarnation> ChangedSince(Database& older, Database& newer) {
   std::set<Incarnation> changed;
   for (const auto& [name, table] : older.catalog().tables) {
@@ -95,6 +97,7 @@ class RocksStore final : public DurableStore {
   absl::Status Drop(const std::string& name) override;
   absl::StatusOr<bool> Refresh() override;
   std::vector<RejectedImport> TakeRejectedImports(const std::string& model) override;
+  absl::StatusOr<uint64_t> Snapshot(const std::string& name) override;
   absl::Status Sync() override { return database()->Sync(); }
   DurableStatistics Statistics() const override { return database()->Statistics(); }
 
@@ -109,10 +112,11 @@ class RocksStore final : public DurableStore {
 
   mutable Mutex mutex_;
   std::shared_ptr<Database> database_ HPS_GUARDED_BY(mutex_);  // replaced when read-only
-  // Of the tables that are open, read-only; all of them read from database_.
+  // Read-only stores: the sources of the open tables. All of them read from database_.
   std::map<Incarnation, std::weak_ptr<StoreTableSource>> sources_ HPS_GUARDED_BY(mutex_);
-  Mutex refresh_mutex_;  // one refresh at a time; taken before mutex_
-  // When last looked at, read-only: what has changed since in database_ is not in it.
+  Mutex snapshot_mutex_;  // one snapshot at a time
+  Mutex refresh_mutex_;   // one refresh at a time; acquired before mutex_
+  // Read-only stores: the state of database_.
   ReaderFileSystem::State seen_ HPS_GUARDED_BY(refresh_mutex_);
 };
 
@@ -129,10 +133,15 @@ absl::StatusOr<std::vector<TableInfo>> RocksStore::Tables() const {
   std::vector<TableInfo> infos;
   for (const TableRecord* table : catalog.InOrder()) {
     absl::StatusOr<Database::Pin> pin = current->PinTable(table->spec.name);
-    if (absl::IsNotFound(pin.status())) continue;  // dropped since
+    if (absl::IsNotFound(pin.status())) continue;  // dropped meanwhile
     HPS_RETURN_IF_ERROR(pin.status());
     infos.push_back(InfoOf(*current, pin->family()));
-    infos.back().model_version = table->model_version;
+    // An import that was committed meanwhile has a record of its own.
+    const TableRecord& pinned = pin->family().table;
+    const TableRecord& record = table->incarnation == pinned.incarnation ? *table : pinned;
+    infos.back().model_version = record.model_version;
+    infos.back().update_start = record.update_start;
+    infos.back().update_records_lost = record.update_records_lost;
   }
   return infos;
 }
@@ -172,20 +181,30 @@ absl::StatusOr<bool> RocksStore::Refresh() {
 std::vector<RejectedImport> RocksStore::TakeRejectedImports(const std::string& model) {
   const std::shared_ptr<Database> current = database();
   MutexLock lock(current->change_mutex());
-  return current->lost_imports().Take(model);
+  return current->rejected_imports().Take(model);
 }
 
-// A reader is a state of the store. Tables that were opened from the old one read from the new one
-// where their rows are the same, and keep the old one where they are not.
+absl::StatusOr<uint64_t> RocksStore::Snapshot(const std::string& name) {
+  HPS_RETURN_IF_ERROR(CheckWritable("a snapshot"));
+  if (!snapshot_mutex_.TryLock()) {
+    return Public(absl::FailedPreconditionError("another snapshot of the store is being made"));
+  }
+  absl::StatusOr<uint64_t> bytes = MakeSnapshot(*database(), name);
+  snapshot_mutex_.Unlock();
+  return bytes;
+}
+
+// A reader's database is one state of the store. Open tables move to the new state if their rows
+// are the same there, and otherwise keep the old one.
 absl::StatusOr<bool> RocksStore::CatchUp() {
   const std::shared_ptr<Database> current = database();
   HPS_ASSIGN_OR_RETURN(const ReaderFileSystem::State now, current->reader_files()->StateNow());
   if (now == seen_) return false;
-  HPS_ASSIGN_OR_RETURN(std::shared_ptr<Database> reopened, Database::OpenAgain(*current));
+  HPS_ASSIGN_OR_RETURN(std::shared_ptr<Database> reopened, Database::Reopen(*current));
   seen_ = reopened->reader_files()->state();
   const std::set<Incarnation> changed = ChangedSince(*current, *reopened);
   const bool same = changed.empty() && reopened->catalog().SameTables(current->catalog());
-  // Also to a state of the same rows: the files of the old one may have been replaced.
+  // Done even if all rows are the same: the writer may have replaced the files of the old state.
   MutexLock lock(mutex_);
   database_ = std::move(reopened);
   MoveSources(changed);
@@ -205,7 +224,7 @@ void RocksStore::MoveSources(const std::set<Incarnation>& changed) {
     absl::StatusOr<Database::Pin> pin;
     if (stays) pin = database_->PinTable(name->second);
     if (!stays || !pin.ok()) {
-      source->Outdate();
+      source->MarkOutdated();
       continue;
     }
     source->MoveTo(*std::move(pin));
@@ -219,11 +238,11 @@ void RocksStore::MoveSources(const std::set<Incarnation>& changed) {
 absl::StatusOr<std::unique_ptr<DurableStore>> OpenRocksStore(const RocksStoreOptions& options) {
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<Database> database, Database::Open(options));
   if (options.mode != OpenMode::kReadOnly) {
-    // A staged import that can't be taken now is no reason not to serve what is there.
+    // A staged import that cannot be committed now does not prevent serving the current tables.
     const absl::Status committed = CommitReadyImports(*database).status();
     if (!committed.ok()) {
       LogError(absl::StrCat("store '", options.config.path,
-                            "': staged imports: ", committed.ToString()));
+                            "': committing staged imports: ", committed.ToString()));
     }
   }
   return std::make_unique<RocksStore>(std::move(database));

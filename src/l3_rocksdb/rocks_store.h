@@ -1,5 +1,5 @@
-// The durable tier on RocksDB: how the composition makes it. The contracts are in
-// tier/durable_tier.h, the format is in docs/store_format.md.
+// Creates the durable tier on RocksDB. The contracts are in tier/durable_tier.h, the format is in
+// docs/store_format.md.
 #pragma once
 
 #include <memory>
@@ -14,21 +14,21 @@
 
 namespace hps {
 
-// Opens the store; for writing, it also commits imports that were left staged and ready, and
-// removes what commands that ended early have left. Everything opened from a store keeps it open.
-// Errors: NOT_FOUND (no store there), FAILED_PRECONDITION (a newer format; something else lies
-// there), UNAVAILABLE (another process writes to it), RESOURCE_EXHAUSTED (disk full), DATA_LOSS
-// (damaged: what and where).
+// Opens the store. In a writable mode it also commits staged imports that are ready, and removes
+// the remains of commands that ended early. Everything opened from a store keeps it open. Errors:
+// NOT_FOUND (no store at the path), FAILED_PRECONDITION (a newer format, or other files at the
+// path), UNAVAILABLE (another process writes to it), RESOURCE_EXHAUSTED (disk full), DATA_LOSS
+// (names the damage and the file).
 absl::StatusOr<std::unique_ptr<DurableStore>> OpenRocksStore(const RocksStoreOptions& options);
 
-// Begins an import into a store that need not exist yet and that another process may own. Commit
-// takes the store's lock, waiting options.lock_timeout for another command, or leaves the import
-// ready for the server that has it. `options.mode` and `role` are not looked at.
-// Errors: those of DurableStore::BeginImport.
+// Begins an import. The store need not exist yet, and another process may own it. Commit waits up
+// to options.lock_timeout for the store's lock if another command holds it. If a server holds it,
+// Commit leaves the import ready for the server. Ignores `options.mode` and `role`. Errors: those
+// of DurableStore::BeginImport.
 absl::StatusOr<std::unique_ptr<BulkImport>> StageImport(const RocksStoreOptions& options,
                                                         std::span<const TableSpec> specs);
 
-// As PendingImports of hps/store.h. Only the path and the Env of `options` are looked at.
+// As PendingImports of hps/store.h. Uses only the path and the Env of `options`.
 absl::StatusOr<std::vector<PendingImport>> ListPendingImports(const RocksStoreOptions& options);
 
 }  // namespace hps

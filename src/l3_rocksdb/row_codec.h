@@ -1,11 +1,11 @@
-// How a row is written in RocksDB (docs/store_format.md, "Row"):
+// The row format in RocksDB (docs/store_format.md, "Row"):
 //
-//   row        row_bytes   the elements, little-endian; no bytes at all for a lost row
+//   row        row_bytes   the elements, little-endian; empty for a lost row
 //   version    8           little-endian
-//   checksum   8           little-endian; RowChecksum of the above
+//   checksum   8           little-endian; RowChecksum of the fields above
 //
-// A value of exactly kRowTailBytes marks a key whose row was lost (a row has at least two bytes):
-// the key exists, nobody can say what its row was.
+// A row has at least two bytes. So a value of exactly kRowTailBytes marks a lost row: the key
+// exists, its row is unknown.
 #pragma once
 
 #include <cstddef>
@@ -23,21 +23,21 @@ inline constexpr size_t kRowTailBytes = 16;
 enum class RowState {
   kIntact,
   kMarkedLost,  // by a repair
-  kDamaged,     // of a wrong size, or its checksum is not that of its incarnation, key and bytes
+  kDamaged,     // wrong size, or a checksum of other bytes, another key or incarnation
 };
 
-// Binds row and version to the incarnation and key that they were written for: XXH3-64 of the bytes
-// in front of the checksum, combined with a mix of the two numbers.
+// Binds row and version to their incarnation and key: the XXH3-64 of the bytes before the checksum,
+// combined with a mix of the two numbers.
 uint64_t RowChecksum(Incarnation incarnation, Key key, std::string_view row_and_version);
 
-// Writes version and checksum of the row that lies in front of `tail`.
-// REQUIRES: `tail` is followed by kRowTailBytes and preceded by row_bytes of row.
+// Writes version and checksum of the row in front of `tail`. REQUIRES: row_bytes bytes of row
+// precede `tail`, and kRowTailBytes bytes follow it.
 void FinishRow(Incarnation incarnation, Key key, Version version, size_t row_bytes, char* tail);
 
-// Judges a stored value of a table with rows of `row_bytes`.
+// Checks a stored value of a table with rows of `row_bytes`.
 RowState CheckRow(Incarnation incarnation, Key key, std::string_view value, size_t row_bytes);
 
-// REQUIRES: CheckRow did not say kDamaged.
+// REQUIRES: CheckRow did not return kDamaged.
 inline Version RowVersion(std::string_view value) {
   return LoadLittleEndian<uint64_t>(value.data() + value.size() - kRowTailBytes);
 }

@@ -1,4 +1,4 @@
-// Counts the rows that a walk over tables has visited, for whoever waits for it.
+// Counts the rows that a scan of tables has visited, and reports progress to the caller.
 //
 // For one thread.
 #pragma once
@@ -14,17 +14,17 @@ namespace hps {
 
 class RowProgress {
  public:
-  // `total` may be an estimate. `function` outlives this.
+  // `total` may be an estimate. `function` must outlive this object.
   RowProgress(const ProgressFunction& function, std::string step, uint64_t total)
       : reporter_(function, total), step_(std::move(step)), total_(total) {}
 
   void AddRow() {
-    if (done_++ % kRowsPerLook == 0) reporter_.Report(step_, std::min(done_, total_));
+    if (done_++ % kRowsPerClockRead == 0) reporter_.Report(step_, std::min(done_, total_));
   }
 
  private:
-  // A look at the clock costs about as much as a row.
-  static constexpr uint64_t kRowsPerLook = 4096;
+  // Reading the clock costs about as much as one row.
+  static constexpr uint64_t kRowsPerClockRead = 4096;
 
   ProgressReporter reporter_;
   const std::string step_;

@@ -19,20 +19,20 @@ namespace hps {
 namespace {
 
 constexpr size_t kCacheLineBytes = 64;
-// Values that are asked for before the one that is checked: a checksum waits for every line of its
-// value, and those of a cached block are seldom in the processor's caches.
+// Values prefetched ahead of the one that is checked. A checksum reads every line of its value, and
+// the lines of a cached block are rarely in the processor's caches.
 constexpr size_t kValuesAhead = 4;
-// Of wide rows the first lines are asked for; the machine's own prefetcher sees the rest coming.
+// Only the first lines of wide rows are prefetched; the hardware prefetcher continues.
 constexpr size_t kPrefetchBytesMax = 1024;
 
-// Inlined, because the compiler takes a function that only prefetches for one without effect.
+// Always inlined: the compiler takes a function that only prefetches for one without effect.
 [[gnu::always_inline]] inline void PrefetchValue(const rocksdb::PinnableSlice& value) {
   const size_t bytes = std::min(value.size(), kPrefetchBytesMax);
   for (size_t offset = 0; offset < bytes; offset += kCacheLineBytes)
     __builtin_prefetch(value.data() + offset);
 }
 
-// One call. Holds what every piece needs.
+// One call of FetchRows.
 class Fetcher {
  public:
   Fetcher(const Database::Pin& pin, const FetchBatch& batch, Deadline deadline,
@@ -43,14 +43,14 @@ class Fetcher {
         batch_(batch),
         deadline_(deadline),
         scratch_(scratch) {
-    // The checksum of a row does not replace that of its block: a damaged block may hide a key.
+    // The checksum of a row does not replace that of its block: damage in a block may hide a key.
     read_options_.verify_checksums = true;
   }
 
   absl::StatusOr<FetchCounts> Run();
 
  private:
-  // Keys at positions order_[0], order_[1], ... or, without an order, first, first + 1, ...
+  // The position of the i-th key of a task in ascending order. Without an order it is first_ + i.
   size_t PositionOf(size_t i) const { return sorted_ ? first_ + i : first_ + scratch_.order[i]; }
   absl::Status FetchTask(size_t key_count);
   absl::Status FetchPiece(size_t begin, size_t key_count);
@@ -69,7 +69,7 @@ class Fetcher {
   bool sorted_ = false;
   size_t first_ = 0;  // position of the task's first key
   FetchCounts counts_;
-  absl::Status trouble_;  // the first key that could not be read for a reason other than damage
+  absl::Status read_error_;  // of the first read that failed without damage
 };
 
 absl::StatusOr<FetchCounts> Fetcher::Run() {
@@ -80,14 +80,14 @@ absl::StatusOr<FetchCounts> Fetcher::Run() {
   for (first_ = 0; first_ < key_count; first_ += kFetchTaskKeysMax) {
     const absl::Status fetched = FetchTask(std::min(kFetchTaskKeysMax, key_count - first_));
     if (!fetched.ok()) {
-      // The tasks after this one have not been begun; this one has marked its own keys.
+      // The later tasks have not begun. FetchTask has marked its own keys.
       const size_t next = std::min(key_count, first_ + kFetchTaskKeysMax);
       std::fill(batch_.outcomes.begin() + static_cast<std::ptrdiff_t>(next), batch_.outcomes.end(),
                 FetchOutcome::kMiss);
       return fetched;
     }
   }
-  if (!trouble_.ok()) return trouble_;
+  if (!read_error_.ok()) return read_error_;
   return counts_;
 }
 
@@ -110,8 +110,8 @@ absl::Status Fetcher::FetchTask(size_t key_count) {
   return absl::OkStatus();
 }
 
-// False when the deadline has passed. RocksDB's deadlines are points in its environment's time,
-// which nobody can set (store_env.h).
+// Returns false if the deadline has passed. RocksDB's deadlines use the monotonic clock of its
+// environment (store_env.h).
 bool Fetcher::SetRocksDeadline() {
   if (deadline_ == kNoDeadline) return true;
   const Duration left = deadline_ - RealClock().Now();
@@ -125,7 +125,7 @@ bool Fetcher::SetRocksDeadline() {
 absl::Status Fetcher::FetchPiece(size_t begin, size_t key_count) {
   if (!SetRocksDeadline())
     return absl::DeadlineExceededError(
-        absl::StrCat("table '", family_.table.spec.name, "': fetch: the deadline has passed"));
+        absl::StrCat("table '", family_.table.spec.name, "': fetch: deadline exceeded"));
   for (size_t i = 0; i < key_count; ++i) {
     char* key = scratch_.key_bytes.data() + i * kKeyBytes;
     EncodeKey(batch_.keys[PositionOf(begin + i)], key);
@@ -153,7 +153,7 @@ void Fetcher::TakeValue(size_t position, const rocksdb::Status& status,
                         rocksdb::PinnableSlice& value) {
   const Key key = batch_.keys[position];
   rocksdb::Status own = status;
-  // A MultiGet may blame all keys of a file for one block: each is asked for alone then.
+  // MultiGet may fail all keys of a file because of one block, so each key is read alone.
   if (!own.ok() && !own.IsNotFound() && !own.IsTimedOut()) own = GetAlone(key, value);
   if (own.ok()) return TakeRow(position, {value.data(), value.size()});
   FetchOutcome& outcome = batch_.outcomes[position];
@@ -167,7 +167,7 @@ void Fetcher::TakeValue(size_t position, const rocksdb::Status& status,
   } else {
     outcome = FetchOutcome::kMiss;
     ++counts_.misses;
-    trouble_.Update(
+    read_error_.Update(
         FromRocksStatus(own, absl::StrCat("table '", family_.table.spec.name, "': fetching")));
   }
 }
@@ -202,7 +202,7 @@ absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch
   const FetchScratchPool::Lease scratch(pin.database().scratches());
   if (!scratch) {
     std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
-    return OutOfMemory("fetch: no memory for its scratch");
+    return OutOfMemory("fetch: out of memory for scratch");
   }
   Fetcher fetcher(pin, batch, deadline, *scratch);
   return fetcher.Run();

@@ -1,4 +1,4 @@
-// The read path of level 3: sorted MultiGets in pieces, every row checked.
+// The read path of level 3: sorted MultiGets of a few keys at a time. Checks every row.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -8,11 +8,11 @@
 
 namespace hps {
 
-// See DurableTable::Fetch. Bound: RocksDB's own sorted MultiGet with the rows copied out.
+// See DurableTable::Fetch. Bound: RocksDB's sorted MultiGet plus copying the rows.
 absl::StatusOr<FetchCounts> FetchRows(const Database::Pin& pin, const FetchBatch& batch,
                                       Deadline deadline);
 
-// Whether a lookup of `key` that found nothing must say "lost" instead of "absent".
+// True if `key`, for which RocksDB has no record, is lost instead of absent.
 bool InLostRange(const Family& family, Key key);
 
 }  // namespace hps

@@ -1,5 +1,5 @@
-// What a fetch needs beside the caller's buffers, lent from a pool so that the read path allocates
-// nothing once it is warm.
+// The memory that a fetch needs besides the caller's buffers. Leased from a pool, so that the read
+// path allocates nothing after warm-up.
 #pragma once
 
 #include <rocksdb/slice.h>
@@ -25,7 +25,8 @@ struct FetchScratch {
   std::array<uint32_t, kFetchTaskKeysMax> order;  // positions by ascending key
 };
 
-// Thread-safe. Keeps at most kFetchScratchesMax; what is lent beyond is freed when it comes back.
+// Thread-safe. Keeps at most kFetchScratchesMax free buffers; frees further ones when they are
+// returned.
 class FetchScratchPool {
  public:
   class Lease {
@@ -34,7 +35,7 @@ class FetchScratchPool {
     ~Lease() { pool_.Return(std::move(scratch_)); }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
-    // False where there was no memory for one.
+    // False if there was no memory for a buffer.
     explicit operator bool() const { return scratch_ != nullptr; }
     FetchScratch& operator*() const { return *scratch_; }
 

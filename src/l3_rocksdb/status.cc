@@ -10,7 +10,7 @@
 namespace hps {
 namespace {
 
-// RocksDB keeps of a system call's error only its text, at the end of the status.
+// RocksDB keeps the error of a system call only as text, at the end of the status.
 bool IsSystemError(const rocksdb::Status& status, int error_number) {
   return status.ToString().ends_with(": " + std::generic_category().message(error_number));
 }
@@ -83,7 +83,7 @@ absl::Status FromRocksStatus(const rocksdb::Status& status, std::string_view wha
 }
 
 bool IsDamage(const rocksdb::Status& status) {
-  // "Not supported" is what a table file says whose footer is not one.
+  // A table file with a damaged footer is reported as "not supported".
   return status.IsCorruption() || status.IsNotSupported() || status.IsNotFound() ||
          status.IsPathNotFound();
 }

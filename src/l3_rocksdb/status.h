@@ -1,4 +1,4 @@
-// RocksDB's statuses as ours: the one place where they are translated.
+// Translates RocksDB's statuses to absl's. No other file does.
 #pragma once
 
 #include <rocksdb/status.h>
@@ -9,7 +9,7 @@
 
 namespace hps {
 
-// `what` says what was being done, to what: "writing table 'm/t'".
+// `what` names the operation and its object: "writing table 'm/t'".
 //
 //   no space, quota, memory or       RESOURCE_EXHAUSTED
 //   descriptor left, a file's limit
@@ -21,18 +21,18 @@ namespace hps {
 //   not found                        NOT_FOUND
 //   column family dropped            FAILED_PRECONDITION
 //   not supported                    UNIMPLEMENTED
-//   invalid argument, merge          INTERNAL: hps asked for something that makes no sense
+//   invalid argument, merge          INTERNAL: a bug in hps
 absl::Status FromRocksStatus(const rocksdb::Status& status, std::string_view what);
 
-// Whether a failed read says that the store is damaged: bytes are wrong, or a file is missing or
-// makes no sense. An I/O error does not: nothing is known of the bytes then, and they may be right
-// once the disk answers or the process has a descriptor or memory again.
+// True if the status of a failed read means that the store is damaged: bytes are wrong, or a file
+// is missing or invalid. An I/O error does not mean damage: the bytes may be intact once the disk
+// answers, or once the process has a descriptor or memory again.
 bool IsDamage(const rocksdb::Status& status);
 
-// Whether the disk is full, or the owner's part of it.
+// True if the disk or the owner's quota is full.
 bool IsNoSpace(const rocksdb::Status& status);
 
-// FromRocksStatus for reading a store that nobody writes to: DATA_LOSS where IsDamage.
+// FromRocksStatus for reads of a store that has no writer: DATA_LOSS if IsDamage.
 absl::Status FromReadStatus(const rocksdb::Status& status, std::string_view what);
 
 }  // namespace hps

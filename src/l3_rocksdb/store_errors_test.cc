@@ -1,4 +1,4 @@
-// Each error of opening, writing and importing, provoked.
+// Provokes each error of opening, writing and importing.
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
@@ -38,7 +38,7 @@ class SpaceEnv final : public rocksdb::EnvWrapper {
     return rocksdb::Status::OK();
   }
   std::atomic<uint64_t> free_bytes{uint64_t{1} << 40};
-  std::atomic<int> full_count{0};  // so often it is asked while nothing is free
+  std::atomic<int> full_count{0};  // number of queries answered with no free space
 };
 
 class StoreErrorsTest : public testing::Test {
@@ -77,7 +77,7 @@ class StoreErrorsTest : public testing::Test {
     const TableSpec spec = Spec();
     return Fill(store.BeginImport({&spec, 1}), count);
   }
-  // The store of a server, with ten rows in the table of Spec().
+  // Opens the store as a server, with ten rows in the table of Spec().
   static std::unique_ptr<DurableStore> OpenServer(RocksStoreOptions options) {
     options.role = OwnerRole::kServer;
     auto store = OpenRocksStore(options);
@@ -103,14 +103,14 @@ class StoreErrorsTest : public testing::Test {
   TestDirectory directory_;
 };
 
-TEST_F(StoreErrorsTest, NoStoreIsNotFoundAndNothingIsMade) {
+TEST_F(StoreErrorsTest, AMissingStoreIsNotFoundAndNotCreated) {
   EXPECT_EQ(OpenCode(Options(OpenMode::kReadWrite)), absl::StatusCode::kNotFound);
   EXPECT_EQ(OpenCode(Options(OpenMode::kReadOnly)), absl::StatusCode::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
-// RocksDB says of it that it is not there, and the store said that it is a file.
-TEST_F(StoreErrorsTest, ADirectoryThatMayNotBeReadIsSaidToBeThat) {
+// Catches: RocksDB's "not found" for such a directory reported as "is a file".
+TEST_F(StoreErrorsTest, AnUnreadableDirectoryIsPermissionDenied) {
   using std::filesystem::perms;
   std::filesystem::create_directory(path());
   std::filesystem::permissions(path(), perms::none);
@@ -125,14 +125,14 @@ TEST_F(StoreErrorsTest, ADirectoryThatMayNotBeReadIsSaidToBeThat) {
   EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kOk);
 }
 
-TEST_F(StoreErrorsTest, SomethingElseIsLeftAlone) {
+TEST_F(StoreErrorsTest, ADirectoryOfOtherFilesIsLeftAlone) {
   std::ofstream(path()) << "a file";
   EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kFailedPrecondition);
   std::filesystem::remove(path());
   std::filesystem::create_directory(path());
   std::ofstream(path() + "/notes.txt") << "something else";
   EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kFailedPrecondition);
-  // Once any log was a store's, and `verify` called what it found in it damage.
+  // Catches: any log file taken for a part of a store, so that `verify` reported damage in it.
   std::ofstream(path() + "/build.log") << "no store's log";
   EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(VerifyRocksStore(Options(), true, {}).status().code(),
@@ -141,8 +141,8 @@ TEST_F(StoreErrorsTest, SomethingElseIsLeftAlone) {
   EXPECT_EQ(OpenCode(Options()), absl::StatusCode::kDataLoss);
 }
 
-// RocksDB keeps the file for ever that a writer was at when it was killed.
-TEST_F(StoreErrorsTest, WhatAKilledWriterWasAtIsRemovedByTheNextOne) {
+// RocksDB never removes the temporary file of a killed writer.
+TEST_F(StoreErrorsTest, ATemporaryFileOfAKilledWriterIsRemovedByTheNextOne) {
   ASSERT_TRUE(OpenRocksStore(Options()).ok());
   const std::string left = path() + "/OPTIONS-000005.dbtmp";
   std::ofstream(left) << "half of";
@@ -152,7 +152,7 @@ TEST_F(StoreErrorsTest, WhatAKilledWriterWasAtIsRemovedByTheNextOne) {
   EXPECT_FALSE(std::filesystem::exists(left));
 }
 
-TEST_F(StoreErrorsTest, ANewerFormatIsRefusedWithASentence) {
+TEST_F(StoreErrorsTest, ANewerFormatIsRefusedWithBothVersions) {
   ASSERT_TRUE(OpenRocksStore(Options()).ok());
   {
     rocksdb::DB* raw = nullptr;
@@ -173,7 +173,7 @@ TEST_F(StoreErrorsTest, ANewerFormatIsRefusedWithASentence) {
   }
 }
 
-TEST_F(StoreErrorsTest, ADiskWithoutRoomRefusesWritesAndImportsUntilThereIsRoom) {
+TEST_F(StoreErrorsTest, AFullDiskRefusesWritesAndImportsUntilThereIsSpace) {
   SpaceEnv env;
   RocksStoreOptions options = Options();
   options.env = &env;
@@ -197,7 +197,7 @@ TEST_F(StoreErrorsTest, ADiskWithoutRoomRefusesWritesAndImportsUntilThereIsRoom)
   env.free_bytes = uint64_t{1} << 30;
   EXPECT_TRUE((*table)->Write({rows.batch(), {}, {}}).ok());
   EXPECT_TRUE(Import(**store, 10).ok());
-  // Dropping a table is how room is made.
+  // Dropping a table frees space.
   env.free_bytes = 0;
   EXPECT_TRUE((*store)->Drop("m/t").ok());
 }
@@ -235,9 +235,8 @@ TEST_F(StoreErrorsTest, EachRocksStatusHasItsCode) {
     EXPECT_EQ(code(failed(error_number)), absl::StatusCode::kUnavailable) << error_number;
 }
 
-// Each file of a store that its user may not read, by the name that RocksDB's own file system
-// gives.
-TEST_F(StoreErrorsTest, AFileThatMayNotBeReadIsNamed) {
+// Makes each file of a store unreadable in turn. Errors are those of RocksDB's own file system.
+TEST_F(StoreErrorsTest, AnUnreadableFileIsNamed) {
   ASSERT_TRUE(Import(**OpenRocksStore(Options()), 50).ok());
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path()))
     std::filesystem::permissions(entry.path(), std::filesystem::perms(0777));
@@ -265,7 +264,7 @@ TEST_F(StoreErrorsTest, AFileThatMayNotBeReadIsNamed) {
       if (store.ok()) opened = FetchedRows(**(*store)->OpenTable("m/t"), {1, 2, 3}).counts.status();
     }
     std::filesystem::permissions(entry.path(), std::filesystem::perms(0777));
-    if (opened.ok()) continue;  // nobody needs it
+    if (opened.ok()) continue;  // opening does not need this file
     ++files;
     EXPECT_EQ(opened.code(), absl::StatusCode::kPermissionDenied) << opened;
     EXPECT_NE(opened.message().find(name), std::string::npos) << opened;
@@ -273,7 +272,7 @@ TEST_F(StoreErrorsTest, AFileThatMayNotBeReadIsNamed) {
   EXPECT_GE(files, 3u);
 }
 
-TEST_F(StoreErrorsTest, AnImportIntoNoStoreMakesOne) {
+TEST_F(StoreErrorsTest, AnImportCreatesAMissingStore) {
   const TableSpec spec = Spec();
   const auto result = Fill(StageImport(Options(), {&spec, 1}), 50);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -284,7 +283,7 @@ TEST_F(StoreErrorsTest, AnImportIntoNoStoreMakesOne) {
   EXPECT_EQ((*store)->Tables()->at(0).row_count, 50u);
 }
 
-TEST_F(StoreErrorsTest, AnImportBesideAServerWaitsForItsRefresh) {
+TEST_F(StoreErrorsTest, AnImportWaitsForTheRefreshOfTheServer) {
   const auto store = OpenServer(Options());
   ASSERT_NE(store, nullptr);
   const TableSpec spec = Spec();
@@ -298,12 +297,12 @@ TEST_F(StoreErrorsTest, AnImportBesideAServerWaitsForItsRefresh) {
   }
   EXPECT_EQ(store->Tables()->at(0).row_count, 10u);
   EXPECT_TRUE(*store->Refresh());
-  EXPECT_EQ(store->Tables()->at(0).row_count, 30u);  // the newer one
+  EXPECT_EQ(store->Tables()->at(0).row_count, 30u);  // the newer import
   EXPECT_EQ(StagedCount(), 0u);
   EXPECT_FALSE(*store->Refresh());
 }
 
-// Would catch a table that comes back after it was dropped.
+// Catches: a table that reappears after a drop.
 TEST_F(StoreErrorsTest, ADropCommitsWhatWasStagedBeforeIt) {
   const auto store = OpenServer(Options());
   ASSERT_NE(store, nullptr);
@@ -317,16 +316,16 @@ TEST_F(StoreErrorsTest, ADropCommitsWhatWasStagedBeforeIt) {
   EXPECT_FALSE(*store->Refresh());
   ASSERT_EQ(store->Tables()->size(), 1u);
   EXPECT_EQ(store->Tables()->at(0).spec.name, "m/other");
-  // A table that is only staged exists for whoever has staged it.
+  // A table that is only staged can be dropped too.
   ASSERT_TRUE(Fill(StageImport(Options(), {&spec, 1}), 20)->staged);
   EXPECT_TRUE(store->Drop("m/t").ok());
   EXPECT_EQ(store->Drop("m/t").code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store->Tables()->size(), 1u);
 }
 
-// What can't be committed now goes on without this table, and with it where it has no other: a drop
-// makes room, also where an import waits for some.
-TEST_F(StoreErrorsTest, ADropBesideAStagedImportThatHasToWait) {
+// A waiting import loses the dropped table, or is removed if it has no other: a drop frees space
+// even while imports wait for space.
+TEST_F(StoreErrorsTest, ADropRemovesTheTableFromWaitingImports) {
   SpaceEnv env;
   RocksStoreOptions server = Options();
   server.env = &env;
@@ -337,7 +336,7 @@ TEST_F(StoreErrorsTest, ADropBesideAStagedImportThatHasToWait) {
   specs[1].name = "m/u";
   ASSERT_TRUE(FillAll(StageImport(Options(), specs), 2, 20)->staged);
   const size_t file_count = StagedFileCount();
-  env.full_count = 1;  // for the commit, not for the drop
+  env.full_count = 1;  // affects the commit, not the drop
   const absl::Status dropped = store->Drop("m/t");
   EXPECT_TRUE(dropped.ok()) << dropped;
   EXPECT_TRUE(store->Tables()->empty());
@@ -350,7 +349,7 @@ TEST_F(StoreErrorsTest, ADropBesideAStagedImportThatHasToWait) {
 
   ASSERT_TRUE(Fill(StageImport(Options(), {specs.data(), 1}), 30)->staged);
   env.full_count = 1;
-  EXPECT_TRUE(store->Drop("m/t").ok());  // that is staged only
+  EXPECT_TRUE(store->Drop("m/t").ok());  // the table is only staged
   EXPECT_EQ(env.full_count, 0);
   EXPECT_EQ(StagedCount(), 0u);
   EXPECT_FALSE(*store->Refresh());
@@ -358,8 +357,8 @@ TEST_F(StoreErrorsTest, ADropBesideAStagedImportThatHasToWait) {
   EXPECT_EQ(store->Tables()->at(0).spec.name, "m/u");
 }
 
-// Catches: a drop that says it is done though a staged import still has the table.
-TEST_F(StoreErrorsTest, ADropThatCantChangeAStagedImportSaysSo) {
+// Catches: a drop that reports success although a staged import still contains the table.
+TEST_F(StoreErrorsTest, ADropReportsThatItCannotChangeAStagedImport) {
   const auto disk = std::make_shared<TestDisk>();
   const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(disk);
   RocksStoreOptions server = Options();
@@ -390,7 +389,7 @@ TEST_F(StoreErrorsTest, ADropThatCantChangeAStagedImportSaysSo) {
   EXPECT_EQ(store->Tables()->at(0).spec.name, "m/u");
 }
 
-TEST_F(StoreErrorsTest, AStagedImportThatFitsNoMoreIsGivenUp) {
+TEST_F(StoreErrorsTest, AStagedImportThatNoLongerFitsIsRejected) {
   RocksStoreOptions server = Options();
   server.role = OwnerRole::kServer;
   auto store = OpenRocksStore(server);
@@ -415,15 +414,15 @@ TEST_F(StoreErrorsTest, AnIncarnationIsNeverUsedTwice) {
   EXPECT_TRUE(*(*store)->Refresh());
   const Incarnation committed = (*store)->Tables()->at(0).incarnation;
   ASSERT_TRUE(Import(**store, 10).ok());
-  // What a crash between the switch and the removal would leave behind.
+  // The state after a crash between the switch and the removal.
   std::filesystem::copy(copy, path() + "/staging", std::filesystem::copy_options::recursive);
   EXPECT_FALSE(*(*store)->Refresh());
   EXPECT_NE((*store)->Tables()->at(0).incarnation, committed);
   EXPECT_EQ(StagedCount(), 0u);
 }
 
-// Two processes: the child holds the store as a server would and is killed.
-TEST_F(StoreErrorsTest, AServerThatWasKilledOwnsNothing) {
+// Two processes: the child holds the store like a server and is killed.
+TEST_F(StoreErrorsTest, AKilledServerOwnsNothing) {
   ASSERT_TRUE(Fill(StageImport(Options(), std::vector<TableSpec>{Spec()}), 10).ok());
   int held[2];
   ASSERT_EQ(pipe(held), 0);
@@ -453,8 +452,8 @@ TEST_F(StoreErrorsTest, AServerThatWasKilledOwnsNothing) {
   EXPECT_EQ((*store)->Tables()->at(0).row_count, 20u);
 }
 
-// A command is waited for, but only so long.
-TEST_F(StoreErrorsTest, AnImportBesideAnotherCommandIsUnavailable) {
+// The wait for another command is limited.
+TEST_F(StoreErrorsTest, AnImportDuringAnotherCommandIsUnavailable) {
   auto store = OpenRocksStore(Options());
   ASSERT_TRUE(Import(**store, 10).ok());
   const TableSpec spec = Spec();
@@ -466,7 +465,7 @@ TEST_F(StoreErrorsTest, AnImportBesideAnotherCommandIsUnavailable) {
   EXPECT_EQ((*store)->Tables()->at(0).row_count, 10u);
 }
 
-TEST_F(StoreErrorsTest, StagingOfADeadCommandIsRemovedByTheNextWriter) {
+TEST_F(StoreErrorsTest, StagingOfAnEndedCommandIsRemovedByTheNextWriter) {
   ASSERT_TRUE(OpenRocksStore(Options()).ok());
   std::filesystem::create_directories(path() + "/staging/0123456789abcdef");
   std::ofstream(path() + "/staging/0123456789abcdef/t0-p0-0.sst") << "half a file";

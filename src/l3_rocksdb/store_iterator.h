@@ -1,14 +1,14 @@
-// The iterators over a store. Every one that must report damage is made here.
+// Creates the iterators over a store. Every iterator that must report damage is created here.
 //
-// RocksDB's own ends where it must not when the first block of a table file behind the first can't
-// be read: it says that the family ends, or goes on with other levels' rows alone, and in either
-// case that all is well (RocksDB 7.8.3, mended in 8.5.1). The error gets lost where its merging
-// iterator steps over the end of a file for the sake of range deletions, so an iterator that is
-// told to ignore them does report it. Compactions and flushes don't step like that.
+// The merging iterator of RocksDB 7.8.3 loses a read error (fixed in 8.5.1). If it cannot read the
+// first block of any table file but the first, it ends early, or continues with the rows of the
+// other levels only. In both cases its status is OK. It loses the error where it steps over the end
+// of a file to handle range deletions. An iterator with ignore_range_deletions reports the error.
+// Compactions and flushes are not affected.
 //
-// Nothing that was deleted is shown for it: rows and catalog are never deleted by range. Lists of
-// keys are, but only whole ones, of imports that are gone (key_list.h), and whoever reads lists
-// asks for one that is not.
+// Ignoring range deletions shows no deleted data. Rows and catalog are never deleted by range. Key
+// lists are, but only whole ones, of incarnations that no longer exist (key_list.h), and readers
+// ask only for the list of an existing incarnation.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -17,8 +17,8 @@
 
 namespace hps {
 
-// Never null. Shows the moment at which it is made. One that has met damage is no good any more: it
-// may not read a block again.
+// Never null. Reads the state as of its creation. Do not use an iterator after it has reported
+// damage: it may not read the block again.
 inline std::unique_ptr<rocksdb::Iterator> NewStoreIterator(
     rocksdb::DB& database, rocksdb::ColumnFamilyHandle* family,
     rocksdb::ReadOptions options = rocksdb::ReadOptions()) {

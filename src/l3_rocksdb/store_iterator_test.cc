@@ -10,7 +10,7 @@
 namespace hps {
 namespace {
 
-// Like a map, in a family that is written to, flushed and compacted while iterators go on.
+// Iterators agree with a map while the family is written to, flushed and compacted.
 TEST(StoreIteratorTest, AgreesWithAMap) {
   const uint64_t seed = std::random_device{}();
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
@@ -48,7 +48,7 @@ TEST(StoreIteratorTest, AgreesWithAMap) {
     } else {
       it->Seek(start);
     }
-    // What is changed from now on is not seen.
+    // Later changes are not visible.
     ASSERT_TRUE(database->Put({}, "5x", "later").ok());
     ASSERT_TRUE(database->Flush({}).ok());
     for (; it->Valid(); it->Next(), ++expected) {

@@ -17,7 +17,7 @@
 namespace hps {
 namespace {
 
-// Key, tag and lengths of an entry of a write batch, rounded up.
+// Key, tag and lengths of one entry of a write batch, rounded up.
 constexpr size_t kBatchEntryBytes = 32;
 
 }  // namespace
@@ -58,7 +58,7 @@ absl::Status RocksTable::CheckWrite(const Database::Pin& pin, const DurableWrite
   for (const StreamPosition& position : write.positions) {
     if (position.partition >= kPositionsMax) {
       return absl::InvalidArgumentError(absl::StrCat("table '", spec().name, "': partition ",
-                                                     position.partition, ", at most ",
+                                                     position.partition, ", expected at most ",
                                                      kPositionsMax - 1));
     }
   }
@@ -74,17 +74,21 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
   const size_t entry_bytes = spec_.row_bytes() + kRowTailBytes + kBatchEntryBytes;
   Family& family = pin.family();
   rocksdb::WriteBatch batch;
-  try {  // as large as the caller's rows; nothing has begun yet
+  try {  // the batch may be as large as the caller's rows
     batch = rocksdb::WriteBatch(write.upserts.keys.size() * entry_bytes +
                                 write.deletes.size() * kBatchEntryBytes);
     PutRows(family, write, batch);
   } catch (const std::bad_alloc&) {
-    return OutOfMemory("no memory for a batch of rows");
+    return OutOfMemory("out of memory for a batch of rows");
   }
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
+  uint64_t records_lost = 0;
+  if (write.records_lost > 0)
+    records_lost = pin.database().AddRecordsLost(spec_.name, write.records_lost, batch);
   HPS_FAULT_POINT("l3.write.before_commit");
   HPS_RETURN_IF_ERROR(pin.database().Write(batch, false));
   if (rows_change) family.changed = true;
+  if (write.records_lost > 0) pin.database().NoteRecordsLost(spec_.name, records_lost);
   HPS_FAULT_POINT("l3.write.after_commit");
   return absl::OkStatus();
 }
@@ -159,8 +163,7 @@ TableInfo InfoOf(Database& database, const Family& family) {
     LogError(absl::StrCat("table '", info.spec.name, "': ", records.status().ToString()));
     return info;
   }
-  for (const StreamPosition& position : records->positions)
-    info.positions.push_back({position.partition, position.offset});
+  info.positions = records->positions;
   return info;
 }
 

@@ -1,4 +1,4 @@
-// One incarnation of one table in RocksDB: see tier/durable_tier.h for the contract.
+// One incarnation of one table in RocksDB. The contract is in tier/durable_tier.h.
 #pragma once
 
 #include <atomic>
@@ -13,22 +13,22 @@
 
 namespace hps {
 
-// Where the rows of one incarnation are read. One that a reader has moves on to each newer state of
-// the store that has the same rows, so that the older states can go, with the memory and the files
-// that they hold. Thread-safe.
+// The pinned database from which the rows of one incarnation are read. In a reader process, it
+// moves to each newer state of the store that has the same rows. The older states, with their
+// memory and files, can then be released. Thread-safe.
 class StoreTableSource {
  public:
-  // `moves`: MoveTo may be called.
+  // `moves`: the owner may call MoveTo.
   StoreTableSource(Database::Pin pin, bool moves) : moves_(moves), pin_(std::move(pin)) {}
 
   // REQUIRES: `newer` has the same incarnation, with the same rows.
   void MoveTo(Database::Pin newer);
-  // A newer state has other rows, or none.
-  void Outdate() { outdated_ = true; }
+  // Call this if a newer state has other rows, or none.
+  void MarkOutdated() { outdated_ = true; }
   bool outdated() const { return outdated_; }
 
   Database::Pin Share() const;
-  // What `use` returns of the pin, which stays for as long as it takes.
+  // Calls `use` with the pin and returns its result. The pin lives during the call.
   template <typename Use>
   auto With(Use use) const {
     return moves_ ? use(Share()) : use(pin_);
@@ -37,7 +37,7 @@ class StoreTableSource {
  private:
   const bool moves_;
   std::atomic<bool> outdated_{false};
-  mutable Mutex mutex_;  // of pin_, where it moves
+  mutable Mutex mutex_;  // guards pin_ if moves_
   Database::Pin pin_;
 };
 
@@ -64,7 +64,7 @@ class RocksTable final : public DurableTable {
   const Incarnation incarnation_;
 };
 
-// The table of a family that need not be pinned: for listing.
+// Describes the table of a family, for lists of tables. The family need not be pinned.
 TableInfo InfoOf(Database& database, const Family& family);
 
 }  // namespace hps

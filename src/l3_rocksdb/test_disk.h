@@ -1,4 +1,4 @@
-// A disk whose writes, syncs and reads fail as a test sets it, over the machine's. For tests of one
+// A file system whose writes, syncs and reads fail when a test asks for it. For tests with one
 // thread.
 #pragma once
 
@@ -19,11 +19,11 @@ class TestDisk final : public rocksdb::FileSystemWrapper {
   bool fails_appends = false;  // the first half of the bytes is written
   bool fails_flushes = false;
   bool fails_syncs = false;
-  std::string fails_only{};          // what of the above concerns: paths with this in them
-  uint64_t reads_left = UINT64_MAX;  // of random access files; later ones fail
+  std::string fails_only{};          // paths that the flags above affect contain this
+  uint64_t reads_left = UINT64_MAX;  // of random access files; later reads fail
   rocksdb::IOStatus error = rocksdb::IOStatus::IOError("a planned fault");
-  std::function<void()> on_read{};  // before each read, also one that fails
-  uint64_t sync_count = 0;          // that succeeded, of files
+  std::function<void()> on_read{};  // called before each read, including reads that fail
+  uint64_t sync_count = 0;          // successful syncs of files
 
   const char* Name() const override { return "TestDisk"; }
   rocksdb::IOStatus NewRandomAccessFile(const std::string& path,

@@ -1,4 +1,4 @@
-// A store in a directory of its own that goes when the object goes. For tests.
+// A store in a directory of its own, for tests. The object's destructor removes the directory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace hps {
 
-// Small budgets, and no disk is too full for a test.
+// Small budgets, and no lower limit of free disk space.
 inline RocksStoreOptions TestOptions(const std::string& path) {
   RocksStoreOptions options;
   options.config.path = path;

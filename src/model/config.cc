@@ -16,6 +16,7 @@
 #include "model/config_settings.h"
 #include "model/config_values.h"
 #include "types/names.h"
+#include "update/kafka_settings.h"
 
 namespace hps {
 namespace {
@@ -221,6 +222,43 @@ absl::Status ReadModel(const FileContext& file, const toml::table& table, Config
   return absl::OkStatus();
 }
 
+// The settings of [update.kafka]: any names; a dotted name is a table of tables in TOML.
+absl::Status ReadKafka(const FileContext& file, const std::string& prefix, const toml::node& node,
+                       Config& config) {
+  const toml::table* const table = node.as_table();
+  if (table == nullptr) {
+    return InvalidAt(
+        file, node.source(),
+        absl::StrCat("'update.kafka' is a section, found ", DescribeValue(ToConfigValue(node))));
+  }
+  for (const auto& [key, value] : *table) {
+    const std::string name = prefix + std::string(key.str());
+    if (value.is_table()) {
+      HPS_RETURN_IF_ERROR(ReadKafka(file, name + ".", value, config));
+      continue;
+    }
+    std::string text;
+    if (value.is_string()) {
+      text = *value.value<std::string>();
+    } else if (value.is_boolean()) {
+      text = *value.value<bool>() ? "true" : "false";
+    } else if (value.is_integer()) {
+      text = std::to_string(*value.value<int64_t>());
+    } else {
+      return InvalidAt(file, value.source(),
+                       absl::StrCat("update.kafka.", name,
+                                    ": expected a text, a whole number or a boolean, found ",
+                                    DescribeValue(ToConfigValue(value))));
+    }
+    config.update.kafka[name] = text;
+    config.update.kafka_directory = file.directory;
+    config.origin["update.kafka." + name] = OriginOf(file, value);
+    const auto checked = KafkaSettings::Make({{name, text}}, file.directory);
+    if (!checked.ok()) return ErrorAt(file, value.source(), checked.status());
+  }
+  return absl::OkStatus();
+}
+
 // Reads a section and the sections below it ([server] and [server.security]).
 absl::Status ReadSection(const FileContext& file, const std::string& section,
                          const toml::table& table, Config& config) {
@@ -233,6 +271,10 @@ absl::Status ReadSection(const FileContext& file, const std::string& section,
       HPS_ASSIGN_OR_RETURN(const toml::array* array, ArrayOfTables(file, "model", node));
       for (const toml::node& element : *array)
         HPS_RETURN_IF_ERROR(ReadModel(file, *element.as_table(), config));
+      continue;
+    }
+    if (full == "update.kafka") {
+      HPS_RETURN_IF_ERROR(ReadKafka(file, "", node, config));
       continue;
     }
     if (IsSection(full)) {
@@ -320,6 +362,9 @@ std::string PrintConfig(const Config& given) {
   std::string text;
   for (const Setting& setting : SettingsOf(config))
     PrintLine(setting.name, setting.value->Print(), setting.name, config, text);
+  for (const auto& [name, value] : PrintableKafkaSettings(config.update.kafka)) {
+    PrintLine("update.kafka." + name, QuoteToml(value), "update.kafka." + name, config, text);
+  }
   const auto print_all = [&](const std::vector<Setting>& settings, const std::string& prefix) {
     for (const Setting& setting : settings) {
       PrintLine(setting.short_name(), setting.value->Print(), prefix + setting.short_name(), config,

@@ -11,6 +11,7 @@
 #include "model/config_settings.h"
 #include "types/names.h"
 #include "types/units.h"
+#include "update/kafka_settings.h"
 
 namespace hps {
 namespace {
@@ -113,6 +114,8 @@ absl::Status ValidateConfig(const Config& given) {
                                                    config.l2.evict_from));
   }
   HPS_RETURN_IF_ERROR(CheckServer(config.server));
+  HPS_RETURN_IF_ERROR(
+      KafkaSettings::Make(config.update.kafka, config.update.kafka_directory).status());
   std::set<std::string> names;
   for (ModelConfig& model : config.model) {
     HPS_RETURN_IF_ERROR(CheckModel(model));

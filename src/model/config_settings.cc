@@ -210,6 +210,38 @@ void AddSecurity(ServerConfig& server, SettingList& list) {
            "set.");
   list.Add("repository_control", server.repository_control, BooleanCodec{},
            "Allow loading and unloading models through the API; requires a token.");
+  list.Add("updates", server.updates, BooleanCodec{},
+           "Allow changing rows through the API; requires a token.");
+  list.Add("admin_token_file", server.admin_token_file, PathCodec{},
+           "File with a second bearer token. If set, loads, unloads, refreshes and changes of rows "
+           "need it, and the token of `token_file` is for everything else.");
+}
+
+void AddUpdate(UpdateConfig& update, SettingList& list) {
+  list.Section("update");
+  list.Add("brokers", update.brokers, TextListCodec{"list of host:port"},
+           "Kafka brokers of the update stream; empty = no stream.");
+  list.Add("tables", update.tables, TextListCodec{"list of patterns"},
+           "Tables whose streams are read: patterns of `MODEL/TABLE`, in which `*` stands for any "
+           "text and `?` for one character.");
+  list.Add("group", update.group, TextCodec{},
+           "Consumer group under which this node tells Kafka how far it is. No two nodes may share "
+           "one. Not set = a name made from the host and the path of the store.");
+  list.Add("rows_per_second_max", update.rows_per_second_max, IntegerCodec<uint64_t>{0, kCountMax},
+           "Rows applied per second, on average; 0 = no limit.");
+  list.Add("bytes_per_second_max", update.bytes_per_second_max, kSize,
+           "Bytes of messages applied per second, on average; 0 = no limit.");
+  list.Add("memory_bytes_max", update.memory_bytes_max, SizeCodec{uint64_t{32} << 20, kSize.max},
+           "Memory for messages that are read and not applied yet; half as much again is read "
+           "ahead.");
+  list.Add("parked_bytes_max", update.parked_bytes_max, kSize,
+           "Size of the file that keeps messages which cannot be applied. Beyond it they are only "
+           "counted.");
+  list.Add("ready_timeout", update.ready_timeout, DurationCodec{Duration(0), hours(1)},
+           "How long a server that starts says \"not ready\" while it applies again what a power "
+           "cut took from its store.");
+  list.Add("refresh_interval", update.refresh_interval, DurationCodec{milliseconds(1), hours(1)},
+           "Time between two refreshes of level 1 with the rows that have changed.");
 }
 
 void AddLog(LogConfig& log, SettingList& list) {
@@ -244,6 +276,7 @@ std::vector<Setting> SettingsOf(Config& config) {
   AddL2(config.l2, list);
   AddL1(config.l1, list);
   AddLookup(config, list);
+  AddUpdate(config.update, list);
   AddServer(config.server, list);
   AddServerLimits(config.server, list);
   AddSecurity(config.server, list);

@@ -309,12 +309,35 @@ TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   const std::string reserved = "not part of this version";
   ExpectError("[l2]\nkind = \"redis\"\n", unimplemented, "2:8", {"l2.kind", "redis", reserved});
   ExpectError("[l2.redis]\ncluster = true\n", unimplemented, "1:5", {"'l2.redis'", reserved});
-  ExpectError("[update]\nbrokers = []\n", unimplemented, "1:2", {"'update'", reserved});
+  ExpectError("[update]\nshared_group = \"g\"\n", unimplemented, "2:1",
+              {"'update.shared_group'", reserved});
   ExpectError("[[model]]\nname = \"m\"\ndense = \"m.onnx\"\n", unimplemented, "3:1",
               {"'model.dense'", reserved});
   if (!BuiltInDeviceCacheFactory().Support().ok())
     ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
   EXPECT_TRUE(Load("[l1]\ndevices = \"auto\"\n").ok());
+}
+
+TEST_F(ConfigTest, TheSettingsOfKafkaHaveNamesOfTheirOwn) {
+  const auto config = Load(
+      "[update]\nbrokers = [\"a:9092\", \"b:9092\"]\ntables = [\"m/*\"]\n[update.kafka]\n"
+      "sasl.username = \"me\"\n\"sasl.password\" = \"hidden\"\nsession.timeout.ms = 6000\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->update.brokers, (std::vector<std::string>{"a:9092", "b:9092"}));
+  EXPECT_EQ(
+      config->update.kafka,
+      (std::map<std::string, std::string>{
+          {"sasl.username", "me"}, {"sasl.password", "hidden"}, {"session.timeout.ms", "6000"}}));
+  const std::string printed = PrintConfig(*config);
+  EXPECT_THAT(printed, HasSubstr("update.kafka.sasl.username = \"me\"  # " + path_ + ":5\n"));
+  EXPECT_THAT(printed, HasSubstr("update.kafka.sasl.password = \"***\""));
+  EXPECT_THAT(printed, Not(HasSubstr("hidden")));
+  ExpectInvalid("[update.kafka]\ngroup.id = \"g\"\n", "2:12", {"'group.id' can't be set"});
+  ExpectInvalid("[update.kafka]\nx = 1.5\n", "2:5", {"update.kafka.x"});
+  ExpectInvalid("[update]\nkafka = 1\n", "2:9", {"is a section"});
+  ExpectInvalid("[update]\nbrokers = [\"a b\"]\n", "2:11", {"without blanks"});
+  ExpectError("[update.kafka]\nx = \"env:HPS_NO_SUCH_VARIABLE\"\n", absl::StatusCode::kNotFound,
+              "2:5", {"HPS_NO_SUCH_VARIABLE"});
 }
 
 TEST_F(ConfigTest, AnOldNameIsReadWithAWarning) {

@@ -26,6 +26,23 @@ std::string PrintDouble(double value) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
+// An empty list arrives as a list of integers.
+absl::Status ReadTexts(const ConfigValue& value, const char* what, std::vector<std::string>& out) {
+  const auto* given = std::get_if<std::vector<std::string>>(&value);
+  const auto* integers = std::get_if<std::vector<int64_t>>(&value);
+  if (given == nullptr && (integers == nullptr || !integers->empty()))
+    return WrongType(what, value);
+  out = given == nullptr ? std::vector<std::string>() : *given;
+  return absl::OkStatus();
+}
+
+std::string PrintTexts(const std::vector<std::string>& texts) {
+  std::string list = "[";
+  for (const std::string& text : texts)
+    absl::StrAppend(&list, list.size() == 1 ? "" : ", ", QuoteToml(text));
+  return list + "]";
+}
+
 }  // namespace
 
 std::string DescribeValue(const ConfigValue& value) {
@@ -203,13 +220,7 @@ absl::Status NameCodec::Check(const std::string& value) const {
 
 absl::Status NameListCodec::Read(const ConfigValue& value, const std::string&,
                                  std::vector<std::string>& out) const {
-  const auto* given = std::get_if<std::vector<std::string>>(&value);
-  // An empty list arrives as a list of integers.
-  const auto* integers = std::get_if<std::vector<int64_t>>(&value);
-  if (given == nullptr && (integers == nullptr || !integers->empty()))
-    return WrongType("a list of names", value);
-  out = given == nullptr ? std::vector<std::string>() : *given;
-  return absl::OkStatus();
+  return ReadTexts(value, "a list of names", out);
 }
 
 absl::Status NameListCodec::Check(const std::vector<std::string>& value) const {
@@ -223,10 +234,42 @@ absl::Status NameListCodec::Check(const std::vector<std::string>& value) const {
 }
 
 std::string NameListCodec::Print(const std::vector<std::string>& value) const {
-  std::string text = "[";
-  for (const std::string& name : value)
-    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", QuoteToml(name));
-  return text + "]";
+  return PrintTexts(value);
+}
+
+absl::Status TextCodec::Read(const ConfigValue& value, const std::string&, std::string& out) const {
+  const auto* given = std::get_if<std::string>(&value);
+  if (given == nullptr) return WrongType("a text", value);
+  out = *given;
+  return absl::OkStatus();
+}
+
+absl::Status TextCodec::Check(const std::string& value) const {
+  const bool is_line = std::none_of(value.begin(), value.end(), [](char c) {
+    return static_cast<unsigned char>(c) < ' ' || c == '\x7f';
+  });
+  return is_line ? absl::OkStatus() : absl::InvalidArgumentError("expected a text of one line");
+}
+
+absl::Status TextListCodec::Read(const ConfigValue& value, const std::string&,
+                                 std::vector<std::string>& out) const {
+  return ReadTexts(value, what, out);
+}
+
+absl::Status TextListCodec::Check(const std::vector<std::string>& value) const {
+  for (const std::string& text : value) {
+    const bool is_word = std::none_of(text.begin(), text.end(), [](char c) {
+      return static_cast<unsigned char>(c) <= ' ' || c == ',' || c == '\x7f';
+    });
+    if (is_word && !text.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected a ", what, ", each without blanks and commas"));
+  }
+  return absl::OkStatus();
+}
+
+std::string TextListCodec::Print(const std::vector<std::string>& value) const {
+  return PrintTexts(value);
 }
 
 absl::Status DevicesCodec::Read(const ConfigValue& value, const std::string&, L1Config& out) const {

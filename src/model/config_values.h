@@ -122,6 +122,27 @@ struct NameListCodec {
   std::string Print(const std::vector<std::string>& value) const;
 };
 
+// Any text of one line; empty = not set.
+struct TextCodec {
+  std::string type() const { return "text"; }
+  absl::Status Read(const ConfigValue& value, const std::string& directory, std::string& out) const;
+  absl::Status Check(const std::string& value) const;
+  std::string Print(const std::string& value) const {
+    return value.empty() ? "" : QuoteToml(value);
+  }
+};
+
+// Texts without blanks and commas.
+struct TextListCodec {
+  const char* what;
+
+  std::string type() const { return what; }
+  absl::Status Read(const ConfigValue& value, const std::string& directory,
+                    std::vector<std::string>& out) const;
+  absl::Status Check(const std::vector<std::string>& value) const;
+  std::string Print(const std::vector<std::string>& value) const;
+};
+
 inline constexpr int kDeviceMax = 1023;
 
 // "auto" or a list of device numbers.

@@ -22,7 +22,7 @@ constexpr size_t kDumpKeys = size_t{64} << 10;
 constexpr size_t kTrialRowBytes = 512;
 constexpr auto kDumpTimeout = std::chrono::seconds(10);
 
-std::string PartOf(const ServedTable& table, const DeviceCache& cache) {
+std::string PartOf(const LiveTable& table, const DeviceCache& cache) {
   return absl::StrCat("table '", table.spec().name, "' on device ", cache.device());
 }
 
@@ -139,7 +139,7 @@ absl::Status DeviceLevel::CheckDevice(int device) const {
 }
 
 std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
-                                          std::span<const ServedTable* const> replaced) const {
+                                          std::span<const LiveTable* const> replaced) const {
   if (caches_.empty()) return std::vector<uint64_t>(demands.size(), 0);
   std::vector<BudgetRequest> requests;
   uint64_t held_by_demands = 0;
@@ -177,17 +177,17 @@ std::vector<uint64_t> DeviceLevel::Divide(std::span<const Demand> demands,
   return parts;
 }
 
-uint64_t DeviceLevel::BytesOf(const ServedTable& table) const {
+uint64_t DeviceLevel::BytesOf(const LiveTable& table) const {
   MutexLock lock(mutex_);
   const auto found = granted_.find(&table);
   return found == granted_.end() ? 0 : found->second;
 }
 
-std::shared_ptr<ServedTable> DeviceLevel::Tracked(std::shared_ptr<ServedTable> table) {
+std::shared_ptr<LiveTable> DeviceLevel::Tracked(std::shared_ptr<LiveTable> table) {
   if (caches_.empty()) return table;
-  ServedTable* const tracked = table.get();
+  LiveTable* const tracked = table.get();
   // The deleter destroys the inner pointer after the budget has been returned.
-  return {tracked, [this, table = std::move(table)](ServedTable* ended) mutable {
+  return {tracked, [this, table = std::move(table)](LiveTable* ended) mutable {
             Forget(ended);
             table = nullptr;
             PostAttach();
@@ -196,7 +196,7 @@ std::shared_ptr<ServedTable> DeviceLevel::Tracked(std::shared_ptr<ServedTable> t
 
 void DeviceLevel::Adopt(const Adoption& adoption) {
   if (adoption.bytes == 0 || caches_.empty()) return;
-  ServedTable& table = *adoption.table;
+  LiveTable& table = *adoption.table;
   {
     MutexLock lock(mutex_);
     granted_[&table] = adoption.bytes;
@@ -241,11 +241,11 @@ std::vector<Key> DeviceLevel::KeysFor(const Adoption& adoption, size_t cache) co
   return {};
 }
 
-bool DeviceLevel::MayFill(const ServedTable& table) const {
+bool DeviceLevel::MayFill(const LiveTable& table) const {
   return filling_.load(std::memory_order_relaxed) && !closing_.load() && !table.retired();
 }
 
-void DeviceLevel::Preload(ServedTable& table, size_t cache, uint64_t bytes) const {
+void DeviceLevel::Preload(LiveTable& table, size_t cache, uint64_t bytes) const {
   const uint64_t room = RowsThatFit(bytes, table.row_bytes(), NeedIn(*caches_[cache]));
   const absl::StatusOr<uint64_t> rows =
       PreloadDeviceTable(table, cache, config_.l1.preload, room, [&] { return MayFill(table); });
@@ -254,14 +254,14 @@ void DeviceLevel::Preload(ServedTable& table, size_t cache, uint64_t bytes) cons
                           " ended early: ", rows.status().ToString()));
 }
 
-absl::Status DeviceLevel::Attach(ServedTable& table, size_t cache, uint64_t bytes) {
+absl::Status DeviceLevel::Attach(LiveTable& table, size_t cache, uint64_t bytes) {
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCacheTable> opened,
                        caches_[cache]->OpenTable(table.row_bytes(), bytes));
   table.AttachL1(cache, std::move(opened));
   return absl::OkStatus();
 }
 
-void DeviceLevel::Fill(ServedTable& table, size_t cache, std::span<const Key> keys) const {
+void DeviceLevel::Fill(LiveTable& table, size_t cache, std::span<const Key> keys) const {
   const absl::StatusOr<uint64_t> rows =
       FillDeviceTable(table, cache, keys, [&] { return MayFill(table); });
   if (rows.ok()) return;
@@ -269,7 +269,7 @@ void DeviceLevel::Fill(ServedTable& table, size_t cache, std::span<const Key> ke
                           " ended early: ", rows.status().ToString()));
 }
 
-void DeviceLevel::Forget(const ServedTable* table) {
+void DeviceLevel::Forget(const LiveTable* table) {
   MutexLock lock(mutex_);
   granted_.erase(table);
 }
@@ -287,9 +287,9 @@ void DeviceLevel::AttachPending() {
     MutexLock lock(mutex_);
     pending.swap(pending_);
   }
-  std::vector<std::pair<std::shared_ptr<ServedTable>, PendingTable>> attached;
+  std::vector<std::pair<std::shared_ptr<LiveTable>, PendingTable>> attached;
   for (PendingTable& part : pending) {
-    std::shared_ptr<ServedTable> table = part.table.lock();
+    std::shared_ptr<LiveTable> table = part.table.lock();
     if (table == nullptr || table->retired() || closing_.load()) continue;
     if (Attach(*table, part.cache, part.bytes).ok()) {
       attached.emplace_back(std::move(table), std::move(part));

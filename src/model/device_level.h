@@ -28,7 +28,7 @@
 #include "base/mutex.h"
 #include "hps/config.h"
 #include "hps/statistics.h"
-#include "query/snapshot/served_table.h"
+#include "serving/live_table.h"
 #include "tier/device_cache_factory.h"
 
 namespace hps {
@@ -44,7 +44,7 @@ class DeviceLevel {
   DeviceLevel(const DeviceLevel&) = delete;
   DeviceLevel& operator=(const DeviceLevel&) = delete;
 
-  // Indexed by the cache numbers of ServedTable; empty without a device.
+  // Indexed by the cache numbers of LiveTable; empty without a device.
   std::vector<DeviceCache*> caches() const;
 
   // OK if sessions may use the device: -1, or one of caches(). Errors: UNIMPLEMENTED (a build
@@ -55,7 +55,7 @@ class DeviceLevel {
   struct Demand {
     const TableSpec* spec = nullptr;
     uint64_t row_count = 0;
-    const ServedTable* served = nullptr;    // the live table, if it is kept; null = it is new
+    const LiveTable* served = nullptr;      // the live table, if it is kept; null = it is new
     std::optional<double> share{};          // [[model.table]] l1_share
     std::optional<uint64_t> fixed_bytes{};  // [[model.table]] l1_bytes
   };
@@ -63,19 +63,19 @@ class DeviceLevel {
   // the tables that the switch replaces or drops; their memory counts as free. A kept table whose
   // result differs from BytesOf must be re-created, unless it has no budget yet.
   std::vector<uint64_t> Divide(std::span<const Demand> demands,
-                               std::span<const ServedTable* const> replaced) const;
+                               std::span<const LiveTable* const> replaced) const;
 
   // The table's budget on each device, even if it is still waiting for the memory. 0 = none.
-  uint64_t BytesOf(const ServedTable& table) const;
+  uint64_t BytesOf(const LiveTable& table) const;
 
   // The same table, with a deleter that returns its budget. Serve every table through this.
-  std::shared_ptr<ServedTable> Tracked(std::shared_ptr<ServedTable> table);
+  std::shared_ptr<LiveTable> Tracked(std::shared_ptr<LiveTable> table);
 
   struct Adoption {
-    std::shared_ptr<ServedTable> table;   // from Tracked, without a budget
-    const ServedTable* former = nullptr;  // the incarnation that it replaces; null = none
-    uint64_t bytes = 0;                   // from Divide
-    std::string hot_keys_path{};          // [[model.table]] l1_hot_keys
+    std::shared_ptr<LiveTable> table;   // from Tracked, without a budget
+    const LiveTable* former = nullptr;  // the incarnation that it replaces; null = none
+    uint64_t bytes = 0;                 // from Divide
+    std::string hot_keys_path{};        // [[model.table]] l1_hot_keys
   };
   // Opens the table in every cache and fills it: now, or when enough memory is free.
   void Adopt(const Adoption& adoption);
@@ -89,7 +89,7 @@ class DeviceLevel {
  private:
   // A table that waits for memory in one cache.
   struct PendingTable {
-    std::weak_ptr<ServedTable> table;
+    std::weak_ptr<LiveTable> table;
     size_t cache = 0;
     uint64_t bytes = 0;
     std::vector<Key> keys{};  // to fill it with
@@ -110,12 +110,12 @@ class DeviceLevel {
   absl::Status Open(bool is_server, const DeviceCacheFactory& factory);
   // Falls back to fewer calls if memory is short and l1.calls_max is 0.
   absl::Status MakeCache(const DeviceCacheFactory& factory, int device, size_t calls_max);
-  absl::Status Attach(ServedTable& table, size_t cache, uint64_t bytes);
+  absl::Status Attach(LiveTable& table, size_t cache, uint64_t bytes);
   std::vector<Key> KeysFor(const Adoption& adoption, size_t cache) const;
-  bool MayFill(const ServedTable& table) const;
-  void Fill(ServedTable& table, size_t cache, std::span<const Key> keys) const;
-  void Preload(ServedTable& table, size_t cache, uint64_t bytes) const;
-  void Forget(const ServedTable* table);
+  bool MayFill(const LiveTable& table) const;
+  void Fill(LiveTable& table, size_t cache, std::span<const Key> keys) const;
+  void Preload(LiveTable& table, size_t cache, uint64_t bytes) const;
+  void Forget(const LiveTable* table);
   void PostAttach();
   void AttachPending();
 
@@ -129,7 +129,7 @@ class DeviceLevel {
   AttachTask attach_task_{*this};
   mutable Mutex mutex_;
   // Budgets of the tables that exist.
-  std::map<const ServedTable*, uint64_t> granted_ HPS_GUARDED_BY(mutex_);
+  std::map<const LiveTable*, uint64_t> granted_ HPS_GUARDED_BY(mutex_);
   std::vector<PendingTable> pending_ HPS_GUARDED_BY(mutex_);
   std::unique_ptr<WorkerPool> executor_;  // null without a device; declared last, so it ends first
 };

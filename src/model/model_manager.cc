@@ -51,22 +51,28 @@ absl::StatusOr<std::unique_ptr<LookupSession>> MakeSession(const StoreModelManag
 
 class PinnedModel final : public LoadedModel {
  public:
-  PinnedModel(ServedModels::Pinned pinned, const StoreModelManager::Parts& parts)
-      : parts_(parts), pinned_(std::move(pinned)) {}
+  PinnedModel(SnapshotPin pin, const StoreModelManager::Parts& parts)
+      : parts_(parts), pin_(std::move(pin)) {
+    for (const auto& table : pin_.snapshot()->tables()) tables_.push_back(table->spec());
+  }
 
-  uint64_t version() const override { return pinned_.version; }
-  std::span<const TableSpec> tables() const override { return pinned_.tables; }
+  uint64_t version() const override { return pin_.snapshot()->version(); }
+  std::span<const TableSpec> tables() const override { return tables_; }
+  bool IsCurrent() const override {
+    return pin_.state()->PinCurrent().snapshot() == pin_.snapshot();
+  }
 
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       const SessionOptions& options) override {
     return MakeSession(parts_, options, [&](const SessionOptions& granted) {
-      return parts_.sessions->NewPinnedSession(pinned_.pin, granted);
+      return parts_.sessions->NewPinnedSession(pin_, granted);
     });
   }
 
  private:
   const StoreModelManager::Parts parts_;  // declared first: its resources outlive the pin
-  const ServedModels::Pinned pinned_;
+  const SnapshotPin pin_;
+  std::vector<TableSpec> tables_;
 };
 
 // Describes the first one; the log has all of them.
@@ -99,6 +105,7 @@ absl::Status FirstError(const absl::StatusOr<ServedModels::ModelErrors>& errors)
 // An import that cannot be committed does not prevent serving the current tables; the next Load
 // reports it. It is returned here only if a model is not loaded because of it, or none is.
 absl::Status StoreModelManager::LoadAll() {
+  if (parts_.stream != nullptr) parts_.stream->AwaitReady();
   const absl::Status refreshed = parts_.durable->Refresh().status();
   HPS_RETURN_IF_ERROR(FirstError(parts_.models->Switch(ServedModels::Missing::kIgnored)));
   if (refreshed.ok()) return refreshed;
@@ -142,9 +149,14 @@ absl::Status StoreModelManager::Unload(const std::string& model,
                    "' is unloaded, but running lookups or open handles still hold its memory")));
 }
 
+absl::Status StoreModelManager::RefreshLevel1(const std::string& model,
+                                              std::chrono::nanoseconds timeout) {
+  return parts_.updates->RefreshModel(model, DeadlineAfter(RealClock(), timeout));
+}
+
 absl::StatusOr<std::unique_ptr<LoadedModel>> StoreModelManager::Open(const std::string& model) {
-  HPS_ASSIGN_OR_RETURN(ServedModels::Pinned pinned, parts_.models->Pin(model));
-  return std::make_unique<PinnedModel>(std::move(pinned), parts_);
+  HPS_ASSIGN_OR_RETURN(SnapshotPin pin, parts_.models->Pin(model));
+  return std::make_unique<PinnedModel>(std::move(pin), parts_);
 }
 
 absl::StatusOr<std::unique_ptr<LookupSession>> StoreModelManager::NewSession(

@@ -10,6 +10,8 @@
 #include "model/served_models.h"
 #include "query/session_factory.h"
 #include "tier/durable_tier.h"
+#include "update/stream_reader.h"
+#include "update/update_service.h"
 
 namespace hps {
 
@@ -22,7 +24,9 @@ class StoreModelManager final : public ModelManager {
     DeviceLevel* l1 = nullptr;
     SessionFactory* sessions = nullptr;
     ServedModels* models = nullptr;
-    size_t device_keys_max = 0;  // of a session on a device
+    UpdateService* updates = nullptr;
+    StreamReader* stream = nullptr;  // null without an update stream
+    size_t device_keys_max = 0;      // of a session on a device
     std::shared_ptr<void> resources{};
   };
 
@@ -33,7 +37,11 @@ class StoreModelManager final : public ModelManager {
   absl::Status Load(const std::string& model) override;
   absl::Status Unload(const std::string& model, std::chrono::nanoseconds wait_max) override;
   absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const std::string& model) override;
-  void StopPreloading() override { parts_.models->StopPreloading(); }
+  absl::Status RefreshLevel1(const std::string& model, std::chrono::nanoseconds timeout) override;
+  void StopPreloading() override {
+    parts_.models->StopPreloading();
+    if (parts_.stream != nullptr) parts_.stream->StopWaiting();
+  }
   std::vector<int> devices() const override;
 
   // As Store::NewSession.

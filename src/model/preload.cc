@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "serving/current_rows.h"
 
 namespace hps {
 namespace {
@@ -63,7 +64,7 @@ struct Batch {
 };
 
 // Number of rows of a share of the table.
-uint64_t RowsOf(const ServedTable& table, double share) {
+uint64_t RowsOf(const LiveTable& table, double share) {
   const double row_count = static_cast<double>(table.l3().Info().row_count);
   return static_cast<uint64_t>(std::ceil(row_count * share));
 }
@@ -71,7 +72,7 @@ uint64_t RowsOf(const ServedTable& table, double share) {
 // Passes the first `remaining` rows of the table to `insert`, which returns whether there is room
 // for more.
 template <typename Insert>
-absl::Status ScanRows(ServedTable& table, uint64_t remaining, Insert insert) {
+absl::Status ScanRows(LiveTable& table, uint64_t remaining, Insert insert) {
   Batch batch(table.row_bytes());
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<RowCursor> cursor, table.l3().Scan());
   bool has_room = true;
@@ -98,43 +99,18 @@ absl::Status InsertIfAbsent(DeviceCacheTable& l1, const RowBatch& rows, ApplyEpo
 }
 
 // Reads the first `count` keys of the batch from levels 2 and 3, and keeps those that were found.
-absl::StatusOr<size_t> FetchHits(ServedTable& table, Batch& batch, size_t count) {
+absl::StatusOr<size_t> FetchHits(LiveTable& table, Batch& batch, size_t count) {
   const FetchBatch all = {.keys = std::span(batch.keys).first(count),
                           .rows = batch.View(count),
                           .outcomes = std::span(batch.outcomes).first(count),
                           .versions = std::span(batch.versions).first(count)};
-  const bool has_l2 = table.l2() != nullptr && !table.l2_bypass().bypassed();
-  if (!has_l2 || !table.l2()->Fetch(all, WaitMax()).ok()) {
-    HPS_RETURN_IF_ERROR(table.l3().Fetch(all, WaitMax()).status());
-    return batch.KeepHits(count);
-  }
-  Batch missed(batch.row_bytes);
-  size_t missed_count = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (batch.outcomes[i] == FetchOutcome::kMiss) missed.keys[missed_count++] = batch.keys[i];
-  }
-  size_t kept = batch.KeepHits(count);
-  if (missed_count == 0) return kept;
-  HPS_RETURN_IF_ERROR(table.l3()
-                          .Fetch({.keys = std::span(missed.keys).first(missed_count),
-                                  .rows = missed.View(missed_count),
-                                  .outcomes = std::span(missed.outcomes).first(missed_count),
-                                  .versions = std::span(missed.versions).first(missed_count)},
-                                 WaitMax())
-                          .status());
-  missed_count = missed.KeepHits(missed_count);
-  for (size_t i = 0; i < missed_count; ++i, ++kept) {
-    batch.keys[kept] = missed.keys[i];
-    batch.versions[kept] = missed.versions[i];
-    std::memcpy(&batch.rows[kept * batch.row_bytes], &missed.rows[i * batch.row_bytes],
-                batch.row_bytes);
-  }
-  return kept;
+  HPS_RETURN_IF_ERROR(FetchCurrentRows(table, all, WaitMax()));
+  return batch.KeepHits(count);
 }
 
 }  // namespace
 
-absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share,
+absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
                                       const std::function<bool()>& go_on) {
   if (table.l2() == nullptr || share <= 0 || !go_on()) return 0;
   const ApplyEpoch epoch = table.epochs().published();  // before the first row is read
@@ -148,9 +124,10 @@ absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share,
   return inserted;
 }
 
-absl::StatusOr<uint64_t> CopyHotL2Rows(ServedTable& from, ServedTable& to, uint64_t rows_max,
+absl::StatusOr<uint64_t> CopyHotL2Rows(LiveTable& from, LiveTable& to, uint64_t rows_max,
                                        const std::function<bool()>& go_on) {
   if (from.l2() == nullptr || to.l2() == nullptr) return 0;
+  if (from.l2_health().quarantined()) return 0;  // it may lack a change
   const ApplyEpoch epoch = to.epochs().published();
   std::vector<Key> hot(std::min(rows_max, from.l2()->Statistics().entries));
   HPS_ASSIGN_OR_RETURN(const size_t hot_count, from.l2()->HottestKeys(hot, WaitMax()));
@@ -176,7 +153,7 @@ absl::StatusOr<uint64_t> CopyHotL2Rows(ServedTable& from, ServedTable& to, uint6
   return copied;
 }
 
-absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share,
+absl::StatusOr<uint64_t> PreloadDeviceTable(LiveTable& table, size_t cache, double share,
                                             uint64_t rows_that_fit,
                                             const std::function<bool()>& go_on) {
   DeviceCacheTable* const l1 = table.l1(cache);
@@ -196,8 +173,7 @@ absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, do
   return sent;
 }
 
-absl::StatusOr<uint64_t> FillDeviceTable(ServedTable& table, size_t cache,
-                                         std::span<const Key> keys,
+absl::StatusOr<uint64_t> FillDeviceTable(LiveTable& table, size_t cache, std::span<const Key> keys,
                                          const std::function<bool()>& go_on) {
   DeviceCacheTable* const l1 = table.l1(cache);
   HPS_CHECK(l1 != nullptr);
@@ -209,7 +185,8 @@ absl::StatusOr<uint64_t> FillDeviceTable(ServedTable& table, size_t cache,
     std::copy_n(keys.begin() + static_cast<ptrdiff_t>(first), asked, batch.keys.begin());
     HPS_ASSIGN_OR_RETURN(const size_t count, FetchHits(table, batch, asked));
     // Skip rows that were read before an update ended, if the table was attached during it.
-    if (count == 0 || epoch < table.l1_epoch(cache) || table.l1_bypass(cache).bypassed()) continue;
+    if (count == 0 || epoch < table.l1_epoch(cache) || table.l1_health(cache).quarantined())
+      continue;
     HPS_RETURN_IF_ERROR(InsertIfAbsent(*l1, batch.Rows(count), epoch));
     sent += count;
   }

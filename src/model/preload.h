@@ -10,33 +10,32 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "query/snapshot/served_table.h"
+#include "serving/live_table.h"
 
 namespace hps {
 
 // Inserts the first `share` of the table's rows in key order into level 2, and stops when the level
 // begins to evict. Returns the number of rows.
 // Errors: DATA_LOSS (a damaged row; earlier rows stay), those of LossyTable::Insert.
-absl::StatusOr<uint64_t> PreloadTable(ServedTable& table, double share,
+absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
                                       const std::function<bool()>& go_on);
 
 // Copies the hottest rows of `from`'s level 2, at most `rows_max`, to the empty level 2 of `to`.
 // Returns the number of rows. REQUIRES: both are the same incarnation, and no row changes during
 // the call. Errors: those of LossyTable; rows copied before stay.
-absl::StatusOr<uint64_t> CopyHotL2Rows(ServedTable& from, ServedTable& to, uint64_t rows_max,
+absl::StatusOr<uint64_t> CopyHotL2Rows(LiveTable& from, LiveTable& to, uint64_t rows_max,
                                        const std::function<bool()>& go_on);
 
 // As PreloadTable, for level 1 in the cache number `cache`, to which the table is attached. Rows
 // that are there stay; the total is at most `rows_that_fit`. Returns the number of rows sent.
 // Errors: DATA_LOSS, DEADLINE_EXCEEDED (the device), those of DeviceCacheTable::InsertIfAbsent.
-absl::StatusOr<uint64_t> PreloadDeviceTable(ServedTable& table, size_t cache, double share,
+absl::StatusOr<uint64_t> PreloadDeviceTable(LiveTable& table, size_t cache, double share,
                                             uint64_t rows_that_fit,
                                             const std::function<bool()>& go_on);
 
 // Reads the rows of `keys` from levels 2 and 3 and sends them to level 1, batch by batch. Returns
 // the number of rows. Errors: as above, those of DurableTable::Fetch.
-absl::StatusOr<uint64_t> FillDeviceTable(ServedTable& table, size_t cache,
-                                         std::span<const Key> keys,
+absl::StatusOr<uint64_t> FillDeviceTable(LiveTable& table, size_t cache, std::span<const Key> keys,
                                          const std::function<bool()>& go_on);
 
 }  // namespace hps

@@ -100,11 +100,10 @@ absl::StatusOr<std::vector<ServedModels::DesiredModel>> ServedModels::DesiredMod
 // The models outside `scope`, with their current tables.
 std::vector<ServedModels::ModelBuild> ServedModels::UnchangedModels(const Scope& scope) {
   std::vector<ModelBuild> kept;
-  MutexLock lock(mutex_);
-  for (const auto& [name, state] : models_) {
-    if (scope.Has(name)) continue;
-    ModelBuild& model = kept.emplace_back(ModelBuild{.model = name});
-    for (const std::shared_ptr<ServedTable>& table : state->Tables())
+  for (const LiveModel* live : parts_.registry->models()) {
+    if (scope.Has(live->name())) continue;
+    ModelBuild& model = kept.emplace_back(ModelBuild{.model = live->name()});
+    for (const std::shared_ptr<LiveTable>& table : live->Tables())
       model.tables.push_back({.served = table, .l2_bytes = l2_bytes_[table->spec().name]});
   }
   return kept;
@@ -217,11 +216,12 @@ std::vector<ServedModels::ModelBuild> ServedModels::EmptiedModels(
     const Scope& scope, const std::vector<DesiredModel>& desired) const {
   std::vector<ModelBuild> emptied;
   MutexLock lock(mutex_);
-  for (const auto& [name, state] : models_) {
+  for (const LiveModel* live : parts_.registry->models()) {
+    const std::string& name = live->name();
     const bool is_wanted =
         std::any_of(desired.begin(), desired.end(),
-                    [&, &name = name](const DesiredModel& model) { return model.model == name; });
-    if (is_wanted || !scope.Has(name) || state->Tables().empty()) continue;
+                    [&](const DesiredModel& model) { return model.model == name; });
+    if (is_wanted || !scope.Has(name) || live->Tables().empty()) continue;
     emptied.push_back(
         {.model = name, .tables = {}, .changed = true, .unload = unloaded_.contains(name)});
   }
@@ -229,13 +229,13 @@ std::vector<ServedModels::ModelBuild> ServedModels::EmptiedModels(
 }
 
 absl::StatusOr<ServedModels::ModelBuild> ServedModels::PinModel(const DesiredModel& desired) {
-  const ModelState* state = FindModel(desired.model);
+  const LiveModel* state = parts_.registry->Find(desired.model);
   ModelBuild building = {.model = desired.model, .version = 1};
   building.changed = state == nullptr || state->Tables().size() != desired.tables.size();
   for (const TableInfo& info : desired.tables) {
     TableBuild& table = building.tables.emplace_back();
     building.version = std::max(building.version, info.model_version);
-    std::shared_ptr<ServedTable> served =
+    std::shared_ptr<LiveTable> served =
         state == nullptr ? nullptr : state->CurrentTable(info.spec.name);
     if (served != nullptr && served->incarnation() == info.incarnation &&
         served->l3().IsCurrent()) {
@@ -278,16 +278,16 @@ std::unique_ptr<LossyTable> ServedModels::OpenL2(TableBuild& table) const {
   return nullptr;
 }
 
-absl::StatusOr<std::shared_ptr<ServedTable>> ServedModels::MakeServed(TableBuild& table) const {
-  ServedTable::Parts parts;
+absl::StatusOr<std::shared_ptr<LiveTable>> ServedModels::MakeServed(TableBuild& table) const {
+  LiveTable::Parts parts;
   parts.hit_rate_threshold = parts_.config->lookup.hit_rate_threshold;
   parts.l2 = OpenL2(table);
   parts.l3 = std::move(table.l3);
-  HPS_ASSIGN_OR_RETURN(std::shared_ptr<ServedTable> served, ServedTable::Create(std::move(parts)));
+  HPS_ASSIGN_OR_RETURN(std::shared_ptr<LiveTable> served, LiveTable::Create(std::move(parts)));
   return parts_.l1 == nullptr ? served : parts_.l1->Tracked(std::move(served));
 }
 
-void ServedModels::Preload(ServedTable& table) const {
+void ServedModels::Preload(LiveTable& table) const {
   const absl::StatusOr<uint64_t> rows =
       PreloadTable(table, parts_.config->l2.preload, [this] { return MayPreload(); });
   if (rows.ok()) return;
@@ -301,7 +301,7 @@ void ServedModels::StopPreloading() {
   if (parts_.l1 != nullptr) parts_.l1->StopFilling();
 }
 
-bool ServedModels::CopyHotRows(ServedTable& from, const TableBuild& to) const {
+bool ServedModels::CopyHotRows(LiveTable& from, const TableBuild& to) const {
   const uint64_t rows = RowsThatFit(to.l2_bytes, to.served->row_bytes(), parts_.l2->bytes_for);
   const absl::StatusOr<uint64_t> carried =
       CopyHotL2Rows(from, *to.served, rows, [this] { return MayPreload(); });
@@ -314,9 +314,8 @@ bool ServedModels::CopyHotRows(ServedTable& from, const TableBuild& to) const {
 void ServedModels::AdoptL1(const TableBuild& table) const {
   if (parts_.l1 == nullptr || table.l1_bytes == 0) return;
   const std::string& name = table.served->spec().name;
-  const ModelState* state = FindModel(ModelOf(name));
-  const std::shared_ptr<ServedTable> former =
-      state == nullptr ? nullptr : state->CurrentTable(name);
+  const LiveModel* state = parts_.registry->Find(ModelOf(name));
+  const std::shared_ptr<LiveTable> former = state == nullptr ? nullptr : state->CurrentTable(name);
   const TableConfig* overrides = OverrideOf(name);
   parts_.l1->Adopt({.table = table.served,
                     .former = former == table.served ? nullptr : former.get(),
@@ -326,24 +325,25 @@ void ServedModels::AdoptL1(const TableBuild& table) const {
 
 // Creates and fills the caches of a model's new tables, then switches the model to its tables.
 absl::Status ServedModels::Serve(ModelBuild& building) {
+  HPS_ASSIGN_OR_RETURN(
+      const SwitchLease lease,
+      parts_.registry->BlockWriters(building.model, DeadlineAfter(RealClock(), kWriterWaitMax)));
   ClampL2(building);
-  std::vector<std::shared_ptr<ServedTable>> tables;
+  std::vector<std::shared_ptr<LiveTable>> tables;
   for (TableBuild& table : building.tables) {
     if (table.l3 != nullptr) {
-      const std::shared_ptr<ServedTable> resized = std::move(table.served);
+      const std::shared_ptr<LiveTable> resized = std::move(table.served);
       HPS_ASSIGN_OR_RETURN(table.served, MakeServed(table));
       if (resized == nullptr || !CopyHotRows(*resized, table)) Preload(*table.served);
     }
     AdoptL1(table);
     tables.push_back(table.served);
   }
-  ModelState& state = FindOrAddModel(building.model);
+  LiveModel& state = parts_.registry->FindOrAdd(building.model);
   if (building.unload) {
     state.Unload();
   } else {
-    HPS_RETURN_IF_ERROR(state.Publish(std::move(tables)));
-    MutexLock lock(mutex_);
-    if (building.version != 0) versions_[building.model] = building.version;
+    HPS_RETURN_IF_ERROR(state.Publish(std::move(tables), building.version));
   }
   std::erase_if(l2_bytes_,
                 [&](const auto& entry) { return ModelOf(entry.first) == building.model; });
@@ -352,23 +352,8 @@ absl::Status ServedModels::Serve(ModelBuild& building) {
   return absl::OkStatus();
 }
 
-ModelState* ServedModels::FindModel(const std::string& model) const {
-  MutexLock lock(mutex_);
-  const auto found = models_.find(model);
-  return found == models_.end() ? nullptr : found->second.get();
-}
-
-ModelState& ServedModels::FindOrAddModel(const std::string& model) {
-  MutexLock lock(mutex_);
-  std::unique_ptr<ModelState>& state = models_[model];
-  if (state == nullptr) {
-    state = std::make_unique<ModelState>(model, parts_.sessions->epoch_domain(), *parts_.reclaim);
-  }
-  return *state;
-}
-
-absl::StatusOr<ModelState*> ServedModels::LoadedState(const std::string& model) {
-  ModelState* state = FindModel(model);
+absl::StatusOr<LiveModel*> ServedModels::LoadedModel(const std::string& model) {
+  LiveModel* state = parts_.registry->Find(model);
   if (state != nullptr && !state->Tables().empty()) return state;
   {
     MutexLock lock(mutex_);
@@ -389,22 +374,17 @@ absl::StatusOr<ModelState*> ServedModels::LoadedState(const std::string& model) 
 
 absl::StatusOr<std::unique_ptr<LookupSession>> ServedModels::NewSession(
     const std::string& model, const SessionOptions& options) {
-  HPS_ASSIGN_OR_RETURN(ModelState* const state, LoadedState(model));
+  HPS_ASSIGN_OR_RETURN(LiveModel* const state, LoadedModel(model));
   return parts_.sessions->NewSession(*state, options);
 }
 
-absl::StatusOr<ServedModels::Pinned> ServedModels::Pin(const std::string& model) {
-  MutexLock change(change_mutex_);  // the version must match the tables
-  HPS_ASSIGN_OR_RETURN(ModelState* const state, LoadedState(model));
-  Pinned pinned{.pin = state->PinCurrent()};
-  for (const auto& table : pinned.pin.snapshot()->tables()) pinned.tables.push_back(table->spec());
-  MutexLock lock(mutex_);
-  pinned.version = versions_[model];
-  return pinned;
+absl::StatusOr<SnapshotPin> ServedModels::Pin(const std::string& model) {
+  HPS_ASSIGN_OR_RETURN(LiveModel* const live, LoadedModel(model));
+  return live->PinCurrent();
 }
 
 bool ServedModels::AwaitReclaimed(const std::string& model, Deadline deadline) {
-  ModelState* const state = FindModel(model);
+  LiveModel* const state = parts_.registry->Find(model);
   return state == nullptr || state->AwaitReclaimed(deadline);
 }
 
@@ -422,8 +402,7 @@ std::vector<std::string> ServedModels::KnownModels(
     const std::map<std::string, bool>& stored) const {
   std::set<std::string> names;
   for (const auto& [name, has_tables] : stored) names.insert(name);
-  MutexLock lock(mutex_);
-  for (const auto& [name, state] : models_) names.insert(name);
+  for (const LiveModel* live : parts_.registry->models()) names.insert(live->name());
   return {names.begin(), names.end()};
 }
 
@@ -433,19 +412,18 @@ std::vector<ModelInfo> ServedModels::List() const {
   for (std::string& name : KnownModels(stored)) list.push_back({.name = std::move(name)});
   MutexLock lock(mutex_);
   for (ModelInfo& model : list) {
-    const auto version = versions_.find(model.name);
-    if (version != versions_.end()) model.version = version->second;
+    const LiveModel* const live = parts_.registry->Find(model.name);
+    if (live != nullptr) model.version = live->version();
     const auto failed = errors_.find(model.name);
     if (failed != errors_.end()) model.load_status = failed->second;
-    const auto state = models_.find(model.name);
-    if (state != models_.end() && !state->second->Tables().empty()) {
+    if (live != nullptr && !live->Tables().empty()) {
       model.condition = ModelCondition::kLoaded;
     } else if (unloaded_.contains(model.name)) {
       model.condition = ModelCondition::kUnloaded;
     } else if (failed != errors_.end()) {
       model.condition = ModelCondition::kFailed;
     } else if (const auto found = stored.find(model.name);
-               state != models_.end() && (found == stored.end() || !found->second)) {
+               live != nullptr && (found == stored.end() || !found->second)) {
       model.condition = ModelCondition::kDropped;
     }
   }
@@ -453,16 +431,15 @@ std::vector<ModelInfo> ServedModels::List() const {
 }
 
 bool ServedModels::HasTables() const {
-  MutexLock lock(mutex_);
-  return std::any_of(models_.begin(), models_.end(),
-                     [](const auto& model) { return !model.second->Tables().empty(); });
+  const std::vector<LiveModel*> models = parts_.registry->models();
+  return std::any_of(models.begin(), models.end(),
+                     [](const LiveModel* model) { return !model->Tables().empty(); });
 }
 
 std::vector<TableStatistics> ServedModels::Statistics() const {
-  MutexLock lock(mutex_);
   std::vector<TableStatistics> all;
-  for (const auto& [name, state] : models_) {
-    std::vector<TableStatistics> tables = state->Statistics();
+  for (const LiveModel* live : parts_.registry->models()) {
+    std::vector<TableStatistics> tables = live->Statistics();
     std::move(tables.begin(), tables.end(), std::back_inserter(all));
   }
   return all;

@@ -8,8 +8,9 @@
 //
 // Running lookups finish on the tables that they started with. A table whose incarnation and
 // budgets are unchanged keeps its caches and their rows. During a switch, level 2 may hold the rows
-// of the old and the new tables together. A table whose budget shrinks is re-created in the same
-// incarnation, so no table may be written during a switch.
+// of the old and the new tables together. A table whose budget changes is re-created in the same
+// incarnation. A switch waits for running changes of the model's tables, for kWriterWaitMax, and
+// keeps writers out until it has ended (serving/model_registry.h).
 //
 // Thread-safe.
 #pragma once
@@ -33,7 +34,7 @@
 #include "model/device_level.h"
 #include "model/tier_factory.h"
 #include "query/session_factory.h"
-#include "query/snapshot/model_state.h"
+#include "serving/model_registry.h"
 #include "tier/durable_tier.h"
 
 namespace hps {
@@ -48,8 +49,11 @@ class ServedModels {
     const L2Tier* l2 = nullptr;
     DeviceLevel* l1 = nullptr;  // null: no level 1
     SessionFactory* sessions = nullptr;
-    Executor* reclaim = nullptr;
+    ModelRegistry* registry = nullptr;
   };
+
+  // How long a switch waits for a change that is being applied.
+  static constexpr Duration kWriterWaitMax = std::chrono::seconds(5);
 
   explicit ServedModels(const Parts& parts) : parts_(parts) {}
   ServedModels(const ServedModels&) = delete;
@@ -61,8 +65,8 @@ class ServedModels {
   using ModelErrors = std::map<std::string, absl::Status>;
 
   // Switches every model to the store's current tables, each in one step. Returns the models that
-  // could not switch: UNAVAILABLE (the tables keep changing), RESOURCE_EXHAUSTED (too many tables),
-  // errors of DurableStore::OpenTable.
+  // could not switch: UNAVAILABLE (the tables keep changing, or a change of one did not end in
+  // time), RESOURCE_EXHAUSTED (too many tables), errors of DurableStore::OpenTable.
   // Errors: those of DurableStore::Tables, NOT_FOUND (see Missing); no model has switched then.
   absl::StatusOr<ModelErrors> Switch(Missing missing);
 
@@ -76,14 +80,8 @@ class ServedModels {
 
   std::vector<ModelInfo> List() const;
 
-  // A model's current version.
-  struct Pinned {
-    SnapshotPin pin;
-    uint64_t version = 0;
-    std::vector<TableSpec> tables{};
-  };
-  // Errors: those of NewSession.
-  absl::StatusOr<Pinned> Pin(const std::string& model);
+  // Pins the model's current snapshot. Errors: those of NewSession.
+  absl::StatusOr<SnapshotPin> Pin(const std::string& model);
 
   // Ends and disables preloading.
   void StopPreloading();
@@ -115,7 +113,7 @@ class ServedModels {
   // A table of a model's next version.
   struct TableBuild {
     std::unique_ptr<DurableTable> l3;  // null if the live table `served` is kept
-    std::shared_ptr<ServedTable> served;
+    std::shared_ptr<LiveTable> served;
     uint64_t l2_bytes = 0;
     uint64_t l1_bytes = 0;  // on each device; 0 if the table is in level 1 already
 
@@ -140,7 +138,7 @@ class ServedModels {
   absl::StatusOr<ModelErrors> SwitchIn(const Scope& scope) HPS_REQUIRES(change_mutex_);
   std::map<std::string, bool> StoredModels() const;
   std::vector<std::string> KnownModels(const std::map<std::string, bool>& stored) const;
-  absl::StatusOr<ModelState*> LoadedState(const std::string& model);
+  absl::StatusOr<LiveModel*> LoadedModel(const std::string& model);
   absl::StatusOr<std::vector<DesiredModel>> DesiredModels(Missing missing) const;
   absl::StatusOr<std::vector<DesiredModel>> DesiredModelsIn(const Scope& scope) const;
   std::vector<ModelBuild> UnchangedModels(const Scope& scope) HPS_REQUIRES(change_mutex_);
@@ -164,14 +162,12 @@ class ServedModels {
   void ClampL2(ModelBuild& model) const HPS_REQUIRES(change_mutex_);
   absl::Status Serve(ModelBuild& building) HPS_REQUIRES(change_mutex_);
   std::unique_ptr<LossyTable> OpenL2(TableBuild& table) const;
-  absl::StatusOr<std::shared_ptr<ServedTable>> MakeServed(TableBuild& table) const;
+  absl::StatusOr<std::shared_ptr<LiveTable>> MakeServed(TableBuild& table) const;
   bool MayPreload() const { return !stop_preloading_.load(std::memory_order_relaxed); }
-  void Preload(ServedTable& table) const;
+  void Preload(LiveTable& table) const;
   // Copies the hottest rows that fit to the level 2 of a re-created table. False if there are none.
-  bool CopyHotRows(ServedTable& from, const TableBuild& to) const;
+  bool CopyHotRows(LiveTable& from, const TableBuild& to) const;
   void AdoptL1(const TableBuild& table) const;
-  ModelState* FindModel(const std::string& model) const;
-  ModelState& FindOrAddModel(const std::string& model);
   const TableConfig* OverrideOf(const std::string& table) const;
 
   const Parts parts_;
@@ -180,11 +176,8 @@ class ServedModels {
   // Level 2 budgets of the live tables.
   std::map<std::string, uint64_t> l2_bytes_ HPS_GUARDED_BY(change_mutex_);
   mutable Mutex mutex_;
-  // Entries are never removed: a model without tables has an empty snapshot.
-  std::map<std::string, std::unique_ptr<ModelState>> models_ HPS_GUARDED_BY(mutex_);
   ModelErrors errors_ HPS_GUARDED_BY(mutex_);  // of each model's last switch
   std::set<std::string> unloaded_ HPS_GUARDED_BY(mutex_);
-  std::map<std::string, uint64_t> versions_ HPS_GUARDED_BY(mutex_);
 };
 
 }  // namespace hps

@@ -65,10 +65,10 @@ void ServedModels::DivideL2(std::vector<ModelBuild>& models) {
 void ServedModels::DivideL1(std::vector<ModelBuild>& models) const {
   if (parts_.l1 == nullptr) return;
   std::vector<DeviceLevel::Demand> demands;
-  std::vector<std::shared_ptr<ServedTable>> replaced;
+  std::vector<std::shared_ptr<LiveTable>> replaced;
   for (ModelBuild& model : models) {
-    if (const ModelState* state = FindModel(model.model)) {
-      for (std::shared_ptr<ServedTable>& table : state->Tables())
+    if (const LiveModel* state = parts_.registry->Find(model.model)) {
+      for (std::shared_ptr<LiveTable>& table : state->Tables())
         replaced.push_back(std::move(table));
     }
     for (const TableBuild& table : model.tables) {
@@ -84,7 +84,7 @@ void ServedModels::DivideL1(std::vector<ModelBuild>& models) const {
       }
     }
   }
-  std::vector<const ServedTable*> replaced_tables;
+  std::vector<const LiveTable*> replaced_tables;
   for (const auto& table : replaced) replaced_tables.push_back(table.get());
   const std::vector<uint64_t> parts = parts_.l1->Divide(demands, replaced_tables);
   size_t next = 0;

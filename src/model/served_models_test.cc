@@ -72,6 +72,9 @@ class TestStore final : public DurableStore {
   }
   absl::StatusOr<bool> Refresh() override { return false; }
   std::vector<RejectedImport> TakeRejectedImports(const std::string&) override { return {}; }
+  absl::StatusOr<uint64_t> Snapshot(const std::string&) override {
+    return absl::UnimplementedError("Snapshot");
+  }
   absl::Status Sync() override { return absl::OkStatus(); }
   DurableStatistics Statistics() const override { return {}; }
 
@@ -111,11 +114,12 @@ class ServedModelsTest : public ::testing::Test {
     options.fetch_executor = &executor_;
     options.promote_executor = &executor_;
     sessions_ = *SessionFactory::Create(options);
+    registry_ = std::make_unique<ModelRegistry>(sessions_->epoch_domain(), executor_);
     models_ = std::make_unique<ServedModels>(ServedModels::Parts{.config = &config_,
                                                                  .durable = &store_,
                                                                  .l2 = &l2_,
                                                                  .sessions = sessions_.get(),
-                                                                 .reclaim = &executor_});
+                                                                 .registry = registry_.get()});
   }
   ~ServedModelsTest() override { executor_.executor.RunAll(); }
 
@@ -145,6 +149,7 @@ class ServedModelsTest : public ::testing::Test {
   L2Tier l2_;
   CountingExecutor executor_;
   std::unique_ptr<SessionFactory> sessions_;
+  std::unique_ptr<ModelRegistry> registry_;
   std::unique_ptr<ServedModels> models_;
 };
 

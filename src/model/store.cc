@@ -9,6 +9,7 @@
 #include "base/executor.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 #include "import/export.h"
 #include "import/import.h"
 #include "import/import_plan.h"
@@ -17,10 +18,13 @@
 #include "model/open_store.h"
 #include "model/served_models.h"
 #include "model/tier_factory.h"
+#include "model/update_stream.h"
 #include "query/session_factory.h"
+#include "serving/model_registry.h"
 #include "tier/table_payload.h"
 #include "types/names.h"
 #include "types/row_convert.h"
+#include "update/update_service.h"
 
 namespace hps {
 namespace {
@@ -29,7 +33,8 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
   return {.spill_directory = config.store.path,
           .memory_bytes_max = request.memory_bytes_max,
           .threads = request.threads,
-          .progress = request.progress};
+          .progress = request.progress,
+          .update_start = request.update_start};
 }
 
 // Adds the source files of the table that the error is about, if it is about one table.
@@ -88,9 +93,12 @@ struct StoreResources {
   L2Tier l2;
   std::unique_ptr<DeviceLevel> l1;
   std::unique_ptr<SessionFactory> sessions;
+  std::unique_ptr<ModelRegistry> registry;
   std::unique_ptr<ServedModels> models;
   std::unique_ptr<WorkerPool> promote_executor;
   std::unique_ptr<WorkerPool> fetch_executor;
+  std::unique_ptr<UpdateService> updates;
+  std::unique_ptr<StreamReader> stream;  // null without brokers
 };
 
 class OpenedStore final : public Store {
@@ -107,11 +115,12 @@ class OpenedStore final : public Store {
                   .l1 = resources_->l1.get(),
                   .sessions = resources_->sessions.get(),
                   .models = resources_->models.get(),
+                  .updates = resources_->updates.get(),
+                  .stream = resources_->stream.get(),
                   .device_keys_max = resources_->config.l1.call_keys_max,
                   .resources = resources_}) {}
 
   absl::StatusOr<std::vector<TableInfo>> Tables() const override { return durable_.Tables(); }
-  uint32_t format_version() const override { return DurableFormatVersion(); }
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       const std::string& model, const SessionOptions& options) override {
     return manager_.NewSession(model, options);
@@ -119,6 +128,10 @@ class OpenedStore final : public Store {
   absl::StatusOr<ImportReport> Import(const ImportRequest& request) override;
   absl::StatusOr<ExportReport> Export(const ExportRequest& request) override;
   absl::Status Drop(const std::string& table) override;
+  absl::Status Apply(const TableUpdate& update, std::chrono::nanoseconds timeout) override;
+  absl::StatusOr<uint64_t> Snapshot(const std::string& name) override {
+    return durable_.Snapshot(name);
+  }
   absl::Status DrainPromotions(std::chrono::nanoseconds timeout) override {
     return resources_->sessions->DrainPromotions(timeout);
   }
@@ -135,7 +148,8 @@ class OpenedStore final : public Store {
 
 absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, StoreResources& store) {
   const Config& config = store.config;
-  HPS_ASSIGN_OR_RETURN(store.durable, OpenDurableStore(config.store, mode, StoreRole::kServer));
+  const StoreRole role = mode == OpenMode::kMaintain ? StoreRole::kCommand : StoreRole::kServer;
+  HPS_ASSIGN_OR_RETURN(store.durable, OpenDurableStore(config.store, mode, role));
   store.l2 = MakeL2Tier(config.l2);
   HPS_ASSIGN_OR_RETURN(store.l1, DeviceLevel::Create(config, mode == OpenMode::kServe, devices));
   HPS_ASSIGN_OR_RETURN(store.promote_executor,
@@ -148,17 +162,24 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, StoreR
                                                .caches = store.l1->caches(),
                                                .timeout = config.lookup.timeout,
                                                .helper_spin = config.threads.helper_spin}));
+  store.registry =
+      std::make_unique<ModelRegistry>(store.sessions->epoch_domain(), *store.promote_executor);
   store.models =
       std::make_unique<ServedModels>(ServedModels::Parts{.config = &config,
                                                          .durable = store.durable.get(),
                                                          .l2 = &store.l2,
                                                          .l1 = store.l1.get(),
                                                          .sessions = store.sessions.get(),
-                                                         .reclaim = store.promote_executor.get()});
+                                                         .registry = store.registry.get()});
+  HPS_ASSIGN_OR_RETURN(store.updates,
+                       UpdateService::Create({.registry = store.registry.get(),
+                                              .store = store.durable.get(),
+                                              .refresh_interval = config.update.refresh_interval}));
   return absl::OkStatus();
 }
 
 absl::Status LoadModels(OpenMode mode, ServedModels& models) {
+  if (mode == OpenMode::kMaintain) return absl::OkStatus();
   if (mode == OpenMode::kServe) return models.CheckConfigured();
   // A store that is being created lacks the configured tables until its first import.
   const auto errors = models.Switch(mode == OpenMode::kCreate ? ServedModels::Missing::kIgnored
@@ -175,6 +196,10 @@ absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, O
   resources->config = config;
   HPS_RETURN_IF_ERROR(OpenLevels(mode, devices, *resources));
   HPS_RETURN_IF_ERROR(LoadModels(mode, *resources->models));
+  if (mode != OpenMode::kReadOnly && mode != OpenMode::kMaintain) {
+    HPS_ASSIGN_OR_RETURN(resources->stream,
+                         StartUpdateStream(config, *resources->updates, *resources->durable));
+  }
   return std::make_unique<OpenedStore>(std::move(resources));
 }
 
@@ -202,10 +227,29 @@ absl::Status OpenedStore::Drop(const std::string& table) {
                        models_.Switch(ServedModels::Missing::kIgnored));
 }
 
+absl::Status OpenedStore::Apply(const TableUpdate& update, std::chrono::nanoseconds timeout) {
+  HPS_RETURN_IF_ERROR(ValidateTableName(update.table));
+  const size_t bytes = update.is_delete ? update.keys.size_bytes() : update.rows.size();
+  if (bytes > kUpdateBytesMax) {
+    return Public(absl::InvalidArgumentError(
+        absl::StrCat("table '", update.table, "': a change of ", bytes, " bytes, at most ",
+                     kUpdateBytesMax, " are taken: split it")));
+  }
+  return resources_->updates->Apply(update.table,
+                                    {.dim = update.dim,
+                                     .dtype = update.dtype,
+                                     .keys = update.keys,
+                                     .rows = update.rows,
+                                     .is_delete = update.is_delete},
+                                    DeadlineAfter(RealClock(), timeout));
+}
+
 StoreStatistics OpenedStore::Statistics() const {
   StoreStatistics statistics;
   resources_->sessions->AddStatistics(&statistics);
   statistics.l3 = durable_.Statistics();
+  statistics.updates = resources_->updates->Statistics();
+  if (resources_->stream != nullptr) statistics.updates.stream = resources_->stream->Statistics();
   statistics.tables = models_.Statistics();
   resources_->l1->NameDevices(statistics.tables);
   return statistics;
@@ -220,6 +264,12 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const Config& config, OpenMod
 absl::StatusOr<std::unique_ptr<Store>> OpenStore(const Config& config, OpenMode mode,
                                                  const DeviceCacheFactory& devices) {
   return OpenedStore::Open(config, mode, devices);
+}
+
+uint32_t Store::format_version() const { return DurableFormatVersion(); }
+
+absl::StatusOr<bool> ServerHasStore(const Config& config) {
+  return ServerHasDurableStore(config.store);
 }
 
 absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request) {

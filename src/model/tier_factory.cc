@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "l2_memory/memory_tier.h"
+#include "l3_rocksdb/files/owner_lock.h"
 #include "l3_rocksdb/import/hugectr_store.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
@@ -25,6 +26,10 @@ RocksStoreOptions OptionsOf(const StoreConfig& config, OpenMode mode, StoreRole 
 absl::StatusOr<std::unique_ptr<DurableStore>> OpenDurableStore(const StoreConfig& config,
                                                                OpenMode mode, StoreRole role) {
   return OpenRocksStore(OptionsOf(config, mode, role));
+}
+
+absl::StatusOr<bool> ServerHasDurableStore(const StoreConfig& config) {
+  return OwnerLock::ServerHasStore(config.path);
 }
 
 absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig& config,

@@ -27,6 +27,9 @@ enum class StoreRole { kCommand, kServer };
 absl::StatusOr<std::unique_ptr<DurableStore>> OpenDurableStore(const StoreConfig& config,
                                                                OpenMode mode, StoreRole role);
 
+// Errors: those of ServerHasStore (hps/store.h).
+absl::StatusOr<bool> ServerHasDurableStore(const StoreConfig& config);
+
 // Starts an import into a store that may not exist yet or that a server may have open.
 // Errors: those of DurableStore::BeginImport.
 absl::StatusOr<std::unique_ptr<BulkImport>> StageDurableImport(const StoreConfig& config,

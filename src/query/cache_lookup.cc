@@ -67,7 +67,7 @@ void CacheLookup::MakeRequests(std::span<QueryLookup> queries, MemorySpace space
   requests_.clear();
   std::byte* native = native_rows_.Get(native_bytes);
   for (const QueryLookup& query : queries) {
-    const ServedTable& table = *query.table->table;
+    const LiveTable& table = *query.table->table;
     const bool has_l1 = query.table->top == TableLookup::Top::kL1;
     DeviceCacheQuery request = {.table = has_l1 ? table.l1(cache_index_) : nullptr,
                                 .space = space,
@@ -240,7 +240,7 @@ absl::Status CacheLookup::Finish(std::span<QueryLookup> queries, Deadline deadli
 void CacheLookup::ProlongBypasses(std::span<QueryLookup> queries) {
   for (size_t i = 0; i < queries.size(); ++i) {
     if (requests_[i].table == nullptr)
-      queries[i].table->table->l1_bypass(cache_index_).Quarantine();
+      queries[i].table->table->l1_health(cache_index_).Quarantine();
   }
 }
 

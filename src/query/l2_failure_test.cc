@@ -40,7 +40,7 @@ TEST_F(L2FailureTest, AnL2ThatHangsLeavesL3TimeToAnswer) {
     EXPECT_EQ(world_.executor().clock().Now() - before, waited);
     EXPECT_EQ(world_.statistics().tables[0].l2.errors, 1);
     EXPECT_EQ(world_.statistics().tables[0].l2.errors_by_code[kLate], 1);
-    EXPECT_TRUE(a.served->l2_bypass().bypassed());
+    EXPECT_TRUE(a.served->l2_health().quarantined());
   }
   a.served->epochs().Publish(open);
 }
@@ -60,7 +60,7 @@ TEST_F(L2FailureTest, AnL2ThatHangsIsProbedOnceASecondWithoutUpdates) {
     EXPECT_EQ(world_.executor().clock().Now() - before, waited);
     EXPECT_EQ(world_.statistics().tables[0].l2.errors, errors);
     EXPECT_TRUE(world_.statistics().tables[0].l2_bypassed);
-    EXPECT_FALSE(a.served->l2_bypass().bypassed()) << "no change is open";
+    EXPECT_FALSE(a.served->l2_health().quarantined()) << "no change is open";
   };
   expect_wait(milliseconds(50), 1);
   expect_wait(milliseconds(0), 1);
@@ -88,11 +88,11 @@ TEST_F(L2FailureTest, AnL2ThatWasBypassedBesideAChangeIsInQuarantineUntilItIsPub
   world_.executor().RunAll();
   a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kFail, .times = 1});
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3);
-  EXPECT_FALSE(a.served->l2_bypass().bypassed());
+  EXPECT_FALSE(a.served->l2_health().quarantined());
   const ApplyEpoch open = a.served->epochs().Begin();
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3) << "the breaker is open";
   world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
-  EXPECT_TRUE(a.served->l2_bypass().bypassed());
+  EXPECT_TRUE(a.served->l2_health().quarantined());
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL3);
   a.served->epochs().Publish(open);
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL2);
@@ -125,7 +125,7 @@ TEST_F(L2FailureTest, AnL2WhoseAnswerIsLateHasFailed) {
   EXPECT_EQ(world_.statistics().tables[0].l2.errors, 0);
   EXPECT_EQ(world_.statistics().tables[1].l2.errors, 1);
   EXPECT_EQ(world_.statistics().tables[1].l2.errors_by_code[kLate], 1);
-  EXPECT_TRUE(b.served->l2_bypass().bypassed());
+  EXPECT_TRUE(b.served->l2_health().quarantined());
   b.served->epochs().Publish(open);
 }
 
@@ -145,7 +145,7 @@ TEST_F(L2FailureTest, AnL2ThatRunsOutOfMemoryHasFailed) {
     ASSERT_TRUE(answer.status.ok()) << answer.status;
     EXPECT_EQ(answer.statuses[0], KeyStatus::kHitL3);
     EXPECT_EQ(world_.statistics().tables[0].l2.errors, errors + 1);
-    EXPECT_TRUE(a.served->l2_bypass().bypassed());
+    EXPECT_TRUE(a.served->l2_health().quarantined());
     a.served->epochs().Publish(open);
     session_.reset();
     world_.executor().RunAll();

@@ -49,8 +49,8 @@ absl::Status LookupSessionImpl::Lookup(const DeviceLookupRequest& request, Looku
 template <MemorySpace kSpace>
 absl::Status LookupSessionImpl::LookupIn(const LookupRequest<kSpace>& request,
                                          LookupCounts* counts) {
-  const ModelState::Guard guard(model_, reader_,
-                                pin_.snapshot());  // one snapshot for the whole call
+  const LiveModel::Guard guard(model_, reader_,
+                               pin_.snapshot());  // one snapshot for the whole call
   try {
     HPS_RETURN_IF_ERROR(CheckRequest(
         request, {.tables = session_tables_, .keys_max = options_.keys_max}, guard.snapshot()));
@@ -71,7 +71,7 @@ absl::Status LookupSessionImpl::LookupIn(const LookupRequest<kSpace>& request,
 
 // Fails only where the outputs are on the device: only the cache can write there.
 absl::Status LookupSessionImpl::AnswerOnDevice(MemorySpace space, Stream stream,
-                                               const ModelState::Guard& guard) {
+                                               const LiveModel::Guard& guard) {
   const bool on_host = space == MemorySpace::kHost;
   if (on_host && !breaker_->Admits(shared_.fetch.clock().Now())) {
     AnswerWithoutCache(guard);
@@ -93,13 +93,13 @@ absl::Status LookupSessionImpl::AnswerOnDevice(MemorySpace space, Stream stream,
   return absl::OkStatus();
 }
 
-void LookupSessionImpl::AnswerWithoutCache(const ModelState::Guard& guard) {
+void LookupSessionImpl::AnswerWithoutCache(const LiveModel::Guard& guard) {
   RestartCall();
   AnswerFromHostLevels(guard);
   BypassCache();  // also the changes that this call may have shown
 }
 
-void LookupSessionImpl::AnswerFromHostLevels(const ModelState::Guard& guard) {
+void LookupSessionImpl::AnswerFromHostLevels(const LiveModel::Guard& guard) {
   for (TableLookup& table : tables_) FetchDirectly(table);  // from an L2 that can't block
   level_fetch_.Fetch(tables_, FetchJob::Level::kL2, guard, L2Deadline());  // from the others
   ApplyMissPolicy(TableLookup::Top::kL2, guard);
@@ -108,7 +108,7 @@ void LookupSessionImpl::AnswerFromHostLevels(const ModelState::Guard& guard) {
 }
 
 absl::Status LookupSessionImpl::AnswerThroughCache(MemorySpace space, Stream stream,
-                                                   const ModelState::Guard& guard) {
+                                                   const LiveModel::Guard& guard) {
   const auto send_answered = [&] { cache_lookup_->SendAnswered(queries_, DeviceDeadline(space)); };
   HPS_RETURN_IF_ERROR(cache_lookup_->Begin(queries_, space, stream));  // hits go to their places
   staged_fetch_->CallHelpers();
@@ -168,17 +168,17 @@ void LookupSessionImpl::BeginQuery(const TableQuery<kSpace>& query,
 
 TableLookup& LookupSessionImpl::BeginTable(TableIndex index, std::optional<double> threshold,
                                            const ModelSnapshot& snapshot) {
-  ServedTable* served = snapshot.table(session_tables_[index.value].slot);
+  LiveTable* served = snapshot.table(session_tables_[index.value].slot);
   TableLookup& table = tables_.emplace_back();
   table.table = served;
   table.counters = session_tables_[index.value].counters;
   table.queries = queries_.data();
   table.hit_rate_threshold = threshold.value_or(served->hit_rate_threshold());
   table.epoch = served->epochs().published();
-  table.l2_usable = served->l2() != nullptr && !served->l2_bypass().bypassed();
+  table.l2_usable = served->l2() != nullptr && !served->l2_health().quarantined();
   table.cache = cache_index_;
   const bool has_l1 = cache_index_ != kNoCache && served->l1(cache_index_) != nullptr &&
-                      !served->l1_bypass(cache_index_).bypassed();
+                      !served->l1_health(cache_index_).quarantined();
   table.top = has_l1                    ? TableLookup::Top::kL1
               : served->l2() != nullptr ? TableLookup::Top::kL2
                                         : TableLookup::Top::kL3;
@@ -206,7 +206,7 @@ void LookupSessionImpl::FetchDirectly(TableLookup& table) {
 // Where the highest level, which has just been asked, held enough of the keys, the call does not
 // wait for the others. A table that has been replaced meanwhile takes no insertions: what would be
 // pending there for ever is waited for.
-void LookupSessionImpl::ApplyMissPolicy(TableLookup::Top asked, const ModelState::Guard& guard) {
+void LookupSessionImpl::ApplyMissPolicy(TableLookup::Top asked, const LiveModel::Guard& guard) {
   for (TableLookup& table : tables_) {
     if (table.top != asked || table.misses.pending().empty() || !IsHitRateReached(table)) continue;
     if (table.table->retired()) continue;
@@ -264,7 +264,7 @@ void LookupSessionImpl::ServeDefaults() {
 
 // Nothing of the call is under way any more. What has been fetched already is promoted all the
 // same.
-void LookupSessionImpl::EndCall(const ModelState::Guard& guard) {
+void LookupSessionImpl::EndCall(const LiveModel::Guard& guard) {
   if (cache_lookup_ != nullptr) {
     staged_fetch_->DismissHelpers();
     cache_lookup_->Abandon();
@@ -273,7 +273,7 @@ void LookupSessionImpl::EndCall(const ModelState::Guard& guard) {
 }
 
 void LookupSessionImpl::BypassCache() {
-  for (TableLookup& table : tables_) table.table->l1_bypass(cache_index_).Quarantine();
+  for (TableLookup& table : tables_) table.table->l1_health(cache_index_).Quarantine();
 }
 
 // The call begins anew, without the cache.
@@ -286,7 +286,7 @@ void LookupSessionImpl::RestartCall() {
   for (TableLookup& table : tables_) {
     table.misses = MissList();
     table.missed_positions = 0;
-    table.l2_usable = table.table->l2() != nullptr && !table.table->l2_bypass().bypassed();
+    table.l2_usable = table.table->l2() != nullptr && !table.table->l2_health().quarantined();
     if (table.top == TableLookup::Top::kL1)
       table.top = table.table->l2() != nullptr ? TableLookup::Top::kL2 : TableLookup::Top::kL3;
   }
@@ -351,7 +351,7 @@ void LookupSessionImpl::MakeSteps(DeviceCache* cache) {
 }
 
 absl::Status LookupSessionImpl::ListTables() {
-  const ModelState::Guard guard(model_, reader_, pin_.snapshot());
+  const LiveModel::Guard guard(model_, reader_, pin_.snapshot());
   if (guard.snapshot().number() == 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("session: model '", model_.name(), "' has no tables yet"));

@@ -22,10 +22,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/circuit_breaker.h"
 #include "base/epoch.h"
 #include "hps/lookup_session.h"
 #include "query/cache_lookup.h"
-#include "query/circuit_breaker.h"
 #include "query/fetch/direct_fetch.h"
 #include "query/fetch/fetch_service.h"
 #include "query/fetch/fork_join_team.h"
@@ -33,9 +33,9 @@
 #include "query/fetch/staged_fetch.h"
 #include "query/miss_list.h"
 #include "query/request_check.h"
-#include "query/sharded_counter.h"
-#include "query/snapshot/model_state.h"
 #include "query/table_lookup.h"
+#include "serving/live_model.h"
+#include "serving/sharded_counter.h"
 
 namespace hps {
 
@@ -52,13 +52,13 @@ struct SessionShared {
 class LookupSessionImpl final : public LookupSession {
  public:
   struct Parts {
-    ModelState& model;
+    LiveModel& model;
     SnapshotPin pin;  // empty: the tables of the moment
     SessionShared shared;
     SessionOptions options;
     EpochDomain::Reader reader;
     DeviceCache* cache = nullptr;       // null: the session has no L1
-    size_t cache_index = kNoCache;      // of ServedTable::l1
+    size_t cache_index = kNoCache;      // of LiveTable::l1
     CircuitBreaker* breaker = nullptr;  // of the cache
     size_t number = 0;                  // of the session, for its shard of the counters
   };
@@ -80,10 +80,10 @@ class LookupSessionImpl final : public LookupSession {
 
   template <MemorySpace kSpace>
   absl::Status LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts);
-  void AnswerFromHostLevels(const ModelState::Guard& guard);
-  absl::Status AnswerOnDevice(MemorySpace space, Stream stream, const ModelState::Guard& guard);
-  absl::Status AnswerThroughCache(MemorySpace space, Stream stream, const ModelState::Guard& guard);
-  void AnswerWithoutCache(const ModelState::Guard& guard);
+  void AnswerFromHostLevels(const LiveModel::Guard& guard);
+  absl::Status AnswerOnDevice(MemorySpace space, Stream stream, const LiveModel::Guard& guard);
+  absl::Status AnswerThroughCache(MemorySpace space, Stream stream, const LiveModel::Guard& guard);
+  void AnswerWithoutCache(const LiveModel::Guard& guard);
 
   template <MemorySpace kSpace>
   void BeginCall(const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot);
@@ -93,17 +93,17 @@ class LookupSessionImpl final : public LookupSession {
   TableLookup& BeginTable(TableIndex index, std::optional<double> threshold,
                           const ModelSnapshot& snapshot);
   void FetchDirectly(TableLookup& table);
-  void ApplyMissPolicy(TableLookup::Top asked, const ModelState::Guard& guard);
+  void ApplyMissPolicy(TableLookup::Top asked, const LiveModel::Guard& guard);
   bool IsHitRateReached(const TableLookup& table);
   Deadline L2Deadline() const;
   Deadline DeviceDeadline(MemorySpace space) const;
   void ServeDefaults();
-  void EndCall(const ModelState::Guard& guard);
+  void EndCall(const LiveModel::Guard& guard);
   void BypassCache();
   void RestartCall();
   void Count(LookupCounts* counts);
 
-  ModelState& model_;
+  LiveModel& model_;
   const SnapshotPin pin_;
   const SessionShared shared_;
   const SessionOptions options_;

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <span>
 
-#include "query/snapshot/served_table.h"
+#include "serving/live_table.h"
 #include "types/row_convert.h"
 
 namespace hps {
@@ -17,7 +17,7 @@ class OutputRows {
  public:
   OutputRows() = default;
   // Rows go to `data + position * stride_bytes`.
-  OutputRows(const ServedTable& table, bool as_float32, std::byte* data, size_t stride_bytes)
+  OutputRows(const LiveTable& table, bool as_float32, std::byte* data, size_t stride_bytes)
       : data_(data),
         stride_bytes_(stride_bytes),
         row_bytes_(table.row_bytes()),

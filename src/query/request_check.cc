@@ -50,7 +50,7 @@ absl::Status CheckQuery(const TableQuery<kSpace>& query, const SessionTable& tab
 }
 
 absl::Status CheckServed(const SessionTable& table, const ModelSnapshot& snapshot) {
-  const ServedTable* served = snapshot.table(table.slot);
+  const LiveTable* served = snapshot.table(table.slot);
   if (snapshot.unloaded()) {
     return absl::UnavailableError(
         absl::StrCat("lookup: table '", table.spec.name, "' is of a model that was unloaded"));

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "hps/lookup_session.h"
-#include "query/lookup_counters.h"
-#include "query/snapshot/model_snapshot.h"
+#include "serving/lookup_counters.h"
+#include "serving/model_snapshot.h"
 
 namespace hps {
 

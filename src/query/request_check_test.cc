@@ -144,7 +144,7 @@ TEST_F(RequestCheckTest, SessionOptions) {
   EXPECT_EQ(code({.keys_max = kKeysPerCallMax + 1}), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code({.output_dtype = Dtype::kFloat16}), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code({.device = 3}), absl::StatusCode::kUnavailable);
-  ModelState empty("empty", world_.factory().epoch_domain(), world_.executor());
+  LiveModel empty("empty", world_.factory().epoch_domain(), world_.executor());
   EXPECT_EQ(world_.factory().NewSession(empty, {}).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(session_->FindTable("m/b").status().code(), absl::StatusCode::kNotFound);

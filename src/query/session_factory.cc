@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/circuit_breaker.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "query/circuit_breaker.h"
 #include "query/fetch/fetch_service.h"
 #include "query/fetch/fork_join_team.h"
 #include "query/lookup_session_impl.h"
@@ -31,7 +31,7 @@ class SessionFactoryImpl final : public SessionFactory {
                 .spin = options_.helper_spin}) {}
 
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
-      ModelState& model, const SessionOptions& options) override {
+      LiveModel& model, const SessionOptions& options) override {
     return MakeSession(model, SnapshotPin(), options);
   }
 
@@ -53,7 +53,7 @@ class SessionFactoryImpl final : public SessionFactory {
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<LookupSession>> MakeSession(ModelState& model, SnapshotPin pin,
+  absl::StatusOr<std::unique_ptr<LookupSession>> MakeSession(LiveModel& model, SnapshotPin pin,
                                                              const SessionOptions& options) {
     if (options.keys_max == 0 || options.keys_max > kKeysPerCallMax) {
       return absl::InvalidArgumentError(absl::StrCat("session: keys_max ", options.keys_max,

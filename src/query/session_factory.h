@@ -1,7 +1,7 @@
 // What the lookup sessions of a process share: executors, scratch, epochs; and how sessions are
 // made.
 //
-// The composition makes one SessionFactory, one ModelState for each model (with epoch_domain()),
+// The composition makes one SessionFactory, one LiveModel for each model (with epoch_domain()),
 // publishes its tables, and then makes sessions. Order of ending: sessions; the fetch executor (it
 // runs what is queued); the promote executor; the ModelStates; the factory; the tiers.
 //
@@ -21,7 +21,7 @@
 #include "hps/lookup_session.h"
 #include "hps/statistics.h"
 #include "query/fetch/staged_fetch.h"
-#include "query/snapshot/model_state.h"
+#include "serving/live_model.h"
 #include "tier/device_cache.h"
 
 namespace hps {
@@ -54,7 +54,7 @@ class SessionFactory {
   // published yet),
   // RESOURCE_EXHAUSTED (memory, or kEpochReadersMax sessions).
   virtual absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
-      ModelState& model, const SessionOptions& options) = 0;
+      LiveModel& model, const SessionOptions& options) = 0;
 
   // The same on the tables of `pin`, whatever the model switches to meanwhile: the session keeps a
   // pin of its own.
@@ -67,7 +67,7 @@ class SessionFactory {
   virtual absl::Status DrainPromotions(Duration timeout) = 0;
 
   // Adds lookups, promotions_dropped, deadlines_exceeded, l1_unavailable and l3_errors; not the
-  // tables, which ModelState::Statistics gives.
+  // tables, which LiveModel::Statistics gives.
   virtual void AddStatistics(StoreStatistics* statistics) const = 0;
 };
 

@@ -11,10 +11,10 @@
 #include <cstdint>
 
 #include "query/fetch/fetch_job.h"
-#include "query/lookup_counters.h"
 #include "query/miss_list.h"
 #include "query/query_lookup.h"
-#include "query/snapshot/served_table.h"
+#include "serving/live_table.h"
+#include "serving/lookup_counters.h"
 
 namespace hps {
 
@@ -22,7 +22,7 @@ struct TableLookup {
   // The highest level of the table that the call asks; the hit-rate threshold refers to it.
   enum class Top : uint8_t { kL1, kL2, kL3 };
 
-  ServedTable* table = nullptr;
+  LiveTable* table = nullptr;
   LookupCounters* counters = nullptr;
   QueryLookup* queries = nullptr;  // of the whole call
   QueryLookup* first_query = nullptr;

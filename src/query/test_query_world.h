@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "query/session_factory.h"
-#include "query/snapshot/model_state.h"
-#include "query/test_observed_tables.h"
+#include "serving/live_model.h"
 #include "testing/fakes/manual_executor.h"
+#include "testing/fakes/observed_tables.h"
 #include "testing/fakes/plain_tier.h"
 #include "testing/fakes/stamped_row.h"
 #include "testing/faults/fault_tier.h"
@@ -34,7 +34,7 @@ inline constexpr StagedFetchTuning kTinyPieces = {.piece_bytes = 100,
 
 // One incarnation of a table, and the handles by which a test reaches into its levels.
 struct WorldTable {
-  std::shared_ptr<ServedTable> served;
+  std::shared_ptr<LiveTable> served;
   SharedTableLog l3_log = std::make_shared<TableLog>();
   SharedTableLog l2_log = std::make_shared<TableLog>();
   std::unique_ptr<TierFaults> l3_faults;
@@ -104,7 +104,7 @@ inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* exe
   table.l3 = l3.get();
   StampedQuery rows(options.stamp, options.keys, 0, spec.row_bytes());
   EXPECT_TRUE(l3->Write({.upserts = rows.batch()}).ok());
-  ServedTable::Parts parts;
+  LiveTable::Parts parts;
   parts.l3 = WithFaults(
       std::make_unique<ObservedDurableTable>(std::move(l3), table.l3_log, options.lost_keys),
       table.l3_faults.get());
@@ -116,7 +116,7 @@ inline WorldTable MakeWorldTable(const WorldTableOptions& options, Executor* exe
                           table.l2_faults.get());
   }
   parts.hit_rate_threshold = options.hit_rate_threshold;
-  table.served = *ServedTable::Create(std::move(parts));
+  table.served = *LiveTable::Create(std::move(parts));
   return table;
 }
 
@@ -154,7 +154,7 @@ class World {
     options.helper_spin = Duration::zero();  // a stepped helper would wait for its own stepper
     options.tuning = world.tuning;
     factory_ = *SessionFactory::Create(options);
-    model_ = std::make_unique<ModelState>("m", factory_->epoch_domain(), executor_);
+    model_ = std::make_unique<LiveModel>("m", factory_->epoch_domain(), executor_);
   }
   ~World() {
     executor_.Hold(false);
@@ -162,7 +162,7 @@ class World {
   }
 
   void Publish(const std::vector<const WorldTable*>& tables) {
-    std::vector<std::shared_ptr<ServedTable>> served;
+    std::vector<std::shared_ptr<LiveTable>> served;
     for (const WorldTable* table : tables) served.push_back(table->served);
     ASSERT_TRUE(model_->Publish(std::move(served)).ok());
   }
@@ -175,7 +175,7 @@ class World {
 
   ManualExecutor& executor() { return executor_; }
   SessionFactory& factory() { return *factory_; }
-  ModelState& model() { return *model_; }
+  LiveModel& model() { return *model_; }
   StoreStatistics statistics() const {
     StoreStatistics statistics{.tables = model_->Statistics()};
     factory_->AddStatistics(&statistics);
@@ -185,7 +185,7 @@ class World {
  private:
   ManualExecutor executor_;
   std::unique_ptr<SessionFactory> factory_;
-  std::unique_ptr<ModelState> model_;
+  std::unique_ptr<LiveModel> model_;
 };
 
 // Looks `keys` of one table up. The rows are filled with 0xcc first, so that what is not written

@@ -39,10 +39,11 @@ std::vector<std::string> ListenWarnings(const ServerConfig& config, bool has_tok
 }
 
 absl::Status CheckControl(const ServerConfig& config, bool has_token) {
-  if (!config.repository_control || has_token) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "server.security.repository_control needs a token: server.security.token_file, or HPS_TOKEN "
-      "in the environment");
+  if (has_token || (!config.repository_control && !config.updates)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "server.security.", config.repository_control ? "repository_control" : "updates",
+      " needs a token: server.security.token_file or admin_token_file, or HPS_TOKEN in "
+      "the environment"));
 }
 
 absl::Status CheckAddresses(const Config& config) {

@@ -144,6 +144,7 @@ absl::Status RunningServer::StartProtocols() {
                                        .inference = &core_->engine(),
                                        .repository = &core_->repository(),
                                        .pages = pages_.get(),
+                                       .store = store_.get(),
                                        .statistics = core_.get(),
                                        .counters = &core_->counters()};
   const ServerConfig& config = config_.server;
@@ -273,7 +274,8 @@ absl::Status RunningServer::Reopen() {
 
 absl::Status Server::Check(const Config& config) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
-  HPS_RETURN_IF_ERROR(server::CheckControl(config.server, HasToken(config.server)));
+  HPS_RETURN_IF_ERROR(server::CheckControl(
+      config.server, HasToken(config.server) || !config.server.admin_token_file.empty()));
   return server::CheckAddresses(config);
 }
 

@@ -27,20 +27,17 @@
 
 namespace hps {
 
-// How far a table has consumed one partition of its update stream.
-struct StreamPosition {
-  uint32_t partition = 0;
-  uint16_t generation = 1;  // of the topic; increases when its partition count changes
-  uint64_t offset = 0;      // the next offset to read
-
-  friend bool operator==(const StreamPosition&, const StreamPosition&) = default;
-};
+// The version of a row from generation and offset of its message. REQUIRES: offset < 2^48.
+constexpr Version VersionAt(uint16_t generation, uint64_t offset) {
+  return (Version{generation} << 48) | offset;
+}
 
 // One atomic change: rows, deletions and the stream positions that the table reaches with it.
 struct DurableWrite {
   RowBatch upserts;  // `absent` must be empty
   std::span<const Key> deletes{};
   std::span<const StreamPosition> positions{};  // overwrite those of the same partition
+  uint64_t records_lost = 0;                    // adds to TableInfo::update_records_lost
 };
 
 // Iterates over rows in ascending key order, as of the creation of the cursor. Not thread-safe.
@@ -113,6 +110,10 @@ class BulkImport {
   // Thread-safe as Add. Commit completes the remaining parts. Errors: RESOURCE_EXHAUSTED.
   virtual absl::Status FinishPart(size_t table, uint32_t part) = 0;
 
+  // Where the tables of the import begin to read their update streams; the default is the
+  // beginning. REQUIRES: Commit was not called.
+  virtual void SetUpdateStart(const UpdateStart& start) = 0;
+
   // Makes everything durable, then switches. If a server has the store open, leaves the import
   // staged and marked ready for it (`staged`). Errors: RESOURCE_EXHAUSTED, UNAVAILABLE (another
   // command holds the store for too long), FAILED_PRECONDITION (a table of that name now has
@@ -166,6 +167,14 @@ class DurableStore {
   // that has been neither imported again nor dropped since. Includes losses whose tables are
   // unknown, for any model. Each loss is returned once.
   virtual std::vector<RejectedImport> TakeRejectedImports(const std::string& model) = 0;
+
+  // Makes a consistent copy of the store, a store itself, in STORE/snapshots/`name`, by hard links
+  // and while others write. It has every earlier write and a prefix of those made meanwhile, and no
+  // staged imports. Returns the bytes of its files. Errors: INVALID_ARGUMENT (the name),
+  // ALREADY_EXISTS, FAILED_PRECONDITION (another snapshot is being made, or the store is open
+  // read-only), RESOURCE_EXHAUSTED (disk full), UNAVAILABLE (the disk fails), UNIMPLEMENTED (the
+  // file system has no hard links). Nothing is left of it then.
+  virtual absl::StatusOr<uint64_t> Snapshot(const std::string& name) = 0;
 
   // Makes all earlier writes durable, whatever the sync mode.
   virtual absl::Status Sync() = 0;

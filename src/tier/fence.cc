@@ -83,11 +83,4 @@ Fence::Insertion::~Insertion() {
   if (--fence_.under_way_[parity_] == 0) fence_.changed_.NotifyAll();
 }
 
-void ShardBypass::Quarantine() {
-  const ApplyEpoch open = epochs_.begun();
-  ApplyEpoch until = until_.load(std::memory_order_seq_cst);
-  while (until < open && !until_.compare_exchange_weak(until, open)) {
-  }
-}
-
 }  // namespace hps

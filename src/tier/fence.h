@@ -37,11 +37,11 @@ class ApplyEpochs {
  public:
   // Opens the next change. REQUIRES: none is open.
   ApplyEpoch Begin();
-  // Closes the change: its writes are in L3 and L2, or its shard is bypassed.
+  // Closes the change: its writes are in L3 and L2, or L2 is in quarantine.
   void Publish(ApplyEpoch epoch);
 
   ApplyEpoch published() const { return published_.load(std::memory_order_seq_cst); }
-  // The newest change that is open or published: a failed shard is bypassed until it is applied.
+  // The newest change that is open or published.
   ApplyEpoch begun() const { return begun_.load(std::memory_order_seq_cst); }
 
  private:
@@ -61,8 +61,8 @@ class Fence {
 
   // Raises the watermarks of `keys` to `epoch`, then waits for the insertions that began before.
   // Insertions that begin later don't delay it. Errors: DEADLINE_EXCEEDED: the watermarks may be
-  // raised, but an insertion that saw the old ones may still be writing; the caller bypasses the
-  // shard.
+  // raised, but an insertion that saw the old ones may still be writing; the caller puts the level
+  // into quarantine.
   absl::Status Raise(std::span<const Key> keys, ApplyEpoch epoch, Deadline deadline);
 
   size_t bytes() const { return count_ * sizeof(std::atomic<ApplyEpoch>); }
@@ -105,44 +105,6 @@ class Fence::Insertion {
   Fence& fence_;
   const ApplyEpoch epoch_;
   size_t parity_ = 0;
-};
-
-// Whether readers bypass a shard of a lossy level (for a device cache: a table on a device).
-//
-// A shard that failed or timed out may lack a change. A reader that bypassed it and saw the new row
-// in L3 must not see the old row in the shard later. The bypass is therefore a state: it ends when
-// every change that was open or pending for the shard at the failure has been applied to it.
-// Thread-safe.
-class ShardBypass {
- public:
-  // When a change counts as applied to a shard: for L2 when it is published, for L1 only when it
-  // has been refreshed.
-  enum class Applied { kWhenPublished, kWhenNoted };
-
-  explicit ShardBypass(const ApplyEpochs& epochs, Applied applied = Applied::kWhenPublished)
-      : epochs_(epochs), lags_(applied == Applied::kWhenNoted) {}
-
-  // Starts the bypass because the shard failed now.
-  void Quarantine();
-  // Starts the bypass because the shard lacks change `epoch`; lasts until Clear.
-  void QuarantineUntilCleared() { until_.store(UINT64_MAX, std::memory_order_seq_cst); }
-  // Ends the bypass: the shard was emptied and is therefore up to date.
-  void Clear() { until_.store(0, std::memory_order_seq_cst); }
-
-  // A shard of kind kWhenNoted has all changes up to `epoch`: it was refreshed, or began empty.
-  void NoteApplied(ApplyEpoch epoch) { noted_.store(epoch, std::memory_order_seq_cst); }
-
-  bool bypassed() const {
-    const ApplyEpoch until = until_.load(std::memory_order_seq_cst);
-    if (until == 0) return false;
-    return (lags_ ? noted_.load(std::memory_order_seq_cst) : epochs_.published()) < until;
-  }
-
- private:
-  const ApplyEpochs& epochs_;
-  const bool lags_;
-  std::atomic<ApplyEpoch> until_{0};
-  std::atomic<ApplyEpoch> noted_{0};
 };
 
 }  // namespace hps

@@ -65,36 +65,5 @@ TEST(ApplyEpochsTest, BeginsAndPublishesInTurn) {
   EXPECT_EQ(epochs.published(), 1u);
 }
 
-TEST(ShardBypassTest, EndsWhenTheOpenChangeIsPublished) {
-  ApplyEpochs epochs;
-  ShardBypass bypass(epochs);
-  bypass.Quarantine();  // no change is open: nothing can be missed
-  EXPECT_FALSE(bypass.bypassed());
-  const ApplyEpoch epoch = epochs.Begin();
-  bypass.Quarantine();
-  EXPECT_TRUE(bypass.bypassed());
-  epochs.Publish(epoch);
-  EXPECT_FALSE(bypass.bypassed());
-  bypass.QuarantineUntilCleared();
-  EXPECT_TRUE(bypass.bypassed());
-  bypass.Clear();
-  EXPECT_FALSE(bypass.bypassed());
-}
-
-// L1 holds the old row until it is refreshed, long after the change was published. Catches a bypass
-// that ends at publication: a session that had seen the new row below would be shown the old one.
-TEST(ShardBypassTest, OfAShardThatIsRefreshedEndsWhenItHasBeen) {
-  ApplyEpochs epochs;
-  ShardBypass bypass(epochs, ShardBypass::Applied::kWhenNoted);
-  for (int change = 0; change < 2; ++change) epochs.Publish(epochs.Begin());
-  bypass.NoteApplied(1);
-  bypass.Quarantine();
-  EXPECT_TRUE(bypass.bypassed()) << "it lacks the second change";
-  bypass.NoteApplied(2);
-  EXPECT_FALSE(bypass.bypassed());
-  bypass.Quarantine();
-  EXPECT_FALSE(bypass.bypassed()) << "it lacks nothing";
-}
-
 }  // namespace
 }  // namespace hps

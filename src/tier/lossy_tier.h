@@ -85,10 +85,18 @@ class LossyTable {
   virtual bool can_block() const = 0;
 };
 
+// What holds for all tables of a level.
+struct LossyTraits {
+  bool enumerable = true;  // HottestKeys names what is held, and Statistics counts it
+  bool budgeted = true;    // a table has a budget; else OpenTable ignores `bytes_max`
+};
+
 // A level that makes tables within a byte budget. Thread-safe.
 class LossyTier {
  public:
   virtual ~LossyTier() = default;
+
+  virtual LossyTraits traits() const = 0;
 
   // Makes an empty table for one incarnation. `bytes_max` is its share of the level, metadata
   // included. Errors: RESOURCE_EXHAUSTED if the budget is too small for a useful table (says how

@@ -327,9 +327,12 @@ class BadInputTest(support.CommandTestCase):
                             self.assertRegex(done.stderr, "^hps: RESOURCE_EXHAUSTED: .*thread")
         self.assertEqual(run(1000, *look_up).returncode, 0)
 
-    def test_streams_are_not_in_this_build(self) -> None:
-        self.refuse(self.good, ["--stream-from", "update stream"], "--stream-from", "latest",
-                    code="UNIMPLEMENTED")
+    def test_stream_from_is_a_word_or_a_time(self) -> None:
+        for text in ("now", "1700000000", "2023-11-14"):
+            done = self.run_hps("import", "--store", str(self.directory / "s"), "--table", "m/t",
+                                    "--from", str(self.good), "--stream-from", text)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("earliest", done.stderr)
 
 
 class UsageTest(support.CommandTestCase):

@@ -3,7 +3,8 @@
 //   hps_store_owner STORE
 //
 // Answers each line of stdin with one line on stdout: "reload", "lookup MODEL/TABLE KEY" (the
-// status and the row's first element), "quit". Says "ready" first.
+// status and the row's first element), "park MODEL/TABLE OFFSET PAYLOAD" (sets a message in text
+// aside), "quit". Says "ready" first.
 #include <chrono>
 #include <cstdint>
 #include <iostream>
@@ -11,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "hps/store.h"
+#include "update/parked_messages.h"
 
 namespace hps {
 namespace {
@@ -34,6 +37,19 @@ std::string LookUp(Store& store, const std::string& name, Key key) {
   return std::string(KeyStatusName(status)) + " " + std::to_string(row[0]);
 }
 
+absl::Status Park(const std::string& store, const std::string& table, Key offset,
+                  const std::string& payload) {
+  const auto parked = ParkedMessages::Open(store, 1 << 20);
+  if (!parked.ok()) return parked.status();
+  const std::span<const std::byte> bytes = AsBytes(std::string_view(payload));
+  return (*parked)->Add({.table = table,
+                         .topic = UpdateTopic(table),
+                         .position = {.offset = static_cast<uint64_t>(offset)},
+                         .reason = ParkReason::kUnknownFormat,
+                         .detail = "planned",
+                         .payload = {bytes.begin(), bytes.end()}});
+}
+
 int Main(int argc, char** argv) {
   if (argc != 2) return 2;
   Config config;
@@ -51,6 +67,10 @@ int Main(int argc, char** argv) {
     words >> command >> table >> key;
     if (command == "reload") {
       std::cout << (*store)->models().LoadAll() << std::endl;
+    } else if (command == "park") {
+      std::string payload;
+      words >> payload;
+      std::cout << Park(config.store.path, table, key, payload) << std::endl;
     } else {
       std::cout << LookUp(**store, table, key) << std::endl;
     }

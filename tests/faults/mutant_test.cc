@@ -87,6 +87,7 @@ class RowCollector final : public BulkImport {
     return absl::OkStatus();
   }
   absl::Status FinishPart(size_t, uint32_t) override { return absl::OkStatus(); }
+  void SetUpdateStart(const UpdateStart&) override {}
   absl::StatusOr<Result> Commit() override {
     MutexLock lock(mutex_);
     return Result{.tables = {{.spec = specs_[0], .row_count = rows_.size()}}};

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "query/circuit_breaker.h"
+#include "base/circuit_breaker.h"
 #include "query/test_query_world.h"
 #include "testing/faults/fault_cache.h"
 #include "testing/host_device_cache/host_cache.h"
@@ -222,7 +222,7 @@ TEST(CacheLookupPiecesTest, APieceThatL2FailsIsFetchedBelow) {
   for (size_t i = 0; i < keys.size(); ++i)
     EXPECT_TRUE(StampedRow::Matches(1, keys[i], 0, answer.row(i)));
   EXPECT_EQ(world.statistics().tables[0].l2.errors, 1) << "one for the call";
-  EXPECT_TRUE(a.served->l2_bypass().bypassed());
+  EXPECT_TRUE(a.served->l2_health().quarantined());
   a.served->epochs().Publish(open);
 }
 
@@ -266,7 +266,7 @@ TEST(CacheFaultTest, ADeviceThatFailsInAnyStepFailsNoHostLookUp) {
       EXPECT_NE(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "passed by";
       a.served->epochs().Publish(open);
       EXPECT_NE(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "not refreshed yet";
-      a.served->l1_bypass(0).NoteApplied(open);
+      a.served->l1_health(0).NoteApplied(open);
       world.executor().manual_clock().Advance(CircuitBreaker::kRest);
       EXPECT_EQ(Ask(*session, {11}).statuses[0], KeyStatus::kHitL1) << "the lease has come back";
 
@@ -409,7 +409,7 @@ TEST_F(CacheLookupTest, ACacheThatFailsIsPassedBy) {
   EXPECT_THAT(Ask(*session_, std::vector<Key>(17, 1)).statuses, Each(KeyStatus::kHitL2));
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL2) << "passed by";
   table_.served->epochs().Publish(open);
-  table_.served->l1_bypass(0).NoteApplied(open);  // refreshed
+  table_.served->l1_health(0).NoteApplied(open);  // refreshed
   EXPECT_EQ(Ask(*session_, {1}).statuses[0], KeyStatus::kHitL1);
   EXPECT_EQ(world_.statistics().tables[0].l1.errors, 1);
   EXPECT_EQ(world_.statistics().tables[0].keys.total(), 1 + 1 + 17 + 1 + 1);
@@ -422,13 +422,13 @@ TEST_F(CacheLookupTest, WhereL1IsPassedByL2DecidesAboutWaiting) {
   world_.executor().RunAll();
   ASSERT_TRUE(table_.served->l1(0)->Clear().ok());
   const ApplyEpoch open = table_.served->epochs().Begin();
-  table_.served->l1_bypass(0).Quarantine();
+  table_.served->l1_health(0).Quarantine();
   EXPECT_THAT(Ask(*session_, {1, 2}, 0, never_wait).statuses,
               ElementsAre(KeyStatus::kHitL2, KeyStatus::kDefaultPending));
   world_.executor().RunAll();
   EXPECT_THAT(Ask(*session_, {2}, 0, never_wait).statuses, ElementsAre(KeyStatus::kHitL2));
   table_.served->epochs().Publish(open);
-  table_.served->l1_bypass(0).NoteApplied(open);  // refreshed
+  table_.served->l1_health(0).NoteApplied(open);  // refreshed
   EXPECT_THAT(Ask(*session_, {2}, 0, never_wait).statuses, ElementsAre(KeyStatus::kDefaultPending));
   world_.executor().RunAll();
   EXPECT_THAT(Ask(*session_, {2}, 0, never_wait).statuses, ElementsAre(KeyStatus::kHitL1));

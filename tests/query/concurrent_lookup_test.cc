@@ -38,7 +38,7 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
     options.timeout = std::chrono::minutes(1);  // nothing degrades because a machine is busy
     if (l1_ != nullptr) options.caches = {l1_.get()};
     factory_ = *SessionFactory::Create(options);
-    model_ = std::make_unique<ModelState>("m", factory_->epoch_domain(), *promote_);
+    model_ = std::make_unique<LiveModel>("m", factory_->epoch_domain(), *promote_);
     Switch();
   }
   ~ConcurrentLookupTest() override {
@@ -51,7 +51,7 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
   // A new incarnation of every table, all rows of version 0.
   void Switch() {
     const uint64_t generation = generation_ + 1;
-    std::vector<std::shared_ptr<ServedTable>> tables;
+    std::vector<std::shared_ptr<LiveTable>> tables;
     for (size_t t = 0; t < kTables; ++t) {
       const TableSpec spec{.name = "m/t" + std::to_string(t), .dim = kDim};
       auto l3 = std::make_unique<PlainDurableTable>(spec, generation * kTables + t);
@@ -59,10 +59,10 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
       for (Key key = 0; key < kKeys; ++key) keys[static_cast<size_t>(key)] = key;
       StampedQuery rows(StampOf(generation, t), keys, 0, kRowBytes);
       ASSERT_TRUE(l3->Write({.upserts = rows.batch()}).ok());
-      ServedTable::Parts parts;
+      LiveTable::Parts parts;
       parts.l3 = std::move(l3);
       parts.l2 = *tier_->OpenTable(spec, 1, MemoryTierBytesFor(kKeys / 2, kRowBytes, {}));
-      tables.push_back(*ServedTable::Create(std::move(parts)));
+      tables.push_back(*LiveTable::Create(std::move(parts)));
       if (l1_ == nullptr) continue;
       // Without room for another incarnation the table is served without L1 for a while.
       auto l1 = l1_->OpenTable(kRowBytes, l1_->TableBytes(kRowBytes, kKeys / 3));
@@ -83,7 +83,7 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
     const auto first = static_cast<Key>(random() % kKeys);
     for (Key i = 0; i < 16; ++i) keys.push_back((first + i * 7) % kKeys);
     StampedQuery rows(StampOf(generation_, t), keys, ++version_, kRowBytes);
-    ServedTable& table = *served_[t];
+    LiveTable& table = *served_[t];
     DeviceCacheTable* l1 = table.l1(0);
     const ApplyEpoch epoch = table.epochs().Begin();
     ASSERT_TRUE(table.l2()->RaiseWatermarks(keys, epoch, kNoDeadline).ok());
@@ -92,7 +92,7 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
     ASSERT_TRUE(table.l2()->Update(rows.batch()).ok());
     if (l1 != nullptr) Expect(l1->Update(rows.batch(), kNoDeadline));
     table.epochs().Publish(epoch);
-    table.l1_bypass(0).NoteApplied(epoch);
+    table.l1_health(0).NoteApplied(epoch);
   }
 
   void Read(uint64_t seed) {
@@ -154,10 +154,10 @@ class ConcurrentLookupTest : public testing::TestWithParam<bool> {
   const std::unique_ptr<LossyTier> tier_ = MakeMemoryTier({.huge_pages = false});
   std::unique_ptr<DeviceCache> l1_;
   std::unique_ptr<SessionFactory> factory_;
-  std::unique_ptr<ModelState> model_;
+  std::unique_ptr<LiveModel> model_;
   std::unique_ptr<Executor> promote_;
   std::unique_ptr<Executor> fetch_;
-  std::vector<std::shared_ptr<ServedTable>> served_;  // the writer's
+  std::vector<std::shared_ptr<LiveTable>> served_;  // the writer's
   std::atomic<uint64_t> generation_{0};
   std::atomic<uint64_t> published_{0};
   Version version_ = 0;

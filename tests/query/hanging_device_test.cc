@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "query/circuit_breaker.h"
+#include "base/circuit_breaker.h"
 #include "query/test_query_world.h"
 #include "testing/faults/fault_cache.h"
 #include "testing/host_device_cache/host_cache.h"

@@ -152,7 +152,7 @@ class RandomWorld {
       for (Key key : changed) truth_[t][key] = version_;
     }
     epochs.Publish(epoch);
-    table.served->l1_bypass(0).NoteApplied(epoch);
+    table.served->l1_health(0).NoteApplied(epoch);
   }
 
   void Call() {

@@ -38,9 +38,9 @@ class AllocationWorld : public testing::Test {
          .caches = {cache_.get()},
          .timeout = std::chrono::minutes(1),  // nothing degrades because a machine is busy
          .tuning = {.piece_bytes = 512, .alone_max = {}, .helper_share = Duration(100)}});
-    model_ = std::make_unique<ModelState>("m", factory_->epoch_domain(), *promote_);
+    model_ = std::make_unique<LiveModel>("m", factory_->epoch_domain(), *promote_);
     tier_ = MakeMemoryTier({});
-    std::vector<std::shared_ptr<ServedTable>> tables;
+    std::vector<std::shared_ptr<LiveTable>> tables;
     for (size_t t = 0; t < kTables; ++t) tables.push_back(MakeTable(t, l1_rows));
     EXPECT_TRUE(model_->Publish(std::move(tables)).ok());
   }
@@ -49,7 +49,7 @@ class AllocationWorld : public testing::Test {
     promote_.reset();
   }
 
-  std::shared_ptr<ServedTable> MakeTable(size_t number, uint64_t l1_rows) {
+  std::shared_ptr<LiveTable> MakeTable(size_t number, uint64_t l1_rows) {
     const TableSpec spec{
         .name = "m/t" + std::to_string(number), .dim = kDim, .dtype = Dtype::kFloat16};
     auto l3 = std::make_unique<PlainDurableTable>(spec);
@@ -62,10 +62,10 @@ class AllocationWorld : public testing::Test {
                                   .row_bytes = spec.row_bytes(),
                                   .stride_bytes = spec.row_bytes()}};
     EXPECT_TRUE(l3->Write({.upserts = batch}).ok());
-    ServedTable::Parts parts;
+    LiveTable::Parts parts;
     parts.l3 = std::move(l3);
     parts.l2 = *tier_->OpenTable(spec, 1, uint64_t{4} << 20);
-    auto table = *ServedTable::Create(std::move(parts));
+    auto table = *LiveTable::Create(std::move(parts));
     table->AttachL1(
         0, *cache_->OpenTable(spec.row_bytes(), cache_->TableBytes(spec.row_bytes(), l1_rows)));
     return table;
@@ -95,7 +95,7 @@ class AllocationWorld : public testing::Test {
   std::unique_ptr<DeviceCache> cache_;
   std::unique_ptr<SessionFactory> factory_;
   std::unique_ptr<LossyTier> tier_;
-  std::unique_ptr<ModelState> model_;
+  std::unique_ptr<LiveModel> model_;
   std::unique_ptr<Executor> promote_;
   std::unique_ptr<Executor> fetch_;
 };

@@ -75,7 +75,7 @@ class RunningServer:
 
     def __init__(self, directory: pathlib.Path, settings: str = "", security: str = "",
                  environment: dict | None = None, ports: dict | None = None,
-                 cache_bytes: str = "64MiB") -> None:
+                 cache_bytes: str = "64MiB", sections: str = "") -> None:
         ports = ports or {}
         config = directory / "hps.toml"
         grpc = f"127.0.0.1:{ports.get('grpc', 0)}" if has_grpc() else ""
@@ -85,7 +85,8 @@ class RunningServer:
             f'[server]\nhttp = "127.0.0.1:{ports.get("http", 0)}"\ngrpc = "{grpc}"\n'
             f'metrics = "127.0.0.1:{ports.get("metrics", 0)}"\n{settings}\n'
             f'{patient_timeouts(settings)}'
-            f'[server.security]\n{security}\n[log]\nlevel = "info"\nfile = "{directory}/hps.log"\n'
+            f'[server.security]\n{security}\n{sections}\n'
+            f'[log]\nlevel = "info"\nfile = "{directory}/hps.log"\n'
             f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n')
         self.output: list[str] = []
         self.process = subprocess.Popen(

@@ -53,7 +53,7 @@ void SimulatedApplier::ForgetLevels() {
 }
 
 SimulatedApplier::Step SimulatedApplier::NextStep() {
-  ServedTable& served = *table_.served;
+  LiveTable& served = *table_.served;
   const bool publishes_early = table_.context->defect == Defect::kPublishTooEarly;
   switch (step_) {
     case Step::kBegin:
@@ -141,19 +141,19 @@ bool SimulatedApplier::WriteL3() {
 }
 
 void SimulatedApplier::WriteL2() {
-  ServedTable& served = *table_.served;
+  LiveTable& served = *table_.served;
   const bool updated = served.l2()->Update(upserts_->batch()).ok();
   const bool erased = served.l2()->Erase(deleted_).ok();
   to_refresh_.insert(changed_.begin(), changed_.end());
   if (updated && erased) return;
   l2_missed_ = true;
   if (table_.context->defect != Defect::kBypassForgotten)
-    served.l2_bypass().QuarantineUntilCleared();
+    served.l2_health().QuarantineUntilCleared();
 }
 
 bool SimulatedApplier::ClearL2() {
   if (!table_.served->l2()->Clear().ok()) return false;
-  table_.served->l2_bypass().Clear();
+  table_.served->l2_health().Clear();
   l2_missed_ = false;
   ++clear_count_;
   return true;
@@ -172,7 +172,7 @@ bool SimulatedApplier::RefreshL1() {
   if (table_.context->defect == Defect::kRefreshForgotten) return true;
   for (size_t cache = 0; cache < cache_count_; ++cache) {
     if (RefreshOne(*table_.served->l1(cache), fetch)) {
-      table_.served->l1_bypass(cache).NoteApplied(table_.served->epochs().published());
+      table_.served->l1_health(cache).NoteApplied(table_.served->epochs().published());
     } else {
       NoteMissedByL1(cache);
     }
@@ -203,7 +203,7 @@ void SimulatedApplier::RaiseL1() {
 void SimulatedApplier::NoteMissedByL1(size_t cache) {
   missed_by_l1_[cache] = true;
   if (table_.context->defect != Defect::kL1BypassForgotten)
-    table_.served->l1_bypass(cache).QuarantineUntilCleared();
+    table_.served->l1_health(cache).QuarantineUntilCleared();
 }
 
 // False: to be tried again. Promotions that the missing watermarks would have kept out are refused
@@ -215,8 +215,8 @@ bool SimulatedApplier::ClearL1() {
     if (!missed_by_l1_[cache]) continue;
     DeviceCacheTable& l1 = *table_.served->l1(cache);
     if (!l1.RaiseWatermarks(unraised, epoch, kNoDeadline).ok() || !l1.Clear().ok()) return false;
-    table_.served->l1_bypass(cache).NoteApplied(epoch);
-    table_.served->l1_bypass(cache).Clear();
+    table_.served->l1_health(cache).NoteApplied(epoch);
+    table_.served->l1_health(cache).Clear();
     missed_by_l1_[cache] = false;
     ++l1_clear_count_;
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/executor.h"
-#include "query/snapshot/served_table.h"
+#include "serving/live_table.h"
 #include "testing/fakes/stamped_row.h"
 #include "testing/faults/tier_faults.h"
 #include "tests/simulation/defects.h"
@@ -34,7 +34,7 @@ struct SimulatedTable {
   TierFaults l2_faults;
   TierFaults l3_faults;
   std::shared_ptr<DefectContext> context = std::make_shared<DefectContext>();
-  std::shared_ptr<ServedTable> served;
+  std::shared_ptr<LiveTable> served;
 };
 
 // Stamped rows as a batch; the object owns what the batch borrows.

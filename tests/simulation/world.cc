@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/circuit_breaker.h"
 #include "base/macros.h"
 #include "l2_memory/memory_tier.h"
-#include "query/circuit_breaker.h"
 #include "testing/fakes/plain_tier.h"
 #include "testing/faults/fault_cache.h"
 #include "testing/faults/fault_tier.h"
@@ -237,7 +237,7 @@ SimulatedWorld::SimulatedWorld(const SimulationOptions& options)
   auto factory = SessionFactory::Create(session_options);
   HPS_CHECK(factory.ok());
   factory_ = *std::move(factory);
-  model_ = std::make_unique<ModelState>("m", factory_->epoch_domain(), executor_);
+  model_ = std::make_unique<LiveModel>("m", factory_->epoch_domain(), executor_);
   MakeTable(1, 4);
   MakeTable(2, 9);
   SwitchModel();
@@ -325,10 +325,10 @@ void SimulatedWorld::Serve(SimulatedTable& table, std::unique_ptr<DurableTable> 
                             MemoryTierBytesFor(kKeys, spec.row_bytes(), l2_options));
   HPS_CHECK(l2.ok());
 
-  ServedTable::Parts parts;
+  LiveTable::Parts parts;
   parts.l3 = Interleaved(WithFaults(std::move(l3), &table.l3_faults), table.context);
   parts.l2 = Interleaved(WithFaults(*std::move(l2), &table.l2_faults), table.context);
-  auto served = ServedTable::Create(std::move(parts));
+  auto served = LiveTable::Create(std::move(parts));
   HPS_CHECK(served.ok());
   table.served = *std::move(served);
   for (size_t cache = 0; cache < kCaches; ++cache) {
@@ -340,7 +340,7 @@ void SimulatedWorld::Serve(SimulatedTable& table, std::unique_ptr<DurableTable> 
 }
 
 void SimulatedWorld::PublishAll() {
-  std::vector<std::shared_ptr<ServedTable>> served;
+  std::vector<std::shared_ptr<LiveTable>> served;
   for (const auto& table : tables_) served.push_back(table->served);
   HPS_CHECK(model_->Publish(std::move(served)).ok());
 }

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "query/session_factory.h"
-#include "query/snapshot/model_state.h"
+#include "serving/live_model.h"
 #include "testing/fakes/manual_executor.h"
 #include "testing/fakes/plain_tier.h"
 #include "tests/simulation/applier.h"
@@ -90,7 +90,7 @@ class SimulatedWorld {
   std::vector<std::unique_ptr<DeviceCache>> caches_;
   std::unique_ptr<SessionFactory> factory_;
   std::vector<std::unique_ptr<SimulatedTable>> tables_;
-  std::unique_ptr<ModelState> model_;
+  std::unique_ptr<LiveModel> model_;
   std::vector<std::unique_ptr<SimulatedApplier>> appliers_;
   std::vector<std::unique_ptr<Reader>> readers_;
   std::unique_ptr<Importer> importer_;

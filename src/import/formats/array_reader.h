@@ -1,5 +1,5 @@
-// The reader of every format whose keys and rows are two packed arrays somewhere in files: all of
-// today's formats. The formats differ in how the arrays are found and validated.
+// The table reader of all formats that store keys and rows as two packed arrays. The formats differ
+// in how they locate and validate the arrays.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace hps {
 
-// How keys are stored; all become 64 bits: 32-bit ones are widened, unsigned ones taken bit for
-// bit.
+// How a file stores keys. Reading converts them to 64 bits: 32-bit keys are widened, unsigned keys
+// keep their bits.
 enum class KeyDtype : uint8_t { kInt64, kUint64, kInt32, kUint32 };
 
 constexpr size_t KeyBytes(KeyDtype dtype) {
@@ -24,7 +24,8 @@ struct KeyArray {
   KeyDtype dtype = KeyDtype::kInt64;
 };
 
-// Keys `first` and those after it. REQUIRES: they lie inside the file. Errors: DATA_LOSS.
+// Reads keys.size() keys, beginning with key number `first`. REQUIRES: they lie inside the file.
+// Errors: DATA_LOSS.
 absl::Status ReadKeyArray(const KeyArray& array, uint64_t first, std::span<Key> keys);
 
 struct RowArray {
@@ -34,8 +35,8 @@ struct RowArray {
 
 class ArrayReader final : public TableReader {
  public:
-  // Without a key array the row numbers are the keys.
-  // REQUIRES: both arrays lie inside their files.
+  // Without a key array, the row numbers are the keys. REQUIRES: both arrays lie inside their
+  // files.
   ArrayReader(const TableShape& shape, std::optional<KeyArray> keys, RowArray rows)
       : shape_(shape), keys_(std::move(keys)), rows_(std::move(rows)) {}
 

@@ -14,7 +14,7 @@ absl::StatusOr<File> OpenBytes(const TestDirectory& directory, const std::string
   return File::OpenForReading(directory.Write(name, bytes));
 }
 
-// Three bytes in front, so that offsets count and nothing is aligned.
+// Three bytes precede the arrays, so that offsets matter and nothing is aligned.
 template <typename T>
 std::vector<Key> KeysThrough(KeyDtype dtype, const std::vector<T>& stored) {
   const TestDirectory directory;
@@ -67,7 +67,7 @@ TEST(ArrayReaderTest, WithoutAKeyArrayRowNumbersAreTheKeys) {
   EXPECT_EQ(reader.data_bytes(), 24U);
 }
 
-TEST(ArrayReaderTest, AFileThatWasCutMeanwhileIsDataLoss) {
+TEST(ArrayReaderTest, ATruncatedFileIsDataLoss) {
   const TestDirectory directory;
   auto keys = OpenBytes(directory, "keys", BytesOf<Key>({1, 2, 3}));
   auto rows = OpenBytes(directory, "rows", BytesOf<float>({0, 1, 2}));

@@ -15,7 +15,7 @@ constexpr uint16_t kHalfInfinity = 0x7c00;
 constexpr uint16_t kBfloatInfinity = 0x7f80;
 constexpr uint16_t kHalfWithoutSign = 0x7fff;
 
-// Elements whose exponent bits are all ones. Plain enough for the compiler to vectorize.
+// Counts elements whose exponent bits are all ones. Simple enough to be vectorized by the compiler.
 template <typename Bits>
 uint64_t CountExponentOnes(std::span<const std::byte> elements, Bits exponent) {
   uint64_t count = 0;
@@ -57,13 +57,13 @@ uint16_t FloatToHalf(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
   uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > kFloatInfinity)  // NaN: quiet, the upper payload bits kept
+  if (magnitude > kFloatInfinity)  // NaN: becomes quiet and keeps the upper payload bits
     return static_cast<uint16_t>(sign | kHalfInfinity | 0x200 | ((magnitude >> 13) & 0x3ff));
-  constexpr uint32_t kOverflow = 0x477ff000;  // 65520: half way between the largest half and 65536
+  constexpr uint32_t kOverflow = 0x477ff000;  // 65520: the middle of the largest half and 65536
   if (magnitude >= kOverflow) return static_cast<uint16_t>(sign | kHalfInfinity);
   constexpr uint32_t kSmallestNormal = 0x38800000;  // 2^-14
   if (magnitude < kSmallestNormal) {
-    // Neighbours of 0.5 are 2^-24 apart, as subnormal halves are: the addition rounds.
+    // Floats near 0.5 are 2^-24 apart, like subnormal halves, so this addition rounds correctly.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<uint16_t>(
         sign | (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5F)));

@@ -1,6 +1,7 @@
-// Elements of rows: conversion between the element types, and counting what is not finite.
+// Converts row elements between types, and counts elements that are not finite.
 //
-// float32 -> float16 and bfloat16 round to the nearest, ties to even; the way back is exact.
+// Conversion from float32 to float16 or bfloat16 rounds to nearest, ties to even. The reverse
+// conversion is exact.
 #pragma once
 
 #include <cstddef>
@@ -29,14 +30,13 @@ struct ElementCounts {
 
 ElementCounts CountElements(Dtype dtype, std::span<const std::byte> elements);
 
-// Whether elements of type `from` can become elements of type `to`: the same type, or float32 on
-// one side.
+// True if the types are equal or one of them is float32.
 constexpr bool CanConvert(Dtype from, Dtype to) {
   return from == to || from == Dtype::kFloat32 || to == Dtype::kFloat32;
 }
 
-// Converts as many elements as `in` holds. REQUIRES: CanConvert(from, to); `out` has room for them;
-// the two don't overlap.
+// Converts all elements of `in`. REQUIRES: CanConvert(from, to); `out` has room for the elements
+// and does not overlap `in`.
 ElementCounts ConvertElements(Dtype from, std::span<const std::byte> in, Dtype to,
                               std::span<std::byte> out);
 

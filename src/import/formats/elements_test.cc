@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-TEST(ElementsTest, EveryHalfAndBfloatSurvivesTheWayThroughFloat) {
+TEST(ElementsTest, EveryHalfAndBfloatConvertsToFloatAndBack) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto value = static_cast<uint16_t>(bits);
     const float half = HalfToFloat(value);
@@ -46,7 +46,8 @@ TEST(ElementsTest, KnownHalves) {
   EXPECT_EQ(Bfloat16ToFloat(0xc049), -3.140625F);
 }
 
-// Between any two neighbours: below the middle goes down, above it up, the middle to the even one.
+// Between any two neighbours: values below the middle round down, values above it up, the middle to
+// even.
 template <typename Narrow, typename Widen>
 void CheckRounding(Narrow narrow, Widen widen, uint16_t infinity) {
   for (uint32_t bits = 0; bits + 1 < infinity; ++bits) {

@@ -13,7 +13,7 @@
 namespace hps {
 namespace {
 
-// Linux moves at most 2 GiB - 4 KiB in one call.
+// Linux transfers at most 2 GiB - 4 KiB in one call.
 constexpr size_t kTransferBytesMax = size_t{1} << 30;
 
 }  // namespace
@@ -38,7 +38,7 @@ absl::Status FileError(int error_number, const std::string& what, const std::str
 }
 
 absl::StatusOr<File> File::OpenForReading(const std::string& path) {
-  // Non-blocking, so that a named pipe is refused instead of waited for.
+  // Non-blocking, so that a named pipe is refused instead of blocking the open.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return FileError(errno, "can't open", path);
   File file(descriptor, path);
@@ -65,7 +65,7 @@ absl::StatusOr<File> File::CreateNameless(const std::string& directory) {
   if (descriptor >= 0) return File(descriptor, shown);
   if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)
     return FileError(errno, "can't create", shown);
-  // File systems without O_TMPFILE: a name that is removed at once.
+  // For file systems without O_TMPFILE: creates a name and removes it at once.
   std::string pattern = absl::StrCat(directory, "/.import-XXXXXX");
   descriptor = ::mkostemp(pattern.data(), O_CLOEXEC);
   if (descriptor < 0) return FileError(errno, "can't create", shown);
@@ -111,7 +111,7 @@ absl::Status File::ReadAt(uint64_t offset, std::span<std::byte> into) const {
     } else if (got == 0) {
       return absl::DataLossError(absl::StrCat(path_, ": expected ", into.size(),
                                               " bytes at offset ", offset, ", found ", done,
-                                              ": the file has been cut since it was opened"));
+                                              ": the file was truncated after it was opened"));
     } else if (errno != EINTR) {
       return absl::DataLossError(
           FileError(errno, absl::StrCat("can't read at offset ", offset + done, " of"), path_)

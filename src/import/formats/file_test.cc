@@ -47,7 +47,7 @@ TEST(FileTest, OpensRegularFilesOnly) {
   EXPECT_EQ(code(""), absl::StatusCode::kInvalidArgument);  // a directory
   directory.Write("file", "x");
   EXPECT_EQ(code("file/below"), absl::StatusCode::kInvalidArgument);
-  // Would hang if the pipe were opened as a file is.
+  // Catches: an open that blocks on a named pipe.
   ASSERT_EQ(::mkfifo(directory.Path("pipe").c_str(), 0600), 0);
   EXPECT_EQ(code("pipe"), absl::StatusCode::kInvalidArgument);
 }
@@ -85,7 +85,7 @@ TEST(FileTest, ANamelessFileLeavesNothing) {
             absl::StatusCode::kNotFound);
 }
 
-TEST(FileTest, ErrorsOfTheSystemHaveTheCodesOfTheHouse) {
+TEST(FileTest, SystemErrorsMapToStatusCodes) {
   EXPECT_EQ(FileError(ENOSPC, "x", "y").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(FileError(EDQUOT, "x", "y").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(FileError(EMFILE, "x", "y").code(), absl::StatusCode::kResourceExhausted);

@@ -11,7 +11,7 @@
 namespace hps {
 namespace {
 
-// The dim that the sizes of the two files tell, or that of an empty table as asked for.
+// Returns the dim that follows from the sizes of the two files, or `dim` for an empty table.
 absl::StatusOr<uint32_t> DimOf(const File& keys, const File& rows, std::optional<uint32_t> dim) {
   if (keys.bytes_at_open() % sizeof(Key) != 0) {
     return absl::InvalidArgumentError(absl::StrCat(keys.path(), ": expected a multiple of ",
@@ -45,7 +45,7 @@ absl::StatusOr<uint32_t> DimOf(const File& keys, const File& rows, std::optional
         absl::StrCat(rows.path(), ": expected a multiple of ", row_count, " rows x ", sizeof(float),
                      " bytes (", keys.path(), " has ", row_count, " keys), found ", found));
   }
-  // Whether such a row is too wide for its table is said where the table's dtype is known.
+  // The caller knows the table's dtype and checks whether the row is too wide for it.
   if (row_bytes / sizeof(float) > kDimMax) {
     return absl::InvalidArgumentError(
         absl::StrCat(rows.path(), ": expected a dim of at most ", kDimMax, ", found ", found,

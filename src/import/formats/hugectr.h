@@ -1,5 +1,5 @@
-// The table directory of HugeCTR: `key`, int64 little-endian each, and `emb_vector`, float32
-// little-endian [rows, dim]. Neither has a header: dim follows from the sizes.
+// HugeCTR's table directory: the file `key` with int64 keys and the file `emb_vector` with float32
+// rows [rows, dim], both little-endian and without a header. dim follows from the sizes.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace hps {
 inline constexpr char kHugectrKeyFile[] = "key";
 inline constexpr char kHugectrRowFile[] = "emb_vector";
 
-// `dim` is needed for an empty table, and confirmed otherwise.
-// Errors: those of opening the two files; INVALID_ARGUMENT with file, expected and found bytes when
-// the sizes are no table.
+// `dim` is required for an empty table and checked otherwise. Errors: those of opening the two
+// files; INVALID_ARGUMENT (the file sizes do not fit together; names file, expected and found
+// bytes).
 absl::StatusOr<std::unique_ptr<TableReader>> OpenHugectrTable(const std::string& directory,
                                                               std::optional<uint32_t> dim);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<char, 4> kMagic = {'b', 'i', 'n', '\0'};
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 16;
-// Records are read in pieces of about this size.
+// Approximate size of one read.
 constexpr size_t kPieceBytes = size_t{256} << 10;
 
 struct DumpHeader {
@@ -52,8 +52,8 @@ absl::StatusOr<TableShape> ShapeOf(const File& file, const DumpHeader& header,
                                    std::optional<uint32_t> dim) {
   const uint64_t data_bytes = file.bytes_at_open() - kHeaderBytes;
   TableShape shape{.row_count = 0, .dim = 0, .dtype = Dtype::kFloat32};
-  if (header.row_bytes == 0) {  // HugeCTR writes that of an empty table
-    if (data_bytes != 0) return Bad(file, "expected no record of a row size of 0");
+  if (header.row_bytes == 0) {  // HugeCTR writes 0 for an empty table
+    if (data_bytes != 0) return Bad(file, "expected no records with a row size of 0");
     if (!dim.has_value()) return Bad(file, "the table is empty, so its dim must be given (--dim)");
     shape.dim = *dim;
     return shape;
@@ -64,8 +64,9 @@ absl::StatusOr<TableShape> ShapeOf(const File& file, const DumpHeader& header,
   }
   const uint64_t record_bytes = uint64_t{header.key_bytes} + header.row_bytes;
   if (data_bytes % record_bytes != 0) {
-    return Bad(file, absl::StrCat("expected records of ", record_bytes, " bytes, found ",
-                                  data_bytes % record_bytes, " bytes behind the last whole one"));
+    return Bad(file,
+               absl::StrCat("expected records of ", record_bytes, " bytes, found ",
+                            data_bytes % record_bytes, " bytes after the last complete record"));
   }
   shape.row_count = data_bytes / record_bytes;
   shape.dim = static_cast<uint32_t>(header.row_bytes / sizeof(float));

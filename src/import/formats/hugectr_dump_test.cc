@@ -86,12 +86,12 @@ TEST_F(HugectrDumpTest, AnEmptyTableMayNeedItsDim) {
   EXPECT_EQ((*Open(Header(1, 8, 12)))->shape(), (TableShape{0, 3, Dtype::kFloat32}));
 }
 
-TEST_F(HugectrDumpTest, WhatIsNoDumpIsRefused) {
+TEST_F(HugectrDumpTest, InvalidDumpsAreRefused) {
   const std::string dump = Dump<int64_t>({1, 2, 3}, 2);
   for (size_t size = 0; size < 16; ++size)
     ExpectError(dump.substr(0, size), absl::StrCat("found ", size, " bytes"));
   for (size_t size = 17; size < dump.size(); ++size) {
-    if ((size - 16) % 16 != 0) ExpectError(dump.substr(0, size), "behind the last whole one");
+    if ((size - 16) % 16 != 0) ExpectError(dump.substr(0, size), "after the last complete record");
   }
   ExpectError("sst" + dump.substr(3), "expected a HugeCTR dump");
   ExpectError(Header(2, 8, 8), "expected version 1, found 2");

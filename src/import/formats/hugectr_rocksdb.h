@@ -1,5 +1,5 @@
-// A table of a HugeCTR RocksDB directory as the source of an import; who knows RocksDB hands it in
-// (tier/foreign_store.h).
+// Reads a table of a HugeCTR RocksDB directory for an import. The RocksDB part implements
+// tier/foreign_store.h and is passed in.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,9 @@
 
 namespace hps {
 
-// `dim` is needed for an empty table, and confirmed otherwise. `name`: "<model>/<table>". `path`,
-// of the store, is for messages. Errors: those of ForeignStore::OpenTable; INVALID_ARGUMENT (dim).
+// `name` is "<model>/<table>". `path`, of the store, is for messages. `dim` is required for an
+// empty table and checked otherwise. Errors: those of ForeignStore::OpenTable; INVALID_ARGUMENT
+// (dim).
 absl::StatusOr<std::unique_ptr<TableReader>> OpenHugectrRocksdb(std::shared_ptr<ForeignStore> store,
                                                                 const std::string& path,
                                                                 const std::string& name,

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Rows of one float: the row's number. The real reader is tested in src/l3_rocksdb.
+// Rows of one float, the row's number. The tests in src/l3_rocksdb cover the real reader.
 class CountingTable final : public ForeignTable {
  public:
   explicit CountingTable(uint64_t rows) : rows_(rows) {}

@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
-// Files of so many bytes each; negative = no such file.
+// Creates files of the given sizes; a negative size creates no file.
 class HugectrTest : public testing::Test {
  protected:
   absl::Status Open(int64_t key_bytes, int64_t row_bytes, std::optional<uint32_t> dim = {}) {
@@ -58,7 +58,7 @@ TEST_F(HugectrTest, SizesThatAreNoTable) {
   ExpectError(Open(7, 8), "key", "expected a multiple of 8 bytes, found 7");
   ExpectError(Open(24, 59), "emb_vector", "found 59");  // truncated
   ExpectError(Open(24, 61), "emb_vector", "found 61");  // oversized
-  ExpectError(Open(24, 6), "emb_vector", "found 6");    // no whole float
+  ExpectError(Open(24, 6), "emb_vector", "found 6");    // not a multiple of a float
   ExpectError(Open(24, 0), "emb_vector", "found 0");    // dim 0
   ExpectError(Open(24, 56, 5), "emb_vector", "3 rows of dim 5 = 60 bytes, found 56");
   ExpectError(Open(24, 60, 4), "emb_vector", "3 rows of dim 4 = 48 bytes, found 60");

@@ -18,7 +18,7 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kVersion1PreambleBytes = 10;  // magic, version, length of the rest
 constexpr size_t kVersion2PreambleBytes = 12;
 
-// Reads the part of Python's literals that headers use.
+// Parses the subset of Python's literals that headers use.
 class DictionaryParser {
  public:
   explicit DictionaryParser(std::string_view text) : text_(text) {}
@@ -108,7 +108,7 @@ class DictionaryParser {
 
   absl::Status ParseDescr() {
     SkipSpace();
-    // A list describes a structured type: no array of ours, which the empty descr will tell.
+    // A list describes a structured type. hps reads none; the empty descr reports it.
     if (at_ < text_.size() && text_[at_] == '[') {
       const size_t end = text_.rfind(']');
       if (end == std::string_view::npos || end < at_) return Error("a closing ']'");

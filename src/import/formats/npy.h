@@ -1,7 +1,7 @@
-// The header of NumPy's .npy files, read from files that may be hostile, and written.
+// Reads and writes the header of NumPy's .npy files. The files are untrusted: nothing is allocated
+// before the length that requires it has been checked.
 //
-// Source: the documentation of numpy.lib.format; versions 1.0, 2.0 and 3.0 are read, 1.0 written.
-// Nothing is allocated before the length that asks for it has been checked.
+// Source: the documentation of numpy.lib.format. Reads versions 1.0, 2.0 and 3.0; writes 1.0.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,11 @@ namespace hps {
 inline constexpr char kNpyKeyFile[] = "keys.npy";
 inline constexpr char kNpyRowFile[] = "rows.npy";
 
-// Every header that we write is this long, so that it can be rewritten when the rows are counted.
+// Length of every written header. It is fixed, so that the header can be rewritten once the rows
+// have been counted.
 inline constexpr size_t kNpyWrittenHeaderBytes = 128;
 
-// More dimensions than any array of ours has are refused while they are read.
+// Maximum number of dimensions. A header with more is refused while it is parsed.
 inline constexpr size_t kNpyRankMax = 8;
 
 struct NpyHeader {
@@ -35,18 +36,19 @@ struct NpyHeader {
 // Errors: INVALID_ARGUMENT with file, expected and found; DATA_LOSS.
 absl::StatusOr<NpyHeader> ReadNpyHeader(const File& file);
 
-// The dictionary that a header holds, without its preamble; data_offset stays 0.
-// Errors: INVALID_ARGUMENT, which says at which byte of `text` what was expected.
+// Parses the dictionary of a header, without its preamble. data_offset stays 0. Errors:
+// INVALID_ARGUMENT (names the byte of `text` and what was expected there).
 absl::StatusOr<NpyHeader> ParseNpyDictionary(std::string_view text);
 
-// Whether the file holds, in C order, exactly the bytes that its shape asks for.
-// Errors: INVALID_ARGUMENT with file, expected and found.
+// Checks that the file holds, in C order, exactly the bytes that its shape requires. Errors:
+// INVALID_ARGUMENT with file, expected and found.
 absl::Status ValidateNpyData(const File& file, const NpyHeader& header, size_t element_bytes);
 
-// "[3, 4]".
+// Formats a shape as "[3, 4]".
 std::string ShapeText(std::span<const uint64_t> shape);
 
-// `descr` as in "<f4"; `shape` has one or two numbers. kNpyWrittenHeaderBytes bytes.
+// Returns a header of kNpyWrittenHeaderBytes bytes. `descr` is for example "<f4"; `shape` has one
+// or two numbers.
 std::string FormatNpyHeader(std::string_view descr, std::span<const uint64_t> shape);
 
 }  // namespace hps

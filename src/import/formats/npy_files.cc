@@ -64,11 +64,11 @@ absl::StatusOr<std::unique_ptr<NpyRowWriter>> NpyRowWriter::Create(const std::st
       CheckedMultiply(row_count, uint64_t{dim} * sizeof(float));
   if (!data_bytes.has_value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", row_count, " rows of dim ", dim, " are more than a file holds"));
+        absl::StrCat(path, ": ", row_count, " rows of dim ", dim, " exceed the size of a file"));
   }
   struct stat found {};
   if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
-    // The rename at the end would put a file in the place of a device.
+    // Replace would replace a device by a file.
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": expected a regular file to replace, or none, found ",
                      S_ISDIR(found.st_mode) ? "a directory" : "a device, pipe or socket"));

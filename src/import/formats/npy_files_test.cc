@@ -48,7 +48,7 @@ TEST(NpyFilesTest, ReadsKeysOfEveryType) {
   EXPECT_TRUE(ReadNpyKeys(WriteArray<int64_t>(directory, "<i8", {}))->empty());
 }
 
-TEST(NpyFilesTest, RefusesWhatHoldsNoKeys) {
+TEST(NpyFilesTest, RefusesFilesWithoutKeys) {
   const TestDirectory directory;
   const auto code = [](const std::string& path) { return ReadNpyKeys(path).status().code(); };
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -60,7 +60,7 @@ TEST(NpyFilesTest, RefusesWhatHoldsNoKeys) {
   EXPECT_EQ(code(WriteArray<int64_t>(directory, "<i8", {1}, {uint64_t{1} << 61})), kInvalid);
 }
 
-// Catches: an allocation of as many bytes as a sparse file says it has.
+// Catches: allocating as many bytes as a sparse file claims to have.
 TEST(NpyFilesTest, RefusesMoreKeysThanAreReadAtOnce) {
   const TestDirectory directory;
   const uint64_t count = kKeysPerFileMax + 1;
@@ -92,7 +92,7 @@ TEST(NpyFilesTest, WritesRowsUnderTheNameWhenComplete) {
   EXPECT_EQ(rows, (std::array<float, 6>{1, 2, 3, 4, 5, 6}));
 }
 
-TEST(NpyFilesTest, AWriterThatIsGivenUpLeavesNothing) {
+TEST(NpyFilesTest, AnUncommittedWriterLeavesNothing) {
   const TestDirectory directory;
   {
     auto writer = NpyRowWriter::Create(directory.Path("rows.npy"), 2, 3);
@@ -102,7 +102,7 @@ TEST(NpyFilesTest, AWriterThatIsGivenUpLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(directory.Path("")));
 }
 
-// Catches: a file in the place of /dev/null, by a writer with the right to put one there.
+// Catches: a privileged writer that replaces /dev/null by a file.
 TEST(NpyFilesTest, AWriterReplacesOnlyFiles) {
   const TestDirectory directory;
   const std::string pipe = directory.Path("pipe");
@@ -115,7 +115,7 @@ TEST(NpyFilesTest, AWriterReplacesOnlyFiles) {
   }
 }
 
-// Catches: a link to rows elsewhere that becomes a file of its own.
+// Catches: a link to rows that is replaced by a file.
 TEST(NpyFilesTest, AWriterFollowsLinks) {
   const TestDirectory directory;
   std::filesystem::create_symlink(directory.Write("rows.npy", "old"), directory.Path("link"));
@@ -127,7 +127,7 @@ TEST(NpyFilesTest, AWriterFollowsLinks) {
   EXPECT_NE(directory.Read("rows.npy"), "old");
 }
 
-TEST(NpyFilesTest, AWriterRefusesWhatCanNotBeWritten) {
+TEST(NpyFilesTest, AWriterRefusesInvalidTargets) {
   const TestDirectory directory;
   EXPECT_EQ(NpyRowWriter::Create(directory.Path("none/rows.npy"), 1, 1).status().code(),
             absl::StatusCode::kNotFound);

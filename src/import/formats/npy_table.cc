@@ -19,7 +19,7 @@ absl::Status ExpectedError(const File& file, const std::string& expected,
       absl::StrCat(file.path(), ": expected ", expected, ", found ", found));
 }
 
-// What a header calls a type, shortened: it may be hostile.
+// Shortens the type name of a header for messages; the header is untrusted.
 std::string DescrText(const NpyHeader& header) {
   if (header.descr.empty()) return "a structured or unnamed type";
   std::string text = header.descr.substr(0, 32);
@@ -74,9 +74,9 @@ absl::StatusOr<std::unique_ptr<TableReader>> OpenNpyTable(const std::string& dir
   HPS_RETURN_IF_ERROR(ValidateNpyData(rows, row_header, ElementBytes(row_dtype)));
   const uint64_t row_count = keys.count;
   if (row_header.shape[0] != row_count) {
-    return ExpectedError(rows,
-                         absl::StrCat(row_count, " rows, as ", keys.array.file.path(), " has keys"),
-                         ShapeText(row_header.shape));
+    return ExpectedError(
+        rows, absl::StrCat(row_count, " rows, the number of keys in ", keys.array.file.path()),
+        ShapeText(row_header.shape));
   }
   const uint64_t dim = row_header.shape[1];
   if (dim == 0 || dim > kDimMax)
@@ -106,9 +106,9 @@ absl::StatusOr<std::vector<std::byte>> ReadNpyRow(const std::string& path, uint3
   std::vector<std::byte> row(dim * ElementBytes(dtype));
   const ElementCounts counts = ConvertElements(file_dtype, stored, dtype, row);
   if (counts.overflowed != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": ", counts.overflowed, " of ", dim, " elements are beyond ",
-                     std::string(DtypeName(dtype)), " and would become infinite"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path(), ": ", counts.overflowed, " of ", dim, " elements exceed the range of ",
+        std::string(DtypeName(dtype)), " and would become infinite"));
   }
   return row;
 }

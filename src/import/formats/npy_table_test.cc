@@ -52,12 +52,12 @@ TEST_F(NpyTableTest, TypesOfKeysAndRows) {
   for (const char* descr : {">f4", "<f8", "<i4", "|u1"})
     ExpectError(Open(keys_, NpyBytes(descr, "(2, 3)", std::string(24, 'x'))), "rows.npy", descr);
   const std::string structured =
-      "[('a', '<f4')]";  // quotes as NpyBytes puts them around make it a plain string
+      "[('a', '<f4')]";  // NpyBytes adds quotes, so this is a plain string
   ExpectError(Open(keys_, NpyBytes(structured, "(2, 3)", std::string(24, 'x'))), "rows.npy",
               "expected");
 }
 
-TEST_F(NpyTableTest, BfloatBitPatternsOnlyWhenToldSo) {
+TEST_F(NpyTableTest, BfloatBitPatternsOnlyOnRequest) {
   for (const char* descr : {"<u2", "|V2", "<V2"}) {
     const std::string rows = NpyBytes(descr, "(2, 3)", std::string(12, 'x'));
     EXPECT_EQ(Open(keys_, rows, Dtype::kBfloat16), absl::OkStatus());

@@ -33,7 +33,7 @@ TEST(NpyTest, ParsesOtherSpellings) {
   EXPECT_EQ(structured->descr, "");
 }
 
-TEST(NpyTest, RefusesWhatIsNoHeader) {
+TEST(NpyTest, RefusesInvalidHeaders) {
   for (const char* text : {
            "",
            "{",
@@ -86,7 +86,7 @@ TEST_F(NpyFileTest, ReadsAllVersions) {
   ASSERT_TRUE(ReadHeader(version1).ok());
   EXPECT_EQ(ReadHeader(version1)->data_offset, version1.size() - 8);
   for (const char version : {'\x02', '\x03'}) {
-    // The length has four bytes instead of two.
+    // The length field has four bytes instead of two.
     std::string bytes = version1;
     bytes[6] = version;
     bytes.insert(10, std::string(2, '\0'));
@@ -111,7 +111,7 @@ TEST_F(NpyFileTest, RefusesHostilePreambles) {
   for (int i = 8; i < 12; ++i) bad[static_cast<size_t>(i)] = '\xff';
   const auto huge = ReadHeader(bad);
   EXPECT_NE(huge.status().message().find("found 4294967295"), std::string::npos) << huge.status();
-  // Inside the file, but longer than any header: refused before it is allocated.
+  // Within the file, but longer than any valid header: refused before the allocation.
   directory_.Write("x.npy", bad.substr(0, 8) + BytesOf<uint32_t>({1 << 20}));
   std::filesystem::resize_file(directory_.Path("x.npy"), 2 << 20);
   const auto file = File::OpenForReading(directory_.Path("x.npy"));
@@ -150,7 +150,7 @@ TEST_F(NpyFileTest, ReadsWhatItWrites) {
   }
 }
 
-// Mutants of a good header: an answer or an error, never more. The sanitizers see the rest.
+// Mutants of a valid header give a result or an error. The sanitizers find other faults.
 TEST(NpyMutantTest, NoMutantIsReadOutOfBounds) {
   const uint64_t seed = 20260101;
   std::mt19937_64 random(seed);

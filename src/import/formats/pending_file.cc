@@ -20,12 +20,12 @@
 namespace hps {
 namespace {
 
-constexpr int kAttemptsMax = 8;  // names are drawn from 2^64
-constexpr int kLinksMax = 40;    // as Linux follows
+constexpr int kAttemptsMax = 8;  // a name has 64 random bits
+constexpr int kLinksMax = 40;    // the limit of Linux
 constexpr mode_t kPermissions = S_IRWXU | S_IRWXG | S_IRWXO;
 
-// Names need not be secret, only mostly unlike: a file that exists is never taken.
-uint64_t Draw() {
+// Names need not be secret, only unlikely to collide: CreateNew never opens an existing file.
+uint64_t RandomNumber() {
   try {
     std::random_device random;
     return (uint64_t{random()} << 32) | random();
@@ -34,10 +34,10 @@ uint64_t Draw() {
   }
 }
 
-std::string DrawName(const std::string& path) {
-  const uint64_t drawn = Draw();
+std::string RandomName(const std::string& path) {
+  const uint64_t number = RandomNumber();
   char digits[17];
-  std::snprintf(digits, sizeof(digits), "%016" PRIx64, drawn);
+  std::snprintf(digits, sizeof(digits), "%016" PRIx64, number);
   return absl::StrCat(path, ".", digits, ".partial");
 }
 
@@ -57,7 +57,7 @@ absl::StatusOr<std::string> FollowLinks(const std::string& path) {
 
 absl::StatusOr<PendingFile> PendingFile::Create(const std::string& path) {
   for (int attempt = 1;; ++attempt) {
-    absl::StatusOr<File> file = File::CreateNew(DrawName(path));
+    absl::StatusOr<File> file = File::CreateNew(RandomName(path));
     if (file.ok()) return PendingFile(*std::move(file), path);
     if (!absl::IsAlreadyExists(file.status()) || attempt == kAttemptsMax) return file.status();
   }
@@ -69,7 +69,8 @@ absl::StatusOr<PendingFile> PendingFile::CreateToReplace(const std::string& path
   struct stat old {};
   if (::stat(target.c_str(), &old) != 0) return file;
   const char* const pending = file.file_.path().c_str();
-  // Who may not give files away keeps the new one. The mode comes after: this may change it.
+  // A process without the right to change the owner keeps its own. chmod comes after chown, because
+  // chown may clear mode bits.
   [[maybe_unused]] const int given = ::chown(pending, old.st_uid, old.st_gid);
   if (::chmod(pending, old.st_mode & kPermissions) != 0)
     return FileError(errno, "can't write", target);
@@ -90,7 +91,7 @@ absl::Status PendingFile::Publish() {
   const char* const from = file_.path().c_str();
   int result = ::renameat2(AT_FDCWD, from, AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
   if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
-    // A file system that can't do this; a link is refused, too, where there is a file.
+    // The file system lacks RENAME_NOREPLACE. link also refuses to replace an existing file.
     result = ::link(from, path_.c_str());
     if (result == 0) ::unlink(from);
   }

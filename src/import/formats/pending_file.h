@@ -1,10 +1,10 @@
-// A file that gets its name when everything is in it.
+// A file that gets its final name when it is complete.
 //
-// Until then it lies beside that place under a name of its own, PATH.<random>.partial, which nobody
-// else has: neither another process that writes to the same place nor a file of the user's. It is
-// removed when the object dies before it is published; only a process that is killed leaves it.
+// Until then it is in the same directory under a unique name, PATH.<random>.partial. No other
+// process and no file of the user has this name. If the object is destroyed before the file is
+// published, it removes the file. Only a killed process leaves it.
 //
-// For one thread; moves, never copies.
+// For one thread. Movable, not copyable.
 #pragma once
 
 #include <string>
@@ -17,27 +17,27 @@ namespace hps {
 
 class PendingFile {
  public:
-  // Errors: NOT_FOUND (its directory), PERMISSION_DENIED, RESOURCE_EXHAUSTED.
+  // Errors: NOT_FOUND (no such directory), PERMISSION_DENIED, RESOURCE_EXHAUSTED.
   static absl::StatusOr<PendingFile> Create(const std::string& path);
 
-  // To be given the name by Replace: of the file that symbolic links lead to from `path`, with the
-  // mode of the one that is there and, where the system allows it, its owner. Others are refused
-  // the new bytes as they were the old ones from the first on.
-  // Errors: those of Create; INVALID_ARGUMENT (the links lead round).
+  // Creates a file that Replace will put in place of `path`, or of the file that symbolic links at
+  // `path` lead to. The file gets the mode of the existing file and, if the system allows it, its
+  // owner. So access to the new bytes is restricted like that to the old ones from the start.
+  // Errors: those of Create; INVALID_ARGUMENT (a cycle of links).
   static absl::StatusOr<PendingFile> CreateToReplace(const std::string& path);
 
   PendingFile(PendingFile&& other) noexcept;
   PendingFile& operator=(PendingFile&&) = delete;
   ~PendingFile();
 
-  const std::string& path() const { return path_; }  // which it will have
+  const std::string& path() const { return path_; }  // the final name
   const File& file() const { return file_; }
 
-  // Gives the file its name, which must be free, in one step. The caller has synced the file.
-  // Errors: ALREADY_EXISTS (what is there stays as it is), those of Create.
+  // Gives the file its final name in one step. The caller has synced the file. Errors:
+  // ALREADY_EXISTS (the existing file stays unchanged), those of Create.
   absl::Status Publish();
 
-  // Gives the file its name in place of one that has it. The caller has synced the file.
+  // Gives the file its final name; replaces an existing file. The caller has synced the file.
   // Errors: those of Create.
   absl::Status Replace();
 
@@ -46,10 +46,11 @@ class PendingFile {
 
   File file_;
   std::string path_;
-  bool pending_ = true;  // false when published or moved from
+  bool pending_ = true;  // false after publishing or moving
 };
 
-// Where symbolic links lead from `path`, which need not exist. Errors: INVALID_ARGUMENT (round).
+// Follows symbolic links from `path` to their target, which need not exist. Errors:
+// INVALID_ARGUMENT (a cycle).
 absl::StatusOr<std::string> FollowLinks(const std::string& path);
 
 }  // namespace hps

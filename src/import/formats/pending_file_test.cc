@@ -26,7 +26,7 @@ TEST(PendingFileTest, HasItsNameOnlyWhenItIsPublished) {
   EXPECT_EQ(directory.Read("f"), "new");
 }
 
-TEST(PendingFileTest, PublishesInNoOthersPlaceAndReplacesOnlyWhenAsked) {
+TEST(PendingFileTest, PublishNeverReplacesAFileAndReplaceDoes) {
   const TestDirectory directory;
   directory.Write("f", "old");
   PendingFile file = Create(directory.Path("f"), "new");
@@ -48,8 +48,8 @@ TEST(PendingFileTest, IsRemovedUnlessPublishedAlsoAfterAMove) {
   EXPECT_TRUE(directory.List().empty());
 }
 
-// Catches: a link that becomes a file, and rows that everybody may read where one alone might.
-TEST(PendingFileTest, ReplacesWhatLinksLeadToAndKeepsItsMode) {
+// Catches: a link that is replaced by a file, and rows that become readable for more users.
+TEST(PendingFileTest, ReplacesTheTargetOfLinksAndKeepsItsMode) {
   const TestDirectory directory;
   directory.Write("there/f", "old");
   std::filesystem::permissions(directory.Path("there/f"), std::filesystem::perms(0600));
@@ -70,7 +70,7 @@ TEST(PendingFileTest, ReplacesWhatLinksLeadToAndKeepsItsMode) {
   EXPECT_TRUE(std::filesystem::is_symlink(directory.Path("there/g")));
 }
 
-TEST(PendingFileTest, MakesTheFileThatALinkLeadsToAndFollowsNoneInACircle) {
+TEST(PendingFileTest, CreatesTheTargetOfALinkAndRefusesACycle) {
   const TestDirectory directory;
   std::filesystem::create_symlink("f", directory.Path("link"));
   auto file = PendingFile::CreateToReplace(directory.Path("link"));

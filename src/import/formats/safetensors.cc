@@ -17,7 +17,7 @@
 namespace hps {
 namespace {
 
-// The header's text may be hostile: what an error quotes is short and printable.
+// Quotes text of an untrusted header in an error: short and printable.
 std::string Quoted(std::string_view text) {
   std::string shown(text.substr(0, 64));
   for (char& c : shown) {
@@ -26,10 +26,10 @@ std::string Quoted(std::string_view text) {
   return absl::StrCat("'", shown, text.size() > 64 ? "...'" : "'");
 }
 
-// The one entry of a header that is no tensor.
+// The only entry of a header that is not a tensor.
 constexpr std::string_view kMetadataName = "__metadata__";
 
-// Takes the events of the JSON parser. Depth 1: names, 2: a tensor's fields, 3: their arrays.
+// Handles the events of the JSON parser. Depth 1: names, 2: fields of a tensor, 3: arrays in it.
 class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<Tensor> TakeTensors() { return std::move(tensors_); }
@@ -141,7 +141,7 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   size_t offset_count_ = 0;
 };
 
-// nullopt for a type that we don't know: its tensors are not ours to judge.
+// Returns nullopt for an unknown type; tensors of such types are not checked.
 std::optional<uint64_t> TensorElementBytes(std::string_view dtype) {
   if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
   if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
@@ -171,7 +171,7 @@ absl::Status ValidateTensor(const Tensor& tensor, uint64_t data_bytes) {
                absl::StrCat(tensor.end - tensor.begin, " bytes at data_offsets ", offsets));
 }
 
-// The tensors' bytes follow each other from the header to the end of the file.
+// The bytes of the tensors must cover the file from the end of the header without holes.
 absl::Status ValidateCoverage(const std::vector<Tensor>& tensors, uint64_t data_bytes) {
   std::vector<const Tensor*> ordered;
   ordered.reserve(tensors.size());
@@ -184,7 +184,7 @@ absl::Status ValidateCoverage(const std::vector<Tensor>& tensors, uint64_t data_
     if (tensor->begin != covered) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", Quoted(tensor->name), ": expected data_offsets that begin at ",
-                       covered, ", where the tensor before it ends, found ", tensor->begin,
+                       covered, ", where the previous tensor ends, found ", tensor->begin,
                        tensor->begin < covered ? ": the two overlap" : ": a hole"));
     }
     covered = tensor->end;

@@ -18,7 +18,8 @@ namespace {
 constexpr char kKeyTensor[] = "keys";
 constexpr char kRowTensor[] = "rows";
 
-// A suggestion is looked for among so many names: a hostile header may hold a million.
+// Maximum number of names among which a suggestion is searched. An untrusted header may have a
+// million names.
 constexpr size_t kNamesLookedAtMax = 1000;
 
 std::string TensorText(const Tensor& tensor) {

@@ -28,7 +28,7 @@ class SafetensorsTableTest : public testing::Test {
 };
 
 TEST_F(SafetensorsTableTest, KeysAndRows) {
-  // Rows first: the order in the file is free.
+  // Rows come first, because a file may order its tensors freely.
   ASSERT_EQ(
       Open(TensorJson("rows", "F32", "2,1", "0,8") + "," + TensorJson("keys", "I64", "2", "8,24"),
            BytesOf<float>({1, 2}) + BytesOf<int64_t>({7, -7})),

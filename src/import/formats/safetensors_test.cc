@@ -67,7 +67,7 @@ TEST(SafetensorsJsonTest, RefusesEverythingElse) {
   }
 }
 
-// Catches: errors about the metadata that ask for what a tensor has.
+// Catches: errors about the metadata that ask for the fields of a tensor.
 TEST(SafetensorsJsonTest, SaysWhatTheMetadataMustBe) {
   for (const auto& [entry, found] :
        std::map<std::string, std::string>{{R"("__metadata__":[])", "an array"},
@@ -80,7 +80,7 @@ TEST(SafetensorsJsonTest, SaysWhatTheMetadataMustBe) {
   }
 }
 
-// A parser that recursed, or kept what is nested, would end here.
+// A recursive parser, or one that stores nested values, would fail here.
 TEST(SafetensorsJsonTest, RefusesDeepNestingAtOnce) {
   std::string deep;
   deep.resize(10'000'000, '[');
@@ -153,7 +153,7 @@ TEST_F(SafetensorsFileTest, RefusesHostileHeaderLengths) {
               "found a length of 9223372036854775808");
   ExpectError(BytesOf<uint64_t>({~uint64_t{0}}) + "{}", "found a length of 18446744073709551615");
   ExpectError(BytesOf<uint64_t>({3}) + "{}", "at most 2 bytes, found a length of 3");
-  // A sparse file with room for a header over the limit: refused before it is allocated.
+  // A sparse file that has room for a header above the limit: refused before the allocation.
   directory_.Write("x.safetensors", BytesOf<uint64_t>({100'000'001}));
   std::filesystem::resize_file(directory_.Path("x.safetensors"), 200'000'000);
   const auto file = File::OpenForReading(directory_.Path("x.safetensors"));

@@ -1,7 +1,7 @@
-// What a table's files hold, whatever their format: keys and rows in the files' own order.
+// Reads the keys and rows of a table's files, in the order of the files, whatever their format.
 //
-// A reader has validated the files' shape when it is made: from then on only the disk can fail.
-// Thread-safe: reads are at given positions and share nothing.
+// Creating a reader validates the shape of the files; afterwards only the disk can fail.
+// Thread-safe: reads are at given positions and share no state.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace hps {
 struct TableShape {
   uint64_t row_count = 0;
   uint32_t dim = 0;
-  Dtype dtype = Dtype::kFloat32;  // of the files; the table's may differ
+  Dtype dtype = Dtype::kFloat32;  // of the files; the table's type may differ
 
   uint64_t row_bytes() const { return uint64_t{dim} * ElementBytes(dtype); }
 
@@ -30,18 +30,18 @@ class TableReader {
 
   virtual const TableShape& shape() const = 0;
 
-  // Bytes of keys and rows that reading everything once takes.
+  // Bytes of all keys and rows.
   virtual uint64_t data_bytes() const = 0;
 
-  // Where the keys come from, for messages.
+  // The file with the keys, for messages.
   virtual const std::string& keys_path() const = 0;
 
-  // The keys of rows [first_row, first_row + keys.size()).
-  // Errors: DATA_LOSS, which names the file, the offset and what was expected and found.
+  // Reads the keys of rows [first_row, first_row + keys.size()). Errors: DATA_LOSS (names the file,
+  // the offset, what was expected and what was found).
   virtual absl::Status ReadKeys(uint64_t first_row, std::span<Key> keys) const = 0;
 
-  // The rows from `first_row` on, packed, in the files' dtype.
-  // REQUIRES: rows.size() is a multiple of shape().row_bytes(). Errors: as ReadKeys.
+  // Reads rows, beginning with row `first_row`, packed, in the files' dtype. REQUIRES: rows.size()
+  // is a multiple of shape().row_bytes(). Errors: those of ReadKeys.
   virtual absl::Status ReadRows(uint64_t first_row, std::span<std::byte> rows) const = 0;
 };
 

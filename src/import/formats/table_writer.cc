@@ -45,7 +45,7 @@ absl::Status SyncDirectory(const std::string& path) {
 absl::StatusOr<bool> MakeDirectory(const std::string& directory) {
   std::error_code error;
   const bool made = std::filesystem::create_directories(directory, error);
-  if (error) return FileError(error.value(), "can't make the directory", directory);
+  if (error) return FileError(error.value(), "can't create the directory", directory);
   for (const char* name : {kHugectrKeyFile, kHugectrRowFile, kNpyKeyFile, kNpyRowFile}) {
     const std::string path = absl::StrCat(directory, "/", name);
     if (std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<TableWriter>> TableWriter::Create(TableFormat for
                                                                  uint32_t dim, Dtype dtype) {
   if (format != TableFormat::kHugectr && format != TableFormat::kNpy) {
     return absl::InvalidArgumentError(
-        absl::StrCat(directory, ": expected the format hugectr or npy; no other is written"));
+        absl::StrCat(directory, ": expected the format hugectr or npy"));
   }
   HPS_ASSIGN_OR_RETURN(const bool made_directory, MakeDirectory(directory));
   const bool npy = format == TableFormat::kNpy;
@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<TableWriter>> TableWriter::Create(TableFormat for
   absl::StatusOr<PendingFile> keys = PendingFile::Create(keys_path);
   absl::StatusOr<PendingFile> rows = keys.ok() ? PendingFile::Create(rows_path) : keys.status();
   if (!rows.ok()) {
-    keys = rows.status();  // removes its file, so that the directory may go
+    keys = rows.status();  // removes the key file, so that the directory can be removed
     if (made_directory) ::rmdir(directory.c_str());
     return rows.status();
   }
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<TableWriter>> TableWriter::Create(TableFormat for
 
 TableWriter::~TableWriter() {
   if (finished_ || !made_directory_) return;
-  // Goes when it is empty, which is for the system to say.
+  // rmdir removes the directory only if it is empty.
   { const Output removed_first[] = {std::move(key_file_), std::move(row_file_)}; }
   ::rmdir(directory_.c_str());
 }
@@ -133,7 +133,7 @@ absl::Status TableWriter::Finish() {
 }
 
 absl::Status TableWriter::Publish() {
-  // Keys last: a directory without them is not a table.
+  // The key file comes last: a directory without it is not a table.
   HPS_RETURN_IF_ERROR(row_file_.pending.Publish());
   absl::Status published = key_file_.pending.Publish();
   if (published.ok()) {

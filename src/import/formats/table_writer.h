@@ -1,8 +1,9 @@
-// Writes a table's files: HugeCTR's or NumPy's directory, rows in the order given.
+// Writes the files of a table, in HugeCTR's or NumPy's directory format, with rows in the given
+// order.
 //
-// The files get their names when everything is in them and on the disk, and never those of files
-// that are there; a writer that is destroyed before Finish, or whose Finish fails, removes what it
-// made. For one thread.
+// The files get their final names when they are complete and durable. Existing files are never
+// replaced. A writer that is destroyed before Finish, or whose Finish fails, removes its files. For
+// one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,11 @@ namespace hps {
 
 class TableWriter {
  public:
-  // Makes `directory` if need be. Rows come as [dim] of `dtype`; HugeCTR's files hold float32
-  // (float16 and bfloat16 are widened, exactly), NumPy's the dtype itself (bfloat16 as uint16 bit
-  // patterns: NumPy has no such type).
-  // Errors: ALREADY_EXISTS (it holds a table, or a file of its names), INVALID_ARGUMENT (another
-  // format), PERMISSION_DENIED, RESOURCE_EXHAUSTED.
+  // Creates `directory` if it does not exist. The caller appends rows of [dim] elements of `dtype`.
+  // HugeCTR's files hold float32; float16 and bfloat16 are converted, which is exact. NumPy's files
+  // hold `dtype`, with bfloat16 as uint16 bit patterns. Errors: ALREADY_EXISTS (the directory holds
+  // a table or a file with one of the names), INVALID_ARGUMENT (another format), PERMISSION_DENIED,
+  // RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<TableWriter>> Create(TableFormat format,
                                                              const std::string& directory,
                                                              uint32_t dim, Dtype dtype);
@@ -36,8 +37,9 @@ class TableWriter {
   // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE.
   absl::Status Append(std::span<const Key> keys, HostRows rows);
 
-  // Makes the files durable and gives them their names. Errors: as Append; ALREADY_EXISTS (another
-  // table has come to the directory meanwhile, which stays as it is).
+  // Makes the files durable and gives them their final names. Errors: those of Append;
+  // ALREADY_EXISTS (meanwhile another process has created a table in the directory, which stays
+  // unchanged).
   absl::Status Finish();
 
   uint64_t row_count() const { return row_count_; }
@@ -63,12 +65,12 @@ class TableWriter {
   Output key_file_;
   Output row_file_;
   uint32_t dim_ = 0;
-  Dtype dtype_ = Dtype::kFloat32;       // of the rows given
-  Dtype file_dtype_ = Dtype::kFloat32;  // of the rows written
+  Dtype dtype_ = Dtype::kFloat32;       // of the appended rows
+  Dtype file_dtype_ = Dtype::kFloat32;  // of the written rows
   bool made_directory_ = false;
   bool finished_ = false;
   uint64_t row_count_ = 0;
-  std::string piece_;  // rows packed and converted, one batch at a time
+  std::string piece_;  // packed and converted rows of one batch
 };
 
 }  // namespace hps

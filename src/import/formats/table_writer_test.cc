@@ -8,7 +8,7 @@
 namespace hps {
 namespace {
 
-// Two rows of two floats at a stride of three.
+// Two rows of two floats with a stride of three.
 class TableWriterTest : public testing::Test {
  protected:
   HostRows rows() {
@@ -88,7 +88,7 @@ TEST_F(TableWriterTest, RefusesADirectoryWithATable) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(TableWriterTest, WhatIsNotFinishedIsRemoved) {
+TEST_F(TableWriterTest, AnUnfinishedTableIsRemoved) {
   {
     auto writer = Create(TableFormat::kNpy);
     ASSERT_TRUE(writer.ok());
@@ -102,8 +102,8 @@ TEST_F(TableWriterTest, WhatIsNotFinishedIsRemoved) {
   EXPECT_EQ(directory_.Read("out/other"), "mine");
 }
 
-// Catches: a file of the user's that was taken for the remains of a writer.
-TEST_F(TableWriterTest, LeavesFilesThatItDidNotMakeAlone) {
+// Catches: a user's file that is removed as a leftover of a writer.
+TEST_F(TableWriterTest, LeavesOtherFilesAlone) {
   directory_.Write("out/key.partial", "mine");
   directory_.Write("out/emb_vector.partial", "mine, too");
   {
@@ -119,8 +119,8 @@ TEST_F(TableWriterTest, LeavesFilesThatItDidNotMakeAlone) {
   EXPECT_EQ(directory_.Read("out/emb_vector.partial"), "mine, too");
 }
 
-// Catches: two writers that mix their files, or of which the later one replaces what was finished.
-TEST_F(TableWriterTest, OfTwoWritersTheFirstToFinishHasThePlace) {
+// Catches: two writers that mix their files, or the later one replacing a finished table.
+TEST_F(TableWriterTest, OfTwoWritersTheFirstToFinishWins) {
   auto first = Create(TableFormat::kHugectr);
   auto second = Create(TableFormat::kHugectr);
   ASSERT_TRUE(first.ok() && second.ok());
@@ -134,8 +134,8 @@ TEST_F(TableWriterTest, OfTwoWritersTheFirstToFinishHasThePlace) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.Path("out")), {}), 2);
 }
 
-// The keys' name is taken when the rows have theirs: the rows go again.
-TEST_F(TableWriterTest, AFinishThatFailsHalfWayLeavesNoHalf) {
+// The name of the key file is taken when the rows are published: the rows are removed again.
+TEST_F(TableWriterTest, AFinishThatFailsHalfwayLeavesNothing) {
   auto writer = Create(TableFormat::kHugectr);
   ASSERT_TRUE(writer.ok()) << writer.status();
   ASSERT_EQ((*writer)->Append(keys_, rows()), absl::OkStatus());

@@ -1,4 +1,4 @@
-// The bytes of files in our formats, put together without the code under test.
+// Builds the bytes of table files without the code under test.
 #pragma once
 
 #include <unistd.h>

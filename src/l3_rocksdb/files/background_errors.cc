@@ -15,7 +15,7 @@ void BackgroundErrors::OnBackgroundError(BackgroundErrorReason reason, Status* s
   LogError(absl::StrCat("store: background error (reason ", static_cast<int>(reason),
                         "): ", status->ToString()));
   if (status->IsIOError()) {
-    // A compaction is tried again a second later, and nothing waits for it.
+    // RocksDB retries a compaction after a second, and no write waits for it.
     if (reason == BackgroundErrorReason::kCompaction) {
       *status = Status::OK();
       MutexLock lock(mutex_);
@@ -34,7 +34,7 @@ void BackgroundErrors::OnBackgroundError(BackgroundErrorReason reason, Status* s
   NoteChange();
 }
 
-// RocksDB has a way of its own to wait for space on a full disk.
+// Prevents RocksDB's own recovery, which waits for space on a full disk.
 void BackgroundErrors::OnErrorRecoveryBegin(BackgroundErrorReason, Status, bool* auto_recovery) {
   *auto_recovery = false;
 }

@@ -1,14 +1,15 @@
-// RocksDB's background work as its store sees it: errors, remembered until they are made good, and
-// what a wait for a flush can go by.
+// Records the errors of RocksDB's background work until they are recovered, and lets a thread wait
+// for flushes and stalls.
 //
-// After most errors of a disk RocksDB 7.8.3 stops itself and can't be brought back without flaws:
-// DB::Resume leaves a mark by which a later Flush returns before it has flushed and an import ends
-// the process, and recovery by itself runs on threads that abort beside a writer, or never end
-// beside a close. So it is told that an error of the disk is a soft one, which stops nothing: what
-// failed has failed, rows stay in memory and in the log, and Database::Recover flushes them again.
+// After most disk errors RocksDB 7.8.3 stops writing, and its own recovery is flawed. DB::Resume
+// leaves a flag that makes a later Flush return before it has flushed, and that makes an ingestion
+// abort the process. Automatic recovery runs on threads that abort if a writer is active, or that
+// never end if the database is closed. Therefore this listener downgrades disk errors to soft
+// errors, which stop nothing. After a failed flush the rows stay in memory and in the WAL, and
+// Database::Recover flushes them again.
 //
-// All other errors are damage or bugs. RocksDB takes no write after them until it is opened again:
-// a compaction that meets damage fails as a whole, and leaves the damaged file as it was.
+// All other errors are damage or bugs. After one, RocksDB accepts no write until it is reopened. A
+// compaction that reads damage fails as a whole and leaves the damaged file unchanged.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -32,20 +33,20 @@ class BackgroundErrors final : public rocksdb::EventListener {
   void OnStallConditionsChanged(const rocksdb::WriteStallInfo& stall) override;
 
   struct Pending {
-    rocksdb::Status error;  // the last one; ok = nothing is pending
-    uint64_t count = 0;     // of errors so far
-    bool is_final = false;  // one of them has ended all writing
+    rocksdb::Status error;  // the last error; ok = nothing is pending
+    uint64_t count = 0;     // errors so far
+    bool is_final = false;  // an error has ended all writing
   };
   bool any_pending() const { return any_pending_.load(); }
   Pending pending() const;
-  // Of all errors so far, also of compactions.
+  // The number of errors so far, including errors of compactions.
   uint64_t count() const;
-  // The errors before `count`, as pending() gave it, are made good.
+  // Marks errors as recovered. `count` is that of an earlier pending(); later errors stay pending.
   void NoteRecovered(uint64_t count);
 
-  // The number of errors, flushes and stalls so far; grows.
+  // The number of errors, flushes and stalls so far.
   uint64_t change_count() const;
-  // Waits until it is another than `seen`. False when `deadline` has passed.
+  // Waits until change_count() differs from `seen`. Returns false at `deadline`.
   bool WaitForChange(uint64_t seen, Deadline deadline) const;
 
  private:

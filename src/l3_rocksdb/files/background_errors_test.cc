@@ -26,7 +26,7 @@ class BackgroundErrorsTest : public testing::Test {
   BackgroundErrors errors_;
 };
 
-TEST_F(BackgroundErrorsTest, AnErrorOfTheDiskStopsNothingAndIsPendingUntilItIsMadeGood) {
+TEST_F(BackgroundErrorsTest, ADiskErrorStopsNothingAndIsPendingUntilRecovered) {
   EXPECT_FALSE(errors_.any_pending());
   for (const auto reason : {BackgroundErrorReason::kFlush, BackgroundErrorReason::kManifestWrite,
                             BackgroundErrorReason::kMemTable}) {
@@ -47,7 +47,7 @@ TEST_F(BackgroundErrorsTest, AnErrorOfTheDiskStopsNothingAndIsPendingUntilItIsMa
   EXPECT_FALSE(errors_.any_pending());
 }
 
-TEST_F(BackgroundErrorsTest, ACompactionIsTriedAgain) {
+TEST_F(BackgroundErrorsTest, ACompactionIsRetried) {
   EXPECT_TRUE(Tell(BackgroundErrorReason::kCompaction, Status::IOError("disk")).ok());
   EXPECT_FALSE(errors_.any_pending());
   EXPECT_EQ(errors_.pending().count, 0u);

@@ -1,4 +1,4 @@
-// The checksum of a whole table file: the one that the MANIFEST and staged imports have of it.
+// The checksum of a whole table file. The MANIFEST and staged imports store it.
 #pragma once
 
 #include <rocksdb/env.h>
@@ -15,8 +15,8 @@ struct FileChecksum {
   uint64_t bytes = 0;
 };
 
-// Reads the file from begin to end. RocksDB can do this, too, but says "corruption" when a read
-// fails. Errors: DATA_LOSS (it is missing), those of a failed read.
+// Reads the whole file. RocksDB's own function reports "corruption" if a read fails. Errors:
+// DATA_LOSS (the file is missing), those of a failed read.
 absl::StatusOr<FileChecksum> ChecksumOf(rocksdb::Env* env, const std::string& path);
 
 }  // namespace hps

@@ -24,7 +24,7 @@ void InfoLog::Logv(rocksdb::InfoLogLevel level, const char* format, va_list argu
     case rocksdb::DEBUG_LEVEL:
       return LogDebug(text);
     case rocksdb::INFO_LEVEL:
-    case rocksdb::WARN_LEVEL:  // mostly about files that were ingested: nothing to be done about
+    case rocksdb::WARN_LEVEL:  // mostly about ingested files; not actionable
       return LogInfo(text);
     default:
       return LogError(text);

@@ -1,7 +1,7 @@
-// RocksDB's messages in the process's log.
+// Writes RocksDB's messages to the log of the process.
 //
-// Why not RocksDB's own log file: Debian's build of 7.8.3 asserts that writing it succeeds, and so
-// ends the process on a full disk.
+// RocksDB's own log file is not used: Debian's build of 7.8.3 asserts that writing it succeeds, so
+// a full disk would end the process.
 #pragma once
 
 #include <rocksdb/env.h>
@@ -17,7 +17,7 @@ class InfoLog final : public rocksdb::Logger {
 
   void Logv(const char* format, va_list arguments) override;
   void Logv(rocksdb::InfoLogLevel level, const char* format, va_list arguments) override;
-  // The dump of all options at open: not wanted.
+  // Drops the dump of all options that RocksDB writes when it opens.
   void LogHeader(const char* format, va_list arguments) override;
 
  protected:

@@ -16,14 +16,14 @@ namespace {
 
 constexpr size_t kBlockBytes = 32 << 10;
 constexpr size_t kHeaderBytes = 7;  // CRC, length, type
-// A whole record, or the parts of one that goes over the end of a block. Others belong to options
-// that a store does not use.
+// Types of a whole record, and of the parts of a record that crosses the end of a block. The other
+// types belong to options that a store does not use.
 constexpr uint8_t kFull = 1;
 constexpr uint8_t kFirst = 2;
 constexpr uint8_t kMiddle = 3;
 constexpr uint8_t kLast = 4;
 
-// RocksDB stores CRCs rotated, so that a CRC of data that holds CRCs stays strong.
+// RocksDB stores CRCs rotated, because the CRC of data that contains CRCs is weak.
 uint32_t Mask(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
 
 constexpr std::array<uint32_t, 256> MakeCrcTable() {
@@ -37,9 +37,9 @@ constexpr std::array<uint32_t, 256> MakeCrcTable() {
 }
 constexpr std::array<uint32_t, 256> kCrcTable = MakeCrcTable();
 
-// Whether a beginning of `rest`, which is a record but for its CRC and length, has the CRC: then
-// the record is there, and its length, which no CRC covers, is damaged. A torn record passes for
-// one in less than one of 10^5 cases.
+// `rest` is a record without its CRC and length. Returns true if a prefix of it has the CRC: the
+// record is complete, and its length, which no CRC covers, is damaged. A torn record matches by
+// chance in less than one of 10^5 cases.
 bool HasRecordOfOtherLength(std::string_view rest, uint32_t masked_crc) {
   uint32_t crc = ~uint32_t{0};
   for (const char c : rest) {
@@ -53,12 +53,12 @@ bool IsZero(std::string_view bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == 0; });
 }
 
-// Takes a log block by block.
+// Checks a log block by block.
 class LogChecker {
  public:
   explicit LogChecker(bool may_be_torn) : may_be_torn_(may_be_torn) {}
 
-  // `block`: kBlockBytes, or less when it is the last.
+  // `block` has kBlockBytes, or less if it is the last one.
   std::optional<LogDamage> Add(std::string_view block, bool is_last) {
     const uint64_t block_offset = offset_;
     for (size_t offset = 0; offset < block.size();) {
@@ -72,24 +72,24 @@ class LogChecker {
     }
     offset_ = block_offset + block.size();
     if (is_last && is_in_parts_ && !may_be_torn_)
-      return LogDamage{parts_from_, "the last record has no end"};
+      return LogDamage{parts_from_, "the last record is incomplete"};
     return std::nullopt;
   }
 
  private:
-  // What is wrong with the record that `rest` of a block begins with, or null; `room_bytes` are to
-  // the end of the block if it is a whole one. `record_bytes` stays 0 when it is the last.
+  // Checks the record at the begin of `rest`, the remainder of a block. Returns a description of
+  // the damage or null. `room_bytes` is the distance to the end of a full block. `record_bytes`
+  // stays 0 if no record follows.
   const char* Check(std::string_view rest, size_t room_bytes, size_t& record_bytes) {
-    if (zeros_from_.has_value())
-      return IsZero(rest) ? nullptr : "zeros stand in the place of a record";
+    if (zeros_from_.has_value()) return IsZero(rest) ? nullptr : "zeros in place of a record";
     if (room_bytes < kHeaderBytes)
-      return IsZero(rest) ? nullptr : "the end of a block, which no record takes, is not zero";
-    if (rest.size() < kHeaderBytes) return may_be_torn_ ? nullptr : "a record is cut";
-    // Space that was set aside, or whose content was lost with the machine's power: at the end of
-    // the log only.
+      return IsZero(rest) ? nullptr : "the unused end of a block is not zero";
+    if (rest.size() < kHeaderBytes) return may_be_torn_ ? nullptr : "a record is truncated";
+    // Preallocated space, or space whose content a power cut has lost. Allowed only at the end of
+    // the log.
     if (IsZero(rest.substr(0, kHeaderBytes))) {
       zeros_from_ = offset_;
-      return may_be_torn_ && IsZero(rest) ? nullptr : "zeros stand in the place of a record";
+      return may_be_torn_ && IsZero(rest) ? nullptr : "zeros in place of a record";
     }
     const auto type = static_cast<uint8_t>(rest[6]);
     if (type < kFull || type > kLast) return "a record has an unknown type";
@@ -98,7 +98,7 @@ class LogChecker {
     if (bytes > room_bytes) return "a record is longer than its block";
     // The CRC covers the type and everything after it.
     if (bytes > rest.size()) {
-      if (!may_be_torn_) return "a record is cut";
+      if (!may_be_torn_) return "a record is truncated";
       return HasRecordOfOtherLength(rest.substr(6), stored_crc) ? "a record's length is wrong"
                                                                 : nullptr;
     }
@@ -111,7 +111,8 @@ class LogChecker {
   const char* CheckOrder(uint8_t type) {
     const bool continues = type == kMiddle || type == kLast;
     if (continues != is_in_parts_)
-      return continues ? "a record has no beginning" : "the record before this one has no end";
+      return continues ? "a record lacks its first part"
+                       : "the previous record lacks its last part";
     if (type == kFirst) parts_from_ = offset_;
     is_in_parts_ = type == kFirst || type == kMiddle;
     return nullptr;

@@ -1,5 +1,5 @@
-// Checks every record of a log in RocksDB's format (MANIFEST and write-ahead log) by its CRC,
-// without RocksDB: its own reader takes damage at the end of a file for the end of the log.
+// Checks the CRC of every record of a file in RocksDB's log format (MANIFEST and WAL), without
+// RocksDB. RocksDB's own reader takes damage at the end of a file for the end of the log.
 //
 // Source of the format: RocksDB's wiki page "Write Ahead Log File Format".
 #pragma once
@@ -19,14 +19,14 @@ struct LogDamage {
   std::string what;
 };
 
-// The first damage, or nullopt when there is none. `may_be_torn`: a log whose last record is cut by
-// the end of the file, or was set aside and is still zero, is whole; that is what a process that
-// was killed, or a machine that lost its power, leaves behind. A record that only seems to be cut,
-// as its length is damaged, is told from it by its CRC. Errors: as the file system's.
+// Returns the first damage, or nullopt if there is none. With `may_be_torn`, the end of the file
+// may cut the last record, and the last record may be preallocated zeros. A killed process or a
+// power cut leaves such a file. The CRC tells a cut record from one whose length is damaged.
+// Errors: those of the file system.
 absl::StatusOr<std::optional<LogDamage>> CheckLog(rocksdb::Env* env, const std::string& path,
                                                   bool may_be_torn);
 
-// The same for a log in memory.
+// As CheckLog, for a log in memory.
 std::optional<LogDamage> CheckLogBytes(std::string_view log, bool may_be_torn);
 
 // CRC-32C of `bytes`.

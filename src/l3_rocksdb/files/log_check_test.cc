@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kBlockBytes = 32 << 10;
 
-// A write-ahead log as RocksDB writes it, of batches that hold so many bytes each.
+// A WAL file as RocksDB writes it, with batches of the given sizes.
 std::string MakeLog(const std::vector<size_t>& batches) {
   const TestDirectory directory;
   const std::string path = directory.path() + "/db";
@@ -39,7 +39,7 @@ std::string MakeLog(const std::vector<size_t>& batches) {
   return log;
 }
 
-// The end of a block in the middle of a record, then small records.
+// A record that crosses the end of a block, then small records.
 const std::string& SampleLog() {
   static const std::string log = [] {
     std::vector<size_t> batches(24, 1200);
@@ -56,7 +56,7 @@ TEST(LogCheckTest, TheSampleGoesOverTheEndOfABlock) {
   EXPECT_FALSE(CheckLogBytes({}, false).has_value());
 }
 
-// Would catch a kill's torn record taken for damage.
+// Catches: the torn record of a killed process reported as damage.
 TEST(LogCheckTest, ALogThatIsCutAtAnyByteIsTornAndNotDamaged) {
   const std::string_view log = SampleLog();
   std::vector<size_t> whole_records;
@@ -65,18 +65,18 @@ TEST(LogCheckTest, ALogThatIsCutAtAnyByteIsTornAndNotDamaged) {
     ASSERT_FALSE(damage.has_value()) << "cut at " << bytes << ": " << damage->what;
     if (!CheckLogBytes(log.substr(0, bytes), false).has_value()) whole_records.push_back(bytes);
   }
-  // Where it may not be torn, it may end behind each of its records, and in the end of a block.
+  // Without may_be_torn the log may end after any record, and in the unused end of a block.
   EXPECT_GE(whole_records.size(), 33u);
   EXPECT_LE(whole_records.size(), 33u + 1 + 6);
 }
 
-// Would catch a record whose length is damaged taken for a torn one: the batches behind it would be
-// lost without a word.
+// Catches: a record with a damaged length taken for a torn one. The batches after it would be lost
+// unnoticed.
 TEST(LogCheckTest, EveryFlippedBitIsDamage) {
   std::string log = SampleLog();
   for (const bool may_be_torn : {true, false}) {
     for (size_t byte = 0; byte < log.size(); ++byte) {
-      // All bits where the log may end, one of each byte before.
+      // Flips all bits near the end of the log, and one bit of each earlier byte.
       const bool is_near_end = byte + 3200 > log.size();
       if (!is_near_end && !may_be_torn) continue;
       for (int bit = is_near_end ? 0 : static_cast<int>(byte % 8); bit < 8; ++bit) {
@@ -91,10 +91,10 @@ TEST(LogCheckTest, EveryFlippedBitIsDamage) {
   }
 }
 
-// Damage before a torn end is found, wherever the log ends.
+// Damage before a torn end is found wherever the log ends.
 TEST(LogCheckTest, AFlipInAWholeRecordBeforeATornOneIsDamage) {
   std::string log = SampleLog();
-  const size_t flipped = log.size() - 600;  // in a record that ends before the cuts
+  const size_t flipped = log.size() - 600;  // in a record that ends before the truncated lengths
   log[flipped] = static_cast<char>(log[flipped] ^ 4);
   const std::optional<LogDamage> damage = CheckLogBytes(log, true);
   ASSERT_TRUE(damage.has_value());
@@ -105,10 +105,10 @@ TEST(LogCheckTest, AFlipInAWholeRecordBeforeATornOneIsDamage) {
   }
 }
 
-// A record ends with its block, or 1 to 8 bytes before: a header of 7 bytes just fits or not.
+// The record ends with its block, or 1 to 9 bytes before. A header of 7 bytes fits or not.
 TEST(LogCheckTest, RecordsThatEndNearTheEndOfABlock) {
   for (size_t left = 0; left <= 9; ++left) {
-    // 7 bytes of the record's header, 12 of the batch's, and 1 + 1 + 3 + 3 of the value's.
+    // 7 bytes of the record's header, 12 bytes of the batch's header, 1 + 1 + 3 + 3 of the value's.
     const size_t first = kBlockBytes - left - 7 - 12 - 8;
     const std::string log = MakeLog({first, 50});
     ASSERT_GT(log.size(), kBlockBytes) << left;
@@ -126,7 +126,7 @@ TEST(LogCheckTest, RecordsThatEndNearTheEndOfABlock) {
   }
 }
 
-// What a power cut can leave of space that was set aside; a hole with records behind it is damage.
+// A power cut may leave preallocated zeros at the end. A hole with records after it is damage.
 TEST(LogCheckTest, ZerosAreTheEndOfALogOnly) {
   const std::string& log = SampleLog();
   for (const size_t zeros : {size_t{1}, size_t{6}, size_t{7}, size_t{5000}, 2 * kBlockBytes}) {
@@ -140,7 +140,7 @@ TEST(LogCheckTest, ZerosAreTheEndOfALogOnly) {
   const auto damage = CheckLogBytes(hole, true);
   ASSERT_TRUE(damage.has_value());
   EXPECT_LE(damage->offset, kBlockBytes);
-  // Blocks that changed places keep their CRCs.
+  // Blocks that were swapped keep their CRCs.
   std::string swapped = two_blocks;
   std::swap_ranges(swapped.begin(), swapped.begin() + kBlockBytes, swapped.begin() + kBlockBytes);
   EXPECT_TRUE(CheckLogBytes(swapped, true).has_value());

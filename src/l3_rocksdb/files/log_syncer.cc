@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<LogSyncer>> LogSyncer::Create(std::function<absl:
     return std::unique_ptr<LogSyncer>(new LogSyncer(std::move(sync), interval));
   } catch (const std::system_error& error) {  // the one way std::thread reports it
     return absl::ResourceExhaustedError(
-        absl::StrCat("the thread that syncs can't be started: ", error.what()));
+        absl::StrCat("can't start the sync thread: ", error.what()));
   }
 }
 
@@ -41,17 +41,17 @@ void LogSyncer::Run() {
   mutex_.Lock();
   for (;;) {
     while (!dirty_ && !stopping_) changed_.Wait(mutex_);
-    // The wait is for the interval to pass after the first write; only stopping ends it early.
+    // Waits for the whole interval after the first write; only a stop ends the wait early.
     const Deadline due = DeadlineAfter(RealClock(), interval_);
     while (!stopping_ && changed_.WaitUntil(mutex_, due)) {
     }
-    if (!dirty_) break;  // hence stopping
+    if (!dirty_) break;  // stopping
     dirty_ = false;
     mutex_.Unlock();
     const absl::Status synced = sync_();
-    if (!synced.ok()) LogError(absl::StrCat("store: syncing the log failed: ", synced.ToString()));
+    if (!synced.ok()) LogError(absl::StrCat("store: syncing the WAL failed: ", synced.ToString()));
     mutex_.Lock();
-    if (!synced.ok() && !stopping_) dirty_ = true;  // tried again after the next interval
+    if (!synced.ok() && !stopping_) dirty_ = true;  // tries again after the next interval
   }
   mutex_.Unlock();
 }

@@ -1,4 +1,4 @@
-// The thread behind sync = "interval": makes what was written durable at most that much later.
+// The thread for sync = "interval". It makes each write durable within the interval.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace hps {
 
-// Thread-safe. Destroy it before what `sync` needs.
+// Thread-safe. Destroy it before the objects that `sync` uses.
 class LogSyncer {
  public:
   // `sync` makes everything written so far durable. Errors: RESOURCE_EXHAUSTED (no thread).
@@ -22,7 +22,7 @@ class LogSyncer {
   LogSyncer(const LogSyncer&) = delete;
   LogSyncer& operator=(const LogSyncer&) = delete;
 
-  // Something was written without being synced.
+  // Tells the thread about a write that was not synced.
   void NoteWrite();
 
  private:

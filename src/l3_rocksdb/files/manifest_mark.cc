@@ -35,11 +35,11 @@ ManifestMark ParseMark(const std::string& content) {
   ManifestMark mark;
   const size_t middle = content.size() / 2;
   const size_t first_end = std::min(content.find('\n'), content.size() - 1) + 1;
-  // The copies where they belong, then the first of a file that was cut.
+  // Candidates: both copies at their regular positions, and the first line of a truncated file.
   for (const std::string& copy :
        {content.substr(0, middle), content.substr(middle), content.substr(0, first_end)}) {
     if (!ParseLine(copy, mark)) continue;
-    // A store that was made before there were two copies has one.
+    // A store of an older hps has one copy.
     const bool is_whole = content == copy + copy || content == copy;
     mark.state = is_whole ? ManifestMark::State::kWhole : ManifestMark::State::kOneCopy;
     return mark;
@@ -62,6 +62,17 @@ absl::Status WriteManifestMark(rocksdb::DB& db, const std::string& store) {
   return absl::InternalError(absl::StrCat("store '", store, "': RocksDB names no MANIFEST"));
 }
 
+absl::Status WriteManifestMark(rocksdb::Env* env, const std::string& store) {
+  std::string current;
+  uint64_t bytes = 0;
+  rocksdb::Status read = rocksdb::ReadFileToString(env, store + "/CURRENT", &current);
+  while (current.ends_with('\n')) current.pop_back();
+  if (read.ok()) read = env->GetFileSize(store + "/" + current, &bytes);
+  HPS_RETURN_IF_ERROR(FromRocksStatus(read, absl::StrCat("reading the MANIFEST of '", store, "'")));
+  const std::string line = MarkLine(absl::StrCat(current, " ", bytes));
+  return WriteFileDurably(env, store + kMarkFile, line + line);
+}
+
 absl::StatusOr<ManifestMark> ReadManifestMark(rocksdb::Env* env, const std::string& store) {
   std::string content;
   const rocksdb::Status read = rocksdb::ReadFileToString(env, store + kMarkFile, &content);
@@ -74,7 +85,7 @@ absl::Status CheckManifestMark(rocksdb::Env* env, const std::string& store) {
   HPS_ASSIGN_OR_RETURN(const ManifestMark mark, ReadManifestMark(env, store));
   if (mark.state == ManifestMark::State::kDamaged) {
     return absl::DataLossError(absl::StrCat("store '", store, "': hps.manifest is damaged; ",
-                                            "`hps verify --repair` makes it anew"));
+                                            "run `hps verify --repair`"));
   }
   if (mark.state == ManifestMark::State::kOneCopy)
     LogWarning(absl::StrCat("store '", store, "': one copy of hps.manifest is damaged"));
@@ -101,9 +112,9 @@ absl::Status CheckManifest(rocksdb::Env* env, const std::string& store, const Ma
   if (!sized.ok() || number < mark.number || shorter) {
     return absl::DataLossError(absl::StrCat(
         "store '", store, "': ", current, " has ", bytes, " bytes, expected at least ", mark.bytes,
-        " of MANIFEST-", mark.number, ", which it had when the tables last changed"));
+        " of MANIFEST-", mark.number, ", its length at the last change of tables"));
   }
-  // Behind the mark, a record may have been torn when the process or the machine ended.
+  // After the marked length, the last record may be torn if the process or the machine stopped.
   HPS_ASSIGN_OR_RETURN(const std::optional<LogDamage> damage, CheckLog(env, manifest, false));
   if (!damage.has_value() || number != mark.number || damage->offset >= mark.bytes)
     return absl::OkStatus();

@@ -19,12 +19,11 @@ constexpr int kWriterByte = 0;
 constexpr int kServerByte = 1;
 constexpr int kStagingByte = 2;
 constexpr int kCommitByte = 3;
-// While a lock is waited for, it is asked for this often. The system's own wait, F_OFD_SETLKW, has
-// no deadline: only a signal ends it, and signals belong to the process, not to a library; a helper
-// thread in it could not be ended. inotify tells of the holder's close before the kernel has let
-// the lock go, so that one would have to ask again all the same, and says nothing of holders on
-// other machines. Only commands wait for one another, for seconds at most: some hundred cheap
-// calls.
+// Interval between attempts to take a lock. The system's own wait, F_OFD_SETLKW, has no deadline.
+// Only a signal ends it, and signals belong to the process, not to a library; a helper thread in
+// this wait could not be stopped. inotify reports the holder's close before the kernel has released
+// the lock, so attempts would still be needed, and it reports nothing about holders on other
+// machines. Only commands wait for each other, for seconds at most: a few hundred cheap calls.
 constexpr int kRetryMs = 20;
 constexpr Duration kStagingLockTimeout = std::chrono::seconds(10);
 
@@ -39,7 +38,7 @@ struct flock Range(int byte) {
   return range;
 }
 
-// A process or a system without descriptors is out of a resource.
+// No free descriptor in the process or the system.
 absl::Status SystemError(const std::string& what) {
   const absl::Status status = absl::ErrnoToStatus(errno, what);
   if (errno != EMFILE && errno != ENFILE) return status;
@@ -93,8 +92,8 @@ absl::StatusOr<OwnerLock> OwnerLock::Take(const std::string& store, OwnerRole ro
   const std::string file = LockFileOf(store);
   FileLock server;
   if (role == OwnerRole::kServer) {
-    // First, so that a command that is refused the writer's byte from now on knows by whom. Another
-    // server may run for months: that is said at once.
+    // Taken first, so that a command that now fails to take the writer's byte can name the kind of
+    // holder. Another server may run for months, so this attempt does not wait.
     absl::StatusOr<FileLock> taken = FileLock::Take(file, kServerByte, RealClock().Now());
     if (absl::IsUnavailable(taken.status())) {
       return absl::UnavailableError(

@@ -1,8 +1,8 @@
-// Who writes to a store: one process at a time, a command or a server.
+// The lock of a store's writer. One process at a time, a command or a server, writes to a store.
 //
-// Locks on ranges of the file STORE/hps.lock, held by an open file description: the system frees
-// them when the process ends in whatever way, so there is nothing stale to be cleaned up. (RocksDB
-// has a lock of its own, but that one can't be waited for and does not tell who holds it.)
+// These are locks on byte ranges of the file STORE/hps.lock, held by an open file description. The
+// system releases them however the process ends, so no stale lock remains. (RocksDB's own lock does
+// not allow waiting and does not name its holder.)
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace hps {
 
-// A byte of the lock file, locked until the object dies. Movable.
+// A lock on one byte of the lock file, released by the destructor. Movable.
 class FileLock {
  public:
   FileLock() = default;
@@ -22,12 +22,13 @@ class FileLock {
   FileLock& operator=(FileLock&& other) noexcept;
   ~FileLock();
 
-  // Makes the file when it is missing. Waits for another holder until `deadline`.
-  // Errors: UNAVAILABLE (held by another), PERMISSION_DENIED, RESOURCE_EXHAUSTED, NOT_FOUND.
+  // Creates the file if it is missing. Waits for another holder until `deadline`. Errors:
+  // UNAVAILABLE (held by another process), PERMISSION_DENIED, RESOURCE_EXHAUSTED, NOT_FOUND.
   static absl::StatusOr<FileLock> Take(const std::string& file, int byte, Deadline deadline);
 
-  // Whether somebody else holds the byte. A missing file is not locked. Errors: it can't be told
-  // (no descriptor is left, no permission), which never means that the byte is free.
+  // True if another open file description holds the lock. A missing file is not locked. Errors: the
+  // state is unknown (no free descriptor, no permission); the caller must not assume that the byte
+  // is free.
   static absl::StatusOr<bool> IsHeld(const std::string& file, int byte);
 
   bool held() const { return descriptor_ >= 0; }
@@ -37,11 +38,11 @@ class FileLock {
   int descriptor_ = -1;
 };
 
-// The right to write to a store.
+// The exclusive right to write to a store.
 class OwnerLock {
  public:
-  // Waits for a command that has the store until `deadline`, but never for a server.
-  // Errors: UNAVAILABLE, whose message says who has the store; see ServerHasStore.
+  // Waits until `deadline` for a command that holds the store, but not for a server. Errors:
+  // UNAVAILABLE (the message names the kind of holder; see ServerHasStore).
   static absl::StatusOr<OwnerLock> Take(const std::string& store, OwnerRole role,
                                         Deadline deadline);
 
@@ -53,15 +54,16 @@ class OwnerLock {
   OwnerLock(FileLock server, FileLock writer)
       : server_(std::move(server)), writer_(std::move(writer)) {}
 
-  FileLock server_;  // held by servers only
+  FileLock server_;  // only servers hold it
   FileLock writer_;
 };
 
-// Serializes making and removing staging directories; held for moments.
+// Serializes the creation and removal of staging directories. Held briefly.
 absl::StatusOr<FileLock> TakeStagingLock(const std::string& store);
 
-// Says that the store's owner commits staged imports: nobody else removes one that is ready.
-// Taken, and asked for, while the staging lock is held. Errors: those of FileLock.
+// While the commit lock is held, the store's owner is committing staged imports; no other process
+// may remove one that is ready. Take or query it only while holding the staging lock. Errors: those
+// of FileLock.
 absl::StatusOr<FileLock> TakeCommitLock(const std::string& store);
 absl::StatusOr<bool> CommitLockIsHeld(const std::string& store);
 

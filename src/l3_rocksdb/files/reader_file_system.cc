@@ -22,10 +22,10 @@ using rocksdb::Slice;
 
 namespace {
 
-// Rounds in which a store's writer may change it, whatever the deadline.
+// Minimum number of attempts, whatever the deadline.
 constexpr int kRoundsMin = 8;
 
-// The first bytes of a file that is held open, from the first to the last.
+// The first `bytes` bytes of a file that is held open, read in sequence.
 class HeldSequentialFile final : public FSSequentialFile {
  public:
   HeldSequentialFile(std::shared_ptr<FSRandomAccessFile> file, uint64_t bytes)
@@ -35,7 +35,7 @@ class HeldSequentialFile final : public FSSequentialFile {
                 IODebugContext* debug) override {
     const size_t wanted = std::min<uint64_t>(n, bytes_ - offset_);
     *result = Slice();
-    if (wanted == 0) return IOStatus::OK();  // a real file calls this an error
+    if (wanted == 0) return IOStatus::OK();  // a real file returns an error here
     const IOStatus status = file_->Read(offset_, wanted, options, result, scratch, debug);
     if (status.ok()) offset_ += result->size();
     return status;
@@ -71,7 +71,7 @@ bool IsGone(const rocksdb::Status& status) {
   return status.IsNotFound() || status.IsPathNotFound();
 }
 
-// By number, the newest first.
+// By file number, newest first.
 bool IsNewer(const std::string& a, const std::string& b) {
   return a.size() != b.size() ? a.size() > b.size() : a > b;
 }
@@ -88,7 +88,7 @@ std::string WithoutTrailingSlash(std::string path) {
   return path;
 }
 
-// A file of one line; empty when there is none.
+// Reads a file of one line. Returns an empty line if the file does not exist.
 absl::StatusOr<std::string> ReadLine(rocksdb::FileSystem& files, const std::string& path) {
   std::string line;
   const IOStatus read = rocksdb::ReadFileToString(&files, path, &line);
@@ -108,7 +108,7 @@ absl::StatusOr<std::vector<std::string>> List(rocksdb::FileSystem& files,
   return names;
 }
 
-// Nothing where the file is gone.
+// Does nothing if the file does not exist.
 absl::Status NoteBytes(rocksdb::FileSystem& files, const std::string& store,
                        const std::string& name, ReaderFileSystem::State& state) {
   uint64_t bytes = 0;
@@ -120,7 +120,7 @@ absl::Status NoteBytes(rocksdb::FileSystem& files, const std::string& store,
   return absl::OkStatus();
 }
 
-// A damaged CURRENT may hold anything: that is for others to find.
+// A damaged CURRENT may have any content. The caller skips it, and RocksDB reports it.
 bool NamesManifest(const std::string& current) {
   constexpr std::string_view kPrefix = "MANIFEST-";
   return current.starts_with(kPrefix) &&
@@ -135,7 +135,7 @@ absl::StatusOr<ReaderFileSystem::State> ReadState(rocksdb::FileSystem& files,
   if (NamesManifest(state.current))
     HPS_RETURN_IF_ERROR(NoteBytes(files, store, state.current, state));
   HPS_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(files, store));
-  // A log is complete once there is a newer one, so the newest is looked at first.
+  // A WAL file is complete once a newer one exists, so the newest is read first.
   for (const std::string& name : names) {
     if (IsLog(name)) HPS_RETURN_IF_ERROR(NoteBytes(files, store, name, state));
   }
@@ -153,7 +153,7 @@ ReaderFileSystem::ReaderFileSystem(const std::shared_ptr<rocksdb::FileSystem>& t
 absl::StatusOr<std::shared_ptr<ReaderFileSystem>> ReaderFileSystem::Take(
     const std::shared_ptr<rocksdb::FileSystem>& target, const std::string& store,
     const ReaderFileSystem* former, Deadline deadline) {
-  // What one round has opened, the next one need not open again.
+  // Holds the files of the last round open for the next round.
   std::shared_ptr<ReaderFileSystem> last;
   for (int round = 1;; ++round) {
     std::shared_ptr<ReaderFileSystem> taken(new ReaderFileSystem(target, store));
@@ -166,11 +166,10 @@ absl::StatusOr<std::shared_ptr<ReaderFileSystem>> ReaderFileSystem::Take(
     const bool neither = then_bytes == taken->state_.bytes.end() && now_bytes == now.bytes.end();
     const bool same_bytes = both ? then_bytes->second == now_bytes->second : neither;
     if (now.current == manifest && same_bytes) return taken;
-    // Where the machine is busy a single round may take all of the time.
+    // On a busy machine a single round may take longer than the deadline.
     if (round >= kRoundsMin && RealClock().Now() >= deadline) {
-      return absl::UnavailableError(
-          absl::StrCat("store '", store, "': its writer changed it while it was being opened, ",
-                       "again and again; try again"));
+      return absl::UnavailableError(absl::StrCat(
+          "store '", store, "': its writer changed it during every attempt to open it; try again"));
     }
     last = std::move(taken);
   }
@@ -180,8 +179,8 @@ absl::StatusOr<ReaderFileSystem::State> ReaderFileSystem::StateNow() const {
   return ReadState(*target(), store_);
 }
 
-// The marks first, which may be older than the MANIFEST but not newer; the table files last, since
-// what comes after the MANIFEST must be there for it.
+// Opens the marks first: they may be older than the MANIFEST, but not newer. Opens the table files
+// last: all files that the MANIFEST names exist by then.
 absl::Status ReaderFileSystem::OpenFiles(const ReaderFileSystem* former) {
   HPS_ASSIGN_OR_RETURN(names_, List(*target(), store_));
   for (const std::string& name : names_) {
@@ -189,7 +188,7 @@ absl::Status ReaderFileSystem::OpenFiles(const ReaderFileSystem* former) {
   }
   HPS_ASSIGN_OR_RETURN(state_, ReadState(*target(), store_));
   HPS_RETURN_IF_ERROR(Pin("CURRENT", nullptr));
-  // Numbers of files are used once in a database, but another one may lie here now.
+  // A file number is unique within a database, but the path may hold another database now.
   if (former != nullptr && former->state_.identity != state_.identity) former = nullptr;
   HPS_ASSIGN_OR_RETURN(names_, List(*target(), store_));
   for (const auto& [name, bytes] : state_.bytes) {
@@ -199,7 +198,7 @@ absl::Status ReaderFileSystem::OpenFiles(const ReaderFileSystem* former) {
   for (const std::string& name : names_) {
     if (IsTableFile(name) || IsOptions(name)) HPS_RETURN_IF_ERROR(Pin(name, former));
   }
-  // What went meanwhile is no part of the state, nor is a log that came after it.
+  // Removes files that were deleted meanwhile, and WAL files created after the state was read.
   std::erase_if(names_, [this](const std::string& name) {
     const bool may_go = IsLog(name) || IsTableFile(name) || IsOptions(name);
     return may_go && !files_.contains(name);
@@ -213,7 +212,7 @@ absl::Status ReaderFileSystem::Pin(const std::string& name, const ReaderFileSyst
     const auto known = former->files_.find(name);
     if (known != former->files_.end() && known->second.file != nullptr) {
       File& shared = files_[name] = known->second;
-      // The writer may have been in the middle of it. One that is gone keeps its size: the state
+      // The writer may have appended to the file. A deleted file keeps its size: either the state
       // does not need it, or the MANIFEST has changed.
       const IOStatus sized = target()->GetFileSize(path, IOOptions(), &shared.bytes, nullptr);
       if (sized.ok() || IsGone(sized)) return absl::OkStatus();
@@ -236,7 +235,7 @@ absl::Status ReaderFileSystem::Pin(const std::string& name, const ReaderFileSyst
   }
   if (IsGone(status)) return absl::OkStatus();
   if (!is_table_file) return FromRocksStatus(status, absl::StrCat("opening '", path, "'"));
-  files_[name] = {};  // RocksDB may have more luck, or says what is wrong with it
+  files_[name] = {};  // RocksDB opens it by name or reports its error
   return absl::OkStatus();
 }
 
@@ -262,14 +261,15 @@ IOStatus ReaderFileSystem::NewRandomAccessFile(const std::string& path, const Fi
                                                std::unique_ptr<FSRandomAccessFile>* file,
                                                IODebugContext* debug) {
   const File* const held = Find(path);
-  // Reads past the page cache need a file that was opened for them.
+  // A direct read needs a file that was opened for direct reads.
   if (held != nullptr && held->file != nullptr && !options.use_direct_reads) {
     *file = std::make_unique<HeldRandomAccessFile>(held->file);
     return IOStatus::OK();
   }
   const IOStatus opened = target()->NewRandomAccessFile(path, options, file, debug);
   if (held == nullptr || !IsGone(opened)) return opened;
-  return IOStatus::IOError(path, "the store's writer has removed it since this state was opened");
+  return IOStatus::IOError(path,
+                           "the store's writer has deleted the file since the store was opened");
 }
 
 IOStatus ReaderFileSystem::FileExists(const std::string& path, const IOOptions& options,

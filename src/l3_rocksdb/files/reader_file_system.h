@@ -1,15 +1,15 @@
-// The files of a store as of one moment, for a reader beside a writer.
+// The files of a store as of one point in time, for a reader process while a writer process runs.
 //
-// A writer replaces files at any time: what the MANIFEST names when it is read may be gone when it
-// is opened, and a log that holds what no table file holds yet may go before it is read, so that an
-// older state, or one with a hole, would look whole. Therefore all files are opened first, and the
-// MANIFEST is looked at once more: if nobody has changed it meanwhile, the open files are the state
-// that it describes. They stay readable after the writer has removed them. Bytes that are added
-// later are not seen.
+// A writer may replace files at any time. A table file that the MANIFEST names may be deleted
+// before the reader opens it. The writer may also delete a WAL whose rows are in no table file that
+// the reader knows. RocksDB would then show an older state, or one with missing rows, as intact.
+// Therefore the reader opens all files first and then reads the MANIFEST again. If the MANIFEST is
+// unchanged, the open files are the state that it describes. They stay readable after the writer
+// has deleted them. Later appends are not visible.
 //
-// At most a quarter of the files that the process may open are held so; RocksDB opens the table
-// files beyond by their names, when it needs them. Where the writer has removed one since, that is
-// no damage: such a read is an I/O error, and the store has to be opened anew.
+// At most a quarter of the process's file descriptors hold files open. RocksDB opens further table
+// files by name when it needs them. If the writer has deleted such a file, that is no damage: the
+// read is an I/O error, and the store must be reopened.
 //
 // Thread-safe.
 #pragma once
@@ -29,25 +29,25 @@ namespace hps {
 
 class ReaderFileSystem final : public rocksdb::FileSystemWrapper {
  public:
-  // Differs whenever something was written.
+  // Differs from the last one if the writer has written anything.
   struct State {
     std::string identity;                   // of the database
     std::string current;                    // the MANIFEST that CURRENT names
-    std::map<std::string, uint64_t> bytes;  // of the MANIFEST and of the logs, by name
+    std::map<std::string, uint64_t> bytes;  // lengths of the MANIFEST and the WAL files, by name
     bool operator==(const State&) const = default;
   };
 
-  // Opens the files of the store in the directory `store`. Files that `former`, which may be null,
-  // holds open are shared with it. What is missing or can't be read is left for RocksDB to find.
-  // Errors: UNAVAILABLE (changed faster than its files can be opened, until `deadline` and for some
-  // rounds at least), those of the file system.
+  // Opens the files of the store in the directory `store`. Shares the files that `former` holds
+  // open; `former` may be null. Skips missing and unreadable files; RocksDB reports them. Errors:
+  // UNAVAILABLE (the writer changes the files faster than they can be opened, until `deadline` and
+  // for a minimum number of rounds), those of the file system.
   static absl::StatusOr<std::shared_ptr<ReaderFileSystem>> Take(
       const std::shared_ptr<rocksdb::FileSystem>& target, const std::string& store,
       const ReaderFileSystem* former, Deadline deadline);
 
   const State& state() const { return state_; }
 
-  // The state now: a few calls of the file system. Errors: those of the file system.
+  // The current state. Costs a few file-system calls. Errors: those of the file system.
   absl::StatusOr<State> StateNow() const;
 
   const char* Name() const override { return "ReaderFileSystem"; }
@@ -68,20 +68,20 @@ class ReaderFileSystem final : public rocksdb::FileSystemWrapper {
 
  private:
   struct File {
-    std::shared_ptr<rocksdb::FSRandomAccessFile> file{};  // null: only known by its name
-    uint64_t bytes = 0;                                   // that belong to the moment
+    std::shared_ptr<rocksdb::FSRandomAccessFile> file{};  // null: opened by name
+    uint64_t bytes = 0;                                   // length when the file was opened
   };
 
   ReaderFileSystem(const std::shared_ptr<rocksdb::FileSystem>& target, std::string store);
   absl::Status OpenFiles(const ReaderFileSystem* former);
   absl::Status Pin(const std::string& name, const ReaderFileSystem* former);
-  // Null: not a file of the moment.
+  // Returns null if the file is not part of the state.
   const File* Find(const std::string& path) const;
 
   const std::string store_;
   const uint64_t held_files_max_;
   std::map<std::string, File> files_{};  // by name
-  std::vector<std::string> names_{};     // of everything in the directory
+  std::vector<std::string> names_{};     // of all files in the directory
   State state_{};
 };
 

@@ -21,9 +21,9 @@ absl::Status SpaceGuard::CheckRoomFor(uint64_t bytes) const {
   const std::optional<uint64_t> free_bytes = FreeBytes();
   if (!free_bytes.has_value()) return absl::OkStatus();
   if (*free_bytes >= bytes && *free_bytes - bytes >= free_bytes_min_) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("store '", directory_, "': the disk has ", *free_bytes, " bytes free; ", bytes,
-                   " are needed beside the ", free_bytes_min_, " that stay free"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "store '", directory_, "': the disk has ", *free_bytes, " bytes free, expected at least ",
+      bytes, " and the ", free_bytes_min_, " of free_bytes_min"));
 }
 
 }  // namespace hps

@@ -1,6 +1,6 @@
-// Refuses what would fill the disk: a full disk must never be met in the middle of a change.
+// Refuses operations that would fill the disk, so that no change meets a full disk halfway.
 //
-// Thread-safe. Costs one statvfs per question.
+// Thread-safe. A check costs one statvfs.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ namespace hps {
 
 class SpaceGuard {
  public:
-  // `env` must outlive the guard. `directory` may not exist yet when its parent does.
+  // `env` must outlive the guard. `directory` need not exist if its parent does.
   SpaceGuard(rocksdb::Env* env, std::string directory, uint64_t free_bytes_min);
 
-  // Whether `bytes` more leave free_bytes_min free.
-  // Errors: RESOURCE_EXHAUSTED, which names free and needed bytes. A file system that can't tell
-  // its free space is taken to have enough.
+  // Checks that free_bytes_min bytes stay free after `bytes` more are written. Errors:
+  // RESOURCE_EXHAUSTED (names free and needed bytes). A file system that does not report its free
+  // space passes the check.
   absl::Status CheckRoomFor(uint64_t bytes) const;
 
-  // nullopt when the file system can't tell.
+  // Returns nullopt if the file system does not report it.
   std::optional<uint64_t> FreeBytes() const;
 
  private:

@@ -14,7 +14,7 @@
 namespace hps {
 namespace {
 
-// Bytes that no file system stores in less room than they have.
+// Random bytes, which no file system can compress.
 std::string ReserveContent() {
   std::mt19937_64 random(kSpaceReserveBytes);
   std::string content(kSpaceReserveBytes, '\0');
@@ -27,7 +27,7 @@ absl::Status WriteReserve(rocksdb::Env* env, const std::string& path) {
   std::unique_ptr<rocksdb::WritableFile> file;
   rocksdb::Status status = env->NewWritableFile(path, &file, rocksdb::EnvOptions());
   if (status.ok()) status = file->Append(ReserveContent());
-  // A file system may give the room only now.
+  // Some file systems allocate the space only here.
   if (status.ok()) status = file->Sync();
   if (status.ok()) status = file->Close();
   return FromRocksStatus(status, absl::StrCat("writing '", path, "'"));
@@ -38,12 +38,12 @@ absl::Status WriteReserve(rocksdb::Env* env, const std::string& path) {
 SpaceReserve::SpaceReserve(rocksdb::Env* env, const std::string& store, const SpaceGuard& guard)
     : env_(env), path_(store + "/hps.reserve"), guard_(guard) {}
 
-void SpaceReserve::Keep() {
+void SpaceReserve::Ensure() {
   MutexLock lock(mutex_);
-  KeepLocked();
+  EnsureLocked();
 }
 
-void SpaceReserve::KeepLocked() {
+void SpaceReserve::EnsureLocked() {
   if (loan_count_ > 0) return;
   uint64_t bytes = 0;
   const bool is_there = env_->GetFileSize(path_, &bytes).ok();
@@ -66,7 +66,7 @@ SpaceReserve::Loan SpaceReserve::Lend() {
 void SpaceReserve::Return() {
   MutexLock lock(mutex_);
   --loan_count_;
-  KeepLocked();
+  EnsureLocked();
 }
 
 }  // namespace hps

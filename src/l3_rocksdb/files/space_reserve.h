@@ -1,9 +1,9 @@
-// Room on the disk that is kept for dropping tables: STORE/hps.reserve.
+// Disk space reserved for dropping tables: the file STORE/hps.reserve.
 //
-// A full disk takes no record, and to drop a table takes some: in the log, in the MANIFEST, and,
-// for a command, what opening the store writes. Yet dropping tables is how a store makes room. So
-// the store keeps a file of kSpaceReserveBytes that is removed first and written again when there
-// is room. It is as good as free: what is in it means nothing, and a store without it is whole.
+// Dropping a table frees space, but needs a little space first: for a record in the WAL and in the
+// MANIFEST and, in a command, for opening the store. So the store keeps a file of
+// kSpaceReserveBytes. It deletes the file before a drop, and writes it again when there is space.
+// The content of the file has no meaning, and a store without the file is intact.
 //
 // Thread-safe.
 #pragma once
@@ -21,19 +21,19 @@ inline constexpr uint64_t kSpaceReserveBytes = uint64_t{1} << 20;
 
 class SpaceReserve {
  public:
-  // The disk has the reserve's room while it lives. Movable.
+  // The reserve stays deleted while a loan lives. Movable.
   class Loan;
 
   // `env` and `guard` must outlive the reserve.
   SpaceReserve(rocksdb::Env* env, const std::string& store, const SpaceGuard& guard);
 
-  // Writes the file, durably, where it is missing and the guard has room for it; else, and where
-  // writing fails, there is none. Not while any of it is lent.
-  void Keep();
+  // Writes the file durably, if it is missing and the guard permits it. Does nothing while a loan
+  // lives. If the write fails, the store has no reserve.
+  void Ensure();
   Loan Lend();
 
  private:
-  void KeepLocked() HPS_REQUIRES(mutex_);
+  void EnsureLocked() HPS_REQUIRES(mutex_);
   void Return();
 
   rocksdb::Env* const env_;

@@ -24,17 +24,17 @@ class SpaceReserveTest : public testing::Test {
   const std::unique_ptr<rocksdb::Env> env_ = rocksdb::NewCompositeEnv(disk_);
 };
 
-TEST_F(SpaceReserveTest, IsThereButWhileItIsLent) {
+TEST_F(SpaceReserveTest, ExistsExceptWhileItIsLent) {
   const SpaceGuard guard(env_.get(), directory_.path(), 0);
   SpaceReserve reserve(env_.get(), directory_.path(), guard);
-  reserve.Keep();
+  reserve.Ensure();
   EXPECT_EQ(Kept(), kSpaceReserveBytes);
   {
     SpaceReserve::Loan first = reserve.Lend();
     EXPECT_EQ(Kept(), 0u);
     {
       const SpaceReserve::Loan second = reserve.Lend();
-      reserve.Keep();
+      reserve.Ensure();
       EXPECT_EQ(Kept(), 0u);
     }
     SpaceReserve::Loan moved = std::move(first);
@@ -43,31 +43,31 @@ TEST_F(SpaceReserveTest, IsThereButWhileItIsLent) {
   EXPECT_EQ(Kept(), kSpaceReserveBytes);
 }
 
-TEST_F(SpaceReserveTest, AFileThatWasCutIsWrittenAgain) {
+TEST_F(SpaceReserveTest, ATruncatedFileIsRewritten) {
   const SpaceGuard guard(env_.get(), directory_.path(), 0);
   SpaceReserve reserve(env_.get(), directory_.path(), guard);
-  reserve.Keep();
+  reserve.Ensure();
   std::filesystem::resize_file(path(), 10);
-  reserve.Keep();
+  reserve.Ensure();
   EXPECT_EQ(Kept(), kSpaceReserveBytes);
 }
 
-TEST_F(SpaceReserveTest, TakesNoRoomThatTheDiskDoesNotHave) {
+TEST_F(SpaceReserveTest, TakesNoSpaceOfAFullDisk) {
   const SpaceGuard guard(env_.get(), directory_.path(), UINT64_MAX);
   SpaceReserve reserve(env_.get(), directory_.path(), guard);
-  reserve.Keep();
+  reserve.Ensure();
   EXPECT_EQ(Kept(), 0u);
 }
 
-TEST_F(SpaceReserveTest, HalfAFileIsRemoved) {
+TEST_F(SpaceReserveTest, APartlyWrittenFileIsRemoved) {
   const SpaceGuard guard(env_.get(), directory_.path(), 0);
   SpaceReserve reserve(env_.get(), directory_.path(), guard);
   disk_->fails_appends = true;
-  reserve.Keep();
+  reserve.Ensure();
   EXPECT_FALSE(std::filesystem::exists(path()));
   disk_->fails_appends = false;
   disk_->fails_syncs = true;
-  reserve.Keep();
+  reserve.Ensure();
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 

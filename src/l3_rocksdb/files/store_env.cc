@@ -27,7 +27,7 @@ class MonotonicClock final : public rocksdb::SystemClockWrapper {
   const TimePoint began_ = RealClock().Now();
 };
 
-// One for all databases of the process.
+// Shared by all databases of the process.
 const std::shared_ptr<rocksdb::SystemClock>& TheClock() {
   static const std::shared_ptr<rocksdb::SystemClock> clock = std::make_shared<MonotonicClock>();
   return clock;

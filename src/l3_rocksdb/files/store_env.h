@@ -1,12 +1,12 @@
-// The environment of a database: its files, and time that nobody can set.
+// The environment of a database: its files, and a monotonic clock.
 //
-// RocksDB asks the clock of the day how long something has taken and whether a read's deadline has
-// passed: when somebody sets it forward, reads under way give up. Here NowMicros goes on from the
-// time of day at which the process first asked, by the machine's monotonic clock. What RocksDB
-// writes down (when a table file was made) is GetCurrentTime, still the time of day.
+// RocksDB uses the wall clock to measure durations and to check the deadlines of reads. If the wall
+// clock is set forward, running reads time out. Here NowMicros is the time of day of its first call
+// plus the time since then by the monotonic clock. GetCurrentTime, which RocksDB stores in files
+// (creation times), stays the time of day.
 //
-// Of what measures by NowMicros, only waits that RocksDB begins for a disk's space or a rate limit
-// end at a time of day; a store has neither.
+// RocksDB's waits for disk space or a rate limit end at a time of day that it computes from
+// NowMicros. A store uses neither.
 #pragma once
 
 #include <rocksdb/env.h>
@@ -16,7 +16,7 @@
 
 namespace hps {
 
-// Thread-safe. Threads and all else are RocksDB's default environment's.
+// Thread-safe. Uses the threads of RocksDB's default environment, and all else of it.
 std::unique_ptr<rocksdb::Env> NewStoreEnv(const std::shared_ptr<rocksdb::FileSystem>& files);
 
 }  // namespace hps

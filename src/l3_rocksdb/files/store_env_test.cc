@@ -14,12 +14,12 @@
 
 namespace {
 
-// What somebody has set the clock of the day forward by.
+// Offset of the wall clock.
 std::atomic<int64_t> set_forward_s = 0;
 
 }  // namespace
 
-// Stands before the C library's: RocksDB asks it for the time of day.
+// Overrides the C library's function, which RocksDB calls for the time of day.
 extern "C" __attribute__((visibility("default"))) int gettimeofday(timeval* to, void*) noexcept {
   timespec now{};
   if (clock_gettime(CLOCK_REALTIME, &now) != 0) return -1;
@@ -39,7 +39,7 @@ class StoreEnvTest : public testing::Test {
  protected:
   ~StoreEnvTest() override { set_forward_s = 0; }
 
-  // A store whose rows lie in table files of some dozen blocks.
+  // Creates a store whose rows are in table files of some dozen blocks.
   void MakeStore() {
     const auto store = OpenRocksStore(TestOptions(path()));
     ASSERT_TRUE(store.ok()) << store.status();
@@ -58,7 +58,7 @@ class StoreEnvTest : public testing::Test {
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
-  // With the table as one who only reads the store sees it, and as its owner does.
+  // Calls `read` with the table of a reader and with the table of the store's owner.
   void ForEachMode(const std::function<void(DurableTable& table)>& read) {
     for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite}) {
       const auto store = Open(mode);
@@ -80,13 +80,13 @@ class StoreEnvTest : public testing::Test {
   const std::unique_ptr<rocksdb::Env> env_ = rocksdb::NewCompositeEnv(disk_);
 };
 
-TEST_F(StoreEnvTest, BeginsAtTheTimeOfDayAndIsNotSet) {
+TEST_F(StoreEnvTest, BeginsAtTheTimeOfDayAndIgnoresClockChanges) {
   const std::unique_ptr<rocksdb::Env> env = NewStoreEnv(disk_);
   EXPECT_EQ(env->GetFileSystem(), disk_);
   const uint64_t before = env->NowMicros();
   set_forward_s = kHourS;
   const uint64_t machine = rocksdb::Env::Default()->NowMicros();
-  EXPECT_GT(machine, before + uint64_t{kHourS} * 999'000);  // the test's clock is the one it asks
+  EXPECT_GT(machine, before + uint64_t{kHourS} * 999'000);  // the test's clock is used
   set_forward_s = -kHourS;
   const uint64_t after = env->GetSystemClock()->NowMicros();
   EXPECT_GE(after, before);
@@ -94,8 +94,8 @@ TEST_F(StoreEnvTest, BeginsAtTheTimeOfDayAndIsNotSet) {
   set_forward_s = 0;
 }
 
-// Catches: RocksDB's deadlines compared with the time of day.
-TEST_F(StoreEnvTest, AClockThatIsSetEndsNoReadThatIsUnderWay) {
+// Catches: RocksDB's deadlines compared with the wall clock.
+TEST_F(StoreEnvTest, AClockChangeEndsNoRunningRead) {
   MakeStore();
   ForEachMode([&](DurableTable& table) {
     size_t reads = 0;
@@ -108,7 +108,7 @@ TEST_F(StoreEnvTest, AClockThatIsSetEndsNoReadThatIsUnderWay) {
   });
 }
 
-// A deadline that passes while blocks are read ends the read within a piece of a lookup.
+// A read ends within one piece of a lookup after its deadline.
 TEST_F(StoreEnvTest, AReadEndsWhenItsDeadlineHasPassed) {
   MakeStore();
   ForEachMode([&](DurableTable& table) {

@@ -14,21 +14,22 @@
 namespace hps {
 namespace {
 
-constexpr char kTemporaryExtension[] = ".dbtmp";  // of what RocksDB will rename
+constexpr char kTemporaryExtension[] = ".dbtmp";  // files that RocksDB renames when complete
 
 bool IsOurs(const std::string& name) {
   return name == "." || name == ".." || name == "hps.lock" || name == "hps.manifest" ||
          name == "hps.manifest.tmp" || name == "hps.reserve" || name == "staging" ||
-         name == "lost+found";
+         name == "snapshots" || name == "parked" || name == "lost+found";
 }
 
-// What RocksDB makes before CURRENT, and so may be left of a creation that was cut short.
+// Files that RocksDB creates before CURRENT. An interrupted creation may leave them.
 bool IsOfCreation(const std::string& name) {
   return name == "LOCK" || name == "IDENTITY" || name.starts_with("MANIFEST-") ||
          name.ends_with(kTemporaryExtension);
 }
 
-// What holds rows. Numbered, as RocksDB names them: other files may end like that, too.
+// Table files and WAL files. The number distinguishes RocksDB's files from others with the same
+// extension.
 bool HoldsRows(const std::string& name) {
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
   const std::string_view extension = std::string_view(name).substr(digits);
@@ -46,7 +47,7 @@ absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path)
   std::vector<std::string> names;
   const rocksdb::Status listed = env->GetChildren(path, &names);
   if (IsGone(listed)) {
-    // RocksDB says this of a directory that may not be read, too.
+    // RocksDB returns this also for a directory without read permission.
     std::error_code error;
     static_cast<void>(std::filesystem::directory_iterator(path, error));
     if (error == std::errc::permission_denied) {
@@ -55,7 +56,7 @@ absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path)
     }
     if (env->FileExists(path).ok() && !std::filesystem::is_directory(path, error)) {
       return absl::FailedPreconditionError(
-          absl::StrCat("store '", path, "': there is a file, expected a directory"));
+          absl::StrCat("store '", path, "': found a file, expected a directory"));
     }
     return StoreFiles::kNone;
   }
@@ -63,7 +64,7 @@ absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path)
     std::error_code error;
     if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error)) {
       return absl::FailedPreconditionError(
-          absl::StrCat("store '", path, "': there is a file, expected a directory"));
+          absl::StrCat("store '", path, "': found a file, expected a directory"));
     }
     return FromRocksStatus(listed, absl::StrCat("store '", path, "': listing the directory"));
   }
@@ -75,8 +76,8 @@ absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path)
     empty &= IsOurs(name) || IsOfCreation(name);
   }
   if (rows) {
-    return absl::DataLossError(
-        absl::StrCat("store '", path, "': the file CURRENT is missing beside the rows"));
+    return absl::DataLossError(absl::StrCat(
+        "store '", path, "': the file CURRENT is missing, but table files or WAL files exist"));
   }
   if (!empty) {
     return absl::FailedPreconditionError(
@@ -88,8 +89,8 @@ absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path)
 absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
   absl::Status error = FromReadStatus(status, absl::StrCat("store '", path, "': opening"));
   if (!status.IsInvalidArgument()) return error;
-  // RocksDB says this for a comparator or a column family that it does not know, but also when
-  // CURRENT can't be opened, which it first tries to see whether direct I/O works.
+  // RocksDB returns "invalid argument" for an unknown comparator or column family, but also if
+  // CURRENT cannot be opened with direct I/O, which it tries first.
   const bool failed_read = absl::StrContains(error.message(), "Direct I/O is not supported") ||
                            absl::StrContains(error.message(), "incompatible with filesystem");
   return failed_read ? absl::UnavailableError(error.message())
@@ -97,7 +98,7 @@ absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
 }
 
 absl::Status MakeDirectories(rocksdb::Env* env, const std::string& path) {
-  const std::string what = absl::StrCat("making '", path, "'");
+  const std::string what = absl::StrCat("creating '", path, "'");
   const rocksdb::Status found = env->FileExists(path);
   if (!found.ok() && !found.IsNotFound()) return FromRocksStatus(found, what);
   if (found.ok()) return FromRocksStatus(env->CreateDirIfMissing(path), what);

@@ -1,4 +1,4 @@
-// The store's directory as the file system shows it, before any database is open.
+// Operations on the directory of a store while no database is open.
 #pragma once
 
 #include <rocksdb/env.h>
@@ -12,37 +12,37 @@
 namespace hps {
 
 enum class StoreFiles {
-  kNone,   // no directory, an empty one, or one in which no store was completed
+  kNone,   // no directory, an empty directory, or a store that was never completed
   kStore,  // a store
 };
 
-// Errors: FAILED_PRECONDITION (something else lies there), PERMISSION_DENIED, DATA_LOSS (a store
-// without its CURRENT).
+// Errors: FAILED_PRECONDITION (the directory holds other files), PERMISSION_DENIED, DATA_LOSS (a
+// store without its CURRENT).
 absl::StatusOr<StoreFiles> FindStore(rocksdb::Env* env, const std::string& path);
 
-// What RocksDB says when it opens the store at `path`, as ours: a file of a store that can't be
-// found is damage. Ok for an ok status.
+// Translates RocksDB's status for opening the store at `path`. A missing file of the store is
+// DATA_LOSS. Returns ok for an ok status.
 absl::Status OpenError(const rocksdb::Status& status, const std::string& path);
 
-// Makes `path` and its missing parents, durably.
+// Creates `path` and its missing parents durably.
 absl::Status MakeDirectories(rocksdb::Env* env, const std::string& path);
 
-// Makes what was created, renamed or removed in `path` durable.
+// Makes files created, renamed or removed in `path` durable.
 absl::Status SyncDirectory(rocksdb::Env* env, const std::string& path);
 
-// Removes a directory with the files and directories in it; what is missing, also what goes
-// meanwhile, is fine.
+// Removes a directory with all that it contains. Files that are missing, or that disappear during
+// the call, are no error.
 absl::Status RemoveTree(rocksdb::Env* env, const std::string& path);
 
-// A missing file is fine.
+// A missing file is no error.
 absl::Status RemoveFile(rocksdb::Env* env, const std::string& path);
 
-// Removes what writers that were killed have left of files that RocksDB writes under another name
-// first: it keeps those of its options for ever. What can't be removed stays for the next time.
-// REQUIRES: this process is the store's writer and has not opened it yet.
+// Removes the temporary files of killed writers. RocksDB writes some files under a temporary name
+// first and never removes the remains of its options files. Files that cannot be removed stay for
+// the next call. REQUIRES: this process is the store's writer and has not opened the store yet.
 absl::Status RemoveTemporaryFiles(rocksdb::Env* env, const std::string& path);
 
-// Writes a file of this content durably and under its final name only when it is complete.
+// Writes a file durably. It gets its final name only when it is complete.
 absl::Status WriteFileDurably(rocksdb::Env* env, const std::string& path, std::string_view content);
 
 }  // namespace hps

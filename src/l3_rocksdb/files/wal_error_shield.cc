@@ -34,14 +34,14 @@ struct BufferedWal {
   const std::string path;
   Mutex mutex;
   const std::unique_ptr<FSWritableFile> file;
-  uint64_t written_bytes HPS_GUARDED_BY(mutex) = 0;  // from the start, surely
-  std::string unwritten HPS_GUARDED_BY(mutex);       // what follows them
-  // After a failed write the file's own position may be anywhere: writes name theirs then.
+  uint64_t written_bytes HPS_GUARDED_BY(mutex) = 0;  // written successfully, from the start
+  std::string unwritten HPS_GUARDED_BY(mutex);       // the bytes after them
+  // After a failed write the position of the file is unknown, so later writes give an offset.
   bool positioned_writes HPS_GUARDED_BY(mutex) = false;
   bool flush_pending HPS_GUARDED_BY(mutex) = false;
   bool sync_pending HPS_GUARDED_BY(mutex) = false;
   uint64_t synced_bytes HPS_GUARDED_BY(mutex) = 0;
-  bool directory_synced HPS_GUARDED_BY(mutex) = false;  // since the file was made
+  bool directory_synced HPS_GUARDED_BY(mutex) = false;  // since the file was created
   bool closed HPS_GUARDED_BY(mutex) = false;            // by RocksDB
 };
 
@@ -51,7 +51,7 @@ std::string NameOf(const std::string& path) {
   return std::filesystem::path(path).filename().string();
 }
 
-// Writes what is pending for `log`, but does not sync it.
+// Writes and flushes what is pending for `log`. Does not sync.
 IOStatus WritePending(BufferedWal& log) HPS_REQUIRES(log.mutex) {
   if (!log.unwritten.empty()) {
     const IOStatus status =
@@ -78,7 +78,7 @@ IOStatus SyncFile(BufferedWal& log) HPS_REQUIRES(log.mutex) {
   return status;
 }
 
-// A write-ahead log that never fails.
+// A WAL file that reports every operation as successful.
 class ShieldedWalFile final : public rocksdb::FSWritableFileWrapper {
  public:
   ShieldedWalFile(std::shared_ptr<BufferedWal> log, WalErrorShield* disk)
@@ -124,7 +124,7 @@ class ShieldedWalFile final : public rocksdb::FSWritableFileWrapper {
     MutexLock lock(log_->mutex);
     return Synced(target()->RangeSync(offset, bytes, options, debug));
   }
-  // RocksDB is done with the file; what is pending for it stays, and so does the open file.
+  // RocksDB is done with the file. If something is pending for it, the file stays open.
   IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
     MutexLock lock(log_->mutex);
     log_->closed = true;
@@ -238,8 +238,9 @@ class DowngradingRandomAccessFile final : public rocksdb::FSRandomAccessFileOwne
   const WalErrorShield* const disk_;
 };
 
-// Is opened when it is first synced, unless before: RocksDB leaves half a column family behind when
-// it can't open its directory, and ends the process when it next writes a MANIFEST.
+// A directory that is opened when it is first synced, if opening it earlier failed. If RocksDB
+// cannot open the directory of a new column family, it leaves half of the family behind, and the
+// next write of a MANIFEST ends the process.
 class DowngradingDirectory final : public FSDirectory {
  public:
   DowngradingDirectory(std::string path, WalErrorShield* disk)
@@ -337,7 +338,7 @@ IOStatus WalErrorShield::SyncLogs() {
 
 IOStatus WalErrorShield::Flush() {
   if (!pending()) return IOStatus::OK();
-  const uint64_t error_count = error_count_.load();  // what fails meanwhile counts anew
+  const uint64_t error_count = error_count_.load();  // later errors count separately
   IOStatus failed;
   for (const std::shared_ptr<BufferedWal>& log : Logs()) {
     MutexLock lock(log->mutex);
@@ -405,18 +406,18 @@ IOStatus WalErrorShield::NewDirectory(const std::string& path, const IOOptions& 
   return IOStatus::OK();
 }
 
-// The store has made its directory before; see DowngradingDirectory for the reason.
+// The store has created its directory before. See DowngradingDirectory for why errors are hidden.
 IOStatus WalErrorShield::CreateDirIfMissing(const std::string& path, const IOOptions& options,
                                             IODebugContext* debug) {
   const IOStatus made = target()->CreateDirIfMissing(path, options, debug);
-  if (!made.ok()) LogError(absl::StrCat("store: making '", path, "': ", made.ToString()));
+  if (!made.ok()) LogError(absl::StrCat("store: creating '", path, "': ", made.ToString()));
   return IOStatus::OK();
 }
 
 IOStatus WalErrorShield::DeleteFile(const std::string& path, const IOOptions& options,
                                     IODebugContext* debug) {
   if (DefersDelete(path)) return IOStatus::OK();
-  Forget(path);  // nothing needs the log any more, nor what is pending for it
+  Forget(path);  // the WAL file and what is pending for it are obsolete
   return Downgrade(target()->DeleteFile(path, options, debug));
 }
 
@@ -443,7 +444,7 @@ void WalErrorShield::NoteManifestConfirmed() {
   for (const std::string& path : deferred) {
     const IOStatus deleted = target()->DeleteFile(path, IOOptions(), nullptr);
     if (!deleted.ok() && !deleted.IsNotFound() && !deleted.IsPathNotFound())
-      LogWarning(absl::StrCat("store: '", path, "' is left: ", deleted.ToString()));
+      LogWarning(absl::StrCat("store: '", path, "' was not deleted: ", deleted.ToString()));
   }
 }
 

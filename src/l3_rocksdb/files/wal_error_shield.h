@@ -1,21 +1,21 @@
 // Shields RocksDB from errors of its write-ahead log (WAL): the file system that RocksDB uses under
 // a store that is open for writing.
 //
-// RocksDB 7.8.3, as Debian builds it, has assertions that do not hold after a failed write or sync
-// of the WAL: the process ends at the next write, or in a flush beside it. So this file system
-// reports such errors as success:
+// Debian's build of RocksDB 7.8.3 has assertions that do not hold after a failed write or sync of
+// the WAL: the next write or a concurrent flush ends the process. So this file system reports such
+// errors as success:
 //
 //   - A failed append is kept in memory, together with the open file. A failed sync is remembered.
-//   - pending() says so. The store checks it after each write, and returns the error itself.
+//   - pending() reports both. The store checks it after each write and returns the error itself.
 //   - Flush() writes and syncs what is pending, each byte to its place in the file.
 //   - The MANIFEST is written only after a successful Flush: nothing counts as flushed before the
 //     WAL is complete.
-//   - The store syncs the WAL by SyncLogs. RocksDB's own way writes the MANIFEST in the middle of a
-//     write, and does not survive a failure there.
+//   - The store syncs the WAL by SyncLogs. RocksDB's own sync writes the MANIFEST in the middle of
+//     a write, and does not survive a failure there.
 //
-// Other errors reach RocksDB without the marks by which it would choose its own recovery; see
-// background_errors.h. After a failed write of the MANIFEST, either the old or the new one may be
-// read at the next open. Until that is certain, no file that either may name is deleted.
+// Other errors reach RocksDB without the flags that start its own recovery; see
+// background_errors.h. After a failed write of the MANIFEST, the next open may read the old one or
+// the new one. Until that is certain, no file that either may name is deleted.
 //
 // Thread-safe. Memory: the unwritten bytes of the writes that were running when the WAL failed. The
 // store begins no other write while something is pending.
@@ -39,22 +39,22 @@ struct BufferedWal;
 
 class WalErrorShield final : public rocksdb::FileSystemWrapper {
  public:
-  // Files whose path begins with `staging` are read only to be taken over: see staged_file.h.
+  // Files whose path begins with `staging` are opened only to be ingested: see staged_file.h.
   WalErrorShield(const std::shared_ptr<rocksdb::FileSystem>& target, std::string staging);
   ~WalErrorShield() override;
 
-  // Whether bytes or syncs of a WAL are pending.
+  // True if bytes or syncs of a WAL file are pending.
   bool pending() const { return flushed_count_.load() != error_count_.load(); }
   // Writes and syncs what is pending. Errors: those of the file system; the rest stays pending.
   rocksdb::IOStatus Flush();
   // Syncs all WAL files. Errors: those of the file system; the sync is then pending.
   rocksdb::IOStatus SyncLogs();
-  // How many syncs of logs have failed so far. After one the system may have dropped what it could
-  // not write, so a later sync that succeeds proves nothing about it: what the logs hold must
+  // The number of failed WAL syncs so far. After a failed sync the system may have discarded the
+  // unwritten bytes, so a later successful sync proves nothing about them. The rows of the WAL must
   // become durable in another way.
   uint64_t sync_failures() const { return sync_failures_.load(); }
 
-  // The error as RocksDB shall see it.
+  // The error as RocksDB gets to see it.
   static rocksdb::IOStatus Downgrade(rocksdb::IOStatus status);
 
   const char* Name() const override { return "WalErrorShield"; }
@@ -88,12 +88,12 @@ class WalErrorShield final : public rocksdb::FileSystemWrapper {
                                 std::vector<std::string>* names,
                                 rocksdb::IODebugContext* debug) override;
 
-  // For the files that it opens.
+  // Called by the files that this file system opens.
   void NoteError() { error_count_.fetch_add(1); }
   void NoteSyncFailure() { sync_failures_.fetch_add(1); }
   void Forget(const std::string& path);
-  // RocksDB writes another MANIFEST after an error of the last one, and then CURRENT, which names
-  // it. In between, and before, either may be the one that counts.
+  // After a failed write of the MANIFEST, RocksDB writes another one, and then CURRENT, which names
+  // it. From the failure until CURRENT is written, either MANIFEST may be the valid one.
   void NoteManifestUnconfirmed();
   void NoteManifestConfirmed();
 
@@ -104,13 +104,14 @@ class WalErrorShield final : public rocksdb::FileSystemWrapper {
 
   const std::shared_ptr<rocksdb::FileSystem> shared_target_;
   const std::string staging_;
-  mutable Mutex mutex_;  // taken after a log's own
+  mutable Mutex mutex_;  // acquired after a WAL file's own mutex
   std::map<std::string, std::shared_ptr<BufferedWal>> logs_ HPS_GUARDED_BY(mutex_);  // by path
   std::atomic<uint64_t> error_count_{0};    // WAL errors that left something pending
-  std::atomic<uint64_t> flushed_count_{0};  // how many of them Flush has repaired
+  std::atomic<uint64_t> flushed_count_{0};  // errors that Flush has repaired
   std::atomic<uint64_t> sync_failures_{0};
   bool manifest_unconfirmed_ HPS_GUARDED_BY(mutex_) = false;
-  std::vector<std::string> deferred_deletes_ HPS_GUARDED_BY(mutex_);  // since then
+  // Files to be deleted once the MANIFEST is confirmed.
+  std::vector<std::string> deferred_deletes_ HPS_GUARDED_BY(mutex_);
 };
 
 }  // namespace hps

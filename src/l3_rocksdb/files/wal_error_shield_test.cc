@@ -39,16 +39,16 @@ class WalErrorShieldTest : public ::testing::Test {
   WalErrorShield shield_{disk_, directory_.path() + "/staging/"};
 };
 
-TEST_F(WalErrorShieldTest, KeepsWhatALogCouldNotWriteAndFlushesItInPlace) {
+TEST_F(WalErrorShieldTest, BuffersAFailedAppendAndFlushesItInPlace) {
   const auto log = Create("000001.log");
   ASSERT_TRUE(Append(*log, "one,").ok());
   EXPECT_FALSE(shield_.pending());
-  disk_->fails_appends = true;  // and leaves the first half of the text in the file
+  disk_->fails_appends = true;  // leaves the first half of the text in the file
   EXPECT_TRUE(Append(*log, "second,").ok());
   EXPECT_TRUE(Append(*log, "three,").ok());
   EXPECT_TRUE(shield_.pending());
   Heal();
-  EXPECT_TRUE(Append(*log, "4,").ok());  // not before what is pending
+  EXPECT_TRUE(Append(*log, "4,").ok());  // must not be written before what is pending
   EXPECT_TRUE(shield_.pending());
   ASSERT_TRUE(shield_.Flush().ok());
   EXPECT_FALSE(shield_.pending());
@@ -58,7 +58,7 @@ TEST_F(WalErrorShieldTest, KeepsWhatALogCouldNotWriteAndFlushesItInPlace) {
   EXPECT_TRUE(log->Close(IOOptions(), nullptr).ok());
 }
 
-TEST_F(WalErrorShieldTest, OwesUntilTheDiskIsWell) {
+TEST_F(WalErrorShieldTest, StaysPendingUntilTheDiskWorks) {
   const auto log = Create("000001.log");
   disk_->fails_appends = true;
   ASSERT_TRUE(Append(*log, "text").ok());
@@ -72,7 +72,7 @@ TEST_F(WalErrorShieldTest, OwesUntilTheDiskIsWell) {
   EXPECT_EQ(ContentOf("000001.log"), "text");
 }
 
-TEST_F(WalErrorShieldTest, OwesAFlush) {
+TEST_F(WalErrorShieldTest, AFailedFlushIsPending) {
   const auto log = Create("000001.log");
   ASSERT_TRUE(Append(*log, "text").ok());
   disk_->fails_flushes = true;
@@ -84,7 +84,7 @@ TEST_F(WalErrorShieldTest, OwesAFlush) {
   EXPECT_FALSE(shield_.pending());
 }
 
-TEST_F(WalErrorShieldTest, WritesNoManifestWhileALogIsNotWhole) {
+TEST_F(WalErrorShieldTest, WritesNoManifestWhileALogIsIncomplete) {
   const auto log = Create("000001.log");
   const auto manifest = Create("MANIFEST-000002");
   const auto table = Create("000003.sst");
@@ -99,7 +99,7 @@ TEST_F(WalErrorShieldTest, WritesNoManifestWhileALogIsNotWhole) {
   Heal();
   EXPECT_TRUE(Append(*manifest, "manifest").ok());
   EXPECT_EQ(ContentOf("MANIFEST-000002"), "manifest");
-  EXPECT_EQ(ContentOf("000001.log"), "log");  // first
+  EXPECT_EQ(ContentOf("000001.log"), "log");  // the WAL was written first
   EXPECT_FALSE(shield_.pending());
 }
 
@@ -119,7 +119,7 @@ TEST_F(WalErrorShieldTest, SyncsTheLogsThatHaveSomethingNew) {
   EXPECT_EQ(shield_.sync_failures(), 0u);
 }
 
-TEST_F(WalErrorShieldTest, ReportsAndOwesASyncThatFailed) {
+TEST_F(WalErrorShieldTest, ReportsAFailedSyncAndKeepsItPending) {
   const auto log = Create("000001.log");
   ASSERT_TRUE(Append(*log, "text").ok());
   disk_->fails_syncs = true;
@@ -127,17 +127,17 @@ TEST_F(WalErrorShieldTest, ReportsAndOwesASyncThatFailed) {
   EXPECT_TRUE(status.IsIOError()) << status.ToString();
   EXPECT_TRUE(shield_.pending());
   EXPECT_EQ(shield_.sync_failures(), 1u);
-  EXPECT_TRUE(log->Sync(IOOptions(), nullptr).ok());  // RocksDB's own: it sees no error
+  EXPECT_TRUE(log->Sync(IOOptions(), nullptr).ok());  // RocksDB's own sync: sees no error
   EXPECT_EQ(shield_.sync_failures(), 2u);
   EXPECT_FALSE(shield_.Flush().ok());
   Heal();
   EXPECT_TRUE(shield_.Flush().ok());
   EXPECT_FALSE(shield_.pending());
   EXPECT_EQ(disk_->sync_count, 1u);
-  EXPECT_EQ(shield_.sync_failures(), 2u);  // they stay known
+  EXPECT_EQ(shield_.sync_failures(), 2u);  // Flush does not reset the count
 }
 
-TEST_F(WalErrorShieldTest, KeepsTheFileOfAClosedLogUntilItIsWhole) {
+TEST_F(WalErrorShieldTest, KeepsTheFileOfAClosedLogUntilItIsComplete) {
   auto log = Create("000001.log");
   disk_->fails_appends = true;
   ASSERT_TRUE(Append(*log, "text").ok());
@@ -149,7 +149,7 @@ TEST_F(WalErrorShieldTest, KeepsTheFileOfAClosedLogUntilItIsWhole) {
   EXPECT_EQ(ContentOf("000001.log"), "text");
 }
 
-TEST_F(WalErrorShieldTest, OwesNothingToADeletedLog) {
+TEST_F(WalErrorShieldTest, ADeletedLogHasNothingPending) {
   const auto log = Create("000001.log");
   disk_->fails_appends = true;
   ASSERT_TRUE(Append(*log, "text").ok());
@@ -159,8 +159,8 @@ TEST_F(WalErrorShieldTest, OwesNothingToADeletedLog) {
   EXPECT_FALSE(shield_.pending());
 }
 
-// RocksDB would recover by itself from an error that may be tried again.
-TEST_F(WalErrorShieldTest, PassesOtherErrorsWithoutAnyMark) {
+// RocksDB would recover by itself from an error that is marked retryable.
+TEST_F(WalErrorShieldTest, PassesOtherErrorsWithoutRecoveryFlags) {
   const auto table = Create("000001.sst");
   ASSERT_TRUE(Append(*table, "text").ok());
   disk_->fails_appends = disk_->fails_flushes = disk_->fails_syncs = true;
@@ -183,15 +183,15 @@ TEST_F(WalErrorShieldTest, PassesOtherErrorsWithoutAnyMark) {
     EXPECT_FALSE(status.GetDataLoss()) << status.ToString();
     EXPECT_EQ(status.GetScope(), IOStatus::IOErrorScope::kIOErrorScopeFileSystem);
   }
-  EXPECT_FALSE(shield_.pending());  // nothing is kept of these
+  EXPECT_FALSE(shield_.pending());  // errors of these files leave nothing pending
   EXPECT_TRUE(WalErrorShield::Downgrade(IOStatus::NoSpace("no room")).IsNoSpace());
   EXPECT_TRUE(WalErrorShield::Downgrade(IOStatus::Corruption("damage")).IsCorruption());
   EXPECT_TRUE(WalErrorShield::Downgrade(IOStatus::OK()).ok());
 }
 
-// A change of the MANIFEST that failed may have reached the disk, and name files that RocksDB
-// deletes because it failed.
-TEST_F(WalErrorShieldTest, DeletesNoFileThatAManifestInDoubtMayName) {
+// A failed change of the MANIFEST may still be on the disk and name files that RocksDB deletes
+// because of the failure.
+TEST_F(WalErrorShieldTest, DeletesNoFileThatAnUnconfirmedManifestMayName) {
   const auto exists = [&](const std::string& name) {
     return std::filesystem::exists(PathOf(name));
   };
@@ -207,7 +207,7 @@ TEST_F(WalErrorShieldTest, DeletesNoFileThatAManifestInDoubtMayName) {
   };
   const auto manifest = Create("MANIFEST-000001");
   for (const char* name : {"000002.sst", "000003.sst", "000004.sst", "000005.log"}) Create(name);
-  EXPECT_FALSE(remove("000002.sst"));  // a new MANIFEST is in doubt until CURRENT names it
+  EXPECT_FALSE(remove("000002.sst"));  // a new MANIFEST is unconfirmed until CURRENT names it
   ASSERT_TRUE(name_manifest().ok());
   EXPECT_FALSE(exists("000002.sst"));
   EXPECT_TRUE(remove("000003.sst"));
@@ -227,7 +227,7 @@ TEST_F(WalErrorShieldTest, DeletesNoFileThatAManifestInDoubtMayName) {
   EXPECT_TRUE(exists("MANIFEST-000006"));
 }
 
-// RocksDB keeps half a column family when it can't have its directory.
+// RocksDB keeps half of a column family if it cannot open the family's directory.
 TEST_F(WalErrorShieldTest, AlwaysGivesADirectoryAndFailsItsSync) {
   std::unique_ptr<rocksdb::FSDirectory> directory;
   const std::string path = PathOf("not/there");
@@ -253,7 +253,7 @@ TEST_F(WalErrorShieldTest, RefusesAStagedFileThatCannotBeReadAsATable) {
   };
   const IOStatus status = open("staging/rows.sst");
   EXPECT_TRUE(status.IsIOError()) << status.ToString();
-  EXPECT_TRUE(open("rows.sst").ok());  // is not read before it is asked for
+  EXPECT_TRUE(open("rows.sst").ok());  // other files are not read in advance
   disk_->reads_left = UINT64_MAX;
   EXPECT_TRUE(open("staging/rows.sst").ok());
 }

@@ -17,8 +17,8 @@ namespace {
 
 absl::Status CheckSpecs(std::span<const TableSpec> specs) {
   if (specs.size() > kTablesPerStoreMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an import of ", specs.size(), " tables, at most ", kTablesPerStoreMax));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an import of ", specs.size(), " tables, expected at most ", kTablesPerStoreMax));
   }
   std::set<std::string> names;
   for (const TableSpec& spec : specs) {
@@ -31,7 +31,7 @@ absl::Status CheckSpecs(std::span<const TableSpec> specs) {
   return absl::OkStatus();
 }
 
-// What the store says of these tables, when there is one that can be read now.
+// Checks the tables against the store, if there is a store that can be read now.
 absl::Status CheckAgainstStore(const RocksStoreOptions& options, std::span<const TableSpec> specs) {
   HPS_ASSIGN_OR_RETURN(const StoreFiles found, FindStore(EnvOf(options), options.config.path));
   if (found == StoreFiles::kNone) return absl::OkStatus();
@@ -39,7 +39,7 @@ absl::Status CheckAgainstStore(const RocksStoreOptions& options, std::span<const
   reader.mode = OpenMode::kReadOnly;
   const absl::StatusOr<std::shared_ptr<Database>> database = Database::Open(reader);
   if (!database.ok()) {
-    // A reader beside a writer may come at a bad moment; what is wrong for good shows at commit.
+    // A reader may fail temporarily while a writer runs. The commit reports lasting errors.
     if (absl::IsFailedPrecondition(database.status())) return database.status();
     return absl::OkStatus();
   }
@@ -85,7 +85,8 @@ RocksImport::~RocksImport() {
   if (kept_ || directory_.path.empty()) return;
   const absl::Status removed =
       RemoveStaging(EnvOf(options_), options_.config.path, directory_.path);
-  if (!removed.ok()) LogWarning(absl::StrCat("an import was not removed: ", removed.ToString()));
+  if (!removed.ok())
+    LogWarning(absl::StrCat("the staging directory was not removed: ", removed.ToString()));
 }
 
 absl::StatusOr<PartWriter*> RocksImport::WriterOf(const Place& place) {
@@ -110,7 +111,7 @@ absl::Status RocksImport::Add(size_t table, uint32_t part, std::span<const Key> 
                               HostRows rows) {
   HPS_CHECK(table < import_.tables.size());
   if (keys.empty()) return absl::OkStatus();
-  // The files are the import's own, and end with it.
+  // The files belong to the import and are removed if it fails.
   const StagedTable& staged = import_.tables[table];
   const absl::Status room =
       space_.CheckRoomFor(keys.size() * (kKeyBytes + staged.spec.row_bytes() + kRowTailBytes));
@@ -128,7 +129,8 @@ absl::Status RocksImport::FinishPart(size_t table, uint32_t part) {
     writer = std::move(found->second);
     writers_.erase(found);
   }
-  // Not under the lock: this waits for the disk, and the parts of a table end together.
+  // Without the lock, because this waits for the disk, and all parts of a table end at the same
+  // time.
   absl::StatusOr<WrittenPart> written = writer->Finish();
   HPS_RETURN_IF_ERROR(Failed(written.status()));
   MutexLock lock(mutex_);
@@ -154,7 +156,7 @@ absl::Status RocksImport::FinishFiles() {
     if (before != nullptr && table_before == place.first && before->last_key >= part.first_key) {
       return absl::InvalidArgumentError(
           absl::StrCat("table '", table.spec.name, "': part ", place.second, " begins with key ",
-                       part.first_key, ", the part before ends with ", before->last_key));
+                       part.first_key, ", the previous part ends with ", before->last_key));
     }
     before = &part;
     table_before = place.first;

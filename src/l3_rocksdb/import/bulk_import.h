@@ -1,4 +1,4 @@
-// Imports in the making: see BulkImport in tier/durable_tier.h for the contract.
+// Imports in progress: the implementation of BulkImport. The contract is in tier/durable_tier.h.
 #pragma once
 
 #include <map>
@@ -19,8 +19,8 @@ namespace hps {
 
 class RocksImport final : public BulkImport {
  public:
-  // Into `database`, or, when that is null, into the store that `options` names, which is opened
-  // (or found to be a server's) by Commit.
+  // Begins an import into `database`. If that is null, the import is for the store that `options`
+  // names; Commit opens this store, or finds that a server holds it.
   static absl::StatusOr<std::unique_ptr<BulkImport>> Begin(std::shared_ptr<Database> database,
                                                            const RocksStoreOptions& options,
                                                            std::span<const TableSpec> specs);
@@ -28,10 +28,11 @@ class RocksImport final : public BulkImport {
 
   absl::Status Add(size_t table, uint32_t part, std::span<const Key> keys, HostRows rows) override;
   absl::Status FinishPart(size_t table, uint32_t part) override;
+  void SetUpdateStart(const UpdateStart& start) override { import_.update_start = start; }
   absl::StatusOr<Result> Commit() override;
 
  private:
-  // A part of a table by their numbers.
+  // The number of a table and of a part of it.
   using Place = std::pair<size_t, uint32_t>;
 
   RocksImport(std::shared_ptr<Database> database, const RocksStoreOptions& options);
@@ -42,17 +43,17 @@ class RocksImport final : public BulkImport {
   absl::StatusOr<Result> CommitTo(Database& database);
   absl::StatusOr<Result> LeaveToServer();
 
-  const std::shared_ptr<Database> database_;  // null for an import beside a store
+  const std::shared_ptr<Database> database_;  // null for an import that does not hold the store
   const RocksStoreOptions options_;
   const RocksOptions rocks_options_;
   const SpaceGuard space_;
   StagingDirectory directory_;
   StagedImport import_;
-  bool kept_ = false;  // the directory is somebody else's now
+  bool kept_ = false;  // another process owns the directory now
   Mutex mutex_;
-  std::map<Place, std::unique_ptr<PartWriter>> writers_ HPS_GUARDED_BY(mutex_);  // being filled
+  std::map<Place, std::unique_ptr<PartWriter>> writers_ HPS_GUARDED_BY(mutex_);  // unfinished parts
   std::map<Place, WrittenPart> written_ HPS_GUARDED_BY(mutex_);
-  absl::Status failure_ HPS_GUARDED_BY(mutex_);  // the first one; what is incomplete never switches
+  absl::Status failure_ HPS_GUARDED_BY(mutex_);  // the first; prevents the switch
 };
 
 }  // namespace hps

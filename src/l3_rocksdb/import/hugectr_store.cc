@@ -23,7 +23,7 @@ namespace hps {
 namespace {
 
 constexpr std::string_view kFamilyPrefix = "hps_et.";
-// Every so many rows, the position of a row is remembered, so that reading may begin there.
+// The reader remembers the position of every kAnchorRows-th row, so that reading can begin there.
 constexpr uint64_t kAnchorRows = 4096;
 constexpr size_t kScanAheadBytes = 2 << 20;
 
@@ -44,7 +44,7 @@ rocksdb::ReadOptions WholeTableOptions() {
   return options;
 }
 
-// An open database with its column families; RocksDB wants these given back first.
+// An open database with its column families, which must be closed before it.
 class ForeignDatabase {
  public:
   ForeignDatabase(std::unique_ptr<rocksdb::DB> db,
@@ -74,7 +74,7 @@ class HugectrTable final : public ForeignTable {
                std::string what)
       : db_(std::move(db)), family_(family), what_(std::move(what)) {}
 
-  // Counts the rows, and compares the sizes of all keys and rows with those of the first.
+  // Counts the rows, and checks that all keys and rows have the same sizes as the first.
   absl::Status Count() {
     const std::unique_ptr<rocksdb::Iterator> it = db_->Scan(family_);
     for (it->SeekToFirst(); it->Valid(); it->Next(), ++row_count_) {
@@ -142,7 +142,7 @@ class HugectrTable final : public ForeignTable {
 
   const std::shared_ptr<ForeignDatabase> db_;
   rocksdb::ColumnFamilyHandle* const family_;
-  const std::string what_;  // for messages
+  const std::string what_;  // prefix of messages
   uint64_t row_count_ = 0;
   size_t key_bytes_ = sizeof(Key);
   size_t row_bytes_ = 0;
@@ -185,18 +185,18 @@ absl::StatusOr<std::unique_ptr<ForeignStore>> OpenHugectrStore(const std::string
   const bool is_there = std::filesystem::exists(std::filesystem::path(path) / "CURRENT", error);
   if (error) {
     return absl::InvalidArgumentError(
-        absl::StrCat("can't look into ", path, ": ", error.message()));
+        absl::StrCat("can't read the directory ", path, ": ", error.message()));
   }
   if (!is_there) {
     if (!std::filesystem::exists(path, error)) {
-      return absl::NotFoundError(absl::StrCat("no directory ", path));
+      return absl::NotFoundError(absl::StrCat("no such directory: ", path));
     }
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": expected a RocksDB directory of HugeCTR, found no file CURRENT"));
   }
   rocksdb::DBOptions options;
-  options.info_log = std::make_shared<InfoLog>();  // else a read-only database writes a file LOG
-  options.max_open_files = -1;  // files that a running program deletes meanwhile stay readable
+  options.info_log = std::make_shared<InfoLog>();  // otherwise RocksDB writes a file LOG
+  options.max_open_files = -1;  // keeps files readable that a running program deletes
   options.max_file_opening_threads = 1;
   std::vector<std::string> names;
   HPS_RETURN_IF_ERROR(FromReadStatus(rocksdb::DB::ListColumnFamilies(options, path, &names), path));
@@ -215,7 +215,7 @@ absl::StatusOr<std::unique_ptr<ForeignStore>> OpenHugectrStore(const std::string
     const std::string& family = handle->GetName();
     if (auto table = TableOfFamily(family)) {
       families[*table] = handle;
-    } else if (family.starts_with(kFamilyPrefix)) {  // a model must not be imported without it
+    } else if (family.starts_with(kFamilyPrefix)) {  // an import must not omit a table
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": column family '", family, "' is not named hps_et.MODEL.TABLE"));
     }

@@ -1,6 +1,6 @@
-// HugeCTR HPS' persistent database: a RocksDB directory with a column family for each table,
-// "hps_et.<model>.<table>"; RocksDB keys are the keys' little-endian bytes, 4 or 8 of them, and
-// values are rows of float32.
+// Reads HugeCTR HPS's persistent database. It is a RocksDB directory with one column family per
+// table, "hps_et.<model>.<table>". A RocksDB key is the key in little-endian, 4 or 8 bytes. A value
+// is a row of float32.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,9 @@
 
 namespace hps {
 
-// Opens the directory read-only: no file in it is written, also no log. A program that has it open
-// is not disturbed.
-// Errors: NOT_FOUND, INVALID_ARGUMENT (no RocksDB directory), DATA_LOSS, UNAVAILABLE.
+// Opens the directory read-only. Writes no file in it, not even a log, and does not disturb a
+// program that has it open. Errors: NOT_FOUND, INVALID_ARGUMENT (not a RocksDB directory),
+// DATA_LOSS, UNAVAILABLE.
 absl::StatusOr<std::unique_ptr<ForeignStore>> OpenHugectrStore(const std::string& path);
 
 }  // namespace hps

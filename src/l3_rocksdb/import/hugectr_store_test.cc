@@ -61,7 +61,7 @@ class HugectrStoreTest : public testing::Test {
   void PutRow(const std::string& family, StoredKey key, uint32_t dim) {
     Put(family, Bytes(&key, sizeof(key)), Row(static_cast<int64_t>(key), dim));
   }
-  // Names and contents of all files.
+  // The names and contents of all files.
   std::map<std::string, std::string> Files() const {
     std::map<std::string, std::string> files;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {
@@ -118,8 +118,8 @@ TEST_F(HugectrStoreTest, ReadsTablesFromAnyRowOnAndChangesNothing) {
   EXPECT_EQ(Files(), before);
 }
 
-TEST_F(HugectrStoreTest, ReadsBesideAProgramThatHasItOpen) {
-  PutRow<int64_t>("hps_et.m.t", 5, 2);  // in its log only
+TEST_F(HugectrStoreTest, ReadsWhileAProgramHasItOpen) {
+  PutRow<int64_t>("hps_et.m.t", 5, 2);  // only in the WAL
   const auto store = OpenHugectrStore(path_);
   ASSERT_TRUE(store.ok()) << store.status();
   const auto table = (*store)->OpenTable("m/t");

@@ -46,14 +46,15 @@ absl::Status CheckCommit(Database& database, const StagedImport& import) {
   HPS_ASSIGN_OR_RETURN(const bool used, AnyUsed(database, import));
   if (used) {
     return absl::FailedPreconditionError(
-        absl::StrCat("'", import.directory, "': an incarnation of this import was used before"));
+        absl::StrCat("'", import.directory, "': this import was committed before"));
   }
   size_t table_count = catalog.tables.size();
   for (const StagedTable& table : import.tables)
     table_count += catalog.tables.contains(table.spec.name) ? 0 : 1;
   if (table_count > kTablesPerStoreMax) {
     return absl::ResourceExhaustedError(absl::StrCat("store '", database.path(), "': ", table_count,
-                                                     " tables, at most ", kTablesPerStoreMax));
+                                                     " tables, expected at most ",
+                                                     kTablesPerStoreMax));
   }
   return absl::OkStatus();
 }
@@ -67,21 +68,25 @@ std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport&
   for (const StagedTable& table : import.tables) {
     const auto known = catalog.tables.find(table.spec.name);
     const uint64_t order = known != catalog.tables.end() ? known->second.order : next_order++;
-    records.push_back({table.spec, table.incarnation, table.row_count, order});
+    records.push_back({.spec = table.spec,
+                       .incarnation = table.incarnation,
+                       .row_count = table.row_count,
+                       .order = order,
+                       .update_start = import.update_start});
   }
   return records;
 }
 
-// The files of one column family, by links of their own when the file system has links: RocksDB
-// takes the links away, the staging directory keeps the files.
+// Ingests the files of one column family. If the file system supports links, RocksDB takes links to
+// the files, and the staging directory keeps the files.
 rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const StagedImport& import,
                                            const std::vector<StagedFile>& files,
                                            rocksdb::ColumnFamilyHandle* family) {
   rocksdb::IngestExternalFileArg ingestion;
   ingestion.column_family = family;
   ingestion.options.move_files = true;
-  ingestion.options.write_global_seqno = false;    // the files stay as they were checksummed
-  ingestion.options.verify_file_checksum = false;  // has been done
+  ingestion.options.write_global_seqno = false;    // the files keep their checksums
+  ingestion.options.verify_file_checksum = false;  // already done
   for (const StagedFile& file : files) {
     const std::string path = import.directory + "/" + file.name;
     const std::string link = path + kLinkSuffix;
@@ -98,15 +103,15 @@ rocksdb::IngestExternalFileArg IngestionOf(rocksdb::Env* env, const StagedImport
   return ingestion;
 }
 
-// A file that was left staged may have rotted since. Errors: DATA_LOSS (it has, or it is not
-// there), UNAVAILABLE.
+// A staged file may have been damaged since it was written. Errors: DATA_LOSS (the file is damaged
+// or missing), UNAVAILABLE.
 absl::Status CheckFile(const Database& database, const StagedImport& import,
                        const StagedFile& file) {
   const std::string path = import.directory + "/" + file.name;
   HPS_ASSIGN_OR_RETURN(const FileChecksum found, ChecksumOf(database.env(), path));
   if (found.checksum == file.checksum) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat("'", path, "': its checksum is not that of what was written"));
+      absl::StrCat("'", path, "': wrong checksum, the file has changed since it was written"));
 }
 
 absl::Status CheckFiles(const Database& database, const StagedImport& import) {
@@ -119,9 +124,9 @@ absl::Status CheckFiles(const Database& database, const StagedImport& import) {
   return absl::OkStatus();
 }
 
-// Whether RocksDB has taken over the files with the ranges of keys that were written.
-absl::Status CheckTaken(Database& database, rocksdb::ColumnFamilyHandle* family,
-                        const std::vector<StagedFile>& files) {
+// Checks that RocksDB has ingested the files with the key ranges that were written.
+absl::Status CheckIngested(Database& database, rocksdb::ColumnFamilyHandle* family,
+                           const std::vector<StagedFile>& files) {
   rocksdb::ColumnFamilyMetaData taken;
   database.db().GetColumnFamilyMetaData(family, &taken);
   std::set<std::pair<std::string, std::string>> ranges;
@@ -135,10 +140,10 @@ absl::Status CheckTaken(Database& database, rocksdb::ColumnFamilyHandle* family,
   if (missing == files.end()) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("store '", database.path(), "': '", missing->name,
-                   "' was not taken over with the range of keys that was written"));
+                   "' was ingested with another key range than was written"));
 }
 
-// The records of the files, one by one.
+// Writes the records of the files individually.
 absl::Status WriteKeyLists(Database& database, const StagedImport& import,
                            const std::vector<StagedFile>& files) {
   rocksdb::Options options = database.rocks_options().for_key_list_files();
@@ -182,30 +187,32 @@ std::vector<StagedFile> KeyFilesOf(const StagedImport& import) {
   return files;
 }
 
-// RocksDB looks at the neighbours of what it takes over. Where the list of another table is damaged
-// it takes no list, and no import or repair would come to its end: records are written there.
-absl::Status TakeOver(Database& database, const StagedImport& import, const FamilyHandles& handles,
-                      const std::vector<StagedFile>& key_files) {
+// RocksDB reads the neighbours of the files that it ingests. If the key list of another table is
+// damaged, RocksDB refuses to ingest key lists, and no import or repair could complete. The records
+// of the lists are then written individually.
+absl::Status IngestTables(Database& database, const StagedImport& import,
+                          const FamilyHandles& handles, const std::vector<StagedFile>& key_files) {
   std::vector<rocksdb::IngestExternalFileArg> ingestions = RowIngestions(database, import, handles);
   ingestions.push_back(IngestionOf(database.env(), import, key_files, database.key_list()));
   const absl::Status ingested = database.Ingest(ingestions);
-  if (ingested.ok()) return CheckTaken(database, database.key_list(), key_files);
+  if (ingested.ok()) return CheckIngested(database, database.key_list(), key_files);
   if (!absl::IsDataLoss(ingested)) return ingested;
   HPS_RETURN_IF_ERROR(database.Ingest(RowIngestions(database, import, handles)));
-  LogWarning(absl::StrCat("key lists are written one by one: ", ingested.ToString()));
-  // A compaction of what is written now with what is damaged would end all writing.
+  LogWarning(absl::StrCat("writing key lists record by record, because ingesting them failed: ",
+                          ingested.ToString()));
+  // A compaction of the new records with the damaged ones would end all writing.
   const rocksdb::Status kept =
       database.db().SetOptions(database.key_list(), {{"disable_auto_compactions", "true"}});
-  if (!kept.ok()) return FromReadStatus(kept, "key lists beside a damaged one");
+  if (!kept.ok()) return FromReadStatus(kept, "disabling compactions of the key lists");
   return WriteKeyLists(database, import, key_files);
 }
 
 absl::Status Ingest(Database& database, const StagedImport& import, const FamilyHandles& handles) {
   const std::vector<StagedFile> key_files = KeyFilesOf(import);
-  if (key_files.empty()) return absl::OkStatus();  // no table has a row
-  HPS_RETURN_IF_ERROR(TakeOver(database, import, handles, key_files));
+  if (key_files.empty()) return absl::OkStatus();  // no table has rows
+  HPS_RETURN_IF_ERROR(IngestTables(database, import, handles, key_files));
   for (size_t i = 0; i < import.tables.size(); ++i)
-    HPS_RETURN_IF_ERROR(CheckTaken(database, handles[i], import.tables[i].row_files));
+    HPS_RETURN_IF_ERROR(CheckIngested(database, handles[i], import.tables[i].row_files));
   return absl::OkStatus();
 }
 
@@ -229,9 +236,9 @@ bool IsReplaced(const StagedImport& import, const std::set<std::string>& newer_n
   });
 }
 
-// See CommitImport. Does not read the import's files: those that this process has just written are
-// as it has written them, and reading them again would cost a large import a third of its time.
-// REQUIRES: the database's change_mutex() is held.
+// See CommitImport. Does not read the import's files: this process has just written them, and
+// reading a large import again would take a third of its time. REQUIRES: the database's
+// change_mutex() is held.
 absl::Status CommitLocked(Database& database, const StagedImport& import,
                           const std::vector<Incarnation>& replaced, rocksdb::WriteBatch& records) {
   HPS_RETURN_IF_ERROR(CheckCommit(database, import));
@@ -264,30 +271,30 @@ class ReadyImports {
  public:
   explicit ReadyImports(Database& database) : database_(database) {}
 
-  // Errors: those of TakeReadyImports. What becomes of the single imports is in waiting_ and in the
-  // database's lost_imports().
+  // Commits or rejects each ready import. Keeps those that cannot be committed now in waiting_.
+  // Errors: those of TakeReadyImports; errors of single imports are in first_error().
   absl::Status Commit();
 
-  // Whether a newer import may switch. Errors: UNAVAILABLE (see CommitNewest).
-  absl::Status CheckMayPass(const StagedImport& newer) const;
-  // Of those that wait and that a newer import replaces. They are still there when it has switched,
-  // also where the process ends right then, and must not switch over it.
+  // Checks that a newer import may switch. Errors: UNAVAILABLE (see CommitNewest).
+  absl::Status CheckNoConflict(const StagedImport& newer) const;
+  // Incarnations of the waiting imports that `newer` replaces. These imports still exist when
+  // `newer` has switched, even if the process ends right then, and must not switch afterwards.
   std::vector<Incarnation> IncarnationsReplacedBy(const StagedImport& newer) const;
-  // A newer import has switched: those that wait and that it replaces are removed, and those of its
-  // tables that were lost are forgotten.
+  // Call this after the switch of `newer`: removes the waiting imports that it replaces, and
+  // forgets the rejected imports of its tables.
   void RemoveReplacedBy(const StagedImport& newer);
-  // Whether one that waits has the table.
-  bool WaitFor(const std::string& table) const;
-  // The table was dropped: those that wait go on without it. Errors: those of TakeOutTable.
-  absl::Status TakeOut(const std::string& table);
+  // True if a waiting import contains the table.
+  bool IsWaiting(const std::string& table) const;
+  // Removes a dropped table from the waiting imports. Errors: those of RemoveStagedTable.
+  absl::Status RemoveTable(const std::string& table);
 
   bool changed() const { return changed_; }
   const absl::Status& first_error() const { return first_error_; }
 
  private:
-  absl::Status CommitOne(const StagedImport& import, bool& is_lost);
-  absl::Status CheckImport(const StagedImport& import, bool& is_lost) const;
-  void GiveUp(std::span<const StagedImport> older, const StagedImport& import,
+  absl::Status CommitOne(const StagedImport& import, bool& is_rejected);
+  absl::Status CheckImport(const StagedImport& import, bool& is_rejected) const;
+  void Reject(std::span<const StagedImport> older, const StagedImport& import,
               const absl::Status& why);
   void Remove(const StagedImport& import) const;
 
@@ -303,33 +310,33 @@ absl::Status ReadyImports::Commit() {
   HPS_ASSIGN_OR_RETURN(TakenImports taken, TakeReadyImports(database_.env(), database_.path()));
   lock_ = std::move(taken.lock);
   if (taken.damaged_count > 0) {
-    database_.lost_imports().AddUnknown(
+    database_.rejected_imports().AddUnknown(
         absl::DataLossError("the manifest of a staged import is damaged"));
   }
   for (size_t i = 0; i < taken.ready.size(); ++i) {
     const StagedImport& import = taken.ready[i];
-    bool is_lost = false;
-    const absl::Status committed = CommitOne(import, is_lost);
-    if (is_lost) {
-      GiveUp(std::span(taken.ready).first(i), import, committed);
+    bool is_rejected = false;
+    const absl::Status committed = CommitOne(import, is_rejected);
+    if (is_rejected) {
+      Reject(std::span(taken.ready).first(i), import, committed);
       continue;
     }
     if (committed.ok()) {
       Remove(import);
       continue;
     }
-    LogError(absl::StrCat("a staged import has to wait: ", committed.ToString()));
+    LogError(absl::StrCat("a staged import can't be committed now: ", committed.ToString()));
     first_error_.Update(committed);
     waiting_.push_back(import);
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadyImports::CommitOne(const StagedImport& import, bool& is_lost) {
+absl::Status ReadyImports::CommitOne(const StagedImport& import, bool& is_rejected) {
   HPS_ASSIGN_OR_RETURN(const bool committed_before, AnyUsed(database_, import));
   if (!committed_before) {
-    HPS_RETURN_IF_ERROR(CheckMayPass(import));
-    HPS_RETURN_IF_ERROR(CheckImport(import, is_lost));
+    HPS_RETURN_IF_ERROR(CheckNoConflict(import));
+    HPS_RETURN_IF_ERROR(CheckImport(import, is_rejected));
     rocksdb::WriteBatch no_more_records;
     HPS_RETURN_IF_ERROR(
         CommitLocked(database_, import, IncarnationsReplacedBy(import), no_more_records));
@@ -339,27 +346,27 @@ absl::Status ReadyImports::CommitOne(const StagedImport& import, bool& is_lost) 
   return absl::OkStatus();
 }
 
-// `is_lost`: it can never be committed, whatever becomes of the store. What the store itself says
-// is no reason for that, not even that it is damaged: the import may be all that is left then.
-absl::Status ReadyImports::CheckImport(const StagedImport& import, bool& is_lost) const {
+// Sets `is_rejected` if the import can never be committed, whatever the state of the store. Errors
+// of the store do not set it, not even damage: the import may then be the only intact copy.
+absl::Status ReadyImports::CheckImport(const StagedImport& import, bool& is_rejected) const {
   const absl::Status fits = CheckShapes(database_.catalog(), SpecsOf(import));
-  is_lost = !fits.ok();
+  is_rejected = !fits.ok();
   HPS_RETURN_IF_ERROR(fits);
-  // What has to wait for room is not read for nothing.
+  // Checks the space before it reads the files of the import.
   HPS_RETURN_IF_ERROR(CheckCommit(database_, import));
   HPS_RETURN_IF_ERROR(database_.CheckRoomFor(0));
   const absl::Status whole = CheckFiles(database_, import);
-  is_lost = absl::IsDataLoss(whole);
+  is_rejected = absl::IsDataLoss(whole);
   return whole;
 }
 
-// `older` were ready before it.
-void ReadyImports::GiveUp(std::span<const StagedImport> older, const StagedImport& import,
+// `older`: the imports that became ready before this one.
+void ReadyImports::Reject(std::span<const StagedImport> older, const StagedImport& import,
                           const absl::Status& why) {
   LogError(absl::StrCat("discarding a staged import: ",
                         why.ToString(absl::StatusToStringMode::kWithNoExtraData)));
   Remove(import);
-  // Else it is there the next time, and is given up then.
+  // If the removal failed, the next commit finds the import and rejects it again.
   if (!IsNotReady(database_.env(), import.directory)) return;
   for (const std::string& table : TablesOf(import)) {
     std::set<Incarnation> before;
@@ -367,11 +374,11 @@ void ReadyImports::GiveUp(std::span<const StagedImport> older, const StagedImpor
       for (const StagedTable& staged : other.tables)
         if (staged.spec.name == table) before.insert(staged.incarnation);
     }
-    database_.lost_imports().Add(table, why, std::move(before));
+    database_.rejected_imports().Add(table, why, std::move(before));
   }
 }
 
-absl::Status ReadyImports::CheckMayPass(const StagedImport& newer) const {
+absl::Status ReadyImports::CheckNoConflict(const StagedImport& newer) const {
   const std::set<std::string> names = TablesOf(newer);
   for (const StagedImport& older : waiting_) {
     const auto is_shared = [&](const StagedTable& table) {
@@ -404,22 +411,22 @@ void ReadyImports::RemoveReplacedBy(const StagedImport& newer) {
     return true;
   });
   for (const StagedTable& table : newer.tables)
-    database_.lost_imports().Replace(table.spec.name, table.incarnation);
+    database_.rejected_imports().Replace(table.spec.name, table.incarnation);
 }
 
-bool ReadyImports::WaitFor(const std::string& table) const {
+bool ReadyImports::IsWaiting(const std::string& table) const {
   return std::any_of(waiting_.begin(), waiting_.end(),
                      [&](const StagedImport& import) { return TablesOf(import).contains(table); });
 }
 
-absl::Status ReadyImports::TakeOut(const std::string& table) {
+absl::Status ReadyImports::RemoveTable(const std::string& table) {
   for (StagedImport& import : waiting_) {
     if (!TablesOf(import).contains(table)) continue;
-    const absl::Status taken = TakeOutTable(database_.env(), database_.path(), table, import);
+    const absl::Status taken = RemoveStagedTable(database_.env(), database_.path(), table, import);
     if (taken.ok()) continue;
     return absl::Status(taken.code(),
                         absl::StrCat("store '", database_.path(), "': table '", table,
-                                     "' is dropped, but a staged import would bring it back: ",
+                                     "' is dropped, but a staged import still contains it: ",
                                      taken.message(), "; drop it again"));
   }
   return absl::OkStatus();
@@ -427,7 +434,8 @@ absl::Status ReadyImports::TakeOut(const std::string& table) {
 
 void ReadyImports::Remove(const StagedImport& import) const {
   const absl::Status removed = RemoveStaging(database_.env(), database_.path(), import.directory);
-  if (!removed.ok()) LogWarning(absl::StrCat("a staged import is left: ", removed.ToString()));
+  if (!removed.ok())
+    LogWarning(absl::StrCat("a staging directory was not removed: ", removed.ToString()));
 }
 
 }  // namespace
@@ -469,7 +477,7 @@ absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database,
   MutexLock lock(database.change_mutex());
   ReadyImports ready(database);
   HPS_RETURN_IF_ERROR(ready.Commit());
-  HPS_RETURN_IF_ERROR(ready.CheckMayPass(import));
+  HPS_RETURN_IF_ERROR(ready.CheckNoConflict(import));
   rocksdb::WriteBatch no_more_records;
   HPS_RETURN_IF_ERROR(
       CommitLocked(database, import, ready.IncarnationsReplacedBy(import), no_more_records));
@@ -481,14 +489,14 @@ absl::Status DropAfterStaged(Database& database, const std::string& table) {
   MutexLock lock(database.change_mutex());
   ReadyImports ready(database);
   HPS_RETURN_IF_ERROR(ready.Commit());
-  // Also for what changes in imports that wait, for want of room maybe.
+  // Also gives RemoveTable space to write.
   const SpaceReserve::Loan room = database.LendRoom();
   const absl::Status dropped = database.DropTable(table);
-  // A table that is only staged exists for whoever has staged it.
-  const bool only_staged = absl::IsNotFound(dropped) && ready.WaitFor(table);
+  // A table that is only staged can be dropped too.
+  const bool only_staged = absl::IsNotFound(dropped) && ready.IsWaiting(table);
   if (!only_staged) HPS_RETURN_IF_ERROR(dropped);
-  database.lost_imports().Forget(table);
-  return ready.TakeOut(table);
+  database.rejected_imports().Forget(table);
+  return ready.RemoveTable(table);
 }
 
 }  // namespace hps

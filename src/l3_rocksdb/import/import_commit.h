@@ -1,5 +1,5 @@
-// The commit of an import whose files are complete: new column families, the files moved into them,
-// one write that switches all its tables.
+// Commits an import whose files are complete: creates the column families, moves the files into
+// them, and switches all tables with one write.
 #pragma once
 
 #include <string>
@@ -13,31 +13,32 @@
 
 namespace hps {
 
-// All or nothing. The staging directory keeps its files, so that a process that dies in between
-// loses nothing; the caller removes it afterwards.
-// `records` may hold more records of the new incarnations; they are written with the switch.
-// Errors: those of BulkImport::Commit; DATA_LOSS (a file is not as it was written).
+// All or nothing. The staging directory keeps its files, so that nothing is lost if the process
+// ends during the commit. The caller removes the directory afterwards. `records` may hold more
+// records of the new incarnations; they are written with the switch. Errors: those of
+// BulkImport::Commit; DATA_LOSS (a file has changed since it was written).
 absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const StagedImport& import,
                                                     rocksdb::WriteBatch& records);
 
-// Commits the imports that were left staged and ready, oldest first, and removes dead staging. An
-// import that can't ever be committed, because its own files are damaged or its tables have another
-// shape, is logged, removed, and noted in the database's lost_imports(). One that can't be
-// committed now is logged and waits, and with it newer ones that share tables with it but do not
-// replace all of it. Returns whether a table has changed. Errors: the first import's that waits,
-// unless one has changed a table.
+// Commits the staged imports that are ready, oldest first, and removes staging directories of ended
+// commands. An import is rejected if it can never be committed because its files are damaged or its
+// tables have another shape: it is logged, removed, and added to the database's rejected_imports().
+// An import that cannot be committed now is logged and stays staged. Newer imports also stay staged
+// if they share tables with it without replacing all of its tables. Returns true if a table has
+// changed. Errors: that of the first import that stays staged, unless a table has changed.
 absl::StatusOr<bool> CommitReadyImports(Database& database);
 
-// The same, then `import`, which is newer than all of them. What becomes of them is no error of
-// `import`, unless one that it does not replace has to wait and shares a table with it: then it
-// would come back later and switch over `import`. Errors: UNAVAILABLE (that), those of
-// CommitImport.
+// Does the same, then commits `import`, which is newer than all staged ones. Their errors are not
+// errors of `import`, with one exception. If a staged import that stays staged shares a table with
+// `import` but is not replaced by it, a later commit of it would overwrite `import`. Errors:
+// UNAVAILABLE (this exception), those of CommitImport.
 absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database, const StagedImport& import);
 
-// The same, then drops `table`: an import that was staged before the drop can't bring the table
-// back after it. One that has to wait loses the table, and will switch its others without it.
-// Errors: NOT_FOUND (neither the store nor one that waits has it), those of Database::DropTable and
-// of TakeOutTable; with the latter the table is gone, and the drop is to be tried again.
+// Does the same, then drops `table`. An import that was staged before the drop cannot restore the
+// table: if it stays staged, `table` is removed from it, and it will switch its other tables only.
+// Errors: NOT_FOUND (the table is neither in the store nor in an import that stays staged), those
+// of Database::DropTable and of RemoveStagedTable. After an error of RemoveStagedTable the table is
+// dropped, and the caller must repeat the drop.
 absl::Status DropAfterStaged(Database& database, const std::string& table);
 
 // Errors: FAILED_PRECONDITION (the store has a table of that name with another shape).

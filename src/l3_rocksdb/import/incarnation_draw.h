@@ -1,4 +1,4 @@
-// The number of a new incarnation.
+// Draws the number of a new incarnation.
 #pragma once
 
 #include <random>
@@ -7,8 +7,8 @@
 
 namespace hps {
 
-// Random, of kIncarnationBits bits, never 0 (which stands for "none"). Whether it was used before
-// is checked when it is committed.
+// Random, with kIncarnationBits bits, never 0 (0 means none). The commit checks that the number was
+// never used before.
 inline Incarnation DrawIncarnation() {
   std::random_device random;
   for (;;) {

@@ -13,7 +13,7 @@
 namespace hps {
 namespace {
 
-// Pages of a written file are left in the page cache: they are read soon.
+// The pages of a written file stay in the page cache, because the commit reads them soon.
 std::unique_ptr<rocksdb::SstFileWriter> NewWriter(const rocksdb::Options& options) {
   return std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(), options, nullptr, false);
 }
@@ -78,7 +78,7 @@ absl::Status PartWriter::OpenRowFile() {
   written_.row_files.push_back({.name = name});
   row_writer_ = NewWriter(row_options_);
   const std::string path = directory_ + "/" + name;
-  return FromRocksStatus(row_writer_->Open(path), absl::StrCat("making '", path, "'"));
+  return FromRocksStatus(row_writer_->Open(path), absl::StrCat("creating '", path, "'"));
 }
 
 absl::Status PartWriter::FinishRowFile() {
@@ -94,12 +94,12 @@ absl::Status PartWriter::WriteKeyChunk() {
     key_writer_ = NewWriter(key_options_);
     const std::string path = directory_ + "/" + name;
     HPS_RETURN_IF_ERROR(
-        FromRocksStatus(key_writer_->Open(path), absl::StrCat("making '", path, "'")));
+        FromRocksStatus(key_writer_->Open(path), absl::StrCat("creating '", path, "'")));
   }
   const KeyListRecord record = EncodeKeyList(table_.incarnation, chunk_);
   chunk_.clear();
   return FromRocksStatus(key_writer_->Put(record.key, record.value),
-                         absl::StrCat("table '", table_.spec.name, "': writing its keys"));
+                         absl::StrCat("table '", table_.spec.name, "': writing its key list"));
 }
 
 absl::StatusOr<WrittenPart> PartWriter::Finish() {

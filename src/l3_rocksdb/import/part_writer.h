@@ -1,4 +1,4 @@
-// One range of one table, written as sorted files that RocksDB can take over as they are.
+// Writes one range of one table as sorted files that RocksDB ingests unchanged.
 #pragma once
 
 #include <rocksdb/sst_file_writer.h>
@@ -16,31 +16,31 @@
 
 namespace hps {
 
-// What a part became.
+// The files of a finished part.
 struct WrittenPart {
   Key first_key = 0;
   Key last_key = 0;
-  uint64_t row_count = 0;  // 0 = there are no files, and no first and last key
+  uint64_t row_count = 0;  // 0 = no files; first_key and last_key are not set
   std::vector<StagedFile> row_files;
   std::vector<StagedFile> key_files;
 };
 
-// For one thread. Files are of about kTableFileBytes; their names begin with `prefix`. Takes up to
-// kPartBytesMax of memory (tier/durable_tier.h) until it is destroyed, most of it for the filter of
-// the file at hand.
+// For one thread. A file has about kTableFileBytes; its name begins with `prefix`. Uses up to
+// kPartBytesMax of memory (tier/durable_tier.h) until it is destroyed, mostly for the filter of the
+// current file.
 class PartWriter {
  public:
   PartWriter(const RocksOptions& options, const StagedTable& table, std::string directory,
              std::string prefix);
 
-  // Rows as imported, with version 0. Errors: INVALID_ARGUMENT (keys out of order),
-  // RESOURCE_EXHAUSTED. Rows before the one that failed have been added.
+  // Adds rows with version 0. Errors: INVALID_ARGUMENT (keys out of order), RESOURCE_EXHAUSTED.
+  // After an error, the rows before the failed one have been added.
   absl::Status Add(std::span<const Key> keys, HostRows rows);
 
-  // A stored value as it is. REQUIRES: keys ascending.
+  // Adds a stored value unchanged. REQUIRES: keys ascending.
   absl::Status AddValue(Key key, std::string_view value);
 
-  // Completes and syncs the files. Nothing may be added any more.
+  // Completes and syncs the files. REQUIRES: no Add afterwards.
   absl::StatusOr<WrittenPart> Finish();
 
  private:

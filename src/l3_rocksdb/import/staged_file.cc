@@ -20,28 +20,29 @@ using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 using rocksdb::Slice;
 
-struct Pieces {
-  std::map<uint64_t, std::string> by_offset;  // what was read
-  uint64_t file_bytes = UINT64_MAX;           // known when a read came to the end
+struct CachedReads {
+  std::map<uint64_t, std::string> by_offset;  // the bytes read
+  uint64_t file_bytes = UINT64_MAX;           // known once a read reached the end
 };
 
-// Reads through to the file below and keeps, or knows already, what it has read.
-class RememberingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
+// Answers reads from `reads` if they are cached there. Otherwise reads the file and, with
+// `records`, caches the bytes.
+class RecordingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
  public:
-  RememberingFile(std::unique_ptr<FSRandomAccessFile> file, std::shared_ptr<Pieces> pieces,
-                  bool learns)
+  RecordingFile(std::unique_ptr<FSRandomAccessFile> file, std::shared_ptr<CachedReads> reads,
+                bool recording)
       : FSRandomAccessFileOwnerWrapper(std::move(file)),
-        pieces_(std::move(pieces)),
-        learns_(learns) {}
+        reads_(std::move(reads)),
+        recording_(recording) {}
 
   IOStatus Read(uint64_t offset, size_t n, const IOOptions& options, Slice* result, char* scratch,
                 IODebugContext* debug) const override {
-    if (Recall(offset, n, result, scratch)) return IOStatus::OK();
+    if (ReadFromCache(offset, n, result, scratch)) return IOStatus::OK();
     const IOStatus status = target()->Read(offset, n, options, result, scratch, debug);
-    if (status.ok() && learns_) {
-      std::string& piece = pieces_->by_offset[offset];
-      if (piece.size() < result->size()) piece.assign(result->data(), result->size());
-      if (result->size() < n) pieces_->file_bytes = offset + result->size();
+    if (status.ok() && recording_) {
+      std::string& read = reads_->by_offset[offset];
+      if (read.size() < result->size()) read.assign(result->data(), result->size());
+      if (result->size() < n) reads_->file_bytes = offset + result->size();
     }
     return status;
   }
@@ -61,46 +62,47 @@ class RememberingFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
   }
 
  private:
-  bool Recall(uint64_t offset, size_t n, Slice* result, char* scratch) const {
-    auto piece = pieces_->by_offset.upper_bound(offset);
-    if (piece == pieces_->by_offset.begin() || offset >= pieces_->file_bytes) return false;
-    --piece;
-    const uint64_t begin = offset - piece->first;
-    n = std::min<uint64_t>(n, pieces_->file_bytes - offset);
-    if (begin + n > piece->second.size()) return false;
-    std::memcpy(scratch, piece->second.data() + begin, n);
+  bool ReadFromCache(uint64_t offset, size_t n, Slice* result, char* scratch) const {
+    auto read = reads_->by_offset.upper_bound(offset);
+    if (read == reads_->by_offset.begin() || offset >= reads_->file_bytes) return false;
+    --read;
+    const uint64_t begin = offset - read->first;
+    n = std::min<uint64_t>(n, reads_->file_bytes - offset);
+    if (begin + n > read->second.size()) return false;
+    std::memcpy(scratch, read->second.data() + begin, n);
     *result = Slice(scratch, n);
     return true;
   }
 
-  const std::shared_ptr<Pieces> pieces_;
-  const bool learns_;
+  const std::shared_ptr<CachedReads> reads_;
+  const bool recording_;
 };
 
-// What the rehearsal sees: every file that it opens is the one file.
-class RehearsalFileSystem final : public rocksdb::FileSystemWrapper {
+// Every file that is opened through this file system records its reads. Preread opens only one
+// file.
+class RecordingFileSystem final : public rocksdb::FileSystemWrapper {
  public:
-  RehearsalFileSystem(const std::shared_ptr<rocksdb::FileSystem>& target,
-                      std::shared_ptr<Pieces> pieces)
-      : FileSystemWrapper(target), pieces_(std::move(pieces)) {}
+  RecordingFileSystem(const std::shared_ptr<rocksdb::FileSystem>& target,
+                      std::shared_ptr<CachedReads> reads)
+      : FileSystemWrapper(target), reads_(std::move(reads)) {}
 
-  const char* Name() const override { return "RehearsalFileSystem"; }
+  const char* Name() const override { return "RecordingFileSystem"; }
   IOStatus NewRandomAccessFile(const std::string& path, const FileOptions& options,
                                std::unique_ptr<FSRandomAccessFile>* file,
                                IODebugContext* debug) override {
     std::unique_ptr<FSRandomAccessFile> real;
     IOStatus status = target()->NewRandomAccessFile(path, options, &real, debug);
-    if (status.ok()) *file = std::make_unique<RememberingFile>(std::move(real), pieces_, true);
+    if (status.ok()) *file = std::make_unique<RecordingFile>(std::move(real), reads_, true);
     return status;
   }
 
  private:
-  const std::shared_ptr<Pieces> pieces_;
+  const std::shared_ptr<CachedReads> reads_;
 };
 
-rocksdb::Status Rehearse(rocksdb::Env* env, const std::string& path) {
+rocksdb::Status Preread(rocksdb::Env* env, const std::string& path) {
   rocksdb::BlockBasedTableOptions table;
-  table.no_block_cache = true;  // what a cache would answer is not learnt
+  table.no_block_cache = true;  // a block cache would hide reads from the recording
   rocksdb::Options options;
   options.env = env;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
@@ -118,14 +120,14 @@ rocksdb::Status Rehearse(rocksdb::Env* env, const std::string& path) {
 
 IOStatus OpenStagedFile(const std::shared_ptr<rocksdb::FileSystem>& target, const std::string& path,
                         const FileOptions& options, std::unique_ptr<FSRandomAccessFile>* file) {
-  const auto pieces = std::make_shared<Pieces>();
+  const auto reads = std::make_shared<CachedReads>();
   const std::unique_ptr<rocksdb::Env> env =
-      rocksdb::NewCompositeEnv(std::make_shared<RehearsalFileSystem>(target, pieces));
-  rocksdb::Status rehearsed = Rehearse(env.get(), path);
-  if (!rehearsed.ok()) return rocksdb::status_to_io_status(std::move(rehearsed));
+      rocksdb::NewCompositeEnv(std::make_shared<RecordingFileSystem>(target, reads));
+  rocksdb::Status preread = Preread(env.get(), path);
+  if (!preread.ok()) return rocksdb::status_to_io_status(std::move(preread));
   std::unique_ptr<FSRandomAccessFile> real;
   IOStatus status = target->NewRandomAccessFile(path, options, &real, nullptr);
-  if (status.ok()) *file = std::make_unique<RememberingFile>(std::move(real), pieces, false);
+  if (status.ok()) *file = std::make_unique<RecordingFile>(std::move(real), reads, false);
   return status;
 }
 

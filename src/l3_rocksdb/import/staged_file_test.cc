@@ -24,7 +24,7 @@ std::string KeyAt(int i) {
   return key;
 }
 
-// Gives one file, which was opened before, to whoever opens any.
+// A file system that returns the same, already open file for every path.
 class OneFileSystem final : public rocksdb::FileSystemWrapper {
  public:
   OneFileSystem(const std::shared_ptr<rocksdb::FileSystem>& target,
@@ -47,7 +47,7 @@ class StagedFileTest : public ::testing::Test {
  protected:
   StagedFileTest() { Write(kRowCount); }
 
-  // About a hundred bytes a row.
+  // About a hundred bytes per row.
   void Write(int row_count) {
     rocksdb::Options options;
     options.compression = rocksdb::kNoCompression;
@@ -66,11 +66,11 @@ class StagedFileTest : public ::testing::Test {
   std::unique_ptr<rocksdb::FSRandomAccessFile> file_;
 };
 
-// Reads the staged file as a take-over does, while the disk fails all reads.
-class TakeOver {
+// Reads the staged file as an ingestion does, while the disk fails all reads.
+class Ingestion {
  public:
-  TakeOver(const std::shared_ptr<TestDisk>& disk, const std::string& path,
-           std::unique_ptr<rocksdb::FSRandomAccessFile> file)
+  Ingestion(const std::shared_ptr<TestDisk>& disk, const std::string& path,
+            std::unique_ptr<rocksdb::FSRandomAccessFile> file)
       : env_(rocksdb::NewCompositeEnv(std::make_shared<OneFileSystem>(disk, std::move(file)))) {
     disk->reads_left = 0;
     rocksdb::Options options;
@@ -97,25 +97,25 @@ class TakeOver {
   std::unique_ptr<rocksdb::Iterator> it_;
 };
 
-TEST_F(StagedFileTest, AnswersFromMemoryWhatTheTakeOverReads) {
+TEST_F(StagedFileTest, AnswersFromMemoryWhatTheIngestionReads) {
   ASSERT_TRUE(Open().ok());
-  TakeOver take_over(disk_, path_, std::move(file_));
-  take_over.ExpectEnds(KeyAt(0), KeyAt(kRowCount - 1));
-  // What lies between is not kept: the error of the disk shows.
-  rocksdb::Iterator& it = take_over.it();
+  Ingestion ingestion(disk_, path_, std::move(file_));
+  ingestion.ExpectEnds(KeyAt(0), KeyAt(kRowCount - 1));
+  // Other parts of the file are not in memory, so the error of the disk is returned.
+  rocksdb::Iterator& it = ingestion.it();
   it.Seek(KeyAt(kRowCount / 2));
   EXPECT_FALSE(it.Valid());
   EXPECT_TRUE(it.status().IsIOError()) << it.status().ToString();
 }
 
-// Files that a read of the tail holds as a whole.
+// Small files, which one read of the tail covers completely.
 TEST_F(StagedFileTest, AnswersFromMemoryForSmallFiles) {
   for (const int row_count : {1, 31, 32, 33, 1000}) {
     disk_->reads_left = UINT64_MAX;
     Write(row_count);
     ASSERT_TRUE(Open().ok());
-    TakeOver take_over(disk_, path_, std::move(file_));
-    take_over.ExpectEnds(KeyAt(0), KeyAt(row_count - 1));
+    Ingestion ingestion(disk_, path_, std::move(file_));
+    ingestion.ExpectEnds(KeyAt(0), KeyAt(row_count - 1));
   }
 }
 
@@ -144,7 +144,7 @@ TEST_F(StagedFileTest, IsRefusedWhicheverReadFails) {
     ASSERT_LT(failed_count, 100u);
   }
   EXPECT_NE(file_, nullptr);
-  EXPECT_EQ(failed_count, 2u);  // the tail, with the last block, and the first block
+  EXPECT_EQ(failed_count, 2u);  // the tail with the last block, and the first block
 }
 
 TEST_F(StagedFileTest, IsRefusedWithTheErrorOfTheDisk) {
@@ -164,7 +164,7 @@ TEST_F(StagedFileTest, IsRefusedWhenItIsNoTable) {
   EXPECT_EQ(file_, nullptr);
 }
 
-TEST_F(StagedFileTest, IsRefusedWhenItsFirstBlockHasRotted) {
+TEST_F(StagedFileTest, IsRefusedWhenItsFirstBlockIsDamaged) {
   {
     std::fstream stream(path_, std::ios::in | std::ios::out | std::ios::binary);
     stream.seekp(100);

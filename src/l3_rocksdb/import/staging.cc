@@ -24,7 +24,8 @@ namespace hps {
 namespace {
 
 constexpr uint64_t kManifestMagic = 0x3147415453535048;  // "HPSSTAG1"
-constexpr uint32_t kManifestVersion = 2;
+constexpr uint32_t kManifestVersion = 3;
+constexpr uint32_t kManifestVersionMin = 2;  // has no update start
 constexpr char kManifestName[] = "/manifest";
 constexpr char kLockName[] = "/lock";
 
@@ -38,7 +39,7 @@ absl::StatusOr<bool> IsReady(rocksdb::Env* env, const std::string& directory) {
   return true;
 }
 
-// Empty when there is no staging directory at all.
+// Returns an empty list if there is no staging directory.
 absl::StatusOr<std::vector<std::string>> Directories(rocksdb::Env* env, const std::string& store) {
   std::vector<std::string> names;
   const rocksdb::Status listed = env->GetChildren(StagingRoot(store), &names);
@@ -63,7 +64,8 @@ void AddFiles(RecordWriter& record, const std::vector<StagedFile>& files) {
 std::vector<StagedFile> TakeFiles(RecordReader& reader) {
   std::vector<StagedFile> files;
   const uint32_t count = reader.Take<uint32_t>();
-  // The checksum has been compared: the count is what was written, but a bad one ends at the end.
+  // The checksum was correct, so `count` is as written. A wrong count would end at the end of the
+  // bytes.
   for (uint32_t i = 0; i < count && reader.good(); ++i) {
     StagedFile file;
     for (std::string* field : {&file.name, &file.checksum, &file.first_key, &file.last_key})
@@ -89,10 +91,10 @@ void SortByOrder(std::vector<StagedImport>& imports) {
             [](const StagedImport& a, const StagedImport& b) { return a.order < b.order; });
 }
 
-// All directories, by what they are. REQUIRES: the staging lock is held.
+// All staging directories by state. REQUIRES: the staging lock is held.
 struct Staging {
   std::vector<StagedImport> ready;   // oldest first
-  std::vector<std::string> damaged;  // their manifests
+  std::vector<std::string> damaged;  // directories with a damaged manifest
   std::vector<std::string> not_ready;
 };
 
@@ -111,7 +113,7 @@ absl::StatusOr<Staging> ReadStaging(rocksdb::Env* env, const std::string& store)
     } else if (absl::IsDataLoss(import.status())) {
       staging.damaged.push_back(directory);
     } else if (absl::IsFailedPrecondition(import.status())) {
-      LogWarning(absl::StrCat("'", directory, "' is left: ", import.status().ToString()));
+      LogWarning(absl::StrCat("'", directory, "': ignored: ", import.status().ToString()));
     } else {
       return import.status();
     }
@@ -149,14 +151,14 @@ absl::Status RemoveLocked(rocksdb::Env* env, const std::string& directory) {
   if (is_ready) {
     HPS_FAULT_POINT("l3.stage.before_removal");
     HPS_RETURN_IF_ERROR(RemoveFile(env, directory + kManifestName));
-    // Else a power cut could bring back what a drop or a newer import has replaced.
+    // Otherwise a power cut could restore an import that was replaced or dropped.
     HPS_RETURN_IF_ERROR(SyncDirectory(env, directory));
     HPS_FAULT_POINT("l3.stage.in_removal");
   }
   return RemoveTree(env, directory);
 }
 
-// The import stays whole without it: what is left goes with the directory.
+// The import does not need the file. If the removal fails, the file is removed with the directory.
 void RemoveStagedFile(rocksdb::Env* env, const std::string& directory, const std::string& name) {
   for (const char* suffix : {"", kLinkSuffix}) {
     const absl::Status removed = RemoveFile(env, directory + "/" + name + suffix);
@@ -164,27 +166,28 @@ void RemoveStagedFile(rocksdb::Env* env, const std::string& directory, const std
   }
 }
 
-// Not the end of anything when it fails: the next writer tries again.
+// Logs a failure and continues; the next writer tries again.
 void RemoveAndLog(rocksdb::Env* env, const std::string& directory, const char* what) {
   const absl::Status removed = RemoveLocked(env, directory);
-  LogWarning(absl::StrCat("'", directory, "' held ", what, ": ",
+  LogWarning(absl::StrCat("'", directory, "', ", what, ": ",
                           removed.ok() ? "removed" : removed.ToString()));
 }
 
-// Of these directories, which are not ready, those whose commands have ended.
-// REQUIRES: the staging lock is held.
-void RemoveRemains(rocksdb::Env* env, const std::vector<std::string>& directories) {
+// Removes those of `directories` whose commands have ended. None of them is ready. REQUIRES: the
+// staging lock is held.
+void RemoveAbandoned(rocksdb::Env* env, const std::vector<std::string>& directories) {
   for (const std::string& directory : directories) {
     const absl::StatusOr<bool> held = FileLock::IsHeld(directory + kLockName, 0);
     if (!held.ok()) {
-      LogWarning(absl::StrCat("'", directory, "' is left: ", held.status().ToString()));
+      LogWarning(absl::StrCat("'", directory, "' was not removed: ", held.status().ToString()));
     } else if (!*held) {
-      RemoveAndLog(env, directory, "the remains of an import that ended early");
+      RemoveAndLog(env, directory, "left by an import that ended early");
     }
   }
 }
 
-// A newer import of another shape may be refused where the older one fits.
+// Part of the comparison because the store may refuse a newer import of another shape and accept
+// the older one.
 using TableShape = std::tuple<std::string, uint32_t, Dtype>;
 
 std::set<TableShape> ShapesOf(const StagedImport& import) {
@@ -194,9 +197,9 @@ std::set<TableShape> ShapesOf(const StagedImport& import) {
   return shapes;
 }
 
-// Of `older`, oldest first, those whose tables are all in newer ones or in `newest`. Tables that
-// were imported together switch together: none is taken out alone.
-// REQUIRES: the staging lock is held; `newest` is ready, durably.
+// Removes each of `older` (oldest first) whose tables are all in newer ones or in `newest`. Tables
+// that were imported together switch together, so no table is removed alone. REQUIRES: the staging
+// lock is held; `newest` is ready and durable.
 void RemoveReplaced(rocksdb::Env* env, const std::string& store,
                     const std::vector<StagedImport>& older, const StagedImport& newest) {
   if (older.empty()) return;
@@ -211,7 +214,8 @@ void RemoveReplaced(rocksdb::Env* env, const std::string& store,
       continue;
     }
     const absl::Status removed = RemoveLocked(env, import->directory);
-    if (!removed.ok()) LogWarning(absl::StrCat("a replaced import is left: ", removed.ToString()));
+    if (!removed.ok())
+      LogWarning(absl::StrCat("a replaced import was not removed: ", removed.ToString()));
   }
 }
 
@@ -220,6 +224,7 @@ void RemoveReplaced(rocksdb::Env* env, const std::string& store,
 std::string EncodeStagedImport(const StagedImport& import) {
   RecordWriter record;
   record.Add(kManifestMagic).Add(kManifestVersion).Add(import.order);
+  record.Add(static_cast<uint8_t>(import.update_start.kind)).Add(import.update_start.time_ms);
   record.Add(static_cast<uint32_t>(import.tables.size()));
   for (const StagedTable& table : import.tables) {
     record.AddText(table.spec.name).Add(table.incarnation).Add(table.row_count);
@@ -243,10 +248,16 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
   }
   RecordReader reader(covered);
   if (reader.Take<uint64_t>() != kManifestMagic) return damaged;
-  if (reader.Take<uint32_t>() != kManifestVersion)
+  const uint32_t version = reader.Take<uint32_t>();
+  if (version < kManifestVersionMin || version > kManifestVersion)
     return absl::FailedPreconditionError("a staged import was made by another version of hps");
   StagedImport import;
   import.order = reader.Take<uint64_t>();
+  if (version > kManifestVersionMin) {
+    import.update_start.kind = static_cast<UpdateStart::Kind>(reader.Take<uint8_t>());
+    import.update_start.time_ms = reader.Take<int64_t>();
+    if (import.update_start.kind > UpdateStart::Kind::kTime) return damaged;
+  }
   const uint32_t table_count = reader.Take<uint32_t>();
   for (uint32_t i = 0; i < table_count && reader.good(); ++i) {
     StagedTable table;
@@ -268,15 +279,15 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
 
 absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const std::string& store) {
   HPS_RETURN_IF_ERROR(MakeDirectories(env, StagingRoot(store)));
-  // Between making a directory and locking it, it looks like one that was left behind.
+  // A directory that is created but not locked yet looks like one of an ended command.
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
-  // Not only at the commit: the room that they take may be what this import lacks to come so far.
+  // Done here and not only at the commit: this import may need the space that they occupy.
   const absl::StatusOr<Staging> others = ReadStaging(env, store);
   if (others.ok()) {
-    RemoveRemains(env, others->not_ready);
+    RemoveAbandoned(env, others->not_ready);
   } else {
-    LogWarning(absl::StrCat("store '", store,
-                            "': what ended imports have left stays: ", others.status().ToString()));
+    LogWarning(absl::StrCat("store '", store, "': can't remove the files of ended imports: ",
+                            others.status().ToString()));
   }
   std::random_device random;
   char id[17];
@@ -284,7 +295,7 @@ absl::StatusOr<StagingDirectory> MakeStagingDirectory(rocksdb::Env* env, const s
   StagingDirectory made;
   made.path = StagingRoot(store) + "/" + id;
   HPS_RETURN_IF_ERROR(
-      FromRocksStatus(env->CreateDir(made.path), absl::StrCat("making '", made.path, "'")));
+      FromRocksStatus(env->CreateDir(made.path), absl::StrCat("creating '", made.path, "'")));
   absl::StatusOr<FileLock> lock = FileLock::Take(made.path + kLockName, 0, RealClock().Now());
   if (!lock.ok()) {
     RemoveAndLog(env, made.path, "an import that could not begin");
@@ -310,13 +321,14 @@ absl::Status MarkReady(rocksdb::Env* env, const std::string& store, StagedImport
     RemoveReplaced(env, store, others.ready, import);
     return absl::OkStatus();
   }
-  // It may have its name by now. Nobody has seen it: who looks holds the staging lock.
-  const absl::Status taken_back = RemoveFile(env, manifest);
-  if (taken_back.ok()) return written;
+  // The file may have its final name already. No process has seen it, because readers hold the
+  // staging lock.
+  const absl::Status removed = RemoveFile(env, manifest);
+  if (removed.ok()) return written;
   may_be_ready = true;
-  return absl::Status(written.code(), absl::StrCat(written.message(),
-                                                   "; the import may be left staged all the same: ",
-                                                   taken_back.message()));
+  return absl::Status(
+      written.code(),
+      absl::StrCat(written.message(), "; the import may still be staged: ", removed.message()));
 }
 
 absl::StatusOr<TakenImports> TakeReadyImports(rocksdb::Env* env, const std::string& store) {
@@ -330,7 +342,7 @@ absl::StatusOr<TakenImports> TakeReadyImports(rocksdb::Env* env, const std::stri
     RemoveAndLog(env, directory, "a staged import whose manifest is damaged");
     taken.damaged_count += IsNotReady(env, directory) ? 1 : 0;
   }
-  RemoveRemains(env, staging.not_ready);
+  RemoveAbandoned(env, staging.not_ready);
   taken.ready = std::move(staging.ready);
   return taken;
 }
@@ -347,7 +359,7 @@ absl::StatusOr<std::vector<PendingImport>> ListReadyImports(rocksdb::Env* env,
       ready.push_back(*std::move(import));
       continue;
     }
-    if (IsNotReady(env, directory)) continue;  // its owner has just taken it
+    if (IsNotReady(env, directory)) continue;  // the owner has just committed it
     unreadable.push_back(
         {.tables = {}, .problem = absl::StrCat("'", directory, "': ", import.status().ToString())});
   }
@@ -369,8 +381,8 @@ bool IsNotReady(rocksdb::Env* env, const std::string& directory) {
   return is_ready.ok() && !*is_ready;
 }
 
-absl::Status TakeOutTable(rocksdb::Env* env, const std::string& store, const std::string& table,
-                          StagedImport& import) {
+absl::Status RemoveStagedTable(rocksdb::Env* env, const std::string& store,
+                               const std::string& table, StagedImport& import) {
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
   StagedImport rest = import;
   std::erase_if(rest.tables, [&](const StagedTable& other) { return other.spec.name == table; });

@@ -1,5 +1,5 @@
-// Imports that wait for the store's owner: their order, what becomes of those that can't be taken,
-// and what the makers of others notice of it.
+// Staged imports that wait for the store's owner: their order, those that are rejected, and what
+// later imports report about them.
 #include "l3_rocksdb/import/staging.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class StagingTest : public testing::Test {
     for (const std::string& name : names) specs.push_back({.name = "m/" + name, .dim = kDim});
     return specs;
   }
-  // Gives each table `row_count` rows and commits.
+  // Adds `row_count` rows to each table and commits.
   static absl::StatusOr<BulkImport::Result> Fill(absl::StatusOr<std::unique_ptr<BulkImport>> import,
                                                  size_t table_count, Key row_count) {
     HPS_RETURN_IF_ERROR(import.status());
@@ -72,8 +72,8 @@ class StagingTest : public testing::Test {
     ASSERT_TRUE(result.ok()) << result.status();
     ASSERT_TRUE(result->staged);
   }
-  // Stage, of an import whose rows have rotted since.
-  void StageRotten(const std::vector<std::string>& names, Key row_count) {
+  // Stages an import and damages its row files.
+  void StageDamaged(const std::vector<std::string>& names, Key row_count) {
     const std::vector<std::string> before = StagedDirectories();
     Stage(names, row_count);
     for (const std::string& directory : StagedDirectories()) {
@@ -90,11 +90,11 @@ class StagingTest : public testing::Test {
     for (const TableInfo& table : *tables) counts[table.spec.name] = table.row_count;
     return counts;
   }
-  // Which tables of the model were lost, "" for what nobody can tell.
-  std::vector<std::string> Lost() {
+  // Tables of the model whose imports were rejected; "" = unknown table.
+  std::vector<std::string> Rejected() {
     std::vector<std::string> tables;
-    for (const RejectedImport& lost : server_->TakeRejectedImports("m"))
-      tables.push_back(lost.table);
+    for (const RejectedImport& rejected : server_->TakeRejectedImports("m"))
+      tables.push_back(rejected.table);
     return tables;
   }
   std::vector<std::string> StagedDirectories() const {
@@ -104,15 +104,15 @@ class StagingTest : public testing::Test {
       directories.push_back(entry.path());
     return directories;
   }
-  // As while the owner commits: what is staged meanwhile replaces nothing yet.
+  // Held as by an owner that is committing: newer staged imports remove nothing.
   FileLock CommitLock() const {
     auto lock = TakeCommitLock(path());
     EXPECT_TRUE(lock.ok()) << lock.status();
     return lock.ok() ? *std::move(lock) : FileLock();
   }
-  // The tables of each import that waits, with the rows of its first one.
+  // The tables of each waiting import, with the row count of its first table.
   using Waiting = std::vector<std::pair<std::vector<std::string>, uint64_t>>;
-  Waiting WhatWaits() const {
+  Waiting WaitingImports() const {
     Waiting waiting;
     const auto imports = ListPendingImports(Options());
     EXPECT_TRUE(imports.ok()) << imports.status();
@@ -122,7 +122,7 @@ class StagingTest : public testing::Test {
     }
     return waiting;
   }
-  // The next `times` commits find the disk full.
+  // Makes the next `times` commits fail with a full disk.
   static void FailCommits(uint64_t times) {
     FaultPoints::Arm("l3.import.before_families",
                      {.action = FaultAction::kFail,
@@ -136,7 +136,7 @@ class StagingTest : public testing::Test {
   std::unique_ptr<DurableStore> server_;
 };
 
-// Catches: an older staged import that switches over a newer one of the owner's own.
+// Catches: an older staged import that switches after a newer import of the owner.
 TEST_F(StagingTest, TheOwnersImportComesAfterWhatWasStagedBefore) {
   Stage({"a", "b"}, 20);
   ASSERT_TRUE(ImportAsOwner({"a"}, 30).ok());
@@ -146,25 +146,25 @@ TEST_F(StagingTest, TheOwnersImportComesAfterWhatWasStagedBefore) {
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}, {"m/b", 20}}));
 }
 
-// Catches: a copy on the disk for every import that is made beside a server that loads none.
+// Catches: a server that commits nothing, while every import leaves a copy on the disk.
 TEST_F(StagingTest, AStagedImportIsRemovedWhenNewerOnesHaveAllItsTables) {
   Stage({"a", "b"}, 10);
   Stage({"c"}, 10);
   Stage({"b"}, 20);
-  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a", "m/b"}, 10}, {{"m/c"}, 10}, {{"m/b"}, 20}}))
-      << "what is imported together switches together";
+  EXPECT_EQ(WaitingImports(), (Waiting{{{"m/a", "m/b"}, 10}, {{"m/c"}, 10}, {{"m/b"}, 20}}))
+      << "tables imported together switch together";
   Stage({"a"}, 30);
-  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/c"}, 10}, {{"m/b"}, 20}, {{"m/a"}, 30}}));
+  EXPECT_EQ(WaitingImports(), (Waiting{{{"m/c"}, 10}, {{"m/b"}, 20}, {{"m/a"}, 30}}));
   Stage({"a", "b"}, 40);
-  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/c"}, 10}, {{"m/a", "m/b"}, 40}}));
+  EXPECT_EQ(WaitingImports(), (Waiting{{{"m/c"}, 10}, {{"m/a", "m/b"}, 40}}));
   EXPECT_EQ(StagedDirectories().size(), 2u);
   EXPECT_TRUE(*server_->Refresh());
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 40}, {"m/b", 40}, {"m/c", 10}}));
-  EXPECT_EQ(Lost(), Tables{});
+  EXPECT_EQ(Rejected(), Tables{});
 }
 
-// Catches: files that go while the owner reads them, and an import that is taken for damaged then.
-TEST_F(StagingTest, NothingIsRemovedUnderTheOwnerThatCommitsIt) {
+// Catches: files removed while the owner reads them, and the import then reported as damaged.
+TEST_F(StagingTest, NothingIsRemovedWhileTheOwnerCommits) {
   Stage({"a"}, 10);
   FaultPoints::Arm("l3.import.before_families", {.action = FaultAction::kWait});
   absl::StatusOr<bool> changed = false;
@@ -172,18 +172,18 @@ TEST_F(StagingTest, NothingIsRemovedUnderTheOwnerThatCommitsIt) {
   EXPECT_TRUE(FaultPoints::AwaitWaiting("l3.import.before_families",
                                         DeadlineAfter(RealClock(), kFaultWaitMax)));
   Stage({"a"}, 20);
-  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 10}, {{"m/a"}, 20}}));
+  EXPECT_EQ(WaitingImports(), (Waiting{{{"m/a"}, 10}, {{"m/a"}, 20}}));
   FaultPoints::DisarmAll();
   owner.join();
   EXPECT_TRUE(changed.ok() && *changed) << changed.status();
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
-  EXPECT_EQ(Lost(), Tables{});
-  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 20}}));
+  EXPECT_EQ(Rejected(), Tables{});
+  EXPECT_EQ(WaitingImports(), (Waiting{{{"m/a"}, 20}}));
   Stage({"a"}, 30);
-  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 30}})) << "the owner has ended";
+  EXPECT_EQ(WaitingImports(), (Waiting{{{"m/a"}, 30}})) << "the owner has ended";
 }
 
-// Catches: an import that goes for a newer one that the store then refuses.
+// Catches: an import removed for a newer one that the store then refuses.
 TEST_F(StagingTest, AnImportOfAnotherShapeRemovesNothing) {
   Stage({"a"}, 10);
   const TableSpec wide = {.name = "m/a", .dim = 2 * kDim};
@@ -192,11 +192,11 @@ TEST_F(StagingTest, AnImportOfAnotherShapeRemovesNothing) {
   ASSERT_TRUE(import.ok()) << import.status();
   ASSERT_TRUE((*import)->Add(0, 0, rows.keys(), rows.rows()).ok());
   ASSERT_TRUE((*import)->Commit().ok());
-  EXPECT_EQ(WhatWaits(), (Waiting{{{"m/a"}, 10}, {{"m/a"}, 3}}));
+  EXPECT_EQ(WaitingImports(), (Waiting{{{"m/a"}, 10}, {{"m/a"}, 3}}));
 }
 
-// What can't be removed is no error of the newer import, and goes later.
-TEST_F(StagingTest, AReplacedImportThatCannotBeRemovedGoesLater) {
+// The newer import reports no error, and a later import removes the files.
+TEST_F(StagingTest, AReplacedImportThatCannotBeRemovedIsRemovedLater) {
   for (const char* point : {"l3.stage.before_removal", "l3.stage.in_removal"}) {
     SCOPED_TRACE(point);
     Stage({"a"}, 10);
@@ -208,11 +208,11 @@ TEST_F(StagingTest, AReplacedImportThatCannotBeRemovedGoesLater) {
     EXPECT_EQ(StagedDirectories().size(), 1u);
     EXPECT_TRUE(*server_->Refresh());
     EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}}));
-    EXPECT_EQ(Lost(), Tables{});
+    EXPECT_EQ(Rejected(), Tables{});
   }
 }
 
-TEST_F(StagingTest, WhoDoesNotOwnTheStoreSeesWhatWaits) {
+TEST_F(StagingTest, OtherProcessesListWaitingImports) {
   EXPECT_TRUE(ListPendingImports(Options())->empty());
   Stage({"a", "b"}, 20);
   Stage({"a"}, 30);
@@ -220,7 +220,7 @@ TEST_F(StagingTest, WhoDoesNotOwnTheStoreSeesWhatWaits) {
   ASSERT_TRUE(unfinished.ok()) << unfinished.status();
   const auto waiting = ListPendingImports(Options());
   ASSERT_TRUE(waiting.ok()) << waiting.status();
-  ASSERT_EQ(waiting->size(), 2u) << "what is in the making does not wait";
+  ASSERT_EQ(waiting->size(), 2u) << "unfinished imports do not wait";
   ASSERT_EQ((*waiting)[0].tables.size(), 2u);
   EXPECT_EQ((*waiting)[0].tables[1].spec.name, "m/b");
   ASSERT_EQ((*waiting)[1].tables.size(), 1u);
@@ -238,9 +238,9 @@ TEST_F(StagingTest, WhoDoesNotOwnTheStoreSeesWhatWaits) {
   EXPECT_TRUE(ListPendingImports(elsewhere)->empty());
 }
 
-// Catches: remains that only the owner of the store removes, beside a server or at the end of an
-// import: imports that were killed kept the room that the next one needed to come to its end.
-TEST_F(StagingTest, ANewImportRemovesWhatEndedOnesHaveLeft) {
+// Catches: files of killed imports that only the owner removes. Beside a running server, they would
+// take the space that the next import needs.
+TEST_F(StagingTest, ANewImportRemovesTheFilesOfEndedOnes) {
   Stage({"a"}, 20);
   const auto unfinished = StageImport(Options(), Specs({"b"}));
   ASSERT_TRUE(unfinished.ok()) << unfinished.status();
@@ -248,7 +248,7 @@ TEST_F(StagingTest, ANewImportRemovesWhatEndedOnesHaveLeft) {
   std::filesystem::create_directory(remains);
   std::ofstream(remains + "/lock").close();
   std::ofstream(remains + "/t0-p0-0.sst") << "rows";
-  std::filesystem::create_directory(path() + "/staging/0123456789abcdee");  // not even a lock
+  std::filesystem::create_directory(path() + "/staging/0123456789abcdee");  // without a lock file
   const auto next = StageImport(Options(), Specs({"c"}));
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_FALSE(std::filesystem::exists(remains));
@@ -269,7 +269,7 @@ TEST_F(StagingTest, AWaitingImportThatCannotBeReadIsListedWithTheReason) {
   EXPECT_EQ(StagedDirectories().size(), 2u) << "a look changes nothing";
 }
 
-TEST_F(StagingTest, AnImportThatHasToWaitKeepsNoOtherBack) {
+TEST_F(StagingTest, AWaitingImportDelaysNoOther) {
   Stage({"a"}, 10);
   Stage({"b"}, 20);
   FailCommits(1);
@@ -282,7 +282,7 @@ TEST_F(StagingTest, AnImportThatHasToWaitKeepsNoOtherBack) {
   EXPECT_TRUE(StagedDirectories().empty());
 }
 
-TEST_F(StagingTest, WhatMustWaitIsAnErrorWhenNothingElseHasChanged) {
+TEST_F(StagingTest, AWaitingImportIsAnErrorWhenNothingElseHasChanged) {
   Stage({"a"}, 10);
   FailCommits(1);
   EXPECT_EQ(server_->Refresh().status().code(), absl::StatusCode::kResourceExhausted);
@@ -301,8 +301,8 @@ TEST_F(StagingTest, AnImportThatWaitsIsReplacedByANewerOneOfItsTables) {
   EXPECT_TRUE(StagedDirectories().empty());
 }
 
-// Catches: an import that had to wait, and comes back over the newer one that has replaced it.
-TEST_F(StagingTest, AReplacedImportIsNotCommittedWhereTheProcessEndsBeforeItIsRemoved) {
+// Catches: a waiting import that switches after the newer import that replaced it.
+TEST_F(StagingTest, AReplacedImportIsNotCommittedIfTheProcessEndsBeforeItsRemoval) {
   Stage({"a"}, 10);
   FailCommits(1);
   FaultPoints::Arm(
@@ -326,7 +326,7 @@ TEST_F(StagingTest, ANewerImportThatReplacesOnlyAPartWaitsBehindIt) {
   EXPECT_NE(std::string(behind.message()).find("'m/b'"), std::string::npos) << behind;
   EXPECT_TRUE(RowCounts().empty());
   EXPECT_EQ(StagedDirectories().size(), 2u);
-  // What others have staged is no error of an import of another table.
+  // Waiting imports are no error of an import of another table.
   const absl::Status beside = ImportAsOwner({"c"}, 40);
   EXPECT_TRUE(beside.ok()) << beside;
   EXPECT_EQ(RowCounts(), (Counts{{"m/c", 40}}));
@@ -335,77 +335,76 @@ TEST_F(StagingTest, ANewerImportThatReplacesOnlyAPartWaitsBehindIt) {
   EXPECT_TRUE(StagedDirectories().empty());
 }
 
-// Catches: an import that was dropped for a newer one that then could not be committed.
-TEST_F(StagingTest, ANewerImportThatIsGivenUpReplacesNothing) {
+// Catches: an import removed for a newer one that can never be committed.
+TEST_F(StagingTest, ARejectedImportReplacesNothing) {
   Stage({"a"}, 10);
   {
     const FileLock lock = CommitLock();
-    StageRotten({"a"}, 20);
+    StageDamaged({"a"}, 20);
   }
   std::ofstream(StagedDirectories().at(0) + "/unknown") << "left alone until the end";
   EXPECT_TRUE(*server_->Refresh());
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
   EXPECT_TRUE(StagedDirectories().empty());
-  EXPECT_EQ(Lost(), Tables{"m/a"});
-  EXPECT_EQ(Lost(), Tables{}) << "it is told once";
+  EXPECT_EQ(Rejected(), Tables{"m/a"});
+  EXPECT_EQ(Rejected(), Tables{}) << "reported only once";
 }
 
-TEST_F(StagingTest, WhatANewerImportReplacesIsNotLost) {
-  StageRotten({"a", "b"}, 10);
+TEST_F(StagingTest, AReplacedTableIsNotReportedAsRejected) {
+  StageDamaged({"a", "b"}, 10);
   Stage({"a"}, 20);
   EXPECT_TRUE(*server_->Refresh());
-  EXPECT_EQ(Lost(), Tables{"m/b"});
+  EXPECT_EQ(Rejected(), Tables{"m/b"});
 
-  StageRotten({"a", "b"}, 10);
+  StageDamaged({"a", "b"}, 10);
   EXPECT_FALSE(*server_->Refresh());
   ASSERT_TRUE(ImportAsOwner({"b"}, 30).ok());
-  EXPECT_TRUE(server_->TakeRejectedImports("").empty()) << "they are another model's";
+  EXPECT_TRUE(server_->TakeRejectedImports("").empty()) << "rejected tables of another model";
   EXPECT_TRUE(server_->TakeRejectedImports("m/a").empty());
-  EXPECT_EQ(Lost(), Tables{"m/a"});
+  EXPECT_EQ(Rejected(), Tables{"m/a"});
 }
 
-// Catches: a loss that is forgotten when an older import, which had to wait, is taken.
-TEST_F(StagingTest, AnOlderImportDoesNotMakeUpForALostOne) {
+// Catches: a rejected import that is forgotten when an older, waiting import is committed.
+TEST_F(StagingTest, AnOlderImportDoesNotReplaceARejectedOne) {
   Stage({"a"}, 10);
   {
     const FileLock lock = CommitLock();
-    StageRotten({"a", "b"}, 20);
+    StageDamaged({"a", "b"}, 20);
   }
   FailCommits(1);
   EXPECT_EQ(server_->Refresh().status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(*server_->Refresh());
   EXPECT_EQ(RowCounts(), (Counts{{"m/a", 10}}));
-  EXPECT_EQ(Lost(), (Tables{"m/a", "m/b"}));
+  EXPECT_EQ(Rejected(), (Tables{"m/a", "m/b"}));
 }
 
-TEST_F(StagingTest, WhatADropLosesIsToldUnlessItIsOfTheTable) {
+TEST_F(StagingTest, ADropReportsRejectedImportsOfOtherTables) {
   Stage({"a", "b"}, 10);
   EXPECT_TRUE(*server_->Refresh());
-  StageRotten({"a"}, 20);
-  StageRotten({"b"}, 20);
+  StageDamaged({"a"}, 20);
+  StageDamaged({"b"}, 20);
   ASSERT_TRUE(server_->Drop("m/a").ok());
-  EXPECT_EQ(Lost(), Tables{"m/b"});
+  EXPECT_EQ(Rejected(), Tables{"m/b"});
 }
 
-TEST_F(StagingTest, WhatOpeningLosesIsTold) {
-  StageRotten({"a"}, 10);
+TEST_F(StagingTest, OpeningReportsRejectedImports) {
+  StageDamaged({"a"}, 10);
   Stage({"b"}, 10);
   server_.reset();
   OpenServer();
   EXPECT_EQ(RowCounts(), (Counts{{"m/b", 10}}));
-  EXPECT_EQ(Lost(), Tables{"m/a"});
+  EXPECT_EQ(Rejected(), Tables{"m/a"});
 }
 
-// Catches: an import that is thrown away because the store that it was to come into is damaged.
-TEST_F(StagingTest, ADamagedStoreLosesNoStagedImport) {
+// Catches: an intact import that is rejected because the store is damaged.
+TEST_F(StagingTest, ADamagedStoreRejectsNoStagedImport) {
   server_.reset();
   RocksStoreOptions server = Options();
   server.role = OwnerRole::kServer;
-  server.config.cache_bytes = 0;  // what was read before the damage is not kept
+  server.config.cache_bytes = 0;  // no block read before the damage stays cached
   const auto database = Database::Open(server);
   ASSERT_TRUE(database.ok()) << database.status();
-  // Whatever incarnation is drawn lies between these, and is looked for in the file that they are
-  // in.
+  // Every random incarnation is between these two, so it is looked up in the file that holds them.
   rocksdb::WriteBatch batch;
   PutUsed(batch, 1);
   PutUsed(batch, (Incarnation{1} << 52) - 1);
@@ -424,7 +423,7 @@ TEST_F(StagingTest, ADamagedStoreLosesNoStagedImport) {
   EXPECT_EQ(refreshed.code(), absl::StatusCode::kDataLoss) << refreshed;
   EXPECT_EQ(StagedDirectories().size(), 1u);
   MutexLock lock((*database)->change_mutex());
-  EXPECT_TRUE((*database)->lost_imports().Take("m").empty());
+  EXPECT_TRUE((*database)->rejected_imports().Take("m").empty());
 }
 
 TEST_F(StagingTest, AnImportWhoseManifestIsDamagedIsRemoved) {
@@ -434,10 +433,10 @@ TEST_F(StagingTest, AnImportWhoseManifestIsDamagedIsRemoved) {
   EXPECT_TRUE(StagedDirectories().empty());
   EXPECT_TRUE(RowCounts().empty());
   EXPECT_TRUE(ImportAsOwner({"a"}, 10).ok());
-  EXPECT_EQ(Lost(), Tables{""}) << "it may have been another table's";
+  EXPECT_EQ(Rejected(), Tables{""}) << "it may have been another table's";
 }
 
-TEST_F(StagingTest, AnImportThatLacksAFileIsGivenUp) {
+TEST_F(StagingTest, AnImportThatLacksAFileIsRejected) {
   Stage({"a"}, 10);
   Stage({"b"}, 10);
   std::filesystem::remove(StagedDirectories().at(0) + "/t0-p0-0.sst");
@@ -446,8 +445,8 @@ TEST_F(StagingTest, AnImportThatLacksAFileIsGivenUp) {
   EXPECT_TRUE(StagedDirectories().empty());
 }
 
-// Catches: a lock that is told free because the process has no descriptor left to ask.
-TEST_F(StagingTest, ALockThatCannotBeAskedIsNotFree) {
+// Catches: a lock reported as free because the process has no free descriptor to check it.
+TEST_F(StagingTest, ALockThatCannotBeCheckedIsNotFree) {
   ASSERT_TRUE(*FileLock::IsHeld(path() + "/hps.lock", 0));
   EXPECT_FALSE(*FileLock::IsHeld(path() + "/no.lock", 0));
   rlimit limit{};
@@ -461,7 +460,7 @@ TEST_F(StagingTest, ALockThatCannotBeAskedIsNotFree) {
   EXPECT_EQ(server.code(), absl::StatusCode::kResourceExhausted) << server;
 }
 
-TEST_F(StagingTest, WhatFailedInTheMiddleIsNeverCommitted) {
+TEST_F(StagingTest, AnImportThatFailedIsNeverCommitted) {
   ASSERT_TRUE(ImportAsOwner({"a"}, 10).ok());
   const auto import = server_->BeginImport(Specs({"a"}));
   ASSERT_TRUE(import.ok()) << import.status();

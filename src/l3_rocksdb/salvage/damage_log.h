@@ -1,4 +1,4 @@
-// Counts damaged rows and blocks that reads met, and logs them without flooding the log.
+// Counts and logs the damaged rows and blocks that reads find, without flooding the log.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,10 @@
 
 namespace hps {
 
-// Thread-safe. Logs the first, the second, the fourth, the eighth, ... of the process.
+// Thread-safe. Logs the first, second, fourth, eighth, ... report of the process.
 void ReportDamage(std::string_view table, std::string_view what);
 
-// Since the process began.
+// Reports since the process began.
 uint64_t DamageReportCount();
 
 }  // namespace hps

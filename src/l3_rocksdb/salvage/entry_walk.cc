@@ -28,7 +28,7 @@ class EntryWalk {
   absl::StatusOr<std::optional<uint64_t>> NextBlock(uint64_t bits) const;
   absl::StatusOr<std::optional<uint64_t>> EndOfGap(uint64_t begin);
   absl::Status VisitEntry();
-  absl::Status PassGap(const rocksdb::Status& why);
+  absl::Status SkipGap(const rocksdb::Status& why);
   absl::Status Failed(const rocksdb::Status& status) const {
     return FromRocksStatus(status, what_);
   }
@@ -41,8 +41,8 @@ class EntryWalk {
   char end_[kKeyBytes];
   rocksdb::Slice end_slice_;
   rocksdb::ReadOptions options_;
-  std::unique_ptr<rocksdb::Iterator> it_;  // refers to the options; null before the first seek
-  uint64_t next_;                          // every key before it has been visited
+  std::unique_ptr<rocksdb::Iterator> it_;  // refers to options_; null before the first seek
+  uint64_t next_;                          // all keys before it have been visited
   bool done_ = false;
 };
 
@@ -61,8 +61,8 @@ EntryWalk::EntryWalk(const IteratorSource& source, const BytesBefore& bytes_befo
   options_.iterate_upper_bound = &end_slice_;
 }
 
-// Goes to the first entry at or after `bits`, with a new iterator: after damage the old one is no
-// good.
+// Seeks the first entry at or after `bits` with a new iterator. An iterator that has reported
+// damage cannot be used again.
 rocksdb::Status EntryWalk::Seek(uint64_t bits) {
   char key[kKeyBytes];
   StoreBigEndian64(key, bits);
@@ -71,9 +71,9 @@ rocksdb::Status EntryWalk::Seek(uint64_t bits) {
   return it_->status();
 }
 
-// The first position after `begin` for which `is_reached` says so, by doubling steps and then
-// halving. Where the answer changes more than once, some position at which it becomes true. None =
-// no step reaches one. Errors: those of `is_reached`.
+// Returns the first position after `begin` where `is_reached` is true, by exponential and then
+// binary search. If the answer changes more than once, returns one of the positions where it
+// becomes true. nullopt = no probed position is reached. Errors: those of `is_reached`.
 template <typename IsReached>
 absl::StatusOr<std::optional<uint64_t>> EntryWalk::FirstAfter(uint64_t begin,
                                                               const IsReached& is_reached) const {
@@ -94,27 +94,26 @@ absl::StatusOr<std::optional<uint64_t>> EntryWalk::FirstAfter(uint64_t begin,
   return reached;
 }
 
-// The first position after `bits` that lies in another block of some file. None = there is none.
+// Returns the first position after `bits` that lies in another block of some file, or nullopt.
 absl::StatusOr<std::optional<uint64_t>> EntryWalk::NextBlock(uint64_t bits) const {
   const uint64_t here = bytes_before_(bits);
   return FirstAfter(bits,
                     [&](uint64_t at) -> absl::StatusOr<bool> { return bytes_before_(at) != here; });
 }
 
-// Whether reading works at `bits`. Errors: a read that failed without damage.
+// True if an entry can be read at `bits`. Errors: a read that failed without damage.
 absl::StatusOr<bool> EntryWalk::IsReadable(uint64_t bits) {
   const rocksdb::Status sought = Seek(bits);
   if (!sought.ok() && !IsDamage(sought)) return Failed(sought);
   return sought.ok();
 }
 
-// The first position after `begin` at which reading works again: what is damaged is a block or
-// more, so every block is tried. None = nothing after `begin` can be read. Errors: a read that
-// failed without damage.
+// Returns the first readable position after `begin`, or nullopt if there is none. Damage covers one
+// or more whole blocks, so every block is tried. Errors: a read that failed without damage.
 absl::StatusOr<std::optional<uint64_t>> EntryWalk::EndOfGap(uint64_t begin) {
   for (uint64_t bad = begin;;) {
     HPS_ASSIGN_OR_RETURN(const std::optional<uint64_t> block, NextBlock(bad));
-    // No index tells of a block behind it.
+    // No index names a block after it.
     if (!block.has_value()) return FirstAfter(bad, [&](uint64_t at) { return IsReadable(at); });
     HPS_ASSIGN_OR_RETURN(const bool readable, IsReadable(*block));
     if (readable) return block;
@@ -128,15 +127,15 @@ absl::Status EntryWalk::VisitEntry() {
         absl::StrCat(what_, ": a key of ", it_->key().size(), " bytes, expected ", kKeyBytes));
   }
   const uint64_t bits = LoadBigEndian64(it_->key().data());
-  HPS_ASSIGN_OR_RETURN(const bool goes_on,
+  HPS_ASSIGN_OR_RETURN(const bool proceed,
                        visitor_.OnEntry(bits, {it_->value().data(), it_->value().size()}));
-  done_ = !goes_on || bits == range_.last;
+  done_ = !proceed || bits == range_.last;
   next_ = bits + 1;
   return absl::OkStatus();
 }
 
-// Reports the gap at next_ and goes to its end.
-absl::Status EntryWalk::PassGap(const rocksdb::Status& why) {
+// Reports the gap at next_ and continues after its end.
+absl::Status EntryWalk::SkipGap(const rocksdb::Status& why) {
   HPS_ASSIGN_OR_RETURN(const std::optional<uint64_t> end, EndOfGap(next_));
   const uint64_t last = end.has_value() ? *end - 1 : range_.last;
   HPS_RETURN_IF_ERROR(visitor_.OnGap({next_, last}, why));
@@ -156,11 +155,11 @@ absl::Status EntryWalk::Run() {
       continue;
     }
     if (it_->status().ok()) return absl::OkStatus();
-    // Once more: it may not last.
+    // Retries once: the error may be temporary.
     const rocksdb::Status status = Seek(next_);
     if (status.ok()) continue;
     if (!IsDamage(status)) return Failed(status);
-    HPS_RETURN_IF_ERROR(PassGap(status));
+    HPS_RETURN_IF_ERROR(SkipGap(status));
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,6 @@
-// Visits every entry that an iterator shows and that can be read, around what can't be read.
+// Visits every readable entry of an iterator and skips damaged blocks.
 //
-// Keys are numbers here: their ordered bits.
+// Keys are given as their ordered bits.
 #pragma once
 
 #include <rocksdb/iterator.h>
@@ -18,35 +18,35 @@
 
 namespace hps {
 
-// Both ends are included.
+// Includes both ends.
 struct BitsRange {
   uint64_t first = 0;
   uint64_t last = std::numeric_limits<uint64_t>::max();
 };
 
-// What a walk finds, in ascending order of keys. An error ends the walk.
+// Receives entries and gaps in ascending key order. An error ends the walk.
 class EntryVisitor {
  public:
   virtual ~EntryVisitor() = default;
-  // Returns whether to go on.
+  // Returns false to end the walk.
   virtual absl::StatusOr<bool> OnEntry(uint64_t bits, std::string_view value) = 0;
-  // Of the keys in `gap` the iterator shows nothing: a block or file is damaged.
+  // The iterator shows no key in `gap`, because a block or file is damaged.
   virtual absl::Status OnGap(BitsRange gap, const rocksdb::Status& why) = 0;
 };
 
-// Makes an iterator, each time over the same entries, with `options`.
+// Creates an iterator with `options`, always over the same entries.
 using IteratorSource =
     std::function<std::unique_ptr<rocksdb::Iterator>(const rocksdb::ReadOptions& options)>;
 
-// Grows with `bits` where one block ends and the next one begins, in every file that may be read:
-// how many bytes of files lie before the blocks of that key. Asks indexes alone.
+// The number of file bytes before the blocks of the key `bits`. It increases with `bits` at each
+// block boundary of every readable file. Reads only index blocks.
 using BytesBefore = std::function<uint64_t(uint64_t bits)>;
 
-// Damage costs the blocks that are damaged: behind each it goes on with the next one, told by
-// `bytes_before`, with a search of some hundred steps. A failed read that is no damage (an I/O
-// error) is tried once more; then it ends the walk, and nothing is said of the keys behind it.
-// Errors, which begin with `what`: the visitor's; UNAVAILABLE, RESOURCE_EXHAUSTED; DATA_LOSS (an
-// entry whose key is none of ours).
+// A damaged block costs only its own entries. The walk finds the start of the next block with
+// `bytes_before`, by a search of some hundred steps. It retries a failed read without damage (an
+// I/O error) once. If that fails too, the walk ends and reports nothing about later keys. Errors,
+// prefixed with `what`: the visitor's; UNAVAILABLE, RESOURCE_EXHAUSTED; DATA_LOSS (an entry with an
+// invalid key).
 absl::Status WalkEntries(const IteratorSource& source, const BytesBefore& bytes_before,
                          BitsRange range, const std::string& what, EntryVisitor& visitor);
 

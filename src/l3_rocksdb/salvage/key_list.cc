@@ -41,7 +41,7 @@ void AppendVariableLength(std::string& to, uint64_t value) {
   to.push_back(static_cast<char>(value));
 }
 
-// False at the end of `bytes` or when the number has more than 64 bits.
+// Returns false at the end of `bytes`, or if the number has more than 64 bits.
 bool TakeVariableLength(std::string_view& bytes, uint64_t& value) {
   value = 0;
   for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
@@ -53,20 +53,19 @@ bool TakeVariableLength(std::string_view& bytes, uint64_t& value) {
   return false;
 }
 
-// Whether a list that was not deleted before begins at or after `begin` and before `end`. Also when
-// that can't be told for damage.
+// True if a list that was not deleted begins in [begin, end), or if damage hides the answer.
 absl::StatusOr<bool> AnyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                              const std::string& begin, const std::string& end) {
   const rocksdb::Slice end_slice(end);
   rocksdb::ReadOptions options;
   options.fill_cache = false;
   options.iterate_upper_bound = &end_slice;
-  // Not the store's own iterator, which shows what was deleted before.
+  // NewStoreIterator would also show deleted lists.
   const std::unique_ptr<rocksdb::Iterator> left(db.NewIterator(options, family));
   left->Seek(begin);
   if (left->Valid()) return true;
-  // It does not report all damage. A lookup does, in each file, unless what it asks for was
-  // deleted: that reads no block.
+  // This iterator does not report all damage. A Get in each file does, unless its key was deleted;
+  // then it reads no block.
   rocksdb::ColumnFamilyMetaData files;
   db.GetColumnFamilyMetaData(family, &files);
   for (const rocksdb::LevelMetaData& level : files.levels) {
@@ -83,7 +82,7 @@ absl::StatusOr<bool> AnyList(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* famil
   return false;
 }
 
-// Deletes the lists from `begin` on and before `end`, also those that can't be read.
+// Deletes the lists in [begin, end), including unreadable ones.
 absl::Status DeleteLists(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                          const std::string& begin, const std::string& end) {
   const rocksdb::Slice begin_slice(begin);
@@ -98,7 +97,7 @@ absl::Status DeleteLists(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
                          kDeleting);
 }
 
-// The neighbours' lists, which may be damaged, are none of its business.
+// The bounds keep reads out of the neighbouring lists, which may be damaged.
 class ListBounds {
  public:
   explicit ListBounds(Incarnation incarnation)
@@ -106,7 +105,7 @@ class ListBounds {
   ListBounds(const ListBounds&) = delete;
   ListBounds& operator=(const ListBounds&) = delete;
 
-  // REQUIRES: this outlives the iterator.
+  // REQUIRES: this object outlives the iterator.
   rocksdb::ReadOptions Options() const {
     rocksdb::ReadOptions options;
     options.fill_cache = false;
@@ -122,9 +121,9 @@ class ListBounds {
   const rocksdb::Slice end_slice_{end_};
 };
 
-// An iterator at the chunk that `first` may be in: the last one that begins at or before it, else
-// the list's first. To look for one before the list's first reads a neighbour's file: damage there
-// is not the list's.
+// Returns an iterator at the chunk that may contain `first`: the last chunk that begins at or
+// before it, or else the first chunk of the list. Searching before the first chunk of the list
+// reads a neighbour's file; damage there is not damage of this list.
 absl::StatusOr<std::unique_ptr<rocksdb::Iterator>> IterateFrom(rocksdb::DB& db,
                                                                rocksdb::ColumnFamilyHandle* family,
                                                                const rocksdb::ReadOptions& options,

@@ -19,7 +19,7 @@ namespace {
 
 constexpr Key kChunks = 8;
 
-// Lists of several imports in table files of the lowest level, as imports leave them.
+// Lists of several imports in table files on the lowest level, as imports leave them.
 class KeyListTest : public testing::Test {
  protected:
   KeyListTest() {
@@ -37,7 +37,7 @@ class KeyListTest : public testing::Test {
 
   rocksdb::ColumnFamilyHandle* family() { return database_->DefaultColumnFamily(); }
 
-  // A chunk is about a block.
+  // One chunk takes about one block.
   static std::vector<Key> Keys(Key chunk) {
     std::vector<Key> keys;
     for (Key i = 0; i < Key{kKeyListChunkKeys}; ++i)
@@ -92,10 +92,10 @@ class KeyListTest : public testing::Test {
       ++damaged;
     }
     ASSERT_EQ(damaged, 1u);
-    Open();  // nothing of the file is in memory any more
+    Open();  // no block of the file is cached
   }
 
-  // Whether the last chunk of a list is there: no damage is near it.
+  // True if the last chunk of a list exists; it is far from the damage.
   bool HasEndOf(Incarnation incarnation) {
     std::string value;
     const rocksdb::Status got =
@@ -124,7 +124,7 @@ TEST_F(KeyListTest, ReadsAndCountsAList) {
   EXPECT_EQ(*CountKeyList(*database_, family(), 9), 0u);
 }
 
-TEST_F(KeyListTest, SaysThatAListIsDamaged) {
+TEST_F(KeyListTest, ReportsADamagedList) {
   AddFile(std::vector<Incarnation>{1});
   AddFile(std::vector<Incarnation>{2});
   DamageFirstBlock(2);
@@ -135,8 +135,8 @@ TEST_F(KeyListTest, SaysThatAListIsDamaged) {
   EXPECT_EQ(*CountKeyList(*database_, family(), 1), uint64_t{kChunks} * kKeyListChunkKeys);
 }
 
-// Catches: a search for the chunk before a list's first one, in a file that is a neighbour's.
-TEST_F(KeyListTest, DamageInTheListBeforeIsNotOfTheList) {
+// Catches: a search before the first chunk of a list, which reads a neighbour's file.
+TEST_F(KeyListTest, DamageInThePreviousListDoesNotAffectAList) {
   AddFile(std::vector<Incarnation>{1});
   AddFile(std::vector<Incarnation>{2});
   DamageLastBlock(1);
@@ -152,9 +152,9 @@ TEST_F(KeyListTest, DamageInTheListBeforeIsNotOfTheList) {
   EXPECT_EQ(keys.size(), 11u);
 }
 
-// Catches: a list taken for deleted because its first record can't be read.
+// Catches: a list taken for deleted because its first record is unreadable.
 TEST_F(KeyListTest, DeletesAListWhoseBeginIsDamaged) {
-  AddFile(std::vector<Incarnation>{3, 4});  // not deleted as a file: a part of it is another's
+  AddFile(std::vector<Incarnation>{3, 4});  // not deleted as a file, because another list is in it
   DamageFirstBlock(3);
   ASSERT_TRUE(HasEndOf(3));
   ASSERT_TRUE(DeleteKeyList(*database_, family(), 3).ok());
@@ -162,7 +162,8 @@ TEST_F(KeyListTest, DeletesAListWhoseBeginIsDamaged) {
   EXPECT_EQ(*CountKeyList(*database_, family(), 4), uint64_t{kChunks} * kKeyListChunkKeys);
 }
 
-// Catches: everything behind a damaged list kept for good, by a search that took it for the end.
+// Catches: lists after a damaged one that are never deleted, because a search took the damage for
+// the end.
 TEST_F(KeyListTest, DeletesAllOthersAroundDamage) {
   AddFile(std::vector<Incarnation>{1});
   AddFile(std::vector<Incarnation>{2});
@@ -175,7 +176,7 @@ TEST_F(KeyListTest, DeletesAllOthersAroundDamage) {
   for (const Incarnation deleted : {1, 2, 3, 5, 6, 8}) EXPECT_FALSE(HasEndOf(deleted)) << deleted;
   for (const Incarnation kept : {4, 7})
     EXPECT_EQ(*CountKeyList(*database_, family(), kept), uint64_t{kChunks} * kKeyListChunkKeys);
-  // What is deleted already is not deleted once more at every open, damaged or not.
+  // A list that is already deleted is not deleted again at every open, damaged or not.
   for (const bool is_opened_again : {false, true}) {
     if (is_opened_again) Open();
     const uint64_t before = database_->GetLatestSequenceNumber();
@@ -184,9 +185,9 @@ TEST_F(KeyListTest, DeletesAllOthersAroundDamage) {
   }
 }
 
-// Catches: a list that was deleted by range, read as present for another import. The iterators over
-// the store ignore such deletions.
-TEST_F(KeyListTest, AnotherImportsListHasNothingOfADeletedOne) {
+// Catches: a list that was deleted by range and then read for another import. The store's iterators
+// ignore range deletions.
+TEST_F(KeyListTest, ADeletedListIsNotReadForAnotherImport) {
   AddFile(std::vector<Incarnation>{3, 4, 5});
   ASSERT_TRUE(DeleteKeyList(*database_, family(), 3).ok());
   ASSERT_TRUE(DeleteKeyList(*database_, family(), 5).ok());

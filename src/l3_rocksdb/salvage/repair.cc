@@ -20,7 +20,7 @@
 namespace hps {
 namespace {
 
-// Copies one table into a staged one of a new incarnation.
+// Copies one table to a staged table with a new incarnation.
 class TableCopy final : public RowVisitor {
  public:
   TableCopy(const Database::Pin& pin, StagedTable& target, PartWriter& writer,
@@ -39,7 +39,7 @@ class TableCopy final : public RowVisitor {
     return Put(key, {}, 0);
   }
   absl::Status OnGap(Key first, Key last, const std::string&) override {
-    // Rows that were written after the import are in no list.
+    // Rows written after the import are in no key list.
     if (pin_.family().changed) lost_ranges_.push_back({first, last});
     return absl::OkStatus();
   }
@@ -49,7 +49,7 @@ class TableCopy final : public RowVisitor {
   }
 
   uint64_t lost_count() const { return lost_count_; }
-  // With those of earlier repairs; none overlaps another.
+  // Includes the ranges of earlier repairs. The ranges do not overlap.
   std::vector<LostRange> TakeLostRanges();
 
  private:
@@ -70,7 +70,7 @@ class TableCopy final : public RowVisitor {
   uint64_t lost_count_ = 0;
 };
 
-// The store has one range for each first key.
+// The catalog holds one range per first key, so overlapping ranges are merged.
 std::vector<LostRange> TableCopy::TakeLostRanges() {
   std::sort(lost_ranges_.begin(), lost_ranges_.end(),
             [](const LostRange& a, const LostRange& b) { return a.first < b.first; });
@@ -120,7 +120,7 @@ absl::Status Repair::CopyTable(const std::string& name, StagedTable& target, siz
 absl::Status Repair::CopyRecords(const Family& family, TableCopy& copy, Incarnation incarnation) {
   HPS_ASSIGN_OR_RETURN(const IncarnationRecords records,
                        ReadIncarnation(database_.db(), family.table.incarnation));
-  // The new key list names every key that can be read, so only ranges keep a table "changed".
+  // The new key list names every readable key, so only ranges mark the table as changed.
   for (const StreamPosition& position : records.positions)
     PutPosition(batch_, incarnation, position);
   for (const LostRange& range : copy.TakeLostRanges()) PutLostRange(batch_, incarnation, range);
@@ -142,9 +142,10 @@ absl::StatusOr<uint64_t> Repair::Run(const std::set<std::string>& names) {
   }
   if (repaired.ok()) repaired = SyncDirectory(database_.env(), directory.path);
   if (repaired.ok()) repaired = CommitImport(database_, import, batch_).status();
-  // What is left of it is removed by the next writer.
+  // The next writer removes what remains.
   const absl::Status removed = RemoveTree(database_.env(), directory.path);
-  if (!removed.ok()) LogWarning(absl::StrCat("a repair left its files: ", removed.ToString()));
+  if (!removed.ok())
+    LogWarning(absl::StrCat("the files of a repair were not removed: ", removed.ToString()));
   HPS_RETURN_IF_ERROR(repaired);
   return lost_count_;
 }

@@ -1,4 +1,4 @@
-// Writes damaged tables anew, with marks in the places of what was lost.
+// Rewrites damaged tables, with marks for lost rows.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace hps {
 
 // See VerifyRocksStore. Returns the number of keys newly marked lost. All tables switch together.
-// REQUIRES: the logs of the store have no damage (RocksDB, when told to bear damaged table files,
-// also bears damaged logs, and goes on after a hole in them).
+// REQUIRES: the WAL and the MANIFEST have no damage. (RocksDB with paranoid_checks off tolerates
+// damaged table files, but also damaged logs, and continues after a hole in them.)
 absl::StatusOr<uint64_t> RepairTables(const RocksStoreOptions& options,
                                       const std::set<std::string>& names,
                                       const ProgressFunction& progress);

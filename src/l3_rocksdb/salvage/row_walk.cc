@@ -17,16 +17,17 @@
 namespace hps {
 namespace {
 
-// A gap may be as long as the table: it is passed in parts of this many keys from each that names
-// some.
+// A gap may be as long as the table. It is processed in parts; in each part, a source contributes
+// at most this many keys.
 constexpr size_t kPartKeysMax = 65536;
 
-// The keys of a part of a gap. `part` ends sooner where somebody names more keys than it may have.
+// Collects the keys of a part of a gap. `part` becomes shorter if a source has more keys than
+// allowed.
 class PartKeys final : public EntryVisitor {
  public:
   explicit PartKeys(BitsRange part) : part_(part) {}
 
-  // The next one to name keys in ascending order.
+  // Call this before the keys of each source. A source adds its keys in ascending order.
   void BeginSource() { source_count_ = 0; }
   absl::StatusOr<bool> OnEntry(uint64_t bits, std::string_view) override {
     keys_.push_back(bits);
@@ -37,7 +38,7 @@ class PartKeys final : public EntryVisitor {
   absl::Status OnGap(BitsRange, const rocksdb::Status&) override { return absl::OkStatus(); }
 
   BitsRange part() const { return part_; }
-  // Ascending, each once.
+  // Returns the keys ascending and without duplicates.
   std::vector<uint64_t> TakeKeys() {
     std::sort(keys_.begin(), keys_.end());
     keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
@@ -91,7 +92,7 @@ uint64_t Walk::CountBytesBefore(uint64_t bits) const {
   StoreBigEndian64(end, bits);
   const rocksdb::Range range({begin, kKeyBytes}, {end, kKeyBytes});
   uint64_t bytes = 0;
-  // It fails only when it is asked to count neither files nor memory.
+  // Fails only if neither files nor memtables are requested.
   database_.db()
       .GetApproximateSizes(rocksdb::SizeApproximationOptions(), handle_, &range, 1, &bytes)
       .PermitUncheckedError();
@@ -134,13 +135,13 @@ absl::Status Walk::AddListedKeys(PartKeys& keys) {
   if (!read.ok()) HPS_RETURN_IF_ERROR(visitor_.OnDamagedList(first, last));
   keys.BeginSource();
   for (const Key key : listed) {
-    HPS_ASSIGN_OR_RETURN(const bool goes_on, keys.OnEntry(OrderedBits(key), {}));
-    if (!goes_on) break;
+    HPS_ASSIGN_OR_RETURN(const bool proceed, keys.OnEntry(OrderedBits(key), {}));
+    if (!proceed) break;
   }
   return absl::OkStatus();
 }
 
-// A reader has what is in the logs in memory.
+// A reader has the rows of the WAL in memtables.
 absl::Status Walk::AddKeysInMemory(PartKeys& keys) {
   keys.BeginSource();
   return WalkEntries(
@@ -170,7 +171,7 @@ absl::Status Walk::AddKeysInFile(const rocksdb::SstFileMetaData& file, PartKeys&
   options.env = database_.env();
   rocksdb::SstFileReader reader(options);
   const rocksdb::Status opened = reader.Open(database_.path() + "/" + file.relative_filename);
-  // "Invalid argument" is what a file says whose properties name what RocksDB does not know.
+  // "Invalid argument": the file's properties name something that RocksDB does not know.
   if (IsDamage(opened) || opened.IsInvalidArgument()) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(FromRocksStatus(opened, what_));
   keys.BeginSource();

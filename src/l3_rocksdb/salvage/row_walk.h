@@ -1,10 +1,10 @@
-// Visits every row of a table that can be read with certainty, around what can't be read.
+// Visits every row of a table whose value is certain, and skips damage.
 //
-// Where a block or file is damaged, every key that is named elsewhere, by the table's key list or
-// by what can be read of other files, is read by itself, as a lookup reads it: files above and
-// below the damage may still answer for it, and the damaged file's filter may know that it has no
-// part in it. What no lookup could answer is lost: the damaged file might have held a newer row,
-// so that an older one below it is not shown.
+// In a damaged block or file, the walk looks up each key that it knows from another source: the
+// table's key list, or the readable entries of other files. Files above and below the damage may
+// still answer for the key, and the filter of the damaged file may exclude it. If a lookup could
+// not answer, the row is lost. An older row below the damage is not used, because the damaged file
+// may have held a newer one.
 #pragma once
 
 #include <string>
@@ -15,24 +15,24 @@
 
 namespace hps {
 
-// What a walk finds, rows in ascending order of keys. An error ends the walk.
+// Receives rows in ascending key order. An error ends the walk.
 class RowVisitor {
  public:
   virtual ~RowVisitor() = default;
-  // The stored value, intact: a row, or the mark of a lost one.
+  // An intact stored value: a row, or the mark of a lost row.
   virtual absl::Status OnRow(Key key, std::string_view value) = 0;
-  // A key that exists, and whose row can't be read.
+  // The key exists, but its row is unreadable.
   virtual absl::Status OnLostRow(Key key, const std::string& why) = 0;
-  // Among the keys from `first` to `last` there may be some that only the damage has held: written
-  // since the import, they are in no list. Comes before the rows of these keys.
+  // The damage from `first` to `last` may have held further keys. They were written after the
+  // import, so they are in no list. Called before the rows of these keys.
   virtual absl::Status OnGap(Key first, Key last, const std::string& why) = 0;
-  // Within a gap: nor can it be told which of these keys the import had.
+  // Within a gap: the key list is damaged too, so the imported keys of this range are unknown.
   virtual absl::Status OnDamagedList(Key first, Key last) = 0;
 };
 
-// REQUIRES: nobody writes to the table meanwhile, as a repair and a reader see to.
-// A failed read that is no damage (an I/O error) is tried once more; then it ends the walk, and
-// nothing is said of the keys behind it. Errors: the visitor's; UNAVAILABLE, RESOURCE_EXHAUSTED.
+// REQUIRES: no process writes to the table during the walk (a repair and a reader ensure this).
+// Retries a failed read without damage (an I/O error) once. If that fails too, the walk ends and
+// reports nothing about later keys. Errors: the visitor's; UNAVAILABLE, RESOURCE_EXHAUSTED.
 absl::Status WalkRows(const Database::Pin& pin, RowVisitor& visitor);
 
 }  // namespace hps

@@ -34,7 +34,7 @@ class Verifier {
   Verifier(const RocksStoreOptions& options, const ProgressFunction& progress)
       : options_(options), env_(EnvOf(options)), progress_(progress) {}
 
-  // Everything that can be checked; fills the report and the set of damaged tables.
+  // Checks everything that can be checked. Fills the report and the set of damaged tables.
   absl::Status Run();
 
   VerifyReport& report() { return report_; }
@@ -65,11 +65,11 @@ class Verifier {
   const ProgressFunction& progress_;
   VerifyReport report_;
   std::set<std::string> damaged_tables_;
-  std::optional<Damage> log_damage_{};  // the first: nothing can be repaired then
+  std::optional<Damage> log_damage_{};  // the first; prevents a repair
   bool mark_damaged_ = false;
 };
 
-// Counts what a walk over one table finds.
+// Counts the rows and the damage of one table.
 class RowCheck final : public RowVisitor {
  public:
   RowCheck(Verifier& verifier, const Database::Pin& pin, RowProgress& progress)
@@ -90,13 +90,13 @@ class RowCheck final : public RowVisitor {
   absl::Status OnGap(Key first, Key last, const std::string& why) override {
     verifier_.Add(
         {name(), "", std::nullopt,
-         absl::StrCat("not all can be read from key ", first, " to key ", last, ": ", why)});
+         absl::StrCat("unreadable entries from key ", first, " to key ", last, ": ", why)});
     return absl::OkStatus();
   }
   absl::Status OnDamagedList(Key first, Key last) override {
     verifier_.Add(
         {name(), "", std::nullopt,
-         absl::StrCat("the list of the keys from ", first, " to ", last, " can't be read either")});
+         absl::StrCat("the key list is damaged too, from key ", first, " to key ", last)});
     return absl::OkStatus();
   }
 
@@ -136,7 +136,7 @@ absl::Status Verifier::CheckCurrent() {
   const std::string manifest = content.substr(0, content.size() - 1);
   const rocksdb::Status found = env_->FileExists(path() + "/" + manifest);
   if (!found.ok() && !IsDamage(found)) return FailedRead(found, manifest);
-  if (!found.ok()) Add({"", "CURRENT", std::nullopt, "names a MANIFEST that is not there"});
+  if (!found.ok()) Add({"", "CURRENT", std::nullopt, "names a MANIFEST that does not exist"});
   return absl::OkStatus();
 }
 
@@ -147,7 +147,7 @@ absl::Status Verifier::CheckLogs() {
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     if (!name.starts_with("MANIFEST-") && !name.ends_with(".log")) continue;
-    // How far a MANIFEST must be whole, its mark knows.
+    // CheckMark checks that the MANIFEST reaches the marked length.
     const auto damage = CheckLog(env_, path() + "/" + name, true);
     HPS_RETURN_IF_ERROR(damage.status());
     if (!damage->has_value()) continue;
@@ -157,22 +157,22 @@ absl::Status Verifier::CheckLogs() {
   return absl::OkStatus();
 }
 
-// A mark that can't be read costs a check; a repair writes it anew.
+// A damaged mark only disables a check. A repair rewrites it.
 absl::Status Verifier::CheckMark() {
   HPS_ASSIGN_OR_RETURN(const ManifestMark mark, ReadManifestMark(env_, path()));
   if (mark.state == ManifestMark::State::kDamaged) {
     mark_damaged_ = true;
-    Add({"", "hps.manifest", std::nullopt, "both of its copies are damaged"});
+    Add({"", "hps.manifest", std::nullopt, "both copies are damaged"});
   }
   if (mark.state == ManifestMark::State::kOneCopy)
-    Add({"", "hps.manifest", std::nullopt, "one of its two copies is damaged"});
+    Add({"", "hps.manifest", std::nullopt, "one of two copies is damaged"});
   const absl::Status checked = CheckManifest(env_, path(), mark);
   if (checked.ok() || !absl::IsDataLoss(checked)) return checked;
   AddToLogs({"", "hps.manifest", std::nullopt, std::string(checked.message())});
   return absl::OkStatus();
 }
 
-// The store can't be opened: at least each table file is looked at by itself.
+// If the store cannot be opened, checks each table file by itself.
 absl::Status Verifier::CheckUnopened(const absl::Status& why) {
   Add({"", "", std::nullopt, std::string(why.message())});
   std::vector<std::string> names;
@@ -185,7 +185,7 @@ absl::Status Verifier::CheckUnopened(const absl::Status& why) {
     rocksdb::Status status = reader.Open(path() + "/" + name);
     if (status.ok()) status = reader.VerifyChecksum();
     if (status.ok()) continue;
-    // "Invalid argument" is what a file says whose properties name what RocksDB does not know.
+    // "Invalid argument": the file's properties name something that RocksDB does not know.
     if (!IsDamage(status) && !status.IsInvalidArgument()) return FailedRead(status, name);
     Add({"", name, std::nullopt, status.ToString()});
   }
@@ -209,7 +209,8 @@ absl::Status Verifier::CheckTableFile(const rocksdb::LiveFileMetaData& file,
   return absl::OkStatus();
 }
 
-// Without a mark, a MANIFEST that has lost its end shows by the files that it does not name.
+// Without a mark, a MANIFEST that has lost its end is detected by table files that it does not
+// name.
 absl::Status Verifier::CheckNamesAllFiles(const std::vector<rocksdb::LiveFileMetaData>& named) {
   std::vector<std::string> names;
   HPS_RETURN_IF_ERROR(
@@ -302,7 +303,7 @@ absl::Status Verifier::Run() {
   return absl::OkStatus();
 }
 
-absl::Status CheckNobodyWrites(const std::string& path) {
+absl::Status CheckNoWriter(const std::string& path) {
   HPS_ASSIGN_OR_RETURN(const bool written_to, OwnerLock::WriterHasStore(path));
   if (!written_to) return absl::OkStatus();
   return absl::UnavailableError(
@@ -317,8 +318,8 @@ absl::StatusOr<VerifyReport> VerifyRocksStore(const RocksStoreOptions& options, 
   if (!found.ok() && !absl::IsDataLoss(found.status())) return found.status();
   if (found.ok() && *found == StoreFiles::kNone)
     return absl::NotFoundError(absl::StrCat("there is no store at '", options.config.path, "'"));
-  HPS_RETURN_IF_ERROR(CheckNobodyWrites(options.config.path));
-  // A writer that comes meanwhile does not make damage of what it removes.
+  HPS_RETURN_IF_ERROR(CheckNoWriter(options.config.path));
+  // A writer that starts now may delete files; holding them open avoids false reports of damage.
   HPS_ASSIGN_OR_RETURN(const std::shared_ptr<ReaderFileSystem> files,
                        ReaderFileSystem::Take(EnvOf(options)->GetFileSystem(), options.config.path,
                                               nullptr, DeadlineAfter(RealClock(), kOpenTimeout)));

@@ -1,8 +1,8 @@
-// Finds damage in a store that nobody has open for writing, and makes it harmless.
+// Finds and repairs damage in a store that no process has open for writing.
 //
-// Reads every byte: CURRENT; every record of the MANIFEST and of the write-ahead logs by its CRC;
-// every table file against the checksum that the MANIFEST has of it; the catalog; every row against
-// its own checksum. Works as far as it can when the store can't be opened.
+// Reads every byte: CURRENT, every record of the MANIFEST and of the WAL (by its CRC), every table
+// file (by its checksum in the MANIFEST), the catalog, and every row (by its own checksum). If the
+// store cannot be opened, checks as much as possible.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -11,22 +11,22 @@
 
 namespace hps {
 
-// Damage is in the report, not an error: bytes that are wrong, files that are missing. Without
-// `repair`, not a byte of the store changes.
+// Reports damage (wrong bytes, missing files) in the result, not as an error. Without `repair`,
+// changes no byte of the store.
 //
-// A read that fails for another reason (EIO, no descriptor or memory left) says nothing of the
-// bytes: it ends the call with its status, and nothing is marked lost. Rows on a disk that can't
-// read them any more are repaired after their files have been copied to a disk that can.
+// A read that fails for another reason (EIO, no free descriptor or memory) does not mean damage. It
+// ends the call with its status, and no row is marked lost. If a disk can no longer read its files,
+// copy them to another disk before the repair.
 //
-// With `repair`, each damaged table is written anew as an incarnation of its own, with every row
-// that a lookup would answer, versions and positions included. Keys whose rows are lost are listed
-// (as far as the table's key list and the damage allow) and marked: they answer kLost. That goes
-// for a key, too, of which only an older row can be read: the damage may have held a newer one, and
-// an older row is never answered for it. Where it can't be told which keys were lost, the whole
-// range is recorded, and a key in it that is not found answers kLost. Costs a copy of each damaged
-// table, in time and, for the moment, in space. Errors: NOT_FOUND (no store), UNAVAILABLE (a writer
-// has it; a read failed), FAILED_PRECONDITION (newer format), RESOURCE_EXHAUSTED (no space to
-// repair; no memory); DATA_LOSS (repair only: the store can't be opened, the message says why).
+// With `repair`, rewrites each damaged table as a new incarnation that holds every row that a
+// lookup would answer, with versions and positions. Keys of lost rows are marked and answer kLost,
+// as far as the key list and the damage allow to name them. A key of which only an older row is
+// readable is lost too: the damage may have held a newer row. Where the lost keys are unknown, the
+// repair records the range; a key in it without a row answers kLost. Costs a copy of each damaged
+// table, in time and, until the repair ends, in space. Errors: NOT_FOUND (no store), UNAVAILABLE (a
+// writer holds it; a read failed), FAILED_PRECONDITION (newer format), RESOURCE_EXHAUSTED (no space
+// for the repair; no memory), DATA_LOSS (repair only: the store cannot be opened; the message says
+// why).
 absl::StatusOr<VerifyReport> VerifyRocksStore(const RocksStoreOptions& options, bool repair,
                                               const ProgressFunction& progress);
 

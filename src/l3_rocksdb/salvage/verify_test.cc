@@ -66,7 +66,7 @@ class VerifyTest : public testing::Test {
     stream.put(static_cast<char>(value));
     ASSERT_TRUE(stream.good()) << file;
   }
-  // The largest table file: rows.
+  // The largest table file: it holds rows.
   std::string RowFile() const {
     std::string largest;
     for (const std::string& file : Files("", ".sst")) {
@@ -77,7 +77,8 @@ class VerifyTest : public testing::Test {
     }
     return largest;
   }
-  // Every present key is a hit with its row or lost, every other one absent. Returns the lost ones.
+  // Expects every present key to be lost, or a hit with its row, and every other key to be absent.
+  // Returns the lost keys.
   static size_t ExpectNoWrongAnswer(DurableStore& store, const std::string& name, size_t count) {
     auto table = store.OpenTable(name);
     EXPECT_TRUE(table.ok()) << table.status();
@@ -126,7 +127,8 @@ TEST_F(VerifyTest, AHealthyStoreHasNoDamageAndIsLeftAsItIs) {
   EXPECT_EQ(Files("", ""), files);
 }
 
-// Every bit of every file that a lookup depends on; a flip is found, and serves no wrong answer.
+// Flips every bit of every file that lookups depend on. The flip is found and causes no wrong
+// answer.
 TEST_F(VerifyTest, EveryFlippedBitIsFoundAndNeverServed) {
   constexpr size_t kRows = 3000;
   {
@@ -175,7 +177,7 @@ TEST_F(VerifyTest, RepairMarksTheKeysOfADamagedBlockLost) {
     const auto store = Open(OpenMode::kReadWrite);
     lost = ExpectNoWrongAnswer(*store, "m/a", kRows);
     EXPECT_GT(lost, 0u);
-    EXPECT_LT(lost, 200u);  // a block of 4 KiB
+    EXPECT_LT(lost, 200u);  // at most one block of 4 KiB
   }
   const VerifyReport found = Verify();
   EXPECT_EQ(found.rows, kRows - lost + 10);
@@ -198,7 +200,7 @@ TEST_F(VerifyTest, RepairMarksTheKeysOfADamagedBlockLost) {
   EXPECT_EQ((*table)->Positions()->at(0), (StreamPosition{2, 1, 77}));
 }
 
-TEST_F(VerifyTest, EachLongStepShowsThatItGoesOn) {
+TEST_F(VerifyTest, EachLongStepReportsProgress) {
   {
     const auto store = Open();
     Import(*store, "m/a", 4000);
@@ -215,8 +217,8 @@ TEST_F(VerifyTest, EachLongStepShowsThatItGoesOn) {
   EXPECT_EQ(steps, (std::vector<std::string>{"reading files", "reading rows", "copying rows"}));
 }
 
-// Keys that an update brought are in no list: what a damaged block held of them can't be told, so
-// nothing in its range may be called absent.
+// Keys that an update added are in no key list. So the keys of a damaged block are unknown, and no
+// key in its range may be absent.
 TEST_F(VerifyTest, RepairOfAChangedTableNeverCallsALostKeyAbsent) {
   constexpr size_t kRows = 4000;
   std::vector<Key> updated;
@@ -256,7 +258,7 @@ TEST_F(VerifyTest, RepairOfAChangedTableNeverCallsALostKeyAbsent) {
   for (size_t i = 0; i < updated.size(); ++i)
     EXPECT_NE(fetched.outcomes[i], FetchOutcome::kAbsent) << "key " << updated[i];
 
-  // Whoever copies the table is told, too.
+  // A scan reports the loss too.
   const auto cursor = (*table)->Scan();
   ASSERT_TRUE(cursor.ok()) << cursor.status();
   std::vector<Key> keys(256);
@@ -267,8 +269,8 @@ TEST_F(VerifyTest, RepairOfAChangedTableNeverCallsALostKeyAbsent) {
   EXPECT_EQ(scanned.status().code(), absl::StatusCode::kDataLoss) << scanned.status();
 }
 
-// Would catch a flipped bit that closes a healthy store.
-TEST_F(VerifyTest, AFlippedBitOfTheMarkIsFoundAndRepairedAndClosesNothing) {
+// Catches: a flipped bit in the mark that makes a healthy store unusable.
+TEST_F(VerifyTest, AFlippedBitOfTheMarkIsFoundAndRepairedAndAllowsOpening) {
   constexpr size_t kRows = 100;
   Import(*Open(), "m/a", kRows);
   const std::string mark = path() + "/hps.manifest";
@@ -298,12 +300,12 @@ TEST_F(VerifyTest, AFlippedBitOfTheMarkIsFoundAndRepairedAndClosesNothing) {
   EXPECT_EQ(Verify().damage_count, 0u);  // a writer writes the mark
 }
 
-TEST_F(VerifyTest, AMarkThatCannotBeReadIsMadeAnewByRepair) {
+TEST_F(VerifyTest, ADamagedMarkIsRewrittenByRepair) {
   constexpr size_t kRows = 100;
   Import(*Open(), "m/a", kRows);
   const std::string mark = path() + "/hps.manifest";
   const uint64_t line = std::filesystem::file_size(mark) / 2;
-  std::filesystem::resize_file(mark, line + 5);  // the first copy is enough
+  std::filesystem::resize_file(mark, line + 5);  // one copy is enough
   EXPECT_EQ(ExpectNoWrongAnswer(*Open(OpenMode::kReadOnly), "m/a", kRows), 0u);
   std::filesystem::resize_file(mark, line - 5);
   const absl::Status refused = OpenRocksStore(Options(OpenMode::kReadWrite)).status();
@@ -315,7 +317,8 @@ TEST_F(VerifyTest, AMarkThatCannotBeReadIsMadeAnewByRepair) {
   EXPECT_EQ(ExpectNoWrongAnswer(*Open(OpenMode::kReadWrite), "m/a", kRows), 0u);
 }
 
-// A repair of the mark must not bless a MANIFEST that has lost its end: its table is damaged.
+// A repair of the mark must not accept a MANIFEST that has lost its end: the table it no longer
+// names is damaged.
 TEST_F(VerifyTest, ADamagedMarkHidesNoTableThatTheManifestHasLost) {
   constexpr size_t kRows = 1000;
   Import(*Open(), "m/a", kRows);
@@ -350,8 +353,8 @@ TEST_F(VerifyTest, AMissingTableFileIsFoundAtOpenAndByVerify) {
   EXPECT_GT(Verify().damage_count, 0u);
 }
 
-// Also one of the catalog, without which nothing is known of the tables: that was called a disk
-// that fails, and listed nothing.
+// Includes the file of the catalog, without which no table is known. Catches: reporting this as a
+// failing disk and listing no file.
 TEST_F(VerifyTest, EveryMissingTableFileIsListed) {
   {
     const auto store = Open();
@@ -382,9 +385,9 @@ TEST_F(VerifyTest, AMissingCurrentIsDataLossAndNeverANewStore) {
   EXPECT_EQ(report.damage[0].file, "CURRENT");
 }
 
-// RocksDB takes a MANIFEST that was cut between records for one that ends there. The import's rows
-// are missing then, and that must not read as a table without them.
-TEST_F(VerifyTest, ACutManifestNeverLosesATableSilently) {
+// If a MANIFEST was cut between records, RocksDB takes the cut for its end. The rows of the import
+// are then missing, which must not look like a store without the table.
+TEST_F(VerifyTest, ATruncatedManifestNeverLosesATableSilently) {
   constexpr size_t kRows = 1000;
   {
     const auto store = Open();

@@ -21,7 +21,7 @@ bool DirectFetch::Fetch(TableLookup& table, QueryLookup& query, Deadline deadlin
       query.out.converts() ? FetchConverted(query, deadline) : FetchRows(query, deadline);
   if (!counts.ok()) {
     table.l2_usable = false;
-    table.table->l2_bypass().Quarantine();
+    table.table->l2_health().Quarantine();
     table.counters->l2_errors().Add(counts.status().code());
     return false;
   }
@@ -41,7 +41,7 @@ absl::StatusOr<FetchCounts> DirectFetch::FetchRows(QueryLookup& query, Deadline 
 }
 
 absl::StatusOr<FetchCounts> DirectFetch::FetchConverted(QueryLookup& query, Deadline deadline) {
-  const ServedTable& table = *query.table->table;
+  const LiveTable& table = *query.table->table;
   const size_t row_bytes = table.row_bytes();
   FetchCounts sum;
   for (size_t first = 0; first < query.key_count; first += kConvertChunkKeys) {

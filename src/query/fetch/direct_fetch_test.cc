@@ -148,7 +148,7 @@ TEST_F(ConvertingFetchTest, AnL2ThatFailsHalfWayHasAnsweredNothing) {
   EXPECT_EQ(query_.counts.total(), 0);
   ErrorCounts errors{};
   EXPECT_EQ(counters_.l2_errors().AddTo(&errors), 1);
-  EXPECT_TRUE(table_.served->l2_bypass().bypassed());
+  EXPECT_TRUE(table_.served->l2_health().quarantined());
   const uint64_t fetches = table_.l2_log->fetches;
   EXPECT_FALSE(fetch.Fetch(work_, query_, kNoDeadline)) << "not in this call any more";
   EXPECT_EQ(table_.l2_log->fetches, fetches);

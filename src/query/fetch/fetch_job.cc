@@ -64,7 +64,7 @@ void FetchJob::Fetch() {
 }
 
 void FetchJob::FetchFromLevel() {
-  ServedTable& table = *spec_.table;
+  LiveTable& table = *spec_.table;
   failed_ = false;
   std::fill_n(versions_.get(), key_count_, Version{0});
   std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
@@ -85,8 +85,8 @@ void FetchJob::FetchFromLevel() {
 }
 
 void FetchJob::NoteL2Failure(absl::StatusCode code) {
-  ServedTable& table = *spec_.table;
-  table.l2_bypass().Quarantine();
+  LiveTable& table = *spec_.table;
+  table.l2_health().Quarantine();
   if (table.l2()->can_block()) table.l2_breaker().NoteFailure(service_.clock().Now());
   spec_.counters->l2_errors().Add(code);
 }
@@ -96,7 +96,7 @@ void FetchJob::NoteL2Failure(absl::StatusCode code) {
 // bypass before it is published.
 void FetchJob::RefetchFromL2() {
   spec_.epoch = spec_.table->epochs().published();
-  if (spec_.table->l2_bypass().bypassed()) {
+  if (spec_.table->l2_health().quarantined()) {
     std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   } else {
     Fetch();
@@ -109,9 +109,9 @@ void FetchJob::RefetchFromL2() {
 // it any more; what it holds is the answer. A bypassed level stays bypassed until that change is
 // done: the newer row may have been shown.
 void FetchJob::RevalidateInL2() {
-  ServedTable& table = *spec_.table;
-  if (spec_.l2_bypassed || table.l2_bypass().bypassed()) {
-    table.l2_bypass().Quarantine();
+  LiveTable& table = *spec_.table;
+  if (spec_.l2_bypassed || table.l2_health().quarantined()) {
+    table.l2_health().Quarantine();
     return;
   }
   FetchBatch batch = BatchOf();
@@ -175,14 +175,14 @@ void FetchJob::Run() {
 
 bool FetchJob::L1Takes(const Spec& spec) {
   if (spec.cache == kNoCache || spec.table->l1(spec.cache) == nullptr) return false;
-  return !spec.table->l1_bypass(spec.cache).bypassed() &&
+  return !spec.table->l1_health(spec.cache).quarantined() &&
          spec.epoch >= spec.table->l1_epoch(spec.cache);
 }
 
 // What is fetched from L2 is there.
 bool FetchJob::L2Takes(const Spec& spec) {
   return spec.level == Level::kL3 && spec.table->l2() != nullptr &&
-         !spec.table->l2_bypass().bypassed() && !spec.table->l2_breaker().is_open();
+         !spec.table->l2_health().quarantined() && !spec.table->l2_breaker().is_open();
 }
 
 bool FetchJob::HasTaker(const Spec& spec) {

@@ -22,9 +22,9 @@
 #include "base/executor.h"
 #include "base/limits.h"
 #include "base/mutex.h"
-#include "query/lookup_counters.h"
-#include "query/snapshot/model_state.h"
-#include "query/snapshot/served_table.h"
+#include "serving/live_model.h"
+#include "serving/live_table.h"
+#include "serving/lookup_counters.h"
 #include "tier/fetch_batch.h"
 
 namespace hps {
@@ -40,7 +40,7 @@ class FetchJob final : public Task {
 
   // What to fetch, and what a promotion of the answer needs.
   struct Spec {
-    ServedTable* table = nullptr;
+    LiveTable* table = nullptr;
     LookupCounters* counters = nullptr;
     Level level = Level::kL3;
     size_t cache = kNoCache;   // L1 that takes the rows too

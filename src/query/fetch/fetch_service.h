@@ -20,8 +20,8 @@
 #include "absl/status/statusor.h"
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "query/error_counter.h"
 #include "query/fetch/fetch_job.h"
+#include "serving/error_counter.h"
 
 namespace hps {
 

@@ -37,7 +37,7 @@ bool LevelFetch::CanBlock(const TableLookup& table, FetchJob::Level level) {
 }
 
 void LevelFetch::Fetch(std::span<TableLookup> tables, FetchJob::Level level,
-                       const ModelState::Guard& guard, Deadline deadline, AfterBatch after_batch) {
+                       const LiveModel::Guard& guard, Deadline deadline, AfterBatch after_batch) {
   size_t open_count = 0;
   for (TableLookup& table : tables) {
     if (level == FetchJob::Level::kL2) BypassFailing(table);
@@ -100,7 +100,7 @@ bool LevelFetch::AddTask(TableLookup& table, FetchJob::Level level, size_t first
   return true;
 }
 
-void LevelFetch::SubmitBatch(FetchJob::Level level, const ModelState::Guard& guard,
+void LevelFetch::SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guard,
                              Deadline deadline) {
   const std::span<FetchTask> batch(tasks_.data(), task_count_);
   const auto blocking = [&](const FetchTask& task) { return CanBlock(*task.table, level); };
@@ -129,7 +129,7 @@ void LevelFetch::CollectBatch(FetchJob::Level level) {
       latch_.CountDown();  // in place of the task, which no longer will
       // A call that was given up says nothing about the level.
       if (level == FetchJob::Level::kL2 && !is_cancelled()) {
-        task.table->table->l2_bypass().Quarantine();
+        task.table->table->l2_health().Quarantine();
         task.table->table->l2_breaker().NoteFailure(service_.clock().Now());
         task.table->counters->l2_errors().Add(absl::StatusCode::kDeadlineExceeded);
       }
@@ -174,7 +174,7 @@ void LevelFetch::LeaveRestPending(std::span<TableLookup> tables, FetchJob::Level
 }
 
 void LevelFetch::FetchInBackground(TableLookup& table, FetchJob::Level level,
-                                   const ModelState::Guard& guard) {
+                                   const LiveModel::Guard& guard) {
   if (level == FetchJob::Level::kL2) {
     BypassFailing(table);
     if (table.l2_bypassed) level = FetchJob::Level::kL3;
@@ -199,7 +199,7 @@ void LevelFetch::FetchInBackground(TableLookup& table, FetchJob::Level level,
   table.misses.ClearPending();
 }
 
-void LevelFetch::PromoteHeld(const ModelState::Guard& guard) {
+void LevelFetch::PromoteHeld(const LiveModel::Guard& guard) {
   for (FetchTask& task : std::span(tasks_.data(), task_count_)) {
     if (task.job != nullptr) service_.Promote(std::move(task.job), SnapshotPin(guard));
   }

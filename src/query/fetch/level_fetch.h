@@ -34,18 +34,18 @@ class LevelFetch {
 
   // Answers the pending keys that the level has by `deadline`. The others stay pending; if no
   // scratch is left, all do. A level that can't block (some L2) is asked on this thread, whatever
-  // the deadline. An L2 that times out is bypassed for a while (query/circuit_breaker.h), and while
-  // a change is open (tier/fence.h).
-  void Fetch(std::span<TableLookup> tables, FetchJob::Level level, const ModelState::Guard& guard,
+  // the deadline. An L2 that times out is bypassed for a while (base/circuit_breaker.h), and
+  // while a change is open (tier/fence.h).
+  void Fetch(std::span<TableLookup> tables, FetchJob::Level level, const LiveModel::Guard& guard,
              Deadline deadline, AfterBatch after_batch = Nothing);
 
   // Starts to fetch all pending keys of `table` into the levels above, in the background, and
   // answers them with default rows: kDefaultPending if a level takes them and a job is free, else
   // kDefaultDegraded.
-  void FetchInBackground(TableLookup& table, FetchJob::Level level, const ModelState::Guard& guard);
+  void FetchInBackground(TableLookup& table, FetchJob::Level level, const LiveModel::Guard& guard);
 
   // Passes the kept jobs on to promotion. Must be called before the guard ends.
-  void PromoteHeld(const ModelState::Guard& guard);
+  void PromoteHeld(const LiveModel::Guard& guard);
 
  private:
   static constexpr size_t kBatchJobsMax = 16;
@@ -74,7 +74,7 @@ class LevelFetch {
   void BuildBatch(std::span<TableLookup> tables, FetchJob::Level level, Deadline deadline,
                   Progress* progress);
   bool AddTask(TableLookup& table, FetchJob::Level level, size_t first, Deadline deadline);
-  void SubmitBatch(FetchJob::Level level, const ModelState::Guard& guard, Deadline deadline);
+  void SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guard, Deadline deadline);
   void CollectBatch(FetchJob::Level level);
   void CopyOut(FetchTask& task, FetchJob::Level level);
   static void LeaveRestPending(std::span<TableLookup> tables, FetchJob::Level level,

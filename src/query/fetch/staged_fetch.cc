@@ -322,7 +322,7 @@ void StagedFetch::NoteOutcomes(std::span<TableLookup> tables) {
     if (sum.piece_count == 0) continue;
     table.l2_usable = false;  // it is asked once
     if (sum.code != absl::StatusCode::kOk) {
-      table.table->l2_bypass().Quarantine();
+      table.table->l2_health().Quarantine();
       table.counters->l2_errors().Add(sum.code);
     }
     if (sum.hit_count + sum.absent_count == table.misses.size()) {
@@ -342,14 +342,14 @@ void StagedFetch::NoteOutcomes(std::span<TableLookup> tables) {
   }
 }
 
-void StagedFetch::Promote(std::span<TableLookup> tables, const ModelState::Guard& guard) {
+void StagedFetch::Promote(std::span<TableLookup> tables, const LiveModel::Guard& guard) {
   for (size_t t = 0; t < tables.size(); ++t) {
     if (sums_[t].hit_count > 0) PromoteTable(tables[t], sums_[t].hit_count, guard);
   }
 }
 
 void StagedFetch::PromoteTable(const TableLookup& table, size_t hit_count,
-                               const ModelState::Guard& guard) {
+                               const LiveModel::Guard& guard) {
   const FetchJob::Spec order = {.table = table.table,
                                 .counters = table.counters,
                                 .level = FetchJob::Level::kL2,

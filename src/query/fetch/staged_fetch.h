@@ -75,7 +75,7 @@ class StagedFetch final : private ForkJoinTeam::Work {
 
   // Has what Fetch found inserted into L1. Copies keys only: the rows are fetched again in the
   // background, because those that were sent are the device's.
-  void Promote(std::span<TableLookup> tables, const ModelState::Guard& guard);
+  void Promote(std::span<TableLookup> tables, const LiveModel::Guard& guard);
 
  private:
   struct Piece {
@@ -133,7 +133,7 @@ class StagedFetch final : private ForkJoinTeam::Work {
   void Send(size_t first_piece, size_t end_piece);
   void AddReady(const Piece& piece);
   void NoteOutcomes(std::span<TableLookup> tables);
-  void PromoteTable(const TableLookup& table, size_t hit_count, const ModelState::Guard& guard);
+  void PromoteTable(const TableLookup& table, size_t hit_count, const LiveModel::Guard& guard);
 
   FetchService& service_;
   CacheLookup& lookup_;

@@ -359,7 +359,7 @@ TEST_F(StagedFetchTest, APieceThatFailsStaysOpenAndTheOthersStand) {
   ExpectAnswers([](Key key) { return key >= 8 && key < 20; });
   ErrorCounts errors{};
   EXPECT_EQ(counters_.l2_errors().AddTo(&errors), 1) << "one for the call";
-  EXPECT_TRUE(a_.served->l2_bypass().bypassed());
+  EXPECT_TRUE(a_.served->l2_health().quarantined());
   a_.served->epochs().Publish(open);
 }
 

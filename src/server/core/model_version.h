@@ -54,6 +54,9 @@ class ModelVersion {
   std::span<const Table> tables() const { return tables_; }  // in declared order
   std::span<const TableSpec> specs() const { return model_->tables(); }
 
+  // Whether the model still has these tables with these levels.
+  bool is_current() const { return model_->IsCurrent(); }
+
   // Index into tables() of the table with this name (without the model's), if there is one.
   std::optional<uint32_t> IndexOfTable(std::string_view name) const;
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "hps/config.h"
+#include "hps/store.h"
 #include "server/core/inference.h"
 #include "server/core/model_repository.h"
 #include "server/core/page_source.h"
@@ -36,6 +37,7 @@ struct ProtocolParts {
   Inference* inference = nullptr;
   ModelRepository* repository = nullptr;
   PageSource* pages = nullptr;
+  Store* store = nullptr;  // takes changes of rows and refreshes; null: there are none
   const StatisticsSource* statistics = nullptr;
   ServerCounters* counters = nullptr;
   // How long, at most, what a client still sends is read and thrown away at the end of its

@@ -137,8 +137,8 @@ void StoreRepository::Close() {
   for (ServerModel* model : models_.models()) model->SetUnavailable("the server is shutting down");
 }
 
-// A load may have given other models other levels (their budget follows), so every version is made
-// anew: an old one would keep the levels that were replaced in memory.
+// A load may have re-created levels of other models, because budgets are divided again. A version
+// of such a model is replaced, too: it would keep the old levels in memory.
 void StoreRepository::Refresh() {
   bool any_failed = false;
   const std::vector<ModelInfo> models = manager_.List();
@@ -155,6 +155,8 @@ void StoreRepository::Refresh() {
 void StoreRepository::RefreshModel(const ModelInfo& info) {
   ServerModel& model = models_.FindOrAdd(info.name);
   if (info.condition != ModelCondition::kLoaded) return model.SetUnavailable(WhyUnavailable(info));
+  if (ModelVersionRef now = model.version(); now && now->is_current())
+    return model.SetReady(std::move(now), MessageForClients(info.load_status));
   absl::StatusOr<std::unique_ptr<LoadedModel>> opened = manager_.Open(info.name);
   if (!opened.ok()) {
     LogWarning(absl::StrCat("a model can't be served: ", TextForLog(opened.status())));

@@ -49,6 +49,9 @@ class WatchedModels final : public ModelManager {
   absl::Status Unload(const std::string& model, std::chrono::nanoseconds wait_max) override {
     return models_.Unload(model, wait_max);
   }
+  absl::Status RefreshLevel1(const std::string& model, std::chrono::nanoseconds timeout) override {
+    return models_.RefreshLevel1(model, timeout);
+  }
   void StopPreloading() override { models_.StopPreloading(); }
   std::vector<int> devices() const override {
     return pretended_devices.empty() ? models_.devices() : pretended_devices;
@@ -95,6 +98,7 @@ class WatchedModels final : public ModelManager {
     Model(WatchedModels& watch, std::string name, std::unique_ptr<LoadedModel> model)
         : watch_(watch), name_(std::move(name)), model_(std::move(model)) {}
     uint64_t version() const override { return model_->version(); }
+    bool IsCurrent() const override { return model_->IsCurrent(); }
     std::span<const TableSpec> tables() const override { return model_->tables(); }
     absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
         const SessionOptions& options) override {

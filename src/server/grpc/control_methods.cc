@@ -17,50 +17,21 @@ constexpr std::string_view kServiceName = "inference.GRPCInferenceService";
 // Parses a request of the protocol.
 template <typename Message>
 absl::StatusOr<Message> Parse(std::string_view bytes) {
-  // The answer says what is wrong; a line of protobuf's on stderr for each would let strangers fill
-  // the log.
+  // Clients without a token could fill the log, because protobuf writes each error to stderr.
   const google::protobuf::LogSilencer silencer;
   Message message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("these bytes are no ", message.GetTypeName().substr(sizeof("inference"))));
+        absl::StrCat("invalid ", message.GetTypeName().substr(sizeof("inference")), " message"));
   }
   return message;
 }
 
 inference::DataType ProtocolType(Datatype datatype) {
-  using enum Datatype;
-  switch (datatype) {
-    case kBool:
-      return inference::TYPE_BOOL;
-    case kUint8:
-      return inference::TYPE_UINT8;
-    case kUint16:
-      return inference::TYPE_UINT16;
-    case kUint32:
-      return inference::TYPE_UINT32;
-    case kUint64:
-      return inference::TYPE_UINT64;
-    case kInt8:
-      return inference::TYPE_INT8;
-    case kInt16:
-      return inference::TYPE_INT16;
-    case kInt32:
-      return inference::TYPE_INT32;
-    case kInt64:
-      return inference::TYPE_INT64;
-    case kFp16:
-      return inference::TYPE_FP16;
-    case kBf16:
-      return inference::TYPE_BF16;
-    case kFp32:
-      return inference::TYPE_FP32;
-    case kFp64:
-      return inference::TYPE_FP64;
-    case kBytes:
-      return inference::TYPE_STRING;
-  }
-  return inference::TYPE_INVALID;
+  if (datatype == Datatype::kBytes) return inference::TYPE_STRING;
+  inference::DataType type = inference::TYPE_INVALID;
+  inference::DataType_Parse("TYPE_" + std::string(DatatypeName(datatype)), &type);
+  return type;
 }
 
 void Describe(const TensorMetadata& tensor,
@@ -72,8 +43,8 @@ void Describe(const TensorMetadata& tensor,
 }
 
 void Describe(const ModelServerStatistics& model, inference::ModelStatistics* statistics) {
-  // Every stage has the count of the requests: calls that are between two stages right now would
-  // make the stages' own differ, and perf_analyzer ends over that.
+  // Every stage reports the number of requests. The stages' own counts differ while calls are
+  // between two stages, and perf_analyzer stops if the reported counts differ.
   const auto set_stage = [&model](Stage stage, inference::StatisticDuration* duration) {
     duration->set_count(model.requests);
     duration->set_ns(model.stages[static_cast<size_t>(stage)].sum_ns);
@@ -118,7 +89,7 @@ absl::StatusOr<bool> AsksForKnownService(std::string_view request) {
     }
   }
   if (reader.malformed()) {
-    return absl::InvalidArgumentError("these bytes are no HealthCheckRequest");
+    return absl::InvalidArgumentError("invalid HealthCheckRequest message");
   }
   return service.empty() || service == kServiceName;
 }
@@ -147,34 +118,26 @@ const char* StateName(ModelState state) {
 std::span<const ControlMethods::Method> ControlMethods::methods() {
   using Self = ControlMethods;
   static constexpr std::array kMethods = {
-      Method{"/inference.GRPCInferenceService/ServerLive", true, false, &Self::ServerLive},
-      Method{"/inference.GRPCInferenceService/ServerReady", true, false, &Self::ServerReady},
-      Method{"/inference.GRPCInferenceService/ModelReady", true, false, &Self::ModelReady},
-      Method{"/grpc.health.v1.Health/Check", true, false, &Self::HealthCheck},
-      Method{"/grpc.health.v1.Health/Watch", true, false, &Self::HealthWatch, true},
-      Method{"/inference.GRPCInferenceService/ServerMetadata", false, false, &Self::ServerMetadata},
-      Method{"/inference.GRPCInferenceService/ModelMetadata", false, false, &Self::DescribeModel},
-      Method{"/inference.GRPCInferenceService/ModelConfig", false, false,
-             &Self::ModelConfiguration},
-      Method{"/inference.GRPCInferenceService/ModelStatistics", false, false, &Self::Statistics},
-      Method{"/inference.GRPCInferenceService/RepositoryIndex", false, false,
-             &Self::RepositoryIndex},
-      Method{"/inference.GRPCInferenceService/RepositoryModelLoad", false, true, &Self::Load},
-      Method{"/inference.GRPCInferenceService/RepositoryModelUnload", false, true, &Self::Unload},
-      Method{"/inference.GRPCInferenceService/SystemSharedMemoryStatus", false, false,
-             &Self::SharedMemory},
-      Method{"/inference.GRPCInferenceService/SystemSharedMemoryRegister", false, false,
-             &Self::SharedMemory},
-      Method{"/inference.GRPCInferenceService/SystemSharedMemoryUnregister", false, false,
-             &Self::SharedMemory},
-      Method{"/inference.GRPCInferenceService/CudaSharedMemoryStatus", false, false,
-             &Self::SharedMemory},
-      Method{"/inference.GRPCInferenceService/CudaSharedMemoryRegister", false, false,
-             &Self::SharedMemory},
-      Method{"/inference.GRPCInferenceService/CudaSharedMemoryUnregister", false, false,
-             &Self::SharedMemory},
-      Method{"/inference.GRPCInferenceService/TraceSetting", false, false, &Self::Settings},
-      Method{"/inference.GRPCInferenceService/LogSettings", false, false, &Self::Settings},
+      Method{"/inference.GRPCInferenceService/ServerLive", &Self::ServerLive, Kind::kHealth},
+      Method{"/inference.GRPCInferenceService/ServerReady", &Self::ServerReady, Kind::kHealth},
+      Method{"/inference.GRPCInferenceService/ModelReady", &Self::ModelReady, Kind::kHealth},
+      Method{"/grpc.health.v1.Health/Check", &Self::HealthCheck, Kind::kHealth},
+      Method{"/grpc.health.v1.Health/Watch", &Self::HealthWatch, Kind::kWatch},
+      Method{"/inference.GRPCInferenceService/ServerMetadata", &Self::ServerMetadata},
+      Method{"/inference.GRPCInferenceService/ModelMetadata", &Self::DescribeModel},
+      Method{"/inference.GRPCInferenceService/ModelConfig", &Self::ModelConfiguration},
+      Method{"/inference.GRPCInferenceService/ModelStatistics", &Self::Statistics},
+      Method{"/inference.GRPCInferenceService/RepositoryIndex", &Self::RepositoryIndex},
+      Method{"/inference.GRPCInferenceService/RepositoryModelLoad", &Self::Load, Kind::kSlow},
+      Method{"/inference.GRPCInferenceService/RepositoryModelUnload", &Self::Unload, Kind::kSlow},
+      Method{"/inference.GRPCInferenceService/SystemSharedMemoryStatus", &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/SystemSharedMemoryRegister", &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/SystemSharedMemoryUnregister", &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/CudaSharedMemoryStatus", &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/CudaSharedMemoryRegister", &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/CudaSharedMemoryUnregister", &Self::SharedMemory},
+      Method{"/inference.GRPCInferenceService/TraceSetting", &Self::Settings},
+      Method{"/inference.GRPCInferenceService/LogSettings", &Self::Settings},
   };
   return kMethods;
 }
@@ -187,15 +150,15 @@ const ControlMethods::Method* ControlMethods::Find(std::string_view path) {
 
 ControlMethods::Answer ControlMethods::HealthCheck(std::string_view request) const {
   HPS_ASSIGN_OR_RETURN(const bool is_known, AsksForKnownService(request));
-  if (!is_known) return absl::NotFoundError("there is no such service");
+  if (!is_known)
+    return absl::NotFoundError("unknown service; the server has 'inference.GRPCInferenceService'");
   return HealthAnswer(parts_.repository->ServerReady() ? Health::kServing : Health::kNotServing);
 }
 
-// A service that is not there may come: that is an answer, and no error.
+// For Watch, an unknown service is an answer and not an error.
 ControlMethods::Answer ControlMethods::HealthWatch(std::string_view request) const {
   HPS_ASSIGN_OR_RETURN(const bool is_known, AsksForKnownService(request));
-  if (!is_known) return HealthAnswer(Health::kServiceUnknown);
-  return HealthAnswer(parts_.repository->ServerReady() ? Health::kServing : Health::kNotServing);
+  return is_known ? HealthCheck(request) : HealthAnswer(Health::kServiceUnknown);
 }
 
 ControlMethods::Answer ControlMethods::ServerLive(std::string_view request) const {
@@ -252,20 +215,18 @@ ControlMethods::Answer ControlMethods::ModelConfiguration(std::string_view reque
   config->set_name(model.name);
   config->set_backend(std::string(kModelBackend));
   config->mutable_version_policy()->mutable_latest()->set_num_versions(1);
+  const auto describe = [](const TensorMetadata& tensor, auto* description) {
+    description->set_name(tensor.name);
+    description->set_data_type(ProtocolType(tensor.datatype));
+    for (const int64_t dim : tensor.shape) description->add_dims(dim);
+  };
   for (const TensorMetadata& tensor : model.inputs) {
     inference::ModelInput* input = config->add_input();
-    input->set_name(tensor.name);
-    input->set_data_type(ProtocolType(tensor.datatype));
-    for (const int64_t dim : tensor.shape) input->add_dims(dim);
-    // A request brings its tables' keys one way or the other, so each input alone is optional.
+    describe(tensor, input);
+    // There are two ways to send a table's keys, so each input is optional.
     input->set_optional(true);
   }
-  for (const TensorMetadata& tensor : model.outputs) {
-    inference::ModelOutput* output = config->add_output();
-    output->set_name(tensor.name);
-    output->set_data_type(ProtocolType(tensor.datatype));
-    for (const int64_t dim : tensor.shape) output->add_dims(dim);
-  }
+  for (const TensorMetadata& tensor : model.outputs) describe(tensor, config->add_output());
   return answer.SerializeAsString();
 }
 
@@ -301,7 +262,8 @@ absl::Status ControlMethods::CheckControl() const {
   if (control_.allowed) return absl::OkStatus();
   parts_.counters->CountAuthFailure();
   return absl::PermissionDeniedError(
-      "loading and unloading are off: [server.security] repository_control and a token allow them");
+      "loading and unloading are disabled; to enable them, set [server.security] "
+      "repository_control and a token");
 }
 
 ControlMethods::Answer ControlMethods::Load(std::string_view request) const {
@@ -320,12 +282,12 @@ ControlMethods::Answer ControlMethods::Unload(std::string_view request) const {
 }
 
 ControlMethods::Answer ControlMethods::SharedMemory(std::string_view) const {
-  return absl::UnimplementedError("shared memory is not supported: send tensors with the request");
+  return absl::UnimplementedError("shared memory is not supported; send tensors with the request");
 }
 
 ControlMethods::Answer ControlMethods::Settings(std::string_view) const {
   return absl::UnimplementedError(
-      "trace and log settings are not changed by API: they are in the server's configuration");
+      "trace and log settings cannot be changed by API; change the server's configuration");
 }
 
 }  // namespace hps::server

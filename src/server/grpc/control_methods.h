@@ -1,9 +1,10 @@
-// Every method of the service but inference: health, metadata, configuration, statistics, and the
-// repository, from a serialized request to a serialized answer.
+// All methods of the service except inference: health, metadata, configuration, statistics and the
+// model repository. Each takes a serialized request and returns a serialized answer.
 //
 // Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,8 +14,7 @@
 
 namespace hps::server {
 
-// How a model is asked to be loaded or unloaded: only where the configuration allows it, and never
-// by somebody without a token.
+// Whether clients may load and unload models. This requires a setting and a token.
 struct RepositoryControl {
   bool allowed = false;
 };
@@ -23,22 +23,28 @@ class ControlMethods {
  public:
   using Answer = absl::StatusOr<std::string>;
 
+  enum class Kind : uint8_t {
+    kPlain,
+    kHealth,  // needs no token
+    kWatch,   // as kHealth; a stream of answers: the current one, and each that differs from it
+    kSlow,    // may take seconds: must not run on a thread that serves connections
+  };
   struct Method {
-    std::string_view path;   // "/inference.GRPCInferenceService/ServerLive"
-    bool is_health = false;  // asked for without a token
-    bool is_slow = false;    // may take seconds: not on a thread that serves others
+    std::string_view path;  // "/inference.GRPCInferenceService/ServerLive"
     Answer (ControlMethods::*answer)(std::string_view request) const = nullptr;
-    bool is_watch = false;  // a stream of answers: the one of now, and each that differs from it
+    Kind kind = Kind::kPlain;
+
+    bool is_health() const { return kind == Kind::kHealth || kind == Kind::kWatch; }
   };
 
   // `parts` are borrowed.
   ControlMethods(const ProtocolParts& parts, RepositoryControl control)
       : parts_(parts), control_(control) {}
 
-  // Null when there is no such method.
+  // Null: there is no such method.
   static const Method* Find(std::string_view path);
 
-  // Errors: those of the protocol's method; INVALID_ARGUMENT for bytes that are not its request.
+  // Errors: those of the method; INVALID_ARGUMENT (`request` is not a valid message).
   Answer Call(const Method& method, std::string_view request) const {
     return (this->*method.answer)(request);
   }

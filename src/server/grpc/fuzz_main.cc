@@ -7,7 +7,7 @@
 
 #include "server/grpc/fuzz_wire_target.h"
 
-// HPS_FUZZ_SEEDS names a directory that a corpus is to be begun in.
+// HPS_FUZZ_SEEDS: a directory in which to begin a corpus.
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
   const char* const directory = std::getenv("HPS_FUZZ_SEEDS");
   if (directory == nullptr) return 0;

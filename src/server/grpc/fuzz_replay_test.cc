@@ -1,7 +1,7 @@
-// Feeds the fuzz target what reaches most of the server, whole and cut short; what breaks it
-// becomes a case of grpc_protocol_test.cc. libFuzzer (CMake option HPS_FUZZ, clang) goes on from
-// there. What is no message of a control method is not worth a line of protobuf's on stderr, for
-// which there is no limit: strangers could fill the log.
+// Feeds the fuzz target inputs that reach most of the server, whole and truncated. libFuzzer (CMake
+// option HPS_FUZZ, clang) continues from these inputs. What it finds becomes a case of
+// grpc_protocol_test.cc. An invalid message of a control method must not make protobuf write to
+// stderr, because clients without a token could fill the log.
 #include <gtest/gtest.h>
 
 #include <string>

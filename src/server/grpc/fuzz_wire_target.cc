@@ -30,15 +30,15 @@
 namespace hps::server {
 namespace {
 
-// ---- The input's first byte.
-constexpr uint8_t kRawBit = 1;      // what follows is all that is sent, the preface too
-constexpr uint8_t kPatientBit = 2;  // the client reads until nothing comes any more
+// ---- The first byte of an input.
+constexpr uint8_t kRawBit = 1;      // the rest is sent unchanged; it has the preface too
+constexpr uint8_t kPatientBit = 2;  // the client reads until nothing more arrives
 constexpr int kPieceShift = 3;      // the other bits: bytes are sent in pieces of 2^(bits - 1)
 
-// ---- Of each frame: its type, its flags, its stream, two bytes of its length; then its payload.
+// ---- A frame in an input: type, flags, stream, two bytes of length, payload.
 constexpr size_t kHeadBytes = 5;
-// Types that stand for more: the fields of a call of the method that the flags name, which go on
-// with the payload; and a message of gRPC around the payload, with the flag kEndStream.
+// Types that are expanded. kCallType: the header fields of a call; the flags choose the method, and
+// the payload has more fields. kMessageType: a gRPC message with the payload, and kEndStream.
 constexpr uint8_t kCallType = 0xf0;
 constexpr uint8_t kMessageType = 0xf1;
 
@@ -58,7 +58,7 @@ constexpr std::array<const char*, 10> kMethods = {
 constexpr uint32_t kDim = 4;
 constexpr auto kPatience = std::chrono::seconds(20);
 constexpr int kSilenceMs = 2;
-// After so many inputs another client asks for a row.
+// After this number of inputs, another client looks up a row.
 constexpr uint64_t kInputsPerCheck = 64;
 
 std::string_view Take(std::string_view* text, size_t bytes) {
@@ -80,7 +80,7 @@ std::string FrameOf(uint8_t type, uint8_t flags, uint32_t stream, std::string_vi
   return Http2Frame{type, flags, stream, std::string(payload)}.bytes();
 }
 
-// All that the client sends.
+// Everything that the client sends.
 std::string Wire(std::string_view input, bool is_raw) {
   if (is_raw) return std::string(input);
   std::string wire(NGHTTP2_CLIENT_MAGIC);
@@ -101,7 +101,7 @@ class Client {
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    // From an address of its own: the ports of 127.0.0.1 are for others, too.
+    // From other addresses than 127.0.0.1, whose ports other programs need.
     constexpr uint32_t kAddresses = 200;
     static uint32_t number = 0;
     sockaddr_in from{};
@@ -117,7 +117,7 @@ class Client {
   Client& operator=(const Client&) = delete;
   ~Client() { close(fd_); }
 
-  // What the server has refused to read is not sent; it closes the connection then.
+  // Stops when the server reads no more; the server closes the connection then.
   void Send(std::string_view bytes, size_t piece_bytes) const {
     while (!bytes.empty()) {
       const std::string_view piece = Take(&bytes, piece_bytes);
@@ -125,7 +125,7 @@ class Client {
     }
   }
   void EndSending() const { shutdown(fd_, SHUT_WR); }
-  // False: nothing came for so long. At the end of the connection, ended().
+  // False: nothing arrived in this time. At the end of the connection, ended().
   bool Receive(int patience_ms) {
     pollfd wait{.fd = fd_, .events = POLLIN, .revents = 0};
     if (poll(&wait, 1, patience_ms) != 1) return false;
@@ -191,7 +191,7 @@ class World {
 
   const std::string& address() const { return server_->address(); }
 
-  // What the connections had of the server is given back soon.
+  // Expects that ended connections release their share of the capacity soon.
   void CheckNothingHeld() const {
     const Admission& admission = core_->engine().admission();
     const Deadline deadline = DeadlineAfter(RealClock(), kPatience);
@@ -201,7 +201,7 @@ class World {
     }
   }
 
-  // Another client gets the row that it asks for.
+  // Expects that another client gets a row.
   void CheckAnswers() const {
     const std::string key(AsText(std::as_bytes(std::span(&key_, 1))));
     const std::string request = Field(1, "m") + Input("t0", "INT64", {1}) + Field(7, key);

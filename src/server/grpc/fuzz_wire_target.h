@@ -1,6 +1,5 @@
-// What a fuzzer feeds: a server of gRPC over a real store, as a stranger's connection finds it. It
-// checks what must hold whatever a client sends, and crashes (or a sanitizer does) when it does
-// not.
+// The fuzz target: a gRPC server over a real store, which gets an input as the bytes of a client.
+// The target checks what must hold for all inputs, and aborts if it does not.
 //
 // Thread-safe: one input at a time.
 #pragma once
@@ -12,12 +11,12 @@
 
 namespace hps::server {
 
-// The first byte says how the rest is sent: as it is, or as frames whose heads are put together so
-// that a mutant stays in step (fuzz_target.cc). The server must end the connection soon after its
-// client has, hold nothing of it then, and go on answering others.
+// The first byte of an input says how the rest is sent: unchanged, or as frames whose heads are
+// built so that mutations keep the frames valid (fuzz_wire_target.cc). The server must end the
+// connection soon after its client, hold nothing of it then, and still answer other clients.
 void FuzzGrpcWire(std::span<const std::byte> bytes);
 
-// Inputs that reach most of what there is: to begin a corpus with.
+// Inputs that reach most of the code, to begin a corpus with.
 std::vector<std::string> GrpcWireSeeds();
 
 }  // namespace hps::server

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
-#include "base/bytes.h"
-#include "base/macros.h"
 #include "server/grpc/grpc_server.h"
-#include "server/grpc/grpc_session.h"
 
 namespace hps::server {
 namespace {
@@ -15,84 +13,48 @@ namespace {
 constexpr size_t kReadBytes = size_t{64} << 10;
 // Reads of one thread before it serves other connections.
 constexpr size_t kReadsPerTurn = 4;
-// Reads whose bytes are discarded, after the end of the connection.
+// Reads whose bytes are discarded, after the end of the session.
 constexpr size_t kLingerReads = 16;
-// A client that has said nothing for so long is asked whether it is there, and then has so long.
-constexpr Duration kKeepaliveTime = std::chrono::seconds(120);
-constexpr Duration kKeepaliveTimeout = std::chrono::seconds(20);
 
 TimePoint Now() { return RealClock().Now(); }
 
 }  // namespace
 
-GrpcConnection::GrpcConnection(GrpcServer& server) : ServedConnection(server), server_(server) {}
+GrpcConnection::GrpcConnection(GrpcServer& server)
+    : ServedConnection(server),
+      server_(server),
+      session_(*this, output_, *server.parts().counters),
+      calls_(server) {}
 
-GrpcConnection::~GrpcConnection() = default;
-
-absl::Status GrpcConnection::TakePlace(bool is_watch) {
-  return is_watch ? server_.watch_places().Take(&watch_count_)
-                  : server_.places().Take(&place_count_);
+void GrpcConnection::OnCallEnded(GrpcCall& call) {
+  const bool drives = calls_.AddEnded(call, [this] { return Note(kAnswered); });
+  if (drives) Drive(/*may_start=*/false);
 }
 
-void GrpcConnection::ReturnPlace(bool is_watch) {
-  if (is_watch) return server_.watch_places().Return(&watch_count_);
-  server_.places().Return(&place_count_);
+bool GrpcConnection::OnTurn(GrpcCall& call) {
+  calls_.HoldTurn(call);
+  const bool drives = calls_.AddEnded(call, [this] { return Note(kAnswered); });
+  if (drives) Drive(/*may_start=*/true);
+  return drives;
 }
 
-bool GrpcConnection::NoteStream(GrpcStream& stream) {
-  // Under the lock: who finds the stream in the list finds this thread gone.
-  MutexLock lock(ended_mutex_);
-  stream.next = std::exchange(ended_, &stream);
-  return Note(kAnswered);
-}
-
-void GrpcConnection::OnCallEnded(GrpcStream& stream) {
-  if (NoteStream(stream)) Drive(/*may_start=*/false);
-}
-
-bool GrpcConnection::OnTurn(GrpcStream& stream) {
-  stream.holds_turn = true;
-  server_.HoldTurn();
-  if (!NoteStream(stream)) return false;
-  Drive(/*may_start=*/true);
-  return true;
-}
-
-void GrpcConnection::ReleaseTurn(GrpcStream& stream) {
-  if (std::exchange(stream.holds_turn, false)) server_.ReleaseTurn();
-}
-
-InferenceCall* GrpcConnection::TakeCall(bool may_start) {
-  GrpcStream* const stream = may_start ? TakeRunnable() : nullptr;
-  if (stream != nullptr) ReleaseTurn(*stream);
-  return stream;
-}
-
-void GrpcConnection::PutBack(InferenceCall& call) {
-  auto& stream = static_cast<GrpcStream&>(call);
-  // The connection gets no other turn before this call's lookup begins.
-  stream.holds_turn = true;
-  server_.HoldTurn();
-  stream.execution = GrpcStream::Execution::kRunnable;
-  stream.next = runnable_head_;
-  runnable_head_ = &stream;
-  if (runnable_tail_ == nullptr) runnable_tail_ = &stream;
-}
-
-// Without a call no client waits for it. What comes beside calls is read in turns, and each call
-// that begins waits by itself: a socket could not say which of them came when.
+// Without a stream, no request of the connection waits, so the socket can wait for its turn. With
+// streams, the socket is read at once, and each request waits for its own turn: only then the order
+// of their arrival is known.
 bool GrpcConnection::IsIdle() const {
-  return state_ == State::kOpen && !readable_ && has_settings_ && out_.empty() && streams_.empty();
+  return is_open() && !readable_ && session_.has_settings() && output_.is_empty() &&
+         streams_.empty();
 }
 
 void GrpcConnection::OnNoMemory() {
-  if (state_ == State::kOpen || state_ == State::kLingering) Close();
+  if (is_open() || state_ == State::kLingering) Close();
 }
 
 void GrpcConnection::Handle(uint32_t events, bool may_start) {
-  may_begin_ = may_start;
-  // What the turn was for may have been read meanwhile: what comes later waits for its own.
-  if ((events & kTurn) != 0 && IsIdle()) has_turn_ = true;
+  calls_.BeginEvents(may_start);
+  // If the connection is not idle, the request that the turn was for was read meanwhile. Later
+  // requests wait for a turn of their own.
+  if ((events & kTurn) != 0 && IsIdle()) calls_.GiveTurn();
   if ((events & kOpened) != 0) OpenNow();
   if ((events & kAnswered) != 0) EndCalls();
   if (state_ == State::kClosed || state_ == State::kEnding) return;
@@ -106,14 +68,15 @@ void GrpcConnection::Handle(uint32_t events, bool may_start) {
 void GrpcConnection::OpenNow() {
   OpenTransport();
   state_ = State::kOpen;
-  readable_ = hung_up_ = is_broken_ = draining_ = is_blocked_ = has_settings_ = has_turn_ = false;
-  read_at_ = arrived_at_ = opened_at_ = idle_since_ = Now();
-  pinged_at_ = {};
-  flood_limit_ = FloodLimit();
-  session_.reset(GrpcSession::Create(*this));
+  readable_ = hung_up_ = false;
+  calls_.DropTurn();
+  const TimePoint now = Now();
+  arrived_at_ = idle_since_ = now;
+  keepalive_.OnRead(now);
   const ServerConfig& config = *server_.parts().config;
-  NoteDeadline(opened_at_ + std::min(config.header_timeout, config.idle_timeout));
-  if (session_ == nullptr || !Watch()) {
+  state_until_ = now + config.header_timeout;
+  NoteDeadline(now + std::min(config.header_timeout, config.idle_timeout));
+  if (!session_.Open() || !Watch()) {
     server_.parts().counters->CountRefused(RefusedReason::kConnections);
     Close();
   }
@@ -122,11 +85,11 @@ void GrpcConnection::OpenNow() {
 // ---- Reading and writing ------------------------------------------------------------------------
 
 void GrpcConnection::Advance(bool may_read) {
-  if (state_ == State::kOpen) {
-    while (state_ == State::kOpen && readable_ && may_read && turn_reads_ < kReadsPerTurn) Read();
-    if (state_ == State::kOpen && server_.draining() && !draining_) BeginDrain();
-    if (state_ == State::kOpen) Write();
-    if (state_ == State::kOpen && readable_) Wake();
+  if (is_open()) {
+    while (is_open() && readable_ && may_read && turn_reads_ < kReadsPerTurn) Read();
+    if (state_ == State::kOpen && server_.draining()) BeginDrain();
+    if (is_open()) Write();
+    if (is_open() && readable_) Wake();
   }
   if (state_ == State::kLingering) Linger();
 }
@@ -142,107 +105,54 @@ void GrpcConnection::Read() {
       readable_ = hung_up_;
       break;
     case IoState::kBlocked:
-      readable_ = has_turn_ = false;
+      readable_ = false;
+      calls_.DropTurn();
       ForgetArrival();
       return;
     case IoState::kEnd:
     case IoState::kFailed:
       return Close();
   }
-  read_at_ = Now();
-  arrived_at_ = TakeArrival(read_at_);
-  Feed(std::span(room).first(result.bytes));
-  if (!readable_) has_turn_ = false;  // what comes later has its own
-}
-
-void GrpcConnection::Feed(std::span<const std::byte> bytes) {
-  flood_limit_.OnReceived(bytes.size());
-  const ssize_t taken =
-      nghttp2_session_mem_recv(session_.get(), AsAligned<uint8_t>(bytes.data()), bytes.size());
-  if (taken >= 0 && !is_broken_) return CheckIdle();
-  // What is no HTTP/2, floods, or finds no memory.
-  if (taken != NGHTTP2_ERR_NOMEM)
-    server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
-  Close();
-}
-
-// Takes what the session has to send. False: it can't go on.
-bool GrpcConnection::Fill() {
-  while (out_.bytes() < kOutputBytesMax) {
-    const uint8_t* data = nullptr;
-    const ssize_t bytes = nghttp2_session_mem_send(session_.get(), &data);
-    if (bytes < 0) return false;
-    if (bytes == 0) return !is_broken_;
-    out_.AddCopy(std::as_bytes(std::span(data, static_cast<size_t>(bytes))));
-  }
-  return true;
+  const TimePoint now = Now();
+  keepalive_.OnRead(now);
+  arrived_at_ = TakeArrival(now);
+  if (!session_.Receive(std::span(room).first(result.bytes), now)) Close();
+  if (!readable_) calls_.DropTurn();  // later requests wait for a turn of their own
 }
 
 void GrpcConnection::Write() {
   for (;;) {
-    if (!Fill()) return Close();
-    if (out_.empty()) break;
-    const IoState state = out_.WriteTo(transport_);
+    if (!session_.FillOutput()) return Close();
+    if (output_.is_empty()) break;
+    const IoState state = output_.Write(transport_, Now(), server_.parts().config->write_timeout);
     if (state == IoState::kFailed) return Close();
-    NoteBlock(state == IoState::kBlocked);
+    NoteDeadline(output_.deadline());
     OnFlushed();
     if (state == IoState::kBlocked) return;
   }
-  if (nghttp2_session_want_read(session_.get()) != 0 ||
-      nghttp2_session_want_write(session_.get()) != 0) {
-    return;
-  }
-  BeginLinger();
+  if (session_.has_ended()) BeginLinger();
 }
 
-// A block lasts until the client has taken all that it began with; a part of it buys no more time.
-void GrpcConnection::NoteBlock(bool is_blocked) {
-  if (out_.sent() >= blocked_end_) is_blocked_ = false;
-  if (!is_blocked || std::exchange(is_blocked_, true)) return;
-  blocked_end_ = out_.end();
-  patience_until_ =
-      patience_.Begin(Now(), server_.parts().config->write_timeout, transport_.taken_bytes());
-  NoteDeadline(patience_until_);
-}
-
-// The client has let the connection wait for longer than it may.
-bool GrpcConnection::IsOutOfPatience(TimePoint now) {
-  if (!is_blocked_ || now < patience_until_) return false;
-  const std::optional<TimePoint> until = patience_.Extend(now, transport_.taken_bytes());
-  patience_until_ = until.value_or(now);
-  return !until.has_value();
-}
-
-// Both have said that they end. Calls that are looked up yet come back without it.
+// Calls that are still looked up come back later.
 void GrpcConnection::BeginLinger() {
   state_ = State::kLingering;
   for (size_t i = streams_.size(); i-- > 0;) {
     if (streams_[i]->is_open()) CloseStream(*streams_[i], /*cut=*/true);
   }
-  session_.reset();
+  session_.Close();
   transport_.EndSending();
-  linger_until_ = Now() + server_.parts().linger_timeout;
+  state_until_ = Now() + server_.parts().linger_timeout;
   readable_ = true;
-  NoteDeadline(linger_until_);
+  NoteDeadline(state_until_);
 }
 
-// Tells the streams all of whose bytes in the output have been sent, though others' wait.
+// A stream's bytes may all be sent while other streams' bytes wait.
 void GrpcConnection::OnFlushed() {
-  size_t kept = 0;
-  for (size_t i = 0; i < flushing_.size(); ++i) {
-    GrpcStream* const stream = flushing_[i];
-    if (stream->output_end > out_.sent()) {
-      flushing_[kept++] = stream;
-      continue;
-    }
-    stream->in_output = false;
-    if (!stream->is_open()) {
-      Recycle(*stream);
-      continue;
-    }
-    Tell(*stream, [&] { stream->OnFlushed(); });
-  }
-  flushing_.resize(kept);
+  output_.TakeFlushed([this](Http2Stream& flushed) {
+    auto& stream = static_cast<GrpcStream&>(flushed);
+    if (!stream.is_open()) return Recycle(stream);
+    Tell(stream, [&] { stream.OnFlushed(); });
+  });
 }
 
 void GrpcConnection::Linger() {
@@ -250,110 +160,90 @@ void GrpcConnection::Linger() {
   for (size_t i = 0; i < kLingerReads; ++i) {
     const IoResult result = transport_.Read(thrown_away);
     if (result.state == IoState::kBlocked) return;
-    // The client's end, which may have come before, is not reported again: it is read.
+    // The client's end may have been announced before; reading finds it again.
     if (result.state != IoState::kDone && result.state != IoState::kDrained) return Close();
   }
-  Close();  // it does not listen
+  Close();  // the client goes on sending
 }
 
 void GrpcConnection::Close() {
   state_ = State::kEnding;
   SetDeadline(kNoDeadline);
   transport_.Close();
-  session_.reset();
-  out_.Clear();
-  flushing_.clear();
-  // From the end: each that can go is replaced by the last one.
+  session_.Close();
+  output_.Clear();
+  // From the end, because Recycle replaces a stream by the last one.
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
-    stream.in_output = false;
-    if (stream.is_open()) {
-      CloseStream(stream, /*cut=*/true);
-    } else {
-      Recycle(stream);
-    }
+    stream.is_open() ? CloseStream(stream, /*cut=*/true) : Recycle(stream);
   }
   while (TakeRunnable() != nullptr) {
   }
-  Recycle();
+  EndIfUnused();
 }
 
 // ---- Calls --------------------------------------------------------------------------------------
 
 bool GrpcConnection::MayBegin() {
-  if (!may_begin_ || has_calls() || !(has_turn_ || server_.MayBegin())) return false;
-  may_begin_ = has_turn_ = false;
+  if (!calls_.MayBegin()) return false;
   UseTurn();
   return true;
 }
 
-void GrpcConnection::AwaitTurn(GrpcStream& stream) {
-  stream.execution = GrpcStream::Execution::kQueued;
-  server_.Leave(stream.waiting(), Backlog::Kind::kLater, stream.arrival());
-}
-
-bool GrpcConnection::ForgetTurn(GrpcStream& stream) {
-  if (stream.execution != GrpcStream::Execution::kQueued || !server_.Forget(stream.waiting()))
-    return false;
-  stream.execution = GrpcStream::Execution::kNone;
-  return true;
-}
-
-void GrpcConnection::AddRunnable(GrpcStream& stream) {
-  stream.execution = GrpcStream::Execution::kRunnable;
-  stream.next = nullptr;
-  (runnable_head_ == nullptr ? runnable_head_ : runnable_tail_->next) = &stream;
-  runnable_tail_ = &stream;
-}
-
 // The next runnable call whose client has not gone.
-GrpcStream* GrpcConnection::TakeRunnable() {
-  while (GrpcStream* const stream = runnable_head_) {
-    runnable_head_ = stream->next;
-    if (runnable_head_ == nullptr) runnable_tail_ = nullptr;
-    stream->execution = GrpcStream::Execution::kRunning;
-    if (stream->is_open()) return stream;
-    ReleaseTurn(*stream);
-    stream->execution = GrpcStream::Execution::kNone;
-    Recycle(*stream);
+GrpcCall* GrpcConnection::TakeRunnable() {
+  while (GrpcCall* const call = calls_.TakeRunnable()) {
+    if (call->stream().is_open()) return call;
+    call->execution = GrpcCall::Execution::kNone;
+    Recycle(call->stream());
   }
   return nullptr;
 }
 
 void GrpcConnection::EndCalls() {
-  GrpcStream* stream = nullptr;
-  {
-    MutexLock lock(ended_mutex_);
-    stream = std::exchange(ended_, nullptr);
-  }
-  GrpcStream* oldest = nullptr;
-  while (stream != nullptr) {
-    GrpcStream* const next = std::exchange(stream->next, oldest);
-    oldest = std::exchange(stream, next);
-  }
-  while (oldest != nullptr) {
-    GrpcStream* const ended = std::exchange(oldest, oldest->next);
-    const bool has_turn = std::exchange(ended->execution, GrpcStream::Execution::kNone) ==
-                          GrpcStream::Execution::kQueued;
-    if (ended->is_open()) Tell(*ended, [&] { has_turn ? ended->OnTurn() : ended->OnCallEnded(); });
-    // Where it is not to be looked up.
-    if (ended->execution != GrpcStream::Execution::kRunnable) ReleaseTurn(*ended);
-    if (!ended->is_open()) Recycle(*ended);
+  GrpcCallList ended = calls_.TakeEnded();
+  while (GrpcCall* const call = ended.PopFront()) {
+    GrpcStream& stream = call->stream();
+    const bool has_turn =
+        std::exchange(call->execution, GrpcCall::Execution::kNone) == GrpcCall::Execution::kQueued;
+    if (stream.is_open()) Tell(stream, [&] { has_turn ? stream.OnTurn() : stream.OnCallEnded(); });
+    // A runnable call keeps its turn until its lookup begins.
+    if (call->execution != GrpcCall::Execution::kRunnable) calls_.ReleaseTurn(*call);
+    if (!stream.is_open()) Recycle(stream);
   }
 }
 
+// Null: the server has no capacity for another call, or no memory.
+Http2Stream* GrpcConnection::OnNewStream(int32_t id) {
+  set_is_new(false);
+  try {
+    if (streams_.size() == streams_.capacity()) streams_.reserve(2 * streams_.size() + 1);
+    GrpcStream* const stream = server_.TakeStream(streams_.size());
+    if (stream == nullptr) return nullptr;
+    stream->index = streams_.size();
+    streams_.push_back(stream);
+    stream->Begin(*this, id);
+    return stream;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+void GrpcConnection::OnStreamClosed(Http2Stream& stream) {
+  CloseStream(static_cast<GrpcStream&>(stream), /*cut=*/false);
+}
+
 void GrpcConnection::CloseStream(GrpcStream& stream, bool cut) {
-  stream.http = GrpcStream::Http::kClosed;
-  ForgetTurn(stream);
+  stream.state = Http2Stream::State::kClosed;
+  calls_.ForgetTurn(stream.call());
   stream.OnClosed(cut);
   Recycle(stream);
 }
 
-// Returns the stream to the server when it is closed and no longer in use. Returns the connection
-// when its last stream has gone and it is ending.
+// Returns the stream to the server when it is closed and no longer in use.
 void GrpcConnection::Recycle(GrpcStream& stream) {
-  if (stream.is_open() || stream.execution != GrpcStream::Execution::kNone || stream.in_output)
-    return;
+  const bool is_called = stream.call().execution != GrpcCall::Execution::kNone;
+  if (stream.is_open() || is_called || stream.is_in_output()) return;
   streams_.back()->index = stream.index;
   streams_[stream.index] = streams_.back();
   streams_.pop_back();
@@ -362,10 +252,10 @@ void GrpcConnection::Recycle(GrpcStream& stream) {
   if (!streams_.empty()) return;
   idle_since_ = Now();
   NoteDeadline(idle_since_ + server_.parts().config->idle_timeout);
-  Recycle();
+  EndIfUnused();
 }
 
-void GrpcConnection::Recycle() {
+void GrpcConnection::EndIfUnused() {
   if (state_ != State::kEnding || !streams_.empty()) return;
   state_ = State::kClosed;
   EndConnection();
@@ -374,58 +264,53 @@ void GrpcConnection::Recycle() {
 // ---- Time ---------------------------------------------------------------------------------------
 
 void GrpcConnection::HandleTick() {
-  if (state_ == State::kOpen && server_.draining() && !draining_) BeginDrain();
+  if (state_ == State::kOpen && server_.draining()) BeginDrain();
   const TimePoint now = Now();
-  if (state_ != State::kClosed && IsLate(now)) CheckTime(now);
+  if (IsLate(now)) CheckTime(now);
 }
 
-// Ends what is late, and notes what comes next.
+// Ends what is late, and notes the next deadline.
 void GrpcConnection::CheckTime(TimePoint now) {
   const ServerConfig& config = *server_.parts().config;
   SetDeadline(kNoDeadline);
   if (state_ == State::kLingering) {
-    if (now >= linger_until_) return Close();
-    return NoteDeadline(linger_until_);
+    if (now >= state_until_) return Close();
+    return NoteDeadline(state_until_);
   }
-  const bool is_late =
-      (!has_settings_ && now >= opened_at_ + config.header_timeout) || IsOutOfPatience(now);
-  if (is_late) {
+  const TimePoint settings_until = session_.has_settings() ? kNoDeadline : state_until_;
+  if (now >= settings_until || output_.IsLate(now, transport_.taken_bytes())) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kTimeout);
     return Close();
   }
-  if (!has_settings_) NoteDeadline(opened_at_ + config.header_timeout);
-  if (is_blocked_) NoteDeadline(patience_until_);
-  for (size_t i = streams_.size(); i-- > 0;) {
-    GrpcStream& stream = *streams_[i];
-    if (!stream.is_open()) continue;
-    Tell(stream, [&] { stream.OnTime(now); });
-  }
-  if (streams_.empty() && now >= idle_since_ + config.idle_timeout) return GoAway();
+  NoteDeadline(std::min(settings_until, output_.deadline()));
+  TellOpenStreams([now](GrpcStream& stream) { stream.OnTime(now); });
+  if (streams_.empty() && now >= idle_since_ + config.idle_timeout) return session_.SubmitGoAway();
   if (streams_.empty()) NoteDeadline(idle_since_ + config.idle_timeout);
-  if (pinged_at_ != TimePoint{} && pinged_at_ > read_at_ && now >= pinged_at_ + kKeepaliveTimeout)
-    return Close();
-  if (now >= read_at_ + kKeepaliveTime && pinged_at_ <= read_at_) {
-    Check(nghttp2_submit_ping(session_.get(), NGHTTP2_FLAG_NONE, nullptr));
-    pinged_at_ = now;
+  switch (keepalive_.Check(now)) {
+    case Keepalive::Action::kNone:
+      break;
+    case Keepalive::Action::kPing:
+      session_.SubmitPing();
+      break;
+    case Keepalive::Action::kClose:
+      return Close();
   }
-  NoteDeadline(pinged_at_ > read_at_ ? pinged_at_ + kKeepaliveTimeout : read_at_ + kKeepaliveTime);
+  NoteDeadline(keepalive_.deadline());
 }
 
+// The calls that have begun are answered, no other is taken, and then the connection ends.
 void GrpcConnection::BeginDrain() {
-  draining_ = true;
+  state_ = State::kDraining;
+  TellOpenStreams([](GrpcStream& stream) { stream.OnDrain(); });
+  session_.SubmitGoAway();
+}
+
+template <typename Act>
+void GrpcConnection::TellOpenStreams(const Act& act) {
   for (size_t i = streams_.size(); i-- > 0;) {
     GrpcStream& stream = *streams_[i];
-    if (!stream.is_open()) continue;
-    Tell(stream, [&] { stream.OnDrain(); });
+    if (stream.is_open()) Tell(stream, [&] { act(stream); });
   }
-  GoAway();
-}
-
-// The calls that have come are answered, no other is taken, and then the connection ends.
-void GrpcConnection::GoAway() {
-  Check(nghttp2_submit_goaway(session_.get(), NGHTTP2_FLAG_NONE,
-                              nghttp2_session_get_last_proc_stream_id(session_.get()),
-                              NGHTTP2_NO_ERROR, nullptr, 0));
 }
 
 }  // namespace hps::server

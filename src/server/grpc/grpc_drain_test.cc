@@ -1,4 +1,4 @@
-// The end of a gRPC server whose calls have not all ended.
+// A gRPC server ends while calls run.
 
 #include <thread>
 
@@ -16,7 +16,7 @@ class GrpcDrainTest : public GrpcWorld {
   }
 };
 
-// Would catch a server that is gone, or whose queue is, when the lookup of a call ends.
+// Catches: a server or a queue that is destroyed before the lookup of a call ends.
 TEST_F(GrpcDrainTest, EndsOnlyWhenTheLookupsOfItsCallsHaveEnded) {
   gate_->Close();
   std::thread waiting([&] {

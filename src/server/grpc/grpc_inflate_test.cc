@@ -1,4 +1,4 @@
-// Compressed messages: what they may inflate to.
+// Compressed messages and the limit of their inflated size.
 
 #include <fstream>
 
@@ -17,7 +17,7 @@ class GrpcInflateTest : public GrpcWorld {
   }
 };
 
-// The most memory that this process has had, from the kernel.
+// Peak memory of this process, from the kernel.
 size_t PeakBytes() {
   std::ifstream file("/proc/self/status");
   for (std::string word; file >> word;) {
@@ -27,13 +27,13 @@ size_t PeakBytes() {
   return 0;
 }
 
-// Zeros that compress a thousandfold.
+// Zeros, which compress to a thousandth.
 TEST_F(GrpcInflateTest, CompressedMessagesAreBoundedWhenInflated) {
   const std::vector<std::byte> zeros(size_t{1} << 20);
   const grpc::Slice part(zeros.data(), zeros.size());
   const std::vector<grpc::Slice> parts(320, part);
-  // gRPC's client packs on the thread that also sends a new connection's first frames, for which
-  // the server does not wait long.
+  // gRPC's client compresses on the thread that also sends the first frames of a new connection,
+  // for which the server does not wait long.
   inference::ModelInferResponse response;
   ASSERT_TRUE(Infer(Request({1}), &response).ok());
   const size_t peak_before = PeakBytes();

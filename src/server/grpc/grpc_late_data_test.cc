@@ -1,4 +1,4 @@
-// What a client sends of calls, and of its connection, whose end it has not heard of yet.
+// Data that a client sends before it learns that the server has ended the call or the connection.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -41,7 +41,7 @@ class GrpcLateDataTest : public testing::Test {
     EXPECT_TRUE(client_->Begin());
     client_->Settle();
   }
-  // A call with a message that is too long, which its first piece says.
+  // A call with a message that is too long, as its first piece shows.
   void BeginTooLong(uint32_t id) {
     client_->SendFields(id, CallFields(kInfer));
     const std::string message = Framed(std::string(2 * kMessageBytesMax, 'x'));
@@ -64,8 +64,8 @@ class GrpcLateDataTest : public testing::Test {
   std::unique_ptr<Http2Client> client_;
 };
 
-// Catches: the rest of messages that were refused, taken for a flood, which cost the client its
-// connection with all its other calls.
+// Catches: the rest of refused messages taken for a flood, so that the connection ended with all
+// its other calls.
 TEST_F(GrpcLateDataTest, OfSeveralRefusedCallsIsNoFlood) {
   const std::string window(kStreamWindowBytes - kPieceBytes, 'x');
   for (const uint32_t first : {1u, 101u}) {
@@ -84,8 +84,8 @@ TEST_F(GrpcLateDataTest, WithoutEndEndsTheConnection) {
   client_->AwaitEnd();
 }
 
-// Catches: calls that there is no room for, which may have more fields than another one; and some
-// connections with all calls that there are, where probes of another one are refused.
+// Catches: calls refused for lack of capacity that may have more header fields than other calls;
+// and a few connections that take all calls, so that probes on another connection are refused.
 TEST_F(GrpcLateDataTest, FieldsOfARefusedCallAreCutOffAndAProbeIsAnswered) {
   std::vector<std::unique_ptr<Http2Client>> clients;
   const std::string fields = PackFields(CallFields(kInfer));
@@ -114,7 +114,7 @@ TEST_F(GrpcLateDataTest, FieldsOfARefusedCallAreCutOffAndAProbeIsAnswered) {
   full.AwaitEnd();
 }
 
-// Catches: the end of a client that came together with what it still said, and was waited for.
+// Catches: a server that waits for the client's end although it arrived with the last data.
 TEST_F(GrpcLateDataTest, AClientThatHasEndedIsNotLingeredFor) {
   client_->Send(Http2Frame{NGHTTP2_SETTINGS, 0, 0, "12345"});
   EXPECT_GT(client_->AwaitEnd(), 0);
@@ -123,8 +123,8 @@ TEST_F(GrpcLateDataTest, AClientThatHasEndedIsNotLingeredFor) {
   EXPECT_TRUE(AwaitNoConnections());
 }
 
-// Catches: connections that were closed before their client had read why, where a call that it had
-// cancelled was being looked up yet.
+// Catches: connections closed before the client had read the reason, while a cancelled call was
+// still looked up.
 TEST_F(GrpcLateDataTest, ACancelledCallKeepsNobodyFromReadingTheEnd) {
   gate_->Close();
   client_->Call(1, kInfer, Field(1, "m") + Input("t", "INT64", {3}) + Field(7, Keys(3)));

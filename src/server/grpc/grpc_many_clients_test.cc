@@ -1,5 +1,5 @@
-// Clients that vanish in the middle of an answer, and thousands that say nothing: they cost nobody
-// anything, and nothing of them stays.
+// Clients that vanish in the middle of an answer, and thousands of silent clients: other clients
+// are not affected, and the server keeps nothing of them.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -45,7 +45,7 @@ class GrpcManyClientsTest : public testing::Test {
     client.Call(id, kInferPath, InferOf(3));
     EXPECT_EQ(client.Await(id).code(), 0) << client.answer(id).message();
   }
-  // Until there are so many, and nothing is held of any request.
+  // Waits until there are so many connections and no request holds anything.
   bool AwaitConnections(uint64_t count) {
     const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
     for (;;) {
@@ -63,7 +63,7 @@ class GrpcManyClientsTest : public testing::Test {
 
 TEST_F(GrpcManyClientsTest, ThoseThatVanishInTheMiddleOfAnAnswerLeaveNothing) {
   for (int i = 0; i < 12; ++i) {
-    // The window lets some of the answer pass.
+    // The window admits a part of the answer.
     const auto client = Connect({{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 1000}});
     client->gives_windows = false;
     client->Call(1, kInferPath, InferOf(kKeys));
@@ -74,7 +74,7 @@ TEST_F(GrpcManyClientsTest, ThoseThatVanishInTheMiddleOfAnAnswerLeaveNothing) {
     const linger reset{.l_onoff = 1, .l_linger = 0};
     if (i % 3 == 1) setsockopt(client->fd(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     if (i % 3 == 2) shutdown(client->fd(), SHUT_WR);
-    // Its end is the connection's.
+    // The connection ends here.
     EXPECT_TRUE(i % 3 != 2 || AwaitConnections(0));
   }
   EXPECT_TRUE(AwaitConnections(0));

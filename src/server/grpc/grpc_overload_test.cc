@@ -1,4 +1,4 @@
-// Which socket is read next when there is more to do than can be done. No case depends on time.
+// The order in which an overloaded server reads sockets and starts calls. No case depends on time.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -35,7 +35,7 @@ std::string InferRequest(int64_t number, size_t key_count = 1) {
          Field(7, AsText(std::as_bytes(std::span(keys))));
 }
 
-// The stream of a call on a connection that brings many.
+// The stream of a call on a connection that sends many calls.
 uint32_t StreamOf(int64_t number) { return static_cast<uint32_t>(2 * number + 1); }
 
 class GrpcOverloadTest : public testing::Test {
@@ -58,7 +58,7 @@ class GrpcOverloadTest : public testing::Test {
   void Start(size_t thread_count) {
     config_ = world_.config().server;
     config_.threads = thread_count;
-    // Calls that have begun, and answers that nobody reads yet, wait for the test's next step.
+    // Long timeouts: incomplete calls and unread answers wait for the next step of the test.
     config_.body_timeout = config_.write_timeout = std::chrono::minutes(10);
     ProtocolParts parts = world_.Parts(&gate_);
     parts.config = &config_;
@@ -66,7 +66,7 @@ class GrpcOverloadTest : public testing::Test {
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  // A connection that has had a call answered, and whose client has nothing more to say.
+  // A connection on which one call was answered and nothing else was sent.
   std::unique_ptr<Http2Client> Connect(
       const std::vector<std::pair<uint16_t, uint32_t>>& settings = {}) {
     auto client = std::make_unique<Http2Client>(server_->address());
@@ -88,7 +88,7 @@ class GrpcOverloadTest : public testing::Test {
     }
   }
 
-  // ... or in that of client 1.
+  // As SendWhileBusy, but all calls are in the socket of client 1.
   void SendOnOneConnection(int64_t count) {
     Start(1);
     for (int i = 0; i < 2; ++i) clients_.push_back(Connect());
@@ -96,7 +96,7 @@ class GrpcOverloadTest : public testing::Test {
     for (int64_t i = 1; i <= count; ++i) clients_[1]->Call(StreamOf(i), kInfer, InferRequest(i));
   }
 
-  // RESOURCE_EXHAUSTED; else it is answered.
+  // True: RESOURCE_EXHAUSTED. False: the call was answered.
   static bool IsRefused(const Http2Client::Answer& answer) {
     EXPECT_TRUE(answer.code() == 0 || answer.code() == 8) << answer.message();
     return answer.code() == 8;
@@ -118,8 +118,8 @@ TEST_F(GrpcOverloadTest, InTheOrderInWhichTheyCameWhileAllAreInTime) {
   calls_.ExpectWaits(5);
 }
 
-// Catches: threads that hand all that waits to the one that drives the connection, which then
-// prepares it all and looks nothing up.
+// Catches: threads that pass all waiting calls to the thread that drives the connection. That
+// thread then prepares all calls and looks up none.
 TEST_F(GrpcOverloadTest, CallsOfOneConnectionAreLookedUpAsTheyHaveTheirTurns) {
   constexpr int64_t kCalls = 900;
   for (const int threads : {2, 4}) {
@@ -139,8 +139,8 @@ TEST_F(GrpcOverloadTest, CallsOfOneConnectionAreLookedUpAsTheyHaveTheirTurns) {
     for (int64_t i = 1; i <= kCalls; ++i) EXPECT_EQ(client->Await(StreamOf(i)).code(), 0);
     client.reset();
     server_.reset();
-    // Each thread may have taken one more turn before it saw that enough are held, and have one
-    // that it is about to look up; and one begins without a turn.
+    // Each thread may have taken one more turn before it saw that enough are held, and may be about
+    // to look up one call. One more call begins without a turn.
     EXPECT_LE(most, 3 * threads + 1);
   }
 }
@@ -159,15 +159,15 @@ TEST_F(GrpcOverloadTest, CallsOfOneConnectionAreInOrderWhileAllAreInTime) {
   EXPECT_EQ(calls_.prepared(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
 }
 
-// Each by itself, as if it had come by its own connection.
+// Each call counts by itself, as if it had a connection of its own.
 TEST_F(GrpcOverloadTest, OfOneConnectionTheNewestCallsAreFirstWhereTheOldestAreTooLate) {
   calls_.ExpectNewestFirst(
       [this](int64_t all) { SendOnOneConnection(all); },
       [this](int64_t number) { return IsRefused(clients_[1]->Await(StreamOf(number))); });
 }
 
-// Catches: a server that reads all that comes before it answers any of it, and so answers none
-// where more comes than it can read.
+// Catches: a server that reads everything before it answers anything. Under overload it never
+// answers.
 TEST_F(GrpcOverloadTest, ReadsAndLooksUpInTurns) {
   constexpr int64_t kClients = 40;
   std::vector<uint64_t> read;  // when a call was looked up
@@ -179,7 +179,7 @@ TEST_F(GrpcOverloadTest, ReadsAndLooksUpInTurns) {
   };
   Start(1);
   for (int64_t i = 0; i <= kClients; ++i) clients_.push_back(Connect());
-  // Connections in the middle of a call are no idle ones.
+  // Connections in the middle of a call are not idle.
   for (int64_t i = 1; i <= kClients; ++i) {
     Http2Client& client = *clients_[static_cast<size_t>(i)];
     client.SendFields(3, CallFields(kInfer));
@@ -199,8 +199,8 @@ TEST_F(GrpcOverloadTest, ReadsAndLooksUpInTurns) {
   for (size_t i = 1; i < read.size(); ++i) EXPECT_LE(read[i], read[0] + 2 * i) << i;
 }
 
-// Two calls that have had their turns, of which the first is not done with its own, so that no
-// other has one although a thread is free.
+// Two calls have had their turns. The first one still holds its turn, so that no other call gets
+// one although a thread is free.
 class GrpcNoTurnsTest : public GrpcOverloadTest {
  protected:
   GrpcNoTurnsTest() {
@@ -219,7 +219,7 @@ class GrpcNoTurnsTest : public GrpcOverloadTest {
   }
   ~GrpcNoTurnsTest() override { LetGo(); }
 
-  // One that is read whether calls have turns or not.
+  // A connection with an open call, which is read at once and not in turns.
   std::unique_ptr<Http2Client> ConnectBusy() {
     std::unique_ptr<Http2Client> client = Connect();
     client->SendFields(3, CallFields(kStream));
@@ -239,7 +239,7 @@ class GrpcNoTurnsTest : public GrpcOverloadTest {
     }
     ASSERT_TRUE(holder_->Send(calls));
     EXPECT_TRUE(begun_.WaitUntil(DeadlineAfter(RealClock(), std::chrono::minutes(1))));
-    // The other turn is the second call's, not one of a client that comes meanwhile.
+    // Waits until the second call holds the other turn, so that no other client can get it.
     const auto& server = dynamic_cast<const ConnectionServer&>(*server_);
     const TimePoint end = RealClock().Now() + std::chrono::minutes(1);
     while (server.MayHoldTurn() && RealClock().Now() < end) std::this_thread::yield();
@@ -266,7 +266,7 @@ class GrpcNoTurnsTest : public GrpcOverloadTest {
   std::unique_ptr<Http2Client> client_;
 };
 
-// Catches: calls that name no time-out, and waited for their turn without end.
+// Catches: calls without a timeout that waited for their turn forever.
 TEST_F(GrpcNoTurnsTest, EachWaitHasAnEnd) {
   HoldTurns();
   client_->Call(7, kInfer, InferRequest(1));
@@ -275,7 +275,7 @@ TEST_F(GrpcNoTurnsTest, EachWaitHasAnEnd) {
   auto fields = CallFields(kInfer);
   fields.emplace_back("grpc-timeout", "40m");
   const std::string patient = Framed(InferRequest(1) + Timeout(std::chrono::hours(1)));
-  // At once: its time must not be over between the two.
+  // In one piece, because the deadline must not pass between the two frames.
   client_->Send(Http2Frame{NGHTTP2_HEADERS, kEndFields, 13, PackFields(fields)}.bytes() +
                 Http2Frame{NGHTTP2_DATA, kEndStream, 13, patient}.bytes());
   for (const uint32_t id : {7u, 11u, 13u}) {
@@ -311,7 +311,7 @@ TEST_F(GrpcNoTurnsTest, OfAStreamTheErrorSaysWhichRequestItWas) {
   EXPECT_GT(client_->answer(7).data.size(), before + kDim * sizeof(float));
 }
 
-// Catches: errors that unpack the message again, and read names where it was before.
+// Catches: errors that unpack the message again, and read names from its old memory.
 TEST_F(GrpcOverloadTest, OfAPackedRequestTheErrorHasTheIdWhereverItIs) {
   Start(1);
   const auto client = Connect();
@@ -346,14 +346,14 @@ TEST_F(GrpcOverloadTest, CallsThatAreGivenUpWhileTheyWaitHaveNoTurn) {
   EXPECT_EQ(calls_.prepared(), (std::vector<int64_t>{0, 1, 3, 6}));
 }
 
-// Catches: requests that wait, or come slowly, and take the memory that answers need.
+// Catches: waiting or slow requests that take the memory that answers need.
 TEST_F(GrpcOverloadTest, LargeRequestsThatWaitLeaveRoomForAnswersAndSmallOnes) {
   constexpr uint64_t kBytesMax = 1 << 20;
-  constexpr size_t kLargeBytes = 64 << 10;  // as memory is lent for it
+  constexpr size_t kLargeBytes = 64 << 10;  // size of the buffer for such a message
   world_.config().server.bytes_in_flight_max = kBytesMax;
   Start(2);
   const auto slow = Connect();
-  // In no smaller memory, in whatever pieces it comes.
+  // Too long for the next smaller buffer, in whatever pieces it arrives.
   const std::string begun =
       Framed(std::string(kLargeBytes - 100, 'x')).substr(0, kLargeBytes / 2 + 1);
   constexpr uint32_t kMany = 3 * kBytesMax / kLargeBytes;
@@ -361,7 +361,8 @@ TEST_F(GrpcOverloadTest, LargeRequestsThatWaitLeaveRoomForAnswersAndSmallOnes) {
     slow->SendFields(StreamOf(i), CallFields(kInfer));
     slow->SendData(StreamOf(i), begun, /*end=*/false);
   }
-  // Not always the last ones: one that comes in small pieces needs memory twice while it grows.
+  // Not always the last messages are refused: one that arrives in small pieces needs two buffers
+  // while it grows.
   const auto refused = [&slow] {
     uint32_t count = 0;
     for (uint32_t i = 1; i <= kMany; ++i) {
@@ -382,8 +383,8 @@ TEST_F(GrpcOverloadTest, LargeRequestsThatWaitLeaveRoomForAnswersAndSmallOnes) {
   EXPECT_GT(client->answer(3).data.size(), kKeys * kDim * sizeof(float));
 }
 
-// The server hears of a socket when it can be written to, or has something to read: a call that
-// waits for a thread must need neither.
+// A call that waits for a thread must not depend on an event of its socket: there is none while the
+// socket is neither readable nor writable.
 TEST_F(GrpcOverloadTest, CallsAreLookedUpThoughTheirClientTakesNoAnswer) {
   Start(2);
   constexpr uint32_t kWindow = 1 << 30;

@@ -1,4 +1,4 @@
-// The gRPC server, asked frame by frame: what calls may look like, and what clients may not do.
+// The gRPC server, tested frame by frame: valid calls, and what clients must not do.
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ const std::string kStream = "/inference.GRPCInferenceService/ModelStreamInfer";
 const std::string kLive = "/inference.GRPCInferenceService/ServerLive";
 constexpr uint32_t kDim = 8;
 constexpr size_t kRows = 2000;
-constexpr int kTries = 20;  // of a client that may be late by itself
+constexpr int kTries = 20;  // for a client that is late because its thread did not run
 
 // Keys 0 to n - 1 of the table.
 std::string InferRequest(size_t n) {
@@ -63,7 +63,7 @@ class GrpcProtocolTest : public testing::Test {
     return client;
   }
 
-  // Whether these are a message with the rows of keys 0 to n - 1.
+  // Expects a message with the rows of keys 0 to n - 1.
   static void ExpectRows(const std::string& data, size_t n) {
     const size_t row_bytes = kDim * sizeof(float);
     ASSERT_GE(data.size(), n * row_bytes + 5);
@@ -74,8 +74,8 @@ class GrpcProtocolTest : public testing::Test {
                                      rows.subspan(i * row_bytes, row_bytes)));
     }
   }
-  // A new connection whose first call, a lookup of three rows, has been answered. Where time-outs
-  // are so short that a client which is kept from a processor meets them, it has some tries.
+  // A new connection whose first call, a lookup of three rows, was answered. It has several tries,
+  // because short timeouts can pass while the client's thread does not run.
   std::unique_ptr<Http2Client> ConnectAndCall(int tries) {
     auto client = Connect();
     client->Call(1, kInfer, InferRequest(3));
@@ -83,7 +83,7 @@ class GrpcProtocolTest : public testing::Test {
     EXPECT_EQ(client->answer(1).code(), 0) << client->answer(1).message();
     return client;
   }
-  // The server answers on, and nothing stays behind.
+  // Expects that the server still answers and holds nothing of ended calls.
   void ExpectWell(int tries = 1) {
     const auto client = ConnectAndCall(tries);
     const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::seconds(30));
@@ -187,7 +187,7 @@ TEST_F(GrpcProtocolTest, ACallHasOneMessage) {
   }
   client->SendFields(id, CallFields(kLive), kEndFields | kEndStream);
   EXPECT_EQ(client->Await(id).code(), 3);
-  // Compressed, without a word on how; and how nobody knows.
+  // Compressed without grpc-encoding, and with an unknown one.
   client->SendFields(id + 2, CallFields(kLive));
   client->SendData(id + 2, Framed("", 1));
   EXPECT_EQ(client->Await(id + 2).code(), 12);
@@ -234,7 +234,7 @@ TEST_F(GrpcProtocolTest, FieldsWithoutEndAreCutOff) {
     if (!endless->Send(Http2Frame{NGHTTP2_CONTINUATION, 0, 1, more})) break;
   }
   endless->AwaitEnd();
-  // A field of the table, asked for again and again: each costs its client a byte.
+  // One field of the table, repeated: each repetition costs the client one byte.
   const auto bomb = Connect();
   std::string packed = PackFields(CallFields(kLive));
   packed += std::string("\x40\x01x\x7f\xa1\x1e", 6) + std::string(4000, 'x');
@@ -244,7 +244,7 @@ TEST_F(GrpcProtocolTest, FieldsWithoutEndAreCutOff) {
   ExpectWell();
 }
 
-// Each of these frames costs its client little and brings nothing.
+// Each of these frames costs the client little and has no use.
 TEST_F(GrpcProtocolTest, FloodsEndTheirConnection) {
   const std::string ping = Http2Frame{NGHTTP2_PING, 0, 0, std::string(8, 'p')}.bytes();
   const std::string settings =
@@ -268,7 +268,7 @@ TEST_F(GrpcProtocolTest, FloodsEndTheirConnection) {
 TEST_F(GrpcProtocolTest, PingsAreAnsweredNowAndThen) {
   const auto client = Connect();
   const Http2Frame ping{NGHTTP2_PING, 0, 0, std::string(8, 'p')};
-  for (uint32_t id = 1; id < 20; id += 2) {  // what is answered in between lets them pass
+  for (uint32_t id = 1; id < 20; id += 2) {  // pings between answers are allowed
     client->Send(ping);
     client->Call(id, kLive, "");
     EXPECT_EQ(client->Await(id).code(), 0);
@@ -356,7 +356,7 @@ TEST_F(GrpcProtocolTest, FieldsThatDoNotEndAreEnded) {
     reset = client->Await(1).reset;
   }
   EXPECT_EQ(reset, NGHTTP2_CANCEL);
-  Http2Client silent(server_->address());  // says nothing at all
+  Http2Client silent(server_->address());  // sends nothing
   silent.AwaitEnd();
   ExpectWell(kTries);
 }
@@ -476,7 +476,7 @@ TEST_F(GrpcProtocolTest, DataAfterTheEndOfACallEndNoOther) {
   client->Call(3, kInfer, InferRequest(3));
   ASSERT_TRUE(gate_->AwaitWaiting(2));
   client->SendData(1, "more");
-  client->AwaitEnd();  // an error of the connection, says HTTP/2
+  client->AwaitEnd();  // a connection error in HTTP/2
   gate_->Open();
   ExpectWell();
 }
@@ -558,7 +558,7 @@ TEST_F(GrpcProtocolTest, AStreamWhoseClientHasSaidAllEndsWellInADrain) {
   draining.join();
 }
 
-// Would catch a crash, a hang and a leak: what a fuzzer does, for a while.
+// Catches crashes, hangs and leaks: random bytes, as a fuzzer sends them.
 TEST_F(GrpcProtocolTest, MutantsOfAConversationHurtNobody) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -83,7 +83,7 @@ TEST_F(GrpcSecurityTest, TokenIsAskedForButByHealth) {
   EXPECT_TRUE(CallBytes("/grpc.health.v1.Health/Check", "").ok());
   EXPECT_EQ(CallBytes("/inference.GRPCInferenceService/ServerMetadata", "").error_code(),
             StatusCode::UNAUTHENTICATED);
-  // Another token from now on.
+  // The token changes here.
   Write("token", "other");
   ASSERT_TRUE(server_->Reopen().ok());
   EXPECT_FALSE(InferWith("Bearer se-cret").ok());
@@ -125,7 +125,7 @@ TEST_F(GrpcSecurityTest, TlsAnswersThoseWhoTrustItAndRotates) {
   EXPECT_TRUE(InferWith(nullptr).ok());
   Connect(Trusting(second_));
   EXPECT_EQ(InferWith(nullptr).error_code(), StatusCode::UNAVAILABLE);
-  // A pair that does not fit changes nothing; one that does is used for new connections.
+  // A pair that does not match changes nothing; a pair that matches is used for new connections.
   Write("server.crt", second_.certificate_pem);
   EXPECT_EQ(server_->Reopen().code(), absl::StatusCode::kInvalidArgument);
   Connect(Trusting(first_));
@@ -185,16 +185,16 @@ TEST_F(GrpcSecurityTest, OversizedMessagesAreRefusedAndTheServerGoesOn) {
   inference::ModelInferResponse response;
   EXPECT_EQ(stub_->ModelInfer(&context, Request({1}), &response).error_code(),
             StatusCode::RESOURCE_EXHAUSTED);
-  // gRPC may close the connection that sent such metadata; the server takes the next.
+  // gRPC may close the connection that sent such metadata; the server accepts another one.
   Connect(grpc::InsecureChannelCredentials());
   const grpc::Status after = InferWith(nullptr);
   EXPECT_TRUE(after.ok()) << after.error_message();
 }
 
-// Catches: objects that a message makes of a multiple of its size, for who needs no token.
+// Catches: messages that expand to a multiple of their size, in methods that need no token.
 TEST_F(GrpcSecurityTest, OnlyInferencesAreLarge) {
   ASSERT_TRUE(Start().ok());
-  const auto live_with = [this](size_t groups) {  // empty groups of a field that nobody knows
+  const auto live_with = [this](size_t groups) {  // empty groups of an unknown field
     std::string message;
     for (size_t i = 0; i < groups; ++i) message += "\x7b\x7c";
     return CallBytes("/inference.GRPCInferenceService/ServerLive", message).error_code();
@@ -212,7 +212,7 @@ TEST_F(GrpcSecurityTest, OnlyInferencesAreLarge) {
   }
 }
 
-// A bomb: 16 MiB of zeros in a few KiB. What counts is the unpacked size.
+// A decompression bomb: 16 MiB of zeros in a few KiB. The limit is for the inflated size.
 TEST_F(GrpcSecurityTest, CompressedMessagesAreBoundedWhenUnpacked) {
   config().body_bytes_max = 1 << 20;
   ASSERT_TRUE(Start().ok());

@@ -12,9 +12,10 @@
 namespace hps::server {
 namespace {
 
-// A request for one key is longer, its fields and its message together; pings and windows are not.
+// The header fields and the message of the smallest request are longer than this. Pings and window
+// updates are shorter.
 constexpr size_t kRequestBytesMin = 64;
-// Of health's Watch: a client has one for each of its connections.
+// Limits for health's Watch. A client has one watch for each of its connections.
 constexpr size_t kWatchesMax = 512;
 constexpr size_t kConnectionWatchesMax = 4;
 
@@ -52,13 +53,22 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const ProtocolPart
                                                               const std::string& address) {
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<const TokenGuard> token,
                        TokenGuard::Create(parts.config->token_file));
-  std::unique_ptr<GrpcServer> server(new GrpcServer(parts, token->has_token()));
+  std::unique_ptr<GrpcServer> server(
+      new GrpcServer(parts, token->has_token() || !parts.config->admin_token_file.empty()));
   HPS_RETURN_IF_ERROR(server->Listen(address));
   return server;
 }
 
 std::unique_ptr<ServedConnection> GrpcServer::NewConnection() {
   return std::make_unique<GrpcConnection>(*this);
+}
+
+void GrpcServer::CountBadRequest(const absl::Status& status, BadRequestReason invalid) {
+  ServerCounters& counters = *parts().counters;
+  if (absl::IsInvalidArgument(status)) counters.CountBadRequest(invalid);
+  if (absl::IsOutOfRange(status)) counters.CountBadRequest(BadRequestReason::kLimit);
+  if (absl::IsNotFound(status) || absl::IsUnimplemented(status))
+    counters.CountBadRequest(BadRequestReason::kUnknown);
 }
 
 GrpcStream* GrpcServer::TakeStream(size_t connection_calls) {

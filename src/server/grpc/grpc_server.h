@@ -1,6 +1,6 @@
-// The gRPC server: what all its calls work with.
+// The gRPC server: owns what its connections share, the call objects and the limits.
 //
-// StartGrpcServer (server/core/protocol_server.h) makes one.
+// StartGrpcServer (server/core/protocol_server.h) creates it.
 //
 // Thread-safe.
 #pragma once
@@ -28,12 +28,15 @@ class GrpcServer final : public ConnectionServer {
   // ---- For its connections and their streams.
 
   const ControlMethods& control() const { return control_; }
-  StreamLimiter& places() { return places_; }
-  // Of health's Watch, which asks for no token: strangers take no streams of inferences.
-  StreamLimiter& watch_places() { return watch_places_; }
+  // Health's Watch needs no token. Its streams have a separate limit, so that clients without a
+  // token cannot use up the inference streams.
+  StreamLimiter& places(bool is_watch) { return is_watch ? watch_places_ : places_; }
 
-  // An object for one more call of a connection that has so many; null where the server has no more
-  // for it. Throws std::bad_alloc, with nothing changed.
+  // Counts a bad request by its status. `invalid`: the reason if it is INVALID_ARGUMENT.
+  void CountBadRequest(const absl::Status& status, BadRequestReason invalid);
+
+  // Returns an object for a new call of a connection that has `connection_calls` already. Null: the
+  // server is at its capacity. Throws std::bad_alloc; nothing is changed then.
   GrpcStream* TakeStream(size_t connection_calls);
   void ReturnStream(GrpcStream& stream);
 

@@ -1,4 +1,4 @@
-// StartGrpcServer, asked by a generated stub over loopback.
+// The gRPC server, tested with a generated stub over loopback.
 #include "server/grpc/grpc_server.h"
 
 #include <atomic>
@@ -37,7 +37,7 @@ TEST_F(GrpcServerTest, AnswersRowsOfEverySize) {
     const grpc::Status status = Infer(Request(keys), &response);
     ASSERT_TRUE(status.ok()) << status.error_message();
     EXPECT_EQ(response.model_name(), "m");
-    EXPECT_EQ(response.model_version(), "2");  // one for each import
+    EXPECT_EQ(response.model_version(), "2");  // the number of imports
     EXPECT_EQ(response.id(), "17");
     ASSERT_EQ(response.outputs_size(), 1);
     EXPECT_EQ(response.outputs(0).name(), "t");
@@ -138,7 +138,7 @@ TEST_F(GrpcServerTest, HealthOfServerAndModels) {
 }
 
 TEST_F(GrpcServerTest, WatchersAreToldOfTheDrain) {
-  // One of the service, one of a service that does not exist.
+  // A watch of the service, and one of a service that does not exist.
   const std::string known =
       "\x0a\x1e"
       "inference.GRPCInferenceService";
@@ -160,7 +160,7 @@ TEST_F(GrpcServerTest, WatchersAreToldOfTheDrain) {
                  grpc::CompletionQueue::GOT_EVENT &&
              ok;
     }
-    // The next state; -1 at the end.
+    // Returns the next state; -1 at the end.
     int State() {
       grpc::ByteBuffer answer;
       call->Read(&answer, this);
@@ -218,7 +218,7 @@ TEST_F(GrpcServerTest, DescribesItsModels) {
             StatusCode::NOT_FOUND);
 }
 
-// Catches: what failed inside, with the server's paths, in an answer.
+// Catches: an internal error with paths of the server in an answer.
 TEST_F(GrpcServerTest, WhatFailedInsideIsForTheLog) {
   for (const auto code : {absl::StatusCode::kInternal, absl::StatusCode::kDataLoss,
                           absl::StatusCode::kUnknown, absl::StatusCode::kFailedPrecondition}) {
@@ -237,7 +237,7 @@ TEST_F(GrpcServerTest, StatisticsCountWhatWasAnswered) {
   inference::ModelStatisticsRequest request;
   request.set_name("m");
   inference::ModelStatisticsResponse response;
-  // A call is counted when its answer has been sent, just before its object is free again.
+  // A call is counted when its answer has been sent, just before its object is released.
   const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
   do {
     grpc::ClientContext context;
@@ -251,7 +251,7 @@ TEST_F(GrpcServerTest, StatisticsCountWhatWasAnswered) {
     EXPECT_EQ(stage.count(), 3U);
   }
   const auto& batches = response.model_stats(0).batch_stats();
-  ASSERT_EQ(batches.size(), 1);  // each alone
+  ASSERT_EQ(batches.size(), 1);  // each request was a batch of its own
   EXPECT_EQ(batches[0].compute_infer().count(), 3U);
   EXPECT_GT(batches[0].compute_infer().ns(), 0U);
 }
@@ -319,7 +319,7 @@ TEST_F(GrpcServerTest, StreamMarksItsFinalAnswersWhenAsked) {
 }
 
 TEST_F(GrpcServerTest, DeadlinesOfBothKindsHold) {
-  // Long enough to be looked at in time.
+  // Longer than the client needs to check.
   constexpr std::chrono::microseconds kTimeout = std::chrono::seconds(1);
   gate_->Close();
   inference::ModelInferRequest request = Request({1});
@@ -409,7 +409,7 @@ TEST_F(GrpcServerTest, AConnectionHasSoManyStreams) {
   EXPECT_TRUE(Infer(Request({7}), &response).ok()) << "who asks once is answered";
   first.stream->WritesDone();
   EXPECT_TRUE(first.stream->Finish().ok());
-  // Its place is free when the server has seen its end too.
+  // The place is free when the server has seen the end of the stream.
   bool answered = false;
   const Deadline deadline = DeadlineAfter(RealClock(), std::chrono::minutes(1));
   while (!answered && RealClock().Now() < deadline) {
@@ -440,7 +440,7 @@ TEST_F(GrpcServerTest, DrainAnswersWhatWasAccepted) {
         server_->Drain(DeadlineAfter(RealClock(), std::chrono::seconds(20)));
     EXPECT_TRUE(drained.ok()) << drained;
   });
-  // The stream that waits for its client is told; new calls are not taken.
+  // The drain ends the stream that waits for its client; new calls are not accepted.
   EXPECT_FALSE(idle->Read(&nothing));
   EXPECT_EQ(idle->Finish().error_code(), StatusCode::UNAVAILABLE);
   gate_->Open();
@@ -484,7 +484,7 @@ TEST_F(GrpcServerTest, ManyClientsGetTheirOwnRows) {
   EXPECT_EQ(answered, 800);
 }
 
-// Would catch a crash, a hang, and codes that say "our fault" of what the client sent.
+// Catches crashes, hangs, and codes of a server's failure for invalid requests.
 TEST_F(GrpcServerTest, MutantsOfARequestGetTheRightCode) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

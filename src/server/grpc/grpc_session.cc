@@ -1,47 +1,63 @@
 #include "server/grpc/grpc_session.h"
 
+#include <algorithm>
 #include <array>
-#include <memory>
-#include <new>
-#include <span>
-#include <string_view>
 
 #include "base/bytes.h"
 #include "base/macros.h"
-#include "server/grpc/grpc_connection.h"
-#include "server/grpc/grpc_stream.h"
+#include "server/grpc/call_metadata.h"
+#include "server/grpc/grpc_status.h"
+#include "server/grpc/http2_field.h"
 
 namespace hps::server {
 namespace {
 
-// A list of fields that goes on beyond this is an attack: the connection ends.
+constexpr size_t kFrameHeadBytes = 9;
+// A longer list of header fields is an attack: it ends the connection.
 constexpr size_t kHostileFieldBytes = 16 * kCallFieldBytesMax;
-// Streams that a client may reset: at once, and a second.
+// Streams that a client may reset: at once, and per second.
 constexpr uint64_t kResetsBurst = 10'000;
 constexpr uint64_t kResetsPerSecond = 1000;
-// Answers to pings and settings that wait for a client that does not read.
+// Unsent acknowledgements of pings and settings, for a client that does not read.
 constexpr size_t kAcknowledgementsMax = 256;
+// Larger answers take turns with the others of their connection.
+constexpr size_t kSharedAnswerBytes = size_t{64} << 10;
 
-std::string_view TextOf(const uint8_t* bytes, size_t size) {
-  return AsText(std::as_bytes(std::span(bytes, size)));
+std::span<const std::byte> BytesOf(const uint8_t* bytes, size_t size) {
+  return std::as_bytes(std::span(bytes, size));
 }
 
-GrpcConnection& ConnectionOf(void* connection) { return *static_cast<GrpcConnection*>(connection); }
+GrpcSession& SessionOf(void* self) { return *static_cast<GrpcSession*>(self); }
 
-// Null: one that has been answered without an object, or that has gone.
-GrpcStream* StreamOf(nghttp2_session* session, int32_t id) {
-  return static_cast<GrpcStream*>(nghttp2_session_get_stream_user_data(session, id));
+Http2Stream& SourceOf(const nghttp2_data_source* source) {
+  return *static_cast<Http2Stream*>(source->ptr);
 }
 
-struct FreeOptions {
-  void operator()(nghttp2_option* options) const { nghttp2_option_del(options); }
-};
+// A field whose texts live until it is sent.
+nghttp2_nv Field(std::string_view name, std::string_view value) {
+  return Http2Field(name, value, NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE);
+}
 
-nghttp2_option* MakeOptions() {
+nghttp2_nv CopiedField(std::string_view name, std::string_view value) {
+  return Http2Field(name, value, NGHTTP2_NV_FLAG_NO_COPY_NAME);
+}
+
+const nghttp2_nv kOk = Field(":status", "200");
+const nghttp2_nv kContentType = Field("content-type", "application/grpc");
+const nghttp2_nv kAccepted = Field("grpc-accept-encoding", "identity,deflate,gzip");
+
+nghttp2_nv CodeField(const Http2Stream& stream) {
+  return Field("grpc-status", StatusCodeText(stream.response.end_code()));
+}
+nghttp2_nv MessageField(const Http2Stream& stream) {
+  return CopiedField("grpc-message", stream.response.end_message());
+}
+
+const nghttp2_option* MakeOptions() {
   nghttp2_option* options = nullptr;
   if (nghttp2_option_new(&options) != 0) return nullptr;
   nghttp2_option_set_no_auto_window_update(options, 1);
-  // A value of blanks is refused for what it says, not for how it is written.
+  // The call's own check refuses a value of blanks, with an error that says why.
   nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(options, 1);
   nghttp2_option_set_no_closed_streams(options, 1);
   nghttp2_option_set_max_outbound_ack(options, kAcknowledgementsMax);
@@ -51,121 +67,271 @@ nghttp2_option* MakeOptions() {
 
 }  // namespace
 
-nghttp2_session* GrpcSession::Create(GrpcConnection& connection) {
-  static const std::unique_ptr<nghttp2_option, FreeOptions> options(MakeOptions());
+const nghttp2_session_callbacks* GrpcSession::Callbacks() {
+  static const nghttp2_session_callbacks* const callbacks = [] {
+    nghttp2_session_callbacks* made = nullptr;
+    HPS_CHECK(nghttp2_session_callbacks_new(&made) == 0);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(
+        made, [](nghttp2_session*, const nghttp2_frame* frame, void* self) {
+          return SessionOf(self).OnBeginFields(*frame);
+        });
+    nghttp2_session_callbacks_set_on_header_callback(
+        made, [](nghttp2_session*, const nghttp2_frame* frame, const uint8_t* name,
+                 size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t, void* self) {
+          return SessionOf(self).OnField(frame->hd.stream_id, AsText(BytesOf(name, name_bytes)),
+                                         AsText(BytesOf(value, value_bytes)));
+        });
+    nghttp2_session_callbacks_set_on_frame_recv_callback(
+        made, [](nghttp2_session*, const nghttp2_frame* frame, void* self) {
+          SessionOf(self).OnFrame(*frame);
+          return 0;
+        });
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(
+        made, [](nghttp2_session*, uint8_t, int32_t id, const uint8_t* data, size_t bytes,
+                 void* self) { return SessionOf(self).OnData(id, BytesOf(data, bytes)); });
+    nghttp2_session_callbacks_set_on_stream_close_callback(
+        made, [](nghttp2_session*, int32_t id, uint32_t, void* self) {
+          SessionOf(self).OnClosed(id);
+          return 0;
+        });
+    nghttp2_session_callbacks_set_on_frame_send_callback(
+        made, [](nghttp2_session*, const nghttp2_frame* frame, void* self) {
+          SessionOf(self).OnSent(*frame);
+          return 0;
+        });
+    nghttp2_session_callbacks_set_send_data_callback(
+        made, [](nghttp2_session*, nghttp2_frame*, const uint8_t* head, size_t bytes,
+                 nghttp2_data_source* source, void* self) {
+          return SessionOf(self).SendData(SourceOf(source), BytesOf(head, kFrameHeadBytes), bytes);
+        });
+    return made;
+  }();
+  return callbacks;
+}
+
+bool GrpcSession::Open() {
+  flood_limit_ = FloodLimit();
+  has_settings_ = is_broken_ = false;
+  static const nghttp2_option* const options = MakeOptions();
   nghttp2_session* session = nullptr;
   if (options == nullptr ||
-      nghttp2_session_server_new2(&session, Callbacks(), &connection, options.get()) != 0) {
-    return nullptr;
+      nghttp2_session_server_new2(&session, Callbacks(), this, options) != 0) {
+    return false;
   }
+  session_.reset(session);
   constexpr std::array<nghttp2_settings_entry, 4> kSettings = {{
       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, kConnectionCallsMax},
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindowBytes},
       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, kCallFieldBytesMax},
       {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
   }};
-  const bool is_made = nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, kSettings.data(),
-                                               kSettings.size()) == 0 &&
-                       nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0,
-                                                             kConnectionWindowBytes) == 0;
-  if (is_made) return session;
-  nghttp2_session_del(session);
-  return nullptr;
+  return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, kSettings.data(), kSettings.size()) ==
+             0 &&
+         nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0,
+                                               kConnectionWindowBytes) == 0;
 }
 
-const nghttp2_session_callbacks* GrpcSession::Callbacks() {
-  static const nghttp2_session_callbacks* const callbacks = [] {
-    nghttp2_session_callbacks* made = nullptr;
-    HPS_CHECK(nghttp2_session_callbacks_new(&made) == 0);
-    nghttp2_session_callbacks_set_on_begin_headers_callback(made, OnBeginFields);
-    nghttp2_session_callbacks_set_on_header_callback(made, OnField);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(made, OnFrame);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(made, OnData);
-    nghttp2_session_callbacks_set_on_stream_close_callback(made, OnClosed);
-    nghttp2_session_callbacks_set_on_frame_send_callback(made, OnSent);
-    nghttp2_session_callbacks_set_send_data_callback(made, SendData);
-    return made;
-  }();
-  return callbacks;
+bool GrpcSession::has_ended() const {
+  return nghttp2_session_want_read(session_.get()) == 0 &&
+         nghttp2_session_want_write(session_.get()) == 0;
 }
 
-int GrpcSession::OnBeginFields(nghttp2_session*, const nghttp2_frame* frame, void* connection) {
-  if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
-  return ConnectionOf(connection).BeginFields(frame->hd.stream_id);
-}
+// ---- Receiving ----------------------------------------------------------------------------------
 
-int GrpcSession::OnField(nghttp2_session* session, const nghttp2_frame* frame, const uint8_t* name,
-                         size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t,
-                         void* connection) {
-  GrpcStream* const stream = StreamOf(session, frame->hd.stream_id);
-  GrpcConnection& driven = ConnectionOf(connection);
-  if (stream == nullptr) {
-    driven.refused_field_bytes_ += name_bytes + value_bytes;
-  } else {
-    Tell(*stream, [&] { stream->OnField(TextOf(name, name_bytes), TextOf(value, value_bytes)); });
+bool GrpcSession::Receive(std::span<const std::byte> bytes, TimePoint now) {
+  received_at_ = now;
+  flood_limit_.OnReceived(bytes.size());
+  const ssize_t taken =
+      nghttp2_session_mem_recv(session_.get(), AsAligned<uint8_t>(bytes.data()), bytes.size());
+  if (taken >= 0 && !is_broken_) {
+    if (flood_limit_.IsExceeded()) EndFlood();
+    return true;
   }
-  const size_t bytes = stream == nullptr ? driven.refused_field_bytes_ : stream->field_bytes();
+  if (taken != NGHTTP2_ERR_NOMEM) counters_.CountBadRequest(BadRequestReason::kProtocol);
+  return false;
+}
+
+int GrpcSession::OnBeginFields(const nghttp2_frame& frame) {
+  if (frame.hd.type != NGHTTP2_HEADERS || frame.headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
+  const int32_t id = frame.hd.stream_id;
+  Http2Stream* const stream = handler_.OnNewStream(id);
+  if (stream == nullptr) {
+    RefuseStream(id);
+    return 0;
+  }
+  const bool is_set = nghttp2_session_set_stream_user_data(session_.get(), id, stream) == 0;
+  return is_set ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+void GrpcSession::RefuseStream(int32_t id) {
+  refused_field_bytes_ = 0;
+  counters_.CountRequest(Protocol::kGrpc);
+  counters_.CountRefused(RefusedReason::kCapacity);
+  const std::array<nghttp2_nv, 4> fields = {
+      kOk, kContentType, Field("grpc-status", StatusCodeText(absl::StatusCode::kResourceExhausted)),
+      Field("grpc-message", "the server is at its capacity (calls); try again later")};
+  Check(nghttp2_submit_response(session_.get(), id, fields.data(), fields.size(), nullptr));
+}
+
+int GrpcSession::OnField(int32_t id, std::string_view name, std::string_view value) {
+  Http2Stream* const stream = StreamOf(id);
+  size_t bytes = 0;
+  if (stream == nullptr) {
+    bytes = refused_field_bytes_ += name.size() + value.size();
+  } else {
+    Tell(*stream, [&] { bytes = stream->OnField(name, value); });
+  }
   return bytes > kHostileFieldBytes ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
-int GrpcSession::OnFrame(nghttp2_session* session, const nghttp2_frame* frame, void* connection) {
-  GrpcConnection& driven = ConnectionOf(connection);
-  const bool is_ack = (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0;
-  const bool has_fields = frame->hd.type == NGHTTP2_HEADERS;
-  const bool has_data = frame->hd.type == NGHTTP2_DATA && frame->hd.length > 0;
-  if (frame->hd.type == NGHTTP2_SETTINGS) driven.has_settings_ = true;
-  if (frame->hd.type == NGHTTP2_PING && is_ack) driven.pinged_at_ = {};
-  if (frame->hd.type == NGHTTP2_PING && !is_ack) driven.CountPing();
-  if (has_fields || has_data) driven.CountUseful(frame->hd.length);
-  GrpcStream* const stream = has_fields || frame->hd.type == NGHTTP2_DATA
-                                 ? StreamOf(session, frame->hd.stream_id)
-                                 : nullptr;
-  if (stream == nullptr) return 0;
+void GrpcSession::OnFrame(const nghttp2_frame& frame) {
+  const bool is_ack = (frame.hd.flags & NGHTTP2_FLAG_ACK) != 0;
+  const bool has_fields = frame.hd.type == NGHTTP2_HEADERS;
+  const bool has_data = frame.hd.type == NGHTTP2_DATA && frame.hd.length > 0;
+  if (frame.hd.type == NGHTTP2_SETTINGS) has_settings_ = true;
+  if (frame.hd.type == NGHTTP2_PING && !is_ack && !flood_limit_.AdmitPing(received_at_)) EndFlood();
+  if (has_fields || has_data) flood_limit_.OnUseful(frame.hd.length + kFrameHeadBytes);
+  if (!has_fields && frame.hd.type != NGHTTP2_DATA) return;
+  Http2Stream* const stream = StreamOf(frame.hd.stream_id);
+  if (stream == nullptr) return;
   Tell(*stream, [&] {
     if (has_fields) stream->OnFields();
-    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) stream->OnEnd();
+    if ((frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) stream->OnEnd();
   });
-  return 0;
 }
 
-int GrpcSession::OnData(nghttp2_session* session, uint8_t, int32_t id, const uint8_t* data,
-                        size_t bytes, void*) {
-  // The connection's window bounds nothing: each stream's does.
-  const int consumed = nghttp2_session_consume_connection(session, bytes);
+int GrpcSession::OnData(int32_t id, std::span<const std::byte> bytes) {
+  // The windows of the streams bound what is received; the connection's window bounds nothing.
+  const int consumed = nghttp2_session_consume_connection(session_.get(), bytes.size());
   if (consumed != 0) return NGHTTP2_ERR_CALLBACK_FAILURE;
-  GrpcStream* const stream = StreamOf(session, id);
-  if (stream == nullptr) return 0;
-  Tell(*stream, [&] { stream->OnData(std::as_bytes(std::span(data, bytes))); });
+  Http2Stream* const stream = StreamOf(id);
+  if (stream != nullptr) Tell(*stream, [&] { stream->OnData(bytes); });
   return 0;
 }
 
-int GrpcSession::OnClosed(nghttp2_session* session, int32_t id, uint32_t, void* connection) {
-  GrpcStream* const stream = StreamOf(session, id);
-  if (stream != nullptr) ConnectionOf(connection).CloseStream(*stream, /*cut=*/false);
-  return 0;
+void GrpcSession::OnClosed(int32_t id) {
+  Http2Stream* const stream = StreamOf(id);
+  if (stream != nullptr) handler_.OnStreamClosed(*stream);
 }
 
-int GrpcSession::OnSent(nghttp2_session*, const nghttp2_frame* frame, void* connection) {
-  ConnectionOf(connection).OnSent(*frame);
-  return 0;
+void GrpcSession::Consume(const Http2Stream& stream, size_t bytes) {
+  Check(nghttp2_session_consume_stream(session_.get(), stream.id, bytes));
 }
 
-int GrpcSession::SendData(nghttp2_session*, nghttp2_frame*, const uint8_t* head, size_t bytes,
-                          nghttp2_data_source* source, void* connection) {
-  constexpr size_t kHeadBytes = 9;
+// ---- Sending ------------------------------------------------------------------------------------
+
+bool GrpcSession::FillOutput() {
+  while (!output_.is_full()) {
+    const uint8_t* data = nullptr;
+    const ssize_t bytes = nghttp2_session_mem_send(session_.get(), &data);
+    if (bytes < 0) return false;
+    if (bytes == 0) return !is_broken_;
+    output_.AddFrames(std::as_bytes(std::span(data, static_cast<size_t>(bytes))));
+  }
+  return true;
+}
+
+void GrpcSession::SubmitAnswer(Http2Stream& stream) {
+  if (stream.state == Http2Stream::State::kAnswering) {
+    return Check(nghttp2_session_resume_data(session_.get(), stream.id));
+  }
+  stream.state = Http2Stream::State::kAnswering;
+  if (stream.response.unsent_bytes() > kSharedAnswerBytes) {
+    const nghttp2_extpri turns = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
+    Check(nghttp2_session_change_extpri_stream_priority(session_.get(), stream.id, &turns, 1));
+  }
+  const std::array<nghttp2_nv, 2> fields = {kOk, kContentType};
+  const nghttp2_data_provider provider = {
+      .source = {.ptr = &stream},
+      .read_callback = [](nghttp2_session*, int32_t, uint8_t*, size_t bytes_max, uint32_t* flags,
+                          nghttp2_data_source* source, void* self) {
+        return SessionOf(self).NextData(SourceOf(source), bytes_max, flags);
+      }};
+  Check(
+      nghttp2_submit_response(session_.get(), stream.id, fields.data(), fields.size(), &provider));
+}
+
+void GrpcSession::SubmitEnd(Http2Stream& stream) {
+  if (stream.state == Http2Stream::State::kAnswering) {
+    return Check(nghttp2_session_resume_data(session_.get(), stream.id));
+  }
+  stream.state = Http2Stream::State::kAnswering;
+  const std::array<nghttp2_nv, 5> fields = {kOk, kContentType, CodeField(stream),
+                                            MessageField(stream), kAccepted};
+  const bool is_unknown_coding = stream.response.end_code() == absl::StatusCode::kUnimplemented;
+  Check(nghttp2_submit_response(session_.get(), stream.id, fields.data(), is_unknown_coding ? 5 : 4,
+                                nullptr));
+}
+
+void GrpcSession::SubmitHttpStatus(Http2Stream& stream, std::string_view code) {
+  stream.state = Http2Stream::State::kAnswering;
+  const nghttp2_nv field = CopiedField(":status", code);
+  Check(nghttp2_submit_response(session_.get(), stream.id, &field, 1, nullptr));
+}
+
+void GrpcSession::SubmitReset(const Http2Stream& stream) { EndEarly(stream.id, NGHTTP2_CANCEL); }
+
+// The client may send data of the stream until it learns of the end. That data is no flood; all
+// data under way fits the connection's window.
+void GrpcSession::EndEarly(int32_t id, uint32_t error) {
+  Check(nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, error));
+  flood_limit_.AllowLate(kStreamWindowBytes, kConnectionWindowBytes);
+}
+
+ssize_t GrpcSession::NextData(const Http2Stream& stream, size_t bytes_max, uint32_t* flags) {
+  const size_t rest = stream.response.unsent_bytes();
+  if (rest == 0 && !stream.response.ends()) return NGHTTP2_ERR_DEFERRED;
+  const size_t bytes = std::min(rest, bytes_max);
+  if (bytes > 0) *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+  if (bytes == rest && stream.response.ends()) {
+    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+    const std::array<nghttp2_nv, 2> fields = {CodeField(stream), MessageField(stream)};
+    const size_t count = stream.response.end_message().empty() ? 1 : 2;
+    if (nghttp2_submit_trailer(session_.get(), stream.id, fields.data(), count) != 0)
+      return NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+  return static_cast<ssize_t>(bytes);
+}
+
+int GrpcSession::SendData(Http2Stream& stream, std::span<const std::byte> head, size_t bytes) {
+  if (output_.is_full()) return NGHTTP2_ERR_WOULDBLOCK;
   try {
-    return ConnectionOf(connection)
-        .SendData(*static_cast<GrpcStream*>(source->ptr),
-                  std::as_bytes(std::span(head, kHeadBytes)), bytes);
+    output_.AddData(stream, head, bytes);
   } catch (const std::bad_alloc&) {
     return NGHTTP2_ERR_CALLBACK_FAILURE;
   }
+  return 0;
 }
 
-ssize_t GrpcSession::ReadData(nghttp2_session*, int32_t, uint8_t*, size_t bytes_max,
-                              uint32_t* flags, nghttp2_data_source* source, void* connection) {
-  return ConnectionOf(connection)
-      .NextData(*static_cast<GrpcStream*>(source->ptr), bytes_max, flags);
+void GrpcSession::OnSent(const nghttp2_frame& frame) {
+  const bool has_fields = frame.hd.type == NGHTTP2_HEADERS;
+  if (has_fields || frame.hd.type == NGHTTP2_DATA) flood_limit_.OnAnswered();
+  if (frame.hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code != NGHTTP2_NO_ERROR)
+    counters_.CountBadRequest(BadRequestReason::kProtocol);
+  // The call was answered before the client has sent everything: it need not send the rest.
+  if (has_fields && (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0 &&
+      nghttp2_session_get_stream_remote_close(session_.get(), frame.hd.stream_id) == 0) {
+    EndEarly(frame.hd.stream_id, NGHTTP2_NO_ERROR);
+  }
+}
+
+void GrpcSession::SubmitPing() {
+  Check(nghttp2_submit_ping(session_.get(), NGHTTP2_FLAG_NONE, nullptr));
+}
+
+void GrpcSession::SubmitGoAway() {
+  Check(nghttp2_submit_goaway(session_.get(), NGHTTP2_FLAG_NONE,
+                              nghttp2_session_get_last_proc_stream_id(session_.get()),
+                              NGHTTP2_NO_ERROR, nullptr, 0));
+}
+
+void GrpcSession::EndFlood() {
+  Check(nghttp2_session_terminate_session(session_.get(), NGHTTP2_ENHANCE_YOUR_CALM));
+}
+
+// A call on a stream that has gone meanwhile fails without an effect on the session.
+void GrpcSession::Check(int result) {
+  if (nghttp2_is_fatal(result) != 0) is_broken_ = true;
 }
 
 }  // namespace hps::server

@@ -1,46 +1,120 @@
-// What nghttp2's session is made with: its callbacks, which hand over to the connection, and its
-// settings. No exception leaves a callback.
+// The HTTP/2 session of one gRPC connection: wraps nghttp2's session. Received bytes become events
+// of streams; what streams submit becomes frames in the output.
 //
-// Thread-safe: made once.
+// The session ends a connection whose client floods it: FloodLimit, nghttp2's limit on resets, and
+// limits on header fields and acknowledgements. No exception leaves a callback of nghttp2.
+//
+// Events come from within Receive and FillOutput only. A stream may submit from within its events.
+//
+// Not thread-safe.
 #pragma once
 
 #include <nghttp2/nghttp2.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/clock.h"
+#include "server/core/server_counters.h"
+#include "server/grpc/flood_limit.h"
+#include "server/grpc/http2_output.h"
+#include "server/grpc/http2_stream.h"
 
 namespace hps::server {
 
-class GrpcConnection;
-
-// What is received of one stream before its turn, at most; and of a connection, which is given back
-// at once.
+// How much of a stream, and of a connection, the client may send before the server reads it. The
+// connection's window is given back at once.
 inline constexpr int32_t kStreamWindowBytes = 256 << 10;
 inline constexpr int32_t kConnectionWindowBytes = 16 << 20;
 inline constexpr uint32_t kConnectionCallsMax = 1024;
 
 class GrpcSession {
  public:
-  // A server's session with its first SETTINGS. Null: no memory.
-  static nghttp2_session* Create(GrpcConnection& connection);
+  // Owns the streams.
+  class Handler {
+   public:
+    // A call begins. Null: there is no capacity or no memory for it; the session refuses the call.
+    // The stream lives until OnStreamClosed, or Close.
+    virtual Http2Stream* OnNewStream(int32_t id) = 0;
+    virtual void OnStreamClosed(Http2Stream& stream) = 0;
 
-  // Provides a stream's answer.
-  static ssize_t ReadData(nghttp2_session* session, int32_t id, uint8_t* buffer, size_t bytes_max,
-                          uint32_t* flags, nghttp2_data_source* source, void* connection);
+   protected:
+    ~Handler() = default;
+  };
+
+  // All are borrowed.
+  GrpcSession(Handler& handler, Http2Output& output, ServerCounters& counters)
+      : handler_(handler), output_(output), counters_(counters) {}
+
+  // Begins a session; its first frame is the server's SETTINGS. False: no memory.
+  bool Open();
+  // Forgets the streams without further events.
+  void Close() { session_.reset(); }
+
+  // Handles received bytes. False: the connection has to be closed. Bad requests are counted.
+  bool Receive(std::span<const std::byte> bytes, TimePoint now);
+  // Moves frames to the output until the output is full. False: the connection has to be closed.
+  bool FillOutput();
+
+  // Whether the client's SETTINGS have arrived.
+  bool has_settings() const { return has_settings_; }
+  // Whether both sides have ended the session and nothing is left to send.
+  bool has_ended() const;
+
+  // ---- What is sent. REQUIRES: between Open and Close; the stream is open.
+
+  // Lets the client send `bytes` more of the stream.
+  void Consume(const Http2Stream& stream, size_t bytes);
+  // Sends the unsent bytes of stream.response, and its status if it ends.
+  void SubmitAnswer(Http2Stream& stream);
+  // Sends the status of stream.response, which has no unsent bytes.
+  void SubmitEnd(Http2Stream& stream);
+  // Answers with an HTTP status, for a request that is not gRPC.
+  void SubmitHttpStatus(Http2Stream& stream, std::string_view code);
+  // Resets the stream: CANCEL.
+  void SubmitReset(const Http2Stream& stream);
+  void SubmitPing();
+  // Takes no more streams. The session ends when the open streams have ended.
+  void SubmitGoAway();
 
  private:
-  static int OnBeginFields(nghttp2_session* session, const nghttp2_frame* frame, void* connection);
-  static int OnField(nghttp2_session* session, const nghttp2_frame* frame, const uint8_t* name,
-                     size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t flags,
-                     void* connection);
-  static int OnFrame(nghttp2_session* session, const nghttp2_frame* frame, void* connection);
-  static int OnData(nghttp2_session* session, uint8_t flags, int32_t id, const uint8_t* data,
-                    size_t bytes, void* connection);
-  static int OnClosed(nghttp2_session* session, int32_t id, uint32_t error, void* connection);
-  static int OnSent(nghttp2_session* session, const nghttp2_frame* frame, void* connection);
-  static int SendData(nghttp2_session* session, nghttp2_frame* frame, const uint8_t* head,
-                      size_t bytes, nghttp2_data_source* source, void* connection);
+  struct DeleteSession {
+    void operator()(nghttp2_session* session) const { nghttp2_session_del(session); }
+  };
+
   static const nghttp2_session_callbacks* Callbacks();
+
+  // What nghttp2 calls. Returns 0 or an error of nghttp2.
+  int OnBeginFields(const nghttp2_frame& frame);
+  int OnField(int32_t id, std::string_view name, std::string_view value);
+  void OnFrame(const nghttp2_frame& frame);
+  int OnData(int32_t id, std::span<const std::byte> bytes);
+  void OnClosed(int32_t id);
+  void OnSent(const nghttp2_frame& frame);
+  ssize_t NextData(const Http2Stream& stream, size_t bytes_max, uint32_t* flags);
+  int SendData(Http2Stream& stream, std::span<const std::byte> head, size_t bytes);
+
+  // Null: the stream was refused, or has ended.
+  Http2Stream* StreamOf(int32_t id) const {
+    return static_cast<Http2Stream*>(nghttp2_session_get_stream_user_data(session_.get(), id));
+  }
+  void RefuseStream(int32_t id);
+  void EndEarly(int32_t id, uint32_t error);
+  void EndFlood();
+  void Check(int result);
+
+  Handler& handler_;
+  Http2Output& output_;
+  ServerCounters& counters_;
+  std::unique_ptr<nghttp2_session, DeleteSession> session_;
+  FloodLimit flood_limit_;
+  TimePoint received_at_{};         // the bytes that are handled now
+  size_t refused_field_bytes_ = 0;  // of the last call that was refused for lack of capacity
+  bool has_settings_ = false;
+  bool is_broken_ = false;  // nghttp2 has reported a fatal error
 };
 
 }  // namespace hps::server

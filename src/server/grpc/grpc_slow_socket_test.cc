@@ -1,4 +1,4 @@
-// A connection whose socket always takes less than there is to send.
+// A connection whose socket always takes less than the server has to send.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -17,10 +17,10 @@ namespace hps::server {
 namespace {
 
 const std::string kInfer = "/inference.GRPCInferenceService/ModelInfer";
-constexpr size_t kRows = 500;  // of an answer, which is short enough not to take turns with others
+constexpr size_t kRows = 500;  // so few that answers do not take turns with each other
 constexpr uint32_t kDim = 32;
 constexpr int kSocketBytes = 16 << 10;
-constexpr int kTries = 10;  // of a client that may be late by itself
+constexpr int kTries = 10;  // for a client that is late because its thread did not run
 
 class GrpcSlowSocketTest : public testing::Test {
  protected:
@@ -33,7 +33,7 @@ class GrpcSlowSocketTest : public testing::Test {
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  // Windows hold nothing back, and the sockets have next to no memory.
+  // The windows do not limit anything, and the sockets have small buffers.
   std::unique_ptr<Http2Client> Connect() const {
     auto client = std::make_unique<Http2Client>(server_->address());
     client->gives_windows = false;
@@ -57,10 +57,10 @@ class GrpcSlowSocketTest : public testing::Test {
     while (held() > bytes_max && RealClock().Now() < deadline) std::this_thread::yield();
     return held() <= bytes_max;
   }
-  // Whether a client that always waits for some answers is served for so long.
+  // Whether a client that always waits for some answers is served for this time.
   bool IsServedFor(Duration time) {
     const auto client = Connect();
-    constexpr uint32_t kCalls = 24;  // that wait
+    constexpr uint32_t kCalls = 24;  // waiting
     uint32_t next = 1;
     for (; next < 2 * kCalls; next += 2) Ask(*client, next);
     const Deadline end = DeadlineAfter(RealClock(), time);
@@ -85,7 +85,7 @@ class GrpcSlowSocketTest : public testing::Test {
         name_of(fd, static_cast<sockaddr*>(static_cast<void*>(&name)), &bytes) == 0;
     return has_name && name.sin_family == AF_INET ? name.sin_port : 0;
   }
-  // The server's end, which is in this process too.
+  // The server's socket, which is in this process too.
   static int ServedSocket(int client) {
     rlimit files{};
     EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
@@ -97,8 +97,8 @@ class GrpcSlowSocketTest : public testing::Test {
   }
 };
 
-// Catches: answers that were kept, with their share of the capacity, until nothing was left to be
-// sent on their connection.
+// Catches: answers that keep their memory and their share of the capacity until everything on their
+// connection is sent.
 TEST_F(GrpcSlowSocketTest, AnswersThatWereTakenGiveTheirRoomBack) {
   Start();
   const auto client = Connect();
@@ -116,7 +116,7 @@ TEST_F(GrpcSlowSocketTest, AnswersThatWereTakenGiveTheirRoomBack) {
   EXPECT_TRUE(AwaitHeld(0));
 }
 
-// Catches: the time for a client to take what there is, which only ended when there was nothing.
+// Catches: a write timeout that only stops when the output is empty.
 TEST_F(GrpcSlowSocketTest, AClientThatReadsIsNotCutOff) {
   const auto write_timeout = std::chrono::seconds(1);
   world_.config().server.write_timeout = write_timeout;

@@ -9,7 +9,7 @@
 namespace hps::server {
 namespace {
 
-// More might not fit into the trailers that a client takes.
+// Clients limit the size of trailers.
 constexpr size_t kMessageBytesMax = 1024;
 constexpr std::string_view kHexDigits = "0123456789ABCDEF";
 
@@ -45,7 +45,7 @@ std::optional<Duration> ParseTimeout(std::string_view text) {
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || rest != end || number < 0) return std::nullopt;
   switch (text.back()) {
-    case 'H':  // no more than years, which are as good as ever
+    case 'H':  // at most a year, so that it does not overflow
       return std::chrono::hours(std::min<int64_t>(number, 24 * 366));
     case 'M':
       return std::chrono::minutes(number);

@@ -1,4 +1,4 @@
-// gRPC's words in HTTP/2 fields: how a call ended, and until when it may take.
+// Values of gRPC's HTTP/2 header fields: the status of a call and its timeout.
 //
 // Thread-safe: no state.
 #pragma once
@@ -12,13 +12,13 @@
 
 namespace hps::server {
 
-// The value of grpc-status. Lives forever.
+// The value of grpc-status; static text.
 std::string_view StatusCodeText(absl::StatusCode code);
 
-// The value of grpc-message: percent-encoded, and cut where it is longer than trailers should be.
+// The value of grpc-message: percent-encoded, and truncated to what fits into trailers.
 std::string StatusMessageText(std::string_view message);
 
-// The value of grpc-timeout, "100m". Nullopt: it is none.
+// Parses a value of grpc-timeout, such as "100m". Nullopt: it is invalid.
 std::optional<Duration> ParseTimeout(std::string_view text);
 
 }  // namespace hps::server

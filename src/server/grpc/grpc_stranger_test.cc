@@ -1,4 +1,4 @@
-// What clients may do without a token, and what they are told of the server's inside.
+// What clients without a token may do, and what answers reveal about the server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ class GrpcStrangerTest : public testing::Test {
     return client.Await(id).code();
   }
 
-  // Until the first answer, or the end.
+  // Waits for the first answer, or the end.
   static void Watch(Http2Client& client, uint32_t id) {
     client.Call(id, "/grpc.health.v1.Health/Watch", "");
     const Http2Client::Answer& answer = client.answer(id);
@@ -76,7 +76,7 @@ class GrpcStrangerTest : public testing::Test {
   std::unique_ptr<ProtocolServer> server_;
 };
 
-// Catches: messages of unknown fields, of which protobuf made tens of times as much.
+// Catches: messages with unknown fields that protobuf expands to a multiple of their size.
 TEST_F(GrpcStrangerTest, MessagesOfControlMethodsAreSmall) {
   const auto client = Connect();
   std::string unknown;
@@ -97,7 +97,7 @@ TEST_F(GrpcStrangerTest, MessagesOfControlMethodsAreSmall) {
   EXPECT_THAT(client->answer(7).message(), HasSubstr("more than 65536 bytes"));
 }
 
-// Catches: a call that brings a token of its own behind the one that a proxy has looked at.
+// Catches: a call with a second token behind the one that a proxy has checked.
 TEST_F(GrpcStrangerTest, OfTwoTokensNoneCounts) {
   UseToken();
   const auto client = Connect();
@@ -108,7 +108,7 @@ TEST_F(GrpcStrangerTest, OfTwoTokensNoneCounts) {
   EXPECT_EQ(world_.core().Snapshot().auth_failures, 3u);
 }
 
-// Catches: watches of strangers in the places of streams that bring a token.
+// Catches: watches without a token that take the places of streams with a token.
 TEST_F(GrpcStrangerTest, WatchesTakeNoPlacesOfStreams) {
   UseToken();
   world_.config().server.connection_streams_max = 1;
@@ -126,13 +126,13 @@ TEST_F(GrpcStrangerTest, WatchesTakeNoPlacesOfStreams) {
   client->SendFields(11, fields);
   client->SendData(11, Framed(kThreeKeys));
   EXPECT_EQ(client->Await(11).code(), 0) << client->answer(11).message();
-  // Its place is free again when a watch has ended.
+  // The end of a watch frees its place.
   client->Send(Http2Frame{NGHTTP2_RST_STREAM, 0, 1, BigEndian(NGHTTP2_CANCEL, 4)});
   Watch(*client, 13);
   EXPECT_EQ(client->answer(13).code(), -1) << client->answer(13).message();
 }
 
-// Catches: paths and the store's words in answers.
+// Catches: paths and the store's error texts in answers.
 TEST_F(GrpcStrangerTest, AFailureOfTheServerIsNotExplainedToAClient) {
   const auto client = Connect();
   absl::Status failure;

@@ -24,15 +24,23 @@ TimePoint Now() { return RealClock().Now(); }
 
 absl::Status ShuttingDown() { return absl::UnavailableError("the server is shutting down"); }
 
+absl::Status DeadlineHasPassed() {
+  return absl::DeadlineExceededError("the call's deadline has passed");
+}
+
+std::string_view MessageOf(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
 }  // namespace
 
-GrpcStream::GrpcStream(GrpcServer& server) : server_(server), request_reader_(server.pool()) {}
+GrpcStream::GrpcStream(GrpcServer& server)
+    : server_(server), request_reader_(server.pool()), call_(server, *this) {}
 
-GrpcStream::~GrpcStream() { Reset(); }
-
-void GrpcStream::Begin(GrpcConnection& connection, int32_t id) {
+void GrpcStream::Begin(GrpcConnection& connection, int32_t stream_id) {
   connection_ = &connection;
-  id_ = id;
+  id = stream_id;
+  state = State::kOpen;
   NoteArrival();
   phase_ = Phase::kFields;
   call_deadline_ = kNoDeadline;
@@ -41,25 +49,22 @@ void GrpcStream::Begin(GrpcConnection& connection, int32_t id) {
 
 // A request arrived when its socket became readable, not when the server read it.
 void GrpcStream::NoteArrival() {
-  arrival_ = connection_->arrived_at();
-  socket_wait_ = connection_->read_at() - arrival_;
+  const TimePoint arrival = connection_->arrived_at();
+  call_.SetArrival(arrival, connection_->read_at() - arrival);
 }
 
 void GrpcStream::End() {
   GiveBack();
-  if (has_place_) connection_->ReturnPlace(is_watch());
+  if (has_place_) server_.places(is_watch()).Return(connection_->place_count(is_watch()));
   has_place_ = false;
   connection_ = nullptr;
   deadline_ = kNoDeadline;
-  unread_ = 0;
+  unread_bytes_ = 0;
   is_stream_ = false;
-  http = Http::kClosed;
-  execution = Execution::kNone;
-  in_output = false;
-  control_method_ = nullptr;
+  method_ = nullptr;
   metadata_.Clear();
   request_reader_.Clear();
-  response_.Clear();
+  response.Clear();
 }
 
 void GrpcStream::SetDeadline(TimePoint deadline) {
@@ -69,9 +74,13 @@ void GrpcStream::SetDeadline(TimePoint deadline) {
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-void GrpcStream::OnField(std::string_view name, std::string_view value) {
-  if (phase_ != Phase::kFields) return metadata_.Count(name, value);
-  metadata_.Add(name, value, [this](std::string_view token) { return server_.Admits(token); });
+size_t GrpcStream::OnField(std::string_view name, std::string_view value) {
+  if (phase_ != Phase::kFields) {
+    metadata_.Count(name, value);
+  } else {
+    metadata_.Add(name, value, [this](std::string_view token) { return AdmitsToken(token); });
+  }
+  return metadata_.bytes();
 }
 
 void GrpcStream::OnFields() {
@@ -80,7 +89,8 @@ void GrpcStream::OnFields() {
   phase_ = Phase::kReading;
   SetDeadline(kNoDeadline);
   using Timeout = CallMetadata::Timeout;
-  if (metadata_.timeout_state() == Timeout::kValid) call_deadline_ = arrival_ + metadata_.timeout();
+  if (metadata_.timeout_state() == Timeout::kValid)
+    call_deadline_ = call_.arrival() + metadata_.timeout();
   if (metadata_.is_too_large()) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kLimit);
     return Finish(absl::ResourceExhaustedError(
@@ -90,14 +100,14 @@ void GrpcStream::OnFields() {
     server_.parts().counters->CountBadRequest(BadRequestReason::kProtocol);
     phase_ = Phase::kFinishing;
     SetDeadline(Now() + server_.parts().config->write_timeout);
-    return connection_->SubmitHttpStatus(*this, metadata_.is_post() ? "415" : "405");
+    return connection_->session().SubmitHttpStatus(*this, metadata_.is_post() ? "415" : "405");
   }
   const std::string& path = metadata_.path();
   is_stream_ = path == kStreamPath;
   const bool is_inference = is_stream_ || path == kInferPath;
-  control_method_ = is_inference ? nullptr : ControlMethods::Find(path);
+  method_ = is_inference ? nullptr : ControlMethods::Find(path);
   absl::Status status = Admit();
-  if (status.ok() && !is_inference && control_method_ == nullptr) {
+  if (status.ok() && !is_inference && method_ == nullptr) {
     server_.parts().counters->CountBadRequest(BadRequestReason::kUnknown);
     status = absl::UnimplementedError(absl::StrCat(
         "there is no method '", PrintableText(std::string_view(path).substr(0, 256)), "'"));
@@ -110,21 +120,31 @@ void GrpcStream::OnFields() {
   Read();
 }
 
+// The path comes before all other fields, so it is known when the token comes.
+bool GrpcStream::AdmitsToken(std::string_view authorization) const {
+  const std::string& path = metadata_.path();
+  const bool controls_models =
+      path.ends_with("/RepositoryModelLoad") || path.ends_with("/RepositoryModelUnload");
+  const bool needs_admin = controls_models && !server_.parts().config->admin_token_file.empty();
+  return needs_admin ? server_.AdmitsControl(authorization) : server_.Admits(authorization);
+}
+
 absl::Status GrpcStream::Admit() {
-  const bool is_health = control_method_ != nullptr && control_method_->is_health;
+  const bool is_health = method_ != nullptr && method_->is_health();
   if (!is_health) {
     const CallMetadata::Token token = metadata_.token();
     const bool is_admitted = token == CallMetadata::Token::kAbsent
-                                 ? server_.Admits({})
+                                 ? AdmitsToken({})
                                  : token == CallMetadata::Token::kAccepted;
     if (!is_admitted) {
       server_.parts().counters->CountAuthFailure();
       return absl::UnauthenticatedError(
-          "exactly one bearer token is required: 'authorization: Bearer TOKEN'");
+          "exactly one bearer token is required: 'authorization: Bearer TOKEN'; loads and unloads "
+          "may need the administrator's");
     }
   }
   if (!is_stream_ && !is_watch()) return absl::OkStatus();
-  const absl::Status placed = connection_->TakePlace(is_watch());
+  const absl::Status placed = server_.places(is_watch()).Take(connection_->place_count(is_watch()));
   has_place_ = placed.ok();
   if (!placed.ok()) server_.parts().counters->CountRefused(RefusedReason::kCapacity);
   return placed;
@@ -138,23 +158,23 @@ void GrpcStream::Read() {
   const ServerConfig& config = *server_.parts().config;
   const Duration timeout = is_stream_ ? config.stream_idle_timeout : config.body_timeout;
   SetDeadline(std::min(Now() + timeout, call_deadline_));
-  if (unread_ > 0) connection_->Consume(*this, std::exchange(unread_, 0));
+  if (unread_bytes_ > 0) connection_->session().Consume(*this, std::exchange(unread_bytes_, 0));
   TakeMessages();
 }
 
 void GrpcStream::OnData(std::span<const std::byte> bytes) {
   const bool reads = phase_ == Phase::kReading;
-  if (phase_ == Phase::kFinishing) return connection_->Consume(*this, bytes.size());
+  if (phase_ == Phase::kFinishing) return connection_->session().Consume(*this, bytes.size());
   if (is_stream_ && reads && !request_reader_.has_more()) NoteArrival();
   if (const absl::Status added = request_reader_.Add(bytes); !added.ok()) {
     const absl::Status told = CountMessage(added, BadRequestReason::kProtocol);
-    return reads ? Finish(told) : connection_->ResetStream(*this);
+    return reads ? Finish(told) : connection_->session().SubmitReset(*this);
   }
   if (!reads) {
-    unread_ += bytes.size();  // its turn comes, and then there is room for more
+    unread_bytes_ += bytes.size();  // Read lets the client send more
     return;
   }
-  connection_->Consume(*this, bytes.size());
+  connection_->session().Consume(*this, bytes.size());
   TakeMessages();
 }
 
@@ -166,7 +186,7 @@ void GrpcStream::OnEnd() {
 // The limit also holds for the inflated message.
 uint64_t GrpcStream::message_bytes_max() const {
   const uint64_t most = server_.parts().config->body_bytes_max;
-  return control_method_ == nullptr ? most : std::min(most, kControlBytesMax);
+  return method_ == nullptr ? most : std::min(most, kControlBytesMax);
 }
 
 void GrpcStream::TakeMessages() {
@@ -180,36 +200,34 @@ void GrpcStream::TakeMessages() {
 void GrpcStream::Answer() {
   phase_ = Phase::kCalling;
   SetDeadline(kNoDeadline);
-  if (control_method_ != nullptr || connection_->MayBegin()) return AnswerNow();
-  left_at_ = Now();
-  if (call_deadline_ <= left_at_) return RefuseLate();
+  if (method_ != nullptr || connection_->MayBegin()) return AnswerNow();
+  const TimePoint now = Now();
+  if (call_deadline_ <= now) return RefuseLate();
   if (const absl::Status read = ReadHead(); absl::IsResourceExhausted(read)) {
     return SendError(CountMessage(read, BadRequestReason::kSyntax));
-  }  // any other error is told in its turn
-  SetTimeout();
-  const TimePoint until = arrival_ + server_.parts().inference->TimeFor(request.timeout);
-  if (until <= left_at_) return RefuseLate();
-  SetDeadline(until);
-  connection_->AwaitTurn(*this);
+  }  // AnswerNow reports any other error
+  call_.LimitTimeout(call_deadline_);
+  const Duration wait_max = server_.parts().inference->TimeFor(call_.request.timeout);
+  if (call_.arrival() + wait_max <= now) return RefuseLate();
+  SetDeadline(call_.arrival() + wait_max);
+  call_.BeginWait(now);
+  connection_->calls().AwaitTurn(call_);
 }
 
-// Who asks, and for how long, before the rest of the message has its turn. What is unpacked stays
-// where it is: the request's views are of it.
+// Reads the model, the id and the time limit before the message is unpacked. Inflated bytes stay
+// in request_reader_, because the request has views of them.
 absl::Status GrpcStream::ReadHead() {
-  request.model = request.id = {};
+  call_.request.model = call_.request.id = {};
   HPS_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes,
                        request_reader_.Head(metadata_.coding()));
-  request_codec_.ParseHead(bytes, &request);
+  call_.ReadHead(bytes);
   return absl::OkStatus();
 }
 
-// Another thread may drive the connection, so the turn is passed to it as an event.
-bool GrpcStream::TakeTurn(const Backlog::Turn& /*turn*/) { return connection_->OnTurn(*this); }
-
 void GrpcStream::OnTurn() {
-  if (phase_ != Phase::kCalling) return;  // it was ended meanwhile
+  if (phase_ != Phase::kCalling) return;  // the call has ended meanwhile
   SetDeadline(kNoDeadline);
-  socket_wait_ += Now() - left_at_;
+  call_.EndWait(Now());
   AnswerNow();
 }
 
@@ -221,147 +239,91 @@ void GrpcStream::RefuseLate() {
 }
 
 void GrpcStream::AnswerNow() {
-  if (call_deadline_ <= Now() && control_method_ == nullptr) return RefuseLate();
+  if (call_deadline_ <= Now() && method_ == nullptr) return RefuseLate();
   const absl::Status unpacked = request_reader_.Unpack(metadata_.coding(), message_bytes_max());
   if (!unpacked.ok()) return SendError(CountMessage(unpacked, BadRequestReason::kSyntax));
-  if (control_method_ != nullptr) return AnswerControl();
-  const absl::Status started = StartInference();
-  if (!started.ok()) SendRefusal(started);
+  if (method_ != nullptr) return AnswerControl();
+  StartInfer();
 }
 
 // ---- Answering ----------------------------------------------------------------------------------
 
 void GrpcStream::AnswerControl() {
-  if (!control_method_->is_slow)
-    return SendControl(server_.control().Call(*control_method_, AsText(request_reader_.message())));
-  execution = Execution::kRunning;
-  const absl::Status posted = server_.PostSlow(this);
-  if (posted.ok()) return;
-  execution = Execution::kNone;
-  SendError(posted);
-}
-
-void GrpcStream::Run() {
-  try {
-    result_ = server_.control().Call(*control_method_, AsText(request_reader_.message()));
-  } catch (const std::bad_alloc&) {
-    result_ = absl::ResourceExhaustedError("out of memory; try again later");
+  const std::string_view message = AsText(request_reader_.message());
+  if (method_->kind != ControlMethods::Kind::kSlow)
+    return SendControl(server_.control().Call(*method_, message));
+  if (const absl::Status posted = call_.StartControl(*method_, message); !posted.ok()) {
+    SendError(posted);
   }
-  connection_->OnCallEnded(*this);
 }
 
 void GrpcStream::SendControl(ControlMethods::Answer answer) {
   if (answer.ok()) return SendText(*std::move(answer));
-  CountBadRequest(answer.status(), BadRequestReason::kSyntax);
+  server_.CountBadRequest(answer.status(), BadRequestReason::kSyntax);
   SendError(answer.status());
 }
 
-// Keeps the request: the method is called again later.
+// Sends the current answer if it has changed. Keeps the request, to call the method again.
 void GrpcStream::TellWatcher() {
   const ControlMethods::Answer now =
-      server_.control().Call(*control_method_, AsText(request_reader_.message()));
-  if (now.ok() && *now != response_.text()) return SendText(*now);
+      server_.control().Call(*method_, AsText(request_reader_.message()));
+  if (now.ok() && *now != response.text()) return SendText(*now);
   if (server_.draining()) return Finish(ShuttingDown());
   SetDeadline(std::min(Now() + kWatchPeriod, call_deadline_));
 }
 
-absl::Status GrpcStream::StartInference() {
-  request.model = request.id = {};  // ReadHead's, of memory that may be another's now
-  request.timeout = Duration::zero();
-  request.protocol = Protocol::kGrpc;
-  request.arrival = arrival_;
-  request.socket_wait = socket_wait_;
-  if (const absl::Status parsed = request_codec_.Parse(
-          request_reader_.message(), server_.parts().config->body_bytes_max, &request);
-      !parsed.ok()) {
-    CountBadRequest(parsed, BadRequestReason::kSyntax);
-    return parsed;
-  }
-  request.body_bytes = request_reader_.held_bytes() + request_codec_.unpacked_bytes();
-  SetTimeout();
-  HPS_RETURN_IF_ERROR(server_.parts().inference->Prepare(*this));
-  const size_t answer_bytes = response_codec_.Plan(
-      *this,
-      {.in_stream = is_stream_, .final_mark = is_stream_ && request_codec_.wants_final_mark()});
-  absl::StatusOr<BufferPool::Lease> rows =
-      server_.pool().Acquire(answer_bytes, BufferPool::Use::kAnswer);
-  if (!rows.ok()) {
-    server_.parts().counters->CountRefused(RefusedReason::kCapacity);
-    return rows.status();
-  }
-  response_.HoldRows(*std::move(rows));
-  response_codec_.Place(response_.rows().data(), this);
-  connection_->AddRunnable(*this);
-  return absl::OkStatus();
-}
-
-// The earlier one of the parameter and gRPC's own deadline, as a time from the arrival.
-void GrpcStream::SetTimeout() {
-  if (call_deadline_ == kNoDeadline) return;
-  const Duration timeout = call_deadline_ - arrival_;
-  if (request.timeout == Duration::zero() || timeout < request.timeout) request.timeout = timeout;
-}
-
-// The buffer as the pool lends it; names and shapes lie in it before the rows.
-uint64_t GrpcStream::AnswerBytes() const {
-  constexpr uint64_t kBesideTensorBytes = 128;
-  uint64_t bytes = kBesideTensorBytes + request.model.size() + request.id.size();
-  for (const OutputTensor& output : outputs)
-    bytes += output.byte_count + output.name.size() + kBesideTensorBytes;
-  return BufferPool::LentFor(bytes);
-}
-
-void GrpcStream::OnDone(const absl::Status& status) {
-  if (status.ok()) {
-    result_ = std::string();
-  } else {
-    result_ = status;
-  }
-  connection_->OnCallEnded(*this);
+void GrpcStream::StartInfer() {
+  const absl::Status started = call_.StartInfer({.message = request_reader_.message(),
+                                                 .held_bytes = request_reader_.held_bytes(),
+                                                 .deadline = call_deadline_,
+                                                 .in_stream = is_stream_},
+                                                &response);
+  if (!started.ok()) return SendRefusal(started);
+  connection_->calls().AddRunnable(call_);
 }
 
 void GrpcStream::OnCallEnded() {
-  if (phase_ != Phase::kCalling) return;  // it was ended meanwhile
-  if (control_method_ != nullptr) return SendControl(std::move(result_));
-  if (result_.ok()) return SendRows();
-  SendRefusal(std::exchange(result_, std::string()).status());
+  if (phase_ != Phase::kCalling) return;  // the call has ended meanwhile
+  ControlMethods::Answer result = call_.TakeResult();
+  if (method_ != nullptr) return SendControl(std::move(result));
+  if (result.ok()) return SendRows();
+  SendRefusal(result.status());
 }
 
 void GrpcStream::SendRows() {
   ReleaseMessage();
-  response_.SetMessage(response_codec_.pieces(), BeginSending());
-  connection_->SubmitAnswer(*this);
+  response.SetMessage(call_.pieces(), BeginSending());
+  connection_->session().SubmitAnswer(*this);
 }
 
-// Of an inference.
+// Sends the error of an inference.
 void GrpcStream::SendRefusal(const absl::Status& status) {
   if (absl::IsResourceExhausted(status) || absl::IsDeadlineExceeded(status)) server_.NoteRefused();
   SendError(status);
 }
 
-// A stream goes on: the message says which request failed and why. What failed inside is for the
-// log.
+// Ends the call, or sends the error as a message of the stream. Details of a failure within the
+// server are only logged.
 void GrpcStream::SendError(const absl::Status& error) {
   absl::Status status = error;
   if (absl::IsInternal(error) || absl::IsUnknown(error) || absl::IsDataLoss(error)) {
-    LogError(absl::StrCat("grpc: a call failed: ", error.ToString()));
+    LogError(absl::StrCat("grpc: call of ", metadata_.path(), " failed: ", error.ToString()));
     status = absl::Status(error.code(), "the server failed; its log has the reason");
   }
   if (!is_stream_) return Finish(status);
-  // Where that fails the message says less.
-  if (request.model.empty() && request.id.empty()) ReadHead().IgnoreError();
-  std::string text = StreamErrorMessage(
-      PrintableText(std::string_view(status.message().data(), status.message().size())),
-      request.model, request.id);
-  ReleaseAnswer();
+  // Without its head, the message does not name the model and the id.
+  if (call_.request.model.empty() && call_.request.id.empty()) ReadHead().IgnoreError();
+  std::string text =
+      StreamErrorMessage(PrintableText(MessageOf(status)), call_.request.model, call_.request.id);
+  response.Release();
   ReleaseRequest();
   SendText(std::move(text));
 }
 
 void GrpcStream::SendText(std::string text) {
   if (!is_watch()) ReleaseMessage();
-  response_.SetText(std::move(text), BeginSending());
-  connection_->SubmitAnswer(*this);
+  response.SetText(std::move(text), BeginSending());
+  connection_->session().SubmitAnswer(*this);
 }
 
 ResponseWriter::After GrpcStream::BeginSending() {
@@ -374,37 +336,33 @@ ResponseWriter::After GrpcStream::BeginSending() {
 void GrpcStream::Finish(const absl::Status& status) {
   phase_ = Phase::kFinishing;
   SetDeadline(Now() + server_.parts().config->write_timeout);
-  response_.SetStatus(status.code(), StatusMessageText(std::string_view(status.message().data(),
-                                                                        status.message().size())));
+  response.SetStatus(status.code(), StatusMessageText(MessageOf(status)));
   GiveBack();
-  connection_->SubmitEnd(*this);
+  connection_->session().SubmitEnd(*this);
 }
 
 void GrpcStream::OnNoMemory() {
   server_.parts().counters->CountRefused(RefusedReason::kCapacity);
   if (phase_ == Phase::kFinishing || phase_ == Phase::kSending) {
-    return connection_->ResetStream(*this);
+    return connection_->session().SubmitReset(*this);
   }
-  if (execution == Execution::kNone) GiveBack();
+  if (call_.execution == GrpcCall::Execution::kNone) GiveBack();
   phase_ = Phase::kFinishing;
   SetDeadline(Now() + server_.parts().config->write_timeout);
   // The text is short enough to be stored without an allocation.
-  response_.SetStatus(absl::StatusCode::kResourceExhausted, "no memory");
-  connection_->SubmitEnd(*this);
+  response.SetStatus(absl::StatusCode::kResourceExhausted, "out of memory");
+  connection_->session().SubmitEnd(*this);
 }
 
 void GrpcStream::OnFlushed() {
-  if (phase_ != Phase::kSending || response_.unsent_bytes() > 0) return;
-  ReleaseAnswer();
+  if (phase_ != Phase::kSending || response.unsent_bytes() > 0) return;
+  response.Release();
   if (is_watch()) {
     phase_ = Phase::kWatching;
     return TellWatcher();
   }
   ReleaseRequest();
-  if (request_reader_.has_more()) {
-    arrival_ = Now();
-    socket_wait_ = Duration::zero();
-  }
+  if (request_reader_.has_more()) call_.SetArrival(Now(), Duration::zero());
   Read();
 }
 
@@ -420,82 +378,63 @@ void GrpcStream::OnTime(TimePoint now) {
   ServerCounters& counters = *server_.parts().counters;
   switch (phase_) {
     case Phase::kCalling:
-      if (connection_->ForgetTurn(*this)) RefuseLate();
+      if (connection_->calls().ForgetTurn(call_)) RefuseLate();
       return;
     case Phase::kWatching:
-      if (now < call_deadline_) return TellWatcher();
-      return Finish(absl::DeadlineExceededError("the call's deadline has passed"));
+      return now < call_deadline_ ? TellWatcher() : Finish(DeadlineHasPassed());
     case Phase::kReading:
-      if (now >= call_deadline_)
-        return Finish(absl::DeadlineExceededError("the call's deadline has passed"));
+      if (now >= call_deadline_) return Finish(DeadlineHasPassed());
       counters.CountBadRequest(BadRequestReason::kTimeout);
       if (!is_stream_) return Finish(absl::CancelledError("the request did not come in time"));
-      return Finish(absl::DeadlineExceededError(
-          "no request came for longer than [server] stream_idle_timeout"));
+      return Finish(
+          absl::DeadlineExceededError("no request arrived within [server] stream_idle_timeout"));
     case Phase::kFields:
     case Phase::kSending:
     case Phase::kFinishing:
       counters.CountBadRequest(BadRequestReason::kTimeout);
       SetDeadline(now + server_.parts().config->write_timeout);
-      return connection_->ResetStream(*this);
+      return connection_->session().SubmitReset(*this);
   }
 }
 
 // Cancels the lookup if the client has gone. A lookup past its deadline ends by itself.
 void GrpcStream::OnClosed(bool cut) {
   SetDeadline(kNoDeadline);
-  if (execution != Execution::kRunning || control_method_ != nullptr) return;
-  if (cut || Now() < call_deadline_) server_.parts().inference->Cancel(*this);
+  if (call_.execution != GrpcCall::Execution::kRunning || method_ != nullptr) return;
+  if (cut || Now() < call_deadline_) server_.parts().inference->Cancel(call_);
 }
 
-// Of a message that could not be read: counts it, and gives what its client is told. To gRPC one
-// that is too long is no other than one that there is no room for now.
+// Counts a message that could not be read, and returns the error for the client. gRPC has one code
+// for a message that is too long and for a lack of memory.
 absl::Status GrpcStream::CountMessage(const absl::Status& status, BadRequestReason invalid) {
   if (absl::IsResourceExhausted(status)) {
     server_.parts().counters->CountRefused(RefusedReason::kCapacity);
     server_.NoteRefused();
     return status;
   }
-  CountBadRequest(status, invalid);
+  server_.CountBadRequest(status, invalid);
   return absl::IsOutOfRange(status) ? absl::ResourceExhaustedError(status.message()) : status;
 }
 
-// `invalid`: the reason where it is INVALID_ARGUMENT.
-void GrpcStream::CountBadRequest(const absl::Status& status, BadRequestReason invalid) {
-  ServerCounters& counters = *server_.parts().counters;
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-      return counters.CountBadRequest(invalid);
-    case absl::StatusCode::kOutOfRange:
-      return counters.CountBadRequest(BadRequestReason::kLimit);
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kUnimplemented:
-      return counters.CountBadRequest(BadRequestReason::kUnknown);
-    default:
-      return;
-  }
-}
-
-// Releases all memory of the call that belongs to the server.
+// Releases the call's share of the server's memory.
 void GrpcStream::GiveBack() {
-  ReleaseAnswer();
+  response.Release();
   request_reader_.Release();
   ReleaseRequest();
 }
 
-// The message that is answered, when its answer is there: a client that takes it slowly holds none
+// Called when the answer is there, so that a client that reads it slowly does not hold the memory
 // of its request.
 void GrpcStream::ReleaseMessage() {
   request_reader_.ReleaseMessage();
-  request_codec_.Trim();
+  call_.ReleaseRequest();
 }
 
-// The share of the capacity comes last: who is admitted in its place finds the memory there.
+// The share of the capacity is released last, so that a request that is admitted in its place finds
+// the memory.
 void GrpcStream::ReleaseRequest() {
   ReleaseMessage();
-  Reset();
+  call_.Reset();
 }
-
-void GrpcStream::ReleaseAnswer() { response_.Release(); }
 
 }  // namespace hps::server

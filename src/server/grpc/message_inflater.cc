@@ -27,7 +27,8 @@ Bytef* ZlibBytes(const std::byte* bytes) {
   return AsElements<Bytef>(const_cast<std::byte*>(bytes));
 }
 
-// Makes room for more, up to one byte more than the message may have: it tells that it has more.
+// Makes room for more. The room has at most one byte more than the limit: that byte shows that the
+// message exceeds it.
 absl::Status Grow(size_t bytes_max, BufferPool& pool, InflatedMessage* message) {
   if (message->size > bytes_max) {
     return absl::OutOfRangeError(
@@ -43,13 +44,13 @@ absl::Status Grow(size_t bytes_max, BufferPool& pool, InflatedMessage* message) 
 
 absl::Status DoesNotInflate() { return absl::InvalidArgumentError("the message does not inflate"); }
 
-// Begins at `packed`. On success the stream is to be ended.
+// Starts to inflate `packed`. On success, the caller must end the stream.
 absl::Status Begin(MessageCoding coding, std::span<const std::byte> packed, z_stream* stream) {
   const bool is_gzip = coding == MessageCoding::kGzip;
   if (!is_gzip && coding != MessageCoding::kDeflate)
-    return absl::UnimplementedError("messages are compressed by gzip or deflate");
+    return absl::UnimplementedError("unsupported grpc-encoding; use gzip or deflate");
   if (inflateInit2(stream, kWindowBits + (is_gzip ? kGzip : 0)) != Z_OK)
-    return absl::ResourceExhaustedError("no memory to inflate a message; try again later");
+    return absl::ResourceExhaustedError("out of memory while inflating a message; try again later");
   stream->next_in = ZlibBytes(packed.data());
   stream->avail_in = static_cast<uInt>(packed.size());
   return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Inflates a compressed message of a gRPC call, up to a bound: a thousandth of it inflates to all
-// of it.
+// Inflates a compressed message of a gRPC call. The inflated size is bounded, because a message can
+// inflate to a thousand times its size.
 //
 // Thread-safe: no state.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace hps::server {
 
-// How a call's messages are packed (grpc-encoding).
+// How a call's messages are compressed (grpc-encoding).
 enum class MessageCoding : uint8_t { kIdentity, kGzip, kDeflate, kUnknown };
 
 struct InflatedMessage {
@@ -27,7 +27,8 @@ absl::StatusOr<InflatedMessage> InflateMessage(MessageCoding coding,
                                                std::span<const std::byte> packed, size_t bytes_max,
                                                BufferPool& pool);
 
-// The first bytes of it, at most `bytes_max`, whatever follows. Errors: as InflateMessage.
+// Inflates the first bytes of a message, at most `bytes_max`, and ignores the rest. Errors: those
+// of InflateMessage.
 absl::StatusOr<InflatedMessage> InflateHead(MessageCoding coding, std::span<const std::byte> packed,
                                             size_t bytes_max, BufferPool& pool);
 

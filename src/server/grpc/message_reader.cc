@@ -11,15 +11,15 @@
 namespace hps::server {
 namespace {
 
-constexpr size_t kFirstBytes = size_t{16} << 10;  // of a message that is announced as longer
-constexpr size_t kGrowth = 4;                     // times what has come
+constexpr size_t kFirstBytes = size_t{16} << 10;  // first memory of a longer message
+constexpr size_t kGrowth = 4;                     // memory per received byte, at most
 
 uint32_t LengthAt(const std::byte* prefix) {
   return __builtin_bswap32(LoadLittleEndian<uint32_t>(prefix + 1));
 }
 
-// Room for `bytes`, which have come, and for the rest of the message with this prefix, but no more
-// than a few times what has come.
+// Memory for the message with this prefix, of which `bytes` have arrived: all of it, but at most
+// kGrowth times what has arrived.
 size_t RoomFor(const std::byte* prefix, size_t bytes) {
   const size_t whole = kMessagePrefixBytes + LengthAt(prefix);
   return std::max(bytes, std::min(whole, std::max(bytes * kGrowth, kFirstBytes)));
@@ -27,7 +27,7 @@ size_t RoomFor(const std::byte* prefix, size_t bytes) {
 
 }  // namespace
 
-// Where the length of the message is not known yet: room for what has come alone.
+// Before the prefix is complete, the length is unknown: memory for what has arrived.
 size_t MessageReader::Wanted(size_t bytes) const {
   const size_t have = end_ - begin_;
   return have < kMessagePrefixBytes ? bytes : RoomFor(memory_.bytes().data() + begin_, bytes);
@@ -47,16 +47,16 @@ absl::Status MessageReader::Append(std::span<const std::byte> bytes, size_t want
 
 absl::Status MessageReader::Add(std::span<const std::byte> bytes, BufferPool& pool) {
   if (bytes.empty()) return absl::OkStatus();
-  if (front_bytes_ > 0 || later_end_ > 0)  // behind what came before it
+  if (front_bytes_ > 0 || later_end_ > 0)
     return Append(bytes, (later_end_ + bytes.size()) * 2, pool, &later_, &later_end_);
-  // The first piece of a message tells how long it is: room for all of it is taken at once.
+  // The first piece of a message has its length, so memory for the message is taken at once.
   if (end_ == 0 && bytes.size() >= kMessagePrefixBytes && memory_.empty()) {
     return Append(bytes, RoomFor(bytes.data(), bytes.size()), pool, &memory_, &end_);
   }
   return Append(bytes, Wanted(end_ + bytes.size()), pool, &memory_, &end_);
 }
 
-// Brings what has come later behind what is left at the front.
+// Moves the first message to the begin of memory_, and later bytes behind it.
 absl::Status MessageReader::MakeFront(BufferPool& pool) {
   if (begin_ > 0) {
     end_ -= begin_;
@@ -107,7 +107,7 @@ absl::StatusOr<MessageReader::Step> MessageReader::Front(uint64_t bytes_max, Buf
 void MessageReader::Pop() {
   begin_ += std::exchange(front_bytes_, 0);
   if (begin_ < end_) return;
-  // A stream may wait for long, or its next message be looked up: this one's memory goes.
+  // The memory is released now, because the next message may arrive much later.
   memory_ = std::exchange(later_, BufferPool::Lease());
   begin_ = 0;
   end_ = std::exchange(later_end_, 0);

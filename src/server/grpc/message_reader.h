@@ -1,7 +1,7 @@
-// The messages of a call, put together from the pieces in which HTTP/2 brings them.
+// Assembles the messages of a call from the DATA frames of its stream.
 //
-// A message is five bytes, whether it is compressed and how long it is, and its own. Memory is
-// taken for what has come, not for what is announced, and never for a message that is too long.
+// A message has a prefix of five bytes: the compressed flag and the length. Memory is taken for the
+// bytes that have arrived, not for the announced length, and never for a message that is too long.
 //
 // Not thread-safe.
 #pragma once
@@ -26,19 +26,19 @@ class MessageReader {
   };
   enum class Step : uint8_t { kNeedsMore, kMessage };
 
-  // Takes what has come. Errors: BufferPool::Acquire's.
+  // Adds received bytes. Errors: BufferPool::Acquire's.
   absl::Status Add(std::span<const std::byte> bytes, BufferPool& pool);
 
-  // The message at the front; it stays there. Errors: OUT_OF_RANGE (longer than `bytes_max`, known
-  // as soon as its prefix is there), INVALID_ARGUMENT (no message), BufferPool::Acquire's.
+  // Returns the first message and keeps it. Errors: OUT_OF_RANGE (longer than `bytes_max`; reported
+  // when its prefix has arrived), INVALID_ARGUMENT (invalid prefix), BufferPool::Acquire's.
   absl::StatusOr<Step> Front(uint64_t bytes_max, BufferPool& pool, Message* message);
 
-  // Drops the message that Front gave, if it has not been dropped.
+  // Drops the message that Front returned, if it has not been dropped.
   void Pop();
 
-  // Whether something has come behind the front message, or, without one, at all.
+  // Whether bytes have arrived behind the message that Front returned, or any if there is none.
   bool has_more() const { return end_ - begin_ > front_bytes_ || later_end_ > 0; }
-  // Of memory that it holds.
+  // Pool memory in use, in bytes.
   uint64_t lent_bytes() const { return memory_.bytes().size() + later_.bytes().size(); }
 
   void Clear();
@@ -50,10 +50,10 @@ class MessageReader {
   size_t Wanted(size_t bytes) const;
 
   BufferPool::Lease memory_;
-  size_t begin_ = 0;  // in memory_: of the front message's prefix
+  size_t begin_ = 0;  // in memory_: the prefix of the first message
   size_t end_ = 0;
-  size_t front_bytes_ = 0;  // with its prefix; 0: Front has given none
-  // While a message at the front is in use it does not move: what comes then is kept here.
+  size_t front_bytes_ = 0;  // of the message that Front returned, with its prefix; 0: none
+  // Bytes that arrive while the first message is in use, because it must not move.
   BufferPool::Lease later_;
   size_t later_end_ = 0;
 };

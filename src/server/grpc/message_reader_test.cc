@@ -44,7 +44,7 @@ TEST_F(MessageReaderTest, PutsMessagesTogetherHoweverTheyAreCut) {
   }
   for (int round = 0; round < 20; ++round) {
     size_t next = 0;
-    bool in_use = false;  // a message that is looked up while more comes
+    bool in_use = false;  // a message is looked up while more bytes arrive
     for (size_t at = 0; at < bytes.size();) {
       const size_t n =
           std::min<size_t>(1 + random() % (round % 2 == 0 ? 20'000 : 900), bytes.size() - at);
@@ -75,8 +75,8 @@ TEST_F(MessageReaderTest, PutsMessagesTogetherHoweverTheyAreCut) {
   }
 }
 
-// Catches: what comes between the end of a message and the look at the next one put before what
-// came while that message was in use.
+// Catches: bytes that arrive between the end of a message and the check for the next one, put
+// before bytes that arrived while that message was in use.
 TEST_F(MessageReaderTest, KeepsTheOrderOfWhatComesAfterAMessageIsDropped) {
   const std::string second = Framed("second", '\0');
   const std::string third = Framed("third", '\0');
@@ -94,8 +94,8 @@ TEST_F(MessageReaderTest, KeepsTheOrderOfWhatComesAfterAMessageIsDropped) {
   EXPECT_EQ(reader_.lent_bytes(), 0u);
 }
 
-// Catches: memory of a packed message that is held while what it has become is looked up, because
-// the next one has come meanwhile.
+// Catches: a compressed message whose memory is held during its lookup, because the next message
+// has arrived.
 TEST_F(MessageReaderTest, AMessageThatIsDroppedLeavesItsMemoryToNone) {
   const std::string later = Framed("later");
   ASSERT_TRUE(Add(Framed(std::string(kMessageMax, 'x'))).ok());

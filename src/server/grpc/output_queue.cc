@@ -11,7 +11,7 @@ namespace hps::server {
 namespace {
 
 constexpr size_t kPiecesPerWrite = 128;
-// Of memory that an empty queue keeps, and of what has been sent that stays before the rest.
+// Limit for the memory that an empty queue keeps, and for sent bytes that stay before unsent ones.
 constexpr size_t kKeptBytesMax = 4096;
 
 }  // namespace
@@ -19,7 +19,7 @@ constexpr size_t kKeptBytesMax = 4096;
 void OutputQueue::AddCopy(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   const uint64_t offset = copies_begin_ + copies_.size();
-  // A copy behind another one is one piece with it.
+  // Adjacent copies become one piece.
   const bool joins = !pieces_.empty() && pieces_.size() > first_ &&
                      pieces_.back().data == nullptr &&
                      pieces_.back().offset + pieces_.back().size == offset;
@@ -70,8 +70,8 @@ void OutputQueue::Advance(size_t sent) {
   }
 }
 
-// A client that always takes less than there is never empties the queue. Only what is at least as
-// long as what stays is dropped: each byte moves once or so.
+// Drops sent bytes, because the queue of a slow client may never become empty. It drops only if at
+// least as much is dropped as moved, so that a byte is moved about once.
 void OutputQueue::DropSent() {
   if (first_ * sizeof(Piece) >= kKeptBytesMax && first_ >= pieces_.size() - first_) {
     pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<ptrdiff_t>(first_));

@@ -1,5 +1,5 @@
-// What a connection has to send: small pieces that it copies, and large ones that stay where they
-// are until they are sent.
+// The unsent bytes of a connection: copies of small pieces, and views of large ones, which stay
+// where they are until they are sent.
 //
 // Not thread-safe.
 #pragma once
@@ -18,15 +18,15 @@ class OutputQueue {
  public:
   // Copies `bytes`.
   void AddCopy(std::span<const std::byte> bytes);
-  // Keeps a view of `bytes`, which live until sent() has come to what end() is then.
+  // Keeps a view of `bytes`, which must live until sent() reaches the end() of now.
   void AddView(std::span<const std::byte> bytes);
 
   bool empty() const { return bytes_ == 0; }
   size_t bytes() const { return bytes_; }
-  // Positions in all that was ever added: where what is not sent begins, and where it ends.
+  // Where the unsent bytes begin and end, as positions in the sequence of all bytes ever added.
   uint64_t sent() const { return sent_; }
   uint64_t end() const { return sent_ + bytes_; }
-  // Of its own memory.
+  // Own memory in use, in bytes.
   size_t kept_bytes() const { return copies_.capacity() + pieces_.capacity() * sizeof(Piece); }
 
   // Writes all of it or what the transport takes: kDone (all), kBlocked or kFailed.
@@ -37,7 +37,7 @@ class OutputQueue {
  private:
   struct Piece {
     const std::byte* data = nullptr;  // null: a copy
-    uint64_t offset = 0;              // of a copy: in all that were ever copied
+    uint64_t offset = 0;              // of a copy: in the sequence of all bytes ever copied
     size_t size = 0;
   };
 
@@ -45,10 +45,10 @@ class OutputQueue {
   void DropSent();
 
   std::string copies_;
-  uint64_t copies_begin_ = 0;  // the offset of their first byte
+  uint64_t copies_begin_ = 0;  // offset of the first byte of copies_
   std::vector<Piece> pieces_;
-  size_t first_ = 0;  // in pieces_: what is before has been sent
-  size_t bytes_ = 0;  // that are not sent
+  size_t first_ = 0;  // in pieces_: the first unsent one
+  size_t bytes_ = 0;  // unsent
   uint64_t sent_ = 0;
 };
 

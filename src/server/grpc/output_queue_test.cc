@@ -13,7 +13,7 @@
 namespace hps::server {
 namespace {
 
-// All that can be read now.
+// Returns everything that can be read now.
 std::string Drain(int fd) {
   std::string text;
   std::array<char, 65536> piece;
@@ -58,7 +58,7 @@ TEST(OutputQueueTest, SendsCopiesAndViewsInTheirOrderHoweverOftenItIsBlocked) {
   EXPECT_EQ(queue.WriteTo(transport), IoState::kFailed);
 }
 
-// Catches: what was sent, kept for as long as the queue is not empty.
+// Catches: sent bytes that are kept until the queue is empty.
 TEST(OutputQueueTest, DropsWhatIsSentThoughItIsNeverEmpty) {
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);

@@ -1,7 +1,7 @@
-// How often a client may ping while nothing is answered: once in a period, and some times sooner.
+// Limits how often a client may ping while the server answers nothing: on average once in a period.
 //
-// What a network holds up comes sooner after what came before it, and later after that: so it is
-// the pings' mean that counts, not each time between two of them.
+// The network can delay a ping, so that the next one follows it too soon. So the average counts,
+// not the time between two pings.
 //
 // Not thread-safe.
 #pragma once
@@ -24,11 +24,11 @@ class PingLimit {
     next_ = std::max(next_, now) + kPeriod;
     return true;
   }
-  // Something was answered: what came before does not count.
+  // The server has answered something: earlier pings do not count.
   void Reset() { next_ = {}; }
 
  private:
-  TimePoint next_{};  // when the next one would be in time
+  TimePoint next_{};  // when the next ping is in time
 };
 
 }  // namespace hps::server

@@ -22,7 +22,7 @@ TEST(PingLimitTest, SomeMayComeSooner) {
   EXPECT_FALSE(limit.Admit(kStart + seconds(10)));
 }
 
-// A client's keep-alive of 10 s, over a network that holds up every other one.
+// A client that pings every 10 s, over a network that delays every other ping.
 TEST(PingLimitTest, APeriodThatIsKeptMayGoOnForEver) {
   PingLimit limit;
   TimePoint sent = kStart;

@@ -5,7 +5,7 @@
 namespace hps::server {
 namespace {
 
-// Inflated for Head.
+// How much of a compressed message Head inflates.
 constexpr size_t kInflatedHeadBytes = 4096;
 
 }  // namespace

@@ -31,16 +31,15 @@ class RequestReader {
   // Whether bytes beyond the current message have arrived.
   bool has_more() const { return reader_.has_more(); }
 
-  // Looks for the next message. A call without `is_stream` has exactly one, and it is given when
-  // the client has sent all. Errors: INVALID_ARGUMENT (a wrong number of messages, an incomplete
+  // Looks for the next message. A call without `is_stream` has exactly one; it is returned when the
+  // client has sent everything. Errors: INVALID_ARGUMENT (a wrong number of messages, an incomplete
   // one), MessageReader::Front's.
   absl::StatusOr<Step> Next(uint64_t bytes_max, bool is_stream);
 
-  // The current message's bytes, or its first ones if it is compressed: enough for the model's name
-  // and the parameters. Errors: InflateHead's.
+  // The bytes of the current message, or the first bytes if it is compressed: enough for the
+  // model's name and the parameters. Errors: InflateHead's.
   absl::StatusOr<std::span<const std::byte>> Head(MessageCoding coding);
-  // Inflates the current message if it is compressed; message() has its bytes then. Errors:
-  // InflateMessage's.
+  // Inflates the current message if it is compressed, and sets message(). Errors: InflateMessage's.
   absl::Status Unpack(MessageCoding coding, uint64_t bytes_max);
   std::span<const std::byte> message() const { return message_; }
 

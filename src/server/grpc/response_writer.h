@@ -1,5 +1,5 @@
-// What the server still has to send of one gRPC call: a message's bytes, in place, and the status
-// that follows.
+// The unsent part of one gRPC call's response: views of a message's bytes, and the status that
+// follows.
 //
 // Not thread-safe.
 #pragma once
@@ -29,13 +29,13 @@ class ResponseWriter {
   void HoldRows(BufferPool::Lease rows) { rows_ = std::move(rows); }
   std::span<std::byte> rows() const { return rows_.bytes(); }
 
-  // Sends a message of these pieces, which live until Release, or of a text.
+  // Sets the message to send: pieces, which must live until Release, or a text.
   void SetMessage(std::span<const std::span<std::byte>> pieces, After after);
   void SetText(std::string text, After after);
-  // Sends no message: the status is next. `message` is encoded for grpc-message.
+  // Drops unsent bytes; the status is next. `message` is encoded for grpc-message.
   void SetStatus(absl::StatusCode code, std::string_view message);
 
-  // The text that was sent last.
+  // The last text that was set.
   const std::string& text() const { return text_; }
   size_t unsent_bytes() const { return unsent_bytes_; }
   bool ends() const { return after_ == After::kStatus; }

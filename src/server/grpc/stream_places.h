@@ -24,7 +24,7 @@ class StreamLimiter {
 
   explicit StreamLimiter(const Limits& limits) : limits_(limits) {}
 
-  // Counts a stream of a connection that has `*connection_places` open, and adds one to these.
+  // Counts one more stream of the connection, which has `*connection_places` open streams.
   // Errors: RESOURCE_EXHAUSTED.
   absl::Status Take(size_t* connection_places);
   // REQUIRES: taken.

@@ -1,4 +1,4 @@
-// The core's inference, whose lookups a test can hold back.
+// An Inference for tests that can delay the lookups of the server core.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace hps::server {
 
-// The core's inference, but calls wait at Run while the gate is closed.
+// Forwards to the core. Calls wait at Run while the gate is closed.
 class GatedInference final : public Inference {
  public:
   explicit GatedInference(Inference& inference) : inference_(inference) {}
@@ -48,10 +48,10 @@ class GatedInference final : public Inference {
     return inference_.ReserveBytes(byte_count, reservation);
   }
 
-  // Before the core's own; to be set before the first call.
+  // Called before the core's functions. Set them before the first call.
   std::function<absl::Status(const InferenceCall&)> on_prepare;
   std::function<void(InferenceCall&)> on_run;
-  std::function<Duration(Duration)> time_for;  // in place of the core's
+  std::function<Duration(Duration)> time_for;  // replaces the core's
   std::atomic<bool> has_room = true;
 
   bool AwaitCancelled(size_t count) {

@@ -1,5 +1,5 @@
-// What the gRPC server's tests work with: a server over a real store (ServerWorld), whose lookups
-// a test can hold back, and a client's stub.
+// Fixture of the gRPC server's tests: a server over a real store (ServerWorld) whose lookups a test
+// can delay, and a client's stub.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -87,7 +87,7 @@ class GrpcWorld : public testing::Test {
       EXPECT_TRUE(ServerWorld::IsRow("m/" + table, keys[i], 1, row)) << "key " << keys[i];
     }
   }
-  // Asks a method by its bytes.
+  // Calls a method with a serialized request.
   grpc::Status CallBytes(const std::string& path, const std::string& request,
                          std::string* response = nullptr) {
     grpc::GenericStub stub(channel_);

@@ -1,4 +1,4 @@
-// A client of HTTP/2 that sends what a test wants it to, frame by frame, also what is wrong.
+// An HTTP/2 client that sends any frames, also invalid ones.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace hps::server {
 
 class Http2Client {
  public:
-  // What a stream has got so far.
+  // What has arrived of a stream.
   struct Answer {
     std::map<std::string, std::string> fields;  // trailers too
     std::string data;
@@ -41,7 +41,7 @@ class Http2Client {
 
   explicit Http2Client(const std::string& address) : socket_(address, std::chrono::minutes(1)) {
     EXPECT_TRUE(socket_.connected());
-    const int at_once = 1;  // also the second one of two small frames
+    const int at_once = 1;  // sends also the second of two small frames without delay
     EXPECT_EQ(setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once)), 0);
     EXPECT_EQ(nghttp2_hd_inflate_new(&inflater_), 0);
   }
@@ -60,7 +60,7 @@ class Http2Client {
     return Send(std::string(NGHTTP2_CLIENT_MAGIC) +
                 Http2Frame{.type = NGHTTP2_SETTINGS, .payload = payload}.bytes());
   }
-  // Until the server's SETTINGS hold.
+  // Waits until the server has handled the SETTINGS.
   void Settle() {
     Send(Http2Frame{NGHTTP2_PING, 0, 0, "settled?"});
     Http2Frame frame;
@@ -73,13 +73,13 @@ class Http2Client {
   bool SendData(uint32_t stream, std::string_view bytes, bool end = true) {
     return Send(DataFrames(stream, bytes, end));
   }
-  // In one piece where it fits: the server's time for it does not pass between two of them.
+  // Sends a call in one piece, so that no timeout of the server passes between two frames.
   bool Call(uint32_t stream, const std::string& path, std::string_view message) {
     const Http2Frame fields{NGHTTP2_HEADERS, kEndFields, stream, PackFields(CallFields(path))};
     return Send(fields.bytes() + DataFrames(stream, Framed(message), /*end=*/true));
   }
 
-  // The next frame, taken note of; false at the end of the connection, or after a minute.
+  // Receives the next frame and records it. False: end of the connection, or a minute has passed.
   bool Receive(Http2Frame* frame) {
     constexpr size_t kHeadBytes = 9;
     while (received_.size() < kHeadBytes || received_.size() < kHeadBytes + PayloadBytes()) {
@@ -93,13 +93,13 @@ class Http2Client {
     Note(*frame);
     return true;
   }
-  // Until the stream's end, or the connection's.
+  // Waits for the end of the stream or of the connection.
   const Answer& Await(uint32_t stream) {
     Http2Frame frame;
     while (!answers_[stream].ended && answers_[stream].reset < 0 && Receive(&frame)) continue;
     return answers_[stream];
   }
-  // Until the server closes the connection: the reason that its GOAWAY has, -1 without one.
+  // Waits until the server closes the connection. Returns the reason in its GOAWAY; -1: none.
   int64_t AwaitEnd() {
     Http2Frame frame;
     while (Receive(&frame)) continue;
@@ -108,13 +108,13 @@ class Http2Client {
   }
 
   const Answer& answer(uint32_t stream) { return answers_[stream]; }
-  uint64_t window_bytes(uint32_t stream) { return windows_[stream]; }  // that it was given more
+  uint64_t window_bytes(uint32_t stream) { return windows_[stream]; }  // from WINDOW_UPDATEs
   size_t acknowledged_pings() const { return acknowledged_pings_; }
-  bool gives_windows = true;  // for what it has received
+  bool gives_windows = true;  // sends WINDOW_UPDATEs for received data
   int fd() const { return socket_.fd(); }
 
  private:
-  // None of them too large.
+  // DATA frames of at most the size that every server accepts.
   static std::string DataFrames(uint32_t stream, std::string_view bytes, bool end) {
     constexpr size_t kFrameBytes = 16384;
     std::string frames;

@@ -1,5 +1,4 @@
-// Frames and fields of HTTP/2, and messages of gRPC, put together byte by byte, for tests and
-// fuzzers.
+// Builds HTTP/2 frames, header fields and gRPC messages byte by byte, for tests and fuzzers.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +31,7 @@ struct Http2Frame {
   }
 };
 
-// Fields as HPACK has them, each by its texts.
+// Header fields in HPACK, as literals without compression.
 inline std::string PackFields(const std::vector<std::pair<std::string, std::string>>& fields) {
   const auto text = [](const std::string& value) {
     std::string packed;
@@ -58,7 +57,7 @@ inline std::vector<std::pair<std::string, std::string>> CallFields(const std::st
           {"te", "trailers"}};
 }
 
-// A message of gRPC.
+// A gRPC message with its prefix.
 inline std::string Framed(std::string_view message, uint8_t flag = 0) {
   return BigEndian(flag, 1) + BigEndian(message.size(), 4) + std::string(message);
 }

@@ -1,4 +1,4 @@
-// Messages as a client packs them. Include it in tests only.
+// Compresses messages as a client does. Include it in tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace hps::server {
 
 inline constexpr int kGzipWindowBits = 31;
 
-// With zlib's window bits, which also name the format.
+// `window_bits`: zlib's window bits, which also choose the format.
 inline std::string Packed(std::string_view plain, int window_bits = kGzipWindowBits) {
   z_stream stream{};
   EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY), Z_OK);

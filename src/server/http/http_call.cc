@@ -1,14 +1,20 @@
 #include "server/http/http_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/json_writer.h"
+#include "base/logging.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
+#include "base/public_message.h"
 #include "server/http/http_connection.h"
 #include "server/http/http_server.h"
 #include "server/http/json_infer_response.h"
+#include "server/http/json_reader.h"
+#include "server/http/rows_change.h"
 
 namespace hps::server {
 namespace {
@@ -19,6 +25,35 @@ constexpr uint64_t kLongAnswerBytesMin = 1 << 20;
 // JSON of at most this size may grow by doubling; larger JSON is reserved at once, so that it takes
 // no more than what was accounted for.
 constexpr size_t kTextBytesGrown = 16 << 10;
+
+// Longest wait for a load of the model, or for other changes of the table, to end.
+constexpr Duration kUpdateWaitMax = std::chrono::seconds(30);
+constexpr Duration kRefreshWaitMax = std::chrono::minutes(10);
+
+// The same with a message that a client may see. The log gets what is hidden.
+absl::Status ForClients(std::string_view what, const absl::Status& status) {
+  if (status.ok() || IsPublic(status)) return status;
+  LogWarning(absl::StrCat(std::string(what), ": ", TextForLog(status)));
+  return absl::Status(status.code(), MessageForClients(status));
+}
+
+// {"name": "N"}; the name points into the body.
+absl::Status ReadSnapshotName(std::span<char> body, std::string_view* name) {
+  JsonReader json(body);
+  std::string_view key;
+  bool has_name = false;
+  json.BeginObject();
+  while (json.ok() && json.NextMember(&key)) {
+    if (key == "name") {
+      has_name = json.ReadString(name);
+    } else {
+      json.Fail(absl::InvalidArgumentError("a snapshot has a name and nothing else"));
+    }
+  }
+  HPS_RETURN_IF_ERROR(json.Finish());
+  if (!has_name) return absl::InvalidArgumentError("expected {\"name\": \"NAME\"}");
+  return absl::OkStatus();
+}
 
 // Why a request could not be decoded, for the counters; none if the request is not at fault.
 std::optional<BadRequestReason> ReasonOf(const absl::Status& decoded, bool failed_in_syntax) {
@@ -112,22 +147,97 @@ bool HttpCall::TakesLong(Coding accepted_coding) const {
   return text_bytes + (packs ? row_bytes() : 0) >= kLongAnswerBytesMin;
 }
 
-absl::Status HttpCall::StartControl(const Route& route) {
-  kind_ = route.kind == RouteKind::kLoad ? Kind::kLoad : Kind::kUnload;
+absl::Status HttpCall::StartControl(const Route& route, std::span<char> body) {
+  kind_ = route.kind == RouteKind::kLoad       ? Kind::kLoad
+          : route.kind == RouteKind::kUnload   ? Kind::kUnload
+          : route.kind == RouteKind::kSnapshot ? Kind::kSnapshot
+                                               : Kind::kRefresh;
   model_ = route.model;
+  if (kind_ == Kind::kSnapshot) HPS_RETURN_IF_ERROR(ReadSnapshotName(body, &model_));
   return server_.PostSlow(this);
+}
+
+absl::Status HttpCall::StartUpdate(const InferStart& start) {
+  const uint64_t json_bytes = start.head.json_bytes.value_or(start.body.size());
+  if (json_bytes > start.body.size() || json_bytes == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("Inference-Header-Content-Length is ",
+                                                   json_bytes, " of a body of ", start.body.size(),
+                                                   " bytes"));
+  }
+  kind_ = Kind::kUpdate;
+  model_ = start.route.model;
+  table_ = start.route.table;
+  body_ = start.body;
+  json_bytes_ = json_bytes;
+  // The tensors of a body in JSON take as much again, at most.
+  const uint64_t bytes = start.lent_bytes + unpacked_.memory.bytes().size() + start.body.size();
+  HPS_RETURN_IF_ERROR(server_.parts().inference->ReserveBytes(bytes, &share_));
+  return server_.PostUpdate(this);
 }
 
 void HttpCall::Run() {
   if (!is_control()) return connection_.OnCallEnded();
-  ModelRepository& repository = *server_.parts().repository;
   absl::Status status;
   try {
-    status = kind_ == Kind::kLoad ? repository.Load(model_) : repository.Unload(model_);
+    status = RunControl();
   } catch (const std::bad_alloc&) {
     status = hps::OutOfMemory("out of memory; try again later");
   }
   OnDone(status);
+}
+
+absl::Status HttpCall::RunControl() {
+  ModelRepository& repository = *server_.parts().repository;
+  switch (kind_) {
+    case Kind::kLoad:
+      return repository.Load(model_);
+    case Kind::kUnload:
+      return repository.Unload(model_);
+    case Kind::kRefresh:
+      if (server_.parts().store == nullptr) return absl::UnimplementedError("no store");
+      return ForClients("a refresh failed", server_.parts().store->models().RefreshLevel1(
+                                                std::string(model_), kRefreshWaitMax));
+    case Kind::kSnapshot:
+      return MakeSnapshot();
+    default:
+      return ApplyUpdate();
+  }
+}
+
+absl::Status HttpCall::MakeSnapshot() {
+  Store* const store = server_.parts().store;
+  if (store == nullptr) return absl::UnimplementedError("no store");
+  const TimePoint begin = RealClock().Now();
+  const absl::StatusOr<uint64_t> bytes = store->Snapshot(std::string(model_));
+  if (!bytes.ok()) return ForClients("a snapshot failed", bytes.status());
+  JsonWriter json(&answer_.text);
+  json.BeginObject();
+  json.Member("name", model_).Member("bytes", *bytes);
+  json.Member("seconds", std::chrono::duration<double>(RealClock().Now() - begin).count());
+  json.EndObject();
+  return absl::OkStatus();
+}
+
+// Inputs: `keys` INT64 or UINT64 [n], and `rows` [n, dim] in the table's type, or the parameter
+// `delete`.
+absl::Status HttpCall::ApplyUpdate() {
+  Store* const store = server_.parts().store;
+  if (store == nullptr) return absl::UnimplementedError("no store");
+  HPS_RETURN_IF_ERROR(decoder_.Decode(
+      {.json = body_.first(json_bytes_), .binary = std::as_bytes(body_.subspan(json_bytes_))},
+      server_.pool(), kUpdateBytesMax, &request));
+  RowsChange change;
+  HPS_RETURN_IF_ERROR(ReadRowsChange(request.inputs, decoder_.is_delete(), &change));
+  change.update.table = std::string(model_) + "/" + std::string(table_);
+  const size_t count = change.update.keys.size();
+  const Duration timeout = request.timeout == Duration::zero() ? kUpdateWaitMax : request.timeout;
+  HPS_RETURN_IF_ERROR(ForClients("a change of rows failed",
+                                 store->Apply(change.update, std::min(timeout, kUpdateWaitMax))));
+  JsonWriter json(&answer_.text);
+  json.BeginObject();
+  json.Member("rows", uint64_t{count});
+  json.EndObject();
+  return absl::OkStatus();
 }
 
 void HttpCall::OnDone(const absl::Status& status) {
@@ -187,11 +297,14 @@ absl::Status HttpCall::Encode(HttpResponseWriter* response, uint64_t* json_bytes
 void HttpCall::ReleaseRequest() {
   decoder_.Reset();
   unpacked_ = PackedBody();
+  body_ = {};
+  share_.Release();
 }
 
 void HttpCall::End() {
   ReleaseRequest();
   rows_.Release();
+  answer_ = ApiAnswer();
   Reset();
 }
 

@@ -1,4 +1,5 @@
-// The work of one HTTP request that is not done in place: an inference, or a load or unload.
+// The work of one HTTP request that is not done in place: an inference, a load, unload or refresh
+// of a model, a snapshot, or a change of rows.
 //
 // The connection starts it; it ends with one call of HttpConnection::OnCallEnded, on any thread.
 // Between the two the call belongs to the server, and only Cancel and WhileRunning may be called.
@@ -16,8 +17,10 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "server/core/admission.h"
 #include "server/core/inference_call.h"
 #include "server/core/server_counters.h"
+#include "server/http/api.h"
 #include "server/http/compression.h"
 #include "server/http/http_response_writer.h"
 #include "server/http/json_infer_request.h"
@@ -60,8 +63,14 @@ class HttpCall final : public InferenceCall, private Task {
   };
   std::optional<Refusal> StartInfer(const InferStart& start);
 
-  // Loads or unloads `model` on a thread for slow tasks. Errors: those of Executor::Post.
-  absl::Status StartControl(const Route& route);
+  // Loads, unloads or refreshes the route's model, or makes a snapshot as `body` says, on a thread
+  // for slow tasks. Errors: those of Executor::Post; INVALID_ARGUMENT (the body).
+  absl::Status StartControl(const Route& route, std::span<char> body);
+
+  // Decodes and applies a change of rows on a thread that serves no lookups. The body stays as it
+  // is until then. Errors: RESOURCE_EXHAUSTED (too many changes wait, or no share of the server's
+  // bytes is left), UNIMPLEMENTED.
+  absl::Status StartUpdate(const InferStart& start);
 
   // Nobody waits for the result any more: asks the server to end the inference soon.
   void Cancel();
@@ -76,7 +85,10 @@ class HttpCall final : public InferenceCall, private Task {
 
   // Returns the result and makes the call the connection's again.
   absl::Status TakeResult();
-  bool is_control() const { return kind_ == Kind::kLoad || kind_ == Kind::kUnload; }
+  // Not an inference.
+  bool is_control() const { return kind_ >= Kind::kLoad; }
+  // Of a call that is_control and was successful.
+  ApiAnswer TakeAnswer() { return std::exchange(answer_, ApiAnswer()); }
   // Adds the outputs to the response: JSON, then the binary ones. Errors: those of EncodeAnswer.
   // `json_bytes`: of the JSON; 0 = there are no binary outputs.
   absl::Status Encode(HttpResponseWriter* response, uint64_t* json_bytes);
@@ -96,6 +108,9 @@ class HttpCall final : public InferenceCall, private Task {
     kLongInfer,  // its response takes longer to encode than to look up
     kLoad,
     kUnload,
+    kRefresh,
+    kSnapshot,
+    kUpdate,
   };
   enum class State : uint8_t {
     kIdle,       // the connection's
@@ -107,14 +122,22 @@ class HttpCall final : public InferenceCall, private Task {
   absl::Status Decode(const InferStart& start);
   uint64_t row_bytes() const;  // of the buffer for the outputs
   bool TakesLong(Coding accepted_coding) const;
-  void Run() override;  // a load or unload, or the end of a kLongInfer
+  absl::Status RunControl();
+  absl::Status ApplyUpdate();
+  absl::Status MakeSnapshot();
+  void Run() override;  // what is_control, or the end of a kLongInfer
 
   HttpServer& server_;
   HttpConnection& connection_;
   Mutex mutex_;
   State state_ HPS_GUARDED_BY(mutex_) = State::kIdle;
   Kind kind_ = Kind::kInfer;
-  std::string_view model_;  // of a load or unload
+  std::string_view model_;  // of what is not an inference; of a kSnapshot its name
+  std::string_view table_;  // of a kUpdate, without the model's name
+  std::span<char> body_;    // of a kUpdate
+  uint64_t json_bytes_ = 0;
+  Admission::Reservation share_;  // of the server's bytes; of a kUpdate
+  ApiAnswer answer_;
   absl::Status result_;
   InferDecoder decoder_;
   PackedBody unpacked_;

@@ -283,11 +283,11 @@ void HttpConnection::CheckHead() {
   route_ = FindRoute(head.path);
   const bool metrics_only = server_.role() == HttpRole::kMetricsOnly;
   if (metrics_only && !route_.is_probe() && route_.path != "/metrics") route_ = Route();
-  const bool is_control = route_.kind == RouteKind::kLoad || route_.kind == RouteKind::kUnload;
+  const ServerConfig& config = *server_.parts().config;
   const auto refuse = [this](int code, std::string message, BadRequestReason reason) {
     early_error_ = {.code = code, .message = std::move(message), .reason = reason, .allow = {}};
   };
-  if (!route_.needs_no_token() && !server_.Admits(head.authorization, false)) {
+  if (!route_.needs_no_token() && !server_.Admits(head.authorization)) {
     server_.parts().counters->CountAuthFailure();
     early_error_ = {.code = 401, .message = "a bearer token is needed", .reason = {}, .allow = {}};
   } else if (route_.kind == RouteKind::kUnknown) {
@@ -295,15 +295,18 @@ void HttpConnection::CheckHead() {
   } else if (!Allows(route_, head.method)) {
     refuse(405, "this path does not take the method", BadRequestReason::kUnknown);
     early_error_->allow = AllowedMethods(route_);
-  } else if (is_control && (!server_.parts().config->repository_control ||
-                            !server_.Admits(head.authorization, true))) {
-    server_.parts().counters->CountAuthFailure();
-    early_error_ = {.code = 403,
-                    .message =
-                        "loading and unloading by request is off ([server.security] "
-                        "repository_control, with a token)",
-                    .reason = {},
-                    .allow = {}};
+  } else if (route_.controls_models() &&
+             (!config.repository_control || !server_.AdmitsControl(head.authorization))) {
+    Forbid(config.repository_control
+               ? "loading, unloading, refreshing and snapshots need the administrator's token"
+               : "loading, unloading and snapshots by request are off ([server.security] "
+                 "repository_control, "
+                 "with a token)");
+  } else if (route_.changes_rows() &&
+             (!config.updates || !server_.AdmitsControl(head.authorization))) {
+    Forbid(config.updates
+               ? "changing rows needs the administrator's token"
+               : "changing rows by request is off ([server.security] updates, with a token)");
   } else if (head.expects_other) {
     refuse(417, "the only expectation that the server knows is 100-continue",
            BadRequestReason::kProtocol);
@@ -313,9 +316,15 @@ void HttpConnection::CheckHead() {
   }
 }
 
+void HttpConnection::Forbid(std::string message) {
+  server_.parts().counters->CountAuthFailure();
+  early_error_ = {.code = 403, .message = std::move(message), .reason = {}, .allow = {}};
+}
+
 // Of the body as it is sent, and of what it unpacks to.
 uint64_t HttpConnection::body_bytes_max() const {
   const uint64_t most = server_.parts().config->body_bytes_max;
+  if (route_.changes_rows()) return std::min<uint64_t>(most, kUpdateBytesMax);
   return route_.kind == RouteKind::kInfer ? most : std::min(most, kControlBytesMax);
 }
 
@@ -349,9 +358,13 @@ void HttpConnection::Answer() {
       if (const absl::Status status = CheckLoad(body); !status.ok()) {
         return SendError(status, BadRequestReason::kContent);
       }
-      return StartControl();
+      return StartControl(body);
     case RouteKind::kUnload:
-      return StartControl();
+    case RouteKind::kRefresh:
+    case RouteKind::kSnapshot:
+      return StartControl(body);
+    case RouteKind::kUpdateRows:
+      return StartUpdate(body);
     default:
       return SendApi(AnswerApi(server_.parts(), route_, head.query, body));
   }
@@ -380,11 +393,23 @@ void HttpConnection::StartInfer(std::span<char> body) {
   run_pending_ = true;
 }
 
-void HttpConnection::StartControl() {
-  if (const absl::Status posted = call_.StartControl(route_); !posted.ok()) {
+void HttpConnection::StartControl(std::span<char> body) {
+  if (const absl::Status posted = call_.StartControl(route_, body); !posted.ok()) {
     return SendError(posted);
   }
   state_ = State::kCalling;  // its end is told as an event, so not before this
+  SetDeadline(kNoDeadline);
+}
+
+void HttpConnection::StartUpdate(std::span<char> body) {
+  const absl::Status started = call_.StartUpdate({.route = route_,
+                                                  .head = reader_.head(),
+                                                  .body = body,
+                                                  .lent_bytes = reader_.lent_bytes(),
+                                                  .arrival = arrival_,
+                                                  .socket_wait = socket_wait_});
+  if (!started.ok()) return SendRefusal(started);
+  state_ = State::kCalling;
   SetDeadline(kNoDeadline);
 }
 
@@ -394,7 +419,9 @@ void HttpConnection::EndCall() {
   const absl::Status status = call_.TakeResult();
   state_ = State::kReading;
   if (is_abandoned) return Close();
-  if (call_.is_control()) return status.ok() ? SendApi(ApiAnswer()) : SendError(status);
+  if (call_.is_control()) {
+    return SendApi(status.ok() ? absl::StatusOr<ApiAnswer>(call_.TakeAnswer()) : status);
+  }
   status.ok() ? SendRows() : SendRefusal(status);
 }
 

@@ -85,6 +85,7 @@ class HttpConnection final : public ServedConnection {
   void NoteArrival();
   bool Parse();
   void OnHead();
+  void Forbid(std::string message);
   void CheckHead();
   bool SendContinue();
   uint64_t body_bytes_max() const;
@@ -92,7 +93,8 @@ class HttpConnection final : public ServedConnection {
   // Answering.
   void Answer();
   void StartInfer(std::span<char> body);
-  void StartControl();
+  void StartUpdate(std::span<char> body);
+  void StartControl(std::span<char> body);
   void EndCall();
   void SendRows();
   void SendRefusal(const absl::Status& status);

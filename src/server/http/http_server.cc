@@ -18,6 +18,11 @@ namespace {
 // Threads are two for each core: a machine's cores are never all at work on long answers.
 constexpr size_t kThreadsPerEncoder = 4;
 
+// Changes of rows wait for the disk, not for a core; those of one table are applied in turn.
+constexpr size_t kUpdateThreads = 4;
+// One more is refused. Their bodies count as bytes in flight.
+constexpr size_t kUpdatesQueuedMax = 256;
+
 Duration ShortestTimeout(const ServerConfig& config) {
   return std::min(
       {config.header_timeout, config.body_timeout, config.write_timeout, config.idle_timeout});
@@ -59,6 +64,11 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const ProtocolPart
                                              .thread_count = threads,
                                              .queue_max = parts.config->connections_max}));
   }
+  if (role == HttpRole::kEverything && parts.config->updates) {
+    HPS_ASSIGN_OR_RETURN(server->updaters_, WorkerPool::Create({.name = "hps-http-update",
+                                                                .thread_count = kUpdateThreads,
+                                                                .queue_max = kUpdatesQueuedMax}));
+  }
   HPS_RETURN_IF_ERROR(server->Listen(address));
   return server;
 }
@@ -67,6 +77,14 @@ absl::Status HttpServer::PostEncoding(Task* task) {
   if (encoders_ == nullptr) return absl::UnimplementedError("no answer of metrics takes long");
   MutexLock lock(encoders_mutex_);
   return encoders_->Post(task);
+}
+
+absl::Status HttpServer::PostUpdate(Task* task) {
+  if (updaters_ == nullptr) return absl::UnimplementedError("changes of rows are off");
+  const absl::Status posted = updaters_->Post(task);
+  if (!absl::IsResourceExhausted(posted)) return posted;
+  parts().counters->CountRefused(RefusedReason::kCapacity);
+  return absl::ResourceExhaustedError("too many changes of rows are waiting; try again later");
 }
 
 std::unique_ptr<ServedConnection> HttpServer::NewConnection() {

@@ -30,6 +30,10 @@ class HttpServer final : public ConnectionServer {
   // waits for. Errors: those of Executor::Post; then it is to be done in place.
   absl::Status PostEncoding(Task* task);
 
+  // Runs `task`, which changes rows, on a thread that serves no lookups. Errors:
+  // RESOURCE_EXHAUSTED if too many changes wait.
+  absl::Status PostUpdate(Task* task);
+
  private:
   HttpServer(const ProtocolParts& parts, HttpRole role);
 
@@ -39,6 +43,7 @@ class HttpServer final : public ConnectionServer {
   const HttpRole role_;
   Mutex encoders_mutex_;                  // held in Post
   std::unique_ptr<WorkerPool> encoders_;  // null: for metrics only
+  std::unique_ptr<WorkerPool> updaters_;  // null: [server.security] updates is off
 };
 
 }  // namespace hps::server

@@ -54,6 +54,7 @@ void InferDecoder::Reset() {
   ClearTensorList(&inputs_);
   ClearTensorList(&outputs_);
   binary_by_default_ = false;
+  is_delete_ = false;
   failed_in_syntax_ = false;
   tensors_.Release();
 }
@@ -158,6 +159,8 @@ void InferDecoder::ReadRequestParameters(JsonReader& json, InferenceRequest* req
       request->timeout = std::chrono::microseconds(std::min(timeout_us, kMax));
     } else if (key == "binary_data_output") {
       json.ReadBool(&binary_by_default_);
+    } else if (key == "delete") {
+      json.ReadBool(&is_delete_);
     } else {
       json.SkipValue();
     }

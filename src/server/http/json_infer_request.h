@@ -56,6 +56,9 @@ class InferDecoder {
   // Whether the client wants this output as bytes behind the JSON.
   bool wants_binary(std::string_view output) const;
 
+  // Whether the request has the parameter `delete: true`, which a change of rows may have.
+  bool is_delete() const { return is_delete_; }
+
   // Whether the last error was one of syntax (and not of what the JSON says).
   bool failed_in_syntax() const { return failed_in_syntax_; }
 
@@ -91,6 +94,7 @@ class InferDecoder {
   std::string raw_name_;  // of a raw request's input
   std::vector<OutputChoice> outputs_;
   bool binary_by_default_ = false;
+  bool is_delete_ = false;
   bool failed_in_syntax_ = false;
   BufferPool::Lease tensors_;
 };

@@ -10,7 +10,7 @@ constexpr std::pair<std::string_view, RouteKind> kOfServer[] = {
     {"", RouteKind::kServerMetadata},        {"health/live", RouteKind::kLive},
     {"health/ready", RouteKind::kReady},     {"models/stats", RouteKind::kServerStatistics},
     {"repository/index", RouteKind::kIndex}, {"trace/setting", RouteKind::kTrace},
-    {"logging", RouteKind::kLogging},
+    {"logging", RouteKind::kLogging},        {"hps/snapshot", RouteKind::kSnapshot},
 };
 constexpr std::pair<std::string_view, RouteKind> kOfModel[] = {
     {"", RouteKind::kModelMetadata},     {"ready", RouteKind::kModelReady},
@@ -56,9 +56,20 @@ Route RepositoryRoute(std::string_view rest) {
   Route route;
   route.model = TakePart(&rest);
   if (route.model.empty()) return route;
-  route.kind = rest == "load"     ? RouteKind::kLoad
-               : rest == "unload" ? RouteKind::kUnload
-                                  : RouteKind::kUnknown;
+  route.kind = rest == "load"      ? RouteKind::kLoad
+               : rest == "unload"  ? RouteKind::kUnload
+               : rest == "refresh" ? RouteKind::kRefresh
+                                   : RouteKind::kUnknown;
+  return route;
+}
+
+// MODEL/TABLE/rows
+Route TableRoute(std::string_view rest) {
+  Route route;
+  route.model = TakePart(&rest);
+  route.table = TakePart(&rest);
+  if (!route.model.empty() && !route.table.empty() && rest == "rows")
+    route.kind = RouteKind::kUpdateRows;
   return route;
 }
 
@@ -78,6 +89,7 @@ Route FindRoute(std::string_view path) {
     return {.kind = kind};
   }
   if (TakePrefix("models/", &path)) return ModelRoute(path);
+  if (TakePrefix("hps/tables/", &path)) return TableRoute(path);
   if (TakePrefix("repository/models/", &path)) return RepositoryRoute(path);
   if (path.starts_with("systemsharedmemory/") || path.starts_with("cudasharedmemory/")) {
     return {.kind = RouteKind::kSharedMemory};

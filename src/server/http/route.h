@@ -24,6 +24,9 @@ enum class RouteKind : uint8_t {
   kIndex,
   kLoad,
   kUnload,
+  kRefresh,     // of level 1
+  kSnapshot,    // of the store
+  kUpdateRows,  // of one table
   kSharedMemory,
   kTrace,
   kLogging,
@@ -35,12 +38,20 @@ struct Route {
   RouteKind kind = RouteKind::kUnknown;
   std::string_view model;
   std::string_view version;  // empty = the newest
+  std::string_view table;    // of kUpdateRows
   std::string_view path;     // of a page
 
   bool takes_post() const {
     return kind == RouteKind::kInfer || kind == RouteKind::kIndex || kind == RouteKind::kLoad ||
-           kind == RouteKind::kUnload;
+           kind == RouteKind::kUnload || changes_rows() || kind == RouteKind::kRefresh ||
+           kind == RouteKind::kSnapshot;
   }
+  // Loads, unloads, refreshes and snapshots.
+  bool controls_models() const {
+    return kind == RouteKind::kLoad || kind == RouteKind::kUnload || kind == RouteKind::kRefresh ||
+           kind == RouteKind::kSnapshot;
+  }
+  bool changes_rows() const { return kind == RouteKind::kUpdateRows; }
   // Those whose only answer is that the server has no such thing.
   bool takes_any() const {
     return kind == RouteKind::kSharedMemory || kind == RouteKind::kTrace ||

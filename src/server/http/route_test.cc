@@ -16,6 +16,8 @@ TEST(RouteTest, FindsWhatThereIs) {
   EXPECT_EQ(FindRoute("/v2/repository/index").kind, RouteKind::kIndex);
   EXPECT_EQ(FindRoute("/v2/repository/models/m/load").kind, RouteKind::kLoad);
   EXPECT_EQ(FindRoute("/v2/repository/models/m/unload").model, "m");
+  EXPECT_EQ(FindRoute("/v2/repository/models/m/refresh").kind, RouteKind::kRefresh);
+  EXPECT_EQ(FindRoute("/v2/hps/snapshot").kind, RouteKind::kSnapshot);
   EXPECT_EQ(FindRoute("/v2/logging").kind, RouteKind::kLogging);
   EXPECT_EQ(FindRoute("/v2/trace/setting").kind, RouteKind::kTrace);
   EXPECT_EQ(FindRoute("/v2/models/m/trace/setting").kind, RouteKind::kTrace);
@@ -39,6 +41,20 @@ TEST(RouteTest, FindsModelsAndVersions) {
   EXPECT_EQ(FindRoute("/v2/models/m/ready").kind, RouteKind::kModelReady);
   EXPECT_EQ(FindRoute("/v2/models/m/config").kind, RouteKind::kModelConfig);
   EXPECT_EQ(FindRoute("/v2/models/m/versions/1/stats").kind, RouteKind::kModelStatistics);
+}
+
+TEST(RouteTest, FindsTheRowsOfATable) {
+  const Route rows = FindRoute("/v2/hps/tables/m/t/rows");
+  EXPECT_EQ(rows.kind, RouteKind::kUpdateRows);
+  EXPECT_EQ(rows.model, "m");
+  EXPECT_EQ(rows.table, "t");
+  EXPECT_TRUE(rows.changes_rows());
+  EXPECT_FALSE(rows.needs_no_token());
+  EXPECT_EQ(AllowedMethods(rows), "POST");
+  for (const char* path : {"/v2/hps/tables/m/t", "/v2/hps/tables/m//rows", "/v2/hps/tables//t/rows",
+                           "/v2/hps/tables/m/rows", "/v2/hps/tables/m/t/rows/x"}) {
+    EXPECT_EQ(FindRoute(path).kind, RouteKind::kUnknown) << path;
+  }
 }
 
 TEST(RouteTest, KnowsNothingElse) {

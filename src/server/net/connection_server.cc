@@ -112,16 +112,27 @@ absl::Status ConnectionServer::Reopen() {
   }
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<const TokenGuard> token,
                        TokenGuard::Create(config.token_file));
+  std::shared_ptr<const TokenGuard> admin_token;
+  if (!config.admin_token_file.empty()) {
+    HPS_ASSIGN_OR_RETURN(admin_token, TokenGuard::Create(config.admin_token_file));
+  }
   MutexLock lock(credentials_mutex_);
   tls_ = std::move(tls);
   token_ = std::move(token);
+  admin_token_ = std::move(admin_token);
   return absl::OkStatus();
 }
 
-bool ConnectionServer::Admits(std::string_view authorization, bool needs_token) const {
+bool ConnectionServer::Admits(std::string_view authorization) const {
   MutexLock lock(credentials_mutex_);
-  if (needs_token && !token_->has_token()) return false;
-  return token_->Admits(authorization);
+  return token_->Admits(authorization) ||
+         (admin_token_ != nullptr && admin_token_->Admits(authorization));
+}
+
+bool ConnectionServer::AdmitsControl(std::string_view authorization) const {
+  MutexLock lock(credentials_mutex_);
+  const TokenGuard& guard = admin_token_ != nullptr ? *admin_token_ : *token_;
+  return guard.has_token() && guard.Admits(authorization);
 }
 
 // A request that begins is read at once only when no other waits for that and there is room for it.

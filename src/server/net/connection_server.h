@@ -36,9 +36,11 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   BufferPool& pool() { return pool_; }
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
 
-  // Whether a request with this field (HTTP) or metadatum (gRPC) `authorization` may pass;
-  // `needs_token`: only if there is a token at all.
-  bool Admits(std::string_view authorization, bool needs_token = false) const;
+  // Whether a request with this field (HTTP) or metadatum (gRPC) `authorization` may ask.
+  bool Admits(std::string_view authorization) const;
+  // Whether it may load, unload, refresh or change rows: with the administrator's token if there is
+  // one, else with the other one. False if there is neither.
+  bool AdmitsControl(std::string_view authorization) const;
 
   // From now on the connection hears of its socket. Errors: RESOURCE_EXHAUSTED.
   absl::Status Watch(ServedConnection& connection, int fd) { return loop_->Watch(fd, &connection); }
@@ -135,6 +137,8 @@ class ConnectionServer : public ProtocolServer, private EventLoop::Handler {
   mutable Mutex credentials_mutex_;
   std::shared_ptr<const TlsContext> tls_ HPS_GUARDED_BY(credentials_mutex_);  // null: no TLS
   std::shared_ptr<const TokenGuard> token_ HPS_GUARDED_BY(credentials_mutex_);
+  // Null: there is no administrator's token.
+  std::shared_ptr<const TokenGuard> admin_token_ HPS_GUARDED_BY(credentials_mutex_);
 
   mutable Mutex mutex_;
   CondVar none_open_;

@@ -122,7 +122,7 @@ TEST_F(ConnectionServerTest, CredentialsThatCannotBeReadLeaveTheOldOnes) {
   std::ofstream(file) << "first\n";
   world_.config.token_file = file;
   Start();
-  EXPECT_TRUE(server_->Admits("Bearer first", /*needs_token=*/true));
+  EXPECT_TRUE(server_->AdmitsControl("Bearer first"));
   EXPECT_FALSE(server_->Admits("Bearer second"));
   std::ofstream(file) << "second\n";
   EXPECT_TRUE(server_->Reopen().ok());
@@ -137,7 +137,23 @@ TEST_F(ConnectionServerTest, CredentialsThatCannotBeReadLeaveTheOldOnes) {
 TEST_F(ConnectionServerTest, WithoutATokenOnlyWhatNeedsOneIsRefused) {
   Start();
   EXPECT_TRUE(server_->Admits(""));
-  EXPECT_FALSE(server_->Admits("", /*needs_token=*/true));
+  EXPECT_FALSE(server_->AdmitsControl(""));
+}
+
+TEST_F(ConnectionServerTest, WithAnAdministratorsTokenTheOtherOneOnlyAsks) {
+  const std::string file = testing::TempDir() + "/echo_asks." + std::to_string(getpid());
+  const std::string admin = testing::TempDir() + "/echo_admin." + std::to_string(getpid());
+  std::ofstream(file) << "asks\n";
+  std::ofstream(admin) << "admin\n";
+  world_.config.token_file = file;
+  world_.config.admin_token_file = admin;
+  Start();
+  EXPECT_TRUE(server_->Admits("Bearer asks"));
+  EXPECT_TRUE(server_->Admits("Bearer admin"));
+  EXPECT_FALSE(server_->AdmitsControl("Bearer asks"));
+  EXPECT_TRUE(server_->AdmitsControl("Bearer admin"));
+  unlink(file.c_str());
+  unlink(admin.c_str());
 }
 
 }  // namespace

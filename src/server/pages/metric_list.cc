@@ -39,6 +39,21 @@ MetricFamilyBuilder& MetricFamilyBuilder::Add(const LatencyHistogram& histogram,
   return *this;
 }
 
+MetricFamilyBuilder& MetricFamilyBuilder::Add(const FreshnessHistogram& histogram,
+                                              const MetricLabels& labels) {
+  prometheus::ClientMetric& metric = NewMetric(labels);
+  uint64_t cumulative = 0;
+  for (size_t i = 0; i < FreshnessHistogram::kBuckets; ++i) {
+    cumulative += histogram.counts[i];
+    const bool is_last = i + 1 == FreshnessHistogram::kBuckets;
+    metric.histogram.bucket.push_back({cumulative, is_last ? std::numeric_limits<double>::infinity()
+                                                           : FreshnessHistogram::BoundSeconds(i)});
+  }
+  metric.histogram.sample_count = cumulative;
+  metric.histogram.sample_sum = histogram.seconds_sum;
+  return *this;
+}
+
 MetricFamilyBuilder& MetricFamilyBuilder::Add(
     const std::vector<std::pair<uint64_t, uint64_t>>& buckets, double sum,
     const MetricLabels& labels) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "hps/update_statistics.h"
 #include "server/core/server_statistics.h"
 
 namespace hps::server {
@@ -29,6 +30,7 @@ class MetricFamilyBuilder {
     return Add(value ? 1.0 : 0.0, labels);
   }
   MetricFamilyBuilder& Add(const LatencyHistogram& histogram, const MetricLabels& labels);
+  MetricFamilyBuilder& Add(const FreshnessHistogram& histogram, const MetricLabels& labels);
   // Buckets by an upper bound each, not cumulative, and the sum of what was observed.
   MetricFamilyBuilder& Add(const std::vector<std::pair<uint64_t, uint64_t>>& buckets, double sum,
                            const MetricLabels& labels);

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "server/pages/metric_list.h"
+#include "server/pages/update_pages.h"
 
 namespace hps::server {
 namespace {
@@ -246,6 +247,7 @@ std::string MetricsText(const Snapshot& snapshot) {
   }
   AddTiers(snapshot, list);
   AddTables(snapshot, list);
+  AddUpdateMetrics(snapshot, list);
   AddProcess(snapshot, list);
   return list.Text();
 }

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "server/pages/update_pages.h"
+
 namespace hps::server {
 namespace {
 
@@ -200,7 +202,8 @@ std::string OverviewJson(const Snapshot& snapshot) {
                  {"promotions_dropped", snapshot.store.promotions_dropped}}},
                {"levels", LevelsJson(snapshot)},
                {"tables", TablesJson(snapshot)},
-               {"stream", nullptr}};
+               {"updates", UpdatesJson(snapshot)},
+               {"stream", StreamJson(snapshot)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -244,6 +244,32 @@ TEST_P(DurableContractTest, PositionsBelongToTheirIncarnation) {
   EXPECT_TRUE(Table("m/t")->Positions()->empty());
 }
 
+TEST_P(DurableContractTest, KeepsWhereTheUpdateStreamBeginsAndWhatItLost) {
+  const TableSpec spec = Spec("m/t");
+  const UpdateStart start = {.kind = UpdateStart::Kind::kTime, .time_ms = 1'700'000'000'123};
+  {
+    const auto import = *store_->BeginImport({&spec, 1});
+    import->SetUpdateStart(start);
+    ASSERT_TRUE(import->Commit().ok());
+  }
+  for (const uint64_t lost : {3, 4}) {
+    DurableWrite write;
+    write.records_lost = lost;
+    ASSERT_TRUE(Table("m/t")->Write(write).ok());
+  }
+  ASSERT_TRUE(store_->Sync().ok());
+  for (int i = 0; i < 2; ++i) {
+    const auto tables = store_->Tables();
+    ASSERT_TRUE(tables.ok()) << tables.status();
+    EXPECT_EQ((*tables)[0].update_start, start);
+    EXPECT_EQ((*tables)[0].update_records_lost, 7u);
+    Reopen();
+  }
+  ASSERT_TRUE(Import(spec, Range(0, 3)).ok());
+  EXPECT_EQ((*store_->Tables())[0].update_start, UpdateStart());
+  EXPECT_EQ((*store_->Tables())[0].update_records_lost, 0u);
+}
+
 TEST_P(DurableContractTest, TablesImportedTogetherSwitchTogether) {
   const std::vector<TableSpec> specs = {Spec("m/b"), Spec("m/a", 2), Spec("m/empty")};
   auto import = store_->BeginImport(specs);

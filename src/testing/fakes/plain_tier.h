@@ -149,6 +149,7 @@ class PlainLossyTable final : public LossyTable {
 
 class PlainLossyTier final : public LossyTier {
  public:
+  LossyTraits traits() const override { return {}; }
   absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec, Incarnation,
                                                         uint64_t bytes_max) override {
     HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
@@ -176,6 +177,7 @@ class PlainDurableTable final : public DurableTable {
     for (Key key : write.deletes) rows_.erase(key);
     for (const StreamPosition& position : write.positions)
       positions_[position.partition] = position;
+    records_lost_ += write.records_lost;
     return absl::OkStatus();
   }
 
@@ -195,8 +197,8 @@ class PlainDurableTable final : public DurableTable {
     MutexLock lock(mutex_);
     TableInfo info{.spec = spec_, .incarnation = incarnation_, .row_count = rows_.size()};
     info.bytes = rows_.size() * spec_.row_bytes();
-    for (const auto& [partition, position] : positions_)
-      info.positions.push_back({.partition = partition, .offset = position.offset});
+    for (const auto& [partition, position] : positions_) info.positions.push_back(position);
+    info.update_records_lost = records_lost_;
     return info;
   }
 
@@ -227,6 +229,7 @@ class PlainDurableTable final : public DurableTable {
   mutable Mutex mutex_;
   std::map<Key, PlainRow> rows_ HPS_GUARDED_BY(mutex_);
   std::map<uint32_t, StreamPosition> positions_ HPS_GUARDED_BY(mutex_);
+  uint64_t records_lost_ HPS_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hps

@@ -176,6 +176,8 @@ class FaultyLossyTier final : public LossyTier {
   FaultyLossyTier(std::unique_ptr<LossyTier> tier, TierFaults* faults)
       : tier_(std::move(tier)), faults_(faults) {}
 
+  LossyTraits traits() const override { return tier_->traits(); }
+
   absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec,
                                                         Incarnation incarnation,
                                                         uint64_t bytes_max) override {
@@ -284,6 +286,8 @@ class FaultyImport final : public BulkImport {
     return import_->FinishPart(table, part);
   }
 
+  void SetUpdateStart(const UpdateStart& start) override { import_->SetUpdateStart(start); }
+
   absl::StatusOr<Result> Commit() override {
     FaultyCall call(faults_, TierOperation::kImportCommit);
     HPS_RETURN_IF_ERROR(call.Enter());
@@ -335,6 +339,10 @@ class FaultyDurableStore final : public DurableStore {
 
   std::vector<RejectedImport> TakeRejectedImports(const std::string& model) override {
     return store_->TakeRejectedImports(model);
+  }
+
+  absl::StatusOr<uint64_t> Snapshot(const std::string& name) override {
+    return store_->Snapshot(name);
   }
 
   absl::Status Sync() override {

@@ -4,7 +4,7 @@ import { Chart, element, meter } from "./charts.js";
 import { ModelList, TableDialog, TableList } from "./tables.js";
 import {
   History, STATUSES, STATUS_LABELS, countParts, formatAge, formatBytes, formatCount, formatRate, formatSeconds, formatShare,
-  formatWhole, percentile, secondsParts, shares,
+  formatWhole, percentile, recentFreshness, secondsParts, shares,
 } from "./series.js";
 
 const TIMEOUT_MS = 4000;
@@ -47,6 +47,12 @@ const charts = {
     series: [{ key: "refused", label: "refused", color: "d" }, { key: "late", label: "late", color: "c" },
              { key: "bad", label: "wrong", color: "e" }, { key: "denied", label: "no token", color: "a" }] }),
   queue: new Chart(by("chart-queue"), { title: "Waiting requests", format: formatCount, series: [{ key: "queue", label: "in queues", color: "a" }] }),
+};
+const LEVELS = { l1: "level 1", l2: "level 2", l3: "level 3" };
+const changeCharts = {
+  changes: new Chart(by("chart-changes"), { title: "Rows changed per second", format: formatCount, series: [{ key: "rowsChanged", label: "rows", color: "a" }] }),
+  freshness: new Chart(by("chart-freshness"), { title: "From publishing to a level, p99", format: formatSeconds,
+    series: Object.entries(LEVELS).map(([key, label]) => ({ key, label, color: `hit_${key}` })) }),
 };
 const models = new ModelList(by("models"));
 const dialog = new TableDialog(get);
@@ -109,6 +115,35 @@ function showCharts() {
   }), window);
 }
 
+// Only where rows change: most servers have no update stream.
+function showChanges() {
+  const { stream, updates } = history.latest;
+  by("chart-changes").hidden = !stream && !updates?.changes;
+  by("chart-freshness").hidden = !stream;
+  by("stream-section").hidden = !stream;
+  const window = windowSeconds();
+  const samples = history.within(window);
+  if (!by("chart-changes").hidden) {
+    changeCharts.changes.show(samples.map((sample) => ({ time: sample.time, values: sample.gap ? null : sample })), window);
+  }
+  if (!stream) return;
+  const p99 = (counts) => percentile(counts, stream.freshness_bucket_seconds, 0.99);
+  changeCharts.freshness.show(samples.map((sample) => ({ time: sample.time, values: sample.gap ? null
+    : Object.fromEntries(Object.entries(sample.freshness).map(([level, counts]) => [level, p99(counts)])) })), window);
+  const parked = Object.values(stream.parked).reduce((all, count) => all + count, 0);
+  const paused = Object.entries(stream.paused).map(([table, why]) => `${table} (${why.replace("_", " ")})`).join(", ");
+  const facts = {
+    State: stream.problem ? `not readable: ${stream.problem}` : stream.recovering ? "catching up after the start" : "reading",
+    Lag: `${formatCount(stream.lag_records)} records, ${formatSeconds(stream.lag_seconds)}`,
+    "Publish to level 3, p99": formatSeconds(recentFreshness(history, "l3", 0.99)),
+    Partitions: formatWhole(stream.partitions.length), Records: formatCount(stream.records),
+    "Set aside": formatCount(parked), "Tables without a topic": formatWhole(stream.missing_topics.length),
+  };
+  if (paused) facts.Paused = paused;
+  if (stream.stale_tables.length > 0) facts["Stale (records expired)"] = stream.stale_tables.join(", ");
+  by("stream-facts").replaceChildren(...Object.entries(facts).map(([term, text]) => element("div", {}, element("dt", {}, term), element("dd", {}, text))));
+}
+
 function levelFacts(level) {
   const facts = { Rows: formatCount(level.rows), Bytes: formatBytes(level.bytes) };
   if (level.bytes_max !== undefined) {
@@ -158,6 +193,7 @@ function showAll() {
   showTiles();
   showCharts();
   showLevels();
+  showChanges();
   models.show(history);
   tables.show(history);
   dialog.show(history, windowSeconds());

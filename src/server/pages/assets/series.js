@@ -106,6 +106,13 @@ export class History {
       sample.keys += total / seconds;
       if (keepTables) sample.tables[table.name] = { rate: total / seconds, deltas };
     }
+    sample.rowsChanged = rate(overview.updates?.rows_upserted + overview.updates?.rows_deleted,
+                              former.updates?.rows_upserted + former.updates?.rows_deleted);
+    sample.freshness = {};
+    for (const [level, histogram] of Object.entries(overview.stream?.freshness ?? {})) {
+      const before = former.stream?.freshness?.[level]?.counts;
+      sample.freshness[level] = histogram.counts.map((count, i) => difference(count, before?.[i]));
+    }
     for (const level of overview.levels) {
       const before = former.levels.find((other) => other.name === level.name);
       sample.evictions[level.name] = rate(level.evictions, before?.evictions);
@@ -147,6 +154,17 @@ export class History {
     }
     return percentile(counts, bounds, share);
   }
+}
+
+// The last ten seconds' percentile of the time from publishing to a level, over all tables.
+export function recentFreshness(history, level, share) {
+  const bounds = history.latest?.stream?.freshness_bucket_seconds;
+  if (!bounds) return null;
+  const counts = new Array(bounds.length + 1).fill(0);
+  for (const sample of history.within(10)) {
+    (sample.freshness?.[level] ?? []).forEach((count, i) => { counts[i] += count; });
+  }
+  return percentile(counts, bounds, share);
 }
 
 function scaled(value, step, units, digits = 3) {

@@ -1,0 +1,119 @@
+#include "cli/server_client.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/read_file.h"
+
+namespace hps::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kTokenBytesMax = 4096;
+constexpr size_t kTokenFileBytesMax = size_t{1} << 20;
+// Between two tries at a server that is busy.
+constexpr auto kRetryMin = std::chrono::milliseconds(50);
+constexpr auto kRetryMax = std::chrono::milliseconds(1000);
+
+absl::StatusOr<std::string> ReadToken(const std::string& file) {
+  std::string token;
+  if (file.empty()) {
+    const char* const variable = std::getenv("HPS_TOKEN");
+    if (variable == nullptr || *variable == '\0') return token;
+    token = variable;
+  } else {
+    absl::StatusOr<std::string> text = ReadFile(file, kTokenFileBytesMax);
+    if (!text.ok()) return text;
+    token = text->substr(0, text->find('\n'));
+    if (token.ends_with('\r')) token.pop_back();
+  }
+  // What the server takes; a line's end would be another line of the request's header.
+  if (!token.empty() && token.size() <= kTokenBytesMax &&
+      token.find_first_of(" \t\r\n") == std::string::npos) {
+    return token;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(file.empty() ? "HPS_TOKEN" : absl::StrCat("'", file, "'"),
+                   ": the token is one line of 1 to ", kTokenBytesMax, " bytes without blanks"));
+}
+
+absl::StatusCode CodeOf(int http_code) {
+  switch (http_code) {
+    case 400:
+    case 413:
+      return absl::StatusCode::kInvalidArgument;
+    case 401:
+      return absl::StatusCode::kUnauthenticated;
+    case 403:
+      return absl::StatusCode::kPermissionDenied;
+    case 404:
+      return absl::StatusCode::kNotFound;
+    case 409:
+      return absl::StatusCode::kFailedPrecondition;
+    case 429:
+      return absl::StatusCode::kResourceExhausted;
+    case 501:
+      return absl::StatusCode::kUnimplemented;
+    case 503:
+      return absl::StatusCode::kUnavailable;
+    case 504:
+      return absl::StatusCode::kDeadlineExceeded;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+absl::Status ErrorOf(const HttpServerAddress& server, const HttpAnswer& answer) {
+  const nlohmann::json body = nlohmann::json::parse(answer.body, nullptr, false);
+  std::string message;
+  if (body.is_object() && body.contains("error") && body["error"].is_string()) {
+    message = body["error"].get<std::string>();
+    std::replace(message.begin(), message.end(), '\n', ' ');
+  }
+  return absl::Status(CodeOf(answer.code), absl::StrCat(server.text(), " answered ", answer.code,
+                                                        message.empty() ? "" : ": ", message));
+}
+
+}  // namespace
+
+absl::StatusOr<ServerClient> ServerClient::Open(const ServerArguments& arguments) {
+  ServerClient client;
+  absl::StatusOr<HttpServerAddress> address = ParseServerUrl(arguments.url);
+  if (!address.ok()) return address.status();
+  client.address_ = *std::move(address);
+  absl::StatusOr<std::string> token = ReadToken(arguments.token_file);
+  if (!token.ok()) return token.status();
+  client.options_.token = *std::move(token);
+  client.options_.trust = {.ca_file = arguments.tls_ca,
+                           .certificate_file = arguments.tls_certificate,
+                           .key_file = arguments.tls_key};
+  return client;
+}
+
+absl::StatusOr<std::string> ServerClient::Send(const Post& post,
+                                               std::chrono::nanoseconds timeout) const {
+  const Clock::time_point deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
+  auto pause = kRetryMin;
+  while (true) {
+    HttpOptions options = options_;
+    options.timeout = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    absl::StatusOr<HttpAnswer> answer = HttpSend(
+        address_, {.method = "POST", .path = post.path, .fields = post.fields, .body = post.body},
+        options);
+    if (!answer.ok()) return answer.status();
+    if (answer->code == 200) return std::move(answer->body);
+    const bool is_busy = answer->code == 429 || answer->code == 503;
+    if (!is_busy || Clock::now() + pause >= deadline) return ErrorOf(address_, *answer);
+    poll(nullptr, 0, static_cast<int>(pause.count()));
+    pause = std::min(2 * pause, kRetryMax);
+  }
+}
+
+}  // namespace hps::cli

@@ -1,0 +1,41 @@
+// Messages of the update stream that a store has set aside, because they could not be applied.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hps/config.h"
+#include "hps/table_spec.h"
+
+namespace hps {
+
+struct ParkedMessageInfo {
+  std::string table;
+  std::string topic;
+  StreamPosition position;  // of the message itself
+  std::string reason;       // a name of docs/updates.md, "Messages that are set aside"
+  std::string detail;       // what was expected and found
+  int64_t time_ms = 0;      // of publishing, since 1970; 0 = unknown
+  uint64_t payload_bytes = 0;
+};
+
+// The parked messages of a store, in the order in which they were parked. Read-only and lock-free:
+// works beside a server.
+// Errors: NOT_FOUND (no store), PERMISSION_DENIED, DATA_LOSS (the file is of another kind).
+absl::StatusOr<std::vector<ParkedMessageInfo>> ListParkedMessages(const Config& config);
+
+struct ReplayReport {
+  uint64_t messages = 0;  // that were applied, and are not parked any more
+  uint64_t rows = 0;      // that they changed; a key whose row has a higher version keeps it
+  std::vector<ParkedMessageInfo> parked;  // what is still wrong, with the reason of now
+};
+
+// Decodes the parked messages again and applies each at its own position. A message stays parked if
+// it is older than the time from which its table reads the stream since its import.
+// Errors: NOT_FOUND (no store), FAILED_PRECONDITION (a server has the store), those of Store::Open
+// and of the disk. The messages are then parked as before; replaying them again is harmless.
+absl::StatusOr<ReplayReport> ReplayParkedMessages(const Config& config);
+
+}  // namespace hps

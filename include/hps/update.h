@@ -1,0 +1,27 @@
+// A change of rows, for Store::Apply.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "hps/types.h"
+
+namespace hps {
+
+// Of the rows, or the keys of a delete, of one change.
+inline constexpr size_t kUpdateBytesMax = size_t{16} << 20;
+
+// Borrows keys and rows for the call. Of a key that occurs twice the last row counts. NaN and
+// infinities are taken as they are.
+struct TableUpdate {
+  std::string table;  // "<model>/<table>"
+  std::span<const Key> keys;
+  std::span<const std::byte> rows{};  // [n, dim] packed, little-endian; empty for a delete
+  uint32_t dim = 0;                   // must be the table's; ignored for a delete
+  Dtype dtype = Dtype::kFloat32;      // as dim
+  bool is_delete = false;             // removes the keys instead
+};
+
+}  // namespace hps

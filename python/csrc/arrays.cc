@@ -1,0 +1,162 @@
+#include "python/csrc/arrays.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "python/csrc/errors.h"
+
+namespace hps::python {
+namespace {
+
+namespace nb = nanobind;
+
+struct NamedType {
+  ElementType type;
+  std::string_view name;
+  nb::dlpack::dtype_code code;
+  uint8_t bits;
+};
+
+using Code = nb::dlpack::dtype_code;
+constexpr std::array<NamedType, 8> kTypes = {{
+    {ElementType::kInt64, "int64", Code::Int, 64},
+    {ElementType::kUint64, "uint64", Code::UInt, 64},
+    {ElementType::kInt32, "int32", Code::Int, 32},
+    {ElementType::kUint32, "uint32", Code::UInt, 32},
+    {ElementType::kFloat32, "float32", Code::Float, 32},
+    {ElementType::kFloat16, "float16", Code::Float, 16},
+    {ElementType::kBfloat16, "bfloat16", Code::Bfloat, 16},
+    {ElementType::kUint8, "uint8", Code::UInt, 8},
+}};
+
+// uint16 is how NumPy holds bfloat16.
+ElementType TypeOf(nb::dlpack::dtype dtype) {
+  if (dtype.lanes != 1) return ElementType::kOther;
+  const auto code = static_cast<Code>(dtype.code);
+  if (code == Code::UInt && dtype.bits == 16) return ElementType::kBfloat16;
+  const auto* const found = std::ranges::find_if(
+      kTypes, [&](const NamedType& type) { return type.code == code && type.bits == dtype.bits; });
+  return found == kTypes.end() ? ElementType::kOther : found->type;
+}
+
+bool IsContiguous(const nb::ndarray<nb::ro>& array) {
+  if (array.size() == 0) return true;
+  int64_t expected = 1;
+  for (size_t i = array.ndim(); i-- > 0;) {
+    if (array.shape(i) != 1 && array.stride(i) != expected) return false;
+    expected *= static_cast<int64_t>(array.shape(i));
+  }
+  return true;
+}
+
+Array ReadTuple(nb::handle object) {
+  const auto parts = nb::cast<std::tuple<uintptr_t, size_t, std::string_view>>(object);
+  Array array;
+  array.data = reinterpret_cast<void*>(std::get<0>(parts));
+  array.size = std::get<1>(parts);
+  const auto* const found = std::ranges::find(kTypes, std::get<2>(parts), &NamedType::name);
+  array.type = found == kTypes.end() ? ElementType::kOther : found->type;
+  return array;
+}
+
+}  // namespace
+
+std::string_view ElementTypeName(ElementType type) {
+  const auto* const found = std::ranges::find(kTypes, type, &NamedType::type);
+  return found == kTypes.end() ? "another type" : found->name;
+}
+
+size_t ElementTypeBytes(ElementType type) {
+  const auto* const found = std::ranges::find(kTypes, type, &NamedType::type);
+  return found == kTypes.end() ? 0 : found->bits / 8;
+}
+
+std::string Argument::Text() const {
+  return table.empty() ? std::string(name)
+                       : absl::StrCat(name, " of table '", std::string(table), "'");
+}
+
+Array ReadArray(nb::handle object, const Argument& argument, bool writable) {
+  if (nb::isinstance<nb::tuple>(object)) return ReadTuple(object);
+  Array array;
+  if (!nb::try_cast(object, array.owner, false)) {
+    PyErr_Clear();
+    throw nb::type_error(absl::StrCat(argument.Text(), ": expected an array, found ",
+                                      nb::cast<std::string>(nb::str(object.type())))
+                             .c_str());
+  }
+  const nb::ndarray<nb::ro>& owner = array.owner;
+  if (owner.device_type() != nb::device::cpu::value)
+    RaiseInvalid(argument.Text() + ": expected an array in host memory, found one on a device");
+  if (!IsContiguous(owner))
+    RaiseInvalid(argument.Text() + ": not contiguous; pass a contiguous copy of it");
+  nb::ndarray<> as_writable;
+  if (writable && !nb::try_cast(object, as_writable, false)) {
+    PyErr_Clear();
+    RaiseInvalid(argument.Text() + ": the array is read-only");
+  }
+  array.data = const_cast<void*>(owner.data());
+  array.size = owner.size();
+  array.type = TypeOf(owner.dtype());
+  for (size_t i = 0; i < owner.ndim(); ++i) array.shape.push_back(owner.shape(i));
+  if (array.data == nullptr && array.size > 0)
+    RaiseInvalid(argument.Text() + ": the array has no memory");
+  return array;
+}
+
+std::span<const Key> ReadKeys(nb::handle object, const Argument& argument,
+                              std::vector<Key>& widened, Array& array) {
+  array = ReadArray(object, argument, false);
+  switch (array.type) {
+    case ElementType::kInt64:
+    case ElementType::kUint64:
+      return {static_cast<const Key*>(array.data), array.size};
+    case ElementType::kInt32: {
+      const std::span narrow(static_cast<const int32_t*>(array.data), array.size);
+      widened.assign(narrow.begin(), narrow.end());
+      return widened;
+    }
+    case ElementType::kUint32: {
+      const std::span narrow(static_cast<const uint32_t*>(array.data), array.size);
+      widened.assign(narrow.begin(), narrow.end());
+      return widened;
+    }
+    default:
+      break;
+  }
+  const std::string_view found = ElementTypeName(array.type);
+  RaiseInvalid(absl::StrCat(argument.Text(), ": expected int64, uint64, int32 or uint32, found ",
+                            std::string(found)));
+}
+
+RowArray ReadRows(const Array& array, size_t key_count) {
+  if (array.shape.size() != 2 || array.shape[0] != key_count) {
+    RaiseInvalid(absl::StrCat("rows: expected the shape [", key_count, ", dim], found ",
+                              array.shape.size(), " dimensions with ", array.size, " elements"));
+  }
+  RowArray rows;
+  rows.bytes = {static_cast<const std::byte*>(array.data),
+                array.size * ElementTypeBytes(array.type)};
+  rows.dim = static_cast<uint32_t>(std::min<size_t>(array.shape[1], UINT32_MAX));
+  switch (array.type) {
+    case ElementType::kFloat32:
+      rows.dtype = Dtype::kFloat32;
+      return rows;
+    case ElementType::kFloat16:
+      rows.dtype = Dtype::kFloat16;
+      return rows;
+    case ElementType::kBfloat16:
+      rows.dtype = Dtype::kBfloat16;
+      return rows;
+    default:
+      break;
+  }
+  RaiseInvalid(absl::StrCat("rows: expected float32, float16 or bfloat16, found ",
+                            std::string(ElementTypeName(array.type))));
+}
+
+}  // namespace hps::python

@@ -1,0 +1,14 @@
+#include "python/csrc/bindings.h"
+
+namespace hps::python {
+
+NB_MODULE(_hps, module) {
+  BindStore(module);
+  BindSession(module);
+  BindTransfer(module);
+  BindProducer(module);
+  BindServer(module);
+  BindTrain(module);
+}
+
+}  // namespace hps::python

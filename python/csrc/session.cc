@@ -1,0 +1,215 @@
+// Lookups: sessions for the threads that ask, and the memory that they read and write.
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "hps/lookup_cancel.h"
+#include "hps/lookup_session.h"
+#include "hps/store.h"
+#include "nanobind/nanobind.h"
+#include "nanobind/stl/string.h"
+#include "nanobind/stl/unique_ptr.h"
+#include "python/csrc/arrays.h"
+#include "python/csrc/bindings.h"
+#include "python/csrc/errors.h"
+
+namespace hps::python {
+namespace {
+
+namespace nb = nanobind;
+
+// Sessions of threads that are not looking anything up; the one that was used last gives way last.
+constexpr size_t kIdleSessionsMax = 64;
+
+// One session for each thread that asks, so that versions never go back for a thread. The GIL
+// guards it.
+class ThreadSessions {
+ public:
+  ThreadSessions(std::shared_ptr<Store> store, std::string model, SessionOptions options)
+      : store_(std::move(store)), model_(std::move(model)), options_(options) {}
+
+  absl::StatusOr<std::unique_ptr<LookupSession>> Take(uint64_t thread) {
+    const auto mine = std::ranges::find(idle_, thread, &Idle::thread);
+    if (mine == idle_.end()) return store_->NewSession(model_, options_);
+    std::unique_ptr<LookupSession> session = std::move(mine->session);
+    idle_.erase(mine);
+    return session;
+  }
+  void Return(uint64_t thread, std::unique_ptr<LookupSession> session) {
+    if (idle_.size() == kIdleSessionsMax) idle_.erase(idle_.begin());
+    idle_.push_back({thread, std::move(session)});
+  }
+
+ private:
+  struct Idle {
+    uint64_t thread = 0;
+    std::unique_ptr<LookupSession> session;
+  };
+
+  const std::shared_ptr<Store> store_;
+  const std::string model_;
+  const SessionOptions options_;
+  std::vector<Idle> idle_;
+};
+
+struct ModelSession {
+  explicit ModelSession(std::unique_ptr<ThreadSessions> sessions)
+      : handle(std::move(sessions), "session") {}
+
+  Handle<ThreadSessions> handle;
+  std::vector<TableSpec> tables;
+};
+
+std::unique_ptr<ModelSession> NewSession(const OpenStore& open, const std::string& model,
+                                         int device, size_t keys_max) {
+  const SessionOptions options{
+      .device = device, .output_dtype = Dtype::kFloat32, .keys_max = keys_max};
+  auto sessions = std::make_unique<ThreadSessions>(open.handle.Use(), model, options);
+  const uint64_t thread = PyThread_get_thread_ident();
+  std::unique_ptr<LookupSession> first = ValueOrRaise(sessions->Take(thread));
+  std::vector<TableSpec> tables(first->tables().begin(), first->tables().end());
+  sessions->Return(thread, std::move(first));
+  auto session = std::make_unique<ModelSession>(std::move(sessions));
+  session->tables = std::move(tables);
+  return session;
+}
+
+// Output memory: one array for all tables, one after the other, or a list with one for each.
+class OutputArrays {
+ public:
+  OutputArrays(nb::handle object, const char* name, ElementType type)
+      : object_(object), name_(name), type_(type) {
+    is_list_ = nb::isinstance<nb::list>(object);
+    if (!is_list_ && !object.is_none()) rest_ = Bytes(object, {name_}, block_);
+  }
+
+  // The memory of the next table, `index`. Raises if there is less, or if its own array has
+  // another size.
+  std::span<std::byte> Next(size_t index, size_t bytes, std::string_view table) {
+    if (object_.is_none()) return {};
+    if (!is_list_) {
+      if (rest_.size() < bytes) RaiseSize({name_, table}, bytes, rest_.size());
+      return std::exchange(rest_, rest_.subspan(bytes)).first(bytes);
+    }
+    Array array;
+    const std::span<std::byte> memory = Bytes(object_[index], {name_, table}, array);
+    if (memory.size() != bytes) RaiseSize({name_, table}, bytes, memory.size());
+    owners_.push_back(std::move(array));
+    return memory;
+  }
+
+ private:
+  std::span<std::byte> Bytes(nb::handle object, const Argument& argument, Array& array) const {
+    array = ReadArray(object, argument, true);
+    if (array.type != type_) {
+      RaiseInvalid(absl::StrCat(argument.Text(), ": expected ", std::string(ElementTypeName(type_)),
+                                ", found ", std::string(ElementTypeName(array.type))));
+    }
+    return {static_cast<std::byte*>(array.data), array.size * ElementTypeBytes(type_)};
+  }
+  [[noreturn]] static void RaiseSize(const Argument& argument, size_t expected, size_t found) {
+    RaiseInvalid(absl::StrCat(argument.Text(), ": expected an array of ", expected,
+                              " bytes, found one of ", found));
+  }
+
+  const nb::handle object_;
+  const char* const name_;
+  const ElementType type_;
+  bool is_list_ = false;
+  Array block_;
+  std::span<std::byte> rest_;
+  std::vector<Array> owners_;
+};
+
+// The queries of a call with what keeps their memory alive.
+struct Queries {
+  std::vector<HostTableQuery> queries;
+  std::vector<Array> arrays;
+  std::vector<std::vector<Key>> widened;
+};
+
+// The numbers of `tables` and the arrays of `keys` side by side.
+void ReadQueries(const ModelSession& session, nb::list tables, nb::list keys, Queries& read) {
+  const size_t count = tables.size();
+  read.queries.resize(count);
+  read.arrays.resize(count);
+  read.widened.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto table = nb::cast<uint32_t>(tables[i]);
+    if (table >= session.tables.size()) RaiseInvalid("table: no such number");
+    read.queries[i].table = {table};
+    read.queries[i].keys =
+        ReadKeys(keys[i], {"keys", session.tables[table].name}, read.widened[i], read.arrays[i]);
+  }
+}
+
+// `options` is None or (timeout or None, hit_rate_threshold or None, LookupCancel or None, the
+// thread that the lookup is for).
+HostLookupRequest ReadOptions(nb::handle options) {
+  HostLookupRequest request;
+  if (options.is_none()) return request;
+  const nb::object timeout = options[0];
+  const nb::object threshold = options[1];
+  const nb::object cancel = options[2];
+  if (!timeout.is_none()) request.timeout = Seconds(nb::cast<double>(timeout));
+  if (!threshold.is_none()) request.hit_rate_threshold = nb::cast<double>(threshold);
+  if (!cancel.is_none()) request.cancel = nb::cast<LookupCancel*>(cancel);
+  return request;
+}
+
+void Lookup(ModelSession& session, nb::list tables, nb::list keys, nb::tuple outputs,
+            nb::handle options) {
+  const std::shared_ptr<ThreadSessions> sessions = session.handle.Use();
+  HostLookupRequest request = ReadOptions(options);
+  Queries read;
+  ReadQueries(session, tables, keys, read);
+  OutputArrays rows(outputs[0], "out", ElementType::kFloat32);
+  OutputArrays status(outputs[1], "status", ElementType::kUint8);
+  for (size_t i = 0; i < read.queries.size(); ++i) {
+    HostTableQuery& query = read.queries[i];
+    const TableSpec& spec = session.tables[query.table.value];
+    const size_t count = query.keys.size();
+    query.rows = rows.Next(i, count * spec.dim * sizeof(float), spec.name);
+    const std::span<std::byte> bytes = status.Next(i, count, spec.name);
+    query.status = {reinterpret_cast<KeyStatus*>(bytes.data()), bytes.size()};
+  }
+  request.queries = read.queries;
+  const uint64_t thread =
+      options.is_none() ? PyThread_get_thread_ident() : nb::cast<uint64_t>(options[3]);
+  std::unique_ptr<LookupSession> mine = ValueOrRaise(sessions->Take(thread));
+  absl::Status done;
+  {
+    const nb::gil_scoped_release released;
+    done = mine->Lookup(request, nullptr);
+  }
+  sessions->Return(thread, std::move(mine));
+  RaiseIfError(done);
+}
+
+nb::list Tables(const ModelSession& session) {
+  nb::list tables;
+  for (const TableSpec& spec : session.tables) {
+    const std::string_view dtype = DtypeName(spec.dtype);
+    tables.append(nb::make_tuple(spec.name, spec.dim, nb::str(dtype.data(), dtype.size())));
+  }
+  return tables;
+}
+
+}  // namespace
+
+void BindSession(nb::module_& module) {
+  nb::class_<LookupCancel>(module, "Cancel").def(nb::init<>()).def("cancel", &LookupCancel::Cancel);
+  nb::class_<ModelSession>(module, "Session")
+      .def("close", [](ModelSession& session) { session.handle.Close(); })
+      .def("tables", Tables)
+      .def("lookup", Lookup, nb::arg("tables"), nb::arg("keys"), nb::arg("outputs"),
+           nb::arg("options").none());
+  module.def("session", NewSession, nb::arg("store"), nb::arg("model"), nb::arg("device"),
+             nb::arg("keys_max"));
+}
+
+}  // namespace hps::python

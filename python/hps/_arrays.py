@@ -1,0 +1,164 @@
+"""Arrays of the frameworks: what comes in, and arrays of the same kind to go out.
+
+A `Kind` knows one framework. The extension takes NumPy arrays and everything with DLPack as they
+are; of a torch tensor it gets the address, which takes a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+
+from hps._errors import InvalidArgumentError
+
+__all__ = ["Kind", "Memory", "kind_of"]
+
+# Smaller arrays cost little to make, larger ones are not kept.
+_KEPT_ELEMENTS_MIN = 1 << 14
+_KEPT_ELEMENTS_MAX = 1 << 24
+
+
+class Memory(threading.local):
+    """Memory for the rows of one lookup after the other. New memory costs a page fault for every
+    4 KiB; so that of the last answer is used again, once no array of it is left."""
+
+    def __init__(self) -> None:
+        self._kept: np.ndarray | None = None
+        self._references_when_free = 0
+        self._kept = np.empty(0, np.float32)
+        self._references_when_free = self._references()
+
+    def take(self, count: int) -> np.ndarray:
+        """`count` float32 elements."""
+        if not _KEPT_ELEMENTS_MIN <= count <= _KEPT_ELEMENTS_MAX:
+            return np.empty(count, np.float32)
+        if self._kept.size < count or self._references() != self._references_when_free:
+            self._kept = np.empty(count, np.float32)
+        return self._kept[:count]
+
+    def _references(self) -> int:
+        """Those to the kept array; each array over its memory is one more."""
+        return sys.getrefcount(self._kept)
+
+
+def _argument(name: str, table: str) -> str:
+    return f"{name} of table '{table}'" if table else name
+
+
+class Kind:
+    """NumPy, and everything that NumPy can see through DLPack or a buffer."""
+
+    name = "numpy"
+    type: type = np.ndarray
+
+    def keys(self, keys: Any, name: str, table: str = "") -> Any:
+        """`keys` as an array of this kind. `name` and `table` are for messages."""
+        if isinstance(keys, np.ndarray):
+            return keys
+        argument = _argument(name, table)
+        if isinstance(keys, (list, tuple, int)):
+            return self._from_sequence(keys, argument)
+        if hasattr(keys, "__dlpack__") or hasattr(keys, "__array_interface__"):
+            try:
+                return np.from_dlpack(keys) if hasattr(keys, "__dlpack__") else np.asarray(keys)
+            except (BufferError, RuntimeError, TypeError, ValueError) as error:
+                raise InvalidArgumentError(f"{argument}: {error}") from error
+        raise TypeError(f"{argument}: expected an array of keys, found {type(keys).__name__}")
+
+    @staticmethod
+    def _from_sequence(keys: Any, argument: str) -> np.ndarray:
+        if isinstance(keys, (list, tuple)) and not keys:
+            return np.empty(0, np.int64)
+        try:
+            array = np.asarray(keys)
+        except (OverflowError, ValueError) as error:
+            raise InvalidArgumentError(f"{argument}: {error}") from error
+        if array.dtype.kind not in "iu":
+            raise InvalidArgumentError(f"{argument}: expected integers, found {array.dtype}")
+        return array
+
+    def rows_of(self, memory: np.ndarray) -> Any:
+        """An array of this kind over float32 memory."""
+        return memory
+
+    def split(self, block: Any, shapes: list[tuple]) -> list:
+        """The parts of one array for all tables, in these shapes."""
+        parts, begin = [], 0
+        for shape in shapes:
+            end = begin + math.prod(shape)
+            parts.append(block[begin:end].reshape(shape))
+            begin = end
+        return parts
+
+    def empty_status(self, count: int) -> Any:
+        """Memory for `count` statuses."""
+        return np.empty(count, np.uint8)
+
+    def memory(self, array: Any, name: str, table: str = "") -> Any:  # noqa: ARG002, torch's
+        """`array` as the extension takes it."""
+        return array
+
+
+class _Torch(Kind):
+    """Tensors of PyTorch in host memory."""
+
+    name = "torch"
+
+    def __init__(self, torch: Any):
+        self._torch = torch
+        self._tensor = self.type = torch.Tensor
+        self._host = torch.device("cpu")
+        self._names = {torch.int64: "int64", torch.int32: "int32", torch.float32: "float32",
+                       torch.float16: "float16", torch.bfloat16: "bfloat16",
+                       torch.uint8: "uint8"}
+        for name in ("uint32", "uint64"):
+            if hasattr(torch, name):
+                self._names[getattr(torch, name)] = name
+
+    def keys(self, keys: Any, name: str, table: str = "") -> Any:
+        if not isinstance(keys, self._tensor):
+            raise TypeError(f"{_argument(name, table)}: expected a torch tensor as the other keys "
+                            f"are, found {type(keys).__name__}")
+        return keys
+
+    def rows_of(self, memory: np.ndarray) -> Any:
+        return self._torch.from_numpy(memory)
+
+    def split(self, block: Any, shapes: list[tuple]) -> list:
+        parts = block.split([math.prod(shape) for shape in shapes])
+        return [part.view(shape) for part, shape in zip(parts, shapes)]
+
+    def empty_status(self, count: int) -> Any:
+        return self._torch.empty(count, dtype=self._torch.uint8)
+
+    def memory(self, array: Any, name: str, table: str = "") -> Any:
+        if not isinstance(array, self._tensor):
+            return array
+        if array.device != self._host:
+            raise InvalidArgumentError(
+                f"{_argument(name, table)}: expected a tensor in host memory, found one on "
+                f"{array.device}")
+        if not array.is_contiguous():
+            raise InvalidArgumentError(f"{_argument(name, table)}: not contiguous; pass a "
+                                       "contiguous copy of it")
+        return array.data_ptr(), array.numel(), self._names.get(array.dtype, str(array.dtype))
+
+
+_NUMPY = Kind()
+_torch_kind: list[_Torch] = []
+
+
+def kind_of(array: Any) -> Kind:
+    """The kind of arrays that an answer for keys like these has."""
+    if isinstance(array, np.ndarray):
+        return _NUMPY
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        if not _torch_kind:
+            _torch_kind.append(_Torch(torch))
+        return _torch_kind[0]
+    return _NUMPY

@@ -1,0 +1,76 @@
+"""The producer of the update stream."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from hps import _hps
+from hps._admin import _key_memory, _row_memory
+from hps._errors import DeadlineExceededError, InvalidArgumentError
+
+# A wait is made in pieces, so that Ctrl-C can end it.
+_PIECE_S = 0.2
+
+
+class Producer:
+    """Publishes changed rows of one table to its Kafka topic, from which every node that serves
+    the table reads them. A context manager, which flushes at the end. Any thread may use it.
+
+    brokers: "host:port,host:port". kafka: more settings of librdkafka. docs/updates.md says what
+    is guaranteed. The topic must exist.
+    """
+
+    def __init__(self, brokers: str, table: str, dim: int, *, dtype: str = "float32",
+                 kafka: dict[str, str] | None = None):
+        if dtype not in ("float32", "float16", "bfloat16"):
+            raise InvalidArgumentError("dtype: expected 'float32', 'float16' or 'bfloat16', found "
+                                       f"{dtype!r}")
+        self._producer = _hps.producer(brokers, table, dim, dtype, kafka or {})
+        self.table = table
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def upsert(self, keys: Any, rows: Any, *, timeout: float = 30.0) -> None:
+        """Publishes rows [n, dim] of the keys. Waits, at most `timeout` seconds, while too many
+        rows are not delivered yet."""
+        if rows is None:
+            raise InvalidArgumentError("rows: expected an array; `delete` publishes deletes")
+        self._producer.publish(_key_memory(keys), _row_memory(rows), timeout)
+
+    def delete(self, keys: Any, *, timeout: float = 30.0) -> None:
+        """Publishes that the keys are deleted."""
+        self._producer.publish(_key_memory(keys), None, timeout)
+
+    def flush(self, timeout: float = 30.0) -> None:
+        """Returns when every row is on all in-sync replicas. Raises DeadlineExceededError, or the
+        first error of a message since the last flush."""
+        end = time.monotonic() + timeout
+        while True:
+            left = end - time.monotonic()
+            try:
+                return self._producer.flush(max(min(left, _PIECE_S), 0.0))
+            except DeadlineExceededError:
+                if left <= _PIECE_S:
+                    raise
+
+    def statistics(self) -> dict:
+        """Counts of rows and messages: taken, delivered, failed."""
+        return self._producer.statistics()
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions of the topic."""
+        return self._producer.partitions()
+
+    def close(self) -> None:
+        """Ends the producer; what was not flushed is lost."""
+        self._producer.close()

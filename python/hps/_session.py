@@ -1,0 +1,223 @@
+"""Lookups of one model."""
+
+from __future__ import annotations
+
+import enum
+import math
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hps import _hps
+from hps._arrays import Kind, Memory, kind_of
+from hps._errors import InvalidArgumentError, ResourceExhaustedError
+
+# A wait that may be longer is made on another thread, so that Ctrl-C can end it.
+_UNINTERRUPTED_S = 1.0
+_STARTING_S = 2.0  # longest wait for a thread that may not have started
+
+
+class Status(enum.IntEnum):
+    """How a key was answered: the values of the arrays that `status=True` gives."""
+
+    ABSENT = 0
+    HIT_L1 = 1
+    HIT_L2 = 2
+    HIT_L3 = 3
+    DEFAULT_PENDING = 4
+    DEFAULT_DEGRADED = 5
+
+
+class Session:
+    """Looks up rows of one model. Made by `Store.session`; any thread may call it.
+
+    `tables` has the dim of each table, by name, in the declared order.
+    """
+
+    def __init__(self, store: Any, model: str, device: int, keys_max: int):
+        self._store = store
+        self._session = _hps.session(store._store, model, device, keys_max)
+        self._keys_max = keys_max
+        self._memory = Memory()
+        self._default_is_short = store._lookup_timeout <= _UNINTERRUPTED_S
+        self.model = model
+        self.tables: dict[str, int] = {}
+        self._numbers: dict[str, tuple[int, int]] = {}
+        for number, (name, dim, _) in enumerate(self._session.tables()):
+            short = name.partition("/")[2]
+            self.tables[short] = dim
+            self._numbers[short] = self._numbers[name] = (number, dim)
+
+    def lookup(self, table: str | Mapping[str, Any], keys: Any = None, *, status: bool = False,
+               timeout: float | None = None, hit_rate_threshold: float | None = None,
+               out: Any = None) -> Any:
+        """The rows of keys, as float32.
+
+        `lookup(table, keys)` returns an array of the shape of `keys` with one axis more, [.., dim];
+        `lookup({table: keys, ...})` returns a dictionary of such arrays from one lookup, which sees
+        one version of the model. NumPy arrays give NumPy arrays, torch tensors give torch tensors;
+        lists, and arrays of others that have DLPack, give NumPy arrays. Keys are int64, or uint64
+        (bit for bit), int32 or uint32 (widened).
+
+        status: also return how each key was answered (`Status`, as uint8), in the same form.
+        timeout: longest wait in seconds; keys whose rows have not arrived by then get default rows
+            and DEFAULT_DEGRADED. None: the setting [lookup] timeout.
+        hit_rate_threshold: see docs/configuration.md. None: the setting.
+        out: arrays that take the rows, instead of new ones: one, or a dictionary.
+
+        The arrays of one call may share their memory; copy one to keep it without the others.
+        Raises: InvalidArgumentError, TypeError (an argument, which the message names),
+        NotFoundError (no such table), ResourceExhaustedError (too many keys), UnavailableError (the
+        model is not loaded), FailedPreconditionError (closed; the table was imported again with
+        another shape).
+        """
+        if type(keys) is np.ndarray and timeout is None and hit_rate_threshold is None and \
+                out is None and isinstance(table, str) and self._default_is_short:
+            return self._lookup_array(table, keys, status)
+        if isinstance(table, str):
+            outs = None if out is None else {table: out}
+            answer, statuses = self._lookup({table: keys}, outs, status, timeout,
+                                            hit_rate_threshold)
+            return (answer[table], statuses[table]) if status else answer[table]
+        if keys is not None:
+            raise TypeError("keys: expected none beside a dictionary of keys by table")
+        if not isinstance(table, Mapping):
+            raise TypeError("table: expected a name, or a dictionary of keys by table, found "
+                            f"{type(table).__name__}")
+        answer, statuses = self._lookup(table, out, status, timeout, hit_rate_threshold)
+        return (answer, statuses) if status else answer
+
+    def close(self) -> None:
+        """Gives the session's memory back. Later calls raise FailedPreconditionError."""
+        self._session.close()
+
+    def _lookup_array(self, table: str, keys: np.ndarray, want_status: bool) -> Any:
+        """The most frequent call, with the least work."""
+        number, dim = self._number(table)
+        if keys.size > self._keys_max:
+            raise self._too_many(keys.size)
+        rows = self._memory.take(keys.size * dim)
+        status = np.empty(keys.shape, np.uint8) if want_status else None
+        self._session.lookup([number], [keys], (rows, status), None)
+        rows = rows.reshape((*keys.shape, dim))
+        return (rows, status) if want_status else rows
+
+    def _too_many(self, count: int) -> Exception:
+        return ResourceExhaustedError(f"keys: {count} keys in one lookup, at most "
+                                      f"{self._keys_max} (keys_max of the session)")
+
+    def _lookup(self, asked: Mapping[str, Any], out: Mapping[str, Any] | None, want_status: bool,
+                timeout: float | None, threshold: float | None) -> tuple[dict, dict]:
+        kind = kind_of(next(iter(asked.values()), None))
+        numbers, shapes, key_arrays, owners, total, elements = [], [], [], [], 0, 0
+        expected, memory_of, prod = kind.type, kind.memory, math.prod
+        for name, keys in asked.items():
+            number, dim = self._number(name)
+            if type(keys) is not expected:
+                keys = kind.keys(keys, "keys", name)
+            count = prod(keys.shape)
+            numbers.append(number)
+            shapes.append(keys.shape)
+            owners.append(keys)  # for as long as the extension has its address
+            key_arrays.append(keys if expected is np.ndarray else memory_of(keys, "keys", name))
+            total += count
+            elements += count * dim
+        if total > self._keys_max:
+            raise self._too_many(total)
+        if out is None:
+            rows = self._memory.take(elements)
+        else:
+            rows = self._outs(kind, asked, shapes, out)
+        statuses = kind.empty_status(total) if want_status else None
+        status_memory = None if statuses is None else kind.memory(statuses, "status")
+        self._call(numbers, key_arrays, (rows, status_memory), timeout, threshold)
+        answer = dict(out) if out is not None else self._split(
+            kind, asked, shapes, kind.rows_of(rows), True)
+        return answer, {} if statuses is None else self._split(kind, asked, shapes, statuses,
+                                                               False)
+
+    def _number(self, name: Any) -> tuple[int, int]:
+        try:
+            return self._numbers[name]
+        except KeyError:
+            raise self._unknown(name) from None
+
+    def _unknown(self, name: Any) -> Exception:
+        from difflib import get_close_matches
+
+        from hps._errors import NotFoundError
+        near = get_close_matches(str(name), self.tables, 1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        return NotFoundError(f"table: model '{self.model}' has no table '{name}'{hint}")
+
+    def _split(self, kind: Kind, asked: Mapping[str, Any], shapes: list[tuple], block: Any,
+               is_rows: bool) -> dict:
+        """The part of each table of one array for all."""
+        if is_rows:
+            shapes = [(*shape, self._numbers[name][1]) for name, shape in zip(asked, shapes)]
+        if len(shapes) == 1:
+            (name,) = asked
+            return {name: block.reshape(shapes[0])}
+        return dict(zip(asked, kind.split(block, shapes)))
+
+    def _outs(self, kind: Kind, asked: Mapping[str, Any], shapes: list[tuple],
+              out: Mapping[str, Any]) -> list:
+        if not isinstance(out, Mapping) or set(out) != set(asked):
+            raise InvalidArgumentError("out: expected an array for each table that is asked")
+        rows = []
+        for name, shape in zip(asked, shapes):
+            expected = (*shape, self._numbers[name][1])
+            found = getattr(out[name], "shape", None)
+            if found is None:
+                raise TypeError(f"out of table '{name}': expected an array, found "
+                                f"{type(out[name]).__name__}")
+            if tuple(found) != tuple(expected):
+                raise InvalidArgumentError(f"out of table '{name}': expected the shape "
+                                           f"{list(expected)}, found {list(found)}")
+            rows.append(kind.memory(out[name], "out", name))
+        return rows
+
+    def _call(self, numbers: list, keys: list, outputs: tuple, timeout: float | None,
+              threshold: float | None) -> None:
+        me = threading.get_ident()
+        is_short = self._default_is_short if timeout is None else timeout <= _UNINTERRUPTED_S
+        if not is_short and threading.current_thread() is threading.main_thread():
+            cancel = _hps.Cancel()
+            _interruptible(lambda: self._session.lookup(numbers, keys, outputs,
+                                                        (timeout, threshold, cancel, me)),
+                           cancel.cancel)
+        elif timeout is None and threshold is None:
+            self._session.lookup(numbers, keys, outputs, None)
+        else:
+            self._session.lookup(numbers, keys, outputs, (timeout, threshold, None, me))
+
+
+def _interruptible(call: Callable[[], None], cancel: Callable[[], None]) -> None:
+    """Makes a call on another thread; an exception on this one, as of Ctrl-C, cancels it."""
+    errors: list[BaseException] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001, raised again below
+            errors.append(error)
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=run, name="hps-lookup")
+    try:
+        thread.start()
+        thread.join()
+    except BaseException:
+        # The exception may have come while the thread was starting; it must not outlive the
+        # interpreter. Of a thread that has not started there is nothing to wait for.
+        cancel()
+        ended.wait(timeout=_STARTING_S)
+        if thread.is_alive():
+            thread.join()
+        raise
+    if errors:
+        raise errors[0]

@@ -1,0 +1,142 @@
+"""An open store."""
+
+from __future__ import annotations
+
+import json
+import os
+import weakref
+from typing import Any
+
+import numpy as np
+
+from hps import _hps
+from hps._admin import _as_path, _import_into, _key_memory, _row_memory
+from hps._errors import InvalidArgumentError
+from hps._session import Session
+
+
+class Store:
+    """An open store; made by `hps.open`. Any thread may use it. A context manager that closes it.
+
+    At most one process has a store open for writing ("rw", "create"); others may read it ("r").
+    A process that was forked must open the store itself.
+    """
+
+    def __init__(self, store: Any):
+        self._store = store
+        self._lookup_timeout: float = store.lookup_timeout
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._shared: dict[str, Session] = {}
+        self.path: str = store.path
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the store and its sessions, whose later calls raise FailedPreconditionError."""
+        for session in list(self._sessions):
+            session.close()
+        self._store.close()
+
+    def session(self, model: str, device: str | int | None = None, *,
+                keys_max: int = 1 << 20) -> Session:
+        """Lookups of `model`.
+
+        device: "cuda:0" asks level 1 of that GPU first; keys and rows stay in host memory. None:
+            the host's levels only.
+        keys_max: most keys of one lookup.
+        Raises: NotFoundError (with the nearest name), UnavailableError (the model is not loaded, or
+        there is no such device), UnimplementedError (a device in a build without GPU support).
+        """
+        session = Session(self, model, _device_number(device), keys_max)
+        self._sessions.add(session)
+        return session
+
+    def _shared_session(self, model: str) -> Session:
+        """The session of the modules of hps.torch."""
+        session = self._shared.get(model)
+        if session is None:
+            session = self._shared[model] = self.session(model)
+        return session
+
+    def tables(self) -> list[dict]:
+        """The tables of the store, each as a dictionary: name, dim, dtype, rows, bytes, ..."""
+        return _hps.tables(self._store)
+
+    def import_table(self, table: str, keys: Any = None, rows: Any = None, **options: Any) -> dict:
+        """As `hps.import_table`, into this open store. Its model switches before this returns."""
+        return _import_into(self._store, table, keys, rows, options)
+
+    def export(self, table: str, to: str | os.PathLike | None = None, *,
+               format: str = "hugectr",  # noqa: A002, the name of the command's option
+               progress: Any = None) -> Any:
+        """The rows of a table in ascending order of keys, as of this call.
+
+        Without `to` returns (keys, rows) as NumPy arrays in the table's type (bfloat16 as uint16).
+        With `to`, a directory that holds no table yet, writes files of `format`, "hugectr" or
+        "npy", and returns {"rows", "bytes", "seconds"}.
+        """
+        if to is not None:
+            return _hps.export(self._store, table, _as_path(to, "to"), format, progress)
+        keys, rows, dim, dtype = _hps.export_to_memory(self._store, table)
+        element = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}[dtype]
+        return np.frombuffer(keys, np.int64), np.frombuffer(rows, element).reshape(-1, dim)
+
+    def drop(self, table: str) -> None:
+        """Removes a table. Raises NotFoundError."""
+        self._store.drop(table)
+
+    def apply(self, table: str, keys: Any, rows: Any, *, timeout: float = 10.0) -> None:
+        """Changes rows now, as one atomic write: on the disk, and seen by all later lookups, when
+        it returns. `rows` is [n, dim] in the table's type. Of a key that occurs twice the last row
+        counts. At most 16 MiB.
+        Raises: InvalidArgumentError, NotFoundError, FailedPreconditionError (opened read-only),
+        UnavailableError (no change could begin within `timeout` seconds)."""
+        if rows is None:
+            raise InvalidArgumentError("rows: expected an array; `delete` removes keys")
+        self._store.apply(table, _key_memory(keys), _row_memory(rows), timeout)
+
+    def delete(self, table: str, keys: Any, *, timeout: float = 10.0) -> None:
+        """Removes rows, as `apply` changes them."""
+        self._store.apply(table, _key_memory(keys), None, timeout)
+
+    def load(self) -> None:
+        """Takes imports that other processes have staged, and switches the models to them."""
+        self._store.load()
+
+    def drain(self, timeout: float = 10.0) -> None:
+        """Waits until rows that earlier lookups brought up are in the levels above the disk."""
+        self._store.drain(timeout)
+
+    def statistics(self) -> dict:
+        """Counters and sizes since the store was opened, as nested dictionaries; "tables" is a list
+        of dictionaries, for `pandas.json_normalize`."""
+        return json.loads(self._store.statistics())
+
+
+def open(path: str | os.PathLike | None = None, *,  # noqa: A001, the name of the API
+         config: str | os.PathLike | None = None, mode: str = "rw") -> Store:
+    """Opens the store at `path`, or the one of a configuration file (docs/configuration.md).
+
+    mode: "rw", "create" (as "rw"; makes the store if there is none) or "r" (beside a process that
+        writes).
+    Raises: NotFoundError (no store there), UnavailableError (another process has it open for
+    writing), DataLossError (it is damaged).
+    """
+    return Store(_hps.open(None if path is None else _as_path(path, "path"),
+                           None if config is None else _as_path(config, "config"), mode))
+
+
+
+def _device_number(device: str | int | None) -> int:
+    if device is None or device == "cpu":
+        return -1
+    if isinstance(device, int) and device >= 0:
+        return device
+    name, _, number = str(device).partition(":")
+    if name == "cuda" and (number or "0").isdigit():
+        return int(number or 0)
+    raise InvalidArgumentError(f"device: expected None, 'cpu' or 'cuda:N', found {device!r}")

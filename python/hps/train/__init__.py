@@ -1,0 +1,17 @@
+"""Training of embedding tables in PyTorch, from the first batch to the served row.
+
+    tables = [ht.Table("user", dim=32, optimizer=ht.Adam(lr=1e-3)), ht.Table("item", dim=32)]
+    embed = ht.EmbeddingCollection(tables)
+    out = embed({"user": keys, "item": (keys2, offsets2)})     # {name: [batch, dim]}
+    loss(network(out)).backward()                              # updates the rows too
+    embed.export("model")                                      # what `hps import --model` reads
+
+PyTorch trains the dense half. Rows are updated in `backward`, so that any training loop works.
+"""
+
+from hps.train._collection import EmbeddingCollection
+from hps.train._table import SGD, Adagrad, Adam, Table, Uniform
+from hps.train._targets import ProducerTarget, ServerTarget, StoreTarget
+
+__all__ = ["Adagrad", "Adam", "EmbeddingCollection", "ProducerTarget", "SGD", "ServerTarget",
+           "StoreTarget", "Table", "Uniform"]

@@ -1,0 +1,74 @@
+"""The keys of one table in one step, in the form that the engine takes."""
+
+import dataclasses
+
+import torch
+
+from hps.train._table import POOLINGS, Table
+
+
+@dataclasses.dataclass
+class Batch:
+    """Keys with the offsets of their bags; no offsets: every key is a bag."""
+
+    table: Table
+    keys: torch.Tensor                   # int64 [n]
+    offsets: torch.Tensor | None         # int64 [bags + 1]
+    weights: torch.Tensor | None         # float32 [n]
+    shape: tuple[int, ...]               # of the output
+
+    @property
+    def rows(self) -> int:
+        if self.table.pooling == "none" or self.offsets is None:
+            return self.keys.numel()
+        return self.offsets.numel() - 1
+
+    def arguments(self) -> tuple[int, ...]:
+        """Addresses and sizes; this object keeps the memory alive."""
+        offsets, weights = self.offsets, self.weights
+        return (self.keys.data_ptr(), self.keys.numel(),
+                offsets.data_ptr() if offsets is not None else 0,
+                offsets.numel() if offsets is not None else 0,
+                weights.data_ptr() if weights is not None else 0,
+                weights.numel() if weights is not None else 0,
+                POOLINGS[self.table.pooling])
+
+
+def _plain(table: Table, name: str, tensor, dtype) -> torch.Tensor:
+    tensor = torch.as_tensor(tensor)
+    if dtype == torch.int64 and tensor.dtype in (torch.int32, torch.uint32):
+        tensor = tensor.to(torch.int64)
+    if dtype == torch.int64 and tensor.dtype == torch.uint64:
+        tensor = tensor.view(torch.int64)
+    if tensor.dtype != dtype:
+        raise TypeError(f"table {table.name!r}: {name} must be {dtype}, not {tensor.dtype}")
+    return tensor.detach().cpu().contiguous()
+
+
+def make_batch(table: Table, value) -> Batch:
+    """From keys [batch], keys [batch, k], (keys, offsets) or (keys, offsets, weights)."""
+    parts = value if isinstance(value, tuple) else (value,)
+    if not 1 <= len(parts) <= 3:
+        raise TypeError(f"table {table.name!r}: give keys, (keys, offsets) or "
+                        "(keys, offsets, weights)")
+    keys = _plain(table, "keys", parts[0], torch.int64)
+    weights = None
+    if len(parts) == 3:
+        weights = _plain(table, "weights", parts[2], torch.float32).view(-1)
+    if len(parts) > 1 and parts[1] is not None:
+        offsets = _plain(table, "offsets", parts[1], torch.int64)
+        if keys.dim() != 1 or offsets.dim() != 1 or offsets.numel() == 0:
+            raise ValueError(f"table {table.name!r}: keys [n] and offsets [batch + 1] expected")
+        rows = keys.numel() if table.pooling == "none" else offsets.numel() - 1
+        return Batch(table, keys, offsets, weights, (rows, table.dim))
+    if keys.dim() == 1:
+        return Batch(table, keys, None, weights, (keys.numel(), table.dim))
+    if keys.dim() != 2:
+        raise ValueError(f"table {table.name!r}: keys must be [batch] or [batch, k], "
+                         f"not {list(keys.shape)}")
+    batch, k = keys.shape
+    flat = keys.view(-1)
+    if table.pooling == "none":
+        return Batch(table, flat, None, weights, (batch, k, table.dim))
+    offsets = torch.arange(batch + 1, dtype=torch.int64) * k
+    return Batch(table, flat, offsets, weights, (batch, table.dim))

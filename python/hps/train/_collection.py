@@ -1,0 +1,120 @@
+"""EmbeddingCollection: tables as one module of PyTorch."""
+
+import torch
+import torch.distributed
+
+from hps.train import _checkpoint, _export
+from hps.train._batch import make_batch
+from hps.train._local import LocalTables
+from hps.train._ranks import RankedTables
+
+
+class _Lookup(torch.autograd.Function):
+    """Rows of all tables; its backward updates them and returns no gradient."""
+
+    @staticmethod
+    def forward(ctx, _anchor, collection, batches):
+        outputs, ctx.work = collection._engine.forward(batches)
+        ctx.collection = collection
+        ctx.set_materialize_grads(False)
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        if ctx.work is None:
+            raise RuntimeError("the rows of this step have been updated; backward runs once")
+        work, collection = ctx.work, ctx.collection
+        ctx.work = ctx.collection = None
+        collection._update(work, gradients)
+        return None, None, None
+
+
+class EmbeddingCollection(torch.nn.Module):
+    """Embedding tables whose rows are updated in `backward`.
+
+    In training mode a key without a row gets one. In evaluation mode, or without gradients, nothing
+    changes, and a key without a row has zeros, as in serving.
+
+    The ranks of `process_group` (None: the default group, if there is one) share the tables. All of
+    them must call forward and backward, with the same tables in the same order. As with
+    DistributedDataParallel, gradients are averaged over the ranks.
+
+    grad_scaler   the GradScaler of the training loop, if there is one: its scale is taken out of
+                  the gradients. A step with NaN or infinite gradients changes no row.
+    hot_steps     after so many steps the hot rows of "auto" and "hybrid" tables are chosen
+    """
+
+    def __init__(self, tables, process_group=None, grad_scaler=None, hot_steps=20):
+        super().__init__()
+        names = [table.name for table in tables]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two tables have one name: {names}")
+        self.tables = {table.name: table for table in tables}
+        self.grad_scaler = grad_scaler
+        self.skipped_steps = 0  # steps with NaN or infinite gradients
+        self._anchor = torch.zeros(1, requires_grad=True)  # what autograd holds the function by
+        is_ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if is_ranked and torch.distributed.get_world_size(process_group) > 1:
+            self._engine = RankedTables(tables, process_group, hot_steps)
+        else:
+            self._engine = LocalTables(tables)
+
+    @torch.compiler.disable
+    def forward(self, inputs):
+        """Rows for {table: keys}, as {table: tensor}.
+
+        Keys are int64: [batch]; [batch, k], a bag of k keys in each line; (keys [n], offsets
+        [batch + 1]), ragged bags; (keys, offsets or None, weights [n]), weighted sums. The output
+        is [batch, dim]; with the pooling "none" [batch, k, dim], or [n, dim] for ragged bags.
+        """
+        batches = []
+        for name, value in inputs.items():
+            if name not in self.tables:
+                raise KeyError(f"no table {name!r}; there are {list(self.tables)}")
+            batches.append(make_batch(self.tables[name], value))
+        if self.training and torch.is_grad_enabled():
+            rows = _Lookup.apply(self._anchor, self, batches)
+            outputs = self._engine.pool(batches, rows)
+        else:
+            outputs = self._engine.evaluate(batches)
+        return {batch.table.name: output.view(batch.shape)
+                for batch, output in zip(batches, outputs)}
+
+    def _update(self, work, gradients):
+        scale = 1.0
+        if self.grad_scaler is not None and self.grad_scaler.is_enabled():
+            scale /= self.grad_scaler.get_scale()
+        if not self._engine.backward(work, gradients, scale):
+            self.skipped_steps += 1
+        self._engine.finish_step()
+
+    def statistics(self):
+        """{table: rows, bytes, pending, erased, step} of this process."""
+        return {name: shard.statistics() for name, shard in self._engine.shards.items()}
+
+    def rows(self, name):
+        """The keys of a table, sorted, and their rows [n, dim]: those that this rank owns."""
+        return _export.owned_rows(self._engine, self.tables[name])
+
+    def export(self, directory, network=None, example_inputs=None, name="model"):
+        """Writes the tables as HugeCTR's `key` and `emb_vector` with `model.toml`, and the network
+        (its inputs: `example_inputs` {input: tensor}) as `dense.onnx`: what `hps import --model`
+        reads. Later `publish` sends what changed after it. All ranks must call it."""
+        _export.export(self._engine, self.tables, directory, network, example_inputs, name)
+
+    def publish(self, target):
+        """Sends exactly the rows that changed since the last publish or export, and the keys that
+        were erased, to a ProducerTarget, a StoreTarget or a ServerTarget, or to any object with
+        upsert(table, keys, rows [n, dim]), delete(table, keys) and flush(). A change counts as
+        sent when flush has returned; what fails is sent again with the next call. Each rank sends
+        the rows that it owns. Returns {table: (rows sent, keys deleted)}."""
+        return _export.publish(self._engine, self.tables, target)
+
+    def save(self, directory):
+        """Writes a checkpoint, rows with their optimizer's state. It replaces an earlier one in
+        `directory` when it is complete. All ranks must call it."""
+        _checkpoint.save(self._engine, self.tables, directory)
+
+    def load(self, directory):
+        """Reads a checkpoint that any number of ranks wrote, into tables without rows."""
+        _checkpoint.load(self._engine, self.tables, directory)

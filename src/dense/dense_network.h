@@ -1,0 +1,60 @@
+// The dense network of a model: rows and other inputs of a batch in, predictions out.
+//
+// An implementation compiles an ONNX model that src/onnx has taken, for batches of any size. What
+// the build chose (src/dense_cpu, or src/no_dense) defines MakeDenseNetwork.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "hps/model_network.h"
+#include "onnx/graph.h"
+
+namespace hps {
+
+// A tensor of one run: row-major, with the element type that the network declares for it.
+struct DenseTensor {
+  std::byte* data = nullptr;  // aligned to its elements; an input's is not written
+  std::span<const int64_t> dims;
+};
+
+// One run at a time; for one thread at a time. Ends before its network.
+class DenseSession {
+ public:
+  virtual ~DenseSession() = default;
+
+  // `inputs` and `outputs` as the network lists them; the data are read and written in place, and
+  // outputs are float32. Errors: INTERNAL (what the engine says; the shapes were not those of the
+  // network), RESOURCE_EXHAUSTED (no memory).
+  virtual absl::Status Run(std::span<const DenseTensor> inputs,
+                           std::span<const DenseTensor> outputs) = 0;
+};
+
+// Weights are shared by all sessions. Thread-safe.
+class DenseNetwork {
+ public:
+  virtual ~DenseNetwork() = default;
+
+  // In each, the first dimension is the batch, -1.
+  virtual std::span<const OnnxValue> inputs() const = 0;
+  virtual std::span<const OnnxValue> outputs() const = 0;
+
+  // Errors: RESOURCE_EXHAUSTED, INTERNAL.
+  virtual absl::StatusOr<std::unique_ptr<DenseSession>> NewSession() = 0;
+};
+
+struct DenseOptions {
+  uint32_t sessions = 1;  // that run at a time
+};
+
+// Errors: UNIMPLEMENTED (this build has no engine), INVALID_ARGUMENT (the reader or the engine does
+// not take the network, with its reason), RESOURCE_EXHAUSTED.
+absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDenseNetwork(const ModelNetwork& network,
+                                                               const DenseOptions& options);
+
+}  // namespace hps

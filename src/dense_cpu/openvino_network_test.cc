@@ -1,0 +1,110 @@
+// Tests of the interface src/dense/dense_network.h, over OpenVINO.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "dense/dense_network.h"
+#include "onnx/test_models.h"
+
+namespace hps {
+namespace {
+
+using ::testing::HasSubstr;
+
+float Sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
+
+absl::StatusOr<std::unique_ptr<DenseNetwork>> Make(const std::string& onnx, uint32_t sessions = 1) {
+  return MakeDenseNetwork({.onnx = onnx}, {.sessions = sessions});
+}
+
+// Runs score = Sigmoid(0.5 a - 0.25 b + 0.125) for `batch` samples, and checks each.
+void CheckLogistic(DenseSession& session, int64_t batch) {
+  std::vector<float> x;
+  for (int64_t i = 0; i < 2 * batch; ++i) x.push_back(static_cast<float>(i % 17) - 8);
+  std::vector<float> scores(static_cast<size_t>(batch), -1.0F);
+  const int64_t x_dims[] = {batch, 2};
+  const int64_t score_dims[] = {batch, 1};
+  const DenseTensor input{std::as_writable_bytes(std::span(x)).data(), x_dims};
+  const DenseTensor output{std::as_writable_bytes(std::span(scores)).data(), score_dims};
+  const absl::Status status = session.Run({&input, 1}, {&output, 1});
+  ASSERT_TRUE(status.ok()) << status;
+  for (size_t i = 0; i < scores.size(); ++i)
+    EXPECT_NEAR(scores[i], Sigmoid(0.5F * x[2 * i] - 0.25F * x[2 * i + 1] + 0.125F), 1e-6);
+}
+
+TEST(OpenvinoNetworkTest, RunsBatchesOfAnySize) {
+  const auto network = Make(LogisticModel().Bytes());
+  ASSERT_TRUE(network.ok()) << network.status();
+  ASSERT_EQ((*network)->inputs().size(), 1U);
+  EXPECT_EQ((*network)->inputs()[0].name, "x");
+  EXPECT_EQ((*network)->outputs()[0].name, "score");
+  const auto session = (*network)->NewSession();
+  ASSERT_TRUE(session.ok());
+  for (const int64_t batch : {1, 2, 31, 32, 33, 1000, 1}) CheckLogistic(**session, batch);
+}
+
+TEST(OpenvinoNetworkTest, SessionsRunAtTheSameTime) {
+  const auto network = Make(LogisticModel().Bytes(), 4);
+  ASSERT_TRUE(network.ok()) << network.status();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&network] {
+      const auto session = (*network)->NewSession();
+      ASSERT_TRUE(session.ok());
+      for (int64_t batch = 1; batch < 100; ++batch) CheckLogistic(**session, batch);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(OpenvinoNetworkTest, OutputsAreFloat32) {
+  TestModel model = LogisticModel();
+  model.Node("Cast", "rounded", {"score"});
+  model.Attribute("to", ::onnx::TensorProto::FLOAT16);
+  model.graph().clear_output();
+  model.Output("rounded", ::onnx::TensorProto::FLOAT16, {-1, 1});
+  const auto network = Make(model.Bytes());
+  ASSERT_TRUE(network.ok()) << network.status();
+  EXPECT_EQ((*network)->outputs()[0].element, OnnxElement::kFloat32);
+  const auto session = (*network)->NewSession();
+  float x[] = {1, 2};
+  float score = 0;
+  const int64_t x_dims[] = {1, 2};
+  const int64_t score_dims[] = {1, 1};
+  const DenseTensor input{std::as_writable_bytes(std::span(x)).data(), x_dims};
+  const DenseTensor output{std::as_writable_bytes(std::span(&score, 1)).data(), score_dims};
+  ASSERT_TRUE((*session)->Run({&input, 1}, {&output, 1}).ok());
+  EXPECT_NEAR(score, Sigmoid(0.125F), 1e-3);
+}
+
+TEST(OpenvinoNetworkTest, WrongShapesAreAnError) {
+  const auto network = Make(LogisticModel().Bytes());
+  ASSERT_TRUE(network.ok());
+  const auto session = (*network)->NewSession();
+  float x[] = {1, 2, 3};
+  float score = 0;
+  const int64_t x_dims[] = {1, 3};
+  const int64_t score_dims[] = {1, 1};
+  const DenseTensor input{std::as_writable_bytes(std::span(x)).data(), x_dims};
+  const DenseTensor output{std::as_writable_bytes(std::span(&score, 1)).data(), score_dims};
+  EXPECT_EQ((*session)->Run({&input, 1}, {&output, 1}).code(), absl::StatusCode::kInternal);
+  CheckLogistic(**session, 3);  // and the session goes on
+}
+
+TEST(OpenvinoNetworkTest, RefusesWhatReaderOrEngineDoNotTake) {
+  EXPECT_EQ(Make("no model").status().code(), absl::StatusCode::kInvalidArgument);
+  TestModel model = LogisticModel();
+  model.graph().mutable_node(0)->set_op_type("Loop");
+  EXPECT_THAT(std::string(Make(model.Bytes()).status().message()), HasSubstr("not supported"));
+  TestModel unfit = LogisticModel();
+  unfit.graph().mutable_initializer(0)->set_dims(0, 1);
+  unfit.graph().mutable_initializer(0)->set_dims(1, 2);
+  const absl::Status refused = Make(unfit.Bytes()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("OpenVINO does not take"));
+}
+
+}  // namespace
+}  // namespace hps

@@ -1,0 +1,44 @@
+// Commands for Redis, and where their replies go.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "l2_redis/redis_error.h"
+#include "l2_redis/reply_reader.h"
+
+namespace hps {
+
+// Commands for one slot, sent together.
+struct RedisRequest {
+  uint16_t slot = 0;
+  uint64_t epoch = 0;  // of the slot, when the commands were written
+  size_t begin = 0;    // of their bytes
+  size_t end = 0;
+  size_t reply_count = 1;
+  // Set by RedisClient::Execute: every reply arrived, and none says that another node has the slot
+  // or that this one fails. Else it is not known what was executed, and the slot's epoch has ended.
+  bool answered = false;
+};
+
+// Takes the replies of requests; `request` is its number. False refuses the reply.
+class RequestSink {
+ public:
+  virtual ~RequestSink() = default;
+  // The reply is an array, whose elements follow by OnValue.
+  virtual bool OnArray(size_t request, size_t count) = 0;
+  // `index` is the element's in the array, else the reply's in the request.
+  virtual bool OnValue(size_t request, size_t index, const ReplyValue& value) = 0;
+  // An error reply: kNoScript or kOutOfMemory. The request counts as answered.
+  virtual void OnRefused(size_t request, size_t index, RedisError error) = 0;
+};
+
+struct RedisBatch {
+  std::string_view bytes;
+  std::span<RedisRequest> requests;
+  RequestSink* sink = nullptr;
+};
+
+}  // namespace hps

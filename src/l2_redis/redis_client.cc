@@ -1,0 +1,196 @@
+#include "l2_redis/redis_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "l2_redis/command_writer.h"
+
+namespace hps {
+
+RedisClient::RedisClient(Options options) : options_(std::move(options)) {
+  HPS_CHECK(!options_.nodes.empty() && (options_.cluster || options_.nodes.size() == 1));
+  for (const RedisAddress& address : options_.nodes) NodeAt(address);
+  slots_outdated_ = options_.cluster;
+  if (options_.cluster) return;
+  RedisNode* const only = Nodes().front();
+  for (size_t slot = 0; slot < kRedisSlotCount; ++slot)
+    slots_.SetOwner(static_cast<uint16_t>(slot), only);
+}
+
+// Each wait has the whole time-out, so that a wait for one node is not taken for another's failure.
+void RedisClient::Execute(const RedisBatch& batch) {
+  std::vector<Exchange> exchanges =
+      BeginExchanges(batch, DeadlineAfter(RealClock(), options_.timeout));
+  RunExchanges(exchanges, DeadlineAfter(RealClock(), options_.timeout));
+  for (const Exchange& exchange : exchanges) NoteOutcome(exchange);
+  for (const RedisRequest& request : batch.requests) {
+    if (!request.answered) slots_.EndEpoch(request.slot, request.epoch);
+  }
+  PrepareSlots();
+}
+
+// In the order of the nodes, so that calls that wait for connections never wait for each other.
+std::vector<Exchange> RedisClient::BeginExchanges(const RedisBatch& batch, Deadline deadline) {
+  std::vector<std::pair<RedisNode*, std::vector<uint32_t>>> by_node;
+  for (uint32_t number = 0; number < batch.requests.size(); ++number) {
+    RedisNode* const owner = slots_.Owner(batch.requests[number].slot);
+    batch.requests[number].answered = false;
+    if (owner == nullptr) continue;
+    auto found = std::find_if(by_node.begin(), by_node.end(),
+                              [owner](const auto& group) { return group.first == owner; });
+    if (found == by_node.end()) found = by_node.insert(by_node.end(), {owner, {}});
+    found->second.push_back(number);
+  }
+  std::sort(by_node.begin(), by_node.end(),
+            [](const auto& a, const auto& b) { return std::less<>()(a.first, b.first); });
+  std::vector<Exchange> exchanges;
+  exchanges.reserve(by_node.size());
+  for (auto& [node, requests] : by_node) {
+    if (!node->breaker().Admits(RealClock().Now())) {
+      slots_outdated_ = options_.cluster;
+      continue;
+    }
+    absl::StatusOr<std::unique_ptr<RedisConnection>> connection = node->Acquire(deadline);
+    if (connection.ok()) {
+      exchanges.emplace_back(*node, *std::move(connection), batch, std::move(requests));
+    } else if (!absl::IsDeadlineExceeded(connection.status())) {
+      node->NoteFailure(connection.status());
+      slots_outdated_ = options_.cluster;
+    }
+  }
+  return exchanges;
+}
+
+void RedisClient::RunExchanges(std::vector<Exchange>& exchanges, Deadline deadline) {
+  for (;;) {
+    bool waiting = false;
+    for (Exchange& exchange : exchanges) {
+      if (!exchange.done()) exchange.Advance(slots_);
+      waiting |= !exchange.done();
+    }
+    if (!waiting) return;
+    if (RealClock().Now() >= deadline) break;
+    AwaitExchanges(exchanges, deadline);
+  }
+  for (Exchange& exchange : exchanges) {
+    if (!exchange.done()) {
+      exchange.Fail(absl::DeadlineExceededError(absl::StrCat(
+          "no answer within ",
+          std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count(), " ms")));
+    }
+  }
+}
+
+void RedisClient::NoteOutcome(const Exchange& exchange) {
+  if (exchange.failure().ok()) {
+    exchange.node().NoteAnswer();
+  } else {
+    exchange.node().NoteFailure(exchange.failure());
+    slots_outdated_ = options_.cluster;
+  }
+  for (size_t kind = 0; kind < redirects_.size(); ++kind) {
+    const uint64_t count = exchange.redirects()[kind];
+    if (count == 0) continue;
+    redirects_[kind].fetch_add(count, std::memory_order_relaxed);
+    if (static_cast<RedisError>(kind) == RedisError::kMoved) slots_outdated_ = true;
+  }
+}
+
+void RedisClient::PrepareSlots() {
+  if (slots_outdated_) LearnSlots();
+}
+
+// One call at a time, and not again at once: of a storm of redirects, the first call learns.
+void RedisClient::LearnSlots() {
+  if (!learn_mutex_.TryLock()) return;
+  if (RealClock().Now() >= learn_again_) {
+    absl::Status learnt = LearnSlotsFromAny(/*bypassed=*/false);
+    if (!learnt.ok()) learnt = LearnSlotsFromAny(/*bypassed=*/true);
+    learn_again_ = RealClock().Now() + kLearnInterval;
+    if (learnt.ok()) {
+      slots_outdated_ = false;
+      slots_learnt_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  learn_mutex_.Unlock();
+}
+
+// Asks the nodes in turn. A node that is bypassed is asked when its rest is over.
+absl::Status RedisClient::LearnSlotsFromAny(bool bypassed) {
+  const Deadline deadline = DeadlineAfter(RealClock(), options_.timeout);
+  const std::vector<RedisNode*> nodes = Nodes();
+  absl::Status learnt = absl::UnavailableError("no node answers");
+  for (size_t asked = 0; asked < nodes.size() && !learnt.ok(); ++asked) {
+    RedisNode& node = *nodes[next_asked_++ % nodes.size()];
+    const TimePoint now = RealClock().Now();
+    if (now >= deadline) break;
+    if (node.breaker().is_open() != bypassed || !node.breaker().Admits(now)) continue;
+    learnt = LearnSlotsFrom(node, deadline);
+    if (!learnt.ok()) node.NoteFailure(learnt);
+  }
+  return learnt;
+}
+
+absl::Status RedisClient::LearnSlotsFrom(RedisNode& node, Deadline deadline) {
+  std::string command;
+  AppendCommand({"CLUSTER", "SLOTS"}, command);
+  HPS_ASSIGN_OR_RETURN(const Reply reply, AskRedis(node, command, deadline));
+  HPS_ASSIGN_OR_RETURN(const std::vector<SlotRange> ranges,
+                       ParseClusterSlots(reply, node.address()));
+  std::vector<RedisNode*> owners(kRedisSlotCount);
+  for (const SlotRange& range : ranges) {
+    RedisNode* const owner = NodeAt(range.master);
+    std::fill(owners.begin() + range.first, owners.begin() + range.last + 1, owner);
+  }
+  for (size_t slot = 0; slot < kRedisSlotCount; ++slot)
+    slots_.SetOwner(static_cast<uint16_t>(slot), owners[slot]);
+  return absl::OkStatus();
+}
+
+RedisNode* RedisClient::NodeAt(const RedisAddress& address) {
+  MutexLock lock(nodes_mutex_);
+  for (const std::unique_ptr<RedisNode>& node : nodes_) {
+    if (node->address() == address) return node.get();
+  }
+  if (nodes_.size() == kNodesMax) {
+    LogError("redis: too many nodes have been seen; restart to forget those that are gone");
+    return nullptr;
+  }
+  nodes_.push_back(
+      std::make_unique<RedisNode>(address, options_.credentials, options_.connections_per_node));
+  return nodes_.back().get();
+}
+
+std::vector<RedisNode*> RedisClient::Nodes() const {
+  MutexLock lock(nodes_mutex_);
+  std::vector<RedisNode*> nodes;
+  for (const std::unique_ptr<RedisNode>& node : nodes_) nodes.push_back(node.get());
+  return nodes;
+}
+
+bool RedisClient::HasSlots(const RedisNode* node) const {
+  for (size_t slot = 0; slot < kRedisSlotCount; ++slot) {
+    if (slots_.Owner(static_cast<uint16_t>(slot)) == node) return true;
+  }
+  return false;
+}
+
+RemoteLevelStatistics RedisClient::Statistics() const {
+  RemoteLevelStatistics statistics;
+  for (RedisNode* const node : Nodes()) {
+    if (!HasSlots(node)) continue;
+    statistics.nodes.push_back({.address = node->address().Text(),
+                                .bypassed = node->breaker().is_open(),
+                                .failures = node->failures()});
+  }
+  statistics.moved = redirects_[static_cast<size_t>(RedisError::kMoved)];
+  statistics.ask = redirects_[static_cast<size_t>(RedisError::kAsk)];
+  statistics.try_again = redirects_[static_cast<size_t>(RedisError::kTryAgain)];
+  statistics.slot_maps_learnt = slots_learnt_;
+  return statistics;
+}
+
+}  // namespace hps

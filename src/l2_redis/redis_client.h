@@ -1,0 +1,86 @@
+// A client of one Redis server or of a Redis Cluster: sends commands to the nodes that have their
+// slots, to all nodes at once from the calling thread.
+//
+// A batch costs one round trip per node. Nothing is repeated: a request that is not answered is
+// lost, and its slot's epoch ends (slot_map.h). The client then learns the slots again, if that may
+// help, and bypasses a node that failed (base/circuit_breaker.h).
+//
+// Thread-safe.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "hps/statistics.h"
+#include "l2_redis/exchange.h"
+#include "l2_redis/redis_batch.h"
+#include "l2_redis/redis_node.h"
+#include "l2_redis/slot_map.h"
+
+namespace hps {
+
+class RedisClient {
+ public:
+  struct Options {
+    std::vector<RedisAddress> nodes;  // of a cluster, some that are asked for the others
+    bool cluster = false;
+    RedisCredentials credentials;
+    size_t connections_per_node = 4;
+    Duration timeout{};  // of each call
+  };
+
+  explicit RedisClient(Options options);
+  RedisClient(const RedisClient&) = delete;
+  RedisClient& operator=(const RedisClient&) = delete;
+
+  // Learns the slots if they are not known or outdated. To be called before the requests are
+  // written, because it may end epochs. Waits at most for the time-out.
+  void PrepareSlots();
+
+  // Waits at most for the time-out: for connections, for answers, and for the slots where they have
+  // to be learnt. Sets `answered` of each request.
+  void Execute(const RedisBatch& batch);
+
+  bool is_cluster() const { return options_.cluster; }
+  SlotMap& slots() { return slots_; }
+
+  RemoteLevelStatistics Statistics() const;
+
+ private:
+  // Nodes that are known at a time; a cluster has at most 1,000.
+  static constexpr size_t kNodesMax = 2048;
+  // Between two looks at the slots, of which many calls may want one.
+  static constexpr Duration kLearnInterval = std::chrono::milliseconds(250);
+
+  std::vector<Exchange> BeginExchanges(const RedisBatch& batch, Deadline deadline);
+  void RunExchanges(std::vector<Exchange>& exchanges, Deadline deadline);
+  void NoteOutcome(const Exchange& exchange);
+  void LearnSlots();
+  absl::Status LearnSlotsFromAny(bool bypassed) HPS_REQUIRES(learn_mutex_);
+  absl::Status LearnSlotsFrom(RedisNode& node, Deadline deadline);
+  // Null if there are too many.
+  RedisNode* NodeAt(const RedisAddress& address);
+  std::vector<RedisNode*> Nodes() const;
+  bool HasSlots(const RedisNode* node) const;
+
+  const Options options_;
+  SlotMap slots_;
+  mutable Mutex nodes_mutex_;
+  std::vector<std::unique_ptr<RedisNode>> nodes_ HPS_GUARDED_BY(nodes_mutex_);
+  Mutex learn_mutex_;  // held by the one call that learns the slots
+  size_t next_asked_ HPS_GUARDED_BY(learn_mutex_) = 0;
+  TimePoint learn_again_ HPS_GUARDED_BY(learn_mutex_){};
+  std::atomic<bool> slots_outdated_{false};
+  std::array<std::atomic<uint64_t>, std::tuple_size_v<RedirectCounts>> redirects_{};
+  std::atomic<uint64_t> slots_learnt_{0};
+};
+
+}  // namespace hps

@@ -1,0 +1,121 @@
+#include "l2_redis/redis_connection.h"
+
+#include <poll.h>
+
+#include <array>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "base/text.h"
+#include "l2_redis/command_writer.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kReadBytes = size_t{64} << 10;
+constexpr std::string_view kRunId = "\r\nrun_id:";
+
+absl::StatusOr<std::string> ReadPassword(const std::string& path) {
+  std::ifstream file(path);
+  std::string password;
+  if (!file || !std::getline(file, password) || password.empty())
+    return absl::UnavailableError(absl::StrCat("no password can be read from ", path));
+  return password;
+}
+
+std::string RunIdOf(std::string_view info) {
+  const size_t at = info.find(kRunId);
+  if (at == std::string_view::npos) return "";
+  info.remove_prefix(at + kRunId.size());
+  return std::string(info.substr(0, info.find('\r')));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Begin(
+    const RedisAddress& address, const RedisCredentials& credentials) {
+  std::string handshake;
+  size_t replies = 1;
+  if (!credentials.password_file.empty()) {
+    HPS_ASSIGN_OR_RETURN(const std::string password, ReadPassword(credentials.password_file));
+    ++replies;
+    if (credentials.user.empty()) {
+      AppendCommand({"AUTH", password}, handshake);
+    } else {
+      AppendCommand({"AUTH", credentials.user, password}, handshake);
+    }
+  }
+  AppendCommand({"INFO", "server"}, handshake);
+  HPS_ASSIGN_OR_RETURN(RedisSocket socket, RedisSocket::Connect(address));
+  return std::unique_ptr<RedisConnection>(
+      new RedisConnection(std::move(socket), std::move(handshake), replies));
+}
+
+RedisConnection::RedisConnection(RedisSocket socket, std::string handshake,
+                                 size_t handshake_replies)
+    : socket_(std::move(socket)),
+      out_(std::move(handshake)),
+      handshake_replies_(handshake_replies) {}
+
+short RedisConnection::events() const {
+  return static_cast<short>(out_sent_ < out_.size() ? POLLIN | POLLOUT : POLLIN);
+}
+
+absl::Status RedisConnection::Advance(ReplySink& sink) {
+  if (!socket_.connected()) {
+    std::array<pollfd, 1> writable = {pollfd{.fd = descriptor(), .events = POLLOUT}};
+    if (poll(writable.data(), 1, 0) <= 0) return absl::OkStatus();
+    HPS_RETURN_IF_ERROR(socket_.FinishConnect());
+  }
+  HPS_RETURN_IF_ERROR(Flush());
+  return Receive(sink);
+}
+
+absl::Status RedisConnection::Flush() {
+  while (out_sent_ < out_.size()) {
+    HPS_ASSIGN_OR_RETURN(const size_t count,
+                         socket_.Write(std::string_view(out_).substr(out_sent_)));
+    if (count == 0) return absl::OkStatus();
+    out_sent_ += count;
+  }
+  out_.clear();
+  out_sent_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status RedisConnection::Receive(ReplySink& sink) {
+  std::array<char, kReadBytes> bytes;
+  for (;;) {
+    HPS_ASSIGN_OR_RETURN(const size_t count, socket_.Read(bytes.data(), bytes.size()));
+    if (count == 0) return absl::OkStatus();
+    const std::string_view arrived(bytes.data(), count);
+    if (ready_) {
+      HPS_RETURN_IF_ERROR(reader_.Feed(arrived, sink));
+    } else {
+      HPS_RETURN_IF_ERROR(reader_.Feed(arrived, handshake_));
+      HPS_RETURN_IF_ERROR(FinishHandshake());
+    }
+    if (count < bytes.size()) return absl::OkStatus();
+  }
+}
+
+absl::Status RedisConnection::FinishHandshake() {
+  const std::vector<Reply>& replies = handshake_.replies();
+  for (const Reply& reply : replies) {
+    if (!reply.is_error()) continue;
+    return absl::PermissionDeniedError(
+        absl::StrCat("the server refuses the connection: ", PrintableText(reply.text)));
+  }
+  if (replies.size() > handshake_replies_)
+    return absl::DataLossError("a reply that was not asked for");
+  if (replies.size() < handshake_replies_) return absl::OkStatus();
+  run_id_ = RunIdOf(replies.back().text);
+  if (run_id_.empty()) return absl::DataLossError("INFO names no run_id");
+  ready_ = true;
+  handshake_.replies().clear();
+  return absl::OkStatus();
+}
+
+}  // namespace hps

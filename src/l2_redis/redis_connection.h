@@ -1,0 +1,72 @@
+// One connection to a Redis server: sends what is queued, and passes the replies on.
+//
+// It begins with a handshake: AUTH if there is a password, and INFO, which names the run of the
+// server's process. For one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "l2_redis/redis_socket.h"
+#include "l2_redis/reply_reader.h"
+
+namespace hps {
+
+// Read again for each connection, so that a password may change.
+struct RedisCredentials {
+  std::string user;           // empty = the server's default user
+  std::string password_file;  // empty = no AUTH
+};
+
+class RedisConnection {
+ public:
+  // Begins to connect. Errors: UNAVAILABLE; those of reading the password's file.
+  static absl::StatusOr<std::unique_ptr<RedisConnection>> Begin(
+      const RedisAddress& address, const RedisCredentials& credentials);
+
+  RedisConnection(const RedisConnection&) = delete;
+  RedisConnection& operator=(const RedisConnection&) = delete;
+
+  int descriptor() const { return socket_.descriptor(); }
+  // What to wait for, as in poll().
+  short events() const;
+
+  // The handshake is done.
+  bool ready() const { return ready_; }
+  // Of the server's process; a restart changes it. REQUIRES: ready().
+  const std::string& run_id() const { return run_id_; }
+
+  // REQUIRES: ready(). The bytes are sent by Flush and Advance.
+  void Queue(std::string_view bytes) { out_.append(bytes); }
+
+  // Does what it can without waiting. Replies after the handshake go to `sink`. Errors:
+  // UNAVAILABLE, DATA_LOSS (no RESP2), PERMISSION_DENIED (AUTH); it can't be used any more.
+  absl::Status Advance(ReplySink& sink);
+
+  // Sends what it can without waiting. Errors: UNAVAILABLE.
+  absl::Status Flush();
+
+  // While nothing is outstanding: whether it must not be used any more.
+  bool is_stale() const { return socket_.is_stale(); }
+
+ private:
+  RedisConnection(RedisSocket socket, std::string handshake, size_t handshake_replies);
+
+  absl::Status Receive(ReplySink& sink);
+  absl::Status FinishHandshake();
+
+  RedisSocket socket_;
+  ReplyReader reader_;
+  std::string out_;
+  size_t out_sent_ = 0;
+  const size_t handshake_replies_;
+  ReplyTreeSink handshake_;
+  bool ready_ = false;
+  std::string run_id_;
+};
+
+}  // namespace hps

@@ -1,0 +1,325 @@
+// What happens to the servers happens to no row: of servers that end, forget, refuse, or say
+// garbage, a table never answers a row that is wrong or older than one written before.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/macros.h"
+#include "l2_redis/redis_client.h"
+#include "l2_redis/redis_table.h"
+#include "l2_redis/test_proxy.h"
+#include "l2_redis/test_redis.h"
+#include "testing/contracts/lossy_rows.h"
+#include "testing/test_directory.h"
+#include "tier/redis_tier.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kTable = 7;
+constexpr size_t kRowBytes = 64;
+constexpr size_t kKeys = 2000;
+constexpr auto kPatience = std::chrono::seconds(60);
+
+std::vector<Key> Keys(size_t count = kKeys) {
+  std::vector<Key> keys(count);
+  for (size_t i = 0; i < count; ++i) keys[i] = static_cast<Key>(i);
+  return keys;
+}
+
+// A table, and the newest version that was written of all its keys.
+class Watched {
+ public:
+  explicit Watched(const RedisConfig& config) {
+    auto made = MakeRedisTier(config);
+    HPS_CHECK(made.ok());
+    statistics_ = made->statistics;
+    auto opened = made->tier->OpenTable(ContractSpec(kRowBytes), 1, 0);
+    HPS_CHECK(opened.ok());
+    table_ = *std::move(opened);
+  }
+
+  RemoteLevelStatistics statistics() const { return statistics_(); }
+
+  // As a promotion does: the newest rows, where none are held.
+  uint64_t Insert() {
+    ContractRows rows(kTable, Keys(), kRowBytes, version_);
+    const auto counts = table_->Insert(rows.batch(), epoch_);
+    EXPECT_TRUE(counts.ok());
+    return counts.ok() ? counts->inserted : 0;
+  }
+  // As a change does. Whatever it returns, no older row may be answered.
+  uint64_t Update() {
+    EXPECT_TRUE(table_->RaiseWatermarks(Keys(), ++epoch_, kNoDeadline).ok());
+    ContractRows rows(kTable, Keys(), kRowBytes, ++version_);
+    const auto replaced = table_->Update(rows.batch());
+    EXPECT_TRUE(replaced.ok());
+    return replaced.value_or(0);
+  }
+  // The number of hits. Every one is of the newest version.
+  size_t Fetch() {
+    const ContractFetch fetch(*table_, Keys(), kRowBytes);
+    EXPECT_TRUE(fetch.status().ok());
+    size_t hits = 0;
+    for (size_t i = 0; i < kKeys; ++i) {
+      if (fetch.outcome(i) == FetchOutcome::kMiss) continue;
+      ++hits;
+      EXPECT_TRUE(fetch.IsRowOf(i, kTable, version_)) << "key " << i << " of version " << version_;
+    }
+    return hits;
+  }
+  // Inserts until all keys are held again.
+  ::testing::AssertionResult Recovers() {
+    const TimePoint end = RealClock().Now() + kPatience;
+    while (RealClock().Now() < end) {
+      Insert();
+      if (Fetch() == kKeys) return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure() << "the level holds no rows again";
+  }
+
+ private:
+  std::function<RemoteLevelStatistics()> statistics_;
+  std::unique_ptr<LossyTable> table_;
+  ApplyEpoch epoch_ = 0;
+  Version version_ = 1;
+};
+
+RedisConfig Quick(RedisConfig config) {
+  config.timeout = std::chrono::milliseconds(300);
+  return config;
+}
+
+TEST(RedisFaultsTest, AServerThatEndsAndStarts) {
+  TestRedis redis({});
+  Watched table(Quick(redis.Config()));
+  ASSERT_TRUE(table.Recovers());
+  for (int round = 0; round < 3; ++round) {
+    redis.Kill(0);
+    EXPECT_EQ(table.Fetch(), 0u);
+    table.Update();
+    EXPECT_TRUE(table.statistics().nodes[0].bypassed);
+    redis.Start(0);
+    EXPECT_TRUE(table.Recovers());
+    EXPECT_FALSE(table.statistics().nodes[0].bypassed);
+  }
+}
+
+// The server comes back with a snapshot from before the last change: the next call must not see it,
+// although neither a look-up nor a change has met the server while it was down.
+TEST(RedisFaultsTest, ARestartWithAnOldSnapshotShowsNoOldRow) {
+  TestRedis redis({});
+  Watched table(redis.Config());
+  ASSERT_TRUE(table.Recovers());
+  redis.Ask(0, {"SAVE"});
+  EXPECT_EQ(table.Update(), kKeys);
+  redis.Kill(0);
+  redis.Start(0);
+  EXPECT_EQ(redis.Ask(0, {"DBSIZE"}).integer, static_cast<int64_t>(kKeys));
+  EXPECT_EQ(table.Fetch(), 0u);
+  EXPECT_TRUE(table.Recovers());
+}
+
+TEST(RedisFaultsTest, ServersThatForget) {
+  TestRedis redis({});
+  Watched table(redis.Config());
+  ASSERT_TRUE(table.Recovers());
+  redis.Ask(0, {"FLUSHALL"});
+  EXPECT_EQ(table.Fetch(), 0u);
+  EXPECT_TRUE(table.Recovers());
+  redis.Ask(0, {"SCRIPT", "FLUSH"});
+  EXPECT_EQ(table.Update(), kKeys);
+  EXPECT_EQ(table.Fetch(), kKeys);
+  // The server ends the idle connections.
+  redis.Ask(0, {"CLIENT", "KILL", "TYPE", "normal"});
+  EXPECT_EQ(table.Fetch(), kKeys);
+}
+
+// A row that something else has written under a row's name is neither answered nor in the way.
+TEST(RedisFaultsTest, AForeignValueIsNoRow) {
+  TestRedis redis({});
+  Watched table(redis.Config());
+  ASSERT_TRUE(table.Recovers());
+  const Reply names = redis.Ask(0, {"KEYS", "*"});
+  ASSERT_EQ(names.elements.size(), kKeys);
+  redis.Ask(0, {"SET", names.elements[5].text, std::string(12 + kRowBytes, 'x')});
+  redis.Ask(0, {"SET", names.elements[6].text, "y"});
+  EXPECT_EQ(table.Fetch(), kKeys - 2);
+  EXPECT_TRUE(table.Recovers());
+}
+
+TEST(RedisFaultsTest, MaxMemoryIsReached) {
+  TestRedis redis({});
+  Watched table(redis.Config());
+  ASSERT_TRUE(table.Recovers());
+  redis.Ask(0, {"CONFIG", "SET", "maxmemory", "1"});
+  EXPECT_EQ(table.Fetch(), kKeys);
+  EXPECT_EQ(table.Update(), 0u);  // no room for new values: the rows are gone
+  EXPECT_EQ(table.Fetch(), 0u);
+  EXPECT_EQ(table.Insert(), 0u);
+  EXPECT_EQ(table.Fetch(), 0u);
+  for (const char* policy : {"allkeys-lru", "allkeys-random", "volatile-ttl"}) {
+    redis.Ask(0, {"CONFIG", "SET", "maxmemory-policy", policy});
+    table.Insert();
+    table.Update();
+    table.Fetch();
+  }
+  redis.Ask(0, {"CONFIG", "SET", "maxmemory", "0"});
+  EXPECT_TRUE(table.Recovers());
+}
+
+TEST(RedisFaultsTest, RowsExpire) {
+  TestRedis redis({});
+  RedisConfig config = redis.Config();
+  config.expire_after = std::chrono::seconds(1000);
+  Watched table(config);
+  ASSERT_TRUE(table.Recovers());
+  EXPECT_EQ(table.Update(), kKeys);
+  EXPECT_EQ(table.Fetch(), kKeys);
+  const Reply names = redis.Ask(0, {"KEYS", "*"});
+  const int64_t left = redis.Ask(0, {"TTL", names.elements[0].text}).integer;
+  EXPECT_GT(left, 900);
+  EXPECT_LE(left, 1000);
+}
+
+TEST(RedisFaultsTest, APasswordThatIsWrongAndChanges) {
+  TestRedis redis({.settings = {"requirepass=secret"}});
+  TestDirectory directory;
+  RedisConfig config = Quick(redis.Config());
+  config.password_file = directory.path() + "/password";
+  const auto write = [&config](const std::string& password) {
+    std::ofstream(config.password_file) << password << "\n";
+  };
+  Watched table(config);
+  EXPECT_EQ(table.Insert(), 0u);  // there is no such file
+  write("wrong");
+  EXPECT_EQ(table.Fetch(), 0u);
+  write("secret");
+  EXPECT_TRUE(table.Recovers());
+  config.user = "default";
+  Watched with_user(config);
+  EXPECT_TRUE(with_user.Recovers());
+}
+
+TEST(RedisFaultsTest, RepliesThatAreDamaged) {
+  TestRedis redis({});
+  TestProxy proxy(redis.addresses()[0]);
+  RedisConfig config = Quick(redis.Config());
+  config.nodes = {proxy.address()};
+  Watched table(config);
+  ASSERT_TRUE(table.Recovers());
+  const auto harm = [&](const TestProxy::Harm& what) {
+    proxy.Set(what);
+    table.Fetch();
+    table.Update();
+    EXPECT_EQ(table.Fetch(), 0u);
+    proxy.Set({});
+    EXPECT_TRUE(table.Recovers());
+  };
+  for (const char* garbage :
+       {"HTTP/1.1 200 OK\r\n\r\n", "*1000000000\r\n", "*3\r\n:1\r\n:1\r\n:1\r\n", "$-1\r\n",
+        "+OK\r\n+OK\r\n", "-LOADING wait\r\n", "-MOVED 1 x:1\r\n", "*2000\r\n$1000000000\r\n"}) {
+    harm({.instead = garbage});
+  }
+  for (const size_t bytes : {1, 5, 100, 10'000}) harm({.cut_after = bytes});
+  harm({.stall_after = 5'000});
+}
+
+// An answer that is cut anywhere: what has arrived may be used, and nothing is mixed up later.
+TEST(RedisFaultsTest, AReplyCutAtManyPlaces) {
+  TestRedis redis({});
+  TestProxy proxy(redis.addresses()[0]);
+  RedisConfig config = redis.Config();
+  config.nodes = {proxy.address()};
+  for (size_t cut = 1; cut < 4000; cut += 97) {
+    Watched table(config);
+    table.Insert();
+    proxy.Set({.cut_after = cut});
+    table.Fetch();
+    proxy.Set({});
+    EXPECT_EQ(table.Fetch(), 0u) << cut;
+  }
+}
+
+TEST(RedisFaultsTest, ASlowServerIsBypassed) {
+  TestRedis redis({});
+  RedisConfig config = Quick(redis.Config());
+  Watched table(config);
+  ASSERT_TRUE(table.Recovers());
+  redis.Pause(0);
+  const TimePoint begun = RealClock().Now();
+  EXPECT_EQ(table.Fetch(), 0u);
+  const TimePoint bypassed = RealClock().Now();
+  EXPECT_GE(bypassed - begun, config.timeout);
+  for (int call = 0; call < 10; ++call) EXPECT_EQ(table.Fetch(), 0u);
+  EXPECT_LT(RealClock().Now() - bypassed, CircuitBreaker::kRest);
+  redis.Resume(0);
+  EXPECT_TRUE(table.Recovers());
+}
+
+TEST(RedisFaultsTest, AMasterWithoutReplicaEnds) {
+  TestRedis redis({.count = 3, .cluster = true});
+  Watched table(Quick(redis.Config()));
+  ASSERT_TRUE(table.Recovers());
+  redis.Kill(1);
+  table.Fetch();
+  EXPECT_GT(table.Fetch(), kKeys / 3);  // the other two have theirs
+  table.Update();
+  EXPECT_GT(table.Fetch(), kKeys / 3);
+  redis.Start(1);
+  EXPECT_TRUE(table.Recovers());
+}
+
+// The replica lacks what the master had not passed on: its rows are not asked for.
+TEST(RedisFaultsTest, AReplicaTakesOver) {
+  TestRedis redis({.count = 6, .cluster = true, .replicas = 1});
+  Watched table(Quick(redis.Config()));
+  ASSERT_TRUE(table.Recovers());
+  for (size_t master = 0; master < 2; ++master) {
+    table.Update();
+    redis.Kill(master);
+    for (int call = 0; call < 20; ++call) {
+      table.Fetch();
+      table.Update();
+      table.Insert();
+    }
+    EXPECT_TRUE(table.Recovers());
+    redis.Start(master);
+  }
+  EXPECT_TRUE(table.Recovers());
+}
+
+TEST(RedisFaultsTest, SlotsMoveToAnotherMaster) {
+  TestRedis redis({.count = 3, .cluster = true});
+  Watched table(redis.Config());
+  ASSERT_TRUE(table.Recovers());
+  const std::string from = redis.Ask(0, {"CLUSTER", "MYID"}).text;
+  const std::string to = redis.Ask(1, {"CLUSTER", "MYID"}).text;
+  for (const size_t partition : {0, 5, 10}) {
+    const std::string slot = std::to_string(RowNames("hps", 1, 64).slot(partition));
+    redis.Ask(1, {"CLUSTER", "SETSLOT", slot, "IMPORTING", from});
+    redis.Ask(0, {"CLUSTER", "SETSLOT", slot, "MIGRATING", to});
+    table.Fetch();
+    table.Update();
+    table.Insert();
+    table.Fetch();
+    const std::string port = redis.addresses()[1].substr(redis.addresses()[1].rfind(':') + 1);
+    const Reply names = redis.Ask(0, {"CLUSTER", "GETKEYSINSLOT", slot, "100000"});
+    for (const Reply& name : names.elements)
+      redis.Ask(0, {"MIGRATE", "127.0.0.1", port, name.text, "0", "5000"});
+    table.Fetch();
+    table.Update();
+    for (const size_t server : {1, 0, 2})
+      redis.Ask(server, {"CLUSTER", "SETSLOT", slot, "NODE", to});
+    table.Fetch();
+    table.Update();
+    EXPECT_TRUE(table.Recovers());
+  }
+  EXPECT_GT(table.statistics().moved, 0u);
+  EXPECT_GT(table.statistics().ask, 0u);
+}
+
+}  // namespace
+}  // namespace hps

@@ -1,0 +1,416 @@
+#include "l2_redis/redis_table.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/macros.h"
+#include "l2_redis/command_writer.h"
+
+namespace hps {
+namespace {
+
+// Keys of one command. A server does nothing else meanwhile: some tenths of a millisecond.
+constexpr size_t kKeysPerFetchMax = 512;
+constexpr size_t kKeysPerUpdateMax = 128;
+// Of one insertion under the fence, so that a change never waits for more than this.
+constexpr size_t kInsertKeysMax = 4096;
+constexpr size_t kStepBytesMax = size_t{4} << 20;
+
+// KEYS are names of rows, ARGV their new values. A value without a row removes an older row. What
+// is not held stays so.
+constexpr std::string_view kUpdateScript = R"(
+local replaced = 0
+for i = 1, #KEYS do
+  local held = redis.call('GETRANGE', KEYS[i], 0, 12)
+  if #held > 0 then
+    local older = #held == 12
+    if not older then
+      local held_high, held_low = struct.unpack('>I4I4', held)
+      local high, low = struct.unpack('>I4I4', ARGV[i])
+      older = held_high < high or (held_high == high and held_low < low)
+    end
+    if older then
+      if #ARGV[i] == 12 then
+        redis.call('DEL', KEYS[i])
+      else
+        redis.call('SET', KEYS[i], ARGV[i], 'KEEPTTL')
+      end
+      replaced = replaced + 1
+    end
+  end
+end
+return replaced
+)";
+static_assert(kRowValueHeaderBytes == 12, "the script knows it");
+
+std::string Sha1Text(std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size = 0;
+  HPS_CHECK(EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr) == 1);
+  std::string hex;
+  for (unsigned int i = 0; i < size; ++i)
+    absl::StrAppend(&hex, absl::Hex(digest[i], absl::kZeroPad2));
+  return hex;
+}
+
+uint64_t RandomNumber() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+bool IsAbsent(const RowBatch& batch, size_t i) {
+  return !batch.absent.empty() && batch.absent[i] != 0;
+}
+
+// Keeps the pieces with these numbers, in ascending order.
+template <typename Work>
+void KeepPieces(std::span<const size_t> numbers, Work& work) {
+  for (size_t kept = 0; kept < numbers.size(); ++kept) {
+    work.pieces[kept] = work.pieces[numbers[kept]];
+    work.requests[kept] = work.requests[numbers[kept]];
+  }
+  work.pieces.resize(numbers.size());
+  work.requests.resize(numbers.size());
+}
+
+// Keys of one step of a write.
+size_t StepKeys(size_t row_bytes) {
+  return std::clamp<size_t>(kStepBytesMax / row_bytes, 1, kInsertKeysMax);
+}
+
+RowBatch Part(const RowBatch& batch, size_t begin, size_t end) {
+  RowBatch part = {.keys = batch.keys.subspan(begin, end - begin),
+                   .rows = {.data = batch.rows.data + begin * batch.rows.stride_bytes,
+                            .row_count = end - begin,
+                            .row_bytes = batch.rows.row_bytes,
+                            .stride_bytes = batch.rows.stride_bytes}};
+  if (!batch.versions.empty()) part.versions = batch.versions.subspan(begin, end - begin);
+  if (!batch.absent.empty()) part.absent = batch.absent.subspan(begin, end - begin);
+  return part;
+}
+
+}  // namespace
+
+const UpdateScript& RedisUpdateScript() {
+  static const UpdateScript script = {.text = std::string(kUpdateScript),
+                                      .sha1 = Sha1Text(kUpdateScript)};
+  return script;
+}
+
+// Takes the answer to MGET: one array, with a value or nil for each key of the piece.
+class RedisTable::FetchSink final : public RequestSink {
+ public:
+  FetchSink(const RedisTable& table, const FetchBatch& batch, const Work& work)
+      : table_(table), batch_(batch), work_(work) {}
+
+  bool OnArray(size_t request, size_t count) override {
+    return count == work_.pieces[request].count;
+  }
+
+  bool OnValue(size_t request, size_t index, const ReplyValue& value) override {
+    const Piece& piece = work_.pieces[request];
+    if (value.type == ReplyType::kNil) return true;
+    if (value.type != ReplyType::kString || index >= piece.count) return false;
+    const size_t i = work_.groups.positions[piece.first + index];
+    const RowValue row = ParseRowValue(table_.IdentityOf(piece, batch_.keys[i]), value.text,
+                                       table_.options_.row_bytes);
+    if (!row.valid) {
+      // What is held under this name is not the table's: the slot's rows get other names.
+      const RedisRequest& asked = work_.requests[request];
+      table_.client_->slots().EndEpoch(asked.slot, asked.epoch);
+      return true;
+    }
+    if (row.row.empty()) {
+      batch_.outcomes[i] = FetchOutcome::kAbsent;
+      return true;
+    }
+    std::memcpy(batch_.rows.row(i), row.row.data(), row.row.size());
+    if (!batch_.versions.empty()) batch_.versions[i] = row.version;
+    batch_.outcomes[i] = FetchOutcome::kHit;
+    return true;
+  }
+
+  void OnRefused(size_t, size_t, RedisError) override {}
+
+ private:
+  const RedisTable& table_;
+  const FetchBatch& batch_;
+  const Work& work_;
+};
+
+// Takes the answers to SET ... NX: "OK", or nil where the key is held.
+class RedisTable::InsertSink final : public RequestSink {
+ public:
+  explicit InsertSink(InsertCounts& counts) : counts_(counts) {}
+
+  bool OnArray(size_t, size_t) override { return false; }
+  bool OnValue(size_t, size_t, const ReplyValue& value) override {
+    const bool is_nil = value.type == ReplyType::kNil;
+    ++(is_nil ? counts_.held : counts_.inserted);
+    return is_nil || value.type == ReplyType::kStatus;
+  }
+  void OnRefused(size_t, size_t, RedisError) override {}
+
+ private:
+  InsertCounts& counts_;
+};
+
+// Takes answers that are one number each, and notes the requests that were refused.
+class RedisTable::CountSink final : public RequestSink {
+ public:
+  bool OnArray(size_t, size_t) override { return false; }
+  bool OnValue(size_t, size_t, const ReplyValue& value) override {
+    if (value.type != ReplyType::kInteger || value.integer < 0) return false;
+    sum_ += static_cast<uint64_t>(value.integer);
+    return true;
+  }
+  void OnRefused(size_t request, size_t, RedisError error) override {
+    (error == RedisError::kNoScript ? unknown_script_ : no_room_).push_back(request);
+  }
+
+  uint64_t sum() const { return sum_; }
+  const std::vector<size_t>& unknown_script() const { return unknown_script_; }
+  const std::vector<size_t>& no_room() const { return no_room_; }
+
+ private:
+  uint64_t sum_ = 0;
+  std::vector<size_t> unknown_script_;
+  std::vector<size_t> no_room_;
+};
+
+RedisTable::RedisTable(std::shared_ptr<RedisClient> client, const Options& options)
+    : client_(std::move(client)),
+      options_(options),
+      names_(options.key_prefix, options.incarnation, options.partition_count),
+      fence_(0),
+      nonce_(RandomNumber()) {}
+
+RedisTable::Work& RedisTable::ThreadWork() {
+  thread_local Work work;
+  return work;
+}
+
+uint64_t RedisTable::GenerationOf(uint64_t epoch) const {
+  return HashKey(static_cast<Key>(epoch), nonce_.load(std::memory_order_seq_cst));
+}
+
+RowIdentity RedisTable::IdentityOf(const Piece& piece, Key key) const {
+  return {.incarnation = options_.incarnation, .generation = piece.generation, .key = key};
+}
+
+void RedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool reversed,
+                           Work& work) const {
+  client_->PrepareSlots();
+  work.groups.Group(names_, keys, reversed);
+  work.pieces.clear();
+  work.requests.clear();
+  work.bytes.clear();
+  for (size_t partition = 0; partition < names_.partition_count(); ++partition) {
+    const uint32_t end = work.groups.begins[partition + 1];
+    uint32_t first = work.groups.begins[partition];
+    if (first == end) continue;
+    const uint16_t slot = names_.slot(partition);
+    const uint64_t epoch = client_->slots().Epoch(slot);
+    for (uint32_t count = 0; first < end; first += count) {
+      count = std::min<uint32_t>(end - first, static_cast<uint32_t>(keys_max));
+      work.pieces.push_back({.partition = partition,
+                             .first = first,
+                             .count = count,
+                             .generation = GenerationOf(epoch)});
+      work.requests.push_back({.slot = slot, .epoch = epoch});
+    }
+  }
+}
+
+// A command whose parts are names.
+void RedisTable::WriteKeys(std::string_view command, std::span<const Key> keys, Work& work) const {
+  for (size_t request = 0; request < work.requests.size(); ++request) {
+    const Piece& piece = work.pieces[request];
+    work.requests[request].begin = work.bytes.size();
+    AppendCommandHeader(piece.count + 1, work.bytes);
+    AppendPart(command, work.bytes);
+    for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
+      names_.AppendName(piece.partition, piece.generation, keys[i], work.bytes);
+    work.requests[request].end = work.bytes.size();
+  }
+}
+
+absl::StatusOr<FetchCounts> RedisTable::Fetch(const FetchBatch& batch, Deadline /*deadline*/) {
+  const size_t count = batch.keys.size();
+  HPS_CHECK(batch.outcomes.size() == count && batch.rows.row_count == count);
+  HPS_CHECK(count == 0 || batch.rows.row_bytes == options_.row_bytes);
+  std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
+  FetchCounts counts;
+  if (count == 0) return counts;
+  Work& work = ThreadWork();
+  BeginWork(batch.keys, kKeysPerFetchMax, /*reversed=*/false, work);
+  WriteKeys("MGET", batch.keys, work);
+  FetchSink sink(*this, batch, work);
+  client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
+  for (const FetchOutcome outcome : batch.outcomes) {
+    counts.misses += outcome == FetchOutcome::kMiss ? 1 : 0;
+    counts.hits += outcome == FetchOutcome::kHit ? 1 : 0;
+    counts.absent += outcome == FetchOutcome::kAbsent ? 1 : 0;
+  }
+  return counts;
+}
+
+absl::StatusOr<InsertCounts> RedisTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {
+  InsertCounts counts;
+  const size_t step = StepKeys(options_.row_bytes);
+  for (size_t end = batch.keys.size(); end > 0; end -= std::min(end, step)) {
+    const RowBatch part = Part(batch, end - std::min(end, step), end);
+    Work& work = ThreadWork();
+    const Fence::Insertion insertion(fence_, epoch);
+    BeginWork(part.keys, kKeysPerFetchMax, /*reversed=*/true, work);
+    WriteInserts(part, insertion, work, counts);
+    InsertSink sink(counts);
+    client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
+  }
+  counts.dropped = batch.keys.size() - counts.inserted - counts.held - counts.refused;
+  insertions_.fetch_add(counts.inserted, std::memory_order_relaxed);
+  refused_.fetch_add(counts.refused, std::memory_order_relaxed);
+  dropped_.fetch_add(counts.dropped, std::memory_order_relaxed);
+  return counts;
+}
+
+void RedisTable::WriteInserts(const RowBatch& batch, const Fence::Insertion& insertion, Work& work,
+                              InsertCounts& counts) const {
+  const std::string expiry = absl::StrCat(options_.expire_after_ms);
+  for (size_t request = 0; request < work.requests.size(); ++request) {
+    const Piece& piece = work.pieces[request];
+    work.requests[request].begin = work.bytes.size();
+    work.requests[request].reply_count = 0;
+    for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count)) {
+      if (!insertion.Admits(batch.keys[i])) {
+        ++counts.refused;
+        continue;
+      }
+      ++work.requests[request].reply_count;
+      AppendCommandHeader(options_.expire_after_ms == 0 ? 4 : 6, work.bytes);
+      AppendPart("SET", work.bytes);
+      names_.AppendName(piece.partition, piece.generation, batch.keys[i], work.bytes);
+      AppendValue(batch, i, piece, work.bytes);
+      AppendPart("NX", work.bytes);
+      if (options_.expire_after_ms == 0) continue;
+      AppendPart("PX", work.bytes);
+      AppendPart(expiry, work.bytes);
+    }
+    work.requests[request].end = work.bytes.size();
+  }
+  std::erase_if(work.requests,
+                [](const RedisRequest& request) { return request.reply_count == 0; });
+}
+
+void RedisTable::AppendValue(const RowBatch& batch, size_t i, const Piece& piece,
+                             std::string& out) const {
+  const std::span<const std::byte> row =
+      IsAbsent(batch, i) ? std::span<const std::byte>()
+                         : std::span<const std::byte>(batch.rows.row(i), options_.row_bytes);
+  AppendPartHeader(kRowValueHeaderBytes + row.size(), out);
+  const Version version = batch.versions.empty() ? 0 : batch.versions[i];
+  AppendRowValue(IdentityOf(piece, batch.keys[i]), version, row, out);
+  out.append(kPartEnd);
+}
+
+absl::StatusOr<uint64_t> RedisTable::Update(const RowBatch& batch) {
+  uint64_t replaced = 0;
+  const size_t step = StepKeys(options_.row_bytes);
+  for (size_t end = batch.keys.size(); end > 0; end -= std::min(end, step)) {
+    HPS_ASSIGN_OR_RETURN(const uint64_t count,
+                         UpdateStep(Part(batch, end - std::min(end, step), end)));
+    replaced += count;
+  }
+  updates_.fetch_add(replaced, std::memory_order_relaxed);
+  return replaced;
+}
+
+// A server that does not know the script gets its text; one that has no room for new values loses
+// the rows.
+absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch) {
+  Work& work = ThreadWork();
+  uint64_t replaced = 0;
+  std::vector<Key> no_room;
+  std::vector<size_t> unknown_script;
+  for (const bool with_text : {false, true}) {
+    BeginWork(batch.keys, kKeysPerUpdateMax, /*reversed=*/true, work);
+    if (with_text) KeepPieces(unknown_script, work);
+    WriteUpdates(batch, with_text, work);
+    CountSink sink;
+    client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
+    replaced += sink.sum();
+    for (const size_t request : sink.no_room()) {
+      const Piece& piece = work.pieces[request];
+      for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
+        no_room.push_back(batch.keys[i]);
+    }
+    unknown_script = sink.unknown_script();
+    std::sort(unknown_script.begin(), unknown_script.end());
+    if (unknown_script.empty()) break;
+  }
+  if (!no_room.empty()) EraseStep(no_room);
+  return replaced;
+}
+
+void RedisTable::WriteUpdates(const RowBatch& batch, bool with_text, Work& work) const {
+  const UpdateScript& script = RedisUpdateScript();
+  for (size_t request = 0; request < work.requests.size(); ++request) {
+    const Piece& piece = work.pieces[request];
+    const auto positions = std::span(work.groups.positions).subspan(piece.first, piece.count);
+    work.requests[request].begin = work.bytes.size();
+    AppendCommandHeader(3 + 2 * size_t{piece.count}, work.bytes);
+    AppendPart(with_text ? "EVAL" : "EVALSHA", work.bytes);
+    AppendPart(with_text ? script.text : script.sha1, work.bytes);
+    AppendPart(absl::StrCat(piece.count), work.bytes);
+    for (const uint32_t i : positions)
+      names_.AppendName(piece.partition, piece.generation, batch.keys[i], work.bytes);
+    for (const uint32_t i : positions) AppendValue(batch, i, piece, work.bytes);
+    work.requests[request].end = work.bytes.size();
+  }
+}
+
+absl::StatusOr<uint64_t> RedisTable::Erase(std::span<const Key> keys) {
+  uint64_t erased = 0;
+  for (size_t begin = 0; begin < keys.size(); begin += kInsertKeysMax)
+    erased += EraseStep(keys.subspan(begin, std::min(kInsertKeysMax, keys.size() - begin)));
+  return erased;
+}
+
+uint64_t RedisTable::EraseStep(std::span<const Key> keys) {
+  Work& work = ThreadWork();
+  BeginWork(keys, kKeysPerFetchMax, /*reversed=*/false, work);
+  WriteKeys("DEL", keys, work);
+  CountSink sink;
+  client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
+  return sink.sum();
+}
+
+absl::Status RedisTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                                         Deadline deadline) {
+  return fence_.Raise(keys, epoch, deadline);
+}
+
+absl::Status RedisTable::Clear() {
+  nonce_.store(RandomNumber(), std::memory_order_seq_cst);
+  return absl::OkStatus();
+}
+
+LevelStatistics RedisTable::Statistics() const {
+  LevelStatistics statistics;
+  statistics.insertions = insertions_.load(std::memory_order_relaxed);
+  statistics.updates = updates_.load(std::memory_order_relaxed);
+  statistics.refused = refused_.load(std::memory_order_relaxed);
+  statistics.dropped = dropped_.load(std::memory_order_relaxed);
+  return statistics;
+}
+
+absl::StatusOr<size_t> RedisTable::HottestKeys(std::span<Key>, Deadline) const { return 0; }
+
+}  // namespace hps

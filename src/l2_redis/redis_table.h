@@ -1,0 +1,102 @@
+// One table of level 2 on Redis.
+//
+// A fetch is one round trip to each node. A row that can't be asked for is a miss: nothing that
+// happens to a server is an error of this table (docs/redis.md, "Why no row goes back").
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "l2_redis/redis_client.h"
+#include "l2_redis/row_names.h"
+#include "l2_redis/row_value.h"
+#include "tier/fence.h"
+#include "tier/lossy_tier.h"
+
+namespace hps {
+
+// The script that replaces rows of lower versions, and its SHA-1, by which a server knows it.
+struct UpdateScript {
+  std::string text;
+  std::string sha1;
+};
+const UpdateScript& RedisUpdateScript();
+
+class RedisTable final : public LossyTable {
+ public:
+  struct Options {
+    std::string key_prefix;
+    size_t partition_count = 0;
+    Incarnation incarnation = 0;
+    size_t row_bytes = 0;
+    uint64_t expire_after_ms = 0;  // 0 = rows do not expire
+  };
+
+  RedisTable(std::shared_ptr<RedisClient> client, const Options& options);
+  RedisTable(const RedisTable&) = delete;
+  RedisTable& operator=(const RedisTable&) = delete;
+
+  // The client's time-out bounds every operation, whatever the caller's deadline: to give up an
+  // answer half-way would cost the node's rows.
+  absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override;
+  absl::StatusOr<InsertCounts> Insert(const RowBatch& batch, ApplyEpoch epoch) override;
+  absl::StatusOr<uint64_t> Update(const RowBatch& batch) override;
+  absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) override;
+  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                               Deadline deadline) override;
+  // The rows stay in Redis, under names that are never used again.
+  absl::Status Clear() override;
+  // Of rows that Redis evicted nothing is known: entries and bytes are 0.
+  LevelStatistics Statistics() const override;
+  // Names none.
+  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
+  bool can_block() const override { return true; }
+
+ private:
+  class FetchSink;
+  class InsertSink;
+  class CountSink;
+  // A request's keys: positions first .. first + count of the groups.
+  struct Piece {
+    size_t partition = 0;
+    uint32_t first = 0;
+    uint32_t count = 0;
+    uint64_t generation = 0;
+  };
+  // What a batch is made of. One for each thread, reused.
+  struct Work {
+    KeyGroups groups;
+    std::vector<Piece> pieces;
+    std::vector<RedisRequest> requests;
+    std::string bytes;
+  };
+
+  static Work& ThreadWork();
+  uint64_t GenerationOf(uint64_t epoch) const;
+  RowIdentity IdentityOf(const Piece& piece, Key key) const;
+  // Divides the keys into pieces of one partition and at most `keys_max` keys, with a request each.
+  void BeginWork(std::span<const Key> keys, size_t keys_max, bool reversed, Work& work) const;
+  void WriteKeys(std::string_view command, std::span<const Key> keys, Work& work) const;
+  void WriteInserts(const RowBatch& batch, const Fence::Insertion& insertion, Work& work,
+                    InsertCounts& counts) const;
+  void WriteUpdates(const RowBatch& batch, bool with_text, Work& work) const;
+  void AppendValue(const RowBatch& batch, size_t i, const Piece& piece, std::string& out) const;
+  absl::StatusOr<uint64_t> UpdateStep(const RowBatch& batch);
+  uint64_t EraseStep(std::span<const Key> keys);
+
+  const std::shared_ptr<RedisClient> client_;
+  const Options options_;
+  const RowNames names_;
+  Fence fence_;
+  std::atomic<uint64_t> nonce_;
+  std::atomic<uint64_t> insertions_{0};
+  std::atomic<uint64_t> updates_{0};
+  std::atomic<uint64_t> refused_{0};
+  std::atomic<uint64_t> dropped_{0};
+};
+
+}  // namespace hps

@@ -1,0 +1,56 @@
+#include "tier/redis_tier.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/macros.h"
+#include "l2_redis/redis_client.h"
+#include "l2_redis/redis_table.h"
+
+namespace hps {
+namespace {
+
+class RedisLossyTier final : public LossyTier {
+ public:
+  RedisLossyTier(std::shared_ptr<RedisClient> client, RedisConfig config)
+      : client_(std::move(client)), config_(std::move(config)) {}
+
+  LossyTraits traits() const override { return {.enumerable = false, .budgeted = false}; }
+
+  absl::StatusOr<std::unique_ptr<LossyTable>> OpenTable(const TableSpec& spec,
+                                                        Incarnation incarnation,
+                                                        uint64_t /*bytes_max*/) override {
+    HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
+    const RedisTable::Options options = {
+        .key_prefix = config_.key_prefix,
+        .partition_count = client_->is_cluster() ? config_.partitions : 1,
+        .incarnation = incarnation,
+        .row_bytes = spec.row_bytes(),
+        .expire_after_ms = static_cast<uint64_t>(
+            std::chrono::ceil<std::chrono::milliseconds>(config_.expire_after).count())};
+    return std::make_unique<RedisTable>(client_, options);
+  }
+
+ private:
+  const std::shared_ptr<RedisClient> client_;
+  const RedisConfig config_;
+};
+
+}  // namespace
+
+absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config) {
+  RedisClient::Options options = {
+      .cluster = config.cluster,
+      .credentials = {.user = config.user, .password_file = config.password_file},
+      .connections_per_node = config.connections_per_node,
+      .timeout = config.timeout};
+  for (const std::string& node : config.nodes) {
+    HPS_ASSIGN_OR_RETURN(RedisAddress address, ParseRedisAddress(node));
+    options.nodes.push_back(std::move(address));
+  }
+  auto client = std::make_shared<RedisClient>(std::move(options));
+  return RedisTier{.tier = std::make_unique<RedisLossyTier>(client, config),
+                   .statistics = [client] { return client->Statistics(); }};
+}
+
+}  // namespace hps

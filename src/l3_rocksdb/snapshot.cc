@@ -1,0 +1,127 @@
+#include "l3_rocksdb/snapshot.h"
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "base/public_message.h"
+#include "l3_rocksdb/files/manifest_mark.h"
+#include "l3_rocksdb/files/store_files.h"
+#include "l3_rocksdb/status.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kSnapshotNameBytesMax = 64;
+constexpr size_t kCopyBytes = size_t{1} << 20;
+constexpr char kUnfinished[] = ".tmp";
+
+std::string SnapshotsOf(const std::string& store) { return store + "/snapshots"; }
+
+absl::Status CheckSnapshotName(const std::string& name) {
+  const bool is_valid = !name.empty() && name.size() <= kSnapshotNameBytesMax && name[0] != '.' &&
+                        std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                          return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+                        });
+  if (is_valid) return absl::OkStatus();
+  return Public(absl::InvalidArgumentError(
+      absl::StrCat("the name of a snapshot has 1 to ", kSnapshotNameBytesMax,
+                   " letters, digits, '-', '_' and '.', and does not begin with '.'")));
+}
+
+// The first `size` bytes of a file.
+absl::Status CopyFile(rocksdb::Env* env, const std::string& from, const std::string& to,
+                      uint64_t size) {
+  const std::string what = absl::StrCat("copying '", from, "' to '", to, "'");
+  std::unique_ptr<rocksdb::SequentialFile> source;
+  std::unique_ptr<rocksdb::WritableFile> target;
+  const rocksdb::EnvOptions options;
+  HPS_RETURN_IF_ERROR(FromRocksStatus(env->NewSequentialFile(from, &source, options), what));
+  HPS_RETURN_IF_ERROR(FromRocksStatus(env->NewWritableFile(to, &target, options), what));
+  std::vector<char> buffer(kCopyBytes);
+  while (size > 0) {
+    rocksdb::Slice piece;
+    rocksdb::Status status =
+        source->Read(std::min<uint64_t>(size, buffer.size()), &piece, buffer.data());
+    if (status.ok() && piece.empty()) status = rocksdb::Status::Corruption("the file is shorter");
+    if (status.ok()) status = target->Append(piece);
+    HPS_RETURN_IF_ERROR(FromRocksStatus(status, what));
+    size -= piece.size();
+  }
+  rocksdb::Status ended = target->Sync();
+  if (ended.ok()) ended = target->Close();
+  return FromRocksStatus(ended, what);
+}
+
+absl::Status TakeFile(rocksdb::Env* env, const rocksdb::LiveFileStorageInfo& file,
+                      const std::string& directory) {
+  const std::string from = file.directory + "/" + file.relative_filename;
+  const std::string to = directory + "/" + file.relative_filename;
+  if (!file.replacement_contents.empty())
+    return WriteFileDurably(env, to, file.replacement_contents);
+  if (file.trim_to_size) return CopyFile(env, from, to, file.size);
+  return FromRocksStatus(env->LinkFile(from, to), absl::StrCat("linking '", from, "'"));
+}
+
+absl::StatusOr<uint64_t> Fill(Database& database, const std::string& directory) {
+  rocksdb::Env* const env = database.env();
+  std::vector<rocksdb::LiveFileStorageInfo> files;
+  HPS_RETURN_IF_ERROR(database.ListLiveFiles(&files));
+  uint64_t bytes = 0;
+  uint64_t copied_bytes = 0;
+  for (const rocksdb::LiveFileStorageInfo& file : files) {
+    bytes += file.size;
+    if (file.trim_to_size) copied_bytes += file.size;
+  }
+  HPS_RETURN_IF_ERROR(database.CheckRoomFor(copied_bytes));
+  for (const rocksdb::LiveFileStorageInfo& file : files)
+    HPS_RETURN_IF_ERROR(TakeFile(env, file, directory));
+  HPS_RETURN_IF_ERROR(WriteManifestMark(env, directory));
+  HPS_RETURN_IF_ERROR(SyncDirectory(env, directory));
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> MakeSnapshot(Database& database, const std::string& name) {
+  HPS_RETURN_IF_ERROR(CheckSnapshotName(name));
+  rocksdb::Env* const env = database.env();
+  const std::string parent = SnapshotsOf(database.path());
+  const std::string directory = parent + "/" + name;
+  const std::string unfinished = absl::StrCat(parent, "/.", name, kUnfinished);
+  if (env->FileExists(directory).ok())
+    return Public(absl::AlreadyExistsError(absl::StrCat("there is a snapshot '", name, "'")));
+  HPS_RETURN_IF_ERROR(RemoveUnfinishedSnapshots(env, database.path()));
+  HPS_RETURN_IF_ERROR(MakeDirectories(env, unfinished));
+  HPS_RETURN_IF_ERROR(database.Sync());
+  const std::string what = absl::StrCat("store '", database.path(), "': a snapshot");
+  HPS_RETURN_IF_ERROR(FromRocksStatus(database.db().DisableFileDeletions(), what));
+  absl::StatusOr<uint64_t> bytes = Fill(database, unfinished);
+  database.db().EnableFileDeletions(false).PermitUncheckedError();
+  absl::Status done = bytes.status();
+  if (done.ok()) done = FromRocksStatus(env->RenameFile(unfinished, directory), what);
+  if (done.ok()) done = SyncDirectory(env, parent);
+  if (done.ok()) return bytes;
+  const absl::Status removed = RemoveTree(env, unfinished);
+  if (!removed.ok()) LogWarning(absl::StrCat(what, ": ", TextForLog(removed)));
+  return done;
+}
+
+absl::Status RemoveUnfinishedSnapshots(rocksdb::Env* env, const std::string& store) {
+  std::vector<std::string> names;
+  const std::string parent = SnapshotsOf(store);
+  const rocksdb::Status listed = env->GetChildren(parent, &names);
+  if (listed.IsNotFound() || listed.IsPathNotFound()) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(FromRocksStatus(listed, absl::StrCat("listing '", parent, "'")));
+  for (const std::string& name : names) {
+    if (name.starts_with('.') && name.ends_with(kUnfinished))
+      HPS_RETURN_IF_ERROR(RemoveTree(env, parent + "/" + name));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hps

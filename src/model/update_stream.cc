@@ -1,0 +1,58 @@
+#include "model/update_stream.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/macros.h"
+#include "update/kafka_source_options.h"
+#include "update/parked_messages.h"
+
+namespace hps {
+namespace {
+
+// The same after a restart, and another for each store of a host.
+std::string GroupOf(const StoreConfig& store) {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  std::error_code error;
+  const std::string path = std::filesystem::weakly_canonical(store.path, error).string();
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char character : path)
+    hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3;
+  return absl::StrCat("hps-", host.data(), "-", absl::Hex(hash, absl::kZeroPad16));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StreamReader>> StartUpdateStream(const Config& config,
+                                                                UpdateService& updates,
+                                                                DurableStore& store) {
+  const UpdateConfig& update = config.update;
+  if (update.brokers.empty()) return nullptr;
+  KafkaSourceOptions options;
+  options.brokers = absl::StrJoin(update.brokers, ",");
+  HPS_ASSIGN_OR_RETURN(options.settings, KafkaSettings::Make(update.kafka, update.kafka_directory));
+  options.group = update.group.empty() ? GroupOf(config.store) : update.group;
+  options.memory_bytes_max = update.memory_bytes_max;
+  options.prefetch_bytes_max = update.memory_bytes_max / 2;
+  options.batch_bytes_max = update.memory_bytes_max / 8;  // so that paused tables keep little
+  options.rows_per_second_max = update.rows_per_second_max;
+  options.bytes_per_second_max = update.bytes_per_second_max;
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<UpdateSource> source, MakeKafkaSource(options));
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<ParkedMessages> parked,
+                       ParkedMessages::Open(config.store.path, update.parked_bytes_max));
+  return StreamReader::Start(std::move(source), std::move(parked),
+                             {.updates = &updates,
+                              .store = &store,
+                              .tables = update.tables,
+                              .ready_wait_max = update.ready_timeout});
+}
+
+}  // namespace hps

@@ -1,0 +1,11 @@
+// What a build without Redis (-DHPS_REDIS=OFF) links in the place of src/l2_redis.
+#include "tier/redis_tier.h"
+
+namespace hps {
+
+absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& /*config*/) {
+  return absl::UnimplementedError(
+      "l2.kind = \"redis\": this build of hps has no Redis client: build it with -DHPS_REDIS=ON");
+}
+
+}  // namespace hps

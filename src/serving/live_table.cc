@@ -1,0 +1,51 @@
+#include "serving/live_table.h"
+
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "types/row_convert.h"
+
+namespace hps {
+
+absl::StatusOr<std::shared_ptr<LiveTable>> LiveTable::Create(Parts parts) {
+  if (parts.l3 == nullptr) return absl::InvalidArgumentError("served table: it has no L3");
+  const TableSpec& spec = parts.l3->spec();
+  HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
+  if (!(parts.hit_rate_threshold >= 0.0 && parts.hit_rate_threshold <= 1.0)) {
+    return absl::InvalidArgumentError(absl::StrCat("served table '", spec.name,
+                                                   "': hit-rate threshold ",
+                                                   parts.hit_rate_threshold, " is not in [0, 1]"));
+  }
+  return std::shared_ptr<LiveTable>(new LiveTable(std::move(parts)));
+}
+
+LiveTable::LiveTable(Parts parts)
+    : spec_(parts.l3->spec()),
+      incarnation_(parts.l3->incarnation()),
+      hit_rate_threshold_(parts.hit_rate_threshold),
+      default_row_(spec_.default_row),
+      default_row_float32_(spec_.dim * sizeof(float)),
+      l3_(std::move(parts.l3)),
+      l2_(std::move(parts.l2)) {
+  default_row_.resize(spec_.row_bytes());  // an empty default row means zeros
+  ConvertToFloat32(spec_.dtype, default_row_.data(), spec_.dim, default_row_float32_.data());
+  for (CacheSlot& slot : l1_)
+    slot.health = std::make_unique<LevelHealth>(epochs_, LevelHealth::Applied::kWhenNoted);
+}
+
+void LiveTable::AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table) {
+  HPS_CHECK(cache < kCachesMax);
+  CacheSlot& slot = l1_[cache];
+  HPS_CHECK(slot.owned == nullptr);
+  slot.owned = std::move(table);
+  // The applier begins a change and then looks for the table; here it is the other way round: one
+  // of the two sees the other, so every change is either in the watermarks or in the epoch.
+  slot.table.store(slot.owned.get(), std::memory_order_seq_cst);
+  const ApplyEpoch epoch = epochs_.begun();
+  slot.epoch.store(epoch, std::memory_order_seq_cst);
+  slot.health->NoteApplied(epoch);  // nothing older gets in
+}
+
+}  // namespace hps

@@ -1,0 +1,113 @@
+// One incarnation of one table as it is served: its schema, its default row and its levels.
+//
+// The composition makes a LiveTable. It belongs to the model snapshots that name it, and is carried
+// over from one snapshot to the next while its incarnation and budgets stay the same. It is freed,
+// with its level handles (L2's pages, L3's pinned column family), when the last of those snapshots
+// has been reclaimed: never on the read path.
+//
+// Immutable, except for its atomic members: the apply epoch, the health of its levels, whether it
+// is retired, and the L1 tables. Those are attached later, because an L1 has no memory for two
+// incarnations: the new one gets its share when the old one has returned it. Thread-safe.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/circuit_breaker.h"
+#include "base/limits.h"
+#include "hps/table_spec.h"
+#include "serving/level_health.h"
+#include "tier/device_cache.h"
+#include "tier/durable_tier.h"
+#include "tier/fence.h"
+#include "tier/lossy_tier.h"
+
+namespace hps {
+
+class LiveTable {
+ public:
+  struct Parts {
+    std::unique_ptr<DurableTable> l3;  // gives the schema and the incarnation
+    std::unique_ptr<LossyTable> l2;    // null: the model has no L2
+    double hit_rate_threshold = 1.0;   // where a request names none
+  };
+
+  // Errors: INVALID_ARGUMENT (no L3, a schema that ValidateTableSpec refuses, a threshold outside
+  // [0, 1]).
+  static absl::StatusOr<std::shared_ptr<LiveTable>> Create(Parts parts);
+
+  LiveTable(const LiveTable&) = delete;
+  LiveTable& operator=(const LiveTable&) = delete;
+
+  const TableSpec& spec() const { return spec_; }
+  Incarnation incarnation() const { return incarnation_; }
+  double hit_rate_threshold() const { return hit_rate_threshold_; }
+  size_t row_bytes() const { return default_row_.size(); }
+
+  // In the table's dtype, and the same converted.
+  std::span<const std::byte> default_row() const { return default_row_; }
+  std::span<const std::byte> default_row_float32() const { return default_row_float32_; }
+
+  DurableTable& l3() const { return *l3_; }
+  LossyTable* l2() const { return l2_.get(); }  // null when there is none
+
+  // The table in the cache number `cache` of SessionFactory::Options::caches; null while there is
+  // none. A pointer once got stays valid as long as this LiveTable.
+  DeviceCacheTable* l1(size_t cache) const {
+    return l1_[cache].table.load(std::memory_order_seq_cst);
+  }
+
+  // Promotions older than this are not for that L1: it was attached after changes that its
+  // watermarks don't know of.
+  ApplyEpoch l1_epoch(size_t cache) const {
+    return l1_[cache].epoch.load(std::memory_order_seq_cst);
+  }
+
+  // Gives the table its part of a cache; calls that begin later use it.
+  // REQUIRES: cache < kCachesMax, none attached there yet.
+  void AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table);
+
+  // For promotions and for the table's applier.
+  ApplyEpochs& epochs() { return epochs_; }
+  // Whether lookups may use the level. The applier notes there what it has applied to an L1.
+  LevelHealth& l2_health() { return l2_health_; }
+  // For an L2 that can block. One that cannot costs no time when it fails.
+  CircuitBreaker& l2_breaker() { return l2_breaker_; }
+  LevelHealth& l1_health(size_t cache) { return *l1_[cache].health; }
+
+  // True once the table's model has switched to snapshots without it: promotions into it are
+  // dropped.
+  bool retired() const { return retired_.load(std::memory_order_relaxed); }
+  void Retire() { retired_.store(true, std::memory_order_relaxed); }
+
+ private:
+  struct CacheSlot {
+    std::atomic<DeviceCacheTable*> table{nullptr};
+    std::atomic<ApplyEpoch> epoch{UINT64_MAX};
+    std::unique_ptr<DeviceCacheTable> owned;
+    std::unique_ptr<LevelHealth> health;
+  };
+
+  explicit LiveTable(Parts parts);
+
+  const TableSpec spec_;
+  const Incarnation incarnation_;
+  const double hit_rate_threshold_;
+  std::vector<std::byte> default_row_;
+  std::vector<std::byte> default_row_float32_;
+  ApplyEpochs epochs_;
+  LevelHealth l2_health_{epochs_};
+  CircuitBreaker l2_breaker_;
+  std::atomic<bool> retired_{false};
+  const std::unique_ptr<DurableTable> l3_;
+  const std::unique_ptr<LossyTable> l2_;
+  std::array<CacheSlot, kCachesMax> l1_;
+};
+
+}  // namespace hps

@@ -1,0 +1,432 @@
+// The contract suite of EmbeddingShard: tests that every implementation runs.
+//
+//   INSTANTIATE_TEST_SUITE_P(Host, EmbeddingShardContract, ::testing::Values(
+//       EmbeddingShardFactory{"host", HostShard::Create}), EmbeddingShardName);
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "train/embedding_shard.h"
+#include "train/table_calls.h"
+
+namespace hps {
+
+struct EmbeddingShardFactory {
+  std::string name;
+  std::function<absl::StatusOr<std::unique_ptr<EmbeddingShard>>(const ShardOptions&)> make;
+};
+
+inline std::string EmbeddingShardName(const ::testing::TestParamInfo<EmbeddingShardFactory>& info) {
+  return info.param.name;
+}
+
+class EmbeddingShardContract : public ::testing::TestWithParam<EmbeddingShardFactory> {
+ protected:
+  using Floats = std::vector<float>;
+  using Keys = std::vector<Key>;
+
+  static ShardOptions Options(uint32_t dim, OptimizerKind kind = OptimizerKind::kSgd) {
+    return {.name = "m/t",
+            .dim = dim,
+            .optimizer = {.kind = kind},
+            .initializer = {.low = -1, .high = 1, .seed = 5}};
+  }
+
+  static std::unique_ptr<EmbeddingShard> Make(const ShardOptions& options) {
+    auto shard = GetParam().make(options);
+    EXPECT_TRUE(shard.ok()) << shard.status();
+    return shard.ok() ? *std::move(shard) : nullptr;
+  }
+
+  static Floats Initial(const EmbeddingShard& shard, Key key) {
+    Floats row(shard.options().dim);
+    InitializeRow(shard.options().initializer, key, row);
+    return row;
+  }
+
+  static Floats Forward(EmbeddingShard& shard, const BagBatch& batch, StepIndex* step) {
+    Floats out(batch.output_rows() * shard.options().dim, -77);
+    const absl::Status status = shard.Forward(batch, step, out);
+    EXPECT_TRUE(status.ok()) << status;
+    return out;
+  }
+  static Floats Evaluate(EmbeddingShard& shard, const Keys& keys) {
+    return Forward(shard, {.keys = keys}, nullptr);
+  }
+
+  // One training step over `keys`, each a bag, with the same gradient for every element.
+  static void Train(EmbeddingShard& shard, const Keys& keys, float gradient, float rate = 1) {
+    const auto step = shard.NewStep();
+    Forward(shard, {.keys = keys}, step.get());
+    const Floats gradients(keys.size() * shard.options().dim, gradient);
+    const absl::Status status =
+        shard.Backward(*step, {.gradients = gradients, .learning_rate = rate});
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  static Floats Plus(Floats row, float value) {
+    for (float& element : row) element += value;
+    return row;
+  }
+  static const Keys& OddKeys() {
+    static const Keys keys = {std::numeric_limits<Key>::min(), -1, 0, 1,
+                              std::numeric_limits<Key>::max()};
+    return keys;
+  }
+};
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EmbeddingShardContract);
+
+TEST_P(EmbeddingShardContract, EvaluationAnswersZerosForAbsentKeysAndInsertsNothing) {
+  const auto shard = Make(Options(3));
+  EXPECT_EQ(Evaluate(*shard, OddKeys()), Floats(15, 0));
+  EXPECT_EQ(shard->Statistics().rows, 0U);
+}
+
+TEST_P(EmbeddingShardContract, EveryKeyIsLegalAndGetsItsInitialRow) {
+  const auto shard = Make(Options(3));
+  const auto step = shard->NewStep();
+  Floats expected;
+  for (const Key key : OddKeys()) {
+    const Floats row = Initial(*shard, key);
+    expected.insert(expected.end(), row.begin(), row.end());
+  }
+  EXPECT_EQ(Forward(*shard, {.keys = OddKeys()}, step.get()), expected);
+  EXPECT_EQ(Evaluate(*shard, OddKeys()), expected);
+  EXPECT_EQ(shard->Statistics().rows, OddKeys().size());
+}
+
+TEST_P(EmbeddingShardContract, PoolsRaggedBags) {
+  for (const uint32_t dim : {1U, 7U, 8U, 9U, 16U, 31U, 32U, 33U}) {
+    const auto shard = Make(Options(dim));
+    const auto step = shard->NewStep();
+    const Keys keys = {4, 5, 4, 6};
+    const std::vector<int64_t> offsets = {0, 0, 3, 4, 4};
+    const Floats weights = {0.5F, 2, -1, 3};
+    const Floats four = Initial(*shard, 4);
+    const Floats five = Initial(*shard, 5);
+    const Floats six = Initial(*shard, 6);
+    const Floats sum = Forward(*shard, {.keys = keys, .offsets = offsets}, step.get());
+    const Floats mean =
+        Forward(*shard, {.keys = keys, .offsets = offsets, .pooling = Pooling::kMean}, step.get());
+    const Floats weighted =
+        Forward(*shard, {.keys = keys, .offsets = offsets, .weights = weights}, step.get());
+    const Floats none =
+        Forward(*shard, {.keys = keys, .offsets = offsets, .pooling = Pooling::kNone}, step.get());
+    for (size_t i = 0; i < dim; ++i) {
+      EXPECT_EQ(sum[i], 0);
+      EXPECT_EQ(sum[dim + i], four[i] + five[i] + four[i]);
+      EXPECT_EQ(mean[dim + i], (four[i] + five[i] + four[i]) / 3);
+      EXPECT_EQ(weighted[dim + i], four[i] * 0.5F + five[i] * 2 + four[i] * -1);
+      EXPECT_EQ(sum[2 * dim + i], six[i]);
+      EXPECT_EQ(weighted[2 * dim + i], six[i] * 3);
+      EXPECT_EQ(sum[3 * dim + i], 0);
+      EXPECT_EQ(none[2 * dim + i], four[i]);
+    }
+  }
+}
+
+TEST_P(EmbeddingShardContract, SumsTheGradientsOfDuplicates) {
+  const auto shard = Make(Options(2));
+  const Keys keys = {9, 8, 9, 9};
+  const auto step = shard->NewStep();
+  Forward(*shard, {.keys = keys}, step.get());
+  const Floats gradients = {1, 2, 10, 20, 100, 200, 1000, 2000};
+  ASSERT_TRUE(
+      shard->Backward(*step, {.gradients = gradients, .learning_rate = 0.5F, .scale = 2}).ok());
+  const Floats nine = Initial(*shard, 9);
+  const Floats eight = Initial(*shard, 8);
+  EXPECT_EQ(Evaluate(*shard, {9, 8}),
+            (Floats{nine[0] - 1101, nine[1] - 2202, eight[0] - 10, eight[1] - 20}));
+}
+
+TEST_P(EmbeddingShardContract, GradientsOfPooledOutputsReachTheirKeys) {
+  const auto shard = Make(Options(1));
+  const Keys keys = {1, 2, 1, 3};
+  const std::vector<int64_t> offsets = {0, 2, 4};
+  const Floats gradients = {4, 8};
+  const auto step = shard->NewStep();
+  const auto change = [&](const BagBatch& batch) {
+    const Floats before = Evaluate(*shard, {1, 2, 3});
+    Forward(*shard, batch, step.get());
+    EXPECT_TRUE(shard->Backward(*step, {.gradients = gradients, .learning_rate = 1}).ok());
+    Floats after = Evaluate(*shard, {1, 2, 3});
+    for (size_t i = 0; i < 3; ++i) after[i] = before[i] - after[i];
+    return after;
+  };
+  Train(*shard, {1, 2, 3}, 0);
+  ASSERT_TRUE(shard->WriteRows({.keys = {1, 2, 3}, .values = {0, 0, 0}}).ok());
+  EXPECT_EQ(change({.keys = keys, .offsets = offsets}), (Floats{12, 4, 8}));
+  EXPECT_EQ(change({.keys = keys, .offsets = offsets, .pooling = Pooling::kMean}),
+            (Floats{6, 2, 4}));
+  const Floats weights = {0, 0.5F, 2, -1};
+  EXPECT_EQ(change({.keys = keys, .offsets = offsets, .weights = weights}), (Floats{16, 2, -8}));
+}
+
+// Each optimizer against its formula in float64, with gradients that change, and with a row that
+// only every third step has.
+TEST_P(EmbeddingShardContract, OptimizersFollowTheirFormulas) {
+  constexpr uint32_t kDim = 19;
+  constexpr float kRate = 0.1F;
+  for (const OptimizerKind kind :
+       {OptimizerKind::kSgd, OptimizerKind::kAdagrad, OptimizerKind::kAdam}) {
+    ShardOptions options = Options(kDim, kind);
+    options.optimizer.initial_accumulator = 0.1F;
+    const auto shard = Make(options);
+    const Floats initial = Initial(*shard, 3);
+    std::vector<double> w(initial.begin(), initial.end());
+    std::vector<double> m(kDim, 0);
+    std::vector<double> v(kDim, kind == OptimizerKind::kAdagrad ? 0.1F : 0);
+    int updates = 0;
+    for (int s = 0; s < 200; ++s) {
+      const Keys keys = s % 3 == 0 ? Keys{3, 100 + s} : Keys{100 + s};
+      Floats gradients(keys.size() * kDim);
+      for (size_t i = 0; i < gradients.size(); ++i)
+        gradients[i] =
+            static_cast<float>(std::sin(static_cast<double>(s) + static_cast<double>(i)));
+      const auto step = shard->NewStep();
+      Forward(*shard, {.keys = keys}, step.get());
+      ASSERT_TRUE(shard->Backward(*step, {.gradients = gradients, .learning_rate = kRate}).ok());
+      if (s % 3 != 0) continue;
+      ++updates;
+      const double first = 1 - std::pow(double{options.optimizer.beta1}, updates);
+      const double second = 1 - std::pow(double{options.optimizer.beta2}, updates);
+      for (size_t i = 0; i < kDim; ++i) {
+        const double g = gradients[i];
+        if (kind == OptimizerKind::kSgd) w[i] -= kRate * g;
+        if (kind == OptimizerKind::kAdagrad) {
+          v[i] += g * g;
+          w[i] -= kRate * g / (std::sqrt(v[i]) + options.optimizer.epsilon);
+        }
+        if (kind == OptimizerKind::kAdam) {
+          m[i] = options.optimizer.beta1 * m[i] + (1 - double{options.optimizer.beta1}) * g;
+          v[i] = options.optimizer.beta2 * v[i] + (1 - double{options.optimizer.beta2}) * g * g;
+          w[i] -= kRate * (m[i] / first) / (std::sqrt(v[i] / second) + options.optimizer.epsilon);
+        }
+      }
+    }
+    const Floats row = Evaluate(*shard, {3});
+    for (size_t i = 0; i < kDim; ++i) EXPECT_NEAR(row[i], w[i], 1e-5) << static_cast<int>(kind);
+  }
+}
+
+TEST_P(EmbeddingShardContract, AStepWithNanOrInfinityChangesNoRowOfAnyTable) {
+  const auto narrow = Make(Options(2));
+  const auto wide = Make(Options(33, OptimizerKind::kAdam));
+  const Keys keys = {1, 2};
+  for (const float special :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    const auto narrow_step = narrow->NewStep();
+    const auto wide_step = wide->NewStep();
+    Floats narrow_out(4);
+    Floats wide_out(66);
+    ASSERT_TRUE(ForwardTables(std::vector<TableForward>{
+                                  {narrow.get(), {.keys = keys}, narrow_step.get(), narrow_out},
+                                  {wide.get(), {.keys = keys}, wide_step.get(), wide_out}})
+                    .ok());
+    const Floats good(4, 1);
+    Floats bad(66, 1);
+    bad[65] = special;
+    const auto applied = BackwardTables(std::vector<TableBackward>{
+        {narrow.get(), narrow_step.get(), {.gradients = good, .learning_rate = 1}},
+        {wide.get(), wide_step.get(), {.gradients = bad, .learning_rate = 1}}});
+    ASSERT_TRUE(applied.ok());
+    EXPECT_FALSE(*applied);
+    EXPECT_EQ(Evaluate(*narrow, keys), narrow_out);
+    EXPECT_EQ(Evaluate(*wide, keys), wide_out);
+  }
+}
+
+TEST_P(EmbeddingShardContract, AdmitsAKeyAfterThatManySteps) {
+  ShardOptions options = Options(2);
+  options.admit_after = 3;
+  const auto shard = Make(options);
+  Train(*shard, {7, 7, 7, 7}, 1);  // one step counts once
+  Train(*shard, {7}, 1);
+  EXPECT_EQ(shard->Statistics().rows, 0U);
+  EXPECT_EQ(Evaluate(*shard, {7}), Floats(2, 0));
+  Train(*shard, {7, 7}, 1);
+  EXPECT_EQ(shard->Statistics().rows, 1U);
+  EXPECT_EQ(shard->Statistics().pending, 0U);
+  EXPECT_EQ(Evaluate(*shard, {7}), Plus(Initial(*shard, 7), -2));
+}
+
+TEST_P(EmbeddingShardContract, RowsExpireByAgeAndStartAnew) {
+  ShardOptions options = Options(2);
+  options.expire_after = 5;
+  const auto shard = Make(options);
+  Train(*shard, {1, 2}, 1);
+  for (int i = 0; i < 5; ++i) Train(*shard, {2}, 1);
+  EXPECT_EQ(Evaluate(*shard, {1}), Plus(Initial(*shard, 1), -1));
+  Train(*shard, {2, 1, 1}, 0);  // the sixth step without it: key 1 has expired
+  EXPECT_EQ(Evaluate(*shard, {1}), Initial(*shard, 1));
+  for (int i = 0; i < 6; ++i) Train(*shard, {2}, 0);
+  EXPECT_EQ(Evaluate(*shard, {1}), Floats(2, 0));
+  EXPECT_EQ(shard->ReadRows(false)->keys, Keys{2});
+}
+
+// An expired row's slot may go to another key of the batch that finds the row expired.
+TEST_P(EmbeddingShardContract, AnExpiredKeyIsNotTakenForTheKeyThatGotItsPlace) {
+  ShardOptions options = Options(2);
+  options.expire_after = 1000;
+  options.admit_after = 2;
+  const auto shard = Make(options);
+  Train(*shard, {1}, 1);
+  Train(*shard, {1}, 1);
+  Train(*shard, {5}, 1);
+  ShardRows rows = *shard->ReadRows(true);
+  ASSERT_EQ(rows.keys, Keys{1});
+  rows.step = 5000;
+  ASSERT_TRUE(shard->WriteRows(rows).ok());
+  const auto step = shard->NewStep();
+  const Floats out = Forward(*shard, {.keys = Keys{1, 5, 1}}, step.get());
+  const Floats five = Initial(*shard, 5);
+  EXPECT_EQ(out, (Floats{0, 0, five[0], five[1], 0, 0}));
+}
+
+TEST_P(EmbeddingShardContract, ABoundedTableDropsTheLeastRecentlySeenRows) {
+  ShardOptions options = Options(1);
+  options.rows_max = 32;
+  const auto shard = Make(options);
+  for (Key key = 0; key < 33; ++key) Train(*shard, {key, 0}, 0);
+  Train(*shard, {0}, 0);
+  const ShardRows rows = *shard->ReadRows(false);
+  Keys expected = {0};
+  for (Key key = 4; key < 33; ++key) expected.push_back(key);
+  EXPECT_EQ(rows.keys, expected);  // down to the bound less a sixteenth of it
+}
+
+TEST_P(EmbeddingShardContract, ARowErasedWithinAStepIsNotUpdated) {
+  const auto shard = Make(Options(2));
+  const auto step = shard->NewStep();
+  const Keys keys = {1, 2};
+  Forward(*shard, {.keys = keys}, step.get());
+  ASSERT_TRUE(shard->EraseRows(Keys{1}).ok());
+  Train(*shard, {3}, 0);  // may take the place of row 1
+  const Floats gradients(4, 1);
+  ASSERT_TRUE(shard->Backward(*step, {.gradients = gradients, .learning_rate = 1}).ok());
+  EXPECT_EQ(Evaluate(*shard, {3}), Initial(*shard, 3));
+  EXPECT_EQ(Evaluate(*shard, {2}), Plus(Initial(*shard, 2), -1));
+  EXPECT_EQ(Evaluate(*shard, {1}), Floats(2, 0));
+}
+
+TEST_P(EmbeddingShardContract, RowsWithStateContinueElsewhereBitForBit) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::kSgd, OptimizerKind::kAdagrad, OptimizerKind::kAdam}) {
+    ShardOptions options = Options(5, kind);
+    options.admit_after = 2;
+    options.expire_after = 4;
+    const auto shard = Make(options);
+    for (int i = 0; i < 3; ++i) Train(*shard, {-5, 3, 77}, 0.5F);
+    Train(*shard, {3, 8}, 0.25F);
+    const ShardRows rows = *shard->ReadRows(true);
+    EXPECT_EQ(rows.keys, (Keys{-5, 3, 77}));
+    EXPECT_EQ(rows.pending_keys, Keys{8});
+    const auto other = Make(options);
+    ASSERT_TRUE(other->WriteRows(rows).ok());
+    for (const auto& each : {shard.get(), other.get()}) {
+      for (int i = 0; i < 4; ++i) Train(*each, {3, 8}, 0.125F);
+    }
+    const ShardRows expected = *shard->ReadRows(true);
+    const ShardRows actual = *other->ReadRows(true);
+    EXPECT_EQ(actual.keys, (Keys{3, 8}));
+    EXPECT_EQ(actual.keys, expected.keys);
+    EXPECT_EQ(actual.values, expected.values);
+    EXPECT_EQ(actual.last_seen, expected.last_seen);
+    EXPECT_EQ(actual.update_counts, expected.update_counts);
+    EXPECT_EQ(actual.step, expected.step);
+  }
+}
+
+TEST_P(EmbeddingShardContract, DeltasHaveWhatChangedUntilAcknowledged) {
+  const auto shard = Make(Options(2));
+  Train(*shard, {1, 2, 3}, 1);
+  const ShardDelta first = *shard->CollectDelta();
+  EXPECT_EQ(first.changed.keys, (Keys{1, 2, 3}));
+  EXPECT_EQ(first.changed.values, Evaluate(*shard, {1, 2, 3}));
+  EXPECT_EQ(shard->CollectDelta()->changed.keys, (Keys{1, 2, 3}));  // not acknowledged
+  shard->AcknowledgeDelta(first.through);
+  EXPECT_TRUE(shard->CollectDelta()->changed.keys.empty());
+
+  Train(*shard, {2, 4}, 1);
+  ASSERT_TRUE(shard->EraseRows(Keys{1, 3, 4, 50}).ok());
+  Train(*shard, {3}, 1);
+  const ShardDelta second = *shard->CollectDelta();
+  EXPECT_EQ(second.changed.keys, (Keys{2, 3}));
+  EXPECT_EQ(second.erased, Keys{1});  // 3 is back, 4 and 50 were never in a delta
+  shard->AcknowledgeDelta(second.through);
+  const ShardDelta third = *shard->CollectDelta();
+  EXPECT_TRUE(third.changed.keys.empty());
+  EXPECT_TRUE(third.erased.empty());
+}
+
+TEST_P(EmbeddingShardContract, EqualStepsGiveEqualBits) {
+  ShardRows results[2];
+  for (ShardRows& result : results) {
+    const auto shard = Make(Options(31, OptimizerKind::kAdam));
+    const auto step = shard->NewStep();
+    for (int s = 0; s < 20; ++s) {
+      Keys keys(500);
+      for (size_t i = 0; i < keys.size(); ++i)
+        keys[i] = static_cast<Key>((i * i + static_cast<size_t>(s)) % 37);
+      Floats gradients(keys.size() * 31);
+      for (size_t i = 0; i < gradients.size(); ++i)
+        gradients[i] = 1.0F / static_cast<float>(i % 1013 + 1);
+      Forward(*shard, {.keys = keys}, step.get());
+      ASSERT_TRUE(shard->Backward(*step, {.gradients = gradients, .learning_rate = 0.01F}).ok());
+    }
+    result = *shard->ReadRows(true);
+  }
+  EXPECT_EQ(results[0].values, results[1].values);
+}
+
+TEST_P(EmbeddingShardContract, EmptyBatchesAndBagsAreLegal) {
+  const auto shard = Make(Options(4));
+  const auto step = shard->NewStep();
+  EXPECT_TRUE(Forward(*shard, {}, step.get()).empty());
+  EXPECT_TRUE(shard->Backward(*step, {}).ok());
+  const std::vector<int64_t> offsets = {0, 0, 0};
+  EXPECT_EQ(Forward(*shard, {.offsets = offsets, .pooling = Pooling::kMean}, step.get()),
+            Floats(8, 0));
+  const Floats gradients(8, 1);
+  EXPECT_TRUE(shard->Backward(*step, {.gradients = gradients}).ok());
+}
+
+TEST_P(EmbeddingShardContract, RefusesSizesThatDoNotFit) {
+  const auto shard = Make(Options(4));
+  const auto step = shard->NewStep();
+  const Keys keys = {1, 2};
+  const auto refuses = [&](const BagBatch& batch, size_t out_size) {
+    Floats out(out_size);
+    return shard->Forward(batch, step.get(), out).code() == absl::StatusCode::kInvalidArgument;
+  };
+  const Floats weights = {1, 2};
+  const std::vector<int64_t> descending = {0, 2, 1, 2};
+  const std::vector<int64_t> late = {1, 2};
+  const std::vector<int64_t> short_of_keys = {0, 1};
+  EXPECT_TRUE(refuses({.keys = keys}, 7));
+  EXPECT_TRUE(refuses({.keys = keys, .weights = std::span(weights).first(1)}, 8));
+  EXPECT_TRUE(refuses({.keys = keys, .weights = weights, .pooling = Pooling::kMean}, 8));
+  EXPECT_TRUE(refuses({.keys = keys, .offsets = descending}, 12));
+  EXPECT_TRUE(refuses({.keys = keys, .offsets = late}, 4));
+  EXPECT_TRUE(refuses({.keys = keys, .offsets = short_of_keys}, 4));
+  EXPECT_EQ(shard->Backward(*step, {}).code(), absl::StatusCode::kInvalidArgument);
+  Forward(*shard, {.keys = keys}, step.get());
+  EXPECT_EQ(shard->Backward(*step, {.gradients = weights}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(shard->WriteRows({.keys = keys, .values = {1, 2, 3}}).ok());
+  EXPECT_FALSE(GetParam().make({}).ok());
+}
+
+}  // namespace hps

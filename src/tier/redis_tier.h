@@ -1,0 +1,31 @@
+// Level 2 on Redis: one server or a Redis Cluster, as a big cache outside this process.
+//
+// The rows are this process's own: names hold the incarnation and a random number of each opened
+// table, so that nothing that another process or an earlier run wrote is ever read. docs/redis.md
+// describes what is stored, and why no row goes back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "hps/config.h"
+#include "hps/statistics.h"
+#include "tier/lossy_tier.h"
+
+namespace hps {
+
+struct RedisTier {
+  std::unique_ptr<LossyTier> tier;
+  std::function<RemoteLevelStatistics()> statistics;
+};
+
+// Connects when it is used first, and again whenever it has to: a server that can't be reached is a
+// level without rows. Tables may outlive the tier. Errors: INVALID_ARGUMENT (an address), and
+// UNIMPLEMENTED in a build without Redis.
+absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config);
+
+}  // namespace hps

@@ -1,0 +1,125 @@
+// One rank's part of one embedding table, in training: keys to rows, gradients to updated rows.
+//
+//   std::unique_ptr<StepIndex> step = shard->NewStep();              // reused for every step
+//   status = shard->Forward(batch, step.get(), out);
+//   status = shard->Backward(*step, {gradients, learning_rate, scale});
+//
+// A row is the vector, the optimizer's state, the step that last had the key, and the number of its
+// updates. Every 64-bit key is legal. A key without a row gets one when a training step has it, or
+// when `admit_after` steps had it; until then, and in evaluation, it has zeros, as an absent key
+// has in serving. First values depend on key and seed only.
+//
+// Sums have a fixed order, that of the keys in the batch, so that equal calls give equal bits, on
+// every machine.
+//
+// Not thread-safe. Steps of several batches may be open at a time; a row that was erased between
+// Forward and Backward is not updated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "hps/types.h"
+#include "train/initializer.h"
+#include "train/shard_rows.h"
+#include "train/sparse_optimizer.h"
+
+namespace hps {
+
+// A plain value; check it with ValidateShardOptions.
+struct ShardOptions {
+  std::string name;  // for messages
+  uint32_t dim = 0;
+  SparseOptimizer optimizer{};
+  Initializer initializer{};
+  // Steps that must have a key before it gets a row. One step counts a key once.
+  uint32_t admit_after = 1;
+  // A row that was not in the last `expire_after` steps is erased; 0 = never.
+  uint32_t expire_after = 0;
+  // The least recently seen rows beyond this are erased when a training step begins, some more than
+  // needed at a time; the step's new rows come on top. 0 = no bound.
+  uint64_t rows_max = 0;
+};
+
+// Errors: INVALID_ARGUMENT: no name, a dim of 0 or above kDimMax / 4, those of its parts, an
+// admit_after of 0.
+absl::Status ValidateShardOptions(const ShardOptions& options);
+
+enum class Pooling { kSum, kMean, kNone };
+
+// Borrows for the call. Bag b has the keys [offsets[b], offsets[b + 1]).
+struct BagBatch {
+  std::span<const Key> keys;
+  std::span<const int64_t> offsets{};  // [bags + 1]; empty: every key is a bag of its own
+  std::span<const float> weights{};    // [keys]; empty: 1. Not with kNone
+  Pooling pooling = Pooling::kSum;     // kNone: a row for every key; offsets are not used
+
+  size_t output_rows() const {
+    return pooling == Pooling::kNone || offsets.empty() ? keys.size() : offsets.size() - 1;
+  }
+};
+
+// The index work of one Forward, kept for its Backward. Belongs to the shard that made it.
+class StepIndex {
+ public:
+  virtual ~StepIndex() = default;
+};
+
+struct StepGradient {
+  std::span<const float> gradients;  // [output rows, dim], of the outputs
+  float learning_rate = 0;
+  float scale = 1;  // multiplies every row's sum of gradients
+};
+
+struct ShardStatistics {
+  uint64_t rows = 0;
+  uint64_t bytes = 0;    // of memory, index included
+  uint64_t pending = 0;  // keys that wait for admission
+  uint64_t erased = 0;   // rows so far
+  uint32_t step = 0;
+};
+
+class EmbeddingShard {
+ public:
+  virtual ~EmbeddingShard() = default;
+
+  virtual const ShardOptions& options() const = 0;
+
+  virtual std::unique_ptr<StepIndex> NewStep() const = 0;
+
+  // Writes pooled rows to `out` [output rows, dim]; an empty bag has zeros. With a `step` this is a
+  // training step; null evaluates and changes nothing.
+  // Errors: INVALID_ARGUMENT (sizes, offsets that are not ascending from 0 to the number of keys),
+  // RESOURCE_EXHAUSTED (no memory, more than 2^32 rows or 2^31 steps); then some keys may have got
+  // rows.
+  virtual absl::Status Forward(const BagBatch& batch, StepIndex* step, std::span<float> out) = 0;
+
+  // Sums the gradients of each row, and updates the rows. The values are not checked
+  // (BackwardTables does it for all tables of a step).
+  // Errors: INVALID_ARGUMENT: the number of gradients, a step that had no Forward.
+  virtual absl::Status Backward(StepIndex& step, const StepGradient& gradient) = 0;
+
+  // All rows. Errors: RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<ShardRows> ReadRows(bool with_state) = 0;
+
+  // Inserts rows, or replaces them. Rows without state get that of a new row.
+  // Errors: INVALID_ARGUMENT (sizes), RESOURCE_EXHAUSTED.
+  virtual absl::Status WriteRows(const ShardRows& rows) = 0;
+
+  // Keys without a row are ignored.
+  virtual absl::Status EraseRows(std::span<const Key> keys) = 0;
+
+  // The changes since the last acknowledged delta. The same rows come again until they are
+  // acknowledged, so that a failed publication loses nothing. Cost: one look at every row.
+  virtual absl::StatusOr<ShardDelta> CollectDelta() = 0;
+  virtual void AcknowledgeDelta(uint32_t through) = 0;
+
+  virtual ShardStatistics Statistics() const = 0;
+};
+
+}  // namespace hps

@@ -1,0 +1,31 @@
+// Rows on their way out of a shard and into one: for exports, checkpoints and changes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hps/types.h"
+
+namespace hps {
+
+// Rows of a table, sorted by key. With state, `values` has [dim elements, then each state of all
+// elements] per row, and the vectors of a row's history are filled; without, dim elements per row.
+struct ShardRows {
+  std::vector<Key> keys;
+  std::vector<float> values;            // [keys, dim] or [keys, dim * (1 + states per element)]
+  std::vector<uint32_t> last_seen;      // [keys], with state: the step that last had the key
+  std::vector<uint32_t> update_counts;  // [keys], with state: the row's own updates
+  uint32_t step = 0;                    // with state: training steps so far
+  // With state: keys that occurred, but not often enough to have a row.
+  std::vector<Key> pending_keys{};
+  std::vector<uint32_t> pending_counts{};
+};
+
+// What changed in a table since the last change that was acknowledged.
+struct ShardDelta {
+  ShardRows changed;        // without state
+  std::vector<Key> erased;  // sorted; keys that an earlier delta had and that have no row now
+  uint32_t through = 0;     // for AcknowledgeDelta
+};
+
+}  // namespace hps

@@ -1,0 +1,23 @@
+#include "train/table_calls.h"
+
+#include "base/macros.h"
+#include "train/finite.h"
+
+namespace hps {
+
+absl::Status ForwardTables(std::span<const TableForward> tables) {
+  for (const TableForward& table : tables)
+    HPS_RETURN_IF_ERROR(table.shard->Forward(table.batch, table.step, table.out));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> BackwardTables(std::span<const TableBackward> tables) {
+  for (const TableBackward& table : tables) {
+    if (!AllFinite(table.gradient.gradients)) return false;
+  }
+  for (const TableBackward& table : tables)
+    HPS_RETURN_IF_ERROR(table.shard->Backward(*table.step, table.gradient));
+  return true;
+}
+
+}  // namespace hps

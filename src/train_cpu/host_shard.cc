@@ -1,0 +1,291 @@
+#include "train_cpu/host_shard.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "base/out_of_memory.h"
+
+namespace hps {
+namespace {
+
+// Keys whose index entries are under way while the block before is looked up.
+constexpr size_t kBlock = 32;
+// Different keys of a step between the prefetch of a row's header and its use.
+constexpr size_t kHeadersAhead = 16;
+// Keys that wait for admission; beyond, those that came once are forgotten.
+constexpr size_t kPendingMax = size_t{1} << 24;
+// The share of a bounded table that is erased at a time, so that looking for the oldest rows is
+// rare.
+constexpr uint64_t kErasedShare = 16;
+
+constexpr uint32_t kNumberMax = std::numeric_limits<uint32_t>::max();
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EmbeddingShard>> HostShard::Create(const ShardOptions& options) {
+  HPS_RETURN_IF_ERROR(ValidateShardOptions(options));
+  return std::unique_ptr<EmbeddingShard>(new HostShard(options));
+}
+
+HostShard::HostShard(const ShardOptions& options)
+    : options_(options),
+      kernels_(RowKernelsForMachine()),
+      corrections_(options.optimizer),
+      rows_(options.dim * (1 + options.optimizer.states_per_element())),
+      sum_(options.dim),
+      zeros_(options.dim) {}
+
+absl::Status HostShard::CheckBatch(const BagBatch& batch, size_t out_size) const {
+  auto error = [this](auto... parts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("embedding table ", options_.name, ": ", parts...));
+  };
+  if (batch.keys.size() >= kNoRow) return error("more than 2^32 - 2 keys in a batch");
+  if (!batch.weights.empty() && batch.weights.size() != batch.keys.size())
+    return error(batch.weights.size(), " weights for ", batch.keys.size(), " keys");
+  if (!batch.weights.empty() && batch.pooling != Pooling::kSum)
+    return error("weights need the pooling sum");
+  if (batch.pooling != Pooling::kNone && !batch.offsets.empty()) {
+    if (batch.offsets.front() != 0 ||
+        batch.offsets.back() != static_cast<int64_t>(batch.keys.size()) ||
+        !std::is_sorted(batch.offsets.begin(), batch.offsets.end()))
+      return error("offsets must ascend from 0 to the number of keys");
+  }
+  if (out_size != batch.output_rows() * options_.dim)
+    return error("the output has ", out_size, " values, not ", batch.output_rows(), " x ",
+                 options_.dim);
+  return absl::OkStatus();
+}
+
+absl::Status HostShard::CheckRoom(size_t row_count) const {
+  // A step counts two changes.
+  if (change_ < kNumberMax - 2 && row_count < RowArena::kSlotsMax - index_.size())
+    return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "embedding table ", options_.name, ": more than 2^32 rows, or 2^31 training steps"));
+}
+
+absl::Status HostShard::Forward(const BagBatch& batch, StepIndex* step, std::span<float> out) {
+  HPS_RETURN_IF_ERROR(CheckBatch(batch, out.size()));
+  const bool is_bagged = batch.pooling != Pooling::kNone && !batch.offsets.empty();
+  try {
+    if (step != nullptr) {
+      HPS_RETURN_IF_ERROR(CheckRoom(batch.keys.size()));
+      auto& host_step = static_cast<HostStep&>(*step);
+      host_step.Clear();
+      BeginStep();
+      FindSlots(batch.keys);
+      TakeRows(batch, host_step);
+      host_step.Finish(batch);
+    } else {
+      FindSlots(batch.keys);
+      LookUpRows(batch);
+    }
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("embedding table: no memory for new rows");
+  }
+  kernels_.pool({.rows = row_values_.data(),
+                 .offsets = is_bagged ? batch.offsets.data() : nullptr,
+                 .weights = batch.weights.empty() ? nullptr : batch.weights.data(),
+                 .is_mean = batch.pooling == Pooling::kMean,
+                 .bag_count = batch.output_rows(),
+                 .dim = options_.dim,
+                 .out = out.data()});
+  return absl::OkStatus();
+}
+
+void HostShard::BeginStep() {
+  ++step_;
+  ++change_;
+  if (options_.expire_after != 0) EraseExpired(rows_.slot_end() / options_.expire_after + 1);
+  if (options_.rows_max != 0 && index_.size() > options_.rows_max) EraseBeyondBound();
+  if (pending_.size() > kPendingMax) ForgetPending();
+}
+
+void HostShard::FindSlots(std::span<const Key> keys) {
+  slots_.resize(keys.size());
+  std::array<std::array<uint64_t, kBlock>, 2> hashes;
+  auto ask = [&](size_t begin) {
+    auto& block = hashes[begin / kBlock % 2];
+    for (size_t i = begin; i < std::min(keys.size(), begin + kBlock); ++i) {
+      block[i - begin] = KeyIndex::Hash(keys[i]);
+      index_.Prefetch(block[i - begin]);
+    }
+  };
+  ask(0);
+  for (size_t begin = 0; begin < keys.size(); begin += kBlock) {
+    ask(begin + kBlock);
+    const auto& block = hashes[begin / kBlock % 2];
+    for (size_t i = begin; i < std::min(keys.size(), begin + kBlock); ++i) {
+      slots_[i] = index_.Find(keys[i], block[i - begin]);
+      if (slots_[i] != kNoRow) __builtin_prefetch(rows_.at(slots_[i]), 1);
+    }
+  }
+}
+
+void HostShard::TakeRows(const BagBatch& batch, HostStep& step) {
+  row_values_.resize(batch.keys.size());
+  for (size_t i = 0; i < batch.keys.size(); ++i) {
+    uint32_t slot = slots_[i];
+    if (slot == kNoRow || IsStale(*rows_.at(slot), batch.keys[i])) [[unlikely]]
+      slot = AdmitRow(batch.keys[i]);
+    if (slot == kNoRow) {
+      row_values_[i] = zeros_.data();
+      step.AddOccurrence(kNoRow);
+      continue;
+    }
+    RowHeader* const row = rows_.at(slot);
+    if (row->last_seen != step_) {
+      row->last_seen = step_;
+      row->place = step.AddKey(batch.keys[i], slot);
+    }
+    row_values_[i] = ValuesOf(row);
+    step.AddOccurrence(row->place);
+  }
+}
+
+void HostShard::LookUpRows(const BagBatch& batch) {
+  row_values_.resize(batch.keys.size());
+  for (size_t i = 0; i < batch.keys.size(); ++i) {
+    const bool has_row = slots_[i] != kNoRow && !IsExpired(*rows_.at(slots_[i]));
+    row_values_[i] = has_row ? ValuesOf(rows_.at(slots_[i])) : zeros_.data();
+  }
+}
+
+uint32_t HostShard::AdmitRow(Key key) {
+  // An earlier key of this batch may have changed the index.
+  const uint32_t slot = index_.Find(key, KeyIndex::Hash(key));
+  if (slot != kNoRow) {
+    if (!IsExpired(*rows_.at(slot))) return slot;
+    EraseRow(slot);
+  }
+  if (options_.admit_after > 1) {
+    Pending& pending = pending_[key];
+    if (pending.last_step != step_) ++pending.count;
+    pending.last_step = step_;
+    if (pending.count < options_.admit_after) return kNoRow;
+    pending_.erase(key);
+  }
+  return InsertRow(key);
+}
+
+uint32_t HostShard::InsertRow(Key key) {
+  index_.Reserve();
+  const uint32_t slot = rows_.Take();
+  index_.Insert(key, KeyIndex::Hash(key), slot);
+  RowHeader* const row = rows_.at(slot);
+  row->is_live = true;
+  row->key = key;
+  row->changed = change_;
+  float* const values = ValuesOf(row);
+  InitializeRow(options_.initializer, key, {values, options_.dim});
+  std::fill(values + options_.dim, values + width(),
+            options_.optimizer.kind == OptimizerKind::kAdagrad
+                ? options_.optimizer.initial_accumulator
+                : 0.0F);
+  return slot;
+}
+
+void HostShard::EraseRow(uint32_t slot) {
+  const RowHeader& row = *rows_.at(slot);
+  if (row.is_published) erased_.push_back({row.key, change_});
+  index_.Erase(row.key, KeyIndex::Hash(row.key));
+  rows_.Free(slot);
+  ++erased_count_;
+}
+
+void HostShard::EraseExpired(size_t slot_count) {
+  for (size_t i = 0; i < std::min<size_t>(slot_count, rows_.slot_end()); ++i) {
+    if (sweep_ >= rows_.slot_end()) sweep_ = 0;
+    const RowHeader& row = *rows_.at(sweep_);
+    if (row.is_live && IsExpired(row)) EraseRow(sweep_);
+    ++sweep_;
+  }
+}
+
+void HostShard::EraseAllExpired() {
+  if (options_.expire_after != 0) EraseExpired(rows_.slot_end());
+}
+
+void HostShard::EraseBeyondBound() {
+  struct Age {
+    uint32_t last_seen = 0;
+    Key key = 0;
+    uint32_t slot = 0;
+    bool operator<(const Age& other) const {
+      return last_seen != other.last_seen ? last_seen < other.last_seen : key < other.key;
+    }
+  };
+  std::vector<Age> ages;
+  ages.reserve(index_.size());
+  for (uint32_t slot = 0; slot < rows_.slot_end(); ++slot) {
+    const RowHeader& row = *rows_.at(slot);
+    if (row.is_live) ages.push_back({row.last_seen, row.key, slot});
+  }
+  const uint64_t kept = options_.rows_max - options_.rows_max / kErasedShare;
+  const auto end = ages.begin() + static_cast<ptrdiff_t>(ages.size() - kept);
+  std::nth_element(ages.begin(), end, ages.end());
+  for (auto age = ages.begin(); age != end; ++age) EraseRow(age->slot);
+}
+
+void HostShard::ForgetPending() {
+  absl::erase_if(pending_, [](const auto& entry) { return entry.second.count <= 1; });
+  if (pending_.size() > kPendingMax) pending_.clear();
+}
+
+void HostShard::FindLiveRows(const HostStep& step, uint32_t change) {
+  live_rows_.resize(step.key_count());
+  for (size_t i = 0; i < step.key_count(); ++i) {
+    if (i + kHeadersAhead < step.key_count())
+      __builtin_prefetch(rows_.at(step.slot(i + kHeadersAhead)), 1);
+    RowHeader* const row = rows_.at(step.slot(i));
+    const bool is_same = row->is_live && row->key == step.key(i);
+    if (is_same) row->changed = change;
+    live_rows_[i] = is_same ? row : nullptr;
+  }
+}
+
+absl::Status HostShard::Backward(StepIndex& step, const StepGradient& gradient) {
+  const auto& host_step = static_cast<const HostStep&>(step);
+  if (!host_step.is_ready()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("embedding table ", options_.name, ": the step had no forward call"));
+  }
+  if (gradient.gradients.size() != host_step.output_rows() * options_.dim) {
+    return absl::InvalidArgumentError(absl::StrCat("embedding table ", options_.name, ": ",
+                                                   gradient.gradients.size(), " gradients, not ",
+                                                   host_step.output_rows(), " x ", options_.dim));
+  }
+  try {
+    FindLiveRows(host_step, ++change_);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("embedding table: no memory for a step");
+  }
+  kernels_.update({.rows = live_rows_.data(),
+                   .begins = host_step.begins(),
+                   .gradient_rows = host_step.gradient_rows(),
+                   .gradient_scales = host_step.gradient_scales(),
+                   .row_count = host_step.key_count(),
+                   .dim = options_.dim,
+                   .gradients = gradient.gradients.data(),
+                   .scale = gradient.scale,
+                   .learning_rate = gradient.learning_rate,
+                   .optimizer = &options_.optimizer,
+                   .corrections = &corrections_,
+                   .sum = sum_.data()});
+  return absl::OkStatus();
+}
+
+ShardStatistics HostShard::Statistics() const {
+  return {.rows = index_.size(),
+          .bytes = index_.bytes() + rows_.bytes(),
+          .pending = pending_.size(),
+          .erased = erased_count_,
+          .step = step_};
+}
+
+}  // namespace hps

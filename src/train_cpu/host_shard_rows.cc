@@ -1,0 +1,137 @@
+// Rows out of a host shard and into one.
+#include <algorithm>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "base/out_of_memory.h"
+#include "train_cpu/host_shard.h"
+
+namespace hps {
+
+std::vector<uint32_t> HostShard::SlotsSince(uint32_t changed) const {
+  std::vector<std::pair<Key, uint32_t>> found;
+  for (uint32_t slot = 0; slot < rows_.slot_end(); ++slot) {
+    const RowHeader& row = *rows_.at(slot);
+    if (row.is_live && (changed == 0 || row.changed > changed)) found.emplace_back(row.key, slot);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<uint32_t> slots;
+  slots.reserve(found.size());
+  for (const auto& [key, slot] : found) slots.push_back(slot);
+  return slots;
+}
+
+ShardRows HostShard::CopyRows(const std::vector<uint32_t>& slots, bool with_state) const {
+  ShardRows copy;
+  const size_t count = with_state ? width() : options_.dim;
+  copy.keys.reserve(slots.size());
+  copy.values.reserve(slots.size() * count);
+  for (const uint32_t slot : slots) {
+    RowHeader* const row = rows_.at(slot);
+    copy.keys.push_back(row->key);
+    copy.values.insert(copy.values.end(), ValuesOf(row), ValuesOf(row) + count);
+    if (!with_state) continue;
+    copy.last_seen.push_back(row->last_seen);
+    copy.update_counts.push_back(row->updates);
+  }
+  copy.step = step_;
+  return copy;
+}
+
+absl::StatusOr<ShardRows> HostShard::ReadRows(bool with_state) {
+  try {
+    EraseAllExpired();
+    ShardRows rows = CopyRows(SlotsSince(0), with_state);
+    if (!with_state) return rows;
+    for (const auto& [key, pending] : pending_) rows.pending_keys.push_back(key);
+    std::sort(rows.pending_keys.begin(), rows.pending_keys.end());
+    for (const Key key : rows.pending_keys)
+      rows.pending_counts.push_back(pending_.find(key)->second.count);
+    return rows;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("embedding table: no memory to read its rows");
+  }
+}
+
+absl::Status HostShard::CheckRows(const ShardRows& rows) const {
+  const bool with_state = !rows.update_counts.empty();
+  const size_t values = rows.keys.size() * (with_state ? width() : options_.dim);
+  const size_t history = with_state ? rows.keys.size() : 0;
+  if (rows.values.size() == values && rows.update_counts.size() == history &&
+      rows.last_seen.size() == history && rows.pending_keys.size() == rows.pending_counts.size())
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "embedding table ", options_.name, ": ", rows.keys.size(), " rows with ", rows.values.size(),
+      " values, ", rows.update_counts.size(), " update counts, ", rows.last_seen.size(),
+      " steps: not of this table's dim ", options_.dim, " and optimizer"));
+}
+
+void HostShard::WriteRow(const ShardRows& rows, size_t i, bool with_state) {
+  const Key key = rows.keys[i];
+  uint32_t slot = index_.Find(key, KeyIndex::Hash(key));
+  if (slot == kNoRow) slot = InsertRow(key);
+  RowHeader* const row = rows_.at(slot);
+  row->changed = change_;
+  row->last_seen = with_state ? rows.last_seen[i] : step_;
+  if (with_state) row->updates = rows.update_counts[i];
+  const size_t count = with_state ? width() : options_.dim;
+  std::copy_n(rows.values.begin() + static_cast<ptrdiff_t>(i * count), count, ValuesOf(row));
+}
+
+absl::Status HostShard::WriteRows(const ShardRows& rows) {
+  HPS_RETURN_IF_ERROR(CheckRows(rows));
+  HPS_RETURN_IF_ERROR(CheckRoom(rows.keys.size()));
+  const bool with_state = !rows.update_counts.empty();
+  step_ = std::max(step_, rows.step);
+  ++change_;
+  try {
+    for (size_t i = 0; i < rows.keys.size(); ++i) WriteRow(rows, i, with_state);
+    for (size_t i = 0; i < rows.pending_keys.size(); ++i)
+      pending_[rows.pending_keys[i]].count = rows.pending_counts[i];
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("embedding table: no memory for rows");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostShard::EraseRows(std::span<const Key> keys) {
+  ++change_;
+  try {
+    for (const Key key : keys) {
+      const uint32_t slot = index_.Find(key, KeyIndex::Hash(key));
+      if (slot != kNoRow) EraseRow(slot);
+    }
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("embedding table: no memory to note erased rows");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ShardDelta> HostShard::CollectDelta() {
+  try {
+    ++change_;
+    EraseAllExpired();
+    const std::vector<uint32_t> slots = SlotsSince(acknowledged_);
+    ShardDelta delta{.changed = CopyRows(slots, /*with_state=*/false), .through = change_};
+    for (const uint32_t slot : slots) rows_.at(slot)->is_published = true;
+    for (const Erased& erased : erased_) {
+      if (index_.Find(erased.key, KeyIndex::Hash(erased.key)) == kNoRow)
+        delta.erased.push_back(erased.key);
+    }
+    std::sort(delta.erased.begin(), delta.erased.end());
+    delta.erased.erase(std::unique(delta.erased.begin(), delta.erased.end()), delta.erased.end());
+    return delta;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("embedding table: no memory to collect changes");
+  }
+}
+
+void HostShard::AcknowledgeDelta(uint32_t through) {
+  acknowledged_ = std::max(acknowledged_, through);
+  std::erase_if(erased_, [through](const Erased& erased) { return erased.changed <= through; });
+}
+
+}  // namespace hps

@@ -1,0 +1,263 @@
+// The loops of row_kernels.h, templated on a machine: vectors of kLanes floats, how they are loaded
+// and stored, and their arithmetic.
+//
+// Everything here has internal linkage, because it is compiled once per machine with different
+// instruction sets: the linker must never merge two of these copies.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "train_cpu/row_kernels.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kLineFloats = 16;
+// Keys, or rows, between the prefetch of a row and its use.
+constexpr size_t kAhead = 12;
+// Of wide rows only the first lines are prefetched; the machine's own prefetcher recognizes the
+// rest.
+constexpr size_t kPrefetchFloatsMax = 256;
+
+struct ScalarMachine {
+  static constexpr size_t kLanes = 1;
+  using Vector = float;
+
+  static Vector All(float value) { return value; }
+  static Vector Load(const float* from) { return *from; }
+  static void Store(float* to, Vector value) { *to = value; }
+  static Vector Add(Vector a, Vector b) { return a + b; }
+  static Vector Subtract(Vector a, Vector b) { return a - b; }
+  static Vector Multiply(Vector a, Vector b) { return a * b; }
+  static Vector Divide(Vector a, Vector b) { return a / b; }
+  static Vector Root(Vector a) { return __builtin_sqrtf(a); }
+};
+
+inline void PrefetchValues(const float* values, size_t count) {
+  for (size_t i = 0; i < std::min(count, kPrefetchFloatsMax); i += kLineFloats)
+    __builtin_prefetch(values + i);
+}
+
+// Applies `step` to whole vectors, then to what is left, element by element. `step` is an object
+// with a template operator()<Machine>(offset).
+template <typename Machine, typename Step>
+inline void ForElements(size_t dim, const Step& step) {
+  size_t at = 0;
+  for (; at + Machine::kLanes <= dim; at += Machine::kLanes) step.template Do<Machine>(at);
+  for (; at < dim; ++at) step.template Do<ScalarMachine>(at);
+}
+
+// to = row * factor
+struct ScaleStep {
+  float* to;
+  const float* row;
+  float factor;
+
+  template <typename M>
+  void Do(size_t at) const {
+    M::Store(to + at, M::Multiply(M::Load(row + at), M::All(factor)));
+  }
+};
+
+struct CopyStep {
+  float* to;
+  const float* row;
+
+  template <typename M>
+  void Do(size_t at) const {
+    M::Store(to + at, M::Load(row + at));
+  }
+};
+
+struct AddStep {
+  float* to;
+  const float* row;
+
+  template <typename M>
+  void Do(size_t at) const {
+    M::Store(to + at, M::Add(M::Load(to + at), M::Load(row + at)));
+  }
+};
+
+// to += row * factor
+struct AddScaledStep {
+  float* to;
+  const float* row;
+  float factor;
+
+  template <typename M>
+  void Do(size_t at) const {
+    M::Store(to + at, M::Add(M::Load(to + at), M::Multiply(M::Load(row + at), M::All(factor))));
+  }
+};
+
+struct DivideStep {
+  float* to;
+  float divisor;
+
+  template <typename M>
+  void Do(size_t at) const {
+    M::Store(to + at, M::Divide(M::Load(to + at), M::All(divisor)));
+  }
+};
+
+template <typename Machine>
+void PoolBag(const PoolRun& run, size_t begin, size_t end, float* out) {
+  if (begin == end) {
+    std::fill_n(out, run.dim, 0.0F);
+    return;
+  }
+  if (run.weights == nullptr) {
+    ForElements<Machine>(run.dim, CopyStep{out, run.rows[begin]});
+    for (size_t i = begin + 1; i < end; ++i)
+      ForElements<Machine>(run.dim, AddStep{out, run.rows[i]});
+  } else {
+    ForElements<Machine>(run.dim, ScaleStep{out, run.rows[begin], run.weights[begin]});
+    for (size_t i = begin + 1; i < end; ++i)
+      ForElements<Machine>(run.dim, AddScaledStep{out, run.rows[i], run.weights[i]});
+  }
+  if (run.is_mean && end - begin > 1)
+    ForElements<Machine>(run.dim, DivideStep{out, static_cast<float>(end - begin)});
+}
+
+template <typename Machine>
+void PoolRows(const PoolRun& run) {
+  const size_t key_count =
+      run.offsets == nullptr ? run.bag_count : static_cast<size_t>(run.offsets[run.bag_count]);
+  size_t prefetched = 0;
+  for (size_t bag = 0; bag < run.bag_count; ++bag) {
+    const size_t begin = run.offsets == nullptr ? bag : static_cast<size_t>(run.offsets[bag]);
+    const size_t end = run.offsets == nullptr ? bag + 1 : static_cast<size_t>(run.offsets[bag + 1]);
+    for (; prefetched < std::min(key_count, end + kAhead); ++prefetched)
+      PrefetchValues(run.rows[prefetched], run.dim);
+    PoolBag<Machine>(run, begin, end, run.out + bag * run.dim);
+  }
+}
+
+struct SgdStep {
+  float* row;
+  const float* gradient;
+  float scale;
+  float rate;
+
+  template <typename M>
+  void Do(size_t at) const {
+    const auto g = M::Multiply(M::Load(gradient + at), M::All(scale));
+    M::Store(row + at, M::Subtract(M::Load(row + at), M::Multiply(M::All(rate), g)));
+  }
+};
+
+struct AdagradStep {
+  float* row;
+  float* accumulator;
+  const float* gradient;
+  float scale;
+  float rate;
+  float epsilon;
+
+  template <typename M>
+  void Do(size_t at) const {
+    const auto g = M::Multiply(M::Load(gradient + at), M::All(scale));
+    const auto sum = M::Add(M::Load(accumulator + at), M::Multiply(g, g));
+    const auto divisor = M::Add(M::Root(sum), M::All(epsilon));
+    M::Store(accumulator + at, sum);
+    M::Store(row + at,
+             M::Subtract(M::Load(row + at), M::Divide(M::Multiply(M::All(rate), g), divisor)));
+  }
+};
+
+struct AdamStep {
+  float* row;
+  float* first;
+  float* second;
+  const float* gradient;
+  float scale;
+  float rate;  // with the first average's correction
+  float second_correction;
+  const SparseOptimizer* optimizer;
+
+  template <typename M>
+  void Do(size_t at) const {
+    const auto g = M::Multiply(M::Load(gradient + at), M::All(scale));
+    const auto m = M::Add(M::Multiply(M::All(optimizer->beta1), M::Load(first + at)),
+                          M::Multiply(M::All(1 - optimizer->beta1), g));
+    const auto v = M::Add(M::Multiply(M::All(optimizer->beta2), M::Load(second + at)),
+                          M::Multiply(M::All(1 - optimizer->beta2), M::Multiply(g, g)));
+    const auto divisor =
+        M::Add(M::Root(M::Multiply(v, M::All(second_correction))), M::All(optimizer->epsilon));
+    M::Store(first + at, m);
+    M::Store(second + at, v);
+    M::Store(row + at,
+             M::Subtract(M::Load(row + at), M::Divide(M::Multiply(M::All(rate), m), divisor)));
+  }
+};
+
+template <typename Machine>
+void UpdateRow(const UpdateRun& run, RowHeader* header, const float* gradient) {
+  float* const row = ValuesOf(header);
+  const size_t dim = run.dim;
+  const SparseOptimizer& optimizer = *run.optimizer;
+  ++header->updates;
+  switch (optimizer.kind) {
+    case OptimizerKind::kSgd:
+      ForElements<Machine>(dim, SgdStep{row, gradient, run.scale, run.learning_rate});
+      break;
+    case OptimizerKind::kAdagrad:
+      ForElements<Machine>(dim, AdagradStep{row, row + dim, gradient, run.scale, run.learning_rate,
+                                            optimizer.epsilon});
+      break;
+    case OptimizerKind::kAdam: {
+      const BiasCorrection correction = run.corrections->At(header->updates);
+      ForElements<Machine>(
+          dim, AdamStep{row, row + dim, row + 2 * dim, gradient, run.scale,
+                        run.learning_rate * correction.first, correction.second, &optimizer});
+      break;
+    }
+  }
+}
+
+// The sum of the row's gradients, in the order of the keys; a single one is used where it lies.
+template <typename Machine>
+const float* SumGradients(const UpdateRun& run, size_t row) {
+  const size_t begin = run.begins[row];
+  const size_t end = run.begins[row + 1];
+  auto gradient = [&run](size_t i) {
+    return run.gradients + size_t{run.gradient_rows[i]} * run.dim;
+  };
+  if (run.gradient_scales == nullptr) {
+    if (end - begin == 1) return gradient(begin);
+    ForElements<Machine>(run.dim, CopyStep{run.sum, gradient(begin)});
+    for (size_t i = begin + 1; i < end; ++i)
+      ForElements<Machine>(run.dim, AddStep{run.sum, gradient(i)});
+  } else {
+    ForElements<Machine>(run.dim, ScaleStep{run.sum, gradient(begin), run.gradient_scales[begin]});
+    for (size_t i = begin + 1; i < end; ++i)
+      ForElements<Machine>(run.dim, AddScaledStep{run.sum, gradient(i), run.gradient_scales[i]});
+  }
+  return run.sum;
+}
+
+template <typename Machine>
+void UpdateRows(const UpdateRun& run) {
+  const size_t values = run.dim * (1 + run.optimizer->states_per_element());
+  for (size_t row = 0; row < run.row_count; ++row) {
+    const size_t ahead = row + kAhead;
+    if (ahead < run.row_count) {
+      if (run.rows[ahead] != nullptr) PrefetchValues(ValuesOf(run.rows[ahead]), values);
+      PrefetchValues(run.gradients + size_t{run.gradient_rows[run.begins[ahead]]} * run.dim,
+                     run.dim);
+    }
+    if (run.rows[row] == nullptr) continue;
+    UpdateRow<Machine>(run, run.rows[row], SumGradients<Machine>(run, row));
+  }
+}
+
+template <typename Machine>
+constexpr RowKernels KernelsOf() {
+  return {.pool = PoolRows<Machine>, .update = UpdateRows<Machine>};
+}
+
+}  // namespace
+}  // namespace hps

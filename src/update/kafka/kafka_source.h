@@ -1,0 +1,102 @@
+// UpdateSource on librdkafka.
+//
+// The partitions that the trackers want are assigned to one consumer, each from a position of ours;
+// a partition that is paused or held back is taken out of the assignment and put back later, so no
+// position is ever librdkafka's. (Its pause skips records in some versions: 2.0.2 loses offsets
+// when batches are consumed.) A TopicWatcher asks the brokers, so that Poll waits for records only.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "update/kafka/kafka_client.h"
+#include "update/kafka/topic_watcher.h"
+#include "update/kafka_source_options.h"
+#include "update/rate_limiter.h"
+#include "update/topic_tracker.h"
+#include "update/update_source.h"
+
+namespace hps {
+
+class KafkaSource final : public UpdateSource {
+ public:
+  static absl::StatusOr<std::unique_ptr<UpdateSource>> Make(const KafkaSourceOptions& options);
+
+  KafkaSource(const KafkaSource&) = delete;
+  KafkaSource& operator=(const KafkaSource&) = delete;
+  ~KafkaSource() override;
+
+  absl::Status Subscribe(const UpdateSubscription& subscription) override;
+  absl::Status Unsubscribe(std::string_view table) override;
+  absl::StatusOr<UpdateBatch> Poll(Deadline deadline) override;
+  absl::Status Pause(std::string_view table, uint32_t partition) override;
+  absl::Status Resume(std::string_view table, uint32_t partition) override;
+  absl::Status CommitHint(std::string_view table,
+                          std::span<const StreamPosition> positions) override;
+  absl::StatusOr<std::vector<StreamPosition>> Committed(std::string_view table,
+                                                        Deadline deadline) override;
+  UpdateSourceStatistics Statistics() const override;
+
+ private:
+  using Queue = std::unique_ptr<rd_kafka_queue_t, KafkaClose>;
+  struct Topic {
+    explicit Topic(const UpdateSubscription& subscription) : tracker(subscription) {}
+
+    TopicTracker tracker;
+    uint64_t asked = 0;  // the newest question that the watcher has
+    // By partition: its queue in librdkafka; null if it is not assigned.
+    std::vector<Queue> queues{};
+    std::map<uint32_t, StreamPosition> hints{};  // that the brokers do not have yet
+  };
+
+  explicit KafkaSource(const KafkaSourceOptions& options)
+      : options_(options),
+        rows_(options.rows_per_second_max),
+        bytes_(options.bytes_per_second_max) {}
+
+  absl::Status Connect();
+  absl::StatusOr<Topic*> Find(std::string_view table) HPS_REQUIRES(mutex_);
+  absl::Status SetPaused(std::string_view table, uint32_t partition, bool is_paused);
+  void LearnAnswers() HPS_REQUIRES(mutex_);
+  void Follow(const std::string& name, Topic& topic) HPS_REQUIRES(mutex_);
+  void Assign(const std::string& name, Topic& topic) HPS_REQUIRES(mutex_);
+  void Unassign(const std::string& name, Topic& topic, uint32_t partition) HPS_REQUIRES(mutex_);
+  static void Drain(Queue queue);
+  static void TakeAssignError(const std::string& name, rd_kafka_error_t* error);
+  void SendHints() HPS_REQUIRES(mutex_);
+  absl::Status OperatorError() HPS_REQUIRES(mutex_);
+  bool WaitForRoom(Deadline deadline);
+  void Collect(Deadline deadline, UpdateBatch* batch);
+  void TakeMessage(KafkaMessage message, UpdateBatch* batch) HPS_REQUIRES(mutex_);
+  void TakeRecord(const std::string& name, Topic& topic, KafkaMessage message, UpdateBatch* batch)
+      HPS_REQUIRES(mutex_);
+  void TakeError(Topic& topic, const rd_kafka_message_t& message) HPS_REQUIRES(mutex_);
+
+  const KafkaSourceOptions options_;
+  std::unique_ptr<KafkaClient> client_;
+  std::unique_ptr<TopicWatcher> watcher_;
+  // Of records that Poll has given and that exist.
+  std::atomic<size_t> memory_bytes_{0};
+
+  mutable Mutex mutex_;
+  CondVar never_;                                               // a wait for time to pass
+  std::map<std::string, Topic> topics_ HPS_GUARDED_BY(mutex_);  // by topic's name
+  std::set<std::string> tables_ HPS_GUARDED_BY(mutex_);  // ever subscribed: records refer to them
+  // Of partitions that were read when their topic was deleted: librdkafka 2.0.2 never ends if
+  // something is left in them (fixed in 2.6.1).
+  std::vector<Queue> left_queues_ HPS_GUARDED_BY(mutex_);
+  std::vector<UpdateEvent> events_ HPS_GUARDED_BY(mutex_);  // of the next Poll
+  absl::Status error_ HPS_GUARDED_BY(mutex_);               // that the next Poll returns
+  uint64_t records_given_ HPS_GUARDED_BY(mutex_) = 0;
+  uint64_t bytes_given_ HPS_GUARDED_BY(mutex_) = 0;
+  RateLimiter rows_ HPS_GUARDED_BY(mutex_);
+  RateLimiter bytes_ HPS_GUARDED_BY(mutex_);
+  TimePoint next_hints_ HPS_GUARDED_BY(mutex_){};
+};
+
+}  // namespace hps

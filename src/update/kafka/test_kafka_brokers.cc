@@ -1,0 +1,210 @@
+#include "update/kafka/test_kafka_brokers.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+
+extern char** environ;
+
+namespace hps {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(60);
+constexpr auto kAnswerTimeout = std::chrono::seconds(2);  // and again, until kPatience
+constexpr int kPatienceMs = 60'000;
+
+// Fails the program, and says why.
+void Require(bool holds, const std::string& what) {
+  if (!holds) std::cerr << "Kafka brokers of the test: " << what << std::endl;
+  HPS_CHECK(holds);
+}
+
+void RequireNoError(rd_kafka_resp_err_t error, const std::string& what) {
+  Require(error == RD_KAFKA_RESP_ERR_NO_ERROR, absl::StrCat(what, ": ", rd_kafka_err2str(error)));
+}
+
+// Sends an operator's request by `send(client, options, queue)`; returns its result.
+template <typename Send>
+rd_kafka_event_t* Ask(rd_kafka_t* client, rd_kafka_admin_op_t operation, const Send& send) {
+  const std::unique_ptr<rd_kafka_queue_t, KafkaClose> queue(rd_kafka_queue_new(client));
+  rd_kafka_AdminOptions_t* const options = rd_kafka_AdminOptions_new(client, operation);
+  std::array<char, 256> why{};
+  RequireNoError(
+      rd_kafka_AdminOptions_set_request_timeout(options, kPatienceMs, why.data(), why.size()),
+      why.data());
+  send(client, options, queue.get());
+  rd_kafka_event_t* const event = rd_kafka_queue_poll(queue.get(), kPatienceMs);
+  rd_kafka_AdminOptions_destroy(options);
+  Require(event != nullptr, "no answer");
+  RequireNoError(rd_kafka_event_error(event), rd_kafka_event_error_string(event));
+  return event;
+}
+
+void RequireTopics(rd_kafka_event_t* event, const rd_kafka_topic_result_t** results, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    RequireNoError(rd_kafka_topic_result_error(results[i]), rd_kafka_topic_result_name(results[i]));
+  }
+  rd_kafka_event_destroy(event);
+}
+
+}  // namespace
+
+TestKafkaBrokers& TestKafkaBrokers::Shared() {
+  static TestKafkaBrokers brokers(1);
+  return brokers;
+}
+
+TestKafkaBrokers::TestKafkaBrokers(size_t count) : count_(count) {
+  std::array<int, 2> to{}, from{};
+  HPS_CHECK(pipe2(to.data(), O_CLOEXEC) == 0 && pipe2(from.data(), O_CLOEXEC) == 0);
+  posix_spawn_file_actions_t actions;
+  HPS_CHECK(posix_spawn_file_actions_init(&actions) == 0);
+  HPS_CHECK(posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO) == 0);
+  HPS_CHECK(posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO) == 0);
+  std::string program = HPS_SOURCE_DIRECTORY "/tools/kafka/brokers.py", option = "--count",
+              number = absl::StrCat(count);
+  std::array<char*, 4> arguments = {program.data(), option.data(), number.data(), nullptr};
+  const int error =
+      posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments.data(), environ);
+  Require(error == 0, absl::StrCat(program, " can't be started"));
+  posix_spawn_file_actions_destroy(&actions);
+  close(to[0]);
+  close(from[1]);
+  to_ = fdopen(to[1], "w");
+  from_ = fdopen(from[0], "r");
+  const std::string line = ReadLine();
+  Require(line.starts_with("ready "), line);
+  addresses_ = line.substr(6);
+  auto admin = KafkaClient::Make({.type = RD_KAFKA_PRODUCER, .brokers = addresses_});
+  HPS_CHECK(admin.ok());
+  admin_ = *std::move(admin);
+}
+
+TestKafkaBrokers::~TestKafkaBrokers() {
+  admin_.reset();
+  std::fclose(to_);  // it ends with its input
+  std::fclose(from_);
+  int status = 0;
+  waitpid(pid_, &status, 0);
+}
+
+std::string TestKafkaBrokers::ReadLine() {
+  std::array<char, 4096> line{};
+  if (std::fgets(line.data(), line.size(), from_) == nullptr) return "ended";
+  std::string text(line.data());
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+void TestKafkaBrokers::Command(const char* command, size_t broker) {
+  HPS_CHECK(broker < count_);
+  std::fprintf(to_, "%s %zu\n", command, broker);
+  std::fflush(to_);
+  const std::string line = ReadLine();
+  Require(line == "done", absl::StrCat(command, " ", broker, ": ", line));
+}
+
+void TestKafkaBrokers::WaitForPartitions(const std::string& topic, uint32_t partition_count) {
+  const TimePoint end = RealClock().Now() + kPatience;
+  // A broker that is asked may not know yet what another one has answered: as many answers in a row
+  // as there are brokers.
+  for (size_t good = 0; good < 3 * count_;) {
+    Require(RealClock().Now() < end, absl::StrCat("topic ", topic, " does not change"));
+    const auto topics = admin_->AskTopics(kAnswerTimeout);
+    if (!topics.ok()) continue;
+    const auto found = topics->find(topic);
+    const uint32_t count = found == topics->end() ? 0 : found->second;
+    good = count == partition_count ? good + 1 : 0;
+  }
+  if (partition_count == 0) return;
+  while (!admin_->AskOffsets(topic, partition_count, KafkaClient::kHigh, kAnswerTimeout).ok()) {
+    Require(RealClock().Now() < end, absl::StrCat("topic ", topic, " has no leaders"));
+  }
+}
+
+void TestKafkaBrokers::MakeTopic(const std::string& topic, uint32_t partition_count,
+                                 const Settings& settings) {
+  std::array<char, 256> why{};
+  rd_kafka_NewTopic_t* made = rd_kafka_NewTopic_new(
+      topic.c_str(), static_cast<int>(partition_count), -1, why.data(), why.size());
+  Require(made != nullptr, why.data());
+  for (const auto& [name, value] : settings) {
+    RequireNoError(rd_kafka_NewTopic_set_config(made, name.c_str(), value.c_str()), name);
+  }
+  rd_kafka_event_t* const event = Ask(admin_->handle(), RD_KAFKA_ADMIN_OP_CREATETOPICS,
+                                      [&](auto* client, auto* options, auto* queue) {
+                                        rd_kafka_CreateTopics(client, &made, 1, options, queue);
+                                      });
+  rd_kafka_NewTopic_destroy(made);
+  size_t count = 0;
+  const auto* const result = rd_kafka_event_CreateTopics_result(event);
+  RequireTopics(event, rd_kafka_CreateTopics_result_topics(result, &count), count);
+  WaitForPartitions(topic, partition_count);
+}
+
+void TestKafkaBrokers::DropTopic(const std::string& topic) {
+  rd_kafka_DeleteTopic_t* dropped = rd_kafka_DeleteTopic_new(topic.c_str());
+  rd_kafka_event_t* const event = Ask(admin_->handle(), RD_KAFKA_ADMIN_OP_DELETETOPICS,
+                                      [&](auto* client, auto* options, auto* queue) {
+                                        rd_kafka_DeleteTopics(client, &dropped, 1, options, queue);
+                                      });
+  rd_kafka_DeleteTopic_destroy(dropped);
+  size_t count = 0;
+  const auto* const result = rd_kafka_event_DeleteTopics_result(event);
+  RequireTopics(event, rd_kafka_DeleteTopics_result_topics(result, &count), count);
+  WaitForPartitions(topic, 0);
+}
+
+void TestKafkaBrokers::Grow(const std::string& topic, uint32_t partition_count) {
+  std::array<char, 256> why{};
+  rd_kafka_NewPartitions_t* grown =
+      rd_kafka_NewPartitions_new(topic.c_str(), partition_count, why.data(), why.size());
+  Require(grown != nullptr, why.data());
+  rd_kafka_event_t* const event =
+      Ask(admin_->handle(), RD_KAFKA_ADMIN_OP_CREATEPARTITIONS,
+          [&](auto* client, auto* options, auto* queue) {
+            rd_kafka_CreatePartitions(client, &grown, 1, options, queue);
+          });
+  rd_kafka_NewPartitions_destroy(grown);
+  size_t count = 0;
+  const auto* const result = rd_kafka_event_CreatePartitions_result(event);
+  RequireTopics(event, rd_kafka_CreatePartitions_result_topics(result, &count), count);
+  WaitForPartitions(topic, partition_count);
+}
+
+void TestKafkaBrokers::DeleteRecords(const std::string& topic, uint32_t partition, uint64_t low) {
+  const KafkaPartitionList before = NewKafkaPartitionList(1);
+  rd_kafka_topic_partition_list_add(before.get(), topic.c_str(), static_cast<int32_t>(partition))
+      ->offset = static_cast<int64_t>(low);
+  rd_kafka_DeleteRecords_t* deleted = rd_kafka_DeleteRecords_new(before.get());
+  rd_kafka_event_t* const event = Ask(admin_->handle(), RD_KAFKA_ADMIN_OP_DELETERECORDS,
+                                      [&](auto* client, auto* options, auto* queue) {
+                                        rd_kafka_DeleteRecords(client, &deleted, 1, options, queue);
+                                      });
+  rd_kafka_DeleteRecords_destroy(deleted);
+  const auto* const result = rd_kafka_event_DeleteRecords_result(event);
+  RequireNoError(rd_kafka_DeleteRecords_result_offsets(result)->elems[0].err, "delete records");
+  rd_kafka_event_destroy(event);
+}
+
+std::vector<uint64_t> TestKafkaBrokers::Ends(const std::string& topic, uint32_t partition_count) {
+  const TimePoint end = RealClock().Now() + kPatience;
+  while (true) {
+    // The client asks the leaders that it knows, and learns of others by this question only.
+    if (!admin_->AskTopics(kAnswerTimeout).ok()) continue;
+    const auto ends =
+        admin_->AskOffsets(topic, partition_count, KafkaClient::kHigh, kAnswerTimeout);
+    if (ends.ok()) return *ends;
+    Require(RealClock().Now() < end, std::string(ends.status().message()));
+  }
+}
+
+}  // namespace hps

@@ -1,0 +1,128 @@
+#include "update/stream_table.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "base/public_message.h"
+
+namespace hps {
+
+StreamTable::StreamTable(const TableInfo& info, TableApplier& applier, ParkedMessages& parked)
+    : info_(info), applier_(applier), parked_(parked), records_lost_(info.update_records_lost) {
+  for (const StreamPosition& position : info.positions) positions_[position.partition] = position;
+}
+
+absl::Status StreamTable::Apply(Deadline deadline) {
+  while (!is_idle()) {
+    if (!write_.has_value()) Build();
+    std::vector<StreamPosition> positions;
+    HPS_RETURN_IF_ERROR(applier_.ApplyStream(ChangeOf(*write_, positions), deadline));
+    for (const StreamPosition& position : positions) positions_[position.partition] = position;
+    for (const auto& [partition, time_ms] : write_->times_ms) times_ms_[partition] = time_ms;
+    records_lost_ += write_->records_lost;
+    write_.reset();
+  }
+  return absl::OkStatus();
+}
+
+int64_t StreamTable::applied_time_ms(uint32_t partition) const {
+  const auto found = times_ms_.find(partition);
+  return found == times_ms_.end() ? 0 : found->second;
+}
+
+// An event is a write of its own, as are deletions: within a write, upserts and deletions of a key
+// have no order.
+void StreamTable::Build() {
+  StreamWrite& write = write_.emplace();
+  while (!waiting_.empty()) {
+    if (auto* const event = std::get_if<UpdateEvent>(&waiting_.front())) {
+      if (!write.positions.empty()) return;
+      for (const StreamPosition& position : event->positions)
+        write.positions[position.partition] = position;
+      write.records_lost = event->records_lost;
+      waiting_.pop_front();
+      return;
+    }
+    if (!AddRecord(std::get<UpdateRecord>(waiting_.front()), write)) return;
+    waiting_.pop_front();
+  }
+}
+
+// False: the record does not fit into this write.
+bool StreamTable::AddRecord(const UpdateRecord& record, StreamWrite& write) {
+  const absl::StatusOr<UpdateMessage> message = DecodeUpdate(record.payload, info_.spec);
+  if (message.ok() && message->count > 0) {
+    const size_t bytes = write.rows.size() + size_t{message->count} * info_.spec.row_bytes();
+    const bool fits = message->kind == write.kind && bytes <= kWriteBytesMax &&
+                      write.keys.size() + message->count <= kWriteRowsMax;
+    if (write.has_rows() && !fits) return false;
+    write.kind = message->kind;
+    AppendRows(*message, VersionAt(record.position.generation, record.position.offset), write);
+    write.publish_times_us.push_back(message->publish_time_us);
+  }
+  if (!message.ok()) Park(record, message.status());
+  StreamPosition next = record.position;
+  ++next.offset;
+  write.positions[next.partition] = next;
+  write.times_ms[next.partition] = record.time_ms;
+  return true;
+}
+
+void StreamTable::AppendRows(const UpdateMessage& message, Version version,
+                             StreamWrite& write) const {
+  const size_t row_bytes = info_.spec.row_bytes();
+  const size_t first = write.keys.size();
+  write.keys.resize(first + message.count);
+  for (size_t i = 0; i < message.count; ++i) write.keys[first + i] = message.key(i);
+  if (message.kind == UpdateKind::kDelete) return;
+  write.versions.resize(first + message.count, version);
+  write.rows.resize((first + message.count) * row_bytes);
+  std::byte* const rows = &write.rows[first * row_bytes];
+  if (message.row_stride_bytes == row_bytes) {
+    std::memcpy(rows, message.rows.data(), message.count * row_bytes);
+    return;
+  }
+  for (size_t i = 0; i < message.count; ++i)
+    std::memcpy(rows + i * row_bytes, message.row(i), row_bytes);
+}
+
+void StreamTable::Park(const UpdateRecord& record, const absl::Status& why) {
+  const absl::Status parked =
+      parked_.Add({.table = name(),
+                   .topic = UpdateTopic(name()),
+                   .position = record.position,
+                   .reason = ParkReasonOf(why).value_or(ParkReason::kUnknownFormat),
+                   .detail = std::string(why.message()),
+                   .time_ms = record.time_ms,
+                   .payload = {record.payload.begin(), record.payload.end()}});
+  if (parked.ok()) return;
+  LogWarning(absl::StrCat("table '", name(), "': a message that cannot be applied (", why.message(),
+                          ") was not kept either: ", TextForLog(parked)));
+}
+
+TableApplier::StreamChange StreamTable::ChangeOf(StreamWrite& write,
+                                                 std::vector<StreamPosition>& positions) const {
+  for (const auto& [partition, position] : write.positions) positions.push_back(position);
+  TableApplier::StreamChange change;
+  change.incarnation = info_.incarnation;
+  change.publish_times_us = write.publish_times_us;
+  change.write.positions = positions;
+  change.write.records_lost = write.records_lost;
+  if (write.kind == UpdateKind::kDelete) {
+    change.write.deletes = write.keys;
+  } else if (write.has_rows()) {
+    const size_t row_bytes = info_.spec.row_bytes();
+    change.write.upserts = {.keys = write.keys,
+                            .rows = {.data = write.rows.data(),
+                                     .row_count = write.keys.size(),
+                                     .row_bytes = row_bytes,
+                                     .stride_bytes = row_bytes},
+                            .versions = write.versions};
+  }
+  return change;
+}
+
+}  // namespace hps

@@ -1,0 +1,89 @@
+// The records of one table of the update stream, on their way to its applier: decodes them, sets
+// aside those that cannot be applied, and merges neighbours into writes of a few megabytes.
+//
+// Records and events are applied in the order in which they were added. What an error has left is
+// kept and applied by the next call, so a record is applied once for each delivery.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "hps/table_spec.h"
+#include "update/parked_messages.h"
+#include "update/table_applier.h"
+#include "update/update_message.h"
+#include "update/update_source.h"
+
+namespace hps {
+
+// What becomes one atomic change: rows or deletions, and the positions behind them.
+struct StreamWrite {
+  UpdateKind kind = UpdateKind::kUpsert;
+  std::vector<Key> keys{};
+  std::vector<std::byte> rows{};
+  std::vector<Version> versions{};
+  std::map<uint32_t, StreamPosition> positions{};
+  std::map<uint32_t, int64_t> times_ms{};
+  std::vector<int64_t> publish_times_us{};
+  uint64_t records_lost = 0;
+
+  bool has_rows() const { return !keys.empty(); }
+};
+
+class StreamTable {
+ public:
+  // `info` is of the incarnation that the records are for. `applier` and `parked` are borrowed.
+  StreamTable(const TableInfo& info, TableApplier& applier, ParkedMessages& parked);
+
+  const std::string& name() const { return info_.spec.name; }
+  Incarnation incarnation() const { return info_.incarnation; }
+
+  // `event` has positions.
+  void Add(UpdateEvent event) { waiting_.emplace_back(std::move(event)); }
+  void Add(UpdateRecord record) { waiting_.emplace_back(std::move(record)); }
+
+  bool is_idle() const { return waiting_.empty() && !write_.has_value(); }
+
+  // Applies what waits, and returns the first error of TableApplier::ApplyStream.
+  absl::Status Apply(Deadline deadline);
+
+  // The next position to apply of each partition that is known, by partition.
+  const std::map<uint32_t, StreamPosition>& positions() const { return positions_; }
+  // The time stamp of the newest record that was applied of a partition; 0 = none.
+  int64_t applied_time_ms(uint32_t partition) const;
+  uint64_t records_lost() const { return records_lost_; }  // since the import
+
+  // Of one write. A larger message is a write of its own.
+  static constexpr size_t kWriteBytesMax = size_t{4} << 20;
+  static constexpr size_t kWriteRowsMax = size_t{1} << 16;
+
+ private:
+  using Item = std::variant<UpdateEvent, UpdateRecord>;
+
+  void Build();
+  bool AddRecord(const UpdateRecord& record, StreamWrite& write);
+  void AppendRows(const UpdateMessage& message, Version version, StreamWrite& write) const;
+  void Park(const UpdateRecord& record, const absl::Status& why);
+  TableApplier::StreamChange ChangeOf(StreamWrite& write,
+                                      std::vector<StreamPosition>& positions) const;
+
+  const TableInfo info_;
+  TableApplier& applier_;
+  ParkedMessages& parked_;
+  std::deque<Item> waiting_;
+  std::optional<StreamWrite> write_;  // built, not applied yet
+  std::map<uint32_t, StreamPosition> positions_;
+  std::map<uint32_t, int64_t> times_ms_;
+  uint64_t records_lost_;
+};
+
+}  // namespace hps

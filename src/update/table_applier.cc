@@ -1,0 +1,499 @@
+#include "update/table_applier.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/fault_point.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "base/public_message.h"
+#include "serving/current_rows.h"
+
+namespace hps {
+namespace {
+
+// Longest wait for the promotions of a level that began before a change. Beyond it lookups bypass
+// the level.
+constexpr auto kRaiseWaitMax = std::chrono::seconds(1);
+// Rows of one step of a refresh: a quarter of the staging of a device's writer.
+constexpr size_t kRefreshBytes = kWriterStagingBytes / 4;
+constexpr size_t kRefreshKeysMax = 16384;
+
+bool HasL1(const LiveTable& live) {
+  for (size_t cache = 0; cache < kCachesMax; ++cache) {
+    if (live.l1(cache) != nullptr) return true;
+  }
+  return false;
+}
+
+void SortUnique(std::vector<Key>& keys) {
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+}
+
+absl::Status CheckShape(const TableSpec& spec, const TableApplier::DirectChange& change) {
+  const std::string about = absl::StrCat("table '", spec.name, "': ");
+  if (change.is_delete) {
+    if (change.rows.empty()) return absl::OkStatus();
+    return Public(absl::InvalidArgumentError(about + "a delete takes keys only, no rows"));
+  }
+  if (change.dtype != spec.dtype) {
+    return Public(absl::InvalidArgumentError(
+        absl::StrCat(about, "the rows are ", std::string(DtypeName(change.dtype)),
+                     ", the table has ", std::string(DtypeName(spec.dtype)))));
+  }
+  if (change.dim != spec.dim) {
+    return Public(absl::InvalidArgumentError(
+        absl::StrCat(about, "the rows have dim ", change.dim, ", the table has dim ", spec.dim)));
+  }
+  if (change.rows.size() != change.keys.size() * spec.row_bytes()) {
+    return Public(absl::InvalidArgumentError(absl::StrCat(
+        about, change.keys.size(), " keys need ", change.keys.size() * spec.row_bytes(),
+        " bytes of rows, found ", change.rows.size())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OtherSource(const std::string& table, std::string_view has, std::string_view refused) {
+  return Public(absl::FailedPreconditionError(absl::StrCat(
+      "table '", table, "' takes its changes from ", std::string(has), " since its last import; ",
+      std::string(refused), " is refused until it is imported again")));
+}
+
+}  // namespace
+
+struct TableApplier::Refreshed {
+  std::vector<Key> found;
+  std::vector<std::byte> rows;  // of `found`, packed
+  std::vector<Key> absent;
+  size_t row_bytes = 0;
+
+  RowBatch batch() {
+    return {.keys = found,
+            .rows = {.data = rows.data(),
+                     .row_count = found.size(),
+                     .row_bytes = row_bytes,
+                     .stride_bytes = row_bytes}};
+  }
+};
+
+absl::Status TableApplier::ApplyDirect(const DirectChange& change, Deadline deadline) {
+  HPS_ASSIGN_OR_RETURN(const WriteLease lease, registry_.AcquireWriter(table_, deadline));
+  HPS_ASSIGN_OR_RETURN(DurableTable* const l3, Open(lease));
+  HPS_RETURN_IF_ERROR(CheckShape(l3->spec(), change));
+  if (source_ == Source::kStream)
+    return OtherSource(table_, "the update stream", "a direct change");
+  if (change.keys.empty()) return absl::OkStatus();
+  // A failed change may be visible in level 3, so its version is not used again.
+  const uint64_t number = next_direct_++;
+  const StreamPosition position = {.generation = kDirectGeneration, .offset = number + 1};
+  const std::vector<Version> versions(change.is_delete ? 0 : change.keys.size(),
+                                      VersionAt(kDirectGeneration, number));
+  DurableWrite write;
+  write.positions = {&position, 1};
+  if (change.is_delete) {
+    write.deletes = change.keys;
+  } else {
+    const size_t row_bytes = l3->spec().row_bytes();
+    write.upserts = {.keys = change.keys,
+                     .rows = {.data = const_cast<std::byte*>(change.rows.data()),  // not written
+                              .row_count = change.keys.size(),
+                              .row_bytes = row_bytes,
+                              .stride_bytes = row_bytes},
+                     .versions = versions};
+  }
+  LiveTable* const live = lease.live().get();
+  const bool had_pending = !changed_.empty() || overflowed_;
+  HPS_RETURN_IF_ERROR(Change(live, *l3, write));
+  source_ = Source::kDirect;
+  if (live == nullptr || !HasL1(*live)) return absl::OkStatus();
+  if (!RefreshKeys(*live, keys_, kCachesMax, deadline).ok()) {
+    for (size_t cache = 0; cache < kCachesMax; ++cache) live->l1_health(cache).Quarantine();
+  } else if (!had_pending) {
+    changed_.clear();
+    overflowed_ = false;
+    NoteRefreshed(*live);
+  }
+  UpdateNeed(*live);
+  return absl::OkStatus();
+}
+
+absl::Status TableApplier::ApplyStream(const StreamChange& change, Deadline deadline) {
+  HPS_ASSIGN_OR_RETURN(const WriteLease lease, registry_.AcquireWriter(table_, deadline));
+  HPS_ASSIGN_OR_RETURN(DurableTable* const l3, Open(lease));
+  if (l3->incarnation() != change.incarnation) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("table '", table_, "' was imported again: its stream begins anew"));
+  }
+  if (source_ == Source::kDirect) return OtherSource(table_, "direct changes", "the update stream");
+  publish_times_us_ = change.publish_times_us;
+  const absl::Status changed = Change(lease.live().get(), *l3, change.write);
+  publish_times_us_ = {};
+  HPS_RETURN_IF_ERROR(changed);
+  source_ = Source::kStream;
+  return absl::OkStatus();
+}
+
+// The table in level 3. Forgets what is known of the levels of a LiveTable that was replaced.
+absl::StatusOr<DurableTable*> TableApplier::Open(const WriteLease& lease) {
+  const std::shared_ptr<LiveTable>& live = lease.live();
+  if (live_.owner_before(live) || live.owner_before(live_)) {
+    live_ = live;
+    changed_.clear();
+    l1_times_us_.clear();
+    overflowed_ = false;
+    needs_refresh_ = false;
+    l2_unraised_ = UnraisedKeys();
+    l1_unraised_.assign(kCachesMax, UnraisedKeys());
+  }
+  DurableTable* l3 = nullptr;
+  if (live != nullptr) {
+    unloaded_ = nullptr;
+    l3 = &live->l3();
+    if (!l3->IsCurrent()) {
+      return Public(absl::UnavailableError(absl::StrCat(
+          "table '", table_, "' was imported again or dropped, and its model is not loaded yet")));
+    }
+  } else {
+    if (unloaded_ == nullptr || !unloaded_->IsCurrent()) {
+      HPS_ASSIGN_OR_RETURN(unloaded_, store_.OpenTable(table_));
+    }
+    l3 = unloaded_.get();
+  }
+  if (l3->incarnation() != incarnation_) HPS_RETURN_IF_ERROR(ReadPositions(*l3));
+  return l3;
+}
+
+absl::Status TableApplier::ReadPositions(DurableTable& l3) {
+  HPS_ASSIGN_OR_RETURN(const std::vector<StreamPosition> positions, l3.Positions());
+  source_ = positions.empty() ? Source::kNone : Source::kStream;
+  next_direct_ = 1;
+  for (const StreamPosition& position : positions) {
+    if (position.generation != kDirectGeneration) continue;
+    source_ = Source::kDirect;
+    next_direct_ = position.offset;
+  }
+  incarnation_ = l3.incarnation();
+  return absl::OkStatus();
+}
+
+absl::Status TableApplier::Change(LiveTable* live, DurableTable& l3, const DurableWrite& write) {
+  const absl::Status status = live == nullptr ? l3.Write(write) : ChangeLevels(*live, l3, write);
+  if (!status.ok()) {
+    changes_failed_.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
+  if (live == nullptr) NoteL3();
+  changes_.fetch_add(1, std::memory_order_relaxed);
+  rows_upserted_.fetch_add(write.upserts.keys.size(), std::memory_order_relaxed);
+  rows_deleted_.fetch_add(write.deletes.size(), std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+absl::Status TableApplier::ChangeLevels(LiveTable& live, DurableTable& l3,
+                                        const DurableWrite& write) {
+  ClearLevels(live);
+  keys_.assign(write.upserts.keys.begin(), write.upserts.keys.end());
+  keys_.insert(keys_.end(), write.deletes.begin(), write.deletes.end());
+  SortUnique(keys_);
+  const ApplyEpoch epoch = live.epochs().Begin();
+  Raise(live, epoch);
+  absl::Status written = ReachFaultPoint("update.change.before_l3");
+  if (written.ok()) written = l3.Write(write);
+  if (written.ok()) NoteL3();
+  if (written.ok()) written = ReachFaultPoint("update.change.before_l2");
+  WriteL2(live, write, written.ok());
+  NoteChanged(live);
+  if (written.ok()) written = ReachFaultPoint("update.change.before_publish");
+  live.epochs().Publish(epoch);
+  if (written.ok()) NoteL2(live);
+  return written;
+}
+
+void TableApplier::NoteL3() {
+  if (freshness_ != nullptr) freshness_->l3.Add(publish_times_us_);
+}
+
+void TableApplier::NoteL2(const LiveTable& live) {
+  if (freshness_ == nullptr) return;
+  if (live.l2() != nullptr) freshness_->l2.Add(publish_times_us_);
+  if (!HasL1(live)) return;
+  const size_t room = kL1TimesMax - l1_times_us_.size();
+  const auto kept = publish_times_us_.first(std::min(room, publish_times_us_.size()));
+  l1_times_us_.insert(l1_times_us_.end(), kept.begin(), kept.end());
+}
+
+// A level whose watermarks could not be raised is bypassed until it has been cleared.
+void TableApplier::Raise(LiveTable& live, ApplyEpoch epoch) {
+  const Deadline soon = DeadlineAfter(RealClock(), kRaiseWaitMax);
+  for (size_t cache = 0; cache < kCachesMax; ++cache) {
+    DeviceCacheTable* const l1 = live.l1(cache);
+    if (l1 == nullptr || l1->RaiseWatermarks(keys_, epoch, soon).ok()) continue;
+    NoteUnraised(keys_, l1_unraised_[cache]);
+    Quarantine(live.l1_health(cache), "level 1");
+  }
+  if (live.l2() == nullptr || live.l2()->RaiseWatermarks(keys_, epoch, soon).ok()) return;
+  NoteUnraised(keys_, l2_unraised_);
+  Quarantine(live.l2_health(), "level 2");
+}
+
+// The next refresh clears the level.
+void TableApplier::Quarantine(LevelHealth& health, std::string_view level) {
+  if (!health.needs_clearing()) {
+    LogWarning(absl::StrCat(std::string(level), " of table '", table_,
+                            "' lacks a change: lookups bypass it until it has been cleared"));
+  }
+  health.QuarantineUntilCleared();
+  needs_refresh_ = true;
+}
+
+// If level 3 failed, lookups may see the old rows or the new ones there. Level 2 must not show the
+// old ones after the new ones, so it loses the keys.
+void TableApplier::WriteL2(LiveTable& live, const DurableWrite& write, bool written) {
+  LossyTable* const l2 = live.l2();
+  if (l2 == nullptr || live.l2_health().needs_clearing()) return;
+  absl::Status status;
+  if (!written) {
+    status = l2->Erase(keys_).status();
+  } else {
+    if (!write.upserts.keys.empty()) status = l2->Update(write.upserts).status();
+    if (status.ok() && !write.deletes.empty()) status = l2->Erase(write.deletes).status();
+  }
+  if (!status.ok()) Quarantine(live.l2_health(), "level 2");
+}
+
+void TableApplier::NoteChanged(const LiveTable& live) {
+  if (!HasL1(live)) return;
+  if (changed_.size() + keys_.size() > kChangedKeysMax) {
+    SortUnique(changed_);
+    if (changed_.size() + keys_.size() > kChangedKeysMax) {
+      std::vector<Key>().swap(changed_);
+      overflowed_ = true;
+    }
+  }
+  if (!overflowed_) changed_.insert(changed_.end(), keys_.begin(), keys_.end());
+  needs_refresh_ = true;
+}
+
+void TableApplier::NoteUnraised(std::span<const Key> keys, UnraisedKeys& unraised) {
+  unraised.keys.insert(unraised.keys.end(), keys.begin(), keys.end());
+  if (unraised.keys.size() <= kChangedKeysMax) return;
+  SortUnique(unraised.keys);
+  if (unraised.keys.size() <= kChangedKeysMax || unraised.overflowed) return;
+  std::vector<Key>().swap(unraised.keys);
+  unraised.overflowed = true;
+  LogError(
+      "a level of a table did not answer during more than a million changes: lookups bypass "
+      "it until its model is loaded again");
+}
+
+void TableApplier::ClearLevels(LiveTable& live) {
+  const Deadline soon = DeadlineAfter(RealClock(), kRaiseWaitMax);
+  if (live.l2() != nullptr && live.l2_health().needs_clearing() && !l2_unraised_.overflowed) {
+    const ApplyEpoch epoch = live.epochs().published();
+    const bool cleared =
+        live.l2()->RaiseWatermarks(l2_unraised_.keys, epoch, soon).ok() && live.l2()->Clear().ok();
+    if (cleared) {
+      l2_unraised_ = UnraisedKeys();
+      live.l2_health().Clear();
+    }
+  }
+  for (size_t cache = 0; cache < kCachesMax; ++cache) ClearL1(live, cache, soon);
+}
+
+// The keys that lack a watermark get it before the level is emptied: promotions that read old rows
+// are refused from then on.
+void TableApplier::ClearL1(LiveTable& live, size_t cache, Deadline deadline) {
+  DeviceCacheTable* const l1 = live.l1(cache);
+  UnraisedKeys& unraised = l1_unraised_[cache];
+  LevelHealth& health = live.l1_health(cache);
+  if (l1 == nullptr || !health.needs_clearing() || unraised.overflowed) return;
+  const ApplyEpoch epoch = live.epochs().published();
+  if (!l1->RaiseWatermarks(unraised.keys, epoch, deadline).ok() || !l1->Clear().ok() ||
+      !l1->Flush(deadline).ok()) {
+    return;
+  }
+  unraised = UnraisedKeys();
+  health.NoteApplied(epoch);
+  health.Clear();
+}
+
+absl::Status TableApplier::RefreshChanged(Deadline deadline) {
+  while (needs_refresh()) {
+    if (overflowed_ || full_is_open_) return GoOnWithFull(deadline);
+    HPS_ASSIGN_OR_RETURN(const WriteLease lease, registry_.AcquireWriter(table_, deadline));
+    HPS_RETURN_IF_ERROR(Open(lease).status());
+    if (lease.live() == nullptr) break;
+    HPS_RETURN_IF_ERROR(RefreshStep(*lease.live(), deadline));
+    if (changed_.empty()) break;  // a level that could not be cleared waits for the next cycle
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableApplier::RefreshStep(LiveTable& live, Deadline deadline) {
+  ClearLevels(live);
+  const size_t left = changed_.size() - std::min(changed_.size(), kRefreshStepKeys);
+  std::vector<Key> step(changed_.begin() + static_cast<ptrdiff_t>(left), changed_.end());
+  SortUnique(step);
+  HPS_RETURN_IF_ERROR(RefreshKeys(live, step, kCachesMax, deadline));
+  changed_.resize(left);
+  if (changed_.empty() && !overflowed_) NoteRefreshed(live);
+  UpdateNeed(live);
+  return absl::OkStatus();
+}
+
+// Reads the keys from levels 2 and 3 and updates them in level 1, in the cache number `only` or
+// (kCachesMax) in all.
+absl::Status TableApplier::RefreshKeys(LiveTable& live, std::span<const Key> keys, size_t only,
+                                       Deadline deadline) {
+  const size_t row_bytes = live.row_bytes();
+  const size_t batch_keys = std::clamp<size_t>(kRefreshBytes / row_bytes, 1, kRefreshKeysMax);
+  Refreshed refreshed;
+  refreshed.row_bytes = row_bytes;
+  std::vector<FetchOutcome> outcomes(std::min(batch_keys, keys.size()));
+  for (size_t first = 0; first < keys.size(); first += batch_keys) {
+    const std::span<const Key> some =
+        keys.subspan(first, std::min(batch_keys, keys.size() - first));
+    refreshed.found.clear();
+    refreshed.absent.clear();
+    refreshed.rows.resize(some.size() * row_bytes);
+    HPS_RETURN_IF_ERROR(FetchCurrentRows(live,
+                                         {.keys = some,
+                                          .rows = {.data = refreshed.rows.data(),
+                                                   .row_count = some.size(),
+                                                   .row_bytes = row_bytes,
+                                                   .stride_bytes = row_bytes},
+                                          .outcomes = std::span(outcomes).first(some.size())},
+                                         deadline));
+    for (size_t i = 0; i < some.size(); ++i) {
+      if (outcomes[i] == FetchOutcome::kAbsent) refreshed.absent.push_back(some[i]);
+      if (outcomes[i] != FetchOutcome::kHit) continue;
+      const size_t at = refreshed.found.size();
+      if (at != i)
+        std::memcpy(&refreshed.rows[at * row_bytes], &refreshed.rows[i * row_bytes], row_bytes);
+      refreshed.found.push_back(some[i]);
+    }
+    for (size_t cache = 0; cache < kCachesMax; ++cache) {
+      if (only == kCachesMax || only == cache) UpdateL1(live, cache, refreshed, deadline);
+    }
+  }
+  for (size_t cache = 0; cache < kCachesMax; ++cache) {
+    DeviceCacheTable* const l1 = live.l1(cache);
+    if (l1 == nullptr || live.l1_health(cache).needs_clearing()) continue;
+    // A caller that has no time left is no reason to lose the level.
+    const Deadline flush_by = std::max(deadline, DeadlineAfter(RealClock(), kRaiseWaitMax));
+    if (!l1->Flush(flush_by).ok()) Quarantine(live.l1_health(cache), "level 1");
+  }
+  return absl::OkStatus();
+}
+
+void TableApplier::UpdateL1(LiveTable& live, size_t cache, Refreshed& refreshed,
+                            Deadline deadline) {
+  DeviceCacheTable* const l1 = live.l1(cache);
+  if (l1 == nullptr || live.l1_health(cache).needs_clearing()) return;
+  absl::Status status;
+  if (!refreshed.found.empty()) status = l1->Update(refreshed.batch(), deadline);
+  if (status.ok() && !refreshed.absent.empty()) status = l1->Erase(refreshed.absent, deadline);
+  rows_refreshed_.fetch_add(refreshed.found.size() + refreshed.absent.size(),
+                            std::memory_order_relaxed);
+  if (!status.ok()) Quarantine(live.l1_health(cache), "level 1");
+}
+
+absl::Status TableApplier::RefreshAll(Deadline deadline) {
+  if (refreshing_all_.exchange(true)) {
+    return Public(absl::FailedPreconditionError(
+        absl::StrCat("table '", table_, "': a full refresh is running")));
+  }
+  BeginFull();
+  const absl::Status status = RunFull(deadline);
+  refreshing_all_ = false;
+  return status;
+}
+
+// A full refresh because too many keys had changed. It may take several cycles.
+absl::Status TableApplier::GoOnWithFull(Deadline deadline) {
+  if (refreshing_all_.exchange(true)) return absl::OkStatus();  // somebody else is at it
+  if (!full_is_open_) BeginFull();
+  const absl::Status status = RunFull(deadline);
+  refreshing_all_ = false;
+  return status;
+}
+
+// Keys that change from now on are noted again.
+void TableApplier::BeginFull() {
+  overflowed_ = false;
+  full_ = DumpProgress();
+  full_is_open_ = true;
+  needs_refresh_ = true;
+}
+
+absl::Status TableApplier::RunFull(Deadline deadline) {
+  while (!full_.done) HPS_RETURN_IF_ERROR(FullRefreshStep(full_, deadline));
+  full_is_open_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status TableApplier::FullRefreshStep(DumpProgress& progress, Deadline deadline) {
+  HPS_ASSIGN_OR_RETURN(const WriteLease lease, registry_.AcquireWriter(table_, deadline));
+  HPS_RETURN_IF_ERROR(Open(lease).status());
+  LiveTable* const live = lease.live().get();
+  if (!progress.begun) progress.live = lease.live();
+  progress.begun = true;
+  if (live == nullptr || progress.live.lock() != lease.live()) {
+    progress.done = true;  // a new one has been filled with current rows
+    return absl::OkStatus();
+  }
+  ClearLevels(*live);
+  while (progress.cache < kCachesMax && live->l1(progress.cache) == nullptr) ++progress.cache;
+  if (progress.cache == kCachesMax) {
+    progress.done = true;
+    if (changed_.empty() && !overflowed_) NoteRefreshed(*live);
+    full_is_open_ = false;
+    UpdateNeed(*live);
+    return absl::OkStatus();
+  }
+  std::vector<Key> keys(kRefreshStepKeys);
+  HPS_ASSIGN_OR_RETURN(const size_t count,
+                       live->l1(progress.cache)->Dump(&progress.cursor, keys, deadline));
+  keys.resize(count);
+  if (count == 0) {
+    ++progress.cache;
+    progress.cursor = 0;
+    return absl::OkStatus();
+  }
+  SortUnique(keys);
+  return RefreshKeys(*live, keys, progress.cache, deadline);
+}
+
+// Level 1 has every change. REQUIRES: no key is noted.
+void TableApplier::NoteRefreshed(LiveTable& live) {
+  for (size_t cache = 0; cache < kCachesMax; ++cache) {
+    if (live.l1(cache) != nullptr && !live.l1_health(cache).needs_clearing())
+      live.l1_health(cache).NoteApplied(live.epochs().published());
+  }
+  if (freshness_ != nullptr) freshness_->l1.Add(l1_times_us_);
+  l1_times_us_.clear();
+}
+
+void TableApplier::UpdateNeed(LiveTable& live) {
+  bool needs = live.l2_health().needs_clearing();
+  for (size_t cache = 0; cache < kCachesMax; ++cache) {
+    if (live.l1(cache) == nullptr) continue;
+    needs |= !changed_.empty() || overflowed_ || full_is_open_;
+    needs |= live.l1_health(cache).needs_clearing();
+  }
+  needs_refresh_ = needs;
+}
+
+TableApplier::Counts TableApplier::counts() const {
+  return {.changes = changes_.load(std::memory_order_relaxed),
+          .rows_upserted = rows_upserted_.load(std::memory_order_relaxed),
+          .rows_deleted = rows_deleted_.load(std::memory_order_relaxed),
+          .changes_failed = changes_failed_.load(std::memory_order_relaxed),
+          .rows_refreshed = rows_refreshed_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace hps

@@ -1,0 +1,177 @@
+// Applies changes to one table, and keeps the levels above level 3 up to date with them
+// (ARCHITECTURE.md, "The life of a change"). It is the table's only writer besides promotions and
+// switches.
+//
+// A change is applied in this order: open an apply epoch; raise the watermarks of its keys in
+// levels 1 and 2; write level 3 (rows, deletes and positions, one atomic batch); write level 2;
+// publish the epoch; note the keys for level 1. RefreshChanged brings level 1 up to date later.
+//
+// A table that is not loaded is written in level 3 only.
+//
+// Thread-safe. Every call holds the table's WriteLease (serving/model_registry.h) while it works,
+// so calls run in turn, and never during a switch of the model. What is declared under "Of the
+// holder of the lease" is guarded by that lease.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "serving/model_registry.h"
+#include "tier/durable_tier.h"
+#include "update/freshness.h"
+
+namespace hps {
+
+class TableApplier {
+ public:
+  // How long changes of a stream took to reach each level.
+  struct LevelFreshness {
+    Freshness l1;
+    Freshness l2;
+    Freshness l3;
+  };
+
+  // All are borrowed; `freshness` may be null.
+  TableApplier(std::string table, ModelRegistry& registry, DurableStore& store,
+               LevelFreshness* freshness = nullptr)
+      : table_(std::move(table)), registry_(registry), store_(store), freshness_(freshness) {}
+  TableApplier(const TableApplier&) = delete;
+  TableApplier& operator=(const TableApplier&) = delete;
+
+  const std::string& table() const { return table_; }
+
+  // Rows to set or to delete, borrowed for the call. Of a key that occurs twice the last row
+  // counts.
+  struct DirectChange {
+    uint32_t dim = 0;
+    Dtype dtype = Dtype::kFloat32;
+    std::span<const Key> keys;
+    std::span<const std::byte> rows;  // [n, dim], packed; empty for a delete
+    bool is_delete = false;
+  };
+  // Applies a change that comes from a caller, not from a stream. Its version is the next one of a
+  // counter in level 3. When it returns, every lookup that begins later sees the change; level 1
+  // is refreshed for it, or bypassed. The change is not yet synced to the disk.
+  // Errors: NOT_FOUND (no such table), INVALID_ARGUMENT (dim, dtype or bytes), FAILED_PRECONDITION
+  // (the table takes its changes from a stream, or the store is read-only), UNAVAILABLE (the model
+  // is being loaded, `deadline` has passed), RESOURCE_EXHAUSTED (the disk is full). After an error
+  // of level 3 lookups may see the change until the process ends, or not; the caller repeats it.
+  absl::Status ApplyDirect(const DirectChange& change, Deadline deadline);
+
+  // Records of a stream for one incarnation of the table: `write.upserts` have versions, and
+  // `write.positions` lie behind them.
+  struct StreamChange {
+    Incarnation incarnation = 0;
+    DurableWrite write{};
+    std::span<const int64_t> publish_times_us{};  // of the messages, for the freshness
+  };
+  // Applies records of a stream. Level 1 follows with RefreshChanged. Errors: as ApplyDirect, with
+  // FAILED_PRECONDITION if the table takes direct changes or has another incarnation.
+  absl::Status ApplyStream(const StreamChange& change, Deadline deadline);
+
+  // Brings level 1 up to date with the noted keys, in steps of kRefreshStepKeys. Between two steps
+  // it lets a switch or a change in. Errors: UNAVAILABLE, those of DurableTable::Fetch; the keys
+  // stay noted.
+  absl::Status RefreshChanged(Deadline deadline);
+
+  // Reads every key that level 1 holds from levels 2 and 3 and updates it in place. Errors: as
+  // RefreshChanged, and FAILED_PRECONDITION if a full refresh of this table is running.
+  absl::Status RefreshAll(Deadline deadline);
+
+  // Whether RefreshChanged has something to do.
+  bool needs_refresh() const { return needs_refresh_.load(std::memory_order_relaxed); }
+
+  struct Counts {
+    uint64_t changes = 0;
+    uint64_t rows_upserted = 0;
+    uint64_t rows_deleted = 0;
+    uint64_t changes_failed = 0;
+    uint64_t rows_refreshed = 0;  // in level 1, counted once for each device
+  };
+  Counts counts() const;
+
+  static constexpr size_t kRefreshStepKeys = size_t{64} << 10;
+  // Keys that are noted for level 1; with more, all of level 1 is refreshed instead.
+  static constexpr size_t kChangedKeysMax = size_t{1} << 20;
+  // Publish times that are kept until level 1 has the changes; those beyond are not counted.
+  static constexpr size_t kL1TimesMax = 4096;
+
+ private:
+  // How far a full refresh is; `cursor` is that of DeviceCacheTable::Dump.
+  struct DumpProgress {
+    bool begun = false;
+    std::weak_ptr<LiveTable> live{};  // whose level 1 is refreshed
+    size_t cache = 0;
+    uint64_t cursor = 0;
+    bool done = false;
+  };
+  // Keys whose watermarks a level lacks. Until it has them, promotions could bring old rows.
+  struct UnraisedKeys {
+    std::vector<Key> keys;
+    bool overflowed = false;
+  };
+  struct Refreshed;  // rows on their way to level 1
+
+  absl::StatusOr<DurableTable*> Open(const WriteLease& lease);
+  absl::Status ReadPositions(DurableTable& l3);
+  absl::Status Change(LiveTable* live, DurableTable& l3, const DurableWrite& write);
+  absl::Status ChangeLevels(LiveTable& live, DurableTable& l3, const DurableWrite& write);
+  void NoteL3();
+  void NoteL2(const LiveTable& live);
+  void Raise(LiveTable& live, ApplyEpoch epoch);
+  void Quarantine(LevelHealth& health, std::string_view level);
+  void WriteL2(LiveTable& live, const DurableWrite& write, bool written);
+  void NoteChanged(const LiveTable& live);
+  static void NoteUnraised(std::span<const Key> keys, UnraisedKeys& unraised);
+  void ClearLevels(LiveTable& live);
+  void ClearL1(LiveTable& live, size_t cache, Deadline deadline);
+  absl::Status RefreshStep(LiveTable& live, Deadline deadline);
+  absl::Status RefreshKeys(LiveTable& live, std::span<const Key> keys, size_t only,
+                           Deadline deadline);
+  void UpdateL1(LiveTable& live, size_t cache, Refreshed& refreshed, Deadline deadline);
+  absl::Status GoOnWithFull(Deadline deadline);
+  void BeginFull();
+  absl::Status RunFull(Deadline deadline);
+  absl::Status FullRefreshStep(DumpProgress& progress, Deadline deadline);
+  void NoteRefreshed(LiveTable& live);
+  void UpdateNeed(LiveTable& live);
+
+  const std::string table_;
+  ModelRegistry& registry_;
+  DurableStore& store_;
+  LevelFreshness* const freshness_;
+  std::atomic<bool> needs_refresh_{false};
+  std::atomic<bool> overflowed_{false};      // more than kChangedKeysMax: refresh everything
+  std::atomic<bool> refreshing_all_{false};  // whoever sets it has `full_`
+  std::atomic<bool> full_is_open_{false};    // `full_` has begun and is not done
+  DumpProgress full_;
+  std::atomic<uint64_t> changes_{0};
+  std::atomic<uint64_t> rows_upserted_{0};
+  std::atomic<uint64_t> rows_deleted_{0};
+  std::atomic<uint64_t> changes_failed_{0};
+  std::atomic<uint64_t> rows_refreshed_{0};
+
+  // Of the holder of the lease:
+  std::weak_ptr<LiveTable> live_;           // whose levels the members below describe
+  std::unique_ptr<DurableTable> unloaded_;  // the table while it is not loaded
+  Incarnation incarnation_ = 0;             // whose positions are known
+  enum class Source { kNone, kDirect, kStream } source_ = Source::kNone;
+  uint64_t next_direct_ = 1;
+  std::vector<Key> keys_;                        // of the present change
+  std::vector<Key> changed_;                     // to refresh in level 1
+  std::span<const int64_t> publish_times_us_{};  // of the present change
+  std::vector<int64_t> l1_times_us_;  // publish times of changes that level 1 does not have yet
+  UnraisedKeys l2_unraised_;
+  std::vector<UnraisedKeys> l1_unraised_{kCachesMax};
+};
+
+}  // namespace hps

@@ -1,0 +1,51 @@
+"""What the tests of the Python package share: a store whose rows are known."""
+
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import numpy as np
+
+import hps
+
+MODEL = "ctr"
+TABLES = {"user": 8, "item": 16}  # name -> dim, in declared order
+ROWS = 2000
+DEFAULT = -1.0
+
+
+def row_of(table: str, keys: np.ndarray) -> np.ndarray:
+    """The rows of keys 0 to ROWS - 1: each says its table, key and element. Exact in float32."""
+    flat = keys.reshape(-1, 1) * 31 + list(TABLES).index(table) * 7 + np.arange(TABLES[table])
+    return flat.astype(np.float32).reshape(*keys.shape, TABLES[table])
+
+
+class StoreTestCase(unittest.TestCase):
+    """A test with a directory of its own, `self.path`, where a store can be."""
+
+    def setUp(self) -> None:
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_python_"))
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.path = self.directory / "store"
+        self.random = np.random.default_rng(20261124)
+
+    def make_store(self) -> None:
+        for table in TABLES:
+            keys = self.random.permutation(ROWS)
+            hps.import_table(self.path, f"{MODEL}/{table}", keys, row_of(table, keys),
+                             default=DEFAULT)
+
+    def open_store(self, **options) -> hps.Store:
+        if not self.path.exists():
+            self.make_store()
+        store = hps.open(self.path, **options)
+        self.addCleanup(store.close)
+        return store
+
+    def assert_rows(self, table: str, keys: np.ndarray, rows: np.ndarray) -> None:
+        self.assertEqual(rows.dtype, np.float32)
+        self.assertEqual(rows.shape, (*keys.shape, TABLES[table]))
+        present = (keys >= 0) & (keys < ROWS)
+        expected = np.where(present[..., None], row_of(table, keys), np.float32(DEFAULT))
+        np.testing.assert_array_equal(rows, expected)

@@ -1,0 +1,209 @@
+"""hps apply, refresh and snapshot: commands that change a running server, and what they say when it
+refuses."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import support
+from support import MODEL, ROWS, TABLES
+
+TOKEN = "the-token-of-the-test"
+ADMIN = "the-token-of-the-administrator"
+
+
+class CommandsTest(support.ServerTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        (self.directory / "token").write_text(TOKEN + "\n")
+        (self.directory / "admin").write_text(ADMIN + "\n")
+        self.security = (f'updates = true\nrepository_control = true\n'
+                         f'token_file = "{self.directory}/token"\n')
+
+    def run_hps(self, *arguments, token: str | None = "token") -> subprocess.CompletedProcess:
+        if token:
+            arguments = (*arguments, "--token-file", self.directory / token)
+        return subprocess.run([str(support.HPS), *map(str, arguments)], capture_output=True,
+                              text=True, timeout=support.WAIT_S, check=False)
+
+    def succeed(self, *arguments, **keywords) -> dict:
+        done = self.run_hps(*arguments, "--json", **keywords)
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        return json.loads(done.stdout)
+
+    def fail_with(self, code: str, part: str, *arguments, **keywords) -> None:
+        done = self.run_hps(*arguments, **keywords)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertTrue(done.stderr.startswith(f"hps: {code}: "), done.stderr)
+        self.assertIn(part, done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def changed(self, name: str, keys, rows) -> str:
+        path = self.directory / name
+        path.mkdir()
+        np.save(path / "keys.npy", np.asarray(keys, np.int64))
+        np.save(path / "rows.npy", np.asarray(rows, np.float32))
+        return path
+
+    def ask(self, server, table: str, keys) -> tuple[np.ndarray, list]:
+        body = json.dumps({
+            "inputs": [{"name": table, "datatype": "INT64", "shape": [len(keys)],
+                        "data": [int(key) for key in keys]}],
+            "outputs": [{"name": table}, {"name": table + ".status"}]}).encode()
+        status, answer = server.get(f"/v2/models/{MODEL}/infer",
+                                    {"Authorization": f"Bearer {TOKEN}"}, data=body, method="POST")
+        self.assertEqual(status, 200, answer)
+        outputs = {output["name"]: output["data"] for output in json.loads(answer)["outputs"]}
+        rows = np.array(outputs[table], "<f4").reshape(-1, TABLES[table])
+        return rows, outputs[f"{table}.status"]
+
+    def apply(self, server, *more) -> tuple:
+        return ("apply", "--server", server.url(""), "--table", f"{MODEL}/user", *more)
+
+    def test_rows_change_over_the_server_in_pieces(self) -> None:
+        server = self.serve_ready(security=self.security)
+        count = 900_000  # 36 MB: three changes
+        keys = self.random.permutation(count)
+        rows = np.repeat(keys[:, None], 8, axis=1).astype(np.float32)
+        report = self.succeed(*self.apply(server, "--from", self.changed("big", keys, rows)))
+        self.assertEqual((report["table"], report["rows"]), (f"{MODEL}/user", count))
+        self.assertGreater(report["seconds"], 0)
+        asked = [0, 1, count // 2, count - 1]
+        np.testing.assert_array_equal(self.ask(server, "user", asked)[0][:, 0], asked)
+        np.save(self.directory / "gone.npy", np.array([1, 2], np.int64))
+        report = self.succeed(*self.apply(server, "--from", self.directory / "gone.npy",
+                                          "--delete"))
+        self.assertEqual(report["rows"], 2)
+        self.assertEqual(self.ask(server, "user", [1, 2])[1], [0, 0])
+        changes = [table for table in self.inspect()["tables"]
+                   if table["name"] == f"{MODEL}/user"][0]["positions"]
+        self.assertEqual(changes, [{"partition": 0, "offset": 5, "generation": 0}])
+
+    def inspect(self) -> dict:
+        return self.succeed("inspect", "--store", self.directory / "store", token=None)
+
+    def test_what_the_server_refuses_is_said(self) -> None:
+        server = self.serve_ready(security=self.security)
+        source = self.changed("rows", [1], np.ones((1, 8)))
+        narrow = self.changed("narrow", [1], np.ones((1, 7)))
+        command = self.apply(server, "--from", source)
+        self.fail_with("UNAUTHENTICATED", "401", *command, token=None)
+        self.fail_with("INVALID_ARGUMENT", "dim 7", *self.apply(server, "--from", narrow))
+        self.fail_with("NOT_FOUND", "usr", "apply", "--server", server.url(""), "--table",
+                       f"{MODEL}/usr", "--from", source)
+        self.fail_with("FAILED_PRECONDITION", "--server", "apply", "--store",
+                       self.directory / "store", "--table", f"{MODEL}/user", "--from", source,
+                       token=None)
+        self.fail_with("NOT_FOUND", "nosuch", "refresh", "--server", server.url(""), "--model",
+                       "nosuch")
+        server.stop()
+        self.fail_with("UNAVAILABLE", "can't connect", *command)
+        server = self.serve_ready(security=self.security.replace("updates = true\n", ""))
+        self.fail_with("PERMISSION_DENIED", "403", *self.apply(server, "--from", source))
+
+    def test_the_administrators_token_is_needed_where_there_is_one(self) -> None:
+        server = self.serve_ready(
+            security=self.security + f'admin_token_file = "{self.directory}/admin"\n')
+        source = self.changed("rows", [1], np.ones((1, 8)))
+        for command in (self.apply(server, "--from", source),
+                        ("refresh", "--server", server.url(""), "--model", MODEL),
+                        ("snapshot", "--server", server.url(""), "--name", "s")):
+            self.fail_with("PERMISSION_DENIED", "403", *command)
+            self.succeed(*command, token="admin")
+
+    def test_https_is_verified(self) -> None:
+        certificate, key = self.directory / "server.pem", self.directory / "server.key"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+             "-nodes", "-subj", "/CN=hps", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+             key, "-out", certificate], check=True, capture_output=True, timeout=support.WAIT_S)
+        server = self.serve(security=self.security + f'tls_certificate = "{certificate}"\n'
+                            f'tls_key = "{key}"\n')
+        count = 200_000  # more than the socket takes at once
+        source = self.changed("rows", np.arange(count), np.full((count, 8), 7))
+        command = self.apply(server, "--from", source)
+        self.fail_with("UNAUTHENTICATED", "certificate is not trusted", *command)
+        report = self.succeed(*command, "--tls-ca", certificate)
+        self.assertEqual(report["rows"], count)
+
+    def test_a_busy_server_is_asked_again(self) -> None:
+        """A load of the model holds changes back; the command waits for its end."""
+        server = self.serve_ready(security=self.security)
+        source = self.changed("rows", [1], np.ones((1, 8)))
+        loads = threading.Thread(target=lambda: [
+            server.get(f"/v2/repository/models/{MODEL}/load",
+                       {"Authorization": f"Bearer {TOKEN}"}, data=b"", method="POST")
+            for _ in range(10)])
+        loads.start()
+        for _ in range(5):
+            self.succeed(*self.apply(server, "--from", source))
+        loads.join()
+
+    def test_refresh(self) -> None:
+        server = self.serve_ready(security=self.security)
+        answer = self.succeed("refresh", "--server", server.url(""), "--model", MODEL)
+        self.assertEqual(answer["model"], MODEL)
+
+    def test_a_node_begins_from_a_snapshot_made_under_changes(self) -> None:
+        """The rows of the copy are those of a prefix of the changes, as its position says."""
+        server = self.serve_ready(security=self.security)
+        ended = threading.Event()
+        done = [0]
+
+        def write() -> None:
+            while not ended.is_set():
+                step = done[0] + 1
+                body = json.dumps({"inputs": [
+                    {"name": "keys", "datatype": "INT64", "shape": [1], "data": [step % 40]},
+                    {"name": "rows", "datatype": "FP32", "shape": [1, 8], "data": [step] * 8}]})
+                status, _ = server.get(f"/v2/hps/tables/{MODEL}/user/rows",
+                                       {"Authorization": f"Bearer {TOKEN}"}, data=body.encode(),
+                                       method="POST")
+                self.assertEqual(status, 200)
+                done[0] = step
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            while done[0] < 60:
+                time.sleep(0.01)
+            before = done[0]
+            command = ("snapshot", "--server", server.url(""), "--name", "monday")
+            report = self.succeed(*command)
+            self.assertEqual(report["name"], "monday")
+            self.assertGreater(report["bytes"], ROWS * 8 * 4)
+            self.fail_with("FAILED_PRECONDITION", "monday", *command)
+            self.fail_with("INVALID_ARGUMENT", "name of a snapshot", *command[:-1], "../x")
+        finally:
+            ended.set()
+            writer.join()
+        server.stop()
+        store = self.directory / "store"
+        copy = self.directory / "copy"
+        shutil.copytree(store / "snapshots" / "monday", copy)
+        for checked in (copy, store):
+            self.succeed("verify", "--store", checked, token=None)
+        os.rename(store, self.directory / "old")
+        os.rename(copy, store)
+        position = [table for table in self.inspect()["tables"]
+                    if table["name"] == f"{MODEL}/user"][0]["positions"][0]
+        self.assertEqual(position["generation"], 0)
+        changes = position["offset"] - 1
+        self.assertGreaterEqual(changes, before)
+        node = self.serve_ready(security=self.security)
+        keys = np.arange(40)
+        last = changes - (changes - keys) % 40
+        np.testing.assert_array_equal(self.ask(node, "user", keys)[0],
+                                      np.repeat(last[:, None], 8, axis=1))
+        self.succeed(*self.apply(node, "--from", self.changed("rows", [1], np.ones((1, 8)))))
+
+
+if __name__ == "__main__":
+    unittest.main()

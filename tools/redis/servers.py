@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Starts and stops Redis servers for tests, on free ports of 127.0.0.1.
+
+    tools/redis/servers.py [--count 6] [--cluster] [--replicas 1] [--setting name=value ...]
+
+Prints "ready HOST:PORT,..." and then obeys one command per line of its standard input, answering
+each with "done" or "failed: why": "kill N" (SIGKILL), "stop N" (SIGTERM), "start N" (which waits
+until the server answers), "pause N" and "resume N" (SIGSTOP, SIGCONT). With --cluster the servers
+are one: the first count / (replicas + 1) are its masters. The end of the input stops everything, so
+servers never outlive the test.
+
+Python suites use the class Servers. `tools/bootstrap.sh test` installs the server.
+"""
+
+import argparse
+import contextlib
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from held_port import Port  # noqa: E402
+
+WAIT_S = 60
+# Before a command: it is killed with the process that started it.
+ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL"]
+# Debian's package redis-tools has the server's program under this name, without the daemon of the
+# package redis-server. The program is a server if it is called by that name.
+PROGRAM_NAMES = ("redis-server", "redis-check-rdb")
+SETTINGS = {"bind": "127.0.0.1", "save": "", "appendonly": "no", "protected-mode": "no"}
+CLUSTER_SETTINGS = {"cluster-enabled": "yes", "cluster-node-timeout": "1000",
+                    "repl-diskless-sync-delay": "0", "cluster-require-full-coverage": "no"}
+
+
+def server_program() -> str | None:
+    return next(filter(None, map(shutil.which, PROGRAM_NAMES)), None)
+
+
+class Servers:
+    """`count` servers, alone or as a cluster."""
+
+    def __init__(self, count: int = 1, cluster: bool = False, replicas: int = 0,
+                 settings: dict[str, str] | None = None) -> None:
+        self.program = server_program()
+        if self.program is None:
+            raise RuntimeError("there is no redis-server: run tools/bootstrap.sh test")
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_redis_"))
+        (self.directory / "redis-server").symlink_to(self.program)
+        self.ports = [Port() for _ in range(2 * count)]
+        self.addresses = [f"127.0.0.1:{port.number}" for port in self.ports[:count]]
+        self._cluster = cluster
+        self._settings = SETTINGS | (CLUSTER_SETTINGS if cluster else {}) | (settings or {})
+        self._processes: list[subprocess.Popen | None] = [None] * count
+        try:
+            for index in range(count):
+                self.start(index)
+            if cluster:
+                self._join(count // (replicas + 1), replicas)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "Servers":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def start(self, index: int) -> None:
+        """Starts a server, also one that was stopped; returns when it answers."""
+        data = self.directory / f"data{index}"
+        data.mkdir(exist_ok=True)
+        own = self._settings | {"port": str(self.ports[index].number), "dir": str(data)}
+        if self._cluster:
+            own["cluster-port"] = str(self.ports[len(self.addresses) + index].number)
+        arguments = [argument for name, value in own.items() for argument in (f"--{name}", value)]
+        with (self.directory / f"server{index}.log").open("a") as log:
+            self._processes[index] = subprocess.Popen(
+                [*ENDS_WITH_US, str(self.directory / "redis-server"), *arguments],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        end = time.monotonic() + WAIT_S
+        while True:
+            with contextlib.suppress(OSError):
+                answer = self.ask(index, "PING")
+                if answer.startswith(b"+PONG") or answer.startswith(b"-NOAUTH"):
+                    return
+            status = self._processes[index].poll()
+            if status is not None or time.monotonic() > end:
+                raise RuntimeError(f"server {index} does not answer (exit status {status}):\n"
+                                   + (self.directory / f"server{index}.log").read_text()[-2000:])
+            time.sleep(0.02)
+
+    def ask(self, index: int, *command: str) -> bytes:
+        """Sends one command; returns the beginning of the reply as it came."""
+        with socket.create_connection(("127.0.0.1", self.ports[index].number), timeout=5) as peer:
+            parts = [part.encode() for part in command]
+            peer.sendall(b"*%d\r\n" % len(parts)
+                         + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
+            return peer.recv(1 << 16)
+
+    def _require(self, index: int, *command: str) -> None:
+        answer = self.ask(index, *command)
+        if answer.startswith(b"-"):
+            raise RuntimeError(f"{command}: {answer.decode(errors='replace')}")
+
+    def _join(self, masters: int, replicas: int) -> None:
+        count = len(self.addresses)
+        for index in range(masters):
+            first, last = index * 16384 // masters, (index + 1) * 16384 // masters - 1
+            self._require(index, "CLUSTER", "ADDSLOTSRANGE", str(first), str(last))
+            self._require(index, "CLUSTER", "SET-CONFIG-EPOCH", str(index + 1))
+        for index in range(1, count):
+            self._require(0, "CLUSTER", "MEET", "127.0.0.1", str(self.ports[index].number),
+                          str(self.ports[count + index].number))
+        self._wait(lambda: all(self._knows(index, count) for index in range(count)))
+        for index in range(masters, masters * (replicas + 1)):
+            name = self.ask(index % masters, "CLUSTER", "MYID").split(b"\r\n")[1].decode()
+            self._require(index, "CLUSTER", "REPLICATE", name)
+        self._wait(lambda: all(b"cluster_state:ok" in self.ask(index, "CLUSTER", "INFO")
+                               for index in range(count)))
+        self._wait(lambda: all(b"master_link_status:up" in self.ask(index, "INFO", "replication")
+                               for index in range(masters, masters * (replicas + 1))))
+        self._wait(lambda: all(self._replicas_in_slots(index) == masters * replicas
+                               for index in range(count)))
+
+    def _knows(self, index: int, count: int) -> bool:
+        return f"cluster_known_nodes:{count}\r".encode() in self.ask(index, "CLUSTER", "INFO")
+
+    def _replicas_in_slots(self, index: int) -> int:
+        return self.ask(index, "CLUSTER", "NODES").count(b" slave ") + self.ask(
+            index, "CLUSTER", "NODES").count(b"myself,slave ")
+
+    def _wait(self, holds) -> None:
+        end = time.monotonic() + WAIT_S
+        while not holds():
+            if time.monotonic() > end:
+                raise RuntimeError("the servers do not become a cluster")
+            time.sleep(0.05)
+
+    def kill(self, index: int) -> None:
+        self._processes[index].kill()
+        self._processes[index].wait(WAIT_S)
+
+    def stop(self, index: int) -> None:
+        self._processes[index].send_signal(signal.SIGTERM)
+        self._processes[index].wait(WAIT_S)
+
+    def pause(self, index: int) -> None:
+        self._processes[index].send_signal(signal.SIGSTOP)
+
+    def resume(self, index: int) -> None:
+        self._processes[index].send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        for process in self._processes:
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait(WAIT_S)
+        for port in self.ports:
+            port.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def obey(servers: Servers, line: str) -> str:
+    command, _, index = line.strip().partition(" ")
+    actions = {"kill": servers.kill, "stop": servers.stop, "start": servers.start,
+               "pause": servers.pause, "resume": servers.resume}
+    if command not in actions or not index.isdigit():
+        return f"failed: unknown command '{line.strip()}'"
+    try:
+        actions[command](int(index))
+    except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+        return "failed: " + " ".join(str(error).split())
+    return "done"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--cluster", action="store_true")
+    parser.add_argument("--replicas", type=int, default=0)
+    parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
+    arguments = parser.parse_args()
+    settings = dict(setting.split("=", 1) for setting in arguments.setting)
+    try:
+        servers = Servers(arguments.count, arguments.cluster, arguments.replicas, settings)
+    except (RuntimeError, OSError) as error:
+        print("failed: " + " ".join(str(error).split()), flush=True)
+        return 1
+    with servers, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        print(f"ready {','.join(servers.addresses)}", flush=True)
+        for line in sys.stdin:
+            print(obey(servers, line), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
