@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -29,6 +30,11 @@ class Device {
   // Microseconds of one copy of `bytes` from pinned memory to the device, as the host sees it:
   // the median of `runs`.
   virtual absl::StatusOr<double> CopyUs(size_t bytes, size_t runs) = 0;
+
+  // Microseconds of a gather of rows whose places among `row_count` rows are known, waited for: the
+  // best shape's median of `runs`. REQUIRES: row_bytes is 128, 256 or 512.
+  virtual absl::StatusOr<double> GatherUs(std::span<const uint64_t> places, uint64_t row_count,
+                                          size_t row_bytes, size_t runs) = 0;
 };
 
 // Errors: UNIMPLEMENTED (a build without GPUs), UNAVAILABLE (no such device); the message is a

@@ -11,6 +11,7 @@ std::span<const NamedScenario> Scenarios() {
       {.name = "l3", .run = RunL3Scenario},
       {.name = "import", .run = RunImportScenario},
       {.name = "session", .run = RunSessionScenario, .takes_device = true},
+      {.name = "dlrm", .run = RunDlrmScenario, .takes_device = true, .has_cases = true},
       {.name = "serve", .run = RunServeScenario},
       {.name = "ingest", .run = RunIngestScenario},
       {.name = "freshness", .run = RunFreshnessScenario},

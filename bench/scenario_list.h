@@ -13,6 +13,7 @@ struct NamedScenario {
   ScenarioFunction run;
   bool takes_device = false;  // whether Options::device makes a difference
   bool needs_device = false;  // -1 becomes 0
+  bool has_cases = false;     // whether Options::scale, full and only make a difference
 };
 
 // In the order in which they are shown.

@@ -29,6 +29,9 @@ class HostDevice final : public Device {
   Stream stream() const override { return {}; }
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<double> CopyUs(size_t, size_t) override { return 1.0; }
+  absl::StatusOr<double> GatherUs(std::span<const uint64_t>, uint64_t, size_t, size_t) override {
+    return 1.0;
+  }
 
  private:
   std::vector<std::vector<std::byte>> buffers_;

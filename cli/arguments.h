@@ -79,6 +79,9 @@ struct BenchArguments {
   std::string directory;
   bool quick = false;
   int device = -1;
+  double scale = 0.25;
+  bool full = false;
+  std::string only;
 };
 
 struct PublishArguments {

@@ -28,6 +28,10 @@ absl::StatusOr<std::vector<bench::Result>> Measure(const BenchArguments& argumen
     return absl::InvalidArgumentError(absl::StrCat("--device ", device, ": scenario '",
                                                    arguments.scenario, "' measures no device"));
   }
+  if (!scenario.has_cases && (arguments.full || !arguments.only.empty())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--full and --only: scenario '", arguments.scenario, "' has no cases"));
+  }
   std::string directory = arguments.directory;
   if (directory.empty()) {
     std::error_code error;
@@ -37,8 +41,12 @@ absl::StatusOr<std::vector<bench::Result>> Measure(const BenchArguments& argumen
   ProgressMeter meter("bench " + arguments.scenario);
   const bench::Heartbeat heartbeat(
       kBeat, [show = meter.function()] { show({.step = "measuring", .done = 0, .total = 0}); });
-  absl::StatusOr<std::vector<bench::Result>> results =
-      scenario.run({.directory = directory, .quick = arguments.quick, .device = device});
+  absl::StatusOr<std::vector<bench::Result>> results = scenario.run({.directory = directory,
+                                                                     .quick = arguments.quick,
+                                                                     .device = device,
+                                                                     .scale = arguments.scale,
+                                                                     .full = arguments.full,
+                                                                     .only = arguments.only});
   if (!results.ok()) {
     return absl::Status(
         results.status().code(),

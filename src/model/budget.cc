@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "base/hash.h"
-
 namespace hps {
 namespace {
 
@@ -52,13 +50,15 @@ std::vector<uint64_t> DivideBudget(uint64_t bytes_max, std::span<const BudgetReq
     bytes_left -= parts[i];
     sharing.push_back(i);
   }
+  // The smallest wishes first: what they leave of an equal part goes to those after them.
   const auto wish = [&](size_t i) { return requests[i].needed_bytes - requests[i].least_bytes; };
-  Uint128 wishes = 0;
-  for (const size_t i : sharing) wishes += wish(i);
-  for (const size_t i : sharing) {
-    parts[i] += wishes <= bytes_left
-                    ? wish(i)
-                    : static_cast<uint64_t>(Uint128{bytes_left} * wish(i) / wishes);
+  std::stable_sort(sharing.begin(), sharing.end(),
+                   [&](size_t a, size_t b) { return wish(a) < wish(b); });
+  for (size_t done = 0; done < sharing.size(); ++done) {
+    const size_t i = sharing[done];
+    const uint64_t bytes = std::min(wish(i), bytes_left / (sharing.size() - done));
+    parts[i] += bytes;
+    bytes_left -= bytes;
   }
   return parts;
 }

@@ -2,8 +2,10 @@
 //
 // A table with a configured budget gets that budget. The other tables divide the rest: if all of
 // them fit, each gets what it needs, and the remainder stays free for later models. Otherwise each
-// gets its minimum plus a share of the rest in proportion to its need (rows x row bytes, plus the
-// level's overhead).
+// gets its minimum and an equal part of the rest, but no more than it needs (rows x row bytes, plus
+// the level's overhead); what small tables leave, large ones divide. The reason: a model asks each
+// of its tables for one key per sample. So a byte is worth most to a small table, and as much to
+// one large table as to another.
 //
 // Dividing never fails: a table for which too little is left gets 0 and is served without the
 // level.

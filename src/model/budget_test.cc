@@ -21,11 +21,13 @@ TEST(BudgetTest, EveryTableGetsWhatItNeedsWhenAllFit) {
   EXPECT_TRUE(DivideBudget(0, {}).empty());
 }
 
-TEST(BudgetTest, DividesByNeedAboveTheLeastWhenTheyDoNot) {
+TEST(BudgetTest, SmallTablesAreWholeAndLargeOnesEqualWhenTheyDoNot) {
   const std::vector<BudgetRequest> requests = {{.least_bytes = 10, .needed_bytes = 110},
                                                {.least_bytes = 20, .needed_bytes = 320},
                                                {.least_bytes = 30, .needed_bytes = 30}};
-  EXPECT_EQ(DivideBudget(260, requests), (Budgets{60, 170, 30}));
+  EXPECT_EQ(DivideBudget(260, requests), (Budgets{110, 120, 30}));
+  EXPECT_EQ(DivideBudget(360, requests), (Budgets{110, 220, 30}));
+  EXPECT_EQ(DivideBudget(160, requests), (Budgets{60, 70, 30}));
   EXPECT_EQ(DivideBudget(60, requests), (Budgets{10, 20, 30}));
 }
 
@@ -33,7 +35,7 @@ TEST(BudgetTest, WhoFindsLessThanItsLeastGetsNothing) {
   const std::vector<BudgetRequest> requests = {{.least_bytes = 10, .needed_bytes = 110},
                                                {.least_bytes = 50, .needed_bytes = 320},
                                                {.least_bytes = 30, .needed_bytes = 40}};
-  EXPECT_EQ(DivideBudget(59, requests), (Budgets{27, 0, 31}));
+  EXPECT_EQ(DivideBudget(59, requests), (Budgets{20, 0, 39}));
   EXPECT_EQ(DivideBudget(9, requests), (Budgets{0, 0, 0}));
   const std::vector<BudgetRequest> own = {
       {.least_bytes = 10, .needed_bytes = 100, .fixed_bytes = 80},
@@ -68,9 +70,9 @@ BudgetRequest Table(uint64_t needed_bytes, uint64_t held_bytes) {
 
 TEST(BudgetTest, ServedTablesKeepTheirsWhileTheNewOnesFindEnough) {
   EXPECT_EQ(RedivideBudget(1000, std::vector{Table(500, 500), Table(400, 0)}), (Budgets{500, 400}));
-  // The new table's fair share is 202; three quarters of it are free, so no table is re-created.
-  EXPECT_EQ(RedivideBudget(1000, std::vector{Table(2010, 840), Table(500, 0)}),
-            (Budgets{840, 160}));
+  // The new table's fair share is 500; three quarters of it are free, so no table is re-created.
+  EXPECT_EQ(RedivideBudget(1000, std::vector{Table(2010, 600), Table(500, 0)}),
+            (Budgets{600, 400}));
   // The memory of a table that was imported again is free; other tables keep their budgets.
   EXPECT_EQ(RedivideBudget(1000, std::vector{Table(2010, 501), Table(2050, 0)}),
             (Budgets{501, 499}));
@@ -88,10 +90,10 @@ TEST(BudgetTest, ServedTablesMakeRoomTheLargestExcessFirst) {
 
 TEST(BudgetTest, ASmallTableCostsOnlyOneItsRowsAndTheNextOneNone) {
   EXPECT_EQ(RedivideBudget(1024, std::vector{Table(5000, 512), Table(5000, 512), Table(20, 0)}),
-            (Budgets{474, 512, 10}));
+            (Budgets{470, 512, 20}));
   EXPECT_EQ(RedivideBudget(
-                1024, std::vector{Table(5000, 474), Table(5000, 512), Table(20, 10), Table(20, 0)}),
-            (Budgets{474, 512, 10, 20}));
+                1024, std::vector{Table(5000, 470), Table(5000, 512), Table(20, 20), Table(20, 0)}),
+            (Budgets{470, 512, 20, 20}));
 }
 
 TEST(BudgetTest, AServedTableKeepsItsPlaceInTheLevel) {
@@ -146,8 +148,8 @@ TEST(NeedOfTest, HasAnEndForATableThatFitsNoLevel) {
       {.least_bytes = 1 << 10, .needed_bytes = large / 4},
   };
   const std::vector<uint64_t> parts = DivideBudget(uint64_t{5} << 20, requests);
-  EXPECT_NEAR(static_cast<double>(parts[0]), 4 << 20, 4 << 10);
-  EXPECT_NEAR(static_cast<double>(parts[1]), 1 << 20, 4 << 10);
+  EXPECT_NEAR(static_cast<double>(parts[0]), 5 << 19, 4 << 10);
+  EXPECT_NEAR(static_cast<double>(parts[1]), 5 << 19, 4 << 10);
 }
 
 TEST(RowsThatFitTest, IsTheMostThatFit) {

@@ -1,0 +1,143 @@
+"""`hps serve` with level 1 on two GPUs. Skipped where there are fewer, or in a build without CUDA.
+
+Set HPS_COMMAND to the command of a build with CUDA (`make gpu`).
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "server"))
+import support  # noqa: E402
+from support import HPS, MODEL, ROWS, TABLES, WAIT_S  # noqa: E402
+
+L1_BYTES = 1 << 30
+CONTEXT_BYTES = 1 << 30  # of CUDA, and the buffers of calls
+MIB = 1 << 20
+TOKEN = "two-gpus"
+AUTHORIZATION = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def gpu_count() -> int:
+    if shutil.which("nvidia-smi") is None:
+        return 0
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return len(re.findall(r"^GPU ", listed.stdout, re.MULTILINE))
+
+
+def has_cuda() -> bool:
+    options = (HPS.parent.parent / "CMakeCache.txt").read_text()
+    return re.search(r"^HPS_CUDA:BOOL=ON$", options, re.MULTILINE) is not None
+
+
+def used_bytes() -> list[int]:
+    """Memory that is used on the first two GPUs, by whomever."""
+    answer = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+                            capture_output=True, text=True, check=True)
+    return [int(line) * MIB for line in answer.stdout.split()[:2]]
+
+
+@unittest.skipUnless(gpu_count() >= 2 and has_cuda(), "needs two GPUs and a build with CUDA")
+class TwoGpusTest(support.ServerTestCase):
+    def start(self) -> support.RunningServer:
+        return self.serve_ready(
+            "lookups = 8", "repository_control = true", {"HPS_TOKEN": TOKEN},
+            sections=f"[l1]\ndevices = [0, 1]\nbytes_max = {L1_BYTES}\npreload = 1.0\n")
+
+    def control(self, server: support.RunningServer, action: str) -> None:
+        status, body = server.get(f"/v2/repository/models/{MODEL}/{action}", AUTHORIZATION,
+                                  method="POST")
+        self.assertEqual(status, 200, body)
+
+    def look_up(self, server: support.RunningServer, table: str, keys: np.ndarray) -> np.ndarray:
+        data = keys.astype("<i8").tobytes()
+        head = json.dumps({
+            "inputs": [{"name": table, "datatype": "INT64", "shape": [len(keys)],
+                        "parameters": {"binary_data_size": len(data)}}],
+            "outputs": [{"name": table, "parameters": {"binary_data": True}}]}).encode()
+        status, body = server.get(f"/v2/models/{MODEL}/infer",
+                                  AUTHORIZATION
+                                  | {"Inference-Header-Content-Length": str(len(head))},
+                                  data=head + data, method="POST")
+        self.assertEqual(status, 200, body[:300])
+        size = 4 * TABLES[table] * len(keys)
+        return np.frombuffer(body[-size:], "<f4").reshape(-1, TABLES[table])
+
+    def load(self, server: support.RunningServer, threads: int, requests: int) -> None:
+        """Requests from `threads` threads at once; each row of each answer is compared."""
+        errors: list[BaseException] = []
+
+        def ask(seed: int) -> None:
+            random = np.random.default_rng(seed)
+            try:
+                for number in range(requests):
+                    table = list(TABLES)[number % len(TABLES)]
+                    keys = random.integers(0, ROWS, size=2000, dtype=np.int64)
+                    self.assert_stamped(table, keys, self.look_up(server, table, keys))
+            except BaseException as error:  # noqa: BLE001: told by the test's own thread
+                errors.append(error)
+
+        askers = [threading.Thread(target=ask, args=(seed,)) for seed in range(threads)]
+        for asker in askers:
+            asker.start()
+        for asker in askers:
+            asker.join()
+        if errors:
+            raise errors[0]
+
+    def keys_by_device(self, server: support.RunningServer) -> list[float]:
+        text = server.get("/metrics", AUTHORIZATION)[1].decode()
+        return [sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                    if line.startswith("hps_device_keys_total{") and f'device="{device}"' in line
+                    and 'outcome="hit"' in line)
+                for device in (0, 1)]
+
+    def test_requests_are_spread_over_both(self) -> None:
+        server = self.start()
+        self.load(server, threads=8, requests=100)
+        first, second = self.keys_by_device(server)
+        self.assertGreater(min(first, second), 0.2 * (first + second), (first, second))
+
+    def test_memory_stays_within_the_budget_of_each_and_comes_back(self) -> None:
+        before = used_bytes()
+        server = self.start()
+        self.load(server, threads=8, requests=20)
+        loaded = used_bytes()
+        for device in (0, 1):
+            self.assertLess(loaded[device] - before[device], L1_BYTES + CONTEXT_BYTES)
+            self.assertGreater(loaded[device], before[device])
+        for _ in range(5):
+            self.control(server, "unload")
+            self.control(server, "load")
+            self.load(server, threads=4, requests=10)
+        again = used_bytes()
+        for device in (0, 1):
+            self.assertLessEqual(again[device], loaded[device] + 16 * MIB)
+        self.assertEqual(server.stop(), 0)
+        end = time.monotonic() + WAIT_S
+        while any(now > then + 16 * MIB for now, then in zip(used_bytes(), before)):
+            self.assertLess(time.monotonic(), end, (used_bytes(), before))
+            time.sleep(0.1)
+
+    def test_a_new_version_is_served_by_both(self) -> None:
+        server = self.start()
+        self.load(server, threads=4, requests=10)
+        self.import_version(2)
+        self.control(server, "load")
+        keys = np.arange(ROWS, dtype=np.int64)
+        for _ in range(20):  # they take turns
+            for table in TABLES:
+                self.assert_stamped(table, keys, self.look_up(server, table, keys), version=2)
+
+
+if __name__ == "__main__":
+    unittest.main()
