@@ -6,7 +6,7 @@
     tools/run_tests.py --presets cuda      the build of `make gpu`, also where there is no GPU
     tools/run_tests.py --only l2 --no-build   programs whose name contains "l2", as they are built
 
-Programs run side by side on the cores, the longest of the last run first, each with a time-out and
+Programs run side by side, one more than there are cores, the longest of the last run first, each with a time-out and
 a temporary directory of its own. A skipped case counts as skipped; a crash, a time-out, a
 sanitizer's report or a program without a single test counts as failed. The last line is
 "N passed, N failed" and, when there are any, ", N skipped"; the exit status is 1 if any failed.
@@ -173,11 +173,16 @@ def show_output(result: Result, lines_max: int) -> None:
     sys.stdout.flush()
 
 
+def lanes() -> int:
+    """One more than cores: a good part of the programs waits for others more than it works."""
+    return (os.cpu_count() or 1) + 1
+
+
 def run_all(programs: list[Program]) -> list[Result]:
     seconds = json.loads(SECONDS_FILE.read_text()) if SECONDS_FILE.exists() else {}
     programs = sorted(programs, key=lambda p: -seconds.get(p.name, 1e9))
     results = []
-    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=lanes()) as pool:
         for future in concurrent.futures.as_completed(
                 [pool.submit(run_program, program) for program in programs]):
             results.append(future.result())
@@ -313,7 +318,7 @@ def main() -> int:
         if preset not in SANITIZED:
             programs += python_programs(preset, suites)
     programs = [program for program in programs if arguments.only in program.name]
-    print(f"== running {len(programs)} test programs on {os.cpu_count()} cores", flush=True)
+    print(f"== running {len(programs)} test programs, {lanes()} at a time", flush=True)
     results += run_all(programs)
     for result in results:
         if result.failed:
