@@ -1,7 +1,7 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
 .PHONY: help build demo demo-updates demo-train demo-online train-package gpu test test-gpu check \
-        check-all bench format install wheel clean setup-build setup-updates setup-test \
+        check-all bench format install wheel wheel-gpu clean setup-build setup-updates setup-test \
         setup-check setup-gpu setup-train setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
@@ -81,6 +81,13 @@ install: build  ## install the library, its headers and the command below PREFIX
 wheel: setup-wheel  ## build the Python package into dist/, over the libraries of build/cpu
 	@/usr/bin/python3 -m venv build/wheel-venv
 	@build/wheel-venv/bin/pip --disable-pip-version-check wheel --no-deps --wheel-dir dist .
+
+# CMake and nvcc of .venv-cuda/; the extension itself has no CUDA.
+wheel-gpu: setup-wheel gpu  ## the same with level 1 on the GPU, over the libraries of build/cuda
+	@/usr/bin/python3 -m venv build/wheel-venv
+	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH build/wheel-venv/bin/pip --disable-pip-version-check wheel \
+	  --no-deps --wheel-dir dist/gpu --config-settings=cmake.define.HPS_BUILD=$(CURDIR)/build/cuda \
+	  --config-settings=build-dir=build/python-gpu .
 
 clean:  ## remove what was built (.venv/, .venv-python/ and .venv-cuda/ stay)
 	rm -rf build dist

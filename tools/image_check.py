@@ -138,7 +138,7 @@ class Image:
             raise SystemExit(f"image_check: {DOCKERFILE}: {word} is not known here")
 
     def passes_its_health_check(self) -> bool:
-        for step in ("generate --out tables --tables 2 --rows 1000",
+        for step in ("generate --out tables --tables 2 --rows 1000 --dim 8",
                      "import --store store --model demo --from tables"):
             subprocess.run(self.enter([*self.entrypoint, *step.split()]), check=True,
                            stdout=subprocess.DEVNULL)
