@@ -58,7 +58,9 @@ struct RemoteNodeStatistics {
 
 // A level 2 on Redis: the servers that have its rows.
 struct RemoteLevelStatistics {
-  std::vector<RemoteNodeStatistics> nodes{};
+  std::vector<RemoteNodeStatistics> nodes{};  // those that have slots now
+  uint64_t failures = 0;                      // of all nodes, also of those that are gone
+  ErrorCounts failures_by_code{};
   uint64_t moved = 0;  // replies that name another node, by kind
   uint64_t ask = 0;
   uint64_t try_again = 0;

@@ -153,7 +153,7 @@ absl::Status ReadSetting(const FileContext& file, const std::string& full_name,
       text != nullptr && IsReserved(absl::StrCat(setting->name, "=", *text))) {
     return ErrorAt(file, node.source(),
                    absl::UnimplementedError(absl::StrCat(setting->name, " = ", QuoteToml(*text),
-                                                         " is not part of this version")));
+                                                         " is not supported by this version yet")));
   }
   if (const absl::Status read = setting->value->Read(value, file.directory); !read.ok()) {
     return ErrorAt(file, node.source(),
@@ -168,7 +168,7 @@ absl::Status CheckNotReserved(const FileContext& file, const std::string& name,
   if (!IsReserved(name)) return absl::OkStatus();
   return ErrorAt(
       file, key.source(),
-      absl::UnimplementedError(absl::StrCat("'", name, "' is not part of this version")));
+      absl::UnimplementedError(absl::StrCat("'", name, "' is not supported by this version yet")));
 }
 
 // The elements of [[name]], or an error when `node` is something else.
@@ -356,7 +356,7 @@ std::string PrintConfig(const Config& given) {
   config.store.path = AbsolutePath(config.store.path);
   for (std::string* path :
        {&config.server.tls_certificate, &config.server.tls_key, &config.server.tls_client_ca,
-        &config.server.token_file, &config.log.file}) {
+        &config.server.token_file, &config.l2.redis.password_file, &config.log.file}) {
     *path = AbsolutePath(*path);
   }
   std::string text;
