@@ -1,8 +1,8 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-updates demo-redis demo-train demo-online train-package gpu test test-gpu check \
-        check-all bench format install wheel clean setup-build setup-updates setup-redis setup-test \
-        setup-check setup-gpu setup-train setup-wheel
+.PHONY: help build demo demo-updates demo-redis demo-train demo-online train-package gpu test \
+        test-gpu check check-all bench format install wheel clean setup-build setup-updates \
+        setup-redis setup-test setup-check setup-gpu setup-train setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local

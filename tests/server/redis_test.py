@@ -155,8 +155,8 @@ class RedisTest(RedisTestCase):
         self.await_true(lambda: self.metric(server, hits) >= len(self.all_keys))
         self.assertEqual(self.metric(server, "hps_breaker_state"), 0)
         top = subprocess.run([str(HPS), "top", "--server", server.url(""), "--token-file",
-                              self.directory / "token", "--count", "1"], capture_output=True, text=True,
-                             timeout=WAIT_S, check=False)
+                              self.directory / "token", "--count", "1"], capture_output=True,
+                             text=True, timeout=WAIT_S, check=False)
         self.assertIn(f"{redis.addresses[0]}  answers", top.stdout + top.stderr)
         server.stop()
         # What a run has written is its own: the next one reads none of it.
@@ -403,7 +403,7 @@ class SettingsTest(RedisTestCase):
     def test_what_is_wrong_is_said(self) -> None:
         redis = '[l2]\nkind = "redis"\n[l2.redis]\n'
         for text, parts in (
-                (redis + "tls = true\n", (":6:", "'l2.redis.tls' is not supported by this version")),
+                (redis + "tls = true\n", (":6:", "'l2.redis.tls' is not supported by this")),
                 (redis + "replica_reads = true\n", (":6:", "l2.redis.replica_reads")),
                 (redis + 'nodes = ["nowhere"]\n', ("l2.redis.nodes: 'nowhere'", "host:port")),
                 (redis + 'nodes = ["a:1", "b:1"]\n', ("2 addresses", "l2.redis.cluster = true")),
