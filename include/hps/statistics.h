@@ -21,7 +21,7 @@ struct LevelStatistics {
   uint64_t entries = 0;         // cached rows
   uint64_t absent_entries = 0;  // cached keys that level 3 does not have
   uint64_t bytes_used = 0;      // metadata included
-  uint64_t bytes_max = 0;       // the table's budget; 0 = the table is not in this level
+  uint64_t bytes_max = 0;       // the budget; 0 = not in this level, or the level is on Redis
   uint64_t insertions = 0;
   uint64_t updates = 0;
   uint64_t evictions = 0;

@@ -1,6 +1,7 @@
 #include "hps/config.h"
 
 #include <toml++/toml.h>
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -97,7 +98,7 @@ bool IsSection(std::string_view name) {
 }
 
 // A hint for the unknown `name` in `section` ("" = top level): the nearest setting or sub-section
-// of that section, else a setting with that name in another section.
+// of that section, else a setting with that name in another section, the least nested one.
 std::string Suggestion(const std::string& section, const std::string& name) {
   std::vector<std::string> here;
   std::string elsewhere;
@@ -108,7 +109,9 @@ std::string Suggestion(const std::string& section, const std::string& name) {
     const std::string parent = dot == std::string::npos ? "" : full.substr(0, dot);
     const std::string last = full.substr(dot + 1);
     if (parent == section) here.push_back(last);
-    if (elsewhere.empty() && last == name && dot != std::string::npos) elsewhere = full;
+    if (last != name || dot == std::string::npos) continue;
+    const auto depth = [](const std::string& of) { return std::count(of.begin(), of.end(), '.'); };
+    if (elsewhere.empty() || depth(full) < depth(elsewhere)) elsewhere = full;
   }
   const std::string hint = NearestNameHint(name, here);
   if (!hint.empty() || elsewhere.empty()) return hint;
