@@ -1,8 +1,8 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-updates demo-train demo-online train-package gpu test test-gpu check \
-        check-all bench format install wheel wheel-gpu clean setup-build setup-updates setup-test \
-        setup-check setup-gpu setup-train setup-wheel
+.PHONY: help build demo demo-updates demo-redis demo-train demo-online train-package gpu test \
+        test-gpu check check-all bench format install wheel wheel-gpu clean setup-build setup-updates \
+        setup-redis setup-test setup-check setup-gpu setup-train setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
@@ -33,6 +33,11 @@ demo-updates: setup-updates  ## rows change while they are served (SOURCE=direct
 	@cmake --preset cpu >/dev/null
 	@ninja -C build/cpu hps
 	@$(PYTHON) examples/demo_updates/demo_updates.py build/cpu/bin/hps $(SOURCE)
+
+demo-redis: setup-redis  ## level 2 on a Redis Cluster, of which a master is killed while it serves
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu hps
+	@$(PYTHON) examples/demo_redis/demo_redis.py build/cpu/bin/hps
 
 demo-train: train-package  ## train DeepFM with hps.train, export, import, serve, compare
 	@.venv-python/bin/python examples/train/demo_train.py build/cpu/bin/hps
@@ -96,6 +101,8 @@ setup-build:
 	@tools/bootstrap.sh build
 setup-updates:
 	@tools/bootstrap.sh $(if $(filter direct,$(SOURCE)),build,kafka)
+setup-redis:
+	@tools/bootstrap.sh redis
 setup-test:
 	@tools/bootstrap.sh test
 setup-check:

@@ -75,19 +75,20 @@ class RunningServer:
 
     def __init__(self, directory: pathlib.Path, settings: str = "", security: str = "",
                  environment: dict | None = None, ports: dict | None = None,
-                 cache_bytes: str = "64MiB", sections: str = "") -> None:
+                 cache_bytes: str = "64MiB", sections: str = "",
+                 level2: str = 'bytes_max = "64MiB"', of_tables: str = "") -> None:
         ports = ports or {}
         config = directory / "hps.toml"
         grpc = f"127.0.0.1:{ports.get('grpc', 0)}" if has_grpc() else ""
         config.write_text(
             f'[store]\npath = "{directory}/store"\ncache_bytes = "{cache_bytes}"\n'
-            f'[l2]\nbytes_max = "64MiB"\n{PATIENCE}'
+            f'[l2]\n{level2}\n{PATIENCE}'
             f'[server]\nhttp = "127.0.0.1:{ports.get("http", 0)}"\ngrpc = "{grpc}"\n'
             f'metrics = "127.0.0.1:{ports.get("metrics", 0)}"\n{settings}\n'
             f'{patient_timeouts(settings)}'
             f'[server.security]\n{security}\n{sections}\n'
             f'[log]\nlevel = "info"\nfile = "{directory}/hps.log"\n'
-            f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n')
+            f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n{of_tables}')
         self.output: list[str] = []
         self.process = subprocess.Popen(
             [*ENDS_WITH_US, str(HPS), "serve", "--config", str(config)], stdout=subprocess.PIPE,

@@ -18,7 +18,9 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "server"))
 sys.path.insert(0, str(ROOT / "tools" / "kafka"))
+sys.path.insert(0, str(ROOT / "tools" / "redis"))
 import brokers as kafka  # noqa: E402
+import servers as redis_servers  # noqa: E402
 import support  # noqa: E402
 from support import HPS, MODEL, ROWS, TABLES, WAIT_S  # noqa: E402
 
@@ -136,6 +138,41 @@ class StreamTest(support.ServerTestCase):
             time.sleep(0.05)
         self.assertEqual(self.metric(server, 'hps_update_parked_total{reason="wrong_shape"}'),
                          self.metric(server, "hps_update_parked_total"))
+
+    def test_level_2_on_redis_takes_the_changes(self) -> None:
+        """Also those that it missed while it was down."""
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        keys = np.arange(0, ROWS, dtype=np.int64)
+        with redis_servers.Servers() as redis:
+            node = f'[l2.redis]\nnodes = ["{redis.addresses[0]}"]\n'
+            server = self.serve_ready(level2='kind = "redis"', sections=node +
+                                      self.update_section())
+            for value in range(1, 5):
+                self.await_hits(server, keys)
+                if value == 3:
+                    redis.kill(0)
+                self.publish(keys[value::2], float(value))
+                self.await_all(server)
+                if value == 3:
+                    redis.start(0)
+                    self.assertEqual(self.wrong_rows(server), 0)
+            self.await_hits(server, keys)
+            self.assertEqual(self.wrong_rows(server), 0)
+            server.stop()
+
+    def await_hits(self, server: support.RunningServer, keys: np.ndarray) -> None:
+        """Asks until level 2 answers all of them."""
+        body = json.dumps({
+            "inputs": [{"name": TABLE, "datatype": "INT64", "shape": [len(keys)],
+                        "data": keys.tolist()}],
+            "outputs": [{"name": f"{TABLE}.status"}, {"name": TABLE}]}).encode()
+        end = time.monotonic() + WAIT_S
+        statuses: set[int] = set()
+        while statuses != {2}:
+            self.assertLess(time.monotonic(), end, statuses)
+            answer = json.loads(server.get(f"/v2/models/{MODEL}/infer", self.headers, data=body,
+                                           method="POST")[1])
+            statuses = set(answer["outputs"][0]["data"])
 
     def test_a_restart_goes_on_and_repeats_nothing(self) -> None:
         self.brokers.create_topic(TOPIC, PARTITIONS)
