@@ -1,6 +1,7 @@
 #include "model/update_stream.h"
 
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <array>
 #include <filesystem>
@@ -23,9 +24,7 @@ std::string GroupOf(const StoreConfig& store) {
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   std::error_code error;
   const std::string path = std::filesystem::weakly_canonical(store.path, error).string();
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char character : path)
-    hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3;
+  const uint64_t hash = XXH3_64bits(path.data(), path.size());
   return absl::StrCat("hps-", host.data(), "-", absl::Hex(hash, absl::kZeroPad16));
 }
 

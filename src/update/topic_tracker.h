@@ -15,7 +15,9 @@
 // is not believed.
 //
 // At the very beginning of a topic the number of partitions of its oldest records is unknown, so
-// every partition is held at its first record, and the smallest number begins.
+// every partition is held at its first record, and the smallest number begins. So a topic that is
+// read for the first time begins when all of its partitions have a leader. Later each partition is
+// read as soon as it has one.
 //
 // Not thread-safe.
 #pragma once
@@ -38,10 +40,12 @@ struct TopicView {
     uint64_t low = 0;    // offset of the first record that is kept
     uint64_t high = 0;   // offset after the last record
     uint64_t start = 0;  // of UpdateStart::kTime; `high` if no record is as young
+    // False: the partition has no leader that could say it.
+    bool is_known = true;
   };
   bool exists = false;
   uint32_t partition_count = 0;
-  // One for each partition, or empty: nobody asked. They were asked for after `question` was.
+  // One for each partition, or empty: no tracker asked. They were asked for after `question` was.
   std::vector<Range> ranges{};
   uint64_t question = 0;
 };
@@ -118,6 +122,7 @@ class TopicTracker {
   void LearnMissing();
   void Begin(const TopicView& view, std::vector<UpdateEvent>* events);
   void BeginAtStart(const TopicView& view);
+  void CountLossAtStart(uint32_t partition, const TopicView::Range& range);
   void BeginAgain(const TopicView& view, std::string why);
   // Whether the topic was made again.
   bool CheckPosition(uint32_t partition, const TopicView::Range& range, uint64_t* lost);
@@ -127,7 +132,8 @@ class TopicTracker {
   uint32_t NextCount() const;
   void AddEvent(UpdateEvent::Kind kind, std::string message,
                 std::vector<UpdateEvent>* events) const;
-  void AddLoss(uint64_t records_lost, std::vector<UpdateEvent>* events) const;
+  void AddLoss(uint64_t records_lost, const std::string& what,
+               std::vector<UpdateEvent>* events) const;
 
   const UpdateSubscription subscription_;
   State state_ = State::kUnknown;
@@ -139,6 +145,7 @@ class TopicTracker {
   uint64_t answered_ = 0;    // the newest that was answered
   UpdateEvent::Kind first_event_ = UpdateEvent::Kind::kStarted;  // when base_count_ is known
   std::string first_message_;
+  uint64_t lost_at_start_ = 0;  // records; see UpdateEvent::records_lost
   bool all_are_paused_ = false;
   uint32_t false_count_ = 0;  // producers that claim as many partitions are not believed; 0 = none
   std::vector<Partition> partitions_;  // all that the topic has

@@ -68,13 +68,14 @@ struct UpdateEvent {
                        // begins, at the start of every partition
     kPartitionsGrew,   // a generation begins: producers distribute keys over more partitions
     kRetentionPassed,  // records were deleted before they were read: the table is stale until its
-                       // next import
+                       // next import. Comes before kStarted if the first read is too late
   };
   Kind kind = Kind::kStarted;
   std::string table;
   std::vector<StreamPosition> positions{};  // of every partition, ascending; offset = next to read
-  uint64_t records_lost = 0;                // kRetentionPassed
-  std::string message;                      // for the log: what happened and what to do
+  // Of kRetentionPassed. At the start by a time the number is not known: one for each partition.
+  uint64_t records_lost = 0;
+  std::string message;  // for the log: what happened and what to do
 };
 constexpr std::string_view UpdateEventName(UpdateEvent::Kind kind) {
   constexpr std::array<std::string_view, 5> kNames = {

@@ -238,8 +238,10 @@ void KafkaSource::Assign(const std::string& name, Topic& topic) {
   const TopicTracker& tracker = topic.tracker;
   topic.queues.resize(std::max(topic.queues.size(), tracker.partitions().size()));
   const KafkaPartitionList added = NewKafkaPartitionList();
+  bool all_are_wanted = true;
   for (uint32_t i = 0; i < topic.queues.size(); ++i) {
     const bool is_wanted = tracker.IsWanted(i);
+    all_are_wanted &= is_wanted;
     if (is_wanted == (topic.queues[i] != nullptr)) continue;
     if (!is_wanted) {
       Unassign(name, topic, i);
@@ -252,6 +254,8 @@ void KafkaSource::Assign(const std::string& name, Topic& topic) {
   }
   if (added->cnt > 0)
     TakeAssignError(name, rd_kafka_incremental_assign(client_->handle(), added.get()));
+  if (std::exchange(topic.follows_ends, !all_are_wanted) == all_are_wanted)
+    watcher_->FollowEnds(name, !all_are_wanted);
 }
 
 void KafkaSource::Unassign(const std::string& name, Topic& topic, uint32_t partition) {
@@ -394,11 +398,11 @@ absl::StatusOr<std::vector<StreamPosition>> KafkaSource::Committed(std::string_v
   const std::string name = UpdateTopic(table);
   HPS_ASSIGN_OR_RETURN(const auto topics, client_->AskTopics(deadline - RealClock().Now()));
   const auto found = topics.find(name);
-  if (found == topics.end() || found->second == 0)
+  if (found == topics.end() || found->second.partition_count == 0)
     return absl::UnavailableError(absl::StrCat("topic '", name, "' is not there"));
-  const KafkaPartitionList list = NewKafkaPartitionList(found->second);
-  rd_kafka_topic_partition_list_add_range(list.get(), name.c_str(), 0,
-                                          static_cast<int32_t>(found->second) - 1);
+  const auto partition_count = static_cast<int32_t>(found->second.partition_count);
+  const KafkaPartitionList list = NewKafkaPartitionList(found->second.partition_count);
+  rd_kafka_topic_partition_list_add_range(list.get(), name.c_str(), 0, partition_count - 1);
   HPS_RETURN_IF_ERROR(
       KafkaStatus(rd_kafka_committed(client_->handle(), list.get(),
                                      KafkaMilliseconds(deadline - RealClock().Now())),
@@ -425,6 +429,8 @@ UpdateSourceStatistics KafkaSource::Statistics() const {
   for (const auto& [name, topic] : topics_) {
     const TopicTracker& tracker = topic.tracker;
     if (tracker.is_missing()) statistics.missing_topics.push_back(tracker.table());
+    std::vector<uint64_t> ends = watcher_->ends(name);
+    ends.resize(std::max(ends.size(), tracker.partitions().size()));
     for (uint32_t i = 0; i < tracker.partitions().size(); ++i) {
       const TopicTracker::Partition& partition = tracker.partitions()[i];
       int64_t low = 0, high = 0;
@@ -436,7 +442,7 @@ UpdateSourceStatistics KafkaSource::Statistics() const {
       statistics.partitions.push_back(
           {.table = tracker.table(),
            .position = {i, tracker.generation(), partition.next},
-           .end = std::max({end, partition.next, partition.bound.value_or(0)}),
+           .end = std::max({end, ends[i], partition.next, partition.bound.value_or(0)}),
            .paused = tracker.IsPaused(i)});
     }
   }

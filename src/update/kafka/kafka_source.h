@@ -49,6 +49,7 @@ class KafkaSource final : public UpdateSource {
 
     TopicTracker tracker;
     uint64_t asked = 0;  // the newest question that the watcher has
+    bool follows_ends = false;
     // By partition: its queue in librdkafka; null if it is not assigned.
     std::vector<Queue> queues{};
     std::map<uint32_t, StreamPosition> hints{};  // that the brokers do not have yet
