@@ -199,6 +199,8 @@ class FaultsTest(stream_case.StreamTestCase):
         proxy.forward_to(self.brokers.advertised_ports[0].number)
         self.brokers.create_topic(TOPIC, PARTITIONS)
         server = self.begin('[update.kafka]\n"socket.timeout.ms" = "3000"', proxy.address)
+        self.publish_next()
+        self.await_all(server)
         with self.publishing_all_the_time():
             proxy.mode = "delay"
             seen = self.reader.newest.max()

@@ -105,12 +105,24 @@ absl::StatusOr<std::unique_ptr<UpdateSource>> KafkaSource::Make(const KafkaSourc
 absl::Status KafkaSource::Connect() {
   HPS_ASSIGN_OR_RETURN(client_, KafkaClient::Make(ClientOptions(options_)));
   HPS_RETURN_IF_ERROR(KafkaStatus(rd_kafka_poll_set_consumer(client_->handle()), "Kafka consumer"));
+  messages_.reset(rd_kafka_queue_get_consumer(client_->handle()));
+  rd_kafka_queue_cb_event_enable(
+      messages_.get(),
+      [](rd_kafka_t*, void* self) {
+        auto& source = *static_cast<KafkaSource*>(self);
+        MutexLock lock(source.arrival_mutex_);
+        source.has_arrived_ = true;
+        source.arrival_.NotifyAll();
+      },
+      this);
   HPS_ASSIGN_OR_RETURN(watcher_, TopicWatcher::Start(*client_, options_.look_every));
   return absl::OkStatus();
 }
 
 KafkaSource::~KafkaSource() {
   watcher_.reset();
+  if (messages_ != nullptr) rd_kafka_queue_cb_event_enable(messages_.get(), nullptr, nullptr);
+  messages_.reset();
   HPS_CHECK(memory_bytes_.load() == 0);  // records are destroyed before their source
   if (client_ == nullptr) return;
   rd_kafka_consumer_close(client_->handle());
@@ -276,9 +288,12 @@ void KafkaSource::TakeAssignError(const std::string& name, rd_kafka_error_t* err
 void KafkaSource::Collect(Deadline deadline, UpdateBatch* batch) {
   size_t bytes = 0;
   while (batch->records.size() < options_.batch_records_max && bytes < options_.batch_bytes_max) {
-    const Duration wait = batch->records.empty() ? deadline - RealClock().Now() : Duration(0);
-    KafkaMessage message(rd_kafka_consumer_poll(client_->handle(), KafkaMilliseconds(wait)));
-    if (message == nullptr) return;
+    KafkaMessage message(rd_kafka_consumer_poll(client_->handle(), 0));
+    if (message == nullptr) {
+      if (!batch->records.empty() || RealClock().Now() >= deadline) return;
+      WaitForMessages(deadline);
+      continue;
+    }
     const size_t record_count = batch->records.size();
     MutexLock lock(mutex_);
     TakeMessage(std::move(message), batch);
@@ -287,6 +302,12 @@ void KafkaSource::Collect(Deadline deadline, UpdateBatch* batch) {
     if (!events_.empty()) return;
     if (std::max(rows_.ready(), bytes_.ready()) > RealClock().Now()) return;
   }
+}
+
+void KafkaSource::WaitForMessages(Deadline deadline) {
+  MutexLock lock(arrival_mutex_);
+  while (!has_arrived_ && arrival_.WaitUntil(arrival_mutex_, deadline)) continue;
+  has_arrived_ = false;
 }
 
 void KafkaSource::TakeMessage(KafkaMessage message, UpdateBatch* batch) {
