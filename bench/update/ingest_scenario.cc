@@ -124,11 +124,11 @@ void AddResults(const UpdateWorld& world, Measured measured, std::vector<Result>
   Result speed =
       MakeResult("ingest", "MB/s", Median(measured.ingestion) / 1e6, std::min(consumer, writes));
   speed.params = params;
-  speed.params["clock"] = "from a tenth of the bytes to their end";
-  speed.params["consumer"] = "one librdkafka consumer that discards the same records";
+  speed.params["clock"] = "10 to 100 % of the bytes";
+  speed.params["consumer"] = "librdkafka, discards";
   speed.params["l3_writes"] =
-      absl::StrCat("DurableTable::Write of as many rows from memory, ",
-                   StreamTable::kWriteBytesMax >> 20, " MiB each, without a sync at the end");
+      absl::StrCat("DurableTable::Write, ", StreamTable::kWriteBytesMax >> 20,
+                   " MiB each, synced every sync_interval");
   speed.target = ">= 0.5";
   speed.runs = kRuns;
   speed.measured = {{"consumer_mb_per_second", consumer},

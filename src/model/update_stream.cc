@@ -1,7 +1,6 @@
 #include "model/update_stream.h"
 
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <array>
 #include <filesystem>
@@ -11,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/hash.h"
 #include "base/macros.h"
 #include "update/kafka_source_options.h"
 #include "update/parked_messages.h"
@@ -24,7 +24,8 @@ std::string GroupOf(const StoreConfig& store) {
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   std::error_code error;
   const std::string path = std::filesystem::weakly_canonical(store.path, error).string();
-  const uint64_t hash = XXH3_64bits(path.data(), path.size());
+  uint64_t hash = 0;
+  for (const char character : path) hash = HashKey(static_cast<unsigned char>(character), hash);
   return absl::StrCat("hps-", host.data(), "-", absl::Hex(hash, absl::kZeroPad16));
 }
 

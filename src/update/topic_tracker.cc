@@ -172,7 +172,7 @@ void TopicTracker::CountLossAtStart(uint32_t partition, const TopicView::Range& 
   }
 }
 
-void TopicTracker::BeginAgain(const TopicView& view, std::string why) {
+void TopicTracker::BeginAgain(const TopicView& view, const std::string& why) {
   ++generation_;
   base_count_ = 0;
   first_event_ = UpdateEvent::Kind::kTopicMadeAgain;

@@ -123,7 +123,7 @@ class TopicTracker {
   void Begin(const TopicView& view, std::vector<UpdateEvent>* events);
   void BeginAtStart(const TopicView& view);
   void CountLossAtStart(uint32_t partition, const TopicView::Range& range);
-  void BeginAgain(const TopicView& view, std::string why);
+  void BeginAgain(const TopicView& view, const std::string& why);
   // Whether the topic was made again.
   bool CheckPosition(uint32_t partition, const TopicView::Range& range, uint64_t* lost);
   void LearnRanges(const TopicView& view, std::vector<UpdateEvent>* events);

@@ -82,8 +82,8 @@ class KafkaSource final : public UpdateSource {
   const KafkaSourceOptions options_;
   std::unique_ptr<KafkaClient> client_;
   std::unique_ptr<TopicWatcher> watcher_;
-  // The consumer's messages come here. librdkafka 2.0.2 waits for them by the clock of the day: when
-  // that is set back, it waits for as long as it was set back. So Poll waits by itself.
+  // The consumer's messages come here. librdkafka 2.0.2 waits for them by the clock of the day: if
+  // that is set back by an hour, it waits for an hour. So Poll waits by itself.
   Queue messages_;
   Mutex arrival_mutex_;
   CondVar arrival_;
