@@ -1,6 +1,6 @@
-// What one subscribed topic has been seen to do: which partitions are to be read from where, and to
-// which generation a record belongs. Every UpdateSource has one per subscription; it tells the
-// tracker what the stream answers, and reads what the tracker wants.
+// The state of one subscribed topic: which partitions are to be read from which offset, and to
+// which generation a record belongs. Every UpdateSource has one per subscription. It passes the
+// stream's answers to the tracker, and reads the partitions that the tracker wants.
 //
 // A generation is a number of partitions that producers distribute keys over. With another number a
 // key may move to another partition, where its offsets begin below those of its old records. So
@@ -34,7 +34,7 @@
 
 namespace hps {
 
-// What the stream says of a topic at one moment.
+// The stream's answer about a topic at one moment.
 struct TopicView {
   struct Range {
     uint64_t low = 0;    // offset of the first record that is kept

@@ -116,9 +116,9 @@ class UpdateSource {
   // No record or event of the table comes after this. Errors: NOT_FOUND.
   virtual absl::Status Unsubscribe(std::string_view table) = 0;
 
-  // What there is, up to the number of records and bytes that the source was made with; waits until
-  // `deadline` for the first. Nothing at the deadline is OK. A stream that does not answer is no
-  // error: Statistics().health says so.
+  // The records and events that are there, at most as many records and bytes as the source was
+  // made for. Waits until `deadline` for the first. An empty batch at the deadline is OK. A stream
+  // that does not answer is no error: Statistics().health says so.
   // Errors: PERMISSION_DENIED, UNAUTHENTICATED, INVALID_ARGUMENT (settings): an operator has to
   // act. Poll may be called again.
   virtual absl::StatusOr<UpdateBatch> Poll(Deadline deadline) = 0;

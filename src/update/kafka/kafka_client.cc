@@ -152,7 +152,7 @@ KafkaClient::~KafkaClient() = default;
 
 void KafkaClient::TakeError(rd_kafka_resp_err_t error, std::string_view why) {
   const absl::Status status = KafkaStatus(error, "Kafka brokers " + options_.brokers, why);
-  // One of several brokers that is away is no news.
+  // One missing broker of several is not an error of the stream.
   if (status.code() == absl::StatusCode::kUnavailable &&
       error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
     return;

@@ -1,5 +1,5 @@
-// What producer and source share of librdkafka: making a client, its errors as absl::Status, its
-// log lines in ours, and questions to the brokers.
+// The parts of librdkafka that both producer and source use: making a client, its errors as
+// absl::Status, its log lines in our log, and questions to the brokers.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -53,7 +53,7 @@ inline std::span<rd_kafka_topic_partition_t> PartitionsOf(const KafkaPartitionLi
   return {list->elems, static_cast<size_t>(list->cnt)};
 }
 
-// What the brokers say of a topic.
+// The brokers' answer about a topic.
 struct KafkaTopic {
   uint32_t partition_count = 0;            // 0 = the brokers can't say it now
   std::vector<uint32_t> without_leader{};  // ascending
@@ -75,7 +75,7 @@ class KafkaClient {
     std::function<void(const rd_kafka_message_t&)> on_delivery{};
   };
 
-  // Connects to nobody yet. Errors: INVALID_ARGUMENT: a setting, or no brokers.
+  // Does not connect yet. Errors: INVALID_ARGUMENT: a setting, or no brokers.
   static absl::StatusOr<std::unique_ptr<KafkaClient>> Make(Options options);
 
   KafkaClient(const KafkaClient&) = delete;

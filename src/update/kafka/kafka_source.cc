@@ -46,7 +46,7 @@ KafkaClient::Options ClientOptions(const KafkaSourceOptions& options) {
                     {"max.poll.interval.ms", "86400000"}}};
 }
 
-// What keeps the payload of a record.
+// Owns the payload of a record.
 struct Held {
   KafkaMessage message;
   std::atomic<size_t>& memory_bytes;
@@ -406,7 +406,7 @@ void KafkaSource::SendHints() {
     }
     topic.hints.clear();
   }
-  // What becomes of it is of no interest: the next hint says more.
+  // Its result is not needed: the next hint replaces it.
   if (list->cnt > 0) rd_kafka_commit(client_->handle(), list.get(), 1);
 }
 

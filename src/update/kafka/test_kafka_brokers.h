@@ -4,7 +4,7 @@
 //   kafka.MakeTopic("hps_et.m.t", 2);
 //
 // The brokers are processes that tools/kafka/brokers.py starts and stops; they end with the test.
-// What fails here ends the test program: nothing can be tested without brokers.
+// A failure here ends the test program: without brokers nothing can be tested.
 #pragma once
 
 #include <cstddef>

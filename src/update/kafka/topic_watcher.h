@@ -43,7 +43,7 @@ class TopicWatcher {
   // By partition: the offset after the last record, as the brokers said it last; 0 = not known.
   std::vector<uint64_t> ends(const std::string& topic) const;
 
-  // What was found since the last call, in order.
+  // The answers since the last call, in order.
   std::vector<std::pair<std::string, TopicView>> TakeAnswers();
 
   // OK, or why the brokers could not be asked the last time.
