@@ -1,8 +1,8 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
 .PHONY: help build demo demo-updates demo-redis demo-train demo-online train-package gpu test \
-        test-gpu check check-all bench format install wheel wheel-gpu clean setup-build setup-updates \
-        setup-redis setup-test setup-check setup-gpu setup-train setup-wheel
+        test-long test-gpu check check-all bench format install wheel wheel-gpu clean setup-build \
+        setup-updates setup-redis setup-test setup-check setup-gpu setup-train setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
@@ -59,6 +59,10 @@ gpu: setup-gpu  ## build with CUDA into build/cuda (no GPU needed; the toolkit c
 
 test: setup-test  ## build, also with sanitizers, and run every test; ends with "N passed, N failed"
 	@tools/run_tests.py
+
+test-long: setup-test build  ## fault tests of updates: 200 kills, 40 bounces, 10^7 messages
+	@HPS_KAFKA_BOUNCES=40 HPS_UPDATE_BOUNCES=40 HPS_UPDATE_KILLS=200 HPS_UPDATE_MESSAGES=10000000 \
+	  tools/run_tests.py --presets cpu --no-build --only update --timeout 14400
 
 test-gpu: gpu  ## what needs a GPU: tests, benchmarks of level 1; JSON into build/gpu_check
 	@tools/gpu_check.sh build/cuda build/gpu_check

@@ -45,6 +45,7 @@ ALLOWED = {
     ("sleep", "tests/faults/short_sleeps.cc"): "makes RocksDB's own sleeps short",
     ("names", "src/l3_rocksdb/files/store_env_test.cc"): "the C library's name, which it takes",
     ("names", "tests/server/stuck_reads.cc"): "the C library's names, which it takes",
+    ("names", "tests/update/full_disk.cc"): "the C library's names, which it takes",
     ("output", "src/base/macros.cc"): "says which check failed before it aborts",
     ("abort", "src/testing/faults/fault_points.cc"): "dying is what a fault point is for",
     ("abort", "src/base/macros.cc"): "a failed HPS_CHECK ends the process",
