@@ -15,6 +15,7 @@
 #include "python/csrc/train_batches.h"
 #include "train/embedding_shard.h"
 #include "train_cpu/rank_step.h"
+#include "train_cpu/shared_word.h"
 
 namespace hps::python {
 namespace {
@@ -125,6 +126,15 @@ bool Update(RankStep& step, const Addresses& from, const std::vector<float>& lea
   return *updated;
 }
 
+SharedWord& WordAt(uintptr_t address) { return *reinterpret_cast<SharedWord*>(address); }
+
+void RaiseSharedWord(uintptr_t address, uint32_t value) { RaiseWord(WordAt(address), value); }
+
+bool WaitForSharedWord(uintptr_t address, uint32_t value, double seconds) {
+  const nb::gil_scoped_release release;
+  return WaitForWord(WordAt(address), value, Seconds(seconds));
+}
+
 // A copy.
 nb::object KeysOf(const RankStep& step, size_t table) {
   const std::span<const Key> keys = step.keys(table);
@@ -134,6 +144,8 @@ nb::object KeysOf(const RankStep& step, size_t table) {
 }  // namespace
 
 void BindTrainRanks(nb::module_& m) {
+  m.def("raise_word", &RaiseSharedWord);
+  m.def("wait_for_word", &WaitForSharedWord);
   nb::class_<RankTable>(m, "RankTable")
       .def(
           "__init__",

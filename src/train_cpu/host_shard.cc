@@ -21,8 +21,6 @@ constexpr size_t kPendingMax = size_t{1} << 24;
 // rare.
 constexpr uint64_t kErasedShare = 16;
 
-constexpr uint32_t kNumberMax = std::numeric_limits<uint32_t>::max();
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EmbeddingShard>> HostShard::Create(const ShardOptions& options) {

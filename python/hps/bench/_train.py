@@ -2,8 +2,9 @@
 
 26 tables of dim 32, one key a bag, batch 4,096, keys of a power law (1.05) over a million. Peers
 take turns with hps in one process of one thread, so that what disturbs one disturbs the other; a
-figure is the median of the rounds. Ranks take turns with one process, and the best rounds count. The peers' tables are static arrays, and their keys row
-numbers; hps has dynamic tables of 64-bit keys. All of them have had every key before.
+figure is the median of the rounds. Ranks take turns with one process, and the best rounds count. The
+peers' tables are static arrays, and their keys row numbers; hps has dynamic tables of 64-bit keys.
+All of them have had every key before.
 """
 
 import contextlib
@@ -129,6 +130,17 @@ def one_rank(show) -> list[dict]:
     return results
 
 
+def rate(seconds: list[float]) -> float:
+    """Rows per second of processes that made a round at the same time."""
+    return len(seconds) * STEPS * TABLES * BATCH / max(seconds)
+
+
+def tell(pipes: list, what: str) -> list:
+    for pipe in pipes:
+        pipe.send(what)
+    return [pipe.recv() for pipe in pipes]
+
+
 class _Ranks:
     """Processes that make rounds of steps when they are told to."""
 
@@ -147,13 +159,10 @@ class _Ranks:
         self.tell("start")
 
     def tell(self, what: str) -> list:
-        for pipe in self.pipes:
-            pipe.send(what)
-        return [pipe.recv() for pipe in self.pipes]
+        return tell(self.pipes, what)
 
     def round(self) -> None:
-        seconds = max(self.tell("round"))
-        self.figures.append(self.count * STEPS * TABLES * BATCH / seconds)
+        self.figures.append(rate(self.tell("round")))
 
     def end(self) -> None:
         self.tell("end")
@@ -188,7 +197,8 @@ def _rank(rank: int, rank_count: int, meeting: str, placement: str, share_memory
 def _exchange_seconds(rank_count: int) -> float:
     """What the group needs to carry the rows and the gradients of a step, and nothing else: the
     best of some tries."""
-    rows = round(statistics.mean(sum(len(torch.unique(k)) for k in keys) for keys in make_batches()[:4]))
+    rows = round(statistics.mean(sum(len(torch.unique(k)) for k in keys)
+                                 for keys in make_batches()[:4]))
     sent = torch.rand(rows // rank_count * DIM * (rank_count - 1))
     received, best = torch.empty_like(sent), float("inf")
     sizes = [0 if rank == dist.get_rank() else sent.numel() // (rank_count - 1)
@@ -208,14 +218,16 @@ RANK_CASES = [("2 ranks", "auto", True), ("2 ranks, distributed", "distributed",
 
 def ranks(show) -> list[dict]:
     """The best rounds: what disturbs one of two processes holds both up."""
+    apart: list[float] = []
     with tempfile.TemporaryDirectory() as directory:
-        one = _Ranks(1, directory, "auto", True)
+        one, other = (_Ranks(1, directory, "auto", True) for _ in range(2))
         many = [_Ranks(2, directory, placement, shared) for _, placement, shared in RANK_CASES]
         for _ in range(RANK_ROUNDS):
             for group in (one, *many):
                 group.round()
+            apart.append(rate(tell([*one.pipes, *other.pipes], "round")))
         seconds = max(many[-1].tell("exchange"))
-        for group in (one, *many):
+        for group in (one, other, *many):
             group.end()
     results = []
     for (name, placement, shared), group in zip(RANK_CASES, many):
@@ -223,6 +235,8 @@ def ranks(show) -> list[dict]:
                        ">= 1.4" if placement == "auto" else "none", best=True, ranks=2,
                        placement=placement, shared_memory=shared)
         results.append(show(found))
+    results.append(show(result("2 processes that share nothing, over 1", apart, one.figures,
+                               "none", best=True)))
     # The exchange without any work, beside half of the work of one process.
     rows = TABLES * BATCH
     bound = [2 * rows / (seconds + rows / figure) for figure in one.figures]

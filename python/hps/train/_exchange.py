@@ -12,10 +12,14 @@ import contextlib
 import mmap
 import os
 import secrets
+import select
+import time
 
 import numpy as np
 import torch
 import torch.distributed as dist
+
+from hps._hps import train as _engine
 
 KEYS, ROWS, GRADIENTS = range(3)
 _NAMES = ("keys", "rows", "gradients")
@@ -24,6 +28,8 @@ _ITEM_BYTES = (8, 4, 4)
 _LINE_BYTES = 64
 _GROWTH_BYTES = 2 << 20
 _TOKEN_BYTES = 16
+_WORD_BYTES = 64       # of the counter that a rank raises; what it says of its pieces follows
+_LOOK_SECONDS = 0.05   # how often a waiting rank looks whether the others live
 
 
 def make_exchange(group, share_memory: bool):
@@ -112,18 +118,18 @@ class GroupExchange:
 class _Segment:
     """Memory of this process that other processes can open, without a name that could stay."""
 
-    def __init__(self, kind):
-        self.descriptor = os.memfd_create(f"hps_train_{_NAMES[kind]}")
+    def __init__(self):
+        self.descriptor = os.memfd_create("hps_train")
         self.bytes = 0
         self.address = 0
-        self._memory = None
+        self.memory = None
 
     def reserve(self, size):
         if size > self.bytes:
             self.bytes = -(-max(size, 2 * self.bytes) // _GROWTH_BYTES) * _GROWTH_BYTES
             os.ftruncate(self.descriptor, self.bytes)
-            self._memory = np.frombuffer(mmap.mmap(self.descriptor, self.bytes), np.uint8)
-            self.address = self._memory.ctypes.data
+            self.memory = np.frombuffer(mmap.mmap(self.descriptor, self.bytes), np.uint8)
+            self.address = self.memory.ctypes.data
 
     def __del__(self):
         os.close(self.descriptor)
@@ -136,25 +142,47 @@ class _PeerSegment:
         self.descriptor = os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDONLY)
         self.bytes = 0
         self.address = 0
-        self._memory = None
+        self.memory = None
 
     def reach(self, size):
         if size > self.bytes:
             self.bytes = size
-            self._memory = np.frombuffer(
+            self.memory = np.frombuffer(
                 mmap.mmap(self.descriptor, size, prot=mmap.PROT_READ), np.uint8)
-            self.address = self._memory.ctypes.data
+            self.address = self.memory.ctypes.data
 
     def __del__(self):
         if hasattr(self, "descriptor"):
             os.close(self.descriptor)
 
 
-class SharedExchange:
-    """Pieces are read where the rank that made them wrote them; the group says that they are there.
+class _Peer:
+    """Another rank's process and its segments: one for each kind of piece, and the heads."""
 
-    Nobody writes a segment that another rank may still read: keys are read before the swap of rows,
-    rows before the next swap of keys, and gradients before the next swap of anything.
+    def __init__(self, process, descriptors, token):
+        self.process = os.pidfd_open(process)
+        self.segments = [_PeerSegment(process, descriptor) for descriptor in descriptors]
+        if any(os.pread(s.descriptor, _TOKEN_BYTES, 0) != token for s in self.segments):
+            raise OSError("another machine has a process of this number")
+
+    def has_ended(self):
+        poll = select.poll()
+        poll.register(self.process, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def __del__(self):
+        if hasattr(self, "process"):
+            os.close(self.process)
+
+
+class SharedExchange:
+    """Pieces are read where the rank that made them wrote them.
+
+    A rank says so in its segment of heads: a counter of its swaps, and for each rank where its
+    piece lies [start, count, bytes of the segment]. There are two sets of heads in turns, because a
+    rank can be one swap ahead of another. In the same way nobody writes a segment that another rank
+    may still read: keys are read before the swap of rows, rows before the next swap of keys, and
+    gradients before the next swap of anything.
     """
 
     is_shared = True
@@ -163,31 +191,40 @@ class SharedExchange:
         self._group = exchange
         self.rank, self.rank_count = exchange.rank, exchange.rank_count
         self.barrier, self.gather = exchange.barrier, exchange.gather
-        self._segments, self._peers = segments, peers
+        self._segments, self._peers = segments[:3], peers
         self._sent = [None] * 3
         self._last = None
+        self._swaps = 0
+        self._timeout = _timeout_of(exchange.group)
+        # Both sets of heads, of each rank: [2, rank_count, 3].
+        self._word = segments[3].address
+        self._heads = _heads_of(segments[3], self.rank_count)
+        self._peer_heads = {rank: _heads_of(peer.segments[3], self.rank_count)
+                            for rank, peer in peers.items()}
 
     @classmethod
     def connect(cls, exchange):
         """None if a rank cannot open another's memory."""
         token = secrets.token_bytes(_TOKEN_BYTES)
-        segments = [_Segment(kind) for kind in range(3)]
+        segments = [_Segment() for _ in range(4)]
         for segment in segments:
             os.write(segment.descriptor, token)
+        segments[3].reserve(_heads_bytes(exchange.rank_count))
         infos = exchange.gather((os.getpid(), [s.descriptor for s in segments], token))
         peers = {}
         try:
-            for rank, (process, descriptors, token) in enumerate(infos):
+            for rank, info in enumerate(infos):
                 if rank != exchange.rank:
-                    peers[rank] = [_PeerSegment(process, d) for d in descriptors]
-                    if any(os.pread(p.descriptor, _TOKEN_BYTES, 0) != token for p in peers[rank]):
-                        raise OSError("another machine's process")
+                    peers[rank] = _Peer(*info)
+                    peers[rank].segments[3].reach(_heads_bytes(exchange.rank_count))
             is_connected = True
         except OSError:
             is_connected = False
-        # Also tells that all have opened what they need.
         if not all(exchange.gather(is_connected)):
             return None
+        # The token has done its work; the counter takes its place.
+        segments[3].memory[:_WORD_BYTES] = 0
+        exchange.barrier()
         return cls(exchange, segments, peers)
 
     def room(self, kind, counts):
@@ -203,16 +240,48 @@ class SharedExchange:
 
     def swap(self, kind, received=None):
         starts, counts = self._sent[kind]
-        size = self._segments[kind].bytes
-        heads = self._group.integers(
-            _NAMES[kind], [[start, count, size] for start, count in zip(starts, counts)])
+        own = self._segments[kind]
         self._last = kind
-        addresses = []
-        for rank, (start, _, size) in enumerate(heads):
+        self._swaps += 1
+        heads = self._heads[self._swaps % 2]
+        heads[:, 0], heads[:, 1], heads[:, 2] = starts, counts, own.bytes
+        _engine.raise_word(self._word, self._swaps % 2**32)
+        addresses, sizes = [], []
+        for rank in range(self.rank_count):
             if rank == self.rank:
-                addresses.append(self._segments[kind].address + start)
+                addresses.append(own.address + starts[rank])
+                sizes.append(counts[rank])
                 continue
-            peer = self._peers[rank][kind]
-            peer.reach(size)
-            addresses.append(peer.address + start)
-        return addresses, [count for _, count, _ in heads]
+            self._wait_for(rank, kind)
+            start, count, size = self._peer_heads[rank][self._swaps % 2][self.rank].tolist()
+            segment = self._peers[rank].segments[kind]
+            segment.reach(size)
+            addresses.append(segment.address + start)
+            sizes.append(count)
+        return addresses, sizes
+
+    def _wait_for(self, rank, kind):
+        word, swap = self._peers[rank].segments[3].address, self._swaps % 2**32
+        began = None
+        while not _engine.wait_for_word(word, swap, _LOOK_SECONDS):
+            began = began or time.monotonic() - _LOOK_SECONDS
+            with self._group.guarded(_NAMES[kind]):
+                if self._peers[rank].has_ended() and not _engine.wait_for_word(word, swap, 0):
+                    raise RuntimeError(f"rank {rank} has ended")
+                if time.monotonic() - began > self._timeout:
+                    raise RuntimeError(f"rank {rank} has not come within {self._timeout} s")
+
+
+def _timeout_of(group):
+    """Seconds."""
+    group = group if group is not None else dist.group.WORLD
+    return group._get_backend(torch.device("cpu")).options._timeout.total_seconds()
+
+
+def _heads_bytes(rank_count):
+    return _WORD_BYTES + 2 * rank_count * 3 * 8
+
+
+def _heads_of(segment, rank_count):
+    heads = segment.memory[_WORD_BYTES:_heads_bytes(rank_count)]
+    return heads.view(np.int64).reshape(2, rank_count, 3)

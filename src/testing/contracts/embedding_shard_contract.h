@@ -376,7 +376,7 @@ TEST_P(EmbeddingShardContract, DeltasHaveWhatChangedUntilAcknowledged) {
 TEST_P(EmbeddingShardContract, DeltasOfACheckpointLeadToTheSameShard) {
   ShardOptions options = Options(2, OptimizerKind::kAdagrad);
   options.admit_after = 2;
-  options.expire_after = 6;
+  options.expire_after = 12;
   const auto shard = Make(options);
   const auto other = Make(options);
   const auto step = shard->NewStep();
@@ -388,7 +388,10 @@ TEST_P(EmbeddingShardContract, DeltasOfACheckpointLeadToTheSameShard) {
     // A step without a backward call: its rows have been seen all the same.
     Forward(*shard, {.keys = Keys{5, 105}}, step.get());
     if (s % 4 != 3) continue;
-    const ShardDelta delta = *shard->CollectDelta(DeltaReader::kCheckpoint);
+    ShardDelta delta = *shard->CollectDelta(DeltaReader::kCheckpoint);
+    EXPECT_EQ(delta.changed.pending_keys, shard->ReadRows(true)->pending_keys);
+    delta.changed.pending_keys.clear();  // a checkpoint's last list counts
+    delta.changed.pending_counts.clear();
     if (s > 20) {
       EXPECT_LT(delta.changed.keys.size(), shard->Statistics().rows);
     }
@@ -401,7 +404,6 @@ TEST_P(EmbeddingShardContract, DeltasOfACheckpointLeadToTheSameShard) {
     EXPECT_EQ(actual.values, expected.values) << s;
     EXPECT_EQ(actual.last_seen, expected.last_seen) << s;
     EXPECT_EQ(actual.update_counts, expected.update_counts) << s;
-    EXPECT_EQ(actual.pending_keys, expected.pending_keys) << s;
     EXPECT_EQ(actual.step, expected.step) << s;
   }
   shard->AcknowledgeDelta(DeltaReader::kCheckpoint, {});
