@@ -376,7 +376,7 @@ TEST_P(EmbeddingShardContract, DeltasHaveWhatChangedUntilAcknowledged) {
 TEST_P(EmbeddingShardContract, DeltasOfACheckpointLeadToTheSameShard) {
   ShardOptions options = Options(2, OptimizerKind::kAdagrad);
   options.admit_after = 2;
-  options.expire_after = 12;
+  options.expire_after = 30;
   const auto shard = Make(options);
   const auto other = Make(options);
   const auto step = shard->NewStep();
