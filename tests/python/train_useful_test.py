@@ -1,8 +1,11 @@
 """What hps.train learns: as much as plain PyTorch on the same samples, and as much as there is."""
 
+import contextlib
+import io
 import pathlib
 import statistics
 import sys
+import tempfile
 import unittest
 
 import numpy as np
@@ -10,7 +13,8 @@ import torch
 
 import hps.train as ht
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "train"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples" / "train"))
 import data  # noqa: E402
 import deepfm  # noqa: E402
 
@@ -124,6 +128,21 @@ class UsefulTest(unittest.TestCase):
         teacher = data.auc(labels[held_out].numpy(), logits[held_out])
         self.assertGreater(found, teacher - 0.002)
         self.assertGreater(teacher, 0.75)
+
+
+class DocumentationTest(unittest.TestCase):
+    def test_the_tutorial(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="hps_train_") as directory:
+            text = (ROOT / "docs" / "training.md").read_text()
+            blocks = [block.split("```")[0] for block in text.split("```python\n")[1:]]
+            code = "\n".join(blocks).replace("/tmp/hps-train", directory)
+            self.assertIn(directory, code)
+            names: dict = {}
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                exec(compile(code, "docs/training.md", "exec"), names)
+            names["store"].close()
+        self.assertGreater(names["right"].float().mean().item(), 0.75)
+        self.assertIn("{'user': (", output.getvalue())
 
 
 if __name__ == "__main__":
