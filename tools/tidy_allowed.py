@@ -68,7 +68,8 @@ ALLOWED = {
     ("throw", "python/csrc/arrays.cc"): "how nanobind raises TypeError",
     ("cast", "python/csrc/arrays.cc"): "an address that Python code passes",
     ("cast", "python/csrc/session.cc"): "bytes that are statuses",
-    ("cast", "python/csrc/train.cc"): "addresses that Python code passes",
+    ("cast", "python/csrc/train_batches.h"): "addresses that Python code passes",
+    ("cast", "python/csrc/train_ranks.cc"): "addresses that Python code passes",
     ("cast", "python/csrc/transfer.cc"): "bytes of keys and rows for Python",
     ("sleep", "bench/update/freshness_scenario.cc"): "a load at intended times; a paced poll",
     ("sleep", "bench/update/ingest_scenario.cc"): "looks now and then how far a store is",
@@ -115,6 +116,7 @@ TESTED_BY = {
         "page_allocator", "partition",
         "reader_pool", "slot_pool", "table_layout"],
     "src/train_cpu/host_shard_test.cc": ["host_shard_rows", "host_step"],
+    "src/train_cpu/rank_step_test.cc": ["home_bags", "keyed_part", "localized_part"],
     "src/train_cpu/row_kernels_test.cc": ["row_kernels_avx2", "row_kernels_avx512"],
     "src/l3_rocksdb/rocks_store_test.cc": [
         "src/l3_rocksdb/import/bulk_import", "catalog", "cursor",

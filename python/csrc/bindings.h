@@ -39,5 +39,6 @@ void BindTransfer(nanobind::module_& module);
 void BindProducer(nanobind::module_& module);
 void BindServer(nanobind::module_& module);
 void BindTrain(nanobind::module_& module);
+void BindTrainRanks(nanobind::module_& module);  // called by BindTrain
 
 }  // namespace hps::python
