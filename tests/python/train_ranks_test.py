@@ -5,6 +5,7 @@ import itertools
 import multiprocessing
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import tempfile
@@ -79,6 +80,7 @@ def run_rank(rank: int, rank_count: int, directory: pathlib.Path) -> None:
     embed.save(directory / "half", incremental=True)
     train(embed, range(4, STEPS // 2), rank, rank_count)  # hot rows are chosen, and move
     embed.save(directory / "half", {"step": STEPS // 2}, incremental=True)
+    fail_to_save(embed, directory / "half", is_full=rank == rank_count - 1)
     resumed = ht.EmbeddingCollection(tables(), hot_steps=5, share_memory=share_memory)
     assert resumed.load(directory / "half") == {"step": STEPS // 2}
     train(embed, range(STEPS // 2, STEPS), rank, rank_count)
@@ -107,6 +109,20 @@ def run_rank(rank: int, rank_count: int, directory: pathlib.Path) -> None:
         torch.save(evaluated, directory / "evaluated.pt")
     if rank_count > 1:
         dist.destroy_process_group()
+
+
+def fail_to_save(embed: ht.EmbeddingCollection, directory: pathlib.Path, is_full: bool) -> None:
+    """The disk of one rank is full: all say so, and the checkpoint stays as it is."""
+    _, limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if is_full:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit))
+    try:
+        embed.save(directory, {"step": -1}, incremental=True)
+    except OSError as error:
+        assert "File too large" in str(error), error
+    else:
+        raise AssertionError("a checkpoint was written to a full disk")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
 def run_odd_steps(embed: ht.EmbeddingCollection, rank: int) -> None:
