@@ -5,6 +5,7 @@ import itertools
 import multiprocessing
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import tempfile
@@ -56,7 +57,7 @@ def samples(step: int, rank: int, rank_count: int):
 def train(embed: ht.EmbeddingCollection, steps: range, rank: int, rank_count: int) -> None:
     for step in steps:
         inputs, target = samples(step, rank, rank_count)
-        out = embed(inputs)
+        out = embed({name: inputs[name] for name in embed.tables})
         logits = sum(rows.view(len(target), -1, rows.shape[-1]).mean((1, 2))
                      for rows in out.values())
         (torch.sigmoid(logits) - target).square().mean().backward()
@@ -75,10 +76,11 @@ def run_rank(rank: int, rank_count: int, directory: pathlib.Path) -> None:
     share_memory = directory.name != GROUP
     embed = ht.EmbeddingCollection(tables(), hot_steps=5, share_memory=share_memory)
     assert embed.shares_memory == (share_memory and rank_count > 1)
-    train(embed, range(STEPS // 4), rank, rank_count)
+    train(embed, range(4), rank, rank_count)
     embed.save(directory / "half", incremental=True)
-    train(embed, range(STEPS // 4, STEPS // 2), rank, rank_count)
+    train(embed, range(4, STEPS // 2), rank, rank_count)  # hot rows are chosen, and move
     embed.save(directory / "half", {"step": STEPS // 2}, incremental=True)
+    fail_to_save(embed, directory / "half", is_full=rank == rank_count - 1)
     resumed = ht.EmbeddingCollection(tables(), hot_steps=5, share_memory=share_memory)
     assert resumed.load(directory / "half") == {"step": STEPS // 2}
     train(embed, range(STEPS // 2, STEPS), rank, rank_count)
@@ -87,6 +89,10 @@ def run_rank(rank: int, rank_count: int, directory: pathlib.Path) -> None:
         for of_one, of_other in zip(embed.rows(table.name), resumed.rows(table.name)):
             np.testing.assert_array_equal(of_one, of_other)
     resumed.export(directory / "model")
+    localized = ht.EmbeddingCollection([table for table in tables()
+                                        if table.placement == "localized"])
+    train(localized, range(STEPS), rank, rank_count)
+    localized.export(directory / "localized")
     run_odd_steps(resumed, rank)
     # A NaN of one rank changes no row of any rank.
     inputs, _ = samples(STEPS, rank, rank_count)
@@ -103,6 +109,20 @@ def run_rank(rank: int, rank_count: int, directory: pathlib.Path) -> None:
         torch.save(evaluated, directory / "evaluated.pt")
     if rank_count > 1:
         dist.destroy_process_group()
+
+
+def fail_to_save(embed: ht.EmbeddingCollection, directory: pathlib.Path, is_full: bool) -> None:
+    """The disk of one rank is full: all say so, and the checkpoint stays as it is."""
+    _, limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if is_full:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit))
+    try:
+        embed.save(directory, {"step": -1}, incremental=True)
+    except OSError as error:
+        assert "File too large" in str(error), error
+    else:
+        raise AssertionError("a checkpoint was written to a full disk")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
 def run_odd_steps(embed: ht.EmbeddingCollection, rank: int) -> None:
@@ -145,8 +165,9 @@ class RanksTest(unittest.TestCase):
     def setUp(self) -> None:
         self.assertEqual(self.failed, [])
 
-    def rows(self, name: str, table: ht.Table) -> tuple[np.ndarray, np.ndarray]:
-        folder = self.directory / name / "model" / table.name
+    def rows(self, name: str, table: ht.Table,
+             model: str = "model") -> tuple[np.ndarray, np.ndarray]:
+        folder = self.directory / name / model / table.name
         return (np.fromfile(folder / "key", np.int64),
                 np.fromfile(folder / "emb_vector", np.float32))
 
@@ -157,6 +178,13 @@ class RanksTest(unittest.TestCase):
                 found_keys, found_rows = self.rows(name, table)
                 np.testing.assert_array_equal(found_keys, keys)
                 np.testing.assert_allclose(found_rows, rows, rtol=0, atol=ERROR_MAX)
+
+    def test_localized_tables_have_the_bits_of_one_process(self) -> None:
+        for name, table in itertools.product(MANY, tables()):
+            if table.placement == "localized":
+                for found, expected in zip(self.rows(name, table, "localized"),
+                                           self.rows("1", table, "localized")):
+                    np.testing.assert_array_equal(found, expected)
 
     def test_evaluation_is_the_same(self) -> None:
         one = torch.load(self.directory / "1" / "evaluated.pt", weights_only=True)

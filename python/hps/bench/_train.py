@@ -2,9 +2,9 @@
 
 26 tables of dim 32, one key a bag, batch 4,096, keys of a power law (1.05) over a million. Peers
 take turns with hps in one process of one thread, so that what disturbs one disturbs the other; a
-figure is the median of the rounds. Ranks take turns with one process, and the best rounds count. The
-peers' tables are static arrays, and their keys row numbers; hps has dynamic tables of 64-bit keys.
-All of them have had every key before.
+figure is the median of the rounds. Ranks take turns with one process, and the best rounds count.
+The peers' tables are static arrays, and their keys row numbers; hps has dynamic tables of 64-bit
+keys. All of them have had every key before.
 """
 
 import contextlib

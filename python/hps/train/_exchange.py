@@ -275,7 +275,9 @@ class SharedExchange:
 def _timeout_of(group):
     """Seconds."""
     group = group if group is not None else dist.group.WORLD
-    return group._get_backend(torch.device("cpu")).options._timeout.total_seconds()
+    options = getattr(group._get_backend(torch.device("cpu")), "options", None)
+    timeout = getattr(options, "_timeout", dist.constants.default_pg_timeout)
+    return timeout.total_seconds()
 
 
 def _heads_bytes(rank_count):
