@@ -29,13 +29,13 @@
 namespace hps::bench {
 namespace {
 
-constexpr double kBytes = 500e6;
+constexpr double kBytes = 250e6;
 constexpr double kBytesQuick = 5e6;
 constexpr int kRuns = 4;
 // Of the measurement of memory: it is full within a fifth of the changes.
 constexpr uint64_t kSmallWriteBufferBytes = uint64_t{32} << 20;
 constexpr auto kLook = std::chrono::milliseconds(10);
-constexpr double kSecondsMax = 120;
+constexpr double kSecondsMax = 600;
 
 struct Ingestion {
   double bytes_per_second = 0;
