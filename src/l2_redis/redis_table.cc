@@ -104,16 +104,11 @@ const UpdateScript& RedisUpdateScript() {
   return script;
 }
 
-// All tables of a tier are of this class.
-const RedisTable& RedisTable::Of(const TableFetch& fetch) {
-  return static_cast<const RedisTable&>(*fetch.table);
-}
-
 // Takes the answer to MGET: one array, with a value or nil for each key of the piece.
 class RedisTable::FetchSink final : public RequestSink {
  public:
-  FetchSink(std::span<const TableFetch> fetches, const Work& work)
-      : fetches_(fetches), work_(work) {}
+  FetchSink(const RedisTable& table, const FetchBatch& batch, const Work& work)
+      : table_(table), batch_(batch), work_(work) {}
 
   bool OnArray(size_t request, size_t count) override {
     return count == work_.pieces[request].count;
@@ -123,31 +118,30 @@ class RedisTable::FetchSink final : public RequestSink {
     const Piece& piece = work_.pieces[request];
     if (value.type == ReplyType::kNil) return true;
     if (value.type != ReplyType::kString || index >= piece.count) return false;
-    const FetchBatch& batch = fetches_[piece.batch].batch;
-    const RedisTable& table = Of(fetches_[piece.batch]);
-    const size_t i = work_.PositionsOf(piece)[index];
-    const RowValue row =
-        ParseRowValue(table.IdentityOf(piece, batch.keys[i]), value.text, table.options_.row_bytes);
+    const size_t i = work_.groups.positions[piece.first + index];
+    const RowValue row = ParseRowValue(table_.IdentityOf(piece, batch_.keys[i]), value.text,
+                                       table_.options_.row_bytes);
     if (!row.valid) {
       // What is held under this name is not the table's: the slot's rows get other names.
       const RedisRequest& asked = work_.requests[request];
-      table.client_->slots().EndEpoch(asked.slot, asked.epoch);
+      table_.client_->slots().EndEpoch(asked.slot, asked.epoch);
       return true;
     }
     if (row.row.empty()) {
-      batch.outcomes[i] = FetchOutcome::kAbsent;
+      batch_.outcomes[i] = FetchOutcome::kAbsent;
       return true;
     }
-    std::memcpy(batch.rows.row(i), row.row.data(), row.row.size());
-    if (!batch.versions.empty()) batch.versions[i] = row.version;
-    batch.outcomes[i] = FetchOutcome::kHit;
+    std::memcpy(batch_.rows.row(i), row.row.data(), row.row.size());
+    if (!batch_.versions.empty()) batch_.versions[i] = row.version;
+    batch_.outcomes[i] = FetchOutcome::kHit;
     return true;
   }
 
   void OnRefused(size_t, size_t, RedisError) override {}
 
  private:
-  const std::span<const TableFetch> fetches_;
+  const RedisTable& table_;
+  const FetchBatch& batch_;
   const Work& work_;
 };
 
@@ -214,27 +208,19 @@ RowIdentity RedisTable::IdentityOf(const Piece& piece, Key key) const {
 void RedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool reversed,
                            Work& work) const {
   client_->PrepareSlots();
+  work.groups.Group(names_, keys, reversed);
   work.pieces.clear();
   work.requests.clear();
   work.bytes.clear();
-  AddPieces(0, keys, keys_max, reversed, work);
-}
-
-void RedisTable::AddPieces(uint32_t batch, std::span<const Key> keys, size_t keys_max,
-                           bool reversed, Work& work) const {
-  if (work.groups.size() <= batch) work.groups.resize(batch + 1);
-  KeyGroups& groups = work.groups[batch];
-  groups.Group(names_, keys, reversed);
   for (size_t partition = 0; partition < names_.partition_count(); ++partition) {
-    const uint32_t end = groups.begins[partition + 1];
-    uint32_t first = groups.begins[partition];
+    const uint32_t end = work.groups.begins[partition + 1];
+    uint32_t first = work.groups.begins[partition];
     if (first == end) continue;
     const uint16_t slot = names_.slot(partition);
     const uint64_t epoch = client_->slots().Epoch(slot);
     for (uint32_t count = 0; first < end; first += count) {
       count = std::min<uint32_t>(end - first, static_cast<uint32_t>(keys_max));
-      work.pieces.push_back({.batch = batch,
-                             .partition = partition,
+      work.pieces.push_back({.partition = partition,
                              .first = first,
                              .count = count,
                              .generation = GenerationOf(epoch)});
@@ -244,49 +230,36 @@ void RedisTable::AddPieces(uint32_t batch, std::span<const Key> keys, size_t key
 }
 
 // A command whose parts are names.
-void RedisTable::WriteKeys(std::string_view command, std::span<const Key> keys, size_t first,
-                           Work& work) const {
-  for (size_t request = first; request < work.requests.size(); ++request) {
+void RedisTable::WriteKeys(std::string_view command, std::span<const Key> keys, Work& work) const {
+  for (size_t request = 0; request < work.requests.size(); ++request) {
     const Piece& piece = work.pieces[request];
     work.requests[request].begin = work.bytes.size();
     AppendCommandHeader(piece.count + 1, work.bytes);
     AppendPart(command, work.bytes);
-    for (const uint32_t i : work.PositionsOf(piece))
+    for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
       names_.AppendName(piece.partition, piece.generation, keys[i], work.bytes);
     work.requests[request].end = work.bytes.size();
   }
 }
 
-absl::StatusOr<FetchCounts> RedisTable::Fetch(const FetchBatch& batch, Deadline deadline) {
-  TableFetch fetch = {.table = this, .batch = batch};
-  FetchTogether({&fetch, 1}, deadline);
+absl::StatusOr<FetchCounts> RedisTable::Fetch(const FetchBatch& batch, Deadline /*deadline*/) {
+  const size_t count = batch.keys.size();
+  HPS_CHECK(batch.outcomes.size() == count && batch.rows.row_count == count);
+  HPS_CHECK(count == 0 || batch.rows.row_bytes == options_.row_bytes);
+  std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
   FetchCounts counts;
+  if (count == 0) return counts;
+  Work& work = ThreadWork();
+  BeginWork(batch.keys, kKeysPerFetchMax, /*reversed=*/false, work);
+  WriteKeys("MGET", batch.keys, work);
+  FetchSink sink(*this, batch, work);
+  client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
   for (const FetchOutcome outcome : batch.outcomes) {
     counts.misses += outcome == FetchOutcome::kMiss ? 1 : 0;
     counts.hits += outcome == FetchOutcome::kHit ? 1 : 0;
     counts.absent += outcome == FetchOutcome::kAbsent ? 1 : 0;
   }
   return counts;
-}
-
-void RedisTable::FetchTogether(std::span<TableFetch> fetches, Deadline /*deadline*/) {
-  Work& work = ThreadWork();
-  BeginWork({}, kKeysPerFetchMax, /*reversed=*/false, work);
-  for (uint32_t number = 0; number < fetches.size(); ++number) {
-    const FetchBatch& batch = fetches[number].batch;
-    const RedisTable& table = Of(fetches[number]);
-    const size_t count = batch.keys.size();
-    HPS_CHECK(batch.outcomes.size() == count && batch.rows.row_count == count);
-    HPS_CHECK(count == 0 || batch.rows.row_bytes == table.options_.row_bytes);
-    std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
-    const size_t first = work.requests.size();
-    table.AddPieces(number, batch.keys, kKeysPerFetchMax, /*reversed=*/false, work);
-    table.WriteKeys("MGET", batch.keys, first, work);
-    fetches[number].status = absl::OkStatus();
-  }
-  if (work.requests.empty()) return;
-  FetchSink sink(fetches, work);
-  client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
 }
 
 absl::StatusOr<InsertCounts> RedisTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {
@@ -315,7 +288,7 @@ void RedisTable::WriteInserts(const RowBatch& batch, const Fence::Insertion& ins
     const Piece& piece = work.pieces[request];
     work.requests[request].begin = work.bytes.size();
     work.requests[request].reply_count = 0;
-    for (const uint32_t i : work.PositionsOf(piece)) {
+    for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count)) {
       if (!insertion.Admits(batch.keys[i])) {
         ++counts.refused;
         continue;
@@ -375,7 +348,8 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch) {
     replaced += sink.sum();
     for (const size_t request : sink.no_room()) {
       const Piece& piece = work.pieces[request];
-      for (const uint32_t i : work.PositionsOf(piece)) no_room.push_back(batch.keys[i]);
+      for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
+        no_room.push_back(batch.keys[i]);
     }
     unknown_script = sink.unknown_script();
     std::sort(unknown_script.begin(), unknown_script.end());
@@ -389,7 +363,7 @@ void RedisTable::WriteUpdates(const RowBatch& batch, bool with_text, Work& work)
   const UpdateScript& script = RedisUpdateScript();
   for (size_t request = 0; request < work.requests.size(); ++request) {
     const Piece& piece = work.pieces[request];
-    const std::span<const uint32_t> positions = work.PositionsOf(piece);
+    const auto positions = std::span(work.groups.positions).subspan(piece.first, piece.count);
     work.requests[request].begin = work.bytes.size();
     AppendCommandHeader(3 + 2 * size_t{piece.count}, work.bytes);
     AppendPart(with_text ? "EVAL" : "EVALSHA", work.bytes);
@@ -412,7 +386,7 @@ absl::StatusOr<uint64_t> RedisTable::Erase(std::span<const Key> keys) {
 uint64_t RedisTable::EraseStep(std::span<const Key> keys) {
   Work& work = ThreadWork();
   BeginWork(keys, kKeysPerFetchMax, /*reversed=*/false, work);
-  WriteKeys("DEL", keys, 0, work);
+  WriteKeys("DEL", keys, work);
   CountSink sink;
   client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
   return sink.sum();

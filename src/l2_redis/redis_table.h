@@ -43,8 +43,6 @@ class RedisTable final : public LossyTable {
   // The client's time-out bounds every operation, whatever the caller's deadline: to give up an
   // answer half-way would cost the node's rows.
   absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override;
-  void FetchTogether(std::span<TableFetch> fetches, Deadline deadline) override;
-  bool fetches_together() const override { return true; }
   absl::StatusOr<InsertCounts> Insert(const RowBatch& batch, ApplyEpoch epoch) override;
   absl::StatusOr<uint64_t> Update(const RowBatch& batch) override;
   absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) override;
@@ -62,38 +60,27 @@ class RedisTable final : public LossyTable {
   class FetchSink;
   class InsertSink;
   class CountSink;
-  // A request's keys: positions first .. first + count of the groups of one batch.
+  // A request's keys: positions first .. first + count of the groups.
   struct Piece {
-    uint32_t batch = 0;
     size_t partition = 0;
     uint32_t first = 0;
     uint32_t count = 0;
     uint64_t generation = 0;
   };
-  // What a call is made of: one batch, or one for each table. One for each thread, reused.
+  // What a batch is made of. One for each thread, reused.
   struct Work {
-    std::vector<KeyGroups> groups;  // by batch; there may be more of earlier calls
+    KeyGroups groups;
     std::vector<Piece> pieces;
     std::vector<RedisRequest> requests;
     std::string bytes;
-
-    std::span<const uint32_t> PositionsOf(const Piece& piece) const {
-      return std::span(groups[piece.batch].positions).subspan(piece.first, piece.count);
-    }
   };
 
   static Work& ThreadWork();
-  static const RedisTable& Of(const TableFetch& fetch);
   uint64_t GenerationOf(uint64_t epoch) const;
   RowIdentity IdentityOf(const Piece& piece, Key key) const;
-  // Empties `work`, and adds the keys as its only batch.
-  void BeginWork(std::span<const Key> keys, size_t keys_max, bool reversed, Work& work) const;
   // Divides the keys into pieces of one partition and at most `keys_max` keys, with a request each.
-  void AddPieces(uint32_t batch, std::span<const Key> keys, size_t keys_max, bool reversed,
-                 Work& work) const;
-  // Writes the requests from `first` on.
-  void WriteKeys(std::string_view command, std::span<const Key> keys, size_t first,
-                 Work& work) const;
+  void BeginWork(std::span<const Key> keys, size_t keys_max, bool reversed, Work& work) const;
+  void WriteKeys(std::string_view command, std::span<const Key> keys, Work& work) const;
   void WriteInserts(const RowBatch& batch, const Fence::Insertion& insertion, Work& work,
                     InsertCounts& counts) const;
   void WriteUpdates(const RowBatch& batch, bool with_text, Work& work) const;

@@ -16,10 +16,6 @@ using testing::Each;
 
 constexpr auto kLate = static_cast<size_t>(absl::StatusCode::kDeadlineExceeded);
 
-struct FillerTask final : Task {
-  void Run() override {}
-};
-
 class L2FailureTest : public ServedWorldTest {
  protected:
   // Rows of keys 1 and 2.
@@ -131,70 +127,6 @@ TEST_F(L2FailureTest, AnL2WhoseAnswerIsLateHasFailed) {
   EXPECT_EQ(world_.statistics().tables[1].l2.errors_by_code[kLate], 1);
   EXPECT_TRUE(b.served->l2_health().quarantined());
   b.served->epochs().Publish(open);
-}
-
-// Three tables of a level that answers them together. Each has its own outcome.
-class L2TogetherTest : public L2FailureTest {
- protected:
-  void ServeThree() {
-    for (const char* name : {"m/a", "m/b", "m/c"}) {
-      WorldTable& table = Make({.name = name, .stamp = tables_.size() + 1, .l2_blocks = true});
-      table.l2_faults->set_fetches_together(true);
-    }
-    world_.Publish({&tables_[0], &tables_[1], &tables_[2]});
-    session_ = world_.NewSession();
-  }
-
-  // The statuses of key 1 in each table, whose rows are checked.
-  std::vector<KeyStatus> AskAll(Duration timeout = std::chrono::seconds(1)) {
-    const std::vector<Key> keys = {1};
-    std::vector<std::vector<std::byte>> rows(3, std::vector<std::byte>(32));
-    std::vector<KeyStatus> statuses(3);
-    std::vector<HostTableQuery> queries;
-    for (uint32_t t = 0; t < 3; ++t) {
-      queries.push_back({.table = {t}, .keys = keys, .rows = rows[t], .status = {&statuses[t], 1}});
-    }
-    EXPECT_TRUE(session_->Lookup({.queries = queries, .timeout = timeout}, nullptr).ok());
-    for (size_t t = 0; t < 3; ++t) {
-      if (statuses[t] == KeyStatus::kDefaultDegraded) continue;
-      EXPECT_TRUE(StampedRow::Matches(t + 1, 1, 0, rows[t])) << t;
-    }
-    return statuses;
-  }
-};
-
-TEST_F(L2TogetherTest, TheTablesAreOneTask) {
-  using std::chrono::milliseconds;
-  ServeThree();
-  EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL3));
-  world_.executor().RunAll();
-  EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL2));
-  tables_[1].l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kFail, .times = 1});
-  EXPECT_THAT(AskAll(),
-              testing::ElementsAre(KeyStatus::kHitL2, KeyStatus::kHitL3, KeyStatus::kHitL2));
-  world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
-  world_.executor().RunAll();
-  // Nothing runs: one task of level 2 and three of level 3 are left, and go on without the lookup.
-  world_.executor().Hold(true);
-  EXPECT_THAT(AskAll(milliseconds(100)), Each(KeyStatus::kDefaultDegraded));
-  EXPECT_EQ(world_.executor().queued_count(), 4u);
-  world_.executor().Hold(false);
-  world_.executor().RunAll();
-  world_.executor().manual_clock().Advance(CircuitBreaker::kRest);
-  EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL2));
-}
-
-TEST_F(L2TogetherTest, AFullQueueLeavesNothingBehind) {
-  ServeThree();
-  AskAll();
-  world_.executor().RunAll();
-  FillerTask filler;
-  while (world_.executor().Post(&filler).ok()) continue;
-  world_.executor().Hold(true);
-  EXPECT_THAT(AskAll(), Each(KeyStatus::kDefaultDegraded));
-  world_.executor().Hold(false);
-  world_.executor().RunAll();
-  EXPECT_THAT(AskAll(), Each(KeyStatus::kHitL2));
 }
 
 // It may miss the change that is open, as any L2 that fails.

@@ -39,15 +39,6 @@ struct InsertCounts {
   uint64_t dropped = 0;  // no room was found in a bounded number of steps
 };
 
-class LossyTable;
-
-// A part of a fetch from several tables of a tier.
-struct TableFetch {
-  LossyTable* table = nullptr;
-  FetchBatch batch{};
-  absl::Status status{};  // as Fetch returns it
-};
-
 class LossyTable {
  public:
   virtual ~LossyTable() = default;
@@ -57,16 +48,6 @@ class LossyTable {
   // outcomes are then undefined and the caller bypasses the shard. A table that can't block ignores
   // the deadline; its only error is UNAVAILABLE, if too many threads fetch at a time.
   virtual absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) = 0;
-
-  // As Fetch of each table, and sets each status. REQUIRES: the tables are of one tier, and this is
-  // one of them.
-  virtual void FetchTogether(std::span<TableFetch> fetches, Deadline deadline) {
-    for (TableFetch& fetch : fetches)
-      fetch.status = fetch.table->Fetch(fetch.batch, deadline).status();
-  }
-
-  // Whether FetchTogether costs less than a Fetch of each table: one round trip for all of them.
-  virtual bool fetches_together() const { return false; }
 
   // Promotion: inserts rows that are not held, and evicts others by the eviction policy. `epoch` is
   // the apply epoch read before the first fetch of these rows; the fence refuses rows that are

@@ -1,7 +1,6 @@
 #include "query/fetch/fetch_job.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -34,7 +33,6 @@ void FetchJob::Prepare(const Spec& spec, size_t key_count) {
   missed_count_ = 0;
   stage_ = Stage::kFetch;
   background_ = false;
-  next_together_ = nullptr;
 }
 
 HostRows FetchJob::RowsOf(size_t count) const {
@@ -65,18 +63,12 @@ void FetchJob::Fetch() {
   }
 }
 
-void FetchJob::AnswerMisses() { std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss); }
-
-void FetchJob::BeginAnswer() {
-  failed_ = false;
-  std::fill_n(versions_.get(), key_count_, Version{0});
-  AnswerMisses();
-  std::fill_n(from_l2_.get(), key_count_, uint8_t{0});
-}
-
 void FetchJob::FetchFromLevel() {
   LiveTable& table = *spec_.table;
-  BeginAnswer();
+  failed_ = false;
+  std::fill_n(versions_.get(), key_count_, Version{0});
+  std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
+  std::fill_n(from_l2_.get(), key_count_, uint8_t{0});
   if (spec_.level == Level::kL3) {
     // What it reached before it failed is valid; the rest is kMiss.
     const absl::Status fetched = table.l3().Fetch(BatchOf(), spec_.deadline).status();
@@ -85,34 +77,11 @@ void FetchJob::FetchFromLevel() {
     if (table.l2() != nullptr && table.epochs().begun() > spec_.epoch) RevalidateInL2();
     return;
   }
-  TakeL2Status(table.l2()->Fetch(BatchOf(), spec_.deadline).status());
-}
-
-void FetchJob::TakeL2Status(const absl::Status& fetched) {
+  const absl::Status fetched = table.l2()->Fetch(BatchOf(), spec_.deadline).status();
   failed_ = !fetched.ok();
   if (!failed_) return;
-  AnswerMisses();
+  std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   NoteL2Failure(fetched.code());
-}
-
-// No exception leaves it, as of Fetch.
-void FetchJob::FetchTogether() {
-  std::array<TableFetch, kJobsTogetherMax> fetches;
-  size_t count = 0;
-  for (FetchJob* job = this; job != nullptr; job = job->next_together_) {
-    HPS_CHECK(count < fetches.size());
-    job->BeginAnswer();
-    fetches[count].table = job->spec_.table->l2();
-    fetches[count++].batch = job->BatchOf();
-  }
-  try {
-    fetches[0].table->FetchTogether(std::span(fetches).first(count), spec_.deadline);
-  } catch (const std::bad_alloc&) {
-    for (TableFetch& fetch : fetches) fetch.status = absl::ResourceExhaustedError("");
-  }
-  count = 0;
-  for (FetchJob* job = this; job != nullptr; job = job->next_together_)
-    job->TakeL2Status(fetches[count++].status);
 }
 
 void FetchJob::NoteL2Failure(absl::StatusCode code) {
@@ -196,19 +165,12 @@ void FetchJob::Run() {
     return;
   }
   // A job that is begun after its deadline would only keep a thread from one that is in time.
-  if (service_.clock().Now() >= spec_.deadline) {
-    for (FetchJob* job = this; job != nullptr; job = job->next_together_) job->AnswerMisses();
-  } else if (next_together_ == nullptr) {
+  if (service_.clock().Now() < spec_.deadline) {
     Fetch();
   } else {
-    FetchTogether();
+    std::fill_n(outcomes_.get(), key_count_, FetchOutcome::kMiss);
   }
-  // A job that is complete is its session's, or goes its own way.
-  for (FetchJob* job = this; job != nullptr;) {
-    FetchJob* const next = std::exchange(job->next_together_, nullptr);
-    if (!job->Complete()) service_.ContinueDetached(job);
-    job = next;
-  }
+  if (!Complete()) service_.ContinueDetached(this);
 }
 
 bool FetchJob::L1Takes(const Spec& spec) {

@@ -34,9 +34,6 @@ struct ReturnFetchJob;
 
 inline constexpr size_t kNoCache = kCachesMax;
 
-// Jobs that one task can ask for together.
-inline constexpr size_t kJobsTogetherMax = 32;
-
 class FetchJob final : public Task {
  public:
   enum class Level : uint8_t { kL2, kL3 };
@@ -97,12 +94,7 @@ class FetchJob final : public Task {
 
   static bool L1Takes(const Spec& spec);
   static bool L2Takes(const Spec& spec);
-  void BeginAnswer();
   void FetchFromLevel();
-  // The answers to this job and to those that are linked to it, from one call of level 2.
-  void FetchTogether();
-  void TakeL2Status(const absl::Status& fetched);
-  void AnswerMisses();
   void RefetchFromL2();
   void NoteL2Failure(absl::StatusCode code);
   HostRows RowsOf(size_t count) const;
@@ -133,10 +125,9 @@ class FetchJob final : public Task {
   size_t missed_count_ = 0;
   bool failed_ = false;
   Stage stage_ = Stage::kFetch;
-  bool background_ = false;            // posted with nobody waiting
-  bool detached_ = false;              // counted by the pool: in the background, or promoting
-  FetchJob* next_together_ = nullptr;  // the task of the first job of a list runs them all
-  SnapshotPin pin_;                    // held while a task owns or shares the job
+  bool background_ = false;  // posted with nobody waiting
+  bool detached_ = false;    // counted by the pool: in the background, or promoting
+  SnapshotPin pin_;          // held while a task owns or shares the job
   Mutex mutex_;
   Latch* latch_ HPS_GUARDED_BY(mutex_) = nullptr;  // null: nobody waits
   bool done_ HPS_GUARDED_BY(mutex_) = false;

@@ -79,24 +79,17 @@ void FetchService::Return(FetchJob* job) {
   pool.free.push_back(job);
 }
 
-bool FetchService::Post(std::span<FetchJob* const> jobs, const LiveModel::Guard& guard,
-                        Latch& latch) {
-  FetchJob* next = nullptr;
-  for (size_t i = jobs.size(); i > 0; --i) {
-    FetchJob& job = *jobs[i - 1];
-    job.next_together_ = std::exchange(next, &job);
-    job.pin_ = SnapshotPin(guard);
+bool FetchService::Post(FetchJob& job, SnapshotPin pin, Latch& latch) {
+  {
     MutexLock lock(job.mutex_);
     job.latch_ = &latch;
     job.done_ = false;
   }
-  if (options_.fetch_executor->Post(jobs.front()).ok()) return true;
-  for (FetchJob* const job : jobs) {
-    job->next_together_ = nullptr;
-    job->pin_.Release();
-    MutexLock lock(job->mutex_);
-    job->latch_ = nullptr;
-  }
+  job.pin_ = std::move(pin);
+  if (options_.fetch_executor->Post(&job).ok()) return true;
+  job.pin_.Release();
+  MutexLock lock(job.mutex_);
+  job.latch_ = nullptr;
   return false;
 }
 

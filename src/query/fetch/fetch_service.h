@@ -55,11 +55,9 @@ class FetchService {
   // those that are free now, at least one.
   size_t FairShare(FetchJob::Level level) const;
 
-  // Shares the jobs with a task that counts `latch` down as each is done; several jobs are one call
-  // of level 2 (LossyTable::FetchTogether). On true the caller owes a TryCollect of each once it
-  // has waited; on false (the queue is full) nothing has happened. REQUIRES: 1 to kJobsTogetherMax
-  // jobs of one deadline; several are of level 2.
-  bool Post(std::span<FetchJob* const> jobs, const LiveModel::Guard& guard, Latch& latch);
+  // Shares the job with a task that counts `latch` down when it is done. On true the caller owes a
+  // TryCollect once it has waited; on false (the queue is full) nothing has happened.
+  bool Post(FetchJob& job, SnapshotPin pin, Latch& latch);
 
   // Fetches with nobody waiting, from L2 down to L3 where the order says L2, and promotes. False:
   // there are too many of its kind, or the queue is full; the job has been returned.

@@ -36,11 +36,6 @@ bool LevelFetch::CanBlock(const TableLookup& table, FetchJob::Level level) {
   return level == FetchJob::Level::kL3 || table.table->l2()->can_block();
 }
 
-bool LevelFetch::FetchesTogether(const TableLookup& table, FetchJob::Level level) {
-  return level == FetchJob::Level::kL2 && CanBlock(table, level) &&
-         table.table->l2()->fetches_together();
-}
-
 void LevelFetch::Fetch(std::span<TableLookup> tables, FetchJob::Level level,
                        const LiveModel::Guard& guard, Deadline deadline, AfterBatch after_batch) {
   size_t open_count = 0;
@@ -96,9 +91,7 @@ bool LevelFetch::AddTask(TableLookup& table, FetchJob::Level level, size_t first
                          Deadline deadline) {
   FetchJobLease job = service_.Acquire(level);
   if (job == nullptr) return false;
-  // A level that answers tables together answers a large job as fast as several small ones.
-  const size_t keys_max = FetchesTogether(table, level) ? kFetchTaskKeysMax : job_keys_max_;
-  const size_t key_count = std::min({table.misses.pending().size() - first, keys_max,
+  const size_t key_count = std::min({table.misses.pending().size() - first, job_keys_max_,
                                      FetchJob::KeysMax(table.table->row_bytes())});
   job->Prepare(OrderFor(table, level, deadline), key_count);
   FillKeys(table.misses, first, job->keys());
@@ -112,10 +105,10 @@ void LevelFetch::SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guar
   const std::span<FetchTask> batch(tasks_.data(), task_count_);
   const auto blocking = [&](const FetchTask& task) { return CanBlock(*task.table, level); };
   latch_.Reset(static_cast<size_t>(std::count_if(batch.begin(), batch.end(), blocking)));
-  for (size_t first = 0; first < task_count_;) {
-    const std::span<FetchTask> together = TasksTogether(first, level);
-    if (blocking(together.front())) PostTogether(together, guard);
-    first += together.size();
+  for (FetchTask& task : batch) {
+    if (!blocking(task)) continue;
+    task.posted = service_.Post(*task.job, SnapshotPin(guard), latch_);
+    if (!task.posted) latch_.CountDown();  // the queue is full: as if the level were down
   }
   for (FetchTask& task : batch) {
     if (blocking(task)) continue;
@@ -123,28 +116,6 @@ void LevelFetch::SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guar
     task.answered = true;
   }
   CancelPoint::Await(cancel_, service_.fetch_executor(), latch_, deadline);
-}
-
-// Together they have no more keys than one job may have, so that others find free workers.
-std::span<LevelFetch::FetchTask> LevelFetch::TasksTogether(size_t first, FetchJob::Level level) {
-  size_t end = first + 1;
-  size_t key_count = tasks_[first].key_count;
-  while (end < task_count_ && FetchesTogether(*tasks_[first].table, level) &&
-         FetchesTogether(*tasks_[end].table, level) &&
-         key_count + tasks_[end].key_count <= kFetchTaskKeysMax) {
-    key_count += tasks_[end++].key_count;
-  }
-  return std::span(tasks_).subspan(first, end - first);
-}
-
-void LevelFetch::PostTogether(std::span<FetchTask> tasks, const LiveModel::Guard& guard) {
-  std::array<FetchJob*, kBatchJobsMax> jobs{};
-  for (size_t i = 0; i < tasks.size(); ++i) jobs[i] = tasks[i].job.get();
-  const bool posted = service_.Post(std::span(jobs).first(tasks.size()), guard, latch_);
-  for (FetchTask& task : tasks) {
-    task.posted = posted;
-    if (!posted) latch_.CountDown();  // the queue is full: as if the level were down
-  }
 }
 
 bool LevelFetch::IsTooLate(Deadline deadline) const {

@@ -48,7 +48,7 @@ class LevelFetch {
   void PromoteHeld(const LiveModel::Guard& guard);
 
  private:
-  static constexpr size_t kBatchJobsMax = kJobsTogetherMax;
+  static constexpr size_t kBatchJobsMax = 16;
 
   static void Nothing() {}
 
@@ -71,15 +71,10 @@ class LevelFetch {
   void BypassFailing(TableLookup& table);
   static bool Wanted(const TableLookup& table, FetchJob::Level level);
   static bool CanBlock(const TableLookup& table, FetchJob::Level level);
-  // Whether one call of level 2 can answer the table's jobs and those of others.
-  static bool FetchesTogether(const TableLookup& table, FetchJob::Level level);
   void BuildBatch(std::span<TableLookup> tables, FetchJob::Level level, Deadline deadline,
                   Progress* progress);
   bool AddTask(TableLookup& table, FetchJob::Level level, size_t first, Deadline deadline);
   void SubmitBatch(FetchJob::Level level, const LiveModel::Guard& guard, Deadline deadline);
-  // The tasks from `first` on that are one call: several where level 2 answers them together.
-  std::span<FetchTask> TasksTogether(size_t first, FetchJob::Level level);
-  void PostTogether(std::span<FetchTask> tasks, const LiveModel::Guard& guard);
   void CollectBatch(FetchJob::Level level);
   void CopyOut(FetchTask& task, FetchJob::Level level);
   static void LeaveRestPending(std::span<TableLookup> tables, FetchJob::Level level,

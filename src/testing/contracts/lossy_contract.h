@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -401,43 +400,6 @@ TEST_P(LossyTierContract, TablesKnowNothingOfEachOther) {
     for (size_t i = 0; i < 100; ++i) {
       if (!GetParam().keeps && fetch.outcome(i) == FetchOutcome::kMiss) continue;
       ASSERT_TRUE(fetch.IsRowOf(i, t, t + 1)) << "table " << t;
-    }
-  }
-}
-
-TEST_P(LossyTierContract, AFetchFromSeveralTablesAnswersEach) {
-  constexpr std::array<size_t, 3> kRowBytes = {64, 512, 4};
-  std::array<std::unique_ptr<LossyTable>, 3> tables;
-  std::array<std::vector<std::byte>, 3> bytes;
-  std::array<std::vector<FetchOutcome>, 3> outcomes;
-  std::array<std::vector<Version>, 3> versions;
-  std::array<TableFetch, 4> fetches;  // the last one asks the first table for nothing
-  const std::vector<Key> asked = Range(0, 1500);
-  for (size_t t = 0; t < tables.size(); ++t) {
-    tables[t] = Open(kRowBytes[t]);
-    ContractRows rows(kTable + t, Range(0, 1000 + 100 * t), kRowBytes[t], 3 + t);
-    ASSERT_TRUE(tables[t]->Insert(rows.batch(), 0).ok());
-    bytes[t].resize(asked.size() * kRowBytes[t]);
-    outcomes[t].resize(asked.size(), FetchOutcome::kLost);
-    versions[t].resize(asked.size());
-    fetches[t].table = tables[t].get();
-    fetches[t].batch = {.keys = asked,
-                        .rows = {bytes[t].data(), asked.size(), kRowBytes[t], kRowBytes[t]},
-                        .outcomes = outcomes[t],
-                        .versions = versions[t]};
-    fetches[t].status = absl::UnknownError("not asked");
-  }
-  fetches[3].table = tables[0].get();
-  tables[1]->FetchTogether(fetches, kNoDeadline);
-  for (size_t t = 0; t < tables.size(); ++t) {
-    EXPECT_TRUE(fetches[t].status.ok()) << fetches[t].status;
-    for (size_t i = 0; i < asked.size(); ++i) {
-      const bool held = i < 1000 + 100 * t;
-      if (outcomes[t][i] == FetchOutcome::kMiss && !(held && GetParam().keeps)) continue;
-      ASSERT_TRUE(held && outcomes[t][i] == FetchOutcome::kHit) << "table " << t << ", key " << i;
-      ASSERT_EQ(versions[t][i], 3 + t);
-      ASSERT_TRUE(StampedRow::Matches(kTable + t, asked[i], 3 + t,
-                                      {&bytes[t][i * kRowBytes[t]], kRowBytes[t]}));
     }
   }
 }

@@ -165,7 +165,6 @@ class FaultyLossyTable final : public LossyTable {
   }
 
   bool can_block() const override { return faults_->can_block().value_or(table_->can_block()); }
-  bool fetches_together() const override { return faults_->fetches_together(); }
 
  private:
   const std::unique_ptr<LossyTable> table_;

@@ -58,16 +58,6 @@ std::optional<bool> TierFaults::can_block() const {
   return can_block_;
 }
 
-void TierFaults::set_fetches_together(bool together) {
-  MutexLock lock(mutex_);
-  fetches_together_ = together;
-}
-
-bool TierFaults::fetches_together() const {
-  MutexLock lock(mutex_);
-  return fetches_together_;
-}
-
 uint64_t TierFaults::calls(TierOperation operation) const {
   MutexLock lock(mutex_);
   return operations_[static_cast<size_t>(operation)].calls;

@@ -107,9 +107,6 @@ class TierFaults {
   // The result of LossyTable::can_block; if not set, that of the decorated table.
   void set_can_block(std::optional<bool> can_block);
   std::optional<bool> can_block() const;
-  // The result of LossyTable::fetches_together.
-  void set_fetches_together(bool together);
-  bool fetches_together() const;
 
   uint64_t calls(TierOperation operation) const;
   // Calls that had a fault other than kNone.
@@ -144,7 +141,6 @@ class TierFaults {
   std::mt19937_64 random_ HPS_GUARDED_BY(mutex_);
   TierFaultRates rates_ HPS_GUARDED_BY(mutex_);
   std::optional<bool> can_block_ HPS_GUARDED_BY(mutex_);
-  bool fetches_together_ HPS_GUARDED_BY(mutex_) = false;
   DelayedCall* delayed_ HPS_GUARDED_BY(mutex_) = nullptr;
   size_t delayed_count_ HPS_GUARDED_BY(mutex_) = 0;
 };
