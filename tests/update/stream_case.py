@@ -31,13 +31,13 @@ TOPIC = f"hps_et.{MODEL}.{TABLE}"
 PARTITIONS = 3
 
 
-def has_kafka() -> bool:
-    """Whether this build has the Kafka client: the options that it was configured with say it."""
+def is_built_with(part: str) -> bool:
+    """The options that the build was configured with say it."""
     options = (HPS.parent.parent / "CMakeCache.txt").read_text()
-    return re.search(r"^HPS_KAFKA:BOOL=ON$", options, re.MULTILINE) is not None
+    return re.search(rf"^HPS_{part}:BOOL=ON$", options, re.MULTILINE) is not None
 
 
-@unittest.skipUnless(has_kafka(), "this build has no Kafka client")
+@unittest.skipUnless(is_built_with("KAFKA"), "this build has no Kafka client")
 class StreamTestCase(support.ServerTestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -10,7 +10,7 @@ import numpy as np
 
 import stream_case
 import support
-from stream_case import DIM, PARTITIONS, TABLE, TOPIC, redis_servers
+from stream_case import DIM, PARTITIONS, TABLE, TOPIC, is_built_with, redis_servers
 from support import HPS, MODEL, ROWS, WAIT_S
 
 
@@ -51,6 +51,7 @@ class StreamTest(stream_case.StreamTestCase):
         self.assertEqual(self.metric(server, 'hps_update_parked_total{reason="wrong_shape"}'),
                          self.metric(server, "hps_update_parked_total"))
 
+    @unittest.skipUnless(is_built_with("REDIS"), "this build has no Redis client")
     def test_level_2_on_redis_takes_the_changes(self) -> None:
         """Also those that it missed while it was down."""
         self.brokers.create_topic(TOPIC, PARTITIONS)
