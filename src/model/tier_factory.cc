@@ -51,7 +51,9 @@ absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool 
                           progress);
 }
 
-uint32_t DurableFormatVersion() { return kStoreFormatVersion; }
+uint32_t DurableFormatVersion(bool has_networks) {
+  return has_networks ? kNetworkFormatVersion : kFirstFormatVersion;
+}
 
 L2Tier MakeL2Tier(const L2Config& config) {
   if (config.kind != L2Kind::kMemory) return {};
