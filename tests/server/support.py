@@ -75,7 +75,9 @@ class RunningServer:
 
     def __init__(self, directory: pathlib.Path, settings: str = "", security: str = "",
                  environment: dict | None = None, ports: dict | None = None,
-                 cache_bytes: str = "64MiB", sections: str = "") -> None:
+                 cache_bytes: str = "64MiB", sections: str = "",
+                 models: str = f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n'
+                 ) -> None:
         ports = ports or {}
         config = directory / "hps.toml"
         grpc = f"127.0.0.1:{ports.get('grpc', 0)}" if has_grpc() else ""
@@ -86,8 +88,7 @@ class RunningServer:
             f'metrics = "127.0.0.1:{ports.get("metrics", 0)}"\n{settings}\n'
             f'{patient_timeouts(settings)}'
             f'[server.security]\n{security}\n{sections}\n'
-            f'[log]\nlevel = "info"\nfile = "{directory}/hps.log"\n'
-            f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n')
+            f'[log]\nlevel = "info"\nfile = "{directory}/hps.log"\n{models}')
         self.output: list[str] = []
         self.process = subprocess.Popen(
             [*ENDS_WITH_US, str(HPS), "serve", "--config", str(config)], stdout=subprocess.PIPE,
