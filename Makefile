@@ -1,8 +1,9 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-updates demo-redis demo-train demo-online train-package gpu test \
-        test-long test-gpu check check-all bench format install wheel wheel-gpu clean setup-build \
-        setup-updates setup-redis setup-test setup-check setup-gpu setup-train setup-wheel
+.PHONY: help build demo demo-updates demo-redis demo-ctr demo-train demo-online train-package gpu \
+        test test-long test-gpu check check-all bench format install wheel wheel-gpu clean \
+        setup-build setup-updates setup-redis setup-test setup-check setup-gpu setup-train \
+        setup-ctr setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
@@ -41,6 +42,11 @@ demo-redis: setup-redis  ## level 2 on a Redis Cluster, of which a master is kil
 
 demo-train: train-package  ## train DeepFM with hps.train, export, import, serve, compare
 	@.venv-python/bin/python examples/train/demo_train.py build/cpu/bin/hps
+
+demo-ctr: setup-ctr  ## train DeepFM with PyTorch, split, import, serve predictions, compare
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu hps
+	@.venv-python/bin/python examples/demo_ctr/demo_ctr.py build/cpu/bin/hps .venv/bin/python
 
 demo-online: train-package  ## a trainer follows a drifting stream, and the served model follows it
 	@.venv-python/bin/python examples/train/demo_online.py build/cpu/bin/hps
@@ -115,5 +121,7 @@ setup-gpu:
 	@tools/bootstrap.sh gpu
 setup-train:
 	@tools/bootstrap.sh train
+setup-ctr:
+	@tools/bootstrap.sh ctr
 setup-wheel:
 	@tools/bootstrap.sh wheel

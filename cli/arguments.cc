@@ -123,9 +123,17 @@ CLI::App* AddVerify(CLI::App& app, VerifyArguments& arguments) {
 }
 
 CLI::App* AddExport(CLI::App& app, ExportArguments& arguments) {
-  CLI::App* command = app.add_subcommand("export", "Write a table to files: the inverse of import");
+  CLI::App* command =
+      app.add_subcommand("export", "Write a table or a model to files: the inverse of import");
   AddStore(*command, arguments.store);
-  AddTable(*command, arguments.request.name)->required();
+  auto* table = AddTable(*command, arguments.request.name);
+  AddChecked(
+      *command, "--model",
+      [](const std::string& text) { return std::string(CheckModelName(text).message()); },
+      [&arguments](const std::string& name) { arguments.request.name = name; },
+      "The model: DIR gets a folder per table, its network and model.toml")
+      ->type_name("MODEL")
+      ->excludes(table);
   AddPath(*command, "--to", arguments.request.to, "Directory for the files")
       ->required()
       ->type_name("DIR");
@@ -136,7 +144,7 @@ CLI::App* AddExport(CLI::App& app, ExportArguments& arguments) {
       ->required();
   command->footer(
       "Example:\n  hps export --store store --table dlrm/user --to user_embedding --format "
-      "hugectr");
+      "hugectr\n  hps export --store store --model dlrm --to dlrm --format hugectr");
   return command;
 }
 
@@ -145,6 +153,21 @@ CLI::App* AddDrop(CLI::App& app, DropArguments& arguments) {
   AddStore(*command, arguments.store);
   AddTable(*command, arguments.table)->required();
   command->footer("Example:\n  hps drop --store store --table dlrm/user");
+  return command;
+}
+
+CLI::App* AddSplitOnnx(CLI::App& app, SplitOnnxArguments& arguments) {
+  CLI::App* command = app.add_subcommand(
+      "split-onnx", "Divide a trained ONNX model into its embedding tables and the dense network");
+  AddPath(*command, "model", arguments.model, "The model, a file of ONNX")
+      ->required()
+      ->type_name("MODEL.onnx");
+  AddPath(*command, "--out", arguments.out, "Directory for tables, network and model.toml, made")
+      ->required()
+      ->type_name("DIR");
+  command->footer(
+      "Example:\n  hps split-onnx dlrm.onnx --out dlrm\n"
+      "  hps import --store store --model dlrm --from dlrm");
   return command;
 }
 
@@ -255,6 +278,7 @@ class Parser {
     Add(AddVerify(app_, verify_), verify_);
     Add(AddExport(app_, export_), export_);
     Add(AddDrop(app_, drop_), drop_);
+    Add(AddSplitOnnx(app_, split_onnx_), split_onnx_);
     Add(AddGenerate(app_, generate_), generate_);
     Add(AddBench(app_, bench_), bench_);
     Add(AddPublish(app_, publish_), publish_);
@@ -288,6 +312,7 @@ class Parser {
   VerifyArguments verify_;
   ExportArguments export_;
   DropArguments drop_;
+  SplitOnnxArguments split_onnx_;
   GenerateArguments generate_;
   BenchArguments bench_;
   PublishArguments publish_;
@@ -387,6 +412,8 @@ absl::Status Parser::CheckTogether() const {
                                     : "--store DIR or --config FILE is required");
   }
   if (command == "import" && import_.request.name.empty())
+    return error("--table MODEL/TABLE or --model MODEL is required");
+  if (command == "export" && export_.request.name.empty())
     return error("--table MODEL/TABLE or --model MODEL is required");
   if (command == "lookup" && !lookup_.keys.has_value() && lookup_.keys_file.empty())
     return error("--keys 1,2,3 or --keys-file F.npy is required");

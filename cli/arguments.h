@@ -60,6 +60,11 @@ struct DropArguments {
   std::string table;
 };
 
+struct SplitOnnxArguments {
+  std::string model;
+  std::string out;
+};
+
 struct GenerateArguments {
   std::string out;
   uint32_t tables = 1;
@@ -138,9 +143,9 @@ struct CommandLine {
   // Not empty: this text (help, version) is all that is to be printed.
   std::string text;
   std::variant<ImportArguments, LookupArguments, InspectArguments, VerifyArguments, ExportArguments,
-               DropArguments, GenerateArguments, BenchArguments, PublishArguments, ServeArguments,
-               ApplyArguments, RefreshArguments, SnapshotArguments, ParkedArguments, TopArguments,
-               ConvertConfigArguments>
+               DropArguments, SplitOnnxArguments, GenerateArguments, BenchArguments,
+               PublishArguments, ServeArguments, ApplyArguments, RefreshArguments,
+               SnapshotArguments, ParkedArguments, TopArguments, ConvertConfigArguments>
       command;
 };
 

@@ -19,6 +19,7 @@ absl::Status RunInspect(const InspectArguments& arguments, const Config& config,
 absl::Status RunVerify(const VerifyArguments& arguments, const Config& config, Output& output);
 absl::Status RunExport(const ExportArguments& arguments, const Config& config, Output& output);
 absl::Status RunDrop(const DropArguments& arguments, const Config& config, Output& output);
+absl::Status RunSplitOnnx(const SplitOnnxArguments& arguments, Output& output);
 absl::Status RunGenerate(const GenerateArguments& arguments, Output& output);
 absl::Status RunPublish(const PublishArguments& arguments, Output& output);
 absl::Status RunServe(const ServeArguments& arguments, const Config& config, Output& output);

@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "hps/log.h"
+#include "inference/network_check.h"
 
 namespace hps::cli {
 
@@ -111,6 +112,8 @@ int RunCommand(const Arguments& arguments, Output& output) {
     return output.Finish(Run(arguments, *config, output)).ok() ? kDone : kFailed;
   } else if constexpr (std::is_same_v<Arguments, GenerateArguments>) {
     return output.Finish(RunGenerate(arguments, output)).ok() ? kDone : kFailed;
+  } else if constexpr (std::is_same_v<Arguments, SplitOnnxArguments>) {
+    return output.Finish(RunSplitOnnx(arguments, output)).ok() ? kDone : kFailed;
   } else if constexpr (std::is_same_v<Arguments, PublishArguments>) {
     return output.Finish(RunPublish(arguments, output)).ok() ? kDone : kFailed;
   } else if constexpr (std::is_same_v<Arguments, RefreshArguments>) {
@@ -152,6 +155,9 @@ int Main(int argc, const char* const* argv) {
 }  // namespace hps::cli
 
 int main(int argc, char** argv) {
+  // What this program starts to try a network (inference/network_check.h).
+  if (argc == 2 && std::string_view(argv[1]) == "check-network") return hps::RunNetworkCheck();
+  hps::SetNetworkCheckProgram("/proc/self/exe");
   hps::cli::HoldClosedStreams();
   // A command says in one line why it failed; the log beside it is for processes that serve.
   hps::SetLogLevel(hps::LogLevel::kOff);

@@ -1,6 +1,8 @@
 // hps inspect and verify: what a store holds, and whether it is whole.
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "hps/store.h"
+#include "types/names.h"
 
 namespace hps::cli {
 namespace {
@@ -42,6 +45,36 @@ void WriteTable(const TableInfo& table, JsonWriter& json) {
     json.Member("generation", uint32_t{position.generation}).EndObject();
   }
   json.EndArray().EndObject();
+}
+
+void WriteNetwork(const std::string& model, const ModelNetwork& network, JsonWriter& json) {
+  json.BeginObject().Member("model", std::string_view(model));
+  json.Member("digest", std::string_view(network.digest));
+  json.Member("bytes", static_cast<uint64_t>(network.onnx.size()));
+  json.Name("inputs").BeginArray();
+  for (const NetworkInput& input : network.inputs) {
+    json.BeginObject().Member("name", std::string_view(input.name));
+    if (!input.table.empty()) {
+      json.Member("table", std::string_view(input.table));
+      json.Member("pooling", std::string_view(PoolingName(input.pooling)));
+    }
+    json.EndObject();
+  }
+  json.EndArray().EndObject();
+}
+
+// The dense networks of the models that the tables are of, by model.
+absl::StatusOr<std::map<std::string, ModelNetwork>> NetworksOf(
+    Store& store, const std::vector<TableInfo>& tables) {
+  std::map<std::string, ModelNetwork> networks;
+  std::set<std::string> models;
+  for (const TableInfo& table : tables) models.insert(ModelOf(table.spec.name));
+  for (const std::string& model : models) {
+    const auto network = store.models().ImportedNetwork(model);
+    if (!network.ok()) return network.status();
+    if (network->has_value()) networks[model] = **network;
+  }
+  return networks;
 }
 
 void WriteWaiting(const std::vector<PendingImport>& waiting, JsonWriter& json) {
@@ -112,16 +145,25 @@ absl::Status RunInspect(const InspectArguments&, const Config& config, Output& o
   const absl::StatusOr<std::vector<TableInfo>> tables = (*store)->Tables();
   if (!tables.ok()) return tables.status();
   if (!waiting.ok()) return waiting.status();
+  const auto networks = NetworksOf(**store, *tables);
+  if (!networks.ok()) return networks.status();
   if (output.is_json()) {
     output.json().Member("format_version", (*store)->format_version());
     output.json().Name("tables").BeginArray();
     for (const TableInfo& table : *tables) WriteTable(table, output.json());
+    output.json().EndArray().Name("networks").BeginArray();
+    for (const auto& [model, network] : *networks) WriteNetwork(model, network, output.json());
     output.json().EndArray();
     WriteWaiting(*waiting, output.json());
   } else {
     output.Line(absl::StrCat(config.store.path, ": store of format ", (*store)->format_version(),
                              " with ", tables->size(), " tables"));
     for (const TableInfo& table : *tables) PrintTable("", table, output);
+    for (const auto& [model, network] : *networks) {
+      output.Line(absl::StrCat(model, ": dense network of ",
+                               ReadableBytes(static_cast<double>(network.onnx.size())), ", digest ",
+                               network.digest));
+    }
     PrintWaiting(*waiting, output);
   }
   return absl::OkStatus();

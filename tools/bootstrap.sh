@@ -7,6 +7,7 @@
 #   tools/bootstrap.sh test     ... and what the tests need: .venv/, a Kafka broker (.kafka/), and
 #                               PyTorch for the Python package's (.venv-python/; 1.4 GB)
 #   tools/bootstrap.sh train    what `make demo-train` needs: as build, and PyTorch (.venv-python/)
+#   tools/bootstrap.sh ctr      what `make demo-ctr` needs: as train, and Triton's client (.venv/)
 #   tools/bootstrap.sh wheel    what `make wheel` needs: as build, and pip
 #   tools/bootstrap.sh check    ... and clang's tools (the default: everything but the next)
 #   tools/bootstrap.sh redis    what `make demo-redis` needs: as build, and Redis' server
@@ -81,7 +82,7 @@ case "$stage" in
     packages=("${build_packages[@]}" "${test_packages[@]}" "${python_packages[@]}"
       "${kafka_packages[@]}")
     ;;
-  train | wheel) packages=("${build_packages[@]}" "${python_packages[@]}") ;;
+  train | ctr | wheel) packages=("${build_packages[@]}" "${python_packages[@]}") ;;
   check) packages=("${build_packages[@]}" "${test_packages[@]}" "${check_packages[@]}") ;;
   redis) packages=("${build_packages[@]}" "${redis_packages[@]}") ;;
   gpu) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
@@ -89,7 +90,7 @@ case "$stage" in
   bench) packages=("${build_packages[@]}" "${bench_packages[@]}") ;;
   *)
     echo "bootstrap: unknown stage '$stage':" \
-      "expected build, kafka, redis, train, test, wheel, check, gpu, fuzz or bench" >&2
+      "expected build, kafka, redis, train, ctr, test, wheel, check, gpu, fuzz or bench" >&2
     exit 2
     ;;
 esac
@@ -235,6 +236,7 @@ case "$stage" in
   kafka) install_kafka ;;
   test) install_venv && install_python_venv && install_kafka ;;
   train) install_python_venv ;;
+  ctr) install_venv && install_python_venv ;;
   check) install_venv ;;
   gpu) install_venv && install_cuda_venv ;;
   bench) install_bench_venv ;;

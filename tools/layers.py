@@ -7,7 +7,8 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
 
     0  include/hps, src/base, src/types over it
     1  src/tier
-       src/onnx, src/dense over it         dense_cpu and no_dense, over dense, never each other
+       src/onnx, src/dense over it         dense_cpu, no_dense, inference over dense, never each
+                                           other
     2  src/l1_* l2_* l3_* no_gpu no_redis  never each other
     3  src/serving                         no layer 2
     4  src/query update import             never each other, no layer 2; import sees src/onnx
@@ -48,8 +49,8 @@ MAY_INCLUDE["import"] = LOW | {"tier", "onnx"}
 # src/dense_cpu implements src/dense; src/no_dense stands in for it.
 MAY_INCLUDE["dense"] = LOW | {"onnx"}
 DENSE = {"dense_cpu", "no_dense"}
-MAY_INCLUDE |= {folder: LOW | {"onnx", "dense"} for folder in DENSE}
-MAY_INCLUDE["model"] = LOW | {"tier", "serving"} | LEVELS | MIDDLE
+MAY_INCLUDE |= {folder: LOW | {"onnx", "dense"} for folder in DENSE | {"inference"}}
+MAY_INCLUDE["model"] = LOW | {"tier", "serving", "onnx"} | LEVELS | MIDDLE
 # src/update/kafka is a transport of src/update; src/update/no_kafka stands in for it.
 STREAMS = {"update_kafka", "update_no_kafka"}
 MAY_INCLUDE |= {folder: LOW | {"tier", "update"} for folder in STREAMS}
@@ -60,7 +61,7 @@ MAY_INCLUDE["c_api"] = LOW
 MAY_INCLUDE["python"] = {"include", "c_api", "train", "train_cpu"}
 # src/server/core knows no protocol, src/server/net has what protocols share; their neighbours are
 # codecs and pages over them, never each other; src/server itself composes them.
-MAY_INCLUDE["server_core"] = LOW | {"onnx", "dense"}
+MAY_INCLUDE["server_core"] = LOW | {"onnx", "dense", "inference"}
 SERVER_PARTS = {"server_http", "server_grpc", "server_no_grpc", "server_pages"}
 MAY_INCLUDE |= {folder: LOW | {"server_core"} for folder in SERVER_PARTS}
 MAY_INCLUDE["server_net"] = LOW | {"server_core"}
@@ -73,7 +74,8 @@ MAY_INCLUDE["cli"] = LOW | {"bench"}
 # Headers beyond MAY_INCLUDE: synthetic tables and the files of tables, which are no part of the
 # public API.
 MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
-                              "import/formats/npy_files.h", "import/row_source.h"},
+                              "import/formats/npy_files.h", "import/row_source.h",
+                              "import/split_files.h", "inference/network_check.h"},
                       "examples": {"import/generate.h"},
                       "python": {"import/generate.h"}}
 # As above, for tests and fuzz targets only.
@@ -86,13 +88,15 @@ MAY_LINK_TOO = {folder: {"model"} for folder in ("python", "triton", "server", "
 MAY_LINK_TOO["c_api"] = {"model", "shared"}  # hps_shared is libhps.so
 MAY_LINK_TOO["cli"] = {"model", "publish", "server"}
 MAY_LINK_TOO["server_core"] |= DENSE
+MAY_LINK_TOO["inference"] = DENSE  # its tests
 MAY_LINK_TOO |= {folder: STREAMS for folder in ("model", "publish")}
 
 # What the build chooses: a CMake variable -> the folders that it may name.
 CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "no_gpu"],
                        "${HPS_LEVEL2_REMOTE}": ["l2_redis", "no_redis"],
                        "${HPS_UPDATE_STREAM}": ["update_kafka", "update_no_kafka"],
-                       "${HPS_SERVER_GRPC}": ["server_grpc", "server_no_grpc"]}
+                       "${HPS_SERVER_GRPC}": ["server_grpc", "server_no_grpc"],
+                       "${HPS_DENSE}": ["dense_cpu", "no_dense"]}
 
 TEST_FILE = re.compile(r"(_test\.(cc|cu)|/test_\w+\.(h|cuh|cc|cu)|_world\.h|"
                        r"_contract(_\w+)?\.(h|cc)|/fuzz_\w+\.cc)$|^src/testing/")

@@ -109,6 +109,8 @@ struct ModelConfig {
   std::string name;
   std::vector<std::string> tables{};  // declared order; empty = all, in the order of first import
   std::vector<TableConfig> table{};   // [[model.table]]
+  std::string
+      dense;  // file of ONNX instead of the imported network, read at each load; empty: none
 };
 
 struct Config {

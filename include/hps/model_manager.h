@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "hps/lookup_session.h"
+#include "hps/model_network.h"
 #include "hps/table_spec.h"
 
 namespace hps {
@@ -51,6 +53,8 @@ class LoadedModel {
   virtual uint64_t version() const = 0;
   // In declared order: element i describes the table with TableIndex{i} in sessions of this handle.
   virtual std::span<const TableSpec> tables() const = 0;
+  // The dense network of this version; null if the model has none.
+  virtual std::shared_ptr<const ModelNetwork> network() const = 0;
   // Whether the model would be opened with the same tables and levels now. A replaced handle keeps
   // memory of levels 1 and 2 from being released.
   virtual bool IsCurrent() const = 0;
@@ -96,6 +100,11 @@ class ModelManager {
   // Pins the version of the model that is loaded now.
   // Errors: those of Store::NewSession; UNAVAILABLE if the model is not loaded.
   virtual absl::StatusOr<std::unique_ptr<LoadedModel>> Open(const std::string& model) = 0;
+
+  // The dense network that was imported with a model, if there is one; the model need not be
+  // loaded. Reads all its bytes. Errors: DATA_LOSS (it is damaged).
+  virtual absl::StatusOr<std::optional<ModelNetwork>> ImportedNetwork(
+      const std::string& model) const = 0;
 
   // Reads every row that level 1 holds of the model again from levels 2 and 3, and updates it in
   // place. Returns when all tables are done. One refresh of a model at a time.

@@ -53,7 +53,7 @@ class Store {
   virtual absl::StatusOr<std::vector<TableInfo>> Tables() const = 0;
 
   // Version of the file format on disk. A version of hps opens stores up to its own number.
-  uint32_t format_version() const;
+  uint32_t format_version();
 
   // A session that follows the model: each lookup answers from the version that is loaded then.
   // Errors: NOT_FOUND, with the nearest model name; UNAVAILABLE (the model is not loaded, or the

@@ -35,8 +35,8 @@ struct TableInMemory {
 };
 
 struct ImportRequest {
-  std::string
-      name;  // "<model>/<table>"; or "<model>": each sub-folder or file of `from` is a table
+  std::string name;  // "<model>/<table>"; or "<model>": each sub-folder or file of `from` is a
+                     // table; its model.toml names tables and dense network
   std::string from;
   // Instead of `from`, for one table. Borrowed for the call.
   std::optional<TableInMemory> memory{};
@@ -81,7 +81,7 @@ struct PendingImport {
 using RowSink = std::function<absl::Status(std::span<const Key> keys, HostRows rows)>;
 
 struct ExportRequest {
-  std::string name;  // "<model>/<table>"
+  std::string name;  // "<model>/<table>"; or "<model>": tables, network and model.toml
   std::string to;    // directory; created if missing; must not hold a table
   RowSink sink{};    // instead of `to` and `format`
   TableFormat format = TableFormat::kHugectr;

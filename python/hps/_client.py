@@ -87,6 +87,37 @@ class Client:
         answer, statuses = self._lookup(model, table, status, timeout)
         return (answer, statuses) if status else answer
 
+    def predict(self, model: str, inputs: Mapping[str, Any], *,
+                outputs: list[str] | None = None, timeout: float | None = None) -> dict[str, Any]:
+        """Predictions of a model with a dense network: its outputs by name, as float32.
+
+            scores = client.predict("dlrm", {"user": user_keys, "dense": numbers})["score"]
+
+        inputs: by name, the keys of each table that the network reads, [batch] or [batch, k]
+            (ragged: NAME and NAME.offsets), and the network's other inputs, in its types.
+        outputs: those that are wanted; None: all of the network.
+        """
+        kind = kind_of(next(iter(inputs.values()), None))
+        tensors = []
+        for name, value in inputs.items():
+            array = np.ascontiguousarray(np.asarray(value))
+            datatype = self._datatype(array)
+            if datatype is None:
+                raise InvalidArgumentError(f"input '{name}': {array.dtype} is no type of the "
+                                           f"protocol")
+            tensor = self._triton.InferInput(name, list(array.shape), datatype)
+            tensor.set_data_from_numpy(array)
+            tensors.append(tensor)
+        wanted = [self._triton.InferRequestedOutput(name) for name in outputs] if outputs else None
+        result = self._infer(model, tensors, wanted, timeout)
+        names = outputs or [output["name"] for output in result.get_response()["outputs"]]
+        return {name: _as_kind(kind, result.as_numpy(name)) for name in names}
+
+    @staticmethod
+    def _datatype(array: np.ndarray) -> str | None:
+        from tritonclient.utils import np_to_triton_dtype
+        return np_to_triton_dtype(array.dtype)
+
     def is_ready(self, model: str | None = None) -> bool:
         """Whether the server, or one of its models, answers lookups."""
         connection = self._connection()
@@ -134,7 +165,8 @@ class Client:
                 statuses[name] = _as_kind(kind, result.as_numpy(f"{name}.status").reshape(shape))
         return rows, statuses
 
-    def _infer(self, model: str, inputs: list, outputs: list, timeout: float | None) -> Any:
+    def _infer(self, model: str, inputs: list, outputs: list | None,
+               timeout: float | None) -> Any:
         end = time.monotonic() + (self._timeout if timeout is None else timeout)
         pause = _BACKOFF_S
         while True:
@@ -165,6 +197,11 @@ class ClientSession:
                timeout: float | None = None) -> Any:
         """As `Session.lookup`."""
         return self._client.lookup(self.model, table, keys, status=status, timeout=timeout)
+
+    def predict(self, inputs: Mapping[str, Any], *, outputs: list[str] | None = None,
+                timeout: float | None = None) -> dict[str, Any]:
+        """As `Client.predict`."""
+        return self._client.predict(self.model, inputs, outputs=outputs, timeout=timeout)
 
 
 def _error_of(error: Any) -> Error:

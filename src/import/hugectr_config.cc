@@ -25,11 +25,14 @@ struct Note {
   const char* text;
 };
 
+constexpr char kNetworkReason[] =
+    "a network is imported as ONNX with its tables, and says it itself (docs/ctr_models.md)";
+
 constexpr Note kModelNotes[] = {
-    {"dense_file", "this version has no dense networks"},
-    {"network_file", "this version has no dense networks"},
+    {"dense_file", kNetworkReason},
+    {"network_file", kNetworkReason},
     {"maxnum_catfeature_query_per_table_per_sample", "not needed: no buffer depends on it"},
-    {"maxnum_des_feature_per_sample", "this version has no dense networks"},
+    {"maxnum_des_feature_per_sample", kNetworkReason},
     {"max_batch_size", "not needed: requests are limited by [server] and in bytes"},
     {"num_of_worker_buffer_in_pool", "not needed: [server] lookups follows the machine's cores"},
     {"num_of_refresher_buffer_in_pool", "not needed"},
@@ -43,9 +46,9 @@ constexpr Note kModelNotes[] = {
     {"fuse_embedding_table", "not needed: one launch probes all tables"},
     {"enable_pagelock", "not needed"},
     {"fp8_quant", "rows are kept in their own type"},
-    {"mixed_precision", "this version has no dense networks"},
-    {"label_dim", "this version has no dense networks"},
-    {"slot_num", "this version has no dense networks"},
+    {"mixed_precision", kNetworkReason},
+    {"label_dim", kNetworkReason},
+    {"slot_num", kNetworkReason},
 };
 
 constexpr Note kLevel2Notes[] = {

@@ -127,6 +127,7 @@ absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& impor
       effort->merge_passes += loader.merge_pass_count();
     }
   }
+  if (plan.network.has_value()) HPS_RETURN_IF_ERROR(import.SetNetwork(plan.model(), *plan.network));
   if (options.progress) options.progress({.step = "committing", .done = total, .total = total});
   HPS_ASSIGN_OR_RETURN(BulkImport::Result result, import.Commit());
   HPS_CHECK(result.tables.size() == report.tables.size());

@@ -21,6 +21,7 @@
 #include "import/formats/npy.h"
 #include "import/formats/npy_table.h"
 #include "import/formats/safetensors_table.h"
+#include "types/names.h"
 
 namespace hps {
 namespace {
@@ -244,6 +245,23 @@ absl::StatusOr<std::vector<NamedPath>> ListFiles(const std::string& directory) {
                                                  std::next(twice)->path));
 }
 
+// The tables of a model's directory with these names, in their order.
+absl::StatusOr<std::vector<NamedPath>> SelectFiles(const std::string& directory,
+                                                   std::span<const std::string> names) {
+  HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> files, ListFiles(directory));
+  std::vector<NamedPath> tables;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(files.begin(), files.end(),
+                                    [&](const NamedPath& file) { return file.name == name; });
+    if (found == files.end()) {
+      return absl::NotFoundError(absl::StrCat(directory, ": model.toml names the table '", name,
+                                              "', which has no sub-folder and no file"));
+    }
+    tables.push_back(*found);
+  }
+  return tables;
+}
+
 // Lists the tables of the model in a HugeCTR RocksDB directory.
 absl::StatusOr<std::vector<NamedPath>> ListStoredTables(
     const ImportRequest& request, const std::shared_ptr<ForeignStore>& store) {
@@ -291,8 +309,11 @@ std::vector<TableSpec> ImportPlan::specs() const {
   return specs;
 }
 
+std::string ImportPlan::model() const { return ModelOf(tables.front().spec.name); }
+
 absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
-                                      const ForeignStoreOpener& opener) {
+                                      const ForeignStoreOpener& opener,
+                                      std::span<const std::string> tables) {
   ImportPlan plan;
   if (request.memory.has_value()) {
     HPS_ASSIGN_OR_RETURN(ImportSource source,
@@ -312,10 +333,11 @@ absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
   }
   // Checks the model's name, with a placeholder for the table, before any file is opened.
   HPS_RETURN_IF_ERROR(ValidateTableName(request.name + "/t"));
-  HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> tables, store == nullptr
-                                                                ? ListFiles(request.from)
-                                                                : ListStoredTables(request, store));
-  for (const NamedPath& table : tables) {
+  HPS_ASSIGN_OR_RETURN(const std::vector<NamedPath> paths,
+                       store != nullptr ? ListStoredTables(request, store)
+                       : tables.empty() ? ListFiles(request.from)
+                                        : SelectFiles(request.from, tables));
+  for (const NamedPath& table : paths) {
     const std::string name = absl::StrCat(request.name, "/", table.name);
     if (const absl::Status status = ValidateTableName(name); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -4,15 +4,18 @@
 //
 // A request for "<model>/<table>" imports one table. A request for "<model>" imports every
 // sub-folder of the directory and, as table NAME, every file NAME.safetensors in it, in natural
-// order of names (t2 before t10). It ignores other files. From a HugeCTR RocksDB directory it
-// imports every table of that model.
+// order of names (t2 before t10), or the given tables in their order. It ignores other files. From
+// a HugeCTR RocksDB directory it imports every table of that model.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "hps/model_network.h"
 #include "hps/table_spec.h"
 #include "hps/transfer.h"
 #include "import/formats/table_reader.h"
@@ -34,13 +37,17 @@ struct ImportSource {
 
 struct ImportPlan {
   std::vector<ImportSource> tables;
+  std::optional<ModelNetwork> network{};  // of the model that the tables are of
 
   std::vector<TableSpec> specs() const;
+  std::string model() const;  // of the tables. REQUIRES: there is one
 };
 
-// `opener` opens a source of format kHugectrRocksdb. Errors, with file, expected and found:
+// `opener` opens a source of format kHugectrRocksdb. `tables`: those of the model's directory that
+// are imported, in declared order; empty: all. Errors, with file, expected and found:
 // INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS.
 absl::StatusOr<ImportPlan> PlanImport(const ImportRequest& request,
-                                      const ForeignStoreOpener& opener = {});
+                                      const ForeignStoreOpener& opener = {},
+                                      std::span<const std::string> tables = {});
 
 }  // namespace hps

@@ -51,6 +51,11 @@ class FakeBulkImport final : public BulkImport {
 
   void SetUpdateStart(const UpdateStart& start) override { update_start_ = start; }
 
+  absl::Status SetNetwork(const std::string& /*model*/, const ModelNetwork& network) override {
+    network_ = network;
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<Result> Commit() override {
     MutexLock lock(mutex_);
     Result result;
@@ -85,6 +90,7 @@ class FakeBulkImport final : public BulkImport {
 
   const std::vector<TableSpec> specs_;
   UpdateStart update_start_;
+  ModelNetwork network_;
   Mutex mutex_;
   uint64_t fail_after_rows_ = UINT64_MAX;
   std::vector<std::map<uint32_t, FakeRows>> tables_;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,8 @@ constexpr char kUsedTag = 'U';
 constexpr char kChangedTag = 'C';
 constexpr char kPositionTag = 'P';
 constexpr char kLostTag = 'L';
+constexpr char kNetworkTag = 'N';
+constexpr char kNetworkBytesTag = 'B';
 
 std::string_view ViewOf(const rocksdb::Slice& slice) { return {slice.data(), slice.size()}; }
 rocksdb::Slice SliceOf(std::string_view view) { return {view.data(), view.size()}; }
@@ -82,6 +85,24 @@ bool ReadTable(std::string_view key, std::string_view payload, TableRecord& tabl
   return reader.AtEnd() && ValidateTableSpec(table.spec).ok();
 }
 
+bool ReadNetworkRecord(std::string_view payload, NetworkRecord& network) {
+  RecordReader reader(payload);
+  network.id = reader.Take<uint64_t>();
+  network.digest = std::string(reader.TakeText());
+  network.onnx_bytes = reader.Take<uint64_t>();
+  const uint32_t input_count = reader.Take<uint32_t>();
+  for (uint32_t i = 0; i < input_count && reader.good(); ++i) {
+    NetworkInput input;
+    input.name = std::string(reader.TakeText());
+    input.table = std::string(reader.TakeText());
+    const uint8_t pooling = reader.Take<uint8_t>();
+    if (pooling > static_cast<uint8_t>(RowPooling::kNone)) return false;
+    input.pooling = static_cast<RowPooling>(pooling);
+    network.inputs.push_back(std::move(input));
+  }
+  return reader.AtEnd();
+}
+
 // Reads a record of one incarnation. Returns false if the record is unreadable.
 bool ReadIncarnationRecord(std::string_view key, std::string_view payload,
                            IncarnationRecords& records) {
@@ -129,6 +150,11 @@ TableRecord ReadUsed(std::string_view payload) {
 
 absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogContents& contents,
                         UsedRecords& used) {
+  // Damage to a network's bytes is for ReadNetwork: the tables can be read without them.
+  if (key.size() == 1 + sizeof(uint64_t) && key[0] == kNetworkBytesTag) {
+    contents.network_ids.insert(LoadBigEndian64(key.data() + 1));
+    return absl::OkStatus();
+  }
   const std::optional<std::string_view> payload = Payload(key, value);
   if (!payload.has_value() || key.empty()) return DamagedRecord(key);
   if (key[0] == kFormatTag) {
@@ -140,6 +166,12 @@ absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogCon
     TableRecord table;
     if (!ReadTable(key, *payload, table)) return DamagedRecord(key);
     contents.tables[table.spec.name] = std::move(table);
+    return absl::OkStatus();
+  }
+  if (key[0] == kNetworkTag) {
+    NetworkRecord network;
+    if (!ReadNetworkRecord(*payload, network)) return DamagedRecord(key);
+    contents.networks[std::string(key.substr(1))] = std::move(network);
     return absl::OkStatus();
   }
   if (key.size() < 1 + sizeof(Incarnation)) return DamagedRecord(key);
@@ -296,6 +328,43 @@ void PutLostRange(rocksdb::WriteBatch& batch, Incarnation incarnation, const Los
   std::string key = IncarnationKey(kLostTag, incarnation);
   AppendBigEndian64(key, OrderedBits(range.first));
   PutRecord(batch, key, RecordWriter().Add(static_cast<uint64_t>(range.last)).text());
+}
+
+void PutNetwork(rocksdb::WriteBatch& batch, const std::string& model,
+                const NetworkRecord& network) {
+  RecordWriter record;
+  record.Add(network.id).AddText(network.digest).Add(network.onnx_bytes);
+  record.Add(static_cast<uint32_t>(network.inputs.size()));
+  for (const NetworkInput& input : network.inputs)
+    record.AddText(input.name).AddText(input.table).Add(static_cast<uint8_t>(input.pooling));
+  PutRecord(batch, std::string(1, kNetworkTag) + model, record.text());
+}
+
+void DeleteNetwork(rocksdb::WriteBatch& batch, const std::string& model) {
+  batch.Delete(std::string(1, kNetworkTag) + model);
+}
+
+void PutNetworkBytes(rocksdb::WriteBatch& batch, uint64_t id, std::string_view onnx) {
+  PutRecord(batch, IncarnationKey(kNetworkBytesTag, id), onnx);
+}
+
+void DeleteNetworkBytes(rocksdb::WriteBatch& batch, uint64_t id) {
+  batch.Delete(IncarnationKey(kNetworkBytesTag, id));
+}
+
+absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, const NetworkRecord& network) {
+  const std::string key = IncarnationKey(kNetworkBytesTag, network.id);
+  std::string value;
+  const rocksdb::Status got = db.Get(rocksdb::ReadOptions(), key, &value);
+  if (got.IsNotFound()) return absl::NotFoundError("the network's bytes are missing");
+  HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading a network"));
+  if (!Payload(key, value).has_value()) return DamagedRecord(key);
+  value.resize(value.size() - sizeof(uint64_t));
+  ModelNetwork read{.onnx = std::move(value), .inputs = network.inputs};
+  read.digest = NetworkDigest(read);
+  if (read.digest == network.digest && read.onnx.size() == network.onnx_bytes) return read;
+  return absl::DataLossError(
+      absl::StrCat("the network's digest is ", read.digest, ", expected ", network.digest));
 }
 
 absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,

@@ -12,11 +12,14 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "hps/model_network.h"
 #include "hps/table_spec.h"
 #include "hps/types.h"
 #include "l3_rocksdb/options.h"
@@ -36,6 +39,15 @@ struct TableRecord {
   uint64_t update_records_lost = 0;  // see TableInfo
 };
 
+// The dense network of a model. Its bytes are a record of their own, which is written before the
+// switch that names it; a reader of the catalog skips that.
+struct NetworkRecord {
+  uint64_t id = 0;  // of the record of its bytes: a random number
+  std::string digest;
+  uint64_t onnx_bytes = 0;
+  std::vector<NetworkInput> inputs;
+};
+
 // A key in this range without a record is lost, not absent: a record may have existed.
 struct LostRange {
   Key first = 0;
@@ -52,6 +64,8 @@ struct CatalogContents {
   uint32_t format_version = 0;  // 0 = no record: the store is being created
   std::map<std::string, TableRecord> tables;
   std::map<Incarnation, IncarnationRecords> incarnations;  // those with a record
+  std::map<std::string, NetworkRecord> networks;           // by model
+  std::set<uint64_t> network_ids;                          // of all records of bytes
 
   std::vector<const TableRecord*> InOrder() const;
   // The model version that the next change of the model's tables creates; the first is 1.
@@ -69,7 +83,7 @@ absl::StatusOr<IncarnationRecords> ReadIncarnation(rocksdb::DB& db, Incarnation 
 // True if an import with this number was ever committed.
 absl::StatusOr<bool> WasUsed(rocksdb::DB& db, Incarnation incarnation);
 
-void PutFormat(rocksdb::WriteBatch& batch, uint32_t format_version = kStoreFormatVersion);
+void PutFormat(rocksdb::WriteBatch& batch, uint32_t format_version = kFirstFormatVersion);
 void PutTable(rocksdb::WriteBatch& batch, const TableRecord& table);
 void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name);
 // Marks the incarnation as used, and keeps what may change of the table without an import.
@@ -81,6 +95,14 @@ void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,
                  const StreamPosition& position);
 void PutLostRange(rocksdb::WriteBatch& batch, Incarnation incarnation, const LostRange& range);
+
+void PutNetwork(rocksdb::WriteBatch& batch, const std::string& model, const NetworkRecord& network);
+void DeleteNetwork(rocksdb::WriteBatch& batch, const std::string& model);
+void PutNetworkBytes(rocksdb::WriteBatch& batch, uint64_t id, std::string_view onnx);
+void DeleteNetworkBytes(rocksdb::WriteBatch& batch, uint64_t id);
+// Errors: NOT_FOUND (no such record), DATA_LOSS (it is damaged, or has not the record's digest),
+// and RocksDB's errors.
+absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, const NetworkRecord& network);
 
 // Deletes all records of the incarnation except the one that marks its number as used.
 absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,

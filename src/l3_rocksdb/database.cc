@@ -262,7 +262,7 @@ absl::Status Database::LoadTables() {
     rocksdb::WriteBatch batch;
     PutFormat(batch);
     HPS_RETURN_IF_ERROR(Write(batch, true));
-    contents->format_version = kStoreFormatVersion;
+    contents->format_version = kFirstFormatVersion;
   }
   std::map<std::string, rocksdb::ColumnFamilyHandle*> handles;
   for (rocksdb::ColumnFamilyHandle* handle : opened_handles_) handles[handle->GetName()] = handle;
@@ -334,6 +334,13 @@ absl::Status Database::DropUnknownFamilies() {
       HPS_RETURN_IF_ERROR(DeleteIncarnation(*db_, batch, it->first));
       it = catalog_.incarnations.erase(it);
     }
+  }
+  {
+    // Left over from an import that did not switch, or from a replaced network.
+    MutexLock lock(mutex_);
+    for (const auto& [model, network] : catalog_.networks) catalog_.network_ids.erase(network.id);
+    for (const uint64_t id : catalog_.network_ids) DeleteNetworkBytes(batch, id);
+    catalog_.network_ids.clear();
   }
   return batch.Count() == 0 ? absl::OkStatus() : Commit(batch, false);
 }

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,9 @@ class Database : public std::enable_shared_from_this<Database> {
   const ReaderFileSystem* reader_files() const { return reader_files_.get(); }
 
   CatalogContents catalog() const;
+  // The model's network, if it has one. Errors: those of ReadNetwork.
+  absl::StatusOr<std::optional<ModelNetwork>> Network(const std::string& model);
+
   // Errors: NOT_FOUND, which names the nearest table.
   absl::StatusOr<Pin> PinTable(const std::string& name);
 
@@ -108,14 +112,25 @@ class Database : public std::enable_shared_from_this<Database> {
   // next open retries drops that fail.
   void DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
 
-  // Makes `tables` current in one durable step. Also marks the incarnations in `replaced`, which
-  // are still staged, as used, so that they never become current. `batch` may hold more records of
-  // the tables. Takes the handles. After an error the old tables are current, or the new ones if
-  // the disk failed after the change. The next open may then show the other set, but never a mix.
-  // REQUIRES: change_mutex() is held.
-  absl::Status SwitchTables(std::vector<TableRecord> tables,
-                            const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
-                            const std::vector<Incarnation>& replaced, rocksdb::WriteBatch& batch);
+  // What a switch makes current. A network replaces that of its model; PutNewNetwork has written
+  // its bytes.
+  struct NewContents {
+    std::vector<TableRecord> tables;
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;  // of the tables; taken by the switch
+    std::string network_model;                          // empty: no network
+    NetworkRecord network;
+  };
+
+  // Writes the bytes of a network that a switch will name. Errors: those of Write.
+  absl::StatusOr<NetworkRecord> PutNewNetwork(const ModelNetwork& network);
+
+  // Makes the new contents current in one durable step. Also marks the incarnations in `replaced`,
+  // which are still staged, as used, so that they never become current. `batch` may hold more
+  // records of the tables. After an error the old tables are current, or the new ones if the disk
+  // failed after the change. The next open may then show the other set, but never a mix. REQUIRES:
+  // change_mutex() is held.
+  absl::Status SwitchTables(NewContents contents, const std::vector<Incarnation>& replaced,
+                            rocksdb::WriteBatch& batch);
   // As Write, not durable. In the same step adds `records_lost` to what the incarnation of the
   // table has lost of its update stream; an incarnation that is not current any more has no such
   // count.
@@ -154,6 +169,10 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status LoadTables();
   absl::Status CheckRowCount(const Family& family);
   absl::Status DropUnknownFamilies();
+  void DropUnusedNetworks(const std::set<uint64_t>& ids);
+  bool IsSwitchVisible(const NewContents& contents) const;
+  void ApplySwitch(const NewContents& contents, std::vector<std::unique_ptr<Family>>& unused)
+      HPS_REQUIRES(mutex_);
   absl::Status MakeKeyListFamily();
   void NoteTablesChanged();
   bool WalIsFlushed() const;
@@ -229,6 +248,7 @@ class Database : public std::enable_shared_from_this<Database> {
   // otherwise, the next open needs their column families.
   std::vector<TableRecord> unconfirmed_switches_ HPS_GUARDED_BY(mutex_);
   std::vector<Incarnation> unconfirmed_replacements_ HPS_GUARDED_BY(mutex_);
+  std::set<std::string> unconfirmed_networks_ HPS_GUARDED_BY(mutex_);  // by model
 };
 
 // Keeps a family readable and its database open. Movable.

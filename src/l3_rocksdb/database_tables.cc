@@ -9,6 +9,7 @@
 #include "base/macros.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/files/manifest_mark.h"
+#include "l3_rocksdb/import/incarnation_draw.h"
 #include "l3_rocksdb/salvage/key_list.h"
 #include "l3_rocksdb/status.h"
 #include "types/names.h"
@@ -144,44 +145,130 @@ absl::Status Database::UndoSwitches() {
       DeleteUsed(batch, table.incarnation);
     }
     for (const Incarnation incarnation : unconfirmed_replacements_) DeleteUsed(batch, incarnation);
+    for (const std::string& model : unconfirmed_networks_) {
+      const auto current = catalog_.networks.find(model);
+      if (current == catalog_.networks.end()) {
+        DeleteNetwork(batch, model);
+      } else {
+        PutNetwork(batch, model, current->second);
+      }
+    }
   }
   if (batch.Count() == 0) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(Commit(batch, true));
   MutexLock lock(mutex_);
   unconfirmed_switches_.clear();
   unconfirmed_replacements_.clear();
+  unconfirmed_networks_.clear();
   return absl::OkStatus();
 }
 
-absl::Status Database::SwitchTables(std::vector<TableRecord> tables,
-                                    const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
-                                    const std::vector<Incarnation>& replaced,
+absl::StatusOr<NetworkRecord> Database::PutNewNetwork(const ModelNetwork& network) {
+  NetworkRecord record{.id = DrawIncarnation(),
+                       .digest = network.digest,
+                       .onnx_bytes = network.onnx.size(),
+                       .inputs = network.inputs};
+  rocksdb::WriteBatch batch;
+  PutNetworkBytes(batch, record.id, network.onnx);
+  HPS_RETURN_IF_ERROR(CheckRoomFor(2 * batch.GetDataSize()));
+  HPS_RETURN_IF_ERROR(EnsureHealthy());
+  HPS_RETURN_IF_ERROR(Commit(batch, true));
+  return record;
+}
+
+// The next open removes bytes that cannot be removed now.
+void Database::DropUnusedNetworks(const std::set<uint64_t>& ids) {
+  if (ids.empty()) return;
+  rocksdb::WriteBatch batch;
+  for (const uint64_t id : ids) DeleteNetworkBytes(batch, id);
+  const absl::Status removed = Commit(batch, false);
+  if (!removed.ok())
+    LogWarning(
+        absl::StrCat("store '", path(), "': removing a replaced network: ", removed.ToString()));
+}
+
+absl::StatusOr<std::optional<ModelNetwork>> Database::Network(const std::string& model) {
+  // An import that switches meanwhile removes the bytes: then the catalog names others.
+  for (uint64_t id_before = 0;;) {
+    NetworkRecord record;
+    {
+      MutexLock lock(mutex_);
+      const auto found = catalog_.networks.find(model);
+      if (found == catalog_.networks.end()) return std::optional<ModelNetwork>();
+      record = found->second;
+    }
+    absl::StatusOr<ModelNetwork> network = ReadNetwork(*db_, record);
+    if (network.ok()) return std::optional<ModelNetwork>(*std::move(network));
+    if (absl::IsNotFound(network.status()) && record.id != id_before) {
+      id_before = record.id;
+      continue;
+    }
+    const absl::StatusCode code =
+        absl::IsNotFound(network.status()) ? absl::StatusCode::kDataLoss : network.status().code();
+    return absl::Status(code, absl::StrCat("store '", path(), "': model '", model,
+                                           "': ", network.status().message()));
+  }
+}
+
+// Whether a switch whose write failed can be read all the same.
+bool Database::IsSwitchVisible(const NewContents& contents) const {
+  if (contents.tables.empty()) return true;
+  const TableRecord& first = contents.tables[0];
+  return IncarnationInRocks(first.spec.name, 0) == first.incarnation;
+}
+
+void Database::ApplySwitch(const NewContents& contents,
+                           std::vector<std::unique_ptr<Family>>& unused) {
+  for (size_t i = 0; i < contents.tables.size(); ++i) {
+    const TableRecord& table = contents.tables[i];
+    const auto old = catalog_.tables.find(table.spec.name);
+    if (old != catalog_.tables.end()) {
+      Family* family = families_[old->second.incarnation].get();
+      family->current = false;
+      if (auto taken = TakeUnpinned(family); taken != nullptr) unused.push_back(std::move(taken));
+    }
+    catalog_.tables[table.spec.name] = table;
+    AddFamily(table, contents.handles[i]);
+  }
+  if (!contents.network_model.empty()) catalog_.networks[contents.network_model] = contents.network;
+}
+
+absl::Status Database::SwitchTables(NewContents contents, const std::vector<Incarnation>& replaced,
                                     rocksdb::WriteBatch& batch) {
   const CatalogContents before = catalog();
-  for (TableRecord& table : tables) {
+  for (TableRecord& table : contents.tables) {
     table.model_version = before.NextModelVersion(ModelOf(table.spec.name));
     PutTable(batch, table);
     PutUsed(batch, table);
+  }
+  std::set<uint64_t> unused_networks;
+  if (!contents.network_model.empty()) {
+    PutNetwork(batch, contents.network_model, contents.network);
+    PutFormat(batch, kNetworkFormatVersion);
+    const auto old = before.networks.find(contents.network_model);
+    if (old != before.networks.end()) unused_networks.insert(old->second.id);
   }
   for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
   absl::Status ready = CheckRoomFor(batch.GetDataSize());
   if (ready.ok()) ready = EnsureHealthy();
   if (!ready.ok()) {
     // Nothing was written, so the import can be retried.
-    DropFamilies(handles);
+    DropFamilies(contents.handles);
     return ready;
   }
   const absl::Status written = Commit(batch, true);
-  if (!written.ok() &&
-      (tables.empty() || IncarnationInRocks(tables[0].spec.name, 0) != tables[0].incarnation)) {
+  if (!written.ok() && !IsSwitchVisible(contents)) {
     // The switch may be in the WAL, and the next open may replay it. It then needs the column
     // families.
     {
       MutexLock lock(mutex_);
-      unconfirmed_switches_.insert(unconfirmed_switches_.end(), tables.begin(), tables.end());
-      unconfirmed_replacements_.insert(unconfirmed_replacements_.end(), replaced.begin(),
-                                       replaced.end());
-      leftovers_.insert(leftovers_.end(), handles.begin(), handles.end());
+      const auto add = [](auto& to, const auto& from) {
+        to.insert(to.end(), from.begin(), from.end());
+      };
+      add(unconfirmed_switches_, contents.tables);
+      add(unconfirmed_replacements_, replaced);
+      add(leftovers_, contents.handles);
+      if (!contents.network_model.empty()) unconfirmed_networks_.insert(contents.network_model);
     }
     const absl::Status dropped = DropLeftovers();
     if (!dropped.ok()) LogWarning(dropped.ToString());
@@ -190,20 +277,11 @@ absl::Status Database::SwitchTables(std::vector<TableRecord> tables,
   std::vector<std::unique_ptr<Family>> unused;
   {
     MutexLock lock(mutex_);
-    for (size_t i = 0; i < tables.size(); ++i) {
-      const TableRecord& table = tables[i];
-      const auto old = catalog_.tables.find(table.spec.name);
-      if (old != catalog_.tables.end()) {
-        Family* family = families_[old->second.incarnation].get();
-        family->current = false;
-        if (auto taken = TakeUnpinned(family); taken != nullptr) unused.push_back(std::move(taken));
-      }
-      catalog_.tables[table.spec.name] = table;
-      AddFamily(table, handles[i]);
-    }
+    ApplySwitch(contents, unused);
   }
   NoteTablesChanged();
   for (auto& family : unused) Retire(std::move(family));
+  if (written.ok()) DropUnusedNetworks(unused_networks);
   return written;
 }
 
@@ -249,6 +327,7 @@ absl::Status Database::DropTable(const std::string& name) {
     family->room = std::move(room);
     unused = TakeUnpinned(family);
     catalog_.tables.erase(table);
+    if (others.empty()) catalog_.networks.erase(ModelOf(name));
     for (const TableRecord& other : others) {
       catalog_.tables[other.spec.name].model_version = other.model_version;
     }
@@ -266,6 +345,15 @@ absl::Status Database::WriteDrop(const std::string& name, const std::vector<Tabl
   rocksdb::WriteBatch batch;
   DeleteTable(batch, name);
   for (const TableRecord& table : others) PutUsed(batch, table);
+  if (others.empty()) {
+    const CatalogContents before = catalog();
+    const auto network = before.networks.find(ModelOf(name));
+    if (network != before.networks.end()) {
+      DeleteNetwork(batch, network->first);
+      DeleteNetworkBytes(batch, network->second.id);
+      if (before.networks.size() == 1) PutFormat(batch, kFirstFormatVersion);
+    }
+  }
   return Commit(batch, true);
 }
 

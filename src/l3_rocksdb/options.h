@@ -14,8 +14,11 @@ class Env;
 
 namespace hps {
 
-// Format of the store's files. Increases with a change that an older hps cannot read.
-inline constexpr uint32_t kStoreFormatVersion = 1;
+// Format of the store's files. Increases with a change that an older hps cannot read. A store says
+// the lowest version that can read it.
+inline constexpr uint32_t kStoreFormatVersion = 2;
+inline constexpr uint32_t kFirstFormatVersion = 1;    // of a store without networks
+inline constexpr uint32_t kNetworkFormatVersion = 2;  // from the first import of a network on
 
 // The kind of process that writes to a store. A command waits for another command, but leaves its
 // import to a server.

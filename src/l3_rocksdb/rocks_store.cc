@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -92,6 +93,9 @@ class RocksStore final : public DurableStore {
 
   absl::StatusOr<std::vector<TableInfo>> Tables() const override;
   absl::StatusOr<std::unique_ptr<DurableTable>> OpenTable(const std::string& name) override;
+  absl::StatusOr<std::optional<ModelNetwork>> Network(const std::string& model) const override {
+    return database()->Network(model);
+  }
   absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(
       std::span<const TableSpec> specs) override;
   absl::Status Drop(const std::string& name) override;

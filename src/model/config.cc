@@ -376,6 +376,7 @@ std::string PrintConfig(const Config& given) {
   };
   for (ModelConfig& model : config.model) {
     const std::string prefix = "model[" + model.name + "].";
+    model.dense = AbsolutePath(model.dense);
     absl::StrAppend(&text, "[[model]]\n");
     print_all(SettingsOf(model), prefix);
     for (TableConfig& table : model.table) {

@@ -319,6 +319,9 @@ std::vector<Setting> SettingsOf(ModelConfig& model) {
   list.Add("tables", model.tables, NameListCodec{},
            "The model's tables in declared order, without the model's name; empty = all, in the "
            "order of their first import.");
+  list.Add("dense", model.dense, PathCodec{},
+           "The dense network, a file of ONNX, instead of the one that was imported with the "
+           "model; read at each load.");
   return list.Take();
 }
 

@@ -316,8 +316,6 @@ TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   }
   ExpectError("[update]\nshared_group = \"g\"\n", unimplemented, "2:1",
               {"'update.shared_group'", reserved});
-  ExpectError("[[model]]\nname = \"m\"\ndense = \"m.onnx\"\n", unimplemented, "3:1",
-              {"'model.dense'", reserved});
   if (!BuiltInDeviceCacheFactory().Support().ok())
     ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
   EXPECT_TRUE(Load("[l1]\ndevices = \"auto\"\n").ok());

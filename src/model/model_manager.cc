@@ -58,6 +58,9 @@ class PinnedModel final : public LoadedModel {
 
   uint64_t version() const override { return pin_.snapshot()->version(); }
   std::span<const TableSpec> tables() const override { return tables_; }
+  std::shared_ptr<const ModelNetwork> network() const override {
+    return pin_.snapshot()->network();
+  }
   bool IsCurrent() const override {
     return pin_.state()->PinCurrent().snapshot() == pin_.snapshot();
   }

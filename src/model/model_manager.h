@@ -42,6 +42,10 @@ class StoreModelManager final : public ModelManager {
     parts_.models->StopPreloading();
     if (parts_.stream != nullptr) parts_.stream->StopWaiting();
   }
+  absl::StatusOr<std::optional<ModelNetwork>> ImportedNetwork(
+      const std::string& model) const override {
+    return parts_.durable->Network(model);
+  }
   std::vector<int> devices() const override;
 
   // As Store::NewSession.

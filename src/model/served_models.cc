@@ -8,7 +8,9 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/public_message.h"
+#include "model/model_files.h"
 #include "model/preload.h"
+#include "onnx/network_signature.h"
 #include "types/names.h"
 #include "types/units.h"
 
@@ -246,7 +248,36 @@ absl::StatusOr<ServedModels::ModelBuild> ServedModels::PinModel(const DesiredMod
     building.changed = true;
     HPS_ASSIGN_OR_RETURN(table.l3, OpenIncarnation(info.spec.name, info.incarnation));
   }
+  HPS_ASSIGN_OR_RETURN(building.network, NetworkOf(desired));
+  const std::shared_ptr<const ModelNetwork> live = state == nullptr ? nullptr : state->Network();
+  const auto digest = [](const auto& network) {
+    return network == nullptr ? std::string() : network->digest;
+  };
+  if (digest(building.network) == digest(live)) {
+    building.network = live;
+  } else {
+    building.changed = true;
+  }
   return building;
+}
+
+// The network that the model should have: that of the configuration, or the imported one. It fits
+// the tables.
+absl::StatusOr<std::shared_ptr<const ModelNetwork>> ServedModels::NetworkOf(
+    const DesiredModel& desired) const {
+  HPS_ASSIGN_OR_RETURN(std::optional<ModelNetwork> network, parts_.durable->Network(desired.model));
+  std::vector<TableSpec> specs;
+  for (const TableInfo& table : desired.tables) specs.push_back(table.spec);
+  for (const ModelConfig& config : parts_.config->model) {
+    if (config.name != desired.model || config.dense.empty()) continue;
+    HPS_ASSIGN_OR_RETURN(
+        network,
+        ReadNetworkInstead(config.dense, network.has_value() ? &*network : nullptr, specs));
+  }
+  if (!network.has_value()) return std::shared_ptr<const ModelNetwork>();
+  const absl::Status fits = SignatureOf(*network, specs).status();
+  if (!fits.ok()) return Public(fits);
+  return std::make_shared<const ModelNetwork>(*std::move(network));
 }
 
 absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
@@ -343,7 +374,7 @@ absl::Status ServedModels::Serve(ModelBuild& building) {
   if (building.unload) {
     state.Unload();
   } else {
-    HPS_RETURN_IF_ERROR(state.Publish(std::move(tables), building.version));
+    HPS_RETURN_IF_ERROR(state.Publish(std::move(tables), building.version, building.network));
   }
   std::erase_if(l2_bytes_,
                 [&](const auto& entry) { return ModelOf(entry.first) == building.model; });

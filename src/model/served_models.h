@@ -124,7 +124,8 @@ class ServedModels {
     std::vector<TableBuild> tables;
     uint64_t version = 0;  // 0: as it was
     bool changed = false;
-    bool unload = false;  // it has no tables because it was unloaded
+    bool unload = false;                            // it has no tables because it was unloaded
+    std::shared_ptr<const ModelNetwork> network{};  // null: it has none
   };
 
   // The models that a switch may change: one or all.
@@ -148,6 +149,7 @@ class ServedModels {
   absl::StatusOr<std::vector<ModelBuild>> PinModels(const Scope& scope, ModelErrors& errors)
       HPS_REQUIRES(change_mutex_);
   absl::StatusOr<ModelBuild> PinModel(const DesiredModel& desired) HPS_REQUIRES(change_mutex_);
+  absl::StatusOr<std::shared_ptr<const ModelNetwork>> NetworkOf(const DesiredModel& desired) const;
   absl::StatusOr<std::unique_ptr<DurableTable>> OpenIncarnation(const std::string& table,
                                                                 Incarnation incarnation) const;
   std::vector<ModelBuild> EmptiedModels(const Scope& scope,

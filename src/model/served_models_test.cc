@@ -43,6 +43,10 @@ class TestStore final : public DurableStore {
 
   absl::StatusOr<std::vector<TableInfo>> Tables() const override { return tables_; }
 
+  absl::StatusOr<std::optional<ModelNetwork>> Network(const std::string&) const override {
+    return std::optional<ModelNetwork>();
+  }
+
   absl::StatusOr<std::unique_ptr<DurableTable>> OpenTable(const std::string& name) override {
     if (on_open) on_open(name);
     if (damaged.contains(name)) return absl::DataLossError("damaged: " + name);

@@ -13,12 +13,16 @@
 #include "import/export.h"
 #include "import/import.h"
 #include "import/import_plan.h"
+#include "import/model_toml.h"
+#include "import/split_files.h"
 #include "model/device_level.h"
+#include "model/model_files.h"
 #include "model/model_manager.h"
 #include "model/open_store.h"
 #include "model/served_models.h"
 #include "model/tier_factory.h"
 #include "model/update_stream.h"
+#include "onnx/network_signature.h"
 #include "query/session_factory.h"
 #include "serving/model_registry.h"
 #include "tier/table_payload.h"
@@ -35,6 +39,20 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
           .threads = request.threads,
           .progress = request.progress,
           .update_start = request.update_start};
+}
+
+// The plan of an import. A model's directory may have a model.toml.
+absl::StatusOr<ImportPlan> PlanFiles(const ImportRequest& request) {
+  const bool is_model = request.name.find('/') == std::string::npos && !request.memory.has_value();
+  if (!is_model) return PlanImport(request, OpenForeignStore);
+  HPS_ASSIGN_OR_RETURN(std::optional<ModelFiles> files, ReadModelFiles(request.from));
+  if (!files.has_value()) return PlanImport(request, OpenForeignStore);
+  HPS_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(request, OpenForeignStore, files->tables));
+  if (!files->network.has_value()) return plan;
+  if (const absl::Status fits = SignatureOf(*files->network, plan.specs()).status(); !fits.ok())
+    return absl::Status(fits.code(), absl::StrCat(request.from, ": ", fits.message()));
+  plan.network = std::move(files->network);
+  return plan;
 }
 
 // Adds the source files of the table that the error is about, if it is about one table.
@@ -127,6 +145,7 @@ class OpenedStore final : public Store {
   }
   absl::StatusOr<ImportReport> Import(const ImportRequest& request) override;
   absl::StatusOr<ExportReport> Export(const ExportRequest& request) override;
+  absl::StatusOr<ExportReport> ExportModel(const ExportRequest& request);
   absl::Status Drop(const std::string& table) override;
   absl::Status Apply(const TableUpdate& update, std::chrono::nanoseconds timeout) override;
   absl::StatusOr<uint64_t> Snapshot(const std::string& name) override {
@@ -204,7 +223,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, O
 }
 
 absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
-  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request, OpenForeignStore));
+  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanFiles(request));
   const auto import = durable_.BeginImport(plan.specs());
   if (!import.ok()) return WithSourceFiles(import.status(), plan);
   HPS_ASSIGN_OR_RETURN(ImportReport report,
@@ -214,7 +233,44 @@ absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
   return report;
 }
 
+// All tables of a model, its network and model.toml, which is written last.
+absl::StatusOr<ExportReport> OpenedStore::ExportModel(const ExportRequest& request) {
+  HPS_ASSIGN_OR_RETURN(const std::vector<TableInfo> all, durable_.Tables());
+  HPS_ASSIGN_OR_RETURN(const std::optional<ModelNetwork> network, durable_.Network(request.name));
+  std::vector<std::string> tables;
+  std::vector<std::string> models;
+  ExportReport sum;
+  for (const TableInfo& table : all) {
+    models.push_back(ModelOf(table.spec.name));
+    if (models.back() == request.name)
+      tables.push_back(table.spec.name.substr(request.name.size() + 1));
+  }
+  if (tables.empty()) {
+    return absl::NotFoundError(absl::StrCat("the store has no model '", request.name, "'",
+                                            NearestNameHint(request.name, models)));
+  }
+  for (const std::string& table : tables) {
+    ExportRequest one = request;
+    one.name = request.name + "/" + table;
+    one.to = request.to + "/" + table;
+    HPS_ASSIGN_OR_RETURN(const ExportReport report, Export(one));
+    sum.row_count += report.row_count;
+    sum.bytes += report.bytes;
+    sum.seconds += report.seconds;
+  }
+  if (network.has_value()) {
+    HPS_RETURN_IF_ERROR(WriteNewFile(request.to + "/" + kNetworkFile, network->onnx));
+    sum.bytes += network->onnx.size();
+  }
+  ModelDescription description{
+      .name = request.name, .tables = tables, .has_network = network.has_value()};
+  if (network.has_value()) description.inputs = network->inputs;
+  HPS_RETURN_IF_ERROR(WriteNewFile(request.to + "/" + kModelFile, ModelToml(description)));
+  return sum;
+}
+
 absl::StatusOr<ExportReport> OpenedStore::Export(const ExportRequest& request) {
+  if (request.name.find('/') == std::string::npos && !request.sink) return ExportModel(request);
   HPS_RETURN_IF_ERROR(ValidateTableName(request.name));
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DurableTable> table, durable_.OpenTable(request.name));
   return RunExport(*table, request);
@@ -268,7 +324,16 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const Config& config, OpenMode 
   return OpenedStore::Open(config, mode, devices);
 }
 
-uint32_t Store::format_version() const { return DurableFormatVersion(); }
+uint32_t Store::format_version() {
+  bool has_networks = false;
+  if (const auto tables = Tables(); tables.ok()) {
+    for (const TableInfo& table : *tables) {
+      const auto network = models().ImportedNetwork(ModelOf(table.spec.name));
+      has_networks |= !network.ok() || network->has_value();
+    }
+  }
+  return DurableFormatVersion(has_networks);
+}
 
 absl::StatusOr<bool> ServerHasStore(const Config& config) {
   return ServerHasDurableStore(config.store);
@@ -276,7 +341,7 @@ absl::StatusOr<bool> ServerHasStore(const Config& config) {
 
 absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
-  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanImport(request, OpenForeignStore));
+  HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanFiles(request));
   const auto import = StageDurableImport(config.store, plan.specs());
   if (!import.ok()) return WithSourceFiles(import.status(), plan);
   return RunImport(plan, **import, OptionsOf(config, request), nullptr);

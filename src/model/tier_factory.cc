@@ -84,7 +84,9 @@ absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool 
                           progress);
 }
 
-uint32_t DurableFormatVersion() { return kStoreFormatVersion; }
+uint32_t DurableFormatVersion(bool has_networks) {
+  return has_networks ? kNetworkFormatVersion : kFirstFormatVersion;
+}
 
 absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config) {
   switch (config.kind) {

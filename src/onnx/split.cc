@@ -30,7 +30,8 @@ std::string NodeText(const OnnxNode& node) {
 struct KeySource {
   std::string_view input;  // of the graph
   size_t rank = 0;
-  std::string way;  // the operators on the way, for remarks
+  int64_t sample_keys = -1;  // of a sample, where the rank is 2 and their number is known
+  std::string way;           // the operators on the way, for remarks
 };
 
 // Follows values back to inputs of the graph, and on to their only reader.
@@ -46,8 +47,11 @@ class GraphWalk {
 
   // Errors: FAILED_PRECONDITION, with why it is not a part of an input.
   absl::StatusOr<KeySource> FindKeys(std::string_view value, int steps_left = kStepsMax) const {
-    if (const OnnxValue* const input = graph_.Input(value))
-      return KeySource{.input = input->name, .rank = input->dims.size()};
+    if (const OnnxValue* const input = graph_.Input(value)) {
+      return KeySource{.input = input->name,
+                       .rank = input->dims.size(),
+                       .sample_keys = input->dims.size() == 2 ? input->dims[1] : -1};
+    }
     if (graph_.Constant(value) != nullptr)
       return absl::FailedPreconditionError("its indices are constant");
     const auto found = makers_.find(value);
@@ -56,6 +60,7 @@ class GraphWalk {
     const OnnxNode& node = *found->second;
     HPS_ASSIGN_OR_RETURN(KeySource source, FindKeys(node.inputs.front(), steps_left - 1));
     HPS_ASSIGN_OR_RETURN(source.rank, RankAfter(node, source.rank));
+    if (node.op != "Cast" && node.op != "Identity") source.sample_keys = -1;
     absl::StrAppend(&source.way, source.way.empty() ? "" : ", ", Text(node.op));
     return source;
   }
@@ -140,6 +145,7 @@ class Splitter {
   struct Replaced {
     size_t table = 0;
     size_t rank = 0;
+    int64_t sample_keys = -1;  // where the rank is 3
   };
 
   static bool IsTable(const OnnxTensor& tensor) {
@@ -183,7 +189,7 @@ class Splitter {
     }
     const auto known = table_by_keys_.find({weight, node.inputs[1]});
     if (known != table_by_keys_.end() && split_.tables[known->second].pooling == pooling) {
-      replaced_[value] = {.table = known->second, .rank = rank};
+      replaced_[value] = {.table = known->second, .rank = rank, .sample_keys = keys.sample_keys};
       return;
     }
     if (!weights_.insert(weight).second) {
@@ -192,7 +198,8 @@ class Splitter {
                                             "each of them"));
     }
     table_by_keys_[{weight, node.inputs[1]}] = split_.tables.size();
-    replaced_[value] = {.table = split_.tables.size(), .rank = rank};
+    replaced_[value] = {
+        .table = split_.tables.size(), .rank = rank, .sample_keys = keys.sample_keys};
     OnnxSplitTable table{.name = NewName(TableName(weight)),
                          .row_count = static_cast<uint64_t>(tensor.dims[0]),
                          .dim = static_cast<uint32_t>(tensor.dims[1]),
@@ -286,7 +293,11 @@ class Splitter {
       ::onnx::TypeProto::Tensor& type = *info.mutable_type()->mutable_tensor_type();
       type.set_elem_type(::onnx::TensorProto::FLOAT);
       type.mutable_shape()->add_dim()->set_dim_param("batch");
-      if (place.rank == 3) type.mutable_shape()->add_dim()->set_dim_param(table.name + "_keys");
+      if (place.rank == 3 && place.sample_keys > 0) {
+        type.mutable_shape()->add_dim()->set_dim_value(place.sample_keys);
+      } else if (place.rank == 3) {
+        type.mutable_shape()->add_dim()->set_dim_param(table.name + "_keys");
+      }
       type.mutable_shape()->add_dim()->set_dim_value(table.dim);
       if (table.element != OnnxElement::kFloat32) AddCast(table, graph);
     }

@@ -114,7 +114,7 @@ TEST(OnnxSplitTest, RowsThatAreNotSummedStayApart) {
   const absl::StatusOr<OnnxSplit> split = SplitOnnx(Taken(wide.model.Bytes()));
   ASSERT_TRUE(split.ok()) << split.status();
   EXPECT_EQ(split->tables[0].pooling, "none");
-  EXPECT_THAT(Taken(split->network).graph().Input("user_rows")->dims, ElementsAre(-1, -1, 2));
+  EXPECT_THAT(Taken(split->network).graph().Input("user_rows")->dims, ElementsAre(-1, 3, 2));
 }
 
 TEST(OnnxSplitTest, OneWeightByTwoKeysIsTwoTables) {

@@ -42,8 +42,7 @@ void AddLevel(const LevelStatistics& part, LevelStatistics* sum) {
 
 LiveModel::LiveModel(std::string name, EpochDomain& domain, Executor& reclaim_executor)
     : name_(std::move(name)), domain_(domain), reclaim_executor_(reclaim_executor) {
-  current_owned_ = std::make_unique<const ModelSnapshot>(std::vector<std::shared_ptr<LiveTable>>{},
-                                                         std::vector<LiveTable*>{}, 0, 0, false);
+  current_owned_ = std::make_unique<const ModelSnapshot>(ModelSnapshot::Parts{});
   current_.store(current_owned_.get(), std::memory_order_seq_cst);
   domain_.AddWaiter(this);
 }
@@ -57,7 +56,8 @@ LiveModel::~LiveModel() {
   HPS_CHECK(current_owned_->pins_.load() == 0);
 }
 
-absl::Status LiveModel::Publish(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t version) {
+absl::Status LiveModel::Publish(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t version,
+                                std::shared_ptr<const ModelNetwork> network) {
   HPS_RETURN_IF_ERROR(CheckTables(name_, tables));
   {
     MutexLock lock(mutex_);
@@ -72,7 +72,8 @@ absl::Status LiveModel::Publish(std::vector<std::shared_ptr<LiveTable>> tables, 
       return absl::ResourceExhaustedError(
           absl::StrCat("model '", name_, "': more than ", kTablesPerStoreMax, " table names"));
     }
-    Replace(std::move(tables), version == 0 ? current_owned_->version() : version, false);
+    Replace(std::move(tables), version == 0 ? current_owned_->version() : version, false,
+            std::move(network));
   }
   PostReclaim();
   return absl::OkStatus();
@@ -81,19 +82,24 @@ absl::Status LiveModel::Publish(std::vector<std::shared_ptr<LiveTable>> tables, 
 void LiveModel::Unload() {
   {
     MutexLock lock(mutex_);
-    Replace({}, current_owned_->version(), true);
+    Replace({}, current_owned_->version(), true, nullptr);
   }
   PostReclaim();
 }
 
 void LiveModel::Replace(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t version,
-                        bool unloaded) {
+                        bool unloaded, std::shared_ptr<const ModelNetwork> network) {
   for (const std::shared_ptr<LiveTable>& table : tables) SlotForName(table->spec().name);
   std::vector<LiveTable*> by_slot(slot_names_.size());
   for (const std::shared_ptr<LiveTable>& table : tables)
     by_slot[SlotForName(table->spec().name)] = table.get();
   auto next = std::make_unique<const ModelSnapshot>(
-      std::move(tables), std::move(by_slot), current_owned_->number() + 1, version, unloaded);
+      ModelSnapshot::Parts{.tables = std::move(tables),
+                           .by_slot = std::move(by_slot),
+                           .number = current_owned_->number() + 1,
+                           .version = version,
+                           .unloaded = unloaded,
+                           .network = std::move(network)});
   std::list<Retired> retired(1);  // from here on nothing may fail: readers see both
   current_.store(next.get(), std::memory_order_seq_cst);
   std::swap(current_owned_, next);
@@ -111,6 +117,11 @@ void LiveModel::Replace(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t
 SnapshotPin LiveModel::PinCurrent() {
   MutexLock lock(mutex_);  // keeps it from being replaced, and hence from being freed
   return SnapshotPin(this, current_owned_.get());
+}
+
+std::shared_ptr<const ModelNetwork> LiveModel::Network() const {
+  MutexLock lock(mutex_);
+  return current_owned_->network();
 }
 
 bool LiveModel::AwaitReclaimed(Deadline deadline) {

@@ -51,7 +51,9 @@ class LiveModel final : private EpochDomain::Waiter {
   // gives them. Those that are not among `tables` any more are retired. `version` 0 keeps the
   // model's version. Errors: INVALID_ARGUMENT (a null table, a name twice), RESOURCE_EXHAUSTED
   // (more than kTablesPerStoreMax names over the life of this object); nothing has changed then.
-  absl::Status Publish(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t version = 0);
+  // `network` belongs to the snapshot; null: the model has none.
+  absl::Status Publish(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t version = 0,
+                       std::shared_ptr<const ModelNetwork> network = nullptr);
 
   // Switches the model to no tables: lookups answer UNAVAILABLE until the next Publish.
   void Unload();
@@ -69,6 +71,9 @@ class LiveModel final : private EpochDomain::Waiter {
 
   // The version of the current snapshot; 0 = nothing has been published yet. Unload keeps it.
   uint64_t version() const;
+
+  // That of the current snapshot.
+  std::shared_ptr<const ModelNetwork> Network() const;
 
   // Those of the current snapshot, in declared order.
   std::vector<std::shared_ptr<LiveTable>> Tables() const;
@@ -103,8 +108,8 @@ class LiveModel final : private EpochDomain::Waiter {
     uint64_t epoch = 0;  // when SafeEpoch reaches it no guard sees the snapshot
   };
 
-  void Replace(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t version, bool unloaded)
-      HPS_REQUIRES(mutex_);
+  void Replace(std::vector<std::shared_ptr<LiveTable>> tables, uint64_t version, bool unloaded,
+               std::shared_ptr<const ModelNetwork> network) HPS_REQUIRES(mutex_);
   size_t SlotForName(const std::string& name) HPS_REQUIRES(mutex_);
   bool CanReclaim(const Retired& retired) const;
   bool HasReclaimable() const;

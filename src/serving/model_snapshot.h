@@ -18,20 +18,28 @@
 #include <utility>
 #include <vector>
 
+#include "hps/model_network.h"
 #include "serving/live_table.h"
 
 namespace hps {
 
 class ModelSnapshot {
  public:
-  // `by_slot` = the same tables by the model's slot numbers (null: not in this snapshot).
-  ModelSnapshot(std::vector<std::shared_ptr<LiveTable>> tables, std::vector<LiveTable*> by_slot,
-                uint64_t number, uint64_t version, bool unloaded)
-      : tables_(std::move(tables)),
-        by_slot_(std::move(by_slot)),
-        number_(number),
-        version_(version),
-        unloaded_(unloaded) {}
+  struct Parts {
+    std::vector<std::shared_ptr<LiveTable>> tables;
+    std::vector<LiveTable*> by_slot;  // the same by the model's slot numbers; null: not in this one
+    uint64_t number = 0;
+    uint64_t version = 0;
+    bool unloaded = false;
+    std::shared_ptr<const ModelNetwork> network{};
+  };
+  explicit ModelSnapshot(Parts parts)
+      : tables_(std::move(parts.tables)),
+        by_slot_(std::move(parts.by_slot)),
+        number_(parts.number),
+        version_(parts.version),
+        unloaded_(parts.unloaded),
+        network_(std::move(parts.network)) {}
 
   ModelSnapshot(const ModelSnapshot&) = delete;
   ModelSnapshot& operator=(const ModelSnapshot&) = delete;
@@ -49,6 +57,9 @@ class ModelSnapshot {
   // The version of the model, as clients see it. It stays the same if only levels were re-created.
   uint64_t version() const { return version_; }
 
+  // The model's dense network; null if it has none.
+  const std::shared_ptr<const ModelNetwork>& network() const { return network_; }
+
   // There are no tables because the model was unloaded, not because they were dropped.
   bool unloaded() const { return unloaded_; }
 
@@ -61,6 +72,7 @@ class ModelSnapshot {
   const uint64_t number_;
   const uint64_t version_;
   const bool unloaded_;
+  const std::shared_ptr<const ModelNetwork> network_;
   mutable std::atomic<uint64_t> pins_{0};
 };
 

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "hps/model_network.h"
 #include "hps/statistics.h"
 #include "hps/table_spec.h"
 #include "hps/transfer.h"
@@ -114,6 +115,11 @@ class BulkImport {
   // beginning. REQUIRES: Commit was not called.
   virtual void SetUpdateStart(const UpdateStart& start) = 0;
 
+  // Adds the dense network of a model, which switches with the tables. `network.digest` is set.
+  // REQUIRES: the import has a table of the model; called once at most, before Commit. Errors:
+  // RESOURCE_EXHAUSTED, UNAVAILABLE.
+  virtual absl::Status SetNetwork(const std::string& model, const ModelNetwork& network) = 0;
+
   // Makes everything durable, then switches. If a server has the store open, leaves the import
   // staged and marked ready for it (`staged`). Errors: RESOURCE_EXHAUSTED, UNAVAILABLE (another
   // command holds the store for too long), FAILED_PRECONDITION (a table of that name now has
@@ -144,16 +150,20 @@ class DurableStore {
   // Pins the current incarnation. Errors: NOT_FOUND (names the table with the nearest name).
   virtual absl::StatusOr<std::unique_ptr<DurableTable>> OpenTable(const std::string& name) = 0;
 
+  // The dense network of a model, if it has one. Costs a read of all its bytes. Errors: DATA_LOSS
+  // (its bytes have not the digest they were written with), those of reading.
+  virtual absl::StatusOr<std::optional<ModelNetwork>> Network(const std::string& model) const = 0;
+
   // Begins an import of these tables. Errors: INVALID_ARGUMENT (an invalid spec, or a duplicate
   // name), FAILED_PRECONDITION (the table exists with another dim or dtype: drop it first),
   // RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(
       std::span<const TableSpec> specs) = 0;
 
-  // Removes a table; works on a full disk too. Readers keep their pinned incarnation. First commits
-  // staged imports that are ready, and removes the table from those that can't be committed now, so
-  // that an older import can't restore it. Errors: NOT_FOUND; UNAVAILABLE, RESOURCE_EXHAUSTED (the
-  // disk fails; try again).
+  // Removes a table, and with the last table of a model its network; works on a full disk too.
+  // Readers keep their pinned incarnation. First commits staged imports that are ready, and removes
+  // the table from those that can't be committed now, so that an older import can't restore it.
+  // Errors: NOT_FOUND; UNAVAILABLE, RESOURCE_EXHAUSTED (the disk fails; try again).
   virtual absl::Status Drop(const std::string& name) = 0;
 
   // Read-write: commits staged imports that are ready. Read-only: catches up with the writer; costs

@@ -33,6 +33,10 @@ class OneTableStore final : public DurableStore {
     table_ = std::make_shared<PlainDurableTable>(spec_, ++incarnation_);
   }
 
+  absl::StatusOr<std::optional<ModelNetwork>> Network(const std::string&) const override {
+    return std::optional<ModelNetwork>();
+  }
+
   absl::StatusOr<std::unique_ptr<DurableTable>> OpenTable(const std::string& name) override {
     if (name != spec_.name) return absl::NotFoundError("no table " + name);
     return WithFaults(std::make_unique<Handle>(*this, Current()), &faults);

@@ -88,6 +88,9 @@ class RowCollector final : public BulkImport {
   }
   absl::Status FinishPart(size_t, uint32_t) override { return absl::OkStatus(); }
   void SetUpdateStart(const UpdateStart&) override {}
+  absl::Status SetNetwork(const std::string&, const ModelNetwork&) override {
+    return absl::OkStatus();
+  }
   absl::StatusOr<Result> Commit() override {
     MutexLock lock(mutex_);
     return Result{.tables = {{.spec = specs_[0], .row_count = rows_.size()}}};

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -98,6 +100,23 @@ absl::Status FlipBit(const std::string& path) {
   return file.good() ? absl::OkStatus() : absl::InternalError("no table file could be damaged");
 }
 
+// The network of a model. No reader of ONNX looks at it: the store keeps bytes.
+ModelNetwork NetworkOf(const std::string& model) {
+  ModelNetwork network{.onnx = "the network of " + model,
+                       .inputs = {{.name = "rows", .table = "half", .pooling = RowPooling::kMean},
+                                  {.name = "dense"}}};
+  network.digest = NetworkDigest(network);
+  return network;
+}
+
+absl::Status CheckNetwork(DurableStore& store, const std::string& model) {
+  HPS_ASSIGN_OR_RETURN(const std::optional<ModelNetwork> network, store.Network(model));
+  const ModelNetwork expected = NetworkOf(model);
+  if (network.has_value() && network->onnx == expected.onnx && network->inputs == expected.inputs)
+    return absl::OkStatus();
+  return absl::DataLossError("the network of model '" + model + "'");
+}
+
 absl::Status Wrong(const FormatTable& table, const std::string& what) {
   return absl::DataLossError(absl::StrCat("table '", table.name, "': ", what));
 }
@@ -164,6 +183,7 @@ absl::Status MakeFormatStore(const std::string& path) {
   {
     HPS_ASSIGN_OR_RETURN(const auto store, OpenRocksStore(options));
     HPS_ASSIGN_OR_RETURN(const auto import, store->BeginImport(specs));
+    HPS_RETURN_IF_ERROR(import->SetNetwork("m", NetworkOf("m")));
     HPS_RETURN_IF_ERROR(Fill(*import, Tables()));
   }
   HPS_RETURN_IF_ERROR(FlipBit(path));
@@ -174,10 +194,11 @@ absl::Status MakeFormatStore(const std::string& path) {
   const TableSpec staged = SpecOf(StagedTable());
   HPS_ASSIGN_OR_RETURN(const auto import,
                        StageImport(FormatStoreOptions(path, OpenMode::kCreate), {&staged, 1}));
+  HPS_RETURN_IF_ERROR(import->SetNetwork("s", NetworkOf("s")));
   return Fill(*import, {StagedTable()});
 }
 
-absl::Status CheckFormatStore(DurableStore& store, bool has_staged) {
+absl::Status CheckFormatStore(DurableStore& store, bool has_staged, bool has_networks) {
   const std::vector<FormatTable> tables = Tables();
   HPS_ASSIGN_OR_RETURN(const std::vector<TableInfo> listed, store.Tables());
   if (listed.size() != tables.size() + (has_staged ? 1 : 0))
@@ -187,7 +208,10 @@ absl::Status CheckFormatStore(DurableStore& store, bool has_staged) {
       return absl::DataLossError(absl::StrCat("table ", i, " is '", listed[i].spec.name, "'"));
     HPS_RETURN_IF_ERROR(CheckTable(store, tables[i], i));
   }
-  return has_staged ? CheckTable(store, StagedTable(), 0) : absl::OkStatus();
+  if (has_networks) HPS_RETURN_IF_ERROR(CheckNetwork(store, "m"));
+  if (!has_staged) return absl::OkStatus();
+  if (has_networks) HPS_RETURN_IF_ERROR(CheckNetwork(store, "s"));
+  return CheckTable(store, StagedTable(), 0);
 }
 
 }  // namespace hps

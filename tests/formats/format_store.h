@@ -15,12 +15,13 @@ namespace hps {
 RocksStoreOptions FormatStoreOptions(const std::string& path, OpenMode mode);
 
 // Writes the store: tables of each dtype, one empty, one with keys of every size; updated, deleted
-// and lost rows; stream positions; a log that no table file has taken yet; and an import that is
+// and lost rows; stream positions;
+// networks; a log that no table file has taken yet; and an import that is
 // staged and ready. `path` must not exist.
 absl::Status MakeFormatStore(const std::string& path);
 
 // The first thing that is not as it was written, or OK. `has_staged`: the import that was staged
-// has been committed.
-absl::Status CheckFormatStore(DurableStore& store, bool has_staged);
+// has been committed. `has_networks`: it is of format 2.
+absl::Status CheckFormatStore(DurableStore& store, bool has_staged, bool has_networks);
 
 }  // namespace hps

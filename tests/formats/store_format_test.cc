@@ -28,7 +28,7 @@ class StoreFormatTest : public testing::Test {
   }
   absl::Status Check(OpenMode mode, bool has_staged) const {
     const auto store = OpenRocksStore(FormatStoreOptions(path(), mode));
-    return store.ok() ? CheckFormatStore(**store, has_staged) : store.status();
+    return store.ok() ? CheckFormatStore(**store, has_staged, has_networks_) : store.status();
   }
   // As a reader finds it, as a writer does, and as it is then left.
   void ExpectReadable() {
@@ -47,12 +47,14 @@ class StoreFormatTest : public testing::Test {
   }
 
   TestDirectory directory_;
+  bool has_networks_ = true;
 };
 
 TEST_F(StoreFormatTest, EveryFormatThatWasIsRead) {
   for (uint32_t version = 1; version <= kStoreFormatVersion; ++version) {
     SCOPED_TRACE(version);
     ASSERT_NO_FATAL_FAILURE(Unpack(version));
+    has_networks_ = version >= kNetworkFormatVersion;
     ExpectReadable();
     std::filesystem::remove_all(path());
   }

@@ -74,7 +74,9 @@ class RunningServer:
                  environment: dict | None = None, ports: dict | None = None,
                  cache_bytes: str = "64MiB", sections: str = "",
                  level2: str = 'bytes_max = "64MiB"', of_tables: str = "",
-                 program: pathlib.Path = HPS) -> None:
+                 program: pathlib.Path = HPS,
+                 models: str = f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n'
+                 ) -> None:
         ports = ports or {}
         config = directory / "hps.toml"
         grpc = f"127.0.0.1:{ports.get('grpc', 0)}" if has_grpc() else ""
@@ -85,8 +87,7 @@ class RunningServer:
             f'metrics = "127.0.0.1:{ports.get("metrics", 0)}"\n{settings}\n'
             f'{patient_timeouts(settings)}'
             f'[server.security]\n{security}\n{sections}\n'
-            f'[log]\nlevel = "info"\nfile = "{directory}/hps.log"\n'
-            f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n{of_tables}')
+            f'[log]\nlevel = "info"\nfile = "{directory}/hps.log"\n{models}{of_tables}')
         self.output: list[str] = []
         self.process = subprocess.Popen(
             [*ENDS_WITH_US, str(program), "serve", "--config", str(config)], stdout=subprocess.PIPE,

@@ -138,6 +138,14 @@ absl::Status RocksImport::FinishPart(size_t table, uint32_t part) {
   return absl::OkStatus();
 }
 
+absl::Status RocksImport::SetNetwork(const std::string& model, const ModelNetwork& network) {
+  HPS_RETURN_IF_ERROR(space_.CheckRoomFor(network.onnx.size()));
+  HPS_RETURN_IF_ERROR(WriteFileDurably(
+      EnvOf(options_), absl::StrCat(directory_.path, "/", kStagedNetworkName), network.onnx));
+  import_.network = {.model = model, .digest = network.digest, .inputs = network.inputs};
+  return absl::OkStatus();
+}
+
 absl::Status RocksImport::FinishFiles() {
   std::vector<Place> unfinished;
   {

@@ -121,6 +121,7 @@ absl::Status CheckFiles(const Database& database, const StagedImport& import) {
     for (const StagedFile& file : table.key_files)
       HPS_RETURN_IF_ERROR(CheckFile(database, import, file));
   }
+  if (import.network.has_value()) return ReadStagedNetwork(database.env(), import).status();
   return absl::OkStatus();
 }
 
@@ -224,18 +225,6 @@ absl::Status IngestFiles(Database& database, const StagedImport& import,
   return absl::OkStatus();
 }
 
-std::set<std::string> TablesOf(const StagedImport& import) {
-  std::set<std::string> names;
-  for (const StagedTable& table : import.tables) names.insert(table.spec.name);
-  return names;
-}
-
-bool IsReplaced(const StagedImport& import, const std::set<std::string>& newer_names) {
-  return std::all_of(import.tables.begin(), import.tables.end(), [&](const StagedTable& table) {
-    return newer_names.contains(table.spec.name);
-  });
-}
-
 // See CommitImport. Does not read the import's files: this process has just written them, and
 // reading a large import again would take a third of its time. REQUIRES: the database's
 // change_mutex() is held.
@@ -244,15 +233,19 @@ absl::Status CommitLocked(Database& database, const StagedImport& import,
   HPS_RETURN_IF_ERROR(CheckCommit(database, import));
   HPS_RETURN_IF_ERROR(database.CheckRoomFor(0));
   HPS_FAULT_POINT("l3.import.before_families");
-  const std::vector<TableRecord> tables = RecordsOf(database, import);
-  HPS_ASSIGN_OR_RETURN(const std::vector<rocksdb::ColumnFamilyHandle*> handles,
-                       database.CreateFamilies(tables));
-  const absl::Status ingested = IngestFiles(database, import, handles);
+  Database::NewContents contents{.tables = RecordsOf(database, import)};
+  if (import.network.has_value()) {
+    HPS_ASSIGN_OR_RETURN(const ModelNetwork network, ReadStagedNetwork(database.env(), import));
+    HPS_ASSIGN_OR_RETURN(contents.network, database.PutNewNetwork(network));
+    contents.network_model = import.network->model;
+  }
+  HPS_ASSIGN_OR_RETURN(contents.handles, database.CreateFamilies(contents.tables));
+  const absl::Status ingested = IngestFiles(database, import, contents.handles);
   if (!ingested.ok()) {
-    database.DropFamilies(handles);
+    database.DropFamilies(contents.handles);
     return ingested;
   }
-  HPS_RETURN_IF_ERROR(database.SwitchTables(tables, handles, replaced, records));
+  HPS_RETURN_IF_ERROR(database.SwitchTables(std::move(contents), replaced, records));
   HPS_FAULT_POINT("l3.import.after_switch");
   return absl::OkStatus();
 }
@@ -385,7 +378,7 @@ absl::Status ReadyImports::CheckNoConflict(const StagedImport& newer) const {
       return names.contains(table.spec.name);
     };
     const auto shared = std::find_if(older.tables.begin(), older.tables.end(), is_shared);
-    if (shared == older.tables.end() || IsReplaced(older, names)) continue;
+    if (shared == older.tables.end() || IsReplacedBy(older, names)) continue;
     return absl::UnavailableError(absl::StrCat(
         "store '", database_.path(), "': an older import of table '", shared->spec.name,
         "' and others is staged and can't be committed now: ", first_error_.message()));
@@ -397,7 +390,7 @@ std::vector<Incarnation> ReadyImports::IncarnationsReplacedBy(const StagedImport
   const std::set<std::string> names = TablesOf(newer);
   std::vector<Incarnation> incarnations;
   for (const StagedImport& older : waiting_) {
-    if (!IsReplaced(older, names)) continue;
+    if (!IsReplacedBy(older, names)) continue;
     for (const StagedTable& table : older.tables) incarnations.push_back(table.incarnation);
   }
   return incarnations;
@@ -406,7 +399,7 @@ std::vector<Incarnation> ReadyImports::IncarnationsReplacedBy(const StagedImport
 void ReadyImports::RemoveReplacedBy(const StagedImport& newer) {
   const std::set<std::string> names = TablesOf(newer);
   std::erase_if(waiting_, [&](const StagedImport& older) {
-    if (!IsReplaced(older, names)) return false;
+    if (!IsReplacedBy(older, names)) return false;
     Remove(older);
     return true;
   });

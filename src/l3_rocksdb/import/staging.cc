@@ -24,8 +24,9 @@ namespace hps {
 namespace {
 
 constexpr uint64_t kManifestMagic = 0x3147415453535048;  // "HPSSTAG1"
-constexpr uint32_t kManifestVersion = 3;
-constexpr uint32_t kManifestVersionMin = 2;  // has no update start
+constexpr uint32_t kManifestVersion = 4;                 // has a network
+constexpr uint32_t kManifestVersionWithout = 3;          // an import without one
+constexpr uint32_t kManifestVersionMin = 2;              // has no update start
 constexpr char kManifestName[] = "/manifest";
 constexpr char kLockName[] = "/lock";
 
@@ -73,6 +74,28 @@ std::vector<StagedFile> TakeFiles(RecordReader& reader) {
     files.push_back(std::move(file));
   }
   return files;
+}
+
+void AddNetwork(RecordWriter& record, const StagedNetwork& network) {
+  record.AddText(network.model).AddText(network.digest);
+  record.Add(static_cast<uint32_t>(network.inputs.size()));
+  for (const NetworkInput& input : network.inputs)
+    record.AddText(input.name).AddText(input.table).Add(static_cast<uint8_t>(input.pooling));
+}
+
+StagedNetwork TakeNetwork(RecordReader& reader) {
+  StagedNetwork network;
+  network.model = std::string(reader.TakeText());
+  network.digest = std::string(reader.TakeText());
+  const uint32_t count = reader.Take<uint32_t>();
+  for (uint32_t i = 0; i < count && reader.good(); ++i) {
+    NetworkInput input;
+    input.name = std::string(reader.TakeText());
+    input.table = std::string(reader.TakeText());
+    input.pooling = static_cast<RowPooling>(reader.Take<uint8_t>());
+    network.inputs.push_back(std::move(input));
+  }
+  return network;
 }
 
 absl::StatusOr<StagedImport> ReadManifest(rocksdb::Env* env, const std::string& directory) {
@@ -194,6 +217,7 @@ std::set<TableShape> ShapesOf(const StagedImport& import) {
   std::set<TableShape> shapes;
   for (const StagedTable& table : import.tables)
     shapes.emplace(table.spec.name, table.spec.dim, table.spec.dtype);
+  if (import.network.has_value()) shapes.emplace(import.network->model + "/", 0, Dtype::kFloat32);
   return shapes;
 }
 
@@ -223,7 +247,9 @@ void RemoveReplaced(rocksdb::Env* env, const std::string& store,
 
 std::string EncodeStagedImport(const StagedImport& import) {
   RecordWriter record;
-  record.Add(kManifestMagic).Add(kManifestVersion).Add(import.order);
+  record.Add(kManifestMagic)
+      .Add(import.network.has_value() ? kManifestVersion : kManifestVersionWithout)
+      .Add(import.order);
   record.Add(static_cast<uint8_t>(import.update_start.kind)).Add(import.update_start.time_ms);
   record.Add(static_cast<uint32_t>(import.tables.size()));
   for (const StagedTable& table : import.tables) {
@@ -233,6 +259,7 @@ std::string EncodeStagedImport(const StagedImport& import) {
     AddFiles(record, table.row_files);
     AddFiles(record, table.key_files);
   }
+  if (import.network.has_value()) AddNetwork(record, *import.network);
   const uint64_t checksum = XXH3_64bits(record.text().data(), record.text().size());
   record.Add(checksum);
   return record.text();
@@ -273,6 +300,7 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
     if (!ValidateTableSpec(table.spec).ok()) return damaged;
     import.tables.push_back(std::move(table));
   }
+  if (version > kManifestVersionWithout) import.network = TakeNetwork(reader);
   if (!reader.AtEnd()) return damaged;
   return import;
 }
@@ -374,6 +402,32 @@ absl::Status RemoveStaging(rocksdb::Env* env, const std::string& store,
                            const std::string& directory) {
   HPS_ASSIGN_OR_RETURN(const FileLock staging_lock, TakeStagingLock(store));
   return RemoveLocked(env, directory);
+}
+
+absl::StatusOr<ModelNetwork> ReadStagedNetwork(rocksdb::Env* env, const StagedImport& import) {
+  const std::string path = import.directory + "/" + kStagedNetworkName;
+  const std::string what = absl::StrCat("reading '", path, "'");
+  ModelNetwork network{.inputs = import.network->inputs};
+  const rocksdb::Status read = rocksdb::ReadFileToString(env, path, &network.onnx);
+  if (read.IsNotFound() || read.IsPathNotFound())
+    return absl::DataLossError(absl::StrCat(what, ": the file is missing"));
+  HPS_RETURN_IF_ERROR(FromReadStatus(read, what));
+  network.digest = NetworkDigest(network);
+  if (network.digest == import.network->digest) return network;
+  return absl::DataLossError(
+      absl::StrCat("'", path, "': wrong digest, the file has changed since it was written"));
+}
+
+std::set<std::string> TablesOf(const StagedImport& import) {
+  std::set<std::string> names;
+  for (const StagedTable& table : import.tables) names.insert(table.spec.name);
+  if (import.network.has_value()) names.insert(import.network->model + "/");
+  return names;
+}
+
+bool IsReplacedBy(const StagedImport& import, const std::set<std::string>& names) {
+  const std::set<std::string> own = TablesOf(import);
+  return std::includes(names.begin(), names.end(), own.begin(), own.end());
 }
 
 bool IsNotReady(rocksdb::Env* env, const std::string& directory) {

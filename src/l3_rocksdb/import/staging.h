@@ -10,11 +10,14 @@
 #include <rocksdb/env.h>
 
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "hps/model_network.h"
 #include "hps/table_spec.h"
 #include "hps/transfer.h"
 #include "hps/types.h"
@@ -37,11 +40,20 @@ struct StagedTable {
   std::vector<StagedFile> key_files;
 };
 
+// The dense network of an import; its bytes are the file kStagedNetworkName of the directory.
+struct StagedNetwork {
+  std::string model;
+  std::string digest;
+  std::vector<NetworkInput> inputs;
+};
+inline constexpr char kStagedNetworkName[] = "network";
+
 struct StagedImport {
   std::string directory;
   uint64_t order = 0;  // the order in which staged imports became ready
   UpdateStart update_start{};
   std::vector<StagedTable> tables;
+  std::optional<StagedNetwork> network{};
 };
 
 struct StagingDirectory {
@@ -99,6 +111,15 @@ bool IsNotReady(rocksdb::Env* env, const std::string& directory);
 // the table may still be in the import.
 absl::Status RemoveStagedTable(rocksdb::Env* env, const std::string& store,
                                const std::string& table, StagedImport& import);
+
+// The network that `import` has. Errors: DATA_LOSS (the file is missing, or has another digest),
+// UNAVAILABLE.
+absl::StatusOr<ModelNetwork> ReadStagedNetwork(rocksdb::Env* env, const StagedImport& import);
+
+// Whether all tables and the network of `import` are among `names`, as TablesOf gives them.
+bool IsReplacedBy(const StagedImport& import, const std::set<std::string>& names);
+// The names of the tables, and for a network "MODEL/", which is no table's.
+std::set<std::string> TablesOf(const StagedImport& import);
 
 // Converts an import to the bytes of its manifest and back. Errors: DATA_LOSS.
 std::string EncodeStagedImport(const StagedImport& import);

@@ -300,6 +300,12 @@ absl::Status Verifier::Run() {
     HPS_RETURN_IF_ERROR(CheckRows(**database, table->spec.name, progress));
     ++report_.tables;
   }
+  for (const auto& [model, record] : catalog.networks) {
+    const absl::Status read = (*database)->Network(model).status();
+    if (read.ok()) continue;
+    if (!absl::IsDataLoss(read)) return read;
+    Add({"", "", std::nullopt, std::string(read.message())});
+  }
   return absl::OkStatus();
 }
 

@@ -45,6 +45,9 @@ void CallState::Reset() {
   reservation.Release();
   ClearTensorList(&parts);
   key_count = 0;
+  is_prediction = false;
+  for (PredictionInput& input : prediction.inputs) ClearTensorList(&input.offsets);
+  network_bytes = 0;
   model = nullptr;
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "inference/prediction.h"
 #include "server/core/admission.h"
 #include "server/core/inference_call.h"
 #include "server/core/model_version.h"
@@ -44,6 +45,8 @@ struct TablePart {
   OutputPlace joint_rows{};
   OutputPlace table_status{};
   OutputPlace joint_status{};
+  // Of a prediction, where the client does not ask for the rows: where they go.
+  std::byte* network_rows = nullptr;
 
   const OutputPlace& rows() const { return table_rows.is_set() ? table_rows : joint_rows; }
   const OutputPlace& status() const { return table_status.is_set() ? table_status : joint_status; }
@@ -73,7 +76,14 @@ struct CallState {
   Admission::Reservation reservation;
   std::vector<TablePart> parts;
   size_t key_count = 0;
-  Deadline deadline = kNoDeadline;         // it is not begun after this
+  // The call is for the network's outputs. prediction.outputs and the inputs' rows get their
+  // memory when the call is run.
+  bool is_prediction = false;
+  Prediction prediction;
+  std::vector<size_t>
+      prediction_outputs;           // by output of the network: index in the call's, or kNone
+  uint64_t network_bytes = 0;       // that rows and inputs of the network take meanwhile
+  Deadline deadline = kNoDeadline;  // it is not begun after this
   Deadline lookup_deadline = kNoDeadline;  // rows that have not come by then are given up
   TimePoint arrival{};
   TimePoint run_at{};      // handed over by the codec

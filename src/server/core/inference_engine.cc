@@ -90,7 +90,8 @@ absl::Status InferenceEngine::PrepareIn(InferenceCall& call, CallState& prepared
   HPS_RETURN_IF_ERROR(CheckWait(prepared, model));
   uint64_t bytes = 0;
   for (const InputTensor& input : call.request.inputs) bytes += input.bytes.size();
-  bytes = kCallBytes + std::max(bytes, call.request.body_bytes) + call.AnswerBytes();
+  bytes = kCallBytes + std::max(bytes, call.request.body_bytes) + call.AnswerBytes() +
+          prepared.network_bytes;
   HPS_RETURN_IF_ERROR(admission_.Reserve(prepared.key_count, bytes, &prepared.reservation));
   prepared.version_text = prepared.version->number_text();
   call.model_version = prepared.version_text;

@@ -4,11 +4,14 @@
 
 namespace hps::server {
 
-ModelVersion::ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options)
+ModelVersion::ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options,
+                           std::unique_ptr<Predictor> predictor)
     : options_(options),
       model_(std::move(model)),
       number_text_(std::to_string(model_->version())),
-      sessions_(options.slot_count) {
+      predictor_(std::move(predictor)),
+      sessions_(options.slot_count),
+      prediction_sessions_(options.slot_count) {
   for (const TableSpec& spec : model_->tables()) {
     const std::string name = spec.name.substr(spec.name.find('/') + 1);
     index_by_name_.emplace(name, static_cast<uint32_t>(tables_.size()));
@@ -17,8 +20,9 @@ ModelVersion::ModelVersion(std::unique_ptr<LoadedModel> model, const Options& op
   }
 }
 
-ModelVersionRef ModelVersion::Make(std::unique_ptr<LoadedModel> model, const Options& options) {
-  return ModelVersionRef(new ModelVersion(std::move(model), options));
+ModelVersionRef ModelVersion::Make(std::unique_ptr<LoadedModel> model, const Options& options,
+                                   std::unique_ptr<Predictor> predictor) {
+  return ModelVersionRef(new ModelVersion(std::move(model), options, std::move(predictor)));
 }
 
 std::optional<uint32_t> ModelVersion::IndexOfTable(std::string_view name) const {
@@ -35,6 +39,14 @@ absl::StatusOr<LookupSession*> ModelVersion::session(size_t slot) {
     HPS_ASSIGN_OR_RETURN(session, model_->NewSession({.device = device,
                                                       .output_dtype = Dtype::kFloat32,
                                                       .keys_max = options_.keys_max}));
+  }
+  return session.get();
+}
+
+absl::StatusOr<PredictionSession*> ModelVersion::prediction_session(size_t slot) {
+  std::unique_ptr<PredictionSession>& session = prediction_sessions_[slot];
+  if (session == nullptr) {
+    HPS_ASSIGN_OR_RETURN(session, predictor_->NewSession());
   }
   return session.get();
 }

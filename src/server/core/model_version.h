@@ -24,6 +24,7 @@
 #include "hps/lookup_session.h"
 #include "hps/model_manager.h"
 #include "hps/table_spec.h"
+#include "inference/predictor.h"
 
 namespace hps::server {
 
@@ -43,7 +44,9 @@ class ModelVersion {
   };
 
   // The first use of a new version.
-  static ModelVersionRef Make(std::unique_ptr<LoadedModel> model, const Options& options);
+  // `predictor`: the model's dense network; null: it has none.
+  static ModelVersionRef Make(std::unique_ptr<LoadedModel> model, const Options& options,
+                              std::unique_ptr<Predictor> predictor = nullptr);
 
   ModelVersion(const ModelVersion&) = delete;
   ModelVersion& operator=(const ModelVersion&) = delete;
@@ -64,17 +67,25 @@ class ModelVersion {
   // LoadedModel::NewSession.
   absl::StatusOr<LookupSession*> session(size_t slot);
 
+  // Null: the model has no dense network.
+  const Predictor* predictor() const { return predictor_.get(); }
+  // As session, of the predictor. REQUIRES: there is one. Errors: those of Predictor::NewSession.
+  absl::StatusOr<PredictionSession*> prediction_session(size_t slot);
+
  private:
   friend class ModelVersionRef;
 
-  ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options);
+  ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options,
+               std::unique_ptr<Predictor> predictor);
 
   const Options options_;
   const std::unique_ptr<LoadedModel> model_;
   const std::string number_text_;
   std::vector<Table> tables_;
   std::map<std::string, uint32_t, std::less<>> index_by_name_;
+  const std::unique_ptr<Predictor> predictor_;
   std::vector<std::unique_ptr<LookupSession>> sessions_;  // by slot; end before model_
+  std::vector<std::unique_ptr<PredictionSession>> prediction_sessions_;  // likewise
   std::atomic<uint64_t> uses_{1};
 };
 

@@ -10,81 +10,12 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "server/core/prediction_plan.h"
+#include "server/core/tensor_checks.h"
 #include "types/names.h"
 
 namespace hps::server {
 namespace {
-
-absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
-
-std::string ShapeText(const Shape& shape) {
-  std::string text = "[";
-  for (const int64_t dim : shape.values()) absl::StrAppend(&text, text.size() > 1 ? ", " : "", dim);
-  return text + "]";
-}
-
-absl::Status Invalid(const InputTensor& input, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat("input '", Text(input.name), "': ", what));
-}
-
-// The elements that a shape has; checked, so that nothing can wrap.
-absl::StatusOr<uint64_t> ElementCount(const InputTensor& input) {
-  uint64_t count = 1;
-  if (input.shape.dim_count > kTensorDimsMax) return Invalid(input, "too many dimensions");
-  for (const int64_t dim : input.shape.values()) {
-    if (dim < 0) return Invalid(input, absl::StrCat("a dimension of ", dim));
-    const auto product = CheckedMultiply(count, static_cast<uint64_t>(dim));
-    if (!product.has_value()) return Invalid(input, "its shape is beyond 64 bits");
-    count = *product;
-  }
-  return count;
-}
-
-// Elements of an input of `element_bytes` each, against the bytes that came.
-absl::StatusOr<uint64_t> CheckedElements(const InputTensor& input, size_t element_bytes) {
-  HPS_ASSIGN_OR_RETURN(const uint64_t count, ElementCount(input));
-  const auto needed = CheckedMultiply(count, element_bytes);
-  if (needed.has_value() && *needed == input.bytes.size()) return count;
-  return Invalid(input, absl::StrCat("shape ", ShapeText(input.shape), " of ",
-                                     Text(DatatypeName(input.datatype)), " does not fit its ",
-                                     input.bytes.size(), " bytes"));
-}
-
-absl::StatusOr<uint64_t> CheckedKeys(const InputTensor& input) {
-  if (input.datatype != Datatype::kInt64 && input.datatype != Datatype::kUint64) {
-    return Invalid(
-        input, absl::StrCat("keys are INT64 or UINT64, not ", Text(DatatypeName(input.datatype))));
-  }
-  return CheckedElements(input, sizeof(Key));
-}
-
-absl::Status CheckKeyTotal(uint64_t key_count) {
-  if (key_count <= kKeysPerCallMax) return absl::OkStatus();
-  return absl::OutOfRangeError(
-      absl::StrCat("the request asks for ", key_count, " keys; the maximum is ", kKeysPerCallMax));
-}
-
-absl::StatusOr<size_t> OutputBytes(std::string_view name, uint64_t count, uint64_t element_bytes,
-                                   const PlanLimits& limits) {
-  const auto bytes = CheckedMultiply(count, element_bytes);
-  if (bytes.has_value() && *bytes <= limits.response_bytes_max) return static_cast<size_t>(*bytes);
-  return absl::OutOfRangeError(absl::StrCat("output '", Text(name),
-                                            "' would be larger than [server] response_bytes_max = ",
-                                            limits.response_bytes_max, " bytes"));
-}
-
-absl::Status CheckResponse(const InferenceCall& call, const PlanLimits& limits) {
-  uint64_t bytes = 0;  // each is at most the maximum, so that the sum can't wrap
-  for (const OutputTensor& output : call.outputs) {
-    bytes += output.byte_count;
-    if (bytes > limits.response_bytes_max) {
-      return absl::OutOfRangeError(
-          absl::StrCat("the answer would be larger than [server] response_bytes_max = ",
-                       limits.response_bytes_max, " bytes"));
-    }
-  }
-  return absl::OkStatus();
-}
 
 absl::Status NoSuchTensor(const char* kind, std::string_view name, const ModelVersion& version) {
   std::vector<std::string> names;
@@ -103,12 +34,6 @@ bool IsKeysRequest(const InferenceRequest& request, const ModelVersion& version)
         return input.name == kKeysInput || input.name == kKeyCountsInput;
       });
   return names_it && HasKeysConvention(version);
-}
-
-absl::Status CheckFlat(const InputTensor& input) {
-  const auto dims = input.shape.values();
-  if (dims.size() == 1 || (dims.size() == 2 && dims[0] == 1)) return absl::OkStatus();
-  return Invalid(input, absl::StrCat("its shape is [n] or [1, n], not ", ShapeText(input.shape)));
 }
 
 // The number of keys of table `index`, as the client says. Errors: INVALID_ARGUMENT.
@@ -318,11 +243,7 @@ class RequestPlanner {
   }
 
   void AddTensor(std::string_view name, Datatype datatype, const Shape& shape, size_t byte_count) {
-    OutputTensor& output = call_.outputs.emplace_back();
-    output.name = name;
-    output.datatype = datatype;
-    output.shape = shape;
-    output.byte_count = byte_count;
+    AddOutputTensor(call_, name, datatype, shape, byte_count);
   }
 
   static absl::Status AskedTwice(std::string_view name) {
@@ -373,10 +294,12 @@ absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits, 
   call.outputs.clear();
   plan.parts.clear();
   plan.key_count = 0;
+  plan.is_prediction = false;
   if (call.request.inputs.size() > kTablesPerCallMax) {
     return absl::OutOfRangeError(absl::StrCat("the request has ", call.request.inputs.size(),
                                               " inputs; the maximum is ", kTablesPerCallMax));
   }
+  if (AsksForPrediction(version, call.request)) return PlanPrediction(version, limits, call, plan);
   return RequestPlanner(version, limits, call, plan).Make();
 }
 

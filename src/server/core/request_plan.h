@@ -3,7 +3,8 @@
 //
 // Two conventions (docs/server.md): by table, one input and one output per table; and KEYS, NUMKEYS
 // -> OUTPUT0, as HugeCTR's Triton backend. Inputs of either one may ask for outputs of either one,
-// also of both. A model with a table named KEYS, NUMKEYS or OUTPUT0 is asked by table only.
+// also of both. A model with a table named KEYS, NUMKEYS or OUTPUT0 is asked by table only. A
+// request for the outputs of a model's dense network is prediction_plan.h's.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include "server/core/call_state.h"
 #include "server/core/inference_call.h"
 #include "server/core/model_version.h"
+#include "server/core/tensor_checks.h"
 
 namespace hps::server {
 
@@ -25,10 +27,6 @@ inline constexpr std::string_view kStatusSuffix = ".status";
 
 // Whether the model can be asked by KEYS and NUMKEYS.
 bool HasKeysConvention(const ModelVersion& version);
-
-struct PlanLimits {
-  uint64_t response_bytes_max = 0;
-};
 
 // Fills in the call's outputs (all but `data`), and the parts and key count of `plan`.
 // Errors: NOT_FOUND (an input or output that the model does not have; names the nearest),

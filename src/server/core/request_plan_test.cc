@@ -27,6 +27,7 @@ class Model final : public LoadedModel {
  public:
   explicit Model(std::vector<TableSpec> tables) : tables_(std::move(tables)) {}
   uint64_t version() const override { return 3; }
+  std::shared_ptr<const ModelNetwork> network() const override { return nullptr; }
   bool IsCurrent() const override { return true; }
   std::span<const TableSpec> tables() const override { return tables_; }
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const SessionOptions&) override {

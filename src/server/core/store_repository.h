@@ -44,8 +44,11 @@ class StoreRepository final : public ModelRepository {
   void Close();
 
  private:
-  void Refresh() HPS_REQUIRES(change_mutex_);
-  void RefreshModel(const ModelInfo& info) HPS_REQUIRES(change_mutex_);
+  // Returns the error of the first model whose newest version can't be served; of `only`, if it is
+  // not empty.
+  absl::Status Refresh(std::string_view only = {}) HPS_REQUIRES(change_mutex_);
+  absl::Status RefreshModel(const ModelInfo& info) HPS_REQUIRES(change_mutex_);
+  absl::StatusOr<ModelVersionRef> OpenVersion(const std::string& model) HPS_REQUIRES(change_mutex_);
 
   ModelManager& manager_;
   const ModelVersion::Options version_options_;

@@ -53,6 +53,10 @@ class WatchedModels final : public ModelManager {
     return models_.RefreshLevel1(model, timeout);
   }
   void StopPreloading() override { models_.StopPreloading(); }
+  absl::StatusOr<std::optional<ModelNetwork>> ImportedNetwork(
+      const std::string& model) const override {
+    return models_.ImportedNetwork(model);
+  }
   std::vector<int> devices() const override {
     return pretended_devices.empty() ? models_.devices() : pretended_devices;
   }
@@ -98,6 +102,7 @@ class WatchedModels final : public ModelManager {
     Model(WatchedModels& watch, std::string name, std::unique_ptr<LoadedModel> model)
         : watch_(watch), name_(std::move(name)), model_(std::move(model)) {}
     uint64_t version() const override { return model_->version(); }
+    std::shared_ptr<const ModelNetwork> network() const override { return model_->network(); }
     bool IsCurrent() const override { return model_->IsCurrent(); }
     std::span<const TableSpec> tables() const override { return model_->tables(); }
     absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(

@@ -288,6 +288,10 @@ class FaultyImport final : public BulkImport {
 
   void SetUpdateStart(const UpdateStart& start) override { import_->SetUpdateStart(start); }
 
+  absl::Status SetNetwork(const std::string& model, const ModelNetwork& network) override {
+    return import_->SetNetwork(model, network);
+  }
+
   absl::StatusOr<Result> Commit() override {
     FaultyCall call(faults_, TierOperation::kImportCommit);
     HPS_RETURN_IF_ERROR(call.Enter());
@@ -312,6 +316,10 @@ class FaultyDurableStore final : public DurableStore {
     HPS_ASSIGN_OR_RETURN(auto table, store_->OpenTable(name));
     return call.Leave(
         absl::StatusOr<std::unique_ptr<DurableTable>>(WithFaults(std::move(table), faults_)));
+  }
+
+  absl::StatusOr<std::optional<ModelNetwork>> Network(const std::string& model) const override {
+    return store_->Network(model);
   }
 
   absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(

@@ -1,0 +1,241 @@
+#include "inference/network_check.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "dense/dense_network.h"
+
+extern char** environ;
+
+namespace hps {
+namespace {
+
+constexpr Duration kTimeMax = std::chrono::seconds(60);
+// Of address space, beside what the network's own bytes may become.
+constexpr rlim_t kMemoryMax = rlim_t{6} << 30;
+constexpr rlim_t kMemoryPerByte = 16;
+constexpr size_t kMessageBytesMax = 2000;
+constexpr int64_t kBatch = 2;
+
+std::atomic<const char*> check_program{nullptr};
+
+// Closes a file descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { Close(); }
+
+  void Close() {
+    if (number_ >= 0) ::close(number_);
+    number_ = -1;
+  }
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+absl::Status Failed(const char* what) {
+  return absl::UnavailableError(absl::StrCat(
+      "the check of the network could not be started: ", what, ": ", std::strerror(errno)));
+}
+
+absl::Status WriteAll(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Failed("writing the network");
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+// Reads to the end, but at most `bytes_max`. False when `deadline` has passed.
+bool ReadUntil(int descriptor, Deadline deadline, size_t bytes_max, std::string& text) {
+  char buffer[512];
+  for (;;) {
+    const Duration left = deadline - RealClock().Now();
+    if (left <= Duration::zero()) return false;
+    pollfd event{.fd = descriptor, .events = POLLIN, .revents = 0};
+    const auto left_ms = std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1;
+    const int ready = ::poll(&event, 1, static_cast<int>(left_ms));
+    if (ready <= 0) continue;  // the loop looks at the time
+    const ssize_t count = ::read(descriptor, buffer, sizeof(buffer));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return true;
+    if (text.size() < bytes_max) text.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+absl::StatusOr<pid_t> Start(const char* program, int network, int report) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, network, STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, report, STDOUT_FILENO);
+  std::string name = "hps";
+  std::string command = "check-network";
+  char* arguments[] = {name.data(), command.data(), nullptr};
+  pid_t child = 0;
+  const int error = posix_spawn(&child, program, &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error == 0) return child;
+  errno = error;
+  return Failed(program);
+}
+
+std::string DescribeEnd(int status) {
+  if (WIFSIGNALED(status))
+    return absl::StrCat("it ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)),
+                        ")");
+  return absl::StrCat("it ended with status ", WEXITSTATUS(status));
+}
+
+absl::Status Refused(const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the network failed when it was compiled and run in a process of its own: ", why));
+}
+
+// ---- The program ----
+
+void LimitMemory(size_t network_bytes) {
+  rlimit limit{};
+  limit.rlim_cur = limit.rlim_max = kMemoryMax + kMemoryPerByte * network_bytes;
+  static_cast<void>(setrlimit(RLIMIT_AS, &limit));
+  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
+  static_cast<void>(setrlimit(RLIMIT_CORE, &no_core));
+}
+
+// Whether all dimensions but the batch are known.
+bool IsSampleKnown(std::span<const OnnxValue> values) {
+  return std::all_of(values.begin(), values.end(), [](const OnnxValue& value) {
+    return std::none_of(value.dims.begin() + 1, value.dims.end(),
+                        [](int64_t dim) { return dim < 0; });
+  });
+}
+
+// Tensors of zeros for `values`. REQUIRES: IsSampleKnown.
+struct Zeros {
+  explicit Zeros(std::span<const OnnxValue> values) {
+    for (const OnnxValue& value : values) {
+      std::vector<int64_t>& of_value = dims.emplace_back(value.dims);
+      size_t bytes = OnnxElementBytes(static_cast<int32_t>(value.element));
+      for (size_t i = 0; i < of_value.size(); ++i) {
+        if (i == 0) of_value[i] = kBatch;
+        bytes *= static_cast<size_t>(of_value[i]);
+      }
+      memory.emplace_back(bytes / sizeof(double) + 1);
+      tensors.push_back(
+          {.data = std::as_writable_bytes(std::span(memory.back())).data(), .dims = of_value});
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) tensors[i].dims = dims[i];
+  }
+
+  std::vector<std::vector<int64_t>> dims;
+  std::vector<std::vector<double>> memory;
+  std::vector<DenseTensor> tensors;
+};
+
+absl::Status CompileAndRun(const ModelNetwork& network) {
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DenseNetwork> dense, MakeDenseNetwork(network, {}));
+  HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DenseSession> session, dense->NewSession());
+  // Which sizes the network takes where it leaves them open, only requests show.
+  if (!IsSampleKnown(dense->inputs()) || !IsSampleKnown(dense->outputs())) return absl::OkStatus();
+  const Zeros inputs(dense->inputs());
+  const Zeros outputs(dense->outputs());
+  return session->Run(inputs.tensors, outputs.tensors);
+}
+
+absl::Status ReadAndCheck() {
+  struct stat file {};
+  if (::fstat(STDIN_FILENO, &file) != 0 || file.st_size < 0 ||
+      static_cast<uint64_t>(file.st_size) > kNetworkBytesMax) {
+    return absl::InvalidArgumentError("standard input is no network");
+  }
+  LimitMemory(static_cast<size_t>(file.st_size));
+  ModelNetwork network;
+  network.onnx.resize(static_cast<size_t>(file.st_size));
+  for (size_t done = 0; done < network.onnx.size();) {
+    const ssize_t count = ::pread(STDIN_FILENO, network.onnx.data() + done,
+                                  network.onnx.size() - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return absl::DataLossError("standard input ended early");
+    done += static_cast<size_t>(count);
+  }
+  return CompileAndRun(network);
+}
+
+}  // namespace
+
+void SetNetworkCheckProgram(const char* path) {
+  check_program.store(path, std::memory_order_release);
+}
+
+absl::Status CheckNetworkApart(const ModelNetwork& network) {
+  const char* const program = check_program.load(std::memory_order_acquire);
+  if (program == nullptr) return absl::OkStatus();
+  const Descriptor file(::memfd_create("hps-network", MFD_CLOEXEC));
+  if (file.number() < 0) return Failed("memfd_create");
+  HPS_RETURN_IF_ERROR(WriteAll(file.number(), network.onnx));
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Failed("pipe");
+  const Descriptor report(ends[0]);
+  Descriptor child_report(ends[1]);
+  HPS_ASSIGN_OR_RETURN(const pid_t child, Start(program, file.number(), child_report.number()));
+  child_report.Close();
+  std::string message;
+  const bool ended =
+      ReadUntil(report.number(), DeadlineAfter(RealClock(), kTimeMax), kMessageBytesMax, message);
+  if (!ended) ::kill(child, SIGKILL);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!ended) {
+    return Refused(absl::StrCat("it took more than ",
+                                std::chrono::duration_cast<std::chrono::seconds>(kTimeMax).count(),
+                                " s"));
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS) return absl::OkStatus();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return Refused(message.empty() ? DescribeEnd(status) : message);
+}
+
+int RunNetworkCheck() {
+  absl::Status status;
+  try {
+    status = ReadAndCheck();
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& error) {
+    status = absl::InternalError(error.what());
+  }
+  if (status.ok()) return EXIT_SUCCESS;
+  WriteAll(STDOUT_FILENO, std::string(status.message())).IgnoreError();
+  return EXIT_FAILURE;
+}
+
+}  // namespace hps

@@ -1,0 +1,96 @@
+// A model's dense network, compiled: rows and other inputs of samples in, predictions out.
+//
+// The one implementation of predictions: the server, the Python package and others bring requests
+// to it. A session pools rows over bags, puts requests of the same shape together, runs the network
+// and cuts its outputs apart again. Rows that lie together in memory go into the network without a
+// copy where each sample has the network's number of keys.
+//
+// A Predictor is thread-safe; a session is for one thread at a time, and ends before its Predictor.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "dense/dense_network.h"
+#include "hps/model_network.h"
+#include "hps/table_spec.h"
+#include "inference/prediction.h"
+#include "onnx/network_signature.h"
+
+namespace hps {
+
+class PredictionSession {
+ public:
+  // Samples of one run of the network; more are run in turn, so that a large request takes no more
+  // memory than this many samples do.
+  static constexpr uint64_t kSamplesMax = 4096;
+
+  PredictionSession(const NetworkSignature& signature, std::unique_ptr<DenseSession> session)
+      : signature_(signature), session_(std::move(session)) {}
+
+  // Fills in the outputs of all requests. REQUIRES: each fits the signature; rows are set where
+  // there are keys. Errors: INTERNAL (the engine failed), RESOURCE_EXHAUSTED (no memory). Outputs
+  // may be partly written then.
+  absl::Status Run(std::span<const Prediction* const> requests);
+
+ private:
+  // The values of an input for all samples of a run.
+  struct Values {
+    const std::byte* data = nullptr;
+    size_t sample_bytes = 0;
+    std::vector<int64_t> dims;  // [0] is the batch
+  };
+
+  absl::Status RunGroup(std::span<const Prediction* const> group);
+  void Gather(size_t input, std::span<const Prediction* const> group);
+  void GatherRows(size_t input, std::span<const Prediction* const> group);
+  void GatherSent(size_t input, std::span<const Prediction* const> group);
+  std::span<float> Own(size_t input, size_t bytes);
+  absl::Status RunSamples(std::span<const Prediction* const> group, uint64_t begin, uint64_t count);
+  std::byte* OutputOf(size_t output, std::span<const Prediction* const> group, uint64_t begin,
+                      uint64_t count);
+  void Deal(std::span<const Prediction* const> group, uint64_t begin, uint64_t count);
+
+  const NetworkSignature& signature_;
+  const std::unique_ptr<DenseSession> session_;
+  std::vector<Values> values_;                   // by input
+  std::vector<std::vector<float>> own_;          // by input: where values_ are not the caller's
+  std::vector<std::vector<float>> own_outputs_;  // by output
+  std::vector<DenseTensor> tensors_;
+};
+
+class Predictor {
+ public:
+  struct Options {
+    uint32_t sessions = 1;  // that run at a time
+  };
+
+  // Compiles the network, after it was compiled and run once in a process of its own where one is
+  // configured (inference/network_check.h). `tables`: those of the model, in declared order.
+  // Errors: those of MakeNetworkSignature, CheckNetworkApart and MakeDenseNetwork.
+  static absl::StatusOr<std::unique_ptr<Predictor>> Make(
+      std::shared_ptr<const ModelNetwork> network, std::span<const TableSpec> tables,
+      const Options& options);
+
+  const NetworkSignature& signature() const { return signature_; }
+  const ModelNetwork& network() const { return *network_; }
+
+  // Errors: RESOURCE_EXHAUSTED, INTERNAL.
+  absl::StatusOr<std::unique_ptr<PredictionSession>> NewSession();
+
+ private:
+  Predictor(std::shared_ptr<const ModelNetwork> network, NetworkSignature signature,
+            std::unique_ptr<DenseNetwork> dense)
+      : network_(std::move(network)), signature_(std::move(signature)), dense_(std::move(dense)) {}
+
+  const std::shared_ptr<const ModelNetwork> network_;
+  const NetworkSignature signature_;
+  const std::unique_ptr<DenseNetwork> dense_;
+};
+
+}  // namespace hps

@@ -1,0 +1,42 @@
+// From a client's tensors to a prediction: the keys of the network's tables, its other inputs, and
+// its outputs. Everything that can be wrong with such a request is found here.
+//
+// Two conventions (docs/ctr_models.md). By name: for each table that the network reads an input of
+// its name, INT64 [batch] or [batch, k], or ragged as NAME [n] with NAME.offsets [batch + 1]; and
+// the network's other inputs by their names. As HugeCTR's Triton backend: DES, CATCOLUMN and
+// ROWINDEX -> OUTPUT0. The rows of the tables may be asked for, too.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "server/core/call_state.h"
+#include "server/core/inference_call.h"
+#include "server/core/model_version.h"
+#include "server/core/tensor.h"
+#include "server/core/tensor_checks.h"
+
+namespace hps::server {
+
+inline constexpr std::string_view kDenseInput = "DES";
+inline constexpr std::string_view kColumnsInput = "CATCOLUMN";
+inline constexpr std::string_view kRowIndexInput = "ROWINDEX";
+inline constexpr std::string_view kOffsetsSuffix = ".offsets";
+
+// Whether the model can be asked by DES, CATCOLUMN and ROWINDEX: its network takes at most one
+// input from the client, FP32 of a known width; each table's number of slots is known; and its
+// first output is one number for each sample.
+bool HasDesConvention(const ModelVersion& version);
+
+// Whether the request is for outputs of the model's network.
+bool AsksForPrediction(const ModelVersion& version, const InferenceRequest& request);
+
+// Fills in the call's outputs (all but `data`), and the parts, key count and prediction of `plan`.
+// REQUIRES: AsksForPrediction. Errors: NOT_FOUND (an input or output that the model does not have;
+// names the nearest), INVALID_ARGUMENT (missing or repeated tensors, datatypes, shapes, batches
+// that differ, offsets that go back, numbers that are NaN), OUT_OF_RANGE (too many keys, or too
+// large an answer).
+absl::Status PlanPrediction(const ModelVersion& version, const PlanLimits& limits,
+                            InferenceCall& call, CallState& plan);
+
+}  // namespace hps::server

@@ -1,0 +1,203 @@
+#include "server/core/prediction_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onnx/test_models.h"
+#include "server/core/call_state.h"
+#include "server/core/model_version.h"
+#include "server/core/request_plan.h"
+
+namespace hps::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kNotFound = absl::StatusCode::kNotFound;
+
+// Only what a plan asks of a model.
+class PlannedModel final : public LoadedModel {
+ public:
+  uint64_t version() const override { return 3; }
+  std::shared_ptr<const ModelNetwork> network() const override { return nullptr; }
+  bool IsCurrent() const override { return true; }
+  std::span<const TableSpec> tables() const override { return tables_; }
+  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const SessionOptions&) override {
+    return absl::UnimplementedError("not asked here");
+  }
+
+ private:
+  const std::vector<TableSpec> tables_ = {
+      {.name = "m/user", .dim = 2}, {.name = "m/item", .dim = 2}, {.name = "m/other", .dim = 4}};
+};
+
+class PlannedCall final : public InferenceCall {
+ public:
+  uint64_t AnswerBytes() const override { return TensorBytes(); }
+  void OnDone(const absl::Status&) override {}
+};
+
+// score [batch, 1] from user_rows [batch, 2] (sum), item_rows [batch, 3, 2] (none), x [batch, 2].
+TestModel Network() {
+  TestModel model = LogisticModel();
+  model.Input("user_rows", ::onnx::TensorProto::FLOAT, {-1, 2});
+  model.Input("item_rows", ::onnx::TensorProto::FLOAT, {-1, 3, 2});
+  return model;
+}
+
+class PredictionPlanTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto model = std::make_unique<PlannedModel>();
+    auto made = Predictor::Make(
+        std::make_shared<const ModelNetwork>(ModelNetwork{
+            .onnx = Network().Bytes(),
+            .inputs = {{.name = "user_rows", .table = "user"},
+                       {.name = "item_rows", .table = "item", .pooling = RowPooling::kNone}}}),
+        model->tables(), {});
+    if (absl::IsUnimplemented(made.status())) GTEST_SKIP() << "no engine in this build";
+    ASSERT_TRUE(made.ok()) << made.status();
+    version_ = ModelVersion::Make(std::move(model), {}, *std::move(made));
+  }
+
+  template <typename T>
+  void Add(std::string_view name, Datatype datatype, const std::vector<int64_t>& dims,
+           const std::vector<T>& values) {
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+    memory_.emplace_back(bytes.begin(), bytes.end());
+    InputTensor& input = call_.request.inputs.emplace_back();
+    input.name = name;
+    input.datatype = datatype;
+    input.bytes = memory_.back();
+    for (const int64_t dim : dims) input.shape.dims[input.shape.dim_count++] = dim;
+  }
+  void AddKeys(std::string_view name, const std::vector<int64_t>& dims) {
+    int64_t count = 1;
+    for (const int64_t dim : dims) count *= dim;
+    Add(name, Datatype::kInt64, dims, std::vector<int64_t>(static_cast<size_t>(count), 7));
+  }
+  void AddNumbers(const std::vector<int64_t>& dims, float value = 0.5F) {
+    int64_t count = 1;
+    for (const int64_t dim : dims) count *= dim;
+    Add("x", Datatype::kFp32, dims, std::vector<float>(static_cast<size_t>(count), value));
+  }
+  absl::Status Plan() { return PlanRequest(*version_, limits_, call_, plan_); }
+  void ExpectError(absl::StatusCode code, const std::string& part) {
+    const absl::Status status = Plan();
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+    Forget();
+  }
+  void Forget() {
+    call_.Reset();
+    plan_.parts.clear();
+    memory_.clear();
+  }
+
+  ModelVersionRef version_;
+  PlanLimits limits_{.response_bytes_max = uint64_t{1} << 20};
+  std::vector<std::vector<std::byte>> memory_;
+  PlannedCall call_;
+  CallState plan_{call_};
+};
+
+TEST_F(PredictionPlanTest, ByNameWithUniformBags) {
+  AddKeys("user", {4, 2});
+  AddKeys("item", {4, 3});
+  AddNumbers({4, 2});
+  ASSERT_TRUE(Plan().ok()) << Plan();
+  EXPECT_TRUE(plan_.is_prediction);
+  EXPECT_EQ(plan_.prediction.batch, 4U);
+  EXPECT_EQ(plan_.key_count, 20U);
+  ASSERT_EQ(call_.outputs.size(), 1U);
+  EXPECT_EQ(call_.outputs[0].name, "score");
+  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(4, 1));
+  ASSERT_EQ(plan_.parts.size(), 2U);
+  EXPECT_FALSE(plan_.parts[0].rows().is_set());
+}
+
+TEST_F(PredictionPlanTest, RaggedBagsAndRowsBesideScores) {
+  AddKeys("user", {5});
+  Add("user.offsets", Datatype::kInt32, {3}, std::vector<int32_t>{0, 5, 5});
+  AddKeys("item", {6});
+  Add("item.offsets", Datatype::kInt64, {3}, std::vector<int64_t>{0, 3, 6});
+  AddNumbers({2, 2});
+  call_.request.output_names = {"user", "score", "user.status"};
+  ASSERT_TRUE(Plan().ok()) << Plan();
+  EXPECT_THAT(plan_.prediction.inputs[1].offsets, ElementsAre(0, 5, 5));
+  EXPECT_EQ(plan_.prediction.inputs[2].sample_keys, 3U);
+  EXPECT_EQ(plan_.prediction_outputs[0], 1U);
+  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(5, 2));
+  EXPECT_EQ(call_.outputs[2].datatype, Datatype::kUint8);
+}
+
+TEST_F(PredictionPlanTest, RowsAloneAreAsBefore) {
+  AddKeys("other", {3});
+  call_.request.output_names = {"other"};
+  ASSERT_TRUE(Plan().ok()) << Plan();
+  EXPECT_FALSE(plan_.is_prediction);
+}
+
+TEST_F(PredictionPlanTest, AsHugectr) {
+  ASSERT_TRUE(HasDesConvention(*version_));
+  const auto add = [&](std::vector<int32_t> index, int64_t keys) {
+    Add("DES", Datatype::kFp32, {1, 4}, std::vector<float>(4, 1.0F));
+    AddKeys("CATCOLUMN", {1, keys});
+    const auto count = std::ssize(index);
+    Add("ROWINDEX", Datatype::kInt32, {1, count}, index);
+  };
+  add({0, 2, 3, 0, 1, 2, 3, 4, 5, 6}, 9);
+  ASSERT_TRUE(Plan().ok()) << Plan();
+  EXPECT_EQ(call_.outputs[0].name, "OUTPUT0");
+  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(2));
+  EXPECT_THAT(plan_.prediction.inputs[1].offsets, ElementsAre(0, 2, 3));
+  EXPECT_EQ(plan_.prediction.inputs[2].sample_keys, 3U);
+  Forget();
+  add({0, 2, 3, 0, 1, 2, 3, 4, 6, 6}, 9);
+  ExpectError(kInvalid, "one key");
+  add({0, 2, 3, 0, 1, 2, 3, 4, 5}, 9);
+  ExpectError(kInvalid, "batch x slots + tables");
+  add({0, 2, 3, 0, 1, 2, 3, 4, 5, 6}, 8);
+  ExpectError(kInvalid, "keys left");
+  add({0, 2, 1, 0, 1, 2, 3, 4, 5, 6}, 7);
+  ExpectError(kInvalid, "goes back");
+}
+
+TEST_F(PredictionPlanTest, WhatIsWrong) {
+  AddKeys("user", {4});
+  AddKeys("item", {4, 3});
+  ExpectError(kInvalid, "'x' is missing");
+  AddKeys("item", {4, 3});
+  AddNumbers({4, 2});
+  ExpectError(kInvalid, "'user' is missing");
+  AddKeys("user", {4});
+  AddKeys("item", {4, 2});
+  AddNumbers({4, 2});
+  ExpectError(kInvalid, "takes 3");
+  AddKeys("user", {4});
+  AddKeys("item", {5, 3});
+  AddNumbers({4, 2});
+  ExpectError(kInvalid, "its batch is");
+  AddKeys("user", {4});
+  AddKeys("item", {4, 3});
+  AddNumbers({4, 2}, std::nanf(""));
+  ExpectError(kInvalid, "NaN");
+  AddKeys("user", {4});
+  AddKeys("usr", {4});
+  ExpectError(kNotFound, "did you mean 'user'");
+  AddKeys("user", {2});
+  Add("user.offsets", Datatype::kInt64, {3}, std::vector<int64_t>{0, 3, 2});
+  ExpectError(kInvalid, "goes back");
+  Add("user.offsets", Datatype::kInt64, {3}, std::vector<int64_t>{0, 1, 2});
+  ExpectError(kInvalid, "the input 'user' is missing");
+}
+
+}  // namespace
+}  // namespace hps::server

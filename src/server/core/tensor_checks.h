@@ -1,0 +1,62 @@
+// Checks of a request's tensors that every convention makes: sizes in 64 bits, element types, key
+// counts, the size of the answer. Errors quote the tensor's name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "onnx/graph.h"
+#include "server/core/inference_call.h"
+#include "server/core/tensor.h"
+
+namespace hps::server {
+
+struct PlanLimits {
+  uint64_t response_bytes_max = 0;
+};
+
+absl::string_view Text(std::string_view text);
+
+// "[2, 3]"
+std::string ShapeText(const Shape& shape);
+
+// INVALID_ARGUMENT: "input 'NAME': WHAT".
+absl::Status Invalid(const InputTensor& input, const std::string& what);
+
+// The elements of an input of `element_bytes` each. Errors: INVALID_ARGUMENT (the shape does not
+// fit the bytes).
+absl::StatusOr<uint64_t> CheckedElements(const InputTensor& input, size_t element_bytes);
+
+// The number of keys of an input. Errors: INVALID_ARGUMENT (also another element type).
+absl::StatusOr<uint64_t> CheckedKeys(const InputTensor& input);
+
+// Errors: OUT_OF_RANGE (more than kKeysPerCallMax).
+absl::Status CheckKeyTotal(uint64_t key_count);
+
+// The bytes of an output. Errors: OUT_OF_RANGE (over the limit).
+absl::StatusOr<size_t> OutputBytes(std::string_view name, uint64_t count, uint64_t element_bytes,
+                                   const PlanLimits& limits);
+
+// All outputs together. Errors: OUT_OF_RANGE.
+absl::Status CheckResponse(const InferenceCall& call, const PlanLimits& limits);
+
+// Errors: INVALID_ARGUMENT unless the shape is [n] or [1, n].
+absl::Status CheckFlat(const InputTensor& input);
+
+// Whether one of the elements is NaN; false for types that have none.
+bool HasNan(Datatype datatype, std::span<const std::byte> elements);
+
+// The protocol's type of an element of a network.
+Datatype DatatypeOf(OnnxElement element);
+
+// Adds an output to the call, all but its memory.
+void AddOutputTensor(InferenceCall& call, std::string_view name, Datatype datatype,
+                     const Shape& shape, size_t byte_count);
+
+}  // namespace hps::server
