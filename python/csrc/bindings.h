@@ -39,5 +39,6 @@ void BindTransfer(nanobind::module_& module);
 void BindProducer(nanobind::module_& module);
 void BindServer(nanobind::module_& module);
 void BindTrain(nanobind::module_& module);
+void BindJax(nanobind::module_& module);
 
 }  // namespace hps::python

@@ -127,7 +127,7 @@ class Session:
         if total > self._keys_max:
             raise self._too_many(total)
         if out is None:
-            rows = self._memory.take(elements)
+            rows: Any = self._memory.take(elements)
         else:
             rows = self._outs(kind, asked, shapes, out)
         statuses = kind.empty_status(total) if want_status else None
