@@ -66,6 +66,7 @@ ALLOWED = {
     ("throw", "python/csrc/errors.cc"): "how nanobind raises a Python exception",
     ("throw", "python/csrc/arrays.cc"): "how nanobind raises TypeError",
     ("cast", "python/csrc/arrays.cc"): "an address that Python code passes",
+    ("cast", "python/csrc/jax.cc"): "addresses for Python code, and of the handler",
     ("cast", "python/csrc/session.cc"): "bytes that are statuses",
     ("cast", "python/csrc/train.cc"): "addresses that Python code passes",
     ("cast", "python/csrc/transfer.cc"): "bytes of keys and rows for Python",

@@ -61,16 +61,19 @@ except hps.NotFoundError as error:
 
 
 class TypesTest(unittest.TestCase):
-    def setUp(self) -> None:
+    directory: pathlib.Path  # with the files, and what mypy keeps for the next run
+
+    @classmethod
+    def setUpClass(cls) -> None:
         directory = tempfile.TemporaryDirectory(prefix="hps_types_")
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
+        cls.addClassCleanup(directory.cleanup)
+        cls.directory = pathlib.Path(directory.name)
 
     def mypy(self, *arguments: str) -> subprocess.CompletedProcess:
         return subprocess.run(
             [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"),
              "--python-executable", sys.executable, "--no-error-summary", "--show-error-codes",
-             "--no-incremental", *arguments],
+             *arguments],
             cwd=self.directory, capture_output=True, text=True, check=False)
 
     def check(self, source: str) -> subprocess.CompletedProcess:
