@@ -25,9 +25,10 @@ from hps._session import Session
 
 try:
     import jax
+    import jax.ffi
     import jax.numpy as jnp
 except ImportError:
-    raise ImportError("hps.jax needs JAX: pip install 'hps[jax]'") from None
+    raise ImportError("hps.jax needs JAX 0.5 or later: pip install 'hps[jax]'") from None
 
 __all__ = ["lookup"]
 
