@@ -1,8 +1,8 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-updates demo-train demo-online train-package gpu test test-gpu check \
-        check-all bench format install wheel clean setup-build setup-updates setup-test \
-        setup-check setup-gpu setup-train setup-wheel
+.PHONY: help build demo demo-updates demo-redis demo-train demo-online train-package gpu test \
+        test-long test-gpu check check-all bench format install wheel wheel-gpu clean setup-build \
+        setup-updates setup-redis setup-test setup-check setup-gpu setup-train setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
@@ -34,6 +34,11 @@ demo-updates: setup-updates  ## rows change while they are served (SOURCE=direct
 	@ninja -C build/cpu hps
 	@$(PYTHON) examples/demo_updates/demo_updates.py build/cpu/bin/hps $(SOURCE)
 
+demo-redis: setup-redis  ## level 2 on a Redis Cluster, of which a master is killed while it serves
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu hps
+	@$(PYTHON) examples/demo_redis/demo_redis.py build/cpu/bin/hps
+
 demo-train: train-package  ## train DeepFM with hps.train, export, import, serve, compare
 	@.venv-python/bin/python examples/train/demo_train.py build/cpu/bin/hps
 
@@ -54,6 +59,10 @@ gpu: setup-gpu  ## build with CUDA into build/cuda (no GPU needed; the toolkit c
 
 test: setup-test  ## build, also with sanitizers, and run every test; ends with "N passed, N failed"
 	@tools/run_tests.py
+
+test-long: setup-test build  ## fault tests of updates: 200 kills, 40 bounces, 10^7 messages
+	@HPS_KAFKA_BOUNCES=40 HPS_UPDATE_BOUNCES=40 HPS_UPDATE_KILLS=200 HPS_UPDATE_MESSAGES=10000000 \
+	  tools/run_tests.py --presets cpu --no-build --only update --timeout 14400
 
 test-gpu: gpu  ## what needs a GPU: tests, benchmarks of level 1; JSON into build/gpu_check
 	@tools/gpu_check.sh build/cuda build/gpu_check
@@ -82,6 +91,13 @@ wheel: setup-wheel  ## build the Python package into dist/, over the libraries o
 	@/usr/bin/python3 -m venv build/wheel-venv
 	@build/wheel-venv/bin/pip --disable-pip-version-check wheel --no-deps --wheel-dir dist .
 
+# CMake and nvcc of .venv-cuda/; the extension itself has no CUDA.
+wheel-gpu: setup-wheel gpu  ## the same with level 1 on the GPU, over the libraries of build/cuda
+	@/usr/bin/python3 -m venv build/wheel-venv
+	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH build/wheel-venv/bin/pip --disable-pip-version-check wheel \
+	  --no-deps --wheel-dir dist/gpu --config-settings=cmake.define.HPS_BUILD=$(CURDIR)/build/cuda \
+	  --config-settings=build-dir=build/python-gpu .
+
 clean:  ## remove what was built (.venv/, .venv-python/ and .venv-cuda/ stay)
 	rm -rf build dist
 
@@ -89,6 +105,8 @@ setup-build:
 	@tools/bootstrap.sh build
 setup-updates:
 	@tools/bootstrap.sh $(if $(filter direct,$(SOURCE)),build,kafka)
+setup-redis:
+	@tools/bootstrap.sh redis
 setup-test:
 	@tools/bootstrap.sh test
 setup-check:

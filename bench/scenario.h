@@ -60,5 +60,6 @@ absl::StatusOr<std::vector<Result>> RunDlrmScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunServeScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunIngestScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunFreshnessScenario(const Options& options);
+absl::StatusOr<std::vector<Result>> RunRedisScenario(const Options& options);
 
 }  // namespace hps::bench

@@ -20,7 +20,7 @@
 namespace hps::cli {
 namespace {
 
-// Of the keys and rows of one change. What is left of kUpdateBytesMax is for the head of a request.
+// Of the keys and rows of one change. The rest of kUpdateBytesMax is for the head of the request.
 constexpr size_t kChangeBytesMax = kUpdateBytesMax - (size_t{64} << 10);
 
 using ApplyFunction = std::function<absl::Status(const TableUpdate&)>;

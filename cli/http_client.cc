@@ -99,8 +99,8 @@ bool HasInput(const Socket& socket) {
   return poll(&wanted, 1, 0) > 0;
 }
 
-// Sends what is left of `output`, from `sent` on, as far as the socket takes it. False: the
-// connection is broken.
+// Sends the bytes of `output` from `sent` on, as many as the socket takes. False: the connection is
+// broken.
 bool SendSome(const Socket& socket, std::string_view output, size_t* sent) {
   const std::string_view rest = output.substr(*sent);
   const ssize_t now = send(socket.number(), rest.data(), rest.size(), MSG_NOSIGNAL);
@@ -108,8 +108,8 @@ bool SendSome(const Socket& socket, std::string_view output, size_t* sent) {
   return now >= 0 || errno == EAGAIN;
 }
 
-// Ends early if the server answers before it has everything, or ends the connection: it refuses the
-// request, and what it said is still to be received.
+// Returns early if the server answers before it has the whole request, or closes the connection: it
+// refuses the request. Its answer can still be received.
 absl::Status Send(const Socket& socket, std::string_view text, const Exchange& exchange) {
   size_t sent = 0;
   while (sent < text.size()) {
@@ -121,8 +121,8 @@ absl::Status Send(const Socket& socket, std::string_view text, const Exchange& e
 
 using Piece = std::array<char, 16 << 10>;
 
-// What has come; nothing at the end of the connection, also where a server ends it by a reset: the
-// answer's own length tells whether it is whole.
+// The bytes that were received; empty at the end of the connection, also if the server resets it.
+// The length in the answer's head tells whether the answer is complete.
 absl::StatusOr<std::string_view> Receive(const Socket& socket, Piece& piece,
                                          const Exchange& exchange) {
   while (true) {
@@ -140,15 +140,15 @@ absl::Status CheckBytes(const std::string& answer, uint64_t bytes_max, const Exc
       absl::StrCat(exchange.server, ": the answer has more than ", bytes_max, " bytes"));
 }
 
-// What has come when the connection ends. Without a byte of an answer the server has gone, or would
-// not have the connection: it may do better the next time.
+// The answer when the connection has ended. If no byte was received, the server has ended or
+// refused the connection. The request can be repeated, so this is UNAVAILABLE.
 absl::StatusOr<std::string> Whole(std::string answer, const Exchange& exchange) {
   if (!answer.empty()) return answer;
   return absl::UnavailableError(
       absl::StrCat(exchange.server, ": the connection ended before there was an answer"));
 }
 
-// Everything up to the end of the connection, which the request asks for.
+// All bytes up to the end of the connection. The request asks the server to close it.
 absl::StatusOr<std::string> AskPlainly(const Socket& socket, const std::string& request,
                                        uint64_t bytes_max, const Exchange& exchange) {
   if (absl::Status status = Send(socket, request, exchange); !status.ok()) return status;

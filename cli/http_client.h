@@ -1,5 +1,5 @@
-// Sends a server one request over HTTP, within a deadline and a size: what the commands that talk
-// to a server need, no more.
+// Sends one HTTP request to a server and receives the answer, within a deadline and a limit of
+// bytes. For the commands that talk to a server.
 //
 // HTTP/1.1, also over TLS; one connection for each request. For one thread.
 #pragma once
@@ -22,8 +22,8 @@ struct HttpServerAddress {
   std::string text() const { return host + ":" + port; }
 };
 
-// "http://HOST[:PORT]", "https://HOST[:PORT]" or "HOST:PORT", with "[::1]" for addresses of version
-// 6; a path is refused but "/". Errors: INVALID_ARGUMENT.
+// "http://HOST[:PORT]", "https://HOST[:PORT]" or "HOST:PORT", an IPv6 address in brackets: "[::1]".
+// A path other than "/" is refused. Errors: INVALID_ARGUMENT.
 absl::StatusOr<HttpServerAddress> ParseServerUrl(const std::string& url);
 
 struct HttpOptions {
@@ -45,7 +45,7 @@ struct HttpAnswer {
   std::string body;
 };
 
-// The answer, whatever its status. A server may answer before it has read the whole body.
+// The answer of any status code. The server may answer before it has read the whole body.
 // Errors: UNAVAILABLE (no such host, refused, cut off), DEADLINE_EXCEEDED, INVALID_ARGUMENT (the
 // answer is not HTTP), RESOURCE_EXHAUSTED (too large), those of TlsClient. CANCELLED when a signal
 // came.

@@ -33,7 +33,7 @@ absl::StatusOr<std::string> ReadToken(const std::string& file) {
     token = text->substr(0, text->find('\n'));
     if (token.ends_with('\r')) token.pop_back();
   }
-  // What the server takes; a line's end would be another line of the request's header.
+  // As the server takes it. A line break would add a line to the request's header.
   if (!token.empty() && token.size() <= kTokenBytesMax &&
       token.find_first_of(" \t\r\n") == std::string::npos) {
     return token;

@@ -1,5 +1,5 @@
-// What the commands that change a server have in common: its address and token, POST requests that
-// are sent again while the server is busy, and its errors as statuses.
+// The client of the commands that change a server: address and token, POST requests that are
+// repeated while the server is busy, and the server's errors as statuses.
 #pragma once
 
 #include <chrono>
@@ -34,8 +34,8 @@ class ServerClient {
     std::string fields{};  // as HttpRequest::fields
     std::string_view body{};
   };
-  // The body of the answer 200. Sends the request again, until `timeout` has passed, while the
-  // server answers 429 or 503.
+  // The body of the answer 200. Repeats the request until `timeout` has passed, while the server
+  // answers 429 or 503.
   // Errors: those of HttpSend; else that of the server, with its sentence: INVALID_ARGUMENT (400,
   // 413), UNAUTHENTICATED (401), PERMISSION_DENIED (403), NOT_FOUND (404), FAILED_PRECONDITION
   // (409), RESOURCE_EXHAUSTED (429), UNIMPLEMENTED (501), UNAVAILABLE (503), DEADLINE_EXCEEDED

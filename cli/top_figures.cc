@@ -182,13 +182,18 @@ void FillLevels(const Pair& pair, TopFigures* figures) {
     TopLevel& top = figures->levels.emplace_back();
     top.name = level.at("name").get<std::string>();
     top.up = level.at("up").get<bool>();
-    top.rows = level.at("rows").get<uint64_t>();
-    top.bytes = level.at("bytes").get<uint64_t>();
+    if (level.contains("rows")) top.rows = level.at("rows").get<uint64_t>();
+    if (level.contains("bytes")) top.bytes = level.at("bytes").get<uint64_t>();
     top.bytes_max = level.value("bytes_max", uint64_t{0});
     top.errors = level.at("errors").get<uint64_t>();
     top.evictions_per_second =
         pair.Rate(CountOf(FindNamed(pair.before, "levels", top.name), "evictions"),
                   CountOf(&level, "evictions"));
+    for (const Json& node : level.value("nodes", Json::array())) {
+      top.nodes.push_back({.address = node.at("address").get<std::string>(),
+                           .bypassed = node.at("bypassed").get<bool>(),
+                           .failures = node.at("failures").get<uint64_t>()});
+    }
   }
 }
 

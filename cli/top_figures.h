@@ -39,14 +39,21 @@ struct TopShares {
   double default_rows = 0;  // pending or degraded
 };
 
+struct TopNode {
+  std::string address;
+  bool bypassed = false;
+  uint64_t failures = 0;
+};
+
 struct TopLevel {
   std::string name;
   bool up = true;
-  uint64_t rows = 0;
-  uint64_t bytes = 0;
+  std::optional<uint64_t> rows{};  // not set if the level does not know, as one on Redis
+  std::optional<uint64_t> bytes{};
   uint64_t bytes_max = 0;  // 0 = none
   double evictions_per_second = 0;
   uint64_t errors = 0;
+  std::vector<TopNode> nodes{};  // the servers of a level on Redis
 };
 
 struct TopTable {

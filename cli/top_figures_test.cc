@@ -98,6 +98,24 @@ TEST(TopFiguresTest, TheUpdateStreamIsThereIfTheServerReadsOne) {
   EXPECT_NE(text.find("NOT READABLE: no broker answers"), std::string::npos) << text;
 }
 
+TEST(TopFiguresTest, ALevelOnRedisHasServersAndNoSize) {
+  Json now = LaterOverview();
+  now["levels"][0] = {{"name", "l2"},
+                      {"up", false},
+                      {"errors", 3},
+                      {"insertions", 1},
+                      {"nodes",
+                       {{{"address", "a:1"}, {"bypassed", true}, {"failures", 3}},
+                        {{"address", "b:2"}, {"bypassed", false}, {"failures", 0}}}}};
+  const auto figures = ComputeTopFigures(Overview().dump(), now.dump());
+  ASSERT_TRUE(figures.ok()) << figures.status();
+  EXPECT_FALSE(figures->levels[0].rows.has_value());
+  ASSERT_EQ(figures->levels[0].nodes.size(), 2u);
+  const std::string text = TopText(*figures, 120, 0);
+  EXPECT_NE(text.find("a:1  BYPASSED"), std::string::npos) << text;
+  EXPECT_NE(text.find("b:2  answers"), std::string::npos) << text;
+}
+
 // Of the 100 answers in between, 90 took 1 to 2 ms and 10 took 2 to 4 ms.
 TEST(TopFiguresTest, PercentilesAreOfTheTimeInBetween) {
   const TopLatency latency = Figures().latency;

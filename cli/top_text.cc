@@ -112,12 +112,19 @@ std::vector<std::string> LevelLines(const TopFigures& figures) {
   for (const TopLevel& level : figures.levels) {
     const std::string budget =
         level.bytes_max == 0 ? "-" : ReadableBytes(static_cast<double>(level.bytes_max));
+    const auto text = [](const std::optional<uint64_t>& value, const auto& format) {
+      return value.has_value() ? format(static_cast<double>(*value)) : std::string("-");
+    };
     lines.push_back(absl::StrCat(Left(level.name, 7), Left(level.up ? "up" : "DOWN", 5),
-                                 Right(ReadableCount(static_cast<double>(level.rows)), 11),
-                                 Right(ReadableBytes(static_cast<double>(level.bytes)), 13),
-                                 Right(budget, 13),
+                                 Right(text(level.rows, ReadableCount), 11),
+                                 Right(text(level.bytes, ReadableBytes), 13), Right(budget, 13),
                                  Right(ReadableCount(level.evictions_per_second), 13),
                                  Right(absl::StrCat(level.errors), 8)));
+    for (const TopNode& node : level.nodes) {
+      lines.push_back(absl::StrCat("  ", node.address, "  ",
+                                   node.bypassed ? "BYPASSED, it does not answer" : "answers", "  ",
+                                   node.failures, " failures"));
+    }
   }
   return lines;
 }
@@ -183,10 +190,20 @@ void WriteLevels(const TopFigures& figures, JsonWriter& json) {
   json.Name("levels").BeginArray();
   for (const TopLevel& level : figures.levels) {
     json.BeginObject().Member("name", std::string_view(level.name)).Member("up", level.up);
-    json.Member("rows", level.rows).Member("bytes", level.bytes);
+    if (level.rows.has_value()) json.Member("rows", *level.rows);
+    if (level.bytes.has_value()) json.Member("bytes", *level.bytes);
     if (level.bytes_max > 0) json.Member("bytes_max", level.bytes_max);
     json.Member("evictions_per_second", level.evictions_per_second);
-    json.Member("errors", level.errors).EndObject();
+    json.Member("errors", level.errors);
+    if (!level.nodes.empty()) {
+      json.Name("nodes").BeginArray();
+      for (const TopNode& node : level.nodes) {
+        json.BeginObject().Member("address", std::string_view(node.address));
+        json.Member("bypassed", node.bypassed).Member("failures", node.failures).EndObject();
+      }
+      json.EndArray();
+    }
+    json.EndObject();
   }
   json.EndArray();
 }

@@ -18,6 +18,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -138,7 +139,7 @@ class Image:
             raise SystemExit(f"image_check: {DOCKERFILE}: {word} is not known here")
 
     def passes_its_health_check(self) -> bool:
-        for step in ("generate --out tables --tables 2 --rows 1000",
+        for step in ("generate --out tables --tables 2 --rows 1000 --dim 8",
                      "import --store store --model demo --from tables"):
             subprocess.run(self.enter([*self.entrypoint, *step.split()]), check=True,
                            stdout=subprocess.DEVNULL)
@@ -154,7 +155,10 @@ class Image:
                     time.sleep(0.5)
                 return False
             finally:
-                server.terminate()
+                # unshare itself hears no signal but the one that would leave its child behind.
+                children = pathlib.Path(f"/proc/{server.pid}/task/{server.pid}/children")
+                for child in children.read_text(encoding="ascii").split():
+                    os.kill(int(child), signal.SIGTERM)
 
 
 def main() -> int:

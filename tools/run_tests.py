@@ -302,6 +302,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--presets", default=",".join(PRESETS), help="comma-separated")
     parser.add_argument("--only", default="", help="run programs whose name contains this")
     parser.add_argument("--no-build", action="store_true")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS",
+                        help="of each program, in the place of those of tests/suites.toml")
     return parser.parse_args()
 
 
@@ -318,6 +320,8 @@ def main() -> int:
         if preset not in SANITIZED:
             programs += python_programs(preset, suites)
     programs = [program for program in programs if arguments.only in program.name]
+    for program in programs:
+        program.timeout_s = arguments.timeout or program.timeout_s
     print(f"== running {len(programs)} test programs, {lanes()} at a time", flush=True)
     results += run_all(programs)
     for result in results:

@@ -230,26 +230,30 @@ class Reader {
   std::vector<std::byte> rows_;
 };
 
-// Lookups while all changes are applied, or for as long as that takes at most without a stream.
+// Lookups while all changes are applied or, without a stream, for some seconds.
+// Errors: DEADLINE_EXCEEDED if not all changes were applied within kSecondsMax.
 absl::Status ReadDuring(const UpdateWorld& world, bool with_stream, LatencyHistogram& latencies) {
   constexpr double kSecondsWithout = 3;
   constexpr double kSecondsMax = 120;
   HPS_ASSIGN_OR_RETURN(const auto store, world.OpenStore(with_stream));
   HPS_ASSIGN_OR_RETURN(const auto reader, Reader::Create(*store, world));
   const auto applied = [&] { return store->Statistics().updates.rows_upserted; };
-  while (with_stream && applied() == 0) std::this_thread::sleep_for(kProbePause);
+  const Stopwatch limit;
+  while (with_stream && applied() == 0 && limit.seconds() < kSecondsMax)
+    std::this_thread::sleep_for(kProbePause);
   std::atomic<bool> done{false};
   absl::Status read;
   std::thread thread([&] { read = reader->Run(done, latencies); });
-  const Stopwatch stopwatch;
-  const double seconds_max = with_stream ? kSecondsMax : kSecondsWithout;
-  while (stopwatch.seconds() < seconds_max &&
-         (!with_stream || applied() < world.setting().changes)) {
-    std::this_thread::sleep_for(kProbePause);
-  }
+  const double seconds_max = with_stream ? kSecondsMax : limit.seconds() + kSecondsWithout;
+  const auto is_over = [&] { return with_stream && applied() >= world.setting().changes; };
+  while (limit.seconds() < seconds_max && !is_over()) std::this_thread::sleep_for(kProbePause);
   done = true;
   thread.join();
-  return read;
+  HPS_RETURN_IF_ERROR(read);
+  if (!with_stream || is_over()) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat(
+      "only ", applied(), " of ", world.setting().changes, " changes were applied within ",
+      kSecondsMax, " s: ", store->Statistics().updates.stream.problem));
 }
 
 absl::Status MeasureReader(UpdateWorld& world, std::vector<Result>& results) {

@@ -3,11 +3,10 @@
 #include <chrono>
 #include <memory>
 #include <numeric>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
-#include "bench/measure.h"
+#include "bench/update/progress_clock.h"
 #include "update/kafka/kafka_client.h"
 
 namespace hps::bench {
@@ -20,7 +19,8 @@ absl::StatusOr<std::unique_ptr<KafkaClient>> MakeConsumer(const std::string& bro
                             .brokers = brokers,
                             .defaults = {{"queued.max.messages.kbytes", "32768"},
                                          {"fetch.max.bytes", "33554432"},
-                                         {"fetch.wait.max.ms", "100"}},
+                                         {"fetch.wait.max.ms", "100"},
+                                         {"fetch.error.backoff.ms", "50"}},
                             .fixed = {{"group.id", "hps-bench"},
                                       {"enable.auto.commit", "false"},
                                       {"enable.auto.offset.store", "false"},
@@ -38,11 +38,12 @@ absl::StatusOr<std::vector<uint64_t>> TopicEnds(const std::string& brokers,
   HPS_ASSIGN_OR_RETURN(const auto client, MakeConsumer(brokers));
   HPS_ASSIGN_OR_RETURN(const auto topics, client->AskTopics(kAnswerTimeout));
   const auto found = topics.find(topic);
-  if (found == topics.end() || found->second == 0) {
+  if (found == topics.end() || found->second.partition_count == 0) {
     return absl::NotFoundError(absl::StrCat("Kafka brokers ", brokers, " have no topic '", topic,
                                             "': create it, or run tools/bench_updates.py"));
   }
-  return client->AskOffsets(topic, found->second, KafkaClient::kHigh, kAnswerTimeout);
+  return client->AskOffsets(topic, found->second.partition_count, KafkaClient::kHigh,
+                            kAnswerTimeout);
 }
 
 absl::StatusOr<double> ReadAndDiscard(const std::string& brokers, const TopicRange& range) {
@@ -57,19 +58,19 @@ absl::StatusOr<double> ReadAndDiscard(const std::string& brokers, const TopicRan
   const std::string what = absl::StrCat("topic '", range.topic, "'");
   HPS_RETURN_IF_ERROR(KafkaStatus(rd_kafka_poll_set_consumer(client->handle()), what));
   HPS_RETURN_IF_ERROR(KafkaStatus(rd_kafka_assign(client->handle(), list.get()), what));
-  Stopwatch stopwatch;
-  for (bool is_first = true; left > 0; --left) {
+  const uint64_t total = left;
+  ProgressClock clock(total);
+  for (; left > 0; --left) {
     const KafkaMessage message(
         rd_kafka_consumer_poll(client->handle(), KafkaMilliseconds(kAnswerTimeout)));
     if (message == nullptr) {
       return absl::DeadlineExceededError(absl::StrCat(what, ": ", left, " records did not come"));
     }
     HPS_RETURN_IF_ERROR(KafkaStatus(message->err, what));
-    if (std::exchange(is_first, false)) stopwatch.Restart();
+    clock.Note(total - left + 1);
   }
-  const double seconds = stopwatch.seconds();
   rd_kafka_consumer_close(client->handle());
-  return seconds;
+  return clock.share_per_second();
 }
 
 }  // namespace hps::bench

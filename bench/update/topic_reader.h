@@ -28,8 +28,8 @@ struct TopicRange {
 };
 
 // Reads the records with one consumer, with the settings that a node has by default, and discards
-// them. Returns the seconds from the first record to the last. Errors: of the brokers;
-// DEADLINE_EXCEEDED when ten seconds pass without a record.
+// them. Returns how often it would read all of them in a second (ProgressClock, by records).
+// Errors: of the brokers; DEADLINE_EXCEEDED when ten seconds pass without a record.
 absl::StatusOr<double> ReadAndDiscard(const std::string& brokers, const TopicRange& range);
 
 }  // namespace hps::bench

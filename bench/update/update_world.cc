@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/macros.h"
-#include "bench/measure.h"
 #include "bench/scratch.h"
+#include "bench/update/progress_clock.h"
 #include "hps/update_producer.h"
 #include "import/generate.h"
 #include "l3_rocksdb/rocks_store.h"
@@ -24,8 +24,6 @@ namespace {
 
 constexpr uint64_t kChangesPerRow = 4;
 constexpr uint64_t kL2Bytes = uint64_t{512} << 20;
-// Small enough that memory stops growing within a fifth of the changes.
-constexpr uint64_t kWriteBufferBytes = uint64_t{32} << 20;
 constexpr auto kPublishTimeout = std::chrono::seconds(60);
 constexpr size_t kPublishRows = 4096;
 
@@ -125,10 +123,10 @@ absl::Status UpdateWorld::Publish() {
   return absl::OkStatus();
 }
 
-Config UpdateWorld::MakeConfig(bool with_stream) const {
+Config UpdateWorld::MakeConfig(bool with_stream, uint64_t write_buffer_bytes) const {
   Config config;
   config.store.path = setting_.directory + "/store";
-  config.store.write_buffer_bytes = kWriteBufferBytes;
+  if (write_buffer_bytes > 0) config.store.write_buffer_bytes = write_buffer_bytes;
   config.l2.bytes_max = kL2Bytes;
   config.l2.preload = 1.0;
   config.l1.devices_auto = false;
@@ -138,15 +136,19 @@ Config UpdateWorld::MakeConfig(bool with_stream) const {
 
 absl::Status UpdateWorld::MakeStore() {
   RemoveScratch(setting_.directory + "/store");
-  return ImportTables(MakeConfig(false),
-                      {.name = setting_.model,
-                       .from = setting_.directory + "/tables",
-                       .update_start = UpdateStart{UpdateStart::Kind::kTime, published_at_ms_}})
-      .status();
+  HPS_RETURN_IF_ERROR(
+      ImportTables(MakeConfig(false),
+                   {.name = setting_.model,
+                    .from = setting_.directory + "/tables",
+                    .update_start = UpdateStart{UpdateStart::Kind::kTime, published_at_ms_}})
+          .status());
+  sync();
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Store>> UpdateWorld::OpenStore(bool with_stream) const {
-  return Store::Open(MakeConfig(with_stream), OpenMode::kReadWrite);
+absl::StatusOr<std::unique_ptr<Store>> UpdateWorld::OpenStore(bool with_stream,
+                                                              uint64_t write_buffer_bytes) const {
+  return Store::Open(MakeConfig(with_stream, write_buffer_bytes), OpenMode::kReadWrite);
 }
 
 absl::StatusOr<double> UpdateWorld::WriteChanges(size_t write_rows) const {
@@ -156,7 +158,8 @@ absl::StatusOr<double> UpdateWorld::WriteChanges(size_t write_rows) const {
   Changes changes(*this, write_rows);
   StreamPosition position;
   std::vector<Version> versions(write_rows);
-  const Stopwatch stopwatch;
+  ProgressClock clock(setting_.changes);
+  uint64_t written = 0;
   for (auto keys = changes.Next(); !keys.empty(); keys = changes.Next()) {
     ++position.offset;
     std::fill(versions.begin(), versions.end(), VersionAt(position.generation, position.offset));
@@ -169,8 +172,10 @@ absl::StatusOr<double> UpdateWorld::WriteChanges(size_t write_rows) const {
                               .stride_bytes = row_bytes()},
                      .versions = std::span(versions).first(keys.size())};
     HPS_RETURN_IF_ERROR(table->Write(write));
+    written += keys.size();
+    clock.Note(written);
   }
-  return stopwatch.seconds();
+  return clock.share_per_second();
 }
 
 }  // namespace hps::bench

@@ -47,13 +47,17 @@ class UpdateWorld {
   UpdateWorld(const UpdateWorld&) = delete;
   UpdateWorld& operator=(const UpdateWorld&) = delete;
 
-  // Makes the store anew. A node that opens it reads all changes.
+  // Makes the store anew, and waits until the disk has it: the next measurement finds no writes of
+  // the last one under way. A node that opens it reads all changes.
   absl::Status MakeStore();
-  // With all rows in level 2. REQUIRES: MakeStore was called.
-  absl::StatusOr<std::unique_ptr<Store>> OpenStore(bool with_stream) const;
+  // With all rows in level 2. 0 = the default of write_buffer_bytes. REQUIRES: MakeStore was
+  // called.
+  absl::StatusOr<std::unique_ptr<Store>> OpenStore(bool with_stream,
+                                                   uint64_t write_buffer_bytes = 0) const;
 
   // Changes that are written to the table in level 3 from memory, in writes of `write_rows`.
-  // Returns the seconds. REQUIRES: MakeStore was called, and no store is open.
+  // Returns how often all of them would be written in a second (ProgressClock, by rows).
+  // REQUIRES: MakeStore was called, and no store is open.
   absl::StatusOr<double> WriteChanges(size_t write_rows) const;
 
   const TopicRange& topic() const { return topic_; }
@@ -73,7 +77,7 @@ class UpdateWorld {
   absl::Status MakeTable();
   absl::Status Publish();
   std::string table() const { return setting_.model + "/t0"; }
-  Config MakeConfig(bool with_stream) const;
+  Config MakeConfig(bool with_stream, uint64_t write_buffer_bytes = 0) const;
 
   const Setting setting_;
   std::vector<Key> keys_;

@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "bench/measure.h"
 #include "bench/scenario.h"
+#include "bench/update/progress_clock.h"
 #include "testing/test_directory.h"
 
 namespace hps::bench {
@@ -45,6 +47,21 @@ TEST(UpdateWorldTest, AnErrorLeavesNoFiles) {
                                           .changes = 400});
   EXPECT_FALSE(world.ok());
   EXPECT_FALSE(std::filesystem::exists(directory.Path("world")));
+}
+
+TEST(ProgressClockTest, MeasuresFromATenthToTheEnd) {
+  ProgressClock clock(100);
+  clock.Note(5);
+  clock.Note(50);  // the clock begins
+  EXPECT_EQ(clock.share_per_second(), 0) << "it has not ended";
+  const Stopwatch stopwatch;
+  clock.Note(60);
+  clock.Note(100);
+  const double longest = stopwatch.seconds();
+  const double rate = clock.share_per_second();
+  EXPECT_GE(rate, 0.5 / (longest + 1));
+  clock.Note(100);
+  EXPECT_EQ(clock.share_per_second(), rate) << "it ends once";
 }
 
 TEST(UpdateWorldTest, ResidentMemoryIsRead) { EXPECT_GT(ResidentBytes(), 1U << 20); }

@@ -16,7 +16,7 @@ struct ParkedMessageInfo {
   std::string topic;
   StreamPosition position;  // of the message itself
   std::string reason;       // a name of docs/updates.md, "Messages that are set aside"
-  std::string detail;       // what was expected and found
+  std::string detail;       // the expected value and the one found
   int64_t time_ms = 0;      // of publishing, since 1970; 0 = unknown
   uint64_t payload_bytes = 0;
 };
@@ -27,9 +27,9 @@ struct ParkedMessageInfo {
 absl::StatusOr<std::vector<ParkedMessageInfo>> ListParkedMessages(const Config& config);
 
 struct ReplayReport {
-  uint64_t messages = 0;  // that were applied, and are not parked any more
+  uint64_t messages = 0;  // that were applied and removed from the file
   uint64_t rows = 0;      // that they changed; a key whose row has a higher version keeps it
-  std::vector<ParkedMessageInfo> parked;  // what is still wrong, with the reason of now
+  std::vector<ParkedMessageInfo> parked;  // that could not be applied, with the present reason
 };
 
 // Decodes the parked messages again and applies each at its own position. A message stays parked if

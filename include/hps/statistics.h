@@ -21,7 +21,7 @@ struct LevelStatistics {
   uint64_t entries = 0;         // cached rows
   uint64_t absent_entries = 0;  // cached keys that level 3 does not have
   uint64_t bytes_used = 0;      // metadata included
-  uint64_t bytes_max = 0;       // the table's budget; 0 = the table is not in this level
+  uint64_t bytes_max = 0;       // the budget; 0 = not in this level, or the level is on Redis
   uint64_t insertions = 0;
   uint64_t updates = 0;
   uint64_t evictions = 0;
@@ -58,7 +58,9 @@ struct RemoteNodeStatistics {
 
 // A level 2 on Redis: the servers that have its rows.
 struct RemoteLevelStatistics {
-  std::vector<RemoteNodeStatistics> nodes{};
+  std::vector<RemoteNodeStatistics> nodes{};  // those that have slots now
+  uint64_t failures = 0;                      // of all nodes, also of those that are gone
+  ErrorCounts failures_by_code{};
   uint64_t moved = 0;  // replies that name another node, by kind
   uint64_t ask = 0;
   uint64_t try_again = 0;

@@ -36,7 +36,7 @@ struct StreamStatistics {
   // After a start: whether records that were applied before have still to be applied again (the end
   // of the log was lost with the power), and how that ended.
   bool recovering = false;
-  bool recovery_unverified = false;  // no broker said in time how far this node had been
+  bool recovery_unverified = false;  // no broker said (in time) how far this node had been
   double recovery_seconds = 0;
   uint64_t recovery_records = 0;  // applied again
   uint64_t records = 0;

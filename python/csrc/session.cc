@@ -126,14 +126,27 @@ class OutputArrays {
 };
 
 // The queries of a call with what keeps their memory alive.
+template <MemorySpace kSpace>
 struct Queries {
-  std::vector<HostTableQuery> queries;
+  std::vector<TableQuery<kSpace>> queries;
   std::vector<Array> arrays;
   std::vector<std::vector<Key>> widened;
 };
 
+// Keys in device memory, which can't be read here, so that they must be 64 bits wide.
+DeviceSpan<const Key> ReadDeviceKeys(nb::handle object, const Argument& argument, Array& array) {
+  array = ReadArray(object, argument, false);
+  if (array.type != ElementType::kInt64 && array.type != ElementType::kUint64) {
+    RaiseInvalid(absl::StrCat(argument.Text(), ": expected int64 or uint64, found ",
+                              std::string(ElementTypeName(array.type))));
+  }
+  return {static_cast<const Key*>(array.data), array.size};
+}
+
 // The numbers of `tables` and the arrays of `keys` side by side.
-void ReadQueries(const ModelSession& session, nb::list tables, nb::list keys, Queries& read) {
+template <MemorySpace kSpace>
+void ReadQueries(const ModelSession& session, nb::list tables, nb::list keys,
+                 Queries<kSpace>& read) {
   const size_t count = tables.size();
   read.queries.resize(count);
   read.arrays.resize(count);
@@ -141,16 +154,20 @@ void ReadQueries(const ModelSession& session, nb::list tables, nb::list keys, Qu
   for (size_t i = 0; i < count; ++i) {
     const auto table = nb::cast<uint32_t>(tables[i]);
     if (table >= session.tables.size()) RaiseInvalid("table: no such number");
+    const Argument argument{"keys", session.tables[table].name};
     read.queries[i].table = {table};
-    read.queries[i].keys =
-        ReadKeys(keys[i], {"keys", session.tables[table].name}, read.widened[i], read.arrays[i]);
+    if constexpr (kSpace == MemorySpace::kHost)
+      read.queries[i].keys = ReadKeys(keys[i], argument, read.widened[i], read.arrays[i]);
+    else
+      read.queries[i].keys = ReadDeviceKeys(keys[i], argument, read.arrays[i]);
   }
 }
 
 // `options` is None or (timeout or None, hit_rate_threshold or None, LookupCancel or None, the
 // thread that the lookup is for).
-HostLookupRequest ReadOptions(nb::handle options) {
-  HostLookupRequest request;
+template <MemorySpace kSpace>
+LookupRequest<kSpace> ReadOptions(nb::handle options) {
+  LookupRequest<kSpace> request;
   if (options.is_none()) return request;
   const nb::object timeout = options[0];
   const nb::object threshold = options[1];
@@ -161,23 +178,26 @@ HostLookupRequest ReadOptions(nb::handle options) {
   return request;
 }
 
-void Lookup(ModelSession& session, nb::list tables, nb::list keys, nb::tuple outputs,
-            nb::handle options) {
+template <MemorySpace kSpace>
+void LookupIn(ModelSession& session, nb::list tables, nb::list keys, nb::tuple outputs,
+              nb::handle options, Stream stream) {
   const std::shared_ptr<ThreadSessions> sessions = session.handle.Use();
-  HostLookupRequest request = ReadOptions(options);
-  Queries read;
+  LookupRequest<kSpace> request = ReadOptions<kSpace>(options);
+  Queries<kSpace> read;
   ReadQueries(session, tables, keys, read);
   OutputArrays rows(outputs[0], "out", ElementType::kFloat32);
   OutputArrays status(outputs[1], "status", ElementType::kUint8);
   for (size_t i = 0; i < read.queries.size(); ++i) {
-    HostTableQuery& query = read.queries[i];
+    TableQuery<kSpace>& query = read.queries[i];
     const TableSpec& spec = session.tables[query.table.value];
     const size_t count = query.keys.size();
-    query.rows = rows.Next(i, count * spec.dim * sizeof(float), spec.name);
+    const std::span<std::byte> memory = rows.Next(i, count * spec.dim * sizeof(float), spec.name);
+    query.rows = {memory.data(), memory.size()};
     const std::span<std::byte> bytes = status.Next(i, count, spec.name);
     query.status = {reinterpret_cast<KeyStatus*>(bytes.data()), bytes.size()};
   }
   request.queries = read.queries;
+  request.stream = stream;
   const uint64_t thread =
       options.is_none() ? PyThread_get_thread_ident() : nb::cast<uint64_t>(options[3]);
   std::unique_ptr<LookupSession> mine = ValueOrRaise(sessions->Take(thread));
@@ -188,6 +208,19 @@ void Lookup(ModelSession& session, nb::list tables, nb::list keys, nb::tuple out
   }
   sessions->Return(thread, std::move(mine));
   RaiseIfError(done);
+}
+
+void Lookup(ModelSession& session, nb::list tables, nb::list keys, nb::tuple outputs,
+            nb::handle options) {
+  LookupIn<MemorySpace::kHost>(session, tables, keys, outputs, options, {});
+}
+
+// All arrays are tuples of addresses in the memory of the session's device; `stream` is a
+// cudaStream_t. Rows are there in the order of the stream.
+void LookupOnDevice(ModelSession& session, nb::list tables, nb::list keys, nb::tuple outputs,
+                    nb::handle options, uintptr_t stream) {
+  LookupIn<MemorySpace::kDevice>(session, tables, keys, outputs, options,
+                                 {.handle = reinterpret_cast<void*>(stream)});
 }
 
 nb::list Tables(const ModelSession& session) {
@@ -207,7 +240,9 @@ void BindSession(nb::module_& module) {
       .def("close", [](ModelSession& session) { session.handle.Close(); })
       .def("tables", Tables)
       .def("lookup", Lookup, nb::arg("tables"), nb::arg("keys"), nb::arg("outputs"),
-           nb::arg("options").none());
+           nb::arg("options").none())
+      .def("lookup_on_device", LookupOnDevice, nb::arg("tables"), nb::arg("keys"),
+           nb::arg("outputs"), nb::arg("options").none(), nb::arg("stream"));
   module.def("session", NewSession, nb::arg("store"), nb::arg("model"), nb::arg("device"),
              nb::arg("keys_max"));
 }

@@ -16,6 +16,7 @@
 #include "nanobind/stl/unique_ptr.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "python/csrc/train_batches.h"
 #include "train/embedding_shard.h"
 #include "train/table_calls.h"
 #include "train/unique_keys.h"
@@ -30,25 +31,8 @@ template <typename T>
 using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 template <typename T>
-std::span<T> Span(nb::handle address, nb::handle size) {
-  return {reinterpret_cast<T*>(nb::cast<uintptr_t>(address)), nb::cast<size_t>(size)};
-}
-
-template <typename T>
 std::vector<T> Copy(const Vector<T>& array) {
   return {array.data(), array.data() + array.size()};
-}
-
-// An array that owns the vector.
-template <typename T>
-nb::object ToNumpy(std::vector<T> values) {
-  auto kept = std::make_unique<std::vector<T>>(std::move(values));
-  T* const data = kept->data();
-  const size_t size = kept->size();
-  nb::capsule owner(kept.release(), [](void* vector) noexcept {
-    const std::unique_ptr<std::vector<T>> last(static_cast<std::vector<T>*>(vector));
-  });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {size}, owner));
 }
 
 // (shard, step or None, keys, key count, offsets, offset count, weights, weight count, pooling,
@@ -58,11 +42,8 @@ TableForward ForwardOf(nb::handle item) {
   TableForward table;
   table.shard = nb::cast<EmbeddingShard*>(t[0]);
   table.step = t[1].is_none() ? nullptr : nb::cast<StepIndex*>(t[1]);
-  table.batch = {.keys = Span<const Key>(t[2], t[3]),
-                 .offsets = Span<const int64_t>(t[4], t[5]),
-                 .weights = Span<const float>(t[6], t[7]),
-                 .pooling = static_cast<Pooling>(nb::cast<int>(t[8]))};
-  table.out = Span<float>(t[9], t[10]);
+  table.batch = BatchOf(t, 2);
+  table.out = SpanAt<float>(t[9], t[10]);
   return table;
 }
 
@@ -71,7 +52,7 @@ TableBackward BackwardOf(nb::handle item) {
   const auto t = nb::cast<nb::tuple>(item);
   return {.shard = nb::cast<EmbeddingShard*>(t[0]),
           .step = nb::cast<StepIndex*>(t[1]),
-          .gradient = {.gradients = Span<const float>(t[2], t[3]),
+          .gradient = {.gradients = SpanAt<const float>(t[2], t[3]),
                        .learning_rate = nb::cast<float>(t[4]),
                        .scale = nb::cast<float>(t[5])}};
 }
@@ -163,17 +144,26 @@ void WriteRows(EmbeddingShard& shard, const nb::dict& d) {
   RaiseIfError(status);
 }
 
-nb::dict CollectDelta(EmbeddingShard& shard) {
+DeltaReader ReaderOf(bool with_state) {
+  return with_state ? DeltaReader::kCheckpoint : DeltaReader::kPublication;
+}
+
+nb::dict CollectDelta(EmbeddingShard& shard, bool with_state) {
   absl::StatusOr<ShardDelta> delta;
   {
     const nb::gil_scoped_release release;
-    delta = shard.CollectDelta();
+    delta = shard.CollectDelta(ReaderOf(with_state));
   }
   RaiseIfError(delta.status());
-  nb::dict d = ToDict(std::move(delta->changed), /*with_state=*/false);
+  nb::dict d = ToDict(std::move(delta->changed), with_state);
   d["erased"] = ToNumpy(std::move(delta->erased));
-  d["through"] = delta->through;
+  d["through"] = nb::make_tuple(delta->through.change, delta->through.step);
   return d;
+}
+
+void AcknowledgeDelta(EmbeddingShard& shard, bool with_state, const nb::tuple& through) {
+  shard.AcknowledgeDelta(ReaderOf(with_state), {.change = nb::cast<uint32_t>(through[0]),
+                                                .step = nb::cast<uint32_t>(through[1])});
 }
 
 nb::dict Statistics(const EmbeddingShard& shard) {
@@ -185,16 +175,6 @@ nb::dict Statistics(const EmbeddingShard& shard) {
   d["erased"] = statistics.erased;
   d["step"] = statistics.step;
   return d;
-}
-
-// The different keys in the order of their first occurrence, and the place of each key among them.
-nb::tuple Unique(const Vector<Key>& keys) {
-  UniqueKeys unique;
-  {
-    const nb::gil_scoped_release release;
-    unique = FindUniqueKeys({keys.data(), keys.size()});
-  }
-  return nb::make_tuple(ToNumpy(std::move(unique.keys)), ToNumpy(std::move(unique.places)));
 }
 
 nb::object Owners(const Vector<Key>& keys, uint32_t rank_count) {
@@ -217,14 +197,14 @@ void BindTrain(nb::module_& module) {
            [](EmbeddingShard& shard, const Vector<Key>& keys) {
              RaiseIfError(shard.EraseRows({keys.data(), keys.size()}));
            })
-      .def("collect_delta", &CollectDelta)
-      .def("acknowledge_delta", &EmbeddingShard::AcknowledgeDelta)
+      .def("collect_delta", &CollectDelta, nb::arg("with_state"))
+      .def("acknowledge_delta", &AcknowledgeDelta, nb::arg("with_state"), nb::arg("through"))
       .def("statistics", &Statistics);
   m.def("make_shard", &MakeShard);
   m.def("forward", &Forward);
   m.def("backward", &Backward);
-  m.def("unique", &Unique);
   m.def("owners", &Owners);
+  BindTrainRanks(m);
 }
 
 }  // namespace hps::python

@@ -81,12 +81,22 @@ class Kind:
             raise InvalidArgumentError(f"{argument}: expected integers, found {array.dtype}")
         return array
 
-    def rows_of(self, memory: np.ndarray) -> Any:
-        """An array of this kind over float32 memory."""
+    def read(self, keys: Any, table: str) -> tuple[Any, Any, tuple, int]:
+        """Keys of a table: as the extension takes them, what keeps them alive, shape, count."""
+        if type(keys) is not np.ndarray:
+            keys = self.keys(keys, "keys", table)
+        return keys, keys, keys.shape, keys.size
+
+    def take_rows(self, memory: Memory, count: int) -> Any:
+        """Room for `count` float32 elements of rows."""
+        return memory.take(count)
+
+    def rows_of(self, memory: Any) -> Any:
+        """An array of this kind over the room of `take_rows`."""
         return memory
 
     def split(self, block: Any, shapes: list[tuple]) -> list:
-        """The parts of one array for all tables, in these shapes."""
+        """The parts of one array for all tables, in these shapes, in their order."""
         parts, begin = [], 0
         for shape in shapes:
             end = begin + math.prod(shape)
@@ -102,6 +112,12 @@ class Kind:
         """`array` as the extension takes it."""
         return array
 
+    # Of a kind in the memory of a device: its number, and the stream to work on.
+    device: int | None = None
+
+    def stream(self) -> int:
+        raise NotImplementedError
+
 
 class _Torch(Kind):
     """Tensors of PyTorch in host memory."""
@@ -111,7 +127,9 @@ class _Torch(Kind):
     def __init__(self, torch: Any):
         self._torch = torch
         self._tensor = self.type = torch.Tensor
-        self._host = torch.device("cpu")
+        self._place = torch.device("cpu")
+        self._number = -1  # of the place, as torch counts
+        self._int64 = torch.int64
         self._names = {torch.int64: "int64", torch.int32: "int32", torch.float32: "float32",
                        torch.float16: "float16", torch.bfloat16: "bfloat16",
                        torch.uint8: "uint8"}
@@ -128,7 +146,21 @@ class _Torch(Kind):
     def rows_of(self, memory: np.ndarray) -> Any:
         return self._torch.from_numpy(memory)
 
+    def read(self, keys: Any, table: str) -> tuple[Any, Any, tuple, int]:
+        # Each property of a tensor costs a tenth of a microsecond, and 26 tables have 26 tensors.
+        if (type(keys) is not self._tensor or keys.dtype is not self._int64
+                or keys.get_device() != self._number or not keys.is_contiguous()
+                or (self._number < 0 and not keys.is_cpu)):  # "meta" is no device either
+            keys = self.keys(keys, "keys", table)
+            return self.memory(keys, "keys", table), keys, keys.shape, keys.numel()
+        count = keys.numel()
+        shape = (count,) if keys.dim() == 1 else keys.shape
+        return (keys.data_ptr(), count, "int64"), keys, shape, count
+
     def split(self, block: Any, shapes: list[tuple]) -> list:
+        last = shapes[0][-1]
+        if all(len(shape) == 2 and shape[1] == last for shape in shapes):
+            return block.view(-1, last).split([shape[0] for shape in shapes])
         parts = block.split([math.prod(shape) for shape in shapes])
         return [part.view(shape) for part, shape in zip(parts, shapes)]
 
@@ -138,18 +170,47 @@ class _Torch(Kind):
     def memory(self, array: Any, name: str, table: str = "") -> Any:
         if not isinstance(array, self._tensor):
             return array
-        if array.device != self._host:
+        if array.device != self._place:
             raise InvalidArgumentError(
-                f"{_argument(name, table)}: expected a tensor in host memory, found one on "
-                f"{array.device}")
+                f"{_argument(name, table)}: expected a tensor on {self._place}, as the keys of the "
+                f"first table are, found one on {array.device}")
         if not array.is_contiguous():
             raise InvalidArgumentError(f"{_argument(name, table)}: not contiguous; pass a "
                                        "contiguous copy of it")
         return array.data_ptr(), array.numel(), self._names.get(array.dtype, str(array.dtype))
 
 
+class _TorchOnDevice(_Torch):
+    """Tensors of PyTorch in the memory of a GPU. All work is put on torch's current stream."""
+
+    def __init__(self, torch: Any, place: Any):
+        super().__init__(torch)
+        self._place = place
+        self._number = self.device = place.index
+
+    def keys(self, keys: Any, name: str, table: str = "") -> Any:
+        keys = super().keys(keys, name, table)
+        if keys.dtype == self._torch.int32:
+            return keys.long()
+        return keys
+
+    def take_rows(self, memory: Memory, count: int) -> Any:  # noqa: ARG002, the host's
+        return self._torch.empty(count, dtype=self._torch.float32, device=self._place)
+
+    def rows_of(self, memory: Any) -> Any:
+        return memory
+
+    def empty_status(self, count: int) -> Any:
+        return self._torch.empty(count, dtype=self._torch.uint8, device=self._place)
+
+    def stream(self) -> int:
+        # torch's default stream is the null stream, which hps would take for none.
+        return self._torch.cuda.current_stream(self._place).cuda_stream or _LEGACY_STREAM
+
+
+_LEGACY_STREAM = 1  # cudaStreamLegacy
 _NUMPY = Kind()
-_torch_kind: list[_Torch] = []
+_torch_kinds: dict[Any, _Torch] = {}  # by device; None: the host
 
 
 def kind_of(array: Any) -> Kind:
@@ -158,7 +219,10 @@ def kind_of(array: Any) -> Kind:
         return _NUMPY
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
-        if not _torch_kind:
-            _torch_kind.append(_Torch(torch))
-        return _torch_kind[0]
+        place = array.device if array.is_cuda else None
+        kind = _torch_kinds.get(place)
+        if kind is None:
+            kind = _Torch(torch) if place is None else _TorchOnDevice(torch, place)
+            _torch_kinds[place] = kind
+        return kind
     return _NUMPY

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,6 +38,7 @@ class Session:
     def __init__(self, store: Any, model: str, device: int, keys_max: int):
         self._store = store
         self._session = _hps.session(store._store, model, device, keys_max)
+        self._device = device
         self._keys_max = keys_max
         self._memory = Memory()
         self._default_is_short = store._lookup_timeout <= _UNINTERRUPTED_S
@@ -57,7 +57,9 @@ class Session:
 
         `lookup(table, keys)` returns an array of the shape of `keys` with one axis more, [.., dim];
         `lookup({table: keys, ...})` returns a dictionary of such arrays from one lookup, which sees
-        one version of the model. NumPy arrays give NumPy arrays, torch tensors give torch tensors;
+        one version of the model. NumPy arrays give NumPy arrays, torch tensors give torch tensors:
+        those on a GPU, which has to be the session's, rows on that GPU, ready in the order of
+        torch's current stream;
         lists, and arrays of others that have DLPack, give NumPy arrays. Keys are int64, or uint64
         (bit for bit), int32 or uint32 (widened).
 
@@ -112,27 +114,29 @@ class Session:
                 timeout: float | None, threshold: float | None) -> tuple[dict, dict]:
         kind = kind_of(next(iter(asked.values()), None))
         numbers, shapes, key_arrays, owners, total, elements = [], [], [], [], 0, 0
-        expected, memory_of, prod = kind.type, kind.memory, math.prod
         for name, keys in asked.items():
-            number, dim = self._number(name)
-            if type(keys) is not expected:
-                keys = kind.keys(keys, "keys", name)
-            count = prod(keys.shape)
+            number, dim = self._numbers.get(name) or self._number(name)
+            memory, owner, shape, count = kind.read(keys, name)
             numbers.append(number)
-            shapes.append(keys.shape)
-            owners.append(keys)  # for as long as the extension has its address
-            key_arrays.append(keys if expected is np.ndarray else memory_of(keys, "keys", name))
+            shapes.append(shape)
+            owners.append(owner)  # for as long as the extension has its address
+            key_arrays.append(memory)
             total += count
             elements += count * dim
         if total > self._keys_max:
             raise self._too_many(total)
         if out is None:
-            rows: Any = self._memory.take(elements)
+            rows = kind.take_rows(self._memory, elements)
         else:
             rows = self._outs(kind, asked, shapes, out)
         statuses = kind.empty_status(total) if want_status else None
         status_memory = None if statuses is None else kind.memory(statuses, "status")
-        self._call(numbers, key_arrays, (rows, status_memory), timeout, threshold)
+        if kind.device is None:
+            call = self._session.lookup
+        else:
+            call = self._on_device(kind)
+        row_memory = kind.memory(rows, "out") if kind.device is not None and out is None else rows
+        self._call(call, numbers, key_arrays, (row_memory, status_memory), timeout, threshold)
         answer = dict(out) if out is not None else self._split(
             kind, asked, shapes, kind.rows_of(rows), True)
         return answer, {} if statuses is None else self._split(kind, asked, shapes, statuses,
@@ -179,19 +183,27 @@ class Session:
             rows.append(kind.memory(out[name], "out", name))
         return rows
 
-    def _call(self, numbers: list, keys: list, outputs: tuple, timeout: float | None,
-              threshold: float | None) -> None:
+    def _on_device(self, kind: Kind) -> Callable[..., None]:
+        """The extension's lookup for arrays on a device."""
+        if kind.device != self._device:
+            mine = "the host" if self._device < 0 else f"cuda:{self._device}"
+            raise InvalidArgumentError(f"keys: on cuda:{kind.device}, and the session is of {mine}; "
+                                       f"make one with device='cuda:{kind.device}'")
+        stream = kind.stream()
+        return lambda *arguments: self._session.lookup_on_device(*arguments, stream)
+
+    def _call(self, call: Callable[..., None], numbers: list, keys: list, outputs: tuple,
+              timeout: float | None, threshold: float | None) -> None:
         me = threading.get_ident()
         is_short = self._default_is_short if timeout is None else timeout <= _UNINTERRUPTED_S
         if not is_short and threading.current_thread() is threading.main_thread():
             cancel = _hps.Cancel()
-            _interruptible(lambda: self._session.lookup(numbers, keys, outputs,
-                                                        (timeout, threshold, cancel, me)),
+            _interruptible(lambda: call(numbers, keys, outputs, (timeout, threshold, cancel, me)),
                            cancel.cancel)
         elif timeout is None and threshold is None:
-            self._session.lookup(numbers, keys, outputs, None)
+            call(numbers, keys, outputs, None)
         else:
-            self._session.lookup(numbers, keys, outputs, (timeout, threshold, None, me))
+            call(numbers, keys, outputs, (timeout, threshold, None, me))
 
 
 def _interruptible(call: Callable[[], None], cancel: Callable[[], None]) -> None:

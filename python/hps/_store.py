@@ -26,7 +26,7 @@ class Store:
         self._store = store
         self._lookup_timeout: float = store.lookup_timeout
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self._shared: dict[str, Session] = {}
+        self._shared: dict[tuple[str, int | None], Session] = {}
         self.path: str = store.path
 
     def __enter__(self) -> Store:
@@ -45,8 +45,8 @@ class Store:
                 keys_max: int = 1 << 20) -> Session:
         """Lookups of `model`.
 
-        device: "cuda:0" asks level 1 of that GPU first; keys and rows stay in host memory. None:
-            the host's levels only.
+        device: "cuda:0" asks level 1 of that GPU first, for arrays in host memory and for torch
+            tensors on that GPU. None: the host's levels only.
         keys_max: most keys of one lookup.
         Raises: NotFoundError (with the nearest name), UnavailableError (the model is not loaded, or
         there is no such device), UnimplementedError (a device in a build without GPU support).
@@ -55,11 +55,11 @@ class Store:
         self._sessions.add(session)
         return session
 
-    def _shared_session(self, model: str) -> Session:
-        """The session of the modules of hps.torch."""
-        session = self._shared.get(model)
+    def _shared_session(self, model: str, device: int | None) -> Session:
+        """The session of the modules of hps.torch for keys on a device (None: on the host)."""
+        session = self._shared.get((model, device))
         if session is None:
-            session = self._shared[model] = self.session(model)
+            session = self._shared[model, device] = self.session(model, device)
         return session
 
     def tables(self) -> list[dict]:

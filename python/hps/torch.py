@@ -4,10 +4,11 @@
     layer = hps.torch.Embedding(store, "dlrm/user")
     bag = hps.torch.EmbeddingBag(store, "dlrm/item", mode="sum")
 
-Rows are float32 in host memory, without a gradient; per-sample weights get theirs. Keys are any
-64-bit integers: a key that the table lacks gets its default row. `torch.compile` and `torch.export`
-see the operator `torch.ops.hps.lookup`; a program that was exported finds its store by the path,
-which must be open in the process that runs it.
+Rows are float32, where the keys are: in host memory or on a GPU that the store has in level 1. They
+have no gradient; per-sample weights get theirs. Keys are any 64-bit integers: a key that the table
+lacks gets its default row. `torch.compile` and `torch.export` see the operator
+`torch.ops.hps.lookup`; a program that was exported finds its store by the path, which must be open
+in the process that runs it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def lookup(keys: torch.Tensor, store: str, table: str, dim: int) -> torch.Tensor
     if opened is None:
         raise FailedPreconditionError(f"store: no module of this process has '{store}' open; open "
                                       "it, and make an hps.torch.Embedding over it, first")
-    rows = _session(opened, table).lookup(table, keys.contiguous())
+    rows = _session(opened, table, keys).lookup(table, keys.contiguous())
     if rows.shape[-1] != dim:
         raise FailedPreconditionError(f"table '{table}': expected the dim {dim}, found "
                                       f"{rows.shape[-1]}")
@@ -51,8 +52,10 @@ def _(keys: torch.Tensor, store: str, table: str, dim: int) -> torch.Tensor:  # 
     return keys.new_empty((*keys.shape, dim), dtype=torch.float32)
 
 
-def _session(store: Store, table: str) -> Any:
-    return store._shared_session(table.partition("/")[0])
+def _session(store: Store, table: str, keys: torch.Tensor | None = None) -> Any:
+    """Of the table's model, for keys on a GPU one of that GPU."""
+    device = keys.device.index if keys is not None and keys.is_cuda else None
+    return store._shared_session(table.partition("/")[0], device)
 
 
 def _check_mode(mode: str) -> None:
@@ -86,7 +89,8 @@ class _Table(torch.nn.Module):
     def _rows(self, keys: torch.Tensor) -> torch.Tensor:
         if torch.compiler.is_compiling():
             return lookup(keys, self._path, self.table, self.embedding_dim)
-        return _session(self._store, self.table).lookup(self.table, keys.contiguous())
+        return _session(self._store, self.table, keys).lookup(self.table,
+                                                              keys.contiguous())
 
 
 class Embedding(_Table):
@@ -126,7 +130,7 @@ class EmbeddingBag(_Table):
         """[bags, embedding_dim]: `input` is [bags, keys of each], or [keys] with the `offsets` at
         which its bags begin."""
         rows = self._rows(input).reshape(-1, self.embedding_dim)
-        numbers = torch.arange(rows.shape[0]).reshape(input.shape)
+        numbers = torch.arange(rows.shape[0], device=input.device).reshape(input.shape)
         padding = None
         if self.padding_idx is not None:
             padding = rows.shape[0]
@@ -176,7 +180,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         bags = {name: self._bags(features, name) for name in self.tables}
         rows = self._rows({name: keys for name, (keys, _, _) in bags.items()})
         pooled = [torch.nn.functional.embedding_bag(
-            torch.arange(rows[name].shape[0]), rows[name], offsets, mode=self.mode,
+            torch.arange(len(rows[name]), device=offsets.device), rows[name], offsets, mode=self.mode,
             per_sample_weights=weights, include_last_offset=True)
             for name, (_, offsets, weights) in bags.items()]
         return self._keyed_tensor(keys=list(bags), length_per_key=[*self.embedding_dims.values()],
@@ -203,7 +207,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         asked: dict[str, list[torch.Tensor]] = {}
         for name, values in keys.items():
             asked.setdefault(self.tables[name], []).append(values)
-        session = _session(self._store, next(iter(asked)))
+        session = _session(self._store, next(iter(asked)), next(iter(keys.values())))
         answer = session.lookup({table: torch.cat(parts) for table, parts in asked.items()})
         parts = {table: iter(rows.split([len(part) for part in asked[table]]))
                  for table, rows in answer.items()}

@@ -61,15 +61,11 @@ constexpr Note kLevel2Notes[] = {
     {"shared_memory_size", "level 2 belongs to one process"},
     {"shared_memory_name", "level 2 belongs to one process"},
     {"shared_memory_auto_remove", "level 2 belongs to one process"},
-    {"address", "this version has no level 2 on Redis"},
-    {"user_name", "this version has no level 2 on Redis"},
-    {"password", "this version has no level 2 on Redis"},
-    {"num_node_connections", "this version has no level 2 on Redis"},
-    {"enable_tls", "this version has no level 2 on Redis"},
-    {"tls_ca_certificate", "this version has no level 2 on Redis"},
-    {"tls_client_certificate", "this version has no level 2 on Redis"},
-    {"tls_client_key", "this version has no level 2 on Redis"},
-    {"tls_server_name_identification", "this version has no level 2 on Redis"},
+    {"enable_tls", "this version has no TLS to Redis"},
+    {"tls_ca_certificate", "this version has no TLS to Redis"},
+    {"tls_client_certificate", "this version has no TLS to Redis"},
+    {"tls_client_key", "this version has no TLS to Redis"},
+    {"tls_server_name_identification", "this version has no TLS to Redis"},
 };
 
 constexpr Note kLevel3Notes[] = {
@@ -105,6 +101,15 @@ std::string Quoted(std::string_view text) {
     }
   }
   return quoted + "\"";
+}
+
+// The addresses of HugeCTR's lists, in quotes.
+std::vector<std::string> QuotedParts(const std::string& list) {
+  std::vector<std::string> parts;
+  for (const absl::string_view part : absl::StrSplit(list, absl::ByAnyChar(",; "))) {
+    if (!part.empty()) parts.push_back(Quoted({part.data(), part.size()}));
+  }
+  return parts;
 }
 
 // Quotes a word of a shell command that is written into a comment, so on one line.
@@ -180,6 +185,7 @@ class Converter {
   absl::Status ReadCache(const Json& json, const std::string& place, Model& model);
   absl::Status ReadLevel2(const Json& json);
   absl::Status ReadLevel2Type(const Json& json);
+  absl::Status ReadRedis(const Json& json);
   absl::Status ReadLevel3(const Json& json);
   absl::Status ReadUpdateSource(const Json& json);
 
@@ -190,6 +196,7 @@ class Converter {
 
   std::vector<Model> models_;
   std::vector<std::string> level2_;   // lines
+  std::vector<std::string> redis_;    // lines
   std::vector<std::string> brokers_;  // in quotes
   std::vector<std::string> warnings_;
 };
@@ -352,9 +359,37 @@ absl::Status Converter::ReadLevel2Type(const Json& json) {
   } else if (!is_redis && !is_shared && type.find("hash_map") == type.npos) {
     Warn("volatile_db.type", absl::StrCat("'", type, "' is not known; level 2 is in memory"));
   }
-  if (is_redis)
-    Warn("volatile_db.type", "this version has no level 2 on Redis; level 2 is in memory");
+  if (is_redis) return ReadRedis(json);
   if (is_shared) Warn("volatile_db.type", "level 2 belongs to one process");
+  return absl::OkStatus();
+}
+
+// HugeCTR knows Redis Clusters only.
+absl::Status Converter::ReadRedis(const Json& json) {
+  level2_.push_back("kind = \"redis\"");
+  redis_.push_back("cluster = true");
+  std::string address = "127.0.0.1:7000";  // HugeCTR's default
+  if (const Json* value = Find(json, "address")) {
+    HPS_ASSIGN_OR_RETURN(address, Text(*value, "volatile_db.address"));
+  }
+  redis_.push_back(absl::StrCat("nodes = [", absl::StrJoin(QuotedParts(address), ", "), "]"));
+  std::string user;
+  std::string password;
+  if (const Json* value = Find(json, "user_name")) {
+    HPS_ASSIGN_OR_RETURN(user, Text(*value, "volatile_db.user_name"));
+  }
+  if (const Json* value = Find(json, "password")) {
+    HPS_ASSIGN_OR_RETURN(password, Text(*value, "volatile_db.password"));
+  }
+  if (!password.empty()) {
+    if (!user.empty()) redis_.push_back(absl::StrCat("user = ", Quoted(user)));
+    redis_.emplace_back("password_file = \"redis_password\"");
+    Warn("volatile_db.password", "write it into the file redis_password beside the configuration");
+  }
+  if (const Json* value = Find(json, "num_node_connections")) {
+    HPS_ASSIGN_OR_RETURN(const uint64_t count, Count(*value, "volatile_db.num_node_connections"));
+    redis_.push_back(absl::StrCat("connections_per_node = ", std::clamp<uint64_t>(count, 1, 1024)));
+  }
   return absl::OkStatus();
 }
 
@@ -382,7 +417,8 @@ absl::Status Converter::ReadLevel2(const Json& json) {
     level2_.push_back(absl::StrCat("preload = ", ShareText(rate)));
   }
   WarnAboutUnknown(json, "volatile_db",
-                   {"type", "overflow_policy", "overflow_resolution_target", "initial_cache_rate"},
+                   {"type", "overflow_policy", "overflow_resolution_target", "initial_cache_rate",
+                    "address", "user_name", "password", "num_node_connections"},
                    kLevel2Notes);
   return absl::OkStatus();
 }
@@ -400,9 +436,7 @@ absl::Status Converter::ReadUpdateSource(const Json& json) {
   if (const Json* value = Find(json, "brokers")) {
     HPS_ASSIGN_OR_RETURN(brokers, Text(*value, "update_source.brokers"));
   }
-  for (const absl::string_view broker : absl::StrSplit(brokers, absl::ByAnyChar(",; "))) {
-    if (!broker.empty()) brokers_.push_back(Quoted({broker.data(), broker.size()}));
-  }
+  brokers_ = QuotedParts(brokers);
   WarnAboutUnknown(json, "update_source", {"type", "brokers"}, kUpdateNotes);
   return absl::OkStatus();
 }
@@ -500,6 +534,7 @@ ConvertedConfig Converter::Take() {
   AppendImports(toml);
   toml += "\n[store]\npath = \"store\"\n";
   if (!level2_.empty()) absl::StrAppend(&toml, "\n[l2]\n", absl::StrJoin(level2_, "\n"), "\n");
+  if (!redis_.empty()) absl::StrAppend(&toml, "\n[l2.redis]\n", absl::StrJoin(redis_, "\n"), "\n");
   AppendLevel1(toml);
   AppendLookup(toml);
   if (!brokers_.empty())

@@ -71,19 +71,24 @@ TEST(HugeCtrConfigTest, ASettingWithoutAnEquivalentIsAWarning) {
     EXPECT_THAT(converted->warnings, Contains(HasSubstr(part)));
   }
   const auto other = ConvertHugeCtrConfig(R"({
-    "volatile_db": {"type": "redis_cluster", "address": "h:1", "password": "secret"},
+    "volatile_db": {"type": "redis_cluster", "address": "h:1;[::1]:2", "password": "secret",
+                    "user_name": "me", "num_node_connections": 7, "enable_tls": true},
     "update_source": {"type": "kafka_message_queue", "brokers": "a:1;b:2", "poll_timeout_ms": 5},
     "persistant_db": {}, "supportlonglong": false,
     "models": [{"model": "m", "embeding": 1}]})");
   ASSERT_TRUE(other.ok()) << other.status();
-  for (const char* part :
-       {"volatile_db.type: this version has no level 2 on Redis",
-        "volatile_db.password: ", "update_source.poll_timeout_ms: ", "persistant_db: not known",
-        "supportlonglong: ", "models[0].embeding: not known"}) {
+  for (const char* part : {"volatile_db.enable_tls: this version has no TLS to Redis",
+                           "volatile_db.password: write it into the file",
+                           "update_source.poll_timeout_ms: ", "persistant_db: not known",
+                           "supportlonglong: ", "models[0].embeding: not known"}) {
     EXPECT_THAT(other->warnings, Contains(HasSubstr(part)));
   }
   EXPECT_THAT(other->warnings, Not(Contains(HasSubstr("secret"))));
   EXPECT_THAT(other->toml, Not(HasSubstr("secret")));
+  EXPECT_THAT(other->toml, HasSubstr("\n[l2]\nkind = \"redis\"\n\n[l2.redis]\ncluster = true\n"
+                                     "nodes = [\"h:1\", \"[::1]:2\"]\nuser = \"me\"\n"
+                                     "password_file = \"redis_password\"\n"
+                                     "connections_per_node = 7\n"));
   EXPECT_THAT(other->toml, HasSubstr("[update]\nbrokers = [\"a:1\", \"b:2\"]\n"));
 }
 

@@ -57,7 +57,7 @@ std::vector<Exchange> RedisClient::BeginExchanges(const RedisBatch& batch, Deadl
     if (connection.ok()) {
       exchanges.emplace_back(*node, *std::move(connection), batch, std::move(requests));
     } else if (!absl::IsDeadlineExceeded(connection.status())) {
-      node->NoteFailure(connection.status());
+      NoteFailure(*node, connection.status());
       slots_outdated_ = options_.cluster;
     }
   }
@@ -88,7 +88,7 @@ void RedisClient::NoteOutcome(const Exchange& exchange) {
   if (exchange.failure().ok()) {
     exchange.node().NoteAnswer();
   } else {
-    exchange.node().NoteFailure(exchange.failure());
+    NoteFailure(exchange.node(), exchange.failure());
     slots_outdated_ = options_.cluster;
   }
   for (size_t kind = 0; kind < redirects_.size(); ++kind) {
@@ -97,6 +97,11 @@ void RedisClient::NoteOutcome(const Exchange& exchange) {
     redirects_[kind].fetch_add(count, std::memory_order_relaxed);
     if (static_cast<RedisError>(kind) == RedisError::kMoved) slots_outdated_ = true;
   }
+}
+
+void RedisClient::NoteFailure(RedisNode& node, const absl::Status& why) {
+  failures_by_code_[static_cast<size_t>(why.code())].fetch_add(1, std::memory_order_relaxed);
+  node.NoteFailure(why);
 }
 
 void RedisClient::PrepareSlots() {
@@ -129,7 +134,7 @@ absl::Status RedisClient::LearnSlotsFromAny(bool bypassed) {
     if (now >= deadline) break;
     if (node.breaker().is_open() != bypassed || !node.breaker().Admits(now)) continue;
     learnt = LearnSlotsFrom(node, deadline);
-    if (!learnt.ok()) node.NoteFailure(learnt);
+    if (!learnt.ok()) NoteFailure(node, learnt);
   }
   return learnt;
 }
@@ -185,6 +190,10 @@ RemoteLevelStatistics RedisClient::Statistics() const {
     statistics.nodes.push_back({.address = node->address().Text(),
                                 .bypassed = node->breaker().is_open(),
                                 .failures = node->failures()});
+  }
+  for (size_t code = 0; code < kStatusCodeCount; ++code) {
+    statistics.failures_by_code[code] = failures_by_code_[code].load(std::memory_order_relaxed);
+    statistics.failures += statistics.failures_by_code[code];
   }
   statistics.moved = redirects_[static_cast<size_t>(RedisError::kMoved)];
   statistics.ask = redirects_[static_cast<size_t>(RedisError::kAsk)];

@@ -63,6 +63,7 @@ class RedisClient {
   std::vector<Exchange> BeginExchanges(const RedisBatch& batch, Deadline deadline);
   void RunExchanges(std::vector<Exchange>& exchanges, Deadline deadline);
   void NoteOutcome(const Exchange& exchange);
+  void NoteFailure(RedisNode& node, const absl::Status& why);
   void LearnSlots();
   absl::Status LearnSlotsFromAny(bool bypassed) HPS_REQUIRES(learn_mutex_);
   absl::Status LearnSlotsFrom(RedisNode& node, Deadline deadline);
@@ -81,6 +82,7 @@ class RedisClient {
   std::atomic<bool> slots_outdated_{false};
   std::array<std::atomic<uint64_t>, std::tuple_size_v<RedirectCounts>> redirects_{};
   std::atomic<uint64_t> slots_learnt_{0};
+  std::array<std::atomic<uint64_t>, kStatusCodeCount> failures_by_code_{};
 };
 
 }  // namespace hps

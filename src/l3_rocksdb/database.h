@@ -116,12 +116,11 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status SwitchTables(std::vector<TableRecord> tables,
                             const std::vector<rocksdb::ColumnFamilyHandle*>& handles,
                             const std::vector<Incarnation>& replaced, rocksdb::WriteBatch& batch);
-  // Adds records of the update stream that were lost to a table's count: AddRecordsLost puts the
-  // new count, which it returns, into the batch; NoteRecordsLost keeps it once the batch is
-  // written. For the table's one writer.
-  uint64_t AddRecordsLost(const std::string& table, uint64_t more,
-                          rocksdb::WriteBatch& batch) const;
-  void NoteRecordsLost(const std::string& table, uint64_t count);
+  // As Write, not durable. In the same step adds `records_lost` to what the incarnation of the
+  // table has lost of its update stream; an incarnation that is not current any more has no such
+  // count.
+  absl::Status WriteWithLoss(const std::string& table, Incarnation incarnation,
+                             uint64_t records_lost, rocksdb::WriteBatch& batch);
 
   // Drops one table as SwitchTables replaces one; works on a full disk too. REQUIRES:
   // change_mutex() is held. Errors: NOT_FOUND, and those of Write.
@@ -210,6 +209,9 @@ class Database : public std::enable_shared_from_this<Database> {
   std::unique_ptr<LogSyncer> syncer_;  // null unless the sync mode is interval
 
   MemtableSwitchLock memtable_switch_lock_;
+  // Held from reading the record of a current table until its successor is written, because a drop
+  // changes the model version in it, and a write with a loss the count. Taken before mutex_.
+  Mutex table_record_mutex_;
   Mutex recovery_mutex_;
   std::atomic<uint64_t> sync_failures_recovered_{0};  // of WalErrorShield::sync_failures
   std::atomic<uint64_t> recovery_attempts_{0};

@@ -234,12 +234,14 @@ absl::Status Database::DropTable(const std::string& name) {
   HPS_FAULT_POINT("l3.drop.before_write");
   // Held until the table's files are deleted, because deleting them needs space too.
   SpaceReserve::Loan room = reserve_.Lend();
-  const std::vector<TableRecord> others = OthersAfterDrop(name);
-  const absl::Status written = WriteDrop(name, others);
-  if (!written.ok() && IncarnationInRocks(name, 1).has_value()) return written;
-  HPS_FAULT_POINT("l3.drop.after_write");
   std::unique_ptr<Family> unused;
+  absl::Status written;
   {
+    MutexLock record_lock(table_record_mutex_);
+    const std::vector<TableRecord> others = OthersAfterDrop(name);
+    written = WriteDrop(name, others);
+    if (!written.ok() && IncarnationInRocks(name, 1).has_value()) return written;
+    HPS_FAULT_POINT("l3.drop.after_write");
     MutexLock lock(mutex_);
     const auto table = catalog_.tables.find(name);
     Family* family = families_[table->second.incarnation].get();
@@ -267,21 +269,24 @@ absl::Status Database::WriteDrop(const std::string& name, const std::vector<Tabl
   return Commit(batch, true);
 }
 
-uint64_t Database::AddRecordsLost(const std::string& table, uint64_t more,
-                                  rocksdb::WriteBatch& batch) const {
+absl::Status Database::WriteWithLoss(const std::string& table, Incarnation incarnation,
+                                     uint64_t records_lost, rocksdb::WriteBatch& batch) {
+  MutexLock record_lock(table_record_mutex_);
+  {
+    MutexLock lock(mutex_);
+    const auto found = catalog_.tables.find(table);
+    if (found != catalog_.tables.end() && found->second.incarnation == incarnation) {
+      TableRecord record = found->second;
+      record.update_records_lost += records_lost;
+      PutUsed(batch, record);
+    }
+  }
+  HPS_RETURN_IF_ERROR(Write(batch, false));
   MutexLock lock(mutex_);
   const auto found = catalog_.tables.find(table);
-  if (found == catalog_.tables.end()) return 0;  // dropped meanwhile: the write fails or is void
-  TableRecord record = found->second;
-  record.update_records_lost += more;
-  PutUsed(batch, record);
-  return record.update_records_lost;
-}
-
-void Database::NoteRecordsLost(const std::string& table, uint64_t count) {
-  MutexLock lock(mutex_);
-  const auto found = catalog_.tables.find(table);
-  if (found != catalog_.tables.end()) found->second.update_records_lost = count;
+  if (found != catalog_.tables.end() && found->second.incarnation == incarnation)
+    found->second.update_records_lost += records_lost;
+  return absl::OkStatus();
 }
 
 // The other tables of the model, with the model version that the drop creates.

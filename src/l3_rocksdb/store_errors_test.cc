@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <system_error>
+#include <thread>
 
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/files/owner_lock.h"
@@ -463,6 +464,35 @@ TEST_F(StoreErrorsTest, AnImportDuringAnotherCommandIsUnavailable) {
             absl::StatusCode::kUnavailable);
   EXPECT_EQ(StagedCount(), 0u);
   EXPECT_EQ((*store)->Tables()->at(0).row_count, 10u);
+}
+
+// Both are in one record. Catches: a write that has read it before the drop and commits after it
+// takes the model back to its former version.
+TEST_F(StoreErrorsTest, ALossAndADropOfAnotherTableKeepBoth) {
+  TableSpec other = Spec();
+  other.name = "m/other";
+  {
+    auto store = OpenRocksStore(Options());
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_TRUE(Import(**store, 10).ok());
+    ASSERT_TRUE(Fill((*store)->BeginImport({&other, 1}), 10).ok());
+    FaultPoints::Arm("l3.write.before_commit", {.action = FaultAction::kWait});
+    std::thread writer([&] {
+      DurableWrite write;
+      write.records_lost = 7;
+      EXPECT_TRUE((*(*store)->OpenTable("m/t"))->Write(write).ok());
+    });
+    EXPECT_TRUE(FaultPoints::AwaitWaiting("l3.write.before_commit",
+                                          DeadlineAfter(RealClock(), std::chrono::seconds(30))));
+    EXPECT_TRUE((*store)->Drop("m/other").ok());
+    FaultPoints::DisarmAll();
+    writer.join();
+  }
+  auto store = OpenRocksStore(Options(OpenMode::kReadWrite));
+  ASSERT_TRUE(store.ok()) << store.status();
+  const TableInfo table = (*store)->Tables()->at(0);
+  EXPECT_EQ(table.update_records_lost, 7u);
+  EXPECT_EQ(table.model_version, 3u);
 }
 
 TEST_F(StoreErrorsTest, StagingOfAnEndedCommandIsRemovedByTheNextWriter) {

@@ -82,13 +82,12 @@ absl::Status RocksTable::WriteTo(const Database::Pin& pin, const DurableWrite& w
     return OutOfMemory("out of memory for a batch of rows");
   }
   const bool rows_change = !write.upserts.keys.empty() || !write.deletes.empty();
-  uint64_t records_lost = 0;
-  if (write.records_lost > 0)
-    records_lost = pin.database().AddRecordsLost(spec_.name, write.records_lost, batch);
   HPS_FAULT_POINT("l3.write.before_commit");
-  HPS_RETURN_IF_ERROR(pin.database().Write(batch, false));
+  HPS_RETURN_IF_ERROR(
+      write.records_lost == 0
+          ? pin.database().Write(batch, false)
+          : pin.database().WriteWithLoss(spec_.name, incarnation(), write.records_lost, batch));
   if (rows_change) family.changed = true;
-  if (write.records_lost > 0) pin.database().NoteRecordsLost(spec_.name, records_lost);
   HPS_FAULT_POINT("l3.write.after_commit");
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 #include "hps/config.h"
 
 #include <toml++/toml.h>
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -97,7 +98,7 @@ bool IsSection(std::string_view name) {
 }
 
 // A hint for the unknown `name` in `section` ("" = top level): the nearest setting or sub-section
-// of that section, else a setting with that name in another section.
+// of that section, else a setting with that name in another section, the least nested one.
 std::string Suggestion(const std::string& section, const std::string& name) {
   std::vector<std::string> here;
   std::string elsewhere;
@@ -108,7 +109,9 @@ std::string Suggestion(const std::string& section, const std::string& name) {
     const std::string parent = dot == std::string::npos ? "" : full.substr(0, dot);
     const std::string last = full.substr(dot + 1);
     if (parent == section) here.push_back(last);
-    if (elsewhere.empty() && last == name && dot != std::string::npos) elsewhere = full;
+    if (last != name || dot == std::string::npos) continue;
+    const auto depth = [](const std::string& of) { return std::count(of.begin(), of.end(), '.'); };
+    if (elsewhere.empty() || depth(full) < depth(elsewhere)) elsewhere = full;
   }
   const std::string hint = NearestNameHint(name, here);
   if (!hint.empty() || elsewhere.empty()) return hint;
@@ -153,7 +156,7 @@ absl::Status ReadSetting(const FileContext& file, const std::string& full_name,
       text != nullptr && IsReserved(absl::StrCat(setting->name, "=", *text))) {
     return ErrorAt(file, node.source(),
                    absl::UnimplementedError(absl::StrCat(setting->name, " = ", QuoteToml(*text),
-                                                         " is not part of this version")));
+                                                         " is not supported by this version yet")));
   }
   if (const absl::Status read = setting->value->Read(value, file.directory); !read.ok()) {
     return ErrorAt(file, node.source(),
@@ -168,7 +171,7 @@ absl::Status CheckNotReserved(const FileContext& file, const std::string& name,
   if (!IsReserved(name)) return absl::OkStatus();
   return ErrorAt(
       file, key.source(),
-      absl::UnimplementedError(absl::StrCat("'", name, "' is not part of this version")));
+      absl::UnimplementedError(absl::StrCat("'", name, "' is not supported by this version yet")));
 }
 
 // The elements of [[name]], or an error when `node` is something else.
@@ -356,7 +359,7 @@ std::string PrintConfig(const Config& given) {
   config.store.path = AbsolutePath(config.store.path);
   for (std::string* path :
        {&config.server.tls_certificate, &config.server.tls_key, &config.server.tls_client_ca,
-        &config.server.token_file, &config.log.file}) {
+        &config.server.token_file, &config.l2.redis.password_file, &config.log.file}) {
     *path = AbsolutePath(*path);
   }
   std::string text;

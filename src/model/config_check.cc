@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "model/config_settings.h"
+#include "model/config_values.h"
+#include "tier/redis_tier.h"
 #include "types/names.h"
 #include "types/units.h"
 #include "update/kafka_settings.h"
@@ -80,6 +82,46 @@ absl::Status CheckModel(ModelConfig& model) {
   return absl::OkStatus();
 }
 
+// Redis divides its memory itself: a table is in level 2 or not.
+absl::Status CheckNoL2Budgets(const Config& config) {
+  for (const ModelConfig& model : config.model) {
+    for (const TableConfig& table : model.table) {
+      if (table.l2_share.value_or(0) == 0 && table.l2_bytes.value_or(0) == 0) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "model '", model.name, "', table '", table.name,
+          "': l2.kind = \"redis\" has no budgets of tables: l2_share and l2_bytes can only be 0, "
+          "which keeps the table out of level 2"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRedis(const Config& config) {
+  const RedisConfig& redis = config.l2.redis;
+  if (redis.nodes.empty())
+    return absl::InvalidArgumentError("l2.redis.nodes: expected at least one address");
+  if (!redis.cluster && redis.nodes.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("l2.redis.nodes has ", redis.nodes.size(),
+                     " addresses: expected one, or l2.redis.cluster = true"));
+  }
+  if (!redis.user.empty() && redis.password_file.empty())
+    return absl::InvalidArgumentError("l2.redis.user needs l2.redis.password_file");
+  const std::string& prefix = redis.key_prefix;
+  const bool is_prefix = !prefix.empty() && prefix.size() <= kRedisPrefixBytesMax &&
+                         prefix.find_first_of("{} ") == std::string::npos;
+  if (!is_prefix) {
+    return absl::InvalidArgumentError(absl::StrCat("l2.redis.key_prefix = ", QuoteToml(prefix),
+                                                   ": expected 1 to ", kRedisPrefixBytesMax,
+                                                   " bytes without braces and blanks"));
+  }
+  const absl::Status made = MakeRedisTier(redis).status();  // does not connect
+  if (absl::IsInvalidArgument(made))
+    return absl::InvalidArgumentError(absl::StrCat("l2.redis.nodes: ", made.message()));
+  HPS_RETURN_IF_ERROR(made);
+  return CheckNoL2Budgets(config);
+}
+
 // Budgets in bytes must fit, whatever the store holds.
 absl::Status CheckBudgets(const Config& config, const std::string& level, uint64_t bytes_max,
                           std::optional<uint64_t> TableConfig::*member) {
@@ -125,6 +167,7 @@ absl::Status ValidateConfig(const Config& given) {
   if (config.l2.kind == L2Kind::kMemory) {
     HPS_RETURN_IF_ERROR(CheckBudgets(config, "l2", config.l2.bytes_max, &TableConfig::l2_bytes));
   }
+  if (config.l2.kind == L2Kind::kRedis) HPS_RETURN_IF_ERROR(CheckRedis(config));
   return CheckBudgets(config, "l1", config.l1.bytes_max, &TableConfig::l1_bytes);
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "model/config_values.h"
+#include "tier/redis_tier.h"
 
 namespace hps {
 namespace {
@@ -84,12 +85,14 @@ void AddStore(StoreConfig& store, SettingList& list) {
 void AddL2(L2Config& l2, SettingList& list) {
   list.Section("l2");
   list.Add("kind", l2.kind,
-           EnumCodec<L2Kind>{{{L2Kind::kMemory, "memory"}, {L2Kind::kNone, "none"}}},
-           "Implementation of level 2.");
-  list.Add("bytes_max", l2.bytes_max, kPositiveSize,
-           "Memory of level 2, metadata included; divided among the tables by size.");
+           EnumCodec<L2Kind>{
+               {{L2Kind::kMemory, "memory"}, {L2Kind::kRedis, "redis"}, {L2Kind::kNone, "none"}}},
+           "Where level 2 is: in this process's memory, in Redis, or nowhere.");
   list.Add("preload", l2.preload, kShare,
            "Share of every table that is loaded at start and after an import.");
+  list.Add("bytes_max", l2.bytes_max, kPositiveSize,
+           "Memory of level 2, metadata included; divided among the tables by size. This and the "
+           "following are for `\"memory\"`.");
   list.Add("eviction", l2.eviction,
            EnumCodec<EvictionPolicy>{{{EvictionPolicy::kOldest, "oldest"},
                                       {EvictionPolicy::kLeastUsed, "least_used"},
@@ -102,6 +105,30 @@ void AddL2(L2Config& l2, SettingList& list) {
            "l2.resolution_target");
   list.Add("huge_pages", l2.huge_pages, BooleanCodec{},
            "Ask the operating system for huge pages; used if available.");
+}
+
+void AddRedis(RedisConfig& redis, SettingList& list) {
+  list.Section("l2.redis");
+  list.Add("nodes", redis.nodes, TextListCodec{"list of addresses"},
+           "Addresses of Redis servers: `host:port`, `[IPv6]:port` or `unix:/path`. Of a cluster, "
+           "some of its nodes, which are asked for the others; else the one server.");
+  list.Add("cluster", redis.cluster, BooleanCodec{}, "The nodes are a Redis Cluster.");
+  list.Add("user", redis.user, TextCodec{},
+           "User of the servers' ACL, with `password_file`; not set = their default user.");
+  list.Add("password_file", redis.password_file, PathCodec{},
+           "File with the password, one line, read again for every new connection; not set = no "
+           "password.");
+  list.Add("key_prefix", redis.key_prefix, TextCodec{},
+           "The names of all keys begin with it and a colon. The servers' ACL can be limited to "
+           "it.");
+  list.Add("connections_per_node", redis.connections_per_node, IntegerCodec<uint32_t>{1, 1024},
+           "Connections to each node at most; further calls wait for one.");
+  list.Add("partitions", redis.partitions, IntegerCodec<uint32_t>{1, kRedisPartitionsMax},
+           "Parts of each table in a cluster, spread evenly over its slots.");
+  list.Add("timeout", redis.timeout, DurationCodec{milliseconds(1), hours(1)},
+           "Longest wait for a node's answer. A node that takes longer is bypassed.");
+  list.Add("expire_after", redis.expire_after, DurationCodec{Duration(0), hours(24 * 365)},
+           "Redis forgets a row this long after it was inserted; 0 = never.");
 }
 
 void AddL1(L1Config& l1, SettingList& list) {
@@ -274,6 +301,7 @@ std::vector<Setting> SettingsOf(Config& config) {
   SettingList list;
   AddStore(config.store, list);
   AddL2(config.l2, list);
+  AddRedis(config.l2.redis, list);
   AddL1(config.l1, list);
   AddLookup(config, list);
   AddUpdate(config.update, list);

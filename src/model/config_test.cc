@@ -15,6 +15,7 @@
 #include "model/config_keys.h"
 #include "model/config_settings.h"
 #include "tier/device_cache_factory.h"
+#include "tier/redis_tier.h"
 
 namespace hps {
 namespace {
@@ -306,9 +307,13 @@ TEST_F(ConfigTest, AKeyOfTooManyPartsIsRefused) {
 // A setting that cannot have its effect must not be ignored silently.
 TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
-  const std::string reserved = "not part of this version";
-  ExpectError("[l2]\nkind = \"redis\"\n", unimplemented, "2:8", {"l2.kind", "redis", reserved});
-  ExpectError("[l2.redis]\ncluster = true\n", unimplemented, "1:5", {"'l2.redis'", reserved});
+  const std::string reserved = "not supported by this version yet";
+  ExpectError("[l2]\nkind = \"memory+redis\"\n", unimplemented, "2:8",
+              {"l2.kind", "memory+redis", reserved});
+  for (const std::string name : {"tls", "tls_ca", "tls_certificate", "tls_key", "replica_reads"}) {
+    ExpectError("[l2.redis]\ncluster = true\n" + name + " = true\n", unimplemented, "3:1",
+                {"'l2.redis." + name + "'", reserved});
+  }
   ExpectError("[update]\nshared_group = \"g\"\n", unimplemented, "2:1",
               {"'update.shared_group'", reserved});
   ExpectError("[[model]]\nname = \"m\"\ndense = \"m.onnx\"\n", unimplemented, "3:1",
@@ -316,6 +321,53 @@ TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
   if (!BuiltInDeviceCacheFactory().Support().ok())
     ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
   EXPECT_TRUE(Load("[l1]\ndevices = \"auto\"\n").ok());
+}
+
+TEST_F(ConfigTest, LevelTwoOnRedis) {
+  if (const absl::Status built = MakeRedisTier({}).status(); !built.ok()) {
+    ExpectError("[l2]\nkind = \"redis\"\n", absl::StatusCode::kUnimplemented, "", {"HPS_REDIS"});
+    GTEST_SKIP() << built;
+  }
+  const auto config = Load(
+      "[l2]\nkind = \"redis\"\n[l2.redis]\nnodes = [\"a:1\", \"[::1]:2\", \"unix:/s\"]\n"
+      "cluster = true\nuser = \"me\"\npassword_file = \"secret\"\nkey_prefix = \"p\"\n"
+      "connections_per_node = 3\npartitions = 5\ntimeout = \"7ms\"\nexpire_after = \"1h\"\n"
+      "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\nl2_share = 0.0\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->l2.kind, L2Kind::kRedis);
+  const RedisConfig& redis = config->l2.redis;
+  EXPECT_EQ(redis.nodes, (std::vector<std::string>{"a:1", "[::1]:2", "unix:/s"}));
+  EXPECT_TRUE(redis.cluster);
+  EXPECT_EQ(redis.user, "me");
+  EXPECT_EQ(redis.password_file, directory_ + "/secret");
+  EXPECT_EQ(redis.key_prefix, "p");
+  EXPECT_EQ(redis.connections_per_node, 3u);
+  EXPECT_EQ(redis.partitions, 5u);
+  EXPECT_EQ(redis.timeout, std::chrono::milliseconds(7));
+  EXPECT_EQ(redis.expire_after, std::chrono::hours(1));
+  const auto again = Load(PrintConfig(*config));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->l2.redis.nodes, redis.nodes);
+  EXPECT_EQ(again->l2.redis.password_file, redis.password_file);
+}
+
+TEST_F(ConfigTest, LevelTwoOnRedisThatCannotBe) {
+  if (!MakeRedisTier({}).ok()) GTEST_SKIP() << "this build has no Redis client";
+  const std::string redis = "[l2]\nkind = \"redis\"\n[l2.redis]\n";
+  ExpectInvalid(redis + "nodes = []\n", "", {"l2.redis.nodes", "at least one"});
+  ExpectInvalid(redis + "nodes = [\"a:1\", \"b:2\"]\n", "", {"2 addresses", "cluster"});
+  ExpectInvalid(redis + "nodes = [\"a\"]\n", "", {"l2.redis.nodes: 'a'", "host:port"});
+  ExpectInvalid(redis + "nodes = [\"a:65536\"]\n", "", {"'a:65536'"});
+  ExpectInvalid(redis + "user = \"me\"\n", "", {"l2.redis.user", "password_file"});
+  for (const std::string prefix : {"", "a{b", "a b"})
+    ExpectInvalid(redis + "key_prefix = \"" + prefix + "\"\n", "", {"key_prefix", "braces"});
+  ExpectInvalid(redis + "timeout = \"0s\"\n", "4:11", {"l2.redis.timeout", "1ms"});
+  ExpectInvalid(redis + "partitions = 0\n", "4:14", {"l2.redis.partitions"});
+  ExpectInvalid(redis + "node = []\n", "4:1", {"did you mean 'nodes'"});
+  ExpectInvalid(redis +
+                    "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n"
+                    "l2_share = 0.5\n",
+                "", {"'t'", "no budgets of tables"});
 }
 
 TEST_F(ConfigTest, TheSettingsOfKafkaHaveNamesOfTheirOwn) {

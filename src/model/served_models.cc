@@ -258,11 +258,10 @@ absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
 }
 
 std::unique_ptr<LossyTable> ServedModels::OpenL2(TableBuild& table) const {
-  if (parts_.l2->tier == nullptr) return nullptr;
+  if (parts_.l2->tier == nullptr || !WantsL2(table.l3->spec().name)) return nullptr;
   absl::Status reason;
-  if (table.l2_bytes == 0) {
+  if (parts_.l2->is_budgeted() && table.l2_bytes == 0) {
     const BudgetRequest request = RequestFor(table);
-    if (!request.wants_any()) return nullptr;
     reason = absl::ResourceExhaustedError(absl::StrCat(
         "it needs at least ", FormatByteSize(request.least_bytes),
         ", and less of l2.bytes_max = ", FormatByteSize(parts_.config->l2.bytes_max), " is left"));
@@ -302,6 +301,7 @@ void ServedModels::StopPreloading() {
 }
 
 bool ServedModels::CopyHotRows(LiveTable& from, const TableBuild& to) const {
+  if (!parts_.l2->is_enumerable()) return false;
   const uint64_t rows = RowsThatFit(to.l2_bytes, to.served->row_bytes(), parts_.l2->bytes_for);
   const absl::StatusOr<uint64_t> carried =
       CopyHotL2Rows(from, *to.served, rows, [this] { return MayPreload(); });

@@ -114,7 +114,7 @@ class ServedModels {
   struct TableBuild {
     std::unique_ptr<DurableTable> l3;  // null if the live table `served` is kept
     std::shared_ptr<LiveTable> served;
-    uint64_t l2_bytes = 0;
+    uint64_t l2_bytes = 0;  // 0 also if level 2 has no budgets
     uint64_t l1_bytes = 0;  // on each device; 0 if the table is in level 1 already
 
     const DurableTable& durable() const { return l3 != nullptr ? *l3 : served->l3(); }
@@ -152,6 +152,7 @@ class ServedModels {
                                                                 Incarnation incarnation) const;
   std::vector<ModelBuild> EmptiedModels(const Scope& scope,
                                         const std::vector<DesiredModel>& desired) const;
+  bool WantsL2(const std::string& table) const;
   BudgetRequest RequestFor(const TableBuild& table) const;
   int64_t L2Growth(const ModelBuild& model) const HPS_REQUIRES(change_mutex_);
   uint64_t L2BytesOfOthers(const ModelBuild& model) const HPS_REQUIRES(change_mutex_);

@@ -18,6 +18,12 @@ const TableConfig* ServedModels::OverrideOf(const std::string& table) const {
   return nullptr;
 }
 
+// Whether the configuration lets the table into level 2.
+bool ServedModels::WantsL2(const std::string& table) const {
+  const TableConfig* const overrides = OverrideOf(table);
+  return overrides == nullptr || (overrides->l2_share != 0.0 && overrides->l2_bytes != uint64_t{0});
+}
+
 BudgetRequest ServedModels::RequestFor(const TableBuild& table) const {
   const TableSpec& spec = table.durable().spec();
   BudgetRequest request = {.least_bytes = parts_.l2->bytes_for(1, spec.row_bytes()),
@@ -35,7 +41,7 @@ BudgetRequest ServedModels::RequestFor(const TableBuild& table) const {
 // Divides level 2 among the tables of `models`. Loaded models that are not in `models`, because
 // they could not be pinned, keep their budgets.
 void ServedModels::DivideL2(std::vector<ModelBuild>& models) {
-  if (parts_.l2->tier == nullptr) return;
+  if (!parts_.l2->is_budgeted()) return;
   uint64_t bytes_left = parts_.config->l2.bytes_max;
   for (const auto& [table, bytes] : l2_bytes_) {
     const bool is_among = std::any_of(
@@ -139,7 +145,7 @@ uint64_t ServedModels::L2BytesOfOthers(const ModelBuild& model) const {
 
 // Reduces the new budgets if a table that should have shrunk could not be re-created.
 void ServedModels::ClampL2(ModelBuild& model) const {
-  if (parts_.l2->tier == nullptr) return;
+  if (!parts_.l2->is_budgeted()) return;
   const uint64_t bytes_max = parts_.config->l2.bytes_max;
   const uint64_t bytes_left = bytes_max - std::min(bytes_max, L2BytesOfOthers(model));
   std::vector<TableBuild*> fresh;

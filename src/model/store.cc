@@ -150,7 +150,7 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, StoreR
   const Config& config = store.config;
   const StoreRole role = mode == OpenMode::kMaintain ? StoreRole::kCommand : StoreRole::kServer;
   HPS_ASSIGN_OR_RETURN(store.durable, OpenDurableStore(config.store, mode, role));
-  store.l2 = MakeL2Tier(config.l2);
+  HPS_ASSIGN_OR_RETURN(store.l2, MakeL2Tier(config.l2));
   HPS_ASSIGN_OR_RETURN(store.l1, DeviceLevel::Create(config, mode == OpenMode::kServe, devices));
   HPS_ASSIGN_OR_RETURN(store.promote_executor,
                        MakePool("hps-promote", config.threads.promote, kPromotionsQueuedMax));
@@ -251,6 +251,8 @@ StoreStatistics OpenedStore::Statistics() const {
   statistics.updates = resources_->updates->Statistics();
   if (resources_->stream != nullptr) statistics.updates.stream = resources_->stream->Statistics();
   statistics.tables = models_.Statistics();
+  if (resources_->l2.remote_statistics != nullptr)
+    statistics.l2_remote = resources_->l2.remote_statistics();
   resources_->l1->NameDevices(statistics.tables);
   return statistics;
 }

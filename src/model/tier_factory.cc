@@ -1,12 +1,18 @@
 #include "model/tier_factory.h"
 
 #include <chrono>
+#include <fstream>
+#include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
 #include "l2_memory/memory_tier.h"
 #include "l3_rocksdb/files/owner_lock.h"
 #include "l3_rocksdb/import/hugectr_store.h"
 #include "l3_rocksdb/rocks_store.h"
 #include "l3_rocksdb/salvage/verify.h"
+#include "tier/redis_tier.h"
 
 namespace hps {
 namespace {
@@ -19,6 +25,33 @@ RocksStoreOptions OptionsOf(const StoreConfig& config, OpenMode mode, StoreRole 
           .mode = mode,
           .role = role == StoreRole::kServer ? OwnerRole::kServer : OwnerRole::kCommand,
           .lock_timeout = kCommandLockTimeout};
+}
+
+L2Tier MakeMemoryL2(const L2Config& config) {
+  const MemoryTierOptions options = {.eviction = config.eviction,
+                                     .evict_from = config.evict_from,
+                                     .evict_to = config.evict_to,
+                                     .huge_pages = config.huge_pages};
+  return {.tier = MakeMemoryTier(options),
+          .bytes_for = [options](uint64_t row_count, size_t row_bytes) {
+            return MemoryTierBytesFor(row_count, row_bytes, options);
+          }};
+}
+
+// A server that starts without its password would only warn, once a lookup needs a connection.
+absl::Status CheckPasswordFile(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  std::ifstream file(path);
+  std::string password;
+  if (file && std::getline(file, password) && !password.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "l2.redis.password_file = ", path, ": expected a readable file with the password"));
+}
+
+absl::StatusOr<L2Tier> MakeRedisL2(const RedisConfig& config) {
+  HPS_RETURN_IF_ERROR(CheckPasswordFile(config.password_file));
+  HPS_ASSIGN_OR_RETURN(RedisTier redis, MakeRedisTier(config));
+  return L2Tier{.tier = std::move(redis.tier), .remote_statistics = std::move(redis.statistics)};
 }
 
 }  // namespace
@@ -53,16 +86,16 @@ absl::StatusOr<VerifyReport> VerifyDurableStore(const StoreConfig& config, bool 
 
 uint32_t DurableFormatVersion() { return kStoreFormatVersion; }
 
-L2Tier MakeL2Tier(const L2Config& config) {
-  if (config.kind != L2Kind::kMemory) return {};
-  const MemoryTierOptions options = {.eviction = config.eviction,
-                                     .evict_from = config.evict_from,
-                                     .evict_to = config.evict_to,
-                                     .huge_pages = config.huge_pages};
-  return {.tier = MakeMemoryTier(options),
-          .bytes_for = [options](uint64_t row_count, size_t row_bytes) {
-            return MemoryTierBytesFor(row_count, row_bytes, options);
-          }};
+absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config) {
+  switch (config.kind) {
+    case L2Kind::kMemory:
+      return MakeMemoryL2(config);
+    case L2Kind::kRedis:
+      return MakeRedisL2(config.redis);
+    case L2Kind::kNone:
+      break;
+  }
+  return L2Tier{};
 }
 
 }  // namespace hps

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "hps/config.h"
+#include "hps/statistics.h"
 #include "hps/store.h"
 #include "hps/table_spec.h"
 #include "tier/durable_tier.h"
@@ -52,10 +53,17 @@ uint32_t DurableFormatVersion();
 // Level 2.
 struct L2Tier {
   std::unique_ptr<LossyTier> tier;  // null: no level 2
-  // The budget that a table needs to hold `row_count` rows without evicting any.
-  std::function<uint64_t(uint64_t row_count, size_t row_bytes)> bytes_for;
+  // The budget that a table needs to hold `row_count` rows without evicting any. Only if the tier
+  // is budgeted.
+  std::function<uint64_t(uint64_t row_count, size_t row_bytes)> bytes_for{};
+  std::function<RemoteLevelStatistics()> remote_statistics{};  // only of a level on Redis
+
+  bool is_budgeted() const { return tier != nullptr && tier->traits().budgeted; }
+  bool is_enumerable() const { return tier != nullptr && tier->traits().enumerable; }
 };
-// REQUIRES: ValidateConfig has accepted the configuration.
-L2Tier MakeL2Tier(const L2Config& config);
+// REQUIRES: ValidateConfig has accepted the configuration. Connects to nothing.
+// Errors: UNIMPLEMENTED (Redis, in a build without it), FAILED_PRECONDITION (the file with Redis'
+// password can't be read).
+absl::StatusOr<L2Tier> MakeL2Tier(const L2Config& config);
 
 }  // namespace hps

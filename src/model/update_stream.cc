@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/hash.h"
 #include "base/macros.h"
 #include "update/kafka_source_options.h"
 #include "update/parked_messages.h"
@@ -23,9 +24,8 @@ std::string GroupOf(const StoreConfig& store) {
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   std::error_code error;
   const std::string path = std::filesystem::weakly_canonical(store.path, error).string();
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char character : path)
-    hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3;
+  uint64_t hash = 0;
+  for (const char character : path) hash = HashKey(static_cast<unsigned char>(character), hash);
   return absl::StrCat("hps-", host.data(), "-", absl::Hex(hash, absl::kZeroPad16));
 }
 

@@ -18,6 +18,11 @@
 
 namespace hps {
 
+// Limits of RedisConfig: parts of each table, which are commands of a look-up; bytes of the prefix,
+// which every row has in its name.
+inline constexpr uint32_t kRedisPartitionsMax = 4096;
+inline constexpr size_t kRedisPrefixBytesMax = 64;
+
 struct RedisTier {
   std::unique_ptr<LossyTier> tier;
   std::function<RemoteLevelStatistics()> statistics;

@@ -21,6 +21,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,16 +65,43 @@ struct BagBatch {
   }
 };
 
+// Errors, which name the table: INVALID_ARGUMENT: offsets that do not ascend from 0 to the number
+// of keys, weights of another number or with another pooling than kSum, 2^32 - 1 keys or more.
+absl::Status ValidateBatch(const BagBatch& batch, std::string_view table);
+
 // The index work of one Forward, kept for its Backward. Belongs to the shard that made it.
 class StepIndex {
  public:
   virtual ~StepIndex() = default;
 };
 
+// Consecutive output rows in one piece of memory; the pieces of a call make up its output.
+struct OutputPiece {
+  size_t row_count = 0;
+  float* rows = nullptr;  // [row_count, dim]; null: these rows are not wanted
+};
+
+// The gradients of consecutive output rows.
+struct GradientPiece {
+  size_t row_count = 0;
+  const float* rows = nullptr;  // [row_count, dim]
+};
+
 struct StepGradient {
   std::span<const float> gradients;  // [output rows, dim], of the outputs
   float learning_rate = 0;
   float scale = 1;  // multiplies every row's sum of gradients
+};
+
+struct UpdateFactors {
+  float learning_rate = 0;
+  float scale = 1;  // multiplies every row's sum of gradients
+};
+
+// The readers of changes; each has marks of its own.
+enum class DeltaReader {
+  kPublication,  // vectors, for serving
+  kCheckpoint,   // rows with state; also those that a step had without changing them
 };
 
 struct ShardStatistics {
@@ -92,32 +120,40 @@ class EmbeddingShard {
 
   virtual std::unique_ptr<StepIndex> NewStep() const = 0;
 
-  // Writes pooled rows to `out` [output rows, dim]; an empty bag has zeros. With a `step` this is a
-  // training step; null evaluates and changes nothing.
+  // Writes pooled rows to the pieces, in their order; an empty bag has zeros. With a `step` this is
+  // a training step; null evaluates and changes nothing.
   // Errors: INVALID_ARGUMENT (sizes, offsets that are not ascending from 0 to the number of keys),
   // RESOURCE_EXHAUSTED (no memory, more than 2^32 rows or 2^31 steps); then some keys may have got
   // rows.
-  virtual absl::Status Forward(const BagBatch& batch, StepIndex* step, std::span<float> out) = 0;
+  virtual absl::Status ForwardPieces(const BagBatch& batch, StepIndex* step,
+                                     std::span<const OutputPiece> out) = 0;
+  // The same with an output in one piece, [output rows, dim].
+  absl::Status Forward(const BagBatch& batch, StepIndex* step, std::span<float> out);
 
   // Sums the gradients of each row, and updates the rows. The values are not checked
   // (BackwardTables does it for all tables of a step).
   // Errors: INVALID_ARGUMENT: the number of gradients, a step that had no Forward.
-  virtual absl::Status Backward(StepIndex& step, const StepGradient& gradient) = 0;
+  virtual absl::Status BackwardPieces(StepIndex& step, std::span<const GradientPiece> gradients,
+                                      const UpdateFactors& factors) = 0;
+  absl::Status Backward(StepIndex& step, const StepGradient& gradient);
 
   // All rows. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<ShardRows> ReadRows(bool with_state) = 0;
 
-  // Inserts rows, or replaces them. Rows without state get that of a new row.
+  // Inserts rows, or replaces them. Rows without state get that of a new row. Rows with state may
+  // have been published elsewhere: a delta names them when they are erased.
   // Errors: INVALID_ARGUMENT (sizes), RESOURCE_EXHAUSTED.
   virtual absl::Status WriteRows(const ShardRows& rows) = 0;
 
   // Keys without a row are ignored.
   virtual absl::Status EraseRows(std::span<const Key> keys) = 0;
 
-  // The changes since the last acknowledged delta. The same rows come again until they are
-  // acknowledged, so that a failed publication loses nothing. Cost: one look at every row.
-  virtual absl::StatusOr<ShardDelta> CollectDelta() = 0;
-  virtual void AcknowledgeDelta(uint32_t through) = 0;
+  // The changes since the reader's last acknowledged delta, all rows before the first. The same
+  // rows come again until they are acknowledged, so that a reader that fails loses nothing.
+  // Cost: one look at every row.
+  virtual absl::StatusOr<ShardDelta> CollectDelta(DeltaReader reader) = 0;
+  // `through` as CollectDelta gave it; 0: the next delta has all rows.
+  virtual void AcknowledgeDelta(DeltaReader reader, DeltaMark through) = 0;
 
   virtual ShardStatistics Statistics() const = 0;
 };

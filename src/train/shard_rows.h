@@ -21,11 +21,17 @@ struct ShardRows {
   std::vector<uint32_t> pending_counts{};
 };
 
-// What changed in a table since the last change that was acknowledged.
+// A moment in a shard's life.
+struct DeltaMark {
+  uint32_t change = 0;  // changes of rows so far
+  uint32_t step = 0;    // training steps so far
+};
+
+// What changed in a table since the last change that its reader acknowledged.
 struct ShardDelta {
-  ShardRows changed;        // without state
+  ShardRows changed;        // for a checkpoint with state, else without
   std::vector<Key> erased;  // sorted; keys that an earlier delta had and that have no row now
-  uint32_t through = 0;     // for AcknowledgeDelta
+  DeltaMark through;        // for AcknowledgeDelta
 };
 
 }  // namespace hps

@@ -1,5 +1,6 @@
 #include "train/unique_keys.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 
@@ -10,22 +11,21 @@ constexpr uint32_t kEmpty = UINT32_MAX;
 
 }  // namespace
 
-UniqueKeys FindUniqueKeys(std::span<const Key> keys) {
-  UniqueKeys unique;
-  unique.places.reserve(keys.size());
-  // Linear probing in an array that is at most half full.
-  std::vector<uint32_t> table(std::bit_ceil(keys.size() * 2 + 1), kEmpty);
-  const size_t mask = table.size() - 1;
-  for (const Key key : keys) {
+void UniqueKeys::Find(std::span<const Key> keys) {
+  keys_.clear();
+  places_.resize(keys.size());
+  table_.assign(std::bit_ceil(std::max<size_t>(keys.size() * 2, 2)), kEmpty);
+  const size_t mask = table_.size() - 1;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const Key key = keys[i];
     size_t at = HashKey(key, kTrainIndexHashSeed) & mask;
-    while (table[at] != kEmpty && unique.keys[table[at]] != key) at = (at + 1) & mask;
-    if (table[at] == kEmpty) {
-      table[at] = static_cast<uint32_t>(unique.keys.size());
-      unique.keys.push_back(key);
+    while (table_[at] != kEmpty && keys_[table_[at]] != key) at = (at + 1) & mask;
+    if (table_[at] == kEmpty) {
+      table_[at] = static_cast<uint32_t>(keys_.size());
+      keys_.push_back(key);
     }
-    unique.places.push_back(table[at]);
+    places_[i] = table_[at];
   }
-  return unique;
 }
 
 }  // namespace hps

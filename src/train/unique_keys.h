@@ -10,13 +10,22 @@
 
 namespace hps {
 
-struct UniqueKeys {
-  std::vector<Key> keys;        // in the order of their first occurrence
-  std::vector<int64_t> places;  // of each key of the batch, among `keys`
-};
+// Keeps its memory from batch to batch. Not thread-safe.
+class UniqueKeys {
+ public:
+  // REQUIRES: fewer than 2^32 - 1 keys. May throw std::bad_alloc.
+  void Find(std::span<const Key> keys);
 
-// May throw std::bad_alloc.
-UniqueKeys FindUniqueKeys(std::span<const Key> keys);
+  // In the order of their first occurrence.
+  std::span<const Key> keys() const { return keys_; }
+  // Of each key of the batch, among keys().
+  std::span<const uint32_t> places() const { return places_; }
+
+ private:
+  std::vector<Key> keys_;
+  std::vector<uint32_t> places_;
+  std::vector<uint32_t> table_;  // places by hash: linear probing, at most half full
+};
 
 // Part of the meaning of nothing that is stored: a checkpoint is loaded by any number of ranks.
 inline uint32_t OwnerOfKey(Key key, uint32_t rank_count) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace hps {
@@ -12,19 +13,22 @@ namespace {
 
 TEST(UniqueKeys, AreInTheOrderOfTheirFirstOccurrence) {
   const Key least = std::numeric_limits<Key>::min();
-  const UniqueKeys unique = FindUniqueKeys(std::vector<Key>{7, -1, 7, least, -1, 0});
-  EXPECT_EQ(unique.keys, (std::vector<Key>{7, -1, least, 0}));
-  EXPECT_EQ(unique.places, (std::vector<int64_t>{0, 1, 0, 2, 1, 3}));
-  EXPECT_TRUE(FindUniqueKeys({}).keys.empty());
+  UniqueKeys unique;
+  unique.Find(std::vector<Key>{7, -1, 7, least, -1, 0});
+  const auto [keys, places] = std::pair(unique.keys(), unique.places());
+  EXPECT_EQ(std::vector(keys.begin(), keys.end()), (std::vector<Key>{7, -1, least, 0}));
+  EXPECT_EQ(std::vector(places.begin(), places.end()), (std::vector<uint32_t>{0, 1, 0, 2, 1, 3}));
+  unique.Find({});
+  EXPECT_TRUE(unique.keys().empty());
 }
 
 TEST(UniqueKeys, PlacesLeadBackToTheKeys) {
   std::mt19937_64 random(1);
   std::vector<Key> keys(10'000);
   for (Key& key : keys) key = static_cast<Key>(random() % 3000);
-  const UniqueKeys unique = FindUniqueKeys(keys);
-  for (size_t i = 0; i < keys.size(); ++i)
-    ASSERT_EQ(unique.keys[static_cast<size_t>(unique.places[i])], keys[i]);
+  UniqueKeys unique;
+  unique.Find(keys);
+  for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(unique.keys()[unique.places()[i]], keys[i]);
 }
 
 TEST(OwnerOfKey, SpreadsKeysOverRanks) {

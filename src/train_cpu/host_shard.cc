@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -22,8 +21,6 @@ constexpr size_t kPendingMax = size_t{1} << 24;
 // rare.
 constexpr uint64_t kErasedShare = 16;
 
-constexpr uint32_t kNumberMax = std::numeric_limits<uint32_t>::max();
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EmbeddingShard>> HostShard::Create(const ShardOptions& options) {
@@ -39,26 +36,13 @@ HostShard::HostShard(const ShardOptions& options)
       sum_(options.dim),
       zeros_(options.dim) {}
 
-absl::Status HostShard::CheckBatch(const BagBatch& batch, size_t out_size) const {
-  auto error = [this](auto... parts) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("embedding table ", options_.name, ": ", parts...));
-  };
-  if (batch.keys.size() >= kNoRow) return error("more than 2^32 - 2 keys in a batch");
-  if (!batch.weights.empty() && batch.weights.size() != batch.keys.size())
-    return error(batch.weights.size(), " weights for ", batch.keys.size(), " keys");
-  if (!batch.weights.empty() && batch.pooling != Pooling::kSum)
-    return error("weights need the pooling sum");
-  if (batch.pooling != Pooling::kNone && !batch.offsets.empty()) {
-    if (batch.offsets.front() != 0 ||
-        batch.offsets.back() != static_cast<int64_t>(batch.keys.size()) ||
-        !std::is_sorted(batch.offsets.begin(), batch.offsets.end()))
-      return error("offsets must ascend from 0 to the number of keys");
-  }
-  if (out_size != batch.output_rows() * options_.dim)
-    return error("the output has ", out_size, " values, not ", batch.output_rows(), " x ",
-                 options_.dim);
-  return absl::OkStatus();
+absl::Status HostShard::CheckOutput(const BagBatch& batch, std::span<const OutputPiece> out) const {
+  size_t row_count = 0;
+  for (const OutputPiece& piece : out) row_count += piece.row_count;
+  if (row_count == batch.output_rows()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("embedding table ", options_.name, ": room for ",
+                                                 row_count, " output rows, not ",
+                                                 batch.output_rows()));
 }
 
 absl::Status HostShard::CheckRoom(size_t row_count) const {
@@ -69,9 +53,10 @@ absl::Status HostShard::CheckRoom(size_t row_count) const {
       "embedding table ", options_.name, ": more than 2^32 rows, or 2^31 training steps"));
 }
 
-absl::Status HostShard::Forward(const BagBatch& batch, StepIndex* step, std::span<float> out) {
-  HPS_RETURN_IF_ERROR(CheckBatch(batch, out.size()));
-  const bool is_bagged = batch.pooling != Pooling::kNone && !batch.offsets.empty();
+absl::Status HostShard::ForwardPieces(const BagBatch& batch, StepIndex* step,
+                                      std::span<const OutputPiece> out) {
+  HPS_RETURN_IF_ERROR(ValidateBatch(batch, options_.name));
+  HPS_RETURN_IF_ERROR(CheckOutput(batch, out));
   try {
     if (step != nullptr) {
       HPS_RETURN_IF_ERROR(CheckRoom(batch.keys.size()));
@@ -88,14 +73,26 @@ absl::Status HostShard::Forward(const BagBatch& batch, StepIndex* step, std::spa
   } catch (const std::bad_alloc&) {
     return OutOfMemory("embedding table: no memory for new rows");
   }
-  kernels_.pool({.rows = row_values_.data(),
-                 .offsets = is_bagged ? batch.offsets.data() : nullptr,
-                 .weights = batch.weights.empty() ? nullptr : batch.weights.data(),
-                 .is_mean = batch.pooling == Pooling::kMean,
-                 .bag_count = batch.output_rows(),
-                 .dim = options_.dim,
-                 .out = out.data()});
+  PoolRows(batch, out);
   return absl::OkStatus();
+}
+
+void HostShard::PoolRows(const BagBatch& batch, std::span<const OutputPiece> out) const {
+  const bool is_bagged = batch.pooling != Pooling::kNone && !batch.offsets.empty();
+  size_t first = 0;  // output row of the piece; without bags also its first key
+  for (const OutputPiece& piece : out) {
+    const size_t key = is_bagged ? 0 : first;
+    if (piece.rows != nullptr) {
+      kernels_.pool({.rows = row_values_.data() + key,
+                     .offsets = is_bagged ? batch.offsets.data() + first : nullptr,
+                     .weights = batch.weights.empty() ? nullptr : batch.weights.data() + key,
+                     .is_mean = batch.pooling == Pooling::kMean,
+                     .bag_count = piece.row_count,
+                     .dim = options_.dim,
+                     .out = piece.rows});
+    }
+    first += piece.row_count;
+  }
 }
 
 void HostShard::BeginStep() {
@@ -192,7 +189,8 @@ uint32_t HostShard::InsertRow(Key key) {
 
 void HostShard::EraseRow(uint32_t slot) {
   const RowHeader& row = *rows_.at(slot);
-  if (row.is_published) erased_.push_back({row.key, change_});
+  if (row.is_published || saved_.change != 0)
+    erased_.push_back({row.key, change_, row.is_published});
   index_.Erase(row.key, KeyIndex::Hash(row.key));
   rows_.Free(slot);
   ++erased_count_;
@@ -249,31 +247,34 @@ void HostShard::FindLiveRows(const HostStep& step, uint32_t change) {
   }
 }
 
-absl::Status HostShard::Backward(StepIndex& step, const StepGradient& gradient) {
+absl::Status HostShard::BackwardPieces(StepIndex& step, std::span<const GradientPiece> gradients,
+                                       const UpdateFactors& factors) {
   const auto& host_step = static_cast<const HostStep&>(step);
   if (!host_step.is_ready()) {
     return absl::InvalidArgumentError(
         absl::StrCat("embedding table ", options_.name, ": the step had no forward call"));
   }
-  if (gradient.gradients.size() != host_step.output_rows() * options_.dim) {
-    return absl::InvalidArgumentError(absl::StrCat("embedding table ", options_.name, ": ",
-                                                   gradient.gradients.size(), " gradients, not ",
-                                                   host_step.output_rows(), " x ", options_.dim));
+  size_t row_count = 0;
+  for (const GradientPiece& piece : gradients) row_count += piece.row_count;
+  if (row_count != host_step.output_rows()) {
+    return absl::InvalidArgumentError(absl::StrCat("embedding table ", options_.name,
+                                                   ": gradients of ", row_count, " rows, not ",
+                                                   host_step.output_rows()));
   }
   try {
+    gradients_.clear();
+    for (const GradientPiece& piece : gradients) {
+      for (size_t i = 0; i < piece.row_count; ++i)
+        gradients_.push_back(piece.rows + i * options_.dim);
+    }
     FindLiveRows(host_step, ++change_);
   } catch (const std::bad_alloc&) {
     return OutOfMemory("embedding table: no memory for a step");
   }
   kernels_.update({.rows = live_rows_.data(),
-                   .begins = host_step.begins(),
-                   .gradient_rows = host_step.gradient_rows(),
-                   .gradient_scales = host_step.gradient_scales(),
-                   .row_count = host_step.key_count(),
-                   .dim = options_.dim,
-                   .gradients = gradient.gradients.data(),
-                   .scale = gradient.scale,
-                   .learning_rate = gradient.learning_rate,
+                   .sums = host_step.sums(gradients_.data(), options_.dim),
+                   .scale = factors.scale,
+                   .learning_rate = factors.learning_rate,
                    .optimizer = &options_.optimizer,
                    .corrections = &corrections_,
                    .sum = sum_.data()});

@@ -30,16 +30,20 @@ class HostShard final : public EmbeddingShard {
 
   const ShardOptions& options() const override { return options_; }
   std::unique_ptr<StepIndex> NewStep() const override { return std::make_unique<HostStep>(); }
-  absl::Status Forward(const BagBatch& batch, StepIndex* step, std::span<float> out) override;
-  absl::Status Backward(StepIndex& step, const StepGradient& gradient) override;
+  absl::Status ForwardPieces(const BagBatch& batch, StepIndex* step,
+                             std::span<const OutputPiece> out) override;
+  absl::Status BackwardPieces(StepIndex& step, std::span<const GradientPiece> gradients,
+                              const UpdateFactors& factors) override;
   absl::StatusOr<ShardRows> ReadRows(bool with_state) override;
   absl::Status WriteRows(const ShardRows& rows) override;
   absl::Status EraseRows(std::span<const Key> keys) override;
-  absl::StatusOr<ShardDelta> CollectDelta() override;
-  void AcknowledgeDelta(uint32_t through) override;
+  absl::StatusOr<ShardDelta> CollectDelta(DeltaReader reader) override;
+  void AcknowledgeDelta(DeltaReader reader, DeltaMark through) override;
   ShardStatistics Statistics() const override;
 
  private:
+  static constexpr uint32_t kNumberMax = UINT32_MAX;
+
   struct Pending {
     uint32_t count = 0;
     uint32_t last_step = 0;
@@ -47,11 +51,12 @@ class HostShard final : public EmbeddingShard {
   struct Erased {
     Key key = 0;
     uint32_t changed = 0;
+    bool was_published = false;
   };
 
   explicit HostShard(const ShardOptions& options);
 
-  absl::Status CheckBatch(const BagBatch& batch, size_t out_size) const;
+  absl::Status CheckOutput(const BagBatch& batch, std::span<const OutputPiece> out) const;
   // Whether so many rows, and one more step, can be counted.
   absl::Status CheckRoom(size_t row_count) const;
   absl::Status CheckRows(const ShardRows& rows) const;
@@ -61,6 +66,7 @@ class HostShard final : public EmbeddingShard {
   void FindSlots(std::span<const Key> keys);
   void TakeRows(const BagBatch& batch, HostStep& step);
   void LookUpRows(const BagBatch& batch);
+  void PoolRows(const BagBatch& batch, std::span<const OutputPiece> out) const;
   // The row of a key that the index may lack; null: it waits for admission.
   uint32_t AdmitRow(Key key);
   void FindLiveRows(const HostStep& step, uint32_t change);
@@ -82,8 +88,10 @@ class HostShard final : public EmbeddingShard {
   void EraseRow(uint32_t slot);
   size_t width() const { return rows_.value_count(); }
 
-  // Live rows whose last change is after `changed`, by key.
-  std::vector<uint32_t> SlotsSince(uint32_t changed) const;
+  // Live rows that changed after the mark, or that a step after it had, by key.
+  std::vector<uint32_t> SlotsSince(const DeltaMark& mark) const;
+  bool IsWanted(const Erased& erased, DeltaReader reader) const;
+  ShardRows CopyRowsWithState(const std::vector<uint32_t>& slots) const;
   ShardRows CopyRows(const std::vector<uint32_t>& slots, bool with_state) const;
   void WriteRow(const ShardRows& rows, size_t i, bool with_state);
 
@@ -92,18 +100,20 @@ class HostShard final : public EmbeddingShard {
   const BiasCorrections corrections_;
   KeyIndex index_;
   RowArena rows_;
-  uint32_t step_ = 0;          // training steps
-  uint32_t change_ = 0;        // changes of rows
-  uint32_t acknowledged_ = 0;  // the last change that was acknowledged
-  uint32_t sweep_ = 0;         // the next slot to look for expiry
+  uint32_t step_ = 0;    // training steps
+  uint32_t change_ = 0;  // changes of rows
+  DeltaMark published_;  // what each reader has acknowledged
+  DeltaMark saved_;
+  uint32_t sweep_ = 0;  // the next slot to look for expiry
   uint64_t erased_count_ = 0;
   absl::flat_hash_map<Key, Pending> pending_;
-  std::vector<Erased> erased_;  // published rows, erased since they were
+  std::vector<Erased> erased_;  // rows that a reader has had, erased since
 
   // Of one call, kept for their memory.
   std::vector<uint32_t> slots_;
   std::vector<const float*> row_values_;
   std::vector<RowHeader*> live_rows_;
+  std::vector<const float*> gradients_;
   std::vector<float> sum_;
   const std::vector<float> zeros_;
 };

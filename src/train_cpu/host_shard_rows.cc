@@ -10,12 +10,12 @@
 #include "train_cpu/host_shard.h"
 
 namespace hps {
-
-std::vector<uint32_t> HostShard::SlotsSince(uint32_t changed) const {
+std::vector<uint32_t> HostShard::SlotsSince(const DeltaMark& mark) const {
   std::vector<std::pair<Key, uint32_t>> found;
   for (uint32_t slot = 0; slot < rows_.slot_end(); ++slot) {
     const RowHeader& row = *rows_.at(slot);
-    if (row.is_live && (changed == 0 || row.changed > changed)) found.emplace_back(row.key, slot);
+    if (row.is_live && (mark.change == 0 || row.changed > mark.change || row.last_seen > mark.step))
+      found.emplace_back(row.key, slot);
   }
   std::sort(found.begin(), found.end());
   std::vector<uint32_t> slots;
@@ -41,16 +41,20 @@ ShardRows HostShard::CopyRows(const std::vector<uint32_t>& slots, bool with_stat
   return copy;
 }
 
+ShardRows HostShard::CopyRowsWithState(const std::vector<uint32_t>& slots) const {
+  ShardRows rows = CopyRows(slots, /*with_state=*/true);
+  for (const auto& [key, pending] : pending_) rows.pending_keys.push_back(key);
+  std::sort(rows.pending_keys.begin(), rows.pending_keys.end());
+  for (const Key key : rows.pending_keys)
+    rows.pending_counts.push_back(pending_.find(key)->second.count);
+  return rows;
+}
+
 absl::StatusOr<ShardRows> HostShard::ReadRows(bool with_state) {
   try {
     EraseAllExpired();
-    ShardRows rows = CopyRows(SlotsSince(0), with_state);
-    if (!with_state) return rows;
-    for (const auto& [key, pending] : pending_) rows.pending_keys.push_back(key);
-    std::sort(rows.pending_keys.begin(), rows.pending_keys.end());
-    for (const Key key : rows.pending_keys)
-      rows.pending_counts.push_back(pending_.find(key)->second.count);
-    return rows;
+    const std::vector<uint32_t> slots = SlotsSince({});
+    return with_state ? CopyRowsWithState(slots) : CopyRows(slots, /*with_state=*/false);
   } catch (const std::bad_alloc&) {
     return OutOfMemory("embedding table: no memory to read its rows");
   }
@@ -73,10 +77,14 @@ void HostShard::WriteRow(const ShardRows& rows, size_t i, bool with_state) {
   const Key key = rows.keys[i];
   uint32_t slot = index_.Find(key, KeyIndex::Hash(key));
   if (slot == kNoRow) slot = InsertRow(key);
+  if (!pending_.empty()) pending_.erase(key);
   RowHeader* const row = rows_.at(slot);
   row->changed = change_;
   row->last_seen = with_state ? rows.last_seen[i] : step_;
-  if (with_state) row->updates = rows.update_counts[i];
+  if (with_state) {
+    row->updates = rows.update_counts[i];
+    row->is_published = true;
+  }
   const size_t count = with_state ? width() : options_.dim;
   std::copy_n(rows.values.begin() + static_cast<ptrdiff_t>(i * count), count, ValuesOf(row));
 }
@@ -110,15 +118,27 @@ absl::Status HostShard::EraseRows(std::span<const Key> keys) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ShardDelta> HostShard::CollectDelta() {
+bool HostShard::IsWanted(const Erased& erased, DeltaReader reader) const {
+  if (reader == DeltaReader::kCheckpoint)
+    return saved_.change != 0 && erased.changed > saved_.change;
+  return erased.was_published && erased.changed > published_.change;
+}
+
+absl::StatusOr<ShardDelta> HostShard::CollectDelta(DeltaReader reader) {
+  const bool is_saved = reader == DeltaReader::kCheckpoint;
   try {
     ++change_;
     EraseAllExpired();
-    const std::vector<uint32_t> slots = SlotsSince(acknowledged_);
-    ShardDelta delta{.changed = CopyRows(slots, /*with_state=*/false), .through = change_};
-    for (const uint32_t slot : slots) rows_.at(slot)->is_published = true;
+    ShardDelta delta{.through = {.change = change_, .step = step_}};
+    // A row that a step had without changing it is of no interest to a publication.
+    const std::vector<uint32_t> slots =
+        SlotsSince(is_saved ? saved_ : DeltaMark{.change = published_.change, .step = kNumberMax});
+    delta.changed = is_saved ? CopyRowsWithState(slots) : CopyRows(slots, /*with_state=*/false);
+    if (!is_saved) {
+      for (const uint32_t slot : slots) rows_.at(slot)->is_published = true;
+    }
     for (const Erased& erased : erased_) {
-      if (index_.Find(erased.key, KeyIndex::Hash(erased.key)) == kNoRow)
+      if (IsWanted(erased, reader) && index_.Find(erased.key, KeyIndex::Hash(erased.key)) == kNoRow)
         delta.erased.push_back(erased.key);
     }
     std::sort(delta.erased.begin(), delta.erased.end());
@@ -129,9 +149,13 @@ absl::StatusOr<ShardDelta> HostShard::CollectDelta() {
   }
 }
 
-void HostShard::AcknowledgeDelta(uint32_t through) {
-  acknowledged_ = std::max(acknowledged_, through);
-  std::erase_if(erased_, [through](const Erased& erased) { return erased.changed <= through; });
+void HostShard::AcknowledgeDelta(DeltaReader reader, DeltaMark through) {
+  DeltaMark& mark = reader == DeltaReader::kCheckpoint ? saved_ : published_;
+  if (through.change == 0 || through.change > mark.change) mark = through;
+  std::erase_if(erased_, [this](const Erased& erased) {
+    return !IsWanted(erased, DeltaReader::kCheckpoint) &&
+           !IsWanted(erased, DeltaReader::kPublication);
+  });
 }
 
 }  // namespace hps

@@ -104,11 +104,11 @@ TEST(HostShard, BehavesAsAPlainMap) {
     }
     if (s % 20 != 0) continue;
     plain.ExpectEqual(*shard, seed);
-    const ShardDelta delta = *shard->CollectDelta();
+    const ShardDelta delta = *shard->CollectDelta(DeltaReader::kPublication);
     for (const Key key : delta.erased) ASSERT_EQ(published.erase(key), 1U) << seed;
     for (size_t i = 0; i < delta.changed.keys.size(); ++i)
       published[delta.changed.keys[i]] = delta.changed.values[i * 5];
-    shard->AcknowledgeDelta(delta.through);
+    shard->AcknowledgeDelta(DeltaReader::kPublication, delta.through);
     const ShardRows rows = *shard->ReadRows(false);
     ASSERT_EQ(rows.keys.size(), published.size()) << seed;
     for (size_t i = 0; i < rows.keys.size(); ++i)

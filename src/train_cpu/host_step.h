@@ -8,6 +8,7 @@
 
 #include "hps/types.h"
 #include "train/embedding_shard.h"
+#include "train_cpu/row_kernels.h"
 
 namespace hps {
 
@@ -24,16 +25,18 @@ class HostStep final : public StepIndex {
   // Sorts the occurrences by key, keeping their order within one.
   void Finish(const BagBatch& batch);
 
+  GradientSums sums(const float* const* gradients, size_t dim) const {
+    return {.begins = begins_.data(),
+            .gradient_rows = gradient_rows_.data(),
+            .gradient_scales = gradient_scales_.empty() ? nullptr : gradient_scales_.data(),
+            .row_count = keys_.size(),
+            .dim = dim,
+            .gradients = gradients};
+  }
+
   size_t key_count() const { return keys_.size(); }
   Key key(size_t place) const { return keys_[place]; }
   uint32_t slot(size_t place) const { return slots_[place]; }
-  // [key_count() + 1]: the parts of the arrays below.
-  const uint32_t* begins() const { return begins_.data(); }
-  const uint32_t* gradient_rows() const { return gradient_rows_.data(); }
-  // Null: all are 1.
-  const float* gradient_scales() const {
-    return gradient_scales_.empty() ? nullptr : gradient_scales_.data();
-  }
   size_t output_rows() const { return output_rows_; }
   bool is_ready() const { return is_ready_; }
 

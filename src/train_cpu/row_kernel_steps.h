@@ -126,7 +126,7 @@ template <typename Machine>
 void PoolRows(const PoolRun& run) {
   const size_t key_count =
       run.offsets == nullptr ? run.bag_count : static_cast<size_t>(run.offsets[run.bag_count]);
-  size_t prefetched = 0;
+  size_t prefetched = run.offsets == nullptr ? 0 : static_cast<size_t>(run.offsets[0]);
   for (size_t bag = 0; bag < run.bag_count; ++bag) {
     const size_t begin = run.offsets == nullptr ? bag : static_cast<size_t>(run.offsets[bag]);
     const size_t end = run.offsets == nullptr ? bag + 1 : static_cast<size_t>(run.offsets[bag + 1]);
@@ -197,7 +197,7 @@ struct AdamStep {
 template <typename Machine>
 void UpdateRow(const UpdateRun& run, RowHeader* header, const float* gradient) {
   float* const row = ValuesOf(header);
-  const size_t dim = run.dim;
+  const size_t dim = run.sums.dim;
   const SparseOptimizer& optimizer = *run.optimizer;
   ++header->updates;
   switch (optimizer.kind) {
@@ -218,45 +218,62 @@ void UpdateRow(const UpdateRun& run, RowHeader* header, const float* gradient) {
   }
 }
 
-// The sum of the row's gradients, in the order of the keys; a single one is used where it lies.
+inline const float* GradientAt(const GradientSums& sums, size_t i) {
+  return sums.gradients[sums.gradient_rows[i]];
+}
+
+// Writes the sum of the row's gradients, in the order of the keys.
 template <typename Machine>
-const float* SumGradients(const UpdateRun& run, size_t row) {
-  const size_t begin = run.begins[row];
-  const size_t end = run.begins[row + 1];
-  auto gradient = [&run](size_t i) {
-    return run.gradients + size_t{run.gradient_rows[i]} * run.dim;
-  };
-  if (run.gradient_scales == nullptr) {
-    if (end - begin == 1) return gradient(begin);
-    ForElements<Machine>(run.dim, CopyStep{run.sum, gradient(begin)});
+void SumGradients(const GradientSums& sums, size_t row, float* out) {
+  const size_t begin = sums.begins[row];
+  const size_t end = sums.begins[row + 1];
+  if (sums.gradient_scales == nullptr) {
+    ForElements<Machine>(sums.dim, CopyStep{out, GradientAt(sums, begin)});
     for (size_t i = begin + 1; i < end; ++i)
-      ForElements<Machine>(run.dim, AddStep{run.sum, gradient(i)});
+      ForElements<Machine>(sums.dim, AddStep{out, GradientAt(sums, i)});
   } else {
-    ForElements<Machine>(run.dim, ScaleStep{run.sum, gradient(begin), run.gradient_scales[begin]});
+    ForElements<Machine>(sums.dim,
+                         ScaleStep{out, GradientAt(sums, begin), sums.gradient_scales[begin]});
     for (size_t i = begin + 1; i < end; ++i)
-      ForElements<Machine>(run.dim, AddScaledStep{run.sum, gradient(i), run.gradient_scales[i]});
+      ForElements<Machine>(sums.dim,
+                           AddScaledStep{out, GradientAt(sums, i), sums.gradient_scales[i]});
   }
-  return run.sum;
+}
+
+template <typename Machine>
+void SumRows(const SumRun& run) {
+  for (size_t row = 0; row < run.sums.row_count; ++row) {
+    if (row + kAhead < run.sums.row_count)
+      PrefetchValues(GradientAt(run.sums, run.sums.begins[row + kAhead]), run.sums.dim);
+    SumGradients<Machine>(run.sums, row, run.out[row]);
+  }
 }
 
 template <typename Machine>
 void UpdateRows(const UpdateRun& run) {
-  const size_t values = run.dim * (1 + run.optimizer->states_per_element());
-  for (size_t row = 0; row < run.row_count; ++row) {
+  const GradientSums& sums = run.sums;
+  const size_t values = sums.dim * (1 + run.optimizer->states_per_element());
+  for (size_t row = 0; row < sums.row_count; ++row) {
     const size_t ahead = row + kAhead;
-    if (ahead < run.row_count) {
+    if (ahead < sums.row_count) {
       if (run.rows[ahead] != nullptr) PrefetchValues(ValuesOf(run.rows[ahead]), values);
-      PrefetchValues(run.gradients + size_t{run.gradient_rows[run.begins[ahead]]} * run.dim,
-                     run.dim);
+      PrefetchValues(GradientAt(sums, sums.begins[ahead]), sums.dim);
     }
     if (run.rows[row] == nullptr) continue;
-    UpdateRow<Machine>(run, run.rows[row], SumGradients<Machine>(run, row));
+    // A single gradient is used where it lies.
+    const size_t begin = sums.begins[row];
+    const float* gradient = run.sum;
+    if (sums.gradient_scales == nullptr && sums.begins[row + 1] - begin == 1)
+      gradient = GradientAt(sums, begin);
+    else
+      SumGradients<Machine>(sums, row, run.sum);
+    UpdateRow<Machine>(run, run.rows[row], gradient);
   }
 }
 
 template <typename Machine>
 constexpr RowKernels KernelsOf() {
-  return {.pool = PoolRows<Machine>, .update = UpdateRows<Machine>};
+  return {.pool = PoolRows<Machine>, .update = UpdateRows<Machine>, .sum = SumRows<Machine>};
 }
 
 }  // namespace

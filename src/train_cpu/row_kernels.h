@@ -16,7 +16,7 @@ namespace hps {
 
 struct PoolRun {
   const float* const* rows = nullptr;  // [keys]: the vector of each key
-  const int64_t* offsets = nullptr;    // [bags + 1]; null: every key is a bag
+  const int64_t* offsets = nullptr;    // [bags + 1], of keys; null: every key is a bag
   const float* weights = nullptr;      // [keys]; null: 1
   bool is_mean = false;
   size_t bag_count = 0;
@@ -45,14 +45,24 @@ class BiasCorrections {
   std::vector<BiasCorrection> known_;
 };
 
-struct UpdateRun {
-  RowHeader* const* rows = nullptr;         // [row_count]; null: is left out
+// Which gradients of a batch's outputs each of its rows sums up.
+struct GradientSums {
   const uint32_t* begins = nullptr;         // [row_count + 1]: a row's part of the arrays below
-  const uint32_t* gradient_rows = nullptr;  // which gradients belong to the row
+  const uint32_t* gradient_rows = nullptr;  // the outputs whose gradients belong to the row
   const float* gradient_scales = nullptr;   // their factors; null: 1
   size_t row_count = 0;
   size_t dim = 0;
-  const float* gradients = nullptr;  // [outputs, dim]
+  const float* const* gradients = nullptr;  // [outputs]: the gradient of each, [dim]
+};
+
+struct SumRun {
+  GradientSums sums;
+  float* const* out = nullptr;  // [row_count]: where each sum goes, [dim]
+};
+
+struct UpdateRun {
+  RowHeader* const* rows = nullptr;  // [row_count]; null: is left out
+  GradientSums sums;
   float scale = 1;
   float learning_rate = 0;
   const SparseOptimizer* optimizer = nullptr;
@@ -63,6 +73,7 @@ struct UpdateRun {
 struct RowKernels {
   void (*pool)(const PoolRun& run) = nullptr;
   void (*update)(const UpdateRun& run) = nullptr;
+  void (*sum)(const SumRun& run) = nullptr;
 };
 
 // The fastest implementation for this machine.

@@ -31,7 +31,8 @@ std::vector<float> RandomFloats(size_t count, uint32_t seed) {
   return values;
 }
 
-// The values of all rows after an update that has duplicates, scales and a row that is left out.
+// The sums of gradients, and the values of all rows after an update that has duplicates, scales and
+// a row that is left out.
 std::vector<float> Updated(const RowKernels& kernels, OptimizerKind kind, size_t dim,
                            bool with_scales) {
   const SparseOptimizer optimizer{.kind = kind, .initial_accumulator = 0.5F};
@@ -55,19 +56,25 @@ std::vector<float> Updated(const RowKernels& kernels, OptimizerKind kind, size_t
   const std::vector<float> gradients = RandomFloats(kRows * dim, 99);
   const std::vector<float> scales = RandomFloats(gradient_rows.size(), 98);
   std::vector<float> sum(dim);
+  std::vector<const float*> outputs;
+  for (size_t i = 0; i < kRows; ++i) outputs.push_back(gradients.data() + i * dim);
+  const GradientSums sums{.begins = begins.data(),
+                          .gradient_rows = gradient_rows.data(),
+                          .gradient_scales = with_scales ? scales.data() : nullptr,
+                          .row_count = kRows,
+                          .dim = dim,
+                          .gradients = outputs.data()};
   kernels.update({.rows = rows.data(),
-                  .begins = begins.data(),
-                  .gradient_rows = gradient_rows.data(),
-                  .gradient_scales = with_scales ? scales.data() : nullptr,
-                  .row_count = kRows,
-                  .dim = dim,
-                  .gradients = gradients.data(),
+                  .sums = sums,
                   .scale = 0.25F,
                   .learning_rate = 0.1F,
                   .optimizer = &optimizer,
                   .corrections = &corrections,
                   .sum = sum.data()});
-  std::vector<float> result;
+  std::vector<float> result(kRows * dim);
+  std::vector<float*> sum_rows;
+  for (size_t i = 0; i < kRows; ++i) sum_rows.push_back(result.data() + i * dim);
+  kernels.sum({.sums = sums, .out = sum_rows.data()});
   for (RowHeader* row : all) result.insert(result.end(), ValuesOf(row), ValuesOf(row) + width);
   return result;
 }

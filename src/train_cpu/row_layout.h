@@ -17,7 +17,7 @@ struct RowHeader {
   uint32_t updates = 0;    // of this row: Adam's t
   uint32_t place = 0;      // among the different keys of step `last_seen`
   bool is_live = false;
-  bool is_published = false;  // an earlier delta had it
+  bool is_published = false;  // an earlier delta of a publication had it
 };
 static_assert(sizeof(RowHeader) == 32);
 

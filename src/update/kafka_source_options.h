@@ -30,7 +30,7 @@ struct KafkaSourceOptions {
   std::chrono::milliseconds look_every{2000};
 };
 
-// Connects to nobody yet: brokers that are away are UpdateSourceStatistics::health.
+// Does not connect yet: UpdateSourceStatistics::health tells whether brokers answer.
 // Errors: INVALID_ARGUMENT (a setting; no brokers or group), RESOURCE_EXHAUSTED (threads),
 // UNIMPLEMENTED (a build without Kafka).
 absl::StatusOr<std::unique_ptr<UpdateSource>> MakeKafkaSource(const KafkaSourceOptions& options);

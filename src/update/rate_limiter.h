@@ -1,7 +1,7 @@
 // Limits an average rate: how much of something may pass per second.
 //
-// What passes is counted after the fact, since a message passes whole: after one that was too large
-// the limiter waits until the average holds again. Unused time counts for one second at most.
+// A message is counted after it has passed, because it passes as a whole. After one that was too
+// large, the limiter waits until the average holds again. At most one second of unused time counts.
 //
 // Not thread-safe.
 #pragma once

@@ -182,6 +182,7 @@ void StreamReader::Subscribe(const TableInfo& info) {
   }
   Entry& entry = tables_[name];
   entry.table = std::make_unique<StreamTable>(newest, **applier, *parked_);
+  entry.had_positions = !newest.positions.empty();
   entry.retry_wait = kRetryWaitMin;
 }
 
@@ -267,32 +268,29 @@ void StreamReader::FollowRecovery() {
       const auto position = positions.find(where.second);
       return position != positions.end() && position->second.offset >= offset;
     });
-    if (targets_.empty()) return EndRecovery(true);
+    if (targets_.empty()) return EndRecovery();
   }
-  if (RealClock().Now() >= started_at_ + options_.ready_wait_max) EndRecovery(false);
+  if (RealClock().Now() < started_at_ + options_.ready_wait_max) return;
+  unverified_ = absl::StrCat("the update stream did not answer or was not caught up with within ",
+                             Seconds(options_.ready_wait_max), " s");
+  EndRecovery();
 }
 
 // What the stream was told before the start, where that lies behind the positions in level 3.
 void StreamReader::AskHowFar() {
-  uint64_t records = 0;
-  std::map<std::pair<std::string, uint32_t>, uint64_t> targets;
+  targets_.clear();
+  unverified_.clear();
   for (const auto& [name, entry] : tables_) {
-    const auto& positions = entry.table->positions();
-    if (positions.empty()) continue;  // nothing was applied since its import
-    const auto committed = source_->Committed(name, DeadlineAfter(RealClock(), kCommittedWaitMax));
-    if (!committed.ok()) return;  // asked again in the next step
-    for (const StreamPosition& hint : *committed) {
-      const auto position = positions.find(hint.partition);
-      if (position == positions.end() || position->second.generation != hint.generation ||
-          position->second.offset >= hint.offset) {
-        continue;
-      }
-      targets[{name, hint.partition}] = hint.offset;
-      records += hint.offset - position->second.offset;
-    }
+    if (!entry.had_positions) continue;  // nothing was applied since its import
+    const absl::StatusOr<bool> verifies = AskHowFarOf(name, *entry.table);
+    if (!verifies.ok() && !IsMissing(name)) return;  // asked again in the next step
+    if (verifies.value_or(false)) continue;
+    unverified_ = absl::StrCat("the brokers have no offsets of this node for table '", name, "'");
   }
-  targets_ = std::move(targets);
   recovery_ = Recovery::kCatchingUp;
+  uint64_t records = 0;
+  for (const auto& [where, offset] : targets_)
+    records += offset - tables_.at(where.first).table->positions().at(where.second).offset;
   if (records == 0) return;
   LogWarning(absl::StrCat("the store had lost its last changes: ", records,
                           " records of the update stream are applied again"));
@@ -300,18 +298,38 @@ void StreamReader::AskHowFar() {
   statistics_.recovery_records = records;
 }
 
-void StreamReader::EndRecovery(bool verified) {
+// False: the stream was told nothing of the table.
+absl::StatusOr<bool> StreamReader::AskHowFarOf(const std::string& name, const StreamTable& table) {
+  HPS_ASSIGN_OR_RETURN(const std::vector<StreamPosition> committed,
+                       source_->Committed(name, DeadlineAfter(RealClock(), kCommittedWaitMax)));
+  for (const StreamPosition& hint : committed) {
+    const auto position = table.positions().find(hint.partition);
+    if (position == table.positions().end() || position->second.generation != hint.generation ||
+        position->second.offset >= hint.offset) {
+      continue;
+    }
+    targets_[{name, hint.partition}] = hint.offset;
+  }
+  return !committed.empty();
+}
+
+// Whether the stream has said that the table has no topic.
+bool StreamReader::IsMissing(const std::string& name) const {
+  const std::vector<std::string> missing = source_->Statistics().missing_topics;
+  return std::find(missing.begin(), missing.end(), name) != missing.end();
+}
+
+void StreamReader::EndRecovery() {
   recovery_ = Recovery::kDone;
   targets_.clear();
   for (const auto& [name, entry] : tables_) CommitHint(*entry.table);
-  if (!verified) {
-    LogWarning(absl::StrCat("the update stream did not answer or was not caught up with within ",
-                            Seconds(options_.ready_wait_max),
-                            " s: the last changes before the start may be missing for now"));
+  if (!unverified_.empty()) {
+    LogWarning(
+        absl::StrCat(unverified_, ": the last changes before the start may be missing for now"));
   }
   MutexLock lock(mutex_);
   statistics_.recovering = false;
-  statistics_.recovery_unverified = !verified;
+  statistics_.recovery_unverified = !unverified_.empty();
   statistics_.recovery_seconds = Seconds(RealClock().Now() - started_at_);
   changed_.NotifyAll();
 }

@@ -63,6 +63,7 @@ class StreamReader {
  private:
   struct Entry {
     std::unique_ptr<StreamTable> table;
+    bool had_positions = false;  // level 3 had some when the stream was begun
     bool is_paused = false;
     std::string why;  // it is paused
     TimePoint retry_at{};
@@ -97,7 +98,9 @@ class StreamReader {
   void Pause(Entry& entry, const absl::Status& why);
   void FollowRecovery();
   void AskHowFar();
-  void EndRecovery(bool verified);
+  absl::StatusOr<bool> AskHowFarOf(const std::string& name, const StreamTable& table);
+  bool IsMissing(const std::string& name) const;
+  void EndRecovery();
   void Publish();
 
   const Options options_;
@@ -114,6 +117,7 @@ class StreamReader {
   Recovery recovery_ = Recovery::kAsking;
   // Positions that the node had reached before its start, by table and partition.
   std::map<std::pair<std::string, uint32_t>, uint64_t> targets_;
+  std::string unverified_;  // why the recovery verifies nothing; empty = it does
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -26,7 +26,7 @@ class StreamReaderTest : public ::testing::Test {
   }
 
   void Start(const std::vector<std::string>& patterns = {"*"}) {
-    reader_ = *StreamReader::Start(stream_.NewSource({.node = "node"}),
+    reader_ = *StreamReader::Start(stream_.NewSource({.node = node_}),
                                    *ParkedMessages::Open(directory_.path(), 1 << 20),
                                    {.updates = updates_.get(),
                                     .store = &world_.store,
@@ -55,6 +55,7 @@ class StreamReaderTest : public ::testing::Test {
   TestDirectory directory_;
   World world_;
   FakeUpdateStream stream_;
+  std::string node_ = "node";
   Duration ready_wait_max_ = std::chrono::seconds(30);
   std::unique_ptr<UpdateService> updates_;
   std::unique_ptr<StreamReader> reader_;
@@ -179,6 +180,49 @@ TEST_F(StreamReaderTest, IsReadyWithoutAStreamAfterALimit) {
   Start();
   reader_->StopWaiting();
   reader_->AwaitReady();
+}
+
+// Catches: no offset of the node in the stream counts as "nothing was lost".
+TEST_F(StreamReaderTest, NothingIsVerifiedByAStreamThatDoesNotKnowTheNode) {
+  stream_.MakeTopic("m/t", 1);
+  Append(1, 10);
+  Start();
+  AwaitRow(1, 10);
+  EXPECT_FALSE(reader_->Statistics().recovery_unverified) << "a new store has lost nothing";
+  reader_.reset();
+  node_ = "another";
+  ready_wait_max_ = std::chrono::hours(1);
+  Start();
+  Await([&] { return !reader_->Statistics().recovering; });
+  EXPECT_TRUE(reader_->Statistics().recovery_unverified);
+  reader_.reset();
+  Start();
+  Await([&] { return !reader_->Statistics().recovering; });
+  EXPECT_FALSE(reader_->Statistics().recovery_unverified) << "now it does";
+}
+
+// Catches: a table whose topic was deleted delays each start by the limit.
+TEST_F(StreamReaderTest, AMissingTopicDelaysNoStart) {
+  stream_.MakeTopic("m/t", 1);
+  Append(1, 10);
+  Start();
+  AwaitRow(1, 10);
+  reader_.reset();
+  stream_.DropTopic("m/t");
+  ready_wait_max_ = std::chrono::hours(1);
+  Start();
+  Await([&] { return !reader_->Statistics().recovering; });
+  EXPECT_TRUE(reader_->Statistics().recovery_unverified);
+}
+
+TEST_F(StreamReaderTest, SaysWhatRetentionHadDeletedBeforeTheFirstRead) {
+  stream_.MakeTopic("m/t", 1);
+  for (int i = 0; i < 5; ++i) Append(1, static_cast<float>(i));
+  stream_.Expire("m/t", 0, 3);
+  Start();
+  AwaitRow(1, 4);
+  Await([&] { return reader_->Statistics().records_lost == 3; });
+  EXPECT_THAT(reader_->Statistics().stale_tables, ElementsAre("m/t"));
 }
 
 TEST_F(StreamReaderTest, SaysWhatRetentionHasDeleted) {

@@ -151,7 +151,7 @@ class TableApplier {
   LevelFreshness* const freshness_;
   std::atomic<bool> needs_refresh_{false};
   std::atomic<bool> overflowed_{false};      // more than kChangedKeysMax: refresh everything
-  std::atomic<bool> refreshing_all_{false};  // whoever sets it has `full_`
+  std::atomic<bool> refreshing_all_{false};  // the thread that sets it owns `full_`
   std::atomic<bool> full_is_open_{false};    // `full_` has begun and is not done
   DumpProgress full_;
   std::atomic<uint64_t> changes_{0};

@@ -14,6 +14,11 @@ std::string Described(uint32_t partition, uint64_t next, const TopicView::Range&
                       ", before the stored position ", next);
 }
 
+bool AllAreKnown(const TopicView& view) {
+  return std::all_of(view.ranges.begin(), view.ranges.end(),
+                     [](const TopicView::Range& range) { return range.is_known; });
+}
+
 }  // namespace
 
 absl::Status TopicTracker::Check(const UpdateSubscription& subscription) {
@@ -110,6 +115,9 @@ void TopicTracker::LearnMissing() {
 void TopicTracker::Begin(const TopicView& view, std::vector<UpdateEvent>* events) {
   answered_ = question_;
   const bool was_missing = state_ == State::kMissing;
+  const bool goes_on = base_count_ > 0 && !was_missing && view.partition_count >= base_count_;
+  // A partition that is not known yet could have the topic's oldest records.
+  if (!goes_on && !AllAreKnown(view)) return Ask();
   state_ = State::kReading;
   if (base_count_ == 0) {
     first_event_ = was_missing ? UpdateEvent::Kind::kTopicAppeared : UpdateEvent::Kind::kStarted;
@@ -134,6 +142,7 @@ void TopicTracker::BeginAtStart(const TopicView& view) {
   const bool is_new = first_event_ != UpdateEvent::Kind::kStarted;
   partitions_.resize(view.partition_count);
   false_count_ = 0;
+  lost_at_start_ = 0;
   for (uint32_t i = 0; i < view.partition_count; ++i) {
     const TopicView::Range& range = view.ranges[i];
     uint64_t next = range.low;
@@ -143,10 +152,27 @@ void TopicTracker::BeginAtStart(const TopicView& view) {
       next = std::clamp(range.start, range.low, range.high);
     }
     partitions_[i] = {.next = next, .is_paused = partitions_[i].is_paused, .bound = range.high};
+    CountLossAtStart(i, range);
   }
 }
 
-void TopicTracker::BeginAgain(const TopicView& view, std::string why) {
+// Records of a whole topic begin at offset 0, so those before `low` are lost. A start by time has
+// lost records if the oldest one that is left is younger; how many is not known: at least one.
+void TopicTracker::CountLossAtStart(uint32_t partition, const TopicView::Range& range) {
+  if (range.low == 0 || partitions_[partition].next != range.low) return;
+  switch (subscription_.start.kind) {
+    case UpdateStart::Kind::kBeginning:
+      lost_at_start_ += range.low;
+      return;
+    case UpdateStart::Kind::kTime:
+      if (range.low < range.high) ++lost_at_start_;
+      return;
+    case UpdateStart::Kind::kEnd:
+      if (first_event_ != UpdateEvent::Kind::kStarted) lost_at_start_ += range.low;
+  }
+}
+
+void TopicTracker::BeginAgain(const TopicView& view, const std::string& why) {
   ++generation_;
   base_count_ = 0;
   first_event_ = UpdateEvent::Kind::kTopicMadeAgain;
@@ -162,6 +188,7 @@ void TopicTracker::BeginAgain(const TopicView& view, std::string why) {
 bool TopicTracker::CheckPosition(uint32_t partition, const TopicView::Range& range,
                                  uint64_t* lost) {
   Partition& checked = partitions_[partition];
+  if (!range.is_known) return false;
   checked.is_lost = false;
   if (checked.next > range.high) return true;
   if (checked.next < range.low) {
@@ -174,17 +201,25 @@ bool TopicTracker::CheckPosition(uint32_t partition, const TopicView::Range& ran
 void TopicTracker::LearnRanges(const TopicView& view, std::vector<UpdateEvent>* events) {
   answered_ = question_;
   uint64_t lost = 0;
+  if (!AllAreKnown(view)) Ask();
   for (uint32_t i = 0; i < view.partition_count; ++i) {
     const uint64_t next = partitions_[i].next;
     // Of other partitions the ranges are older than the position.
     if (partitions_[i].is_lost && CheckPosition(i, view.ranges[i], &lost)) {
+      if (!AllAreKnown(view)) {
+        partitions_[i].is_lost = true;  // until all beginnings are known
+        continue;
+      }
       BeginAgain(view, Described(i, next, view.ranges[i]));
       return Advance(events);
     }
+    if (!view.ranges[i].is_known) continue;
     partitions_[i].bound = view.ranges[i].high;
     if (i >= base_count_) partitions_[i].next = std::max(next, view.ranges[i].low);
   }
-  if (lost > 0 && base_count_ > 0) AddLoss(lost, events);
+  if (lost > 0 && base_count_ > 0)
+    AddLoss(lost, absl::StrCat("the stream has deleted ", lost, " records that were not read"),
+            events);
   DistrustClaims(view.partition_count);
   Advance(events);
 }
@@ -277,6 +312,13 @@ void TopicTracker::Advance(std::vector<UpdateEvent>* events) {
     if (!partition.is_held) partition.held_count = 0;
   }
   if (is_first) {
+    // Before the first event, so that the loss is stored with the first positions.
+    if (lost_at_start_ > 0) {
+      AddLoss(std::exchange(lost_at_start_, 0),
+              "the oldest records of the stream are younger than the time from which the table "
+              "reads it, so older ones may have been deleted before they were read",
+              events);
+    }
     AddEvent(first_event_, std::exchange(first_message_, {}), events);
   } else {
     AddEvent(UpdateEvent::Kind::kPartitionsGrew,
@@ -301,11 +343,12 @@ void TopicTracker::AddEvent(UpdateEvent::Kind kind, std::string message,
       {.kind = kind, .table = table(), .positions = Positions(), .message = std::move(message)});
 }
 
-void TopicTracker::AddLoss(uint64_t records_lost, std::vector<UpdateEvent>* events) const {
+void TopicTracker::AddLoss(uint64_t records_lost, const std::string& what,
+                           std::vector<UpdateEvent>* events) const {
   AddEvent(UpdateEvent::Kind::kRetentionPassed,
-           absl::StrCat("the stream has deleted ", records_lost,
-                        " records that were not read: rows of the table may be old. Import the "
-                        "table again, and keep records for longer (retention.ms)"),
+           absl::StrCat(what,
+                        ": rows of the table may be old. Import the table again, and keep records "
+                        "for longer (retention.ms)"),
            events);
   events->back().records_lost = records_lost;
 }

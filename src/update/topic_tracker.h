@@ -1,6 +1,6 @@
-// What one subscribed topic has been seen to do: which partitions are to be read from where, and to
-// which generation a record belongs. Every UpdateSource has one per subscription; it tells the
-// tracker what the stream answers, and reads what the tracker wants.
+// The state of one subscribed topic: which partitions are to be read from which offset, and to
+// which generation a record belongs. Every UpdateSource has one per subscription. It passes the
+// stream's answers to the tracker, and reads the partitions that the tracker wants.
 //
 // A generation is a number of partitions that producers distribute keys over. With another number a
 // key may move to another partition, where its offsets begin below those of its old records. So
@@ -15,7 +15,9 @@
 // is not believed.
 //
 // At the very beginning of a topic the number of partitions of its oldest records is unknown, so
-// every partition is held at its first record, and the smallest number begins.
+// every partition is held at its first record, and the smallest number begins. So a topic that is
+// read for the first time begins when all of its partitions have a leader. Later each partition is
+// read as soon as it has one.
 //
 // Not thread-safe.
 #pragma once
@@ -32,16 +34,18 @@
 
 namespace hps {
 
-// What the stream says of a topic at one moment.
+// The stream's answer about a topic at one moment.
 struct TopicView {
   struct Range {
     uint64_t low = 0;    // offset of the first record that is kept
     uint64_t high = 0;   // offset after the last record
     uint64_t start = 0;  // of UpdateStart::kTime; `high` if no record is as young
+    // False: the partition has no leader that could say it.
+    bool is_known = true;
   };
   bool exists = false;
   uint32_t partition_count = 0;
-  // One for each partition, or empty: nobody asked. They were asked for after `question` was.
+  // One for each partition, or empty: no tracker asked. They were asked for after `question` was.
   std::vector<Range> ranges{};
   uint64_t question = 0;
 };
@@ -118,7 +122,8 @@ class TopicTracker {
   void LearnMissing();
   void Begin(const TopicView& view, std::vector<UpdateEvent>* events);
   void BeginAtStart(const TopicView& view);
-  void BeginAgain(const TopicView& view, std::string why);
+  void CountLossAtStart(uint32_t partition, const TopicView::Range& range);
+  void BeginAgain(const TopicView& view, const std::string& why);
   // Whether the topic was made again.
   bool CheckPosition(uint32_t partition, const TopicView::Range& range, uint64_t* lost);
   void LearnRanges(const TopicView& view, std::vector<UpdateEvent>* events);
@@ -127,7 +132,8 @@ class TopicTracker {
   uint32_t NextCount() const;
   void AddEvent(UpdateEvent::Kind kind, std::string message,
                 std::vector<UpdateEvent>* events) const;
-  void AddLoss(uint64_t records_lost, std::vector<UpdateEvent>* events) const;
+  void AddLoss(uint64_t records_lost, const std::string& what,
+               std::vector<UpdateEvent>* events) const;
 
   const UpdateSubscription subscription_;
   State state_ = State::kUnknown;
@@ -139,6 +145,7 @@ class TopicTracker {
   uint64_t answered_ = 0;    // the newest that was answered
   UpdateEvent::Kind first_event_ = UpdateEvent::Kind::kStarted;  // when base_count_ is known
   std::string first_message_;
+  uint64_t lost_at_start_ = 0;  // records; see UpdateEvent::records_lost
   bool all_are_paused_ = false;
   uint32_t false_count_ = 0;  // producers that claim as many partitions are not believed; 0 = none
   std::vector<Partition> partitions_;  // all that the topic has

@@ -68,13 +68,14 @@ struct UpdateEvent {
                        // begins, at the start of every partition
     kPartitionsGrew,   // a generation begins: producers distribute keys over more partitions
     kRetentionPassed,  // records were deleted before they were read: the table is stale until its
-                       // next import
+                       // next import. Comes before kStarted if the first read is too late
   };
   Kind kind = Kind::kStarted;
   std::string table;
   std::vector<StreamPosition> positions{};  // of every partition, ascending; offset = next to read
-  uint64_t records_lost = 0;                // kRetentionPassed
-  std::string message;                      // for the log: what happened and what to do
+  // Of kRetentionPassed. At the start by a time the number is not known: one for each partition.
+  uint64_t records_lost = 0;
+  std::string message;  // for the log: what happened and what to do
 };
 constexpr std::string_view UpdateEventName(UpdateEvent::Kind kind) {
   constexpr std::array<std::string_view, 5> kNames = {
@@ -115,9 +116,9 @@ class UpdateSource {
   // No record or event of the table comes after this. Errors: NOT_FOUND.
   virtual absl::Status Unsubscribe(std::string_view table) = 0;
 
-  // What there is, up to the number of records and bytes that the source was made with; waits until
-  // `deadline` for the first. Nothing at the deadline is OK. A stream that does not answer is no
-  // error: Statistics().health says so.
+  // The records and events that are there, at most as many records and bytes as the source was
+  // made for. Waits until `deadline` for the first. An empty batch at the deadline is OK. A stream
+  // that does not answer is no error: Statistics().health says so.
   // Errors: PERMISSION_DENIED, UNAUTHENTICATED, INVALID_ARGUMENT (settings): an operator has to
   // act. Poll may be called again.
   virtual absl::StatusOr<UpdateBatch> Poll(Deadline deadline) = 0;

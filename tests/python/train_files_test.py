@@ -1,9 +1,12 @@
 """What leaves hps.train: model directories, changes of rows, checkpoints."""
 
-import json
+import multiprocessing
 import pathlib
+import resource
 import shutil
+import signal
 import tempfile
+import time
 import tomllib
 import unittest
 
@@ -130,40 +133,77 @@ class PublishTest(FilesTestCase):
 
 
 class CheckpointTest(FilesTestCase):
+    def loaded(self) -> ht.EmbeddingCollection:
+        embed = ht.EmbeddingCollection(tables())
+        embed.load(self.directory)
+        return embed
+
     def test_resumed_training_equals_uninterrupted(self) -> None:
         self.embed.save(self.directory)
-        other = ht.EmbeddingCollection(tables())
-        other.load(self.directory)
+        other = self.loaded()
         for embed in (self.embed, other):
             train(embed, range(10, 20))
         self.assert_same_rows(self.embed, other)
 
-    def test_a_save_replaces_the_last_one_when_it_is_complete(self) -> None:
-        self.embed.save(self.directory)
-        other = ht.EmbeddingCollection(tables())
-        other.load(self.directory)
-        train(self.embed, range(10, 12))
-        # As a full disk would: the folder of the next save can't be made.
-        (self.directory / "2").mkdir()
-        (self.directory / "2").chmod(0o755)
-        original, ht._checkpoint._write_table = ht._checkpoint._write_table, self.fail_to_write
-        try:
-            with self.assertRaisesRegex(OSError, "No space"):
-                self.embed.save(self.directory)
-        finally:
-            ht._checkpoint._write_table = original
-        again = ht.EmbeddingCollection(tables())
-        again.load(self.directory)
-        self.assert_same_rows(other, again)
-        self.embed.save(self.directory)
-        last = ht.EmbeddingCollection(tables())
-        last.load(self.directory)
-        self.assert_same_rows(self.embed, last)
-        self.assertEqual({path.name for path in self.directory.iterdir()}, {"2", "manifest.json"})
+    def test_incremental_saves_have_what_changed(self) -> None:
+        self.embed.save(self.directory, incremental=True)  # the first one has everything
+        full = sum(file.stat().st_size for file in (self.directory / "1").iterdir())
+        for number in range(2, 8):
+            train(self.embed, range(8 * number, 8 * number + 1))
+            self.embed.save(self.directory, incremental=True)
+            saved = sum(file.stat().st_size for file in (self.directory / str(number)).iterdir())
+            self.assertLess(saved, full)
+            other = self.loaded()
+            self.assert_same_rows(self.embed, other)
+            for embed in (self.embed, other):  # history, too: rows expire and are admitted alike
+                self.assertEqual(embed.statistics()["user"]["pending"],
+                                 self.embed.statistics()["user"]["pending"])
+        train(other, range(100, 120))
+        train(self.embed, range(100, 120))
+        self.assert_same_rows(self.embed, other)
+        # Another collection does not know what changed since: its save is a full one.
+        other.save(self.directory, incremental=True)
+        self.assertEqual({path.name for path in self.directory.iterdir()}, {"8", "manifest.json"})
+        self.assert_same_rows(other, self.loaded())
 
-    @staticmethod
-    def fail_to_write(*_):
-        raise OSError(28, "No space left on device")
+    def test_the_dense_part(self) -> None:
+        network = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.Adam(network.parameters())
+        network(torch.ones(4)).sum().backward()
+        optimizer.step()
+        self.embed.save(self.directory, {"network": network.state_dict(),
+                                         "optimizer": optimizer.state_dict(), "epoch": 3})
+        state = ht.EmbeddingCollection(tables()).load(self.directory)
+        self.assertEqual(state["epoch"], 3)
+        torch.testing.assert_close(state["network"], network.state_dict(), rtol=0, atol=0)
+        torch.optim.Adam(network.parameters()).load_state_dict(state["optimizer"])
+        self.embed.save(self.directory)
+        self.assertIsNone(ht.EmbeddingCollection(tables()).load(self.directory))
+
+    def test_a_full_disk_leaves_the_last_checkpoint_whole(self) -> None:
+        for incremental in (False, True):
+            with self.subTest(incremental=incremental):
+                directory = self.directory / str(incremental)
+                self.embed.save(directory)
+                before = {name: self.embed.rows(name) for name in self.embed.tables}
+                train(self.embed, range(10, 20))
+                _, limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit))  # as a disk that is full
+                try:
+                    with self.assertRaisesRegex(OSError, "was not written .*File too large.*whole"):
+                        self.embed.save(directory, incremental=incremental)
+                finally:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+                self.assertEqual({path.name for path in directory.iterdir()},
+                                 {"1", "manifest.json"})
+                again = ht.EmbeddingCollection(tables())
+                again.load(directory)
+                for name, rows in before.items():
+                    np.testing.assert_array_equal(again.rows(name)[1], rows[1])
+                self.embed.save(directory, incremental=incremental)
+                last = ht.EmbeddingCollection(tables())
+                last.load(directory)
+                self.assert_same_rows(self.embed, last)
 
     def test_damage_and_differences_are_refused(self) -> None:
         self.embed.save(self.directory)
@@ -175,15 +215,59 @@ class CheckpointTest(FilesTestCase):
         changed[0].optimizer = ht.SGD()
         with self.assertRaisesRegex(ValueError, "'user' is .*Adam.*SGD"):
             ht.EmbeddingCollection(changed).load(self.directory)
-        manifest = json.loads((self.directory / "manifest.json").read_text())
-        file = self.directory / str(manifest["number"]) / "item.0"
-        content = bytearray(file.read_bytes())
-        content[-1] ^= 1
-        file.write_bytes(content)
-        fresh = ht.EmbeddingCollection(tables())
-        with self.assertRaisesRegex(ValueError, "item.0 is damaged"):
-            fresh.load(self.directory)
-        self.assertEqual(fresh.statistics()["user"]["rows"], 0)
+        train(self.embed, range(10, 11))
+        self.embed.save(self.directory, {"epoch": 1}, incremental=True)
+        for name in ("1/item.0", "2/user.0", "2/dense.pt"):
+            file = self.directory / name
+            content = file.read_bytes()
+            for damaged in (content[:-1] + bytes([content[-1] ^ 1]), content[:-1], b""):
+                file.write_bytes(damaged)
+                fresh = ht.EmbeddingCollection(tables())
+                with self.assertRaisesRegex(ValueError, f"{name} is damaged"):
+                    fresh.load(self.directory)
+                self.assertEqual(fresh.statistics()["user"]["rows"], 0)
+            file.write_bytes(content)
+        self.assert_same_rows(self.embed, self.loaded())
+
+
+class KilledTest(FilesTestCase):
+    """A trainer that is killed at any moment, and goes on from its last checkpoint."""
+
+    STEPS = 60
+
+    @staticmethod
+    def run_trainer(directory: pathlib.Path) -> None:
+        torch.set_num_threads(1)
+        embed = ht.EmbeddingCollection(tables())
+        first = 0
+        if (directory / "manifest.json").exists():
+            first = embed.load(directory)["steps"]
+        for step in range(first, KilledTest.STEPS):
+            train(embed, range(step, step + 1))
+            embed.save(directory, {"steps": step + 1}, incremental=step % 10 != 0)
+
+    def test_resumed_after_kill_equals_uninterrupted(self) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["hps.train"])
+        kills = 0
+        for number in range(2, 30):
+            process = context.Process(target=self.run_trainer, args=(self.directory,))
+            process.start()
+            folder = self.directory / str(number * number)
+            while process.is_alive() and not folder.exists():
+                time.sleep(0.001)
+            process.kill()
+            process.join()
+            if process.exitcode == 0:
+                break
+            self.assertEqual(process.exitcode, -signal.SIGKILL)
+            kills += 1
+        self.assertGreater(kills, 2)
+        whole = ht.EmbeddingCollection(tables())
+        train(whole, range(self.STEPS))
+        resumed = ht.EmbeddingCollection(tables())
+        self.assertEqual(resumed.load(self.directory)["steps"], self.STEPS)
+        self.assert_same_rows(whole, resumed)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,33 @@
 """hps.train on 1, 2 and 4 processes (Gloo): all placements train as one process does."""
 
+import datetime
 import itertools
 import multiprocessing
+import os
 import pathlib
+import resource
 import shutil
+import signal
 import tempfile
+import time
 import unittest
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
+import hps
 import hps.train as ht
 
 STEPS = 20
 BATCH = 16
 PLACEMENTS = ["distributed", "localized", "replicated", "hybrid", "auto"]
 ERROR_MAX = 2e-6  # sums of a few gradients in another order
+GROUP = "2 without shared memory"
+RUNS = [(1, "1"), (2, "2"), (4, "4"), (2, GROUP)]
+MANY = [name for _, name in RUNS if name != "1"]
+TIMEOUT_S = 8
+WAIT_S = 60
 
 
 def tables() -> list[ht.Table]:
@@ -46,7 +57,7 @@ def samples(step: int, rank: int, rank_count: int):
 def train(embed: ht.EmbeddingCollection, steps: range, rank: int, rank_count: int) -> None:
     for step in steps:
         inputs, target = samples(step, rank, rank_count)
-        out = embed(inputs)
+        out = embed({name: inputs[name] for name in embed.tables})
         logits = sum(rows.view(len(target), -1, rows.shape[-1]).mean((1, 2))
                      for rows in out.values())
         (torch.sigmoid(logits) - target).square().mean().backward()
@@ -60,15 +71,29 @@ def start(rank: int, rank_count: int, directory: pathlib.Path) -> None:
 
 
 def run_rank(rank: int, rank_count: int, directory: pathlib.Path) -> None:
-    """Half of the steps, a checkpoint, and the other half from it."""
+    """Half of the steps, a checkpoint in two saves, and the other half from it."""
     start(rank, rank_count, directory)
-    embed = ht.EmbeddingCollection(tables(), hot_steps=5)
-    train(embed, range(STEPS // 2), rank, rank_count)
-    embed.save(directory / "half")
-    resumed = ht.EmbeddingCollection(tables(), hot_steps=5)
-    resumed.load(directory / "half")
+    share_memory = directory.name != GROUP
+    embed = ht.EmbeddingCollection(tables(), hot_steps=5, share_memory=share_memory)
+    assert embed.shares_memory == (share_memory and rank_count > 1)
+    train(embed, range(4), rank, rank_count)
+    embed.save(directory / "half", incremental=True)
+    train(embed, range(4, STEPS // 2), rank, rank_count)  # hot rows are chosen, and move
+    embed.save(directory / "half", {"step": STEPS // 2}, incremental=True)
+    fail_to_save(embed, directory / "half", is_full=rank == rank_count - 1)
+    resumed = ht.EmbeddingCollection(tables(), hot_steps=5, share_memory=share_memory)
+    assert resumed.load(directory / "half") == {"step": STEPS // 2}
+    train(embed, range(STEPS // 2, STEPS), rank, rank_count)
     train(resumed, range(STEPS // 2, STEPS), rank, rank_count)
+    for table in tables():  # to the bit, but for the choice of hot rows, which both make anew
+        for of_one, of_other in zip(embed.rows(table.name), resumed.rows(table.name)):
+            np.testing.assert_array_equal(of_one, of_other)
     resumed.export(directory / "model")
+    localized = ht.EmbeddingCollection([table for table in tables()
+                                        if table.placement == "localized"])
+    train(localized, range(STEPS), rank, rank_count)
+    localized.export(directory / "localized")
+    run_odd_steps(resumed, rank)
     # A NaN of one rank changes no row of any rank.
     inputs, _ = samples(STEPS, rank, rank_count)
     out = resumed(inputs)
@@ -86,6 +111,38 @@ def run_rank(rank: int, rank_count: int, directory: pathlib.Path) -> None:
         dist.destroy_process_group()
 
 
+def fail_to_save(embed: ht.EmbeddingCollection, directory: pathlib.Path, is_full: bool) -> None:
+    """The disk of one rank is full: all say so, and the checkpoint stays as it is."""
+    _, limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if is_full:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit))
+    try:
+        embed.save(directory, {"step": -1}, incremental=True)
+    except OSError as error:
+        assert "File too large" in str(error), error
+    else:
+        raise AssertionError("a checkpoint was written to a full disk")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+
+def run_odd_steps(embed: ht.EmbeddingCollection, rank: int) -> None:
+    """Steps that must change no row: samples on one rank only, or none; no gradient anywhere."""
+    before = {name: embed.rows(name)[1] for name in embed.tables}
+    none = torch.empty(0, dtype=torch.int64)
+    odd = torch.tensor([-2**63, -1, 2**63 - 1, -1, -1])
+    out = embed({name: odd if rank == 0 else none for name in embed.tables})
+    loss = sum((rows * 0).sum() for rows in out.values())
+    (loss if rank == 0 else loss * 0).backward()
+    embed({name: (none, torch.tensor([0, 0])) for name in embed.tables})
+    names = [name for name, table in embed.tables.items()
+             if isinstance(table.optimizer, (ht.SGD, ht.Adagrad))]
+    for name in names:
+        keys, rows = embed.rows(name)
+        known = ~np.isin(keys, odd.numpy())
+        assert known.sum() <= len(before[name]) and np.isfinite(rows).all()
+        assert np.isin(rows[known], before[name]).all()
+
+
 class RanksTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
@@ -93,8 +150,8 @@ class RanksTest(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.directory, ignore_errors=True)
         context = multiprocessing.get_context("spawn")
         cls.failed = []
-        for count in (1, 2, 4):
-            directory = cls.directory / str(count)
+        for count, name in RUNS:
+            directory = cls.directory / name
             directory.mkdir()
             processes = [context.Process(target=run_rank, args=(rank, count, directory))
                          for rank in range(count)]
@@ -103,30 +160,38 @@ class RanksTest(unittest.TestCase):
             for process in processes:
                 process.join()
                 if process.exitcode != 0:
-                    cls.failed.append((count, process.exitcode))
+                    cls.failed.append((name, process.exitcode))
 
     def setUp(self) -> None:
         self.assertEqual(self.failed, [])
 
-    def rows(self, count: int, table: ht.Table) -> tuple[np.ndarray, np.ndarray]:
-        folder = self.directory / str(count) / "model" / table.name
+    def rows(self, name: str, table: ht.Table,
+             model: str = "model") -> tuple[np.ndarray, np.ndarray]:
+        folder = self.directory / name / model / table.name
         return (np.fromfile(folder / "key", np.int64),
                 np.fromfile(folder / "emb_vector", np.float32))
 
     def test_all_ranks_train_as_one(self) -> None:
-        for count, table in itertools.product((2, 4), tables()):
-            with self.subTest(count=count, table=table.name):
-                keys, rows = self.rows(1, table)
-                found_keys, found_rows = self.rows(count, table)
+        for name, table in itertools.product(MANY, tables()):
+            with self.subTest(ranks=name, table=table.name):
+                keys, rows = self.rows("1", table)
+                found_keys, found_rows = self.rows(name, table)
                 np.testing.assert_array_equal(found_keys, keys)
                 np.testing.assert_allclose(found_rows, rows, rtol=0, atol=ERROR_MAX)
 
+    def test_localized_tables_have_the_bits_of_one_process(self) -> None:
+        for name, table in itertools.product(MANY, tables()):
+            if table.placement == "localized":
+                for found, expected in zip(self.rows(name, table, "localized"),
+                                           self.rows("1", table, "localized")):
+                    np.testing.assert_array_equal(found, expected)
+
     def test_evaluation_is_the_same(self) -> None:
         one = torch.load(self.directory / "1" / "evaluated.pt", weights_only=True)
-        for count in (2, 4):
-            other = torch.load(self.directory / str(count) / "evaluated.pt", weights_only=True)
-            for name, rows in one.items():
-                torch.testing.assert_close(other[name], rows, rtol=0, atol=ERROR_MAX)
+        for name in MANY:
+            other = torch.load(self.directory / name / "evaluated.pt", weights_only=True)
+            for table, rows in one.items():
+                torch.testing.assert_close(other[table], rows, rtol=0, atol=ERROR_MAX)
 
     def test_a_checkpoint_of_four_ranks_is_read_by_one(self) -> None:
         embed = ht.EmbeddingCollection(tables())
@@ -134,9 +199,94 @@ class RanksTest(unittest.TestCase):
         train(embed, range(STEPS // 2, STEPS), 0, 1)
         for table in tables():
             keys, rows = embed.rows(table.name)
-            expected_keys, expected_rows = self.rows(1, table)
+            expected_keys, expected_rows = self.rows("1", table)
             np.testing.assert_array_equal(keys, expected_keys)
             np.testing.assert_allclose(rows.flatten(), expected_rows, rtol=0, atol=ERROR_MAX)
+
+
+def fail_at(how: str, step: int) -> None:
+    """Ends or stops this process in a step: before it, in it, or while others wait for it."""
+    if how == "killed before forward" and step == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "stopped" and step == 3:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def run_until_failure(rank: int, rank_count: int, directory: pathlib.Path, how: str,
+                      share_memory: bool) -> None:
+    """The last rank fails; the others write what they were told, and after how long."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{directory}/ranks", rank=rank,
+                            world_size=rank_count,
+                            timeout=datetime.timedelta(seconds=TIMEOUT_S))
+    embed = ht.EmbeddingCollection(tables(), share_memory=share_memory)
+    victim = rank == rank_count - 1
+    began = time.monotonic()
+    try:
+        for step in range(STEPS):
+            began = time.monotonic()
+            if victim:
+                fail_at(how, step)
+            if how == "killed in backward" and step == 3:
+                inputs, target = samples(step, rank, rank_count)
+                out = embed(inputs)
+                if victim:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                sum(rows.mean() for rows in out.values()).backward()
+            elif how == "another step" and step == 3:
+                names = ["distributed4", "auto4"][::-1 if victim else 1]
+                embed({name: torch.arange(3) for name in names})
+            else:
+                train(embed, range(step, step + 1), rank, rank_count)
+    except (RuntimeError, hps.Error) as error:
+        assert step == 3, error
+        (directory / f"error.{rank}").write_text(f"{time.monotonic() - began}\n{error}")
+        os._exit(3)
+
+
+class FailedRankTest(unittest.TestCase):
+    def survivors(self, how: str, share_memory: bool) -> list[str]:
+        """What the ranks say that live when another one fails."""
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_ranks_"))
+        self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["hps.train", "torch.distributed"])
+        processes = [context.Process(target=run_until_failure,
+                                     args=(rank, 4, directory, how, share_memory))
+                     for rank in range(4)]
+        for process in processes:
+            process.start()
+        for process in processes[:3]:
+            process.join(WAIT_S)
+            alive = process.is_alive()
+            process.kill()
+            self.assertFalse(alive, "a rank waits for one that has ended")
+        if how != "another step":
+            processes[3].kill()
+        processes[3].join(WAIT_S)
+        said = []
+        for rank in range(4 if how == "another step" else 3):
+            seconds, _, text = (directory / f"error.{rank}").read_text().partition("\n")
+            self.assertLess(float(seconds), 2 * TIMEOUT_S)
+            said.append(text)
+        return said
+
+    def test_a_killed_rank_ends_the_others(self) -> None:
+        for how, share_memory in (("killed before forward", True), ("killed in backward", True),
+                                  ("killed in backward", False)):
+            with self.subTest(how=how, share_memory=share_memory):
+                for text in self.survivors(how, share_memory):
+                    self.assertRegex(text, "rank . of 4: the exchange of .* failed, because "
+                                     "another rank has ended.*last checkpoint")
+
+    def test_a_rank_that_hangs_ends_the_others_at_the_time_out(self) -> None:
+        for text in self.survivors("stopped", True):
+            self.assertRegex(text, "another rank has ended, hangs")
+
+    def test_a_rank_that_makes_another_step_is_told(self) -> None:
+        said = self.survivors("another step", True)
+        self.assertTrue(any("makes a step of other tables than rank" in text for text in said),
+                        said)
 
 
 if __name__ == "__main__":

@@ -132,6 +132,25 @@ class CollectionTest(unittest.TestCase):
         out.sum().backward()
         np.testing.assert_allclose(embed.rows("t")[1], before - 0.5, rtol=1e-6)
 
+    def test_duplicates_by_the_million(self) -> None:
+        embed = ht.EmbeddingCollection([ht.Table("t", 4, optimizer=ht.SGD(lr=2.0**-20))])
+        keys = torch.tensor([-2**63, -1, 7])[torch.arange(3 * 2**20) % 3]
+        before = embed({"t": torch.tensor([-2**63, -1, 7])})["t"].detach()
+        out = embed({"t": keys})["t"]
+        torch.testing.assert_close(out[-3:].detach(), before, rtol=0, atol=0)
+        out.sum().backward()
+        self.assertEqual(embed.statistics()["t"]["rows"], 3)
+        torch.testing.assert_close(torch.from_numpy(embed.rows("t")[1]), before - 1)
+
+    def test_batches_of_zero_and_empty_bags(self) -> None:
+        for pooling in ("sum", "mean", "none"):
+            embed = ht.EmbeddingCollection([ht.Table("t", 3, pooling=pooling)])
+            embed({"t": torch.empty(0, dtype=torch.int64)})["t"].sum().backward()
+            out = embed({"t": (torch.empty(0, dtype=torch.int64), torch.tensor([0, 0, 0]))})["t"]
+            self.assertEqual(out.abs().sum().item(), 0)
+            out.sum().backward()
+            self.assertEqual(embed.statistics()["t"]["rows"], 0)
+
     def test_wrong_arguments(self) -> None:
         embed = ht.EmbeddingCollection([ht.Table("t", 2)])
         with self.assertRaisesRegex(KeyError, "no table 'u'"):

@@ -1,6 +1,7 @@
 """hps apply, refresh and snapshot: commands that change a running server, and what they say when it
 refuses."""
 
+import http.server
 import json
 import os
 import shutil
@@ -107,6 +108,49 @@ class CommandsTest(support.ServerTestCase):
         self.fail_with("UNAVAILABLE", "can't connect", *command)
         server = self.serve_ready(security=self.security.replace("updates = true\n", ""))
         self.fail_with("PERMISSION_DENIED", "403", *self.apply(server, "--from", source))
+
+    def busy_front(self, server, refusals: list[int]) -> tuple[str, list[bytes]]:
+        """The address of a front of the server that refuses as many requests before it passes them
+        on, and the bodies that it got."""
+        bodies: list[bytes] = []
+
+        class Front(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+                status, answer = refusals.pop(0) if refusals else 0, b'{"error": "busy"}'
+                if not status:
+                    status, answer = server.get(self.path, dict(self.headers), data=bodies[-1],
+                                                method="POST")
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_) -> None:
+                pass
+
+        front = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front)
+        threading.Thread(target=front.serve_forever, daemon=True).start()
+        self.addCleanup(front.server_close)
+        self.addCleanup(front.shutdown)
+        return f"http://127.0.0.1:{front.server_port}", bodies
+
+    def test_a_busy_server_is_asked_again(self) -> None:
+        server = self.serve_ready(security=self.security)
+        source = self.changed("rows", [1, 2], np.full((2, 8), 0.25))
+        url, bodies = self.busy_front(server, [429, 503, 429])
+        command = ("apply", "--table", f"{MODEL}/user", "--from", source, "--server")
+        self.assertEqual(self.succeed(*command, url)["rows"], 2)
+        self.assertEqual(len(bodies), 4)
+        self.assertEqual(len(set(bodies)), 1, "the same change each time")
+        self.assertEqual(self.ask(server, "user", [1])[0][0, 0], 0.25)
+        for status, code in ((429, "RESOURCE_EXHAUSTED"), (503, "UNAVAILABLE")):
+            url, bodies = self.busy_front(server, [status] * 1000)
+            self.fail_with(code, f"{status}: busy", *command, url, "--timeout", "400ms")
+            self.assertGreater(len(bodies), 1)
+            url, bodies = self.busy_front(server, [400])
+            self.fail_with("INVALID_ARGUMENT", "400", *command, url)
+            self.assertEqual(len(bodies), 1, "what is wrong is not sent again")
 
     def test_the_administrators_token_is_needed_where_there_is_one(self) -> None:
         server = self.serve_ready(

@@ -15,7 +15,7 @@ needs_grpc = unittest.skipUnless(support.has_grpc(), "this build has no gRPC")
 class KillTest(LoadTestCase):
 
     def test_kill_and_restart_under_load(self) -> None:
-        ports = support.HeldPorts(self, "http", "grpc", "metrics").numbers
+        ports = support.held_ports(self, "http", "grpc", "metrics")
         server = self.serve_ready(ports=ports)
         down = []
         with self.load(server) as load:

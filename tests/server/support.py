@@ -12,8 +12,8 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -24,6 +24,9 @@ import urllib.request
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from held_port import Port  # noqa: E402
+
 HPS = pathlib.Path(os.environ.get("HPS_COMMAND", ROOT / "build" / "cpu" / "bin" / "hps"))
 MODEL = "ctr"
 TABLES = {"user": 8, "item": 16}  # name -> dim, in declared order
@@ -56,18 +59,12 @@ def patient_timeouts(settings: str) -> str:
                    if not re.search(rf"^{name} *=", settings, re.MULTILINE))
 
 
-class HeldPorts:
-    """Ports that a server can take again after it was killed: sockets that are bound, but do not
-    listen, keep them from everybody who asks for any port."""
-
-    def __init__(self, case: unittest.TestCase, *names: str) -> None:
-        self.numbers: dict[str, int] = {}
-        for name in names:
-            held = socket.socket()
-            case.addCleanup(held.close)
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.bind(("127.0.0.1", 0))
-            self.numbers[name] = held.getsockname()[1]
+def held_ports(case: unittest.TestCase, *names: str) -> dict[str, int]:
+    """Numbers of ports that a server of the test can take again after it was killed."""
+    ports = {name: Port() for name in names}
+    for port in ports.values():
+        case.addCleanup(port.close)
+    return {name: port.number for name, port in ports.items()}
 
 
 class RunningServer:
@@ -75,22 +72,24 @@ class RunningServer:
 
     def __init__(self, directory: pathlib.Path, settings: str = "", security: str = "",
                  environment: dict | None = None, ports: dict | None = None,
-                 cache_bytes: str = "64MiB", sections: str = "") -> None:
+                 cache_bytes: str = "64MiB", sections: str = "",
+                 level2: str = 'bytes_max = "64MiB"', of_tables: str = "",
+                 program: pathlib.Path = HPS) -> None:
         ports = ports or {}
         config = directory / "hps.toml"
         grpc = f"127.0.0.1:{ports.get('grpc', 0)}" if has_grpc() else ""
         config.write_text(
             f'[store]\npath = "{directory}/store"\ncache_bytes = "{cache_bytes}"\n'
-            f'[l2]\nbytes_max = "64MiB"\n{PATIENCE}'
+            f'[l2]\n{level2}\n{PATIENCE}'
             f'[server]\nhttp = "127.0.0.1:{ports.get("http", 0)}"\ngrpc = "{grpc}"\n'
             f'metrics = "127.0.0.1:{ports.get("metrics", 0)}"\n{settings}\n'
             f'{patient_timeouts(settings)}'
             f'[server.security]\n{security}\n{sections}\n'
             f'[log]\nlevel = "info"\nfile = "{directory}/hps.log"\n'
-            f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n')
+            f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n{of_tables}')
         self.output: list[str] = []
         self.process = subprocess.Popen(
-            [*ENDS_WITH_US, str(HPS), "serve", "--config", str(config)], stdout=subprocess.PIPE,
+            [*ENDS_WITH_US, str(program), "serve", "--config", str(config)], stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, env=os.environ | (environment or {}))
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()

@@ -1,110 +1,24 @@
-"""The update stream from end to end: `hps publish`, a Kafka broker, `hps serve`.
-
-The verifier of these tests is a plain dictionary of what was published last for each key: the
-server must come to answer exactly that, whatever happens on the way.
-"""
+"""The update stream from end to end: `hps publish`, a Kafka broker, `hps serve`."""
 
 import json
-import os
-import pathlib
-import re
+import shutil
 import subprocess
-import sys
 import time
 import unittest
 
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "server"))
-sys.path.insert(0, str(ROOT / "tools" / "kafka"))
-import brokers as kafka  # noqa: E402
-import support  # noqa: E402
-from support import HPS, MODEL, ROWS, TABLES, WAIT_S  # noqa: E402
-
-TABLE = "user"
-DIM = TABLES[TABLE]
-TOPIC = f"hps_et.{MODEL}.{TABLE}"
-PARTITIONS = 3
+import stream_case
+import support
+from stream_case import DIM, PARTITIONS, TABLE, TOPIC, is_built_with, redis_servers
+from support import HPS, MODEL, ROWS, WAIT_S
 
 
-def has_kafka() -> bool:
-    """Whether this build has the Kafka client: the options that it was configured with say it."""
-    options = (HPS.parent.parent / "CMakeCache.txt").read_text()
-    return re.search(r"^HPS_KAFKA:BOOL=ON$", options, re.MULTILINE) is not None
+class StreamTest(stream_case.StreamTestCase):
 
-
-@unittest.skipUnless(has_kafka(), "this build has no Kafka client")
-class StreamTest(support.ServerTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.brokers = kafka.Brokers()
-        self.addCleanup(self.brokers.close)
-        self.published: dict[int, float] = {}
-        self.headers: dict[str, str] = {}
-        self.count = 0
-
-    def update_section(self, more: str = "") -> str:
-        return (f'[update]\nbrokers = ["{self.brokers.bootstrap}"]\nrefresh_interval = "20ms"\n'
-                f"{more}\n")
-
-    def start(self, more: str = "", **keywords) -> support.RunningServer:
-        return self.serve_ready(sections=self.update_section(more), **keywords)
-
-    def write(self, keys: np.ndarray, value: float) -> pathlib.Path:
-        self.count += 1
-        source = self.directory / f"change{self.count}"
-        source.mkdir()
-        np.save(source / "keys.npy", keys)
-        np.save(source / "rows.npy", np.full((len(keys), DIM), value, dtype=np.float32))
-        return source
-
-    def publish(self, keys: np.ndarray, value: float | None, *arguments) -> None:
-        """A value of None deletes the keys."""
-        source = self.write(keys, value or 0)
-        if value is None:
-            arguments = (*arguments, "--delete")
-            source = source / "keys.npy"
-        done = subprocess.run(
-            [str(HPS), "publish", "--brokers", self.brokers.bootstrap, "--table",
-             f"{MODEL}/{TABLE}", "--from", str(source), "--json", *map(str, arguments)],
-            capture_output=True, text=True, timeout=WAIT_S, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        for key in keys.tolist():
-            self.published[key] = -1.0 if value is None else value  # -1: the default row
-
-    def lookup(self, server: support.RunningServer, keys: np.ndarray) -> np.ndarray:
-        data = keys.astype("<i8").tobytes()
-        head = json.dumps({
-            "inputs": [{"name": TABLE, "datatype": "INT64", "shape": [len(keys)],
-                        "parameters": {"binary_data_size": len(data)}}],
-            "outputs": [{"name": TABLE, "parameters": {"binary_data": True}}]}).encode()
-        headers = self.headers | {"Inference-Header-Content-Length": str(len(head))}
-        status, body = server.get(f"/v2/models/{MODEL}/infer", headers, data=head + data,
-                                  method="POST")
-        self.assertEqual(status, 200, body[:300])
-        return np.frombuffer(body[-4 * DIM * len(keys):], "<f4").reshape(-1, DIM)
-
-    def wrong_rows(self, server: support.RunningServer) -> int:
-        keys = np.array(sorted(self.published), dtype=np.int64)
-        expected = np.array([self.published[key] for key in keys.tolist()], dtype=np.float32)
-        rows = self.lookup(server, keys)
-        whole = (rows == rows[:, :1]).all(axis=1)
-        for version in (1, 2):
-            whole |= (rows == support.stamped(TABLE, keys, version)).all(axis=1)
-        self.assertTrue(whole.all(), "a torn row")
-        return int((rows[:, 0] != expected).sum())
-
-    def await_all(self, server: support.RunningServer) -> None:
-        end = time.monotonic() + WAIT_S
-        while wrong := self.wrong_rows(server):
-            self.assertLess(time.monotonic(), end, f"{wrong} rows are wrong")
-            time.sleep(0.05)
-
-    def metric(self, server: support.RunningServer, name: str) -> float:
-        text = server.get("/metrics", self.headers)[1].decode()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
-                   if line.startswith((name + " ", name + "{")))
+        self.start_brokers()
 
     def test_what_is_published_is_served(self) -> None:
         self.brokers.create_topic(TOPIC, PARTITIONS)
@@ -136,6 +50,42 @@ class StreamTest(support.ServerTestCase):
             time.sleep(0.05)
         self.assertEqual(self.metric(server, 'hps_update_parked_total{reason="wrong_shape"}'),
                          self.metric(server, "hps_update_parked_total"))
+
+    @unittest.skipUnless(is_built_with("REDIS"), "this build has no Redis client")
+    def test_level_2_on_redis_takes_the_changes(self) -> None:
+        """Also those that it missed while it was down."""
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        keys = np.arange(0, ROWS, dtype=np.int64)
+        with redis_servers.Servers() as redis:
+            node = f'[l2.redis]\nnodes = ["{redis.addresses[0]}"]\n'
+            server = self.serve_ready(level2='kind = "redis"', sections=node +
+                                      self.update_section())
+            for value in range(1, 5):
+                self.await_hits(server, keys)
+                if value == 3:
+                    redis.kill(0)
+                self.publish(keys[value::2], float(value))
+                self.await_all(server)
+                if value == 3:
+                    redis.start(0)
+                    self.assertEqual(self.wrong_rows(server), 0)
+            self.await_hits(server, keys)
+            self.assertEqual(self.wrong_rows(server), 0)
+            server.stop()
+
+    def await_hits(self, server: support.RunningServer, keys: np.ndarray) -> None:
+        """Asks until level 2 answers all of them."""
+        body = json.dumps({
+            "inputs": [{"name": TABLE, "datatype": "INT64", "shape": [len(keys)],
+                        "data": keys.tolist()}],
+            "outputs": [{"name": f"{TABLE}.status"}, {"name": TABLE}]}).encode()
+        end = time.monotonic() + WAIT_S
+        statuses: set[int] = set()
+        while statuses != {2}:
+            self.assertLess(time.monotonic(), end, statuses)
+            answer = json.loads(server.get(f"/v2/models/{MODEL}/infer", self.headers, data=body,
+                                           method="POST")[1])
+            statuses = set(answer["outputs"][0]["data"])
 
     def test_a_restart_goes_on_and_repeats_nothing(self) -> None:
         self.brokers.create_topic(TOPIC, PARTITIONS)
@@ -217,6 +167,64 @@ class StreamTest(support.ServerTestCase):
         body = body.replace(f"[1, {DIM}]".encode(), b"[1, 16]").replace(
             json.dumps([0.5] * DIM).encode(), json.dumps([0.5] * 16).encode())
         self.assertEqual(server.get(other, self.headers, data=body, method="POST")[0], 200)
+
+    def run_hps(self, *arguments) -> dict:
+        done = subprocess.run([str(HPS), *map(str, arguments), "--json"], capture_output=True,
+                              text=True, timeout=WAIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        return json.loads(done.stdout)
+
+    def values_in_store(self, keys: np.ndarray) -> list[float]:
+        exported = self.directory / "exported"
+        self.run_hps("export", "--store", self.directory / "store", "--table", f"{MODEL}/{TABLE}",
+                     "--to", exported, "--format", "npy")
+        found = dict(zip(np.load(exported / "keys.npy").tolist(),
+                         np.load(exported / "rows.npy")[:, 0].tolist(), strict=True))
+        shutil.rmtree(exported)
+        return [found.get(key) for key in keys.tolist()]
+
+    def test_parked_messages_are_replayed_where_they_belong(self) -> None:
+        store, table = self.directory / "store", f"{MODEL}/{TABLE}"
+        self.brokers.create_topic(TOPIC, 1)
+        server = self.start()
+        keys = np.arange(100, dtype=np.int64)
+        self.publish(keys, 2.0, "--dtype", "float16")  # of the table that is imported later
+        self.publish(keys[:10], 3.0)
+        self.published = dict.fromkeys(keys[:10].tolist(), 3.0)
+        self.await_all(server)
+        self.assertEqual(self.metric(server, 'hps_update_parked_total{reason="wrong_shape"}'), 1)
+        beside = self.run_hps("parked", "--store", store)["messages"]
+        self.assertEqual([(message["topic"], message["partition"], message["offset"],
+                           message["reason"]) for message in beside],
+                         [(TOPIC, 0, 0, "wrong_shape")])
+        self.assertGreater(beside[0]["time_ms"], 0)
+        self.assertEqual(server.stop(), 0)
+        report = self.run_hps("parked", "--store", store, "--replay")
+        self.assertEqual((report["replayed"], len(report["messages"])), (0, 1), "still wrong")
+
+        # Now it fits. A server that begins later reads it from the topic, too, and newer rows.
+        rows = self.write(np.arange(ROWS, dtype=np.int64), 1.0)
+        self.run_hps("drop", "--store", store, "--table", table)
+        self.run_hps("import", "--store", store, "--table", table, "--from", rows, "--dtype",
+                     "float16", "--default", "-1", "--stream-from", "earliest")
+        server = self.start()
+        self.publish(keys[50:60], 4.0, "--dtype", "float16")
+        self.await_position(server, 3)
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.values_in_store(keys[45:65]), [2.0] * 5 + [4.0] * 10 + [2.0] * 5)
+        report = self.run_hps("parked", "--store", store, "--replay")
+        # The message of the first table; that of float32 rows is wrong now.
+        self.assertEqual((report["replayed"], report["rows"]), (1, 90), "newer rows stay")
+        self.assertEqual([message["offset"] for message in report["messages"]], [1])
+        self.assertEqual(self.values_in_store(keys[45:65]), [2.0] * 5 + [4.0] * 10 + [2.0] * 5)
+
+    def await_position(self, server: support.RunningServer, position: int) -> None:
+        """Until the server has stored all records before this one of partition 0."""
+        end = time.monotonic() + WAIT_S
+        while [partition["position"] for partition in server.overview()["stream"]["partitions"]
+               if partition["table"] == f"{MODEL}/{TABLE}"] != [position]:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
 
 
 if __name__ == "__main__":

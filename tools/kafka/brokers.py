@@ -73,15 +73,22 @@ def run_tool(*arguments: str) -> str:
 
 
 class Brokers:
-    """`count` brokers, which are also the controllers. Topics are replicated to at most three."""
+    """`count` brokers, which are also the controllers. Topics are replicated to at most three.
 
-    def __init__(self, count: int = 1, settings: dict[str, str] | None = None) -> None:
+    `advertised`: addresses, one for each broker, that it gives to clients which reach it over its
+    port of `advertised_ports`: those of proxies that forward to these ports.
+    """
+
+    def __init__(self, count: int = 1, settings: dict[str, str] | None = None,
+                 advertised: list[str] | None = None) -> None:
         if not any(LIBRARIES.glob("kafka_*.jar")):
             raise RuntimeError(f"there is no Kafka in {LIBRARIES}: run tools/bootstrap.sh test")
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="hps_kafka_"))
         self.ports = [Port() for _ in range(2 * count)]
         self.addresses = [f"127.0.0.1:{port.number}" for port in self.ports[:count]]
         self.bootstrap = ",".join(self.addresses)
+        self._advertised = advertised or []
+        self.advertised_ports = [Port() for _ in self._advertised]
         self._processes: list[subprocess.Popen | None] = [None] * count
         try:
             self._format(settings or {})
@@ -117,6 +124,12 @@ class Brokers:
                 "default.replication.factor": str(min(count, 3)),
                 "min.insync.replicas": "2" if count >= 3 else "1",
             }
+            if self._advertised:
+                port = self.advertised_ports[index].number
+                own["listeners"] += f",PROXIED://127.0.0.1:{port}"
+                own["listener.security.protocol.map"] += ",PROXIED:PLAINTEXT"
+                own["advertised.listeners"] = (f"PLAINTEXT://{self.addresses[index]},"
+                                               f"PROXIED://{self._advertised[index]}")
             self._properties(index).write_text(
                 "".join(f"{name}={value}\n" for name, value in own.items()))
             run_tool("kafka.tools.StorageTool", "format", "-t", cluster, "-c",
@@ -176,6 +189,11 @@ class Brokers:
         return run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server",
                         self.bootstrap, *arguments)
 
+    def elect_preferred_leaders(self) -> None:
+        """Moves leaders back to the brokers that had them at first."""
+        run_tool("org.apache.kafka.tools.LeaderElectionCommand", "--bootstrap-server",
+                 self.bootstrap, "--election-type", "preferred", "--all-topic-partitions")
+
     def end_offsets(self, topic: str) -> dict[int, int]:
         """By partition: the number of records ever written."""
         lines = run_tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server",
@@ -188,7 +206,7 @@ class Brokers:
             if process is not None and process.poll() is None:
                 process.kill()
                 process.wait(WAIT_S)
-        for port in self.ports:
+        for port in self.ports + self.advertised_ports:
             port.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 

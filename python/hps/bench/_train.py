@@ -2,8 +2,9 @@
 
 26 tables of dim 32, one key a bag, batch 4,096, keys of a power law (1.05) over a million. Peers
 take turns with hps in one process of one thread, so that what disturbs one disturbs the other; a
-figure is the median of the rounds. The peers' tables are static arrays, and their keys row
-numbers; hps has dynamic tables of 64-bit keys. All of them have had every key before.
+figure is the median of the rounds. Ranks take turns with one process, and the best rounds count.
+The peers' tables are static arrays, and their keys row numbers; hps has dynamic tables of 64-bit
+keys. All of them have had every key before.
 """
 
 import contextlib
@@ -27,6 +28,7 @@ import hps.train as ht
 
 TABLES, DIM, BATCH, KEYS, ALPHA = 26, 32, 4096, 1_000_000, 1.05
 BATCHES, ROUNDS, STEPS = 16, 7, 8
+RANK_ROUNDS = 25
 PARAMS = {"tables": TABLES, "dim": DIM, "batch": BATCH, "keys": KEYS, "alpha": ALPHA}
 
 
@@ -38,9 +40,10 @@ def make_batches(seed: int = 0) -> list[list[torch.Tensor]]:
 
 
 class HpsPeer:
-    def __init__(self, optimizer) -> None:
+    def __init__(self, optimizer, placement: str = "auto", share_memory: bool = True) -> None:
         self.embed = ht.EmbeddingCollection(
-            [ht.Table(f"t{i}", DIM, optimizer=optimizer) for i in range(TABLES)])
+            [ht.Table(f"t{i}", DIM, optimizer=optimizer, placement=placement)
+             for i in range(TABLES)], share_memory=share_memory)
 
     def step(self, keys, gradients) -> None:
         out = self.embed({f"t{i}": k for i, k in enumerate(keys)})
@@ -97,8 +100,10 @@ def compare(peers: dict, batches, gradients) -> dict[str, list[float]]:
     return found
 
 
-def result(name: str, own: list[float], peer: list[float], target: str, **params: object) -> dict:
-    figure, bound = statistics.median(own), statistics.median(peer)
+def result(name: str, own: list[float], peer: list[float], target: str, best: bool = False,
+           **params: object) -> dict:
+    middle = max if best else statistics.median
+    figure, bound = middle(own), middle(peer)
     return {"name": name, "params": PARAMS | params, "unit": "rows/s", "figure": figure,
             "bound": bound, "ratio": figure / bound, "target": target, "runs": len(own),
             "range": [min(own), max(own)], "bound_range": [min(peer), max(peer)]}
@@ -125,44 +130,119 @@ def one_rank(show) -> list[dict]:
     return results
 
 
-def _rank(rank: int, rank_count: int, directory: str, queue) -> None:
+def rate(seconds: list[float]) -> float:
+    """Rows per second of processes that made a round at the same time."""
+    return len(seconds) * STEPS * TABLES * BATCH / max(seconds)
+
+
+def tell(pipes: list, what: str) -> list:
+    for pipe in pipes:
+        pipe.send(what)
+    return [pipe.recv() for pipe in pipes]
+
+
+class _Ranks:
+    """Processes that make rounds of steps when they are told to."""
+
+    def __init__(self, count: int, directory: str, placement: str, share_memory: bool) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.count, self.figures = count, []
+        self.pipes, self.processes = [], []
+        for rank in range(count):
+            own, other = context.Pipe()
+            process = context.Process(target=_rank, args=(
+                rank, count, f"file://{directory}/{count}{placement}{share_memory}", placement,
+                share_memory, other))
+            process.start()
+            self.pipes.append(own)
+            self.processes.append(process)
+        self.tell("start")
+
+    def tell(self, what: str) -> list:
+        return tell(self.pipes, what)
+
+    def round(self) -> None:
+        self.figures.append(rate(self.tell("round")))
+
+    def end(self) -> None:
+        self.tell("end")
+        for process in self.processes:
+            process.join()
+
+
+def _rank(rank: int, rank_count: int, meeting: str, placement: str, share_memory: bool,
+          pipe) -> None:
     torch.set_num_threads(1)
     if rank_count > 1:
-        dist.init_process_group("gloo", init_method=f"file://{directory}/{rank_count}", rank=rank,
-                                world_size=rank_count)
-    batches, peer = make_batches(rank), HpsPeer(ht.SGD())
+        dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=rank_count)
+    batches = make_batches(rank)
+    peer = HpsPeer(ht.SGD(), placement=placement, share_memory=share_memory)
     gradients = [torch.rand(BATCH, DIM) for _ in range(TABLES)]
-    for keys in batches:
-        peer.step(keys, gradients)
-    figures = []
-    for _ in range(ROUNDS):
+    while (command := pipe.recv()) != "end":
+        if command == "exchange":
+            pipe.send(_exchange_seconds(rank_count))
+            continue
+        part = batches[:STEPS] if command == "round" else batches + batches
         if rank_count > 1:
             dist.barrier()
         began = time.perf_counter()
-        for keys in batches[:STEPS]:
+        for keys in part:
             peer.step(keys, gradients)
-        if rank_count > 1:
-            dist.barrier()
-        figures.append(rank_count * STEPS * TABLES * BATCH / (time.perf_counter() - began))
-    if rank == 0:
-        queue.put(figures)
+        pipe.send(time.perf_counter() - began)
     if rank_count > 1:
         dist.destroy_process_group()
+    pipe.send(0)
+
+
+def _exchange_seconds(rank_count: int) -> float:
+    """What the group needs to carry the rows and the gradients of a step, and nothing else: the
+    best of some tries."""
+    rows = round(statistics.mean(sum(len(torch.unique(k)) for k in keys)
+                                 for keys in make_batches()[:4]))
+    sent = torch.rand(rows // rank_count * DIM * (rank_count - 1))
+    received, best = torch.empty_like(sent), float("inf")
+    sizes = [0 if rank == dist.get_rank() else sent.numel() // (rank_count - 1)
+             for rank in range(rank_count)]
+    for _ in range(ROUNDS * STEPS):
+        dist.barrier()
+        began = time.perf_counter()
+        for _ in range(2):
+            dist.all_to_all_single(received, sent, sizes, sizes)
+        best = min(best, time.perf_counter() - began)
+    return best
+
+
+RANK_CASES = [("2 ranks", "auto", True), ("2 ranks, distributed", "distributed", True),
+              ("2 ranks, distributed, over Gloo alone", "distributed", False)]
 
 
 def ranks(show) -> list[dict]:
-    context, figures = multiprocessing.get_context("spawn"), {}
+    """The best rounds: what disturbs one of two processes holds both up."""
+    apart: list[float] = []
     with tempfile.TemporaryDirectory() as directory:
-        for count in (1, 2):
-            queue = context.SimpleQueue()
-            processes = [context.Process(target=_rank, args=(rank, count, directory, queue))
-                         for rank in range(count)]
-            for process in processes:
-                process.start()
-            figures[count] = queue.get()
-            for process in processes:
-                process.join()
-    return [show(result("SGD on 2 ranks over 1", figures[2], figures[1], ">= 1.4", ranks=2))]
+        one, other = (_Ranks(1, directory, "auto", True) for _ in range(2))
+        many = [_Ranks(2, directory, placement, shared) for _, placement, shared in RANK_CASES]
+        for _ in range(RANK_ROUNDS):
+            for group in (one, *many):
+                group.round()
+            apart.append(rate(tell([*one.pipes, *other.pipes], "round")))
+        seconds = max(many[-1].tell("exchange"))
+        for group in (one, other, *many):
+            group.end()
+    results = []
+    for (name, placement, shared), group in zip(RANK_CASES, many):
+        found = result(f"SGD on {name}, over 1", group.figures, one.figures,
+                       ">= 1.4" if placement == "auto" else "none", best=True, ranks=2,
+                       placement=placement, shared_memory=shared)
+        results.append(show(found))
+    results.append(show(result("2 processes that share nothing, over 1", apart, one.figures,
+                               "none", best=True)))
+    # The exchange without any work, beside half of the work of one process.
+    rows = TABLES * BATCH
+    bound = [2 * rows / (seconds + rows / figure) for figure in one.figures]
+    results.append(show(result("Gloo's exchange, and no other cost, over 1", bound, one.figures,
+                               "none", best=True, ranks=2, exchange_ms=seconds * 1e3)))
+    return results
 
 
 def machine() -> dict:

@@ -1,11 +1,13 @@
 """Checkpoints: rows with their optimizer's state, readable by any number of ranks.
 
-    DIR/manifest.json            written last: the name of the folder that counts, and for each file
-                                 its size and CRC-32
+    DIR/manifest.json            written last: the saves that count, in their order, and for each of
+                                 their files its size and CRC-32
     DIR/<number>/TABLE.RANK      a line of JSON (the arrays: name, dtype, length), then the arrays
+    DIR/<number>/dense.pt        the dense part: torch.save of tensors, numbers and strings
 
-A save writes a new folder beside the one that counts and removes that one at the end, so that the
-last whole checkpoint survives a save that fails.
+A full save has all rows; incremental ones follow it, with the rows that changed and the keys that
+were erased since the one before. A save writes a new folder and then replaces the manifest, so that
+the last whole checkpoint survives a save that fails. Folders that no manifest names are removed.
 """
 
 import json
@@ -15,10 +17,13 @@ import shutil
 import zlib
 
 import numpy as np
+import torch
 
-_VERSION = 1
+_VERSION = 2
+_DENSE = "dense.pt"
+_CHUNK_BYTES = 1 << 20
 _ARRAYS = {"keys": "<i8", "values": "<f4", "last_seen": "<u4", "update_counts": "<u4",
-           "pending_keys": "<i8", "pending_counts": "<u4"}
+           "pending_keys": "<i8", "pending_counts": "<u4", "erased": "<i8"}
 
 
 def _describe(table):
@@ -27,28 +32,49 @@ def _describe(table):
             "states": table.optimizer.states}
 
 
+class _CheckedFile:
+    """Writes a file to disk, and counts its size and checksum."""
+
+    def __init__(self, path):
+        self._file = open(path, "wb")
+        self.size = self.checksum = 0
+
+    def write(self, piece):
+        self._file.write(piece)
+        self.checksum = zlib.crc32(piece, self.checksum)
+        self.size += memoryview(piece).nbytes
+        return memoryview(piece).nbytes
+
+    def flush(self):
+        self._file.flush()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, error, *_):
+        try:
+            if error is None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
+
+    def description(self):
+        return {"bytes": self.size, "crc32": self.checksum}
+
+
 def _write_table(path, rows):
-    """Returns the file's size and checksum."""
     header = {"step": rows["step"],
               "arrays": [[name, dtype, int(rows[name].size)] for name, dtype in _ARRAYS.items()]}
-    checksum = size = 0
-    with open(path, "wb") as file:
-        line = json.dumps(header).encode() + b"\n"
-        for piece in [line, *(np.ascontiguousarray(rows[name], dtype).view(np.uint8)
-                              for name, dtype in _ARRAYS.items())]:
-            file.write(piece)
-            checksum = zlib.crc32(piece, checksum)
-            size += len(piece)
-        file.flush()
-        os.fsync(file.fileno())
-    return {"bytes": size, "crc32": checksum}
+    with _CheckedFile(path) as file:
+        file.write(json.dumps(header).encode() + b"\n")
+        for name, dtype in _ARRAYS.items():
+            file.write(np.ascontiguousarray(rows[name], dtype).view(np.uint8))
+    return file.description()
 
 
-def _read_table(path, expected):
+def _read_table(path):
     content = path.read_bytes()
-    if len(content) != expected["bytes"] or zlib.crc32(content) != expected["crc32"]:
-        raise ValueError(f"checkpoint: {path} is damaged: its {len(content)} bytes are not those "
-                         "that were written")
     end = content.index(b"\n") + 1
     header = json.loads(content[:end])
     rows = {"step": header["step"]}
@@ -56,6 +82,19 @@ def _read_table(path, expected):
         rows[name] = np.frombuffer(content, dtype, length, end)
         end += rows[name].nbytes
     return rows
+
+
+def _verify(path, expected):
+    if not path.exists():
+        raise ValueError(f"checkpoint: {path} is missing, though the manifest names it")
+    size = checksum = 0
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            checksum = zlib.crc32(chunk, checksum)
+            size += len(chunk)
+    if size != expected["bytes"] or checksum != expected["crc32"]:
+        raise ValueError(f"checkpoint: {path} is damaged: its {size} bytes are not the "
+                         f"{expected['bytes']} that were written; use another checkpoint")
 
 
 def _sync_folder(path):
@@ -66,54 +105,114 @@ def _sync_folder(path):
         os.close(descriptor)
 
 
-def _manifest(directory):
+def _read_manifest(directory):
     path = directory / "manifest.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    if not path.exists():
+        return None
+    manifest = json.loads(path.read_text())
+    if manifest["version"] != _VERSION:
+        raise ValueError(f"checkpoint: {directory} has version {manifest['version']}, "
+                         f"not {_VERSION}")
+    return manifest
 
 
-def save(engine, tables, directory):
+def _write_manifest(directory, manifest):
+    pending = directory / "manifest.json.pending"
+    with open(pending, "w", encoding="utf-8") as file:
+        json.dump(manifest, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(pending, directory / "manifest.json")
+    _sync_folder(directory)
+
+
+def _remove_unnamed(directory, manifest):
+    named = {str(save["number"]) for save in manifest["saves"]} if manifest else set()
+    for folder in directory.iterdir():
+        if folder.name.isdigit() and folder.name not in named:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _together(engine, directory, work):
+    """The results of `work` on all ranks. An error of one rank is raised on all."""
+    result = error = None
+    try:
+        result = work()
+    except (OSError, ValueError) as found:
+        error = found
+    outcomes = engine.gather((result, None if error is None else str(error)))
+    failed = [f"rank {rank}: {text}" for rank, (_, text) in enumerate(outcomes) if text is not None]
+    if not failed:
+        return [outcome for outcome, _ in outcomes]
+    text = (f"the checkpoint in {directory} was not written ({'; '.join(failed)}); the one before "
+            "it, if there is one, is whole")
+    raise OSError(getattr(error, "errno", None), text) from error
+
+
+def save(engine, tables, directory, incremental, state):
     directory = pathlib.Path(directory)
-    last = _manifest(directory)
-    number = last["number"] + 1 if last else 1
+    last = _read_manifest(directory) if directory.exists() else None
+    number = last["saves"][-1]["number"] + 1 if last else 1
+    place = (str(directory.resolve()), number - 1)
+    incremental = all(engine.gather(incremental and engine.saved == place and last is not None))
     folder = directory / str(number)
-    engine.barrier()  # all have read the manifest
-    if engine.rank == 0:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-    engine.barrier()
-    written = {}
-    for table in tables.values():
-        rows = owned_state(engine, table)
-        name = f"{table.name}.{engine.rank}"
-        written[name] = _write_table(folder / name, rows)
-    (folder / f"files.{engine.rank}").write_text(json.dumps(written))
-    engine.barrier()
-    if engine.rank == 0:
+    if not incremental:
+        engine.saved = None
+        for shard in engine.shards.values():
+            shard.acknowledge_delta(True, (0, 0))
+    marks = {}
+
+    def prepare():
+        if engine.rank == 0:
+            directory.mkdir(parents=True, exist_ok=True)
+            _remove_unnamed(directory, last)
+            folder.mkdir()
+
+    def write():
         files = {}
-        for rank in range(engine.rank_count):
-            part = folder / f"files.{rank}"
-            files |= json.loads(part.read_text())
-            part.unlink()
-        _sync_folder(folder)
-        manifest = {"version": _VERSION, "number": number, "ranks": engine.rank_count,
-                    "tables": {table.name: _describe(table) for table in tables.values()},
-                    "files": files}
-        pending = directory / "manifest.json.pending"
-        with open(pending, "w", encoding="utf-8") as file:
-            json.dump(manifest, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(pending, directory / "manifest.json")
-        _sync_folder(directory)
-        if last:
-            shutil.rmtree(directory / str(last["number"]), ignore_errors=True)
-    engine.barrier()
+        for table in tables.values():
+            rows, marks[table.name] = _owned_delta(engine, table)
+            name = f"{table.name}.{engine.rank}"
+            files[name] = _write_table(folder / name, rows)
+        if state is not None and engine.rank == 0:
+            with _CheckedFile(folder / _DENSE) as file:
+                torch.save(state, file)
+            files[_DENSE] = file.description()
+        return files
+
+    def finish():
+        if engine.rank == 0:
+            _sync_folder(folder)
+            found = {"number": number, "ranks": engine.rank_count,
+                     "files": {name: file for part in parts for name, file in part.items()}}
+            earlier = last["saves"] if incremental else []
+            manifest = {"version": _VERSION, "plans": engine.plans,
+                        "tables": {table.name: _describe(table) for table in tables.values()},
+                        "saves": [*earlier, found]}
+            _write_manifest(directory, manifest)
+            _remove_unnamed(directory, manifest)
+
+    try:
+        _together(engine, directory, prepare)
+        parts = _together(engine, directory, write)
+        _together(engine, directory, finish)
+    except OSError:
+        if engine.rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)  # its room is needed
+        raise
+    for name, mark in marks.items():
+        engine.shards[name].acknowledge_delta(True, mark)
+    engine.saved = (place[0], number)
 
 
-def owned_state(engine, table):
-    """Rows with state that this rank saves."""
-    rows = engine.shards[table.name].read_rows(True)
-    return pick(rows, engine.owns(table, rows["keys"]), engine.owns(table, rows["pending_keys"]))
+def _owned_delta(engine, table):
+    """What changed since the last save of the rows that this rank saves, and the mark of it."""
+    delta = engine.shards[table.name].collect_delta(True)
+    rows = pick(delta, engine.owns(table, delta["keys"]),
+                engine.owns(table, delta["pending_keys"]))
+    erased_mask = engine.owns(table, delta["erased"])
+    rows["erased"] = delta["erased"] if erased_mask is None else delta["erased"][erased_mask]
+    return rows, delta["through"]
 
 
 def pick(rows, keys_mask, pending_mask):
@@ -130,13 +229,11 @@ def pick(rows, keys_mask, pending_mask):
 
 
 def load(engine, tables, directory):
+    """Returns the dense part."""
     directory = pathlib.Path(directory)
-    manifest = _manifest(directory)
+    manifest = _read_manifest(directory)
     if manifest is None:
         raise FileNotFoundError(f"checkpoint: {directory} has no manifest.json")
-    if manifest["version"] != _VERSION:
-        raise ValueError(f"checkpoint: {directory} has version {manifest['version']}, "
-                         f"not {_VERSION}")
     for table in tables.values():
         saved = manifest["tables"].get(table.name)
         if saved != _describe(table):
@@ -144,12 +241,33 @@ def load(engine, tables, directory):
                              f"but {_describe(table)} here")
         if engine.shards[table.name].statistics()["rows"]:
             raise ValueError(f"checkpoint: table {table.name!r} has rows already")
-    folder = directory / str(manifest["number"])
-    parts = {table.name: [_read_table(folder / f"{table.name}.{rank}",
-                                      manifest["files"][f"{table.name}.{rank}"])
-                          for rank in range(manifest["ranks"])] for table in tables.values()}
-    for table in tables.values():
-        for rows in parts[table.name]:
-            engine.shards[table.name].write_rows(
-                pick(rows, engine.loads(table, rows["keys"]),
-                     engine.loads(table, rows["pending_keys"])))
+    for found in manifest["saves"]:
+        for name, expected in found["files"].items():
+            _verify(directory / str(found["number"]) / name, expected)
+    for plan in manifest["plans"]:
+        engine.follow_plan(plan)
+    for found in manifest["saves"]:
+        folder = directory / str(found["number"])
+        is_last = found is manifest["saves"][-1]
+        for table in tables.values():
+            _load_table(engine, table, is_last,
+                        [folder / f"{table.name}.{rank}" for rank in range(found["ranks"])])
+    newest = manifest["saves"][-1]
+    if _DENSE not in newest["files"]:
+        return None
+    return torch.load(directory / str(newest["number"]) / _DENSE, weights_only=True)
+
+
+def _load_table(engine, table, is_last, paths):
+    """One save of a table. A row may have moved to another rank, which saves it then: what was
+    erased goes first."""
+    shard = engine.shards[table.name]
+    parts = [_read_table(path) for path in paths]
+    for rows in parts:
+        shard.erase_rows(rows["erased"])
+    for rows in parts:
+        if not is_last:  # the last list of keys that wait for admission counts
+            rows["pending_keys"] = rows["pending_keys"][:0]
+            rows["pending_counts"] = rows["pending_counts"][:0]
+        shard.write_rows(pick(rows, engine.loads(table, rows["keys"]),
+                              engine.loads(table, rows["pending_keys"])))

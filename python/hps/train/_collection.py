@@ -42,9 +42,12 @@ class EmbeddingCollection(torch.nn.Module):
     grad_scaler   the GradScaler of the training loop, if there is one: its scale is taken out of
                   the gradients. A step with NaN or infinite gradients changes no row.
     hot_steps     after so many steps the hot rows of "auto" and "hybrid" tables are chosen
+    share_memory  ranks of one machine exchange rows through shared memory. Otherwise, and with
+                  ranks on several machines, the process group carries them
     """
 
-    def __init__(self, tables, process_group=None, grad_scaler=None, hot_steps=20):
+    def __init__(self, tables, process_group=None, grad_scaler=None, hot_steps=20,
+                 share_memory=True):
         super().__init__()
         names = [table.name for table in tables]
         if len(set(names)) != len(names):
@@ -55,7 +58,8 @@ class EmbeddingCollection(torch.nn.Module):
         self._anchor = torch.zeros(1, requires_grad=True)  # what autograd holds the function by
         is_ranked = torch.distributed.is_available() and torch.distributed.is_initialized()
         if is_ranked and torch.distributed.get_world_size(process_group) > 1:
-            self._engine = RankedTables(tables, process_group, hot_steps)
+            self._engine = RankedTables(tables, process_group, hot_steps,
+                                        share_memory)
         else:
             self._engine = LocalTables(tables)
 
@@ -73,8 +77,7 @@ class EmbeddingCollection(torch.nn.Module):
                 raise KeyError(f"no table {name!r}; there are {list(self.tables)}")
             batches.append(make_batch(self.tables[name], value))
         if self.training and torch.is_grad_enabled():
-            rows = _Lookup.apply(self._anchor, self, batches)
-            outputs = self._engine.pool(batches, rows)
+            outputs = _Lookup.apply(self._anchor, self, batches)
         else:
             outputs = self._engine.evaluate(batches)
         return {batch.table.name: output.view(batch.shape)
@@ -87,6 +90,11 @@ class EmbeddingCollection(torch.nn.Module):
         if not self._engine.backward(work, gradients, scale):
             self.skipped_steps += 1
         self._engine.finish_step()
+
+    @property
+    def shares_memory(self):
+        """Whether ranks exchange rows through shared memory."""
+        return self._engine.is_shared
 
     def statistics(self):
         """{table: rows, bytes, pending, erased, step} of this process."""
@@ -110,11 +118,18 @@ class EmbeddingCollection(torch.nn.Module):
         the rows that it owns. Returns {table: (rows sent, keys deleted)}."""
         return _export.publish(self._engine, self.tables, target)
 
-    def save(self, directory):
+    def save(self, directory, state=None, incremental=False):
         """Writes a checkpoint, rows with their optimizer's state. It replaces an earlier one in
-        `directory` when it is complete. All ranks must call it."""
-        _checkpoint.save(self._engine, self.tables, directory)
+        `directory` when it is complete. All ranks must call it; an OSError is raised on all.
+
+        state        the dense part, e.g. {"network": network.state_dict()}: whatever
+                     torch.load(weights_only=True) reads; rank 0's is kept
+        incremental  only what changed since this collection's last save, if that is the newest in
+                     `directory`; else everything. `load` reads all since the last full one
+        """
+        _checkpoint.save(self._engine, self.tables, directory, incremental, state)
 
     def load(self, directory):
-        """Reads a checkpoint that any number of ranks wrote, into tables without rows."""
-        _checkpoint.load(self._engine, self.tables, directory)
+        """Reads a checkpoint that any number of ranks wrote, into tables without rows, and returns
+        its dense part, or None. A damaged file is a ValueError, and nothing has changed."""
+        return _checkpoint.load(self._engine, self.tables, directory)

@@ -31,7 +31,7 @@ def export(engine, tables, directory, network, example_inputs, name):
     marks = {}
     for table in tables.values():
         shard = engine.shards[table.name]
-        marks[table.name] = shard.collect_delta()["through"]
+        marks[table.name] = shard.collect_delta(False)["through"]
         keys, rows = owned_rows(engine, table)
         keys.tofile(parts / f"{table.name}.{engine.rank}.key")
         rows.tofile(parts / f"{table.name}.{engine.rank}.row")
@@ -45,7 +45,7 @@ def export(engine, tables, directory, network, example_inputs, name):
         _write_description(tables, directory, name, network is not None, example_inputs)
     engine.barrier()
     for table in tables.values():
-        engine.shards[table.name].acknowledge_delta(marks[table.name])
+        engine.shards[table.name].acknowledge_delta(False, marks[table.name])
 
 
 def _merge(table, rank_count, parts, folder):
@@ -96,7 +96,7 @@ def _write_description(tables, directory, name, has_network, example_inputs):
 def publish(engine, tables, target):
     deltas = {}
     for table in tables.values():
-        delta = deltas[table.name] = engine.shards[table.name].collect_delta()
+        delta = deltas[table.name] = engine.shards[table.name].collect_delta(False)
         keys, rows = _owned(engine, table, delta["keys"],
                             delta["values"].reshape(-1, table.dim))
         erased, _ = _owned(engine, table, delta["erased"])
@@ -107,5 +107,5 @@ def publish(engine, tables, target):
         delta["sent"] = (keys.size, erased.size)
     target.flush()
     for name, delta in deltas.items():
-        engine.shards[name].acknowledge_delta(delta["through"])
+        engine.shards[name].acknowledge_delta(False, delta["through"])
     return {name: delta["sent"] for name, delta in deltas.items()}

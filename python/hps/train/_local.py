@@ -54,10 +54,6 @@ class LocalTables:
     def evaluate(self, batches: list[Batch]):
         return self.forward(batches, training=False)[0]
 
-    def pool(self, batches, outputs):
-        """Outputs are pooled already."""
-        return outputs
-
     def owns(self, table, keys):
         """Which keys' rows this process exports: all."""
         return None
@@ -69,8 +65,19 @@ class LocalTables:
     rank = 0
     rank_count = 1
 
+    is_shared = False
+    plans = ()  # placements that were decided: none
+    saved = None  # the last save: (directory, number)
+
     def barrier(self):
         """One process waits for nobody."""
+
+    def gather(self, value):
+        """The values of all processes."""
+        return [value]
+
+    def follow_plan(self, loads):
+        """One process has all tables."""
 
     def finish_step(self):
         """Nothing to balance."""

@@ -158,24 +158,44 @@ void AddTiers(const Snapshot& snapshot, MetricList& list) {
       .Add(snapshot.store.promotions_dropped);
 }
 
+void AddRedis(const RemoteLevelStatistics& redis, MetricList& list) {
+  MetricFamilyBuilder state =
+      list.Gauge("hps_breaker_state",
+                 "1 while lookups bypass the server of Redis because it failed (circuit breaker).");
+  MetricFamilyBuilder failures = list.Counter(
+      "hps_redis_failures_total", "Calls that the server failed or did not answer in time.");
+  for (const RemoteNodeStatistics& node : redis.nodes) {
+    state.Add(node.bypassed, {{"node", node.address}});
+    failures.Add(node.failures, {{"node", node.address}});
+  }
+  list.Counter("hps_redis_redirects_total", "Replies that name another server, by kind.")
+      .Add(redis.moved, {{"kind", "moved"}})
+      .Add(redis.ask, {{"kind", "ask"}})
+      .Add(redis.try_again, {{"kind", "try_again"}});
+  list.Counter("hps_redis_slot_maps_total", "How often the cluster was asked who has which slots.")
+      .Add(redis.slot_maps_learnt);
+}
+
 struct LevelFigure {
   const char* name;
   const char* help;
   uint64_t LevelStatistics::*value;
   bool is_counter;
+  bool is_known_of_redis = true;  // what Redis holds and evicts is not known
 };
 constexpr std::array kLevelFigures = {
-    LevelFigure{"hps_level_rows", "Rows that the level holds.", &LevelStatistics::entries, false},
+    LevelFigure{"hps_level_rows", "Rows that the level holds.", &LevelStatistics::entries, false,
+                false},
     LevelFigure{"hps_level_absent_rows", "Keys held as absent.", &LevelStatistics::absent_entries,
-                false},
+                false, false},
     LevelFigure{"hps_level_bytes", "Bytes in use, metadata included.", &LevelStatistics::bytes_used,
-                false},
+                false, false},
     LevelFigure{"hps_level_bytes_max", "The table's budget in the level.",
-                &LevelStatistics::bytes_max, false},
+                &LevelStatistics::bytes_max, false, false},
     LevelFigure{"hps_level_insertions_total", "Rows inserted.", &LevelStatistics::insertions, true},
     LevelFigure{"hps_level_updates_total", "Rows updated.", &LevelStatistics::updates, true},
     LevelFigure{"hps_level_evictions_total", "Rows that gave way.", &LevelStatistics::evictions,
-                true},
+                true, false},
     LevelFigure{"hps_level_fenced_total", "Promotions that a newer update kept out.",
                 &LevelStatistics::refused, true},
     LevelFigure{"hps_level_dropped_total", "Insertions for which there was no room.",
@@ -183,8 +203,9 @@ constexpr std::array kLevelFigures = {
 };
 
 void AddLevel(const std::string& table, const char* level, const LevelStatistics& statistics,
-              MetricList& list) {
+              bool is_redis, MetricList& list) {
   for (const LevelFigure& figure : kLevelFigures) {
+    if (is_redis && !figure.is_known_of_redis) continue;
     MetricFamilyBuilder family = figure.is_counter ? list.Counter(figure.name, figure.help)
                                                    : list.Gauge(figure.name, figure.help);
     family.Add(statistics.*figure.value, {{"table", table}, {"level", level}});
@@ -204,8 +225,9 @@ void AddTables(const Snapshot& snapshot, MetricList& list) {
       keys.Add(table.keys.by_status[status],
                {{"table", table.name}, {"status", std::string(kKeyStatusNames[status])}});
     }
-    if (snapshot.config->l2.kind != L2Kind::kNone) AddLevel(table.name, "l2", table.l2, list);
-    if (!table.l1_devices.empty()) AddLevel(table.name, "l1", table.l1, list);
+    const L2Kind l2 = snapshot.config->l2.kind;
+    if (l2 != L2Kind::kNone) AddLevel(table.name, "l2", table.l2, l2 == L2Kind::kRedis, list);
+    if (!table.l1_devices.empty()) AddLevel(table.name, "l1", table.l1, false, list);
     MetricFamilyBuilder devices = list.Counter(
         "hps_device_keys_total", "Keys that lookups on a device asked its level 1 for.");
     for (const DeviceStatistics& device : table.l1_devices) {
@@ -246,6 +268,7 @@ std::string MetricsText(const Snapshot& snapshot) {
     AddTritonNames(model, list);
   }
   AddTiers(snapshot, list);
+  if (snapshot.config->l2.kind == L2Kind::kRedis) AddRedis(snapshot.store.l2_remote, list);
   AddTables(snapshot, list);
   AddUpdateMetrics(snapshot, list);
   AddProcess(snapshot, list);

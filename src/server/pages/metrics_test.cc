@@ -116,6 +116,29 @@ TEST(MetricsTest, HasNoSamplesOfLevelsThatAreNotThere) {
   EXPECT_THAT(text, Not(HasSubstr("hps_level_")));
 }
 
+TEST(MetricsTest, TheServersOfRedis) {
+  Config config;
+  config.l2.kind = L2Kind::kRedis;
+  Snapshot snapshot = FullSnapshot(&config);
+  RemoteLevelStatistics& redis = snapshot.store.l2_remote;
+  redis.nodes = {{.address = "a:1", .bypassed = false, .failures = 3},
+                 {.address = "b:2", .bypassed = true, .failures = 4}};
+  redis.failures = 9;  // two of a server that is gone
+  redis.failures_by_code[static_cast<size_t>(absl::StatusCode::kPermissionDenied)] = 9;
+  redis.moved = 5;
+  const std::string text = MetricsText(snapshot);
+  const auto samples = Samples(text);
+  EXPECT_EQ(samples.at(R"(hps_breaker_state{node="a:1"})"), 0);
+  EXPECT_EQ(samples.at(R"(hps_breaker_state{node="b:2"})"), 1);
+  EXPECT_EQ(samples.at(R"(hps_redis_failures_total{node="b:2"})"), 4);
+  EXPECT_EQ(samples.at(R"(hps_redis_redirects_total{kind="moved"})"), 5);
+  EXPECT_EQ(samples.at(R"(hps_tier_errors_total{tier="l2",code="PERMISSION_DENIED"})"), 9);
+  EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l2"})"), 0);
+  // What Redis holds is not known.
+  EXPECT_THAT(text, Not(HasSubstr("hps_level_rows{table=\"m/t\",level=\"l2\"}")));
+  EXPECT_TRUE(samples.contains(R"(hps_level_insertions_total{table="m/t",level="l2"})"));
+}
+
 TEST(MetricsTest, AStoreThatCanNotBeWrittenIsATierThatIsDown) {
   const Config config;
   Snapshot snapshot = FullSnapshot(&config);

@@ -119,6 +119,25 @@ Json TotalsJson(const char* name, const char* kind, bool up, const LevelTotals& 
   return json;
 }
 
+// What Redis holds and evicts is not known: these figures are left out.
+Json WithoutUnknown(Json level) {
+  for (const char* unknown : {"rows", "absent_rows", "bytes", "bytes_max", "evictions"})
+    level.erase(unknown);
+  return level;
+}
+
+Json RedisJson(const Snapshot& snapshot, const LevelTotals& totals) {
+  const RemoteLevelStatistics& redis = snapshot.store.l2_remote;
+  Json json = WithoutUnknown(TotalsJson("l2", "redis", IsL2Up(snapshot), totals));
+  json["nodes"] = Json::array();
+  for (const RemoteNodeStatistics& node : redis.nodes) {
+    json["nodes"].push_back(
+        {{"address", node.address}, {"bypassed", node.bypassed}, {"failures", node.failures}});
+  }
+  json["redirects"] = {{"moved", redis.moved}, {"ask", redis.ask}, {"try_again", redis.try_again}};
+  return json;
+}
+
 // Only the levels that there are, the highest first.
 Json LevelsJson(const Snapshot& snapshot) {
   Json levels = Json::array();
@@ -126,7 +145,9 @@ Json LevelsJson(const Snapshot& snapshot) {
     levels.push_back(TotalsJson("l1", "gpu", snapshot.store.l1_unavailable == 0, l1));
   }
   if (const LevelTotals l2 = TotalsOfL2(snapshot); l2.configured) {
-    levels.push_back(TotalsJson("l2", "memory", IsL2Up(snapshot), l2));
+    levels.push_back(snapshot.config->l2.kind == L2Kind::kRedis
+                         ? RedisJson(snapshot, l2)
+                         : TotalsJson("l2", "memory", IsL2Up(snapshot), l2));
   }
   uint64_t rows = 0;
   uint64_t bytes = 0;
@@ -164,7 +185,9 @@ void AddTableCounts(const Snapshot& snapshot, const TableStatistics& counts, Jso
     json["keys"][std::string(kKeyStatusNames[status])] = counts.keys.by_status[status];
   }
   if (!counts.l1_devices.empty()) json["l1"] = LevelJson(counts.l1);
-  if (snapshot.config->l2.kind != L2Kind::kNone) json["l2"] = LevelJson(counts.l2);
+  const L2Kind l2 = snapshot.config->l2.kind;
+  if (l2 == L2Kind::kMemory) json["l2"] = LevelJson(counts.l2);
+  if (l2 == L2Kind::kRedis) json["l2"] = WithoutUnknown(LevelJson(counts.l2));
   for (const DeviceStatistics& device : counts.l1_devices) {
     json["devices"].push_back({{"device", device.device},
                                {"hits", device.hits},

@@ -37,6 +37,22 @@ TEST(OverviewTest, HasWhatTheDashboardShows) {
   EXPECT_TRUE(json["stream"].is_null());
 }
 
+TEST(OverviewTest, ALevelOnRedisHasServersAndNoSize) {
+  Config config;
+  config.l2.kind = L2Kind::kRedis;
+  Snapshot snapshot = FullSnapshot(&config);
+  snapshot.store.l2_remote.nodes = {{.address = "a:1", .bypassed = true, .failures = 3}};
+  snapshot.store.l2_remote.ask = 2;
+  const Json level = Overview(snapshot)["levels"][1];
+  EXPECT_EQ(level["kind"], "redis");
+  EXPECT_EQ(level["up"], false);
+  EXPECT_FALSE(level.contains("rows"));
+  EXPECT_FALSE(level.contains("bytes_max"));
+  EXPECT_EQ(level["nodes"][0], Json({{"address", "a:1"}, {"bypassed", true}, {"failures", 3}}));
+  EXPECT_EQ(level["redirects"]["ask"], 2);
+  EXPECT_FALSE(Overview(snapshot)["tables"][0]["l2"].contains("rows"));
+}
+
 TEST(OverviewTest, TellsLoadingFromDraining) {
   const Config config;
   Snapshot snapshot = FullSnapshot(&config);

@@ -38,15 +38,22 @@ LevelTotals TotalsOfL1(const Snapshot& snapshot) {
 
 LevelTotals TotalsOfL2(const Snapshot& snapshot) {
   const bool configured = snapshot.config->l2.kind != L2Kind::kNone;
-  return {.sum = Sum(snapshot, &TableStatistics::l2),
-          .bytes_max = configured ? snapshot.config->l2.bytes_max : 0,
-          .configured = configured};
+  LevelTotals totals = {.sum = Sum(snapshot, &TableStatistics::l2), .configured = configured};
+  if (snapshot.config->l2.kind == L2Kind::kMemory) totals.bytes_max = snapshot.config->l2.bytes_max;
+  const RemoteLevelStatistics& remote = snapshot.store.l2_remote;
+  totals.sum.errors += remote.failures;
+  for (size_t i = 0; i < kStatusCodeCount; ++i)
+    totals.sum.errors_by_code[i] += remote.failures_by_code[i];
+  return totals;
 }
 
 bool IsL2Up(const Snapshot& snapshot) {
   const std::vector<TableStatistics>& tables = snapshot.store.tables;
+  const std::vector<RemoteNodeStatistics>& nodes = snapshot.store.l2_remote.nodes;
   return std::none_of(tables.begin(), tables.end(),
-                      [](const TableStatistics& table) { return table.l2_bypassed; });
+                      [](const TableStatistics& table) { return table.l2_bypassed; }) &&
+         std::none_of(nodes.begin(), nodes.end(),
+                      [](const RemoteNodeStatistics& node) { return node.bypassed; });
 }
 
 }  // namespace hps::server

@@ -33,7 +33,7 @@ struct LevelTotals {
 };
 LevelTotals TotalsOfL1(const Snapshot& snapshot);
 LevelTotals TotalsOfL2(const Snapshot& snapshot);
-// No table's level 2 is bypassed because it failed.
+// No table's level 2 and no server of Redis is bypassed because it failed.
 bool IsL2Up(const Snapshot& snapshot);
 
 }  // namespace hps::server

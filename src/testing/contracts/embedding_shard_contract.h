@@ -352,23 +352,63 @@ TEST_P(EmbeddingShardContract, RowsWithStateContinueElsewhereBitForBit) {
 TEST_P(EmbeddingShardContract, DeltasHaveWhatChangedUntilAcknowledged) {
   const auto shard = Make(Options(2));
   Train(*shard, {1, 2, 3}, 1);
-  const ShardDelta first = *shard->CollectDelta();
+  const ShardDelta first = *shard->CollectDelta(DeltaReader::kPublication);
   EXPECT_EQ(first.changed.keys, (Keys{1, 2, 3}));
   EXPECT_EQ(first.changed.values, Evaluate(*shard, {1, 2, 3}));
-  EXPECT_EQ(shard->CollectDelta()->changed.keys, (Keys{1, 2, 3}));  // not acknowledged
-  shard->AcknowledgeDelta(first.through);
-  EXPECT_TRUE(shard->CollectDelta()->changed.keys.empty());
+  EXPECT_EQ(shard->CollectDelta(DeltaReader::kPublication)->changed.keys,
+            (Keys{1, 2, 3}));  // not acknowledged
+  shard->AcknowledgeDelta(DeltaReader::kPublication, first.through);
+  EXPECT_TRUE(shard->CollectDelta(DeltaReader::kPublication)->changed.keys.empty());
 
   Train(*shard, {2, 4}, 1);
   ASSERT_TRUE(shard->EraseRows(Keys{1, 3, 4, 50}).ok());
   Train(*shard, {3}, 1);
-  const ShardDelta second = *shard->CollectDelta();
+  const ShardDelta second = *shard->CollectDelta(DeltaReader::kPublication);
   EXPECT_EQ(second.changed.keys, (Keys{2, 3}));
   EXPECT_EQ(second.erased, Keys{1});  // 3 is back, 4 and 50 were never in a delta
-  shard->AcknowledgeDelta(second.through);
-  const ShardDelta third = *shard->CollectDelta();
+  shard->AcknowledgeDelta(DeltaReader::kPublication, second.through);
+  const ShardDelta third = *shard->CollectDelta(DeltaReader::kPublication);
   EXPECT_TRUE(third.changed.keys.empty());
   EXPECT_TRUE(third.erased.empty());
+}
+
+// A shard that gets every delta of a checkpoint is the other one, history included.
+TEST_P(EmbeddingShardContract, DeltasOfACheckpointLeadToTheSameShard) {
+  ShardOptions options = Options(2, OptimizerKind::kAdagrad);
+  options.admit_after = 2;
+  options.expire_after = 30;
+  const auto shard = Make(options);
+  const auto other = Make(options);
+  const auto step = shard->NewStep();
+  for (Key s = 0; s < 40; ++s) {
+    Train(*shard, {s % 7, s % 11 + 100, s / 3}, 0.5F);
+    if (s == 20) {
+      ASSERT_TRUE(shard->EraseRows(Keys{1, 103}).ok());
+    }
+    // A step without a backward call: its rows have been seen all the same.
+    Forward(*shard, {.keys = Keys{5, 105}}, step.get());
+    if (s % 4 != 3) continue;
+    ShardDelta delta = *shard->CollectDelta(DeltaReader::kCheckpoint);
+    EXPECT_EQ(delta.changed.pending_keys, shard->ReadRows(true)->pending_keys);
+    delta.changed.pending_keys.clear();  // a checkpoint's last list counts
+    delta.changed.pending_counts.clear();
+    if (s > 20) {
+      EXPECT_LT(delta.changed.keys.size(), shard->Statistics().rows);
+    }
+    ASSERT_TRUE(other->EraseRows(delta.erased).ok());
+    ASSERT_TRUE(other->WriteRows(delta.changed).ok());
+    if (s % 8 == 3) shard->AcknowledgeDelta(DeltaReader::kCheckpoint, delta.through);
+    const ShardRows expected = *shard->ReadRows(true);
+    const ShardRows actual = *other->ReadRows(true);
+    EXPECT_EQ(actual.keys, expected.keys) << s;
+    EXPECT_EQ(actual.values, expected.values) << s;
+    EXPECT_EQ(actual.last_seen, expected.last_seen) << s;
+    EXPECT_EQ(actual.update_counts, expected.update_counts) << s;
+    EXPECT_EQ(actual.step, expected.step) << s;
+  }
+  shard->AcknowledgeDelta(DeltaReader::kCheckpoint, {});
+  EXPECT_EQ(shard->CollectDelta(DeltaReader::kCheckpoint)->changed.keys,
+            shard->ReadRows(true)->keys);
 }
 
 TEST_P(EmbeddingShardContract, EqualStepsGiveEqualBits) {
@@ -424,6 +464,11 @@ TEST_P(EmbeddingShardContract, RefusesSizesThatDoNotFit) {
   EXPECT_EQ(shard->Backward(*step, {}).code(), absl::StatusCode::kInvalidArgument);
   Forward(*shard, {.keys = keys}, step.get());
   EXPECT_EQ(shard->Backward(*step, {.gradients = weights}).code(),
+            absl::StatusCode::kInvalidArgument);
+  const OutputPiece room{3, nullptr};
+  EXPECT_EQ(shard->ForwardPieces({.keys = keys}, step.get(), {&room, 1}).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(shard->Backward(*step, {.gradients = std::span(weights).first(1)}).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(shard->WriteRows({.keys = keys, .values = {1, 2, 3}}).ok());
   EXPECT_FALSE(GetParam().make({}).ok());

@@ -413,6 +413,53 @@ TEST_P(UpdateSourceContract, StatisticsSayHowFarItIs) {
   EXPECT_GE(statistics.bytes, 8u);
 }
 
+// Catches: ends that are known from what was read only.
+TEST_P(UpdateSourceContract, StatisticsShowTheLagOfAPausedPartition) {
+  stream_->MakeTopic(table_, 2);
+  AppendMany(0, 0, 10);
+  ASSERT_TRUE(Subscribe().ok());
+  PollRecords(10);
+  ASSERT_TRUE(source_->Pause(table_, UpdateSource::kAllPartitions).ok());
+  for (const uint64_t end : {20, 30}) {
+    AppendMany(0, end - 10, 10);
+    stream_->Settle();
+    PollUntil([&] { return source_->Statistics().partitions[0].end == end; });
+    EXPECT_EQ(source_->Statistics().partitions[0].position.offset, 10u);
+  }
+  EXPECT_EQ(source_->Statistics().partitions[1].end, 0u);
+}
+
+// Catches: what was deleted before the first read is passed over in silence.
+TEST_P(UpdateSourceContract, RetentionThatPassedBeforeTheFirstReadIsSaid) {
+  stream_->MakeTopic(table_, 2);
+  AppendMany(0, 0, 10);
+  AppendMany(1, 0, 10);
+  stream_->Expire(table_, 0, 6);
+  ASSERT_TRUE(Subscribe().ok());
+  PollRecords(14);
+  EXPECT_EQ(texts_[0], "event retention_passed 0:1:6 1:1:0");
+  EXPECT_EQ(events_[0].records_lost, 6u);
+  EXPECT_EQ(texts_[1], "event started 0:1:6 1:1:0");
+}
+
+TEST_P(UpdateSourceContract, RetentionThatPassedTheStartTimeIsSaid) {
+  constexpr int64_t kFirst = 1'700'000'000'000;
+  stream_->MakeTopic(table_, 1);
+  for (int64_t i = 0; i < 10; ++i) Append(0, absl::StrCat("r", i), 0, kFirst + i * 1000);
+  stream_->Expire(table_, 0, 6);
+  const auto begin_at = [&](int64_t time_ms) {
+    NewSource(1000);
+    ASSERT_TRUE(Subscribe({}, {.kind = UpdateStart::Kind::kTime, .time_ms = time_ms}).ok());
+    PollUntil([&] { return !texts_.empty() && texts_.back() == "0:1:9=r9"; });
+  };
+  begin_at(kFirst + 7000);
+  EXPECT_EQ(texts_[0], "event started 0:1:7");
+  begin_at(kFirst + 3000);
+  EXPECT_EQ(texts_[0], "event retention_passed 0:1:6");
+  EXPECT_GT(events_[0].records_lost, 0u);
+  EXPECT_EQ(texts_[1], "event started 0:1:6");
+}
+
 TEST_P(UpdateSourceContract, HintsComeBack) {
   stream_->MakeTopic(table_, 2);
   ASSERT_TRUE(Subscribe().ok());

@@ -143,6 +143,8 @@ class FakeUpdateSource final : public UpdateSource {
     MutexLock lock(stream_.mutex_);
     HPS_RETURN_IF_ERROR(Find(table).status());
     if (stream_.is_down_) return absl::UnavailableError("the stream is down");
+    if (stream_.topics_.find(table) == stream_.topics_.end())
+      return absl::UnavailableError("there is no topic");
     return stream_.committed_[CommitKey(table)];
   }
 

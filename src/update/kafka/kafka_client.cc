@@ -72,6 +72,16 @@ void TakeLogLine(const rd_kafka_t* /*client*/, int level, const char* facility, 
   }
 }
 
+KafkaTopic TopicOf(const rd_kafka_metadata_topic_t& found) {
+  KafkaTopic topic{.partition_count = static_cast<uint32_t>(found.partition_cnt)};
+  for (const rd_kafka_metadata_partition_t& partition :
+       std::span(found.partitions, topic.partition_count)) {
+    if (partition.leader < 0) topic.without_leader.push_back(static_cast<uint32_t>(partition.id));
+  }
+  std::sort(topic.without_leader.begin(), topic.without_leader.end());
+  return topic;
+}
+
 absl::Status Set(rd_kafka_conf_t* conf, const std::string& name, const std::string& value) {
   std::array<char, 512> why{};
   const rd_kafka_conf_res_t result =
@@ -142,7 +152,7 @@ KafkaClient::~KafkaClient() = default;
 
 void KafkaClient::TakeError(rd_kafka_resp_err_t error, std::string_view why) {
   const absl::Status status = KafkaStatus(error, "Kafka brokers " + options_.brokers, why);
-  // One of several brokers that is away is no news.
+  // One missing broker of several is not an error of the stream.
   if (status.code() == absl::StatusCode::kUnavailable &&
       error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
     return;
@@ -162,7 +172,16 @@ void KafkaClient::SetHealthy() {
   health_ = absl::OkStatus();
 }
 
-absl::StatusOr<std::map<std::string, uint32_t>> KafkaClient::AskTopics(Duration timeout) {
+std::vector<uint32_t> KafkaTopic::with_leader() const {
+  std::vector<uint32_t> partitions;
+  for (uint32_t i = 0; i < partition_count; ++i) {
+    if (!std::binary_search(without_leader.begin(), without_leader.end(), i))
+      partitions.push_back(i);
+  }
+  return partitions;
+}
+
+absl::StatusOr<std::map<std::string, KafkaTopic>> KafkaClient::AskTopics(Duration timeout) {
   const rd_kafka_metadata_t* found = nullptr;
   // All topics: a question for one would create it on brokers that do that.
   const rd_kafka_resp_err_t error =
@@ -174,12 +193,12 @@ absl::StatusOr<std::map<std::string, uint32_t>> KafkaClient::AskTopics(Duration 
     return known.ok() ? status : known;
   }
   SetHealthy();
-  std::map<std::string, uint32_t> topics;
+  std::map<std::string, KafkaTopic> topics;
   for (const rd_kafka_metadata_topic_t& topic :
        std::span(found->topics, static_cast<size_t>(found->topic_cnt))) {
     if (topic.err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) continue;
-    const bool is_known = topic.err == RD_KAFKA_RESP_ERR_NO_ERROR;
-    topics.emplace(topic.topic, is_known ? static_cast<uint32_t>(topic.partition_cnt) : 0);
+    KafkaTopic& known = topics[topic.topic];
+    if (topic.err == RD_KAFKA_RESP_ERR_NO_ERROR) known = TopicOf(topic);
   }
   rd_kafka_metadata_destroy(found);
   return topics;
@@ -188,22 +207,31 @@ absl::StatusOr<std::map<std::string, uint32_t>> KafkaClient::AskTopics(Duration 
 absl::StatusOr<std::vector<uint64_t>> KafkaClient::AskOffsets(const std::string& topic,
                                                               uint32_t partition_count,
                                                               int64_t time_ms, Duration timeout) {
+  return AskOffsets(topic, KafkaTopic{.partition_count = partition_count}.with_leader(), time_ms,
+                    timeout);
+}
+
+absl::StatusOr<std::vector<uint64_t>> KafkaClient::AskOffsets(const std::string& topic,
+                                                              std::span<const uint32_t> partitions,
+                                                              int64_t time_ms, Duration timeout) {
   const std::string what = absl::StrCat("topic '", topic, "': its offsets can't be asked for");
-  const KafkaPartitionList list = NewKafkaPartitionList(partition_count);
-  for (uint32_t i = 0; i < partition_count; ++i) {
-    rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), static_cast<int32_t>(i))->offset =
-        time_ms;
+  const KafkaPartitionList list = NewKafkaPartitionList(partitions.size());
+  for (const uint32_t partition : partitions) {
+    rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), static_cast<int32_t>(partition))
+        ->offset = time_ms;
   }
+  if (partitions.empty()) return std::vector<uint64_t>();
   HPS_RETURN_IF_ERROR(KafkaStatus(
       rd_kafka_offsets_for_times(handle(), list.get(), KafkaMilliseconds(timeout)), what));
-  std::vector<uint64_t> offsets(partition_count);
-  for (const rd_kafka_topic_partition_t& partition : PartitionsOf(list)) {
-    HPS_RETURN_IF_ERROR(KafkaStatus(partition.err, what));
-    if (partition.partition < 0 || partition.partition >= static_cast<int32_t>(partition_count)) {
-      return absl::InternalError(absl::StrCat(what, ": partition ", partition.partition));
-    }
-    offsets[static_cast<size_t>(partition.partition)] =
-        partition.offset < 0 ? kNoOffset : static_cast<uint64_t>(partition.offset);
+  std::vector<uint64_t> offsets(partitions.size());
+  for (const rd_kafka_topic_partition_t& answer : PartitionsOf(list)) {
+    HPS_RETURN_IF_ERROR(KafkaStatus(answer.err, what));
+    const auto found =
+        std::find(partitions.begin(), partitions.end(), static_cast<uint32_t>(answer.partition));
+    if (found == partitions.end())
+      return absl::InternalError(absl::StrCat(what, ": partition ", answer.partition));
+    offsets[static_cast<size_t>(found - partitions.begin())] =
+        answer.offset < 0 ? kNoOffset : static_cast<uint64_t>(answer.offset);
   }
   return offsets;
 }

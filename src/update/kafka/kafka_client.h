@@ -1,5 +1,5 @@
-// What producer and source share of librdkafka: making a client, its errors as absl::Status, its
-// log lines in ours, and questions to the brokers.
+// The parts of librdkafka that both producer and source use: making a client, its errors as
+// absl::Status, its log lines in our log, and questions to the brokers.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -53,6 +53,15 @@ inline std::span<rd_kafka_topic_partition_t> PartitionsOf(const KafkaPartitionLi
   return {list->elems, static_cast<size_t>(list->cnt)};
 }
 
+// The brokers' answer about a topic.
+struct KafkaTopic {
+  uint32_t partition_count = 0;            // 0 = the brokers can't say it now
+  std::vector<uint32_t> without_leader{};  // ascending
+
+  // Partitions that have a leader, ascending.
+  std::vector<uint32_t> with_leader() const;
+};
+
 // Thread-safe.
 class KafkaClient {
  public:
@@ -66,7 +75,7 @@ class KafkaClient {
     std::function<void(const rd_kafka_message_t&)> on_delivery{};
   };
 
-  // Connects to nobody yet. Errors: INVALID_ARGUMENT: a setting, or no brokers.
+  // Does not connect yet. Errors: INVALID_ARGUMENT: a setting, or no brokers.
   static absl::StatusOr<std::unique_ptr<KafkaClient>> Make(Options options);
 
   KafkaClient(const KafkaClient&) = delete;
@@ -80,16 +89,21 @@ class KafkaClient {
   absl::Status health() const;
   void SetHealthy();
 
-  // All topics that the client may see, with their numbers of partitions; 0 = the brokers can't say
-  // it now. Never creates a topic. Errors: UNAVAILABLE, DEADLINE_EXCEEDED, PERMISSION_DENIED.
-  absl::StatusOr<std::map<std::string, uint32_t>> AskTopics(Duration timeout);
+  // All topics that the client may see, by name. Never creates a topic.
+  // Errors: UNAVAILABLE, DEADLINE_EXCEEDED, PERMISSION_DENIED.
+  absl::StatusOr<std::map<std::string, KafkaTopic>> AskTopics(Duration timeout);
 
-  // Offsets of all partitions of a topic: the first for kLow, the end for kHigh, else the first
-  // record of that time (ms since 1970) or later; kNoOffset where there is none.
+  // Offsets of partitions of a topic, in their order: the first for kLow, the end for kHigh, else
+  // the first record of that time (ms since 1970) or later; kNoOffset where there is none. One
+  // partition without a leader makes the whole question wait and fail.
   // Errors: UNAVAILABLE, DEADLINE_EXCEEDED, NOT_FOUND, PERMISSION_DENIED.
   static constexpr int64_t kHigh = -1;
   static constexpr int64_t kLow = -2;
   static constexpr uint64_t kNoOffset = UINT64_MAX;
+  absl::StatusOr<std::vector<uint64_t>> AskOffsets(const std::string& topic,
+                                                   std::span<const uint32_t> partitions,
+                                                   int64_t time_ms, Duration timeout);
+  // Of partitions 0 to partition_count - 1.
   absl::StatusOr<std::vector<uint64_t>> AskOffsets(const std::string& topic,
                                                    uint32_t partition_count, int64_t time_ms,
                                                    Duration timeout);

@@ -151,6 +151,44 @@ TEST_F(KafkaFaults, ThreeBrokersBounced) {
   EXPECT_EQ(written, producer->Statistics().messages_delivered);  // none twice
 }
 
+// Catches: a source that reads nothing of a topic while one of its partitions has no leader.
+TEST_F(KafkaFaults, APartitionWithoutALeaderWaitsAlone) {
+  TestKafkaBrokers kafka(3);
+  kafka.MakeUnreplicatedTopic(topic_, 3);
+  {
+    const auto producer = NewProducer(kafka);
+    for (uint64_t round = 0; round < 3; ++round) {
+      ASSERT_TRUE(Publish(*producer, round).ok());
+      ASSERT_TRUE(producer->Flush(kFaultPatience).ok());
+    }
+  }
+  const std::vector<uint64_t> ends = kafka.Ends(topic_, 3);
+  kafka.Kill(0);
+  const auto source = MakeKafkaSource({.brokers = kafka.addresses(),
+                                       .group = "node",
+                                       .look_every = std::chrono::milliseconds(300)});
+  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_TRUE((*source)
+                  ->Subscribe({.table = spec_.name, .positions = {{0, 1, 1}, {1, 1, 1}, {2, 1, 1}}})
+                  .ok());
+  std::vector<uint64_t> next = {1, 1, 1};
+  const auto read_until = [&](const std::vector<uint64_t>& wanted) {
+    const TimePoint end = RealClock().Now() + kFaultPatience;
+    while (next != wanted) {
+      ASSERT_LT(RealClock().Now(), end);
+      const auto batch = (*source)->Poll(RealClock().Now() + std::chrono::milliseconds(100));
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      EXPECT_TRUE(batch->events.empty());
+      for (const UpdateRecord& record : batch->records) {
+        EXPECT_EQ(record.position.offset, next[record.position.partition]++);
+      }
+    }
+  };
+  read_until({1, ends[1], ends[2]});
+  kafka.Start(0);
+  read_until(ends);
+}
+
 TEST_F(KafkaFaults, ATopicGrowsWhileItIsRead) {
   TestKafkaBrokers& kafka = TestKafkaBrokers::Shared();
   kafka.MakeTopic(topic_, 2);

@@ -82,11 +82,11 @@ absl::Status KafkaProducer::Connect() {
                                             "' does not exist on ", options_.brokers,
                                             ": create it with the partitions that it is to have"));
   }
-  if (found->second == 0) {
+  if (found->second.partition_count == 0) {
     return absl::UnavailableError(absl::StrCat("topic '", topic_, "' has no leader now"));
   }
   MutexLock lock(mutex_);
-  open_.resize(found->second);
+  open_.resize(found->second.partition_count);
   keys_max_ = UpdateKeysIn(options_.table, UpdateKind::kUpsert, options_.message_bytes);
   deletes_max_ = UpdateKeysIn(options_.table, UpdateKind::kDelete, options_.message_bytes);
   HPS_CHECK(keys_max_ > 0 && deletes_max_ > 0);
@@ -311,9 +311,10 @@ void KafkaProducer::CheckPartitionCount() {
     const auto found = topics->find(topic_);
     if (found == topics->end()) {
       status = absl::NotFoundError(absl::StrCat("topic '", topic_, "' was deleted"));
-    } else if (found->second != 0 && found->second != partition_count()) {
+    } else if (const uint32_t count = found->second.partition_count;
+               count != 0 && count != partition_count()) {
       status = absl::FailedPreconditionError(absl::StrCat(
-          "topic '", topic_, "' has ", found->second, " partitions now, ", partition_count(),
+          "topic '", topic_, "' has ", count, " partitions now, ", partition_count(),
           " when the producer began: make a new producer once every node has seen it"));
     }
   }

@@ -46,7 +46,7 @@ KafkaClient::Options ClientOptions(const KafkaSourceOptions& options) {
                     {"max.poll.interval.ms", "86400000"}}};
 }
 
-// What keeps the payload of a record.
+// Owns the payload of a record.
 struct Held {
   KafkaMessage message;
   std::atomic<size_t>& memory_bytes;
@@ -105,12 +105,24 @@ absl::StatusOr<std::unique_ptr<UpdateSource>> KafkaSource::Make(const KafkaSourc
 absl::Status KafkaSource::Connect() {
   HPS_ASSIGN_OR_RETURN(client_, KafkaClient::Make(ClientOptions(options_)));
   HPS_RETURN_IF_ERROR(KafkaStatus(rd_kafka_poll_set_consumer(client_->handle()), "Kafka consumer"));
+  messages_.reset(rd_kafka_queue_get_consumer(client_->handle()));
+  rd_kafka_queue_cb_event_enable(
+      messages_.get(),
+      [](rd_kafka_t*, void* self) {
+        auto& source = *static_cast<KafkaSource*>(self);
+        MutexLock lock(source.arrival_mutex_);
+        source.has_arrived_ = true;
+        source.arrival_.NotifyAll();
+      },
+      this);
   HPS_ASSIGN_OR_RETURN(watcher_, TopicWatcher::Start(*client_, options_.look_every));
   return absl::OkStatus();
 }
 
 KafkaSource::~KafkaSource() {
   watcher_.reset();
+  if (messages_ != nullptr) rd_kafka_queue_cb_event_enable(messages_.get(), nullptr, nullptr);
+  messages_.reset();
   HPS_CHECK(memory_bytes_.load() == 0);  // records are destroyed before their source
   if (client_ == nullptr) return;
   rd_kafka_consumer_close(client_->handle());
@@ -238,8 +250,10 @@ void KafkaSource::Assign(const std::string& name, Topic& topic) {
   const TopicTracker& tracker = topic.tracker;
   topic.queues.resize(std::max(topic.queues.size(), tracker.partitions().size()));
   const KafkaPartitionList added = NewKafkaPartitionList();
+  bool all_are_wanted = true;
   for (uint32_t i = 0; i < topic.queues.size(); ++i) {
     const bool is_wanted = tracker.IsWanted(i);
+    all_are_wanted &= is_wanted;
     if (is_wanted == (topic.queues[i] != nullptr)) continue;
     if (!is_wanted) {
       Unassign(name, topic, i);
@@ -252,6 +266,8 @@ void KafkaSource::Assign(const std::string& name, Topic& topic) {
   }
   if (added->cnt > 0)
     TakeAssignError(name, rd_kafka_incremental_assign(client_->handle(), added.get()));
+  if (std::exchange(topic.follows_ends, !all_are_wanted) == all_are_wanted)
+    watcher_->FollowEnds(name, !all_are_wanted);
 }
 
 void KafkaSource::Unassign(const std::string& name, Topic& topic, uint32_t partition) {
@@ -272,9 +288,12 @@ void KafkaSource::TakeAssignError(const std::string& name, rd_kafka_error_t* err
 void KafkaSource::Collect(Deadline deadline, UpdateBatch* batch) {
   size_t bytes = 0;
   while (batch->records.size() < options_.batch_records_max && bytes < options_.batch_bytes_max) {
-    const Duration wait = batch->records.empty() ? deadline - RealClock().Now() : Duration(0);
-    KafkaMessage message(rd_kafka_consumer_poll(client_->handle(), KafkaMilliseconds(wait)));
-    if (message == nullptr) return;
+    KafkaMessage message(rd_kafka_consumer_poll(client_->handle(), 0));
+    if (message == nullptr) {
+      if (!batch->records.empty() || RealClock().Now() >= deadline) return;
+      WaitForMessages(deadline);
+      continue;
+    }
     const size_t record_count = batch->records.size();
     MutexLock lock(mutex_);
     TakeMessage(std::move(message), batch);
@@ -283,6 +302,12 @@ void KafkaSource::Collect(Deadline deadline, UpdateBatch* batch) {
     if (!events_.empty()) return;
     if (std::max(rows_.ready(), bytes_.ready()) > RealClock().Now()) return;
   }
+}
+
+void KafkaSource::WaitForMessages(Deadline deadline) {
+  MutexLock lock(arrival_mutex_);
+  while (!has_arrived_ && arrival_.WaitUntil(arrival_mutex_, deadline)) continue;
+  has_arrived_ = false;
 }
 
 void KafkaSource::TakeMessage(KafkaMessage message, UpdateBatch* batch) {
@@ -381,7 +406,7 @@ void KafkaSource::SendHints() {
     }
     topic.hints.clear();
   }
-  // What becomes of it is of no interest: the next hint says more.
+  // Its result is not needed: the next hint replaces it.
   if (list->cnt > 0) rd_kafka_commit(client_->handle(), list.get(), 1);
 }
 
@@ -394,11 +419,11 @@ absl::StatusOr<std::vector<StreamPosition>> KafkaSource::Committed(std::string_v
   const std::string name = UpdateTopic(table);
   HPS_ASSIGN_OR_RETURN(const auto topics, client_->AskTopics(deadline - RealClock().Now()));
   const auto found = topics.find(name);
-  if (found == topics.end() || found->second == 0)
+  if (found == topics.end() || found->second.partition_count == 0)
     return absl::UnavailableError(absl::StrCat("topic '", name, "' is not there"));
-  const KafkaPartitionList list = NewKafkaPartitionList(found->second);
-  rd_kafka_topic_partition_list_add_range(list.get(), name.c_str(), 0,
-                                          static_cast<int32_t>(found->second) - 1);
+  const auto partition_count = static_cast<int32_t>(found->second.partition_count);
+  const KafkaPartitionList list = NewKafkaPartitionList(found->second.partition_count);
+  rd_kafka_topic_partition_list_add_range(list.get(), name.c_str(), 0, partition_count - 1);
   HPS_RETURN_IF_ERROR(
       KafkaStatus(rd_kafka_committed(client_->handle(), list.get(),
                                      KafkaMilliseconds(deadline - RealClock().Now())),
@@ -425,6 +450,8 @@ UpdateSourceStatistics KafkaSource::Statistics() const {
   for (const auto& [name, topic] : topics_) {
     const TopicTracker& tracker = topic.tracker;
     if (tracker.is_missing()) statistics.missing_topics.push_back(tracker.table());
+    std::vector<uint64_t> ends = watcher_->ends(name);
+    ends.resize(std::max(ends.size(), tracker.partitions().size()));
     for (uint32_t i = 0; i < tracker.partitions().size(); ++i) {
       const TopicTracker::Partition& partition = tracker.partitions()[i];
       int64_t low = 0, high = 0;
@@ -436,7 +463,7 @@ UpdateSourceStatistics KafkaSource::Statistics() const {
       statistics.partitions.push_back(
           {.table = tracker.table(),
            .position = {i, tracker.generation(), partition.next},
-           .end = std::max({end, partition.next, partition.bound.value_or(0)}),
+           .end = std::max({end, ends[i], partition.next, partition.bound.value_or(0)}),
            .paused = tracker.IsPaused(i)});
     }
   }

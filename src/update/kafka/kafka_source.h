@@ -49,6 +49,7 @@ class KafkaSource final : public UpdateSource {
 
     TopicTracker tracker;
     uint64_t asked = 0;  // the newest question that the watcher has
+    bool follows_ends = false;
     // By partition: its queue in librdkafka; null if it is not assigned.
     std::vector<Queue> queues{};
     std::map<uint32_t, StreamPosition> hints{};  // that the brokers do not have yet
@@ -71,6 +72,7 @@ class KafkaSource final : public UpdateSource {
   void SendHints() HPS_REQUIRES(mutex_);
   absl::Status OperatorError() HPS_REQUIRES(mutex_);
   bool WaitForRoom(Deadline deadline);
+  void WaitForMessages(Deadline deadline);
   void Collect(Deadline deadline, UpdateBatch* batch);
   void TakeMessage(KafkaMessage message, UpdateBatch* batch) HPS_REQUIRES(mutex_);
   void TakeRecord(const std::string& name, Topic& topic, KafkaMessage message, UpdateBatch* batch)
@@ -80,6 +82,12 @@ class KafkaSource final : public UpdateSource {
   const KafkaSourceOptions options_;
   std::unique_ptr<KafkaClient> client_;
   std::unique_ptr<TopicWatcher> watcher_;
+  // The consumer's messages come here. librdkafka 2.0.2 waits for them by the clock of the day: if
+  // that is set back by an hour, it waits for an hour. So Poll waits by itself.
+  Queue messages_;
+  Mutex arrival_mutex_;
+  CondVar arrival_;
+  bool has_arrived_ HPS_GUARDED_BY(arrival_mutex_) = false;
   // Of records that Poll has given and that exist.
   std::atomic<size_t> memory_bytes_{0};
 

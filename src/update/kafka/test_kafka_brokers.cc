@@ -121,7 +121,7 @@ void TestKafkaBrokers::WaitForPartitions(const std::string& topic, uint32_t part
     const auto topics = admin_->AskTopics(kAnswerTimeout);
     if (!topics.ok()) continue;
     const auto found = topics->find(topic);
-    const uint32_t count = found == topics->end() ? 0 : found->second;
+    const uint32_t count = found == topics->end() ? 0 : found->second.partition_count;
     good = count == partition_count ? good + 1 : 0;
   }
   if (partition_count == 0) return;
@@ -139,6 +139,27 @@ void TestKafkaBrokers::MakeTopic(const std::string& topic, uint32_t partition_co
   for (const auto& [name, value] : settings) {
     RequireNoError(rd_kafka_NewTopic_set_config(made, name.c_str(), value.c_str()), name);
   }
+  Create(made);
+  WaitForPartitions(topic, partition_count);
+}
+
+void TestKafkaBrokers::MakeUnreplicatedTopic(const std::string& topic, uint32_t partition_count) {
+  std::array<char, 256> why{};
+  rd_kafka_NewTopic_t* const made = rd_kafka_NewTopic_new(
+      topic.c_str(), static_cast<int>(partition_count), -1, why.data(), why.size());
+  Require(made != nullptr, why.data());
+  for (uint32_t i = 0; i < partition_count; ++i) {
+    auto broker = static_cast<int32_t>(1 + i % count_);  // as brokers.py numbers them
+    RequireNoError(rd_kafka_NewTopic_set_replica_assignment(made, static_cast<int32_t>(i), &broker,
+                                                            1, why.data(), why.size()),
+                   why.data());
+  }
+  RequireNoError(rd_kafka_NewTopic_set_config(made, "min.insync.replicas", "1"), topic);
+  Create(made);
+  WaitForPartitions(topic, partition_count);
+}
+
+void TestKafkaBrokers::Create(rd_kafka_NewTopic_t* made) {
   rd_kafka_event_t* const event = Ask(admin_->handle(), RD_KAFKA_ADMIN_OP_CREATETOPICS,
                                       [&](auto* client, auto* options, auto* queue) {
                                         rd_kafka_CreateTopics(client, &made, 1, options, queue);
@@ -147,7 +168,6 @@ void TestKafkaBrokers::MakeTopic(const std::string& topic, uint32_t partition_co
   size_t count = 0;
   const auto* const result = rd_kafka_event_CreateTopics_result(event);
   RequireTopics(event, rd_kafka_CreateTopics_result_topics(result, &count), count);
-  WaitForPartitions(topic, partition_count);
 }
 
 void TestKafkaBrokers::DropTopic(const std::string& topic) {

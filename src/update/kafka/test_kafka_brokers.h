@@ -4,7 +4,7 @@
 //   kafka.MakeTopic("hps_et.m.t", 2);
 //
 // The brokers are processes that tools/kafka/brokers.py starts and stops; they end with the test.
-// What fails here ends the test program: nothing can be tested without brokers.
+// A failure here ends the test program: without brokers nothing can be tested.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +38,8 @@ class TestKafkaBrokers {
   using Settings = std::map<std::string, std::string>;
   // Each returns when every broker that lives knows it.
   void MakeTopic(const std::string& topic, uint32_t partition_count, const Settings& settings = {});
+  // With one replica of each partition: partition i is on broker i modulo their number.
+  void MakeUnreplicatedTopic(const std::string& topic, uint32_t partition_count);
   void DropTopic(const std::string& topic);
   void Grow(const std::string& topic, uint32_t partition_count);
   // Deletes the records before offset `low`.
@@ -47,6 +49,7 @@ class TestKafkaBrokers {
 
  private:
   void Command(const char* command, size_t broker);
+  void Create(rd_kafka_NewTopic_t* made);
   std::string ReadLine();
   void WaitForPartitions(const std::string& topic, uint32_t partition_count);
 

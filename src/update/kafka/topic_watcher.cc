@@ -13,7 +13,7 @@ namespace {
 constexpr auto kAskTimeout = std::chrono::seconds(3);
 // After an answer that leaves a question open: a broker that has no leader needs a moment.
 constexpr auto kRetryEvery = std::chrono::milliseconds(100);
-// Answers that nobody takes: the newest count.
+// Answers that are not taken: the newest are kept.
 constexpr size_t kAnswersMax = 100'000;
 
 }  // namespace
@@ -49,6 +49,18 @@ void TopicWatcher::Watch(const std::string& topic, const Question& question) {
 void TopicWatcher::Forget(const std::string& topic) {
   MutexLock lock(mutex_);
   questions_.erase(topic);
+  ends_.erase(topic);
+}
+
+void TopicWatcher::FollowEnds(const std::string& topic, bool follows) {
+  MutexLock lock(mutex_);
+  follows ? static_cast<void>(ends_[topic]) : static_cast<void>(ends_.erase(topic));
+}
+
+std::vector<uint64_t> TopicWatcher::ends(const std::string& topic) const {
+  MutexLock lock(mutex_);
+  const auto found = ends_.find(topic);
+  return found == ends_.end() ? std::vector<uint64_t>() : found->second;
 }
 
 std::vector<std::pair<std::string, TopicView>> TopicWatcher::TakeAnswers() {
@@ -95,10 +107,9 @@ bool TopicWatcher::Look(const std::map<std::string, Question>& questions) {
     TopicView view;
     if (found != topics->end()) {
       absl::StatusOr<TopicView> answer = View(topic, found->second, question);
-      if (!answer.ok()) {
-        all_answered = false;
-        continue;
-      }
+      // A partition without a leader is asked for again, with the tracker's next question.
+      all_answered &= answer.ok() && (question.number == 0 || found->second.without_leader.empty());
+      if (!answer.ok()) continue;
       view = *std::move(answer);
     }
     MutexLock lock(mutex_);
@@ -111,29 +122,53 @@ bool TopicWatcher::Look(const std::map<std::string, Question>& questions) {
     if (answers_.size() >= kAnswersMax) answers_.erase(answers_.begin());
     answers_.emplace_back(topic, std::move(view));
   }
+  AskEnds(*topics);
   return all_answered;
 }
 
-absl::StatusOr<TopicView> TopicWatcher::View(const std::string& topic, uint32_t partition_count,
+void TopicWatcher::AskEnds(const std::map<std::string, KafkaTopic>& topics) {
+  std::vector<std::string> followed;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [topic, ends] : ends_) followed.push_back(topic);
+  }
+  for (const std::string& topic : followed) {
+    const auto found = topics.find(topic);
+    if (found == topics.end()) continue;
+    const std::vector<uint32_t> partitions = found->second.with_leader();
+    const auto answer = client_.AskOffsets(topic, partitions, KafkaClient::kHigh, kAskTimeout);
+    MutexLock lock(mutex_);
+    if (stopping_) return;
+    const auto ends = ends_.find(topic);
+    if (!answer.ok() || ends == ends_.end()) continue;
+    ends->second.resize(found->second.partition_count);
+    for (size_t i = 0; i < partitions.size(); ++i) ends->second[partitions[i]] = (*answer)[i];
+  }
+}
+
+absl::StatusOr<TopicView> TopicWatcher::View(const std::string& topic, const KafkaTopic& known,
                                              const Question& question) {
-  if (partition_count == 0) return absl::UnavailableError("the topic has no leader");
-  TopicView view{.exists = true, .partition_count = partition_count, .question = question.number};
+  if (known.partition_count == 0) return absl::UnavailableError("the topic has no leader");
+  TopicView view{
+      .exists = true, .partition_count = known.partition_count, .question = question.number};
   if (question.number == 0) return view;
+  const std::vector<uint32_t> partitions = known.with_leader();
   HPS_ASSIGN_OR_RETURN(const auto lows,
-                       client_.AskOffsets(topic, partition_count, KafkaClient::kLow, kAskTimeout));
+                       client_.AskOffsets(topic, partitions, KafkaClient::kLow, kAskTimeout));
   std::vector<uint64_t> starts = lows;
   if (question.start.kind == UpdateStart::Kind::kTime) {
     HPS_ASSIGN_OR_RETURN(
-        starts, client_.AskOffsets(topic, partition_count,
-                                   std::max<int64_t>(question.start.time_ms, 0), kAskTimeout));
+        starts, client_.AskOffsets(topic, partitions, std::max<int64_t>(question.start.time_ms, 0),
+                                   kAskTimeout));
   }
   // Last, so that no other offset is beyond it.
   HPS_ASSIGN_OR_RETURN(const auto highs,
-                       client_.AskOffsets(topic, partition_count, KafkaClient::kHigh, kAskTimeout));
-  for (uint32_t i = 0; i < partition_count; ++i) {
-    view.ranges.push_back({.low = std::min(lows[i], highs[i]),
-                           .high = highs[i],
-                           .start = std::min(starts[i], highs[i])});
+                       client_.AskOffsets(topic, partitions, KafkaClient::kHigh, kAskTimeout));
+  view.ranges.assign(known.partition_count, {.is_known = false});
+  for (size_t i = 0; i < partitions.size(); ++i) {
+    view.ranges[partitions[i]] = {.low = std::min(lows[i], highs[i]),
+                                  .high = highs[i],
+                                  .start = std::min(starts[i], highs[i])};
   }
   return view;
 }

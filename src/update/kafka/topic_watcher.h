@@ -1,10 +1,12 @@
 // Asks the brokers about topics on a thread of its own, so that the thread that reads records waits
-// for nothing: which topics exist, with how many partitions, and, where a TopicTracker asks, which
-// offsets they have.
+// for nothing: which topics exist, with how many partitions and, where a TopicTracker asks, which
+// offsets they have. Besides it asks for the ends of topics with partitions that are not read now:
+// librdkafka learns ends from what it reads.
 //
 // Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,7 +38,12 @@ class TopicWatcher {
   void Watch(const std::string& topic, const Question& question);
   void Forget(const std::string& topic);
 
-  // What was found since the last call, in order.
+  // Whether the ends of the topic are asked for at each look.
+  void FollowEnds(const std::string& topic, bool follows);
+  // By partition: the offset after the last record, as the brokers said it last; 0 = not known.
+  std::vector<uint64_t> ends(const std::string& topic) const;
+
+  // The answers since the last call, in order.
   std::vector<std::pair<std::string, TopicView>> TakeAnswers();
 
   // OK, or why the brokers could not be asked the last time.
@@ -47,8 +54,9 @@ class TopicWatcher {
       : client_(client), look_every_(look_every) {}
   void Run();
   bool Look(const std::map<std::string, Question>& questions);
-  absl::StatusOr<TopicView> View(const std::string& topic, uint32_t partition_count,
+  absl::StatusOr<TopicView> View(const std::string& topic, const KafkaTopic& known,
                                  const Question& question);
+  void AskEnds(const std::map<std::string, KafkaTopic>& topics);
 
   KafkaClient& client_;
   const Duration look_every_;
@@ -56,6 +64,7 @@ class TopicWatcher {
   CondVar changed_;
   std::map<std::string, Question> questions_ HPS_GUARDED_BY(mutex_);
   std::vector<std::pair<std::string, TopicView>> answers_ HPS_GUARDED_BY(mutex_);
+  std::map<std::string, std::vector<uint64_t>> ends_ HPS_GUARDED_BY(mutex_);  // those to follow
   absl::Status health_ HPS_GUARDED_BY(mutex_);
   bool is_asked_ HPS_GUARDED_BY(mutex_) = false;
   bool stopping_ HPS_GUARDED_BY(mutex_) = false;

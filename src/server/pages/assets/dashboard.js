@@ -144,7 +144,15 @@ function showChanges() {
   by("stream-facts").replaceChildren(...Object.entries(facts).map(([term, text]) => element("div", {}, element("dt", {}, term), element("dd", {}, text))));
 }
 
+// What Redis holds is not known; whether each of its servers answers is.
+function redisFacts(level) {
+  const facts = { Inserted: formatCount(level.insertions), Updated: formatCount(level.updates), Errors: formatCount(level.errors) };
+  for (const node of level.nodes) facts[node.address] = node.bypassed ? "bypassed: it does not answer" : "answers";
+  return facts;
+}
+
 function levelFacts(level) {
+  if (level.kind === "redis") return redisFacts(level);
   const facts = { Rows: formatCount(level.rows), Bytes: formatBytes(level.bytes) };
   if (level.bytes_max !== undefined) {
     facts.Budget = formatBytes(level.bytes_max);
@@ -169,7 +177,7 @@ function showLevels() {
     return element("article", { class: `level c-${level.name}` },
                    element("header", {}, element("h3", {}, LEVEL_NAMES[level.name]), element("span", { class: "kind" }, LEVEL_KINDS[level.kind] ?? level.kind),
                            element("span", { class: `badge ${badge[0]}` }, badge[1])),
-                   meter([[level.name, used]], `${formatShare(Math.min(1, used))} of ${level.bytes_max !== undefined ? "the budget" : "the disk"}`),
+                   ...(level.bytes === undefined ? [] : [meter([[level.name, used]], `${formatShare(Math.min(1, used))} of ${level.bytes_max !== undefined ? "the budget" : "the disk"}`)]),
                    element("dl", { class: "facts" }, ...facts));
   }));
 }

@@ -179,10 +179,12 @@ function scaled(value, step, units, digits = 3) {
 
 const join = ([text, unit]) => (unit ? `${text} ${unit}` : text);
 export const countParts = (value) => scaled(value, 1000, ["", "k", "M", "G", "T"]);
-export const formatCount = (value) => join(countParts(value));
-export const formatWhole = (value) => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
+// What a level does not know of itself is a dash.
+const ifKnown = (format) => (value) => (value === undefined ? "–" : format(value));
+export const formatCount = ifKnown((value) => join(countParts(value)));
+export const formatWhole = ifKnown((value) => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f"));
 export const formatRate = (value) => `${formatCount(value)}/s`;
-export const formatBytes = (value) => join(scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]));
+export const formatBytes = ifKnown((value) => join(scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"])));
 export const formatShare = (value) => (value === null ? "–" : `${(value * 100).toFixed(value > 0.9995 || value === 0 ? 0 : 1)} %`);
 
 export function secondsParts(value) {

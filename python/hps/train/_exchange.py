@@ -1,0 +1,289 @@
+"""How ranks exchange the pieces of a step: through the process group, or through shared memory.
+
+    addresses = exchange.room(KEYS, counts)        # memory for the piece of every rank
+    ...                                            # the engine writes the pieces
+    addresses, counts = exchange.swap(KEYS)        # where the piece of every rank for this one lies
+
+What lies there is valid until the next room of the same kind. The piece of a rank for itself stays
+where it is.
+"""
+
+import contextlib
+import mmap
+import os
+import secrets
+import select
+import time
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from hps._hps import train as _engine
+
+KEYS, ROWS, GRADIENTS = range(3)
+_NAMES = ("keys", "rows", "gradients")
+_DTYPES = (torch.int64, torch.float32, torch.float32)
+_ITEM_BYTES = (8, 4, 4)
+_LINE_BYTES = 64
+_GROWTH_BYTES = 2 << 20
+_TOKEN_BYTES = 16
+_WORD_BYTES = 64       # of the counter that a rank raises; what it says of its pieces follows
+_LOOK_SECONDS = 0.05   # how often a waiting rank looks whether the others live
+
+
+def make_exchange(group, share_memory: bool):
+    """Shared memory if all ranks are on one machine and may open each other's, else the group."""
+    exchange = GroupExchange(group)
+    if share_memory:
+        shared = SharedExchange.connect(exchange)
+        if shared is not None:
+            return shared
+    return exchange
+
+
+class GroupExchange:
+    """All-to-all calls of torch.distributed carry the pieces."""
+
+    is_shared = False
+
+    def __init__(self, group):
+        self.group = group
+        self.rank = dist.get_rank(group)
+        self.rank_count = dist.get_world_size(group)
+        self._sent = [None] * 3      # (tensor, counts) by kind
+        # To send and to receive, by kind: used again, because new memory is slow at first use.
+        self._buffers = [[torch.empty(0, dtype=dtype) for _ in range(2)] for dtype in _DTYPES]
+
+    def room(self, kind, counts):
+        """The own piece is the last, so that the others are what an all-to-all call takes."""
+        tensor = self._memory(kind, 0, sum(counts))
+        others = [0 if rank == self.rank else count for rank, count in enumerate(counts)]
+        self._sent[kind] = tensor, counts, others
+        starts = np.concatenate([[0], np.cumsum(others)])
+        starts[self.rank] = sum(others)
+        return [tensor.data_ptr() + _ITEM_BYTES[kind] * int(start)
+                for start in starts[:self.rank_count]]
+
+    def _memory(self, kind, direction, size):
+        if self._buffers[kind][direction].numel() < size:
+            self._buffers[kind][direction] = torch.empty(size * 5 // 4, dtype=_DTYPES[kind])
+        return self._buffers[kind][direction][:size]
+
+    def swap(self, kind, received=None):
+        """`received`: how much comes from each rank; None: not known."""
+        tensor, counts, others = self._sent[kind]
+        if received is None:
+            received = self.integers(_NAMES[kind], counts)
+        pieces = [0 if rank == self.rank else count for rank, count in enumerate(received)]
+        target = self._memory(kind, 1, sum(pieces))
+        with self.guarded(_NAMES[kind]):
+            dist.all_to_all_single(target, tensor[:sum(others)], pieces, others, group=self.group)
+        starts = np.concatenate([[0], np.cumsum(pieces)])
+        addresses = [target.data_ptr() + _ITEM_BYTES[kind] * int(start)
+                     for start in starts[:self.rank_count]]
+        addresses[self.rank] = tensor.data_ptr() + _ITEM_BYTES[kind] * sum(others)
+        return addresses, received
+
+    def integers(self, what, sent):
+        """One integer, or one row of them, to each rank and from each."""
+        sent = torch.tensor(sent, dtype=torch.int64)
+        received = torch.empty_like(sent)
+        with self.guarded(what):
+            dist.all_to_all_single(received, sent, group=self.group)
+        return received.tolist()
+
+    def barrier(self):
+        with self.guarded("a barrier"):
+            dist.barrier(group=self.group)
+
+    def gather(self, value):
+        """The values of all ranks, small or rare ones."""
+        gathered = [None] * self.rank_count
+        with self.guarded("state"):
+            dist.all_gather_object(gathered, value, group=self.group)
+        return gathered
+
+    @contextlib.contextmanager
+    def guarded(self, what):
+        try:
+            yield
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"rank {self.rank} of {self.rank_count}: the exchange of {what} failed, because "
+                "another rank has ended, hangs or makes another step; start all ranks again from "
+                f"the last checkpoint ({error})") from error
+
+
+class _Segment:
+    """Memory of this process that other processes can open, without a name that could stay."""
+
+    def __init__(self):
+        self.descriptor = os.memfd_create("hps_train")
+        self.bytes = 0
+        self.address = 0
+        self.memory = None
+
+    def reserve(self, size):
+        if size > self.bytes:
+            self.bytes = -(-max(size, 2 * self.bytes) // _GROWTH_BYTES) * _GROWTH_BYTES
+            os.ftruncate(self.descriptor, self.bytes)
+            self.memory = np.frombuffer(mmap.mmap(self.descriptor, self.bytes), np.uint8)
+            self.address = self.memory.ctypes.data
+
+    def __del__(self):
+        os.close(self.descriptor)
+
+
+class _PeerSegment:
+    """Another rank's segment."""
+
+    def __init__(self, process, descriptor):
+        self.descriptor = os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDONLY)
+        self.bytes = 0
+        self.address = 0
+        self.memory = None
+
+    def reach(self, size):
+        if size > self.bytes:
+            self.bytes = size
+            self.memory = np.frombuffer(
+                mmap.mmap(self.descriptor, size, prot=mmap.PROT_READ), np.uint8)
+            self.address = self.memory.ctypes.data
+
+    def __del__(self):
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+
+
+class _Peer:
+    """Another rank's process and its segments: one for each kind of piece, and the heads."""
+
+    def __init__(self, process, descriptors, token):
+        self.process = os.pidfd_open(process)
+        self.segments = [_PeerSegment(process, descriptor) for descriptor in descriptors]
+        if any(os.pread(s.descriptor, _TOKEN_BYTES, 0) != token for s in self.segments):
+            raise OSError("another machine has a process of this number")
+
+    def has_ended(self):
+        poll = select.poll()
+        poll.register(self.process, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def __del__(self):
+        if hasattr(self, "process"):
+            os.close(self.process)
+
+
+class SharedExchange:
+    """Pieces are read where the rank that made them wrote them.
+
+    A rank says so in its segment of heads: a counter of its swaps, and for each rank where its
+    piece lies [start, count, bytes of the segment]. There are two sets of heads in turns, because a
+    rank can be one swap ahead of another. In the same way nobody writes a segment that another rank
+    may still read: keys are read before the swap of rows, rows before the next swap of keys, and
+    gradients before the next swap of anything.
+    """
+
+    is_shared = True
+
+    def __init__(self, exchange, segments, peers):
+        self._group = exchange
+        self.rank, self.rank_count = exchange.rank, exchange.rank_count
+        self.barrier, self.gather = exchange.barrier, exchange.gather
+        self._segments, self._peers = segments[:3], peers
+        self._sent = [None] * 3
+        self._last = None
+        self._swaps = 0
+        self._timeout = _timeout_of(exchange.group)
+        # Both sets of heads, of each rank: [2, rank_count, 3].
+        self._word = segments[3].address
+        self._heads = _heads_of(segments[3], self.rank_count)
+        self._peer_heads = {rank: _heads_of(peer.segments[3], self.rank_count)
+                            for rank, peer in peers.items()}
+
+    @classmethod
+    def connect(cls, exchange):
+        """None if a rank cannot open another's memory."""
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        segments = [_Segment() for _ in range(4)]
+        for segment in segments:
+            os.write(segment.descriptor, token)
+        segments[3].reserve(_heads_bytes(exchange.rank_count))
+        infos = exchange.gather((os.getpid(), [s.descriptor for s in segments], token))
+        peers = {}
+        try:
+            for rank, info in enumerate(infos):
+                if rank != exchange.rank:
+                    peers[rank] = _Peer(*info)
+                    peers[rank].segments[3].reach(_heads_bytes(exchange.rank_count))
+            is_connected = True
+        except OSError:
+            is_connected = False
+        if not all(exchange.gather(is_connected)):
+            return None
+        # The token has done its work; the counter takes its place.
+        segments[3].memory[:_WORD_BYTES] = 0
+        exchange.barrier()
+        return cls(exchange, segments, peers)
+
+    def room(self, kind, counts):
+        if kind == GRADIENTS and self._last == GRADIENTS:
+            self.barrier()  # two backward calls without a forward call between them
+        starts, end = [], 0
+        for count in counts:
+            starts.append(end)
+            end += -(-count * _ITEM_BYTES[kind] // _LINE_BYTES) * _LINE_BYTES
+        self._segments[kind].reserve(max(end, 1))
+        self._sent[kind] = starts, counts
+        return [self._segments[kind].address + start for start in starts]
+
+    def swap(self, kind, received=None):
+        starts, counts = self._sent[kind]
+        own = self._segments[kind]
+        self._last = kind
+        self._swaps += 1
+        heads = self._heads[self._swaps % 2]
+        heads[:, 0], heads[:, 1], heads[:, 2] = starts, counts, own.bytes
+        _engine.raise_word(self._word, self._swaps % 2**32)
+        addresses, sizes = [], []
+        for rank in range(self.rank_count):
+            if rank == self.rank:
+                addresses.append(own.address + starts[rank])
+                sizes.append(counts[rank])
+                continue
+            self._wait_for(rank, kind)
+            start, count, size = self._peer_heads[rank][self._swaps % 2][self.rank].tolist()
+            segment = self._peers[rank].segments[kind]
+            segment.reach(size)
+            addresses.append(segment.address + start)
+            sizes.append(count)
+        return addresses, sizes
+
+    def _wait_for(self, rank, kind):
+        word, swap = self._peers[rank].segments[3].address, self._swaps % 2**32
+        began = None
+        while not _engine.wait_for_word(word, swap, _LOOK_SECONDS):
+            began = began or time.monotonic() - _LOOK_SECONDS
+            with self._group.guarded(_NAMES[kind]):
+                if self._peers[rank].has_ended() and not _engine.wait_for_word(word, swap, 0):
+                    raise RuntimeError(f"rank {rank} has ended")
+                if time.monotonic() - began > self._timeout:
+                    raise RuntimeError(f"rank {rank} has not come within {self._timeout} s")
+
+
+def _timeout_of(group):
+    """Seconds."""
+    group = group if group is not None else dist.group.WORLD
+    options = getattr(group._get_backend(torch.device("cpu")), "options", None)
+    timeout = getattr(options, "_timeout", dist.constants.default_pg_timeout)
+    return timeout.total_seconds()
+
+
+def _heads_bytes(rank_count):
+    return _WORD_BYTES + 2 * rank_count * 3 * 8
+
+
+def _heads_of(segment, rank_count):
+    heads = segment.memory[_WORD_BYTES:_heads_bytes(rank_count)]
+    return heads.view(np.int64).reshape(2, rank_count, 3)

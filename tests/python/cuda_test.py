@@ -1,0 +1,121 @@
+"""torch tensors on a GPU: rows go there from level 1 and never through Python's memory.
+
+Skipped where there is no GPU, or where the package was built without CUDA (`make wheel-gpu`).
+"""
+
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import hps
+
+try:
+    import torch
+
+    import hps.torch
+except ImportError:
+    torch = None
+
+ROWS, DIM = 20_000, 32
+TABLES = [f"t{number}" for number in range(4)]
+
+
+def built_with_cuda() -> bool:
+    if torch is None or not torch.cuda.is_available():
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "store"
+        hps.import_table(path, "m/t", np.array([1]), np.ones((1, 4), np.float32))
+        with hps.open(path) as store:
+            try:
+                store.session("m", "cuda:0").close()
+            except (hps.UnimplementedError, hps.UnavailableError):
+                return False
+    return True
+
+
+@unittest.skipUnless(built_with_cuda(), "needs a GPU, PyTorch with CUDA and a package with CUDA")
+class CudaTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        path = pathlib.Path(cls.folder.name) / "store"
+        random = np.random.default_rng(1)
+        cls.rows = {table: random.standard_normal((ROWS, DIM), np.float32) for table in TABLES}
+        for table, rows in cls.rows.items():
+            hps.import_table(path, f"m/{table}", np.arange(ROWS), rows, default=-1.0)
+        cls.store = hps.open(path)
+        cls.addClassCleanup(cls.store.close)
+        cls.session = cls.store.session("m", "cuda:0")
+
+    def keys(self, *shape: int) -> torch.Tensor:
+        return torch.randint(0, ROWS + 100, shape, device="cuda:0")  # some are absent
+
+    def expect(self, table: str, keys: torch.Tensor, rows: torch.Tensor) -> None:
+        self.assertEqual(rows.device, keys.device)
+        whole = np.concatenate([self.rows[table], np.full((100, DIM), -1.0, np.float32)])
+        np.testing.assert_array_equal(rows.cpu().numpy(), whole[keys.cpu().numpy()])
+
+    def test_rows_of_several_tables(self) -> None:
+        for _ in range(20):
+            asked = {table: self.keys(100 + number, 3) for number, table in enumerate(TABLES)}
+            rows, status = self.session.lookup(asked, status=True)
+            for table, keys in asked.items():
+                self.expect(table, keys, rows[table])
+                absent = status[table] == hps.Status.ABSENT
+                self.assertTrue(torch.equal(absent, keys >= ROWS))
+
+    def test_on_a_stream_of_the_caller(self) -> None:
+        for _ in range(50):
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                keys = self.keys(4096)
+                torch.cuda._sleep(1_000_000)  # the keys change behind it, in stream order
+                keys += 1
+                keys.clamp_(max=ROWS - 1)
+                rows = self.session.lookup("t0", keys)
+                doubled = rows * 2
+            stream.synchronize()
+            self.expect("t0", keys, doubled / 2)
+
+    def test_keys_of_32_bits_and_output_of_the_caller(self) -> None:
+        keys = self.keys(1000).int()
+        self.expect("t1", keys.long(), self.session.lookup("t1", keys))
+        out = torch.zeros(1000, DIM, device="cuda:0")
+        self.assertIs(self.session.lookup("t1", keys, out=out), out)
+        self.expect("t1", keys.long(), out)
+        self.assertEqual(self.session.lookup("t1", keys[:0]).shape, (0, DIM))
+
+    def test_what_is_refused(self) -> None:
+        host = self.store.session("m")
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "session is of the host"):
+            host.lookup("t0", self.keys(3))
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "t1.*found one on cpu"):
+            self.session.lookup({"t0": self.keys(3), "t1": self.keys(3).cpu()})
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "out.*found one on cpu"):
+            self.session.lookup("t0", self.keys(3), out=torch.zeros(3, DIM))
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "not contiguous"):
+            self.session.lookup("t0", self.keys(8)[::2])
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "expected int64"):
+            self.session.lookup("t0", torch.zeros(3, device="cuda:0"))
+
+    def test_a_host_array_of_a_session_on_the_device(self) -> None:
+        keys = np.arange(500)
+        np.testing.assert_array_equal(self.session.lookup("t2", keys), self.rows["t2"][:500])
+
+    def test_modules(self) -> None:
+        layer = hps.torch.Embedding(self.store, "m/t3", padding_idx=7)
+        keys = self.keys(64, 5)
+        expected = layer(keys.cpu())
+        self.assertTrue(torch.equal(layer(keys).cpu(), expected))
+        bag = hps.torch.EmbeddingBag(self.store, "m/t3", mode="sum")
+        self.assertTrue(torch.allclose(bag(keys).cpu(), bag(keys.cpu()), atol=1e-5))
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+        self.assertTrue(torch.equal(compiled(keys).cpu(), expected))
+
+
+if __name__ == "__main__":
+    unittest.main()
