@@ -180,9 +180,9 @@ class EmbeddingBagCollection(torch.nn.Module):
         bags = {name: self._bags(features, name) for name in self.tables}
         rows = self._rows({name: keys for name, (keys, _, _) in bags.items()})
         pooled = [torch.nn.functional.embedding_bag(
-            torch.arange(len(rows[name]), device=offsets.device), rows[name], offsets, mode=self.mode,
+            torch.arange(len(keys), device=keys.device), rows[name], offsets, mode=self.mode,
             per_sample_weights=weights, include_last_offset=True)
-            for name, (_, offsets, weights) in bags.items()]
+            for name, (keys, offsets, weights) in bags.items()]
         return self._keyed_tensor(keys=list(bags), length_per_key=[*self.embedding_dims.values()],
                                   values=torch.cat(pooled, dim=1))
 
