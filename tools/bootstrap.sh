@@ -5,10 +5,10 @@
 #                               ONNX from PyPI in $HPS_BUILD_VENV (.venv-build/, 0.25 GB)
 #   tools/bootstrap.sh kafka    ... and a Kafka broker (.kafka/), for `make demo-updates`
 #   tools/bootstrap.sh test     ... and what the tests need: .venv/, a Kafka broker (.kafka/), and
-#                               PyTorch for the Python package's (.venv-python/; 1.4 GB)
+#                               PyTorch and JAX for the Python package's (.venv-python/; 1.9 GB)
 #   tools/bootstrap.sh train    what `make demo-train` needs: as build, and PyTorch (.venv-python/)
 #   tools/bootstrap.sh ctr      what `make demo-ctr` needs: as train, and Triton's client (.venv/)
-#   tools/bootstrap.sh wheel    what `make wheel` needs: as build, and pip
+#   tools/bootstrap.sh wheel    what `make wheel` needs: as build, pip, and headers of JAX from PyPI
 #   tools/bootstrap.sh check    ... and clang's tools (the default: everything but the next)
 #   tools/bootstrap.sh redis    what `make demo-redis` needs: as build, and Redis' server
 #   tools/bootstrap.sh gpu      what `make gpu` needs: as test, and the CUDA toolkit and a CMake
@@ -155,11 +155,25 @@ install_build_venv() {
   cp "$wanted" "$venv/installed.txt"
 }
 
+# The headers of jaxlib alone: the wheel's other 350 MB are not needed to compile the package.
+install_jax_headers() {
+  local venv=${HPS_BUILD_VENV:-.venv-build} wanted=tools/jax_requirements.txt
+  if cmp -s "$wanted" "$venv/jax/installed.txt"; then return; fi
+  say "downloading headers into $venv/jax: $(grep -v '^#' "$wanted") (0.1 GB)"
+  rm -rf "$venv/jax" "$venv/jax.new"
+  "$venv/bin/pip" install --disable-pip-version-check --quiet --no-cache-dir --no-deps \
+    --target "$venv/jax.new" --requirement "$wanted"
+  mkdir "$venv/jax"
+  mv "$venv/jax.new/jaxlib/include" "$venv/jax/include"
+  rm -rf "$venv/jax.new"
+  cp "$wanted" "$venv/jax/installed.txt"
+}
+
 # Without dependencies: those of torch are 4 GB that only a GPU uses.
 install_python_venv() {
   local wanted=tools/python_requirements.txt
   if cmp -s "$wanted" .venv-python/installed.txt; then return; fi
-  say "installing PyTorch and the client of Triton into .venv-python/ (1.4 GB)"
+  say "installing PyTorch, JAX and the client of Triton into .venv-python/ (1.9 GB)"
   rm -rf .venv-python
   /usr/bin/python3 -m venv .venv-python
   .venv-python/bin/pip install --disable-pip-version-check --quiet --no-cache-dir --no-deps \
@@ -234,9 +248,10 @@ if [[ ${#missing[@]} -gt 0 ]]; then install_packages "${missing[@]}"; fi
 install_build_venv
 case "$stage" in
   kafka) install_kafka ;;
-  test) install_venv && install_python_venv && install_kafka ;;
-  train) install_python_venv ;;
-  ctr) install_venv && install_python_venv ;;
+  test) install_venv && install_jax_headers && install_python_venv && install_kafka ;;
+  train) install_jax_headers && install_python_venv ;;
+  ctr) install_venv && install_jax_headers && install_python_venv ;;
+  wheel) install_jax_headers ;;
   check) install_venv ;;
   gpu) install_venv && install_cuda_venv ;;
   bench) install_bench_venv ;;

@@ -129,6 +129,7 @@ THIRD_PARTY = {
     "nghttp2": (r"nghttp2/", r"PkgConfig::NGHTTP2", {"server_grpc"}),
     "prometheus-cpp": (r"prometheus/", r"prometheus-cpp::", {"server_pages"}),
     "nanobind": (r"nanobind/|Python\.h", r"nanobind::", {"python"}),
+    "XLA": (r"xla/ffi/", r"xla::", {"python"}),
     "Google Benchmark": (r"benchmark/", r"benchmark::", set()),
     "GoogleTest": (r"(gtest|gmock)/", r"GTest::", set()),
 }

@@ -67,6 +67,7 @@ ALLOWED = {
     ("throw", "python/csrc/errors.cc"): "how nanobind raises a Python exception",
     ("throw", "python/csrc/arrays.cc"): "how nanobind raises TypeError",
     ("cast", "python/csrc/arrays.cc"): "an address that Python code passes",
+    ("cast", "python/csrc/jax.cc"): "addresses for Python code, and of the handler",
     ("cast", "python/csrc/session.cc"): "bytes that are statuses",
     ("cast", "python/csrc/train_batches.h"): "addresses that Python code passes",
     ("cast", "python/csrc/train_ranks.cc"): "addresses that Python code passes",

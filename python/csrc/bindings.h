@@ -40,5 +40,6 @@ void BindProducer(nanobind::module_& module);
 void BindServer(nanobind::module_& module);
 void BindTrain(nanobind::module_& module);
 void BindTrainRanks(nanobind::module_& module);  // called by BindTrain
+void BindJax(nanobind::module_& module);
 
 }  // namespace hps::python

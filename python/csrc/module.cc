@@ -9,6 +9,7 @@ NB_MODULE(_hps, module) {
   BindProducer(module);
   BindServer(module);
   BindTrain(module);
+  BindJax(module);
 }
 
 }  // namespace hps::python

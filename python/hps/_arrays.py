@@ -27,7 +27,7 @@ class Memory(threading.local):
     4 KiB; so that of the last answer is used again, once no array of it is left."""
 
     def __init__(self) -> None:
-        self._kept: np.ndarray | None = None
+        self._kept: Any = None
         self._references_when_free = 0
         self._kept = np.empty(0, np.float32)
         self._references_when_free = self._references()

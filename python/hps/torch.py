@@ -1,4 +1,5 @@
-"""PyTorch modules over a store: `Embedding` and `EmbeddingBag`, with the arguments of torch.nn.
+"""PyTorch modules over a store: `Embedding` and `EmbeddingBag`, with the arguments of torch.nn, and
+`EmbeddingBagCollection` for the `KeyedJaggedTensor` of torchrec.
 
     layer = hps.torch.Embedding(store, "dlrm/user")
     bag = hps.torch.EmbeddingBag(store, "dlrm/item", mode="sum")
@@ -13,6 +14,7 @@ in the process that runs it.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 from hps._errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
@@ -23,7 +25,9 @@ try:
 except ImportError:
     raise ImportError("hps.torch needs PyTorch: pip install 'hps[torch]'") from None
 
-__all__ = ["Embedding", "EmbeddingBag", "lookup"]
+__all__ = ["Embedding", "EmbeddingBag", "EmbeddingBagCollection", "lookup"]
+
+_MODES = ("sum", "mean", "max")
 
 # The open stores of modules, by path.
 _stores: weakref.WeakValueDictionary[str, Store] = weakref.WeakValueDictionary()
@@ -54,18 +58,28 @@ def _session(store: Store, table: str, keys: torch.Tensor | None = None) -> Any:
     return store._shared_session(table.partition("/")[0], device)
 
 
+def _check_mode(mode: str) -> None:
+    if mode not in _MODES:
+        raise InvalidArgumentError(f"mode: expected 'sum', 'mean' or 'max', found {mode!r}")
+
+
+def _dim(store: Store, table: str) -> int:
+    """The dim of a table, with the arguments of a module checked."""
+    if not isinstance(store, Store):
+        raise TypeError(f"store: expected an hps.Store, found {type(store).__name__}")
+    dims = _session(store, table).tables
+    name = table.partition("/")[2]
+    if name not in dims:
+        raise NotFoundError(f"table: the store has no table '{table}'")
+    return dims[name]
+
+
 class _Table(torch.nn.Module):
     """What the two modules share."""
 
     def __init__(self, store: Store, table: str, padding_idx: int | None):
         super().__init__()
-        if not isinstance(store, Store):
-            raise TypeError(f"store: expected an hps.Store, found {type(store).__name__}")
-        dims = _session(store, table).tables
-        name = table.partition("/")[2]
-        if name not in dims:
-            raise NotFoundError(f"table: the store has no table '{table}'")
-        self.embedding_dim = dims[name]
+        self.embedding_dim = _dim(store, table)
         self.padding_idx = padding_idx
         self.table = table
         self._store = store
@@ -105,8 +119,7 @@ class EmbeddingBag(_Table):
 
     def __init__(self, store: Store, table: str, *, mode: str = "mean",
                  include_last_offset: bool = False, padding_idx: int | None = None):
-        if mode not in ("sum", "mean", "max"):
-            raise InvalidArgumentError(f"mode: expected 'sum', 'mean' or 'max', found {mode!r}")
+        _check_mode(mode)
         super().__init__(store, table, padding_idx)
         self.mode = mode
         self.include_last_offset = include_last_offset
@@ -129,3 +142,76 @@ class EmbeddingBag(_Table):
 
     def extra_repr(self) -> str:
         return f"{self.table!r}, embedding_dim={self.embedding_dim}, mode={self.mode!r}"
+
+
+class EmbeddingBagCollection(torch.nn.Module):
+    """As torchrec.EmbeddingBagCollection, with the rows of tables: pools each feature of a
+    KeyedJaggedTensor. Needs torchrec.
+
+    tables: the table of each feature, {"user_id": "dlrm/user", ...}, all of one model. Features may
+        share a table.
+    mode: "sum", "mean" or "max"; weights of the KeyedJaggedTensor need "sum".
+    """
+
+    def __init__(self, store: Store, tables: Mapping[str, str], *, mode: str = "sum"):
+        super().__init__()
+        try:
+            from torchrec.sparse.jagged_tensor import KeyedTensor
+        except ImportError:
+            raise ImportError("hps.torch.EmbeddingBagCollection needs torchrec: pip install "
+                              "torchrec") from None
+        _check_mode(mode)
+        if len({table.partition("/")[0] for table in tables.values()}) != 1:
+            raise InvalidArgumentError("tables: expected tables of one model, 'model/table', found "
+                                       f"{sorted(set(tables.values()))}")
+        self.embedding_dims = {feature: _dim(store, table) for feature, table in tables.items()}
+        self.tables = dict(tables)
+        self.mode = mode
+        self._store = store
+        self._keyed_tensor = KeyedTensor
+
+    @torch.compiler.disable
+    def forward(self, features: Any) -> Any:
+        """A KeyedTensor [batch, sum of the dims] with the features of `tables`, in that order, from
+        one lookup. Other features of the KeyedJaggedTensor are ignored."""
+        if len(set(features.stride_per_key())) > 1:
+            raise InvalidArgumentError("features: expected as many bags of one feature as of each "
+                                       f"other, found {features.stride_per_key()}")
+        bags = {name: self._bags(features, name) for name in self.tables}
+        rows = self._rows({name: keys for name, (keys, _, _) in bags.items()})
+        pooled = [torch.nn.functional.embedding_bag(
+            torch.arange(len(keys), device=keys.device), rows[name], offsets, mode=self.mode,
+            per_sample_weights=weights, include_last_offset=True)
+            for name, (keys, offsets, weights) in bags.items()]
+        return self._keyed_tensor(keys=list(bags), length_per_key=[*self.embedding_dims.values()],
+                                  values=torch.cat(pooled, dim=1))
+
+    def _bags(self, features: Any, name: str) -> tuple[torch.Tensor, torch.Tensor, Any]:
+        """The keys of one feature, the offsets of its bags, which end with the number of keys, and
+        the weights of its keys, or None."""
+        try:
+            number = features.keys().index(name)
+        except ValueError:
+            raise InvalidArgumentError(f"features: there is no feature {name!r}, only "
+                                       f"{features.keys()}") from None
+        batch = features.stride_per_key()
+        begin = sum(batch[:number])
+        offsets = features.offsets()[begin:begin + batch[number] + 1]
+        span = slice(int(offsets[0]), int(offsets[-1]))
+        weights = features.weights_or_none()
+        return (features.values()[span], offsets - offsets[0],
+                None if weights is None else weights[span])
+
+    def _rows(self, keys: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The rows of the keys of each feature."""
+        asked: dict[str, list[torch.Tensor]] = {}
+        for name, values in keys.items():
+            asked.setdefault(self.tables[name], []).append(values)
+        session = _session(self._store, next(iter(asked)), next(iter(keys.values())))
+        answer = session.lookup({table: torch.cat(parts) for table, parts in asked.items()})
+        parts = {table: iter(rows.split([len(part) for part in asked[table]]))
+                 for table, rows in answer.items()}
+        return {name: next(parts[self.tables[name]]) for name in keys}
+
+    def extra_repr(self) -> str:
+        return f"{self.tables!r}, mode={self.mode!r}"

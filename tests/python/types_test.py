@@ -1,0 +1,107 @@
+"""mypy over the package, its extension's stub and uses of it."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+# Each line that is marked is wrong.
+WRONG_USE = """
+import numpy as np
+import hps
+import hps.jax
+import hps.torch
+
+keys = np.arange(3)
+store = hps.open("/tmp/store", mode=1)  # wrong: arg-type
+store.sesion("dlrm")  # wrong: attr-defined
+session = store.session(7)  # wrong: arg-type
+session.lookup("user", keys, stats=True)  # wrong: call-arg
+session.lookup(3, keys)  # wrong: call-overload|arg-type
+session.lookup("user", keys, timeout="1")  # wrong: call-overload|arg-type
+session.tables["user"] = "8"  # wrong: assignment
+store.apply("dlrm/user", keys)  # wrong: call-arg
+hps.import_table()  # wrong: call-arg
+hps.Client(8000)  # wrong: arg-type
+hps.serve("/tmp/store", http=8000)  # wrong: arg-type
+hps.jax.lookup(store, "user", keys)  # wrong: arg-type
+hps.torch.EmbeddingBag(store, "dlrm/user", "sum")  # wrong: misc|call-arg
+hps.torch.Embedding("/tmp/store", "dlrm/user")  # wrong: arg-type
+hps.NoSuchError  # wrong: attr-defined
+"""
+
+RIGHT_USE = """
+import numpy as np
+import hps
+import hps.jax
+import hps.torch
+
+keys = np.arange(3)
+rows = np.zeros((3, 4), np.float32)
+hps.import_table("/tmp/store", "dlrm/user", keys, rows, default=1.0)
+with hps.open("/tmp/store", mode="r") as store:
+    session: hps.Session = store.session("dlrm", "cuda:0", keys_max=5)
+    dims: dict[str, int] = session.tables
+    found = session.lookup("user", keys)
+    found, status = session.lookup({"user": keys, "item": [1]}, status=True, timeout=0.5)
+    found = hps.jax.lookup(session, {"user": keys})
+    layer = hps.torch.EmbeddingBag(store, "dlrm/user", mode="max", padding_idx=0)
+    store.apply("dlrm/user", keys, rows)
+with hps.serve("/tmp/store", http="127.0.0.1:0") as server:
+    hps.Client(server.url, token="t").session("dlrm").lookup("user", keys)
+try:
+    store.close()
+except hps.NotFoundError as error:
+    code: str = error.code
+"""
+
+
+class TypesTest(unittest.TestCase):
+    directory: pathlib.Path  # with the files, and what mypy keeps for the next run
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        directory = tempfile.TemporaryDirectory(prefix="hps_types_")
+        cls.addClassCleanup(directory.cleanup)
+        cls.directory = pathlib.Path(directory.name)
+
+    def mypy(self, *arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"),
+             "--python-executable", sys.executable, "--no-error-summary", "--show-error-codes",
+             *arguments],
+            cwd=self.directory, capture_output=True, text=True, check=False)
+
+    def check(self, source: str) -> subprocess.CompletedProcess:
+        file = self.directory / "use.py"
+        file.write_text(source)
+        return self.mypy(file.name)
+
+    def test_the_package(self) -> None:
+        done = self.mypy("--package", "hps")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_right_use(self) -> None:
+        done = self.check(RIGHT_USE)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_wrong_use(self) -> None:
+        done = self.check(WRONG_USE)
+        found: dict[int, set[str]] = {}
+        for number, code in re.findall(r"^use\.py:(\d+): error: .*\[([a-z-]+)\]$", done.stdout,
+                                       re.MULTILINE):
+            found.setdefault(int(number), set()).add(code)
+        expected = {number: set(line.partition("# wrong: ")[2].split("|"))
+                    for number, line in enumerate(WRONG_USE.splitlines(), start=1)
+                    if "# wrong: " in line}
+        self.assertEqual(set(found), set(expected), done.stdout + done.stderr)
+        for number, codes in found.items():
+            self.assertTrue(codes & expected[number], f"line {number}: {codes}")
+
+
+if __name__ == "__main__":
+    unittest.main()
