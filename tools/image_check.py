@@ -5,8 +5,9 @@
 
 Needs root, `debootstrap` and Debian's packages and PyPI. Makes a minimal Debian 12 for each stage,
 runs its instructions there as Docker would, imports a small store and starts the image's command as
-the image's user, and asks its health check until it passes. Exit status 0 only if it did. Takes as long as a build without a
-cache (some 15 minutes on two cores); `--ccache` lends the build a folder of ccache's.
+the image's user, and asks its health check until it passes. Exit status 0 only if it did. Takes as
+long as a build without a cache (some 15 minutes on two cores); `--ccache` lends the build a folder
+of ccache's.
 """
 
 import argparse
@@ -94,8 +95,8 @@ class Image:
     def environment(self) -> list[str]:
         lent = {name: value for name, value in os.environ.items()
                 if name.startswith("PIP_") or name.lower().endswith("_proxy")}
-        lent |= {"PIP_CERT": "/certificates", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                 "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive"}
+        lent |= {"PIP_CERT": "/certificates", "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive",
+                 "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
         if self.ccache:
             lent |= {"CCACHE_DIR": "/ccache", "CCACHE_BASEDIR": "/src", "CCACHE_NOHASHDIR": "1"}
         return [f"{name}={value}" for name, value in lent.items()]

@@ -6,9 +6,9 @@
     tools/run_tests.py --presets cuda      the build of `make gpu`, also where there is no GPU
     tools/run_tests.py --only l2 --no-build   programs whose name contains "l2", as they are built
 
-Programs run side by side, one more than there are cores, the longest of the last run first, each with a time-out and
-a temporary directory of its own. A skipped case counts as skipped; a crash, a time-out, a
-sanitizer's report or a program without a single test counts as failed. The last line is
+Programs run side by side, one more than there are cores, the longest of the last run first, each
+with a time-out and a temporary directory of its own. A skipped case counts as skipped; a crash, a
+time-out, a sanitizer's report or a program without a single test counts as failed. The last line is
 "N passed, N failed" and, when there are any, ", N skipped"; the exit status is 1 if any failed.
 """
 

@@ -137,18 +137,23 @@ class World {
 // What a user's thread has: a session, buffers for a batch, and its stream of samples.
 class Reader {
  public:
+  struct Setting {
+    int device = -1;
+    size_t batch_max = 0;  // samples
+    double alpha = 0;
+    uint64_t seed = 0;
+  };
   static absl::StatusOr<std::unique_ptr<Reader>> Create(const World& world, Store& store,
-                                                        int device, size_t batch_max, double alpha,
-                                                        uint64_t seed) {
-    auto reader = std::unique_ptr<Reader>(new Reader(world.model, alpha, seed));
-    reader->batch_max_ = batch_max;
+                                                        const Setting& setting) {
+    auto reader = std::unique_ptr<Reader>(new Reader(world.model, setting));
+    const int device = setting.device;
     HPS_ASSIGN_OR_RETURN(reader->session_, store.NewSession(kClickModel, {.device = device}));
     for (size_t table = 0; table < world.model.table_count(); ++table) {
       HPS_ASSIGN_OR_RETURN(const TableIndex index,
                            reader->session_->FindTable(ClickModel::TableName(table)));
       reader->tables_.push_back(index);
     }
-    const size_t bytes = batch_max * world.model.table_count() * world.model.row_bytes();
+    const size_t bytes = setting.batch_max * world.model.table_count() * world.model.row_bytes();
     if (device >= 0) {
       HPS_ASSIGN_OR_RETURN(reader->device_, OpenDevice(device));
       HPS_ASSIGN_OR_RETURN(std::byte* const rows, reader->device_->Allocate(bytes));
@@ -254,12 +259,13 @@ class Reader {
     size_t samples = 0;  // of the batch
   };
 
-  Reader(const ClickModel& model, double alpha, uint64_t seed)
-      : model_(model), stream_(model, alpha, seed) {}
+  Reader(const ClickModel& model, const Setting& setting)
+      : model_(model), batch_max_(setting.batch_max), stream_(model, setting.alpha, setting.seed) {}
 
   static std::byte* Aligned(std::byte* memory) {
-    const auto address = reinterpret_cast<uintptr_t>(memory);
-    return memory + (kAlignment - address % kAlignment) % kAlignment;
+    void* begin = memory;
+    size_t space = 2 * kAlignment;
+    return static_cast<std::byte*>(std::align(kAlignment, kAlignment, begin, space));
   }
 
   template <MemorySpace kSpace>
@@ -278,7 +284,7 @@ class Reader {
   }
 
   const ClickModel& model_;
-  size_t batch_max_ = 0;  // samples for which there are buffers
+  const size_t batch_max_;  // samples for which there are buffers
   ClickStream stream_;
   std::unique_ptr<Device> device_;  // null: the host
   std::unique_ptr<LookupSession> session_;
@@ -366,7 +372,10 @@ class Measurement {
       HPS_ASSIGN_OR_RETURN(const auto batches, reader->MakeBatches(size.samples, size.runs));
       HPS_ASSIGN_OR_RETURN(Figures figures, AskAll(*reader, batches, size.samples));
       HPS_ASSIGN_OR_RETURN(const double gather_us, reader->GatherUs(batches[0], 5));
-      AddLookup(size, std::move(figures), gather_us, *store, *reader, results);
+      const double hit_rate = HitRate(figures.counts, reader->on_device());
+      results->push_back(LookupResult(size, std::move(figures), gather_us));
+      const uint64_t held = RowsHeld(*store, reader->on_device(), 1);
+      results->push_back(HitRateResult(size, hit_rate, reader->BestHitRate(held), held));
       for (size_t i = 0; i < std::min(kChecksMax, batches.size()); ++i) {
         LookupCounts counts;
         HPS_RETURN_IF_ERROR(reader->Ask(batches[i], &counts).status());
@@ -399,8 +408,11 @@ class Measurement {
 
  private:
   absl::StatusOr<std::unique_ptr<Reader>> MakeReader(Store& store, int device) const {
-    return Reader::Create(world_, store, device, BatchSizes(options_).back().samples, case_.alpha,
-                          static_cast<uint64_t>(device + 2));
+    return Reader::Create(world_, store,
+                          {.device = device,
+                           .batch_max = BatchSizes(options_).back().samples,
+                           .alpha = case_.alpha,
+                           .seed = static_cast<uint64_t>(device + 2)});
   }
 
   // Of all readers together, from their common start to the end of the last one.
@@ -428,29 +440,28 @@ class Measurement {
             {"level", options_.device >= 0 ? "1" : "2"}};
   }
 
-  void AddLookup(const BatchSize& size, Figures figures, double gather_us, const Store& store,
-                 const Reader& reader, std::vector<Result>* results) const {
-    const uint64_t held = RowsHeld(store, reader.on_device(), 1);
-    const double best = reader.BestHitRate(held);
-    const double rate = HitRate(figures.counts, reader.on_device());
-    Result lookup = MakeResult("lookup", "samples/s", figures.samples_per_s,
+  Result LookupResult(const BatchSize& size, Figures figures, double gather_us) const {
+    Result result = MakeResult("lookup", "samples/s", figures.samples_per_s,
                                static_cast<double>(size.samples) / gather_us * 1e6);
-    lookup.params = Params(size);
-    lookup.p50 = Median(figures.calls_us);
-    lookup.p99 = Quantile(figures.calls_us, 0.99);
-    lookup.runs = size.runs;
+    result.params = Params(size);
+    result.p50 = Median(figures.calls_us);
+    result.p99 = Quantile(figures.calls_us, 0.99);
+    result.runs = size.runs;
     for (size_t i = 0; i < kKeyStatusCount; ++i) {
-      lookup.measured.emplace_back(kKeyStatusNames[i],
+      result.measured.emplace_back(kKeyStatusNames[i],
                                    static_cast<double>(figures.counts.by_status[i]) /
                                        static_cast<double>(figures.counts.total()));
     }
-    results->push_back(std::move(lookup));
-    Result hit_rate = MakeResult("hit_rate", "share", rate, best);
-    hit_rate.params = Params(size);
-    hit_rate.params["rows_held"] = absl::StrCat(held);
-    hit_rate.target = absl::StrFormat(">= %.3f", 1 - 0.02 / best);
-    hit_rate.runs = size.runs;
-    results->push_back(std::move(hit_rate));
+    return result;
+  }
+
+  Result HitRateResult(const BatchSize& size, double rate, double best, uint64_t held) const {
+    Result result = MakeResult("hit_rate", "share", rate, best);
+    result.params = Params(size);
+    result.params["rows_held"] = absl::StrCat(held);
+    result.target = absl::StrFormat(">= %.3f", 1 - 0.02 / best);
+    result.runs = size.runs;
+    return result;
   }
 
   const Options& options_;

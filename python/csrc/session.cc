@@ -180,7 +180,7 @@ LookupRequest<kSpace> ReadOptions(nb::handle options) {
 
 template <MemorySpace kSpace>
 void LookupIn(ModelSession& session, nb::list tables, nb::list keys, nb::tuple outputs,
-              nb::handle options, Stream stream) {
+              nb::handle options) {
   const std::shared_ptr<ThreadSessions> sessions = session.handle.Use();
   LookupRequest<kSpace> request = ReadOptions<kSpace>(options);
   Queries<kSpace> read;
@@ -197,7 +197,8 @@ void LookupIn(ModelSession& session, nb::list tables, nb::list keys, nb::tuple o
     query.status = {reinterpret_cast<KeyStatus*>(bytes.data()), bytes.size()};
   }
   request.queries = read.queries;
-  request.stream = stream;
+  if constexpr (kSpace == MemorySpace::kDevice)
+    request.stream.handle = reinterpret_cast<void*>(nb::cast<uintptr_t>(outputs[2]));
   const uint64_t thread =
       options.is_none() ? PyThread_get_thread_ident() : nb::cast<uint64_t>(options[3]);
   std::unique_ptr<LookupSession> mine = ValueOrRaise(sessions->Take(thread));
@@ -212,15 +213,14 @@ void LookupIn(ModelSession& session, nb::list tables, nb::list keys, nb::tuple o
 
 void Lookup(ModelSession& session, nb::list tables, nb::list keys, nb::tuple outputs,
             nb::handle options) {
-  LookupIn<MemorySpace::kHost>(session, tables, keys, outputs, options, {});
+  LookupIn<MemorySpace::kHost>(session, tables, keys, outputs, options);
 }
 
-// All arrays are tuples of addresses in the memory of the session's device; `stream` is a
-// cudaStream_t. Rows are there in the order of the stream.
+// All arrays are tuples of addresses in the memory of the session's device. `outputs` has the rows,
+// the statuses and a cudaStream_t, in whose order the rows are there.
 void LookupOnDevice(ModelSession& session, nb::list tables, nb::list keys, nb::tuple outputs,
-                    nb::handle options, uintptr_t stream) {
-  LookupIn<MemorySpace::kDevice>(session, tables, keys, outputs, options,
-                                 {.handle = reinterpret_cast<void*>(stream)});
+                    nb::handle options) {
+  LookupIn<MemorySpace::kDevice>(session, tables, keys, outputs, options);
 }
 
 nb::list Tables(const ModelSession& session) {
@@ -242,7 +242,7 @@ void BindSession(nb::module_& module) {
       .def("lookup", Lookup, nb::arg("tables"), nb::arg("keys"), nb::arg("outputs"),
            nb::arg("options").none())
       .def("lookup_on_device", LookupOnDevice, nb::arg("tables"), nb::arg("keys"),
-           nb::arg("outputs"), nb::arg("options").none(), nb::arg("stream"));
+           nb::arg("outputs"), nb::arg("options").none());
   module.def("session", NewSession, nb::arg("store"), nb::arg("model"), nb::arg("device"),
              nb::arg("keys_max"));
 }

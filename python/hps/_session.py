@@ -132,11 +132,13 @@ class Session:
         statuses = kind.empty_status(total) if want_status else None
         status_memory = None if statuses is None else kind.memory(statuses, "status")
         if kind.device is None:
-            call = self._session.lookup
+            self._call(self._session.lookup, numbers, key_arrays, (rows, status_memory), timeout,
+                       threshold)
         else:
-            call = self._on_device(kind)
-        row_memory = kind.memory(rows, "out") if kind.device is not None and out is None else rows
-        self._call(call, numbers, key_arrays, (row_memory, status_memory), timeout, threshold)
+            self._check_device(kind)
+            memory = kind.memory(rows, "out") if out is None else rows
+            self._call(self._session.lookup_on_device, numbers, key_arrays,
+                       (memory, status_memory, kind.stream()), timeout, threshold)
         answer = dict(out) if out is not None else self._split(
             kind, asked, shapes, kind.rows_of(rows), True)
         return answer, {} if statuses is None else self._split(kind, asked, shapes, statuses,
@@ -183,14 +185,11 @@ class Session:
             rows.append(kind.memory(out[name], "out", name))
         return rows
 
-    def _on_device(self, kind: Kind) -> Callable[..., None]:
-        """The extension's lookup for arrays on a device."""
+    def _check_device(self, kind: Kind) -> None:
         if kind.device != self._device:
             mine = "the host" if self._device < 0 else f"cuda:{self._device}"
-            raise InvalidArgumentError(f"keys: on cuda:{kind.device}, and the session is of {mine}; "
-                                       f"make one with device='cuda:{kind.device}'")
-        stream = kind.stream()
-        return lambda *arguments: self._session.lookup_on_device(*arguments, stream)
+            raise InvalidArgumentError(f"keys: on cuda:{kind.device}, and the session is of "
+                                       f"{mine}; make one with device='cuda:{kind.device}'")
 
     def _call(self, call: Callable[..., None], numbers: list, keys: list, outputs: tuple,
               timeout: float | None, threshold: float | None) -> None:

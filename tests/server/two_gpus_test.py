@@ -41,8 +41,9 @@ def has_cuda() -> bool:
 
 def used_bytes() -> list[int]:
     """Memory that is used on the first two GPUs, by whomever."""
-    answer = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
-                            capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+        capture_output=True, text=True, check=True)
     return [int(line) * MIB for line in answer.stdout.split()[:2]]
 
 
