@@ -20,6 +20,10 @@ namespace {
 // Between two looks at what the watcher has found.
 constexpr auto kSlice = std::chrono::milliseconds(20);
 constexpr auto kHintsEvery = std::chrono::milliseconds(500);
+// A partition that has records and gives none, and the longest wait until it is assigned again.
+constexpr auto kStuckLookEvery = std::chrono::seconds(1);
+constexpr auto kStuckAfter = std::chrono::seconds(10);
+constexpr auto kStuckAfterMax = std::chrono::minutes(5);
 constexpr std::string_view kGenerationMark = "generation=";
 
 KafkaClient::Options ClientOptions(const KafkaSourceOptions& options) {
@@ -157,6 +161,7 @@ absl::Status KafkaSource::Subscribe(const UpdateSubscription& subscription) {
         absl::StrCat("table '", subscription.table, "' is subscribed already"));
   }
   tables_.insert(subscription.table);
+  watcher_->FollowEnds(topic->first);
   Follow(topic->first, topic->second);
   return absl::OkStatus();
 }
@@ -250,10 +255,8 @@ void KafkaSource::Assign(const std::string& name, Topic& topic) {
   const TopicTracker& tracker = topic.tracker;
   topic.queues.resize(std::max(topic.queues.size(), tracker.partitions().size()));
   const KafkaPartitionList added = NewKafkaPartitionList();
-  bool all_are_wanted = true;
   for (uint32_t i = 0; i < topic.queues.size(); ++i) {
     const bool is_wanted = tracker.IsWanted(i);
-    all_are_wanted &= is_wanted;
     if (is_wanted == (topic.queues[i] != nullptr)) continue;
     if (!is_wanted) {
       Unassign(name, topic, i);
@@ -266,8 +269,6 @@ void KafkaSource::Assign(const std::string& name, Topic& topic) {
   }
   if (added->cnt > 0)
     TakeAssignError(name, rd_kafka_incremental_assign(client_->handle(), added.get()));
-  if (std::exchange(topic.follows_ends, !all_are_wanted) == all_are_wanted)
-    watcher_->FollowEnds(name, !all_are_wanted);
 }
 
 void KafkaSource::Unassign(const std::string& name, Topic& topic, uint32_t partition) {
@@ -291,6 +292,10 @@ void KafkaSource::Collect(Deadline deadline, UpdateBatch* batch) {
     KafkaMessage message(rd_kafka_consumer_poll(client_->handle(), 0));
     if (message == nullptr) {
       if (!batch->records.empty() || RealClock().Now() >= deadline) return;
+      {
+        MutexLock lock(mutex_);
+        RestartStuck();
+      }
       WaitForMessages(deadline);
       continue;
     }
@@ -301,6 +306,37 @@ void KafkaSource::Collect(Deadline deadline, UpdateBatch* batch) {
     // An event comes after the records before it.
     if (!events_.empty()) return;
     if (std::max(rows_.ready(), bytes_.ready()) > RealClock().Now()) return;
+  }
+}
+
+// librdkafka 2.0.2 sometimes reads no more of a partition whose leader has changed, until it is
+// assigned again (seen when three brokers were ended in turn). The broker's answer about the end
+// tells. REQUIRES: librdkafka has no message for us.
+void KafkaSource::RestartStuck() {
+  const TimePoint now = RealClock().Now();
+  if (now < next_stuck_) return;
+  next_stuck_ = now + kStuckLookEvery;
+  for (auto& [name, topic] : topics_) {
+    const std::vector<uint64_t> ends = watcher_->ends(name);
+    topic.waiting.resize(topic.queues.size());
+    const size_t count = std::min(ends.size(), topic.tracker.partitions().size());
+    for (uint32_t i = 0; i < std::min(count, topic.queues.size()); ++i) {
+      Topic::Waiting& waiting = topic.waiting[i];
+      const uint64_t next = topic.tracker.partitions()[i].next;
+      if (topic.queues[i] == nullptr || ends[i] <= next) {
+        waiting = Topic::Waiting();
+      } else if (waiting.next != next) {
+        waiting = {.next = next, .since = now, .patience = kStuckAfter};
+      } else if (now - waiting.since >= waiting.patience) {
+        LogWarning(absl::StrCat("topic '", name, "', partition ", i,
+                                ": no record came from offset ", next, " on, though it ends at ",
+                                ends[i], "; reading it anew"));
+        waiting.since = now;
+        waiting.patience = std::min<Duration>(2 * waiting.patience, kStuckAfterMax);
+        Unassign(name, topic, i);
+      }
+    }
+    Assign(name, topic);
   }
 }
 

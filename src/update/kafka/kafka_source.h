@@ -49,7 +49,14 @@ class KafkaSource final : public UpdateSource {
 
     TopicTracker tracker;
     uint64_t asked = 0;  // the newest question that the watcher has
-    bool follows_ends = false;
+    // By partition, while there are records that do not come: the offset of the next one, since
+    // when it has been the next, and how long it may be.
+    struct Waiting {
+      uint64_t next = UINT64_MAX;
+      TimePoint since{};
+      Duration patience{};
+    };
+    std::vector<Waiting> waiting{};
     // By partition: its queue in librdkafka; null if it is not assigned.
     std::vector<Queue> queues{};
     std::map<uint32_t, StreamPosition> hints{};  // that the brokers do not have yet
@@ -71,6 +78,7 @@ class KafkaSource final : public UpdateSource {
   static void TakeAssignError(const std::string& name, rd_kafka_error_t* error);
   void SendHints() HPS_REQUIRES(mutex_);
   absl::Status OperatorError() HPS_REQUIRES(mutex_);
+  void RestartStuck() HPS_REQUIRES(mutex_);
   bool WaitForRoom(Deadline deadline);
   void WaitForMessages(Deadline deadline);
   void Collect(Deadline deadline, UpdateBatch* batch);
@@ -105,6 +113,7 @@ class KafkaSource final : public UpdateSource {
   RateLimiter rows_ HPS_GUARDED_BY(mutex_);
   RateLimiter bytes_ HPS_GUARDED_BY(mutex_);
   TimePoint next_hints_ HPS_GUARDED_BY(mutex_){};
+  TimePoint next_stuck_ HPS_GUARDED_BY(mutex_){};
 };
 
 }  // namespace hps

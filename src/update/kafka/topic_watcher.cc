@@ -52,9 +52,9 @@ void TopicWatcher::Forget(const std::string& topic) {
   ends_.erase(topic);
 }
 
-void TopicWatcher::FollowEnds(const std::string& topic, bool follows) {
+void TopicWatcher::FollowEnds(const std::string& topic) {
   MutexLock lock(mutex_);
-  follows ? static_cast<void>(ends_[topic]) : static_cast<void>(ends_.erase(topic));
+  ends_.try_emplace(topic);
 }
 
 std::vector<uint64_t> TopicWatcher::ends(const std::string& topic) const {

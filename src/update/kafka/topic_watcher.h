@@ -1,7 +1,7 @@
 // Asks the brokers about topics on a thread of its own, so that the thread that reads records waits
 // for nothing: which topics exist, with how many partitions and, where a TopicTracker asks, which
-// offsets they have. Besides it asks for the ends of topics with partitions that are not read now:
-// librdkafka learns ends from what it reads.
+// offsets they have. Besides it asks for the ends of topics: librdkafka learns ends only from what
+// it reads.
 //
 // Thread-safe.
 #pragma once
@@ -38,8 +38,8 @@ class TopicWatcher {
   void Watch(const std::string& topic, const Question& question);
   void Forget(const std::string& topic);
 
-  // Whether the ends of the topic are asked for at each look.
-  void FollowEnds(const std::string& topic, bool follows);
+  // From now on the ends of the topic are asked for at each look, until Forget.
+  void FollowEnds(const std::string& topic);
   // By partition: the offset after the last record, as the brokers said it last; 0 = not known.
   std::vector<uint64_t> ends(const std::string& topic) const;
 
