@@ -357,6 +357,7 @@ class ChangesTest(RedisTestCase):
         redis = self.redis()
         server = self.start(redis, timeout="200ms")
         block = self.all_keys[:200]
+        self.await_hits(server, block)
         acknowledged, ending, wrong = [1], threading.Event(), []
 
         def read() -> None:
@@ -404,10 +405,7 @@ class ChangesTest(RedisTestCase):
             for reader in readers:
                 reader.join()
         self.assertEqual(wrong, [])
-        rows, _ = self.ask(server, block)
-        self.assert_stamped("user", block, rows, 61)
-        hits = f'hps_lookup_keys_total{{table="{MODEL}/user",status="hit_l2"}}'
-        self.await_true(lambda: self.metric(server, hits) > 0)
+        self.await_hits(server, block, 61)
 
 
 class SettingsTest(RedisTestCase):
