@@ -5,11 +5,13 @@
 
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "base/macros.h"
 #include "l1_gpu/gpu_cache.h"
 #include "l1_gpu/test_gpu.h"
 
@@ -123,6 +125,25 @@ TEST_F(TwoGpusTest, EachDeviceAnswersFromItsOwnCache) {
   for (std::thread& thread : threads) thread.join();
   // The table may have lost a row or two at its fill of three quarters.
   for (const size_t rows : wrong) EXPECT_LT(rows, 200u * 5);
+}
+
+// Catches: a lock or a stream that the caches of a process share.
+TEST_F(TwoGpusTest, OneThatHangsLeavesTheOtherServing) {
+  const auto look_up = [&](int device) -> absl::Status {
+    const DeviceScope scope(device);
+    const Node& node = *nodes_[static_cast<size_t>(device)];
+    const DeviceCacheQuery query = node.query();
+    HPS_ASSIGN_OR_RETURN(const DeviceCallLease call, node.cache->AcquireCall(kKeys));
+    HPS_RETURN_IF_ERROR(call->Begin({&query, 1}, Stream{node.stream.get()}));
+    return call->Misses(RealClock().Now() + std::chrono::milliseconds(200)).status();
+  };
+  {
+    const DeviceScope scope(1);
+    const StreamHold hold(nodes_[1]->stream.get());
+    EXPECT_EQ(look_up(1).code(), absl::StatusCode::kDeadlineExceeded);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(WrongRows(0), 0u);
+  }
+  EXPECT_EQ(WrongRows(1), 0u);  // it answers again
 }
 
 // Without the check the kernel would write to an invalid address, which makes every later call on
