@@ -55,6 +55,8 @@ ov::element::Type TypeOf(OnnxElement element) {
   return ov::element::dynamic;
 }
 
+constexpr int kShapesKept = 16;
+
 ov::Shape ShapeOf(std::span<const int64_t> dims) { return ov::Shape(dims.begin(), dims.end()); }
 
 class OpenvinoSession final : public DenseSession {
@@ -66,6 +68,12 @@ class OpenvinoSession final : public DenseSession {
   absl::Status Run(std::span<const DenseTensor> inputs,
                    std::span<const DenseTensor> outputs) override {
     HPS_CHECK(inputs.size() == inputs_.size() && outputs.size() == outputs_.size());
+    HPS_RETURN_IF_ERROR(Infer(inputs, outputs));
+    return CheckOutputs(outputs);
+  }
+
+ private:
+  absl::Status Infer(std::span<const DenseTensor> inputs, std::span<const DenseTensor> outputs) {
     return Guarded(absl::StatusCode::kInternal, "the dense network failed", [&] {
       for (size_t i = 0; i < inputs.size(); ++i) {
         request_.set_tensor(inputs_[i].name, ov::Tensor(TypeOf(inputs_[i].element),
@@ -79,7 +87,23 @@ class OpenvinoSession final : public DenseSession {
     });
   }
 
- private:
+  // OpenVINO takes memory that is larger than the result: the rest of it would hold what was there
+  // before.
+  absl::Status CheckOutputs(std::span<const DenseTensor> outputs) {
+    absl::Status checked;
+    HPS_RETURN_IF_ERROR(Guarded(absl::StatusCode::kInternal, "the dense network failed", [&] {
+      for (size_t i = 0; i < outputs.size() && checked.ok(); ++i) {
+        const ov::Tensor made = request_.get_tensor(outputs_[i].name);
+        if (made.get_shape() == ShapeOf(outputs[i].dims) && made.data() == outputs[i].data)
+          continue;
+        checked = absl::InternalError(absl::StrCat("the dense network failed: its output '",
+                                                   outputs_[i].name,
+                                                   "' has another shape than its file says"));
+      }
+    }));
+    return checked;
+  }
+
   ov::InferRequest request_;
   const std::vector<OnnxValue>& inputs_;
   const std::vector<OnnxValue>& outputs_;
@@ -140,7 +164,9 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDenseNetwork(const ModelNetwor
         ov::CompiledModel compiled = core.compile_model(
             ReadModel(core, network.onnx), "CPU", ov::hint::inference_precision(ov::element::f32),
             ov::num_streams(streams), ov::inference_num_threads(cores),
-            ov::hint::enable_cpu_pinning(false));
+            ov::hint::enable_cpu_pinning(false),
+            // What it keeps for shapes that it has met; batches are of many sizes.
+            ov::AnyMap::value_type("CPU_RUNTIME_CACHE_CAPACITY", kShapesKept));
         made =
             std::make_unique<OpenvinoNetwork>(taken.graph(), std::move(core), std::move(compiled));
       }));

@@ -59,6 +59,29 @@ TEST(OpenvinoNetworkTest, SessionsRunAtTheSameTime) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Catches: an answer with memory of before, as OpenVINO takes more memory than its result needs.
+TEST(OpenvinoNetworkTest, AnOutputOfAnotherShapeIsAnError) {
+  // Two samples of the input become one of the output, against what the file says.
+  TestModel model = LogisticModel();
+  model.Integers("pairs", {2}, {-1, 2});
+  model.Integers("second", {1}, {1});
+  model.Node("ReduceSum", "sums", {model.Node("Reshape", "paired", {"score", "pairs"}), "second"});
+  model.graph().clear_output();
+  model.Output("sums", ::onnx::TensorProto::FLOAT, {-1, 1});
+  const auto network = Make(model.Bytes());
+  ASSERT_TRUE(network.ok()) << network.status();
+  const auto session = (*network)->NewSession();
+  float x[] = {1, 2, 3, 4, 5, 6, 7, 8};
+  float sums[] = {7, 7, 7, 7};
+  const int64_t x_dims[] = {4, 2};
+  const int64_t sums_dims[] = {4, 1};
+  const DenseTensor input{std::as_writable_bytes(std::span(x)).data(), x_dims};
+  const DenseTensor output{std::as_writable_bytes(std::span(sums)).data(), sums_dims};
+  const absl::Status status = (*session)->Run({&input, 1}, {&output, 1});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'sums' has another shape"));
+}
+
 TEST(OpenvinoNetworkTest, OutputsAreFloat32) {
   TestModel model = LogisticModel();
   model.Node("Cast", "rounded", {"score"});

@@ -34,6 +34,8 @@ namespace hps {
 namespace {
 
 constexpr Duration kTimeMax = std::chrono::seconds(60);
+// Over all cores, if the process outlives the one that started it.
+constexpr rlim_t kProcessorSecondsMax = 600;
 // Of address space, beside what the network's own bytes may become.
 constexpr rlim_t kMemoryMax = rlim_t{6} << 30;
 constexpr rlim_t kMemoryPerByte = 16;
@@ -100,8 +102,16 @@ absl::StatusOr<pid_t> Start(const char* program, int network, int report) {
   std::string name = "hps";
   std::string command = "check-network";
   char* arguments[] = {name.data(), command.data(), nullptr};
+  // It hears signals, also where the thread that starts it blocks them.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t child = 0;
-  const int error = posix_spawn(&child, program, &actions, nullptr, arguments, environ);
+  const int error = posix_spawn(&child, program, &actions, &attributes, arguments, environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error == 0) return child;
   errno = error;
@@ -128,6 +138,8 @@ void LimitMemory(size_t network_bytes) {
   static_cast<void>(setrlimit(RLIMIT_AS, &limit));
   const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
   static_cast<void>(setrlimit(RLIMIT_CORE, &no_core));
+  const rlimit seconds{.rlim_cur = kProcessorSecondsMax, .rlim_max = kProcessorSecondsMax};
+  static_cast<void>(setrlimit(RLIMIT_CPU, &seconds));
 }
 
 // Whether all dimensions but the batch are known.

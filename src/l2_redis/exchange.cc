@@ -43,7 +43,9 @@ void Exchange::Advance(SlotMap& slots) {
 
 // Names that were written before the server was seen to have restarted are not asked for.
 void Exchange::Send(SlotMap& slots) {
-  if (node_->NoteRun(connection_->run_id())) slots.EndEpochsOf(node_);
+  // The epochs end first: another call that finds the new run noted finds them ended.
+  if (node_->IsOtherRun(connection_->run_id())) slots.EndEpochsOf(node_);
+  node_->NoteRun(connection_->run_id());
   std::erase_if(requests_, [&](uint32_t number) {
     const RedisRequest& request = batch_.requests[number];
     return slots.Epoch(request.slot) != request.epoch;

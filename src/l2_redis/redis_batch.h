@@ -18,9 +18,19 @@ struct RedisRequest {
   size_t begin = 0;    // of their bytes
   size_t end = 0;
   size_t reply_count = 1;
-  // Set by RedisClient::Execute: every reply arrived, and none says that another node has the slot
-  // or that this one fails. Else it is not known what was executed, and the slot's epoch has ended.
+  // Set by RedisClient::Execute. `sent`: a node may have got the commands. `answered`: every reply
+  // arrived, and none says that another node has the slot or that this one fails; else it is not
+  // known what was executed.
+  bool sent = false;
   bool answered = false;
+};
+
+// What a request without an answer means for the rows that its slot holds. If they can't be trusted
+// any more, the slot's epoch ends.
+enum class Unanswered {
+  kNothing,     // it only reads
+  kRunsLate,    // a node that got it may put rows there later, behind newer changes
+  kLeavesRows,  // rows that were to be changed may be there as they were
 };
 
 // Takes the replies of requests; `request` is its number. False refuses the reply.
@@ -39,6 +49,7 @@ struct RedisBatch {
   std::string_view bytes;
   std::span<RedisRequest> requests;
   RequestSink* sink = nullptr;
+  Unanswered unanswered = Unanswered::kLeavesRows;
 };
 
 }  // namespace hps

@@ -27,7 +27,9 @@ void RedisClient::Execute(const RedisBatch& batch) {
   RunExchanges(exchanges, DeadlineAfter(RealClock(), options_.timeout));
   for (const Exchange& exchange : exchanges) NoteOutcome(exchange);
   for (const RedisRequest& request : batch.requests) {
-    if (!request.answered) slots_.EndEpoch(request.slot, request.epoch);
+    if (request.answered || batch.unanswered == Unanswered::kNothing) continue;
+    if (request.sent || batch.unanswered == Unanswered::kLeavesRows)
+      slots_.EndEpoch(request.slot, request.epoch);
   }
   PrepareSlots();
 }
@@ -38,6 +40,7 @@ std::vector<Exchange> RedisClient::BeginExchanges(const RedisBatch& batch, Deadl
   for (uint32_t number = 0; number < batch.requests.size(); ++number) {
     RedisNode* const owner = slots_.Owner(batch.requests[number].slot);
     batch.requests[number].answered = false;
+    batch.requests[number].sent = false;
     if (owner == nullptr) continue;
     auto found = std::find_if(by_node.begin(), by_node.end(),
                               [owner](const auto& group) { return group.first == owner; });
@@ -55,6 +58,7 @@ std::vector<Exchange> RedisClient::BeginExchanges(const RedisBatch& batch, Deadl
     }
     absl::StatusOr<std::unique_ptr<RedisConnection>> connection = node->Acquire(deadline);
     if (connection.ok()) {
+      for (const uint32_t number : requests) batch.requests[number].sent = true;
       exchanges.emplace_back(*node, *std::move(connection), batch, std::move(requests));
     } else if (!absl::IsDeadlineExceeded(connection.status())) {
       NoteFailure(*node, connection.status());

@@ -20,7 +20,9 @@ constexpr std::string_view kRunId = "\r\nrun_id:";
 absl::StatusOr<std::string> ReadPassword(const std::string& path) {
   std::ifstream file(path);
   std::string password;
-  if (!file || !std::getline(file, password) || password.empty())
+  const bool is_read = static_cast<bool>(std::getline(file, password));
+  if (!password.empty() && password.back() == '\r') password.pop_back();
+  if (!is_read || password.empty())
     return absl::UnavailableError(absl::StrCat("no password can be read from ", path));
   return password;
 }
@@ -105,8 +107,12 @@ absl::Status RedisConnection::FinishHandshake() {
   const std::vector<Reply>& replies = handshake_.replies();
   for (const Reply& reply : replies) {
     if (!reply.is_error()) continue;
-    return absl::PermissionDeniedError(
-        absl::StrCat("the server refuses the connection: ", PrintableText(reply.text)));
+    const std::string why =
+        absl::StrCat("the server refuses the connection: ", PrintableText(reply.text));
+    for (const std::string_view denied : {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"}) {
+      if (std::string_view(reply.text).starts_with(denied)) return absl::PermissionDeniedError(why);
+    }
+    return absl::UnavailableError(why);
   }
   if (replies.size() > handshake_replies_)
     return absl::DataLossError("a reply that was not asked for");

@@ -42,12 +42,14 @@ void RedisNode::Return(std::unique_ptr<RedisConnection> connection) {
   returned_.NotifyOne();
 }
 
-bool RedisNode::NoteRun(const std::string& run_id) {
+bool RedisNode::IsOtherRun(const std::string& run_id) const {
   MutexLock lock(mutex_);
-  if (run_id == run_id_) return false;
-  const bool is_known = !run_id_.empty();
+  return !run_id_.empty() && run_id != run_id_;
+}
+
+void RedisNode::NoteRun(const std::string& run_id) {
+  MutexLock lock(mutex_);
   run_id_ = run_id;
-  return is_known;
 }
 
 void RedisNode::NoteFailure(const absl::Status& why) {
@@ -62,7 +64,7 @@ void RedisNode::NoteFailure(const absl::Status& why) {
 void RedisNode::NoteAnswer() {
   if (!breaker_.is_open()) return;
   breaker_.NoteAnswer();
-  LogInfo(absl::StrCat("redis node ", address_.Text(), ": answers again"));
+  LogWarning(absl::StrCat("redis node ", address_.Text(), ": answers again"));
 }
 
 }  // namespace hps

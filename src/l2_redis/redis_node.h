@@ -38,9 +38,10 @@ class RedisNode {
   // `connection` is null if it was closed.
   void Return(std::unique_ptr<RedisConnection> connection);
 
-  // Notes the run of the server's process, as a new connection sees it. True if it is another one
-  // than before: what the node holds may be older than what was written to it.
-  bool NoteRun(const std::string& run_id);
+  // Whether a new connection meets another run of the server's process than the one before: it may
+  // hold rows of any age then.
+  bool IsOtherRun(const std::string& run_id) const;
+  void NoteRun(const std::string& run_id);
 
   // Opens and closes the circuit breaker; logs the first failure and the recovery.
   void NoteFailure(const absl::Status& why);
@@ -55,7 +56,7 @@ class RedisNode {
   const size_t connections_max_;
   CircuitBreaker breaker_;
   std::atomic<uint64_t> failures_{0};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar returned_;
   std::vector<std::unique_ptr<RedisConnection>> idle_ HPS_GUARDED_BY(mutex_);
   size_t in_use_ HPS_GUARDED_BY(mutex_) = 0;

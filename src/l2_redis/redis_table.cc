@@ -253,7 +253,10 @@ absl::StatusOr<FetchCounts> RedisTable::Fetch(const FetchBatch& batch, Deadline 
   BeginWork(batch.keys, kKeysPerFetchMax, /*reversed=*/false, work);
   WriteKeys("MGET", batch.keys, work);
   FetchSink sink(*this, batch, work);
-  client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
+  client_->Execute({.bytes = work.bytes,
+                    .requests = work.requests,
+                    .sink = &sink,
+                    .unanswered = Unanswered::kNothing});
   for (const FetchOutcome outcome : batch.outcomes) {
     counts.misses += outcome == FetchOutcome::kMiss ? 1 : 0;
     counts.hits += outcome == FetchOutcome::kHit ? 1 : 0;
@@ -272,7 +275,10 @@ absl::StatusOr<InsertCounts> RedisTable::Insert(const RowBatch& batch, ApplyEpoc
     BeginWork(part.keys, kKeysPerFetchMax, /*reversed=*/true, work);
     WriteInserts(part, insertion, work, counts);
     InsertSink sink(counts);
-    client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
+    client_->Execute({.bytes = work.bytes,
+                      .requests = work.requests,
+                      .sink = &sink,
+                      .unanswered = Unanswered::kRunsLate});
   }
   counts.dropped = batch.keys.size() - counts.inserted - counts.held - counts.refused;
   insertions_.fetch_add(counts.inserted, std::memory_order_relaxed);

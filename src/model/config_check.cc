@@ -105,6 +105,11 @@ absl::Status CheckRedis(const Config& config) {
         absl::StrCat("l2.redis.nodes has ", redis.nodes.size(),
                      " addresses: expected one, or l2.redis.cluster = true"));
   }
+  if (redis.timeout > config.lookup.timeout / 2) {
+    return absl::InvalidArgumentError(
+        "l2.redis.timeout is more than half of lookup.timeout: a server of Redis that hangs would "
+        "leave a lookup no time for level 3");
+  }
   if (!redis.user.empty() && redis.password_file.empty())
     return absl::InvalidArgumentError("l2.redis.user needs l2.redis.password_file");
   const std::string& prefix = redis.key_prefix;

@@ -90,8 +90,8 @@ class GraphWalk {
       return absl::FailedPreconditionError(
           absl::StrCat("its indices are computed by ", NodeText(node)));
     };
-    if (op == "Cast" || op == "Identity" || op == "Slice" || op == "Split" || op == "Transpose")
-      return rank;
+    if (op == "Cast" || op == "Identity" || op == "Slice") return rank;
+    if (op == "Split" && node.Integer("axis", 0) != 0) return rank;  // never the samples
     if (op == "Squeeze" || op == "Unsqueeze") {
       const auto axes = Axes(node);
       if (!axes.has_value() || (op == "Squeeze" && axes->size() >= rank)) return unknown();
