@@ -114,10 +114,7 @@ class PredictionPlanner {
   // Every part of a request has the same batch. `input`: for the message.
   absl::Status TakeBatch(const InputTensor& input, uint64_t batch) {
     if (batch_input_ == nullptr) {
-      if (batch > kKeysPerCallMax) {
-        return absl::OutOfRangeError(absl::StrCat("the request asks for ", batch,
-                                                  " samples; the maximum is ", kKeysPerCallMax));
-      }
+      HPS_RETURN_IF_ERROR(CheckSampleTotal(batch));
       batch_input_ = &input;
       prediction_.batch = batch;
       return absl::OkStatus();
@@ -427,14 +424,6 @@ class PredictionPlanner {
     if (input.element == OnnxElement::kInt64 && !FitsInt32(tensor.bytes))
       return Invalid(tensor, "a number of it needs more than 32 bits");
     return absl::OkStatus();
-  }
-
-  static bool FitsInt32(std::span<const std::byte> bytes) {
-    for (size_t at = 0; at + sizeof(int64_t) <= bytes.size(); at += sizeof(int64_t)) {
-      const auto value = LoadLittleEndian<int64_t>(bytes.data() + at);
-      if (value < INT32_MIN || value > INT32_MAX) return false;
-    }
-    return true;
   }
 
   // ---- Parts and outputs ----

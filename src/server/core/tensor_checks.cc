@@ -57,6 +57,12 @@ absl::StatusOr<uint64_t> CheckedKeys(const InputTensor& input) {
   return CheckedElements(input, sizeof(Key));
 }
 
+absl::Status CheckSampleTotal(uint64_t sample_count) {
+  if (sample_count <= kKeysPerCallMax) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("the request asks for ", sample_count,
+                                            " samples; the maximum is ", kKeysPerCallMax));
+}
+
 absl::Status CheckKeyTotal(uint64_t key_count) {
   if (key_count <= kKeysPerCallMax) return absl::OkStatus();
   return absl::OutOfRangeError(
@@ -110,6 +116,14 @@ bool HasNan16(std::span<const std::byte> bytes, uint16_t exponent) {
 }
 
 }  // namespace
+
+bool FitsInt32(std::span<const std::byte> bytes) {
+  for (size_t at = 0; at + sizeof(int64_t) <= bytes.size(); at += sizeof(int64_t)) {
+    const auto value = LoadLittleEndian<int64_t>(bytes.data() + at);
+    if (value < INT32_MIN || value > INT32_MAX) return false;
+  }
+  return true;
+}
 
 bool HasNan(Datatype datatype, std::span<const std::byte> elements) {
   switch (datatype) {

@@ -38,6 +38,7 @@ absl::StatusOr<uint64_t> CheckedKeys(const InputTensor& input);
 
 // Errors: OUT_OF_RANGE (more than kKeysPerCallMax).
 absl::Status CheckKeyTotal(uint64_t key_count);
+absl::Status CheckSampleTotal(uint64_t sample_count);
 
 // The bytes of an output. Errors: OUT_OF_RANGE (over the limit).
 absl::StatusOr<size_t> OutputBytes(std::string_view name, uint64_t count, uint64_t element_bytes,
@@ -51,6 +52,9 @@ absl::Status CheckFlat(const InputTensor& input);
 
 // Whether one of the elements is NaN; false for types that have none.
 bool HasNan(Datatype datatype, std::span<const std::byte> elements);
+
+// Whether each 64-bit integer fits 32 bits.
+bool FitsInt32(std::span<const std::byte> bytes);
 
 // The protocol's type of an element of a network.
 Datatype DatatypeOf(OnnxElement element);

@@ -14,6 +14,16 @@ bool HasNanIn(Datatype datatype, const std::vector<T>& values) {
   return HasNan(datatype, std::as_bytes(std::span(values)));
 }
 
+TEST(FitsInt32Test, KnowsTheEnds) {
+  const auto fits = [](const std::vector<int64_t>& values) {
+    return FitsInt32(std::as_bytes(std::span(values)));
+  };
+  EXPECT_TRUE(fits({}));
+  EXPECT_TRUE(fits({INT32_MIN, -1, INT32_MAX}));
+  EXPECT_FALSE(fits({0, int64_t{INT32_MAX} + 1}));
+  EXPECT_FALSE(fits({int64_t{INT32_MIN} - 1}));
+}
+
 TEST(TensorChecksTest, FindsNanInEveryFloatingPointType) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_FALSE(HasNanIn<float>(Datatype::kFp32, {0, -infinity, infinity}));
