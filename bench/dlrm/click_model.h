@@ -1,6 +1,6 @@
 // The embedding tables of a click model, and the keys that its samples ask for.
 //
-// The sizes are those of Criteo's Kaggle data set: 26 tables, of which a handful hold nearly all
+// The sizes are those of Criteo's Kaggle data set: 26 tables, and a few of them have nearly all
 // rows. A sample has one key of each table; ranks within a table follow a power law. Rows are
 // functions of their keys, so that a benchmark can check each byte without keeping them.
 #pragma once

@@ -37,7 +37,7 @@ constexpr auto kTimeout = std::chrono::seconds(60);
 constexpr size_t kSettleKeys = 8'000'000;  // asked for between two looks at the hit rate
 constexpr double kSettled = 0.002;         // and the growth that ends it
 constexpr double kSettleSecondsMax = 60;
-constexpr size_t kChecksMax = 4;  // batches of which each byte is compared
+constexpr size_t kChecksMax = 4;  // batches whose rows are compared byte by byte
 
 struct Case {
   size_t table_count = 26;
@@ -295,11 +295,11 @@ class Reader {
   std::vector<std::byte> all_rows_;  // for GatherUs
 };
 
-// Rows that the level above the others holds, on one device.
-uint64_t RowsHeld(const Store& store, bool on_device, size_t devices) {
+// Rows that the highest level holds. REQUIRES: at most one device.
+uint64_t RowsHeld(const Store& store, bool on_device) {
   uint64_t rows = 0;
   for (const TableStatistics& table : store.Statistics().tables)
-    rows += on_device ? table.l1.entries / devices : table.l2.entries;
+    rows += on_device ? table.l1.entries : table.l2.entries;
   return rows;
 }
 
@@ -374,7 +374,7 @@ class Measurement {
       HPS_ASSIGN_OR_RETURN(const double gather_us, reader->GatherUs(batches[0], 5));
       const double hit_rate = HitRate(figures.counts, reader->on_device());
       results->push_back(LookupResult(size, std::move(figures), gather_us));
-      const uint64_t held = RowsHeld(*store, reader->on_device(), 1);
+      const uint64_t held = RowsHeld(*store, reader->on_device());
       results->push_back(HitRateResult(size, hit_rate, reader->BestHitRate(held), held));
       for (size_t i = 0; i < std::min(kChecksMax, batches.size()); ++i) {
         LookupCounts counts;

@@ -6,7 +6,6 @@ import filecmp
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import tempfile
@@ -23,11 +22,6 @@ from support import HPS, ROOT, RunningServer
 PYTHON = ROOT / ".venv-python" / "bin" / "python"
 ERROR_MAX = 1e-5
 DATATYPES = {"float32": "FP32", "int64": "INT64", "int32": "INT32"}
-
-
-def has_openvino() -> bool:
-    options = (HPS.parent.parent / "CMakeCache.txt").read_text()
-    return re.search(r"^HPS_OPENVINO:BOOL=ON$", options, re.MULTILINE) is not None
 
 
 def export(model: str, directory: pathlib.Path, seed: int = 1) -> dict[str, np.ndarray]:
@@ -69,7 +63,7 @@ class CtrTestCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        if not has_openvino():
+        if not support.is_built_with("OPENVINO"):
             raise unittest.SkipTest("this build runs no dense networks")
         if not PYTHON.exists():
             raise unittest.SkipTest("there is no PyTorch in .venv-python")

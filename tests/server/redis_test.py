@@ -23,13 +23,7 @@ HIT_L2, HIT_L3, DEGRADED = 2, 3, 5
 REQUEST_TIMEOUT_US = 20_000_000  # of each lookup
 
 
-def has_redis() -> bool:
-    """Whether this build has the Redis client: the options that it was configured with say it."""
-    options = (HPS.parent.parent / "CMakeCache.txt").read_text()
-    return re.search(r"^HPS_REDIS:BOOL=ON$", options, re.MULTILINE) is not None
-
-
-@unittest.skipUnless(has_redis(), "this build has no Redis client")
+@unittest.skipUnless(support.is_built_with("REDIS"), "this build has no Redis client")
 class RedisTestCase(support.ServerTestCase):
 
     def setUp(self) -> None:

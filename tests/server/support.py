@@ -47,10 +47,14 @@ def stamped(table: str, keys: np.ndarray, version: int = 1) -> np.ndarray:
     return (flat % STAMP + STAMP * version).astype(np.float32).reshape(*keys.shape, dim)
 
 
-def has_grpc() -> bool:
-    """Whether this build serves gRPC: the options that it was configured with say it."""
+def is_built_with(part: str) -> bool:
+    """Whether this build has a part, as "KAFKA": the options of its configuration say it."""
     options = (HPS.parent.parent / "CMakeCache.txt").read_text()
-    return re.search(r"^HPS_GRPC:BOOL=ON$", options, re.MULTILINE) is not None
+    return re.search(rf"^HPS_{part}:BOOL=ON$", options, re.MULTILINE) is not None
+
+
+def has_grpc() -> bool:
+    return is_built_with("GRPC")
 
 
 def patient_timeouts(settings: str) -> str:

@@ -34,11 +34,6 @@ def gpu_count() -> int:
     return len(re.findall(r"^GPU ", listed.stdout, re.MULTILINE))
 
 
-def has_cuda() -> bool:
-    options = (HPS.parent.parent / "CMakeCache.txt").read_text()
-    return re.search(r"^HPS_CUDA:BOOL=ON$", options, re.MULTILINE) is not None
-
-
 def used_bytes() -> list[int]:
     """Memory that is used on the first two GPUs, by whomever."""
     answer = subprocess.run(
@@ -47,7 +42,8 @@ def used_bytes() -> list[int]:
     return [int(line) * MIB for line in answer.stdout.split()[:2]]
 
 
-@unittest.skipUnless(gpu_count() >= 2 and has_cuda(), "needs two GPUs and a build with CUDA")
+@unittest.skipUnless(gpu_count() >= 2 and support.is_built_with("CUDA"),
+                     "needs two GPUs and a build with CUDA")
 class TwoGpusTest(support.ServerTestCase):
     def start(self) -> support.RunningServer:
         return self.serve_ready(

@@ -8,7 +8,6 @@ answer exactly that, whatever happens on the way.
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import time
@@ -23,18 +22,12 @@ sys.path.insert(0, str(ROOT / "tools" / "redis"))
 import brokers as kafka  # noqa: E402
 import servers as redis_servers  # noqa: E402
 import support  # noqa: E402
-from support import HPS, MODEL, ROWS, TABLES, WAIT_S  # noqa: E402
+from support import HPS, MODEL, ROWS, TABLES, WAIT_S, is_built_with  # noqa: E402
 
 TABLE = "user"
 DIM = TABLES[TABLE]
 TOPIC = f"hps_et.{MODEL}.{TABLE}"
 PARTITIONS = 3
-
-
-def is_built_with(part: str) -> bool:
-    """The options that the build was configured with say it."""
-    options = (HPS.parent.parent / "CMakeCache.txt").read_text()
-    return re.search(rf"^HPS_{part}:BOOL=ON$", options, re.MULTILINE) is not None
 
 
 @unittest.skipUnless(is_built_with("KAFKA"), "this build has no Kafka client")

@@ -10,8 +10,8 @@ import numpy as np
 
 import stream_case
 import support
-from stream_case import DIM, PARTITIONS, TABLE, TOPIC, is_built_with, redis_servers
-from support import HPS, MODEL, ROWS, WAIT_S
+from stream_case import DIM, PARTITIONS, TABLE, TOPIC, redis_servers
+from support import HPS, MODEL, ROWS, WAIT_S, is_built_with
 
 
 class StreamTest(stream_case.StreamTestCase):

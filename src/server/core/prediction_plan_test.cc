@@ -12,6 +12,7 @@
 #include "server/core/call_state.h"
 #include "server/core/model_version.h"
 #include "server/core/request_plan.h"
+#include "server/core/test_planned_model.h"
 
 namespace hps::server {
 namespace {
@@ -21,28 +22,6 @@ using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kNotFound = absl::StatusCode::kNotFound;
-
-// Only what a plan asks of a model.
-class PlannedModel final : public LoadedModel {
- public:
-  uint64_t version() const override { return 3; }
-  std::shared_ptr<const ModelNetwork> network() const override { return nullptr; }
-  bool IsCurrent() const override { return true; }
-  std::span<const TableSpec> tables() const override { return tables_; }
-  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const SessionOptions&) override {
-    return absl::UnimplementedError("not asked here");
-  }
-
- private:
-  const std::vector<TableSpec> tables_ = {
-      {.name = "m/user", .dim = 2}, {.name = "m/item", .dim = 2}, {.name = "m/other", .dim = 4}};
-};
-
-class PlannedCall final : public InferenceCall {
- public:
-  uint64_t AnswerBytes() const override { return TensorBytes(); }
-  void OnDone(const absl::Status&) override {}
-};
 
 // score [batch, 1] from user_rows [batch, 2] (sum), item_rows [batch, 3, 2] (none), x [batch, 2].
 TestModel Network() {
@@ -55,7 +34,8 @@ TestModel Network() {
 class PredictionPlanTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto model = std::make_unique<PlannedModel>();
+    auto model = std::make_unique<PlannedModel>(std::vector<TableSpec>{
+        {.name = "m/user", .dim = 2}, {.name = "m/item", .dim = 2}, {.name = "m/other", .dim = 4}});
     auto made = Predictor::Make(
         std::make_shared<const ModelNetwork>(ModelNetwork{
             .onnx = Network().Bytes(),
@@ -147,7 +127,7 @@ TEST_F(PredictionPlanTest, RowsAloneAreAsBefore) {
 
 TEST_F(PredictionPlanTest, AsHugectr) {
   ASSERT_TRUE(HasDesConvention(*version_));
-  const auto add = [&](std::vector<int32_t> index, int64_t keys) {
+  const auto add = [&](const std::vector<int32_t>& index, int64_t keys) {
     Add("DES", Datatype::kFp32, {1, 4}, std::vector<float>(4, 1.0F));
     AddKeys("CATCOLUMN", {1, keys});
     const auto count = std::ssize(index);

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "server/core/call_state.h"
 #include "server/core/model_version.h"
+#include "server/core/test_planned_model.h"
 
 namespace hps::server {
 namespace {
@@ -22,34 +23,12 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kNotFound = absl::StatusCode::kNotFound;
 constexpr auto kOutOfRange = absl::StatusCode::kOutOfRange;
 
-// Only what a plan asks of a model.
-class Model final : public LoadedModel {
- public:
-  explicit Model(std::vector<TableSpec> tables) : tables_(std::move(tables)) {}
-  uint64_t version() const override { return 3; }
-  std::shared_ptr<const ModelNetwork> network() const override { return nullptr; }
-  bool IsCurrent() const override { return true; }
-  std::span<const TableSpec> tables() const override { return tables_; }
-  absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(const SessionOptions&) override {
-    return absl::UnimplementedError("not asked here");
-  }
-
- private:
-  const std::vector<TableSpec> tables_;
-};
-
-class Call final : public InferenceCall {
- public:
-  uint64_t AnswerBytes() const override { return TensorBytes(); }
-  void OnDone(const absl::Status&) override {}
-};
-
 class RequestPlanTest : public ::testing::Test {
  protected:
   RequestPlanTest() { Use({{.name = "m/user", .dim = 4}, {.name = "m/item", .dim = 8}}); }
 
   void Use(std::vector<TableSpec> tables) {
-    version_ = ModelVersion::Make(std::make_unique<Model>(std::move(tables)), {});
+    version_ = ModelVersion::Make(std::make_unique<PlannedModel>(std::move(tables)), {});
   }
   // An input of `bytes` zeros but for what `bytes_of` brings.
   void Add(std::string_view name, Datatype datatype, const std::vector<int64_t>& dims,
@@ -89,7 +68,7 @@ class RequestPlanTest : public ::testing::Test {
   PlanLimits limits_{.response_bytes_max = uint64_t{256} << 20};
   std::vector<std::byte> zeros_ = std::vector<std::byte>(size_t{5} << 23);
   std::vector<int32_t> counts_;
-  Call call_;
+  PlannedCall call_;
   CallState plan_{call_};
 };
 
