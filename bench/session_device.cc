@@ -25,15 +25,23 @@ namespace {
 
 constexpr uint32_t kDim = 128;
 constexpr size_t kRowBytes = kDim * sizeof(float);
+constexpr size_t kRowWords = kRowBytes / sizeof(uint64_t);
 constexpr size_t kMissEvery = 10;  // keys that are multiples of it are in level 2 only
 constexpr size_t kKeySets = 8;     // in rotation, so that no call finds rows of the last one cached
 constexpr size_t kFillKeys = 4096;
 
-// One table: all rows in level 2, nine tenths of them in the device's cache, and no others can get
-// in: the fence refuses every promotion, so that each call misses what it is meant to.
+// Word `word` of a key's row.
+uint64_t RowWord(Key key, size_t word) {
+  return static_cast<uint64_t>(key) + word * 0x9e3779b97f4a7c15;
+}
+
+// One table: all rows in level 2, nine tenths of them in the cache of each device, and no others
+// can get in: the fence refuses every promotion, so that each call misses what it is meant to. One
+// session for each device.
 class Model {
  public:
-  static absl::StatusOr<std::unique_ptr<Model>> Create(DeviceCache& cache, size_t row_count) {
+  static absl::StatusOr<std::unique_ptr<Model>> Create(std::span<DeviceCache* const> caches,
+                                                       size_t row_count) {
     auto model = std::unique_ptr<Model>(new Model);
     model->thread_count_ = std::max(1U, std::thread::hardware_concurrency());
     HPS_ASSIGN_OR_RETURN(
@@ -42,36 +50,34 @@ class Model {
     SessionFactory::Options options;
     options.fetch_executor = model->fetch_.get();
     options.promote_executor = model->promote_.get();
-    options.caches = {&cache};
+    options.caches.assign(caches.begin(), caches.end());
     HPS_ASSIGN_OR_RETURN(model->factory_, SessionFactory::Create(options));
     model->state_ =
         std::make_unique<LiveModel>("m", model->factory_->epoch_domain(), *model->promote_);
-    HPS_RETURN_IF_ERROR(model->MakeTable(cache, row_count));
+    HPS_RETURN_IF_ERROR(model->MakeTable(caches, row_count));
     HPS_RETURN_IF_ERROR(model->state_->Publish({model->table_}));
-    HPS_ASSIGN_OR_RETURN(model->session_,
-                         model->factory_->NewSession(*model->state_, {.device = cache.device()}));
+    for (DeviceCache* const cache : caches) {
+      HPS_ASSIGN_OR_RETURN(
+          auto session, model->factory_->NewSession(*model->state_, {.device = cache->device()}));
+      model->sessions_.push_back(std::move(session));
+    }
+    HPS_RETURN_IF_ERROR(model->Close());
     return model;
   }
   ~Model() {
-    session_.reset();
+    sessions_.clear();
     fetch_.reset();
     promote_.reset();
   }
 
-  // No row enters the cache any more.
-  absl::Status Close() {
-    return table_->l1(0)->RaiseWatermarks(missing_, std::numeric_limits<ApplyEpoch>::max(),
-                                          kNoDeadline);
-  }
-
-  LookupSession& session() { return *session_; }
-  const DeviceCacheTable* l1() const { return table_->l1(0); }
+  LookupSession& session(size_t cache) { return *sessions_[cache]; }
+  const DeviceCacheTable* l1(size_t cache) const { return table_->l1(cache); }
   size_t thread_count() const { return thread_count_; }
 
  private:
   Model() = default;
 
-  absl::Status MakeTable(DeviceCache& cache, size_t row_count) {
+  absl::Status MakeTable(std::span<DeviceCache* const> caches, size_t row_count) {
     const TableSpec spec{.name = "m/t", .dim = kDim};
     LiveTable::Parts parts;
     parts.l3 = std::make_unique<PlainDurableTable>(spec);
@@ -79,37 +85,57 @@ class Model {
     HPS_ASSIGN_OR_RETURN(
         parts.l2, tier_->OpenTable(spec, 1, MemoryTierBytesFor(capacity, kRowBytes, l2_options_)));
     HPS_ASSIGN_OR_RETURN(table_, LiveTable::Create(std::move(parts)));
-    HPS_ASSIGN_OR_RETURN(auto l1,
-                         cache.OpenTable(kRowBytes, cache.TableBytes(kRowBytes, row_count)));
-    table_->AttachL1(0, std::move(l1));
-    for (size_t first = 0; first < row_count; first += kFillKeys)
-      HPS_RETURN_IF_ERROR(Fill(static_cast<Key>(first), std::min(kFillKeys, row_count - first)));
-    return table_->l1(0)->Flush(kNoDeadline);
+    for (size_t i = 0; i < caches.size(); ++i) {
+      HPS_ASSIGN_OR_RETURN(
+          auto l1, caches[i]->OpenTable(kRowBytes, caches[i]->TableBytes(kRowBytes, row_count)));
+      table_->AttachL1(i, std::move(l1));
+    }
+    for (size_t first = 0; first < row_count; first += kFillKeys) {
+      HPS_RETURN_IF_ERROR(
+          Fill(static_cast<Key>(first), std::min(kFillKeys, row_count - first), caches.size()));
+    }
+    for (size_t i = 0; i < caches.size(); ++i)
+      HPS_RETURN_IF_ERROR(table_->l1(i)->Flush(kNoDeadline));
+    return absl::OkStatus();
   }
 
-  absl::Status Fill(Key first, size_t count) {
+  // No row enters a cache any more.
+  absl::Status Close() {
+    for (size_t i = 0; i < sessions_.size(); ++i) {
+      HPS_RETURN_IF_ERROR(table_->l1(i)->RaiseWatermarks(
+          missing_, std::numeric_limits<ApplyEpoch>::max(), kNoDeadline));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Fill(Key first, size_t count, size_t cache_count) {
     std::vector<Key> all, cached, missing;
     for (Key key = first; key < first + static_cast<Key>(count); ++key) {
       all.push_back(key);
       (key % kMissEvery == 0 ? missing : cached).push_back(key);
     }
     HPS_RETURN_IF_ERROR(table_->l2()->Insert(BatchOf(all), 0).status());
-    absl::Status replaced = table_->l1(0)->InsertIfAbsent(BatchOf(cached), 0).status();
-    if (absl::IsResourceExhausted(replaced)) {  // the writer's staging is full
-      HPS_RETURN_IF_ERROR(table_->l1(0)->Flush(kNoDeadline));
-      replaced = table_->l1(0)->InsertIfAbsent(BatchOf(cached), 0).status();
+    for (size_t i = 0; i < cache_count; ++i) {
+      absl::Status inserted = table_->l1(i)->InsertIfAbsent(BatchOf(cached), 0).status();
+      if (absl::IsResourceExhausted(inserted)) {  // the writer's staging is full
+        HPS_RETURN_IF_ERROR(table_->l1(i)->Flush(kNoDeadline));
+        inserted = table_->l1(i)->InsertIfAbsent(BatchOf(cached), 0).status();
+      }
+      HPS_RETURN_IF_ERROR(inserted);
     }
-    HPS_RETURN_IF_ERROR(replaced);
     // Watermarks are shared by keys: raised for all only after the last of them was let in.
     missing_.insert(missing_.end(), missing.begin(), missing.end());
     return absl::OkStatus();
   }
 
-  // The first eight bytes of a row are its key.
   RowBatch BatchOf(const std::vector<Key>& keys) {
     rows_.resize(keys.size() * kRowBytes);
-    for (size_t i = 0; i < keys.size(); ++i)
-      StoreLittleEndian(rows_.data() + i * kRowBytes, keys[i]);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      for (size_t word = 0; word < kRowWords; ++word) {
+        StoreLittleEndian(rows_.data() + i * kRowBytes + word * sizeof(uint64_t),
+                          RowWord(keys[i], word));
+      }
+    }
     return {.keys = keys, .rows = {rows_.data(), keys.size(), kRowBytes, kRowBytes}};
   }
 
@@ -123,7 +149,7 @@ class Model {
   std::shared_ptr<LiveTable> table_;
   std::unique_ptr<Executor> promote_;
   std::unique_ptr<Executor> fetch_;
-  std::unique_ptr<LookupSession> session_;
+  std::vector<std::unique_ptr<LookupSession>> sessions_;
 };
 
 // The keys of all calls of one kind, on the device.
@@ -135,10 +161,11 @@ struct Batch {
   size_t unique_missing = 0;  // of the average call
 };
 
+// The calls of one session, that of the model's cache number `number`.
 class Measurement {
  public:
-  Measurement(DeviceCache& cache, Device& device, Model& model)
-      : cache_(cache), device_(device), model_(model) {}
+  Measurement(DeviceCache& cache, Device& device, Model& model, size_t number)
+      : cache_(cache), device_(device), model_(model), number_(number) {}
 
   absl::Status Prepare(size_t keys_max) {
     HPS_ASSIGN_OR_RETURN(rows_, device_.Allocate(keys_max * kRowBytes));
@@ -177,7 +204,7 @@ class Measurement {
     const DeviceLookupRequest request{.queries = {&query, 1}, .stream = device_.stream()};
     LookupCounts counts;
     const Stopwatch watch;
-    HPS_RETURN_IF_ERROR(model_.session().Lookup(request, &counts));
+    HPS_RETURN_IF_ERROR(model_.session(number_).Lookup(request, &counts));
     HPS_RETURN_IF_ERROR(device_.Synchronize());
     const double us = watch.us();
     HPS_RETURN_IF_ERROR(CheckCounts(batch, counts));
@@ -186,7 +213,7 @@ class Measurement {
 
   // The bound: the probe alone, without a session.
   absl::StatusOr<double> TimeProbe(const Batch& batch, size_t set) {
-    const DeviceCacheQuery query{.table = model_.l1(),
+    const DeviceCacheQuery query{.table = model_.l1(number_),
                                  .space = MemorySpace::kDevice,
                                  .keys = batch.device_keys[set % kKeySets],
                                  .key_count = batch.key_count,
@@ -221,14 +248,17 @@ class Measurement {
     HPS_RETURN_IF_ERROR(device_.CopyOut(rows, rows_));
     for (size_t i = 0; i < batch.key_count; ++i) {
       const Key key = batch.keys[set][i];
-      if (LoadLittleEndian<Key>(rows.data() + i * kRowBytes) != key)
-        return absl::InternalError(absl::StrCat("bench session: key ", key, " got another row"));
+      for (size_t word = 0; word < kRowWords; ++word) {
+        if (LoadLittleEndian<uint64_t>(rows.data() + i * kRowBytes + word * sizeof(uint64_t)) !=
+            RowWord(key, word))
+          return absl::InternalError(absl::StrCat("bench session: key ", key, " got another row"));
+      }
     }
     return absl::OkStatus();
   }
 
   absl::Status Measure(const Batch& batch, size_t runs, std::vector<Result>* results) {
-    HPS_RETURN_IF_ERROR(CheckRows(batch, 0));
+    for (size_t set = 0; set < kKeySets; ++set) HPS_RETURN_IF_ERROR(CheckRows(batch, set));
     std::vector<double> calls_us, probes_us;
     const size_t warm_up_runs = runs / 10 + 3;
     for (size_t run = 0; run < warm_up_runs + runs; ++run) {
@@ -276,9 +306,31 @@ class Measurement {
   DeviceCache& cache_;
   Device& device_;
   Model& model_;
+  const size_t number_;
   std::byte* rows_ = nullptr;
   std::byte* status_ = nullptr;
 };
+
+// Keys per second of all measurements at once, each on a thread of its own.
+absl::StatusOr<double> KeysPerSecond(std::span<const std::unique_ptr<Measurement>> measurements,
+                                     std::span<const Batch> batches, size_t runs) {
+  std::vector<absl::Status> statuses(measurements.size());
+  const double seconds = RunOnThreads(measurements.size(), [&](size_t i) {
+    for (size_t run = 0; run < runs && statuses[i].ok(); ++run)
+      statuses[i] = measurements[i]->TimeCall(batches[i], run).status();
+  });
+  for (const absl::Status& status : statuses) HPS_RETURN_IF_ERROR(status);
+  return static_cast<double>(measurements.size() * batches[0].key_count * runs) / seconds;
+}
+
+// A cache that has room for `row_count` rows. What a table needs is known by the cache, and the
+// cache's budget is given when it is made.
+absl::StatusOr<std::unique_ptr<DeviceCache>> MakeCache(int device, size_t row_count) {
+  const DeviceCacheFactory& factory = BuiltInDeviceCacheFactory();
+  HPS_ASSIGN_OR_RETURN(const auto sizing,
+                       factory.Make({.device = device, .bytes_max = 0, .calls_max = 1}));
+  return factory.Make({.device = device, .bytes_max = SessionOnDeviceBytes(*sizing, row_count)});
+}
 
 }  // namespace
 
@@ -288,9 +340,9 @@ uint64_t SessionOnDeviceBytes(const DeviceCache& cache, size_t row_count) {
 
 absl::StatusOr<std::vector<Result>> MeasureSessionOnDevice(DeviceCache& cache, Device& device,
                                                            const SessionOnDeviceSizes& sizes) {
-  HPS_ASSIGN_OR_RETURN(const auto model, Model::Create(cache, sizes.row_count));
-  HPS_RETURN_IF_ERROR(model->Close());
-  Measurement measurement(cache, device, *model);
+  DeviceCache* const caches[] = {&cache};
+  HPS_ASSIGN_OR_RETURN(const auto model, Model::Create(caches, sizes.row_count));
+  Measurement measurement(cache, device, *model, 0);
   HPS_RETURN_IF_ERROR(
       measurement.Prepare(*std::max_element(sizes.batches.begin(), sizes.batches.end())));
   std::vector<Result> results;
@@ -304,19 +356,61 @@ absl::StatusOr<std::vector<Result>> MeasureSessionOnDevice(DeviceCache& cache, D
   return results;
 }
 
+absl::StatusOr<std::vector<Result>> MeasureSessionsOnTwo(std::array<DeviceCache*, 2> caches,
+                                                         std::array<Device*, 2> devices,
+                                                         const SessionOnDeviceSizes& sizes) {
+  HPS_ASSIGN_OR_RETURN(const auto model, Model::Create(caches, sizes.row_count));
+  std::vector<std::unique_ptr<Measurement>> measurements;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    measurements.push_back(std::make_unique<Measurement>(*caches[i], *devices[i], *model, i));
+    HPS_RETURN_IF_ERROR(measurements.back()->Prepare(
+        *std::max_element(sizes.batches.begin(), sizes.batches.end())));
+  }
+  std::vector<Result> results;
+  for (const size_t key_count : sizes.batches) {
+    for (const bool misses : {false, true}) {
+      std::vector<Batch> batches;
+      for (const auto& measurement : measurements) {
+        HPS_ASSIGN_OR_RETURN(Batch batch,
+                             measurement->MakeBatch(key_count, misses, sizes.row_count));
+        for (size_t set = 0; set < kKeySets; ++set)
+          HPS_RETURN_IF_ERROR(measurement->CheckRows(batch, set));
+        batches.push_back(std::move(batch));
+      }
+      const std::span all(measurements);
+      HPS_ASSIGN_OR_RETURN(const double alone, KeysPerSecond(all.first(1), batches, sizes.runs));
+      HPS_ASSIGN_OR_RETURN(const double both, KeysPerSecond(all, batches, sizes.runs));
+      results.push_back({.name = "two_devices",
+                         .params = {{"dim", absl::StrCat(kDim)},
+                                    {"keys", absl::StrCat(key_count)},
+                                    {"missing", misses ? "10 %" : "none"},
+                                    {"threads", absl::StrCat(model->thread_count())}},
+                         .unit = "keys/s",
+                         .figure = both,
+                         .bound = alone,
+                         .ratio = both / alone,
+                         .target = misses ? "" : ">= 1.8",
+                         .runs = sizes.runs});
+    }
+  }
+  return results;
+}
+
 absl::StatusOr<std::vector<Result>> RunSessionOnDevice(const Options& options) {
   const SessionOnDeviceSizes sizes =
       options.quick ? SessionOnDeviceSizes{size_t{64} << 10, {1024, 8192}, 20}
                     : SessionOnDeviceSizes{size_t{4} << 20, {1024, 4096, 32'768, 131'072}, 500};
   HPS_ASSIGN_OR_RETURN(const auto device, OpenDevice(options.device));
-  // What a table needs is known by the cache, and the cache's budget is given when it is made.
-  const DeviceCacheFactory& factory = BuiltInDeviceCacheFactory();
-  HPS_ASSIGN_OR_RETURN(const auto sizing,
-                       factory.Make({.device = options.device, .bytes_max = 0, .calls_max = 1}));
-  const uint64_t bytes_max = SessionOnDeviceBytes(*sizing, sizes.row_count);
-  HPS_ASSIGN_OR_RETURN(const auto cache,
-                       factory.Make({.device = options.device, .bytes_max = bytes_max}));
-  return MeasureSessionOnDevice(*cache, *device, sizes);
+  HPS_ASSIGN_OR_RETURN(const auto cache, MakeCache(options.device, sizes.row_count));
+  HPS_ASSIGN_OR_RETURN(auto results, MeasureSessionOnDevice(*cache, *device, sizes));
+  const auto second = OpenDevice(options.device + 1);
+  if (!second.ok()) return results;
+  HPS_ASSIGN_OR_RETURN(const auto second_cache, MakeCache(options.device + 1, sizes.row_count));
+  HPS_ASSIGN_OR_RETURN(const auto of_two,
+                       MeasureSessionsOnTwo({cache.get(), second_cache.get()},
+                                            {device.get(), second->get()}, sizes));
+  results.insert(results.end(), of_two.begin(), of_two.end());
+  return results;
 }
 
 }  // namespace hps::bench

@@ -2,6 +2,7 @@
 // missing rows alone.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,13 +22,19 @@ struct SessionOnDeviceSizes {
 uint64_t SessionOnDeviceBytes(const DeviceCache& cache, size_t row_count);
 
 // For each batch a call whose keys all hit, and one of whose keys a tenth is missing and comes from
-// level 2; keys and outputs on the device. Every row of one call of each is checked.
-// Errors: INTERNAL (a wrong row or status), those of the cache and the device.
+// level 2; keys and outputs on the device. Every byte of every row is checked in calls of
+// their own. Errors: INTERNAL (a wrong row or status), those of the cache and the device.
 absl::StatusOr<std::vector<Result>> MeasureSessionOnDevice(DeviceCache& cache, Device& device,
                                                            const SessionOnDeviceSizes& sizes);
 
-// On the GPU that the options name. Errors: UNIMPLEMENTED, UNAVAILABLE: a sentence where there is
-// none.
+// The same calls by one session on each of two devices at once, which share one level 2: the keys
+// per second of both, over those of the first one alone. Checks and errors as above.
+absl::StatusOr<std::vector<Result>> MeasureSessionsOnTwo(std::array<DeviceCache*, 2> caches,
+                                                         std::array<Device*, 2> devices,
+                                                         const SessionOnDeviceSizes& sizes);
+
+// On the GPU that the options name, and on it and the next one where there is one. Errors:
+// UNIMPLEMENTED, UNAVAILABLE: a sentence where there is none.
 absl::StatusOr<std::vector<Result>> RunSessionOnDevice(const Options& options);
 
 }  // namespace hps::bench

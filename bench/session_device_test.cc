@@ -50,6 +50,18 @@ TEST(SessionOnDeviceTest, GivesAFigureAndABoundForEachBatch) {
   }
 }
 
+TEST(SessionOnDeviceTest, TwoDevicesAreMeasuredAtOnce) {
+  const SessionOnDeviceSizes sizes{.row_count = 20'000, .batches = {100, 4000}, .runs = 3};
+  const auto first = *MakeHostCache({.device = 0, .bytes_max = uint64_t{64} << 20});
+  const auto second = *MakeHostCache({.device = 1, .bytes_max = uint64_t{64} << 20});
+  HostDevice devices[2];
+  const auto results =
+      MeasureSessionsOnTwo({first.get(), second.get()}, {&devices[0], &devices[1]}, sizes);
+  ASSERT_TRUE(results.ok()) << results.status();
+  ASSERT_EQ(results->size(), 2 * sizes.batches.size());
+  for (const Result& result : *results) EXPECT_GT(result.ratio.value_or(0), 0);
+}
+
 TEST(SessionOnDeviceTest, WithoutADeviceItIsAnErrorWithASentence) {
   const auto results = RunSessionOnDevice({.quick = true, .device = 0});
   if (results.ok()) GTEST_SKIP() << "there is a device";

@@ -16,7 +16,7 @@ build=$1 dest=$2 here=$(dirname "$0")
 
 rm -rf "$dest"
 mkdir -p "$dest/bin" "$dest/tests" "$dest/lib"
-programs=(bin/hps bin/hps_demo)
+programs=(bin/hps bin/hps_demo tests/hps_with_device_faults)
 while read -r name; do programs+=("tests/$name"); done <"$build/gpu_tests.txt"
 for program in "${programs[@]}"; do
   if [[ ! -x $build/$program ]]; then

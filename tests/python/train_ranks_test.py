@@ -5,6 +5,7 @@ import itertools
 import multiprocessing
 import os
 import pathlib
+import random
 import resource
 import shutil
 import signal
@@ -20,6 +21,7 @@ import hps
 import hps.train as ht
 
 STEPS = 20
+LONG_STEPS = 40
 BATCH = 16
 PLACEMENTS = ["distributed", "localized", "replicated", "hybrid", "auto"]
 ERROR_MAX = 2e-6  # sums of a few gradients in another order
@@ -40,18 +42,18 @@ def tables() -> list[ht.Table]:
 
 def samples(step: int, rank: int, rank_count: int):
     """This rank's part of a step: few keys are frequent, weights and ragged bags too."""
-    random = torch.Generator().manual_seed(step)
+    generator = torch.Generator().manual_seed(step)
     part = slice(rank * BATCH // rank_count, (rank + 1) * BATCH // rank_count)
     inputs = {}
     for table in tables():
-        keys = (torch.rand(BATCH, 3, generator=random)**3 * 100).long() - 5
-        weights = torch.rand(BATCH, 3, generator=random)
+        keys = (torch.rand(BATCH, 3, generator=generator)**3 * 100).long() - 5
+        weights = torch.rand(BATCH, 3, generator=generator)
         if table.pooling == "sum":
             offsets = torch.arange(BATCH // rank_count + 1) * 3
             inputs[table.name] = (keys[part].flatten(), offsets, weights[part].flatten())
         else:
             inputs[table.name] = keys[part]
-    return inputs, torch.rand(BATCH, generator=random)[part]
+    return inputs, torch.rand(BATCH, generator=generator)[part]
 
 
 def train(embed: ht.EmbeddingCollection, steps: range, rank: int, rank_count: int) -> None:
@@ -287,6 +289,75 @@ class FailedRankTest(unittest.TestCase):
         said = self.survivors("another step", True)
         self.assertTrue(any("makes a step of other tables than rank" in text for text in said),
                         said)
+
+
+def train_to_the_end(rank: int, rank_count: int, directory: pathlib.Path, group: int,
+                     reached) -> None:
+    """Goes on from the last checkpoint, and saves one after each second step."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{directory}/ranks{group}", rank=rank,
+                            world_size=rank_count,
+                            timeout=datetime.timedelta(seconds=TIMEOUT_S))
+    embed = ht.EmbeddingCollection([table for table in tables() if table.placement != "auto"])
+    checkpoint = directory / "checkpoint"
+    first = embed.load(checkpoint)["step"] if (checkpoint / "manifest.json").exists() else 0
+    try:
+        for step in range(first, LONG_STEPS):
+            train(embed, range(step, step + 1), rank, rank_count)
+            reached.value = max(reached.value, step)
+            if step % 2 == 1:
+                embed.save(checkpoint, {"step": step + 1}, incremental=step % 8 != 1)
+    except (RuntimeError, hps.Error) as error:
+        assert "another rank has ended" in str(error), error
+        os._exit(3)
+    embed.export(directory / "model")
+    dist.destroy_process_group()
+
+
+class KilledRankTest(unittest.TestCase):
+    """One of several ranks is killed at any moment; all begin again from the last checkpoint."""
+
+    RANKS = 2
+
+    def run_group(self, directory: pathlib.Path, group: int, kill_at: int | None) -> list[int]:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["hps.train", "torch.distributed"])
+        reached = context.Value("i", -1)
+        processes = [context.Process(target=train_to_the_end,
+                                     args=(rank, self.RANKS, directory, group, reached))
+                     for rank in range(self.RANKS)]
+        for process in processes:
+            process.start()
+        victim = processes[group % self.RANKS]
+        while kill_at is not None and victim.is_alive() and reached.value < kill_at:
+            time.sleep(0.001)
+        if kill_at is not None:
+            time.sleep(self.random.uniform(0, 0.02))  # in a step, or while it saves
+            victim.kill()
+        for process in processes:
+            process.join(WAIT_S)
+            alive = process.is_alive()
+            process.kill()
+            self.assertFalse(alive, "a rank waits for one that has ended")
+        return [process.exitcode for process in processes]
+
+    def test_resumed_equals_uninterrupted(self) -> None:
+        self.random = random.Random(20261125)
+        killed, whole = (pathlib.Path(tempfile.mkdtemp(prefix="hps_ranks_")) for _ in range(2))
+        for directory in (killed, whole):
+            self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
+        for group, kill_at in enumerate((2, 9, 15, 20)):
+            with self.subTest(kill_at=kill_at):
+                codes = self.run_group(killed, group, kill_at)
+                self.assertEqual(codes[group % self.RANKS], -signal.SIGKILL, codes)
+                self.assertEqual(codes[1 - group % self.RANKS], 3, codes)
+        self.assertEqual(self.run_group(killed, 4, None), [0, 0])
+        self.assertEqual(self.run_group(whole, 0, None), [0, 0])
+        for table in tables():
+            for part in ("key", "emb_vector") if table.placement != "auto" else ():
+                self.assertEqual((killed / "model" / table.name / part).read_bytes(),
+                                 (whole / "model" / table.name / part).read_bytes(),
+                                 (table.name, part))
 
 
 if __name__ == "__main__":

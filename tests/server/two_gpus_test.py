@@ -21,6 +21,7 @@ import support  # noqa: E402
 from support import HPS, MODEL, ROWS, TABLES, WAIT_S  # noqa: E402
 
 L1_BYTES = 1 << 30
+WITH_FAULTS = HPS.parent.parent / "tests" / "hps_with_device_faults"
 CONTEXT_BYTES = 1 << 30  # of CUDA, and the buffers of calls
 MIB = 1 << 20
 TOKEN = "two-gpus"
@@ -45,10 +46,31 @@ def used_bytes() -> list[int]:
 @unittest.skipUnless(gpu_count() >= 2 and support.is_built_with("CUDA"),
                      "needs two GPUs and a build with CUDA")
 class TwoGpusTest(support.ServerTestCase):
-    def start(self) -> support.RunningServer:
+    def start(self, environment: dict | None = None, **more) -> support.RunningServer:
         return self.serve_ready(
-            "lookups = 8", "repository_control = true", {"HPS_TOKEN": TOKEN},
-            sections=f"[l1]\ndevices = [0, 1]\nbytes_max = {L1_BYTES}\npreload = 1.0\n")
+            "lookups = 8", "repository_control = true",
+            {"HPS_TOKEN": TOKEN} | (environment or {}),
+            sections=f"[l1]\ndevices = [0, 1]\nbytes_max = {L1_BYTES}\npreload = 1.0\n", **more)
+
+    def start_with_faults(self) -> support.RunningServer:
+        self.faults = self.directory / "faults"
+        self.faults.mkdir()
+        return self.start({"HPS_DEVICE_FAULTS": str(self.faults)}, program=WITH_FAULTS)
+
+    def let_device_1(self, fault: str) -> None:
+        (self.faults / "new").write_text("1")
+        (self.faults / "new").rename(self.faults / fault)
+        end = time.monotonic() + WAIT_S
+        while (self.faults / fault).exists():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.005)
+
+    def assert_only_device_0_answers(self, server: support.RunningServer) -> None:
+        first, second = self.keys_by_device(server)
+        self.load(server, threads=8, requests=20)
+        first_then, second_then = self.keys_by_device(server)
+        self.assertGreater(first_then, first)
+        self.assertEqual(second_then, second)
 
     def control(self, server: support.RunningServer, action: str) -> None:
         status, body = server.get(f"/v2/repository/models/{MODEL}/{action}", AUTHORIZATION,
@@ -134,6 +156,32 @@ class TwoGpusTest(support.ServerTestCase):
         for _ in range(20):  # they take turns
             for table in TABLES:
                 self.assert_stamped(table, keys, self.look_up(server, table, keys), version=2)
+
+    def test_a_device_that_hangs_leaves_the_other_serving(self) -> None:
+        server = self.start_with_faults()
+        self.load(server, threads=8, requests=20)
+        self.let_device_1("hang")
+        self.assert_only_device_0_answers(server)
+        (self.faults / "release").touch()
+        second = self.keys_by_device(server)[1]
+        end = time.monotonic() + WAIT_S
+        while self.keys_by_device(server)[1] == second:  # it answers again
+            self.assertLess(time.monotonic(), end)
+            self.load(server, threads=8, requests=5)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_device_that_fails_leaves_the_other_serving(self) -> None:
+        server = self.start_with_faults()
+        self.load(server, threads=8, requests=20)
+        self.let_device_1("fail")
+        self.assert_only_device_0_answers(server)
+        self.import_version(2)
+        self.control(server, "load")
+        keys = np.arange(ROWS, dtype=np.int64)
+        for _ in range(10):
+            for table in TABLES:
+                self.assert_stamped(table, keys, self.look_up(server, table, keys), version=2)
+        self.assertEqual(server.stop(), 0)
 
 
 if __name__ == "__main__":
