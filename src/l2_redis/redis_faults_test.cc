@@ -2,6 +2,7 @@
 // garbage, a table never answers a row that is wrong or older than one written before.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -118,6 +119,49 @@ TEST(RedisFaultsTest, ARestartWithAnOldSnapshotShowsNoOldRow) {
   redis.Kill(0);
   redis.Start(0);
   EXPECT_EQ(redis.Ask(0, {"DBSIZE"}).integer, static_cast<int64_t>(kKeys));
+  EXPECT_EQ(table.Fetch(), 0u);
+  EXPECT_TRUE(table.Recovers());
+}
+
+// The server is synchronized from another one that lacks the last change, as Sentinel does with an
+// old master. It keeps its process and its connections, and it answers reads meanwhile.
+TEST(RedisFaultsTest, AServerThatBecomesAnOldReplicaShowsNoOldRow) {
+  TestRedis redis({.count = 2});
+  RedisConfig config = redis.Config();
+  config.nodes.resize(1);
+  Watched table(config);
+  ASSERT_TRUE(table.Recovers());
+  const auto follow = [&redis](size_t server, size_t master) {
+    const std::string& address = redis.addresses()[master];
+    redis.Ask(server, {"REPLICAOF", "127.0.0.1", address.substr(address.rfind(':') + 1)});
+    const TimePoint end = RealClock().Now() + kPatience;
+    while (redis.Ask(server, {"INFO", "replication"}).text.find("master_link_status:up") ==
+           std::string::npos)
+      ASSERT_LT(RealClock().Now(), end);
+  };
+  EXPECT_EQ(table.Update(), kKeys);
+  follow(1, 0);
+  redis.Ask(1, {"REPLICAOF", "NO", "ONE"});
+  EXPECT_EQ(table.Update(), kKeys);
+  EXPECT_EQ(table.Fetch(), kKeys);
+  follow(0, 1);
+  EXPECT_EQ(table.Fetch(), 0u);
+  redis.Ask(0, {"REPLICAOF", "NO", "ONE"});
+  EXPECT_TRUE(table.Recovers());
+}
+
+// Without the number of the last change, nothing says that the rows are current.
+TEST(RedisFaultsTest, ALostNumberOfAChangeCostsTheRowsOfItsPartition) {
+  TestRedis redis({});
+  Watched table(redis.Config());
+  ASSERT_TRUE(table.Recovers());
+  EXPECT_EQ(table.Update(), kKeys);
+  EXPECT_EQ(table.Fetch(), kKeys);
+  const Reply names = redis.Ask(0, {"KEYS", "*"});
+  ASSERT_GT(names.elements.size(), kKeys);
+  const auto number = std::ranges::min_element(names.elements, {},
+                                               [](const Reply& name) { return name.text.size(); });
+  redis.Ask(0, {"DEL", number->text});
   EXPECT_EQ(table.Fetch(), 0u);
   EXPECT_TRUE(table.Recovers());
 }

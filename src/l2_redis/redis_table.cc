@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <limits>
+#include <optional>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/macros.h"
@@ -23,11 +27,16 @@ constexpr size_t kKeysPerUpdateMax = 128;
 constexpr size_t kInsertKeysMax = 4096;
 constexpr size_t kStepBytesMax = size_t{4} << 20;
 
-// KEYS are names of rows, ARGV their new values. A value without a row removes an older row. What
-// is not held stays so.
+// The first of KEYS and ARGV is of the change's number; the others are names of rows, and their new
+// values. A value without a row removes an older row. What is not held stays so. The number is
+// written first: a server without room refuses it, and with it the whole script.
 constexpr std::string_view kUpdateScript = R"(
+local number = redis.call('GET', KEYS[1])
+if not number or number < ARGV[1] then
+  redis.call('SET', KEYS[1], ARGV[1])
+end
 local replaced = 0
-for i = 1, #KEYS do
+for i = 2, #KEYS do
   local held = redis.call('GETRANGE', KEYS[i], 0, 12)
   if #held > 0 then
     local older = #held == 12
@@ -85,6 +94,23 @@ size_t StepKeys(size_t row_bytes) {
   return std::clamp<size_t>(kStepBytesMax / row_bytes, 1, kInsertKeysMax);
 }
 
+// Decimal digits, so that texts compare as numbers do.
+constexpr size_t kChangeDigits = 14;
+
+std::string ChangeText(uint64_t number) {
+  return absl::StrFormat("%0*d", static_cast<int>(kChangeDigits), number);
+}
+
+// The text of a change's number; nil is none yet.
+std::optional<uint64_t> ParseChange(const ReplyValue& value) {
+  if (value.type == ReplyType::kNil) return 0;
+  if (value.type != ReplyType::kString || value.text.size() != kChangeDigits) return std::nullopt;
+  uint64_t number = 0;
+  const char* const end = value.text.data() + value.text.size();
+  const auto parsed = std::from_chars(value.text.data(), end, number);
+  return parsed.ptr == end ? std::optional(number) : std::nullopt;
+}
+
 RowBatch Part(const RowBatch& batch, size_t begin, size_t end) {
   RowBatch part = {.keys = batch.keys.subspan(begin, end - begin),
                    .rows = {.data = batch.rows.data + begin * batch.rows.stride_bytes,
@@ -104,27 +130,31 @@ const UpdateScript& RedisUpdateScript() {
   return script;
 }
 
-// Takes the answer to MGET: one array, with a value or nil for each key of the piece.
+// Takes the answer to MGET: one array, with the number of the last change, and a value or nil for
+// each key of the piece.
 class RedisTable::FetchSink final : public RequestSink {
  public:
-  FetchSink(const RedisTable& table, const FetchBatch& batch, const Work& work)
+  FetchSink(RedisTable& table, const FetchBatch& batch, const Work& work)
       : table_(table), batch_(batch), work_(work) {}
 
   bool OnArray(size_t request, size_t count) override {
-    return count == work_.pieces[request].count;
+    return count == work_.pieces[request].count + 1;
   }
 
   bool OnValue(size_t request, size_t index, const ReplyValue& value) override {
     const Piece& piece = work_.pieces[request];
-    if (value.type == ReplyType::kNil) return true;
-    if (value.type != ReplyType::kString || index >= piece.count) return false;
-    const size_t i = work_.groups.positions[piece.first + index];
+    if (index == 0) {
+      TakeChange(request, value);
+      return true;
+    }
+    if (value.type == ReplyType::kNil || lacks_a_change_) return true;
+    if (value.type != ReplyType::kString || index > piece.count) return false;
+    const size_t i = work_.groups.positions[piece.first + index - 1];
     const RowValue row = ParseRowValue(table_.IdentityOf(piece, batch_.keys[i]), value.text,
                                        table_.options_.row_bytes);
     if (!row.valid) {
       // What is held under this name is not the table's: the slot's rows get other names.
-      const RedisRequest& asked = work_.requests[request];
-      table_.client_->slots().EndEpoch(asked.slot, asked.epoch);
+      EndEpoch(request);
       return true;
     }
     if (row.row.empty()) {
@@ -140,9 +170,26 @@ class RedisTable::FetchSink final : public RequestSink {
   void OnRefused(size_t, size_t, RedisError) override {}
 
  private:
-  const RedisTable& table_;
+  // A server whose number is lower than one that was seen has lost changes: none of its rows count.
+  void TakeChange(size_t request, const ReplyValue& value) {
+    const Piece& piece = work_.pieces[request];
+    const std::optional<uint64_t> change = ParseChange(value);
+    lacks_a_change_ = !change.has_value() || *change < piece.change;
+    if (lacks_a_change_) {
+      EndEpoch(request);
+    } else if (*change > piece.change) {
+      table_.NoteChange(piece, *change);
+    }
+  }
+  void EndEpoch(size_t request) {
+    const RedisRequest& asked = work_.requests[request];
+    table_.client_->slots().EndEpoch(asked.slot, asked.epoch);
+  }
+
+  RedisTable& table_;
   const FetchBatch& batch_;
   const Work& work_;
+  bool lacks_a_change_ = false;  // in the request that is being answered
 };
 
 // Takes the answers to SET ... NX: "OK", or nil where the key is held.
@@ -176,6 +223,9 @@ class RedisTable::CountSink final : public RequestSink {
   }
 
   uint64_t sum() const { return sum_; }
+  bool IsRefused(size_t request) const {
+    return std::ranges::count(unknown_script_, request) + std::ranges::count(no_room_, request) > 0;
+  }
   const std::vector<size_t>& unknown_script() const { return unknown_script_; }
   const std::vector<size_t>& no_room() const { return no_room_; }
 
@@ -190,7 +240,8 @@ RedisTable::RedisTable(std::shared_ptr<RedisClient> client, const Options& optio
       options_(options),
       names_(options.key_prefix, options.incarnation, options.partition_count),
       fence_(0),
-      nonce_(RandomNumber()) {}
+      nonce_(RandomNumber()),
+      changes_(options.partition_count) {}
 
 RedisTable::Work& RedisTable::ThreadWork() {
   thread_local Work work;
@@ -199,6 +250,13 @@ RedisTable::Work& RedisTable::ThreadWork() {
 
 uint64_t RedisTable::GenerationOf(uint64_t epoch) const {
   return HashKey(static_cast<Key>(epoch), nonce_.load(std::memory_order_seq_cst));
+}
+
+void RedisTable::NoteChange(const Piece& piece, uint64_t number) {
+  changes_.Note(piece.partition, piece.ends, number, [&] {
+    return client_->slots().Epoch(names_.slot(piece.partition)) +
+           clears_.load(std::memory_order_seq_cst);
+  });
 }
 
 RowIdentity RedisTable::IdentityOf(const Piece& piece, Key key) const {
@@ -218,24 +276,39 @@ void RedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool reve
     if (first == end) continue;
     const uint16_t slot = names_.slot(partition);
     const uint64_t epoch = client_->slots().Epoch(slot);
+    const uint64_t ends = epoch + clears_.load(std::memory_order_seq_cst);  // before the nonce
     for (uint32_t count = 0; first < end; first += count) {
       count = std::min<uint32_t>(end - first, static_cast<uint32_t>(keys_max));
       work.pieces.push_back({.partition = partition,
                              .first = first,
                              .count = count,
-                             .generation = GenerationOf(epoch)});
+                             .generation = GenerationOf(epoch),
+                             .ends = ends,
+                             .change = changes_.Seen(partition, ends)});
       work.requests.push_back({.slot = slot, .epoch = epoch});
     }
   }
 }
 
-// A command whose parts are names.
-void RedisTable::WriteKeys(std::string_view command, std::span<const Key> keys, Work& work) const {
+void RedisTable::WriteFetches(std::span<const Key> keys, Work& work) const {
+  for (size_t request = 0; request < work.requests.size(); ++request) {
+    const Piece& piece = work.pieces[request];
+    work.requests[request].begin = work.bytes.size();
+    AppendCommandHeader(piece.count + 2, work.bytes);
+    AppendPart("MGET", work.bytes);
+    names_.AppendChangeName(piece.partition, piece.generation, work.bytes);
+    for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
+      names_.AppendName(piece.partition, piece.generation, keys[i], work.bytes);
+    work.requests[request].end = work.bytes.size();
+  }
+}
+
+void RedisTable::WriteErasures(std::span<const Key> keys, Work& work) const {
   for (size_t request = 0; request < work.requests.size(); ++request) {
     const Piece& piece = work.pieces[request];
     work.requests[request].begin = work.bytes.size();
     AppendCommandHeader(piece.count + 1, work.bytes);
-    AppendPart(command, work.bytes);
+    AppendPart("DEL", work.bytes);
     for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
       names_.AppendName(piece.partition, piece.generation, keys[i], work.bytes);
     work.requests[request].end = work.bytes.size();
@@ -251,7 +324,7 @@ absl::StatusOr<FetchCounts> RedisTable::Fetch(const FetchBatch& batch, Deadline 
   if (count == 0) return counts;
   Work& work = ThreadWork();
   BeginWork(batch.keys, kKeysPerFetchMax, /*reversed=*/false, work);
-  WriteKeys("MGET", batch.keys, work);
+  WriteFetches(batch.keys, work);
   FetchSink sink(*this, batch, work);
   client_->Execute({.bytes = work.bytes,
                     .requests = work.requests,
@@ -338,8 +411,8 @@ absl::StatusOr<uint64_t> RedisTable::Update(const RowBatch& batch) {
   return replaced;
 }
 
-// A server that does not know the script gets its text; one that has no room for new values loses
-// the rows.
+// A server that does not know the script gets its text; one that has no room for new values, nor
+// for the change's number, loses the rows.
 absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch) {
   Work& work = ThreadWork();
   uint64_t replaced = 0;
@@ -352,6 +425,11 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch) {
     CountSink sink;
     client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
     replaced += sink.sum();
+    for (size_t request = 0; request < work.requests.size(); ++request) {
+      const Piece& piece = work.pieces[request];
+      if (work.requests[request].answered && !sink.IsRefused(request))
+        NoteChange(piece, piece.change);
+    }
     for (const size_t request : sink.no_room()) {
       const Piece& piece = work.pieces[request];
       for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
@@ -361,41 +439,56 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch) {
     std::sort(unknown_script.begin(), unknown_script.end());
     if (unknown_script.empty()) break;
   }
-  if (!no_room.empty()) EraseStep(no_room);
+  if (!no_room.empty()) EraseWithoutRoom(no_room);
   return replaced;
 }
 
-void RedisTable::WriteUpdates(const RowBatch& batch, bool with_text, Work& work) const {
+void RedisTable::WriteUpdates(const RowBatch& batch, bool with_text, Work& work) {
   const UpdateScript& script = RedisUpdateScript();
   for (size_t request = 0; request < work.requests.size(); ++request) {
-    const Piece& piece = work.pieces[request];
+    Piece& piece = work.pieces[request];
+    piece.change = changes_.Next(piece.partition);
     const auto positions = std::span(work.groups.positions).subspan(piece.first, piece.count);
     work.requests[request].begin = work.bytes.size();
-    AppendCommandHeader(3 + 2 * size_t{piece.count}, work.bytes);
+    AppendCommandHeader(5 + 2 * size_t{piece.count}, work.bytes);
     AppendPart(with_text ? "EVAL" : "EVALSHA", work.bytes);
     AppendPart(with_text ? script.text : script.sha1, work.bytes);
-    AppendPart(absl::StrCat(piece.count), work.bytes);
+    AppendPart(absl::StrCat(piece.count + 1), work.bytes);
+    names_.AppendChangeName(piece.partition, piece.generation, work.bytes);
     for (const uint32_t i : positions)
       names_.AppendName(piece.partition, piece.generation, batch.keys[i], work.bytes);
+    AppendPart(ChangeText(piece.change), work.bytes);
     for (const uint32_t i : positions) AppendValue(batch, i, piece, work.bytes);
     work.requests[request].end = work.bytes.size();
   }
 }
 
+// An update to rows that are absent, and newer than any.
 absl::StatusOr<uint64_t> RedisTable::Erase(std::span<const Key> keys) {
   uint64_t erased = 0;
-  for (size_t begin = 0; begin < keys.size(); begin += kInsertKeysMax)
-    erased += EraseStep(keys.subspan(begin, std::min(kInsertKeysMax, keys.size() - begin)));
+  const std::vector<uint8_t> absent(std::min(kInsertKeysMax, keys.size()), 1);
+  const std::vector<Version> versions(absent.size(), std::numeric_limits<Version>::max());
+  for (size_t begin = 0; begin < keys.size(); begin += kInsertKeysMax) {
+    const size_t count = std::min(kInsertKeysMax, keys.size() - begin);
+    const RowBatch batch = {.keys = keys.subspan(begin, count),
+                            .versions = std::span(versions).first(count),
+                            .absent = std::span(absent).first(count)};
+    HPS_ASSIGN_OR_RETURN(const uint64_t count_erased, UpdateStep(batch));
+    erased += count_erased;
+  }
   return erased;
 }
 
-uint64_t RedisTable::EraseStep(std::span<const Key> keys) {
+// The change's number can't be written, so the slot's rows get other names. Those of before are
+// removed, which needs no room.
+void RedisTable::EraseWithoutRoom(std::span<const Key> keys) {
   Work& work = ThreadWork();
   BeginWork(keys, kKeysPerFetchMax, /*reversed=*/false, work);
-  WriteKeys("DEL", keys, work);
+  WriteErasures(keys, work);
   CountSink sink;
   client_->Execute({.bytes = work.bytes, .requests = work.requests, .sink = &sink});
-  return sink.sum();
+  for (const RedisRequest& request : work.requests)
+    client_->slots().EndEpoch(request.slot, request.epoch);
 }
 
 absl::Status RedisTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
@@ -405,6 +498,7 @@ absl::Status RedisTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoch e
 
 absl::Status RedisTable::Clear() {
   nonce_.store(RandomNumber(), std::memory_order_seq_cst);
+  clears_.fetch_add(1, std::memory_order_seq_cst);
   return absl::OkStatus();
 }
 

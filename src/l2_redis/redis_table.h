@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "l2_redis/change_numbers.h"
 #include "l2_redis/redis_client.h"
 #include "l2_redis/row_names.h"
 #include "l2_redis/row_value.h"
@@ -66,6 +67,8 @@ class RedisTable final : public LossyTable {
     uint32_t first = 0;
     uint32_t count = 0;
     uint64_t generation = 0;
+    uint64_t ends = 0;    // of generations before it
+    uint64_t change = 0;  // the last one seen, or the one that is made
   };
   // What a batch is made of. One for each thread, reused.
   struct Work {
@@ -77,22 +80,26 @@ class RedisTable final : public LossyTable {
 
   static Work& ThreadWork();
   uint64_t GenerationOf(uint64_t epoch) const;
+  void NoteChange(const Piece& piece, uint64_t number);
   RowIdentity IdentityOf(const Piece& piece, Key key) const;
   // Divides the keys into pieces of one partition and at most `keys_max` keys, with a request each.
   void BeginWork(std::span<const Key> keys, size_t keys_max, bool reversed, Work& work) const;
-  void WriteKeys(std::string_view command, std::span<const Key> keys, Work& work) const;
+  void WriteFetches(std::span<const Key> keys, Work& work) const;
+  void WriteErasures(std::span<const Key> keys, Work& work) const;
   void WriteInserts(const RowBatch& batch, const Fence::Insertion& insertion, Work& work,
                     InsertCounts& counts) const;
-  void WriteUpdates(const RowBatch& batch, bool with_text, Work& work) const;
+  void WriteUpdates(const RowBatch& batch, bool with_text, Work& work);
   void AppendValue(const RowBatch& batch, size_t i, const Piece& piece, std::string& out) const;
   absl::StatusOr<uint64_t> UpdateStep(const RowBatch& batch);
-  uint64_t EraseStep(std::span<const Key> keys);
+  void EraseWithoutRoom(std::span<const Key> keys);
 
   const std::shared_ptr<RedisClient> client_;
   const Options options_;
   const RowNames names_;
   Fence fence_;
   std::atomic<uint64_t> nonce_;
+  std::atomic<uint64_t> clears_{0};
+  ChangeNumbers changes_;
   std::atomic<uint64_t> insertions_{0};
   std::atomic<uint64_t> updates_{0};
   std::atomic<uint64_t> refused_{0};

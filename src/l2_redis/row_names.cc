@@ -38,6 +38,8 @@ RowNames::RowNames(std::string_view prefix, Incarnation incarnation, size_t part
     made.slot = RedisSlotOf(tag);
     AppendPartHeader(head.size() + kGenerationBytes + sizeof(Key), made.head);
     made.head += head;
+    AppendPartHeader(head.size() + kGenerationBytes, made.change_head);
+    made.change_head += head;
   }
   name_part_bytes_ =
       partitions_.front().head.size() + kGenerationBytes + sizeof(Key) + kPartEnd.size();
@@ -54,6 +56,14 @@ void RowNames::AppendName(size_t partition, uint64_t generation, Key key, std::s
   kPartEnd.copy(tail + kGenerationBytes + sizeof(Key), kPartEnd.size());
   out.append(partitions_[partition].head);
   out.append(tail, sizeof(tail));
+}
+
+void RowNames::AppendChangeName(size_t partition, uint64_t generation, std::string& out) const {
+  char bytes[kGenerationBytes];
+  std::memcpy(bytes, &generation, kGenerationBytes);
+  out.append(partitions_[partition].change_head);
+  out.append(bytes, sizeof(bytes));
+  out.append(kPartEnd);
 }
 
 void KeyGroups::Group(const RowNames& names, std::span<const Key> keys, bool reversed) {

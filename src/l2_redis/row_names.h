@@ -1,6 +1,7 @@
 // The names of a table's rows in Redis, and the grouping of keys by hash slot.
 //
 //   PREFIX ":" INCARNATION "{" TAG "}" GENERATION KEY
+//   PREFIX ":" INCARNATION "{" TAG "}" GENERATION       (number of the last change)
 //
 // INCARNATION is nine characters; TAG is two characters that choose the slot: the table's
 // partitions lie at equal distances over all slots. GENERATION is three bytes, KEY the key's eight
@@ -29,13 +30,16 @@ class RowNames {
 
   // Appends the name of a row, as part of a command.
   void AppendName(size_t partition, uint64_t generation, Key key, std::string& out) const;
+  // Appends the name of the number of the partition's last change, as part of a command.
+  void AppendChangeName(size_t partition, uint64_t generation, std::string& out) const;
   // Bytes that AppendName appends.
   size_t name_part_bytes() const { return name_part_bytes_; }
 
  private:
   struct Partition {
     uint16_t slot = 0;
-    std::string head;  // of the part: its size, and the name up to the generation
+    std::string head;         // of the part: its size, and the name up to the generation
+    std::string change_head;  // the same of the change's name
   };
 
   std::vector<Partition> partitions_;

@@ -1,0 +1,64 @@
+// The number of the last change of each partition of a table, as far as this process knows it.
+//
+// Each change writes a higher number beside the rows that it changes, and each fetch reads the
+// number with the rows. A server that lost a change has a lower number than was seen before: then
+// its rows may be older than those that were answered (docs/redis.md, "Why no row goes back").
+//
+// Rows under new names begin with number 0. Names are counted by the ends of their partition's
+// generations, so that a late answer under old names changes nothing.
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace hps {
+
+class ChangeNumbers {
+ public:
+  explicit ChangeNumbers(size_t partition_count) : partitions_(partition_count) {}
+
+  // For the next change: higher than all before.
+  uint64_t Next(size_t partition) {
+    return 1 + partitions_[partition].given.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  // The highest that was noted under the names of after `ends` ends of generations; 0 = none.
+  uint64_t Seen(size_t partition, uint64_t ends) const {
+    const uint64_t seen = partitions_[partition].seen.load(std::memory_order_seq_cst);
+    return seen >> kNumberBits == ShortOf(ends) ? seen & kNumberMask : 0;
+  }
+
+  // The change `number` has been made, or its rows have been read. `ends_now()` is the count of
+  // ends at the time of its call.
+  template <typename EndsNow>
+  void Note(size_t partition, uint64_t ends, uint64_t number, const EndsNow& ends_now) {
+    std::atomic<uint64_t>& seen = partitions_[partition].seen;
+    const uint64_t noted = ShortOf(ends) << kNumberBits | (number & kNumberMask);
+    uint64_t before = seen.load(std::memory_order_seq_cst);
+    do {
+      // Asked after `seen` was read: no note of newer names is overwritten.
+      if (ends_now() != ends) return;
+      if (before >> kNumberBits == ShortOf(ends) && before >= noted) return;
+    } while (!seen.compare_exchange_weak(before, noted, std::memory_order_seq_cst));
+  }
+
+ private:
+  static constexpr int kNumberBits = 44;
+  static constexpr uint64_t kNumberMask = (uint64_t{1} << kNumberBits) - 1;
+  struct Partition {
+    std::atomic<uint64_t> given{0};
+    // The lowest bits of the count of ends, and the number. A note of a million ends ago may be
+    // taken for a current one, which costs the partition's rows.
+    std::atomic<uint64_t> seen{0};
+  };
+
+  static uint64_t ShortOf(uint64_t ends) { return ends & (UINT64_MAX >> kNumberBits); }
+
+  std::vector<Partition> partitions_;
+};
+
+}  // namespace hps
