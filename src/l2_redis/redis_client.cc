@@ -89,7 +89,11 @@ void RedisClient::RunExchanges(std::vector<Exchange>& exchanges, Deadline deadli
 }
 
 void RedisClient::NoteOutcome(const Exchange& exchange) {
-  if (exchange.failure().ok()) {
+  const bool is_of_cluster = exchange.redirects()[static_cast<size_t>(RedisError::kMoved)] > 0;
+  if (exchange.failure().ok() && is_of_cluster && !options_.cluster) {
+    NoteFailure(exchange.node(),
+                absl::FailedPreconditionError("it is a server of a cluster: set `cluster = true`"));
+  } else if (exchange.failure().ok()) {
     exchange.node().NoteAnswer();
   } else {
     NoteFailure(exchange.node(), exchange.failure());
@@ -99,7 +103,7 @@ void RedisClient::NoteOutcome(const Exchange& exchange) {
     const uint64_t count = exchange.redirects()[kind];
     if (count == 0) continue;
     redirects_[kind].fetch_add(count, std::memory_order_relaxed);
-    if (static_cast<RedisError>(kind) == RedisError::kMoved) slots_outdated_ = true;
+    if (static_cast<RedisError>(kind) == RedisError::kMoved) slots_outdated_ = options_.cluster;
   }
 }
 
@@ -189,8 +193,10 @@ bool RedisClient::HasSlots(const RedisNode* node) const {
 
 RemoteLevelStatistics RedisClient::Statistics() const {
   RemoteLevelStatistics statistics;
-  for (RedisNode* const node : Nodes()) {
-    if (!HasSlots(node)) continue;
+  const std::vector<RedisNode*> nodes = Nodes();
+  const bool is_any_known = std::ranges::any_of(nodes, [this](auto* n) { return HasSlots(n); });
+  for (RedisNode* const node : nodes) {
+    if (is_any_known && !HasSlots(node)) continue;
     statistics.nodes.push_back({.address = node->address().Text(),
                                 .bypassed = node->breaker().is_open(),
                                 .failures = node->failures()});

@@ -70,6 +70,7 @@ absl::Status RedisConnection::Advance(ReplySink& sink) {
     std::array<pollfd, 1> writable = {pollfd{.fd = descriptor(), .events = POLLOUT}};
     if (poll(writable.data(), 1, 0) <= 0) return absl::OkStatus();
     HPS_RETURN_IF_ERROR(socket_.FinishConnect());
+    if (!socket_.connected()) return absl::OkStatus();
   }
   HPS_RETURN_IF_ERROR(Flush());
   return Receive(sink);

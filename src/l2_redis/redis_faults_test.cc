@@ -166,6 +166,37 @@ TEST(RedisFaultsTest, ALostNumberOfAChangeCostsTheRowsOfItsPartition) {
   EXPECT_TRUE(table.Recovers());
 }
 
+// On most machines the name has an IPv6 address first, which refuses.
+TEST(RedisFaultsTest, AHostNameWithAnAddressThatRefuses) {
+  TestRedis redis({});
+  RedisConfig config = redis.Config();
+  const std::string& address = redis.addresses()[0];
+  config.nodes = {"localhost" + address.substr(address.rfind(':'))};
+  Watched table(config);
+  EXPECT_TRUE(table.Recovers());
+}
+
+TEST(RedisFaultsTest, AServerOfAClusterThatIsNotCalledOne) {
+  TestRedis redis({.count = 3, .cluster = true});
+  RedisConfig config = redis.Config();
+  config.nodes.resize(1);
+  config.cluster = false;
+  Watched table(config);
+  table.Insert();
+  EXPECT_TRUE(table.statistics().nodes[0].bypassed);
+}
+
+TEST(RedisFaultsTest, AClusterThatWasNeverReached) {
+  TestRedis redis({.count = 3, .cluster = true});
+  RedisConfig config = Quick(redis.Config());
+  for (size_t server = 0; server < 3; ++server) redis.Kill(server);
+  Watched table(config);
+  EXPECT_EQ(table.Fetch(), 0u);
+  const auto nodes = table.statistics().nodes;
+  EXPECT_FALSE(nodes.empty());
+  EXPECT_TRUE(std::ranges::all_of(nodes, [](const auto& node) { return node.bypassed; }));
+}
+
 TEST(RedisFaultsTest, ServersThatForget) {
   TestRedis redis({});
   Watched table(redis.Config());

@@ -4,11 +4,12 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,15 +21,41 @@ namespace hps {
 namespace {
 
 absl::Status SystemError(const char* what, int error) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error)));
 }
 
 struct FreeAddresses {
   void operator()(addrinfo* list) const { freeaddrinfo(list); }
 };
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
-absl::StatusOr<Addresses> Resolve(const RedisAddress& address) {
+// -1, and errno, if the address can't be used.
+int BeginConnect(const sockaddr_storage& address, socklen_t size) {
+  const int descriptor = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) return -1;
+  const int on = 1;
+  if (address.ss_family != AF_UNIX)
+    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const auto* const any = static_cast<const sockaddr*>(static_cast<const void*>(&address));
+  if (connect(descriptor, any, size) == 0 || errno == EINPROGRESS) return descriptor;
+  const int error = errno;
+  close(descriptor);
+  errno = error;
+  return -1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<RedisSocket::SocketAddress>> RedisSocket::Resolve(
+    const RedisAddress& address) {
+  std::vector<SocketAddress> found;
+  if (!address.unix_path.empty()) {
+    sockaddr_un name = {};
+    name.sun_family = AF_UNIX;
+    address.unix_path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+    std::memcpy(&found.emplace_back().bytes, &name, sizeof(name));
+    found.back().size = sizeof(name);
+    return found;
+  }
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -38,45 +65,46 @@ absl::StatusOr<Addresses> Resolve(const RedisAddress& address) {
     hints.ai_flags = flags;
     addrinfo* list = nullptr;
     error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &list);
-    if (error == 0) return Addresses(list);
+    if (error != 0) continue;
+    const std::unique_ptr<addrinfo, FreeAddresses> owner(list);
+    for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
+      std::memcpy(&found.emplace_back().bytes, at->ai_addr, at->ai_addrlen);
+      found.back().size = at->ai_addrlen;
+    }
+    std::reverse(found.begin(), found.end());
+    return found;
   }
   return absl::UnavailableError(absl::StrCat("host name: ", gai_strerror(error)));
 }
 
-// -1, and errno, if the address can't be used.
-int BeginConnect(int family, const sockaddr* address, socklen_t size) {
-  const int descriptor = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) return -1;
-  const int on = 1;
-  if (family != AF_UNIX) setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  if (connect(descriptor, address, size) == 0 || errno == EINPROGRESS) return descriptor;
-  const int error = errno;
-  close(descriptor);
-  errno = error;
-  return -1;
+absl::StatusOr<RedisSocket> RedisSocket::Connect(const RedisAddress& address) {
+  HPS_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, Resolve(address));
+  RedisSocket socket(std::move(addresses));
+  HPS_RETURN_IF_ERROR(socket.ConnectToNext(EADDRNOTAVAIL));
+  return socket;
 }
 
-}  // namespace
-
-absl::StatusOr<RedisSocket> RedisSocket::Connect(const RedisAddress& address) {
-  int descriptor = -1;
-  if (!address.unix_path.empty()) {
-    sockaddr_un name = {};
-    name.sun_family = AF_UNIX;
-    address.unix_path.copy(name.sun_path, sizeof(name.sun_path) - 1);
-    descriptor =
-        BeginConnect(AF_UNIX, static_cast<sockaddr*>(static_cast<void*>(&name)), sizeof(name));
-  } else {
-    HPS_ASSIGN_OR_RETURN(const Addresses addresses, Resolve(address));
-    for (const addrinfo* at = addresses.get(); at != nullptr && descriptor < 0; at = at->ai_next)
-      descriptor = BeginConnect(at->ai_family, at->ai_addr, at->ai_addrlen);
+// `error` is that of the address before, and the result if no other one can be tried.
+absl::Status RedisSocket::ConnectToNext(int error) {
+  while (!untried_.empty()) {
+    const SocketAddress next = untried_.back();
+    untried_.pop_back();
+    const int descriptor = BeginConnect(next.bytes, next.size);
+    if (descriptor < 0) {
+      error = errno;
+      continue;
+    }
+    if (descriptor_ >= 0) close(descriptor_);
+    descriptor_ = descriptor;
+    return absl::OkStatus();
   }
-  if (descriptor < 0) return SystemError("connect", errno);
-  return RedisSocket(descriptor);
+  return SystemError("connect", error);
 }
 
 RedisSocket::RedisSocket(RedisSocket&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), connected_(other.connected_) {}
+    : untried_(std::move(other.untried_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      connected_(other.connected_) {}
 
 RedisSocket::~RedisSocket() {
   if (descriptor_ >= 0) close(descriptor_);
@@ -86,8 +114,9 @@ absl::Status RedisSocket::FinishConnect() {
   int error = 0;
   socklen_t size = sizeof(error);
   if (getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-  if (error != 0) return SystemError("connect", error);
+  if (error != 0) return ConnectToNext(error);
   connected_ = true;
+  untried_.clear();
   return absl::OkStatus();
 }
 

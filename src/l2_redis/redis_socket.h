@@ -4,8 +4,11 @@
 // costs none. For one thread at a time.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,7 +18,7 @@ namespace hps {
 
 class RedisSocket {
  public:
-  // Begins to connect. Errors: UNAVAILABLE.
+  // Begins to connect, to the first of the host's addresses that lets it. Errors: UNAVAILABLE.
   static absl::StatusOr<RedisSocket> Connect(const RedisAddress& address);
 
   RedisSocket(RedisSocket&& other) noexcept;
@@ -26,7 +29,8 @@ class RedisSocket {
   int descriptor() const { return descriptor_; }
   bool connected() const { return connected_; }
 
-  // To be called when it can be written and is not connected. Errors: UNAVAILABLE.
+  // To be called when it can be written and is not connected. An address that refuses gives way to
+  // the host's next one, with another descriptor. Errors: UNAVAILABLE, of the last address.
   absl::Status FinishConnect();
 
   // Bytes read or written; 0 = it would block. Errors: UNAVAILABLE; its end is one, too.
@@ -37,8 +41,16 @@ class RedisSocket {
   bool is_stale() const;
 
  private:
-  explicit RedisSocket(int descriptor) : descriptor_(descriptor) {}
+  struct SocketAddress {
+    sockaddr_storage bytes{};
+    socklen_t size = 0;
+  };
 
+  explicit RedisSocket(std::vector<SocketAddress> addresses) : untried_(std::move(addresses)) {}
+  static absl::StatusOr<std::vector<SocketAddress>> Resolve(const RedisAddress& address);
+  absl::Status ConnectToNext(int error);
+
+  std::vector<SocketAddress> untried_;  // the next one is the last
   int descriptor_ = -1;
   bool connected_ = false;
 };
