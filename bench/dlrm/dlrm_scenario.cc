@@ -184,24 +184,16 @@ class Reader {
     return batches;
   }
 
-  // Looks all rows of a batch up and waits for them. A batch of more keys than a call may have is
-  // asked for in several calls. Returns the microseconds; adds to `counts`.
+  // Looks all rows of a batch up in one call and waits for them. Returns the microseconds; adds to
+  // `counts`.
   absl::StatusOr<double> Ask(const Batch& batch, LookupCounts* counts) {
-    const size_t samples = batch.keys.size() / model_.table_count();
-    const size_t per_call =
-        (device_ != nullptr ? L1Config().call_keys_max : SessionOptions().keys_max) /
-        model_.table_count();
     const Stopwatch watch;
-    for (size_t first = 0; first < samples; first += per_call) {
-      const Piece piece{
-          .first = first, .count = std::min(per_call, samples - first), .samples = samples};
-      LookupCounts once;
-      HPS_RETURN_IF_ERROR(device_ != nullptr
-                              ? Call<MemorySpace::kDevice>(batch.device_keys, piece, &once)
-                              : Call<MemorySpace::kHost>(batch.keys.data(), piece, &once));
-      for (size_t i = 0; i < kKeyStatusCount; ++i) counts->by_status[i] += once.by_status[i];
-    }
+    LookupCounts once;
+    HPS_RETURN_IF_ERROR(device_ != nullptr
+                            ? Call<MemorySpace::kDevice>(batch.device_keys, batch, &once)
+                            : Call<MemorySpace::kHost>(batch.keys.data(), batch, &once));
     if (device_ != nullptr) HPS_RETURN_IF_ERROR(device_->Synchronize());
+    for (size_t i = 0; i < kKeyStatusCount; ++i) counts->by_status[i] += once.by_status[i];
     return watch.us();
   }
 
@@ -253,12 +245,6 @@ class Reader {
  private:
   static constexpr size_t kAlignment = 64;
 
-  struct Piece {
-    size_t first = 0;  // sample
-    size_t count = 0;
-    size_t samples = 0;  // of the batch
-  };
-
   Reader(const ClickModel& model, const Setting& setting)
       : model_(model), batch_max_(setting.batch_max), stream_(model, setting.alpha, setting.seed) {}
 
@@ -269,14 +255,14 @@ class Reader {
   }
 
   template <MemorySpace kSpace>
-  absl::Status Call(const Key* keys, const Piece& piece, LookupCounts* counts) {
-    const size_t row_bytes = model_.row_bytes();
+  absl::Status Call(const Key* keys, const Batch& batch, LookupCounts* counts) {
+    const size_t samples = batch.keys.size() / tables_.size();
+    const size_t bytes = samples * model_.row_bytes();
     std::vector<TableQuery<kSpace>> queries(tables_.size());
     for (size_t table = 0; table < tables_.size(); ++table) {
-      const size_t first = table * piece.samples + piece.first;
       queries[table].table = tables_[table];
-      queries[table].keys = {keys + first, piece.count};
-      queries[table].rows = {rows_.data() + first * row_bytes, piece.count * row_bytes};
+      queries[table].keys = {keys + table * samples, samples};
+      queries[table].rows = {rows_.data() + table * bytes, bytes};
     }
     LookupRequest<kSpace> request{.queries = queries, .timeout = kTimeout};
     if (device_ != nullptr) request.stream = device_->stream();

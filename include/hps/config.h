@@ -63,7 +63,7 @@ struct L1Config {
   // and 55 on the host. 0 = 16. For a server, 0 = max(16, server.lookups / number of devices),
   // reduced if device memory is short.
   uint32_t calls_max = 0;
-  uint32_t call_keys_max = uint32_t{1} << 18;       // keys of one lookup, over all its tables
+  uint32_t call_keys_max = uint32_t{1} << 18;       // keys of one lookup, or of a piece of it
   uint64_t call_staging_bytes = uint64_t{8} << 20;  // pinned memory of one lookup for missing rows
 };
 

@@ -88,8 +88,9 @@ struct SessionOptions {
   int device = -1;  // the GPU whose cache the session uses; -1 = host levels only
   // Element type of output rows: kFloat32 (converted) or not set (as stored).
   std::optional<Dtype> output_dtype{};
-  // Most keys of one lookup, over all its tables; sets the size of the session's scratch memory.
-  // Sessions on a device use at most [l1] call_keys_max.
+  // Sets the size of the session's scratch memory. A lookup of more keys, over all its tables, is
+  // answered in pieces of so many: from one version of each table, within one timeout, and with the
+  // hit-rate threshold for each piece. Sessions on a device use at most [l1] call_keys_max.
   size_t keys_max = size_t{1} << 20;
 };
 
@@ -111,9 +112,9 @@ class LookupSession {
   // of the whole lookup; their total is the number of keys. After warm-up it allocates no memory if
   // levels 1 and 2 answer.
   // Errors: INVALID_ARGUMENT (table, buffer sizes, threshold outside [0, 1]), RESOURCE_EXHAUSTED
-  // (more than keys_max keys; no memory), UNAVAILABLE (model unloaded), NOT_FOUND (table dropped),
-  // FAILED_PRECONDITION (table imported again with another shape). Nothing is written then, unless
-  // the error is that there is no memory.
+  // (no memory), UNAVAILABLE (model unloaded), NOT_FOUND (table dropped), FAILED_PRECONDITION
+  // (table imported again with another shape). Nothing is written then, unless the error is that
+  // there is no memory.
   // A level that fails is not an error; see KeyStatus::kDefaultDegraded.
   virtual absl::Status Lookup(const HostLookupRequest& request, LookupCounts* counts) = 0;
 
@@ -124,7 +125,7 @@ class LookupSession {
   // Errors: as above. UNIMPLEMENTED: a build without GPU support, or a session on the host.
   // DEADLINE_EXCEEDED: the device, or earlier work of the stream, did not finish within the
   // timeout, which counts as at least 0.1 s and at most 1 min here. RESOURCE_EXHAUSTED, INTERNAL,
-  // UNAVAILABLE: the device cache failed. After DEADLINE_EXCEEDED, INTERNAL and UNAVAILABLE the
+  // UNAVAILABLE: the device cache failed. Pieces of a large lookup may be written then. After DEADLINE_EXCEEDED, INTERNAL and UNAVAILABLE the
   // device may still write to the outputs: synchronize it before you free them.
   virtual absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) = 0;
 };

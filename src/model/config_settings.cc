@@ -145,9 +145,10 @@ void AddL1(L1Config& l1, SettingList& list) {
       "Concurrent lookups per device; each has its own buffers on the device and on the host. 0 "
       "= 16. For a server, 0 = max(16, `[server] lookups` / number of devices), reduced if "
       "device memory is short.");
-  list.Add("call_keys_max", l1.call_keys_max, IntegerCodec<uint32_t>{1, kKeysPerCallMax},
-           "Keys of one lookup through level 1, over all its tables. Each key takes about 50 bytes "
-           "of buffers on the device and 55 on the host.");
+  list.Add(
+      "call_keys_max", l1.call_keys_max, IntegerCodec<uint32_t>{1, kKeysPerCallMax},
+      "Keys of one lookup through level 1, over all its tables; a larger lookup is answered in "
+      "pieces. Each key takes about 50 bytes of buffers on the device and 55 on the host.");
   list.Add("call_staging_bytes", l1.call_staging_bytes, kSize,
            "Pinned memory of one lookup for rows that level 1 does not have. Rows beyond it are "
            "copied once more.");

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
+#include "query/call_pieces.h"
 #include "types/names.h"
 
 namespace hps {
@@ -51,20 +52,35 @@ absl::Status LookupSessionImpl::LookupIn(const LookupRequest<kSpace>& request,
                                          LookupCounts* counts) {
   const LiveModel::Guard guard(model_, reader_,
                                pin_.snapshot());  // one snapshot for the whole call
+  HPS_RETURN_IF_ERROR(CheckRequest(request, session_tables_, guard.snapshot()));
+  LookupCounts sum;
   try {
-    HPS_RETURN_IF_ERROR(CheckRequest(
-        request, {.tables = session_tables_, .keys_max = options_.keys_max}, guard.snapshot()));
-    BeginCall(request, guard.snapshot());
-    if (cache_lookup_ == nullptr) {
-      AnswerFromHostLevels(guard);
-    } else {
-      HPS_RETURN_IF_ERROR(AnswerOnDevice(kSpace, request.stream, guard));
-    }
+    CallPieces<kSpace> pieces(request.queries, options_.keys_max,
+                              [this](TableIndex table) { return output_row_bytes(table); });
+    BeginCall(request);
+    do {
+      HPS_RETURN_IF_ERROR(LookupPiece(pieces.piece(), request, guard, sum));
+    } while (pieces.Next());
   } catch (const std::bad_alloc&) {
     EndCall(guard);
     return OutOfMemory("lookup: out of memory; try again later");
   }
-  Count(counts);
+  if (counts != nullptr) *counts = sum;
+  shared_.lookups.Add(number_, 1);
+  return absl::OkStatus();
+}
+
+template <MemorySpace kSpace>
+absl::Status LookupSessionImpl::LookupPiece(std::span<const TableQuery<kSpace>> queries,
+                                            const LookupRequest<kSpace>& request,
+                                            const LiveModel::Guard& guard, LookupCounts& sum) {
+  BeginPiece(queries, request, guard.snapshot());
+  if (cache_lookup_ == nullptr) {
+    AnswerFromHostLevels(guard);
+  } else {
+    HPS_RETURN_IF_ERROR(AnswerOnDevice(kSpace, request.stream, guard));
+  }
+  Count(sum);
   level_fetch_.PromoteHeld(guard);
   return absl::OkStatus();
 }
@@ -133,18 +149,23 @@ absl::Status LookupSessionImpl::AnswerThroughCache(MemorySpace space, Stream str
 // ---- Its steps, in order ----
 
 template <MemorySpace kSpace>
-void LookupSessionImpl::BeginCall(const LookupRequest<kSpace>& request,
-                                  const ModelSnapshot& snapshot) {
+void LookupSessionImpl::BeginCall(const LookupRequest<kSpace>& request) {
   const Duration timeout = request.timeout.value_or(shared_.timeout);
   may_wait_ = timeout > Duration::zero();
   deadline_ = DeadlineAfter(shared_.fetch.clock(), std::max(timeout, Duration::zero()));
   outputs_deadline_ = std::min(deadline_, DeadlineAfter(shared_.fetch.clock(), kOutputsWaitMax));
   level_fetch_.set_cancel(CancelPoint::Of(request.cancel));
+}
+
+template <MemorySpace kSpace>
+void LookupSessionImpl::BeginPiece(std::span<const TableQuery<kSpace>> queries,
+                                   const LookupRequest<kSpace>& request,
+                                   const ModelSnapshot& snapshot) {
   arena_.Reset();
   queries_.clear();
   tables_.clear();
   std::fill(table_by_index_.begin(), table_by_index_.end(), nullptr);
-  for (const TableQuery<kSpace>& query : request.queries) BeginQuery(query, request, snapshot);
+  for (const TableQuery<kSpace>& query : queries) BeginQuery(query, request, snapshot);
 }
 
 template <MemorySpace kSpace>
@@ -292,14 +313,11 @@ void LookupSessionImpl::RestartCall() {
   }
 }
 
-void LookupSessionImpl::Count(LookupCounts* counts) {
-  LookupCounts sum;
+void LookupSessionImpl::Count(LookupCounts& sum) {
   for (const QueryLookup& query : queries_) {
     query.table->counters->Add(number_, query.counts, cache_index_);
     for (size_t i = 0; i < kKeyStatusCount; ++i) sum.by_status[i] += query.counts.by_status[i];
   }
-  if (counts != nullptr) *counts = sum;
-  shared_.lookups.Add(number_, 1);
 }
 
 // ---- Making a session, and what it knows of the tables ----

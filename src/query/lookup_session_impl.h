@@ -2,6 +2,7 @@
 //
 // include/hps/lookup_session.h has the contract. The .cc file shows the read path, one step per
 // line; the steps are in
+//   call_pieces.h    cutting a large call,
 //   cache_lookup.h   calls through a device cache,
 //   direct_fetch.h   an L2 that writes into the caller's rows itself,
 //   staged_fetch.h   an L2 that writes into the memory from which the device takes the rows,
@@ -80,13 +81,20 @@ class LookupSessionImpl final : public LookupSession {
 
   template <MemorySpace kSpace>
   absl::Status LookupIn(const LookupRequest<kSpace>& request, LookupCounts* counts);
+  template <MemorySpace kSpace>
+  absl::Status LookupPiece(std::span<const TableQuery<kSpace>> queries,
+                           const LookupRequest<kSpace>& request, const LiveModel::Guard& guard,
+                           LookupCounts& sum);
   void AnswerFromHostLevels(const LiveModel::Guard& guard);
   absl::Status AnswerOnDevice(MemorySpace space, Stream stream, const LiveModel::Guard& guard);
   absl::Status AnswerThroughCache(MemorySpace space, Stream stream, const LiveModel::Guard& guard);
   void AnswerWithoutCache(const LiveModel::Guard& guard);
 
   template <MemorySpace kSpace>
-  void BeginCall(const LookupRequest<kSpace>& request, const ModelSnapshot& snapshot);
+  void BeginCall(const LookupRequest<kSpace>& request);
+  template <MemorySpace kSpace>
+  void BeginPiece(std::span<const TableQuery<kSpace>> queries, const LookupRequest<kSpace>& request,
+                  const ModelSnapshot& snapshot);
   template <MemorySpace kSpace>
   void BeginQuery(const TableQuery<kSpace>& query, const LookupRequest<kSpace>& request,
                   const ModelSnapshot& snapshot);
@@ -101,7 +109,7 @@ class LookupSessionImpl final : public LookupSession {
   void EndCall(const LiveModel::Guard& guard);
   void BypassCache();
   void RestartCall();
-  void Count(LookupCounts* counts);
+  void Count(LookupCounts& sum);
 
   LiveModel& model_;
   const SnapshotPin pin_;
@@ -119,7 +127,7 @@ class LookupSessionImpl final : public LookupSession {
   // Null without a cache.
   std::unique_ptr<CacheLookup> cache_lookup_;
   std::unique_ptr<StagedFetch> staged_fetch_;
-  // Of the call that runs. Their addresses stay: they refer to each other.
+  // Of the piece of a call that runs. Their addresses stay: they refer to each other.
   std::vector<QueryLookup> queries_;
   std::vector<TableLookup> tables_;
   std::vector<TableLookup*> table_by_index_;  // null = not in the call yet

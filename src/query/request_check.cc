@@ -72,8 +72,8 @@ absl::Status CheckServed(const SessionTable& table, const ModelSnapshot& snapsho
 }  // namespace
 
 template <MemorySpace kSpace>
-absl::Status CheckRequest(const LookupRequest<kSpace>& request, const RequestLimits& limits,
-                          const ModelSnapshot& snapshot) {
+absl::Status CheckRequest(const LookupRequest<kSpace>& request,
+                          std::span<const SessionTable> tables, const ModelSnapshot& snapshot) {
   if (request.queries.size() > kTablesPerCallMax) {
     return absl::InvalidArgumentError(absl::StrCat("lookup: ", request.queries.size(),
                                                    " queries in one call; the maximum is ",
@@ -84,30 +84,23 @@ absl::Status CheckRequest(const LookupRequest<kSpace>& request, const RequestLim
     return absl::InvalidArgumentError(
         absl::StrCat("lookup: hit-rate threshold ", threshold, " is not in [0, 1]"));
   }
-  uint64_t key_count = 0;
   for (size_t i = 0; i < request.queries.size(); ++i) {
     const TableQuery<kSpace>& query = request.queries[i];
-    if (query.table.value >= limits.tables.size()) {
+    if (query.table.value >= tables.size()) {
       return absl::InvalidArgumentError(absl::StrCat("lookup: query ", i, " names table ",
                                                      query.table.value, ", but the session has ",
-                                                     limits.tables.size(), " tables"));
+                                                     tables.size(), " tables"));
     }
-    const SessionTable& table = limits.tables[query.table.value];
-    // Key by key of the sum, so that it can't wrap.
-    if (query.keys.size() > limits.keys_max - key_count) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "lookup: more keys in one call than the session's maximum of ", limits.keys_max));
-    }
-    key_count += query.keys.size();
+    const SessionTable& table = tables[query.table.value];
     HPS_RETURN_IF_ERROR(CheckQuery(query, table, i));
     HPS_RETURN_IF_ERROR(CheckServed(table, snapshot));
   }
   return absl::OkStatus();
 }
 
-template absl::Status CheckRequest(const HostLookupRequest&, const RequestLimits&,
+template absl::Status CheckRequest(const HostLookupRequest&, std::span<const SessionTable>,
                                    const ModelSnapshot&);
-template absl::Status CheckRequest(const DeviceLookupRequest&, const RequestLimits&,
+template absl::Status CheckRequest(const DeviceLookupRequest&, std::span<const SessionTable>,
                                    const ModelSnapshot&);
 
 }  // namespace hps

@@ -23,19 +23,14 @@ struct SessionTable {
   size_t output_row_bytes = 0;
 };
 
-struct RequestLimits {
-  std::span<const SessionTable> tables;
-  size_t keys_max = 0;
-};
-
-// Errors: those of LookupSession::Lookup.
+// `tables` are the session's, by TableIndex. Errors: those of LookupSession::Lookup.
 template <MemorySpace kSpace>
-absl::Status CheckRequest(const LookupRequest<kSpace>& request, const RequestLimits& limits,
-                          const ModelSnapshot& snapshot);
+absl::Status CheckRequest(const LookupRequest<kSpace>& request,
+                          std::span<const SessionTable> tables, const ModelSnapshot& snapshot);
 
-extern template absl::Status CheckRequest(const HostLookupRequest&, const RequestLimits&,
+extern template absl::Status CheckRequest(const HostLookupRequest&, std::span<const SessionTable>,
                                           const ModelSnapshot&);
-extern template absl::Status CheckRequest(const DeviceLookupRequest&, const RequestLimits&,
+extern template absl::Status CheckRequest(const DeviceLookupRequest&, std::span<const SessionTable>,
                                           const ModelSnapshot&);
 
 }  // namespace hps

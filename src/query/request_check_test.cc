@@ -101,13 +101,32 @@ TEST_F(RequestCheckTest, NullBuffers) {
                 absl::StatusCode::kInvalidArgument, "null");
 }
 
-TEST_F(RequestCheckTest, MoreKeysThanTheSessionsMaximum) {
-  std::vector<Key> keys(4);
+TEST_F(RequestCheckTest, KeysWithoutEnd) {
   std::vector<std::byte> rows(128);
-  ExpectRefused({.keys = keys, .rows = rows}, absl::StatusCode::kResourceExhausted,
-                "maximum of 4");  // with the one of the good query
-  ExpectRefused({.keys = {keys.data(), std::numeric_limits<size_t>::max()}, .rows = rows},
-                absl::StatusCode::kResourceExhausted, "maximum of 4");
+  ExpectRefused({.keys = {keys_.data(), std::numeric_limits<size_t>::max()}, .rows = rows},
+                absl::StatusCode::kInvalidArgument, "do not fit");
+}
+
+TEST_F(RequestCheckTest, MoreKeysThanTheSessionHasScratchFor) {
+  std::vector<Key> keys;
+  for (size_t i = 0; i < 11; ++i) keys.push_back(i % 2 == 0 ? Key{1} : static_cast<Key>(i));
+  std::vector<std::byte> rows(keys.size() * 32);
+  std::vector<KeyStatus> statuses(keys.size());
+  const std::vector<HostTableQuery> queries = {
+      {.keys = keys, .rows = rows, .status = statuses},
+      {.keys = {keys_.data(), 1}, .rows = good_rows_, .status = {&good_status_, 1}}};
+  LookupCounts counts;
+  ASSERT_TRUE(session_->Lookup({.queries = queries}, &counts).ok());
+  EXPECT_EQ(counts.total(), keys.size() + 1);
+  EXPECT_EQ(counts[KeyStatus::kHitL2] + counts[KeyStatus::kHitL3], 9u);
+  EXPECT_EQ(counts[KeyStatus::kAbsent], 3u);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const bool is_held = keys[i] <= 3;
+    EXPECT_EQ(statuses[i] == KeyStatus::kAbsent, !is_held) << i;
+    if (keys[i] == 1) {
+      EXPECT_EQ(std::memcmp(&rows[i * 32], good_rows_.data(), 32), 0) << i;
+    }
+  }
 }
 
 TEST_F(RequestCheckTest, Thresholds) {

@@ -59,9 +59,11 @@ class DeviceFaults {
     int multiprocessors = 0, threads = 0;
     Check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
     Check(cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor, device));
-    if (released_ == nullptr)
-      Check(cudaHostAlloc(reinterpret_cast<void**>(&released_), sizeof(int),
-                          cudaHostAllocMapped | cudaHostAllocPortable));
+    if (released_ == nullptr) {
+      void* memory = nullptr;
+      Check(cudaHostAlloc(&memory, sizeof(int), cudaHostAllocMapped | cudaHostAllocPortable));
+      released_ = static_cast<int*>(memory);
+    }
     *released_ = 0;
     cudaStream_t stream = nullptr;
     Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
