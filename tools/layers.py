@@ -113,7 +113,8 @@ THIRD_PARTY = {
     "toml++": (r"toml(\+\+/|\.hpp)", r"tomlplusplus::", {"model"}),
     "CLI11": (r"CLI/", r"CLI11::", {"cli"}),
     "spdlog": (r"(spdlog|fmt)/", r"(spdlog|fmt)::", {"base"}),
-    "nlohmann-json": (r"nlohmann/", r"nlohmann_json::", {"import", "model", "cli", "server_pages"}),
+    "nlohmann-json": (r"nlohmann/", r"nlohmann_json::",
+                      {"import", "model", "cli", "server_pages", "triton"}),
     "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH",
                {"base", "l2_redis", "l3_rocksdb", "update"}),
     "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas", r"CUDA::", {"l1_gpu"}),
@@ -239,7 +240,10 @@ CMAKE_KEYWORDS = {"SOURCES", "HEADERS", "DEPENDS", "LIBRARIES"}
 def parse_command(command: str, words: list[str]) -> tuple[bool, list[str], list[str]]:
     """(is a test, folders that are linked, targets of third parties that are linked)."""
     linked = [word for word in words[1:] if word.startswith("hps_")]
-    folders = [word.removeprefix("hps_") for word in linked]
+    folders = []
+    for word in linked:
+        folder = word.removeprefix("hps_")
+        folders += CHOSEN_BY_THE_BUILD.get(folder, [folder])
     keyword = ""
     for word in words[1:]:
         if word in CMAKE_KEYWORDS:
