@@ -18,7 +18,7 @@
 #   tools/bootstrap.sh fuzz     what the preset `fuzz` needs: as build, and clang with its runtime
 #   tools/bootstrap.sh bench    the peers of `hps bench serve`: as build, Redis, and Triton with its
 #                               perf_analyzer from PyPI in .venv-bench/
-#   tools/bootstrap.sh triton   what `make demo-triton` needs: as bench, PyTorch and Triton's client
+#   tools/bootstrap.sh triton   what `make demo-triton` needs: as bench, and Triton's client (.venv/)
 #
 # Needs root or sudo only when something is missing. A second run installs nothing and takes a
 # fraction of a second. Every package is pinned to the version that hps is tested with
@@ -90,7 +90,7 @@ case "$stage" in
   gpu) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   fuzz) packages=("${build_packages[@]}" "${fuzz_packages[@]}") ;;
   bench) packages=("${build_packages[@]}" "${bench_packages[@]}") ;;
-  triton) packages=("${build_packages[@]}" "${python_packages[@]}" "${bench_packages[@]}") ;;
+  triton) packages=("${build_packages[@]}" "${bench_packages[@]}") ;;
   *)
     echo "bootstrap: unknown stage '$stage':" \
       "expected build, kafka, redis, train, ctr, triton, test, wheel, check, gpu, fuzz or bench" >&2
@@ -261,6 +261,6 @@ case "$stage" in
   check) install_venv ;;
   gpu) install_venv && install_cuda_venv ;;
   bench) install_bench_venv ;;
-  triton) install_venv && install_jax_headers && install_python_venv && install_bench_venv ;;
+  triton) install_venv && install_bench_venv ;;
 esac
 say "ready ($stage)"

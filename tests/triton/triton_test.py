@@ -3,7 +3,9 @@ of single requests, loading again, unloading, and everything that a load refuses
 
 import json
 import os
+import pathlib
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -330,21 +332,28 @@ class LifeTest(TritonTestCase):
 class PredictionTest(TritonTestCase):
     """A model of PyTorch, with the network in the store."""
 
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        if not support.is_built_with("OPENVINO"):
+            raise unittest.SkipTest("this build runs no dense networks")
+        if not ctr_test.PYTHON.exists():
+            raise unittest.SkipTest("there is no PyTorch in .venv-python")
+        made = tempfile.TemporaryDirectory(prefix="hps_triton_")
+        cls.addClassCleanup(made.cleanup)
+        cls.model = pathlib.Path(made.name)
+        cls.samples = ctr_test.export("dlrm", cls.model / "onnx")
+        cls.tables = [table["table"] for table in cls.run_hps(
+            "split-onnx", cls.model / "onnx" / "model.onnx", "--out", cls.model / "dlrm")["tables"]]
+
     def setUp(self) -> None:
         super().setUp()
-        if not support.is_built_with("OPENVINO"):
-            self.skipTest("this build runs no dense networks")
-        if not ctr_test.PYTHON.exists():
-            self.skipTest("there is no PyTorch in .venv-python")
-        self.samples = ctr_test.export("dlrm", self.directory / "onnx")
-        split = self.run_hps("split-onnx", self.directory / "onnx" / "model.onnx", "--out",
-                             self.directory / "dlrm")
-        self.tables = [table["table"] for table in split["tables"]]
         self.run_hps("import", "--store", self.directory / "store", "--model", "dlrm", "--from",
-                     self.directory / "dlrm")
+                     self.model / "dlrm")
         self.start()
 
-    def run_hps(self, *arguments) -> dict:
+    @staticmethod
+    def run_hps(*arguments) -> dict:
         done = subprocess.run([str(HPS), *map(str, arguments), "--json"], capture_output=True,
                               text=True, timeout=WAIT_S, check=True)
         return json.loads(done.stdout)
