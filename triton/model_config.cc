@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "inference/prediction_plan.h"
+#include "inference/request_plan.h"
 #include "nlohmann/json.hpp"
 #include "types/names.h"
 
@@ -64,6 +65,17 @@ void ReadInstances(const Json& groups, ModelSettings& settings) {
 
 bool IsOffsets(const TensorMetadata& tensor) { return tensor.name.ends_with(kOffsetsSuffix); }
 
+// The outputs that a request may name: also the status of OUTPUT0, which metadata leaves out.
+std::vector<TensorMetadata> OutputsOf(const ModelMetadata& metadata) {
+  std::vector<TensorMetadata> outputs = metadata.outputs;
+  for (const TensorMetadata& output : metadata.outputs) {
+    if (output.name != kRowsOutput) continue;
+    outputs.push_back(
+        {.name = std::string(kStatusOutput), .datatype = Datatype::kUint8, .shape = {-1}});
+  }
+  return outputs;
+}
+
 // One input or output. With a batch, the first dimension is not written; a number for each sample
 // is written as one of shape [1], which Triton does not do without.
 Json Describe(const TensorMetadata& tensor, bool is_batched) {
@@ -81,7 +93,7 @@ Json Describe(const TensorMetadata& tensor, bool is_batched) {
 bool IsOfKeys(const TensorMetadata& tensor, const ModelMetadata& metadata) {
   return std::any_of(metadata.tables.begin(), metadata.tables.end(), [&](const TableSpec& table) {
     const std::string name = table.name.substr(table.name.find('/') + 1);
-    return tensor.name == name || tensor.name == name + ".status";
+    return tensor.name == name || tensor.name == name + std::string(kStatusSuffix);
   });
 }
 
@@ -95,7 +107,7 @@ Json Tensors(const std::vector<TensorMetadata>& tensors, const ModelMetadata& me
     Json described = Describe(tensor, is_batched);
     if (is_batched && is_flat) {
       // [batch, k], and OUTPUT0 as [1, n]; or a number of each sample.
-      const bool is_ragged = IsOfKeys(tensor, metadata) || tensor.name == "OUTPUT0";
+      const bool is_ragged = IsOfKeys(tensor, metadata) || tensor.name.starts_with(kRowsOutput);
       described["dims"] = Json::array({is_ragged ? -1 : 1});
       if (!is_ragged) described["reshape"] = {{"shape", Json::array()}};
     } else if (is_batched && IsOfKeys(tensor, metadata)) {
@@ -154,7 +166,7 @@ absl::StatusOr<std::string> CompleteModelConfig(std::string_view json,
   if (IsEmpty(config, "input"))
     config["input"] = Tensors(metadata.inputs, metadata, is_batched, /*is_input=*/true);
   if (IsEmpty(config, "output"))
-    config["output"] = Tensors(metadata.outputs, metadata, is_batched, /*is_input=*/false);
+    config["output"] = Tensors(OutputsOf(metadata), metadata, is_batched, /*is_input=*/false);
   const bool has_scheduling =
       Member(config, "dynamic_batching") != nullptr || !IsEmpty(config, "sequence_batching");
   if (is_batched && !has_scheduling) config["dynamic_batching"] = Json::object();
@@ -163,9 +175,7 @@ absl::StatusOr<std::string> CompleteModelConfig(std::string_view json,
 
 absl::Status CheckDeclared(const ModelSettings& settings, const ModelMetadata& metadata) {
   HPS_RETURN_IF_ERROR(CheckNames("input", settings.inputs, metadata.inputs));
-  std::vector<TensorMetadata> outputs = metadata.outputs;
-  outputs.push_back({.name = "OUTPUT0.status"});
-  return CheckNames("output", settings.outputs, outputs);
+  return CheckNames("output", settings.outputs, OutputsOf(metadata));
 }
 
 }  // namespace hps::triton

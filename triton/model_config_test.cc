@@ -77,6 +77,7 @@ TEST(ModelConfigTest, WithoutABatchShapesAreThoseOfTheModel) {
       Json({{"name", "user"}, {"data_type", "TYPE_INT64"}, {"dims", {-1}}, {"optional", true}}));
   EXPECT_EQ(Named(config["input"], "KEYS")["dims"], Json({1, -1}));
   EXPECT_EQ(Named(config["output"], "user.status")["data_type"], "TYPE_UINT8");
+  EXPECT_EQ(Named(config["output"], "OUTPUT0.status")["dims"], Json({-1}));
   EXPECT_FALSE(config.contains("dynamic_batching"));
 }
 

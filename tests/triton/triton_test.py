@@ -112,6 +112,9 @@ class LookupTest(TritonTestCase):
                 answer = infer(client, module, MODEL, joint(keys))
                 self.assertEqual(list(answer), ["OUTPUT0"])
                 np.testing.assert_array_equal(answer["OUTPUT0"], joint_rows(keys))
+                answer = infer(client, module, MODEL, joint(keys), ("OUTPUT0.status", "OUTPUT0"))
+                np.testing.assert_array_equal(answer["OUTPUT0"], joint_rows(keys))
+                self.assertEqual(answer["OUTPUT0.status"].shape, (10,))
                 answer = infer(client, module, MODEL, joint({"item": keys["item"]}))
                 np.testing.assert_array_equal(answer["OUTPUT0"], joint_rows({"item": keys["item"]}))
 
