@@ -1,9 +1,9 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-updates demo-redis demo-ctr demo-triton demo-train demo-online train-package \
-        triton-backend gpu test test-long test-gpu check check-all bench format install wheel wheel-gpu clean \
-        setup-build setup-updates setup-redis setup-test setup-check setup-gpu setup-train \
-        setup-ctr setup-triton setup-wheel
+.PHONY: help build demo demo-updates demo-redis demo-ctr demo-triton demo-train demo-online \
+        train-package triton-backend gpu test test-long test-gpu check check-all bench format \
+        install wheel wheel-gpu clean setup-build setup-updates setup-redis setup-test setup-check \
+        setup-gpu setup-train setup-ctr setup-triton setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
@@ -52,7 +52,7 @@ triton-backend: setup-build  ## build the backend of Triton: build/cpu/triton/hp
 	@cmake --preset cpu >/dev/null
 	@ninja -C build/cpu triton-backend
 
-demo-triton: setup-triton  ## serve with Triton: our backend, an ensemble, perf_analyzer, an ideal peer
+demo-triton: setup-triton  ## hps in a tritonserver: lookups, an ensemble, perf_analyzer
 	@cmake --preset cpu >/dev/null
 	@ninja -C build/cpu hps triton-backend
 	@.venv/bin/python examples/demo_triton/demo_triton.py build/cpu

@@ -18,7 +18,7 @@
 #   tools/bootstrap.sh fuzz     what the preset `fuzz` needs: as build, and clang with its runtime
 #   tools/bootstrap.sh bench    the peers of `hps bench serve`: as build, Redis, and Triton with its
 #                               perf_analyzer from PyPI in .venv-bench/
-#   tools/bootstrap.sh triton   what `make demo-triton` needs: as bench, and Triton's client (.venv/)
+#   tools/bootstrap.sh triton   what `make demo-triton` needs: as bench, and its client (.venv/)
 #
 # Needs root or sudo only when something is missing. A second run installs nothing and takes a
 # fraction of a second. Every package is pinned to the version that hps is tested with

@@ -16,8 +16,6 @@
 #include "triton/triton_model.h"
 #include "triton/triton_status.h"
 
-#define HPS_TRITON_EXPORT extern "C" __attribute__((visibility("default")))
-
 namespace hps::triton {
 namespace {
 
@@ -90,68 +88,71 @@ absl::Status FinalizeInstance(TRITONBACKEND_ModelInstance* instance) {
   return absl::OkStatus();
 }
 
+absl::Status InitializeBackend(TRITONBACKEND_Backend* backend) {
+  HPS_RETURN_IF_ERROR(CheckApiVersion());
+  return FindNetworkCheck(backend);
+}
+
+absl::Status InitializeModel(TRITONBACKEND_Model* model) {
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<TritonModel> loaded, TritonModel::Load(model));
+  return FromTriton(TRITONBACKEND_ModelSetState(model, loaded.release()));
+}
+
+absl::Status FinalizeModel(TRITONBACKEND_Model* model) {
+  void* state = nullptr;
+  HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_ModelState(model, &state)));
+  const std::unique_ptr<TritonModel> last(static_cast<TritonModel*>(state));
+  return absl::OkStatus();
+}
+
+// An error that is returned leaves the requests to Triton; there is none after the first of them.
+absl::Status Execute(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
+                     uint32_t count) {
+  void* state = nullptr;
+  HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_ModelInstanceState(instance, &state)));
+  static_cast<RequestBatch*>(state)->Execute(instance, requests, count);
+  return absl::OkStatus();
+}
+
 }  // namespace
 }  // namespace hps::triton
 
-HPS_TRITON_EXPORT TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* backend) {
-  using namespace hps::triton;
-  return Enter([&] {
-    HPS_RETURN_IF_ERROR(CheckApiVersion());
-    return FindNetworkCheck(backend);
-  });
+using hps::triton::Enter;
+
+TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* backend) {
+  return Enter([&] { return hps::triton::InitializeBackend(backend); });
 }
 
-HPS_TRITON_EXPORT TRITONSERVER_Error* TRITONBACKEND_Finalize(TRITONBACKEND_Backend*) {
+TRITONSERVER_Error* TRITONBACKEND_Finalize(TRITONBACKEND_Backend*) {
   hps::triton::KeyMetrics::Finalize();
   return nullptr;
 }
 
 // A model that names no instances gets some of the CPU, also on a machine with GPUs.
-HPS_TRITON_EXPORT TRITONSERVER_Error* TRITONBACKEND_GetBackendAttribute(
-    TRITONBACKEND_Backend*, TRITONBACKEND_BackendAttribute* attributes) {
-  using namespace hps::triton;
-  return TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(attributes, kKindCpu,
-                                                                 kInstancesDefault, nullptr, 0);
+TRITONSERVER_Error* TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend*,
+                                                      TRITONBACKEND_BackendAttribute* attributes) {
+  return TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+      attributes, hps::triton::kKindCpu, hps::triton::kInstancesDefault, nullptr, 0);
 }
 
-HPS_TRITON_EXPORT TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {
-  using namespace hps::triton;
-  return Enter([&]() -> absl::Status {
-    HPS_ASSIGN_OR_RETURN(std::unique_ptr<TritonModel> loaded, TritonModel::Load(model));
-    return FromTriton(TRITONBACKEND_ModelSetState(model, loaded.release()));
-  });
+TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {
+  return Enter([&] { return hps::triton::InitializeModel(model); });
 }
 
-HPS_TRITON_EXPORT TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model) {
-  using namespace hps::triton;
-  return Enter([&]() -> absl::Status {
-    void* state = nullptr;
-    HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_ModelState(model, &state)));
-    delete static_cast<TritonModel*>(state);
-    return absl::OkStatus();
-  });
+TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model) {
+  return Enter([&] { return hps::triton::FinalizeModel(model); });
 }
 
-HPS_TRITON_EXPORT TRITONSERVER_Error* TRITONBACKEND_ModelInstanceInitialize(
-    TRITONBACKEND_ModelInstance* instance) {
-  using namespace hps::triton;
-  return Enter([&] { return InitializeInstance(instance); });
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance* instance) {
+  return Enter([&] { return hps::triton::InitializeInstance(instance); });
 }
 
-HPS_TRITON_EXPORT TRITONSERVER_Error* TRITONBACKEND_ModelInstanceFinalize(
-    TRITONBACKEND_ModelInstance* instance) {
-  using namespace hps::triton;
-  return Enter([&] { return FinalizeInstance(instance); });
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance* instance) {
+  return Enter([&] { return hps::triton::FinalizeInstance(instance); });
 }
 
-// An error that is returned leaves the requests to Triton; there is none after the first of them.
-HPS_TRITON_EXPORT TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
-    TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests, uint32_t count) {
-  using namespace hps::triton;
-  return Enter([&]() -> absl::Status {
-    void* state = nullptr;
-    HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_ModelInstanceState(instance, &state)));
-    static_cast<RequestBatch*>(state)->Execute(instance, requests, count);
-    return absl::OkStatus();
-  });
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance* instance,
+                                                       TRITONBACKEND_Request** requests,
+                                                       uint32_t count) {
+  return Enter([&] { return hps::triton::Execute(instance, requests, count); });
 }

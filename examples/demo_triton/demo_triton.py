@@ -156,7 +156,7 @@ def compare_speed(work: pathlib.Path, ours: dict, ideal: dict, table: Table) -> 
                 print(f"  {protocol}, {concurrency} at a time, {name:23} "
                       f"{got['per_second']:9.0f} requests/s  p50 {got['p50']:7.0f} us", flush=True)
             ratio = best["hps, lookup"]["per_second"] / best["ideal, lookup"]["per_second"]
-            print(f"    hps / ideal: {ratio:.2f} of its requests/s (the target is 0.95)", flush=True)
+            print(f"    hps / ideal: {ratio:.2f} of its requests/s (target: 0.95)", flush=True)
 
 
 def main() -> int:

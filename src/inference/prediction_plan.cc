@@ -491,9 +491,9 @@ class PredictionPlanner {
 
   // Rows of a table, or their status, beside the network's outputs.
   absl::Status AddTableOutput(std::string_view name) {
-    std::string_view table_name = name;
-    const bool is_status = table_name.ends_with(kStatusSuffix);
-    if (is_status) table_name.remove_suffix(kStatusSuffix.size());
+    const bool is_status = name.ends_with(kStatusSuffix);
+    const std::string_view table_name =
+        is_status ? name.substr(0, name.size() - kStatusSuffix.size()) : name;
     const std::optional<uint32_t> table = version_.IndexOfTable(table_name);
     if (!table.has_value()) return NoSuchTensor("output", name);
     const auto part = std::find_if(plan_.parts.begin(), plan_.parts.end(),
@@ -515,11 +515,6 @@ class PredictionPlanner {
     shape.dims[shape.dim_count++] = version_.tables()[*table].dim;
     AddOutputTensor(outputs_, name, Datatype::kFp32, shape, bytes);
     return absl::OkStatus();
-  }
-
-  static absl::Status AskedTwice(std::string_view name) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("output '", Text(name), "': it is asked for twice"));
   }
 
   absl::Status CheckStatuses() const {

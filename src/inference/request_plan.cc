@@ -246,11 +246,6 @@ class RequestPlanner {
     AddOutputTensor(outputs_, name, datatype, shape, byte_count);
   }
 
-  static absl::Status AskedTwice(std::string_view name) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("output '", Text(name), "': it is asked for twice"));
-  }
-
   // A status tells which level answered with the row, so that it comes with the row only.
   absl::Status CheckStatuses() const {
     for (const TablePart& part : plan_.parts) {

@@ -22,6 +22,11 @@ absl::Status Invalid(const InputTensor& input, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("input '", Text(input.name), "': ", what));
 }
 
+absl::Status AskedTwice(std::string_view output) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("output '", Text(output), "': it is asked for twice"));
+}
+
 namespace {
 
 // The elements that a shape has; checked, so that nothing can wrap.

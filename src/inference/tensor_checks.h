@@ -29,6 +29,9 @@ std::string ShapeText(const Shape& shape);
 // INVALID_ARGUMENT: "input 'NAME': WHAT".
 absl::Status Invalid(const InputTensor& input, const std::string& what);
 
+// INVALID_ARGUMENT: the output is asked for twice.
+absl::Status AskedTwice(std::string_view output);
+
 // The elements of an input of `element_bytes` each. Errors: INVALID_ARGUMENT (the shape does not
 // fit the bytes).
 absl::StatusOr<uint64_t> CheckedElements(const InputTensor& input, size_t element_bytes);

@@ -1,4 +1,4 @@
-"""A tritonserver with the backend of this build, for tests: explicit model control, its own ports."""
+"""A tritonserver with the backend of this build, for tests: explicit model control, free ports."""
 
 import contextlib
 import pathlib

@@ -326,7 +326,8 @@ class LifeTest(TritonTestCase):
         listed = subprocess.run(
             ["readelf", "--wide", "--dyn-syms", str(triton_server.BACKEND / "libtriton_hps.so")],
             check=True, capture_output=True, text=True, timeout=WAIT_S).stdout
-        defined = [fields[-1].split("@")[0] for fields in (line.split() for line in listed.splitlines())
+        symbols = [line.split() for line in listed.splitlines()]
+        defined = [fields[-1].split("@")[0] for fields in symbols
                    if len(fields) > 7 and fields[-2].isdigit()]
         self.assertGreater(len(defined), 5)
         self.assertEqual([name for name in defined if not name.startswith("TRITONBACKEND_")], [])

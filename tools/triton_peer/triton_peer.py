@@ -79,7 +79,7 @@ def await_ready(address: str, process: subprocess.Popen) -> None:
 
 @contextlib.contextmanager
 def serve_triton(venv: pathlib.Path, directory: pathlib.Path):
-    """The addresses of a Triton that serves directory/models with directory/backends; its process."""
+    """The addresses of a Triton over directory/models and directory/backends; its process."""
     ports = {name: free_port() for name in ("http", "grpc", "metrics")}
     with (directory / "triton.log").open("w") as log:
         with running([str(find(venv, "tritonserver")),
