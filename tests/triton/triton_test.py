@@ -118,6 +118,19 @@ class LookupTest(TritonTestCase):
                 answer = infer(client, module, MODEL, joint({"item": keys["item"]}))
                 np.testing.assert_array_equal(answer["OUTPUT0"], joint_rows({"item": keys["item"]}))
 
+    def test_a_configuration_of_hugectr(self) -> None:
+        self.start()
+        self.load(more="""max_batch_size: 1024
+input [ { name: "KEYS" data_type: TYPE_INT64 dims: [ -1 ] },
+        { name: "NUMKEYS" data_type: TYPE_INT32 dims: [ -1 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+""")
+        for client, module in self.clients:
+            keys = {"user": self.keys(7), "item": self.keys(3)}
+            for outputs in ((), ("OUTPUT0",)):
+                answer = infer(client, module, MODEL, joint(keys), outputs)
+                np.testing.assert_array_equal(answer["OUTPUT0"][0], joint_rows(keys))
+
     def test_metadata_statistics_and_metrics(self) -> None:
         self.start()
         self.load()
@@ -212,8 +225,9 @@ class LookupTest(TritonTestCase):
         self.triton.unload(MODEL)
         self.load(config=self.configure('[server]\nlate_answers = "error"'))
         client, module = self.clients[0]
-        with self.assertRaisesRegex(Exception, "not all come by the deadline"):
+        with self.assertRaisesRegex(Exception, "not all come by the deadline") as late:
             infer(client, module, MODEL, {"user": self.keys(50)}, timeout=1)
+        self.assertEqual(late.exception.status(), "503")
 
 
 ROWS_ABSENT = support.ROWS + 7
