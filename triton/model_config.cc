@@ -37,6 +37,14 @@ std::vector<std::string> NamesOf(const Json& config, const char* list) {
   return names;
 }
 
+absl::StatusOr<std::string> TextOf(const std::string& parameter, const Json& value) {
+  const Json* const text = Member(value, "string_value");
+  if (text == nullptr || !text->is_string() || text->get<std::string>().empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", parameter, "' has no string_value"));
+  return text->get<std::string>();
+}
+
 absl::Status ReadParameters(const Json& parameters, ModelSettings& settings) {
   for (const auto& [name, value] : parameters.items()) {
     if (name == "ps") {
@@ -44,11 +52,16 @@ absl::Status ReadParameters(const Json& parameters, ModelSettings& settings) {
           "parameter 'ps' is of HugeCTR's backend: 'hps convert-config' makes an hps.toml of such "
           "a file; name it with parameter 'config'");
     }
-    if (name != "config") continue;  // Triton has parameters of its own
-    const Json* const text = Member(value, "string_value");
-    if (text == nullptr || !text->is_string() || text->get<std::string>().empty())
-      return absl::InvalidArgumentError("parameter 'config' has no string_value");
-    settings.configuration = text->get<std::string>();
+    if (name != "config" && name != "read_only") continue;  // Triton has parameters of its own
+    HPS_ASSIGN_OR_RETURN(const std::string text, TextOf(name, value));
+    if (name == "config") {
+      settings.configuration = text;
+    } else if (text == "true" || text == "false") {
+      settings.is_read_only = text == "true";
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter 'read_only' is '", text, "', expected 'true' or 'false'"));
+    }
   }
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@ namespace hps::triton {
 
 struct ModelSettings {
   std::string configuration;        // parameter "config": the file hps.toml; empty: not given
+  bool is_read_only = false;        // parameter "read_only": another process writes the store
   size_t instance_count = 1;        // of all groups
   bool has_gpu_group = false;       // one of them is of KIND_GPU
   bool is_batched = false;          // max_batch_size > 0: the first dimension is the batch
@@ -22,7 +23,7 @@ struct ModelSettings {
   std::vector<std::string> outputs;
 };
 
-// Errors: INVALID_ARGUMENT (no JSON, a parameter that is no string, a parameter of HugeCTR's
+// Errors: INVALID_ARGUMENT (no JSON, a parameter of another form, a parameter of HugeCTR's
 // backend).
 absl::StatusOr<ModelSettings> ReadModelConfig(std::string_view json);
 

@@ -47,9 +47,11 @@ TEST(ModelConfigTest, ReadsWhatTheBackendNeeds) {
   const auto settings = ReadModelConfig(R"({
     "name": "m", "max_batch_size": 8, "input": [{"name": "user"}], "output": [{"name": "item"}],
     "instance_group": [{"kind": "KIND_CPU", "count": 3}, {"kind": "KIND_GPU", "count": 2}],
-    "parameters": {"config": {"string_value": "a/hps.toml"}, "other": {"string_value": "x"}}})");
+    "parameters": {"config": {"string_value": "a/hps.toml"}, "other": {"string_value": "x"},
+                   "read_only": {"string_value": "true"}}})");
   ASSERT_TRUE(settings.ok()) << settings.status();
   EXPECT_EQ(settings->configuration, "a/hps.toml");
+  EXPECT_TRUE(settings->is_read_only);
   EXPECT_EQ(settings->instance_count, 5U);
   EXPECT_TRUE(settings->has_gpu_group);
   EXPECT_TRUE(settings->is_batched);
@@ -67,6 +69,8 @@ TEST(ModelConfigTest, RefusesWhatItCannotMean) {
   EXPECT_THAT(message(R"({"parameters": {"ps": {"string_value": "ps.json"}}})"),
               HasSubstr("convert-config"));
   EXPECT_THAT(message(R"({"parameters": {"config": {}}})"), HasSubstr("'config'"));
+  EXPECT_THAT(message(R"({"parameters": {"read_only": {"string_value": "yes"}}})"),
+              HasSubstr("'yes', expected 'true'"));
 }
 
 TEST(ModelConfigTest, WithoutABatchShapesAreThoseOfTheModel) {

@@ -24,7 +24,7 @@ struct OpenStores {
     size_t uses = 0;
   };
   Mutex mutex;  // held while a store is opened or closed
-  std::map<std::string, Entry> by_path HPS_GUARDED_BY(mutex);
+  std::map<std::pair<std::string, OpenMode>, Entry> by_path HPS_GUARDED_BY(mutex);
 };
 
 OpenStores& Stores() {
@@ -39,21 +39,22 @@ ModelVersionRef ServedModel::version() const {
   return version_.Share();
 }
 
-absl::StatusOr<SharedStore::Use> SharedStore::Acquire(const std::string& configuration) {
+absl::StatusOr<SharedStore::Use> SharedStore::Acquire(const std::string& configuration,
+                                                      OpenMode mode) {
   std::error_code unknown;
   const std::filesystem::path real = std::filesystem::canonical(configuration, unknown);
   const std::string path = unknown ? configuration : real.string();
   OpenStores& stores = Stores();
   MutexLock lock(stores.mutex);
-  const auto found = stores.by_path.find(path);
+  const auto found = stores.by_path.find({path, mode});
   if (found != stores.by_path.end()) {
     ++found->second.uses;
     return Use(found->second.store.get());
   }
   HPS_ASSIGN_OR_RETURN(Config config, LoadConfig(path));
   HPS_RETURN_IF_ERROR(ConfigureLog(config.log));
-  HPS_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(config, OpenMode::kServe));
-  OpenStores::Entry& entry = stores.by_path[path];
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(config, mode));
+  OpenStores::Entry& entry = stores.by_path[{path, mode}];
   entry.store.reset(new SharedStore(std::move(config), std::move(store)));
   entry.uses = 1;
   LogInfo(absl::StrCat("Triton's models of ", path, " share one store"));

@@ -1,5 +1,6 @@
 // The stores of this process, one for each configuration file: all models and instances that name
-// the file share it, with its memory, threads and update streams.
+// the file share it, with its memory, threads and update streams. (One more, if some of them want
+// it read-only.)
 //
 // Thread-safe.
 #pragma once
@@ -63,7 +64,8 @@ class SharedStore {
 
     SharedStore* store_ = nullptr;
   };
-  static absl::StatusOr<Use> Acquire(const std::string& configuration);
+  // `mode`: kServe, or kReadOnly beside another process that has the store.
+  static absl::StatusOr<Use> Acquire(const std::string& configuration, OpenMode mode);
 
   const Config& config() const { return config_; }
   size_t lookup_keys_max() const { return LookupKeysMax(config_, store_->models()); }

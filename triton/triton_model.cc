@@ -54,7 +54,8 @@ absl::Status TritonModel::Open(TRITONBACKEND_Model* model) {
   HPS_ASSIGN_OR_RETURN(settings_, ReadModelConfig(json));
   if (settings_.has_gpu_group) return NoGpuInstances();
   HPS_ASSIGN_OR_RETURN(const std::string file, ConfigurationFile(model, settings_));
-  absl::StatusOr<SharedStore::Use> store = SharedStore::Acquire(file);
+  absl::StatusOr<SharedStore::Use> store =
+      SharedStore::Acquire(file, settings_.is_read_only ? OpenMode::kReadOnly : OpenMode::kServe);
   if (!store.ok()) return With(store.status(), file);
   store_ = *std::move(store);
   const absl::Status loaded = store_->Load(served_, settings_.instance_count);

@@ -250,6 +250,12 @@ class LifeTest(TritonTestCase):
                 except Exception as error:  # noqa: BLE001  any is a failure of the test
                     failed.append(error)
 
+    def touch_version(self) -> None:
+        """Triton opens a model again only if its version's folder has changed."""
+        folder = self.triton.models / MODEL / "1"
+        later = folder.stat().st_mtime_ns + 2_000_000_000
+        os.utime(folder, ns=(later, later))
+
     def test_loaded_again_while_it_is_asked(self) -> None:
         self.start()
         self.load()
@@ -261,9 +267,7 @@ class LifeTest(TritonTestCase):
         try:
             for version in (2, 3):
                 self.assertTrue(self.import_version(version)["staged"])
-                # Triton opens a model again only if its version's folder has changed.
-                later = time.time_ns() + version * 1_000_000_000
-                os.utime(self.triton.models / MODEL / "1", ns=(later, later))
+                self.touch_version()
                 self.assertEqual(self.triton.load(MODEL)[0], 200)
                 deadline = time.monotonic() + WAIT_S
                 while answered[-1:] != [version] and not failed and time.monotonic() < deadline:
@@ -328,13 +332,31 @@ class LifeTest(TritonTestCase):
         self.assert_refused(triton.load(MODEL), "'usr'", "did you mean 'user'")
         triton.add_model(MODEL, config, "instance_group { count: 1 kind: KIND_GPU gpus: 0 }\n")
         self.assert_refused(triton.load(MODEL))
-        # Another process that writes the store.
+
+    def test_a_store_that_another_process_writes(self) -> None:
+        triton = self.start()
+        token = {"Authorization": "Bearer secret"}
+        server = self.serve_ready(security="repository_control = true",
+                                  environment={"HPS_TOKEN": "secret"})
+        config = self.directory / "hps.toml"  # the server's
         triton.add_model(MODEL, config)
-        server = self.serve_ready()
         self.assert_refused(triton.load(MODEL), f"model '{MODEL}'", str(config))
-        self.assertEqual(server.stop(), 0)
-        self.configure()
+        read_only = 'parameters { key: "read_only" value: { string_value: "true" } }\n'
+        self.load(more=read_only, config=config)
+        client, module = self.clients[0]
+        keys = self.keys(5)
+        self.assert_stamped("user", keys, infer(client, module, MODEL, {"user": keys})["user"])
+        # What the writer commits is taken at the next load.
+        self.import_version(2)
+        loaded = server.get(f"/v2/repository/models/{MODEL}/load", token, method="POST", data=b"")
+        self.assertEqual(loaded[0], 200, loaded[1])
+        self.assert_stamped("user", keys, infer(client, module, MODEL, {"user": keys})["user"])
+        self.touch_version()
         self.assertEqual(triton.load(MODEL)[0], 200)
+        self.assert_stamped("user", keys, infer(client, module, MODEL, {"user": keys})["user"], 2)
+        triton.unload(MODEL)
+        self.assertEqual(server.stop(), 0)
+        self.load(config=self.configure())
 
     def test_the_library_exports_its_entry_points_alone(self) -> None:
         listed = subprocess.run(
