@@ -1,9 +1,9 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-updates demo-redis demo-ctr demo-train demo-online train-package gpu \
-        test test-long test-gpu check check-all bench format install wheel wheel-gpu clean \
-        setup-build setup-updates setup-redis setup-test setup-check setup-gpu setup-train \
-        setup-ctr setup-wheel
+.PHONY: help build demo demo-updates demo-redis demo-ctr demo-triton demo-train demo-online \
+        train-package triton-backend gpu test test-long test-gpu check check-all bench format \
+        install wheel wheel-gpu clean setup-build setup-updates setup-redis setup-test setup-check \
+        setup-gpu setup-train setup-ctr setup-triton setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
@@ -47,6 +47,15 @@ demo-ctr: setup-ctr  ## train DeepFM with PyTorch, split, import, serve predicti
 	@cmake --preset cpu >/dev/null
 	@ninja -C build/cpu hps
 	@.venv-python/bin/python examples/demo_ctr/demo_ctr.py build/cpu/bin/hps .venv/bin/python
+
+triton-backend: setup-build  ## build the backend of Triton: build/cpu/triton/hps/libtriton_hps.so
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu triton-backend
+
+demo-triton: setup-triton  ## hps in a tritonserver: lookups, an ensemble, perf_analyzer
+	@cmake --preset cpu >/dev/null
+	@ninja -C build/cpu hps triton-backend
+	@.venv/bin/python examples/demo_triton/demo_triton.py build/cpu
 
 demo-online: train-package  ## a trainer follows a drifting stream, and the served model follows it
 	@.venv-python/bin/python examples/train/demo_online.py build/cpu/bin/hps
@@ -123,5 +132,7 @@ setup-train:
 	@tools/bootstrap.sh train
 setup-ctr:
 	@tools/bootstrap.sh ctr
+setup-triton:
+	@tools/bootstrap.sh triton
 setup-wheel:
 	@tools/bootstrap.sh wheel

@@ -4,8 +4,9 @@
 #   tools/bootstrap.sh build    what `make build` and `make demo` need; OpenVINO and the schema of
 #                               ONNX from PyPI in $HPS_BUILD_VENV (.venv-build/, 0.25 GB)
 #   tools/bootstrap.sh kafka    ... and a Kafka broker (.kafka/), for `make demo-updates`
-#   tools/bootstrap.sh test     ... and what the tests need: .venv/, a Kafka broker (.kafka/), and
-#                               PyTorch and JAX for the Python package's (.venv-python/; 1.9 GB)
+#   tools/bootstrap.sh test     ... and what the tests need: .venv/, a Kafka broker (.kafka/),
+#                               PyTorch and JAX for the Python package's (.venv-python/; 1.9 GB),
+#                               and Triton (.venv-bench/; 0.2 GB)
 #   tools/bootstrap.sh train    what `make demo-train` needs: as build, and PyTorch (.venv-python/)
 #   tools/bootstrap.sh ctr      what `make demo-ctr` needs: as train, and Triton's client (.venv/)
 #   tools/bootstrap.sh wheel    what `make wheel` needs: as build, pip, and headers of JAX from PyPI
@@ -17,6 +18,7 @@
 #   tools/bootstrap.sh fuzz     what the preset `fuzz` needs: as build, and clang with its runtime
 #   tools/bootstrap.sh bench    the peers of `hps bench serve`: as build, Redis, and Triton with its
 #                               perf_analyzer from PyPI in .venv-bench/
+#   tools/bootstrap.sh triton   what `make demo-triton` needs: as bench, and its client (.venv/)
 #
 # Needs root or sudo only when something is missing. A second run installs nothing and takes a
 # fraction of a second. Every package is pinned to the version that hps is tested with
@@ -88,9 +90,10 @@ case "$stage" in
   gpu) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
   fuzz) packages=("${build_packages[@]}" "${fuzz_packages[@]}") ;;
   bench) packages=("${build_packages[@]}" "${bench_packages[@]}") ;;
+  triton) packages=("${build_packages[@]}" "${bench_packages[@]}") ;;
   *)
     echo "bootstrap: unknown stage '$stage':" \
-      "expected build, kafka, redis, train, ctr, test, wheel, check, gpu, fuzz or bench" >&2
+      "expected build, kafka, redis, train, ctr, triton, test, wheel, check, gpu, fuzz or bench" >&2
     exit 2
     ;;
 esac
@@ -248,12 +251,16 @@ if [[ ${#missing[@]} -gt 0 ]]; then install_packages "${missing[@]}"; fi
 install_build_venv
 case "$stage" in
   kafka) install_kafka ;;
-  test) install_venv && install_jax_headers && install_python_venv && install_kafka ;;
+  test)
+    install_venv && install_jax_headers && install_python_venv && install_kafka &&
+      install_bench_venv
+    ;;
   train) install_jax_headers && install_python_venv ;;
   ctr) install_venv && install_jax_headers && install_python_venv ;;
   wheel) install_jax_headers ;;
   check) install_venv ;;
   gpu) install_venv && install_cuda_venv ;;
   bench) install_bench_venv ;;
+  triton) install_venv && install_bench_venv ;;
 esac
 say "ready ($stage)"

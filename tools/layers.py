@@ -16,8 +16,8 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
        src/publish                         includes import and update, links a stream of update
        src/train                           base types: the interfaces of training
        src/train_cpu                       over train; nothing of serving sees them
-    6  cli triton src/server src/c_api     link model, include include/hps; cli, src/server and
-                                           src/c_api also base/ and types/, cli also bench/
+    6  cli triton src/server src/c_api     link model, include include/hps, base/ and types/; triton
+                                           and src/server/core also inference/, cli also bench/
     7  python                              includes include/hps, c_api/, train/, train_cpu/
        examples/                           include include/hps
        tests/ bench/                       anything
@@ -55,7 +55,9 @@ MAY_INCLUDE["model"] = LOW | {"tier", "serving", "onnx"} | LEVELS | MIDDLE
 STREAMS = {"update_kafka", "update_no_kafka"}
 MAY_INCLUDE |= {folder: LOW | {"tier", "update"} for folder in STREAMS}
 MAY_INCLUDE["publish"] = LOW | {"tier", "import", "update"}
-MAY_INCLUDE |= {folder: {"include"} for folder in ("triton", "examples")}
+MAY_INCLUDE["examples"] = {"include"}
+# The backend of Triton brings requests to the inference core, as the server does.
+MAY_INCLUDE["triton"] = LOW | {"onnx", "dense", "inference"}
 # src/c_api is the C interface; python/csrc, the extension of Python, shares its JSON texts.
 MAY_INCLUDE["c_api"] = LOW
 MAY_INCLUDE["python"] = {"include", "c_api", "train", "train_cpu"}
@@ -63,7 +65,7 @@ MAY_INCLUDE["python"] = {"include", "c_api", "train", "train_cpu"}
 # codecs and pages over them, never each other; src/server itself composes them.
 MAY_INCLUDE["server_core"] = LOW | {"onnx", "dense", "inference"}
 SERVER_PARTS = {"server_http", "server_grpc", "server_no_grpc", "server_pages"}
-MAY_INCLUDE |= {folder: LOW | {"server_core"} for folder in SERVER_PARTS}
+MAY_INCLUDE |= {folder: LOW | {"server_core", "inference"} for folder in SERVER_PARTS}
 MAY_INCLUDE["server_net"] = LOW | {"server_core"}
 MAY_INCLUDE["server_http"] |= {"server_net"}
 MAY_INCLUDE["server_grpc_codec"] = LOW | {"server_core"}
@@ -87,8 +89,8 @@ MAY_LINK_TOO = {folder: {"model"} for folder in ("python", "triton", "server", "
                                                  "server_grpc", "server_pages", "examples")}
 MAY_LINK_TOO["c_api"] = {"model", "shared"}  # hps_shared is libhps.so
 MAY_LINK_TOO["cli"] = {"model", "publish", "server"}
-MAY_LINK_TOO["server_core"] |= DENSE
-MAY_LINK_TOO["inference"] = DENSE  # its tests
+MAY_LINK_TOO |= {folder: {"model"} | DENSE for folder in ("server_core", "triton")}
+MAY_LINK_TOO["inference"] = {"model"} | DENSE  # its tests
 MAY_LINK_TOO |= {folder: STREAMS for folder in ("model", "publish")}
 
 # What the build chooses: a CMake variable -> the folders that it may name.
@@ -111,7 +113,8 @@ THIRD_PARTY = {
     "toml++": (r"toml(\+\+/|\.hpp)", r"tomlplusplus::", {"model"}),
     "CLI11": (r"CLI/", r"CLI11::", {"cli"}),
     "spdlog": (r"(spdlog|fmt)/", r"(spdlog|fmt)::", {"base"}),
-    "nlohmann-json": (r"nlohmann/", r"nlohmann_json::", {"import", "model", "cli", "server_pages"}),
+    "nlohmann-json": (r"nlohmann/", r"nlohmann_json::",
+                      {"import", "model", "cli", "server_pages", "triton"}),
     "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH",
                {"base", "l2_redis", "l3_rocksdb", "update"}),
     "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas", r"CUDA::", {"l1_gpu"}),
@@ -237,7 +240,10 @@ CMAKE_KEYWORDS = {"SOURCES", "HEADERS", "DEPENDS", "LIBRARIES"}
 def parse_command(command: str, words: list[str]) -> tuple[bool, list[str], list[str]]:
     """(is a test, folders that are linked, targets of third parties that are linked)."""
     linked = [word for word in words[1:] if word.startswith("hps_")]
-    folders = [word.removeprefix("hps_") for word in linked]
+    folders = []
+    for word in linked:
+        folder = word.removeprefix("hps_")
+        folders += CHOSEN_BY_THE_BUILD.get(folder, [folder])
     keyword = ""
     for word in words[1:]:
         if word in CMAKE_KEYWORDS:

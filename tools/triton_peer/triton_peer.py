@@ -78,6 +78,21 @@ def await_ready(address: str, process: subprocess.Popen) -> None:
 
 
 @contextlib.contextmanager
+def serve_triton(venv: pathlib.Path, directory: pathlib.Path):
+    """The addresses of a Triton over directory/models and directory/backends; its process."""
+    ports = {name: free_port() for name in ("http", "grpc", "metrics")}
+    with (directory / "triton.log").open("w") as log:
+        with running([str(find(venv, "tritonserver")),
+                      f"--model-repository={directory / 'models'}",
+                      f"--backend-directory={directory / 'backends'}",
+                      *(f"--{name}-address=127.0.0.1" for name in ports),
+                      *(f"--{name}-port={port}" for name, port in ports.items())],
+                     stdout=log, stderr=log) as process:
+            await_ready(f"127.0.0.1:{ports['http']}", process)
+            yield {name: f"127.0.0.1:{port}" for name, port in ports.items()}, process
+
+
+@contextlib.contextmanager
 def triton(venv: pathlib.Path, directory: pathlib.Path):
     """The addresses of a Triton that serves the gather."""
     backend = directory / "backends" / "gather"
@@ -87,17 +102,8 @@ def triton(venv: pathlib.Path, directory: pathlib.Path):
     subprocess.run(["g++", "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
                     str(HERE / "gather_backend.cc"), "-o", str(backend / "libtriton_gather.so")],
                    check=True)
-    http, grpc, metrics = free_port(), free_port(), free_port()
-    with (directory / "triton.log").open("w") as log:
-        with running([str(find(venv, "tritonserver")),
-                      f"--model-repository={directory / 'models'}",
-                      f"--backend-directory={directory / 'backends'}",
-                      "--http-address=127.0.0.1", "--grpc-address=127.0.0.1",
-                      "--metrics-address=127.0.0.1", f"--http-port={http}",
-                      f"--grpc-port={grpc}", f"--metrics-port={metrics}"],
-                     stdout=log, stderr=log) as process:
-            await_ready(f"127.0.0.1:{http}", process)
-            yield {"http": f"127.0.0.1:{http}", "grpc": f"127.0.0.1:{grpc}"}
+    with serve_triton(venv, directory) as (addresses, _):
+        yield addresses
 
 
 @contextlib.contextmanager
@@ -136,11 +142,12 @@ class Analyzer:
             {"t0": {"content": choose.choices(keys, k=KEYS), "shape": [KEYS]}}
             for _ in range(8)]}))
 
-    def measure(self, protocol: str, address: str, concurrency: int) -> dict[str, float]:
+    def measure(self, protocol: str, address: str, concurrency: int,
+                model: str = "m") -> dict[str, float]:
         """The mean of three windows, stable or not: a shared machine never is for long."""
         report = self.directory / "report.csv"
         done = subprocess.run(
-            [str(self.program), "-m", "m", "-u", address, "-i", protocol, "--concurrency-range",
+            [str(self.program), "-m", model, "-u", address, "-i", protocol, "--concurrency-range",
              str(concurrency), "--measurement-interval", str(int(self.seconds * 1000)),
              "--stability-percentage", "999", "--max-trials", "3", "--input-data", str(self.input),
              "-f", str(report)],

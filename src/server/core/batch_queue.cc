@@ -27,7 +27,7 @@ BatchQueue::Place BatchQueue::Remove(CallState& call, ModelQueue& queue) {
   if (!call.is_waiting) return {.slot = call.slot};
   call.is_waiting = false;
   queue.calls.Remove(&call);
-  TakeKeys(queue, call.key_count);
+  TakeKeys(queue, call.plan.key_count);
   NoteHead(queue);
   if (queue.calls.empty()) RemoveModel(queue);
   return {.waited = true};
@@ -79,7 +79,7 @@ void BatchQueue::Append(CallState& call, ModelQueue& queue) {
   if (queue.calls.empty()) PushModel(queue);
   call.is_waiting = true;
   queue.calls.Push(&call);
-  AddKeys(queue, call.key_count);
+  AddKeys(queue, call.plan.key_count);
   first_deadline_ = std::min(first_deadline_, call.deadline);
   NoteHead(queue);
 }
@@ -87,7 +87,7 @@ void BatchQueue::Append(CallState& call, ModelQueue& queue) {
 CallState* BatchQueue::TakeHead(ModelQueue& queue) {
   CallState* call = queue.calls.Pop();
   call->is_waiting = false;
-  TakeKeys(queue, call->key_count);
+  TakeKeys(queue, call->plan.key_count);
   return call;
 }
 
@@ -124,7 +124,7 @@ void BatchQueue::TakeOverdue(TimePoint now, CallList* overdue) {
       }
       call->is_waiting = true;
       queue->calls.Push(call);
-      AddKeys(*queue, call->key_count);
+      AddKeys(*queue, call->plan.key_count);
       first_deadline_ = std::min(first_deadline_, call->deadline);
     }
     NoteHead(*queue);
@@ -144,11 +144,11 @@ void BatchQueue::TakeBatch(ModelQueue& queue, TimePoint now, Work* work) {
   size_t part_count = 0;
   while (CallState* call = queue.calls.head()) {
     const bool fits = call == first || (call->version.get() == first->version.get() &&
-                                        key_count + call->key_count <= options_.keys_max &&
-                                        part_count + call->parts.size() <= options_.parts_max);
+                                        key_count + call->plan.key_count <= options_.keys_max &&
+                                        part_count + call->plan.parts.size() <= options_.parts_max);
     if (!fits) break;
-    key_count += call->key_count;
-    part_count += call->parts.size();
+    key_count += call->plan.key_count;
+    part_count += call->plan.parts.size();
     TakeHead(queue);
     call->started_at = now;
     call->slot = work->slot;

@@ -1,12 +1,8 @@
 #include "server/core/batch_runner.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
-#include "base/bytes.h"
-#include "base/limits.h"
-#include "base/macros.h"
 #include "base/out_of_memory.h"
 #include "server/core/server_model.h"
 
@@ -20,34 +16,11 @@ Deadline EarliestDeadline(const CallState* first) {
   return earliest;
 }
 
-// Points the prediction of a call at its rows and outputs.
-void BindPrediction(const NetworkSignature& signature, CallState& call) {
-  const auto at = [&](const OutputPlace& place) {
-    return call.call->outputs[place.output].data + place.offset_bytes;
-  };
-  for (size_t i = 0; i < signature.inputs.size(); ++i) {
-    call.prediction.inputs[i].rows = nullptr;
-    for (const TablePart& part : call.parts) {
-      if (signature.inputs[i].table != part.table) continue;
-      const std::byte* const rows = part.rows().is_set() ? at(part.rows()) : part.network_rows;
-      call.prediction.inputs[i].rows = AsAligned<float>(rows);
-    }
-  }
-  for (size_t i = 0; i < signature.outputs.size(); ++i) {
-    const size_t output = call.prediction_outputs[i];
-    call.prediction.outputs[i] =
-        output == OutputPlace::kNone ? nullptr : call.call->outputs[output].data;
-  }
-}
-
 }  // namespace
 
 BatchRunner::BatchRunner(const Options& options)
     : options_(options),
-      aligned_keys_(new Key[options.keys_max]),
-      statuses_(new KeyStatus[options.keys_max]) {
-  queries_.reserve(kTablesPerCallMax);
-}
+      executor_({.slot = options.slot, .keys_max = options.keys_max, .clock = options.clock}) {}
 
 void BatchRunner::Run(CallList calls) {
   const ModelVersionRef version = calls.head()->version.Share();
@@ -100,123 +73,21 @@ bool BatchRunner::EndLookUp(CallState* first) {
   return cancel_.is_cancelled();
 }
 
-// Looks up all parts of the calls, in as many lookups as they take.
+// Looks up the keys of the calls, in as many lookups as they take.
 absl::Status BatchRunner::LookUp(ModelVersion& version, CallState* first, Deadline deadline) {
   try {
-    HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
-    return LookUpIn(*session, first, deadline);
+    return executor_.LookUp(
+        version, PlansOf(first),
+        {.deadline = deadline, .cancel = &cancel_, .unwanted = &first->cancelled});
   } catch (const std::bad_alloc&) {
     return OutOfMemory("out of memory; try again later");
   }
 }
 
-absl::Status BatchRunner::LookUpIn(LookupSession& session, CallState* first, Deadline deadline) {
-  // Of a single call the counts tell whether it is complete.
-  const bool with_statuses = first->next != nullptr;
-  for (CallState* call = first; call != nullptr; call = call->next) call->degraded_count = 0;
-  PlaceRows(first);
-  for (KeyPlace place{.call = first}; place.call != nullptr;) {
-    AddPiece(place, with_statuses);
-    if (queries_.empty()) break;
-    const TimePoint now = options_.clock->Now();
-    const Duration timeout = deadline > now ? deadline - now : Duration::zero();
-    LookupCounts counts;
-    HPS_RETURN_IF_ERROR(session.Lookup(
-        HostLookupRequest{.queries = queries_, .timeout = timeout, .cancel = &cancel_}, &counts));
-    CountDegraded(first, with_statuses, counts);
-    if (first->cancelled.load(std::memory_order_relaxed) && first->next == nullptr) break;
-  }
-  return absl::OkStatus();
-}
-
-// Fills queries_ with the next keys_max keys.
-void BatchRunner::AddPiece(KeyPlace& place, bool with_statuses) {
-  queries_.clear();
-  key_count_ = 0;
-  while (place.call != nullptr) {
-    if (place.part == place.call->parts.size()) {
-      place = {.call = place.call->next};
-      continue;
-    }
-    if (key_count_ == options_.keys_max || queries_.size() == kTablesPerCallMax) return;
-    AddPart(*place.call, place.call->parts[place.part], place, with_statuses);
-  }
-}
-
-void BatchRunner::AddPart(const CallState& call, const TablePart& part, KeyPlace& place,
-                          bool with_statuses) {
-  const size_t key_count = std::min(part.key_count - place.key, options_.keys_max - key_count_);
-  const std::byte* key_bytes = part.keys + place.key * sizeof(Key);
-  const Key* keys = AsAligned<Key>(key_bytes);
-  if (keys == nullptr) {
-    std::memcpy(&aligned_keys_[key_count_], key_bytes, key_count * sizeof(Key));
-    keys = &aligned_keys_[key_count_];
-  }
-  const auto at = [&](const OutputPlace& output) {
-    return call.call->outputs[output.output].data + output.offset_bytes;
-  };
-  HostTableQuery& query = queries_.emplace_back();
-  query.table = {part.table};
-  query.keys = {keys, key_count};
-  std::byte* const rows = part.rows().is_set() ? at(part.rows()) : part.network_rows;
-  query.rows = {rows + place.key * part.row_bytes, key_count * part.row_bytes};
-  if (part.status().is_set()) {
-    query.status = {AsElements<KeyStatus>(at(part.status())) + place.key, key_count};
-  } else if (with_statuses) {
-    query.status = {&statuses_[key_count_], key_count};
-  }
-  key_count_ += key_count;
-  place.key += key_count;
-  if (place.key == part.key_count) place = {.call = place.call, .part = place.part + 1};
-}
-
-void BatchRunner::CountDegraded(CallState* first, bool with_statuses, const LookupCounts& counts) {
-  const uint64_t degraded_count = counts[KeyStatus::kDefaultDegraded];
-  if (degraded_count == 0) return;
-  if (!with_statuses) {
-    first->degraded_count += degraded_count;
-    return;
-  }
-  const HostTableQuery* query = queries_.data();
-  for (CallState* call = first; call != nullptr; call = call->next) {
-    for (size_t i = 0; i < call->parts.size(); ++i, ++query) {
-      call->degraded_count += static_cast<size_t>(
-          std::count(query->status.data(), query->status.data() + query->status.size(),
-                     KeyStatus::kDefaultDegraded));
-    }
-  }
-}
-
-// Gives the rows of predictions memory here, those of a table together, so that they can go into
-// the network as they are.
-void BatchRunner::PlaceRows(CallState* first) {
-  // More than this is not kept for the next batch.
-  constexpr size_t kKeptFloatsMax = size_t{16} << 20;
-  size_t floats = 0;
-  uint32_t table_end = 0;
-  const auto for_parts = [&](auto visit) {
-    for (CallState* call = first; call != nullptr; call = call->next) {
-      if (!call->is_prediction) continue;
-      for (TablePart& part : call->parts)
-        if (!part.rows().is_set()) visit(part);
-    }
-  };
-  for_parts([&](const TablePart& part) {
-    floats += part.key_count * part.row_bytes / sizeof(float);
-    table_end = std::max(table_end, part.table + 1);
-  });
-  if (network_rows_.size() < floats || network_rows_.size() > std::max(floats, kKeptFloatsMax)) {
-    std::vector<float>().swap(network_rows_);
-    network_rows_.resize(floats);
-  }
-  std::byte* next = std::as_writable_bytes(std::span(network_rows_)).data();
-  for (uint32_t table = 0; table < table_end; ++table) {
-    for_parts([&](TablePart& part) {
-      if (part.table != table) return;
-      part.network_rows = next;
-      next += part.key_count * part.row_bytes;
-    });
-  }
+BatchExecutor::Plans BatchRunner::PlansOf(CallState* first) {
+  plans_.clear();
+  for (CallState* call = first; call != nullptr; call = call->next) plans_.push_back(&call->plan);
+  return plans_;
 }
 
 // Ends the calls whose rows have come or whose time is up; returns the others. Where the lookup
@@ -227,15 +98,15 @@ CallList BatchRunner::EndAnswered(ModelVersion& version, CallList calls, bool en
   CallList again;
   CallList to_predict;
   while (CallState* call = calls.Pop()) {
-    const bool is_late = ended_early && call->degraded_count != 0;
+    const bool is_late = ended_early && call->plan.degraded_count != 0;
     if (is_late && !is_end && call->lookup_deadline > options_.clock->Now()) {
       again.Push(call);
     } else if (is_late && EndLate(call)) {
       continue;
-    } else if (call->is_prediction) {
+    } else if (call->plan.is_prediction) {
       to_predict.Push(call);
     } else {
-      call->CopyJointOutputs();
+      call->plan.CopyJointOutputs();
       call->Finish(absl::OkStatus());
     }
   }
@@ -255,21 +126,14 @@ void BatchRunner::Predict(ModelVersion& version, CallList calls) {
       alone.Push(call);
       ended = RunNetwork(version, alone);
     }
-    if (ended.ok()) call->CopyJointOutputs();
+    if (ended.ok()) call->plan.CopyJointOutputs();
     call->Finish(ended);
   }
 }
 
 absl::Status BatchRunner::RunNetwork(ModelVersion& version, const CallList& calls) {
   try {
-    HPS_ASSIGN_OR_RETURN(PredictionSession * session, version.prediction_session(options_.slot));
-    const NetworkSignature& signature = version.predictor()->signature();
-    predictions_.clear();
-    for (CallState* call = calls.head(); call != nullptr; call = call->next) {
-      BindPrediction(signature, *call);
-      predictions_.push_back(&call->prediction);
-    }
-    return session->Run(predictions_);
+    return executor_.Predict(version, PlansOf(calls.head()));
   } catch (const std::bad_alloc&) {
     return OutOfMemory("out of memory; try again later");
   }

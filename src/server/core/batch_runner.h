@@ -13,15 +13,14 @@
 
 #include <atomic>
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "hps/lookup_cancel.h"
-#include "hps/lookup_session.h"
 #include "hps/server_config.h"
+#include "inference/batch_executor.h"
 #include "server/core/call_state.h"
 #include "server/core/server_counters.h"
 
@@ -51,34 +50,19 @@ class BatchRunner {
   void End();
 
  private:
-  // Where the part that is being added goes on.
-  struct KeyPlace {
-    CallState* call = nullptr;
-    size_t part = 0;
-    size_t key = 0;  // in the part
-  };
-
   absl::Status LookUp(ModelVersion& version, CallState* first, Deadline deadline);
-  absl::Status LookUpIn(LookupSession& session, CallState* first, Deadline deadline);
-  void AddPiece(KeyPlace& place, bool with_statuses);
-  void AddPart(const CallState& call, const TablePart& part, KeyPlace& place, bool with_statuses);
-  void CountDegraded(CallState* first, bool with_statuses, const LookupCounts& counts);
+  BatchExecutor::Plans PlansOf(CallState* first);
   void BeginLookUp(CallState* first);
   bool EndLookUp(CallState* first);
   CallList EndAnswered(ModelVersion& version, CallList calls, bool ended_early);
   static CallList EndCancelled(CallList calls);
   bool EndLate(CallState* call);
-  void PlaceRows(CallState* first);
   void Predict(ModelVersion& version, CallList calls);
   absl::Status RunNetwork(ModelVersion& version, const CallList& calls);
 
   const Options options_;
-  const std::unique_ptr<Key[]> aligned_keys_;    // [keys_max], of inputs that are not aligned
-  const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max], by position in the lookup
-  std::vector<HostTableQuery> queries_;          // of the lookup; capacity kTablesPerCallMax
-  size_t key_count_ = 0;                         // of queries_
-  std::vector<float> network_rows_;              // of predictions, by table, then by call
-  std::vector<const Prediction*> predictions_;   // of the network's run
+  BatchExecutor executor_;
+  std::vector<ExecutionPlan*> plans_;  // of the lookup or of the network's run
   LookupCancel cancel_;
   std::atomic<bool> ended_ = false;  // End was called
   Mutex mutex_;                      // whether calls are looked up: CallState::in_lookup

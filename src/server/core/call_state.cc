@@ -1,7 +1,5 @@
 #include "server/core/call_state.h"
 
-#include <cstring>
-
 #include "server/core/server_model.h"
 
 namespace hps::server {
@@ -43,24 +41,8 @@ void CallState::Reset() {
   slot = kNoSlot;
   version.Release();
   reservation.Release();
-  ClearTensorList(&parts);
-  key_count = 0;
-  is_prediction = false;
-  for (PredictionInput& input : prediction.inputs) ClearTensorList(&input.offsets);
-  network_bytes = 0;
+  plan.Clear();
   model = nullptr;
-}
-
-void CallState::CopyJointOutputs() {
-  const auto at = [this](const OutputPlace& place) {
-    return call->outputs[place.output].data + place.offset_bytes;
-  };
-  for (const TablePart& part : parts) {
-    if (part.table_rows.is_set() && part.joint_rows.is_set())
-      std::memcpy(at(part.joint_rows), at(part.table_rows), part.key_count * part.row_bytes);
-    if (part.table_status.is_set() && part.joint_status.is_set())
-      std::memcpy(at(part.joint_status), at(part.table_status), part.key_count);
-  }
 }
 
 void CallState::Finish(const absl::Status& status) {
@@ -70,7 +52,7 @@ void CallState::Finish(const absl::Status& status) {
     model->counters.CountStage(Stage::kQueue, started_at - run_at);
     model->counters.CountStage(Stage::kLookup, done_at - started_at);
   }
-  model->counters.CountCall(status.ok(), key_count, done_at - arrival);
+  model->counters.CountCall(status.ok(), plan.key_count, done_at - arrival);
   version.Release();  // the rows are there: a slow client holds no tables
   call->OnDone(status);
 }

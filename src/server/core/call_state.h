@@ -6,51 +6,19 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
-#include "inference/prediction.h"
+#include "inference/execution_plan.h"
+#include "inference/model_version.h"
 #include "server/core/admission.h"
 #include "server/core/inference_call.h"
-#include "server/core/model_version.h"
 
 namespace hps::server {
 
 class ServerModel;
 struct ModelQueue;
-
-// A place in the answer: an output of the call, from an offset on.
-struct OutputPlace {
-  static constexpr size_t kNone = static_cast<size_t>(-1);
-
-  size_t output = kNone;  // index in the call's outputs
-  size_t offset_bytes = 0;
-
-  bool is_set() const { return output != kNone; }
-};
-
-// The keys of one table in a call, and where their answers go: to the table's own outputs, to the
-// joint ones of all tables (OUTPUT0), or to both. The lookup writes to `rows()` and `status()`;
-// where both are asked for, the joint ones are copies.
-struct TablePart {
-  uint32_t table = 0;               // index in the version's tables
-  const std::byte* keys = nullptr;  // [key_count] of 8 bytes, not necessarily aligned
-  size_t key_count = 0;
-  Shape key_shape{};
-  size_t row_bytes = 0;
-  OutputPlace table_rows{};
-  OutputPlace joint_rows{};
-  OutputPlace table_status{};
-  OutputPlace joint_status{};
-  // Of a prediction, where the client does not ask for the rows: where they go.
-  std::byte* network_rows = nullptr;
-
-  const OutputPlace& rows() const { return table_rows.is_set() ? table_rows : joint_rows; }
-  const OutputPlace& status() const { return table_status.is_set() ? table_status : joint_status; }
-};
 
 struct CallState {
   static constexpr size_t kNoSlot = static_cast<size_t>(-1);
@@ -62,9 +30,6 @@ struct CallState {
   // Gives back what the call holds, and counts the time that it took when it was answered.
   void Reset();
 
-  // Fills in joint outputs whose rows were looked up for the tables' own outputs.
-  void CopyJointOutputs();
-
   // Ends the call: counts it, lets go of the model's version, and hands it back to the codec.
   void Finish(const absl::Status& status);
 
@@ -74,16 +39,8 @@ struct CallState {
   ModelVersionRef version;
   std::string version_text;
   Admission::Reservation reservation;
-  std::vector<TablePart> parts;
-  size_t key_count = 0;
-  // The call is for the network's outputs. prediction.outputs and the inputs' rows get their
-  // memory when the call is run.
-  bool is_prediction = false;
-  Prediction prediction;
-  std::vector<size_t>
-      prediction_outputs;           // by output of the network: index in the call's, or kNone
-  uint64_t network_bytes = 0;       // that rows and inputs of the network take meanwhile
-  Deadline deadline = kNoDeadline;  // it is not begun after this
+  ExecutionPlan plan;
+  Deadline deadline = kNoDeadline;         // it is not begun after this
   Deadline lookup_deadline = kNoDeadline;  // rows that have not come by then are given up
   TimePoint arrival{};
   TimePoint run_at{};      // handed over by the codec
@@ -100,9 +57,6 @@ struct CallState {
   // Of the list that it is in, whatever that is.
   CallState* next = nullptr;
   CallState* previous = nullptr;
-  // Of the lookup that runs: positions that got a default row because a level failed or the
-  // deadline passed.
-  size_t degraded_count = 0;
 };
 
 // What calls end with that are not answered; made beforehand, so that ending one takes no memory.

@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
-#include "server/core/tensor.h"
+#include "inference/tensor.h"
 
 namespace hps::server {
 
@@ -28,7 +28,7 @@ struct CallState;  // the server's own part of a call
 enum class Protocol : uint8_t { kHttp, kGrpc };
 
 // The client's words. Views point into memory of the codec that lives until Reset.
-struct InferenceRequest {
+struct InferenceRequest : TensorRequest {
   Protocol protocol = Protocol::kHttp;
   TimePoint arrival{};     // when the request's first byte was there
   Duration socket_wait{};  // what it waited from then on because the server was busy
@@ -37,8 +37,6 @@ struct InferenceRequest {
   std::string_view id;       // echoed
   Duration timeout{};        // from arrival; zero = the configured one
   uint64_t body_bytes = 0;   // that the codec holds for it, where that is more than the inputs
-  std::vector<InputTensor> inputs;
-  std::vector<std::string_view> output_names;  // empty = every output but the statuses
 };
 
 class InferenceCall {

@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/out_of_memory.h"
-#include "server/core/request_plan.h"
+#include "inference/request_plan.h"
 
 namespace hps::server {
 namespace {
@@ -74,7 +74,7 @@ absl::Status InferenceEngine::Prepare(InferenceCall& call) {
   call.outputs.clear();
   prepared.version.Release();
   prepared.reservation.Release();
-  prepared.parts.clear();
+  prepared.plan.Clear();
   return status;
 }
 
@@ -85,14 +85,14 @@ absl::Status InferenceEngine::PrepareIn(InferenceCall& call, CallState& prepared
   HPS_RETURN_IF_ERROR(CheckUnreadWait(call.request, prepared));
   HPS_ASSIGN_OR_RETURN(prepared.version, model.FindVersion(call.request.version));
   HPS_RETURN_IF_ERROR(PlanRequest(*prepared.version,
-                                  {.response_bytes_max = options_.server.response_bytes_max}, call,
-                                  prepared));
+                                  {.response_bytes_max = options_.server.response_bytes_max},
+                                  call.request, call.outputs, prepared.plan));
   HPS_RETURN_IF_ERROR(CheckWait(prepared, model));
   uint64_t bytes = 0;
   for (const InputTensor& input : call.request.inputs) bytes += input.bytes.size();
   bytes = kCallBytes + std::max(bytes, call.request.body_bytes) + call.AnswerBytes() +
-          prepared.network_bytes;
-  HPS_RETURN_IF_ERROR(admission_.Reserve(prepared.key_count, bytes, &prepared.reservation));
+          prepared.plan.network_bytes;
+  HPS_RETURN_IF_ERROR(admission_.Reserve(prepared.plan.key_count, bytes, &prepared.reservation));
   prepared.version_text = prepared.version->number_text();
   call.model_version = prepared.version_text;
   return absl::OkStatus();

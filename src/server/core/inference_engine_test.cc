@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "inference/model_version.h"
 #include "server/core/batch_queue.h"
 #include "server/core/batch_runner.h"
 #include "server/core/call_state.h"
-#include "server/core/model_version.h"
 #include "server/core/store_repository.h"
 #include "server/core/test_server_world.h"
 #include "server/core/test_watched_models.h"

@@ -13,8 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "hps/table_spec.h"
-#include "server/core/tensor.h"
+#include "inference/model_metadata.h"
 
 namespace hps::server {
 
@@ -25,22 +24,6 @@ struct ModelIndexEntry {
   std::string version;  // empty when it never served
   ModelState state = ModelState::kUnavailable;
   std::string reason;  // why it is not ready
-};
-
-struct TensorMetadata {
-  std::string name;
-  Datatype datatype = Datatype::kInt64;
-  std::vector<int64_t> shape;  // -1 = any
-};
-
-// Every input and output of both conventions (request_plan.h). A call brings its keys in one way or
-// the other, so that each input alone is optional; it may ask for all outputs.
-struct ModelMetadata {
-  std::string name;
-  std::string version;
-  std::vector<TableSpec> tables;  // declared order
-  std::vector<TensorMetadata> inputs;
-  std::vector<TensorMetadata> outputs;
 };
 
 // Triton's clients may send a configuration and files with a load. They would have no effect here,

@@ -1,6 +1,5 @@
 #include "server/core/server_core.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "base/macros.h"
@@ -8,13 +7,6 @@
 
 namespace hps::server {
 namespace {
-
-// A device's session takes fewer keys at once than the host's.
-size_t LookupKeysMax(const Config& config, const ModelManager& life_cycle) {
-  const uint64_t keys_max = config.server.batch_keys_max;
-  return life_cycle.devices().empty() ? keys_max
-                                      : std::min<uint64_t>(keys_max, config.l1.call_keys_max);
-}
 
 InferenceEngine::Options EngineOptions(const Config& config, const ModelManager& life_cycle,
                                        const ServerCore::Options& options) {

@@ -14,10 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "inference/model_version.h"
 #include "server/core/batch_queue.h"
 #include "server/core/model_counters.h"
 #include "server/core/model_repository.h"
-#include "server/core/model_version.h"
 
 namespace hps::server {
 

@@ -8,9 +8,8 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/public_message.h"
-#include "inference/predictor.h"
-#include "server/core/prediction_plan.h"
-#include "server/core/request_plan.h"
+#include "inference/model_metadata.h"
+#include "inference/model_version.h"
 
 namespace hps::server {
 namespace {
@@ -31,41 +30,6 @@ std::string WhyUnavailable(const ModelInfo& info) {
       break;
   }
   return MessageForClients(info.load_status);
-}
-
-TensorMetadata Tensor(std::string name, Datatype datatype, std::vector<int64_t> shape) {
-  return {.name = std::move(name), .datatype = datatype, .shape = std::move(shape)};
-}
-
-std::vector<int64_t> BatchOf(const std::vector<int64_t>& sample_dims) {
-  std::vector<int64_t> dims = {-1};
-  dims.insert(dims.end(), sample_dims.begin(), sample_dims.end());
-  return dims;
-}
-
-// What a request for predictions brings beside the tables' keys, and what it gets.
-void AddNetwork(const ModelVersion& version, ModelMetadata& metadata) {
-  const NetworkSignature& signature = version.predictor()->signature();
-  std::vector<bool> is_read(version.tables().size());
-  for (const NetworkSignature::Input& input : signature.inputs) {
-    if (input.table.has_value()) {
-      is_read[*input.table] = true;
-    } else {
-      metadata.inputs.push_back(
-          Tensor(input.name, DatatypeOf(input.element), BatchOf(input.sample_dims)));
-    }
-  }
-  for (size_t i = 0; i < is_read.size(); ++i) {
-    if (!is_read[i]) continue;
-    metadata.inputs.push_back(
-        Tensor(version.tables()[i].name + std::string(kOffsetsSuffix), Datatype::kInt64, {-1}));
-  }
-  for (const NetworkSignature::Output& output : signature.outputs)
-    metadata.outputs.push_back(Tensor(output.name, Datatype::kFp32, BatchOf(output.sample_dims)));
-  if (!HasDesConvention(version)) return;
-  metadata.inputs.push_back(Tensor(std::string(kDenseInput), Datatype::kFp32, {1, -1}));
-  metadata.inputs.push_back(Tensor(std::string(kColumnsInput), Datatype::kInt64, {1, -1}));
-  metadata.inputs.push_back(Tensor(std::string(kRowIndexInput), Datatype::kInt32, {1, -1}));
 }
 
 }  // namespace
@@ -98,25 +62,7 @@ absl::StatusOr<ModelMetadata> StoreRepository::Metadata(std::string_view name,
   const ServerModel* model = models_.Find(name);
   if (model == nullptr) return models_.NoSuchModel(name);
   HPS_ASSIGN_OR_RETURN(const ModelVersionRef use, model->FindVersion(version));
-  ModelMetadata metadata{.name = model->name(), .version = use->number_text()};
-  metadata.tables.assign(use->specs().begin(), use->specs().end());
-  if (use->predictor() != nullptr) AddNetwork(*use, metadata);
-  for (const ModelVersion::Table& table : use->tables()) {
-    metadata.inputs.push_back(Tensor(table.name, Datatype::kInt64, {-1}));
-    metadata.outputs.push_back(
-        Tensor(table.name, Datatype::kFp32, {-1, static_cast<int64_t>(table.dim)}));
-    metadata.outputs.push_back(
-        Tensor(table.name + std::string(kStatusSuffix), Datatype::kUint8, {-1}));
-  }
-  if (HasKeysConvention(*use)) {
-    const auto table_count = static_cast<int64_t>(use->tables().size());
-    metadata.inputs.push_back(Tensor(std::string(kKeysInput), Datatype::kInt64, {1, -1}));
-    metadata.inputs.push_back(
-        Tensor(std::string(kKeyCountsInput), Datatype::kInt32, {1, table_count}));
-  }
-  if (HasKeysConvention(*use) || HasDesConvention(*use))
-    metadata.outputs.push_back(Tensor(std::string(kRowsOutput), Datatype::kFp32, {-1}));
-  return metadata;
+  return DescribeModel(model->name(), *use);
 }
 
 bool StoreRepository::ServerReady() const {
@@ -193,22 +139,6 @@ absl::Status StoreRepository::Refresh(std::string_view only) {
   return first_error;
 }
 
-absl::StatusOr<ModelVersionRef> StoreRepository::OpenVersion(const std::string& model) {
-  HPS_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> opened, manager_.Open(model));
-  std::unique_ptr<Predictor> predictor;
-  if (const std::shared_ptr<const ModelNetwork> network = opened->network(); network != nullptr) {
-    absl::StatusOr<std::unique_ptr<Predictor>> made =
-        Predictor::Make(network, opened->tables(),
-                        {.sessions = static_cast<uint32_t>(version_options_.slot_count)});
-    if (!made.ok()) {
-      return Public(absl::Status(made.status().code(),
-                                 absl::StrCat("model '", model, "': ", made.status().message())));
-    }
-    predictor = *std::move(made);
-  }
-  return ModelVersion::Make(std::move(opened), version_options_, std::move(predictor));
-}
-
 // A model whose new network is refused keeps the version that it serves.
 absl::Status StoreRepository::RefreshModel(const ModelInfo& info) {
   ServerModel& model = models_.FindOrAdd(info.name);
@@ -221,7 +151,8 @@ absl::Status StoreRepository::RefreshModel(const ModelInfo& info) {
     model.SetReady(std::move(now), MessageForClients(info.load_status));
     return absl::OkStatus();
   }
-  absl::StatusOr<ModelVersionRef> opened = OpenVersion(info.name);
+  absl::StatusOr<ModelVersionRef> opened =
+      ModelVersion::Open(manager_, info.name, version_options_);
   if (opened.ok()) {
     model.SetReady(*std::move(opened), MessageForClients(info.load_status));
     return absl::OkStatus();

@@ -14,8 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "hps/model_manager.h"
+#include "inference/model_version.h"
 #include "server/core/model_repository.h"
-#include "server/core/model_version.h"
 #include "server/core/server_model.h"
 
 namespace hps::server {
@@ -48,7 +48,6 @@ class StoreRepository final : public ModelRepository {
   // not empty.
   absl::Status Refresh(std::string_view only = {}) HPS_REQUIRES(change_mutex_);
   absl::Status RefreshModel(const ModelInfo& info) HPS_REQUIRES(change_mutex_);
-  absl::StatusOr<ModelVersionRef> OpenVersion(const std::string& model) HPS_REQUIRES(change_mutex_);
 
   ModelManager& manager_;
   const ModelVersion::Options version_options_;

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "hps/update.h"
-#include "server/core/tensor.h"
+#include "inference/tensor.h"
 
 namespace hps::server {
 

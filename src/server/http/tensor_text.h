@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "base/json_writer.h"
-#include "server/core/tensor.h"
+#include "inference/tensor.h"
 
 namespace hps::server {
 

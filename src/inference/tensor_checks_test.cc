@@ -1,4 +1,4 @@
-#include "server/core/tensor_checks.h"
+#include "inference/tensor_checks.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace hps::server {
+namespace hps {
 namespace {
 
 template <typename T>
@@ -52,4 +52,4 @@ TEST(TensorChecksTest, ShapesFitTheirBytes) {
 }
 
 }  // namespace
-}  // namespace hps::server
+}  // namespace hps

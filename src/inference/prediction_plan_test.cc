@@ -1,4 +1,4 @@
-#include "server/core/prediction_plan.h"
+#include "inference/prediction_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "inference/execution_plan.h"
+#include "inference/model_version.h"
+#include "inference/request_plan.h"
+#include "inference/test_planned_model.h"
 #include "onnx/test_models.h"
-#include "server/core/call_state.h"
-#include "server/core/model_version.h"
-#include "server/core/request_plan.h"
-#include "server/core/test_planned_model.h"
 
-namespace hps::server {
+namespace hps {
 namespace {
 
 using ::testing::ElementsAre;
@@ -52,7 +52,7 @@ class PredictionPlanTest : public ::testing::Test {
            const std::vector<T>& values) {
     const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
     memory_.emplace_back(bytes.begin(), bytes.end());
-    InputTensor& input = call_.request.inputs.emplace_back();
+    InputTensor& input = request_.inputs.emplace_back();
     input.name = name;
     input.datatype = datatype;
     input.bytes = memory_.back();
@@ -68,7 +68,7 @@ class PredictionPlanTest : public ::testing::Test {
     for (const int64_t dim : dims) count *= dim;
     Add("x", Datatype::kFp32, dims, std::vector<float>(static_cast<size_t>(count), value));
   }
-  absl::Status Plan() { return PlanRequest(*version_, limits_, call_, plan_); }
+  absl::Status Plan() { return PlanRequest(*version_, limits_, request_, outputs_, plan_); }
   void ExpectError(absl::StatusCode code, const std::string& part) {
     const absl::Status status = Plan();
     EXPECT_EQ(status.code(), code) << status;
@@ -76,16 +76,16 @@ class PredictionPlanTest : public ::testing::Test {
     Forget();
   }
   void Forget() {
-    call_.Reset();
-    plan_.parts.clear();
+    request_ = {};
     memory_.clear();
   }
 
   ModelVersionRef version_;
   PlanLimits limits_{.response_bytes_max = uint64_t{1} << 20};
   std::vector<std::vector<std::byte>> memory_;
-  PlannedCall call_;
-  CallState plan_{call_};
+  TensorRequest request_;
+  std::vector<OutputTensor> outputs_;
+  ExecutionPlan plan_;
 };
 
 TEST_F(PredictionPlanTest, ByNameWithUniformBags) {
@@ -96,9 +96,9 @@ TEST_F(PredictionPlanTest, ByNameWithUniformBags) {
   EXPECT_TRUE(plan_.is_prediction);
   EXPECT_EQ(plan_.prediction.batch, 4U);
   EXPECT_EQ(plan_.key_count, 20U);
-  ASSERT_EQ(call_.outputs.size(), 1U);
-  EXPECT_EQ(call_.outputs[0].name, "score");
-  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(4, 1));
+  ASSERT_EQ(outputs_.size(), 1U);
+  EXPECT_EQ(outputs_[0].name, "score");
+  EXPECT_THAT(outputs_[0].shape.values(), ElementsAre(4, 1));
   ASSERT_EQ(plan_.parts.size(), 2U);
   EXPECT_FALSE(plan_.parts[0].rows().is_set());
 }
@@ -109,18 +109,18 @@ TEST_F(PredictionPlanTest, RaggedBagsAndRowsBesideScores) {
   AddKeys("item", {6});
   Add("item.offsets", Datatype::kInt64, {3}, std::vector<int64_t>{0, 3, 6});
   AddNumbers({2, 2});
-  call_.request.output_names = {"user", "score", "user.status"};
+  request_.output_names = {"user", "score", "user.status"};
   ASSERT_TRUE(Plan().ok()) << Plan();
   EXPECT_THAT(plan_.prediction.inputs[1].offsets, ElementsAre(0, 5, 5));
   EXPECT_EQ(plan_.prediction.inputs[2].sample_keys, 3U);
   EXPECT_EQ(plan_.prediction_outputs[0], 1U);
-  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(5, 2));
-  EXPECT_EQ(call_.outputs[2].datatype, Datatype::kUint8);
+  EXPECT_THAT(outputs_[0].shape.values(), ElementsAre(5, 2));
+  EXPECT_EQ(outputs_[2].datatype, Datatype::kUint8);
 }
 
 TEST_F(PredictionPlanTest, RowsAloneAreAsBefore) {
   AddKeys("other", {3});
-  call_.request.output_names = {"other"};
+  request_.output_names = {"other"};
   ASSERT_TRUE(Plan().ok()) << Plan();
   EXPECT_FALSE(plan_.is_prediction);
 }
@@ -135,8 +135,8 @@ TEST_F(PredictionPlanTest, AsHugectr) {
   };
   add({0, 2, 3, 0, 1, 2, 3, 4, 5, 6}, 9);
   ASSERT_TRUE(Plan().ok()) << Plan();
-  EXPECT_EQ(call_.outputs[0].name, "OUTPUT0");
-  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(2));
+  EXPECT_EQ(outputs_[0].name, "OUTPUT0");
+  EXPECT_THAT(outputs_[0].shape.values(), ElementsAre(2));
   EXPECT_THAT(plan_.prediction.inputs[1].offsets, ElementsAre(0, 2, 3));
   EXPECT_EQ(plan_.prediction.inputs[2].sample_keys, 3U);
   Forget();
@@ -180,4 +180,4 @@ TEST_F(PredictionPlanTest, WhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace hps::server
+}  // namespace hps

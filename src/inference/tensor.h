@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace hps::server {
+namespace hps {
 
 // Element types of the v2 protocol. Lookups read kInt64, kUint64 and kInt32 and answer kFp32 and
 // kUint8; the others are known so that an error can name them.
@@ -69,14 +69,21 @@ struct InputTensor {
   std::span<const std::byte> bytes;
 };
 
-// A tensor of the answer. Inference::Prepare fills in all but `data`; the codec then points `data`
-// (aligned to 4 bytes) at byte_count bytes, and the lookup writes straight there.
+// A tensor of the answer. PlanRequest (request_plan.h) fills in all but `data`; then `data` is
+// pointed at byte_count bytes (aligned to 4), and the lookup writes straight there.
 struct OutputTensor {
   std::string_view name;
   Datatype datatype = Datatype::kFp32;
   Shape shape;
   size_t byte_count = 0;
   std::byte* data = nullptr;
+};
+
+// What is asked of a model, whatever it came by: views of memory that lives until the answer is
+// complete.
+struct TensorRequest {
+  std::vector<InputTensor> inputs;
+  std::vector<std::string_view> output_names;  // empty = every output but the statuses
 };
 
 // Tensors that an idle connection or call keeps room for, about 30 KiB.
@@ -90,4 +97,4 @@ void ClearTensorList(std::vector<T>* list) {
   if (list->capacity() > kTensorsKeptMax) std::vector<T>().swap(*list);
 }
 
-}  // namespace hps::server
+}  // namespace hps

@@ -1,4 +1,4 @@
-#include "server/core/request_plan.h"
+#include "inference/request_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "server/core/call_state.h"
-#include "server/core/model_version.h"
-#include "server/core/test_planned_model.h"
+#include "inference/execution_plan.h"
+#include "inference/model_version.h"
+#include "inference/test_planned_model.h"
 
-namespace hps::server {
+namespace hps {
 namespace {
 
 using ::testing::ElementsAre;
@@ -37,7 +37,7 @@ class RequestPlanTest : public ::testing::Test {
   }
   void AddBytes(std::string_view name, Datatype datatype, const std::vector<int64_t>& dims,
                 std::span<const std::byte> bytes) {
-    InputTensor& input = call_.request.inputs.emplace_back();
+    InputTensor& input = request_.inputs.emplace_back();
     input.name = name;
     input.datatype = datatype;
     input.bytes = bytes;
@@ -48,10 +48,7 @@ class RequestPlanTest : public ::testing::Test {
     AddBytes("NUMKEYS", Datatype::kInt32, {1, std::ssize(counts_)},
              std::as_bytes(std::span(counts_)));
   }
-  absl::Status Plan() {
-    plan_.model = nullptr;
-    return PlanRequest(*version_, limits_, call_, plan_);
-  }
+  absl::Status Plan() { return PlanRequest(*version_, limits_, request_, outputs_, plan_); }
   // The plan must fail; the request is forgotten.
   void ExpectError(absl::StatusCode code, const std::string& part) {
     const absl::Status status = Plan();
@@ -59,29 +56,27 @@ class RequestPlanTest : public ::testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
     Forget();
   }
-  void Forget() {
-    call_.Reset();
-    plan_.parts.clear();
-  }
+  void Forget() { request_ = {}; }
 
   ModelVersionRef version_;
   PlanLimits limits_{.response_bytes_max = uint64_t{256} << 20};
   std::vector<std::byte> zeros_ = std::vector<std::byte>(size_t{5} << 23);
   std::vector<int32_t> counts_;
-  PlannedCall call_;
-  CallState plan_{call_};
+  TensorRequest request_;
+  std::vector<OutputTensor> outputs_;
+  ExecutionPlan plan_;
 };
 
 TEST_F(RequestPlanTest, EveryTableGetsItsOutput) {
   Add("item", Datatype::kUint64, {2, 3}, 48);
   Add("user", Datatype::kInt64, {5}, 40);
   ASSERT_TRUE(Plan().ok());
-  ASSERT_EQ(call_.outputs.size(), 2u);
-  EXPECT_EQ(call_.outputs[0].name, "item");
-  EXPECT_EQ(call_.outputs[0].datatype, Datatype::kFp32);
-  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(2, 3, 8));
-  EXPECT_EQ(call_.outputs[0].byte_count, 6 * 8 * sizeof(float));
-  EXPECT_THAT(call_.outputs[1].shape.values(), ElementsAre(5, 4));
+  ASSERT_EQ(outputs_.size(), 2u);
+  EXPECT_EQ(outputs_[0].name, "item");
+  EXPECT_EQ(outputs_[0].datatype, Datatype::kFp32);
+  EXPECT_THAT(outputs_[0].shape.values(), ElementsAre(2, 3, 8));
+  EXPECT_EQ(outputs_[0].byte_count, 6 * 8 * sizeof(float));
+  EXPECT_THAT(outputs_[1].shape.values(), ElementsAre(5, 4));
   EXPECT_EQ(plan_.key_count, 11u);
   ASSERT_EQ(plan_.parts.size(), 2u);
   EXPECT_EQ(plan_.parts[0].table, 1u);
@@ -90,18 +85,18 @@ TEST_F(RequestPlanTest, EveryTableGetsItsOutput) {
 
 TEST_F(RequestPlanTest, NoKeysAreAnEmptyOutput) {
   Add("user", Datatype::kInt64, {0}, 0);
-  call_.request.output_names = {"user", "user.status"};
+  request_.output_names = {"user", "user.status"};
   ASSERT_TRUE(Plan().ok());
-  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(0, 4));
-  EXPECT_EQ(call_.outputs[0].byte_count, 0u);
-  EXPECT_EQ(call_.outputs[1].byte_count, 0u);
+  EXPECT_THAT(outputs_[0].shape.values(), ElementsAre(0, 4));
+  EXPECT_EQ(outputs_[0].byte_count, 0u);
+  EXPECT_EQ(outputs_[1].byte_count, 0u);
   EXPECT_TRUE(plan_.parts.empty());
 }
 
 TEST_F(RequestPlanTest, WhatNobodyAsksForIsNotLookedUp) {
   Add("user", Datatype::kInt64, {5}, 40);
   Add("item", Datatype::kInt64, {2}, 16);
-  call_.request.output_names = {"item.status", "item"};
+  request_.output_names = {"item.status", "item"};
   ASSERT_TRUE(Plan().ok());
   ASSERT_EQ(plan_.parts.size(), 1u);
   EXPECT_EQ(plan_.parts[0].table, 1u);
@@ -140,21 +135,21 @@ TEST_F(RequestPlanTest, WhatIsWrongByTable) {
 
 TEST_F(RequestPlanTest, WhatIsWrongWithOutputs) {
   Add("user", Datatype::kInt64, {1}, 8);
-  call_.request.output_names = {"usr"};
+  request_.output_names = {"usr"};
   ExpectError(kNotFound, "no output 'usr'; did you mean 'user'");
   Add("user", Datatype::kInt64, {1}, 8);
-  call_.request.output_names = {"OUTPUT"};
+  request_.output_names = {"OUTPUT"};
   ExpectError(kNotFound, "no output 'OUTPUT'; did you mean 'OUTPUT0'");
   Add("user", Datatype::kInt64, {1}, 8);
-  call_.request.output_names = {"item"};
+  request_.output_names = {"item"};
   ExpectError(kInvalid, "the input 'item' is missing");
   for (const std::string_view name : {"user", "user.status", "OUTPUT0", "OUTPUT0.status"}) {
     Add("user", Datatype::kInt64, {1}, 8);
-    call_.request.output_names = {name, name};
+    request_.output_names = {name, name};
     ExpectError(kInvalid, "asked for twice");
   }
   Add("user", Datatype::kInt64, {1}, 8);
-  call_.request.output_names = {"user.status"};
+  request_.output_names = {"user.status"};
   ExpectError(kInvalid, "output 'user.status' requires output 'user'; add 'user'");
 }
 
@@ -163,10 +158,10 @@ TEST_F(RequestPlanTest, Limits) {
   Add("user", Datatype::kInt64, {7}, 56);  // 112 bytes
   ExpectError(kOutOfRange, "response_bytes_max = 100");
   Add("user", Datatype::kInt64, {6}, 48);  // 96 bytes
-  call_.request.output_names = {"user", "user.status"};
+  request_.output_names = {"user", "user.status"};
   ExpectError(kOutOfRange, "response_bytes_max = 100");
   Add("user", Datatype::kInt64, {5}, 40);
-  call_.request.output_names = {"user", "user.status"};
+  request_.output_names = {"user", "user.status"};
   EXPECT_TRUE(Plan().ok());
   Forget();
   limits_.response_bytes_max = uint64_t{1} << 40;
@@ -179,7 +174,7 @@ TEST_F(RequestPlanTest, Limits) {
   Add("user", Datatype::kInt64, {kMost}, kMost * 8);
   Add("item", Datatype::kInt64, {1}, 8);
   ExpectError(kOutOfRange, "the maximum is 4194304");
-  call_.request.inputs.resize(kTablesPerCallMax + 1);
+  request_.inputs.resize(kTablesPerCallMax + 1);
   ExpectError(kOutOfRange, "1025 inputs");
 }
 
@@ -187,16 +182,16 @@ TEST_F(RequestPlanTest, KeysGoToTablesInDeclaredOrder) {
   Add("KEYS", Datatype::kInt64, {1, 5}, 40);
   AddCounts({2, 3});
   ASSERT_TRUE(Plan().ok());
-  ASSERT_EQ(call_.outputs.size(), 1u);
-  EXPECT_EQ(call_.outputs[0].name, "OUTPUT0");
-  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(2 * 4 + 3 * 8));
+  ASSERT_EQ(outputs_.size(), 1u);
+  EXPECT_EQ(outputs_[0].name, "OUTPUT0");
+  EXPECT_THAT(outputs_[0].shape.values(), ElementsAre(2 * 4 + 3 * 8));
   ASSERT_EQ(plan_.parts.size(), 2u);
   EXPECT_EQ(plan_.parts[1].keys, zeros_.data() + 16);
   EXPECT_EQ(plan_.parts[1].rows().offset_bytes, 2u * 4 * 4);
   Forget();
   AddCounts({0, 5});
   Add("KEYS", Datatype::kUint64, {5}, 40);
-  call_.request.output_names = {"OUTPUT0"};
+  request_.output_names = {"OUTPUT0"};
   ASSERT_TRUE(Plan().ok());
   ASSERT_EQ(plan_.parts.size(), 1u) << "a table without keys is not asked";
   EXPECT_EQ(plan_.parts[0].table, 1u);
@@ -204,19 +199,19 @@ TEST_F(RequestPlanTest, KeysGoToTablesInDeclaredOrder) {
   AddCounts({0, 0});
   Add("KEYS", Datatype::kInt64, {1, 0}, 0);
   ASSERT_TRUE(Plan().ok());
-  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(0));
+  EXPECT_THAT(outputs_[0].shape.values(), ElementsAre(0));
 }
 
 TEST_F(RequestPlanTest, KeysHaveStatusesWhereTheyAreAskedFor) {
   for (const bool status_first : {false, true}) {
     Add("KEYS", Datatype::kInt64, {1, 5}, 40);
     AddCounts({2, 3});
-    call_.request.output_names = {"OUTPUT0", "OUTPUT0.status"};
-    if (status_first) std::swap(call_.request.output_names[0], call_.request.output_names[1]);
+    request_.output_names = {"OUTPUT0", "OUTPUT0.status"};
+    if (status_first) std::swap(request_.output_names[0], request_.output_names[1]);
     ASSERT_TRUE(Plan().ok());
-    ASSERT_EQ(call_.outputs.size(), 2u);
-    const OutputTensor& rows = call_.outputs[status_first ? 1 : 0];
-    const OutputTensor& status = call_.outputs[status_first ? 0 : 1];
+    ASSERT_EQ(outputs_.size(), 2u);
+    const OutputTensor& rows = outputs_[status_first ? 1 : 0];
+    const OutputTensor& status = outputs_[status_first ? 0 : 1];
     EXPECT_EQ(rows.name, "OUTPUT0");
     EXPECT_THAT(rows.shape.values(), ElementsAre(2 * 4 + 3 * 8));
     EXPECT_EQ(status.name, "OUTPUT0.status");
@@ -224,8 +219,8 @@ TEST_F(RequestPlanTest, KeysHaveStatusesWhereTheyAreAskedFor) {
     EXPECT_THAT(status.shape.values(), ElementsAre(5));
     EXPECT_EQ(status.byte_count, 5u);
     for (const TablePart& part : plan_.parts) {
-      EXPECT_EQ(&call_.outputs[part.rows().output], &rows);
-      EXPECT_EQ(&call_.outputs[part.status().output], &status);
+      EXPECT_EQ(&outputs_[part.rows().output], &rows);
+      EXPECT_EQ(&outputs_[part.status().output], &status);
     }
     EXPECT_EQ(plan_.parts[0].status().offset_bytes, 0u);
     EXPECT_EQ(plan_.parts[1].status().offset_bytes, 2u);
@@ -233,11 +228,11 @@ TEST_F(RequestPlanTest, KeysHaveStatusesWhereTheyAreAskedFor) {
   }
   Add("KEYS", Datatype::kInt64, {1, 5}, 40);
   AddCounts({2, 3});
-  call_.request.output_names = {"OUTPUT0.status"};
+  request_.output_names = {"OUTPUT0.status"};
   ExpectError(kInvalid, "requires output 'OUTPUT0'");
   Add("KEYS", Datatype::kInt64, {1, 5}, 40);
   AddCounts({2, 3});
-  call_.request.output_names = {"OUTPUT0", "OUTPUT0.status", "OUTPUT0.status"};
+  request_.output_names = {"OUTPUT0", "OUTPUT0.status", "OUTPUT0.status"};
   ExpectError(kInvalid, "asked for twice");
 }
 
@@ -289,24 +284,24 @@ TEST_F(RequestPlanTest, WhatIsWrongWithKeys) {
   ExpectError(kNotFound, "no input 'other'");
   keys();
   AddCounts({2, 3});
-  call_.request.output_names = {"usr"};
+  request_.output_names = {"usr"};
   ExpectError(kNotFound, "no output 'usr'; did you mean 'user'");
   keys();
   AddCounts({2, 3});
-  call_.request.output_names = {"OUTPUT0", "OUTPUT0"};
+  request_.output_names = {"OUTPUT0", "OUTPUT0"};
   ExpectError(kInvalid, "asked for twice");
 }
 
 TEST_F(RequestPlanTest, InputsByTableGiveTheJointOutputInDeclaredOrder) {
   Add("item", Datatype::kInt64, {2, 1}, 16);
   Add("user", Datatype::kInt64, {3}, 24);
-  call_.request.output_names = {"OUTPUT0.status", "item", "OUTPUT0", "user.status"};
+  request_.output_names = {"OUTPUT0.status", "item", "OUTPUT0", "user.status"};
   ASSERT_TRUE(Plan().ok());
-  ASSERT_EQ(call_.outputs.size(), 4u);
-  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(5));
-  EXPECT_THAT(call_.outputs[1].shape.values(), ElementsAre(2, 1, 8));
-  EXPECT_THAT(call_.outputs[2].shape.values(), ElementsAre(3 * 4 + 2 * 8));
-  EXPECT_THAT(call_.outputs[3].shape.values(), ElementsAre(3));
+  ASSERT_EQ(outputs_.size(), 4u);
+  EXPECT_THAT(outputs_[0].shape.values(), ElementsAre(5));
+  EXPECT_THAT(outputs_[1].shape.values(), ElementsAre(2, 1, 8));
+  EXPECT_THAT(outputs_[2].shape.values(), ElementsAre(3 * 4 + 2 * 8));
+  EXPECT_THAT(outputs_[3].shape.values(), ElementsAre(3));
   ASSERT_EQ(plan_.parts.size(), 2u);
   const TablePart& user = plan_.parts[0];
   EXPECT_EQ(user.table, 0u);
@@ -320,26 +315,26 @@ TEST_F(RequestPlanTest, InputsByTableGiveTheJointOutputInDeclaredOrder) {
   EXPECT_EQ(item.joint_status.offset_bytes, 3u);
   Forget();
   Add("item", Datatype::kInt64, {2}, 16);  // the other table is not asked
-  call_.request.output_names = {"OUTPUT0"};
+  request_.output_names = {"OUTPUT0"};
   ASSERT_TRUE(Plan().ok());
-  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(2 * 8));
+  EXPECT_THAT(outputs_[0].shape.values(), ElementsAre(2 * 8));
 }
 
 TEST_F(RequestPlanTest, KeysGiveTheTablesOutputs) {
   Add("KEYS", Datatype::kInt64, {1, 5}, 40);
   AddCounts({5, 0});
-  call_.request.output_names = {"item", "item.status", "user", "user.status", "OUTPUT0"};
+  request_.output_names = {"item", "item.status", "user", "user.status", "OUTPUT0"};
   ASSERT_TRUE(Plan().ok());
-  EXPECT_THAT(call_.outputs[0].shape.values(), ElementsAre(0, 8));
-  EXPECT_THAT(call_.outputs[1].shape.values(), ElementsAre(0));
-  EXPECT_THAT(call_.outputs[2].shape.values(), ElementsAre(5, 4));
-  EXPECT_THAT(call_.outputs[3].shape.values(), ElementsAre(5));
-  EXPECT_THAT(call_.outputs[4].shape.values(), ElementsAre(5 * 4));
+  EXPECT_THAT(outputs_[0].shape.values(), ElementsAre(0, 8));
+  EXPECT_THAT(outputs_[1].shape.values(), ElementsAre(0));
+  EXPECT_THAT(outputs_[2].shape.values(), ElementsAre(5, 4));
+  EXPECT_THAT(outputs_[3].shape.values(), ElementsAre(5));
+  EXPECT_THAT(outputs_[4].shape.values(), ElementsAre(5 * 4));
   ASSERT_EQ(plan_.parts.size(), 1u);
   Forget();
   Add("KEYS", Datatype::kInt64, {1, 5}, 40);
   AddCounts({2, 3});
-  call_.request.output_names = {"item"};
+  request_.output_names = {"item"};
   ASSERT_TRUE(Plan().ok());
   ASSERT_EQ(plan_.parts.size(), 1u) << "a table whose rows are not asked for is not looked up";
   EXPECT_EQ(plan_.parts[0].keys, zeros_.data() + 16);
@@ -352,7 +347,7 @@ TEST_F(RequestPlanTest, ATableNamedKeysIsATable) {
   EXPECT_FALSE(HasKeysConvention(*version_));
   Add("KEYS", Datatype::kInt64, {5}, 40);
   ASSERT_TRUE(Plan().ok());
-  EXPECT_EQ(call_.outputs[0].name, "KEYS");
+  EXPECT_EQ(outputs_[0].name, "KEYS");
   Forget();
   Add("KEYS", Datatype::kInt64, {5}, 40);
   AddCounts({2, 3});
@@ -360,4 +355,4 @@ TEST_F(RequestPlanTest, ATableNamedKeysIsATable) {
 }
 
 }  // namespace
-}  // namespace hps::server
+}  // namespace hps

@@ -1,4 +1,4 @@
-#include "server/core/tensor_checks.h"
+#include "inference/tensor_checks.h"
 
 #include <cmath>
 
@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "hps/types.h"
 
-namespace hps::server {
+namespace hps {
 
 absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -20,6 +20,11 @@ std::string ShapeText(const Shape& shape) {
 
 absl::Status Invalid(const InputTensor& input, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("input '", Text(input.name), "': ", what));
+}
+
+absl::Status AskedTwice(std::string_view output) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("output '", Text(output), "': it is asked for twice"));
 }
 
 namespace {
@@ -78,9 +83,9 @@ absl::StatusOr<size_t> OutputBytes(std::string_view name, uint64_t count, uint64
                                             limits.response_bytes_max, " bytes"));
 }
 
-absl::Status CheckResponse(const InferenceCall& call, const PlanLimits& limits) {
+absl::Status CheckResponse(std::span<const OutputTensor> outputs, const PlanLimits& limits) {
   uint64_t bytes = 0;  // each is at most the maximum, so that the sum can't wrap
-  for (const OutputTensor& output : call.outputs) {
+  for (const OutputTensor& output : outputs) {
     bytes += output.byte_count;
     if (bytes > limits.response_bytes_max) {
       return absl::OutOfRangeError(
@@ -164,13 +169,13 @@ Datatype DatatypeOf(OnnxElement element) {
   return Datatype::kBytes;
 }
 
-void AddOutputTensor(InferenceCall& call, std::string_view name, Datatype datatype,
+void AddOutputTensor(std::vector<OutputTensor>& outputs, std::string_view name, Datatype datatype,
                      const Shape& shape, size_t byte_count) {
-  OutputTensor& output = call.outputs.emplace_back();
+  OutputTensor& output = outputs.emplace_back();
   output.name = name;
   output.datatype = datatype;
   output.shape = shape;
   output.byte_count = byte_count;
 }
 
-}  // namespace hps::server
+}  // namespace hps

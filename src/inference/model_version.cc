@@ -1,8 +1,19 @@
-#include "server/core/model_version.h"
+#include "inference/model_version.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "base/public_message.h"
+#include "hps/config.h"
 
-namespace hps::server {
+namespace hps {
+
+size_t LookupKeysMax(const Config& config, const ModelManager& models) {
+  const uint64_t keys_max = config.server.batch_keys_max;
+  return models.devices().empty() ? keys_max
+                                  : std::min<uint64_t>(keys_max, config.l1.call_keys_max);
+}
 
 ModelVersion::ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options,
                            std::unique_ptr<Predictor> predictor)
@@ -23,6 +34,22 @@ ModelVersion::ModelVersion(std::unique_ptr<LoadedModel> model, const Options& op
 ModelVersionRef ModelVersion::Make(std::unique_ptr<LoadedModel> model, const Options& options,
                                    std::unique_ptr<Predictor> predictor) {
   return ModelVersionRef(new ModelVersion(std::move(model), options, std::move(predictor)));
+}
+
+absl::StatusOr<ModelVersionRef> ModelVersion::Open(ModelManager& manager, const std::string& model,
+                                                   const Options& options) {
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> opened, manager.Open(model));
+  std::unique_ptr<Predictor> predictor;
+  if (const std::shared_ptr<const ModelNetwork> network = opened->network(); network != nullptr) {
+    absl::StatusOr<std::unique_ptr<Predictor>> made = Predictor::Make(
+        network, opened->tables(), {.sessions = static_cast<uint32_t>(options.slot_count)});
+    if (!made.ok()) {
+      return Public(absl::Status(made.status().code(),
+                                 absl::StrCat("model '", model, "': ", made.status().message())));
+    }
+    predictor = *std::move(made);
+  }
+  return Make(std::move(opened), options, std::move(predictor));
 }
 
 std::optional<uint32_t> ModelVersion::IndexOfTable(std::string_view name) const {
@@ -70,4 +97,4 @@ void ModelVersionRef::Release() {
   const std::unique_ptr<ModelVersion> last(version);
 }
 
-}  // namespace hps::server
+}  // namespace hps

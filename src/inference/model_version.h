@@ -1,9 +1,9 @@
-// A model as of one switch, as the server uses it: its tables by name, and a lookup session for
-// each lookup slot.
+// A model as of one switch, as requests are answered from it: its tables by name, its network, and
+// sessions for each lookup slot.
 //
-// Calls hold a ModelVersionRef from Prepare until their rows are there; the model holds one while
-// the version is the newest. With the last use the version ends, and with it what only it kept in
-// memory.
+// Requests hold a ModelVersionRef from their plan until their answer is there; whoever serves the
+// model holds one while the version is the newest. With the last use the version ends, and with it
+// what only it kept in memory.
 //
 // Thread-safe; a slot's session is for whoever has that slot.
 #pragma once
@@ -26,9 +26,14 @@
 #include "hps/table_spec.h"
 #include "inference/predictor.h"
 
-namespace hps::server {
+namespace hps {
 
+struct Config;
 class ModelVersionRef;
+
+// The most keys of one lookup: [server.batching] keys_max, or fewer where a device takes fewer at
+// once.
+size_t LookupKeysMax(const Config& config, const ModelManager& models);
 
 class ModelVersion {
  public:
@@ -43,7 +48,12 @@ class ModelVersion {
     uint32_t dim = 0;
   };
 
-  // The first use of a new version.
+  // The first use of a new version: the model's tables as they are loaded now, and its network,
+  // compiled. `devices` and `keys_max` go to its sessions. Errors: those of ModelManager::Open and
+  // of Predictor::Make, which name the model.
+  static absl::StatusOr<ModelVersionRef> Open(ModelManager& manager, const std::string& model,
+                                              const Options& options);
+  // The same of parts.
   // `predictor`: the model's dense network; null: it has none.
   static ModelVersionRef Make(std::unique_ptr<LoadedModel> model, const Options& options,
                               std::unique_ptr<Predictor> predictor = nullptr);
@@ -113,4 +123,4 @@ class ModelVersionRef {
   ModelVersion* version_ = nullptr;
 };
 
-}  // namespace hps::server
+}  // namespace hps

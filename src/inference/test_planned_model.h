@@ -1,4 +1,4 @@
-// A model and a call of which a request's plan is made, for tests: only what a plan asks of them.
+// A model that requests are planned for, in tests: only what a plan asks of it.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,8 @@
 #include "absl/status/statusor.h"
 #include "hps/model_manager.h"
 #include "hps/table_spec.h"
-#include "server/core/inference_call.h"
 
-namespace hps::server {
+namespace hps {
 
 class PlannedModel final : public LoadedModel {
  public:
@@ -30,10 +29,4 @@ class PlannedModel final : public LoadedModel {
   const std::vector<TableSpec> tables_;
 };
 
-class PlannedCall final : public InferenceCall {
- public:
-  uint64_t AnswerBytes() const override { return TensorBytes(); }
-  void OnDone(const absl::Status&) override {}
-};
-
-}  // namespace hps::server
+}  // namespace hps

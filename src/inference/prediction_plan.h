@@ -8,15 +8,15 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "server/core/call_state.h"
-#include "server/core/inference_call.h"
-#include "server/core/model_version.h"
-#include "server/core/tensor.h"
-#include "server/core/tensor_checks.h"
+#include "inference/execution_plan.h"
+#include "inference/model_version.h"
+#include "inference/tensor.h"
+#include "inference/tensor_checks.h"
 
-namespace hps::server {
+namespace hps {
 
 inline constexpr std::string_view kDenseInput = "DES";
 inline constexpr std::string_view kColumnsInput = "CATCOLUMN";
@@ -29,14 +29,15 @@ inline constexpr std::string_view kOffsetsSuffix = ".offsets";
 bool HasDesConvention(const ModelVersion& version);
 
 // Whether the request is for outputs of the model's network.
-bool AsksForPrediction(const ModelVersion& version, const InferenceRequest& request);
+bool AsksForPrediction(const ModelVersion& version, const TensorRequest& request);
 
-// Fills in the call's outputs (all but `data`), and the parts, key count and prediction of `plan`.
+// As PlanRequest (request_plan.h), with the plan's prediction.
 // REQUIRES: AsksForPrediction. Errors: NOT_FOUND (an input or output that the model does not have;
 // names the nearest), INVALID_ARGUMENT (missing or repeated tensors, datatypes, shapes, batches
 // that differ, offsets that go back, numbers that are NaN), OUT_OF_RANGE (too many keys, or too
 // large an answer).
 absl::Status PlanPrediction(const ModelVersion& version, const PlanLimits& limits,
-                            InferenceCall& call, CallState& plan);
+                            const TensorRequest& request, std::vector<OutputTensor>& outputs,
+                            ExecutionPlan& plan);
 
-}  // namespace hps::server
+}  // namespace hps

@@ -1,4 +1,4 @@
-#include "server/core/prediction_plan.h"
+#include "inference/prediction_plan.h"
 
 #include <algorithm>
 #include <map>
@@ -12,10 +12,10 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "server/core/request_plan.h"
+#include "inference/request_plan.h"
 #include "types/names.h"
 
-namespace hps::server {
+namespace hps {
 namespace {
 
 // The name of the table that an input NAME.offsets is for; empty: it is none.
@@ -69,12 +69,14 @@ struct TableBags {
 
 class PredictionPlanner {
  public:
-  PredictionPlanner(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
-                    CallState& plan)
+  PredictionPlanner(const ModelVersion& version, const PlanLimits& limits,
+                    const TensorRequest& request, std::vector<OutputTensor>& outputs,
+                    ExecutionPlan& plan)
       : version_(version),
         signature_(version.predictor()->signature()),
         limits_(limits),
-        call_(call),
+        request_(request),
+        outputs_(outputs),
         plan_(plan),
         prediction_(plan.prediction),
         bags_(version.tables().size()) {}
@@ -87,11 +89,10 @@ class PredictionPlanner {
     HPS_RETURN_IF_ERROR(by_des_ ? ReadDes() : ReadByName());
     HPS_RETURN_IF_ERROR(FeedInputs());
     AddParts();
-    HPS_RETURN_IF_ERROR(by_des_ && call_.request.output_names.empty() ? AddJointOutput()
-                                                                      : AddOutputs());
+    HPS_RETURN_IF_ERROR(by_des_ && request_.output_names.empty() ? AddJointOutput() : AddOutputs());
     HPS_RETURN_IF_ERROR(CheckStatuses());
     DropUnread();
-    return CheckResponse(call_, limits_);
+    return CheckResponse(outputs_, limits_);
   }
 
  private:
@@ -107,7 +108,7 @@ class PredictionPlanner {
 
   bool IsDesRequest() const {
     return HasDesConvention(version_) &&
-           std::any_of(call_.request.inputs.begin(), call_.request.inputs.end(),
+           std::any_of(request_.inputs.begin(), request_.inputs.end(),
                        [](const InputTensor& input) { return IsDesName(input.name); });
   }
 
@@ -127,7 +128,7 @@ class PredictionPlanner {
   // ---- By name ----
 
   absl::Status ReadByName() {
-    for (const InputTensor& input : call_.request.inputs) {
+    for (const InputTensor& input : request_.inputs) {
       const std::string_view of_offsets = TableOfOffsets(input.name);
       if (const auto table = version_.IndexOfTable(input.name)) {
         HPS_RETURN_IF_ERROR(Once(input, bags_[*table].keys));
@@ -236,7 +237,7 @@ class PredictionPlanner {
     const InputTensor* dense = nullptr;
     const InputTensor* columns = nullptr;
     const InputTensor* index = nullptr;
-    for (const InputTensor& input : call_.request.inputs) {
+    for (const InputTensor& input : request_.inputs) {
       if (!IsDesName(input.name)) {
         return Invalid(input, "it can't come with DES, CATCOLUMN and ROWINDEX");
       }
@@ -441,12 +442,12 @@ class PredictionPlanner {
   }
 
   absl::Status AddOutputs() {
-    if (call_.request.output_names.empty()) {
+    if (request_.output_names.empty()) {
       for (size_t i = 0; i < signature_.outputs.size(); ++i)
         HPS_RETURN_IF_ERROR(AddNetworkOutput(i, signature_.outputs[i].name));
       return absl::OkStatus();
     }
-    for (const std::string_view name : call_.request.output_names) {
+    for (const std::string_view name : request_.output_names) {
       const auto found =
           std::find_if(signature_.outputs.begin(), signature_.outputs.end(),
                        [&](const NetworkSignature::Output& output) { return output.name == name; });
@@ -483,16 +484,16 @@ class PredictionPlanner {
         const size_t bytes,
         OutputBytes(name, prediction_.batch,
                     signature_.outputs[index].sample_elements * sizeof(float), limits_));
-    plan_.prediction_outputs[index] = call_.outputs.size();
-    AddOutputTensor(call_, name, Datatype::kFp32, shape, bytes);
+    plan_.prediction_outputs[index] = outputs_.size();
+    AddOutputTensor(outputs_, name, Datatype::kFp32, shape, bytes);
     return absl::OkStatus();
   }
 
   // Rows of a table, or their status, beside the network's outputs.
   absl::Status AddTableOutput(std::string_view name) {
-    std::string_view table_name = name;
-    const bool is_status = table_name.ends_with(kStatusSuffix);
-    if (is_status) table_name.remove_suffix(kStatusSuffix.size());
+    const bool is_status = name.ends_with(kStatusSuffix);
+    const std::string_view table_name =
+        is_status ? name.substr(0, name.size() - kStatusSuffix.size()) : name;
     const std::optional<uint32_t> table = version_.IndexOfTable(table_name);
     if (!table.has_value()) return NoSuchTensor("output", name);
     const auto part = std::find_if(plan_.parts.begin(), plan_.parts.end(),
@@ -503,22 +504,17 @@ class PredictionPlanner {
     }
     OutputPlace& place = is_status ? part->table_status : part->table_rows;
     if (place.is_set()) return AskedTwice(name);
-    place = {.output = call_.outputs.size()};
+    place = {.output = outputs_.size()};
     if (is_status) {
-      AddOutputTensor(call_, name, Datatype::kUint8, part->key_shape, part->key_count);
+      AddOutputTensor(outputs_, name, Datatype::kUint8, part->key_shape, part->key_count);
       return absl::OkStatus();
     }
     HPS_ASSIGN_OR_RETURN(const size_t bytes,
                          OutputBytes(name, part->key_count, part->row_bytes, limits_));
     Shape shape = part->key_shape;
     shape.dims[shape.dim_count++] = version_.tables()[*table].dim;
-    AddOutputTensor(call_, name, Datatype::kFp32, shape, bytes);
+    AddOutputTensor(outputs_, name, Datatype::kFp32, shape, bytes);
     return absl::OkStatus();
-  }
-
-  static absl::Status AskedTwice(std::string_view name) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("output '", Text(name), "': it is asked for twice"));
   }
 
   absl::Status CheckStatuses() const {
@@ -546,8 +542,9 @@ class PredictionPlanner {
   const ModelVersion& version_;
   const NetworkSignature& signature_;
   const PlanLimits& limits_;
-  InferenceCall& call_;
-  CallState& plan_;
+  const TensorRequest& request_;
+  std::vector<OutputTensor>& outputs_;
+  ExecutionPlan& plan_;
   Prediction& prediction_;
   std::vector<TableBags> bags_;                // by table
   std::map<size_t, const InputTensor*> sent_;  // by input of the network
@@ -575,7 +572,7 @@ bool HasDesConvention(const ModelVersion& version) {
   return signature.outputs.front().sample_elements == 1 && !NetworkTables(signature).empty();
 }
 
-bool AsksForPrediction(const ModelVersion& version, const InferenceRequest& request) {
+bool AsksForPrediction(const ModelVersion& version, const TensorRequest& request) {
   if (version.predictor() == nullptr) return false;
   const auto has_input = [&](std::string_view name) {
     return std::any_of(request.inputs.begin(), request.inputs.end(),
@@ -592,9 +589,9 @@ bool AsksForPrediction(const ModelVersion& version, const InferenceRequest& requ
 }
 
 absl::Status PlanPrediction(const ModelVersion& version, const PlanLimits& limits,
-                            InferenceCall& call, CallState& plan) {
-  plan.network_bytes = 0;
-  return PredictionPlanner(version, limits, call, plan).Make();
+                            const TensorRequest& request, std::vector<OutputTensor>& outputs,
+                            ExecutionPlan& plan) {
+  return PredictionPlanner(version, limits, request, outputs, plan).Make();
 }
 
-}  // namespace hps::server
+}  // namespace hps

@@ -1,4 +1,4 @@
-#include "server/core/request_plan.h"
+#include "inference/request_plan.h"
 
 #include <algorithm>
 #include <optional>
@@ -10,11 +10,11 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/macros.h"
-#include "server/core/prediction_plan.h"
-#include "server/core/tensor_checks.h"
+#include "inference/prediction_plan.h"
+#include "inference/tensor_checks.h"
 #include "types/names.h"
 
-namespace hps::server {
+namespace hps {
 namespace {
 
 absl::Status NoSuchTensor(const char* kind, std::string_view name, const ModelVersion& version) {
@@ -28,7 +28,7 @@ absl::Status NoSuchTensor(const char* kind, std::string_view name, const ModelVe
       absl::StrCat("the model has no ", kind, " '", Text(name), "'", NearestNameHint(name, names)));
 }
 
-bool IsKeysRequest(const InferenceRequest& request, const ModelVersion& version) {
+bool IsKeysRequest(const TensorRequest& request, const ModelVersion& version) {
   const bool names_it =
       std::any_of(request.inputs.begin(), request.inputs.end(), [](const InputTensor& input) {
         return input.name == kKeysInput || input.name == kKeyCountsInput;
@@ -47,36 +47,37 @@ absl::StatusOr<uint64_t> KeyCountOf(const InputTensor& counts, size_t index) {
 // the outputs of either convention get places in the answer.
 class RequestPlanner {
  public:
-  RequestPlanner(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
-                 CallState& plan)
-      : version_(version), limits_(limits), call_(call), plan_(plan) {}
+  RequestPlanner(const ModelVersion& version, const PlanLimits& limits,
+                 const TensorRequest& request, std::vector<OutputTensor>& outputs,
+                 ExecutionPlan& plan)
+      : version_(version), limits_(limits), request_(request), outputs_(outputs), plan_(plan) {}
 
   absl::Status Make() {
-    const bool by_keys = IsKeysRequest(call_.request, version_);
+    const bool by_keys = IsKeysRequest(request_, version_);
     HPS_RETURN_IF_ERROR(by_keys ? AddKeysInputs() : AddTableInputs());
-    if (!call_.request.output_names.empty()) {
+    if (!request_.output_names.empty()) {
       if (AsksForJointOutput()) SortParts();
-      for (const std::string_view name : call_.request.output_names)
+      for (const std::string_view name : request_.output_names)
         HPS_RETURN_IF_ERROR(AddOutput(name));
     } else if (by_keys) {
       HPS_RETURN_IF_ERROR(AddJointRows());
     } else {
       for (size_t i = 0; i < plan_.parts.size(); ++i)
-        HPS_RETURN_IF_ERROR(AddTableRows(plan_.parts[i], call_.request.inputs[i].name));
+        HPS_RETURN_IF_ERROR(AddTableRows(plan_.parts[i], request_.inputs[i].name));
     }
     HPS_RETURN_IF_ERROR(CheckStatuses());
     DropUnwanted();
-    return CheckResponse(call_, limits_);
+    return CheckResponse(outputs_, limits_);
   }
 
  private:
   // ---- Inputs ----
 
   absl::Status AddTableInputs() {
-    if (call_.request.inputs.empty())
+    if (request_.inputs.empty())
       return absl::InvalidArgumentError("the request has no input: give one for each table asked");
     uint64_t key_count = 0;
-    for (const InputTensor& input : call_.request.inputs) {
+    for (const InputTensor& input : request_.inputs) {
       HPS_RETURN_IF_ERROR(AddTableInput(input));
       key_count += plan_.parts.back().key_count;
       HPS_RETURN_IF_ERROR(CheckKeyTotal(key_count));
@@ -101,7 +102,7 @@ class RequestPlanner {
   absl::Status AddKeysInputs() {
     const InputTensor* keys = nullptr;
     const InputTensor* counts = nullptr;
-    for (const InputTensor& input : call_.request.inputs) {
+    for (const InputTensor& input : request_.inputs) {
       const bool is_keys = input.name == kKeysInput;
       if (!is_keys && input.name != kKeyCountsInput) {
         if (!version_.IndexOfTable(input.name)) return NoSuchTensor("input", input.name, version_);
@@ -172,7 +173,7 @@ class RequestPlanner {
   }
 
   bool AsksForJointOutput() const {
-    const auto& names = call_.request.output_names;
+    const auto& names = request_.output_names;
     return std::any_of(names.begin(), names.end(),
                        [&](std::string_view name) { return IsJointOutput(name); });
   }
@@ -197,7 +198,7 @@ class RequestPlanner {
     }
     if (!is_status) return AddTableRows(*part, name);
     if (part->table_status.is_set()) return AskedTwice(name);
-    part->table_status = {.output = call_.outputs.size()};
+    part->table_status = {.output = outputs_.size()};
     AddTensor(name, Datatype::kUint8, part->key_shape, part->key_count);
     return absl::OkStatus();
   }
@@ -207,7 +208,7 @@ class RequestPlanner {
     if (part.table_rows.is_set()) return AskedTwice(name);
     HPS_ASSIGN_OR_RETURN(const size_t bytes,
                          OutputBytes(name, part.key_count, part.row_bytes, limits_));
-    part.table_rows = {.output = call_.outputs.size()};
+    part.table_rows = {.output = outputs_.size()};
     Shape shape = part.key_shape;
     shape.dims[shape.dim_count++] = version_.tables()[part.table].dim;
     AddTensor(name, Datatype::kFp32, shape, bytes);
@@ -218,8 +219,7 @@ class RequestPlanner {
     if (std::exchange(has_joint_rows_, true)) return AskedTwice(kRowsOutput);
     uint64_t bytes = 0;  // at most kKeysPerCallMax rows of at most kRowBytesMax each, as float32
     for (TablePart& part : plan_.parts) {
-      part.joint_rows = {.output = call_.outputs.size(),
-                         .offset_bytes = static_cast<size_t>(bytes)};
+      part.joint_rows = {.output = outputs_.size(), .offset_bytes = static_cast<size_t>(bytes)};
       bytes += part.key_count * part.row_bytes;
     }
     HPS_ASSIGN_OR_RETURN(const size_t checked_bytes, OutputBytes(kRowsOutput, bytes, 1, limits_));
@@ -233,7 +233,7 @@ class RequestPlanner {
     if (std::exchange(has_joint_status_, true)) return AskedTwice(kStatusOutput);
     size_t count = 0;
     for (TablePart& part : plan_.parts) {
-      part.joint_status = {.output = call_.outputs.size(), .offset_bytes = count};
+      part.joint_status = {.output = outputs_.size(), .offset_bytes = count};
       count += part.key_count;
     }
     Shape shape{.dim_count = 1};
@@ -243,12 +243,7 @@ class RequestPlanner {
   }
 
   void AddTensor(std::string_view name, Datatype datatype, const Shape& shape, size_t byte_count) {
-    AddOutputTensor(call_, name, datatype, shape, byte_count);
-  }
-
-  static absl::Status AskedTwice(std::string_view name) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("output '", Text(name), "': it is asked for twice"));
+    AddOutputTensor(outputs_, name, datatype, shape, byte_count);
   }
 
   // A status tells which level answered with the row, so that it comes with the row only.
@@ -276,8 +271,9 @@ class RequestPlanner {
 
   const ModelVersion& version_;
   const PlanLimits& limits_;
-  InferenceCall& call_;
-  CallState& plan_;
+  const TensorRequest& request_;
+  std::vector<OutputTensor>& outputs_;
+  ExecutionPlan& plan_;
   bool has_joint_rows_ = false;
   bool has_joint_status_ = false;
 };
@@ -289,18 +285,20 @@ bool HasKeysConvention(const ModelVersion& version) {
          !version.IndexOfTable(kRowsOutput);
 }
 
-absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
-                         CallState& plan) {
-  call.outputs.clear();
-  plan.parts.clear();
-  plan.key_count = 0;
-  plan.is_prediction = false;
-  if (call.request.inputs.size() > kTablesPerCallMax) {
-    return absl::OutOfRangeError(absl::StrCat("the request has ", call.request.inputs.size(),
+absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits,
+                         const TensorRequest& request, std::vector<OutputTensor>& outputs,
+                         ExecutionPlan& plan) {
+  outputs.clear();
+  plan.Clear();
+  if (request.inputs.size() > kTablesPerCallMax) {
+    return absl::OutOfRangeError(absl::StrCat("the request has ", request.inputs.size(),
                                               " inputs; the maximum is ", kTablesPerCallMax));
   }
-  if (AsksForPrediction(version, call.request)) return PlanPrediction(version, limits, call, plan);
-  return RequestPlanner(version, limits, call, plan).Make();
+  HPS_RETURN_IF_ERROR(AsksForPrediction(version, request)
+                          ? PlanPrediction(version, limits, request, outputs, plan)
+                          : RequestPlanner(version, limits, request, outputs, plan).Make());
+  plan.outputs = outputs;
+  return absl::OkStatus();
 }
 
-}  // namespace hps::server
+}  // namespace hps

@@ -7,15 +7,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "inference/tensor.h"
 #include "onnx/graph.h"
-#include "server/core/inference_call.h"
-#include "server/core/tensor.h"
 
-namespace hps::server {
+namespace hps {
 
 struct PlanLimits {
   uint64_t response_bytes_max = 0;
@@ -28,6 +28,9 @@ std::string ShapeText(const Shape& shape);
 
 // INVALID_ARGUMENT: "input 'NAME': WHAT".
 absl::Status Invalid(const InputTensor& input, const std::string& what);
+
+// INVALID_ARGUMENT: the output is asked for twice.
+absl::Status AskedTwice(std::string_view output);
 
 // The elements of an input of `element_bytes` each. Errors: INVALID_ARGUMENT (the shape does not
 // fit the bytes).
@@ -45,7 +48,7 @@ absl::StatusOr<size_t> OutputBytes(std::string_view name, uint64_t count, uint64
                                    const PlanLimits& limits);
 
 // All outputs together. Errors: OUT_OF_RANGE.
-absl::Status CheckResponse(const InferenceCall& call, const PlanLimits& limits);
+absl::Status CheckResponse(std::span<const OutputTensor> outputs, const PlanLimits& limits);
 
 // Errors: INVALID_ARGUMENT unless the shape is [n] or [1, n].
 absl::Status CheckFlat(const InputTensor& input);
@@ -59,8 +62,8 @@ bool FitsInt32(std::span<const std::byte> bytes);
 // The protocol's type of an element of a network.
 Datatype DatatypeOf(OnnxElement element);
 
-// Adds an output to the call, all but its memory.
-void AddOutputTensor(InferenceCall& call, std::string_view name, Datatype datatype,
+// Adds an output, all but its memory.
+void AddOutputTensor(std::vector<OutputTensor>& outputs, std::string_view name, Datatype datatype,
                      const Shape& shape, size_t byte_count);
 
-}  // namespace hps::server
+}  // namespace hps

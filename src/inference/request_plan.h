@@ -7,17 +7,16 @@
 // request for the outputs of a model's dense network is prediction_plan.h's.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "server/core/call_state.h"
-#include "server/core/inference_call.h"
-#include "server/core/model_version.h"
-#include "server/core/tensor_checks.h"
+#include "inference/execution_plan.h"
+#include "inference/model_version.h"
+#include "inference/tensor.h"
+#include "inference/tensor_checks.h"
 
-namespace hps::server {
+namespace hps {
 
 inline constexpr std::string_view kKeysInput = "KEYS";
 inline constexpr std::string_view kKeyCountsInput = "NUMKEYS";
@@ -28,11 +27,13 @@ inline constexpr std::string_view kStatusSuffix = ".status";
 // Whether the model can be asked by KEYS and NUMKEYS.
 bool HasKeysConvention(const ModelVersion& version);
 
-// Fills in the call's outputs (all but `data`), and the parts and key count of `plan`.
+// Fills in `outputs` (all but `data`) and `plan`; `outputs` must live as long as the plan, and keep
+// its size.
 // Errors: NOT_FOUND (an input or output that the model does not have; names the nearest),
 // INVALID_ARGUMENT (missing or repeated tensors, datatypes, shapes, sizes, NUMKEYS that do not add
 // up), OUT_OF_RANGE (too many keys, or too large an answer).
-absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits, InferenceCall& call,
-                         CallState& plan);
+absl::Status PlanRequest(const ModelVersion& version, const PlanLimits& limits,
+                         const TensorRequest& request, std::vector<OutputTensor>& outputs,
+                         ExecutionPlan& plan);
 
-}  // namespace hps::server
+}  // namespace hps

@@ -1,0 +1,79 @@
+// Executes plans of requests together: their keys in one lookup, their predictions in one run of
+// the network. Every request's rows go straight into its own outputs; rows for the network lie
+// together by table, so that they go in without a copy where they need no pooling.
+//
+// One for each thread of lookups; for whoever has it. Allocates when it is made, and for requests
+// that are larger than those before.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "hps/lookup_cancel.h"
+#include "hps/lookup_session.h"
+#include "inference/execution_plan.h"
+#include "inference/model_version.h"
+
+namespace hps {
+
+class BatchExecutor {
+ public:
+  struct Options {
+    size_t slot = 0;      // of the versions' sessions that it uses
+    size_t keys_max = 0;  // of one lookup; more keys are looked up in turn
+    const Clock* clock = nullptr;
+  };
+  struct LookupLimits {
+    Deadline deadline = kNoDeadline;
+    LookupCancel* cancel = nullptr;
+    // Becomes true when nobody wants the answer of a single plan any more: the rest of a large one
+    // is not looked up. Null: does not happen.
+    const std::atomic<bool>* unwanted = nullptr;
+  };
+  using Plans = std::span<ExecutionPlan* const>;
+
+  explicit BatchExecutor(const Options& options);
+
+  // Looks up the keys of all plans, which are for this version, and counts in each the rows that
+  // have not come by the deadline. Errors: those of ModelVersion::session and
+  // LookupSession::Lookup. Throws std::bad_alloc.
+  absl::Status LookUp(ModelVersion& version, Plans plans, const LookupLimits& limits);
+
+  // How the keys of the last LookUp were answered.
+  const LookupCounts& counts() const { return counts_; }
+
+  // Runs the network for all plans. REQUIRES: LookUp of them was the last; each is a prediction.
+  // Errors: those of ModelVersion::prediction_session and PredictionSession::Run. Throws
+  // std::bad_alloc.
+  absl::Status Predict(ModelVersion& version, Plans plans);
+
+ private:
+  // Where the part that is being added goes on.
+  struct KeyPlace {
+    size_t plan = 0;
+    size_t part = 0;
+    size_t key = 0;  // in the part
+  };
+
+  void PlaceRows(Plans plans);
+  void AddPiece(Plans plans, bool with_statuses, KeyPlace& place);
+  void AddPart(ExecutionPlan& plan, bool with_statuses, KeyPlace& place);
+  void CountDegraded(bool with_statuses, const LookupCounts& counts);
+
+  const Options options_;
+  const std::unique_ptr<Key[]> aligned_keys_;    // [keys_max], of inputs that are not aligned
+  const std::unique_ptr<KeyStatus[]> statuses_;  // [keys_max], by position in the lookup
+  std::vector<HostTableQuery> queries_;          // of the lookup; capacity kTablesPerCallMax
+  std::vector<ExecutionPlan*> query_plans_;      // whose they are; likewise
+  size_t key_count_ = 0;                         // of queries_
+  LookupCounts counts_;                          // of the last LookUp
+  std::vector<float> network_rows_;              // of predictions, by table, then by plan
+  std::vector<const Prediction*> predictions_;   // of the network's run
+};
+
+}  // namespace hps

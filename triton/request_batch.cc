@@ -1,0 +1,330 @@
+#include "triton/request_batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <span>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "base/out_of_memory.h"
+#include "inference/request_plan.h"
+#include "triton/triton_status.h"
+
+namespace hps::triton {
+namespace {
+
+// As in the server: no client may wait for longer.
+constexpr Duration kTimeoutMax = std::chrono::hours(1);
+
+uint64_t Nanoseconds(TimePoint time) {
+  return static_cast<uint64_t>(Duration(time.time_since_epoch()).count());
+}
+
+absl::Status Invalid(std::string_view input, const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("input '", absl::string_view(input.data(), input.size()), "': ", what));
+}
+
+// Runs a step; what finds no memory fails alone.
+template <typename Step>
+absl::Status Try(Step step) {
+  try {
+    return step();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("out of memory; try again later");
+  }
+}
+
+}  // namespace
+
+RequestBatch::RequestBatch(TritonModel& model, size_t slot)
+    : model_(model),
+      slot_(slot),
+      executor_(
+          {.slot = slot, .keys_max = model.store()->lookup_keys_max(), .clock = &RealClock()}) {}
+
+void RequestBatch::Execute(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
+                           uint32_t count) {
+  const TimePoint begun_at = RealClock().Now();
+  const ModelVersionRef version = model_.served().version();
+  const std::span<TRITONBACKEND_Request*> handles(requests, count);
+  while (calls_.size() < count) calls_.push_back(std::make_unique<Call>());
+  waiting_.clear();
+  for (size_t i = 0; i < count; ++i) {
+    Call& call = *calls_[i];
+    call.handle = handles[i];
+    call.status = Try([&] { return Prepare(call, *version, begun_at); });
+    if (call.status.ok()) waiting_.push_back(&call);
+  }
+  const TimePoint read_at = RealClock().Now();
+  Answer(*version);
+  const TimePoint computed_at = RealClock().Now();
+  uint64_t batch_size = 0;
+  for (size_t i = 0; i < count; ++i) {
+    Call& call = *calls_[i];
+    const bool ok = call.status.ok();
+    batch_size += call.batch_size;
+    Send(call);
+    FromTriton(TRITONBACKEND_ModelInstanceReportStatistics(
+                   instance, call.handle, ok, Nanoseconds(begun_at), Nanoseconds(read_at),
+                   Nanoseconds(computed_at), Nanoseconds(RealClock().Now())))
+        .IgnoreError();
+    FromTriton(TRITONBACKEND_RequestRelease(call.handle, kReleaseAll)).IgnoreError();
+  }
+  FromTriton(TRITONBACKEND_ModelInstanceReportBatchStatistics(
+                 instance, batch_size, Nanoseconds(begun_at), Nanoseconds(read_at),
+                 Nanoseconds(computed_at), Nanoseconds(RealClock().Now())))
+      .IgnoreError();
+}
+
+// ---- From Triton's request to a plan with memory for its outputs ----
+
+absl::Status RequestBatch::Prepare(Call& call, const ModelVersion& version, TimePoint now) {
+  call.response = nullptr;
+  call.batch_size = 1;
+  ClearTensorList(&call.request.inputs);
+  ClearTensorList(&call.request.output_names);
+  call.joined.clear();
+  call.own_outputs.clear();
+  HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_ResponseNew(&call.response, call.handle)));
+  bool is_cancelled = false;
+  HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_RequestIsCancelled(call.handle, &is_cancelled)));
+  if (is_cancelled) return absl::CancelledError("the client gave the request up");
+  HPS_RETURN_IF_ERROR(ReadInputs(call));
+  HPS_RETURN_IF_ERROR(ReadDeadline(call, now));
+  HPS_RETURN_IF_ERROR(Plan(call, version));
+  return MakeOutputs(call);
+}
+
+absl::Status RequestBatch::ReadInputs(Call& call) const {
+  uint32_t input_count = 0;
+  HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_RequestInputCount(call.handle, &input_count)));
+  for (uint32_t i = 0; i < input_count; ++i) HPS_RETURN_IF_ERROR(ReadInput(call, i));
+  const bool has_batch = model_.settings().is_batched && !call.request.inputs.empty() &&
+                         call.request.inputs.front().shape.dim_count > 0;
+  if (has_batch) {
+    const int64_t batch = call.request.inputs.front().shape.dims[0];
+    call.batch_size = static_cast<uint64_t>(std::max<int64_t>(batch, 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RequestBatch::ReadInput(Call& call, uint32_t index) {
+  TRITONBACKEND_Input* input = nullptr;
+  HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_RequestInputByIndex(call.handle, index, &input)));
+  const char* name = nullptr;
+  int datatype = 0;
+  const int64_t* shape = nullptr;
+  uint32_t dim_count = 0;
+  uint64_t byte_size = 0;
+  uint32_t buffer_count = 0;
+  HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_InputProperties(
+      input, &name, &datatype, &shape, &dim_count, &byte_size, &buffer_count)));
+  InputTensor& tensor = call.request.inputs.emplace_back();
+  tensor.name = name;
+  HPS_ASSIGN_OR_RETURN(tensor.datatype, DatatypeFromTriton(datatype));
+  if (dim_count > kTensorDimsMax)
+    return Invalid(name, absl::StrCat(dim_count, " dimensions; at most ", kTensorDimsMax));
+  tensor.shape.dim_count = dim_count;
+  std::copy_n(shape, dim_count, tensor.shape.dims.begin());
+  return JoinBuffers(call, input, buffer_count, tensor);
+}
+
+absl::Status RequestBatch::JoinBuffers(Call& call, TRITONBACKEND_Input* input,
+                                       uint32_t buffer_count, InputTensor& tensor) {
+  std::vector<std::byte> joined;
+  for (uint32_t i = 0; i < buffer_count; ++i) {
+    const void* buffer = nullptr;
+    uint64_t byte_size = 0;
+    int memory_type = 0;
+    int64_t memory_type_id = 0;
+    HPS_RETURN_IF_ERROR(FromTriton(
+        TRITONBACKEND_InputBuffer(input, i, &buffer, &byte_size, &memory_type, &memory_type_id)));
+    if (memory_type == kMemoryGpu) {
+      return absl::UnimplementedError(
+          absl::StrCat("input '", absl::string_view(tensor.name.data(), tensor.name.size()),
+                       "' is in a GPU's memory; it can be in the host's only"));
+    }
+    const std::span<const std::byte> bytes(static_cast<const std::byte*>(buffer),
+                                           buffer == nullptr ? 0 : byte_size);
+    if (buffer_count == 1) {
+      tensor.bytes = bytes;
+      return absl::OkStatus();
+    }
+    joined.insert(joined.end(), bytes.begin(), bytes.end());
+  }
+  tensor.bytes = call.joined.emplace_back(std::move(joined));
+  return absl::OkStatus();
+}
+
+// The client's time-out counts from here: Triton does not say when the request came.
+absl::Status RequestBatch::ReadDeadline(Call& call, TimePoint now) const {
+  uint64_t timeout_us = 0;
+  HPS_RETURN_IF_ERROR(
+      FromTriton(TRITONBACKEND_InferenceRequestTimeoutMicroseconds(call.handle, &timeout_us)));
+  const Duration configured = model_.store()->config().lookup.timeout;
+  if (timeout_us == 0 && configured == Duration::zero()) {
+    call.deadline = Deadline::min();  // what is near
+    return absl::OkStatus();
+  }
+  constexpr auto kMaxUs = std::chrono::duration_cast<std::chrono::microseconds>(kTimeoutMax);
+  const std::chrono::microseconds wanted(
+      std::min(timeout_us, static_cast<uint64_t>(kMaxUs.count())));
+  call.deadline =
+      now + (timeout_us > 0 ? Duration(wanted) : std::min<Duration>(configured, kTimeoutMax));
+  return absl::OkStatus();
+}
+
+// Triton names every output of the model for a client that names none. Those that go with the
+// request's inputs are meant then.
+absl::Status RequestBatch::Plan(Call& call, const ModelVersion& version) const {
+  const PlanLimits limits = {.response_bytes_max =
+                                 model_.store()->config().server.response_bytes_max};
+  uint32_t output_count = 0;
+  HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_RequestOutputCount(call.handle, &output_count)));
+  const std::vector<std::string>& declared = model_.settings().outputs;
+  if (output_count == declared.size()) {
+    HPS_RETURN_IF_ERROR(PlanRequest(version, limits, call.request, call.outputs, call.plan));
+    const bool are_declared =
+        std::all_of(call.outputs.begin(), call.outputs.end(), [&](const OutputTensor& output) {
+          return std::find(declared.begin(), declared.end(), output.name) != declared.end();
+        });
+    if (are_declared) return absl::OkStatus();
+  }
+  for (uint32_t i = 0; i < output_count; ++i) {
+    const char* name = nullptr;
+    HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_RequestOutputName(call.handle, i, &name)));
+    call.request.output_names.emplace_back(name);
+  }
+  return PlanRequest(version, limits, call.request, call.outputs, call.plan);
+}
+
+absl::Status RequestBatch::MakeOutputs(Call& call) const {
+  call.own_outputs.reserve(call.outputs.size());
+  for (OutputTensor& output : call.outputs) {
+    Shape shape = output.shape;
+    const bool is_joint = output.name == kRowsOutput || output.name == kStatusOutput;
+    if (is_joint && model_.settings().is_batched) {  // [n] as a batch of one
+      shape.dims[1] = shape.dims[0];
+      shape.dims[0] = 1;
+      shape.dim_count = 2;
+    }
+    const std::string name(output.name);
+    TRITONBACKEND_Output* made = nullptr;
+    HPS_RETURN_IF_ERROR(FromTriton(
+        TRITONBACKEND_ResponseOutput(call.response, &made, name.c_str(), ToTriton(output.datatype),
+                                     shape.dims.data(), static_cast<uint32_t>(shape.dim_count))));
+    void* buffer = nullptr;
+    int memory_type = 0;  // wanted: the host's
+    int64_t memory_type_id = 0;
+    HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_OutputBuffer(made, &buffer, output.byte_count,
+                                                              &memory_type, &memory_type_id)));
+    if (memory_type == kMemoryGpu) {
+      return absl::UnimplementedError(absl::StrCat(
+          "output '", name, "' is wanted in a GPU's memory; it can be in the host's only"));
+    }
+    output.data = static_cast<std::byte*>(buffer);
+    if (buffer != nullptr && AsAligned<float>(output.data) != nullptr) continue;
+    OwnOutput& own = call.own_outputs.emplace_back();
+    own.memory.resize(output.byte_count / sizeof(float) + 1);
+    own.to = buffer;
+    own.byte_count = buffer == nullptr ? 0 : output.byte_count;
+    output.data = std::as_writable_bytes(std::span(own.memory)).data();
+  }
+  return absl::OkStatus();
+}
+
+// ---- Lookup and network ----
+
+// A call with a short time-out is answered in time; the others are looked up again without it.
+void RequestBatch::Answer(ModelVersion& version) {
+  while (!waiting_.empty()) {
+    const absl::Status status = Try([&] { return LookUp(version); });
+    if (!status.ok()) {
+      for (Call* call : waiting_) call->status = status;
+      return;
+    }
+    model_.metrics().Count(executor_.counts());
+    std::swap(waiting_, again_);
+  }
+}
+
+absl::Status RequestBatch::LookUp(ModelVersion& version) {
+  Deadline deadline = kNoDeadline;
+  plans_.clear();
+  for (Call* call : waiting_) {
+    deadline = std::min(deadline, call->deadline);
+    plans_.push_back(&call->plan);
+  }
+  HPS_RETURN_IF_ERROR(executor_.LookUp(version, plans_, {.deadline = deadline}));
+  EndRound(version, RealClock().Now() >= deadline);
+  return absl::OkStatus();
+}
+
+// Ends the calls whose rows have come or whose time is up; the others are in again_.
+void RequestBatch::EndRound(ModelVersion& version, bool is_over) {
+  again_.clear();
+  to_predict_.clear();
+  for (Call* call : waiting_) {
+    const bool lacks_rows = is_over && call->plan.degraded_count != 0;
+    if (lacks_rows && call->deadline > RealClock().Now()) {
+      again_.push_back(call);
+    } else if (lacks_rows && IsLate(*call)) {
+      continue;
+    } else if (call->plan.is_prediction) {
+      to_predict_.push_back(call);
+    } else {
+      call->plan.CopyJointOutputs();
+    }
+  }
+  Predict(version);
+}
+
+// Whether missing rows are an error, which is noted.
+bool RequestBatch::IsLate(Call& call) const {
+  const bool may_wait = call.deadline != Deadline::min();
+  if (!may_wait || model_.store()->config().server.late_answers != LateAnswers::kError)
+    return false;
+  call.status = absl::DeadlineExceededError("the rows had not all come by the deadline");
+  return true;
+}
+
+// A call that fails takes no other with it.
+void RequestBatch::Predict(ModelVersion& version) {
+  if (to_predict_.empty()) return;
+  const absl::Status status = RunNetwork(version, to_predict_);
+  for (Call* call : to_predict_) {
+    call->status = status.ok() || to_predict_.size() == 1 ? status : RunNetwork(version, {call});
+    if (call->status.ok()) call->plan.CopyJointOutputs();
+  }
+}
+
+absl::Status RequestBatch::RunNetwork(ModelVersion& version, const std::vector<Call*>& calls) {
+  return Try([&] {
+    plans_.clear();
+    for (Call* call : calls) plans_.push_back(&call->plan);
+    return executor_.Predict(version, plans_);
+  });
+}
+
+void RequestBatch::Send(Call& call) {
+  for (const OwnOutput& own : call.own_outputs) {
+    if (call.status.ok() && own.byte_count > 0)
+      std::memcpy(own.to, own.memory.data(), own.byte_count);
+  }
+  if (call.response == nullptr) {
+    LogError(absl::StrCat("a request got no response: ", call.status.message()));
+    return;
+  }
+  TRITONSERVER_Error* const error = ToTriton(call.status);
+  const absl::Status sent =
+      FromTriton(TRITONBACKEND_ResponseSend(call.response, kResponseFinal, error));
+  if (error != nullptr) TRITONSERVER_ErrorDelete(error);
+  if (!sent.ok()) LogError(absl::StrCat("a response was not sent: ", sent.message()));
+}
+
+}  // namespace hps::triton

@@ -1,0 +1,168 @@
+#include "triton/shared_store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "base/public_message.h"
+#include "hps/log.h"
+
+namespace hps::triton {
+namespace {
+
+// Lookups end by their deadlines; Triton's caller does not wait for longer ones.
+constexpr auto kUnloadWaitMax = std::chrono::seconds(30);
+
+struct OpenStores {
+  struct Entry {
+    std::unique_ptr<SharedStore> store;
+    size_t uses = 0;
+  };
+  Mutex mutex;  // held while a store is opened or closed
+  std::map<std::pair<std::string, OpenMode>, Entry> by_path HPS_GUARDED_BY(mutex);
+};
+
+OpenStores& Stores() {
+  static OpenStores* const stores = new OpenStores;  // for threads that outlive static objects
+  return *stores;
+}
+
+}  // namespace
+
+ModelVersionRef ServedModel::version() const {
+  MutexLock lock(mutex_);
+  return version_.Share();
+}
+
+absl::StatusOr<SharedStore::Use> SharedStore::Acquire(const std::string& configuration,
+                                                      OpenMode mode) {
+  std::error_code unknown;
+  const std::filesystem::path real = std::filesystem::canonical(configuration, unknown);
+  const std::string path = unknown ? configuration : real.string();
+  OpenStores& stores = Stores();
+  MutexLock lock(stores.mutex);
+  const auto found = stores.by_path.find({path, mode});
+  if (found != stores.by_path.end()) {
+    ++found->second.uses;
+    return Use(found->second.store.get());
+  }
+  HPS_ASSIGN_OR_RETURN(Config config, LoadConfig(path));
+  HPS_RETURN_IF_ERROR(ConfigureLog(config.log));
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(config, mode));
+  OpenStores::Entry& entry = stores.by_path[{path, mode}];
+  entry.store.reset(new SharedStore(std::move(config), std::move(store)));
+  entry.uses = 1;
+  LogInfo(absl::StrCat("Triton's models of ", path, " share one store"));
+  return Use(entry.store.get());
+}
+
+SharedStore::Use::~Use() {
+  if (store_ == nullptr) return;
+  OpenStores& stores = Stores();
+  MutexLock lock(stores.mutex);
+  for (auto entry = stores.by_path.begin(); entry != stores.by_path.end(); ++entry) {
+    if (entry->second.store.get() != store_) continue;
+    if (--entry->second.uses > 0) return;
+    store_->store_->models().StopPreloading();
+    stores.by_path.erase(entry);
+    return;
+  }
+}
+
+absl::StatusOr<ModelVersionRef> SharedStore::OpenVersion(const std::string& model,
+                                                         size_t slot_count) {
+  return ModelVersion::Open(store_->models(), model,
+                            {.slot_count = slot_count,
+                             .devices = store_->models().devices(),
+                             .keys_max = lookup_keys_max()});
+}
+
+absl::Status SharedStore::Load(ServedModel& model, size_t slot_count) {
+  MutexLock change(change_mutex_);
+  const absl::Status loaded = store_->models().Load(model.name());
+  absl::StatusOr<ModelVersionRef> opened = OpenVersion(model.name(), slot_count);
+  if (!opened.ok()) return loaded.ok() ? opened.status() : loaded;
+  if (!loaded.ok()) {
+    LogWarning(absl::StrCat("a load has failed, and its model is served all the same: ",
+                            TextForLog(loaded)));
+  }
+  {
+    MutexLock lock(model.mutex_);
+    model.version_ = *std::move(opened);
+    model.slots_.assign(slot_count, false);
+  }
+  models_.push_back(&model);
+  RefreshOthers();
+  return absl::OkStatus();
+}
+
+void SharedStore::Unload(ServedModel& model) {
+  MutexLock change(change_mutex_);
+  std::erase(models_, &model);
+  {
+    MutexLock lock(model.mutex_);
+    model.version_.Release();
+  }
+  const bool is_served = std::any_of(models_.begin(), models_.end(), [&](const ServedModel* other) {
+    return other->name() == model.name();
+  });
+  if (!is_served) {
+    const absl::Status unloaded = store_->models().Unload(model.name(), kUnloadWaitMax);
+    if (!unloaded.ok() && !absl::IsNotFound(unloaded))
+      LogWarning(absl::StrCat("a model was not unloaded: ", TextForLog(unloaded)));
+  }
+  RefreshOthers();
+}
+
+// A load divides the levels' memory again: versions with the old levels would keep them.
+void SharedStore::RefreshOthers() {
+  for (ServedModel* model : models_) {
+    const ModelVersionRef now = model->version();
+    if (now->is_current()) continue;
+    size_t slot_count = 0;
+    {
+      MutexLock lock(model->mutex_);
+      slot_count = model->slots_.size();
+    }
+    absl::StatusOr<ModelVersionRef> opened = OpenVersion(model->name(), slot_count);
+    if (!opened.ok()) {
+      LogWarning(absl::StrCat("model '", model->name(),
+                              "' keeps its version: ", TextForLog(opened.status())));
+      continue;
+    }
+    MutexLock lock(model->mutex_);
+    model->version_ = *std::move(opened);
+  }
+}
+
+absl::StatusOr<size_t> SharedStore::TakeSlot(ServedModel& model) {
+  MutexLock change(change_mutex_);
+  size_t slot = 0;
+  {
+    MutexLock lock(model.mutex_);
+    while (slot < model.slots_.size() && model.slots_[slot]) ++slot;
+    if (slot < model.slots_.size()) {
+      model.slots_[slot] = true;
+      return slot;
+    }
+  }
+  // Triton adds instances to a loaded model when only their number has changed.
+  HPS_ASSIGN_OR_RETURN(ModelVersionRef version, OpenVersion(model.name(), 2 * slot));
+  MutexLock lock(model.mutex_);
+  model.version_ = std::move(version);
+  model.slots_.resize(2 * slot, false);
+  model.slots_[slot] = true;
+  return slot;
+}
+
+void SharedStore::ReturnSlot(ServedModel& model, size_t slot) {
+  MutexLock lock(model.mutex_);
+  model.slots_[slot] = false;
+}
+
+}  // namespace hps::triton
