@@ -134,7 +134,32 @@ absl::Status GpuBatch::Add(const ElementwiseStep& step) {
   return absl::OkStatus();
 }
 
+absl::Status GpuBatch::AddNarrow(const GemmStep& step) {
+  StepNarrow narrow{.a = DataOf(step.a),
+                    .a_stride = step.a.strides[0],
+                    .weights = place_.weights + step.weights,
+                    .bias = step.bias < 0 ? nullptr : place_.weights + step.bias,
+                    .output = DataOf(step.out),
+                    .output_stride = step.out.strides[0],
+                    .k = static_cast<uint32_t>(step.k),
+                    .columns = static_cast<uint32_t>(step.n),
+                    .has_relu = step.has_relu};
+  const int64_t rows = step.a.dims[0] * size_;
+  if (rows > std::numeric_limits<int32_t>::max() / 32 ||
+      step.program.size() > kPlanNarrowInstructionsMax) {
+    return TooLarge();
+  }
+  narrow.rows = static_cast<uint32_t>(rows);
+  narrow.is_aligned =
+      step.k % kVector == 0 && step.a.strides[0] % kVector == 0 && step.a.offset % kVector == 0;
+  narrow.instruction_count = static_cast<uint32_t>(step.program.size());
+  std::copy(step.program.begin(), step.program.end(), narrow.program);
+  launches_.push_back(NarrowLaunch{narrow});
+  return absl::OkStatus();
+}
+
 absl::Status GpuBatch::Add(const GemmStep& step) {
+  if (step.n <= kPlanNarrowMax) return AddNarrow(step);
   GemmShape shape{.m = step.a.dims[0] * size_, .n = step.n, .k = step.k};
   shape.a = {.data = DataOf(step.a), .stride = step.a.strides[0]};
   shape.b = {.data = place_.weights + step.weights, .stride = step.k, .is_transposed = true};
@@ -260,6 +285,8 @@ absl::Status GpuBatch::Enqueue(const StepLaunch& launch, cudaStream_t stream) co
   if (const auto* gemm = std::get_if<Gemm>(&launch)) return gemm->Run(stream);
   if (const auto* pairs = std::get_if<PairsLaunch>(&launch))
     return LaunchPairs(pairs->pairs, place_.arguments, stream);
+  if (const auto* narrow = std::get_if<NarrowLaunch>(&launch))
+    return LaunchNarrow(narrow->narrow, stream);
   if (const auto* reduce = std::get_if<ReduceLaunch>(&launch))
     return LaunchReduce(reduce->reduction, reduce->rows, stream);
   const auto& normalize = std::get<NormalizeLaunch>(launch);
@@ -295,7 +322,11 @@ absl::Status GpuBatch::Launch(cudaStream_t stream) const {
 
 absl::Status GpuBatch::LaunchGemms(cudaStream_t stream) const {
   for (const StepLaunch& launch : launches_) {
-    if (const auto* gemm = std::get_if<Gemm>(&launch)) HPS_RETURN_IF_ERROR(gemm->Run(stream));
+    if (const auto* gemm = std::get_if<Gemm>(&launch)) {
+      HPS_RETURN_IF_ERROR(gemm->Run(stream));
+    } else if (const auto* narrow = std::get_if<NarrowLaunch>(&launch)) {
+      HPS_RETURN_IF_ERROR(LaunchNarrow(narrow->narrow, stream));
+    }
   }
   return absl::OkStatus();
 }

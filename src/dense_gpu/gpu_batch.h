@@ -52,6 +52,9 @@ class GpuBatch {
   struct PairsLaunch {
     StepPairs pairs;
   };
+  struct NarrowLaunch {
+    StepNarrow narrow;
+  };
   struct ReduceLaunch {
     PlanReduction reduction;
     StepRows rows;
@@ -60,8 +63,8 @@ class GpuBatch {
     StepNormalization how;
     StepRows rows;
   };
-  using StepLaunch =
-      std::variant<ElementwiseLaunch, Gemm, PairsLaunch, ReduceLaunch, NormalizeLaunch>;
+  using StepLaunch = std::variant<ElementwiseLaunch, Gemm, PairsLaunch, NarrowLaunch, ReduceLaunch,
+                                  NormalizeLaunch>;
   struct DestroyGraph {
     void operator()(cudaGraphExec_t graph) const { (void)cudaGraphExecDestroy(graph); }
   };
@@ -73,6 +76,7 @@ class GpuBatch {
 
   absl::Status Add(const ElementwiseStep& step);
   absl::Status Add(const GemmStep& step);
+  absl::Status AddNarrow(const GemmStep& step);
   absl::Status Add(const BatchedGemmStep& step);
   absl::Status Add(const PairsStep& step);
   absl::Status Add(const ReduceStep& step);

@@ -69,7 +69,12 @@ struct ElementwiseStep {
   std::vector<ElementwiseEntry> entries;
 };
 
-// out [rows, n] = a [rows, k] x transposed weights [n, k], + bias [n], then ReLU.
+// Products of at most this many columns are not worth cuBLASLt.
+inline constexpr int64_t kPlanNarrowMax = 4;
+inline constexpr size_t kPlanNarrowInstructionsMax = 8;
+
+// out [rows, n] = a [rows, k] x transposed weights [n, k], + bias [n], then ReLU, then the program
+// (input 0 is the result so far).
 struct GemmStep {
   PlanView a;
   PlanView out;
@@ -78,6 +83,7 @@ struct GemmStep {
   int64_t weights = 0;  // offset in the plan's weights, [n, k] row-major
   int64_t bias = -1;    // likewise; -1: none
   bool has_relu = false;
+  std::vector<PlanInstruction> program{};  // of a narrow product only
 };
 
 // out [g, m, n] = a [g, m, k] x b [g, k, n]; either view may be transposed by its strides.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "dense_plan/lower.h"
+#include "dense_plan/plan_passes.h"
 #include "dense_plan/plan_state.h"
 
 namespace hps {
@@ -186,6 +187,8 @@ absl::StatusOr<DensePlan> MakeDensePlan(const OnnxGraph& graph) {
     }
   }
   HPS_RETURN_IF_ERROR(EmitOutputs(state));
+  ElideCopies(state.plan());
+  FuseNarrowProducts(state.plan());
   PlaceBuffers(state.plan());
   return std::move(state.plan());
 }

@@ -31,7 +31,8 @@ absl::StatusOr<DensePlan> PlanOf(const TestModel& model) {
 
 // What OpenVINO makes of the inputs.
 std::vector<std::vector<float>> Reference(const TestModel& model, const DensePlan& plan,
-                                          int64_t batch, std::vector<std::vector<float>>& inputs) {
+                                          int64_t batch,
+                                          const std::vector<std::vector<float>>& inputs) {
   const auto network = MakeDenseNetwork({.onnx = model.Bytes()}, {});
   EXPECT_TRUE(network.ok()) << network.status();
   if (!network.ok()) return {};
@@ -48,8 +49,9 @@ std::vector<std::vector<float>> Reference(const TestModel& model, const DensePla
     dims.back().front() *= batch;
     outputs.emplace_back(static_cast<size_t>(view.ElementCount() * batch), NAN);
   }
-  for (size_t i = 0; i < inputs.size(); ++i)
-    in.push_back({std::as_writable_bytes(std::span(inputs[i])).data(), dims[i]});
+  std::vector<std::vector<std::byte>> bytes;
+  for (size_t i = 0; i < inputs.size(); ++i) bytes.push_back(InputBytes(plan.inputs[i], inputs[i]));
+  for (size_t i = 0; i < inputs.size(); ++i) in.push_back({bytes[i].data(), dims[i]});
   for (size_t i = 0; i < outputs.size(); ++i)
     out.push_back({std::as_writable_bytes(std::span(outputs[i])).data(), dims[inputs.size() + i]});
   const absl::Status status = (*session)->Run(in, out);
@@ -67,7 +69,7 @@ TEST_P(PlanNetworkTest, ComputesWhatOpenvinoComputes) {
     EXPECT_EQ(plan->steps.size(), static_cast<size_t>(GetParam().steps));
   }
   for (const int64_t batch : {1, 3}) {
-    std::vector<std::vector<float>> inputs = RandomInputs(*plan, batch, 7);
+    const std::vector<std::vector<float>> inputs = RandomInputs(*plan, batch, 7);
     const std::vector<std::vector<float>> expected = Reference(model, *plan, batch, inputs);
     const std::vector<std::vector<float>> got = PlanRunner(*plan).Run(batch, inputs);
     ASSERT_EQ(got.size(), expected.size());
@@ -167,7 +169,7 @@ TEST(PlanMakerTest, RandomNetworksComputeWhatOpenvinoComputes) {
     const TestModel model = RandomNetwork(seed);
     const auto plan = PlanOf(model);
     ASSERT_TRUE(plan.ok()) << "seed " << seed << ": " << plan.status();
-    std::vector<std::vector<float>> inputs = RandomInputs(*plan, 3, seed);
+    const std::vector<std::vector<float>> inputs = RandomInputs(*plan, 3, seed);
     const auto expected = Reference(model, *plan, 3, inputs);
     const auto got = PlanRunner(*plan).Run(3, inputs);
     for (size_t e = 0; e < expected[0].size(); ++e)

@@ -2,6 +2,7 @@
 // random ones.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -20,7 +21,36 @@ struct TestNetwork {
   int steps = -1;  // of its plan; -1: any
 };
 
-// Row-major values of every input, in [-2, 2].
+// The values as elements of the input's type.
+inline std::vector<std::byte> InputBytes(const OnnxValue& input, const std::vector<float>& values) {
+  std::vector<std::byte> bytes;
+  const auto append = [&bytes](auto value) {
+    const size_t begin = bytes.size();
+    bytes.resize(begin + sizeof(value));
+    std::memcpy(bytes.data() + begin, &value, sizeof(value));
+  };
+  for (const float value : values) {
+    switch (input.element) {
+      case OnnxElement::kInt64:
+        append(static_cast<int64_t>(value));
+        break;
+      case OnnxElement::kInt32:
+        append(static_cast<int32_t>(value));
+        break;
+      case OnnxElement::kBool:
+        append(static_cast<uint8_t>(value != 0 ? 1 : 0));
+        break;
+      case OnnxElement::kFloat64:
+        append(double{value});
+        break;
+      default:
+        append(value);
+    }
+  }
+  return bytes;
+}
+
+// Row-major values of every input: in [-2, 2], integers in -2 to 2, booleans 0 and 1.
 inline std::vector<std::vector<float>> RandomInputs(const DensePlan& plan, int64_t batch,
                                                     uint32_t seed) {
   std::mt19937 random(seed);
@@ -30,7 +60,13 @@ inline std::vector<std::vector<float>> RandomInputs(const DensePlan& plan, int64
     int64_t count = batch;
     for (size_t d = 1; d < input.dims.size(); ++d) count *= input.dims[d];
     std::vector<float>& made = inputs.emplace_back();
-    for (int64_t i = 0; i < count; ++i) made.push_back(values(random));
+    for (int64_t i = 0; i < count; ++i) {
+      const float value = values(random);
+      const bool is_float = input.element == OnnxElement::kFloat32;
+      const bool is_boolean = input.element == OnnxElement::kBool;
+      made.push_back(is_float ? value
+                              : (is_boolean ? (value > 0 ? 1.0F : 0.0F) : std::round(value)));
+    }
   }
   return inputs;
 }
@@ -46,6 +82,12 @@ class NetworkWriter {
     std::vector<int64_t> all = {-1};
     all.insert(all.end(), dims.begin(), dims.end());
     return model_.Input(name, ::onnx::TensorProto::FLOAT, all);
+  }
+  std::string Input(const std::string& name, ::onnx::TensorProto::DataType type,
+                    const std::vector<int64_t>& dims) {
+    std::vector<int64_t> all = {-1};
+    all.insert(all.end(), dims.begin(), dims.end());
+    return model_.Input(name, type, all);
   }
   std::string Floats(const std::vector<int64_t>& dims) {
     std::uniform_real_distribution<float> values(-0.5F, 0.5F);
@@ -74,10 +116,13 @@ class NetworkWriter {
   void FloatAttribute(const std::string& name, float value) {
     Attribute(name, ::onnx::AttributeProto::FLOAT).set_f(value);
   }
+  void IntegersAttribute(const std::string& name, const std::vector<int64_t>& values) {
+    auto& attribute = Attribute(name, ::onnx::AttributeProto::INTS);
+    for (const int64_t value : values) attribute.add_ints(value);
+  }
   std::string Transpose(const std::string& x, const std::vector<int64_t>& order) {
     std::string made = Node("Transpose", {x});
-    auto& attribute = Attribute("perm", ::onnx::AttributeProto::INTS);
-    for (const int64_t d : order) attribute.add_ints(d);
+    IntegersAttribute("perm", order);
     return made;
   }
   // A layer as PyTorch exports one.
@@ -398,6 +443,90 @@ inline TestModel WideNetwork() {
   return writer.Done(writer.Concat({chain, sum, mean, most}, 1), {4});
 }
 
+// Integers, booleans and doubles of the client.
+inline TestModel TypesNetwork() {
+  NetworkWriter writer(29);
+  const auto as_float = [&writer](const std::string& of) {
+    std::string made = writer.Node("Cast", {of});
+    writer.Attribute("to", ::onnx::TensorProto::FLOAT);
+    return made;
+  };
+  const std::string x = writer.Input("x", {5});
+  const std::string a = as_float(writer.Input("a", ::onnx::TensorProto::INT64, {5}));
+  const std::string b = as_float(writer.Input("b", ::onnx::TensorProto::INT32, {5}));
+  const std::string is_on = writer.Input("is_on", ::onnx::TensorProto::BOOL, {5});
+  const std::string d = as_float(writer.Input("d", ::onnx::TensorProto::DOUBLE, {5}));
+  const std::string cut = writer.Node("Cast", {x});
+  writer.Attribute("to", ::onnx::TensorProto::INT32);
+  const std::string is_not_zero = writer.Node("Cast", {b});
+  writer.Attribute("to", ::onnx::TensorProto::BOOL);
+  const std::string sum = writer.Node(
+      "Sum", {writer.Node("Where", {is_on, a, b}), as_float(cut), as_float(is_not_zero), d});
+  return writer.Done(sum, {5});
+}
+
+// Attributes that later opsets have as inputs, and the old Softmax over all dimensions behind.
+inline TestModel OldOpsetNetwork() {
+  NetworkWriter writer(30, 9);
+  const std::string x = writer.Input("x", {4, 6});
+  const std::string slice = writer.Node("Slice", {x});
+  writer.IntegersAttribute("starts", {1, 0});
+  writer.IntegersAttribute("ends", {9, -2});
+  writer.IntegersAttribute("axes", {1, 2});
+  const std::string clip = writer.Node("Clip", {slice});
+  writer.FloatAttribute("min", -1);
+  writer.FloatAttribute("max", 1.5F);
+  const std::string soft = writer.Node("Softmax", {clip});  // [batch, 3, 4]
+  const std::string wide = writer.Node("Unsqueeze", {soft});
+  writer.IntegersAttribute("axes", {1, 3});
+  const std::string narrow = writer.Node("Squeeze", {wide});
+  writer.IntegersAttribute("axes", {3});
+  return writer.Done(narrow, {1, 3, 4});
+}
+
+// A constant repeated for each sample, as PyTorch exports `expand`; sizes computed from shapes.
+inline TestModel ExpandNetwork() {
+  NetworkWriter writer(31, 13);
+  const std::string x = writer.Input("x", {6});
+  const std::string batch = writer.Gather(writer.Node("Shape", {x}), {0}, 0);
+  const std::string wanted = writer.Concat({batch, writer.Integers({-1})}, 0);
+  const std::string ones = writer.Node("ConstantOfShape", {writer.Integers({2})});
+  auto& tensor = *writer.Attribute("value", ::onnx::AttributeProto::TENSOR).mutable_t();
+  tensor.set_data_type(::onnx::TensorProto::INT64);
+  tensor.add_dims(1);
+  tensor.add_int64_data(1);
+  const std::string is_open =
+      writer.Node("Equal", {wanted, writer.Node("Mul", {ones, writer.Integers({-1, -1})})});
+  const std::string size = writer.Node("Where", {is_open, ones, wanted});
+  const std::string many = writer.Node("Expand", {writer.Floats({1, 6}), size});
+  const std::string twice = writer.Node(
+      "Reshape",
+      {writer.Concat({x, many}, 1),
+       writer.Concat({writer.Node("Mul", {batch, writer.Integers({2})}), writer.Integers({6})},
+                     0)});  // [2 x batch, 6]
+  const std::string y = writer.Linear(twice, 6, 8, true);
+  return writer.Done(writer.Node("Reshape", {y, writer.Integers({-1, 16})}), {16});
+}
+
+inline TestModel GemmNetwork() {
+  NetworkWriter writer(32);
+  const std::string x = writer.Input("x", {3, 10});
+  const std::string flat = writer.Node("Flatten", {x});
+  const std::string y =
+      writer.Node("Gemm", {flat, writer.Floats({30, 70}), writer.Floats({1, 70})});
+  writer.FloatAttribute("alpha", 0.5F);
+  writer.FloatAttribute("beta", 2.0F);
+  const std::string z = writer.Node("MatMul", {x, writer.Floats({10, 24})});  // [batch, 3, 24]
+  const std::string biased = writer.Node("Relu", {writer.Node("Add", {writer.Floats({24}), z})});
+  // Into columns 1 to 70 of a concatenation: not aligned.
+  const std::string all = writer.Concat(
+      {writer.Node("Slice",
+                   {flat, writer.Integers({0}), writer.Integers({1}), writer.Integers({1})}),
+       y, writer.Node("Flatten", {biased})},
+      1);
+  return writer.Done(all, {143});
+}
+
 // A network of random operators that all keep [batch, 8].
 inline TestModel RandomNetwork(uint32_t seed) {
   NetworkWriter writer(seed);
@@ -434,8 +563,7 @@ inline TestModel RandomNetwork(uint32_t seed) {
       }
       case 7: {
         const std::string sum = writer.Node("ReduceMean", {a});
-        auto& axes = writer.Attribute("axes", ::onnx::AttributeProto::INTS);
-        axes.add_ints(1);
+        writer.IntegersAttribute("axes", {1});
         values.push_back(writer.Node("Sub", {b, sum}));
         break;
       }
@@ -463,10 +591,10 @@ inline TestModel RandomNetwork(uint32_t seed) {
 
 inline std::vector<TestNetwork> TestNetworks() {
   std::vector<TestNetwork> all = {
-      // Steps: the dense inputs into aligned memory, two GEMMs below; the bottom's part of the
-      // concatenation, pairs; three GEMMs above, Sigmoid.
-      {"Dlrm", [] { return DlrmNetwork({}); }, 9},
-      {"DlrmReshaped", [] { return DlrmNetwork({.is_stacked = false}); }, 9},
+      // Steps: the dense inputs into aligned memory, two GEMMs below, pairs, three GEMMs above, of
+      // which the last takes Sigmoid. No concatenation is copied.
+      {"Dlrm", [] { return DlrmNetwork({}); }, 7},
+      {"DlrmReshaped", [] { return DlrmNetwork({.is_stacked = false}); }, 7},
       {"Dcn", DcnNetwork},
       {"DeepFm", DeepFmNetwork},
       {"Wdl", WdlNetwork},
@@ -480,6 +608,10 @@ inline std::vector<TestNetwork> TestNetworks() {
       {"Attention", AttentionNetwork},
       {"Clip", ClipNetwork, 1},
       {"Wide", WideNetwork},
+      {"Types", TypesNetwork},
+      {"OldOpset", OldOpsetNetwork},
+      {"Expand", ExpandNetwork},
+      {"Gemm", GemmNetwork},
       {"LeakyRelu", [] { return WithAttribute("LeakyRelu", "alpha", 0.3F); }, 1},
       {"Elu", [] { return WithAttribute("Elu", "alpha", 0.7F); }, 1},
       {"Selu", [] { return WithAttribute("Selu", "alpha", 1.5F); }, 1},

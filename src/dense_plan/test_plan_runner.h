@@ -83,6 +83,23 @@ class PlanRunner {
     memory.at(static_cast<size_t>(OffsetOf(view, at))) = value;
   }
 
+  // Completes `values`, which has the inputs, with the results of the program; returns the last
+  // one.
+  static float Compute(const std::vector<PlanInstruction>& program, std::map<int, float> values) {
+    float result = values[0];
+    for (size_t i = 0; i < program.size(); ++i) {
+      const PlanInstruction& instruction = program[i];
+      float operands[3];
+      for (size_t o = 0; o < 3; ++o) {
+        const uint8_t operand = instruction.operands[o];
+        operands[o] = operand == kPlanImmediate ? instruction.immediate : values[operand];
+      }
+      result = EvaluateOnHost(instruction.operation, operands[0], operands[1], operands[2]);
+      values[static_cast<int>(kPlanInputsMax + i)] = result;
+    }
+    return result;
+  }
+
   void RunStep(const ElementwiseStep& step) {
     for (const ElementwiseEntry& entry : step.entries) {
       ForEach(entry.output, [&](const std::vector<int64_t>& at) {
@@ -91,18 +108,7 @@ class PlanRunner {
           EXPECT_EQ(DimsOf(entry.inputs[i]), DimsOf(entry.output));
           values[static_cast<int>(i)] = Load(entry.inputs[i], at);
         }
-        float result = values[0];
-        for (size_t i = 0; i < entry.program.size(); ++i) {
-          const PlanInstruction& instruction = entry.program[i];
-          float operands[3];
-          for (size_t o = 0; o < 3; ++o) {
-            const uint8_t operand = instruction.operands[o];
-            operands[o] = operand == kPlanImmediate ? instruction.immediate : values[operand];
-          }
-          result = EvaluateOnHost(instruction.operation, operands[0], operands[1], operands[2]);
-          values[static_cast<int>(kPlanInputsMax + i)] = result;
-        }
-        Store(entry.output, at, result);
+        Store(entry.output, at, Compute(entry.program, values));
       });
     }
   }
@@ -116,7 +122,8 @@ class PlanRunner {
         const auto weight = static_cast<size_t>(step.weights + at[1] * step.k + k);
         sum += double{Load(a, {at[0], k})} * double{plan_.weights.at(weight)};
       }
-      Store(step.out, at, static_cast<float>(step.has_relu && sum < 0 ? 0 : sum));
+      const auto result = static_cast<float>(step.has_relu && sum < 0 ? 0 : sum);
+      Store(step.out, at, Compute(step.program, {{0, result}}));
     });
   }
 

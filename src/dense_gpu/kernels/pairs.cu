@@ -3,6 +3,8 @@
 // Bound: memory. Reads each feature once from where it lies, input or buffer, and writes the
 // selected products: 13.8 KB and 1.4 KB per sample of 27 features of width 128. A concatenation
 // with a batched GEMM would write and read the features once more.
+#include <cuda_pipeline.h>
+
 #include <algorithm>
 
 #include "dense_gpu/kernels/steps.h"
@@ -12,7 +14,8 @@ namespace hps {
 namespace {
 
 constexpr uint32_t kThreads = 128;
-constexpr uint32_t kTile = 4;    // a thread sums products of 4 x 4 features
+constexpr uint32_t kBlocksMin = 6;  // of a multiprocessor, at once
+constexpr uint32_t kTile = 4;       // a thread sums products of 4 x 4 features
 constexpr uint32_t kSplits = 4;  // neighbouring threads that share a tile, each a part of the width
 
 // Feature rows lie in shared memory with 4 elements between them, so that rows of a tile are in
@@ -25,35 +28,50 @@ struct Layout {
         stride((pairs.width + 3) / 4 * 4 + 4) {}
 };
 
-template <bool kIsAligned>
-__device__ void LoadFeatures(const StepPairs& pairs, const RunArguments* arguments, uint32_t sample,
+// All copies are under way before the first one is waited for.
+__device__ void CopyFeatures(const StepPairs& pairs, const RunArguments* arguments, uint32_t sample,
                              const Layout& layout, float* features) {
   const uint32_t row_vectors = layout.stride / 4;
   const uint32_t batch = arguments->batch;
+#pragma unroll 4
   for (uint32_t v = threadIdx.x; v < layout.rows * row_vectors; v += kThreads) {
     const uint32_t r = v / row_vectors;
     const uint32_t c = (v - r * row_vectors) * 4;
-    float4 value = {0, 0, 0, 0};
+    const float* from = nullptr;
+    if (r < pairs.row_count && c < pairs.width) {
+      const StepPairsRow row = pairs.rows[r];
+      from = row.data;
+      if (row.input >= 0 && sample < batch)
+        from = reinterpret_cast<const float*>(arguments->inputs[row.input]);
+      if (from != nullptr) from += row.offset + sample * row.sample_stride + c;
+    }
+    float* const to = features + r * layout.stride + c;
+    if (from != nullptr) {
+      __pipeline_memcpy_async(to, from, sizeof(float4));
+    } else {
+      *reinterpret_cast<float4*>(to) = make_float4(0, 0, 0, 0);
+    }
+  }
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+}
+
+// The same for rows that are not aligned.
+__device__ void LoadFeatures(const StepPairs& pairs, const RunArguments* arguments, uint32_t sample,
+                             const Layout& layout, float* features) {
+  const uint32_t batch = arguments->batch;
+  for (uint32_t e = threadIdx.x; e < layout.rows * layout.stride; e += kThreads) {
+    const uint32_t r = e / layout.stride;
+    const uint32_t c = e - r * layout.stride;
+    float value = 0;
     if (r < pairs.row_count && c < pairs.width) {
       const StepPairsRow row = pairs.rows[r];
       const float* from = row.data;
-      if (row.input >= 0) {
-        from =
-            sample < batch ? reinterpret_cast<const float*>(arguments->inputs[row.input]) : nullptr;
-      }
-      if (from != nullptr) {
-        from += row.offset + sample * row.sample_stride + c;
-        if constexpr (kIsAligned) {
-          value = *reinterpret_cast<const float4*>(from);
-        } else {
-          value.x = from[0];
-          if (c + 1 < pairs.width) value.y = from[1];
-          if (c + 2 < pairs.width) value.z = from[2];
-          if (c + 3 < pairs.width) value.w = from[3];
-        }
-      }
+      if (row.input >= 0 && sample < batch)
+        from = reinterpret_cast<const float*>(arguments->inputs[row.input]);
+      if (from != nullptr) value = from[row.offset + sample * row.sample_stride + c];
     }
-    *reinterpret_cast<float4*>(features + r * layout.stride + c) = value;
+    features[e] = value;
   }
 }
 
@@ -69,14 +87,18 @@ __device__ void TileOf(uint32_t t, uint32_t* row, uint32_t* column) {
 }
 
 template <bool kIsAligned>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksMin)
     PairsKernel(StepPairs pairs, const RunArguments* arguments) {
   extern __shared__ float4 memory[];
   const Layout layout(pairs);
   float* const features = reinterpret_cast<float*>(memory);
   float* const products = features + layout.rows * layout.stride;
   const uint32_t sample = blockIdx.x;
-  LoadFeatures<kIsAligned>(pairs, arguments, sample, layout, features);
+  if constexpr (kIsAligned) {
+    CopyFeatures(pairs, arguments, sample, layout, features);
+  } else {
+    LoadFeatures(pairs, arguments, sample, layout, features);
+  }
   __syncthreads();
   const uint32_t side = layout.rows / kTile;
   const uint32_t work = side * (side + 1) / 2 * kSplits;

@@ -87,6 +87,23 @@ struct StepNormalization {
   float epsilon = 0;
 };
 
+// A matrix product of few columns, with its bias, ReLU and program (as GemmStep).
+struct StepNarrow {
+  const float* a = nullptr;
+  int64_t a_stride = 0;
+  const float* weights = nullptr;  // [columns, k]
+  const float* bias = nullptr;
+  float* output = nullptr;
+  int64_t output_stride = 0;
+  uint32_t rows = 0;
+  uint32_t k = 0;
+  uint32_t columns = 0;
+  bool has_relu = false;
+  bool is_aligned = false;  // rows of a and weights begin at, and have, multiples of 16 bytes
+  uint32_t instruction_count = 0;
+  PlanInstruction program[kPlanNarrowInstructionsMax];
+};
+
 // Writes the arguments of the next run to `to`, in stream order.
 absl::Status LaunchSetArguments(const RunArguments& arguments, uint32_t input_count,
                                 RunArguments* to, cudaStream_t stream);
@@ -102,6 +119,7 @@ absl::Status LaunchElementwise(const ElementwiseLaunch& launch, const RunArgumen
                                cudaStream_t stream);
 absl::Status LaunchPairs(const StepPairs& pairs, const RunArguments* arguments,
                          cudaStream_t stream);
+absl::Status LaunchNarrow(const StepNarrow& narrow, cudaStream_t stream);
 absl::Status LaunchReduce(PlanReduction reduction, const StepRows& rows, cudaStream_t stream);
 absl::Status LaunchNormalize(const StepNormalization& how, const StepRows& rows,
                              cudaStream_t stream);
