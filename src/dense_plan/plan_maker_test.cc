@@ -29,11 +29,13 @@ absl::StatusOr<DensePlan> PlanOf(const TestModel& model) {
   return MakeDensePlan(read.graph());
 }
 
-// What OpenVINO makes of the inputs.
+// What OpenVINO makes of the inputs. Empty in a build without it: then plans are made and run, and
+// not compared.
 std::vector<std::vector<float>> Reference(const TestModel& model, const DensePlan& plan,
                                           int64_t batch,
                                           const std::vector<std::vector<float>>& inputs) {
   const auto network = MakeDenseNetwork({.onnx = model.Bytes()}, {});
+  if (absl::IsUnimplemented(network.status())) return {};
   EXPECT_TRUE(network.ok()) << network.status();
   if (!network.ok()) return {};
   const auto session = (*network)->NewSession();
@@ -72,6 +74,7 @@ TEST_P(PlanNetworkTest, ComputesWhatOpenvinoComputes) {
     const std::vector<std::vector<float>> inputs = RandomInputs(*plan, batch, 7);
     const std::vector<std::vector<float>> expected = Reference(model, *plan, batch, inputs);
     const std::vector<std::vector<float>> got = PlanRunner(*plan).Run(batch, inputs);
+    if (expected.empty()) continue;
     ASSERT_EQ(got.size(), expected.size());
     for (size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(got[i].size(), expected[i].size());
@@ -172,6 +175,7 @@ TEST(PlanMakerTest, RandomNetworksComputeWhatOpenvinoComputes) {
     const std::vector<std::vector<float>> inputs = RandomInputs(*plan, 3, seed);
     const auto expected = Reference(model, *plan, 3, inputs);
     const auto got = PlanRunner(*plan).Run(3, inputs);
+    if (expected.empty()) continue;
     for (size_t e = 0; e < expected[0].size(); ++e)
       ASSERT_NEAR(got[0][e], expected[0][e], 1e-4 * (1 + std::fabs(expected[0][e])))
           << "seed " << seed << ", element " << e;
