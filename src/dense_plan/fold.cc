@@ -1,5 +1,6 @@
 // Nodes whose inputs are constants, and sizes: computed while the network is planned.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,49 +14,74 @@ absl::Status CannotFold() {
   return absl::UnimplementedError("it can't be computed from constants here");
 }
 
-absl::StatusOr<BatchNumber> ComputeIntegers(PlanOperation operation, BatchNumber a, BatchNumber b) {
+// Of plain integers; none if it overflows or there is no such operation.
+std::optional<int64_t> ComputePlain(PlanOperation operation, int64_t a, int64_t b) {
   using enum PlanOperation;
+  int64_t result = 0;
   switch (operation) {
     case kAdd:
-      return BatchNumber{a.fixed + b.fixed, a.per_sample + b.per_sample};
+      return __builtin_add_overflow(a, b, &result) ? std::nullopt : std::optional(result);
     case kSubtract:
-      return BatchNumber{a.fixed - b.fixed, a.per_sample - b.per_sample};
+      return __builtin_sub_overflow(a, b, &result) ? std::nullopt : std::optional(result);
     case kMultiply:
-      if (a.per_sample != 0 && b.per_sample != 0) return CannotFold();
-      return BatchNumber{a.fixed * b.fixed, a.per_sample * b.fixed + b.per_sample * a.fixed};
+      return __builtin_mul_overflow(a, b, &result) ? std::nullopt : std::optional(result);
     case kDivide:
-      if (b.per_sample != 0 || b.fixed == 0 || a.fixed % b.fixed != 0 ||
-          a.per_sample % b.fixed != 0) {
-        if (a.per_sample == 0 && b.per_sample == 0 && b.fixed != 0)
-          return BatchNumber{a.fixed / b.fixed, 0};
-        return CannotFold();
-      }
-      return BatchNumber{a.fixed / b.fixed, a.per_sample / b.fixed};
-    case kEqual:
-      // A size that grows with the batch equals no constant that a network compares it with: -1.
-      return BatchNumber{a == b ? 1 : 0, 0};
-    default:
-      break;
-  }
-  if (a.per_sample != 0 || b.per_sample != 0) return CannotFold();
-  switch (operation) {
-    case kMinimum:
-      return std::min(a.fixed, b.fixed) == a.fixed ? a : b;
-    case kMaximum:
-      return std::max(a.fixed, b.fixed) == a.fixed ? a : b;
-    case kLess:
-      return BatchNumber{a.fixed < b.fixed ? 1 : 0, 0};
-    case kGreater:
-      return BatchNumber{a.fixed > b.fixed ? 1 : 0, 0};
-    case kLessOrEqual:
-      return BatchNumber{a.fixed <= b.fixed ? 1 : 0, 0};
-    case kGreaterOrEqual:
-      return BatchNumber{a.fixed >= b.fixed ? 1 : 0, 0};
+      return b == 0 || b == -1 ? std::nullopt : std::optional(a / b);
     case kNegate:
-      return BatchNumber{-a.fixed, 0};
+      return __builtin_sub_overflow(int64_t{0}, a, &result) ? std::nullopt : std::optional(result);
+    case kMinimum:
+      return std::min(a, b);
+    case kMaximum:
+      return std::max(a, b);
+    case kLess:
+      return a < b ? 1 : 0;
+    case kGreater:
+      return a > b ? 1 : 0;
+    case kLessOrEqual:
+      return a <= b ? 1 : 0;
+    case kGreaterOrEqual:
+      return a >= b ? 1 : 0;
     default:
-      return CannotFold();
+      return std::nullopt;
   }
+}
+
+absl::StatusOr<BatchNumber> ComputeIntegers(PlanOperation operation, BatchNumber a, BatchNumber b) {
+  using enum PlanOperation;
+  // A size that grows with the batch equals no constant that a network compares it with: -1.
+  if (operation == kEqual) return BatchNumber{a == b ? 1 : 0, 0};
+  std::optional<int64_t> fixed, per_sample;
+  if (a.per_sample == 0 && b.per_sample == 0) {
+    fixed = ComputePlain(operation, a.fixed, b.fixed);
+    per_sample = 0;
+  } else if (operation == kAdd || operation == kSubtract) {
+    fixed = ComputePlain(operation, a.fixed, b.fixed);
+    per_sample = ComputePlain(operation, a.per_sample, b.per_sample);
+  } else if (operation == kMultiply && (a.per_sample == 0 || b.per_sample == 0)) {
+    if (a.per_sample == 0) std::swap(a, b);
+    fixed = ComputePlain(operation, a.fixed, b.fixed);
+    per_sample = ComputePlain(operation, a.per_sample, b.fixed);
+  } else if (operation == kDivide && b.per_sample == 0 && b.fixed > 0 && a.fixed % b.fixed == 0 &&
+             a.per_sample % b.fixed == 0) {
+    fixed = a.fixed / b.fixed;
+    per_sample = a.per_sample / b.fixed;
+  }
+  if (!fixed.has_value() || !per_sample.has_value()) return CannotFold();
+  return BatchNumber{*fixed, *per_sample};
+}
+
+// Whether the operands' elements are of the kinds that FoldElementwise reads.
+bool KindsFit(const std::vector<PlanConstant>& operands, bool is_select) {
+  if (is_select) {
+    return operands.size() == 3 && operands[0].element == OnnxElement::kBool &&
+           operands[1].IsFloat() == operands[2].IsFloat();
+  }
+  for (const PlanConstant& operand : operands) {
+    if (!operands[0].IsFloat() && operand.IsFloat()) return false;
+    if (operands[0].IsFloat() && !operand.IsFloat() && !operand.Integers().has_value())
+      return false;
+  }
+  return true;
 }
 
 absl::Status FoldElementwise(PlanState& state, const OnnxNode& node) {
@@ -75,6 +101,7 @@ absl::Status FoldElementwise(PlanState& state, const OnnxNode& node) {
     operands.push_back(constant.Picked(*view, {}));
   }
   const bool is_select = operation == PlanOperation::kSelect;
+  if (!KindsFit(operands, is_select)) return CannotFold();
   PlanConstant out{.element = operands[is_select ? 1 : 0].element, .dims = shape.dims};
   const bool is_float = out.IsFloat();
   for (PlanConstant& operand : operands) {

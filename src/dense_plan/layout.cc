@@ -64,6 +64,7 @@ MaybeView Squeeze(const LayoutCall& call, const PlanView& in) {
       if (in.dims[d] == 1) axes.push_back(d);
   }
   std::sort(axes.begin(), axes.end());
+  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
   PlanView out = in;
   for (size_t i = axes.size(); i-- > 0;) {
     const size_t axis = axes[i];
@@ -164,7 +165,6 @@ MaybeView Reshape(const LayoutCall& call, const PlanView& in) {
   const std::vector<BatchNumber>& wanted = call.arguments[1]->integers;
   const bool copies_zero = call.node.Integer("allowzero", 0) == 0;
   std::vector<int64_t> dims;
-  int64_t known = 1;
   std::optional<size_t> open;
   bool starts_with_batch = false;
   for (size_t d = 0; d < wanted.size(); ++d) {
@@ -186,15 +186,13 @@ MaybeView Reshape(const LayoutCall& call, const PlanView& in) {
     }
     if (dim < 0) return absl::InvalidArgumentError("a size is negative");
     dims.push_back(dim);
-    known *= std::max<int64_t>(dim, 1);
   }
   if (in.is_batched && !starts_with_batch)
     return absl::UnimplementedError("its shape has a fixed number of samples");
   const int64_t count = in.ElementCount();
-  if (open.has_value()) dims[*open] = count / known;
-  int64_t made = 1;
-  for (const int64_t dim : dims) made *= dim;
-  if (made != count || (in.is_batched && dims.front() == 0))
+  if (open.has_value())
+    dims[*open] = count / std::max<int64_t>(PlanView{.dims = dims}.ElementCount(), 1);
+  if (PlanView{.dims = dims}.ElementCount() != count || (in.is_batched && dims.front() == 0))
     return absl::InvalidArgumentError("its shape does not fit");
   return ReshapeOf(in, dims);
 }
@@ -291,7 +289,8 @@ PlanView SliceOf(const PlanView& in, size_t dim, int64_t begin, int64_t count, i
   PlanView out = in;
   out.offset += begin * in.strides[dim];
   out.dims[dim] = count;
-  out.strides[dim] = in.strides[dim] * step;
+  // The step of a single element means nothing, and may be any number.
+  if (count > 1) out.strides[dim] = in.strides[dim] * step;
   return out;
 }
 

@@ -26,10 +26,30 @@ bool IsFolded(PlanState& state, const OnnxNode& node) {
   return has_input;
 }
 
+// Inputs that ONNX lets a node leave out; others must be there.
+bool MayLackInputs(std::string_view op) {
+  static constexpr std::string_view kAll[] = {"Clip", "Slice", "Squeeze",
+                                              "Gemm", "Split", "LayerNormalization"};
+  return std::find(std::begin(kAll), std::end(kAll), op) != std::end(kAll) ||
+         ReductionOf(op).has_value();
+}
+
+absl::Status CheckNode(const PlanState& state, const OnnxNode& node) {
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i].empty() && (i == 0 || !MayLackInputs(node.op)))
+      return absl::InvalidArgumentError(absl::StrCat("it has no input ", i));
+  }
+  for (size_t i = 1; i < node.outputs.size() && node.op != "Split"; ++i) {
+    if (!node.outputs[i].empty() && state.Uses(node.outputs[i]) > 0)
+      return absl::UnimplementedError("its second output is used");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LowerNode(PlanState& state, const OnnxNode& node) {
+  HPS_RETURN_IF_ERROR(CheckNode(state, node));
   if (IsFolded(state, node)) return FoldNode(state, node);
-  if (node.inputs.empty() || node.inputs.front().empty())
-    return absl::InvalidArgumentError("it has no input");
+  if (node.inputs.empty()) return absl::InvalidArgumentError("it has no input");
   if (IsLayoutOperator(node.op)) {
     // A constant expanded to the batch, or picked by values of a sample.
     if (state.Constant(node.inputs.front()) != nullptr)

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <random>
 
 #include "base/macros.h"
@@ -115,6 +116,38 @@ TEST(PlanMakerTest, NamesTheNodeThatItCannotRun) {
   EXPECT_THAT(Refusal(OneNode("ReduceMean")), HasSubstr("reduces over the batch"));
   EXPECT_THAT(Refusal(OneNode("Gather", {"first"})), HasSubstr("picks samples"));
   EXPECT_THAT(Refusal(OneNode("Unsqueeze", {"first"})), HasSubstr("batch would not stay"));
+}
+
+TEST(PlanMakerTest, RefusesNodesThatLackInputsOrHaveMoreOutputs) {
+  TestModel lacking = OneNode("Concat", {"first"});
+  lacking.graph().mutable_node(0)->set_input(1, "");
+  EXPECT_THAT(std::string(PlanOf(lacking).status().message()), HasSubstr("it has no input 1"));
+  TestModel more;
+  more.Input("x", ::onnx::TensorProto::FLOAT, {-1, 4});
+  more.Node("Dropout", "y", {"x"});
+  more.graph().mutable_node(0)->add_output("mask");
+  more.Node("Where", "z", {"mask", "x", "y"});
+  more.Output("z", ::onnx::TensorProto::FLOAT, {-1, 4});
+  EXPECT_THAT(Refusal(more), HasSubstr("(Dropout): its second output is used"));
+}
+
+// Catches: arithmetic of sizes that wraps, or that reads operands of another kind.
+TEST(PlanMakerTest, RefusesConstantsThatItCannotCompute) {
+  const auto folded = [](const std::string& op, int64_t a, int64_t b) {
+    TestModel model;
+    model.Input("x", ::onnx::TensorProto::FLOAT, {-1, 4});
+    model.Integers("a", {2}, {a, 2});
+    model.Integers("b", {2}, {b, 2});
+    model.Node("Reshape", "y", {"x", model.Node(op, "shape", {"a", "b"})});
+    model.Output("y", ::onnx::TensorProto::FLOAT, {-1, 4});
+    return PlanOf(model).status();
+  };
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(folded("Add", kMost, 1).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(folded("Mul", kMost, 2).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(folded("Div", 1, 0).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(folded("Div", -kMost - 1, -1).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_FALSE(folded("Mul", kMost / 2, 2).ok());  // a shape beyond 64 bits
 }
 
 TEST(PlanMakerTest, RefusesInputsThatVaryBeyondTheBatch) {

@@ -45,7 +45,9 @@ const PlanConstant* PlanState::Constant(std::string_view name) {
 }
 
 absl::Status PlanState::Define(std::string_view name, PlanValue value) {
-  if (PlanView{.dims = value.dims}.ElementCount() > kElementsMax)
+  const int64_t count = PlanView{.dims = value.dims}.ElementCount();
+  if (value.is_batched && count == 0) return absl::UnimplementedError("its output has no elements");
+  if (count > kElementsMax)
     return absl::UnimplementedError(
         absl::StrCat("its output has over ", kElementsMax, " elements"));
   values_.insert_or_assign(name, std::move(value));
