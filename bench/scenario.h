@@ -57,6 +57,7 @@ absl::StatusOr<std::vector<Result>> RunL3Scenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunImportScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunSessionScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunDlrmScenario(const Options& options);
+absl::StatusOr<std::vector<Result>> RunDenseScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunServeScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunIngestScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunFreshnessScenario(const Options& options);

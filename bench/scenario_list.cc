@@ -12,6 +12,7 @@ std::span<const NamedScenario> Scenarios() {
       {.name = "import", .run = RunImportScenario},
       {.name = "session", .run = RunSessionScenario, .takes_device = true},
       {.name = "dlrm", .run = RunDlrmScenario, .takes_device = true, .has_cases = true},
+      {.name = "dense", .run = RunDenseScenario, .takes_device = true, .needs_device = true},
       {.name = "serve", .run = RunServeScenario},
       {.name = "ingest", .run = RunIngestScenario},
       {.name = "freshness", .run = RunFreshnessScenario},

@@ -164,7 +164,7 @@ TEST(ArgumentsTest, NamesAreCheckedBeforeAnythingIsTouched) {
                    "--model: 'a b' is no model's name: 1 to 120 characters a-z A-Z 0-9 _ -");
   ExpectUsageError({"bench", "nosuch"},
                    "'nosuch' is not a scenario of this build; there are: l1 l2 l3 import session "
-                   "dlrm serve");
+                   "dlrm dense serve");
 }
 
 // Catches: the next option taken for the value of "--option=".

@@ -12,9 +12,10 @@
 #   tools/bootstrap.sh wheel    what `make wheel` needs: as build, pip, and headers of JAX from PyPI
 #   tools/bootstrap.sh check    ... and clang's tools (the default: everything but the next)
 #   tools/bootstrap.sh redis    what `make demo-redis` needs: as build, and Redis' server
-#   tools/bootstrap.sh gpu      what `make gpu` needs: as test, and the CUDA toolkit and a CMake
-#                               for it from PyPI in $HPS_CUDA_VENV (.venv-cuda/; 0.4 GB); neither
-#                               GPU nor driver. Set the variable to share one among work trees.
+#   tools/bootstrap.sh gpu      what `make gpu` needs: as test, and the CUDA toolkit, a CMake for
+#                               it and headers of cuBLASLt from PyPI in $HPS_CUDA_VENV (.venv-cuda/;
+#                               0.4 GB, 0.8 GB to download); neither GPU nor driver. Set the
+#                               variable to share one among work trees.
 #   tools/bootstrap.sh fuzz     what the preset `fuzz` needs: as build, and clang with its runtime
 #   tools/bootstrap.sh bench    the peers of `hps bench serve`: as build, Redis, and Triton with its
 #                               perf_analyzer from PyPI in .venv-bench/
@@ -243,6 +244,20 @@ install_cuda_venv() {
   fi
 }
 
+# The headers of cuBLASLt alone: the wheel's libraries have 0.6 GB, and are loaded at run time.
+install_cublas_headers() {
+  local venv=${HPS_CUDA_VENV:-.venv-cuda} wanted=tools/cublas_requirements.txt
+  if cmp -s "$wanted" "$venv/cublas/installed.txt"; then return; fi
+  say "downloading headers into $venv/cublas: $(grep -v '^#' "$wanted") (0.4 GB)"
+  rm -rf "$venv/cublas" "$venv/cublas.new"
+  "$venv/bin/pip" install --disable-pip-version-check --quiet --no-cache-dir --no-deps \
+    --target "$venv/cublas.new" --requirement "$wanted"
+  mkdir "$venv/cublas"
+  mv "$venv/cublas.new/nvidia/cu13/include" "$venv/cublas/include"
+  rm -rf "$venv/cublas.new"
+  cp "$wanted" "$venv/cublas/installed.txt"
+}
+
 if [[ ! -r /etc/debian_version ]] || [[ $(cut -d. -f1 /etc/debian_version) != 12 ]]; then
   say "this is not Debian 12: packages may have other names or versions" >&2
 fi
@@ -259,7 +274,7 @@ case "$stage" in
   ctr) install_venv && install_jax_headers && install_python_venv ;;
   wheel) install_jax_headers ;;
   check) install_venv ;;
-  gpu) install_venv && install_cuda_venv ;;
+  gpu) install_venv && install_cuda_venv && install_cublas_headers ;;
   bench) install_bench_venv ;;
   triton) install_venv && install_bench_venv ;;
 esac

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs everything that needs a GPU: tests, the tests again under compute-sanitizer, lookups from a
-# device against those from the host, the benchmarks of level 1. Under 8 minutes.
+# device against those from the host, the benchmarks of level 1 and of dense networks. Under 8
+# minutes.
 #
 #   tools/gpu_check.sh BUILD_DIR OUT_DIR
 #
@@ -26,7 +27,7 @@ readonly seconds_max=470
 # for what a test keeps from ending.
 readonly small_cases="-*Random*:*Concurren*:*Lru*:*ThreeQuarters*:*Beside*:*Leak*:*LargerThan*:\
 *Hangs*:*CantBeHad*:*MoreThanTheDevice*:*DeviceMemoryComesBack*:*Deadlines*:*DeathTest*"
-all_steps="tests lookup demo bench_l1 bench_session memcheck racecheck multi_gpu"
+all_steps="tests lookup demo bench_l1 bench_session bench_dense memcheck racecheck multi_gpu"
 steps=" ${HPS_GPU_CHECK_STEPS:-$all_steps} "
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -194,6 +195,9 @@ else
   fi
   if wanted bench_session; then
     run_step bench_session 60 "$build/bin/hps" bench session --device 0 --out "$out/session.json"
+  fi
+  if wanted bench_dense; then
+    run_step bench_dense 60 "$build/bin/hps" bench dense --device 0 --out "$out/dense.json"
   fi
   for tool in memcheck racecheck; do
     if ! wanted $tool; then continue; fi

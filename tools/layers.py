@@ -9,6 +9,7 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
     1  src/tier
        src/onnx, src/dense over it         dense_cpu, no_dense, inference over dense, never each
                                            other
+       src/dense_plan over onnx            dense_gpu over it, with the CUDA resources of l1_gpu
     2  src/l1_* l2_* l3_* no_gpu no_redis  never each other
     3  src/serving                         no layer 2
     4  src/query update import             never each other, no layer 2; import sees src/onnx
@@ -50,6 +51,9 @@ MAY_INCLUDE["import"] = LOW | {"tier", "onnx"}
 MAY_INCLUDE["dense"] = LOW | {"onnx"}
 DENSE = {"dense_cpu", "no_dense"}
 MAY_INCLUDE |= {folder: LOW | {"onnx", "dense"} for folder in DENSE | {"inference"}}
+# The plan of a network for a device, and what runs it there.
+MAY_INCLUDE["dense_plan"] = LOW | {"onnx"}
+MAY_INCLUDE["dense_gpu"] = LOW | {"onnx", "dense", "dense_plan"}
 MAY_INCLUDE["model"] = LOW | {"tier", "serving", "onnx"} | LEVELS | MIDDLE
 # src/update/kafka is a transport of src/update; src/update/no_kafka stands in for it.
 STREAMS = {"update_kafka", "update_no_kafka"}
@@ -78,10 +82,12 @@ MAY_INCLUDE["cli"] = LOW | {"bench"}
 MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
                               "import/formats/npy_files.h", "import/row_source.h",
                               "import/split_files.h", "inference/network_check.h"},
+                      "dense_gpu": {"l1_gpu/cuda_resources.h", "l1_gpu/cuda_status.h"},
                       "examples": {"import/generate.h"},
                       "python": {"import/generate.h"}}
 # As above, for tests and fuzz targets only.
-TESTS_MAY_INCLUDE_HEADER = {"server": {"import/generate.h"}, "server_grpc": {"import/generate.h"}}
+TESTS_MAY_INCLUDE_HEADER = {"server": {"import/generate.h"}, "server_grpc": {"import/generate.h"},
+                            "dense_plan": {"dense/dense_network.h"}}
 
 # Folder -> folders that it may link besides those it may include: the top layer is composed by
 # model, whose headers it does not see.
@@ -91,6 +97,8 @@ MAY_LINK_TOO["c_api"] = {"model", "shared"}  # hps_shared is libhps.so
 MAY_LINK_TOO["cli"] = {"model", "publish", "server"}
 MAY_LINK_TOO |= {folder: {"model"} | DENSE for folder in ("server_core", "triton")}
 MAY_LINK_TOO["inference"] = {"model"} | DENSE  # its tests
+MAY_LINK_TOO["dense_plan"] = DENSE  # its tests
+MAY_LINK_TOO["dense_gpu"] = {"l1_gpu"}
 MAY_LINK_TOO |= {folder: STREAMS for folder in ("model", "publish")}
 
 # What the build chooses: a CMake variable -> the folders that it may name.
@@ -117,7 +125,8 @@ THIRD_PARTY = {
                       {"import", "model", "cli", "server_pages", "triton"}),
     "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH",
                {"base", "l2_redis", "l3_rocksdb", "update"}),
-    "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas", r"CUDA::", {"l1_gpu"}),
+    "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas", r"CUDA::",
+             {"l1_gpu", "dense_gpu"}),
     "hiredis": (r"hiredis/", r"PkgConfig::HIREDIS", {"l2_redis"}),
     "librdkafka": (r"librdkafka/", r"PkgConfig::RDKAFKA", {"update_kafka"}),
     "Boost": (r"boost/", r"Boost::", {"server_http"}),

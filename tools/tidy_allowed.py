@@ -112,6 +112,13 @@ UNTESTED = {
 }
 TESTED_BY = {
     "src/c_api/c_api_test.cc": ["store_json"],
+    "src/dense_gpu/gpu_network_test.cc": [
+        "cublas", "gemm", "gpu_batch", *(f"src/dense_gpu/kernels/{name}"
+                                         for name in ("elementwise", "narrow", "pairs",
+                                                      "rows"))],
+    "src/dense_plan/plan_maker_test.cc": [
+        "fold", "layout", "lower_elementwise", "lower_layout", "lower_matrix", "lower_reduce",
+        "operation", "plan", "plan_constant", "plan_passes", "plan_state"],
     "src/l1_gpu/gpu_cache_test.cc": [
         f"src/l1_gpu/kernels/{name}"
         for name in ["convert_to_float32", "dump", "insert", "query", "scatter", "update"]],

@@ -65,6 +65,11 @@ int64_t OnnxNode::Integer(std::string_view attribute, int64_t otherwise) const {
   return found == integers.end() || found->second.size() != 1 ? otherwise : found->second.front();
 }
 
+float OnnxNode::Float(std::string_view attribute, float otherwise) const {
+  const auto found = floats.find(attribute);
+  return found == floats.end() || found->second.size() != 1 ? otherwise : found->second.front();
+}
+
 const OnnxTensor* OnnxGraph::Constant(std::string_view name) const {
   const auto found = constants.find(name);
   return found == constants.end() ? nullptr : &found->second;

@@ -59,9 +59,13 @@ struct OnnxNode {
   std::vector<std::string_view> inputs;  // an omitted optional input is empty
   std::vector<std::string_view> outputs;
   std::map<std::string_view, std::vector<int64_t>> integers{};  // attributes INT and INTS
+  std::map<std::string_view, std::vector<float>> floats{};      // FLOAT and FLOATS
+  std::map<std::string_view, std::string_view> texts{};         // STRING
+  std::map<std::string_view, OnnxTensor> tensors{};             // TENSOR
 
   // The attribute, or `otherwise`.
   int64_t Integer(std::string_view attribute, int64_t otherwise) const;
+  float Float(std::string_view attribute, float otherwise) const;
 };
 
 struct OnnxGraph {

@@ -90,6 +90,12 @@ absl::StatusOr<OnnxNode> ReadNode(const ::onnx::NodeProto& node) {
     if (attribute.type() == ::onnx::AttributeProto::INT) integers = {attribute.i()};
     if (attribute.type() == ::onnx::AttributeProto::INTS)
       integers = {attribute.ints().begin(), attribute.ints().end()};
+    if (attribute.type() == ::onnx::AttributeProto::FLOAT)
+      view.floats[attribute.name()] = {attribute.f()};
+    if (attribute.type() == ::onnx::AttributeProto::FLOATS)
+      view.floats[attribute.name()] = {attribute.floats().begin(), attribute.floats().end()};
+    if (attribute.type() == ::onnx::AttributeProto::STRING)
+      view.texts[attribute.name()] = attribute.s();
   }
   return view;
 }
@@ -157,8 +163,10 @@ class GraphReader {
     HPS_ASSIGN_OR_RETURN(OnnxNode view, ReadNode(node));
     ::onnx::TensorProto* const constant = ConstantOf(node);
     for (::onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_t())
+      if (attribute.has_t()) {
         HPS_RETURN_IF_ERROR(NormalizeTensor("", *attribute.mutable_t(), bytes_left_));
+        view.tensors.emplace(attribute.name(), ViewOf(attribute.t()));
+      }
       if (attribute.tensors_size() != 0)
         return absl::InvalidArgumentError(absl::StrCat(NodeText(node), ": a list of tensors"));
     }

@@ -1,0 +1,86 @@
+// A matrix product of cuBLASLt with its algorithm. It is chosen when the product is made: of those
+// that cuBLASLt proposes, the fastest by a measurement; `out` is overwritten.
+//
+// Row-major on the outside: out [m, n] = a [m, k] x b, + bias [n], then ReLU; b is [k, n] or, as
+// weights lie, [n, k]. cuBLASLt sees the transposed product, column-major.
+//
+// Not thread-safe. Run may be captured into a graph.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "dense_gpu/cublas.h"
+
+namespace hps {
+
+enum class GpuMath : uint8_t {
+  kFloat32,
+  kTf32,  // products of 10-bit mantissas, summed in float32
+};
+
+struct GemmMatrix {
+  const float* data = nullptr;
+  int64_t stride = 0;          // elements from row to row, of the matrix as it lies
+  int64_t matrix_stride = 0;   // from matrix to matrix of a batch
+  bool is_transposed = false;  // it lies as its transpose
+};
+
+struct GemmShape {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t count = 1;  // matrices of a batch
+  GemmMatrix a;
+  GemmMatrix b;
+  float* out = nullptr;
+  int64_t out_stride = 0;
+  int64_t out_matrix_stride = 0;
+  const float* bias = nullptr;
+  bool has_relu = false;
+};
+
+struct GemmWorkspace {
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+
+class Gemm {
+ public:
+  // `handle` is of the current device. Errors: INTERNAL (cuBLASLt has no algorithm for the shape).
+  static absl::StatusOr<Gemm> Make(const Cublas& cublas, cublasLtHandle_t handle,
+                                   const GemmShape& shape, GpuMath math, GemmWorkspace workspace);
+
+  absl::Status Run(cudaStream_t stream) const;
+
+ private:
+  template <typename Opaque>
+  using Owned = std::unique_ptr<std::remove_pointer_t<Opaque>, cublasStatus_t (*)(Opaque)>;
+
+  Gemm(const Cublas& cublas, cublasLtHandle_t handle, const GemmShape& shape,
+       GemmWorkspace workspace);
+  absl::Status SetUp(GpuMath math);
+  absl::Status SetLayout(Owned<cublasLtMatrixLayout_t>& layout, const GemmMatrix& matrix,
+                         int64_t rows, int64_t columns);
+  absl::Status ChooseAlgorithm();
+  absl::Status ChooseByTime(std::span<const cublasLtMatmulHeuristicResult_t> candidates);
+
+  const Cublas* cublas_;
+  cublasLtHandle_t handle_;
+  GemmShape shape_;
+  GemmWorkspace workspace_;
+  Owned<cublasLtMatmulDesc_t> operation_;
+  Owned<cublasLtMatrixLayout_t> left_;   // b
+  Owned<cublasLtMatrixLayout_t> right_;  // a
+  Owned<cublasLtMatrixLayout_t> out_;
+  cublasLtMatmulAlgo_t algorithm_{};
+};
+
+}  // namespace hps

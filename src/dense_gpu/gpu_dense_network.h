@@ -1,0 +1,19 @@
+// A dense network on a GPU behind the interface of src/dense: tensors of the host go to the device
+// and come back with each run. Who has the rows on the device runs a GpuNetwork itself.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "dense/dense_network.h"
+#include "dense_gpu/gpu_network.h"
+
+namespace hps {
+
+// Runs of more samples than options.batch_max are INVALID_ARGUMENT.
+// Errors: those of OnnxModel::Parse, MakeDensePlan (UNIMPLEMENTED names the node that the device
+// does not run; OpenVINO may) and GpuNetwork::Make.
+absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeGpuDenseNetwork(const ModelNetwork& network,
+                                                                  const GpuNetworkOptions& options);
+
+}  // namespace hps

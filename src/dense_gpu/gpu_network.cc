@@ -1,0 +1,147 @@
+#include "dense_gpu/gpu_network.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l1_gpu/cuda_status.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // NVIDIA's advice for Hopper
+constexpr uint64_t kInputAlignment = 16;
+
+template <typename T>
+absl::StatusOr<DeviceBuffer> CopyToDevice(const char* what, const std::vector<T>& values) {
+  HPS_ASSIGN_OR_RETURN(DeviceBuffer buffer, MakeDeviceBuffer(what, values.size() * sizeof(T)));
+  if (values.empty()) return buffer;
+  HPS_RETURN_IF_ERROR(CudaStatus(
+      cudaMemcpy(buffer.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
+      what));
+  return buffer;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GpuNetwork>> GpuNetwork::Make(DensePlan plan,
+                                                             const GpuNetworkOptions& options) {
+  if (plan.inputs.size() > kStepInputsMax) {
+    return absl::UnimplementedError(absl::StrCat(
+        "it has ", plan.inputs.size(), " inputs; on the GPU the maximum is ", kStepInputsMax));
+  }
+  std::unique_ptr<GpuNetwork> network(new GpuNetwork(std::move(plan), options));
+  HPS_RETURN_IF_ERROR(network->SetUp());
+  return network;
+}
+
+absl::Status GpuNetwork::SetUp() {
+  HPS_ASSIGN_OR_RETURN(cublas_, TheCublas());
+  HPS_RETURN_IF_ERROR(CheckGpuDevice(options_.device));
+  const DeviceScope scope(options_.device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  HPS_RETURN_IF_ERROR(CublasStatus(cublas_->create(&handle_), "cuBLASLt"));
+  HPS_ASSIGN_OR_RETURN(weights_, CopyToDevice("weights of a dense network", plan_.weights));
+  HPS_ASSIGN_OR_RETURN(indices_, CopyToDevice("indices of a dense network", plan_.indices));
+  return absl::OkStatus();
+}
+
+GpuNetwork::~GpuNetwork() {
+  if (handle_ == nullptr) return;
+  const DeviceScope scope(options_.device);
+  (void)cublas_->destroy(handle_);
+  weights_ = DeviceBuffer();
+  indices_ = DeviceBuffer();
+}
+
+absl::StatusOr<std::unique_ptr<GpuNetworkSession>> GpuNetwork::NewSession() {
+  const DeviceScope scope(options_.device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  std::unique_ptr<GpuNetworkSession> session(new GpuNetworkSession(*this));
+  HPS_RETURN_IF_ERROR(session->SetUp());
+  return session;
+}
+
+absl::Status GpuNetworkSession::SetUp() {
+  const DensePlan& plan = network_.plan_;
+  const uint32_t batch_max = std::bit_ceil(std::max(1U, network_.options_.batch_max));
+  const auto bytes = [batch_max](int64_t elements) {
+    return static_cast<uint64_t>(elements) * batch_max * sizeof(float);
+  };
+  HPS_ASSIGN_OR_RETURN(arena_,
+                       MakeDeviceBuffer("buffers of a dense network", bytes(plan.arena_elements)));
+  HPS_ASSIGN_OR_RETURN(padded_,
+                       MakeDeviceBuffer("buffers of a dense network", bytes(plan.padded_elements)));
+  HPS_ASSIGN_OR_RETURN(workspace_, MakeDeviceBuffer("workspace of cuBLASLt", kWorkspaceBytes));
+  HPS_ASSIGN_OR_RETURN(arguments_,
+                       MakeDeviceBuffer("arguments of a dense network", sizeof(RunArguments)));
+  if (padded_.bytes() > 0) {
+    HPS_RETURN_IF_ERROR(
+        CudaStatus(cudaMemset(padded_.data(), 0, padded_.bytes()), "zeros of a dense network"));
+  }
+  const GpuPlanPlace place{
+      .plan = &plan,
+      .weights = network_.weights_.at<float>(0),
+      .indices = network_.indices_.at<int32_t>(0),
+      .arena = arena_.at<float>(0),
+      .padded = padded_.at<float>(0),
+      .batch_max = batch_max,
+      .arguments = arguments_.at<RunArguments>(0),
+      .workspace = {.data = workspace_.data(), .bytes = workspace_.bytes()},
+      .cublas = network_.cublas_,
+      .handle = network_.handle_,
+      .math = network_.options_.math,
+  };
+  for (uint32_t size = 1; size != 0 && size <= batch_max; size *= 2) {
+    HPS_ASSIGN_OR_RETURN(GpuBatch batch, GpuBatch::Make(place, size));
+    batches_.push_back(std::move(batch));
+  }
+  // The zeros are set before another stream may run.
+  return CudaStatus(cudaStreamSynchronize(cudaStreamLegacy), "set-up of a dense network");
+}
+
+absl::StatusOr<GpuBatch*> GpuNetworkSession::BatchOf(uint32_t batch) {
+  if (batch == 0 || batch > batches_.back().size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", batch, " samples; possible are 1 to ", batches_.back().size()));
+  }
+  return &batches_[static_cast<size_t>(std::bit_width(batch - 1))];
+}
+
+absl::Status GpuNetworkSession::Run(uint32_t batch, std::span<const std::byte* const> inputs,
+                                    cudaStream_t stream) {
+  HPS_CHECK(inputs.size() == network_.plan_.inputs.size());
+  HPS_ASSIGN_OR_RETURN(const GpuBatch* const sized, BatchOf(batch));
+  RunArguments arguments{.batch = batch};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (std::bit_cast<uintptr_t>(inputs[i]) % kInputAlignment != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("input '", network_.plan_.inputs[i].name,
+                                                     "' does not begin at a multiple of ",
+                                                     kInputAlignment, " bytes"));
+    }
+    arguments.inputs[i] = inputs[i];
+  }
+  const DeviceScope scope(network_.options_.device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  HPS_RETURN_IF_ERROR(LaunchSetArguments(arguments, static_cast<uint32_t>(inputs.size()),
+                                         arguments_.at<RunArguments>(0), stream));
+  HPS_RETURN_IF_ERROR(sized->Launch(stream));
+  last_ = sized;
+  return absl::OkStatus();
+}
+
+const float* GpuNetworkSession::output(size_t i) const {
+  HPS_CHECK(last_ != nullptr);
+  return last_->output(i);
+}
+
+absl::Status GpuNetworkSession::RunGemms(uint32_t batch, cudaStream_t stream) {
+  HPS_ASSIGN_OR_RETURN(const GpuBatch* const sized, BatchOf(batch));
+  const DeviceScope scope(network_.options_.device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  return sized->LaunchGemms(stream);
+}
+
+}  // namespace hps

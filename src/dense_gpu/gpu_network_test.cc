@@ -1,0 +1,204 @@
+// The executor on the device against the plan run on the host.
+#include "dense_gpu/gpu_network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "base/bytes.h"
+#include "dense_plan/plan_maker.h"
+#include "dense_plan/test_networks.h"
+#include "dense_plan/test_plan_runner.h"
+#include "dense_plan/test_real_model.h"
+#include "l1_gpu/cuda_status.h"
+#include "onnx/model.h"
+
+namespace hps {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::TestWithParam;
+using ::testing::ValuesIn;
+
+DensePlan PlanOf(const TestModel& model) {
+  const std::string bytes = model.Bytes();
+  const auto read = OnnxModel::Parse(AsBytes(std::string_view(bytes)), {});
+  EXPECT_TRUE(read.ok()) << read.status();
+  auto plan = MakeDensePlan(read->graph());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+void SkipWithoutGpu() {
+  const absl::Status gpu = CheckGpuDevice(0);
+  if (!gpu.ok()) GTEST_SKIP() << "needs a GPU: " << gpu.message();
+}
+
+// Copies values to the device; behind them lie NaNs, which no kernel may read.
+DeviceBuffer ToDevice(std::vector<std::byte> bytes) {
+  bytes.resize(bytes.size() + 16384, std::byte{0xFF});
+  auto buffer = MakeDeviceBuffer("test", bytes.size());
+  EXPECT_TRUE(buffer.ok()) << buffer.status();
+  EXPECT_EQ(cudaMemcpy(buffer->data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
+            cudaSuccess);
+  return *std::move(buffer);
+}
+
+// Runs the network; returns its outputs.
+std::vector<std::vector<float>> RunOnGpu(GpuNetworkSession& session, const DensePlan& plan,
+                                         int64_t batch,
+                                         const std::vector<std::vector<float>>& inputs) {
+  std::vector<DeviceBuffer> buffers;
+  std::vector<const std::byte*> pointers;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    buffers.push_back(ToDevice(InputBytes(plan.inputs[i], inputs[i])));
+    pointers.push_back(buffers.back().data());
+  }
+  const auto stream = MakeStream(StreamPriority::kHigh);
+  EXPECT_TRUE(stream.ok());
+  const absl::Status status = session.Run(static_cast<uint32_t>(batch), pointers, stream->get());
+  EXPECT_TRUE(status.ok()) << status;
+  std::vector<std::vector<float>> outputs;
+  for (size_t i = 0; i < plan.output_views.size() && status.ok(); ++i) {
+    std::vector<float>& output =
+        outputs.emplace_back(static_cast<size_t>(plan.output_views[i].ElementCount() * batch), NAN);
+    EXPECT_EQ(cudaMemcpyAsync(output.data(), session.output(i), output.size() * sizeof(float),
+                              cudaMemcpyDeviceToHost, stream->get()),
+              cudaSuccess);
+  }
+  const cudaError_t error = cudaStreamSynchronize(stream->get());
+  EXPECT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
+  return outputs;
+}
+
+// Runs the network and compares every element with the host's.
+void CheckRun(const DensePlan& plan, GpuNetworkSession& session, int64_t batch, double bound) {
+  SCOPED_TRACE("batch " + std::to_string(batch));
+  const std::vector<std::vector<float>> inputs =
+      RandomInputs(plan, batch, static_cast<uint32_t>(batch));
+  const std::vector<std::vector<float>> expected = PlanRunner(plan).Run(batch, inputs);
+  const std::vector<std::vector<float>> got = RunOnGpu(session, plan, batch, inputs);
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(got[i].size(), expected[i].size());
+    for (size_t e = 0; e < got[i].size(); ++e) {
+      ASSERT_NEAR(got[i][e], expected[i][e], bound * (1 + std::fabs(expected[i][e])))
+          << "output " << i << ", element " << e;
+    }
+  }
+}
+
+std::unique_ptr<GpuNetwork> Make(const DensePlan& plan, const GpuNetworkOptions& options) {
+  auto network = GpuNetwork::Make(plan, options);
+  EXPECT_TRUE(network.ok()) << network.status();
+  return network.ok() ? *std::move(network) : nullptr;
+}
+
+class GpuNetworkTest : public TestWithParam<TestNetwork> {
+ protected:
+  void SetUp() override { SkipWithoutGpu(); }
+};
+
+TEST_P(GpuNetworkTest, ComputesWhatTheHostComputes) {
+  const DensePlan plan = PlanOf(GetParam().make());
+  const auto network = Make(plan, {.batch_max = 64});
+  ASSERT_NE(network, nullptr);
+  const auto session = network->NewSession();
+  ASSERT_TRUE(session.ok()) << session.status();
+  for (const int64_t batch : {1, 3, 64, 33, 2}) CheckRun(plan, **session, batch, 2e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuNetworkTest, ValuesIn(TestNetworks()),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+class GpuNetworksTest : public testing::Test {
+ protected:
+  void SetUp() override { SkipWithoutGpu(); }
+};
+
+TEST_F(GpuNetworksTest, RandomNetworks) {
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const DensePlan plan = PlanOf(RandomNetwork(seed));
+    const auto network = Make(plan, {.batch_max = 8});
+    ASSERT_NE(network, nullptr);
+    const auto session = network->NewSession();
+    ASSERT_TRUE(session.ok()) << session.status();
+    for (const int64_t batch : {5, 1}) CheckRun(plan, **session, batch, 1e-4);
+  }
+}
+
+// The widths of a real model, whose GEMMs take the fast kernels.
+TEST_F(GpuNetworksTest, DlrmOfRealWidths) {
+  const DensePlan plan = PlanOf(DlrmNetwork({.dense = 13,
+                                             .tables = 26,
+                                             .width = 128,
+                                             .bottom = {512, 256},
+                                             .top = {1024, 1024, 512, 256}}));
+  for (const GpuMath math : {GpuMath::kFloat32, GpuMath::kTf32}) {
+    const auto network = Make(plan, {.batch_max = 256, .math = math});
+    ASSERT_NE(network, nullptr);
+    const auto session = network->NewSession();
+    ASSERT_TRUE(session.ok()) << session.status();
+    for (const int64_t batch : {1, 7}) {
+      CheckRun(plan, **session, batch, math == GpuMath::kTf32 ? 2e-2 : 1e-4);
+    }
+  }
+}
+
+TEST_F(GpuNetworksTest, TheRealModelScoresAsExpected) {
+  const auto real = ReadRealModel();
+  if (!real.ok()) GTEST_SKIP() << "HPS_REAL_DATA has no model: " << real.status();
+  const auto read = OnnxModel::Parse(AsBytes(std::string_view(real->network)), {});
+  ASSERT_TRUE(read.ok()) << read.status();
+  const auto plan = MakeDensePlan(read->graph());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto network = Make(*plan, {.batch_max = 1024});
+  ASSERT_NE(network, nullptr);
+  const auto session = network->NewSession();
+  ASSERT_TRUE(session.ok()) << session.status();
+  std::vector<std::vector<float>> inputs;
+  for (const OnnxValue& input : plan->inputs) inputs.push_back(real->inputs.at(input.name));
+  const auto batch = static_cast<int64_t>(real->scores.size());
+  ASSERT_GT(batch, 0);
+  ASSERT_LE(batch, 1024);
+  const auto got = RunOnGpu(**session, *plan, batch, inputs);
+  for (size_t i = 0; i < real->scores.size(); ++i) EXPECT_NEAR(got[0][i], real->scores[i], 1e-5);
+}
+
+TEST_F(GpuNetworksTest, SessionsShareANetwork) {
+  const DensePlan plan = PlanOf(WdlNetwork());
+  const auto network = Make(plan, {.batch_max = 16});
+  ASSERT_NE(network, nullptr);
+  const auto first = network->NewSession();
+  const auto second = network->NewSession();
+  ASSERT_TRUE(first.ok() && second.ok());
+  for (const int64_t batch : {4, 9}) {
+    CheckRun(plan, **first, batch, 2e-5);
+    CheckRun(plan, **second, batch, 2e-5);
+  }
+}
+
+TEST_F(GpuNetworksTest, RefusesBatchesAndAddressesThatDoNotFit) {
+  const DensePlan plan = PlanOf(LogisticModel());
+  const auto network = Make(plan, {.batch_max = 5});  // rounded up to 8
+  ASSERT_NE(network, nullptr);
+  const auto session = network->NewSession();
+  ASSERT_TRUE(session.ok()) << session.status();
+  const DeviceBuffer x = ToDevice(std::vector<std::byte>(256));
+  const std::byte* inputs[] = {x.data()};
+  for (const uint32_t batch : {0U, 9U}) {
+    const absl::Status status = (*session)->Run(batch, inputs, nullptr);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("possible are 1 to 8"));
+  }
+  inputs[0] = x.data() + 4;
+  EXPECT_THAT(std::string((*session)->Run(2, inputs, nullptr).message()),
+              HasSubstr("input 'x' does not begin at a multiple of 16 bytes"));
+  CheckRun(plan, **session, 8, 2e-5);  // and the session goes on
+}
+
+}  // namespace
+}  // namespace hps
