@@ -77,7 +77,7 @@ MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
                               "import/formats/npy_files.h", "import/row_source.h",
                               "import/split_files.h", "inference/network_check.h"},
                       "examples": {"import/generate.h"},
-                      "python": {"import/generate.h"}}
+                      "python": {"base/mutex.h", "import/generate.h"}}
 # As above, for tests and fuzz targets only.
 TESTS_MAY_INCLUDE_HEADER = {"server": {"import/generate.h"}, "server_grpc": {"import/generate.h"}}
 

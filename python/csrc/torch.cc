@@ -1,0 +1,401 @@
+// The operators of hps.torch, torch.ops.hps.lookup and its variants, on PyTorch's stable C
+// interface. hps/_torch.py declares their schemas and has what torch.compile needs of them.
+//
+// PyTorch calls a kernel without the GIL. One call is one lookup, of all its tables.
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "nanobind/nanobind.h"
+#include "python/csrc/bindings.h"
+#include "python/csrc/errors.h"
+#include "python/csrc/operator_lookup.h"
+#include "python/csrc/torch_abi.h"
+
+namespace hps::python {
+namespace {
+
+namespace nb = nanobind;
+
+// What a call needs of the process; set once, before the kernels are known to PyTorch.
+struct Operators {
+  TorchFunctions torch{};
+  PyObject* finder = nullptr;
+};
+
+Operators& TheOperators() {
+  static Operators operators;
+  return operators;
+}
+
+const TorchFunctions& Torch() { return TheOperators().torch; }
+
+// Why the last operator of this thread failed, for hps._torch, which raises it as an exception of
+// hps; PyTorch itself makes a RuntimeError of every error.
+absl::Status& LastError() {
+  thread_local absl::Status error;
+  return error;
+}
+
+struct DeleteTensor {
+  void operator()(TorchTensor* tensor) const { Torch().delete_tensor(tensor); }
+};
+using Tensor = std::unique_ptr<TorchTensor, DeleteTensor>;
+struct DeleteList {
+  void operator()(TorchList* list) const { Torch().delete_list(list); }
+};
+using List = std::unique_ptr<TorchList, DeleteList>;
+struct DeleteString {
+  void operator()(TorchString* text) const { Torch().delete_string(text); }
+};
+
+template <typename Handle>
+Handle* AsHandle(TorchValue value) {
+  return reinterpret_cast<Handle*>(value);
+}
+
+template <typename Handle>
+TorchValue AsValue(Handle* handle) {
+  return reinterpret_cast<TorchValue>(handle);
+}
+
+absl::Status Check(int32_t code, const char* what) {
+  if (code == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("PyTorch can't ", what));
+}
+
+// The arguments of a call, which it owns.
+struct Arguments {
+  std::vector<Tensor> keys;
+  std::string source;
+  std::string tables;
+};
+
+std::string TakeString(TorchValue value) {
+  const std::unique_ptr<TorchString, DeleteString> handle(AsHandle<TorchString>(value));
+  size_t length = 0;
+  const char* text = nullptr;
+  if (Torch().string_length(handle.get(), &length) != 0 ||
+      Torch().string_text(handle.get(), &text) != 0)
+    return {};
+  return {text, length};
+}
+
+std::vector<Tensor> TakeTensors(TorchValue value) {
+  const List list(AsHandle<TorchList>(value));
+  size_t size = 0;
+  if (Torch().list_size(list.get(), &size) != 0) return {};
+  std::vector<Tensor> tensors;
+  tensors.reserve(size);
+  for (size_t i = 0; i < size; ++i) {
+    TorchValue item = 0;
+    if (Torch().list_item(list.get(), i, &item) != 0) return {};
+    tensors.emplace_back(AsHandle<TorchTensor>(item));
+  }
+  return tensors;
+}
+
+// A tensor of keys.
+struct KeyTensor {
+  OperatorKeys keys;
+  std::span<const int64_t> sizes;
+  int32_t device_type = 0;
+  int32_t device_index = 0;
+};
+
+ElementType TypeOf(int32_t dtype) {
+  const TorchFunctions& torch = Torch();
+  if (dtype == torch.int64_type()) return ElementType::kInt64;
+  if (dtype == torch.int32_type()) return ElementType::kInt32;
+  if (dtype == torch.uint64_type()) return ElementType::kUint64;
+  if (dtype == torch.uint32_type()) return ElementType::kUint32;
+  return ElementType::kOther;
+}
+
+absl::Status ReadKeys(TorchTensor* tensor, KeyTensor& read) {
+  const TorchFunctions& torch = Torch();
+  bool is_contiguous = false;
+  int32_t dtype = 0;
+  int64_t dim = 0;
+  int64_t count = 0;
+  int64_t* sizes = nullptr;
+  void* data = nullptr;
+  const int32_t failures = torch.is_contiguous(tensor, &is_contiguous) |
+                           torch.dtype_of(tensor, &dtype) | torch.dim_of(tensor, &dim) |
+                           torch.element_count_of(tensor, &count) | torch.sizes_of(tensor, &sizes) |
+                           torch.data_of(tensor, &data) |
+                           torch.device_type_of(tensor, &read.device_type) |
+                           torch.device_index_of(tensor, &read.device_index);
+  if (absl::Status status = Check(failures, "read a tensor"); !status.ok()) return status;
+  if (!is_contiguous)
+    return absl::InvalidArgumentError("not contiguous; pass a contiguous copy of it");
+  read.keys = {data, static_cast<size_t>(count), TypeOf(dtype)};
+  read.sizes = {sizes, static_cast<size_t>(dim)};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<KeyTensor>> ReadAllKeys(const Arguments& arguments) {
+  std::vector<KeyTensor> read(arguments.keys.size());
+  for (size_t i = 0; i < read.size(); ++i) {
+    absl::Status status = ReadKeys(arguments.keys[i].get(), read[i]);
+    if (status.ok() && (read[i].device_type != read[0].device_type ||
+                        read[i].device_index != read[0].device_index))
+      status = absl::InvalidArgumentError("on another device than the keys of the first table");
+    if (!status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("keys of table '",
+                                                      std::string(TableName(arguments.tables, i)),
+                                                      "': ", std::string(status.message())));
+    }
+  }
+  if (read.empty()) return absl::InvalidArgumentError("keys: expected a tensor of each table");
+  return read;
+}
+
+// A tensor [*sizes, dim] that begins at an element of `block`.
+absl::StatusOr<Tensor> View(const Tensor& block, std::span<const int64_t> sizes, int64_t dim,
+                            int64_t offset) {
+  std::vector<int64_t> shape(sizes.begin(), sizes.end());
+  shape.push_back(dim);
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t i = shape.size() - 1; i > 0; --i)
+    strides[i - 1] = strides[i] * std::max<int64_t>(shape[i], 1);
+  TorchTensor* view = nullptr;
+  absl::Status status = Check(Torch().new_view(block.get(), static_cast<int64_t>(shape.size()),
+                                               shape.data(), strides.data(), offset, &view),
+                              "make a view");
+  if (!status.ok()) return status;
+  return Tensor(view);
+}
+
+// A new tensor of `count` elements on the device of the keys.
+absl::StatusOr<Tensor> NewBlock(const KeyTensor& like, size_t element_count) {
+  const auto count = static_cast<int64_t>(element_count);
+  const int64_t stride = 1;
+  TorchTensor* block = nullptr;
+  absl::Status status = Check(Torch().new_tensor(1, &count, &stride, Torch().float32_type(),
+                                                 like.device_type, like.device_index, &block),
+                              "make a tensor for the rows");
+  if (!status.ok()) return status;
+  return Tensor(block);
+}
+
+absl::StatusOr<float*> DataOf(const Tensor& rows) {
+  void* data = nullptr;
+  absl::Status status = Check(Torch().data_of(rows.get(), &data), "read a tensor");
+  if (!status.ok()) return status;
+  return static_cast<float*>(data);
+}
+
+// The stream for the rows of a device; null for host memory.
+absl::StatusOr<void*> StreamOf(const KeyTensor& keys) {
+  constexpr uintptr_t kLegacyStream = 1;  // cudaStreamLegacy: null would mean no stream
+  if (keys.device_type != Torch().cuda_type()) return nullptr;
+  if (Torch().current_stream == nullptr)
+    return absl::UnimplementedError("keys: this PyTorch has no CUDA");
+  void* stream = nullptr;
+  absl::Status status =
+      Check(Torch().current_stream(keys.device_index, &stream), "say its current stream");
+  if (!status.ok()) return status;
+  return stream != nullptr ? stream : reinterpret_cast<void*>(kLegacyStream);
+}
+
+// Writes the rows of all tables to `block`, one after the other.
+absl::Status LookUpBlock(const OperatorTables& tables, const KeyTensor& place,
+                         std::span<const OperatorKeys> keys, const Tensor& block) {
+  const absl::StatusOr<void*> stream = StreamOf(place);
+  if (!stream.ok()) return stream.status();
+  absl::StatusOr<float*> next = DataOf(block);
+  if (!next.ok()) return next.status();
+  std::vector<float*> rows(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    rows[i] = *next;
+    *next += keys[i].count * tables.dims[i];
+  }
+  return LookUp(tables, keys, rows, *stream);
+}
+
+absl::StatusOr<OperatorTables> TablesOf(const Arguments& arguments, const KeyTensor& place,
+                                        size_t table_count) {
+  const int device = place.device_type == Torch().cuda_type() ? place.device_index : -1;
+  absl::StatusOr<OperatorTables> tables =
+      FindTables({arguments.source, arguments.tables, device, TheOperators().finder});
+  if (tables.ok() && tables->dims.size() != table_count) {
+    return absl::InvalidArgumentError(absl::StrCat("keys: expected those of ", tables->dims.size(),
+                                                   " tables, found ", table_count));
+  }
+  return tables;
+}
+
+// A call with a tensor of keys for each table.
+struct ListCall {
+  std::vector<KeyTensor> tensors;
+  OperatorTables tables;
+  std::vector<OperatorKeys> keys;
+};
+
+absl::StatusOr<ListCall> ReadList(const Arguments& arguments) {
+  absl::StatusOr<std::vector<KeyTensor>> tensors = ReadAllKeys(arguments);
+  if (!tensors.ok()) return tensors.status();
+  ListCall call{.tensors = *std::move(tensors)};
+  absl::StatusOr<OperatorTables> tables = TablesOf(arguments, call.tensors[0], call.tensors.size());
+  if (!tables.ok()) return tables.status();
+  call.tables = *std::move(tables);
+  call.keys.reserve(call.tensors.size());
+  for (const KeyTensor& tensor : call.tensors) call.keys.push_back(tensor.keys);
+  return call;
+}
+
+absl::StatusOr<TorchValue> ListOf(std::vector<Tensor> tensors) {
+  TorchList* made = nullptr;
+  absl::Status status = Check(Torch().new_list(tensors.size(), &made), "make a list");
+  if (!status.ok()) return status;
+  List list(made);
+  for (Tensor& tensor : tensors) {
+    status = Check(Torch().list_append(list.get(), AsValue(tensor.release())), "fill a list");
+    if (!status.ok()) return status;
+  }
+  return AsValue(list.release());
+}
+
+// hps::lookup: each table's rows are a tensor of their own, as compiled programs expect it.
+absl::StatusOr<TorchValue> LookUpList(const Arguments& arguments) {
+  const absl::StatusOr<ListCall> call = ReadList(arguments);
+  if (!call.ok()) return call.status();
+  const KeyTensor& place = call->tensors[0];
+  const absl::StatusOr<void*> stream = StreamOf(place);
+  if (!stream.ok()) return stream.status();
+  std::vector<Tensor> tensors;
+  std::vector<float*> rows;
+  for (size_t i = 0; i < call->keys.size(); ++i) {
+    const uint32_t dim = call->tables.dims[i];
+    const absl::StatusOr<Tensor> block = NewBlock(place, call->keys[i].count * dim);
+    if (!block.ok()) return block.status();
+    absl::StatusOr<Tensor> tensor = View(*block, call->tensors[i].sizes, dim, 0);
+    if (!tensor.ok()) return tensor.status();
+    const absl::StatusOr<float*> data = DataOf(*tensor);
+    if (!data.ok()) return data.status();
+    tensors.push_back(*std::move(tensor));
+    rows.push_back(*data);
+  }
+  const absl::Status status = LookUp(call->tables, call->keys, rows, *stream);
+  if (!status.ok()) return status;
+  return ListOf(std::move(tensors));
+}
+
+// hps::lookup_shared: the rows of all tables are views of one tensor, which takes less time.
+absl::StatusOr<TorchValue> LookUpShared(const Arguments& arguments) {
+  const absl::StatusOr<ListCall> call = ReadList(arguments);
+  if (!call.ok()) return call.status();
+  size_t elements = 0;
+  for (size_t i = 0; i < call->keys.size(); ++i)
+    elements += call->keys[i].count * call->tables.dims[i];
+  const absl::StatusOr<Tensor> block = NewBlock(call->tensors[0], elements);
+  if (!block.ok()) return block.status();
+  const absl::Status status = LookUpBlock(call->tables, call->tensors[0], call->keys, *block);
+  if (!status.ok()) return status;
+  std::vector<Tensor> views;
+  views.reserve(call->keys.size());
+  size_t offset = 0;
+  for (size_t i = 0; i < call->keys.size(); ++i) {
+    const uint32_t dim = call->tables.dims[i];
+    absl::StatusOr<Tensor> view =
+        View(*block, call->tensors[i].sizes, dim, static_cast<int64_t>(offset));
+    if (!view.ok()) return view.status();
+    views.push_back(*std::move(view));
+    offset += call->keys[i].count * dim;
+  }
+  return ListOf(std::move(views));
+}
+
+// hps::lookup_stacked: keys [tables, ...], as many of each; rows [tables, ..., dim].
+absl::StatusOr<TorchValue> LookUpStacked(const Arguments& arguments) {
+  const absl::StatusOr<std::vector<KeyTensor>> tensors = ReadAllKeys(arguments);
+  if (!tensors.ok()) return tensors.status();
+  const KeyTensor& all = tensors->front();
+  if (all.sizes.empty()) return absl::InvalidArgumentError("keys: expected [tables, ...]");
+  const auto count = static_cast<size_t>(all.sizes[0]);
+  const absl::StatusOr<OperatorTables> tables = TablesOf(arguments, all, count);
+  if (!tables.ok()) return tables.status();
+  if (std::ranges::count(tables->dims, tables->dims[0]) != std::ssize(tables->dims))
+    return absl::InvalidArgumentError("tables: stacked keys need tables of one dim");
+  std::vector<OperatorKeys> keys(count, all.keys);
+  const size_t key_bytes = ElementTypeBytes(all.keys.type);
+  for (size_t i = 0; i < count; ++i) {
+    keys[i].count = all.keys.count / count;
+    keys[i].data = static_cast<const std::byte*>(all.keys.data) + i * keys[i].count * key_bytes;
+  }
+  const absl::StatusOr<Tensor> block = NewBlock(all, all.keys.count * tables->dims[0]);
+  if (!block.ok()) return block.status();
+  const absl::Status status = LookUpBlock(*tables, all, keys, *block);
+  if (!status.ok()) return status;
+  absl::StatusOr<Tensor> rows = View(*block, all.sizes, tables->dims[0], 0);
+  if (!rows.ok()) return rows.status();
+  return AsValue(rows->release());
+}
+
+// Leaves the result on the stack, or the error with PyTorch.
+void Finish(absl::StatusOr<TorchValue> result, TorchValue* stack) {
+  if (result.ok()) {
+    stack[0] = *result;
+    return;
+  }
+  LastError() = result.status();
+  throw std::runtime_error(absl::StrCat(absl::StatusCodeToString(result.status().code()), ": ",
+                                        std::string(result.status().message())));
+}
+
+void ListKernel(TorchValue* stack, uint64_t /*argument_count*/, uint64_t /*result_count*/) {
+  Finish(LookUpList({TakeTensors(stack[0]), TakeString(stack[1]), TakeString(stack[2])}), stack);
+}
+
+void SharedKernel(TorchValue* stack, uint64_t /*argument_count*/, uint64_t /*result_count*/) {
+  Finish(LookUpShared({TakeTensors(stack[0]), TakeString(stack[1]), TakeString(stack[2])}), stack);
+}
+
+void StackedKernel(TorchValue* stack, uint64_t /*argument_count*/, uint64_t /*result_count*/) {
+  Arguments arguments{{}, TakeString(stack[1]), TakeString(stack[2])};
+  arguments.keys.emplace_back(AsHandle<TorchTensor>(stack[0]));
+  Finish(LookUpStacked(arguments), stack);
+}
+
+// Gives PyTorch the kernels of the operators, whose schemas it has. They last as long as the
+// process, and so does `finder` (operator_lookup.h).
+void RegisterTorch(nb::object finder) {
+  TheOperators().torch = ValueOrRaise(FindTorch());
+  TheOperators().finder = finder.release().ptr();
+  for (const char* key : {"CPU", "CUDA"}) {
+    TorchLibrary* library = nullptr;
+    RaiseIfError(Check(Torch().new_library("hps", key, "hps", 0, &library), "make a library"));
+    const auto add = [library](const char* name, TorchKernel* kernel) {
+      RaiseIfError(
+          Check(Torch().add_kernel(library, name, kernel, kTorchVersion), "register an operator"));
+    };
+    add("lookup", ListKernel);
+    add("lookup_shared", SharedKernel);
+    add("lookup_stacked", StackedKernel);
+  }
+}
+
+// (code, message) of the last error of an operator on this thread, once; None if there is none.
+nb::object TakeError() {
+  const absl::Status error = std::exchange(LastError(), absl::OkStatus());
+  if (error.ok()) return nb::none();
+  const std::string_view message(error.message().data(), error.message().size());
+  return nb::make_tuple(static_cast<int>(error.code()), nb::str(message.data(), message.size()));
+}
+
+}  // namespace
+
+void BindTorch(nb::module_& module) {
+  module.def("register_torch", RegisterTorch, nb::arg("finder"));
+  module.def("take_torch_error", TakeError);
+}
+
+}  // namespace hps::python
