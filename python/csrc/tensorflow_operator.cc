@@ -89,7 +89,7 @@ void* NewNode(TF_OpKernelConstruction* construction) {
   return nullptr;
 }
 
-void DeleteNode(void* node) { delete static_cast<Node*>(node); }
+void DeleteNode(void* node) { const std::unique_ptr<Node> ended(static_cast<Node*>(node)); }
 
 // The keys and rows of one call, and what owns their memory.
 struct Arrays {

@@ -4,13 +4,14 @@
     torch.ops.hps.lookup_stacked(Tensor keys, str source, str tables) -> Tensor
     torch.ops.hps.lookup_shared(Tensor[] keys, str source, str tables) -> Tensor[]
 
-`lookup_stacked` takes keys [tables, ...] of tables of one dim. `lookup_shared` is `lookup` with rows
-that are views of one tensor: the fastest for many tables, but compiled programs must not have it,
-because they take the results of an operator for separate memory.
-`source` is the path of an open store over which this process has made a module of hps.torch, or the
-name of an open session. `tables` has a line "model/table:dim" for each tensor of keys; all tables
-are of one model. The kernels are the extension's; this declares the schemas, and what torch.compile
-and torch.export need.
+`lookup_stacked` takes keys [tables, ...] of tables of one dim. `lookup_shared` is `lookup` with
+rows that are views of one tensor: the fastest for many tables, but compiled programs must not have
+it, because they take the results of an operator for separate memory.
+
+`source` is the path of an open store over which this process has made a module of hps.torch, or
+the name of an open session. `tables` has a line "model/table:dim" for each tensor of keys; all
+tables are of one model. The kernels are the extension's; this declares the schemas, and what
+torch.compile and torch.export need.
 """
 
 from __future__ import annotations
