@@ -181,6 +181,8 @@ class _Torch(Kind):
     def lookup(self, session: Any, plan: Any, keys: list) -> list | None:
         if self._operator is None:
             return None
+        if self._torch.compiler.is_compiling():
+            return self._operator.lookup(keys, session._name, plan.text)
         try:
             rows = self._operator.lookup_shared(keys, session._name, plan.text)
         except (NotImplementedError, RuntimeError, TypeError):

@@ -1,6 +1,7 @@
 """Tensors in and out, and the modules of hps.torch, against torch.nn on the same rows."""
 
 import gc
+import os
 import resource
 import subprocess
 import sys
@@ -39,6 +40,31 @@ class TensorTest(support.StoreTestCase):
         for _ in range(3):
             self.session.lookup({"user": keys, "item": keys * 0})
             torch.testing.assert_close(kept, expected, rtol=0, atol=0)
+
+    def test_inside_a_compiled_function(self) -> None:
+        def doubled(user: torch.Tensor, item: torch.Tensor) -> tuple:
+            rows = self.session.lookup({"user": user, "item": item})
+            return rows["user"] * 2, rows["item"] * 2
+
+        keys = torch.arange(5), torch.arange(7)
+        compiled = torch.compile(doubled, backend="aot_eager")
+        for _ in range(2):
+            torch.testing.assert_close(compiled(*keys), doubled(*keys))
+
+    def test_after_a_fork(self) -> None:
+        keys = torch.arange(3)
+        layer = hps.torch.Embedding(self.session._store, "ctr/user")
+        layer(keys)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                layer(keys)
+            except hps.FailedPreconditionError as error:
+                code = 0 if "fork" in str(error) else 2
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
     def test_bad_tensors(self) -> None:
         wrong = [(torch.arange(3.0), hps.InvalidArgumentError),
