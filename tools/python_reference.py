@@ -102,7 +102,7 @@ def constants_of(node: ast.ClassDef) -> list[str]:
             if isinstance(item, ast.Assign) and ast.unparse(item).isupper()]
 
 
-def indented(text: str) -> str:
+def as_text(text: str) -> str:
     """A docstring as Markdown: what it indents, and the names that it explains, stay in lines."""
     return f"```text\n{text}\n```" if text else "(no docstring)"
 
@@ -114,14 +114,14 @@ def lines_of_class(module: Module, title: str, node: ast.ClassDef) -> list[str]:
     is_made_by_users = maker is not None and "Made by" not in docstring_of(node) \
         and "made by" not in docstring_of(node)
     arguments = f"({parameters(maker, True)})" if maker and is_made_by_users else ""
-    lines = [f"### `{title}{arguments}`", "", indented(docstring_of(node)), ""]
+    lines = [f"### `{title}{arguments}`", "", as_text(docstring_of(node)), ""]
     if constants := constants_of(node):
         lines += ["Members: " + ", ".join(f"`{constant}`" for constant in constants) + ".", ""]
     for name, method in methods.items():
         if name.startswith("_") or not docstring_of(method):
             continue
         call = name if is_property(method) else f"{name}({parameters(method, True)})"
-        lines += [f"#### `{node.name}.{call}`", "", indented(docstring_of(method)), ""]
+        lines += [f"#### `{node.name}.{call}`", "", as_text(docstring_of(method)), ""]
     return lines
 
 
@@ -142,7 +142,7 @@ def lines_of_exceptions(module: Module, names: list[str]) -> list[str]:
 
 def lines_of_module(name: str) -> list[str]:
     module = Module(name)
-    lines = [f"## {name}", "", indented(module.docstring), ""]
+    lines = [f"## {name}", "", as_text(module.docstring), ""]
     errors = []
     for public in module.public:
         found = find(module, public)
@@ -156,7 +156,7 @@ def lines_of_module(name: str) -> list[str]:
             lines += lines_of_class(where, title, node)
         else:
             lines += [f"### `{title}({parameters(node, False)})`", "",
-                      indented(docstring_of(node)), ""]
+                      as_text(docstring_of(node)), ""]
     return lines + (lines_of_exceptions(module, errors) if errors else [])
 
 
@@ -175,10 +175,10 @@ def main() -> int:
     if not parser.parse_args().check:
         PAGE.write_text(text)
         return 0
-    if not PAGE.exists() or PAGE.read_text() != text:
-        print("docs/python_reference.md is not current: run tools/python_reference.py")
-        return 1
-    return 0
+    is_current = PAGE.exists() and PAGE.read_text() == text
+    print("python_reference: the page is current" if is_current else
+          "python_reference: docs/python_reference.md is not current: run tools/python_reference.py")
+    return 0 if is_current else 1
 
 
 if __name__ == "__main__":
