@@ -176,8 +176,8 @@ def main() -> int:
         PAGE.write_text(text)
         return 0
     is_current = PAGE.exists() and PAGE.read_text() == text
-    print("python_reference: the page is current" if is_current else
-          "python_reference: docs/python_reference.md is not current: run tools/python_reference.py")
+    print("the page is current" if is_current else
+          "docs/python_reference.md is not current: run tools/python_reference.py")
     return 0 if is_current else 1
 
 
