@@ -27,6 +27,14 @@ struct Found {
   std::vector<uint32_t> dims;
 };
 
+// The target that a thread has asked last, which it mostly asks again.
+struct LastTarget {
+  std::string source;
+  std::string tables;
+  int device = -1;
+  std::shared_ptr<const Found> found;
+};
+
 struct Cache {
   Mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<const Found>> found HPS_GUARDED_BY(mutex);
@@ -106,9 +114,11 @@ absl::Status AddTable(const ThreadSessions& sessions, std::string_view line, Fou
   return absl::OkStatus();
 }
 
-OperatorTables TablesOf(const std::shared_ptr<const Found>& found,
+OperatorTables TablesOf(std::shared_ptr<const Found> found,
                         std::shared_ptr<ThreadSessions> sessions) {
-  return {std::move(sessions), found->indexes, found->dims, found};
+  OperatorTables tables{std::move(sessions), found->indexes, found->dims, nullptr};
+  tables.owner = std::move(found);
+  return tables;
 }
 
 // Keys as 64 bits; narrower ones of host memory are widened into `wide`.
@@ -155,22 +165,14 @@ absl::Status LookUpIn(const OperatorTables& tables, std::span<const OperatorKeys
   return tables.sessions->Lookup(request, PyThread_get_thread_ident());
 }
 
-}  // namespace
+// Null if the sessions are closed, or of another process.
+std::shared_ptr<ThreadSessions> OpenSessionsOf(const Found& found) {
+  std::shared_ptr<ThreadSessions> sessions = found.sessions.lock();
+  return sessions != nullptr && sessions->fork_count() == ForkCount() ? sessions : nullptr;
+}
 
-absl::StatusOr<OperatorTables> FindTables(const OperatorTarget& target) {
-  const std::string key = absl::StrCat(std::string(target.source), "\n", target.device, "\n",
-                                       std::string(target.tables));
-  Cache& cache = TheCache();
-  {
-    const MutexLock lock(cache.mutex);
-    const auto entry = cache.found.find(key);
-    if (entry != cache.found.end()) {
-      std::shared_ptr<ThreadSessions> sessions = entry->second->sessions.lock();
-      if (sessions != nullptr && sessions->fork_count() == ForkCount())
-        return TablesOf(entry->second, std::move(sessions));
-    }
-  }
-  absl::StatusOr<std::shared_ptr<ThreadSessions>> sessions = FindOpenSessions(target);
+absl::StatusOr<std::shared_ptr<const Found>> FindAnew(const OperatorTarget& target) {
+  const absl::StatusOr<std::shared_ptr<ThreadSessions>> sessions = FindOpenSessions(target);
   if (!sessions.ok()) return sessions.status();
   if (absl::Status status = CheckDevice(**sessions, target.device); !status.ok()) return status;
   auto found = std::make_shared<Found>();
@@ -179,10 +181,43 @@ absl::StatusOr<OperatorTables> FindTables(const OperatorTarget& target) {
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(tables, '\n'))) {
     if (absl::Status status = AddTable(**sessions, line, *found); !status.ok()) return status;
   }
+  return found;
+}
+
+absl::StatusOr<std::shared_ptr<const Found>> FindInCache(const OperatorTarget& target) {
+  const std::string key = absl::StrCat(std::string(target.source), "\n", target.device, "\n",
+                                       std::string(target.tables));
+  Cache& cache = TheCache();
+  {
+    const MutexLock lock(cache.mutex);
+    const auto entry = cache.found.find(key);
+    if (entry != cache.found.end() && OpenSessionsOf(*entry->second) != nullptr)
+      return entry->second;
+  }
+  absl::StatusOr<std::shared_ptr<const Found>> found = FindAnew(target);
+  if (!found.ok()) return found.status();
   const MutexLock lock(cache.mutex);
   if (cache.found.size() >= kTargetsMax) cache.found.clear();
-  cache.found[key] = found;
-  return TablesOf(found, *std::move(sessions));
+  cache.found[key] = *found;
+  return found;
+}
+
+}  // namespace
+
+absl::StatusOr<OperatorTables> FindTables(const OperatorTarget& target) {
+  thread_local LastTarget last;
+  if (last.found != nullptr && last.device == target.device && last.source == target.source &&
+      last.tables == target.tables) {
+    std::shared_ptr<ThreadSessions> sessions = OpenSessionsOf(*last.found);
+    if (sessions != nullptr) return TablesOf(last.found, std::move(sessions));
+  }
+  absl::StatusOr<std::shared_ptr<const Found>> found = FindInCache(target);
+  if (!found.ok()) return found.status();
+  std::shared_ptr<ThreadSessions> sessions = OpenSessionsOf(**found);
+  if (sessions == nullptr)  // since it was found
+    return absl::FailedPreconditionError("this session is closed");
+  last = {std::string(target.source), std::string(target.tables), target.device, *found};
+  return TablesOf(*std::move(found), std::move(sessions));
 }
 
 std::string_view TableName(std::string_view tables, size_t index) {

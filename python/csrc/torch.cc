@@ -158,32 +158,39 @@ absl::StatusOr<std::vector<KeyTensor>> ReadAllKeys(const Arguments& arguments) {
   return read;
 }
 
-// A tensor [*sizes, dim] that begins at an element of `block`.
-absl::StatusOr<Tensor> View(const Tensor& block, std::span<const int64_t> sizes, int64_t dim,
-                            int64_t offset) {
-  std::vector<int64_t> shape(sizes.begin(), sizes.end());
-  shape.push_back(dim);
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t i = shape.size() - 1; i > 0; --i)
-    strides[i - 1] = strides[i] * std::max<int64_t>(shape[i], 1);
+// The shape [*sizes, dim], without gaps.
+struct Shape {
+  Shape(std::span<const int64_t> key_sizes, int64_t dim)
+      : sizes(key_sizes.begin(), key_sizes.end()), strides(key_sizes.size() + 1, 1) {
+    sizes.push_back(dim);
+    for (size_t i = sizes.size() - 1; i > 0; --i)
+      strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
+  }
+
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+};
+
+// A tensor that begins at an element of `block`.
+absl::StatusOr<Tensor> View(const Tensor& block, const Shape& shape, int64_t offset) {
   TorchTensor* view = nullptr;
-  absl::Status status = Check(Torch().new_view(block.get(), static_cast<int64_t>(shape.size()),
-                                               shape.data(), strides.data(), offset, &view),
-                              "make a view");
+  absl::Status status =
+      Check(Torch().new_view(block.get(), std::ssize(shape.sizes), shape.sizes.data(),
+                             shape.strides.data(), offset, &view),
+            "make a view");
   if (!status.ok()) return status;
   return Tensor(view);
 }
 
-// A new tensor of `count` elements on the device of the keys.
-absl::StatusOr<Tensor> NewBlock(const KeyTensor& like, size_t element_count) {
-  const auto count = static_cast<int64_t>(element_count);
-  const int64_t stride = 1;
-  TorchTensor* block = nullptr;
-  absl::Status status = Check(Torch().new_tensor(1, &count, &stride, Torch().float32_type(),
-                                                 like.device_type, like.device_index, &block),
-                              "make a tensor for the rows");
+// A new tensor on the device of the keys.
+absl::StatusOr<Tensor> NewRows(const KeyTensor& like, const Shape& shape) {
+  TorchTensor* rows = nullptr;
+  absl::Status status =
+      Check(Torch().new_tensor(std::ssize(shape.sizes), shape.sizes.data(), shape.strides.data(),
+                               Torch().float32_type(), like.device_type, like.device_index, &rows),
+            "make a tensor for the rows");
   if (!status.ok()) return status;
-  return Tensor(block);
+  return Tensor(rows);
 }
 
 absl::StatusOr<float*> DataOf(const Tensor& rows) {
@@ -275,9 +282,7 @@ absl::StatusOr<TorchValue> LookUpList(const Arguments& arguments) {
   std::vector<float*> rows;
   for (size_t i = 0; i < call->keys.size(); ++i) {
     const uint32_t dim = call->tables.dims[i];
-    const absl::StatusOr<Tensor> block = NewBlock(place, call->keys[i].count * dim);
-    if (!block.ok()) return block.status();
-    absl::StatusOr<Tensor> tensor = View(*block, call->tensors[i].sizes, dim, 0);
+    absl::StatusOr<Tensor> tensor = NewRows(place, Shape(call->tensors[i].sizes, dim));
     if (!tensor.ok()) return tensor.status();
     const absl::StatusOr<float*> data = DataOf(*tensor);
     if (!data.ok()) return data.status();
@@ -296,7 +301,8 @@ absl::StatusOr<TorchValue> LookUpShared(const Arguments& arguments) {
   size_t elements = 0;
   for (size_t i = 0; i < call->keys.size(); ++i)
     elements += call->keys[i].count * call->tables.dims[i];
-  const absl::StatusOr<Tensor> block = NewBlock(call->tensors[0], elements);
+  const absl::StatusOr<Tensor> block =
+      NewRows(call->tensors[0], Shape({}, static_cast<int64_t>(elements)));
   if (!block.ok()) return block.status();
   const absl::Status status = LookUpBlock(call->tables, call->tensors[0], call->keys, *block);
   if (!status.ok()) return status;
@@ -306,7 +312,7 @@ absl::StatusOr<TorchValue> LookUpShared(const Arguments& arguments) {
   for (size_t i = 0; i < call->keys.size(); ++i) {
     const uint32_t dim = call->tables.dims[i];
     absl::StatusOr<Tensor> view =
-        View(*block, call->tensors[i].sizes, dim, static_cast<int64_t>(offset));
+        View(*block, Shape(call->tensors[i].sizes, dim), static_cast<int64_t>(offset));
     if (!view.ok()) return view.status();
     views.push_back(*std::move(view));
     offset += call->keys[i].count * dim;
@@ -331,12 +337,10 @@ absl::StatusOr<TorchValue> LookUpStacked(const Arguments& arguments) {
     keys[i].count = all.keys.count / count;
     keys[i].data = static_cast<const std::byte*>(all.keys.data) + i * keys[i].count * key_bytes;
   }
-  const absl::StatusOr<Tensor> block = NewBlock(all, all.keys.count * tables->dims[0]);
-  if (!block.ok()) return block.status();
-  const absl::Status status = LookUpBlock(*tables, all, keys, *block);
-  if (!status.ok()) return status;
-  absl::StatusOr<Tensor> rows = View(*block, all.sizes, tables->dims[0], 0);
+  absl::StatusOr<Tensor> rows = NewRows(all, Shape(all.sizes, tables->dims[0]));
   if (!rows.ok()) return rows.status();
+  const absl::Status status = LookUpBlock(*tables, all, keys, *rows);
+  if (!status.ok()) return status;
   return AsValue(rows->release());
 }
 

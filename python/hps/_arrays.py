@@ -6,7 +6,6 @@ are; of a torch tensor it gets the address, which takes a tenth of the time.
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 import sys
@@ -94,23 +93,20 @@ class Kind:
         at more closely first, or are wrong."""
         if set(map(type, keys)) != {np.ndarray}:
             return None
-        shapes = [array.shape for array in keys]
         counts = [array.size for array in keys]
         total = sum(counts)
         if total > session._keys_max:
             raise session._too_many(total)
-        if plan.dim:
-            rows = session._memory.take(total * plan.dim).reshape(total, plan.dim)
+        dim = plan.dim
+        if dim:
+            rows = session._memory.take(total * dim)
         else:
             rows = session._memory.take(sum(map(operator.mul, counts, plan.dims)))
         session._session.lookup(plan.numbers, keys, (rows, None), None)
-        if not plan.dim:
-            return self.split(rows, [(*shape, dim) for shape, dim in zip(shapes, plan.dims)])
-        ends = list(itertools.accumulate(counts))
-        parts = [rows[end - count:end] for count, end in zip(counts, ends)]
-        if set(map(len, shapes)) != {1}:
-            parts = [part.reshape((*shape, plan.dim)) for part, shape in zip(parts, shapes)]
-        return parts
+        shapes = {array.shape for array in keys}
+        if dim and len(shapes) == 1:  # NumPy makes the parts itself, in less time
+            return list(rows.reshape((len(keys), *shapes.pop(), dim)))
+        return self.split(rows, [(*array.shape, dim) for array, dim in zip(keys, plan.dims)])
 
     def take_rows(self, memory: Memory, count: int) -> Any:
         """Room for `count` float32 elements of rows."""
