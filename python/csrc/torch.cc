@@ -228,35 +228,67 @@ absl::Status LookUpBlock(const OperatorTables& tables, const KeyTensor& place,
   return LookUp(tables, keys, rows, *stream);
 }
 
-absl::StatusOr<OperatorTables> TablesOf(const Arguments& arguments, const KeyTensor& place,
-                                        size_t table_count) {
-  const int device = place.device_type == Torch().cuda_type() ? place.device_index : -1;
-  absl::StatusOr<OperatorTables> tables =
-      FindTables({arguments.source, arguments.tables, device, TheOperators().finder});
-  if (tables.ok() && tables->dims.size() != table_count) {
-    return absl::InvalidArgumentError(absl::StrCat("keys: expected those of ", tables->dims.size(),
-                                                   " tables, found ", table_count));
-  }
-  return tables;
-}
-
-// A call with a tensor of keys for each table.
-struct ListCall {
+// A call: its tensors of keys, one for each table or one [tables, ...] for all, and the keys of
+// each table in them.
+struct Call {
   std::vector<KeyTensor> tensors;
   OperatorTables tables;
   std::vector<OperatorKeys> keys;
 };
 
-absl::StatusOr<ListCall> ReadList(const Arguments& arguments) {
+// Divides the one tensor of a call among its tables.
+absl::Status Unstack(Call& call) {
+  const KeyTensor& all = call.tensors[0];
+  const std::span<const uint32_t> dims = call.tables.dims;
+  const size_t count = dims.size();
+  if (all.sizes.empty() || all.sizes[0] != std::ssize(dims)) {
+    return absl::InvalidArgumentError(absl::StrCat("keys: expected those of ", count,
+                                                   " tables, found ",
+                                                   all.sizes.empty() ? 1 : all.sizes[0]));
+  }
+  if (std::ranges::count(dims, dims[0]) != std::ssize(dims))
+    return absl::InvalidArgumentError("tables: stacked keys need tables of one dim");
+  const size_t key_bytes = ElementTypeBytes(all.keys.type);
+  call.keys.assign(count, all.keys);
+  for (size_t i = 0; i < count; ++i) {
+    OperatorKeys& keys = call.keys[i];
+    keys.count = all.keys.count / count;
+    keys.data = static_cast<const std::byte*>(all.keys.data) + i * keys.count * key_bytes;
+  }
+  return absl::OkStatus();
+}
+
+// `may_be_stacked`: one tensor for several tables is [tables, ...].
+absl::StatusOr<Call> ReadCall(const Arguments& arguments, bool may_be_stacked) {
   absl::StatusOr<std::vector<KeyTensor>> tensors = ReadAllKeys(arguments);
   if (!tensors.ok()) return tensors.status();
-  ListCall call{.tensors = *std::move(tensors)};
-  absl::StatusOr<OperatorTables> tables = TablesOf(arguments, call.tensors[0], call.tensors.size());
+  Call call{.tensors = *std::move(tensors)};
+  const KeyTensor& place = call.tensors[0];
+  const int device = place.device_type == Torch().cuda_type() ? place.device_index : -1;
+  absl::StatusOr<OperatorTables> tables =
+      FindTables({arguments.source, arguments.tables, device, TheOperators().finder});
   if (!tables.ok()) return tables.status();
   call.tables = *std::move(tables);
-  call.keys.reserve(call.tensors.size());
+  const size_t count = call.tables.dims.size();
+  if (may_be_stacked && call.tensors.size() == 1 && count > 1) {
+    absl::Status status = Unstack(call);
+    if (!status.ok()) return status;
+    return call;
+  }
+  if (call.tensors.size() != count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("keys: expected those of ", count, " tables, found ", call.tensors.size()));
+  }
+  call.keys.reserve(count);
   for (const KeyTensor& tensor : call.tensors) call.keys.push_back(tensor.keys);
   return call;
+}
+
+size_t ElementsOf(const Call& call) {
+  size_t elements = 0;
+  for (size_t i = 0; i < call.keys.size(); ++i)
+    elements += call.keys[i].count * call.tables.dims[i];
+  return elements;
 }
 
 absl::StatusOr<TorchValue> ListOf(std::vector<Tensor> tensors) {
@@ -273,7 +305,7 @@ absl::StatusOr<TorchValue> ListOf(std::vector<Tensor> tensors) {
 
 // hps::lookup: each table's rows are a tensor of their own, as compiled programs expect it.
 absl::StatusOr<TorchValue> LookUpList(const Arguments& arguments) {
-  const absl::StatusOr<ListCall> call = ReadList(arguments);
+  const absl::StatusOr<Call> call = ReadCall(arguments, false);
   if (!call.ok()) return call.status();
   const KeyTensor& place = call->tensors[0];
   const absl::StatusOr<void*> stream = StreamOf(place);
@@ -294,22 +326,38 @@ absl::StatusOr<TorchValue> LookUpList(const Arguments& arguments) {
   return ListOf(std::move(tensors));
 }
 
+// Memory of the caller for the rows of a call, if it has given any, else new.
+absl::StatusOr<Tensor> BlockFor(const Call& call, std::vector<Tensor> given) {
+  const size_t elements = ElementsOf(call);
+  if (given.empty()) return NewRows(call.tensors[0], Shape({}, static_cast<int64_t>(elements)));
+  int64_t count = 0;
+  int32_t dtype = 0;
+  int32_t device_type = 0;
+  TorchTensor* const block = given[0].get();
+  const int32_t failures = Torch().element_count_of(block, &count) |
+                           Torch().dtype_of(block, &dtype) |
+                           Torch().device_type_of(block, &device_type);
+  if (absl::Status status = Check(failures, "read a tensor"); !status.ok()) return status;
+  if (count != static_cast<int64_t>(elements) || dtype != Torch().float32_type() ||
+      device_type != call.tensors[0].device_type) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("block: expected ", elements, " float32 elements beside the keys"));
+  }
+  return std::move(given[0]);
+}
+
 // hps::lookup_shared: the rows of all tables are views of one tensor, which takes less time.
-absl::StatusOr<TorchValue> LookUpShared(const Arguments& arguments) {
-  const absl::StatusOr<ListCall> call = ReadList(arguments);
+absl::StatusOr<TorchValue> LookUpShared(const Arguments& arguments, std::vector<Tensor> given) {
+  const absl::StatusOr<Call> call = ReadCall(arguments, true);
   if (!call.ok()) return call.status();
-  size_t elements = 0;
-  for (size_t i = 0; i < call->keys.size(); ++i)
-    elements += call->keys[i].count * call->tables.dims[i];
-  const absl::StatusOr<Tensor> block =
-      NewRows(call->tensors[0], Shape({}, static_cast<int64_t>(elements)));
+  const absl::StatusOr<Tensor> block = BlockFor(*call, std::move(given));
   if (!block.ok()) return block.status();
   const absl::Status status = LookUpBlock(call->tables, call->tensors[0], call->keys, *block);
   if (!status.ok()) return status;
   std::vector<Tensor> views;
-  views.reserve(call->keys.size());
+  views.reserve(call->tensors.size());
   size_t offset = 0;
-  for (size_t i = 0; i < call->keys.size(); ++i) {
+  for (size_t i = 0; i < call->tensors.size(); ++i) {
     const uint32_t dim = call->tables.dims[i];
     absl::StatusOr<Tensor> view =
         View(*block, Shape(call->tensors[i].sizes, dim), static_cast<int64_t>(offset));
@@ -322,24 +370,12 @@ absl::StatusOr<TorchValue> LookUpShared(const Arguments& arguments) {
 
 // hps::lookup_stacked: keys [tables, ...], as many of each; rows [tables, ..., dim].
 absl::StatusOr<TorchValue> LookUpStacked(const Arguments& arguments) {
-  const absl::StatusOr<std::vector<KeyTensor>> tensors = ReadAllKeys(arguments);
-  if (!tensors.ok()) return tensors.status();
-  const KeyTensor& all = tensors->front();
-  if (all.sizes.empty()) return absl::InvalidArgumentError("keys: expected [tables, ...]");
-  const auto count = static_cast<size_t>(all.sizes[0]);
-  const absl::StatusOr<OperatorTables> tables = TablesOf(arguments, all, count);
-  if (!tables.ok()) return tables.status();
-  if (std::ranges::count(tables->dims, tables->dims[0]) != std::ssize(tables->dims))
-    return absl::InvalidArgumentError("tables: stacked keys need tables of one dim");
-  std::vector<OperatorKeys> keys(count, all.keys);
-  const size_t key_bytes = ElementTypeBytes(all.keys.type);
-  for (size_t i = 0; i < count; ++i) {
-    keys[i].count = all.keys.count / count;
-    keys[i].data = static_cast<const std::byte*>(all.keys.data) + i * keys[i].count * key_bytes;
-  }
-  absl::StatusOr<Tensor> rows = NewRows(all, Shape(all.sizes, tables->dims[0]));
+  const absl::StatusOr<Call> call = ReadCall(arguments, true);
+  if (!call.ok()) return call.status();
+  const KeyTensor& all = call->tensors[0];
+  absl::StatusOr<Tensor> rows = NewRows(all, Shape(all.sizes, call->tables.dims[0]));
   if (!rows.ok()) return rows.status();
-  const absl::Status status = LookUpBlock(*tables, all, keys, *rows);
+  const absl::Status status = LookUpBlock(call->tables, all, call->keys, *rows);
   if (!status.ok()) return status;
   return AsValue(rows->release());
 }
@@ -360,7 +396,10 @@ void ListKernel(TorchValue* stack, uint64_t /*argument_count*/, uint64_t /*resul
 }
 
 void SharedKernel(TorchValue* stack, uint64_t /*argument_count*/, uint64_t /*result_count*/) {
-  Finish(LookUpShared({TakeTensors(stack[0]), TakeString(stack[1]), TakeString(stack[2])}), stack);
+  std::vector<Tensor> block = TakeTensors(stack[1]);
+  Finish(LookUpShared({TakeTensors(stack[0]), TakeString(stack[2]), TakeString(stack[3])},
+                      std::move(block)),
+         stack);
 }
 
 void StackedKernel(TorchValue* stack, uint64_t /*argument_count*/, uint64_t /*result_count*/) {

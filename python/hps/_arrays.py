@@ -180,8 +180,9 @@ class _Torch(Kind):
         if self._torch.compiler.is_compiling():
             return self._operator.lookup(keys, session._name, plan.text)
         try:
-            rows = self._operator.lookup_shared(keys, session._name, plan.text)
-        except (NotImplementedError, RuntimeError, TypeError):
+            block = self._operator.block_for(session._memory, keys, plan.dims)
+            rows = self._operator.lookup_shared(keys, block, session._name, plan.text)
+        except (AttributeError, NotImplementedError, RuntimeError, TypeError):
             error = self._operator.error_of_operator()
             if error is None or isinstance(error, (FailedPreconditionError,
                                                    InvalidArgumentError)):

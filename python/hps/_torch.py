@@ -2,11 +2,12 @@
 
     torch.ops.hps.lookup(Tensor[] keys, str source, str tables) -> Tensor[]
     torch.ops.hps.lookup_stacked(Tensor keys, str source, str tables) -> Tensor
-    torch.ops.hps.lookup_shared(Tensor[] keys, str source, str tables) -> Tensor[]
+    torch.ops.hps.lookup_shared(Tensor[] keys, Tensor[] block, str source, str tables) -> Tensor[]
 
-`lookup_stacked` takes keys [tables, ...] of tables of one dim. `lookup_shared` is `lookup` with
-rows that are views of one tensor: the fastest for many tables, but compiled programs must not have
-it, because they take the results of an operator for separate memory.
+`lookup_stacked` takes keys [tables, ...] of tables of one dim. `lookup_shared` does the work of
+both, with rows that are views of one tensor: of `block` if that has one, else of a new one. It is
+the fastest for many tables, but compiled programs must not have it, because they take the results
+of an operator for separate memory.
 
 `source` is the path of an open store over which this process has made a module of hps.torch, or
 the name of an open session. `tables` has a line "model/table:dim" for each tensor of keys; all
@@ -16,6 +17,7 @@ torch.compile and torch.export need.
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +27,8 @@ import torch
 from hps import _hps
 from hps._errors import BY_CODE, Error, FailedPreconditionError, error_as_tuple
 
-__all__ = ["error_of_operator", "lookup_shared", "rows", "stacked_rows", "stores", "tables_text"]
+__all__ = ["block_for", "error_of_operator", "lookup", "lookup_shared", "lookup_stacked", "rows",
+           "stores", "tables_text"]
 
 # The open stores of modules, by path.
 stores: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
@@ -36,7 +39,8 @@ _TAGS = tuple(getattr(torch.Tag, name) for name in ("cudagraph_unsafe",)
 
 _LIBRARY = torch.library.Library("hps", "FRAGMENT")
 _LIBRARY.define("lookup(Tensor[] keys, str source, str tables) -> Tensor[]", tags=_TAGS)
-_LIBRARY.define("lookup_shared(Tensor[] keys, str source, str tables) -> Tensor[]", tags=_TAGS)
+_LIBRARY.define("lookup_shared(Tensor[] keys, Tensor[] block, str source, str tables) -> Tensor[]",
+                tags=_TAGS)
 _LIBRARY.define("lookup_stacked(Tensor keys, str source, str tables) -> Tensor", tags=_TAGS)
 
 
@@ -86,23 +90,23 @@ def error_of_operator() -> Error | None:
     return None if error is None else BY_CODE.get(error[0], Error)(error[1])
 
 
-def rows(keys: list[torch.Tensor], source: str, tables: str) -> list[torch.Tensor]:
-    """The rows of each table. Raises the exceptions of hps."""
-    if torch.compiler.is_compiling():
-        return lookup(keys, source, tables)
-    return _call(lookup_shared, keys, source, tables)
+def block_for(memory: Any, keys: Sequence[torch.Tensor], dims: Sequence[int]) -> list:
+    """The argument `block`: for rows in host memory, memory that was used before (`Memory`), since
+    new memory costs a page fault for every 4 KiB."""
+    if keys[0].is_cuda:
+        return []
+    count = sum(map(operator.mul, [some.numel() for some in keys], dims))
+    return [torch.from_numpy(memory.take(count))]
 
 
-def stacked_rows(keys: torch.Tensor, source: str, tables: str) -> torch.Tensor:
-    """As the operator `lookup_stacked`. Raises the exceptions of hps."""
-    if torch.compiler.is_compiling():
-        return lookup_stacked(keys, source, tables)
-    return _call(lookup_stacked, keys, source, tables)
+def rows(keys: list[torch.Tensor], session: Any, tables: str, dims: Sequence[int]) -> list:
+    """The rows of each table, not in a compiled program. Raises the exceptions of hps.
 
-
-def _call(operator: Any, keys: Any, source: str, tables: str) -> Any:
+    One tensor [tables, ...] for several tables has the keys of all; so has that of the rows.
+    """
     try:
-        return operator(keys, source, tables)
+        block = block_for(session._memory, keys, dims)
+        return lookup_shared(keys, block, session._name, tables)
     except RuntimeError:
         error = error_of_operator()
         if error is None:

@@ -75,12 +75,16 @@ class _Tables(torch.nn.Module):
         self._path = store.path
         _torch.stores[self._path] = store
 
-    def _source(self, keys: torch.Tensor) -> str:
-        """Compiled programs name the store, others the session: it may be one of several stores
-        that are open at this path."""
-        if torch.compiler.is_compiling():
-            return self._path
-        return _session(self._store, self._model, keys)._name
+    def _look_up(self, keys: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Compiled programs name the store; others the session, because the store may be one of
+        several that are open at this path."""
+        keys = [_prepare(some) for some in keys]
+        if not torch.compiler.is_compiling():
+            session = _session(self._store, self._model, keys[0])
+            return _torch.rows(keys, session, self._text, self._dims)
+        if len(keys) == 1 and len(self._dims) > 1:
+            return [_torch.lookup_stacked(keys[0], self._path, self._text)]
+        return _torch.lookup(keys, self._path, self._text)
 
 
 class _Table(_Tables):
@@ -93,7 +97,7 @@ class _Table(_Tables):
         self.table = table
 
     def _rows(self, keys: torch.Tensor) -> torch.Tensor:
-        return _torch.rows([_prepare(keys)], self._source(keys), self._text)[0]
+        return self._look_up([keys])[0]
 
 
 class Embeddings(_Tables):
@@ -126,11 +130,11 @@ class Embeddings(_Tables):
             if keys.dim() < 1 or keys.shape[0] != len(self.tables):
                 raise InvalidArgumentError(f"keys: expected the shape [{len(self.tables)}, ...], "
                                            f"found {list(keys.shape)}")
-            return _torch.stacked_rows(_prepare(keys), self._source(keys), self._text)
+            return self._look_up([keys])[0]
         if len(keys) != len(self.tables):
             raise InvalidArgumentError(f"keys: expected {len(self.tables)} tensors, found "
                                        f"{len(keys)}")
-        return _torch.rows([_prepare(some) for some in keys], self._source(keys[0]), self._text)
+        return self._look_up(list(keys))
 
     def extra_repr(self) -> str:
         return f"{self.tables!r}, embedding_dims={self.embedding_dims}"

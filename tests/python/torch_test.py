@@ -37,9 +37,13 @@ class TensorTest(support.StoreTestCase):
         keys = torch.arange(support.ROWS)
         kept = self.session.lookup({"user": keys, "item": keys})["item"][7]
         expected = kept.clone()
+        layer = hps.torch.Embeddings(self.session._store, ["ctr/user", "ctr/item"])
+        of_layer = layer([keys, keys])[1][7]
         for _ in range(3):
             self.session.lookup({"user": keys, "item": keys * 0})
+            layer([keys, keys * 0])
             torch.testing.assert_close(kept, expected, rtol=0, atol=0)
+            torch.testing.assert_close(of_layer, expected, rtol=0, atol=0)
 
     def test_inside_a_compiled_function(self) -> None:
         def doubled(user: torch.Tensor, item: torch.Tensor) -> tuple:
@@ -162,14 +166,18 @@ class ModuleTest(support.StoreTestCase):
                  ([self.keys(4)], path, "ctr/user:9", "FAILED_PRECONDITION.*the dim 9, found 8"),
                  ([self.keys(4)], path, "ctr/usr:8", "NOT_FOUND.*ctr/usr"),
                  ([self.keys(4)], path, "ctr/user", "INVALID_ARGUMENT.*model/table:dim"),
-                 ([self.keys(4)], path, both, "INVALID_ARGUMENT.*2 tables, found 1"),
+                 ([self.keys(4)], path, both, "INVALID_ARGUMENT.*of 2 tables, found"),
                  ([torch.rand(4)], path, "ctr/user:8", "keys of table 'ctr/user': expected int64"),
                  ([self.keys(4), self.keys(4)[::2]], path, both,
                   "keys of table 'ctr/item': not contiguous")]
-        for operator in (torch.ops.hps.lookup, torch.ops.hps.lookup_shared):
-            for keys, source, tables, text in wrong:
-                with self.subTest(text=text), self.assertRaisesRegex(RuntimeError, text):
-                    operator(keys, source, tables)
+        for keys, source, tables, text in wrong:
+            with self.subTest(text=text), self.assertRaisesRegex(RuntimeError, text):
+                torch.ops.hps.lookup(keys, source, tables)
+            with self.subTest(text=text), self.assertRaisesRegex(RuntimeError, text):
+                torch.ops.hps.lookup_shared(keys, [], source, tables)
+        for block in (torch.empty(31), torch.empty(32, dtype=torch.float64)):
+            with self.assertRaisesRegex(RuntimeError, "block: expected 32 float32"):
+                torch.ops.hps.lookup_shared([self.keys(4)], [block], path, "ctr/user:8")
         with self.assertRaisesRegex(RuntimeError, "tables of one dim"):
             torch.ops.hps.lookup_stacked(self.keys(2, 4), path, both)
 
