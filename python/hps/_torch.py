@@ -37,6 +37,9 @@ stores: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 _TAGS = tuple(getattr(torch.Tag, name) for name in ("cudagraph_unsafe",)
               if hasattr(torch.Tag, name))
 
+# Smaller blocks come from memory that PyTorch's allocator keeps.
+_BLOCK_ELEMENTS_MIN = 1 << 16
+
 _LIBRARY = torch.library.Library("hps", "FRAGMENT")
 _LIBRARY.define("lookup(Tensor[] keys, str source, str tables) -> Tensor[]", tags=_TAGS)
 _LIBRARY.define("lookup_shared(Tensor[] keys, Tensor[] block, str source, str tables) -> Tensor[]",
@@ -91,12 +94,12 @@ def error_of_operator() -> Error | None:
 
 
 def block_for(memory: Any, keys: Sequence[torch.Tensor], dims: Sequence[int]) -> list:
-    """The argument `block`: for rows in host memory, memory that was used before (`Memory`), since
-    new memory costs a page fault for every 4 KiB."""
+    """The argument `block`: for many rows in host memory, memory that was used before (`Memory`),
+    since new memory costs a page fault for every 4 KiB."""
     if keys[0].is_cuda:
         return []
     count = sum(map(operator.mul, [some.numel() for some in keys], dims))
-    return [torch.from_numpy(memory.take(count))]
+    return [torch.from_numpy(memory.take(count))] if count >= _BLOCK_ELEMENTS_MIN else []
 
 
 def rows(keys: list[torch.Tensor], session: Any, tables: str, dims: Sequence[int]) -> list:

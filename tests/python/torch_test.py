@@ -34,7 +34,7 @@ class TensorTest(support.StoreTestCase):
         self.assert_rows("user", keys.numpy(), out.numpy())
 
     def test_an_answer_is_the_callers(self) -> None:
-        keys = torch.arange(support.ROWS)
+        keys = torch.arange(support.ROWS).repeat(3)  # rows of 0.6 MB
         kept = self.session.lookup({"user": keys, "item": keys})["item"][7]
         expected = kept.clone()
         layer = hps.torch.Embeddings(self.session._store, ["ctr/user", "ctr/item"])
