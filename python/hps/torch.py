@@ -58,6 +58,8 @@ def _dim(store: Store, table: str) -> int:
 
 def _prepare(keys: torch.Tensor) -> torch.Tensor:
     """Keys as the operators take them."""
+    if keys.dtype is torch.int64 and keys.is_contiguous():
+        return keys
     if keys.is_cuda and keys.dtype == torch.int32:
         keys = keys.long()
     return keys.contiguous()
@@ -73,6 +75,7 @@ class _Tables(torch.nn.Module):
         self._model = tables[0].partition("/")[0]
         self._store = store
         self._path = store.path
+        self._sessions: dict[int, Any] = {}  # by device, -1: the host
         _torch.stores[self._path] = store
 
     def _look_up(self, keys: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -80,7 +83,10 @@ class _Tables(torch.nn.Module):
         several that are open at this path."""
         keys = [_prepare(some) for some in keys]
         if not torch.compiler.is_compiling():
-            session = _session(self._store, self._model, keys[0])
+            device = keys[0].get_device()
+            session = self._sessions.get(device)
+            if session is None:
+                session = self._sessions[device] = _session(self._store, self._model, keys[0])
             return _torch.rows(keys, session, self._text, self._dims)
         if len(keys) == 1 and len(self._dims) > 1:
             return [_torch.lookup_stacked(keys[0], self._path, self._text)]
@@ -115,6 +121,7 @@ class Embeddings(_Tables):
         super().__init__(store, tables)
         self.tables = list(tables)
         self.embedding_dims = self._dims
+        self._has_one_dim = len(set(self._dims)) == 1
 
     def forward(self, keys: Any) -> Any:
         """Rows of the keys of each table, in the order of `tables`.
@@ -124,7 +131,7 @@ class Embeddings(_Tables):
             fastest way on a GPU.
         """
         if isinstance(keys, torch.Tensor):
-            if len(set(self.embedding_dims)) != 1:
+            if not self._has_one_dim:
                 raise InvalidArgumentError("keys: expected a list of tensors, because the tables "
                                            f"have the dims {self.embedding_dims}")
             if keys.dim() < 1 or keys.shape[0] != len(self.tables):
