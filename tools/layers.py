@@ -72,7 +72,7 @@ MAY_INCLUDE["server"] = LOW | {"server_core"} | SERVER_PARTS
 MAY_INCLUDE["cli"] = LOW | {"bench"}
 
 # Headers beyond MAY_INCLUDE: synthetic tables and the files of tables, which are no part of the
-# public API.
+# public API; the one kind of mutex.
 MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
                               "import/formats/npy_files.h", "import/row_source.h",
                               "import/split_files.h", "inference/network_check.h"},
