@@ -5,8 +5,8 @@
 #                               ONNX from PyPI in $HPS_BUILD_VENV (.venv-build/, 0.25 GB)
 #   tools/bootstrap.sh kafka    ... and a Kafka broker (.kafka/), for `make demo-updates`
 #   tools/bootstrap.sh test     ... and what the tests need: .venv/, a Kafka broker (.kafka/),
-#                               PyTorch and JAX for the Python package's (.venv-python/; 1.9 GB),
-#                               and Triton (.venv-bench/; 0.2 GB)
+#                               PyTorch, TensorFlow and JAX for the Python package's
+#                               (.venv-python/; 3.2 GB), and Triton (.venv-bench/; 0.2 GB)
 #   tools/bootstrap.sh train    what `make demo-train` needs: as build, and PyTorch (.venv-python/)
 #   tools/bootstrap.sh ctr      what `make demo-ctr` needs: as train, and Triton's client (.venv/)
 #   tools/bootstrap.sh wheel    what `make wheel` needs: as build, pip, and headers of JAX from PyPI
@@ -177,7 +177,7 @@ install_jax_headers() {
 install_python_venv() {
   local wanted=tools/python_requirements.txt
   if cmp -s "$wanted" .venv-python/installed.txt; then return; fi
-  say "installing PyTorch, JAX and the client of Triton into .venv-python/ (1.9 GB)"
+  say "installing PyTorch, TensorFlow, JAX and the client of Triton into .venv-python/ (3.2 GB)"
   rm -rf .venv-python
   /usr/bin/python3 -m venv .venv-python
   .venv-python/bin/pip install --disable-pip-version-check --quiet --no-cache-dir --no-deps \

@@ -9,8 +9,8 @@ What clang or clang-tidy found nothing in, and what is as it was then with all t
 not looked at again (build/check remembers it; it can be copied between checkouts).
 
 Everything that a tool looks at counts as one case: a file, for clang a unit of up to eight, for
-clang-format 32; layers.py and tidy.py are one case each. The last line is "N passed, N failed"; the
-exit status is 1 if any failed.
+clang-format 32; layers.py, tidy.py and python_reference.py are one case each. The last line is
+"N passed, N failed"; the exit status is 1 if any failed.
 """
 
 import argparse
@@ -239,6 +239,7 @@ def main() -> int:
     tools = ROOT / "tools"
     tally.run_one("layers", [sys.executable, str(tools / "layers.py")])
     tally.run_one("style", [sys.executable, str(tools / "tidy.py")])
+    tally.run_one("reference", [sys.executable, str(tools / "python_reference.py"), "--check"])
     tree = SourceTree(ROOT)
     paths = list(tree.ending(".h", ".cc", ".cu", ".cuh"))
     tally.run_many("format", {

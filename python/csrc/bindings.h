@@ -41,5 +41,7 @@ void BindServer(nanobind::module_& module);
 void BindTrain(nanobind::module_& module);
 void BindTrainRanks(nanobind::module_& module);  // called by BindTrain
 void BindJax(nanobind::module_& module);
+void BindTorch(nanobind::module_& module);
+void BindTensorflow(nanobind::module_& module);
 
 }  // namespace hps::python

@@ -10,6 +10,8 @@ NB_MODULE(_hps, module) {
   BindServer(module);
   BindTrain(module);
   BindJax(module);
+  BindTorch(module);
+  BindTensorflow(module);
 }
 
 }  // namespace hps::python

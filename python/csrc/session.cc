@@ -16,45 +16,12 @@
 #include "python/csrc/arrays.h"
 #include "python/csrc/bindings.h"
 #include "python/csrc/errors.h"
+#include "python/csrc/sessions.h"
 
 namespace hps::python {
 namespace {
 
 namespace nb = nanobind;
-
-// Sessions of threads that are not looking anything up; the one that was used last gives way last.
-constexpr size_t kIdleSessionsMax = 64;
-
-// One session for each thread that asks, so that versions never go back for a thread. The GIL
-// guards it.
-class ThreadSessions {
- public:
-  ThreadSessions(std::shared_ptr<Store> store, std::string model, SessionOptions options)
-      : store_(std::move(store)), model_(std::move(model)), options_(options) {}
-
-  absl::StatusOr<std::unique_ptr<LookupSession>> Take(uint64_t thread) {
-    const auto mine = std::ranges::find(idle_, thread, &Idle::thread);
-    if (mine == idle_.end()) return store_->NewSession(model_, options_);
-    std::unique_ptr<LookupSession> session = std::move(mine->session);
-    idle_.erase(mine);
-    return session;
-  }
-  void Return(uint64_t thread, std::unique_ptr<LookupSession> session) {
-    if (idle_.size() == kIdleSessionsMax) idle_.erase(idle_.begin());
-    idle_.push_back({thread, std::move(session)});
-  }
-
- private:
-  struct Idle {
-    uint64_t thread = 0;
-    std::unique_ptr<LookupSession> session;
-  };
-
-  const std::shared_ptr<Store> store_;
-  const std::string model_;
-  const SessionOptions options_;
-  std::vector<Idle> idle_;
-};
 
 struct ModelSession {
   explicit ModelSession(std::unique_ptr<ThreadSessions> sessions)
@@ -64,17 +31,16 @@ struct ModelSession {
   std::vector<TableSpec> tables;
 };
 
+// Operators of frameworks find it by `name`.
 std::unique_ptr<ModelSession> NewSession(const OpenStore& open, const std::string& model,
-                                         int device, size_t keys_max) {
+                                         int device, size_t keys_max, const std::string& name) {
   const SessionOptions options{
       .device = device, .output_dtype = Dtype::kFloat32, .keys_max = keys_max};
-  auto sessions = std::make_unique<ThreadSessions>(open.handle.Use(), model, options);
-  const uint64_t thread = PyThread_get_thread_ident();
-  std::unique_ptr<LookupSession> first = ValueOrRaise(sessions->Take(thread));
-  std::vector<TableSpec> tables(first->tables().begin(), first->tables().end());
-  sessions->Return(thread, std::move(first));
-  auto session = std::make_unique<ModelSession>(std::move(sessions));
-  session->tables = std::move(tables);
+  auto session = std::make_unique<ModelSession>(
+      ValueOrRaise(ThreadSessions::Make(open.handle.Use(), model, options)));
+  const std::shared_ptr<ThreadSessions> sessions = session->handle.Use();
+  session->tables = sessions->tables();
+  PublishSessions(name, sessions);
   return session;
 }
 
@@ -201,13 +167,11 @@ void LookupIn(ModelSession& session, nb::list tables, nb::list keys, nb::tuple o
     request.stream.handle = reinterpret_cast<void*>(nb::cast<uintptr_t>(outputs[2]));
   const uint64_t thread =
       options.is_none() ? PyThread_get_thread_ident() : nb::cast<uint64_t>(options[3]);
-  std::unique_ptr<LookupSession> mine = ValueOrRaise(sessions->Take(thread));
   absl::Status done;
   {
     const nb::gil_scoped_release released;
-    done = mine->Lookup(request, nullptr);
+    done = sessions->Lookup(request, thread);
   }
-  sessions->Return(thread, std::move(mine));
   RaiseIfError(done);
 }
 
@@ -244,7 +208,7 @@ void BindSession(nb::module_& module) {
       .def("lookup_on_device", LookupOnDevice, nb::arg("tables"), nb::arg("keys"),
            nb::arg("outputs"), nb::arg("options").none());
   module.def("session", NewSession, nb::arg("store"), nb::arg("model"), nb::arg("device"),
-             nb::arg("keys_max"));
+             nb::arg("keys_max"), nb::arg("name"));
 }
 
 }  // namespace hps::python

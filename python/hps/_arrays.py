@@ -7,13 +7,14 @@ are; of a torch tensor it gets the address, which takes a tenth of the time.
 from __future__ import annotations
 
 import math
+import operator
 import sys
 import threading
 from typing import Any
 
 import numpy as np
 
-from hps._errors import InvalidArgumentError
+from hps._errors import FailedPreconditionError, InvalidArgumentError
 
 __all__ = ["Kind", "Memory", "kind_of"]
 
@@ -87,6 +88,26 @@ class Kind:
             keys = self.keys(keys, "keys", table)
         return keys, keys, keys.shape, keys.size
 
+    def lookup(self, session: Any, plan: Any, keys: list) -> list | None:
+        """The rows of keys of each table of a `Plan`, the quick way; None if keys have to be looked
+        at more closely first, or are wrong."""
+        if set(map(type, keys)) != {np.ndarray}:
+            return None
+        counts = [array.size for array in keys]
+        total = sum(counts)
+        if total > session._keys_max:
+            raise session._too_many(total)
+        dim = plan.dim
+        if dim:
+            rows = session._memory.take(total * dim)
+        else:
+            rows = session._memory.take(sum(map(operator.mul, counts, plan.dims)))
+        session._session.lookup(plan.numbers, keys, (rows, None), None)
+        shapes = {array.shape for array in keys}
+        if dim and len(shapes) == 1:  # NumPy makes the parts itself, in less time
+            return list(rows.reshape((len(keys), *shapes.pop(), dim)))
+        return self.split(rows, [(*array.shape, dim) for array, dim in zip(keys, plan.dims)])
+
     def take_rows(self, memory: Memory, count: int) -> Any:
         """Room for `count` float32 elements of rows."""
         return memory.take(count)
@@ -119,6 +140,15 @@ class Kind:
         raise NotImplementedError
 
 
+def _torch_operator() -> Any:
+    """The module of the operator of hps; None with a PyTorch that is too old for it."""
+    try:
+        from hps import _torch
+    except FailedPreconditionError:
+        return None
+    return _torch
+
+
 class _Torch(Kind):
     """Tensors of PyTorch in host memory."""
 
@@ -126,6 +156,7 @@ class _Torch(Kind):
 
     def __init__(self, torch: Any):
         self._torch = torch
+        self._operator = _torch_operator()
         self._tensor = self.type = torch.Tensor
         self._place = torch.device("cpu")
         self._number = -1  # of the place, as torch counts
@@ -142,6 +173,23 @@ class _Torch(Kind):
             raise TypeError(f"{_argument(name, table)}: expected a torch tensor as the other keys "
                             f"are, found {type(keys).__name__}")
         return keys
+
+    def lookup(self, session: Any, plan: Any, keys: list) -> list | None:
+        if self._operator is None:
+            return None
+        if self._torch.compiler.is_compiling():
+            return self._operator.lookup(keys, session._name, plan.text)
+        try:
+            block = self._operator.block_for(session._memory, keys, plan.dims)
+            rows = self._operator.lookup_shared(keys, block, session._name, plan.text)
+        except (AttributeError, NotImplementedError, RuntimeError, TypeError):
+            error = self._operator.error_of_operator()
+            if error is None or isinstance(error, (FailedPreconditionError,
+                                                   InvalidArgumentError)):
+                return None  # the other way has a message that names the argument
+            raise error from None
+        # With a tensor of another kind among the keys PyTorch may take another way.
+        return rows if rows[0].device == self._place else None
 
     def rows_of(self, memory: np.ndarray) -> Any:
         return self._torch.from_numpy(memory)

@@ -107,3 +107,13 @@ BY_CODE = {
     5: NotFoundError, 6: AlreadyExistsError, 7: PermissionDeniedError, 8: ResourceExhaustedError,
     9: FailedPreconditionError, 10: AbortedError, 11: OutOfRangeError, 12: UnimplementedError,
     13: InternalError, 14: UnavailableError, 15: DataLossError, 16: UnauthenticatedError}
+
+_CODES = {kind.code: number for number, kind in BY_CODE.items()}
+_INTERNAL = 13
+
+
+def error_as_tuple(error: BaseException) -> tuple[int, str]:
+    """The number of its code, and its message, for the extension."""
+    if isinstance(error, Error):
+        return _CODES.get(error.code, _INTERNAL), str(error)
+    return _INTERNAL, f"{type(error).__name__}: {error}"

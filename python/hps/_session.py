@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +17,8 @@ from hps._errors import InvalidArgumentError, ResourceExhaustedError
 # A wait that may be longer is made on another thread, so that Ctrl-C can end it.
 _UNINTERRUPTED_S = 1.0
 _STARTING_S = 2.0  # longest wait for a thread that may not have started
+_PLANS_MAX = 256
+_counter = itertools.count()
 
 
 class Status(enum.IntEnum):
@@ -29,6 +32,18 @@ class Status(enum.IntEnum):
     DEFAULT_DEGRADED = 5
 
 
+class Plan:
+    """What a session knows of the tables of a call, in the order of the call."""
+
+    def __init__(self, tables: list[tuple[int, int, str]]):
+        self.numbers = [number for number, _, _ in tables]
+        self.dims = [dim for _, dim, _ in tables]
+        # The dim of all tables, or 0 if they differ.
+        self.dim = self.dims[0] if len(set(self.dims)) == 1 else 0
+        # For operators of frameworks.
+        self.text = "\n".join(f"{name}:{dim}" for _, dim, name in tables)
+
+
 class Session:
     """Looks up rows of one model. Made by `Store.session`; any thread may call it.
 
@@ -37,18 +52,22 @@ class Session:
 
     def __init__(self, store: Any, model: str, device: int, keys_max: int):
         self._store = store
-        self._session = _hps.session(store._store, model, device, keys_max)
+        # Compiled programs name their session. A name has the store and the model in it, so that a
+        # program that was made in another process never gets rows of another model.
+        self._name = f"{store.path}:{model}:{next(_counter)}"
+        self._session = _hps.session(store._store, model, device, keys_max, self._name)
         self._device = device
         self._keys_max = keys_max
         self._memory = Memory()
         self._default_is_short = store._lookup_timeout <= _UNINTERRUPTED_S
         self.model = model
         self.tables: dict[str, int] = {}
-        self._numbers: dict[str, tuple[int, int]] = {}
+        self._numbers: dict[str, tuple[int, int, str]] = {}
+        self._plans: dict[tuple, Plan] = {}
         for number, (name, dim, _) in enumerate(self._session.tables()):
             short = name.partition("/")[2]
             self.tables[short] = dim
-            self._numbers[short] = self._numbers[name] = (number, dim)
+            self._numbers[short] = self._numbers[name] = (number, dim, name)
 
     def lookup(self, table: str | Mapping[str, Any], keys: Any = None, *, status: bool = False,
                timeout: float | None = None, hit_rate_threshold: float | None = None,
@@ -97,7 +116,7 @@ class Session:
 
     def _lookup_array(self, table: str, keys: np.ndarray, want_status: bool) -> Any:
         """The most frequent call, with the least work."""
-        number, dim = self._number(table)
+        number, dim, _ = self._number(table)
         if keys.size > self._keys_max:
             raise self._too_many(keys.size)
         rows = self._memory.take(keys.size * dim)
@@ -113,9 +132,14 @@ class Session:
     def _lookup(self, asked: Mapping[str, Any], out: Mapping[str, Any] | None, want_status: bool,
                 timeout: float | None, threshold: float | None) -> tuple[dict, dict]:
         kind = kind_of(next(iter(asked.values()), None))
+        if out is None and not want_status and timeout is None and threshold is None and \
+                self._default_is_short and asked:
+            quick = kind.lookup(self, self._plan(tuple(asked)), list(asked.values()))
+            if quick is not None:
+                return dict(zip(asked, quick)), {}
         numbers, shapes, key_arrays, owners, total, elements = [], [], [], [], 0, 0
         for name, keys in asked.items():
-            number, dim = self._numbers.get(name) or self._number(name)
+            number, dim, _ = self._numbers.get(name) or self._number(name)
             memory, owner, shape, count = kind.read(keys, name)
             numbers.append(number)
             shapes.append(shape)
@@ -144,7 +168,15 @@ class Session:
         return answer, {} if statuses is None else self._split(kind, asked, shapes, statuses,
                                                                False)
 
-    def _number(self, name: Any) -> tuple[int, int]:
+    def _plan(self, names: tuple) -> Plan:
+        plan = self._plans.get(names)
+        if plan is None:
+            if len(self._plans) >= _PLANS_MAX:
+                self._plans.clear()
+            plan = self._plans[names] = Plan([self._number(name) for name in names])
+        return plan
+
+    def _number(self, name: Any) -> tuple[int, int, str]:
         try:
             return self._numbers[name]
         except KeyError:

@@ -12,7 +12,6 @@ JAX's keys are 32-bit, unless `jax.config.update("jax_enable_x64", True)`. Rows 
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hps import _hps
-from hps._errors import BY_CODE, Error, FailedPreconditionError, InvalidArgumentError
+from hps._errors import FailedPreconditionError, InvalidArgumentError, error_as_tuple
 from hps._session import Session
 
 try:
@@ -34,14 +33,9 @@ __all__ = ["lookup"]
 
 _TARGET = "hps_lookup"
 _KEY_DTYPES = ("int32", "uint32", "int64", "uint64")
-_CODES = {kind.code: number for number, kind in BY_CODE.items()}
-_INTERNAL = 13
 
-# The sessions that compiled programs name. A name has the store and the model in it, so that a
-# program that was made in another process never gets rows of another model.
+# The sessions that compiled programs name.
 _sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
-_names: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictionary()
-_counter = itertools.count()
 
 jax.ffi.register_ffi_target(_TARGET, _hps.jax_handler(), platform="cpu")
 
@@ -85,7 +79,8 @@ def _lookup(session: Session, asked: Mapping[str, Any], want_status: bool) -> tu
         outputs += [jax.ShapeDtypeStruct(array.shape, np.uint8) for array in keys]
     # Lookups are of each key alone: vmap makes one lookup of all its keys.
     call = jax.ffi.ffi_call(_TARGET, outputs, vmap_method="broadcast_all")
-    answer = call(*keys, session=_name_of(session), tables="\n".join(asked))
+    _sessions[session._name] = session
+    answer = call(*keys, session=session._name, tables="\n".join(asked))
     return dict(zip(asked, answer)), dict(zip(asked, answer[len(keys):]))
 
 
@@ -119,15 +114,6 @@ def _fits(keys: Any, dtype: Any) -> bool:
     return limits.min <= keys.min() and keys.max() <= limits.max
 
 
-def _name_of(session: Session) -> str:
-    name = _names.get(session)
-    if name is None:
-        name = f"{session._store.path}:{session.model}:{next(_counter)}"
-        _names[session] = name
-        _sessions[name] = session
-    return name
-
-
 def _answer(name: str, tables: str, keys: list, outputs: list) -> tuple[int, str] | None:
     """Makes a lookup for a compiled program; called by the handler. Memory is (address, elements,
     dtype). Returns the code and the message of an error."""
@@ -139,8 +125,6 @@ def _answer(name: str, tables: str, keys: list, outputs: list) -> tuple[int, str
         numbers = [session._number(table)[0] for table in tables.split("\n")]
         rows, statuses = outputs[:len(keys)], outputs[len(keys):]
         session._session.lookup(numbers, keys, (rows, statuses or None), None)
-    except Error as error:
-        return _CODES.get(error.code, _INTERNAL), str(error)
     except BaseException as error:  # noqa: BLE001, none may reach XLA
-        return _INTERNAL, f"{type(error).__name__}: {error}"
+        return error_as_tuple(error)
     return None

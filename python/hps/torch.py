@@ -1,20 +1,20 @@
-"""PyTorch modules over a store: `Embedding` and `EmbeddingBag`, with the arguments of torch.nn, and
-`EmbeddingBagCollection` for the `KeyedJaggedTensor` of torchrec.
+"""PyTorch modules over a store: `Embedding` and `EmbeddingBag`, with the arguments of torch.nn,
+`Embeddings` for several tables at once, and `EmbeddingBagCollection` for the `KeyedJaggedTensor` of
+torchrec.
 
     layer = hps.torch.Embedding(store, "dlrm/user")
     bag = hps.torch.EmbeddingBag(store, "dlrm/item", mode="sum")
 
 Rows are float32, where the keys are: in host memory or on a GPU that the store has in level 1. They
 have no gradient; per-sample weights get theirs. Keys are any 64-bit integers: a key that the table
-lacks gets its default row. `torch.compile` and `torch.export` see the operator
-`torch.ops.hps.lookup`; a program that was exported finds its store by the path, which must be open
-in the process that runs it.
+lacks gets its default row. `torch.compile` and `torch.export` see the operators
+`torch.ops.hps.lookup` and `lookup_stacked`; a program that was exported finds its store by the
+path, which must be open in the process that runs it.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hps._errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
@@ -24,32 +24,14 @@ try:
     import torch
 except ImportError:
     raise ImportError("hps.torch needs PyTorch: pip install 'hps[torch]'") from None
+try:
+    from hps import _torch
+except FailedPreconditionError as error:
+    raise ImportError(f"hps.torch: {error}: pip install 'hps[torch]'") from None
 
-__all__ = ["Embedding", "EmbeddingBag", "EmbeddingBagCollection", "lookup"]
+__all__ = ["Embedding", "EmbeddingBag", "EmbeddingBagCollection", "Embeddings"]
 
 _MODES = ("sum", "mean", "max")
-
-# The open stores of modules, by path.
-_stores: weakref.WeakValueDictionary[str, Store] = weakref.WeakValueDictionary()
-
-
-@torch.library.custom_op("hps::lookup", mutates_args=())
-def lookup(keys: torch.Tensor, store: str, table: str, dim: int) -> torch.Tensor:
-    """Rows [.., dim] of `table` ("model/table") in the open store at the path `store`."""
-    opened = _stores.get(store)
-    if opened is None:
-        raise FailedPreconditionError(f"store: no module of this process has '{store}' open; open "
-                                      "it, and make an hps.torch.Embedding over it, first")
-    rows = _session(opened, table, keys).lookup(table, keys.contiguous())
-    if rows.shape[-1] != dim:
-        raise FailedPreconditionError(f"table '{table}': expected the dim {dim}, found "
-                                      f"{rows.shape[-1]}")
-    return rows
-
-
-@lookup.register_fake
-def _(keys: torch.Tensor, store: str, table: str, dim: int) -> torch.Tensor:  # noqa: ARG001
-    return keys.new_empty((*keys.shape, dim), dtype=torch.float32)
 
 
 def _session(store: Store, table: str, keys: torch.Tensor | None = None) -> Any:
@@ -74,23 +56,95 @@ def _dim(store: Store, table: str) -> int:
     return dims[name]
 
 
-class _Table(torch.nn.Module):
-    """What the two modules share."""
+def _prepare(keys: torch.Tensor) -> torch.Tensor:
+    """Keys as the operators take them."""
+    if keys.dtype is torch.int64 and keys.is_contiguous():
+        return keys
+    if keys.is_cuda and keys.dtype == torch.int32:
+        keys = keys.long()
+    return keys.contiguous()
 
-    def __init__(self, store: Store, table: str, padding_idx: int | None):
+
+class _Tables(torch.nn.Module):
+    """Tables of one model in a store, for one lookup."""
+
+    def __init__(self, store: Store, tables: Sequence[str]):
         super().__init__()
-        self.embedding_dim = _dim(store, table)
-        self.padding_idx = padding_idx
-        self.table = table
+        self._dims = [_dim(store, table) for table in tables]
+        self._text = _torch.tables_text(list(zip(tables, self._dims)))
+        self._model = tables[0].partition("/")[0]
         self._store = store
         self._path = store.path
-        _stores[self._path] = store
+        self._sessions: dict[int, Any] = {}  # by device, -1: the host
+        _torch.stores[self._path] = store
+
+    def _look_up(self, keys: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Compiled programs name the store; others the session, because the store may be one of
+        several that are open at this path."""
+        keys = [_prepare(some) for some in keys]
+        if not torch.compiler.is_compiling():
+            device = keys[0].get_device()
+            session = self._sessions.get(device)
+            if session is None:
+                session = self._sessions[device] = _session(self._store, self._model, keys[0])
+            return _torch.rows(keys, session, self._text, self._dims)
+        if len(keys) == 1 and len(self._dims) > 1:
+            return [_torch.lookup_stacked(keys[0], self._path, self._text)]
+        return _torch.lookup(keys, self._path, self._text)
+
+
+class _Table(_Tables):
+    """What the modules of one table share."""
+
+    def __init__(self, store: Store, table: str, padding_idx: int | None):
+        super().__init__(store, [table])
+        self.embedding_dim = self._dims[0]
+        self.padding_idx = padding_idx
+        self.table = table
 
     def _rows(self, keys: torch.Tensor) -> torch.Tensor:
-        if torch.compiler.is_compiling():
-            return lookup(keys, self._path, self.table, self.embedding_dim)
-        return _session(self._store, self.table, keys).lookup(self.table,
-                                                              keys.contiguous())
+        return self._look_up([keys])[0]
+
+
+class Embeddings(_Tables):
+    """As torch.nn.Embedding for each of several tables of one model, with one lookup for all.
+
+    tables: "model/table", one for each tensor of keys; a table may occur more than once.
+    """
+
+    def __init__(self, store: Store, tables: Sequence[str]):
+        if isinstance(tables, str) or not tables:
+            raise InvalidArgumentError("tables: expected a list of 'model/table'")
+        if len({table.partition("/")[0] for table in tables}) != 1:
+            raise InvalidArgumentError("tables: expected tables of one model, 'model/table', found "
+                                       f"{sorted(set(tables))}")
+        super().__init__(store, tables)
+        self.tables = list(tables)
+        self.embedding_dims = self._dims
+        self._has_one_dim = len(set(self._dims)) == 1
+
+    def forward(self, keys: Any) -> Any:
+        """Rows of the keys of each table, in the order of `tables`.
+
+        keys: a list of tensors gives a list of tensors [*keys.shape, dim]. One tensor
+            [tables, ...], for tables of one dim, gives one tensor [tables, ..., dim]; this is the
+            fastest way on a GPU.
+        """
+        if isinstance(keys, torch.Tensor):
+            if not self._has_one_dim:
+                raise InvalidArgumentError("keys: expected a list of tensors, because the tables "
+                                           f"have the dims {self.embedding_dims}")
+            if keys.dim() < 1 or keys.shape[0] != len(self.tables):
+                raise InvalidArgumentError(f"keys: expected the shape [{len(self.tables)}, ...], "
+                                           f"found {list(keys.shape)}")
+            return self._look_up([keys])[0]
+        if len(keys) != len(self.tables):
+            raise InvalidArgumentError(f"keys: expected {len(self.tables)} tensors, found "
+                                       f"{len(keys)}")
+        return self._look_up(list(keys))
+
+    def extra_repr(self) -> str:
+        return f"{self.tables!r}, embedding_dims={self.embedding_dims}"
 
 
 class Embedding(_Table):

@@ -116,6 +116,40 @@ class CudaTest(unittest.TestCase):
         compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
         self.assertTrue(torch.equal(compiled(keys).cpu(), expected))
 
+    def test_several_tables_in_one_operator(self) -> None:
+        layer = hps.torch.Embeddings(self.store, [f"m/{table}" for table in TABLES])
+        for _ in range(20):
+            keys = [self.keys(50 + number) for number in range(len(TABLES))]
+            for table, some, rows in zip(TABLES, keys, layer(keys)):
+                self.expect(table, some, rows)
+            stacked = self.keys(len(TABLES), 30, 2)
+            for table, some, rows in zip(TABLES, stacked, layer(stacked)):
+                self.expect(table, some, rows)
+        narrow = self.keys(len(TABLES), 9)
+        self.assertTrue(torch.equal(layer(narrow.int()), layer(narrow)))
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+        self.assertTrue(torch.equal(compiled(narrow), layer(narrow)))
+
+    def test_the_operator_on_a_stream_of_the_caller(self) -> None:
+        layer = hps.torch.Embeddings(self.store, ["m/t0", "m/t1"])
+        for _ in range(50):
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                keys = self.keys(2, 4096)
+                torch.cuda._sleep(1_000_000)  # the keys change behind it, in stream order
+                keys += 1
+                keys.clamp_(max=ROWS - 1)
+                doubled = layer(keys) * 2
+            stream.synchronize()
+            self.expect("t1", keys[1], doubled[1] / 2)
+
+    def test_what_the_operator_refuses(self) -> None:
+        layer = hps.torch.Embeddings(self.store, ["m/t0", "m/t1"])
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "t1.*another device"):
+            layer([self.keys(3), self.keys(3).cpu()])
+        with self.assertRaisesRegex(hps.InvalidArgumentError, "t0.*expected int64"):
+            layer([self.keys(3).float(), self.keys(3)])
+
 
 if __name__ == "__main__":
     unittest.main()

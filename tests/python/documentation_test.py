@@ -52,10 +52,11 @@ class DocumentationTest(support.StoreTestCase):
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_a_missing_extra_is_named(self) -> None:
-        hidden = ("import sys\nfor name in ('torch', 'jax', 'tritonclient.http'):\n"
+        hidden = ("import sys\nfor name in ('torch', 'jax', 'tensorflow', 'tritonclient.http'):\n"
                   "    sys.modules[name] = None\nimport hps\n")
         for code, extra in (("hps.Client('http://localhost:1')", "client"),
-                            ("import hps.torch", "torch"), ("import hps.jax", "jax")):
+                            ("import hps.torch", "torch"), ("import hps.jax", "jax"),
+                            ("import hps.tensorflow", "tensorflow")):
             done = subprocess.run([sys.executable, "-c", hidden + code], capture_output=True,
                                   text=True, check=False, env=os.environ)
             self.assertIn(f"pip install 'hps[{extra}]'", done.stderr)

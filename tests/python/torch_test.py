@@ -1,7 +1,10 @@
 """Tensors in and out, and the modules of hps.torch, against torch.nn on the same rows."""
 
 import gc
+import os
 import resource
+import subprocess
+import sys
 import unittest
 import weakref
 
@@ -31,12 +34,41 @@ class TensorTest(support.StoreTestCase):
         self.assert_rows("user", keys.numpy(), out.numpy())
 
     def test_an_answer_is_the_callers(self) -> None:
-        keys = torch.arange(support.ROWS)
+        keys = torch.arange(support.ROWS).repeat(3)  # rows of 0.6 MB
         kept = self.session.lookup({"user": keys, "item": keys})["item"][7]
         expected = kept.clone()
+        layer = hps.torch.Embeddings(self.session._store, ["ctr/user", "ctr/item"])
+        of_layer = layer([keys, keys])[1][7]
         for _ in range(3):
             self.session.lookup({"user": keys, "item": keys * 0})
+            layer([keys, keys * 0])
             torch.testing.assert_close(kept, expected, rtol=0, atol=0)
+            torch.testing.assert_close(of_layer, expected, rtol=0, atol=0)
+
+    def test_inside_a_compiled_function(self) -> None:
+        def doubled(user: torch.Tensor, item: torch.Tensor) -> tuple:
+            rows = self.session.lookup({"user": user, "item": item})
+            return rows["user"] * 2, rows["item"] * 2
+
+        keys = torch.arange(5), torch.arange(7)
+        compiled = torch.compile(doubled, backend="aot_eager")
+        for _ in range(2):
+            torch.testing.assert_close(compiled(*keys), doubled(*keys))
+
+    def test_after_a_fork(self) -> None:
+        keys = torch.arange(3)
+        layer = hps.torch.Embedding(self.session._store, "ctr/user")
+        layer(keys)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                layer(keys)
+            except hps.FailedPreconditionError as error:
+                code = 0 if "fork" in str(error) else 2
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
     def test_bad_tensors(self) -> None:
         wrong = [(torch.arange(3.0), hps.InvalidArgumentError),
@@ -125,10 +157,100 @@ class ModuleTest(support.StoreTestCase):
 
     def test_operator(self) -> None:
         hps.torch.Embedding(self.store, "ctr/user")
-        arguments = (self.keys(4), str(self.path), "ctr/user", 8)
-        torch.library.opcheck(torch.ops.hps.lookup.default, arguments)
-        with self.assertRaisesRegex(hps.FailedPreconditionError, "nowhere"):
-            torch.ops.hps.lookup(self.keys(4), "nowhere", "ctr/user", 8)
+        path, both = str(self.path), "ctr/user:8\nctr/item:16"
+        torch.library.opcheck(torch.ops.hps.lookup.default,
+                              ([self.keys(4), self.keys(2, 3)], path, both))
+        torch.library.opcheck(torch.ops.hps.lookup_stacked.default,
+                              (self.keys(2, 4), path, "ctr/user:8\nctr/user:8"))
+        wrong = [([self.keys(4)], "nowhere", "ctr/user:8", "FAILED_PRECONDITION.*nowhere"),
+                 ([self.keys(4)], path, "ctr/user:9", "FAILED_PRECONDITION.*the dim 9, found 8"),
+                 ([self.keys(4)], path, "ctr/usr:8", "NOT_FOUND.*ctr/usr"),
+                 ([self.keys(4)], path, "ctr/user", "INVALID_ARGUMENT.*model/table:dim"),
+                 ([self.keys(4)], path, both, "INVALID_ARGUMENT.*of 2 tables, found"),
+                 ([torch.rand(4)], path, "ctr/user:8", "keys of table 'ctr/user': expected int64"),
+                 ([self.keys(4), self.keys(4)[::2]], path, both,
+                  "keys of table 'ctr/item': not contiguous")]
+        for keys, source, tables, text in wrong:
+            with self.subTest(text=text), self.assertRaisesRegex(RuntimeError, text):
+                torch.ops.hps.lookup(keys, source, tables)
+            with self.subTest(text=text), self.assertRaisesRegex(RuntimeError, text):
+                torch.ops.hps.lookup_shared(keys, [], source, tables)
+        for block in (torch.empty(31), torch.empty(32, dtype=torch.float64)):
+            with self.assertRaisesRegex(RuntimeError, "block: expected 32 float32"):
+                torch.ops.hps.lookup_shared([self.keys(4)], [block], path, "ctr/user:8")
+        with self.assertRaisesRegex(RuntimeError, "tables of one dim"):
+            torch.ops.hps.lookup_stacked(self.keys(2, 4), path, both)
+
+    def test_the_operator_sees_a_closed_store_and_its_successor(self) -> None:
+        layer = hps.torch.Embedding(self.store, "ctr/user")
+        keys, arguments = self.keys(4), (str(self.path), "ctr/user:8")
+        rows = torch.ops.hps.lookup([keys], *arguments)[0]
+        self.store.close()
+        with self.assertRaisesRegex(RuntimeError, "FAILED_PRECONDITION.*closed"):
+            torch.ops.hps.lookup([keys], *arguments)
+        with self.assertRaisesRegex(hps.FailedPreconditionError, "closed"):
+            layer(keys)
+        hps.torch.Embedding(self.open_store(), "ctr/user")
+        torch.testing.assert_close(torch.ops.hps.lookup([keys], *arguments)[0], rows)
+
+    def test_embeddings_of_several_tables(self) -> None:
+        layer = hps.torch.Embeddings(self.store, ["ctr/item", "ctr/user", "ctr/item"])
+        self.assertEqual(layer.embedding_dims, [16, 8, 16])
+        keys = [self.keys(3, 2), self.keys(0), self.keys(5)]
+        rows = layer(keys)
+        for table, some, found in zip(("item", "user", "item"), keys, rows):
+            self.assert_rows(table, some.numpy(), found.numpy())
+        same = hps.torch.Embeddings(self.store, ["ctr/user", "ctr/user"])
+        stacked = self.keys(2, 6, 3)
+        self.assert_rows("user", stacked.numpy(), same(stacked).numpy())
+        self.assert_rows("user", stacked.numpy(), same(stacked.int()).numpy())
+        transposed = self.keys(6, 2).t()
+        self.assert_rows("user", transposed.numpy(), same(transposed).numpy())
+        invalid = hps.InvalidArgumentError
+        for call in (lambda: layer(stacked), lambda: layer(keys[:2]), lambda: same(self.keys(3, 2)),
+                     lambda: hps.torch.Embeddings(self.store, "ctr/user"),
+                     lambda: hps.torch.Embeddings(self.store, ["ctr/user", "other/user"])):
+            self.assertRaises(invalid, call)
+
+    def test_embeddings_compiled_and_exported(self) -> None:
+        class Model(torch.nn.Module):
+            def __init__(self, store: hps.Store):
+                super().__init__()
+                self.each = hps.torch.Embeddings(store, ["ctr/user", "ctr/item"])
+                self.all = hps.torch.Embeddings(store, ["ctr/user"] * 2)
+
+            def forward(self, user: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
+                rows = self.each([user, item])
+                both = self.all(torch.stack([user, item]))
+                return torch.cat([rows[0] * 2, rows[1], both[0], both[1]], dim=1)
+
+        model = Model(self.store)
+        arguments = (self.keys(6), self.keys(6))
+        expected = model(*arguments)
+        for backend in ("aot_eager", "inductor"):
+            compiled = torch.compile(model, fullgraph=True, backend=backend)
+            torch.testing.assert_close(compiled(*arguments), expected)
+        batch = torch.export.Dim("batch")
+        program = torch.export.export(model, arguments, dynamic_shapes=({0: batch}, {0: batch}))
+        fewer = tuple(keys[:4] for keys in arguments)
+        torch.testing.assert_close(program.module()(*fewer), expected[:4])
+
+    def test_an_exported_program_in_another_process(self) -> None:
+        path = self.directory / "program.pt2"
+        keys = self.keys(5)
+        layer = hps.torch.Embedding(self.store, "ctr/user")
+        torch.export.save(torch.export.export(layer, (keys,)), path)
+        torch.save((keys, layer(keys)), self.directory / "expected.pt")
+        self.store.close()
+        code = f"""if True:
+            import hps, hps.torch, torch
+            layer = hps.torch.Embedding(hps.open({str(self.path)!r}), "ctr/user")
+            keys, expected = torch.load({str(self.directory / 'expected.pt')!r})
+            program = torch.export.load({str(path)!r}).module()
+            torch.testing.assert_close(program(keys), expected, rtol=0, atol=0)"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_compile_and_export(self) -> None:
         class Model(torch.nn.Module):

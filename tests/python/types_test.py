@@ -14,6 +14,7 @@ WRONG_USE = """
 import numpy as np
 import hps
 import hps.jax
+import hps.tensorflow
 import hps.torch
 
 keys = np.arange(3)
@@ -29,6 +30,8 @@ hps.import_table()  # wrong: call-arg
 hps.Client(8000)  # wrong: arg-type
 hps.serve("/tmp/store", http=8000)  # wrong: arg-type
 hps.jax.lookup(store, "user", keys)  # wrong: arg-type
+hps.tensorflow.lookup("/tmp/store", "dlrm")  # wrong: call-arg
+hps.torch.Embeddings("/tmp/store", ["dlrm/user"])  # wrong: arg-type
 hps.torch.EmbeddingBag(store, "dlrm/user", "sum")  # wrong: misc|call-arg
 hps.torch.Embedding("/tmp/store", "dlrm/user")  # wrong: arg-type
 hps.NoSuchError  # wrong: attr-defined
@@ -38,6 +41,7 @@ RIGHT_USE = """
 import numpy as np
 import hps
 import hps.jax
+import hps.tensorflow
 import hps.torch
 
 keys = np.arange(3)
@@ -50,6 +54,9 @@ with hps.open("/tmp/store", mode="r") as store:
     found, status = session.lookup({"user": keys, "item": [1]}, status=True, timeout=0.5)
     found = hps.jax.lookup(session, {"user": keys})
     layer = hps.torch.EmbeddingBag(store, "dlrm/user", mode="max", padding_idx=0)
+    all_rows = hps.torch.Embeddings(store, ["dlrm/user", "dlrm/item"])([keys, keys])
+    rows_of_keras = hps.tensorflow.LookupLayer("dlrm", 0, 16, ps_config_file=store)(keys)
+    named: dict = hps.tensorflow.lookup("/tmp/store", "dlrm", {"user": keys})
     store.apply("dlrm/user", keys, rows)
 with hps.serve("/tmp/store", http="127.0.0.1:0") as server:
     hps.Client(server.url, token="t").session("dlrm").lookup("user", keys)
