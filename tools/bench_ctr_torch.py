@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch's eager predictions beside those of `hps bench ctr`: the same DLRM, in one run.
 
-    .venv-python/bin/python tools/bench_ctr_torch.py build/cpu/bin/hps [--threads 2] [--quick] [--out F.json]
+    .venv-python/bin/python tools/bench_ctr_torch.py build/cpu/bin/hps [--threads 2] [--quick]
+        [--out F.json]
 
 26 tables in memory (the sizes of `hps bench ctr`), rows of 32 numbers; MLPs of 512-256-32 and
 512-512-256-1. Ids are row numbers, drawn by a power law of exponent 1.05. hps runs first, then

@@ -1,5 +1,5 @@
-"""DIEN (Zhou et al., 2019): a GRU over the history, and a second one whose steps are as large as the
-attention that an item gets."""
+"""DIEN (Zhou et al., 2019): a GRU over the history, and a second one whose steps are as large as
+the attention that an item gets."""
 
 import torch
 from din import NO_ITEM, Attention

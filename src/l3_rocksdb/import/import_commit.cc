@@ -41,24 +41,9 @@ absl::StatusOr<bool> AnyUsed(Database& database, const StagedImport& import) {
   return false;
 }
 
-// Whether the store can take the tables and the network of the import. Errors: FAILED_PRECONDITION.
-absl::Status CheckFits(const CatalogContents& catalog, const StagedImport& import) {
-  HPS_RETURN_IF_ERROR(CheckShapes(catalog, SpecsOf(import)));
-  if (!import.network.has_value()) return absl::OkStatus();
-  const std::set<std::string> own = TablesOf(import);
-  for (const NetworkInput& input : import.network->inputs) {
-    const std::string table = absl::StrCat(import.network->model, "/", input.table);
-    if (input.table.empty() || own.contains(table) || catalog.tables.contains(table)) continue;
-    return absl::FailedPreconditionError(absl::StrCat("the dense network of model '",
-                                                      import.network->model, "' reads table '",
-                                                      table, "', which does not exist"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckCommit(Database& database, const StagedImport& import) {
   const CatalogContents catalog = database.catalog();
-  HPS_RETURN_IF_ERROR(CheckFits(catalog, import));
+  HPS_RETURN_IF_ERROR(CheckShapes(catalog, SpecsOf(import)));
   HPS_ASSIGN_OR_RETURN(const bool used, AnyUsed(database, import));
   if (used) {
     return absl::FailedPreconditionError(
@@ -386,7 +371,7 @@ absl::Status ReadyImports::CommitOne(const StagedImport& import, bool& is_reject
 // Sets `is_rejected` if the import can never be committed, whatever the state of the store. Errors
 // of the store do not set it, not even damage: the import may then be the only intact copy.
 absl::Status ReadyImports::CheckImport(const StagedImport& import, bool& is_rejected) const {
-  const absl::Status fits = CheckFits(database_.catalog(), import);
+  const absl::Status fits = CheckShapes(database_.catalog(), SpecsOf(import));
   is_rejected = !fits.ok();
   HPS_RETURN_IF_ERROR(fits);
   // Checks the space before it reads the files of the import.
