@@ -176,6 +176,7 @@ absl::Status Database::PutNewNetwork(const std::string& model, const ModelNetwor
   const Incarnation id = DrawIncarnation();
   HPS_RETURN_IF_ERROR(CheckRoomFor(2 * network.onnx.size()));
   HPS_RETURN_IF_ERROR(EnsureHealthy());
+  if (AnyLeftovers()) HPS_RETURN_IF_ERROR(DropLeftovers());  // as in CreateFamilies
   const rocksdb::Status created = db_->CreateColumnFamily(
       rocks_options_.catalog(), NetworkFamilyName(id), &contents.network_handle);
   if (!created.ok()) return FailedWrite(created);
