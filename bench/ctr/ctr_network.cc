@@ -88,7 +88,8 @@ class NetworkWriter {
     std::normal_distribution<float> distribution(0, deviation);
     std::vector<float> values(static_cast<size_t>(count));
     for (float& value : values) value = distribution(random_);
-    return Constant(::onnx::TensorProto::FLOAT, dims, AsText(AsBytes(std::span(values))));
+    return Constant(::onnx::TensorProto::FLOAT, dims,
+                    AsText(AsBytes(std::span<const float>(values))));
   }
 
   std::string Constant(int type, const std::vector<int64_t>& dims, std::string_view bytes) {

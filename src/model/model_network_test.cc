@@ -84,7 +84,8 @@ TEST_F(ModelNetworkTest, TablesAloneMustFitIt) {
   ASSERT_NO_FATAL_FAILURE(Import(Files("m/user", 20, 2, kWidth)));
   const absl::Status wider = ImportTables(config_, Files("m/user", 20, 2, 3)).status();
   EXPECT_EQ(wider.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(wider.message()), HasSubstr("drop the model first"));
+  EXPECT_THAT(std::string(wider.message()), HasSubstr("rows of dim 3"));
+  EXPECT_THAT(std::string(wider.message()), HasSubstr("drop it first"));
   const absl::Status named = ImportTables(config_, Files("m/dense", 20, 2, kWidth)).status();
   EXPECT_EQ(named.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(named.message()), HasSubstr("the dense network of model 'm'"));
