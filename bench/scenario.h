@@ -62,5 +62,6 @@ absl::StatusOr<std::vector<Result>> RunServeScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunIngestScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunFreshnessScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunRedisScenario(const Options& options);
+absl::StatusOr<std::vector<Result>> RunCtrScenario(const Options& options);
 
 }  // namespace hps::bench

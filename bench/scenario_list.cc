@@ -17,6 +17,7 @@ std::span<const NamedScenario> Scenarios() {
       {.name = "ingest", .run = RunIngestScenario},
       {.name = "freshness", .run = RunFreshnessScenario},
       {.name = "redis", .run = RunRedisScenario},
+      {.name = "ctr", .run = RunCtrScenario},
   };
   return scenarios;
 }

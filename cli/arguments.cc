@@ -149,10 +149,19 @@ CLI::App* AddExport(CLI::App& app, ExportArguments& arguments) {
 }
 
 CLI::App* AddDrop(CLI::App& app, DropArguments& arguments) {
-  CLI::App* command = app.add_subcommand("drop", "Remove a table from a store");
+  CLI::App* command = app.add_subcommand("drop", "Remove a table or a model from a store");
   AddStore(*command, arguments.store);
-  AddTable(*command, arguments.table)->required();
-  command->footer("Example:\n  hps drop --store store --table dlrm/user");
+  auto* table = AddTable(*command, arguments.name);
+  AddChecked(
+      *command, "--model",
+      [](const std::string& text) { return std::string(CheckModelName(text).message()); },
+      [&arguments](const std::string& name) { arguments.name = name; },
+      "The model: all of its tables and its network")
+      ->type_name("MODEL")
+      ->excludes(table);
+  command->footer(
+      "Example:\n  hps drop --store store --table dlrm/user\n"
+      "  hps drop --store store --model dlrm");
   return command;
 }
 
@@ -414,6 +423,8 @@ absl::Status Parser::CheckTogether() const {
   if (command == "import" && import_.request.name.empty())
     return error("--table MODEL/TABLE or --model MODEL is required");
   if (command == "export" && export_.request.name.empty())
+    return error("--table MODEL/TABLE or --model MODEL is required");
+  if (command == "drop" && drop_.name.empty())
     return error("--table MODEL/TABLE or --model MODEL is required");
   if (command == "lookup" && !lookup_.keys.has_value() && lookup_.keys_file.empty())
     return error("--keys 1,2,3 or --keys-file F.npy is required");

@@ -57,7 +57,7 @@ struct ExportArguments {
 
 struct DropArguments {
   StoreArguments store;
-  std::string table;
+  std::string name;  // MODEL/TABLE or MODEL
 };
 
 struct SplitOnnxArguments {

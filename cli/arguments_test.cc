@@ -70,8 +70,10 @@ TEST(ArgumentsTest, TheOtherCommands) {
   EXPECT_EQ(std::get<InspectArguments>(Parse({"inspect", "--store", "s"})->command).store.store,
             "s");
   EXPECT_EQ(
-      std::get<DropArguments>(Parse({"drop", "--store", "s", "--table", "m/t"})->command).table,
+      std::get<DropArguments>(Parse({"drop", "--store", "s", "--table", "m/t"})->command).name,
       "m/t");
+  EXPECT_EQ(std::get<DropArguments>(Parse({"drop", "--store", "s", "--model", "m"})->command).name,
+            "m");
   const auto line =
       Parse({"export", "--store", "s", "--table", "m/t", "--to", "d", "--format", "npy"});
   EXPECT_EQ(std::get<ExportArguments>(line->command).request.format, TableFormat::kNpy);
@@ -140,7 +142,7 @@ TEST(ArgumentsTest, WrongUsageNamesCommandAndOption) {
                    "--device");
   ExpectUsageError({"verify", "--store", "s", "--fast"}, "--fast");
   ExpectUsageError({"export", "--store", "s", "--table", "m/t", "--to", "d"}, "--format");
-  ExpectUsageError({"drop", "--store", "s"}, "--table");
+  ExpectUsageError({"drop", "--store", "s"}, "--table MODEL/TABLE or --model");
   ExpectUsageError({"generate", "--out", "o"}, "required");
   ExpectUsageError({"bench"}, "scenario is required");
 }

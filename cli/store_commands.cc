@@ -47,12 +47,18 @@ void WriteTable(const TableInfo& table, JsonWriter& json) {
   json.EndArray().EndObject();
 }
 
-void WriteNetwork(const std::string& model, const ModelNetwork& network, JsonWriter& json) {
+void WriteNetwork(const std::string& model, const absl::StatusOr<ModelNetwork>& network,
+                  JsonWriter& json) {
   json.BeginObject().Member("model", std::string_view(model));
-  json.Member("digest", std::string_view(network.digest));
-  json.Member("bytes", static_cast<uint64_t>(network.onnx.size()));
+  if (!network.ok()) {
+    const absl::string_view why = network.status().message();
+    json.Member("problem", std::string_view(why.data(), why.size())).EndObject();
+    return;
+  }
+  json.Member("digest", std::string_view(network->digest));
+  json.Member("bytes", static_cast<uint64_t>(network->onnx.size()));
   json.Name("inputs").BeginArray();
-  for (const NetworkInput& input : network.inputs) {
+  for (const NetworkInput& input : network->inputs) {
     json.BeginObject().Member("name", std::string_view(input.name));
     if (!input.table.empty()) {
       json.Member("table", std::string_view(input.table));
@@ -63,18 +69,34 @@ void WriteNetwork(const std::string& model, const ModelNetwork& network, JsonWri
   json.EndArray().EndObject();
 }
 
-// The dense networks of the models that the tables are of, by model.
-absl::StatusOr<std::map<std::string, ModelNetwork>> NetworksOf(
-    Store& store, const std::vector<TableInfo>& tables) {
-  std::map<std::string, ModelNetwork> networks;
+// The dense networks of the models that the tables are of, by model: each, or why it can't be read.
+using Networks = std::map<std::string, absl::StatusOr<ModelNetwork>>;
+
+Networks NetworksOf(Store& store, const std::vector<TableInfo>& tables) {
+  Networks networks;
   std::set<std::string> models;
   for (const TableInfo& table : tables) models.insert(ModelOf(table.spec.name));
   for (const std::string& model : models) {
-    const auto network = store.models().ImportedNetwork(model);
-    if (!network.ok()) return network.status();
-    if (network->has_value()) networks[model] = **network;
+    auto network = store.models().ImportedNetwork(model);
+    if (!network.ok()) {
+      networks.emplace(model, network.status());
+    } else if (network->has_value()) {
+      networks.emplace(model, **std::move(network));
+    }
   }
   return networks;
+}
+
+void PrintNetwork(const std::string& model, const absl::StatusOr<ModelNetwork>& network,
+                  Output& output) {
+  if (!network.ok()) {
+    output.Line(PrintableText(
+        absl::StrCat(model, ": dense network that can't be read: ", network.status().message())));
+    return;
+  }
+  output.Line(absl::StrCat(model, ": dense network of ",
+                           ReadableBytes(static_cast<double>(network->onnx.size())), ", digest ",
+                           network->digest));
 }
 
 void WriteWaiting(const std::vector<PendingImport>& waiting, JsonWriter& json) {
@@ -145,25 +167,20 @@ absl::Status RunInspect(const InspectArguments&, const Config& config, Output& o
   const absl::StatusOr<std::vector<TableInfo>> tables = (*store)->Tables();
   if (!tables.ok()) return tables.status();
   if (!waiting.ok()) return waiting.status();
-  const auto networks = NetworksOf(**store, *tables);
-  if (!networks.ok()) return networks.status();
+  const Networks networks = NetworksOf(**store, *tables);
   if (output.is_json()) {
     output.json().Member("format_version", (*store)->format_version());
     output.json().Name("tables").BeginArray();
     for (const TableInfo& table : *tables) WriteTable(table, output.json());
     output.json().EndArray().Name("networks").BeginArray();
-    for (const auto& [model, network] : *networks) WriteNetwork(model, network, output.json());
+    for (const auto& [model, network] : networks) WriteNetwork(model, network, output.json());
     output.json().EndArray();
     WriteWaiting(*waiting, output.json());
   } else {
     output.Line(absl::StrCat(config.store.path, ": store of format ", (*store)->format_version(),
                              " with ", tables->size(), " tables"));
     for (const TableInfo& table : *tables) PrintTable("", table, output);
-    for (const auto& [model, network] : *networks) {
-      output.Line(absl::StrCat(model, ": dense network of ",
-                               ReadableBytes(static_cast<double>(network.onnx.size())), ", digest ",
-                               network.digest));
-    }
+    for (const auto& [model, network] : networks) PrintNetwork(model, network, output);
     PrintWaiting(*waiting, output);
   }
   return absl::OkStatus();

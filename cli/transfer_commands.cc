@@ -97,11 +97,13 @@ absl::Status RunExport(const ExportArguments& arguments, const Config& config, O
 }
 
 absl::Status RunDrop(const DropArguments& arguments, const Config& config, Output& output) {
-  if (absl::Status status = DropTable(config, arguments.table); !status.ok()) return status;
+  if (absl::Status status = DropTable(config, arguments.name); !status.ok()) return status;
   if (output.is_json()) {
-    output.json().Member("table", std::string_view(arguments.table)).Member("dropped", true);
+    const bool is_table = arguments.name.find('/') != std::string::npos;
+    output.json().Member(is_table ? "table" : "model", std::string_view(arguments.name));
+    output.json().Member("dropped", true);
   } else {
-    output.Line("dropped " + arguments.table);
+    output.Line("dropped " + arguments.name);
   }
   return absl::OkStatus();
 }

@@ -13,7 +13,7 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
     2  src/l1_* l2_* l3_* no_gpu no_redis  never each other
     3  src/serving                         no layer 2
     4  src/query update import             never each other, no layer 2; import sees src/onnx
-    5  src/model
+    5  src/model                           links inference, for the check of a network at its import
        src/publish                         includes import and update, links a stream of update
        src/train                           base types: the interfaces of training
        src/train_cpu                       over train; nothing of serving sees them
@@ -84,6 +84,7 @@ MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
                               "import/split_files.h", "inference/network_check.h"},
                       "dense_gpu": {"l1_gpu/cuda_resources.h", "l1_gpu/cuda_status.h"},
                       "examples": {"import/generate.h"},
+                      "model": {"inference/network_check.h"},
                       "python": {"base/mutex.h", "import/generate.h"}}
 # As above, for tests and fuzz targets only.
 TESTS_MAY_INCLUDE_HEADER = {"server": {"import/generate.h"}, "server_grpc": {"import/generate.h"},
@@ -99,7 +100,7 @@ MAY_LINK_TOO |= {folder: {"model"} | DENSE for folder in ("server_core", "triton
 MAY_LINK_TOO["inference"] = {"model"} | DENSE  # its tests
 MAY_LINK_TOO["dense_plan"] = DENSE  # its tests
 MAY_LINK_TOO["dense_gpu"] = {"l1_gpu"}
-MAY_LINK_TOO |= {folder: STREAMS for folder in ("model", "publish")}
+MAY_LINK_TOO |= {"model": STREAMS | {"inference"}, "publish": STREAMS}
 
 # What the build chooses: a CMake variable -> the folders that it may name.
 CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "no_gpu"],

@@ -93,6 +93,8 @@ ALLOWED = {
 UNTESTED = {
     "src/onnx/tensor_data.cc": "model_test.cc reads tensors of every kind through it",
     "src/onnx/fuzz_main.cc": "the entry point of libFuzzer; model_test.cc has mutants",
+    "src/inference/network_check_program.cc":
+        "tests/server/ctr_test.py imports a network that fails in it",
     "src/base/fault_point.cc": "does nothing; fault_points_test.cc arms what takes its place",
     "src/testing/fakes/manual_executor.cc": "tests of base and query step with it",
     "bench/serve/serve_http_client.cc": "hps bench serve compares the rows that it reads",

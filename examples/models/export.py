@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes a model with random weights as ONNX, and samples with PyTorch's scores of them.
 
-    export.py dlrm|deepfm|wdl|dcn OUT [--samples N] [--seed N]
+    export.py dlrm|deepfm|wdl|dcn|mmoe|din|dien OUT [--samples N] [--seed N]
 
-OUT/model.onnx, and OUT/samples.npz with `dense`, `user`, `item`, `history` and `score`.
+OUT/model.onnx, and OUT/samples.npz with `dense`, `user`, `item`, `history` and the model's outputs:
+`score`, and of mmoe `click` and `purchase`.
 """
 
 import argparse
@@ -14,10 +15,14 @@ import numpy as np
 import torch
 from dcn import Dcn
 from deepfm import DeepFm
+from dien import Dien
+from din import Din
 from dlrm import Dlrm
+from mmoe import Mmoe
 from wdl import Wdl
 
-MODELS = {"dlrm": Dlrm, "deepfm": DeepFm, "wdl": Wdl, "dcn": Dcn}
+MODELS = {"dlrm": Dlrm, "deepfm": DeepFm, "wdl": Wdl, "dcn": Dcn, "mmoe": Mmoe, "din": Din,
+          "dien": Dien}
 
 
 def main() -> None:
@@ -33,7 +38,7 @@ def main() -> None:
     samples = fields.random_samples(asked.samples, asked.seed)
     asked.out.mkdir(parents=True, exist_ok=True)
     fields.export(model, asked.out / "model.onnx")
-    np.savez(asked.out / "samples.npz", score=fields.predict(model, samples), **samples)
+    np.savez(asked.out / "samples.npz", **fields.predict_all(model, samples), **samples)
 
 
 if __name__ == "__main__":

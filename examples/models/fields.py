@@ -40,11 +40,23 @@ def tensors(samples: dict[str, np.ndarray]) -> list[torch.Tensor]:
             for name in ("dense", "user", "item", "history")]
 
 
-def predict(model: torch.nn.Module, samples: dict[str, np.ndarray]) -> np.ndarray:
-    """Scores [batch]."""
+def outputs_of(model: torch.nn.Module) -> list[str]:
+    """A model of several tasks names its outputs."""
+    return list(getattr(model, "outputs", ["score"]))
+
+
+def predict_all(model: torch.nn.Module, samples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """By output, [batch]."""
     model.eval()
     with torch.no_grad():
-        return model(*tensors(samples)).numpy()
+        made = model(*tensors(samples))
+    made = made if isinstance(made, tuple) else (made,)
+    return {name: one.numpy() for name, one in zip(outputs_of(model), made)}
+
+
+def predict(model: torch.nn.Module, samples: dict[str, np.ndarray]) -> np.ndarray:
+    """Scores [batch]."""
+    return predict_all(model, samples)["score"]
 
 
 def export(model: torch.nn.Module, path: pathlib.Path) -> None:
@@ -53,6 +65,10 @@ def export(model: torch.nn.Module, path: pathlib.Path) -> None:
     with warnings.catch_warnings():
         # The exporter over torch.export is to replace this one.
         warnings.simplefilter("ignore", DeprecationWarning)
+        # A GRU with a batch of any size is said to depend on the batch that it was exported with:
+        # the tests serve one with others.
+        warnings.simplefilter("ignore", UserWarning)
+        outputs = outputs_of(model)
         torch.onnx.export(model, tuple(tensors(random_samples(3))), str(path), input_names=names,
-                          output_names=["score"], opset_version=OPSET, dynamo=False,
-                          dynamic_axes={name: {0: "batch"} for name in [*names, "score"]})
+                          output_names=outputs, opset_version=OPSET, dynamo=False,
+                          dynamic_axes={name: {0: "batch"} for name in [*names, *outputs]})

@@ -72,10 +72,11 @@ class Store {
 
   virtual absl::StatusOr<ExportReport> Export(const ExportRequest& request) = 0;
 
-  // Removes a table and switches its model. Commits staged imports first, so that an older one
-  // cannot bring the table back.
-  // Errors: NOT_FOUND, with the nearest table name; as Import if the model cannot switch.
-  virtual absl::Status Drop(const std::string& table) = 0;
+  // Removes a table (MODEL/TABLE), or all tables of a model (MODEL) with its network, and switches
+  // the model. Commits staged imports first, so that an older one cannot bring a table back.
+  // Errors: NOT_FOUND, with the nearest name; FAILED_PRECONDITION (the model's network reads the
+  // table: drop the model); as Import if the model cannot switch.
+  virtual absl::Status Drop(const std::string& name) = 0;
 
   // Changes rows of a table now, as one atomic write. When it returns, the change is on the disk,
   // whatever the sync mode of the store, and every lookup that begins later sees it. Callers that
@@ -121,9 +122,9 @@ absl::StatusOr<std::vector<PendingImport>> PendingImports(const Config& config);
 // can't be read).
 absl::StatusOr<bool> ServerHasStore(const Config& config);
 
-// Removes a table from a store that no process has open for writing.
+// Removes a table or a model from a store that no process has open for writing.
 // Errors: as Store::Drop and Store::Open.
-absl::Status DropTable(const Config& config, const std::string& table);
+absl::Status DropTable(const Config& config, const std::string& name);
 
 // The row returned for a key that the table does not have, as [dim] float32.
 std::vector<float> DefaultRow(const TableSpec& spec);

@@ -63,7 +63,9 @@ def _import_into(target: Any, table: str, keys: Any, rows: Any, options: dict) -
 
 
 def drop(store: str | os.PathLike, table: str) -> None:
-    """Removes a table of a store that no process has open for writing. Raises NotFoundError."""
+    """Removes a table ("model/table") or a model ("model") of a store that no process has open for
+    writing. Raises NotFoundError, and FailedPreconditionError for a table that the model's dense
+    network reads."""
     _hps.drop(_as_path(store, "store"), None, table)
 
 

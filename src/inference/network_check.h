@@ -1,9 +1,9 @@
 // A network is compiled and run once in a process of its own, with limits of memory and time,
-// before this process compiles it: what crashes the engine, hangs it or takes all memory, ends
-// there.
+// before an import takes it and before this process compiles it: what crashes the engine, hangs it
+// or takes all memory, ends there.
 //
 // The process is a program that calls RunNetworkCheck; `hps` is one. A process that has named none
-// (a library in another program) compiles networks without this check.
+// (a library in another program) takes and compiles networks without this check.
 #pragma once
 
 #include "absl/status/status.h"
@@ -21,7 +21,7 @@ absl::Status CheckNetworkApart(const ModelNetwork& network);
 
 // What the program does: reads a network from standard input, compiles it and, where all dimensions
 // but the batch are known, runs it once with zeros; writes why not to standard output. The exit
-// status of the program.
+// status of the program; success also in a build without an engine.
 int RunNetworkCheck();
 
 }  // namespace hps

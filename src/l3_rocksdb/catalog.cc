@@ -49,11 +49,16 @@ uint64_t RecordChecksum(std::string_view key, std::string_view payload) {
   return XXH3_64bits(covered.data(), covered.size());
 }
 
-void PutRecord(rocksdb::WriteBatch& batch, std::string_view key, std::string_view payload) {
+std::string RecordValue(std::string_view key, std::string_view payload) {
   std::string value(payload);
   char checksum[8];
   StoreLittleEndian<uint64_t>(checksum, RecordChecksum(key, payload));
   value.append(checksum, sizeof(checksum));
+  return value;
+}
+
+void PutRecord(rocksdb::WriteBatch& batch, std::string_view key, std::string_view payload) {
+  const std::string value = RecordValue(key, payload);
   batch.Put(SliceOf(key), SliceOf(value));
 }
 
@@ -150,9 +155,9 @@ TableRecord ReadUsed(std::string_view payload) {
 
 absl::Status ReadRecord(std::string_view key, std::string_view value, CatalogContents& contents,
                         UsedRecords& used) {
-  // Damage to a network's bytes is for ReadNetwork: the tables can be read without them.
-  if (key.size() == 1 + sizeof(uint64_t) && key[0] == kNetworkBytesTag) {
-    contents.network_ids.insert(LoadBigEndian64(key.data() + 1));
+  // Of format 2. Damage to a network's bytes is for ReadNetwork.
+  if (key.size() == 1 + sizeof(Incarnation) && key[0] == kNetworkBytesTag) {
+    contents.networks_inside.insert(LoadBigEndian64(key.data() + 1));
     return absl::OkStatus();
   }
   const std::optional<std::string_view> payload = Payload(key, value);
@@ -344,21 +349,36 @@ void DeleteNetwork(rocksdb::WriteBatch& batch, const std::string& model) {
   batch.Delete(std::string(1, kNetworkTag) + model);
 }
 
-void PutNetworkBytes(rocksdb::WriteBatch& batch, uint64_t id, std::string_view onnx) {
-  PutRecord(batch, IncarnationKey(kNetworkBytesTag, id), onnx);
+void PutNetworkBytes(rocksdb::WriteBatch& batch, rocksdb::ColumnFamilyHandle* family,
+                     Incarnation id, std::string_view onnx) {
+  const std::string key = IncarnationKey(kNetworkBytesTag, id);
+  batch.Put(family, key, RecordValue(key, onnx));
 }
 
-void DeleteNetworkBytes(rocksdb::WriteBatch& batch, uint64_t id) {
+absl::Status MoveNetworkBytes(rocksdb::DB& db, rocksdb::WriteBatch& batch,
+                              rocksdb::ColumnFamilyHandle* to, Incarnation id) {
+  const std::string key = IncarnationKey(kNetworkBytesTag, id);
+  std::string value;
+  HPS_RETURN_IF_ERROR(
+      FromReadStatus(db.Get(rocksdb::ReadOptions(), key, &value), "reading a network"));
+  batch.Put(to, key, value);
+  batch.Delete(key);
+  return absl::OkStatus();
+}
+
+void DeleteNetworkBytes(rocksdb::WriteBatch& batch, Incarnation id) {
   batch.Delete(IncarnationKey(kNetworkBytesTag, id));
 }
 
-absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, const NetworkRecord& network) {
+absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
+                                         const NetworkRecord& network) {
   const std::string key = IncarnationKey(kNetworkBytesTag, network.id);
   std::string value;
-  const rocksdb::Status got = db.Get(rocksdb::ReadOptions(), key, &value);
+  const rocksdb::Status got = db.Get(rocksdb::ReadOptions(), family, key, &value);
   if (got.IsNotFound()) return absl::NotFoundError("the network's bytes are missing");
   HPS_RETURN_IF_ERROR(FromReadStatus(got, "reading a network"));
-  if (!Payload(key, value).has_value()) return DamagedRecord(key);
+  if (!Payload(key, value).has_value())
+    return absl::DataLossError("the network's bytes are damaged");
   value.resize(value.size() - sizeof(uint64_t));
   ModelNetwork read{.onnx = std::move(value), .inputs = network.inputs};
   read.digest = NetworkDigest(read);

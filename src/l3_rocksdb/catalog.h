@@ -39,10 +39,10 @@ struct TableRecord {
   uint64_t update_records_lost = 0;  // see TableInfo
 };
 
-// The dense network of a model. Its bytes are a record of their own, which is written before the
-// switch that names it; a reader of the catalog skips that.
+// The dense network of a model. Its bytes are the one record of a column family of their own, so
+// that damage to them is no damage to the catalog. It is written before the switch that names it.
 struct NetworkRecord {
-  uint64_t id = 0;  // of the record of its bytes: a random number
+  Incarnation id = 0;  // in the name of the column family, and in the key of the record
   std::string digest;
   uint64_t onnx_bytes = 0;
   std::vector<NetworkInput> inputs;
@@ -65,8 +65,12 @@ struct CatalogContents {
   std::map<std::string, TableRecord> tables;
   std::map<Incarnation, IncarnationRecords> incarnations;  // those with a record
   std::map<std::string, NetworkRecord> networks;           // by model
-  std::set<uint64_t> network_ids;                          // of all records of bytes
+  std::set<Incarnation> networks_inside;  // whose bytes lie in the catalog: of format 2
 
+  // The format of a store with these contents that is written now.
+  uint32_t FormatToWrite() const {
+    return networks.empty() ? kFirstFormatVersion : kNetworkFormatVersion;
+  }
   std::vector<const TableRecord*> InOrder() const;
   // The model version that the next change of the model's tables creates; the first is 1.
   uint64_t NextModelVersion(const std::string& model) const;
@@ -98,11 +102,17 @@ void PutLostRange(rocksdb::WriteBatch& batch, Incarnation incarnation, const Los
 
 void PutNetwork(rocksdb::WriteBatch& batch, const std::string& model, const NetworkRecord& network);
 void DeleteNetwork(rocksdb::WriteBatch& batch, const std::string& model);
-void PutNetworkBytes(rocksdb::WriteBatch& batch, uint64_t id, std::string_view onnx);
-void DeleteNetworkBytes(rocksdb::WriteBatch& batch, uint64_t id);
+void PutNetworkBytes(rocksdb::WriteBatch& batch, rocksdb::ColumnFamilyHandle* family,
+                     Incarnation id, std::string_view onnx);
+// Moves the bytes from the catalog, where format 2 had them, as they are. Errors: RocksDB's.
+absl::Status MoveNetworkBytes(rocksdb::DB& db, rocksdb::WriteBatch& batch,
+                              rocksdb::ColumnFamilyHandle* to, Incarnation id);
+// From the catalog.
+void DeleteNetworkBytes(rocksdb::WriteBatch& batch, Incarnation id);
 // Errors: NOT_FOUND (no such record), DATA_LOSS (it is damaged, or has not the record's digest),
 // and RocksDB's errors.
-absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, const NetworkRecord& network);
+absl::StatusOr<ModelNetwork> ReadNetwork(rocksdb::DB& db, rocksdb::ColumnFamilyHandle* family,
+                                         const NetworkRecord& network);
 
 // Deletes all records of the incarnation except the one that marks its number as used.
 absl::Status DeleteIncarnation(rocksdb::DB& db, rocksdb::WriteBatch& batch,

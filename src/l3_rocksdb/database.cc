@@ -17,6 +17,7 @@
 #include "base/limits.h"
 #include "base/logging.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 #include "l3_rocksdb/files/log_syncer.h"
 #include "l3_rocksdb/files/manifest_mark.h"
 #include "l3_rocksdb/files/store_env.h"
@@ -50,13 +51,19 @@ void StartBackgroundThreads(const rocksdb::DBOptions& options) {
   }
 }
 
+std::string WithDigits(const char* prefix, Incarnation incarnation) {
+  char digits[17];
+  std::snprintf(digits, sizeof(digits), "%013" PRIx64, incarnation);
+  return std::string(prefix) + digits;
+}
+
 }  // namespace
 
 std::string FamilyName(Incarnation incarnation) {
-  char digits[17];
-  std::snprintf(digits, sizeof(digits), "%013" PRIx64, incarnation);
-  return std::string(kRowFamilyPrefix) + digits;
+  return WithDigits(kRowFamilyPrefix, incarnation);
 }
+
+std::string NetworkFamilyName(Incarnation id) { return WithDigits(kNetworkFamilyPrefix, id); }
 
 std::optional<Incarnation> IncarnationOf(const std::string& family) {
   Incarnation incarnation = 0;
@@ -286,6 +293,7 @@ absl::Status Database::LoadTables() {
     handles.erase(found);
     loaded.Update(CheckRowCount(family));
   }
+  TakeNetworkFamilies(*contents, handles);
   for (auto& [name, handle] : handles) {
     if (name == kKeyListFamily) {
       key_list_ = handle;
@@ -295,6 +303,18 @@ absl::Status Database::LoadTables() {
   }
   catalog_ = *std::move(contents);
   return loaded;
+}
+
+// A network without a family is one of format 2, or lost: Network() says so, and the tables and the
+// other networks can be read.
+void Database::TakeNetworkFamilies(const CatalogContents& contents,
+                                   std::map<std::string, rocksdb::ColumnFamilyHandle*>& handles) {
+  for (const auto& [model, network] : contents.networks) {
+    const auto found = handles.find(NetworkFamilyName(network.id));
+    if (found == handles.end()) continue;
+    AddFamily({.incarnation = network.id}, found->second);
+    handles.erase(found);
+  }
 }
 
 // A MANIFEST that lost its end may lack files. An import then has fewer rows than its record.
@@ -335,14 +355,57 @@ absl::Status Database::DropUnknownFamilies() {
       it = catalog_.incarnations.erase(it);
     }
   }
-  {
-    // Left over from an import that did not switch, or from a replaced network.
-    MutexLock lock(mutex_);
-    for (const auto& [model, network] : catalog_.networks) catalog_.network_ids.erase(network.id);
-    for (const uint64_t id : catalog_.network_ids) DeleteNetworkBytes(batch, id);
-    catalog_.network_ids.clear();
+  HPS_RETURN_IF_ERROR(batch.Count() == 0 ? absl::OkStatus() : Commit(batch, false));
+  // An error does not prevent opening: the bytes can be read where they are.
+  const absl::Status moved = damaged_ ? absl::OkStatus() : MoveNetworksOutOfCatalog();
+  if (!moved.ok())
+    LogWarning(absl::StrCat("store '", path(),
+                            "': moving networks out of the catalog: ", TextForLog(moved)));
+  return absl::OkStatus();
+}
+
+// Bytes of networks that an hps of format 2 wrote. Each current network gets a family of its own.
+absl::Status Database::MoveNetworksOutOfCatalog() {
+  const CatalogContents before = catalog();
+  if (before.networks_inside.empty()) return absl::OkStatus();
+  rocksdb::WriteBatch batch;
+  std::map<Incarnation, rocksdb::ColumnFamilyHandle*> made;
+  absl::Status moved;
+  std::set<Incarnation> unused = before.networks_inside;
+  for (const auto& [model, network] : before.networks) {
+    if (unused.erase(network.id) == 0 || !moved.ok()) continue;
+    rocksdb::ColumnFamilyHandle* handle = nullptr;
+    {
+      MutexLock lock(mutex_);  // an earlier move may have ended early
+      const auto known = families_.find(network.id);
+      if (known != families_.end()) handle = known->second->handle;
+    }
+    if (handle == nullptr) {
+      moved.Update(FromRocksStatus(
+          db_->CreateColumnFamily(rocks_options_.catalog(), NetworkFamilyName(network.id), &handle),
+          "creating a column family"));
+      if (!moved.ok()) continue;
+      made[network.id] = handle;
+    }
+    moved.Update(MoveNetworkBytes(*db_, batch, handle, network.id));
   }
-  return batch.Count() == 0 ? absl::OkStatus() : Commit(batch, false);
+  for (const Incarnation id : unused) DeleteNetworkBytes(batch, id);
+  PutFormat(batch, before.FormatToWrite());
+  if (moved.ok()) moved = Commit(batch, true);
+  std::vector<rocksdb::ColumnFamilyHandle*> not_used;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, handle] : made) {
+      if (moved.ok()) {
+        AddFamily({.incarnation = id}, handle);
+      } else {
+        not_used.push_back(handle);
+      }
+    }
+    if (moved.ok()) catalog_.networks_inside.clear();
+  }
+  DropFamilies(not_used);
+  return moved;
 }
 
 absl::Status Database::MakeKeyListFamily() {
@@ -372,6 +435,14 @@ void Database::AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* 
 CatalogContents Database::catalog() const {
   MutexLock lock(mutex_);
   return catalog_;
+}
+
+// A family that the catalog no longer names; null: it has readers, or there is none.
+std::unique_ptr<Family> Database::TakeReplaced(Incarnation incarnation) {
+  const auto found = families_.find(incarnation);
+  if (found == families_.end()) return nullptr;
+  found->second->current = false;
+  return TakeUnpinned(found->second.get());
 }
 
 absl::StatusOr<Database::Pin> Database::PinTable(const std::string& name) {

@@ -37,7 +37,7 @@ namespace hps {
 
 class LogSyncer;
 
-// The column family of one incarnation.
+// The column family of one incarnation of a table, or of one network: then `table` has no name.
 struct Family {
   rocksdb::ColumnFamilyHandle* handle = nullptr;
   TableRecord table;
@@ -112,17 +112,22 @@ class Database : public std::enable_shared_from_this<Database> {
   // next open retries drops that fail.
   void DropFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
 
-  // What a switch makes current. A network replaces that of its model; PutNewNetwork has written
-  // its bytes.
+  // What a switch makes current. The handles are taken by the switch, or by DropFamilies. A network
+  // replaces that of its model.
   struct NewContents {
     std::vector<TableRecord> tables;
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;  // of the tables; taken by the switch
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;  // of the tables
     std::string network_model;                          // empty: no network
     NetworkRecord network;
+    rocksdb::ColumnFamilyHandle* network_handle = nullptr;
+
+    std::vector<rocksdb::ColumnFamilyHandle*> AllHandles() const;
   };
 
-  // Writes the bytes of a network that a switch will name. Errors: those of Write.
-  absl::StatusOr<NetworkRecord> PutNewNetwork(const ModelNetwork& network);
+  // Writes the bytes of a network to a column family of their own, and names both in `contents`.
+  // Errors: those of CreateFamilies and Write.
+  absl::Status PutNewNetwork(const std::string& model, const ModelNetwork& network,
+                             NewContents& contents);
 
   // Makes the new contents current in one durable step. Also marks the incarnations in `replaced`,
   // which are still staged, as used, so that they never become current. `batch` may hold more
@@ -137,9 +142,12 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status WriteWithLoss(const std::string& table, Incarnation incarnation,
                              uint64_t records_lost, rocksdb::WriteBatch& batch);
 
-  // Drops one table as SwitchTables replaces one; works on a full disk too. REQUIRES:
-  // change_mutex() is held. Errors: NOT_FOUND, and those of Write.
-  absl::Status DropTable(const std::string& name);
+  // Drops tables of one model in one step, as SwitchTables replaces them; works on a full disk too.
+  // With the last table of the model goes its network. REQUIRES: change_mutex() is held; there is a
+  // name. Errors: NOT_FOUND, and those of Write.
+  absl::Status DropTables(const std::vector<std::string>& names);
+  // Drops the network of a model, which has one. REQUIRES and errors: as DropTables.
+  absl::Status DropNetwork(const std::string& model);
 
   // Drops the remains of earlier changes that failed because the disk failed; works on a full disk
   // too. Logs remains that it cannot drop, and keeps them for the next call. REQUIRES:
@@ -168,8 +176,11 @@ class Database : public std::enable_shared_from_this<Database> {
                            const std::vector<rocksdb::ColumnFamilyDescriptor>& descriptors);
   absl::Status LoadTables();
   absl::Status CheckRowCount(const Family& family);
+  void TakeNetworkFamilies(const CatalogContents& contents,
+                           std::map<std::string, rocksdb::ColumnFamilyHandle*>& handles)
+      HPS_REQUIRES(mutex_);
   absl::Status DropUnknownFamilies();
-  void DropUnusedNetworks(const std::set<uint64_t>& ids);
+  absl::Status MoveNetworksOutOfCatalog();
   bool IsSwitchVisible(const NewContents& contents) const;
   void ApplySwitch(const NewContents& contents, std::vector<std::unique_ptr<Family>>& unused)
       HPS_REQUIRES(mutex_);
@@ -181,7 +192,8 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status FlushWal();
   absl::Status Recover();
   absl::Status TryToRecover(const std::vector<Pin>& pins) HPS_REQUIRES(recovery_mutex_);
-  std::vector<Pin> PinAll();
+  enum class FamilyKind { kAny, kNetwork };
+  std::vector<Pin> PinAll(FamilyKind kind = FamilyKind::kAny);
   std::vector<rocksdb::ColumnFamilyHandle*> HandlesOf(const std::vector<Pin>& pins);
   rocksdb::Status FlushFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
   rocksdb::Status RequestFlushes(const std::vector<rocksdb::ColumnFamilyHandle*>& families);
@@ -194,8 +206,9 @@ class Database : public std::enable_shared_from_this<Database> {
                                                 Incarnation if_unknown) const;
   absl::Status FailedWrite(const rocksdb::Status& status) const;
   absl::Status Commit(rocksdb::WriteBatch& batch, bool durable);
-  absl::Status WriteDrop(const std::string& name, const std::vector<TableRecord>& others);
-  std::vector<TableRecord> OthersAfterDrop(const std::string& name) const;
+  absl::Status WriteDrop(const std::vector<std::string>& names,
+                         const std::vector<TableRecord>& others);
+  std::vector<TableRecord> OthersAfterDrop(const std::vector<std::string>& names) const;
   absl::Status TryToDrop(const std::vector<rocksdb::ColumnFamilyHandle*>& handles);
   absl::Status DropKeyList(const std::string& family);
   bool AnyLeftovers() const;
@@ -205,6 +218,7 @@ class Database : public std::enable_shared_from_this<Database> {
   void Unpin(Family* family);
   void AddFamily(const TableRecord& table, rocksdb::ColumnFamilyHandle* handle)
       HPS_REQUIRES(mutex_);
+  std::unique_ptr<Family> TakeReplaced(Incarnation incarnation) HPS_REQUIRES(mutex_);
   std::unique_ptr<Family> TakeUnpinned(Family* family) HPS_REQUIRES(mutex_);
 
   const RocksStoreOptions options_;
@@ -285,6 +299,8 @@ class Database::Pin {
 
 // "rows-000123456789a"
 std::string FamilyName(Incarnation incarnation);
+// "network-000123456789a"
+std::string NetworkFamilyName(Incarnation id);
 // Returns nullopt if the family does not hold rows.
 std::optional<Incarnation> IncarnationOf(const std::string& family);
 

@@ -1,5 +1,6 @@
 // Changes of the set of tables: creates column families, makes them current by a switch or a drop,
 // and drops those that have no reader left.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -153,6 +154,7 @@ absl::Status Database::UndoSwitches() {
         PutNetwork(batch, model, current->second);
       }
     }
+    if (!unconfirmed_networks_.empty()) PutFormat(batch, catalog_.FormatToWrite());
   }
   if (batch.Count() == 0) return absl::OkStatus();
   HPS_RETURN_IF_ERROR(Commit(batch, true));
@@ -163,51 +165,59 @@ absl::Status Database::UndoSwitches() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<NetworkRecord> Database::PutNewNetwork(const ModelNetwork& network) {
-  NetworkRecord record{.id = DrawIncarnation(),
-                       .digest = network.digest,
-                       .onnx_bytes = network.onnx.size(),
-                       .inputs = network.inputs};
-  rocksdb::WriteBatch batch;
-  PutNetworkBytes(batch, record.id, network.onnx);
-  HPS_RETURN_IF_ERROR(CheckRoomFor(2 * batch.GetDataSize()));
-  HPS_RETURN_IF_ERROR(EnsureHealthy());
-  HPS_RETURN_IF_ERROR(Commit(batch, true));
-  return record;
+std::vector<rocksdb::ColumnFamilyHandle*> Database::NewContents::AllHandles() const {
+  std::vector<rocksdb::ColumnFamilyHandle*> all = handles;
+  if (network_handle != nullptr) all.push_back(network_handle);
+  return all;
 }
 
-// The next open removes bytes that cannot be removed now.
-void Database::DropUnusedNetworks(const std::set<uint64_t>& ids) {
-  if (ids.empty()) return;
+absl::Status Database::PutNewNetwork(const std::string& model, const ModelNetwork& network,
+                                     NewContents& contents) {
+  const Incarnation id = DrawIncarnation();
+  HPS_RETURN_IF_ERROR(CheckRoomFor(2 * network.onnx.size()));
+  HPS_RETURN_IF_ERROR(EnsureHealthy());
+  if (AnyLeftovers()) HPS_RETURN_IF_ERROR(DropLeftovers());  // as in CreateFamilies
+  const rocksdb::Status created = db_->CreateColumnFamily(
+      rocks_options_.catalog(), NetworkFamilyName(id), &contents.network_handle);
+  if (!created.ok()) return FailedWrite(created);
+  contents.network_model = model;
+  contents.network = {.id = id,
+                      .digest = network.digest,
+                      .onnx_bytes = network.onnx.size(),
+                      .inputs = network.inputs};
   rocksdb::WriteBatch batch;
-  for (const uint64_t id : ids) DeleteNetworkBytes(batch, id);
-  const absl::Status removed = Commit(batch, false);
-  if (!removed.ok())
-    LogWarning(
-        absl::StrCat("store '", path(), "': removing a replaced network: ", removed.ToString()));
+  PutNetworkBytes(batch, contents.network_handle, id, network.onnx);
+  HPS_RETURN_IF_ERROR(Commit(batch, true));
+  HPS_FAULT_POINT("l3.import.after_network");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<ModelNetwork>> Database::Network(const std::string& model) {
-  // An import that switches meanwhile removes the bytes: then the catalog names others.
-  for (uint64_t id_before = 0;;) {
-    NetworkRecord record;
-    {
-      MutexLock lock(mutex_);
-      const auto found = catalog_.networks.find(model);
-      if (found == catalog_.networks.end()) return std::optional<ModelNetwork>();
-      record = found->second;
+  NetworkRecord record;
+  std::optional<Pin> pin;
+  {
+    MutexLock lock(mutex_);
+    const auto found = catalog_.networks.find(model);
+    if (found == catalog_.networks.end()) return std::optional<ModelNetwork>();
+    record = found->second;
+    const auto family = families_.find(record.id);
+    if (family != families_.end()) {
+      ++family->second->pins;
+      pin = Pin(shared_from_this(), family->second.get());
     }
-    absl::StatusOr<ModelNetwork> network = ReadNetwork(*db_, record);
-    if (network.ok()) return std::optional<ModelNetwork>(*std::move(network));
-    if (absl::IsNotFound(network.status()) && record.id != id_before) {
-      id_before = record.id;
-      continue;
-    }
-    const absl::StatusCode code =
-        absl::IsNotFound(network.status()) ? absl::StatusCode::kDataLoss : network.status().code();
-    return absl::Status(code, absl::StrCat("store '", path(), "': model '", model,
-                                           "': ", network.status().message()));
   }
+  HPS_FAULT_POINT("l3.network.before_read");
+  absl::StatusOr<ModelNetwork> network = absl::NotFoundError("");
+  if (pin.has_value()) network = ReadNetwork(*db_, pin->family().handle, record);
+  // Of format 2.
+  if (absl::IsNotFound(network.status()))
+    network = ReadNetwork(*db_, db_->DefaultColumnFamily(), record);
+  if (network.ok()) return std::optional<ModelNetwork>(*std::move(network));
+  const absl::StatusCode code =
+      absl::IsNotFound(network.status()) ? absl::StatusCode::kDataLoss : network.status().code();
+  return absl::Status(code,
+                      absl::StrCat("store '", path(), "': the dense network of model '", model,
+                                   "': ", network.status().message(), "; import the model again"));
 }
 
 // Whether a switch whose write failed can be read all the same.
@@ -222,15 +232,17 @@ void Database::ApplySwitch(const NewContents& contents,
   for (size_t i = 0; i < contents.tables.size(); ++i) {
     const TableRecord& table = contents.tables[i];
     const auto old = catalog_.tables.find(table.spec.name);
-    if (old != catalog_.tables.end()) {
-      Family* family = families_[old->second.incarnation].get();
-      family->current = false;
-      if (auto taken = TakeUnpinned(family); taken != nullptr) unused.push_back(std::move(taken));
-    }
+    if (old != catalog_.tables.end()) unused.push_back(TakeReplaced(old->second.incarnation));
     catalog_.tables[table.spec.name] = table;
     AddFamily(table, contents.handles[i]);
   }
-  if (!contents.network_model.empty()) catalog_.networks[contents.network_model] = contents.network;
+  if (!contents.network_model.empty()) {
+    const auto old = catalog_.networks.find(contents.network_model);
+    if (old != catalog_.networks.end()) unused.push_back(TakeReplaced(old->second.id));
+    catalog_.networks[contents.network_model] = contents.network;
+    AddFamily({.incarnation = contents.network.id}, contents.network_handle);
+  }
+  std::erase(unused, nullptr);  // those that have readers
 }
 
 absl::Status Database::SwitchTables(NewContents contents, const std::vector<Incarnation>& replaced,
@@ -241,19 +253,16 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
     PutTable(batch, table);
     PutUsed(batch, table);
   }
-  std::set<uint64_t> unused_networks;
   if (!contents.network_model.empty()) {
     PutNetwork(batch, contents.network_model, contents.network);
     PutFormat(batch, kNetworkFormatVersion);
-    const auto old = before.networks.find(contents.network_model);
-    if (old != before.networks.end()) unused_networks.insert(old->second.id);
   }
   for (const Incarnation incarnation : replaced) PutUsed(batch, incarnation);
   absl::Status ready = CheckRoomFor(batch.GetDataSize());
   if (ready.ok()) ready = EnsureHealthy();
   if (!ready.ok()) {
     // Nothing was written, so the import can be retried.
-    DropFamilies(contents.handles);
+    DropFamilies(contents.AllHandles());
     return ready;
   }
   const absl::Status written = Commit(batch, true);
@@ -267,7 +276,7 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
       };
       add(unconfirmed_switches_, contents.tables);
       add(unconfirmed_replacements_, replaced);
-      add(leftovers_, contents.handles);
+      add(leftovers_, contents.AllHandles());
       if (!contents.network_model.empty()) unconfirmed_networks_.insert(contents.network_model);
     }
     const absl::Status dropped = DropLeftovers();
@@ -281,7 +290,6 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
   }
   NoteTablesChanged();
   for (auto& family : unused) Retire(std::move(family));
-  if (written.ok()) DropUnusedNetworks(unused_networks);
   return written;
 }
 
@@ -295,64 +303,88 @@ std::optional<Incarnation> Database::IncarnationInRocks(const std::string& name,
   return table->second.incarnation;
 }
 
-// Flushes the catalog to a table file, so that damage in the WAL cannot undo a change of tables.
-// Then writes the mark, which detects a MANIFEST that lost its end. The change is durable without
-// both.
+// Flushes the networks and the catalog to table files, so that damage in the WAL cannot undo a
+// change of tables. Then writes the mark, which detects a MANIFEST that lost its end. The change is
+// durable without both.
 void Database::NoteTablesChanged() {
   // Not on a store with damage. The next regular open does it.
   if (damaged_) return;
-  absl::Status noted =
-      FromRocksStatus(FlushFamilies({db_->DefaultColumnFamily()}), "flushing the catalog");
+  const std::vector<Pin> networks = PinAll(FamilyKind::kNetwork);
+  std::vector<rocksdb::ColumnFamilyHandle*> families;
+  for (const Pin& network : networks) families.push_back(network.family().handle);
+  families.push_back(db_->DefaultColumnFamily());
+  absl::Status noted = FromRocksStatus(FlushFamilies(families), "flushing the catalog");
   noted.Update(WriteManifestMark(*db_, path()));
   if (!noted.ok()) LogWarning(absl::StrCat("store '", path(), "': ", noted.ToString()));
 }
 
-absl::Status Database::DropTable(const std::string& name) {
-  HPS_RETURN_IF_ERROR(PinTable(name).status());
+absl::Status Database::DropTables(const std::vector<std::string>& names) {
+  for (const std::string& name : names) HPS_RETURN_IF_ERROR(PinTable(name).status());
   HPS_FAULT_POINT("l3.drop.before_write");
-  // Held until the table's files are deleted, because deleting them needs space too.
-  SpaceReserve::Loan room = reserve_.Lend();
-  std::unique_ptr<Family> unused;
+  std::vector<std::unique_ptr<Family>> unused;
   absl::Status written;
   {
+    const SpaceReserve::Loan room = reserve_.Lend();
     MutexLock record_lock(table_record_mutex_);
-    const std::vector<TableRecord> others = OthersAfterDrop(name);
-    written = WriteDrop(name, others);
-    if (!written.ok() && IncarnationInRocks(name, 1).has_value()) return written;
+    const std::vector<TableRecord> others = OthersAfterDrop(names);
+    written = WriteDrop(names, others);
+    if (!written.ok() && IncarnationInRocks(names.front(), 1).has_value()) return written;
     HPS_FAULT_POINT("l3.drop.after_write");
     MutexLock lock(mutex_);
-    const auto table = catalog_.tables.find(name);
-    Family* family = families_[table->second.incarnation].get();
-    family->current = false;
-    family->room = std::move(room);
-    unused = TakeUnpinned(family);
-    catalog_.tables.erase(table);
-    if (others.empty()) catalog_.networks.erase(ModelOf(name));
-    for (const TableRecord& other : others) {
-      catalog_.tables[other.spec.name].model_version = other.model_version;
+    for (const std::string& name : names) {
+      const auto table = catalog_.tables.find(name);
+      // Held until the table's files are deleted, because deleting them needs space too.
+      families_[table->second.incarnation]->room = reserve_.Lend();
+      unused.push_back(TakeReplaced(table->second.incarnation));
+      catalog_.tables.erase(table);
     }
+    const auto network = catalog_.networks.find(ModelOf(names.front()));
+    if (others.empty() && network != catalog_.networks.end()) {
+      unused.push_back(TakeReplaced(network->second.id));
+      catalog_.networks.erase(network);
+    }
+    for (const TableRecord& other : others)
+      catalog_.tables[other.spec.name].model_version = other.model_version;
+  }
+  NoteTablesChanged();
+  std::erase(unused, nullptr);  // those that have readers
+  for (auto& family : unused) Retire(std::move(family));
+  return written;
+}
+
+absl::Status Database::DropNetwork(const std::string& model) {
+  CatalogContents after = catalog();
+  const Incarnation id = after.networks.at(model).id;
+  after.networks.erase(model);
+  rocksdb::WriteBatch batch;
+  DeleteNetwork(batch, model);
+  if (after.networks_inside.contains(id)) DeleteNetworkBytes(batch, id);
+  PutFormat(batch, after.FormatToWrite());
+  HPS_RETURN_IF_ERROR(Commit(batch, true));
+  std::unique_ptr<Family> unused;
+  {
+    MutexLock lock(mutex_);
+    catalog_.networks.erase(model);
+    unused = TakeReplaced(id);
   }
   NoteTablesChanged();
   if (unused != nullptr) Retire(std::move(unused));
-  return written;
+  return absl::OkStatus();
 }
 
 // Checks neither space nor failed flushes, only that the WAL is flushed: a drop is meant to free
 // space on a disk that is too full for the flushes.
-absl::Status Database::WriteDrop(const std::string& name, const std::vector<TableRecord>& others) {
+absl::Status Database::WriteDrop(const std::vector<std::string>& names,
+                                 const std::vector<TableRecord>& others) {
   if (const absl::Status well = EnsureHealthy(); !well.ok()) LogWarning(well.ToString());
   HPS_RETURN_IF_ERROR(FlushWal());
   rocksdb::WriteBatch batch;
-  DeleteTable(batch, name);
+  for (const std::string& name : names) DeleteTable(batch, name);
   for (const TableRecord& table : others) PutUsed(batch, table);
-  if (others.empty()) {
-    const CatalogContents before = catalog();
-    const auto network = before.networks.find(ModelOf(name));
-    if (network != before.networks.end()) {
-      DeleteNetwork(batch, network->first);
-      DeleteNetworkBytes(batch, network->second.id);
-      if (before.networks.size() == 1) PutFormat(batch, kFirstFormatVersion);
-    }
+  CatalogContents after = catalog();
+  if (others.empty() && after.networks.erase(ModelOf(names.front())) != 0) {
+    DeleteNetwork(batch, ModelOf(names.front()));
+    PutFormat(batch, after.FormatToWrite());
   }
   return Commit(batch, true);
 }
@@ -378,12 +410,13 @@ absl::Status Database::WriteWithLoss(const std::string& table, Incarnation incar
 }
 
 // The other tables of the model, with the model version that the drop creates.
-std::vector<TableRecord> Database::OthersAfterDrop(const std::string& name) const {
+std::vector<TableRecord> Database::OthersAfterDrop(const std::vector<std::string>& names) const {
   const CatalogContents before = catalog();
-  const std::string model = ModelOf(name);
+  const std::string model = ModelOf(names.front());
   std::vector<TableRecord> others;
   for (const auto& [other, table] : before.tables) {
-    if (other == name || ModelOf(other) != model) continue;
+    if (ModelOf(other) != model || std::find(names.begin(), names.end(), other) != names.end())
+      continue;
     others.push_back(table);
     others.back().model_version = before.NextModelVersion(model);
   }

@@ -86,12 +86,13 @@ absl::Status Database::TryToRecover(const std::vector<Pin>& pins) {
   return absl::OkStatus();
 }
 
-std::vector<Database::Pin> Database::PinAll() {
+std::vector<Database::Pin> Database::PinAll(FamilyKind kind) {
   std::vector<Pin> pins;
   const std::shared_ptr<Database> self = weak_from_this().lock();
   if (self == nullptr) return pins;  // being destroyed
   MutexLock lock(mutex_);
   for (const auto& [incarnation, family] : families_) {
+    if (kind == FamilyKind::kNetwork && !family->table.spec.name.empty()) continue;
     ++family->pins;
     pins.push_back(Pin(self, family.get()));
   }

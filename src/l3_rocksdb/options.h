@@ -16,9 +16,11 @@ namespace hps {
 
 // Format of the store's files. Increases with a change that an older hps cannot read. A store says
 // the lowest version that can read it.
-inline constexpr uint32_t kStoreFormatVersion = 2;
-inline constexpr uint32_t kFirstFormatVersion = 1;    // of a store without networks
-inline constexpr uint32_t kNetworkFormatVersion = 2;  // from the first import of a network on
+inline constexpr uint32_t kStoreFormatVersion = 3;
+inline constexpr uint32_t kFirstFormatVersion = 1;  // of a store without networks
+// From the first import of a network on. In format 2 the bytes of networks lay in the catalog; they
+// are read, and the next writer moves them.
+inline constexpr uint32_t kNetworkFormatVersion = 3;
 
 // The kind of process that writes to a store. A command waits for another command, but leaves its
 // import to a server.

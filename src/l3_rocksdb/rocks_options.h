@@ -12,6 +12,7 @@ namespace hps {
 
 inline constexpr char kKeyListFamily[] = "keys";
 inline constexpr char kRowFamilyPrefix[] = "rows-";
+inline constexpr char kNetworkFamilyPrefix[] = "network-";
 // Approximate size of a bulk-imported file. Its index and filter are small enough to be cached as
 // one block each.
 inline constexpr uint64_t kTableFileBytes = uint64_t{64} << 20;
@@ -29,7 +30,7 @@ class RocksOptions {
   rocksdb::DBOptions database() const { return database_; }
   // For the rows of an incarnation.
   rocksdb::ColumnFamilyOptions rows() const { return rows_; }
-  // For the catalog and the key lists, which are small and read in order.
+  // For the catalog, the key lists and networks, which are small and read in order.
   rocksdb::ColumnFamilyOptions catalog() const { return catalog_; }
 
   rocksdb::Options for_row_files() const { return {database_, rows_}; }

@@ -1,6 +1,7 @@
 #include "model/served_models.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -23,6 +24,17 @@ constexpr int kPinRoundsMax = 16;
 absl::Status AboutModel(const std::string& model, const absl::Status& status) {
   absl::Status named(status.code(), absl::StrCat("model '", model, "': ", status.message()));
   return IsPublic(status) ? Public(std::move(named)) : named;
+}
+
+// What is wrong with the file of `[[model]] dense`. Clients may see the file's name, not its
+// folder.
+absl::Status AboutDense(const ModelConfig& config, const absl::Status& status) {
+  std::string why(status.message());
+  if (why.starts_with(config.dense + ": ")) why.erase(0, config.dense.size() + 2);
+  return Public(absl::Status(
+      status.code(),
+      absl::StrCat("[[model]] dense = \"", std::filesystem::path(config.dense).filename().string(),
+                   "\": ", why)));
 }
 
 absl::Status NoSuchModel(const std::string& model, const std::vector<std::string>& known) {
@@ -270,9 +282,12 @@ absl::StatusOr<std::shared_ptr<const ModelNetwork>> ServedModels::NetworkOf(
   for (const TableInfo& table : desired.tables) specs.push_back(table.spec);
   for (const ModelConfig& config : parts_.config->model) {
     if (config.name != desired.model || config.dense.empty()) continue;
-    HPS_ASSIGN_OR_RETURN(
-        network,
-        ReadNetworkInstead(config.dense, network.has_value() ? &*network : nullptr, specs));
+    absl::StatusOr<ModelNetwork> instead =
+        ReadNetworkInstead(config.dense, network.has_value() ? &*network : nullptr, specs);
+    absl::Status taken = instead.status();
+    if (taken.ok()) taken = SignatureOf(*instead, specs).status();
+    if (!taken.ok()) return AboutDense(config, taken);
+    network = *std::move(instead);
   }
   if (!network.has_value()) return std::shared_ptr<const ModelNetwork>();
   const absl::Status fits = SignatureOf(*network, specs).status();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "import/import_plan.h"
 #include "import/model_toml.h"
 #include "import/split_files.h"
+#include "inference/network_check.h"
 #include "model/device_level.h"
 #include "model/model_files.h"
 #include "model/model_manager.h"
@@ -49,10 +51,43 @@ absl::StatusOr<ImportPlan> PlanFiles(const ImportRequest& request) {
   if (!files.has_value()) return PlanImport(request, OpenForeignStore);
   HPS_ASSIGN_OR_RETURN(ImportPlan plan, PlanImport(request, OpenForeignStore, files->tables));
   if (!files->network.has_value()) return plan;
-  if (const absl::Status fits = SignatureOf(*files->network, plan.specs()).status(); !fits.ok())
-    return absl::Status(fits.code(), absl::StrCat(request.from, ": ", fits.message()));
+  absl::Status taken = SignatureOf(*files->network, plan.specs()).status();
+  if (taken.ok()) taken = CheckNetworkApart(*files->network);
+  if (!taken.ok())
+    return absl::Status(taken.code(), absl::StrCat(request.from, ": ", taken.message()));
   plan.network = std::move(files->network);
   return plan;
+}
+
+// Whether the network that the model has fits the tables that it will have after an import of
+// tables alone. A network that can't be read, or that fits no more, does not prevent an import.
+absl::Status CheckKeptNetwork(const DurableStore& store, const ImportPlan& plan) {
+  if (plan.network.has_value() || plan.tables.empty()) return absl::OkStatus();
+  const std::string model = plan.model();
+  const absl::StatusOr<std::optional<ModelNetwork>> network = store.Network(model);
+  const absl::StatusOr<std::vector<TableInfo>> all = store.Tables();
+  if (!network.ok() || !network->has_value() || !all.ok()) return absl::OkStatus();
+  std::vector<TableSpec> before;
+  for (const TableInfo& table : *all)
+    if (ModelOf(table.spec.name) == model) before.push_back(table.spec);
+  std::vector<TableSpec> after = plan.specs();
+  for (const TableSpec& spec : before) {
+    const bool is_replaced =
+        std::any_of(after.begin(), after.end(),
+                    [&](const TableSpec& imported) { return imported.name == spec.name; });
+    if (!is_replaced) after.push_back(spec);
+  }
+  const absl::Status fits = SignatureOf(**network, after).status();
+  if (fits.ok() || !SignatureOf(**network, before).ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the dense network of model '", model, "' does not fit the tables that it would have: ",
+      fits.message(), "; import the model with a network, or drop it first"));
+}
+
+// As above, for a store that may not be there or that another process may have open.
+absl::Status CheckKeptNetwork(const Config& config, const ImportPlan& plan) {
+  const auto reader = OpenDurableStore(config.store, OpenMode::kReadOnly, StoreRole::kCommand);
+  return reader.ok() ? CheckKeptNetwork(**reader, plan) : absl::OkStatus();
 }
 
 // Adds the source files of the table that the error is about, if it is about one table.
@@ -86,21 +121,37 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> MakePool(const char* name, uint32_t 
       {.name = name, .thread_count = threads == 0 ? cores : threads, .queue_max = queue_max});
 }
 
-// NOT_FOUND if neither the store nor a pending import has the table. Checked without opening the
-// store for writing, because that changes files, and a misspelt name must not. If this check cannot
-// tell, DropTable reports the error of the writer.
-absl::Status CheckTableExists(const Config& config, const std::string& table) {
+// A table or a model.
+absl::Status ValidateDroppedName(const std::string& name) {
+  return ValidateTableName(name.find('/') == std::string::npos ? name + "/t" : name);
+}
+
+// NOT_FOUND if neither the store nor a pending import has the table or the model. Checked without
+// opening the store for writing, because that changes files, and a misspelt name must not. If this
+// check cannot tell, DropTable reports the error of the writer.
+absl::Status CheckIsThere(const Config& config, const std::string& name) {
+  const bool is_model = name.find('/') == std::string::npos;
+  const auto has = [&](std::span<const TableInfo> tables) {
+    return std::any_of(tables.begin(), tables.end(), [&](const TableInfo& info) {
+      return (is_model ? ModelOf(info.spec.name) : info.spec.name) == name;
+    });
+  };
   const auto pending = PendingDurableImports(config.store);
   if (!pending.ok()) return absl::OkStatus();
-  for (const PendingImport& import : *pending) {
-    if (!import.problem.empty()) return absl::OkStatus();
-    for (const TableInfo& info : import.tables)
-      if (info.spec.name == table) return absl::OkStatus();
-  }
+  for (const PendingImport& import : *pending)
+    if (!import.problem.empty() || has(import.tables)) return absl::OkStatus();
   const auto reader = OpenDurableStore(config.store, OpenMode::kReadOnly, StoreRole::kCommand);
   if (!reader.ok()) return absl::OkStatus();
-  const absl::Status opened = (*reader)->OpenTable(table).status();
-  return absl::IsNotFound(opened) ? opened : absl::OkStatus();
+  if (!is_model) {
+    const absl::Status opened = (*reader)->OpenTable(name).status();
+    return absl::IsNotFound(opened) ? opened : absl::OkStatus();
+  }
+  const auto tables = (*reader)->Tables();
+  if (!tables.ok() || has(*tables)) return absl::OkStatus();
+  std::vector<std::string> models;
+  for (const TableInfo& info : *tables) models.push_back(ModelOf(info.spec.name));
+  return absl::NotFoundError(absl::StrCat("store '", config.store.path, "' has no model '", name,
+                                          "'", NearestNameHint(name, models)));
 }
 
 // What a store holds while it is open. Its members are destroyed in the reverse order of their
@@ -146,7 +197,7 @@ class OpenedStore final : public Store {
   absl::StatusOr<ImportReport> Import(const ImportRequest& request) override;
   absl::StatusOr<ExportReport> Export(const ExportRequest& request) override;
   absl::StatusOr<ExportReport> ExportModel(const ExportRequest& request);
-  absl::Status Drop(const std::string& table) override;
+  absl::Status Drop(const std::string& name) override;
   absl::Status Apply(const TableUpdate& update, std::chrono::nanoseconds timeout) override;
   absl::StatusOr<uint64_t> Snapshot(const std::string& name) override {
     return durable_.Snapshot(name);
@@ -224,6 +275,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, O
 
 absl::StatusOr<ImportReport> OpenedStore::Import(const ImportRequest& request) {
   HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanFiles(request));
+  HPS_RETURN_IF_ERROR(CheckKeptNetwork(durable_, plan));
   const auto import = durable_.BeginImport(plan.specs());
   if (!import.ok()) return WithSourceFiles(import.status(), plan);
   HPS_ASSIGN_OR_RETURN(ImportReport report,
@@ -276,10 +328,10 @@ absl::StatusOr<ExportReport> OpenedStore::Export(const ExportRequest& request) {
   return RunExport(*table, request);
 }
 
-absl::Status OpenedStore::Drop(const std::string& table) {
-  HPS_RETURN_IF_ERROR(ValidateTableName(table));
-  HPS_RETURN_IF_ERROR(durable_.Drop(table));
-  return StatusOfModel(ModelOf(table), "'" + table + "' is dropped",
+absl::Status OpenedStore::Drop(const std::string& name) {
+  HPS_RETURN_IF_ERROR(ValidateDroppedName(name));
+  HPS_RETURN_IF_ERROR(durable_.Drop(name));
+  return StatusOfModel(ModelOf(name), "'" + name + "' is dropped",
                        models_.Switch(ServedModels::Missing::kIgnored));
 }
 
@@ -325,14 +377,13 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const Config& config, OpenMode 
 }
 
 uint32_t Store::format_version() {
-  bool has_networks = false;
-  if (const auto tables = Tables(); tables.ok()) {
-    for (const TableInfo& table : *tables) {
-      const auto network = models().ImportedNetwork(ModelOf(table.spec.name));
-      has_networks |= !network.ok() || network->has_value();
-    }
-  }
-  return DurableFormatVersion(has_networks);
+  std::set<std::string> names;
+  if (const auto tables = Tables(); tables.ok())
+    for (const TableInfo& table : *tables) names.insert(ModelOf(table.spec.name));
+  return DurableFormatVersion(std::any_of(names.begin(), names.end(), [&](const auto& model) {
+    const auto network = models().ImportedNetwork(model);
+    return !network.ok() || network->has_value();
+  }));
 }
 
 absl::StatusOr<bool> ServerHasStore(const Config& config) {
@@ -342,6 +393,7 @@ absl::StatusOr<bool> ServerHasStore(const Config& config) {
 absl::StatusOr<ImportReport> ImportTables(const Config& config, const ImportRequest& request) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
   HPS_ASSIGN_OR_RETURN(const ImportPlan plan, PlanFiles(request));
+  HPS_RETURN_IF_ERROR(CheckKeptNetwork(config, plan));
   const auto import = StageDurableImport(config.store, plan.specs());
   if (!import.ok()) return WithSourceFiles(import.status(), plan);
   return RunImport(plan, **import, OptionsOf(config, request), nullptr);
@@ -352,13 +404,13 @@ absl::StatusOr<std::vector<PendingImport>> PendingImports(const Config& config) 
   return PendingDurableImports(config.store);
 }
 
-absl::Status DropTable(const Config& config, const std::string& table) {
+absl::Status DropTable(const Config& config, const std::string& name) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
-  HPS_RETURN_IF_ERROR(ValidateTableName(table));
-  HPS_RETURN_IF_ERROR(CheckTableExists(config, table));
+  HPS_RETURN_IF_ERROR(ValidateDroppedName(name));
+  HPS_RETURN_IF_ERROR(CheckIsThere(config, name));
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<DurableStore> store,
                        OpenDurableStore(config.store, OpenMode::kReadWrite, StoreRole::kCommand));
-  return store->Drop(table);
+  return store->Drop(name);
 }
 
 std::vector<float> DefaultRow(const TableSpec& spec) {

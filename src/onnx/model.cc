@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "onnx/client_sizes.h"
 #include "onnx/onnx-ml.pb.h"
 #include "onnx/operators.h"
 #include "onnx/structure.h"
@@ -241,6 +242,7 @@ absl::StatusOr<OnnxModel> OnnxModel::Make(std::span<const std::byte> bytes,
   GraphReader reader(*model.proto_->mutable_graph(), folder, limits.bytes_max - bytes.size(),
                      model.graph_);
   HPS_RETURN_IF_ERROR(reader.Read());
+  HPS_RETURN_IF_ERROR(CheckSizesOfClients(model.graph_));
   return model;
 }
 

@@ -2,9 +2,10 @@
 //
 // A file is a stranger's: every size is checked in 64 bits before memory is taken, the structure
 // (all but the weights) is limited before protobuf reads it, external data must lie inside the
-// model's folder after links are resolved, operators are those of a list, and sub-graphs, functions
-// and sparse tensors are refused. What came through is normal: all weights are inside the model, as
-// raw bytes, and each value is defined once, before its use.
+// model's folder after links are resolved, operators are those of a list, no size is computed from
+// a client's numbers (client_sizes.h), and sub-graphs, functions and sparse tensors are refused.
+// What came through is normal: all weights are inside the model, as raw bytes, and each value is
+// defined once, before its use.
 //
 // Immutable after it is made, but for the splitter; thread-safe when const.
 #pragma once

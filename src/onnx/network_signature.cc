@@ -46,6 +46,19 @@ std::vector<std::string> NamesOf(std::span<const TableSpec> tables) {
   return names;
 }
 
+// The names of requests that are not for the network (src/server/core/request_plan.h).
+absl::Status CheckNotReserved(const char* kind, const std::string& name,
+                              std::span<const std::string> tables) {
+  std::vector<std::string> reserved = {"KEYS", "NUMKEYS", "OUTPUT0", "OUTPUT0.status"};
+  for (const std::string& table : tables) {
+    reserved.push_back(table + ".offsets");
+    reserved.push_back(table + ".status");
+  }
+  if (std::find(reserved.begin(), reserved.end(), name) == reserved.end()) return absl::OkStatus();
+  return Invalid(kind, name,
+                 "requests have this name for keys or rows of tables: rename it in the model");
+}
+
 // Checks an input that gets rows against its table's dim.
 absl::Status ResolveShape(const OnnxValue& value, NetworkSignature::Input& input) {
   const auto misfit = [&](const std::string& expected) {
@@ -83,6 +96,7 @@ absl::Status AddInput(const OnnxValue& value, const NetworkInput* source,
   input.sample_dims.assign(value.dims.begin() + 1, value.dims.end());
   const std::vector<std::string> names = NamesOf(tables);
   if (source == nullptr || source->table.empty()) {
+    HPS_RETURN_IF_ERROR(CheckNotReserved("input", value.name, names));
     if (std::find(names.begin(), names.end(), value.name) == names.end()) return absl::OkStatus();
     return Invalid("input", value.name,
                    "the client sends it, so no table of the model may have its name");
@@ -117,6 +131,7 @@ absl::Status AddOutput(const OnnxValue& value, std::span<const TableSpec> tables
     output.sample_elements = *product;
   }
   const std::vector<std::string> names = NamesOf(tables);
+  HPS_RETURN_IF_ERROR(CheckNotReserved("output", value.name, names));
   if (std::find(names.begin(), names.end(), value.name) == names.end()) return absl::OkStatus();
   return Invalid("output", value.name, "a table of the model has the same name");
 }

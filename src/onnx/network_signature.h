@@ -42,7 +42,8 @@ struct NetworkSignature {
 // by the client. `tables`: full names, MODEL/TABLE.
 // Errors: INVALID_ARGUMENT, which names the input: the network has no such input, or it is named
 // twice; the model has no such table; its shape does not fit the table's dim; a batch that is not
-// of any size; an output whose size is not known; names that tables and the network share.
+// of any size; an output whose size is not known; names that tables and the network share; a name
+// that requests have for something else (KEYS, NUMKEYS, OUTPUT0, TABLE.offsets, TABLE.status).
 absl::StatusOr<NetworkSignature> MakeNetworkSignature(const OnnxGraph& graph,
                                                       std::span<const NetworkInput> inputs,
                                                       std::span<const TableSpec> tables);

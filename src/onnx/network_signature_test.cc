@@ -77,5 +77,24 @@ TEST(NetworkSignatureTest, NamesAreOfOneThing) {
   EXPECT_THAT(WhyNot(model, {{.name = "user", .table = "user"}}), HasSubstr("the same name"));
 }
 
+// Catches: a network that is served, whose output or input no request can name.
+TEST(NetworkSignatureTest, NamesOfRequestsAreRefused) {
+  for (const std::string name :
+       {"KEYS", "NUMKEYS", "OUTPUT0", "OUTPUT0.status", "user.offsets", "item.status"}) {
+    TestModel input;
+    input.Input(name, ::onnx::TensorProto::FLOAT, {-1, 2});
+    input.Node("Identity", "score", {name});
+    input.Output("score", ::onnx::TensorProto::FLOAT, {-1, 2});
+    EXPECT_THAT(WhyNot(input, {}), HasSubstr("input '" + name + "': requests have this name"));
+    // Clients don't see the name of an input that gets rows.
+    EXPECT_TRUE(Resolve(input, {{.name = name, .table = "user"}}).ok());
+    TestModel output;
+    output.Input("x", ::onnx::TensorProto::FLOAT, {-1, 2});
+    output.Node("Identity", name, {"x"});
+    output.Output(name, ::onnx::TensorProto::FLOAT, {-1, 2});
+    EXPECT_THAT(WhyNot(output, {}), HasSubstr("output '" + name + "': requests have this name"));
+  }
+}
+
 }  // namespace
 }  // namespace hps

@@ -160,10 +160,12 @@ class DurableStore {
   virtual absl::StatusOr<std::unique_ptr<BulkImport>> BeginImport(
       std::span<const TableSpec> specs) = 0;
 
-  // Removes a table, and with the last table of a model its network; works on a full disk too.
-  // Readers keep their pinned incarnation. First commits staged imports that are ready, and removes
-  // the table from those that can't be committed now, so that an older import can't restore it.
-  // Errors: NOT_FOUND; UNAVAILABLE, RESOURCE_EXHAUSTED (the disk fails; try again).
+  // Removes a table (MODEL/TABLE) or all tables of a model (MODEL) in one step, and with the last
+  // table of a model its network; works on a full disk too. Readers keep their pinned incarnation.
+  // First commits staged imports that are ready, and removes the tables from those that can't be
+  // committed now, so that an older import can't restore them. Errors: NOT_FOUND;
+  // FAILED_PRECONDITION (the model's network reads the table, and the model has others);
+  // UNAVAILABLE, RESOURCE_EXHAUSTED (the disk fails; try again).
   virtual absl::Status Drop(const std::string& name) = 0;
 
   // Read-write: commits staged imports that are ready. Read-only: catches up with the writer; costs

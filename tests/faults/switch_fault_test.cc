@@ -20,6 +20,7 @@
 #include "tests/faults/failing_disk.h"
 #include "tests/faults/one_table.h"
 #include "tests/faults/store_run.h"
+#include "types/names.h"
 
 namespace hps {
 namespace {
@@ -27,9 +28,9 @@ namespace {
 constexpr uint64_t kOldRows = 100;
 constexpr uint64_t kNewRows = 200;
 
-// The column families with rows that the database at `path` has. Tries again when a flush has put
-// another MANIFEST in place of the one that was read.
-std::set<std::string> RowFamiliesIn(const std::string& path) {
+// The column families of tables and networks that the database at `path` has. Tries again when a
+// flush has put another MANIFEST in place of the one that was read.
+std::set<std::string> FamiliesIn(const std::string& path) {
   std::vector<std::string> names;
   rocksdb::Status listed;
   for (int i = 0; i < 10; ++i) {
@@ -45,15 +46,26 @@ std::set<std::string> RowFamiliesIn(const std::string& path) {
 
 class SwitchFaultTest : public FailingDiskTest {
  protected:
+  // Both with a network of the model, whose bytes are another number of characters.
   absl::Status Import(uint64_t row_count) {
     const TableSpec spec = OneTable();
-    return FillOneTable(store_->BeginImport({&spec, 1}), row_count).status();
+    return FillOneTable(WithNetwork(store_->BeginImport({&spec, 1}), row_count), row_count)
+        .status();
   }
   // As a command beside the server, on the machine's own disk.
   absl::Status Stage(uint64_t row_count) {
     const TableSpec spec = OneTable();
     const RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
-    return FillOneTable(StageImport(options, {&spec, 1}), row_count).status();
+    return FillOneTable(WithNetwork(StageImport(options, {&spec, 1}), row_count), row_count)
+        .status();
+  }
+  static absl::StatusOr<std::unique_ptr<BulkImport>> WithNetwork(
+      absl::StatusOr<std::unique_ptr<BulkImport>> import, uint64_t bytes) {
+    if (!import.ok()) return import;
+    ModelNetwork network{.onnx = std::string(bytes, 'x')};
+    network.digest = NetworkDigest(network);
+    const absl::Status set = (*import)->SetNetwork(ModelOf(OneTable().name), network);
+    return set.ok() ? std::move(import) : absl::StatusOr<std::unique_ptr<BulkImport>>(set);
   }
   void OpenServer() {
     store_.reset();
@@ -70,9 +82,16 @@ class SwitchFaultTest : public FailingDiskTest {
     ASSERT_TRUE(opened.ok()) << opened.status();
     store_ = *std::move(opened);
   }
-  uint64_t RowCount() const { return store_->Tables()->at(0).row_count; }
-  // What the database has, and what its tables have.
-  std::set<std::string> RowFamilies() const { return RowFamiliesIn(directory_.path("store")); }
+  // Of the table; the network is that of the same import.
+  uint64_t RowCount() const {
+    const uint64_t count = store_->Tables()->at(0).row_count;
+    const auto network = store_->Network(ModelOf(OneTable().name));
+    EXPECT_TRUE(network.ok()) << network.status();
+    EXPECT_EQ(network.ok() ? (*network)->onnx.size() : 0, count);
+    return count;
+  }
+  // What the database has.
+  std::set<std::string> Families() const { return FamiliesIn(directory_.path("store")); }
   // The families whose keys are listed.
   std::set<std::string> ListedFamilies() const {
     RocksStoreOptions options = TestStoreOptions(directory_.path("store"));
@@ -87,11 +106,21 @@ class SwitchFaultTest : public FailingDiskTest {
       listed.insert(FamilyName(LoadBigEndian64(it->key().data())));
     return listed;
   }
-  std::set<std::string> CurrentFamilies() const {
+  // Those of its tables.
+  std::set<std::string> TableFamilies() const {
     std::set<std::string> families;
     const std::vector<TableInfo> tables = *store_->Tables();
     for (const TableInfo& table : tables) families.insert(FamilyName(table.incarnation));
     return families;
+  }
+  // Those of its tables, and one of a network.
+  void ExpectCurrentFamilies() const {
+    std::set<std::string> families = Families();
+    EXPECT_EQ(std::erase_if(families,
+                            [](const std::string& name) { return name.starts_with("network-"); }),
+              1U);
+    EXPECT_EQ(families, TableFamilies());
+    EXPECT_EQ(ListedFamilies(), TableFamilies());
   }
 
   std::unique_ptr<DurableStore> store_;
@@ -145,11 +174,10 @@ TEST_F(SwitchFaultTest, AStagedImportCanBeCommittedOnceTheDiskWorks) {
     // What a failed removal has left goes with the next change of tables.
     const absl::Status imported = TryAgain([&] { return Import(kOldRows); });
     ASSERT_TRUE(imported.ok()) << imported;
-    EXPECT_EQ(RowFamilies(), CurrentFamilies());
-    EXPECT_EQ(ListedFamilies(), CurrentFamilies());
+    ExpectCurrentFamilies();
     Reopen();
     EXPECT_EQ(RowCount(), kOldRows);
-    EXPECT_EQ(RowFamilies(), CurrentFamilies());
+    ExpectCurrentFamilies();
   }
   std::printf("%llu calls, %llu switches failed\n", static_cast<unsigned long long>(call_count),
               static_cast<unsigned long long>(failed));
@@ -185,7 +213,7 @@ class FullDiskDropTest : public FailingDiskTest {
     return rows;
   }
   bool IsListed(const Rows& rows) const {
-    return RowFamiliesIn(directory_.path("store")).contains(rows.family);
+    return FamiliesIn(directory_.path("store")).contains(rows.family);
   }
   size_t CountOnDisk(const std::set<std::string>& files) const {
     size_t count = 0;

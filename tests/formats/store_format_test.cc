@@ -54,7 +54,7 @@ TEST_F(StoreFormatTest, EveryFormatThatWasIsRead) {
   for (uint32_t version = 1; version <= kStoreFormatVersion; ++version) {
     SCOPED_TRACE(version);
     ASSERT_NO_FATAL_FAILURE(Unpack(version));
-    has_networks_ = version >= kNetworkFormatVersion;
+    has_networks_ = version > kFirstFormatVersion;
     ExpectReadable();
     std::filesystem::remove_all(path());
   }

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -25,7 +26,7 @@ DATATYPES = {"float32": "FP32", "int64": "INT64", "int32": "INT32"}
 
 
 def export(model: str, directory: pathlib.Path, seed: int = 1) -> dict[str, np.ndarray]:
-    """Writes directory/model.onnx; returns samples with PyTorch's scores."""
+    """Writes directory/model.onnx; returns samples with PyTorch's outputs."""
     subprocess.run([str(PYTHON), str(ROOT / "examples" / "models" / "export.py"), model,
                     str(directory), "--seed", str(seed)], check=True, timeout=support.WAIT_S)
     with np.load(directory / "samples.npz") as samples:
@@ -36,9 +37,10 @@ def feature_of(table: str) -> str:
     return table.split("_")[0]  # user_factors -> user
 
 
-def by_name(tables: list[str], samples: dict, picked: slice = slice(None)) -> dict:
-    """A request's inputs: keys by table, and the dense numbers."""
-    return {"dense": samples["dense"][picked]} | {
+def by_name(tables: list[str], samples: dict, picked: slice = slice(None),
+            sent: tuple[str, ...] = ("dense",)) -> dict:
+    """A request's inputs: keys by table, and what the network takes from the client."""
+    return {name: samples[name][picked] for name in sent} | {
         table: samples[feature_of(table)][picked] for table in tables}
 
 
@@ -84,6 +86,7 @@ class CtrTestCase(unittest.TestCase):
 
     def split(self, name: str, source: pathlib.Path) -> list[str]:
         report = self.run_hps("split-onnx", source, "--out", self.directory / name)
+        self.sent = tuple(report["client_inputs"])
         return [table["table"] for table in report["tables"]]
 
     def import_model(self, name: str, source: pathlib.Path | None = None, fails: int = 0) -> dict:
@@ -128,15 +131,22 @@ class PredictionTest(CtrTestCase):
     """Models of PyTorch."""
 
     def test_predictions_are_those_of_pytorch(self) -> None:
-        made = {model: self.make(model) for model in ("dlrm", "deepfm", "wdl", "dcn")}
+        made = {}
+        for model in ("dlrm", "deepfm", "wdl", "dcn", "mmoe", "din", "dien"):
+            made[model] = (*self.make(model), self.sent)
+        # Their networks look at the items of the history, to leave out what only fills it.
+        self.assertEqual(made["din"][2], ("dense", "history"))
         self.serve()
-        for model, (tables, samples) in made.items():
+        for model, (tables, samples, sent) in made.items():
+            outputs = ["click", "purchase"] if model == "mmoe" else ["score"]
             for client, module in self.clients:
                 for picked in (slice(0, 1), slice(3, 40), slice(None)):
                     with self.subTest(model=model, client=module.__name__, picked=picked):
-                        answer = infer(client, module, model, by_name(tables, samples, picked))
-                        self.assertEqual(list(answer), ["score"])
-                        self.assert_scores(answer["score"], samples["score"][picked])
+                        answer = infer(client, module, model,
+                                       by_name(tables, samples, picked, sent))
+                        self.assertEqual(list(answer), outputs)
+                        for output in outputs:
+                            self.assert_scores(answer[output], samples[output][picked])
 
     def test_ragged_bags_and_rows_beside_scores(self) -> None:
         tables, samples = self.make("dlrm")
@@ -352,10 +362,11 @@ onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], 
                        timeout=support.WAIT_S)
         text = (model / "model.toml").read_text()
         (model / "model.toml").write_text(text[:text.index("[[network.input]]")])
-        self.assertTrue(self.import_model("dcn")["staged"])
-        with self.assertRaises(Exception) as caught:
-            self.http.load_model("dcn", headers={"Authorization": "Bearer secret"})
-        self.assertIn("process of its own", str(caught.exception))
+        # Before anything is staged.
+        error = self.import_model("dcn", fails=1)["error"]
+        self.assertIn("process of its own", error["message"])
+        self.assertEqual(self.run_hps("inspect", "--store", self.store)["staged"], [])
+        self.http.load_model("dcn", headers={"Authorization": "Bearer secret"})
         # The version that was served is served on.
         for client, module in self.clients:
             answer = infer(client, module, "dcn", by_name(tables, samples),
@@ -395,10 +406,13 @@ class LifeTest(CtrTestCase):
         networks = {network["model"]: network["digest"]
                     for network in self.run_hps("inspect", "--store", self.store)["networks"]}
         self.assertEqual(networks["again"], networks["deepfm"])
-        # The network goes with the last table of its model.
-        for table in self.run_hps("inspect", "--store", self.store)["tables"]:
-            if table["name"].startswith("again/"):
-                self.run_hps("drop", "--store", self.store, "--table", table["name"])
+        # The network goes with its model, and not a table without it.
+        refused = self.run_hps("drop", "--store", self.store, "--table", "again/user_factors",
+                               fails=1)["error"]
+        self.assertEqual(refused["code"], "FAILED_PRECONDITION")
+        self.assertIn("the dense network of model 'again'", refused["message"])
+        self.assertEqual(self.run_hps("drop", "--store", self.store, "--model", "again"),
+                         {"model": "again", "dropped": True})
         inspected = self.run_hps("inspect", "--store", self.store)["networks"]
         self.assertEqual([network["model"] for network in inspected], ["deepfm"])
         self.run_hps("verify", "--store", self.store)
@@ -437,6 +451,70 @@ class LifeTest(CtrTestCase):
         self.assertGreater(np.abs(scores - samples["score"]).max(), ERROR_MAX)
         got = infer(self.http, http_client, "other", by_name(tables, other))["score"]
         self.assert_scores(got, other["score"])
+
+    def test_a_network_of_the_configuration_that_is_wrong_is_named(self) -> None:
+        self.make("dcn")
+        tables, samples = self.make("wdl")
+        gone = self.directory / "gone.onnx"
+        server = RunningServer(self.directory, models=f'[[model]]\nname = "dcn"\n'
+                                                      f'dense = "{gone}"\n'
+                                                      '[[model]]\nname = "wdl"\n')
+        self.addCleanup(server.kill)
+        why = 'dense = "gone.onnx": there is no such file'
+        with http_client.InferenceServerClient(server.http) as client:
+            self.await_that(lambda: self.state_of(client, "wdl")["state"] == "READY",
+                               "the other model is served")
+            self.await_that(lambda: why in self.state_of(client, "dcn").get("reason", ""),
+                               "the index says why")
+            self.assertNotIn(str(self.directory), json.dumps(client.get_model_repository_index()))
+            answer = infer(client, http_client, "wdl", by_name(tables, samples))
+            self.assert_scores(answer["score"], samples["score"])
+        server.stop()
+        self.assertIn(why, (self.directory / "hps.log").read_text())
+
+    def await_that(self, holds, what: str) -> None:
+        deadline = time.monotonic() + support.WAIT_S
+        while not holds():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.05)
+
+    def state_of(self, client, model: str) -> dict:
+        return next(entry for entry in client.get_model_repository_index()
+                    if entry["name"] == model)
+
+    def test_damage_to_a_network_is_that_of_one_model(self) -> None:
+        self.make("dcn")
+        tables, samples = self.make("wdl")
+        self.flip_a_bit_of(self.directory / "dcn" / "dense.onnx")
+        damaged = self.run_hps("verify", "--store", self.store, fails=1)
+        self.assertIn("the dense network of model 'dcn'", damaged["error"]["message"])
+        problems = {network["model"]: network.get("problem", "")
+                    for network in self.run_hps("inspect", "--store", self.store)["networks"]}
+        self.assertIn("the dense network of model 'dcn'", problems["dcn"])
+        self.assertEqual(problems["wdl"], "")
+        server = RunningServer(self.directory, models="")
+        self.addCleanup(server.kill)
+        with http_client.InferenceServerClient(server.http) as client:
+            self.await_that(lambda: self.state_of(client, "wdl")["state"] == "READY",
+                               "the other model is served")
+            answer = infer(client, http_client, "wdl", by_name(tables, samples))
+            self.assert_scores(answer["score"], samples["score"])
+        server.stop()
+        self.import_model("dcn")
+        self.run_hps("verify", "--store", self.store)
+
+    def flip_a_bit_of(self, network: pathlib.Path) -> None:
+        """In the middle of the table file that has the network's bytes."""
+        part = network.read_bytes()[-400:-300]  # of its weights
+        for path in self.store.glob("*.sst"):
+            content = bytearray(path.read_bytes())
+            at = content.find(part)
+            if at < 0:
+                continue
+            content[at + 50] ^= 1
+            path.write_bytes(content)
+            return
+        self.fail("the network's bytes are in no table file")
 
 
 if __name__ == "__main__":

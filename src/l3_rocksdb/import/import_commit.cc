@@ -20,6 +20,7 @@
 #include "l3_rocksdb/status.h"
 #include "l3_rocksdb/store_table.h"
 #include "tier/table_payload.h"
+#include "types/names.h"
 
 namespace hps {
 namespace {
@@ -225,6 +226,18 @@ absl::Status IngestFiles(Database& database, const StagedImport& import,
   return absl::OkStatus();
 }
 
+// Makes and fills the column families of what the import brings. After an error the caller drops
+// those that were made.
+absl::Status WriteFamilies(Database& database, const StagedImport& import,
+                           Database::NewContents& contents) {
+  if (import.network.has_value()) {
+    HPS_ASSIGN_OR_RETURN(const ModelNetwork network, ReadStagedNetwork(database.env(), import));
+    HPS_RETURN_IF_ERROR(database.PutNewNetwork(import.network->model, network, contents));
+  }
+  HPS_ASSIGN_OR_RETURN(contents.handles, database.CreateFamilies(contents.tables));
+  return IngestFiles(database, import, contents.handles);
+}
+
 // See CommitImport. Does not read the import's files: this process has just written them, and
 // reading a large import again would take a third of its time. REQUIRES: the database's
 // change_mutex() is held.
@@ -234,16 +247,10 @@ absl::Status CommitLocked(Database& database, const StagedImport& import,
   HPS_RETURN_IF_ERROR(database.CheckRoomFor(0));
   HPS_FAULT_POINT("l3.import.before_families");
   Database::NewContents contents{.tables = RecordsOf(database, import)};
-  if (import.network.has_value()) {
-    HPS_ASSIGN_OR_RETURN(const ModelNetwork network, ReadStagedNetwork(database.env(), import));
-    HPS_ASSIGN_OR_RETURN(contents.network, database.PutNewNetwork(network));
-    contents.network_model = import.network->model;
-  }
-  HPS_ASSIGN_OR_RETURN(contents.handles, database.CreateFamilies(contents.tables));
-  const absl::Status ingested = IngestFiles(database, import, contents.handles);
-  if (!ingested.ok()) {
-    database.DropFamilies(contents.handles);
-    return ingested;
+  const absl::Status written = WriteFamilies(database, import, contents);
+  if (!written.ok()) {
+    database.DropFamilies(contents.AllHandles());
+    return written;
   }
   HPS_RETURN_IF_ERROR(database.SwitchTables(std::move(contents), replaced, records));
   HPS_FAULT_POINT("l3.import.after_switch");
@@ -257,6 +264,26 @@ absl::StatusOr<std::vector<TableInfo>> InfosOf(Database& database, const StagedI
     infos.push_back(InfoOf(database, pin.family()));
   }
   return infos;
+}
+
+// Whether a network with these inputs reads the table.
+bool IsRead(std::span<const NetworkInput> inputs, const std::string& table) {
+  const std::string own = table.substr(table.find('/') + 1);
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [&](const NetworkInput& input) { return input.table == own; });
+}
+
+// Whether its model's network reads the table.
+bool IsReadByNetwork(const CatalogContents& catalog, const std::string& table) {
+  const auto network = catalog.networks.find(ModelOf(table));
+  return network != catalog.networks.end() && IsRead(network->second.inputs, table);
+}
+
+std::vector<std::string> TablesOfModel(const CatalogContents& catalog, const std::string& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, table] : catalog.tables)
+    if (ModelOf(name) == model) names.push_back(name);
+  return names;
 }
 
 // Commits staged imports in their order. REQUIRES: the database's change_mutex() is held.
@@ -276,8 +303,10 @@ class ReadyImports {
   // Call this after the switch of `newer`: removes the waiting imports that it replaces, and
   // forgets the rejected imports of its tables.
   void RemoveReplacedBy(const StagedImport& newer);
-  // True if a waiting import contains the table.
-  bool IsWaiting(const std::string& table) const;
+  // The tables of the waiting imports.
+  std::set<std::string> WaitingTables() const;
+  // True if the network of a waiting import reads the table.
+  bool IsReadByNetwork(const std::string& table) const;
   // Removes a dropped table from the waiting imports. Errors: those of RemoveStagedTable.
   absl::Status RemoveTable(const std::string& table);
 
@@ -407,9 +436,18 @@ void ReadyImports::RemoveReplacedBy(const StagedImport& newer) {
     database_.rejected_imports().Replace(table.spec.name, table.incarnation);
 }
 
-bool ReadyImports::IsWaiting(const std::string& table) const {
-  return std::any_of(waiting_.begin(), waiting_.end(),
-                     [&](const StagedImport& import) { return TablesOf(import).contains(table); });
+std::set<std::string> ReadyImports::WaitingTables() const {
+  std::set<std::string> names;
+  for (const StagedImport& import : waiting_)
+    for (const StagedTable& table : import.tables) names.insert(table.spec.name);
+  return names;
+}
+
+bool ReadyImports::IsReadByNetwork(const std::string& table) const {
+  return std::any_of(waiting_.begin(), waiting_.end(), [&](const StagedImport& import) {
+    return import.network.has_value() && import.tables.size() > 1 &&
+           TablesOf(import).contains(table) && IsRead(import.network->inputs, table);
+  });
 }
 
 absl::Status ReadyImports::RemoveTable(const std::string& table) {
@@ -423,6 +461,16 @@ absl::Status ReadyImports::RemoveTable(const std::string& table) {
                                      taken.message(), "; drop it again"));
   }
   return absl::OkStatus();
+}
+
+// NOT_FOUND for a table or model that the store does not have.
+absl::Status NoSuchName(Database& database, const std::string& name) {
+  if (name.find('/') != std::string::npos) return database.PinTable(name).status();
+  std::vector<std::string> models;
+  const CatalogContents catalog = database.catalog();
+  for (const auto& [table, record] : catalog.tables) models.push_back(ModelOf(table));
+  return absl::NotFoundError(absl::StrCat("store '", database.path(), "' has no model '", name, "'",
+                                          NearestNameHint(name, models)));
 }
 
 void ReadyImports::Remove(const StagedImport& import) const {
@@ -439,12 +487,16 @@ absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSp
     if (known == catalog.tables.end()) continue;
     const TableSpec& has = known->second.spec;
     if (has.dim == spec.dim && has.dtype == spec.dtype) continue;
-    return WithTable(
-        absl::FailedPreconditionError(absl::StrCat(
-            "table '", spec.name, "' exists with dim ", has.dim, " and dtype ",
-            std::string(DtypeName(has.dtype)), "; the import has dim ", spec.dim, " and dtype ",
-            std::string(DtypeName(spec.dtype)), ": drop the table first")),
-        spec.name);
+    const std::string model = ModelOf(spec.name);
+    return WithTable(absl::FailedPreconditionError(absl::StrCat(
+                         "table '", spec.name, "' exists with dim ", has.dim, " and dtype ",
+                         std::string(DtypeName(has.dtype)), "; the import has dim ", spec.dim,
+                         " and dtype ", std::string(DtypeName(spec.dtype)),
+                         IsReadByNetwork(catalog, spec.name)
+                             ? absl::StrCat(", and the dense network of model '", model,
+                                            "' reads it: drop the model first")
+                             : std::string(": drop the table first"))),
+                     spec.name);
   }
   return absl::OkStatus();
 }
@@ -478,18 +530,42 @@ absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database,
   return InfosOf(database, import);
 }
 
-absl::Status DropAfterStaged(Database& database, const std::string& table) {
+absl::Status DropAfterStaged(Database& database, const std::string& name) {
   MutexLock lock(database.change_mutex());
   ReadyImports ready(database);
   HPS_RETURN_IF_ERROR(ready.Commit());
+  const CatalogContents catalog = database.catalog();
+  const bool is_model = name.find('/') == std::string::npos;
+  const std::string model = is_model ? name : ModelOf(name);
+  std::vector<std::string> current = TablesOfModel(catalog, model);
+  // The last table of a model is the model.
+  const bool is_read = current.size() > 1 && IsReadByNetwork(catalog, name);
+  if (!is_model && (is_read || ready.IsReadByNetwork(name))) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("table '", name, "' is read by the dense network of model '", model,
+                     "': drop the whole model, or import it with a network that does not read "
+                     "the table"));
+  }
+  // A table that is only staged can be dropped too.
+  std::set<std::string> staged = ready.WaitingTables();
+  std::erase_if(staged, [&](const std::string& table) {
+    return is_model ? ModelOf(table) != name : table != name;
+  });
+  if (!is_model) std::erase_if(current, [&](const std::string& table) { return table != name; });
   // Also gives RemoveTable space to write.
   const SpaceReserve::Loan room = database.LendRoom();
-  const absl::Status dropped = database.DropTable(table);
-  // A table that is only staged can be dropped too.
-  const bool only_staged = absl::IsNotFound(dropped) && ready.IsWaiting(table);
-  if (!only_staged) HPS_RETURN_IF_ERROR(dropped);
-  database.rejected_imports().Forget(table);
-  return ready.RemoveTable(table);
+  if (!current.empty()) {
+    HPS_RETURN_IF_ERROR(database.DropTables(current));
+  } else if (staged.empty()) {
+    HPS_RETURN_IF_ERROR(NoSuchName(database, name));
+  }
+  std::set<std::string> all = staged;
+  all.insert(current.begin(), current.end());
+  for (const std::string& table : all) {
+    database.rejected_imports().Forget(table);
+    HPS_RETURN_IF_ERROR(ready.RemoveTable(table));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace hps

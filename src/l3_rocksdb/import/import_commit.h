@@ -34,12 +34,13 @@ absl::StatusOr<bool> CommitReadyImports(Database& database);
 // UNAVAILABLE (this exception), those of CommitImport.
 absl::StatusOr<std::vector<TableInfo>> CommitNewest(Database& database, const StagedImport& import);
 
-// Does the same, then drops `table`. An import that was staged before the drop cannot restore the
-// table: if it stays staged, `table` is removed from it, and it will switch its other tables only.
-// Errors: NOT_FOUND (the table is neither in the store nor in an import that stays staged), those
-// of Database::DropTable and of RemoveStagedTable. After an error of RemoveStagedTable the table is
-// dropped, and the caller must repeat the drop.
-absl::Status DropAfterStaged(Database& database, const std::string& table);
+// Does the same, then drops a table, or a model with its network. An import that was staged before
+// the drop cannot restore a table: if it stays staged, the table is removed from it, and it will
+// switch its other tables only. Errors: NOT_FOUND (`name` is neither in the store nor in an import
+// that stays staged), FAILED_PRECONDITION (the network of the model reads the table, and the model
+// has others), those of Database::DropTables and of RemoveStagedTable. After an error of
+// RemoveStagedTable the tables are dropped, and the caller must repeat the drop.
+absl::Status DropAfterStaged(Database& database, const std::string& name);
 
 // Errors: FAILED_PRECONDITION (the store has a table of that name with another shape).
 absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSpec> specs);

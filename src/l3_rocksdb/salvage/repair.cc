@@ -154,10 +154,15 @@ absl::StatusOr<uint64_t> Repair::Run(const std::set<std::string>& names) {
 
 absl::StatusOr<uint64_t> RepairTables(const RocksStoreOptions& options,
                                       const std::set<std::string>& names,
+                                      const std::set<std::string>& models,
                                       const ProgressFunction& progress) {
   RocksStoreOptions writer = options;
   writer.mode = OpenMode::kReadWrite;
   HPS_ASSIGN_OR_RETURN(const std::shared_ptr<Database> database, Database::OpenDamaged(writer));
+  for (const std::string& model : models) {
+    MutexLock lock(database->change_mutex());
+    HPS_RETURN_IF_ERROR(database->DropNetwork(model));
+  }
   if (names.empty()) return uint64_t{0};
   uint64_t row_count = 0;
   const CatalogContents catalog = database->catalog();

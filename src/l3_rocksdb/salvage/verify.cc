@@ -39,6 +39,8 @@ class Verifier {
 
   VerifyReport& report() { return report_; }
   const std::set<std::string>& damaged_tables() const { return damaged_tables_; }
+  // Whose networks are damaged.
+  const std::set<std::string>& damaged_models() const { return damaged_models_; }
   const std::optional<Damage>& log_damage() const { return log_damage_; }
   void Add(Damage damage);
 
@@ -55,6 +57,8 @@ class Verifier {
   absl::Status CheckTableFiles(Database& database);
   absl::Status CheckNamesAllFiles(const std::vector<rocksdb::LiveFileMetaData>& named);
   absl::Status CheckTableFile(const rocksdb::LiveFileMetaData& file, const std::string& table);
+  absl::Status CheckNetworkFile(const rocksdb::LiveFileMetaData& file, const std::string& model);
+  absl::Status CheckNetworks(Database& database);
   absl::Status CheckRows(Database& database, const std::string& name, RowProgress& progress);
   absl::Status FailedRead(const rocksdb::Status& status, const std::string& file) const {
     return FromRocksStatus(status, absl::StrCat("reading '", path(), "/", file, "'"));
@@ -65,6 +69,7 @@ class Verifier {
   const ProgressFunction& progress_;
   VerifyReport report_;
   std::set<std::string> damaged_tables_;
+  std::set<std::string> damaged_models_;
   std::optional<Damage> log_damage_{};  // the first; prevents a repair
   bool mark_damaged_ = false;
 };
@@ -209,6 +214,29 @@ absl::Status Verifier::CheckTableFile(const rocksdb::LiveFileMetaData& file,
   return absl::OkStatus();
 }
 
+absl::Status Verifier::CheckNetworkFile(const rocksdb::LiveFileMetaData& file,
+                                        const std::string& model) {
+  const uint64_t damage_before = report_.damage_count;
+  HPS_RETURN_IF_ERROR(CheckTableFile(file, ""));
+  if (report_.damage_count == damage_before) return absl::OkStatus();
+  damaged_models_.insert(model);
+  if (report_.damage.size() == report_.damage_count)
+    report_.damage.back().what += absl::StrCat(" (the dense network of model '", model, "')");
+  return absl::OkStatus();
+}
+
+absl::Status Verifier::CheckNetworks(Database& database) {
+  const CatalogContents catalog = database.catalog();
+  for (const auto& [model, record] : catalog.networks) {
+    const absl::Status read = database.Network(model).status();
+    if (read.ok()) continue;
+    if (!absl::IsDataLoss(read)) return read;
+    damaged_models_.insert(model);
+    Add({"", "", std::nullopt, std::string(read.message())});
+  }
+  return absl::OkStatus();
+}
+
 // Without a mark, a MANIFEST that has lost its end is detected by table files that it does not
 // name.
 absl::Status Verifier::CheckNamesAllFiles(const std::vector<rocksdb::LiveFileMetaData>& named) {
@@ -230,6 +258,8 @@ absl::Status Verifier::CheckTableFiles(Database& database) {
   const CatalogContents catalog = database.catalog();
   std::map<std::string, std::string> tables;  // by column family
   for (const auto& [name, table] : catalog.tables) tables[FamilyName(table.incarnation)] = name;
+  std::map<std::string, std::string> models;  // likewise, of networks
+  for (const auto& [name, network] : catalog.networks) models[NetworkFamilyName(network.id)] = name;
   std::vector<rocksdb::LiveFileMetaData> files;
   database.db().GetLiveFilesMetaData(&files);
   if (mark_damaged_) HPS_RETURN_IF_ERROR(CheckNamesAllFiles(files));
@@ -240,7 +270,12 @@ absl::Status Verifier::CheckTableFiles(Database& database) {
   for (const rocksdb::LiveFileMetaData& file : files) {
     progress.Report("reading files", done);
     const auto table = tables.find(file.column_family_name);
-    HPS_RETURN_IF_ERROR(CheckTableFile(file, table == tables.end() ? "" : table->second));
+    const auto model = models.find(file.column_family_name);
+    if (model != models.end()) {
+      HPS_RETURN_IF_ERROR(CheckNetworkFile(file, model->second));
+    } else {
+      HPS_RETURN_IF_ERROR(CheckTableFile(file, table == tables.end() ? "" : table->second));
+    }
     done += file.size;
   }
   return absl::OkStatus();
@@ -300,13 +335,7 @@ absl::Status Verifier::Run() {
     HPS_RETURN_IF_ERROR(CheckRows(**database, table->spec.name, progress));
     ++report_.tables;
   }
-  for (const auto& [model, record] : catalog.networks) {
-    const absl::Status read = (*database)->Network(model).status();
-    if (read.ok()) continue;
-    if (!absl::IsDataLoss(read)) return read;
-    Add({"", "", std::nullopt, std::string(read.message())});
-  }
-  return absl::OkStatus();
+  return CheckNetworks(**database);
 }
 
 absl::Status CheckNoWriter(const std::string& path) {
@@ -341,8 +370,8 @@ absl::StatusOr<VerifyReport> VerifyRocksStore(const RocksStoreOptions& options, 
                                             ": ", damage->what,
                                             ": only table files and hps.manifest can be repaired"));
   }
-  HPS_ASSIGN_OR_RETURN(report.rows_marked_lost,
-                       RepairTables(options, verifier.damaged_tables(), progress));
+  HPS_ASSIGN_OR_RETURN(report.rows_marked_lost, RepairTables(options, verifier.damaged_tables(),
+                                                             verifier.damaged_models(), progress));
   return report;
 }
 

@@ -22,7 +22,8 @@ namespace hps {
 // lookup would answer, with versions and positions. Keys of lost rows are marked and answer kLost,
 // as far as the key list and the damage allow to name them. A key of which only an older row is
 // readable is lost too: the damage may have held a newer row. Where the lost keys are unknown, the
-// repair records the range; a key in it without a row answers kLost. Costs a copy of each damaged
+// repair records the range; a key in it without a row answers kLost. A damaged network is removed:
+// its model then answers lookups only, until it is imported again. Costs a copy of each damaged
 // table, in time and, until the repair ends, in space. Errors: NOT_FOUND (no store), UNAVAILABLE (a
 // writer holds it; a read failed), FAILED_PRECONDITION (newer format), RESOURCE_EXHAUSTED (no space
 // for the repair; no memory), DATA_LOSS (repair only: the store cannot be opened; the message says
