@@ -33,6 +33,7 @@ namespace hps::bench {
 namespace {
 
 constexpr size_t kRowBytes = RefreshWorld::kRowBytes;
+constexpr size_t kPieceBytes = size_t{128} << 10;  // that the bounds read at a time
 constexpr int kRuns = 3;
 constexpr auto kTimeout = std::chrono::seconds(60);
 
@@ -83,7 +84,7 @@ absl::StatusOr<double> PinnedCopySeconds(Device& device, uint64_t rows) {
 
 // Seconds of a copy of so many rows, in a random order, into the staging.
 double HostCopySeconds(const Measured& measured, uint64_t rows) {
-  constexpr size_t kPieceRows = kRefreshPieceBytes / kRowBytes;
+  constexpr size_t kPieceRows = kPieceBytes / kRowBytes;
   const size_t threads = measured.world->refresh_threads();
   const uint64_t source_rows = measured.sizes.rows;
   const StagingTable staging(kRowBytes, 0);
@@ -114,7 +115,7 @@ absl::StatusOr<double> CopySeconds(const Measured& measured, uint64_t rows) {
 
 // Seconds in which level 3 alone reads the rows that changed, in pieces as a refresh has them.
 absl::StatusOr<double> Level3Seconds(const Measured& measured) {
-  constexpr size_t kPieceRows = kRefreshPieceBytes / kRowBytes;
+  constexpr size_t kPieceRows = kPieceBytes / kRowBytes;
   const std::vector<Key>& keys = measured.world->changed_keys();
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};

@@ -21,7 +21,7 @@ namespace hps::bench {
 
 class StagingTable final : public DeviceCacheTable {
  public:
-  static constexpr size_t kPieces = kWriterStagingBytes / kRefreshPieceBytes;
+  static constexpr size_t kPieces = 8;
 
   // REQUIRES: row_bytes is a multiple of 64.
   StagingTable(size_t row_bytes, uint64_t key_count)

@@ -52,11 +52,6 @@ inline constexpr size_t kDeviceCallsMax = 1024;
 // widest rows.
 inline constexpr size_t kWriterStagingBytes = size_t{32} << 20;
 
-// Rows of one piece of a refresh of level 1. With 13 helpers and the caller 14 pieces are being
-// fetched, and the staging has room for as many that are being transferred. A smaller piece costs
-// more in launches: a transfer of 1 MiB takes 20 us, a launch 5 to 10.
-inline constexpr size_t kRefreshPieceBytes = size_t{1} << 20;
-
 // Pinned memory of one GPU cache lookup for answers that are not in its staging, and for rows of
 // outputs on the host. It has two halves: one is filled while the other is in transfer.
 inline constexpr size_t kCallBounceBytes = size_t{2} << 20;

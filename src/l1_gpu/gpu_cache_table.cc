@@ -28,7 +28,6 @@ uint32_t StrideOf(size_t row_bytes) { return RowStrideBytes(static_cast<uint32_t
 // The layout of a step's staging: keys first, then rows. Rows begin at a cache line of the host, so
 // that they can be written past its caches.
 size_t KeysRoom(size_t key_count) { return RoundUp(key_count * sizeof(Key), 64); }
-static_assert(kRefreshPieceBytes <= kWriterStagingBytes / Writer::kStepsInFlight / 2);
 
 // A wait with a deadline that found no room is late, not refused.
 absl::Status LateStatus(absl::Status status) {

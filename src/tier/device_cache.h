@@ -45,9 +45,11 @@ namespace hps {
 
 class DeviceCacheTable;
 
-// The most keys of one DeviceCacheTable::UpdateFrom.
+// The most keys of one DeviceCacheTable::UpdateFrom: an eighth of the writer's staging has their
+// rows, so that two are being filled while others are being transferred. With less, the launches of
+// an update would take longer than the transfer.
 inline size_t UpdateFromKeysMax(size_t row_bytes) {
-  return std::max<size_t>(kRefreshPieceBytes / row_bytes, 1);
+  return std::max<size_t>(kWriterStagingBytes / 8 / row_bytes, 1);
 }
 
 // One table's part of a lookup. Keys, rows and status are in `space`: on the cache's device or on

@@ -41,7 +41,7 @@ class RowRefreshTest : public ::testing::Test {
   }
 
   static constexpr size_t kPieces = 3;
-  static constexpr size_t kPieceKeys = kRefreshPieceBytes / World::kRowBytes;
+  static constexpr size_t kPieceKeys = kWriterStagingBytes / 8 / World::kRowBytes;
   std::unique_ptr<DeviceCache> other_cache_ = *MakeHostCache({.device = 1, .bytes_max = 1 << 20});
   World world_;
   std::unique_ptr<DeviceCacheTable> other_table_;

@@ -9,7 +9,6 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/public_message.h"
-#include "update/row_refresh.h"
 
 namespace hps {
 namespace {
@@ -316,8 +315,9 @@ absl::Status TableApplier::RefreshChanged(Deadline deadline) {
 
 absl::Status TableApplier::RefreshStep(LiveTable& live, Deadline deadline) {
   ClearLevels(live);
-  HPS_ASSIGN_OR_RETURN(const size_t done, RefreshKeys(live, changed_, kCachesMax, deadline,
-                                                      RealClock().Now() + kRefreshStep));
+  HPS_ASSIGN_OR_RETURN(const size_t done,
+                       RefreshKeys({.live = &live, .keys = changed_, .deadline = deadline},
+                                   RealClock().Now() + kRefreshStep));
   changed_.erase(changed_.begin(), changed_.begin() + static_cast<ptrdiff_t>(done));
   if (changed_.empty() && !overflowed_) {
     FlushL1(live, deadline);
@@ -327,22 +327,23 @@ absl::Status TableApplier::RefreshStep(LiveTable& live, Deadline deadline) {
   return absl::OkStatus();
 }
 
-// Reads keys from levels 2 and 3 and updates them in level 1, in the cache number `only` or
-// (kCachesMax) in all, until `until`. Returns how many are done. Level 1 is yet to be flushed.
-absl::StatusOr<size_t> TableApplier::RefreshKeys(LiveTable& live, std::span<const Key> keys,
-                                                 size_t only, Deadline deadline, TimePoint until) {
-  RowRefresh refresh({.live = &live, .keys = keys, .cache = only, .deadline = deadline});
+// Updates keys in level 1 until `until`, and returns how many are done. Level 1 is yet to be
+// flushed.
+absl::StatusOr<size_t> TableApplier::RefreshKeys(const RowRefresh::Options& options,
+                                                 TimePoint until) {
+  RowRefresh refresh(options);
   const absl::StatusOr<size_t> done = refresh.Run(teams_, until);
   rows_refreshed_.fetch_add(refresh.rows_refreshed(), std::memory_order_relaxed);
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
-    if (refresh.failed(cache)) Quarantine(live.l1_health(cache), "level 1");
+    if (refresh.failed(cache)) Quarantine(options.live->l1_health(cache), "level 1");
   }
   return done;
 }
 
 // The keys of the present change.
 absl::Status TableApplier::RefreshDirect(LiveTable& live, Deadline deadline) {
-  HPS_RETURN_IF_ERROR(RefreshKeys(live, keys_, kCachesMax, deadline, TimePoint::max()).status());
+  HPS_RETURN_IF_ERROR(
+      RefreshKeys({.live = &live, .keys = keys_, .deadline = deadline}, TimePoint::max()).status());
   FlushL1(live, deadline);
   return absl::OkStatus();
 }
@@ -413,23 +414,37 @@ absl::Status TableApplier::FullRefreshStep(DumpProgress& progress, Deadline dead
   return absl::OkStatus();
 }
 
+// The keys of the next part are dumped while those of this one are refreshed.
 absl::Status TableApplier::RefreshDumped(LiveTable& live, DumpProgress& progress,
                                          Deadline deadline) {
+  absl::Status dumped;
+  const auto dump = [&] { dumped = DumpNext(live, progress, deadline); };
   if (progress.keys.empty()) {
-    progress.keys.resize(kDumpKeys);
-    const auto count = live.l1(progress.cache)->Dump(&progress.cursor, progress.keys, deadline);
-    progress.keys.resize(count.value_or(0));
-    HPS_RETURN_IF_ERROR(count.status());
-    if (*count == 0) {
-      ++progress.cache;
-      progress.cursor = 0;
-      return absl::OkStatus();
-    }
+    if (progress.next.empty() && !progress.at_end) dump();
+    HPS_RETURN_IF_ERROR(dumped);
+    progress.keys.swap(progress.next);
+    progress.next.clear();
   }
-  HPS_ASSIGN_OR_RETURN(const size_t done, RefreshKeys(live, progress.keys, progress.cache, deadline,
-                                                      RealClock().Now() + kRefreshStep));
+  if (progress.keys.empty()) {
+    ++progress.cache;
+    progress.cursor = 0;
+    progress.at_end = false;
+    return absl::OkStatus();
+  }
+  RowRefresh::Options options = {
+      .live = &live, .keys = progress.keys, .cache = progress.cache, .deadline = deadline};
+  if (progress.next.empty() && !progress.at_end) options.beside = dump;
+  HPS_ASSIGN_OR_RETURN(const size_t done, RefreshKeys(options, RealClock().Now() + kRefreshStep));
   progress.keys.erase(progress.keys.begin(), progress.keys.begin() + static_cast<ptrdiff_t>(done));
-  return absl::OkStatus();
+  return dumped;
+}
+
+absl::Status TableApplier::DumpNext(LiveTable& live, DumpProgress& progress, Deadline deadline) {
+  progress.next.resize(kDumpKeys);
+  const auto count = live.l1(progress.cache)->Dump(&progress.cursor, progress.next, deadline);
+  progress.next.resize(count.value_or(0));
+  progress.at_end = count.ok() && *count == 0;
+  return count.status();
 }
 
 // Level 1 has every change. REQUIRES: no key is noted.

@@ -29,6 +29,7 @@
 #include "serving/model_registry.h"
 #include "tier/durable_tier.h"
 #include "update/freshness.h"
+#include "update/row_refresh.h"
 
 namespace hps {
 
@@ -125,6 +126,8 @@ class TableApplier {
     size_t cache = 0;
     uint64_t cursor = 0;
     std::vector<Key> keys{};  // dumped, not refreshed yet
+    std::vector<Key> next{};  // dumped after them
+    bool at_end = false;      // of the cache: there are no more
     bool done = false;
   };
   // Keys whose watermarks a level lacks. Until it has them, promotions could bring old rows.
@@ -147,8 +150,7 @@ class TableApplier {
   void ClearLevels(LiveTable& live);
   void ClearL1(LiveTable& live, size_t cache, Deadline deadline);
   absl::Status RefreshStep(LiveTable& live, Deadline deadline);
-  absl::StatusOr<size_t> RefreshKeys(LiveTable& live, std::span<const Key> keys, size_t only,
-                                     Deadline deadline, TimePoint until);
+  absl::StatusOr<size_t> RefreshKeys(const RowRefresh::Options& options, TimePoint until);
   absl::Status RefreshDirect(LiveTable& live, Deadline deadline);
   void FlushL1(LiveTable& live, Deadline deadline);
   absl::Status GoOnWithFull(Deadline deadline);
@@ -156,6 +158,7 @@ class TableApplier {
   absl::Status RunFull(Deadline deadline);
   absl::Status FullRefreshStep(DumpProgress& progress, Deadline deadline);
   absl::Status RefreshDumped(LiveTable& live, DumpProgress& progress, Deadline deadline);
+  static absl::Status DumpNext(LiveTable& live, DumpProgress& progress, Deadline deadline);
   void NoteRefreshed(LiveTable& live);
   void UpdateNeed(LiveTable& live);
 

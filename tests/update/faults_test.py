@@ -305,7 +305,8 @@ class FaultsTest(stream_case.StreamTestCase):
         self.start_brokers()
         self.brokers.create_topic(TOPIC, PARTITIONS)
         redis = self.enterContext(redis_servers.Servers())
-        server = self.begin(f'[l2.redis]\nnodes = ["{redis.addresses[0]}"]', level2='kind = "redis"')
+        server = self.begin(f'[l2.redis]\nnodes = ["{redis.addresses[0]}"]',
+                            level2='kind = "redis"')
         keys = np.arange(KEYS, dtype=np.int64)
         with self.publishing_all_the_time():
             self.await_hits(server, keys)
@@ -401,10 +402,11 @@ class FaultsTest(stream_case.StreamTestCase):
 
     def test_many_messages_in_bounded_memory(self) -> None:
         """Kafka's own load generator sends HugeCTR's messages of one row, any of them again and
-        again; the rows of a key are all alike."""
+        again; the rows of a key are all alike. The write buffer of level 3 is full many times: it
+        grows with the rows until then."""
         self.start_brokers()
         self.brokers.create_topic(TOPIC, PARTITIONS)
-        server = self.begin()
+        server = self.begin(store='write_buffer_bytes = "8MiB"')
         keys = np.arange(100, dtype=np.int64)
         values = np.array([2.0, 8.0, 32.0], np.float32)[keys % 3]
         messages = [b"HCTR" + (4 * DIM).to_bytes(4, "little") + int(key).to_bytes(8, "little")

@@ -1,5 +1,5 @@
-"""Puts any bytes into a topic, as somebody may who does not use `hps publish`: librdkafka and xxhash
-by ctypes. And the message format of docs/row_changes.md with any field wrong.
+"""Puts any bytes into a topic, as somebody may who does not use `hps publish`: librdkafka and
+xxhash by ctypes. And the message format of docs/updates.md with any field wrong.
 
     producer = RawProducer(brokers.bootstrap)
     producer.send("topic", partition, payload)
