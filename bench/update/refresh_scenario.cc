@@ -46,7 +46,7 @@ struct Sizes {
 // All cases: a cache of 10 GB.
 Sizes SizesOf(const Options& options) {
   if (options.quick) return {20'000, 40'000, 20};
-  return {1'000'000, options.full ? 20'000'000U : 2'000'000U, 1000};
+  return {1'000'000, options.full ? 20'000'000U : 2'000'000U, 5000};
 }
 
 // What is refreshed, on which device (null: none).
