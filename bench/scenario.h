@@ -42,8 +42,8 @@ struct Options {
   std::string directory;  // scratch on disk, made and removed by the scenario
   bool quick = false;     // small sizes: shows that the scenario works, measures nothing of worth
   int device = -1;        // the GPU to measure; -1 = none, or the first where there has to be one
-  // Of scenarios with cases (dlrm): how many rows large tables have, all cases and not the usual
-  // ones, only those whose name has this in it.
+  // Of scenarios with cases: how many rows large tables have (dlrm), all cases and not the usual
+  // ones (dlrm, refresh), only those whose name has this in it (dlrm).
   double scale = 0.25;
   bool full = false;
   std::string only;
@@ -61,6 +61,7 @@ absl::StatusOr<std::vector<Result>> RunDenseScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunServeScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunIngestScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunFreshnessScenario(const Options& options);
+absl::StatusOr<std::vector<Result>> RunRefreshScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunRedisScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunCtrScenario(const Options& options);
 

@@ -16,6 +16,7 @@ std::span<const NamedScenario> Scenarios() {
       {.name = "serve", .run = RunServeScenario},
       {.name = "ingest", .run = RunIngestScenario},
       {.name = "freshness", .run = RunFreshnessScenario},
+      {.name = "refresh", .run = RunRefreshScenario, .takes_device = true, .has_cases = true},
       {.name = "redis", .run = RunRedisScenario},
       {.name = "ctr", .run = RunCtrScenario},
   };

@@ -228,7 +228,8 @@ CLI::App* AddBench(CLI::App& app, BenchArguments& arguments) {
   command->add_option("--scale", arguments.scale, "dlrm: rows of large tables, as a share")
       ->check(CLI::Range(0.0001, 1.0))
       ->capture_default_str();
-  command->add_flag("--full", arguments.full, "dlrm: every case, not the usual ones");
+  command->add_flag("--full", arguments.full,
+                    "dlrm: every case, not the usual ones; refresh: a cache of 10 GB");
   command->add_option("--only", arguments.only, "dlrm: cases with this in their name")
       ->type_name("TEXT");
   command->footer("Example:\n  hps bench l2\n  hps bench session --out session.json");

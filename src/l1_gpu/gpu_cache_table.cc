@@ -25,8 +25,9 @@ uint64_t FixedBytes() { return kCountersBytes + 2 * kAlignment; }
 
 uint32_t StrideOf(size_t row_bytes) { return RowStrideBytes(static_cast<uint32_t>(row_bytes)); }
 
-// The layout of a step's staging: keys first, then rows.
-size_t KeysRoom(size_t key_count) { return RoundUp(key_count * sizeof(Key), 16); }
+// The layout of a step's staging: keys first, then rows. Rows begin at a cache line of the host, so
+// that they can be written past its caches.
+size_t KeysRoom(size_t key_count) { return RoundUp(key_count * sizeof(Key), 64); }
 
 // A wait with a deadline that found no room is late, not refused.
 absl::Status LateStatus(absl::Status status) {
@@ -153,7 +154,7 @@ absl::Status GpuCacheTable::Validate(const RowBatch& batch) const {
 }
 
 size_t GpuCacheTable::KeysPerStep(size_t row_bytes) const {
-  const size_t room_bytes = owner_.writer->step_bytes_max() - 16;
+  const size_t room_bytes = owner_.writer->step_bytes_max() - 64;
   return std::min(room_bytes / (sizeof(Key) + row_bytes), kKeysPerWriteMax);
 }
 
@@ -261,6 +262,27 @@ absl::Status GpuCacheTable::Update(const RowBatch& batch, Deadline deadline) {
     first += count;
   }
   return absl::OkStatus();
+}
+
+absl::Status GpuCacheTable::UpdateFrom(size_t keys_max, const FillUpdate& fill, Deadline deadline) {
+  if (keys_max == 0 || keys_max > UpdateFromKeysMax(row_bytes())) {
+    return absl::InvalidArgumentError(absl::StrCat("gpu cache: an update of ", keys_max,
+                                                   " keys, expected 1 to ",
+                                                   UpdateFromKeysMax(row_bytes())));
+  }
+  const DeviceScope scope(owner_.writer->device());
+  const size_t keys_room = KeysRoom(keys_max);
+  auto step = owner_.writer->Reserve(keys_room + keys_max * row_bytes(), deadline);
+  if (!step.ok()) return Counted(LateStatus(step.status()));
+  HPS_ASSIGN_OR_RETURN(const size_t count,
+                       fill({static_cast<Key*>(static_cast<void*>(step->host())), keys_max},
+                            {.data = step->host() + keys_room,
+                             .row_count = keys_max,
+                             .row_bytes = row_bytes(),
+                             .stride_bytes = row_bytes()}));
+  HPS_CHECK(count <= keys_max);
+  if (count == 0) return absl::OkStatus();
+  return Submit(Change::kUpdate, *std::move(step), keys_room, count);
 }
 
 absl::Status GpuCacheTable::Erase(std::span<const Key> keys, Deadline deadline) {

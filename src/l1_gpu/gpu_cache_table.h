@@ -51,6 +51,7 @@ class GpuCacheTable final : public DeviceCacheTable {
   size_t row_bytes() const override { return view_.row_bytes; }
   absl::StatusOr<uint64_t> InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) override;
   absl::Status Update(const RowBatch& batch, Deadline deadline) override;
+  absl::Status UpdateFrom(size_t keys_max, const FillUpdate& fill, Deadline deadline) override;
   absl::Status Erase(std::span<const Key> keys, Deadline deadline) override;
   absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
                                Deadline deadline) override;

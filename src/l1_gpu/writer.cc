@@ -13,17 +13,22 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 
+// Inputs from here on are copied on the stream of copies. To wait for that stream costs a smaller
+// step more than the overlap saves.
+constexpr size_t kCopiedAheadBytesMin = size_t{256} << 10;
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Writer>> Writer::Create(int device, size_t staging_bytes,
                                                        Duration hang_timeout) {
-  HPS_ASSIGN_OR_RETURN(CudaStream stream, MakeStream(StreamPriority::kLow));
-  HPS_ASSIGN_OR_RETURN(PinnedBuffer pinned,
+  Resources resources;
+  HPS_ASSIGN_OR_RETURN(resources.stream, MakeStream(StreamPriority::kLow));
+  HPS_ASSIGN_OR_RETURN(resources.copies, MakeStream(StreamPriority::kLow));
+  HPS_ASSIGN_OR_RETURN(resources.copied, MakeEvent());
+  HPS_ASSIGN_OR_RETURN(resources.pinned,
                        MakePinnedBuffer("pinned staging of the writer", staging_bytes));
-  HPS_ASSIGN_OR_RETURN(DeviceBuffer staging,
-                       MakeDeviceBuffer("the writer's staging", staging_bytes));
-  std::unique_ptr<Writer> writer(
-      new Writer(device, std::move(stream), std::move(pinned), std::move(staging), hang_timeout));
+  HPS_ASSIGN_OR_RETURN(resources.staging, MakeDeviceBuffer("the writer's staging", staging_bytes));
+  std::unique_ptr<Writer> writer(new Writer(device, std::move(resources), hang_timeout));
   MutexLock lock(writer->mutex_);
   writer->entries_.resize(kStepsMax);
   for (Entry& entry : writer->entries_) {
@@ -32,13 +37,14 @@ absl::StatusOr<std::unique_ptr<Writer>> Writer::Create(int device, size_t stagin
   return writer;
 }
 
-Writer::Writer(int device, CudaStream stream, PinnedBuffer pinned, DeviceBuffer staging,
-               Duration hang_timeout)
+Writer::Writer(int device, Resources resources, Duration hang_timeout)
     : device_(device),
-      ring_bytes_(pinned.bytes()),
-      stream_(std::move(stream)),
-      pinned_(std::move(pinned)),
-      staging_(std::move(staging)),
+      ring_bytes_(resources.pinned.bytes()),
+      stream_(std::move(resources.stream)),
+      copies_(std::move(resources.copies)),
+      copied_(std::move(resources.copied)),
+      pinned_(std::move(resources.pinned)),
+      staging_(std::move(resources.staging)),
       hang_detector_(hang_timeout) {}
 
 Writer::~Writer() {
@@ -132,9 +138,24 @@ void Writer::AwaitProgress(Deadline deadline) {
 absl::Status Writer::BeginSubmit(const Step& step, size_t input_bytes) {
   HPS_RETURN_IF_ERROR(failed_);
   if (input_bytes == 0) return absl::OkStatus();
+  if (input_bytes >= kCopiedAheadBytesMin) return CopyAhead(step, input_bytes);
   return CudaStatus(cudaMemcpyAsync(step.device(), step.host(), input_bytes, cudaMemcpyHostToDevice,
                                     stream_.get()),
                     "copy to the writer's staging");
+}
+
+// The step's room is free on the device: the steps that used it before have completed. What the
+// writer's stream runs from now on waits for the copy, so the step's event covers it, too.
+absl::Status Writer::CopyAhead(const Step& step, size_t input_bytes) {
+  absl::Status status = CudaStatus(cudaMemcpyAsync(step.device(), step.host(), input_bytes,
+                                                   cudaMemcpyHostToDevice, copies_.get()),
+                                   "copy to the writer's staging");
+  if (status.ok())
+    status = CudaStatus(cudaEventRecord(copied_.get(), copies_.get()), "recording a copy");
+  if (status.ok()) {
+    status = CudaStatus(cudaStreamWaitEvent(stream_.get(), copied_.get(), 0), "waiting for a copy");
+  }
+  return status.ok() ? status : Failed(status);
 }
 
 absl::Status Writer::EndSubmit(const Step& step, State state, const absl::Status& launched) {

@@ -3,7 +3,8 @@
 //
 // A write is one or several steps. A step reserves room in a ring of pinned memory (and the same
 // room in device memory), is filled by its thread, and is submitted: under the writer's lock its
-// input is copied and its kernel launched. Steps complete in the order of their submission. Room is
+// input is copied and its kernel launched. Large inputs are copied on a stream of their own, while
+// the kernel of the step before runs. Steps complete in the order of their submission. Room is
 // freed in the order of its reservation.
 //
 // Thread-safe. The lock is held during launches, never while the host copies rows or waits for the
@@ -96,8 +97,14 @@ class Writer {
     CudaEvent done;    // recorded after a submitted step
   };
 
-  Writer(int device, CudaStream stream, PinnedBuffer pinned, DeviceBuffer staging,
-         Duration hang_timeout);
+  struct Resources {
+    CudaStream stream;
+    CudaStream copies;  // of large inputs
+    CudaEvent copied;   // recorded after each copy there
+    PinnedBuffer pinned;
+    DeviceBuffer staging;
+  };
+  Writer(int device, Resources resources, Duration hang_timeout);
 
   Entry& EntryOf(uint64_t number) HPS_REQUIRES(mutex_) { return entries_[number % kStepsMax]; }
   // Frees the room of completed steps.
@@ -107,6 +114,7 @@ class Writer {
   // The position of `bytes` of free room; false if there is none.
   bool FindRoom(size_t bytes, uint64_t* begin) const HPS_REQUIRES(mutex_);
   absl::Status BeginSubmit(const Step& step, size_t input_bytes) HPS_REQUIRES(mutex_);
+  absl::Status CopyAhead(const Step& step, size_t input_bytes) HPS_REQUIRES(mutex_);
   absl::Status EndSubmit(const Step& step, State state, const absl::Status& launched)
       HPS_REQUIRES(mutex_);
   void EndStep(uint64_t number);
@@ -115,6 +123,8 @@ class Writer {
   const int device_;
   const size_t ring_bytes_;
   const CudaStream stream_;
+  const CudaStream copies_;
+  const CudaEvent copied_;
   PinnedBuffer pinned_;
   DeviceBuffer staging_;
   HangDetector hang_detector_;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
+#include "base/fork_join_team.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/public_message.h"
@@ -164,6 +165,7 @@ struct StoreResources {
   std::unique_ptr<SessionFactory> sessions;
   std::unique_ptr<ModelRegistry> registry;
   std::unique_ptr<ServedModels> models;
+  std::unique_ptr<ForkJoinPool> refresh_teams;
   std::unique_ptr<WorkerPool> promote_executor;
   std::unique_ptr<WorkerPool> fetch_executor;
   std::unique_ptr<UpdateService> updates;
@@ -241,10 +243,16 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, StoreR
                                                          .l1 = store.l1.get(),
                                                          .sessions = store.sessions.get(),
                                                          .registry = store.registry.get()});
+  const size_t fetch_threads = store.fetch_executor->thread_count();
+  store.refresh_teams = std::make_unique<ForkJoinPool>(
+      ForkJoinPool::Options{.executor = store.fetch_executor.get(),
+                            .helpers_max = TableApplier::RefreshHelpers(fetch_threads),
+                            .spin = config.threads.helper_spin});
   HPS_ASSIGN_OR_RETURN(store.updates,
                        UpdateService::Create({.registry = store.registry.get(),
                                               .store = store.durable.get(),
-                                              .refresh_interval = config.update.refresh_interval}));
+                                              .refresh_interval = config.update.refresh_interval,
+                                              .teams = store.refresh_teams.get()}));
   return absl::OkStatus();
 }
 

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/circuit_breaker.h"
+#include "base/fork_join_team.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "query/fetch/fetch_service.h"
-#include "query/fetch/fork_join_team.h"
 #include "query/lookup_session_impl.h"
 
 namespace hps {

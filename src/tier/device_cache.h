@@ -23,14 +23,17 @@
 // The tables of one cache share one budget of device memory.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "hps/span.h"
 #include "hps/statistics.h"
 #include "hps/types.h"
@@ -41,6 +44,13 @@
 namespace hps {
 
 class DeviceCacheTable;
+
+// The most keys of one DeviceCacheTable::UpdateFrom: an eighth of the writer's staging has their
+// rows, so that two are being filled while others are being transferred. With less, the launches of
+// an update would take longer than the transfer.
+inline size_t UpdateFromKeysMax(size_t row_bytes) {
+  return std::max<size_t>(kWriterStagingBytes / 8 / row_bytes, 1);
+}
 
 // One table's part of a lookup. Keys, rows and status are in `space`: on the cache's device or on
 // the host, the same for all queries of a call. Keys and status are aligned for their elements,
@@ -165,8 +175,9 @@ struct ReturnDeviceCall {
 using DeviceCallLease = std::unique_ptr<DeviceCall, ReturnDeviceCall>;
 
 // One table (one incarnation) in a device cache. Destroying it frees its slots once the device has
-// finished with them; lookups on it must have ended. Thread-safe, but Update, Erase, Dump and
-// RaiseWatermarks are for the table's applier, one at a time.
+// finished with them; lookups on it must have ended. Thread-safe, but Update, UpdateFrom,
+// Erase, Dump and RaiseWatermarks are for the table's applier, one at a time (UpdateFrom: several
+// at a time).
 //
 // Writes copy their input before they return and complete in order on the writer stream. They may
 // not be visible until Flush. They wait for room in the writer's staging (RaiseWatermarks and Dump
@@ -189,6 +200,14 @@ class DeviceCacheTable {
   // Change: overwrites the rows of held keys, whatever their version (the applier orders changes).
   // Inserts nothing. Of duplicates any one may win: the applier names each key once.
   virtual absl::Status Update(const RowBatch& batch, Deadline deadline) = 0;
+
+  // As Update, for rows that the caller is yet to fetch. `fill` is called on this thread, at most
+  // once, with room for `keys_max` keys and as many packed rows in the staging of the device, and
+  // returns how many it has written; so rows are copied on the host only once. Errors: as Update,
+  // INVALID_ARGUMENT (`keys_max` is 0 or over UpdateFromKeysMax), and
+  // those of `fill`: nothing is updated then.
+  using FillUpdate = std::function<absl::StatusOr<size_t>(std::span<Key> keys, HostRows rows)>;
+  virtual absl::Status UpdateFrom(size_t keys_max, const FillUpdate& fill, Deadline deadline) = 0;
 
   virtual absl::Status Erase(std::span<const Key> keys, Deadline deadline) = 0;
 

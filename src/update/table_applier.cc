@@ -1,7 +1,6 @@
 #include "update/table_applier.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +9,6 @@
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/public_message.h"
-#include "serving/current_rows.h"
 
 namespace hps {
 namespace {
@@ -18,9 +16,6 @@ namespace {
 // Longest wait for the promotions of a level that began before a change. Beyond it lookups bypass
 // the level.
 constexpr auto kRaiseWaitMax = std::chrono::seconds(1);
-// Rows of one step of a refresh: a quarter of the staging of a device's writer.
-constexpr size_t kRefreshBytes = kWriterStagingBytes / 4;
-constexpr size_t kRefreshKeysMax = 16384;
 
 bool HasL1(const LiveTable& live) {
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
@@ -65,21 +60,6 @@ absl::Status OtherSource(const std::string& table, std::string_view has, std::st
 
 }  // namespace
 
-struct TableApplier::Refreshed {
-  std::vector<Key> found;
-  std::vector<std::byte> rows;  // of `found`, packed
-  std::vector<Key> absent;
-  size_t row_bytes = 0;
-
-  RowBatch batch() {
-    return {.keys = found,
-            .rows = {.data = rows.data(),
-                     .row_count = found.size(),
-                     .row_bytes = row_bytes,
-                     .stride_bytes = row_bytes}};
-  }
-};
-
 absl::Status TableApplier::ApplyDirect(const DirectChange& change, Deadline deadline) {
   HPS_ASSIGN_OR_RETURN(const WriteLease lease, registry_.AcquireWriter(table_, deadline));
   HPS_ASSIGN_OR_RETURN(DurableTable* const l3, Open(lease));
@@ -110,7 +90,7 @@ absl::Status TableApplier::ApplyDirect(const DirectChange& change, Deadline dead
   HPS_RETURN_IF_ERROR(Change(live, *l3, write));
   source_ = Source::kDirect;
   if (live == nullptr || !HasL1(*live)) return absl::OkStatus();
-  if (!RefreshKeys(*live, keys_, kCachesMax, deadline).ok()) {
+  if (!RefreshDirect(*live, deadline).ok()) {
     for (size_t cache = 0; cache < kCachesMax; ++cache) live->l1_health(cache).Quarantine();
   } else if (!had_pending) {
     changed_.clear();
@@ -335,51 +315,41 @@ absl::Status TableApplier::RefreshChanged(Deadline deadline) {
 
 absl::Status TableApplier::RefreshStep(LiveTable& live, Deadline deadline) {
   ClearLevels(live);
-  const size_t left = changed_.size() - std::min(changed_.size(), kRefreshStepKeys);
-  std::vector<Key> step(changed_.begin() + static_cast<ptrdiff_t>(left), changed_.end());
-  SortUnique(step);
-  HPS_RETURN_IF_ERROR(RefreshKeys(live, step, kCachesMax, deadline));
-  changed_.resize(left);
-  if (changed_.empty() && !overflowed_) NoteRefreshed(live);
+  HPS_ASSIGN_OR_RETURN(const size_t done,
+                       RefreshKeys({.live = &live, .keys = changed_, .deadline = deadline},
+                                   RealClock().Now() + kRefreshStep));
+  changed_.erase(changed_.begin(), changed_.begin() + static_cast<ptrdiff_t>(done));
+  if (changed_.empty() && !overflowed_) {
+    FlushL1(live, deadline);
+    NoteRefreshed(live);
+  }
   UpdateNeed(live);
   return absl::OkStatus();
 }
 
-// Reads the keys from levels 2 and 3 and updates them in level 1, in the cache number `only` or
-// (kCachesMax) in all.
-absl::Status TableApplier::RefreshKeys(LiveTable& live, std::span<const Key> keys, size_t only,
-                                       Deadline deadline) {
-  const size_t row_bytes = live.row_bytes();
-  const size_t batch_keys = std::clamp<size_t>(kRefreshBytes / row_bytes, 1, kRefreshKeysMax);
-  Refreshed refreshed;
-  refreshed.row_bytes = row_bytes;
-  std::vector<FetchOutcome> outcomes(std::min(batch_keys, keys.size()));
-  for (size_t first = 0; first < keys.size(); first += batch_keys) {
-    const std::span<const Key> some =
-        keys.subspan(first, std::min(batch_keys, keys.size() - first));
-    refreshed.found.clear();
-    refreshed.absent.clear();
-    refreshed.rows.resize(some.size() * row_bytes);
-    HPS_RETURN_IF_ERROR(FetchCurrentRows(live,
-                                         {.keys = some,
-                                          .rows = {.data = refreshed.rows.data(),
-                                                   .row_count = some.size(),
-                                                   .row_bytes = row_bytes,
-                                                   .stride_bytes = row_bytes},
-                                          .outcomes = std::span(outcomes).first(some.size())},
-                                         deadline));
-    for (size_t i = 0; i < some.size(); ++i) {
-      if (outcomes[i] == FetchOutcome::kAbsent) refreshed.absent.push_back(some[i]);
-      if (outcomes[i] != FetchOutcome::kHit) continue;
-      const size_t at = refreshed.found.size();
-      if (at != i)
-        std::memcpy(&refreshed.rows[at * row_bytes], &refreshed.rows[i * row_bytes], row_bytes);
-      refreshed.found.push_back(some[i]);
-    }
-    for (size_t cache = 0; cache < kCachesMax; ++cache) {
-      if (only == kCachesMax || only == cache) UpdateL1(live, cache, refreshed, deadline);
-    }
+// Updates keys in level 1 until `until`, and returns how many are done. Level 1 is yet to be
+// flushed.
+absl::StatusOr<size_t> TableApplier::RefreshKeys(const RowRefresh::Options& options,
+                                                 TimePoint until) {
+  RowRefresh refresh(options);
+  const absl::StatusOr<size_t> done = refresh.Run(teams_, until);
+  rows_refreshed_.fetch_add(refresh.rows_refreshed(), std::memory_order_relaxed);
+  for (size_t cache = 0; cache < kCachesMax; ++cache) {
+    if (refresh.failed(cache)) Quarantine(options.live->l1_health(cache), "level 1");
   }
+  return done;
+}
+
+// The keys of the present change.
+absl::Status TableApplier::RefreshDirect(LiveTable& live, Deadline deadline) {
+  HPS_RETURN_IF_ERROR(
+      RefreshKeys({.live = &live, .keys = keys_, .deadline = deadline}, TimePoint::max()).status());
+  FlushL1(live, deadline);
+  return absl::OkStatus();
+}
+
+// An error of an earlier update shows here at the latest.
+void TableApplier::FlushL1(LiveTable& live, Deadline deadline) {
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
     DeviceCacheTable* const l1 = live.l1(cache);
     if (l1 == nullptr || live.l1_health(cache).needs_clearing()) continue;
@@ -387,19 +357,6 @@ absl::Status TableApplier::RefreshKeys(LiveTable& live, std::span<const Key> key
     const Deadline flush_by = std::max(deadline, DeadlineAfter(RealClock(), kRaiseWaitMax));
     if (!l1->Flush(flush_by).ok()) Quarantine(live.l1_health(cache), "level 1");
   }
-  return absl::OkStatus();
-}
-
-void TableApplier::UpdateL1(LiveTable& live, size_t cache, Refreshed& refreshed,
-                            Deadline deadline) {
-  DeviceCacheTable* const l1 = live.l1(cache);
-  if (l1 == nullptr || live.l1_health(cache).needs_clearing()) return;
-  absl::Status status;
-  if (!refreshed.found.empty()) status = l1->Update(refreshed.batch(), deadline);
-  if (status.ok() && !refreshed.absent.empty()) status = l1->Erase(refreshed.absent, deadline);
-  rows_refreshed_.fetch_add(refreshed.found.size() + refreshed.absent.size(),
-                            std::memory_order_relaxed);
-  if (!status.ok()) Quarantine(live.l1_health(cache), "level 1");
 }
 
 absl::Status TableApplier::RefreshAll(Deadline deadline) {
@@ -448,24 +405,46 @@ absl::Status TableApplier::FullRefreshStep(DumpProgress& progress, Deadline dead
   }
   ClearLevels(*live);
   while (progress.cache < kCachesMax && live->l1(progress.cache) == nullptr) ++progress.cache;
-  if (progress.cache == kCachesMax) {
-    progress.done = true;
-    if (changed_.empty() && !overflowed_) NoteRefreshed(*live);
-    full_is_open_ = false;
-    UpdateNeed(*live);
-    return absl::OkStatus();
+  if (progress.cache < kCachesMax) return RefreshDumped(*live, progress, deadline);
+  progress.done = true;
+  FlushL1(*live, deadline);
+  if (changed_.empty() && !overflowed_) NoteRefreshed(*live);
+  full_is_open_ = false;
+  UpdateNeed(*live);
+  return absl::OkStatus();
+}
+
+// The keys of the next part are dumped while those of this one are refreshed.
+absl::Status TableApplier::RefreshDumped(LiveTable& live, DumpProgress& progress,
+                                         Deadline deadline) {
+  absl::Status dumped;
+  const auto dump = [&] { dumped = DumpNext(live, progress, deadline); };
+  if (progress.keys.empty()) {
+    if (progress.next.empty() && !progress.at_end) dump();
+    HPS_RETURN_IF_ERROR(dumped);
+    progress.keys.swap(progress.next);
+    progress.next.clear();
   }
-  std::vector<Key> keys(kRefreshStepKeys);
-  HPS_ASSIGN_OR_RETURN(const size_t count,
-                       live->l1(progress.cache)->Dump(&progress.cursor, keys, deadline));
-  keys.resize(count);
-  if (count == 0) {
+  if (progress.keys.empty()) {
     ++progress.cache;
     progress.cursor = 0;
+    progress.at_end = false;
     return absl::OkStatus();
   }
-  SortUnique(keys);
-  return RefreshKeys(*live, keys, progress.cache, deadline);
+  RowRefresh::Options options = {
+      .live = &live, .keys = progress.keys, .cache = progress.cache, .deadline = deadline};
+  if (progress.next.empty() && !progress.at_end) options.beside = dump;
+  HPS_ASSIGN_OR_RETURN(const size_t done, RefreshKeys(options, RealClock().Now() + kRefreshStep));
+  progress.keys.erase(progress.keys.begin(), progress.keys.begin() + static_cast<ptrdiff_t>(done));
+  return dumped;
+}
+
+absl::Status TableApplier::DumpNext(LiveTable& live, DumpProgress& progress, Deadline deadline) {
+  progress.next.resize(kDumpKeys);
+  const auto count = live.l1(progress.cache)->Dump(&progress.cursor, progress.next, deadline);
+  progress.next.resize(count.value_or(0));
+  progress.at_end = count.ok() && *count == 0;
+  return count.status();
 }
 
 // Level 1 has every change. REQUIRES: no key is noted.
@@ -486,6 +465,10 @@ void TableApplier::UpdateNeed(LiveTable& live) {
     needs |= live.l1_health(cache).needs_clearing();
   }
   needs_refresh_ = needs;
+}
+
+size_t TableApplier::RefreshHelpers(size_t workers) {
+  return std::clamp<size_t>(workers * 3 / 4, 1, kHelpersMax);
 }
 
 TableApplier::Counts TableApplier::counts() const {

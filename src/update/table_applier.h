@@ -24,10 +24,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/fork_join_team.h"
 #include "base/limits.h"
 #include "serving/model_registry.h"
 #include "tier/durable_tier.h"
 #include "update/freshness.h"
+#include "update/row_refresh.h"
 
 namespace hps {
 
@@ -40,10 +42,14 @@ class TableApplier {
     Freshness l3;
   };
 
-  // All are borrowed; `freshness` may be null.
+  // All are borrowed. `freshness` may be null, and also `teams`, whose helpers refresh level 1.
   TableApplier(std::string table, ModelRegistry& registry, DurableStore& store,
-               LevelFreshness* freshness = nullptr)
-      : table_(std::move(table)), registry_(registry), store_(store), freshness_(freshness) {}
+               LevelFreshness* freshness = nullptr, ForkJoinPool* teams = nullptr)
+      : table_(std::move(table)),
+        registry_(registry),
+        store_(store),
+        freshness_(freshness),
+        teams_(teams) {}
   TableApplier(const TableApplier&) = delete;
   TableApplier& operator=(const TableApplier&) = delete;
 
@@ -78,9 +84,9 @@ class TableApplier {
   // FAILED_PRECONDITION if the table takes direct changes or has another incarnation.
   absl::Status ApplyStream(const StreamChange& change, Deadline deadline);
 
-  // Brings level 1 up to date with the noted keys, in steps of kRefreshStepKeys. Between two steps
-  // it lets a switch or a change in. Errors: UNAVAILABLE, those of DurableTable::Fetch; the keys
-  // stay noted.
+  // Brings level 1 up to date with the noted keys, in steps of about kRefreshStep. Between two
+  // steps it lets a switch or a change in. Errors: UNAVAILABLE, those of DurableTable::Fetch; the
+  // keys stay noted.
   absl::Status RefreshChanged(Deadline deadline);
 
   // Reads every key that level 1 holds from levels 2 and 3 and updates it in place. Errors: as
@@ -89,6 +95,10 @@ class TableApplier {
 
   // Whether RefreshChanged has something to do.
   bool needs_refresh() const { return needs_refresh_.load(std::memory_order_relaxed); }
+
+  // Of so many workers of a store, those that help to refresh level 1; the others are left to
+  // lookups.
+  static size_t RefreshHelpers(size_t workers);
 
   struct Counts {
     uint64_t changes = 0;
@@ -99,7 +109,10 @@ class TableApplier {
   };
   Counts counts() const;
 
-  static constexpr size_t kRefreshStepKeys = size_t{64} << 10;
+  static constexpr Duration kRefreshStep = std::chrono::milliseconds(20);
+  // Keys that a full refresh dumps at a time. A smaller dump costs more waits for the updates
+  // before it; a larger one keeps the device's small copies of lookups waiting: 2 MiB take 40 us.
+  static constexpr size_t kDumpKeys = size_t{256} << 10;
   // Keys that are noted for level 1; with more, all of level 1 is refreshed instead.
   static constexpr size_t kChangedKeysMax = size_t{1} << 20;
   // Publish times that are kept until level 1 has the changes; those beyond are not counted.
@@ -112,6 +125,9 @@ class TableApplier {
     std::weak_ptr<LiveTable> live{};  // whose level 1 is refreshed
     size_t cache = 0;
     uint64_t cursor = 0;
+    std::vector<Key> keys{};  // dumped, not refreshed yet
+    std::vector<Key> next{};  // dumped after them
+    bool at_end = false;      // of the cache: there are no more
     bool done = false;
   };
   // Keys whose watermarks a level lacks. Until it has them, promotions could bring old rows.
@@ -119,7 +135,6 @@ class TableApplier {
     std::vector<Key> keys;
     bool overflowed = false;
   };
-  struct Refreshed;  // rows on their way to level 1
 
   absl::StatusOr<DurableTable*> Open(const WriteLease& lease);
   absl::Status ReadPositions(DurableTable& l3);
@@ -135,13 +150,15 @@ class TableApplier {
   void ClearLevels(LiveTable& live);
   void ClearL1(LiveTable& live, size_t cache, Deadline deadline);
   absl::Status RefreshStep(LiveTable& live, Deadline deadline);
-  absl::Status RefreshKeys(LiveTable& live, std::span<const Key> keys, size_t only,
-                           Deadline deadline);
-  void UpdateL1(LiveTable& live, size_t cache, Refreshed& refreshed, Deadline deadline);
+  absl::StatusOr<size_t> RefreshKeys(const RowRefresh::Options& options, TimePoint until);
+  absl::Status RefreshDirect(LiveTable& live, Deadline deadline);
+  void FlushL1(LiveTable& live, Deadline deadline);
   absl::Status GoOnWithFull(Deadline deadline);
   void BeginFull();
   absl::Status RunFull(Deadline deadline);
   absl::Status FullRefreshStep(DumpProgress& progress, Deadline deadline);
+  absl::Status RefreshDumped(LiveTable& live, DumpProgress& progress, Deadline deadline);
+  static absl::Status DumpNext(LiveTable& live, DumpProgress& progress, Deadline deadline);
   void NoteRefreshed(LiveTable& live);
   void UpdateNeed(LiveTable& live);
 
@@ -149,6 +166,7 @@ class TableApplier {
   ModelRegistry& registry_;
   DurableStore& store_;
   LevelFreshness* const freshness_;
+  ForkJoinPool* const teams_;
   std::atomic<bool> needs_refresh_{false};
   std::atomic<bool> overflowed_{false};      // more than kChangedKeysMax: refresh everything
   std::atomic<bool> refreshing_all_{false};  // the thread that sets it owns `full_`

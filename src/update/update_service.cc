@@ -51,8 +51,8 @@ absl::StatusOr<TableApplier*> UpdateService::ApplierOf(const std::string& table)
   MutexLock lock(mutex_);
   std::unique_ptr<TableApplier>& applier = appliers_[table];
   if (applier == nullptr)
-    applier =
-        std::make_unique<TableApplier>(table, *options_.registry, *options_.store, &freshness_);
+    applier = std::make_unique<TableApplier>(table, *options_.registry, *options_.store,
+                                             &freshness_, options_.teams);
   return applier.get();
 }
 

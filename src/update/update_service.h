@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/fork_join_team.h"
 #include "base/mutex.h"
 #include "hps/statistics.h"
 #include "serving/model_registry.h"
@@ -28,6 +29,7 @@ class UpdateService {
     ModelRegistry* registry = nullptr;  // borrowed
     DurableStore* store = nullptr;      // borrowed
     Duration refresh_interval = std::chrono::milliseconds(200);
+    ForkJoinPool* teams = nullptr;  // borrowed; helpers that refresh level 1; null = none
   };
   // Starts the thread. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<UpdateService>> Create(const Options& options);

@@ -76,7 +76,7 @@ class RunningServer:
 
     def __init__(self, directory: pathlib.Path, settings: str = "", security: str = "",
                  environment: dict | None = None, ports: dict | None = None,
-                 cache_bytes: str = "64MiB", sections: str = "",
+                 cache_bytes: str = "64MiB", store: str = "", sections: str = "",
                  level2: str = 'bytes_max = "64MiB"', of_tables: str = "",
                  program: pathlib.Path = HPS,
                  models: str = f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n'
@@ -86,7 +86,7 @@ class RunningServer:
         grpc = f"127.0.0.1:{ports.get('grpc', 0)}" if has_grpc() else ""
         config.write_text(
             f'[store]\npath = "{directory}/store"\ncache_bytes = "{cache_bytes}"\n'
-            f'[l2]\n{level2}\n{PATIENCE}'
+            f'{store}\n[l2]\n{level2}\n{PATIENCE}'
             f'[server]\nhttp = "127.0.0.1:{ports.get("http", 0)}"\ngrpc = "{grpc}"\n'
             f'metrics = "127.0.0.1:{ports.get("metrics", 0)}"\n{settings}\n'
             f'{patient_timeouts(settings)}'

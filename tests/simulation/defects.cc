@@ -112,6 +112,9 @@ class InterleavedCacheTable final : public DeviceCacheTable {
   absl::Status Update(const RowBatch& batch, Deadline deadline) override {
     return table_->Update(batch, deadline);
   }
+  absl::Status UpdateFrom(size_t keys_max, const FillUpdate& fill, Deadline deadline) override {
+    return table_->UpdateFrom(keys_max, fill, deadline);
+  }
   absl::Status Erase(std::span<const Key> keys, Deadline deadline) override {
     return table_->Erase(keys, deadline);
   }

@@ -24,10 +24,11 @@ import unittest
 import numpy as np
 
 import kafka_proxy
+import raw_producer
 import stream_case
 import support
-from stream_case import DIM, PARTITIONS, TABLE, TOPIC
-from support import HPS, MODEL, WAIT_S
+from stream_case import DIM, PARTITIONS, TABLE, TOPIC, redis_servers
+from support import HPS, MODEL, WAIT_S, is_built_with
 
 TESTS = HPS.parent.parent / "tests"
 WITH_FAULTS = TESTS / "hps_with_faults"
@@ -154,7 +155,8 @@ class FaultsTest(stream_case.StreamTestCase):
         wanted = self.reader.answers + count
         self.await_true("the server answers", lambda: self.reader.answers >= wanted)
 
-    def verify(self, server: support.RunningServer, always_up: bool = True) -> None:
+    def verify(self, server: support.RunningServer, always_up: bool = True, parked: int = 0,
+               beacons: int = 0) -> None:
         """Everything has come, once, and nothing went back meanwhile."""
         self.assertGreater(self.value, 0)
         self.await_all(server)
@@ -164,8 +166,9 @@ class FaultsTest(stream_case.StreamTestCase):
         if always_up:
             self.assertEqual(self.reader.failures, 0)
         ends = self.brokers.end_offsets(TOPIC)
-        self.assertEqual(sum(ends.values()), self.batches, "messages that nobody acknowledged")
-        self.assertEqual(self.metric(server, "hps_update_parked_total"), 0)
+        self.assertEqual(sum(ends.values()), self.batches + parked + beacons,
+                         "messages that nobody acknowledged")
+        self.assertEqual(self.metric(server, "hps_update_parked_total"), parked)
         self.assertEqual(server.stop(), 0)
         inspected = subprocess.run(
             [str(HPS), "inspect", "--store", str(self.directory / "store"), "--json"],
@@ -296,12 +299,114 @@ class FaultsTest(stream_case.StreamTestCase):
             self.await_all(server)
         self.verify(server)
 
-    def test_many_messages_in_bounded_memory(self) -> None:
-        """Kafka's own load generator sends HugeCTR's messages of one row, any of them again and
-        again; the rows of a key are all alike."""
+    @unittest.skipUnless(is_built_with("REDIS"), "this build has no Redis client")
+    def test_level_2_is_down_while_changes_are_applied(self) -> None:
+        """It dies, loses its rows and comes back, and it hangs and comes back with old rows."""
         self.start_brokers()
         self.brokers.create_topic(TOPIC, PARTITIONS)
+        redis = self.enterContext(redis_servers.Servers())
+        server = self.begin(f'[l2.redis]\nnodes = ["{redis.addresses[0]}"]',
+                            level2='kind = "redis"')
+        keys = np.arange(KEYS, dtype=np.int64)
+        with self.publishing_all_the_time():
+            self.await_hits(server, keys)
+            for fail, mend in ((redis.kill, redis.start), (redis.pause, redis.resume)) * 2:
+                fail(0)
+                seen = self.reader.newest.max()
+                self.await_true("changes are shown without level 2",
+                                lambda seen=seen: self.reader.newest.max() > seen + 2)
+                self.await_answers()
+                mend(0)
+                self.await_answers()
+        self.await_hits(server, keys)
+        self.verify(server)
+
+    def hostile_messages(self) -> list[tuple[str, bytes]]:
+        """What nobody can apply, with the reason for which each is to be parked."""
+        table, keys = f"{MODEL}/{TABLE}", np.arange(8, dtype=np.int64)
+        rows = np.full((8, DIM), 1e9, np.float32)
+        good = raw_producer.message(table, keys, rows)
+        record = keys[:1].tobytes() + rows[:1].tobytes()
+
+        def wrong(**fields) -> bytes:
+            return raw_producer.message(table, keys, rows, **fields)
+
+        flipped = bytearray(good)
+        flipped[100] ^= 4
+        return [
+            ("checksum", bytes(flipped)), ("checksum", good[:-100]), ("checksum", good + b"more"),
+            ("truncated", good[:20]), ("truncated", raw_producer.seal(good[:-108])),
+            ("truncated", wrong(count=2**32 - 1)), ("truncated", wrong(count=9)),
+            ("truncated", wrong(name_bytes=2**16 - 1)), ("truncated", wrong(kind=1)),
+            ("truncated", b"HPSU"), ("truncated", b"HCTR\0"),
+            ("truncated", raw_producer.hugectr(4 * DIM, record + b"12345")),
+            ("wrong_shape", wrong(dim=2**32 - 1)), ("wrong_shape", wrong(dim=DIM + 1)),
+            ("wrong_shape", wrong(dtype=0)), ("wrong_shape", wrong(dtype=255)),
+            ("wrong_shape", raw_producer.message(table, keys, rows.repeat(2, axis=1))),
+            ("wrong_shape", raw_producer.hugectr(0, record)),
+            ("wrong_shape", raw_producer.hugectr(2**32 - 1, record)),
+            ("wrong_shape", raw_producer.hugectr(4 * DIM + 4, record)),
+            ("key_width", raw_producer.hugectr(4 * DIM, record[4:])),
+            ("wrong_table", raw_producer.message(f"{MODEL}/item", keys, rows)),
+            ("wrong_table", raw_producer.message("\x7f" * 300, keys, rows)),
+            ("newer_format", wrong(format=2)),
+            ("unknown_format", wrong(kind=7)), ("unknown_format", b""),
+            ("unknown_format", b"\0" * 1000), ("unknown_format", b"{}"),
+            ("oversized", good + b"\0" * (17 << 20)),
+        ]
+
+    def test_hostile_messages_are_parked_and_the_stream_goes_on(self) -> None:
+        self.start_brokers()
+        self.brokers.create_topic(TOPIC, PARTITIONS, **{"max.message.bytes": str(32 << 20)})
         server = self.begin()
+        producer = raw_producer.RawProducer(self.brokers.bootstrap)
+        self.addCleanup(producer.close)
+        self.publish_next()
+        hostile = self.hostile_messages()
+        reasons: dict[str, int] = {}
+        for number, (reason, payload) in enumerate(hostile):
+            producer.send(TOPIC, number % PARTITIONS, payload)
+            reasons[reason] = reasons.get(reason, 0) + 1
+        producer.flush()
+        self.publish_next()  # behind them in every partition
+        self.await_all(server)
+        # Damage of any kind: every message of random bytes has some reason.
+        damaged = bytearray(raw_producer.message(f"{MODEL}/{TABLE}", np.arange(8),
+                                                 np.full((8, DIM), 1e9, np.float32)))
+        for number in range(500):
+            payload = damaged.copy()
+            for _ in range(1 + number % 5):
+                payload[self.random.integers(len(payload))] ^= 1 << self.random.integers(8)
+            producer.send(TOPIC, number % PARTITIONS, bytes(payload[:len(payload) - number % 7]))
+        for partition in range(PARTITIONS):
+            producer.send(TOPIC, partition, raw_producer.hugectr(4 * DIM, b""))  # a beacon
+        producer.flush()
+        self.publish_next()
+        self.await_all(server)
+        total = len(hostile) + 500
+        self.await_true("all are parked",
+                        lambda: self.metric(server, "hps_update_parked_total") == total)
+        for reason, count in reasons.items():
+            metric = self.metric(server, f'hps_update_parked_total{{reason="{reason}"}}')
+            self.assertGreaterEqual(metric, count, reason)
+            if reason not in ("checksum", "truncated", "unknown_format", "newer_format"):
+                self.assertEqual(metric, count, reason)
+        parked = self.directory / "store" / "parked" / "messages"
+        self.assertEqual(parked.stat().st_mode & 0o777, 0o600)
+        listed = json.loads(subprocess.run(
+            [str(HPS), "parked", "--store", str(self.directory / "store"), "--json"],
+            capture_output=True, text=True, timeout=WAIT_S, check=True).stdout)["messages"]
+        self.assertEqual(len(listed), total)
+        self.assertEqual({message["topic"] for message in listed}, {TOPIC})
+        self.verify(server, parked=total, beacons=PARTITIONS)
+
+    def test_many_messages_in_bounded_memory(self) -> None:
+        """Kafka's own load generator sends HugeCTR's messages of one row, any of them again and
+        again; the rows of a key are all alike. The write buffer of level 3 is full many times: it
+        grows with the rows until then."""
+        self.start_brokers()
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        server = self.begin(store='write_buffer_bytes = "8MiB"')
         keys = np.arange(100, dtype=np.int64)
         values = np.array([2.0, 8.0, 32.0], np.float32)[keys % 3]
         messages = [b"HCTR" + (4 * DIM).to_bytes(4, "little") + int(key).to_bytes(8, "little")

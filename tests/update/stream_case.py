@@ -100,6 +100,20 @@ class StreamTestCase(support.ServerTestCase):
             self.assertLess(time.monotonic(), end, f"{wrong} rows are wrong")
             time.sleep(0.05)
 
+    def await_hits(self, server: support.RunningServer, keys: np.ndarray) -> None:
+        """Asks until level 2 answers all of them."""
+        body = json.dumps({
+            "inputs": [{"name": TABLE, "datatype": "INT64", "shape": [len(keys)],
+                        "data": keys.tolist()}],
+            "outputs": [{"name": f"{TABLE}.status"}, {"name": TABLE}]}).encode()
+        end = time.monotonic() + WAIT_S
+        statuses: set[int] = set()
+        while statuses != {2}:
+            self.assertLess(time.monotonic(), end, statuses)
+            answer = json.loads(server.get(f"/v2/models/{MODEL}/infer", self.headers, data=body,
+                                           method="POST")[1])
+            statuses = set(answer["outputs"][0]["data"])
+
     def metric(self, server: support.RunningServer, name: str) -> float:
         text = server.get("/metrics", self.headers)[1].decode()
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines()

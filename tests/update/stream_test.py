@@ -73,20 +73,6 @@ class StreamTest(stream_case.StreamTestCase):
             self.assertEqual(self.wrong_rows(server), 0)
             server.stop()
 
-    def await_hits(self, server: support.RunningServer, keys: np.ndarray) -> None:
-        """Asks until level 2 answers all of them."""
-        body = json.dumps({
-            "inputs": [{"name": TABLE, "datatype": "INT64", "shape": [len(keys)],
-                        "data": keys.tolist()}],
-            "outputs": [{"name": f"{TABLE}.status"}, {"name": TABLE}]}).encode()
-        end = time.monotonic() + WAIT_S
-        statuses: set[int] = set()
-        while statuses != {2}:
-            self.assertLess(time.monotonic(), end, statuses)
-            answer = json.loads(server.get(f"/v2/models/{MODEL}/infer", self.headers, data=body,
-                                           method="POST")[1])
-            statuses = set(answer["outputs"][0]["data"])
-
     def test_a_restart_goes_on_and_repeats_nothing(self) -> None:
         self.brokers.create_topic(TOPIC, PARTITIONS)
         server = self.start()

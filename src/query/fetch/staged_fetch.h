@@ -16,9 +16,9 @@
 #include <span>
 #include <vector>
 
+#include "base/fork_join_team.h"
 #include "query/cache_lookup.h"
 #include "query/fetch/fetch_service.h"
-#include "query/fetch/fork_join_team.h"
 #include "query/table_lookup.h"
 
 namespace hps {

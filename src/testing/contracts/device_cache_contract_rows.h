@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "testing/contracts/device_cache_contract_fixture.h"
@@ -198,6 +200,66 @@ TEST_P(DeviceCacheContractTest, DuplicatesCountByTheAnswerOfTheirKey) {
     EXPECT_EQ(query.missed_positions, query.keys.size());
     EXPECT_EQ(query.counts.total(), query.keys.size());
   }
+}
+
+TEST_P(DeviceCacheContractTest, UpdateFromTakesTheRowsThatAreFilledIn) {
+  const StampedTable table = OpenTable(100, 100);
+  InsertIfAbsent(table, {1, 2, 3}, 5);
+  StampedBatch batch(table, {2, 9, 3}, 6);
+  const auto fill = [&](size_t count) {
+    return [&, count](std::span<Key> keys, HostRows rows) -> absl::StatusOr<size_t> {
+      EXPECT_EQ(keys.size(), 7u);
+      EXPECT_EQ(rows.row_count, 7u);
+      EXPECT_EQ(rows.stride_bytes, 100u);
+      for (size_t i = 0; i < count; ++i) {
+        keys[i] = batch.batch().keys[i];
+        std::memcpy(rows.row(i), batch.batch().rows.row(i), 100);
+      }
+      return count;
+    };
+  };
+  ASSERT_EQ(table.table->UpdateFrom(7, fill(2), kNoDeadline), absl::OkStatus());
+  ASSERT_EQ(table.table->UpdateFrom(7, fill(0), kNoDeadline), absl::OkStatus());
+  Flush(table);
+  EXPECT_EQ(Held(table, {1, 2, 3, 9}, [](Key key) { return key == 2 ? 6 : 5; }),
+            (std::vector<Key>{1, 2, 3}));
+  const auto fail = [](std::span<Key>, HostRows) -> absl::StatusOr<size_t> {
+    return absl::DataLossError("below");
+  };
+  EXPECT_EQ(table.table->UpdateFrom(7, fail, kNoDeadline).code(), absl::StatusCode::kDataLoss);
+  for (const size_t keys_max : {size_t{0}, UpdateFromKeysMax(100) + 1}) {
+    EXPECT_EQ(table.table->UpdateFrom(keys_max, fill(0), kNoDeadline).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  Flush(table);
+  EXPECT_EQ(table.table->Statistics().updates, 1u);
+}
+
+// Several pieces of a refresh are filled at a time, and complete in any order.
+TEST_P(DeviceCacheContractTest, ManyThreadsMayUpdateFrom) {
+  const StampedTable table = OpenTable(64, 20'000);
+  const std::vector<Key> keys = Sequence(0, 10'000);
+  InsertIfAbsent(table, keys, 1);
+  const std::vector<Key> held = Held(table, keys, [](Key) { return 1; });
+  std::vector<std::thread> threads;
+  for (size_t part = 0; part < 4; ++part) {
+    threads.emplace_back([&, part] {
+      for (size_t first = part * 2500; first < (part + 1) * 2500; first += 100) {
+        StampedBatch batch(table, Sequence(static_cast<Key>(first), 100), 2);
+        const auto fill = [&](std::span<Key> to, HostRows rows) -> absl::StatusOr<size_t> {
+          for (size_t i = 0; i < to.size(); ++i) {
+            to[i] = batch.batch().keys[i];
+            std::memcpy(rows.row(i), batch.batch().rows.row(i), 64);
+          }
+          return to.size();
+        };
+        EXPECT_EQ(table.table->UpdateFrom(100, fill, kNoDeadline), absl::OkStatus());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Flush(table);
+  EXPECT_EQ(Held(table, keys, [](Key) { return 2; }), held);
 }
 
 }  // namespace hps

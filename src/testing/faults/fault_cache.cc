@@ -51,6 +51,10 @@ class FaultyCacheTable final : public DeviceCacheTable {
     return RunChange(faults_, TierOperation::kUpdate, deadline,
                      [&] { return table_->Update(batch, deadline); });
   }
+  absl::Status UpdateFrom(size_t keys_max, const FillUpdate& fill, Deadline deadline) override {
+    return RunChange(faults_, TierOperation::kUpdate, deadline,
+                     [&] { return table_->UpdateFrom(keys_max, fill, deadline); });
+  }
   absl::Status Erase(std::span<const Key> keys, Deadline deadline) override {
     return RunChange(faults_, TierOperation::kErase, deadline,
                      [&] { return table_->Erase(keys, deadline); });

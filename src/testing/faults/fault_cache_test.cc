@@ -26,6 +26,9 @@ class NotingTable final : public DeviceCacheTable {
     return epoch;
   }
   absl::Status Update(const RowBatch&, Deadline) override { return Note("Update"); }
+  absl::Status UpdateFrom(size_t, const FillUpdate&, Deadline) override {
+    return Note("UpdateFrom");
+  }
   absl::Status Erase(std::span<const Key>, Deadline) override { return Note("Erase"); }
   absl::Status RaiseWatermarks(std::span<const Key>, ApplyEpoch, Deadline) override {
     return Note("RaiseWatermarks");
@@ -122,6 +125,7 @@ class FaultyCacheTest : public testing::Test {
     uint64_t cursor = 0;
     return {table_->InsertIfAbsent({}, 5).status(),
             table_->Update({}, deadline),
+            table_->UpdateFrom(1, {}, deadline),
             table_->Erase({}, deadline),
             table_->RaiseWatermarks({}, 5, deadline),
             table_->Dump(&cursor, {}, deadline).status(),
@@ -133,8 +137,8 @@ class FaultyCacheTest : public testing::Test {
       faults_.Plan(static_cast<TierOperation>(i), {.fault = fault});
   }
 
-  const Calls all_ = {"InsertIfAbsent", "Update", "Erase", "RaiseWatermarks",
-                      "Dump",           "Clear",  "Flush"};
+  const Calls all_ = {"InsertIfAbsent",  "Update", "UpdateFrom", "Erase",
+                      "RaiseWatermarks", "Dump",   "Clear",      "Flush"};
   Calls calls_;
   ManualExecutor executor_;
   TierFaults faults_{&executor_};

@@ -102,6 +102,23 @@ absl::Status HostCacheTable::Update(const RowBatch& batch, Deadline) {
   return absl::OkStatus();
 }
 
+absl::Status HostCacheTable::UpdateFrom(size_t keys_max, const FillUpdate& fill,
+                                        Deadline deadline) {
+  if (keys_max == 0 || keys_max > UpdateFromKeysMax(row_bytes_)) {
+    return absl::InvalidArgumentError(absl::StrCat("host cache: an update of ", keys_max,
+                                                   " keys, expected 1 to ",
+                                                   UpdateFromKeysMax(row_bytes_)));
+  }
+  std::vector<Key> keys(keys_max);
+  std::vector<std::byte> memory(keys_max * row_bytes_);
+  const HostRows rows = {.data = memory.data(),
+                         .row_count = keys_max,
+                         .row_bytes = row_bytes_,
+                         .stride_bytes = row_bytes_};
+  HPS_ASSIGN_OR_RETURN(const size_t count, fill(keys, rows));
+  return Update({.keys = std::span(keys).first(count), .rows = rows}, deadline);
+}
+
 absl::Status HostCacheTable::Erase(std::span<const Key> keys, Deadline) {
   for (Key key : keys) {
     MutexLock lock(mutex_);

@@ -39,6 +39,7 @@ class HostCacheTable final : public DeviceCacheTable {
   size_t row_bytes() const override { return row_bytes_; }
   absl::StatusOr<uint64_t> InsertIfAbsent(const RowBatch& batch, ApplyEpoch epoch) override;
   absl::Status Update(const RowBatch& batch, Deadline deadline) override;
+  absl::Status UpdateFrom(size_t keys_max, const FillUpdate& fill, Deadline deadline) override;
   absl::Status Erase(std::span<const Key> keys, Deadline deadline) override;
   absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
                                Deadline deadline) override;

@@ -15,6 +15,8 @@ constexpr size_t kMessageBytesMin = size_t{32} << 10;
 constexpr size_t kRequestOverheadBytes = 4096;  // of a record with its header, generously
 constexpr auto kCheckEvery = std::chrono::seconds(1);
 constexpr auto kServeEvery = std::chrono::milliseconds(10);
+constexpr auto kTopicWaitMax = std::chrono::seconds(3);
+constexpr auto kTopicPause = std::chrono::milliseconds(100);
 
 int64_t NowMicroseconds() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -55,6 +57,35 @@ KafkaClient::Options ClientOptions(const UpdateProducerOptions& options, KafkaSe
                     {"queue.buffering.max.kbytes", "2147483647"}}};
 }
 
+absl::StatusOr<uint32_t> AskPartitions(KafkaClient& client, const UpdateProducerOptions& options,
+                                       const std::string& topic) {
+  HPS_ASSIGN_OR_RETURN(const auto topics, client.AskTopics(options.connect_timeout));
+  const auto found = topics.find(topic);
+  if (found == topics.end()) {
+    return absl::NotFoundError(absl::StrCat("topic '", topic, "' of table '", options.table.name,
+                                            "' does not exist on ", options.brokers,
+                                            ": create it with the partitions that it is to have"));
+  }
+  if (found->second.partition_count == 0)
+    return absl::UnavailableError(absl::StrCat("topic '", topic, "' has no leader now"));
+  return found->second.partition_count;
+}
+
+// The number of partitions. A broker that has just started knows no topics, or no leaders, for a
+// moment: what it says then is not believed at once.
+absl::StatusOr<uint32_t> AwaitPartitions(KafkaClient& client, const UpdateProducerOptions& options,
+                                         const std::string& topic) {
+  const Deadline deadline =
+      DeadlineAfter(RealClock(), std::min<Duration>(options.connect_timeout, kTopicWaitMax));
+  for (;;) {
+    const absl::StatusOr<uint32_t> partitions = AskPartitions(client, options, topic);
+    const bool may_change =
+        absl::IsNotFound(partitions.status()) || absl::IsUnavailable(partitions.status());
+    if (!may_change || RealClock().Now() >= deadline) return partitions;
+    rd_kafka_poll(client.handle(), KafkaMilliseconds(kTopicPause));  // its events, meanwhile
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<UpdateProducer>> UpdateProducer::Create(
@@ -75,18 +106,9 @@ absl::Status KafkaProducer::Connect() {
   KafkaClient::Options client_options = ClientOptions(options_, std::move(settings));
   client_options.on_delivery = [this](const rd_kafka_message_t& message) { TakeDelivery(message); };
   HPS_ASSIGN_OR_RETURN(client_, KafkaClient::Make(std::move(client_options)));
-  HPS_ASSIGN_OR_RETURN(const auto topics, client_->AskTopics(options_.connect_timeout));
-  const auto found = topics.find(topic_);
-  if (found == topics.end()) {
-    return absl::NotFoundError(absl::StrCat("topic '", topic_, "' of table '", options_.table.name,
-                                            "' does not exist on ", options_.brokers,
-                                            ": create it with the partitions that it is to have"));
-  }
-  if (found->second.partition_count == 0) {
-    return absl::UnavailableError(absl::StrCat("topic '", topic_, "' has no leader now"));
-  }
+  HPS_ASSIGN_OR_RETURN(const uint32_t partitions, AwaitPartitions(*client_, options_, topic_));
   MutexLock lock(mutex_);
-  open_.resize(found->second.partition_count);
+  open_.resize(partitions);
   keys_max_ = UpdateKeysIn(options_.table, UpdateKind::kUpsert, options_.message_bytes);
   deletes_max_ = UpdateKeysIn(options_.table, UpdateKind::kDelete, options_.message_bytes);
   HPS_CHECK(keys_max_ > 0 && deletes_max_ > 0);

@@ -1,4 +1,5 @@
-// A fork-join team: idle fetch workers that help one caller with work of some tens of microseconds.
+// A fork-join team: idle workers that help one caller with work of some tens of microseconds or
+// more.
 //
 // The work is divided into pieces. The caller and its helpers take published pieces one by one.
 // Waking a thread costs the waking thread a few microseconds, and the woken thread needs some tens.

@@ -1,4 +1,4 @@
-#include "query/fetch/fork_join_team.h"
+#include "base/fork_join_team.h"
 
 #include <algorithm>
 
