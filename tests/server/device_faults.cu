@@ -4,6 +4,8 @@
 //   hang: blocks occupy every multiprocessor of the device until there is a file `release`, and
 //         half a minute at most. Whatever else is launched on it waits.
 //   fail: a kernel traps, after which every call on that device fails for the rest of the process.
+#include <signal.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -40,6 +42,9 @@ class DeviceFaults {
   explicit DeviceFaults(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
   [[noreturn]] void Run() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);  // they are the server's
     for (;;) {
       if (int device = 0; Asked("hang", device)) Hang(device);
       if (int device = 0; Asked("fail", device)) Fail(device);
