@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/json_writer.h"
+#include "cli/client/server_client.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
-#include "cli/server_client.h"
 #include "hps/store.h"
 #include "import/row_source.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/server_client.h"
+#include "cli/client/server_client.h"
 #include "hps/publish.h"
 #include "hps/transfer.h"
 #include "hps/types.h"

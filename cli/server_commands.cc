@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/json_writer.h"
+#include "cli/client/server_client.h"
 #include "cli/commands.h"
-#include "cli/server_client.h"
 
 namespace hps::cli {
 

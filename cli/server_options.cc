@@ -3,7 +3,7 @@
 #include <chrono>
 #include <string>
 
-#include "cli/http_client.h"
+#include "cli/client/http_client.h"
 #include "cli/option_helpers.h"
 #include "types/units.h"
 

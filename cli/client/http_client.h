@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "cli/tls_client.h"
+#include "cli/client/tls_client.h"
 
 namespace hps::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/top_figures.h"
+#include "cli/top/top_figures.h"
 
 #include <algorithm>
 #include <exception>

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/output.h"
-#include "cli/top_figures.h"
+#include "cli/top/top_figures.h"
 
 namespace hps::cli {
 namespace {

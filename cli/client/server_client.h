@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "cli/http_client.h"
+#include "cli/client/http_client.h"
 
 namespace hps::cli {
 

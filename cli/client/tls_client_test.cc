@@ -1,4 +1,4 @@
-#include "cli/tls_client.h"
+#include "cli/client/tls_client.h"
 
 #include <gtest/gtest.h>
 

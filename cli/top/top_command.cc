@@ -9,10 +9,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cli/client/http_client.h"
+#include "cli/client/server_client.h"
 #include "cli/commands.h"
-#include "cli/http_client.h"
-#include "cli/server_client.h"
-#include "cli/top_figures.h"
+#include "cli/top/top_figures.h"
 
 namespace hps::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/http_client.h"
+#include "cli/client/http_client.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

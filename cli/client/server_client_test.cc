@@ -1,4 +1,4 @@
-#include "cli/server_client.h"
+#include "cli/client/server_client.h"
 
 #include <gtest/gtest.h>
 
