@@ -8,11 +8,11 @@ if(CMAKE_VERSION VERSION_LESS 4.0)
                       "the layout of the wheels. `make gpu` installs one and uses it.")
 endif()
 
+set(HPS_CUDA_VENV "$ENV{HPS_CUDA_VENV}")
+if(HPS_CUDA_VENV STREQUAL "")
+  set(HPS_CUDA_VENV ${PROJECT_SOURCE_DIR}/.venv-cuda)
+endif()
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
-  set(HPS_CUDA_VENV "$ENV{HPS_CUDA_VENV}")
-  if(HPS_CUDA_VENV STREQUAL "")
-    set(HPS_CUDA_VENV ${PROJECT_SOURCE_DIR}/.venv-cuda)
-  endif()
   find_program(CMAKE_CUDA_COMPILER nvcc PATHS ${HPS_CUDA_VENV}/cuda/bin /usr/local/cuda/bin
                NO_CMAKE_SYSTEM_PATH
                DOC "The CUDA compiler; `tools/bootstrap.sh gpu` installs one")

@@ -21,6 +21,16 @@ class ChangeNumbers {
  public:
   explicit ChangeNumbers(size_t partition_count) : partitions_(partition_count) {}
 
+  // How often the partition's names have ended because its server had lost a change.
+  uint64_t Losses(size_t partition) const {
+    return partitions_[partition].losses.load(std::memory_order_seq_cst);
+  }
+  // Only if `losses` is still the count: a loss that several calls see is one.
+  void NoteLoss(size_t partition, uint64_t losses) {
+    partitions_[partition].losses.compare_exchange_strong(losses, losses + 1,
+                                                          std::memory_order_seq_cst);
+  }
+
   // For the next change: higher than all before.
   uint64_t Next(size_t partition) {
     return 1 + partitions_[partition].given.fetch_add(1, std::memory_order_relaxed);
@@ -50,6 +60,7 @@ class ChangeNumbers {
   static constexpr int kNumberBits = 44;
   static constexpr uint64_t kNumberMask = (uint64_t{1} << kNumberBits) - 1;
   struct Partition {
+    std::atomic<uint64_t> losses{0};
     std::atomic<uint64_t> given{0};
     // The lowest bits of the count of ends, and the number. A note of a million ends ago may be
     // taken for a current one, which costs the partition's rows.

@@ -27,12 +27,18 @@ constexpr size_t kKeysPerUpdateMax = 128;
 constexpr size_t kInsertKeysMax = 4096;
 constexpr size_t kStepBytesMax = size_t{4} << 20;
 
-// The first of KEYS and ARGV is of the change's number; the others are names of rows, and their new
-// values. A value without a row removes an older row. What is not held stays so. The number is
-// written first: a server without room refuses it, and with it the whole script.
+// The first of KEYS is of the change's number, and the first of ARGV are the last one that was seen
+// and the new one; a server that has a lower one than was seen has lost changes, and says -1. The
+// others are names of rows, and their new values. A value without a row removes an older row. What
+// is not held stays so. The number is written first: a server without room refuses it, and with it
+// the whole script.
 constexpr std::string_view kUpdateScript = R"(
-local number = redis.call('GET', KEYS[1])
-if not number or number < ARGV[1] then
+local number = redis.call('GET', KEYS[1]) or '00000000000000'
+local seen = table.remove(ARGV, 1)
+if number < seen then
+  return -1
+end
+if number < ARGV[1] then
   redis.call('SET', KEYS[1], ARGV[1])
 end
 local replaced = 0
@@ -174,10 +180,10 @@ class RedisTable::FetchSink final : public RequestSink {
   void TakeChange(size_t request, const ReplyValue& value) {
     const Piece& piece = work_.pieces[request];
     const std::optional<uint64_t> change = ParseChange(value);
-    lacks_a_change_ = !change.has_value() || *change < piece.change;
+    lacks_a_change_ = !change.has_value() || *change < piece.seen;
     if (lacks_a_change_) {
-      EndEpoch(request);
-    } else if (*change > piece.change) {
+      table_.changes_.NoteLoss(piece.partition, piece.losses);
+    } else if (*change > piece.seen) {
       table_.NoteChange(piece, *change);
     }
   }
@@ -213,9 +219,13 @@ class RedisTable::InsertSink final : public RequestSink {
 class RedisTable::CountSink final : public RequestSink {
  public:
   bool OnArray(size_t, size_t) override { return false; }
-  bool OnValue(size_t, size_t, const ReplyValue& value) override {
-    if (value.type != ReplyType::kInteger || value.integer < 0) return false;
-    sum_ += static_cast<uint64_t>(value.integer);
+  bool OnValue(size_t request, size_t, const ReplyValue& value) override {
+    if (value.type != ReplyType::kInteger || value.integer < -1) return false;
+    if (value.integer < 0) {
+      lost_changes_.push_back(request);
+    } else {
+      sum_ += static_cast<uint64_t>(value.integer);
+    }
     return true;
   }
   void OnRefused(size_t request, size_t, RedisError error) override {
@@ -223,9 +233,12 @@ class RedisTable::CountSink final : public RequestSink {
   }
 
   uint64_t sum() const { return sum_; }
-  bool IsRefused(size_t request) const {
-    return std::ranges::count(unknown_script_, request) + std::ranges::count(no_room_, request) > 0;
+  bool IsMade(size_t request) const {
+    return std::ranges::count(unknown_script_, request) + std::ranges::count(no_room_, request) +
+               std::ranges::count(lost_changes_, request) ==
+           0;
   }
+  const std::vector<size_t>& lost_changes() const { return lost_changes_; }
   const std::vector<size_t>& unknown_script() const { return unknown_script_; }
   const std::vector<size_t>& no_room() const { return no_room_; }
 
@@ -233,6 +246,7 @@ class RedisTable::CountSink final : public RequestSink {
   uint64_t sum_ = 0;
   std::vector<size_t> unknown_script_;
   std::vector<size_t> no_room_;
+  std::vector<size_t> lost_changes_;
 };
 
 RedisTable::RedisTable(std::shared_ptr<RedisClient> client, const Options& options)
@@ -248,14 +262,19 @@ RedisTable::Work& RedisTable::ThreadWork() {
   return work;
 }
 
-uint64_t RedisTable::GenerationOf(uint64_t epoch) const {
-  return HashKey(static_cast<Key>(epoch), nonce_.load(std::memory_order_seq_cst));
+// Each part only grows, so that no sum comes twice. `epoch` is read first: a request of an epoch
+// that has ended meanwhile is not sent.
+uint64_t RedisTable::EndsOf(size_t partition, uint64_t epoch) const {
+  return epoch + changes_.Losses(partition) + clears_.load(std::memory_order_seq_cst);
+}
+
+uint64_t RedisTable::GenerationOf(uint64_t ends) const {
+  return HashKey(static_cast<Key>(ends), nonce_.load(std::memory_order_seq_cst));
 }
 
 void RedisTable::NoteChange(const Piece& piece, uint64_t number) {
   changes_.Note(piece.partition, piece.ends, number, [&] {
-    return client_->slots().Epoch(names_.slot(piece.partition)) +
-           clears_.load(std::memory_order_seq_cst);
+    return EndsOf(piece.partition, client_->slots().Epoch(names_.slot(piece.partition)));
   });
 }
 
@@ -276,15 +295,17 @@ void RedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool reve
     if (first == end) continue;
     const uint16_t slot = names_.slot(partition);
     const uint64_t epoch = client_->slots().Epoch(slot);
-    const uint64_t ends = epoch + clears_.load(std::memory_order_seq_cst);  // before the nonce
+    const uint64_t losses = changes_.Losses(partition);
+    const uint64_t ends = EndsOf(partition, epoch);  // before the nonce
     for (uint32_t count = 0; first < end; first += count) {
       count = std::min<uint32_t>(end - first, static_cast<uint32_t>(keys_max));
       work.pieces.push_back({.partition = partition,
                              .first = first,
                              .count = count,
-                             .generation = GenerationOf(epoch),
+                             .generation = GenerationOf(ends),
                              .ends = ends,
-                             .change = changes_.Seen(partition, ends)});
+                             .losses = losses,
+                             .seen = changes_.Seen(partition, ends)});
       work.requests.push_back({.slot = slot, .epoch = epoch});
     }
   }
@@ -427,9 +448,11 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch) {
     replaced += sink.sum();
     for (size_t request = 0; request < work.requests.size(); ++request) {
       const Piece& piece = work.pieces[request];
-      if (work.requests[request].answered && !sink.IsRefused(request))
-        NoteChange(piece, piece.change);
+      if (work.requests[request].answered && sink.IsMade(request)) NoteChange(piece, piece.change);
     }
+    // The rows get other names, so that nothing has to be changed.
+    for (const size_t request : sink.lost_changes())
+      changes_.NoteLoss(work.pieces[request].partition, work.pieces[request].losses);
     for (const size_t request : sink.no_room()) {
       const Piece& piece = work.pieces[request];
       for (const uint32_t i : std::span(work.groups.positions).subspan(piece.first, piece.count))
@@ -450,13 +473,14 @@ void RedisTable::WriteUpdates(const RowBatch& batch, bool with_text, Work& work)
     piece.change = changes_.Next(piece.partition);
     const auto positions = std::span(work.groups.positions).subspan(piece.first, piece.count);
     work.requests[request].begin = work.bytes.size();
-    AppendCommandHeader(5 + 2 * size_t{piece.count}, work.bytes);
+    AppendCommandHeader(6 + 2 * size_t{piece.count}, work.bytes);
     AppendPart(with_text ? "EVAL" : "EVALSHA", work.bytes);
     AppendPart(with_text ? script.text : script.sha1, work.bytes);
     AppendPart(absl::StrCat(piece.count + 1), work.bytes);
     names_.AppendChangeName(piece.partition, piece.generation, work.bytes);
     for (const uint32_t i : positions)
       names_.AppendName(piece.partition, piece.generation, batch.keys[i], work.bytes);
+    AppendPart(ChangeText(piece.seen), work.bytes);
     AppendPart(ChangeText(piece.change), work.bytes);
     for (const uint32_t i : positions) AppendValue(batch, i, piece, work.bytes);
     work.requests[request].end = work.bytes.size();

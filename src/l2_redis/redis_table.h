@@ -68,7 +68,9 @@ class RedisTable final : public LossyTable {
     uint32_t count = 0;
     uint64_t generation = 0;
     uint64_t ends = 0;    // of generations before it
-    uint64_t change = 0;  // the last one seen, or the one that is made
+    uint64_t losses = 0;  // those of them for a lost change
+    uint64_t seen = 0;    // the last change that is known
+    uint64_t change = 0;  // the one that is made
   };
   // What a batch is made of. One for each thread, reused.
   struct Work {
@@ -79,7 +81,8 @@ class RedisTable final : public LossyTable {
   };
 
   static Work& ThreadWork();
-  uint64_t GenerationOf(uint64_t epoch) const;
+  uint64_t EndsOf(size_t partition, uint64_t epoch) const;
+  uint64_t GenerationOf(uint64_t ends) const;
   void NoteChange(const Piece& piece, uint64_t number);
   RowIdentity IdentityOf(const Piece& piece, Key key) const;
   // Divides the keys into pieces of one partition and at most `keys_max` keys, with a request each.
@@ -98,6 +101,7 @@ class RedisTable final : public LossyTable {
   const RowNames names_;
   Fence fence_;
   std::atomic<uint64_t> nonce_;
+  // What ends the names of all rows, of a slot's (its epoch), or of a partition's (a lost change).
   std::atomic<uint64_t> clears_{0};
   ChangeNumbers changes_;
   std::atomic<uint64_t> insertions_{0};
