@@ -129,6 +129,27 @@ TEST_F(L2FailureTest, AnL2WhoseAnswerIsLateHasFailed) {
   b.served->epochs().Publish(open);
 }
 
+// Catches: the last piece of a large lookup leaves level 2 no time, and level 2 counts as down.
+TEST_F(L2FailureTest, APieceWithLittleTimeLeftPassesL2By) {
+  using std::chrono::milliseconds;
+  const WorldTable& a = Make({.l2_blocks = true});
+  Serve(a);
+  Ask(*session_, {1, 2});
+  world_.executor().RunAll();
+  session_ = world_.NewSession({.keys_max = 1});
+  std::vector<Duration> taken = {milliseconds(45), milliseconds(20), milliseconds(60)};
+  a.l2_faults->Plan(TierOperation::kFetch, {.fault = TierFault::kNone, .before = [&] {
+                                              world_.executor().manual_clock().Advance(taken[0]);
+                                              taken.erase(taken.begin());
+                                            }});
+  const WorldAnswer answer = Ask(*session_, {1, 2, 1}, 0, {.timeout = milliseconds(100)});
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.statuses,
+            (std::vector<KeyStatus>{KeyStatus::kHitL2, KeyStatus::kHitL2, KeyStatus::kHitL3}));
+  EXPECT_EQ(world_.statistics().tables[0].l2.errors, 0);
+  EXPECT_FALSE(world_.statistics().tables[0].l2_bypassed);
+}
+
 // It may miss the change that is open, as any L2 that fails.
 TEST_F(L2FailureTest, AnL2ThatRunsOutOfMemoryHasFailed) {
   {

@@ -153,6 +153,7 @@ void LookupSessionImpl::BeginCall(const LookupRequest<kSpace>& request) {
   const Duration timeout = request.timeout.value_or(shared_.timeout);
   may_wait_ = timeout > Duration::zero();
   deadline_ = DeadlineAfter(shared_.fetch.clock(), std::max(timeout, Duration::zero()));
+  half_time_ = deadline_ == kNoDeadline ? deadline_ : deadline_ - timeout / 2;
   outputs_deadline_ = std::min(deadline_, DeadlineAfter(shared_.fetch.clock(), kOutputsWaitMax));
   level_fetch_.set_cancel(CancelPoint::Of(request.cancel));
 }
@@ -196,7 +197,7 @@ TableLookup& LookupSessionImpl::BeginTable(TableIndex index, std::optional<doubl
   table.queries = queries_.data();
   table.hit_rate_threshold = threshold.value_or(served->hit_rate_threshold());
   table.epoch = served->epochs().published();
-  table.l2_usable = served->l2() != nullptr && !served->l2_health().quarantined();
+  table.l2_usable = MayAskL2(*served);
   table.cache = cache_index_;
   const bool has_l1 = cache_index_ != kNoCache && served->l1(cache_index_) != nullptr &&
                       !served->l1_health(cache_index_).quarantined();
@@ -246,6 +247,14 @@ bool LookupSessionImpl::IsHitRateReached(const TableLookup& table) {
   const auto key_count = static_cast<double>(table.misses.size() + hit_positions);
   const auto open_count = static_cast<double>(table.misses.pending().size());
   return 1.0 - open_count / key_count >= table.hit_rate_threshold;
+}
+
+// A later piece of a call may have little time left: too little to tell an L2 that hangs from one
+// that works.
+bool LookupSessionImpl::MayAskL2(LiveTable& table) const {
+  if (table.l2() == nullptr || table.l2_health().quarantined()) return false;
+  return !table.l2()->can_block() || deadline_ == kNoDeadline ||
+         shared_.fetch.clock().Now() <= half_time_;
 }
 
 // An L2 that hangs must leave L3 time to answer.
@@ -307,7 +316,7 @@ void LookupSessionImpl::RestartCall() {
   for (TableLookup& table : tables_) {
     table.misses = MissList();
     table.missed_positions = 0;
-    table.l2_usable = table.table->l2() != nullptr && !table.table->l2_health().quarantined();
+    table.l2_usable = MayAskL2(*table.table);
     if (table.top == TableLookup::Top::kL1)
       table.top = table.table->l2() != nullptr ? TableLookup::Top::kL2 : TableLookup::Top::kL3;
   }

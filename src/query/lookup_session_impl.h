@@ -103,6 +103,7 @@ class LookupSessionImpl final : public LookupSession {
   void FetchDirectly(TableLookup& table);
   void ApplyMissPolicy(TableLookup::Top asked, const LiveModel::Guard& guard);
   bool IsHitRateReached(const TableLookup& table);
+  bool MayAskL2(LiveTable& table) const;
   Deadline L2Deadline() const;
   Deadline DeviceDeadline(MemorySpace space) const;
   void ServeDefaults();
@@ -132,6 +133,7 @@ class LookupSessionImpl final : public LookupSession {
   std::vector<TableLookup> tables_;
   std::vector<TableLookup*> table_by_index_;  // null = not in the call yet
   Deadline deadline_ = kNoDeadline;
+  Deadline half_time_ = kNoDeadline;
   Deadline outputs_deadline_ = kNoDeadline;  // where they are on the device
   bool may_wait_ = true;
 };
