@@ -125,8 +125,9 @@ class LookupSession {
   // Errors: as above. UNIMPLEMENTED: a build without GPU support, or a session on the host.
   // DEADLINE_EXCEEDED: the device, or earlier work of the stream, did not finish within the
   // timeout, which counts as at least 0.1 s and at most 1 min here. RESOURCE_EXHAUSTED, INTERNAL,
-  // UNAVAILABLE: the device cache failed. Pieces of a large lookup may be written then. After DEADLINE_EXCEEDED, INTERNAL and UNAVAILABLE the
-  // device may still write to the outputs: synchronize it before you free them.
+  // UNAVAILABLE: the device cache failed. Pieces of a large lookup may be written then. After
+  // DEADLINE_EXCEEDED, INTERNAL and UNAVAILABLE the device may still write to the outputs:
+  // synchronize it before you free them.
   virtual absl::Status Lookup(const DeviceLookupRequest& request, LookupCounts* counts) = 0;
 };
 
