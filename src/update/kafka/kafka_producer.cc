@@ -15,7 +15,7 @@ constexpr size_t kMessageBytesMin = size_t{32} << 10;
 constexpr size_t kRequestOverheadBytes = 4096;  // of a record with its header, generously
 constexpr auto kCheckEvery = std::chrono::seconds(1);
 constexpr auto kServeEvery = std::chrono::milliseconds(10);
-constexpr auto kTopicWaitMax = std::chrono::seconds(3);
+constexpr auto kTopicWaitMax = std::chrono::seconds(10);
 constexpr auto kTopicPause = std::chrono::milliseconds(100);
 
 int64_t NowMicroseconds() {
