@@ -47,9 +47,10 @@ MAY_INCLUDE |= {folder: LOW | {"tier"} for folder in LEVELS | MIDDLE | {"serving
 MAY_INCLUDE |= {folder: LOW | {"tier", "serving"} for folder in ("query", "update")}
 MAY_INCLUDE["onnx"] = LOW
 MAY_INCLUDE["import"] = LOW | {"tier", "onnx"}
-# src/dense_cpu implements src/dense; src/no_dense stands in for it.
+# src/dense_cpu and src/dense_gpu implement src/dense; src/no_dense, src/no_dense_gpu stand in for
+# them.
 MAY_INCLUDE["dense"] = LOW | {"onnx"}
-DENSE = {"dense_cpu", "no_dense"}
+DENSE = {"dense_cpu", "no_dense", "no_dense_gpu"}
 MAY_INCLUDE |= {folder: LOW | {"onnx", "dense"} for folder in DENSE | {"inference"}}
 # The plan of a network for a device, and what runs it there.
 MAY_INCLUDE["dense_plan"] = LOW | {"onnx"}
@@ -96,8 +97,8 @@ MAY_LINK_TOO = {folder: {"model"} for folder in ("python", "triton", "server", "
                                                  "server_grpc", "server_pages", "examples")}
 MAY_LINK_TOO["c_api"] = {"model", "shared"}  # hps_shared is libhps.so
 MAY_LINK_TOO["cli"] = {"model", "publish", "server"}
-MAY_LINK_TOO |= {folder: {"model"} | DENSE for folder in ("server_core", "triton")}
-MAY_LINK_TOO["inference"] = {"model"} | DENSE  # its tests
+MAY_LINK_TOO |= {folder: {"model", "dense_gpu"} | DENSE
+                 for folder in ("server_core", "triton", "inference")}  # of inference: its tests
 MAY_LINK_TOO["dense_plan"] = DENSE  # its tests
 MAY_LINK_TOO["dense_gpu"] = {"l1_gpu"}
 MAY_LINK_TOO |= {"model": STREAMS | {"inference"}, "publish": STREAMS}
@@ -107,7 +108,8 @@ CHOSEN_BY_THE_BUILD = {"${HPS_LEVEL1}": ["l1_gpu", "no_gpu"],
                        "${HPS_LEVEL2_REMOTE}": ["l2_redis", "no_redis"],
                        "${HPS_UPDATE_STREAM}": ["update_kafka", "update_no_kafka"],
                        "${HPS_SERVER_GRPC}": ["server_grpc", "server_no_grpc"],
-                       "${HPS_DENSE}": ["dense_cpu", "no_dense"]}
+                       "${HPS_DENSE}": ["dense_cpu", "no_dense"],
+                       "${HPS_DENSE_DEVICE}": ["dense_gpu", "no_dense_gpu"]}
 
 TEST_FILE = re.compile(r"(_test\.(cc|cu)|/test_\w+\.(h|cuh|cc|cu)|_world\.h|"
                        r"_contract(_\w+)?\.(h|cc)|/fuzz_\w+\.cc)$|^src/testing/")

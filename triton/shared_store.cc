@@ -76,10 +76,12 @@ SharedStore::Use::~Use() {
 
 absl::StatusOr<ModelVersionRef> SharedStore::OpenVersion(const std::string& model,
                                                          size_t slot_count) {
-  return ModelVersion::Open(store_->models(), model,
-                            {.slot_count = slot_count,
-                             .devices = store_->models().devices(),
-                             .keys_max = lookup_keys_max()});
+  return ModelVersion::Open(
+      store_->models(), model,
+      {.slot_count = slot_count,
+       .devices = store_->models().devices(),
+       .keys_max = lookup_keys_max(),
+       .networks_on_devices = config_.server.dense_device == DenseDevice::kAuto});
 }
 
 absl::Status SharedStore::Load(ServedModel& model, size_t slot_count) {

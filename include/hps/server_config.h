@@ -11,6 +11,7 @@ namespace hps {
 // Answer to a request whose rows have not all arrived at its deadline: "degraded" = default rows
 // with a status that marks them, "error" = DEADLINE_EXCEEDED.
 enum class LateAnswers { kDegraded, kError };
+enum class DenseDevice { kAuto, kCpu };  // "auto", "cpu"
 
 struct ServerConfig {
   std::string http = "127.0.0.1:8000";     // empty = off
@@ -19,6 +20,8 @@ struct ServerConfig {
   uint32_t threads = 0;                    // of each protocol; 0 = two per core
   uint32_t lookups = 0;                    // concurrent ones; 0 = one per core; below `threads`
   LateAnswers late_answers = LateAnswers::kDegraded;
+  // Where dense networks run; kAuto: on the GPUs of level 1, if it has any.
+  DenseDevice dense_device = DenseDevice::kAuto;
   std::chrono::nanoseconds drain_timeout = std::chrono::seconds(10);
 
   // Capacity. Requests that exceed it are refused at once.

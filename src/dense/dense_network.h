@@ -1,7 +1,8 @@
 // The dense network of a model: rows and other inputs of a batch in, predictions out.
 //
 // An implementation compiles an ONNX model that src/onnx has taken, for batches of any size. What
-// the build chose (src/dense_cpu, or src/no_dense) defines MakeDenseNetwork.
+// the build chose (src/dense_cpu, or src/no_dense) defines MakeDenseNetwork, and src/dense_gpu or
+// src/no_dense_gpu defines MakeDeviceDenseNetwork.
 #pragma once
 
 #include <cstddef>
@@ -56,5 +57,18 @@ struct DenseOptions {
 // not take the network, with its reason), RESOURCE_EXHAUSTED.
 absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDenseNetwork(const ModelNetwork& network,
                                                                const DenseOptions& options);
+
+struct DeviceDenseOptions {
+  int device = 0;
+  uint32_t batch_max = 4096;  // samples of one run
+};
+
+// The same on a GPU: tensors of the host go there and come back with each run. Runs of more samples
+// than batch_max are INTERNAL. Errors: UNIMPLEMENTED (this build has no GPUs, or the device does
+// not run the network: the message names the node and its operator), UNAVAILABLE (no such device,
+// no cuBLASLt), INVALID_ARGUMENT (the reader does not take the network), RESOURCE_EXHAUSTED,
+// INTERNAL.
+absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDeviceDenseNetwork(
+    const ModelNetwork& network, const DeviceDenseOptions& options);
 
 }  // namespace hps

@@ -124,4 +124,9 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeGpuDenseNetwork(
   return std::make_unique<GpuDenseNetwork>(std::move(made));
 }
 
+absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDeviceDenseNetwork(
+    const ModelNetwork& network, const DeviceDenseOptions& options) {
+  return MakeGpuDenseNetwork(network, {.device = options.device, .batch_max = options.batch_max});
+}
+
 }  // namespace hps

@@ -42,7 +42,10 @@ absl::StatusOr<ModelVersionRef> ModelVersion::Open(ModelManager& manager, const 
   std::unique_ptr<Predictor> predictor;
   if (const std::shared_ptr<const ModelNetwork> network = opened->network(); network != nullptr) {
     absl::StatusOr<std::unique_ptr<Predictor>> made = Predictor::Make(
-        network, opened->tables(), {.sessions = static_cast<uint32_t>(options.slot_count)});
+        network, opened->tables(),
+        {.model = model,
+         .sessions = static_cast<uint32_t>(options.slot_count),
+         .devices = options.networks_on_devices ? options.devices : std::vector<int>()});
     if (!made.ok()) {
       return Public(absl::Status(made.status().code(),
                                  absl::StrCat("model '", model, "': ", made.status().message())));
@@ -58,12 +61,14 @@ std::optional<uint32_t> ModelVersion::IndexOfTable(std::string_view name) const 
   return found->second;
 }
 
+int ModelVersion::DeviceOf(size_t slot) const {
+  return options_.devices.empty() ? -1 : options_.devices[slot % options_.devices.size()];
+}
+
 absl::StatusOr<LookupSession*> ModelVersion::session(size_t slot) {
   std::unique_ptr<LookupSession>& session = sessions_[slot];
   if (session == nullptr) {
-    const int device =
-        options_.devices.empty() ? -1 : options_.devices[slot % options_.devices.size()];
-    HPS_ASSIGN_OR_RETURN(session, model_->NewSession({.device = device,
+    HPS_ASSIGN_OR_RETURN(session, model_->NewSession({.device = DeviceOf(slot),
                                                       .output_dtype = Dtype::kFloat32,
                                                       .keys_max = options_.keys_max}));
   }
@@ -73,7 +78,7 @@ absl::StatusOr<LookupSession*> ModelVersion::session(size_t slot) {
 absl::StatusOr<PredictionSession*> ModelVersion::prediction_session(size_t slot) {
   std::unique_ptr<PredictionSession>& session = prediction_sessions_[slot];
   if (session == nullptr) {
-    HPS_ASSIGN_OR_RETURN(session, predictor_->NewSession());
+    HPS_ASSIGN_OR_RETURN(session, predictor_->NewSession(DeviceOf(slot)));
   }
   return session.get();
 }

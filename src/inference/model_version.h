@@ -41,6 +41,7 @@ class ModelVersion {
     size_t slot_count = 1;
     std::vector<int> devices{};  // empty = the host
     size_t keys_max = 0;         // of one lookup
+    bool networks_on_devices = true;
   };
   struct Table {
     std::string name;  // without the model's
@@ -79,11 +80,14 @@ class ModelVersion {
 
   // Null: the model has no dense network.
   const Predictor* predictor() const { return predictor_.get(); }
-  // As session, of the predictor. REQUIRES: there is one. Errors: those of Predictor::NewSession.
+  // As session, of the predictor, and on the device of that slot's lookups. REQUIRES: there is one.
+  // Errors: those of Predictor::NewSession.
   absl::StatusOr<PredictionSession*> prediction_session(size_t slot);
 
  private:
   friend class ModelVersionRef;
+
+  int DeviceOf(size_t slot) const;  // -1 = the host
 
   ModelVersion(std::unique_ptr<LoadedModel> model, const Options& options,
                std::unique_ptr<Predictor> predictor);

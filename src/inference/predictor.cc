@@ -206,12 +206,15 @@ absl::StatusOr<std::unique_ptr<Predictor>> Predictor::Make(
   HPS_RETURN_IF_ERROR(CheckNetworkApart(*network));
   HPS_ASSIGN_OR_RETURN(std::unique_ptr<DenseNetwork> dense,
                        MakeDenseNetwork(*network, {.sessions = options.sessions}));
-  return std::unique_ptr<Predictor>(
-      new Predictor(std::move(network), std::move(signature), std::move(dense)));
+  std::unique_ptr<Predictor> predictor(
+      new Predictor(std::move(network), std::move(signature), options.model, std::move(dense)));
+  predictor->places_.AddDevices(predictor->network(), options.devices,
+                                PredictionSession::kSamplesMax, options.make_on_device);
+  return predictor;
 }
 
-absl::StatusOr<std::unique_ptr<PredictionSession>> Predictor::NewSession() {
-  HPS_ASSIGN_OR_RETURN(std::unique_ptr<DenseSession> session, dense_->NewSession());
+absl::StatusOr<std::unique_ptr<PredictionSession>> Predictor::NewSession(int device) {
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<DenseSession> session, places_.NewSession(device));
   return std::make_unique<PredictionSession>(signature_, std::move(session));
 }
 

@@ -19,6 +19,7 @@
 #include "dense/dense_network.h"
 #include "hps/model_network.h"
 #include "hps/table_spec.h"
+#include "inference/network_places.h"
 #include "inference/prediction.h"
 #include "onnx/network_signature.h"
 
@@ -67,12 +68,16 @@ class PredictionSession {
 class Predictor {
  public:
   struct Options {
-    uint32_t sessions = 1;  // that run at a time
+    std::string model{};         // its name, for the log
+    uint32_t sessions = 1;       // that run at a time
+    std::vector<int> devices{};  // GPUs that it runs on where they take it; empty = the CPU alone
+    MakeOnDevice make_on_device = MakeDeviceDenseNetwork;
   };
 
   // Compiles the network, after it was compiled and run once in a process of its own where one is
   // configured (inference/network_check.h). `tables`: those of the model, in declared order.
-  // Errors: those of MakeNetworkSignature, CheckNetworkApart and MakeDenseNetwork.
+  // Errors: those of MakeNetworkSignature, CheckNetworkApart and MakeDenseNetwork. A device that
+  // does not take the network is none: a line of the log says why.
   static absl::StatusOr<std::unique_ptr<Predictor>> Make(
       std::shared_ptr<const ModelNetwork> network, std::span<const TableSpec> tables,
       const Options& options);
@@ -80,17 +85,23 @@ class Predictor {
   const NetworkSignature& signature() const { return signature_; }
   const ModelNetwork& network() const { return *network_; }
 
+  // Where the network has run.
+  NetworkRuns runs() const { return places_.runs(); }
+
+  // Runs on this device if it took the network, else on the CPU; -1 = the CPU.
   // Errors: RESOURCE_EXHAUSTED, INTERNAL.
-  absl::StatusOr<std::unique_ptr<PredictionSession>> NewSession();
+  absl::StatusOr<std::unique_ptr<PredictionSession>> NewSession(int device = -1);
 
  private:
   Predictor(std::shared_ptr<const ModelNetwork> network, NetworkSignature signature,
-            std::unique_ptr<DenseNetwork> dense)
-      : network_(std::move(network)), signature_(std::move(signature)), dense_(std::move(dense)) {}
+            const std::string& model, std::unique_ptr<DenseNetwork> on_cpu)
+      : network_(std::move(network)),
+        signature_(std::move(signature)),
+        places_(model, std::move(on_cpu)) {}
 
   const std::shared_ptr<const ModelNetwork> network_;
   const NetworkSignature signature_;
-  const std::unique_ptr<DenseNetwork> dense_;
+  NetworkPlaces places_;
 };
 
 }  // namespace hps

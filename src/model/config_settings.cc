@@ -188,6 +188,11 @@ void AddServer(ServerConfig& server, SettingList& list) {
                {{LateAnswers::kDegraded, "degraded"}, {LateAnswers::kError, "error"}}},
            "Answer to a request whose rows have not all arrived by its deadline: marked default "
            "rows, or the error DEADLINE_EXCEEDED.");
+  list.Add(
+      "dense_device", server.dense_device,
+      EnumCodec<DenseDevice>{{{DenseDevice::kAuto, "auto"}, {DenseDevice::kCpu, "cpu"}}},
+      "Where dense networks run: `auto` = on the GPUs of level 1, those that they can't run on "
+      "the CPU (docs/ctr_models.md).");
   list.Add("drain_timeout", server.drain_timeout, DurationCodec{Duration(0), hours(1)},
            "How long running requests may continue after SIGTERM.");
 }

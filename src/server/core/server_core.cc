@@ -28,7 +28,8 @@ ServerCore::ServerCore(const Config& config, ModelManager& life_cycle, const Opt
       repository_(life_cycle,
                   {.slot_count = LookupSlots(config.server),
                    .devices = life_cycle.devices(),
-                   .keys_max = LookupKeysMax(config, life_cycle)},
+                   .keys_max = LookupKeysMax(config, life_cycle),
+                   .networks_on_devices = config.server.dense_device == DenseDevice::kAuto},
                   models_),
       engine_(EngineOptions(config, life_cycle, options), models_, counters_) {}
 
@@ -79,6 +80,8 @@ ServerStatistics ServerCore::Snapshot() const {
     of_model.version = model->index_entry().version;
     of_model.queue_depth = model->queue.depth.load(std::memory_order_relaxed);
     model->counters.Fill(&of_model);
+    const ModelVersionRef version = model->version();
+    if (version && version->predictor() != nullptr) of_model.network = version->predictor()->runs();
   }
   return statistics;
 }

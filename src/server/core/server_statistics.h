@@ -8,9 +8,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "inference/network_runs.h"
 
 namespace hps::server {
 
@@ -47,6 +50,7 @@ struct ModelServerStatistics {
   std::vector<std::pair<uint64_t, uint64_t>> batch_sizes;
   std::vector<uint64_t> batch_lookup_ns;  // that the lookups of each of batch_sizes took
   uint64_t queue_depth = 0;               // calls that wait now
+  std::optional<NetworkRuns> network{};   // of the version that is served; none: no network
 };
 
 struct ServerStatistics {

@@ -71,6 +71,14 @@ void AddModel(const ModelServerStatistics& model, MetricList& list) {
   list.Counter("hps_model_keys_total", "Keys that requests asked for.").Add(model.keys, labels);
   list.Counter("hps_model_batches_total", "Lookups that answered the requests.")
       .Add(model.batches, labels);
+  if (model.network.has_value()) {
+    list.Counter("hps_network_runs_total",
+                 "Runs of the dense network since the served version was loaded, by where: gpu, "
+                 "cpu, or cpu because the GPU failed.")
+        .Add(model.network->on_devices, {{"model", model.model}, {"place", "gpu"}})
+        .Add(model.network->on_cpu, {{"model", model.model}, {"place", "cpu"}})
+        .Add(model.network->device_failures, {{"model", model.model}, {"place", "cpu_after_gpu"}});
+  }
   list.Gauge("hps_queue_depth", "Requests that wait for a lookup, by their model's queue.")
       .Add(model.queue_depth, {{"queue", model.model}});
   MetricFamilyBuilder latency =

@@ -103,6 +103,7 @@ inline Snapshot FullSnapshot(const Config* config) {
   model.requests_failed = 1;
   model.keys = 300;
   model.batches = 9;
+  model.network = {.on_devices = 4, .on_cpu = 2, .device_failures = 1};
   model.queue_depth = 6;
   model.batch_sizes = {{1, 5}, {2, 3}, {4, 1}};
   model.batch_lookup_ns = {50, 30, 10};

@@ -1,0 +1,98 @@
+#include "inference/network_places.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "base/public_message.h"
+
+namespace hps {
+
+class NetworkPlaces::CpuSession final : public DenseSession {
+ public:
+  CpuSession(std::unique_ptr<DenseSession> session, std::atomic<uint64_t>& runs)
+      : session_(std::move(session)), runs_(runs) {}
+
+  absl::Status Run(std::span<const DenseTensor> inputs,
+                   std::span<const DenseTensor> outputs) override {
+    HPS_RETURN_IF_ERROR(session_->Run(inputs, outputs));
+    runs_.fetch_add(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::unique_ptr<DenseSession> session_;
+  std::atomic<uint64_t>& runs_;
+};
+
+// Runs on the device; a batch for which that fails runs on the CPU.
+class NetworkPlaces::DeviceSession final : public DenseSession {
+ public:
+  DeviceSession(NetworkPlaces& places, int device, std::unique_ptr<DenseSession> on_device)
+      : places_(places), device_(device), on_device_(std::move(on_device)) {}
+
+  absl::Status Run(std::span<const DenseTensor> inputs,
+                   std::span<const DenseTensor> outputs) override {
+    const absl::Status ran = on_device_->Run(inputs, outputs);
+    if (ran.ok()) {
+      places_.counts_.on_devices.fetch_add(1, std::memory_order_relaxed);
+      return ran;
+    }
+    LogWarning(absl::StrCat("model '", places_.model_, "': the dense network failed on device ",
+                            device_, "; its batch runs on the CPU: ", TextForLog(ran)));
+    if (on_cpu_ == nullptr) {
+      HPS_ASSIGN_OR_RETURN(on_cpu_, places_.on_cpu_->NewSession());
+    }
+    HPS_RETURN_IF_ERROR(on_cpu_->Run(inputs, outputs));
+    places_.counts_.device_failures.fetch_add(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
+ private:
+  NetworkPlaces& places_;
+  const int device_;
+  const std::unique_ptr<DenseSession> on_device_;
+  std::unique_ptr<DenseSession> on_cpu_;  // null until it is needed
+};
+
+void NetworkPlaces::AddDevices(const ModelNetwork& network, std::span<const int> devices,
+                               uint64_t batch_max, const MakeOnDevice& make) {
+  absl::Status first_error;
+  for (const int device : devices) {
+    absl::StatusOr<std::unique_ptr<DenseNetwork>> made =
+        make(network, {.device = device, .batch_max = static_cast<uint32_t>(batch_max)});
+    if (made.ok()) {
+      on_devices_.emplace(device, *std::move(made));
+      continue;
+    }
+    first_error.Update(absl::Status(
+        made.status().code(), absl::StrCat("device ", device, ": ", made.status().message())));
+    // What a device can't run, no other one can.
+    if (absl::IsUnimplemented(made.status())) break;
+  }
+  if (first_error.ok()) return;
+  LogWarning(absl::StrCat("model '", model_, "': the dense network runs on the CPU, and on ",
+                          on_devices_.size(), " of ", devices.size(),
+                          " GPUs: ", TextForLog(first_error)));
+}
+
+absl::StatusOr<std::unique_ptr<DenseSession>> NetworkPlaces::NewSession(int device) {
+  if (const auto found = on_devices_.find(device); found != on_devices_.end()) {
+    absl::StatusOr<std::unique_ptr<DenseSession>> made = found->second->NewSession();
+    if (made.ok()) return std::make_unique<DeviceSession>(*this, device, *std::move(made));
+    LogWarning(absl::StrCat("model '", model_,
+                            "': a session of the dense network runs on the CPU, not on device ",
+                            device, ": ", TextForLog(made.status())));
+  }
+  HPS_ASSIGN_OR_RETURN(std::unique_ptr<DenseSession> session, on_cpu_->NewSession());
+  return std::make_unique<CpuSession>(std::move(session), counts_.on_cpu);
+}
+
+NetworkRuns NetworkPlaces::runs() const {
+  return {.on_devices = counts_.on_devices.load(std::memory_order_relaxed),
+          .on_cpu = counts_.on_cpu.load(std::memory_order_relaxed),
+          .device_failures = counts_.device_failures.load(std::memory_order_relaxed)};
+}
+
+}  // namespace hps

@@ -1,0 +1,62 @@
+// Where the dense network of a model runs: on GPUs that take it, and on the CPU.
+//
+// Each GPU has one network, whose weights all its sessions share. The CPU always has one as well:
+// it runs what no GPU takes, and every batch for which a GPU fails.
+//
+// AddDevices comes before the rest, which is thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "dense/dense_network.h"
+#include "hps/model_network.h"
+#include "inference/network_runs.h"
+
+namespace hps {
+
+// MakeDeviceDenseNetwork, or what a test has in its place.
+using MakeOnDevice = std::function<absl::StatusOr<std::unique_ptr<DenseNetwork>>(
+    const ModelNetwork& network, const DeviceDenseOptions& options)>;
+
+class NetworkPlaces {
+ public:
+  // `model`: its name, for the log.
+  NetworkPlaces(std::string model, std::unique_ptr<DenseNetwork> on_cpu)
+      : model_(std::move(model)), on_cpu_(std::move(on_cpu)) {}
+
+  // Makes the network on each of the devices, for runs of at most batch_max samples. If one does
+  // not take it, one line of the log says why, and that device's sessions run on the CPU.
+  void AddDevices(const ModelNetwork& network, std::span<const int> devices, uint64_t batch_max,
+                  const MakeOnDevice& make);
+
+  // On this device if it has the network, else on the CPU; -1 = the CPU. A device that fails then
+  // is logged, and the session runs on the CPU. Errors: those of the CPU's
+  // DenseNetwork::NewSession; of a run: those of the CPU's DenseSession::Run.
+  absl::StatusOr<std::unique_ptr<DenseSession>> NewSession(int device);
+
+  NetworkRuns runs() const;
+
+ private:
+  class CpuSession;
+  class DeviceSession;
+  struct Counts {
+    std::atomic<uint64_t> on_devices{0};
+    std::atomic<uint64_t> on_cpu{0};
+    std::atomic<uint64_t> device_failures{0};
+  };
+
+  const std::string model_;
+  const std::unique_ptr<DenseNetwork> on_cpu_;
+  std::map<int, std::unique_ptr<DenseNetwork>> on_devices_;
+  Counts counts_;
+};
+
+}  // namespace hps

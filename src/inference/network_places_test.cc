@@ -1,0 +1,204 @@
+#include "inference/network_places.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "inference/model_version.h"
+#include "inference/predictor.h"
+#include "inference/test_planned_model.h"
+#include "onnx/test_models.h"
+
+namespace hps {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// What the networks of a test do, by device; -1 = the CPU.
+struct Machine {
+  std::vector<int> made;
+  std::vector<int> sessions;
+  std::map<int, absl::Status> make_errors;
+  std::map<int, absl::Status> session_errors;
+  std::map<int, absl::Status> run_errors;
+};
+
+// Every output is the number of the device, also where the run fails.
+class FakeSession final : public DenseSession {
+ public:
+  FakeSession(Machine& machine, int device) : machine_(machine), device_(device) {}
+  absl::Status Run(std::span<const DenseTensor>, std::span<const DenseTensor> outputs) override {
+    for (const DenseTensor& output : outputs) {
+      const std::vector<float> scores(static_cast<size_t>(output.dims.front()),
+                                      static_cast<float>(device_));
+      std::memcpy(output.data, scores.data(), scores.size() * sizeof(float));
+    }
+    return machine_.run_errors[device_];
+  }
+
+ private:
+  Machine& machine_;
+  const int device_;
+};
+
+class FakeNetwork final : public DenseNetwork {
+ public:
+  FakeNetwork(Machine& machine, int device) : machine_(machine), device_(device) {}
+  std::span<const OnnxValue> inputs() const override { return {}; }
+  std::span<const OnnxValue> outputs() const override { return {}; }
+  absl::StatusOr<std::unique_ptr<DenseSession>> NewSession() override {
+    machine_.sessions.push_back(device_);
+    if (!machine_.session_errors[device_].ok()) return machine_.session_errors[device_];
+    return std::make_unique<FakeSession>(machine_, device_);
+  }
+
+ private:
+  Machine& machine_;
+  const int device_;
+};
+
+class NetworkPlacesTest : public testing::Test {
+ protected:
+  MakeOnDevice Maker() {
+    return
+        [this](const ModelNetwork&,
+               const DeviceDenseOptions& options) -> absl::StatusOr<std::unique_ptr<DenseNetwork>> {
+          machine_.made.push_back(options.device);
+          if (!machine_.make_errors[options.device].ok())
+            return machine_.make_errors[options.device];
+          return std::make_unique<FakeNetwork>(machine_, options.device);
+        };
+  }
+
+  // What the log says meanwhile.
+  static std::string Logged(const std::function<void()>& body) {
+    testing::internal::CaptureStderr();
+    body();
+    return testing::internal::GetCapturedStderr();
+  }
+
+  std::string AddDevices(const std::vector<int>& devices) {
+    return Logged([&] { places_.AddDevices({}, devices, 64, Maker()); });
+  }
+
+  // Where a session runs one batch.
+  static float Place(DenseSession& session) {
+    float score = -2;
+    const int64_t dims[] = {1, 1};
+    const DenseTensor output{std::as_writable_bytes(std::span(&score, 1)).data(), dims};
+    const absl::Status ran = session.Run({}, {&output, 1});
+    EXPECT_TRUE(ran.ok()) << ran;
+    return score;
+  }
+  float PlaceFor(int device) { return Place(**places_.NewSession(device)); }
+
+  Machine machine_;
+  NetworkPlaces places_{"m", std::make_unique<FakeNetwork>(machine_, -1)};
+};
+
+TEST_F(NetworkPlacesTest, EachDeviceHasOneNetworkForItsSessions) {
+  EXPECT_EQ(AddDevices({2, 5}), "");
+  EXPECT_THAT(machine_.made, ElementsAre(2, 5));
+  EXPECT_EQ(PlaceFor(5), 5);
+  EXPECT_EQ(PlaceFor(2), 2);
+  EXPECT_EQ(PlaceFor(5), 5);
+  EXPECT_EQ(PlaceFor(-1), -1);
+  EXPECT_EQ(PlaceFor(3), -1);
+  EXPECT_THAT(machine_.made, ElementsAre(2, 5));
+  EXPECT_EQ(places_.runs().on_devices, 3U);
+  EXPECT_EQ(places_.runs().on_cpu, 2U);
+  EXPECT_EQ(places_.runs().device_failures, 0U);
+}
+
+TEST_F(NetworkPlacesTest, AnOperatorThatNoDeviceRunsIsOneWarning) {
+  machine_.make_errors[0] = absl::UnimplementedError("node 'c' (CumSum)");
+  const std::string log = AddDevices({0, 1});
+  EXPECT_THAT(log, AllOf(HasSubstr("warning model 'm'"), HasSubstr("on 0 of 2 GPUs"),
+                         HasSubstr("device 0: node 'c' (CumSum)")));
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
+  EXPECT_THAT(machine_.made, ElementsAre(0));
+  EXPECT_EQ(PlaceFor(0), -1);
+  EXPECT_EQ(PlaceFor(1), -1);
+  EXPECT_EQ(places_.runs().on_cpu, 2U);
+}
+
+TEST_F(NetworkPlacesTest, ADeviceWithoutMemoryForItLeavesTheOthers) {
+  machine_.make_errors[0] = absl::ResourceExhaustedError("weights: no memory");
+  EXPECT_THAT(AddDevices({0, 1}), HasSubstr("on 1 of 2 GPUs: RESOURCE_EXHAUSTED: device 0"));
+  EXPECT_EQ(PlaceFor(0), -1);
+  EXPECT_EQ(PlaceFor(1), 1);
+}
+
+TEST_F(NetworkPlacesTest, ABatchForWhichTheDeviceFailsRunsOnTheCpu) {
+  EXPECT_EQ(AddDevices({0}), "");
+  const auto session = *places_.NewSession(0);
+  EXPECT_EQ(Place(*session), 0);
+  machine_.run_errors[0] = absl::InternalError("an illegal address");
+  EXPECT_THAT(Logged([&] { EXPECT_EQ(Place(*session), -1); }),
+              AllOf(HasSubstr("model 'm'"), HasSubstr("device 0"), HasSubstr("illegal address")));
+  EXPECT_EQ(Place(*session), -1);
+  machine_.run_errors[0] = absl::OkStatus();
+  EXPECT_EQ(Place(*session), 0);
+  EXPECT_EQ(places_.runs().on_devices, 2U);
+  EXPECT_EQ(places_.runs().device_failures, 2U);
+  EXPECT_THAT(machine_.sessions, ElementsAre(0, -1));  // the CPU's once, when it was needed
+}
+
+TEST_F(NetworkPlacesTest, WhatFailsOnBothIsAnError) {
+  AddDevices({0});
+  const auto session = *places_.NewSession(0);
+  machine_.run_errors[0] = absl::InternalError("device");
+  machine_.run_errors[-1] = absl::ResourceExhaustedError("host");
+  EXPECT_TRUE(absl::IsResourceExhausted(session->Run({}, {})));
+  machine_.session_errors[-1] = absl::InternalError("no session");
+  EXPECT_TRUE(absl::IsInternal(places_.NewSession(7).status()));
+  EXPECT_EQ(places_.runs().device_failures, 0U);
+}
+
+TEST_F(NetworkPlacesTest, ASessionThatTheDeviceHasNoMemoryForRunsOnTheCpu) {
+  AddDevices({0});
+  machine_.session_errors[0] = absl::ResourceExhaustedError("buffers: no memory");
+  std::unique_ptr<DenseSession> session;
+  EXPECT_THAT(Logged([&] { session = *places_.NewSession(0); }), HasSubstr("buffers: no memory"));
+  EXPECT_EQ(Place(*session), -1);
+}
+
+// A version's slots take turns over the devices with their networks, as with their lookups.
+TEST_F(NetworkPlacesTest, TheSlotsOfAVersionTakeTurnsOverTheDevices) {
+  const std::vector<TableSpec> tables = {{.name = "m/x", .dim = 2}};
+  auto predictor = Predictor::Make(
+      std::make_shared<const ModelNetwork>(
+          ModelNetwork{.onnx = LogisticModel().Bytes(), .inputs = {{.name = "x", .table = "x"}}}),
+      tables, {.model = "m", .devices = {0, 1}, .make_on_device = Maker()});
+  if (absl::IsUnimplemented(predictor.status())) GTEST_SKIP() << "no engine in this build";
+  ASSERT_TRUE(predictor.ok()) << predictor.status();
+  const ModelVersionRef version =
+      ModelVersion::Make(std::make_unique<PlannedModel>(tables),
+                         {.slot_count = 3, .devices = {0, 1}}, *std::move(predictor));
+  const float rows[] = {1, 2};
+  for (size_t slot = 0; slot < 3; ++slot) {
+    float score = -2;
+    Prediction request;
+    request.Reset(1, 1);
+    request.batch = 1;
+    request.inputs[0].rows = rows;
+    request.outputs[0] = std::as_writable_bytes(std::span(&score, 1)).data();
+    const Prediction* const all[] = {&request};
+    const auto session = version->prediction_session(slot);
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_TRUE((*session)->Run(all).ok());
+    EXPECT_EQ(score, static_cast<float>(slot % 2));
+  }
+  EXPECT_EQ(version->predictor()->runs().on_devices, 3U);
+}
+
+}  // namespace
+}  // namespace hps

@@ -1,0 +1,169 @@
+"""Where `hps serve` runs a dense network: on the GPU of level 1, or on the CPU.
+
+What needs a GPU is skipped without one. Set HPS_COMMAND to the command of a build with CUDA
+(`make gpu`); the machine needs libcublasLt.so.13.
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import unittest
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "server"))
+import support  # noqa: E402
+from support import MODEL, TABLES, stamped  # noqa: E402
+
+WIDTH = TABLES["user"]
+WEIGHTS = np.linspace(-2e-4, 3e-4, WIDTH, dtype="<f4")
+BATCHES = (1, 7, 64, 5000)  # the last one takes two runs
+ON_GPU = "[l1]\ndevices = [0]\nbytes_max = 268435456\n"
+FLOAT, INT64 = 1, 7
+
+
+def has_gpu() -> bool:
+    if shutil.which("nvidia-smi") is None or not support.is_built_with("CUDA"):
+        return False
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return "GPU 0" in listed.stdout
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def field(number: int, value: int | str | bytes) -> bytes:
+    """A field of a protobuf message."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def value_info(name: str, width: int) -> bytes:
+    shape = field(1, field(2, "batch")) + field(1, field(1, width))
+    return field(1, name) + field(2, field(1, field(1, FLOAT) + field(2, shape)))
+
+
+def constant(name: str, kind: int, array: np.ndarray) -> bytes:
+    dims = b"".join(field(1, dim) for dim in array.shape)
+    return dims + field(2, kind) + field(8, name) + field(9, array.tobytes())
+
+
+def node(operator: str, inputs: list[str], output: str) -> bytes:
+    return (b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, output)
+            + field(4, operator))
+
+
+def network(last: bytes) -> bytes:
+    """ONNX: score [batch, 1] = `last` of the node "product", the rows of `user` times WEIGHTS."""
+    graph = (field(1, node("MatMul", ["user", "weights"], "product")) + field(1, last)
+             + field(2, "test") + field(5, constant("weights", FLOAT, WEIGHTS.reshape(-1, 1)))
+             + field(5, constant("axis", INT64, np.array(1, "<i8")))
+             + field(11, value_info("user", WIDTH)) + field(12, value_info("score", 1)))
+    return field(1, 8) + field(7, graph) + field(8, field(2, 17))
+
+
+SIGMOID = network(node("Sigmoid", ["product"], "score"))
+# Of one number, it is that number; the GPU does not run it.
+CUMSUM = network(node("CumSum", ["product", "axis"], "score"))
+
+
+def products(keys: np.ndarray) -> np.ndarray:
+    return stamped("user", keys).astype(np.float64) @ WEIGHTS.astype(np.float64)
+
+
+@unittest.skipUnless(support.is_built_with("OPENVINO"), "this build runs no dense networks")
+class DenseDeviceTest(support.ServerTestCase):
+    def start(self, onnx: bytes, settings: str = "", sections: str = "") -> support.RunningServer:
+        (self.directory / "dense.onnx").write_bytes(onnx)
+        models = (f'[[model]]\nname = "{MODEL}"\ntables = {json.dumps(list(TABLES))}\n'
+                  'dense = "dense.onnx"\n')
+        return self.serve_ready(f"lookups = 3\n{settings}", sections=sections, models=models)
+
+    def scores(self, server: support.RunningServer, keys: np.ndarray) -> np.ndarray:
+        body = {"inputs": [{"name": "user", "datatype": "INT64", "shape": [len(keys)],
+                            "data": keys.tolist()}]}
+        status, answer = server.get(f"/v2/models/{MODEL}/infer", data=json.dumps(body).encode(),
+                                    method="POST")
+        self.assertEqual(status, 200, answer[:300])
+        return np.array(json.loads(answer)["outputs"][0]["data"])
+
+    def runs(self, server: support.RunningServer) -> dict[str, float]:
+        """Runs of the network, by place."""
+        text = server.get("/metrics")[1].decode()
+        found = re.findall(r'^hps_network_runs_total\{model="ctr",place="(\w+)"\} (\S+)', text,
+                           re.MULTILINE)
+        return {place: float(count) for place, count in found}
+
+    def log(self) -> str:
+        return (self.directory / "hps.log").read_text(encoding="utf-8")
+
+    def check_sigmoids(self, server: support.RunningServer) -> None:
+        for batch in BATCHES:
+            keys = self.keys(batch)
+            np.testing.assert_allclose(self.scores(server, keys),
+                                       1 / (1 + np.exp(-products(keys))), atol=1e-5)
+
+    def test_runs_on_the_cpu_if_the_setting_says_so(self) -> None:
+        server = self.start(SIGMOID, 'dense_device = "cpu"', ON_GPU if has_gpu() else "")
+        self.check_sigmoids(server)
+        self.assertEqual(self.runs(server), {"gpu": 0, "cpu": len(BATCHES) + 1, "cpu_after_gpu": 0})
+
+    @unittest.skipUnless(has_gpu(), "needs a GPU and a build with CUDA")
+    def test_runs_on_the_gpu_of_level_1(self) -> None:
+        server = self.start(SIGMOID, sections=ON_GPU)
+        self.check_sigmoids(server)
+        self.assertEqual(self.runs(server), {"gpu": len(BATCHES) + 1, "cpu": 0, "cpu_after_gpu": 0})
+        self.assertNotIn("the dense network runs on the CPU", self.log())
+
+    @unittest.skipUnless(has_gpu(), "needs a GPU and a build with CUDA")
+    def test_lookup_slots_share_the_gpu(self) -> None:
+        server = self.start(SIGMOID, sections=ON_GPU)
+        errors: list[BaseException] = []
+        all_keys = [self.keys(50 * (number + 1)) for number in range(8)]
+
+        def ask(keys: np.ndarray) -> None:
+            try:
+                for _ in range(20):
+                    np.testing.assert_allclose(self.scores(server, keys),
+                                               1 / (1 + np.exp(-products(keys))), atol=1e-5)
+            except BaseException as error:  # noqa: BLE001: told by the test's own thread
+                errors.append(error)
+
+        askers = [threading.Thread(target=ask, args=(keys,)) for keys in all_keys]
+        for asker in askers:
+            asker.start()
+        for asker in askers:
+            asker.join()
+        if errors:
+            raise errors[0]
+        runs = self.runs(server)
+        self.assertGreater(runs["gpu"], 0)
+        self.assertEqual((runs["cpu"], runs["cpu_after_gpu"]), (0, 0))
+
+    @unittest.skipUnless(has_gpu(), "needs a GPU and a build with CUDA")
+    def test_an_operator_that_the_gpu_lacks_is_a_warning(self) -> None:
+        server = self.start(CUMSUM, sections=ON_GPU)
+        for batch in BATCHES:
+            keys = self.keys(batch)
+            np.testing.assert_allclose(self.scores(server, keys), products(keys), atol=1e-4)
+        self.assertEqual(self.runs(server), {"gpu": 0, "cpu": len(BATCHES) + 1, "cpu_after_gpu": 0})
+        warnings = [line for line in self.log().splitlines()
+                    if "the dense network runs on the CPU" in line]
+        self.assertEqual(len(warnings), 1, warnings)
+        self.assertIn("(CumSum)", warnings[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
