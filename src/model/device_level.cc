@@ -285,10 +285,10 @@ bool DeviceLevel::MayFill(const LiveTable& table) const {
 }
 
 void DeviceLevel::Preload(LiveTable& table, size_t cache, uint64_t bytes) const {
+  if (!healths_[cache]->is_up()) return;
   const uint64_t room = RowsThatFit(bytes, table.row_bytes(), NeedIn(*caches_[cache]));
   const absl::StatusOr<uint64_t> rows =
       PreloadDeviceTable(table, cache, config_.l1.preload, room, [&] { return MayFill(table); });
-  NoteWait(cache, rows.status());
   if (rows.ok()) return;
   LogWarning(absl::StrCat("preload of ", PartOf(table, *caches_[cache]),
                           " ended early: ", rows.status().ToString()));
@@ -311,7 +311,6 @@ void DeviceLevel::NoteWait(size_t cache, const absl::Status& status) const {
 void DeviceLevel::Fill(LiveTable& table, size_t cache, std::span<const Key> keys) const {
   const absl::StatusOr<uint64_t> rows =
       FillDeviceTable(table, cache, keys, [&] { return MayFill(table); });
-  NoteWait(cache, rows.status());
   if (rows.ok()) return;
   LogWarning(absl::StrCat("filling ", PartOf(table, *caches_[cache]),
                           " ended early: ", rows.status().ToString()));

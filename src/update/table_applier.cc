@@ -333,8 +333,8 @@ void TableApplier::ClearL1(LiveTable& live, size_t cache) {
 // are refused from then on.
 absl::Status TableApplier::EmptyL1(DeviceCacheTable& l1, size_t cache, ApplyEpoch epoch) {
   const Deadline soon = Soon();
-  // What the last attempt left on the device comes first: one that hangs gets no more to do.
-  if (clear_rests_[cache].length > Duration::zero()) HPS_RETURN_IF_ERROR(l1.Flush(soon));
+  // A device that hangs gets no more to do, and Clear would wait for it without this deadline.
+  HPS_RETURN_IF_ERROR(l1.Flush(soon));
   HPS_RETURN_IF_ERROR(l1.RaiseWatermarks(l1_unraised_[cache].keys, epoch, soon));
   HPS_RETURN_IF_ERROR(l1.Clear());
   return l1.Flush(soon);
