@@ -235,6 +235,9 @@ TEST_F(DeviceLevelTest, TheDevicesThatAreKeptHaveACallForEachLookUp) {
   config_.server.threads = 100;
   config_.server.lookups = 40;
   config_.l1.calls_max = 0;
+  config_.l1.call_keys_max = 16;
+  config_.l1.call_staging_bytes = 1024;
+  Import(Files("t", 10, 1));
   devices_.present = {0, 1, 2};
   devices_.full = 1;
   ASSERT_NE(Open(OpenMode::kServe), nullptr);

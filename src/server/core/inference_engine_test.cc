@@ -545,7 +545,7 @@ TEST_F(InferenceEngineTest, SlotsUseTheDevicesInTurn) {
 
 // Catches: a server that uses one device only while one call comes at a time.
 TEST_F(InferenceEngineTest, OneCallAtATimeUsesTheDevicesInTurn) {
-  world_.config().server.lookups = 4;
+  world_.config().server.lookups = 3;
   world_.OpenStore();
   watch_ = std::make_unique<WatchedModels>(world_.store().models());
   watch_->pretended_devices = {4, 7};
