@@ -75,6 +75,12 @@ struct DurableStatistics {
   uint64_t free_bytes = 0;         // on the store's disk; 0 also if unknown
 };
 
+// A device that level 1 was to be on.
+struct DeviceState {
+  int device = 0;
+  bool up = false;  // it has a cache, and answered when it was last asked
+};
+
 struct StoreStatistics {
   uint64_t lookups = 0;
   uint64_t promotions_dropped = 0;  // because a queue or level 1's writer was full
@@ -85,6 +91,7 @@ struct StoreStatistics {
   DurableStatistics l3;
   UpdateStatistics updates;
   std::vector<TableStatistics> tables;
+  std::vector<DeviceState> devices{};
   RemoteLevelStatistics l2_remote{};  // without a level 2 on Redis, it is empty
 };
 

@@ -73,8 +73,10 @@ absl::Status DeviceLevel::Open(bool is_server, const DeviceCacheFactory& factory
     devices = found.ok() ? *std::move(found) : std::vector<int>();
     if (devices.size() > kCachesMax) devices.resize(kCachesMax);
   }
-  const size_t calls_max = CallsMax(config_, is_server, devices.size());
-  for (const int device : devices) HPS_RETURN_IF_ERROR(MakeCache(factory, device, calls_max));
+  HPS_RETURN_IF_ERROR(MakeCaches(factory, is_server, devices));
+  for (const auto& cache : caches_) {
+    healths_.push_back(std::make_unique<DeviceHealth>(cache->device(), [this] { PostAttach(); }));
+  }
   if (caches_.empty()) {
     if (devices_status_.ok()) devices_status_ = factory.Support();
     return absl::OkStatus();
@@ -83,8 +85,26 @@ absl::Status DeviceLevel::Open(bool is_server, const DeviceCacheFactory& factory
   return absl::OkStatus();
 }
 
+// The lookups are divided among the devices that are there in the end: where some had to be left
+// out, the others are opened again with more calls.
+absl::Status DeviceLevel::MakeCaches(const DeviceCacheFactory& factory, bool is_server,
+                                     std::span<const int> devices) {
+  std::vector<size_t> calls = {CallsMax(config_, is_server, devices.size())};
+  if (config_.l1.calls_max == 0 && calls.front() > kDeviceCallsMin)
+    calls.push_back(kDeviceCallsMin);
+  for (const int device : devices) HPS_RETURN_IF_ERROR(MakeCache(factory, device, calls));
+  const size_t calls_of_kept = CallsMax(config_, is_server, caches_.size());
+  if (caches_.empty() || calls_of_kept <= calls.front()) return absl::OkStatus();
+  calls.insert(calls.begin(), calls_of_kept);
+  std::vector<int> kept;
+  for (const auto& cache : caches_) kept.push_back(cache->device());
+  caches_.clear();
+  for (const int device : kept) HPS_RETURN_IF_ERROR(MakeCache(factory, device, calls));
+  return absl::OkStatus();
+}
+
 absl::Status DeviceLevel::MakeCache(const DeviceCacheFactory& factory, int device,
-                                    size_t calls_max) {
+                                    std::span<const size_t> calls_max) {
   const L1Config& l1 = config_.l1;
   const auto make = [&](size_t calls) {
     return factory.Make({.device = device,
@@ -93,18 +113,18 @@ absl::Status DeviceLevel::MakeCache(const DeviceCacheFactory& factory, int devic
                          .call_keys_max = l1.call_keys_max,
                          .call_staging_bytes = l1.call_staging_bytes});
   };
-  const bool may_be_fewer = l1.calls_max == 0 && calls_max > kDeviceCallsMin;
-  auto cache = make(calls_max);
-  if (may_be_fewer && cache.ok()) {
-    // Tables have priority over calls, but allocate later: check that they would fit.
-    const absl::Status room = (*cache)->OpenTable(kTrialRowBytes, l1.bytes_max).status();
-    if (absl::IsResourceExhausted(room)) cache = room;
-  }
-  if (may_be_fewer && absl::IsResourceExhausted(cache.status())) {
-    LogWarning(absl::StrCat("device ", device, ": not enough memory for ", calls_max,
-                            " concurrent lookups, using ", kDeviceCallsMin, ": ",
+  auto cache = make(calls_max.front());
+  for (; calls_max.size() > 1; calls_max = calls_max.subspan(1)) {
+    if (cache.ok()) {
+      // Tables have priority over calls, but allocate later: check that they would fit.
+      const absl::Status room = (*cache)->OpenTable(kTrialRowBytes, l1.bytes_max).status();
+      if (absl::IsResourceExhausted(room)) cache = room;
+    }
+    if (!absl::IsResourceExhausted(cache.status())) break;
+    LogWarning(absl::StrCat("device ", device, ": not enough memory for ", calls_max[0],
+                            " concurrent lookups, using ", calls_max[1], ": ",
                             cache.status().ToString()));
-    cache = make(kDeviceCallsMin);
+    cache = make(calls_max[1]);
   }
   if (cache.ok()) {
     caches_.push_back(*std::move(cache));
@@ -125,6 +145,20 @@ std::vector<DeviceCache*> DeviceLevel::caches() const {
   std::vector<DeviceCache*> all;
   for (const auto& cache : caches_) all.push_back(cache.get());
   return all;
+}
+
+std::vector<DeviceHealth*> DeviceLevel::healths() const {
+  std::vector<DeviceHealth*> all;
+  for (const auto& health : healths_) all.push_back(health.get());
+  return all;
+}
+
+std::vector<DeviceState> DeviceLevel::States() const {
+  std::vector<DeviceState> states;
+  for (const auto& health : healths_)
+    states.push_back({.device = health->device(), .up = health->is_up()});
+  for (const auto& [device, why] : skipped_) states.push_back({.device = device, .up = false});
+  return states;
 }
 
 absl::Status DeviceLevel::CheckDevice(int device) const {
@@ -210,8 +244,9 @@ void DeviceLevel::Adopt(const Adoption& adoption) {
       continue;
     }
     // Memory becomes free when the replaced table, or a table that has to shrink, is destroyed.
-    const std::string line = absl::StrCat(PartOf(table, *caches_[cache]),
-                                          " waits for device memory: ", attached.ToString());
+    const std::string line =
+        absl::StrCat(PartOf(table, *caches_[cache]),
+                     " waits for the device's memory, or for its answer: ", attached.ToString());
     adoption.former != nullptr ? LogInfo(line) : LogWarning(line);
     MutexLock lock(mutex_);
     pending_.push_back({.table = adoption.table,
@@ -226,8 +261,12 @@ void DeviceLevel::Adopt(const Adoption& adoption) {
 std::vector<Key> DeviceLevel::KeysFor(const Adoption& adoption, size_t cache) const {
   absl::StatusOr<std::vector<Key>> keys = std::vector<Key>();
   if (adoption.former != nullptr) {
+    // From a device that does not answer each part of the keys would be waited for in vain.
     DeviceCacheTable* const l1 = adoption.former->l1(cache);
-    if (l1 != nullptr) keys = KeysHeld(*l1);
+    const bool answers =
+        healths_[cache]->is_up() && !adoption.former->l1_health(cache).needs_clearing();
+    if (l1 != nullptr && answers) keys = KeysHeld(*l1);
+    NoteWait(cache, keys.status());
   } else if (!adoption.hot_keys_path.empty()) {
     keys = ReadNpyKeys(adoption.hot_keys_path);
     // Drop the coldest keys, which come last: inserted last, they would evict the hottest.
@@ -246,6 +285,7 @@ bool DeviceLevel::MayFill(const LiveTable& table) const {
 }
 
 void DeviceLevel::Preload(LiveTable& table, size_t cache, uint64_t bytes) const {
+  if (!healths_[cache]->is_up()) return;
   const uint64_t room = RowsThatFit(bytes, table.row_bytes(), NeedIn(*caches_[cache]));
   const absl::StatusOr<uint64_t> rows =
       PreloadDeviceTable(table, cache, config_.l1.preload, room, [&] { return MayFill(table); });
@@ -255,10 +295,17 @@ void DeviceLevel::Preload(LiveTable& table, size_t cache, uint64_t bytes) const 
 }
 
 absl::Status DeviceLevel::Attach(LiveTable& table, size_t cache, uint64_t bytes) {
-  HPS_ASSIGN_OR_RETURN(std::unique_ptr<DeviceCacheTable> opened,
-                       caches_[cache]->OpenTable(table.row_bytes(), bytes));
-  table.AttachL1(cache, std::move(opened));
+  if (!healths_[cache]->is_up()) return absl::UnavailableError("the device does not answer");
+  auto opened = caches_[cache]->OpenTable(table.row_bytes(), bytes);
+  NoteWait(cache, opened.status());
+  HPS_RETURN_IF_ERROR(opened.status());
+  table.AttachL1(cache, *std::move(opened), caches_[cache]->device());
   return absl::OkStatus();
+}
+
+// Who waited for the device in vain spares the next one that.
+void DeviceLevel::NoteWait(size_t cache, const absl::Status& status) const {
+  if (absl::IsDeadlineExceeded(status)) healths_[cache]->NoteFailure(RealClock().Now(), status);
 }
 
 void DeviceLevel::Fill(LiveTable& table, size_t cache, std::span<const Key> keys) const {

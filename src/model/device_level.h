@@ -7,6 +7,9 @@
 // Other tables are filled with the keys of [[model.table]] l1_hot_keys and with the share
 // l1.preload.
 //
+// A device that does not answer takes no table: it waits, as for memory, until the device answers
+// again. So a device that hangs does not keep models from being loaded on the others.
+//
 // Every switch divides the level again, by the rules of level 2 (RedivideBudget in budget.h).
 //
 // Thread-safe. Must outlive the tables returned by Tracked. Has one thread, which fills tables that
@@ -28,6 +31,7 @@
 #include "base/mutex.h"
 #include "hps/config.h"
 #include "hps/statistics.h"
+#include "serving/device_health.h"
 #include "serving/live_table.h"
 #include "tier/device_cache_factory.h"
 
@@ -46,6 +50,12 @@ class DeviceLevel {
 
   // Indexed by the cache numbers of LiveTable; empty without a device.
   std::vector<DeviceCache*> caches() const;
+
+  // Of the caches' devices, in the same order; for the sessions.
+  std::vector<DeviceHealth*> healths() const;
+
+  // The devices with a cache, and those that "auto" found and left out.
+  std::vector<DeviceState> States() const;
 
   // OK if sessions may use the device: -1, or one of caches(). Errors: UNIMPLEMENTED (a build
   // without GPU support), UNAVAILABLE, with the reason.
@@ -87,7 +97,7 @@ class DeviceLevel {
   void NameDevices(std::span<TableStatistics> tables) const;
 
  private:
-  // A table that waits for memory in one cache.
+  // A table that waits in one cache, for memory or for the device to answer.
   struct PendingTable {
     std::weak_ptr<LiveTable> table;
     size_t cache = 0;
@@ -108,9 +118,14 @@ class DeviceLevel {
 
   explicit DeviceLevel(const Config& config) : config_(config) {}
   absl::Status Open(bool is_server, const DeviceCacheFactory& factory);
-  // Falls back to fewer calls if memory is short and l1.calls_max is 0.
-  absl::Status MakeCache(const DeviceCacheFactory& factory, int device, size_t calls_max);
+  // Where memory is short it uses the next of `calls_max`, which has at least one number.
+  absl::Status MakeCache(const DeviceCacheFactory& factory, int device,
+                         std::span<const size_t> calls_max);
+  absl::Status MakeCaches(const DeviceCacheFactory& factory, bool is_server,
+                          std::span<const int> devices);
+  // Errors: RESOURCE_EXHAUSTED, and UNAVAILABLE if the device does not answer.
   absl::Status Attach(LiveTable& table, size_t cache, uint64_t bytes);
+  void NoteWait(size_t cache, const absl::Status& status) const;
   std::vector<Key> KeysFor(const Adoption& adoption, size_t cache) const;
   bool MayFill(const LiveTable& table) const;
   void Fill(LiveTable& table, size_t cache, std::span<const Key> keys) const;
@@ -121,8 +136,9 @@ class DeviceLevel {
 
   const Config& config_;
   std::vector<std::unique_ptr<DeviceCache>> caches_;
-  absl::Status devices_status_;            // why there are no devices
-  std::map<int, absl::Status> skipped_{};  // devices without a cache, and why
+  std::vector<std::unique_ptr<DeviceHealth>> healths_;  // of caches_
+  absl::Status devices_status_;                         // why there are no devices
+  std::map<int, absl::Status> skipped_{};               // devices without a cache, and why
   std::atomic<bool> closing_{false};
   std::atomic<bool> filling_{true};
   std::atomic<bool> attach_posted_{false};

@@ -14,6 +14,7 @@
 
 #include "model/open_store.h"
 #include "model/test_store_files.h"
+#include "testing/faults/fault_cache.h"
 #include "testing/host_device_cache/host_cache.h"
 
 namespace hps {
@@ -42,17 +43,20 @@ class HostDevices final : public DeviceCacheFactory {
     if (std::find(present.begin(), present.end(), options.device) == present.end())
       return absl::UnavailableError("there is none");
     const bool has_room_for_tables = options.calls_max <= calls_beside_tables;
-    return MakeHostCache({.device = options.device,
-                          .bytes_max = options.bytes_max / (has_room_for_tables ? 1 : 2),
-                          .calls_max = options.calls_max,
-                          .call_keys_max = options.call_keys_max,
-                          .call_staging_bytes = options.call_staging_bytes});
+    auto cache = MakeHostCache({.device = options.device,
+                                .bytes_max = options.bytes_max / (has_room_for_tables ? 1 : 2),
+                                .calls_max = options.calls_max,
+                                .call_keys_max = options.call_keys_max,
+                                .call_staging_bytes = options.call_staging_bytes});
+    if (!cache.ok() || options.device != 1) return cache;
+    return WithFaults(*std::move(cache), &faults_of_1);
   }
 
   std::vector<int> present = {0};
   int full = -1;
   size_t calls_with_room = SIZE_MAX;
   size_t calls_beside_tables = SIZE_MAX;
+  mutable TierFaults faults_of_1;
   mutable std::map<int, size_t> calls_max{};  // of the last cache that was asked for, by device
 };
 
@@ -128,6 +132,12 @@ class DeviceLevelTest : public StoreFilesTest {
     const Answer answer = LookUp(store, table, keys);
     EXPECT_EQ(answer.value, value);
     EXPECT_EQ(answer.counts[kL1], keys.size());
+  }
+  static bool IsUp(const Store& store, int device) {
+    for (const DeviceState& state : store.Statistics().devices) {
+      if (state.device == device) return state.up;
+    }
+    return false;
   }
   static void Drain(Store& store) {
     EXPECT_TRUE(store.DrainPromotions(std::chrono::seconds(30)).ok());
@@ -218,6 +228,72 @@ TEST_F(DeviceLevelTest, ADeviceWithoutRoomIsLeftOutUnlessItIsListed) {
   config_.l1.devices = {0, 1};
   EXPECT_EQ(OpenStore(config_, OpenMode::kReadWrite, devices_).status().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+// Catches: a server that divides its lookups also among devices that it does not use.
+TEST_F(DeviceLevelTest, TheDevicesThatAreKeptHaveACallForEachLookUp) {
+  config_.server.threads = 100;
+  config_.server.lookups = 40;
+  config_.l1.calls_max = 0;
+  config_.l1.call_keys_max = 16;
+  config_.l1.call_staging_bytes = 1024;
+  Import(Files("t", 10, 1));
+  devices_.present = {0, 1, 2};
+  devices_.full = 1;
+  ASSERT_NE(Open(OpenMode::kServe), nullptr);
+  EXPECT_EQ(devices_.calls_max[0], 20u);
+  EXPECT_EQ(devices_.calls_max[2], 20u);
+  devices_.calls_with_room = 19;
+  const auto store = Open(OpenMode::kServe);
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(devices_.calls_max[0], 16u) << "as many as there is memory for";
+  const std::vector<DeviceState> states = store->Statistics().devices;
+  ASSERT_EQ(states.size(), 3u);
+  for (const DeviceState& state : states) EXPECT_EQ(state.up, state.device != 1) << state.device;
+}
+
+// Catches: a load that waits for a device that does not answer, for each of the model's tables.
+TEST_F(DeviceLevelTest, ADeviceThatDoesNotAnswerTakesItsTablesWhenItAnswersAgain) {
+  devices_.present = {0, 1};
+  Import(Files("a", 100, 1));
+  const auto store = Open();
+  EXPECT_EQ(LookUp(*store, "a", Iota(100), 1).value, 1);
+  Drain(*store);
+  TierFaults& faults = devices_.faults_of_1;
+  faults.Plan(TierOperation::kBegin, {});
+  EXPECT_EQ(LookUp(*store, "a", {1}, 1).value, 1) << "the host answers in its place";
+  EXPECT_FALSE(IsUp(*store, 1));
+  EXPECT_TRUE(IsUp(*store, 0));
+  const uint64_t opened = faults.calls(TierOperation::kOpenTable);
+  const uint64_t dumped = faults.calls(TierOperation::kDump);
+  ASSERT_TRUE(store->Import(Files("a", 100, 2)).ok());
+  EXPECT_EQ(LookUp(*store, "a", {1}, 1).value, 2);
+  EXPECT_EQ(faults.calls(TierOperation::kOpenTable), opened);
+  EXPECT_EQ(faults.calls(TierOperation::kDump), dumped);
+  const auto devices_of_a = [&] { return store->Statistics().tables.front().l1_devices.size(); };
+  faults.Clear();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (devices_of_a() < 2 && std::chrono::steady_clock::now() < end)
+    EXPECT_EQ(LookUp(*store, "a", {1}, 1).value, 2);
+  EXPECT_EQ(devices_of_a(), 2u) << "lookups have found that it answers again";
+  EXPECT_TRUE(IsUp(*store, 1));
+}
+
+// ... also where no lookup has found yet that the device hangs.
+TEST_F(DeviceLevelTest, OneWaitForADeviceThatHangsIsEnough) {
+  devices_.present = {0, 1};
+  Import(Files("a", 100, 1));
+  const auto store = Open();
+  TierFaults& faults = devices_.faults_of_1;
+  faults.Plan(TierOperation::kDump, {.status = absl::DeadlineExceededError("it hangs")});
+  const uint64_t opened = faults.calls(TierOperation::kOpenTable);
+  for (const float value : {2.0F, 3.0F}) {
+    ASSERT_TRUE(store->Import(Files("a", 100, value)).ok());
+    EXPECT_EQ(LookUp(*store, "a", {1}, 0).value, value);
+    EXPECT_FALSE(IsUp(*store, 1));
+  }
+  EXPECT_EQ(faults.calls(TierOperation::kDump), 1u);
+  EXPECT_EQ(faults.calls(TierOperation::kOpenTable), opened);
 }
 
 // Catches: a server with fewer device calls than lookups, and memory for calls that are not used.

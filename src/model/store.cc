@@ -232,6 +232,7 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, StoreR
                        SessionFactory::Create({.fetch_executor = store.fetch_executor.get(),
                                                .promote_executor = store.promote_executor.get(),
                                                .caches = store.l1->caches(),
+                                               .healths = store.l1->healths(),
                                                .timeout = config.lookup.timeout,
                                                .helper_spin = config.threads.helper_spin}));
   store.registry =
@@ -370,6 +371,7 @@ StoreStatistics OpenedStore::Statistics() const {
   if (resources_->l2.remote_statistics != nullptr)
     statistics.l2_remote = resources_->l2.remote_statistics();
   resources_->l1->NameDevices(statistics.tables);
+  statistics.devices = resources_->l1->States();
   return statistics;
 }
 

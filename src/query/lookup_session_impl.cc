@@ -89,20 +89,20 @@ absl::Status LookupSessionImpl::LookupPiece(std::span<const TableQuery<kSpace>> 
 absl::Status LookupSessionImpl::AnswerOnDevice(MemorySpace space, Stream stream,
                                                const LiveModel::Guard& guard) {
   const bool on_host = space == MemorySpace::kHost;
-  if (on_host && !breaker_->Admits(shared_.fetch.clock().Now())) {
+  if (on_host && !health_->Admits(shared_.fetch.clock().Now())) {
     AnswerWithoutCache(guard);
     return absl::OkStatus();
   }
   absl::Status asked = AnswerThroughCache(space, stream, guard);
   if (asked.ok()) {
-    breaker_->NoteAnswer();
+    health_->NoteAnswer();
     return asked;
   }
   EndCall(guard);
   // It is one failure, whatever the number of tables.
   if (!tables_.empty()) tables_.front().counters->l1_errors().Add(asked.code());
   if (IsOfDevice(asked.code(), !on_host && stream.handle != nullptr))
-    breaker_->NoteFailure(shared_.fetch.clock().Now());
+    health_->NoteFailure(shared_.fetch.clock().Now(), asked);
   if (!on_host) return asked;  // nothing that it has read is shown
   BypassCache();
   AnswerWithoutCache(guard);
@@ -349,7 +349,7 @@ LookupSessionImpl::LookupSessionImpl(Parts parts)
       shared_(parts.shared),
       options_(parts.options),
       cache_index_(parts.cache_index),
-      breaker_(parts.breaker),
+      health_(parts.health),
       number_(parts.number),
       reader_(std::move(parts.reader)),
       arena_(options_.keys_max, kTablesPerCallMax),

@@ -23,7 +23,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/circuit_breaker.h"
 #include "base/epoch.h"
 #include "base/fork_join_team.h"
 #include "hps/lookup_session.h"
@@ -35,6 +34,7 @@
 #include "query/miss_list.h"
 #include "query/request_check.h"
 #include "query/table_lookup.h"
+#include "serving/device_health.h"
 #include "serving/live_model.h"
 #include "serving/sharded_counter.h"
 
@@ -58,10 +58,10 @@ class LookupSessionImpl final : public LookupSession {
     SessionShared shared;
     SessionOptions options;
     EpochDomain::Reader reader;
-    DeviceCache* cache = nullptr;       // null: the session has no L1
-    size_t cache_index = kNoCache;      // of LiveTable::l1
-    CircuitBreaker* breaker = nullptr;  // of the cache
-    size_t number = 0;                  // of the session, for its shard of the counters
+    DeviceCache* cache = nullptr;    // null: the session has no L1
+    size_t cache_index = kNoCache;   // of LiveTable::l1
+    DeviceHealth* health = nullptr;  // of the cache's device
+    size_t number = 0;               // of the session, for its shard of the counters
   };
 
   // Errors: FAILED_PRECONDITION (nothing published yet), UNAVAILABLE (unloaded),
@@ -117,7 +117,7 @@ class LookupSessionImpl final : public LookupSession {
   const SessionShared shared_;
   const SessionOptions options_;
   const size_t cache_index_;
-  CircuitBreaker* const breaker_;
+  DeviceHealth* const health_;
   const size_t number_;
   EpochDomain::Reader reader_;
   std::vector<TableSpec> specs_;              // by TableIndex

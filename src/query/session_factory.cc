@@ -1,11 +1,9 @@
 #include "query/session_factory.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/circuit_breaker.h"
 #include "base/fork_join_team.h"
 #include "base/limits.h"
 #include "base/macros.h"
@@ -28,7 +26,13 @@ class SessionFactoryImpl final : public SessionFactory {
         fetch_(std::move(fetch)),
         teams_({.executor = options_.fetch_executor,
                 .helpers_max = HelpersOf(options_.fetch_executor->thread_count()),
-                .spin = options_.helper_spin}) {}
+                .spin = options_.helper_spin}) {
+    if (!options_.healths.empty()) return;
+    for (const DeviceCache* cache : options_.caches) {
+      own_healths_.push_back(std::make_unique<DeviceHealth>(cache->device()));
+      options_.healths.push_back(own_healths_.back().get());
+    }
+  }
 
   absl::StatusOr<std::unique_ptr<LookupSession>> NewSession(
       LiveModel& model, const SessionOptions& options) override {
@@ -48,7 +52,8 @@ class SessionFactoryImpl final : public SessionFactory {
     statistics->lookups += lookups_.Sum();
     statistics->deadlines_exceeded += deadlines_exceeded_.load();
     statistics->promotions_dropped += fetch_->promotions_dropped();
-    for (const CircuitBreaker& breaker : breakers_) statistics->l1_unavailable += breaker.is_open();
+    for (const DeviceHealth* health : options_.healths)
+      statistics->l1_unavailable += !health->is_up();
     statistics->l3_errors += fetch_->l3_errors().AddTo(&statistics->l3_errors_by_code);
   }
 
@@ -84,15 +89,15 @@ class SessionFactoryImpl final : public SessionFactory {
                                       .reader = std::move(reader),
                                       .cache = has_cache ? options_.caches[cache_index] : nullptr,
                                       .cache_index = has_cache ? cache_index : kNoCache,
-                                      .breaker = has_cache ? &breakers_[cache_index] : nullptr,
+                                      .health = has_cache ? options_.healths[cache_index] : nullptr,
                                       .number = sessions_made_.fetch_add(1)});
   }
 
-  const Options options_;
+  Options options_;  // not changed once it is made
+  std::vector<std::unique_ptr<DeviceHealth>> own_healths_;
   EpochDomain domain_;
   const std::unique_ptr<FetchService> fetch_;
   ForkJoinPool teams_;
-  std::array<CircuitBreaker, kCachesMax> breakers_;
   std::atomic<size_t> sessions_made_{0};
   ShardedCounter lookups_;
   std::atomic<uint64_t> deadlines_exceeded_{0};
@@ -118,6 +123,11 @@ absl::Status CheckCaches(const std::vector<DeviceCache*>& caches) {
 
 absl::StatusOr<std::unique_ptr<SessionFactory>> SessionFactory::Create(const Options& options) {
   HPS_RETURN_IF_ERROR(CheckCaches(options.caches));
+  if (!options.healths.empty() && options.healths.size() != options.caches.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("session factory: ", options.healths.size(),
+                                                   " healths for ", options.caches.size(),
+                                                   " caches"));
+  }
   HPS_ASSIGN_OR_RETURN(auto fetch,
                        FetchService::Create({.fetch_executor = options.fetch_executor,
                                              .promote_executor = options.promote_executor,

@@ -21,6 +21,7 @@
 #include "hps/lookup_session.h"
 #include "hps/statistics.h"
 #include "query/fetch/staged_fetch.h"
+#include "serving/device_health.h"
 #include "serving/live_model.h"
 #include "tier/device_cache.h"
 
@@ -29,9 +30,11 @@ namespace hps {
 class SessionFactory {
  public:
   struct Options {
-    Executor* fetch_executor = nullptr;          // its clock is the sessions' clock
-    Executor* promote_executor = nullptr;        // queue maximum: kPromotionsQueuedMax
-    std::vector<DeviceCache*> caches{};          // at most kCachesMax; borrowed
+    Executor* fetch_executor = nullptr;    // its clock is the sessions' clock
+    Executor* promote_executor = nullptr;  // queue maximum: kPromotionsQueuedMax
+    std::vector<DeviceCache*> caches{};    // at most kCachesMax; borrowed
+    // Of the caches' devices, in their order; borrowed. Empty: the factory has its own.
+    std::vector<DeviceHealth*> healths{};
     Duration timeout = std::chrono::seconds(1);  // where a request names none
     size_t scratch_count = kFetchScratchesMax;   // per blocking level
     // Fetch workers that help with a device's misses wait this long for more of them, on their
@@ -40,8 +43,8 @@ class SessionFactory {
     StagedFetchTuning tuning{};
   };
 
-  // Errors: INVALID_ARGUMENT (no executor, too many caches, two caches of one device, no scratch),
-  // RESOURCE_EXHAUSTED (no memory for the scratch).
+  // Errors: INVALID_ARGUMENT (no executor, too many caches, two caches of one device, a health for
+  // some caches only, no scratch), RESOURCE_EXHAUSTED (no memory for the scratch).
   static absl::StatusOr<std::unique_ptr<SessionFactory>> Create(const Options& options);
 
   virtual ~SessionFactory() = default;

@@ -35,11 +35,12 @@ LiveTable::LiveTable(Parts parts)
     slot.health = std::make_unique<LevelHealth>(epochs_, LevelHealth::Applied::kWhenNoted);
 }
 
-void LiveTable::AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table) {
+void LiveTable::AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table, int device) {
   HPS_CHECK(cache < kCachesMax);
   CacheSlot& slot = l1_[cache];
   HPS_CHECK(slot.owned == nullptr);
   slot.owned = std::move(table);
+  slot.device = device;
   // The applier begins a change and then looks for the table; here it is the other way round: one
   // of the two sees the other, so every change is either in the watermarks or in the epoch.
   slot.table.store(slot.owned.get(), std::memory_order_seq_cst);

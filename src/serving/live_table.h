@@ -69,9 +69,11 @@ class LiveTable {
     return l1_[cache].epoch.load(std::memory_order_seq_cst);
   }
 
-  // Gives the table its part of a cache; calls that begin later use it.
-  // REQUIRES: cache < kCachesMax, none attached there yet.
-  void AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table);
+  // Gives the table its part of a cache; calls that begin later use it. `device` is the cache's,
+  // for the log. REQUIRES: cache < kCachesMax, none attached there yet.
+  void AttachL1(size_t cache, std::unique_ptr<DeviceCacheTable> table, int device = -1);
+  // REQUIRES: l1(cache) was not null.
+  int l1_device(size_t cache) const { return l1_[cache].device; }
 
   // For promotions and for the table's applier.
   ApplyEpochs& epochs() { return epochs_; }
@@ -80,6 +82,7 @@ class LiveTable {
   // For an L2 that can block. One that cannot costs no time when it fails.
   CircuitBreaker& l2_breaker() { return l2_breaker_; }
   LevelHealth& l1_health(size_t cache) { return *l1_[cache].health; }
+  const LevelHealth& l1_health(size_t cache) const { return *l1_[cache].health; }
 
   // True once the table's model has switched to snapshots without it: promotions into it are
   // dropped.
@@ -91,6 +94,7 @@ class LiveTable {
     std::atomic<DeviceCacheTable*> table{nullptr};
     std::atomic<ApplyEpoch> epoch{UINT64_MAX};
     std::unique_ptr<DeviceCacheTable> owned;
+    int device = -1;
     std::unique_ptr<LevelHealth> health;
   };
 

@@ -17,6 +17,17 @@ namespace {
 // the level.
 constexpr auto kRaiseWaitMax = std::chrono::seconds(1);
 
+Deadline Soon() { return DeadlineAfter(RealClock(), kRaiseWaitMax); }
+
+// For a wait whose end costs a cache its rows: a caller that has no time left is no reason for
+// that.
+Deadline NotBeforeSoon(Deadline deadline) { return std::max(deadline, Soon()); }
+
+// Whether the cache has the table, and takes changes of it.
+bool TakesChanges(const LiveTable& live, size_t cache) {
+  return live.l1(cache) != nullptr && !live.l1_health(cache).needs_clearing();
+}
+
 bool HasL1(const LiveTable& live) {
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
     if (live.l1(cache) != nullptr) return true;
@@ -128,6 +139,7 @@ absl::StatusOr<DurableTable*> TableApplier::Open(const WriteLease& lease) {
     needs_refresh_ = false;
     l2_unraised_ = UnraisedKeys();
     l1_unraised_.assign(kCachesMax, UnraisedKeys());
+    clear_rests_.assign(kCachesMax, ClearRest());
   }
   DurableTable* l3 = nullptr;
   if (live != nullptr) {
@@ -206,19 +218,31 @@ void TableApplier::NoteL2(const LiveTable& live) {
   l1_times_us_.insert(l1_times_us_.end(), kept.begin(), kept.end());
 }
 
-// A level whose watermarks could not be raised is bypassed until it has been cleared.
+// A level whose watermarks could not be raised is bypassed until it has been cleared. One that is
+// to be cleared already gets them then, so nobody waits for it here. Each level has its own time:
+// one that hangs leaves the others theirs.
 void TableApplier::Raise(LiveTable& live, ApplyEpoch epoch) {
-  const Deadline soon = DeadlineAfter(RealClock(), kRaiseWaitMax);
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
     DeviceCacheTable* const l1 = live.l1(cache);
-    if (l1 == nullptr || l1->RaiseWatermarks(keys_, epoch, soon).ok()) continue;
+    if (l1 == nullptr) continue;
+    if (TakesChanges(live, cache) && l1->RaiseWatermarks(keys_, epoch, Soon()).ok()) continue;
     NoteUnraised(keys_, l1_unraised_[cache]);
-    Quarantine(live.l1_health(cache), "level 1");
+    QuarantineL1(live, cache);
   }
-  if (live.l2() == nullptr || live.l2()->RaiseWatermarks(keys_, epoch, soon).ok()) return;
+  if (live.l2() == nullptr) return;
+  if (!live.l2_health().needs_clearing() && live.l2()->RaiseWatermarks(keys_, epoch, Soon()).ok()) {
+    return;
+  }
   NoteUnraised(keys_, l2_unraised_);
-  Quarantine(live.l2_health(), "level 2");
+  QuarantineL2(live);
 }
+
+void TableApplier::QuarantineL1(LiveTable& live, size_t cache) {
+  if (live.l1(cache) == nullptr) return;
+  Quarantine(live.l1_health(cache), absl::StrCat("level 1 on device ", live.l1_device(cache)));
+}
+
+void TableApplier::QuarantineL2(LiveTable& live) { Quarantine(live.l2_health(), "level 2"); }
 
 // The next refresh clears the level.
 void TableApplier::Quarantine(LevelHealth& health, std::string_view level) {
@@ -242,7 +266,7 @@ void TableApplier::WriteL2(LiveTable& live, const DurableWrite& write, bool writ
     if (!write.upserts.keys.empty()) status = l2->Update(write.upserts).status();
     if (status.ok() && !write.deletes.empty()) status = l2->Erase(write.deletes).status();
   }
-  if (!status.ok()) Quarantine(live.l2_health(), "level 2");
+  if (!status.ok()) QuarantineL2(live);
 }
 
 void TableApplier::NoteChanged(const LiveTable& live) {
@@ -271,34 +295,49 @@ void TableApplier::NoteUnraised(std::span<const Key> keys, UnraisedKeys& unraise
 }
 
 void TableApplier::ClearLevels(LiveTable& live) {
-  const Deadline soon = DeadlineAfter(RealClock(), kRaiseWaitMax);
   if (live.l2() != nullptr && live.l2_health().needs_clearing() && !l2_unraised_.overflowed) {
     const ApplyEpoch epoch = live.epochs().published();
-    const bool cleared =
-        live.l2()->RaiseWatermarks(l2_unraised_.keys, epoch, soon).ok() && live.l2()->Clear().ok();
+    const bool cleared = live.l2()->RaiseWatermarks(l2_unraised_.keys, epoch, Soon()).ok() &&
+                         live.l2()->Clear().ok();
     if (cleared) {
       l2_unraised_ = UnraisedKeys();
       live.l2_health().Clear();
     }
   }
-  for (size_t cache = 0; cache < kCachesMax; ++cache) ClearL1(live, cache, soon);
+  for (size_t cache = 0; cache < kCachesMax; ++cache) ClearL1(live, cache);
+}
+
+// A cache that does not answer in time is left alone for a while, so that it costs the others
+// nothing meanwhile.
+void TableApplier::ClearL1(LiveTable& live, size_t cache) {
+  DeviceCacheTable* const l1 = live.l1(cache);
+  UnraisedKeys& unraised = l1_unraised_[cache];
+  LevelHealth& health = live.l1_health(cache);
+  ClearRest& rest = clear_rests_[cache];
+  if (l1 == nullptr || !health.needs_clearing() || unraised.overflowed) return;
+  if (RealClock().Now() < rest.until) return;
+  const ApplyEpoch epoch = live.epochs().published();
+  const absl::Status emptied = EmptyL1(*l1, cache, epoch);
+  if (absl::IsDeadlineExceeded(emptied)) {
+    rest.length = std::clamp(rest.length * 2, kClearRestMin, kClearRestMax);
+    rest.until = RealClock().Now() + rest.length;
+  }
+  if (!emptied.ok()) return;
+  unraised = UnraisedKeys();
+  rest = ClearRest();
+  health.NoteApplied(epoch);
+  health.Clear();
 }
 
 // The keys that lack a watermark get it before the level is emptied: promotions that read old rows
 // are refused from then on.
-void TableApplier::ClearL1(LiveTable& live, size_t cache, Deadline deadline) {
-  DeviceCacheTable* const l1 = live.l1(cache);
-  UnraisedKeys& unraised = l1_unraised_[cache];
-  LevelHealth& health = live.l1_health(cache);
-  if (l1 == nullptr || !health.needs_clearing() || unraised.overflowed) return;
-  const ApplyEpoch epoch = live.epochs().published();
-  if (!l1->RaiseWatermarks(unraised.keys, epoch, deadline).ok() || !l1->Clear().ok() ||
-      !l1->Flush(deadline).ok()) {
-    return;
-  }
-  unraised = UnraisedKeys();
-  health.NoteApplied(epoch);
-  health.Clear();
+absl::Status TableApplier::EmptyL1(DeviceCacheTable& l1, size_t cache, ApplyEpoch epoch) {
+  const Deadline soon = Soon();
+  // A device that hangs gets no more to do, and Clear would wait for it without this deadline.
+  HPS_RETURN_IF_ERROR(l1.Flush(soon));
+  HPS_RETURN_IF_ERROR(l1.RaiseWatermarks(l1_unraised_[cache].keys, epoch, soon));
+  HPS_RETURN_IF_ERROR(l1.Clear());
+  return l1.Flush(soon);
 }
 
 absl::Status TableApplier::RefreshChanged(Deadline deadline) {
@@ -335,7 +374,7 @@ absl::StatusOr<size_t> TableApplier::RefreshKeys(const RowRefresh::Options& opti
   const absl::StatusOr<size_t> done = refresh.Run(teams_, until);
   rows_refreshed_.fetch_add(refresh.rows_refreshed(), std::memory_order_relaxed);
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
-    if (refresh.failed(cache)) Quarantine(options.live->l1_health(cache), "level 1");
+    if (refresh.failed(cache)) QuarantineL1(*options.live, cache);
   }
   return done;
 }
@@ -351,11 +390,8 @@ absl::Status TableApplier::RefreshDirect(LiveTable& live, Deadline deadline) {
 // An error of an earlier update shows here at the latest.
 void TableApplier::FlushL1(LiveTable& live, Deadline deadline) {
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
-    DeviceCacheTable* const l1 = live.l1(cache);
-    if (l1 == nullptr || live.l1_health(cache).needs_clearing()) continue;
-    // A caller that has no time left is no reason to lose the level.
-    const Deadline flush_by = std::max(deadline, DeadlineAfter(RealClock(), kRaiseWaitMax));
-    if (!l1->Flush(flush_by).ok()) Quarantine(live.l1_health(cache), "level 1");
+    if (!TakesChanges(live, cache)) continue;
+    if (!live.l1(cache)->Flush(NotBeforeSoon(deadline)).ok()) QuarantineL1(live, cache);
   }
 }
 
@@ -404,7 +440,8 @@ absl::Status TableApplier::FullRefreshStep(DumpProgress& progress, Deadline dead
     return absl::OkStatus();
   }
   ClearLevels(*live);
-  while (progress.cache < kCachesMax && live->l1(progress.cache) == nullptr) ++progress.cache;
+  while (progress.cache < kCachesMax && !TakesChanges(*live, progress.cache))
+    GoToNextCache(progress);  // one that is to be cleared is up to date then
   if (progress.cache < kCachesMax) return RefreshDumped(*live, progress, deadline);
   progress.done = true;
   FlushL1(*live, deadline);
@@ -414,21 +451,20 @@ absl::Status TableApplier::FullRefreshStep(DumpProgress& progress, Deadline dead
   return absl::OkStatus();
 }
 
-// The keys of the next part are dumped while those of this one are refreshed.
+// The keys of the next part are dumped while those of this one are refreshed. A cache that fails is
+// no error: it will be cleared, and the next one has its turn.
 absl::Status TableApplier::RefreshDumped(LiveTable& live, DumpProgress& progress,
                                          Deadline deadline) {
   absl::Status dumped;
   const auto dump = [&] { dumped = DumpNext(live, progress, deadline); };
   if (progress.keys.empty()) {
     if (progress.next.empty() && !progress.at_end) dump();
-    HPS_RETURN_IF_ERROR(dumped);
     progress.keys.swap(progress.next);
     progress.next.clear();
   }
   if (progress.keys.empty()) {
-    ++progress.cache;
-    progress.cursor = 0;
-    progress.at_end = false;
+    if (!dumped.ok()) QuarantineL1(live, progress.cache);
+    GoToNextCache(progress);
     return absl::OkStatus();
   }
   RowRefresh::Options options = {
@@ -436,12 +472,22 @@ absl::Status TableApplier::RefreshDumped(LiveTable& live, DumpProgress& progress
   if (progress.next.empty() && !progress.at_end) options.beside = dump;
   HPS_ASSIGN_OR_RETURN(const size_t done, RefreshKeys(options, RealClock().Now() + kRefreshStep));
   progress.keys.erase(progress.keys.begin(), progress.keys.begin() + static_cast<ptrdiff_t>(done));
-  return dumped;
+  if (!dumped.ok()) QuarantineL1(live, progress.cache);
+  return absl::OkStatus();
+}
+
+void TableApplier::GoToNextCache(DumpProgress& progress) {
+  ++progress.cache;
+  progress.cursor = 0;
+  progress.keys.clear();
+  progress.next.clear();
+  progress.at_end = false;
 }
 
 absl::Status TableApplier::DumpNext(LiveTable& live, DumpProgress& progress, Deadline deadline) {
   progress.next.resize(kDumpKeys);
-  const auto count = live.l1(progress.cache)->Dump(&progress.cursor, progress.next, deadline);
+  const auto count =
+      live.l1(progress.cache)->Dump(&progress.cursor, progress.next, NotBeforeSoon(deadline));
   progress.next.resize(count.value_or(0));
   progress.at_end = count.ok() && *count == 0;
   return count.status();
@@ -450,8 +496,7 @@ absl::Status TableApplier::DumpNext(LiveTable& live, DumpProgress& progress, Dea
 // Level 1 has every change. REQUIRES: no key is noted.
 void TableApplier::NoteRefreshed(LiveTable& live) {
   for (size_t cache = 0; cache < kCachesMax; ++cache) {
-    if (live.l1(cache) != nullptr && !live.l1_health(cache).needs_clearing())
-      live.l1_health(cache).NoteApplied(live.epochs().published());
+    if (TakesChanges(live, cache)) live.l1_health(cache).NoteApplied(live.epochs().published());
   }
   if (freshness_ != nullptr) freshness_->l1.Add(l1_times_us_);
   l1_times_us_.clear();

@@ -113,6 +113,10 @@ class TableApplier {
   // Keys that a full refresh dumps at a time. A smaller dump costs more waits for the updates
   // before it; a larger one keeps the device's small copies of lookups waiting: 2 MiB take 40 us.
   static constexpr size_t kDumpKeys = size_t{256} << 10;
+  // How long a cache that did not answer in time is left alone before it is cleared again: doubled
+  // with each attempt that it does not answer either.
+  static constexpr Duration kClearRestMin = std::chrono::seconds(1);
+  static constexpr Duration kClearRestMax = std::chrono::seconds(30);
   // Keys that are noted for level 1; with more, all of level 1 is refreshed instead.
   static constexpr size_t kChangedKeysMax = size_t{1} << 20;
   // Publish times that are kept until level 1 has the changes; those beyond are not counted.
@@ -136,6 +140,12 @@ class TableApplier {
     bool overflowed = false;
   };
 
+  // A cache that did not answer in time when it was to be cleared.
+  struct ClearRest {
+    Duration length{};  // 0: it has answered
+    TimePoint until{};
+  };
+
   absl::StatusOr<DurableTable*> Open(const WriteLease& lease);
   absl::Status ReadPositions(DurableTable& l3);
   absl::Status Change(LiveTable* live, DurableTable& l3, const DurableWrite& write);
@@ -143,12 +153,15 @@ class TableApplier {
   void NoteL3();
   void NoteL2(const LiveTable& live);
   void Raise(LiveTable& live, ApplyEpoch epoch);
+  void QuarantineL1(LiveTable& live, size_t cache);
+  void QuarantineL2(LiveTable& live);
   void Quarantine(LevelHealth& health, std::string_view level);
   void WriteL2(LiveTable& live, const DurableWrite& write, bool written);
   void NoteChanged(const LiveTable& live);
   static void NoteUnraised(std::span<const Key> keys, UnraisedKeys& unraised);
   void ClearLevels(LiveTable& live);
-  void ClearL1(LiveTable& live, size_t cache, Deadline deadline);
+  void ClearL1(LiveTable& live, size_t cache);
+  absl::Status EmptyL1(DeviceCacheTable& l1, size_t cache, ApplyEpoch epoch);
   absl::Status RefreshStep(LiveTable& live, Deadline deadline);
   absl::StatusOr<size_t> RefreshKeys(const RowRefresh::Options& options, TimePoint until);
   absl::Status RefreshDirect(LiveTable& live, Deadline deadline);
@@ -158,6 +171,7 @@ class TableApplier {
   absl::Status RunFull(Deadline deadline);
   absl::Status FullRefreshStep(DumpProgress& progress, Deadline deadline);
   absl::Status RefreshDumped(LiveTable& live, DumpProgress& progress, Deadline deadline);
+  static void GoToNextCache(DumpProgress& progress);
   static absl::Status DumpNext(LiveTable& live, DumpProgress& progress, Deadline deadline);
   void NoteRefreshed(LiveTable& live);
   void UpdateNeed(LiveTable& live);
@@ -190,6 +204,7 @@ class TableApplier {
   std::vector<int64_t> l1_times_us_;  // publish times of changes that level 1 does not have yet
   UnraisedKeys l2_unraised_;
   std::vector<UnraisedKeys> l1_unraised_{kCachesMax};
+  std::vector<ClearRest> clear_rests_{kCachesMax};
 };
 
 }  // namespace hps

@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <string>
+#include <thread>
 
 #include "update/test_update_world.h"
 
@@ -38,9 +40,125 @@ class TableApplierTest : public ::testing::Test {
         World::Soon());
   }
 
+  // Level 3 alone has the row: only a full refresh brings it to level 1.
+  void WriteBehindLevel1(Key key, float value) {
+    std::vector<std::byte> rows = World::Rows(1, value);
+    const DurableWrite write = {.upserts = {.keys = {&key, 1}, .rows = World::View(rows)}};
+    ASSERT_TRUE(world_.live().l3().Write(write).ok());
+    ASSERT_TRUE(world_.live().l2()->Clear().ok());
+  }
+
   World world_;
   TableApplier applier_{"m/t", world_.registry, world_.store};
 };
+
+// With the number of the device that fails; the other one is healthy.
+class TwoDevicesTest : public TableApplierTest, public ::testing::WithParamInterface<size_t> {
+ protected:
+  TwoDevicesTest() {
+    world_.LoadOnTwoDevices();
+    EXPECT_TRUE(Stream({1}, 1, 1).ok());
+    world_.Promote({1});
+  }
+  LevelHealth& health(size_t cache) { return world_.live().l1_health(cache); }
+
+  const size_t failing_ = GetParam();
+  const size_t healthy_ = 1 - failing_;
+  TierFaults& faults_ = failing_ == 0 ? world_.l1_faults : world_.other_l1_faults;
+  TierFaults& healthy_faults_ = failing_ == 0 ? world_.other_l1_faults : world_.l1_faults;
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, TwoDevicesTest, ::testing::Values(0, 1));
+
+// Would catch a full refresh that ends at the device that fails, now and each time that it goes on.
+TEST_P(TwoDevicesTest, AFullRefreshGoesOnWithTheOther) {
+  for (const TierOperation dead :
+       {TierOperation::kDump, TierOperation::kRaiseWatermarks, TierOperation::kFlush})
+    faults_.Plan(dead, {});
+  for (const float value : {7.0F, 8.0F}) {
+    WriteBehindLevel1(1, value);
+    ASSERT_EQ(applier_.RefreshAll(World::Soon()), absl::OkStatus());
+    EXPECT_EQ(world_.InL1(1, healthy_), value);
+    EXPECT_FALSE(health(healthy_).quarantined());
+    EXPECT_TRUE(health(failing_).quarantined());
+    EXPECT_TRUE(applier_.needs_refresh()) << "it is still to be cleared";
+  }
+  EXPECT_EQ(faults_.calls(TierOperation::kDump), 1) << "it is asked no more";
+  ASSERT_TRUE(Stream({1}, 9, 2).ok());
+  ASSERT_TRUE(applier_.RefreshChanged(World::Soon()).ok());
+  EXPECT_EQ(world_.InL1(1, healthy_), 9);
+  faults_.Clear();
+  ASSERT_TRUE(applier_.RefreshChanged(World::Soon()).ok());
+  EXPECT_FALSE(health(failing_).quarantined());
+  EXPECT_EQ(world_.InL1(1, failing_), World::kMissing);
+  EXPECT_FALSE(applier_.needs_refresh());
+}
+
+// Would catch one deadline for all levels: those behind a device that hangs would get an expired
+// one, and lose their rows.
+TEST_P(TwoDevicesTest, ADeviceThatHangsLeavesTheOtherLevelsTheirTime) {
+  const TierFaultRule delay = {.fault = TierFault::kDelay};
+  for (TierFaults* level : {&faults_, &healthy_faults_, &world_.l2_faults})
+    level->Plan(TierOperation::kRaiseWatermarks, delay);
+  std::vector<std::thread> answers;  // a call without any time left does not wait for them
+  for (TierFaults* level : {&healthy_faults_, &world_.l2_faults}) {
+    answers.emplace_back([level] {
+      if (level->AwaitDelayed(1, World::Soon())) level->Release();
+    });
+  }
+  EXPECT_TRUE(Stream({1}, 2, 2).ok());
+  for (std::thread& answer : answers) answer.join();
+  EXPECT_TRUE(health(failing_).needs_clearing());
+  EXPECT_FALSE(health(healthy_).quarantined());
+  EXPECT_FALSE(world_.live().l2_health().quarantined());
+  EXPECT_EQ(world_.InL2(1), 2);
+}
+
+// Would catch changes that each wait for a device that hangs, and Clear after Clear on its stream.
+TEST_P(TwoDevicesTest, ADeviceThatHangsIsLeftAloneForAWhile) {
+  faults_.Plan(TierOperation::kUpdate, {.times = 1});
+  faults_.Plan(TierOperation::kFlush, {.fault = TierFault::kDelay});
+  ASSERT_TRUE(Stream({1}, 2, 2).ok());
+  ASSERT_TRUE(applier_.RefreshChanged(World::Soon()).ok());
+  EXPECT_TRUE(health(failing_).needs_clearing());
+  uint64_t offset = 2;
+  const Deadline end = World::Soon();
+  const uint64_t raised = faults_.calls(TierOperation::kRaiseWatermarks);
+  const uint64_t flushed = faults_.calls(TierOperation::kFlush);
+  do {
+    for (int i = 0; i < 10; ++i) {
+      ASSERT_TRUE(Stream({1}, 3, ++offset).ok());
+      ASSERT_TRUE(applier_.RefreshChanged(World::Soon()).ok());
+    }
+  } while (faults_.calls(TierOperation::kFlush) < flushed + 2 && RealClock().Now() < end);
+  // Attempts double their distance: more than these would take minutes.
+  EXPECT_GE(faults_.calls(TierOperation::kFlush), flushed + 2);
+  EXPECT_LE(faults_.calls(TierOperation::kFlush), flushed + 8);
+  EXPECT_EQ(faults_.calls(TierOperation::kClear), 0) << "it would only be queued";
+  EXPECT_EQ(faults_.calls(TierOperation::kRaiseWatermarks), raised);
+  EXPECT_EQ(world_.InL1(1, healthy_), 3);
+  EXPECT_FALSE(health(healthy_).quarantined());
+  faults_.Clear();
+  while (applier_.needs_refresh() && RealClock().Now() < end)
+    ASSERT_TRUE(applier_.RefreshChanged(World::Soon()).ok());
+  EXPECT_FALSE(health(failing_).quarantined()) << "it answers again";
+  EXPECT_EQ(world_.InL1(1, failing_), World::kMissing);
+}
+
+TEST_P(TwoDevicesTest, TheWarningNamesTheDevice) {
+  const std::string expected =
+      "level 1 on device " + std::to_string(failing_) + " of table 'm/t' lacks a change";
+  const Deadline end = World::Soon();
+  std::string log;  // which may leave out lines for a second
+  for (uint64_t offset = 2; log.find(expected) == log.npos && RealClock().Now() < end; ++offset) {
+    faults_.Plan(TierOperation::kUpdate, {.times = 1});
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(Stream({1}, 2, offset).ok());
+    EXPECT_TRUE(applier_.RefreshChanged(World::Soon()).ok());
+    log = testing::internal::GetCapturedStderr();
+  }
+  EXPECT_THAT(log, HasSubstr(expected));
+}
 
 TEST_F(TableApplierTest, ADirectChangeShowsInEveryLevel) {
   world_.Load();

@@ -103,7 +103,11 @@ class UpdateWorld {
   static constexpr uint32_t kDim = 2;
   static constexpr size_t kRowBytes = kDim * sizeof(float);
 
-  UpdateWorld() { cache_ = WithFaults(*MakeHostCache({.bytes_max = 1 << 20}), &l1_faults); }
+  UpdateWorld() {
+    caches_.push_back(WithFaults(*MakeHostCache({.bytes_max = 1 << 20}), &l1_faults));
+    caches_.push_back(
+        WithFaults(*MakeHostCache({.device = 1, .bytes_max = 1 << 20}), &other_l1_faults));
+  }
   ~UpdateWorld() {
     live_ = nullptr;
     EXPECT_TRUE(registry.FindOrAdd("m").Publish({}).ok());
@@ -116,9 +120,14 @@ class UpdateWorld {
     parts.l3 = *store.OpenTable("m/t");
     parts.l2 = WithFaults(std::make_unique<PlainLossyTable>(), &l2_faults);
     live_ = *LiveTable::Create(std::move(parts));
-    live_->AttachL1(0, *cache_->OpenTable(kRowBytes, 64 << 10));
+    AttachL1(0);
     EXPECT_TRUE(registry.FindOrAdd("m").Publish({live_}).ok());
     executor_.RunAll();
+  }
+  // ... on a second device.
+  void LoadOnTwoDevices() {
+    Load();
+    AttachL1(1);
   }
   LiveTable& live() { return *live_; }
 
@@ -153,8 +162,10 @@ class UpdateWorld {
     ASSERT_TRUE(live_->l3().Fetch(batch, kNoDeadline).ok());
     const RowBatch found = {.keys = keys, .rows = View(rows), .versions = versions};
     ASSERT_TRUE(live_->l2()->Insert(found, epoch).ok());
-    ASSERT_TRUE(live_->l1(0)->InsertIfAbsent(found, epoch).ok());
-    ASSERT_TRUE(live_->l1(0)->Flush(kNoDeadline).ok());
+    for (size_t cache = 0; cache < caches_.size() && live_->l1(cache) != nullptr; ++cache) {
+      ASSERT_TRUE(live_->l1(cache)->InsertIfAbsent(found, epoch).ok());
+      ASSERT_TRUE(live_->l1(cache)->Flush(kNoDeadline).ok());
+    }
   }
 
   // What a level has of a key: the first element of its row, kAbsent or kMissing.
@@ -166,15 +177,15 @@ class UpdateWorld {
   float InL2(Key key) {
     return Read(key, [&](const FetchBatch& b) { return live_->l2()->Fetch(b, kNoDeadline); });
   }
-  float InL1(Key key) {
+  float InL1(Key key, size_t cache = 0) {
     std::vector<std::byte> row(kRowBytes);
-    const DeviceCacheQuery query = {.table = live_->l1(0),
+    const DeviceCacheQuery query = {.table = live_->l1(cache),
                                     .keys = &key,
                                     .key_count = 1,
                                     .rows = row.data(),
                                     .row_bytes = kRowBytes,
                                     .row_stride_bytes = kRowBytes};
-    const DeviceCallLease call = *cache_->AcquireCall(1);
+    const DeviceCallLease call = *caches_[cache]->AcquireCall(1);
     EXPECT_TRUE(call->Begin({&query, 1}, {}).ok());
     return call->Misses(kNoDeadline)->keys[0].empty() ? First(row) : kMissing;
   }
@@ -182,8 +193,13 @@ class UpdateWorld {
   OneTableStore store{TableSpec{.name = "m/t", .dim = kDim}};
   TierFaults l2_faults;
   TierFaults l1_faults;
+  TierFaults other_l1_faults;  // of the second device
 
  private:
+  void AttachL1(size_t cache) {
+    live_->AttachL1(cache, *caches_[cache]->OpenTable(kRowBytes, 64 << 10),
+                    caches_[cache]->device());
+  }
   template <typename Fetch>
   static float Read(Key key, const Fetch& fetch) {
     std::vector<std::byte> row(kRowBytes);
@@ -201,7 +217,7 @@ class UpdateWorld {
 
   EpochDomain domain_;
   ManualExecutor executor_;
-  std::unique_ptr<DeviceCache> cache_;
+  std::vector<std::unique_ptr<DeviceCache>> caches_;
   std::shared_ptr<LiveTable> live_;
 
  public:

@@ -6,9 +6,27 @@
 
 namespace hps::server {
 
-BatchQueue::BatchQueue(const Options& options) : options_(options) {
+BatchQueue::BatchQueue(const Options& options)
+    : options_(options), free_slots_(std::max<size_t>(options.turn_count, 1)) {
   HPS_CHECK(options_.slot_count > 0 && options_.keys_max > 0 && options_.parts_max > 0);
-  for (size_t slot = options_.slot_count; slot > 0; --slot) free_slots_.push_back(slot - 1);
+  for (std::vector<size_t>& slots : free_slots_) slots.reserve(options_.slot_count);
+  MutexLock lock(mutex_);
+  for (size_t slot = options_.slot_count; slot > 0; --slot) FreeSlot(slot - 1);
+}
+
+void BatchQueue::FreeSlot(size_t slot) {
+  free_slots_[slot % free_slots_.size()].push_back(slot);
+  ++free_slot_count_;
+}
+
+// REQUIRES: one is free.
+size_t BatchQueue::TakeSlot() {
+  while (free_slots_[turn_].empty()) turn_ = (turn_ + 1) % free_slots_.size();
+  const size_t slot = free_slots_[turn_].back();
+  free_slots_[turn_].pop_back();
+  --free_slot_count_;
+  turn_ = (turn_ + 1) % free_slots_.size();
+  return slot;
 }
 
 BatchQueue::Work BatchQueue::Enter(CallState& call, ModelQueue& queue) {
@@ -41,7 +59,7 @@ BatchQueue::Work BatchQueue::EndWaiting() {
 
 BatchQueue::Work BatchQueue::ReleaseSlot(size_t slot) {
   MutexLock lock(mutex_);
-  free_slots_.push_back(slot);
+  FreeSlot(slot);
   return Next();
 }
 
@@ -133,7 +151,7 @@ void BatchQueue::TakeOverdue(TimePoint now, CallList* overdue) {
 }
 
 bool BatchQueue::IsReady(const ModelQueue& queue, TimePoint now) const {
-  return options_.wait_max <= Duration::zero() || free_slots_.size() == options_.slot_count ||
+  return options_.wait_max <= Duration::zero() || free_slot_count_ == options_.slot_count ||
          queue.key_count >= options_.keys_max ||
          now - queue.calls.head()->run_at >= options_.wait_max;
 }
@@ -161,14 +179,13 @@ BatchQueue::Work BatchQueue::Next() {
   Work work;
   const TimePoint now = options_.clock->Now();
   TakeOverdue(now, &work.overdue);
-  if (!free_slots_.empty()) {
+  if (free_slot_count_ > 0) {
     ModelQueue* const end = last_model_;
     for (bool more = first_model_ != nullptr; more;) {
       ModelQueue* queue = PopModel();
       more = queue != end;
       if (IsReady(*queue, now)) {
-        work.slot = free_slots_.back();
-        free_slots_.pop_back();
+        work.slot = TakeSlot();
         TakeBatch(*queue, now, &work);
         more = false;
       }
@@ -181,7 +198,7 @@ BatchQueue::Work BatchQueue::Next() {
 
 // When the first model may be taken though no call comes and no lookup ends.
 Deadline BatchQueue::RipeAt() const {
-  if (free_slots_.empty()) return kNoDeadline;
+  if (free_slot_count_ == 0) return kNoDeadline;
   Deadline ripe_at = kNoDeadline;
   for (const ModelQueue* queue = first_model_; queue != nullptr; queue = queue->next)
     ripe_at = std::min(ripe_at, queue->calls.head()->run_at + options_.wait_max);

@@ -5,6 +5,10 @@
 // with waiting calls take turns. With a batch wait, calls that come while lookups run wait for
 // more at most that long, and not at all when nothing runs.
 //
+// Lookups take turns over the devices, so that one at a time uses all of them: no device is idle
+// while another fails. Of a device's free slots the one that was used last is taken, whose session
+// is there and warm.
+//
 // Calls whose deadline passes while they wait are handed back as overdue, and so are those that
 // nobody wants any more when they come. The lock is held for a
 // few instructions per call, never during a lookup. Thread-safe.
@@ -35,6 +39,7 @@ class BatchQueue {
  public:
   struct Options {
     size_t slot_count = 1;
+    size_t turn_count = 1;  // devices: slot n looks up on device n % turn_count
     uint64_t keys_max = 0;  // of one lookup; a larger call goes alone
     size_t parts_max = 0;   // tables of one lookup, a table counted for each call that asks it
     Duration wait_max{};    // for more calls, while lookups run
@@ -64,7 +69,8 @@ class BatchQueue {
   // Adds a call to its model's queue. The work may be of other calls.
   Work Enter(CallState& call, ModelQueue& queue);
 
-  // A lookup has ended: gives its slot back, and takes the next work, mostly in the same slot.
+  // A lookup has ended: gives its slot back, and takes the next work, mostly in the same slot if
+  // there is one device.
   Work ReleaseSlot(size_t slot);
 
   // Takes a call out that waits: `waited`. One that does not wait (any more) is in `slot`, or was
@@ -90,6 +96,8 @@ class BatchQueue {
   Deadline next_due() const;
 
  private:
+  void FreeSlot(size_t slot) HPS_REQUIRES(mutex_);
+  size_t TakeSlot() HPS_REQUIRES(mutex_);
   void Append(CallState& call, ModelQueue& queue) HPS_REQUIRES(mutex_);
   CallState* TakeHead(ModelQueue& queue) HPS_REQUIRES(mutex_);
   void AddKeys(ModelQueue& queue, uint64_t key_count) HPS_REQUIRES(mutex_);
@@ -109,7 +117,10 @@ class BatchQueue {
   std::atomic<uint64_t> waiting_keys_ = 0;  // of all models; written under the lock
   mutable Mutex mutex_;
   CondVar due_changed_;
-  std::vector<size_t> free_slots_ HPS_GUARDED_BY(mutex_);  // the last one is taken first
+  // By turn; of each the last one is taken first.
+  std::vector<std::vector<size_t>> free_slots_ HPS_GUARDED_BY(mutex_);
+  size_t free_slot_count_ HPS_GUARDED_BY(mutex_) = 0;
+  size_t turn_ HPS_GUARDED_BY(mutex_) = 0;  // whose slot is taken next, if it has a free one
   // Models with waiting calls, in the order of their turns.
   ModelQueue* first_model_ HPS_GUARDED_BY(mutex_) = nullptr;
   ModelQueue* last_model_ HPS_GUARDED_BY(mutex_) = nullptr;

@@ -30,6 +30,7 @@ class InferenceEngine final : public Inference {
     ServerConfig server;
     Duration lookup_timeout{};  // of calls that name none; zero = they take what is near
     size_t slot_count = 1;      // lookups at a time
+    size_t device_count = 1;    // among which the slots take turns; 0: the host alone
     size_t lookup_keys_max = 0;
     const Clock* clock = nullptr;
   };

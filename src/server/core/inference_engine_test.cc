@@ -543,6 +543,17 @@ TEST_F(InferenceEngineTest, SlotsUseTheDevicesInTurn) {
   EXPECT_THAT(watch_->asked_devices, ElementsAre(4, 7, 4));
 }
 
+// Catches: a server that uses one device only while one call comes at a time.
+TEST_F(InferenceEngineTest, OneCallAtATimeUsesTheDevicesInTurn) {
+  world_.config().server.lookups = 3;
+  world_.OpenStore();
+  watch_ = std::make_unique<WatchedModels>(world_.store().models());
+  watch_->pretended_devices = {4, 7};
+  world_.Start(*watch_, {.clock = &clock_, .with_timer = false});
+  for (Key key = 1; key <= 5; ++key) EXPECT_TRUE(NewCall("m", {key}).Answer(engine()).ok());
+  EXPECT_THAT(watch_->asked_devices, ElementsAre(4, 7)) << "a session on each, which is used again";
+}
+
 TEST_F(InferenceEngineTest, RefusalsAreCountedByReason) {
   Start();
   TestCall& call = NewCall("mm", {1});

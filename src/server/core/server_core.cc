@@ -13,6 +13,7 @@ InferenceEngine::Options EngineOptions(const Config& config, const ModelManager&
   return {.server = config.server,
           .lookup_timeout = config.lookup.timeout,
           .slot_count = LookupSlots(config.server),
+          .device_count = life_cycle.devices().size(),
           .lookup_keys_max = LookupKeysMax(config, life_cycle),
           .clock = options.clock};
 }

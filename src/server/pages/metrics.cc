@@ -142,7 +142,11 @@ void AddTiers(const Snapshot& snapshot, MetricList& list) {
       "hps_tier_up", "1 while the level works; a level that is not there has no sample.");
   up.Add(l3.writable, {{"tier", "l3"}});
   if (l2.configured) up.Add(IsL2Up(snapshot), {{"tier", "l2"}});
-  if (l1.configured) up.Add(snapshot.store.l1_unavailable == 0, {{"tier", "l1"}});
+  if (l1.configured) up.Add(IsL1Up(snapshot), {{"tier", "l1"}});
+  MetricFamilyBuilder devices = list.Gauge(
+      "hps_device_up", "1 while a device of level 1 answers; 0 also where it has no cache.");
+  for (const DeviceState& device : snapshot.store.devices)
+    devices.Add(device.up, {{"device", std::to_string(device.device)}});
   MetricFamilyBuilder errors = list.Counter("hps_tier_errors_total",
                                             "Failed or timed-out operations of a level, by status "
                                             "code; UNKNOWN also where none is known.");

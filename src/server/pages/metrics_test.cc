@@ -70,6 +70,7 @@ TEST(MetricsTest, SaysEveryPromisedSignal) {
       {R"(hps_level_rows{table="m/t",level="l2"})", 50},
       {R"(hps_level_evictions_total{table="m/t",level="l2"})", 8},
       {R"(hps_device_keys_total{table="m/t",device="0",outcome="miss"})", 30},
+      {R"(hps_device_up{device="0"})", 1},
       {R"(hps_batch_requests_bucket{model="m",le="2"})", 8},
       {R"(hps_model_ready{model="n"})", 0},
       {R"(hps_network_runs_total{model="m",place="gpu"})", 4},
@@ -113,6 +114,7 @@ TEST(MetricsTest, HasNoSamplesOfLevelsThatAreNotThere) {
   config.l2.kind = L2Kind::kNone;
   Snapshot snapshot = FullSnapshot(&config);
   snapshot.store.tables[0].l1_devices.clear();
+  snapshot.store.devices.clear();
   const std::string text = MetricsText(snapshot);
   EXPECT_THAT(text, Not(HasSubstr("tier=\"l1\"")));
   EXPECT_THAT(text, Not(HasSubstr("tier=\"l2\"")));
@@ -153,9 +155,23 @@ TEST(MetricsTest, ADeviceThatDoesNotAnswerIsATierThatIsDown) {
   const Config config;
   Snapshot snapshot = FullSnapshot(&config);
   snapshot.store.l1_unavailable = 1;
+  snapshot.store.devices.push_back({.device = 1, .up = false});
   const auto samples = Samples(MetricsText(snapshot));
   EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l1"})"), 0);
   EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l2"})"), 1);
+  EXPECT_EQ(samples.at(R"(hps_device_up{device="0"})"), 1);
+  EXPECT_EQ(samples.at(R"(hps_device_up{device="1"})"), 0);
+}
+
+// Catches: a tier whose sample vanishes, and with it the alert, because no device has a cache.
+TEST(MetricsTest, ATierWithoutAnyOfItsDevicesIsDown) {
+  const Config config;
+  Snapshot snapshot = FullSnapshot(&config);
+  snapshot.store.tables[0].l1_devices.clear();
+  snapshot.store.devices = {{.device = 0, .up = false}, {.device = 1, .up = false}};
+  const auto samples = Samples(MetricsText(snapshot));
+  EXPECT_EQ(samples.at(R"(hps_tier_up{tier="l1"})"), 0);
+  EXPECT_EQ(samples.at(R"(hps_device_up{device="1"})"), 0);
 }
 
 // Families move when others are added; a builder must still add to its own.

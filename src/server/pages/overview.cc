@@ -142,7 +142,7 @@ Json RedisJson(const Snapshot& snapshot, const LevelTotals& totals) {
 Json LevelsJson(const Snapshot& snapshot) {
   Json levels = Json::array();
   if (const LevelTotals l1 = TotalsOfL1(snapshot); l1.configured) {
-    levels.push_back(TotalsJson("l1", "gpu", snapshot.store.l1_unavailable == 0, l1));
+    levels.push_back(TotalsJson("l1", "gpu", IsL1Up(snapshot), l1));
   }
   if (const LevelTotals l2 = TotalsOfL2(snapshot); l2.configured) {
     levels.push_back(snapshot.config->l2.kind == L2Kind::kRedis

@@ -33,7 +33,7 @@ LevelTotals TotalsOfL1(const Snapshot& snapshot) {
   }
   return {.sum = Sum(snapshot, &TableStatistics::l1),
           .bytes_max = snapshot.config->l1.bytes_max * devices.size(),
-          .configured = !devices.empty()};
+          .configured = !devices.empty() || !snapshot.store.devices.empty()};
 }
 
 LevelTotals TotalsOfL2(const Snapshot& snapshot) {
@@ -45,6 +45,13 @@ LevelTotals TotalsOfL2(const Snapshot& snapshot) {
   for (size_t i = 0; i < kStatusCodeCount; ++i)
     totals.sum.errors_by_code[i] += remote.failures_by_code[i];
   return totals;
+}
+
+bool IsL1Up(const Snapshot& snapshot) {
+  const std::vector<DeviceState>& devices = snapshot.store.devices;
+  return snapshot.store.l1_unavailable == 0 &&
+         std::any_of(devices.begin(), devices.end(),
+                     [](const DeviceState& device) { return device.up; });
 }
 
 bool IsL2Up(const Snapshot& snapshot) {

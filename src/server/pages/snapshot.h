@@ -33,6 +33,8 @@ struct LevelTotals {
 };
 LevelTotals TotalsOfL1(const Snapshot& snapshot);
 LevelTotals TotalsOfL2(const Snapshot& snapshot);
+// Level 1 has a device, and each that it uses answers.
+bool IsL1Up(const Snapshot& snapshot);
 // No table's level 2 and no server of Redis is bypassed because it failed.
 bool IsL2Up(const Snapshot& snapshot);
 

@@ -118,6 +118,7 @@ inline Snapshot FullSnapshot(const Config* config) {
   table.keys.by_status = {1, 2, 3, 4, 5, 6};
   table.l1_devices = {{.device = 0, .hits = 70, .misses = 30}};
   table.l1 = {.entries = 40, .bytes_used = 4000};
+  snapshot.store.devices = {{.device = 0, .up = true}};
   table.l2 = {.entries = 50, .bytes_used = 5000, .bytes_max = 6000, .evictions = 8, .errors = 2};
   snapshot.store.l3 = {.damaged_reads = 2, .background_errors = 1, .free_bytes = 1 << 20};
   table.l2.errors_by_code[static_cast<size_t>(absl::StatusCode::kDeadlineExceeded)] = 1;
