@@ -52,8 +52,8 @@ class Store:
 
         device: "cuda:0" asks level 1 of that GPU first, for arrays in host memory and for torch
             tensors on that GPU. None: the host's levels only.
-        keys_max: sets the size of the session's buffers. A lookup of more keys is answered in pieces
-            of so many, from one version of the model.
+        keys_max: sets the size of the session's buffers. A lookup of more keys is answered in
+            pieces of so many, from one version of the model.
         Raises: NotFoundError (with the nearest name), UnavailableError (the model is not loaded, or
         there is no such device), UnimplementedError (a device in a build without GPU support).
         """
