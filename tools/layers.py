@@ -17,7 +17,7 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
        src/publish                         includes import and update, links a stream of update
        src/train                           base types: the interfaces of training
        src/train_cpu                       over train; nothing of serving sees them
-    6  cli triton src/server src/c_api     link model, include include/hps, base/ and types/; triton,
+    6  cli triton src/server src/c_api     link model, include include/hps, base/, types/; triton,
        src/predict                         src/predict and src/server/core also inference/, cli also
                                            bench/
     7  python                              includes include/hps, c_api/, train/, train_cpu/
