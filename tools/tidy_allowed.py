@@ -75,7 +75,6 @@ ALLOWED = {
     ("cast", "python/csrc/openvino_loader.cc"): "addresses of functions, for dladdr and of dlsym",
     ("cast", "include/hps/prediction_model.h"): "bytes that are numbers; it can't see base/bytes.h",
     ("names", "python/csrc/openvino_engine.cc"): "a name that is looked up, without C++'s mangling",
-    ("untested", "src/dense_cpu/dense_network.cc"): "openvino_network_test.cc calls it",
     ("names", "python/csrc/tensorflow_abi.h"): "the functions of TensorFlow's C interface",
     ("parameters", "python/csrc/tensorflow_abi.h"): "the functions of TensorFlow's C interface",
     ("names", "python/csrc/tensorflow_operator.cc"): "a name of C, which is found by dlsym",
