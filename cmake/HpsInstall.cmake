@@ -42,7 +42,7 @@ install(FILES ${PROJECT_BINARY_DIR}/hpsConfig.cmake ${PROJECT_BINARY_DIR}/hpsCon
 
 # What python/CMakeLists.txt links, from this build as it is.
 set(HPS_BUILD_TREE ${HPS_INSTALLED})
-foreach(target hps_c_api hps_server hps_publish hps_train_cpu)
+foreach(target hps_c_api hps_predict hps_server hps_publish hps_train_cpu)
   hps_collect_linked(${target} HPS_BUILD_TREE)
 endforeach()
 foreach(target IN LISTS HPS_BUILD_TREE)

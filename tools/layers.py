@@ -17,8 +17,9 @@ The layers (ARCHITECTURE.md), lowest first; a folder sees itself and what is nam
        src/publish                         includes import and update, links a stream of update
        src/train                           base types: the interfaces of training
        src/train_cpu                       over train; nothing of serving sees them
-    6  cli triton src/server src/c_api     link model, include include/hps, base/ and types/; triton
-                                           and src/server/core also inference/, cli also bench/
+    6  cli triton src/server src/c_api     link model, include include/hps, base/, types/; triton,
+       src/predict                         src/predict and src/server/core also inference/, cli also
+                                           bench/
     7  python                              includes include/hps, c_api/, train/, train_cpu/
        examples/                           include include/hps
        tests/ bench/                       anything
@@ -62,6 +63,8 @@ MAY_INCLUDE |= {folder: LOW | {"tier", "update"} for folder in STREAMS}
 MAY_INCLUDE["publish"] = LOW | {"tier", "import", "update"}
 MAY_INCLUDE["examples"] = {"include"}
 # The backend of Triton brings requests to the inference core, as the server does.
+# The public interface of predictions over an open store.
+MAY_INCLUDE["predict"] = LOW | {"inference"}
 MAY_INCLUDE["triton"] = LOW | {"onnx", "dense", "inference"}
 # src/c_api is the C interface; python/csrc, the extension of Python, shares its JSON texts.
 MAY_INCLUDE["c_api"] = LOW
@@ -86,9 +89,11 @@ MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
                       "dense_gpu": {"l1_gpu/cuda_resources.h", "l1_gpu/cuda_status.h"},
                       "examples": {"import/generate.h"},
                       "model": {"inference/network_check.h"},
-                      "python": {"base/mutex.h", "import/generate.h"}}
+                      "python": {"base/mutex.h", "import/generate.h",
+                                 "dense_cpu/openvino_network.h"}}
 # As above, for tests and fuzz targets only.
-TESTS_MAY_INCLUDE_HEADER = {"server": {"import/generate.h"}, "server_grpc": {"import/generate.h"},
+TESTS_MAY_INCLUDE_HEADER = {"predict": {"model/test_store_files.h", "onnx/test_models.h"},
+                            "server": {"import/generate.h"}, "server_grpc": {"import/generate.h"},
                             "dense_plan": {"dense/dense_network.h"}}
 
 # Folder -> folders that it may link besides those it may include: the top layer is composed by
@@ -98,7 +103,7 @@ MAY_LINK_TOO = {folder: {"model"} for folder in ("python", "triton", "server", "
 MAY_LINK_TOO["c_api"] = {"model", "shared"}  # hps_shared is libhps.so
 MAY_LINK_TOO["cli"] = {"model", "publish", "server"}
 MAY_LINK_TOO |= {folder: {"model", "dense_gpu"} | DENSE
-                 for folder in ("server_core", "triton", "inference")}  # of inference: its tests
+                 for folder in ("server_core", "triton", "predict", "inference")}  # inference: tests
 MAY_LINK_TOO["dense_plan"] = DENSE  # its tests
 MAY_LINK_TOO["dense_gpu"] = {"l1_gpu"}
 MAY_LINK_TOO |= {"model": STREAMS | {"inference"}, "publish": STREAMS}

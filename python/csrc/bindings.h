@@ -35,6 +35,7 @@ std::chrono::nanoseconds Seconds(double seconds);
 
 void BindStore(nanobind::module_& module);
 void BindSession(nanobind::module_& module);
+void BindPrediction(nanobind::module_& module);
 void BindTransfer(nanobind::module_& module);
 void BindProducer(nanobind::module_& module);
 void BindServer(nanobind::module_& module);

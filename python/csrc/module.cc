@@ -5,6 +5,7 @@ namespace hps::python {
 NB_MODULE(_hps, module) {
   BindStore(module);
   BindSession(module);
+  BindPrediction(module);
   BindTransfer(module);
   BindProducer(module);
   BindServer(module);

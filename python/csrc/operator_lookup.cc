@@ -229,13 +229,6 @@ std::string_view TableName(std::string_view tables, size_t index) {
 
 absl::Status LookUp(const OperatorTables& tables, std::span<const OperatorKeys> keys,
                     std::span<float* const> rows, void* stream) {
-  size_t count = 0;
-  for (const OperatorKeys& some : keys) count += some.count;
-  const size_t keys_max = tables.sessions->options().keys_max;
-  if (count > keys_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "keys: ", count, " keys in one lookup, at most ", keys_max, " (keys_max of the session)"));
-  }
   return stream != nullptr ? LookUpIn<MemorySpace::kDevice>(tables, keys, rows, stream)
                            : LookUpIn<MemorySpace::kHost>(tables, keys, rows, nullptr);
 }

@@ -54,8 +54,8 @@ std::string_view TableName(std::string_view tables, size_t index);
 
 // Writes the rows of keys[i] to rows[i], float32 without gaps; all of them in the memory of the
 // session's device. `stream` is a cudaStream_t, null for host memory.
-// Errors: INVALID_ARGUMENT (a type of keys), RESOURCE_EXHAUSTED (too many keys), and those of
-// LookupSession::Lookup. Nothing is written then.
+// Errors: INVALID_ARGUMENT (a type of keys), and those of LookupSession::Lookup. Nothing is written
+// then.
 absl::Status LookUp(const OperatorTables& tables, std::span<const OperatorKeys> keys,
                     std::span<float* const> rows, void* stream);
 

@@ -14,6 +14,7 @@ from hps._errors import (AbortedError, AlreadyExistsError, CancelledError, DataL
                          InvalidArgumentError, NotFoundError, OutOfRangeError,
                          PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError,
                          UnavailableError, UnimplementedError, UnknownError)
+from hps._model import Model
 from hps._producer import Producer
 from hps._server import Server, serve
 from hps._session import Session, Status
@@ -22,7 +23,7 @@ from hps._store import Store, open  # noqa: A004, the name of the API
 __all__ = [
     "AbortedError", "AlreadyExistsError", "CancelledError", "Client", "DataLossError",
     "DeadlineExceededError", "Error", "FailedPreconditionError", "InternalError",
-    "InvalidArgumentError", "NotFoundError", "OutOfRangeError", "PermissionDeniedError",
+    "InvalidArgumentError", "Model", "NotFoundError", "OutOfRangeError", "PermissionDeniedError",
     "Producer", "ResourceExhaustedError", "Server", "Session", "Status", "Store",
     "UnauthenticatedError", "UnavailableError", "UnimplementedError", "UnknownError", "drop",
     "generate", "import_table", "inspect", "open", "serve", "verify"]

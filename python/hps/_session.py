@@ -12,7 +12,7 @@ import numpy as np
 
 from hps import _hps
 from hps._arrays import Kind, Memory, kind_of
-from hps._errors import InvalidArgumentError, ResourceExhaustedError
+from hps._errors import InvalidArgumentError
 
 # A wait that may be longer is made on another thread, so that Ctrl-C can end it.
 _UNINTERRUPTED_S = 1.0
@@ -57,7 +57,6 @@ class Session:
         self._name = f"{store.path}:{model}:{next(_counter)}"
         self._session = _hps.session(store._store, model, device, keys_max, self._name)
         self._device = device
-        self._keys_max = keys_max
         self._memory = Memory()
         self._default_is_short = store._lookup_timeout <= _UNINTERRUPTED_S
         self.model = model
@@ -90,7 +89,7 @@ class Session:
 
         The arrays of one call may share their memory; copy one to keep it without the others.
         Raises: InvalidArgumentError, TypeError (an argument, which the message names),
-        NotFoundError (no such table), ResourceExhaustedError (too many keys), UnavailableError (the
+        NotFoundError (no such table), ResourceExhaustedError (no memory), UnavailableError (the
         model is not loaded), FailedPreconditionError (closed; the table was imported again with
         another shape).
         """
@@ -117,17 +116,11 @@ class Session:
     def _lookup_array(self, table: str, keys: np.ndarray, want_status: bool) -> Any:
         """The most frequent call, with the least work."""
         number, dim, _ = self._number(table)
-        if keys.size > self._keys_max:
-            raise self._too_many(keys.size)
         rows = self._memory.take(keys.size * dim)
         status = np.empty(keys.shape, np.uint8) if want_status else None
         self._session.lookup([number], [keys], (rows, status), None)
         rows = rows.reshape((*keys.shape, dim))
         return (rows, status) if want_status else rows
-
-    def _too_many(self, count: int) -> Exception:
-        return ResourceExhaustedError(f"keys: {count} keys in one lookup, at most "
-                                      f"{self._keys_max} (keys_max of the session)")
 
     def _lookup(self, asked: Mapping[str, Any], out: Mapping[str, Any] | None, want_status: bool,
                 timeout: float | None, threshold: float | None) -> tuple[dict, dict]:
@@ -147,8 +140,6 @@ class Session:
             key_arrays.append(memory)
             total += count
             elements += count * dim
-        if total > self._keys_max:
-            raise self._too_many(total)
         if out is None:
             rows = kind.take_rows(self._memory, elements)
         else:

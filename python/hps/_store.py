@@ -12,6 +12,7 @@ import numpy as np
 from hps import _hps
 from hps._admin import _as_path, _import_into, _key_memory, _row_memory
 from hps._errors import InvalidArgumentError
+from hps._model import Model
 from hps._session import Session
 
 
@@ -26,6 +27,7 @@ class Store:
         self._store = store
         self._lookup_timeout: float = store.lookup_timeout
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._models: weakref.WeakSet[Model] = weakref.WeakSet()
         self._shared: dict[tuple[str, int | None], Session] = {}
         self.path: str = store.path
 
@@ -36,9 +38,12 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Closes the store and its sessions, whose later calls raise FailedPreconditionError."""
+        """Closes the store, its sessions and models, whose later calls raise
+        FailedPreconditionError."""
         for session in list(self._sessions):
             session.close()
+        for model in list(self._models):
+            model.close()
         self._store.close()
 
     def session(self, model: str, device: str | int | None = None, *,
@@ -47,13 +52,27 @@ class Store:
 
         device: "cuda:0" asks level 1 of that GPU first, for arrays in host memory and for torch
             tensors on that GPU. None: the host's levels only.
-        keys_max: most keys of one lookup.
+        keys_max: sets the size of the session's buffers. A lookup of more keys is answered in
+            pieces of so many, from one version of the model.
         Raises: NotFoundError (with the nearest name), UnavailableError (the model is not loaded, or
         there is no such device), UnimplementedError (a device in a build without GPU support).
         """
         session = Session(self, model, _device_number(device), keys_max)
         self._sessions.add(session)
         return session
+
+    def model(self, name: str) -> Model:
+        """Predictions of the model `name` in this process, without a server.
+
+            scores = store.model("dlrm").predict({"user": user_keys, "dense": numbers})["score"]
+
+        Compiles the model's dense network. Keep it: each call makes one of its own.
+        Raises: NotFoundError (with the nearest name), UnavailableError (the model is not loaded),
+        UnimplementedError (it has a dense network, and there is no OpenVINO: `hps[openvino]`).
+        """
+        model = Model(self, name)
+        self._models.add(model)
+        return model
 
     def _shared_session(self, model: str, device: int | None) -> Session:
         """The session of the modules of hps.torch for keys on a device (None: on the host)."""

@@ -51,8 +51,8 @@ def lookup(session: Session, table: str | Mapping[str, Any], keys: Any = None, *
 
     status: also return how each key was answered (`hps.Status`, as uint8), in the same form.
     Raises, when it is traced: TypeError, InvalidArgumentError (an argument), NotFoundError (no such
-    table). What only the lookup finds (the session is closed, too many keys) JAX raises, as its
-    JaxRuntimeError or a ValueError, with the code and the message of hps in the text.
+    table). What only the lookup finds (the session is closed) JAX raises, as its JaxRuntimeError or
+    a ValueError, with the code and the message of hps in the text.
     """
     if not isinstance(session, Session):
         raise TypeError(f"session: expected an hps.Session, found {type(session).__name__}")

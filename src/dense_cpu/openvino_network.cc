@@ -1,8 +1,9 @@
 // Dense networks on the CPU by OpenVINO. The one source that sees its headers.
+#include "dense_cpu/openvino_network.h"
+
 #include <openvino/openvino.hpp>
 
 #include <algorithm>
-#include <climits>
 #include <exception>
 #include <new>
 #include <string>
@@ -10,10 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/bytes.h"
 #include "base/macros.h"
 #include "dense/dense_network.h"
-#include "onnx/model.h"
 
 namespace hps {
 namespace {
@@ -150,11 +149,9 @@ std::shared_ptr<ov::Model> ReadModel(ov::Core& core, const std::string& onnx) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDenseNetwork(const ModelNetwork& network,
-                                                               const DenseOptions& options) {
-  HPS_ASSIGN_OR_RETURN(
-      const OnnxModel taken,
-      OnnxModel::Parse(AsBytes(std::string_view(network.onnx)), {.bytes_max = INT_MAX}));
+absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeOpenvinoNetwork(const OnnxGraph& graph,
+                                                                  const std::string& onnx,
+                                                                  const DenseOptions& options) {
   const auto cores = static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
   const int32_t streams = std::clamp(static_cast<int32_t>(options.sessions), 1, cores);
   std::unique_ptr<DenseNetwork> made;
@@ -162,13 +159,12 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDenseNetwork(const ModelNetwor
       Guarded(absl::StatusCode::kInvalidArgument, "OpenVINO does not take the dense network", [&] {
         ov::Core core;
         ov::CompiledModel compiled = core.compile_model(
-            ReadModel(core, network.onnx), "CPU", ov::hint::inference_precision(ov::element::f32),
+            ReadModel(core, onnx), "CPU", ov::hint::inference_precision(ov::element::f32),
             ov::num_streams(streams), ov::inference_num_threads(cores),
             ov::hint::enable_cpu_pinning(false),
             // What it keeps for shapes that it has met; batches are of many sizes.
             ov::AnyMap::value_type("CPU_RUNTIME_CACHE_CAPACITY", kShapesKept));
-        made =
-            std::make_unique<OpenvinoNetwork>(taken.graph(), std::move(core), std::move(compiled));
+        made = std::make_unique<OpenvinoNetwork>(graph, std::move(core), std::move(compiled));
       }));
   return made;
 }

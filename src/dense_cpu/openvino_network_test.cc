@@ -1,3 +1,5 @@
+#include "dense_cpu/openvino_network.h"
+
 // Tests of the interface src/dense/dense_network.h, over OpenVINO.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,6 @@
+#include "python/csrc/openvino_engine.h"
+
+extern "C" __attribute__((visibility("default"))) hps::python::OpenvinoFunction*
+hps_openvino_engine() {
+  return &hps::MakeOpenvinoNetwork;
+}
