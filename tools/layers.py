@@ -102,8 +102,8 @@ MAY_LINK_TOO = {folder: {"model"} for folder in ("python", "triton", "server", "
                                                  "server_grpc", "server_pages", "examples")}
 MAY_LINK_TOO["c_api"] = {"model", "shared"}  # hps_shared is libhps.so
 MAY_LINK_TOO["cli"] = {"model", "publish", "server"}
-MAY_LINK_TOO |= {folder: {"model", "dense_gpu"} | DENSE
-                 for folder in ("server_core", "triton", "predict", "inference")}  # inference: tests
+MAY_LINK_TOO |= {folder: {"model", "dense_gpu"} | DENSE  # inference: its tests
+                 for folder in ("server_core", "triton", "predict", "inference")}
 MAY_LINK_TOO["dense_plan"] = DENSE  # its tests
 MAY_LINK_TOO["dense_gpu"] = {"l1_gpu"}
 MAY_LINK_TOO |= {"model": STREAMS | {"inference"}, "publish": STREAMS}

@@ -49,9 +49,9 @@ ALLOWED = {
     ("names", "src/l3_rocksdb/files/store_env_test.cc"): "the C library's name, which it takes",
     ("names", "tests/server/stuck_reads.cc"): "the C library's names, which it takes",
     ("names", "tests/update/full_disk.cc"): "the C library's names, which it takes",
-    ("names", "triton/triton_api.h"): "the functions of Triton's C API",
-    ("parameters", "triton/triton_api.h"): "the functions of Triton's C API",
-    ("names", "triton/backend.cc"): "the names by which Triton calls a backend",
+    ("names", "src/triton/triton_api.h"): "the functions of Triton's C API",
+    ("parameters", "src/triton/triton_api.h"): "the functions of Triton's C API",
+    ("names", "src/triton/backend.cc"): "the names by which Triton calls a backend",
     ("output", "src/base/macros.cc"): "says which check failed before it aborts",
     ("abort", "src/testing/faults/fault_points.cc"): "dying is what a fault point is for",
     ("abort", "src/base/macros.cc"): "a failed HPS_CHECK ends the process",
@@ -163,7 +163,12 @@ TESTED_BY = {
     "src/l2_redis/redis_faults_test.cc": [
         "exchange", "redis_connection", "redis_node", "redis_socket"],
     "src/update/kafka/kafka_source_test.cc": ["topic_watcher"],
+    "src/dense_cpu/openvino_network_test.cc": ["dense_network"],
     "tests/cli/serve_test.py": ["src/server/server"],
+    "tests/triton/triton_test.py": [
+        "src/triton/backend", "src/triton/check_network_main", "src/triton/key_metrics",
+        "src/triton/request_batch", "src/triton/shared_store", "src/triton/triton_model",
+        "src/triton/triton_status"],
     "tests/install/install_test.py": [
         "src/model/preload", "src/model/served_models", "src/model/store",
         "src/model/tier_factory"],
