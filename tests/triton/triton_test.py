@@ -339,7 +339,7 @@ class LifeTest(TritonTestCase):
 
         self.stage_damaged(2)
         self.touch_version()
-        self.assert_refused(self.triton.load(MODEL), f"model '{MODEL}'", "manifest is damaged")
+        self.assert_refused(self.triton.load(MODEL), f"model '{MODEL}'", "staged import", "corrupt")
         assert_version(1)
         self.assertTrue(self.import_version(3)["staged"])
         self.touch_version()
@@ -476,6 +476,14 @@ class PredictionTest(TritonTestCase):
     def by_name(self, picked: slice) -> dict:
         return ctr_test.by_name(self.tables, self.samples, picked)
 
+    def ragged(self, picked: slice) -> dict:
+        inputs = self.by_name(picked)
+        for table, keys in list(inputs.items()):
+            if keys.ndim == 2 and table != "dense":
+                inputs[table] = keys.reshape(-1)
+                inputs[f"{table}.offsets"] = np.arange(len(keys) + 1) * keys.shape[1]
+        return inputs
+
     def assert_scores(self, got: np.ndarray, picked: slice) -> None:
         expected = self.samples["score"][picked]
         self.assertEqual(got.shape, expected.shape)
@@ -484,11 +492,7 @@ class PredictionTest(TritonTestCase):
     def test_as_hps_serve_is_asked(self) -> None:
         self.load("dlrm", config=self.configure(models=""))
         picked = slice(3, 20)
-        ragged = self.by_name(picked)
-        for table, keys in list(ragged.items()):
-            if keys.ndim == 2 and table != "dense":
-                ragged[table] = keys.reshape(-1)
-                ragged[f"{table}.offsets"] = np.arange(len(keys) + 1) * keys.shape[1]
+        ragged = self.ragged(picked)
         for client, module in self.clients:
             self.assert_scores(infer(client, module, "dlrm", ragged)["score"], picked)
             beside = infer(client, module, "dlrm", ragged, ("score", self.tables[0]))
@@ -515,7 +519,7 @@ class PredictionTest(TritonTestCase):
                   self.configure(models=""))
         picked = slice(3, 20)
         for client, module in self.clients:
-            answer = infer(client, module, "dlrm", self.by_name(picked), ("score", table))
+            answer = infer(client, module, "dlrm", self.ragged(picked), ("score", table))
             self.assertEqual(sorted(answer), sorted(["score", table]))
             self.assert_scores(answer["score"], picked)
 
