@@ -46,7 +46,7 @@ Json Named(const Json& list, const std::string& name) {
 
 TEST(ModelConfigTest, ReadsWhatTheBackendNeeds) {
   const auto settings = ReadModelConfig(R"({
-    "name": "m", "max_batch_size": 8, 
+    "name": "m", "max_batch_size": 8,
     "input": [{"name": "user", "data_type": "TYPE_INT64", "dims": [3]}],
     "output": [{"name": "item", "dims": [1], "reshape": {"shape": []}}],
     "instance_group": [{"kind": "KIND_CPU", "count": 3}, {"kind": "KIND_GPU", "count": 2}],
