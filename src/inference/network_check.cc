@@ -139,12 +139,19 @@ absl::Status CheckNetworkApart(const ModelNetwork& network) {
       ReadUntil(report.number(), DeadlineAfter(RealClock(), kTimeMax), kMessageBytesMax, message);
   if (!ended) ::kill(child, SIGKILL);
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  pid_t waited = 0;
+  do {
+    waited = ::waitpid(child, &status, 0);
+  } while (waited < 0 && errno == EINTR);
   if (!ended) {
     return Refused(absl::StrCat("it took more than ",
                                 std::chrono::duration_cast<std::chrono::seconds>(kTimeMax).count(),
                                 " s"));
+  }
+  if (waited != child) {
+    return absl::UnavailableError(
+        absl::StrCat("the check of the network ended, but its result is not known: waitpid: ",
+                     std::strerror(errno), "; this process must not ignore SIGCHLD"));
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS) return absl::OkStatus();
   std::replace(message.begin(), message.end(), '\n', ' ');

@@ -16,7 +16,8 @@ namespace hps {
 void SetNetworkCheckProgram(const char* path);
 
 // Errors: INVALID_ARGUMENT (the network was refused, crashed, or took more than its time or memory;
-// with the reason), RESOURCE_EXHAUSTED, UNAVAILABLE (the process could not be started).
+// with the reason), RESOURCE_EXHAUSTED, UNAVAILABLE (the process could not be started, or its
+// result is lost because this process ignores SIGCHLD).
 absl::Status CheckNetworkApart(const ModelNetwork& network);
 
 // What the program does: reads a network from standard input, compiles it and, where all dimensions

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <string>
+
 #include "onnx/test_models.h"
 
 namespace hps {
@@ -24,6 +27,20 @@ TEST(NetworkCheckTest, SaysHowTheProgramEnded) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("status 1"));
   SetNetworkCheckProgram("/no/such/program");
   EXPECT_EQ(CheckNetworkApart({.onnx = "anything"}).code(), absl::StatusCode::kUnavailable);
+  SetNetworkCheckProgram(nullptr);
+}
+
+// Catches: a network that nobody has tried counts as good. A process inherits from the one that
+// starts it that SIGCHLD is ignored; the kernel then keeps no result of its children.
+TEST(NetworkCheckTest, AResultThatIsLostIsAnError) {
+  for (const char* program : {"/bin/false", "/bin/true"}) {
+    SetNetworkCheckProgram(program);
+    const auto before = std::signal(SIGCHLD, SIG_IGN);
+    const absl::Status lost = CheckNetworkApart({.onnx = "anything"});
+    std::signal(SIGCHLD, before);
+    EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(lost.message()), HasSubstr("SIGCHLD"));
+  }
   SetNetworkCheckProgram(nullptr);
 }
 

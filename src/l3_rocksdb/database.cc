@@ -368,44 +368,46 @@ absl::Status Database::DropUnknownFamilies() {
 absl::Status Database::MoveNetworksOutOfCatalog() {
   const CatalogContents before = catalog();
   if (before.networks_inside.empty()) return absl::OkStatus();
-  rocksdb::WriteBatch batch;
-  std::map<Incarnation, rocksdb::ColumnFamilyHandle*> made;
   absl::Status moved;
   std::set<Incarnation> unused = before.networks_inside;
   for (const auto& [model, network] : before.networks) {
-    if (unused.erase(network.id) == 0 || !moved.ok()) continue;
-    rocksdb::ColumnFamilyHandle* handle = nullptr;
-    {
-      MutexLock lock(mutex_);  // an earlier move may have ended early
-      const auto known = families_.find(network.id);
-      if (known != families_.end()) handle = known->second->handle;
-    }
-    if (handle == nullptr) {
-      moved.Update(FromRocksStatus(
-          db_->CreateColumnFamily(rocks_options_.catalog(), NetworkFamilyName(network.id), &handle),
-          "creating a column family"));
-      if (!moved.ok()) continue;
-      made[network.id] = handle;
-    }
-    moved.Update(MoveNetworkBytes(*db_, batch, handle, network.id));
+    if (unused.erase(network.id) != 0) moved.Update(MoveNetwork(network));
   }
+  if (!moved.ok() || unused.empty()) return moved;
+  rocksdb::WriteBatch batch;
   for (const Incarnation id : unused) DeleteNetworkBytes(batch, id);
   PutFormat(batch, before.FormatToWrite());
-  if (moved.ok()) moved = Commit(batch, true);
-  std::vector<rocksdb::ColumnFamilyHandle*> not_used;
+  HPS_RETURN_IF_ERROR(Commit(batch, true));
+  MutexLock lock(mutex_);
+  catalog_.networks_inside.clear();
+  return absl::OkStatus();
+}
+
+// The family stays after an error: a write that fails may have moved the bytes all the same. While
+// they have not moved, Network() finds them in the catalog, and the next open tries again.
+absl::Status Database::MoveNetwork(const NetworkRecord& network) {
+  HPS_RETURN_IF_ERROR(CheckRoomFor(2 * network.onnx_bytes));
+  HPS_RETURN_IF_ERROR(EnsureHealthy());
+  rocksdb::ColumnFamilyHandle* family = nullptr;
   {
-    MutexLock lock(mutex_);
-    for (const auto& [id, handle] : made) {
-      if (moved.ok()) {
-        AddFamily({.incarnation = id}, handle);
-      } else {
-        not_used.push_back(handle);
-      }
-    }
-    if (moved.ok()) catalog_.networks_inside.clear();
+    MutexLock lock(mutex_);  // an earlier move may have ended early
+    const auto known = families_.find(network.id);
+    if (known != families_.end()) family = known->second->handle;
   }
-  DropFamilies(not_used);
-  return moved;
+  if (family == nullptr) {
+    HPS_RETURN_IF_ERROR(FromRocksStatus(
+        db_->CreateColumnFamily(rocks_options_.catalog(), NetworkFamilyName(network.id), &family),
+        "creating a column family"));
+    MutexLock lock(mutex_);
+    AddFamily({.incarnation = network.id}, family);
+  }
+  rocksdb::WriteBatch batch;
+  HPS_RETURN_IF_ERROR(MoveNetworkBytes(*db_, batch, family, network.id));
+  PutFormat(batch, kNetworkFormatVersion);
+  HPS_RETURN_IF_ERROR(Commit(batch, true));
+  MutexLock lock(mutex_);
+  catalog_.networks_inside.erase(network.id);
+  return absl::OkStatus();
 }
 
 absl::Status Database::MakeKeyListFamily() {

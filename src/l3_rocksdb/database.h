@@ -181,6 +181,7 @@ class Database : public std::enable_shared_from_this<Database> {
       HPS_REQUIRES(mutex_);
   absl::Status DropUnknownFamilies();
   absl::Status MoveNetworksOutOfCatalog();
+  absl::Status MoveNetwork(const NetworkRecord& network);
   bool IsSwitchVisible(const NewContents& contents) const;
   void ApplySwitch(const NewContents& contents, std::vector<std::unique_ptr<Family>>& unused)
       HPS_REQUIRES(mutex_);

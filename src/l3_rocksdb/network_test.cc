@@ -1,6 +1,7 @@
 // Dense networks in the store: they switch with their tables, stay with them, and go with them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rocksdb/env.h>
 #include <rocksdb/write_batch.h>
 
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "l3_rocksdb/catalog.h"
 #include "l3_rocksdb/database.h"
 #include "l3_rocksdb/salvage/verify.h"
+#include "l3_rocksdb/test_disk.h"
 #include "l3_rocksdb/test_store.h"
 #include "testing/faults/fault_points.h"
 
@@ -90,6 +92,20 @@ class NetworkTest : public testing::Test {
     file.seekp(middle);
     file.put(static_cast<char>(value));
     ASSERT_TRUE(file.good());
+  }
+
+  // Gives model m a network whose bytes lie in the catalog.
+  void PutNetworkAsFormat2(const std::string& onnx) const {
+    const auto database = Database::Open(Options());
+    ASSERT_TRUE(database.ok()) << database.status();
+    NetworkRecord record = (*database)->catalog().networks.at("m");
+    ++record.id;  // the family of the former number is dropped by the next open
+    record.digest = Network(onnx).digest;
+    record.onnx_bytes = onnx.size();
+    rocksdb::WriteBatch batch;
+    PutNetwork(batch, "m", record);
+    PutNetworkBytes(batch, (*database)->db().DefaultColumnFamily(), record.id, onnx);
+    ASSERT_TRUE((*database)->Write(batch, true).ok());
   }
 
   const TestDirectory directory_;
@@ -260,6 +276,33 @@ TEST_F(NetworkTest, OtherBytesAreFoundByTheirDigest) {
   const auto store = Open();
   EXPECT_TRUE(absl::IsDataLoss(store->Network("m").status())) << Onnx(*store);
   EXPECT_TRUE(Catalog().networks_inside.empty());
+}
+
+// Catches: the only copy of a network is dropped, because the disk failed while it was moved out of
+// the catalog and the move took effect all the same.
+TEST_F(NetworkTest, AMoveOutOfTheCatalogThatFailsLosesNothing) {
+  const auto disk = std::make_shared<TestDisk>();
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(disk);
+  RocksStoreOptions options = Options();
+  options.env = env.get();
+  for (bool TestDisk::*const fails : {&TestDisk::fails_syncs, &TestDisk::fails_appends}) {
+    ASSERT_TRUE(Import(Open()->BeginImport(Specs("t")), "first").ok());
+    PutNetworkAsFormat2("first");
+    EXPECT_EQ(Catalog().networks_inside.size(), 1U);
+    disk->fails_only = ".log";
+    disk.get()->*fails = true;
+    {
+      const auto store = OpenRocksStore(options);
+      ASSERT_TRUE(store.ok()) << store.status();
+      EXPECT_EQ(Onnx(**store), "first");
+      disk.get()->*fails = false;
+      EXPECT_EQ(Onnx(**store), "first");
+    }
+    const auto store = Open();
+    EXPECT_EQ(Onnx(*store), "first");
+    EXPECT_TRUE(Catalog().networks_inside.empty());
+    EXPECT_EQ(NetworkFamilies().size(), 1U);
+  }
 }
 
 TEST_F(NetworkTest, AnImportThatEndsEarlyChangesNothing) {

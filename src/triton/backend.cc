@@ -1,5 +1,6 @@
 // The entry points that Triton calls (libtriton_hps.so). docs/triton.md says how it is used.
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <new>
@@ -29,6 +30,8 @@ TRITONSERVER_Error* Enter(Step step) {
     return ToTriton(step());
   } catch (const std::bad_alloc&) {
     return ToTriton(OutOfMemory("hps: out of memory"));
+  } catch (const std::exception& error) {
+    return ToTriton(absl::InternalError(absl::StrCat("hps: unexpected: ", error.what())));
   }
 }
 

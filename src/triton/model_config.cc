@@ -1,10 +1,12 @@
 #include "triton/model_config.h"
 
 #include <algorithm>
-#include <span>
+#include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/macros.h"
 #include "inference/prediction_plan.h"
 #include "inference/request_plan.h"
@@ -29,12 +31,34 @@ const Json* Member(const Json& object, const char* name) {
   return found == object.end() ? nullptr : &*found;
 }
 
-std::vector<std::string> NamesOf(const Json& config, const char* list) {
-  std::vector<std::string> names;
+// Numbers; Triton writes some of 64 bits as text.
+std::vector<int64_t> DimsOf(const Json& list) {
+  std::vector<int64_t> dims;
+  for (const Json& dim : list) {
+    int64_t number = -1;
+    if (dim.is_number_integer()) number = dim.get<int64_t>();
+    if (dim.is_string() && !absl::SimpleAtoi(dim.get<std::string>(), &number)) number = -1;
+    dims.push_back(number);
+  }
+  return dims;
+}
+
+std::vector<DeclaredTensor> DeclaredOf(const Json& config, const char* list, bool is_batched) {
+  std::vector<DeclaredTensor> declared;
   const Json* const tensors = Member(config, list);
-  if (tensors == nullptr || !tensors->is_array()) return names;
-  for (const Json& tensor : *tensors) names.push_back(tensor.value("name", std::string()));
-  return names;
+  if (tensors == nullptr || !tensors->is_array()) return declared;
+  for (const Json& tensor : *tensors) {
+    DeclaredTensor& added =
+        declared.emplace_back(DeclaredTensor{.name = tensor.value("name", std::string())});
+    added.type = tensor.value("data_type", std::string());
+    const Json* const reshape = Member(tensor, "reshape");
+    const Json* const dims =
+        reshape == nullptr ? Member(tensor, "dims") : Member(*reshape, "shape");
+    if (reshape == nullptr && dims == nullptr) continue;
+    added.shape = dims == nullptr ? std::vector<int64_t>() : DimsOf(*dims);
+    if (is_batched) added.shape->insert(added.shape->begin(), -1);
+  }
+  return declared;
 }
 
 absl::StatusOr<std::string> TextOf(const std::string& parameter, const Json& value) {
@@ -78,11 +102,36 @@ void ReadInstances(const Json& groups, ModelSettings& settings) {
 
 bool IsOffsets(const TensorMetadata& tensor) { return tensor.name.ends_with(kOffsetsSuffix); }
 
+std::string TypeOf(Datatype datatype) {
+  return absl::StrCat("TYPE_",
+                      View(datatype == Datatype::kBytes ? "STRING" : DatatypeName(datatype)));
+}
+
+bool IsTable(std::string_view name, const ModelMetadata& metadata) {
+  return std::any_of(metadata.tables.begin(), metadata.tables.end(), [&](const TableSpec& table) {
+    return name == std::string_view(table.name).substr(table.name.find('/') + 1);
+  });
+}
+
+// Whether it is of the keys of a table, which come as [batch, k] with a batch, and as [n] or
+// [batch, k] without: the keys, or the status of each.
+bool IsOfKeys(std::string_view name, const ModelMetadata& metadata) {
+  if (IsTable(name, metadata)) return true;
+  if (!name.ends_with(kStatusSuffix)) return false;
+  name.remove_suffix(kStatusSuffix.size());
+  return IsTable(name, metadata);
+}
+
+// Whether it is of all tables together, [n], or [1, n] with a batch.
+bool IsJoint(std::string_view name, const ModelMetadata& metadata) {
+  return (name == kRowsOutput || name == kStatusOutput) && !IsTable(kRowsOutput, metadata);
+}
+
 // The outputs that a request may name: also the status of OUTPUT0, which metadata leaves out.
 std::vector<TensorMetadata> OutputsOf(const ModelMetadata& metadata) {
   std::vector<TensorMetadata> outputs = metadata.outputs;
   for (const TensorMetadata& output : metadata.outputs) {
-    if (output.name != kRowsOutput) continue;
+    if (output.name != kRowsOutput || IsTable(kRowsOutput, metadata)) continue;
     outputs.push_back(
         {.name = std::string(kStatusOutput), .datatype = Datatype::kUint8, .shape = {-1}});
   }
@@ -94,36 +143,25 @@ std::vector<TensorMetadata> OutputsOf(const ModelMetadata& metadata) {
 Json Describe(const TensorMetadata& tensor, bool is_batched) {
   Json dims = Json::array();
   for (size_t i = is_batched ? 1 : 0; i < tensor.shape.size(); ++i) dims.push_back(tensor.shape[i]);
-  return {{"name", tensor.name},
-          {"data_type", absl::StrCat("TYPE_", View(tensor.datatype == Datatype::kBytes
-                                                       ? "STRING"
-                                                       : DatatypeName(tensor.datatype)))},
-          {"dims", std::move(dims)}};
-}
-
-// Keys of a table come as [batch, k] with a batch, and as [n] without; their rows and status
-// likewise.
-bool IsOfKeys(const TensorMetadata& tensor, const ModelMetadata& metadata) {
-  return std::any_of(metadata.tables.begin(), metadata.tables.end(), [&](const TableSpec& table) {
-    const std::string name = table.name.substr(table.name.find('/') + 1);
-    return tensor.name == name || tensor.name == name + std::string(kStatusSuffix);
-  });
+  return {{"name", tensor.name}, {"data_type", TypeOf(tensor.datatype)}, {"dims", std::move(dims)}};
 }
 
 Json Tensors(const std::vector<TensorMetadata>& tensors, const ModelMetadata& metadata,
              bool is_batched, bool is_input) {
   Json list = Json::array();
+  std::set<std::string> names;  // an output of the network may be named as one of the tables'
   for (const TensorMetadata& tensor : tensors) {
+    if (!names.insert(tensor.name).second) continue;
     // Offsets are one more than the samples, so that they have no batch.
     if (is_batched && is_input && IsOffsets(tensor)) continue;
     const bool is_flat = tensor.shape.size() == 1;
     Json described = Describe(tensor, is_batched);
     if (is_batched && is_flat) {
       // [batch, k], and OUTPUT0 as [1, n]; or a number of each sample.
-      const bool is_ragged = IsOfKeys(tensor, metadata) || tensor.name.starts_with(kRowsOutput);
+      const bool is_ragged = IsOfKeys(tensor.name, metadata) || IsJoint(tensor.name, metadata);
       described["dims"] = Json::array({is_ragged ? -1 : 1});
       if (!is_ragged) described["reshape"] = {{"shape", Json::array()}};
-    } else if (is_batched && IsOfKeys(tensor, metadata)) {
+    } else if (is_batched && IsOfKeys(tensor.name, metadata)) {
       described["dims"].insert(described["dims"].begin(), -1);
     }
     if (is_input) {
@@ -142,17 +180,67 @@ bool IsEmpty(const Json& config, const char* name) {
   return member == nullptr || member->empty();
 }
 
-absl::Status CheckNames(const char* kind, std::span<const std::string> declared,
-                        const std::vector<TensorMetadata>& tensors) {
-  std::vector<std::string> names;
-  for (const TensorMetadata& tensor : tensors) names.push_back(tensor.name);
-  for (const std::string& name : declared) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("config.pbtxt declares the ", kind, " '", name,
-                                                   "', which the model does not have",
-                                                   NearestNameHint(name, names)));
+using Shapes = std::vector<std::vector<int64_t>>;
+
+// The shapes that a tensor of the model can have; -1 = any.
+Shapes ShapesOf(const TensorMetadata& tensor, const ModelMetadata& metadata) {
+  const std::vector<int64_t>& shape = tensor.shape;
+  if (IsOfKeys(tensor.name, metadata)) {  // of keys [n], or [batch, k]
+    std::vector<int64_t> of_batch = shape;
+    of_batch.insert(of_batch.begin(), -1);
+    return {shape, of_batch};
   }
-  return absl::OkStatus();
+  if (IsJoint(tensor.name, metadata)) return {shape, {1, -1}};
+  if (shape.size() == 2 && shape[0] == 1) return {shape, {shape[1]}};  // KEYS and others
+  return {shape};
+}
+
+bool Fits(const std::vector<int64_t>& declared, const std::vector<int64_t>& shape) {
+  return std::equal(declared.begin(), declared.end(), shape.begin(), shape.end(),
+                    [](int64_t a, int64_t b) { return a < 0 || b < 0 || a == b; });
+}
+
+bool FitsType(const DeclaredTensor& declared, const TensorMetadata& tensor,
+              const ModelMetadata& metadata) {
+  if (declared.type.empty() || declared.type == TypeOf(tensor.datatype)) return true;
+  if (tensor.datatype != Datatype::kInt64) return false;
+  if (IsOffsets(tensor)) return declared.type == TypeOf(Datatype::kInt32);
+  const bool is_keys =
+      IsTable(tensor.name, metadata) || tensor.name == kKeysInput || tensor.name == kColumnsInput;
+  return is_keys && declared.type == TypeOf(Datatype::kUint64);
+}
+
+std::string Describe(const std::string& type, const std::vector<int64_t>& shape) {
+  return absl::StrCat(type, " [", absl::StrJoin(shape, ", "), "]");
+}
+
+absl::Status CheckTensor(const char* kind, const DeclaredTensor& declared,
+                         const std::vector<TensorMetadata>& tensors,
+                         const ModelMetadata& metadata) {
+  std::vector<std::string> names;
+  std::vector<std::string> wanted;
+  for (const TensorMetadata& tensor : tensors) {
+    names.push_back(tensor.name);
+    if (tensor.name != declared.name) continue;
+    const Shapes shapes = ShapesOf(tensor, metadata);
+    const bool fits_shape = !declared.shape.has_value() ||
+                            std::any_of(shapes.begin(), shapes.end(), [&](const auto& shape) {
+                              return Fits(*declared.shape, shape);
+                            });
+    if (fits_shape && FitsType(declared, tensor, metadata)) return absl::OkStatus();
+    for (const auto& shape : shapes) wanted.push_back(Describe(TypeOf(tensor.datatype), shape));
+  }
+  if (wanted.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.pbtxt declares the ", kind, " '", declared.name,
+                     "', which the model does not have", NearestNameHint(declared.name, names)));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "config.pbtxt declares the ", kind, " '", declared.name, "' as ",
+      Describe(declared.type, declared.shape.value_or(std::vector<int64_t>())), ", but it is ",
+      absl::StrJoin(wanted, " or "),
+      " (-1: any number; with max_batch_size, the first is the batch). A declaration that is left "
+      "out is filled in"));
 }
 
 }  // namespace
@@ -166,8 +254,8 @@ absl::StatusOr<ModelSettings> ReadModelConfig(std::string_view json) {
     ReadInstances(*groups, settings);
   const Json* const batch = Member(config, "max_batch_size");
   settings.is_batched = batch != nullptr && batch->is_number_integer() && batch->get<int64_t>() > 0;
-  settings.inputs = NamesOf(config, "input");
-  settings.outputs = NamesOf(config, "output");
+  settings.inputs = DeclaredOf(config, "input", settings.is_batched);
+  settings.outputs = DeclaredOf(config, "output", settings.is_batched);
   return settings;
 }
 
@@ -183,12 +271,22 @@ absl::StatusOr<std::string> CompleteModelConfig(std::string_view json,
   const bool has_scheduling =
       Member(config, "dynamic_batching") != nullptr || !IsEmpty(config, "sequence_batching");
   if (is_batched && !has_scheduling) config["dynamic_batching"] = Json::object();
-  return config.dump();
+  try {
+    return config.dump();
+  } catch (const Json::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the name of an input or output can't be written into Triton's configuration: ",
+        error.what()));
+  }
 }
 
 absl::Status CheckDeclared(const ModelSettings& settings, const ModelMetadata& metadata) {
-  HPS_RETURN_IF_ERROR(CheckNames("input", settings.inputs, metadata.inputs));
-  return CheckNames("output", settings.outputs, OutputsOf(metadata));
+  for (const DeclaredTensor& declared : settings.inputs)
+    HPS_RETURN_IF_ERROR(CheckTensor("input", declared, metadata.inputs, metadata));
+  const std::vector<TensorMetadata> outputs = OutputsOf(metadata);
+  for (const DeclaredTensor& declared : settings.outputs)
+    HPS_RETURN_IF_ERROR(CheckTensor("output", declared, outputs, metadata));
+  return absl::OkStatus();
 }
 
 }  // namespace hps::triton

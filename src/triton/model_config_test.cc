@@ -3,14 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "nlohmann/json.hpp"
 
 namespace hps::triton {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
@@ -45,7 +46,9 @@ Json Named(const Json& list, const std::string& name) {
 
 TEST(ModelConfigTest, ReadsWhatTheBackendNeeds) {
   const auto settings = ReadModelConfig(R"({
-    "name": "m", "max_batch_size": 8, "input": [{"name": "user"}], "output": [{"name": "item"}],
+    "name": "m", "max_batch_size": 8,
+    "input": [{"name": "user", "data_type": "TYPE_INT64", "dims": [3]}],
+    "output": [{"name": "item", "dims": [1], "reshape": {"shape": []}}],
     "instance_group": [{"kind": "KIND_CPU", "count": 3}, {"kind": "KIND_GPU", "count": 2}],
     "parameters": {"config": {"string_value": "a/hps.toml"}, "other": {"string_value": "x"},
                    "read_only": {"string_value": "true"}}})");
@@ -55,8 +58,13 @@ TEST(ModelConfigTest, ReadsWhatTheBackendNeeds) {
   EXPECT_EQ(settings->instance_count, 5U);
   EXPECT_TRUE(settings->has_gpu_group);
   EXPECT_TRUE(settings->is_batched);
-  EXPECT_THAT(settings->inputs, ElementsAre("user"));
-  EXPECT_THAT(settings->outputs, ElementsAre("item"));
+  ASSERT_EQ(settings->inputs.size(), 1U);
+  EXPECT_EQ(settings->inputs[0].name, "user");
+  EXPECT_EQ(settings->inputs[0].type, "TYPE_INT64");
+  EXPECT_EQ(settings->inputs[0].shape, std::vector<int64_t>({-1, 3}));
+  ASSERT_EQ(settings->outputs.size(), 1U);
+  EXPECT_EQ(settings->outputs[0].name, "item");
+  EXPECT_EQ(settings->outputs[0].shape, std::vector<int64_t>({-1}));
 }
 
 TEST(ModelConfigTest, RefusesWhatItCannotMean) {
@@ -109,12 +117,71 @@ TEST(ModelConfigTest, KeepsWhatIsDeclared) {
 }
 
 TEST(ModelConfigTest, NamesTheNearestOfAnUnknownTensor) {
-  ModelSettings settings{.inputs = {"user"}, .outputs = {"OUTPUT0.status", "scor"}};
+  ModelSettings settings{.inputs = {{.name = "user"}},
+                         .outputs = {{.name = "OUTPUT0.status"}, {.name = "scor"}}};
   const absl::Status status = CheckDeclared(settings, Metadata());
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("did you mean 'score'"));
   settings.outputs.pop_back();
   EXPECT_TRUE(CheckDeclared(settings, Metadata()).ok());
+}
+
+// Catches: a network output whose name begins as OUTPUT0, and a table named OUTPUT0, announced as
+// rows of all tables.
+TEST(ModelConfigTest, OnlyOutput0ItselfIsOfAllTables) {
+  ModelMetadata metadata = Metadata();
+  metadata.outputs[0].name = "OUTPUT0_x";
+  const auto completed = [&] {
+    return Json::parse(*CompleteModelConfig(R"({"max_batch_size": 8})", metadata))["output"];
+  };
+  EXPECT_EQ(Named(completed(), "OUTPUT0_x")["dims"], Json({1}));
+  EXPECT_TRUE(Named(completed(), "OUTPUT0_x").contains("reshape"));
+  EXPECT_EQ(Named(completed(), "OUTPUT0.status")["dims"], Json({-1}));
+  metadata.tables[0].name = "m/OUTPUT0";
+  metadata.outputs[1] = {.name = "OUTPUT0", .datatype = Datatype::kFp32, .shape = {-1, 4}};
+  metadata.outputs[2] = {.name = "OUTPUT0.status", .datatype = Datatype::kUint8, .shape = {-1}};
+  metadata.outputs.pop_back();
+  EXPECT_EQ(completed().size(), 3U);
+  EXPECT_EQ(Named(completed(), "OUTPUT0")["dims"], Json({-1, 4}));
+}
+
+TEST(ModelConfigTest, ANameThatIsNotUtf8IsAnError) {
+  ModelMetadata metadata = Metadata();
+  metadata.outputs[0].name = "\xff";
+  const absl::Status status = CompleteModelConfig("{}", metadata).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ModelConfigTest, WhatIsDeclaredFitsTheModel) {
+  const auto check = [](const std::string& config) {
+    const auto settings = ReadModelConfig(config);
+    EXPECT_TRUE(settings.ok()) << settings.status();
+    return CheckDeclared(*settings, Metadata());
+  };
+  const auto input = [](const std::string& name, const std::string& type, const std::string& dims) {
+    return R"("input": [{"name": ")" + name + R"(", "data_type": "TYPE_)" + type +
+           R"(", "dims": )" + dims + "}]}";
+  };
+  const std::string batch = R"({"max_batch_size": 8, )";
+  for (const std::string& good :
+       {"{" + input("user", "INT64", "[-1]"), "{" + input("user", "UINT64", "[-1, 3]"),
+        batch + input("user", "INT64", R"(["5"])"), batch + input("KEYS", "INT64", "[-1]"),
+        "{" + input("KEYS", "INT64", "[-1]"), "{" + input("KEYS", "INT64", "[1, -1]"),
+        batch + input("NUMKEYS", "INT32", "[-1]"), batch + input("dense", "FP32", "[3]"),
+        "{" + input("dense", "FP32", "[-1, -1]"), "{" + input("user.offsets", "INT32", "[-1]")}) {
+    EXPECT_TRUE(check(good).ok()) << good << check(good);
+  }
+  for (const std::string& bad :
+       {"{" + input("user", "FP32", "[-1]"), "{" + input("dense", "UINT64", "[-1, 3]"),
+        "{" + input("dense", "FP32", "[-1, 4]"), batch + input("dense", "FP32", "[-1, 3]"),
+        batch + input("NUMKEYS", "INT32", "[3]"), batch + input("user.offsets", "INT64", "[-1]")}) {
+    EXPECT_EQ(check(bad).code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+  EXPECT_THAT(std::string(check("{" + input("dense", "FP32", "[-1, 4]")).message()),
+              HasSubstr("as TYPE_FP32 [-1, 4], but it is TYPE_FP32 [-1, 3]"));
+  const absl::Status rows =
+      check(R"({"output": [{"name": "user", "data_type": "TYPE_FP32", "dims": [-1, 5]}]})");
+  EXPECT_THAT(std::string(rows.message()), HasSubstr("TYPE_FP32 [-1, 4] or TYPE_FP32 [-1, -1, 4]"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <new>
 #include <span>
 #include <string_view>
@@ -29,13 +30,15 @@ absl::Status Invalid(std::string_view input, const std::string& what) {
       absl::StrCat("input '", absl::string_view(input.data(), input.size()), "': ", what));
 }
 
-// Runs a step; what finds no memory fails alone.
+// Runs a step; what it throws fails alone.
 template <typename Step>
 absl::Status Try(Step step) {
   try {
     return step();
   } catch (const std::bad_alloc&) {
     return OutOfMemory("out of memory; try again later");
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("unexpected: ", error.what()));
   }
 }
 
@@ -53,15 +56,16 @@ void RequestBatch::Execute(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_
   const ModelVersionRef version = model_.served().version();
   const std::span<TRITONBACKEND_Request*> handles(requests, count);
   while (calls_.size() < count) calls_.push_back(std::make_unique<Call>());
-  waiting_.clear();
+  ready_.clear();
+  for (std::vector<Call*>* calls : {&ready_, &waiting_, &again_}) calls->reserve(count);
   for (size_t i = 0; i < count; ++i) {
     Call& call = *calls_[i];
     call.handle = handles[i];
     call.status = Try([&] { return Prepare(call, *version, begun_at); });
-    if (call.status.ok()) waiting_.push_back(&call);
+    if (call.status.ok()) ready_.push_back(&call);
   }
   const TimePoint read_at = RealClock().Now();
-  Answer(*version);
+  AnswerAll(*version);
   const TimePoint computed_at = RealClock().Now();
   uint64_t batch_size = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -97,7 +101,7 @@ absl::Status RequestBatch::Prepare(Call& call, const ModelVersion& version, Time
   HPS_RETURN_IF_ERROR(ReadInputs(call));
   HPS_RETURN_IF_ERROR(ReadDeadline(call, now));
   HPS_RETURN_IF_ERROR(Plan(call, version));
-  return MakeOutputs(call);
+  return MakeOutputs(call, version);
 }
 
 absl::Status RequestBatch::ReadInputs(Call& call) const {
@@ -179,35 +183,55 @@ absl::Status RequestBatch::ReadDeadline(Call& call, TimePoint now) const {
   return absl::OkStatus();
 }
 
-// Triton names every output of the model for a client that names none. Those that go with the
-// request's inputs are meant then.
 absl::Status RequestBatch::Plan(Call& call, const ModelVersion& version) const {
+  const ServerConfig& server = model_.store()->config().server;
+  HPS_RETURN_IF_ERROR(PlanOutputs(call, version));
+  if (call.plan.network_bytes <= server.bytes_in_flight_max) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("the rows and inputs of the network take ", call.plan.network_bytes,
+                   " bytes; [server] bytes_in_flight_max is ", server.bytes_in_flight_max));
+}
+
+// Triton names every declared output for a client that names none. So all of them are wanted where
+// the request has the inputs for them, and else those that go with its inputs. Of outputs that hps
+// has declared itself, many say the same, and a client wants all of them hardly ever.
+absl::Status RequestBatch::PlanOutputs(Call& call, const ModelVersion& version) const {
   const PlanLimits limits = {.response_bytes_max =
                                  model_.store()->config().server.response_bytes_max};
+  const auto plan = [&] {
+    return PlanRequest(version, limits, call.request, call.outputs, call.plan);
+  };
   uint32_t output_count = 0;
   HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_RequestOutputCount(call.handle, &output_count)));
-  const std::vector<std::string>& declared = model_.settings().outputs;
-  if (output_count == declared.size()) {
-    HPS_RETURN_IF_ERROR(PlanRequest(version, limits, call.request, call.outputs, call.plan));
-    const bool are_declared =
-        std::all_of(call.outputs.begin(), call.outputs.end(), [&](const OutputTensor& output) {
-          return std::find(declared.begin(), declared.end(), output.name) != declared.end();
-        });
-    if (are_declared) return absl::OkStatus();
-  }
+  const std::vector<DeclaredTensor>& declared = model_.settings().outputs;
+  const bool are_all = output_count == declared.size();
+  if (are_all && model_.settings().outputs_overlap) return plan();
   for (uint32_t i = 0; i < output_count; ++i) {
     const char* name = nullptr;
     HPS_RETURN_IF_ERROR(FromTriton(TRITONBACKEND_RequestOutputName(call.handle, i, &name)));
     call.request.output_names.emplace_back(name);
   }
-  return PlanRequest(version, limits, call.request, call.outputs, call.plan);
+  absl::Status planned = plan();
+  if (planned.ok() || !are_all) return planned;
+  call.request.output_names.clear();
+  if (!plan().ok()) return planned;
+  for (const OutputTensor& output : call.outputs) {
+    const bool is_declared =
+        std::any_of(declared.begin(), declared.end(),
+                    [&](const DeclaredTensor& tensor) { return tensor.name == output.name; });
+    if (!is_declared) return planned;
+  }
+  return absl::OkStatus();
 }
 
-absl::Status RequestBatch::MakeOutputs(Call& call) const {
+absl::Status RequestBatch::MakeOutputs(Call& call, const ModelVersion& version) const {
+  // A table of this name has its outputs as any other.
+  const bool is_table = version.IndexOfTable(kRowsOutput).has_value();
   call.own_outputs.reserve(call.outputs.size());
   for (OutputTensor& output : call.outputs) {
     Shape shape = output.shape;
-    const bool is_joint = output.name == kRowsOutput || output.name == kStatusOutput;
+    const bool is_joint = !is_table && shape.dim_count == 1 &&
+                          (output.name == kRowsOutput || output.name == kStatusOutput);
     if (is_joint && model_.settings().is_batched) {  // [n] as a batch of one
       shape.dims[1] = shape.dims[0];
       shape.dims[0] = 1;
@@ -239,6 +263,20 @@ absl::Status RequestBatch::MakeOutputs(Call& call) const {
 }
 
 // ---- Lookup and network ----
+
+// Calls whose network takes much memory are answered in turn.
+void RequestBatch::AnswerAll(ModelVersion& version) {
+  const uint64_t bytes_max = model_.store()->config().server.bytes_in_flight_max;
+  for (size_t next = 0; next < ready_.size();) {
+    waiting_.clear();
+    uint64_t bytes = 0;
+    do {
+      bytes += ready_[next]->plan.network_bytes;
+      waiting_.push_back(ready_[next++]);
+    } while (next < ready_.size() && ready_[next]->plan.network_bytes <= bytes_max - bytes);
+    Answer(version);
+  }
+}
 
 // A call with a short time-out is answered in time; the others are looked up again without it.
 void RequestBatch::Answer(ModelVersion& version) {

@@ -60,7 +60,9 @@ class RequestBatch {
                                   InputTensor& tensor);
   absl::Status ReadDeadline(Call& call, TimePoint now) const;
   absl::Status Plan(Call& call, const ModelVersion& version) const;
-  absl::Status MakeOutputs(Call& call) const;
+  absl::Status PlanOutputs(Call& call, const ModelVersion& version) const;
+  absl::Status MakeOutputs(Call& call, const ModelVersion& version) const;
+  void AnswerAll(ModelVersion& version);
   void Answer(ModelVersion& version);
   absl::Status LookUp(ModelVersion& version);
   void EndRound(ModelVersion& version, bool is_over);
@@ -73,7 +75,8 @@ class RequestBatch {
   const size_t slot_;
   BatchExecutor executor_;
   std::vector<std::unique_ptr<Call>> calls_;  // kept; the first ones are in use
-  std::vector<Call*> waiting_;                // whose rows have not all come
+  std::vector<Call*> ready_;                  // with a plan and memory for its outputs
+  std::vector<Call*> waiting_;                // of these: in work, and not all rows have come
   std::vector<Call*> again_;
   std::vector<Call*> to_predict_;
   std::vector<ExecutionPlan*> plans_;

@@ -89,6 +89,10 @@ absl::Status SharedStore::Load(ServedModel& model, size_t slot_count) {
   const absl::Status loaded = store_->models().Load(model.name());
   absl::StatusOr<ModelVersionRef> opened = OpenVersion(model.name(), slot_count);
   if (!opened.ok()) return loaded.ok() ? opened.status() : loaded;
+  if (!loaded.ok() && IsServed(model.name())) {
+    RefreshOthers();  // also the model's earlier load, which Triton keeps
+    return loaded;
+  }
   if (!loaded.ok()) {
     LogWarning(absl::StrCat("a load has failed, and its model is served all the same: ",
                             TextForLog(loaded)));
@@ -110,15 +114,17 @@ void SharedStore::Unload(ServedModel& model) {
     MutexLock lock(model.mutex_);
     model.version_.Release();
   }
-  const bool is_served = std::any_of(models_.begin(), models_.end(), [&](const ServedModel* other) {
-    return other->name() == model.name();
-  });
-  if (!is_served) {
+  if (!IsServed(model.name())) {
     const absl::Status unloaded = store_->models().Unload(model.name(), kUnloadWaitMax);
     if (!unloaded.ok() && !absl::IsNotFound(unloaded))
       LogWarning(absl::StrCat("a model was not unloaded: ", TextForLog(unloaded)));
   }
   RefreshOthers();
+}
+
+bool SharedStore::IsServed(const std::string& model) const {
+  return std::any_of(models_.begin(), models_.end(),
+                     [&](const ServedModel* served) { return served->name() == model; });
 }
 
 // A load divides the levels' memory again: versions with the old levels would keep them.

@@ -73,7 +73,9 @@ class SharedStore {
   // Commits what was imported beside this process, switches the model to it, and serves it with
   // sessions for `slot_count` instances. Other models whose levels this has changed follow.
   // Errors: NOT_FOUND (names the nearest model); those of ModelManager::Load and
-  // ModelVersion::Open. A load that fails while an earlier version can be served is a warning.
+  // ModelVersion::Open. A model that is served already keeps what it serves then, and its operator
+  // can load it again. The first load of a model only warns in the log, if an earlier version can
+  // be served: nothing would be served otherwise.
   absl::Status Load(ServedModel& model, size_t slot_count);
   // Ends serving it. The model's memory is given back when no other ServedModel has its name.
   void Unload(ServedModel& model);
@@ -89,6 +91,7 @@ class SharedStore {
 
   absl::StatusOr<ModelVersionRef> OpenVersion(const std::string& model, size_t slot_count)
       HPS_REQUIRES(change_mutex_);
+  bool IsServed(const std::string& model) const HPS_REQUIRES(change_mutex_);
   void RefreshOthers() HPS_REQUIRES(change_mutex_);
 
   const Config config_;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 #include "inference/model_metadata.h"
+#include "inference/request_plan.h"
 #include "triton/triton_status.h"
 
 namespace hps::triton {
@@ -78,7 +79,10 @@ absl::Status TritonModel::Complete(TRITONBACKEND_Model* model, const std::string
   const absl::Status set = FromTriton(TRITONBACKEND_ModelSetConfig(model, 1, message));
   HPS_RETURN_IF_ERROR(FromTriton(TRITONSERVER_MessageDelete(message)));
   HPS_RETURN_IF_ERROR(set);
+  const bool are_mine = settings_.outputs.empty();
   HPS_ASSIGN_OR_RETURN(settings_, ReadModelConfig(completed));
+  settings_.outputs_overlap =
+      are_mine && (version->predictor() != nullptr || HasKeysConvention(*version));
   return absl::OkStatus();
 }
 

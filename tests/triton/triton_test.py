@@ -4,6 +4,7 @@ of single requests, loading again, unloading, and everything that a load refuses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import threading
@@ -130,6 +131,45 @@ output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
             for outputs in ((), ("OUTPUT0",)):
                 answer = infer(client, module, MODEL, joint(keys), outputs)
                 np.testing.assert_array_equal(answer["OUTPUT0"][0], joint_rows(keys))
+
+    def test_all_declared_outputs_are_answered(self) -> None:
+        self.start()
+        keys = {"user": self.keys(7), "item": self.keys(3)}
+        cases = (({"user": keys["user"]}, {"user": "[ -1, 8 ]", "user.status": "-1"}),
+                 (joint(keys), {"OUTPUT0": "-1", "OUTPUT0.status": "-1"}))
+        for inputs, declared in cases:
+            self.load(more="".join(
+                f'output {{ name: "{name}" dims: {dims} '
+                f'data_type: TYPE_{"UINT8" if "status" in name else "FP32"} }}\n'
+                for name, dims in declared.items()))
+            for client, module in self.clients:
+                for outputs in ((), tuple(declared)):
+                    answer = infer(client, module, MODEL, inputs, outputs)
+                    self.assertEqual(sorted(answer), sorted(declared))
+            self.triton.unload(MODEL)
+        # Of a client that names none and brings the keys of one table, that table is meant.
+        self.load(more='output { name: "user" data_type: TYPE_FP32 dims: [ -1, 8 ] }\n'
+                       'output { name: "item" data_type: TYPE_FP32 dims: [ -1, 16 ] }\n')
+        for client, module in self.clients:
+            answer = infer(client, module, MODEL, {"user": keys["user"]})
+            self.assertEqual(list(answer), ["user"])
+            self.assert_stamped("user", keys["user"], answer["user"])
+            self.assertEqual(sorted(infer(client, module, MODEL, keys)), ["item", "user"])
+
+    def test_a_table_named_output0_is_one_as_any_other(self) -> None:
+        folder = self.directory / "odd" / "OUTPUT0"
+        folder.mkdir(parents=True)
+        np.save(folder / "keys.npy", np.arange(10))
+        np.save(folder / "rows.npy", np.full((10, 4), 3.5, np.float32))
+        subprocess.run([str(HPS), "import", "--store", str(self.directory / "store"), "--model",
+                        "odd", "--from", str(self.directory / "odd")], check=True, timeout=WAIT_S,
+                       stdout=subprocess.DEVNULL)
+        self.start()
+        self.load("odd", "max_batch_size: 8\n", self.configure(models=""))
+        for client, module in self.clients:
+            answer = infer(client, module, "odd", {"OUTPUT0": np.arange(6).reshape(2, 3)})
+            self.assertEqual(answer["OUTPUT0.status"].shape, (2, 3))
+            np.testing.assert_array_equal(answer["OUTPUT0"], np.full((2, 3, 4), 3.5, np.float32))
 
     def test_metadata_statistics_and_metrics(self) -> None:
         self.start()
@@ -279,6 +319,39 @@ class LifeTest(TritonTestCase):
         self.assertEqual(failed[:3], [])
         self.assertEqual(set(answered), {1, 2, 3})
 
+    def stage_damaged(self, version: int) -> None:
+        self.assertTrue(self.import_version(version)["staged"])
+        (manifest,) = self.directory.glob("store/staging/*/manifest")
+        damaged = bytearray(manifest.read_bytes())
+        damaged[len(damaged) // 2] ^= 0xFF
+        manifest.write_bytes(damaged)
+
+    def test_a_load_that_fails_says_so(self) -> None:
+        """Catches: an import that was refused, and a load that says that all is well."""
+        self.start()
+        self.load()
+        client, module = self.clients[0]
+        keys = self.keys(5)
+
+        def assert_version(version: int) -> None:
+            rows = infer(client, module, MODEL, {"user": keys})["user"]
+            self.assert_stamped("user", keys, rows, version)
+
+        self.stage_damaged(2)
+        self.touch_version()
+        self.assert_refused(self.triton.load(MODEL), f"model '{MODEL}'", "staged import", "corrupt")
+        assert_version(1)
+        self.assertTrue(self.import_version(3)["staged"])
+        self.touch_version()
+        self.assertEqual(self.triton.load(MODEL)[0], 200)
+        assert_version(3)
+        # Where nothing is served yet, the older version is better than none.
+        self.stage_damaged(4)
+        self.triton.unload(MODEL)
+        self.load()
+        assert_version(3)
+        self.assertIn("is served all the same", self.triton.log.read_text())
+
     def test_models_share_a_store_that_ends_with_the_last(self) -> None:
         other = self.directory / "other" / "t"
         other.mkdir(parents=True)
@@ -330,6 +403,8 @@ class LifeTest(TritonTestCase):
         self.assert_refused(triton.load(MODEL), "where hps.toml is")
         triton.add_model(MODEL, config, 'input { name: "usr" data_type: TYPE_INT64 dims: -1 }\n')
         self.assert_refused(triton.load(MODEL), "'usr'", "did you mean 'user'")
+        triton.add_model(MODEL, config, 'input { name: "user" data_type: TYPE_FP32 dims: -1 }\n')
+        self.assert_refused(triton.load(MODEL), "'user' as TYPE_FP32 [-1]", "TYPE_INT64 [-1]")
         triton.add_model(MODEL, config, "instance_group { count: 1 kind: KIND_GPU gpus: 0 }\n")
         self.assert_refused(triton.load(MODEL))
 
@@ -401,6 +476,14 @@ class PredictionTest(TritonTestCase):
     def by_name(self, picked: slice) -> dict:
         return ctr_test.by_name(self.tables, self.samples, picked)
 
+    def ragged(self, picked: slice) -> dict:
+        inputs = self.by_name(picked)
+        for table, keys in list(inputs.items()):
+            if keys.ndim == 2 and table != "dense":
+                inputs[table] = keys.reshape(-1)
+                inputs[f"{table}.offsets"] = np.arange(len(keys) + 1) * keys.shape[1]
+        return inputs
+
     def assert_scores(self, got: np.ndarray, picked: slice) -> None:
         expected = self.samples["score"][picked]
         self.assertEqual(got.shape, expected.shape)
@@ -409,11 +492,7 @@ class PredictionTest(TritonTestCase):
     def test_as_hps_serve_is_asked(self) -> None:
         self.load("dlrm", config=self.configure(models=""))
         picked = slice(3, 20)
-        ragged = self.by_name(picked)
-        for table, keys in list(ragged.items()):
-            if keys.ndim == 2 and table != "dense":
-                ragged[table] = keys.reshape(-1)
-                ragged[f"{table}.offsets"] = np.arange(len(keys) + 1) * keys.shape[1]
+        ragged = self.ragged(picked)
         for client, module in self.clients:
             self.assert_scores(infer(client, module, "dlrm", ragged)["score"], picked)
             beside = infer(client, module, "dlrm", ragged, ("score", self.tables[0]))
@@ -425,6 +504,50 @@ class PredictionTest(TritonTestCase):
             bad = ragged | {"dense": np.full_like(ragged["dense"], np.nan)}
             with self.assertRaisesRegex(Exception, "NaN"):
                 infer(client, module, "dlrm", bad)
+
+    def test_rows_alone_of_a_model_with_a_network(self) -> None:
+        table = self.tables[0]
+        output = f'output {{ name: "{table}" data_type: TYPE_FP32 dims: [ -1, 8 ] }}\n'
+        self.load("dlrm", output, self.configure(models=""))
+        keys = self.by_name(slice(3, 20))[table].reshape(-1)
+        for client, module in self.clients:
+            for outputs in ((), (table,)):
+                answer = infer(client, module, "dlrm", {table: keys}, outputs)
+                self.assertEqual(answer[table].shape, (len(keys), 8))
+        self.triton.unload("dlrm")
+        self.load("dlrm", output + 'output { name: "score" data_type: TYPE_FP32 dims: -1 }\n',
+                  self.configure(models=""))
+        picked = slice(3, 20)
+        for client, module in self.clients:
+            answer = infer(client, module, "dlrm", self.ragged(picked), ("score", table))
+            self.assertEqual(sorted(answer), sorted(["score", table]))
+            self.assert_scores(answer["score"], picked)
+
+    def test_memory_of_the_network_has_a_limit(self) -> None:
+        limit = 4 << 20
+        self.load("dlrm", "max_batch_size: 1000000\ninstance_group { count: 1 }\n"
+                          "dynamic_batching { max_queue_delay_microseconds: 300000 }\n",
+                  self.configure(f"[server]\nbytes_in_flight_max = {limit}\n", models=""))
+        client, module = self.clients[0]
+
+        def repeated(count: int) -> tuple[dict, np.ndarray]:
+            samples = np.resize(np.arange(190), count)
+            inputs = self.by_name(slice(0, 190))
+            return ({name: array[samples].reshape(count, -1) for name, array in inputs.items()},
+                    self.samples["score"][samples])
+
+        with self.assertRaisesRegex(Exception, "bytes_in_flight_max") as refused:
+            infer(client, module, "dlrm", repeated(50_000)[0])
+        needed = int(re.search(r"take (\d+) bytes", str(refused.exception)).group(1))
+        # Any two of these are over the limit.
+        inputs, scores = repeated(limit * 50_000 // needed * 2 // 3)
+        tensors = []
+        for name, array in inputs.items():
+            tensors.append(module.InferInput(name, list(array.shape), TYPES[str(array.dtype)]))
+            tensors[-1].set_data_from_numpy(array)
+        for waiting in [client.async_infer("dlrm", tensors) for _ in range(4)]:
+            got = waiting.get_result().as_numpy("score")[:, 0]
+            self.assertLessEqual(np.abs(got - scores).max(), ctr_test.ERROR_MAX)
 
     def test_batches_of_triton(self) -> None:
         self.load("dlrm", "max_batch_size: 256\ninstance_group { count: 1 }\n",
