@@ -59,7 +59,7 @@ TEST_F(RowRefreshTest, AloneItDoesEverything) {
 }
 
 TEST_F(RowRefreshTest, HelpersTakePieces) {
-  const auto workers = *WorkerPool::Create({.name = "helpers", .thread_count = 2});
+  auto workers = *WorkerPool::Create({.name = "helpers", .thread_count = 2});
   ForkJoinPool teams({.executor = workers.get(), .helpers_max = 2});
   for (float value = 3; value < 20; ++value) {
     WriteL3(value);
@@ -67,6 +67,7 @@ TEST_F(RowRefreshTest, HelpersTakePieces) {
     ASSERT_EQ(*refresh.Run(&teams, TimePoint::max()), keys_.size());
     ASSERT_EQ(Shown(), (std::vector<float>{value, value, value}));
   }
+  workers.reset();  // it may still have helpers of the pool's teams
 }
 
 TEST_F(RowRefreshTest, EndsBehindAPieceWhenItsTimeIsOver) {
