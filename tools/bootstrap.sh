@@ -159,18 +159,23 @@ install_build_venv() {
   cp "$wanted" "$venv/installed.txt"
 }
 
-# The headers of jaxlib alone: the wheel's other 350 MB are not needed to compile the package.
-install_jax_headers() {
-  local venv=${HPS_BUILD_VENV:-.venv-build} wanted=tools/jax_requirements.txt
-  if cmp -s "$wanted" "$venv/jax/installed.txt"; then return; fi
-  say "downloading headers into $venv/jax: $(grep -v '^#' "$wanted") (0.1 GB)"
-  rm -rf "$venv/jax" "$venv/jax.new"
+# install_headers VENV NAME INCLUDE SIZE: of a wheel, the folder INCLUDE alone, as VENV/NAME/include.
+install_headers() {
+  local venv=$1 folder=$1/$2 wanted=tools/$2_requirements.txt
+  if cmp -s "$wanted" "$folder/installed.txt"; then return; fi
+  say "downloading headers into $folder: $(grep -v '^#' "$wanted") ($4)"
+  rm -rf "$folder" "$folder.new"
   "$venv/bin/pip" install --disable-pip-version-check --quiet --no-cache-dir --no-deps \
-    --target "$venv/jax.new" --requirement "$wanted"
-  mkdir "$venv/jax"
-  mv "$venv/jax.new/jaxlib/include" "$venv/jax/include"
-  rm -rf "$venv/jax.new"
-  cp "$wanted" "$venv/jax/installed.txt"
+    --target "$folder.new" --requirement "$wanted"
+  mkdir "$folder"
+  mv "$folder.new/$3" "$folder/include"
+  rm -rf "$folder.new"
+  cp "$wanted" "$folder/installed.txt"
+}
+
+# The wheel's other 350 MB are not needed to compile the package.
+install_jax_headers() {
+  install_headers "${HPS_BUILD_VENV:-.venv-build}" jax jaxlib/include "0.1 GB"
 }
 
 # Without dependencies: those of torch are 4 GB that only a GPU uses.
@@ -244,18 +249,9 @@ install_cuda_venv() {
   fi
 }
 
-# The headers of cuBLASLt alone: the wheel's libraries have 0.6 GB, and are loaded at run time.
+# The wheel's libraries have 0.6 GB, and are loaded at run time.
 install_cublas_headers() {
-  local venv=${HPS_CUDA_VENV:-.venv-cuda} wanted=tools/cublas_requirements.txt
-  if cmp -s "$wanted" "$venv/cublas/installed.txt"; then return; fi
-  say "downloading headers into $venv/cublas: $(grep -v '^#' "$wanted") (0.4 GB)"
-  rm -rf "$venv/cublas" "$venv/cublas.new"
-  "$venv/bin/pip" install --disable-pip-version-check --quiet --no-cache-dir --no-deps \
-    --target "$venv/cublas.new" --requirement "$wanted"
-  mkdir "$venv/cublas"
-  mv "$venv/cublas.new/nvidia/cu13/include" "$venv/cublas/include"
-  rm -rf "$venv/cublas.new"
-  cp "$wanted" "$venv/cublas/installed.txt"
+  install_headers "${HPS_CUDA_VENV:-.venv-cuda}" cublas nvidia/cu13/include "0.4 GB"
 }
 
 if [[ ! -r /etc/debian_version ]] || [[ $(cut -d. -f1 /etc/debian_version) != 12 ]]; then

@@ -269,7 +269,7 @@ uint64_t RedisTable::EndsOf(size_t partition, uint64_t epoch) const {
 }
 
 uint64_t RedisTable::GenerationOf(uint64_t ends) const {
-  return HashKey(static_cast<Key>(ends), nonce_.load(std::memory_order_seq_cst));
+  return HashKey(static_cast<Key>(ends), nonce_);
 }
 
 void RedisTable::NoteChange(const Piece& piece, uint64_t number) {
@@ -296,7 +296,7 @@ void RedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool reve
     const uint16_t slot = names_.slot(partition);
     const uint64_t epoch = client_->slots().Epoch(slot);
     const uint64_t losses = changes_.Losses(partition);
-    const uint64_t ends = EndsOf(partition, epoch);  // before the nonce
+    const uint64_t ends = EndsOf(partition, epoch);
     for (uint32_t count = 0; first < end; first += count) {
       count = std::min<uint32_t>(end - first, static_cast<uint32_t>(keys_max));
       work.pieces.push_back({.partition = partition,
@@ -521,7 +521,6 @@ absl::Status RedisTable::RaiseWatermarks(std::span<const Key> keys, ApplyEpoch e
 }
 
 absl::Status RedisTable::Clear() {
-  nonce_.store(RandomNumber(), std::memory_order_seq_cst);
   clears_.fetch_add(1, std::memory_order_seq_cst);
   return absl::OkStatus();
 }

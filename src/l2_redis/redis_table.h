@@ -100,7 +100,7 @@ class RedisTable final : public LossyTable {
   const Options options_;
   const RowNames names_;
   Fence fence_;
-  std::atomic<uint64_t> nonce_;
+  const uint64_t nonce_;
   // What ends the names of all rows, of a slot's (its epoch), or of a partition's (a lost change).
   std::atomic<uint64_t> clears_{0};
   ChangeNumbers changes_;
