@@ -59,7 +59,7 @@ def call_in_c(library: ctypes.CDLL, store: ctypes.c_void_p, keys: list, rows: li
 
 
 def medians(*calls) -> list[float]:
-    """Microseconds of each, in turns of CALLS_OF_ROUND, of which the first tenth does not count."""
+    """Microseconds of each, in turns of CALLS_OF_ROUND. The first tenth does not count."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(ROUNDS):
         for call, seconds in zip(calls, times):

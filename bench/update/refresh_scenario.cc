@@ -49,7 +49,7 @@ Sizes SizesOf(const Options& options) {
   return {1'000'000, options.full ? 20'000'000U : 2'000'000U, 5000};
 }
 
-// What is refreshed, on which device (null: none).
+// What the benchmark refreshes, and the device whose level 1 it is (null: no device).
 struct Measured {
   RefreshWorld* world = nullptr;
   Device* device = nullptr;

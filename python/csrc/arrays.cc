@@ -87,7 +87,7 @@ const PyTypeObject* NumpyType() {
 }
 
 ElementType NumpyElement(const NumpyDtype& dtype) {
-  // Letters of the C types, of which two are 64 bits wide.
+  // Letters of the C types. Two of them name integers of 64 bits.
   if (dtype.byte_order != '=' && dtype.byte_order != '|') return ElementType::kOther;
   switch (dtype.letter) {
     case 'l':

@@ -36,7 +36,7 @@ class NotFoundError(Error, LookupError):
 
 
 class AlreadyExistsError(Error):
-    """What is to be made exists."""
+    """The call would make a thing that exists already."""
 
     code = "ALREADY_EXISTS"
 

@@ -72,5 +72,5 @@ class Producer:
         return self._producer.partitions()
 
     def close(self) -> None:
-        """Ends the producer; what was not flushed is lost."""
+        """Ends the producer. Messages that were not flushed are lost."""
         self._producer.close()

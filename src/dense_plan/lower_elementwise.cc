@@ -103,7 +103,7 @@ bool IsUsedOnce(PlanState& state, const OnnxNode& node, size_t input) {
   return state.Uses(node.inputs[input]) == 1;
 }
 
-// Two operands, of which at most one may be an immediate.
+// Two operands. At most one of them may be an immediate.
 absl::StatusOr<PlanValue> Binary(PlanState& state, PlanOperation operation,
                                  std::pair<PlanValue*, bool> a, std::pair<PlanValue*, bool> b) {
   HPS_ASSIGN_OR_RETURN(const PlanView shape, BroadcastShape({a.first, b.first}));

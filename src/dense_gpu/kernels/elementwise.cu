@@ -46,7 +46,7 @@ __device__ float LoadConverted(const std::byte* data, OnnxElement element, int64
   }
 }
 
-// Elements of a view at `coordinates`, of which the last is the first of kVector.
+// kVector elements of a view, beginning at `coordinates`.
 template <int kVector>
 __device__ void Load(const StepEntry& entry, const StepView& view, const uint32_t* coordinates,
                      const RunArguments* arguments, float* to) {
