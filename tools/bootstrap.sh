@@ -159,7 +159,7 @@ install_build_venv() {
   cp "$wanted" "$venv/installed.txt"
 }
 
-# install_headers VENV NAME INCLUDE SIZE: keeps a wheel's folder INCLUDE alone, as VENV/NAME/include.
+# install_headers VENV NAME INCLUDE SIZE: keeps a wheel's folder INCLUDE alone: VENV/NAME/include.
 install_headers() {
   local venv=$1 folder=$1/$2 wanted=tools/$2_requirements.txt
   if cmp -s "$wanted" "$folder/installed.txt"; then return; fi
