@@ -267,7 +267,6 @@ absl::StatusOr<std::vector<Result>> MeasureFetch(Subject& subject, const FetchCa
   result.params = {{"dim", std::to_string(test.dim)},
                    {"batch", std::to_string(test.batch)},
                    {"threads", std::to_string(test.threads)}};
-  result.target = ">= 0.85";
   result.p50 = Quantile(calls, 0.5);
   result.p99 = Quantile(calls, 0.99);
   result.runs = fetch_rates.size();
@@ -275,6 +274,7 @@ absl::StatusOr<std::vector<Result>> MeasureFetch(Subject& subject, const FetchCa
   Result floor =
       MakeResult("fetch_against_floor", "keys/s", MedianOf(fetch_rates), FloorRate(callers, keys));
   floor.params = result.params;
+  floor.target = ">= 0.85";
   floor.runs = fetch_rates.size();
   return std::vector<Result>{std::move(result), std::move(floor)};
 }

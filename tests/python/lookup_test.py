@@ -133,6 +133,10 @@ class LookupTest(support.StoreTestCase):
         self.assertEqual(wrong, [])
 
 
+def is_found(status: np.ndarray) -> np.ndarray:
+    return np.isin(status, (hps.Status.HIT_L1, hps.Status.HIT_L2, hps.Status.HIT_L3))
+
+
 class BadInputTest(support.StoreTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -168,7 +172,8 @@ class BadInputTest(support.StoreTestCase):
         for table in ("user", "item"):
             expected = self.session.lookup(table, keys[:len(rows[table])], status=True)
             np.testing.assert_array_equal(rows[table], expected[0])
-            np.testing.assert_array_equal(status[table], expected[1])
+            # The first lookup may have moved a row to level 2 already, so the levels may differ.
+            np.testing.assert_array_equal(is_found(status[table]), is_found(expected[1]))
 
     def test_out(self) -> None:
         wrong, keys = hps.InvalidArgumentError, np.arange(4)
