@@ -296,6 +296,7 @@ void KafkaSource::Collect(Deadline deadline, UpdateBatch* batch) {
         MutexLock lock(mutex_);
         RestartStuck();
       }
+      WakeFetching();
       WaitForMessages(deadline);
       continue;
     }
@@ -338,6 +339,32 @@ void KafkaSource::RestartStuck() {
     }
     Assign(name, topic);
   }
+}
+
+// librdkafka before 2.2 looks once a second whether a queue that was full has room again: at best
+// `prefetch_bytes_max` bytes would be read per second. A question to a broker wakes its thread.
+// REQUIRES: librdkafka has no message for us.
+void KafkaSource::WakeFetching() {
+  std::map<std::string, std::vector<uint32_t>> behind;
+  {
+    MutexLock lock(mutex_);
+    behind = PartitionsBehind();
+  }
+  for (const auto& [topic, partitions] : behind)
+    client_->AskOffsets(topic, partitions, KafkaClient::kHigh, kSlice).IgnoreError();
+}
+
+// By topic: assigned partitions that have records for us at the brokers.
+std::map<std::string, std::vector<uint32_t>> KafkaSource::PartitionsBehind() const {
+  std::map<std::string, std::vector<uint32_t>> behind;
+  for (const auto& [name, topic] : topics_) {
+    const std::vector<uint64_t> ends = watcher_->ends(name);
+    const auto& read = topic.tracker.partitions();
+    for (uint32_t i = 0; i < std::min({ends.size(), read.size(), topic.queues.size()}); ++i) {
+      if (topic.queues[i] != nullptr && ends[i] > read[i].next) behind[name].push_back(i);
+    }
+  }
+  return behind;
 }
 
 void KafkaSource::WaitForMessages(Deadline deadline) {

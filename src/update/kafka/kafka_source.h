@@ -79,6 +79,8 @@ class KafkaSource final : public UpdateSource {
   void SendHints() HPS_REQUIRES(mutex_);
   absl::Status OperatorError() HPS_REQUIRES(mutex_);
   void RestartStuck() HPS_REQUIRES(mutex_);
+  void WakeFetching();
+  std::map<std::string, std::vector<uint32_t>> PartitionsBehind() const HPS_REQUIRES(mutex_);
   bool WaitForRoom(Deadline deadline);
   void WaitForMessages(Deadline deadline);
   void Collect(Deadline deadline, UpdateBatch* batch);
