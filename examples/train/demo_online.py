@@ -6,7 +6,8 @@
 A model is trained and served. Then, window by window: the served model predicts the window, the
 trainer learns from it and publishes the rows that changed, and the keys that expired. The network
 stays as it was exported. Beside it, a model that is not updated any more shows what drift costs.
-Exit status: 0 when the served model stays ahead of that one, and serves the trainer's rows.
+Exit status: 0 when the served model stays ahead of that one and serves the trainer's rows, and the
+dashboard shows as many changes as were published.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ def learn(trainer: Trainer, samples, title: str) -> None:
         trainer.epoch(samples, order, title)
 
 
-def follow(served: ServedModel, trainer: Trainer, drift: Drift) -> list[tuple[float, float]]:
-    """The AUC of the served model and of the frozen one on each window, before it is learned."""
+def follow(served: ServedModel, trainer: Trainer,
+           drift: Drift) -> tuple[list[tuple[float, float]], np.ndarray]:
+    """The AUC of the served model and of the frozen one on each window, before it is learned; how
+    many rows and deletions were published."""
     frozen = copy.deepcopy({name: dict(zip(*map(list, trainer.embed.rows(name))))
                             for name in FIELDS})
-    found = []
+    found, published = [], np.zeros(2, np.int64)
     for number in range(1, WINDOWS + 1):
         samples = drift.window(SAMPLES)
         everything = np.arange(len(samples))
@@ -55,12 +58,12 @@ def follow(served: ServedModel, trainer: Trainer, drift: Drift) -> list[tuple[fl
         found.append((auc(samples.labels, predicted), auc(samples.labels, old)))
         learn(trainer, samples, f"window {number:2}")
         began = time.monotonic()
-        sent = trainer.embed.publish(served.target())
+        sent = np.sum(list(trainer.embed.publish(served.target()).values()), axis=0)
+        published += sent
         print(f"  AUC served {found[-1][0]:.4f}, without updates {found[-1][1]:.4f}; published "
-              f"{sum(rows for rows, _ in sent.values())} rows and "
-              f"{sum(keys for _, keys in sent.values())} deletions in "
-              f"{time.monotonic() - began:.2f} s", flush=True)
-    return found
+              f"{sent[0]} rows and {sent[1]} deletions in {time.monotonic() - began:.2f} s",
+              flush=True)
+    return found, published
 
 
 def main() -> int:
@@ -78,7 +81,11 @@ def main() -> int:
         trainer.network.requires_grad_(False)
         with ServedModel(hps, work / "model", work, "online") as served:
             print(f"3. following the stream; the dashboard: http://{served.address}/", flush=True)
-            found = follow(served, trainer, drift)
+            found, published = follow(served, trainer, drift)
+            updates = served.overview()["updates"]
+            shown = np.array([updates["rows_upserted"], updates["rows_deleted"]])
+            print(f"  the dashboard shows {shown[0]} rows upserted and {shown[1]} deleted; "
+                  f"published were {published[0]} and {published[1]}", flush=True)
             wrong = 0
             for table in FIELDS:
                 keys, rows = trainer.embed.rows(table)
@@ -87,7 +94,8 @@ def main() -> int:
     online, old = np.mean(found[-LATE:], axis=0)
     print(f"4. stopped, exit status {status}; AUC of the last {LATE} windows: served {online:.4f}, "
           f"without updates {old:.4f}; rows that differ from the trainer's: {wrong}")
-    return 0 if status == 0 and wrong == 0 and online >= old + GAIN_MIN else 1
+    is_right = status == 0 and wrong == 0 and (shown == published).all()
+    return 0 if is_right and online >= old + GAIN_MIN else 1
 
 
 if __name__ == "__main__":

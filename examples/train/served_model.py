@@ -82,6 +82,15 @@ admin_token_file = "{token}"
         rows = answer[int(response.getheader("Inference-Header-Content-Length")):]
         return np.frombuffer(rows, np.float32).reshape(len(keys), -1).copy()
 
+    def overview(self) -> dict:
+        """What the dashboard shows."""
+        self.connection.request("GET", "/api/overview")
+        response = self.connection.getresponse()
+        answer = response.read()
+        if response.status != 200:
+            raise RuntimeError(f"HTTP {response.status}: {answer.decode(errors='replace')}")
+        return json.loads(answer)
+
     def target(self) -> ht.ServerTarget:
         """Where a trainer publishes its changes."""
         return ht.ServerTarget(f"http://{self.address}", self.name, token="demo")
