@@ -64,5 +64,6 @@ absl::StatusOr<std::vector<Result>> RunFreshnessScenario(const Options& options)
 absl::StatusOr<std::vector<Result>> RunRefreshScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunRedisScenario(const Options& options);
 absl::StatusOr<std::vector<Result>> RunCtrScenario(const Options& options);
+absl::StatusOr<std::vector<Result>> RunLoadScenario(const Options& options);
 
 }  // namespace hps::bench

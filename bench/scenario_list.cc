@@ -19,6 +19,7 @@ std::span<const NamedScenario> Scenarios() {
       {.name = "refresh", .run = RunRefreshScenario, .takes_device = true, .has_cases = true},
       {.name = "redis", .run = RunRedisScenario},
       {.name = "ctr", .run = RunCtrScenario},
+      {.name = "load", .run = RunLoadScenario},
   };
   return scenarios;
 }

@@ -77,6 +77,26 @@ absl::StatusCode CodeOf(cudaError_t error) {
   }
 }
 
+// Whether code failed on a device. The driver then refuses all devices to the process, also those
+// that did nothing wrong (seen with driver 580 and two H100).
+bool EndsCuda(cudaError_t error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorECCUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Driver errors have the runtime's numbers.
 cudaError_t Push(int device) {
   const Driver& driver = TheDriver();
@@ -93,7 +113,8 @@ cudaError_t Push(int device) {
 absl::Status internal::CudaFailure(cudaError_t error, const char* what) {
   (void)cudaGetLastError();  // a sticky error persists; any other error is handled here
   return absl::Status(CodeOf(error),
-                      absl::StrCat("gpu cache: ", what, ": ", cudaGetErrorString(error)));
+                      absl::StrCat("gpu cache: ", what, ": ", cudaGetErrorString(error),
+                                   EndsCuda(error) ? "; this process can use no GPU any more" : ""));
 }
 
 absl::Status CudaMemoryStatus(cudaError_t error, const char* what, uint64_t bytes) {
