@@ -1,7 +1,7 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
 .PHONY: help build demo demo-updates demo-redis demo-ctr demo-triton demo-train demo-online \
-        train-package triton-backend gpu test test-long test-gpu check check-all bench format \
+        train-package triton-backend gpu gpu-tests test test-long test-gpu check check-all bench format \
         install wheel wheel-gpu clean setup-build setup-updates setup-redis setup-test setup-check \
         setup-gpu setup-train setup-ctr setup-triton setup-wheel
 MAKEFLAGS += --no-print-directory
@@ -68,8 +68,12 @@ train-package: setup-train
 	@.venv-python/bin/pip install --quiet --no-deps --disable-pip-version-check \
 	  --no-build-isolation .
 
-gpu: setup-gpu  ## build with CUDA into build/cuda (no GPU needed; the toolkit comes from PyPI)
-	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH cmake --preset cuda >/dev/null
+gpu: setup-gpu  ## build with CUDA into build/cuda, without tests (no GPU needed; the toolkit comes from PyPI)
+	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH cmake --preset cuda -DHPS_BUILD_TESTS=OFF >/dev/null
+	@$(HPS_CUDA_VENV)/bin/ninja -C build/cuda
+
+gpu-tests: setup-gpu  ## as gpu, with the tests, for this machine or for tools/gpu_pack.sh
+	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH cmake --preset cuda -DHPS_BUILD_TESTS=ON >/dev/null
 	@$(HPS_CUDA_VENV)/bin/ninja -C build/cuda
 
 test: setup-test  ## build, also with sanitizers, and run every test; ends with "N passed, N failed"
@@ -79,7 +83,7 @@ test-long: setup-test build  ## fault tests of updates: 200 kills, 40 bounces, 1
 	@HPS_KAFKA_BOUNCES=40 HPS_UPDATE_BOUNCES=40 HPS_UPDATE_KILLS=200 HPS_UPDATE_MESSAGES=10000000 \
 	  tools/run_tests.py --presets cpu --no-build --only update --timeout 14400
 
-test-gpu: gpu  ## what needs a GPU: tests, benchmarks of level 1; JSON into build/gpu_check
+test-gpu: gpu-tests  ## what needs a GPU: tests, benchmarks of level 1; JSON into build/gpu_check
 	@tools/gpu_check.sh build/cuda build/gpu_check
 
 check: setup-check  ## layers, style, format, clang's analysis; clang-tidy on changed files

@@ -16,7 +16,7 @@ set -u
 
 if [[ $# -ne 2 || ! -x $1/bin/hps || ! -r $1/gpu_tests.txt ]]; then
   echo "gpu_check: usage: tools/gpu_check.sh BUILD_DIR OUT_DIR;" \
-    "BUILD_DIR is a build of \`make gpu\` or a pack of one" >&2
+    "BUILD_DIR is a build of \`make gpu-tests\` or a pack of one" >&2
   exit 2
 fi
 build=$(cd "$1" && pwd)

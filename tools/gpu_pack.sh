@@ -9,7 +9,7 @@
 set -euo pipefail
 
 if [[ $# -ne 2 || ! -x $1/bin/hps ]]; then
-  echo "gpu_pack: usage: tools/gpu_pack.sh BUILD_DIR DEST; BUILD_DIR is a build of \`make gpu\`" >&2
+  echo "gpu_pack: usage: tools/gpu_pack.sh BUILD_DIR DEST; BUILD_DIR is a build of \`make gpu-tests\`" >&2
   exit 2
 fi
 build=$1 dest=$2 here=$(dirname "$0")
@@ -39,7 +39,7 @@ ldd "${programs[@]/#/$build/}" | sed -nE 's/^\s+(\S+) => (\/\S+) .*/\1 \2/p' | s
 
 for program in "${programs[@]}"; do
   if ! readelf -d "$dest/$program" | grep -q 'RPATH.*\$ORIGIN/\.\./lib'; then
-    echo "gpu_pack: $program has no RPATH: is $build a build of \`make gpu\`?" >&2
+    echo "gpu_pack: $program has no RPATH: is $build a build of \`make gpu-tests\`?" >&2
     exit 1
   fi
 done

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/free_memory.h"
 #include "base/logging.h"
 #include "base/macros.h"
 #include "base/public_message.h"
@@ -145,8 +146,10 @@ absl::Status StoreModelManager::Load(const std::string& model) {
 absl::Status StoreModelManager::Unload(const std::string& model,
                                        std::chrono::nanoseconds wait_max) {
   HPS_RETURN_IF_ERROR(parts_.models->Unload(model));
-  if (parts_.models->AwaitReclaimed(model, DeadlineAfter(RealClock(), wait_max)))
+  if (parts_.models->AwaitReclaimed(model, DeadlineAfter(RealClock(), wait_max))) {
+    ReturnFreeMemory();
     return absl::OkStatus();
+  }
   return Public(absl::DeadlineExceededError(
       absl::StrCat("model '", model,
                    "' is unloaded, but running lookups or open handles still hold its memory")));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
 #include "base/fork_join_team.h"
+#include "base/free_memory.h"
 #include "base/limits.h"
 #include "base/macros.h"
 #include "base/public_message.h"
@@ -158,6 +159,11 @@ absl::Status CheckIsThere(const Config& config, const std::string& name) {
 // What a store holds while it is open. Its members are destroyed in the reverse order of their
 // declaration, which is the order that query/session_factory.h requires.
 struct StoreResources {
+  struct MemoryReturn {
+    ~MemoryReturn() { ReturnFreeMemory(); }
+  };
+
+  MemoryReturn memory_return;  // when all the others are gone
   Config config;
   std::unique_ptr<DurableStore> durable;
   L2Tier l2;
