@@ -1,5 +1,5 @@
 // Brings rows of level 1 up to date: reads them from levels 2 and 3, straight into the staging of a
-// device. Two threads prepare one step of an update each, with helpers: while one step is being
+// device. Three threads prepare one step of an update each, with helpers: while one step is being
 // transferred, others are being fetched.
 //
 // For the holder of the table's WriteLease, and for one Run. A key that occurs twice is read twice:
@@ -52,7 +52,7 @@ class RowRefresh final : public ForkJoinTeam::Work {
     size_t count = 0;
   };
   // Pieces of the team in Run: the drivers, then `beside`.
-  static constexpr size_t kDrivers = 2;
+  static constexpr size_t kDrivers = 3;
 
   void RunPiece(size_t piece) override;
   // Does steps until none is left.
