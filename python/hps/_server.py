@@ -17,8 +17,8 @@ _PIECE_S = 0.2
 class Server:
     """A running server, made by `hps.serve`. A context manager that stops it.
 
-    `http`, `grpc` and `metrics` are its addresses, host:port, "" for what is off; `url` is that of
-    HTTP.
+    `http`, `grpc` and `metrics` are its addresses as host:port, "" for one that is off. `url` is
+    the HTTP address as a URL.
     """
 
     def __init__(self, server: Any):

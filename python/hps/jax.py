@@ -45,9 +45,9 @@ def lookup(session: Session, table: str | Mapping[str, Any], keys: Any = None, *
     """The rows of keys, as `Session.lookup`: float32 [*keys.shape, dim].
 
     `lookup(session, {table: keys, ...})` returns a dictionary from one lookup, which sees one
-    version of the model. Works under `jit` and `vmap`; a compiled function looks rows up anew in
-    each call, and needs the session for as long as it is used: the session is part of it, not an
-    argument. Its store's timeout bounds the wait; Ctrl-C does not end it.
+    version of the model. Works under `jit` and `vmap`. A compiled function looks rows up in each
+    call. It holds the session as a constant: keep the session open while the function is used. A
+    call waits at most as long as the timeout of the store; Ctrl-C does not end it.
 
     status: also return how each key was answered (`hps.Status`, as uint8), in the same form.
     Raises, when it is traced: TypeError, InvalidArgumentError (an argument), NotFoundError (no such

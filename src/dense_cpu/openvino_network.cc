@@ -86,8 +86,8 @@ class OpenvinoSession final : public DenseSession {
     });
   }
 
-  // OpenVINO takes memory that is larger than the result: the rest of it would hold what was there
-  // before.
+  // OpenVINO accepts an output whose memory is larger than the result, and leaves the rest of it as
+  // it was.
   absl::Status CheckOutputs(std::span<const DenseTensor> outputs) {
     absl::Status checked;
     HPS_RETURN_IF_ERROR(Guarded(absl::StatusCode::kInternal, "the dense network failed", [&] {
