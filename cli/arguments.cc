@@ -351,6 +351,21 @@ std::vector<std::string> ReversedArguments(int argc, const char* const* argv) {
   return arguments;
 }
 
+// The error for words that a command does not take: names the first, and the option that is nearest.
+absl::Status NotTaken(const CLI::App& command, const CLI::ExtrasError& error) {
+  const std::vector<std::string> words = command.remaining();
+  if (words.empty()) return absl::InvalidArgumentError(command.get_name() + ": " + error.what());
+  const auto option = std::find_if(words.begin(), words.end(),
+                                   [](const std::string& word) { return word.starts_with("-"); });
+  const std::string word = option == words.end() ? words.front() : *option;
+  std::vector<std::string> names;
+  for (const CLI::Option* known : command.get_options()) names.push_back(known->get_name());
+  return absl::InvalidArgumentError(
+      absl::StrCat(command.get_name(), ": '", word, "' is not ",
+                   option == words.end() ? "expected" : "an option of this command",
+                   NearestNameHint(word, names)));
+}
+
 absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
   // First: help is help, whatever else stands there.
   if (absl::Status status = CheckCommand(argc, argv); !status.ok()) return status;
@@ -363,6 +378,9 @@ absl::StatusOr<CommandLine> Parser::Parse(int argc, const char* const* argv) {
     const auto chosen = app_.get_subcommands();
     line_.text = (chosen.empty() ? app_.help() : chosen.front()->help("hps")) + "\n";
     return line_;
+  } catch (const CLI::ExtrasError& error) {
+    const auto chosen = app_.get_subcommands();
+    return NotTaken(chosen.empty() ? app_ : *chosen.front(), error);
   } catch (const CLI::ParseError& error) {
     const auto chosen = app_.get_subcommands();
     const std::string where = chosen.empty() ? "" : chosen.front()->get_name() + ": ";

@@ -112,6 +112,12 @@ TEST(ArgumentsTest, HelpOfAnUnknownCommandIsWrongUsage) {
   EXPECT_TRUE(Parse({"--json", "import", "-h"}).ok());
 }
 
+TEST(ArgumentsTest, WrongUsageNamesTheNearestOption) {
+  ExpectUsageError({"lookup", "--store", "s", "--table", "m/t", "--key", "1"},
+                   "lookup: '--key' is not an option of this command; did you mean '--keys'?");
+  ExpectUsageError({"verify", "all", "--store", "s"}, "verify: 'all' is not expected");
+}
+
 TEST(ArgumentsTest, WrongUsageNamesCommandAndOption) {
   ExpectUsageError({}, "a command is required; commands are: import lookup");
   ExpectUsageError({"--json"}, "a command is required; commands are: import lookup");

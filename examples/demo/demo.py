@@ -141,12 +141,17 @@ def check(server: Server, client: pathlib.Path, directory: pathlib.Path) -> int:
     connection.close()
     for protocol, count in rows.items():
         print(f"  {protocol}: {count} rows checked, {wrong[protocol]} wrong")
-    print("\n  ask it yourself:\n"
-          f"    curl -s http://{server.http}/v2/models/{MODEL}/infer -d "
-          f"'{{\"inputs\":[{{\"name\":\"t0\",\"datatype\":\"INT64\",\"shape\":[2],"
-          f"\"data\":[{tables[0].keys[0]},7]}}]}}'\n"
-          f"  the dashboard:\n    http://{server.http}/\n", flush=True)
+    if stays():
+        print("\n  ask it yourself:\n"
+              f"    curl -s http://{server.http}/v2/models/{MODEL}/infer -d "
+              f"'{{\"inputs\":[{{\"name\":\"t0\",\"datatype\":\"INT64\",\"shape\":[2],"
+              f"\"data\":[{tables[0].keys[0]},7]}}]}}'\n"
+              f"  the dashboard:\n    http://{server.http}/\n", flush=True)
     return sum(wrong.values())
+
+
+def stays() -> bool:
+    return os.environ.get("KEEP") == "1"
 
 
 def serve(binaries: pathlib.Path, directory: pathlib.Path) -> int:
@@ -156,7 +161,7 @@ def serve(binaries: pathlib.Path, directory: pathlib.Path) -> int:
     server = Server(binaries, directory, client.exists())
     try:
         wrong = check(server, client, directory)
-        if os.environ.get("KEEP") == "1":
+        if stays():
             print("  the server stays until Ctrl-C (KEEP=1)", flush=True)
             server.process.wait()
         else:
