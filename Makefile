@@ -1,8 +1,8 @@
 # Every target does the set-up that it needs; `make help` lists them.
 .DEFAULT_GOAL := help
 .PHONY: help build demo demo-updates demo-redis demo-ctr demo-triton demo-train demo-online \
-        train-package triton-backend gpu gpu-tests test test-long test-gpu check check-all bench format \
-        install wheel wheel-gpu clean setup-build setup-updates setup-redis setup-test setup-check \
+        train-package triton-backend gpu gpu-tests test test-long test-gpu check check-all bench \
+        format install wheel wheel-gpu clean setup-build setup-updates setup-redis setup-test setup-check \
         setup-gpu setup-train setup-ctr setup-triton setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
@@ -68,7 +68,7 @@ train-package: setup-train
 	@.venv-python/bin/pip install --quiet --no-deps --disable-pip-version-check \
 	  --no-build-isolation .
 
-gpu: setup-gpu  ## build with CUDA into build/cuda, without tests (no GPU needed; the toolkit comes from PyPI)
+gpu: setup-gpu  ## build with CUDA into build/cuda, without tests (no GPU needed)
 	@PATH=$(HPS_CUDA_VENV)/bin:$$PATH cmake --preset cuda -DHPS_BUILD_TESTS=OFF >/dev/null
 	@$(HPS_CUDA_VENV)/bin/ninja -C build/cuda
 

@@ -351,7 +351,8 @@ std::vector<std::string> ReversedArguments(int argc, const char* const* argv) {
   return arguments;
 }
 
-// The error for words that a command does not take: names the first, and the option that is nearest.
+// The error for words that a command does not take: names the first, and the option that is
+// nearest.
 absl::Status NotTaken(const CLI::App& command, const CLI::ExtrasError& error) {
   const std::vector<std::string> words = command.remaining();
   if (words.empty()) return absl::InvalidArgumentError(command.get_name() + ": " + error.what());

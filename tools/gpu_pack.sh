@@ -9,7 +9,8 @@
 set -euo pipefail
 
 if [[ $# -ne 2 || ! -x $1/bin/hps ]]; then
-  echo "gpu_pack: usage: tools/gpu_pack.sh BUILD_DIR DEST; BUILD_DIR is a build of \`make gpu-tests\`" >&2
+  echo "gpu_pack: usage: tools/gpu_pack.sh BUILD_DIR DEST;" \
+    "BUILD_DIR is a build of \`make gpu-tests\`" >&2
   exit 2
 fi
 build=$1 dest=$2 here=$(dirname "$0")

@@ -112,9 +112,9 @@ cudaError_t Push(int device) {
 
 absl::Status internal::CudaFailure(cudaError_t error, const char* what) {
   (void)cudaGetLastError();  // a sticky error persists; any other error is handled here
-  return absl::Status(CodeOf(error),
-                      absl::StrCat("gpu cache: ", what, ": ", cudaGetErrorString(error),
-                                   EndsCuda(error) ? "; this process can use no GPU any more" : ""));
+  return absl::Status(
+      CodeOf(error), absl::StrCat("gpu cache: ", what, ": ", cudaGetErrorString(error),
+                                  EndsCuda(error) ? "; this process can use no GPU any more" : ""));
 }
 
 absl::Status CudaMemoryStatus(cudaError_t error, const char* what, uint64_t bytes) {

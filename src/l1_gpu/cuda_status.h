@@ -2,8 +2,8 @@
 //
 // Insufficient device memory is RESOURCE_EXHAUSTED, a missing driver or device UNAVAILABLE,
 // everything else INTERNAL with the device's error text. Kernel errors are sticky: every later call
-// returns INTERNAL, on all devices of the process. Other errors are cleared in the runtime here, so that the next
-// launch does not report them.
+// returns INTERNAL, on all devices of the process. Other errors are cleared in the runtime here, so
+// that the next launch does not report them.
 //
 // Thread-safe. Success costs one comparison.
 #pragma once
