@@ -2,8 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help build demo demo-updates demo-redis demo-ctr demo-triton demo-train demo-online \
         train-package triton-backend gpu gpu-tests test test-long test-gpu check check-all bench \
-        format install wheel wheel-gpu clean setup-build setup-updates setup-redis setup-test setup-check \
-        setup-gpu setup-train setup-ctr setup-triton setup-wheel
+        format install wheel wheel-gpu clean setup-build setup-updates setup-redis setup-test \
+        setup-check setup-gpu setup-train setup-ctr setup-triton setup-wheel
 MAKEFLAGS += --no-print-directory
 export NINJA_STATUS ?= [%f/%t %es] #
 PREFIX ?= /usr/local
