@@ -33,6 +33,9 @@ Config ReadConfig(nanobind::handle path, nanobind::handle config);
 
 std::chrono::nanoseconds Seconds(double seconds);
 
+// With the module.
+void FindNetworkCheck();
+
 void BindStore(nanobind::module_& module);
 void BindSession(nanobind::module_& module);
 void BindPrediction(nanobind::module_& module);

@@ -3,6 +3,7 @@
 namespace hps::python {
 
 NB_MODULE(_hps, module) {
+  FindNetworkCheck();
   BindStore(module);
   BindSession(module);
   BindPrediction(module);
