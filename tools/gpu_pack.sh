@@ -40,8 +40,8 @@ grep -E '^HPS_[A-Z0-9_]+:BOOL=' "$build/CMakeCache.txt" >"$dest/CMakeCache.txt"
 
 # OpenVINO loads these from its own folder.
 loaded=()
-openvino=$(ldd "${programs[@]/#/$build/}" | sed -nE 's/.* => (\S+\/libopenvino\.so\S*) .*/\1/p' |
-  head -n 1)
+openvino=$(ldd "${programs[@]/#/$build/}" |
+  sed -nE 's/.* => (\S+\/libopenvino\.so\S*) .*/\1/p' | head -n 1)
 if [[ -n $openvino ]]; then
   loaded=("$(dirname "$openvino")"/libopenvino_{intel_cpu_plugin,onnx_frontend}.so*)
   mkdir -p "$dest/tests/server" "$dest/tools"

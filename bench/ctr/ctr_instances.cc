@@ -1,19 +1,18 @@
 #include "bench/ctr/ctr_instances.h"
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "base/mutex.h"
 #include "bench/ctr/ctr_network.h"
 #include "bench/dlrm/click_model.h"
 #include "bench/measure.h"
@@ -232,14 +231,14 @@ struct Rate {
 absl::StatusOr<Rate> MeasureRate(ModelVersion& version,
                                  std::span<const std::unique_ptr<Instance>> all, size_t samples,
                                  double seconds) {
-  std::mutex mutex;
+  Mutex mutex;
   absl::Status failed;
   const auto run_for = [&](double run_seconds) {
     return RunOnThreads(all.size(), [&](size_t i) {
       const Stopwatch watch;
       do {
         if (absl::Status status = all[i]->Predict(version); !status.ok()) {
-          const std::lock_guard lock(mutex);
+          const MutexLock lock(mutex);
           failed.Update(status);
           return;
         }

@@ -158,10 +158,11 @@ class PredictTest(support.StoreTestCase):
                         ignore=shutil.ignore_patterns("__pycache__"))
         program = package / "_check_network"
         program.write_text("#!/bin/sh\necho it does not run\nexit 1\n")
+        model = str(self.directory / "model")
         script = ("import hps\n"
                   f"with hps.open({str(self.path)!r}, mode='rw') as store:\n"
                   "    try:\n"
-                  f"        store.import_table('dcn', from_path={str(self.directory / 'model')!r})\n"
+                  f"        store.import_table('dcn', from_path={model!r})\n"
                   "    except hps.InvalidArgumentError as error:\n        print(error)\n"
                   "    print(len(store.tables()), 'tables')\n")
         done = subprocess.run([sys.executable, "-c", script], check=True, timeout=WAIT_S, text=True,
