@@ -53,7 +53,8 @@ for library in "${loaded[@]}"; do
 done
 
 # What belongs to the C and C++ implementation is the other machine's.
-ldd "${programs[@]/#/$build/}" "${loaded[@]}" | sed -nE 's/^\s+(\S+) => (\/\S+) .*/\1 \2/p' | sort -u |
+ldd "${programs[@]/#/$build/}" "${loaded[@]}" |
+  sed -nE 's/^\s+(\S+) => (\/\S+) .*/\1 \2/p' | sort -u |
   while read -r name path; do
     case "$name" in
       libc.so.* | libm.so.* | libpthread.so.* | libdl.so.* | librt.so.* | libresolv.so.* | \

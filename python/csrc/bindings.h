@@ -33,9 +33,6 @@ Config ReadConfig(nanobind::handle path, nanobind::handle config);
 
 std::chrono::nanoseconds Seconds(double seconds);
 
-// With the module.
-void FindNetworkCheck();
-
 void BindStore(nanobind::module_& module);
 void BindSession(nanobind::module_& module);
 void BindPrediction(nanobind::module_& module);

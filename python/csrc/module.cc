@@ -1,4 +1,5 @@
 #include "python/csrc/bindings.h"
+#include "python/csrc/network_check.h"
 
 namespace hps::python {
 

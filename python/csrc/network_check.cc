@@ -1,16 +1,14 @@
-// Names the program that tries networks before an import takes them or a model is served.
-#include "inference/network_check.h"
+#include "python/csrc/network_check.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <string>
 
-#include "python/csrc/bindings.h"
+#include "inference/network_check.h"
 
 namespace hps::python {
 
-// It lies beside the extension; a package from which somebody has taken it tries no networks.
 void FindNetworkCheck() {
   Dl_info here{};
   // The address of a function as that of an object, which is how dladdr takes it.
