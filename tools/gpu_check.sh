@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs everything that needs a GPU: tests, the tests again under compute-sanitizer, lookups from a
-# device against those from the host, the benchmarks of level 1 and of dense networks. Under 8
-# minutes.
+# device against those from the host, predictions of a server, the benchmarks of level 1, of dense
+# networks and of predictions. Under 8 minutes.
 #
 #   tools/gpu_check.sh BUILD_DIR OUT_DIR
 #
@@ -27,7 +27,8 @@ readonly seconds_max=470
 # for what a test keeps from ending.
 readonly small_cases="-*Random*:*Concurren*:*Lru*:*ThreeQuarters*:*Beside*:*Leak*:*LargerThan*:\
 *Hangs*:*CantBeHad*:*MoreThanTheDevice*:*DeviceMemoryComesBack*:*Deadlines*:*DeathTest*"
-all_steps="tests lookup demo bench_l1 bench_session bench_dense memcheck racecheck multi_gpu"
+all_steps="tests lookup demo predictions bench_l1 bench_session bench_dense bench_ctr memcheck \
+racecheck multi_gpu"
 steps=" ${HPS_GPU_CHECK_STEPS:-$all_steps} "
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -190,6 +191,17 @@ else
   fi
   # The demo's rows come through level 1 and are checked one by one.
   if wanted demo; then run_step demo 60 bash -o pipefail -c check_demo; fi
+  if wanted predictions; then
+    tests=$build/tests/server
+    if [[ ! -d $tests ]]; then tests=$(dirname "$0")/../tests/server; fi
+    if ! grep -qs '^HPS_OPENVINO:BOOL=ON$' "$build/CMakeCache.txt"; then
+      skip predictions "the build has no dense networks"
+    elif ! python3 -c 'import numpy' 2>/dev/null; then
+      skip predictions "there is no Python with NumPy"
+    else
+      run_step predictions 100 env HPS_COMMAND="$build/bin/hps" python3 "$tests/dense_gpu_test.py"
+    fi
+  fi
   if wanted bench_l1; then
     run_step bench_l1 120 "$build/bin/hps" bench l1 --device 0 --out "$out/l1.json"
   fi
@@ -198,6 +210,9 @@ else
   fi
   if wanted bench_dense; then
     run_step bench_dense 60 "$build/bin/hps" bench dense --device 0 --out "$out/dense.json"
+  fi
+  if wanted bench_ctr; then
+    run_step bench_ctr 60 "$build/bin/hps" bench ctr --device 0 --out "$out/ctr.json"
   fi
   for tool in memcheck racecheck; do
     if ! wanted $tool; then continue; fi

@@ -3,22 +3,30 @@
 # programs of a build, stripped, the Debian libraries that they link, and the script itself.
 #
 #   tools/gpu_pack.sh BUILD_DIR DEST     as in: tools/gpu_pack.sh build/cuda build/gpu_pack
+#   tools/gpu_pack.sh BUILD_DIR DEST PROGRAM...     these alone, as in: bin/hps tests/dense_gpu_test
+#
+# With dense networks the pack also has the parts of OpenVINO that are loaded when a network is
+# compiled, and tests/server/dense_gpu_test.py (HPS_COMMAND=DEST/bin/hps; needs Python and NumPy).
 #
 # There: DEST/gpu_check.sh DEST OUT_DIR. That machine's own C and C++ libraries are used; they must
 # be at least those of Debian 12 (glibc 2.36, g++ 12). DEST is made anew.
 set -euo pipefail
 
-if [[ $# -ne 2 || ! -x $1/bin/hps ]]; then
-  echo "gpu_pack: usage: tools/gpu_pack.sh BUILD_DIR DEST;" \
+if [[ $# -lt 2 || ! -r $1/gpu_tests.txt ]]; then
+  echo "gpu_pack: usage: tools/gpu_pack.sh BUILD_DIR DEST [PROGRAM...];" \
     "BUILD_DIR is a build of \`make gpu-tests\`" >&2
   exit 2
 fi
 build=$1 dest=$2 here=$(dirname "$0")
+shift 2
 
 rm -rf "$dest"
 mkdir -p "$dest/bin" "$dest/tests" "$dest/lib"
-programs=(bin/hps bin/hps_demo tests/hps_with_device_faults)
-while read -r name; do programs+=("tests/$name"); done <"$build/gpu_tests.txt"
+programs=("$@")
+if ((${#programs[@]} == 0)); then
+  programs=(bin/hps bin/hps_demo tests/hps_with_device_faults)
+  while read -r name; do programs+=("tests/$name"); done <"$build/gpu_tests.txt"
+fi
 for program in "${programs[@]}"; do
   if [[ ! -x $build/$program ]]; then
     echo "gpu_pack: $build/$program is not built" >&2
@@ -27,9 +35,26 @@ for program in "${programs[@]}"; do
   strip -o "$dest/$program" "$build/$program"
 done
 cp "$build/gpu_tests.txt" "$here/gpu_check.sh" "$dest/"
+# Which parts the build has, for tests in Python.
+grep -E '^HPS_[A-Z0-9_]+:BOOL=' "$build/CMakeCache.txt" >"$dest/CMakeCache.txt"
+
+# OpenVINO loads these from its own folder.
+loaded=()
+openvino=$(ldd "${programs[@]/#/$build/}" |
+  sed -nE 's/.* => (\S+\/libopenvino\.so\S*) .*/\1/p' | head -n 1)
+if [[ -n $openvino ]]; then
+  loaded=("$(dirname "$openvino")"/libopenvino_{intel_cpu_plugin,onnx_frontend}.so*)
+  mkdir -p "$dest/tests/server" "$dest/tools"
+  cp "$here"/../tests/server/{dense_gpu_test,support}.py "$dest/tests/server/"
+  cp "$here/held_port.py" "$dest/tools/"
+fi
+for library in "${loaded[@]}"; do
+  strip --strip-unneeded -o "$dest/lib/$(basename "$library")" "$library"
+done
 
 # What belongs to the C and C++ implementation is the other machine's.
-ldd "${programs[@]/#/$build/}" | sed -nE 's/^\s+(\S+) => (\/\S+) .*/\1 \2/p' | sort -u |
+ldd "${programs[@]/#/$build/}" "${loaded[@]}" |
+  sed -nE 's/^\s+(\S+) => (\/\S+) .*/\1 \2/p' | sort -u |
   while read -r name path; do
     case "$name" in
       libc.so.* | libm.so.* | libpthread.so.* | libdl.so.* | librt.so.* | libresolv.so.* | \

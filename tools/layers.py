@@ -90,9 +90,11 @@ MAY_INCLUDE_HEADER = {"cli": {"import/generate.h", "import/hugectr_config.h",
                       "examples": {"import/generate.h"},
                       "model": {"inference/network_check.h"},
                       "python": {"base/mutex.h", "import/generate.h",
-                                 "dense_cpu/openvino_network.h"}}
+                                 "dense_cpu/openvino_network.h",
+                                 "inference/network_check.h"}}
 # As above, for tests and fuzz targets only.
-TESTS_MAY_INCLUDE_HEADER = {"predict": {"model/test_store_files.h", "onnx/test_models.h"},
+TESTS_MAY_INCLUDE_HEADER = {"inference": {"model/open_store.h", "tier/device_cache_factory.h"},
+                            "predict": {"model/test_store_files.h", "onnx/test_models.h"},
                             "server": {"import/generate.h"}, "server_grpc": {"import/generate.h"},
                             "dense_plan": {"dense/dense_network.h"}}
 

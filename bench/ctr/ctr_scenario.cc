@@ -1,4 +1,5 @@
-// What a prediction costs through the library: DLRM of 26 tables on the CPU, all rows in level 2.
+// What a prediction costs through the library: DLRM of 26 tables on the CPU, all rows in level 2;
+// with --device on a GPU (ctr_instances.h).
 //
 // "predict": the look-up of all tables and the dense network, in us, beside the network alone on
 // rows that are in memory already. tools/bench_ctr_torch.py has the same model in PyTorch.
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/macros.h"
+#include "bench/ctr/ctr_instances.h"
 #include "bench/ctr/ctr_network.h"
 #include "bench/dlrm/click_model.h"
 #include "bench/measure.h"
@@ -252,6 +254,7 @@ absl::StatusOr<Result> Measure(CtrModel& model, const BatchSize& size) {
 }  // namespace
 
 absl::StatusOr<std::vector<Result>> RunCtrScenario(const Options& options) {
+  if (options.device >= 0) return RunCtrOnDevice(options);
   const auto model =
       CtrModel::Create(options.directory + "/ctr", options.quick ? kQuickScale : kScale);
   if (absl::IsUnimplemented(model.status())) {

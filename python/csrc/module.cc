@@ -1,8 +1,10 @@
 #include "python/csrc/bindings.h"
+#include "python/csrc/network_check.h"
 
 namespace hps::python {
 
 NB_MODULE(_hps, module) {
+  FindNetworkCheck();
   BindStore(module);
   BindSession(module);
   BindPrediction(module);

@@ -1,7 +1,10 @@
-// Stands in for OpenVINO in the extension, and loads it when a network is compiled.
+// Stands in for OpenVINO in the extension and in the program that tries networks, and loads it when
+// a network is compiled.
 #include <dlfcn.h>
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -21,13 +24,23 @@ absl::Status NotLoaded() {
                    reason == nullptr ? "no reason is known" : reason));
 }
 
-// The library lies beside the extension.
-absl::StatusOr<OpenvinoFunction*> Load() {
+// The file that this function is in: the extension, or the program that tries networks, of which
+// the dynamic linker knows only the name that it was started by.
+std::string ThisFile() {
   Dl_info here{};
   // The address of a function as that of an object, which is how dladdr takes it.
-  if (dladdr(reinterpret_cast<const void*>(&NotLoaded), &here) == 0) return NotLoaded();
-  const std::string extension = here.dli_fname;
-  const std::string path = extension.substr(0, extension.rfind('/') + 1) + "_openvino.so";
+  if (dladdr(reinterpret_cast<const void*>(&NotLoaded), &here) == 0) return {};
+  std::string file = here.dli_fname;
+  if (file.find('/') != std::string::npos) return file;
+  std::error_code unknown;
+  return std::filesystem::read_symlink("/proc/self/exe", unknown).string();
+}
+
+// The library lies beside it.
+absl::StatusOr<OpenvinoFunction*> Load() {
+  const std::string file = ThisFile();
+  if (file.empty()) return NotLoaded();
+  const std::string path = file.substr(0, file.rfind('/') + 1) + "_openvino.so";
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return NotLoaded();
   void* const found = dlsym(library, python::kOpenvinoFunction);

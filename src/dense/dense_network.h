@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "dense/device_rows.h"
 #include "hps/model_network.h"
 #include "onnx/graph.h"
 
@@ -31,9 +32,21 @@ class DenseSession {
 
   // `inputs` and `outputs` as the network lists them; the data are read and written in place, and
   // outputs are float32. Errors: INTERNAL (what the engine says; the shapes were not those of the
-  // network), RESOURCE_EXHAUSTED (no memory).
+  // network), OUT_OF_RANGE (with these shapes a tensor inside the network would be too large),
+  // RESOURCE_EXHAUSTED (no memory).
   virtual absl::Status Run(std::span<const DenseTensor> inputs,
                            std::span<const DenseTensor> outputs) = 0;
+
+  // Where rows can be looked up on the session's device. Null: it runs from the host's memory only.
+  virtual RowRoom* row_room() { return nullptr; }
+
+  // As Run, from rows in row_room() and inputs that were sent; in stream order after what has
+  // written the rows. `outputs`: the host's memory, [samples, ...]. REQUIRES: row_room() is not
+  // null. Errors: also DEADLINE_EXCEEDED (the device did not finish), UNAVAILABLE.
+  virtual absl::Status RunFromRows(uint32_t /*samples*/, std::span<const FedInput> /*inputs*/,
+                                   std::span<std::byte* const> /*outputs*/) {
+    return absl::UnimplementedError("this engine does not run from rows on a device");
+  }
 };
 
 // Weights are shared by all sessions. Thread-safe.
@@ -63,11 +76,11 @@ struct DeviceDenseOptions {
   uint32_t batch_max = 4096;  // samples of one run
 };
 
-// The same on a GPU: tensors of the host go there and come back with each run. Runs of more samples
-// than batch_max are INTERNAL. Errors: UNIMPLEMENTED (this build has no GPUs, or the device does
-// not run the network: the message names the node and its operator), UNAVAILABLE (no such device,
-// no cuBLASLt), INVALID_ARGUMENT (the reader does not take the network), RESOURCE_EXHAUSTED,
-// INTERNAL.
+// The same on a GPU: tensors of the host go there and come back with each run, and its sessions
+// have a row_room(). Runs of more samples than batch_max are INTERNAL. Errors: UNIMPLEMENTED (this
+// build has no GPUs, or the device does not run the network: the message names the node and its
+// operator), UNAVAILABLE (no such device, no cuBLASLt), INVALID_ARGUMENT (the reader does not take
+// the network), RESOURCE_EXHAUSTED, INTERNAL.
 absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeDeviceDenseNetwork(
     const ModelNetwork& network, const DeviceDenseOptions& options);
 

@@ -1,17 +1,25 @@
 // Dense networks on the CPU by OpenVINO. The one source that sees its headers.
 #include "dense_cpu/openvino_network.h"
 
+#include <openvino/op/constant.hpp>
 #include <openvino/openvino.hpp>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <exception>
+#include <map>
+#include <memory>
 #include <new>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
+#include "base/mutex.h"
+#include "base/public_message.h"
 #include "dense/dense_network.h"
 
 namespace hps {
@@ -58,15 +66,118 @@ constexpr int kShapesKept = 16;
 
 ov::Shape ShapeOf(std::span<const int64_t> dims) { return ov::Shape(dims.begin(), dims.end()); }
 
+// The largest tensor inside a network, and all of them together (their memory is used again, so a
+// run takes much less), of one run.
+constexpr uint64_t kTensorBytesMax = uint64_t{1} << 30;
+constexpr uint64_t kTensorsBytesMax = uint64_t{16} << 30;
+
+// What the tensors inside a network take, by the dimensions of its inputs. A network may make a
+// tensor of batch x batch elements, or of the square of a number of keys: a small request could
+// then ask for any amount of memory.
+//
+// Dimensions that are not fixed are looked at as powers of two, so that few are. Thread-safe.
+class TensorSizes {
+ public:
+  explicit TensorSizes(std::shared_ptr<ov::Model> model) : model_(std::move(model)) {
+    for (const auto& input : model_->inputs()) shapes_.push_back(input.get_partial_shape());
+  }
+
+  // Errors: OUT_OF_RANGE, which names the node.
+  absl::Status Check(std::span<const DenseTensor> inputs) {
+    const Dims exact = DimsOf(inputs);
+    Dims rounded = exact;
+    size_t at = 0;
+    for (const ov::PartialShape& shape : shapes_) {
+      for (size_t d = 0; d < static_cast<size_t>(shape.rank().get_length()); ++d, ++at)
+        if (shape[d].is_dynamic() && rounded[at] > 0)
+          rounded[at] = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rounded[at])));
+    }
+    const MutexLock lock(mutex_);
+    absl::Status status = Known(rounded);
+    // It may be too large, or not fit the network, only where it is rounded up.
+    if (!status.ok() && rounded != exact) status = Known(exact);
+    return status;
+  }
+
+ private:
+  using Dims = std::vector<int64_t>;  // of all inputs, one after the other
+  static constexpr size_t kKnownMax = 1000;
+
+  static Dims DimsOf(std::span<const DenseTensor> inputs) {
+    Dims dims;
+    for (const DenseTensor& input : inputs)
+      dims.insert(dims.end(), input.dims.begin(), input.dims.end());
+    return dims;
+  }
+
+  absl::Status Known(const Dims& dims) HPS_REQUIRES(mutex_) {
+    if (const auto found = known_.find(dims); found != known_.end()) return found->second;
+    if (known_.size() >= kKnownMax) known_.clear();
+    absl::Status measured;
+    const absl::Status ran = Guarded(absl::StatusCode::kInternal, "the dense network failed",
+                                     [&] { measured = Measure(dims); });
+    if (!ran.ok()) measured = ran;
+    known_.emplace(dims, measured);
+    return measured;
+  }
+
+  absl::Status Measure(const Dims& dims) const {
+    const std::shared_ptr<ov::Model> sized = model_->clone();
+    std::map<ov::Output<ov::Node>, ov::PartialShape> shapes;
+    size_t at = 0;
+    for (const auto& input : sized->inputs()) {
+      ov::PartialShape shape = input.get_partial_shape();
+      for (ov::Dimension& dim : shape) dim = dims[at++];
+      shapes.emplace(input, std::move(shape));
+    }
+    sized->reshape(shapes);
+    uint64_t total = 0;
+    for (const std::shared_ptr<ov::Node>& node : sized->get_ordered_ops()) {
+      if (ov::is_type<ov::op::v0::Constant>(node)) continue;
+      for (const auto& output : node->outputs()) {
+        const uint64_t bytes = BytesOf(output);
+        total += bytes;
+        if (bytes <= kTensorBytesMax && total <= kTensorsBytesMax) continue;
+        return Public(absl::OutOfRangeError(absl::StrCat(
+            "the dense network would take too much memory for inputs of these shapes: at node '",
+            node->get_friendly_name(), "' (", node->get_type_name(), ") a tensor has over ",
+            bytes > kTensorBytesMax ? kTensorBytesMax : kTensorsBytesMax, " bytes",
+            bytes > kTensorBytesMax ? "" : " with those before it")));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // A little over the limit where it is more; 0 where nobody can know it before the run.
+  static uint64_t BytesOf(const ov::Output<ov::Node>& output) {
+    if (output.get_partial_shape().is_dynamic()) return 0;
+    uint64_t bytes = std::max<uint64_t>(output.get_element_type().size(), 1);
+    bool is_empty = false;
+    for (const size_t dim : output.get_shape()) {
+      is_empty |= dim == 0;
+      bytes =
+          dim > kTensorBytesMax / bytes ? kTensorBytesMax + 1 : bytes * std::max<size_t>(dim, 1);
+      if (bytes > kTensorBytesMax) bytes = kTensorBytesMax + 1;
+    }
+    return is_empty ? 0 : bytes;
+  }
+
+  const std::shared_ptr<ov::Model> model_;
+  std::vector<ov::PartialShape> shapes_;  // by input
+  Mutex mutex_;
+  std::map<Dims, absl::Status> known_ HPS_GUARDED_BY(mutex_);
+};
+
 class OpenvinoSession final : public DenseSession {
  public:
-  OpenvinoSession(ov::InferRequest request, const std::vector<OnnxValue>& inputs,
-                  const std::vector<OnnxValue>& outputs)
-      : request_(std::move(request)), inputs_(inputs), outputs_(outputs) {}
+  OpenvinoSession(ov::InferRequest request, TensorSizes& sizes,
+                  const std::vector<OnnxValue>& inputs, const std::vector<OnnxValue>& outputs)
+      : request_(std::move(request)), sizes_(sizes), inputs_(inputs), outputs_(outputs) {}
 
   absl::Status Run(std::span<const DenseTensor> inputs,
                    std::span<const DenseTensor> outputs) override {
     HPS_CHECK(inputs.size() == inputs_.size() && outputs.size() == outputs_.size());
+    HPS_RETURN_IF_ERROR(sizes_.Check(inputs));
     HPS_RETURN_IF_ERROR(Infer(inputs, outputs));
     return CheckOutputs(outputs);
   }
@@ -104,17 +215,20 @@ class OpenvinoSession final : public DenseSession {
   }
 
   ov::InferRequest request_;
+  TensorSizes& sizes_;
   const std::vector<OnnxValue>& inputs_;
   const std::vector<OnnxValue>& outputs_;
 };
 
 class OpenvinoNetwork final : public DenseNetwork {
  public:
-  OpenvinoNetwork(const OnnxGraph& graph, ov::Core core, ov::CompiledModel model)
+  OpenvinoNetwork(const OnnxGraph& graph, ov::Core core, ov::CompiledModel model,
+                  std::shared_ptr<ov::Model> read)
       : inputs_(graph.inputs),
         outputs_(graph.outputs),
         core_(std::move(core)),
-        model_(std::move(model)) {
+        model_(std::move(model)),
+        sizes_(std::move(read)) {
     for (OnnxValue& output : outputs_) output.element = OnnxElement::kFloat32;
   }
 
@@ -125,8 +239,8 @@ class OpenvinoNetwork final : public DenseNetwork {
     std::unique_ptr<DenseSession> session;
     HPS_RETURN_IF_ERROR(
         Guarded(absl::StatusCode::kInternal, "no session of the dense network", [&] {
-          session =
-              std::make_unique<OpenvinoSession>(model_.create_infer_request(), inputs_, outputs_);
+          session = std::make_unique<OpenvinoSession>(model_.create_infer_request(), sizes_,
+                                                      inputs_, outputs_);
         }));
     return session;
   }
@@ -136,6 +250,7 @@ class OpenvinoNetwork final : public DenseNetwork {
   std::vector<OnnxValue> outputs_;
   ov::Core core_;
   ov::CompiledModel model_;
+  TensorSizes sizes_;
 };
 
 // Outputs become float32, whatever the network makes.
@@ -158,13 +273,14 @@ absl::StatusOr<std::unique_ptr<DenseNetwork>> MakeOpenvinoNetwork(const OnnxGrap
   HPS_RETURN_IF_ERROR(
       Guarded(absl::StatusCode::kInvalidArgument, "OpenVINO does not take the dense network", [&] {
         ov::Core core;
+        std::shared_ptr<ov::Model> read = ReadModel(core, onnx);
         ov::CompiledModel compiled = core.compile_model(
-            ReadModel(core, onnx), "CPU", ov::hint::inference_precision(ov::element::f32),
-            ov::num_streams(streams), ov::inference_num_threads(cores),
-            ov::hint::enable_cpu_pinning(false),
+            read, "CPU", ov::hint::inference_precision(ov::element::f32), ov::num_streams(streams),
+            ov::inference_num_threads(cores), ov::hint::enable_cpu_pinning(false),
             // What it keeps for shapes that it has met; batches are of many sizes.
             ov::AnyMap::value_type("CPU_RUNTIME_CACHE_CAPACITY", kShapesKept));
-        made = std::make_unique<OpenvinoNetwork>(graph, std::move(core), std::move(compiled));
+        made = std::make_unique<OpenvinoNetwork>(graph, std::move(core), std::move(compiled),
+                                                 std::move(read));
       }));
   return made;
 }

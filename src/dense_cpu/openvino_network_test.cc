@@ -104,6 +104,46 @@ TEST(OpenvinoNetworkTest, OutputsAreFloat32) {
   EXPECT_NEAR(score, Sigmoid(0.125F), 1e-3);
 }
 
+// score + 0 x the sum of a tensor of batch^3 elements.
+TestModel CubicModel() {
+  TestModel model = LogisticModel();
+  model.Integers("first", {1}, {0});
+  const std::string shape = model.Node("Shape", "shape", {"x"});
+  const std::string batch = model.Node("Gather", "batch", {shape, "first"});
+  const std::string square = model.Node("Mul", "square", {batch, batch});
+  const std::string cube = model.Node("Mul", "cube", {square, batch});
+  const std::string zeros = model.Node("ConstantOfShape", "zeros", {cube});
+  const std::string sum = model.Node("ReduceSum", "zero", {zeros});
+  model.Attribute("keepdims", 0);
+  model.Node("Add", "score_and_zero", {"score", sum});
+  model.graph().clear_output();
+  model.Output("score_and_zero", ::onnx::TensorProto::FLOAT, {-1, 1});
+  return model;
+}
+
+// Catches: a request of 32 KiB that has the engine take hundreds of gigabytes.
+TEST(OpenvinoNetworkTest, ProductsOfDimensionsAreBoundedBeforeTheyAreAllocated) {
+  const auto network = Make(CubicModel().Bytes());
+  ASSERT_TRUE(network.ok()) << network.status();
+  const auto session = (*network)->NewSession();
+  for (const int64_t batch : {100, 4096, 3000, 33, 4096}) {
+    std::vector<float> x(static_cast<size_t>(2 * batch));
+    std::vector<float> scores(static_cast<size_t>(batch), -1.0F);
+    const int64_t x_dims[] = {batch, 2};
+    const int64_t score_dims[] = {batch, 1};
+    const DenseTensor input{std::as_writable_bytes(std::span(x)).data(), x_dims};
+    const DenseTensor output{std::as_writable_bytes(std::span(scores)).data(), score_dims};
+    const absl::Status status = (*session)->Run({&input, 1}, {&output, 1});
+    if (batch <= 100) {
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_NEAR(scores.back(), Sigmoid(0.125F), 1e-6);
+      continue;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("too much memory"));
+  }
+}
+
 TEST(OpenvinoNetworkTest, WrongShapesAreAnError) {
   const auto network = Make(LogisticModel().Bytes());
   ASSERT_TRUE(network.ok());

@@ -1,5 +1,4 @@
-// A dense network on a GPU behind the interface of src/dense: tensors of the host go to the device
-// and come back with each run. Who has the rows on the device runs a GpuNetwork itself.
+// A dense network on a GPU behind the interface of src/dense (gpu_dense_session.h).
 #pragma once
 
 #include <memory>

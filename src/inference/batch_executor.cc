@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/limits.h"
+#include "base/logging.h"
 #include "base/macros.h"
+#include "base/public_message.h"
 
 namespace hps {
 namespace {
+
+// A batch whose device fails has waited for its rows once already.
+constexpr Duration kSecondLookupMin = std::chrono::seconds(1);
 
 // Points the prediction of a plan at its rows and outputs.
 void BindPrediction(const NetworkSignature& signature, ExecutionPlan& plan) {
@@ -38,19 +44,67 @@ BatchExecutor::BatchExecutor(const Options& options)
 
 absl::Status BatchExecutor::LookUp(ModelVersion& version, Plans plans, const LookupLimits& limits) {
   HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
+  counts_ = {};
+  deadline_ = limits.deadline;
+  rows_ = RowsPlace::kHost;
+  if (!LookUpOnDevice(version, *session, plans, limits))
+    return LookUpOnHost(*session, plans, limits);
+  rows_ = RowsPlace::kDevice;
+  return absl::OkStatus();
+}
+
+Duration BatchExecutor::TimeUntil(Deadline deadline) const {
+  const TimePoint now = options_.clock->Now();
+  return deadline > now ? deadline - now : Duration::zero();
+}
+
+// Whether it has looked them up: false where the rows have to come to the host.
+bool BatchExecutor::LookUpOnDevice(ModelVersion& version, LookupSession& session, Plans plans,
+                                   const LookupLimits& limits) {
+  if (plans.empty() || !DeviceLookup::Takes(plans)) return false;
+  const auto network = version.prediction_session(options_.slot);
+  RowRoom* const room = network.ok() ? (*network)->row_room() : nullptr;
+  if (room == nullptr || !device_.Admits(options_.clock->Now())) return false;
+  const absl::Status looked_up =
+      device_lookup_.Run(session, *room, plans,
+                         {.timeout = TimeUntil(limits.deadline), .cancel = limits.cancel}, counts_);
+  if (looked_up.ok()) {
+    device_.NoteAnswer();
+    return true;
+  }
+  counts_ = {};
+  NoteDeviceFailure(looked_up);
+  return false;
+}
+
+// Other errors are of this batch alone, and the host says them again.
+void BatchExecutor::NoteDeviceFailure(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) {
+    LogWarning(absl::StrCat("a batch of predictions takes its rows through the host: ",
+                            TextForLog(status)));
+    return;
+  }
+  const bool is_of_device =
+      absl::IsInternal(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  if (!is_of_device) return;
+  device_.NoteFailure(options_.clock->Now());
+  LogWarning(absl::StrCat("for a second, predictions of lookup slot ", options_.slot,
+                          " take their rows through the host: ", TextForLog(status)));
+}
+
+absl::Status BatchExecutor::LookUpOnHost(LookupSession& session, Plans plans,
+                                         const LookupLimits& limits) {
   // Of a single plan the counts tell whether it is complete.
   const bool with_statuses = plans.size() > 1;
   for (ExecutionPlan* plan : plans) plan->degraded_count = 0;
-  counts_ = {};
   PlaceRows(plans);
   for (KeyPlace place; place.plan < plans.size();) {
     AddPiece(plans, with_statuses, place);
     if (queries_.empty()) break;
-    const TimePoint now = options_.clock->Now();
-    const Duration timeout = limits.deadline > now ? limits.deadline - now : Duration::zero();
     LookupCounts counts;
-    HPS_RETURN_IF_ERROR(session->Lookup(
-        HostLookupRequest{.queries = queries_, .timeout = timeout, .cancel = limits.cancel},
+    HPS_RETURN_IF_ERROR(session.Lookup(
+        HostLookupRequest{
+            .queries = queries_, .timeout = TimeUntil(limits.deadline), .cancel = limits.cancel},
         &counts));
     CountDegraded(with_statuses, counts);
     for (size_t i = 0; i < kKeyStatusCount; ++i) counts_.by_status[i] += counts.by_status[i];
@@ -151,12 +205,41 @@ void BatchExecutor::PlaceRows(Plans plans) {
 absl::Status BatchExecutor::Predict(ModelVersion& version, Plans plans) {
   HPS_ASSIGN_OR_RETURN(PredictionSession * session, version.prediction_session(options_.slot));
   const NetworkSignature& signature = version.predictor()->signature();
-  predictions_.clear();
-  for (ExecutionPlan* plan : plans) {
-    BindPrediction(signature, *plan);
-    predictions_.push_back(&plan->prediction);
+  const auto bind = [&] {
+    predictions_.clear();
+    for (ExecutionPlan* plan : plans) {
+      BindPrediction(signature, *plan);
+      predictions_.push_back(&plan->prediction);
+    }
+  };
+  if (rows_ == RowsPlace::kDevice) {
+    bind();
+    const absl::Status ran = session->RunFromRows(predictions_);
+    if (ran.ok()) return ran;
+    NoteDeviceFailure(ran);
+    rows_ = RowsPlace::kLost;
   }
+  if (rows_ == RowsPlace::kLost) HPS_RETURN_IF_ERROR(LookUpAgain(version, plans));
+  bind();
   return session->Run(predictions_);
+}
+
+// What the device had is lost: the rows of these plans come to the host. An answer must not have
+// default rows that nobody knows of.
+absl::Status BatchExecutor::LookUpAgain(ModelVersion& version, Plans plans) {
+  HPS_ASSIGN_OR_RETURN(LookupSession * session, version.session(options_.slot));
+  std::vector<size_t> before;
+  for (const ExecutionPlan* plan : plans) before.push_back(plan->degraded_count);
+  const Deadline at_least = options_.clock->Now() + kSecondLookupMin;
+  HPS_RETURN_IF_ERROR(LookUpOnHost(*session, plans, {.deadline = std::max(deadline_, at_least)}));
+  bool are_all_there = true;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    are_all_there = are_all_there && plans[i]->degraded_count <= before[i];
+    plans[i]->degraded_count = before[i];
+  }
+  if (are_all_there) return absl::OkStatus();
+  return absl::UnavailableError(
+      "the device with the rows of the network failed, and they did not come again in time");
 }
 
 }  // namespace hps

@@ -2,6 +2,10 @@
 // the network. Every request's rows go straight into its own outputs; rows for the network lie
 // together by table, so that they go in without a copy where they need no pooling.
 //
+// Rows that only the network reads stay on the GPU where it runs: they are looked up, pooled and
+// read there (device_lookup.h). If that fails, the batch takes its rows through the host, and so
+// does every batch of the next second.
+//
 // One for each thread of lookups; for whoever has it. Allocates when it is made, and for requests
 // that are larger than those before.
 #pragma once
@@ -13,9 +17,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/circuit_breaker.h"
 #include "base/clock.h"
 #include "hps/lookup_cancel.h"
 #include "hps/lookup_session.h"
+#include "inference/device_lookup.h"
 #include "inference/execution_plan.h"
 #include "inference/model_version.h"
 
@@ -48,8 +54,9 @@ class BatchExecutor {
   const LookupCounts& counts() const { return counts_; }
 
   // Runs the network for all plans. REQUIRES: LookUp of them was the last; each is a prediction.
-  // Errors: those of ModelVersion::prediction_session and PredictionSession::Run. Throws
-  // std::bad_alloc.
+  // If the device fails that has their rows, they are looked up again, on the host.
+  // Errors: those of ModelVersion::prediction_session and PredictionSession::Run; UNAVAILABLE (rows
+  // did not come a second time). Throws std::bad_alloc.
   absl::Status Predict(ModelVersion& version, Plans plans);
 
  private:
@@ -60,6 +67,15 @@ class BatchExecutor {
     size_t key = 0;  // in the part
   };
 
+  // Where the rows of the last LookUp are, as far as only the network reads them.
+  enum class RowsPlace { kHost, kDevice, kLost };
+
+  bool LookUpOnDevice(ModelVersion& version, LookupSession& session, Plans plans,
+                      const LookupLimits& limits);
+  absl::Status LookUpOnHost(LookupSession& session, Plans plans, const LookupLimits& limits);
+  absl::Status LookUpAgain(ModelVersion& version, Plans plans);
+  void NoteDeviceFailure(const absl::Status& status);
+  Duration TimeUntil(Deadline deadline) const;
   void PlaceRows(Plans plans);
   void AddPiece(Plans plans, bool with_statuses, KeyPlace& place);
   void AddPart(ExecutionPlan& plan, bool with_statuses, KeyPlace& place);
@@ -74,6 +90,10 @@ class BatchExecutor {
   LookupCounts counts_;                          // of the last LookUp
   std::vector<float> network_rows_;              // of predictions, by table, then by plan
   std::vector<const Prediction*> predictions_;   // of the network's run
+  DeviceLookup device_lookup_;
+  CircuitBreaker device_;  // open: batches take their rows through the host
+  RowsPlace rows_ = RowsPlace::kHost;
+  Deadline deadline_ = kNoDeadline;  // of the last LookUp
 };
 
 }  // namespace hps

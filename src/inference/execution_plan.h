@@ -39,7 +39,8 @@ struct TablePart {
   OutputPlace joint_rows{};
   OutputPlace table_status{};
   OutputPlace joint_status{};
-  // Of a prediction, where the client does not ask for the rows: where they go.
+  // Of a prediction, where the client does not ask for the rows: where they go. In the memory of a
+  // device where the batch is looked up there.
   std::byte* network_rows = nullptr;
 
   const OutputPlace& rows() const { return table_rows.is_set() ? table_rows : joint_rows; }

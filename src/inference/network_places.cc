@@ -49,6 +49,16 @@ class NetworkPlaces::DeviceSession final : public DenseSession {
     return absl::OkStatus();
   }
 
+  RowRoom* row_room() override { return on_device_->row_room(); }
+
+  // Its caller brings the batch again, with rows that the host has.
+  absl::Status RunFromRows(uint32_t samples, std::span<const FedInput> inputs,
+                           std::span<std::byte* const> outputs) override {
+    HPS_RETURN_IF_ERROR(on_device_->RunFromRows(samples, inputs, outputs));
+    places_.counts_.on_devices.fetch_add(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
  private:
   NetworkPlaces& places_;
   const int device_;

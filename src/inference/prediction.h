@@ -16,7 +16,8 @@ struct PredictionInput {
   // [batch + 1] where samples have keys of different numbers: rows of sample i are
   // [offsets[i], offsets[i + 1]).
   std::vector<int64_t> offsets;
-  // The rows of the input's table, [n, dim]; set when they have been looked up.
+  // The rows of the input's table, [n, dim]; set when they have been looked up. In the memory of
+  // the device for PredictionSession::RunFromRows, else in the host's.
   const float* rows = nullptr;
 
   // What the client sent, of the network's type, and its dimensions after the batch.

@@ -39,15 +39,20 @@ bool GoesInAsItIs(const NetworkSignature::Input& input, const PredictionInput& o
 
 }  // namespace
 
-absl::Status PredictionSession::Run(std::span<const Prediction* const> requests) {
+// Requests that the network can run together, one group after the other.
+absl::Status PredictionSession::RunGroups(Group requests,
+                                          absl::Status (PredictionSession::*run)(Group)) {
   try {
+    values_.resize(signature_.inputs.size());
+    own_.resize(signature_.inputs.size());
+    own_outputs_.resize(signature_.outputs.size());
     while (!requests.empty()) {
       size_t count = 1;
       while (count < requests.size() &&
              HaveSameShape(signature_, *requests.front(), *requests[count])) {
         ++count;
       }
-      HPS_RETURN_IF_ERROR(RunGroup(requests.first(count)));
+      HPS_RETURN_IF_ERROR((this->*run)(requests.first(count)));
       requests = requests.subspan(count);
     }
     return absl::OkStatus();
@@ -56,14 +61,43 @@ absl::Status PredictionSession::Run(std::span<const Prediction* const> requests)
   }
 }
 
-absl::Status PredictionSession::RunGroup(std::span<const Prediction* const> group) {
-  values_.resize(signature_.inputs.size());
-  own_.resize(signature_.inputs.size());
-  own_outputs_.resize(signature_.outputs.size());
+absl::Status PredictionSession::Run(Group requests) {
+  return RunGroups(requests, &PredictionSession::RunGroup);
+}
+
+absl::Status PredictionSession::RunFromRows(Group requests) {
+  return RunGroups(requests, &PredictionSession::RunGroupFromRows);
+}
+
+absl::Status PredictionSession::RunGroup(Group group) {
   for (size_t i = 0; i < signature_.inputs.size(); ++i) Gather(i, group);
   const uint64_t total = SampleCount(group);
   for (uint64_t begin = 0; begin < total; begin += kSamplesMax)
     HPS_RETURN_IF_ERROR(RunSamples(group, begin, std::min(kSamplesMax, total - begin)));
+  return absl::OkStatus();
+}
+
+absl::Status PredictionSession::RunGroupFromRows(Group group) {
+  for (size_t i = 0; i < signature_.inputs.size(); ++i)
+    if (!signature_.inputs[i].table.has_value()) GatherSent(i, group);
+  const uint64_t total = SampleCount(group);
+  for (uint64_t begin = 0; begin < total; begin += kSamplesMax) {
+    const uint64_t count = std::min(kSamplesMax, total - begin);
+    fed_.clear();
+    for (size_t i = 0; i < signature_.inputs.size(); ++i) {
+      const Values& values = values_[i];
+      fed_.push_back(signature_.inputs[i].table.has_value()
+                         ? feed_.Rows(i, group, begin, count)
+                         : FedInput{.sent = {values.data + begin * values.sample_bytes,
+                                             count * values.sample_bytes}});
+    }
+    output_pointers_.clear();
+    for (size_t i = 0; i < signature_.outputs.size(); ++i)
+      output_pointers_.push_back(OutputOf(i, group, begin, count));
+    HPS_RETURN_IF_ERROR(
+        session_->RunFromRows(static_cast<uint32_t>(count), fed_, output_pointers_));
+    if (group.size() > 1) Deal(group, begin, count);
+  }
   return absl::OkStatus();
 }
 

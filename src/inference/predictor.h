@@ -19,6 +19,7 @@
 #include "dense/dense_network.h"
 #include "hps/model_network.h"
 #include "hps/table_spec.h"
+#include "inference/device_feed.h"
 #include "inference/network_places.h"
 #include "inference/prediction.h"
 #include "onnx/network_signature.h"
@@ -32,14 +33,23 @@ class PredictionSession {
   static constexpr uint64_t kSamplesMax = 4096;
 
   PredictionSession(const NetworkSignature& signature, std::unique_ptr<DenseSession> session)
-      : signature_(signature), session_(std::move(session)) {}
+      : signature_(signature), session_(std::move(session)), feed_(signature) {}
 
   // Fills in the outputs of all requests. REQUIRES: each fits the signature; rows are set where
   // there are keys. Errors: INTERNAL (the engine failed), RESOURCE_EXHAUSTED (no memory). Outputs
   // may be partly written then.
   absl::Status Run(std::span<const Prediction* const> requests);
 
+  // Where rows can be looked up on the device that the network runs on; null: on the host only.
+  RowRoom* row_room() { return session_->row_room(); }
+
+  // As Run, of rows in row_room(), which are pooled there. Errors: also DEADLINE_EXCEEDED and
+  // UNAVAILABLE: the device failed, and the rows have to be looked up again for Run.
+  absl::Status RunFromRows(std::span<const Prediction* const> requests);
+
  private:
+  using Group = std::span<const Prediction* const>;
+
   // The values of an input for all samples of a run.
   struct Values {
     const std::byte* data = nullptr;
@@ -47,7 +57,9 @@ class PredictionSession {
     std::vector<int64_t> dims;  // [0] is the batch
   };
 
-  absl::Status RunGroup(std::span<const Prediction* const> group);
+  absl::Status RunGroups(Group requests, absl::Status (PredictionSession::*run)(Group));
+  absl::Status RunGroup(Group group);
+  absl::Status RunGroupFromRows(Group group);
   void Gather(size_t input, std::span<const Prediction* const> group);
   void GatherRows(size_t input, std::span<const Prediction* const> group);
   void GatherSent(size_t input, std::span<const Prediction* const> group);
@@ -63,6 +75,9 @@ class PredictionSession {
   std::vector<std::vector<float>> own_;          // by input: where values_ are not the caller's
   std::vector<std::vector<float>> own_outputs_;  // by output
   std::vector<DenseTensor> tensors_;
+  DeviceFeed feed_;
+  std::vector<FedInput> fed_;                // of a run from rows
+  std::vector<std::byte*> output_pointers_;  // likewise
 };
 
 class Predictor {

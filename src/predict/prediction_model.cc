@@ -46,7 +46,8 @@ class StorePredictionModel final : public PredictionModel {
         name_(std::move(name)),
         options_{.slot_count = LookupSlots(config.server),
                  .devices = store.models().devices(),
-                 .keys_max = LookupKeysMax(config, store.models())},
+                 .keys_max = LookupKeysMax(config, store.models()),
+                 .networks_on_devices = config.server.dense_device == DenseDevice::kAuto},
         timeout_(config.lookup.timeout),
         late_answers_(config.server.late_answers),
         limits_{.response_bytes_max = config.server.response_bytes_max} {

@@ -27,6 +27,15 @@ struct OpenStores {
   std::map<std::pair<std::string, OpenMode>, Entry> by_path HPS_GUARDED_BY(mutex);
 };
 
+// The tables are those of the new import, and the version that is served has the old ones. These
+// take no changes any more: the operator must know.
+absl::Status BehindTheSwitch(const absl::Status& error) {
+  return absl::Status(error.code(),
+                      absl::StrCat(error.message(),
+                                   "; the store has switched to the new tables, and requests are "
+                                   "answered from the old ones until a load succeeds"));
+}
+
 OpenStores& Stores() {
   static OpenStores* const stores = new OpenStores;  // for threads that outlive static objects
   return *stores;
@@ -88,10 +97,13 @@ absl::Status SharedStore::Load(ServedModel& model, size_t slot_count) {
   MutexLock change(change_mutex_);
   const absl::Status loaded = store_->models().Load(model.name());
   absl::StatusOr<ModelVersionRef> opened = OpenVersion(model.name(), slot_count);
-  if (!opened.ok()) return loaded.ok() ? opened.status() : loaded;
-  if (!loaded.ok() && IsServed(model.name())) {
-    RefreshOthers();  // also the model's earlier load, which Triton keeps
-    return loaded;
+  const bool was_served = IsServed(model.name());
+  if (!opened.ok() || (!loaded.ok() && was_served)) {
+    // The tables may have been switched all the same. Who can be answered from them follows, also
+    // the model's earlier load, which Triton keeps.
+    RefreshOthers();
+    if (!loaded.ok()) return loaded;
+    return was_served ? BehindTheSwitch(opened.status()) : opened.status();
   }
   if (!loaded.ok()) {
     LogWarning(absl::StrCat("a load has failed, and its model is served all the same: ",

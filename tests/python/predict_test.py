@@ -150,6 +150,28 @@ class PredictTest(support.StoreTestCase):
         with self.assertRaisesRegex(hps.FailedPreconditionError, "model is closed"):
             last.predict(inputs)
 
+    def test_networks_are_tried_in_a_process_of_their_own(self) -> None:
+        """A network that fails there is refused, and what the store has stays."""
+        self.make_model()
+        package = self.directory / "site" / "hps"
+        shutil.copytree(pathlib.Path(hps.__file__).parent, package,
+                        ignore=shutil.ignore_patterns("__pycache__"))
+        program = package / "_check_network"
+        program.write_text("#!/bin/sh\necho it does not run\nexit 1\n")
+        model = str(self.directory / "model")
+        script = ("import hps\n"
+                  f"with hps.open({str(self.path)!r}, mode='rw') as store:\n"
+                  "    try:\n"
+                  f"        store.import_table('dcn', from_path={model!r})\n"
+                  "    except hps.InvalidArgumentError as error:\n        print(error)\n"
+                  "    print(len(store.tables()), 'tables')\n")
+        done = subprocess.run([sys.executable, "-c", script], check=True, timeout=WAIT_S, text=True,
+                              capture_output=True, env=os.environ | {
+                                  "PYTHONPATH": str(package.parent)})
+        self.assertIn("a process of its own: it does not run", done.stdout)
+        with hps.open(self.path) as store:
+            self.assertIn(f"{len(store.tables())} tables", done.stdout)
+
     def test_a_package_without_openvino(self) -> None:
         """It can be imported, and says what it lacks."""
         self.make_model()

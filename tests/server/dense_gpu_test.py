@@ -1,7 +1,7 @@
 """Where `hps serve` runs a dense network: on the GPU of level 1, or on the CPU.
 
 What needs a GPU is skipped without one. Set HPS_COMMAND to the command of a build with CUDA
-(`make gpu`); the machine needs libcublasLt.so.13.
+(`make gpu`), or of a pack of one (tools/gpu_pack.sh); the machine needs libcublasLt.so.13.
 """
 
 import json
@@ -91,13 +91,19 @@ class DenseDeviceTest(support.ServerTestCase):
                   'dense = "dense.onnx"\n')
         return self.serve_ready(f"lookups = 3\n{settings}", sections=sections, models=models)
 
-    def scores(self, server: support.RunningServer, keys: np.ndarray) -> np.ndarray:
-        body = {"inputs": [{"name": "user", "datatype": "INT64", "shape": [len(keys)],
-                            "data": keys.tolist()}]}
+    def infer(self, server: support.RunningServer, inputs: dict[str, np.ndarray],
+              outputs: tuple[str, ...] = ("score",)) -> dict[str, np.ndarray]:
+        body = {"inputs": [{"name": name, "datatype": "INT64", "shape": list(array.shape),
+                            "data": array.ravel().tolist()} for name, array in inputs.items()],
+                "outputs": [{"name": name} for name in outputs]}
         status, answer = server.get(f"/v2/models/{MODEL}/infer", data=json.dumps(body).encode(),
                                     method="POST")
         self.assertEqual(status, 200, answer[:300])
-        return np.array(json.loads(answer)["outputs"][0]["data"])
+        return {output["name"]: np.array(output["data"]).reshape(output["shape"])
+                for output in json.loads(answer)["outputs"]}
+
+    def scores(self, server: support.RunningServer, keys: np.ndarray) -> np.ndarray:
+        return self.infer(server, {"user": keys})["score"].ravel()
 
     def runs(self, server: support.RunningServer) -> dict[str, float]:
         """Runs of the network, by place."""
@@ -126,6 +132,25 @@ class DenseDeviceTest(support.ServerTestCase):
         self.check_sigmoids(server)
         self.assertEqual(self.runs(server), {"gpu": len(BATCHES) + 1, "cpu": 0, "cpu_after_gpu": 0})
         self.assertNotIn("the dense network runs on the CPU", self.log())
+
+    @unittest.skipUnless(has_gpu(), "needs a GPU and a build with CUDA")
+    def test_bags_are_pooled_on_the_gpu(self) -> None:
+        """Also where rows are asked for, which go through the host then."""
+        server = self.start(SIGMOID, sections=ON_GPU)
+        for batch in (1, 5, 700):
+            offsets = np.cumsum([0, *(number % 4 for number in range(batch))])
+            keys = self.keys(int(offsets[-1]))
+            sums = np.array([products(keys)[begin:end].sum()
+                             for begin, end in zip(offsets, offsets[1:], strict=False)])
+            inputs = {"user": keys, "user.offsets": offsets}
+            expected = 1 / (1 + np.exp(-sums))
+            np.testing.assert_allclose(self.infer(server, inputs)["score"].ravel(), expected,
+                                       atol=1e-5)
+            both = self.infer(server, inputs, ("user", "score"))
+            np.testing.assert_allclose(both["score"].ravel(), expected, atol=1e-5)
+            np.testing.assert_array_equal(both["user"], stamped("user", keys))
+        self.assertEqual(self.runs(server), {"gpu": 6, "cpu": 0, "cpu_after_gpu": 0})
+        self.assertNotIn("take their rows through the host", self.log())
 
     @unittest.skipUnless(has_gpu(), "needs a GPU and a build with CUDA")
     def test_lookup_slots_share_the_gpu(self) -> None:

@@ -78,9 +78,10 @@ class GpuCheckTest(PlantedTest):
     def test_passes_and_counts_cases(self):
         status, summary, line = self.check()
         self.assertEqual(status, 0, summary)
-        # Three runs of one case; store, lookup, demo, three benchmarks; three skipped and the GPUs.
-        self.assertEqual(line, "9 passed, 0 failed, 4 skipped")
-        self.assertEqual((summary["passed"], summary["failed"], summary["skipped"]), (9, 0, 4))
+        # Three runs of one case; store, lookup, demo, four benchmarks; three skipped, predictions
+        # and the GPUs.
+        self.assertEqual(line, "10 passed, 0 failed, 5 skipped")
+        self.assertEqual((summary["passed"], summary["failed"], summary["skipped"]), (10, 0, 5))
 
     def test_a_failing_or_crashing_test_fails(self):
         for test, reason in ((FAILS, ""), (CRASHES, "exit status 139"),
@@ -120,7 +121,7 @@ class GpuCheckTest(PlantedTest):
     def test_without_a_gpu_nothing_is_said_to_pass(self):
         status, summary, line = self.check(gpus=0)
         self.assertEqual(status, 1)
-        self.assertEqual(line, "1 passed, 0 failed, 9 skipped")
+        self.assertEqual(line, "1 passed, 0 failed, 11 skipped")
         self.assertEqual(self.status_of(summary, "bench_l1"), "skipped")
 
     def test_every_gpu_is_asked(self):

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "dense/device_rows.h"
 #include "dense_plan/plan.h"
 
 namespace hps {
@@ -103,6 +104,24 @@ struct StepNarrow {
   uint32_t instruction_count = 0;
   PlanInstruction program[kPlanNarrowInstructionsMax];
 };
+
+// Rows of samples that become one input of a network (as FedInput): sums, means, or the rows
+// themselves. At most 2^31 elements.
+struct StepBags {
+  const float* rows = nullptr;
+  const BagPlace* bags = nullptr;  // [samples]; null: sample_rows rows each
+  float* output = nullptr;
+  uint32_t dim = 0;
+  uint32_t samples = 0;
+  uint32_t sample_rows = 1;
+  RowPooling pooling = RowPooling::kSum;
+  bool has_vectors = false;  // rows and output begin at, and rows have, multiples of 16 bytes
+};
+
+// `steps` [step_count] in device memory; `elements_max`: the most that one of them writes, counted
+// in vectors of four where it has them.
+absl::Status LaunchBags(const StepBags* steps, uint32_t step_count, uint64_t elements_max,
+                        cudaStream_t stream);
 
 // Writes the arguments of the next run to `to`, in stream order.
 absl::Status LaunchSetArguments(const RunArguments& arguments, uint32_t input_count,

@@ -1,0 +1,283 @@
+#include "dense_gpu/gpu_dense_session.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "dense_gpu/kernels/steps.h"
+#include "l1_gpu/cuda_status.h"
+#include "onnx/graph.h"
+
+namespace hps {
+namespace {
+
+// The largest network takes milliseconds, and shares the device with the other slots' runs.
+constexpr Duration kRunMax = std::chrono::seconds(10);
+constexpr Duration kEarlierRunMax = std::chrono::milliseconds(100);
+
+constexpr uint64_t kAlignment = 16;  // of inputs; also for vectors of four
+
+uint64_t Aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+bool IsAligned(const float* rows) { return std::bit_cast<uintptr_t>(rows) % kAlignment == 0; }
+
+uint64_t ValuesOf(const FedInput& input) {
+  return input.pooling == RowPooling::kNone ? input.sample_rows : 1;
+}
+
+// Rows that go into the network from where they lie.
+bool GoesInAsItIs(const FedInput& input) {
+  return input.dim > 0 && input.bags.empty() && IsAligned(input.rows) &&
+         (input.pooling == RowPooling::kNone || input.sample_rows == 1);
+}
+
+// What of an input comes from the host.
+std::span<const std::byte> BytesFromHost(const FedInput& input) {
+  return input.dim == 0 ? input.sent : std::as_bytes(input.bags);
+}
+
+bool HasVectors(const FedInput& input) { return input.dim % 4 == 0 && IsAligned(input.rows); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DenseSession>> GpuDenseSession::Make(GpuNetwork& network) {
+  const DeviceScope scope(network.options().device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  std::unique_ptr<GpuDenseSession> session(new GpuDenseSession(network));
+  HPS_RETURN_IF_ERROR(session->SetUp());
+  return session;
+}
+
+absl::Status GpuDenseSession::SetUp() {
+  HPS_ASSIGN_OR_RETURN(session_, network_.NewSession());
+  HPS_ASSIGN_OR_RETURN(room_, GpuRowRoom::Create(network_.options().device));
+  const uint32_t batch_max = network_.options().batch_max;
+  for (size_t i = 0; i < network_.plan().inputs.size(); ++i) {
+    HPS_ASSIGN_OR_RETURN(DeviceBuffer buffer,
+                         MakeDeviceBuffer("a network's input", SampleBytes(i) * batch_max));
+    inputs_.push_back(std::move(buffer));
+  }
+  uint64_t output_bytes = 0;
+  for (size_t i = 0; i < network_.plan().output_views.size(); ++i)
+    output_bytes += Aligned(OutputBytes(i, batch_max));
+  HPS_ASSIGN_OR_RETURN(outputs_, MakePinnedBuffer("a network's outputs", output_bytes));
+  return absl::OkStatus();
+}
+
+// Leaks what a device that hangs may still use: to free it would wait for ever.
+GpuDenseSession::~GpuDenseSession() {
+  const DeviceScope scope(network_.options().device);
+  if (is_open_ && absl::IsDeadlineExceeded(room_->WaitUntilIdle(kEarlierRunMax, "a run"))) {
+    (void)session_.release();
+    for (DeviceBuffer& input : inputs_) input.Leak();
+    brought_.Leak();
+    brought_there_.Leak();
+    outputs_.Leak();
+  }
+  session_.reset();
+  inputs_.clear();
+  brought_ = PinnedBuffer();
+  brought_there_ = DeviceBuffer();
+  outputs_ = PinnedBuffer();
+}
+
+uint64_t GpuDenseSession::SampleBytes(size_t input) const {
+  const OnnxValue& value = network_.plan().inputs[input];
+  uint64_t bytes = OnnxElementBytes(static_cast<int32_t>(value.element));
+  for (size_t d = 1; d < value.dims.size(); ++d) bytes *= static_cast<uint64_t>(value.dims[d]);
+  return bytes;
+}
+
+uint64_t GpuDenseSession::OutputBytes(size_t output, uint32_t samples) const {
+  const auto elements = static_cast<uint64_t>(network_.plan().output_views[output].ElementCount());
+  return elements * samples * sizeof(float);
+}
+
+// ---- From tensors of the host ----
+
+absl::Status GpuDenseSession::Run(std::span<const DenseTensor> inputs,
+                                  std::span<const DenseTensor> outputs) {
+  const DensePlan& plan = network_.plan();
+  HPS_CHECK(inputs.size() == plan.inputs.size() && outputs.size() == plan.outputs.size());
+  const int64_t batch = inputs.empty() ? 0 : inputs.front().dims.front();
+  HPS_RETURN_IF_ERROR(CheckShapes(batch, inputs, outputs));
+  const auto samples = static_cast<uint32_t>(batch);
+  const DeviceScope scope(network_.options().device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  HPS_RETURN_IF_ERROR(Begin());
+  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+  pointers_.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    HPS_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(inputs_[i].data(), inputs[i].data, SampleBytes(i) * samples,
+                                   cudaMemcpyHostToDevice, stream),
+                   "copy of a network's input"));
+    pointers_.push_back(inputs_[i].data());
+  }
+  HPS_RETURN_IF_ERROR(session_->Run(samples, pointers_, stream));
+  to_.clear();
+  for (const DenseTensor& output : outputs) to_.push_back(output.data);
+  return End(samples, to_);
+}
+
+absl::Status GpuDenseSession::CheckShapes(int64_t batch, std::span<const DenseTensor> inputs,
+                                          std::span<const DenseTensor> outputs) const {
+  const auto fits = [batch](std::span<const int64_t> dims, std::span<const int64_t> sample,
+                            int64_t rows) {
+    return !dims.empty() && dims.size() == sample.size() && dims.front() == batch * rows &&
+           std::equal(dims.begin() + 1, dims.end(), sample.begin() + 1);
+  };
+  const DensePlan& plan = network_.plan();
+  bool all_fit = batch > 0 && batch <= int64_t{network_.options().batch_max};
+  for (size_t i = 0; i < inputs.size(); ++i)
+    all_fit = all_fit && fits(inputs[i].dims, plan.inputs[i].dims, 1);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::vector<int64_t>& dims = plan.output_views[i].dims;
+    all_fit = all_fit && fits(outputs[i].dims, dims, dims.front());
+  }
+  if (all_fit) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the dense network failed: shapes of a run of ", batch,
+                                          " samples are not the network's, or it has over ",
+                                          network_.options().batch_max, " samples"));
+}
+
+// ---- From rows on the device ----
+
+absl::Status GpuDenseSession::RunFromRows(uint32_t samples, std::span<const FedInput> inputs,
+                                          std::span<std::byte* const> outputs) {
+  HPS_CHECK(inputs.size() == inputs_.size() && outputs.size() == network_.plan().outputs.size());
+  HPS_RETURN_IF_ERROR(CheckFed(samples, inputs));
+  const DeviceScope scope(network_.options().device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  HPS_RETURN_IF_ERROR(Begin());
+  HPS_RETURN_IF_ERROR(Feed(samples, inputs));
+  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+  HPS_RETURN_IF_ERROR(session_->Run(samples, pointers_, stream));
+  return End(samples, outputs);
+}
+
+absl::Status GpuDenseSession::CheckFed(uint32_t samples, std::span<const FedInput> inputs) const {
+  bool all_fit = samples > 0 && samples <= network_.options().batch_max;
+  for (size_t i = 0; all_fit && i < inputs.size(); ++i) {
+    const FedInput& input = inputs[i];
+    const uint64_t bytes = SampleBytes(i);
+    if (input.dim == 0) {
+      all_fit = input.sent.size() == bytes * samples;
+      continue;
+    }
+    all_fit = ValuesOf(input) * input.dim * sizeof(float) == bytes &&
+              network_.plan().inputs[i].element == OnnxElement::kFloat32 &&
+              bytes * samples <= std::numeric_limits<int32_t>::max() &&
+              (input.bags.empty() || input.bags.size() == samples);
+  }
+  if (all_fit) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the dense network failed: rows or inputs of a run of ",
+                                          samples,
+                                          " samples do not have its shapes, or it has over ",
+                                          network_.options().batch_max, " samples"));
+}
+
+// Sets pointers_, and has all inputs made there.
+absl::Status GpuDenseSession::Feed(uint32_t samples, std::span<const FedInput> inputs) {
+  HPS_RETURN_IF_ERROR(LayOut(inputs));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::span<const std::byte> bytes = BytesFromHost(inputs[i]);
+    if (!bytes.empty()) std::memcpy(brought_.data() + brought_at_[i], bytes.data(), bytes.size());
+    if (inputs[i].dim == 0) {
+      pointers_.push_back(brought_there_.data() + brought_at_[i]);
+    } else if (GoesInAsItIs(inputs[i])) {
+      pointers_.push_back(std::as_bytes(std::span(inputs[i].rows, 1)).data());
+    } else {
+      pointers_.push_back(inputs_[i].data());
+    }
+  }
+  return PoolRows(samples, inputs);
+}
+
+// Gives everything that comes from the host its place: first the steps of the pooling.
+absl::Status GpuDenseSession::LayOut(std::span<const FedInput> inputs) {
+  pointers_.clear();
+  pooled_.clear();
+  brought_at_.clear();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].dim > 0 && !GoesInAsItIs(inputs[i])) pooled_.push_back(i);
+  brought_bytes_ = Aligned(pooled_.size() * sizeof(StepBags));
+  for (const FedInput& input : inputs) {
+    brought_at_.push_back(brought_bytes_);
+    brought_bytes_ += Aligned(BytesFromHost(input).size());
+  }
+  HPS_RETURN_IF_ERROR(GrowPinnedBuffer(brought_, "inputs of a run", brought_bytes_));
+  return GrowDeviceBuffer(brought_there_, "inputs of a run", brought_bytes_,
+                          static_cast<cudaStream_t>(room_->stream().handle));
+}
+
+absl::Status GpuDenseSession::PoolRows(uint32_t samples, std::span<const FedInput> inputs) {
+  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+  uint64_t elements_max = 0;
+  for (size_t p = 0; p < pooled_.size(); ++p) {
+    const size_t i = pooled_[p];
+    const FedInput& input = inputs[i];
+    const StepBags step = {
+        .rows = input.rows,
+        .bags = input.bags.empty() ? nullptr : brought_there_.at<const BagPlace>(brought_at_[i]),
+        .output = inputs_[i].at<float>(0),
+        .dim = input.dim,
+        .samples = samples,
+        .sample_rows = static_cast<uint32_t>(input.sample_rows),
+        .pooling = input.pooling,
+        .has_vectors = HasVectors(input)};
+    std::memcpy(brought_.data() + p * sizeof(StepBags), &step, sizeof(step));
+    const uint64_t elements = samples * ValuesOf(input) * input.dim;
+    elements_max = std::max(elements_max, elements / (step.has_vectors ? 4 : 1));
+  }
+  if (brought_bytes_ > 0) {
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(brought_there_.data(), brought_.data(),
+                                                   brought_bytes_, cudaMemcpyHostToDevice, stream),
+                                   "copy of a run's inputs"));
+  }
+  if (pooled_.empty()) return absl::OkStatus();
+  return LaunchBags(brought_there_.at<const StepBags>(0), static_cast<uint32_t>(pooled_.size()),
+                    elements_max, stream);
+}
+
+// ---- Both ----
+
+// The memory of an earlier run that failed may still be in use.
+absl::Status GpuDenseSession::Begin() {
+  if (is_open_) {
+    const absl::Status passed = room_->WaitUntilIdle(kEarlierRunMax, "an earlier run");
+    if (absl::IsDeadlineExceeded(passed))
+      return absl::UnavailableError("the device has not ended an earlier run yet");
+    HPS_RETURN_IF_ERROR(passed);
+  }
+  is_open_ = true;
+  return absl::OkStatus();
+}
+
+// Waits for the run, and hands its outputs out.
+absl::Status GpuDenseSession::End(uint32_t samples, std::span<std::byte* const> outputs) {
+  const auto stream = static_cast<cudaStream_t>(room_->stream().handle);
+  uint64_t at = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const uint64_t bytes = OutputBytes(i, samples);
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(outputs_.data() + at, session_->output(i), bytes,
+                                                   cudaMemcpyDeviceToHost, stream),
+                                   "copy of a network's output"));
+    at += Aligned(bytes);
+  }
+  HPS_RETURN_IF_ERROR(room_->WaitUntilIdle(kRunMax, "a dense network on the GPU"));
+  is_open_ = false;
+  at = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const uint64_t bytes = OutputBytes(i, samples);
+    std::memcpy(outputs[i], outputs_.data() + at, bytes);
+    at += Aligned(bytes);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hps

@@ -1,0 +1,68 @@
+// A session of a dense network on a GPU behind the interface of src/dense: from tensors of the
+// host, or from rows that have been looked up into its memory.
+//
+// For one thread at a time; ends before its network. A run that the device does not end within ten
+// seconds is given up, and so is every later one until the device has passed it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "dense/dense_network.h"
+#include "dense_gpu/gpu_network.h"
+#include "dense_gpu/gpu_row_room.h"
+#include "l1_gpu/cuda_resources.h"
+
+namespace hps {
+
+class GpuDenseSession final : public DenseSession {
+ public:
+  // Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL.
+  static absl::StatusOr<std::unique_ptr<DenseSession>> Make(GpuNetwork& network);
+  ~GpuDenseSession() override;
+
+  absl::Status Run(std::span<const DenseTensor> inputs,
+                   std::span<const DenseTensor> outputs) override;
+  RowRoom* row_room() override { return room_.get(); }
+  absl::Status RunFromRows(uint32_t samples, std::span<const FedInput> inputs,
+                           std::span<std::byte* const> outputs) override;
+
+ private:
+  explicit GpuDenseSession(GpuNetwork& network) : network_(network) {}
+  absl::Status SetUp();
+
+  uint64_t SampleBytes(size_t input) const;
+  uint64_t OutputBytes(size_t output, uint32_t samples) const;
+  absl::Status CheckShapes(int64_t batch, std::span<const DenseTensor> inputs,
+                           std::span<const DenseTensor> outputs) const;
+  absl::Status CheckFed(uint32_t samples, std::span<const FedInput> inputs) const;
+
+  absl::Status Begin();
+  absl::Status End(uint32_t samples, std::span<std::byte* const> outputs);
+  absl::Status Feed(uint32_t samples, std::span<const FedInput> inputs);
+  absl::Status LayOut(std::span<const FedInput> inputs);
+  absl::Status PoolRows(uint32_t samples, std::span<const FedInput> inputs);
+
+  GpuNetwork& network_;
+  std::unique_ptr<GpuNetworkSession> session_;
+  std::unique_ptr<GpuRowRoom> room_;        // has the stream
+  std::vector<DeviceBuffer> inputs_;        // by input, for the largest batch: where they are made
+  std::vector<const std::byte*> pointers_;  // by input, of a run
+  // What a run brings from the host: steps of the pooling, bags, inputs that were sent.
+  PinnedBuffer brought_;
+  DeviceBuffer brought_there_;
+  std::vector<uint64_t> brought_at_;  // by input
+  std::vector<size_t> pooled_;        // the inputs that are made of rows
+  uint64_t brought_bytes_ = 0;
+  PinnedBuffer outputs_;
+  std::vector<std::byte*> to_;  // where they go, of Run
+  // A run was begun and has not been seen to end.
+  bool is_open_ = false;
+};
+
+}  // namespace hps

@@ -1,0 +1,126 @@
+#include "dense_gpu/gpu_row_room.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l1_gpu/cuda_status.h"
+
+namespace hps {
+namespace {
+
+// A device that works has long passed what a slot gave it before.
+constexpr Duration kEarlierWorkMax = std::chrono::milliseconds(100);
+constexpr Duration kStatusesMax = std::chrono::seconds(1);
+
+constexpr uint64_t kBufferBytesMin = uint64_t{64} << 10;
+// A buffer of more is given back when a batch takes a quarter of it or less.
+constexpr uint64_t kBufferBytesKept = uint64_t{64} << 20;
+
+bool Suits(uint64_t has, uint64_t wanted) {
+  return has >= wanted && (has <= kBufferBytesKept || wanted > has / 4);
+}
+
+uint64_t SizeFor(uint64_t wanted) { return std::bit_ceil(std::max(wanted, kBufferBytesMin)); }
+
+}  // namespace
+
+absl::Status GrowDeviceBuffer(DeviceBuffer& buffer, const char* what, uint64_t bytes,
+                              cudaStream_t stream) {
+  if (bytes == 0 || Suits(buffer.bytes(), bytes)) return absl::OkStatus();
+  HPS_RETURN_IF_ERROR(FreeInOrder(std::exchange(buffer, DeviceBuffer()), stream));
+  HPS_ASSIGN_OR_RETURN(buffer, MakeDeviceBufferInOrder(what, SizeFor(bytes), stream));
+  return absl::OkStatus();
+}
+
+absl::Status GrowPinnedBuffer(PinnedBuffer& buffer, const char* what, uint64_t bytes) {
+  if (bytes == 0 || Suits(buffer.bytes(), bytes)) return absl::OkStatus();
+  buffer = PinnedBuffer();
+  HPS_ASSIGN_OR_RETURN(buffer, MakePinnedBuffer(what, SizeFor(bytes)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<GpuRowRoom>> GpuRowRoom::Create(int device) {
+  const DeviceScope scope(device);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  std::unique_ptr<GpuRowRoom> room(new GpuRowRoom(device));
+  HPS_RETURN_IF_ERROR(room->SetUp());
+  return room;
+}
+
+absl::Status GpuRowRoom::SetUp() {
+  HPS_ASSIGN_OR_RETURN(stream_, MakeStream(StreamPriority::kHigh));
+  HPS_ASSIGN_OR_RETURN(passed_, MakeEvent());
+  return absl::OkStatus();
+}
+
+GpuRowRoom::~GpuRowRoom() {
+  if (stream_ == nullptr || passed_ == nullptr) return;
+  const DeviceScope scope(device_);
+  if (absl::IsDeadlineExceeded(WaitUntilIdle(kStatusesMax, "earlier work"))) {
+    host_.Leak();
+    keys_.Leak();
+    rows_.Leak();
+  }
+  host_ = PinnedBuffer();
+  keys_ = DeviceBuffer();
+  rows_ = DeviceBuffer();
+}
+
+absl::Status GpuRowRoom::WaitUntilIdle(Duration timeout, const char* what) {
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(passed_.get(), stream_.get()), what));
+  return WaitFor(passed_.get(), DeadlineAfter(RealClock(), timeout), what);
+}
+
+absl::StatusOr<RowRoom::Room> GpuRowRoom::Make(std::span<const KeyPiece> pieces,
+                                               uint64_t row_bytes) {
+  if (row_bytes > kRowBytesMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "rows of ", row_bytes, " bytes; a batch has room for ", kRowBytesMax, " on the device"));
+  }
+  size_t key_count = 0;
+  for (const KeyPiece& piece : pieces) key_count += piece.key_count;
+  const uint64_t key_bytes = key_count * sizeof(Key);
+  const DeviceScope scope(device_);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  HPS_RETURN_IF_ERROR(WaitUntilIdle(kEarlierWorkMax, "earlier work on rows"));
+  HPS_RETURN_IF_ERROR(GrowPinnedBuffer(host_, "keys of a batch", key_bytes));
+  // The statuses lie behind the keys, whose 8 bytes each are a multiple of theirs.
+  const uint64_t statuses_at = (key_bytes + 255) / 256 * 256;
+  HPS_RETURN_IF_ERROR(
+      GrowDeviceBuffer(keys_, "keys of a batch", statuses_at + key_count, stream_.get()));
+  HPS_RETURN_IF_ERROR(GrowDeviceBuffer(rows_, "rows of a batch", row_bytes, stream_.get()));
+  std::byte* to = host_.data();
+  for (const KeyPiece& piece : pieces) {
+    if (piece.key_count == 0) continue;
+    std::memcpy(to, piece.keys, piece.key_count * sizeof(Key));
+    to += piece.key_count * sizeof(Key);
+  }
+  if (key_count > 0) {
+    HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(keys_.data(), host_.data(), key_bytes,
+                                                   cudaMemcpyHostToDevice, stream_.get()),
+                                   "copy of a batch's keys"));
+  }
+  return Room{.keys = keys_.at<const Key>(0),
+              .rows = rows_.data(),
+              .statuses = keys_.at<KeyStatus>(statuses_at)};
+}
+
+absl::Status GpuRowRoom::ReadStatuses(std::span<KeyStatus> to) {
+  const DeviceScope scope(device_);
+  HPS_RETURN_IF_ERROR(scope.Check());
+  // The keys have left this memory: their lookup has returned.
+  HPS_CHECK(to.size() * sizeof(Key) <= host_.bytes());
+  const uint64_t statuses_at = (to.size() * sizeof(Key) + 255) / 256 * 256;
+  HPS_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(host_.data(), keys_.data() + statuses_at,
+                                                 to.size(), cudaMemcpyDeviceToHost, stream_.get()),
+                                 "copy of a batch's statuses"));
+  HPS_RETURN_IF_ERROR(WaitUntilIdle(kStatusesMax, "a batch's statuses"));
+  std::memcpy(to.data(), host_.data(), to.size());
+  return absl::OkStatus();
+}
+
+}  // namespace hps
