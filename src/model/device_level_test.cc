@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <random>
 #include <thread>
 
 #include "model/open_store.h"
@@ -35,6 +36,11 @@ class HostDevices final : public DeviceCacheFactory {
     return present;
   }
   absl::StatusOr<std::string> DeviceName(int) const override { return "host"; }
+  absl::StatusOr<DeviceMemory> Memory(int device) const override {
+    const auto found = free_bytes.find(device);
+    if (found == free_bytes.end()) return absl::UnavailableError("it does not say");
+    return DeviceMemory{.free_bytes = found->second, .total_bytes = found->second};
+  }
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
       const DeviceCacheOptions& options) const override {
     calls_max[options.device] = options.calls_max;
@@ -56,6 +62,7 @@ class HostDevices final : public DeviceCacheFactory {
   int full = -1;
   size_t calls_with_room = SIZE_MAX;
   size_t calls_beside_tables = SIZE_MAX;
+  std::map<int, uint64_t> free_bytes{};  // of a device's memory
   mutable TierFaults faults_of_1;
   mutable std::map<int, size_t> calls_max{};  // of the last cache that was asked for, by device
 };
@@ -99,7 +106,7 @@ class DeviceLevelTest : public StoreFilesTest {
     LookupCounts counts;
   };
   static Answer LookUp(Store& store, const std::string& table, const std::vector<Key>& keys,
-                       int device = 0) {
+                       int device = 0, double hit_rate_threshold = 1.0) {
     Answer answer;
     auto session = store.NewSession("m", {.device = device});
     EXPECT_TRUE(session.ok()) << session.status();
@@ -109,9 +116,11 @@ class DeviceLevelTest : public StoreFilesTest {
                                   .keys = keys,
                                   .rows = std::as_writable_bytes(std::span(rows)),
                                   .status = {}};
-    const absl::Status status = (*session)->Lookup(
-        HostLookupRequest{.queries = {&query, 1}, .timeout = std::chrono::minutes(1)},
-        &answer.counts);
+    const absl::Status status =
+        (*session)->Lookup(HostLookupRequest{.queries = {&query, 1},
+                                             .hit_rate_threshold = hit_rate_threshold,
+                                             .timeout = std::chrono::minutes(1)},
+                           &answer.counts);
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(answer.counts.total(), keys.size());
     answer.value = rows.empty() ? 0 : rows[0];
@@ -141,6 +150,17 @@ class DeviceLevelTest : public StoreFilesTest {
   }
   static void Drain(Store& store) {
     EXPECT_TRUE(store.DrainPromotions(std::chrono::seconds(30)).ok());
+  }
+  // Asks for keys of which no row is waited for, until each has been said to be pending or is
+  // there. Returns how many were in level 1 the first time.
+  static uint64_t AskWithoutWaiting(Store& store, const std::vector<Key>& keys) {
+    LookupCounts first;
+    for (int ask = 0;; ++ask) {
+      const LookupCounts counts = LookUp(store, "t", keys, 0, 0.0).counts;
+      if (ask == 0) first = counts;
+      Drain(store);
+      if (counts[KeyStatus::kDefaultDegraded] == 0) return first[kL1];
+    }
   }
   // A table's budget in level 1; 0 = none.
   static uint64_t PartOf(Store& store, const std::string& table) {
@@ -347,6 +367,64 @@ TEST_F(DeviceLevelTest, ACallThatIsLargerThanThePoolIsAnsweredInPieces) {
   EXPECT_EQ(LookUp(*store, "t", Iota(100)).value, 1);
 }
 
+// Catches: a filter that keeps a row out which a lookup has called pending.
+TEST_F(DeviceLevelTest, ColdKeysThatAreNotWaitedForAreThereTheNextTime) {
+  constexpr size_t kKeys = 100'000;
+  config_.l1.bytes_max = uint64_t{32} << 20;
+  config_.l2.bytes_max = uint64_t{64} << 20;
+  Import(Files("t", kKeys, 3));
+  const auto store = Open();
+  for (Key first = 0; first < Key{kKeys}; first += 4000)
+    EXPECT_EQ(AskWithoutWaiting(*store, Iota(4000, first)), 0u);
+  const Answer answer = LookUp(*store, "t", Iota(kKeys), 0, 0.0);
+  EXPECT_EQ(answer.counts[kL1], kKeys);
+  EXPECT_EQ(answer.value, 3);
+}
+
+TEST_F(DeviceLevelTest, PendingRowsEnterFullLevels) {
+  config_.l1.bytes_max = Need(5000);
+  config_.l2.bytes_max = uint64_t{1} << 20;
+  Import(Files("t", 50'000, 3));
+  const auto store = Open();
+  for (Key first = 0; first < 40'000; first += 1000) {
+    LookUp(*store, "t", Iota(1000, first));
+    Drain(*store);
+  }
+  const LevelStatistics l1 = store->Statistics().tables.front().l1;
+  EXPECT_GT(l1.not_admitted, 20'000u) << "it is full";
+  EXPECT_EQ(AskWithoutWaiting(*store, Iota(300, 45'000)), 0u);
+  EXPECT_GE(AskWithoutWaiting(*store, Iota(300, 45'000)), 270u);
+}
+
+TEST_F(DeviceLevelTest, OnePassOverColdKeysLeavesTheHitRate) {
+  config_.l1.bytes_max = Need(5000);
+  config_.l2.preload = 1.0;
+  Import(Files("t", 60'000, 3));
+  const auto store = Open();
+  std::mt19937_64 random(7);
+  const auto hit_rate = [&](int calls) {
+    uint64_t hits = 0;
+    for (int call = 0; call < calls; ++call) {
+      std::vector<Key> keys(2000);
+      for (Key& key : keys) {
+        const double place = static_cast<double>(random() % 1'000'000) * 1e-6;
+        key = static_cast<Key>(place * place * place * 12'000);
+      }
+      hits += LookUp(*store, "t", keys).counts[kL1];
+      Drain(*store);
+    }
+    return static_cast<double>(hits) / (2000.0 * calls);
+  };
+  hit_rate(40);
+  const double before = hit_rate(10);
+  EXPECT_GT(before, 0.7);
+  for (Key first = 20'000; first < 60'000; first += 2000) {
+    LookUp(*store, "t", Iota(2000, first));
+    Drain(*store);
+  }
+  EXPECT_GT(hit_rate(10), before - 0.01);
+}
+
 TEST_F(DeviceLevelTest, PreloadsAShareOfEveryTable) {
   config_.l1.preload = 0.5;
   Import(Files("t", 9000, 3));
@@ -365,6 +443,18 @@ TEST_F(DeviceLevelTest, PreloadEndsWhereTheBudgetDoes) {
   const LevelStatistics l1 = store->Statistics().tables.front().l1;
   EXPECT_GE(l1.entries, 20'000u);
   EXPECT_LT(l1.insertions, 60'000u);
+}
+
+// Catches: a preload that ends with the first row that finds no place.
+TEST_F(DeviceLevelTest, PreloadFillsWhatFits) {
+  constexpr size_t kRows = 200'000;
+  config_.l1.preload = 1.0;
+  config_.l1.bytes_max = Need(kRows);  // places for a third more
+  Import(Files("t", kRows, 3));
+  const auto store = Open();
+  const LevelStatistics l1 = store->Statistics().tables.front().l1;
+  EXPECT_GT(l1.entries, kRows * 995 / 1000);
+  EXPECT_EQ(l1.evictions, 0u);
 }
 
 TEST_F(DeviceLevelTest, LoadsHotKeysAtStart) {
