@@ -272,7 +272,9 @@ TEST_F(GpuCacheTest, StagingGrowsForTheCallsThatNeedIt) {
       for (size_t i = 0; i < kPieceRows; ++i)
         StampedRow::Write(1, misses.keys[0][first + i], version, {staged.row(i), kRowBytes});
       const bool ahead = first / kPieceRows % 2 == 0;
-      if (ahead) ASSERT_EQ(call->CopyAhead(staged), absl::OkStatus());
+      if (ahead) {
+        ASSERT_EQ(call->CopyAhead(staged), absl::OkStatus());
+      }
       pieces.push_back({.first = first, .statuses = statuses, .rows = staged, .on_device = ahead});
     }
     ASSERT_EQ(call->Finish(pieces), absl::OkStatus());
