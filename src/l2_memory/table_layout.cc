@@ -26,8 +26,8 @@ constexpr uint64_t kSpareSlotsMin = 16;
 // even then nearly every key finds a place without displacing another one.
 constexpr uint64_t kIndexFillPercent = 70;
 constexpr uint64_t kAbsentPercentMax = 10;
-// Rows per word of the sketch: a word has 32 counters, three of them for a key.
-constexpr uint64_t kRowsPerFrequencyWord = 4;
+// Slots per word of the sketch: a word has 32 counters, three of them for a key.
+constexpr uint64_t kRowsPerFrequencyWord = 2;
 // Heap memory per partition: the table's pointer to it and the allocator's overhead.
 constexpr uint64_t kPartitionHeapBytes = sizeof(void*) + 2 * sizeof(size_t);
 // Larger budgets count as this: it exceeds what a process can address, and keeps sizes far from 64

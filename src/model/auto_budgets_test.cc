@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-class Devices final : public DeviceCacheFactory {
+class DevicesWithMemory final : public DeviceCacheFactory {
  public:
   absl::Status Support() const override { return absl::OkStatus(); }
   absl::StatusOr<std::vector<int>> Devices() const override {
@@ -38,7 +38,7 @@ TEST(ChooseBudgetsTest, LeavesGivenBudgetsAlone) {
   Config config;
   config.l1.bytes_max = 123;
   config.l2.bytes_max = 456;
-  Devices devices;
+  DevicesWithMemory devices;
   devices.memory[0] = {1000 * kMiB, 2000 * kMiB};
   const Config chosen = ChooseBudgets(config, devices);
   EXPECT_EQ(chosen.l1.bytes_max, 123u);
@@ -46,7 +46,7 @@ TEST(ChooseBudgetsTest, LeavesGivenBudgetsAlone) {
 }
 
 TEST(ChooseBudgetsTest, Level1TakesAShareOfTheDeviceWithTheLeastFreeMemory) {
-  Devices devices;
+  DevicesWithMemory devices;
   devices.memory[0] = {10'000 * kMiB, 20'000 * kMiB};
   devices.memory[1] = {1000 * kMiB, 20'000 * kMiB};
   devices.memory[2] = {500 * kMiB, 20'000 * kMiB};
@@ -57,22 +57,23 @@ TEST(ChooseBudgetsTest, Level1TakesAShareOfTheDeviceWithTheLeastFreeMemory) {
   EXPECT_EQ(ChooseBudgets(config, devices).l1.bytes_max, 600 * kMiB);
   config.l1.devices = {0, 7};
   EXPECT_EQ(ChooseBudgets(config, devices).l1.bytes_max, 6000 * kMiB) << "7 is not there";
-  EXPECT_EQ(ChooseBudgets(Config(), Devices()).l1.bytes_max, 2048 * kMiB) << "there is none";
+  EXPECT_EQ(ChooseBudgets(Config(), DevicesWithMemory()).l1.bytes_max, 2048 * kMiB)
+      << "there is none";
 }
 
 TEST(ChooseBudgetsTest, Level2TakesHalfOfWhatIsAvailable) {
   const uint64_t before = AvailableMemoryBytes();
-  const uint64_t bytes = ChooseBudgets(Config(), Devices()).l2.bytes_max;
+  const uint64_t bytes = ChooseBudgets(Config(), DevicesWithMemory()).l2.bytes_max;
   // Other programs may take or free memory meanwhile.
   EXPECT_GT(bytes, before / 4);
   EXPECT_LT(bytes, before / 4 * 3);
   Config without;
   without.l2.kind = L2Kind::kNone;
-  EXPECT_EQ(ChooseBudgets(without, Devices()).l2.bytes_max, kAutoBytes);
+  EXPECT_EQ(ChooseBudgets(without, DevicesWithMemory()).l2.bytes_max, kAutoBytes);
 }
 
 TEST(StagingGrowthMaxTest, IsASixteenthOfTheScarcerMemory) {
-  Devices devices;
+  DevicesWithMemory devices;
   devices.memory[0] = {500 * kMiB, 1600 * kMiB};
   EXPECT_LE(StagingGrowthMax(devices, 0, 1), 100 * kMiB);
   EXPECT_GT(StagingGrowthMax(devices, 0, 1), 0u);

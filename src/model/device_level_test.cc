@@ -16,8 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr KeyStatus kL1 = KeyStatus::kHitL1;
-
 TEST_F(DeviceLevelTest, RowsRiseAndAreCountedByDevice) {
   devices_.present = {2, 5};
   Import(Files("t", 100, 1));

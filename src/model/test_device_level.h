@@ -64,6 +64,8 @@ class DevicesInHostMemory final : public DeviceCacheFactory {
 
 class DeviceLevelTest : public StoreFilesTest {
  protected:
+  static constexpr KeyStatus kL1 = KeyStatus::kHitL1;
+
   DeviceLevelTest() : StoreFilesTest(uint64_t{4} << 20) {
     config_.l1.bytes_max = uint64_t{4} << 20;
     config_.l1.calls_max = 2;
@@ -113,8 +115,8 @@ class DeviceLevelTest : public StoreFilesTest {
                                   .status = {}};
     const absl::Status status =
         (*session)->Lookup(HostLookupRequest{.queries = {&query, 1},
-                                             .hit_rate_threshold = hit_rate_threshold,
-                                             .timeout = std::chrono::minutes(1)},
+                                             .timeout = std::chrono::minutes(1),
+                                             .hit_rate_threshold = hit_rate_threshold},
                            &answer.counts);
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(answer.counts.total(), keys.size());
@@ -135,7 +137,7 @@ class DeviceLevelTest : public StoreFilesTest {
     } while (hits < keys.size() && std::chrono::steady_clock::now() < end);
     const Answer answer = LookUp(store, table, keys);
     EXPECT_EQ(answer.value, value);
-    EXPECT_EQ(answer.counts[KeyStatus::kHitL1], keys.size());
+    EXPECT_EQ(answer.counts[kL1], keys.size());
   }
   static bool IsUp(const Store& store, int device) {
     for (const DeviceState& state : store.Statistics().devices) {
@@ -154,7 +156,7 @@ class DeviceLevelTest : public StoreFilesTest {
       const LookupCounts counts = LookUp(store, "t", keys, 0, 0.0).counts;
       if (ask == 0) first = counts;
       Drain(store);
-      if (counts[KeyStatus::kDefaultDegraded] == 0) return first[KeyStatus::kHitL1];
+      if (counts[KeyStatus::kDefaultDegraded] == 0) return first[kL1];
     }
   }
   // A table's budget in level 1; 0 = none.

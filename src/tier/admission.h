@@ -11,7 +11,7 @@
 // Unlike TinyLFU's, the sketch counts misses only, so that a hit costs nothing. How often a held
 // row is used is in its stamp, by which the level chooses the row to evict. A key counts as asked
 // for often if it is missed twice before the level has missed as many keys as it holds, on average.
-// In a simulation of one table (Zipf 1.05, 7 % of the rows held) the hit rate was 1.5 points below
+// In a simulation of one table (Zipf 1.05, 7 % of the rows held) the hit rate was 1.4 points below
 // the best possible; with every missed row taken in it was 5.6 points below. Three misses
 // within twice the time gave 0.8 points, but adapted more slowly when the keys changed.
 //
@@ -87,7 +87,7 @@ constexpr FrequencyWord AgedFrequencies(FrequencyWord word) {
 class FrequencySketch {
  public:
   // `words` are zero, and outlive the sketch. Each word is aged once in `keys_per_aging` keys that
-  // are counted; there should be a word for each four of them. REQUIRES: 0 < words.size() < 2^32,
+  // are counted; there should be a word for each two of them. REQUIRES: 0 < words.size() < 2^32,
   // keys_per_aging > 0.
   FrequencySketch(std::span<FrequencyWord> words, uint64_t keys_per_aging)
       : words_(words), keys_per_word_(std::max<uint64_t>(1, keys_per_aging / words.size())) {}

@@ -34,7 +34,7 @@ struct alignas(64) Slab {
 static_assert(sizeof(Slab) == 64);
 
 // The sketch by which a table with full slabs chooses the rows that it takes in.
-inline constexpr uint32_t kFrequencyWordsPerSlab = 2;
+inline constexpr uint32_t kFrequencyWordsPerSlab = 4;
 // Keys counted between the agings of two words: each word is aged once while about as many rows are
 // missed as the table holds.
 inline constexpr uint32_t kKeysPerAgedWord = (kSlabSlots + 1) / kFrequencyWordsPerSlab;

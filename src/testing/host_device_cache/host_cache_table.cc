@@ -49,7 +49,7 @@ HostCacheTable::HostCacheTable(SlabTable slabs, ByteBudget::Lease budget)
       budget_(std::move(budget)),
       fence_(slabs.slab_count() * SlabTable::kSlabSlots),
       slabs_(std::move(slabs)),
-      frequency_words_(2 * slabs_.slab_count()),
+      frequency_words_(4 * slabs_.slab_count()),
       frequencies_(frequency_words_, SlabTable::kSlabSlots * slabs_.slab_count()) {}
 
 bool HostCacheTable::Read(Key key, std::byte* row) const {
