@@ -146,14 +146,29 @@ void LeaveBehind(const absl::Status& closed) {
   std::_Exit(0);
 }
 
+// Comments that say what "auto" would be now.
+std::string ChosenBudgets(const Config& config) {
+  const Config chosen = WithChosenBudgets(config);
+  std::string text;
+  const auto add = [&](const char* setting, uint64_t given, uint64_t bytes) {
+    if (given != kAutoBytes || bytes == kAutoBytes) return;
+    absl::StrAppend(&text, "# ", setting, " = \"auto\": at most ",
+                    ReadableBytes(static_cast<double>(bytes)), " on this machine now\n");
+  };
+  add("l2.bytes_max", config.l2.bytes_max, chosen.l2.bytes_max);
+  add("l1.bytes_max", config.l1.bytes_max, chosen.l1.bytes_max);
+  return text;
+}
+
 }  // namespace
 
 absl::Status RunServe(const ServeArguments& arguments, const Config& config, Output& output) {
   if (arguments.print_config) {
+    const std::string printed = PrintConfig(config) + ChosenBudgets(config);
     if (output.is_json()) {
-      output.json().Member("configuration", std::string_view(PrintConfig(config)));
+      output.json().Member("configuration", std::string_view(printed));
     } else {
-      output.Print(PrintConfig(config));
+      output.Print(printed);
     }
     return absl::OkStatus();
   }

@@ -43,11 +43,13 @@ struct RedisConfig {
   std::chrono::nanoseconds expire_after{0};                           // of a row; 0 = never
 };
 
+inline constexpr uint64_t kAutoBytes = UINT64_MAX;  // "auto": a budget that Store::Open chooses
+
 struct L2Config {
   L2Kind kind = L2Kind::kMemory;
-  double preload = 0.0;                    // share of every table that is loaded at start
-  RedisConfig redis;                       // if kind is kRedis; what follows is for kMemory
-  uint64_t bytes_max = uint64_t{4} << 30;  // rows and metadata of all tables
+  double preload = 0.0;             // share of every table that is loaded at start
+  RedisConfig redis;                // if kind is kRedis; what follows is for kMemory
+  uint64_t bytes_max = kAutoBytes;  // rows and metadata of all tables
   EvictionPolicy eviction = EvictionPolicy::kOldest;
   double evict_from = 0.98;  // eviction starts when a table fills this share of its budget
   double evict_to = 0.9;     // eviction stops at this share
@@ -55,16 +57,15 @@ struct L2Config {
 };
 
 struct L1Config {
-  bool devices_auto = true;                // all GPUs that are present; none without a GPU
-  std::vector<int> devices{};              // if not devices_auto; each of them must be present
-  uint64_t bytes_max = uint64_t{2} << 30;  // per device: rows and metadata of all tables
-  double preload = 0.0;                    // share of every table that is loaded at start
-  // Concurrent lookups per device. Each has its own buffers: about 50 bytes per key on the device
-  // and 55 on the host. 0 = 16. For a server, 0 = max(16, server.lookups / number of devices),
-  // reduced if device memory is short.
+  bool devices_auto = true;         // all GPUs that are present; none without a GPU
+  std::vector<int> devices{};       // if not devices_auto; each of them must be present
+  uint64_t bytes_max = kAutoBytes;  // per device: rows and metadata of all tables
+  double preload = 0.0;             // share of every table that is loaded at start
+  // Concurrent lookups per device, each with its own buffers. 0 = 16; for a server, 0 = max(16,
+  // server.lookups / number of devices), reduced if device memory is short.
   uint32_t calls_max = 0;
   uint32_t call_keys_max = uint32_t{1} << 18;       // keys of one lookup, or of a piece of it
-  uint64_t call_staging_bytes = uint64_t{8} << 20;  // pinned memory of one lookup for missing rows
+  uint64_t call_staging_bytes = uint64_t{8} << 20;  // of one lookup, for missing rows; it grows
 };
 
 struct LookupConfig {
@@ -135,13 +136,15 @@ struct Config {
 // range. UNIMPLEMENTED for a setting that is reserved for a later version or needs a GPU build.
 absl::StatusOr<Config> LoadConfig(const std::string& path);
 
-// The checks of LoadConfig, for a configuration made in code. Store::Open calls it.
-// Errors: INVALID_ARGUMENT.
+// The checks of LoadConfig, for a configuration made in code. Errors: INVALID_ARGUMENT.
 absl::Status ValidateConfig(const Config& config);
 
 // The configuration as TOML with one line per setting, and where the value came from:
-// `l2.preload = 0.5  # hps.toml:4`. Paths are absolute, so that the result can be stored anywhere
-// and read back. (A path that is not UTF-8 cannot be read back, because TOML cannot express it.)
+// `l2.preload = 0.5  # hps.toml:4`. Paths are absolute, so that it can be read back anywhere (not a
+// path that is not UTF-8, which TOML cannot express).
 std::string PrintConfig(const Config& config);
+
+// `config` with the budgets that Store::Open would choose for "auto" now; asks the GPUs' driver.
+Config WithChosenBudgets(const Config& config);
 
 }  // namespace hps

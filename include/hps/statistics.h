@@ -25,9 +25,10 @@ struct LevelStatistics {
   uint64_t insertions = 0;
   uint64_t updates = 0;
   uint64_t evictions = 0;
-  uint64_t refused = 0;          // insertions of rows that an update had already replaced
-  uint64_t dropped = 0;          // insertions for which there was no room
-  uint64_t errors = 0;           // failed or timed-out operations
+  uint64_t refused = 0;       // insertions of rows that an update had already replaced
+  uint64_t dropped = 0;       // insertions for which there was no room
+  uint64_t not_admitted = 0;  // rows that a full level left out, because they are asked for rarely
+  uint64_t errors = 0;        // failed or timed-out operations
   ErrorCounts errors_by_code{};  // those of lookups and promotions only
 };
 
@@ -82,6 +83,8 @@ struct DeviceState {
 };
 
 struct StoreStatistics {
+  uint64_t l1_bytes_max = 0;  // level 1's budget on each device; 0 without a device
+  uint64_t l2_bytes_max = 0;  // level 2's budget; 0 if it is not in this process's memory
   uint64_t lookups = 0;
   uint64_t promotions_dropped = 0;  // because a queue or level 1's writer was full
   uint64_t deadlines_exceeded = 0;  // lookups that did not get all rows in time

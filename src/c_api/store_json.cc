@@ -22,6 +22,7 @@ void WriteLevel(const LevelStatistics& level, JsonWriter& json) {
   json.Member("bytes_max", level.bytes_max).Member("insertions", level.insertions);
   json.Member("updates", level.updates).Member("evictions", level.evictions);
   json.Member("refused", level.refused).Member("dropped", level.dropped);
+  json.Member("not_admitted", level.not_admitted);
   json.Member("errors", level.errors).Name("errors_by_code");
   WriteCodes(level.errors_by_code, json);
   json.EndObject();
@@ -68,6 +69,8 @@ std::string StatisticsJson(const StoreStatistics& statistics) {
   json.Member("promotions_dropped", statistics.promotions_dropped);
   json.Member("deadlines_exceeded", statistics.deadlines_exceeded);
   json.Member("l1_unavailable", statistics.l1_unavailable);
+  json.Member("l1_bytes_max", statistics.l1_bytes_max);
+  json.Member("l2_bytes_max", statistics.l2_bytes_max);
   json.Member("l3_errors", statistics.l3_errors).Name("l3_errors_by_code");
   WriteCodes(statistics.l3_errors_by_code, json);
   json.Name("l3").BeginObject().Member("damaged_reads", statistics.l3.damaged_reads);

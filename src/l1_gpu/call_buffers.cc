@@ -61,7 +61,6 @@ absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes
     parts.Take(buffers->device_keys, sizes.keys_max * sizeof(Key));
     parts.Take(buffers->device_status, sizes.keys_max);
     parts.Take(buffers->device_counts, kCountsBytes);
-    parts.Take(buffers->device_staging, sizes.staging_bytes);
     for (DoubleBufferHalf& half : buffers->halves) {
       parts.Take(half.device, kHalfBounceBytes);
       parts.Take(half.device_rows, buffers->device_rows_bytes);
@@ -76,12 +75,12 @@ absl::StatusOr<std::unique_ptr<CallBuffers>> CallBuffers::Create(const CallSizes
     parts.Take(buffers->pinned_counts, kCountsBytes);
     parts.Take(buffers->pinned_output, kCallOutputBytes);
     for (DoubleBufferHalf& half : buffers->halves) parts.Take(half.pinned, kHalfBounceBytes);
-    parts.Take(buffers->staging, sizes.staging_bytes);
     return parts.bytes();
   };
   HPS_ASSIGN_OR_RETURN(buffers->device, MakeDeviceBuffer("a call's buffers", take_device(nullptr)));
   HPS_ASSIGN_OR_RETURN(buffers->pinned,
                        MakePinnedBuffer("a call's pinned buffers", take_pinned(nullptr)));
+  HPS_RETURN_IF_ERROR(buffers->staging.Create(sizes.staging_bytes, sizes.staging_growth));
   take_device(buffers->device.data());
   take_pinned(buffers->pinned.data());
   HPS_ASSIGN_OR_RETURN(buffers->stream, MakeStream(StreamPriority::kHigh));

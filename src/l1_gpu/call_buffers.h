@@ -1,5 +1,6 @@
 // All memory of one lookup, on the device and pinned on the host, and the events that tell when it
-// is free again. Allocated with its call; only the rows of outputs on the host may grow later.
+// is free again. Allocated with its call; the staging and the rows of outputs on the host may grow
+// later.
 //
 // Not thread-safe.
 #pragma once
@@ -10,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "hps/types.h"
+#include "l1_gpu/call_staging.h"
 #include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/misses.h"
 
@@ -17,7 +19,8 @@ namespace hps {
 
 struct CallSizes {
   size_t keys_max = 0;
-  size_t staging_bytes = 0;  // rows that the call lends through Staging
+  size_t staging_bytes = 0;                 // rows that the call lends through Staging, at first
+  StagingGrowth* staging_growth = nullptr;  // null: they stay so many; else it outlives the call
 };
 
 // One half of the double buffer that sends answers to the device: the host fills one half while the
@@ -25,7 +28,7 @@ struct CallSizes {
 struct DoubleBufferHalf {
   std::byte* pinned = nullptr;       // [kCallBounceBytes / 2]
   std::byte* device = nullptr;       // [kCallBounceBytes / 2]: the same, on the device
-  std::byte* device_rows = nullptr;  // [device_rows_bytes]: rows copied from staging
+  std::byte* device_rows = nullptr;  // [device_rows_bytes]: rows that are not copied ahead
   CudaEvent done;
 };
 
@@ -50,21 +53,20 @@ struct CallBuffers {
   DeviceBuffer device;
   PinnedBuffer pinned;
   DeviceBuffer output;  // rows for the host, packed, query after query
+  CallStaging staging;
 
   // Parts of the buffers above.
   MissBuffers misses;
   size_t device_rows_bytes = 0;  // of one half
   DoubleBufferHalf halves[2];
-  std::byte* staging = nullptr;         // pinned, [sizes.staging_bytes]
-  std::byte* device_staging = nullptr;  // the same, on the device
-  Key* pinned_keys = nullptr;           // [keys_max], of queries on the host
-  Key* device_keys = nullptr;           // [keys_max]
-  KeyStatus* pinned_status = nullptr;   // [keys_max]
-  KeyStatus* device_status = nullptr;   // [keys_max]
-  std::byte* pinned_output = nullptr;   // [kCallOutputBytes]
-  CudaEvent output_done[2];             // of its halves
-  uint32_t* device_counts = nullptr;    // [kTablesPerCallMax][kKeyStatusCount]
-  uint32_t* pinned_counts = nullptr;    // the same
+  Key* pinned_keys = nullptr;          // [keys_max], of queries on the host
+  Key* device_keys = nullptr;          // [keys_max]
+  KeyStatus* pinned_status = nullptr;  // [keys_max]
+  KeyStatus* device_status = nullptr;  // [keys_max]
+  std::byte* pinned_output = nullptr;  // [kCallOutputBytes]
+  CudaEvent output_done[2];            // of its halves
+  uint32_t* device_counts = nullptr;   // [kTablesPerCallMax][kKeyStatusCount]
+  uint32_t* pinned_counts = nullptr;   // the same
 
  private:
   std::byte* miss_device_ = nullptr;

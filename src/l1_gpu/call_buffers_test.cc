@@ -35,7 +35,7 @@ TEST_F(CallBuffersTest, PinnedPartsDontOverlapAndHoldWhatTheyPromise) {
       {buffers.pinned_output, kCallOutputBytes},
       {buffers.halves[0].pinned, kCallBounceBytes / 2},
       {buffers.halves[1].pinned, kCallBounceBytes / 2},
-      {buffers.staging, 12'345}};
+      {buffers.staging.Take(12'345), 12'345}};
   for (size_t i = 0; i < parts.size(); ++i)
     std::memset(parts[i].begin, static_cast<int>(i + 1), parts[i].bytes);
   for (size_t i = 0; i < parts.size(); ++i) {

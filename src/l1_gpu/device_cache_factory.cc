@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/macros.h"
+#include "l1_gpu/cuda_status.h"
 #include "l1_gpu/gpu_cache.h"
 
 namespace hps {
@@ -30,6 +32,17 @@ class GpuFactory final : public DeviceCacheFactory {
     const cudaError_t error = cudaGetDeviceProperties(&properties, device);
     if (error == cudaSuccess) return std::string(properties.name);
     return absl::UnavailableError(absl::StrCat("device ", device, ": ", cudaGetErrorString(error)));
+  }
+
+  absl::StatusOr<DeviceMemory> Memory(int device) const override {
+    HPS_RETURN_IF_ERROR(CheckGpuDevice(device));
+    const DeviceScope scope(device);
+    HPS_RETURN_IF_ERROR(scope.Check());
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    HPS_RETURN_IF_ERROR(
+        CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for a device's memory"));
+    return DeviceMemory{free_bytes, total_bytes};
   }
 
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(

@@ -11,6 +11,7 @@
 #include "base/macros.h"
 #include "base/mutex.h"
 #include "hps/table_spec.h"
+#include "l1_gpu/call_staging.h"
 #include "l1_gpu/cuda_resources.h"
 #include "l1_gpu/cuda_status.h"
 #include "l1_gpu/gpu_cache_table.h"
@@ -58,6 +59,7 @@ class GpuCache final : public DeviceCache {
   const Duration hang_timeout_;
   HangDetector hang_detector_;  // for lookups
   ByteBudget budget_{"gpu cache", options_.bytes_max};
+  StagingGrowth staging_growth_{options_.staging_growth_bytes_max};
   DeviceBuffer write_sequence_;
   std::unique_ptr<Writer> writer_;
   std::vector<std::unique_ptr<GpuCall>> calls_;
@@ -112,7 +114,8 @@ absl::Status GpuCache::MakeResources() {
 
 absl::Status GpuCache::MakeCalls() {
   const CallSizes sizes = {.keys_max = options_.call_keys_max,
-                           .staging_bytes = options_.call_staging_bytes};
+                           .staging_bytes = options_.call_staging_bytes,
+                           .staging_growth = &staging_growth_};
   try {
     MutexLock lock(mutex_);
     free_calls_.reserve(options_.calls_max);

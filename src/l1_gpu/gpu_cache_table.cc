@@ -21,7 +21,7 @@ static_assert(sizeof(TableCounters) <= kCountersBytes);
 // The longest wait if the caller gave no deadline.
 constexpr Duration kWriteWaitMax = std::chrono::seconds(60);
 
-uint64_t FixedBytes() { return kCountersBytes + 2 * kAlignment; }
+uint64_t FixedBytes() { return kCountersBytes + 3 * kAlignment; }
 
 uint32_t StrideOf(size_t row_bytes) { return RowStrideBytes(static_cast<uint32_t>(row_bytes)); }
 
@@ -81,8 +81,10 @@ absl::StatusOr<std::unique_ptr<GpuCacheTable>> GpuCacheTable::Create(size_t row_
                        MakePinnedBuffer("a table's counters", kCountersBytes));
   std::memset(counters.data(), 0, counters.bytes());
   const size_t slabs_bytes = RoundUp(uint64_t{slab_count} * sizeof(Slab), kAlignment);
+  const size_t frequencies_bytes =
+      RoundUp(uint64_t{slab_count} * kFrequencyWordsPerSlab * sizeof(FrequencyWord), kAlignment);
   // Zero everything but the rows, which are at the end.
-  const size_t zeroed_bytes = kCountersBytes + slabs_bytes;
+  const size_t zeroed_bytes = kCountersBytes + slabs_bytes + frequencies_bytes;
   absl::Status zeroed = writer.Submit(writer.hang_detector().deadline(), [&](cudaStream_t stream) {
     return CudaStatus(cudaMemsetAsync(memory.data(), 0, zeroed_bytes, stream),
                       "zeroing a new table");
@@ -173,7 +175,8 @@ absl::StatusOr<uint64_t> GpuCacheTable::InsertIfAbsent(const RowBatch& batch, Ap
     HostRows rows = batch.rows;
     rows.data = batch.rows.row(first);
     rows.row_count = count;
-    const RowBatch part = {.keys = batch.keys.subspan(first, count), .rows = rows};
+    const RowBatch part = {
+        .keys = batch.keys.subspan(first, count), .rows = rows, .admission = batch.admission};
     HPS_ASSIGN_OR_RETURN(const uint64_t refused, InsertStep(part, epoch, std::move(step)));
     refused_count += refused;
     first += count;
@@ -203,18 +206,26 @@ absl::StatusOr<uint64_t> GpuCacheTable::InsertStep(const RowBatch& batch, ApplyE
   // Before the launch, and therefore before Raise can end. At worst Raise waits for one step too
   // many.
   Raise(last_insertion_step_, number + 1);
-  HPS_RETURN_IF_ERROR(Submit(Change::kInsert, std::move(step), keys_room, admitted));
+  HPS_RETURN_IF_ERROR(
+      Submit(Change::kInsert, std::move(step), keys_room, admitted, batch.admission));
   return refused_count;
 }
 
+FrequencyWord* GpuCacheTable::frequencies() const {
+  const size_t slabs_bytes = RoundUp(uint64_t{view_.slab_count} * sizeof(Slab), kAlignment);
+  return memory_.at<FrequencyWord>(kCountersBytes + slabs_bytes);
+}
+
 absl::Status GpuCacheTable::Submit(Change change, Writer::Step step, size_t keys_room,
-                                   size_t key_count) {
+                                   size_t key_count, Admission admission) {
   const size_t rows_bytes = change == Change::kErase ? 0 : key_count * row_bytes();
   WriteView write = {.keys = static_cast<const Key*>(static_cast<const void*>(step.device())),
                      .rows = step.device() + keys_room,
                      .row_stride_bytes = row_bytes(),
                      .key_count = static_cast<uint32_t>(key_count),
-                     .blocks_max = kBackgroundBlocks};
+                     .blocks_max = kBackgroundBlocks,
+                     .admission = admission,
+                     .frequencies = frequencies()};
   const auto launch = [&](cudaStream_t stream) {
     write.table = view();
     cudaError_t launched = cudaSuccess;
@@ -381,6 +392,8 @@ LevelStatistics GpuCacheTable::Statistics() const {
                         Counter(&TableCounters::cleared);
   statistics.evictions = Counter(&TableCounters::evictions);
   statistics.updates = Counter(&TableCounters::updates);
+  statistics.dropped = Counter(&TableCounters::dropped);
+  statistics.not_admitted = Counter(&TableCounters::not_admitted);
   statistics.insertions = Counter(&TableCounters::insertions);
   statistics.entries = statistics.insertions - std::min(gone, statistics.insertions);
   statistics.bytes_used = statistics.bytes_max = BytesOf(row_bytes(), view_.slab_count);

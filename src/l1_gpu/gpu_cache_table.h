@@ -69,7 +69,9 @@ class GpuCacheTable final : public DeviceCacheTable {
   size_t KeysPerStep(size_t row_bytes) const;
   absl::StatusOr<uint64_t> InsertStep(const RowBatch& batch, ApplyEpoch epoch, Writer::Step step);
   // Launches a change of the keys and rows in the step's staging, laid out as in StepRoom.
-  absl::Status Submit(Change change, Writer::Step step, size_t keys_room, size_t key_count);
+  absl::Status Submit(Change change, Writer::Step step, size_t keys_room, size_t key_count,
+                      Admission admission = Admission::kAlways);
+  FrequencyWord* frequencies() const;  // on the device; behind the slabs
   absl::Status CopyCounters(cudaStream_t stream);
   absl::StatusOr<size_t> DumpSlabs(uint32_t begin, uint32_t end, std::span<Key> out,
                                    Deadline deadline);

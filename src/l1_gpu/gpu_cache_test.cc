@@ -240,6 +240,52 @@ TEST_F(GpuCacheTest, AnswersMayBeLargerThanWhatIsSentAtATime) {
   }
 }
 
+// Rows in the first block and in those that are added; some copied ahead, some read in place.
+TEST_F(GpuCacheTest, StagingGrowsForTheCallsThatNeedIt) {
+  constexpr size_t kRowBytes = 512;
+  constexpr size_t kRows = 10'000;
+  constexpr size_t kPieceRows = 100;
+  DeviceCacheOptions options = kSmall;
+  options.calls_max = 1;
+  options.staging_growth_bytes_max = 2 * kRows * kRowBytes;
+  UseCache(options);
+  const StampedTable table = {OpenTable(kRowBytes, 100), 1};
+  std::vector<Key> keys(kRows);
+  std::iota(keys.begin(), keys.end(), Key{0});
+  std::vector<std::byte> rows(kRows * kRowBytes);
+  const DeviceCacheQuery query = {.table = table.table.get(),
+                                  .keys = keys.data(),
+                                  .key_count = kRows,
+                                  .rows = rows.data(),
+                                  .row_bytes = kRowBytes,
+                                  .row_stride_bytes = kRowBytes};
+  for (const Version version : {3, 4}) {
+    auto call = *cache_->AcquireCall(kRows);
+    ASSERT_EQ(call->Begin({&query, 1}, Stream()), absl::OkStatus());
+    const DeviceMisses misses = *call->Misses(kNoDeadline);
+    ASSERT_EQ(misses.keys[0].size(), kRows);
+    const std::vector<KeyStatus> statuses(kPieceRows, KeyStatus::kHitL3);
+    std::vector<DeviceRowPiece> pieces;
+    for (size_t first = 0; first < kRows; first += kPieceRows) {
+      const HostRows staged = call->Staging(0, kPieceRows);
+      ASSERT_EQ(staged.row_count, kPieceRows) << first;
+      for (size_t i = 0; i < kPieceRows; ++i)
+        StampedRow::Write(1, misses.keys[0][first + i], version, {staged.row(i), kRowBytes});
+      const bool ahead = first / kPieceRows % 2 == 0;
+      if (ahead) {
+        ASSERT_EQ(call->CopyAhead(staged), absl::OkStatus());
+      }
+      pieces.push_back({.first = first, .statuses = statuses, .rows = staged, .on_device = ahead});
+    }
+    ASSERT_EQ(call->Finish(pieces), absl::OkStatus());
+    ASSERT_EQ(call->Wait(kNoDeadline), absl::OkStatus());
+    for (size_t i = 0; i < kRows; ++i) {
+      ASSERT_TRUE(
+          StampedRow::Matches(1, keys[i], version, {rows.data() + i * kRowBytes, kRowBytes}));
+    }
+  }
+}
+
 TEST_F(GpuCacheTest, DeadlinesEndWaitsAndTheCallComesBackWhenTheDeviceIsDone) {
   DeviceCacheOptions options = kSmall;
   options.calls_max = 1;

@@ -109,7 +109,7 @@ GpuCall::~GpuCall() = default;
 void GpuCall::Lease(size_t keys_leased) {
   HPS_CHECK(keys_leased <= buffers_->sizes.keys_max);
   keys_leased_ = keys_leased;
-  staging_used_bytes_ = 0;
+  buffers_->staging.Reset();
   state_ = State::kLeased;
 }
 
@@ -321,11 +321,14 @@ std::span<const DuplicateRecord> GpuCall::DuplicatesOf(size_t query) const {
 
 HostRows GpuCall::Staging(size_t query, size_t row_count) {
   const size_t row_bytes = queries_[query].row_bytes;
-  const size_t left_bytes = buffers_->sizes.staging_bytes - staging_used_bytes_;
-  const size_t count = row_count <= left_bytes / row_bytes ? row_count : 0;
-  HostRows rows{buffers_->staging + staging_used_bytes_, count, row_bytes, row_bytes};
-  staging_used_bytes_ += count * row_bytes;
-  return rows;
+  const size_t bytes = row_count * row_bytes;
+  std::byte* room = buffers_->staging.Take(bytes);
+  if (room == nullptr && buffers_->staging.may_grow()) {
+    const DeviceScope scope(device_);
+    if (buffers_->staging.Grow(bytes, buffers_->copy_ahead_stream.get()))
+      room = buffers_->staging.Take(bytes);
+  }
+  return {room, room == nullptr ? 0 : row_count, row_bytes, row_bytes};
 }
 
 absl::Status GpuCall::CopyAhead(const HostRows& rows) {

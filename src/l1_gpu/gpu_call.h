@@ -93,7 +93,6 @@ class GpuCall final : public DeviceCall {
   State state_ = State::kLeased;
   size_t keys_leased_ = 0;
   size_t key_count_ = 0;
-  size_t staging_used_bytes_ = 0;
   uint32_t generation_ = 0;  // of the last launch
   // The last launch failed, so the counters were not cleared for the next one.
   bool misses_are_dirty_ = false;

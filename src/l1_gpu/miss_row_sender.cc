@@ -63,9 +63,8 @@ MissRowSender::Run MissRowSender::NextRun(const DeviceRowPiece& piece, size_t fr
 }
 
 bool MissRowSender::IsStaged(const HostRows& rows) const {
-  const std::byte* const begin = buffers_.staging;
-  return rows.row_count > 0 && rows.stride_bytes == rows.row_bytes && rows.data >= begin &&
-         rows.data < begin + buffers_.sizes.staging_bytes;
+  return rows.row_count > 0 && rows.stride_bytes == rows.row_bytes &&
+         buffers_.staging.DeviceOf(rows.data) != nullptr;
 }
 
 // A kernel reads rows over the bus as fast as a copy transfers them, and pieces that arrive in any
@@ -173,7 +172,7 @@ absl::Status MissRowSender::AddRows(const Piece& piece, const Run& run, ScatterP
     }
     scatter.staged = half().device + at;
   } else if (answers.on_device) {
-    scatter.staged = DeviceStagingOf(answers.rows.row(run.first));
+    scatter.staged = buffers_.staging.DeviceOf(answers.rows.row(run.first));
     waits_for_copy_ahead_ = true;
   } else if (IsReadInPlace(piece)) {
     scatter.staged = answers.rows.row(run.first);
@@ -192,10 +191,10 @@ absl::Status MissRowSender::CopyAhead(const HostRows& rows) {
   if (rows.row_count == 0) return absl::OkStatus();
   HPS_CHECK(IsStaged(rows));
   copied_ahead_ = copied_since_event_ = true;
-  return CudaStatus(
-      cudaMemcpyAsync(DeviceStagingOf(rows.data), rows.data, rows.row_count * rows.row_bytes,
-                      cudaMemcpyHostToDevice, buffers_.copy_ahead_stream.get()),
-      "copy of rows ahead");
+  return CudaStatus(cudaMemcpyAsync(buffers_.staging.DeviceOf(rows.data), rows.data,
+                                    rows.row_count * rows.row_bytes, cudaMemcpyHostToDevice,
+                                    buffers_.copy_ahead_stream.get()),
+                    "copy of rows ahead");
 }
 
 absl::Status MissRowSender::RecordCopyAhead() {

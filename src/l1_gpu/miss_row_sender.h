@@ -69,10 +69,6 @@ class MissRowSender {
   static Run NextRun(const DeviceRowPiece& piece, size_t from, size_t count_max);
 
   bool IsStaged(const HostRows& rows) const;
-  // The device address of a row in staging.
-  std::byte* DeviceStagingOf(const std::byte* row) const {
-    return buffers_.device_staging + (row - buffers_.staging);
-  }
   // Whether the device reads the piece's rows directly from staging.
   bool IsReadInPlace(const Piece& piece) const;
   // How many keys of the piece still fit into the current half.

@@ -76,8 +76,12 @@ MemoryTable::MemoryTable(const TableLayout& layout, uint64_t bytes_max,
         *block_, layout_.sequences_offset + slot * sizeof(std::atomic<uint32_t>));
     auto* const ring =
         ArrayAt<SlotNumber>(*block_, layout_.rings_offset + slot * sizeof(SlotNumber));
-    partitions_.push_back(std::make_unique<Partition>(
-        shape, view, std::span<SlotNumber>(ring, shape.slot_count), domain_));
+    auto* const frequencies =
+        ArrayAt<FrequencyWord>(*block_, layout_.frequencies_offset +
+                                            i * shape.frequency_word_count * sizeof(FrequencyWord));
+    const Partition::Memory memory = {.ring = {ring, shape.slot_count},
+                                      .frequencies = {frequencies, shape.frequency_word_count}};
+    partitions_.push_back(std::make_unique<Partition>(shape, view, memory, domain_));
   }
 }
 
@@ -122,7 +126,8 @@ absl::StatusOr<InsertCounts> MemoryTable::Insert(const RowBatch& batch, ApplyEpo
       }
       const bool absent = !batch.absent.empty() && batch.absent[i] != 0;
       const Version version = batch.versions.empty() ? 0 : batch.versions[i];
-      switch (PartitionOf(key).Insert(key, version, absent ? nullptr : batch.rows.row(i))) {
+      const std::byte* const row = absent ? nullptr : batch.rows.row(i);
+      switch (PartitionOf(key).Insert(key, version, row, batch.admission)) {
         case Partition::Inserted::kInserted:
           ++counts.inserted;
           break;
@@ -131,6 +136,9 @@ absl::StatusOr<InsertCounts> MemoryTable::Insert(const RowBatch& batch, ApplyEpo
           break;
         case Partition::Inserted::kDropped:
           ++counts.dropped;
+          break;
+        case Partition::Inserted::kNotAdmitted:
+          ++counts.not_admitted;
           break;
       }
     }
@@ -184,9 +192,12 @@ LevelStatistics MemoryTable::Statistics() const {
   statistics.bytes_max = bytes_max_;
   statistics.refused = refused_.load(std::memory_order_relaxed);
   std::vector<uint64_t> touched_slots;
+  bool sketched = false;
   for (const std::unique_ptr<Partition>& partition : partitions_) {
     const PartitionCounts counts = partition->Counts();
     touched_slots.push_back(counts.touched_slots);
+    sketched |= counts.sketched > 0;
+    statistics.not_admitted += counts.not_admitted;
     statistics.entries += counts.rows;
     statistics.absent_entries += counts.absent;
     statistics.insertions += counts.insertions;
@@ -194,15 +205,16 @@ LevelStatistics MemoryTable::Statistics() const {
     statistics.evictions += counts.evictions;
     statistics.dropped += counts.dropped;
   }
-  statistics.bytes_used = BytesTouched(touched_slots);
+  statistics.bytes_used = BytesTouched(touched_slots, sketched);
   return statistics;
 }
 
-// The index counts completely, because its lines are touched in random order. Of the other arrays
+// The index counts completely, because its lines are touched in random order, and so do the
+// sketches once one of them is used. Of the other arrays
 // the slots that were ever used count, rounded outwards to the unit of a first touch. Nothing
 // counts twice: the arrays are adjacent in the block, and the partitions are adjacent in each
 // array.
-uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots) const {
+uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots, bool sketched) const {
   struct Array {
     size_t offset;
     size_t width;
@@ -227,6 +239,7 @@ uint64_t MemoryTable::BytesTouched(std::span<const uint64_t> touched_slots) cons
       if (touched_slots[i] > 0) count(begin, begin + touched_slots[i] * array.width);
     }
   }
+  if (sketched) count(layout_.frequencies_offset, layout_.block_bytes);
   return touched + layout_.heap_bytes;
 }
 

@@ -57,7 +57,7 @@ class MemoryTable final : public LossyTable {
   // Prefetches the index lines of the keys.
   void PrefetchLines(std::span<const Key> keys) const;
   void CheckBatch(const RowBatch& batch) const;
-  uint64_t BytesTouched(std::span<const uint64_t> touched_slots) const;
+  uint64_t BytesTouched(std::span<const uint64_t> touched_slots, bool sketched) const;
 
   const FetchFunction fetch_;
   const TableLayout layout_;

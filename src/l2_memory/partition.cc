@@ -24,20 +24,29 @@ constexpr uint8_t kFirstUseCount = 2;
 
 }  // namespace
 
-Partition::Partition(const PartitionShape& shape, PartitionView& view, std::span<SlotNumber> ring,
+Partition::Partition(const PartitionShape& shape, PartitionView& view, const Memory& memory,
                      EpochDomain& domain)
-    : shape_(shape), view_(view), slots_(ring, domain) {
-  HPS_CHECK(shape.line_count >= 2 && shape.slot_count == ring.size() &&
+    : shape_(shape),
+      view_(view),
+      slots_(memory.ring, domain),
+      frequencies_(memory.frequencies, shape.slot_count) {
+  HPS_CHECK(shape.line_count >= 2 && shape.slot_count == memory.ring.size() &&
+            shape.frequency_word_count == memory.frequencies.size() &&
             shape.slot_count <= kSlotsMax && shape.rows_max < shape.slot_count &&
             shape.rows_target < shape.rows_max);
   if (shape.eviction == EvictionPolicy::kLeastUsed)
     view.tick->store(UINT8_MAX, std::memory_order_relaxed);
 }
 
-Partition::Inserted Partition::Insert(HashedKey key, Version version, const std::byte* row) {
+Partition::Inserted Partition::Insert(HashedKey key, Version version, const std::byte* row,
+                                      Admission admission) {
   MutexLock lock(mutex_);
   if (Find(key).line != nullptr) return Inserted::kHeld;
   const bool absent = row == nullptr;
+  if (!absent && IsFull()) {
+    const Inserted admitted = Admit(key.key, admission);
+    if (admitted != Inserted::kInserted) return admitted;
+  }
   SlotNumber slot = kAbsentSlot;
   Entry entry;
   if (MakeRoom(absent)) entry = MakeEntry(key);
@@ -102,12 +111,13 @@ void Partition::Clear() {
       if (entry.slot() != kNoSlot) Remove(entry);
     }
   }
-  evicting_ = false;
+  evicting_ = full_ = false;
 }
 
 PartitionCounts Partition::Counts() const {
   MutexLock lock(mutex_);
   PartitionCounts counts = counts_;
+  counts.sketched = frequencies_.counted();
   counts.touched_slots = slots_.touched();
   return counts;
 }
@@ -215,6 +225,23 @@ bool Partition::MakeRoom(bool absent) {
   if (counts_.rows <= shape_.rows_target) evicting_ = false;
   if (evicting_) EvictStep(false);
   return counts_.rows < shape_.rows_max;
+}
+
+// Eviction leaves up to kStepVictims rows less than its end says.
+bool Partition::IsFull() {
+  if (counts_.rows >= shape_.rows_max) full_ = true;
+  if (counts_.rows == 0 || counts_.rows + kStepVictims < shape_.rows_target) full_ = false;
+  return full_;
+}
+
+Partition::Inserted Partition::Admit(Key key, Admission admission) {
+  if (admission == Admission::kIfRoom) {
+    ++counts_.dropped;
+    return Inserted::kDropped;
+  }
+  if (admission == Admission::kAlways || frequencies_.IsFrequent(key)) return Inserted::kInserted;
+  ++counts_.not_admitted;
+  return Inserted::kNotAdmitted;
 }
 
 uint32_t Partition::EvictStep(bool absent) {

@@ -4,6 +4,9 @@
 // lock. A row is never changed in place: a write fills a free slot, publishes its number with one
 // store, and retires the old slot.
 //
+// A partition is full from its first eviction until rows are erased. While it is, a row may have to
+// be asked for again before it is taken in (tier/admission.h).
+//
 // Eviction begins when the number of rows reaches evict_from and continues, a few victims
 // per insertion, until it is down to evict_to. Victims are the entries with the
 // highest rank in a few neighbouring lines. The lines are in the order of the keys' hashes, so this
@@ -21,6 +24,7 @@
 #include "hps/types.h"
 #include "l2_memory/index_line.h"
 #include "l2_memory/slot_pool.h"
+#include "tier/admission.h"
 
 namespace hps {
 
@@ -44,6 +48,7 @@ struct PartitionShape {
   size_t stride_bytes = 0;
   uint32_t slot_count = 0;
   uint32_t line_count = 0;
+  uint32_t frequency_word_count = 0;
   uint32_t rows_max = 0;     // eviction begins here
   uint32_t rows_target = 0;  // eviction ends here
   uint32_t absent_max = 0;
@@ -65,15 +70,23 @@ struct PartitionCounts {
   uint64_t updates = 0;
   uint64_t evictions = 0;
   uint64_t dropped = 0;
+  uint64_t not_admitted = 0;
+  uint64_t sketched = 0;  // keys counted in the sketch
 };
 
 // Thread-safe.
 class Partition {
  public:
-  enum class Inserted { kInserted, kHeld, kDropped };
+  enum class Inserted { kInserted, kHeld, kDropped, kNotAdmitted };
 
-  // `view` and `ring` are this partition's memory, initially zero.
-  Partition(const PartitionShape& shape, PartitionView& view, std::span<SlotNumber> ring,
+  // The partition's memory that readers do not see; initially zero.
+  struct Memory {
+    std::span<SlotNumber> ring;              // [slot_count]
+    std::span<FrequencyWord> frequencies{};  // [frequency_word_count]
+  };
+
+  // The memory of `view` is initially zero, too.
+  Partition(const PartitionShape& shape, PartitionView& view, const Memory& memory,
             EpochDomain& domain);
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
@@ -84,8 +97,8 @@ class Partition {
     uint64_t hash = 0;
   };
 
-  // `row` null = an absent entry.
-  Inserted Insert(HashedKey key, Version version, const std::byte* row);
+  // `row` null = an absent entry, which is always admitted.
+  Inserted Insert(HashedKey key, Version version, const std::byte* row, Admission admission);
   // Returns whether a value was replaced. If no slot is free for the new row, erases the key.
   bool Update(HashedKey key, Version version, const std::byte* row);
   // Returns whether the key was held. With `below`: only removes a row of a lower version, or an
@@ -123,6 +136,9 @@ class Partition {
   // Evicts up to kStepVictims rows or absent entries. Returns their number.
   uint32_t EvictStep(bool absent) HPS_REQUIRES(mutex_);
   bool MakeRoom(bool absent) HPS_REQUIRES(mutex_);
+  // Whether a full partition takes the row in; counts it if not.
+  Inserted Admit(Key key, Admission admission) HPS_REQUIRES(mutex_);
+  bool IsFull() HPS_REQUIRES(mutex_);
   uint32_t RankOf(Entry entry) HPS_REQUIRES(mutex_);
   void CountInsertion() HPS_REQUIRES(mutex_);
   uint8_t FirstStamp() const;
@@ -136,8 +152,10 @@ class Partition {
   mutable Mutex mutex_;
   SlotPool slots_ HPS_GUARDED_BY(mutex_);
   PartitionCounts counts_ HPS_GUARDED_BY(mutex_);
+  FrequencySketch frequencies_ HPS_GUARDED_BY(mutex_);
   uint32_t hand_ HPS_GUARDED_BY(mutex_) = 0;  // the line that eviction examines next
   bool evicting_ HPS_GUARDED_BY(mutex_) = false;
+  bool full_ HPS_GUARDED_BY(mutex_) = false;
   uint32_t insertions_this_tick_ HPS_GUARDED_BY(mutex_) = 0;
   uint64_t random_ HPS_GUARDED_BY(mutex_) = 0x9e3779b97f4a7c15;
 };

@@ -26,6 +26,8 @@ constexpr uint64_t kSpareSlotsMin = 16;
 // even then nearly every key finds a place without displacing another one.
 constexpr uint64_t kIndexFillPercent = 70;
 constexpr uint64_t kAbsentPercentMax = 10;
+// Slots per word of the sketch: a word has 32 counters, three of them for a key.
+constexpr uint64_t kRowsPerFrequencyWord = 2;
 // Heap memory per partition: the table's pointer to it and the allocator's overhead.
 constexpr uint64_t kPartitionHeapBytes = sizeof(void*) + 2 * sizeof(size_t);
 // Larger budgets count as this: it exceeds what a process can address, and keeps sizes far from 64
@@ -49,6 +51,7 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
   shape.slot_count = static_cast<uint32_t>(slot_count);
   const uint64_t entries = DivideUp(slot_count * 100, kIndexFillPercent);
   shape.line_count = static_cast<uint32_t>(DivideUp(entries, IndexLine::kEntries));
+  shape.frequency_word_count = static_cast<uint32_t>(DivideUp(slot_count, kRowsPerFrequencyWord));
   const auto filled = [&](double share) {
     return static_cast<uint32_t>(static_cast<double>(slot_count) * share);
   };
@@ -74,8 +77,11 @@ TableLayout LayoutForSlots(size_t row_bytes, uint64_t slots, const MemoryTierOpt
       layout.versions_offset + RoundUp(partitions * slot_count * sizeof(Version), 64);
   layout.rings_offset =
       layout.sequences_offset + RoundUp(partitions * slot_count * sizeof(uint32_t), 64);
-  layout.block_bytes =
-      RoundUp(layout.rings_offset + partitions * slot_count * sizeof(SlotNumber), kBlockPageBytes);
+  layout.frequencies_offset =
+      layout.rings_offset + RoundUp(partitions * slot_count * sizeof(SlotNumber), 64);
+  layout.block_bytes = RoundUp(
+      layout.frequencies_offset + partitions * shape.frequency_word_count * sizeof(FrequencyWord),
+      kBlockPageBytes);
 
   const uint64_t watermarks = std::max<uint64_t>(Fence::kWatermarksMin, layout.rows_max() / 64);
   layout.heap_bytes = kTableObjectBytes +

@@ -24,6 +24,7 @@ struct TableLayout {
   size_t versions_offset = 0;
   size_t sequences_offset = 0;
   size_t rings_offset = 0;
+  size_t frequencies_offset = 0;
   size_t block_bytes = 0;
 
   size_t heap_bytes = 0;  // outside the block: partitions, watermarks, epochs

@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr SizeCodec kSize = {0, uint64_t{1} << 50};  // 1 PiB: beyond every machine
-constexpr SizeCodec kPositiveSize = {1, uint64_t{1} << 50};
+constexpr AutoSizeCodec kBudget = {{1, uint64_t{1} << 50}};
 constexpr SizeCodec kMessageSize = {1024, uint64_t{1} << 31};
 constexpr NumberCodec kShare = {0.0, 1.0};
 constexpr NumberCodec kFillShare = {0.01, 1.0};
@@ -90,8 +90,9 @@ void AddL2(L2Config& l2, SettingList& list) {
            "Where level 2 is: in this process's memory, in Redis, or nowhere.");
   list.Add("preload", l2.preload, kShare,
            "Share of every table that is loaded at start and after an import.");
-  list.Add("bytes_max", l2.bytes_max, kPositiveSize,
-           "Memory of level 2, metadata included; divided among the tables by size. This and the "
+  list.Add("bytes_max", l2.bytes_max, kBudget,
+           "Memory of level 2, metadata included; divided among the tables. `\"auto\"` = what they "
+           "need, at most half of the memory that is available at the start. This and the "
            "following are for `\"memory\"`.");
   list.Add("eviction", l2.eviction,
            EnumCodec<EvictionPolicy>{{{EvictionPolicy::kOldest, "oldest"},
@@ -136,9 +137,10 @@ void AddL1(L1Config& l1, SettingList& list) {
   list.Add("devices", l1, DevicesCodec{},
            "GPUs that cache rows: all that are present (none without a GPU), or a list. A listed "
            "GPU that is missing is an error, as is any list in a build without GPU support.");
-  list.Add(
-      "bytes_max", l1.bytes_max, kPositiveSize,
-      "Memory of level 1 on each device, metadata included; divided among the tables by size.");
+  list.Add("bytes_max", l1.bytes_max, kBudget,
+           "Memory of level 1 on each device, metadata included; divided among the tables. "
+           "`\"auto\"` = what they need, at most 0.6 of the device memory that is free at the "
+           "start, on the device that has least.");
   list.Add("preload", l1.preload, kShare, "Share of every table that is loaded at start.");
   list.Add(
       "calls_max", l1.calls_max, IntegerCodec<uint32_t>{0, kDeviceCallsMax},
@@ -150,8 +152,8 @@ void AddL1(L1Config& l1, SettingList& list) {
       "Keys of one lookup through level 1, over all its tables; a larger lookup is answered in "
       "pieces. Each key takes about 50 bytes of buffers on the device and 55 on the host.");
   list.Add("call_staging_bytes", l1.call_staging_bytes, kSize,
-           "Pinned memory of one lookup for rows that level 1 does not have. Rows beyond it are "
-           "copied once more.");
+           "Pinned memory of one lookup for rows that level 1 does not have, at first. It grows "
+           "with the lookups, as described below.");
 }
 
 void AddLookup(Config& config, SettingList& list) {

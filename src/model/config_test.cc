@@ -198,6 +198,7 @@ TEST_F(ConfigTest, OutOfRangeNamesTheRange) {
   ExpectInvalid("[l2]\npreload = nan\n", "2:11", {"0.0 to 1.0"});
   ExpectInvalid("[l2]\nbytes_max = 0\n", "2:13", {"1B to 1024TiB"});
   ExpectInvalid("[l2]\nbytes_max = -1\n", "2:13", {"out of range", "found -1"});
+  ExpectInvalid("[l2]\nbytes_max = \"automatic\"\n", "2:13", {"automatic"});
   ExpectInvalid("[l2]\nbytes_max = \"99999999TiB\"\n", "2:13", {"below 2^64"});
   ExpectInvalid("[lookup]\ntimeout = \"2h\"\n", "2:11", {"0s to 1h"});
   ExpectInvalid("[threads]\nfetch = 5000000000\n", "2:9", {"0 to 1024"});

@@ -141,6 +141,15 @@ absl::Status SizeCodec::Check(uint64_t value) const {
 
 std::string SizeCodec::Print(uint64_t value) const { return QuoteToml(FormatByteSize(value)); }
 
+absl::Status AutoSizeCodec::Read(const ConfigValue& value, const std::string& directory,
+                                 uint64_t& out) const {
+  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && *text == "auto") {
+    out = kAutoBytes;
+    return absl::OkStatus();
+  }
+  return size.Read(value, directory, out);
+}
+
 std::string DurationCodec::type() const { return "duration"; }
 
 absl::Status DurationCodec::Read(const ConfigValue& value, const std::string&,

@@ -76,6 +76,20 @@ struct SizeCodec {
   std::string Print(uint64_t value) const;
 };
 
+// "auto", which is kAutoBytes, or a size of at least one byte.
+struct AutoSizeCodec {
+  SizeCodec size;
+
+  std::string type() const { return "\"auto\" | " + size.type(); }
+  absl::Status Read(const ConfigValue& value, const std::string& directory, uint64_t& out) const;
+  absl::Status Check(uint64_t value) const {
+    return value == kAutoBytes ? absl::OkStatus() : size.Check(value);
+  }
+  std::string Print(uint64_t value) const {
+    return value == kAutoBytes ? QuoteToml("auto") : size.Print(value);
+  }
+};
+
 struct DurationCodec {
   Duration min{};
   Duration max{};

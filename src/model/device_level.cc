@@ -9,6 +9,7 @@
 #include "base/macros.h"
 #include "base/server_threads.h"
 #include "import/formats/npy_files.h"
+#include "model/auto_budgets.h"
 #include "model/budget.h"
 #include "model/preload.h"
 #include "types/units.h"
@@ -73,6 +74,7 @@ absl::Status DeviceLevel::Open(bool is_server, const DeviceCacheFactory& factory
     devices = found.ok() ? *std::move(found) : std::vector<int>();
     if (devices.size() > kCachesMax) devices.resize(kCachesMax);
   }
+  device_count_ = devices.size();
   HPS_RETURN_IF_ERROR(MakeCaches(factory, is_server, devices));
   for (const auto& cache : caches_) {
     healths_.push_back(std::make_unique<DeviceHealth>(cache->device(), [this] { PostAttach(); }));
@@ -106,12 +108,14 @@ absl::Status DeviceLevel::MakeCaches(const DeviceCacheFactory& factory, bool is_
 absl::Status DeviceLevel::MakeCache(const DeviceCacheFactory& factory, int device,
                                     std::span<const size_t> calls_max) {
   const L1Config& l1 = config_.l1;
+  const uint64_t staging_growth = StagingGrowthMax(factory, device, device_count_);
   const auto make = [&](size_t calls) {
     return factory.Make({.device = device,
                          .bytes_max = l1.bytes_max,
                          .calls_max = calls,
                          .call_keys_max = l1.call_keys_max,
-                         .call_staging_bytes = l1.call_staging_bytes});
+                         .call_staging_bytes = l1.call_staging_bytes,
+                         .staging_growth_bytes_max = staging_growth});
   };
   auto cache = make(calls_max.front());
   for (; calls_max.size() > 1; calls_max = calls_max.subspan(1)) {
@@ -240,7 +244,7 @@ void DeviceLevel::Adopt(const Adoption& adoption) {
     const absl::Status attached = Attach(table, cache, adoption.bytes);
     if (attached.ok()) {
       Fill(table, cache, keys);
-      if (adoption.former == nullptr) Preload(table, cache, adoption.bytes);
+      if (adoption.former == nullptr) Preload(table, cache);
       continue;
     }
     // Memory becomes free when the replaced table, or a table that has to shrink, is destroyed.
@@ -284,11 +288,10 @@ bool DeviceLevel::MayFill(const LiveTable& table) const {
   return filling_.load(std::memory_order_relaxed) && !closing_.load() && !table.retired();
 }
 
-void DeviceLevel::Preload(LiveTable& table, size_t cache, uint64_t bytes) const {
+void DeviceLevel::Preload(LiveTable& table, size_t cache) const {
   if (!healths_[cache]->is_up()) return;
-  const uint64_t room = RowsThatFit(bytes, table.row_bytes(), NeedIn(*caches_[cache]));
   const absl::StatusOr<uint64_t> rows =
-      PreloadDeviceTable(table, cache, config_.l1.preload, room, [&] { return MayFill(table); });
+      PreloadDeviceTable(table, cache, config_.l1.preload, [&] { return MayFill(table); });
   if (rows.ok()) return;
   LogWarning(absl::StrCat("preload of ", PartOf(table, *caches_[cache]),
                           " ended early: ", rows.status().ToString()));
@@ -347,7 +350,7 @@ void DeviceLevel::AttachPending() {
   }
   for (auto& [table, part] : attached) {
     Fill(*table, part.cache, part.keys);
-    if (part.preload) Preload(*table, part.cache, part.bytes);
+    if (part.preload) Preload(*table, part.cache);
     table = nullptr;  // may be the last reference, whose end frees memory for other tables
   }
 }

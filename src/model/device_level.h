@@ -129,7 +129,7 @@ class DeviceLevel {
   std::vector<Key> KeysFor(const Adoption& adoption, size_t cache) const;
   bool MayFill(const LiveTable& table) const;
   void Fill(LiveTable& table, size_t cache, std::span<const Key> keys) const;
-  void Preload(LiveTable& table, size_t cache, uint64_t bytes) const;
+  void Preload(LiveTable& table, size_t cache) const;
   void Forget(const LiveTable* table);
   void PostAttach();
   void AttachPending();
@@ -138,6 +138,7 @@ class DeviceLevel {
   std::vector<std::unique_ptr<DeviceCache>> caches_;
   std::vector<std::unique_ptr<DeviceHealth>> healths_;  // of caches_
   absl::Status devices_status_;                         // why there are no devices
+  size_t device_count_ = 0;                             // that were to be used
   std::map<int, absl::Status> skipped_{};               // devices without a cache, and why
   std::atomic<bool> closing_{false};
   std::atomic<bool> filling_{true};

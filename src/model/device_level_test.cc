@@ -5,164 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <thread>
 
-#include "model/open_store.h"
-#include "model/test_store_files.h"
-#include "testing/faults/fault_cache.h"
-#include "testing/host_device_cache/host_cache.h"
+#include "model/test_device_level.h"
 
 namespace hps {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr uint32_t kDim = kTestDim;
-constexpr size_t kRowBytes = kDim * sizeof(float);
-constexpr KeyStatus kL1 = KeyStatus::kHitL1;
-
-// Device caches in host memory.
-class HostDevices final : public DeviceCacheFactory {
- public:
-  absl::Status Support() const override { return absl::OkStatus(); }
-  absl::StatusOr<std::vector<int>> Devices() const override {
-    if (present.empty()) return absl::UnavailableError("no driver");
-    return present;
-  }
-  absl::StatusOr<std::string> DeviceName(int) const override { return "host"; }
-  absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
-      const DeviceCacheOptions& options) const override {
-    calls_max[options.device] = options.calls_max;
-    if (options.device == full || options.calls_max > calls_with_room)
-      return absl::ResourceExhaustedError("no memory is left there");
-    if (std::find(present.begin(), present.end(), options.device) == present.end())
-      return absl::UnavailableError("there is none");
-    const bool has_room_for_tables = options.calls_max <= calls_beside_tables;
-    auto cache = MakeHostCache({.device = options.device,
-                                .bytes_max = options.bytes_max / (has_room_for_tables ? 1 : 2),
-                                .calls_max = options.calls_max,
-                                .call_keys_max = options.call_keys_max,
-                                .call_staging_bytes = options.call_staging_bytes});
-    if (!cache.ok() || options.device != 1) return cache;
-    return WithFaults(*std::move(cache), &faults_of_1);
-  }
-
-  std::vector<int> present = {0};
-  int full = -1;
-  size_t calls_with_room = SIZE_MAX;
-  size_t calls_beside_tables = SIZE_MAX;
-  mutable TierFaults faults_of_1;
-  mutable std::map<int, size_t> calls_max{};  // of the last cache that was asked for, by device
-};
-
-class DeviceLevelTest : public StoreFilesTest {
- protected:
-  DeviceLevelTest() : StoreFilesTest(uint64_t{4} << 20) {
-    config_.l1.bytes_max = uint64_t{4} << 20;
-    config_.l1.calls_max = 2;
-    config_.l1.call_keys_max = 4096;
-  }
-
-  // Of a table of model m.
-  ImportRequest Files(const std::string& table, size_t n, float value) {
-    return StoreFilesTest::Files("m/" + table, n, value);
-  }
-  std::string KeysFile(const std::vector<Key>& keys) {
-    std::string header = "{'descr': '<i8', 'fortran_order': False, 'shape': (" +
-                         std::to_string(keys.size()) + ",), }";
-    header.resize(117, ' ');
-    header += '\n';
-    const std::string path = directory_ + "/hot.npy";
-    std::ofstream file(path, std::ios::binary);
-    file << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(header.size()) << '\0' << header;
-    for (Key key : keys) {
-      std::array<char, sizeof key> bytes{};
-      std::memcpy(bytes.data(), &key, sizeof key);
-      file.write(bytes.data(), bytes.size());
-    }
-    return path;
-  }
-
-  std::unique_ptr<Store> Open(OpenMode mode = OpenMode::kReadWrite) {
-    auto store = OpenStore(config_, mode, devices_);
-    EXPECT_TRUE(store.ok()) << store.status();
-    return store.ok() ? *std::move(store) : nullptr;
-  }
-
-  struct Answer {
-    float value = 0;  // of all rows; NaN when they differ
-    LookupCounts counts;
-  };
-  static Answer LookUp(Store& store, const std::string& table, const std::vector<Key>& keys,
-                       int device = 0) {
-    Answer answer;
-    auto session = store.NewSession("m", {.device = device});
-    EXPECT_TRUE(session.ok()) << session.status();
-    if (!session.ok()) return answer;
-    std::vector<float> rows(keys.size() * kDim);
-    const HostTableQuery query = {.table = *(*session)->FindTable("m/" + table),
-                                  .keys = keys,
-                                  .rows = std::as_writable_bytes(std::span(rows)),
-                                  .status = {}};
-    const absl::Status status = (*session)->Lookup(
-        HostLookupRequest{.queries = {&query, 1}, .timeout = std::chrono::minutes(1)},
-        &answer.counts);
-    EXPECT_TRUE(status.ok()) << status;
-    EXPECT_EQ(answer.counts.total(), keys.size());
-    answer.value = rows.empty() ? 0 : rows[0];
-    for (float element : rows) {
-      if (element != answer.value) answer.value = std::numeric_limits<float>::quiet_NaN();
-    }
-    return answer;
-  }
-  // Repeats until level 1 answers all keys, because it may be filled in the background.
-  static void ExpectSoonInL1(Store& store, const std::string& table, const std::vector<Key>& keys,
-                             float value) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    uint64_t hits = 0;
-    do {
-      std::this_thread::yield();
-      hits = store.Statistics().tables.front().l1.entries;
-    } while (hits < keys.size() && std::chrono::steady_clock::now() < end);
-    const Answer answer = LookUp(store, table, keys);
-    EXPECT_EQ(answer.value, value);
-    EXPECT_EQ(answer.counts[kL1], keys.size());
-  }
-  static bool IsUp(const Store& store, int device) {
-    for (const DeviceState& state : store.Statistics().devices) {
-      if (state.device == device) return state.up;
-    }
-    return false;
-  }
-  static void Drain(Store& store) {
-    EXPECT_TRUE(store.DrainPromotions(std::chrono::seconds(30)).ok());
-  }
-  // A table's budget in level 1; 0 = none.
-  static uint64_t PartOf(Store& store, const std::string& table) {
-    for (const TableStatistics& statistics : store.Statistics().tables) {
-      if (statistics.name == table) return statistics.l1.bytes_max;
-    }
-    return 0;
-  }
-  // Waits until the table has its budget; other tables may have to be destroyed first.
-  static void AwaitPart(Store& store, const std::string& table) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (PartOf(store, table) == 0 && std::chrono::steady_clock::now() < end)
-      std::this_thread::yield();
-  }
-  // The memory need of a table of n rows on a device.
-  uint64_t Need(size_t n) const {
-    return (*devices_.Make({.device = devices_.present[0], .bytes_max = 1 << 20}))
-        ->TableBytes(kRowBytes, n);
-  }
-
-  HostDevices devices_;
-};
 
 TEST_F(DeviceLevelTest, RowsRiseAndAreCountedByDevice) {
   devices_.present = {2, 5};
@@ -345,69 +197,6 @@ TEST_F(DeviceLevelTest, ACallThatIsLargerThanThePoolIsAnsweredInPieces) {
   Import(Files("t", 100, 1));
   const auto store = Open();
   EXPECT_EQ(LookUp(*store, "t", Iota(100)).value, 1);
-}
-
-TEST_F(DeviceLevelTest, PreloadsAShareOfEveryTable) {
-  config_.l1.preload = 0.5;
-  Import(Files("t", 9000, 3));
-  const auto store = Open();
-  EXPECT_EQ(store->Statistics().tables.front().l1.entries, 4500u);
-  const Answer answer = LookUp(*store, "t", Iota(1000, 4000));
-  EXPECT_EQ(answer.counts[kL1], 500u);
-  EXPECT_EQ(answer.value, 3);
-}
-
-TEST_F(DeviceLevelTest, PreloadEndsWhereTheBudgetDoes) {
-  config_.l1.preload = 1.0;
-  config_.l1.bytes_max = Need(20'000);
-  Import(Files("t", 200'000, 3));
-  const auto store = Open();
-  const LevelStatistics l1 = store->Statistics().tables.front().l1;
-  EXPECT_GE(l1.entries, 20'000u);
-  EXPECT_LT(l1.insertions, 60'000u);
-}
-
-TEST_F(DeviceLevelTest, LoadsHotKeysAtStart) {
-  config_.model = {
-      {.name = "m", .table = {{.name = "t", .l1_hot_keys = KeysFile({7, 123456, 5, -1})}}}};
-  config_.l2.preload = 1.0;
-  Import(Files("t", 6000, 3));
-  const auto store = Open();
-  EXPECT_EQ(store->Statistics().tables.front().l1.entries, 2u);
-  EXPECT_EQ(LookUp(*store, "t", {5, 7}).counts[kL1], 2u);
-  EXPECT_EQ(LookUp(*store, "t", {6}).counts[kL1], 0u);
-}
-
-// Catches: the coldest keys of a long list, or the preload after it, evict the hottest.
-TEST_F(DeviceLevelTest, OfTooManyHotKeysTheHottestStay) {
-  config_.l1.bytes_max = Need(5000);
-  config_.l1.preload = 1.0;
-  std::vector<Key> hot = Iota(30'000);
-  std::reverse(hot.begin(), hot.end());
-  config_.model = {{.name = "m", .table = {{.name = "t", .l1_hot_keys = KeysFile(hot)}}}};
-  Import(Files("t", 30'000, 3));
-  const auto store = Open();
-  const std::vector<Key> hottest(hot.begin(), hot.begin() + 4096);
-  EXPECT_GE(LookUp(*store, "t", hottest).counts[kL1], hottest.size() - 40)
-      << "next to none is lost";
-}
-
-// Catches: a process that is told to end but continues to fill its devices.
-TEST_F(DeviceLevelTest, NothingIsFilledOnceItIsToEnd) {
-  config_.l1.preload = 1.0;
-  config_.model = {{.name = "m", .table = {{.name = "t", .l1_hot_keys = KeysFile({7})}}}};
-  Import(Files("t", 9000, 3));
-  const auto store = Open(OpenMode::kServe);
-  store->models().StopPreloading();
-  ASSERT_TRUE(store->models().LoadAll().ok());
-  EXPECT_EQ(store->Statistics().tables.front().l1.entries, 0u);
-  EXPECT_EQ(LookUp(*store, "t", {7}).value, 3);
-}
-
-TEST_F(DeviceLevelTest, HotKeysThatCanNotBeReadDoNotStopTheStore) {
-  config_.model = {{.name = "m", .table = {{.name = "t", .l1_hot_keys = "/none.npy"}}}};
-  Import(Files("t", 10, 3));
-  EXPECT_EQ(LookUp(*Open(), "t", {5}).value, 3);
 }
 
 TEST_F(DeviceLevelTest, BudgetsAreDividedAndOverridden) {

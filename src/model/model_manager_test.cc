@@ -57,6 +57,9 @@ class HostDevices final : public DeviceCacheFactory {
   absl::Status Support() const override { return absl::OkStatus(); }
   absl::StatusOr<std::vector<int>> Devices() const override { return std::vector<int>{0}; }
   absl::StatusOr<std::string> DeviceName(int) const override { return std::string("host"); }
+  absl::StatusOr<DeviceMemory> Memory(int) const override {
+    return absl::UnavailableError("it does not say");
+  }
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
       const DeviceCacheOptions& options) const override {
     auto cache = MakeHostCache({.device = options.device,

@@ -18,9 +18,26 @@ constexpr size_t kBatchBytes = 4 << 20;
 // Longest wait for a device to make room, or for the store to read a batch.
 constexpr auto kWaitMax = std::chrono::seconds(10);
 
-bool IsFull(const LevelStatistics& statistics) {
-  return statistics.evictions != 0 || statistics.dropped != 0;
-}
+// Whether level 1 still takes rows. A key has few places there, so the first one that finds none
+// says little: it counts how many do, of the rows that were sent since it was last sure.
+class RoomInLevel1 {
+ public:
+  explicit RoomInLevel1(const LevelStatistics& statistics) : before_(statistics) {}
+
+  bool IsLeft(const LevelStatistics& now) {
+    const uint64_t inserted = now.insertions - before_.insertions;
+    const uint64_t sent = inserted + now.dropped - before_.dropped;
+    if (sent < kRowsPerLook) return true;
+    before_ = now;
+    return inserted * kWorthwhileShare >= sent;
+  }
+
+ private:
+  static constexpr uint64_t kRowsPerLook = 16'384;
+  static constexpr uint64_t kWorthwhileShare = 16;
+
+  LevelStatistics before_;
+};
 
 Deadline WaitMax() { return DeadlineAfter(RealClock(), kWaitMax); }
 
@@ -37,10 +54,11 @@ struct Batch {
     return {
         .data = rows.data(), .row_count = count, .row_bytes = row_bytes, .stride_bytes = row_bytes};
   }
-  RowBatch Rows(size_t count) {
+  RowBatch Rows(size_t count, Admission admission) {
     return {.keys = std::span(keys).first(count),
             .rows = View(count),
-            .versions = std::span(versions).first(count)};
+            .versions = std::span(versions).first(count),
+            .admission = admission};
   }
 
   // Moves the keys that were found to the front, of the first `count`; returns their number.
@@ -82,7 +100,7 @@ absl::Status ScanRows(LiveTable& table, uint64_t remaining, Insert insert) {
                          cursor->Next(std::span(batch.keys).first(desired),
                                       batch.View(batch.keys.size()), batch.versions));
     if (count == 0) break;
-    HPS_ASSIGN_OR_RETURN(has_room, insert(batch.Rows(count)));
+    HPS_ASSIGN_OR_RETURN(has_room, insert(batch.Rows(count, Admission::kIfRoom)));
     remaining -= count;
   }
   return absl::OkStatus();
@@ -118,7 +136,7 @@ absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
   const auto insert = [&](const RowBatch& rows) -> absl::StatusOr<bool> {
     HPS_ASSIGN_OR_RETURN(const InsertCounts counts, table.l2()->Insert(rows, epoch));
     inserted += counts.inserted;
-    return !IsFull(table.l2()->Statistics()) && go_on();
+    return counts.dropped < rows.keys.size() && go_on();
   };
   HPS_RETURN_IF_ERROR(ScanRows(table, RowsOf(table, share), insert));
   return inserted;
@@ -147,28 +165,26 @@ absl::StatusOr<uint64_t> CopyHotL2Rows(LiveTable& from, LiveTable& to, uint64_t 
                             .status());
     const size_t held = batch.KeepHits(asked);
     if (held == 0) continue;
-    HPS_ASSIGN_OR_RETURN(const InsertCounts counts, to.l2()->Insert(batch.Rows(held), epoch));
+    HPS_ASSIGN_OR_RETURN(const InsertCounts counts,
+                         to.l2()->Insert(batch.Rows(held, Admission::kAlways), epoch));
     copied += counts.inserted;
   }
   return copied;
 }
 
 absl::StatusOr<uint64_t> PreloadDeviceTable(LiveTable& table, size_t cache, double share,
-                                            uint64_t rows_that_fit,
                                             const std::function<bool()>& go_on) {
   DeviceCacheTable* const l1 = table.l1(cache);
   const ApplyEpoch epoch = table.epochs().published();
   if (l1 == nullptr || share <= 0 || !go_on() || epoch < table.l1_epoch(cache)) return 0;
-  // An empty level 1 is filled until it begins to evict, which is the exact limit.
-  const uint64_t held = l1->Statistics().entries;
-  const uint64_t rows_max = held == 0 ? UINT64_MAX : rows_that_fit - std::min(rows_that_fit, held);
+  RoomInLevel1 room(l1->Statistics());
   uint64_t sent = 0;
   const auto insert = [&](const RowBatch& rows) -> absl::StatusOr<bool> {
     HPS_RETURN_IF_ERROR(InsertIfAbsent(*l1, rows, epoch));
     sent += rows.keys.size();
-    return go_on() && !IsFull(l1->Statistics());
+    return go_on() && room.IsLeft(l1->Statistics());
   };
-  HPS_RETURN_IF_ERROR(ScanRows(table, std::min(rows_max, RowsOf(table, share)), insert));
+  HPS_RETURN_IF_ERROR(ScanRows(table, RowsOf(table, share), insert));
   HPS_RETURN_IF_ERROR(l1->Flush(WaitMax()));
   return sent;
 }
@@ -187,7 +203,7 @@ absl::StatusOr<uint64_t> FillDeviceTable(LiveTable& table, size_t cache, std::sp
     // Skip rows that were read before an update ended, if the table was attached during it.
     if (count == 0 || epoch < table.l1_epoch(cache) || table.l1_health(cache).quarantined())
       continue;
-    HPS_RETURN_IF_ERROR(InsertIfAbsent(*l1, batch.Rows(count), epoch));
+    HPS_RETURN_IF_ERROR(InsertIfAbsent(*l1, batch.Rows(count, Admission::kAlways), epoch));
     sent += count;
   }
   HPS_RETURN_IF_ERROR(l1->Flush(WaitMax()));

@@ -14,8 +14,8 @@
 
 namespace hps {
 
-// Inserts the first `share` of the table's rows in key order into level 2, and stops when the level
-// begins to evict. Returns the number of rows.
+// Inserts the first `share` of the table's rows in key order into free places of level 2, and stops
+// when there are none. Returns the number of rows.
 // Errors: DATA_LOSS (a damaged row; earlier rows stay), those of LossyTable::Insert.
 absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
                                       const std::function<bool()>& go_on);
@@ -26,11 +26,10 @@ absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
 absl::StatusOr<uint64_t> CopyHotL2Rows(LiveTable& from, LiveTable& to, uint64_t rows_max,
                                        const std::function<bool()>& go_on);
 
-// As PreloadTable, for level 1 in the cache number `cache`, to which the table is attached. Rows
-// that are there stay; the total is at most `rows_that_fit`. Returns the number of rows sent.
+// As PreloadTable, for level 1 in the cache number `cache`, to which the table is attached. Stops
+// when next to no row finds a place. Returns the number of rows sent.
 // Errors: DATA_LOSS, DEADLINE_EXCEEDED (the device), those of DeviceCacheTable::InsertIfAbsent.
 absl::StatusOr<uint64_t> PreloadDeviceTable(LiveTable& table, size_t cache, double share,
-                                            uint64_t rows_that_fit,
                                             const std::function<bool()>& go_on);
 
 // Reads the rows of `keys` from levels 2 and 3 and sends them to level 1, batch by batch. Returns

@@ -19,6 +19,7 @@
 #include "import/model_toml.h"
 #include "import/split_files.h"
 #include "inference/network_check.h"
+#include "model/auto_budgets.h"
 #include "model/device_level.h"
 #include "model/model_files.h"
 #include "model/model_manager.h"
@@ -278,7 +279,8 @@ absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, O
                                                          const DeviceCacheFactory& devices) {
   HPS_RETURN_IF_ERROR(ValidateConfig(config));
   auto resources = std::make_shared<StoreResources>();
-  resources->config = config;
+  resources->config = ChooseBudgets(config, devices);
+  HPS_RETURN_IF_ERROR(ValidateConfig(resources->config));  // tables' own budgets may be too much
   HPS_RETURN_IF_ERROR(OpenLevels(mode, devices, *resources));
   HPS_RETURN_IF_ERROR(LoadModels(mode, *resources->models));
   if (mode != OpenMode::kReadOnly && mode != OpenMode::kMaintain) {
@@ -378,6 +380,8 @@ StoreStatistics OpenedStore::Statistics() const {
     statistics.l2_remote = resources_->l2.remote_statistics();
   resources_->l1->NameDevices(statistics.tables);
   statistics.devices = resources_->l1->States();
+  if (!resources_->l1->caches().empty()) statistics.l1_bytes_max = config_.l1.bytes_max;
+  if (config_.l2.kind == L2Kind::kMemory) statistics.l2_bytes_max = config_.l2.bytes_max;
   return statistics;
 }
 

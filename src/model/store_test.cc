@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -110,6 +111,37 @@ TEST_F(StoreTest, WithoutLevel2) {
     EXPECT_EQ(LookUp(*store, "m/t", Iota(10)).counts[KeyStatus::kHitL3], 10u);
 }
 
+// Catches: one pass over cold keys that empties level 2 of the rows that lookups use.
+TEST_F(StoreTest, OnePassOverColdKeysLeavesTheHitRate) {
+  Import(Files("m/t", 60'000, 7));
+  config_.l2.bytes_max = uint64_t{1} << 19;
+  const auto store = Open();
+  std::mt19937_64 random(7);
+  const auto hit_rate = [&](int calls) {
+    uint64_t hits = 0;
+    for (int call = 0; call < calls; ++call) {
+      std::vector<Key> keys(2000);
+      for (Key& key : keys) {
+        const double place = static_cast<double>(random() % 1'000'000) * 1e-6;
+        key = static_cast<Key>(place * place * place * 12'000);
+      }
+      hits += LookUp(*store, "m/t", keys).counts[KeyStatus::kHitL2];
+      EXPECT_TRUE(store->DrainPromotions(std::chrono::seconds(30)).ok());
+    }
+    return static_cast<double>(hits) / (2000.0 * calls);
+  };
+  hit_rate(40);
+  const double before = hit_rate(10);
+  EXPECT_GT(before, 0.6);
+  EXPECT_LT(before, 0.98) << "not all fit";
+  for (Key first = 20'000; first < 60'000; first += 2000) {
+    LookUp(*store, "m/t", Iota(2000, first));
+    EXPECT_TRUE(store->DrainPromotions(std::chrono::seconds(30)).ok());
+  }
+  EXPECT_GT(hit_rate(10), before - 0.01);
+  EXPECT_GT(store->Statistics().tables[0].l2.not_admitted, 30'000u);
+}
+
 TEST_F(StoreTest, PreloadsAShareOfEveryTable) {
   Import(ModelFiles("m", {"a", "b"}, 10'000, 7));
   for (const double share : {0.0, 0.25, 1.0}) {
@@ -144,6 +176,22 @@ TEST_F(StoreTest, PreloadEndsWhereTheBudgetDoes) {
   EXPECT_GT(level.entries, 1'000u);
   EXPECT_LT(level.entries, 50'000u);
   EXPECT_LE(level.bytes_used, uint64_t{1} << 20);
+  EXPECT_EQ(level.evictions, 0u);
+}
+
+// Catches: a preload that ends with the first partition of the table that is full.
+TEST_F(StoreTest, PreloadFillsLevel2) {
+  Import(Files("m/t", 400'000, 7));
+  config_.l2.preload = 1.0;
+  config_.l2.bytes_max = uint64_t{14} << 20;
+  const auto store = Open();
+  const LevelStatistics level = store->Statistics().tables[0].l2;
+  EXPECT_LT(level.entries, 400'000u);
+  EXPECT_EQ(level.evictions, 0u);
+  // No partition has room left: hardly any row enters that has been asked for once.
+  LookUp(*store, "m/t", Iota(1000, 399'000));
+  EXPECT_TRUE(store->DrainPromotions(std::chrono::seconds(30)).ok());
+  EXPECT_LE(store->Statistics().tables[0].l2.insertions, level.insertions + 100);
 }
 
 TEST_F(StoreTest, BudgetsAreDividedAndOverridden) {

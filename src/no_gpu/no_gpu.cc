@@ -14,6 +14,7 @@ class NoGpu final : public DeviceCacheFactory {
   absl::Status Support() const override { return absl::UnimplementedError(kSentence); }
   absl::StatusOr<std::vector<int>> Devices() const override { return Support(); }
   absl::StatusOr<std::string> DeviceName(int) const override { return Support(); }
+  absl::StatusOr<DeviceMemory> Memory(int) const override { return Support(); }
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
       const DeviceCacheOptions& options) const override {
     return absl::UnimplementedError(absl::StrCat("device ", options.device, ": ", kSentence));

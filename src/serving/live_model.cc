@@ -34,6 +34,7 @@ void AddLevel(const LevelStatistics& part, LevelStatistics* sum) {
   sum->evictions += part.evictions;
   sum->refused += part.refused;
   sum->dropped += part.dropped;
+  sum->not_admitted += part.not_admitted;
   sum->errors += part.errors;
   for (size_t i = 0; i < kStatusCodeCount; ++i) sum->errors_by_code[i] += part.errors_by_code[i];
 }

@@ -132,7 +132,8 @@ class DeviceCall {
 
   // Pinned memory for `row_count` packed rows of the query. Rows fetched into it need no second
   // copy on the host. Returns room for all rows or, if too little is left, for none; the caller
-  // then fetches into its own memory. Valid after Begin, until the call is returned.
+  // then fetches into its own memory. Valid after Begin, until the call is returned. Takes
+  // milliseconds where the memory grows, which later calls find.
   virtual HostRows Staging(size_t query, size_t row_count) = 0;
 
   // Starts the copy of rows in Staging to the device. May be called while the probe is running,
@@ -190,7 +191,8 @@ class DeviceCacheTable {
   virtual size_t row_bytes() const = 0;
 
   // Promotion: inserts the keys that are not held and leaves held keys unchanged. Evicts the least
-  // recently used keys of the slabset. Fenced as LossyTable::Insert. `batch.absent` must be empty.
+  // recently used keys of the slabset, as `batch.admission` allows. Fenced as LossyTable::Insert.
+  // `batch.absent` must be empty.
   // One of several duplicates is inserted. Returns the number of keys that the fence refused;
   // Statistics counts insertions and evictions later. Errors: RESOURCE_EXHAUSTED (no room in the
   // writer's staging: the caller drops the keys; some may have been inserted if the batch needs

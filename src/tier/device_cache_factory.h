@@ -22,9 +22,18 @@ struct DeviceCacheOptions {
   int device = 0;
   uint64_t bytes_max =
       0;  // device memory for all tables, metadata included; the buffers of calls come on top
-  size_t calls_max = 16;                        // concurrent lookups
-  size_t call_keys_max = size_t{1} << 20;       // of one lookup
-  size_t call_staging_bytes = size_t{8} << 20;  // rows of misses that one lookup can stage
+  size_t calls_max = 16;                   // concurrent lookups
+  size_t call_keys_max = size_t{1} << 20;  // of one lookup
+  size_t call_staging_bytes = size_t{8}
+                              << 20;  // rows of misses that one lookup can stage, at first
+  // By how much that may grow where lookups need more, over all of them; in pinned memory of the
+  // host and again on the device.
+  uint64_t staging_growth_bytes_max = 0;
+};
+
+struct DeviceMemory {
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
 };
 
 class DeviceCacheFactory {
@@ -41,6 +50,9 @@ class DeviceCacheFactory {
   // The vendor's name of the device: "NVIDIA H200". Errors: as Devices; UNAVAILABLE (no such
   // device).
   virtual absl::StatusOr<std::string> DeviceName(int device) const = 0;
+
+  // The device's memory now. Errors: as Devices; UNAVAILABLE (no such device, or it fails).
+  virtual absl::StatusOr<DeviceMemory> Memory(int device) const = 0;
 
   // Errors: as Devices; UNAVAILABLE (no such device), INVALID_ARGUMENT (options),
   // RESOURCE_EXHAUSTED (too little device or host memory; nothing stays allocated).

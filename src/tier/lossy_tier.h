@@ -19,6 +19,7 @@
 #include "hps/span.h"
 #include "hps/statistics.h"
 #include "hps/table_spec.h"
+#include "tier/admission.h"
 #include "tier/fence.h"
 #include "tier/fetch_batch.h"
 
@@ -30,13 +31,16 @@ struct RowBatch {
   HostRows rows;                        // n rows; row i is not read where absent[i] is set
   std::span<const Version> versions{};  // [n]; empty = all 0
   std::span<const uint8_t> absent{};    // [n], 1 = "no level has it"; empty = none
+  // Of an insertion: which rows a full level takes in. Absent entries are always taken in.
+  Admission admission = Admission::kAlways;
 };
 
 struct InsertCounts {
   uint64_t inserted = 0;
-  uint64_t held = 0;     // already held: left unchanged
-  uint64_t refused = 0;  // by the fence
-  uint64_t dropped = 0;  // no room was found in a bounded number of steps
+  uint64_t held = 0;          // already held: left unchanged
+  uint64_t refused = 0;       // by the fence
+  uint64_t dropped = 0;       // no room was found in a bounded number of steps, or was there at all
+  uint64_t not_admitted = 0;  // not asked for often enough, see RowBatch::admission
 };
 
 class LossyTable {
@@ -49,7 +53,8 @@ class LossyTable {
   // the deadline; its only error is UNAVAILABLE, if too many threads fetch at a time.
   virtual absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) = 0;
 
-  // Promotion: inserts rows that are not held, and evicts others by the eviction policy. `epoch` is
+  // Promotion: inserts rows that are not held, and evicts others by the eviction policy, as
+  // `batch.admission` allows (a level outside this process ignores it). `epoch` is
   // the apply epoch read before the first fetch of these rows; the fence refuses rows that are
   // older than a change. Held keys, absent entries included, are left unchanged. Errors:
   // UNAVAILABLE, DEADLINE_EXCEEDED; some of the rows may have been inserted.

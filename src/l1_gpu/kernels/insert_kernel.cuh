@@ -30,6 +30,7 @@ struct Insertion {
 struct InsertionCounts {
   uint32_t insertions = 0;
   uint32_t evictions = 0;
+  uint32_t left_out = 0;
 };
 
 // Looks without a lock, which suffices to see which keys are held and whether a key needs one slab
@@ -139,8 +140,8 @@ __device__ inline void TakeOldestSlot(const TableView& table, Insertion& mine) {
   }
 }
 
-// Finds a slot for each lane that holds its locks. Returns whether another key must be evicted. For
-// all lanes of a warp.
+// Finds a slot for each lane that holds its locks. Returns whether there is none unless another key
+// is evicted. For all lanes of a warp.
 __device__ inline bool TakeSlot(const WriteLaunch& launch, bool locked, bool may_move,
                                 Insertion& mine) {
   mine.slot = kNoSlot;
@@ -180,9 +181,35 @@ __device__ inline bool TakeSlot(const WriteLaunch& launch, bool locked, bool may
     mine.slot = slot;
     mine.first.control |= kControlOverflowed;
   }
-  const bool evicts = full && mine.slot == kNoSlot && !contended;
-  if (evicts) TakeOldestSlot(launch.view.table, mine);
-  return evicts;
+  return full && mine.slot == kNoSlot && !contended;
+}
+
+// Whether another key is evicted for the key of a lane that is `full`. Counts such keys in the
+// sketch. Several warps may change a word of it at once: a lost count makes an estimate worse, and
+// no answer. For all lanes of a warp.
+__device__ inline bool MayEvict(const WriteView& write, bool full, uint64_t key) {
+  if (write.admission != Admission::kFrequent) return full && write.admission == Admission::kAlways;
+  const uint32_t counted = __ballot_sync(kAllLanes, full);
+  if (counted == 0) return false;
+  const uint32_t lane = threadIdx.x % kWarpLanes;
+  const uint32_t leader = __ffs(counted) - 1;
+  unsigned long long number = 0;
+  if (lane == leader) {
+    number = atomicAdd(reinterpret_cast<unsigned long long*>(&write.table.counters->sketched),
+                       static_cast<unsigned long long>(__popc(counted)));
+  }
+  number = __shfl_sync(kAllLanes, number, leader) + __popc(counted & ((1u << lane) - 1));
+  if (!full) return false;
+  const uint32_t word_count = write.table.slab_count * kFrequencyWordsPerSlab;
+  if (number % kKeysPerAgedWord == 0) {
+    FrequencyWord* const oldest = write.frequencies + number / kKeysPerAgedWord % word_count;
+    StoreRelaxed(oldest, AgedFrequencies(LoadRelaxed(oldest)));
+  }
+  const uint64_t hash = FrequencyHash(static_cast<Key>(key));
+  FrequencyWord* const word = write.frequencies + FrequencyWordOf(hash, word_count);
+  const FrequencyUpdate update = CountFrequency(LoadRelaxed(word), hash);
+  StoreRelaxed(word, update.word);
+  return update.count >= kFrequentCount;
 }
 
 // Writes key and stamp of the slot that was taken.
@@ -231,7 +258,10 @@ __device__ inline void InsertTile(const WriteLaunch& launch, uint32_t first, boo
     const uint32_t both = __ballot_sync(kAllLanes, locked && mine.locks_second);
     if (both != 0)
       ProbeSlabs<Rows::kTileKeys>(table.slabs, mine.pair.second, mine.key, both, mine.second);
-    const bool evicts = TakeSlot(launch, locked, may_move && round < kMoveRounds, mine);
+    const bool full = TakeSlot(launch, locked, may_move && round < kMoveRounds, mine);
+    const bool evicts = MayEvict(launch.view, full, mine.key);
+    if (evicts) TakeOldestSlot(table, mine);
+    if (full && !evicts) mine.pending = false;
     const bool placed = locked && mine.slot != kNoSlot;
     if (placed) WriteSlot(table, mine);
     Rows::template Copy<CopyTo::kTable>(PlacesOfTile(launch, first), table.row_bytes,
@@ -243,6 +273,7 @@ __device__ inline void InsertTile(const WriteLaunch& launch, uint32_t first, boo
     if (placed) mine.pending = false;
     counts.insertions += placed ? 1 : 0;
     counts.evictions += evicts ? 1 : 0;
+    counts.left_out += full && !evicts ? 1 : 0;
   }
 }
 
@@ -265,6 +296,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   });
   AddToCounter(&launch.view.table.counters->insertions, counts.insertions);
   AddToCounter(&launch.view.table.counters->evictions, counts.evictions);
+  TableCounters* const counters = launch.view.table.counters;
+  AddToCounter(
+      launch.view.admission == Admission::kIfRoom ? &counters->dropped : &counters->not_admitted,
+      counts.left_out);
 }
 
 }  // namespace hps

@@ -97,11 +97,15 @@ struct WriteView {
   uint32_t key_count = 0;           // at most kKeysPerWriteMax
   // Concurrent blocks: few leave the memory's bandwidth to queries. 0 = as many as the device runs.
   uint32_t blocks_max = 0;
+  // Of an insertion; see tier/admission.h.
+  Admission admission = Admission::kAlways;
+  // Device, [slab_count * kFrequencyWordsPerSlab], initially zero. Required by kFrequent.
+  FrequencyWord* frequencies = nullptr;
 };
 
 // Inserts keys that are not held; one of several duplicates. Evicts the least recently used key of
-// the two slabs. During a dump, `dumped_slab_count` slabs have been dumped: no key moves between
-// them and the others. Counts insertions and evictions.
+// the two slabs, as `admission` allows. During a dump, `dumped_slab_count` slabs have been dumped:
+// no key moves between them and the others. Counts insertions, evictions and what was left out.
 cudaError_t LaunchInsertIfAbsent(const WriteView& write, uint32_t dumped_slab_count,
                                  cudaStream_t stream);
 

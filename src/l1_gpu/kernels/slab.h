@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "hps/types.h"
+#include "tier/admission.h"
 
 namespace hps {
 
@@ -32,6 +33,13 @@ struct alignas(64) Slab {
 };
 static_assert(sizeof(Slab) == 64);
 
+// The sketch by which a table with full slabs chooses the rows that it takes in.
+inline constexpr uint32_t kFrequencyWordsPerSlab = 4;
+// Keys counted between the agings of two words: each word is aged once while about as many rows are
+// missed as the table holds.
+inline constexpr uint32_t kKeysPerAgedWord = (kSlabSlots + 1) / kFrequencyWordsPerSlab;
+static_assert(uint64_t{kSlabsMax} * kFrequencyWordsPerSlab <= UINT32_MAX);
+
 // Counts of the changes to a table, on the device; only writing kernels change them. The number of
 // held keys is insertions - evictions - erased - cleared.
 struct TableCounters {
@@ -40,6 +48,9 @@ struct TableCounters {
   uint64_t updates;
   uint64_t erased;
   uint64_t cleared;
+  uint64_t dropped;       // insertions without a place that must not evict
+  uint64_t not_admitted;  // insertions of rows that are asked for rarely
+  uint64_t sketched;      // keys counted in the sketch
 };
 
 // Shows readers whether writers are running: see slab_reader.cuh. One per device, initially zero.
@@ -78,9 +89,10 @@ struct TableView {
 // Rows begin at multiples of 16 bytes, so that rows of every width are read in 16-byte pieces.
 constexpr uint32_t RowStrideBytes(uint32_t row_bytes) { return (row_bytes + 15) / 16 * 16; }
 
-// Memory of one slab: its line and its rows.
+// Memory of one slab: its line, its part of the sketch and its rows.
 constexpr uint64_t SlabBytes(uint32_t row_bytes) {
-  return sizeof(Slab) + uint64_t{kSlabSlots} * RowStrideBytes(row_bytes);
+  return sizeof(Slab) + kFrequencyWordsPerSlab * sizeof(FrequencyWord) +
+         uint64_t{kSlabSlots} * RowStrideBytes(row_bytes);
 }
 
 // The current stamp epoch. It advances with insertions, not with calls: without insertions no query

@@ -215,7 +215,8 @@ void FetchJob::PromoteIntoL2(LossyTable& l2) {
   const RowBatch batch = {.keys = keys(),
                           .rows = RowsOf(count),
                           .versions = {versions_.get(), count},
-                          .absent = {absent_.get(), count}};
+                          .absent = {absent_.get(), count},
+                          .admission = admission()};
   const absl::Status inserted = l2.Insert(batch, spec_.epoch).status();
   if (inserted.ok()) return;
   if (l2.can_block()) spec_.table->l2_breaker().NoteFailure(service_.clock().Now());
@@ -225,8 +226,10 @@ void FetchJob::PromoteIntoL2(LossyTable& l2) {
 void FetchJob::PromoteIntoL1(DeviceCacheTable& l1) {
   const size_t count = KeepOnly(FetchOutcome::kHit, FetchOutcome::kHit);
   if (count == 0) return;
-  const RowBatch batch = {
-      .keys = keys(), .rows = RowsOf(count), .versions = {versions_.get(), count}};
+  const RowBatch batch = {.keys = keys(),
+                          .rows = RowsOf(count),
+                          .versions = {versions_.get(), count},
+                          .admission = admission()};
   const absl::Status replaced = l1.InsertIfAbsent(batch, spec_.epoch).status();
   // Its writer has too much to do: nothing is wrong with the level.
   if (absl::IsResourceExhausted(replaced)) return service_.CountDroppedPromotion();

@@ -103,6 +103,8 @@ class FetchJob final : public Task {
   void RevalidateInL2();
   // Moves the keys with one of two outcomes to the front, with rows and versions.
   size_t KeepOnly(FetchOutcome outcome, FetchOutcome or_outcome);
+  // A row that a call has answered as pending is inserted in any case.
+  Admission admission() const { return background_ ? Admission::kAlways : Admission::kFrequent; }
   void PromoteIntoL2(LossyTable& l2);
   void PromoteIntoL1(DeviceCacheTable& l1);
   // A background job goes on from L2 to L3: what L2 lacks is noted before the scratch is promoted

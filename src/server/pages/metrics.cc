@@ -212,6 +212,9 @@ constexpr std::array kLevelFigures = {
                 &LevelStatistics::refused, true},
     LevelFigure{"hps_level_dropped_total", "Insertions for which there was no room.",
                 &LevelStatistics::dropped, true},
+    LevelFigure{"hps_level_not_admitted_total",
+                "Rows that the full level left out, because they are asked for rarely.",
+                &LevelStatistics::not_admitted, true},
 };
 
 void AddLevel(const std::string& table, const char* level, const LevelStatistics& statistics,

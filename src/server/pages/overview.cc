@@ -109,7 +109,8 @@ Json LevelJson(const LevelStatistics& level) {
           {"bytes", level.bytes_used},      {"bytes_max", level.bytes_max},
           {"insertions", level.insertions}, {"updates", level.updates},
           {"evictions", level.evictions},   {"fenced", level.refused},
-          {"dropped", level.dropped},       {"errors", level.errors}};
+          {"dropped", level.dropped},       {"not_admitted", level.not_admitted},
+          {"errors", level.errors}};
 }
 
 Json TotalsJson(const char* name, const char* kind, bool up, const LevelTotals& totals) {

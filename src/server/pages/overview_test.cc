@@ -29,7 +29,7 @@ TEST(OverviewTest, HasWhatTheDashboardShows) {
   EXPECT_EQ(json["models"][1]["requests"], 0);
   ASSERT_EQ(json["levels"].size(), 3u);
   EXPECT_EQ(json["levels"][0]["name"], "l1");
-  EXPECT_EQ(json["levels"][1]["bytes_max"], config.l2.bytes_max);
+  EXPECT_EQ(json["levels"][1]["bytes_max"], 8000);
   EXPECT_EQ(json["levels"][2]["rows"], 1000);
   EXPECT_EQ(json["tables"][0]["keys"]["hit_l2"], 3);
   EXPECT_EQ(json["tables"][0]["l2"]["evictions"], 8);

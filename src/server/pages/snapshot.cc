@@ -18,6 +18,7 @@ LevelStatistics Sum(const Snapshot& snapshot, LevelStatistics TableStatistics::*
     sum.evictions += part.evictions;
     sum.refused += part.refused;
     sum.dropped += part.dropped;
+    sum.not_admitted += part.not_admitted;
     sum.errors += part.errors;
     for (size_t i = 0; i < kStatusCodeCount; ++i) sum.errors_by_code[i] += part.errors_by_code[i];
   }
@@ -32,14 +33,15 @@ LevelTotals TotalsOfL1(const Snapshot& snapshot) {
     for (const DeviceStatistics& device : table.l1_devices) devices.insert(device.device);
   }
   return {.sum = Sum(snapshot, &TableStatistics::l1),
-          .bytes_max = snapshot.config->l1.bytes_max * devices.size(),
+          .bytes_max = snapshot.store.l1_bytes_max * devices.size(),
           .configured = !devices.empty() || !snapshot.store.devices.empty()};
 }
 
 LevelTotals TotalsOfL2(const Snapshot& snapshot) {
   const bool configured = snapshot.config->l2.kind != L2Kind::kNone;
-  LevelTotals totals = {.sum = Sum(snapshot, &TableStatistics::l2), .configured = configured};
-  if (snapshot.config->l2.kind == L2Kind::kMemory) totals.bytes_max = snapshot.config->l2.bytes_max;
+  LevelTotals totals = {.sum = Sum(snapshot, &TableStatistics::l2),
+                        .bytes_max = snapshot.store.l2_bytes_max,
+                        .configured = configured};
   const RemoteLevelStatistics& remote = snapshot.store.l2_remote;
   totals.sum.errors += remote.failures;
   for (size_t i = 0; i < kStatusCodeCount; ++i)

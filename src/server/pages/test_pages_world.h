@@ -119,6 +119,8 @@ inline Snapshot FullSnapshot(const Config* config) {
   table.l1_devices = {{.device = 0, .hits = 70, .misses = 30}};
   table.l1 = {.entries = 40, .bytes_used = 4000};
   snapshot.store.devices = {{.device = 0, .up = true}};
+  snapshot.store.l1_bytes_max = 7000;
+  snapshot.store.l2_bytes_max = 8000;
   table.l2 = {.entries = 50, .bytes_used = 5000, .bytes_max = 6000, .evictions = 8, .errors = 2};
   snapshot.store.l3 = {.damaged_reads = 2, .background_errors = 1, .free_bytes = 1 << 20};
   table.l2.errors_by_code[static_cast<size_t>(absl::StatusCode::kDeadlineExceeded)] = 1;

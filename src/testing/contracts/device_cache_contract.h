@@ -261,6 +261,52 @@ TEST_P(DeviceCacheContractTest, ABatchMayBeLargerThanTheCache) {
   EXPECT_THAT(DumpAll(table), testing::UnorderedElementsAreArray(held));
 }
 
+// Catches: one pass over cold keys that pushes the rows out which lookups use.
+TEST_P(DeviceCacheContractTest, OnePassOverColdKeysLeavesAFullTableAsItWas) {
+  const StampedTable table = OpenTable(16, 3000);
+  const std::vector<Key> hot = Sequence(0, 10'000);
+  InsertIfAbsent(table, hot, 1);
+  const size_t held_before = Lookup(table, hot).counts[KeyStatus::kHitL1];
+  const LevelStatistics full = table.table->Statistics();
+  EXPECT_EQ(full.entries, held_before);
+  InsertIfAbsent(table, Sequence(1'000'000, 20'000), 1, 0, Admission::kFrequent);
+  EXPECT_GE(Lookup(table, hot).counts[KeyStatus::kHitL1], held_before * 9 / 10);
+  const LevelStatistics after = table.table->Statistics();
+  EXPECT_EQ(after.insertions - full.insertions + after.not_admitted, 20'000u);
+  EXPECT_EQ(after.dropped, 0u);
+  EXPECT_EQ(after.entries, full.entries + (after.insertions - full.insertions) -
+                               (after.evictions - full.evictions));
+}
+
+TEST_P(DeviceCacheContractTest, AFullTableTakesInWhatIsAskedForAgain) {
+  const StampedTable table = OpenTable(16, 3000);
+  InsertIfAbsent(table, Sequence(0, 10'000), 1);
+  const std::vector<Key> wanted = Sequence(1'000'000, 300);
+  InsertIfAbsent(table, wanted, 1, 0, Admission::kFrequent);
+  EXPECT_LT(Lookup(table, wanted).counts[KeyStatus::kHitL1], 30u);
+  InsertIfAbsent(table, wanted, 1, 0, Admission::kFrequent);
+  EXPECT_GT(Lookup(table, wanted).counts[KeyStatus::kHitL1], 240u);
+}
+
+TEST_P(DeviceCacheContractTest, ATableWithRoomTakesInEveryRow) {
+  const StampedTable table = OpenTable(16, 10'000);
+  const std::vector<Key> keys = Sequence(0, 10'000);
+  InsertIfAbsent(table, keys, 1, 0, Admission::kFrequent);
+  EXPECT_GE(Lookup(table, keys).counts[KeyStatus::kHitL1], 9'990u);
+}
+
+TEST_P(DeviceCacheContractTest, WhatMayOnlyTakeFreePlacesEvictsNothing) {
+  const StampedTable table = OpenTable(16, 3000);
+  const std::vector<Key> keys = Sequence(0, 10'000);
+  for (int round = 0; round < 2; ++round) InsertIfAbsent(table, keys, 1, 0, Admission::kIfRoom);
+  const LevelStatistics statistics = table.table->Statistics();
+  EXPECT_EQ(statistics.evictions, 0u);
+  EXPECT_EQ(statistics.entries, statistics.insertions);
+  EXPECT_GT(statistics.entries, 3000u);
+  EXPECT_EQ(statistics.insertions + statistics.dropped, 20'000u - statistics.entries);
+  EXPECT_EQ(statistics.not_admitted, 0u);
+}
+
 TEST_P(DeviceCacheContractTest, OutputsMayBeMisalignedAndStrided) {
   for (size_t row_bytes : ContractRowBytes()) {
     const StampedTable table = OpenTable(row_bytes, 100);

@@ -186,9 +186,11 @@ class DeviceCacheContractTest : public testing::TestWithParam<DeviceCacheContrac
 
   // InsertIfAbsent and Flush; returns the number of refused keys.
   static uint64_t InsertIfAbsent(const StampedTable& table, std::vector<Key> keys, Version version,
-                                 ApplyEpoch epoch = 0) {
-    StampedBatch batch(table, std::move(keys), version);
-    const auto refused = table.table->InsertIfAbsent(batch.batch(), epoch);
+                                 ApplyEpoch epoch = 0, Admission admission = Admission::kAlways) {
+    StampedBatch stamped(table, std::move(keys), version);
+    RowBatch batch = stamped.batch();
+    batch.admission = admission;
+    const auto refused = table.table->InsertIfAbsent(batch, epoch);
     EXPECT_TRUE(refused.ok()) << refused.status();
     Flush(table);
     return refused.value_or(0);

@@ -48,7 +48,9 @@ HostCacheTable::HostCacheTable(SlabTable slabs, ByteBudget::Lease budget)
       bytes_(BytesOf(slabs.row_bytes(), slabs.slab_count())),
       budget_(std::move(budget)),
       fence_(slabs.slab_count() * SlabTable::kSlabSlots),
-      slabs_(std::move(slabs)) {}
+      slabs_(std::move(slabs)),
+      frequency_words_(4 * slabs_.slab_count()),
+      frequencies_(frequency_words_, SlabTable::kSlabSlots * slabs_.slab_count()) {}
 
 bool HostCacheTable::Read(Key key, std::byte* row) const {
   MutexLock lock(mutex_);
@@ -82,12 +84,29 @@ absl::StatusOr<uint64_t> HostCacheTable::InsertIfAbsent(const RowBatch& batch, A
       ++refused_count;
       ++statistics_.refused;
     } else if (slabs_.Find(key) == nullptr) {
-      const bool evicted = slabs_.Insert(key, {batch.rows.row(i), row_bytes_});
-      ++statistics_.insertions;
-      statistics_.evictions += evicted ? 1 : 0;
+      InsertOne(key, {batch.rows.row(i), row_bytes_}, batch.admission);
     }
   }
   return refused_count;
+}
+
+void HostCacheTable::InsertOne(Key key, std::span<const std::byte> row, Admission admission) {
+  const auto may_evict = [&]() HPS_REQUIRES(mutex_) {
+    return admission == Admission::kAlways ||
+           (admission == Admission::kFrequent && frequencies_.IsFrequent(key));
+  };
+  switch (slabs_.Insert(key, row, may_evict)) {
+    case SlabTable::Inserted::kNo:
+      ++(admission == Admission::kIfRoom ? statistics_.dropped : statistics_.not_admitted);
+      break;
+    case SlabTable::Inserted::kByEviction:
+      ++statistics_.evictions;
+      ++statistics_.insertions;
+      break;
+    case SlabTable::Inserted::kWithRoom:
+      ++statistics_.insertions;
+      break;
+  }
 }
 
 absl::Status HostCacheTable::Update(const RowBatch& batch, Deadline) {

@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "testing/host_device_cache/slab_table.h"
+#include "tier/admission.h"
 #include "tier/byte_budget.h"
 #include "tier/device_cache.h"
 
@@ -51,6 +53,7 @@ class HostCacheTable final : public DeviceCacheTable {
  private:
   HostCacheTable(SlabTable slabs, ByteBudget::Lease budget);
   absl::Status Validate(const RowBatch& batch) const;
+  void InsertOne(Key key, std::span<const std::byte> row, Admission admission) HPS_REQUIRES(mutex_);
 
   const size_t row_bytes_;
   const uint64_t bytes_;
@@ -58,7 +61,9 @@ class HostCacheTable final : public DeviceCacheTable {
   Fence fence_;
   mutable Mutex mutex_;
   mutable SlabTable slabs_
-      HPS_GUARDED_BY(mutex_);  // mutable: a lookup stamps the rows that it finds
+      HPS_GUARDED_BY(mutex_);                   // mutable: a lookup stamps the rows that it finds
+  std::vector<FrequencyWord> frequency_words_;  // not part of the budget
+  FrequencySketch frequencies_ HPS_GUARDED_BY(mutex_);
   LevelStatistics statistics_ HPS_GUARDED_BY(mutex_);
 };
 

@@ -77,13 +77,15 @@ const std::byte* SlabTable::FindAndTouch(Key key) {
   return RowAt(*place);
 }
 
-bool SlabTable::Insert(Key key, std::span<const std::byte> row) {
+SlabTable::Inserted SlabTable::Insert(Key key, std::span<const std::byte> row,
+                                      const std::function<bool()>& may_evict) {
   HPS_DCHECK(Find(key) == nullptr && row.size() == row_bytes_);
   const Slabset slabset = SlabsetOf(key);
   std::optional<Place> place = FreePlaceIn(slabset.first);
   if (!place.has_value()) place = FreePlaceIn(slabset.second);
   if (!place.has_value()) place = MoveOneOut(slabset.first);
   const bool evicts = !place.has_value();
+  if (evicts && !may_evict()) return Inserted::kNo;
   if (evicts) place = LeastRecentlyUsedOf(slabset);
 
   if (place->slab == slabset.second) slabs_[slabset.first].overflowed = true;
@@ -93,7 +95,7 @@ bool SlabTable::Insert(Key key, std::span<const std::byte> row) {
   slab.stamps[place->slot] = ++clock_;
   std::memcpy(RowAt(*place), row.data(), row_bytes_);
   if (!evicts) ++key_count_;
-  return evicts;
+  return evicts ? Inserted::kByEviction : Inserted::kWithRoom;
 }
 
 std::optional<SlabTable::Place> SlabTable::MoveOneOut(size_t slab) {

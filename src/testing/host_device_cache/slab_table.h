@@ -3,7 +3,8 @@
 // A key's slabset is the two slabs that its hashes select. It lives in its first slab, or else in
 // its second one, and then the overflow bit of the first is set. An insertion takes a free slot of
 // the first slab, then of the second; then it moves a resident of the first slab to a free slot of
-// that resident's own second slab; finally it evicts the least recently used key of the slabset.
+// that resident's own second slab; finally it evicts the least recently used key of the slabset, if
+// it may.
 // Valid bits decide occupancy, so every key value is legal. Rows are in a plain array, row `slot`
 // at slot x row bytes.
 //
@@ -17,6 +18,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,8 +50,13 @@ class SlabTable {
   // As Find; also makes the key the most recently used one of its slabset.
   const std::byte* FindAndTouch(Key key);
 
-  // Inserts a key. REQUIRES: it is not held. Returns whether another key was evicted.
-  bool Insert(Key key, std::span<const std::byte> row);
+  enum class Inserted { kNo, kWithRoom, kByEviction };
+
+  // Inserts a key. REQUIRES: it is not held. `may_evict` is called if there is no room, and returns
+  // whether another key may be evicted.
+  Inserted Insert(
+      Key key, std::span<const std::byte> row,
+      const std::function<bool()>& may_evict = [] { return true; });
 
   // Returns whether the key was held.
   bool Erase(Key key);

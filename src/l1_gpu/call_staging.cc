@@ -1,0 +1,87 @@
+#include "l1_gpu/call_staging.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/logging.h"
+#include "base/macros.h"
+
+namespace hps {
+namespace {
+
+constexpr size_t kAlignment = 256;
+
+}  // namespace
+
+size_t StagingGrowth::Take(size_t bytes_min, size_t bytes_max) {
+  uint64_t left = bytes_left_.load(std::memory_order_relaxed);
+  for (;;) {
+    if (left < bytes_min) return 0;
+    const size_t bytes = std::min<uint64_t>(left, std::max(bytes_min, bytes_max));
+    if (bytes_left_.compare_exchange_weak(left, left - bytes, std::memory_order_relaxed))
+      return bytes;
+  }
+}
+
+absl::Status CallStaging::Create(size_t bytes, StagingGrowth* growth) {
+  growth_ = growth;
+  if (bytes == 0) return absl::OkStatus();
+  Block block;
+  HPS_ASSIGN_OR_RETURN(block.pinned, MakePinnedBuffer("a call's staging", bytes));
+  HPS_ASSIGN_OR_RETURN(block.device, MakeDeviceBuffer("a call's staging", bytes));
+  blocks_.push_back(std::move(block));
+  return absl::OkStatus();
+}
+
+void CallStaging::Reset() {
+  for (Block& block : blocks_) block.used_bytes = 0;
+}
+
+std::byte* CallStaging::Take(size_t bytes) {
+  const auto has_room = [&](const Block& block) {
+    return block.pinned.bytes() - block.used_bytes >= bytes;
+  };
+  const auto block = std::find_if(blocks_.begin(), blocks_.end(), has_room);
+  if (block == blocks_.end()) return nullptr;
+  std::byte* const room = block->pinned.data() + block->used_bytes;
+  block->used_bytes += bytes;
+  return room;
+}
+
+// The device's part is allocated in the order of the copies that fill it, so that nothing waits.
+bool CallStaging::Grow(size_t bytes_min, cudaStream_t copies) {
+  if (growth_ == nullptr) return false;
+  const size_t bytes = growth_->Take(RoundUp(bytes_min, kAlignment), this->bytes());
+  if (bytes == 0) return false;
+  auto pinned = MakePinnedBuffer("more of a call's staging", bytes);
+  auto device = pinned.ok() ? MakeDeviceBufferInOrder("more of a call's staging", bytes, copies)
+                            : absl::StatusOr<DeviceBuffer>(pinned.status());
+  if (!device.ok()) {
+    // Where the system or the device has no memory, trying again would take long each time.
+    growth_ = nullptr;
+    LogWarning(
+        "level 1 has no memory for the missing rows of large lookups, which are slower now: " +
+        std::string(device.status().message()));
+    return false;
+  }
+  blocks_.push_back({.pinned = *std::move(pinned), .device = *std::move(device)});
+  return true;
+}
+
+std::byte* CallStaging::DeviceOf(const std::byte* row) const {
+  for (const Block& block : blocks_) {
+    const std::byte* const begin = block.pinned.data();
+    if (row >= begin && row < begin + block.pinned.bytes())
+      return block.device.data() + (row - begin);
+  }
+  return nullptr;
+}
+
+size_t CallStaging::bytes() const {
+  size_t bytes = 0;
+  for (const Block& block : blocks_) bytes += block.pinned.bytes();
+  return bytes;
+}
+
+}  // namespace hps

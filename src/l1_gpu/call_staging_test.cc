@@ -1,0 +1,103 @@
+#include "l1_gpu/call_staging.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "l1_gpu/test_gpu.h"
+
+namespace hps {
+namespace {
+
+TEST(StagingGrowthTest, GivesWhatIsLeftAndNoMore) {
+  StagingGrowth growth(100);
+  EXPECT_EQ(growth.Take(10, 60), 60u);
+  EXPECT_EQ(growth.Take(50, 60), 0u);
+  EXPECT_EQ(growth.Take(10, 60), 40u) << "the rest";
+  EXPECT_EQ(growth.Take(1, 1), 0u);
+}
+
+class CallStagingTest : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (!IsSkipped()) copies_ = *MakeStream(StreamPriority::kHigh);
+  }
+
+  // As a lookup does it.
+  std::byte* Take(CallStaging& staging, size_t bytes) {
+    std::byte* const room = staging.Take(bytes);
+    if (room != nullptr || !staging.may_grow()) return room;
+    return staging.Grow(bytes, copies_.get()) ? staging.Take(bytes) : nullptr;
+  }
+
+  CudaStream copies_;
+};
+
+TEST_F(CallStagingTest, GrowsByNeedAndKeepsWhatItHas) {
+  StagingGrowth growth(uint64_t{1} << 20);
+  CallStaging staging;
+  ASSERT_EQ(staging.Create(1000, &growth), absl::OkStatus());
+  std::byte* const first = Take(staging, 1000);
+  ASSERT_NE(first, nullptr);
+  std::byte* const second = Take(staging, 600);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(staging.bytes(), 2000u) << "twice as much";
+  std::byte* const large = Take(staging, 100'000);
+  ASSERT_NE(large, nullptr);
+  const size_t bytes = staging.bytes();
+  staging.Reset();
+  EXPECT_EQ(Take(staging, 1000), first);
+  EXPECT_EQ(Take(staging, 100'000), large);
+  EXPECT_EQ(staging.bytes(), bytes) << "the next lookup finds it";
+}
+
+TEST_F(CallStagingTest, EndsAtItsLimit) {
+  StagingGrowth growth(5000);
+  CallStaging staging;
+  ASSERT_EQ(staging.Create(1000, &growth), absl::OkStatus());
+  EXPECT_NE(Take(staging, 900), nullptr);
+  EXPECT_EQ(Take(staging, 6000), nullptr);
+  EXPECT_NE(Take(staging, 4000), nullptr);
+  EXPECT_EQ(Take(staging, 2000), nullptr);
+  EXPECT_NE(Take(staging, 100), nullptr);
+
+  CallStaging fixed;
+  ASSERT_EQ(fixed.Create(0, nullptr), absl::OkStatus());
+  EXPECT_EQ(Take(fixed, 1), nullptr);
+}
+
+// Each row has a place of its own on the device, in every block.
+TEST_F(CallStagingTest, RowsArriveInTheirPlacesOnTheDevice) {
+  StagingGrowth growth(uint64_t{1} << 20);
+  CallStaging staging;
+  ASSERT_EQ(staging.Create(4096, &growth), absl::OkStatus());
+  constexpr size_t kRowBytes = 1000;
+  std::vector<std::byte*> rows;
+  std::set<std::byte*> places;
+  for (int row = 0; row < 60; ++row) {
+    rows.push_back(Take(staging, kRowBytes));
+    ASSERT_NE(rows.back(), nullptr);
+    std::memset(rows.back(), row, kRowBytes);
+    std::byte* const place = staging.DeviceOf(rows.back());
+    ASSERT_NE(place, nullptr);
+    EXPECT_EQ(staging.DeviceOf(rows.back() + kRowBytes - 1), place + kRowBytes - 1);
+    EXPECT_TRUE(places.insert(place).second);
+    ASSERT_EQ(cudaMemcpyAsync(place, rows.back(), kRowBytes, cudaMemcpyHostToDevice, copies_.get()),
+              cudaSuccess);
+  }
+  ASSERT_EQ(cudaStreamSynchronize(copies_.get()), cudaSuccess);
+  for (int row = 0; row < 60; ++row) {
+    std::vector<std::byte> arrived(kRowBytes);
+    ASSERT_EQ(cudaMemcpy(arrived.data(), staging.DeviceOf(rows[static_cast<size_t>(row)]),
+                         kRowBytes, cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    EXPECT_EQ(arrived, std::vector<std::byte>(kRowBytes, std::byte(row)));
+  }
+  const std::byte elsewhere{};
+  EXPECT_EQ(staging.DeviceOf(&elsewhere), nullptr);
+}
+
+}  // namespace
+}  // namespace hps
