@@ -46,6 +46,9 @@ class OneHostDevice final : public DeviceCacheFactory {
   absl::Status Support() const override { return absl::OkStatus(); }
   absl::StatusOr<std::vector<int>> Devices() const override { return std::vector<int>{0}; }
   absl::StatusOr<std::string> DeviceName(int) const override { return "host"; }
+  absl::StatusOr<DeviceMemory> Memory(int) const override {
+    return DeviceMemory{.free_bytes = uint64_t{1} << 30, .total_bytes = uint64_t{1} << 30};
+  }
   absl::StatusOr<std::unique_ptr<DeviceCache>> Make(
       const DeviceCacheOptions& options) const override {
     auto cache = MakeHostCache({.device = options.device,
