@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/limits.h"
 #include "base/macros.h"
+#include "bench/l3_page_files.h"
 #include "bench/measure.h"
 #include "bench/scenario.h"
 #include "bench/scratch.h"
@@ -271,6 +272,8 @@ absl::StatusOr<std::vector<Result>> RunL3Scenario(const Options& options) {
       }
     }
   }
+  HPS_ASSIGN_OR_RETURN(const std::vector<Result> page_files, MeasurePageFiles(options));
+  results.insert(results.end(), page_files.begin(), page_files.end());
   return results;
 }
 

@@ -38,6 +38,7 @@ build_packages=(
   mold=1.10.*
   libabsl-dev=20220623.1-*
   librocksdb-dev=7.8.3-*
+  liburing-dev=2.3-*
   libxxhash-dev=0.8.1-*
   libspdlog-dev=1:1.10.*
   libcli11-dev=2.1.2*

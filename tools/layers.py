@@ -36,7 +36,7 @@ import sys
 from source_tree import Finding, SourceTree, line_of
 
 LOW = {"include", "base", "types"}
-LEVELS = {"l1_gpu", "no_gpu", "l2_memory", "l2_redis", "no_redis", "l3_rocksdb"}
+LEVELS = {"l1_gpu", "no_gpu", "l2_memory", "l2_redis", "no_redis", "l3_pages", "l3_rocksdb"}
 MIDDLE = {"query", "update", "import"}
 
 # Folder -> folders whose headers it may include (itself always).
@@ -134,7 +134,8 @@ THIRD_PARTY = {
     "nlohmann-json": (r"nlohmann/", r"nlohmann_json::",
                       {"import", "model", "cli", "server_pages", "triton"}),
     "xxHash": (r"xxhash\.h|xxh3\.h", r"PkgConfig::XXHASH",
-               {"base", "l2_redis", "l3_rocksdb", "update"}),
+               {"base", "l2_redis", "l3_pages", "l3_rocksdb", "update"}),
+    "liburing": (r"liburing", r"PkgConfig::LIBURING", {"l3_pages"}),
     "CUDA": (r"cuda|cub/|nv/|thrust/|cooperative_groups|nccl|cublas", r"CUDA::",
              {"l1_gpu", "dense_gpu"}),
     "hiredis": (r"hiredis/", r"PkgConfig::HIREDIS", {"l2_redis"}),

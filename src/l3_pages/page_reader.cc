@@ -1,0 +1,98 @@
+#include "l3_pages/page_reader.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/logging.h"
+#include "base/macros.h"
+#include "base/out_of_memory.h"
+#include "l3_pages/pread_queue.h"
+#include "l3_pages/uring_queue.h"
+
+namespace hps {
+namespace {
+
+// True if no read of an earlier fetch is in flight. Does not wait.
+bool IsSettled(PageQueue& queue) {
+  std::array<EndedPageRead, kPageSlotsMax> ended;
+  while (queue.in_flight() > 0) {
+    const absl::StatusOr<size_t> count = queue.Await(ended, RealClock().Now());
+    if (!count.ok()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PageReader>> PageReader::Create(const Options& options) {
+  std::unique_ptr<PageReader> reader(new PageReader(options));
+  {
+    MutexLock lock(reader->mutex_);
+    reader->free_.reserve(kFetchScratchesMax);
+  }
+  if (options.use_uring) {
+    const absl::Status refused = MakeUringQueue().status();
+    if (refused.ok()) return reader;
+    LogInfo(absl::StrCat(refused.ToString(), "; page files are read by ", options.thread_count,
+                         " threads instead"));
+  }
+  HPS_ASSIGN_OR_RETURN(reader->workers_,
+                       WorkerPool::Create({.name = "page-read",
+                                           .thread_count = options.thread_count,
+                                           .queue_max = kFetchScratchesMax * kPageSlotsMax}));
+  return reader;
+}
+
+std::unique_ptr<PageSlots> PageReader::TakeFree() {
+  for (auto slots = free_.rbegin(); slots != free_.rend(); ++slots) {
+    if (!IsSettled(*(*slots)->queue)) continue;
+    std::unique_ptr<PageSlots> taken = std::move(*slots);
+    free_.erase(std::next(slots).base());
+    return taken;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<PageSlots>> PageReader::MakeSlots() const {
+  std::unique_ptr<PageSlots> slots(new (std::nothrow) PageSlots);
+  if (slots == nullptr) return OutOfMemory("page reads: out of memory");
+  slots->bytes = AllocateAligned(kPageSlotsBytes);
+  if (slots->bytes == nullptr) return OutOfMemory("page reads: out of memory for pages");
+  HPS_ASSIGN_OR_RETURN(slots->queue,
+                       workers_ == nullptr ? MakeUringQueue() : MakePreadQueue(*workers_));
+  return slots;
+}
+
+absl::StatusOr<PageReader::Lease> PageReader::Acquire() {
+  {
+    MutexLock lock(mutex_);
+    if (std::unique_ptr<PageSlots> slots = TakeFree(); slots != nullptr) {
+      ++leased_;
+      return Lease(*this, std::move(slots));
+    }
+    if (leased_ + free_.size() >= kFetchScratchesMax) {
+      return absl::UnavailableError(
+          absl::StrCat("page reads: all ", kFetchScratchesMax, " queues are in use"));
+    }
+    ++leased_;  // reserves a place in free_
+  }
+  absl::StatusOr<std::unique_ptr<PageSlots>> slots = MakeSlots();
+  if (slots.ok()) return Lease(*this, *std::move(slots));
+  --leased_;
+  return slots.status();
+}
+
+void PageReader::Return(std::unique_ptr<PageSlots> slots) {
+  MutexLock lock(mutex_);
+  --leased_;
+  free_.push_back(std::move(slots));
+}
+
+size_t PageReader::ShareOfReads() const {
+  const size_t leased = std::max<size_t>(leased_.load(std::memory_order_relaxed), 1);
+  return std::clamp<size_t>(options_.reads_max / leased, 1, kPageSlotsMax);
+}
+
+}  // namespace hps
