@@ -281,12 +281,12 @@ void SharedRedisTable::AppendRow(Key key, const SharedRow& row, std::string& out
 }
 
 // The command up to its first argument.
-void SharedRedisTable::AppendScript(const RedisScript& script, bool with_text, const Piece& piece,
+void SharedRedisTable::AppendScript(const ScriptCall& call, const Piece& piece,
                                     size_t argument_count, std::span<const Key> keys,
                                     Work& work) const {
   AppendCommandHeader(4 + size_t{piece.count} + argument_count, work.bytes);
-  AppendPart(with_text ? "EVAL" : "EVALSHA", work.bytes);
-  AppendPart(with_text ? script.text : script.sha1, work.bytes);
+  AppendPart(call.with_text ? "EVAL" : "EVALSHA", work.bytes);
+  AppendPart(call.with_text ? call.script.text : call.script.sha1, work.bytes);
   AppendPart(absl::StrCat(piece.count + 1), work.bytes);
   names_.AppendChangeName(piece.partition, 0, work.bytes);
   for (const uint32_t i : PositionsOf(piece, work))
@@ -300,7 +300,7 @@ bool SharedRedisTable::RunScript(const RedisScript& script, const WriteRequest& 
   for (const bool with_text : {false, true}) {
     for (size_t request = 0; request < work.requests.size(); ++request) {
       work.requests[request].begin = work.bytes.size();
-      write(script, with_text, request, work);
+      write({.script = script, .with_text = with_text}, request, work);
       work.requests[request].end = work.bytes.size();
     }
     client_->Execute({.bytes = work.bytes,
@@ -368,9 +368,9 @@ void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, Inser
   const std::string packed = PackVersions(positions);
   const std::string nonce = PackNonce();
   const std::string expiry = absl::StrCat(options_.expire_after_ms);
-  const auto write = [&](const RedisScript& script, bool with_text, size_t request, Work& to) {
+  const auto write = [&](const ScriptCall& call, size_t request, Work& to) {
     const Piece& piece = to.pieces[request];
-    AppendScript(script, with_text, piece, 4 + size_t{piece.count}, keys, to);
+    AppendScript(call, piece, 4 + size_t{piece.count}, keys, to);
     AppendPart(packed, to.bytes);
     AppendPart(nonce, to.bytes);
     AppendPartHeader(2 * size_t{piece.count}, to.bytes);
@@ -523,9 +523,9 @@ absl::Status SharedRedisTable::RunStep(const Step& step) {
   const std::string nonce = PackNonce();
   Work& work = ThreadWork();
   BeginWork(step.keys, std::numeric_limits<uint32_t>::max(), /*with_empty=*/true, work);
-  const auto write = [&](const RedisScript& script, bool with_text, size_t request, Work& into) {
+  const auto write = [&](const ScriptCall& call, size_t request, Work& into) {
     const Piece& piece = into.pieces[request];
-    AppendScript(script, with_text, piece, 3 + size_t{piece.count}, step.keys, into);
+    AppendScript(call, piece, 3 + size_t{piece.count}, step.keys, into);
     AppendPart(packed_from, into.bytes);
     AppendPart(packed_to, into.bytes);
     AppendPart(nonce, into.bytes);

@@ -87,8 +87,12 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
     std::vector<Version> from{};  // by partition of the stream; 0 = no change in it
     std::vector<Version> to{};
   };
-  using WriteRequest =
-      std::function<void(const RedisScript& script, bool with_text, size_t request, Work& work)>;
+  // How a script is called: by its text, or by its SHA-1, which the server may not know.
+  struct ScriptCall {
+    const RedisScript& script;
+    bool with_text = false;
+  };
+  using WriteRequest = std::function<void(const ScriptCall& call, size_t request, Work& work)>;
 
   static Work& ThreadWork();
   void BeginWork(std::span<const Key> keys, size_t keys_max, bool with_empty, Work& work) const;
@@ -97,8 +101,8 @@ class SharedRedisTable final : public LossyTable, public SharedTable {
   }
   SharedIdentity IdentityOf(Key key) const { return {.table = table_hash_, .key = key}; }
   void AppendRow(Key key, const SharedRow& row, std::string& out) const;
-  void AppendScript(const RedisScript& script, bool with_text, const Piece& piece,
-                    size_t argument_count, std::span<const Key> keys, Work& work) const;
+  void AppendScript(const ScriptCall& call, const Piece& piece, size_t argument_count,
+                    std::span<const Key> keys, Work& work) const;
   void RemoveDamaged(std::span<const Key> keys);
   // Runs a script for each piece of the work. False: some pieces were not run.
   bool RunScript(const RedisScript& script, const WriteRequest& write, Work& work, CountSink& sink);

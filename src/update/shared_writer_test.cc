@@ -102,10 +102,11 @@ class FakeGroup final : public SharedGroup {
       UpdateRecord& record = records.emplace_back();
       record.table = "m/t";
       record.position = {.partition = 0, .generation = 0, .offset = topic_.next};
-      auto* const payload = new std::string(topic_.payloads[topic_.next++]);
+      auto payload = std::make_unique<std::string>(topic_.payloads[topic_.next++]);
       record.payload = std::as_bytes(std::span(*payload));
-      record.owner = UpdateRecord::Owner(
-          payload, [](void* owned) { delete static_cast<std::string*>(owned); });
+      record.owner = UpdateRecord::Owner(payload.release(), [](void* owned) {
+        const std::unique_ptr<std::string> freed(static_cast<std::string*>(owned));
+      });
     }
     CondVar never;
     while (records.empty() && RealClock().Now() < deadline) never.WaitUntil(topic_.mutex, deadline);

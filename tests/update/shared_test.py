@@ -1,5 +1,5 @@
-"""Nodes that share a level 2 on Redis, from end to end: two stores of one import id, two servers, one
-Redis, one Kafka broker. No reader of a node sees a row go back, however far the other node is.
+"""Nodes that share a level 2 on Redis, from end to end: two stores of one import id, two servers,
+one Redis, one Kafka broker. No reader of a node sees a row go back, however far the other node is.
 """
 
 import json
