@@ -23,8 +23,7 @@ absl::StatusOr<std::unique_ptr<UpdateSource>> MakeKafkaSource(
   return NoKafka();
 }
 
-absl::StatusOr<std::unique_ptr<SharedGroup>> MakeKafkaGroup(
-    const SharedGroupOptions& /*options*/) {
+absl::StatusOr<std::unique_ptr<SharedGroup>> MakeKafkaGroup(const SharedGroupOptions& /*options*/) {
   return NoKafka();
 }
 
