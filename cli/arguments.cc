@@ -73,6 +73,12 @@ CLI::App* AddImport(CLI::App& app, ImportArguments& arguments) {
       [&request](const std::optional<UpdateStart>& start) { request.update_start = start; },
       "Where the update stream is read from: the time when the import begins (import), or another")
       ->type_name("import|earliest|latest|TIME");
+  AddChecked(
+      *command, "--import-id",
+      [](const std::string& text) { return std::string(ValidateImportId(text).message()); },
+      [&request](const std::string& id) { request.import_id = id; },
+      "Name of these rows on all nodes that share level 2; needs --stream-from earliest or TIME")
+      ->type_name("ID");
   AddParsed(
       *command, "--memory", ParseImportMemory,
       [&request](uint64_t bytes) { request.memory_bytes_max = bytes; },

@@ -45,8 +45,9 @@ TEST(ArgumentsTest, Import) {
 }
 
 TEST(ArgumentsTest, ImportOfAModel) {
-  const auto line = Parse({"import", "--config", "c", "--model", "m", "--from", "p", "--tensor",
-                           "w", "--default-file", "d.npy", "--stream-from", "latest"});
+  const auto line =
+      Parse({"import", "--config", "c", "--model", "m", "--from", "p", "--tensor", "w",
+             "--default-file", "d.npy", "--stream-from", "latest", "--import-id", "v1.2_a-B"});
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_FALSE(line->json);
   const auto& arguments = std::get<ImportArguments>(line->command);
@@ -56,6 +57,7 @@ TEST(ArgumentsTest, ImportOfAModel) {
   EXPECT_EQ(arguments.request.tensor, "w");
   EXPECT_EQ(arguments.request.default_file, "d.npy");
   EXPECT_EQ(arguments.request.update_start, (UpdateStart{.kind = UpdateStart::Kind::kEnd}));
+  EXPECT_EQ(arguments.request.import_id, "v1.2_a-B");
 }
 
 TEST(ArgumentsTest, KeysMayBeNegative) {
@@ -199,7 +201,7 @@ TEST(ArgumentsTest, NothingBehindTheEqualSignIsAnEmptyValue) {
   const std::vector<std::vector<const char*>> options = {
       {"--store=", "--out=", "--device=", "--keys-file="},
       {"--store=", "--dim=", "--memory=", "--threads=", "--default=", "--default-file=",
-       "--tensor=", "--stream-from=", "--format=", "--dtype="},
+       "--tensor=", "--stream-from=", "--import-id=", "--format=", "--dtype="},
       {"--store="},
       {"--alpha=", "--seed=", "--requests=", "--format="},
       {"--out=", "--directory=", "--device="},

@@ -38,6 +38,7 @@ void WriteTable(const TableInfo& table, JsonWriter& json) {
     json.EndArray();
   }
   json.Member("incarnation", table.incarnation);
+  json.Member("import_id", std::string_view(table.import_id));
   json.Name("positions").BeginArray();
   for (const StreamPosition& position : table.positions) {
     json.BeginObject().Member("partition", position.partition);
@@ -118,7 +119,8 @@ void PrintTable(const std::string& before, const TableInfo& table, Output& outpu
       std::string(DtypeName(table.spec.dtype)), ", ",
       ReadableBytes(static_cast<double>(table.bytes)), ", default ",
       !IsUniform(row) ? "row of its own" : FormatFloat(row.empty() ? 0.0F : row.front()),
-      ", incarnation ", table.incarnation));
+      ", incarnation ", table.incarnation,
+      table.import_id.empty() ? "" : ", import id " + table.import_id));
 }
 
 void PrintWaiting(const std::vector<PendingImport>& waiting, Output& output) {

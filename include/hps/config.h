@@ -78,6 +78,7 @@ struct UpdateConfig {
   std::vector<std::string> brokers{};       // "host:port"
   std::vector<std::string> tables = {"*"};  // patterns of MODEL/TABLE, with * and ?
   std::string group;  // the node's consumer group, for lag tools; empty = from host and store
+  std::string shared_group;  // consumer group in which nodes divide the writing of a shared level 2
   uint64_t rows_per_second_max = 0;                // 0 = no limit
   uint64_t bytes_per_second_max = 0;               // 0 = no limit
   uint64_t memory_bytes_max = uint64_t{64} << 20;  // of messages that are read and not applied

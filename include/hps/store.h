@@ -83,9 +83,10 @@ class Store {
   // wait at the same time share one sync. The table need not be loaded.
   // Errors: NOT_FOUND (no such table), INVALID_ARGUMENT (dim, dtype or size of the rows; more than
   // kUpdateBytesMax), FAILED_PRECONDITION (the store is open read-only, or the table takes its
-  // changes from an update stream), UNAVAILABLE (within `timeout` no change could begin, because
-  // the model is being loaded or the disk fails), RESOURCE_EXHAUSTED (disk full). After an error of
-  // the disk the change may be visible until the process ends: apply it again.
+  // changes from an update stream or has an import id), UNAVAILABLE (within `timeout` no change
+  // could begin, because the model is being loaded or the disk fails), RESOURCE_EXHAUSTED (disk
+  // full). After an error of the disk the change may be visible until the process ends: apply it
+  // again.
   virtual absl::Status Apply(const TableUpdate& update, std::chrono::nanoseconds timeout) = 0;
 
   // Makes a consistent copy in STORE/snapshots/`name`, by hard links, while the store serves and is

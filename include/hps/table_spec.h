@@ -70,6 +70,15 @@ struct TableInfo {
   // Records of the update stream that its retention deleted before this store had read them, since
   // the table's import. Above 0 the table may be stale until it is imported again.
   uint64_t update_records_lost = 0;
+  // Names this version of the rows on all nodes that share a level 2 (ImportRequest::import_id);
+  // empty = the node shares none of them.
+  std::string import_id{};
 };
+
+// Bytes of TableInfo::import_id.
+inline constexpr size_t kImportIdBytesMax = 64;
+
+// Errors: INVALID_ARGUMENT: not [a-zA-Z0-9_.-]{1,64}.
+absl::Status ValidateImportId(std::string_view id);
 
 }  // namespace hps

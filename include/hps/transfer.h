@@ -52,6 +52,12 @@ struct ImportRequest {
   // Where the tables begin to read their update streams. Default: at the time when the import
   // began, by the time stamps of the stream. A topic that does not exist yet is read whole.
   std::optional<UpdateStart> update_start{};
+  // Names this version of the rows on all nodes that share a level 2 on Redis (docs/redis.md):
+  // [a-zA-Z0-9_.-]{1,64}. Give the same id on all nodes for the same rows, with an `update_start`
+  // that is the beginning or a time, and never again for other rows: a store refuses an id that a
+  // table of this name had before. The tables then take no direct changes. Empty = the rows are
+  // shared with no other node.
+  std::string import_id{};
 };
 
 inline constexpr uint64_t kImportMemoryBytesMin = 256 << 10;

@@ -97,6 +97,7 @@ nb::dict DescribeTable(const TableInfo& info) {
   for (const float value : DefaultRow(info.spec)) row.append(value);
   table["default"] = row;
   table["incarnation"] = info.incarnation;
+  table["import_id"] = info.import_id;
   nb::list positions;
   for (const StreamPosition& position : info.positions) {
     nb::dict one;

@@ -88,12 +88,27 @@ UpdateStart Now() {
           .time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(since_1970).count()};
 }
 
+// Nodes that give the same import id share rows, so their streams must begin at the same records.
+absl::Status SetImportId(const ImportOptions& options, BulkImport& import) {
+  if (options.import_id.empty()) return absl::OkStatus();
+  const bool is_shared_start =
+      options.update_start.has_value() && options.update_start->kind != UpdateStart::Kind::kEnd;
+  if (!is_shared_start) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "import id '", options.import_id,
+        "' needs a start of the update stream that is the same on all nodes: its beginning or a "
+        "time (--stream-from earliest or TIME)"));
+  }
+  return import.SetImportId(options.import_id);
+}
+
 }  // namespace
 
 absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& import,
                                        const ImportOptions& options, ImportEffort* effort) {
   const TimePoint begin = RealClock().Now();
   import.SetUpdateStart(options.update_start.value_or(Now()));
+  HPS_RETURN_IF_ERROR(SetImportId(options, import));
   HPS_ASSIGN_OR_RETURN(const size_t lane_count, LaneCount(options));
   HPS_RETURN_IF_ERROR(CheckRoom(plan, options.spill_directory));
   HPS_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerPool> pool,

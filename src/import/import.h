@@ -24,6 +24,7 @@ struct ImportOptions {
   // Where the tables begin to read their update streams; nullopt = at the time when the import
   // began, so that changes published while it runs are not missed.
   std::optional<UpdateStart> update_start{};
+  std::string import_id{};  // ImportRequest::import_id
 };
 
 // Memory and passes that an import has used, for tests and benchmarks.
@@ -35,8 +36,9 @@ struct ImportEffort {
 
 // REQUIRES: `import` was begun with plan.specs() in their order. Commits all tables or none. After
 // an error the caller destroys `import`. `effort` may be null. Errors: INVALID_ARGUMENT (a
-// duplicate key, with both positions; too little memory), DATA_LOSS (a file is unreadable or has
-// changed), RESOURCE_EXHAUSTED (memory, disk), those of BulkImport.
+// duplicate key, with both positions; too little memory; an import id without a start of the stream
+// that is the same on all nodes), DATA_LOSS (a file is unreadable or has changed),
+// RESOURCE_EXHAUSTED (memory, disk), those of BulkImport.
 absl::StatusOr<ImportReport> RunImport(const ImportPlan& plan, BulkImport& import,
                                        const ImportOptions& options, ImportEffort* effort);
 

@@ -341,6 +341,27 @@ TEST_F(ImportTest, TheUpdateStreamBeginsWhereTheImportBeganUnlessSaid) {
   EXPECT_GT(now.time_ms, int64_t{1'700'000'000'000});
 }
 
+TEST_F(ImportTest, AnImportIdNeedsAStartThatAllNodesCanHave) {
+  directory_.Write("t/key", BytesOf<Key>({2, 1}));
+  directory_.Write("t/emb_vector", BytesOf<float>({2, 1}));
+  const auto plan = PlanImport({.name = "m/t", .from = directory_.Path("t")});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto id_from = [&](const std::optional<UpdateStart>& start) -> absl::StatusOr<std::string> {
+    FakeBulkImport import(plan->specs());
+    const ImportOptions options = {
+        .spill_directory = directory_.Path(), .update_start = start, .import_id = "v1"};
+    HPS_RETURN_IF_ERROR(RunImport(*plan, import, options, nullptr).status());
+    return import.import_id();
+  };
+  EXPECT_EQ(id_from(UpdateStart{}).value_or("none"), "v1");
+  EXPECT_EQ(id_from(UpdateStart{.kind = UpdateStart::Kind::kTime, .time_ms = 5}).value_or("none"),
+            "v1");
+  EXPECT_TRUE(absl::IsInvalidArgument(id_from(std::nullopt).status()));
+  const auto end = id_from(UpdateStart{.kind = UpdateStart::Kind::kEnd});
+  EXPECT_TRUE(absl::IsInvalidArgument(end.status()));
+  EXPECT_NE(end.status().message().find("--stream-from earliest or TIME"), std::string::npos);
+}
+
 TEST_F(ImportTest, ProgressEndsWithTheCommit) {
   directory_.Write("t/key", BytesOf<Key>({2, 1}));
   directory_.Write("t/emb_vector", BytesOf<float>({2, 1}));

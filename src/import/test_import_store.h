@@ -50,6 +50,10 @@ class FakeBulkImport final : public BulkImport {
   }
 
   void SetUpdateStart(const UpdateStart& start) override { update_start_ = start; }
+  absl::Status SetImportId(const std::string& id) override {
+    import_id_ = id;
+    return absl::OkStatus();
+  }
 
   absl::Status SetNetwork(const std::string& /*model*/, const ModelNetwork& network) override {
     network_ = network;
@@ -76,6 +80,7 @@ class FakeBulkImport final : public BulkImport {
     return committed_.empty() ? FakeRows() : committed_.at(table);
   }
   const UpdateStart& update_start() const { return update_start_; }
+  const std::string& import_id() const { return import_id_; }
   bool committed() const { return !committed_.empty(); }
   void FailAfter(uint64_t rows) { fail_after_rows_ = rows; }
   size_t part_count(size_t table) const { return tables_.at(table).size(); }
@@ -90,6 +95,7 @@ class FakeBulkImport final : public BulkImport {
 
   const std::vector<TableSpec> specs_;
   UpdateStart update_start_;
+  std::string import_id_;
   ModelNetwork network_;
   Mutex mutex_;
   uint64_t fail_after_rows_ = UINT64_MAX;

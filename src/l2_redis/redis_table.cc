@@ -1,9 +1,6 @@
 #include "l2_redis/redis_table.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -65,16 +62,6 @@ return replaced
 )";
 static_assert(kRowValueHeaderBytes == 12, "the script knows it");
 
-std::string Sha1Text(std::string_view text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int size = 0;
-  HPS_CHECK(EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr) == 1);
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i)
-    absl::StrAppend(&hex, absl::Hex(digest[i], absl::kZeroPad2));
-  return hex;
-}
-
 uint64_t RandomNumber() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
@@ -130,9 +117,8 @@ RowBatch Part(const RowBatch& batch, size_t begin, size_t end) {
 
 }  // namespace
 
-const UpdateScript& RedisUpdateScript() {
-  static const UpdateScript script = {.text = std::string(kUpdateScript),
-                                      .sha1 = Sha1Text(kUpdateScript)};
+const RedisScript& RedisUpdateScript() {
+  static const RedisScript script = MakeRedisScript(kUpdateScript);
   return script;
 }
 
@@ -141,19 +127,20 @@ const UpdateScript& RedisUpdateScript() {
 class RedisTable::FetchSink final : public RequestSink {
  public:
   FetchSink(RedisTable& table, const FetchBatch& batch, const Work& work)
-      : table_(table), batch_(batch), work_(work) {}
+      : table_(table), batch_(batch), work_(work), lacks_a_change_(work.pieces.size()) {}
 
   bool OnArray(size_t request, size_t count) override {
     return count == work_.pieces[request].count + 1;
   }
 
+  // Replies of several nodes come by turns.
   bool OnValue(size_t request, size_t index, const ReplyValue& value) override {
     const Piece& piece = work_.pieces[request];
     if (index == 0) {
       TakeChange(request, value);
       return true;
     }
-    if (value.type == ReplyType::kNil || lacks_a_change_) return true;
+    if (value.type == ReplyType::kNil || lacks_a_change_[request]) return true;
     if (value.type != ReplyType::kString || index > piece.count) return false;
     const size_t i = work_.groups.positions[piece.first + index - 1];
     const RowValue row = ParseRowValue(table_.IdentityOf(piece, batch_.keys[i]), value.text,
@@ -180,8 +167,8 @@ class RedisTable::FetchSink final : public RequestSink {
   void TakeChange(size_t request, const ReplyValue& value) {
     const Piece& piece = work_.pieces[request];
     const std::optional<uint64_t> change = ParseChange(value);
-    lacks_a_change_ = !change.has_value() || *change < piece.seen;
-    if (lacks_a_change_) {
+    lacks_a_change_[request] = !change.has_value() || *change < piece.seen;
+    if (lacks_a_change_[request]) {
       table_.changes_.NoteLoss(piece.partition, piece.losses);
     } else if (*change > piece.seen) {
       table_.NoteChange(piece, *change);
@@ -195,7 +182,7 @@ class RedisTable::FetchSink final : public RequestSink {
   RedisTable& table_;
   const FetchBatch& batch_;
   const Work& work_;
-  bool lacks_a_change_ = false;  // in the request that is being answered
+  std::vector<bool> lacks_a_change_;  // by request
 };
 
 // Takes the answers to SET ... NX: "OK", or nil where the key is held.
@@ -467,7 +454,7 @@ absl::StatusOr<uint64_t> RedisTable::UpdateStep(const RowBatch& batch) {
 }
 
 void RedisTable::WriteUpdates(const RowBatch& batch, bool with_text, Work& work) {
-  const UpdateScript& script = RedisUpdateScript();
+  const RedisScript& script = RedisUpdateScript();
   for (size_t request = 0; request < work.requests.size(); ++request) {
     Piece& piece = work.pieces[request];
     piece.change = changes_.Next(piece.partition);

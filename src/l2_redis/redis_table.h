@@ -13,6 +13,7 @@
 
 #include "l2_redis/change_numbers.h"
 #include "l2_redis/redis_client.h"
+#include "l2_redis/redis_script.h"
 #include "l2_redis/row_names.h"
 #include "l2_redis/row_value.h"
 #include "tier/fence.h"
@@ -20,12 +21,8 @@
 
 namespace hps {
 
-// The script that replaces rows of lower versions, and its SHA-1, by which a server knows it.
-struct UpdateScript {
-  std::string text;
-  std::string sha1;
-};
-const UpdateScript& RedisUpdateScript();
+// Replaces rows of lower versions.
+const RedisScript& RedisUpdateScript();
 
 class RedisTable final : public LossyTable {
  public:

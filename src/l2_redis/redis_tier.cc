@@ -6,9 +6,33 @@
 #include "base/macros.h"
 #include "l2_redis/redis_client.h"
 #include "l2_redis/redis_table.h"
+#include "l2_redis/shared_redis_table.h"
 
 namespace hps {
 namespace {
+
+size_t PartitionCount(const RedisConfig& config) { return config.cluster ? config.partitions : 1; }
+
+uint64_t ExpireAfterMs(const RedisConfig& config) {
+  return static_cast<uint64_t>(
+      std::chrono::ceil<std::chrono::milliseconds>(config.expire_after).count());
+}
+
+absl::StatusOr<OpenedSharedTable> OpenShared(const std::shared_ptr<RedisClient>& client,
+                                             const RedisConfig& config, const TableInfo& info,
+                                             bool writes_changes) {
+  HPS_RETURN_IF_ERROR(ValidateTableSpec(info.spec));
+  HPS_RETURN_IF_ERROR(ValidateImportId(info.import_id));
+  auto table = std::make_unique<SharedRedisTable>(
+      client,
+      SharedRedisTable::Options{.key_prefix = config.key_prefix,
+                                .partition_count = PartitionCount(config),
+                                .expire_after_ms = ExpireAfterMs(config),
+                                .writes_changes = writes_changes},
+      info);
+  SharedTable* const shared = table.get();
+  return OpenedSharedTable{.table = std::move(table), .shared = shared};
+}
 
 class RedisLossyTier final : public LossyTier {
  public:
@@ -21,13 +45,11 @@ class RedisLossyTier final : public LossyTier {
                                                         Incarnation incarnation,
                                                         uint64_t /*bytes_max*/) override {
     HPS_RETURN_IF_ERROR(ValidateTableSpec(spec));
-    const RedisTable::Options options = {
-        .key_prefix = config_.key_prefix,
-        .partition_count = client_->is_cluster() ? config_.partitions : 1,
-        .incarnation = incarnation,
-        .row_bytes = spec.row_bytes(),
-        .expire_after_ms = static_cast<uint64_t>(
-            std::chrono::ceil<std::chrono::milliseconds>(config_.expire_after).count())};
+    const RedisTable::Options options = {.key_prefix = config_.key_prefix,
+                                         .partition_count = PartitionCount(config_),
+                                         .incarnation = incarnation,
+                                         .row_bytes = spec.row_bytes(),
+                                         .expire_after_ms = ExpireAfterMs(config_)};
     return std::make_unique<RedisTable>(client_, options);
   }
 
@@ -50,7 +72,11 @@ absl::StatusOr<RedisTier> MakeRedisTier(const RedisConfig& config) {
   }
   auto client = std::make_shared<RedisClient>(std::move(options));
   return RedisTier{.tier = std::make_unique<RedisLossyTier>(client, config),
-                   .statistics = [client] { return client->Statistics(); }};
+                   .statistics = [client] { return client->Statistics(); },
+                   .open_shared =
+                       [client, config](const TableInfo& info, bool writes_changes) {
+                         return OpenShared(client, config, info, writes_changes);
+                       }};
 }
 
 }  // namespace hps

@@ -150,6 +150,7 @@ TableRecord ReadUsed(std::string_view payload) {
     used.update_start.kind = static_cast<UpdateStart::Kind>(kind);
   used.update_start.time_ms = reader.Take<int64_t>();
   used.update_records_lost = reader.Take<uint64_t>();
+  used.import_id = std::string(reader.TakeText());
   return used;
 }
 
@@ -256,6 +257,7 @@ absl::StatusOr<CatalogContents> ReadCatalog(rocksdb::DB& db) {
     table.model_version = found->second.model_version;
     table.update_start = found->second.update_start;
     table.update_records_lost = found->second.update_records_lost;
+    table.import_id = found->second.import_id;
   }
   return contents;
 }
@@ -304,12 +306,18 @@ void DeleteTable(rocksdb::WriteBatch& batch, const std::string& name) {
 void PutUsed(rocksdb::WriteBatch& batch, const TableRecord& table) {
   RecordWriter record;
   record.Add(table.model_version).Add(static_cast<uint8_t>(table.update_start.kind));
-  record.Add(table.update_start.time_ms).Add(table.update_records_lost);
+  record.Add(table.update_start.time_ms).Add(table.update_records_lost).AddText(table.import_id);
   PutRecord(batch, IncarnationKey(kUsedTag, table.incarnation), record.text());
 }
 
 void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {
   PutRecord(batch, IncarnationKey(kUsedTag, incarnation), {});
+}
+
+Incarnation ImportIdNumber(const std::string& table, const std::string& import_id) {
+  static_assert(kIncarnationBits < 63);
+  const std::string text = absl::StrCat(table, "\n", import_id);
+  return XXH3_64bits(text.data(), text.size()) | uint64_t{1} << 63;
 }
 
 void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation) {

@@ -37,6 +37,7 @@ struct TableRecord {
   uint64_t model_version = 0;
   UpdateStart update_start{};
   uint64_t update_records_lost = 0;  // see TableInfo
+  std::string import_id{};           // see TableInfo
 };
 
 // The dense network of a model. Its bytes are the one record of a column family of their own, so
@@ -95,6 +96,10 @@ void PutUsed(rocksdb::WriteBatch& batch, const TableRecord& table);
 // As above, of a table that is no longer current.
 void PutUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void DeleteUsed(rocksdb::WriteBatch& batch, Incarnation incarnation);
+
+// The number under which the store remembers that the table has had the import id: no incarnation,
+// because it has more bits than those.
+Incarnation ImportIdNumber(const std::string& table, const std::string& import_id);
 void PutChanged(rocksdb::WriteBatch& batch, Incarnation incarnation);
 void PutPosition(rocksdb::WriteBatch& batch, Incarnation incarnation,
                  const StreamPosition& position);

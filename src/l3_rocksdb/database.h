@@ -129,6 +129,9 @@ class Database : public std::enable_shared_from_this<Database> {
   absl::Status PutNewNetwork(const std::string& model, const ModelNetwork& network,
                              NewContents& contents);
 
+  // TableInfo::update_records_lost; 0 if the incarnation is not the table's current one.
+  uint64_t RecordsLost(const std::string& table, Incarnation incarnation) const;
+
   // Makes the new contents current in one durable step. Also marks the incarnations in `replaced`,
   // which are still staged, as used, so that they never become current. `batch` may hold more
   // records of the tables. After an error the old tables are current, or the new ones if the disk

@@ -144,6 +144,8 @@ absl::Status Database::UndoSwitches() {
       }
       // Allows the import to be retried.
       DeleteUsed(batch, table.incarnation);
+      if (!table.import_id.empty())
+        DeleteUsed(batch, ImportIdNumber(table.spec.name, table.import_id));
     }
     for (const Incarnation incarnation : unconfirmed_replacements_) DeleteUsed(batch, incarnation);
     for (const std::string& model : unconfirmed_networks_) {
@@ -252,6 +254,7 @@ absl::Status Database::SwitchTables(NewContents contents, const std::vector<Inca
     table.model_version = before.NextModelVersion(ModelOf(table.spec.name));
     PutTable(batch, table);
     PutUsed(batch, table);
+    if (!table.import_id.empty()) PutUsed(batch, ImportIdNumber(table.spec.name, table.import_id));
   }
   if (!contents.network_model.empty()) {
     PutNetwork(batch, contents.network_model, contents.network);
@@ -387,6 +390,13 @@ absl::Status Database::WriteDrop(const std::vector<std::string>& names,
     PutFormat(batch, after.FormatToWrite());
   }
   return Commit(batch, true);
+}
+
+uint64_t Database::RecordsLost(const std::string& table, Incarnation incarnation) const {
+  MutexLock lock(mutex_);
+  const auto found = catalog_.tables.find(table);
+  if (found == catalog_.tables.end() || found->second.incarnation != incarnation) return 0;
+  return found->second.update_records_lost;
 }
 
 absl::Status Database::WriteWithLoss(const std::string& table, Incarnation incarnation,

@@ -140,6 +140,8 @@ TableInfo InfoOf(Database& database, const Family& family) {
   info.spec = family.table.spec;
   info.incarnation = family.table.incarnation;
   info.row_count = family.table.row_count;
+  info.import_id = family.table.import_id;
+  info.update_records_lost = database.RecordsLost(info.spec.name, info.incarnation);
   if (family.changed) {
     uint64_t estimate = 0;
     if (database.db().GetIntProperty(family.handle, rocksdb::DB::Properties::kEstimateNumKeys,

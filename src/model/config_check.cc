@@ -127,6 +127,23 @@ absl::Status CheckRedis(const Config& config) {
   return CheckNoL2Budgets(config);
 }
 
+absl::Status CheckSharedGroup(const Config& config) {
+  const UpdateConfig& update = config.update;
+  if (update.shared_group.empty()) return absl::OkStatus();
+  if (config.l2.kind == L2Kind::kMemory || config.l2.kind == L2Kind::kNone) {
+    return absl::InvalidArgumentError(
+        "update.shared_group needs a level 2 on Redis: it divides the work of writing one that "
+        "nodes share");
+  }
+  if (update.brokers.empty())
+    return absl::InvalidArgumentError("update.shared_group needs update.brokers");
+  if (update.shared_group == update.group) {
+    return absl::InvalidArgumentError(
+        "update.shared_group is update.group: the one is of all nodes, the other of one node");
+  }
+  return absl::OkStatus();
+}
+
 // Budgets in bytes must fit, whatever the store holds.
 absl::Status CheckBudgets(const Config& config, const std::string& level, uint64_t bytes_max,
                           std::optional<uint64_t> TableConfig::*member) {
@@ -173,6 +190,7 @@ absl::Status ValidateConfig(const Config& given) {
     HPS_RETURN_IF_ERROR(CheckBudgets(config, "l2", config.l2.bytes_max, &TableConfig::l2_bytes));
   }
   if (config.l2.kind == L2Kind::kRedis) HPS_RETURN_IF_ERROR(CheckRedis(config));
+  HPS_RETURN_IF_ERROR(CheckSharedGroup(config));
   return CheckBudgets(config, "l1", config.l1.bytes_max, &TableConfig::l1_bytes);
 }
 

@@ -262,6 +262,11 @@ void AddUpdate(UpdateConfig& update, SettingList& list) {
   list.Add("group", update.group, TextCodec{},
            "Consumer group under which this node tells Kafka how far it is. No two nodes may share "
            "one. Not set = a name made from the host and the path of the store.");
+  list.Add(
+      "shared_group", update.shared_group, TextCodec{},
+      "Consumer group in which nodes divide the work of writing changes into a level 2 on Redis "
+      "that they share. The same on all of these nodes, and used by nothing else. Not set = "
+      "each node writes every change.");
   list.Add("rows_per_second_max", update.rows_per_second_max, IntegerCodec<uint64_t>{0, kCountMax},
            "Rows applied per second, on average; 0 = no limit.");
   list.Add("bytes_per_second_max", update.bytes_per_second_max, kSize,

@@ -315,8 +315,6 @@ TEST_F(ConfigTest, WhatThisBuildLacksIsSaid) {
     ExpectError("[l2.redis]\ncluster = true\n" + name + " = true\n", unimplemented, "3:1",
                 {"'l2.redis." + name + "'", reserved});
   }
-  ExpectError("[update]\nshared_group = \"g\"\n", unimplemented, "2:1",
-              {"'update.shared_group'", reserved});
   if (!BuiltInDeviceCacheFactory().Support().ok())
     ExpectError("[l1]\ndevices = [0]\n", unimplemented, "2:11", {"device 0", "GPUs"});
   EXPECT_TRUE(Load("[l1]\ndevices = \"auto\"\n").ok());
@@ -367,6 +365,19 @@ TEST_F(ConfigTest, LevelTwoOnRedisThatCannotBe) {
                     "[[model]]\nname = \"m\"\n[[model.table]]\nname = \"t\"\n"
                     "l2_share = 0.5\n",
                 "", {"'t'", "no budgets of tables"});
+}
+
+TEST_F(ConfigTest, AGroupThatSharesALevelTwo) {
+  const std::string group = "[update]\nshared_group = \"g\"\n";
+  ExpectInvalid(group + "brokers = [\"a:1\"]\n", "", {"shared_group", "level 2 on Redis"});
+  if (!MakeRedisTier({}).ok()) GTEST_SKIP() << "this build has no Redis client";
+  const std::string redis = "[l2]\nkind = \"redis\"\n";
+  ExpectInvalid(redis + group, "", {"shared_group", "update.brokers"});
+  ExpectInvalid(redis + group + "brokers = [\"a:1\"]\ngroup = \"g\"\n", "",
+                {"shared_group is update.group"});
+  const auto config = Load(redis + group + "brokers = [\"a:1\"]\n");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->update.shared_group, "g");
 }
 
 TEST_F(ConfigTest, TheSettingsOfKafkaHaveNamesOfTheirOwn) {

@@ -303,8 +303,21 @@ absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
       absl::StrCat("table '", table, "' was imported again while it was being opened")));
 }
 
-std::unique_ptr<LossyTable> ServedModels::OpenL2(TableBuild& table) const {
-  if (parts_.l2->tier == nullptr || !WantsL2(table.l3->spec().name)) return nullptr;
+// REQUIRES: nobody writes the table. A table with an import id is shared if the level can be.
+absl::StatusOr<OpenedSharedTable> ServedModels::OpenLossy(const TableBuild& table) const {
+  const TableInfo info = table.l3->Info();
+  if (parts_.l2->open_shared != nullptr && !info.import_id.empty()) {
+    const bool writes_changes = parts_.config->update.shared_group.empty();
+    return parts_.l2->open_shared(info, writes_changes);
+  }
+  OpenedSharedTable opened;
+  HPS_ASSIGN_OR_RETURN(opened.table,
+                       parts_.l2->tier->OpenTable(info.spec, info.incarnation, table.l2_bytes));
+  return opened;
+}
+
+OpenedSharedTable ServedModels::OpenL2(TableBuild& table) const {
+  if (parts_.l2->tier == nullptr || !WantsL2(table.l3->spec().name)) return {};
   absl::Status reason;
   if (parts_.l2->is_budgeted() && table.l2_bytes == 0) {
     const BudgetRequest request = RequestFor(table);
@@ -312,21 +325,22 @@ std::unique_ptr<LossyTable> ServedModels::OpenL2(TableBuild& table) const {
         "it needs at least ", FormatByteSize(request.least_bytes),
         ", and less of l2.bytes_max = ", FormatByteSize(parts_.config->l2.bytes_max), " is left"));
   } else {
-    absl::StatusOr<std::unique_ptr<LossyTable>> opened =
-        parts_.l2->tier->OpenTable(table.l3->spec(), table.l3->incarnation(), table.l2_bytes);
+    absl::StatusOr<OpenedSharedTable> opened = OpenLossy(table);
     if (opened.ok()) return *std::move(opened);
     reason = opened.status();
     table.l2_bytes = 0;
   }
   LogWarning(absl::StrCat("table '", table.l3->spec().name,
                           "' is served without level 2: ", reason.ToString()));
-  return nullptr;
+  return {};
 }
 
 absl::StatusOr<std::shared_ptr<LiveTable>> ServedModels::MakeServed(TableBuild& table) const {
   LiveTable::Parts parts;
   parts.hit_rate_threshold = parts_.config->lookup.hit_rate_threshold;
-  parts.l2 = OpenL2(table);
+  OpenedSharedTable l2 = OpenL2(table);
+  parts.l2 = std::move(l2.table);
+  parts.shared = l2.shared;
   parts.l3 = std::move(table.l3);
   HPS_ASSIGN_OR_RETURN(std::shared_ptr<LiveTable> served, LiveTable::Create(std::move(parts)));
   return parts_.l1 == nullptr ? served : parts_.l1->Tracked(std::move(served));

@@ -164,7 +164,9 @@ class ServedModels {
   void Reopen(ModelBuild& model, TableBuild& table, uint64_t l2_bytes) const;
   void ClampL2(ModelBuild& model) const HPS_REQUIRES(change_mutex_);
   absl::Status Serve(ModelBuild& building) HPS_REQUIRES(change_mutex_);
-  std::unique_ptr<LossyTable> OpenL2(TableBuild& table) const;
+  absl::StatusOr<OpenedSharedTable> OpenLossy(const TableBuild& table) const;
+  // Without a table: it is served without level 2.
+  OpenedSharedTable OpenL2(TableBuild& table) const;
   absl::StatusOr<std::shared_ptr<LiveTable>> MakeServed(TableBuild& table) const;
   bool MayPreload() const { return !stop_preloading_.load(std::memory_order_relaxed); }
   void Preload(LiveTable& table) const;

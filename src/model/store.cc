@@ -43,7 +43,8 @@ ImportOptions OptionsOf(const Config& config, const ImportRequest& request) {
           .memory_bytes_max = request.memory_bytes_max,
           .threads = request.threads,
           .progress = request.progress,
-          .update_start = request.update_start};
+          .update_start = request.update_start,
+          .import_id = request.import_id};
 }
 
 // The plan of an import. A model's directory may have a model.toml.
@@ -176,7 +177,8 @@ struct StoreResources {
   std::unique_ptr<WorkerPool> promote_executor;
   std::unique_ptr<WorkerPool> fetch_executor;
   std::unique_ptr<UpdateService> updates;
-  std::unique_ptr<StreamReader> stream;  // null without brokers
+  std::unique_ptr<StreamReader> stream;         // null without brokers
+  std::unique_ptr<SharedWriter> shared_writer;  // null without a shared group
 };
 
 class OpenedStore final : public Store {
@@ -230,6 +232,8 @@ absl::Status OpenLevels(OpenMode mode, const DeviceCacheFactory& devices, StoreR
   const StoreRole role = mode == OpenMode::kMaintain ? StoreRole::kCommand : StoreRole::kServer;
   HPS_ASSIGN_OR_RETURN(store.durable, OpenDurableStore(config.store, mode, role));
   HPS_ASSIGN_OR_RETURN(store.l2, MakeL2Tier(config.l2));
+  // A reader's tables stay as they were opened, and follow no stream.
+  if (mode == OpenMode::kReadOnly) store.l2.open_shared = nullptr;
   HPS_ASSIGN_OR_RETURN(store.l1, DeviceLevel::Create(config, mode == OpenMode::kServe, devices));
   HPS_ASSIGN_OR_RETURN(store.promote_executor,
                        MakePool("hps-promote", config.threads.promote, kPromotionsQueuedMax));
@@ -286,6 +290,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenedStore::Open(const Config& config, O
   if (mode != OpenMode::kReadOnly && mode != OpenMode::kMaintain) {
     HPS_ASSIGN_OR_RETURN(resources->stream,
                          StartUpdateStream(config, *resources->updates, *resources->durable));
+    HPS_ASSIGN_OR_RETURN(resources->shared_writer, StartSharedWriter(config, *resources->registry));
   }
   return std::make_unique<OpenedStore>(std::move(resources));
 }

@@ -51,7 +51,9 @@ absl::Status CheckPasswordFile(const std::string& path) {
 absl::StatusOr<L2Tier> MakeRedisL2(const RedisConfig& config) {
   HPS_RETURN_IF_ERROR(CheckPasswordFile(config.password_file));
   HPS_ASSIGN_OR_RETURN(RedisTier redis, MakeRedisTier(config));
-  return L2Tier{.tier = std::move(redis.tier), .remote_statistics = std::move(redis.statistics)};
+  return L2Tier{.tier = std::move(redis.tier),
+                .remote_statistics = std::move(redis.statistics),
+                .open_shared = std::move(redis.open_shared)};
 }
 
 }  // namespace

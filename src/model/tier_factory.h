@@ -17,6 +17,7 @@
 #include "tier/durable_tier.h"
 #include "tier/foreign_store.h"
 #include "tier/lossy_tier.h"
+#include "tier/shared_table.h"
 
 namespace hps {
 
@@ -57,6 +58,9 @@ struct L2Tier {
   // is budgeted.
   std::function<uint64_t(uint64_t row_count, size_t row_bytes)> bytes_for{};
   std::function<RemoteLevelStatistics()> remote_statistics{};  // only of a level on Redis
+  // Opens a table that has an import id (RedisTier::open_shared); null: tables are never shared.
+  std::function<absl::StatusOr<OpenedSharedTable>(const TableInfo& info, bool writes_changes)>
+      open_shared{};
 
   bool is_budgeted() const { return tier != nullptr && tier->traits().budgeted; }
   bool is_enumerable() const { return tier != nullptr && tier->traits().enumerable; }

@@ -14,6 +14,7 @@
 #include "base/macros.h"
 #include "update/kafka_source_options.h"
 #include "update/parked_messages.h"
+#include "update/shared_group.h"
 
 namespace hps {
 namespace {
@@ -53,6 +54,26 @@ absl::StatusOr<std::unique_ptr<StreamReader>> StartUpdateStream(const Config& co
                               .store = &store,
                               .tables = update.tables,
                               .ready_wait_max = update.ready_timeout});
+}
+
+absl::StatusOr<std::unique_ptr<SharedWriter>> StartSharedWriter(const Config& config,
+                                                                ModelRegistry& registry) {
+  const UpdateConfig& update = config.update;
+  if (update.shared_group.empty()) return nullptr;
+  SharedGroupOptions group;
+  group.brokers = absl::StrJoin(update.brokers, ",");
+  HPS_ASSIGN_OR_RETURN(group.settings, KafkaSettings::Make(update.kafka, update.kafka_directory));
+  group.group = update.shared_group;
+  group.prefetch_bytes_max = update.memory_bytes_max / 4;
+  HPS_RETURN_IF_ERROR(MakeKafkaGroup(group).status());  // a setting that is wrong; does not connect
+  return SharedWriter::Start({.registry = &registry,
+                              .join =
+                                  [group](std::vector<std::string> tables) {
+                                    SharedGroupOptions options = group;
+                                    options.tables = std::move(tables);
+                                    return MakeKafkaGroup(options);
+                                  },
+                              .memory_bytes_max = update.memory_bytes_max / 2});
 }
 
 }  // namespace hps

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "hps/config.h"
 #include "tier/durable_tier.h"
+#include "update/shared_writer.h"
 #include "update/stream_reader.h"
 #include "update/update_service.h"
 
@@ -17,5 +18,10 @@ namespace hps {
 absl::StatusOr<std::unique_ptr<StreamReader>> StartUpdateStream(const Config& config,
                                                                 UpdateService& updates,
                                                                 DurableStore& store);
+
+// Starts writing into a level 2 that nodes share. Null without `[update] shared_group`. `registry`
+// is borrowed. Errors: as StartUpdateStream.
+absl::StatusOr<std::unique_ptr<SharedWriter>> StartSharedWriter(const Config& config,
+                                                                ModelRegistry& registry);
 
 }  // namespace hps

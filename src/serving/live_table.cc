@@ -28,7 +28,8 @@ LiveTable::LiveTable(Parts parts)
       default_row_(spec_.default_row),
       default_row_float32_(spec_.dim * sizeof(float)),
       l3_(std::move(parts.l3)),
-      l2_(std::move(parts.l2)) {
+      l2_(std::move(parts.l2)),
+      shared_(parts.shared) {
   default_row_.resize(spec_.row_bytes());  // an empty default row means zeros
   ConvertToFloat32(spec_.dtype, default_row_.data(), spec_.dim, default_row_float32_.data());
   for (CacheSlot& slot : l1_)

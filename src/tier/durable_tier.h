@@ -39,6 +39,7 @@ struct DurableWrite {
   std::span<const Key> deletes{};
   std::span<const StreamPosition> positions{};  // overwrite those of the same partition
   uint64_t records_lost = 0;                    // adds to TableInfo::update_records_lost
+  std::span<const Version> delete_versions{};   // [deletes] or empty; for levels above, not stored
 };
 
 // Iterates over rows in ascending key order, as of the creation of the cursor. Not thread-safe.
@@ -114,6 +115,11 @@ class BulkImport {
   // Where the tables of the import begin to read their update streams; the default is the
   // beginning. REQUIRES: Commit was not called.
   virtual void SetUpdateStart(const UpdateStart& start) = 0;
+
+  // TableInfo::import_id of all tables of the import. REQUIRES: Commit was not called. Errors:
+  // INVALID_ARGUMENT (ValidateImportId), FAILED_PRECONDITION (a table of that name had the id
+  // before; Commit checks it again).
+  virtual absl::Status SetImportId(const std::string& id) = 0;
 
   // Adds the dense network of a model, which switches with the tables. `network.digest` is set.
   // REQUIRES: the import has a table of the model; called once at most, before Commit. Errors:

@@ -5,6 +5,7 @@
 #include "tier/device_cache.h"
 #include "tier/durable_tier.h"
 #include "tier/lossy_tier.h"
+#include "tier/shared_table.h"
 
 namespace hps {
 namespace {

@@ -1,8 +1,9 @@
 // Level 2 on Redis: one server or a Redis Cluster, as a big cache outside this process.
 //
-// The rows are this process's own: names hold the incarnation and a random number of each opened
-// table, so that nothing that another process or an earlier run wrote is ever read. docs/redis.md
-// describes what is stored, and why no row goes back.
+// The rows of a table without an import id are this process's own: names hold the incarnation and a
+// random number of each opened table, so that nothing that another process or an earlier run wrote
+// is ever read. Those of a table with an import id are shared by all nodes that imported it.
+// docs/redis.md describes what is stored, and why no row goes back.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include "hps/config.h"
 #include "hps/statistics.h"
 #include "tier/lossy_tier.h"
+#include "tier/shared_table.h"
 
 namespace hps {
 
@@ -26,6 +28,11 @@ inline constexpr size_t kRedisPrefixBytesMax = 64;
 struct RedisTier {
   std::unique_ptr<LossyTier> tier;
   std::function<RemoteLevelStatistics()> statistics;
+  // Opens a table that has an import id. `info` is of the table in level 3, which must not change
+  // until the table gets the changes. `writes_changes`: this node writes every change into Redis;
+  // else only those that SharedTable::WriteChange is given. Errors: as LossyTier::OpenTable.
+  std::function<absl::StatusOr<OpenedSharedTable>(const TableInfo& info, bool writes_changes)>
+      open_shared{};
 };
 
 // Connects when it is used first, and again whenever it has to: a server that can't be reached is a

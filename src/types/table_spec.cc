@@ -1,5 +1,7 @@
 #include "hps/table_spec.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/macros.h"
 
@@ -45,6 +47,16 @@ absl::Status ValidateTableName(std::string_view name) {
   }
   HPS_RETURN_IF_ERROR(ValidateNamePart(name.substr(0, slash), name, "model"));
   return ValidateNamePart(name.substr(slash + 1), name, "table");
+}
+
+absl::Status ValidateImportId(std::string_view id) {
+  const auto is_allowed = [](char c) { return IsNameCharacter(c) || c == '.'; };
+  if (!id.empty() && id.size() <= kImportIdBytesMax &&
+      std::all_of(id.begin(), id.end(), is_allowed))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("import id '", Printable(id), "': expected 1 to ",
+                                                 kImportIdBytesMax,
+                                                 " of the characters a-z A-Z 0-9 _ - ."));
 }
 
 absl::Status ValidateTableSpec(const TableSpec& spec) {

@@ -1,6 +1,5 @@
 #include "update/stream_table.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,12 +54,8 @@ void StreamTable::Build() {
 bool StreamTable::AddRecord(const UpdateRecord& record, StreamWrite& write) {
   const absl::StatusOr<UpdateMessage> message = DecodeUpdate(record.payload, info_.spec);
   if (message.ok() && message->count > 0) {
-    const size_t bytes = write.rows.size() + size_t{message->count} * info_.spec.row_bytes();
-    const bool fits = message->kind == write.kind && bytes <= kWriteBytesMax &&
-                      write.keys.size() + message->count <= kWriteRowsMax;
-    if (write.has_rows() && !fits) return false;
-    write.kind = message->kind;
-    AppendRows(*message, VersionAt(record.position.generation, record.position.offset), write);
+    const Version version = VersionAt(record.position.generation, record.position.offset);
+    if (!AppendMessage(*message, info_.spec, version, write)) return false;
     write.publish_times_us.push_back(message->publish_time_us);
   }
   if (!message.ok()) Park(record, message.status());
@@ -69,24 +64,6 @@ bool StreamTable::AddRecord(const UpdateRecord& record, StreamWrite& write) {
   write.positions[next.partition] = next;
   write.times_ms[next.partition] = record.time_ms;
   return true;
-}
-
-void StreamTable::AppendRows(const UpdateMessage& message, Version version,
-                             StreamWrite& write) const {
-  const size_t row_bytes = info_.spec.row_bytes();
-  const size_t first = write.keys.size();
-  write.keys.resize(first + message.count);
-  for (size_t i = 0; i < message.count; ++i) write.keys[first + i] = message.key(i);
-  if (message.kind == UpdateKind::kDelete) return;
-  write.versions.resize(first + message.count, version);
-  write.rows.resize((first + message.count) * row_bytes);
-  std::byte* const rows = &write.rows[first * row_bytes];
-  if (message.row_stride_bytes == row_bytes) {
-    std::memcpy(rows, message.rows.data(), message.count * row_bytes);
-    return;
-  }
-  for (size_t i = 0; i < message.count; ++i)
-    std::memcpy(rows + i * row_bytes, message.row(i), row_bytes);
 }
 
 void StreamTable::Park(const UpdateRecord& record, const absl::Status& why) {
@@ -109,19 +86,7 @@ TableApplier::StreamChange StreamTable::ChangeOf(StreamWrite& write,
   TableApplier::StreamChange change;
   change.incarnation = info_.incarnation;
   change.publish_times_us = write.publish_times_us;
-  change.write.positions = positions;
-  change.write.records_lost = write.records_lost;
-  if (write.kind == UpdateKind::kDelete) {
-    change.write.deletes = write.keys;
-  } else if (write.has_rows()) {
-    const size_t row_bytes = info_.spec.row_bytes();
-    change.write.upserts = {.keys = write.keys,
-                            .rows = {.data = write.rows.data(),
-                                     .row_count = write.keys.size(),
-                                     .row_bytes = row_bytes,
-                                     .stride_bytes = row_bytes},
-                            .versions = write.versions};
-  }
+  change.write = DurableWriteOf(write, info_.spec, positions);
   return change;
 }
 

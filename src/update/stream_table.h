@@ -19,25 +19,12 @@
 #include "base/clock.h"
 #include "hps/table_spec.h"
 #include "update/parked_messages.h"
+#include "update/stream_write.h"
 #include "update/table_applier.h"
 #include "update/update_message.h"
 #include "update/update_source.h"
 
 namespace hps {
-
-// What becomes one atomic change: rows or deletions, and the positions behind them.
-struct StreamWrite {
-  UpdateKind kind = UpdateKind::kUpsert;
-  std::vector<Key> keys{};
-  std::vector<std::byte> rows{};
-  std::vector<Version> versions{};
-  std::map<uint32_t, StreamPosition> positions{};
-  std::map<uint32_t, int64_t> times_ms{};
-  std::vector<int64_t> publish_times_us{};
-  uint64_t records_lost = 0;
-
-  bool has_rows() const { return !keys.empty(); }
-};
 
 class StreamTable {
  public:
@@ -62,16 +49,11 @@ class StreamTable {
   int64_t applied_time_ms(uint32_t partition) const;
   uint64_t records_lost() const { return records_lost_; }  // since the import
 
-  // Of one write. A larger message is a write of its own.
-  static constexpr size_t kWriteBytesMax = size_t{4} << 20;
-  static constexpr size_t kWriteRowsMax = size_t{1} << 16;
-
  private:
   using Item = std::variant<UpdateEvent, UpdateRecord>;
 
   void Build();
   bool AddRecord(const UpdateRecord& record, StreamWrite& write);
-  void AppendRows(const UpdateMessage& message, Version version, StreamWrite& write) const;
   void Park(const UpdateRecord& record, const absl::Status& why);
   TableApplier::StreamChange ChangeOf(StreamWrite& write,
                                       std::vector<StreamPosition>& positions) const;

@@ -69,12 +69,21 @@ absl::Status OtherSource(const std::string& table, std::string_view has, std::st
       std::string(refused), " is refused until it is imported again")));
 }
 
+absl::Status WouldReachOneNode(const std::string& table) {
+  return Public(absl::FailedPreconditionError(absl::StrCat(
+      "table '", table,
+      "' was imported with an import id, so that nodes can share its rows: a direct change would "
+      "reach this node only. Publish it to the update stream, or import the table without an "
+      "import id")));
+}
+
 }  // namespace
 
 absl::Status TableApplier::ApplyDirect(const DirectChange& change, Deadline deadline) {
   HPS_ASSIGN_OR_RETURN(const WriteLease lease, registry_.AcquireWriter(table_, deadline));
   HPS_ASSIGN_OR_RETURN(DurableTable* const l3, Open(lease));
   HPS_RETURN_IF_ERROR(CheckShape(l3->spec(), change));
+  if (has_import_id_) return WouldReachOneNode(table_);
   if (source_ == Source::kStream)
     return OtherSource(table_, "the update stream", "a direct change");
   if (change.keys.empty()) return absl::OkStatus();
@@ -168,6 +177,7 @@ absl::Status TableApplier::ReadPositions(DurableTable& l3) {
     source_ = Source::kDirect;
     next_direct_ = position.offset;
   }
+  has_import_id_ = !l3.Info().import_id.empty();
   incarnation_ = l3.incarnation();
   return absl::OkStatus();
 }
@@ -193,6 +203,7 @@ absl::Status TableApplier::ChangeLevels(LiveTable& live, DurableTable& l3,
   SortUnique(keys_);
   const ApplyEpoch epoch = live.epochs().Begin();
   Raise(live, epoch);
+  if (live.shared() != nullptr) live.shared()->BeginChange(keys_, epoch, write.positions);
   absl::Status written = ReachFaultPoint("update.change.before_l3");
   if (written.ok()) written = l3.Write(write);
   if (written.ok()) NoteL3();
@@ -258,6 +269,11 @@ void TableApplier::Quarantine(LevelHealth& health, std::string_view level) {
 // old ones after the new ones, so it loses the keys.
 void TableApplier::WriteL2(LiveTable& live, const DurableWrite& write, bool written) {
   LossyTable* const l2 = live.l2();
+  // A shared level takes no row of these keys until the change has been written.
+  if (live.shared() != nullptr) {
+    if (written) live.shared()->EndChange(write);
+    return;
+  }
   if (l2 == nullptr || live.l2_health().needs_clearing()) return;
   absl::Status status;
   if (!written) {

@@ -68,9 +68,10 @@ class TableApplier {
   // counter in level 3. When it returns, every lookup that begins later sees the change; level 1
   // is refreshed for it, or bypassed. The change is not yet synced to the disk.
   // Errors: NOT_FOUND (no such table), INVALID_ARGUMENT (dim, dtype or bytes), FAILED_PRECONDITION
-  // (the table takes its changes from a stream, or the store is read-only), UNAVAILABLE (the model
-  // is being loaded, `deadline` has passed), RESOURCE_EXHAUSTED (the disk is full). After an error
-  // of level 3 lookups may see the change until the process ends, or not; the caller repeats it.
+  // (the table takes its changes from a stream or has an import id, or the store is read-only),
+  // UNAVAILABLE (the model is being loaded, `deadline` has passed), RESOURCE_EXHAUSTED (the disk is
+  // full). After an error of level 3 lookups may see the change until the process ends, or not; the
+  // caller repeats it.
   absl::Status ApplyDirect(const DirectChange& change, Deadline deadline);
 
   // Records of a stream for one incarnation of the table: `write.upserts` have versions, and
@@ -197,6 +198,7 @@ class TableApplier {
   std::unique_ptr<DurableTable> unloaded_;  // the table while it is not loaded
   Incarnation incarnation_ = 0;             // whose positions are known
   enum class Source { kNone, kDirect, kStream } source_ = Source::kNone;
+  bool has_import_id_ = false;
   uint64_t next_direct_ = 1;
   std::vector<Key> keys_;                        // of the present change
   std::vector<Key> changed_;                     // to refresh in level 1

@@ -88,6 +88,7 @@ class RowCollector final : public BulkImport {
   }
   absl::Status FinishPart(size_t, uint32_t) override { return absl::OkStatus(); }
   void SetUpdateStart(const UpdateStart&) override {}
+  absl::Status SetImportId(const std::string&) override { return absl::OkStatus(); }
   absl::Status SetNetwork(const std::string&, const ModelNetwork&) override {
     return absl::OkStatus();
   }

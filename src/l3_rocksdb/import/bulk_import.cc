@@ -31,19 +31,22 @@ absl::Status CheckSpecs(std::span<const TableSpec> specs) {
   return absl::OkStatus();
 }
 
-// Checks the tables against the store, if there is a store that can be read now.
-absl::Status CheckAgainstStore(const RocksStoreOptions& options, std::span<const TableSpec> specs) {
+// The store, if there is one that can be read now; null otherwise.
+absl::StatusOr<std::shared_ptr<Database>> OpenReader(const RocksStoreOptions& options) {
   HPS_ASSIGN_OR_RETURN(const StoreFiles found, FindStore(EnvOf(options), options.config.path));
-  if (found == StoreFiles::kNone) return absl::OkStatus();
+  if (found == StoreFiles::kNone) return nullptr;
   RocksStoreOptions reader = options;
   reader.mode = OpenMode::kReadOnly;
-  const absl::StatusOr<std::shared_ptr<Database>> database = Database::Open(reader);
-  if (!database.ok()) {
-    // A reader may fail temporarily while a writer runs. The commit reports lasting errors.
-    if (absl::IsFailedPrecondition(database.status())) return database.status();
-    return absl::OkStatus();
-  }
-  return CheckShapes((*database)->catalog(), specs);
+  absl::StatusOr<std::shared_ptr<Database>> database = Database::Open(reader);
+  // A reader may fail temporarily while a writer runs. The commit reports lasting errors.
+  if (!database.ok() && !absl::IsFailedPrecondition(database.status())) return nullptr;
+  return database;
+}
+
+// Checks the tables against the store, if there is a store that can be read now.
+absl::Status CheckAgainstStore(const RocksStoreOptions& options, std::span<const TableSpec> specs) {
+  HPS_ASSIGN_OR_RETURN(const std::shared_ptr<Database> database, OpenReader(options));
+  return database == nullptr ? absl::OkStatus() : CheckShapes(database->catalog(), specs);
 }
 
 }  // namespace
@@ -138,6 +141,20 @@ absl::Status RocksImport::FinishPart(size_t table, uint32_t part) {
   return absl::OkStatus();
 }
 
+// An id that was used before is found before the rows are read.
+absl::Status RocksImport::SetImportId(const std::string& id) {
+  HPS_RETURN_IF_ERROR(ValidateImportId(id));
+  import_.import_id = id;
+  std::shared_ptr<Database> database = database_;
+  if (database == nullptr) {
+    HPS_ASSIGN_OR_RETURN(database, OpenReader(options_));
+  }
+  if (database == nullptr) return absl::OkStatus();
+  std::vector<TableSpec> specs;
+  for (const StagedTable& table : import_.tables) specs.push_back(table.spec);
+  return CheckImportId(*database, specs, id);
+}
+
 absl::Status RocksImport::SetNetwork(const std::string& model, const ModelNetwork& network) {
   HPS_RETURN_IF_ERROR(space_.CheckRoomFor(network.onnx.size()));
   HPS_RETURN_IF_ERROR(WriteFileDurably(
@@ -215,6 +232,7 @@ absl::StatusOr<BulkImport::Result> RocksImport::LeaveToServer() {
     info.spec = table.spec;
     info.incarnation = table.incarnation;
     info.row_count = table.row_count;
+    info.import_id = import_.import_id;
     result.tables.push_back(std::move(info));
   }
   return result;

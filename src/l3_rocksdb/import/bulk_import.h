@@ -29,6 +29,7 @@ class RocksImport final : public BulkImport {
   absl::Status Add(size_t table, uint32_t part, std::span<const Key> keys, HostRows rows) override;
   absl::Status FinishPart(size_t table, uint32_t part) override;
   void SetUpdateStart(const UpdateStart& start) override { import_.update_start = start; }
+  absl::Status SetImportId(const std::string& id) override;
   absl::Status SetNetwork(const std::string& model, const ModelNetwork& network) override;
   absl::StatusOr<Result> Commit() override;
 

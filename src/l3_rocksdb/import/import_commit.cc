@@ -49,6 +49,7 @@ absl::Status CheckCommit(Database& database, const StagedImport& import) {
     return absl::FailedPreconditionError(
         absl::StrCat("'", import.directory, "': this import was committed before"));
   }
+  HPS_RETURN_IF_ERROR(CheckImportId(database, SpecsOf(import), import.import_id));
   size_t table_count = catalog.tables.size();
   for (const StagedTable& table : import.tables)
     table_count += catalog.tables.contains(table.spec.name) ? 0 : 1;
@@ -73,7 +74,8 @@ std::vector<TableRecord> RecordsOf(const Database& database, const StagedImport&
                        .incarnation = table.incarnation,
                        .row_count = table.row_count,
                        .order = order,
-                       .update_start = import.update_start});
+                       .update_start = import.update_start,
+                       .import_id = import.import_id});
   }
   return records;
 }
@@ -371,8 +373,9 @@ absl::Status ReadyImports::CommitOne(const StagedImport& import, bool& is_reject
 // Sets `is_rejected` if the import can never be committed, whatever the state of the store. Errors
 // of the store do not set it, not even damage: the import may then be the only intact copy.
 absl::Status ReadyImports::CheckImport(const StagedImport& import, bool& is_rejected) const {
-  const absl::Status fits = CheckShapes(database_.catalog(), SpecsOf(import));
-  is_rejected = !fits.ok();
+  absl::Status fits = CheckShapes(database_.catalog(), SpecsOf(import));
+  if (fits.ok()) fits = CheckImportId(database_, SpecsOf(import), import.import_id);
+  is_rejected = absl::IsFailedPrecondition(fits);
   HPS_RETURN_IF_ERROR(fits);
   // Checks the space before it reads the files of the import.
   HPS_RETURN_IF_ERROR(CheckCommit(database_, import));
@@ -496,6 +499,21 @@ absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSp
                              ? absl::StrCat(", and the dense network of model '", model,
                                             "' reads it: drop the model first")
                              : std::string(": drop the table first"))),
+                     spec.name);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckImportId(Database& database, std::span<const TableSpec> specs,
+                           const std::string& import_id) {
+  if (import_id.empty()) return absl::OkStatus();
+  for (const TableSpec& spec : specs) {
+    HPS_ASSIGN_OR_RETURN(const bool used,
+                         WasUsed(database.db(), ImportIdNumber(spec.name, import_id)));
+    if (!used) continue;
+    return WithTable(absl::FailedPreconditionError(absl::StrCat(
+                         "table '", spec.name, "' had the import id '", import_id,
+                         "' before in this store: give each version of its rows another id")),
                      spec.name);
   }
   return absl::OkStatus();

@@ -21,11 +21,12 @@ absl::StatusOr<std::vector<TableInfo>> CommitImport(Database& database, const St
                                                     rocksdb::WriteBatch& records);
 
 // Commits the staged imports that are ready, oldest first, and removes staging directories of ended
-// commands. An import is rejected if it can never be committed because its files are damaged or its
-// tables have another shape: it is logged, removed, and added to the database's rejected_imports().
-// An import that cannot be committed now is logged and stays staged. Newer imports also stay staged
-// if they share tables with it without replacing all of its tables. Returns true if a table has
-// changed. Errors: that of the first import that stays staged, unless a table has changed.
+// commands. An import is rejected if it can never be committed because its files are damaged, its
+// tables have another shape, or their import id was used before: it is logged, removed, and added
+// to the database's rejected_imports(). An import that cannot be committed now is logged and stays
+// staged. Newer imports also stay staged if they share tables with it without replacing all of its
+// tables. Returns true if a table has changed. Errors: that of the first import that stays staged,
+// unless a table has changed.
 absl::StatusOr<bool> CommitReadyImports(Database& database);
 
 // Does the same, then commits `import`, which is newer than all staged ones. Their errors are not
@@ -44,5 +45,10 @@ absl::Status DropAfterStaged(Database& database, const std::string& name);
 
 // Errors: FAILED_PRECONDITION (the store has a table of that name with another shape).
 absl::Status CheckShapes(const CatalogContents& catalog, std::span<const TableSpec> specs);
+
+// Errors: FAILED_PRECONDITION (a table of that name had the import id before), those of reading the
+// catalog. An empty id is fine.
+absl::Status CheckImportId(Database& database, std::span<const TableSpec> specs,
+                           const std::string& import_id);
 
 }  // namespace hps

@@ -24,8 +24,9 @@ namespace hps {
 namespace {
 
 constexpr uint64_t kManifestMagic = 0x3147415453535048;  // "HPSSTAG1"
-constexpr uint32_t kManifestVersion = 4;                 // has a network
-constexpr uint32_t kManifestVersionWithout = 3;          // an import without one
+constexpr uint32_t kManifestVersion = 5;                 // has an import id
+constexpr uint32_t kManifestVersionWithNetwork = 4;      // has a network, without an import id
+constexpr uint32_t kManifestVersionWithout = 3;          // has neither
 constexpr uint32_t kManifestVersionMin = 2;              // has no update start
 constexpr char kManifestName[] = "/manifest";
 constexpr char kLockName[] = "/lock";
@@ -162,6 +163,7 @@ PendingImport Describe(rocksdb::Env* env, const StagedImport& import) {
     info.spec = table.spec;
     info.incarnation = table.incarnation;
     info.row_count = table.row_count;
+    info.import_id = import.import_id;
     info.bytes = BytesOf(env, import.directory, table.row_files) +
                  BytesOf(env, import.directory, table.key_files);
   }
@@ -243,14 +245,23 @@ void RemoveReplaced(rocksdb::Env* env, const std::string& store,
   }
 }
 
+// The lowest version that has what the import has, so that an older hps can commit it.
+uint32_t ManifestVersionOf(const StagedImport& import) {
+  if (!import.import_id.empty()) return kManifestVersion;
+  return import.network.has_value() ? kManifestVersionWithNetwork : kManifestVersionWithout;
+}
+
 }  // namespace
 
 std::string EncodeStagedImport(const StagedImport& import) {
   RecordWriter record;
-  record.Add(kManifestMagic)
-      .Add(import.network.has_value() ? kManifestVersion : kManifestVersionWithout)
-      .Add(import.order);
+  const uint32_t version = ManifestVersionOf(import);
+  record.Add(kManifestMagic).Add(version).Add(import.order);
   record.Add(static_cast<uint8_t>(import.update_start.kind)).Add(import.update_start.time_ms);
+  if (version >= kManifestVersion) {
+    record.AddText(import.import_id);
+    record.Add(static_cast<uint8_t>(import.network.has_value() ? 1 : 0));
+  }
   record.Add(static_cast<uint32_t>(import.tables.size()));
   for (const StagedTable& table : import.tables) {
     record.AddText(table.spec.name).Add(table.incarnation).Add(table.row_count);
@@ -285,6 +296,12 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
     import.update_start.time_ms = reader.Take<int64_t>();
     if (import.update_start.kind > UpdateStart::Kind::kTime) return damaged;
   }
+  bool has_network = version == kManifestVersionWithNetwork;
+  if (version >= kManifestVersion) {
+    import.import_id = std::string(reader.TakeText());
+    has_network = reader.Take<uint8_t>() != 0;
+    if (!ValidateImportId(import.import_id).ok()) return damaged;
+  }
   const uint32_t table_count = reader.Take<uint32_t>();
   for (uint32_t i = 0; i < table_count && reader.good(); ++i) {
     StagedTable table;
@@ -300,7 +317,7 @@ absl::StatusOr<StagedImport> DecodeStagedImport(std::string_view bytes) {
     if (!ValidateTableSpec(table.spec).ok()) return damaged;
     import.tables.push_back(std::move(table));
   }
-  if (version > kManifestVersionWithout) import.network = TakeNetwork(reader);
+  if (has_network) import.network = TakeNetwork(reader);
   if (!reader.AtEnd()) return damaged;
   return import;
 }

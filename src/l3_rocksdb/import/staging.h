@@ -52,6 +52,7 @@ struct StagedImport {
   std::string directory;
   uint64_t order = 0;  // the order in which staged imports became ready
   UpdateStart update_start{};
+  std::string import_id{};  // of all tables; may be empty
   std::vector<StagedTable> tables;
   std::optional<StagedNetwork> network{};
 };

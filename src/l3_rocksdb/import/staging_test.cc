@@ -163,6 +163,29 @@ TEST_F(StagingTest, AStagedImportIsRemovedWhenNewerOnesHaveAllItsTables) {
   EXPECT_EQ(Rejected(), Tables{});
 }
 
+// A second import of the same id can't be known when it is staged; it is rejected when it is taken.
+TEST_F(StagingTest, AnImportIdIsStagedAndTakenOnce) {
+  const auto stage_as = [&](const std::string& id, Key row_count) {
+    auto import = StageImport(Options(), Specs({"a"}));
+    HPS_RETURN_IF_ERROR(import.status());
+    HPS_RETURN_IF_ERROR((*import)->SetImportId(id));
+    return Fill(std::move(import), 1, row_count).status();
+  };
+  ASSERT_TRUE(stage_as("v1", 10).ok());
+  EXPECT_EQ((*ListPendingImports(Options()))[0].tables[0].import_id, "v1");
+  ASSERT_TRUE(*server_->Refresh());
+  EXPECT_EQ((*server_->Tables())[0].import_id, "v1");
+  EXPECT_TRUE(absl::IsFailedPrecondition(stage_as("v1", 20)));
+  ASSERT_TRUE(stage_as("v2", 30).ok());
+  const auto owners = server_->BeginImport(Specs({"a"}));
+  ASSERT_TRUE((*owners)->SetImportId("v2").ok()) << "it is not taken yet";
+  EXPECT_TRUE(absl::IsFailedPrecondition((*owners)->Commit().status()))
+      << "the staged one was taken before";
+  EXPECT_EQ((*server_->Tables())[0].import_id, "v2");
+  EXPECT_EQ(RowCounts(), (Counts{{"m/a", 30}}));
+  EXPECT_EQ(Rejected(), Tables{});
+}
+
 // Catches: files removed while the owner reads them, and the import then reported as damaged.
 TEST_F(StagingTest, NothingIsRemovedWhileTheOwnerCommits) {
   Stage({"a"}, 10);

@@ -270,6 +270,37 @@ TEST_P(DurableContractTest, KeepsWhereTheUpdateStreamBeginsAndWhatItLost) {
   EXPECT_EQ((*store_->Tables())[0].update_records_lost, 0u);
 }
 
+TEST_P(DurableContractTest, AnImportIdIsKeptAndRefusedASecondTime) {
+  const std::vector<TableSpec> specs = {Spec("m/a"), Spec("m/b")};
+  const auto import_as = [&](size_t count, const std::string& id) {
+    const auto import = *store_->BeginImport(std::span(specs).first(count));
+    HPS_RETURN_IF_ERROR(import->SetImportId(id));
+    return import->Commit().status();
+  };
+  ASSERT_TRUE(import_as(2, "v1").ok());
+  ASSERT_TRUE(import_as(1, "v2").ok());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ((*store_->Tables())[0].import_id, "v2");
+    EXPECT_EQ((*store_->Tables())[1].import_id, "v1");
+    EXPECT_EQ(Table("m/a")->Info().import_id, "v2");
+    for (const std::string id : {"v1", "v2"}) {
+      const absl::Status again = import_as(1, id);
+      EXPECT_TRUE(absl::IsFailedPrecondition(again)) << again;
+      EXPECT_NE(again.message().find("'m/a' had the import id '" + id), std::string::npos) << again;
+    }
+    EXPECT_TRUE(absl::IsFailedPrecondition(import_as(2, "v1")));
+    Reopen();
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(import_as(1, "")));
+  EXPECT_TRUE(absl::IsInvalidArgument(import_as(1, "a b")));
+  EXPECT_TRUE(absl::IsInvalidArgument(import_as(1, std::string(kImportIdBytesMax + 1, 'a'))));
+  ASSERT_TRUE(store_->Drop("m/a").ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(import_as(1, "v2"))) << "also after a drop";
+  ASSERT_TRUE(Import(specs[0], Range(0, 3)).ok());
+  EXPECT_EQ(Table("m/a")->Info().import_id, "");
+  EXPECT_EQ((*store_->Tables())[0].import_id, "v1") << "the table of before is unchanged";
+}
+
 TEST_P(DurableContractTest, TablesImportedTogetherSwitchTogether) {
   const std::vector<TableSpec> specs = {Spec("m/b"), Spec("m/a", 2), Spec("m/empty")};
   auto import = store_->BeginImport(specs);

@@ -287,6 +287,7 @@ class FaultyImport final : public BulkImport {
   }
 
   void SetUpdateStart(const UpdateStart& start) override { import_->SetUpdateStart(start); }
+  absl::Status SetImportId(const std::string& id) override { return import_->SetImportId(id); }
 
   absl::Status SetNetwork(const std::string& model, const ModelNetwork& network) override {
     return import_->SetNetwork(model, network);

@@ -1,6 +1,7 @@
 // What a build without Kafka (-DHPS_KAFKA=OFF) links in the place of src/update/kafka.
 #include "hps/update_producer.h"
 #include "update/kafka_source_options.h"
+#include "update/shared_group.h"
 
 namespace hps {
 namespace {
@@ -19,6 +20,10 @@ absl::StatusOr<std::unique_ptr<UpdateProducer>> UpdateProducer::Create(
 
 absl::StatusOr<std::unique_ptr<UpdateSource>> MakeKafkaSource(
     const KafkaSourceOptions& /*options*/) {
+  return NoKafka();
+}
+
+absl::StatusOr<std::unique_ptr<SharedGroup>> MakeKafkaGroup(const SharedGroupOptions& /*options*/) {
   return NoKafka();
 }
 

@@ -1,0 +1,542 @@
+#include "l2_redis/shared_redis_table.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/macros.h"
+#include "l2_redis/command_writer.h"
+#include "l2_redis/shared_scripts.h"
+
+namespace hps {
+namespace {
+
+// Keys of one command. A server does nothing else meanwhile: some tenths of a millisecond.
+constexpr size_t kKeysPerFetchMax = 512;
+constexpr size_t kKeysPerScriptMax = 256;
+constexpr size_t kInsertKeysMax = 4096;
+constexpr size_t kStepBytesMax = size_t{4} << 20;
+
+// Of the names and values, so that another one shares nothing with this one.
+constexpr int kSharedFormat = 1;
+
+uint64_t HashOf(const TableInfo& info, size_t partition_count) {
+  const std::string text = absl::StrCat(kSharedFormat, "\n", info.spec.name, "\n", info.import_id,
+                                        "\n", info.spec.row_bytes(), "\n",
+                                        static_cast<int>(info.spec.dtype), "\n", partition_count);
+  return XXH3_64bits(text.data(), text.size());
+}
+
+uint64_t NewNonce() {
+  std::random_device device;
+  return ((uint64_t{device()} << 32) | device()) & ~kLateBit;
+}
+
+bool IsAbsent(const RowBatch& batch, size_t i) {
+  return !batch.absent.empty() && batch.absent[i] != 0;
+}
+
+RowBatch Part(const RowBatch& batch, size_t begin, size_t end) {
+  RowBatch part = {.keys = batch.keys.subspan(begin, end - begin),
+                   .rows = {.data = batch.rows.data + begin * batch.rows.stride_bytes,
+                            .row_count = end - begin,
+                            .row_bytes = batch.rows.row_bytes,
+                            .stride_bytes = batch.rows.stride_bytes}};
+  if (!batch.versions.empty()) part.versions = batch.versions.subspan(begin, end - begin);
+  if (!batch.absent.empty()) part.absent = batch.absent.subspan(begin, end - begin);
+  return part;
+}
+
+// Keys of one step of an insertion.
+size_t StepKeys(size_t row_bytes) {
+  return std::clamp<size_t>(kStepBytesMax / row_bytes, 1, kInsertKeysMax);
+}
+
+std::string PackVersions(std::span<const Version> versions) {
+  std::string packed;
+  AppendVersions(versions, packed);
+  return packed;
+}
+
+std::string PackNonce() {
+  std::string packed;
+  AppendNonce(NewNonce(), packed);
+  return packed;
+}
+
+absl::Status NoPositions() {
+  return absl::FailedPreconditionError("a change of a shared table needs its positions");
+}
+
+}  // namespace
+
+// Takes the answer to MGET: one array, with the mark, and a value or nil for each key of the piece.
+class SharedRedisTable::FetchSink final : public RequestSink {
+ public:
+  FetchSink(const SharedRedisTable& table, const StreamFence::Generation& generation,
+            const FetchBatch& batch, const Work& work)
+      : table_(table),
+        generation_(generation),
+        batch_(batch),
+        work_(work),
+        marks_(work.pieces.size()) {}
+
+  bool OnArray(size_t request, size_t count) override {
+    return count == work_.pieces[request].count + 1;
+  }
+
+  // Replies of several nodes come by turns.
+  bool OnValue(size_t request, size_t index, const ReplyValue& value) override {
+    if (index == 0) {
+      TakeMark(request, value);
+      return true;
+    }
+    if (value.type == ReplyType::kNil || !marks_[request].has_value()) return true;
+    const Piece& piece = work_.pieces[request];
+    if (value.type != ReplyType::kString || index > piece.count) return false;
+    TakeRow(*marks_[request], work_.groups.positions[piece.first + index - 1], value.text);
+    return true;
+  }
+
+  void OnRefused(size_t, size_t, RedisError) override {}
+
+  const std::vector<Key>& damaged() const { return damaged_; }
+
+ private:
+  // Of another generation: this node and those that wrote the rows count partitions differently.
+  void TakeMark(size_t request, const ReplyValue& value) {
+    if (value.type != ReplyType::kString) return;
+    std::optional<SharedMark> mark = ParseSharedMark(value.text);
+    if (mark.has_value() && mark->generation() == generation_.number() &&
+        mark->positions.size() == generation_.partition_count()) {
+      marks_[request] = std::move(mark);
+    }
+  }
+
+  void TakeRow(const SharedMark& mark, size_t i, std::string_view value) {
+    const Key key = batch_.keys[i];
+    SharedRow row;
+    switch (ParseSharedRow(table_.IdentityOf(key), mark.nonce, value, table_.row_bytes_, row)) {
+      case SharedRowState::kCurrent:
+        break;
+      case SharedRowState::kGone:
+        return;
+      case SharedRowState::kDamaged:
+        damaged_.push_back(key);
+        return;
+    }
+    Version complete_to = row.complete_to;
+    if (!row.is_late && !mark.positions.empty())
+      complete_to = std::max(complete_to, mark.positions[generation_.PartitionOf(key)]);
+    if (!generation_.Takes(key, row.version, complete_to)) return;
+    if (row.row.empty()) {
+      batch_.outcomes[i] = FetchOutcome::kAbsent;
+      return;
+    }
+    std::memcpy(batch_.rows.row(i), row.row.data(), row.row.size());
+    if (!batch_.versions.empty()) batch_.versions[i] = row.version;
+    batch_.outcomes[i] = FetchOutcome::kHit;
+  }
+
+  const SharedRedisTable& table_;
+  const StreamFence::Generation& generation_;
+  const FetchBatch& batch_;
+  const Work& work_;
+  std::vector<std::optional<SharedMark>> marks_;  // by request; none: no row counts
+  std::vector<Key> damaged_;
+};
+
+// Takes answers that are one number each, and notes which requests were refused.
+class SharedRedisTable::CountSink final : public RequestSink {
+ public:
+  bool OnArray(size_t, size_t) override { return false; }
+  bool OnValue(size_t, size_t, const ReplyValue& value) override {
+    if (value.type != ReplyType::kInteger || value.integer < -1) return false;
+    if (value.integer > 0) sum_ += static_cast<uint64_t>(value.integer);
+    return true;
+  }
+  void OnRefused(size_t request, size_t, RedisError error) override {
+    if (error == RedisError::kNoScript) {
+      unknown_script_.push_back(request);
+    } else {
+      ++no_room_;
+    }
+  }
+
+  uint64_t sum() const { return sum_; }
+  size_t no_room() const { return no_room_; }
+  std::vector<size_t> TakeUnknownScript() {
+    std::sort(unknown_script_.begin(), unknown_script_.end());
+    return std::exchange(unknown_script_, {});
+  }
+
+ private:
+  uint64_t sum_ = 0;
+  size_t no_room_ = 0;
+  std::vector<size_t> unknown_script_;
+};
+
+SharedRedisTable::SharedRedisTable(std::shared_ptr<RedisClient> client, const Options& options,
+                                   const TableInfo& info)
+    : client_(std::move(client)),
+      options_(options),
+      row_bytes_(info.spec.row_bytes()),
+      table_hash_(HashOf(info, options.partition_count)),
+      names_(options.key_prefix, table_hash_ >> (64 - kIncarnationBits), options.partition_count),
+      fence_(0),
+      stream_(info.positions, info.update_records_lost == 0) {}
+
+SharedRedisTable::Work& SharedRedisTable::ThreadWork() {
+  thread_local Work work;
+  return work;
+}
+
+// `with_empty`: a piece also for a partition that has no keys.
+void SharedRedisTable::BeginWork(std::span<const Key> keys, size_t keys_max, bool with_empty,
+                                 Work& work) const {
+  client_->PrepareSlots();
+  work.groups.Group(names_, keys, /*reversed=*/true);
+  work.pieces.clear();
+  work.requests.clear();
+  work.bytes.clear();
+  for (size_t partition = 0; partition < names_.partition_count(); ++partition) {
+    uint32_t first = work.groups.begins[partition];
+    const uint32_t end = work.groups.begins[partition + 1];
+    const uint16_t slot = names_.slot(partition);
+    bool is_due = with_empty || first < end;
+    for (uint32_t count = 0; is_due; first += count, is_due = first < end) {
+      count = static_cast<uint32_t>(std::min<size_t>(end - first, keys_max));
+      work.pieces.push_back({.partition = partition, .first = first, .count = count});
+      work.requests.push_back({.slot = slot, .epoch = client_->slots().Epoch(slot)});
+    }
+  }
+}
+
+absl::StatusOr<FetchCounts> SharedRedisTable::Fetch(const FetchBatch& batch,
+                                                    Deadline /*deadline*/) {
+  const size_t count = batch.keys.size();
+  HPS_CHECK(batch.outcomes.size() == count && batch.rows.row_count == count);
+  HPS_CHECK(count == 0 || batch.rows.row_bytes == row_bytes_);
+  std::fill(batch.outcomes.begin(), batch.outcomes.end(), FetchOutcome::kMiss);
+  FetchCounts counts = {.misses = count};
+  const StreamFence::Generation* const generation = stream_.current();
+  if (count == 0 || generation == nullptr) return counts;
+  Work& work = ThreadWork();
+  BeginWork(batch.keys, kKeysPerFetchMax, /*with_empty=*/false, work);
+  for (size_t request = 0; request < work.requests.size(); ++request) {
+    const Piece& piece = work.pieces[request];
+    work.requests[request].begin = work.bytes.size();
+    AppendCommandHeader(piece.count + 2, work.bytes);
+    AppendPart("MGET", work.bytes);
+    names_.AppendChangeName(piece.partition, 0, work.bytes);
+    for (const uint32_t i : PositionsOf(piece, work))
+      names_.AppendName(piece.partition, 0, batch.keys[i], work.bytes);
+    work.requests[request].end = work.bytes.size();
+  }
+  FetchSink sink(*this, *generation, batch, work);
+  client_->Execute({.bytes = work.bytes,
+                    .requests = work.requests,
+                    .sink = &sink,
+                    .unanswered = Unanswered::kNothing});
+  if (!sink.damaged().empty()) RemoveDamaged(sink.damaged());
+  for (const FetchOutcome outcome : batch.outcomes) {
+    counts.hits += outcome == FetchOutcome::kHit ? 1 : 0;
+    counts.absent += outcome == FetchOutcome::kAbsent ? 1 : 0;
+  }
+  counts.misses -= counts.hits + counts.absent;
+  return counts;
+}
+
+// Else a damaged row would stay until it is evicted or changed.
+void SharedRedisTable::RemoveDamaged(std::span<const Key> keys) {
+  Work& work = ThreadWork();
+  BeginWork(keys, kKeysPerFetchMax, /*with_empty=*/false, work);
+  for (size_t request = 0; request < work.requests.size(); ++request) {
+    const Piece& piece = work.pieces[request];
+    work.requests[request].begin = work.bytes.size();
+    AppendCommandHeader(piece.count + 1, work.bytes);
+    AppendPart("DEL", work.bytes);
+    for (const uint32_t i : PositionsOf(piece, work))
+      names_.AppendName(piece.partition, 0, keys[i], work.bytes);
+    work.requests[request].end = work.bytes.size();
+  }
+  CountSink sink;
+  client_->Execute({.bytes = work.bytes,
+                    .requests = work.requests,
+                    .sink = &sink,
+                    .unanswered = Unanswered::kNothing});
+}
+
+void SharedRedisTable::AppendRow(Key key, const SharedRow& row, std::string& out) const {
+  AppendPartHeader(kSharedHeaderBytes - kSharedNonceBytes + row.row.size(), out);
+  AppendSharedRow(IdentityOf(key), row, out);
+  out.append(kPartEnd);
+}
+
+// The command up to its first argument.
+void SharedRedisTable::AppendScript(const ScriptCall& call, const Piece& piece,
+                                    size_t argument_count, std::span<const Key> keys,
+                                    Work& work) const {
+  AppendCommandHeader(4 + size_t{piece.count} + argument_count, work.bytes);
+  AppendPart(call.with_text ? "EVAL" : "EVALSHA", work.bytes);
+  AppendPart(call.with_text ? call.script.text : call.script.sha1, work.bytes);
+  AppendPart(absl::StrCat(piece.count + 1), work.bytes);
+  names_.AppendChangeName(piece.partition, 0, work.bytes);
+  for (const uint32_t i : PositionsOf(piece, work))
+    names_.AppendName(piece.partition, 0, keys[i], work.bytes);
+}
+
+// A server that does not know the script gets its text.
+bool SharedRedisTable::RunScript(const RedisScript& script, const WriteRequest& write, Work& work,
+                                 CountSink& sink) {
+  bool all_answered = true;
+  for (const bool with_text : {false, true}) {
+    for (size_t request = 0; request < work.requests.size(); ++request) {
+      work.requests[request].begin = work.bytes.size();
+      write({.script = script, .with_text = with_text}, request, work);
+      work.requests[request].end = work.bytes.size();
+    }
+    client_->Execute({.bytes = work.bytes,
+                      .requests = work.requests,
+                      .sink = &sink,
+                      .unanswered = Unanswered::kNothing});
+    for (const RedisRequest& request : work.requests) all_answered &= request.answered;
+    const std::vector<size_t> again = sink.TakeUnknownScript();
+    for (size_t kept = 0; kept < again.size(); ++kept) {
+      work.pieces[kept] = work.pieces[again[kept]];
+      const RedisRequest& asked = work.requests[again[kept]];
+      work.requests[kept] = {.slot = asked.slot, .epoch = asked.epoch};
+    }
+    work.pieces.resize(again.size());
+    work.requests.resize(again.size());
+    work.bytes.clear();
+    if (again.empty()) break;
+  }
+  return all_answered && sink.no_room() == 0;
+}
+
+absl::StatusOr<InsertCounts> SharedRedisTable::Insert(const RowBatch& batch, ApplyEpoch epoch) {
+  InsertCounts counts;
+  const size_t step = StepKeys(row_bytes_);
+  for (size_t end = batch.keys.size(); end > 0; end -= std::min(end, step))
+    InsertStep(Part(batch, end - std::min(end, step), end), epoch, counts);
+  counts.dropped = batch.keys.size() - counts.inserted - counts.held - counts.refused;
+  insertions_.fetch_add(counts.inserted, std::memory_order_relaxed);
+  refused_.fetch_add(counts.refused, std::memory_order_relaxed);
+  dropped_.fetch_add(counts.dropped, std::memory_order_relaxed);
+  return counts;
+}
+
+// The positions are read before the fence is asked: a row whose key has not changed since `epoch`
+// is then complete up to them. It may be written later, because the script compares them with the
+// mark.
+void SharedRedisTable::InsertStep(const RowBatch& batch, ApplyEpoch epoch, InsertCounts& counts) {
+  const StreamFence::Generation* const generation = stream_.current();
+  if (generation == nullptr) return;
+  const std::vector<Version> positions = generation->Positions();
+  std::vector<Key> keys;
+  std::vector<SharedRow> rows;
+  {
+    const Fence::Insertion insertion(fence_, epoch);
+    for (size_t i = 0; i < batch.keys.size(); ++i) {
+      const Key key = batch.keys[i];
+      SharedRow row = {.version = batch.versions.empty() ? 0 : batch.versions[i]};
+      if (!positions.empty()) row.complete_to = positions[generation->PartitionOf(key)];
+      if (IsAbsent(batch, i)) {
+        row.version = row.complete_to - std::min<Version>(row.complete_to, 1);
+      } else {
+        row.row = {batch.rows.row(i), row_bytes_};
+      }
+      if (!insertion.Admits(key) || !generation->IsOrdered(key)) {
+        ++counts.refused;
+        continue;
+      }
+      keys.push_back(key);
+      rows.push_back(row);
+    }
+  }
+  if (keys.empty()) return;
+  Work& work = ThreadWork();
+  BeginWork(keys, kKeysPerScriptMax, /*with_empty=*/false, work);
+  const std::string packed = PackVersions(positions);
+  const std::string nonce = PackNonce();
+  const std::string expiry = absl::StrCat(options_.expire_after_ms);
+  const auto write = [&](const ScriptCall& call, size_t request, Work& to) {
+    const Piece& piece = to.pieces[request];
+    AppendScript(call, piece, 4 + size_t{piece.count}, keys, to);
+    AppendPart(packed, to.bytes);
+    AppendPart(nonce, to.bytes);
+    AppendPartHeader(2 * size_t{piece.count}, to.bytes);
+    for (const uint32_t i : PositionsOf(piece, to)) {
+      const size_t partition = positions.empty() ? 0 : generation->PartitionOf(keys[i]);
+      to.bytes += static_cast<char>(partition >> 8);
+      to.bytes += static_cast<char>(partition & 0xff);
+    }
+    to.bytes.append(kPartEnd);
+    AppendPart(expiry, to.bytes);
+    for (const uint32_t i : PositionsOf(piece, to)) AppendRow(keys[i], rows[i], to.bytes);
+  };
+  CountSink sink;
+  const bool all_run = RunScript(SharedInsertScript(), write, work, sink);
+  counts.inserted += sink.sum();
+  if (all_run) counts.held += keys.size() - sink.sum();
+}
+
+absl::StatusOr<uint64_t> SharedRedisTable::Update(const RowBatch& /*batch*/) {
+  return NoPositions();
+}
+
+absl::StatusOr<uint64_t> SharedRedisTable::Erase(std::span<const Key> /*keys*/) {
+  return NoPositions();
+}
+
+absl::Status SharedRedisTable::RaiseWatermarks(std::span<const Key> /*keys*/, ApplyEpoch /*epoch*/,
+                                               Deadline /*deadline*/) {
+  return absl::OkStatus();
+}
+
+absl::Status SharedRedisTable::Clear() {
+  stream_.ForgetRows();
+  return absl::OkStatus();
+}
+
+LevelStatistics SharedRedisTable::Statistics() const {
+  LevelStatistics statistics;
+  statistics.insertions = insertions_.load(std::memory_order_relaxed);
+  statistics.updates = updates_.load(std::memory_order_relaxed);
+  statistics.refused = refused_.load(std::memory_order_relaxed);
+  statistics.dropped = dropped_.load(std::memory_order_relaxed);
+  return statistics;
+}
+
+absl::StatusOr<size_t> SharedRedisTable::HottestKeys(std::span<Key>, Deadline) const { return 0; }
+
+// An insertion under the fence only reads positions, so the wait for it is short.
+void SharedRedisTable::BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
+                                   std::span<const StreamPosition> positions) {
+  const absl::Status raised = fence_.Raise(keys, epoch, kNoDeadline);
+  HPS_CHECK(raised.ok());
+  stream_.BeginChange(keys, positions);
+}
+
+void SharedRedisTable::EndChange(const DurableWrite& write) {
+  const std::vector<StreamPosition> before = Positions();
+  stream_.EndChange(write.positions, write.records_lost == 0);
+  if (!options_.writes_changes) return;
+  std::vector<StreamPosition> from;
+  for (const StreamPosition& position : write.positions) {
+    for (const StreamPosition& known : before) {
+      if (known.partition == position.partition && known.generation == position.generation)
+        from.push_back(known);
+    }
+  }
+  if (from.size() != write.positions.size()) return;  // a generation begins: there are no rows
+  WriteChange({.write = &write, .from = from}).IgnoreError();
+}
+
+std::vector<StreamPosition> SharedRedisTable::Positions() const {
+  std::vector<StreamPosition> positions;
+  const StreamFence::Generation* const generation = stream_.current();
+  if (generation == nullptr) return positions;
+  for (const Version version : generation->Positions()) {
+    positions.push_back({.partition = static_cast<uint32_t>(positions.size()),
+                         .generation = static_cast<uint16_t>(version >> 48),
+                         .offset = version & ((uint64_t{1} << 48) - 1)});
+  }
+  return positions;
+}
+
+absl::Status SharedRedisTable::WriteChange(const SharedChange& change) {
+  const StreamFence::Generation* const generation = stream_.current();
+  if (generation == nullptr || generation->partition_count() == 0) return absl::OkStatus();
+  const auto is_known = [&](const StreamPosition& position) {
+    return position.generation == generation->number() &&
+           position.partition < generation->partition_count();
+  };
+  // Of an older generation: the mark is of the present one, and has them.
+  if (!std::ranges::all_of(change.from, is_known) ||
+      !std::ranges::all_of(change.write->positions, is_known)) {
+    return absl::OkStatus();
+  }
+  for (const Step& step : StepsOf(change, *generation)) HPS_RETURN_IF_ERROR(RunStep(step));
+  return absl::OkStatus();
+}
+
+// Divides a change into scripts of bounded length. Each is whole: of every partition, it has all
+// changes between two positions.
+std::vector<SharedRedisTable::Step> SharedRedisTable::StepsOf(
+    const SharedChange& change, const StreamFence::Generation& generation) const {
+  const DurableWrite& write = *change.write;
+  const bool is_delete = write.upserts.keys.empty();
+  const std::span<const Key> keys = is_delete ? write.deletes : write.upserts.keys;
+  const std::span<const Version> versions =
+      is_delete ? write.delete_versions : write.upserts.versions;
+  HPS_CHECK(versions.size() == keys.size());
+  std::vector<Version> from(generation.partition_count());  // of the next step
+  std::vector<Version> end(generation.partition_count());   // of the last one
+  for (const StreamPosition& position : change.from)
+    from[position.partition] = VersionAt(position.generation, position.offset);
+  for (const StreamPosition& position : write.positions)
+    end[position.partition] = VersionAt(position.generation, position.offset);
+  const size_t keys_max = kKeysPerScriptMax * names_.partition_count();
+  std::vector<Step> steps;
+  Step step = {.from = from, .to = from};
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const size_t partition = generation.PartitionOf(keys[i]);
+    const bool in_order = versions[i] >= from[partition] && versions[i] < end[partition];
+    if (step.keys.size() >= keys_max && i > 0 && versions[i] != versions[i - 1]) {
+      from = step.to;
+      steps.push_back(std::exchange(step, Step{.from = from, .to = from}));
+    }
+    SharedRow row = {.version = versions[i], .complete_to = versions[i] + 1};
+    if (!in_order) {
+      row = {.version = std::numeric_limits<Version>::max()};  // a wrong partition: removed
+    } else {
+      step.to[partition] = std::max(step.to[partition], versions[i] + 1);
+    }
+    if (!is_delete && in_order) row.row = {write.upserts.rows.row(i), row_bytes_};
+    step.keys.push_back(keys[i]);
+    step.rows.push_back(row);
+  }
+  step.to = end;
+  steps.push_back(std::move(step));
+  return steps;
+}
+
+absl::Status SharedRedisTable::RunStep(const Step& step) {
+  const StreamFence::Generation* const generation = stream_.current();
+  if (generation == nullptr || generation->partition_count() != step.to.size())
+    return absl::OkStatus();
+  // Of the partitions that have no changes, for a new mark.
+  std::vector<Version> to = generation->Positions();
+  for (size_t partition = 0; partition < to.size(); ++partition)
+    if (step.to[partition] != 0) to[partition] = step.to[partition];
+  const std::string packed_from = PackVersions(step.from);
+  const std::string packed_to = PackVersions(to);
+  const std::string nonce = PackNonce();
+  Work& work = ThreadWork();
+  BeginWork(step.keys, std::numeric_limits<uint32_t>::max(), /*with_empty=*/true, work);
+  const auto write = [&](const ScriptCall& call, size_t request, Work& into) {
+    const Piece& piece = into.pieces[request];
+    AppendScript(call, piece, 3 + size_t{piece.count}, step.keys, into);
+    AppendPart(packed_from, into.bytes);
+    AppendPart(packed_to, into.bytes);
+    AppendPart(nonce, into.bytes);
+    for (const uint32_t i : PositionsOf(piece, into))
+      AppendRow(step.keys[i], step.rows[i], into.bytes);
+  };
+  CountSink sink;
+  const bool all_run = RunScript(SharedChangeScript(), write, work, sink);
+  updates_.fetch_add(sink.sum(), std::memory_order_relaxed);
+  if (all_run) return absl::OkStatus();
+  return absl::UnavailableError("a server of Redis did not take a change of a shared table");
+}
+
+}  // namespace hps

@@ -1,0 +1,127 @@
+// One table of a level 2 on Redis that several nodes share: all rows that were imported under one
+// import id (docs/redis.md, "Rows that several nodes share").
+//
+// Nothing that another node or a server does makes an answer older or wrong: each answer of a
+// server says by itself, in the partition's mark and in the rows, how far in the stream it is
+// right, and StreamFence compares that with level 3 of this node. So no answer of a server and no
+// loss of one has to be noted, as RedisTable does.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "l2_redis/redis_client.h"
+#include "l2_redis/redis_script.h"
+#include "l2_redis/row_names.h"
+#include "l2_redis/shared_value.h"
+#include "l2_redis/stream_fence.h"
+#include "tier/fence.h"
+#include "tier/lossy_tier.h"
+#include "tier/shared_table.h"
+
+namespace hps {
+
+class SharedRedisTable final : public LossyTable, public SharedTable {
+ public:
+  struct Options {
+    std::string key_prefix;
+    size_t partition_count = 0;    // of Redis: a table's rows are divided among so many hash slots
+    uint64_t expire_after_ms = 0;  // 0 = rows do not expire
+    bool writes_changes = true;    // EndChange writes them; else only WriteChange does
+  };
+
+  // `info` is of the table in level 3, which nobody changes until this table gets the changes.
+  // REQUIRES: it has an import id.
+  SharedRedisTable(std::shared_ptr<RedisClient> client, const Options& options,
+                   const TableInfo& info);
+  SharedRedisTable(const SharedRedisTable&) = delete;
+  SharedRedisTable& operator=(const SharedRedisTable&) = delete;
+
+  // The client's time-out bounds every operation, as in RedisTable.
+  absl::StatusOr<FetchCounts> Fetch(const FetchBatch& batch, Deadline deadline) override;
+  absl::StatusOr<InsertCounts> Insert(const RowBatch& batch, ApplyEpoch epoch) override;
+  // A change of a shared table has positions. Errors: FAILED_PRECONDITION, always: EndChange makes
+  // changes.
+  absl::StatusOr<uint64_t> Update(const RowBatch& batch) override;
+  absl::StatusOr<uint64_t> Erase(std::span<const Key> keys) override;
+  // BeginChange has raised them.
+  absl::Status RaiseWatermarks(std::span<const Key> keys, ApplyEpoch epoch,
+                               Deadline deadline) override;
+  // For this node: rows that are held now are taken no longer. The others keep them.
+  absl::Status Clear() override;
+  LevelStatistics Statistics() const override;
+  absl::StatusOr<size_t> HottestKeys(std::span<Key> keys, Deadline deadline) const override;
+  bool can_block() const override { return true; }
+
+  void BeginChange(std::span<const Key> keys, ApplyEpoch epoch,
+                   std::span<const StreamPosition> positions) override;
+  void EndChange(const DurableWrite& write) override;
+  absl::Status WriteChange(const SharedChange& change) override;
+  std::vector<StreamPosition> Positions() const override;
+
+ private:
+  class FetchSink;
+  class CountSink;
+  // A request's keys: positions first .. first + count of the groups.
+  struct Piece {
+    size_t partition = 0;
+    uint32_t first = 0;
+    uint32_t count = 0;
+  };
+  // What a batch is made of. One for each thread, reused.
+  struct Work {
+    KeyGroups groups;
+    std::vector<Piece> pieces;
+    std::vector<RedisRequest> requests;
+    std::string bytes;
+  };
+  // Changes that one script makes in each partition of Redis.
+  struct Step {
+    std::vector<Key> keys{};
+    std::vector<SharedRow> rows{};
+    std::vector<Version> from{};  // by partition of the stream; 0 = no change in it
+    std::vector<Version> to{};
+  };
+  // How a script is called: by its text, or by its SHA-1, which the server may not know.
+  struct ScriptCall {
+    const RedisScript& script;
+    bool with_text = false;
+  };
+  using WriteRequest = std::function<void(const ScriptCall& call, size_t request, Work& work)>;
+
+  static Work& ThreadWork();
+  void BeginWork(std::span<const Key> keys, size_t keys_max, bool with_empty, Work& work) const;
+  std::span<const uint32_t> PositionsOf(const Piece& piece, const Work& work) const {
+    return std::span(work.groups.positions).subspan(piece.first, piece.count);
+  }
+  SharedIdentity IdentityOf(Key key) const { return {.table = table_hash_, .key = key}; }
+  void AppendRow(Key key, const SharedRow& row, std::string& out) const;
+  void AppendScript(const ScriptCall& call, const Piece& piece, size_t argument_count,
+                    std::span<const Key> keys, Work& work) const;
+  void RemoveDamaged(std::span<const Key> keys);
+  // Runs a script for each piece of the work. False: some pieces were not run.
+  bool RunScript(const RedisScript& script, const WriteRequest& write, Work& work, CountSink& sink);
+  void InsertStep(const RowBatch& batch, ApplyEpoch epoch, InsertCounts& counts);
+  std::vector<Step> StepsOf(const SharedChange& change,
+                            const StreamFence::Generation& generation) const;
+  absl::Status RunStep(const Step& step);
+
+  const std::shared_ptr<RedisClient> client_;
+  const Options options_;
+  const size_t row_bytes_;
+  const uint64_t table_hash_;
+  const RowNames names_;
+  Fence fence_;
+  StreamFence stream_;
+  std::atomic<uint64_t> insertions_{0};
+  std::atomic<uint64_t> updates_{0};
+  std::atomic<uint64_t> refused_{0};
+  std::atomic<uint64_t> dropped_{0};
+};
+
+}  // namespace hps

@@ -1,0 +1,581 @@
+// Nodes that share a table on real servers: whatever one of them writes, and whatever happens to
+// the servers, no node answers another row than its own level 3 has.
+#include "l2_redis/shared_redis_table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+#include "base/macros.h"
+#include "l2_redis/test_redis.h"
+#include "testing/contracts/lossy_rows.h"
+#include "tier/redis_tier.h"
+
+namespace hps {
+namespace {
+
+constexpr uint64_t kTable = 9;
+constexpr size_t kRowBytes = 64;
+constexpr size_t kPartitions = 3;
+constexpr size_t kKeys = 300;
+constexpr auto kPatience = std::chrono::seconds(60);
+
+// What a server without room does: some of the names are gone, the marks' too.
+constexpr std::string_view kEviction = R"(
+for i = 1, 20 do
+  local name = redis.call('RANDOMKEY')
+  if name then redis.call('DEL', name) end
+end
+return 0
+)";
+
+constexpr std::string_view kGarbage = R"(
+for i = 1, 50 do
+  local name = redis.call('RANDOMKEY')
+  if name then redis.call('SETRANGE', name, 5, 'garbage') end
+end
+return 0
+)";
+
+std::vector<Key> AllKeys() {
+  std::vector<Key> keys(kKeys);
+  for (size_t i = 0; i < kKeys; ++i) keys[i] = static_cast<Key>(i);
+  return keys;
+}
+
+size_t PartitionOf(Key key) { return HashKey(key, kStreamHashSeed) % kPartitions; }
+
+// The stream of a table: one record changes one key.
+struct Stream {
+  struct Record {
+    Key key = 0;
+    bool is_delete = false;
+  };
+  std::array<std::vector<Record>, kPartitions> partitions;
+
+  void Publish(Key key, bool is_delete = false) {
+    partitions[PartitionOf(key)].push_back({.key = key, .is_delete = is_delete});
+  }
+};
+
+// A node: its level 3, which is a map, and the table that it shares with the others.
+class Node {
+ public:
+  Node(const RedisConfig& config, const std::string& import_id, bool writes_changes = true)
+      : tier_(*MakeRedisTier(config)), import_id_(import_id), writes_changes_(writes_changes) {
+    for (const Key key : AllKeys()) rows_[key] = 0;
+    Open();
+  }
+
+  // As a start of its process does.
+  void Open() {
+    const TableInfo info = {.spec = ContractSpec(kRowBytes),
+                            .incarnation = 1,
+                            .positions = positions_,
+                            .import_id = import_id_};
+    auto opened = tier_.open_shared(info, writes_changes_);
+    HPS_CHECK(opened.ok());
+    table_ = std::move(opened->table);
+    shared_ = opened->shared;
+  }
+
+  void BeginStream() {
+    DurableWrite write;
+    for (uint32_t partition = 0; partition < kPartitions; ++partition)
+      positions_.push_back({.partition = partition, .generation = 1, .offset = 0});
+    write.positions = positions_;
+    shared_->BeginChange({}, ++epoch_, positions_);
+    shared_->EndChange(write);
+  }
+
+  // Applies at most `count` records of a partition, as one change.
+  bool Apply(const Stream& stream, size_t partition, size_t count) {
+    StreamPosition& position = positions_[partition];
+    const auto& records = stream.partitions[partition];
+    std::vector<Key> keys;
+    std::vector<Version> versions;
+    bool is_delete = false;
+    for (; keys.size() < count && position.offset < records.size(); ++position.offset) {
+      const Stream::Record& record = records[position.offset];
+      if (!keys.empty() && record.is_delete != is_delete) break;
+      is_delete = record.is_delete;
+      keys.push_back(record.key);
+      versions.push_back(VersionAt(1, position.offset));
+    }
+    if (keys.empty()) return false;
+    ContractRows rows(kTable, keys, kRowBytes, 0);
+    for (size_t i = 0; i < keys.size(); ++i) rows.Stamp(i, kTable, versions[i]);
+    DurableWrite write = {.positions = {&position, 1}};
+    if (is_delete) {
+      write.deletes = keys;
+      write.delete_versions = versions;
+    } else {
+      write.upserts = rows.batch();
+      write.upserts.absent = {};
+    }
+    shared_->BeginChange(keys, ++epoch_, write.positions);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (is_delete) {
+        rows_.erase(keys[i]);
+      } else {
+        rows_[keys[i]] = versions[i];
+        level3_[static_cast<size_t>(keys[i])] = versions[i];
+      }
+    }
+    shared_->EndChange(write);
+    return true;
+  }
+
+  // A promotion, of which the rows are fetched now; Insert may come any time later.
+  struct Promotion {
+    ApplyEpoch epoch = 0;
+    ContractRows rows;
+  };
+  Promotion Fetched(const std::vector<Key>& keys) const {
+    Promotion made = {.epoch = epoch_, .rows = ContractRows(kTable, keys, kRowBytes, 0)};
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const auto found = rows_.find(keys[i]);
+      if (found == rows_.end()) {
+        made.rows.SetAbsent(i);
+      } else {
+        made.rows.Stamp(i, kTable, found->second);
+      }
+    }
+    return made;
+  }
+  uint64_t Insert(Promotion promotion) {
+    const auto counts = table_->Insert(promotion.rows.batch(), promotion.epoch);
+    EXPECT_TRUE(counts.ok());
+    return counts.ok() ? counts->inserted : 0;
+  }
+  uint64_t Promote(const std::vector<Key>& keys) { return Insert(Fetched(keys)); }
+
+  // The number of answers; each is what level 3 has.
+  size_t Check(const std::vector<Key>& keys) {
+    const ContractFetch fetch(*table_, keys, kRowBytes);
+    EXPECT_TRUE(fetch.status().ok());
+    size_t answers = 0;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (fetch.outcome(i) == FetchOutcome::kMiss) continue;
+      ++answers;
+      const auto found = rows_.find(keys[i]);
+      if (fetch.outcome(i) == FetchOutcome::kAbsent) {
+        EXPECT_TRUE(found == rows_.end()) << "key " << keys[i];
+      } else if (found == rows_.end()) {
+        ADD_FAILURE() << "key " << keys[i] << " is deleted, answered version " << fetch.version(i);
+      } else {
+        EXPECT_TRUE(fetch.IsRowOf(i, kTable, found->second))
+            << "key " << keys[i] << ": answered version " << fetch.version(i) << ", level 3 has "
+            << found->second;
+      }
+    }
+    return answers;
+  }
+
+  SharedTable& shared() { return *shared_; }
+  LossyTable& table() { return *table_; }
+  // What level 3 has of a key that is never deleted; for any thread.
+  Version level3(size_t key) const { return level3_[key].load(); }
+
+  // As the owner of a partition does: writes the changes from `begin` to `end` into the level.
+  absl::Status WriteShared(const Stream& stream, size_t partition, uint64_t begin, uint64_t end) {
+    std::vector<Key> keys;
+    std::vector<Version> versions;
+    for (uint64_t offset = begin; offset < end; ++offset) {
+      keys.push_back(stream.partitions[partition][offset].key);
+      versions.push_back(VersionAt(1, offset));
+    }
+    ContractRows rows(kTable, keys, kRowBytes, 0);
+    for (size_t i = 0; i < keys.size(); ++i) rows.Stamp(i, kTable, versions[i]);
+    StreamPosition from = {
+        .partition = static_cast<uint32_t>(partition), .generation = 1, .offset = begin};
+    StreamPosition to = from;
+    to.offset = end;
+    DurableWrite write = {.upserts = rows.batch(), .positions = {&to, 1}};
+    write.upserts.absent = {};
+    return shared_->WriteChange({.write = &write, .from = {&from, 1}});
+  }
+
+ private:
+  RedisTier tier_;
+  const std::string import_id_;
+  const bool writes_changes_;
+  std::unique_ptr<LossyTable> table_;
+  SharedTable* shared_ = nullptr;
+  std::map<Key, Version> rows_;
+  std::vector<StreamPosition> positions_;
+  std::array<std::atomic<Version>, kKeys> level3_{};
+  ApplyEpoch epoch_ = 0;
+};
+
+struct Servers {
+  const char* name;
+  TestRedis::Options options;
+};
+
+class SharedRedisTableTest : public ::testing::TestWithParam<Servers> {
+ protected:
+  SharedRedisTableTest() : redis_(GetParam().options) {}
+
+  RedisConfig Config() const {
+    RedisConfig config = redis_.Config();
+    config.partitions = 8;
+    return config;
+  }
+  void AskAll(std::initializer_list<std::string_view> parts) {
+    for (size_t server = 0; server < redis_.addresses().size(); ++server) redis_.Ask(server, parts);
+  }
+
+  TestRedis redis_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Redis, SharedRedisTableTest,
+                         ::testing::Values(Servers{"standalone", {}},
+                                           Servers{"cluster", {.count = 3, .cluster = true}}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(SharedRedisTableTest, ANodeTakesWhatAnotherInserted) {
+  Node first(Config(), "v1");
+  EXPECT_EQ(first.Check(AllKeys()), 0u);
+  EXPECT_EQ(first.Promote(AllKeys()), kKeys);
+  EXPECT_EQ(first.Promote(AllKeys()), 0u) << "they are held";
+  Node second(Config(), "v1");
+  EXPECT_EQ(second.Check(AllKeys()), kKeys);
+  Node other_import(Config(), "v2");
+  EXPECT_EQ(other_import.Check(AllKeys()), 0u);
+  RedisConfig config = Config();
+  config.key_prefix = "other";
+  EXPECT_EQ(Node(config, "v1").Check(AllKeys()), 0u);
+  if (config.cluster) {
+    config = Config();
+    config.partitions = 4;
+    EXPECT_EQ(Node(config, "v1").Check(AllKeys()), 0u);
+  }
+}
+
+TEST_P(SharedRedisTableTest, ANodeThatIsAheadAndOneThatIsBehind) {
+  Node fast(Config(), "v1");
+  Node slow(Config(), "v1");
+  fast.BeginStream();
+  slow.BeginStream();
+  fast.Promote(AllKeys());
+  EXPECT_EQ(slow.Check(AllKeys()), kKeys);
+  Stream stream;
+  for (Key key = 0; key < 100; ++key) stream.Publish(key);
+  for (size_t partition = 0; partition < kPartitions; ++partition)
+    while (fast.Apply(stream, partition, 7)) continue;
+  EXPECT_EQ(fast.Check(AllKeys()), kKeys) << "it has replaced the rows that were held";
+  const size_t taken = slow.Check(AllKeys());
+  EXPECT_LE(taken, kKeys - 100) << "the new rows are not its own yet";
+  EXPECT_GE(taken, kKeys - 110);
+  // What the slow node promotes now is late: it may itself take it, the fast one may not.
+  AskAll({"FLUSHALL"});
+  fast.Promote({200});
+  EXPECT_EQ(slow.Promote(AllKeys()), kKeys - 1);
+  EXPECT_EQ(slow.Check(AllKeys()), kKeys);
+  EXPECT_LE(fast.Check(AllKeys()), 3 * kKeys / 4);
+  // Then the changes are written again, by a node that repeats them.
+  for (size_t partition = 0; partition < kPartitions; ++partition)
+    while (slow.Apply(stream, partition, 5)) continue;
+  slow.Check(AllKeys());
+  fast.Promote(AllKeys());
+  EXPECT_EQ(slow.Check(AllKeys()), kKeys);
+  EXPECT_EQ(fast.Check(AllKeys()), kKeys);
+}
+
+// Catches: a promotion that is written behind a change that it does not have.
+TEST_P(SharedRedisTableTest, APromotionThatComesLate) {
+  Node first(Config(), "v1");
+  Node second(Config(), "v1");
+  first.BeginStream();
+  second.BeginStream();
+  first.Promote({250});
+  Stream stream;
+  for (Key key = 0; key < 20; ++key) stream.Publish(key);
+  auto late = second.Fetched(AllKeys());
+  for (size_t partition = 0; partition < kPartitions; ++partition)
+    while (first.Apply(stream, partition, 100)) continue;
+  EXPECT_GT(second.Insert(std::move(late)), 0u);
+  first.Check(AllKeys());
+  EXPECT_EQ(second.Check(AllKeys()), kKeys);
+  for (size_t partition = 0; partition < kPartitions; ++partition)
+    while (second.Apply(stream, partition, 100)) continue;
+  second.Check(AllKeys());
+  first.Promote(AllKeys());
+  EXPECT_EQ(first.Check(AllKeys()), kKeys);
+  EXPECT_EQ(second.Check(AllKeys()), kKeys);
+}
+
+// A deletion is a change, too: an absent key is not answered before level 3 has lost it.
+TEST_P(SharedRedisTableTest, DeletedKeys) {
+  Node fast(Config(), "v1");
+  Node slow(Config(), "v1");
+  fast.BeginStream();
+  slow.BeginStream();
+  fast.Promote(AllKeys());
+  Stream stream;
+  for (Key key = 0; key < 50; ++key) stream.Publish(key, /*is_delete=*/true);
+  for (size_t partition = 0; partition < kPartitions; ++partition)
+    while (fast.Apply(stream, partition, 9)) continue;
+  fast.Check(AllKeys());
+  fast.Promote(AllKeys());
+  EXPECT_EQ(fast.Check(AllKeys()), kKeys) << "also the absent ones";
+  EXPECT_LE(slow.Check(AllKeys()), kKeys - 50);
+  for (size_t partition = 0; partition < kPartitions; ++partition)
+    while (slow.Apply(stream, partition, 9)) continue;
+  EXPECT_EQ(slow.Check(AllKeys()), kKeys);
+}
+
+// The order of everything that can happen, by seeds; a server evicts, forgets and comes back with
+// what it had before. Each answer is that of the node's own level 3.
+TEST_P(SharedRedisTableTest, RandomHistories) {
+  for (uint32_t seed = 1; seed <= 4; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    const auto below = [&](size_t bound) { return random() % bound; };
+    AskAll({"FLUSHALL"});
+    std::vector<std::unique_ptr<Node>> nodes;
+    for (size_t i = 0; i < 3; ++i) {
+      nodes.push_back(std::make_unique<Node>(Config(), absl::StrCat("seed", seed)));
+      nodes.back()->BeginStream();
+    }
+    Stream stream;
+    std::deque<std::pair<size_t, Node::Promotion>> waiting;
+    size_t answers = 0;
+    for (size_t step = 0; step < 1000; ++step) {
+      Node& node = *nodes[below(10) < 5 ? 0 : below(10) < 7 ? 1 : 2];  // not equally fast
+      std::vector<Key> keys;
+      for (size_t i = 0; i < 20; ++i) keys.push_back(static_cast<Key>(below(kKeys)));
+      switch (below(12)) {
+        case 0:
+        case 1:
+          for (const Key key : keys) stream.Publish(key, below(10) == 0);
+          break;
+        case 2:
+        case 3:
+        case 4:
+          node.Apply(stream, below(kPartitions), 1 + below(30));
+          break;
+        case 5:
+          node.Promote(keys);
+          break;
+        case 6:
+          if (waiting.size() < 10) {
+            const size_t number = below(3);
+            waiting.emplace_back(number, nodes[number]->Fetched(keys));
+          }
+          break;
+        case 7:
+          if (waiting.empty()) break;
+          nodes[waiting.front().first]->Insert(std::move(waiting.front().second));
+          waiting.pop_front();
+          break;
+        case 8:
+          if (below(20) == 0) AskAll({"FLUSHALL"});
+          if (below(40) == 0) {
+            waiting.clear();  // those of a process that ends
+            node.Open();
+          }
+          break;
+        case 9:  // eviction: any of the names, the marks' too
+          if (below(4) == 0) redis_.Ask(below(redis_.addresses().size()), {"EVAL", kEviction, "0"});
+          break;
+        default:
+          answers += node.Check(keys);
+      }
+    }
+    for (const auto& node : nodes) answers += node->Check(AllKeys());
+    EXPECT_GT(answers, 300u) << "the level was of some use";
+  }
+}
+
+// A server that comes back with an old snapshot has lost changes; its marks say so.
+TEST_P(SharedRedisTableTest, AnOldSnapshot) {
+  if (GetParam().options.cluster) GTEST_SKIP() << "one server is enough";
+  Node first(Config(), "v1");
+  Node second(Config(), "v1");
+  first.BeginStream();
+  second.BeginStream();
+  first.Promote(AllKeys());
+  redis_.Ask(0, {"SAVE"});
+  Stream stream;
+  for (Key key = 0; key < 60; ++key) stream.Publish(key);
+  for (size_t partition = 0; partition < kPartitions; ++partition) {
+    while (first.Apply(stream, partition, 100)) continue;
+    while (second.Apply(stream, partition, 100)) continue;
+  }
+  EXPECT_EQ(second.Check(AllKeys()), kKeys);
+  redis_.Kill(0);
+  redis_.Start(0);
+  size_t answers = 0;
+  const TimePoint end = RealClock().Now() + kPatience;
+  while (answers == 0 && RealClock().Now() < end) answers = first.Check(AllKeys());
+  EXPECT_GE(answers, kKeys - 70) << "the snapshot has the rows that have not changed since";
+  EXPECT_LE(answers, kKeys - 60);
+  for (Key key = 0; key < 10; ++key) stream.Publish(key);
+  for (size_t partition = 0; partition < kPartitions; ++partition)
+    while (first.Apply(stream, partition, 100)) continue;
+  first.Check(AllKeys());
+  first.Promote(AllKeys());
+  EXPECT_EQ(first.Check(AllKeys()), kKeys);
+  second.Check(AllKeys());
+}
+
+// Readers, a writer and promotions of two nodes at the same time: no reader of a node sees a
+// version go back, at the level or below it.
+TEST_P(SharedRedisTableTest, NoReaderGoesBack) {
+  constexpr size_t kHotKeys = 40;
+  std::vector<Key> hot(kHotKeys);
+  for (size_t i = 0; i < kHotKeys; ++i) hot[i] = static_cast<Key>(i);
+  struct Shared {
+    explicit Shared(const RedisConfig& config) : node(config, "v1") { node.BeginStream(); }
+    Node node;
+  };
+  Shared fast(Config());
+  Shared slow(Config());
+  Stream stream;  // all of it is there; nodes apply it by and by
+  for (size_t round = 0; round < 60; ++round)
+    for (const Key key : hot) stream.Publish(key);
+  std::atomic<bool> done{false};
+  const auto read = [&](Shared& at) {
+    std::vector<Version> seen(kHotKeys, 0);
+    size_t hits = 0;
+    while (!done.load()) {
+      const ContractFetch fetch(at.node.table(), hot, kRowBytes);
+      for (size_t i = 0; i < kHotKeys; ++i) {
+        Version version = 0;
+        if (fetch.outcome(i) == FetchOutcome::kHit) {
+          version = fetch.version(i);
+          ++hits;
+          ASSERT_TRUE(fetch.IsRowOf(i, kTable, version));
+        } else {
+          version = at.node.level3(i);
+        }
+        ASSERT_GE(version, seen[i]) << "key " << hot[i];
+        seen[i] = version;
+      }
+    }
+    EXPECT_GT(hits, 0u);
+  };
+  const auto write = [&](Shared& at, size_t count) {
+    for (bool is_any = true; is_any;) {
+      is_any = false;
+      for (size_t partition = 0; partition < kPartitions; ++partition) {
+        is_any |= at.node.Apply(stream, partition, count);
+        at.node.Promote(hot);
+      }
+    }
+  };
+  std::vector<std::thread> readers;
+  for (Shared* const at : {&fast, &slow}) readers.emplace_back([&, at] { read(*at); });
+  std::thread fast_writer([&] { write(fast, 11); });
+  write(slow, 3);
+  fast_writer.join();
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(fast.node.Check(hot), kHotKeys);
+  EXPECT_EQ(slow.node.Check(hot), kHotKeys);
+}
+
+// Of nodes that divide the writing, one takes over and repeats changes that are written already.
+TEST_P(SharedRedisTableTest, OwnersWriteForAll) {
+  Node first(Config(), "v1", /*writes_changes=*/false);
+  Node second(Config(), "v1", /*writes_changes=*/false);
+  first.BeginStream();
+  second.BeginStream();
+  first.Promote(AllKeys());
+  Stream stream;
+  for (size_t round = 0; round < 10; ++round)
+    for (Key key = 0; key < 100; ++key) stream.Publish(key);
+  for (Node* const node : {&first, &second}) {
+    for (size_t partition = 0; partition < kPartitions; ++partition)
+      while (node->Apply(stream, partition, 50)) continue;
+  }
+  EXPECT_LE(second.Check(AllKeys()), kKeys - 100) << "nobody has written the changes yet";
+  for (size_t partition = 0; partition < kPartitions; ++partition) {
+    const uint64_t end = stream.partitions[partition].size();
+    EXPECT_TRUE(first.WriteShared(stream, partition, 0, end / 2).ok());
+    first.Check(AllKeys());
+    EXPECT_TRUE(second.WriteShared(stream, partition, end / 4, end / 3).ok());
+    second.Check(AllKeys());
+    EXPECT_TRUE(second.WriteShared(stream, partition, end / 3, end).ok());
+  }
+  EXPECT_EQ(first.Check(AllKeys()), kKeys) << "no row was lost on the way";
+  EXPECT_EQ(second.Check(AllKeys()), kKeys);
+  // Changes that nobody has written: no row of before them is left.
+  for (Key key = 0; key < 100; ++key) stream.Publish(key);
+  for (Node* const node : {&first, &second}) {
+    for (size_t partition = 0; partition < kPartitions; ++partition)
+      while (node->Apply(stream, partition, 50)) continue;
+  }
+  const uint64_t end = stream.partitions[0].size();
+  EXPECT_TRUE(first.WriteShared(stream, 0, end - 1, end).ok());
+  EXPECT_EQ(second.Check(AllKeys()), 0u);
+  second.Promote(AllKeys());
+  EXPECT_EQ(first.Check(AllKeys()), kKeys);
+}
+
+// A large change is several scripts, of which each is whole.
+TEST_P(SharedRedisTableTest, ALargeChange) {
+  Node node(Config(), "v1", /*writes_changes=*/false);
+  node.BeginStream();
+  node.Promote(AllKeys());
+  Stream stream;
+  for (size_t round = 0; round < 40; ++round)
+    for (const Key key : AllKeys()) stream.Publish(key);
+  for (size_t partition = 0; partition < kPartitions; ++partition) {
+    while (node.Apply(stream, partition, 5000)) continue;
+    const uint64_t end = stream.partitions[partition].size();
+    ASSERT_GT(end, 2000u);
+    EXPECT_TRUE(node.WriteShared(stream, partition, 0, end).ok());
+  }
+  EXPECT_EQ(node.Check(AllKeys()), kKeys);
+  EXPECT_TRUE(absl::IsFailedPrecondition(node.table().Update({}).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(node.table().Erase({}).status()));
+}
+
+// A server without room takes no new values: what can't be changed is removed.
+TEST_P(SharedRedisTableTest, AServerWithoutRoom) {
+  Node node(Config(), "v1");
+  node.BeginStream();
+  node.Promote(AllKeys());
+  AskAll({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
+  AskAll({"CONFIG", "SET", "maxmemory", "1"});
+  Stream stream;
+  for (Key key = 0; key < 100; ++key) stream.Publish(key);
+  for (size_t partition = 0; partition < kPartitions; ++partition)
+    while (node.Apply(stream, partition, 10)) continue;
+  EXPECT_LT(node.Check(AllKeys()), kKeys);
+  EXPECT_EQ(node.Promote(AllKeys()), 0u);
+  AskAll({"CONFIG", "SET", "maxmemory", "0"});
+  node.Promote(AllKeys());
+  EXPECT_EQ(node.Check(AllKeys()), kKeys);
+}
+
+TEST_P(SharedRedisTableTest, WhatAnotherProgramWrote) {
+  Node node(Config(), "v1");
+  node.Promote(AllKeys());
+  for (size_t server = 0; server < redis_.addresses().size(); ++server) {
+    redis_.Ask(server, {"EVAL", kGarbage, "0"});
+  }
+  node.Check(AllKeys());
+  node.Promote(AllKeys());
+  node.Check(AllKeys());
+  const TimePoint end = RealClock().Now() + kPatience;
+  while (node.Check(AllKeys()) != kKeys && RealClock().Now() < end) node.Promote(AllKeys());
+  EXPECT_EQ(node.Check(AllKeys()), kKeys) << "what is damaged is removed";
+}
+
+}  // namespace
+}  // namespace hps

@@ -1,0 +1,86 @@
+// How far this node is in the stream of a shared table, and which keys have changed lately: what
+// decides whether a row that any node wrote may be answered here.
+//
+// The row of a key is taken if this node's level 3 has applied its version, and if no later change
+// of the key is known here. Both compare versions, which are positions of the stream: they mean the
+// same on every node of the same generation. A key's partition follows from its hash, as in the
+// contract with producers (docs/updates.md).
+//
+// The latest changes are kept as watermarks: for each partition, an array that is indexed by the
+// key's hash. So the memory is bounded, and a change may make rows of a few other keys misses.
+//
+// BeginChange and EndChange are for the table's applier, one at a time; the rest is thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hps/table_spec.h"
+#include "hps/types.h"
+
+namespace hps {
+
+class StreamFence {
+ public:
+  // One generation of the topic: its partitions stay the same.
+  class Generation {
+   public:
+    // `positions` are of one generation, by partition from 0 on; none: no stream was read yet.
+    explicit Generation(std::span<const StreamPosition> positions);
+
+    uint16_t number() const { return number_; }  // 0 = no stream was read yet
+    size_t partition_count() const { return positions_.size(); }
+    // REQUIRES: partition_count() > 0.
+    size_t PartitionOf(Key key) const;
+    // The position of level 3, as a version: it has all versions below.
+    Version Position(size_t partition) const {
+      return positions_[partition].load(std::memory_order_seq_cst);
+    }
+    std::vector<Version> Positions() const;
+
+    // Whether the row of `version` may be answered, of which is known that no change between it and
+    // `complete_to` was missed. REQUIRES: its generation is this one.
+    bool Takes(Key key, Version version, Version complete_to) const;
+    // False: a producer put a change of the key, or of one with the same hash, into another
+    // partition. Then versions have no order.
+    bool IsOrdered(Key key) const;
+
+   private:
+    friend class StreamFence;
+    size_t WatermarkOf(Key key, size_t partition) const;
+
+    const uint16_t number_;
+    const size_t watermarks_per_partition_;
+    std::vector<std::atomic<Version>> positions_;
+    std::vector<std::atomic<Version>> watermarks_;  // the highest version of a change
+  };
+
+  // `positions` as TableInfo has them; `complete` = no record was lost before it was read.
+  StreamFence(std::span<const StreamPosition> positions, bool complete);
+
+  // Null: this node shares no rows now. Valid as long as the fence.
+  const Generation* current() const { return current_.load(std::memory_order_seq_cst); }
+
+  // Before level 3 shows the change.
+  void BeginChange(std::span<const Key> keys, std::span<const StreamPosition> positions);
+  // Level 3 has the change. `complete` as above.
+  void EndChange(std::span<const StreamPosition> positions, bool complete);
+  // Rows that were written before now are taken no longer, unless level 3's positions are theirs.
+  void ForgetRows();
+
+  static constexpr size_t kWatermarks = size_t{1} << 16;  // of a generation, of 8 bytes
+  static constexpr size_t kGenerationsMax = 16;           // in the life of a fence
+
+ private:
+  void Stop() { current_.store(nullptr, std::memory_order_seq_cst); }
+  void Begin(std::span<const StreamPosition> positions);
+
+  std::vector<std::unique_ptr<Generation>> generations_;
+  std::atomic<Generation*> current_{nullptr};
+};
+
+}  // namespace hps

@@ -1,0 +1,213 @@
+"""Nodes that share a level 2 on Redis, from end to end: two stores of one import id, two servers,
+one Redis, one Kafka broker. No reader of a node sees a row go back, however far the other node is.
+"""
+
+import json
+import subprocess
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import stream_case
+import support
+from stream_case import PARTITIONS, TABLE, TOPIC, redis_servers
+from support import HPS, MODEL, ROWS, WAIT_S, is_built_with
+
+KEYS = np.arange(0, 600, dtype=np.int64)
+
+
+@unittest.skipUnless(is_built_with("REDIS"), "this build has no Redis client")
+class SharedTest(stream_case.StreamTestCase):
+
+    def run_hps(self, *arguments) -> subprocess.CompletedProcess:
+        return subprocess.run([str(HPS), *map(str, arguments)], capture_output=True, text=True,
+                              timeout=WAIT_S, check=False)
+
+    def import_rows(self, node: str, *options) -> subprocess.CompletedProcess:
+        source = self.directory / "rows"
+        if not source.exists():
+            keys = np.arange(ROWS, dtype=np.int64)
+            for table in support.TABLES:
+                (source / table).mkdir(parents=True)
+                np.save(source / table / "keys.npy", keys)
+                np.save(source / table / "rows.npy", support.stamped(table, keys, 1))
+        return self.run_hps("import", "--store", self.directory / node / "store", "--model", MODEL,
+                            "--from", source, "--default", "-1", "--json", *options)
+
+    def start_redis(self, **settings) -> None:
+        self.redis = redis_servers.Servers(settings=settings)
+        self.addCleanup(self.redis.close)
+
+    def start_node(self, node: str, more: str = "") -> support.RunningServer:
+        directory = self.directory / node
+        if not directory.exists():
+            directory.mkdir()
+            done = self.import_rows(node, "--import-id", "v1", "--stream-from", "earliest")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        redis = f'[l2.redis]\nnodes = ["{self.redis.addresses[0]}"]\ntimeout = "2s"\n'
+        server = support.RunningServer(
+            directory, level2='kind = "redis"', sections=redis + self.update_section(more))
+        self.addCleanup(server.kill)
+        server.await_ready()
+        end = time.monotonic() + WAIT_S
+        while len(server.overview()["stream"]["partitions"]) < PARTITIONS:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+        return server
+
+    def statuses(self, server: support.RunningServer, keys: np.ndarray) -> list[int]:
+        body = json.dumps({
+            "inputs": [{"name": TABLE, "datatype": "INT64", "shape": [len(keys)],
+                        "data": keys.tolist()}],
+            "outputs": [{"name": f"{TABLE}.status"}, {"name": TABLE}]}).encode()
+        answer = server.get(f"/v2/models/{MODEL}/infer", self.headers, data=body, method="POST")
+        self.assertEqual(answer[0], 200, answer[1][:300])
+        return json.loads(answer[1])["outputs"][0]["data"]
+
+    def test_what_one_node_has_asked_for_is_warm_for_the_next(self) -> None:
+        self.start_brokers()
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        self.start_redis()
+        first = self.start_node("first")
+        self.publish(KEYS[:100], 5.0)
+        self.await_all(first)
+        self.await_hits(first, KEYS)
+        second = self.start_node("second")
+        self.await_all(second)
+        self.assertEqual(set(self.statuses(second, KEYS[100:])), {2}, "it asks for the first time")
+        self.assertEqual(self.wrong_rows(second), 0)
+        self.assertIn('"import_id":"v1"',
+                      self.run_hps("inspect", "--store", self.directory / "second" / "store",
+                                   "--json").stdout)
+
+    def read_until(self, server: support.RunningServer, done: threading.Event,
+                   problems: list[str]) -> None:
+        """Notes every row that goes back. Each publication of a key has a greater value."""
+        newest = np.full(len(KEYS), -np.inf, dtype=np.float32)
+        while not done.is_set():
+            try:
+                rows = self.lookup(server, KEYS)
+            except (OSError, AssertionError) as error:
+                if not done.is_set():
+                    problems.append(repr(error))
+                return
+            if not (rows == rows[:, :1]).all():
+                problems.append("a torn row")
+            back = rows[:, 0] < newest
+            if back.any():
+                problems.append(f"keys {KEYS[back].tolist()} went back from "
+                                f"{newest[back].tolist()} to {rows[back, 0].tolist()}")
+                return
+            newest = rows[:, 0].copy()
+
+    def watch(self, *servers: support.RunningServer):
+        """Readers of the servers; the function that is returned ends them."""
+        done, problems = threading.Event(), []
+        readers = [threading.Thread(target=self.read_until, args=(server, done, problems))
+                   for server in servers]
+        for reader in readers:
+            reader.start()
+
+        def end() -> None:
+            done.set()
+            for reader in readers:
+                reader.join(timeout=WAIT_S)
+            self.assertEqual(problems, [])
+
+        self.addCleanup(done.set)
+        return end
+
+    def test_nodes_at_different_speeds_over_a_redis_that_evicts(self) -> None:
+        self.start_brokers()
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        self.start_redis(**{"maxmemory": "2mb", "maxmemory-policy": "allkeys-random"})
+        fast = self.start_node("fast")
+        slow = self.start_node("slow", "rows_per_second_max = 1500")
+        self.publish(KEYS, 1.0)
+        self.await_all(fast)
+        self.await_all(slow)
+        end = self.watch(fast, fast, slow, slow)
+        for value in range(2, 22):
+            self.publish(self.random.permutation(KEYS)[:300], float(value))
+        self.await_all(fast)
+        self.await_all(slow)
+        end()
+        self.await_all(fast)
+        self.await_all(slow)
+        for server in (fast, slow):
+            text = server.get("/metrics")[1].decode()
+            hits = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                    if line.startswith("hps_lookup_keys_total") and '"hit_l2"' in line]
+            self.assertGreater(sum(hits), 0)
+
+    def test_nodes_that_divide_the_writing_end_in_turn(self) -> None:
+        self.start_brokers()
+        self.brokers.create_topic(TOPIC, PARTITIONS)
+        self.start_redis()
+        group = 'shared_group = "hps-shared"\n[update.kafka]\n"session.timeout.ms" = 6000'
+        nodes = {name: self.start_node(name, group) for name in ("one", "two")}
+        self.publish(KEYS, 1.0)
+        for server in nodes.values():
+            self.await_all(server)
+            self.await_hits(server, KEYS)
+        for ended, stays in (("one", "two"), ("two", "one")):
+            end = self.watch(nodes[stays])
+            for round_number in range(6):
+                self.publish(self.random.permutation(KEYS)[:200],
+                             max(self.published.values()) + 1)
+                if round_number == 2:
+                    nodes[ended].kill()
+            self.await_all(nodes[stays])
+            end()
+            self.await_writes(nodes[stays])
+            nodes[ended] = self.start_node(ended, group)
+            self.await_all(nodes[ended])
+        for server in nodes.values():
+            self.await_hits(server, KEYS)
+            self.assertEqual(self.wrong_rows(server), 0)
+
+    def await_writes(self, server: support.RunningServer) -> None:
+        """Until the node writes the changes of every partition: it replaces all rows that are held.
+        Nobody may ask for rows meanwhile: what a lookup promotes needs no replacement."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            self.await_hits(server, KEYS)
+            before = self.metric(server, "hps_level_updates_total")
+            self.publish(KEYS, max(self.published.values()) + 1)
+            until = time.monotonic() + 5
+            while time.monotonic() < until:
+                if self.metric(server, "hps_level_updates_total") - before >= len(KEYS):
+                    return
+                time.sleep(0.1)
+            self.assertLess(time.monotonic(), end, "no node took the partitions over")
+            self.await_all(server)
+
+    def test_what_an_import_id_demands(self) -> None:
+        def refused(code: str, text: str, *options) -> None:
+            done = self.import_rows("refused", *options)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(f"hps: {code}: ", done.stderr)
+            self.assertIn(text, done.stderr)
+
+        refused("INVALID_ARGUMENT", "--stream-from earliest or TIME", "--import-id", "v1")
+        refused("INVALID_ARGUMENT", "--stream-from earliest or TIME", "--import-id", "v1",
+                "--stream-from", "latest")
+        store = self.directory / "refused" / "store"
+        earliest = ("--import-id", "v1", "--stream-from", "earliest")
+        self.assertEqual(self.import_rows("refused", *earliest).returncode, 0)
+        refused("FAILED_PRECONDITION", "had the import id 'v1' before", *earliest)
+        changed = self.run_hps("apply", "--store", store, "--table", f"{MODEL}/{TABLE}", "--from",
+                               self.write(KEYS, 1.0))
+        self.assertEqual(changed.returncode, 1, changed.stderr)
+        self.assertIn("hps: FAILED_PRECONDITION: ", changed.stderr)
+        self.assertIn("imported with an import id", changed.stderr)
+        self.assertEqual(self.import_rows("refused").returncode, 0)
+        changed = self.run_hps("apply", "--store", store, "--table", f"{MODEL}/{TABLE}", "--from",
+                               self.write(KEYS, 1.0))
+        self.assertEqual(changed.returncode, 0, changed.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
