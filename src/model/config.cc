@@ -359,7 +359,8 @@ std::string PrintConfig(const Config& given) {
   config.store.path = AbsolutePath(config.store.path);
   for (std::string* path :
        {&config.server.tls_certificate, &config.server.tls_key, &config.server.tls_client_ca,
-        &config.server.token_file, &config.l2.redis.password_file, &config.log.file}) {
+        &config.server.token_file, &config.l2.redis.password_file, &config.l2.redis.tls_ca,
+        &config.l2.redis.tls_certificate, &config.l2.redis.tls_key, &config.log.file}) {
     *path = AbsolutePath(*path);
   }
   std::string text;

@@ -71,10 +71,7 @@ std::optional<TextPlace> FindDeepKey(std::string_view text, uint32_t parts_max) 
 }
 
 bool IsReserved(std::string_view name) {
-  constexpr std::array<std::string_view, 7> kReserved = {
-      "l2.kind=memory+redis",     "l2.redis.tls",     "l2.redis.tls_ca",
-      "l2.redis.tls_certificate", "l2.redis.tls_key", "l2.redis.replica_reads",
-      "update.shared_group"};
+  constexpr std::array<std::string_view, 1> kReserved = {"update.shared_group"};
   return std::any_of(kReserved.begin(), kReserved.end(), [name](std::string_view reserved) {
     return name == reserved || (name.starts_with(reserved) && name[reserved.size()] == '.');
   });

@@ -22,6 +22,12 @@ bool IsFull(const LevelStatistics& statistics) {
   return statistics.evictions != 0 || statistics.dropped != 0;
 }
 
+// The far part of a table of two parts takes what the near one evicts.
+bool TakesNoMore(const LossyTable& table) {
+  const LevelStatistics statistics = table.Statistics();
+  return table.has_near_part() ? statistics.dropped != 0 : IsFull(statistics);
+}
+
 Deadline WaitMax() { return DeadlineAfter(RealClock(), kWaitMax); }
 
 // Keys, versions and rows on their way from one level to another.
@@ -118,7 +124,7 @@ absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
   const auto insert = [&](const RowBatch& rows) -> absl::StatusOr<bool> {
     HPS_ASSIGN_OR_RETURN(const InsertCounts counts, table.l2()->Insert(rows, epoch));
     inserted += counts.inserted;
-    return !IsFull(table.l2()->Statistics()) && go_on();
+    return !TakesNoMore(*table.l2()) && go_on();
   };
   HPS_RETURN_IF_ERROR(ScanRows(table, RowsOf(table, share), insert));
   return inserted;

@@ -15,7 +15,7 @@
 namespace hps {
 
 // Inserts the first `share` of the table's rows in key order into level 2, and stops when the level
-// begins to evict. Returns the number of rows.
+// begins to evict (one of two parts: when it drops rows). Returns the number of rows.
 // Errors: DATA_LOSS (a damaged row; earlier rows stay), those of LossyTable::Insert.
 absl::StatusOr<uint64_t> PreloadTable(LiveTable& table, double share,
                                       const std::function<bool()>& go_on);

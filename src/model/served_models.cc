@@ -306,12 +306,18 @@ absl::StatusOr<std::unique_ptr<DurableTable>> ServedModels::OpenIncarnation(
 std::unique_ptr<LossyTable> ServedModels::OpenL2(TableBuild& table) const {
   if (parts_.l2->tier == nullptr || !WantsL2(table.l3->spec().name)) return nullptr;
   absl::Status reason;
-  if (parts_.l2->is_budgeted() && table.l2_bytes == 0) {
+  const bool lacks_budget = parts_.l2->is_budgeted() && table.l2_bytes == 0;
+  if (lacks_budget) {
     const BudgetRequest request = RequestFor(table);
     reason = absl::ResourceExhaustedError(absl::StrCat(
         "it needs at least ", FormatByteSize(request.least_bytes),
         ", and less of l2.bytes_max = ", FormatByteSize(parts_.config->l2.bytes_max), " is left"));
-  } else {
+  }
+  if (lacks_budget && parts_.l2->is_layered()) {
+    LogWarning(absl::StrCat("table '", table.l3->spec().name,
+                            "' is in Redis only, without a part in memory: ", reason.ToString()));
+  }
+  if (!lacks_budget || parts_.l2->is_layered()) {
     absl::StatusOr<std::unique_ptr<LossyTable>> opened =
         parts_.l2->tier->OpenTable(table.l3->spec(), table.l3->incarnation(), table.l2_bytes);
     if (opened.ok()) return *std::move(opened);

@@ -39,7 +39,7 @@ LevelTotals TotalsOfL1(const Snapshot& snapshot) {
 LevelTotals TotalsOfL2(const Snapshot& snapshot) {
   const bool configured = snapshot.config->l2.kind != L2Kind::kNone;
   LevelTotals totals = {.sum = Sum(snapshot, &TableStatistics::l2), .configured = configured};
-  if (snapshot.config->l2.kind == L2Kind::kMemory) totals.bytes_max = snapshot.config->l2.bytes_max;
+  if (HasMemory(snapshot.config->l2.kind)) totals.bytes_max = snapshot.config->l2.bytes_max;
   const RemoteLevelStatistics& remote = snapshot.store.l2_remote;
   totals.sum.errors += remote.failures;
   for (size_t i = 0; i < kStatusCodeCount; ++i)
